@@ -1,0 +1,314 @@
+//! Building functions: every instruction is inferred and checked as it is appended.
+
+use crate::attrs::Attrs;
+use crate::diag::{At, Diagnostic, Kind, Span};
+use crate::dtype::DType;
+use crate::entity::{Inst, Phase, Region, Value};
+use crate::function::Function;
+use crate::infer::{InferCx, InferError, Sig, Types};
+use crate::literal::Literal;
+use crate::op::{Arity, Infer, Op};
+use crate::types::TensorType;
+use smallvec::SmallVec;
+
+/// An operand that is still to be typed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Operand {
+    /// A value.
+    Value(Value),
+    /// A number written in place; it takes the type its slot demands.
+    Number(Number),
+}
+
+/// A number as written, before its slot gives it a type.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Number {
+    /// An integer.
+    Int(i64),
+    /// A number with a point, an exponent, or `inf` or `nan`.
+    Float(f64),
+    /// A truth value.
+    Bool(bool),
+}
+
+impl Number {
+    /// The number as an element of `dtype`, if it is one (floats round, integers must fit).
+    pub fn typed(self, dtype: DType) -> Option<Literal> {
+        match (self, dtype) {
+            (_, DType::Token) => None,
+            (Number::Bool(b), DType::Bool) => Some(Literal::from_i64(dtype, b.into())),
+            (Number::Bool(_), _) | (_, DType::Bool) => None,
+            (Number::Int(i), d) if d.is_float() => Some(Literal::from_f64(d, i as f64)),
+            (Number::Int(i), d) => {
+                Some(Literal::from_i64(d, i)).filter(|l| l.to_i64() == i)
+            }
+            (Number::Float(x), d) if d.is_float() => Some(Literal::from_f64(d, x)),
+            (Number::Float(_), _) => None,
+        }
+    }
+}
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Number::Int(i) => write!(f, "{i}"),
+            Number::Float(x) => write!(f, "{x:?}"),
+            Number::Bool(b) => write!(f, "{b}"),
+        }
+    }
+}
+
+/// Result types and operand types of an instruction, or why it does not fit.
+///
+/// This is the one place where builder, parser and verifier check an instruction.
+pub fn infer(
+    op: Op,
+    args: SmallVec<[Option<TensorType>; 4]>,
+    attrs: &Attrs,
+    declared: Option<&[TensorType]>,
+) -> Result<(SmallVec<[TensorType; 4]>, Types), InferError> {
+    let def = op.def();
+    let fits = match def.arity {
+        Arity::Exactly(n) => args.len() == n,
+        Arity::AtLeast(n) => args.len() >= n,
+    };
+    if !fits {
+        let wanted = match def.arity {
+            Arity::Exactly(1) => "1 operand".into(),
+            Arity::Exactly(n) => format!("{n} operands"),
+            Arity::AtLeast(n) => format!("at least {n}"),
+        };
+        let m = format!("`{op}` takes {wanted}, found {}", args.len());
+        return Err(InferError::new(Kind::Arity, m));
+    }
+    let mut cx = InferCx::new(args, attrs, declared);
+    let results = match def.infer {
+        Infer::Map(sig) => Sig::infer(&sig, &mut cx)?,
+        Infer::Rule(rule) => rule(&mut cx)?,
+    };
+    if let Some(why) = results.iter().find_map(TensorType::excess) {
+        return Err(InferError::new(Kind::Limit, format!("result: {why}")));
+    }
+    if let Some(declared) = declared
+        && declared != results.as_slice()
+    {
+        let show = |types: &[TensorType]| {
+            types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
+        let (found, written) = (show(&results), show(declared));
+        let same_dtypes = results.iter().map(|t| t.dtype).eq(declared.iter().map(|t| t.dtype));
+        let kind = if results.len() != declared.len() {
+            Kind::Arity
+        } else if same_dtypes {
+            Kind::Shape
+        } else {
+            Kind::DType
+        };
+        return Err(InferError::new(kind, format!("the result is {found}, not {written}")));
+    }
+    Ok((cx.into_args()?, results))
+}
+
+/// Appends checked instructions to a function.
+///
+/// The first error of a rule is kept and ends construction at [`Builder::finish`]: code that builds
+/// on verified input need not handle errors at every step.
+pub struct Builder {
+    func: Function,
+    stack: Vec<Region>,
+    phase: Phase,
+    span: Option<Span>,
+    error: Option<Diagnostic>,
+}
+
+impl Builder {
+    /// Starts a function of this name.
+    pub fn new(name: impl Into<String>) -> Builder {
+        let func = Function::new(name);
+        let stack = vec![func.body()];
+        Builder { func, stack, phase: Phase::PRIMAL, span: None, error: None }
+    }
+
+    /// The function so far.
+    pub fn func(&self) -> &Function {
+        &self.func
+    }
+
+    /// The function so far, to be changed.
+    pub fn func_mut(&mut self) -> &mut Function {
+        &mut self.func
+    }
+
+    /// Type of a value.
+    pub fn ty(&self, v: Value) -> &TensorType {
+        self.func.ty(v)
+    }
+
+    /// Phase of the instructions to come.
+    pub fn set_phase(&mut self, phase: Phase) {
+        self.phase = phase;
+    }
+
+    /// Source place of the instructions to come.
+    pub fn set_span(&mut self, span: Option<Span>) {
+        self.span = span;
+    }
+
+    /// The first error, if any.
+    pub fn error(&self) -> Option<&Diagnostic> {
+        self.error.as_ref()
+    }
+
+    /// Adds a parameter to the region under construction.
+    pub fn param(&mut self, ty: TensorType, name: Option<&str>) -> Value {
+        let v = self.func.add_param(self.region(), ty);
+        self.func.set_name(v, name);
+        v
+    }
+
+    /// The region under construction.
+    pub fn region(&self) -> Region {
+        *self.stack.last().expect("the body is never closed")
+    }
+
+    /// Opens a nested region for an instruction to come.
+    pub fn open_region(&mut self) -> Region {
+        let r = self.func.add_region();
+        self.stack.push(r);
+        r
+    }
+
+    /// Closes the region opened last, with its results.
+    pub fn close_region(&mut self, results: &[Value]) {
+        let r = self.region();
+        self.func.region_mut(r).results = results.to_vec();
+        if self.stack.len() > 1 {
+            self.stack.pop();
+        }
+    }
+
+    /// The splat of a constant; it may stand wherever inference gives it this type.
+    pub fn literal(&mut self, ty: &TensorType, l: Literal) -> Value {
+        self.func.add_literal(ty.clone(), l)
+    }
+
+    /// Appends an instruction, or says why it does not fit. Literals take the type of their slot.
+    pub fn try_inst(
+        &mut self,
+        op: Op,
+        args: &[Operand],
+        attrs: Attrs,
+        declared: Option<&[TensorType]>,
+        regions: &[Region],
+    ) -> Result<Inst, InferError> {
+        let attrs = attrs.conform(op.def().attrs).map_err(InferError::attr)?;
+        let known: SmallVec<[Option<TensorType>; 4]> = args
+            .iter()
+            .map(|a| match *a {
+                Operand::Value(v) if self.func.literal(v).is_none() => {
+                    Some(self.func.ty(v).clone())
+                }
+                _ => None,
+            })
+            .collect();
+        let (types, results) = infer(op, known, &attrs, declared)?;
+        let mut values = SmallVec::<[Value; 4]>::new();
+        for (k, (arg, ty)) in args.iter().zip(&types).enumerate() {
+            values.push(match *arg {
+                Operand::Number(n) => {
+                    let l = n.typed(ty.dtype).ok_or_else(|| {
+                        let m = format!("operand {k}: {n} is no {}", ty.dtype);
+                        InferError::new(Kind::Literal, m)
+                    })?;
+                    self.func.add_literal(ty.clone(), l)
+                }
+                Operand::Value(v) if self.func.ty(v) != ty => {
+                    let m = format!("operand {k}: expected {ty}, found {}", self.func.ty(v));
+                    return Err(InferError::shape(m));
+                }
+                Operand::Value(v) => v,
+            });
+        }
+        if regions.len() != op.def().regions.len() {
+            let m = format!("`{op}` has {} regions", op.def().regions.len());
+            return Err(InferError::new(Kind::Arity, m));
+        }
+        let region = self.region();
+        let inst =
+            self.func.add_inst(region, op, &values, attrs, &results, regions, self.phase);
+        self.func.set_span(inst, self.span);
+        Ok(inst)
+    }
+
+    /// Appends an instruction whose operands are values. A literal in a slot that gives it no type
+    /// is materialised by a broadcast first. An error is kept for [`Builder::finish`].
+    pub fn inst(
+        &mut self,
+        op: Op,
+        args: &[Value],
+        attrs: Attrs,
+        declared: Option<&[TensorType]>,
+    ) -> SmallVec<[Value; 1]> {
+        let typed = |values: &[Value]| -> SmallVec<[Operand; 4]> {
+            values.iter().map(|&v| Operand::Value(v)).collect()
+        };
+        let mut result = self.try_inst(op, &typed(args), attrs.clone(), declared, &[]);
+        if matches!(&result, Err(e) if e.kind == Kind::Literal) {
+            let full: SmallVec<[Value; 4]> = args.iter().map(|&v| self.materialize(v)).collect();
+            result = self.try_inst(op, &typed(&full), attrs, declared, &[]);
+        }
+        match result {
+            Ok(inst) => self.func.inst_results(inst).iter().copied().collect(),
+            Err(e) => {
+                let at = At {
+                    func: Some(self.func.name.clone()),
+                    inst: Some(op.name().to_string()),
+                    span: self.span,
+                };
+                let diagnostic = Diagnostic::new(at, Kind::Internal, e.message);
+                self.error.get_or_insert(diagnostic);
+                let scalar = TensorType::scalar(DType::F32);
+                let stand_in = self.func.add_literal(scalar, Literal::zero(DType::F32));
+                SmallVec::from_iter([stand_in])
+            }
+        }
+    }
+
+    /// A literal as the result of an instruction; other values as they are.
+    pub fn materialize(&mut self, v: Value) -> Value {
+        let Some(l) = self.func.literal(v) else { return v };
+        let ty = self.func.ty(v).clone();
+        let scalar = self.literal(&TensorType::scalar(ty.dtype), l);
+        let attrs = Attrs::none().with_ints("dims", []);
+        self.inst(Op::BroadcastInDim, &[scalar], attrs, Some(&[ty]))[0]
+    }
+
+    /// Appends an instruction without attributes and with one result.
+    pub fn op(&mut self, op: Op, args: &[Value]) -> Value {
+        self.inst(op, args, Attrs::none(), None)[0]
+    }
+
+    /// Appends an instruction with attributes and one inferred result.
+    pub fn op_with(&mut self, op: Op, args: &[Value], attrs: Attrs) -> Value {
+        self.inst(op, args, attrs, None)[0]
+    }
+
+    /// Appends an instruction with one result of a written type.
+    pub fn op_as(&mut self, op: Op, args: &[Value], attrs: Attrs, ty: &TensorType) -> Value {
+        self.inst(op, args, attrs, Some(std::slice::from_ref(ty)))[0]
+    }
+
+    /// Sets the function's results.
+    pub fn set_results(&mut self, results: &[Value]) {
+        let body = self.func.body();
+        self.func.region_mut(body).results = results.to_vec();
+    }
+
+    /// The finished function, or the first error met while building it.
+    pub fn finish(self) -> Result<Function, Diagnostic> {
+        match self.error {
+            Some(e) => Err(e),
+            None => Ok(self.func),
+        }
+    }
+}

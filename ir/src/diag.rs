@@ -1,0 +1,154 @@
+//! Errors as plain data: what went wrong, of which kind, and where.
+
+use std::fmt;
+
+/// A byte range of the source text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, PartialOrd, Ord)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// The range from `start` to `end`.
+    pub fn new(start: usize, end: usize) -> Span {
+        Span { start: start as u32, end: end as u32 }
+    }
+
+    /// The least range that holds both.
+    pub fn to(self, other: Span) -> Span {
+        Span { start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+}
+
+/// The class of an error; tests and callers match on this, people read the message.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Kind {
+    /// The text does not follow the grammar.
+    Syntax,
+    /// A limit (nesting, count, size) is exceeded.
+    Limit,
+    /// A name that nothing defines.
+    UnknownName,
+    /// An op that is not in the table.
+    UnknownOp,
+    /// A name defined twice.
+    Redefinition,
+    /// Wrong number of operands, results, regions or arguments.
+    Arity,
+    /// A missing, unknown or ill-valued attribute.
+    Attribute,
+    /// An element type that does not fit.
+    DType,
+    /// A shape that does not fit.
+    Shape,
+    /// A literal that its slot cannot take.
+    Literal,
+    /// A value used where it is not defined yet, or out of its region.
+    Dominance,
+    /// A token that is dropped, reused or missing.
+    Effect,
+    /// A custom rule whose signature does not fit its function.
+    CustomRule,
+    /// No derivative exists, or none is known.
+    Derivative,
+    /// A call the caller got wrong: unknown input, wrong argument.
+    Usage,
+    /// Something this build or engine does not do.
+    Unsupported,
+    /// A broken invariant of the compiler itself.
+    Internal,
+}
+
+/// Where an error is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct At {
+    /// The function, without `@`.
+    pub func: Option<String>,
+    /// The instruction, printed (for functions that were never text).
+    pub inst: Option<String>,
+    /// Place in the source text.
+    pub span: Option<Span>,
+}
+
+impl At {
+    /// A place in the source text.
+    pub fn span(span: Span) -> At {
+        At { span: Some(span), ..At::default() }
+    }
+}
+
+/// One error: plain data with a location.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Diagnostic {
+    /// Where.
+    pub at: At,
+    /// Of which class.
+    pub kind: Kind,
+    /// What is wrong, one line.
+    pub message: String,
+    /// What may help: a near name, expected and found types.
+    pub hint: Option<String>,
+}
+
+impl Diagnostic {
+    /// An error without hint.
+    pub fn new(at: At, kind: Kind, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { at, kind, message: message.into(), hint: None }
+    }
+
+    /// Adds a hint.
+    pub fn hint(mut self, hint: impl Into<String>) -> Diagnostic {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(func) = &self.at.func {
+            write!(f, "in @{func}: ")?;
+        }
+        f.write_str(&self.message)?;
+        if let Some(inst) = &self.at.inst {
+            write!(f, ", at `{inst}`")?;
+        }
+        if let Some(hint) = &self.hint {
+            write!(f, " ({hint})")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Diagnostic {}
+
+/// Of the given names, the one nearest to `name` in edits, if near enough to suggest.
+pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let limit = name.len() / 3 + 1;
+    known
+        .into_iter()
+        .map(|k| (edit_distance(name, k), k))
+        .filter(|&(d, _)| d <= limit && d < name.len().max(1))
+        .min()
+        .map(|(_, k)| k)
+}
+
+/// Levenshtein distance, bytes; long names are cut, since suggestions for them help nobody.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let cut = |s: &str| s.bytes().take(64).collect::<Vec<_>>();
+    let (a, b) = (cut(a), cut(b));
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

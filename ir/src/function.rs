@@ -1,0 +1,350 @@
+//! Functions and modules: arenas of values, instructions and regions.
+
+use crate::attrs::Attrs;
+use crate::diag::Span;
+use crate::entity::{AttrsId, Func, Inst, Phase, Region, TypeId, Value};
+use crate::literal::Literal;
+use crate::op::Op;
+use crate::types::{Symbol, TensorType};
+use cranelift_entity::{EntityList, EntityRef, ListPool, PrimaryMap, SecondaryMap};
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+use std::hash::Hash;
+
+/// Functions that may call each other by name.
+#[derive(Clone, Debug, Default)]
+pub struct Module {
+    /// The functions, in the order of the text.
+    pub funcs: PrimaryMap<Func, Function>,
+}
+
+impl Module {
+    /// A module with one function.
+    pub fn single(f: Function) -> Module {
+        let mut m = Module::default();
+        m.funcs.push(f);
+        m
+    }
+
+    /// The function of this name (without `@`).
+    pub fn find(&self, name: &str) -> Option<&Function> {
+        self.funcs.values().find(|f| f.name == name)
+    }
+}
+
+/// Where a value comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ValueDef {
+    /// Parameter number `1` of a region.
+    Param(Region, u32),
+    /// Result number `1` of an instruction.
+    Inst(Inst, u32),
+    /// A splat of a constant, printed inline.
+    Literal(Literal),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ValueData {
+    ty: TypeId,
+    def: ValueDef,
+}
+
+/// One instruction.
+#[derive(Clone, Debug)]
+pub struct InstData {
+    /// The op.
+    pub op: Op,
+    /// Its attributes.
+    pub attrs: AttrsId,
+    /// The pass of the step it belongs to.
+    pub phase: Phase,
+    args: EntityList<Value>,
+    results: EntityList<Value>,
+    /// Its nested regions, in the order the op's row names them.
+    pub regions: SmallVec<[Region; 2]>,
+}
+
+/// Parameters, instructions in order, results.
+#[derive(Clone, Debug, Default)]
+pub struct RegionData {
+    /// Values the region is entered with.
+    pub params: Vec<Value>,
+    /// Instructions in order.
+    pub insts: Vec<Inst>,
+    /// Values the region ends with.
+    pub results: Vec<Value>,
+}
+
+/// A user's rule for the derivative of a function.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CustomRule {
+    /// `custom_jvp(@f)`: takes primals then tangents, returns primal results then tangents.
+    Jvp(String),
+    /// `custom_vjp(@fwd, @bwd)`: `fwd` returns results then residuals; `bwd` takes residuals then
+    /// cotangents and returns a cotangent for each parameter.
+    Vjp(String, String),
+}
+
+#[derive(Clone, Debug)]
+struct Interner<K: EntityRef, T> {
+    items: PrimaryMap<K, T>,
+    index: HashMap<T, K>,
+}
+
+impl<K: EntityRef, T: Clone + Eq + Hash> Interner<K, T> {
+    fn new() -> Self {
+        Interner { items: PrimaryMap::new(), index: HashMap::new() }
+    }
+
+    fn intern(&mut self, item: T) -> K {
+        if let Some(&k) = self.index.get(&item) {
+            return k;
+        }
+        let k = self.items.push(item.clone());
+        self.index.insert(item, k);
+        k
+    }
+}
+
+/// A straight-line SSA function over tensors, with nested regions for control flow.
+#[derive(Clone, Debug)]
+pub struct Function {
+    /// Its name, without `@`.
+    pub name: String,
+    /// The dimension symbols it declares.
+    pub symbols: Vec<Symbol>,
+    /// A custom derivative rule.
+    pub rule: Option<CustomRule>,
+    types: Interner<TypeId, TensorType>,
+    attrs: Interner<AttrsId, Attrs>,
+    values: PrimaryMap<Value, ValueData>,
+    insts: PrimaryMap<Inst, InstData>,
+    regions: PrimaryMap<Region, RegionData>,
+    literals: HashMap<(TypeId, Literal), Value>,
+    names: SecondaryMap<Value, Option<Box<str>>>,
+    spans: SecondaryMap<Inst, Option<Span>>,
+    pool: ListPool<Value>,
+}
+
+impl Function {
+    /// A function without parameters, instructions or results.
+    pub fn new(name: impl Into<String>) -> Function {
+        let mut regions = PrimaryMap::new();
+        regions.push(RegionData::default());
+        Function {
+            name: name.into(),
+            symbols: Vec::new(),
+            rule: None,
+            types: Interner::new(),
+            attrs: Interner::new(),
+            values: PrimaryMap::new(),
+            insts: PrimaryMap::new(),
+            regions,
+            literals: HashMap::new(),
+            names: SecondaryMap::new(),
+            spans: SecondaryMap::new(),
+            pool: ListPool::new(),
+        }
+    }
+
+    /// The body.
+    pub fn body(&self) -> Region {
+        Region::from_u32(0)
+    }
+
+    /// A region.
+    pub fn region(&self, r: Region) -> &RegionData {
+        &self.regions[r]
+    }
+
+    /// A region, to be changed.
+    pub fn region_mut(&mut self, r: Region) -> &mut RegionData {
+        &mut self.regions[r]
+    }
+
+    /// The function's parameters.
+    pub fn params(&self) -> &[Value] {
+        &self.regions[self.body()].params
+    }
+
+    /// The function's results.
+    pub fn results(&self) -> &[Value] {
+        &self.regions[self.body()].results
+    }
+
+    /// The body's instructions in order.
+    pub fn body_insts(&self) -> &[Inst] {
+        &self.regions[self.body()].insts
+    }
+
+    /// Number of values ever made; ids are below it.
+    pub fn value_count(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Number of instructions ever made; ids are below it.
+    pub fn inst_count(&self) -> usize {
+        self.insts.len()
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, v: Value) -> &TensorType {
+        &self.types.items[self.values[v].ty]
+    }
+
+    /// The interned type of a value: equal ids are equal types.
+    pub fn type_id(&self, v: Value) -> TypeId {
+        self.values[v].ty
+    }
+
+    /// Where a value comes from.
+    pub fn def(&self, v: Value) -> ValueDef {
+        self.values[v].def
+    }
+
+    /// The literal a value is, if it is one.
+    pub fn literal(&self, v: Value) -> Option<Literal> {
+        match self.values[v].def {
+            ValueDef::Literal(l) => Some(l),
+            _ => None,
+        }
+    }
+
+    /// The name a value was given.
+    pub fn name_of(&self, v: Value) -> Option<&str> {
+        self.names[v].as_deref()
+    }
+
+    /// Names a value; the printer makes names unique.
+    pub fn set_name(&mut self, v: Value, name: Option<&str>) {
+        self.names[v] = name.map(Into::into);
+    }
+
+    /// An instruction.
+    pub fn inst(&self, i: Inst) -> &InstData {
+        &self.insts[i]
+    }
+
+    /// An instruction's op.
+    pub fn op(&self, i: Inst) -> Op {
+        self.insts[i].op
+    }
+
+    /// An instruction's operands.
+    pub fn args(&self, i: Inst) -> &[Value] {
+        self.insts[i].args.as_slice(&self.pool)
+    }
+
+    /// An instruction's results.
+    pub fn inst_results(&self, i: Inst) -> &[Value] {
+        self.insts[i].results.as_slice(&self.pool)
+    }
+
+    /// An instruction's attributes.
+    pub fn attrs(&self, i: Inst) -> &Attrs {
+        &self.attrs.items[self.insts[i].attrs]
+    }
+
+    /// An instruction's place in the source text.
+    pub fn span(&self, i: Inst) -> Option<Span> {
+        self.spans[i]
+    }
+
+    /// Sets an instruction's place in the source text.
+    pub fn set_span(&mut self, i: Inst, span: Option<Span>) {
+        self.spans[i] = span;
+    }
+
+    /// Sets an instruction's phase.
+    pub fn set_phase(&mut self, i: Inst, phase: Phase) {
+        self.insts[i].phase = phase;
+    }
+
+    /// Replaces operand `k` of an instruction; the rewrites' one way to edit in place.
+    pub fn set_arg(&mut self, i: Inst, k: usize, v: Value) {
+        self.insts[i].args.as_mut_slice(&mut self.pool)[k] = v;
+    }
+
+    /// Adds a parameter to a region.
+    pub fn add_param(&mut self, region: Region, ty: TensorType) -> Value {
+        let ty = self.types.intern(ty);
+        let index = self.regions[region].params.len() as u32;
+        let v = self.values.push(ValueData { ty, def: ValueDef::Param(region, index) });
+        self.regions[region].params.push(v);
+        v
+    }
+
+    /// The splat of `literal` over `ty`; equal ones are one value.
+    pub fn add_literal(&mut self, ty: TensorType, literal: Literal) -> Value {
+        debug_assert_eq!(ty.dtype, literal.dtype());
+        let ty = self.types.intern(ty);
+        if let Some(&v) = self.literals.get(&(ty, literal)) {
+            return v;
+        }
+        let v = self.values.push(ValueData { ty, def: ValueDef::Literal(literal) });
+        self.literals.insert((ty, literal), v);
+        v
+    }
+
+    /// A new empty region, for an instruction to come.
+    pub fn add_region(&mut self) -> Region {
+        self.regions.push(RegionData::default())
+    }
+
+    /// Appends an instruction to `region` without checking it; see [`Builder`](crate::Builder).
+    #[allow(clippy::too_many_arguments)]
+    pub fn add_inst(
+        &mut self,
+        region: Region,
+        op: Op,
+        args: &[Value],
+        attrs: Attrs,
+        results: &[TensorType],
+        regions: &[Region],
+        phase: Phase,
+    ) -> Inst {
+        let attrs = self.attrs.intern(attrs);
+        let args = EntityList::from_slice(args, &mut self.pool);
+        let inst = self.insts.push(InstData {
+            op,
+            attrs,
+            phase,
+            args,
+            results: EntityList::new(),
+            regions: regions.iter().copied().collect(),
+        });
+        let mut list = EntityList::new();
+        for (k, ty) in results.iter().enumerate() {
+            let ty = self.types.intern(ty.clone());
+            let def = ValueDef::Inst(inst, k as u32);
+            list.push(self.values.push(ValueData { ty, def }), &mut self.pool);
+        }
+        self.insts[inst].results = list;
+        self.regions[region].insts.push(inst);
+        inst
+    }
+
+    /// Calls `visit` for every instruction in program order, nested regions inside their owner.
+    pub fn walk(&self, visit: &mut impl FnMut(&Function, Inst)) {
+        self.walk_region(self.body(), visit);
+    }
+
+    fn walk_region(&self, region: Region, visit: &mut impl FnMut(&Function, Inst)) {
+        for &i in &self.regions[region].insts {
+            visit(self, i);
+            for &r in &self.insts[i].regions {
+                self.walk_region(r, visit);
+            }
+        }
+    }
+
+    /// Types of the parameters.
+    pub fn param_types(&self) -> Vec<TensorType> {
+        self.params().iter().map(|&v| self.ty(v).clone()).collect()
+    }
+
+    /// Types of the results.
+    pub fn result_types(&self) -> Vec<TensorType> {
+        self.results().iter().map(|&v| self.ty(v).clone()).collect()
+    }
+}

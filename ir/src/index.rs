@@ -1,0 +1,138 @@
+//! Quasi-affine index maps: where each element of a view's result comes from.
+//!
+//! An expression is a sum of axes times constants, with floor division and modulo by constants. A
+//! view is a list of guarded pieces; an element is read through the first piece whose guards hold.
+
+use smallvec::SmallVec;
+use std::fmt;
+use std::ops::Range;
+
+/// An integer expression over the coordinates of the result.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum IndexExpr {
+    /// The coordinate along an axis.
+    Axis(u8),
+    /// A constant.
+    Const(i64),
+    /// Sum of two expressions.
+    Add(Box<IndexExpr>, Box<IndexExpr>),
+    /// Product with a constant.
+    Mul(Box<IndexExpr>, i64),
+    /// Quotient by a positive constant, rounded toward negative infinity.
+    FloorDiv(Box<IndexExpr>, i64),
+    /// Remainder by a positive constant, in `0..constant`.
+    Mod(Box<IndexExpr>, i64),
+}
+
+impl IndexExpr {
+    /// The coordinate along `axis`.
+    pub fn axis(axis: usize) -> IndexExpr {
+        IndexExpr::Axis(axis as u8)
+    }
+
+    /// `self + c`, folded.
+    pub fn plus(self, c: i64) -> IndexExpr {
+        match self {
+            IndexExpr::Const(k) => IndexExpr::Const(k + c),
+            e if c == 0 => e,
+            e => IndexExpr::Add(Box::new(e), Box::new(IndexExpr::Const(c))),
+        }
+    }
+
+    /// `self + other`, folded.
+    pub fn add(self, other: IndexExpr) -> IndexExpr {
+        match (self, other) {
+            (IndexExpr::Const(k), e) | (e, IndexExpr::Const(k)) => e.plus(k),
+            (a, b) => IndexExpr::Add(Box::new(a), Box::new(b)),
+        }
+    }
+
+    /// `self * c`, folded.
+    pub fn times(self, c: i64) -> IndexExpr {
+        match self {
+            IndexExpr::Const(k) => IndexExpr::Const(k * c),
+            _ if c == 0 => IndexExpr::Const(0),
+            e if c == 1 => e,
+            e => IndexExpr::Mul(Box::new(e), c),
+        }
+    }
+
+    /// `floor(self / c)` for `c > 0`, folded.
+    pub fn floor_div(self, c: i64) -> IndexExpr {
+        match self {
+            IndexExpr::Const(k) => IndexExpr::Const(k.div_euclid(c)),
+            e if c == 1 => e,
+            e => IndexExpr::FloorDiv(Box::new(e), c),
+        }
+    }
+
+    /// `self mod c` for `c > 0`, folded.
+    pub fn modulo(self, c: i64) -> IndexExpr {
+        match self {
+            IndexExpr::Const(k) => IndexExpr::Const(k.rem_euclid(c)),
+            _ if c == 1 => IndexExpr::Const(0),
+            e => IndexExpr::Mod(Box::new(e), c),
+        }
+    }
+
+    /// The value at the given coordinates.
+    pub fn eval(&self, at: &[i64]) -> i64 {
+        match self {
+            IndexExpr::Axis(a) => at[*a as usize],
+            IndexExpr::Const(c) => *c,
+            IndexExpr::Add(a, b) => a.eval(at) + b.eval(at),
+            IndexExpr::Mul(a, c) => a.eval(at) * c,
+            IndexExpr::FloorDiv(a, c) => a.eval(at).div_euclid(*c),
+            IndexExpr::Mod(a, c) => a.eval(at).rem_euclid(*c),
+        }
+    }
+}
+
+impl fmt::Display for IndexExpr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IndexExpr::Axis(a) => write!(f, "d{a}"),
+            IndexExpr::Const(c) => write!(f, "{c}"),
+            IndexExpr::Add(a, b) => write!(f, "({a} + {b})"),
+            IndexExpr::Mul(a, c) => write!(f, "({a} * {c})"),
+            IndexExpr::FloorDiv(a, c) => write!(f, "({a} / {c})"),
+            IndexExpr::Mod(a, c) => write!(f, "({a} % {c})"),
+        }
+    }
+}
+
+/// A condition on the coordinates: the expression lies in the range.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Guard {
+    /// The expression.
+    pub expr: IndexExpr,
+    /// The half-open range it must lie in.
+    pub range: Range<i64>,
+}
+
+/// One way to find an element: read `operand` at `index`, provided that all guards hold.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Piece {
+    /// Which operand is read.
+    pub operand: u32,
+    /// An expression for each axis of the operand.
+    pub index: SmallVec<[IndexExpr; 4]>,
+    /// When this piece applies.
+    pub guards: SmallVec<[Guard; 2]>,
+}
+
+/// Where every element of a result comes from: the first piece whose guards hold.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ViewMap {
+    /// The pieces, in the order they are tried; for every coordinate at least one applies.
+    pub pieces: SmallVec<[Piece; 2]>,
+}
+
+impl ViewMap {
+    /// A view with one unguarded piece of operand 0.
+    pub fn of(index: impl IntoIterator<Item = IndexExpr>) -> ViewMap {
+        let piece =
+            Piece { operand: 0, index: index.into_iter().collect(), guards: SmallVec::new() };
+        ViewMap { pieces: SmallVec::from_iter([piece]) }
+    }
+}

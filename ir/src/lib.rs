@@ -1,0 +1,33 @@
+//! The SSA tensor IR of adfuse: element types, shapes, the table of ops, functions with nested
+//! regions, their text, their verifier and the rewrites that keep meaning.
+//!
+//! An op is defined once, as a row of [`op::Op`]'s table; builder, parser, verifier, derivative rules
+//! and engines read what they need from it.
+
+pub mod attrs;
+pub mod builder;
+pub mod diag;
+pub mod dtype;
+pub mod entity;
+pub mod function;
+pub mod index;
+pub mod infer;
+pub mod literal;
+pub mod op;
+pub mod rewrite;
+pub mod scalar;
+pub mod text;
+pub mod types;
+pub mod verify;
+
+pub use attrs::{Attr, Attrs};
+pub use builder::{Builder, Number, Operand};
+pub use diag::{At, Diagnostic, Kind, Span};
+pub use dtype::{DType, DTypeSet};
+pub use entity::{Func, Inst, Phase, Region, Value};
+pub use function::{CustomRule, Function, Module, ValueDef};
+pub use literal::Literal;
+pub use op::Op;
+pub use types::{Dim, Shape, Symbol, TensorType};
+pub use verify::verify;
+

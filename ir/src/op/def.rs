@@ -1,0 +1,477 @@
+//! What a row of the op table holds, and the constructors that rows are written with.
+//!
+//! Every parameter of a constructor is required: a row with a gap does not compile.
+
+use crate::attrs::{AttrSpec, Attrs};
+use crate::builder::Builder;
+use crate::dtype::DType;
+use crate::entity::Value;
+use crate::index::ViewMap;
+use crate::infer::{InferCx, InferError, Sig, Types};
+use crate::scalar::S;
+use crate::types::TensorType;
+use smallvec::SmallVec;
+
+/// A row of the op table: everything that is known about an op.
+#[derive(Clone, Copy)]
+pub struct OpDef {
+    /// Name in text.
+    pub name: &'static str,
+    /// One line for people.
+    pub doc: &'static str,
+    /// Number of operands.
+    pub arity: Arity,
+    /// Attribute schema, in printing order.
+    pub attrs: &'static [AttrSpec],
+    /// Names of the nested regions, in order.
+    pub regions: &'static [&'static str],
+    /// Whether the result type cannot be inferred and must be written.
+    pub declared: bool,
+    /// Result types from operand types.
+    pub infer: Infer,
+    /// Meaning, and with it the fusion class.
+    pub body: Body,
+    /// How it differentiates.
+    pub deriv: Deriv,
+    /// Where operands are sampled by tests; one entry an operand, the last repeats.
+    pub domain: &'static [Domain],
+    /// Complete instructions with their parameters, for docs and table-driven tests:
+    /// `"%x: f32[2,3] | reduce_sum %x {axes = [0]} : f32[3]"`.
+    pub examples: &'static [&'static str],
+}
+
+/// Number of operands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arity {
+    /// Exactly this many.
+    Exactly(usize),
+    /// This many or more.
+    AtLeast(usize),
+}
+
+/// Type inference of an op.
+#[derive(Clone, Copy)]
+pub enum Infer {
+    /// Elementwise, by signature.
+    Map(Sig),
+    /// By a rule of its own.
+    Rule(fn(&mut InferCx<'_>) -> Result<Types, InferError>),
+}
+
+/// Where tests sample an operand.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Domain {
+    /// 3 times a standard normal.
+    Normal,
+    /// 1e-3 times a standard normal.
+    Small,
+    /// 3 times a standard normal, pushed away from 0 by 10.
+    NormalFar,
+    /// Uniform in `lo..hi`.
+    Uniform(f64, f64),
+    /// Uniform in `lo..hi` with a random sign.
+    SignedUniform(f64, f64),
+    /// Uniform over the integers `lo..hi`; distinct ones where the tensor is not larger.
+    Ints(i64, i64),
+}
+
+/// 3·N(0,1)
+pub const D: &[Domain] = &[Domain::Normal];
+/// U[1,3)
+pub const P: &[Domain] = &[Domain::Uniform(1.0, 3.0)];
+/// 1e-3·N(0,1)
+pub const SMALL: &[Domain] = &[Domain::Small];
+/// 3·N(0,1) pushed away from 0 by 10
+pub const NS: &[Domain] = &[Domain::NormalFar];
+
+/// What an elementwise body may read besides its operands.
+pub struct MapCx<'a> {
+    /// The attributes.
+    pub attrs: &'a Attrs,
+    /// Element type of the result.
+    pub result: DType,
+}
+
+/// The meaning of a `Map`: a closure that is recorded into a scalar program.
+#[derive(Clone, Copy)]
+pub enum MapBody {
+    /// Of the operands alone.
+    Plain(for<'r> fn(&[S<'r>]) -> S<'r>),
+    /// Of attributes too.
+    With(for<'r> fn(&MapCx<'_>, &[S<'r>]) -> S<'r>),
+}
+
+/// A partial derivative of a `Map`, written in the answer `y` and the operands `x`.
+///
+/// A float multiplies the tangent; a `bool` lets it pass or stops it, which keeps infinities out of
+/// what does not depend on the operand and costs one bit to remember.
+#[derive(Clone, Copy)]
+pub enum Partials {
+    /// Of answer and operands.
+    Plain(&'static [for<'r> fn(S<'r>, &[S<'r>]) -> S<'r>]),
+    /// Of attributes too.
+    With(&'static [for<'r> fn(&MapCx<'_>, S<'r>, &[S<'r>]) -> S<'r>]),
+}
+
+/// What the rows' view functions see: all extents are known.
+pub struct ViewCx<'a> {
+    /// Extents of the operands.
+    pub args: &'a [SmallVec<[i64; 4]>],
+    /// Extents of the result that is asked for.
+    pub out: &'a [i64],
+    /// Which result is asked for.
+    pub result: usize,
+    /// The attributes.
+    pub attrs: &'a Attrs,
+}
+
+/// An associative operation with a neutral start, for reductions and scans.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Monoid {
+    /// Sum, from +0.
+    Sum,
+    /// Product, from 1.
+    Prod,
+    /// Maximum, from the type's least value (-inf).
+    Max,
+    /// Minimum, from the type's greatest value (+inf).
+    Min,
+    /// Logical and (bitwise on integers), from all ones.
+    And,
+    /// Logical or (bitwise on integers), from zero.
+    Or,
+    /// Index of the first maximum; NaN counts as larger than every number.
+    ArgMax,
+    /// Index of the first minimum; NaN counts as smaller than every number.
+    ArgMin,
+}
+
+/// Ops that move elements by index values.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Indirect {
+    /// Reads slices at computed places.
+    Gather,
+    /// Adds slices at computed places.
+    ScatterAdd,
+    /// Reads one slice.
+    DynamicSlice,
+    /// Overwrites one slice.
+    DynamicUpdateSlice,
+}
+
+/// What a generated source sees of its element.
+#[derive(Clone, Copy)]
+pub struct Place<'r> {
+    /// Row-major position in the result, `i64`.
+    pub linear: S<'r>,
+    /// Coordinate along the `axis` attribute (0 without one), `i64`.
+    pub along: S<'r>,
+}
+
+/// A generated source: the element at a place, from scalar operands, in the given type.
+pub type SourceBody = for<'r> fn(Place<'r>, &[S<'r>], DType) -> S<'r>;
+
+/// Ops ordered by tokens.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Effect {
+    /// Starts a chain of effects.
+    Start,
+    /// Writes a tensor to the error stream.
+    Print,
+}
+
+/// Ops with regions or callees.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Control {
+    /// One of two regions.
+    Cond,
+    /// A function of the module.
+    Call,
+}
+
+/// Meaning of an op, and its fusion class: engines and planner match on this, never on opcodes.
+#[derive(Clone, Copy)]
+pub enum Body {
+    /// Elementwise.
+    Map(MapBody),
+    /// A pure change of index.
+    View(fn(&ViewCx<'_>) -> ViewMap),
+    /// Folds axes away with a monoid; attribute `axes`.
+    Reduce(Monoid),
+    /// Running fold along an axis; attributes `axis` and `reverse`.
+    Scan(Monoid),
+    /// Sum of products over contracted axes.
+    Contract,
+    /// Moves elements by index values.
+    Indirect(Indirect),
+    /// Values written in the program; attribute `values`.
+    Constant,
+    /// Values computed from their place.
+    Source(SourceBody),
+    /// Nested regions or a callee.
+    Region(Control),
+    /// Ordered by a token.
+    Effect(Effect),
+}
+
+/// The parts of an instruction that derivative rules see, in the function under construction.
+pub struct RuleCx<'a> {
+    /// The operands.
+    pub args: &'a [Value],
+    /// The results (empty for a transposition of an op that is linear in all it depends on).
+    pub results: &'a [Value],
+    /// The attributes.
+    pub attrs: &'a Attrs,
+    /// Types of the operands.
+    pub types: &'a [TensorType],
+}
+
+/// The tangents of the results, `None` where they are zero.
+pub type Tangents = SmallVec<[Option<Value>; 1]>;
+
+/// A forward rule: tangents of the results from tangents of the operands.
+pub type JvpRule = fn(&mut Builder, &RuleCx<'_>, &[Option<Value>]) -> Tangents;
+
+/// A transposition: cotangents of the operands marked linear, from the results' cotangents.
+pub type TransposeRule = fn(&mut Builder, &RuleCx<'_>, &[bool], &[Option<Value>]) -> Tangents;
+
+/// How an op differentiates.
+#[derive(Clone, Copy)]
+pub enum Deriv {
+    /// By its partial derivatives; linear in every operand whose partial does not read it.
+    Partials(Partials),
+    /// Linear in the operands of the listed slots together; other operands are fixed.
+    Linear(LinearSlots, TransposeRule),
+    /// Linear in each operand by itself.
+    Bilinear(TransposeRule),
+    /// By a rule of its own, written in ops that have derivatives.
+    Jvp(JvpRule),
+    /// Locally constant, or not of a float type.
+    Zero,
+    /// By differentiating regions or the callee.
+    Structural,
+}
+
+/// Which operands an op is linear in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinearSlots {
+    /// All of them.
+    All,
+    /// These.
+    Only(&'static [usize]),
+}
+
+impl LinearSlots {
+    /// Whether operand `k` is one of them.
+    pub fn contains(self, k: usize) -> bool {
+        match self {
+            LinearSlots::All => true,
+            LinearSlots::Only(slots) => slots.contains(&k),
+        }
+    }
+}
+
+const BLANK: OpDef = OpDef {
+    name: "",
+    doc: "",
+    arity: Arity::Exactly(0),
+    attrs: &[],
+    regions: &[],
+    declared: false,
+    infer: Infer::Rule(|_| Ok(Types::new())),
+    body: Body::Constant,
+    deriv: Deriv::Zero,
+    domain: D,
+    examples: &[],
+};
+
+type Rule = fn(&mut InferCx<'_>) -> Result<Types, InferError>;
+
+/// An elementwise op of its operands alone.
+pub(super) const fn map(
+    name: &'static str,
+    sig: Sig,
+    domain: &'static [Domain],
+    body: for<'r> fn(&[S<'r>]) -> S<'r>,
+    partials: &'static [for<'r> fn(S<'r>, &[S<'r>]) -> S<'r>],
+) -> OpDef {
+    assert!(partials.len() == sig.args.len(), "one partial an operand");
+    OpDef {
+        name,
+        arity: Arity::Exactly(sig.args.len()),
+        infer: Infer::Map(sig),
+        body: Body::Map(MapBody::Plain(body)),
+        deriv: Deriv::Partials(Partials::Plain(partials)),
+        domain,
+        ..BLANK
+    }
+}
+
+/// An elementwise op that reads attributes.
+pub(super) const fn map_with(
+    name: &'static str,
+    sig: Sig,
+    attrs: &'static [AttrSpec],
+    domain: &'static [Domain],
+    body: for<'r> fn(&MapCx<'_>, &[S<'r>]) -> S<'r>,
+    partials: &'static [for<'r> fn(&MapCx<'_>, S<'r>, &[S<'r>]) -> S<'r>],
+    examples: &'static [&'static str],
+) -> OpDef {
+    OpDef {
+        name,
+        arity: Arity::Exactly(sig.args.len()),
+        attrs,
+        infer: Infer::Map(sig),
+        body: Body::Map(MapBody::With(body)),
+        deriv: Deriv::Partials(Partials::With(partials)),
+        domain,
+        examples,
+        ..BLANK
+    }
+}
+
+/// An elementwise op whose derivative is zero everywhere.
+pub(super) const fn map_zero(
+    name: &'static str,
+    sig: Sig,
+    domain: &'static [Domain],
+    body: for<'r> fn(&[S<'r>]) -> S<'r>,
+) -> OpDef {
+    OpDef {
+        name,
+        arity: Arity::Exactly(sig.args.len()),
+        infer: Infer::Map(sig),
+        body: Body::Map(MapBody::Plain(body)),
+        deriv: Deriv::Zero,
+        domain,
+        ..BLANK
+    }
+}
+
+/// An elementwise change of element type; the result type is written.
+pub(super) const fn retype(
+    name: &'static str,
+    sig: Sig,
+    body: for<'r> fn(&MapCx<'_>, &[S<'r>]) -> S<'r>,
+    deriv: Deriv,
+    examples: &'static [&'static str],
+) -> OpDef {
+    OpDef {
+        name,
+        arity: Arity::Exactly(1),
+        declared: true,
+        infer: Infer::Map(sig),
+        body: Body::Map(MapBody::With(body)),
+        deriv,
+        examples,
+        ..BLANK
+    }
+}
+
+/// Whether an op's result type must be written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Written {
+    /// It must.
+    Must,
+    /// It follows from the operands.
+    Inferred,
+}
+
+/// A pure change of index; linear in all operands.
+#[allow(clippy::too_many_arguments)]
+pub(super) const fn view(
+    name: &'static str,
+    arity: Arity,
+    attrs: &'static [AttrSpec],
+    written: Written,
+    infer: Rule,
+    index: fn(&ViewCx<'_>) -> ViewMap,
+    transpose: TransposeRule,
+    examples: &'static [&'static str],
+) -> OpDef {
+    OpDef {
+        name,
+        arity,
+        attrs,
+        declared: matches!(written, Written::Must),
+        infer: Infer::Rule(infer),
+        body: Body::View(index),
+        deriv: Deriv::Linear(LinearSlots::All, transpose),
+        examples,
+        ..BLANK
+    }
+}
+
+/// A reduction over the axes of attribute `axes`.
+pub(super) const fn reduce(
+    name: &'static str,
+    attrs: &'static [AttrSpec],
+    infer: Rule,
+    monoid: Monoid,
+    domain: &'static [Domain],
+    deriv: Deriv,
+    examples: &'static [&'static str],
+) -> OpDef {
+    OpDef {
+        name,
+        arity: Arity::Exactly(1),
+        attrs,
+        infer: Infer::Rule(infer),
+        body: Body::Reduce(monoid),
+        deriv,
+        domain,
+        examples,
+        ..BLANK
+    }
+}
+
+/// Any other op, by its parts.
+#[allow(clippy::too_many_arguments)]
+pub(super) const fn other(
+    name: &'static str,
+    arity: Arity,
+    attrs: &'static [AttrSpec],
+    written: Written,
+    infer: Rule,
+    body: Body,
+    domain: &'static [Domain],
+    deriv: Deriv,
+    examples: &'static [&'static str],
+) -> OpDef {
+    OpDef {
+        name,
+        arity,
+        attrs,
+        declared: matches!(written, Written::Must),
+        infer: Infer::Rule(infer),
+        body,
+        deriv,
+        domain,
+        examples,
+        ..BLANK
+    }
+}
+
+/// An op with nested regions; result types are written.
+pub(super) const fn region(
+    name: &'static str,
+    arity: Arity,
+    attrs: &'static [AttrSpec],
+    regions: &'static [&'static str],
+    infer: Rule,
+    control: Control,
+    examples: &'static [&'static str],
+) -> OpDef {
+    OpDef {
+        name,
+        arity,
+        attrs,
+        regions,
+        declared: true,
+        infer: Infer::Rule(infer),
+        body: Body::Region(control),
+        deriv: Deriv::Structural,
+        examples,
+        ..BLANK
+    }
+}

@@ -1,0 +1,134 @@
+//! Ops: the table, one row each, and what is read off it.
+
+mod contract;
+mod control;
+pub mod def;
+mod indirect;
+mod reduce;
+mod source;
+mod table;
+mod view;
+
+pub use def::{
+    Arity, Body, Control, Deriv, Domain, Effect, Indirect, Infer, JvpRule, LinearSlots, MapBody,
+    MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody, Tangents, TransposeRule, ViewCx,
+};
+pub use table::Op;
+
+use crate::attrs::Attrs;
+use crate::dtype::DType;
+use crate::scalar::{Func, Prim, Recorder, SOp, ScalarProgram};
+use smallvec::SmallVec;
+use std::fmt;
+use std::sync::OnceLock;
+
+impl Op {
+    /// The op of this name.
+    pub fn from_name(name: &str) -> Option<Op> {
+        Op::ALL.iter().copied().find(|op| op.def().name == name)
+    }
+
+    /// The name in text.
+    pub fn name(self) -> &'static str {
+        self.def().name
+    }
+
+    /// Whether this op has an effect that order matters for.
+    pub fn is_effect(self) -> bool {
+        matches!(self.def().body, Body::Effect(_))
+    }
+
+    /// The scalar program of an elementwise op on operands of these types; `None` for other ops.
+    ///
+    /// 16-bit float operands are widened first and the result is rounded once.
+    pub fn scalar_program(
+        self,
+        args: &[DType],
+        result: DType,
+        attrs: &Attrs,
+    ) -> Option<ScalarProgram> {
+        let Body::Map(body) = self.def().body else { return None };
+        Some(Recorder::record(args, &[result], |_, x| {
+            let y = match body {
+                MapBody::Plain(f) => f(x),
+                MapBody::With(f) => f(&MapCx { attrs, result }, x),
+            };
+            SmallVec::from_iter([y])
+        }))
+    }
+
+    /// The scalar program of a generated source: parameters are the row-major position and the
+    /// coordinate along the `axis` attribute (both `i64`), then the operands.
+    pub fn source_program(self, args: &[DType], result: DType) -> Option<ScalarProgram> {
+        let Body::Source(body) = self.def().body else { return None };
+        let params: SmallVec<[DType; 4]> =
+            [DType::I64, DType::I64].into_iter().chain(args.iter().copied()).collect();
+        Some(Recorder::record(&params, &[result], |_, x| {
+            let place = Place { linear: x[0], along: x[1] };
+            SmallVec::from_iter([body(place, &x[2..], result.compute())])
+        }))
+    }
+
+    /// The partial derivative with respect to operand `k`, as a program of the answer (parameter 0)
+    /// and the operands. Its result is a float factor or a `bool` gate. 16-bit floats count as
+    /// `f32` here. `None` when the op does not differentiate by partials.
+    pub fn partial(
+        self,
+        k: usize,
+        args: &[DType],
+        result: DType,
+        attrs: &Attrs,
+    ) -> Option<ScalarProgram> {
+        let Deriv::Partials(partials) = self.def().deriv else { return None };
+        let params: SmallVec<[DType; 4]> =
+            std::iter::once(result).chain(args.iter().copied()).map(DType::compute).collect();
+        Some(Recorder::record_any(&params, |x| match partials {
+            Partials::Plain(fs) => fs[k](x[0], &x[1..]),
+            Partials::With(fs) => fs[k](&MapCx { attrs, result }, x[0], &x[1..]),
+        }))
+    }
+
+    /// The elementwise op that is just this scalar operation, with, for each operand of the op, the
+    /// operand of the scalar operation that it is.
+    pub fn of_scalar(op: SOp) -> Option<(Op, &'static [usize])> {
+        static ROWS: OnceLock<Vec<(SOp, Op, Vec<usize>)>> = OnceLock::new();
+        let rows = ROWS.get_or_init(|| Op::ALL.iter().filter_map(|&op| single(op)).collect());
+        rows.iter().find(|(s, ..)| *s == op).map(|(_, op, order)| (*op, order.as_slice()))
+    }
+}
+
+/// The one scalar operation an op is, when its program is just that.
+fn single(op: Op) -> Option<(SOp, Op, Vec<usize>)> {
+    let Infer::Map(sig) = op.def().infer else { return None };
+    if op.def().declared || !op.def().attrs.is_empty() {
+        return None;
+    }
+    let t = [DType::F32, DType::I32, DType::Bool].into_iter().find(|&d| sig.t.contains(d))?;
+    let of = |class| if class == crate::infer::Class::Bool { DType::Bool } else { t };
+    let args: Vec<DType> = sig.args.iter().map(|&c| of(c)).collect();
+    let program = op.scalar_program(&args, of(sig.result), &Attrs::none())?;
+    let last = &program.insts[*program.outputs.first()?];
+    let params = |k: &crate::scalar::SVal| match program.insts[*k].op {
+        SOp::Param(p) => Some(p as usize),
+        _ => None,
+    };
+    let scalar_args: Vec<usize> = last.args.iter().map(params).collect::<Option<_>>()?;
+    if !matches!(last.op, SOp::Prim(_) | SOp::Func(_)) || scalar_args.len() != args.len() {
+        return None;
+    }
+    let order = (0..args.len()).map(|k| scalar_args.iter().position(|&p| p == k));
+    Some((last.op, op, order.collect::<Option<_>>()?))
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The scalar operations that are an op of their own, for tests of completeness.
+pub fn scalar_ops() -> impl Iterator<Item = SOp> {
+    let funcs = Func::ALL.iter().map(|&f| SOp::Func(f));
+    [Prim::Add, Prim::Mul, Prim::Select].map(SOp::Prim).into_iter().chain(funcs)
+}
+

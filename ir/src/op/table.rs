@@ -1,0 +1,399 @@
+//! The op table: one row an op. Everything else about an op is read off its row.
+
+use super::def::*;
+use super::{contract, control, indirect, reduce, source, view};
+use crate::attrs::{Attr0, AttrKind, need, maybe};
+use crate::dtype::{DType, DTypeSet};
+use crate::infer::{Class, Sig};
+use crate::scalar::S;
+
+const T: Class = Class::T;
+const BOOL: Class = Class::Bool;
+const FLOAT: Sig = Sig::new(DTypeSet::Float, &[T], T);
+const FLOAT2: Sig = Sig::new(DTypeSet::Float, &[T, T], T);
+const NUMBER: Sig = Sig::new(DTypeSet::Number, &[T], T);
+const NUMBER2: Sig = Sig::new(DTypeSet::Number, &[T, T], T);
+const NUMBER3: Sig = Sig::new(DTypeSet::Number, &[T, T, T], T);
+const ORDERED2: Sig = Sig::new(DTypeSet::Any, &[T, T], T);
+const INT2: Sig = Sig::new(DTypeSet::Int, &[T, T], T);
+const INT: Sig = Sig::new(DTypeSet::Int, &[T], T);
+const BITS2: Sig = Sig::new(DTypeSet::IntBool, &[T, T], T);
+const BITS: Sig = Sig::new(DTypeSet::IntBool, &[T], T);
+const ANY: Sig = Sig::new(DTypeSet::Any, &[T], T);
+const TEST2: Sig = Sig::new(DTypeSet::Any, &[T, T], BOOL);
+const CHOICE: Sig = Sig::new(DTypeSet::Any, &[BOOL, T, T], T);
+const FLAG: Sig = Sig::new(DTypeSet::Float, &[T], BOOL);
+const CONVERT: Sig = Sig::new(DTypeSet::Any, &[T], Class::Declared(DTypeSet::Any));
+
+const WIDE: &[Domain] = &[Domain::Uniform(-1.3, 1.3)];
+const UNIT: &[Domain] = &[Domain::Uniform(-0.9, 0.9)];
+const FRACTION: &[Domain] = &[Domain::Uniform(0.1, 0.4)];
+const ABOVE_ONE: &[Domain] = &[Domain::Uniform(1.1, 3.0)];
+const REM: &[Domain] = &[Domain::Uniform(-9.0, 9.0), Domain::SignedUniform(0.1, 5.0)];
+const COUNTS: &[Domain] = &[Domain::Ints(-100, 100), Domain::Ints(0, 9)];
+const INTS: &[Domain] = &[Domain::Ints(-100, 100)];
+
+macro_rules! ops {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $row:expr;)*) => {
+        /// An op: an index into the table.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        pub enum Op { $($(#[doc = $doc])+ $variant,)* }
+
+        impl Op {
+            /// Every op, in the order of the table.
+            pub const ALL: &'static [Op] = &[$(Op::$variant),*];
+
+            /// The op's row.
+            pub fn def(self) -> &'static OpDef {
+                static TABLE: &[OpDef] = &[$(OpDef { doc: concat!($($doc),+), ..$row }),*];
+                &TABLE[self as usize]
+            }
+        }
+    };
+}
+
+ops! {
+    // Arithmetic.
+    /// Sum.
+    Add = map("add", NUMBER2, D, |x| x[0] + x[1], &[|_, x| x[0].lit(1.0), |_, x| x[0].lit(1.0)]);
+    /// Difference.
+    Sub = map("sub", NUMBER2, D, |x| x[0] - x[1], &[|_, x| x[0].lit(1.0), |_, x| x[0].lit(-1.0)]);
+    /// Product.
+    Mul = map("mul", NUMBER2, D, |x| x[0] * x[1], &[|_, x| x[1], |_, x| x[0]]);
+    /// Quotient; integers truncate, `x / 0` is -1.
+    Div = map("div", NUMBER2, NS, |x| x[0] / x[1], &[|_, x| 1.0 / x[1], |y, x| -(y / x[1])]);
+    /// Exact remainder with the sign of the dividend; integers: `x % 0` is `x`.
+    Rem = map("rem", NUMBER2, REM, |x| x[0] % x[1],
+        &[|_, x| x[0].lit(1.0), |_, x| -(x[0] / x[1]).trunc()]);
+    /// Negation.
+    Neg = map("neg", NUMBER, D, |x| -x[0], &[|_, x| x[0].lit(-1.0)]);
+    /// Absolute value; derivative 0 at 0.
+    Abs = map("abs", NUMBER, P, |x| x[0].abs(), &[|_, x| sign(x[0])]);
+    /// -1, 0 or 1 by sign; keeps NaN and the sign of zero.
+    Sign = map_zero("sign", NUMBER, D, |x| sign(x[0]));
+    /// Square.
+    Square = map("square", NUMBER, D, |x| x[0] * x[0], &[|_, x| 2.0 * x[0]]);
+    /// Integer power by repeated squaring; negative exponents take the reciprocal.
+    IntegerPow = map_with("integer_pow", NUMBER, &[need("y", AttrKind::Int)], NS,
+        |cx, x| integer_pow(x[0], cx.attrs.int("y")),
+        &[|cx, _, x| match cx.attrs.int("y") {
+            0 => x[0].lit(0.0),
+            n => x[0].lit(n as f64) * integer_pow(x[0], n.saturating_sub(1)),
+        }],
+        &["%x: f32[3] | integer_pow %x {y = 3} : f32[3]",
+          "%x: f32[3] | integer_pow %x {y = -2} : f32[3]"]);
+    /// Fused multiply-add: `x * y + z` with one rounding.
+    Fma = map("fma", Sig::new(DTypeSet::Float, &[T, T, T], T), D, |x| x[0].fma(x[1], x[2]),
+        &[|_, x| x[1], |_, x| x[0], |_, x| x[0].lit(1.0)]);
+    /// The larger; NaN if either is; ties split the derivative in halves; `max(-0, +0)` is `+0`.
+    Max = map("max", ORDERED2, D, |x| x[0].max(x[1]),
+        &[|_, x| larger(x[0], x[1]), |_, x| larger(x[1], x[0])]);
+    /// The smaller; NaN if either is; ties split the derivative in halves.
+    Min = map("min", ORDERED2, D, |x| x[0].min(x[1]),
+        &[|_, x| larger(x[1], x[0]), |_, x| larger(x[0], x[1])]);
+    /// `min(max(x, lo), hi)` for operands lo, x, hi; derivative of x is 1 strictly inside.
+    Clamp = map("clamp", NUMBER3, &[Domain::Uniform(-3.0, -1.0), Domain::Normal, Domain::Uniform(1.0, 3.0)],
+        |x| x[1].max(x[0]).min(x[2]),
+        &[|_, x| x[0].gt(x[1]) & x[0].lt(x[2]),
+          |_, x| x[1].gt(x[0]) & x[1].lt(x[2]),
+          |_, x| x[2].lt(x[1])]);
+    /// max(x, 0) with derivative 0 at 0: exactly one bit an element decides it; keeps NaN.
+    Relu = map("relu", NUMBER, D, |x| x[0].max(x[0].lit(0.0)), &[|y, _| y.gt(0.0)]);
+
+    // Rounding.
+    /// Largest integer not above.
+    Floor = map_zero("floor", FLOAT, FRACTION, |x| x[0].floor());
+    /// Smallest integer not below.
+    Ceil = map_zero("ceil", FLOAT, FRACTION, |x| x[0].ceil());
+    /// Nearest integer, halves away from zero.
+    Round = map_zero("round", FLOAT, FRACTION, |x| {
+        let whole = x[0].trunc();
+        let half = (x[0] - whole).abs().ge(0.5);
+        half.select(whole + x[0].lit(1.0).copysign(x[0]), whole).copysign(x[0])
+    });
+    /// Nearest integer, halves to even.
+    RoundNearestEven = map_zero("round_nearest_even", FLOAT, FRACTION, |x| x[0].round_even());
+    /// Integer part.
+    Trunc = map_zero("trunc", FLOAT, FRACTION, |x| x[0].trunc());
+
+    // Exponentials, logarithms, powers.
+    /// e^x.
+    Exp = map("exp", FLOAT, D, |x| x[0].exp(), &[|y, _| y]);
+    /// 2^x.
+    Exp2 = map("exp2", FLOAT, D, |x| x[0].exp2(), &[|y, _| y * std::f64::consts::LN_2]);
+    /// e^x - 1.
+    Expm1 = map("expm1", FLOAT, D, |x| x[0].expm1(), &[|y, _| y + 1.0]);
+    /// Natural logarithm.
+    Log = map("log", FLOAT, P, |x| x[0].log(), &[|_, x| 1.0 / x[0]]);
+    /// log(1 + x).
+    Log1p = map("log1p", FLOAT, P, |x| x[0].log1p(), &[|_, x| 1.0 / (x[0] + 1.0)]);
+    /// Square root.
+    Sqrt = map("sqrt", FLOAT, P, |x| x[0].sqrt(), &[|y, _| 0.5 / y]);
+    /// 1 / sqrt(x).
+    Rsqrt = map("rsqrt", FLOAT, P, |x| x[0].rsqrt(), &[|y, _| -0.5 * y * (y * y)]);
+    /// Cube root.
+    Cbrt = map("cbrt", FLOAT, NS, |x| x[0].cbrt(), &[|y, _| 1.0 / (3.0 * (y * y))]);
+    /// x^y; at x = 0 the derivative in y is 0.
+    Pow = map("pow", FLOAT2, P, |x| x[0].pow(x[1]),
+        &[|_, x| x[1].eq(0.0).select(x[1].lit(0.0), x[1] * x[0].pow(x[1] - 1.0)),
+          |y, x| {
+              let log = x[0].eq(0.0).select(x[0].lit(0.0), x[0].log());
+              y * log
+          }]);
+    /// 1 / (1 + e^-x).
+    Logistic = map("logistic", FLOAT, D, |x| x[0].logistic(), &[|y, _| y * (1.0 - y)]);
+    /// Error function.
+    Erf = map("erf", FLOAT, D, |x| x[0].erf(),
+        &[|_, x| std::f64::consts::FRAC_2_SQRT_PI * (-(x[0] * x[0])).exp()]);
+    /// Complementary error function.
+    Erfc = map("erfc", FLOAT, D, |x| x[0].erfc(),
+        &[|_, x| -std::f64::consts::FRAC_2_SQRT_PI * (-(x[0] * x[0])).exp()]);
+
+    // Trigonometric and hyperbolic.
+    /// Sine (radians).
+    Sin = map("sin", FLOAT, D, |x| x[0].sin(), &[|_, x| x[0].cos()]);
+    /// Cosine (radians).
+    Cos = map("cos", FLOAT, D, |x| x[0].cos(), &[|_, x| -x[0].sin()]);
+    /// Tangent (radians).
+    Tan = map("tan", FLOAT, WIDE, |x| x[0].tan(), &[|y, _| y * y + 1.0]);
+    /// Inverse sine.
+    Asin = map("asin", FLOAT, UNIT, |x| x[0].asin(), &[|_, x| (1.0 - x[0] * x[0]).rsqrt()]);
+    /// Inverse cosine.
+    Acos = map("acos", FLOAT, UNIT, |x| x[0].acos(), &[|_, x| -(1.0 - x[0] * x[0]).rsqrt()]);
+    /// Inverse tangent.
+    Atan = map("atan", FLOAT, D, |x| x[0].atan(), &[|_, x| 1.0 / (x[0] * x[0] + 1.0)]);
+    /// Angle of the point (second operand, first operand).
+    Atan2 = map("atan2", FLOAT2, D, |x| x[0].atan2(x[1]),
+        &[|_, x| x[1] / (x[0] * x[0] + x[1] * x[1]), |_, x| -x[0] / (x[0] * x[0] + x[1] * x[1])]);
+    /// Hyperbolic sine.
+    Sinh = map("sinh", FLOAT, D, |x| x[0].sinh(), &[|_, x| x[0].cosh()]);
+    /// Hyperbolic cosine.
+    Cosh = map("cosh", FLOAT, D, |x| x[0].cosh(), &[|_, x| x[0].sinh()]);
+    /// Hyperbolic tangent.
+    Tanh = map("tanh", FLOAT, D, |x| x[0].tanh(), &[|y, _| 1.0 - y * y]);
+    /// Inverse hyperbolic sine.
+    Asinh = map("asinh", FLOAT, D, |x| x[0].asinh(), &[|_, x| (x[0] * x[0] + 1.0).rsqrt()]);
+    /// Inverse hyperbolic cosine.
+    Acosh = map("acosh", FLOAT, ABOVE_ONE, |x| x[0].acosh(),
+        &[|_, x| ((x[0] - 1.0) * (x[0] + 1.0)).rsqrt()]);
+    /// Inverse hyperbolic tangent.
+    Atanh = map("atanh", FLOAT, UNIT, |x| x[0].atanh(), &[|_, x| 1.0 / (1.0 - x[0] * x[0])]);
+
+    // Comparison, choice, logic.
+    /// Equal; false on NaN.
+    Eq = map_zero("eq", TEST2, D, |x| x[0].eq(x[1]));
+    /// Not equal; true on NaN.
+    Ne = map_zero("ne", TEST2, D, |x| x[0].ne(x[1]));
+    /// Less; false on NaN.
+    Lt = map_zero("lt", TEST2, D, |x| x[0].lt(x[1]));
+    /// Less or equal; false on NaN.
+    Le = map_zero("le", TEST2, D, |x| x[0].le(x[1]));
+    /// Greater; false on NaN.
+    Gt = map_zero("gt", TEST2, D, |x| x[0].gt(x[1]));
+    /// Greater or equal; false on NaN.
+    Ge = map_zero("ge", TEST2, D, |x| x[0].ge(x[1]));
+    /// Neither infinite nor NaN.
+    IsFinite = map_zero("is_finite", FLAG, D, |x| x[0].abs().lt(f64::INFINITY));
+    /// The second operand where the first is false, the third where it is true.
+    SelectN = map("select_n", CHOICE, D, |x| x[0].select(x[2], x[1]),
+        &[|_, x| x[0].bits(DType::Bool, 0), |_, x| !x[0], |_, x| x[0]]);
+    /// Bitwise (logical) and.
+    And = map_zero("and", BITS2, INTS, |x| x[0] & x[1]);
+    /// Bitwise (logical) or.
+    Or = map_zero("or", BITS2, INTS, |x| x[0] | x[1]);
+    /// Bitwise (logical) exclusive or.
+    Xor = map_zero("xor", BITS2, INTS, |x| x[0] ^ x[1]);
+    /// Bitwise (logical) complement.
+    Not = map_zero("not", BITS, INTS, |x| !x[0]);
+    /// Left shift; counts outside the width give 0.
+    ShiftLeft = map_zero("shift_left", INT2, COUNTS, |x| x[0].shl(x[1]));
+    /// Right shift with zeros; counts outside the width give 0.
+    ShiftRightLogical = map_zero("shift_right_logical", INT2, COUNTS, |x| x[0].shr_l(x[1]));
+    /// Right shift with the top bit; counts outside the width fill with it.
+    ShiftRightArithmetic = map_zero("shift_right_arithmetic", INT2, COUNTS, |x| x[0].shr_a(x[1]));
+    /// Number of set bits.
+    PopulationCount = map_zero("population_count", INT, INTS, |x| x[0].popcount());
+    /// Number of leading zero bits.
+    Clz = map_zero("clz", INT, INTS, |x| x[0].clz());
+    /// The operand, with zero derivative.
+    StopGradient = map_zero("stop_gradient", ANY, D, |x| x[0]);
+    /// The same numbers in another element type: floats round to nearest even, saturate to integers
+    /// (NaN to 0); integers wrap; to bool it is `x != 0`.
+    ConvertElementType = retype("convert_element_type", CONVERT, |cx, x| x[0].convert(cx.result.compute()),
+        Deriv::Linear(LinearSlots::All, view::transpose_convert),
+        &["%x: f32[2,3] | convert_element_type %x : f64[2,3]",
+          "%x: f32[3] | convert_element_type %x : i32[3]"]);
+
+    // Views: pure changes of index.
+    /// Places operand axis i at result axis dims[i] and repeats along the others and along extents of 1.
+    BroadcastInDim = view("broadcast_in_dim", Arity::Exactly(1), &[need("dims", AttrKind::Ints)],
+        Written::Must, view::infer_broadcast, view::index_broadcast, view::transpose_broadcast,
+        &["%x: f32[3] | broadcast_in_dim %x {dims = [1]} : f32[2,3]",
+          "%x: f32[] | broadcast_in_dim %x {dims = []} : f32[2,3]",
+          "%x: f32[2,1] | broadcast_in_dim %x {dims = [0, 2]} : f32[2,3,4]"]);
+    /// The same elements in row-major order under another shape.
+    Reshape = view("reshape", Arity::Exactly(1), &[], Written::Must,
+        view::infer_reshape, view::index_reshape, view::transpose_reshape,
+        &["%x: f32[2,3] | reshape %x : f32[6]", "%x: f32[2,3,2] | reshape %x : f32[3,1,4]"]);
+    /// Result axis i is operand axis perm[i].
+    Transpose = view("transpose", Arity::Exactly(1), &[need("perm", AttrKind::Ints)],
+        Written::Inferred, view::infer_transpose, view::index_transpose, view::transpose_transpose,
+        &["%x: f32[2,3,4] | transpose %x {perm = [1, 2, 0]} : f32[3,4,2]"]);
+    /// Elements start, start + stride, .. below limit of each axis.
+    Slice = view("slice", Arity::Exactly(1),
+        &[need("start", AttrKind::Ints), need("limit", AttrKind::Ints), need("stride", AttrKind::Ints)],
+        Written::Inferred, view::infer_slice, view::index_slice, view::transpose_slice,
+        &["%x: f32[5,4] | slice %x {start = [1, 0], limit = [5, 3], stride = [2, 1]} : f32[2,3]"]);
+    /// Surrounds and interleaves with a scalar; negative low and high cut.
+    Pad = view("pad", Arity::Exactly(2),
+        &[need("low", AttrKind::Ints), need("high", AttrKind::Ints), need("interior", AttrKind::Ints)],
+        Written::Inferred, view::infer_pad, view::index_pad, view::transpose_pad,
+        &["%x: f32[3], %p: f32[] | pad %x, %p {low = [1], high = [2], interior = [1]} : f32[8]",
+          "%x: f32[5,2] | pad %x, 0.5 {low = [-1, 1], high = [-2, 0], interior = [0, 0]} : f32[2,3]"]);
+    /// Operands one after the other along an axis.
+    Concatenate = view("concatenate", Arity::AtLeast(1), &[need("axis", AttrKind::Int)],
+        Written::Inferred, view::infer_concatenate, view::index_concatenate, view::transpose_concatenate,
+        &["%x: f32[2,3], %y: f32[2,1] | concatenate %x, %y {axis = 1} : f32[2,4]"]);
+    /// Cuts into pieces of the given sizes along an axis; one result a piece.
+    Split = view("split", Arity::Exactly(1), &[need("sizes", AttrKind::Ints), need("axis", AttrKind::Int)],
+        Written::Inferred, view::infer_split, view::index_split, view::transpose_split,
+        &["%x: f32[2,5] | split %x {sizes = [2, 3], axis = 1} : f32[2,2], f32[2,3]"]);
+    /// Reverses the order along the axes.
+    Rev = view("rev", Arity::Exactly(1), &[need("axes", AttrKind::Ints)],
+        Written::Inferred, view::infer_rev, view::index_rev, view::transpose_rev,
+        &["%x: f32[2,3] | rev %x {axes = [1]} : f32[2,3]"]);
+
+    // Reductions and scans.
+    /// Sum over axes.
+    ReduceSum = reduce("reduce_sum", reduce::AXES, reduce::infer_number, Monoid::Sum, D,
+        Deriv::Linear(LinearSlots::All, reduce::transpose_sum),
+        &["%x: f32[2,3,4] | reduce_sum %x {axes = [0, 2]} : f32[3]",
+          "%x: f32[0,3] | reduce_sum %x {axes = [0]} : f32[3]"]);
+    /// Product over axes.
+    ReduceProd = reduce("reduce_prod", reduce::AXES, reduce::infer_number, Monoid::Prod, D,
+        Deriv::Jvp(reduce::jvp_prod), &["%x: f32[2,3] | reduce_prod %x {axes = [1]} : f32[2]"]);
+    /// Maximum over axes; ties share the derivative equally.
+    ReduceMax = reduce("reduce_max", reduce::AXES, reduce::infer_ordered, Monoid::Max, D,
+        Deriv::Jvp(reduce::jvp_extremum), &["%x: f32[2,3] | reduce_max %x {axes = [1]} : f32[2]"]);
+    /// Minimum over axes; ties share the derivative equally.
+    ReduceMin = reduce("reduce_min", reduce::AXES, reduce::infer_ordered, Monoid::Min, D,
+        Deriv::Jvp(reduce::jvp_extremum), &["%x: f32[2,3] | reduce_min %x {axes = [1]} : f32[2]"]);
+    /// Conjunction (bitwise on integers) over axes.
+    ReduceAnd = reduce("reduce_and", reduce::AXES, reduce::infer_bits, Monoid::And, INTS, Deriv::Zero,
+        &["%x: bool[2,3] | reduce_and %x {axes = [1]} : bool[2]"]);
+    /// Disjunction (bitwise on integers) over axes.
+    ReduceOr = reduce("reduce_or", reduce::AXES, reduce::infer_bits, Monoid::Or, INTS, Deriv::Zero,
+        &["%x: bool[2,3] | reduce_or %x {axes = [1]} : bool[2]"]);
+    /// Index of the first maximum along an axis; NaN counts as the largest.
+    Argmax = reduce("argmax", reduce::AXIS, reduce::infer_arg, Monoid::ArgMax, D, Deriv::Zero,
+        &["%x: f32[2,3] | argmax %x {axis = 1} : i32[2]"]);
+    /// Index of the first minimum along an axis; NaN counts as the smallest.
+    Argmin = reduce("argmin", reduce::AXIS, reduce::infer_arg, Monoid::ArgMin, D, Deriv::Zero,
+        &["%x: f32[2,3] | argmin %x {axis = 1} : i32[2]"]);
+    /// Running sum along an axis.
+    Cumsum = other("cumsum", Arity::Exactly(1),
+        &[need("axis", AttrKind::Int), maybe("reverse", AttrKind::Bool, Attr0::False)], Written::Inferred,
+        reduce::infer_scan, Body::Scan(Monoid::Sum), D,
+        Deriv::Linear(LinearSlots::All, reduce::transpose_cumsum),
+        &["%x: f32[2,3] | cumsum %x {axis = 1} : f32[2,3]",
+          "%x: f32[2,3] | cumsum %x {axis = 0, reverse = true} : f32[2,3]"]);
+
+    // Contraction.
+    /// Sums of products over contracted axes; result axes: batch, then free ones of the first and of
+    /// the second operand. A wider result type may be written.
+    DotGeneral = other("dot_general", Arity::Exactly(2),
+        &[maybe("batch", AttrKind::Pair, Attr0::EmptyPair), need("contract", AttrKind::Pair)],
+        Written::Inferred, contract::infer_dot, Body::Contract, D,
+        Deriv::Bilinear(contract::transpose_dot),
+        &["%x: f32[2,3], %y: f32[3,4] | dot_general %x, %y {contract = [1] x [0]} : f32[2,4]",
+          "%x: f32[2,3,4], %y: f32[4,2,5] | dot_general %x, %y {batch = [0] x [1], contract = [2] x [0]} : f32[2,3,5]",
+          "%x: f32[3], %y: f32[3] | dot_general %x, %y {contract = [0] x [0]} : f32[]"]);
+
+    // Indirect access.
+    /// Reads slices of the first operand at the start indices in the last axis of the second.
+    Gather = other("gather", Arity::Exactly(2), indirect::GATHER_ATTRS, Written::Inferred,
+        indirect::infer_gather, Body::Indirect(Indirect::Gather), &[Domain::Normal, Domain::Ints(0, 4)],
+        Deriv::Linear(LinearSlots::Only(&[0]), indirect::transpose_gather),
+        &["%x: f32[5,3], %i: i32[2,1] | gather %x, %i {offset_dims = [1], collapsed = [0], start_map = [0], sizes = [1, 3], mode = clip} : f32[2,3]",
+          "%x: f32[5,3], %i: i32[4,2] | gather %x, %i {offset_dims = [1, 2], collapsed = [], start_map = [0, 1], sizes = [2, 2], mode = fill} : f32[4,2,2]"]);
+    /// Adds slices of the third operand to the first at the start indices in the second, in index order.
+    ScatterAdd = other("scatter_add", Arity::Exactly(3), indirect::SCATTER_ATTRS, Written::Inferred,
+        indirect::infer_scatter, Body::Indirect(Indirect::ScatterAdd),
+        &[Domain::Normal, Domain::Ints(0, 4), Domain::Normal],
+        Deriv::Linear(LinearSlots::Only(&[0, 2]), indirect::transpose_scatter_add),
+        &["%x: f32[5,3], %i: i32[2,1], %u: f32[2,3] | scatter_add %x, %i, %u {window_dims = [1], inserted = [0], start_map = [0], mode = clip} : f32[5,3]"]);
+    /// The slice of the given sizes at scalar start indices, which are clamped to fit.
+    DynamicSlice = other("dynamic_slice", Arity::AtLeast(1), &[need("sizes", AttrKind::Ints)],
+        Written::Inferred, indirect::infer_dynamic_slice, Body::Indirect(Indirect::DynamicSlice),
+        &[Domain::Normal, Domain::Ints(-1, 4)],
+        Deriv::Linear(LinearSlots::Only(&[0]), indirect::transpose_dynamic_slice),
+        &["%x: f32[5,3], %i: i32[], %j: i32[] | dynamic_slice %x, %i, %j {sizes = [2, 3]} : f32[2,3]"]);
+    /// The first operand with the second written at scalar start indices, which are clamped to fit.
+    DynamicUpdateSlice = other("dynamic_update_slice", Arity::AtLeast(2), &[], Written::Inferred,
+        indirect::infer_dynamic_update_slice, Body::Indirect(Indirect::DynamicUpdateSlice),
+        &[Domain::Normal, Domain::Normal, Domain::Ints(-1, 4)],
+        Deriv::Linear(LinearSlots::Only(&[0, 1]), indirect::transpose_dynamic_update_slice),
+        &["%x: f32[5,3], %u: f32[2,2], %i: i32[], %j: i32[] | dynamic_update_slice %x, %u, %i, %j : f32[5,3]"]);
+
+    // Sources.
+    /// Values written in the program, row-major.
+    Constant = other("constant", Arity::Exactly(0), &[need("values", AttrKind::Literals)], Written::Must,
+        source::infer_constant, Body::Constant, D, Deriv::Zero,
+        &["| constant {values = dense [1.0, 2.5, -3.0]} : f32[3]"]);
+    /// The coordinate along an axis.
+    Iota = other("iota", Arity::Exactly(0), &[need("axis", AttrKind::Int)], Written::Must,
+        source::infer_iota, Body::Source(source::iota), D, Deriv::Zero,
+        &["| iota {axis = 1} : i32[2,3]"]);
+    /// Random bits of the counter-based generator Philox-4x32-10: key from the seed, stream from the
+    /// offset, block from the element's position. A pure function: recomputing gives the same bits.
+    RngBits = other("rng_bits", Arity::Exactly(2), &[], Written::Must, source::infer_rng,
+        Body::Source(source::philox), INTS, Deriv::Zero,
+        &["%s: i64[], %o: i64[] | rng_bits %s, %o : u32[5]"]);
+
+    // Control and effects.
+    /// The results of one of two regions, by a scalar condition.
+    Cond = region("cond", Arity::Exactly(1), &[], &["then", "else"], control::infer_cond, Control::Cond,
+        &["%p: bool[], %x: f32[3] | cond %p : f32[3] then { yield %x } else { %y = neg %x : f32[3] yield %y }"]);
+    /// The results of a function of the module.
+    Call = region("call", Arity::AtLeast(0), &[need("func", AttrKind::Func)], &[], control::infer_call,
+        Control::Call, &[]);
+    /// Starts a chain of effects.
+    CreateToken = other("create_token", Arity::Exactly(0), &[], Written::Inferred, control::infer_start,
+        Body::Effect(Effect::Start), D, Deriv::Zero, &["| create_token : token"]);
+    /// Writes a tensor to the error stream, in the order of its token.
+    DebugPrint = other("debug_print", Arity::Exactly(2), &[need("label", AttrKind::Str)], Written::Inferred,
+        control::infer_print, Body::Effect(Effect::Print), D, Deriv::Zero,
+        &["%t: token, %x: f32[3] | debug_print %t, %x {label = \"x\"} : token"]);
+}
+
+fn sign(x: S<'_>) -> S<'_> {
+    let one = x.int(1);
+    if x.dtype().is_float() {
+        x.eq(x).select((x.ne(0.0)).select(one.copysign(x), x), x)
+    } else {
+        x.gt(0).select(one, x.lt(0).select(x.int(-1), x.int(0)))
+    }
+}
+
+/// 1 where `a > b`, one half where equal, 0 elsewhere.
+fn larger<'r>(a: S<'r>, b: S<'r>) -> S<'r> {
+    a.gt(b).select(a.lit(1.0), a.eq(b).select(a.lit(0.5), a.lit(0.0)))
+}
+
+/// Binary powering, so that the number of products is logarithmic.
+fn integer_pow(x: S<'_>, n: i64) -> S<'_> {
+    let mut power = x;
+    let mut rest = n.unsigned_abs();
+    let mut product = None;
+    while rest > 0 {
+        if rest & 1 == 1 {
+            product = Some(product.map_or(power, |p: S<'_>| p * power));
+        }
+        rest >>= 1;
+        if rest > 0 {
+            power = power * power;
+        }
+    }
+    let product = product.unwrap_or(x.int(1));
+    if n < 0 { 1.0 / product } else { product }
+}

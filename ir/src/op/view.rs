@@ -1,0 +1,463 @@
+//! Views: inference, index map and transposition of the ops that only change indices.
+
+use super::Op;
+use super::def::{RuleCx, Tangents, ViewCx};
+use crate::attrs::{Attr, Attrs, Ints};
+use crate::builder::Builder;
+use crate::entity::Value;
+use crate::index::{Guard, IndexExpr, Piece, ViewMap};
+use crate::infer::{InferCx, InferError, Types, known_dim};
+use crate::literal::Literal;
+use crate::types::{Dim, Shape, TensorType};
+use smallvec::{SmallVec, smallvec};
+
+type Inferred = Result<Types, InferError>;
+
+fn one(v: Value) -> Tangents {
+    smallvec![Some(v)]
+}
+
+/// The only cotangent; rules are not called when it is zero.
+fn ct(cts: &[Option<Value>]) -> Value {
+    cts.iter().flatten().copied().next().expect("a transposition has a cotangent")
+}
+
+fn axes_of(ints: &[i64]) -> impl Iterator<Item = usize> {
+    ints.iter().map(|&a| a as usize)
+}
+
+pub(super) fn infer_broadcast(cx: &mut InferCx<'_>) -> Inferred {
+    let out = cx.declared()?.clone();
+    let dims = cx.axes("dims", out.rank())?;
+    if dims.is_empty() && cx.known(0).is_none() {
+        cx.demand(0, &TensorType::scalar(out.dtype))?;
+    }
+    let x = cx.arg(0)?;
+    if dims.len() != x.rank() {
+        let m = format!("`dims` names {} axes, the operand {x} has {}", dims.len(), x.rank());
+        return Err(InferError::attr(m));
+    }
+    if dims.windows(2).any(|w| w[0] >= w[1]) {
+        return Err(InferError::attr("`dims` must be ascending"));
+    }
+    if x.dtype != out.dtype {
+        return Err(InferError::dtype(format!("the result has the operand's type {}", x.dtype)));
+    }
+    for (&d, &n) in dims.iter().zip(&x.shape) {
+        if n != out.shape[d] && n != Dim::Const(1) {
+            let m = format!("extent {n} of {x} cannot become extent {} of {out}", out.shape[d]);
+            return Err(InferError::shape(m));
+        }
+    }
+    Ok(smallvec![out])
+}
+
+pub(super) fn index_broadcast(cx: &ViewCx<'_>) -> ViewMap {
+    ViewMap::of(axes_of(cx.attrs.ints("dims")).zip(&cx.args[0]).map(|(d, &n)| {
+        if n == 1 { IndexExpr::Const(0) } else { IndexExpr::axis(d) }
+    }))
+}
+
+pub(super) fn transpose_broadcast(
+    b: &mut Builder,
+    cx: &RuleCx<'_>,
+    _: &[bool],
+    cts: &[Option<Value>],
+) -> Tangents {
+    let ct = ct(cts);
+    let dims: Ints = cx.attrs.ints("dims").iter().copied().collect();
+    let out = b.ty(ct).clone();
+    let x = &cx.types[0];
+    // Axes that were added or stretched from 1 are summed; the latter come back as extents of 1.
+    let stretched = |d: i64| {
+        let k = dims.iter().position(|&e| e == d);
+        k.is_none_or(|k| x.shape[k] == Dim::Const(1) && out.shape[d as usize] != Dim::Const(1))
+    };
+    let axes: Ints = (0..out.rank() as i64).filter(|&d| stretched(d)).collect();
+    let mut v = ct;
+    if !axes.is_empty() {
+        v = b.op_with(Op::ReduceSum, &[v], Attrs::none().with("axes", Attr::Ints(axes)));
+    }
+    if b.ty(v) != x {
+        v = b.op_as(Op::Reshape, &[v], Attrs::none(), x);
+    }
+    one(v)
+}
+
+pub(super) fn infer_reshape(cx: &mut InferCx<'_>) -> Inferred {
+    let out = cx.declared()?.clone();
+    let x = cx.arg(0)?;
+    if x.dtype != out.dtype {
+        return Err(InferError::dtype(format!("the result has the operand's type {}", x.dtype)));
+    }
+    // Symbols must cancel; the constant parts must agree.
+    let split = |t: &TensorType| {
+        let mut symbols: Vec<Dim> =
+            t.shape.iter().copied().filter(|d| d.known().is_none()).collect();
+        symbols.sort();
+        let constants = t.shape.iter().copied().filter(|d| d.known().is_some());
+        (symbols, TensorType::new(t.dtype, constants).elements())
+    };
+    if split(x) != split(&out) || split(x).1.is_none() {
+        return Err(InferError::shape(format!("{x} and {out} differ in number of elements")));
+    }
+    Ok(smallvec![out])
+}
+
+pub(super) fn index_reshape(cx: &ViewCx<'_>) -> ViewMap {
+    let mut linear = IndexExpr::Const(0);
+    for (d, &n) in cx.out.iter().enumerate() {
+        linear = linear.times(n).add(if n == 1 { IndexExpr::Const(0) } else { IndexExpr::axis(d) });
+    }
+    let dims = &cx.args[0];
+    let strides: SmallVec<[i64; 4]> =
+        (0..dims.len()).map(|d| dims[d + 1..].iter().product()).collect();
+    ViewMap::of((0..dims.len()).map(|d| {
+        // An empty tensor is never read; 1 keeps the divisors positive.
+        let quotient = linear.clone().floor_div(strides[d].max(1));
+        if d == 0 { quotient } else { quotient.modulo(dims[d].max(1)) }
+    }))
+}
+
+pub(super) fn transpose_reshape(
+    b: &mut Builder,
+    cx: &RuleCx<'_>,
+    _: &[bool],
+    cts: &[Option<Value>],
+) -> Tangents {
+    one(b.op_as(Op::Reshape, &[ct(cts)], Attrs::none(), &cx.types[0]))
+}
+
+pub(super) fn transpose_convert(
+    b: &mut Builder,
+    cx: &RuleCx<'_>,
+    _: &[bool],
+    cts: &[Option<Value>],
+) -> Tangents {
+    one(b.op_as(Op::ConvertElementType, &[ct(cts)], Attrs::none(), &cx.types[0]))
+}
+
+pub(super) fn infer_transpose(cx: &mut InferCx<'_>) -> Inferred {
+    let x = cx.arg(0)?;
+    let perm = cx.axes("perm", x.rank())?;
+    if perm.len() != x.rank() {
+        return Err(InferError::attr(format!("`perm` must name all {} axes", x.rank())));
+    }
+    Ok(smallvec![TensorType::new(x.dtype, perm.iter().map(|&p| x.shape[p]))])
+}
+
+pub(super) fn index_transpose(cx: &ViewCx<'_>) -> ViewMap {
+    let inverse = inverse(cx.attrs.ints("perm"));
+    ViewMap::of(inverse.iter().map(|&p| IndexExpr::axis(p as usize)))
+}
+
+fn inverse(perm: &[i64]) -> Ints {
+    let mut out: Ints = smallvec![0; perm.len()];
+    for (k, &p) in perm.iter().enumerate() {
+        out[p as usize] = k as i64;
+    }
+    out
+}
+
+pub(super) fn transpose_transpose(
+    b: &mut Builder,
+    cx: &RuleCx<'_>,
+    _: &[bool],
+    cts: &[Option<Value>],
+) -> Tangents {
+    let perm = inverse(cx.attrs.ints("perm"));
+    one(b.op_with(Op::Transpose, &[ct(cts)], Attrs::none().with("perm", Attr::Ints(perm))))
+}
+
+/// One entry of a list attribute for every axis.
+fn per_axis<'c>(cx: &InferCx<'c>, name: &str, rank: usize) -> Result<&'c [i64], InferError> {
+    let list = cx.attrs.ints(name);
+    if list.len() == rank {
+        return Ok(list);
+    }
+    Err(InferError::attr(format!("`{name}` must have {rank} entries, found {}", list.len())))
+}
+
+pub(super) fn infer_slice(cx: &mut InferCx<'_>) -> Inferred {
+    let x = cx.arg(0)?;
+    let rank = x.rank();
+    let start = per_axis(cx, "start", rank)?;
+    let limit = per_axis(cx, "limit", rank)?;
+    let stride = per_axis(cx, "stride", rank)?;
+    let mut shape = Shape::new();
+    for d in 0..rank {
+        let n = known_dim("`slice`", x.shape[d])?;
+        if !(0 <= start[d] && start[d] <= limit[d] && limit[d] <= n && stride[d] >= 1) {
+            let m = format!(
+                "axis {d}: 0 <= {} <= {} <= {n} with stride {} >= 1 does not hold",
+                start[d], limit[d], stride[d]
+            );
+            return Err(InferError::attr(m));
+        }
+        let span = limit[d] - start[d];
+        shape.push(Dim::Const((span / stride[d] + i64::from(span % stride[d] != 0)) as u64));
+    }
+    Ok(smallvec![TensorType { dtype: x.dtype, shape }])
+}
+
+pub(super) fn index_slice(cx: &ViewCx<'_>) -> ViewMap {
+    let (start, stride) = (cx.attrs.ints("start"), cx.attrs.ints("stride"));
+    let axis = |d: usize| IndexExpr::axis(d).times(stride[d]).plus(start[d]);
+    ViewMap::of((0..start.len()).map(axis))
+}
+
+pub(super) fn transpose_slice(
+    b: &mut Builder,
+    cx: &RuleCx<'_>,
+    _: &[bool],
+    cts: &[Option<Value>],
+) -> Tangents {
+    let ct = ct(cts);
+    let (start, stride) = (cx.attrs.ints("start"), cx.attrs.ints("stride"));
+    let out = b.ty(ct).dims().unwrap_or_default();
+    let full = cx.types[0].dims().unwrap_or_default();
+    let end = |d: usize| match out[d] as i64 {
+        0 => start[d],
+        n => start[d] + (n - 1) * stride[d] + 1,
+    };
+    let zero = scalar_zero(b, &cx.types[0]);
+    let attrs = Attrs::none()
+        .with_ints("low", start.iter().copied())
+        .with_ints("high", (0..full.len()).map(|d| full[d] as i64 - end(d)))
+        .with_ints("interior", stride.iter().map(|s| s - 1));
+    one(b.op_with(Op::Pad, &[ct, zero], attrs))
+}
+
+fn scalar_zero(b: &mut Builder, like: &TensorType) -> Value {
+    b.literal(&TensorType::scalar(like.dtype), Literal::zero(like.dtype))
+}
+
+/// Extent of a padded axis, before cutting.
+fn spread(n: i64, interior: i64) -> i64 {
+    if n == 0 { 0 } else { n + (n - 1) * interior }
+}
+
+pub(super) fn infer_pad(cx: &mut InferCx<'_>) -> Inferred {
+    let x = cx.arg(0)?.clone();
+    let rank = x.rank();
+    let low = per_axis(cx, "low", rank)?;
+    let high = per_axis(cx, "high", rank)?;
+    let interior = per_axis(cx, "interior", rank)?;
+    cx.demand(1, &TensorType::scalar(x.dtype))?;
+    let mut shape = Shape::new();
+    for d in 0..rank {
+        // Nothing to do on an axis leaves even a symbolic extent alone.
+        if (low[d], high[d], interior[d]) == (0, 0, 0) {
+            shape.push(x.shape[d]);
+            continue;
+        }
+        let n = known_dim("`pad`", x.shape[d])?;
+        const BOUND: i64 = 1 << 40;
+        let small = |v: i64| v.abs() <= BOUND;
+        if interior[d] < 0 || ![n, low[d], high[d], interior[d]].into_iter().all(small) {
+            return Err(InferError::attr(format!("axis {d}: padding is out of range")));
+        }
+        let wide = i128::from(n) + i128::from((n - 1).max(0)) * i128::from(interior[d]);
+        let total = wide + i128::from(low[d]) + i128::from(high[d]);
+        if !(0..=i128::from(BOUND)).contains(&total) || wide > i128::from(BOUND) {
+            let m = format!("axis {d}: extent {n} padded by {}, {} is {total}", low[d], high[d]);
+            return Err(InferError::shape(m));
+        }
+        shape.push(Dim::Const(total as u64));
+    }
+    Ok(smallvec![TensorType { dtype: x.dtype, shape }])
+}
+
+pub(super) fn index_pad(cx: &ViewCx<'_>) -> ViewMap {
+    let (low, interior) = (cx.attrs.ints("low"), cx.attrs.ints("interior"));
+    let mut inside =
+        Piece { operand: 0, index: SmallVec::new(), guards: SmallVec::new() };
+    for (d, &n) in cx.args[0].iter().enumerate() {
+        let place = IndexExpr::axis(d).plus(-low[d]);
+        let step = interior[d] + 1;
+        inside.guards.push(Guard { expr: place.clone(), range: 0..spread(n, interior[d]) });
+        if step > 1 {
+            inside.guards.push(Guard { expr: place.clone().modulo(step), range: 0..1 });
+        }
+        inside.index.push(place.floor_div(step));
+    }
+    let outside = Piece { operand: 1, index: SmallVec::new(), guards: SmallVec::new() };
+    ViewMap { pieces: SmallVec::from_iter([inside, outside]) }
+}
+
+pub(super) fn transpose_pad(
+    b: &mut Builder,
+    cx: &RuleCx<'_>,
+    linear: &[bool],
+    cts: &[Option<Value>],
+) -> Tangents {
+    let ct = ct(cts);
+    let (low, high) = (cx.attrs.ints("low"), cx.attrs.ints("high"));
+    let interior = cx.attrs.ints("interior");
+    let x = cx.types[0].clone();
+    // Undo the cutting and widening first, then take every (interior + 1)-th element.
+    let untouched = |d: usize| (low[d], high[d], interior[d]) == (0, 0, 0);
+    let mut inside = ct;
+    if !(0..x.rank()).all(untouched) {
+        let zero = scalar_zero(b, &x);
+        let attrs = Attrs::none()
+            .with_ints("low", low.iter().map(|l| -l))
+            .with_ints("high", high.iter().map(|h| -h))
+            .with_ints("interior", low.iter().map(|_| 0));
+        inside = b.op_with(Op::Pad, &[ct, zero], attrs);
+        if interior.iter().any(|&i| i > 0) {
+            let wide = b.ty(inside).dims().unwrap_or_default();
+            let attrs = Attrs::none()
+                .with_ints("start", low.iter().map(|_| 0))
+                .with_ints("limit", wide.iter().map(|&n| n as i64))
+                .with_ints("stride", interior.iter().map(|i| i + 1));
+            inside = b.op_with(Op::Slice, &[inside], attrs);
+        }
+    }
+    let mut out: Tangents = smallvec![None, None];
+    if linear[1] {
+        // What is not inside went to the padding value: sum the cotangent with the inside cleared.
+        let flag = |b: &mut Builder, truth: i64, ty: &TensorType| {
+            let dtype = crate::dtype::DType::Bool;
+            b.literal(&ty.with_dtype(dtype), Literal::from_i64(dtype, truth))
+        };
+        let no = flag(b, 0, &x);
+        let yes = flag(b, 1, &TensorType::scalar(x.dtype));
+        let mask = b.op_with(Op::Pad, &[no, yes], cx.attrs.clone());
+        let ty = b.ty(ct).clone();
+        let zeros = b.literal(&ty, Literal::zero(ty.dtype));
+        let kept = b.op(Op::SelectN, &[mask, zeros, ct]);
+        let axes = Attrs::none().with_ints("axes", 0..ty.rank() as i64);
+        out[1] = Some(b.op_with(Op::ReduceSum, &[kept], axes));
+    }
+    if linear[0] {
+        out[0] = Some(inside);
+    }
+    out
+}
+
+pub(super) fn infer_concatenate(cx: &mut InferCx<'_>) -> Inferred {
+    let x = cx.arg(0)?.clone();
+    let axis = cx.axis("axis", x.rank())?;
+    if cx.arity() == 1 {
+        return Ok(smallvec![x]);
+    }
+    let mut total = 0u64;
+    for k in 0..cx.arity() {
+        let y = cx.arg(k)?;
+        let same = y.rank() == x.rank()
+            && (0..x.rank()).all(|d| d == axis || y.shape[d] == x.shape[d]);
+        if y.dtype != x.dtype {
+            return Err(InferError::dtype(format!("operand {k} is {y}, the first is {x}")));
+        }
+        if !same {
+            let m = format!("operand {k} is {y}, the first is {x}: only axis {axis} may differ");
+            return Err(InferError::shape(m));
+        }
+        let n = known_dim("`concatenate`", y.shape[axis])? as u64;
+        total = total.saturating_add(n);
+    }
+    let mut out = x;
+    out.shape[axis] = Dim::Const(total);
+    Ok(smallvec![out])
+}
+
+pub(super) fn index_concatenate(cx: &ViewCx<'_>) -> ViewMap {
+    let axis = cx.attrs.int("axis") as usize;
+    let mut start = 0;
+    let mut pieces = SmallVec::new();
+    for (k, dims) in cx.args.iter().enumerate() {
+        let end = start + dims[axis];
+        let index = (0..dims.len())
+            .map(|d| IndexExpr::axis(d).plus(if d == axis { -start } else { 0 }))
+            .collect();
+        let guard = Guard { expr: IndexExpr::axis(axis), range: start..end };
+        pieces.push(Piece { operand: k as u32, index, guards: smallvec![guard] });
+        start = end;
+    }
+    ViewMap { pieces }
+}
+
+pub(super) fn transpose_concatenate(
+    b: &mut Builder,
+    cx: &RuleCx<'_>,
+    linear: &[bool],
+    cts: &[Option<Value>],
+) -> Tangents {
+    let ct = ct(cts);
+    let axis = cx.attrs.int("axis") as usize;
+    if cx.types.len() == 1 {
+        return one(ct);
+    }
+    let extent = |t: &TensorType| t.shape[axis].known().unwrap_or(0) as i64;
+    let attrs = Attrs::none()
+        .with_ints("sizes", cx.types.iter().map(extent))
+        .with_int("axis", axis as i64);
+    let pieces = b.inst(Op::Split, &[ct], attrs, None);
+    (0..cx.types.len()).map(|k| pieces.get(k).copied().filter(|_| linear[k])).collect()
+}
+
+pub(super) fn infer_split(cx: &mut InferCx<'_>) -> Inferred {
+    let x = cx.arg(0)?;
+    let axis = cx.axis("axis", x.rank())?;
+    let sizes = cx.attrs.ints("sizes");
+    let n = known_dim("`split`", x.shape[axis])?;
+    let total = sizes.iter().try_fold(0i64, |a, &s| a.checked_add(s).filter(|_| s >= 0));
+    if total != Some(n) || sizes.is_empty() {
+        return Err(InferError::attr(format!("`sizes` must be one or more that add up to {n}")));
+    }
+    let piece = |&s: &i64| {
+        let mut t = x.clone();
+        t.shape[axis] = Dim::Const(s as u64);
+        t
+    };
+    Ok(sizes.iter().map(piece).collect())
+}
+
+pub(super) fn index_split(cx: &ViewCx<'_>) -> ViewMap {
+    let axis = cx.attrs.int("axis") as usize;
+    let start: i64 = cx.attrs.ints("sizes")[..cx.result].iter().sum();
+    ViewMap::of(
+        (0..cx.out.len()).map(|d| IndexExpr::axis(d).plus(if d == axis { start } else { 0 })),
+    )
+}
+
+pub(super) fn transpose_split(
+    b: &mut Builder,
+    cx: &RuleCx<'_>,
+    _: &[bool],
+    cts: &[Option<Value>],
+) -> Tangents {
+    let axis = cx.attrs.int("axis") as usize;
+    let x = cx.types[0].clone();
+    let mut pieces = Vec::new();
+    for (k, &s) in cx.attrs.ints("sizes").iter().enumerate() {
+        let mut ty = x.clone();
+        ty.shape[axis] = Dim::Const(s as u64);
+        pieces.push(cts[k].unwrap_or_else(|| b.literal(&ty, Literal::zero(ty.dtype))));
+    }
+    one(b.op_with(Op::Concatenate, &pieces, Attrs::none().with_int("axis", axis as i64)))
+}
+
+pub(super) fn infer_rev(cx: &mut InferCx<'_>) -> Inferred {
+    let x = cx.arg(0)?.clone();
+    cx.axes("axes", x.rank())?;
+    Ok(smallvec![x])
+}
+
+pub(super) fn index_rev(cx: &ViewCx<'_>) -> ViewMap {
+    let axes = cx.attrs.ints("axes");
+    ViewMap::of(cx.args[0].iter().enumerate().map(|(d, &n)| {
+        let at = IndexExpr::axis(d);
+        if axes.contains(&(d as i64)) { at.times(-1).plus(n - 1) } else { at }
+    }))
+}
+
+pub(super) fn transpose_rev(
+    b: &mut Builder,
+    cx: &RuleCx<'_>,
+    _: &[bool],
+    cts: &[Option<Value>],
+) -> Tangents {
+    one(b.op_with(Op::Rev, &[ct(cts)], cx.attrs.clone()))
+}

@@ -1,0 +1,116 @@
+//! Copying instructions into a function under construction: what every rebuilding pass stands on.
+
+use crate::builder::Builder;
+use crate::diag::Diagnostic;
+use crate::entity::{Inst, Value};
+use crate::function::Function;
+use crate::types::TensorType;
+use cranelift_entity::SecondaryMap;
+use cranelift_entity::packed_option::PackedOption;
+
+/// Copies from one function into a builder, with a map from old values to new ones.
+pub struct Copier<'f> {
+    from: &'f Function,
+    retype: Option<&'f dyn Fn(&TensorType) -> TensorType>,
+    map: SecondaryMap<Value, PackedOption<Value>>,
+}
+
+impl<'f> Copier<'f> {
+    /// An empty map from the values of `from`.
+    pub fn new(from: &'f Function) -> Copier<'f> {
+        Copier { from, retype: None, map: SecondaryMap::with_capacity(from.value_count()) }
+    }
+
+    /// As [`Copier::new`], with every type changed on the way.
+    pub fn retyping(from: &'f Function, retype: &'f dyn Fn(&TensorType) -> TensorType) -> Copier<'f> {
+        Copier { retype: Some(retype), ..Copier::new(from) }
+    }
+
+    /// Declares that `old` is `new`.
+    pub fn set(&mut self, old: Value, new: Value) {
+        self.map[old] = new.into();
+    }
+
+    /// The new value for `old`; literals are made on demand.
+    ///
+    /// # Panics
+    /// If `old` was neither copied nor set: a pass visits definitions before uses.
+    pub fn get(&mut self, b: &mut Builder, old: Value) -> Value {
+        if let Some(v) = self.map[old].expand() {
+            return v;
+        }
+        let l = self.from.literal(old).expect("definitions are copied before uses");
+        let v = b.literal(&self.type_of(old), l);
+        self.map[old] = v.into();
+        v
+    }
+
+    /// The new value for `old`, if there is one.
+    pub fn find(&self, old: Value) -> Option<Value> {
+        self.map[old].expand()
+    }
+
+    fn type_of(&self, old: Value) -> TensorType {
+        match self.retype {
+            Some(retype) => retype(self.from.ty(old)),
+            None => self.from.ty(old).clone(),
+        }
+    }
+
+    /// Adds parameters to `b` like those of the function's body, names kept.
+    pub fn params(&mut self, b: &mut Builder) {
+        for &p in self.from.params() {
+            let new = b.param(self.type_of(p), self.from.name_of(p));
+            self.set(p, new);
+        }
+    }
+
+    /// Copies one instruction with its regions, phase, span and names.
+    pub fn inst(&mut self, b: &mut Builder, i: Inst) -> Inst {
+        let copied = self.inst_with(b, i, &mut |copier, b, i| {
+            copier.inst(b, i);
+            Ok(())
+        });
+        copied.expect("plain copying does not fail")
+    }
+
+    /// As [`Copier::inst`], with `each` to place the instructions of nested regions.
+    ///
+    /// # Errors
+    /// Those of `each`.
+    pub fn inst_with(&mut self, b: &mut Builder, i: Inst, each: Each<'_>) -> Result<Inst, Diagnostic> {
+        let from = self.from;
+        let data = from.inst(i);
+        let args: Vec<Value> = from.args(i).iter().map(|&a| self.get(b, a)).collect();
+        let mut regions = Vec::new();
+        for &r in &data.regions {
+            let new = b.open_region();
+            for &p in &from.region(r).params {
+                let v = b.param(self.type_of(p), from.name_of(p));
+                self.set(p, v);
+            }
+            for &i in &from.region(r).insts {
+                each(self, b, i)?;
+            }
+            let results: Vec<Value> =
+                from.region(r).results.iter().map(|&v| self.get(b, v)).collect();
+            b.close_region(&results);
+            regions.push(new);
+        }
+        let types: Vec<TensorType> =
+            from.inst_results(i).iter().map(|&v| self.type_of(v)).collect();
+        let at = b.region();
+        let attrs = from.attrs(i).clone();
+        let new = b.func_mut().add_inst(at, data.op, &args, attrs, &types, &regions, data.phase);
+        b.func_mut().set_span(new, from.span(i));
+        for (k, &old) in from.inst_results(i).iter().enumerate() {
+            let v = b.func().inst_results(new)[k];
+            b.func_mut().set_name(v, from.name_of(old));
+            self.set(old, v);
+        }
+        Ok(new)
+    }
+}
+
+/// Places one instruction of the old function in the new one.
+pub type Each<'e> = &'e mut dyn FnMut(&mut Copier<'_>, &mut Builder, Inst) -> Result<(), Diagnostic>;

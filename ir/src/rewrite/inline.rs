@@ -1,0 +1,79 @@
+//! Inlining: calls are replaced by copies of their callees, to any depth.
+
+use super::Copier;
+use crate::builder::Builder;
+use crate::diag::{Diagnostic, Kind};
+use crate::entity::{Inst, Value};
+use crate::function::{Function, Module};
+use crate::op::Op;
+use crate::types::TensorType;
+use crate::verify::{at_inst, bind, substitute};
+
+/// The function with every call for which `wanted` holds replaced by the callee's instructions.
+///
+/// Takes a verified module: callees exist, fit, and do not recurse.
+///
+/// # Errors
+/// If a call does not fit its callee, which verified modules do not have.
+pub fn inline(
+    module: &Module,
+    f: &Function,
+    wanted: &dyn Fn(&Function) -> bool,
+) -> Result<Function, Diagnostic> {
+    let mut b = Builder::new(f.name.clone());
+    b.func_mut().symbols = f.symbols.clone();
+    b.func_mut().rule = f.rule.clone();
+    let mut copier = Copier::new(f);
+    copier.params(&mut b);
+    body(module, f, &mut copier, &mut b, wanted)?;
+    let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
+    b.set_results(&results);
+    b.finish()
+}
+
+fn body(
+    module: &Module,
+    f: &Function,
+    copier: &mut Copier<'_>,
+    b: &mut Builder,
+    wanted: &dyn Fn(&Function) -> bool,
+) -> Result<(), Diagnostic> {
+    for &i in f.body_insts() {
+        place(module, f, copier, b, i, wanted)?;
+    }
+    Ok(())
+}
+
+/// Copies one instruction, inlining calls in it and below it.
+fn place(
+    module: &Module,
+    f: &Function,
+    copier: &mut Copier<'_>,
+    b: &mut Builder,
+    i: Inst,
+    wanted: &dyn Fn(&Function) -> bool,
+) -> Result<(), Diagnostic> {
+    let name = f.attrs(i).text("func");
+    let callee = (f.op(i) == Op::Call).then(|| module.find(name)).flatten();
+    let Some(callee) = callee.filter(|c| wanted(c)) else {
+        copier.inst_with(b, i, &mut |copier, b, i| place(module, f, copier, b, i, wanted))?;
+        return Ok(());
+    };
+    let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
+    let types: Vec<TensorType> = args.iter().map(|&v| b.ty(v).clone()).collect();
+    let bound = bind(&callee.param_types(), &types).ok_or_else(|| {
+        let m = format!("@{name} takes {:?}, found {types:?}", callee.param_types());
+        Diagnostic::new(at_inst(f, i), Kind::Shape, m)
+    })?;
+    let retype = |t: &TensorType| substitute(t, &bound);
+    let mut inner = Copier::retyping(callee, &retype);
+    for (&p, &a) in callee.params().iter().zip(&args) {
+        inner.set(p, a);
+    }
+    body(module, callee, &mut inner, b, wanted)?;
+    for (&r, &old) in callee.results().iter().zip(f.inst_results(i)) {
+        let v = inner.get(b, r);
+        copier.set(old, v);
+    }
+    Ok(())
+}

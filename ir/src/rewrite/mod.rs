@@ -1,0 +1,15 @@
+//! Rewrites that keep meaning: dead code, common subexpressions, algebra, specialization, inlining.
+
+mod algebra;
+mod copy;
+mod cse;
+mod dce;
+mod inline;
+mod specialize;
+
+pub use algebra::{Exactness, RULES, Rule, simplify};
+pub use copy::{Copier, Each};
+pub use cse::cse;
+pub use dce::dce;
+pub use inline::inline;
+pub use specialize::specialize;

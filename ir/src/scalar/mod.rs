@@ -1,0 +1,17 @@
+//! Scalar programs: the one definition of what an elementwise op means.
+//!
+//! A program is typed SSA over single elements, made of a closed set of primitives ([`Prim`]) and
+//! of mathematical functions ([`Func`]). Op rows *record* theirs once from a closure over [`S`];
+//! [`expand`](crate::scalar::expand) then replaces every function by primitives, so that evaluator,
+//! code generators and cost model see nothing but primitives and agree to the bit.
+
+mod eval;
+mod expand;
+pub mod math;
+mod program;
+mod record;
+
+pub use eval::{LANES, Lanes, eval_lanes, eval_one};
+pub use expand::expand;
+pub use program::{Func, Prim, SInst, SOp, SVal, ScalarProgram, Table};
+pub use record::{Recorder, S};

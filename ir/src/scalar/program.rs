@@ -1,0 +1,310 @@
+//! The scalar program itself: primitives, functions, typed SSA instructions.
+
+use crate::dtype::DType;
+use crate::literal::Literal;
+use cranelift_entity::{PrimaryMap, entity_impl};
+use smallvec::SmallVec;
+use std::fmt;
+
+/// A value of a scalar program: a parameter or the result of an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SVal(u32);
+entity_impl!(SVal, "s");
+
+/// A scalar primitive: one IEEE 754 or integer operation with one defined result.
+///
+/// Operands of one instruction share a type unless said otherwise; the result has that type too.
+/// Floats are `f32` and `f64` only: 16-bit floats are converted at the borders of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Prim {
+    /// Sum; integers wrap.
+    Add,
+    /// Difference; integers wrap.
+    Sub,
+    /// Product; integers wrap.
+    Mul,
+    /// Quotient. Integers truncate; `x / 0` is -1 (all ones) and `MIN / -1` is `MIN`.
+    Div,
+    /// Exact remainder with the sign of the dividend (C's `fmod`). Integers: `x % 0` is `x`,
+    /// `MIN % -1` is 0.
+    Rem,
+    /// Negation; flips the sign bit of a float; integers wrap.
+    Neg,
+    /// Absolute value; clears the sign bit of a float; integers wrap (`MIN` stays).
+    Abs,
+    /// `a * b + c` with one rounding. Floats only.
+    Fma,
+    /// Correctly rounded square root. Floats only.
+    Sqrt,
+    /// The smaller; NaN if either is NaN; `min(-0, +0)` is `-0`.
+    Min,
+    /// The larger; NaN if either is NaN; `max(-0, +0)` is `+0`.
+    Max,
+    /// Rounds toward negative infinity. Floats only.
+    Floor,
+    /// Rounds toward positive infinity. Floats only.
+    Ceil,
+    /// Rounds to the nearest integer, ties to even. Floats only.
+    RoundEven,
+    /// Rounds toward zero. Floats only.
+    Trunc,
+    /// Magnitude of the first operand, sign of the second. Floats only.
+    CopySign,
+    /// Bitwise and; logical on `bool`.
+    And,
+    /// Bitwise or; logical on `bool`.
+    Or,
+    /// Bitwise exclusive or; logical on `bool`.
+    Xor,
+    /// Bitwise complement; logical on `bool`.
+    Not,
+    /// Left shift; a count outside `0..bits` gives 0.
+    Shl,
+    /// Logical right shift (zeros enter, whatever the type's sign); a count outside gives 0.
+    ShrL,
+    /// Arithmetic right shift (copies of the top bit enter, whatever the type's sign); a count
+    /// outside gives the sign's fill.
+    ShrA,
+    /// High half of the product of the operands read as unsigned. `u32`, `i32` and `i64` only.
+    MulHi,
+    /// Number of leading zero bits. Integers only.
+    Clz,
+    /// Number of set bits. Integers only.
+    PopCount,
+    /// `a == b`, giving `bool`; false on NaN.
+    Eq,
+    /// `a != b`, giving `bool`; true on NaN.
+    Ne,
+    /// `a < b`, giving `bool`; false on NaN.
+    Lt,
+    /// `a <= b`, giving `bool`; false on NaN.
+    Le,
+    /// `a > b`, giving `bool`; false on NaN.
+    Gt,
+    /// `a >= b`, giving `bool`; false on NaN.
+    Ge,
+    /// `p ? a : b`; `p` is `bool`, `a` and `b` share the result's type.
+    Select,
+    /// Converts to the instruction's type as [`Literal::convert`] defines it.
+    Convert,
+    /// Reinterprets the bits as the instruction's type, which has the same width.
+    Bitcast,
+    /// Entry of a constant table at an `i32` index, clamped to the table.
+    Lookup(Table),
+}
+
+impl Prim {
+    /// Number of operands.
+    pub fn arity(self) -> usize {
+        use Prim::*;
+        match self {
+            Neg | Abs | Sqrt | Floor | Ceil | RoundEven | Trunc | Not | Clz | PopCount
+            | Convert | Bitcast | Lookup(_) => 1,
+            Fma | Select => 3,
+            _ => 2,
+        }
+    }
+
+    /// Whether the result is `bool` whatever the operands' type.
+    pub fn is_compare(self) -> bool {
+        use Prim::*;
+        matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
+    }
+}
+
+/// A constant table that scalar programs may read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Table {
+    /// The leading fraction bits of 2/pi, 64 to an entry, first entry most significant (`i64`).
+    TwoOverPi,
+}
+
+impl Table {
+    /// Type of the entries.
+    pub fn dtype(self) -> DType {
+        match self {
+            Table::TwoOverPi => DType::I64,
+        }
+    }
+
+    /// The entries' bits.
+    pub fn entries(self) -> &'static [u64] {
+        match self {
+            Table::TwoOverPi => &crate::scalar::math::TWO_OVER_PI,
+        }
+    }
+}
+
+macro_rules! funcs {
+    ($($(#[doc = $doc:literal])* $name:ident = $text:literal, $arity:literal;)*) => {
+        /// A mathematical function: one instruction while a program is read by people and by the
+        /// planner, a sequence of primitives once [`expand`](crate::scalar::expand)ed.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Func { $($(#[doc = $doc])* $name,)* }
+
+        impl Func {
+            /// Every function.
+            pub const ALL: &'static [Func] = &[$(Func::$name),*];
+
+            /// Its name in text, which is the name of the op that is just this function.
+            pub fn name(self) -> &'static str {
+                match self { $(Func::$name => $text),* }
+            }
+
+            /// Number of operands, all of one float type.
+            pub fn arity(self) -> usize {
+                match self { $(Func::$name => $arity),* }
+            }
+        }
+    };
+}
+
+funcs! {
+    /// e^x
+    Exp = "exp", 1;
+    /// 2^x
+    Exp2 = "exp2", 1;
+    /// e^x - 1
+    Expm1 = "expm1", 1;
+    /// natural logarithm
+    Log = "log", 1;
+    /// log(1 + x)
+    Log1p = "log1p", 1;
+    /// sine, radians
+    Sin = "sin", 1;
+    /// cosine, radians
+    Cos = "cos", 1;
+    /// tangent, radians
+    Tan = "tan", 1;
+    /// inverse sine
+    Asin = "asin", 1;
+    /// inverse cosine
+    Acos = "acos", 1;
+    /// inverse tangent
+    Atan = "atan", 1;
+    /// angle of the point (second, first)
+    Atan2 = "atan2", 2;
+    /// hyperbolic sine
+    Sinh = "sinh", 1;
+    /// hyperbolic cosine
+    Cosh = "cosh", 1;
+    /// hyperbolic tangent
+    Tanh = "tanh", 1;
+    /// inverse hyperbolic sine
+    Asinh = "asinh", 1;
+    /// inverse hyperbolic cosine
+    Acosh = "acosh", 1;
+    /// inverse hyperbolic tangent
+    Atanh = "atanh", 1;
+    /// 1 / (1 + e^-x)
+    Logistic = "logistic", 1;
+    /// error function
+    Erf = "erf", 1;
+    /// complementary error function
+    Erfc = "erfc", 1;
+    /// x^y
+    Pow = "pow", 2;
+    /// cube root
+    Cbrt = "cbrt", 1;
+    /// 1 / sqrt(x)
+    Rsqrt = "rsqrt", 1;
+}
+
+/// What a scalar instruction does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SOp {
+    /// The k-th parameter.
+    Param(u32),
+    /// A constant.
+    Const(Literal),
+    /// A primitive.
+    Prim(Prim),
+    /// A function, to be expanded.
+    Func(Func),
+}
+
+/// One instruction: what it does, to what, and the type of its result.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SInst {
+    /// What it does.
+    pub op: SOp,
+    /// Its operands, all defined earlier.
+    pub args: SmallVec<[SVal; 3]>,
+    /// Type of the result.
+    pub dtype: DType,
+}
+
+/// A typed SSA program over scalars.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ScalarProgram {
+    /// Types of the parameters.
+    pub params: SmallVec<[DType; 4]>,
+    /// Instructions; each defines the value of its index.
+    pub insts: PrimaryMap<SVal, SInst>,
+    /// The results.
+    pub outputs: SmallVec<[SVal; 1]>,
+}
+
+impl ScalarProgram {
+    /// Whether some output depends on parameter `k`.
+    pub fn reads_param(&self, k: usize) -> bool {
+        let live = self.live();
+        self.insts
+            .iter()
+            .any(|(v, i)| live[v.as_u32() as usize] && i.op == SOp::Param(k as u32))
+    }
+
+    /// For each value, whether an output depends on it.
+    pub fn live(&self) -> Vec<bool> {
+        let mut live = vec![false; self.insts.len()];
+        for &o in &self.outputs {
+            live[o.as_u32() as usize] = true;
+        }
+        for (v, inst) in self.insts.iter().rev() {
+            if live[v.as_u32() as usize] {
+                for a in &inst.args {
+                    live[a.as_u32() as usize] = true;
+                }
+            }
+        }
+        live
+    }
+
+    /// The constant, when the only output is one.
+    pub fn as_const(&self) -> Option<Literal> {
+        match self.outputs.as_slice() {
+            &[o] => match self.insts[o].op {
+                SOp::Const(c) => Some(c),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// One line an instruction: `s2 = mul.f32 s0 s1`.
+impl fmt::Display for ScalarProgram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (v, inst) in self.insts.iter() {
+            write!(f, "{v} = ")?;
+            match inst.op {
+                SOp::Param(k) => write!(f, "param.{} {k}", inst.dtype)?,
+                SOp::Const(c) => write!(f, "const.{} {c}", inst.dtype)?,
+                SOp::Prim(Prim::Lookup(t)) => write!(f, "lookup.{} {t:?}", inst.dtype)?,
+                SOp::Prim(p) => {
+                    write!(f, "{}.{}", format!("{p:?}").to_lowercase(), inst.dtype)?;
+                }
+                SOp::Func(g) => write!(f, "{}.{}", g.name(), inst.dtype)?,
+            }
+            for a in &inst.args {
+                write!(f, " {a}")?;
+            }
+            writeln!(f)?;
+        }
+        write!(f, "return")?;
+        for o in &self.outputs {
+            write!(f, " {o}")?;
+        }
+        writeln!(f)
+    }
+}

@@ -1,0 +1,389 @@
+//! The verifier: everything a function must satisfy before a pass or an engine sees it.
+//!
+//! Inference, SSA and region structure, effect tokens, calls, custom rules, symbols, phases. What it
+//! accepts, every later stage may rely on.
+
+use crate::builder::infer;
+use crate::diag::{At, Diagnostic, Kind, did_you_mean};
+use crate::dtype::DType;
+use crate::entity::{Inst, Phase, Region, Value};
+use crate::function::{CustomRule, Function, Module, ValueDef};
+use crate::op::{Body, Control, Op};
+use crate::types::{Dim, Symbol, TensorType};
+use cranelift_entity::{EntitySet, SecondaryMap};
+use std::collections::BTreeMap;
+
+/// Checks a whole module.
+///
+/// # Errors
+/// Every broken rule, with its place; at most [`MAX_ERRORS`].
+pub fn verify(module: &Module) -> Result<(), Vec<Diagnostic>> {
+    let mut errors = Vec::new();
+    let mut seen: BTreeMap<&str, ()> = BTreeMap::new();
+    for f in module.funcs.values() {
+        if seen.insert(&f.name, ()).is_some() {
+            let at = At { func: Some(f.name.clone()), ..At::default() };
+            let m = format!("function @{} is defined twice", f.name);
+            errors.push(Diagnostic::new(at, Kind::Redefinition, m));
+        }
+        Check { module, f, errors: &mut errors, visible: EntitySet::new(), phases: SecondaryMap::new() }
+            .function();
+    }
+    recursion(module, &mut errors);
+    errors.truncate(MAX_ERRORS);
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+/// The most errors one run reports.
+pub const MAX_ERRORS: usize = 50;
+
+/// Checks a function that stands alone: it calls nothing and has no custom rule.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_function(f: &Function) -> Result<(), Vec<Diagnostic>> {
+    verify(&Module::single(f.clone()))
+}
+
+/// The place of an instruction, for an error.
+pub fn at_inst(f: &Function, i: Inst) -> At {
+    At {
+        func: Some(f.name.clone()),
+        inst: Some(crate::text::print_inst(f, i)),
+        span: f.span(i),
+    }
+}
+
+struct Check<'m> {
+    module: &'m Module,
+    f: &'m Function,
+    errors: &'m mut Vec<Diagnostic>,
+    visible: EntitySet<Value>,
+    phases: SecondaryMap<Value, Phase>,
+}
+
+impl Check<'_> {
+    fn function(&mut self) {
+        let f = self.f;
+        for (k, s) in f.symbols.iter().enumerate() {
+            if f.symbols[..k].contains(s) {
+                self.report_func(Kind::Redefinition, format!("symbol `{s:?}` is declared twice"));
+            }
+        }
+        self.region(f.body());
+        let uses = self.token_uses(f.body());
+        for (v, n) in uses {
+            if n > 1 {
+                let name = f.name_of(v).unwrap_or("a token");
+                let m = format!("{name} is used {n} times: effects are ordered by using a token once");
+                match f.def(v) {
+                    ValueDef::Inst(i, _) => self.report(i, Kind::Effect, m),
+                    _ => self.report_func(Kind::Effect, m),
+                }
+            }
+        }
+        if let Some(rule) = f.rule.clone() {
+            self.custom_rule(&rule);
+        }
+    }
+
+    fn report(&mut self, i: Inst, kind: Kind, message: impl Into<String>) {
+        self.errors.push(Diagnostic::new(at_inst(self.f, i), kind, message));
+    }
+
+    fn report_func(&mut self, kind: Kind, message: impl Into<String>) {
+        let at = At { func: Some(self.f.name.clone()), ..At::default() };
+        self.errors.push(Diagnostic::new(at, kind, message));
+    }
+
+    fn region(&mut self, region: Region) {
+        let f = self.f;
+        let data = f.region(region);
+        for &p in &data.params {
+            self.check_type(None, f.ty(p));
+            self.visible.insert(p);
+        }
+        for &i in &data.insts {
+            if self.errors.len() >= MAX_ERRORS {
+                return;
+            }
+            self.inst(i);
+        }
+        for &r in &data.results {
+            if !self.is_visible(r) {
+                let m = "a result is not defined in its region".to_string();
+                self.report_func(Kind::Dominance, m);
+            }
+        }
+        // What a region defines is unknown outside of it.
+        for &i in &data.insts {
+            if region != f.body() {
+                for &v in f.inst_results(i) {
+                    self.visible.remove(v);
+                }
+            }
+        }
+        for &p in &data.params {
+            if region != f.body() {
+                self.visible.remove(p);
+            }
+        }
+    }
+
+    fn is_visible(&self, v: Value) -> bool {
+        self.f.literal(v).is_some() || self.visible.contains(v)
+    }
+
+    fn check_type(&mut self, at: Option<Inst>, ty: &TensorType) {
+        let undeclared = |d: &&Dim| matches!(d, Dim::Sym(s) if !self.f.symbols.contains(s));
+        let problem = match (ty.excess(), ty.shape.iter().find(undeclared)) {
+            (Some(why), _) => Some((Kind::Limit, why)),
+            (_, Some(d)) => {
+                Some((Kind::UnknownName, format!("symbol `{d}` of {ty} is not declared")))
+            }
+            _ => None,
+        };
+        if let Some((kind, m)) = problem {
+            match at {
+                Some(i) => self.report(i, kind, m),
+                None => self.report_func(kind, m),
+            }
+        }
+    }
+
+    fn inst(&mut self, i: Inst) {
+        let f = self.f;
+        let data = f.inst(i);
+        let def = data.op.def();
+        if f.args(i).iter().any(|&a| !self.is_visible(a)) {
+            self.report(i, Kind::Dominance, "an operand is used before it is defined, or out of its region");
+        }
+        if f.args(i).iter().any(|&a| self.phases[a] > data.phase) {
+            let m = format!("an operand of phase {} is computed in a later phase", data.phase);
+            self.report(i, Kind::Dominance, m);
+        }
+        for &r in f.inst_results(i) {
+            self.check_type(Some(i), f.ty(r));
+            self.phases[r] = data.phase;
+        }
+        if let Err(m) = f.attrs(i).clone().conform(def.attrs) {
+            self.report(i, Kind::Attribute, m);
+        } else {
+            let ty = |v: &Value| f.literal(*v).is_none().then(|| f.ty(*v).clone());
+            let results: Vec<TensorType> =
+                f.inst_results(i).iter().map(|&v| f.ty(v).clone()).collect();
+            let known = f.args(i).iter().map(ty).collect();
+            match infer(data.op, known, f.attrs(i), Some(&results)) {
+                Err(e) => self.report(i, e.kind, e.message),
+                Ok((args, _)) => {
+                    let wrong = f.args(i).iter().zip(&args).find(|(v, ty)| f.ty(**v) != *ty);
+                    if let Some((&v, ty)) = wrong {
+                        let m = format!("a literal of type {} where {ty} is due", f.ty(v));
+                        self.report(i, Kind::Literal, m);
+                    }
+                }
+            }
+        }
+        self.nested(i);
+        if data.op == Op::Call {
+            self.call(i);
+        }
+        for &r in f.inst_results(i) {
+            self.visible.insert(r);
+        }
+    }
+
+    fn nested(&mut self, i: Inst) {
+        let f = self.f;
+        let data = f.inst(i);
+        let names = data.op.def().regions;
+        if data.regions.len() != names.len() {
+            let m = format!("`{}` has the regions {}", data.op, names.join(", "));
+            self.report(i, Kind::Arity, m);
+            return;
+        }
+        for &r in &data.regions {
+            self.region(r);
+        }
+        if let Body::Region(Control::Cond) = data.op.def().body {
+            let results: Vec<&TensorType> = f.inst_results(i).iter().map(|&v| f.ty(v)).collect();
+            for (&r, name) in data.regions.iter().zip(names) {
+                let region = f.region(r);
+                if !region.params.is_empty() {
+                    self.report(i, Kind::Arity, format!("region `{name}` takes no parameters"));
+                }
+                let yields: Vec<&TensorType> = region.results.iter().map(|&v| f.ty(v)).collect();
+                if yields != results {
+                    let m = format!("region `{name}` yields {yields:?}, the results are {results:?}");
+                    let kind = if yields.len() == results.len() { Kind::Shape } else { Kind::Arity };
+                    self.report(i, kind, m);
+                }
+            }
+        }
+    }
+
+    /// How often each token is used; of exclusive regions the larger number counts.
+    fn token_uses(&self, region: Region) -> BTreeMap<Value, u32> {
+        let f = self.f;
+        let data = f.region(region);
+        let mut uses = BTreeMap::new();
+        let is_token = |v: &Value| f.ty(*v).dtype == DType::Token;
+        for &i in &data.insts {
+            for &a in f.args(i).iter().filter(|v| is_token(v)) {
+                *uses.entry(a).or_insert(0) += 1;
+            }
+            let mut most = BTreeMap::new();
+            for &r in &f.inst(i).regions {
+                for (v, n) in self.token_uses(r) {
+                    let slot = most.entry(v).or_insert(0);
+                    *slot = n.max(*slot);
+                }
+            }
+            for (v, n) in most {
+                *uses.entry(v).or_insert(0) += n;
+            }
+        }
+        for &r in data.results.iter().filter(|v| is_token(v)) {
+            *uses.entry(r).or_insert(0) += 1;
+        }
+        uses
+    }
+
+    fn call(&mut self, i: Inst) {
+        let f = self.f;
+        let name = f.attrs(i).text("func");
+        let Some(callee) = self.module.find(name) else {
+            let known = self.module.funcs.values().map(|f| f.name.as_str());
+            let near = did_you_mean(name, known).map(|n| format!("did you mean @{n}?"));
+            let m = format!("no function @{name}");
+            let mut d = Diagnostic::new(at_inst(f, i), Kind::UnknownName, m);
+            d.hint = near;
+            self.errors.push(d);
+            return;
+        };
+        let args: Vec<TensorType> = f.args(i).iter().map(|&v| f.ty(v).clone()).collect();
+        let results: Vec<TensorType> =
+            f.inst_results(i).iter().map(|&v| f.ty(v).clone()).collect();
+        let message = match bind(&callee.param_types(), &args) {
+            None => Some(format!("@{name} takes {:?}, found {args:?}", callee.param_types())),
+            Some(bound) => {
+                let due: Vec<TensorType> =
+                    callee.result_types().iter().map(|t| substitute(t, &bound)).collect();
+                (due != results).then(|| format!("@{name} returns {due:?}, not {results:?}"))
+            }
+        };
+        if let Some(m) = message {
+            let kind = if args.len() == callee.params().len() { Kind::Shape } else { Kind::Arity };
+            self.report(i, kind, m);
+        }
+    }
+
+    fn custom_rule(&mut self, rule: &CustomRule) {
+        let f = self.f;
+        let float = |types: Vec<TensorType>| {
+            types.into_iter().filter(|t| t.dtype.is_float()).collect::<Vec<_>>()
+        };
+        let (params, results) = (f.param_types(), f.result_types());
+        let (tangents, result_tangents) = (float(params.clone()), float(results.clone()));
+        let join = |a: &[TensorType], b: &[TensorType]| [a, b].concat();
+        let mut problem = |name: &str, ok: &dyn Fn(&Function) -> bool, due: String| {
+            let m = match self.module.find(name) {
+                None => format!("the rule @{name} is not defined"),
+                Some(r) if !ok(r) => format!("the rule @{name} must {due}"),
+                Some(_) => return,
+            };
+            let at = At { func: Some(f.name.clone()), ..At::default() };
+            self.errors.push(Diagnostic::new(at, Kind::CustomRule, m));
+        };
+        match rule {
+            CustomRule::Jvp(name) => {
+                let (p, r) = (join(&params, &tangents), join(&results, &result_tangents));
+                let fits = |g: &Function| g.param_types() == p && g.result_types() == r;
+                problem(name, &fits, format!("take {p:?} and return {r:?}"));
+            }
+            CustomRule::Vjp(fwd, bwd) => {
+                let fits =
+                    |g: &Function| g.param_types() == params && g.result_types().starts_with(&results);
+                problem(fwd, &fits, format!("take {params:?} and return {results:?}, then residuals"));
+                let residuals = match self.module.find(fwd) {
+                    Some(g) if fits(g) => g.result_types()[results.len()..].to_vec(),
+                    _ => return,
+                };
+                let p = join(&residuals, &result_tangents);
+                let fits = |g: &Function| g.param_types() == p && g.result_types() == tangents;
+                problem(bwd, &fits, format!("take {p:?} and return {tangents:?}"));
+            }
+        }
+    }
+}
+
+/// Extents for the symbols of `params`, so that they become `args`; `None` if there are none.
+pub fn bind(params: &[TensorType], args: &[TensorType]) -> Option<BTreeMap<Symbol, Dim>> {
+    let mut bound = BTreeMap::new();
+    if params.len() != args.len() {
+        return None;
+    }
+    for (p, a) in params.iter().zip(args) {
+        if p.dtype != a.dtype || p.rank() != a.rank() {
+            return None;
+        }
+        for (&d, &e) in p.shape.iter().zip(&a.shape) {
+            let fits = match d {
+                Dim::Const(_) => d == e,
+                Dim::Sym(s) => *bound.entry(s).or_insert(e) == e,
+            };
+            if !fits {
+                return None;
+            }
+        }
+    }
+    Some(bound)
+}
+
+/// The type with its symbols replaced where they are bound.
+pub fn substitute(ty: &TensorType, bound: &BTreeMap<Symbol, Dim>) -> TensorType {
+    let dim = |&d: &Dim| match d {
+        Dim::Sym(s) => bound.get(&s).copied().unwrap_or(d),
+        d => d,
+    };
+    TensorType { dtype: ty.dtype, shape: ty.shape.iter().map(dim).collect() }
+}
+
+/// Calls must not form a circle: depth-first over callees, without recursion of our own.
+fn recursion(module: &Module, errors: &mut Vec<Diagnostic>) {
+    let callees = |f: &Function| {
+        let mut found = Vec::new();
+        f.walk(&mut |f, i| {
+            if f.op(i) == Op::Call
+                && let Some((k, _)) = module.funcs.iter().find(|(_, g)| g.name == f.attrs(i).text("func"))
+            {
+                found.push((k, i));
+            }
+        });
+        found
+    };
+    let mut state = SecondaryMap::<crate::entity::Func, u8>::new();
+    for root in module.funcs.keys() {
+        if state[root] != 0 {
+            continue;
+        }
+        state[root] = 1;
+        let mut stack = vec![(root, callees(&module.funcs[root]), 0usize)];
+        while let Some((k, list, next)) = stack.last_mut() {
+            let Some(&(callee, inst)) = list.get(*next) else {
+                state[*k] = 2;
+                stack.pop();
+                continue;
+            };
+            *next += 1;
+            if state[callee] == 1 {
+                let f = &module.funcs[*k];
+                let m = format!("@{} calls itself, in the end", module.funcs[callee].name);
+                errors.push(Diagnostic::new(at_inst(f, inst), Kind::Unsupported, m));
+            } else if state[callee] == 0 {
+                state[callee] = 1;
+                stack.push((callee, callees(&module.funcs[callee]), 0));
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Joining slots that fit together exactly: one above the other over the same time, or one after the
+//! other with the same size. Such a pair wastes nothing, so that an instance of the joined slots is
+//! smaller and has the same load; it may have a greater least peak, which is why it is one way to
+//! plan among others.
+
+use std::collections::BTreeMap;
+
+use cranelift_entity::EntityRef;
+use smallvec::smallvec;
+
+use crate::instance::{Instance, Part, Slot, SlotId};
+
+/// An instance whose slots are boxes of the slots of another one.
+pub(crate) struct Boxed {
+    pub(crate) instance: Instance,
+    /// For each slot of the original its box, and where it starts within.
+    place: Vec<(SlotId, i64)>,
+}
+
+/// How far to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zeal {
+    /// Join in time only.
+    Chains,
+    /// Stack two only if what results can then be joined in time.
+    Matching,
+    /// Stack whatever has the same life.
+    All,
+}
+
+impl Boxed {
+    /// Joins what can be joined; `None` if nothing can.
+    pub(crate) fn of(instance: &Instance, zeal: Zeal) -> Option<Self> {
+        let mut yard = Yard::new(instance);
+        yard.chain();
+        if zeal != Zeal::Chains {
+            while yard.stack_matching() || (zeal == Zeal::All && yard.stack_shortest()) {
+                yard.chain();
+            }
+        }
+        (yard.boxes.len() < instance.slots.len()).then(|| yard.finish(instance))
+    }
+
+    /// The offsets of the original slots, from those of the boxes.
+    pub(crate) fn unpack(&self, offsets: &[i64]) -> Vec<i64> {
+        self.place.iter().map(|&(id, start)| offsets[id.index()] + start).collect()
+    }
+}
+
+/// Boxes under construction.
+struct Yard {
+    boxes: Vec<Crate>,
+}
+
+/// A box: slots at offsets relative to its own.
+#[derive(Clone)]
+struct Crate {
+    slot: Slot,
+    members: Vec<(SlotId, i64)>,
+    /// Of a plain shape, so that it can be joined.
+    plain: bool,
+}
+
+impl Crate {
+    fn life(&self) -> (usize, usize) {
+        (self.slot.birth(), self.slot.death())
+    }
+
+    fn size(&self) -> i64 {
+        self.slot.extent
+    }
+}
+
+impl Yard {
+    fn new(instance: &Instance) -> Self {
+        let boxes = instance
+            .slots
+            .iter()
+            .map(|(id, slot)| Crate {
+                slot: slot.clone(),
+                members: vec![(id, 0)],
+                plain: slot.fixed.is_none()
+                    && matches!(slot.parts[..], [part] if part.lo == 0 && part.hi == slot.extent),
+            })
+            .collect();
+        Self { boxes }
+    }
+
+    /// Joins boxes of equal size of which one is born when the other dies, until there are none.
+    fn chain(&mut self) {
+        loop {
+            let mut born: BTreeMap<(usize, i64, i64), Vec<usize>> = BTreeMap::new();
+            for (index, item) in self.boxes.iter().enumerate().filter(|(_, item)| item.plain) {
+                let key = (item.life().0, item.size(), item.slot.align);
+                born.entry(key).or_default().push(index);
+            }
+            let mut taken = vec![false; self.boxes.len()];
+            let mut joins = Vec::new();
+            for (index, item) in self.boxes.iter().enumerate().filter(|(_, item)| item.plain) {
+                let key = (item.life().1, item.size(), item.slot.align);
+                let next = born.get_mut(&key).and_then(|list| {
+                    list.retain(|&other| !taken[other]);
+                    list.first().copied()
+                });
+                if let Some(next) = next
+                    && !taken[index]
+                {
+                    (taken[index], taken[next]) = (true, true);
+                    joins.push((index, next));
+                }
+            }
+            if joins.is_empty() {
+                return;
+            }
+            self.join(&joins, false);
+        }
+    }
+
+    /// Stacks the first pair found whose total matches a box that is born when the pair dies, or dies
+    /// when it is born.
+    fn stack_matching(&mut self) -> bool {
+        let mut born: BTreeMap<(usize, i64), ()> = BTreeMap::new();
+        let mut dying: BTreeMap<(usize, i64), ()> = BTreeMap::new();
+        for item in self.boxes.iter().filter(|item| item.plain) {
+            born.insert((item.life().0, item.size()), ());
+            dying.insert((item.life().1, item.size()), ());
+        }
+        let mut joins = Vec::new();
+        let mut taken = vec![false; self.boxes.len()];
+        for group in self.by_life() {
+            for (i, &a) in group.iter().enumerate() {
+                for &b in &group[i + 1..] {
+                    let (from, to) = self.boxes[a].life();
+                    let sum = self.boxes[a].size() + self.boxes[b].size();
+                    let matches =
+                        born.contains_key(&(to, sum)) || dying.contains_key(&(from, sum));
+                    if matches && !taken[a] && !taken[b] && self.stackable(a, b) {
+                        (taken[a], taken[b]) = (true, true);
+                        joins.push((a, b));
+                    }
+                }
+            }
+        }
+        self.join(&joins, true);
+        !joins.is_empty()
+    }
+
+    /// Stacks the boxes of the shortest life that several have.
+    fn stack_shortest(&mut self) -> bool {
+        let groups = self.by_life();
+        let shortest = groups.iter().filter(|group| group.len() > 1).min_by_key(|group| {
+            let (from, to) = self.boxes[group[0]].life();
+            to - from
+        });
+        let pair = shortest.and_then(|group| {
+            let pairs = group.windows(2).map(|pair| (pair[0], pair[1]));
+            pairs.filter(|&(a, b)| self.stackable(a, b)).take(1).next()
+        });
+        match pair {
+            Some(pair) => self.join(&[pair], true),
+            None => return false,
+        }
+        true
+    }
+
+    /// Boxes with equal lives, the most aligned first.
+    fn by_life(&self) -> Vec<Vec<usize>> {
+        let mut groups: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+        for (index, item) in self.boxes.iter().enumerate().filter(|(_, item)| item.plain) {
+            groups.entry(item.life()).or_default().push(index);
+        }
+        for group in groups.values_mut() {
+            group.sort_by_key(|&index| (std::cmp::Reverse(self.boxes[index].slot.align), index));
+        }
+        groups.into_values().collect()
+    }
+
+    /// Whether `b` is aligned without padding where it starts at the end of `a`.
+    fn stackable(&self, a: usize, b: usize) -> bool {
+        let (a, b) = (&self.boxes[a], &self.boxes[b]);
+        a.slot.align >= b.slot.align && a.size() % b.slot.align == 0
+    }
+
+    fn join(&mut self, pairs: &[(usize, usize)], stacked: bool) {
+        let mut gone = vec![false; self.boxes.len()];
+        for &(a, b) in pairs {
+            gone[b] = true;
+            let upper = self.boxes[b].clone();
+            let lower = &mut self.boxes[a];
+            let start = if stacked { lower.size() } else { 0 };
+            lower.members.extend(upper.members.iter().map(|&(id, at)| (id, at + start)));
+            let (from, to) = (lower.slot.birth(), upper.slot.death());
+            let size = start + upper.size();
+            lower.slot.extent = size;
+            lower.slot.parts = smallvec![Part { from, to, lo: 0, hi: size }];
+            if !stacked {
+                lower.slot.lifetime = lower.slot.lifetime.saturating_add(upper.slot.lifetime);
+            }
+        }
+        let mut gone = gone.into_iter();
+        self.boxes.retain(|_| !gone.next().unwrap_or(false));
+    }
+
+    fn finish(self, instance: &Instance) -> Boxed {
+        let mut place = vec![(SlotId::new(0), 0); instance.slots.len()];
+        for (index, item) in self.boxes.iter().enumerate() {
+            for &(id, start) in &item.members {
+                place[id.index()] = (SlotId::new(index), start);
+            }
+        }
+        let slots = self.boxes.into_iter().map(|item| item.slot).collect();
+        let section_count = instance.section_count;
+        Boxed { instance: Instance { slots, section_count, in_place: Vec::new() }, place }
+    }
+}

@@ -1,0 +1,195 @@
+//! Placing one slot among those already placed.
+
+use cranelift_entity::EntityRef;
+
+use crate::instance::{Instance, Slot, SlotId, align_up};
+
+/// Which of the free places a slot takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// The lowest.
+    Lowest,
+    /// The one that leaves the fewest bytes free above the slot; the lowest of those.
+    Tightest,
+}
+
+/// Which slots overlap in time, for slots that are few or overlap little; else it is found out anew
+/// whenever it is asked.
+pub(crate) struct Overlaps {
+    /// For each slot where its neighbours start in `neighbours`; empty where there is no list.
+    starts: Vec<usize>,
+    neighbours: Vec<SlotId>,
+}
+
+impl Overlaps {
+    /// Lists longer than this take more memory than they save time.
+    const MOST_PAIRS: usize = 1 << 24;
+
+    pub(crate) fn of(instance: &Instance) -> Self {
+        let mut by_birth: Vec<SlotId> = instance.slots.keys().collect();
+        by_birth.sort_by_key(|&id| (instance.slots[id].birth(), id));
+        // A list pays where most slots do not overlap.
+        let worth = instance.slots.len().pow(2) / 16;
+        let mut pairs: Vec<(SlotId, SlotId)> = Vec::new();
+        let mut live: Vec<SlotId> = Vec::new();
+        for id in by_birth {
+            let slot = &instance.slots[id];
+            live.retain(|&other| instance.slots[other].death() > slot.birth());
+            pairs.extend(
+                live.iter().filter(|&&o| slot.meets(&instance.slots[o])).map(|&o| (id, o)),
+            );
+            if pairs.len() > worth.min(Self::MOST_PAIRS) {
+                return Self { starts: Vec::new(), neighbours: Vec::new() };
+            }
+            live.push(id);
+        }
+        let mut starts = vec![0; instance.slots.len() + 1];
+        for (a, b) in &pairs {
+            starts[a.index() + 1] += 1;
+            starts[b.index() + 1] += 1;
+        }
+        for i in 1..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        let mut next = starts.clone();
+        let mut neighbours = vec![SlotId::new(0); pairs.len() * 2];
+        for (a, b) in pairs {
+            neighbours[next[a.index()]] = b;
+            neighbours[next[b.index()]] = a;
+            next[a.index()] += 1;
+            next[b.index()] += 1;
+        }
+        Self { starts, neighbours }
+    }
+
+    fn listed(&self, id: SlotId) -> Option<&[SlotId]> {
+        let range = *self.starts.get(id.index())?..*self.starts.get(id.index() + 1)?;
+        self.neighbours.get(range)
+    }
+}
+
+/// Slots being placed one by one.
+pub(crate) struct Placement<'a> {
+    instance: &'a Instance,
+    overlaps: &'a Overlaps,
+    /// The offset of each slot, or [`UNPLACED`].
+    offsets: Vec<i64>,
+    /// The slots placed, by offset, where `overlaps` has no list.
+    placed: Vec<(i64, SlotId)>,
+    /// Open intervals in which the offset of the slot at hand cannot be.
+    forbidden: Vec<(i64, i64)>,
+}
+
+const UNPLACED: i64 = -1;
+
+impl<'a> Placement<'a> {
+    /// With the fixed slots placed.
+    pub(crate) fn new(instance: &'a Instance, overlaps: &'a Overlaps) -> Self {
+        let offsets = vec![UNPLACED; instance.slots.len()];
+        let mut this =
+            Self { instance, overlaps, offsets, placed: Vec::new(), forbidden: Vec::new() };
+        this.clear();
+        this
+    }
+
+    /// Takes all but the fixed slots out again.
+    pub(crate) fn clear(&mut self) {
+        self.offsets.fill(UNPLACED);
+        self.placed.clear();
+        for (id, slot) in self.instance.slots.iter() {
+            if let Some(offset) = slot.fixed {
+                self.put(id, offset);
+            }
+        }
+    }
+
+    /// Places all slots in the given order; returns the peak in bytes.
+    pub(crate) fn place_all(&mut self, order: &[SlotId], fit: Fit) -> i64 {
+        self.clear();
+        for &id in order {
+            if self.offsets[id.index()] == UNPLACED {
+                let offset = self.find(id, fit);
+                self.put(id, offset);
+            }
+        }
+        self.instance.peak(&self.offsets)
+    }
+
+    /// The offset of each slot.
+    pub(crate) fn offsets(&self) -> &[i64] {
+        &self.offsets
+    }
+
+    fn put(&mut self, id: SlotId, offset: i64) {
+        self.offsets[id.index()] = offset;
+        if self.overlaps.starts.is_empty() {
+            let at = self.placed.partition_point(|&entry| entry < (offset, id));
+            self.placed.insert(at, (offset, id));
+        }
+    }
+
+    fn find(&mut self, id: SlotId, fit: Fit) -> i64 {
+        let slot = &self.instance.slots[id];
+        self.forbidden.clear();
+        if let Some(neighbours) = self.overlaps.listed(id) {
+            for &other in neighbours {
+                let offset = self.offsets[other.index()];
+                if offset != UNPLACED {
+                    forbid(self.instance, id, slot, other, offset, &mut self.forbidden);
+                }
+            }
+        } else {
+            for &(offset, other) in &self.placed {
+                if self.instance.slots[other].meets(slot) {
+                    forbid(self.instance, id, slot, other, offset, &mut self.forbidden);
+                }
+            }
+        }
+        self.forbidden.sort_unstable();
+        best_free(&self.forbidden, slot.align, fit)
+    }
+}
+
+/// Adds the offsets of `slot` at which it would overlap `other` placed at `offset`.
+fn forbid(
+    instance: &Instance,
+    id: SlotId,
+    slot: &Slot,
+    other_id: SlotId,
+    offset: i64,
+    forbidden: &mut Vec<(i64, i64)>,
+) {
+    let other = &instance.slots[other_id];
+    let in_place = instance.may_be_in_place(id, other_id);
+    for p in &other.parts {
+        for q in slot.parts.iter().filter(|q| p.from < q.to && q.from < p.to) {
+            let (low, high) = (offset + p.lo - q.hi, offset + p.hi - q.lo);
+            if in_place {
+                forbidden.extend([(low, offset), (offset, high)]);
+            } else {
+                forbidden.push((low, high));
+            }
+        }
+    }
+}
+
+/// A multiple of `align` in none of the open intervals, which are sorted.
+fn best_free(forbidden: &[(i64, i64)], align: i64, fit: Fit) -> i64 {
+    let mut free = 0;
+    let mut best: Option<(i64, i64)> = None;
+    for &(low, high) in forbidden {
+        if low >= free {
+            // The offsets from `free` to `low` are allowed.
+            if fit == Fit::Lowest {
+                return free;
+            }
+            if best.is_none_or(|(slack, _)| low - free < slack) {
+                best = Some((low - free, free));
+            }
+        }
+        if high > free {
+            free = align_up(high, align);
+        }
+    }
+    best.map_or(free, |(_, offset)| offset)
+}

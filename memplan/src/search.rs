@@ -1,0 +1,189 @@
+//! Exact search: whether an instance fits a capacity.
+//!
+//! Depth-first over the choices of a [`Skyline`], restarted with another way of ordering the
+//! candidates when a run meets too many dead ends. States known to lead nowhere are remembered over
+//! all runs, so that no run repeats what another one has refuted; a run that ends by itself has shown
+//! that nothing fits.
+
+use crate::instance::{Instance, SlotId};
+use crate::limit::Limit;
+use crate::skyline::{Choice, Shape, Skyline};
+
+/// The outcome of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It fits, with these offsets.
+    Fits(Vec<i64>),
+    /// It does not fit.
+    DoesNotFit,
+    /// The limit was reached first.
+    Unknown,
+}
+
+/// Looks for offsets with which no slot ends above `capacity`.
+pub(crate) fn decide(
+    instance: &Instance,
+    shape: &Shape,
+    capacity: i64,
+    limit: &mut Limit,
+) -> Verdict {
+    let mut refuted = Refuted::new(instance.slots.len());
+    for run in 1.. {
+        let dead_ends = luby(run) * DEAD_ENDS;
+        let taste = Taste::of_run(run);
+        let mut skyline = Skyline::new(instance, shape, capacity);
+        match dive(instance, &mut skyline, taste, dead_ends, &mut refuted, limit) {
+            Some(true) => return Verdict::Fits(skyline.offsets().to_vec()),
+            Some(false) => return Verdict::DoesNotFit,
+            None if limit.is_reached() => return Verdict::Unknown,
+            None => {}
+        }
+    }
+    Verdict::Unknown
+}
+
+/// Dead ends in the shortest run.
+const DEAD_ENDS: u64 = 64;
+
+/// A choice under way.
+struct Frame {
+    mark: usize,
+    key: u128,
+    height: i64,
+    section: usize,
+    candidates: Vec<SlotId>,
+    raised: Option<i64>,
+    next: usize,
+}
+
+/// One run. `Some(true)`: the skyline is complete; `Some(false)`: no packing exists; `None`: too many
+/// dead ends or steps.
+fn dive(
+    instance: &Instance,
+    skyline: &mut Skyline<'_>,
+    taste: Taste,
+    mut dead_ends: u64,
+    refuted: &mut Refuted,
+    limit: &mut Limit,
+) -> Option<bool> {
+    let mut frames: Vec<Frame> = Vec::new();
+    loop {
+        if skyline.is_complete() {
+            return Some(true);
+        }
+        let key = skyline.key();
+        if !refuted.contains(key) {
+            let mut choice = skyline.choice();
+            taste.sort(instance, &mut choice);
+            let Choice { section, height, candidates, raised, .. } = choice;
+            let mark = skyline.mark();
+            frames.push(Frame { mark, key, height, section, candidates, raised, next: 0 });
+        }
+        loop {
+            let Some(frame) = frames.last_mut() else { return Some(false) };
+            skyline.undo(frame.mark);
+            if !limit.spend(1) {
+                return None;
+            }
+            if let Some(&id) = frame.candidates.get(frame.next) {
+                frame.next += 1;
+                skyline.place(id, frame.height);
+                break;
+            }
+            if let Some(floor) = frame.raised.take() {
+                skyline.raise(frame.section, floor);
+                break;
+            }
+            refuted.insert(frame.key);
+            frames.pop();
+            dead_ends = dead_ends.checked_sub(1)?;
+        }
+    }
+}
+
+/// What a run prefers among candidates.
+#[derive(Clone, Copy)]
+enum Taste {
+    /// What fills the width of the valley or reaches up to its wall, then the larger.
+    Snug,
+    /// The longer-lived.
+    Wide,
+    /// The larger.
+    Tall,
+    /// Any, by this seed.
+    Random(u64),
+}
+
+impl Taste {
+    fn of_run(run: u64) -> Self {
+        match run {
+            1 => Taste::Snug,
+            2 => Taste::Wide,
+            3 => Taste::Tall,
+            _ if run % 2 == 0 => Taste::Snug,
+            _ => Taste::Random(run),
+        }
+    }
+
+    fn sort(self, instance: &Instance, choice: &mut Choice) {
+        let (valley, walls, height) = (choice.valley, choice.walls, choice.height);
+        let rank = |id: SlotId| {
+            let slot = &instance.slots[id];
+            let wide = slot.birth() <= valley.0 && valley.1 <= slot.death();
+            let end = height + slot.extent;
+            let level = end == walls.0 || end == walls.1;
+            match self {
+                Taste::Snug => {
+                    (u64::from(wide) + u64::from(level), slot.extent.unsigned_abs())
+                }
+                Taste::Wide => (slot.lifetime, slot.extent.unsigned_abs()),
+                Taste::Tall => (slot.extent.unsigned_abs(), slot.lifetime),
+                Taste::Random(seed) => (scatter(seed, id), 0),
+            }
+        };
+        choice.candidates.sort_by_key(|&id| (std::cmp::Reverse(rank(id)), id));
+    }
+}
+
+fn scatter(seed: u64, id: SlotId) -> u64 {
+    let z = (seed << 32 ^ u64::from(id.as_u32())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z ^ (z >> 32)
+}
+
+/// The sequence 1, 1, 2, 1, 1, 2, 4, 1, .. of Luby, Sinclair and Zuckerman (1993), from `index` 1 on.
+fn luby(index: u64) -> u64 {
+    let mut index = index;
+    loop {
+        let size = u64::BITS - index.leading_zeros();
+        if index + 1 == 1 << size {
+            return 1 << (size - 1);
+        }
+        index -= (1 << (size - 1)) - 1;
+    }
+}
+
+/// States that lead nowhere. Of two that collide the later stays, which costs time only.
+struct Refuted {
+    keys: Vec<Option<u128>>,
+}
+
+impl Refuted {
+    fn new(slots: usize) -> Self {
+        let size = (slots * 256).next_power_of_two().clamp(1 << 10, 1 << 19);
+        Self { keys: vec![None; size] }
+    }
+
+    fn place(&self, key: u128) -> usize {
+        (key >> 64) as usize & (self.keys.len() - 1)
+    }
+
+    fn contains(&self, key: u128) -> bool {
+        self.keys[self.place(key)] == Some(key)
+    }
+
+    fn insert(&mut self, key: u128) {
+        let place = self.place(key);
+        self.keys[place] = Some(key);
+    }
+}
