@@ -140,6 +140,8 @@ impl fmt::Display for Attr {
                         '\\' => f.write_str("\\\\")?,
                         '\n' => f.write_str("\\n")?,
                         '\t' => f.write_str("\\t")?,
+                        '\r' => f.write_str("\\r")?,
+                        c if c.is_control() => write!(f, "\\u{{{:x}}}", u32::from(c))?,
                         c => write!(f, "{c}")?,
                     }
                 }

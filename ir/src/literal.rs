@@ -160,7 +160,14 @@ impl fmt::Display for Literal {
             DType::Bool => write!(f, "{}", self.bits == 1),
             _ if self.dtype.is_float() && self.to_f64().is_nan() => f.write_str("nan"),
             DType::F64 => write!(f, "{:?}", f64::from_bits(self.bits)),
-            DType::F32 => write!(f, "{:?}", f32::from_bits(self.bits as u32)),
+            DType::F32 => {
+                let x = f32::from_bits(self.bits as u32);
+                let short = format!("{x:?}");
+                // Text is read as `f64` and then rounded, which for a few values (7.038531e-26 is
+                // one) misses what the shortest decimal of an `f32` alone says.
+                let read = short.parse().map(|s| Literal::from_f64(DType::F32, s));
+                if read == Ok(*self) { f.write_str(&short) } else { write!(f, "{:?}", f64::from(x)) }
+            }
             DType::BF16 | DType::F16 => write!(f, "{:?}", shortest_half(*self)),
             _ => write!(f, "{}", self.to_i64()),
         }

@@ -20,9 +20,10 @@ fn main() {
         ("alignedholes", |s, n| Recipe { grain: 256, holes: 20, aligned: true, ..Recipe::plain(s, n) }),
     ];
     for (name, make) in kinds {
-        if only.as_deref().is_some_and(|o| o != name) { continue; }
-        for n in [20, 50, 100, 200, 500, 1000] {
-            let (mut hit, mut worst, mut time, mut maxt, mut steps) = (0, 1.0f64, 0.0, 0.0f64, 0);
+        if only.as_deref().is_some_and(|o| !o.split(',').any(|o| o == name)) { continue; }
+        let ns: Vec<usize> = std::env::var("NS").map(|s| s.split(',').map(|x| x.parse().unwrap()).collect()).unwrap_or(vec![20, 50, 100, 200, 500, 1000]);
+        for n in ns {
+            let mut sum = 0.0; let (mut hit, mut worst, mut time, mut maxt, mut steps) = (0, 1.0f64, 0.0, 0.0f64, 0);
             let mut methods = std::collections::BTreeMap::new();
             let count = 10;
             for seed in 0..count {
@@ -34,12 +35,12 @@ fn main() {
                 time += t; maxt = maxt.max(t);
                 check(&problem, &packing).unwrap();
                 assert!(packing.lower_bound == recipe.height);
-                hit += usize::from(packing.peak == recipe.height);
+                sum += packing.peak as f64 / recipe.height as f64; hit += usize::from(packing.peak == recipe.height);
                 worst = worst.max(packing.peak as f64 / recipe.height as f64);
                 steps += packing.steps;
                 *methods.entry(packing.method.to_string()).or_insert(0) += 1;
             }
-            println!("{name:12} n={n:5} hit {hit}/{count} worst {worst:.4} mean {:.1} ms max {:.1} ms steps {} {methods:?}", time*1e3/count as f64, maxt*1e3, steps/count);
+            println!("{name:12} n={n:5} hit {hit}/{count} worst {worst:.4} avg {:.4} mean {:.1} ms max {:.1} ms steps {} {methods:?}", sum / count as f64, time*1e3/count as f64, maxt*1e3, steps/count);
         }
     }
 }

@@ -9,13 +9,8 @@ use cranelift_entity::EntityRef;
 use smallvec::smallvec;
 
 use crate::instance::{Instance, Part, Slot, SlotId};
-
-/// An instance whose slots are boxes of the slots of another one.
-pub(crate) struct Boxed {
-    pub(crate) instance: Instance,
-    /// For each slot of the original its box, and where it starts within.
-    place: Vec<(SlotId, i64)>,
-}
+use crate::joined::Joined;
+use crate::scatter::scatter;
 
 /// How far to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,23 +23,16 @@ pub(crate) enum Zeal {
     All,
 }
 
-impl Boxed {
-    /// Joins what can be joined; `None` if nothing can.
-    pub(crate) fn of(instance: &Instance, zeal: Zeal) -> Option<Self> {
-        let mut yard = Yard::new(instance);
-        yard.chain();
-        if zeal != Zeal::Chains {
-            while yard.stack_matching() || (zeal == Zeal::All && yard.stack_shortest()) {
-                yard.chain();
-            }
+/// Joins what can be joined. Where several can be joined to one, `seed` decides; 0 takes the first.
+pub(crate) fn boxed(instance: &Instance, zeal: Zeal, seed: u64) -> Joined {
+    let mut yard = Yard::new(instance, seed);
+    yard.chain();
+    if zeal != Zeal::Chains {
+        while yard.stack_matching() || (zeal == Zeal::All && yard.stack_shortest()) {
+            yard.chain();
         }
-        (yard.boxes.len() < instance.slots.len()).then(|| yard.finish(instance))
     }
-
-    /// The offsets of the original slots, from those of the boxes.
-    pub(crate) fn unpack(&self, offsets: &[i64]) -> Vec<i64> {
-        self.place.iter().map(|&(id, start)| offsets[id.index()] + start).collect()
-    }
+    yard.finish(instance)
 }
 
 /// Boxes under construction.
@@ -72,8 +60,8 @@ impl Crate {
 }
 
 impl Yard {
-    fn new(instance: &Instance) -> Self {
-        let boxes = instance
+    fn new(instance: &Instance, seed: u64) -> Self {
+        let mut boxes: Vec<Crate> = instance
             .slots
             .iter()
             .map(|(id, slot)| Crate {
@@ -83,6 +71,9 @@ impl Yard {
                     && matches!(slot.parts[..], [part] if part.lo == 0 && part.hi == slot.extent),
             })
             .collect();
+        if seed != 0 {
+            boxes.sort_by_cached_key(|item| scatter(seed, item.members[0].0.as_u32().into()));
+        }
         Self { boxes }
     }
 
@@ -201,7 +192,7 @@ impl Yard {
         self.boxes.retain(|_| !gone.next().unwrap_or(false));
     }
 
-    fn finish(self, instance: &Instance) -> Boxed {
+    fn finish(self, instance: &Instance) -> Joined {
         let mut place = vec![(SlotId::new(0), 0); instance.slots.len()];
         for (index, item) in self.boxes.iter().enumerate() {
             for &(id, start) in &item.members {
@@ -210,6 +201,6 @@ impl Yard {
         }
         let slots = self.boxes.into_iter().map(|item| item.slot).collect();
         let section_count = instance.section_count;
-        Boxed { instance: Instance { slots, section_count, in_place: Vec::new() }, place }
+        Joined { instance: Instance { slots, section_count, in_place: Vec::new() }, place }
     }
 }

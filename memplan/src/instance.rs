@@ -140,7 +140,3 @@ pub(crate) fn align_up(bytes: i64, align: i64) -> i64 {
     (bytes + align - 1) & !(align - 1)
 }
 
-/// `bytes` rounded down to a multiple of the power of two `align`.
-pub(crate) fn align_down(bytes: i64, align: i64) -> i64 {
-    bytes & !(align - 1)
-}

@@ -1,20 +1,56 @@
-//! A memory planner.
+//! A memory planner: live ranges with sizes and alignments in, offsets in one arena out.
+//!
+//! Buffers that are live at the same time must not overlap; those that are not may take the same
+//! bytes. [`plan`] looks for offsets with the least peak, and [`check`] proves a result sound with code
+//! of its own. The crate knows nothing of programs: time is a number, a buffer a size.
+//!
+//! ```
+//! use adfuse_memplan::{Buffer, Options, Problem, check, plan};
+//!
+//! let mut problem = Problem::new();
+//! let input = problem.push(Buffer::new(0..3, 4096).with_align(64));
+//! let output = problem.push(Buffer::new(2..9, 4096).with_align(64));
+//! problem.push(Buffer::new(4..6, 1000));
+//! // The output is computed in place of the input, which dies as it is born.
+//! problem.may_share(output, input);
+//!
+//! let packing = plan(&problem, &Options::default())?;
+//! assert_eq!(packing.offsets[input], packing.offsets[output]);
+//! assert_eq!(packing.peak, 5096);
+//! assert!(packing.is_optimal());
+//! check(&problem, &packing)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # How a plan is found
+//!
+//! A lower bound, what is live at the most crowded moment, ends the work as soon as it is reached. All
+//! greedy [`Order`]s come first. Then slots that fit together exactly are joined to boxes, of which
+//! there are few, and an exact search tries to place the boxes and the slots themselves at the bound
+//! and between it and the best peak so far. The search follows the idea of canonical packings
+//! (Moffitt, *MiniMalloc*, ASPLOS 2023): only those where nothing can sink need be looked at. It counts
+//! steps, not time, so that a plan depends on the problem and [`Options::effort`] alone.
+
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 mod bound;
 mod boxes;
 mod check;
+pub mod csv;
 mod error;
 mod fit;
 mod instance;
+mod joined;
 mod limit;
 mod orders;
 mod packing;
 mod plan;
 mod problem;
 mod refine;
+mod scatter;
 mod search;
+mod sharing;
 mod skyline;
 mod solve;
 mod validate;

@@ -7,6 +7,7 @@
 
 use crate::instance::{Instance, SlotId};
 use crate::limit::Limit;
+use crate::scatter::scatter;
 use crate::skyline::{Choice, Shape, Skyline};
 
 /// The outcome of a search.
@@ -29,7 +30,7 @@ pub(crate) fn decide(
 ) -> Verdict {
     let mut refuted = Refuted::new(instance.slots.len());
     for run in 1.. {
-        let dead_ends = luby(run) * DEAD_ENDS;
+        let dead_ends = luby(run) * (DEAD_ENDS + instance.slots.len() as u64 / 4);
         let taste = Taste::of_run(run);
         let mut skyline = Skyline::new(instance, shape, capacity);
         match dive(instance, &mut skyline, taste, dead_ends, &mut refuted, limit) {
@@ -42,7 +43,7 @@ pub(crate) fn decide(
     Verdict::Unknown
 }
 
-/// Dead ends in the shortest run.
+/// Dead ends in the shortest run, beside one for every four slots.
 const DEAD_ENDS: u64 = 64;
 
 /// A choice under way.
@@ -72,12 +73,14 @@ fn dive(
             return Some(true);
         }
         let key = skyline.key();
-        if !refuted.contains(key) {
-            let mut choice = skyline.choice();
+        let choice = if refuted.contains(key) { None } else { skyline.choice() };
+        if let Some(mut choice) = choice {
             taste.sort(instance, &mut choice);
-            let Choice { section, height, candidates, raised, .. } = choice;
-            let mark = skyline.mark();
+            let Choice { section, valley, candidates, raised } = choice;
+            let (mark, height) = (skyline.mark(), valley.height);
             frames.push(Frame { mark, key, height, section, candidates, raised, next: 0 });
+        } else {
+            dead_ends = dead_ends.checked_sub(1)?;
         }
         loop {
             let Some(frame) = frames.last_mut() else { return Some(false) };
@@ -96,7 +99,6 @@ fn dive(
             }
             refuted.insert(frame.key);
             frames.pop();
-            dead_ends = dead_ends.checked_sub(1)?;
         }
     }
 }
@@ -126,29 +128,23 @@ impl Taste {
     }
 
     fn sort(self, instance: &Instance, choice: &mut Choice) {
-        let (valley, walls, height) = (choice.valley, choice.walls, choice.height);
+        let valley = &choice.valley;
         let rank = |id: SlotId| {
             let slot = &instance.slots[id];
-            let wide = slot.birth() <= valley.0 && valley.1 <= slot.death();
-            let end = height + slot.extent;
-            let level = end == walls.0 || end == walls.1;
+            let wide = slot.birth() <= valley.from && valley.to <= slot.death();
+            let end = valley.height + slot.extent;
+            let level = end == valley.walls.0 || end == valley.walls.1;
             match self {
                 Taste::Snug => {
                     (u64::from(wide) + u64::from(level), slot.extent.unsigned_abs())
                 }
                 Taste::Wide => (slot.lifetime, slot.extent.unsigned_abs()),
                 Taste::Tall => (slot.extent.unsigned_abs(), slot.lifetime),
-                Taste::Random(seed) => (scatter(seed, id), 0),
+                Taste::Random(seed) => (scatter(seed, id.as_u32().into()), 0),
             }
         };
-        choice.candidates.sort_by_key(|&id| (std::cmp::Reverse(rank(id)), id));
+        choice.candidates.sort_by_cached_key(|&id| (std::cmp::Reverse(rank(id)), id));
     }
-}
-
-fn scatter(seed: u64, id: SlotId) -> u64 {
-    let z = (seed << 32 ^ u64::from(id.as_u32())).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let z = (z ^ (z >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z ^ (z >> 32)
 }
 
 /// The sequence 1, 1, 2, 1, 1, 2, 4, 1, .. of Luby, Sinclair and Zuckerman (1993), from `index` 1 on.

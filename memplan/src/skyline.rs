@@ -7,9 +7,14 @@
 //! by rising offset, each on the floor, an alignment boundary or its fixed offset; some packing of
 //! least peak has that form, since in any other a slot can sink.
 
-use cranelift_entity::EntityRef;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
-use crate::instance::{Instance, SlotId, align_up};
+use cranelift_entity::EntityRef;
+use smallvec::SmallVec;
+
+use crate::instance::{Instance, Part, Slot, SlotId, align_up};
+use crate::scatter::scatter_wide;
 
 /// Slots placed so far, and what is left.
 pub(crate) struct Skyline<'a> {
@@ -18,19 +23,33 @@ pub(crate) struct Skyline<'a> {
     /// No slot may end above.
     capacity: i64,
     offsets: Vec<i64>,
-    /// The lowest offset for further slots in each section; [`CLOSED`] where none is left.
-    floor: Vec<i64>,
+    /// The lowest offset for further slots over all sections, in the order of time; neighbours differ.
+    runs: Vec<Run>,
     /// The end of the highest slot in each section, which may be below the floor.
     top: Vec<i64>,
+    /// Sections whose top is below their floor.
+    hollow: usize,
     /// Bytes that may yet be left empty in each section.
     spare: Vec<i64>,
     left: usize,
+    /// The sections between the first and the last that the latest step changed.
+    touched: (usize, usize),
     /// What to restore on the way back.
     trail: Vec<Change>,
+    /// Runs that were replaced, in the order of the trail.
+    replaced: Vec<Run>,
     key: u128,
 }
 
-/// The floor of a section that takes no more slots.
+/// Neighbouring sections with the same floor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    from: usize,
+    to: usize,
+    floor: i64,
+}
+
+/// The floor of sections that take no more slots.
 const CLOSED: i64 = i64::MAX;
 const UNPLACED: i64 = -1;
 
@@ -39,19 +58,17 @@ enum Change {
     Placed { id: SlotId, height: i64 },
     /// A slot was put on a section whose top was below its floor.
     Covered { section: usize, top: i64 },
-    /// The floor of a section was raised.
-    Raised { section: usize, floor: i64 },
+    /// The floor of a section was raised by this much.
+    Raised { section: usize, by: i64 },
+    /// From the run `first` on, the `before` last of the replaced runs became `after` others.
+    Runs { first: usize, before: usize, after: usize },
 }
 
 /// A choice to be made: what rests on the floor of one section.
 #[derive(Clone, Debug)]
 pub(crate) struct Choice {
     pub(crate) section: usize,
-    pub(crate) height: i64,
-    /// The sections of the valley.
-    pub(crate) valley: (usize, usize),
-    /// Where the walls of the valley end; [`i64::MAX`] at the ends of time.
-    pub(crate) walls: (i64, i64),
+    pub(crate) valley: Valley,
     /// Slots that can rest there.
     pub(crate) candidates: Vec<SlotId>,
     /// The floor if none does; `None` if that leaves too little room.
@@ -97,9 +114,9 @@ impl Shape {
             twin: twins(instance),
             fixed: used().filter(|(_, slot)| slot.fixed.is_some()).map(|(id, _)| id).collect(),
             broken: used().any(|(_, slot)| slot.parts.len() > 1),
-            slot_code: (0..instance.slots.len()).map(|i| random(3 * i as u64)).collect(),
+            slot_code: (0..instance.slots.len()).map(|i| scatter_wide(3 * i as u64)).collect(),
             section_code: (0..count as u64)
-                .map(|i| [random(3 * i + 1) | 1, random(3 * i + 2) | 1])
+                .map(|i| [scatter_wide(3 * i + 1) | 1, scatter_wide(3 * i + 2) | 1])
                 .collect(),
         })
     }
@@ -119,27 +136,34 @@ impl Shape {
 impl<'a> Skyline<'a> {
     /// Nothing placed.
     pub(crate) fn new(instance: &'a Instance, shape: &'a Shape, capacity: i64) -> Self {
-        let mut spare = vec![capacity + shape.slack; instance.section_count];
-        let mut floor = vec![CLOSED; instance.section_count];
+        let count = instance.section_count;
+        let mut spare = vec![capacity + shape.slack; count];
         let mut left = 0;
         for slot in instance.slots.values().filter(|slot| !slot.parts.is_empty()) {
             left += 1;
             for part in &slot.parts {
                 let size = align_up(part.hi, shape.granule);
                 spare[part.from..part.to].iter_mut().for_each(|spare| *spare -= size);
-                floor[part.from..part.to].fill(0);
             }
+        }
+        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        for (section, &spare) in spare.iter().enumerate() {
+            let floor = if spare == capacity + shape.slack { CLOSED } else { 0 };
+            push_run(&mut runs, Run { from: section, to: section + 1, floor });
         }
         Self {
             instance,
             shape,
             capacity,
             offsets: vec![UNPLACED; instance.slots.len()],
-            floor,
-            top: vec![0; instance.section_count],
+            runs: runs.into_vec(),
+            top: vec![0; count],
+            hollow: 0,
             spare,
             left,
+            touched: (0, count),
             trail: Vec::new(),
+            replaced: Vec::new(),
             key: 0,
         }
     }
@@ -164,67 +188,130 @@ impl<'a> Skyline<'a> {
         self.trail.len()
     }
 
-    /// The end of the lowest valley that has the fewest choices. There must be slots left.
-    pub(crate) fn choice(&self) -> Choice {
-        let height = self.floor.iter().copied().min().unwrap_or(CLOSED);
-        let from = self.floor.iter().position(|&floor| floor == height).unwrap_or(0);
-        let to = from + self.floor[from..].iter().take_while(|&&floor| floor == height).count();
-        let left = self.choice_at(from, (from, to), height, &self.shape.begins);
-        if left.branches() <= 1 {
-            return left;
-        }
-        let right = self.choice_at(to - 1, (from, to), height, &self.shape.ends);
-        if right.branches() < left.branches() { right } else { left }
-    }
-
-    fn choice_at(
-        &self,
-        section: usize,
-        valley: (usize, usize),
-        height: i64,
-        at_edge: &Lists,
-    ) -> Choice {
-        let wall = |at: Option<usize>| at.and_then(|at| self.floor.get(at)).copied();
-        let walls = (
-            wall(valley.0.checked_sub(1)).unwrap_or(CLOSED),
-            wall(Some(valley.1)).unwrap_or(CLOSED),
-        );
-        let mut candidates: Vec<SlotId> = Vec::new();
-        // The lowest height above at which a slot can rest on this section.
-        let mut next = walls.0.min(walls.1);
-        for &id in at_edge.of(section) {
-            if self.offsets[id.index()] != UNPLACED {
+    /// The end of a valley that has the fewest choices; `None` if some valley has no choice left.
+    /// There must be slots left.
+    pub(crate) fn choice(&self) -> Option<Choice> {
+        let lowest = self.runs.iter().map(|run| run.floor).min().unwrap_or(CLOSED);
+        let mut best: Option<Edge> = None;
+        let mut fewest = (usize::MAX, CLOSED);
+        for (index, run) in self.runs.iter().enumerate() {
+            let wall = |at: Option<&Run>| at.map_or(CLOSED, |run| run.floor);
+            let before = wall(index.checked_sub(1).and_then(|at| self.runs.get(at)));
+            let walls = (before, wall(self.runs.get(index + 1)));
+            // Slots of several parts reach into several valleys: only the lowest is sure to have all
+            // that is below them placed.
+            let eligible = !self.shape.broken || run.floor == lowest;
+            if run.floor >= walls.0.min(walls.1) || !eligible {
                 continue;
             }
-            match self.rest(id, valley, height) {
-                Rest::Here => candidates.push(id),
-                Rest::From(offset) => next = next.min(offset),
-                Rest::Never => {}
+            let valley = Valley { from: run.from, to: run.to, height: run.floor, walls };
+            let near = run.from <= self.touched.1 && self.touched.0 <= run.to;
+            if near && self.is_starved(&valley) {
+                return None;
+            }
+            for at_start in [true, false] {
+                let edge = Edge { valley: valley.clone(), at_start };
+                let count = self.count(&edge);
+                if count == 0 {
+                    return None;
+                }
+                if (count, run.floor) < fewest {
+                    fewest = (count, run.floor);
+                    best = Some(edge);
+                }
             }
         }
-        if next - height > 0 && self.spare[section] > 0 {
-            next = next.min(self.least_support(section, valley, height));
+        best.map(|edge| self.choices(edge))
+    }
+
+    /// Whether some section of a valley cannot be filled up to the lower wall: what reaches out of
+    /// the valley comes to rest above it.
+    fn is_starved(&self, valley: &Valley) -> bool {
+        let need = valley.walls.0.min(valley.walls.1);
+        if need == CLOSED || self.shape.broken {
+            return false;
         }
-        candidates.retain(|&id| self.is_first_twin(id));
-        let raised = (next != CLOSED && next - height <= self.spare[section]).then_some(next);
-        Choice { section, height, valley, walls, candidates, raised }
+        let need = need - valley.height;
+        let mut ends: BinaryHeap<Reverse<(usize, i64)>> = BinaryHeap::new();
+        let mut inside = 0;
+        for section in valley.from..valley.to {
+            while let Some(&Reverse((end, size))) = ends.peek()
+                && end <= section
+            {
+                inside -= size;
+                ends.pop();
+            }
+            for &id in self.shape.begins.of(section) {
+                let slot = &self.instance.slots[id];
+                if self.offsets[id.index()] == UNPLACED && slot.death() <= valley.to {
+                    let size = align_up(slot.extent, self.shape.granule);
+                    inside += size;
+                    ends.push(Reverse((slot.death(), size)));
+                }
+            }
+            if inside + self.spare[section] < need {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// About how many ways there are to go on at the edge of a valley; 0 only if there is none.
+    fn count(&self, edge: &Edge) -> usize {
+        let (section, ids) = self.edge(edge);
+        let resting = ids.iter().filter(|&&id| {
+            self.offsets[id.index()] == UNPLACED
+                && self.is_first_twin(id)
+                && matches!(self.rest(id, &edge.valley), Rest::Here)
+        });
+        resting.count() + usize::from(self.spare[section] > 0)
+    }
+
+    /// The section at the edge of a valley, and the slots that begin or end there.
+    fn edge(&self, edge: &Edge) -> (usize, &[SlotId]) {
+        if edge.at_start {
+            (edge.valley.from, self.shape.begins.of(edge.valley.from))
+        } else {
+            (edge.valley.to - 1, self.shape.ends.of(edge.valley.to - 1))
+        }
+    }
+
+    fn choices(&self, edge: Edge) -> Choice {
+        let (section, ids) = self.edge(&edge);
+        let valley = &edge.valley;
+        let mut candidates: Vec<SlotId> = Vec::new();
+        // The lowest height above at which a slot can rest on this section.
+        let mut next = valley.walls.0.min(valley.walls.1);
+        for &id in ids.iter().filter(|id| self.offsets[id.index()] == UNPLACED) {
+            match self.rest(id, valley) {
+                Rest::Here if self.is_first_twin(id) => candidates.push(id),
+                Rest::From(offset) => next = next.min(offset),
+                Rest::Here | Rest::Never => {}
+            }
+        }
+        if self.spare[section] > 0 {
+            next = next.min(self.least_support(section, valley));
+        }
+        let affordable = next != CLOSED && next - valley.height <= self.spare[section];
+        Choice { section, valley: edge.valley, candidates, raised: affordable.then_some(next) }
     }
 
     /// The least end of a slot, yet to be placed beside `section`, on which one over `section` could
     /// rest.
-    fn least_support(&self, section: usize, valley: (usize, usize), height: i64) -> i64 {
+    fn least_support(&self, section: usize, valley: &Valley) -> i64 {
         // A slot of several parts may be held up by what is placed far away.
         let all = self.shape.broken;
-        let reach = if all { 0..self.floor.len() } else { valley.0..valley.1 };
+        let reach = if all { 0..self.top.len() } else { valley.from..valley.to };
         let mut least = CLOSED;
         for beside in reach {
             for &id in self.shape.begins.of(beside) {
                 let slot = &self.instance.slots[id];
                 let beside_only = slot.parts.iter().all(|p| section < p.from || p.to <= section);
-                let near = all || slot.death() <= valley.1;
+                let near = all || slot.death() <= valley.to;
                 if near && beside_only && self.offsets[id.index()] == UNPLACED {
                     let size = slot.parts.iter().map(|p| p.hi).min().unwrap_or(0);
-                    let end = align_up(height, slot.align) + align_up(size, self.shape.granule);
+                    let base = align_up(valley.height, slot.align);
+                    let end = base + align_up(size, self.shape.granule);
                     least = least.min(end);
                 }
             }
@@ -232,29 +319,40 @@ impl<'a> Skyline<'a> {
         least
     }
 
-    /// Where a slot that reaches the end of a valley can rest on its floor.
-    fn rest(&self, id: SlotId, valley: (usize, usize), height: i64) -> Rest {
+    /// Where a slot that reaches the edge of a valley can rest on its floor.
+    fn rest(&self, id: SlotId, valley: &Valley) -> Rest {
         let slot = &self.instance.slots[id];
-        let inside = |from: usize, to: usize| valley.0 <= from && to <= valley.1;
-        let floor_of = |from: usize, to: usize| {
-            if inside(from, to) { height } else { greatest(&self.floor[from..to]) }
+        let height = valley.height;
+        let floor_of = |p: &Part| {
+            let inside = valley.from <= p.from && p.to <= valley.to;
+            if inside { height } else { self.greatest_floor(p.from, p.to) }
         };
-        let floor = slot.parts.iter().map(|p| floor_of(p.from, p.to)).max().unwrap_or(height);
+        let floor = slot.parts.iter().map(floor_of).max().unwrap_or(height);
         let offset = match slot.fixed {
             Some(fixed) if fixed < floor => return Rest::Never,
             Some(fixed) => fixed,
-            None => align_up(floor, slot.align),
+            None => align_up(floor.min(self.capacity), slot.align),
         };
-        if offset + slot.extent > self.capacity {
+        if floor == CLOSED || offset + slot.extent > self.capacity {
             return Rest::Never;
         }
         if offset > height {
             return Rest::From(offset);
         }
-        // If the tops leave room to sink, the same packing with this slot lower is tried elsewhere.
-        let top = slot.parts.iter().map(|p| greatest(&self.top[p.from..p.to])).max().unwrap_or(0);
-        let sunk = slot.fixed.is_none() && align_up(top, slot.align) < height;
+        let sunk = self.hollow > 0 && slot.fixed.is_none() && self.can_sink(slot, height);
         if sunk || self.hits_fixed(id, height) { Rest::Never } else { Rest::Here }
+    }
+
+    fn greatest_floor(&self, from: usize, to: usize) -> i64 {
+        let first = self.runs.partition_point(|run| run.to <= from);
+        let runs = self.runs[first..].iter().take_while(|run| run.from < to);
+        runs.map(|run| run.floor).max().unwrap_or(CLOSED)
+    }
+
+    /// Whether the tops leave room below. The packing with the slot lower is tried elsewhere.
+    fn can_sink(&self, slot: &Slot, height: i64) -> bool {
+        let tops = slot.parts.iter().flat_map(|p| &self.top[p.from..p.to]);
+        align_up(tops.copied().max().unwrap_or(0), slot.align) < height
     }
 
     fn hits_fixed(&self, id: SlotId, height: i64) -> bool {
@@ -275,75 +373,129 @@ impl<'a> Skyline<'a> {
 
     /// Puts a candidate of a choice on the floor.
     pub(crate) fn place(&mut self, id: SlotId, height: i64) {
+        let instance = self.instance;
+        let slot = &instance.slots[id];
         self.offsets[id.index()] = height;
         self.left -= 1;
         self.trail.push(Change::Placed { id, height });
         self.key = self.key.wrapping_add(self.shape.slot_code[id.index()]);
-        let instance = self.instance;
-        for part in &instance.slots[id].parts {
-            let size = align_up(part.hi, self.shape.granule);
+        self.touched = (slot.birth(), slot.death());
+        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        for part in &slot.parts {
+            let above = height + align_up(part.hi, self.shape.granule);
+            runs.clear();
             for section in part.from..part.to {
-                let top = std::mem::replace(&mut self.top[section], height + size);
+                let top = std::mem::replace(&mut self.top[section], above);
                 if top < height {
                     self.key = self.key.wrapping_sub(self.shape.hollow_code(section, height - top));
+                    self.hollow -= 1;
                     self.trail.push(Change::Covered { section, top });
                 }
                 // What is not spare is full, placed or raised: nothing is left to come.
                 let full = self.capacity + self.shape.slack - self.spare[section];
-                self.floor[section] = if height + size == full { CLOSED } else { height + size };
+                let floor = if above == full { CLOSED } else { above };
+                push_run(&mut runs, Run { from: section, to: section + 1, floor });
             }
+            self.replace_runs(&runs);
         }
     }
 
     /// Lifts the floor of a section that nothing rests on.
     pub(crate) fn raise(&mut self, section: usize, floor: i64) {
-        let before = std::mem::replace(&mut self.floor[section], floor);
-        self.spare[section] -= floor - before;
-        let code = self.shape.raise_code(section, floor - before);
-        self.key = self.key.wrapping_add(code);
-        self.trail.push(Change::Raised { section, floor: before });
+        let by = floor - self.greatest_floor(section, section + 1);
+        if self.top[section] == floor - by {
+            self.hollow += 1;
+        }
+        self.spare[section] -= by;
+        self.key = self.key.wrapping_add(self.shape.raise_code(section, by));
+        self.touched = (section, section + 1);
+        self.trail.push(Change::Raised { section, by });
+        self.replace_runs(&[Run { from: section, to: section + 1, floor }]);
+    }
+
+    /// Puts runs in the place of a part of one run.
+    fn replace_runs(&mut self, new: &[Run]) {
+        let (Some(start), Some(end)) = (new.first(), new.last()) else { return };
+        let first = self.runs.partition_point(|run| run.to <= start.from);
+        let old = self.runs[first];
+        let mut range = first..first + 1;
+        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        if old.from < start.from {
+            runs.push(Run { to: start.from, ..old });
+        } else if first > 0 {
+            range.start -= 1;
+            runs.push(self.runs[first - 1]);
+        }
+        for &run in new {
+            push_run(&mut runs, run);
+        }
+        if end.to < old.to {
+            push_run(&mut runs, Run { from: end.to, ..old });
+        } else if let Some(&after) = self.runs.get(first + 1) {
+            range.end += 1;
+            push_run(&mut runs, after);
+        }
+        let (first, before, after) = (range.start, range.len(), runs.len());
+        self.trail.push(Change::Runs { first, before, after });
+        self.replaced.extend(self.runs.splice(range, runs));
     }
 
     /// Returns to a mark.
     pub(crate) fn undo(&mut self, mark: usize) {
-        let instance = self.instance;
         while self.trail.len() > mark {
             match self.trail.pop() {
-                Some(Change::Placed { id, height }) => {
-                    self.offsets[id.index()] = UNPLACED;
-                    self.left += 1;
-                    self.key = self.key.wrapping_sub(self.shape.slot_code[id.index()]);
-                    for part in &instance.slots[id].parts {
-                        self.floor[part.from..part.to].fill(height);
-                        for section in part.from..part.to {
-                            // A section that was covered has its lower top back already.
-                            let top = height.min(self.top[section]);
-                            self.top[section] = top;
-                            if top < height {
-                                let code = self.shape.hollow_code(section, height - top);
-                                self.key = self.key.wrapping_add(code);
-                            }
-                        }
+                Some(Change::Runs { first, before, after }) => {
+                    let old = self.replaced.drain(self.replaced.len() - before..);
+                    self.runs.splice(first..first + after, old);
+                }
+                Some(Change::Covered { section, top }) => {
+                    self.top[section] = top;
+                    self.hollow += 1;
+                }
+                Some(Change::Raised { section, by }) => {
+                    self.spare[section] += by;
+                    self.key = self.key.wrapping_sub(self.shape.raise_code(section, by));
+                    if self.top[section] == self.greatest_floor(section, section + 1) {
+                        self.hollow -= 1;
                     }
                 }
-                Some(Change::Covered { section, top }) => self.top[section] = top,
-                Some(Change::Raised { section, floor }) => {
-                    let raised = std::mem::replace(&mut self.floor[section], floor);
-                    self.spare[section] += raised - floor;
-                    let code = self.shape.raise_code(section, raised - floor);
-                    self.key = self.key.wrapping_sub(code);
-                }
+                Some(Change::Placed { id, height }) => self.take_out(id, height),
                 None => return,
+            }
+        }
+    }
+
+    fn take_out(&mut self, id: SlotId, height: i64) {
+        let instance = self.instance;
+        self.offsets[id.index()] = UNPLACED;
+        self.left += 1;
+        self.key = self.key.wrapping_sub(self.shape.slot_code[id.index()]);
+        for section in instance.slots[id].parts.iter().flat_map(|p| p.from..p.to) {
+            // A section that was covered has its lower top back already.
+            let top = height.min(self.top[section]);
+            self.top[section] = top;
+            if top < height {
+                self.key = self.key.wrapping_add(self.shape.hollow_code(section, height - top));
             }
         }
     }
 }
 
-impl Choice {
-    /// The number of ways to go on.
-    pub(crate) fn branches(&self) -> usize {
-        self.candidates.len() + usize::from(self.raised.is_some())
-    }
+/// A run of sections between higher ones.
+#[derive(Clone, Debug)]
+pub(crate) struct Valley {
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    /// Its floor.
+    pub(crate) height: i64,
+    /// The floors before and after; [`CLOSED`] at the ends of time and beside full sections.
+    pub(crate) walls: (i64, i64),
+}
+
+/// The first or the last section of a valley.
+struct Edge {
+    valley: Valley,
+    at_start: bool,
 }
 
 enum Rest {
@@ -351,6 +503,13 @@ enum Rest {
     /// At this offset or higher.
     From(i64),
     Never,
+}
+
+fn push_run<A: smallvec::Array<Item = Run>>(runs: &mut SmallVec<A>, run: Run) {
+    match runs.last_mut() {
+        Some(last) if last.floor == run.floor => last.to = run.to,
+        _ => runs.push(run),
+    }
 }
 
 /// Slots listed by section.
@@ -389,19 +548,4 @@ fn twins(instance: &Instance) -> Vec<Option<SlotId>> {
         }
     }
     twin
-}
-
-fn greatest(values: &[i64]) -> i64 {
-    values.iter().copied().max().unwrap_or(0)
-}
-
-/// The `index`th of a sequence of random numbers, by SplitMix64.
-fn random(index: u64) -> u128 {
-    let word = |index: u64| {
-        let mut z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    u128::from(word(2 * index)) << 64 | u128::from(word(2 * index + 1))
 }

@@ -1,14 +1,16 @@
-//! One group of slots: the cheap ways first, the exact search last, none further than the goal.
+//! One group of slots: the cheap ways first, the exact search last, and none further than needed.
 
 use crate::bound::lower_bound;
-use crate::boxes::{Boxed, Zeal};
+use crate::boxes::{Zeal, boxed};
 use crate::fit::{Fit, Overlaps, Placement};
 use crate::instance::{Instance, SlotId};
+use crate::joined::Joined;
 use crate::limit::Limit;
 use crate::orders::ordered;
 use crate::packing::{Method, Order};
 use crate::refine::refine;
 use crate::search::{Verdict, decide};
+use crate::sharing::{Sharings, sharings};
 use crate::skyline::Shape;
 
 /// Offsets for one instance.
@@ -19,52 +21,237 @@ pub(crate) struct Solved {
     pub(crate) method: Method,
 }
 
+/// Looks for the least peak, or any of at most `goal`.
 pub(crate) fn solve(instance: &Instance, goal: i64, limit: &mut Limit) -> Solved {
     let bound = lower_bound(instance);
-    let goal = goal.max(bound);
-    let mut best = Solved { offsets: Vec::new(), peak: i64::MAX, lower_bound: bound, method: Method::Trivial };
-    let debug = std::env::var("MEMPLAN_DEBUG").is_ok();
-    let t0 = std::time::Instant::now();
-    let overlaps = Overlaps::of(instance);
-    let mut placement = Placement::new(instance, &overlaps);
-    let mut best_order: Vec<SlotId> = Vec::new();
-    for order in Order::ALL {
-        for fit in [Fit::Lowest, Fit::Tightest] {
-            let ids = ordered(instance, order);
-            let peak = placement.place_all(&ids, fit);
-            if debug { eprintln!("  {order:?} {fit:?}: {peak} ({:.4}) {:?}", peak as f64 / bound as f64, t0.elapsed()); }
-            if peak < best.peak {
-                best.peak = peak; best.offsets = placement.offsets().to_vec(); best.method = Method::Greedy(order);
-                best_order = ids;
-            }
-            if best.peak <= goal { return best; }
+    let mut solver = Solver {
+        instance,
+        goal: goal.max(bound),
+        best: Solved {
+            offsets: Vec::new(),
+            peak: i64::MAX,
+            lower_bound: bound,
+            method: Method::Trivial,
+        },
+        best_order: Vec::new(),
+    };
+    solver.run(limit);
+    solver.best
+}
+
+struct Solver<'a> {
+    instance: &'a Instance,
+    /// No peak need be below.
+    goal: i64,
+    best: Solved,
+    /// Which order led to the best greedy placement.
+    best_order: Vec<SlotId>,
+}
+
+/// A form of the instance that the exact search works on.
+struct Form {
+    joined: Joined,
+    shape: Shape,
+    lower_bound: i64,
+    method: Method,
+}
+
+impl Form {
+    fn of(joined: Joined, method: Method) -> Option<Self> {
+        let shape = Shape::of(&joined.instance)?;
+        let lower_bound = lower_bound(&joined.instance);
+        Some(Self { joined, shape, lower_bound, method })
+    }
+}
+
+impl Solver<'_> {
+    fn run(&mut self, limit: &mut Limit) {
+        let Sharings { all, exhaustive } = sharings(self.instance);
+        self.greedy(&Joined::unchanged(self.instance));
+        // Without in-place pairs the first is the instance itself.
+        let joint = if self.instance.in_place.is_empty() { 1 } else { 0 };
+        for joined in all.iter().skip(joint).take(2) {
+            self.greedy(joined);
+        }
+        if self.is_done() || limit.is_reached() {
+            return;
+        }
+        let effort = limit.left();
+        let boxes = self.boxes(&all[0]);
+        let plain: Vec<Form> =
+            all.iter().filter_map(|j| Form::of(j.clone(), Method::Search)).collect();
+        // Without a form for every sharing, that none fits shows nothing.
+        let exhaustive = exhaustive && plain.len() == all.len();
+        for form in &boxes {
+            self.decide(form, self.goal, effort / 16, limit);
+        }
+        self.reach_goal(&plain, exhaustive, effort / 8, limit);
+        limit.within(effort / 3, |limit| self.narrow(&boxes, &plain, limit));
+        self.shuffle_boxes(&all[0], effort, limit);
+        limit.within(effort / 16, |limit| self.refine(&all[0], limit));
+        if exhaustive {
+            self.close(&plain, limit);
         }
     }
-    for zeal in [Zeal::All, Zeal::Matching, Zeal::Chains] {
-        if let Some(boxed) = Boxed::of(instance, zeal) {
-            if debug { eprintln!("  {zeal:?}: {} -> {} {:?}", instance.slots.len(), boxed.instance.slots.len(), t0.elapsed()); }
-            if let Some(shape) = Shape::of(&boxed.instance) {
-                let before = limit.spent();
-                let v = limit.within(limit.left()/8, |l| decide(&boxed.instance, &shape, goal, l));
-                if debug { eprintln!("   search {} steps {:?}", limit.spent() - before, t0.elapsed()); }
-                if let Verdict::Fits(o) = v {
-                    best.offsets = boxed.unpack(&o); best.peak = instance.peak(&best.offsets); best.method = Method::Boxes;
-                    return best;
+
+    fn is_done(&self) -> bool {
+        self.best.peak <= self.goal
+    }
+
+    fn offer(&mut self, offsets: Vec<i64>, method: Method) {
+        let peak = self.instance.peak(&offsets);
+        if peak < self.best.peak {
+            self.best = Solved { offsets, peak, method, ..self.best };
+        }
+    }
+
+    /// Every order, and both ways to fit.
+    fn greedy(&mut self, joined: &Joined) {
+        let overlaps = Overlaps::of(&joined.instance);
+        let mut placement = Placement::new(&joined.instance, &overlaps);
+        for order in Order::ALL {
+            let ids = ordered(&joined.instance, order);
+            for fit in [Fit::Lowest, Fit::Tightest] {
+                if self.is_done() {
+                    return;
+                }
+                let peak = placement.place_all(&ids, fit);
+                if peak < self.best.peak {
+                    self.offer(joined.unpack(placement.offsets()), Method::Greedy(order));
+                    self.best_order.clone_from(&ids);
                 }
             }
         }
     }
-    if let Some(shape) = Shape::of(instance) {
-        let before = limit.spent();
-        let v = limit.within(limit.left()/2, |l| decide(instance, &shape, goal, l));
-        if debug { eprintln!("  search {} steps {:?} {}", limit.spent() - before, t0.elapsed(), matches!(v, Verdict::DoesNotFit)); }
-        if let Verdict::Fits(o) = v {
-            best.offsets = o; best.peak = instance.peak(&best.offsets); best.method = Method::Search;
-            return best;
+
+    /// Boxes of the slots of `joined`, those with the most joined first.
+    fn boxes(&self, joined: &Joined) -> Vec<Form> {
+        let mut forms: Vec<Form> = Vec::new();
+        for zeal in [Zeal::All, Zeal::Matching, Zeal::Chains] {
+            let boxes = boxed(&joined.instance, zeal, 0);
+            let before = forms.last().map_or(0, |form| form.joined.instance.slots.len());
+            let count = boxes.instance.slots.len();
+            if count != before && count != joined.instance.slots.len() {
+                forms.extend(Form::of(boxes.after(joined), Method::Boxes));
+            }
+        }
+        forms
+    }
+
+    /// Tries for the goal itself.
+    fn reach_goal(
+        &mut self,
+        plain: &[Form],
+        exhaustive: bool,
+        effort: u64,
+        limit: &mut Limit,
+    ) {
+        let steps = effort / plain.len().max(1) as u64;
+        let mut refuted = exhaustive;
+        for form in plain {
+            refuted &= self.decide(form, self.goal, steps, limit) == Some(false);
+        }
+        if refuted && !self.is_done() {
+            self.best.lower_bound = self.best.lower_bound.max(self.goal + 1);
+            self.goal = self.goal.max(self.best.lower_bound);
         }
     }
-    let (p, o) = refine(instance, &overlaps, &best_order, goal, limit);
-    if debug { eprintln!("  refine {p} {:.4} {:?}", p as f64 / bound as f64, t0.elapsed()); }
-    if p < best.peak { best.peak = p; best.offsets = o; best.method = Method::Refined; }
-    best
+
+    /// Tries for the goal with boxes joined in other ways.
+    fn shuffle_boxes(&mut self, joined: &Joined, effort: u64, limit: &mut Limit) {
+        for seed in 1..=SHUFFLES {
+            for zeal in [Zeal::All, Zeal::Matching] {
+                if self.is_done() || limit.is_reached() {
+                    return;
+                }
+                let boxes = boxed(&joined.instance, zeal, seed);
+                limit.spend(joined.instance.slots.len() as u64);
+                if let Some(form) = Form::of(boxes.after(joined), Method::Boxes) {
+                    self.decide(&form, self.goal, effort / 8 / (2 * SHUFFLES), limit);
+                }
+            }
+        }
+    }
+
+    /// Halves the distance between the best peak and the goal as long as that succeeds.
+    fn narrow(&mut self, boxes: &[Form], plain: &[Form], limit: &mut Limit) {
+        let effort = limit.left();
+        let mut low = self.goal;
+        let mut forms: Vec<&Form> = boxes.iter().chain(plain.iter().take(2)).collect();
+        while self.best.peak - low > (self.goal >> 9) && !limit.is_reached() {
+            let target = low + (self.best.peak - low) / 2;
+            let fitting = forms
+                .iter()
+                .position(|form| {
+                    let steps = (effort / 32).max(8 * form.joined.instance.slots.len() as u64);
+                    self.decide(form, target, steps, limit) == Some(true)
+                });
+            match fitting {
+                // What worked once is tried first.
+                Some(index) => forms[..=index].rotate_right(1),
+                None => low = target,
+            }
+        }
+    }
+
+    fn refine(&mut self, joined: &Joined, limit: &mut Limit) {
+        if self.is_done() || self.best_order.len() != joined.instance.slots.len() {
+            return;
+        }
+        let overlaps = Overlaps::of(&joined.instance);
+        let (_, offsets) = refine(&joined.instance, &overlaps, &self.best_order, self.goal, limit);
+        if !offsets.is_empty() {
+            self.offer(joined.unpack(&offsets), Method::Refined);
+        }
+    }
+
+    /// Spends what is left on peaks just below the best, until there is none.
+    fn close(&mut self, plain: &[Form], limit: &mut Limit) {
+        while !self.is_done() && !limit.is_reached() {
+            let target = self.best.peak - 1;
+            let mut refuted = true;
+            for form in plain {
+                match self.decide(form, target, limit.left(), limit) {
+                    Some(true) => {
+                        refuted = false;
+                        break;
+                    }
+                    Some(false) => {}
+                    None => return,
+                }
+            }
+            if refuted {
+                self.best.lower_bound = self.best.peak;
+                return;
+            }
+        }
+    }
+
+    /// Whether the form fits `capacity`; `None` if that was not found out.
+    fn decide(
+        &mut self,
+        form: &Form,
+        capacity: i64,
+        steps: u64,
+        limit: &mut Limit,
+    ) -> Option<bool> {
+        if form.lower_bound > capacity {
+            return Some(false);
+        }
+        if self.best.peak <= capacity {
+            return Some(true);
+        }
+        let instance = &form.joined.instance;
+        match limit.within(steps, |limit| decide(instance, &form.shape, capacity, limit)) {
+            Verdict::Fits(offsets) => {
+                self.offer(form.joined.unpack(&offsets), form.method);
+                Some(true)
+            }
+            Verdict::DoesNotFit => Some(false),
+            Verdict::Unknown => None,
+        }
+    }
 }
+
+/// How many other ways to join boxes are tried.
+const SHUFFLES: u64 = 8;

@@ -91,23 +91,20 @@ pub(super) fn transpose_dot(
         .collect()
 }
 
+/// Operand `k`'s cotangent. The operands keep their sides, so that a plain matrix product needs no
+/// transposition of the result: `x_ct = ct · yᵀ`, `y_ct = xᵀ · ct`.
 fn transpose_operand(b: &mut Builder, cx: &RuleCx<'_>, k: usize, ct: Value) -> Value {
     let roles = Roles::both(cx.attrs, [cx.types[0].rank(), cx.types[1].rank()]);
     let (mine, theirs) = (&roles[k], &roles[1 - k]);
     let batch = mine.batch.len() as i64;
     // The result's axes: batch, free of operand 0, free of operand 1.
     let first_free = roles[0].free.len() as i64;
-    let (their_start, their_len) = if k == 0 {
-        (batch + first_free, theirs.free.len() as i64)
-    } else {
-        (batch, first_free)
+    let contracted: Ints = match k {
+        0 => (batch + first_free..batch + first_free + theirs.free.len() as i64).collect(),
+        _ => (batch..batch + first_free).collect(),
     };
-    let attrs = Attrs::none()
-        .with("batch", Attr::Pair((0..batch).collect(), theirs.batch.clone()))
-        .with(
-            "contract",
-            Attr::Pair((their_start..their_start + their_len).collect(), theirs.free.clone()),
-        );
+    let of_ct = ((0..batch).collect::<Ints>(), contracted);
+    let of_other = (theirs.batch.clone(), theirs.free.clone());
     // A cotangent of a wider type meets the operand in that type and narrows at the end.
     let wide = b.ty(ct).dtype;
     let mut other = cx.args[1 - k];
@@ -115,23 +112,29 @@ fn transpose_operand(b: &mut Builder, cx: &RuleCx<'_>, k: usize, ct: Value) -> V
         let ty = cx.types[1 - k].with_dtype(wide);
         other = b.op_as(Op::ConvertElementType, &[other], Attrs::none(), &ty);
     }
-    let out = b.op_with(Op::DotGeneral, &[ct, other], attrs);
-    // Its axes: batch, my free ones, then their contracted ones in ascending order of their axis.
+    let (left, right) = if k == 0 { (of_ct, of_other) } else { (of_other, of_ct) };
+    let operands = if k == 0 { [ct, other] } else { [other, ct] };
+    let attrs = Attrs::none()
+        .with("batch", Attr::Pair(left.0, right.0))
+        .with("contract", Attr::Pair(left.1, right.1));
+    let mut v = b.op_with(Op::DotGeneral, &operands, attrs);
+    // Its axes: batch; then my free ones and, on the other operand's side, my contracted ones in the
+    // order of the axes that they are paired with.
     let mut pairs: SmallVec<[(i64, i64); 4]> =
         theirs.contract.iter().copied().zip(mine.contract.iter().copied()).collect();
     pairs.sort_unstable();
-    let now: Ints = mine
-        .batch
-        .iter()
-        .chain(&mine.free)
-        .copied()
-        .chain(pairs.iter().map(|&(_, m)| m))
-        .collect();
-    let rank = now.len() as i64;
-    let perm: Ints = (0..rank)
+    let paired = pairs.iter().map(|&(_, m)| m);
+    let mut now: Ints = mine.batch.clone();
+    if k == 0 {
+        now.extend(mine.free.iter().copied());
+        now.extend(paired);
+    } else {
+        now.extend(paired);
+        now.extend(mine.free.iter().copied());
+    }
+    let perm: Ints = (0..now.len() as i64)
         .map(|d| now.iter().position(|&n| n == d).unwrap_or(0) as i64)
         .collect();
-    let mut v = out;
     if perm.iter().enumerate().any(|(i, &p)| i as i64 != p) {
         v = b.op_with(Op::Transpose, &[v], Attrs::none().with("perm", Attr::Ints(perm)));
     }

@@ -60,6 +60,9 @@ pub(super) fn infer_scan(cx: &mut InferCx<'_>) -> Inferred {
 fn spread(b: &mut Builder, v: Value, axes: &[i64], to: &TensorType) -> Value {
     let dims = (0..to.rank() as i64).filter(|d| !axes.contains(d));
     let ty = to.with_dtype(b.ty(v).dtype);
+    if let Some(l) = b.func().literal(v) {
+        return b.literal(&ty, l);
+    }
     let attrs = Attrs::none().with_ints("dims", dims);
     b.op_as(Op::BroadcastInDim, &[v], attrs, &ty)
 }

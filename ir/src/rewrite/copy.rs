@@ -40,7 +40,8 @@ impl<'f> Copier<'f> {
             return v;
         }
         let l = self.from.literal(old).expect("definitions are copied before uses");
-        let v = b.literal(&self.type_of(old), l);
+        let ty = self.type_of(old);
+        let v = b.literal(&ty, l.convert(ty.dtype));
         self.map[old] = v.into();
         v
     }

@@ -6,6 +6,7 @@ mod cse;
 mod dce;
 mod inline;
 mod specialize;
+mod widen;
 
 pub use algebra::{Exactness, RULES, Rule, simplify};
 pub use copy::{Copier, Each};
@@ -13,3 +14,4 @@ pub use cse::cse;
 pub use dce::dce;
 pub use inline::inline;
 pub use specialize::specialize;
+pub use widen::{widen, widened};

@@ -84,6 +84,11 @@ impl<'s> Lexer<'s> {
         Token { kind, span: Span::new(start, self.at), first }
     }
 
+    /// Leaves out the rest of the text.
+    pub(super) fn skip_to_end(&mut self) {
+        self.at = self.source.len();
+    }
+
     fn byte(&self, ahead: usize) -> u8 {
         self.source.as_bytes().get(self.at + ahead).copied().unwrap_or(0)
     }
@@ -186,10 +191,7 @@ impl<'s> Lexer<'s> {
                 _ => end += 1,
             }
         }
-        // Both exits are at ASCII bytes or the end, except an escape cut inside a character.
-        while !self.source.is_char_boundary(self.at + end) {
-            end += 1;
-        }
+        // A newline or the end: either is a boundary of characters, wherever escapes were cut.
         self.take(end, Tok::Bad(Bad::Str))
     }
 }
@@ -249,9 +251,10 @@ mod tests {
     fn tokens_have_their_class() {
         use Tok::*;
         assert_eq!(kinds("a.b %x %12 @f -> "), [Ident, Value, Value, Func, Arrow]);
-        assert_eq!(kinds("1 -2 1. 1.5 -2e-3 4E+7 -inf"), [
-            Int, Int, Float, Float, Float, Float, Float
-        ]);
+        assert_eq!(
+            kinds("1 -2 1. 1.5 -2e-3 4E+7 -inf"),
+            [Int, Int, Float, Float, Float, Float, Float]
+        );
         assert_eq!(kinds("nan // x\n\"a\\\"b\""), [Ident, Str]);
         assert_eq!(kinds("[1]x[0]").len(), 7);
     }

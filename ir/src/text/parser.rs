@@ -71,6 +71,18 @@ impl<'s, 'a> Parser<'s, 'a> {
         None
     }
 
+    /// `params | instruction`, up to the end of the text.
+    pub(super) fn example(&mut self) -> Parsed<(Vec<ParamAst>, InstAst)> {
+        let params = self.params(b'|')?;
+        let mut inst = InstAst::default();
+        if self.tok.kind != Tok::Ident {
+            return Err(self.unexpected("an op"));
+        }
+        self.inst(&mut inst)?;
+        self.expect(Tok::Eof, "the end of the example")?;
+        Ok((params, inst))
+    }
+
     /// The text at a place.
     pub(super) fn text(&self, span: Span) -> &'s str {
         self.lexer.text(span)
@@ -121,7 +133,10 @@ impl<'s, 'a> Parser<'s, 'a> {
 
     /// Takes this punctuation mark.
     pub(super) fn expect_punct(&mut self, punct: u8) -> Parsed<Span> {
-        self.expect(Tok::Punct(punct), &format!("`{}`", char::from(punct)))
+        if self.at(punct) {
+            return Ok(self.bump().span);
+        }
+        Err(self.unexpected(&format!("`{}`", char::from(punct))))
     }
 
     /// Reports that `wanted` should stand here.
@@ -181,9 +196,9 @@ impl<'s, 'a> Parser<'s, 'a> {
         }
     }
 
-    /// `name: type, ..)` after the opening parenthesis.
-    pub(super) fn params(&mut self) -> Parsed<Vec<ParamAst>> {
-        self.items(b')', "parameters", self.limits.params, |p| {
+    /// `%name: type, ..` up to `close`, which is taken.
+    fn params(&mut self, close: u8) -> Parsed<Vec<ParamAst>> {
+        self.items(close, "parameters", self.limits.params, |p| {
             let name = p.expect(Tok::Value, "a parameter, as `%x: f32[2]`")?;
             p.expect_punct(b':')?;
             Ok(ParamAst { name, ty: p.ty()? })
@@ -204,7 +219,7 @@ impl<'s, 'a> Parser<'s, 'a> {
             Vec::new()
         };
         self.expect_punct(b'(')?;
-        let params = self.params()?;
+        let params = self.params(b')')?;
         if self.tok.kind != Tok::Arrow {
             let hint = "a function without results is `-> ()`".to_string();
             return Err(self.unexpected_hint("`->` and the result types", Some(hint)));
@@ -257,10 +272,12 @@ impl<'s, 'a> Parser<'s, 'a> {
                 return block;
             }
             if self.tok.kind == Tok::Eof || self.at_function() {
-                let hint = "it closes this block".to_string();
-                self.unexpected_hint("`}`", None);
-                if self.errors.count() == errors_before + 1 {
-                    self.errors.add(open, Kind::Syntax, format!("`{{` is never closed: {hint}"));
+                if self.errors.count() == errors_before {
+                    let hint =
+                        format!("a `}}` is missing before {}", shown(self.text(self.tok.span)));
+                    let hint = if self.tok.kind == Tok::Eof { None } else { Some(hint) };
+                    let m = "`{` is never closed";
+                    self.errors.add_hint(open, Kind::Syntax, m, hint);
                 }
                 return block;
             }
@@ -270,7 +287,7 @@ impl<'s, 'a> Parser<'s, 'a> {
                     self.unexpected(&format!("`{end}`, which ends this block"));
                 }
                 self.bump();
-                match self.operands() {
+                match self.operands(self.limits.params) {
                     Ok(values) if block.end.is_none() => {
                         let span = first.to(Span { start: first.start, end: self.last_end });
                         block.end = Some(EndAst { values: values.into_vec(), span });
@@ -303,7 +320,7 @@ impl<'s, 'a> Parser<'s, 'a> {
     }
 
     /// One instruction, into `inst`, so that what was read before an error is kept.
-    pub(super) fn inst(&mut self, inst: &mut InstAst) -> Parsed<()> {
+    fn inst(&mut self, inst: &mut InstAst) -> Parsed<()> {
         let start = self.tok.span;
         while self.tok.kind == Tok::Value {
             if inst.results.len() >= self.limits.operands {
@@ -325,8 +342,11 @@ impl<'s, 'a> Parser<'s, 'a> {
         } else {
             "an op"
         };
+        if ["return", "yield", "func"].iter().any(|word| self.at_word(word)) {
+            return Err(self.unexpected(wanted));
+        }
         inst.op = self.expect(Tok::Ident, wanted)?;
-        inst.operands = self.operands()?;
+        inst.operands = self.operands(self.limits.operands)?;
         if self.at(b'{') {
             inst.attrs = self.attrs()?;
         }
@@ -335,16 +355,20 @@ impl<'s, 'a> Parser<'s, 'a> {
         }
         inst.phase = self.phase()?;
         inst.span = start.to(Span { start: start.start, end: self.last_end });
-        if self.at(b'{') {
-            let hint = "attributes stand before the type".to_string();
-            return Err(self.unexpected_hint("the end of the instruction", Some(hint)));
-        }
         while self.at_region(inst) {
             if inst.regions.len() >= self.limits.nesting {
                 return Err(self.too_many("regions", self.limits.nesting));
             }
             let region = self.region()?;
             inst.regions.push(region);
+        }
+        let may_follow = matches!(self.tok.kind, Tok::Value | Tok::Ident | Tok::Eof)
+            || self.at(b'}')
+            || self.tok.first;
+        if !may_follow {
+            let late = self.at(b'{') && inst.attrs.is_empty() && inst.types.is_some();
+            let hint = late.then(|| "attributes stand before the type".to_string());
+            return Err(self.unexpected_hint("the end of the instruction", hint));
         }
         Ok(())
     }
@@ -367,7 +391,7 @@ impl<'s, 'a> Parser<'s, 'a> {
 
     fn region(&mut self) -> Parsed<RegionAst> {
         let name = self.bump().span;
-        let params = if self.eat(b'(') { self.params()? } else { Vec::new() };
+        let params = if self.eat(b'(') { self.params(b')')? } else { Vec::new() };
         if self.nesting >= self.limits.nesting {
             let m = format!("regions nest deeper than {}", self.limits.nesting);
             return Err(self.errors.add(name, Kind::Limit, m));
@@ -410,7 +434,7 @@ impl<'s, 'a> Parser<'s, 'a> {
     }
 
     fn give_up(&mut self) {
-        self.lexer = Lexer::new("");
-        self.tok = Token { kind: Tok::Eof, ..self.tok };
+        self.lexer.skip_to_end();
+        self.tok = self.lexer.next();
     }
 }

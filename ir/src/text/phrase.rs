@@ -11,15 +11,15 @@ use crate::types::MAX_RANK;
 use smallvec::SmallVec;
 
 impl Parser<'_, '_> {
-    /// Operands separated by commas; none where the next token begins none.
-    pub(super) fn operands(&mut self) -> Parsed<SmallVec<[OperandAst; 2]>> {
+    /// At most `limit` operands separated by commas; none where the next token begins none.
+    pub(super) fn operands(&mut self, limit: usize) -> Parsed<SmallVec<[OperandAst; 2]>> {
         let mut out = SmallVec::new();
         if !self.at_operand() || self.tok.kind == Tok::Value && self.begins_results() {
             return Ok(out);
         }
         loop {
-            if out.len() >= self.limits.operands {
-                return Err(self.too_many("operands", self.limits.operands));
+            if out.len() >= limit {
+                return Err(self.too_many("operands", limit));
             }
             out.push(self.operand()?);
             if !self.eat(b',') {
@@ -71,12 +71,7 @@ impl Parser<'_, '_> {
                 _ => {
                     let m = format!("{} is too large for f64", shown(text));
                     let hint = "infinity is written `inf`".to_string();
-                    return Err(self.errors.add_hint(
-                        self.tok.span,
-                        Kind::Literal,
-                        m,
-                        Some(hint),
-                    ));
+                    return Err(self.errors.add_hint(self.tok.span, Kind::Literal, m, Some(hint)));
                 }
             },
             Tok::Ident => word_number(text),
@@ -96,8 +91,7 @@ impl Parser<'_, '_> {
         let text = self.text(self.tok.span);
         text.parse().map_err(|_| {
             let m = format!("{} does not fit in 64 bits", shown(text));
-            let hint = "a float is written with a point or an exponent".to_string();
-            self.errors.add_hint(self.tok.span, Kind::Literal, m, Some(hint))
+            self.errors.add(self.tok.span, Kind::Literal, m)
         })
     }
 

@@ -1,0 +1,262 @@
+//! The forward rules: copies instructions into a builder and pushes tangents along.
+
+use crate::partial::{accumulate, apply, factor};
+use adfuse_ir::op::{Body, Control, Deriv, Op, RuleCx};
+use adfuse_ir::rewrite::{Copier, inline};
+use adfuse_ir::verify::at_inst;
+use adfuse_ir::{
+    Builder, CustomRule, DType, Diagnostic, Function, Inst, Kind, Literal, Module, TensorType,
+    Value,
+};
+use cranelift_entity::SecondaryMap;
+
+/// The function without calls, but for those of functions with a custom rule.
+pub(crate) fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
+    if f.rule.is_none() {
+        return inline(module, f, &|callee| callee.rule.is_none());
+    }
+    // A function with a rule is differentiated as a call of it.
+    let mut b = Builder::new(f.name.clone());
+    b.func_mut().symbols = f.symbols.clone();
+    let mut copier = Copier::new(f);
+    copier.params(&mut b);
+    let args = b.func().params().to_vec();
+    let attrs = adfuse_ir::Attrs::none().with("func", adfuse_ir::Attr::Func(f.name.clone()));
+    let results = b.inst(Op::Call, &args, attrs, Some(&f.result_types()));
+    b.set_results(&results);
+    b.finish()
+}
+
+/// A function being differentiated: where its values went, and their tangents.
+pub(crate) struct Forward<'f> {
+    module: &'f Module,
+    f: &'f Function,
+    pub(crate) primal: Copier<'f>,
+    tangents: SecondaryMap<Value, Option<Value>>,
+}
+
+impl<'f> Forward<'f> {
+    pub(crate) fn new(module: &'f Module, f: &'f Function) -> Forward<'f> {
+        Forward { module, f, primal: Copier::new(f), tangents: SecondaryMap::new() }
+    }
+
+    /// Declares the tangent of an old value.
+    pub(crate) fn set_tangent(&mut self, old: Value, tangent: Option<Value>) {
+        self.tangents[old] = tangent;
+    }
+
+    /// The tangent of an old value, zeros written out.
+    pub(crate) fn tangent_or_zero(&self, b: &mut Builder, old: Value) -> Value {
+        self.tangents[old].unwrap_or_else(|| zeros(b, self.f.ty(old)))
+    }
+
+    /// Copies the body's instructions and their tangents.
+    pub(crate) fn body(&mut self, b: &mut Builder) -> Result<(), Diagnostic> {
+        for &i in self.f.body_insts() {
+            self.inst(b, i)?;
+        }
+        Ok(())
+    }
+
+    fn error(&self, i: Inst, message: String) -> Diagnostic {
+        Diagnostic::new(at_inst(self.f, i), Kind::Derivative, message)
+    }
+
+    fn inst(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+        let f = self.f;
+        let op = f.op(i);
+        b.set_phase(f.inst(i).phase);
+        b.set_span(f.span(i));
+        let active = f.args(i).iter().any(|&a| self.tangents[a].is_some());
+        match op.def().body {
+            Body::Region(Control::Call) => return self.call(b, i, active),
+            Body::Region(Control::Cond) if self.reads_tangents(i) => return self.cond(b, i),
+            _ => {}
+        }
+        let new = self.primal.inst(b, i);
+        if !active {
+            return Ok(());
+        }
+        let args = b.func().args(new).to_vec();
+        let results = b.func().inst_results(new).to_vec();
+        let tangents: Vec<Option<Value>> = f.args(i).iter().map(|&a| self.tangents[a]).collect();
+        let attrs = f.attrs(i);
+        let out = match op.def().deriv {
+            Deriv::Zero => vec![None; results.len()],
+            Deriv::Partials(_) => {
+                let result = f.ty(f.inst_results(i)[0]);
+                let dtypes: Vec<DType> = args.iter().map(|&a| b.ty(a).dtype).collect();
+                let given: Vec<Option<Value>> = args.iter().map(|&a| Some(a)).collect();
+                let mut sum = None;
+                for (k, t) in tangents.iter().enumerate() {
+                    let Some(t) = *t else { continue };
+                    let program = op
+                        .partial(k, &dtypes, result.dtype, attrs)
+                        .ok_or_else(|| self.error(i, format!("`{op}` has no partials")))?;
+                    let factor = factor(b, &program, Some(results[0]), &given, result);
+                    let term = apply(b, &factor, t);
+                    sum = accumulate(b, sum, term);
+                }
+                vec![sum]
+            }
+            Deriv::Linear(slots, _) => {
+                let types: Vec<TensorType> =
+                    results.iter().map(|&v| b.ty(v).clone()).collect();
+                if types.iter().all(|t| !t.dtype.is_float()) {
+                    vec![None; results.len()]
+                } else {
+                    let args: Vec<Value> = (0..args.len())
+                        .map(|k| match tangents[k] {
+                            _ if !slots.contains(k) => args[k],
+                            Some(t) => t,
+                            None => zeros(b, f.ty(f.args(i)[k])),
+                        })
+                        .collect();
+                    b.inst(op, &args, attrs.clone(), Some(&types)).iter().map(|&t| Some(t)).collect()
+                }
+            }
+            Deriv::Bilinear(_) => {
+                let ty = b.ty(results[0]).clone();
+                let mut sum = None;
+                for (k, t) in tangents.iter().enumerate() {
+                    let Some(t) = *t else { continue };
+                    let mut with = args.clone();
+                    with[k] = t;
+                    let term = b.op_as(op, &with, attrs.clone(), &ty);
+                    sum = accumulate(b, sum, Some(term));
+                }
+                vec![sum]
+            }
+            Deriv::Jvp(rule) => {
+                let types: Vec<TensorType> = args.iter().map(|&a| b.ty(a).clone()).collect();
+                let cx = RuleCx { args: &args, results: &results, attrs, types: &types };
+                rule(b, &cx, &tangents).to_vec()
+            }
+            Deriv::Structural => {
+                return Err(self.error(i, format!("`{op}` does not differentiate")));
+            }
+        };
+        if let Some(d) = b.error() {
+            let m = format!("the derivative rule of `{op}` does not fit: {}", d.message);
+            return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
+        }
+        for (&old, t) in f.inst_results(i).iter().zip(out) {
+            self.set_named(b, old, t);
+        }
+        Ok(())
+    }
+
+    /// Sets a tangent that an instruction just made, named after its primal.
+    fn set_named(&mut self, b: &mut Builder, old: Value, tangent: Option<Value>) {
+        if let (Some(t), Some(name)) = (tangent, self.f.name_of(old))
+            && b.func().name_of(t).is_none()
+        {
+            let name = format!("{name}_t");
+            b.func_mut().set_name(t, Some(&name));
+        }
+        self.tangents[old] = tangent;
+    }
+
+    /// Whether the instruction or one nested in it reads a value with a tangent.
+    fn reads_tangents(&self, i: Inst) -> bool {
+        let f = self.f;
+        let active = |v: &Value| self.tangents[*v].is_some();
+        f.args(i).iter().any(active)
+            || f.inst(i).regions.iter().any(|&r| {
+                let region = f.region(r);
+                region.results.iter().any(active)
+                    || region.insts.iter().any(|&i| self.reads_tangents(i))
+            })
+    }
+
+    /// Both branches yield their tangents beside their results.
+    fn cond(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+        let f = self.f;
+        let results = f.inst_results(i);
+        let float = |v: &&Value| f.ty(**v).dtype.is_float();
+        let mut regions = Vec::new();
+        for &r in &f.inst(i).regions {
+            let new = b.open_region();
+            for &j in &f.region(r).insts {
+                self.inst(b, j)?;
+            }
+            let mut yields: Vec<Value> =
+                f.region(r).results.iter().map(|&v| self.primal.get(b, v)).collect();
+            let differentiable: Vec<Value> =
+                f.region(r).results.iter().filter(float).copied().collect();
+            yields.extend(differentiable.iter().map(|&v| self.tangent_or_zero(b, v)));
+            b.close_region(&yields);
+            regions.push(new);
+        }
+        let moving: Vec<Value> = results.iter().filter(float).copied().collect();
+        let types: Vec<TensorType> =
+            results.iter().chain(&moving).map(|&v| f.ty(v).clone()).collect();
+        let predicate = self.primal.get(b, f.args(i)[0]);
+        let at = b.region();
+        let new = b.func_mut().add_inst(
+            at,
+            Op::Cond,
+            &[predicate],
+            f.attrs(i).clone(),
+            &types,
+            &regions,
+            f.inst(i).phase,
+        );
+        let values = b.func().inst_results(new).to_vec();
+        for (&old, &v) in results.iter().zip(&values) {
+            b.func_mut().set_name(v, f.name_of(old));
+            self.primal.set(old, v);
+        }
+        for (&old, &t) in moving.iter().zip(&values[results.len()..]) {
+            self.set_named(b, old, Some(t));
+        }
+        Ok(())
+    }
+
+    /// A call of a function with a custom rule becomes the rule.
+    fn call(&mut self, b: &mut Builder, i: Inst, active: bool) -> Result<(), Diagnostic> {
+        let f = self.f;
+        let name = f.attrs(i).text("func");
+        let callee = self.module.find(name);
+        let rule = match callee.and_then(|c| c.rule.as_ref()) {
+            _ if !active => callee,
+            Some(CustomRule::Jvp(rule)) => self.module.find(rule),
+            Some(CustomRule::Vjp(..)) => {
+                let m = format!("@{name} has a custom_vjp, which this version does not apply");
+                return Err(Diagnostic::new(at_inst(f, i), Kind::Unsupported, m));
+            }
+            None => None,
+        };
+        let rule = rule.ok_or_else(|| self.error(i, format!("@{name} has no rule to apply")))?;
+        let rule = inline(self.module, rule, &|_| true)?;
+        let mut args: Vec<Value> = f.args(i).iter().map(|&a| self.primal.get(b, a)).collect();
+        if active {
+            for &a in f.args(i).iter().filter(|a| f.ty(**a).dtype.is_float()) {
+                args.push(self.tangent_or_zero(b, a));
+            }
+        }
+        let mut inner = Copier::new(&rule);
+        for (&p, &a) in rule.params().iter().zip(&args) {
+            inner.set(p, a);
+        }
+        for &j in rule.body_insts() {
+            inner.inst(b, j);
+        }
+        let out: Vec<Value> = rule.results().iter().map(|&r| inner.get(b, r)).collect();
+        let results = f.inst_results(i);
+        for (&old, &v) in results.iter().zip(&out) {
+            self.primal.set(old, v);
+        }
+        let moving = results.iter().filter(|v| f.ty(**v).dtype.is_float());
+        for (&old, &t) in moving.zip(&out[results.len()..]) {
+            let zero = b.func().literal(t).is_some_and(Literal::is_zero);
+            self.tangents[old] = (!zero).then_some(t);
+        }
+        Ok(())
+    }
+}
+
+/// Zeros of a type, as a literal.
+pub(crate) fn zeros(b: &mut Builder, ty: &TensorType) -> Value {
+    b.literal(ty, Literal::zero(ty.dtype))
+}

@@ -1,0 +1,45 @@
+//! `jvp`: results and their tangents from parameters and theirs.
+
+use crate::forward::{Forward, prepare};
+use adfuse_ir::rewrite::dce;
+use adfuse_ir::{Builder, Diagnostic, Function, Module, Value};
+
+/// The function `(x.., t..) -> (y.., ty..)`: a tangent for each parameter at a position in `wrt`
+/// (as [`differentiable`](crate::differentiable) gives them), and for each result of a float type.
+///
+/// # Errors
+/// Where an instruction has no derivative rule, with its place.
+pub fn jvp(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
+    let (mut joint, _) = joint(module, f, wrt)?;
+    dce(&mut joint);
+    Ok(joint)
+}
+
+/// `jvp` without cleaning, and the tangent parameters.
+pub(crate) fn joint(
+    module: &Module,
+    f: &Function,
+    wrt: &[usize],
+) -> Result<(Function, Vec<Value>), Diagnostic> {
+    let f = &prepare(module, f)?;
+    let mut b = Builder::new(format!("{}_jvp", f.name));
+    b.func_mut().symbols = f.symbols.clone();
+    let mut forward = Forward::new(module, f);
+    forward.primal.params(&mut b);
+    let mut seeds = Vec::new();
+    for &k in wrt {
+        let p = f.params()[k];
+        let name = f.name_of(p).map_or(format!("t{k}"), |n| format!("{n}_t"));
+        let t = b.param(f.ty(p).clone(), Some(&name));
+        forward.set_tangent(p, Some(t));
+        seeds.push(t);
+    }
+    forward.body(&mut b)?;
+    let mut results: Vec<Value> =
+        f.results().iter().map(|&r| forward.primal.get(&mut b, r)).collect();
+    for &r in f.results().iter().filter(|r| f.ty(**r).dtype.is_float()) {
+        results.push(forward.tangent_or_zero(&mut b, r));
+    }
+    b.set_results(&results);
+    Ok((b.finish()?, seeds))
+}

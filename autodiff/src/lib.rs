@@ -1,0 +1,59 @@
+//! Automatic differentiation: `jvp` is the one set of rules, read off the op table; `linearize`
+//! splits a function into a primal part and a linear part; `transpose` turns the linear part around;
+//! `vjp`, `grad` and `value_and_grad` are compositions.
+//!
+//! Every transformation takes a verified module and gives a new function without calls. Zero
+//! tangents and cotangents are symbolic: they become literals only where they are results.
+
+mod forward;
+mod jvp;
+mod linearize;
+mod partial;
+mod reverse;
+mod transpose;
+
+pub use jvp::jvp;
+pub use linearize::{Linearized, linearize};
+pub use reverse::{Gradient, grad, value_and_grad, vjp};
+pub use transpose::transpose;
+
+use adfuse_ir::{At, Diagnostic, Function, Kind};
+
+/// The positions among `f`'s parameters to differentiate with respect to: those named, or all of a
+/// float type.
+///
+/// # Errors
+/// For a name that is no parameter or is named twice, a parameter that is not of a float type, and
+/// when nothing is left.
+pub fn differentiable(f: &Function, wrt: Option<&[String]>) -> Result<Vec<usize>, Diagnostic> {
+    let at = || At { func: Some(f.name.clone()), ..At::default() };
+    let float = |k: &usize| f.ty(f.params()[*k]).dtype.is_float();
+    let Some(names) = wrt else {
+        let all: Vec<usize> = (0..f.params().len()).filter(float).collect();
+        if all.is_empty() {
+            let m = format!("@{} has no parameter of a float type", f.name);
+            return Err(Diagnostic::new(at(), Kind::Derivative, m));
+        }
+        return Ok(all);
+    };
+    let known = || f.params().iter().filter_map(|&p| f.name_of(p));
+    let mut out = Vec::new();
+    for name in names {
+        let name = name.trim_start_matches('%');
+        let Some(k) = f.params().iter().position(|&p| f.name_of(p) == Some(name)) else {
+            let mut d = Diagnostic::new(at(), Kind::UnknownName, format!("no parameter %{name}"));
+            d.hint = adfuse_ir::diag::did_you_mean(name, known())
+                .map(|near| format!("did you mean %{near}?"));
+            return Err(d);
+        };
+        if !float(&k) {
+            let m = format!("%{name} is {}: only float types have gradients", f.ty(f.params()[k]));
+            return Err(Diagnostic::new(at(), Kind::Derivative, m));
+        }
+        if out.contains(&k) {
+            return Err(Diagnostic::new(at(), Kind::Usage, format!("%{name} is named twice")));
+        }
+        out.push(k);
+    }
+    Ok(out)
+}

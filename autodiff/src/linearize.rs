@@ -1,0 +1,121 @@
+//! `linearize`: a function as a primal part and a linear part that reads residuals.
+
+use crate::jvp::joint;
+use adfuse_ir::rewrite::{Copier, dce};
+use adfuse_ir::verify::at_inst;
+use adfuse_ir::{Builder, DType, Diagnostic, Function, Inst, Kind, Module, Op, Value};
+use cranelift_entity::EntitySet;
+
+/// A function split at a point: what depends on tangents, and what does not.
+pub struct Linearized {
+    /// `x.. -> (y.., residuals..)`
+    pub primal: Function,
+    /// `(residuals.., t..) -> ty..`, linear in the tangents.
+    pub linear: Function,
+    /// Number of residuals.
+    pub residuals: usize,
+}
+
+/// Splits the `jvp` of `f` with respect to the parameters at `wrt`.
+///
+/// Residuals are the values of the primal part that the linear part reads, in the order of their
+/// definition, each once.
+///
+/// # Errors
+/// As [`jvp`](crate::jvp).
+pub fn linearize(module: &Module, f: &Function, wrt: &[usize]) -> Result<Linearized, Diagnostic> {
+    let (mut joint, seeds) = joint(module, f, wrt)?;
+    dce(&mut joint);
+    let joint = &joint;
+    let mut moving: EntitySet<Value> = EntitySet::new();
+    moving.extend(seeds.iter().copied());
+    let (mut primal_insts, mut linear_insts) = (Vec::new(), Vec::new());
+    for &i in joint.body_insts() {
+        if reads(joint, i, &moving) {
+            // Truth values and integers carry no tangent even where they are computed from one.
+            moving.extend(joint.inst_results(i).iter().copied());
+            linear_insts.push(i);
+        } else {
+            primal_insts.push(i);
+        }
+    }
+    if let Some(&i) = linear_insts.iter().find(|&&i| joint.op(i) == Op::Cond) {
+        // Its primal results and its tangents are made by one instruction, which cannot be split.
+        let m = "linearizing `cond` is not supported: use forward mode, or `select_n`";
+        return Err(Diagnostic::new(at_inst(joint, i), Kind::Unsupported, m));
+    }
+    let (results, tangents) = joint.results().split_at(f.results().len());
+    let residuals = residuals(joint, &linear_insts, tangents, &moving);
+
+    let name = joint.name.trim_end_matches("_jvp");
+    let mut b = Builder::new(format!("{name}_primal"));
+    b.func_mut().symbols = joint.symbols.clone();
+    let mut copier = Copier::new(joint);
+    for &p in joint.params().iter().filter(|p| !moving.contains(**p)) {
+        let new = b.param(joint.ty(p).clone(), joint.name_of(p));
+        copier.set(p, new);
+    }
+    for &i in &primal_insts {
+        copier.inst(&mut b, i);
+    }
+    let all: Vec<Value> =
+        results.iter().chain(&residuals).map(|&v| copier.get(&mut b, v)).collect();
+    b.set_results(&all);
+    let primal = b.finish()?;
+
+    let mut b = Builder::new(format!("{name}_linear"));
+    b.func_mut().symbols = joint.symbols.clone();
+    let mut copier = Copier::new(joint);
+    for &v in residuals.iter().chain(&seeds) {
+        let new = b.param(joint.ty(v).clone(), joint.name_of(v));
+        copier.set(v, new);
+    }
+    for &i in &linear_insts {
+        copier.inst(&mut b, i);
+    }
+    let all: Vec<Value> = tangents.iter().map(|&v| copier.get(&mut b, v)).collect();
+    b.set_results(&all);
+    Ok(Linearized { primal, linear: b.finish()?, residuals: residuals.len() })
+}
+
+/// Whether an instruction or one nested in it reads a moving value.
+fn reads(f: &Function, i: Inst, moving: &EntitySet<Value>) -> bool {
+    f.args(i).iter().any(|&a| moving.contains(a))
+        || f.inst(i).regions.iter().any(|&r| {
+            let region = f.region(r);
+            region.results.iter().any(|&v| moving.contains(v))
+                || region.insts.iter().any(|&i| reads(f, i, moving))
+        })
+}
+
+fn residuals(
+    f: &Function,
+    linear: &[Inst],
+    tangents: &[Value],
+    moving: &EntitySet<Value>,
+) -> Vec<Value> {
+    let mut needed: EntitySet<Value> = EntitySet::new();
+    let mut inside: EntitySet<Value> = EntitySet::new();
+    fn visit(f: &Function, i: Inst, needed: &mut EntitySet<Value>, inside: &mut EntitySet<Value>) {
+        needed.extend(f.args(i).iter().copied());
+        for &r in &f.inst(i).regions {
+            for &i in &f.region(r).insts {
+                visit(f, i, needed, inside);
+                inside.extend(f.inst_results(i).iter().copied());
+            }
+            needed.extend(f.region(r).results.iter().copied());
+        }
+    }
+    for &i in linear {
+        visit(f, i, &mut needed, &mut inside);
+    }
+    needed.extend(tangents.iter().copied());
+    let fixed = |v: &Value| {
+        !moving.contains(*v)
+            && !inside.contains(*v)
+            && f.literal(*v).is_none()
+            && f.ty(*v).dtype != DType::Token
+    };
+    // Ascending ids are the order of definition.
+    needed.keys().filter(|v| needed.contains(*v)).filter(fixed).collect()
+}

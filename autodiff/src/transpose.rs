@@ -1,0 +1,174 @@
+//! `transpose`: the linear part turned around, cotangents in, cotangents out.
+
+use crate::forward::zeros;
+use crate::partial::{Factor, accumulate, apply, factor};
+use adfuse_ir::op::{Deriv, RuleCx};
+use adfuse_ir::rewrite::Copier;
+use adfuse_ir::verify::at_inst;
+use adfuse_ir::{
+    Builder, DType, Diagnostic, Function, Inst, Kind, Phase, TensorType, Value,
+};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+/// The transposed of a function that is linear in its parameters from position `fixed` on:
+/// `(fixed.., ct of results..) -> ct of linear parameters..`. New instructions are of `phase`.
+///
+/// # Errors
+/// Where an instruction is not linear in what it reads of the linear parameters, with its place.
+pub fn transpose(f: &Function, fixed: usize, phase: Phase) -> Result<Function, Diagnostic> {
+    let mut b = Builder::new(format!("{}_t", f.name));
+    b.func_mut().symbols = f.symbols.clone();
+    let mut pass = Transpose {
+        f,
+        fixed: Copier::new(f),
+        linear: EntitySet::new(),
+        cts: SecondaryMap::new(),
+    };
+    let (constants, linear) = f.params().split_at(fixed);
+    for &p in constants {
+        let new = b.param(f.ty(p).clone(), f.name_of(p));
+        pass.fixed.set(p, new);
+    }
+    pass.linear.extend(linear.iter().copied());
+    for &i in f.body_insts() {
+        if f.args(i).iter().any(|&a| pass.linear.contains(a)) {
+            pass.linear.extend(f.inst_results(i).iter().copied());
+        } else if f.inst(i).regions.is_empty() {
+            pass.fixed.inst(&mut b, i);
+        }
+    }
+    b.set_phase(phase);
+    for (k, &r) in f.results().iter().enumerate() {
+        let ct = b.param(f.ty(r).clone(), Some(&format!("ct{k}")));
+        if pass.linear.contains(r) {
+            pass.add(&mut b, r, Some(ct));
+        }
+    }
+    for &i in f.body_insts().iter().rev() {
+        pass.inst(&mut b, i)?;
+    }
+    let mut results = Vec::new();
+    for &p in linear {
+        let ct = match pass.cts[p] {
+            Some(ct) => ct,
+            None => zeros(&mut b, f.ty(p)),
+        };
+        results.push(ct);
+    }
+    b.set_results(&results);
+    b.finish()
+}
+
+struct Transpose<'f> {
+    f: &'f Function,
+    fixed: Copier<'f>,
+    linear: EntitySet<Value>,
+    cts: SecondaryMap<Value, Option<Value>>,
+}
+
+impl Transpose<'_> {
+    /// Adds to a value's cotangent, named after the value whose tangent it belongs to.
+    fn add(&mut self, b: &mut Builder, v: Value, ct: Option<Value>) {
+        self.cts[v] = accumulate(b, self.cts[v], ct);
+        let name = self.f.name_of(v).map(|n| n.strip_suffix("_t").unwrap_or(n));
+        if let (Some(ct), Some(name)) = (self.cts[v], name)
+            && b.func().literal(ct).is_none()
+            && b.func().name_of(ct).is_none_or(|n| n.starts_with("ct"))
+            && !b.func().params().contains(&ct)
+        {
+            let name = format!("{name}_ct");
+            b.func_mut().set_name(ct, Some(&name));
+        }
+    }
+
+    fn not_linear(&self, i: Inst) -> Diagnostic {
+        let f = self.f;
+        let m = format!("`{}` is not linear in its tangent: it cannot be transposed", f.op(i));
+        Diagnostic::new(at_inst(f, i), Kind::Derivative, m)
+    }
+
+    fn inst(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+        let f = self.f;
+        let cts: Vec<Option<Value>> = f.inst_results(i).iter().map(|&r| self.cts[r]).collect();
+        if cts.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        b.set_span(f.span(i));
+        let (op, attrs) = (f.op(i), f.attrs(i));
+        let linear: Vec<bool> = f.args(i).iter().map(|&a| self.linear.contains(a)).collect();
+        let types: Vec<TensorType> = f.args(i).iter().map(|&a| f.ty(a).clone()).collect();
+        let out: Vec<Option<Value>> = match op.def().deriv {
+            Deriv::Partials(_) => self.partials(b, i, &linear, cts[0])?,
+            Deriv::Linear(slots, rule) => {
+                if linear.iter().enumerate().any(|(k, &l)| l && !slots.contains(k)) {
+                    return Err(self.not_linear(i));
+                }
+                let args = self.fixed_args(b, i, &linear);
+                let cx = RuleCx { args: &args, results: &[], attrs, types: &types };
+                rule(b, &cx, &linear, &cts).to_vec()
+            }
+            Deriv::Bilinear(rule) => {
+                if linear.iter().filter(|l| **l).count() != 1 {
+                    return Err(self.not_linear(i));
+                }
+                let args = self.fixed_args(b, i, &linear);
+                let cx = RuleCx { args: &args, results: &[], attrs, types: &types };
+                rule(b, &cx, &linear, &cts).to_vec()
+            }
+            Deriv::Jvp(_) | Deriv::Zero | Deriv::Structural => return Err(self.not_linear(i)),
+        };
+        if let Some(d) = b.error() {
+            let m = format!("the transposition of `{op}` does not fit: {}", d.message);
+            return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
+        }
+        for (k, &a) in f.args(i).iter().enumerate() {
+            if linear[k] {
+                self.add(b, a, out[k]);
+            }
+        }
+        Ok(())
+    }
+
+    /// The operands; where one is linear, a stand-in that no rule reads.
+    fn fixed_args(&mut self, b: &mut Builder, i: Inst, linear: &[bool]) -> Vec<Value> {
+        let f = self.f;
+        (0..linear.len())
+            .map(|k| {
+                let a = f.args(i)[k];
+                if linear[k] { zeros(b, f.ty(a)) } else { self.fixed.get(b, a) }
+            })
+            .collect()
+    }
+
+    /// An elementwise op is its own transposed: its partials act on the cotangent.
+    fn partials(
+        &mut self,
+        b: &mut Builder,
+        i: Inst,
+        linear: &[bool],
+        ct: Option<Value>,
+    ) -> Result<Vec<Option<Value>>, Diagnostic> {
+        let f = self.f;
+        let ty = f.ty(f.inst_results(i)[0]);
+        let dtypes: Vec<DType> = f.args(i).iter().map(|&a| f.ty(a).dtype).collect();
+        let mut given = Vec::new();
+        for (k, &a) in f.args(i).iter().enumerate() {
+            given.push(if linear[k] { None } else { Some(self.fixed.get(b, a)) });
+        }
+        let mut out = vec![None; linear.len()];
+        for k in (0..linear.len()).filter(|&k| linear[k]) {
+            let program = f
+                .op(i)
+                .partial(k, &dtypes, ty.dtype, f.attrs(i))
+                .ok_or_else(|| self.not_linear(i))?;
+            let reads_linear = program.reads_param(0)
+                || (0..linear.len()).any(|j| linear[j] && program.reads_param(j + 1));
+            if reads_linear {
+                return Err(self.not_linear(i));
+            }
+            let factor: Factor = factor(b, &program, None, &given, ty);
+            out[k] = ct.and_then(|ct| apply(b, &factor, ct));
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,167 @@
+//! Tensors on the host: a type with known extents and dense row-major bytes.
+
+use adfuse_ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
+use std::fmt;
+
+/// A dense tensor in host memory, row-major, elements as little-endian bytes. NaNs are canonical.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Array {
+    dtype: DType,
+    dims: Vec<u64>,
+    bytes: Vec<u8>,
+}
+
+impl Array {
+    /// An array of elements given as bits (see [`Literal::bits`]).
+    ///
+    /// # Errors
+    /// When the number of elements is not that of the extents, or the extents overflow.
+    pub fn from_bits(dtype: DType, dims: &[u64], bits: &[u64]) -> Result<Array, Diagnostic> {
+        if TensorType::of(dtype, dims).elements() != Some(bits.len() as u64) {
+            let m = format!("{} elements for {}", bits.len(), TensorType::of(dtype, dims));
+            return Err(Diagnostic::new(At::default(), Kind::Shape, m));
+        }
+        let width = dtype.bytes() as usize;
+        let mut bytes = Vec::new();
+        let size = bits.len().saturating_mul(width);
+        bytes.try_reserve_exact(size).map_err(|_| out_of_memory(size as u64))?;
+        for &b in bits {
+            let b = Literal::from_bits(dtype, b).bits();
+            bytes.extend_from_slice(&b.to_le_bytes()[..width]);
+        }
+        Ok(Array { dtype, dims: dims.to_vec(), bytes })
+    }
+
+    /// An array of numbers, converted to `dtype` (rounded to nearest; integers saturate).
+    ///
+    /// # Errors
+    /// As [`Array::from_bits`].
+    pub fn from_f64s(dtype: DType, dims: &[u64], values: &[f64]) -> Result<Array, Diagnostic> {
+        let bits: Vec<u64> = values.iter().map(|&x| Literal::from_f64(dtype, x).bits()).collect();
+        Array::from_bits(dtype, dims, &bits)
+    }
+
+    /// An array of integers, converted to `dtype` (integers wrap).
+    ///
+    /// # Errors
+    /// As [`Array::from_bits`].
+    pub fn from_i64s(dtype: DType, dims: &[u64], values: &[i64]) -> Result<Array, Diagnostic> {
+        let bits: Vec<u64> = values.iter().map(|&x| Literal::from_i64(dtype, x).bits()).collect();
+        Array::from_bits(dtype, dims, &bits)
+    }
+
+    /// An `f32` array.
+    ///
+    /// # Errors
+    /// As [`Array::from_bits`].
+    pub fn from_f32s(dims: &[u64], values: &[f32]) -> Result<Array, Diagnostic> {
+        let bits: Vec<u64> = values.iter().map(|x| x.to_bits().into()).collect();
+        Array::from_bits(DType::F32, dims, &bits)
+    }
+
+    /// One element repeated.
+    ///
+    /// # Errors
+    /// As [`Array::from_bits`].
+    pub fn splat(dims: &[u64], value: Literal) -> Result<Array, Diagnostic> {
+        let ty = TensorType::of(value.dtype(), dims);
+        let n = ty.elements().filter(|_| ty.excess().is_none());
+        let n = n.ok_or_else(|| Diagnostic::new(At::default(), Kind::Limit, format!("{ty} is too large")))?;
+        let mut bits: Vec<u64> = Vec::new();
+        bits.try_reserve_exact(n as usize).map_err(|_| out_of_memory(n.saturating_mul(8)))?;
+        bits.resize(n as usize, value.bits());
+        Array::from_bits(value.dtype(), dims, &bits)
+    }
+
+    /// A scalar.
+    pub fn scalar(value: Literal) -> Array {
+        let width = value.dtype().bytes() as usize;
+        let bytes = value.bits().to_le_bytes()[..width].to_vec();
+        Array { dtype: value.dtype(), dims: Vec::new(), bytes }
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Extents.
+    pub fn dims(&self) -> &[u64] {
+        &self.dims
+    }
+
+    /// The type.
+    pub fn ty(&self) -> TensorType {
+        TensorType::of(self.dtype, &self.dims)
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        match self.dtype.bytes() as usize {
+            0 => 0,
+            width => self.bytes.len() / width,
+        }
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements' little-endian bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Element `i` in row-major order.
+    ///
+    /// # Panics
+    /// If `i` is not below [`Array::len`].
+    pub fn get(&self, i: usize) -> Literal {
+        let width = self.dtype.bytes() as usize;
+        let mut word = [0; 8];
+        word[..width].copy_from_slice(&self.bytes[i * width..][..width]);
+        Literal::from_bits(self.dtype, u64::from_le_bytes(word))
+    }
+
+    /// All elements in row-major order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Literal> + '_ {
+        (0..self.len()).map(|i| self.get(i))
+    }
+
+    /// All elements as bits.
+    pub fn to_bits(&self) -> Vec<u64> {
+        self.iter().map(Literal::bits).collect()
+    }
+
+    /// All elements as `f64` (exact but for large `i64`).
+    pub fn to_f64s(&self) -> Vec<f64> {
+        self.iter().map(Literal::to_f64).collect()
+    }
+
+    /// The same numbers in another element type.
+    pub fn convert(&self, dtype: DType) -> Array {
+        if dtype == self.dtype {
+            return self.clone();
+        }
+        let width = dtype.bytes() as usize;
+        let word = |l: Literal| l.convert(dtype).bits().to_le_bytes();
+        let bytes = self.iter().flat_map(|l| word(l).into_iter().take(width)).collect();
+        Array { dtype, dims: self.dims.clone(), bytes }
+    }
+}
+
+impl fmt::Debug for Array {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} [", self.ty())?;
+        for (i, l) in self.iter().take(32).enumerate() {
+            write!(f, "{}{l}", if i > 0 { ", " } else { "" })?;
+        }
+        f.write_str(if self.len() > 32 { ", ..]" } else { "]" })
+    }
+}
+
+/// The error for memory that could not be had.
+pub(crate) fn out_of_memory(bytes: u64) -> Diagnostic {
+    Diagnostic::new(At::default(), Kind::Limit, format!("out of memory: {bytes} bytes"))
+}

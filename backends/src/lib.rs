@@ -1,0 +1,7 @@
+//! Engines. `reference` is plain, slow and obviously right: it defines what every other engine must
+//! give, to the bit, in strict mode.
+
+pub mod array;
+pub mod reference;
+
+pub use array::Array;

@@ -1,0 +1,191 @@
+//! Indirect access: gather, scatter_add in index order, and the dynamic slices.
+
+use super::Tensor;
+use super::view::walk;
+use adfuse_ir::op::Indirect;
+use adfuse_ir::{Attrs, DType, Diagnostic, Literal, TensorType};
+use smallvec::SmallVec;
+
+type Coords = SmallVec<[i64; 4]>;
+
+/// An op that moves elements by index values.
+pub(super) fn indirect(
+    which: Indirect,
+    args: &[&Tensor],
+    attrs: &Attrs,
+    ty: &TensorType,
+) -> Result<Tensor, Diagnostic> {
+    match which {
+        Indirect::Gather => gather(args[0], args[1], attrs, ty),
+        Indirect::ScatterAdd => scatter_add(args[0], args[1], args[2], attrs, ty),
+        Indirect::DynamicSlice => {
+            let sizes: Coords = ty.dims().unwrap_or_default().iter().map(|&n| n as i64).collect();
+            let start = clamped_starts(&args[1..], &args[0].dims, &sizes);
+            Tensor::build(ty, |bits| {
+                walk(&sizes, |at| {
+                    let place: Coords = at.iter().zip(&start).map(|(a, s)| a + s).collect();
+                    bits.push(args[0].bits[offset(&place, &args[0].dims)]);
+                    Ok(())
+                })
+            })
+        }
+        Indirect::DynamicUpdateSlice => {
+            let (x, u) = (args[0], args[1]);
+            let start = clamped_starts(&args[2..], &x.dims, &u.dims);
+            Tensor::build(ty, |bits| {
+                bits.extend_from_slice(&x.bits);
+                let mut next = u.bits.iter();
+                walk(&u.dims, |at| {
+                    let place: Coords = at.iter().zip(&start).map(|(a, s)| a + s).collect();
+                    if let Some(&b) = next.next() {
+                        bits[offset(&place, &x.dims)] = b;
+                    }
+                    Ok(())
+                })
+            })
+        }
+    }
+}
+
+fn offset(at: &[i64], dims: &[i64]) -> usize {
+    at.iter().zip(dims).fold(0, |o, (a, n)| o * n + a) as usize
+}
+
+fn clamped_starts(starts: &[&Tensor], dims: &[i64], sizes: &[i64]) -> Coords {
+    let start = |k: usize| Literal::from_bits(starts[k].dtype, starts[k].bits[0]).to_i64();
+    (0..dims.len()).map(|d| start(d).clamp(0, dims[d] - sizes[d])).collect()
+}
+
+/// How coordinates of the big operand follow from those of the windows.
+struct Windows<'a> {
+    indices: &'a Tensor,
+    /// Axes of the windowed tensor that walk inside a window.
+    inside: &'a [i64],
+    /// Axes of the big operand that windows do not have.
+    missing: &'a [i64],
+    start_map: &'a [i64],
+    /// Window extents, for each axis of the big operand.
+    sizes: Coords,
+    dims: &'a [i64],
+    clip: bool,
+}
+
+impl Windows<'_> {
+    /// The big operand's coordinates for the windowed tensor's; `None` for a window that does not
+    /// fit, where those are not clamped.
+    fn place(&self, at: &[i64]) -> Option<Coords> {
+        let axes = 0..at.len() as i64;
+        let mut index: Coords =
+            axes.filter(|d| !self.inside.contains(d)).map(|d| at[d as usize]).collect();
+        index.push(0);
+        let last = index.len() - 1;
+        let mut start: Coords = self.dims.iter().map(|_| 0).collect();
+        for (k, &d) in self.start_map.iter().enumerate() {
+            index[last] = k as i64;
+            let bits = self.indices.bits[offset(&index, &self.indices.dims)];
+            let wanted = Literal::from_bits(self.indices.dtype, bits).to_i64();
+            let d = d as usize;
+            let most = self.dims[d] - self.sizes[d];
+            if !self.clip && !(0..=most).contains(&wanted) {
+                return None;
+            }
+            start[d] = wanted.clamp(0, most);
+        }
+        let mut within = self.inside.iter().map(|&d| at[d as usize]);
+        for (d, s) in start.iter_mut().enumerate() {
+            if !self.missing.contains(&(d as i64)) {
+                *s += within.next().unwrap_or(0);
+            }
+        }
+        Some(start)
+    }
+}
+
+fn gather(
+    x: &Tensor,
+    indices: &Tensor,
+    attrs: &Attrs,
+    ty: &TensorType,
+) -> Result<Tensor, Diagnostic> {
+    let mode = attrs.word("mode");
+    let windows = Windows {
+        indices,
+        inside: attrs.ints("offset_dims"),
+        missing: attrs.ints("collapsed"),
+        start_map: attrs.ints("start_map"),
+        sizes: attrs.ints("sizes").iter().copied().collect(),
+        dims: &x.dims,
+        clip: !matches!(mode, "fill" | "zero"),
+    };
+    let outside = match (mode, ty.dtype) {
+        ("zero", d) => Literal::zero(d),
+        (_, d) if d.is_float() => Literal::from_f64(d, f64::NAN),
+        (_, DType::Bool) => Literal::one(DType::Bool),
+        // Saturation gives the type's own bounds.
+        (_, d) => Literal::from_f64(d, if d.is_signed_int() { f64::MIN } else { f64::MAX }),
+    };
+    let out: Coords = ty.dims().unwrap_or_default().iter().map(|&n| n as i64).collect();
+    Tensor::build(ty, |bits| {
+        walk(&out, |at| {
+            let place = windows.place(at);
+            bits.push(place.map_or(outside.bits(), |p| x.bits[offset(&p, &x.dims)]));
+            Ok(())
+        })
+    })
+}
+
+/// Updates add up in the row-major order of their own elements, each with the result's rounding
+/// (16-bit floats accumulate in `f32` and round once, at the end).
+fn scatter_add(
+    x: &Tensor,
+    indices: &Tensor,
+    updates: &Tensor,
+    attrs: &Attrs,
+    ty: &TensorType,
+) -> Result<Tensor, Diagnostic> {
+    let inserted = attrs.ints("inserted");
+    let mut window = attrs.ints("window_dims").iter();
+    let sizes = (0..x.dims.len() as i64)
+        .map(|d| match inserted.contains(&d) {
+            true => 1,
+            false => window.next().map_or(1, |&w| updates.dims[w as usize]),
+        })
+        .collect();
+    let windows = Windows {
+        indices,
+        inside: attrs.ints("window_dims"),
+        missing: inserted,
+        start_map: attrs.ints("start_map"),
+        sizes,
+        dims: &x.dims,
+        clip: attrs.word("mode") != "drop",
+    };
+    let wide = x.dtype.compute();
+    let widen = |b: u64| Literal::from_bits(x.dtype, b).convert(wide).bits();
+    let mut sums: Vec<u64> = super::reserve(x.bits.len() as u64)?;
+    sums.extend(x.bits.iter().map(|&b| widen(b)));
+    let mut next = updates.bits.iter();
+    walk(&updates.dims, |at| {
+        let u = widen(next.next().copied().unwrap_or(0));
+        if let Some(p) = windows.place(at) {
+            let slot = &mut sums[offset(&p, &x.dims)];
+            *slot = sum(wide, *slot, u);
+        }
+        Ok(())
+    })?;
+    Tensor::build(ty, |bits| {
+        bits.extend(sums.iter().map(|&b| Literal::from_bits(wide, b).convert(x.dtype).bits()));
+        Ok(())
+    })
+}
+
+fn sum(dtype: DType, a: u64, b: u64) -> u64 {
+    match dtype {
+        DType::F64 => (f64::from_bits(a) + f64::from_bits(b)).to_bits(),
+        DType::F32 => (f32::from_bits(a as u32) + f32::from_bits(b as u32)).to_bits().into(),
+        d => {
+            let value = |b: u64| Literal::from_bits(d, b).to_i64();
+            Literal::from_i64(d, value(a).wrapping_add(value(b))).bits()
+        }
+    }
+}

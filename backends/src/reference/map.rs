@@ -1,0 +1,72 @@
+//! Elementwise ops and generated sources: one scalar program, run over chunks of lanes.
+
+use super::Tensor;
+use adfuse_ir::scalar::{LANES, Lanes, ScalarProgram, eval_lanes, expand};
+use adfuse_ir::{At, Attrs, DType, Diagnostic, Kind, Op, TensorType};
+
+/// An elementwise op.
+pub(super) fn map(
+    op: Op,
+    args: &[&Tensor],
+    attrs: &Attrs,
+    ty: &TensorType,
+) -> Result<Tensor, Diagnostic> {
+    let dtypes: Vec<DType> = args.iter().map(|t| t.dtype).collect();
+    let program = op.scalar_program(&dtypes, ty.dtype, attrs).ok_or_else(no_program)?;
+    lanes(&program, ty, &mut |start, n, params| {
+        for (lane, t) in params.iter_mut().zip(args) {
+            lane[..n].copy_from_slice(&t.bits[start..start + n]);
+        }
+    })
+}
+
+/// A source whose elements follow from their place and scalar operands.
+pub(super) fn source(
+    op: Op,
+    args: &[&Tensor],
+    attrs: &Attrs,
+    ty: &TensorType,
+) -> Result<Tensor, Diagnostic> {
+    let dtypes: Vec<DType> = args.iter().map(|t| t.dtype).collect();
+    let program = op.source_program(&dtypes, ty.dtype).ok_or_else(no_program)?;
+    let dims = ty.dims().unwrap_or_default();
+    let axis = usize::try_from(attrs.int("axis")).unwrap_or(0);
+    let inner: u64 = dims.iter().skip(axis + 1).product::<u64>().max(1);
+    let extent = dims.get(axis).copied().unwrap_or(1).max(1);
+    lanes(&program, ty, &mut |start, n, params| {
+        for k in 0..n {
+            let linear = (start + k) as u64;
+            params[0][k] = linear;
+            params[1][k] = linear / inner % extent;
+        }
+        for (lane, t) in params[2..].iter_mut().zip(args) {
+            lane[..n].fill(t.bits[0]);
+        }
+    })
+}
+
+fn no_program() -> Diagnostic {
+    Diagnostic::new(At::default(), Kind::Internal, "the op has no scalar program")
+}
+
+/// Runs a program over all elements of `ty`; `load` fills the parameters from an element on.
+fn lanes(
+    program: &ScalarProgram,
+    ty: &TensorType,
+    load: &mut dyn FnMut(usize, usize, &mut [Lanes]),
+) -> Result<Tensor, Diagnostic> {
+    let program = expand(program);
+    let mut params = vec![[0; LANES]; program.params.len()];
+    let mut regs = Vec::new();
+    Tensor::build(ty, |bits| {
+        let total = bits.capacity().min(ty.elements().unwrap_or(0) as usize);
+        let mut start = 0;
+        while start < total {
+            let n = LANES.min(total - start);
+            load(start, n, &mut params);
+            bits.extend_from_slice(&eval_lanes(&program, &params, n, &mut regs)[0][..n]);
+            start += n;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,265 @@
+//! The reference engine: evaluates a verified function, one instruction at a time, in the declared
+//! element types and in the order that strict mode defines. It is the meaning of a program.
+
+mod contract;
+mod indirect;
+mod map;
+pub mod order;
+mod reduce;
+mod view;
+
+use crate::array::{Array, out_of_memory};
+use adfuse_ir::op::{Body, Control, Effect};
+use adfuse_ir::rewrite::specialize;
+use adfuse_ir::verify::{at_inst, bind};
+use adfuse_ir::{
+    At, DType, Diagnostic, Function, Inst, Kind, Literal, Module, Region, TensorType, Value,
+};
+use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
+use std::rc::Rc;
+
+/// Where effects go.
+pub trait Effects {
+    /// A `debug_print` with its label.
+    fn print(&mut self, label: &str, value: &Array);
+}
+
+/// Effects that nobody listens to.
+pub struct Silent;
+
+impl Effects for Silent {
+    fn print(&mut self, _: &str, _: &Array) {}
+}
+
+/// Runs function `f` of a verified module. Symbolic extents are bound by the arguments; a parameter
+/// that is a token takes no argument, and a result that is one gives none.
+///
+/// # Errors
+/// When the arguments do not have the parameters' types, and when memory is not enough.
+pub fn run(
+    module: &Module,
+    f: &Function,
+    args: &[Array],
+    effects: &mut dyn Effects,
+) -> Result<Vec<Array>, Diagnostic> {
+    let at = || At { func: Some(f.name.clone()), ..At::default() };
+    let params: Vec<TensorType> =
+        f.param_types().into_iter().filter(|t| t.dtype != DType::Token).collect();
+    let types: Vec<TensorType> = args.iter().map(Array::ty).collect();
+    let Some(bound) = bind(&params, &types) else {
+        let m = format!("@{} takes {params:?}, found {types:?}", f.name);
+        return Err(Diagnostic::new(at(), Kind::Usage, m));
+    };
+    let mut tensors = Vec::new();
+    let mut given = args.iter();
+    for &p in f.params() {
+        let t = match f.ty(p).dtype {
+            DType::Token => Tensor::token(),
+            _ => Tensor::from_array(given.next().expect("bound above"))?,
+        };
+        tensors.push(Rc::new(t));
+    }
+    let extents = bound.iter().filter_map(|(&s, d)| Some((s, d.known()?))).collect();
+    let special;
+    let f = if f.symbols.is_empty() {
+        f
+    } else {
+        if let Some(s) = f.symbols.iter().find(|s| !bound.contains_key(s)) {
+            let m = format!("no parameter of @{} gives `{s:?}` an extent", f.name);
+            return Err(Diagnostic::new(at(), Kind::Usage, m));
+        }
+        special = specialize(f, &extents).map_err(|mut e| e.swap_remove(0))?;
+        &special
+    };
+    let results = call(module, f, &tensors, effects)?;
+    let arrays = results.iter().filter(|t| t.dtype != DType::Token);
+    arrays.map(|t| t.to_array()).collect()
+}
+
+/// A tensor in evaluation: each element's bits in a `u64`.
+#[derive(Clone)]
+pub(crate) struct Tensor {
+    pub(crate) dtype: DType,
+    pub(crate) dims: SmallVec<[i64; 4]>,
+    pub(crate) bits: Vec<u64>,
+}
+
+impl Tensor {
+    fn token() -> Tensor {
+        Tensor { dtype: DType::Token, dims: SmallVec::new(), bits: Vec::new() }
+    }
+
+    fn from_array(a: &Array) -> Result<Tensor, Diagnostic> {
+        let mut bits = reserve(a.len() as u64)?;
+        bits.extend(a.iter().map(Literal::bits));
+        Ok(Tensor { dtype: a.dtype(), dims: a.dims().iter().map(|&n| n as i64).collect(), bits })
+    }
+
+    fn to_array(&self) -> Result<Array, Diagnostic> {
+        let dims: Vec<u64> = self.dims.iter().map(|&n| n as u64).collect();
+        Array::from_bits(self.dtype, &dims, &self.bits)
+    }
+
+    /// A tensor of this type, whose elements `fill` appends; NaNs are made canonical.
+    pub(crate) fn build(
+        ty: &TensorType,
+        fill: impl FnOnce(&mut Vec<u64>) -> Result<(), Diagnostic>,
+    ) -> Result<Tensor, Diagnostic> {
+        let n = ty.elements().ok_or_else(|| out_of_memory(u64::MAX))?;
+        let mut bits = reserve(n)?;
+        fill(&mut bits)?;
+        debug_assert_eq!(bits.len() as u64, n, "elements of {ty}");
+        if ty.dtype.is_float() {
+            for b in &mut bits {
+                *b = Literal::from_bits(ty.dtype, *b).bits();
+            }
+        }
+        let dims = ty.dims().unwrap_or_default().iter().map(|&n| n as i64).collect();
+        Ok(Tensor { dtype: ty.dtype, dims, bits })
+    }
+}
+
+/// An empty vector with room for `n` elements, or an error instead of an abort.
+pub(crate) fn reserve(n: u64) -> Result<Vec<u64>, Diagnostic> {
+    let mut bits = Vec::new();
+    let room = usize::try_from(n).ok().filter(|&n| bits.try_reserve_exact(n).is_ok());
+    room.map(|_| bits).ok_or_else(|| out_of_memory(n.saturating_mul(8)))
+}
+
+fn call(
+    module: &Module,
+    f: &Function,
+    args: &[Rc<Tensor>],
+    effects: &mut dyn Effects,
+) -> Result<Vec<Rc<Tensor>>, Diagnostic> {
+    let mut eval = Eval { module, f, values: SecondaryMap::new(), last_use: last_uses(f), effects };
+    for (&p, a) in f.params().iter().zip(args) {
+        eval.values[p] = Some(a.clone());
+    }
+    eval.region(f.body())
+}
+
+/// For each value of the body, the last instruction of the body that reads it, so that big tensors
+/// are dropped when they are done with.
+fn last_uses(f: &Function) -> SecondaryMap<Value, Option<Inst>> {
+    fn visit(f: &Function, top: Inst, i: Inst, last: &mut SecondaryMap<Value, Option<Inst>>) {
+        for &a in f.args(i) {
+            last[a] = Some(top);
+        }
+        for &r in &f.inst(i).regions {
+            for &v in &f.region(r).results {
+                last[v] = Some(top);
+            }
+            for &j in &f.region(r).insts {
+                visit(f, top, j, last);
+            }
+        }
+    }
+    let mut last = SecondaryMap::new();
+    for &i in f.body_insts() {
+        visit(f, i, i, &mut last);
+    }
+    for &r in f.results() {
+        last[r] = None;
+    }
+    last
+}
+
+struct Eval<'m> {
+    module: &'m Module,
+    f: &'m Function,
+    values: SecondaryMap<Value, Option<Rc<Tensor>>>,
+    last_use: SecondaryMap<Value, Option<Inst>>,
+    effects: &'m mut dyn Effects,
+}
+
+impl Eval<'_> {
+    fn region(&mut self, region: Region) -> Result<Vec<Rc<Tensor>>, Diagnostic> {
+        let f = self.f;
+        for &i in &f.region(region).insts {
+            let results = self.inst(i).map_err(|mut d| {
+                if d.at.inst.is_none() {
+                    d.at = at_inst(f, i);
+                }
+                d
+            })?;
+            for (&v, t) in f.inst_results(i).iter().zip(results) {
+                self.values[v] = Some(t);
+            }
+            for &a in f.args(i) {
+                if self.last_use[a] == Some(i) {
+                    self.values[a] = None;
+                }
+            }
+        }
+        f.region(region).results.iter().map(|&v| self.get(v)).collect()
+    }
+
+    fn get(&self, v: Value) -> Result<Rc<Tensor>, Diagnostic> {
+        if let Some(t) = &self.values[v] {
+            return Ok(t.clone());
+        }
+        let l = self.f.literal(v).ok_or_else(|| {
+            Diagnostic::new(At::default(), Kind::Internal, "a value is read before it is made")
+        })?;
+        let t = Tensor::build(self.f.ty(v), |bits| {
+            bits.resize(bits.capacity(), l.bits());
+            Ok(())
+        });
+        t.map(Rc::new)
+    }
+
+    fn inst(&mut self, i: Inst) -> Result<Vec<Rc<Tensor>>, Diagnostic> {
+        let f = self.f;
+        let (op, attrs) = (f.op(i), f.attrs(i));
+        let args: Vec<Rc<Tensor>> =
+            f.args(i).iter().map(|&a| self.get(a)).collect::<Result<_, _>>()?;
+        let arg = |k: usize| args[k].as_ref();
+        let types: Vec<TensorType> =
+            f.inst_results(i).iter().map(|&v| f.ty(v).clone()).collect();
+        let ty = types.first().cloned().unwrap_or_else(TensorType::token);
+        let tensors: Vec<&Tensor> = args.iter().map(Rc::as_ref).collect();
+        let one = match op.def().body {
+            Body::Map(_) => map::map(op, &tensors, attrs, &ty)?,
+            Body::Source(_) => map::source(op, &tensors, attrs, &ty)?,
+            Body::View(index) => return view::view(index, &tensors, attrs, &types),
+            Body::Reduce(monoid) => reduce::reduce(monoid, arg(0), attrs, &ty)?,
+            Body::Scan(monoid) => reduce::scan(monoid, arg(0), attrs, &ty)?,
+            Body::Contract => contract::contract(arg(0), arg(1), attrs, &ty)?,
+            Body::Indirect(which) => indirect::indirect(which, &tensors, attrs, &ty)?,
+            Body::Constant => Tensor::build(&ty, |bits| {
+                bits.extend(attrs.literals("values").iter().map(|l| l.bits()));
+                Ok(())
+            })?,
+            Body::Region(Control::Cond) => {
+                let branch = usize::from(arg(0).bits[0] & 1 == 0);
+                return self.region(f.inst(i).regions[branch]);
+            }
+            Body::Region(Control::Call) => return self.call(attrs.text("func"), &args),
+            Body::Effect(Effect::Start) => Tensor::token(),
+            Body::Effect(Effect::Print) => {
+                let array = arg(1).to_array()?;
+                self.effects.print(attrs.text("label"), &array);
+                Tensor::token()
+            }
+        };
+        Ok(vec![Rc::new(one)])
+    }
+
+    fn call(&mut self, name: &str, args: &[Rc<Tensor>]) -> Result<Vec<Rc<Tensor>>, Diagnostic> {
+        let callee = self.module.find(name).ok_or_else(|| {
+            Diagnostic::new(At::default(), Kind::UnknownName, format!("no function @{name}"))
+        })?;
+        if callee.symbols.is_empty() {
+            return call(self.module, callee, args, self.effects);
+        }
+        let dims = |t: &Tensor| t.dims.iter().map(|&n| n as u64).collect::<Vec<_>>();
+        let types: Vec<TensorType> =
+            args.iter().map(|t| TensorType::of(t.dtype, &dims(t))).collect();
+        let bound = bind(&callee.param_types(), &types).unwrap_or_default();
+        let extents = bound.iter().filter_map(|(&s, d)| Some((s, d.known()?))).collect();
+        let special = specialize(callee, &extents).map_err(|mut e| e.swap_remove(0))?;
+        call(self.module, &special, args, self.effects)
+    }
+}

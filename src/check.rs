@@ -1,0 +1,350 @@
+//! Checking derivatives against the function itself, in `f64`.
+//!
+//! Forward mode is compared with central differences along a random direction of each differentiable
+//! input; reverse mode with forward mode through `<ct, J t> = <Jᵀ ct, t>`. Where they disagree, each
+//! instruction is checked alone at the point it was evaluated at, so that the op at fault is named.
+
+use crate::autodiff::{differentiable, jvp, vjp};
+use crate::backends::Array;
+use crate::backends::reference::{Silent, run};
+use crate::ir::op::Domain;
+use crate::ir::rewrite::{Copier, specialize, widen};
+use crate::ir::text::print_inst;
+use crate::ir::{
+    Builder, DType, Diagnostic, Function, Inst, Kind, Module, Symbol, Value, ValueDef,
+};
+use crate::sample::{rng, sample};
+use std::collections::BTreeMap;
+
+/// How to check.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Seed of inputs and directions.
+    pub seed: u64,
+    /// Relative tolerance, per element.
+    pub rtol: f64,
+    /// Absolute tolerance, per element, scaled by `max(1, |f|)`.
+    pub atol: f64,
+    /// Extents for symbols; others get 3, 4, 5, .. in order.
+    pub extents: BTreeMap<Symbol, u64>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { seed: 0, rtol: 1e-5, atol: 1e-9, extents: BTreeMap::new() }
+    }
+}
+
+/// What was compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Forward mode with central differences.
+    Forward,
+    /// Reverse mode with forward mode.
+    Reverse,
+}
+
+/// How a comparison ended.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Outcome {
+    /// Within tolerance; the largest error as a share of what is tolerated.
+    Pass(f64),
+    /// Beyond tolerance, by this factor; the op at fault, where one can be named.
+    Fail(f64, Option<String>),
+    /// No point was found where the function is finite.
+    NotFinite,
+    /// The transformation says that it cannot, and why.
+    Unsupported(String),
+    /// Nothing to compare: no input or no result is of a float type.
+    Nothing,
+}
+
+/// One line of the report.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Row {
+    /// The function.
+    pub func: String,
+    /// The input, or empty for the whole function.
+    pub input: String,
+    /// What was compared.
+    pub mode: Mode,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+impl Row {
+    /// Whether this row speaks against the derivatives.
+    pub fn failed(&self) -> bool {
+        matches!(self.outcome, Outcome::Fail(..) | Outcome::NotFinite)
+    }
+}
+
+/// Checks every function of a verified module.
+///
+/// # Errors
+/// When a function cannot be evaluated at all (memory, symbols that nothing binds).
+pub fn check(module: &Module, options: &Options) -> Result<Vec<Row>, Diagnostic> {
+    let wide = widen(module)?;
+    let mut rows = Vec::new();
+    for f in wide.funcs.values() {
+        let f = with_extents(f, options)?;
+        rows.extend(check_function(&wide, &f, options)?);
+    }
+    Ok(rows)
+}
+
+/// Checks one `f64` function without symbols.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_function(
+    module: &Module,
+    f: &Function,
+    options: &Options,
+) -> Result<Vec<Row>, Diagnostic> {
+    let row = |input: &str, mode, outcome| Row {
+        func: f.name.clone(),
+        input: input.to_string(),
+        mode,
+        outcome,
+    };
+    let has_float_result = f.result_types().iter().any(|t| t.dtype.is_float());
+    let Ok(wrt) = differentiable(f, None) else {
+        return Ok(vec![row("", Mode::Forward, Outcome::Nothing)]);
+    };
+    if !has_float_result {
+        return Ok(vec![row("", Mode::Forward, Outcome::Nothing)]);
+    }
+    let Some(point) = finite_point(module, f, options)? else {
+        return Ok(vec![row("", Mode::Forward, Outcome::NotFinite)]);
+    };
+    let mut rows = Vec::new();
+    for &k in &wrt {
+        let name = f.name_of(f.params()[k]).map_or(format!("{k}"), str::to_string);
+        let case = Case { module, f, point: &point, wrt: k, options };
+        let (forward, reverse) = case.compare()?;
+        let blame = |outcome| match outcome {
+            Outcome::Fail(by, _) => Outcome::Fail(by, culprit(module, f, &point, options)),
+            other => other,
+        };
+        rows.push(row(&name, Mode::Forward, blame(forward)));
+        rows.push(row(&name, Mode::Reverse, blame(reverse)));
+    }
+    Ok(rows)
+}
+
+fn with_extents(f: &Function, options: &Options) -> Result<Function, Diagnostic> {
+    let extents: BTreeMap<Symbol, u64> = f
+        .symbols
+        .iter()
+        .zip(3u64..)
+        .map(|(&s, default)| (s, options.extents.get(&s).copied().unwrap_or(default)))
+        .collect();
+    if extents.is_empty() {
+        return Ok(f.clone());
+    }
+    specialize(f, &extents).map_err(|mut errors| errors.swap_remove(0))
+}
+
+/// A point where all float results are finite, from ever tamer domains.
+fn finite_point(
+    module: &Module,
+    f: &Function,
+    options: &Options,
+) -> Result<Option<Vec<Array>>, Diagnostic> {
+    let domains = [
+        Domain::Normal,
+        Domain::Uniform(1.0, 3.0),
+        Domain::Uniform(-0.9, 0.9),
+        Domain::Uniform(0.1, 0.9),
+    ];
+    for (attempt, domain) in domains.into_iter().enumerate() {
+        let mut rng = rng(options.seed, attempt as u64);
+        let mut point = Vec::new();
+        for ty in f.param_types().iter().filter(|t| t.dtype != DType::Token) {
+            point.push(sample(ty, domain, &mut rng)?);
+        }
+        let results = run(module, f, &point, &mut Silent)?;
+        let finite = |a: &Array| !a.dtype().is_float() || a.iter().all(|l| l.to_f64().is_finite());
+        if results.iter().all(finite) {
+            return Ok(Some(point));
+        }
+    }
+    Ok(None)
+}
+
+struct Case<'a> {
+    module: &'a Module,
+    f: &'a Function,
+    point: &'a [Array],
+    wrt: usize,
+    options: &'a Options,
+}
+
+impl Case<'_> {
+    /// Forward mode against differences, reverse against forward.
+    fn compare(&self) -> Result<(Outcome, Outcome), Diagnostic> {
+        let Case { module, f, point, wrt, options } = *self;
+        let slot = argument(f, wrt);
+        let mut rng = rng(options.seed, 1000 + wrt as u64);
+        let direction = sample(&point[slot].ty(), Domain::Uniform(-1.0, 1.0), &mut rng)?;
+        let forward = match jvp(module, f, &[wrt]) {
+            Ok(forward) => forward,
+            Err(d) => return Ok((refused(&d), refused(&d))),
+        };
+        let mut args = point.to_vec();
+        args.push(direction.clone());
+        let out = run(module, &forward, &args, &mut Silent)?;
+        let results = f.result_types().iter().filter(|t| t.dtype != DType::Token).count();
+        let (primal, tangents) = out.split_at(results);
+        let forward = verdict(self.differences(slot, &direction, primal, tangents)?);
+
+        let backward = match vjp(module, f, &[wrt]) {
+            Ok(backward) => backward,
+            Err(d) => return Ok((forward, refused(&d))),
+        };
+        let mut args = point.to_vec();
+        for t in tangents {
+            args.push(sample(&t.ty(), Domain::Uniform(-1.0, 1.0), &mut rng)?);
+        }
+        let out = run(module, &backward, &args, &mut Silent)?;
+        let left = dot(args[point.len()..].iter().zip(tangents));
+        let right = dot(out.last().into_iter().zip([&direction]));
+        Ok((forward, verdict(adjoint_error(left, right))))
+    }
+
+    /// The largest error of the tangents against central differences, as a share of the tolerance.
+    ///
+    /// Of several step lengths each element takes the one that agrees best: truncation spoils the
+    /// long ones, rounding the short ones, and a wrong derivative agrees at none.
+    fn differences(
+        &self,
+        slot: usize,
+        direction: &Array,
+        primal: &[Array],
+        tangents: &[Array],
+    ) -> Result<f64, Diagnostic> {
+        let float = |a: &&Array| a.dtype().is_float();
+        let values: Vec<f64> =
+            primal.iter().filter(float).flat_map(|a| a.to_f64s()).collect();
+        let claimed: Vec<f64> = tangents.iter().flat_map(|a| a.to_f64s()).collect();
+        let mut best = vec![f64::INFINITY; values.len()];
+        for h in [1e-3, 1e-4, 1e-5, 1e-6] {
+            let at = |s: f64| -> Result<Vec<f64>, Diagnostic> {
+                let mut args = self.point.to_vec();
+                let x = args[slot].to_f64s();
+                let moved: Vec<f64> =
+                    x.iter().zip(direction.to_f64s()).map(|(x, d)| x + s * h * d).collect();
+                args[slot] = Array::from_f64s(DType::F64, args[slot].dims(), &moved)?;
+                let out = run(self.module, self.f, &args, &mut Silent)?;
+                Ok(out.iter().filter(float).flat_map(|a| a.to_f64s()).collect())
+            };
+            let (far_up, up, down, far_down) = (at(2.0)?, at(1.0)?, at(-1.0)?, at(-2.0)?);
+            for i in 0..values.len() {
+                // Five-point stencil: error of order h^4.
+                let slope =
+                    (8.0 * (up[i] - down[i]) - (far_up[i] - far_down[i])) / (12.0 * h);
+                let tolerated = self.options.rtol * slope.abs().max(claimed[i].abs())
+                    + self.options.atol * values[i].abs().max(1.0);
+                let error = (slope - claimed[i]).abs() / tolerated;
+                if error < best[i] {
+                    best[i] = error;
+                }
+            }
+        }
+        Ok(best.into_iter().fold(0.0, f64::max))
+    }
+}
+
+fn verdict(error: f64) -> Outcome {
+    if error <= 1.0 { Outcome::Pass(error) } else { Outcome::Fail(error, None) }
+}
+
+fn refused(d: &Diagnostic) -> Outcome {
+    match d.kind {
+        Kind::Unsupported => Outcome::Unsupported(d.message.clone()),
+        _ => Outcome::Fail(f64::INFINITY, Some(d.to_string())),
+    }
+}
+
+/// The position of parameter `k` among the arguments: tokens take none.
+fn argument(f: &Function, k: usize) -> usize {
+    f.params()[..k].iter().filter(|&&p| f.ty(p).dtype != DType::Token).count()
+}
+
+/// The inner product over all arrays, and the sum of its terms' magnitudes.
+fn dot<'a>(pairs: impl Iterator<Item = (&'a Array, &'a Array)>) -> (f64, f64) {
+    let (mut sum, mut magnitude) = (0.0, 0.0);
+    for (a, b) in pairs {
+        for (x, y) in a.to_f64s().into_iter().zip(b.to_f64s()) {
+            sum += x * y;
+            magnitude += (x * y).abs();
+        }
+    }
+    (sum, magnitude)
+}
+
+/// The difference of two inner products as a share of what rounding may make of it.
+fn adjoint_error(left: (f64, f64), right: (f64, f64)) -> f64 {
+    let tolerated = 1e-9 * (left.1 + right.1) + 1e-30;
+    let error = (left.0 - right.0).abs() / tolerated;
+    if error.is_nan() { f64::INFINITY } else { error }
+}
+
+/// The first instruction whose own derivative is wrong at the values it had, printed.
+fn culprit(
+    module: &Module,
+    f: &Function,
+    point: &[Array],
+    options: &Options,
+) -> Option<String> {
+    for &i in f.body_insts() {
+        let Some((alone, inputs)) = isolate(f, i) else { continue };
+        let point = values_at(module, f, &inputs, point).ok()?;
+        let wrt = differentiable(&alone, None).ok().unwrap_or_default();
+        for k in wrt {
+            let case = Case { module, f: &alone, point: &point, wrt: k, options };
+            let (forward, reverse) = case.compare().ok()?;
+            if [forward, reverse].iter().any(|o| matches!(o, Outcome::Fail(..))) {
+                return Some(print_inst(f, i));
+            }
+        }
+    }
+    None
+}
+
+/// A function of just this instruction, and the values its parameters stand for.
+fn isolate(f: &Function, i: Inst) -> Option<(Function, Vec<Value>)> {
+    let float = |v: &Value| f.ty(*v).dtype.is_float();
+    let plain = f.inst(i).regions.is_empty() && !f.op(i).is_effect();
+    if !plain || !f.inst_results(i).iter().any(float) {
+        return None;
+    }
+    let mut b = Builder::new("alone");
+    let mut copier = Copier::new(f);
+    let mut inputs = Vec::new();
+    for &a in f.args(i) {
+        if copier.find(a).is_none() && !matches!(f.def(a), ValueDef::Literal(_)) {
+            let p = b.param(f.ty(a).clone(), None);
+            copier.set(a, p);
+            inputs.push(a);
+        }
+    }
+    let new = copier.inst(&mut b, i);
+    let results = b.func().inst_results(new).to_vec();
+    b.set_results(&results);
+    Some((b.finish().ok()?, inputs))
+}
+
+/// Values inside the function at a point.
+fn values_at(
+    module: &Module,
+    f: &Function,
+    wanted: &[Value],
+    point: &[Array],
+) -> Result<Vec<Array>, Diagnostic> {
+    let mut probe = f.clone();
+    let body = probe.body();
+    probe.region_mut(body).results = wanted.to_vec();
+    run(module, &probe, point, &mut Silent)
+}

@@ -1,0 +1,21 @@
+//! adfuse: a differentiable-programming compiler.
+//!
+//! A program is an SSA function over tensors, read from `.ir` text or traced from Rust closures.
+//! Forward- and reverse-mode differentiation transform it; engines run it.
+
+pub mod check;
+pub mod cli;
+pub mod sample;
+pub mod trace;
+
+pub use adfuse_autodiff as autodiff;
+pub use adfuse_backends as backends;
+pub use adfuse_ir as ir;
+
+/// What a program that uses adfuse as a library imports.
+pub mod prelude {
+    pub use crate::autodiff::{differentiable, grad, jvp, value_and_grad, vjp};
+    pub use crate::backends::Array;
+    pub use crate::ir::{DType, Diagnostic, Function, Module, TensorType};
+    pub use crate::trace::{Tensor, Tracer, f32s, f64s, i32s, trace};
+}
