@@ -274,6 +274,22 @@ impl Builder {
         }
     }
 
+    /// The operands, with literals materialised if their slots do not give them their type.
+    pub fn legal_args(
+        &mut self,
+        op: Op,
+        args: Vec<Value>,
+        attrs: &Attrs,
+        results: &[TensorType],
+    ) -> Vec<Value> {
+        let known = |&v: &Value| self.func.literal(v).is_none().then(|| self.func.ty(v).clone());
+        let fits = match infer(op, args.iter().map(known).collect(), attrs, Some(results)) {
+            Ok((types, _)) => args.iter().zip(&types).all(|(&v, ty)| self.func.ty(v) == ty),
+            Err(_) => false,
+        };
+        if fits { args } else { args.into_iter().map(|v| self.materialize(v)).collect() }
+    }
+
     /// A literal as the result of an instruction; other values as they are.
     pub fn materialize(&mut self, v: Value) -> Value {
         let Some(l) = self.func.literal(v) else { return v };

@@ -11,7 +11,8 @@ pub(crate) fn lower_bound(instance: &Instance) -> i64 {
     aligns.push(1);
     aligns.sort_unstable();
     aligns.dedup();
-    let alone = instance.slots.values().map(|slot| slot.extent + slot.fixed.unwrap_or(0)).max();
+    let sized = instance.slots.values().filter(|slot| slot.extent > 0);
+    let alone = sized.map(|slot| slot.extent + slot.fixed.unwrap_or(0)).max();
     let crowded = aligns.iter().map(|&align| most_crowded(instance, align)).max();
     alone.max(crowded).unwrap_or(0)
 }
@@ -26,9 +27,13 @@ pub(crate) fn loads(instance: &Instance) -> Vec<i64> {
 fn most_crowded(instance: &Instance, align: i64) -> i64 {
     // A window does not start where its slot does, so that the argument fails for it.
     let counts = |slot: &Slot, part: &Part| slot.align >= align && (align == 1 || part.lo == 0);
-    let mut load = sum_of(instance, |slot, part| {
-        if counts(slot, part) { align_up(part.hi - part.lo, align) } else { 0 }
-    });
+    let mut load =
+        sum_of(
+            instance,
+            |slot, part| {
+                if counts(slot, part) { align_up(part.hi - part.lo, align) } else { 0 }
+            },
+        );
     let mut padded: Vec<(i64, Part)> = Vec::new();
     for slot in instance.slots.values() {
         for part in slot.parts.iter().filter(|part| counts(slot, part)) {

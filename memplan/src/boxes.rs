@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use cranelift_entity::EntityRef;
 use smallvec::smallvec;
 
-use crate::instance::{Instance, Part, Slot, SlotId};
+use crate::instance::{Instance, Part, Slot, SlotId, align_up};
 use crate::joined::Joined;
 use crate::scatter::scatter;
 
@@ -43,6 +43,8 @@ struct Yard {
 /// A box: slots at offsets relative to its own.
 #[derive(Clone)]
 struct Crate {
+    /// The size rounded up to what all slots are aligned to: that much is taken up anyway.
+    size: i64,
     slot: Slot,
     members: Vec<(SlotId, i64)>,
     /// Of a plain shape, so that it can be joined.
@@ -53,18 +55,16 @@ impl Crate {
     fn life(&self) -> (usize, usize) {
         (self.slot.birth(), self.slot.death())
     }
-
-    fn size(&self) -> i64 {
-        self.slot.extent
-    }
 }
 
 impl Yard {
     fn new(instance: &Instance, seed: u64) -> Self {
+        let granule = instance.slots.values().map(|slot| slot.align).min().unwrap_or(1);
         let mut boxes: Vec<Crate> = instance
             .slots
             .iter()
             .map(|(id, slot)| Crate {
+                size: align_up(slot.extent, granule),
                 slot: slot.clone(),
                 members: vec![(id, 0)],
                 plain: slot.fixed.is_none()
@@ -82,13 +82,13 @@ impl Yard {
         loop {
             let mut born: BTreeMap<(usize, i64, i64), Vec<usize>> = BTreeMap::new();
             for (index, item) in self.boxes.iter().enumerate().filter(|(_, item)| item.plain) {
-                let key = (item.life().0, item.size(), item.slot.align);
+                let key = (item.life().0, item.size, item.slot.align);
                 born.entry(key).or_default().push(index);
             }
             let mut taken = vec![false; self.boxes.len()];
             let mut joins = Vec::new();
             for (index, item) in self.boxes.iter().enumerate().filter(|(_, item)| item.plain) {
-                let key = (item.life().1, item.size(), item.slot.align);
+                let key = (item.life().1, item.size, item.slot.align);
                 let next = born.get_mut(&key).and_then(|list| {
                     list.retain(|&other| !taken[other]);
                     list.first().copied()
@@ -113,8 +113,8 @@ impl Yard {
         let mut born: BTreeMap<(usize, i64), ()> = BTreeMap::new();
         let mut dying: BTreeMap<(usize, i64), ()> = BTreeMap::new();
         for item in self.boxes.iter().filter(|item| item.plain) {
-            born.insert((item.life().0, item.size()), ());
-            dying.insert((item.life().1, item.size()), ());
+            born.insert((item.life().0, item.size), ());
+            dying.insert((item.life().1, item.size), ());
         }
         let mut joins = Vec::new();
         let mut taken = vec![false; self.boxes.len()];
@@ -122,9 +122,8 @@ impl Yard {
             for (i, &a) in group.iter().enumerate() {
                 for &b in &group[i + 1..] {
                     let (from, to) = self.boxes[a].life();
-                    let sum = self.boxes[a].size() + self.boxes[b].size();
-                    let matches =
-                        born.contains_key(&(to, sum)) || dying.contains_key(&(from, sum));
+                    let sum = self.boxes[a].size + self.boxes[b].size;
+                    let matches = born.contains_key(&(to, sum)) || dying.contains_key(&(from, sum));
                     if matches && !taken[a] && !taken[b] && self.stackable(a, b) {
                         (taken[a], taken[b]) = (true, true);
                         joins.push((a, b));
@@ -169,7 +168,7 @@ impl Yard {
     /// Whether `b` is aligned without padding where it starts at the end of `a`.
     fn stackable(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.boxes[a], &self.boxes[b]);
-        a.slot.align >= b.slot.align && a.size() % b.slot.align == 0
+        a.slot.align >= b.slot.align && a.size % b.slot.align == 0
     }
 
     fn join(&mut self, pairs: &[(usize, usize)], stacked: bool) {
@@ -178,12 +177,13 @@ impl Yard {
             gone[b] = true;
             let upper = self.boxes[b].clone();
             let lower = &mut self.boxes[a];
-            let start = if stacked { lower.size() } else { 0 };
+            let start = if stacked { lower.size } else { 0 };
             lower.members.extend(upper.members.iter().map(|&(id, at)| (id, at + start)));
             let (from, to) = (lower.slot.birth(), upper.slot.death());
-            let size = start + upper.size();
-            lower.slot.extent = size;
-            lower.slot.parts = smallvec![Part { from, to, lo: 0, hi: size }];
+            let end = lower.slot.extent.max(start + upper.slot.extent);
+            lower.size = start + upper.size;
+            lower.slot.extent = end;
+            lower.slot.parts = smallvec![Part { from, to, lo: 0, hi: end }];
             if !stacked {
                 lower.slot.lifetime = lower.slot.lifetime.saturating_add(upper.slot.lifetime);
             }

@@ -37,7 +37,8 @@ impl Table {
     /// Takes out the offsets that the file fixed: the packing, where the file held one. `None` and
     /// nothing taken unless every buffer has one.
     pub fn take_offsets(&mut self) -> Option<PrimaryMap<BufferId, Offset>> {
-        let offsets = self.problem.buffers.values().map(|buffer| buffer.fixed).collect::<Option<_>>();
+        let offsets =
+            self.problem.buffers.values().map(|buffer| buffer.fixed).collect::<Option<_>>();
         if offsets.is_some() {
             self.problem.buffers.values_mut().for_each(|buffer| buffer.fixed = None);
         }

@@ -35,9 +35,8 @@ impl Overlaps {
         for id in by_birth {
             let slot = &instance.slots[id];
             live.retain(|&other| instance.slots[other].death() > slot.birth());
-            pairs.extend(
-                live.iter().filter(|&&o| slot.meets(&instance.slots[o])).map(|&o| (id, o)),
-            );
+            pairs
+                .extend(live.iter().filter(|&&o| slot.meets(&instance.slots[o])).map(|&o| (id, o)));
             if pairs.len() > worth.min(Self::MOST_PAIRS) {
                 return Self { starts: Vec::new(), neighbours: Vec::new() };
             }

@@ -54,9 +54,23 @@ impl Instance {
         !self.in_place.is_empty() && self.in_place.binary_search(&(a.min(b), a.max(b))).is_ok()
     }
 
-    /// The greatest end of any slot, in bytes.
+    /// The greatest end of any slot that has bytes.
     pub(crate) fn peak(&self, offsets: &[i64]) -> i64 {
-        self.slots.iter().map(|(id, slot)| offsets[id.index()] + slot.extent).max().unwrap_or(0)
+        let sized = self.slots.iter().filter(|(_, slot)| slot.extent > 0);
+        sized.map(|(id, slot)| offsets[id.index()] + slot.extent).max().unwrap_or(0)
+    }
+
+    /// Merges sections between which nothing is born and nothing dies.
+    pub(crate) fn merge_sections(&mut self) {
+        let parts = self.slots.values().flat_map(|slot| &slot.parts);
+        let mut cuts: Vec<usize> = parts.flat_map(|part| [part.from, part.to]).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let number = |section: usize| cuts.partition_point(|&cut| cut < section);
+        for part in self.slots.values_mut().flat_map(|slot| &mut slot.parts) {
+            (part.from, part.to) = (number(part.from), number(part.to));
+        }
+        self.section_count = cuts.len().saturating_sub(1);
     }
 
     /// The slots of `self` joined as `group_of` says, which numbers the groups from 0 without holes.
@@ -112,7 +126,11 @@ impl Slot {
         let mut pieces: Vec<Option<(i64, i64)>> = vec![None; cuts.len()];
         for part in slots.iter().flat_map(|s| &s.parts) {
             let first = cuts.partition_point(|&cut| cut < part.from);
-            for (piece, _) in pieces[first..].iter_mut().zip(&cuts[first..]).take_while(|(_, cut)| **cut < part.to) {
+            for (piece, _) in pieces[first..]
+                .iter_mut()
+                .zip(&cuts[first..])
+                .take_while(|(_, cut)| **cut < part.to)
+            {
                 let (lo, hi) = piece.unwrap_or((part.lo, part.hi));
                 *piece = Some((lo.min(part.lo), hi.max(part.hi)));
             }
@@ -139,4 +157,3 @@ impl Slot {
 pub(crate) fn align_up(bytes: i64, align: i64) -> i64 {
     (bytes + align - 1) & !(align - 1)
 }
-

@@ -50,6 +50,7 @@ mod problem;
 mod refine;
 mod scatter;
 mod search;
+mod shape;
 mod sharing;
 mod skyline;
 mod solve;

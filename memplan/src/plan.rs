@@ -4,21 +4,22 @@ use std::time::Instant;
 
 use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 
+use crate::bound::lower_bound;
 use crate::error::PlanError;
-use crate::instance::{Instance, Slot, SlotId};
+use crate::fit::{Fit, Overlaps, Placement};
+use crate::instance::{Instance, SlotId};
 use crate::limit::Limit;
 use crate::orders::ordered;
 use crate::packing::{Method, Order, Packing};
 use crate::problem::{BufferId, Offset, Problem};
 use crate::solve::{Solved, solve};
 use crate::validate::validate;
-use crate::bound::lower_bound;
-use crate::fit::{Fit, Overlaps, Placement};
 
 /// How hard to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Search steps, each of which tries one placement. All greedy orders are tried whatever the
+    /// Search steps, each of which tries one placement; where there are many buffers a step takes
+    /// longer and counts for more (one more for 256 buffers). All greedy orders are tried whatever the
     /// effort. The plan depends on this number and the problem alone.
     pub effort: u64,
     /// When to stop searching, whatever effort is left. With a deadline two runs may end with
@@ -28,7 +29,7 @@ pub struct Options {
 
 impl Options {
     /// The steps of [`Options::default`].
-    pub const DEFAULT_EFFORT: u64 = 200_000;
+    pub const DEFAULT_EFFORT: u64 = 500_000;
 }
 
 impl Default for Options {
@@ -39,7 +40,7 @@ impl Default for Options {
 
 /// Finds offsets for all buffers of `problem`.
 ///
-/// Tries every [`Order`] and keeps the best, then improves on it until the peak equals its lower
+/// Tries every [`Order`] and keeps the best, then improves on it, until the peak equals its lower
 /// bound, is within the capacity where there is one, or the effort is spent. Problems whose buffers
 /// fall into groups that are never live together are planned group by group.
 ///
@@ -55,9 +56,9 @@ pub fn plan(problem: &Problem, options: &Options) -> Result<Packing, PlanError> 
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_by_key(|&i| (std::cmp::Reverse(bounds[i]), i));
 
-    let wanted = problem.capacity.and_then(|capacity| i64::try_from(capacity).ok());
+    let enough = problem.capacity.map_or(0, |c| i64::try_from(c).unwrap_or(i64::MAX));
     let (mut peak, mut bound, mut method) = (0, 0, Method::Trivial);
-    let mut goal = bounds.iter().copied().max().unwrap_or(0).max(wanted.unwrap_or(0));
+    let mut goal = bounds.iter().copied().max().unwrap_or(0).max(enough);
     for index in order {
         let part = &mut parts[index];
         let solved: Solved = solve(&part.instance, goal, &mut limit);
@@ -75,7 +76,8 @@ pub fn plan(problem: &Problem, options: &Options) -> Result<Packing, PlanError> 
 }
 
 /// Places the buffers of `problem` in one order, each at the lowest offset that is free; in-place
-/// pairs share where that is the lowest offset. [`plan`] is never worse than any of these.
+/// pairs share where that is the lowest offset. Without a capacity [`plan`] is never worse than any of
+/// these.
 ///
 /// # Errors
 ///
@@ -107,11 +109,8 @@ fn finish(
     offsets: &SecondaryMap<SlotId, i64>,
     outcome: Outcome,
 ) -> Result<Packing, PlanError> {
-    let end = |(id, slot): (SlotId, &Slot)| match slot.extent {
-        0 => 0,
-        extent => offsets[id] + extent,
-    };
-    let peak = instance.slots.iter().map(end).max().unwrap_or(0).unsigned_abs();
+    let of_slots: Vec<i64> = instance.slots.keys().map(|id| offsets[id]).collect();
+    let peak = instance.peak(&of_slots).unsigned_abs();
     let lower_bound = outcome.bound.unsigned_abs();
     if let Some(capacity) = problem.capacity.filter(|&capacity| peak > capacity) {
         return Err(PlanError::DoesNotFit { capacity, least_peak: peak, lower_bound });

@@ -8,7 +8,8 @@
 use crate::instance::{Instance, SlotId};
 use crate::limit::Limit;
 use crate::scatter::scatter;
-use crate::skyline::{Choice, Shape, Skyline};
+use crate::shape::Shape;
+use crate::skyline::{Choice, Skyline};
 
 /// The outcome of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,17 +22,18 @@ pub(crate) enum Verdict {
     Unknown,
 }
 
-/// Looks for offsets with which no slot ends above `capacity`.
+/// Looks for offsets with which no slot ends above `capacity`. Other rounds search in another order.
 pub(crate) fn decide(
     instance: &Instance,
     shape: &Shape,
     capacity: i64,
+    round: u64,
     limit: &mut Limit,
 ) -> Verdict {
     let mut refuted = Refuted::new(instance.slots.len());
     for run in 1.. {
         let dead_ends = luby(run) * (DEAD_ENDS + instance.slots.len() as u64 / 4);
-        let taste = Taste::of_run(run);
+        let taste = Taste::of_run(run, round);
         let mut skyline = Skyline::new(instance, shape, capacity);
         match dive(instance, &mut skyline, taste, dead_ends, &mut refuted, limit) {
             Some(true) => return Verdict::Fits(skyline.offsets().to_vec()),
@@ -67,6 +69,7 @@ fn dive(
     refuted: &mut Refuted,
     limit: &mut Limit,
 ) -> Option<bool> {
+    let cost = 1 + (instance.slots.len() + instance.section_count) as u64 / 512;
     let mut frames: Vec<Frame> = Vec::new();
     loop {
         if skyline.is_complete() {
@@ -85,7 +88,7 @@ fn dive(
         loop {
             let Some(frame) = frames.last_mut() else { return Some(false) };
             skyline.undo(frame.mark);
-            if !limit.spend(1) {
+            if !limit.spend(cost) {
                 return None;
             }
             if let Some(&id) = frame.candidates.get(frame.next) {
@@ -117,12 +120,13 @@ enum Taste {
 }
 
 impl Taste {
-    fn of_run(run: u64) -> Self {
+    fn of_run(run: u64, round: u64) -> Self {
         match run {
+            _ if round > 0 && run.is_multiple_of(2) => Taste::Random(run ^ round << 16),
             1 => Taste::Snug,
             2 => Taste::Wide,
             3 => Taste::Tall,
-            _ if run % 2 == 0 => Taste::Snug,
+            _ if run.is_multiple_of(2) => Taste::Snug,
             _ => Taste::Random(run),
         }
     }
@@ -135,9 +139,7 @@ impl Taste {
             let end = valley.height + slot.extent;
             let level = end == valley.walls.0 || end == valley.walls.1;
             match self {
-                Taste::Snug => {
-                    (u64::from(wide) + u64::from(level), slot.extent.unsigned_abs())
-                }
+                Taste::Snug => (u64::from(wide) + u64::from(level), slot.extent.unsigned_abs()),
                 Taste::Wide => (slot.lifetime, slot.extent.unsigned_abs()),
                 Taste::Tall => (slot.extent.unsigned_abs(), slot.lifetime),
                 Taste::Random(seed) => (scatter(seed, id.as_u32().into()), 0),

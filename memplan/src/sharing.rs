@@ -29,10 +29,8 @@ pub(crate) fn sharings(instance: &Instance) -> Sharings {
     choices.sort_by_key(|choice| std::cmp::Reverse(choice.count_ones()));
     let mut all: Vec<Joined> = Vec::new();
     for choice in choices {
-        let chosen: Vec<_> = (0..pairs.len())
-            .filter(|i| choice & (1 << i) != 0)
-            .map(|i| pairs[i])
-            .collect();
+        let chosen: Vec<_> =
+            (0..pairs.len()).filter(|i| choice & (1 << i) != 0).map(|i| pairs[i]).collect();
         let joined = join(instance, &chosen);
         // Where pairs exclude each other several choices come to the same.
         if all.iter().all(|other| other.place != joined.place) {

@@ -1,11 +1,12 @@
 //! The state of the exact search: slots stacked from the bottom of the arena up.
 //!
-//! The floor of a section is the end of what is placed in it. The search always looks at a valley, a
-//! run of sections with the lowest floor, and decides what rests on the floor at one end of it: one
-//! of the slots that start (or end) there and fit into the valley, or nothing, in which case the
-//! floor of that section rises to the next height at which a slot could rest. Slots are thus placed
-//! by rising offset, each on the floor, an alignment boundary or its fixed offset; some packing of
-//! least peak has that form, since in any other a slot can sink.
+//! The floor of a section is the end of what is placed in it. The search looks at a valley, a run of
+//! sections of equal floor between higher ones, and decides what rests on the floor at one end of it:
+//! one of the slots that begin (or end) there and fit into the valley, or nothing, in which case the
+//! floor of that section rises to the next height at which a slot could rest. What reaches out of a
+//! valley comes to rest above its walls, so that the valley alone decides what can rest in it. Every
+//! slot thus rests on another one, an alignment boundary or its fixed offset; some packing of least
+//! peak has that form, since in any other a slot can sink.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,7 +15,7 @@ use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 
 use crate::instance::{Instance, Part, Slot, SlotId, align_up};
-use crate::scatter::scatter_wide;
+use crate::shape::Shape;
 
 /// Slots placed so far, and what is left.
 pub(crate) struct Skyline<'a> {
@@ -75,71 +76,18 @@ pub(crate) struct Choice {
     pub(crate) raised: Option<i64>,
 }
 
-/// What does not change in a search: which slots begin and end where.
-pub(crate) struct Shape {
-    begins: Lists,
-    ends: Lists,
-    /// Sizes rounded up to what the slots above are aligned to anyway.
-    granule: i64,
-    /// At most this much of a section's topmost slot is rounding.
-    slack: i64,
-    /// The next slot that is like this one in all respects, for each slot.
-    twin: Vec<Option<SlotId>>,
-    fixed: Vec<SlotId>,
-    /// Whether some slot has several parts.
-    broken: bool,
-    /// Random numbers that make up the keys of states.
-    slot_code: Vec<u128>,
-    section_code: Vec<[u128; 2]>,
-}
-
-impl Shape {
-    /// `None` if the search cannot treat the instance: windows let slots interlock, and pairs that
-    /// may be in place must be decided on first.
-    pub(crate) fn of(instance: &Instance) -> Option<Self> {
-        let windowed = instance.slots.values().any(|s| s.parts.iter().any(|p| p.lo != 0));
-        if windowed || !instance.in_place.is_empty() {
-            return None;
-        }
-        let used = || instance.slots.iter().filter(|(_, slot)| !slot.parts.is_empty());
-        let granule = used().map(|(_, slot)| slot.align).min().unwrap_or(1);
-        let slack = used().map(|(_, s)| align_up(s.extent, granule) - s.extent).max().unwrap_or(0);
-        let parts = || used().flat_map(|(id, s)| s.parts.iter().map(move |p| (id, p)));
-        let count = instance.section_count;
-        Some(Self {
-            begins: Lists::new(count, parts().map(|(id, p)| (p.from, id))),
-            ends: Lists::new(count, parts().map(|(id, p)| (p.to - 1, id))),
-            granule,
-            slack,
-            twin: twins(instance),
-            fixed: used().filter(|(_, slot)| slot.fixed.is_some()).map(|(id, _)| id).collect(),
-            broken: used().any(|(_, slot)| slot.parts.len() > 1),
-            slot_code: (0..instance.slots.len()).map(|i| scatter_wide(3 * i as u64)).collect(),
-            section_code: (0..count as u64)
-                .map(|i| [scatter_wide(3 * i + 1) | 1, scatter_wide(3 * i + 2) | 1])
-                .collect(),
-        })
-    }
-
-    /// Adds to the key of a state when a floor rises by `bytes` above its top.
-    fn raise_code(&self, section: usize, bytes: i64) -> u128 {
-        let [raised, hollow] = self.section_code[section];
-        raised.wrapping_add(hollow).wrapping_mul(bytes.unsigned_abs().into())
-    }
-
-    /// What of that is taken back when a slot comes to rest above.
-    fn hollow_code(&self, section: usize, bytes: i64) -> u128 {
-        self.section_code[section][1].wrapping_mul(bytes.unsigned_abs().into())
-    }
-}
-
 impl<'a> Skyline<'a> {
     /// Nothing placed.
     pub(crate) fn new(instance: &'a Instance, shape: &'a Shape, capacity: i64) -> Self {
         let count = instance.section_count;
         let mut spare = vec![capacity + shape.slack; count];
         let mut left = 0;
-        for slot in instance.slots.values().filter(|slot| !slot.parts.is_empty()) {
+        let mut offsets = vec![UNPLACED; instance.slots.len()];
+        for (id, slot) in instance.slots.iter() {
+            if slot.parts.is_empty() {
+                offsets[id.index()] = slot.fixed.unwrap_or(0);
+                continue;
+            }
             left += 1;
             for part in &slot.parts {
                 let size = align_up(part.hi, shape.granule);
@@ -155,7 +103,7 @@ impl<'a> Skyline<'a> {
             instance,
             shape,
             capacity,
-            offsets: vec![UNPLACED; instance.slots.len()],
+            offsets,
             runs: runs.into_vec(),
             top: vec![0; count],
             hollow: 0,
@@ -172,7 +120,7 @@ impl<'a> Skyline<'a> {
         self.left == 0
     }
 
-    /// The offset of each slot. All have one when the state is complete, but for slots without parts.
+    /// The offset of each slot. All have one when the state is complete.
     pub(crate) fn offsets(&self) -> &[i64] {
         &self.offsets
     }
@@ -351,8 +299,8 @@ impl<'a> Skyline<'a> {
 
     /// Whether the tops leave room below. The packing with the slot lower is tried elsewhere.
     fn can_sink(&self, slot: &Slot, height: i64) -> bool {
-        let tops = slot.parts.iter().flat_map(|p| &self.top[p.from..p.to]);
-        align_up(tops.copied().max().unwrap_or(0), slot.align) < height
+        let mut tops = slot.parts.iter().flat_map(|p| &self.top[p.from..p.to]);
+        tops.all(|&top| align_up(top, slot.align) < height)
     }
 
     fn hits_fixed(&self, id: SlotId, height: i64) -> bool {
@@ -510,42 +458,4 @@ fn push_run<A: smallvec::Array<Item = Run>>(runs: &mut SmallVec<A>, run: Run) {
         Some(last) if last.floor == run.floor => last.to = run.to,
         _ => runs.push(run),
     }
-}
-
-/// Slots listed by section.
-struct Lists {
-    starts: Vec<usize>,
-    ids: Vec<SlotId>,
-}
-
-impl Lists {
-    fn new(sections: usize, entries: impl Iterator<Item = (usize, SlotId)>) -> Self {
-        let mut entries: Vec<_> = entries.collect();
-        entries.sort_unstable();
-        let starts =
-            (0..=sections).map(|s| entries.partition_point(|&(section, _)| section < s)).collect();
-        Self { starts, ids: entries.into_iter().map(|(_, id)| id).collect() }
-    }
-
-    fn of(&self, section: usize) -> &[SlotId] {
-        &self.ids[self.starts[section]..self.starts[section + 1]]
-    }
-}
-
-/// For each slot the one before it that has the same parts, size and alignment, and no fixed offset.
-fn twins(instance: &Instance) -> Vec<Option<SlotId>> {
-    let mut ids: Vec<SlotId> = instance.slots.keys().collect();
-    let like = |id: SlotId| {
-        let slot = &instance.slots[id];
-        let parts: Vec<_> = slot.parts.iter().map(|p| (p.from, p.to, p.hi)).collect();
-        (parts, slot.extent, slot.align, slot.fixed)
-    };
-    ids.sort_by_cached_key(|&id| (like(id), id));
-    let mut twin = vec![None; ids.len()];
-    for pair in ids.windows(2) {
-        if instance.slots[pair[0]].fixed.is_none() && like(pair[0]) == like(pair[1]) {
-            twin[pair[1].index()] = Some(pair[0]);
-        }
-    }
-    twin
 }

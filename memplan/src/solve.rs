@@ -10,8 +10,8 @@ use crate::orders::ordered;
 use crate::packing::{Method, Order};
 use crate::refine::refine;
 use crate::search::{Verdict, decide};
+use crate::shape::Shape;
 use crate::sharing::{Sharings, sharings};
-use crate::skyline::Shape;
 
 /// Offsets for one instance.
 pub(crate) struct Solved {
@@ -57,7 +57,8 @@ struct Form {
 }
 
 impl Form {
-    fn of(joined: Joined, method: Method) -> Option<Self> {
+    fn of(mut joined: Joined, method: Method) -> Option<Self> {
+        joined.instance.merge_sections();
         let shape = Shape::of(&joined.instance)?;
         let lower_bound = lower_bound(&joined.instance);
         Some(Self { joined, shape, lower_bound, method })
@@ -77,20 +78,28 @@ impl Solver<'_> {
             return;
         }
         let effort = limit.left();
-        let boxes = self.boxes(&all[0]);
         let plain: Vec<Form> =
             all.iter().filter_map(|j| Form::of(j.clone(), Method::Search)).collect();
         // Without a form for every sharing, that none fits shows nothing.
         let exhaustive = exhaustive && plain.len() == all.len();
-        for form in &boxes {
-            self.decide(form, self.goal, effort / 16, limit);
-        }
-        self.reach_goal(&plain, exhaustive, effort / 8, limit);
-        limit.within(effort / 3, |limit| self.narrow(&boxes, &plain, limit));
-        self.shuffle_boxes(&all[0], effort, limit);
-        limit.within(effort / 16, |limit| self.refine(&all[0], limit));
-        if exhaustive {
-            self.close(&plain, limit);
+        for round in 0.. {
+            let boxes = self.boxes(&all[0], round, limit);
+            for form in &boxes {
+                self.decide(form, self.goal, round, effort / 16, limit);
+            }
+            if round == 0 {
+                self.reach_goal(&plain, exhaustive, effort / 8, limit);
+            }
+            limit.within(effort / 4, |limit| self.narrow(&boxes, &plain, round, limit));
+            if round == 0 {
+                limit.within(effort / 16, |limit| self.refine(&all[0], limit));
+                if exhaustive {
+                    limit.within(effort / 8, |limit| self.close(&plain, limit));
+                }
+            }
+            if self.is_done() || limit.is_reached() {
+                return;
+            }
         }
     }
 
@@ -124,11 +133,12 @@ impl Solver<'_> {
         }
     }
 
-    /// Boxes of the slots of `joined`, those with the most joined first.
-    fn boxes(&self, joined: &Joined) -> Vec<Form> {
+    /// Boxes of the slots of `joined`, those with the most joined first. Other rounds join otherwise.
+    fn boxes(&self, joined: &Joined, round: u64, limit: &mut Limit) -> Vec<Form> {
         let mut forms: Vec<Form> = Vec::new();
         for zeal in [Zeal::All, Zeal::Matching, Zeal::Chains] {
-            let boxes = boxed(&joined.instance, zeal, 0);
+            limit.spend(joined.instance.slots.len() as u64);
+            let boxes = boxed(&joined.instance, zeal, round);
             let before = forms.last().map_or(0, |form| form.joined.instance.slots.len());
             let count = boxes.instance.slots.len();
             if count != before && count != joined.instance.slots.len() {
@@ -139,17 +149,11 @@ impl Solver<'_> {
     }
 
     /// Tries for the goal itself.
-    fn reach_goal(
-        &mut self,
-        plain: &[Form],
-        exhaustive: bool,
-        effort: u64,
-        limit: &mut Limit,
-    ) {
+    fn reach_goal(&mut self, plain: &[Form], exhaustive: bool, effort: u64, limit: &mut Limit) {
         let steps = effort / plain.len().max(1) as u64;
         let mut refuted = exhaustive;
         for form in plain {
-            refuted &= self.decide(form, self.goal, steps, limit) == Some(false);
+            refuted &= self.decide(form, self.goal, 0, steps, limit) == Some(false);
         }
         if refuted && !self.is_done() {
             self.best.lower_bound = self.best.lower_bound.max(self.goal + 1);
@@ -157,35 +161,17 @@ impl Solver<'_> {
         }
     }
 
-    /// Tries for the goal with boxes joined in other ways.
-    fn shuffle_boxes(&mut self, joined: &Joined, effort: u64, limit: &mut Limit) {
-        for seed in 1..=SHUFFLES {
-            for zeal in [Zeal::All, Zeal::Matching] {
-                if self.is_done() || limit.is_reached() {
-                    return;
-                }
-                let boxes = boxed(&joined.instance, zeal, seed);
-                limit.spend(joined.instance.slots.len() as u64);
-                if let Some(form) = Form::of(boxes.after(joined), Method::Boxes) {
-                    self.decide(&form, self.goal, effort / 8 / (2 * SHUFFLES), limit);
-                }
-            }
-        }
-    }
-
     /// Halves the distance between the best peak and the goal as long as that succeeds.
-    fn narrow(&mut self, boxes: &[Form], plain: &[Form], limit: &mut Limit) {
+    fn narrow(&mut self, boxes: &[Form], plain: &[Form], round: u64, limit: &mut Limit) {
         let effort = limit.left();
         let mut low = self.goal;
         let mut forms: Vec<&Form> = boxes.iter().chain(plain.iter().take(2)).collect();
         while self.best.peak - low > (self.goal >> 9) && !limit.is_reached() {
             let target = low + (self.best.peak - low) / 2;
-            let fitting = forms
-                .iter()
-                .position(|form| {
-                    let steps = (effort / 32).max(8 * form.joined.instance.slots.len() as u64);
-                    self.decide(form, target, steps, limit) == Some(true)
-                });
+            let fitting = forms.iter().position(|form| {
+                let steps = (effort / 32).max(8 * form.joined.instance.slots.len() as u64);
+                self.decide(form, target, round, steps, limit) == Some(true)
+            });
             match fitting {
                 // What worked once is tried first.
                 Some(index) => forms[..=index].rotate_right(1),
@@ -211,7 +197,7 @@ impl Solver<'_> {
             let target = self.best.peak - 1;
             let mut refuted = true;
             for form in plain {
-                match self.decide(form, target, limit.left(), limit) {
+                match self.decide(form, target, 0, limit.left(), limit) {
                     Some(true) => {
                         refuted = false;
                         break;
@@ -232,6 +218,7 @@ impl Solver<'_> {
         &mut self,
         form: &Form,
         capacity: i64,
+        round: u64,
         steps: u64,
         limit: &mut Limit,
     ) -> Option<bool> {
@@ -242,7 +229,7 @@ impl Solver<'_> {
             return Some(true);
         }
         let instance = &form.joined.instance;
-        match limit.within(steps, |limit| decide(instance, &form.shape, capacity, limit)) {
+        match limit.within(steps, |limit| decide(instance, &form.shape, capacity, round, limit)) {
             Verdict::Fits(offsets) => {
                 self.offer(form.joined.unpack(&offsets), form.method);
                 Some(true)
@@ -252,6 +239,3 @@ impl Solver<'_> {
         }
     }
 }
-
-/// How many other ways to join boxes are tried.
-const SHUFFLES: u64 = 8;

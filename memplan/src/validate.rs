@@ -93,8 +93,7 @@ fn check_shares(problem: &Problem) -> Result<(), PlanError> {
 /// Numbers the classes of buffers that must share storage, in the order of their first buffers.
 fn slot_of_buffers(problem: &Problem) -> SecondaryMap<BufferId, SlotId> {
     // Union by lowest id, with path halving.
-    let mut leader: SecondaryMap<BufferId, BufferId> =
-        SecondaryMap::with_default(BufferId::new(0));
+    let mut leader: SecondaryMap<BufferId, BufferId> = SecondaryMap::with_default(BufferId::new(0));
     for id in problem.buffers.keys() {
         leader[id] = id;
     }
@@ -257,7 +256,8 @@ fn check_fixed(
     fixed.sort_unstable();
     for (index, &(offset, id)) in fixed.iter().enumerate() {
         let slot = &instance.slots[id];
-        let above = fixed[index + 1..].iter().take_while(|(other, _)| *other < offset + slot.extent);
+        let above =
+            fixed[index + 1..].iter().take_while(|(other, _)| *other < offset + slot.extent);
         for &(other_offset, other) in above {
             let clash = !(offset == other_offset && instance.may_be_in_place(id, other))
                 && bytes_clash(slot, offset, &instance.slots[other], other_offset);

@@ -68,7 +68,7 @@ ops! {
     /// Negation.
     Neg = map("neg", NUMBER, D, |x| -x[0], &[|_, x| x[0].lit(-1.0)]);
     /// Absolute value; derivative 0 at 0.
-    Abs = map("abs", NUMBER, P, |x| x[0].abs(), &[|_, x| sign(x[0])]);
+    Abs = map("abs", NUMBER, P, |x| x[0].abs(), &[|_, x| direction(x[0])]);
     /// -1, 0 or 1 by sign; keeps NaN and the sign of zero.
     Sign = map_zero("sign", NUMBER, D, |x| sign(x[0]));
     /// Square.
@@ -373,6 +373,11 @@ fn sign(x: S<'_>) -> S<'_> {
     } else {
         x.gt(0).select(one, x.lt(0).select(x.int(-1), x.int(0)))
     }
+}
+
+/// -1, 0 or 1 by sign, 0 for NaN: two bits an element decide it.
+fn direction(x: S<'_>) -> S<'_> {
+    x.gt(0.0).convert(x.dtype()) - x.lt(0.0).convert(x.dtype())
 }
 
 /// 1 where `a > b`, one half where equal, 0 elsewhere.

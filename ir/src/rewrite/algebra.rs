@@ -66,10 +66,22 @@ fn place(f: &Function, copier: &mut Copier<'_>, b: &mut Builder, i: Inst, allowe
         b.set_phase(f.inst(i).phase);
         b.set_span(f.span(i));
         let args: Vec<Value> = f.args(i).iter().map(|&a| copier.get(b, a)).collect();
-        let site = Site { op: f.op(i), args: &args, attrs: f.attrs(i), ty: f.ty(result) };
-        let rules = RULES.iter().filter(|r| r.exactness <= allowed);
-        let replaced = rules.filter_map(|r| (r.apply)(b, &site)).next();
-        if let Some(v) = replaced.filter(|&v| b.ty(v) == f.ty(result)) {
+        let ty = f.ty(result);
+        let mut best = apply(b, &Site { op: f.op(i), args: &args, attrs: f.attrs(i), ty }, allowed);
+        // What a rule wrote may allow another: a bounded number, since none is known to need more.
+        for _ in 0..4 {
+            let Some(ValueDef::Inst(new, 0)) = best.map(|v| b.func().def(v)) else { break };
+            if b.func().region(b.region()).insts.last() != Some(&new) {
+                break;
+            }
+            let (op, args) = (b.func().op(new), b.func().args(new).to_vec());
+            let attrs = b.func().attrs(new).clone();
+            match apply(b, &Site { op, args: &args, attrs: &attrs, ty }, allowed) {
+                Some(v) => best = Some(v),
+                None => break,
+            }
+        }
+        if let Some(v) = best {
             copier.set(result, v);
             return;
         }
@@ -79,6 +91,16 @@ fn place(f: &Function, copier: &mut Copier<'_>, b: &mut Builder, i: Inst, allowe
         Ok(())
     });
     debug_assert!(nested.is_ok());
+}
+
+/// What the first rule that fits makes of an instruction.
+fn apply(b: &mut Builder, site: &Site<'_>, allowed: Exactness) -> Option<Value> {
+    if site.args.is_empty() {
+        return None;
+    }
+    let rules = RULES.iter().filter(|r| r.exactness <= allowed);
+    let replaced = rules.filter_map(|r| (r.apply)(b, site)).next();
+    replaced.filter(|&v| b.ty(v) == site.ty)
 }
 
 macro_rules! rules {
@@ -235,8 +257,7 @@ fn splat(b: &mut Builder, s: &Site<'_>) -> Option<Value> {
             changed = true;
         }
     }
-    // At least one operand must still tell the types.
-    let typed = args.iter().any(|&a| b.func().literal(a).is_none());
-    let ambiguous = s.op == Op::SelectN && args[1..].iter().all(|&a| b.func().literal(a).is_some());
-    (changed && typed && !ambiguous).then(|| b.inst(s.op, &args, s.attrs.clone(), Some(&[s.ty.clone()]))[0])
+    // A comparison's result does not tell its operands' type: one of them must.
+    let typed = s.ty.dtype != DType::Bool || args.iter().any(|&a| b.func().literal(a).is_none());
+    (changed && typed).then(|| b.inst(s.op, &args, s.attrs.clone(), Some(&[s.ty.clone()]))[0])
 }

@@ -82,7 +82,7 @@ impl<'f> Copier<'f> {
     pub fn inst_with(&mut self, b: &mut Builder, i: Inst, each: Each<'_>) -> Result<Inst, Diagnostic> {
         let from = self.from;
         let data = from.inst(i);
-        let args: Vec<Value> = from.args(i).iter().map(|&a| self.get(b, a)).collect();
+        let mut args: Vec<Value> = from.args(i).iter().map(|&a| self.get(b, a)).collect();
         let mut regions = Vec::new();
         for &r in &data.regions {
             let new = b.open_region();
@@ -100,8 +100,15 @@ impl<'f> Copier<'f> {
         }
         let types: Vec<TensorType> =
             from.inst_results(i).iter().map(|&v| self.type_of(v)).collect();
-        let at = b.region();
         let attrs = from.attrs(i).clone();
+        let became_literal = |(&old, &new): (&Value, &Value)| {
+            from.literal(old).is_none() && b.func().literal(new).is_some()
+        };
+        if from.args(i).iter().zip(&args).any(became_literal) {
+            b.set_phase(data.phase);
+            args = b.legal_args(data.op, args, &attrs, &types);
+        }
+        let at = b.region();
         let new = b.func_mut().add_inst(at, data.op, &args, attrs, &types, &regions, data.phase);
         b.func_mut().set_span(new, from.span(i));
         for (k, &old) in from.inst_results(i).iter().enumerate() {

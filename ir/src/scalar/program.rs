@@ -115,7 +115,8 @@ impl Prim {
 /// A constant table that scalar programs may read.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Table {
-    /// The leading fraction bits of 2/pi, 64 to an entry, first entry most significant (`i64`).
+    /// 2/pi without its leading bits, by blocks of exponents: the bits, as `i64`, of `f64` numbers
+    /// whose sums it is ([`TWO_OVER_PI`](crate::scalar::math::TWO_OVER_PI)).
     TwoOverPi,
 }
 

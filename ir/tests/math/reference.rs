@@ -83,7 +83,8 @@ impl Exact {
             Func::Sin | Func::Cos | Func::Tan => PRECISION + exponent,
             // 1 + tiny has to keep the tiny part.
             Func::Log1p | Func::Asinh | Func::Expm1 | Func::Atanh | Func::Acosh => {
-                PRECISION + 2 * (-(x.abs().max(f64::MIN_POSITIVE).log2())).clamp(0.0, 1100.0) as usize
+                PRECISION
+                    + 2 * (-(x.abs().max(f64::MIN_POSITIVE).log2())).clamp(0.0, 1100.0) as usize
             }
             _ => PRECISION,
         };
@@ -134,8 +135,7 @@ impl Exact {
             Func::Erfc if x < 0.0 => big(2.0).sub(&erfc_fraction_exact(&b.neg(), p, c), p, RM),
             Func::Erfc => erfc_fraction_exact(&b, p, c),
             Func::Pow => {
-                let magnitude =
-                    b.abs().ln(p, RM, c).mul(&big(y), p, RM).exp(p, RM, c);
+                let magnitude = b.abs().ln(p, RM, c).mul(&big(y), p, RM).exp(p, RM, c);
                 let odd = y.trunc() == y && (y / 2.0).trunc() != y / 2.0;
                 if x < 0.0 && odd { magnitude.neg() } else { magnitude }
             }
@@ -194,7 +194,11 @@ pub(crate) fn ulps_f32(got: f32, exact: f64) -> f64 {
         _ => return f64::INFINITY,
     }
     if exact.abs() >= over {
-        return if f64::from(got) == over.copysign(exact) * f64::INFINITY { 0.0 } else { f64::INFINITY };
+        return if f64::from(got) == over.copysign(exact) * f64::INFINITY {
+            0.0
+        } else {
+            f64::INFINITY
+        };
     }
     let got = if got.is_infinite() { over.copysign(got.into()) } else { got.into() };
     let exponent = (exact.to_bits() >> 52 & 0x7ff) as i32 - 1023;

@@ -5,8 +5,8 @@
 //! 1 / (a + 2), after Shepherd and Laframboise, "Chebyshev approximation of (1 + 2x) exp(x^2)
 //! erfc x" (1981), with the error of the square and of the quotient carried along.
 
-use super::double::fast_two_sum;
-use super::exp::{Split, exp_coefficients, expm1_reduced, scale};
+use super::double::{fast_two_sum, two_product};
+use super::exp::{EXPM1_32, EXPM1_64, Split, exp_coefficients, scale};
 use super::float::{float, is_f32, poly, poly_then};
 use crate::scalar::record::S;
 use std::f64::consts::{LN_2, LOG2_E};
@@ -32,27 +32,32 @@ pub(super) fn erf<'r>(x: S<'r>) -> S<'r> {
 pub(super) fn erfc<'r>(x: S<'r>) -> S<'r> {
     // Beyond the end the result rounds to zero.
     let a = x.abs().min(if is_f32(x) { 10.5 } else { 27.5 });
-    // w = w0 + w1 = 1 / (a + 2) and t = (a - 2) / (a + 2) = 1 - 4w.
+    let f = float(x);
+    // w = w0 + w1 = 1 / (a + 2), with w0 two bits short, so that t = 1 - 4 w0 is exact.
     let sum = a + 2.0;
     let sum_error = a - (sum - 2.0);
-    let w0 = 1.0 / sum;
+    let w0 = ((1.0 / sum).bitcast(f.int) & -4).bitcast(f.dtype);
     let w1 = w0 * w0.fma(-sum_error, w0.fma(-sum, 1.0));
-    let t = w1.fma(-4.0, w0.fma(-4.0, 1.0));
-    // The polynomial's last sum is kept whole: its lowest coefficient is the largest term.
-    let (first, tail, rest): (f64, f64, &[f64]) = if is_f32(x) {
-        (ERFC_32[0], ERFC_32_TAIL, &ERFC_32[1..])
-    } else {
-        (ERFC_64[0], ERFC_64_TAIL, &ERFC_64[1..])
-    };
-    let p = fast_two_sum(x.lit(first), t * poly(t, rest));
-    let hi = p.hi * w0;
-    let lo = p.hi.fma(w1, p.hi.fma(w0, -hi)) + w0 * (p.lo + tail);
+    let t = w0.fma(-4.0, 1.0);
+    let (c, tail): (&[f64], f64) =
+        if is_f32(x) { (&ERFC_32, ERFC_32_TAIL) } else { (&ERFC_64, ERFC_64_TAIL) };
+    // P(1 - 4w) as p + p_lo: the last product and the last sum are kept whole, w1 goes in by the
+    // derivative, of which three terms are enough.
+    let product = two_product(t, poly(t, &c[1..]));
+    let p = fast_two_sum(x.lit(c[0]), product.hi);
+    let slope = poly(t, &[-4.0 * c[1], -8.0 * c[2], -12.0 * c[3]]);
+    let p_lo = w1.fma(slope, (product.lo + tail) + p.lo);
+    // (p + p_lo) (w0 + w1)
+    let e = two_product(p.hi, w0);
+    let e_lo = w0.fma(p_lo, w1.fma(p.hi, e.lo));
     // e^-(a^2), with the square's error in the reduced argument.
     let na = -a;
     let square = na * a;
-    let split = Split::of(square, na.fma(a, -square), 2 * float(x).bias);
-    let e = expm1_reduced(split.r);
-    let y = scale(hi + hi.fma(e, lo), split.k);
+    let Split { k, r } = Split::of(square, Some(na.fma(a, -square)), 2 * f.bias);
+    // (e + e_lo) (1 + r + r^2 Q(r)), smallest first.
+    let high = r * r * poly(r, if is_f32(x) { &EXPM1_32 as &[f64] } else { &EXPM1_64 });
+    let small = e.hi.fma(high, e_lo.fma(r + high, e_lo));
+    let y = scale(e.hi + e.hi.fma(r, small), k);
     let y = x.lt(0.0).select(2.0 - y, y);
     // Near zero 1 - erf is better, and exact at zero.
     x.abs().lt(0.47).select(1.0 - erf_small(x), y)
@@ -64,15 +69,8 @@ fn erf_small<'r>(x: S<'r>) -> S<'r> {
 }
 
 /// erf(x) / x - 1 in z = x^2 <= 1, as f32, relative to erf x. Error 2^-29.4.
-const ERF_32: [f64; 7] = [
-    0.12837917,
-    -0.37612626,
-    0.11283579,
-    -0.026853347,
-    0.005187162,
-    -7.997853e-4,
-    7.806903e-5,
-];
+const ERF_32: [f64; 7] =
+    [0.12837917, -0.37612626, 0.11283579, -0.026853347, 0.005187162, -7.997853e-4, 7.806903e-5];
 
 /// As [`ERF_32`], for f64. Error 2^-56.0.
 const ERF_64: [f64; 12] = [
@@ -92,15 +90,8 @@ const ERF_64: [f64; 12] = [
 
 /// -log erfc(a) on 1 <= a <= 4, as f32, weighted by erfc(a): the absolute error of erf. Error
 /// 2^-29.8.
-const TAIL_32: [f64; 7] = [
-    3.5374027e-4,
-    1.1270399,
-    0.638226,
-    0.10303702,
-    -0.0218051,
-    0.0029395374,
-    -1.8556512e-4,
-];
+const TAIL_32: [f64; 7] =
+    [3.5374027e-4, 1.1270399, 0.638226, 0.10303702, -0.0218051, 0.0029395374, -1.8556512e-4];
 
 /// As [`TAIL_32`], for f64 and a <= 6. Error 2^-54.9.
 const TAIL_64: [f64; 17] = [

@@ -4,7 +4,7 @@
 //! n is rounded by adding the format's magic number, which leaves n in the low bits of the sum; the
 //! exponent bias is part of that number, so that a shift makes the power of two.
 
-use super::float::{Float, float, is_f32, poly, poly_then};
+use super::float::{float, is_f32, poly, poly_then};
 use crate::scalar::record::S;
 use std::f64::consts::{LN_2, LOG2_E};
 
@@ -17,7 +17,7 @@ pub(super) fn exp<'r>(x: S<'r>) -> S<'r> {
 
 /// e^x for x between -746 and 710, in `f32` -104 and 89, or NaN.
 pub(super) fn exp_in_range<'r>(x: S<'r>) -> S<'r> {
-    let split = Split::of(x, x.lit(0.0), 2 * float(x).bias);
+    let split = Split::of(x, None, 2 * float(x).bias);
     let y = poly_then(split.r, &[1.0, 1.0], exp_coefficients(x));
     scale(y, split.k)
 }
@@ -39,17 +39,14 @@ pub(super) fn exp2<'r>(x: S<'r>) -> S<'r> {
 pub(super) fn expm1<'r>(x: S<'r>) -> S<'r> {
     let f = float(x);
     let (low, high, tiny) = if is_f32(x) { (-30.0, 89.0, 1e-30) } else { (-60.0, 710.0, 1e-290) };
-    let split = Split::of(x.max(low).min(high), x.lit(0.0), f.bias - 1);
+    let split = Split::of(x.max(low).min(high), None, f.bias - 1);
     let half_power = f.power(split.k);
-    let y = half_power.fma(expm1_reduced(split.r), half_power - 0.5);
+    // r before r^2 Q(r): where n = 1 that sum is exact, and it is there that the halves cancel.
+    let r = split.r;
+    let q = poly(r, if is_f32(x) { &EXPM1_32 as &[f64] } else { &EXPM1_64 });
+    let y = half_power.fma(r * r * q, half_power.fma(r, half_power - 0.5));
     // Halving a subnormal would round, and a sum loses the sign of zero.
     x.abs().lt(tiny).select(x, y + y)
-}
-
-/// e^r - 1 for |r| <= ln 2 / 2.
-pub(super) fn expm1_reduced<'r>(r: S<'r>) -> S<'r> {
-    let q = poly(r, if is_f32(r) { &EXPM1_32 as &[f64] } else { &EXPM1_64 });
-    (r * r).fma(q, r)
 }
 
 /// The coefficients of (e^r - 1 - r) / r^2 that are enough for e^r.
@@ -66,24 +63,30 @@ pub(super) struct Split<'r> {
 }
 
 impl<'r> Split<'r> {
-    /// Splits `x + low`, with `low` so small that it does not move the rounding.
-    pub(super) fn of(x: S<'r>, low: S<'r>, offset: i64) -> Split<'r> {
-        let f: &Float = float(x);
+    /// Splits `x`, or `x + low` with `low` so small that it does not move the rounding.
+    pub(super) fn of(x: S<'r>, low: Option<S<'r>>, offset: i64) -> Split<'r> {
+        let magic = float(x).magic + offset as f64;
+        Split::at(x.fma(LOG2_E, magic), magic, x, low)
+    }
+
+    /// Splits with n = `t - magic`.
+    pub(super) fn at(t: S<'r>, magic: f64, x: S<'r>, low: Option<S<'r>>) -> Split<'r> {
         let (ln2_hi, ln2_lo) = ln2(x);
-        let magic = f.magic + offset as f64;
-        let t = x.fma(LOG2_E, magic);
         let n = t - magic;
         // The head is exact, so that one rounding remains.
         let head = n.fma(-ln2_hi, x);
-        let zero = low.id() == x.lit(0.0).id();
-        let r = if zero { n.fma(-ln2_lo, head) } else { head + n.fma(-ln2_lo, low) };
-        Split { k: t.bitcast(f.int), r }
+        let r = match low {
+            None => n.fma(-ln2_lo, head),
+            Some(low) => head + n.fma(-ln2_lo, low),
+        };
+        Split { k: t.bitcast(float(x).int), r }
     }
 }
 
 /// ln 2 as a head of so few bits that its products with exponents are exact, and the rest.
 pub(super) fn ln2(x: S<'_>) -> (f64, f64) {
-    let head: f64 = if is_f32(x) { 22_713.0 / 32_768.0 } else { f64::from_bits(0x3fe6_2e42_fefa_3000) };
+    let head: f64 =
+        if is_f32(x) { 22_713.0 / 32_768.0 } else { f64::from_bits(0x3fe6_2e42_fefa_3000) };
     // The difference from the f64 nearest to ln 2 is exact; that number's own error comes after.
     (head, (LN_2 - head) + LN2_TAIL)
 }
@@ -101,13 +104,8 @@ pub(super) fn scale<'r>(y: S<'r>, k: S<'r>) -> S<'r> {
 const LN2_TAIL: f64 = 2.3190468138462996e-17;
 
 /// (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, as f32, relative to e^r - 1. Error 2^-26.1.
-pub(super) const EXPM1_32: [f64; 5] = [
-    0.49999997,
-    0.16666538,
-    0.04166774,
-    0.008367317,
-    0.0013837925,
-];
+pub(super) const EXPM1_32: [f64; 5] =
+    [0.49999997, 0.16666538, 0.04166774, 0.008367317, 0.0013837925];
 
 /// (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, relative to e^r. Error 2^-57.9.
 pub(super) const EXP_64: [f64; 10] = [
@@ -139,18 +137,11 @@ pub(super) const EXPM1_64: [f64; 11] = [
 ];
 
 /// (2^r - 1) / r on |r| <= 1/2, as f32, relative to 2^r. Error 2^-26.3.
-const EXP2_32: [f64; 6] = [
-    0.6931472,
-    0.24022594,
-    0.055503663,
-    0.009625446,
-    0.001338793,
-    1.333211e-4,
-];
+const EXP2_32: [f64; 6] = [LN_2, 0.24022594, 0.055503663, 0.009625446, 0.001338793, 1.333211e-4];
 
 /// (2^r - 1) / r on |r| <= 1/2, relative to 2^r. Error 2^-56.6.
 const EXP2_64: [f64; 11] = [
-    0.6931471805599453,
+    LN_2,
     0.24022650695910172,
     0.055504108664824574,
     0.009618129107577063,
@@ -162,4 +153,3 @@ const EXP2_64: [f64; 11] = [
     7.075686291467292e-09,
     4.5197329596826013e-10,
 ];
-

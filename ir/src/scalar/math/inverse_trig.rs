@@ -10,7 +10,6 @@ pub(super) fn asin<'r>(x: S<'r>) -> S<'r> {
     let Arc { inner, s, tail } = Arc::of(x.abs());
     // pi/2 - 2 (s + tail).
     let large = (s + (tail - 0.5 * half_pi_tail(x))).fma(-2.0, FRAC_PI_2);
-    // Taken from x itself, so that zero keeps its sign.
     inner.select(s + tail, large).copysign(x)
 }
 
@@ -36,7 +35,7 @@ impl<'r> Arc<'r> {
     fn of(a: S<'r>) -> Arc<'r> {
         let inner = a.le(0.5);
         let z = inner.select(a * a, a.fma(-0.5, 0.5));
-        // Negative beyond 1, where the root makes the NaN.
+        // Beyond 1 the root is of a negative number: the NaN that both functions want.
         let s = inner.select(a, z.sqrt());
         let p = poly(z, if is_f32(a) { &ASIN_32 as &[f64] } else { &ASIN_64 });
         Arc { inner, s, tail: s * z * p }
@@ -81,13 +80,7 @@ fn half_pi_tail(x: S<'_>) -> f64 {
 }
 
 /// (asin s - s) / s^3 in z = s^2 <= 1/4, as f32, relative to asin s. Error 2^-27.6.
-const ASIN_32: [f64; 5] = [
-    0.16666752,
-    0.074953094,
-    0.045469154,
-    0.024184735,
-    0.04215842,
-];
+const ASIN_32: [f64; 5] = [0.16666752, 0.074953094, 0.045469154, 0.024184735, 0.04215842];
 
 /// As [`ASIN_32`], for f64. Error 2^-55.9.
 const ASIN_64: [f64; 12] = [
@@ -115,7 +108,7 @@ const ATAN_32: [f64; 9] = [
     0.057881452,
     -0.031096945,
     0.0108685475,
-    -0.0017827495,
+    -0.0017827464,
 ];
 
 /// As [`ATAN_32`], for f64. Error 2^-57.6.
@@ -141,4 +134,3 @@ const ATAN_64: [f64; 20] = [
     -0.00015220904239935198,
     1.322979484711629e-05,
 ];
-

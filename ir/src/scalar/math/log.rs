@@ -14,22 +14,25 @@ pub(super) fn log<'r>(x: S<'r>) -> S<'r> {
 
 /// log(1 + x), with the error of the sum 1 + x carried along.
 pub(super) fn log1p<'r>(x: S<'r>) -> S<'r> {
-    let y = special(x + 1.0, log1p_positive(x, None));
+    let y = special(x + 1.0, log1p_positive(x, None, None));
     // For x so small the sum's error is x itself, which halving might round; -0 stays -0.
     let tiny = if is_f32(x) { 1e-30 } else { 1e-290 };
     x.abs().lt(tiny).select(x, y)
 }
 
-/// log(1 + x) + bump * ln 2 for finite x > -1 of normal size.
-pub(super) fn log1p_positive<'r>(x: S<'r>, bump: Option<S<'r>>) -> S<'r> {
+/// log(1 + x + low) + bump * ln 2, low beyond the last place of x, for finite x > -1 of normal size.
+pub(super) fn log1p_positive<'r>(x: S<'r>, low: Option<S<'r>>, bump: Option<S<'r>>) -> S<'r> {
     let format = float(x);
     let u = x + 1.0;
     let larger = x.max(1.0);
     let c = x.min(1.0) - (u - larger);
+    let c = low.map_or(c, |low| c + low);
     let mut parts = Parts::of_normal(u, None);
     // 2 * 2^-k: the power itself is subnormal for the largest u.
     let twice = format.power(x.bits(format.int, 2 * format.bias as u64 + 1) - parts.exponent);
-    parts.f = (c * 0.5).fma(twice, parts.f);
+    let (half, head) = (c * 0.5, parts.f);
+    parts.f = half.fma(twice, head);
+    parts.low = Some(half.fma(twice, head - parts.f));
     if let Some(bump) = bump {
         parts.k = parts.k + bump;
     }
@@ -51,6 +54,8 @@ pub(super) struct Parts<'r> {
     pub(super) exponent: S<'r>,
     /// Significand minus one.
     pub(super) f: S<'r>,
+    /// What f leaves out, if anything.
+    low: Option<S<'r>>,
 }
 
 impl<'r> Parts<'r> {
@@ -83,7 +88,7 @@ impl<'r> Parts<'r> {
             Some((when, by)) => k - when.select(x.lit(bias + by), bias),
             None => k - bias,
         };
-        Parts { k, exponent, f }
+        Parts { k, exponent, f, low: None }
     }
 
     /// k ln 2 + log(1 + f).
@@ -92,14 +97,19 @@ impl<'r> Parts<'r> {
         if is_f32(f) {
             let g = poly_then(f, &[-0.5], &LOG_32);
             // ln 2 is within 2^-28 of an f32 number: no tail is needed.
-            return k.fma(LN_2, (f * f).fma(g, f));
+            let y = match self.low {
+                None => (f * f).fma(g, f),
+                Some(low) => f + (f * f).fma(g, low),
+            };
+            return k.fma(LN_2, y);
         }
         let (ln2_hi, ln2_lo) = ln2(f);
         // log(1 + f) = f - (h - s (h + z P(z))), h = f^2 / 2: f itself is exact.
         let s = f / (f + 2.0);
         let z = s * s;
         let h = f * f * 0.5;
-        let tail = s.fma(z.fma(poly(z, &LOG_64), h), k * ln2_lo);
+        let small = self.low.map_or(k * ln2_lo, |low| k.fma(ln2_lo, low));
+        let tail = s.fma(z.fma(poly(z, &LOG_64), h), small);
         k.fma(ln2_hi, f - (h - tail))
     }
 }
@@ -128,4 +138,3 @@ const LOG_64: [f64; 7] = [
     0.15313802814589128,
     0.14798604964038042,
 ];
-

@@ -60,7 +60,7 @@ fn pow_f64<'r>(a: S<'r>, y: S<'r>) -> S<'r> {
     let low = y.fma(log.lo, p.lo);
     // Beyond these bounds the result is infinite or zero whatever the low part.
     let (hi, low) = (p.hi.max(-800.0).min(800.0), low.max(-1e-12).min(1e-12));
-    let split = Split::of(hi, low, 2 * float(a).bias);
+    let split = Split::of(hi, Some(low), 2 * float(a).bias);
     scale(poly_then(split.r, &[1.0, 1.0], exp_coefficients(a)), split.k)
 }
 
@@ -95,12 +95,8 @@ fn log_double<'r>(Parts { k, f, .. }: Parts<'r>) -> Double<'r> {
 const THIRD_TAIL: f64 = 1.850371707708594e-17;
 
 /// (2 atanh(s) - 2 s) / s^3 in z = s^2 <= 0.0295, relative to 2 atanh(s). Error 2^-37.6.
-const LOG_SHORT: [f64; 4] = [
-    0.666666656403167,
-    0.4000033659252117,
-    0.2853720643852226,
-    0.23584309016005883,
-];
+const LOG_SHORT: [f64; 4] =
+    [0.666666656403167, 0.4000033659252117, 0.2853720643852226, 0.23584309016005883];
 
 /// (2^r - 1) / r on |r| <= 1/2, relative to 2^r. Error 2^-34.3.
 const EXP2_SHORT: [f64; 7] = [
@@ -124,4 +120,3 @@ const ATANH_TAIL: [f64; 8] = [
     0.05835930243068086,
     0.06006730373076545,
 ];
-

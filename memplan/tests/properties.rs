@@ -1,0 +1,149 @@
+//! Properties of plans for random problems.
+
+use adfuse_memplan::{
+    Buffer, BufferId, Gap, Offset, Options, Order, PlanError, Problem, check, check_offsets, plan,
+    plan_in_order,
+};
+use proptest::prelude::*;
+
+/// A buffer with times up to `end` and sizes up to `most`.
+fn buffer(end: u64, most: u64) -> impl Strategy<Value = Buffer> {
+    let gap = prop_oneof![4 => Just(None), 1 => (0..100u64, 0..100u64).prop_map(Some)];
+    (0..end, 0..end, 0..=most, 0..4u32, gap).prop_map(|(s, t, size, align, gap)| {
+        let live = s.min(t)..s.max(t) + 1;
+        let mut buffer = Buffer::new(live.clone(), size).with_align(1 << align);
+        if let Some((from, to)) = gap {
+            let length = live.end - live.start;
+            let (from, to) = (live.start + from % length, live.start + to % length);
+            buffer = buffer.with_gap(Gap { live: from.min(to)..from.max(to), window: None });
+        }
+        buffer
+    })
+}
+
+/// Buffers with every in-place pair that `picks` selects of those that meet, and some that must share.
+fn problem(count: usize, end: u64, most: u64) -> impl Strategy<Value = Problem> {
+    let buffers = prop::collection::vec(buffer(end, most), 0..count);
+    let must =
+        prop::option::weighted(0.3, (any::<prop::sample::Index>(), any::<prop::sample::Index>()));
+    (buffers, any::<u64>(), must).prop_map(|(buffers, picks, must)| {
+        let mut problem = Problem { buffers: buffers.into_iter().collect(), ..Problem::new() };
+        let ids: Vec<BufferId> = problem.buffers.keys().collect();
+        for (i, &child) in ids.iter().enumerate() {
+            for (j, &parent) in ids.iter().enumerate() {
+                let (c, p) = (&problem.buffers[child].live, &problem.buffers[parent].live);
+                let meet = p.start < c.start && p.end == c.start + 1;
+                if meet && picks >> ((i * 7 + j) % 64) & 1 == 1 {
+                    problem.may_share(child, parent);
+                }
+            }
+        }
+        if let Some((a, b)) = must.filter(|_| ids.len() > 1) {
+            problem.must_share(ids[a.index(ids.len())], ids[b.index(ids.len())]);
+        }
+        problem
+    })
+}
+
+/// The least peak, by trying every offset up to `limit` for every buffer.
+fn least_peak(problem: &Problem, limit: u64) -> Option<u64> {
+    fn go(
+        problem: &Problem,
+        ids: &[BufferId],
+        offsets: &mut Vec<Offset>,
+        limit: u64,
+        best: &mut Option<u64>,
+    ) {
+        // Only the buffers that have offsets so far, and the shares among them.
+        let placed = &ids[..offsets.len()];
+        let part = Problem {
+            buffers: placed.iter().map(|&id| problem.buffers[id].clone()).collect(),
+            shares: problem
+                .shares
+                .iter()
+                .copied()
+                .filter(|share| share.buffers().iter().all(|id| placed.contains(id)))
+                .collect(),
+            capacity: None,
+        };
+        let Ok(peak) = check_offsets(&part, &offsets.iter().copied().collect()) else { return };
+        if best.is_some_and(|best| peak >= best) {
+            return;
+        }
+        let Some(&next) = ids.get(offsets.len()) else {
+            *best = Some(peak);
+            return;
+        };
+        let buffer = &problem.buffers[next];
+        for offset in (0..=limit).step_by(buffer.align as usize) {
+            offsets.push(Offset(offset));
+            go(problem, ids, offsets, limit, best);
+            offsets.pop();
+        }
+    }
+    let ids: Vec<BufferId> = problem.buffers.keys().collect();
+    let mut best = None;
+    go(problem, &ids, &mut Vec::new(), limit, &mut best);
+    best
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn plans_are_sound_and_never_worse_than_an_order(problem in problem(40, 30, 100)) {
+        let options = Options { effort: 3_000, ..Options::default() };
+        let packing = plan(&problem, &options).unwrap();
+        prop_assert_eq!(check(&problem, &packing), Ok(()));
+        prop_assert!(packing.steps <= options.effort);
+        for order in Order::ALL {
+            let greedy = plan_in_order(&problem, order).unwrap();
+            prop_assert_eq!(check(&problem, &greedy), Ok(()));
+            prop_assert!(packing.peak <= greedy.peak, "{} above {:?}", packing.peak, order);
+            prop_assert!(packing.lower_bound <= greedy.peak);
+        }
+        prop_assert_eq!(&plan(&problem, &options).unwrap(), &packing);
+    }
+
+    #[test]
+    fn a_capacity_is_kept_or_refused(problem in problem(20, 20, 50), share in 50..120u64) {
+        let options = Options { effort: 3_000, ..Options::default() };
+        let free = plan(&problem, &options).unwrap();
+        let capacity = free.peak * share / 100;
+        let tight = Problem { capacity: Some(capacity), ..problem };
+        match plan(&tight, &options) {
+            Ok(packing) => prop_assert_eq!(check(&tight, &packing), Ok(())),
+            Err(PlanError::DoesNotFit { capacity: stated, least_peak, lower_bound }) => {
+                prop_assert_eq!(stated, capacity);
+                prop_assert!(capacity < least_peak && lower_bound <= least_peak);
+                prop_assert!(capacity < free.peak);
+            }
+            Err(error) => prop_assert!(false, "{}", error),
+        }
+    }
+
+    #[test]
+    fn small_problems_reach_the_optimum(problem in problem(6, 8, 5)) {
+        let packing = plan(&problem, &Options::default()).unwrap();
+        prop_assert_eq!(check(&problem, &packing), Ok(()));
+        let best = least_peak(&problem, packing.peak).unwrap();
+        prop_assert_eq!(packing.peak, best, "{:?}", problem);
+        prop_assert!(packing.lower_bound <= best);
+    }
+
+    #[test]
+    fn small_problems_with_fixed_offsets_reach_the_optimum(
+        mut problem in problem(6, 8, 5),
+        fixed in 0..8u64,
+    ) {
+        if let Some(id) = problem.buffers.keys().next() {
+            problem.shares.clear();
+            problem.buffers[id].align = 1;
+            problem.buffers[id].fixed = Some(Offset(fixed));
+        }
+        let packing = plan(&problem, &Options::default()).unwrap();
+        prop_assert_eq!(check(&problem, &packing), Ok(()));
+        prop_assert_eq!(packing.peak, least_peak(&problem, packing.peak).unwrap());
+        prop_assert!(packing.is_optimal(), "not proven: {:?}", problem);
+    }
+}

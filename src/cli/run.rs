@@ -1,0 +1,195 @@
+//! `run`: a function, or its gradient function, at given or random inputs.
+
+use super::derivative::Wrt;
+use super::failure::Failure;
+use super::inputs::{self, Given, Inputs, Param};
+use super::source::Program;
+use super::spec::{Fill, Input, input};
+use super::streams::Streams;
+use super::target::{Target, specialized};
+use super::{json, npz, show};
+use crate::autodiff::value_and_grad;
+use crate::backends::Array;
+use crate::backends::reference::{self, Effects};
+use crate::ir::{DType, Function, Symbol};
+use clap::Args;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Runs a function and prints its results
+///
+/// Results have the names they are returned by, or out0, out1, ..; the gradient of %x is grad_x.
+/// Inputs that are not given are random: normal for floats, 0 to 3 for integers. They depend on
+/// --seed and their position alone. What the program prints goes to standard error.
+#[derive(Args)]
+pub(super) struct Run {
+    #[command(flatten)]
+    target: Target,
+    /// An input: x.npy, file.npz#name, zeros, ones, randn, uniform, a number, or a nested list
+    ///
+    /// SPEC is x.npy, file.npz#name (or file.npz, for the array named like the input), zeros, ones,
+    /// randn (normal, mean 0, variance 1), uniform (from 0 to 1), a number for every element, or a
+    /// nested list such as [[1,2],[3,4]]. Files must hold the parameter's element type; bf16 is read
+    /// from float32, rounded to nearest. Extents of files and lists bind symbolic dimensions.
+    #[arg(long = "input", value_name = "NAME=SPEC", value_parser = input)]
+    inputs: Vec<Input>,
+    /// The seed of inputs that are not given
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Run the gradient too
+    ///
+    /// Unless the function has one result of a float type, a scalar, each such result takes a
+    /// cotangent as one more input: `<result>_ct` (or ct0, ct1, .. by position), by default ones.
+    #[arg(long)]
+    grad: bool,
+    #[command(flatten)]
+    wrt: Wrt,
+    /// Print JSON, with every element
+    #[arg(long, conflicts_with = "digest")]
+    json: bool,
+    /// Print a SHA-256 of each result's little-endian bytes
+    #[arg(long)]
+    digest: bool,
+    /// Also write the results, then the gradients, to a .npz file (bf16 as float32)
+    #[arg(long, value_name = "OUT.npz")]
+    save: Option<PathBuf>,
+}
+
+impl Run {
+    /// Runs the command.
+    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        if self.wrt.is_given() && !self.grad {
+            return Err(Failure::usage("--wrt is for --grad"));
+        }
+        let program = self.target.read()?;
+        let f = self.target.choose(&program)?;
+        let inputs = Inputs::new(self.inputs.clone(), self.seed)?;
+        let (f, given) = self.at_extents(&program, f, &inputs)?;
+        let (running, wrt) = if self.grad {
+            let wrt = self.wrt.positions(&program, &f)?;
+            let g = value_and_grad(&program.module, &f, &wrt).map_err(|d| program.wrong(d))?;
+            (g, wrt)
+        } else {
+            (f.clone(), Vec::new())
+        };
+        let args = arguments(&program, &running, &inputs, given)?;
+        let mut effects = Printing(streams.err);
+        let values = reference::run(&program.module, &running, &args, &mut effects)
+            .map_err(|d| program.wrong(d))?;
+        let names = names(&f, &wrt);
+        let named: Vec<(String, &Array)> = names.into_iter().zip(&values).collect();
+        if let Some(path) = &self.save {
+            npz::save(path, &named)?;
+        }
+        let (outputs, gradients) = named.split_at(named.len() - wrt.len());
+        self.print(streams.out, &f.name, outputs, gradients)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The function with all symbols bound, and what is given for its parameters.
+    fn at_extents(
+        &self,
+        program: &Program,
+        f: &Function,
+        inputs: &Inputs,
+    ) -> Result<(Function, Vec<Option<Given>>), Failure> {
+        let params = inputs::params(f);
+        if !self.grad {
+            inputs.all_known(&params, &f.name)?;
+        }
+        let given = params.iter().map(|p| inputs.read(p)).collect::<Result<Vec<_>, _>>()?;
+        let extents = inputs::bind(&params, &given, self.target.extents(f)?)?;
+        let open: Vec<&Symbol> = f.symbols.iter().filter(|s| !extents.contains_key(s)).collect();
+        if let Some(first) = open.first() {
+            let name = first.as_str();
+            let m =
+                format!("nothing gives the symbolic dimension `{name}` of @{} an extent", f.name);
+            return Err(Failure::usage(m).hint(Some(format!("add --dim {name}=4"))));
+        }
+        Ok((specialized(program, f, &extents)?, given))
+    }
+
+    fn print(
+        &self,
+        out: &mut dyn Write,
+        func: &str,
+        outputs: &[(String, &Array)],
+        gradients: &[(String, &Array)],
+    ) -> io::Result<()> {
+        if self.json {
+            write!(out, "{{\"func\": {}, \"outputs\": ", json::quoted(func))?;
+            json::write_arrays(out, outputs)?;
+            if self.grad {
+                write!(out, ", \"gradients\": ")?;
+                json::write_arrays(out, gradients)?;
+            }
+            return writeln!(out, "}}");
+        }
+        for (name, a) in outputs.iter().chain(gradients) {
+            if self.digest {
+                show::write_digest(out, name, a)?;
+            } else {
+                show::write_array(out, name, a)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The arguments of the function to run, which has the parameters of the function asked for, then
+/// cotangents.
+fn arguments(
+    program: &Program,
+    running: &Function,
+    inputs: &Inputs,
+    given: Vec<Option<Given>>,
+) -> Result<Vec<Array>, Failure> {
+    let params: Vec<Param> = inputs::params(running);
+    inputs.all_known(&params, &running.name)?;
+    let own = given.len();
+    let mut given = given.into_iter();
+    let mut args = Vec::new();
+    for (k, param) in params.iter().enumerate() {
+        let value = match given.next() {
+            Some(value) => value.unwrap_or(Given::Fill(Fill::Any)),
+            None => inputs.read(param)?.unwrap_or(Given::Fill(Fill::Ones)),
+        };
+        debug_assert!(k < own || param.ty.dtype.is_float(), "cotangents are floats");
+        args.push(inputs.argument(value, &param.ty, k).map_err(|d| program.wrong(d))?);
+    }
+    Ok(args)
+}
+
+/// A name for each result that is no token, then for each gradient; all different.
+fn names(f: &Function, wrt: &[usize]) -> Vec<String> {
+    let results = f.results().iter().filter(|r| f.ty(**r).dtype != DType::Token);
+    let outputs = results
+        .enumerate()
+        .map(|(k, &r)| f.name_of(r).map_or_else(|| format!("out{k}"), str::to_string));
+    let of = |k: usize| f.name_of(f.params()[k]).map_or_else(|| k.to_string(), str::to_string);
+    let gradients = wrt.iter().map(|&k| format!("grad_{}", of(k)));
+    let mut taken = BTreeSet::new();
+    let mut unique = |name: String| {
+        let mut candidate = name.clone();
+        for k in 1.. {
+            if taken.insert(candidate.clone()) {
+                break;
+            }
+            candidate = format!("{name}_{k}");
+        }
+        candidate
+    };
+    outputs.chain(gradients).map(&mut unique).collect()
+}
+
+/// What the program prints, on standard error.
+struct Printing<'a>(&'a mut dyn Write);
+
+impl Effects for Printing<'_> {
+    fn print(&mut self, label: &str, value: &Array) {
+        // A closed standard error stops nothing.
+        let _ = show::write_array(self.0, &label.escape_debug().to_string(), value);
+    }
+}

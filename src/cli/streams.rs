@@ -1,0 +1,68 @@
+//! Where output goes.
+
+use std::io::{self, BufWriter, ErrorKind, Write};
+
+/// Standard output and standard error of a command.
+pub(super) struct Streams<'a> {
+    /// Results.
+    pub(super) out: &'a mut dyn Write,
+    /// Everything else.
+    pub(super) err: &'a mut dyn Write,
+}
+
+impl Streams<'_> {
+    /// Tells the user something that is not a result. A closed standard error stops nothing.
+    pub(super) fn note(&mut self, message: impl std::fmt::Display) {
+        let _ = writeln!(self.err, "note: {message}");
+    }
+}
+
+/// A buffered stream whose reader may leave: what is written after that is dropped silently, since
+/// `adfuse .. | head` is no error.
+pub(super) struct Out<W: Write> {
+    inner: BufWriter<Leaving<W>>,
+}
+
+impl<W: Write> Out<W> {
+    /// Writes to `inner`.
+    pub(super) fn new(inner: W) -> Out<W> {
+        Out { inner: BufWriter::new(Leaving { inner, closed: false }) }
+    }
+}
+
+impl<W: Write> Write for Out<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.inner.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+struct Leaving<W> {
+    inner: W,
+    closed: bool,
+}
+
+impl<W: Write> Write for Leaving<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.closed {
+            return Ok(bytes.len());
+        }
+        match self.inner.write(bytes) {
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => {
+                self.closed = true;
+                Ok(bytes.len())
+            }
+            other => other,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.inner.flush() {
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(()),
+            other => other,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A folder for one test, and the built program run in it.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How a run ended, and what it wrote.
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// A folder for one test, removed at its end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("cli-{}-{n}", std::process::id());
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> &Folder {
+        fs::write(self.0.join(name), bytes).unwrap();
+        self
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap()
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    /// Runs `adfuse` here with arguments split at blanks, and `stdin` on standard input.
+    pub fn pipe(&self, args: &str, stdin: &[u8]) -> Ran {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_adfuse"))
+            .args(args.split_whitespace())
+            .current_dir(&self.0)
+            .env_remove("NO_COLOR")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that does not read may be gone.
+        let _ = child.stdin.take().unwrap().write_all(stdin);
+        let output = child.wait_with_output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let code = output.status.code().unwrap();
+        Ran { code, out: text(output.stdout), err: text(output.stderr) }
+    }
+
+    pub fn run(&self, args: &str) -> Ran {
+        self.pipe(args, b"")
+    }
+
+    /// The output of a run that ends well and says nothing else.
+    pub fn good(&self, args: &str) -> String {
+        let ran = self.run(args);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{args}");
+        ran.out
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A `.npy` file.
+pub fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(data);
+    bytes
+}

@@ -1,0 +1,117 @@
+//! Wrong programs, wrong command lines, wrong files: which exit status, and what is said.
+
+use crate::folder::{Folder, npy};
+use crate::programs;
+
+#[test]
+fn errors_of_programs_are_shown_in_their_lines() {
+    let d = Folder::new();
+    d.file(
+        "bad.ir",
+        "func @f(%x: f32[2]) -> f32[3] {\n  %0 = mull %x, %x : f32[2]\n  %1 = add %x, %z : f32[2]\n  \
+         return %x\n}\n",
+    );
+    for command in ["run", "check", "grad", "jvp", "fmt"] {
+        let ran = d.run(&format!("{command} bad.ir"));
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{command}");
+        let expected = "  --> bad.ir:2:8\n  |\n2 |   %0 = mull %x, %x : f32[2]\n  |        ^^^^\n";
+        assert!(ran.err.contains(expected), "{}", ran.err);
+        assert!(ran.err.contains("error[unknown-op]") && ran.err.contains("help: did you mean"));
+        assert!(ran.err.contains("bad.ir:3:16") && ran.err.contains("error[unknown-name]"));
+        assert!(ran.err.ends_with("errors in `bad.ir`\n"), "{}", ran.err);
+    }
+    // The verifier's errors have places too.
+    let call =
+        "func @f(%x: f32[]) -> f32[] {\n  %0 = call %x {func = @g} : f32[]\n  return %0\n}\n";
+    let ran = d.pipe("check -", call.as_bytes());
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.err.contains("no function @g") && ran.err.contains("--> <stdin>:2:3"),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
+fn wrong_command_lines_and_files_are_told_apart() {
+    let d = programs();
+    d.file("empty.ir", "").file("latin.ir", b"func @f\xe9").file("x.npz", "no archive");
+    d.file("short.npy", npy("<f4", "(3,)", &[0; 11])).file("f64.npy", npy("<f8", "(3,)", &[0; 24]));
+    d.file("four.npy", npy("<f4", "(4,)", &[0; 16])).file("text.npy", "hello, hello");
+    d.file("big.npy", npy("<f4", "(4294967296, 4294967296, 4)", &[]));
+    d.file("f64x.npy", npy("<f8", "(5, 2)", &[0; 80]));
+    d.good("run ints.ir --save ints.npz");
+    for (args, code, parts) in [
+        ("", 2, ["Usage", ""]),
+        ("plot x.ir", 2, ["unrecognized subcommand", ""]),
+        ("run", 2, ["required", "<FILE>"]),
+        ("run none.ir", 2, ["cannot read `none.ir`", ""]),
+        ("run .", 2, ["cannot read `.`", ""]),
+        ("run latin.ir", 2, ["not UTF-8", "byte 7"]),
+        ("run empty.ir", 2, ["no functions", ""]),
+        ("run two.ir", 2, ["several functions", "--func: @first, @second"]),
+        ("run two.ir --func secnd", 2, ["no function @secnd", "did you mean `@second`?"]),
+        ("run two.ir --func third", 2, ["no function @third", "@first, @second"]),
+        ("run loss.ir --func", 2, ["--func", ""]),
+        ("run loss.ir --input y=1", 2, ["no input `y`", "x"]),
+        ("run loss.ir --input xx=1", 2, ["no input `xx`", "did you mean `x`?"]),
+        ("run loss.ir --grad --input loss_ct=1", 2, ["no input `loss_ct`", "x, w"]),
+        ("run loss.ir --input x=1 --input %x=2", 2, ["--input x is given twice", ""]),
+        ("run loss.ir --input x", 2, ["expected NAME=SPEC", ""]),
+        ("run loss.ir --input x=one", 2, ["expected x.npy, file.npz#name", ""]),
+        ("run loss.ir --input x=[1,2", 2, ["a list is not closed", ""]),
+        ("run loss.ir --input x=[1,[2]]", 2, ["side by side", ""]),
+        ("run loss.ir --input x=[1,2]", 2, ["%x is f32[3], the list is f32[2]", ""]),
+        ("run loss.ir --input x=true", 2, ["true is no f32", ""]),
+        ("run ints.ir --input x=1.5", 2, ["1.5 is no i32", ""]),
+        ("run ints.ir --input x=3000000000", 2, ["3000000000 is no i32", ""]),
+        ("run ints.ir --input x=randn", 2, ["randn is for float types", ""]),
+        ("run two.ir --func second --input p=1", 2, ["1 is no bool", "true and false"]),
+        ("run loss.ir --input x=none.npy", 2, ["cannot read `none.npy`", ""]),
+        ("run loss.ir --input x=short.npy", 2, ["cannot read `short.npy`", "ends too early"]),
+        ("run loss.ir --input x=f64.npy", 2, ["holds float64", "a.astype(np.float32)"]),
+        ("run loss.ir --input x=four.npy", 2, ["%x is f32[3], `four.npy` is f32[4]", ""]),
+        ("run loss.ir --input x=text.npy", 2, ["no NumPy file", ""]),
+        ("run loss.ir --input x=big.npy", 2, ["malformed", ""]),
+        ("run loss.ir --input x=x.npz#x", 2, ["cannot read `x.npz`", ""]),
+        ("run loss.ir --input x=ints.npz#z", 2, ["no array `z`", "y"]),
+        ("run loss.ir --input x=ints.npz#y", 2, ["holds int32", ""]),
+        ("run sym.ir", 2, ["dimension `n` of @double", "--dim n=4"]),
+        ("run sym.ir --dim m=4", 2, ["no symbolic dimension `m`", ""]),
+        ("run sym.ir --dim n=4 --dim n=4", 2, ["--dim n is given twice", ""]),
+        ("run sym.ir --dim n=-4", 2, ["`-4` is no extent", ""]),
+        ("run sym.ir --dim n", 2, ["expected NAME=N", ""]),
+        ("run sym.ir --dim n=4 --input x=f64x.npy", 2, ["found f64[5,2]", "n is 4 by --dim n"]),
+        (
+            "run sym.ir --input z=[1] --input x=f64x.npy",
+            2,
+            ["%z is f64[n], found f64[1]", "input x"],
+        ),
+        ("run sym.ir --dim n=99999999999999999", 1, ["larger than", ""]),
+        ("run loss.ir --json --digest", 2, ["cannot be used with", ""]),
+        ("run loss.ir --wrt x", 2, ["--wrt is for --grad", ""]),
+        ("run loss.ir --grad --wrt q", 2, ["no parameter %q", ""]),
+        ("run loss.ir --grad --wrt x,x", 2, ["named twice", ""]),
+        ("run two.ir --func second --grad --wrt i", 2, ["%i is i32[]", ""]),
+        ("run ints.ir --grad", 1, ["no parameter of a float type", "@main"]),
+        ("run loss.ir --seed=-1", 2, ["--seed", "invalid digit"]),
+        ("run loss.ir --save none/out.npz", 2, ["cannot write `none/out.npz`", ""]),
+        ("run loss.ir --save .", 2, ["cannot write `.`", "not a regular file"]),
+        ("grad loss.ir --wrt q", 2, ["no parameter %q", ""]),
+        ("grad ints.ir", 1, ["no parameter of a float type", ""]),
+        ("grad loss.ir --dim n=2", 2, ["@loss has no symbolic dimension `n`", ""]),
+        ("jvp loss.ir --no-value", 2, ["--no-value", ""]),
+        ("check sym.ir --dim m=2", 2, ["no symbolic dimension `m`", ""]),
+        ("check loss.ir --rtol=-1", 2, ["--rtol", "finite"]),
+        ("check loss.ir --atol nan", 2, ["--atol", "finite"]),
+        ("fmt", 2, ["<FILE>", ""]),
+        ("fmt -w -", 2, ["--write needs a file", ""]),
+        ("fmt -w --check loss.ir", 2, ["cannot be used with", ""]),
+        ("fmt --drop-comments loss.ir", 2, ["--write", ""]),
+    ] {
+        let ran = d.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{args}: {}", ran.err);
+        assert!(parts.iter().all(|p| ran.err.contains(p)), "{args}: {}", ran.err);
+        assert!(!ran.err.contains("panicked") && !ran.err.contains('\x1b'), "{args}: {}", ran.err);
+    }
+}

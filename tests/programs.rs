@@ -1,0 +1,140 @@
+//! Properties of random programs. `ADFUSE_PROGRAMS` sets how many (a few hundred by default).
+
+mod common;
+
+use adfuse::autodiff::{differentiable, jvp, linearize, value_and_grad, vjp};
+use adfuse::backends::Array;
+use adfuse::backends::reference::{Silent, run};
+use adfuse::check::{Options, Row, check_function};
+use adfuse::ir::op::Domain;
+use adfuse::ir::rewrite::{Exactness, cse, dce, simplify, widen};
+use adfuse::ir::{DType, Function, Module, text, verify};
+use adfuse::sample::{rng, sample};
+use approx::relative_eq;
+use common::count_from_env;
+use common::programs::{Step, decode};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+fn programs(default: u32, property: impl Fn(&[Step]) -> Result<(), String>) {
+    let cases = count_from_env("ADFUSE_PROGRAMS", default);
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
+    // One seed, so that a failure in one place is a failure everywhere.
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let steps = prop::collection::vec(any::<Step>(), 1..24);
+    let outcome = runner.run(&steps, |steps| property(&steps).map_err(TestCaseError::fail));
+    if let Err(e) = outcome {
+        panic!("{e}");
+    }
+}
+
+fn inputs(f: &Function, domain: Domain) -> Vec<Array> {
+    let mut rng = rng(3, 0);
+    f.param_types().iter().map(|t| sample(t, domain, &mut rng).expect("small")).collect()
+}
+
+fn evaluate(f: &Function, args: &[Array]) -> Result<Vec<Array>, String> {
+    run(&Module::single(f.clone()), f, args, &mut Silent).map_err(|d| d.to_string())
+}
+
+fn well_formed(f: &Function) -> Result<(), String> {
+    let module = Module::single(f.clone());
+    verify(&module).map_err(|e| format!("{e:?}\n{f}"))?;
+    let printed = text::print_module(&module);
+    let parsed = text::parse(&printed).map_err(|e| format!("{e:?}\n{printed}"))?;
+    let again = text::print_module(&parsed);
+    if again != printed {
+        return Err(format!("printing is no fixpoint:\n{printed}\n{again}"));
+    }
+    verify(&parsed).map_err(|e| format!("after parsing: {e:?}\n{printed}"))
+}
+
+#[test]
+fn derivatives_agree_with_differences() {
+    programs(200, |steps| {
+        let f = decode(steps, DType::F64);
+        well_formed(&f)?;
+        let module = widen(&Module::single(f)).map_err(|d| d.to_string())?;
+        let f = module.find("random").ok_or("no function")?;
+        let rows = check_function(&module, f, &Options::default()).map_err(|d| d.to_string())?;
+        let bad: Vec<&Row> = rows.iter().filter(|r| r.failed()).collect();
+        if bad.is_empty() { Ok(()) } else { Err(format!("{bad:#?}\n{f}")) }
+    });
+}
+
+#[test]
+fn transformed_programs_are_well_formed() {
+    programs(200, |steps| {
+        let f = decode(steps, DType::F32);
+        let module = Module::single(f.clone());
+        let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
+        let fail = |d: adfuse::ir::Diagnostic| format!("{d}\n{f}");
+        well_formed(&jvp(&module, &f, &wrt).map_err(fail)?)?;
+        well_formed(&vjp(&module, &f, &wrt).map_err(fail)?)?;
+        well_formed(&value_and_grad(&module, &f, &wrt[..1]).map_err(fail)?)?;
+        let split = linearize(&module, &f, &wrt).map_err(fail)?;
+        well_formed(&split.primal)?;
+        well_formed(&split.linear)
+    });
+}
+
+/// A gradient of a gradient, in both orders of the modes.
+#[test]
+fn second_order_compositions_agree() {
+    programs(60, |steps| {
+        let f = decode(&steps[..steps.len().min(8)], DType::F64);
+        let module = widen(&Module::single(f)).map_err(|d| d.to_string())?;
+        let f = module.find("random").ok_or("no function")?;
+        let fail = |d: adfuse::ir::Diagnostic| format!("{d}\n{f}");
+        let first = vjp(&module, f, &[0]).map_err(fail)?;
+        let single = Module::single(first.clone());
+        let forward = jvp(&single, &first, &[0]).map_err(fail)?;
+        let reverse = vjp(&single, &first, &[0]).map_err(fail)?;
+        well_formed(&forward)?;
+        well_formed(&reverse)?;
+        // <u, d(first) t> computed both ways.
+        let args = inputs(&first, Domain::Uniform(-0.9, 0.9));
+        let t = inputs(&forward, Domain::Uniform(-0.8, 0.9)).pop().ok_or("no tangent")?;
+        let mut with_t = args.clone();
+        with_t.push(t.clone());
+        let out = evaluate(&forward, &with_t)?;
+        let n = first.results().len();
+        let tangents = &out[n..];
+        let mut with_u = args.clone();
+        let mut rng = rng(5, 0);
+        for x in tangents {
+            with_u.push(sample(&x.ty(), Domain::Uniform(-1.0, 1.0), &mut rng).expect("small"));
+        }
+        let gradient = evaluate(&reverse, &with_u)?.pop().ok_or("no gradient")?;
+        let dot = |a: &Array, b: &Array| -> f64 {
+            a.to_f64s().iter().zip(b.to_f64s()).map(|(x, y)| x * y).sum()
+        };
+        let left: f64 = with_u[args.len()..].iter().zip(tangents).map(|(u, x)| dot(u, x)).sum();
+        let right = dot(&gradient, &t);
+        let same = relative_eq!(left, right, max_relative = 1e-8, epsilon = 1e-8)
+            || !(left.is_finite() && right.is_finite());
+        if same { Ok(()) } else { Err(format!("{left} and {right}\n{f}\n{reverse}")) }
+    });
+}
+
+#[test]
+fn rewrites_keep_every_bit() {
+    programs(200, |steps| {
+        let f = decode(steps, DType::F32);
+        let args = inputs(&f, Domain::Normal);
+        let expected = evaluate(&f, &args)?;
+        let mut plain = f.clone();
+        dce(&mut plain);
+        let mut shared = f.clone();
+        cse(&mut shared);
+        let simple = simplify(&f, Exactness::Exact).map_err(|d| d.to_string())?;
+        for (name, g) in [("dce", &plain), ("cse", &shared), ("simplify", &simple)] {
+            well_formed(g)?;
+            if evaluate(g, &args)? != expected {
+                return Err(format!("{name} changes the result of\n{f}\nto that of\n{g}"));
+            }
+        }
+        Ok(())
+    });
+}
