@@ -74,7 +74,7 @@ impl Check<'_> {
         let uses = self.token_uses(f.body());
         for (v, n) in uses {
             if n > 1 {
-                let name = f.name_of(v).unwrap_or("a token");
+                let name = f.name_of(v).map_or("a token".into(), |n| format!("`%{n}`"));
                 let m = format!("{name} is used {n} times: effects are ordered by using a token once");
                 match f.def(v) {
                     ValueDef::Inst(i, _) => self.report(i, Kind::Effect, m),

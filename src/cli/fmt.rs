@@ -45,10 +45,7 @@ impl Fmt {
             if !self.check && !self.write {
                 streams.out.write_all(canonical.as_bytes())?;
                 if comments.count > 0 {
-                    streams.note(format!(
-                        "{} comments of `{}` are left out",
-                        comments.count, source.name
-                    ));
+                    streams.note(format!("comments of `{}` are left out", source.name));
                 }
                 continue;
             }
@@ -65,7 +62,10 @@ impl Fmt {
                 continue;
             }
             if comments.count > 0 && !self.drop_comments {
-                let m = format!("writing `{}` would lose {} comments", source.name, comments.count);
+                let m = format!(
+                    "writing `{}` would lose its comments ({})",
+                    source.name, comments.count
+                );
                 let hint = "--drop-comments allows that".to_string();
                 return Err(Failure::usage(m).hint(Some(hint)));
             }

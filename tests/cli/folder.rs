@@ -7,17 +7,18 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How a run ended, and what it wrote.
-pub struct Ran {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// A folder for one test, removed at its end.
-pub struct Folder(pub PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
-    pub fn new() -> Folder {
+    /// An empty folder.
+    pub(crate) fn new() -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("cli-{}-{n}", std::process::id());
@@ -26,16 +27,19 @@ impl Folder {
         Folder(path)
     }
 
-    pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> &Folder {
+    /// Writes a file.
+    pub(crate) fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> &Folder {
         fs::write(self.0.join(name), bytes).unwrap();
         self
     }
 
-    pub fn text(&self, name: &str) -> String {
+    /// The text of a file.
+    pub(crate) fn text(&self, name: &str) -> String {
         fs::read_to_string(self.0.join(name)).unwrap()
     }
 
-    pub fn names(&self) -> Vec<String> {
+    /// The names of what is here, sorted.
+    pub(crate) fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap();
         let mut names: Vec<String> =
             entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -44,7 +48,7 @@ impl Folder {
     }
 
     /// Runs `adfuse` here with arguments split at blanks, and `stdin` on standard input.
-    pub fn pipe(&self, args: &str, stdin: &[u8]) -> Ran {
+    pub(crate) fn pipe(&self, args: &str, stdin: &[u8]) -> Ran {
         let mut child = Command::new(env!("CARGO_BIN_EXE_adfuse"))
             .args(args.split_whitespace())
             .current_dir(&self.0)
@@ -62,12 +66,13 @@ impl Folder {
         Ran { code, out: text(output.stdout), err: text(output.stderr) }
     }
 
-    pub fn run(&self, args: &str) -> Ran {
+    /// Runs `adfuse` here with nothing on standard input.
+    pub(crate) fn run(&self, args: &str) -> Ran {
         self.pipe(args, b"")
     }
 
     /// The output of a run that ends well and says nothing else.
-    pub fn good(&self, args: &str) -> String {
+    pub(crate) fn good(&self, args: &str) -> String {
         let ran = self.run(args);
         assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{args}");
         ran.out
@@ -81,7 +86,7 @@ impl Drop for Folder {
 }
 
 /// A `.npy` file.
-pub fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+pub(crate) fn npy(descr: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
     let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
     bytes.extend((header.len() as u16).to_le_bytes());

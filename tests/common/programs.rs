@@ -128,7 +128,10 @@ impl Growing<'_> {
             let domain = op.def().domain;
             x = self.into_domain(x, domain[0]);
             if self.b.func().literal(y).is_none() {
-                y = self.into_domain(y, domain[domain.len() - 1]);
+                // The angle of the origin has no derivative, and exact zeros do occur.
+                let last = domain[domain.len() - 1];
+                let last = if op == Op::Atan2 { Domain::Uniform(1.0, 3.0) } else { last };
+                y = self.into_domain(y, last);
             }
         }
         Some(self.b.op(op, &[x, y]))
@@ -168,11 +171,15 @@ impl Growing<'_> {
                 .with("reverse", Attr::Bool(d & 64 != 0));
             return Some(self.b.op_with(Op::Cumsum, &[x], attrs));
         }
-        let op = [Op::ReduceSum, Op::ReduceMax, Op::ReduceMin, Op::ReduceProd, Op::ReduceSum]
+        let axes = Self::axes(rank, d);
+        let mut op = [Op::ReduceSum, Op::ReduceMax, Op::ReduceMin, Op::ReduceProd, Op::ReduceSum]
             [c as usize % 5];
+        if axes.iter().any(|&a| self.dims(x)[a as usize] == 0) {
+            // The extremum of nothing is infinite: differences of it say nothing.
+            op = Op::ReduceSum;
+        }
         let x = if op == Op::ReduceProd { self.into_domain(x, Domain::Normal) } else { x };
-        let attrs = Attrs::none().with_ints("axes", Self::axes(rank, d));
-        Some(self.b.op_with(op, &[x], attrs))
+        Some(self.b.op_with(op, &[x], Attrs::none().with_ints("axes", axes)))
     }
 
     fn broadcast(&mut self, x: Value, c: u8, d: u8) -> Option<Value> {

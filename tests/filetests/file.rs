@@ -93,7 +93,7 @@ impl TestFile {
         for line in tail.lines() {
             if let Some(directive) = line.strip_prefix(EXPECT) {
                 file.expects.extend(block.replace((directive.trim().into(), String::new())));
-            } else if let Some((_, text)) = &mut block {
+            } else if let (Some((_, text)), false) = (&mut block, line.is_empty()) {
                 let rest = line.strip_prefix("//").ok_or(format!("no comment: `{line}`"))?;
                 text.push_str(rest.strip_prefix(' ').unwrap_or(rest));
                 text.push('\n');

@@ -85,6 +85,10 @@ pub(super) fn jvp_extremum(
     let Some(t) = tangents[0] else { return smallvec![None] };
     let x = &cx.types[0];
     let axes = cx.attrs.ints("axes");
+    if axes.iter().any(|&a| x.shape[a as usize] == Dim::Const(0)) {
+        // The extremum of nothing is a constant.
+        return smallvec![None];
+    }
     let best = spread(b, cx.results[0], axes, x);
     let hit = b.op(Op::Eq, &[cx.args[0], best]);
     let zero = b.literal(x, Literal::zero(x.dtype));
