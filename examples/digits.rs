@@ -106,7 +106,11 @@ fn blend(image: &[f32; 64], rng: &mut impl Rng) -> [f32; 64] {
 }
 
 impl Digits {
-    fn batch(&self, rows: &[usize], rng: Option<&mut ChaCha8Rng>) -> Result<[Array; 2], Diagnostic> {
+    fn batch(
+        &self,
+        rows: &[usize],
+        rng: Option<&mut ChaCha8Rng>,
+    ) -> Result<[Array; 2], Diagnostic> {
         let n = rows.len() as u64;
         let pixels: Vec<f32> = match rng {
             Some(rng) => rows.iter().flat_map(|&r| blend(&self.pixels[r], rng)).collect(),

@@ -58,7 +58,11 @@ pub fn trace<R: Outputs>(
     }
     let foreign = results.iter().any(|t| !Rc::ptr_eq(&t.state, &tracer.state));
     if foreign {
-        return Err(Diagnostic::new(At::default(), Kind::Usage, "a result belongs to another trace"));
+        return Err(Diagnostic::new(
+            At::default(),
+            Kind::Usage,
+            "a result belongs to another trace",
+        ));
     }
     let results: Vec<Value> = results.into_iter().map(|t| t.value).collect();
     b.set_results(&results);
@@ -330,8 +334,7 @@ impl Tensor {
         contract: (&[i64], &[i64]),
     ) -> Tensor {
         let pair = |(a, b): (&[i64], &[i64])| Attr::Pair(a.into(), b.into());
-        let attrs =
-            Attrs::none().with("batch", pair(batch)).with("contract", pair(contract));
+        let attrs = Attrs::none().with("batch", pair(batch)).with("contract", pair(contract));
         apply(&self.state, Op::DotGeneral, &[self, other], attrs, None)
     }
 

@@ -18,7 +18,8 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 fn programs(default: u32, property: impl Fn(&[Step]) -> Result<(), String>) {
     let cases = count_from_env("ADFUSE_PROGRAMS", default);
-    let config = Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
+    let config =
+        Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
     // One seed, so that a failure in one place is a failure everywhere.
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
     let mut runner = TestRunner::new_with_rng(config, rng);

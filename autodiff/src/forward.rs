@@ -100,8 +100,7 @@ impl<'f> Forward<'f> {
                 vec![sum]
             }
             Deriv::Linear(slots, _) => {
-                let types: Vec<TensorType> =
-                    results.iter().map(|&v| b.ty(v).clone()).collect();
+                let types: Vec<TensorType> = results.iter().map(|&v| b.ty(v).clone()).collect();
                 if types.iter().all(|t| !t.dtype.is_float()) {
                     vec![None; results.len()]
                 } else {
@@ -112,7 +111,10 @@ impl<'f> Forward<'f> {
                             None => zeros(b, f.ty(f.args(i)[k])),
                         })
                         .collect();
-                    b.inst(op, &args, attrs.clone(), Some(&types)).iter().map(|&t| Some(t)).collect()
+                    b.inst(op, &args, attrs.clone(), Some(&types))
+                        .iter()
+                        .map(|&t| Some(t))
+                        .collect()
                 }
             }
             Deriv::Bilinear(_) => {
@@ -202,6 +204,7 @@ impl<'f> Forward<'f> {
             &regions,
             f.inst(i).phase,
         );
+        b.func_mut().set_span(new, f.span(i));
         let values = b.func().inst_results(new).to_vec();
         for (&old, &v) in results.iter().zip(&values) {
             b.func_mut().set_name(v, f.name_of(old));

@@ -3,7 +3,7 @@
 use crate::jvp::joint;
 use adfuse_ir::rewrite::{Copier, dce};
 use adfuse_ir::verify::at_inst;
-use adfuse_ir::{Builder, DType, Diagnostic, Function, Inst, Kind, Module, Op, Value};
+use adfuse_ir::{At, Builder, DType, Diagnostic, Function, Inst, Kind, Module, Op, Value};
 use cranelift_entity::EntitySet;
 
 /// A function split at a point: what depends on tangents, and what does not.
@@ -42,7 +42,8 @@ pub fn linearize(module: &Module, f: &Function, wrt: &[usize]) -> Result<Lineari
     if let Some(&i) = linear_insts.iter().find(|&&i| joint.op(i) == Op::Cond) {
         // Its primal results and its tangents are made by one instruction, which cannot be split.
         let m = "linearizing `cond` is not supported: use forward mode, or `select_n`";
-        return Err(Diagnostic::new(at_inst(joint, i), Kind::Unsupported, m));
+        let at = At { func: Some(f.name.clone()), ..at_inst(joint, i) };
+        return Err(Diagnostic::new(at, Kind::Unsupported, m));
     }
     let (results, tangents) = joint.results().split_at(f.results().len());
     let residuals = residuals(joint, &linear_insts, tangents, &moving);

@@ -82,8 +82,7 @@ fn build(
     for &i in split.primal.body_insts() {
         primal.inst(&mut b, i);
     }
-    let all: Vec<Value> =
-        split.primal.results().iter().map(|&v| primal.get(&mut b, v)).collect();
+    let all: Vec<Value> = split.primal.results().iter().map(|&v| primal.get(&mut b, v)).collect();
     let (values, residuals) = all.split_at(f.results().len());
     let mut reverse = Copier::new(&backward);
     for (&p, &v) in backward.params().iter().zip(residuals.iter().chain(&cts)) {

@@ -5,9 +5,7 @@ use crate::partial::{Factor, accumulate, apply, factor};
 use adfuse_ir::op::{Deriv, RuleCx};
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::verify::at_inst;
-use adfuse_ir::{
-    Builder, DType, Diagnostic, Function, Inst, Kind, Phase, TensorType, Value,
-};
+use adfuse_ir::{Builder, DType, Diagnostic, Function, Inst, Kind, Phase, TensorType, Value};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The transposed of a function that is linear in its parameters from position `fixed` on:
@@ -18,12 +16,8 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 pub fn transpose(f: &Function, fixed: usize, phase: Phase) -> Result<Function, Diagnostic> {
     let mut b = Builder::new(format!("{}_t", f.name));
     b.func_mut().symbols = f.symbols.clone();
-    let mut pass = Transpose {
-        f,
-        fixed: Copier::new(f),
-        linear: EntitySet::new(),
-        cts: SecondaryMap::new(),
-    };
+    let mut pass =
+        Transpose { f, fixed: Copier::new(f), linear: EntitySet::new(), cts: SecondaryMap::new() };
     let (constants, linear) = f.params().split_at(fixed);
     for &p in constants {
         let new = b.param(f.ty(p).clone(), f.name_of(p));

@@ -66,7 +66,9 @@ impl Array {
     pub fn splat(dims: &[u64], value: Literal) -> Result<Array, Diagnostic> {
         let ty = TensorType::of(value.dtype(), dims);
         let n = ty.elements().filter(|_| ty.excess().is_none());
-        let n = n.ok_or_else(|| Diagnostic::new(At::default(), Kind::Limit, format!("{ty} is too large")))?;
+        let n = n.ok_or_else(|| {
+            Diagnostic::new(At::default(), Kind::Limit, format!("{ty} is too large"))
+        })?;
         let mut bits: Vec<u64> = Vec::new();
         bits.try_reserve_exact(n as usize).map_err(|_| out_of_memory(n.saturating_mul(8)))?;
         bits.resize(n as usize, value.bits());

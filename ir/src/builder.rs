@@ -39,9 +39,7 @@ impl Number {
             (Number::Bool(b), DType::Bool) => Some(Literal::from_i64(dtype, b.into())),
             (Number::Bool(_), _) | (_, DType::Bool) => None,
             (Number::Int(i), d) if d.is_float() => Some(Literal::from_f64(d, i as f64)),
-            (Number::Int(i), d) => {
-                Some(Literal::from_i64(d, i)).filter(|l| l.to_i64() == i)
-            }
+            (Number::Int(i), d) => Some(Literal::from_i64(d, i)).filter(|l| l.to_i64() == i),
             (Number::Float(x), d) if d.is_float() => Some(Literal::from_f64(d, x)),
             (Number::Float(_), _) => None,
         }
@@ -234,8 +232,7 @@ impl Builder {
             return Err(InferError::new(Kind::Arity, m));
         }
         let region = self.region();
-        let inst =
-            self.func.add_inst(region, op, &values, attrs, &results, regions, self.phase);
+        let inst = self.func.add_inst(region, op, &values, attrs, &results, regions, self.phase);
         self.func.set_span(inst, self.span);
         Ok(inst)
     }

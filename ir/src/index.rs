@@ -40,7 +40,7 @@ impl IndexExpr {
     }
 
     /// `self + other`, folded.
-    pub fn add(self, other: IndexExpr) -> IndexExpr {
+    pub fn sum(self, other: IndexExpr) -> IndexExpr {
         match (self, other) {
             (IndexExpr::Const(k), e) | (e, IndexExpr::Const(k)) => e.plus(k),
             (a, b) => IndexExpr::Add(Box::new(a), Box::new(b)),

@@ -107,7 +107,9 @@ impl<'a> InferCx<'a> {
     pub fn declared(&self) -> Result<&'a TensorType, InferError> {
         match self.declared {
             Some([ty]) => Ok(ty),
-            _ => Err(InferError::new(Kind::Arity, "one result type must be written, as `: f32[2]`")),
+            _ => {
+                Err(InferError::new(Kind::Arity, "one result type must be written, as `: f32[2]`"))
+            }
         }
     }
 

@@ -30,4 +30,3 @@ pub use literal::Literal;
 pub use op::Op;
 pub use types::{Dim, Shape, Symbol, TensorType};
 pub use verify::verify;
-

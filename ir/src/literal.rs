@@ -166,7 +166,11 @@ impl fmt::Display for Literal {
                 // Text is read as `f64` and then rounded, which for a few values (7.038531e-26 is
                 // one) misses what the shortest decimal of an `f32` alone says.
                 let read = short.parse().map(|s| Literal::from_f64(DType::F32, s));
-                if read == Ok(*self) { f.write_str(&short) } else { write!(f, "{:?}", f64::from(x)) }
+                if read == Ok(*self) {
+                    f.write_str(&short)
+                } else {
+                    write!(f, "{:?}", f64::from(x))
+                }
             }
             DType::BF16 | DType::F16 => write!(f, "{:?}", shortest_half(*self)),
             _ => write!(f, "{}", self.to_i64()),

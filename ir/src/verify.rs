@@ -26,8 +26,14 @@ pub fn verify(module: &Module) -> Result<(), Vec<Diagnostic>> {
             let m = format!("function @{} is defined twice", f.name);
             errors.push(Diagnostic::new(at, Kind::Redefinition, m));
         }
-        Check { module, f, errors: &mut errors, visible: EntitySet::new(), phases: SecondaryMap::new() }
-            .function();
+        Check {
+            module,
+            f,
+            errors: &mut errors,
+            visible: EntitySet::new(),
+            phases: SecondaryMap::new(),
+        }
+        .function();
     }
     recursion(module, &mut errors);
     errors.truncate(MAX_ERRORS);
@@ -47,11 +53,7 @@ pub fn verify_function(f: &Function) -> Result<(), Vec<Diagnostic>> {
 
 /// The place of an instruction, for an error.
 pub fn at_inst(f: &Function, i: Inst) -> At {
-    At {
-        func: Some(f.name.clone()),
-        inst: Some(crate::text::print_inst(f, i)),
-        span: f.span(i),
-    }
+    At { func: Some(f.name.clone()), inst: Some(crate::text::print_inst(f, i)), span: f.span(i) }
 }
 
 struct Check<'m> {
@@ -75,7 +77,8 @@ impl Check<'_> {
         for (v, n) in uses {
             if n > 1 {
                 let name = f.name_of(v).map_or("a token".into(), |n| format!("`%{n}`"));
-                let m = format!("{name} is used {n} times: effects are ordered by using a token once");
+                let m =
+                    format!("{name} is used {n} times: effects are ordered by using a token once");
                 match f.def(v) {
                     ValueDef::Inst(i, _) => self.report(i, Kind::Effect, m),
                     _ => self.report_func(Kind::Effect, m),
@@ -156,7 +159,11 @@ impl Check<'_> {
         let data = f.inst(i);
         let def = data.op.def();
         if f.args(i).iter().any(|&a| !self.is_visible(a)) {
-            self.report(i, Kind::Dominance, "an operand is used before it is defined, or out of its region");
+            self.report(
+                i,
+                Kind::Dominance,
+                "an operand is used before it is defined, or out of its region",
+            );
         }
         if f.args(i).iter().any(|&a| self.phases[a] > data.phase) {
             let m = format!("an operand of phase {} is computed in a later phase", data.phase);
@@ -214,8 +221,10 @@ impl Check<'_> {
                 }
                 let yields: Vec<&TensorType> = region.results.iter().map(|&v| f.ty(v)).collect();
                 if yields != results {
-                    let m = format!("region `{name}` yields {yields:?}, the results are {results:?}");
-                    let kind = if yields.len() == results.len() { Kind::Shape } else { Kind::Arity };
+                    let m =
+                        format!("region `{name}` yields {yields:?}, the results are {results:?}");
+                    let kind =
+                        if yields.len() == results.len() { Kind::Shape } else { Kind::Arity };
                     self.report(i, kind, m);
                 }
             }
@@ -262,8 +271,7 @@ impl Check<'_> {
             return;
         };
         let args: Vec<TensorType> = f.args(i).iter().map(|&v| f.ty(v).clone()).collect();
-        let results: Vec<TensorType> =
-            f.inst_results(i).iter().map(|&v| f.ty(v).clone()).collect();
+        let results: Vec<TensorType> = f.inst_results(i).iter().map(|&v| f.ty(v).clone()).collect();
         let message = match bind(&callee.param_types(), &args) {
             None => Some(format!("@{name} takes {:?}, found {args:?}", callee.param_types())),
             Some(bound) => {
@@ -302,9 +310,14 @@ impl Check<'_> {
                 problem(name, &fits, format!("take {p:?} and return {r:?}"));
             }
             CustomRule::Vjp(fwd, bwd) => {
-                let fits =
-                    |g: &Function| g.param_types() == params && g.result_types().starts_with(&results);
-                problem(fwd, &fits, format!("take {params:?} and return {results:?}, then residuals"));
+                let fits = |g: &Function| {
+                    g.param_types() == params && g.result_types().starts_with(&results)
+                };
+                problem(
+                    fwd,
+                    &fits,
+                    format!("take {params:?} and return {results:?}, then residuals"),
+                );
                 let residuals = match self.module.find(fwd) {
                     Some(g) if fits(g) => g.result_types()[results.len()..].to_vec(),
                     _ => return,
@@ -355,7 +368,8 @@ fn recursion(module: &Module, errors: &mut Vec<Diagnostic>) {
         let mut found = Vec::new();
         f.walk(&mut |f, i| {
             if f.op(i) == Op::Call
-                && let Some((k, _)) = module.funcs.iter().find(|(_, g)| g.name == f.attrs(i).text("func"))
+                && let Some((k, _)) =
+                    module.funcs.iter().find(|(_, g)| g.name == f.attrs(i).text("func"))
             {
                 found.push((k, i));
             }

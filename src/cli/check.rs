@@ -82,6 +82,7 @@ fn mode(row: &Row) -> &'static str {
 fn result(row: &Row) -> (&'static str, Option<f64>, Option<String>) {
     match &row.outcome {
         Outcome::Pass(error) => ("ok", Some(*error), None),
+        Outcome::Flat => ("ok, all zero", Some(0.0), None),
         Outcome::Fail(error, at) => {
             ("FAILED", Some(*error), at.as_ref().map(|at| format!("at fault: {at}")))
         }

@@ -1,9 +1,9 @@
 //! What several test programs share.
 #![allow(dead_code)]
 
-pub mod programs;
+pub(crate) mod programs;
 
 /// A number from the environment, for runs of other sizes than the default.
-pub fn count_from_env(name: &str, default: u32) -> u32 {
+pub(crate) fn count_from_env(name: &str, default: u32) -> u32 {
     std::env::var(name).ok().and_then(|s| s.parse().ok()).unwrap_or(default)
 }

@@ -8,11 +8,11 @@ use adfuse::ir::op::{Body, Domain, Infer};
 use adfuse::ir::{Builder, DType, Function, Literal, Op, TensorType, Value};
 
 /// One step: what to do, to which values, and how.
-pub type Step = (u8, u8, u8, u8);
+pub(crate) type Step = (u8, u8, u8, u8);
 
 /// The function `@random(%x, %y, %z)` that the steps describe, all floats of type `dtype`. Its
 /// results are the last values.
-pub fn decode(steps: &[Step], dtype: DType) -> Function {
+pub(crate) fn decode(steps: &[Step], dtype: DType) -> Function {
     let mut b = Builder::new("random");
     let mut g = Growing { values: Vec::new(), b: &mut b, dtype };
     for (name, dims) in [("x", &[3, 4][..]), ("y", &[4]), ("z", &[])] {
@@ -72,7 +72,7 @@ impl Growing<'_> {
     }
 
     /// Values bounded by 1, then moved into the domain: what keeps deep programs finite and smooth.
-    fn into_domain(&mut self, x: Value, domain: Domain) -> Value {
+    fn bring_into(&mut self, x: Value, domain: Domain) -> Value {
         let (scale, offset) = match domain {
             Domain::Uniform(lo, hi) => ((hi - lo) / 2.0, (hi + lo) / 2.0),
             Domain::SignedUniform(lo, hi) => ((hi - lo) / 2.0, (hi + lo) / 2.0),
@@ -105,7 +105,7 @@ impl Growing<'_> {
         let ops = Self::float_maps(1);
         let op = ops[c as usize % ops.len()];
         let tame = [Op::Neg, Op::Relu, Op::Abs, Op::Tanh, Op::Sin, Op::Cos, Op::Logistic, Op::Atan];
-        let x = if tame.contains(&op) { x } else { self.into_domain(x, op.def().domain[0]) };
+        let x = if tame.contains(&op) { x } else { self.bring_into(x, op.def().domain[0]) };
         Some(self.b.op(op, &[x]))
     }
 
@@ -126,12 +126,12 @@ impl Growing<'_> {
         }
         if !matches!(op, Op::Add | Op::Sub | Op::Max | Op::Min) {
             let domain = op.def().domain;
-            x = self.into_domain(x, domain[0]);
+            x = self.bring_into(x, domain[0]);
             if self.b.func().literal(y).is_none() {
                 // The angle of the origin has no derivative, and exact zeros do occur.
                 let last = domain[domain.len() - 1];
                 let last = if op == Op::Atan2 { Domain::Uniform(1.0, 3.0) } else { last };
-                y = self.into_domain(y, last);
+                y = self.bring_into(y, last);
             }
         }
         Some(self.b.op(op, &[x, y]))
@@ -152,7 +152,7 @@ impl Growing<'_> {
             }
             _ => {
                 let z = self.partner(x, c);
-                let y = self.into_domain(y, Domain::Normal);
+                let y = self.bring_into(y, Domain::Normal);
                 self.b.op(Op::Fma, &[x, y, z])
             }
         })
@@ -178,15 +178,14 @@ impl Growing<'_> {
             // The extremum of nothing is infinite: differences of it say nothing.
             op = Op::ReduceSum;
         }
-        let x = if op == Op::ReduceProd { self.into_domain(x, Domain::Normal) } else { x };
+        let x = if op == Op::ReduceProd { self.bring_into(x, Domain::Normal) } else { x };
         Some(self.b.op_with(op, &[x], Attrs::none().with_ints("axes", axes)))
     }
 
     fn broadcast(&mut self, x: Value, c: u8, d: u8) -> Option<Value> {
         let mut dims = self.dims(x);
         let at = c as usize % (dims.len() + 1);
-        let places: Vec<i64> =
-            (0..dims.len()).map(|k| (k + usize::from(k >= at)) as i64).collect();
+        let places: Vec<i64> = (0..dims.len()).map(|k| (k + usize::from(k >= at)) as i64).collect();
         dims.insert(at, u64::from(d % 4 + 1));
         let ty = TensorType::of(self.b.ty(x).dtype, &dims);
         Some(self.b.op_as(Op::BroadcastInDim, &[x], Attrs::none().with_ints("dims", places), &ty))
@@ -207,7 +206,8 @@ impl Growing<'_> {
             }
             _ => {
                 let n: u64 = dims.iter().product();
-                let first = (1..=4).rev().find(|k| n % k == 0 && d % 4 < *k as u8).unwrap_or(1);
+                let first =
+                    (1..=4).rev().find(|k| n.is_multiple_of(*k) && d % 4 < *k as u8).unwrap_or(1);
                 let ty = TensorType::of(self.b.ty(x).dtype, &[first, n / first]);
                 self.b.op_as(Op::Reshape, &[x], Attrs::none(), &ty)
             }
@@ -216,7 +216,7 @@ impl Growing<'_> {
 
     fn cut(&mut self, x: Value, c: u8, d: u8) -> Option<Value> {
         let dims = self.dims(x);
-        if c % 2 == 0 && !dims.is_empty() {
+        if c.is_multiple_of(2) && !dims.is_empty() {
             let axis = d as usize % dims.len();
             let first = dims[axis].min(u64::from(c / 2 % 3)) as i64;
             let attrs = Attrs::none()
@@ -258,7 +258,7 @@ impl Growing<'_> {
             return None;
         }
         let axis = (c as usize % rank) as i64;
-        let parts = vec![x, self.partner(x, d), self.partner(x, c)];
+        let parts = [x, self.partner(x, d), self.partner(x, c)];
         let parts = &parts[..1 + d as usize % 3];
         Some(self.b.op_with(Op::Concatenate, parts, Attrs::none().with_int("axis", axis)))
     }
@@ -283,7 +283,7 @@ impl Growing<'_> {
         let attrs = Attrs::none()
             .with("batch", pair(&pairs[..split]))
             .with("contract", pair(&pairs[split..]));
-        let x = self.into_domain(x, Domain::Normal);
+        let x = self.bring_into(x, Domain::Normal);
         Some(self.b.op_with(Op::DotGeneral, &[x, y], attrs))
     }
 
@@ -379,7 +379,7 @@ impl Growing<'_> {
             let v = self.b.op_as(Op::ConvertElementType, &[x], Attrs::none(), &other);
             return Some(self.b.op_as(Op::ConvertElementType, &[v], Attrs::none(), &ty));
         }
-        let x = self.into_domain(x, Domain::Uniform(1.0, 3.0));
+        let x = self.bring_into(x, Domain::Uniform(1.0, 3.0));
         let attrs = Attrs::none().with_int("y", i64::from(c % 7) - 3);
         Some(self.b.op_with(Op::IntegerPow, &[x], attrs))
     }

@@ -60,7 +60,11 @@ pub(crate) fn run(file: &TestFile, k: usize) -> Result<Got, String> {
             takes(d, &[])?;
             Ok(fixpoint(&file.program(), &module))
         }
-        "run" => run_engines(file, case, &module, f),
+        "run" => match after(&module, f, d)? {
+            Ok(Some((module, f))) => run_engines(file, case, &module, &f),
+            Ok(None) => run_engines(file, case, &module, f),
+            Err(errors) => Ok(Got::Lines(error_lines(&file.text, &errors))),
+        },
         "check" => checked(d, &module),
         name => match STAGES.iter().find(|s| s.name == name) {
             Some(stage) => staged(file, stage, &module, f, d),
@@ -87,7 +91,9 @@ fn fixpoint(program: &str, module: &Module) -> Got {
     let first = pairs.clone().position(|(a, b)| a != b).unwrap_or(pairs.count());
     let line = |text: &str| text.lines().nth(first).unwrap_or("").to_string();
     let (a, b) = (line(program), line(&printed));
-    Got::Broken(format!("not canonical; the first line that differs:\n- {a}\n+ {b}\nall:\n{printed}"))
+    Got::Broken(format!(
+        "not canonical; the first line that differs:\n- {a}\n+ {b}\nall:\n{printed}"
+    ))
 }
 
 fn staged(
@@ -126,9 +132,31 @@ fn error_lines(text: &str, errors: &[Diagnostic]) -> Vec<Line> {
     errors.iter().map(line).collect()
 }
 
+/// What a `run` with `after=STAGE` evaluates: the first function of the text that the stage makes.
+#[allow(clippy::type_complexity)]
+fn after(
+    module: &Module,
+    f: &Function,
+    d: &Directive,
+) -> Result<Result<Option<(Module, Function)>, Vec<Diagnostic>>, String> {
+    let Some(name) = d.options.get("after") else {
+        takes(d, &["engines"])?;
+        return Ok(Ok(None));
+    };
+    let stage = STAGES.iter().find(|s| s.name == name).ok_or(format!("no stage `{name}`"))?;
+    takes(d, &[stage.takes, &["engines", "after"]].concat())?;
+    let text = match (stage.make)(module, f, d) {
+        Ok(text) => text,
+        Err(errors) => return Ok(Err(errors)),
+    };
+    reads_back(&text, module)?;
+    let made = parse(&text).map_err(|e| format!("{e:?}"))?;
+    let first = made.funcs.values().next().ok_or("no function")?.clone();
+    Ok(Ok(Some((made, first))))
+}
+
 /// The function's results on every engine, which must agree.
 fn run_engines(file: &TestFile, case: &Case, module: &Module, f: &Function) -> Result<Got, String> {
-    takes(&case.directive, &["engines"])?;
     let mut args = Vec::new();
     let mut used = 0;
     for &p in f.params().iter().filter(|&&p| f.ty(p).dtype != DType::Token) {
@@ -185,7 +213,8 @@ fn checked(d: &Directive, module: &Module) -> Result<Got, String> {
         Err(e) => return Ok(Got::Broken(e.to_string())),
     };
     let report = || {
-        let lines = rows.iter().map(|r| format!("{} {} {:?}: {:?}", r.func, r.input, r.mode, r.outcome));
+        let lines =
+            rows.iter().map(|r| format!("{} {} {:?}: {:?}", r.func, r.input, r.mode, r.outcome));
         lines.collect::<Vec<_>>().join("\n")
     };
     let unsupported = rows.iter().filter(|r| matches!(r.outcome, Outcome::Unsupported(_))).count();

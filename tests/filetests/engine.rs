@@ -5,7 +5,8 @@ use adfuse::backends::reference::{self, Effects};
 use adfuse::ir::{Diagnostic, Function, Module};
 
 /// How one engine runs a function: arguments in, results and what was printed out.
-pub(crate) type Run = fn(&Module, &Function, &[Array], &mut dyn Effects) -> Result<Vec<Array>, Diagnostic>;
+pub(crate) type Run =
+    fn(&Module, &Function, &[Array], &mut dyn Effects) -> Result<Vec<Array>, Diagnostic>;
 
 /// An engine by its name in directives.
 pub(crate) struct Engine {

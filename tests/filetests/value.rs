@@ -62,7 +62,13 @@ fn element(word: &str, dtype: DType) -> Result<Literal, String> {
         "false" => Number::Bool(false),
         w => match (w.parse::<i64>(), w.parse::<f64>()) {
             // `-0` means the float where a float is due.
-            (Ok(i), Ok(f)) => if i == 0 && dtype.is_float() { Number::Float(f) } else { Number::Int(i) },
+            (Ok(i), Ok(f)) => {
+                if i == 0 && dtype.is_float() {
+                    Number::Float(f)
+                } else {
+                    Number::Int(i)
+                }
+            }
             (_, Ok(f)) => Number::Float(f),
             _ => return Err(format!("`{word}` is no number")),
         },

@@ -2,9 +2,9 @@
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 mod vector;
 
-use vector::Float;
 use std::hint::black_box;
 use std::time::Duration;
+use vector::Float;
 
 fn values<T: Float>(n: usize) -> Vec<T> {
     let mut state = 1_u64;

@@ -54,9 +54,10 @@ fn dot(dtype: DType, x: &[u64], y: &[u64]) -> u64 {
         d => {
             // Two's complement of the low bits: exact whatever the order.
             let signed = |b: u64| Literal::from_bits(d, b).to_i64();
-            let sum = x.iter().zip(y).fold(0i64, |acc, (&a, &b)| {
-                acc.wrapping_add(signed(a).wrapping_mul(signed(b)))
-            });
+            let sum = x
+                .iter()
+                .zip(y)
+                .fold(0i64, |acc, (&a, &b)| acc.wrapping_add(signed(a).wrapping_mul(signed(b))));
             Literal::from_i64(d, sum).bits()
         }
     }

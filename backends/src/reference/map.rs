@@ -34,10 +34,10 @@ pub(super) fn source(
     let inner: u64 = dims.iter().skip(axis + 1).product::<u64>().max(1);
     let extent = dims.get(axis).copied().unwrap_or(1).max(1);
     lanes(&program, ty, &mut |start, n, params| {
-        for k in 0..n {
-            let linear = (start + k) as u64;
-            params[0][k] = linear;
-            params[1][k] = linear / inner % extent;
+        let (places, rest) = params.split_at_mut(1);
+        for (k, (linear, along)) in places[0].iter_mut().zip(&mut rest[0]).take(n).enumerate() {
+            *linear = (start + k) as u64;
+            *along = *linear / inner % extent;
         }
         for (lane, t) in params[2..].iter_mut().zip(args) {
             lane[..n].fill(t.bits[0]);

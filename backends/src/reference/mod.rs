@@ -216,8 +216,7 @@ impl Eval<'_> {
         let args: Vec<Rc<Tensor>> =
             f.args(i).iter().map(|&a| self.get(a)).collect::<Result<_, _>>()?;
         let arg = |k: usize| args[k].as_ref();
-        let types: Vec<TensorType> =
-            f.inst_results(i).iter().map(|&v| f.ty(v).clone()).collect();
+        let types: Vec<TensorType> = f.inst_results(i).iter().map(|&v| f.ty(v).clone()).collect();
         let ty = types.first().cloned().unwrap_or_else(TensorType::token);
         let tensors: Vec<&Tensor> = args.iter().map(Rc::as_ref).collect();
         let one = match op.def().body {

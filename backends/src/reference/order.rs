@@ -6,7 +6,6 @@
 //!
 //! The reductions take any `combine`. `combine(a, b)` always has the lower indices in `a`.
 
-
 /// Partial results a block of the lane order keeps.
 pub const LANES: usize = 32;
 /// Elements in a block of the lane order.

@@ -26,7 +26,8 @@ pub(super) fn reduce(
     let convert = |from, to, b| Literal::from_bits(from, b).convert(to).bits();
     let xs: Vec<u64> = x.bits.iter().map(|&b| convert(x.dtype, wide, b)).collect();
     let empty = empty(monoid, wide).bits();
-    let out = with_combine(monoid, wide, |combine| reduce_axes(&xs, &dims, &reduced, combine, empty));
+    let out =
+        with_combine(monoid, wide, |combine| reduce_axes(&xs, &dims, &reduced, combine, empty));
     Tensor::build(ty, |bits| {
         bits.extend(out.into_iter().map(|b| convert(wide, ty.dtype, b)));
         Ok(())
@@ -69,7 +70,9 @@ pub(super) fn scan(
 /// The result of folding nothing.
 fn empty(monoid: Monoid, dtype: DType) -> Literal {
     let extreme = |top: bool| match dtype {
-        d if d.is_float() => Literal::from_f64(d, if top { f64::INFINITY } else { f64::NEG_INFINITY }),
+        d if d.is_float() => {
+            Literal::from_f64(d, if top { f64::INFINITY } else { f64::NEG_INFINITY })
+        }
         DType::Bool => Literal::from_i64(dtype, top.into()),
         // Saturation gives the type's own bounds.
         d => Literal::from_f64(d, if top { f64::MAX } else { f64::MIN }),
@@ -86,7 +89,11 @@ fn empty(monoid: Monoid, dtype: DType) -> Literal {
 
 /// Calls `body` with the monoid's operation on bits: hard-wired where it is hot, by the scalar
 /// interpreter elsewhere.
-fn with_combine<R>(monoid: Monoid, dtype: DType, body: impl FnOnce(&dyn Fn(u64, u64) -> u64) -> R) -> R {
+fn with_combine<R>(
+    monoid: Monoid,
+    dtype: DType,
+    body: impl FnOnce(&dyn Fn(u64, u64) -> u64) -> R,
+) -> R {
     let f32s = |f: fn(f32, f32) -> f32| {
         move |a: u64, b: u64| {
             u64::from(f(f32::from_bits(a as u32), f32::from_bits(b as u32)).to_bits())

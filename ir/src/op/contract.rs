@@ -29,10 +29,7 @@ impl Roles {
 
     fn both(attrs: &Attrs, ranks: [usize; 2]) -> [Roles; 2] {
         let (batch, contract) = (attrs.pair("batch"), attrs.pair("contract"));
-        [
-            Roles::of(batch.0, contract.0, ranks[0]),
-            Roles::of(batch.1, contract.1, ranks[1]),
-        ]
+        [Roles::of(batch.0, contract.0, ranks[0]), Roles::of(batch.1, contract.1, ranks[1])]
     }
 }
 
@@ -49,7 +46,8 @@ pub(super) fn infer_dot(cx: &mut InferCx<'_>) -> Result<Types, InferError> {
             return Err(InferError::attr(m));
         }
         for (&a, &b) in a.iter().zip(b) {
-            let (i, j) = (checked_axes(name, &[a], x.rank())?[0], checked_axes(name, &[b], y.rank())?[0]);
+            let (i, j) =
+                (checked_axes(name, &[a], x.rank())?[0], checked_axes(name, &[b], y.rank())?[0]);
             if x.shape[i] != y.shape[j] {
                 let m = format!(
                     "`{name}`: axis {a} of {x} is {}, axis {b} of {y} is {}",
@@ -59,7 +57,9 @@ pub(super) fn infer_dot(cx: &mut InferCx<'_>) -> Result<Types, InferError> {
             }
         }
     }
-    let all = |batch: &[i64], contract: &[i64]| -> Ints { batch.iter().chain(contract).copied().collect() };
+    let all = |batch: &[i64], contract: &[i64]| -> Ints {
+        batch.iter().chain(contract).copied().collect()
+    };
     checked_axes("batch and contract", &all(batch.0, contract.0), x.rank())?;
     checked_axes("batch and contract", &all(batch.1, contract.1), y.rank())?;
     let [rx, ry] = Roles::both(cx.attrs, [x.rank(), y.rank()]);
@@ -86,9 +86,7 @@ pub(super) fn transpose_dot(
     cts: &[Option<Value>],
 ) -> Tangents {
     let Some(ct) = cts[0] else { return smallvec![None, None] };
-    (0..2)
-        .map(|k| linear[k].then(|| transpose_operand(b, cx, k, ct)))
-        .collect()
+    (0..2).map(|k| linear[k].then(|| transpose_operand(b, cx, k, ct))).collect()
 }
 
 /// Operand `k`'s cotangent. The operands keep their sides, so that a plain matrix product needs no

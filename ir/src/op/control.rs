@@ -1,9 +1,9 @@
 //! Control flow and effects: inference. Regions and callees are checked by the verifier.
 
+use crate::Kind;
 use crate::dtype::{DType, DTypeSet};
 use crate::infer::{InferCx, InferError, Types};
 use crate::types::TensorType;
-use crate::Kind;
 use smallvec::smallvec;
 
 type Inferred = Result<Types, InferError>;
@@ -11,7 +11,9 @@ type Inferred = Result<Types, InferError>;
 fn written(cx: &InferCx<'_>) -> Inferred {
     match cx.declared_all() {
         Some(types) => Ok(types.iter().cloned().collect()),
-        None => Err(InferError::new(Kind::Arity, "the result types must be written, as `: f32[2]`")),
+        None => {
+            Err(InferError::new(Kind::Arity, "the result types must be written, as `: f32[2]`"))
+        }
     }
 }
 

@@ -110,8 +110,11 @@ pub enum Partials {
     /// Of answer and operands.
     Plain(&'static [for<'r> fn(S<'r>, &[S<'r>]) -> S<'r>]),
     /// Of attributes too.
-    With(&'static [for<'r> fn(&MapCx<'_>, S<'r>, &[S<'r>]) -> S<'r>]),
+    With(&'static [PartialWith]),
 }
+
+/// A partial derivative of attributes, answer and operands.
+pub type PartialWith = for<'r> fn(&MapCx<'_>, S<'r>, &[S<'r>]) -> S<'r>;
 
 /// What the rows' view functions see: all extents are known.
 pub struct ViewCx<'a> {
@@ -314,7 +317,7 @@ pub(super) const fn map_with(
     attrs: &'static [AttrSpec],
     domain: &'static [Domain],
     body: for<'r> fn(&MapCx<'_>, &[S<'r>]) -> S<'r>,
-    partials: &'static [for<'r> fn(&MapCx<'_>, S<'r>, &[S<'r>]) -> S<'r>],
+    partials: &'static [PartialWith],
     examples: &'static [&'static str],
 ) -> OpDef {
     OpDef {

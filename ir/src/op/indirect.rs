@@ -127,8 +127,7 @@ pub(super) fn infer_scatter(cx: &mut InferCx<'_>) -> Inferred {
         }
         window.push(size);
     }
-    let expected =
-        TensorType { dtype: x.dtype, shape: interleave(&window_dims, &window, &batch) };
+    let expected = TensorType { dtype: x.dtype, shape: interleave(&window_dims, &window, &batch) };
     cx.demand(2, &expected)?;
     Ok(smallvec![x])
 }

@@ -131,4 +131,3 @@ pub fn scalar_ops() -> impl Iterator<Item = SOp> {
     let funcs = Func::ALL.iter().map(|&f| SOp::Func(f));
     [Prim::Add, Prim::Mul, Prim::Select].map(SOp::Prim).into_iter().chain(funcs)
 }
-

@@ -106,9 +106,10 @@ pub(super) fn jvp_prod(b: &mut Builder, cx: &RuleCx<'_>, tangents: &[Option<Valu
     let Some(t) = tangents[0] else { return smallvec![None] };
     let x = cx.types[0].clone();
     let axes: Ints = cx.attrs.ints("axes").iter().copied().collect();
-    let Some(n) = axes.iter().try_fold(1u64, |n, &a| {
-        x.shape[a as usize].known().and_then(|d| n.checked_mul(d))
-    }) else {
+    let Some(n) = axes
+        .iter()
+        .try_fold(1u64, |n, &a| x.shape[a as usize].known().and_then(|d| n.checked_mul(d)))
+    else {
         // A symbolic extent has no known number of doublings: divide, which is exact but for zeros.
         let y = spread(b, cx.results[0], &axes, &x);
         let factor = b.op(Op::Div, &[y, cx.args[0]]);

@@ -65,12 +65,7 @@ pub(super) fn philox<'r>(place: Place<'r>, operands: &[S<'r>], _: DType) -> S<'r
         }
         let m0 = c[0].int(0xD251_1F53);
         let m1 = c[2].int(0xCD9E_8D57);
-        c = [
-            c[2].mulhi(m1) ^ c[1] ^ key[0],
-            c[2] * m1,
-            c[0].mulhi(m0) ^ c[3] ^ key[1],
-            c[0] * m0,
-        ];
+        c = [c[2].mulhi(m1) ^ c[1] ^ key[0], c[2] * m1, c[0].mulhi(m0) ^ c[3] ^ key[1], c[0] * m0];
     }
     let word = low(place.linear) & place.linear.convert(DType::U32).int(3);
     let pair = |k: i64, a: S<'r>, rest: S<'r>| word.eq(k).select(a, rest);

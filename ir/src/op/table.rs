@@ -2,7 +2,7 @@
 
 use super::def::*;
 use super::{contract, control, indirect, reduce, source, view};
-use crate::attrs::{Attr0, AttrKind, need, maybe};
+use crate::attrs::{Attr0, AttrKind, maybe, need};
 use crate::dtype::{DType, DTypeSet};
 use crate::infer::{Class, Sig};
 use crate::scalar::S;
@@ -219,7 +219,7 @@ ops! {
     StopGradient = map_zero("stop_gradient", ANY, D, |x| x[0]);
     /// The same numbers in another element type: floats round to nearest even, saturate to integers
     /// (NaN to 0); integers wrap; to bool it is `x != 0`.
-    ConvertElementType = retype("convert_element_type", CONVERT, |cx, x| x[0].convert(cx.result.compute()),
+    ConvertElementType = retype("convert_element_type", CONVERT, |cx, x| x[0].convert(cx.result),
         Deriv::Linear(LinearSlots::All, view::transpose_convert),
         &["%x: f32[2,3] | convert_element_type %x : f64[2,3]",
           "%x: f32[3] | convert_element_type %x : i32[3]"]);

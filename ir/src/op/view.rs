@@ -53,9 +53,11 @@ pub(super) fn infer_broadcast(cx: &mut InferCx<'_>) -> Inferred {
 }
 
 pub(super) fn index_broadcast(cx: &ViewCx<'_>) -> ViewMap {
-    ViewMap::of(axes_of(cx.attrs.ints("dims")).zip(&cx.args[0]).map(|(d, &n)| {
-        if n == 1 { IndexExpr::Const(0) } else { IndexExpr::axis(d) }
-    }))
+    ViewMap::of(
+        axes_of(cx.attrs.ints("dims"))
+            .zip(&cx.args[0])
+            .map(|(d, &n)| if n == 1 { IndexExpr::Const(0) } else { IndexExpr::axis(d) }),
+    )
 }
 
 pub(super) fn transpose_broadcast(
@@ -107,7 +109,7 @@ pub(super) fn infer_reshape(cx: &mut InferCx<'_>) -> Inferred {
 pub(super) fn index_reshape(cx: &ViewCx<'_>) -> ViewMap {
     let mut linear = IndexExpr::Const(0);
     for (d, &n) in cx.out.iter().enumerate() {
-        linear = linear.times(n).add(if n == 1 { IndexExpr::Const(0) } else { IndexExpr::axis(d) });
+        linear = linear.times(n).sum(if n == 1 { IndexExpr::Const(0) } else { IndexExpr::axis(d) });
     }
     let dims = &cx.args[0];
     let strides: SmallVec<[i64; 4]> =
@@ -270,8 +272,7 @@ pub(super) fn infer_pad(cx: &mut InferCx<'_>) -> Inferred {
 
 pub(super) fn index_pad(cx: &ViewCx<'_>) -> ViewMap {
     let (low, interior) = (cx.attrs.ints("low"), cx.attrs.ints("interior"));
-    let mut inside =
-        Piece { operand: 0, index: SmallVec::new(), guards: SmallVec::new() };
+    let mut inside = Piece { operand: 0, index: SmallVec::new(), guards: SmallVec::new() };
     for (d, &n) in cx.args[0].iter().enumerate() {
         let place = IndexExpr::axis(d).plus(-low[d]);
         let step = interior[d] + 1;
@@ -345,8 +346,8 @@ pub(super) fn infer_concatenate(cx: &mut InferCx<'_>) -> Inferred {
     let mut total = 0u64;
     for k in 0..cx.arity() {
         let y = cx.arg(k)?;
-        let same = y.rank() == x.rank()
-            && (0..x.rank()).all(|d| d == axis || y.shape[d] == x.shape[d]);
+        let same =
+            y.rank() == x.rank() && (0..x.rank()).all(|d| d == axis || y.shape[d] == x.shape[d]);
         if y.dtype != x.dtype {
             return Err(InferError::dtype(format!("operand {k} is {y}, the first is {x}")));
         }
@@ -390,9 +391,8 @@ pub(super) fn transpose_concatenate(
         return one(ct);
     }
     let extent = |t: &TensorType| t.shape[axis].known().unwrap_or(0) as i64;
-    let attrs = Attrs::none()
-        .with_ints("sizes", cx.types.iter().map(extent))
-        .with_int("axis", axis as i64);
+    let attrs =
+        Attrs::none().with_ints("sizes", cx.types.iter().map(extent)).with_int("axis", axis as i64);
     let pieces = b.inst(Op::Split, &[ct], attrs, None);
     (0..cx.types.len()).map(|k| pieces.get(k).copied().filter(|_| linear[k])).collect()
 }

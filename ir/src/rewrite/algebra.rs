@@ -1,6 +1,7 @@
 //! Algebraic simplification: a table of rules, each marked with whether it keeps every bit.
 
 use super::Copier;
+use crate::DType;
 use crate::attrs::Attrs;
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
@@ -10,7 +11,6 @@ use crate::literal::Literal;
 use crate::op::{Body, Op};
 use crate::scalar::{eval_one, expand};
 use crate::types::TensorType;
-use crate::DType;
 
 /// Which rules may be used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -203,11 +203,7 @@ fn commuted(b: &Builder, s: &Site<'_>, op: Op, test: impl Fn(Literal) -> bool) -
         return None;
     }
     let is = |k: usize| b.func().literal(s.args[k]).is_some_and(&test);
-    if is(1) {
-        Some(s.args[0])
-    } else {
-        is(0).then(|| s.args[1])
-    }
+    if is(1) { Some(s.args[0]) } else { is(0).then(|| s.args[1]) }
 }
 
 /// The first operand of an op whose second is a literal that satisfies `test`.
@@ -248,16 +244,17 @@ fn splat(b: &mut Builder, s: &Site<'_>) -> Option<Value> {
     }
     let mut changed = false;
     let mut args = s.args.to_vec();
-    for k in 0..args.len() {
+    for (k, arg) in args.iter_mut().enumerate() {
         if let Some(i) = under(b, s, k, Op::BroadcastInDim)
             && let Some(l) = b.func().literal(b.func().args(i)[0])
         {
-            let ty = b.ty(args[k]).clone();
-            args[k] = b.literal(&ty, l);
+            let ty = b.ty(*arg).clone();
+            *arg = b.literal(&ty, l);
             changed = true;
         }
     }
     // A comparison's result does not tell its operands' type: one of them must.
     let typed = s.ty.dtype != DType::Bool || args.iter().any(|&a| b.func().literal(a).is_none());
-    (changed && typed).then(|| b.inst(s.op, &args, s.attrs.clone(), Some(&[s.ty.clone()]))[0])
+    (changed && typed)
+        .then(|| b.inst(s.op, &args, s.attrs.clone(), Some(std::slice::from_ref(s.ty)))[0])
 }

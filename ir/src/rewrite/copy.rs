@@ -22,7 +22,10 @@ impl<'f> Copier<'f> {
     }
 
     /// As [`Copier::new`], with every type changed on the way.
-    pub fn retyping(from: &'f Function, retype: &'f dyn Fn(&TensorType) -> TensorType) -> Copier<'f> {
+    pub fn retyping(
+        from: &'f Function,
+        retype: &'f dyn Fn(&TensorType) -> TensorType,
+    ) -> Copier<'f> {
         Copier { retype: Some(retype), ..Copier::new(from) }
     }
 
@@ -79,7 +82,12 @@ impl<'f> Copier<'f> {
     ///
     /// # Errors
     /// Those of `each`.
-    pub fn inst_with(&mut self, b: &mut Builder, i: Inst, each: Each<'_>) -> Result<Inst, Diagnostic> {
+    pub fn inst_with(
+        &mut self,
+        b: &mut Builder,
+        i: Inst,
+        each: Each<'_>,
+    ) -> Result<Inst, Diagnostic> {
         let from = self.from;
         let data = from.inst(i);
         let mut args: Vec<Value> = from.args(i).iter().map(|&a| self.get(b, a)).collect();
@@ -121,4 +129,5 @@ impl<'f> Copier<'f> {
 }
 
 /// Places one instruction of the old function in the new one.
-pub type Each<'e> = &'e mut dyn FnMut(&mut Copier<'_>, &mut Builder, Inst) -> Result<(), Diagnostic>;
+pub type Each<'e> =
+    &'e mut dyn FnMut(&mut Copier<'_>, &mut Builder, Inst) -> Result<(), Diagnostic>;

@@ -32,7 +32,9 @@ fn has_effect(f: &Function, i: Inst) -> bool {
     let nested = |r: &Region| f.region(*r).insts.iter().any(|&i| has_effect(f, i));
     // A callee may have effects of its own only if a token passes through the call.
     let token = |v: &Value| f.ty(*v).dtype == crate::DType::Token;
-    f.op(i).is_effect() || f.inst(i).regions.iter().any(nested) || f.inst_results(i).iter().any(token)
+    f.op(i).is_effect()
+        || f.inst(i).regions.iter().any(nested)
+        || f.inst_results(i).iter().any(token)
 }
 
 fn prune(f: &mut Function, region: Region, keep: &EntitySet<Inst>) {

@@ -43,7 +43,12 @@ fn widen_function(f: &Function) -> Result<Function, Diagnostic> {
     b.finish()
 }
 
-fn place(f: &Function, copier: &mut Copier<'_>, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+fn place(
+    f: &Function,
+    copier: &mut Copier<'_>,
+    b: &mut Builder,
+    i: Inst,
+) -> Result<(), Diagnostic> {
     if f.op(i) != Op::Constant {
         copier.inst_with(b, i, &mut |copier, b, i| place(f, copier, b, i))?;
         return Ok(());

@@ -171,6 +171,8 @@ fn shift<'a>(prim: Prim, d: DType, arg: &impl Fn(usize) -> &'a [u64], out: &mut 
     }
 }
 
+// One macro serves every type, `bool` among them.
+#[allow(clippy::bool_comparison)]
 fn compare<'a>(prim: Prim, d: DType, arg: &impl Fn(usize) -> &'a [u64], out: &mut [u64]) {
     let (a, b) = (arg(0), arg(1));
     by_type!(d; F64 f64, F32 f32, I64 i64, I32 i32, U32 u32, I8 i8, U8 u8, Bool bool; |T| match prim {

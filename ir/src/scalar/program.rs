@@ -250,9 +250,7 @@ impl ScalarProgram {
     /// Whether some output depends on parameter `k`.
     pub fn reads_param(&self, k: usize) -> bool {
         let live = self.live();
-        self.insts
-            .iter()
-            .any(|(v, i)| live[v.as_u32() as usize] && i.op == SOp::Param(k as u32))
+        self.insts.iter().any(|(v, i)| live[v.as_u32() as usize] && i.op == SOp::Param(k as u32))
     }
 
     /// For each value, whether an output depends on it.

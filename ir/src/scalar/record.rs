@@ -35,7 +35,8 @@ impl Recorder {
             let results = body(&recorder, &args);
             assert_eq!(results.len(), outputs.len(), "number of scalar results");
             let check = |(r, &d): (&S<'_>, &DType)| {
-                assert_eq!(r.dtype, d.compute(), "type of a scalar result");
+                // A conversion to a 16-bit float is that rounding already.
+                assert!(r.dtype == d.compute() || r.dtype == d, "type of a scalar result");
                 r.convert(d).id
             };
             results.iter().zip(outputs).map(check).collect()
@@ -146,6 +147,8 @@ macro_rules! unary_prims {
 macro_rules! binary_prims {
     ($($(#[doc = $doc:literal])* $name:ident = $prim:ident;)*) => {
         $($(#[doc = $doc])*
+        // A left shift by method reads like the two right shifts beside it.
+        #[allow(clippy::should_implement_trait)]
         pub fn $name(self, other: impl Operand<'r>) -> S<'r> {
             let other = other.beside(self);
             self.prim(Prim::$prim, &[other])
@@ -187,12 +190,14 @@ impl<'r> S<'r> {
     }
 
     fn prim(self, prim: Prim, rest: &[S<'r>]) -> S<'r> {
-        let args: SmallVec<[S<'r>; 3]> = std::iter::once(self).chain(rest.iter().copied()).collect();
+        let args: SmallVec<[S<'r>; 3]> =
+            std::iter::once(self).chain(rest.iter().copied()).collect();
         self.recorder.push(SOp::Prim(prim), &args, self.dtype)
     }
 
     fn func(self, func: Func, rest: &[S<'r>]) -> S<'r> {
-        let args: SmallVec<[S<'r>; 3]> = std::iter::once(self).chain(rest.iter().copied()).collect();
+        let args: SmallVec<[S<'r>; 3]> =
+            std::iter::once(self).chain(rest.iter().copied()).collect();
         self.recorder.push(SOp::Func(func), &args, self.dtype)
     }
 
