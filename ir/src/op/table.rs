@@ -133,6 +133,11 @@ ops! {
     Rsqrt = map("rsqrt", FLOAT, P, |x| x[0].rsqrt(), &[|y, _| -0.5 * y * (y * y)]);
     /// Cube root.
     Cbrt = map("cbrt", FLOAT, NS, |x| x[0].cbrt(), &[|y, _| 1.0 / (3.0 * (y * y))]);
+    /// log(e^x + e^y) without overflow.
+    Logaddexp = map("logaddexp", FLOAT2, D,
+        |x| x[0].eq(x[1]).select(x[0] + std::f64::consts::LN_2,
+            x[0].max(x[1]) + (-(x[0] - x[1]).abs()).exp().log1p()),
+        &[|_, x| share(x[0], x[1]), |_, x| share(x[1], x[0])]);
     /// x^y; at x = 0 the derivative in y is 0.
     Pow = map("pow", FLOAT2, P, |x| x[0].pow(x[1]),
         &[|_, x| x[1].eq(0.0).select(x[1].lit(0.0), x[1] * x[0].pow(x[1] - 1.0)),
@@ -383,6 +388,12 @@ fn direction(x: S<'_>) -> S<'_> {
 /// 1 where `a > b`, one half where equal, 0 elsewhere.
 fn larger<'r>(a: S<'r>, b: S<'r>) -> S<'r> {
     a.gt(b).select(a.lit(1.0), a.eq(b).select(a.lit(0.5), a.lit(0.0)))
+}
+
+/// e^a / (e^a + e^b), one half for equal infinities.
+fn share<'r>(a: S<'r>, b: S<'r>) -> S<'r> {
+    let d = a - b;
+    d.eq(d).select(d.logistic(), 0.5)
 }
 
 /// Binary powering, so that the number of products is logarithmic.
