@@ -111,7 +111,7 @@ impl<'f> Forward<'f> {
                             None => zeros(b, f.ty(f.args(i)[k])),
                         })
                         .collect();
-                    b.inst(op, &args, attrs.clone(), Some(&types))
+                    b.inst(op, &args, op.tangent_attrs(attrs), Some(&types))
                         .iter()
                         .map(|&t| Some(t))
                         .collect()

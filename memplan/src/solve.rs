@@ -39,6 +39,9 @@ pub(crate) fn solve(instance: &Instance, goal: i64, limit: &mut Limit) -> Solved
     solver.best
 }
 
+/// In each round boxes are joined and searches ordered in another way.
+const ROUNDS: u64 = 32;
+
 struct Solver<'a> {
     instance: &'a Instance,
     /// No peak need be below.
@@ -82,7 +85,7 @@ impl Solver<'_> {
             all.iter().filter_map(|j| Form::of(j.clone(), Method::Search)).collect();
         // Without a form for every sharing, that none fits shows nothing.
         let exhaustive = exhaustive && plain.len() == all.len();
-        for round in 0.. {
+        for round in 0..ROUNDS {
             let boxes = self.boxes(&all[0], round, limit);
             for form in &boxes {
                 self.decide(form, self.goal, round, effort / 16, limit);
@@ -166,7 +169,7 @@ impl Solver<'_> {
         let effort = limit.left();
         let mut low = self.goal;
         let mut forms: Vec<&Form> = boxes.iter().chain(plain.iter().take(2)).collect();
-        while self.best.peak - low > (self.goal >> 9) && !limit.is_reached() {
+        while self.best.peak - low > (self.goal >> 9).max(1) && !limit.is_reached() {
             let target = low + (self.best.peak - low) / 2;
             let fitting = forms.iter().position(|form| {
                 let steps = (effort / 32).max(8 * form.joined.instance.slots.len() as u64);

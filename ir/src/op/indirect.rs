@@ -180,6 +180,15 @@ pub(super) fn infer_dynamic_update_slice(cx: &mut InferCx<'_>) -> Inferred {
     Ok(smallvec![x])
 }
 
+/// The attributes of a gather's tangent: where the primal reads NaN, which depends on no operand, the
+/// tangent reads 0.
+pub(super) fn tangent_of_gather(attrs: &Attrs) -> Attrs {
+    let ints = |out: Attrs, name| out.with_ints(name, attrs.ints(name).iter().copied());
+    let lists = ["offset_dims", "collapsed", "start_map", "sizes"];
+    let mode = if attrs.word("mode") == "fill" { "zero" } else { attrs.word("mode") };
+    lists.into_iter().fold(Attrs::none(), ints).with("mode", Attr::Word(mode))
+}
+
 fn zeros(b: &mut Builder, ty: &TensorType) -> Value {
     b.literal(ty, Literal::zero(ty.dtype))
 }

@@ -88,6 +88,15 @@ impl Op {
         }))
     }
 
+    /// The attributes with which a linear op maps tangents: the primal's, but for what the op adds of
+    /// its own.
+    pub fn tangent_attrs(self, attrs: &Attrs) -> Attrs {
+        match self {
+            Op::Gather => indirect::tangent_of_gather(attrs),
+            _ => attrs.clone(),
+        }
+    }
+
     /// The elementwise op that is just this scalar operation, with, for each operand of the op, the
     /// operand of the scalar operation that it is.
     pub fn of_scalar(op: SOp) -> Option<(Op, &'static [usize])> {
