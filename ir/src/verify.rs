@@ -169,13 +169,16 @@ impl Check<'_> {
             let m = format!("an operand of phase {} is computed in a later phase", data.phase);
             self.report(i, Kind::Dominance, m);
         }
+        let before = self.errors.len();
         for &r in f.inst_results(i) {
             self.check_type(Some(i), f.ty(r));
             self.phases[r] = data.phase;
         }
+        // A type that is no type fails inference too: one error is enough.
+        let typed = self.errors.len() == before;
         if let Err(m) = f.attrs(i).clone().conform(def.attrs) {
             self.report(i, Kind::Attribute, m);
-        } else {
+        } else if typed {
             let ty = |v: &Value| f.literal(*v).is_none().then(|| f.ty(*v).clone());
             let results: Vec<TensorType> =
                 f.inst_results(i).iter().map(|&v| f.ty(v).clone()).collect();
@@ -211,6 +214,14 @@ impl Check<'_> {
         }
         for &r in &data.regions {
             self.region(r);
+        }
+        let late = |&v: &Value| self.phases[v] > data.phase;
+        if data.regions.iter().any(|&r| f.region(r).results.iter().any(late)) {
+            self.report(
+                i,
+                Kind::Dominance,
+                "a region yields a value that is computed in a later phase",
+            );
         }
         if let Body::Region(Control::Cond) = data.op.def().body {
             let results: Vec<&TensorType> = f.inst_results(i).iter().map(|&v| f.ty(v)).collect();

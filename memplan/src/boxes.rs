@@ -35,6 +35,9 @@ pub(crate) fn boxed(instance: &Instance, zeal: Zeal, seed: u64) -> Joined {
     yard.finish(instance)
 }
 
+/// Of boxes with equal lives each is compared with so many others.
+const MOST_COMPARED: usize = 64;
+
 /// Boxes under construction.
 struct Yard {
     boxes: Vec<Crate>,
@@ -120,7 +123,7 @@ impl Yard {
         let mut taken = vec![false; self.boxes.len()];
         for group in self.by_life() {
             for (i, &a) in group.iter().enumerate() {
-                for &b in &group[i + 1..] {
+                for &b in group[i + 1..].iter().take(MOST_COMPARED) {
                     let (from, to) = self.boxes[a].life();
                     let sum = self.boxes[a].size + self.boxes[b].size;
                     let matches = born.contains_key(&(to, sum)) || dying.contains_key(&(from, sum));
@@ -135,22 +138,32 @@ impl Yard {
         !joins.is_empty()
     }
 
-    /// Stacks the boxes of the shortest life that several have.
+    /// Stacks boxes two by two that have equal lives, of the shortest length there is.
     fn stack_shortest(&mut self) -> bool {
         let groups = self.by_life();
-        let shortest = groups.iter().filter(|group| group.len() > 1).min_by_key(|group| {
+        let length = |group: &[usize]| {
             let (from, to) = self.boxes[group[0]].life();
             to - from
-        });
-        let pair = shortest.and_then(|group| {
-            let pairs = group.windows(2).map(|pair| (pair[0], pair[1]));
-            pairs.filter(|&(a, b)| self.stackable(a, b)).take(1).next()
-        });
-        match pair {
-            Some(pair) => self.join(&[pair], true),
-            None => return false,
+        };
+        let mut joins: Vec<(usize, usize)> = Vec::new();
+        let mut shortest = usize::MAX;
+        for group in &groups {
+            if group.len() < 2 || length(group) > shortest {
+                continue;
+            }
+            let pairs = group.chunks_exact(2).map(|pair| (pair[0], pair[1]));
+            let pairs: Vec<_> = pairs.filter(|&(a, b)| self.stackable(a, b)).collect();
+            if pairs.is_empty() {
+                continue;
+            }
+            if length(group) < shortest {
+                shortest = length(group);
+                joins.clear();
+            }
+            joins.extend(pairs);
         }
-        true
+        self.join(&joins, true);
+        !joins.is_empty()
     }
 
     /// Boxes with equal lives, the most aligned first.

@@ -51,26 +51,38 @@ impl Table {
 /// # Errors
 ///
 /// The first fault, with its line and column.
-pub fn read(input: impl Read) -> Result<Table, CsvError> {
-    let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(input);
-    let mut record = ByteRecord::new();
-    if !reader.read_byte_record(&mut record).map_err(unreadable)? {
-        return Err(CsvError { line: 1, column: 1, kind: CsvErrorKind::NoHeader });
-    }
-    let columns = Columns::of(&record)?;
+pub fn read(mut input: impl Read) -> Result<Table, CsvError> {
+    let unreadable = |line, error: String| {
+        let kind = CsvErrorKind::Unreadable(error);
+        CsvError { line, column: 1, kind }
+    };
+    let mut bytes = Vec::new();
+    input.read_to_end(&mut bytes).map_err(|error| unreadable(1, error.to_string()))?;
+    let mut lines = Lines { bytes: &bytes, at: 0, line: 1 };
+    let mut reader =
+        ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes.as_slice());
+    let mut columns: Option<Columns> = None;
     let mut table = Table::default();
     let mut line_of: BTreeMap<String, u64> = BTreeMap::new();
-    while reader.read_byte_record(&mut record).map_err(unreadable)? {
-        let (id, buffer) = columns.buffer(&record)?;
-        let line = line(&record);
+    for record in reader.byte_records() {
+        let record = record.map_err(|error| unreadable(lines.line, error.to_string()))?;
+        let line = lines.of(&record);
+        let Some(columns) = &columns else {
+            columns = Some(Columns::of(&record, line)?);
+            continue;
+        };
+        let (id, buffer) = columns.buffer(&record, line)?;
         if let Some(first) = line_of.insert(id.clone(), line) {
-            let column = columns.position(Column::Id).unwrap_or(0) + 1;
+            let column = columns.0.iter().position(|&c| c == Column::Id).unwrap_or(0) + 1;
             return Err(CsvError { line, column, kind: CsvErrorKind::RepeatedId { id, first } });
         }
         table.ids.push(id);
         table.problem.push(buffer);
     }
-    Ok(table)
+    match columns {
+        Some(_) => Ok(table),
+        None => Err(CsvError { line: 1, column: 1, kind: CsvErrorKind::NoHeader }),
+    }
 }
 
 /// Writes a problem, with an `offset` column if there are offsets: those given, else the fixed ones.
@@ -197,8 +209,7 @@ enum Column {
 struct Columns(Vec<Column>);
 
 impl Columns {
-    fn of(header: &ByteRecord) -> Result<Self, CsvError> {
-        let line = line(header);
+    fn of(header: &ByteRecord, line: u64) -> Result<Self, CsvError> {
         let mut columns: Vec<Column> = Vec::new();
         for (index, field) in header.iter().enumerate() {
             let fault = |kind| CsvError { line, column: index + 1, kind };
@@ -238,12 +249,7 @@ impl Columns {
         Ok(Self(columns))
     }
 
-    fn position(&self, column: Column) -> Option<usize> {
-        self.0.iter().position(|&c| c == column)
-    }
-
-    fn buffer(&self, record: &ByteRecord) -> Result<(String, Buffer), CsvError> {
-        let line = line(record);
+    fn buffer(&self, record: &ByteRecord, line: u64) -> Result<(String, Buffer), CsvError> {
         let (expected, found) = (self.0.len(), record.len());
         if expected != found {
             let kind = CsvErrorKind::FieldCount { expected, found };
@@ -333,11 +339,28 @@ fn gap_text(gap: &Gap) -> String {
     }
 }
 
-fn line(record: &ByteRecord) -> u64 {
-    record.position().map_or(1, csv::Position::line)
+/// Numbers the lines of records, which come in order.
+struct Lines<'a> {
+    bytes: &'a [u8],
+    /// How far the lines are counted.
+    at: usize,
+    line: u64,
 }
 
-fn unreadable(error: csv::Error) -> CsvError {
-    let line = error.position().map_or(1, csv::Position::line);
-    CsvError { line, column: 1, kind: CsvErrorKind::Unreadable(error.to_string()) }
+impl Lines<'_> {
+    /// The line on which a record starts. Its position is that of the empty lines before it, if any.
+    fn of(&mut self, record: &ByteRecord) -> u64 {
+        let start = record.position().map_or(0, csv::Position::byte);
+        let start = usize::try_from(start).unwrap_or(usize::MAX);
+        while let Some(&byte) = self.bytes.get(self.at) {
+            let ends =
+                byte == b'\n' || (byte == b'\r' && self.bytes.get(self.at + 1) != Some(&b'\n'));
+            if self.at >= start && byte != b'\n' && byte != b'\r' {
+                break;
+            }
+            self.line += u64::from(ends);
+            self.at += 1;
+        }
+        self.line
+    }
 }

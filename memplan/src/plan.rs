@@ -12,15 +12,16 @@ use crate::limit::Limit;
 use crate::orders::ordered;
 use crate::packing::{Method, Order, Packing};
 use crate::problem::{BufferId, Offset, Problem};
-use crate::solve::{Solved, solve};
+use crate::solve::solve;
 use crate::validate::validate;
 
 /// How hard to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Search steps, each of which tries one placement; where there are many buffers a step takes
-    /// longer and counts for more (one more for 256 buffers). All greedy orders are tried whatever the
-    /// effort. The plan depends on this number and the problem alone.
+    /// longer and counts for more (about one more for 128 buffers). All greedy orders are tried whatever the
+    /// effort, and as many steps again are spent where a capacity was not reached. The plan depends
+    /// on this number and the problem alone.
     pub effort: u64,
     /// When to stop searching, whatever effort is left. With a deadline two runs may end with
     /// different plans.
@@ -29,7 +30,7 @@ pub struct Options {
 
 impl Options {
     /// The steps of [`Options::default`].
-    pub const DEFAULT_EFFORT: u64 = 500_000;
+    pub const DEFAULT_EFFORT: u64 = 1_000_000;
 }
 
 impl Default for Options {
@@ -49,19 +50,35 @@ impl Default for Options {
 /// A malformed problem, or [`PlanError::DoesNotFit`].
 pub fn plan(problem: &Problem, options: &Options) -> Result<Packing, PlanError> {
     let (instance, slot_of) = validate(problem)?;
+    let parts = components(&instance);
+    let enough = problem.capacity.map_or(0, |c| i64::try_from(c).unwrap_or(i64::MAX));
+    let mut found = plan_parts(&instance, &parts, enough, options);
+    if enough > 0 && found.bound <= enough && found.peak(&instance) > enough {
+        // Aiming lower may succeed where aiming at the capacity did not, and so what fits without a
+        // capacity fits with it.
+        let free = plan_parts(&instance, &parts, 0, options);
+        let (bound, steps) = (found.bound.max(free.bound), found.steps + free.steps);
+        if free.peak(&instance) < found.peak(&instance) {
+            found = free;
+        }
+        (found.bound, found.steps) = (bound, steps);
+    }
+    finish(problem, &instance, &slot_of, found)
+}
+
+/// Plans part by part, none to a lower peak than `enough`.
+fn plan_parts(instance: &Instance, parts: &[Component], enough: i64, options: &Options) -> Placed {
     let mut limit = Limit::new(options.effort, options.deadline);
     let mut offsets: SecondaryMap<SlotId, i64> = SecondaryMap::new();
-    let mut parts: Vec<Component> = components(&instance);
     let bounds: Vec<i64> = parts.iter().map(|part| lower_bound(&part.instance)).collect();
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_by_key(|&i| (std::cmp::Reverse(bounds[i]), i));
 
-    let enough = problem.capacity.map_or(0, |c| i64::try_from(c).unwrap_or(i64::MAX));
     let (mut peak, mut bound, mut method) = (0, 0, Method::Trivial);
     let mut goal = bounds.iter().copied().max().unwrap_or(0).max(enough);
     for index in order {
-        let part = &mut parts[index];
-        let solved: Solved = solve(&part.instance, goal, &mut limit);
+        let part = &parts[index];
+        let solved = solve(&part.instance, goal, &mut limit);
         for (id, &offset) in part.ids.iter().zip(&solved.offsets) {
             offsets[*id] = offset;
         }
@@ -69,10 +86,11 @@ pub fn plan(problem: &Problem, options: &Options) -> Result<Packing, PlanError> 
             (peak, method) = (solved.peak, solved.method);
         }
         bound = bound.max(solved.lower_bound);
-        // No group need be better than the worst.
+        // No part need be better than the worst.
         goal = goal.max(peak);
     }
-    finish(problem, &instance, &slot_of, &offsets, Outcome { bound, method, steps: limit.spent() })
+    let offsets = instance.slots.keys().map(|id| offsets[id]).collect();
+    Placed { offsets, bound, method, steps: limit.spent() }
 }
 
 /// Places the buffers of `problem` in one order, each at the lowest offset that is free; in-place
@@ -87,71 +105,87 @@ pub fn plan_in_order(problem: &Problem, order: Order) -> Result<Packing, PlanErr
     let overlaps = Overlaps::of(&instance);
     let mut placement = Placement::new(&instance, &overlaps);
     placement.place_all(&ordered(&instance, order), Fit::Lowest);
-    let mut offsets: SecondaryMap<SlotId, i64> = SecondaryMap::new();
-    for (id, &offset) in instance.slots.keys().zip(placement.offsets()) {
-        offsets[id] = offset;
-    }
-    let outcome =
-        Outcome { bound: lower_bound(&instance), method: Method::Greedy(order), steps: 0 };
-    finish(problem, &instance, &slot_of, &offsets, outcome)
+    let placed = Placed {
+        offsets: placement.offsets().to_vec(),
+        bound: lower_bound(&instance),
+        method: Method::Greedy(order),
+        steps: 0,
+    };
+    finish(problem, &instance, &slot_of, placed)
 }
 
-struct Outcome {
+struct Placed {
+    /// For each slot.
+    offsets: Vec<i64>,
     bound: i64,
     method: Method,
     steps: u64,
+}
+
+impl Placed {
+    fn peak(&self, instance: &Instance) -> i64 {
+        instance.peak(&self.offsets)
+    }
 }
 
 fn finish(
     problem: &Problem,
     instance: &Instance,
     slot_of: &SecondaryMap<BufferId, SlotId>,
-    offsets: &SecondaryMap<SlotId, i64>,
-    outcome: Outcome,
+    placed: Placed,
 ) -> Result<Packing, PlanError> {
-    let of_slots: Vec<i64> = instance.slots.keys().map(|id| offsets[id]).collect();
-    let peak = instance.peak(&of_slots).unsigned_abs();
-    let lower_bound = outcome.bound.unsigned_abs();
+    let peak = placed.peak(instance).unsigned_abs();
+    let lower_bound = placed.bound.unsigned_abs();
     if let Some(capacity) = problem.capacity.filter(|&capacity| peak > capacity) {
         return Err(PlanError::DoesNotFit { capacity, least_peak: peak, lower_bound });
     }
-    let offsets: PrimaryMap<BufferId, Offset> =
-        problem.buffers.keys().map(|id| Offset(offsets[slot_of[id]].unsigned_abs())).collect();
-    Ok(Packing { offsets, peak, lower_bound, method: outcome.method, steps: outcome.steps })
+    let offset = |id: BufferId| Offset(placed.offsets[slot_of[id].index()].unsigned_abs());
+    let offsets: PrimaryMap<BufferId, Offset> = problem.buffers.keys().map(offset).collect();
+    Ok(Packing { offsets, peak, lower_bound, method: placed.method, steps: placed.steps })
 }
 
 /// Slots that are never live together with others.
 struct Component {
     instance: Instance,
+    /// The section of the whole that is the first here.
+    base: usize,
+    /// For each slot the one of the whole.
     ids: Vec<SlotId>,
 }
 
 fn components(instance: &Instance) -> Vec<Component> {
     let mut by_birth: Vec<SlotId> = instance.slots.keys().collect();
     by_birth.sort_by_key(|&id| (instance.slots[id].birth(), id));
-    let mut parts: Vec<Component> = Vec::new();
-    let mut new_id: SecondaryMap<SlotId, SlotId> = SecondaryMap::with_default(SlotId::new(0));
+    // The sections of each part.
+    let mut spans: Vec<(usize, usize)> = Vec::new();
     let mut part_of: SecondaryMap<SlotId, usize> = SecondaryMap::new();
-    let (mut base, mut end) = (0, 0);
     for id in by_birth {
         let slot = &instance.slots[id];
-        // Slots that are never live belong anywhere.
-        if parts.is_empty() || (slot.birth() >= end && !slot.parts.is_empty()) {
-            base = slot.birth();
-            parts.push(Component { instance: Instance::default(), ids: Vec::new() });
+        match spans.last_mut() {
+            // Slots that are never live belong anywhere.
+            Some((_, end)) if slot.birth() < *end || slot.parts.is_empty() => {
+                *end = slot.death().max(*end);
+            }
+            _ => spans.push((slot.birth(), slot.death())),
         }
-        end = end.max(slot.death());
+        part_of[id] = spans.len() - 1;
+    }
+    let mut parts: Vec<Component> = Vec::new();
+    for (from, to) in spans {
+        let empty = Instance { section_count: to - from, ..Instance::default() };
+        parts.push(Component { instance: empty, base: from, ids: Vec::new() });
+    }
+    // In the order of their ids, so that ties are broken as in the whole.
+    let mut new_id: SecondaryMap<SlotId, SlotId> = SecondaryMap::with_default(SlotId::new(0));
+    for (id, slot) in instance.slots.iter() {
+        let part = &mut parts[part_of[id]];
         let mut moved = slot.clone();
-        for part in &mut moved.parts {
-            part.from -= base;
-            part.to -= base;
+        for piece in &mut moved.parts {
+            piece.from -= part.base;
+            piece.to -= part.base;
         }
-        part_of[id] = parts.len() - 1;
-        if let Some(part) = parts.last_mut() {
-            new_id[id] = part.instance.slots.push(moved);
-            part.instance.section_count = end - base;
-            part.ids.push(id);
-        }
+        new_id[id] = part.instance.slots.push(moved);
+        part.ids.push(id);
     }
     for &(a, b) in &instance.in_place {
         let (x, y) = (new_id[a], new_id[b]);

@@ -20,7 +20,9 @@ pub(crate) fn refine(
     let mut best = (i64::MAX, Vec::new());
     // How often each slot ended above the goal.
     let mut blame = vec![0u64; order.len()];
-    while limit.spend(order.len() as u64) {
+    // Each placing looks at all that is placed before.
+    let cost = order.len() as u64 + order.len().pow(2) as u64 / 2048;
+    while limit.spend(cost) {
         let peak = placement.place_all(&order, Fit::Lowest);
         if peak < best.0 {
             best = (peak, placement.offsets().to_vec());

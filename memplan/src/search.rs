@@ -48,6 +48,9 @@ pub(crate) fn decide(
 /// Dead ends in the shortest run, beside one for every four slots.
 const DEAD_ENDS: u64 = 64;
 
+/// Looking at so many sections counts as a step.
+const WORK: u64 = 192;
+
 /// A choice under way.
 struct Frame {
     mark: usize,
@@ -69,7 +72,6 @@ fn dive(
     refuted: &mut Refuted,
     limit: &mut Limit,
 ) -> Option<bool> {
-    let cost = 1 + (instance.slots.len() + instance.section_count) as u64 / 512;
     let mut frames: Vec<Frame> = Vec::new();
     loop {
         if skyline.is_complete() {
@@ -88,7 +90,7 @@ fn dive(
         loop {
             let Some(frame) = frames.last_mut() else { return Some(false) };
             skyline.undo(frame.mark);
-            if !limit.spend(cost) {
+            if !limit.spend(1 + skyline.take_work() / WORK) {
                 return None;
             }
             if let Some(&id) = frame.candidates.get(frame.next) {

@@ -8,6 +8,7 @@
 //! slot thus rests on another one, an alignment boundary or its fixed offset; some packing of least
 //! peak has that form, since in any other a slot can sink.
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -40,6 +41,8 @@ pub(crate) struct Skyline<'a> {
     /// Runs that were replaced, in the order of the trail.
     replaced: Vec<Run>,
     key: u128,
+    /// Sections looked at; a slot counts for several.
+    work: Cell<u64>,
 }
 
 /// Neighbouring sections with the same floor.
@@ -113,6 +116,7 @@ impl<'a> Skyline<'a> {
             trail: Vec::new(),
             replaced: Vec::new(),
             key: 0,
+            work: Cell::new(0),
         }
     }
 
@@ -131,6 +135,16 @@ impl<'a> Skyline<'a> {
         self.key
     }
 
+    /// About how many sections were looked at since the last call, and as much for slots as takes the
+    /// same time.
+    pub(crate) fn take_work(&self) -> u64 {
+        self.work.take()
+    }
+
+    fn worked(&self, amount: usize) {
+        self.work.set(self.work.get() + amount as u64);
+    }
+
     /// A mark to come back to with [`Skyline::undo`].
     pub(crate) fn mark(&self) -> usize {
         self.trail.len()
@@ -139,6 +153,7 @@ impl<'a> Skyline<'a> {
     /// The end of a valley that has the fewest choices; `None` if some valley has no choice left.
     /// There must be slots left.
     pub(crate) fn choice(&self) -> Option<Choice> {
+        self.worked(2 * self.runs.len());
         let lowest = self.runs.iter().map(|run| run.floor).min().unwrap_or(CLOSED);
         let mut best: Option<Edge> = None;
         let mut fewest = (usize::MAX, CLOSED);
@@ -180,6 +195,7 @@ impl<'a> Skyline<'a> {
             return false;
         }
         let need = need - valley.height;
+        self.worked(valley.to - valley.from);
         let mut ends: BinaryHeap<Reverse<(usize, i64)>> = BinaryHeap::new();
         let mut inside = 0;
         for section in valley.from..valley.to {
@@ -189,7 +205,9 @@ impl<'a> Skyline<'a> {
                 inside -= size;
                 ends.pop();
             }
-            for &id in self.shape.begins.of(section) {
+            let ids = self.shape.begins.of(section);
+            self.worked(4 * ids.len());
+            for &id in ids {
                 let slot = &self.instance.slots[id];
                 if self.offsets[id.index()] == UNPLACED && slot.death() <= valley.to {
                     let size = align_up(slot.extent, self.shape.granule);
@@ -207,6 +225,7 @@ impl<'a> Skyline<'a> {
     /// About how many ways there are to go on at the edge of a valley; 0 only if there is none.
     fn count(&self, edge: &Edge) -> usize {
         let (section, ids) = self.edge(edge);
+        self.worked(4 + 8 * ids.len());
         let resting = ids.iter().filter(|&&id| {
             self.offsets[id.index()] == UNPLACED
                 && self.is_first_twin(id)
@@ -251,8 +270,11 @@ impl<'a> Skyline<'a> {
         let all = self.shape.broken;
         let reach = if all { 0..self.top.len() } else { valley.from..valley.to };
         let mut least = CLOSED;
+        self.worked(reach.len());
         for beside in reach {
-            for &id in self.shape.begins.of(beside) {
+            let ids = self.shape.begins.of(beside);
+            self.worked(4 * ids.len());
+            for &id in ids {
                 let slot = &self.instance.slots[id];
                 let beside_only = slot.parts.iter().all(|p| section < p.from || p.to <= section);
                 let near = all || slot.death() <= valley.to;
@@ -330,6 +352,7 @@ impl<'a> Skyline<'a> {
         self.touched = (slot.birth(), slot.death());
         let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
         for part in &slot.parts {
+            self.worked((part.to - part.from) / 2);
             let above = height + align_up(part.hi, self.shape.granule);
             runs.clear();
             for section in part.from..part.to {

@@ -39,6 +39,10 @@ pub(crate) fn solve(instance: &Instance, goal: i64, limit: &mut Limit) -> Solved
     solver.best
 }
 
+/// With more slots than this, only what every plan needs is tried beside the search: placing takes
+/// time by the square.
+const MANY: usize = 2048;
+
 /// In each round boxes are joined and searches ordered in another way.
 const ROUNDS: u64 = 32;
 
@@ -74,7 +78,8 @@ impl Solver<'_> {
         self.greedy(&Joined::unchanged(self.instance));
         // Without in-place pairs the first is the instance itself.
         let joint = if self.instance.in_place.is_empty() { 1 } else { 0 };
-        for joined in all.iter().skip(joint).take(2) {
+        let variants = if self.instance.slots.len() > MANY { 1 } else { 2 };
+        for joined in all.iter().skip(joint).take(variants) {
             self.greedy(joined);
         }
         if self.is_done() || limit.is_reached() {
@@ -123,7 +128,9 @@ impl Solver<'_> {
         let mut placement = Placement::new(&joined.instance, &overlaps);
         for order in Order::ALL {
             let ids = ordered(&joined.instance, order);
-            for fit in [Fit::Lowest, Fit::Tightest] {
+            let fits: &[Fit] =
+                if ids.len() > MANY { &[Fit::Lowest] } else { &[Fit::Lowest, Fit::Tightest] };
+            for &fit in fits {
                 if self.is_done() {
                     return;
                 }

@@ -77,7 +77,7 @@ fn has_packing_below(problem: &Problem, peak: u64) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn plans_are_sound_and_never_worse_than_an_order(problem in problem(40, 30, 100)) {
@@ -105,6 +105,7 @@ proptest! {
             Err(PlanError::DoesNotFit { capacity: stated, least_peak, lower_bound }) => {
                 prop_assert_eq!(stated, capacity);
                 prop_assert!(capacity < least_peak && lower_bound <= least_peak);
+                // What fits without a capacity fits with it.
                 prop_assert!(capacity < free.peak);
             }
             Err(error) => prop_assert!(false, "{}", error),

@@ -69,8 +69,8 @@ impl TestFile {
         for (number, line) in head.lines().enumerate() {
             let content = line.trim().trim_start_matches('/').trim();
             let at = |m: String| format!("line {}: {m}", number + 1);
-            if line.starts_with(TEST) {
-                let directive = Directive::parse(line[TEST.len()..].trim()).map_err(at)?;
+            if let Some(directive) = line.strip_prefix(TEST) {
+                let directive = Directive::parse(directive.trim()).map_err(at)?;
                 file.cases.push(Case {
                     directive,
                     inputs: Vec::new(),

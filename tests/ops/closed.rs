@@ -139,7 +139,8 @@ fn relu_has_its_derivatives_to_order_three() {
 #[test]
 fn ties_share_the_derivative() {
     for name in ["max", "min"] {
-        for body in [format!("%y = {name} %x, 2.0 : f64[]"), format!("%y = {name} 2.0, %x : f64[]")] {
+        for body in [format!("%y = {name} %x, 2.0 : f64[]"), format!("%y = {name} 2.0, %x : f64[]")]
+        {
             assert_derivatives(&scalar(&body), 2.0, &[0.5, 0.0]);
         }
     }
@@ -160,7 +161,11 @@ fn ties_share_the_derivative() {
 fn powers_have_their_derivatives() {
     assert_derivatives(&scalar("%y = integer_pow %x {y = 0} : f64[]"), 0.0, &[0.0, 0.0]);
     assert_derivatives(&scalar("%y = integer_pow %x {y = 1} : f64[]"), 0.0, &[1.0, 0.0]);
-    assert_derivatives(&scalar("%y = integer_pow %x {y = 3} : f64[]"), 2.0, &[12.0, 12.0, 6.0, 0.0]);
+    assert_derivatives(
+        &scalar("%y = integer_pow %x {y = 3} : f64[]"),
+        2.0,
+        &[12.0, 12.0, 6.0, 0.0],
+    );
     assert_derivatives(&scalar("%y = integer_pow %x {y = -2} : f64[]"), 2.0, &[-0.25, 0.375]);
     assert_derivatives(&scalar("%y = pow %x, 0.0 : f64[]"), 0.0, &[0.0]);
     let sixth = 0.0439453125;
@@ -179,8 +184,7 @@ fn hessian(m: &Module, args: &[Array]) -> Vec<Vec<f64>> {
         for i in 0..n {
             let mut all = args.to_vec();
             for (j, a) in args.iter().enumerate() {
-                let unit: Vec<f64> =
-                    (0..a.len()).map(|e| f64::from(j == k && e == i)).collect();
+                let unit: Vec<f64> = (0..a.len()).map(|e| f64::from(j == k && e == i)).collect();
                 all.push(Array::from_f64s(DType::F64, a.dims(), &unit).expect("same size"));
             }
             let out = run(&h, only(&h), &all, &mut Silent).expect("runs");
@@ -221,8 +225,9 @@ fn hessians_have_their_closed_form() {
         return %2 }";
     let x = Array::from_f64s(DType::F64, &[4], &[0.0, 1.0, 2.0, 3.0]).expect("four");
     let found = hessian(&parse(squares).expect("parses"), &[x]);
-    let due: Vec<Vec<f64>> =
-        (0..4).map(|i| (0..4).map(|j| if i == j { 2.0 * i as f64 } else { 0.0 }).collect()).collect();
+    let due: Vec<Vec<f64>> = (0..4)
+        .map(|i| (0..4).map(|j| if i == j { 2.0 * i as f64 } else { 0.0 }).collect())
+        .collect();
     assert_matrix(&found, &due);
 }
 

@@ -38,7 +38,8 @@ impl Point {
     }
 
     fn at(&self, args: &[Array]) -> Vec<Array> {
-        run(&self.module, self.f(), args, &mut Silent).unwrap_or_else(|d| panic!("{d}\n{}", self.f()))
+        run(&self.module, self.f(), args, &mut Silent)
+            .unwrap_or_else(|d| panic!("{d}\n{}", self.f()))
     }
 
     /// The function's `jvp` at the point and a random tangent.
@@ -105,7 +106,11 @@ fn check_order(
 }
 
 /// Checks the inner product alone, for the parameters at `wrt`.
-pub(crate) fn check_adjoint(point: &Point, wrt: &[usize], rng: &mut ChaCha8Rng) -> Result<(), String> {
+pub(crate) fn check_adjoint(
+    point: &Point,
+    wrt: &[usize],
+    rng: &mut ChaCha8Rng,
+) -> Result<(), String> {
     let fail = |d: Diagnostic| format!("{d}\n{}", point.f());
     let forward = point.forward(wrt, rng).map_err(fail)?;
     let reverse = point.reverse(wrt, rng).map_err(fail)?;
@@ -139,7 +144,8 @@ fn differences(point: &Point, forward: &Point, wrt: &[usize], scale: f64) -> Res
         let (far_up, up, down, far_down) = (at(2.0), at(1.0), at(-1.0), at(-2.0));
         for i in 0..values.len() {
             let slope = (8.0 * (up[i] - down[i]) - (far_up[i] - far_down[i])) / (12.0 * h);
-            let allowed = RTOL * slope.abs().max(claimed[i].abs()) + ATOL * values[i].abs().max(1.0);
+            let allowed =
+                RTOL * slope.abs().max(claimed[i].abs()) + ATOL * values[i].abs().max(1.0);
             let error = (slope - claimed[i]).abs() / (scale * allowed);
             if error < best[i].0 {
                 best[i] = (error, slope);
@@ -153,7 +159,8 @@ fn differences(point: &Point, forward: &Point, wrt: &[usize], scale: f64) -> Res
             let claimed = claimed[i];
             return Err(format!(
                 "element {i}: forward mode gives {claimed}, differences {slope} \
-                 ({error:.1} times the tolerance) for\n{f}its jvp is\n{j}at {:?}", point.args
+                 ({error:.1} times the tolerance) for\n{f}its jvp is\n{j}at {:?}",
+                point.args
             ));
         }
     }
@@ -180,7 +187,10 @@ fn adjoint(
         return Ok(());
     }
     let (f, r) = (point.f(), reverse.f());
-    Err(format!("<ct, J t> = {}, <Jt ct, t> = {} wrt {wrt:?} for\n{f}its vjp is\n{r}", left.0, right.0))
+    Err(format!(
+        "<ct, J t> = {}, <Jt ct, t> = {} wrt {wrt:?} for\n{f}its vjp is\n{r}",
+        left.0, right.0
+    ))
 }
 
 /// The inner product and the sum of its terms' magnitudes.

@@ -16,8 +16,22 @@ fn first(module: &Module, args: &[Array]) -> Vec<Array> {
 #[test]
 fn sixteen_bit_ops_round_the_f32_result_once() {
     let special = [
-        0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -3.5, 1e-8, -1e-40, 250.0, -1000.0, 65000.0, 3e38,
-        f64::INFINITY, f64::NEG_INFINITY, f64::NAN,
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        0.5,
+        2.5,
+        -3.5,
+        1e-8,
+        -1e-40,
+        250.0,
+        -1000.0,
+        65000.0,
+        3e38,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::NAN,
     ];
     for &op in Op::ALL {
         let Some(sig) = signature(op).filter(|_| !op.def().declared) else { continue };
@@ -52,8 +66,25 @@ fn sixteen_bit_ops_round_the_f32_result_once() {
 #[test]
 fn conversions_round_once() {
     let values = [
-        0.0, -0.0, 1.0, -1.5, 1.00390625, 1.003_906_26, 1.000_488_281_25, 1.000_488_3, 65519.999, 65520.0,
-        16_777_217.0, 2_147_483_648.0, 4.3e9, -129.0, 255.5, 1e300, 1e-320, f64::INFINITY, f64::NAN,
+        0.0,
+        -0.0,
+        1.0,
+        -1.5,
+        1.00390625,
+        1.003_906_26,
+        1.000_488_281_25,
+        1.000_488_3,
+        65519.999,
+        65520.0,
+        16_777_217.0,
+        2_147_483_648.0,
+        4.3e9,
+        -129.0,
+        255.5,
+        1e300,
+        1e-320,
+        f64::INFINITY,
+        f64::NAN,
     ];
     let all = DType::ALL.into_iter().filter(|&d| d != DType::Token);
     for from in all.clone() {
@@ -94,18 +125,26 @@ fn random_bits_are_philox() {
     assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
     let ones = philox([u32::MAX; 4], [u32::MAX; 2]);
     assert_eq!(ones, [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
-    let pi = philox([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344], [0xa409_3822, 0x299f_31d0]);
+    let pi =
+        philox([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344], [0xa409_3822, 0x299f_31d0]);
     assert_eq!(pi, [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]);
-    let text = "func @f(%s: i64[], %o: i64[]) -> u32[3,7] { %0 = rng_bits %s, %o : u32[3,7] return %0 }";
+    let text =
+        "func @f(%s: i64[], %o: i64[]) -> u32[3,7] { %0 = rng_bits %s, %o : u32[3,7] return %0 }";
     let module = parse(text).expect("parses");
-    for (seed, offset) in [(0, 0), (1, 2), (-1, -1), (i64::MIN, i64::MAX), (0x1234_5678_9abc_def0, 1 << 40)] {
+    for (seed, offset) in
+        [(0, 0), (1, 2), (-1, -1), (i64::MIN, i64::MAX), (0x1234_5678_9abc_def0, 1 << 40)]
+    {
         let scalar = |x| Array::from_i64s(DType::I64, &[], &[x]).expect("a scalar");
         let got = &first(&module, &[scalar(seed), scalar(offset)])[0];
         let words = |x: i64| [x as u32, (x as u64 >> 32) as u32];
         for (i, g) in got.iter().enumerate() {
             let [low, high] = words(offset);
             let block = philox([i as u32 / 4, 0, low, high], words(seed));
-            assert_eq!(g.bits(), u64::from(block[i % 4]), "element {i} of seed {seed}, offset {offset}");
+            assert_eq!(
+                g.bits(),
+                u64::from(block[i % 4]),
+                "element {i} of seed {seed}, offset {offset}"
+            );
         }
     }
 }

@@ -57,9 +57,14 @@ fn every_set_of_operands_transposes() {
                 assert_eq!(wrt, slots, "`{op}`: its float operands are the linear ones");
             }
             for set in 1..1usize << wrt.len() {
-                let some: Vec<usize> =
-                    wrt.iter().enumerate().filter(|(b, _)| set >> b & 1 == 1).map(|(_, &k)| k).collect();
-                check_adjoint(&point, &some, &mut rng(7, set as u64)).unwrap_or_else(|e| panic!("`{op}`: {e}"));
+                let some: Vec<usize> = wrt
+                    .iter()
+                    .enumerate()
+                    .filter(|(b, _)| set >> b & 1 == 1)
+                    .map(|(_, &k)| k)
+                    .collect();
+                check_adjoint(&point, &some, &mut rng(7, set as u64))
+                    .unwrap_or_else(|e| panic!("`{op}`: {e}"));
                 subsets += 1;
             }
         }

@@ -15,7 +15,10 @@ fn names_are_words_of_their_own() {
         let name = op.name();
         assert!(seen.insert(name), "`{name}` names two rows");
         let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-        assert!(name.chars().all(allowed) && name.starts_with(|c: char| c.is_ascii_lowercase()), "`{name}`");
+        assert!(
+            name.chars().all(allowed) && name.starts_with(|c: char| c.is_ascii_lowercase()),
+            "`{name}`"
+        );
         assert_eq!(Op::from_name(name), Some(op));
     }
 }
@@ -89,7 +92,8 @@ fn elementwise_rows_refuse_what_their_signature_does_not_allow() {
                 mixed[k] = reshaped(&good[k]);
                 assert_eq!(refusal(op, &mixed), Some(Kind::Shape), "`{op}`, operand {k}");
             }
-            if sig.args.iter().filter(|&&c| c == Class::T).count() > 1 || sig.args[k] == Class::Bool {
+            if sig.args.iter().filter(|&&c| c == Class::T).count() > 1 || sig.args[k] == Class::Bool
+            {
                 let other = if sig.args[k] == Class::Bool { DType::F32 } else { all[1] };
                 mixed[k] = TensorType::of(other, &[3]);
                 assert_eq!(refusal(op, &mixed), Some(Kind::DType), "`{op}`, operand {k}");
@@ -116,7 +120,9 @@ fn every_row_refuses_too_few_and_too_many_operands() {
             let kind = |n: usize| {
                 let first = known.first().cloned().unwrap_or(Some(TensorType::scalar(DType::F32)));
                 let args = (0..n).map(|k| known.get(k).cloned().unwrap_or(first.clone())).collect();
-                adfuse::ir::builder::infer(op, args, f.attrs(inst), Some(&written)).err().map(|e| e.kind)
+                adfuse::ir::builder::infer(op, args, f.attrs(inst), Some(&written))
+                    .err()
+                    .map(|e| e.kind)
             };
             assert_eq!(kind(known.len()), None, "{}", case.text());
             if let Some(fewer) = least_operands(op).checked_sub(1) {
@@ -159,7 +165,10 @@ fn partials_use_what_is_an_op() {
                     assert!(known, "`{op}`, partial {k}: {v} is no op in\n{program}");
                 }
                 let out = program.insts[program.outputs[0]].dtype;
-                assert!(out == DType::Bool || out == result.compute(), "`{op}`, partial {k}: {out}");
+                assert!(
+                    out == DType::Bool || out == result.compute(),
+                    "`{op}`, partial {k}: {out}"
+                );
             }
         }
     }

@@ -140,7 +140,11 @@ ops! {
         &[|_, x| share(x[0], x[1]), |_, x| share(x[1], x[0])]);
     /// x^y; at x = 0 the derivative in y is 0.
     Pow = map("pow", FLOAT2, P, |x| x[0].pow(x[1]),
-        &[|_, x| x[1].eq(0.0).select(x[1].lit(0.0), x[1] * x[0].pow(x[1] - 1.0)),
+        &[|_, x| {
+            // 0^0 alone: elsewhere at y = 0 the product has derivatives of its own.
+            let origin = x[0].eq(0.0) & x[1].eq(0.0);
+            origin.select(x[1].lit(0.0), x[1] * x[0].pow(x[1] - 1.0))
+        },
           |y, x| {
               let log = x[0].eq(0.0).select(x[0].lit(0.0), x[0].log());
               y * log
@@ -230,7 +234,7 @@ ops! {
           "%x: f32[3] | convert_element_type %x : i32[3]"]);
 
     // Views: pure changes of index.
-    /// Places operand axis i at result axis dims[i] and repeats along the others and along extents of 1.
+    /// Places operand axis i at result axis `dims[i]` and repeats along the others and along extents of 1.
     BroadcastInDim = view("broadcast_in_dim", Arity::Exactly(1), &[need("dims", AttrKind::Ints)],
         Written::Must, view::infer_broadcast, view::index_broadcast, view::transpose_broadcast,
         &["%x: f32[3] | broadcast_in_dim %x {dims = [1]} : f32[2,3]",
@@ -240,7 +244,7 @@ ops! {
     Reshape = view("reshape", Arity::Exactly(1), &[], Written::Must,
         view::infer_reshape, view::index_reshape, view::transpose_reshape,
         &["%x: f32[2,3] | reshape %x : f32[6]", "%x: f32[2,3,2] | reshape %x : f32[3,1,4]"]);
-    /// Result axis i is operand axis perm[i].
+    /// Result axis i is operand axis `perm[i]`.
     Transpose = view("transpose", Arity::Exactly(1), &[need("perm", AttrKind::Ints)],
         Written::Inferred, view::infer_transpose, view::index_transpose, view::transpose_transpose,
         &["%x: f32[2,3,4] | transpose %x {perm = [1, 2, 0]} : f32[3,4,2]"]);

@@ -2,7 +2,7 @@
 //!
 //! A program is typed SSA over single elements, made of a closed set of primitives ([`Prim`]) and
 //! of mathematical functions ([`Func`]). Op rows *record* theirs once from a closure over [`S`];
-//! [`expand`](crate::scalar::expand) then replaces every function by primitives, so that evaluator,
+//! [`expand`](fn@expand) then replaces every function by primitives, so that evaluator,
 //! code generators and cost model see nothing but primitives and agree to the bit.
 
 mod eval;

@@ -139,7 +139,7 @@ impl Table {
 macro_rules! funcs {
     ($($(#[doc = $doc:literal])* $name:ident = $text:literal, $arity:literal;)*) => {
         /// A mathematical function: one instruction while a program is read by people and by the
-        /// planner, a sequence of primitives once [`expand`](crate::scalar::expand)ed.
+        /// planner, a sequence of primitives once [`expand`](fn@crate::scalar::expand)ed.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Func { $($(#[doc = $doc])* $name,)* }
 

@@ -1,0 +1,199 @@
+//! What holds of the sources as text: sizes, documentation, which crate imports which, words that are
+//! not used, and that generated pages are fresh.
+
+mod ops_page;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Lines of a file at most; the aim is 500.
+const MOST_LINES: usize = 520;
+
+/// Which of the project's crates each may import.
+const FLOORS: &[(&str, &[&str])] = &[
+    ("adfuse-ir", &[]),
+    ("adfuse-memplan", &[]),
+    ("adfuse-autodiff", &["adfuse-ir"]),
+    ("adfuse-fusion", &["adfuse-ir", "adfuse-memplan"]),
+    ("adfuse-backends", &["adfuse-ir"]),
+    (
+        "adfuse",
+        &["adfuse-ir", "adfuse-memplan", "adfuse-autodiff", "adfuse-fusion", "adfuse-backends"],
+    ),
+];
+
+/// Words that say nothing about what a thing is.
+const EMPTY_WORDS: &[&str] =
+    &["tape", "node", "nodes", "context", "manager", "util", "utils", "helper", "helpers"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The folders of the workspace's packages, the root first.
+fn packages() -> Vec<PathBuf> {
+    let manifest = read(&root().join("Cargo.toml"));
+    let members = manifest.split_once("members = [").and_then(|(_, m)| m.split_once(']'));
+    let members = members.expect("a list of members").0;
+    let names = members.split(',').map(|m| m.trim().trim_matches('"')).filter(|m| !m.is_empty());
+    std::iter::once(root().to_path_buf()).chain(names.map(|m| root().join(m))).collect()
+}
+
+/// The Rust files of all packages, by their path from the root.
+fn sources() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for package in packages() {
+        for part in ["src", "tests", "benches", "examples"] {
+            rust_files(&package.join(part), &mut found);
+        }
+    }
+    assert!(found.len() > 50, "{} files", found.len());
+    found
+}
+
+fn rust_files(folder: &Path, found: &mut BTreeMap<String, String>) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    for path in entries.map(|e| e.expect("an entry").path()) {
+        if path.is_dir() {
+            rust_files(&path, found);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            let name = path.strip_prefix(root()).expect("below the root");
+            found.insert(name.to_string_lossy().replace('\\', "/"), read(&path));
+        }
+    }
+}
+
+/// The lines of a file that are code: no comments.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().enumerate().map(|(n, l)| (n + 1, l));
+    lines.map(|(n, l)| (n, l.split("//").next().unwrap_or(l)))
+}
+
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| !w.is_empty())
+}
+
+fn none(found: Vec<String>, what: &str) {
+    assert!(found.is_empty(), "{what}:\n{}", found.join("\n"));
+}
+
+#[test]
+fn files_are_small_and_begin_with_what_they_are() {
+    let mut wrong = Vec::new();
+    for (name, text) in sources() {
+        let lines = text.lines().count();
+        if lines > MOST_LINES {
+            wrong.push(format!("{name} has {lines} lines, the limit is {MOST_LINES}"));
+        }
+        if !text.starts_with("//! ") {
+            wrong.push(format!("{name} does not begin with a `//!` line"));
+        }
+    }
+    none(wrong, "files");
+}
+
+#[test]
+fn crates_import_from_lower_floors_alone() {
+    let mut wrong = Vec::new();
+    for package in packages() {
+        let manifest = read(&package.join("Cargo.toml"));
+        let (mut section, mut name) = (String::new(), String::new());
+        for line in manifest.lines().map(str::trim) {
+            if line.starts_with('[') {
+                section = line.trim_matches(['[', ']']).to_string();
+            } else if let Some(quoted) =
+                line.strip_prefix("name = ").filter(|_| section == "package")
+            {
+                name = quoted.trim_matches('"').to_string();
+            } else if section == "dependencies" && line.starts_with("adfuse-") {
+                let imported = line.split(['.', ' ', '=']).next().unwrap_or(line);
+                let floor = FLOORS.iter().find(|(n, _)| *n == name);
+                if !floor.is_some_and(|(_, below)| below.contains(&imported)) {
+                    wrong.push(format!("{name} imports {imported}"));
+                }
+            }
+        }
+        if !FLOORS.iter().any(|(n, _)| *n == name) {
+            wrong.push(format!("{name} has no floor"));
+        }
+    }
+    none(wrong, "imports");
+}
+
+#[test]
+fn only_engines_hold_unsafe_code() {
+    let mut wrong = Vec::new();
+    for (name, text) in sources().iter().filter(|(n, _)| !n.starts_with("backends/")) {
+        for (n, line) in code(text) {
+            if words(line).any(|w| w == "unsafe") && !line.contains('"') {
+                wrong.push(format!("{name}:{n}: {}", line.trim()));
+            }
+        }
+    }
+    none(wrong, "unsafe code");
+}
+
+#[test]
+fn nothing_is_left_to_do() {
+    // In two parts, so that this file does not name them.
+    let macros = [["to", "do!"], ["unimple", "mented!"], ["db", "g!"]].map(|p| p.concat());
+    let mut wrong = Vec::new();
+    for (name, text) in sources() {
+        for (n, line) in code(&text) {
+            if macros.iter().any(|m| line.contains(m.as_str())) {
+                wrong.push(format!("{name}:{n}: {}", line.trim()));
+            }
+        }
+    }
+    none(wrong, "stubs");
+}
+
+/// `CamelCase` as words in lower case.
+fn camel_words(name: &str) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for c in name.chars() {
+        match out.last_mut() {
+            Some(word) if !c.is_uppercase() => word.push(c),
+            _ => out.push(c.to_lowercase().collect()),
+        }
+    }
+    out
+}
+
+#[test]
+fn names_say_what_things_are() {
+    let mut wrong = Vec::new();
+    let empty = |w: &str| EMPTY_WORDS.contains(&w);
+    for (name, text) in sources() {
+        if name.trim_end_matches(".rs").split(['/', '_']).any(empty) {
+            wrong.push(name.clone());
+        }
+        for (n, line) in code(&text) {
+            let mut rest =
+                words(line).skip_while(|w| !["struct", "enum", "trait", "type"].contains(w));
+            let declared = rest.nth(1).filter(|w| w.starts_with(char::is_uppercase));
+            if declared.is_some_and(|d| camel_words(d).iter().any(|w| empty(w))) {
+                wrong.push(format!("{name}:{n}: {}", line.trim()));
+            }
+        }
+    }
+    none(wrong, "names");
+    assert_eq!(camel_words("ScopeNode"), ["scope", "node"]);
+}
+
+#[test]
+fn the_page_of_ops_is_fresh() {
+    let path = root().join("docs/ops.md");
+    let due = ops_page::page();
+    if std::env::var_os("ADFUSE_BLESS").is_some_and(|v| v != "0") {
+        std::fs::write(&path, &due).expect("docs/ops.md is written");
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    let first = due.lines().zip(found.lines()).position(|(a, b)| a != b);
+    let line = first.unwrap_or(due.lines().count().min(found.lines().count())) + 1;
+    assert!(due == found, "docs/ops.md differs at line {line}: run this test with ADFUSE_BLESS=1");
+}
