@@ -49,7 +49,7 @@ pub enum Kind {
     Literal,
     /// A value used where it is not defined yet, or out of its region.
     Dominance,
-    /// A token that is dropped, reused or missing.
+    /// A token that is used more than once.
     Effect,
     /// A custom rule whose signature does not fit its function.
     CustomRule,
@@ -130,10 +130,14 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     let limit = name.len() / 3 + 1;
     known
         .into_iter()
-        .map(|k| (edit_distance(name, k), k))
-        .filter(|&(d, _)| d <= limit && d < name.len().max(1))
+        .map(|k| (edit_distance(name, k), std::cmp::Reverse(common_prefix(name, k)), k))
+        .filter(|&(d, ..)| d <= limit && d < name.len().max(1))
         .min()
-        .map(|(_, k)| k)
+        .map(|(.., k)| k)
+}
+
+fn common_prefix(a: &str, b: &str) -> usize {
+    a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count()
 }
 
 /// Levenshtein distance, bytes; long names are cut, since suggestions for them help nobody.

@@ -2,7 +2,7 @@
 
 use cranelift_entity::EntityRef;
 
-use crate::instance::{Instance, Slot, SlotId, align_up};
+use crate::instance::{Instance, Part, Slot, SlotId, align_up};
 
 /// Which of the free places a slot takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,10 @@ pub(crate) struct Placement<'a> {
     offsets: Vec<i64>,
     /// The slots placed, by offset, where `overlaps` has no list.
     placed: Vec<(i64, SlotId)>,
+    /// Slots that have an in-place pair.
+    paired: Vec<bool>,
+    /// Whether some slot does not start at its offset all the time.
+    windowed: bool,
     /// Open intervals in which the offset of the slot at hand cannot be.
     forbidden: Vec<(i64, i64)>,
 }
@@ -84,9 +88,19 @@ const UNPLACED: i64 = -1;
 impl<'a> Placement<'a> {
     /// With the fixed slots placed.
     pub(crate) fn new(instance: &'a Instance, overlaps: &'a Overlaps) -> Self {
-        let offsets = vec![UNPLACED; instance.slots.len()];
-        let mut this =
-            Self { instance, overlaps, offsets, placed: Vec::new(), forbidden: Vec::new() };
+        let mut paired = vec![false; instance.slots.len()];
+        for &(a, b) in &instance.in_place {
+            (paired[a.index()], paired[b.index()]) = (true, true);
+        }
+        let mut this = Self {
+            instance,
+            overlaps,
+            offsets: vec![UNPLACED; instance.slots.len()],
+            placed: Vec::new(),
+            paired,
+            windowed: instance.slots.values().any(|s| s.parts.iter().any(|p| p.lo != 0)),
+            forbidden: Vec::new(),
+        };
         this.clear();
         this
     }
@@ -137,6 +151,12 @@ impl<'a> Placement<'a> {
                     forbid(self.instance, id, slot, other, offset, &mut self.forbidden);
                 }
             }
+        } else if let [part] = slot.parts[..]
+            && fit == Fit::Lowest
+            && !self.windowed
+            && !self.paired[id.index()]
+        {
+            return self.find_from_below(slot, part);
         } else {
             for &(offset, other) in &self.placed {
                 if self.instance.slots[other].meets(slot) {
@@ -146,6 +166,23 @@ impl<'a> Placement<'a> {
         }
         self.forbidden.sort_unstable();
         best_free(&self.forbidden, slot.align, fit)
+    }
+
+    /// The lowest offset for a slot of one part. What is placed is sorted by where it starts, so that
+    /// the first room that is large enough ends the search.
+    fn find_from_below(&self, slot: &Slot, part: Part) -> i64 {
+        let mut free = 0;
+        for &(offset, other) in &self.placed {
+            if offset >= free + part.hi {
+                break;
+            }
+            let other = &self.instance.slots[other];
+            let meeting = other.parts.iter().filter(|p| p.from < part.to && part.from < p.to);
+            if let Some(high) = meeting.map(|p| p.hi).max() {
+                free = free.max(align_up(offset + high, slot.align));
+            }
+        }
+        free
     }
 }
 

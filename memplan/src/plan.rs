@@ -51,7 +51,8 @@ impl Default for Options {
 pub fn plan(problem: &Problem, options: &Options) -> Result<Packing, PlanError> {
     let (instance, slot_of) = validate(problem)?;
     let parts = components(&instance);
-    let enough = problem.capacity.map_or(0, |c| i64::try_from(c).unwrap_or(i64::MAX));
+    let enough =
+        problem.capacity.map_or(0, |c| i64::try_from(c).unwrap_or(MOST_BYTES).min(MOST_BYTES));
     let mut found = plan_parts(&instance, &parts, enough, options);
     if enough > 0 && found.bound <= enough && found.peak(&instance) > enough {
         // Aiming lower may succeed where aiming at the capacity did not, and so what fits without a
@@ -65,6 +66,9 @@ pub fn plan(problem: &Problem, options: &Options) -> Result<Packing, PlanError> 
     }
     finish(problem, &instance, &slot_of, found)
 }
+
+/// Above any peak.
+const MOST_BYTES: i64 = 1 << 62;
 
 /// Plans part by part, none to a lower peak than `enough`.
 fn plan_parts(instance: &Instance, parts: &[Component], enough: i64, options: &Options) -> Placed {

@@ -1,5 +1,7 @@
 //! The strict reduction order against a free one and a copy.
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+// The test of its bits uses more of it.
+#[allow(dead_code)]
 mod vector;
 
 use std::hint::black_box;

@@ -8,15 +8,13 @@
 use core::ops::Add;
 
 /// A float with the identity of its addition.
-pub trait Float: Copy + Add<Output = Self> + Default + Send + Sync + 'static {
+pub(crate) trait Float: Copy + Add<Output = Self> + Default + Send + Sync + 'static {
     /// Negative zero.
     const NEG_ZERO: Self;
     /// Rounds from f64.
     fn from_f64(x: f64) -> Self;
     /// Exact.
     fn to_f64(self) -> f64;
-    /// `a * b + self`, rounded once.
-    fn fma(self, a: Self, b: Self) -> Self;
 }
 
 macro_rules! float {
@@ -28,9 +26,6 @@ macro_rules! float {
             }
             fn to_f64(self) -> f64 {
                 self.into()
-            }
-            fn fma(self, a: Self, b: Self) -> Self {
-                a.mul_add(b, self)
             }
         }
     };
@@ -47,7 +42,7 @@ fn add_into<T: Float, const L: usize>(acc: &mut [T; L], xs: &[T; L]) {
 
 /// Halves `L` lanes down to one.
 #[inline(always)]
-pub fn halve<T: Float, const L: usize>(mut lanes: [T; L]) -> T {
+pub(crate) fn halve<T: Float, const L: usize>(mut lanes: [T; L]) -> T {
     let mut half = L / 2;
     while half > 0 {
         for l in 0..half {
@@ -87,7 +82,7 @@ fn halve_at<T: Float, const L: usize>(lanes: &[T; L]) -> T {
 
 /// One block over `L` lanes.
 #[inline(always)]
-pub fn block<T: Float, const L: usize>(xs: &[T]) -> T {
+pub(crate) fn block<T: Float, const L: usize>(xs: &[T]) -> T {
     halve_at(&lanes::<T, L, 1>(xs, xs.len())[0])
 }
 
@@ -137,7 +132,7 @@ impl<T: Float> Tree<T> {
 
 /// Sum in the lane order with `L` lanes, blocks of `B`, `W` blocks at a time.
 #[inline(never)]
-pub fn sum<T: Float, const L: usize, const B: usize, const W: usize>(xs: &[T]) -> T {
+pub(crate) fn sum<T: Float, const L: usize, const B: usize, const W: usize>(xs: &[T]) -> T {
     if xs.len() <= B {
         return if xs.is_empty() { T::default() } else { block::<T, L>(xs) };
     }
@@ -160,7 +155,7 @@ pub fn sum<T: Float, const L: usize, const B: usize, const W: usize>(xs: &[T]) -
 
 /// The best free order: `L` lanes over everything, no blocks.
 #[inline(never)]
-pub fn sum_free<T: Float, const L: usize>(xs: &[T]) -> T {
+pub(crate) fn sum_free<T: Float, const L: usize>(xs: &[T]) -> T {
     block::<T, L>(xs)
 }
 
@@ -187,7 +182,7 @@ fn add_rows<T: Float>(acc: &mut [T], panel: &[T]) {
 /// Sums of the columns of `xs`, row-major `[rows, columns]`: chains of `B` rows, joined in the
 /// balanced tree. `scratch` keeps one row of sums per tree level.
 #[inline(never)]
-pub fn sum_columns<T: Float, const B: usize>(
+pub(crate) fn sum_columns<T: Float, const B: usize>(
     xs: &[T],
     columns: usize,
     out: &mut [T],
@@ -223,7 +218,7 @@ fn join_rows<T: Float>(rows: &mut [T]) {
 
 /// Column sums in the best free order tried: one accumulator row, four rows at a time.
 #[inline(never)]
-pub fn sum_columns_free<T: Float>(xs: &[T], columns: usize, out: &mut [T]) {
+pub(crate) fn sum_columns_free<T: Float>(xs: &[T], columns: usize, out: &mut [T]) {
     out.fill(T::NEG_ZERO);
     let mut quads = xs.chunks_exact(4 * columns);
     for quad in quads.by_ref() {
@@ -259,7 +254,7 @@ fn scan_group<T: Float>(x: [T; 32]) -> [T; 32] {
 ///
 /// The upper levels are carried along: a level's running group is finished when it has 32 parts.
 #[inline(never)]
-pub fn cumsum<T: Float>(xs: &[T], out: &mut [T]) {
+pub(crate) fn cumsum<T: Float>(xs: &[T], out: &mut [T]) {
     assert_eq!(xs.len(), out.len());
     // Blocks of 32 groups; their own offsets come from the scan of the blocks' totals.
     let (groups, rest) = xs.as_chunks::<32>();
@@ -290,7 +285,7 @@ pub fn cumsum<T: Float>(xs: &[T], out: &mut [T]) {
 
 /// The same, streaming: two passes over a block of 1024 that stays in the first-level cache.
 #[inline(never)]
-pub fn cumsum_blocked<T: Float>(xs: &[T], out: &mut [T]) {
+pub(crate) fn cumsum_blocked<T: Float>(xs: &[T], out: &mut [T]) {
     assert_eq!(xs.len(), out.len());
     let full = xs.len() / 1024;
     if full == 0 {

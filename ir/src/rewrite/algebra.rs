@@ -239,7 +239,7 @@ fn fold(b: &mut Builder, s: &Site<'_>) -> Option<Value> {
 
 /// An elementwise op reads the literal itself instead of its broadcast.
 fn splat(b: &mut Builder, s: &Site<'_>) -> Option<Value> {
-    if !matches!(s.op.def().body, Body::Map(_)) || s.args.len() < 2 {
+    if !matches!(s.op.def().body, Body::Map(_)) {
         return None;
     }
     let mut changed = false;
@@ -253,8 +253,12 @@ fn splat(b: &mut Builder, s: &Site<'_>) -> Option<Value> {
             changed = true;
         }
     }
-    // A comparison's result does not tell its operands' type: one of them must.
-    let typed = s.ty.dtype != DType::Bool || args.iter().any(|&a| b.func().literal(a).is_none());
-    (changed && typed)
-        .then(|| b.inst(s.op, &args, s.attrs.clone(), Some(std::slice::from_ref(s.ty)))[0])
+    if changed && args.iter().all(|&a| b.func().literal(a).is_some()) {
+        return fold(b, &Site { args: &args, ..*s });
+    }
+    changed
+        .then(|| {
+            b.inst(s.op, &args, s.attrs.clone(), Some(std::slice::from_ref(s.ty))).first().copied()
+        })
+        .flatten()
 }
