@@ -11,6 +11,7 @@ pub mod trace;
 pub use adfuse_autodiff as autodiff;
 pub use adfuse_backends as backends;
 pub use adfuse_ir as ir;
+pub use adfuse_memplan as memplan;
 
 /// What a program that uses adfuse as a library imports.
 pub mod prelude {

@@ -2,6 +2,8 @@
 
 #[path = "cli/folder.rs"]
 mod folder;
+#[path = "cli/pack.rs"]
+mod pack;
 #[path = "cli/wrong.rs"]
 mod wrong;
 

@@ -18,10 +18,10 @@ use crate::validate::validate;
 /// How hard to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Search steps, each of which tries one placement; where there are many buffers a step takes
-    /// longer and counts for more (about one more for 128 buffers). All greedy orders are tried whatever the
-    /// effort, and as many steps again are spent where a capacity was not reached. The plan depends
-    /// on this number and the problem alone.
+    /// Search steps. A step tries one placement; one for which much has to be looked at, as among
+    /// many buffers, counts for several, so that equal effort takes about equal time. All greedy
+    /// orders are tried whatever the effort, and the effort is spent once more where a capacity was
+    /// not reached. The plan depends on this number and the problem alone.
     pub effort: u64,
     /// When to stop searching, whatever effort is left. With a deadline two runs may end with
     /// different plans.

@@ -322,7 +322,7 @@ impl<'a> Skyline<'a> {
     /// Whether the tops leave room below. The packing with the slot lower is tried elsewhere.
     fn can_sink(&self, slot: &Slot, height: i64) -> bool {
         let mut tops = slot.parts.iter().flat_map(|p| &self.top[p.from..p.to]);
-        tops.all(|&top| align_up(top, slot.align) <= height)
+        tops.all(|&top| align_up(top, slot.align) < height)
     }
 
     fn hits_fixed(&self, id: SlotId, height: i64) -> bool {

@@ -12,6 +12,7 @@ mod fmt;
 mod inputs;
 mod json;
 mod npz;
+mod pack;
 mod render;
 mod run;
 mod show;
@@ -61,6 +62,7 @@ enum Command {
     Run(run::Run),
     Check(check::Check),
     Fmt(fmt::Fmt),
+    Pack(pack::Pack),
 }
 
 fn command_line() -> ExitCode {
@@ -82,6 +84,7 @@ fn command_line() -> ExitCode {
         Command::Run(command) => command.execute(&mut streams),
         Command::Check(command) => command.execute(&mut streams),
         Command::Fmt(command) => command.execute(&mut streams),
+        Command::Pack(command) => command.execute(&mut streams),
     };
     let result = result.and_then(|code| Ok(out.flush().map(|()| code)?));
     result.unwrap_or_else(|failure: Failure| {

@@ -4,10 +4,10 @@
 use super::failure::Failure;
 use super::streams::Streams;
 use super::whole;
-use adfuse_memplan::{Options, PlanError, check, csv, plan};
+use crate::memplan::{Options, PlanError, check, csv, plan};
 use clap::Args;
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

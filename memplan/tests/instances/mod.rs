@@ -6,28 +6,28 @@ use adfuse_memplan::{Buffer, Problem};
 
 /// How a rectangle is cut up.
 #[derive(Clone, Copy, Debug)]
-pub struct Recipe {
+pub(crate) struct Recipe {
     /// Distinguishes instances of the same recipe.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Buffers, before some are left out.
-    pub count: usize,
+    pub(crate) count: usize,
     /// Time units.
-    pub width: u64,
+    pub(crate) width: u64,
     /// Bytes; the least peak.
-    pub height: u64,
+    pub(crate) height: u64,
     /// All sizes and offsets are multiples of this.
-    pub grain: u64,
+    pub(crate) grain: u64,
     /// Of 100 cuts so many are pinwheels: five pieces that no straight cut separates.
-    pub pinwheels: u64,
+    pub(crate) pinwheels: u64,
     /// Of 100 buffers so many are left out, none of them live in the middle.
-    pub holes: u64,
+    pub(crate) holes: u64,
     /// Buffers are aligned to the grain; those not live in the middle shrink by less than a grain.
-    pub aligned: bool,
+    pub(crate) aligned: bool,
 }
 
 impl Recipe {
     /// Straight cuts of any place, all kept.
-    pub fn plain(seed: u64, count: usize) -> Self {
+    pub(crate) fn plain(seed: u64, count: usize) -> Self {
         Self {
             seed,
             count,
@@ -41,7 +41,7 @@ impl Recipe {
     }
 
     /// The instance.
-    pub fn problem(&self) -> Problem {
+    pub(crate) fn problem(&self) -> Problem {
         let mut random = Random(self.seed);
         let mut pieces = vec![Piece { x0: 0, x1: self.width, y0: 0, y1: self.height / self.grain }];
         let mut failures = 0;
@@ -135,10 +135,10 @@ fn pick(pieces: &[Piece], total: u64, random: &mut Random) -> usize {
 }
 
 /// SplitMix64.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -146,16 +146,16 @@ impl Random {
     }
 
     /// Less than `end`, which is not 0.
-    pub fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
     /// Strictly between the two.
-    pub fn between(&mut self, low: u64, high: u64) -> Option<u64> {
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> Option<u64> {
         (high - low >= 2).then(|| low + 1 + self.below(high - low - 1))
     }
 
-    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);
         }
