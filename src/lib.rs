@@ -10,6 +10,7 @@ pub mod trace;
 
 pub use adfuse_autodiff as autodiff;
 pub use adfuse_backends as backends;
+pub use adfuse_fusion as fusion;
 pub use adfuse_ir as ir;
 pub use adfuse_memplan as memplan;
 

@@ -1,5 +1,7 @@
 //! The command line, driven as users drive it: the built program, files and pipes.
 
+#[path = "cli/emit.rs"]
+mod emit;
 #[path = "cli/folder.rs"]
 mod folder;
 #[path = "cli/pack.rs"]

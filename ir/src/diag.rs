@@ -55,6 +55,10 @@ pub enum Kind {
     CustomRule,
     /// No derivative exists, or none is known.
     Derivative,
+    /// An access that is not proven to stay inside of its buffer.
+    Bounds,
+    /// Writes that are not proven disjoint, or that leave elements out.
+    Overlap,
     /// A call the caller got wrong: unknown input, wrong argument.
     Usage,
     /// Something this build or engine does not do.

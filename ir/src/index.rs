@@ -22,6 +22,16 @@ pub enum IndexExpr {
     FloorDiv(Box<IndexExpr>, i64),
     /// Remainder by a positive constant, in `0..constant`.
     Mod(Box<IndexExpr>, i64),
+    /// The integer value of an earlier parameter of the same stage, clamped to `lo..=hi`. Only
+    /// kernels have these; the maps of views do not.
+    Data {
+        /// The parameter's number.
+        param: u32,
+        /// The least value.
+        lo: i64,
+        /// The greatest value.
+        hi: i64,
+    },
 }
 
 impl IndexExpr {
@@ -75,28 +85,45 @@ impl IndexExpr {
         }
     }
 
-    /// The value at the given coordinates.
-    pub fn eval(&self, at: &[i64]) -> i64 {
+    /// The value of parameter `param`, clamped to `lo..=hi`.
+    pub fn data(param: usize, lo: i64, hi: i64) -> IndexExpr {
+        IndexExpr::Data { param: param as u32, lo, hi }
+    }
+
+    /// The value at the given coordinates, where the parameters have the values `data`.
+    pub fn eval(&self, at: &[i64], data: &[i64]) -> i64 {
         match self {
             IndexExpr::Axis(a) => at[*a as usize],
             IndexExpr::Const(c) => *c,
-            IndexExpr::Add(a, b) => a.eval(at) + b.eval(at),
-            IndexExpr::Mul(a, c) => a.eval(at) * c,
-            IndexExpr::FloorDiv(a, c) => a.eval(at).div_euclid(*c),
-            IndexExpr::Mod(a, c) => a.eval(at).rem_euclid(*c),
+            IndexExpr::Add(a, b) => a.eval(at, data) + b.eval(at, data),
+            IndexExpr::Mul(a, c) => a.eval(at, data) * c,
+            IndexExpr::FloorDiv(a, c) => a.eval(at, data).div_euclid(*c),
+            IndexExpr::Mod(a, c) => a.eval(at, data).rem_euclid(*c),
+            IndexExpr::Data { param, lo, hi } => data[*param as usize].clamp(*lo, *hi),
         }
     }
 }
 
+/// `d0 * 4 + d1 / 2 % 3 - 1`: products, quotients and remainders bind tighter than sums, and both
+/// group to the left. `clamp(p0, 0, 7)` is a parameter's value.
 impl fmt::Display for IndexExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let factor = |f: &mut fmt::Formatter<'_>, a: &IndexExpr, sign: char, c: &i64| match a {
+            IndexExpr::Add(..) => write!(f, "({a}) {sign} {c}"),
+            _ => write!(f, "{a} {sign} {c}"),
+        };
         match self {
             IndexExpr::Axis(a) => write!(f, "d{a}"),
             IndexExpr::Const(c) => write!(f, "{c}"),
-            IndexExpr::Add(a, b) => write!(f, "({a} + {b})"),
-            IndexExpr::Mul(a, c) => write!(f, "({a} * {c})"),
-            IndexExpr::FloorDiv(a, c) => write!(f, "({a} / {c})"),
-            IndexExpr::Mod(a, c) => write!(f, "({a} % {c})"),
+            IndexExpr::Add(a, b) => match **b {
+                IndexExpr::Const(c) if c < 0 && c != i64::MIN => write!(f, "{a} - {}", -c),
+                IndexExpr::Add(..) => write!(f, "{a} + ({b})"),
+                _ => write!(f, "{a} + {b}"),
+            },
+            IndexExpr::Mul(a, c) => factor(f, a, '*', c),
+            IndexExpr::FloorDiv(a, c) => factor(f, a, '/', c),
+            IndexExpr::Mod(a, c) => factor(f, a, '%', c),
+            IndexExpr::Data { param, lo, hi } => write!(f, "clamp(p{param}, {lo}, {hi})"),
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod entity;
 pub mod function;
 pub mod index;
 pub mod infer;
+pub mod kernel;
 pub mod literal;
 pub mod op;
 pub mod rewrite;

@@ -7,6 +7,7 @@
 
 mod check;
 mod derivative;
+mod emit;
 mod failure;
 mod fmt;
 mod inputs;
@@ -61,6 +62,7 @@ enum Command {
     Jvp(derivative::Jvp),
     Run(run::Run),
     Check(check::Check),
+    Emit(emit::Emit),
     Fmt(fmt::Fmt),
     Pack(pack::Pack),
 }
@@ -83,6 +85,7 @@ fn command_line() -> ExitCode {
         Command::Jvp(command) => command.execute(&mut streams),
         Command::Run(command) => command.execute(&mut streams),
         Command::Check(command) => command.execute(&mut streams),
+        Command::Emit(command) => command.execute(&mut streams),
         Command::Fmt(command) => command.execute(&mut streams),
         Command::Pack(command) => command.execute(&mut streams),
     };

@@ -108,6 +108,8 @@ fn code(kind: Kind) -> &'static str {
         Kind::Effect => "effect",
         Kind::CustomRule => "custom-rule",
         Kind::Derivative => "derivative",
+        Kind::Bounds => "bounds",
+        Kind::Overlap => "overlap",
         Kind::Usage => "usage",
         Kind::Unsupported => "unsupported",
         Kind::Internal => "internal",

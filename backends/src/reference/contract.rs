@@ -3,18 +3,21 @@
 use super::Tensor;
 use super::order::contract as chain;
 use super::view::walk;
-use adfuse_ir::{Attrs, DType, Diagnostic, Literal, TensorType};
+use adfuse_ir::{DType, Diagnostic, Literal, TensorType};
 use smallvec::SmallVec;
+
+/// Paired axes: of the left operand, of the right.
+pub(super) type Pairs<'a> = (&'a [i64], &'a [i64]);
 
 /// `dot_general`. Operands are widened to the result's type (16-bit floats to `f32`), sums run over
 /// the contracted axes in row-major order of their pairing, and the result is rounded once.
 pub(super) fn contract(
     x: &Tensor,
     y: &Tensor,
-    attrs: &Attrs,
+    batch: Pairs<'_>,
+    contracted: Pairs<'_>,
     ty: &TensorType,
 ) -> Result<Tensor, Diagnostic> {
-    let (batch, contracted) = (attrs.pair("batch"), attrs.pair("contract"));
     let wide = ty.dtype.compute();
     let x = Side::new(x, batch.0, contracted.0, wide)?;
     let y = Side::new(y, batch.1, contracted.1, wide)?;

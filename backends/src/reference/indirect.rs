@@ -179,7 +179,8 @@ fn scatter_add(
     })
 }
 
-fn sum(dtype: DType, a: u64, b: u64) -> u64 {
+/// One addition as a scatter does it: integers wrap.
+pub(super) fn sum(dtype: DType, a: u64, b: u64) -> u64 {
     match dtype {
         DType::F64 => (f64::from_bits(a) + f64::from_bits(b)).to_bits(),
         DType::F32 => (f32::from_bits(a as u32) + f32::from_bits(b as u32)).to_bits().into(),

@@ -1,6 +1,6 @@
 //! Elementwise ops and generated sources: one scalar program, run over chunks of lanes.
 
-use super::Tensor;
+use super::{Tensor, out_of_memory, reserve};
 use adfuse_ir::scalar::{LANES, Lanes, ScalarProgram, eval_lanes, expand};
 use adfuse_ir::{At, Attrs, DType, Diagnostic, Kind, Op, TensorType};
 
@@ -55,18 +55,42 @@ fn lanes(
     ty: &TensorType,
     load: &mut dyn FnMut(usize, usize, &mut [Lanes]),
 ) -> Result<Tensor, Diagnostic> {
+    let total = ty.elements().ok_or_else(|| out_of_memory(u64::MAX))?;
+    let mut outputs = outputs(program, total, &mut |start, n, params| {
+        load(start, n, params);
+        Ok(())
+    })?;
+    Tensor::build(ty, |bits| {
+        bits.append(&mut outputs[0]);
+        Ok(())
+    })
+}
+
+/// Fills the parameters for `n` elements from one on.
+pub(super) type Load<'a> = &'a mut dyn FnMut(usize, usize, &mut [Lanes]) -> Result<(), Diagnostic>;
+
+/// The outputs of a program, each for `total` elements.
+pub(super) fn outputs(
+    program: &ScalarProgram,
+    total: u64,
+    load: Load<'_>,
+) -> Result<Vec<Vec<u64>>, Diagnostic> {
     let program = expand(program);
     let mut params = vec![[0; LANES]; program.params.len()];
     let mut regs = Vec::new();
-    Tensor::build(ty, |bits| {
-        let total = bits.capacity().min(ty.elements().unwrap_or(0) as usize);
-        let mut start = 0;
-        while start < total {
-            let n = LANES.min(total - start);
-            load(start, n, &mut params);
-            bits.extend_from_slice(&eval_lanes(&program, &params, n, &mut regs)[0][..n]);
-            start += n;
+    let mut outputs = Vec::new();
+    for _ in &program.outputs {
+        outputs.push(reserve(total)?);
+    }
+    let total = total as usize;
+    let mut start = 0;
+    while start < total {
+        let n = LANES.min(total - start);
+        load(start, n, &mut params)?;
+        for (out, lane) in outputs.iter_mut().zip(eval_lanes(&program, &params, n, &mut regs)) {
+            out.extend_from_slice(&lane[..n]);
         }
-        Ok(())
-    })
+        start += n;
+    }
+    Ok(outputs)
 }

@@ -3,6 +3,7 @@
 
 mod contract;
 mod indirect;
+pub mod kernel;
 mod map;
 pub mod order;
 mod reduce;
@@ -225,7 +226,10 @@ impl Eval<'_> {
             Body::View(index) => return view::view(index, &tensors, attrs, &types),
             Body::Reduce(monoid) => reduce::reduce(monoid, arg(0), attrs, &ty)?,
             Body::Scan(monoid) => reduce::scan(monoid, arg(0), attrs, &ty)?,
-            Body::Contract => contract::contract(arg(0), arg(1), attrs, &ty)?,
+            Body::Contract => {
+                let (batch, contracted) = (attrs.pair("batch"), attrs.pair("contract"));
+                contract::contract(arg(0), arg(1), batch, contracted, &ty)?
+            }
             Body::Indirect(which) => indirect::indirect(which, &tensors, attrs, &ty)?,
             Body::Constant => Tensor::build(&ty, |bits| {
                 bits.extend(attrs.literals("values").iter().map(|l| l.bits()));

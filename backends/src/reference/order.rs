@@ -6,6 +6,8 @@
 //!
 //! The reductions take any `combine`. `combine(a, b)` always has the lower indices in `a`.
 
+use adfuse_ir::kernel::Order;
+
 /// Partial results a block of the lane order keeps.
 pub const LANES: usize = 32;
 /// Elements in a block of the lane order.
@@ -146,19 +148,29 @@ pub fn reduce_axes<T: Copy>(
             continue;
         }
         let outer: usize = runs[..at].iter().map(|run| run.0).product();
-        values = (0..outer * inner)
-            .map(|out| {
-                let start = out / inner * size * inner + out % inner;
-                let axis = (0..size).map(|i| values[start + i * inner]);
-                if inner == 1 {
-                    reduce_lane_blocked(&axis.collect::<Vec<_>>(), &combine, empty)
-                } else {
-                    reduce_chain_blocked(axis, &combine, empty)
-                }
-            })
-            .collect();
+        let order = if inner == 1 { Order::Lane } else { Order::Chain };
+        values = reduce_axis(&values, [outer, size, inner], order, &combine, empty);
     }
     values
+}
+
+/// Reduces the middle one of three axes of a row-major array, in the given order.
+pub fn reduce_axis<T: Copy>(
+    values: &[T],
+    [outer, size, inner]: [usize; 3],
+    order: Order,
+    combine: impl Fn(T, T) -> T,
+    empty: T,
+) -> Vec<T> {
+    let reduced = |out: usize| {
+        let start = out / inner * size * inner + out % inner;
+        let axis = (0..size).map(|i| values[start + i * inner]);
+        match order {
+            Order::Lane => reduce_lane_blocked(&axis.collect::<Vec<_>>(), &combine, empty),
+            Order::Chain => reduce_chain_blocked(axis, &combine, empty),
+        }
+    };
+    (0..outer * inner).map(reduced).collect()
 }
 
 /// One element of a contraction over `k` products: chunks of 512, each a chain of `fma` ascending

@@ -3,9 +3,8 @@
 use super::Tensor;
 use super::order::{reduce_axes, scan as scan_order};
 use adfuse_ir::op::Monoid;
-use adfuse_ir::scalar::{Recorder, ScalarProgram, eval_one};
+use adfuse_ir::scalar::eval_one;
 use adfuse_ir::{Attrs, DType, Diagnostic, Literal, TensorType};
-use smallvec::SmallVec;
 
 /// Folds axes away. 16-bit floats accumulate in `f32` and round once, at the end.
 pub(super) fn reduce(
@@ -25,7 +24,7 @@ pub(super) fn reduce(
     let wide = x.dtype.compute();
     let convert = |from, to, b| Literal::from_bits(from, b).convert(to).bits();
     let xs: Vec<u64> = x.bits.iter().map(|&b| convert(x.dtype, wide, b)).collect();
-    let empty = empty(monoid, wide).bits();
+    let empty = monoid.empty(wide).bits();
     let out =
         with_combine(monoid, wide, |combine| reduce_axes(&xs, &dims, &reduced, combine, empty));
     Tensor::build(ty, |bits| {
@@ -67,29 +66,9 @@ pub(super) fn scan(
     })
 }
 
-/// The result of folding nothing.
-fn empty(monoid: Monoid, dtype: DType) -> Literal {
-    let extreme = |top: bool| match dtype {
-        d if d.is_float() => {
-            Literal::from_f64(d, if top { f64::INFINITY } else { f64::NEG_INFINITY })
-        }
-        DType::Bool => Literal::from_i64(dtype, top.into()),
-        // Saturation gives the type's own bounds.
-        d => Literal::from_f64(d, if top { f64::MAX } else { f64::MIN }),
-    };
-    match monoid {
-        Monoid::Sum | Monoid::Or => Literal::zero(dtype),
-        Monoid::Prod => Literal::one(dtype),
-        Monoid::Max => extreme(false),
-        Monoid::Min => extreme(true),
-        Monoid::And => Literal::from_bits(dtype, u64::MAX),
-        Monoid::ArgMax | Monoid::ArgMin => Literal::zero(DType::I32),
-    }
-}
-
 /// Calls `body` with the monoid's operation on bits: hard-wired where it is hot, by the scalar
 /// interpreter elsewhere.
-fn with_combine<R>(
+pub(super) fn with_combine<R>(
     monoid: Monoid,
     dtype: DType,
     body: impl FnOnce(&dyn Fn(u64, u64) -> u64) -> R,
@@ -108,25 +87,11 @@ fn with_combine<R>(
         (Monoid::Prod, DType::F32) => body(&f32s(|a, b| a * b)),
         (Monoid::Prod, DType::F64) => body(&f64s(|a, b| a * b)),
         _ => {
-            let program = program(monoid, dtype);
+            let program = monoid.combine(dtype);
             let literal = |b| Literal::from_bits(dtype, b);
             body(&|a, b| eval_one(&program, &[literal(a), literal(b)]).bits())
         }
     }
-}
-
-fn program(monoid: Monoid, dtype: DType) -> ScalarProgram {
-    Recorder::record(&[dtype, dtype], &[dtype], |_, x| {
-        let y = match monoid {
-            Monoid::Sum => x[0] + x[1],
-            Monoid::Prod => x[0] * x[1],
-            Monoid::Max | Monoid::ArgMax => x[0].max(x[1]),
-            Monoid::Min | Monoid::ArgMin => x[0].min(x[1]),
-            Monoid::And => x[0] & x[1],
-            Monoid::Or => x[0] | x[1],
-        };
-        SmallVec::from_iter([y])
-    })
 }
 
 /// The index of the first extremum; a NaN is more extreme than any number.
@@ -139,9 +104,25 @@ fn arg_extremum(
     let extent = x.dims[axis] as usize;
     let inner: usize = x.dims[axis + 1..].iter().map(|&n| n as usize).product();
     let outer: usize = x.dims[..axis].iter().map(|&n| n as usize).product();
-    let value = |i: usize| Literal::from_bits(x.dtype, x.bits[i]);
+    Tensor::build(ty, |bits| {
+        for line in 0..outer * inner {
+            let at = |k: usize| line / inner * extent * inner + line % inner + k * inner;
+            bits.push(first_extremum(monoid, x.dtype, extent, |k| x.bits[at(k)]) as u64);
+        }
+        Ok(())
+    })
+}
+
+/// The first of `n` places, 0 for none, whose value no other beats.
+pub(super) fn first_extremum(
+    monoid: Monoid,
+    dtype: DType,
+    n: usize,
+    value: impl Fn(usize) -> u64,
+) -> usize {
+    let value = |k: usize| Literal::from_bits(dtype, value(k));
     let beats = |a: Literal, b: Literal| {
-        if !x.dtype.is_float() {
+        if !dtype.is_float() {
             let (a, b) = (a.to_i64(), b.to_i64());
             return if monoid == Monoid::ArgMax { a > b } else { a < b };
         }
@@ -149,13 +130,5 @@ fn arg_extremum(
         let further = if monoid == Monoid::ArgMax { a > b } else { a < b };
         !b.is_nan() && (further || a.is_nan())
     };
-    Tensor::build(ty, |bits| {
-        for line in 0..outer * inner {
-            let at = |k: usize| line / inner * extent * inner + line % inner + k * inner;
-            let best = (1..extent)
-                .fold(0, |best, k| if beats(value(at(k)), value(at(best))) { k } else { best });
-            bits.push(best as u64);
-        }
-        Ok(())
-    })
+    (1..n).fold(0, |best, k| if beats(value(k), value(best)) { k } else { best })
 }

@@ -51,13 +51,13 @@ pub(super) fn walk(
 }
 
 fn read(map: &ViewMap, args: &[&Tensor], at: &[i64]) -> Result<u64, Diagnostic> {
-    let holds = |g: &adfuse_ir::index::Guard| g.range.contains(&g.expr.eval(at));
+    let holds = |g: &adfuse_ir::index::Guard| g.range.contains(&g.expr.eval(at, &[]));
     let piece = map.pieces.iter().find(|p| p.guards.iter().all(holds));
     let found = piece.and_then(|p| {
         let t = args[p.operand as usize];
         let mut offset = 0;
         for (e, &n) in p.index.iter().zip(&t.dims) {
-            offset = offset * n + e.eval(at);
+            offset = offset * n + e.eval(at, &[]);
         }
         t.bits.get(usize::try_from(offset).ok()?).copied()
     });

@@ -4,6 +4,7 @@ mod contract;
 mod control;
 pub mod def;
 mod indirect;
+mod monoid;
 mod reduce;
 mod source;
 mod table;

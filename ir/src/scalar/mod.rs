@@ -5,6 +5,7 @@
 //! [`expand`](fn@expand) then replaces every function by primitives, so that evaluator,
 //! code generators and cost model see nothing but primitives and agree to the bit.
 
+mod check;
 mod eval;
 mod expand;
 pub mod math;

@@ -94,6 +94,49 @@ pub enum Prim {
 }
 
 impl Prim {
+    /// Every primitive.
+    pub const ALL: &'static [Prim] = {
+        use Prim::*;
+        &[
+            Add,
+            Sub,
+            Mul,
+            Div,
+            Rem,
+            Neg,
+            Abs,
+            Fma,
+            Sqrt,
+            Min,
+            Max,
+            Floor,
+            Ceil,
+            RoundEven,
+            Trunc,
+            CopySign,
+            And,
+            Or,
+            Xor,
+            Not,
+            Shl,
+            ShrL,
+            ShrA,
+            MulHi,
+            Clz,
+            PopCount,
+            Eq,
+            Ne,
+            Lt,
+            Le,
+            Gt,
+            Ge,
+            Select,
+            Convert,
+            Bitcast,
+            Lookup(Table::TwoOverPi),
+        ]
+    };
+
     /// Number of operands.
     pub fn arity(self) -> usize {
         use Prim::*;
@@ -285,25 +328,26 @@ impl ScalarProgram {
 impl fmt::Display for ScalarProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (v, inst) in self.insts.iter() {
-            write!(f, "{v} = ")?;
-            match inst.op {
-                SOp::Param(k) => write!(f, "param.{} {k}", inst.dtype)?,
-                SOp::Const(c) => write!(f, "const.{} {c}", inst.dtype)?,
-                SOp::Prim(Prim::Lookup(t)) => write!(f, "lookup.{} {t:?}", inst.dtype)?,
-                SOp::Prim(p) => {
-                    write!(f, "{}.{}", format!("{p:?}").to_lowercase(), inst.dtype)?;
-                }
-                SOp::Func(g) => write!(f, "{}.{}", g.name(), inst.dtype)?,
-            }
-            for a in &inst.args {
-                write!(f, " {a}")?;
-            }
-            writeln!(f)?;
+            writeln!(f, "{v} = {inst}")?;
         }
         write!(f, "return")?;
         for o in &self.outputs {
             write!(f, " {o}")?;
         }
         writeln!(f)
+    }
+}
+
+/// `mul.f32 s0 s1`
+impl fmt::Display for SInst {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.op {
+            SOp::Param(k) => write!(f, "param.{} {k}", self.dtype)?,
+            SOp::Const(c) => write!(f, "const.{} {c}", self.dtype)?,
+            SOp::Prim(Prim::Lookup(t)) => write!(f, "lookup.{} {t:?}", self.dtype)?,
+            SOp::Prim(p) => write!(f, "{}.{}", format!("{p:?}").to_lowercase(), self.dtype)?,
+            SOp::Func(g) => write!(f, "{}.{}", g.name(), self.dtype)?,
+        }
+        self.args.iter().try_for_each(|a| write!(f, " {a}"))
     }
 }

@@ -3,11 +3,11 @@
 use crate::diag::Span;
 
 /// The longest name, in bytes: names appear in messages, so their length is bounded.
-pub(super) const MAX_NAME: usize = 255;
+pub(crate) const MAX_NAME: usize = 255;
 
 /// The class of a token; its text is the source at its span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Tok {
+pub(crate) enum Tok {
     /// `name`
     Ident,
     /// `%name` or `%12`
@@ -20,7 +20,7 @@ pub(super) enum Tok {
     Float,
     /// `"text"`, with its quotes.
     Str,
-    /// One of `( ) < > { } [ ] , : = |`.
+    /// One of `( ) < > { } [ ] , : = |`, and of `+ - * / %` where those are asked for.
     Punct(u8),
     /// `->`
     Arrow,
@@ -32,7 +32,7 @@ pub(super) enum Tok {
 
 /// Why text is no token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Bad {
+pub(crate) enum Bad {
     /// A character that begins nothing.
     Char,
     /// `%` or `@` without a name.
@@ -47,36 +47,42 @@ pub(super) enum Bad {
 
 /// A token and where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Token {
+pub(crate) struct Token {
     /// Its class.
-    pub(super) kind: Tok,
+    pub(crate) kind: Tok,
     /// Its place.
-    pub(super) span: Span,
+    pub(crate) span: Span,
     /// Whether only blanks and comments precede it on its line.
-    pub(super) first: bool,
+    pub(crate) first: bool,
 }
 
 /// A position in the source; a copy of it looks ahead.
 #[derive(Clone, Copy)]
-pub(super) struct Lexer<'s> {
+pub(crate) struct Lexer<'s> {
     source: &'s str,
     at: usize,
     fresh_line: bool,
+    arithmetic: bool,
 }
 
 impl<'s> Lexer<'s> {
     /// Starts at the beginning.
-    pub(super) fn new(source: &'s str) -> Lexer<'s> {
-        Lexer { source, at: 0, fresh_line: true }
+    pub(crate) fn new(source: &'s str) -> Lexer<'s> {
+        Lexer { source, at: 0, fresh_line: true, arithmetic: false }
+    }
+
+    /// The same with `+ - * / %` as punctuation, where they begin no number, name or comment.
+    pub(crate) fn with_arithmetic(source: &'s str) -> Lexer<'s> {
+        Lexer { arithmetic: true, ..Lexer::new(source) }
     }
 
     /// The text at a place.
-    pub(super) fn text(&self, span: Span) -> &'s str {
+    pub(crate) fn text(&self, span: Span) -> &'s str {
         self.source.get(span.start as usize..span.end as usize).unwrap_or_default()
     }
 
     /// The next token; `Eof` again and again at the end.
-    pub(super) fn next(&mut self) -> Token {
+    pub(crate) fn next(&mut self) -> Token {
         self.skip_blanks();
         let start = self.at;
         let kind = self.scan();
@@ -85,7 +91,7 @@ impl<'s> Lexer<'s> {
     }
 
     /// Leaves out the rest of the text.
-    pub(super) fn skip_to_end(&mut self) {
+    pub(crate) fn skip_to_end(&mut self) {
         self.at = self.source.len();
     }
 
@@ -122,6 +128,11 @@ impl<'s> Lexer<'s> {
             }
             '%' if is_name_start(self.byte(1)) => self.name(1, Tok::Value),
             '@' if is_name_start(self.byte(1)) => self.name(1, Tok::Func),
+            '+' | '-' | '*' | '/' | '%'
+                if self.arithmetic && matches!(self.byte(1), b' ' | b'(') =>
+            {
+                self.take(1, Tok::Punct(c as u8))
+            }
             '%' | '@' => self.take(1, Tok::Bad(Bad::Sigil)),
             '0'..='9' => self.number(),
             '-' if self.byte(1).is_ascii_digit() => self.number(),
@@ -197,7 +208,7 @@ impl<'s> Lexer<'s> {
 }
 
 /// The string that a `Str` token with its quotes means, or the escape that is wrong in it.
-pub(super) fn unescape(token: &str) -> Result<String, String> {
+pub(crate) fn unescape(token: &str) -> Result<String, String> {
     let inner = token.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(token);
     let mut out = String::with_capacity(inner.len());
     let mut chars = inner.chars();
@@ -228,6 +239,13 @@ fn unicode(chars: &mut std::str::Chars<'_>) -> Result<char, String> {
     let (Some(c), Some(hex)) = (c, hex) else { return Err("\\u".into()) };
     *chars = rest[hex.len() + 2..].chars();
     Ok(c)
+}
+
+/// Whether `name` is what follows the `@` of a name.
+pub(crate) fn is_word(name: &str) -> bool {
+    name.len() < MAX_NAME
+        && name.bytes().next().is_some_and(is_name_start)
+        && name.bytes().all(is_name)
 }
 
 fn is_name_start(b: u8) -> bool {

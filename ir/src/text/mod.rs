@@ -7,7 +7,7 @@
 mod ast;
 mod attrs;
 mod errors;
-mod lexer;
+pub(crate) mod lexer;
 mod parser;
 mod phrase;
 mod printer;

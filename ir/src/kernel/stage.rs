@@ -1,0 +1,206 @@
+//! Kernels: a domain whose points are independent, and stages that run in order at each of them.
+
+use super::program::{Buffer, Extents};
+use crate::dtype::DType;
+use crate::index::{Guard, IndexExpr};
+use crate::literal::Literal;
+use crate::op::Monoid;
+use crate::scalar::ScalarProgram;
+use cranelift_entity::{PrimaryMap, entity_impl};
+use smallvec::SmallVec;
+
+/// A scalar that a kernel keeps for each point of its domain.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Row(u32);
+entity_impl!(Row, "r");
+
+/// A small tensor that a kernel keeps for each point of its domain.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tile(u32);
+entity_impl!(Tile, "t");
+
+/// A parallel domain with stages.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Kernel {
+    /// A name for people, without `@`.
+    pub name: String,
+    /// Extents of the parallel axes, coordinates `d0`, `d1`, ..
+    pub domain: Extents,
+    /// Types of the scalars kept at each point.
+    pub rows: PrimaryMap<Row, DType>,
+    /// The tensors kept at each point.
+    pub tiles: PrimaryMap<Tile, TileData>,
+    /// What happens at each point, in order.
+    pub stages: Vec<Stage>,
+}
+
+/// A tensor that a kernel keeps for each point of its domain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TileData {
+    /// Element type.
+    pub dtype: DType,
+    /// Extents: those of the axes of every stage that writes or reads it.
+    pub dims: Extents,
+}
+
+/// One pass over further axes: read, compute, and put the results somewhere.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stage {
+    /// Extents of the further axes; their coordinates follow the domain's.
+    pub axes: Extents,
+    /// What the program's parameters are.
+    pub params: Vec<Param>,
+    /// What is computed at each coordinate.
+    pub program: ScalarProgram,
+    /// Where the program's outputs go, one each.
+    pub sinks: Vec<Sink>,
+}
+
+/// What a parameter of a stage's program is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Param {
+    /// An element, read through the first piece whose guards hold; the last piece has none.
+    Load(SmallVec<[Piece; 1]>),
+    /// An expression of the coordinates, as `i64`.
+    Coord(IndexExpr),
+    /// A scalar that an earlier stage left.
+    Row(Row),
+    /// The element at the stage's own axes of a tensor that an earlier stage left.
+    Tile(Tile),
+}
+
+/// One way to find an element.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// What is read.
+    pub from: Operand,
+    /// An expression for each axis of the buffer; none for a literal.
+    pub index: SmallVec<[IndexExpr; 4]>,
+    /// When this piece applies.
+    pub guards: SmallVec<[Guard; 2]>,
+}
+
+/// Where elements come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Operand {
+    /// A buffer.
+    Buffer(Buffer),
+    /// One value everywhere.
+    Literal(Literal),
+}
+
+/// Where an output of a stage's program goes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Sink {
+    /// To an element of a buffer.
+    Store {
+        /// The buffer.
+        buffer: Buffer,
+        /// An expression for each of its axes.
+        index: SmallVec<[IndexExpr; 4]>,
+    },
+    /// Folded over the stage's axes.
+    Reduce {
+        /// How two values combine. `argmax` and `argmin` give the row-major place among the axes.
+        monoid: Monoid,
+        /// The axes by the order they fold in, in the order in which they fold: last first. Axes of
+        /// extent 1 belong to none.
+        runs: SmallVec<[Run; 2]>,
+        /// What keeps the result.
+        into: Row,
+    },
+    /// Folded along one of the stage's axes, with every partial result kept.
+    Scan {
+        /// How two values combine.
+        monoid: Monoid,
+        /// The number of the axis among the stage's.
+        axis: u8,
+        /// From the last to the first.
+        reverse: bool,
+        /// What keeps the results.
+        into: Tile,
+    },
+    /// Kept as it is.
+    Keep(Tile),
+}
+
+/// Axes that fold as one, row-major.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// Numbers of the axes among the stage's, ascending.
+    pub axes: SmallVec<[u8; 4]>,
+    /// In which order.
+    pub order: Order,
+}
+
+/// The two orders in which an axis may fold; `docs/fp.md` defines them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Order {
+    /// Blocks of 1024 over 32 lanes.
+    Lane,
+    /// Blocks of 64, each a chain.
+    Chain,
+}
+
+impl Order {
+    /// The name in text.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Lane => "lane",
+            Order::Chain => "chain",
+        }
+    }
+}
+
+/// The runs in which the marked axes of a shape fold in strict mode, numbered among the marked axes.
+///
+/// Axes of extent 1 are dropped, neighbouring marked ones merge, the last run folds first, and it is
+/// in the lane order where no axis that is kept follows it.
+pub fn strict_runs(dims: &[i64], reduced: &[bool]) -> SmallVec<[Run; 2]> {
+    let mut runs: SmallVec<[Run; 2]> = SmallVec::new();
+    let mut number = 0;
+    let mut open = false;
+    for (&n, &reduce) in dims.iter().zip(reduced) {
+        match (reduce, n) {
+            (false, 1) => {}
+            (false, _) => {
+                open = false;
+                for run in &mut runs {
+                    run.order = Order::Chain;
+                }
+            }
+            (true, 1) => number += 1,
+            (true, _) => {
+                match runs.last_mut() {
+                    Some(run) if open => run.axes.push(number),
+                    _ => runs.push(Run { axes: SmallVec::from_iter([number]), order: Order::Lane }),
+                }
+                open = true;
+                number += 1;
+            }
+        }
+    }
+    // An earlier run is followed by the kept axes that separate it from the next.
+    runs.reverse();
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(dims: &[i64], reduced: &[bool]) -> String {
+        let run = |r: &Run| format!("{}{:?}", r.order.name(), r.axes.as_slice());
+        strict_runs(dims, reduced).iter().map(run).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn runs_merge_and_the_last_is_in_lanes() {
+        assert_eq!(shown(&[2, 3], &[true, true]), "lane[0, 1]");
+        assert_eq!(shown(&[2, 3, 4], &[true, false, true]), "lane[1] chain[0]");
+        assert_eq!(shown(&[2, 1, 4], &[true, false, true]), "lane[0, 1]");
+        assert_eq!(shown(&[2, 3, 1], &[true, false, true]), "chain[0]");
+        assert_eq!(shown(&[2, 1, 3, 5], &[true, true, true, false]), "chain[0, 2]");
+        assert_eq!(shown(&[1], &[true]), "");
+    }
+}

@@ -1,0 +1,10 @@
+//! The text form of programs: what is printed parses back to the same. `docs/kernels.md` has the
+//! grammar.
+
+mod cursor;
+mod index;
+mod parser;
+mod printer;
+mod stage;
+
+pub use parser::parse;

@@ -1,0 +1,268 @@
+//! The verifier of programs: what it accepts runs without any further check.
+//!
+//! Every load and store stays inside of its buffer, every buffer that a program computes is written
+//! exactly once and before it is read, and every value has the type its use asks for. All of that
+//! follows from the maps; nothing is left to the engines.
+
+mod bounds;
+mod disjoint;
+mod kernel;
+mod steps;
+
+use super::program::{Buffer, BufferData, Program, Role, Step};
+use super::stage::{Operand, Param, Sink};
+use crate::diag::{At, Diagnostic, Kind};
+use crate::dtype::DType;
+use crate::text::lexer::is_word;
+use crate::types::MAX_RANK;
+use crate::verify::MAX_ERRORS;
+use cranelift_entity::SecondaryMap;
+use hashbrown::HashSet;
+use std::fmt;
+use std::ops::Deref;
+
+/// Something that its verifier has accepted. Only a verifier makes one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Verified<T>(T);
+
+impl<T> Verified<T> {
+    /// What was accepted, to be changed; it must be verified again.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> Deref for Verified<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Checks a whole program.
+///
+/// # Errors
+/// Every broken rule, with the step, stage and place; at most [`MAX_ERRORS`].
+pub fn verify(program: Program) -> Result<Verified<Program>, Vec<Diagnostic>> {
+    let mut check = Check { program: &program, written: SecondaryMap::new(), errors: Vec::new() };
+    check.buffers();
+    // What follows multiplies extents and looks buffers up: only when those are sound.
+    if check.errors.is_empty() && check.references() {
+        check.steps();
+        check.completeness();
+    }
+    let mut errors = check.errors;
+    errors.truncate(MAX_ERRORS);
+    if errors.is_empty() { Ok(Verified(program)) } else { Err(errors) }
+}
+
+/// A broken rule, before its place is known.
+#[derive(PartialEq, Eq, Debug)]
+struct Wrong {
+    kind: Kind,
+    message: String,
+}
+
+impl Wrong {
+    fn new(kind: Kind, message: impl Into<String>) -> Wrong {
+        Wrong { kind, message: message.into() }
+    }
+}
+
+struct Check<'p> {
+    program: &'p Program,
+    /// The buffers that the steps so far have written.
+    written: SecondaryMap<Buffer, bool>,
+    errors: Vec<Diagnostic>,
+}
+
+impl Check<'_> {
+    fn report(&mut self, place: impl fmt::Display, wrong: Wrong) {
+        let at = At {
+            func: Some(self.program.name.clone()),
+            inst: Some(place.to_string()),
+            ..At::default()
+        };
+        self.errors.push(Diagnostic::new(at, wrong.kind, wrong.message));
+    }
+
+    fn data(&self, b: Buffer) -> &BufferData {
+        &self.program.buffers[b]
+    }
+
+    /// Buffers: names, types, sizes, constants.
+    fn buffers(&mut self) {
+        let mut names: HashSet<&str> = HashSet::new();
+        let kernels = self.program.steps.iter().filter_map(|s| match s {
+            Step::Kernel(kernel) => Some(&kernel.name),
+            _ => None,
+        });
+        for name in std::iter::once(&self.program.name).chain(kernels).filter(|n| !is_word(n)) {
+            self.report(format_args!("@{name}"), Wrong::new(Kind::Syntax, "not a name"));
+        }
+        for (_, data) in self.program.buffers.iter() {
+            if !names.insert(&data.name) {
+                let wrong = Wrong::new(Kind::Redefinition, "two buffers have this name");
+                self.report(format_args!("%{}", data.name), wrong);
+            }
+            let digits = data.name.bytes().all(|b| b.is_ascii_digit()) && !data.name.is_empty();
+            if !is_word(&data.name) && (!digits || data.name.len() > 20) {
+                self.report(format_args!("%{}", data.name), Wrong::new(Kind::Syntax, "not a name"));
+            }
+            if let Err(wrong) = sound(data) {
+                self.report(format_args!("%{}", data.name), wrong);
+            }
+        }
+        for &b in &self.program.outputs {
+            let role = self.program.buffers.get(b).map(|d| &d.role);
+            let message = match role {
+                None => "an output is not declared",
+                Some(Role::Temp) => "a buffer that is returned is no temporary",
+                Some(_) => continue,
+            };
+            self.report("return", Wrong::new(Kind::UnknownName, message));
+        }
+    }
+
+    /// Whether every buffer, row and tile that a step names exists.
+    fn references(&mut self) -> bool {
+        let buffers = &self.program.buffers;
+        let operand = |o: &Operand| match o {
+            Operand::Buffer(b) => buffers.is_valid(*b),
+            Operand::Literal(_) => true,
+        };
+        let load = |p: &Param| match p {
+            Param::Load(pieces) => pieces.iter().all(|p| operand(&p.from)),
+            _ => true,
+        };
+        let known = |step: &Step| match step {
+            Step::Kernel(k) => k.stages.iter().all(|s| {
+                let params = s.params.iter().all(|p| match p {
+                    Param::Row(r) => k.rows.is_valid(*r),
+                    Param::Tile(t) => k.tiles.is_valid(*t),
+                    p => load(p),
+                });
+                params
+                    && s.sinks.iter().all(|s| match s {
+                        Sink::Store { buffer, .. } => buffers.is_valid(*buffer),
+                        Sink::Reduce { into, .. } => k.rows.is_valid(*into),
+                        Sink::Scan { into, .. } | Sink::Keep(into) => k.tiles.is_valid(*into),
+                    })
+            }),
+            Step::Contract(c) => [c.lhs, c.rhs, c.out].iter().all(|&b| buffers.is_valid(b)),
+            Step::Scatter(s) => {
+                operand(&s.from) && buffers.is_valid(s.out) && s.params.iter().all(load)
+            }
+        };
+        let unknown: Vec<usize> =
+            (0..self.program.steps.len()).filter(|&n| !known(&self.program.steps[n])).collect();
+        for &n in &unknown {
+            let m = "a buffer, row or tile is not declared";
+            self.report(format_args!("step {n}"), Wrong::new(Kind::UnknownName, m));
+        }
+        unknown.is_empty()
+    }
+
+    fn steps(&mut self) {
+        for (n, step) in self.program.steps.iter().enumerate() {
+            match step {
+                Step::Kernel(kernel) => self.kernel(n, kernel),
+                Step::Contract(step) => {
+                    let place = format!("step {n}: contract");
+                    self.contract(&place, step);
+                }
+                Step::Scatter(step) => {
+                    let place = format!("step {n}: scatter");
+                    self.scatter(&place, step);
+                }
+            }
+            if self.errors.len() >= MAX_ERRORS {
+                return;
+            }
+        }
+    }
+
+    /// What is computed is computed somewhere, and outputs are handed out.
+    fn completeness(&mut self) {
+        for (b, data) in self.program.buffers.iter() {
+            let computed = matches!(data.role, Role::Temp | Role::Output);
+            let message = if computed && !self.written[b] {
+                "no step writes this buffer"
+            } else if data.role == Role::Output && !self.program.outputs.contains(&b) {
+                "an output is not returned"
+            } else {
+                continue;
+            };
+            let place = format!("%{}", data.name);
+            self.report(place, Wrong::new(Kind::Dominance, message));
+        }
+    }
+
+    /// Checks that a buffer has its values.
+    fn readable(&self, b: Buffer) -> Result<(), Wrong> {
+        let data = self.data(b);
+        if self.written[b] || matches!(data.role, Role::Input | Role::Constant(_)) {
+            return Ok(());
+        }
+        let m = format!("%{} is read before a step has written it", data.name);
+        Err(Wrong::new(Kind::Dominance, m))
+    }
+
+    /// Checks that a buffer may be written here.
+    fn writable(&self, b: Buffer) -> Result<(), Wrong> {
+        let data = self.data(b);
+        match data.role {
+            Role::Input => Err(Wrong::new(
+                Kind::Overlap,
+                format!("%{} is an input: it is not written", data.name),
+            )),
+            Role::Constant(_) => {
+                Err(Wrong::new(Kind::Overlap, format!("%{} is a constant", data.name)))
+            }
+            _ if self.written[b] => {
+                Err(Wrong::new(Kind::Overlap, format!("%{} is written already", data.name)))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Checks a buffer's type, size and values.
+fn sound(data: &BufferData) -> Result<(), Wrong> {
+    let Some(ty) = data.ty() else {
+        return Err(Wrong::new(Kind::Shape, "an extent is negative"));
+    };
+    if data.dtype == DType::Token {
+        return Err(Wrong::new(Kind::DType, "a token has no buffer"));
+    }
+    let elements = ty.elements().filter(|_| ty.excess().is_none());
+    let Some(elements) = elements else {
+        return Err(Wrong::new(Kind::Limit, ty.excess().unwrap_or_default()));
+    };
+    if let Role::Constant(values) = &data.role {
+        if values.len() as u64 != elements {
+            return Err(Wrong::new(Kind::Shape, format!("{} values for {ty}", values.len())));
+        }
+        if let Some(v) = values.iter().find(|v| v.dtype() != data.dtype) {
+            return Err(Wrong::new(Kind::DType, format!("value {v:?} in {ty}")));
+        }
+    }
+    Ok(())
+}
+
+/// Checks extents of axes that are iterated over: how many, and how many points.
+fn iterable(extents: &[i64]) -> Result<(), Wrong> {
+    if extents.len() > 2 * MAX_RANK {
+        let m = format!("{} axes, the limit is {}", extents.len(), 2 * MAX_RANK);
+        return Err(Wrong::new(Kind::Limit, m));
+    }
+    if extents.iter().any(|&n| n < 0) {
+        return Err(Wrong::new(Kind::Shape, "an extent is negative"));
+    }
+    let points = extents.iter().filter(|&&n| n > 0).try_fold(1i64, |p, &n| p.checked_mul(n));
+    match points {
+        Some(p) if p <= 1 << 46 => Ok(()),
+        _ => Err(Wrong::new(Kind::Limit, "more than 2^46 points")),
+    }
+}

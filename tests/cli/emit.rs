@@ -1,0 +1,70 @@
+//! `emit`: programs of kernels.
+
+use super::programs;
+
+const INTS: &str = "program @main {
+  input %x: i32[3]
+  temp %sq: i32[3]
+  output %y: i32[3]
+  output %s: i32[]
+  kernel @mul [3] {
+    stage [] {
+      p0 = load %x[d0]
+      p1 = load %x[d0]
+      s0 = param.i32 0
+      s1 = param.i32 1
+      s2 = mul.i32 s0 s1
+      %sq[d0] = store s2
+    }
+  }
+  kernel @add [3] {
+    stage [] {
+      p0 = load %sq[d0]
+      s0 = param.i32 0
+      s1 = const.i32 1
+      s2 = add.i32 s0 s1
+      %y[d0] = store s2
+    }
+  }
+  kernel @reduce_sum [] {
+    row r0: i32
+    stage [3] {
+      p0 = load %y[d0]
+      s0 = param.i32 0
+      r0 = reduce.sum s0 lane(d0)
+    }
+    stage [] {
+      p0 = r0
+      s0 = param.i32 0
+      %s[] = store s0
+    }
+  }
+  return %y, %s
+}
+";
+
+#[test]
+fn programs_are_printed() {
+    let d = programs();
+    assert_eq!(d.good("emit ints.ir --stage program"), INTS);
+    let gradient = d.good("emit loss.ir --stage program --grad --wrt w");
+    assert!(gradient.starts_with("program @loss"), "{gradient}");
+    assert!(gradient.contains("kernel @reduce_sum"), "{gradient}");
+    let double = d.good("emit sym.ir --stage program --dim n=3");
+    assert!(double.contains("kernel @add [3, 2]"), "{double}");
+    assert!(d.good("emit two.ir --func second --stage program").contains("kernel @mul []"));
+}
+
+#[test]
+fn what_cannot_be_lowered_is_named() {
+    let d = programs();
+    for (args, code, said) in [
+        ("sym.ir", 1, "the extent `n`"),
+        ("prints.ir", 1, "create_token"),
+        ("loss.ir --wrt w", 2, "--wrt needs --grad"),
+    ] {
+        let ran = d.run(&format!("emit {args} --stage program"));
+        assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{args}");
+        assert!(ran.err.contains(said), "{}", ran.err);
+    }
+}
