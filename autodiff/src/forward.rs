@@ -3,7 +3,7 @@
 use crate::partial::{accumulate, apply, factor};
 use adfuse_ir::op::{Body, Control, Deriv, Op, RuleCx};
 use adfuse_ir::rewrite::{Copier, inline};
-use adfuse_ir::verify::at_inst;
+use adfuse_ir::verify::{at_inst, bind, substitute};
 use adfuse_ir::{
     Builder, CustomRule, DType, Diagnostic, Function, Inst, Kind, Literal, Module, TensorType,
     Value,
@@ -139,6 +139,9 @@ impl<'f> Forward<'f> {
             }
         };
         if let Some(d) = b.error() {
+            if d.kind == Kind::Unsupported {
+                return Err(Diagnostic::new(at_inst(f, i), d.kind, d.message.clone()));
+            }
             let m = format!("the derivative rule of `{op}` does not fit: {}", d.message);
             return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
         }
@@ -238,7 +241,12 @@ impl<'f> Forward<'f> {
                 args.push(self.tangent_or_zero(b, a));
             }
         }
-        let mut inner = Copier::new(&rule);
+        let types: Vec<TensorType> = args.iter().map(|&v| b.ty(v).clone()).collect();
+        let bound = bind(&rule.param_types(), &types).ok_or_else(|| {
+            self.error(i, format!("@{} takes {:?}, found {types:?}", rule.name, rule.param_types()))
+        })?;
+        let retype = |t: &TensorType| substitute(t, &bound);
+        let mut inner = Copier::retyping(&rule, &retype);
         for (&p, &a) in rule.params().iter().zip(&args) {
             inner.set(p, a);
         }

@@ -3,7 +3,7 @@
 use crate::linearize::linearize;
 use crate::transpose::transpose;
 use adfuse_ir::rewrite::{Copier, Exactness, cse, dce, simplify};
-use adfuse_ir::{Builder, Diagnostic, Function, Literal, Module, Phase, Value};
+use adfuse_ir::{At, Builder, Diagnostic, Function, Kind, Literal, Module, Phase, Value};
 
 /// Which outputs a gradient function has, and where its cotangents come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +54,13 @@ fn build(
     suffix: &str,
 ) -> Result<Function, Diagnostic> {
     let split = linearize(module, f, wrt)?;
-    let phase = last_phase(&split.primal).max(last_phase(&split.linear)).transposed();
+    let last = last_phase(&split.primal).max(last_phase(&split.linear));
+    let phase = last.transposed();
+    if phase == last {
+        let at = At { func: Some(f.name.clone()), ..At::default() };
+        let m = format!("an instruction of @{} is of phase {}, the last there is", f.name, last.0);
+        return Err(Diagnostic::new(at, Kind::Limit, m));
+    }
     let backward = transpose(&split.linear, split.residuals, phase)?;
 
     let mut b = Builder::new(format!("{}_{suffix}", f.name));

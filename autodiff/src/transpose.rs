@@ -5,7 +5,9 @@ use crate::partial::{Factor, accumulate, apply, factor};
 use adfuse_ir::op::{Deriv, RuleCx};
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::verify::at_inst;
-use adfuse_ir::{Builder, DType, Diagnostic, Function, Inst, Kind, Phase, TensorType, Value};
+use adfuse_ir::{
+    Builder, DType, Diagnostic, Function, Inst, Kind, Literal, Phase, TensorType, Value, ValueDef,
+};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The transposed of a function that is linear in its parameters from position `fixed` on:
@@ -68,7 +70,7 @@ impl Transpose<'_> {
         if let (Some(ct), Some(name)) = (self.cts[v], name)
             && b.func().literal(ct).is_none()
             && b.func().name_of(ct).is_none_or(|n| n.starts_with("ct"))
-            && !b.func().params().contains(&ct)
+            && !matches!(b.func().def(ct), ValueDef::Param(..))
         {
             let name = format!("{name}_ct");
             b.func_mut().set_name(ct, Some(&name));
@@ -112,6 +114,9 @@ impl Transpose<'_> {
             Deriv::Jvp(_) | Deriv::Zero | Deriv::Structural => return Err(self.not_linear(i)),
         };
         if let Some(d) = b.error() {
+            if d.kind == Kind::Unsupported {
+                return Err(Diagnostic::new(at_inst(f, i), d.kind, d.message.clone()));
+            }
             let m = format!("the transposition of `{op}` does not fit: {}", d.message);
             return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
         }
@@ -148,6 +153,17 @@ impl Transpose<'_> {
         let mut given = Vec::new();
         for (k, &a) in f.args(i).iter().enumerate() {
             given.push(if linear[k] { None } else { Some(self.fixed.get(b, a)) });
+        }
+        for j in (0..linear.len()).filter(|&j| !linear[j]) {
+            // A fixed operand that acts by itself, as in `t + 1`, makes the result affine.
+            let zero = f.literal(f.args(i)[j]).is_some_and(Literal::is_zero);
+            let program = f.op(i).partial(j, &dtypes, ty.dtype, f.attrs(i));
+            let Some(program) = program.filter(|_| dtypes[j].is_float() && !zero) else { continue };
+            let reads = program.reads_param(0)
+                || (0..linear.len()).any(|k| linear[k] && program.reads_param(k + 1));
+            if !reads && !program.as_const().is_some_and(Literal::is_zero) {
+                return Err(self.not_linear(i));
+            }
         }
         let mut out = vec![None; linear.len()];
         for k in (0..linear.len()).filter(|&k| linear[k]) {

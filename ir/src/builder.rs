@@ -38,12 +38,20 @@ impl Number {
             (_, DType::Token) => None,
             (Number::Bool(b), DType::Bool) => Some(Literal::from_i64(dtype, b.into())),
             (Number::Bool(_), _) | (_, DType::Bool) => None,
-            (Number::Int(i), d) if d.is_float() => Some(Literal::from_f64(d, i as f64)),
+            (Number::Int(i), d) if d.is_float() => finite(Literal::from_f64(d, i as f64)),
             (Number::Int(i), d) => Some(Literal::from_i64(d, i)).filter(|l| l.to_i64() == i),
-            (Number::Float(x), d) if d.is_float() => Some(Literal::from_f64(d, x)),
+            (Number::Float(x), d) if d.is_float() && !x.is_finite() => {
+                Some(Literal::from_f64(d, x))
+            }
+            (Number::Float(x), d) if d.is_float() => finite(Literal::from_f64(d, x)),
             (Number::Float(_), _) => None,
         }
     }
+}
+
+/// A finite number does not become infinite unsaid.
+fn finite(l: Literal) -> Option<Literal> {
+    Some(l).filter(|l| l.to_f64().is_finite())
 }
 
 impl std::fmt::Display for Number {
@@ -309,6 +317,21 @@ impl Builder {
     /// Appends an instruction with one result of a written type.
     pub fn op_as(&mut self, op: Op, args: &[Value], attrs: Attrs, ty: &TensorType) -> Value {
         self.inst(op, args, attrs, Some(std::slice::from_ref(ty)))[0]
+    }
+
+    /// Says that a derivative rule cannot be written for these operands; ends construction as an
+    /// error does.
+    pub fn refuse(&mut self, message: impl Into<String>) {
+        let at = At { func: Some(self.func.name.clone()), span: self.span, ..At::default() };
+        self.error.get_or_insert(Diagnostic::new(at, Kind::Unsupported, message));
+    }
+
+    /// Known extents of a type, as a derivative rule needs them; refuses symbols.
+    pub fn extents(&mut self, ty: &TensorType) -> SmallVec<[u64; 4]> {
+        ty.dims().unwrap_or_else(|| {
+            self.refuse(format!("its derivative needs constant extents, {ty} has symbols"));
+            ty.shape.iter().map(|d| d.known().unwrap_or(0)).collect()
+        })
     }
 
     /// Sets the function's results.

@@ -3,6 +3,10 @@
 //! Inference, SSA and region structure, effect tokens, calls, custom rules, symbols, phases. What it
 //! accepts, every later stage may rely on.
 
+mod calls;
+
+pub use calls::MAX_CALL_DEPTH;
+
 use crate::builder::infer;
 use crate::diag::{At, Diagnostic, Kind, did_you_mean};
 use crate::dtype::DType;
@@ -35,7 +39,7 @@ pub fn verify(module: &Module) -> Result<(), Vec<Diagnostic>> {
         }
         .function();
     }
-    recursion(module, &mut errors);
+    calls::check(module, &mut errors);
     errors.truncate(MAX_ERRORS);
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
@@ -317,28 +321,33 @@ impl Check<'_> {
         match rule {
             CustomRule::Jvp(name) => {
                 let (p, r) = (join(&params, &tangents), join(&results, &result_tangents));
-                let fits = |g: &Function| g.param_types() == p && g.result_types() == r;
+                let fits = |g: &Function| returned(g, &p).is_some_and(|found| found == r);
                 problem(name, &fits, format!("take {p:?} and return {r:?}"));
+                if self.module.find(name).is_some_and(fits) {
+                    let apart = |g: &Function| !calls::mixes(g, params.len(), results.len());
+                    problem(name, &apart, "compute the results without the tangents".to_string());
+                }
             }
             CustomRule::Vjp(fwd, bwd) => {
-                let fits = |g: &Function| {
-                    g.param_types() == params && g.result_types().starts_with(&results)
+                let residuals = |g: &Function| {
+                    let found = returned(g, &params)?;
+                    found.starts_with(&results).then(|| found[results.len()..].to_vec())
                 };
-                problem(
-                    fwd,
-                    &fits,
-                    format!("take {params:?} and return {results:?}, then residuals"),
-                );
-                let residuals = match self.module.find(fwd) {
-                    Some(g) if fits(g) => g.result_types()[results.len()..].to_vec(),
-                    _ => return,
-                };
+                let due = format!("take {params:?} and return {results:?}, then residuals");
+                problem(fwd, &|g| residuals(g).is_some(), due);
+                let Some(residuals) = self.module.find(fwd).and_then(residuals) else { return };
                 let p = join(&residuals, &result_tangents);
-                let fits = |g: &Function| g.param_types() == p && g.result_types() == tangents;
+                let fits = |g: &Function| returned(g, &p).is_some_and(|found| found == tangents);
                 problem(bwd, &fits, format!("take {p:?} and return {tangents:?}"));
             }
         }
     }
+}
+
+/// What `f` returns of arguments of these types, its symbols bound to theirs.
+fn returned(f: &Function, args: &[TensorType]) -> Option<Vec<TensorType>> {
+    let bound = bind(&f.param_types(), args)?;
+    Some(f.result_types().iter().map(|t| substitute(t, &bound)).collect())
 }
 
 /// Extents for the symbols of `params`, so that they become `args`; `None` if there are none.
@@ -371,44 +380,4 @@ pub fn substitute(ty: &TensorType, bound: &BTreeMap<Symbol, Dim>) -> TensorType 
         d => d,
     };
     TensorType { dtype: ty.dtype, shape: ty.shape.iter().map(dim).collect() }
-}
-
-/// Calls must not form a circle: depth-first over callees, without recursion of our own.
-fn recursion(module: &Module, errors: &mut Vec<Diagnostic>) {
-    let callees = |f: &Function| {
-        let mut found = Vec::new();
-        f.walk(&mut |f, i| {
-            if f.op(i) == Op::Call
-                && let Some((k, _)) =
-                    module.funcs.iter().find(|(_, g)| g.name == f.attrs(i).text("func"))
-            {
-                found.push((k, i));
-            }
-        });
-        found
-    };
-    let mut state = SecondaryMap::<crate::entity::Func, u8>::new();
-    for root in module.funcs.keys() {
-        if state[root] != 0 {
-            continue;
-        }
-        state[root] = 1;
-        let mut stack = vec![(root, callees(&module.funcs[root]), 0usize)];
-        while let Some((k, list, next)) = stack.last_mut() {
-            let Some(&(callee, inst)) = list.get(*next) else {
-                state[*k] = 2;
-                stack.pop();
-                continue;
-            };
-            *next += 1;
-            if state[callee] == 1 {
-                let f = &module.funcs[*k];
-                let m = format!("@{} calls itself, in the end", module.funcs[callee].name);
-                errors.push(Diagnostic::new(at_inst(f, inst), Kind::Unsupported, m));
-            } else if state[callee] == 0 {
-                state[callee] = 1;
-                stack.push((callee, callees(&module.funcs[callee]), 0));
-            }
-        }
-    }
 }

@@ -384,3 +384,33 @@ fn messages_are_found_in_sources() {
     assert!(fits("axis {d}: a `{x}` b", "Shape axis 3: a `q` b and more"));
     assert!(!fits("axis {d}: a `{x}` b", "Shape axis 3: a `q` c"));
 }
+
+#[test]
+fn chains_of_calls_are_bounded() {
+    let chain = |n: u32| {
+        let mut text = "func @f0(%x: f32[]) -> f32[] {\n  return %x\n}\n".to_string();
+        for k in 1..=n {
+            let call = format!("  %0 = call %x {{func = @f{}}} : f32[]\n", k - 1);
+            text += &format!("func @f{k}(%x: f32[]) -> f32[] {{\n{call}  return %0\n}}\n");
+        }
+        adfuse::ir::text::parse(&text).expect("well-formed text")
+    };
+    let limit = adfuse::ir::verify::MAX_CALL_DEPTH;
+    assert!(adfuse::ir::verify(&chain(limit - 1)).is_ok());
+    let errors = adfuse::ir::verify(&chain(limit + 5)).expect_err("too deep");
+    assert_eq!((errors.len(), errors[0].kind), (1, adfuse::ir::Kind::Limit), "{errors:?}");
+}
+
+#[test]
+fn inlining_is_bounded() {
+    let mut text = "func @f0(%x: f32[]) -> f32[] {\n  return %x\n}\n".to_string();
+    for k in 1..=40 {
+        let call = |r, a| format!("  %{r} = call %{a} {{func = @f{}}} : f32[]\n", k - 1);
+        let body = call("a", "x") + &call("b", "a");
+        text += &format!("func @f{k}(%x: f32[]) -> f32[] {{\n{body}  return %b\n}}\n");
+    }
+    let module = adfuse::ir::text::parse(&text).expect("well-formed text");
+    let f = module.find("f40").expect("the last");
+    let e = adfuse::ir::rewrite::inline(&module, f, &|_| true).expect_err("2^40 instructions");
+    assert_eq!(e.kind, adfuse::ir::Kind::Limit);
+}

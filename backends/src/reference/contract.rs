@@ -18,6 +18,10 @@ pub(super) fn contract(
     contracted: Pairs<'_>,
     ty: &TensorType,
 ) -> Result<Tensor, Diagnostic> {
+    if ty.elements() == Some(0) {
+        // Extents of an empty result may be too large to walk.
+        return Tensor::build(ty, |_| Ok(()));
+    }
     let wide = ty.dtype.compute();
     let x = Side::new(x, batch.0, contracted.0, wide)?;
     let y = Side::new(y, batch.1, contracted.1, wide)?;

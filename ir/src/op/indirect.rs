@@ -220,10 +220,14 @@ pub(super) fn transpose_scatter_add(
     cts: &[Option<Value>],
 ) -> Tangents {
     let Some(ct) = cts[0] else { return smallvec![None, None, None] };
+    if !linear[2] {
+        return smallvec![linear[0].then_some(ct), None, None];
+    }
     let inserted = cx.attrs.ints("inserted");
     let mut window = cx.attrs.ints("window_dims").iter();
+    let updates = b.extents(&cx.types[2]);
     let sizes = (0..cx.types[0].rank()).map(|d| {
-        let extent = |w: &i64| cx.types[2].shape[*w as usize].known().unwrap_or(0) as i64;
+        let extent = |w: &i64| updates[*w as usize] as i64;
         if inserted.contains(&(d as i64)) { 1 } else { window.next().map_or(0, extent) }
     });
     let mode = if cx.attrs.word("mode") == "drop" { "zero" } else { cx.attrs.word("mode") };
@@ -233,8 +237,8 @@ pub(super) fn transpose_scatter_add(
         .with_ints("start_map", cx.attrs.ints("start_map").iter().copied())
         .with_ints("sizes", sizes)
         .with("mode", Attr::Word(mode));
-    let updates = linear[2].then(|| b.op_with(Op::Gather, &[ct, cx.args[1]], attrs));
-    smallvec![linear[0].then_some(ct), None, updates]
+    let updates = b.op_with(Op::Gather, &[ct, cx.args[1]], attrs);
+    smallvec![linear[0].then_some(ct), None, Some(updates)]
 }
 
 pub(super) fn transpose_dynamic_slice(
@@ -266,7 +270,8 @@ pub(super) fn transpose_dynamic_update_slice(
         out[0] = Some(b.op(Op::DynamicUpdateSlice, &args));
     }
     if linear[1] {
-        let sizes = cx.types[1].shape.iter().map(|d| d.known().unwrap_or(0) as i64);
+        let sizes = b.extents(&cx.types[1]);
+        let sizes = sizes.iter().map(|&n| n as i64);
         let attrs = Attrs::none().with_ints("sizes", sizes);
         let args: Vec<Value> = std::iter::once(ct).chain(starts.iter().copied()).collect();
         out[1] = Some(b.op_with(Op::DynamicSlice, &args, attrs));

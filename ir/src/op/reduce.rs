@@ -110,11 +110,9 @@ pub(super) fn jvp_prod(b: &mut Builder, cx: &RuleCx<'_>, tangents: &[Option<Valu
         .iter()
         .try_fold(1u64, |n, &a| x.shape[a as usize].known().and_then(|d| n.checked_mul(d)))
     else {
-        // A symbolic extent has no known number of doublings: divide, which is exact but for zeros.
-        let y = spread(b, cx.results[0], &axes, &x);
-        let factor = b.op(Op::Div, &[y, cx.args[0]]);
-        let scaled = b.op(Op::Mul, &[factor, t]);
-        return smallvec![Some(b.op_with(Op::ReduceSum, &[scaled], cx.attrs.clone()))];
+        // How often to double is not known: this refuses.
+        b.extents(&x);
+        return smallvec![None];
     };
     let kept: Ints = (0..x.rank() as i64).filter(|d| !axes.contains(d)).collect();
     let order: Ints = axes.iter().chain(&kept).copied().collect();

@@ -96,7 +96,7 @@ ops! {
         |x| x[1].max(x[0]).min(x[2]),
         &[|_, x| x[0].gt(x[1]) & x[0].lt(x[2]),
           |_, x| x[1].gt(x[0]) & x[1].lt(x[2]),
-          |_, x| x[2].lt(x[1])]);
+          |_, x| x[2].lt(x[1]) | x[2].lt(x[0])]);
     /// max(x, 0) with derivative 0 at 0: exactly one bit an element decides it; keeps NaN.
     Relu = map("relu", NUMBER, D, |x| x[0].max(x[0].lit(0.0)), &[|y, _| y.gt(0.0)]);
 
@@ -138,7 +138,7 @@ ops! {
         |x| x[0].eq(x[1]).select(x[0] + std::f64::consts::LN_2,
             x[0].max(x[1]) + (-(x[0] - x[1]).abs()).exp().log1p()),
         &[|_, x| share(x[0], x[1]), |_, x| share(x[1], x[0])]);
-    /// x^y; at x = 0 the derivative in y is 0.
+    /// x^y; at x = 0 the derivative in y is 0 where y >= 0.
     Pow = map("pow", FLOAT2, P, |x| x[0].pow(x[1]),
         &[|_, x| {
             // 0^0 alone: elsewhere at y = 0 the product has derivatives of its own.
@@ -396,8 +396,9 @@ fn larger<'r>(a: S<'r>, b: S<'r>) -> S<'r> {
 
 /// e^a / (e^a + e^b), one half for equal infinities.
 fn share<'r>(a: S<'r>, b: S<'r>) -> S<'r> {
-    let d = a - b;
-    d.eq(d).select(d.logistic(), 0.5)
+    // Equal infinities have no difference; gating it keeps derivatives of this finite too.
+    let same = a.eq(b) & a.abs().eq(f64::INFINITY);
+    same.select(a.lit(0.0), a - b).logistic()
 }
 
 /// Binary powering, so that the number of products is logarithmic.

@@ -4,6 +4,7 @@ use super::Op;
 use super::def::{RuleCx, Tangents, ViewCx};
 use crate::attrs::{Attr, Attrs, Ints};
 use crate::builder::Builder;
+use crate::dtype::DTypeSet;
 use crate::entity::Value;
 use crate::index::{Guard, IndexExpr, Piece, ViewMap};
 use crate::infer::{InferCx, InferError, Types, known_dim};
@@ -32,7 +33,7 @@ pub(super) fn infer_broadcast(cx: &mut InferCx<'_>) -> Inferred {
     if dims.is_empty() && cx.known(0).is_none() {
         cx.demand(0, &TensorType::scalar(out.dtype))?;
     }
-    let x = cx.arg(0)?;
+    let x = cx.require(0, DTypeSet::Any)?;
     if dims.len() != x.rank() {
         let m = format!("`dims` names {} axes, the operand {x} has {}", dims.len(), x.rank());
         return Err(InferError::attr(m));
@@ -88,7 +89,7 @@ pub(super) fn transpose_broadcast(
 
 pub(super) fn infer_reshape(cx: &mut InferCx<'_>) -> Inferred {
     let out = cx.declared()?.clone();
-    let x = cx.arg(0)?;
+    let x = cx.require(0, DTypeSet::Any)?;
     if x.dtype != out.dtype {
         return Err(InferError::dtype(format!("the result has the operand's type {}", x.dtype)));
     }
@@ -140,7 +141,7 @@ pub(super) fn transpose_convert(
 }
 
 pub(super) fn infer_transpose(cx: &mut InferCx<'_>) -> Inferred {
-    let x = cx.arg(0)?;
+    let x = cx.require(0, DTypeSet::Any)?;
     let perm = cx.axes("perm", x.rank())?;
     if perm.len() != x.rank() {
         return Err(InferError::attr(format!("`perm` must name all {} axes", x.rank())));
@@ -181,7 +182,7 @@ fn per_axis<'c>(cx: &InferCx<'c>, name: &str, rank: usize) -> Result<&'c [i64], 
 }
 
 pub(super) fn infer_slice(cx: &mut InferCx<'_>) -> Inferred {
-    let x = cx.arg(0)?;
+    let x = cx.require(0, DTypeSet::Any)?;
     let rank = x.rank();
     let start = per_axis(cx, "start", rank)?;
     let limit = per_axis(cx, "limit", rank)?;
@@ -216,8 +217,9 @@ pub(super) fn transpose_slice(
 ) -> Tangents {
     let ct = ct(cts);
     let (start, stride) = (cx.attrs.ints("start"), cx.attrs.ints("stride"));
-    let out = b.ty(ct).dims().unwrap_or_default();
-    let full = cx.types[0].dims().unwrap_or_default();
+    let out = b.ty(ct).clone();
+    let out = b.extents(&out);
+    let full = b.extents(&cx.types[0]);
     let end = |d: usize| match out[d] as i64 {
         0 => start[d],
         n => start[d] + (n - 1) * stride[d] + 1,
@@ -240,7 +242,7 @@ fn spread(n: i64, interior: i64) -> i64 {
 }
 
 pub(super) fn infer_pad(cx: &mut InferCx<'_>) -> Inferred {
-    let x = cx.arg(0)?.clone();
+    let x = cx.require(0, DTypeSet::Any)?.clone();
     let rank = x.rank();
     let low = per_axis(cx, "low", rank)?;
     let high = per_axis(cx, "high", rank)?;
@@ -307,7 +309,8 @@ pub(super) fn transpose_pad(
             .with_ints("interior", low.iter().map(|_| 0));
         inside = b.op_with(Op::Pad, &[ct, zero], attrs);
         if interior.iter().any(|&i| i > 0) {
-            let wide = b.ty(inside).dims().unwrap_or_default();
+            let wide = b.ty(inside).clone();
+            let wide = b.extents(&wide);
             let attrs = Attrs::none()
                 .with_ints("start", low.iter().map(|_| 0))
                 .with_ints("limit", wide.iter().map(|&n| n as i64))
@@ -338,7 +341,7 @@ pub(super) fn transpose_pad(
 }
 
 pub(super) fn infer_concatenate(cx: &mut InferCx<'_>) -> Inferred {
-    let x = cx.arg(0)?.clone();
+    let x = cx.require(0, DTypeSet::Any)?.clone();
     let axis = cx.axis("axis", x.rank())?;
     if cx.arity() == 1 {
         return Ok(smallvec![x]);
@@ -398,7 +401,7 @@ pub(super) fn transpose_concatenate(
 }
 
 pub(super) fn infer_split(cx: &mut InferCx<'_>) -> Inferred {
-    let x = cx.arg(0)?;
+    let x = cx.require(0, DTypeSet::Any)?;
     let axis = cx.axis("axis", x.rank())?;
     let sizes = cx.attrs.ints("sizes");
     let n = known_dim("`split`", x.shape[axis])?;
@@ -440,7 +443,7 @@ pub(super) fn transpose_split(
 }
 
 pub(super) fn infer_rev(cx: &mut InferCx<'_>) -> Inferred {
-    let x = cx.arg(0)?.clone();
+    let x = cx.require(0, DTypeSet::Any)?.clone();
     cx.axes("axes", x.rank())?;
     Ok(smallvec![x])
 }

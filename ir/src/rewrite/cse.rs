@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 
 type Key = (Op, AttrsId, SmallVec<[Value; 3]>, SmallVec<[TypeId; 1]>);
 
-/// Replaces every pure instruction by an equal earlier one. A later duplicate takes over nothing: the
-/// earlier phase stays, which is the one that exists first.
+/// Replaces every pure instruction by an equal earlier one. The
+/// instruction that stays has the lower of both phases.
 pub fn cse(f: &mut Function) {
     let mut pass = Cse { table: HashMap::new(), replaced: SecondaryMap::new() };
     pass.region(f, f.body());
@@ -46,6 +46,9 @@ impl Cse {
             let key = (f.op(i), f.inst(i).attrs, f.args(i).iter().copied().collect(), types);
             match self.table.get(&key) {
                 Some(&earlier) => {
+                    // The operands are the same, so what the later one may read the earlier may too.
+                    let phase = f.inst(earlier).phase.min(f.inst(i).phase);
+                    f.set_phase(earlier, phase);
                     for k in 0..f.inst_results(i).len() {
                         let (old, new) = (f.inst_results(i)[k], f.inst_results(earlier)[k]);
                         self.replaced[old] = new.into();

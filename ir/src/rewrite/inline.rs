@@ -9,12 +9,17 @@ use crate::op::Op;
 use crate::types::TensorType;
 use crate::verify::{at_inst, bind, substitute};
 
+/// The most instructions and calls that inlining may place: callees that call one another twice
+/// double at every step.
+pub const MAX_INLINED: u32 = 1_000_000;
+
 /// The function with every call for which `wanted` holds replaced by the callee's instructions.
 ///
 /// Takes a verified module: callees exist, fit, and do not recurse.
 ///
 /// # Errors
-/// If a call does not fit its callee, which verified modules do not have.
+/// If more than [`MAX_INLINED`] instructions would result, or a call does not fit its callee, which
+/// verified modules do not have.
 pub fn inline(
     module: &Module,
     f: &Function,
@@ -25,55 +30,67 @@ pub fn inline(
     b.func_mut().rule = f.rule.clone();
     let mut copier = Copier::new(f);
     copier.params(&mut b);
-    body(module, f, &mut copier, &mut b, wanted)?;
+    let mut inliner = Inliner { module, wanted, placed: 0 };
+    inliner.body(f, &mut copier, &mut b)?;
     let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
     b.set_results(&results);
     b.finish()
 }
 
-fn body(
-    module: &Module,
-    f: &Function,
-    copier: &mut Copier<'_>,
-    b: &mut Builder,
-    wanted: &dyn Fn(&Function) -> bool,
-) -> Result<(), Diagnostic> {
-    for &i in f.body_insts() {
-        place(module, f, copier, b, i, wanted)?;
-    }
-    Ok(())
+struct Inliner<'m> {
+    module: &'m Module,
+    wanted: &'m dyn Fn(&Function) -> bool,
+    placed: u32,
 }
 
-/// Copies one instruction, inlining calls in it and below it.
-fn place(
-    module: &Module,
-    f: &Function,
-    copier: &mut Copier<'_>,
-    b: &mut Builder,
-    i: Inst,
-    wanted: &dyn Fn(&Function) -> bool,
-) -> Result<(), Diagnostic> {
-    let name = f.attrs(i).text("func");
-    let callee = (f.op(i) == Op::Call).then(|| module.find(name)).flatten();
-    let Some(callee) = callee.filter(|c| wanted(c)) else {
-        copier.inst_with(b, i, &mut |copier, b, i| place(module, f, copier, b, i, wanted))?;
-        return Ok(());
-    };
-    let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
-    let types: Vec<TensorType> = args.iter().map(|&v| b.ty(v).clone()).collect();
-    let bound = bind(&callee.param_types(), &types).ok_or_else(|| {
-        let m = format!("@{name} takes {:?}, found {types:?}", callee.param_types());
-        Diagnostic::new(at_inst(f, i), Kind::Shape, m)
-    })?;
-    let retype = |t: &TensorType| substitute(t, &bound);
-    let mut inner = Copier::retyping(callee, &retype);
-    for (&p, &a) in callee.params().iter().zip(&args) {
-        inner.set(p, a);
+impl Inliner<'_> {
+    fn body(
+        &mut self,
+        f: &Function,
+        copier: &mut Copier<'_>,
+        b: &mut Builder,
+    ) -> Result<(), Diagnostic> {
+        for &i in f.body_insts() {
+            self.place(f, copier, b, i)?;
+        }
+        Ok(())
     }
-    body(module, callee, &mut inner, b, wanted)?;
-    for (&r, &old) in callee.results().iter().zip(f.inst_results(i)) {
-        let v = inner.get(b, r);
-        copier.set(old, v);
+
+    /// Copies one instruction, inlining calls in it and below it.
+    fn place(
+        &mut self,
+        f: &Function,
+        copier: &mut Copier<'_>,
+        b: &mut Builder,
+        i: Inst,
+    ) -> Result<(), Diagnostic> {
+        self.placed += 1;
+        if self.placed > MAX_INLINED {
+            let m = format!("inlining calls gives more than {MAX_INLINED} instructions");
+            return Err(Diagnostic::new(at_inst(f, i), Kind::Limit, m));
+        }
+        let name = f.attrs(i).text("func");
+        let callee = (f.op(i) == Op::Call).then(|| self.module.find(name)).flatten();
+        let Some(callee) = callee.filter(|c| (self.wanted)(c)) else {
+            copier.inst_with(b, i, &mut |copier, b, i| self.place(f, copier, b, i))?;
+            return Ok(());
+        };
+        let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
+        let types: Vec<TensorType> = args.iter().map(|&v| b.ty(v).clone()).collect();
+        let bound = bind(&callee.param_types(), &types).ok_or_else(|| {
+            let m = format!("@{name} takes {:?}, found {types:?}", callee.param_types());
+            Diagnostic::new(at_inst(f, i), Kind::Shape, m)
+        })?;
+        let retype = |t: &TensorType| substitute(t, &bound);
+        let mut inner = Copier::retyping(callee, &retype);
+        for (&p, &a) in callee.params().iter().zip(&args) {
+            inner.set(p, a);
+        }
+        self.body(callee, &mut inner, b)?;
+        for (&r, &old) in callee.results().iter().zip(f.inst_results(i)) {
+            let v = inner.get(b, r);
+            copier.set(old, v);
+        }
+        Ok(())
     }
-    Ok(())
 }

@@ -12,6 +12,6 @@ pub use algebra::{Exactness, RULES, Rule, simplify};
 pub use copy::{Copier, Each};
 pub use cse::cse;
 pub use dce::dce;
-pub use inline::inline;
+pub use inline::{MAX_INLINED, inline};
 pub use specialize::specialize;
 pub use widen::{widen, widened};
