@@ -18,6 +18,10 @@ pub use adfuse_memplan as memplan;
 pub mod prelude {
     pub use crate::autodiff::{differentiable, grad, jvp, value_and_grad, vjp};
     pub use crate::backends::Array;
-    pub use crate::ir::{DType, Diagnostic, Function, Module, TensorType};
+    pub use crate::backends::reference::{Silent, run};
+    pub use crate::ir::verify::verify;
+    pub use crate::ir::{
+        Attrs, DType, Diagnostic, Dim, Function, Kind, Module, Op, Symbol, TensorType,
+    };
     pub use crate::trace::{Tensor, Tracer, f32s, f64s, i32s, trace};
 }

@@ -1,0 +1,417 @@
+//! Tracing: a Rust closure over [`Tensor`] handles becomes a function.
+//!
+//! ```
+//! use adfuse::prelude::*;
+//!
+//! let f = trace("loss", |t| {
+//!     let x = t.input("x", f32s([128, 64]));
+//!     let w = t.input("w", f32s([64, 10]));
+//!     x.dot(&w).relu().sum(&[0, 1])
+//! })?;
+//! assert_eq!(f.params().len(), 2);
+//! # Ok::<(), adfuse::ir::Diagnostic>(())
+//! ```
+
+mod tensor;
+
+pub use tensor::{Operand, Tensor};
+
+use crate::ir::builder::infer;
+use crate::ir::infer::InferError;
+use crate::ir::rewrite::Copier;
+use crate::ir::verify::verify_function;
+use crate::ir::{
+    At, Attrs, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Number, Op, Phase,
+    TensorType, Value, ValueDef,
+};
+use std::cell::RefCell;
+use std::panic::Location;
+use std::rc::Rc;
+
+/// The type `f32[dims]`.
+pub fn f32s<const N: usize>(dims: [u64; N]) -> TensorType {
+    TensorType::of(DType::F32, &dims)
+}
+
+/// The type `f64[dims]`.
+pub fn f64s<const N: usize>(dims: [u64; N]) -> TensorType {
+    TensorType::of(DType::F64, &dims)
+}
+
+/// The type `i32[dims]`.
+pub fn i32s<const N: usize>(dims: [u64; N]) -> TensorType {
+    TensorType::of(DType::I32, &dims)
+}
+
+/// Traces `body` into a function of this name. Inputs become parameters in the order they are asked
+/// for; what the closure returns becomes the results. The function is verified.
+///
+/// # Errors
+/// The first operation whose operands do not fit, with the place in the Rust source that asked for
+/// it; then what the verifier finds.
+#[track_caller]
+pub fn trace<R: Outputs>(
+    name: &str,
+    body: impl FnOnce(&Tracer) -> R,
+) -> Result<Function, Diagnostic> {
+    let place = Location::caller();
+    if !is_identifier(name) {
+        let d = Diagnostic::new(At::default(), Kind::Usage, no_identifier("a function", name));
+        return Err(asked_for(d, place));
+    }
+    let tracer = Tracer { state: Rc::default() };
+    *tracer.state.borrow_mut() = Some(State { b: Builder::new(name), error: None });
+    let results = body(&tracer).tensors();
+    let state = tracer.state.borrow_mut().take();
+    let Some(mut state) = state else {
+        return Err(Diagnostic::new(At::default(), Kind::Internal, "a trace ended twice"));
+    };
+    if results.iter().any(|t| !Rc::ptr_eq(&t.state, &tracer.state)) {
+        state.fail(place, Kind::Usage, "a result belongs to another trace".into());
+    }
+    let State { mut b, error } = state;
+    if let Some(e) = error {
+        return Err(e);
+    }
+    let results: Vec<Value> = results.into_iter().map(|t| t.value).collect();
+    b.set_results(&results);
+    let f = b.finish()?;
+    match verify_function(&f).map_err(|errors| errors.into_iter().next()) {
+        Err(Some(d)) => Err(if d.hint.is_none() { asked_for(d, place) } else { d }),
+        Ok(()) | Err(None) => Ok(f),
+    }
+}
+
+fn is_identifier(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.')
+}
+
+fn no_identifier(what: &str, name: &str) -> String {
+    format!("the name of {what} must be letters, digits, `_` and `.`, found {name:?}")
+}
+
+fn asked_for(d: Diagnostic, place: &Location<'_>) -> Diagnostic {
+    d.hint(format!("asked for at {place}"))
+}
+
+/// The trace that a handle belongs to; `None` inside once it has ended.
+type Shared = Rc<RefCell<Option<State>>>;
+
+struct State {
+    b: Builder,
+    error: Option<Diagnostic>,
+}
+
+/// What a traced closure makes inputs and constants from.
+pub struct Tracer {
+    state: Shared,
+}
+
+impl Tracer {
+    /// A parameter of the function. Its name is an identifier: letters, digits, `_` and `.`.
+    #[track_caller]
+    pub fn input(&self, name: &str, ty: TensorType) -> Tensor {
+        let place = Location::caller();
+        record(&self.state, &ty, |s| {
+            if !is_identifier(name) {
+                s.fail(place, Kind::Usage, no_identifier("an input", name));
+            }
+            s.admit(place, &ty).then(|| s.b.param(ty.clone(), Some(name)))
+        })
+    }
+
+    /// A tensor filled with a number of `ty`'s element type: integers must fit it, floats round.
+    #[track_caller]
+    pub fn full(&self, ty: TensorType, x: f64) -> Tensor {
+        let place = Location::caller();
+        record(&self.state, &ty, |s| {
+            let l = s.typed(place, x, ty.dtype)?;
+            if !s.admit(place, &ty) {
+                return None;
+            }
+            s.b.set_phase(Phase::PRIMAL);
+            let l = s.b.literal(&ty, l);
+            Some(s.b.materialize(l))
+        })
+    }
+
+    /// The coordinate along `axis`.
+    #[track_caller]
+    pub fn iota(&self, ty: TensorType, axis: usize) -> Tensor {
+        let attrs = Attrs::none().with_int("axis", axis as i64);
+        self.apply(Op::Iota, &[], attrs, Some(&ty))
+    }
+
+    /// The results of a verified function of these arguments, its instructions copied into the
+    /// trace. The function must not call others.
+    #[track_caller]
+    pub fn call(&self, f: &Function, args: &[&Tensor]) -> Vec<Tensor> {
+        let place = Location::caller();
+        let mut calls = false;
+        f.walk(&mut |f, i| calls |= f.op(i) == Op::Call);
+        let own = own_all(&self.state, args, place, &format!("@{}", f.name));
+        let (due, types) = (f.param_types(), f.result_types());
+        let found: Vec<TensorType> = args.iter().map(|t| t.ty.clone()).collect();
+        record_all(&self.state, &types, |s| {
+            if due != found {
+                let m = format!("@{} takes {due:?}, found {found:?}", f.name);
+                s.fail(place, Kind::Usage, m);
+            }
+            if calls {
+                let m = format!("@{} calls other functions: inline them first", f.name);
+                s.fail(place, Kind::Unsupported, m);
+            }
+            if !own || s.error.is_some() {
+                return None;
+            }
+            f.symbols.iter().for_each(|&d| s.declare(Dim::Sym(d)));
+            let phase = s.phase(args);
+            let mut copier = Copier::new(f);
+            for (&p, a) in f.params().iter().zip(args) {
+                copier.set(p, a.value);
+            }
+            for &i in f.body_insts() {
+                let new = copier.inst(&mut s.b, i);
+                raise(s.b.func_mut(), new, phase);
+            }
+            Some(f.results().iter().map(|&r| copier.get(&mut s.b, r)).collect())
+        })
+    }
+
+    /// Any op of one result on any operands; the type of the result where it is not inferred.
+    #[track_caller]
+    pub fn apply(&self, op: Op, args: &[&Tensor], attrs: Attrs, ty: Option<&TensorType>) -> Tensor {
+        apply(&self.state, op, args, attrs, ty)
+    }
+
+    /// As [`Tracer::apply`], for ops of any number of results, such as [`Op::Split`]: all of them.
+    #[track_caller]
+    pub fn apply_all(
+        &self,
+        op: Op,
+        args: &[&Tensor],
+        attrs: Attrs,
+        types: Option<&[TensorType]>,
+    ) -> Vec<Tensor> {
+        apply_all(&self.state, op, args, attrs, types)
+    }
+}
+
+/// What a traced closure may return: a tensor, or several.
+pub trait Outputs {
+    /// The results in order.
+    fn tensors(self) -> Vec<Tensor>;
+}
+
+impl Outputs for Tensor {
+    fn tensors(self) -> Vec<Tensor> {
+        vec![self]
+    }
+}
+
+impl Outputs for Vec<Tensor> {
+    fn tensors(self) -> Vec<Tensor> {
+        self
+    }
+}
+
+impl<const N: usize> Outputs for [Tensor; N] {
+    fn tensors(self) -> Vec<Tensor> {
+        self.into()
+    }
+}
+
+impl Outputs for (Tensor, Tensor) {
+    fn tensors(self) -> Vec<Tensor> {
+        vec![self.0, self.1]
+    }
+}
+
+/// Runs `f` on each of these traces that has not ended, once.
+fn each_live<'t>(traces: impl IntoIterator<Item = &'t Shared>, mut f: impl FnMut(&mut State)) {
+    let mut seen: Vec<&Shared> = Vec::new();
+    for shared in traces {
+        if !seen.iter().any(|s| Rc::ptr_eq(s, shared)) {
+            seen.push(shared);
+            if let Some(s) = shared.borrow_mut().as_mut() {
+                f(s);
+            }
+        }
+    }
+}
+
+/// Whether the trace lives and all operands are its own; if not, every live one gets an error.
+fn own_all(shared: &Shared, args: &[&Tensor], place: &Location<'_>, what: &str) -> bool {
+    let alive = shared.borrow().is_some();
+    let foreign = args.iter().any(|t| !Rc::ptr_eq(&t.state, shared));
+    if alive && !foreign {
+        return true;
+    }
+    let ended = !alive || args.iter().any(|t| t.state.borrow().is_none());
+    let why = if ended { "a trace that has ended" } else { "another trace" };
+    each_live(std::iter::once(shared).chain(args.iter().map(|t| &t.state)), |s| {
+        s.fail(place, Kind::Usage, format!("{what}: an operand belongs to {why}"));
+    });
+    false
+}
+
+/// The values that `f` makes, of these types; stand-ins after an error and after the trace's end.
+/// The error is what the caller of [`trace`] gets.
+fn record_all(
+    shared: &Shared,
+    types: &[TensorType],
+    f: impl FnOnce(&mut State) -> Option<Vec<Value>>,
+) -> Vec<Tensor> {
+    let handle = |value, ty: &TensorType| Tensor { state: shared.clone(), value, ty: ty.clone() };
+    let made = shared.borrow_mut().as_mut().and_then(|s| {
+        let values = f(s).filter(|_| s.error.is_none())?;
+        Some(values.into_iter().map(|v| handle(v, s.b.ty(v))).collect())
+    });
+    let stand_in = |ty: &TensorType| match ty.excess() {
+        Some(_) => handle(Value::from_u32(0), &TensorType::scalar(ty.dtype)),
+        None => handle(Value::from_u32(0), ty),
+    };
+    made.unwrap_or_else(|| types.iter().map(stand_in).collect())
+}
+
+/// As [`record_all`], for one value.
+fn record(shared: &Shared, ty: &TensorType, f: impl FnOnce(&mut State) -> Option<Value>) -> Tensor {
+    record_all(shared, std::slice::from_ref(ty), |s| f(s).map(|v| vec![v])).remove(0)
+}
+
+/// The number `x` as an operand beside `other`.
+#[track_caller]
+fn number(other: &Tensor, x: f64) -> Tensor {
+    let place = Location::caller();
+    record(&other.state, &other.ty, |s| {
+        let l = s.typed(place, x, other.ty.dtype)?;
+        Some(s.b.literal(&other.ty, l))
+    })
+}
+
+impl State {
+    fn fail(&mut self, place: &Location<'_>, kind: Kind, message: String) {
+        let at = At { func: Some(self.b.func().name.clone()), ..At::default() };
+        self.error.get_or_insert_with(|| asked_for(Diagnostic::new(at, kind, message), place));
+    }
+
+    /// The phase of an instruction with these operands: the latest of theirs.
+    fn phase(&self, args: &[&Tensor]) -> Phase {
+        let f = self.b.func();
+        let of = |t: &&Tensor| match f.def(t.value) {
+            ValueDef::Inst(i, _) => f.inst(i).phase,
+            _ => Phase::PRIMAL,
+        };
+        args.iter().map(of).max().unwrap_or(Phase::PRIMAL)
+    }
+
+    fn declare(&mut self, d: Dim) {
+        if let Dim::Sym(symbol) = d
+            && !self.b.func().symbols.contains(&symbol)
+        {
+            self.b.func_mut().symbols.push(symbol);
+        }
+    }
+
+    /// Declares the symbols of a type the program wrote; whether it is within the limits.
+    fn admit(&mut self, place: &Location<'_>, ty: &TensorType) -> bool {
+        if let Some(why) = ty.excess() {
+            self.fail(place, Kind::Limit, why);
+            return false;
+        }
+        ty.shape.iter().for_each(|&d| self.declare(d));
+        true
+    }
+
+    /// The number as an element of `dtype`; an error if it is none.
+    fn typed(&mut self, place: &Location<'_>, x: f64, dtype: DType) -> Option<Literal> {
+        // 2^63, the first integer that is too large.
+        let end = -(i64::MIN as f64);
+        let whole = x.fract() == 0.0 && (-end..end).contains(&x);
+        let n = if whole && !dtype.is_float() { Number::Int(x as i64) } else { Number::Float(x) };
+        let l = n.typed(dtype);
+        if l.is_none() {
+            self.fail(place, Kind::Literal, format!("{x:?} is no {dtype}"));
+        }
+        l
+    }
+}
+
+/// Moves an instruction and those in its regions to `phase`, if theirs is earlier.
+fn raise(f: &mut Function, i: Inst, phase: Phase) {
+    let later = phase.max(f.inst(i).phase);
+    f.set_phase(i, later);
+    for r in f.inst(i).regions.clone() {
+        for i in f.region(r).insts.clone() {
+            raise(f, i, phase);
+        }
+    }
+}
+
+#[track_caller]
+fn apply(
+    shared: &Shared,
+    op: Op,
+    args: &[&Tensor],
+    attrs: Attrs,
+    ty: Option<&TensorType>,
+) -> Tensor {
+    let place = Location::caller();
+    let mut out = apply_all(shared, op, args, attrs, ty.map(std::slice::from_ref));
+    if out.len() != 1 {
+        let m = format!("`{op}` has {} results: ask for all of them", out.len());
+        each_live([shared], |s| s.fail(place, Kind::Usage, m.clone()));
+    }
+    match out.is_empty() {
+        true => stand_in(shared, args),
+        false => out.swap_remove(0),
+    }
+}
+
+fn stand_in(shared: &Shared, args: &[&Tensor]) -> Tensor {
+    let ty = args.first().map_or_else(|| TensorType::scalar(DType::F32), |t| t.ty.clone());
+    Tensor { state: shared.clone(), value: Value::from_u32(0), ty }
+}
+
+#[track_caller]
+fn apply_all(
+    shared: &Shared,
+    op: Op,
+    args: &[&Tensor],
+    attrs: Attrs,
+    types: Option<&[TensorType]>,
+) -> Vec<Tensor> {
+    let place = Location::caller();
+    let own = own_all(shared, args, place, &format!("`{op}`"));
+    let known = || args.iter().map(|t| Some(t.ty.clone())).collect();
+    // What the results would be: stand-ins have these types, so that one error does not cause others.
+    let expected = match attrs.clone().conform(op.def().attrs) {
+        Ok(attrs) => infer(op, known(), &attrs, types).map(|(_, results)| results.to_vec()),
+        Err(m) => Err(InferError::attr(m)),
+    };
+    let due = match (&expected, types) {
+        (Ok(results), _) => results.clone(),
+        (Err(_), Some(types)) => types.to_vec(),
+        (Err(_), None) => {
+            let count = if op == Op::Split { attrs.ints("sizes").len() } else { 1 };
+            vec![stand_in(shared, args).ty; count]
+        }
+    };
+    record_all(shared, &due, |s| {
+        let admitted = types.unwrap_or_default().iter().all(|ty| s.admit(place, ty));
+        if !admitted || !own || s.error.is_some() {
+            return None;
+        }
+        let values: Vec<Value> = args.iter().map(|t| t.value).collect();
+        let phase = s.phase(args);
+        s.b.set_phase(phase);
+        let out = s.b.inst(op, &values, attrs, types);
+        if let Some(d) = s.b.error() {
+            let message = format!("`{op}`: {}", d.message);
+            let limit = matches!(&expected, Err(e) if e.kind == Kind::Limit);
+            s.fail(place, if limit { Kind::Limit } else { Kind::Usage }, message);
+        }
+        Some(out.to_vec())
+    })
+}
