@@ -4,15 +4,14 @@
 //! input; reverse mode with forward mode through `<ct, J t> = <Jᵀ ct, t>`. Where they disagree, each
 //! instruction is checked alone at the point it was evaluated at, so that the op at fault is named.
 
+mod blame;
+
 use crate::autodiff::{differentiable, jvp, vjp};
 use crate::backends::Array;
 use crate::backends::reference::{Silent, run};
 use crate::ir::op::Domain;
 use crate::ir::rewrite::{Copier, inline, specialize, widen};
-use crate::ir::text::print_inst;
-use crate::ir::{
-    Builder, DType, Diagnostic, Function, Inst, Kind, Module, Op, Symbol, Value, ValueDef,
-};
+use crate::ir::{Builder, DType, Diagnostic, Function, Kind, Module, Op, Symbol, Value};
 use crate::sample::{rng, sample};
 use std::collections::BTreeMap;
 
@@ -51,11 +50,12 @@ pub enum Outcome {
     Pass(f64),
     /// Within tolerance, but every derivative at this point is zero: little was tried.
     Flat,
-    /// Beyond tolerance, by this factor; the op at fault, where one can be named.
+    /// Beyond tolerance, by this factor; the instruction at fault, where one can be named, and what
+    /// the transformation says, where it fails.
     Fail(f64, Option<String>),
-    /// No point was found where the function is finite.
-    NotFinite,
-    /// The transformation says that it cannot, and why.
+    /// No point was found where the function is finite; a result that is not.
+    NotFinite(String),
+    /// The transformation or the comparison cannot be made, and why.
     Unsupported(String),
     /// Nothing to compare: no input or no result is of a float type.
     Nothing,
@@ -77,7 +77,7 @@ pub struct Row {
 impl Row {
     /// Whether this row speaks against the derivatives.
     pub fn failed(&self) -> bool {
-        matches!(self.outcome, Outcome::Fail(..) | Outcome::NotFinite)
+        matches!(self.outcome, Outcome::Fail(..) | Outcome::NotFinite(_))
     }
 }
 
@@ -88,9 +88,9 @@ impl Row {
 pub fn check(module: &Module, options: &Options) -> Result<Vec<Row>, Diagnostic> {
     let wide = widen(module)?;
     let mut rows = Vec::new();
-    for f in wide.funcs.values() {
+    for (f, written) in wide.funcs.values().zip(module.funcs.values()) {
         let f = with_extents(f, options)?;
-        rows.extend(check_function(&wide, &f, options)?);
+        rows.extend(check_one(&wide, &f, written, options)?);
     }
     Ok(rows)
 }
@@ -102,6 +102,16 @@ pub fn check(module: &Module, options: &Options) -> Result<Vec<Row>, Diagnostic>
 pub fn check_function(
     module: &Module,
     f: &Function,
+    options: &Options,
+) -> Result<Vec<Row>, Diagnostic> {
+    check_one(module, f, f, options)
+}
+
+/// Checks `f`; `written` is what the user knows of it, for messages.
+fn check_one(
+    module: &Module,
+    f: &Function,
+    written: &Function,
     options: &Options,
 ) -> Result<Vec<Row>, Diagnostic> {
     let row = |input: &str, mode, outcome| Row {
@@ -117,17 +127,21 @@ pub fn check_function(
     if !has_float_result {
         return Ok(vec![row("", Mode::Forward, Outcome::Nothing)]);
     }
-    let Some(point) = finite_point(module, f, options)? else {
-        return Ok(vec![row("", Mode::Forward, Outcome::NotFinite)]);
+    let point = match finite_point(module, f, options)? {
+        Ok(point) => point,
+        Err(result) => return Ok(vec![row("", Mode::Forward, Outcome::NotFinite(result))]),
     };
     let fixed = freeze(module, f, &point)?;
     let mut rows = Vec::new();
     for &k in &wrt {
         let name = f.name_of(f.params()[k]).map_or(format!("{k}"), str::to_string);
-        let case = Case { module, f, fixed: &fixed, point: &point, wrt: k, options };
+        let case = Case { module, f, fixed: fixed.as_ref(), point: &point, wrt: k, options };
         let (forward, reverse) = case.compare()?;
         let blame = |outcome| match outcome {
-            Outcome::Fail(by, _) => Outcome::Fail(by, culprit(module, f, &point, options)),
+            Outcome::Fail(by, message) => {
+                let at = blame::culprit(module, f, written, &point, options);
+                Outcome::Fail(by, blame::joined(at, message))
+            }
             other => other,
         };
         rows.push(row(&name, Mode::Forward, blame(forward)));
@@ -149,32 +163,51 @@ fn with_extents(f: &Function, options: &Options) -> Result<Function, Diagnostic>
     specialize(f, &extents).map_err(|mut errors| errors.swap_remove(0))
 }
 
-/// A point where all float results are finite.
+/// A point where all float results are finite, or a result that never was.
 fn finite_point(
     module: &Module,
     f: &Function,
     options: &Options,
-) -> Result<Option<Vec<Array>>, Diagnostic> {
+) -> Result<Result<Vec<Array>, String>, Diagnostic> {
     // Moderate numbers first: far out, bounded functions are flat and say little.
-    let domains = [
+    let floats = [
         Domain::Uniform(-0.9, 0.9),
         Domain::Uniform(0.1, 0.9),
         Domain::Uniform(1.1, 3.0),
         Domain::Normal,
     ];
-    for (attempt, domain) in domains.into_iter().enumerate() {
+    // Integers are often positions or counts: where the usual ones lead nowhere, smaller ones may.
+    let types = f.param_types();
+    let ints: &[Option<Domain>] = match types.iter().any(|t| t.dtype.is_int()) {
+        true => &[None, Some(Domain::Ints(0, 2)), Some(Domain::Ints(0, 1))],
+        false => &[None],
+    };
+    let domains = ints.iter().flat_map(|&int| floats.map(|float| (float, int)));
+    let mut infinite = String::new();
+    for (attempt, (float, int)) in domains.enumerate() {
         let mut rng = rng(options.seed, attempt as u64);
         let mut point = Vec::new();
-        for ty in f.param_types().iter().filter(|t| t.dtype != DType::Token) {
+        for ty in types.iter().filter(|t| t.dtype != DType::Token) {
+            let domain = int.filter(|_| ty.dtype.is_int()).unwrap_or(float);
             point.push(sample(ty, domain, &mut rng)?);
         }
         let results = run(module, f, &point, &mut Silent)?;
-        let finite = |a: &Array| !a.dtype().is_float() || a.iter().all(|l| l.to_f64().is_finite());
-        if results.iter().all(finite) {
-            return Ok(Some(point));
+        let wrong = |a: &Array| a.dtype().is_float() && a.iter().any(|l| !l.to_f64().is_finite());
+        match results.iter().position(wrong) {
+            None => return Ok(Ok(point)),
+            Some(k) => infinite = result_name(f, k),
         }
     }
-    Ok(None)
+    Ok(Err(infinite))
+}
+
+/// Result `k` of those that are no tokens, as messages call it.
+fn result_name(f: &Function, k: usize) -> String {
+    let mut results = f.results().iter().filter(|&&r| f.ty(r).dtype != DType::Token);
+    match results.nth(k).and_then(|&r| f.name_of(r)) {
+        Some(name) => format!("result {k}, %{name},"),
+        None => format!("result {k}"),
+    }
 }
 
 /// What differences are taken of: the function with what stops gradients held at its value.
@@ -184,15 +217,21 @@ struct Fixed {
 }
 
 /// A `stop_gradient` says that its value counts as a constant, so differences must not move it: the
-/// values become parameters, after the function's own.
-fn freeze(module: &Module, f: &Function, point: &[Array]) -> Result<Fixed, Diagnostic> {
+/// values become parameters, after the function's own. None where one is in a region: its value there
+/// is not known outside, and may not exist.
+fn freeze(module: &Module, f: &Function, point: &[Array]) -> Result<Option<Fixed>, Diagnostic> {
     let whole = inline(module, f, &|_| true)?;
+    let mut all = 0;
+    whole.walk(&mut |f, i| all += usize::from(f.op(i) == Op::StopGradient));
     let stops: Vec<Value> = whole
         .body_insts()
         .iter()
         .filter(|&&i| whole.op(i) == Op::StopGradient)
         .map(|&i| whole.inst_results(i)[0])
         .collect();
+    if stops.len() < all {
+        return Ok(None);
+    }
     let held = values_at(module, &whole, &stops, point)?;
     let mut b = Builder::new(f.name.clone());
     let mut copier = Copier::new(&whole);
@@ -206,13 +245,17 @@ fn freeze(module: &Module, f: &Function, point: &[Array]) -> Result<Fixed, Diagn
     }
     let results: Vec<Value> = whole.results().iter().map(|&v| copier.get(&mut b, v)).collect();
     b.set_results(&results);
-    Ok(Fixed { f: b.finish()?, held })
+    Ok(Some(Fixed { f: b.finish()?, held }))
 }
+
+const NESTED: &str = "a `stop_gradient` inside of `cond` cannot be held at its value: \
+                      nothing to compare forward mode with";
 
 struct Case<'a> {
     module: &'a Module,
     f: &'a Function,
-    fixed: &'a Fixed,
+    /// None if differences cannot be taken.
+    fixed: Option<&'a Fixed>,
     point: &'a [Array],
     wrt: usize,
     options: &'a Options,
@@ -239,7 +282,10 @@ impl Case<'_> {
             Outcome::Pass(_) if !moves => Outcome::Flat,
             other => other,
         };
-        let forward = verdict(self.differences(slot, &direction, primal, tangents)?);
+        let forward = match self.fixed {
+            Some(fixed) => verdict(self.differences(fixed, slot, &direction, primal, tangents)?),
+            None => Outcome::Unsupported(NESTED.into()),
+        };
 
         let backward = match vjp(module, f, &[wrt]) {
             Ok(backward) => backward,
@@ -261,6 +307,7 @@ impl Case<'_> {
     /// long ones, rounding the short ones, and a wrong derivative agrees at none.
     fn differences(
         &self,
+        fixed: &Fixed,
         slot: usize,
         direction: &Array,
         primal: &[Array],
@@ -277,8 +324,8 @@ impl Case<'_> {
                 let moved: Vec<f64> =
                     x.iter().zip(direction.to_f64s()).map(|(x, d)| x + s * h * d).collect();
                 args[slot] = Array::from_f64s(DType::F64, args[slot].dims(), &moved)?;
-                args.extend(self.fixed.held.iter().cloned());
-                let out = run(self.module, &self.fixed.f, &args, &mut Silent)?;
+                args.extend(fixed.held.iter().cloned());
+                let out = run(self.module, &fixed.f, &args, &mut Silent)?;
                 Ok(out.iter().filter(float).flat_map(|a| a.to_f64s()).collect())
             };
             let (far_up, up, down, far_down) = (at(2.0)?, at(1.0)?, at(-1.0)?, at(-2.0)?);
@@ -330,47 +377,6 @@ fn adjoint_error(left: (f64, f64), right: (f64, f64)) -> f64 {
     let tolerated = 1e-9 * (left.1 + right.1) + 1e-30;
     let error = (left.0 - right.0).abs() / tolerated;
     if error.is_nan() { f64::INFINITY } else { error }
-}
-
-/// The first instruction whose own derivative is wrong at the values it had, printed.
-fn culprit(module: &Module, f: &Function, point: &[Array], options: &Options) -> Option<String> {
-    for &i in f.body_insts() {
-        let Some((alone, inputs)) = isolate(f, i) else { continue };
-        let point = values_at(module, f, &inputs, point).ok()?;
-        let fixed = freeze(module, &alone, &point).ok()?;
-        let wrt = differentiable(&alone, None).ok().unwrap_or_default();
-        for k in wrt {
-            let case = Case { module, f: &alone, fixed: &fixed, point: &point, wrt: k, options };
-            let (forward, reverse) = case.compare().ok()?;
-            if [forward, reverse].iter().any(|o| matches!(o, Outcome::Fail(..))) {
-                return Some(print_inst(f, i));
-            }
-        }
-    }
-    None
-}
-
-/// A function of just this instruction, and the values its parameters stand for.
-fn isolate(f: &Function, i: Inst) -> Option<(Function, Vec<Value>)> {
-    let float = |v: &Value| f.ty(*v).dtype.is_float();
-    let plain = f.inst(i).regions.is_empty() && !f.op(i).is_effect();
-    if !plain || !f.inst_results(i).iter().any(float) {
-        return None;
-    }
-    let mut b = Builder::new("alone");
-    let mut copier = Copier::new(f);
-    let mut inputs = Vec::new();
-    for &a in f.args(i) {
-        if copier.find(a).is_none() && !matches!(f.def(a), ValueDef::Literal(_)) {
-            let p = b.param(f.ty(a).clone(), None);
-            copier.set(a, p);
-            inputs.push(a);
-        }
-    }
-    let new = copier.inst(&mut b, i);
-    let results = b.func().inst_results(new).to_vec();
-    b.set_results(&results);
-    Some((b.finish().ok()?, inputs))
 }
 
 /// Values inside the function at a point.

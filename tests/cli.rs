@@ -1,11 +1,15 @@
 //! The command line, driven as users drive it: the built program, files and pipes.
 
+#[path = "cli/check.rs"]
+mod check;
 #[path = "cli/emit.rs"]
 mod emit;
 #[path = "cli/folder.rs"]
 mod folder;
 #[path = "cli/pack.rs"]
 mod pack;
+#[path = "cli/readme.rs"]
+mod readme;
 #[path = "cli/wrong.rs"]
 mod wrong;
 
@@ -345,18 +349,28 @@ fn a_reader_that_leaves_is_no_error() {
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
-#[test]
-fn a_long_chain_of_calls_is_followed() {
+/// A function that calls another, and so on.
+fn chain(calls: usize) -> String {
     let mut text = String::from(
-        "func @main(%x: f32[]) -> f32[] {\n  %0 = call %x {func = @f0} : f32[]\n  return %0\n}\n",
+        "func @main(%x: f32[]) -> f32[] {\n  %0 = call %x {func = @f1} : f32[]\n  return %0\n}\n",
     );
-    for k in 0..3000 {
+    for k in 1..calls {
         let body = format!("%0 = call %x {{func = @f{}}} : f32[]", k + 1);
         text += &format!("\nfunc @f{k}(%x: f32[]) -> f32[] {{\n  {body}\n  return %0\n}}\n");
     }
-    text += "\nfunc @f3000(%x: f32[]) -> f32[] {\n  return %x\n}\n";
-    let ran = Folder::new().pipe("run - --input x=3", text.as_bytes());
+    text + &format!("\nfunc @f{calls}(%x: f32[]) -> f32[] {{\n  return %x\n}}\n")
+}
+
+#[test]
+fn a_long_chain_of_calls_is_followed_and_a_longer_one_refused() {
+    let d = Folder::new();
+    let ran = d.pipe("run - --input x=3", chain(499).as_bytes());
     assert_eq!((ran.code, ran.out.as_str()), (0, "out0: f32[] = 3.0\n"), "{}", ran.err);
+    for calls in [500, 3000] {
+        let ran = d.pipe("run - --input x=3", chain(calls).as_bytes());
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.err);
+        assert!(ran.err.contains("a chain of 500 calls"), "{}", ran.err);
+    }
 }
 
 #[test]

@@ -16,7 +16,8 @@ use std::process::ExitCode;
 ///
 /// For every differentiable input of every function, in f64: forward mode is compared with central
 /// differences, reverse mode with forward mode. The error is a share of what is tolerated. Where they
-/// disagree, the op at fault is named, and the exit status is 1.
+/// disagree, the op at fault is named, and the exit status is 1. What cannot be compared is counted
+/// as unsupported, and is no failure.
 #[derive(Args)]
 pub(super) struct Check {
     /// The program, or `-` for standard input
@@ -41,6 +42,7 @@ impl Check {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let program = Program::read(&self.file)?;
+        program.has_functions()?;
         let mut symbols: Vec<Symbol> =
             program.module.funcs.values().flat_map(|f| f.symbols.iter().copied()).collect();
         symbols.sort();
@@ -54,15 +56,28 @@ impl Check {
             write_json(streams.out, &rows)?;
         } else {
             write_table(streams.out, &rows)?;
-            let n = rows.iter().filter(|r| r.outcome != Outcome::Nothing).count();
-            let verdict = match failed {
-                0 => format!("{n} checks, none failed"),
-                _ => format!("{n} checks, {failed} failed"),
-            };
-            writeln!(streams.out, "{verdict}")?;
+            writeln!(streams.out, "{}", verdict(&rows))?;
         }
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
+}
+
+fn unsupported(rows: &[Row]) -> usize {
+    rows.iter().filter(|r| matches!(r.outcome, Outcome::Unsupported(_))).count()
+}
+
+/// The last line: what was not compared is told apart from what passed.
+fn verdict(rows: &[Row]) -> String {
+    let n = rows.iter().filter(|r| r.outcome != Outcome::Nothing).count();
+    let mut line = match rows.iter().filter(|r| r.failed()).count() {
+        0 => format!("{n} checks, none failed"),
+        failed => format!("{n} checks, {failed} failed"),
+    };
+    let unsupported = unsupported(rows);
+    if unsupported > 0 {
+        line += &format!(", {unsupported} unsupported");
+    }
+    line
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {
@@ -86,8 +101,9 @@ fn result(row: &Row) -> (&'static str, Option<f64>, Option<String>) {
         Outcome::Fail(error, at) => {
             ("FAILED", Some(*error), at.as_ref().map(|at| format!("at fault: {at}")))
         }
-        Outcome::NotFinite => {
-            ("FAILED", None, Some("no inputs were found where all results are finite".into()))
+        Outcome::NotFinite(which) => {
+            let m = format!("no inputs were found where all results are finite: {which} is not");
+            ("FAILED", None, Some(m))
         }
         Outcome::Unsupported(why) => ("unsupported", None, Some(why.clone())),
         Outcome::Nothing => ("nothing to check", None, None),
@@ -120,7 +136,8 @@ fn write_table(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
 
 fn write_json(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
     let passed = !rows.iter().any(Row::failed);
-    write!(out, "{{\"passed\": {passed}, \"checks\": [")?;
+    let unsupported = unsupported(rows);
+    write!(out, "{{\"passed\": {passed}, \"unsupported\": {unsupported}, \"checks\": [")?;
     for (k, row) in rows.iter().enumerate() {
         let (result, error, more) = result(row);
         let optional = |text: Option<String>| text.map_or("null".into(), |t| json::quoted(&t));
@@ -157,7 +174,7 @@ mod tests {
             row("x", Mode::Forward, Outcome::Pass(0.25)),
             row("x", Mode::Reverse, Outcome::Fail(f64::INFINITY, Some("%0 = sin %x".into()))),
             row("long", Mode::Reverse, Outcome::Unsupported("no rule".into())),
-            row("", Mode::Forward, Outcome::NotFinite),
+            row("", Mode::Forward, Outcome::NotFinite("result 1".into())),
             row("", Mode::Forward, Outcome::Nothing),
         ]
     }
@@ -173,9 +190,17 @@ mod tests {
              @f        %x     reverse  FAILED            inf\n    at fault: %0 = sin %x\n\
              @f        %long  reverse  unsupported       -\n    no rule\n\
              @f        -      forward  FAILED            -\n    \
-             no inputs were found where all results are finite\n\
+             no inputs were found where all results are finite: result 1 is not\n\
              @f        -      -        nothing to check  -\n"
         );
+    }
+
+    #[test]
+    fn the_verdict_counts_what_is_unsupported_apart() {
+        let rows = rows();
+        assert_eq!(verdict(&rows), "4 checks, 2 failed, 1 unsupported");
+        assert_eq!(verdict(&rows[..1]), "1 checks, none failed");
+        assert_eq!(verdict(&rows[2..3]), "1 checks, none failed, 1 unsupported");
     }
 
     #[test]
@@ -184,6 +209,7 @@ mod tests {
         write_json(&mut out, &rows()).unwrap();
         let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
         assert_eq!(json["passed"], false);
+        assert_eq!(json["unsupported"], 1);
         assert_eq!(json["checks"][0]["error"], 0.25);
         assert_eq!(json["checks"][0]["result"], "ok");
         assert_eq!(json["checks"][1]["error"], "inf");

@@ -20,15 +20,30 @@ pub(super) struct Param {
     pub(super) ty: TensorType,
 }
 
-/// The parameters of a function that take arguments: all but tokens.
+/// The parameters of a function that take arguments: all but tokens. As in its text, a name that
+/// an earlier one has gets a suffix: a cotangent may be named like a parameter.
 pub(super) fn params(f: &Function) -> Vec<Param> {
     let mut numbers = 0..;
+    let mut taken = BTreeSet::new();
     let named = f.params().iter().map(|&p| {
         let number = |n: Option<u32>| n.unwrap_or_default().to_string();
-        let name = f.name_of(p).map_or_else(|| number(numbers.next()), str::to_string);
+        let wanted = f.name_of(p).map_or_else(|| number(numbers.next()), str::to_string);
+        let name = unique(wanted, &mut taken);
         Param { name, ty: f.ty(p).clone() }
     });
     named.filter(|p| p.ty.dtype != DType::Token).collect()
+}
+
+/// The name, with a suffix where it is taken already; takes it.
+pub(super) fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
+    let mut candidate = name.clone();
+    for k in 1.. {
+        if taken.insert(candidate.clone()) {
+            break;
+        }
+        candidate = format!("{name}_{k}");
+    }
+    candidate
 }
 
 /// What is given on the command line.

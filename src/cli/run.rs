@@ -41,7 +41,8 @@ pub(super) struct Run {
     /// Run the gradient too
     ///
     /// Unless the function has one result of a float type, a scalar, each such result takes a
-    /// cotangent as one more input: `<result>_ct` (or ct0, ct1, .. by position), by default ones.
+    /// cotangent as one more input: `<result>_ct` (or ct0, ct1, .. by position; with a
+    /// suffix where a parameter has that name), by default ones.
     #[arg(long)]
     grad: bool,
     #[command(flatten)]
@@ -75,6 +76,7 @@ impl Run {
             (f.clone(), Vec::new())
         };
         let args = arguments(&program, &running, &inputs, given)?;
+        renamed(&f, &running, streams);
         let mut effects = Printing(streams.err);
         let values = reference::run(&program.module, &running, &args, &mut effects)
             .map_err(|d| program.wrong(d))?;
@@ -160,6 +162,18 @@ fn arguments(
     Ok(args)
 }
 
+/// Tells which cotangents have other names than --help says, since parameters have those.
+fn renamed(f: &Function, running: &Function, streams: &mut Streams<'_>) {
+    let own = inputs::params(f).len();
+    let taking = running.params().iter().filter(|&&p| running.ty(p).dtype != DType::Token);
+    for (param, &p) in inputs::params(running).iter().zip(taking).skip(own) {
+        if let Some(name) = running.name_of(p).filter(|n| *n != param.name) {
+            let m = format!("%{name} is a parameter; the cotangent's input is {}", param.name);
+            streams.note(m);
+        }
+    }
+}
+
 /// A name for each result that is no token, then for each gradient; all different.
 fn names(f: &Function, wrt: &[usize]) -> Vec<String> {
     let results = f.results().iter().filter(|r| f.ty(**r).dtype != DType::Token);
@@ -169,17 +183,7 @@ fn names(f: &Function, wrt: &[usize]) -> Vec<String> {
     let of = |k: usize| f.name_of(f.params()[k]).map_or_else(|| k.to_string(), str::to_string);
     let gradients = wrt.iter().map(|&k| format!("grad_{}", of(k)));
     let mut taken = BTreeSet::new();
-    let mut unique = |name: String| {
-        let mut candidate = name.clone();
-        for k in 1.. {
-            if taken.insert(candidate.clone()) {
-                break;
-            }
-            candidate = format!("{name}_{k}");
-        }
-        candidate
-    };
-    outputs.chain(gradients).map(&mut unique).collect()
+    outputs.chain(gradients).map(|name| inputs::unique(name, &mut taken)).collect()
 }
 
 /// What the program prints, on standard error.

@@ -63,6 +63,14 @@ impl Program {
         Ok(Program { source, module })
     }
 
+    /// Errs when there is nothing to work on: an empty text is a program, but hardly what was meant.
+    pub(super) fn has_functions(&self) -> Result<(), Failure> {
+        if self.module.funcs.values().next().is_some() {
+            return Ok(());
+        }
+        Err(Failure::usage(format!("`{}` has no functions", self.source.name)))
+    }
+
     /// The failure that an error in the program is.
     pub(super) fn wrong(&self, error: Diagnostic) -> Failure {
         self.source.wrong([error])

@@ -36,11 +36,9 @@ impl Target {
 
     /// The chosen function of the program.
     pub(super) fn choose<'p>(&self, program: &'p Program) -> Result<&'p Function, Failure> {
+        program.has_functions()?;
         let module = &program.module;
         let names: Vec<&str> = module.funcs.values().map(|f| f.name.as_str()).collect();
-        if names.is_empty() {
-            return Err(Failure::usage(format!("`{}` has no functions", program.source.name)));
-        }
         if let Some(name) = &self.func {
             let name = name.trim_start_matches('@');
             return module.find(name).ok_or_else(|| {
