@@ -70,7 +70,9 @@ impl<'f> Forward<'f> {
         let active = f.args(i).iter().any(|&a| self.tangents[a].is_some());
         match op.def().body {
             Body::Region(Control::Call) => return self.call(b, i, active),
-            Body::Region(Control::Cond) if self.reads_tangents(i) => return self.cond(b, i),
+            Body::Region(Control::Cond) if f.reads(i, &|v| self.tangents[v].is_some()) => {
+                return self.cond(b, i);
+            }
             _ => {}
         }
         let new = self.primal.inst(b, i);
@@ -160,18 +162,6 @@ impl<'f> Forward<'f> {
             b.func_mut().set_name(t, Some(&name));
         }
         self.tangents[old] = tangent;
-    }
-
-    /// Whether the instruction or one nested in it reads a value with a tangent.
-    fn reads_tangents(&self, i: Inst) -> bool {
-        let f = self.f;
-        let active = |v: &Value| self.tangents[*v].is_some();
-        f.args(i).iter().any(active)
-            || f.inst(i).regions.iter().any(|&r| {
-                let region = f.region(r);
-                region.results.iter().any(active)
-                    || region.insts.iter().any(|&i| self.reads_tangents(i))
-            })
     }
 
     /// Both branches yield their tangents beside their results.

@@ -14,7 +14,7 @@ mod transpose;
 
 pub use jvp::jvp;
 pub use linearize::{Linearized, linearize};
-pub use reverse::{Gradient, grad, value_and_grad, vjp};
+pub use reverse::{grad, value_and_grad, vjp};
 pub use transpose::transpose;
 
 use adfuse_ir::{At, Diagnostic, Function, Kind};

@@ -31,7 +31,7 @@ pub fn linearize(module: &Module, f: &Function, wrt: &[usize]) -> Result<Lineari
     moving.extend(seeds.iter().copied());
     let (mut primal_insts, mut linear_insts) = (Vec::new(), Vec::new());
     for &i in joint.body_insts() {
-        if reads(joint, i, &moving) {
+        if joint.reads(i, &|v| moving.contains(v)) {
             // Truth values and integers carry no tangent even where they are computed from one.
             moving.extend(joint.inst_results(i).iter().copied());
             linear_insts.push(i);
@@ -77,16 +77,6 @@ pub fn linearize(module: &Module, f: &Function, wrt: &[usize]) -> Result<Lineari
     let all: Vec<Value> = tangents.iter().map(|&v| copier.get(&mut b, v)).collect();
     b.set_results(&all);
     Ok(Linearized { primal, linear: b.finish()?, residuals: residuals.len() })
-}
-
-/// Whether an instruction or one nested in it reads a moving value.
-fn reads(f: &Function, i: Inst, moving: &EntitySet<Value>) -> bool {
-    f.args(i).iter().any(|&a| moving.contains(a))
-        || f.inst(i).regions.iter().any(|&r| {
-            let region = f.region(r);
-            region.results.iter().any(|&v| moving.contains(v))
-                || region.insts.iter().any(|&i| reads(f, i, moving))
-        })
 }
 
 fn residuals(

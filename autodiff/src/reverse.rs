@@ -6,12 +6,12 @@ use adfuse_ir::rewrite::{Copier, Exactness, cse, dce, simplify};
 use adfuse_ir::{At, Builder, Diagnostic, Function, Kind, Literal, Module, Phase, Value};
 
 /// Which outputs a gradient function has, and where its cotangents come from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Gradient {
+#[derive(Clone, Copy)]
+struct Form {
     /// Whether the primal results come first.
-    pub value: bool,
+    value: bool,
     /// Whether a single scalar result is seeded with 1, so that it takes no cotangent.
-    pub seed: bool,
+    seed: bool,
 }
 
 /// The function `(x.., ct..) -> (y.., x_ct..)`: a cotangent for each result of a float type, a
@@ -20,7 +20,7 @@ pub struct Gradient {
 /// # Errors
 /// Where an instruction has no derivative rule, with its place.
 pub fn vjp(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    build(module, f, wrt, Gradient { value: true, seed: false }, "vjp")
+    build(module, f, wrt, Form { value: true, seed: false }, "vjp")
 }
 
 /// The results, then the gradient of the result with respect to each parameter at `wrt`.
@@ -35,7 +35,7 @@ pub fn value_and_grad(
     f: &Function,
     wrt: &[usize],
 ) -> Result<Function, Diagnostic> {
-    build(module, f, wrt, Gradient { value: true, seed: true }, "grad")
+    build(module, f, wrt, Form { value: true, seed: true }, "grad")
 }
 
 /// As [`value_and_grad`], without the results.
@@ -43,14 +43,14 @@ pub fn value_and_grad(
 /// # Errors
 /// As [`vjp`].
 pub fn grad(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    build(module, f, wrt, Gradient { value: false, seed: true }, "grad")
+    build(module, f, wrt, Form { value: false, seed: true }, "grad")
 }
 
 fn build(
     module: &Module,
     f: &Function,
     wrt: &[usize],
-    form: Gradient,
+    form: Form,
     suffix: &str,
 ) -> Result<Function, Diagnostic> {
     let split = linearize(module, f, wrt)?;

@@ -338,6 +338,17 @@ impl Function {
         }
     }
 
+    /// Whether an instruction, or one nested in it, reads a value for which `wanted` holds. What a
+    /// nested region ends with counts as read.
+    pub fn reads(&self, i: Inst, wanted: &dyn Fn(Value) -> bool) -> bool {
+        self.args(i).iter().any(|&a| wanted(a))
+            || self.insts[i].regions.iter().any(|&r| {
+                let region = &self.regions[r];
+                region.results.iter().any(|&v| wanted(v))
+                    || region.insts.iter().any(|&i| self.reads(i, wanted))
+            })
+    }
+
     /// Types of the parameters.
     pub fn param_types(&self) -> Vec<TensorType> {
         self.params().iter().map(|&v| self.ty(v).clone()).collect()

@@ -11,12 +11,28 @@ use std::fmt;
 pub struct SVal(u32);
 entity_impl!(SVal, "s");
 
-/// A scalar primitive: one IEEE 754 or integer operation with one defined result.
-///
-/// Operands of one instruction share a type unless said otherwise; the result has that type too.
-/// Floats are `f32` and `f64` only: 16-bit floats are converted at the borders of a program.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Prim {
+macro_rules! prims {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
+        /// A scalar primitive: one IEEE 754 or integer operation with one defined result.
+        ///
+        /// Operands of one instruction share a type unless said otherwise; the result has that type too.
+        /// Floats are `f32` and `f64` only: 16-bit floats are converted at the borders of a program.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Prim {
+            $($(#[doc = $doc])* $name,)*
+            /// Entry of a constant table at an `i32` index, clamped to the table.
+            Lookup(Table),
+        }
+
+        impl Prim {
+            /// Every primitive.
+            pub const ALL: &'static [Prim] =
+                &[$(Prim::$name,)* Prim::Lookup(Table::TwoOverPi)];
+        }
+    };
+}
+
+prims! {
     /// Sum; integers wrap.
     Add,
     /// Difference; integers wrap.
@@ -89,54 +105,9 @@ pub enum Prim {
     Convert,
     /// Reinterprets the bits as the instruction's type, which has the same width.
     Bitcast,
-    /// Entry of a constant table at an `i32` index, clamped to the table.
-    Lookup(Table),
 }
 
 impl Prim {
-    /// Every primitive.
-    pub const ALL: &'static [Prim] = {
-        use Prim::*;
-        &[
-            Add,
-            Sub,
-            Mul,
-            Div,
-            Rem,
-            Neg,
-            Abs,
-            Fma,
-            Sqrt,
-            Min,
-            Max,
-            Floor,
-            Ceil,
-            RoundEven,
-            Trunc,
-            CopySign,
-            And,
-            Or,
-            Xor,
-            Not,
-            Shl,
-            ShrL,
-            ShrA,
-            MulHi,
-            Clz,
-            PopCount,
-            Eq,
-            Ne,
-            Lt,
-            Le,
-            Gt,
-            Ge,
-            Select,
-            Convert,
-            Bitcast,
-            Lookup(Table::TwoOverPi),
-        ]
-    };
-
     /// Number of operands.
     pub fn arity(self) -> usize {
         use Prim::*;

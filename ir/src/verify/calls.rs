@@ -76,19 +76,9 @@ pub(super) fn mixes(f: &Function, params: usize, results: usize) -> bool {
     let mut moving: EntitySet<Value> = EntitySet::new();
     moving.extend(f.params().iter().skip(params).copied());
     for &i in f.body_insts() {
-        if reads(f, i, &moving) {
+        if f.reads(i, &|v| moving.contains(v)) {
             moving.extend(f.inst_results(i).iter().copied());
         }
     }
     f.results().iter().take(results).any(|&r| moving.contains(r))
-}
-
-/// Whether an instruction or one nested in it reads a value of the set.
-fn reads(f: &Function, i: Inst, values: &EntitySet<Value>) -> bool {
-    f.args(i).iter().any(|&a| values.contains(a))
-        || f.inst(i).regions.iter().any(|&r| {
-            let region = f.region(r);
-            region.results.iter().any(|&v| values.contains(v))
-                || region.insts.iter().any(|&i| reads(f, i, values))
-        })
 }
