@@ -1,13 +1,14 @@
 //! What the verifier accepts, every later stage accepts: mutated programs that still verify are
-//! differentiated, lowered and run. `ADFUSE_FUZZ_CASES` sets how many mutations (20,000 by default).
+//! differentiated, stabilized, lowered and run. `ADFUSE_FUZZ_CASES` sets how many mutations (20,000 by default).
 
 mod common;
 
 use adfuse::autodiff::{differentiable, jvp, vjp};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
-use adfuse::fusion::lower;
+use adfuse::fusion::{Device, Effort, Fp, Options, compile};
 use adfuse::ir::op::Domain;
+use adfuse::ir::rewrite::stabilize;
 use adfuse::ir::{DType, Diagnostic, Function, Kind, Module, kernel, text, verify};
 use adfuse::sample::{rng, sample};
 use common::count_from_env;
@@ -108,9 +109,17 @@ fn exercise(module: &Module, f: &Function, source: &str) {
             let single = Module::single(g.clone());
             assert!(verify(&single).is_ok(), "{:?}\n{source}\n{g}", verify(&single));
         }
+        if let Some((mut stable, _)) = allowed("stabilize", source, stabilize(g)) {
+            // Beside the other functions, which it may call.
+            let mut module = module.clone();
+            stable.name = "stabilized".into();
+            module.funcs.push(stable);
+            assert!(verify(&module).is_ok(), "{:?}\n{source}\n{g}", verify(&module));
+        }
         let Some(args) = arguments(g).filter(|_| small(g)) else { continue };
         allowed("run", source, run(module, g, &args, &mut Silent));
-        if let Some(program) = allowed("lower", source, lower(module, g)) {
+        if let Some(compiled) = allowed("compile", source, compile(module, g, &options())) {
+            let program = compiled.program;
             let verified = kernel::verify(program);
             assert!(verified.is_ok(), "{:?}\n{source}\n{g}", verified.err());
         }
@@ -139,4 +148,8 @@ fn what_the_verifier_accepts_goes_through() {
         }
     }
     assert!(accepted > 100, "{accepted} mutations were accepted: too few to say anything");
+}
+
+fn options() -> Options {
+    Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict }
 }

@@ -8,6 +8,8 @@ mod emit;
 mod folder;
 #[path = "cli/pack.rs"]
 mod pack;
+#[path = "cli/plan.rs"]
+mod plan;
 #[path = "cli/readme.rs"]
 mod readme;
 #[path = "cli/wrong.rs"]

@@ -1,23 +1,15 @@
 //! Access by index values: loads through clamped data, and scatters.
 
-use crate::lower::Lower;
-use crate::step::{axes, choice, last, load, piece, pointwise};
+use crate::emit::{At, Emit, Index, guarded};
+use crate::facts::Facts;
+use crate::pick::{Column, columns};
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::kernel::{Extents, Operand, Param, Piece, Scatter, Step};
-use adfuse_ir::op::Indirect;
-use adfuse_ir::scalar::Recorder;
-use adfuse_ir::{DType, Inst, Literal, Value};
+use adfuse_ir::kernel::{Extents, Operand, Param, Piece, Scatter};
+use adfuse_ir::op::{Body, Indirect};
+use adfuse_ir::scalar::SVal;
+use adfuse_ir::verify::at_inst;
+use adfuse_ir::{DType, Diagnostic, Inst, Kind, Literal, Value};
 use smallvec::SmallVec;
-
-/// An op that moves elements by index values. `None` where it needs a buffer and has a literal.
-pub(crate) fn indirect(l: &Lower<'_>, i: Inst, which: Indirect) -> Option<Vec<Step>> {
-    match which {
-        Indirect::Gather => gather(l, i),
-        Indirect::ScatterAdd => scatter_add(l, i),
-        Indirect::DynamicSlice => dynamic_slice(l, i),
-        Indirect::DynamicUpdateSlice => dynamic_update_slice(l, i),
-    }
-}
 
 /// How windows of a big operand are found.
 struct Windows<'a> {
@@ -33,35 +25,69 @@ struct Windows<'a> {
     clip: bool,
 }
 
+/// Where a window begins along an axis.
+enum Start {
+    /// At a coordinate.
+    Axis(IndexExpr),
+    /// At the value of a parameter.
+    Data(usize),
+}
+
 impl Windows<'_> {
-    /// Reads of the start indices, in the order of the start map.
-    fn starts(&self, indices: Operand, rank: usize) -> Vec<Param> {
-        let batch = (0..rank).filter(|&d| !self.inside.contains(&(d as i64)));
-        let batch: SmallVec<[IndexExpr; 4]> = batch.map(IndexExpr::axis).collect();
-        let start = |k: usize| {
-            let mut index = batch.clone();
-            index.push(IndexExpr::Const(k as i64));
-            load(indices, index)
-        };
-        (0..self.start_map.len()).map(start).collect()
+    /// Reads the start indices, in the order of the start map.
+    fn starts(&self, e: &mut Emit<'_>, indices: Value, at: &At) -> Result<Vec<Start>, Diagnostic> {
+        let coordinates = e.index(at);
+        let walks = |d: &usize| self.inside.contains(&(*d as i64));
+        let batch: Index =
+            (0..coordinates.len()).filter(|d| !walks(d)).map(|d| coordinates[d].clone()).collect();
+        let facts = e.ground.facts;
+        // Scatters read all their places from the buffer, as do gathers of places that are computed.
+        let columns = if facts.forced[indices] { None } else { columns(facts.f, indices) };
+        let mut starts = Vec::new();
+        for k in 0..self.start_map.len() {
+            let (v, index) = match columns.as_ref().map(|c| &c[k]) {
+                Some(&Column::Axis(a)) => {
+                    starts.push(Start::Axis(batch[a].clone()));
+                    continue;
+                }
+                Some(Column::Data(v, index)) => {
+                    (*v, index.iter().map(|e| e.compose(&batch)).collect())
+                }
+                _ => {
+                    let mut index = batch.clone();
+                    index.push(IndexExpr::Const(k as i64));
+                    (indices, index)
+                }
+            };
+            starts.push(Start::Data(e.integer(v, &At::Index(index, guards(at)))?));
+        }
+        Ok(starts)
     }
 
     /// The big operand's coordinates, and what must hold for the window to fit.
-    fn place(&self) -> (SmallVec<[IndexExpr; 4]>, SmallVec<[Guard; 2]>) {
+    fn place(&self, coordinates: &Index, starts: &[Start]) -> (Index, SmallVec<[Guard; 2]>) {
         let mut within = self.inside.iter();
-        let mut index: SmallVec<[IndexExpr; 4]> = SmallVec::new();
+        let mut index = Index::new();
         for d in 0..self.dims.len() as i64 {
             let walks = (!self.missing.contains(&d)).then(|| within.next()).flatten();
-            index.push(walks.map_or(IndexExpr::Const(0), |&w| IndexExpr::axis(w as usize)));
+            let at = walks.map(|&w| coordinates[w as usize].clone());
+            index.push(at.unwrap_or(IndexExpr::Const(0)));
         }
         let mut guards = SmallVec::new();
-        for (k, &d) in self.start_map.iter().enumerate() {
+        for (start, &d) in starts.iter().zip(self.start_map) {
             let d = d as usize;
             let most = self.dims[d] - self.sizes[d];
             let offset = std::mem::replace(&mut index[d], IndexExpr::Const(0));
-            index[d] = offset.sum(IndexExpr::data(k, 0, most));
+            let p = match start {
+                Start::Axis(e) => {
+                    index[d] = offset.sum(e.clone());
+                    continue;
+                }
+                Start::Data(p) => *p,
+            };
+            index[d] = offset.sum(IndexExpr::data(p, 0, most));
             if !self.clip {
-                let expr = IndexExpr::data(k, -1, most.saturating_add(1));
+                let expr = IndexExpr::data(p, -1, most.saturating_add(1));
                 guards.push(Guard { expr, range: 0..most.saturating_add(1) });
             }
         }
@@ -69,25 +95,51 @@ impl Windows<'_> {
     }
 }
 
-fn gather(l: &Lower<'_>, i: Inst) -> Option<Vec<Step>> {
-    let (f, attrs) = (l.f, l.f.attrs(i));
+fn guards(at: &At) -> SmallVec<[Guard; 2]> {
+    match at {
+        At::Place(_) => SmallVec::new(),
+        At::Index(_, guards) => guards.clone(),
+    }
+}
+
+/// An element of an instruction that moves elements by index values.
+pub(crate) fn element(e: &mut Emit<'_>, i: Inst, at: &At) -> Result<SVal, Diagnostic> {
+    let f = e.ground.facts.f;
+    match f.op(i).def().body {
+        Body::Indirect(Indirect::Gather) => gather(e, i, at),
+        Body::Indirect(Indirect::DynamicSlice) => dynamic_slice(e, i, at),
+        Body::Indirect(Indirect::DynamicUpdateSlice) => dynamic_update_slice(e, i, at),
+        _ => Err(Diagnostic::new(at_inst(f, i), Kind::Internal, "an element of a scatter")),
+    }
+}
+
+fn gather(e: &mut Emit<'_>, i: Inst, at: &At) -> Result<SVal, Diagnostic> {
+    let facts = e.ground.facts;
+    let (f, attrs) = (facts.f, facts.f.attrs(i));
     let (x, indices) = (f.args(i)[0], f.args(i)[1]);
-    let out = l.results_of(i).next()?;
     let mode = attrs.word("mode");
     let windows = Windows {
         inside: attrs.ints("offset_dims"),
         missing: attrs.ints("collapsed"),
         start_map: attrs.ints("start_map"),
         sizes: Extents::from_slice(attrs.ints("sizes")),
-        dims: l.dims(x).ok()?,
+        dims: facts.dims[x].clone(),
         clip: !matches!(mode, "fill" | "zero"),
     };
-    let mut params = windows.starts(l.operand(indices), l.extents(out).len());
-    let (index, guards) = windows.place();
-    let inside = Piece { guards, ..piece(l.operand(x), index) };
-    let outside = piece(Operand::Literal(outside(mode, f.ty(x).dtype)), SmallVec::new());
-    params.push(choice([inside, outside]));
-    Some(vec![moved(l, i, params, &[indices], windows.start_map.len())?])
+    let starts = windows.starts(e, indices, at)?;
+    let (index, fits) = windows.place(&e.index(at), &starts);
+    let dtype = f.ty(x).dtype;
+    let from = e.operand(x)?;
+    let index = if let Operand::Literal(_) = from { Index::new() } else { index };
+    let outer = guards(at);
+    let inside = outer.iter().cloned().chain(fits).collect();
+    let mut pieces: SmallVec<[Piece; 1]> = SmallVec::new();
+    pieces.push(Piece { from, index, guards: inside });
+    if !pieces[0].guards.is_empty() {
+        let from = Operand::Literal(outside(mode, dtype));
+        pieces.push(Piece { from, index: Index::new(), guards: SmallVec::new() });
+    }
+    Ok(e.numbered(Param::Load(pieces), dtype).0)
 }
 
 /// What a gather reads outside of its operand.
@@ -101,28 +153,70 @@ fn outside(mode: &str, dtype: DType) -> Literal {
     }
 }
 
-/// The kernel that stores its last parameter; the `starts` before it have the types of `indices`,
-/// whose last stands for all that follow.
-fn moved(
-    l: &Lower<'_>,
-    i: Inst,
-    params: Vec<Param>,
-    indices: &[Value],
-    starts: usize,
-) -> Option<Step> {
-    let out = l.results_of(i).next()?;
-    let of = |k: usize| indices.get(k).or(indices.last()).map(|&v| l.f.ty(v).dtype);
-    let mut dtypes: SmallVec<[DType; 4]> = (0..starts).filter_map(of).collect();
-    dtypes.push(l.program.buffers[out].dtype);
-    let kernel = pointwise(l, l.f.op(i).name(), out, params, last(&dtypes));
-    Some(Step::Kernel(kernel))
+/// Reads scalars; the numbers of their parameters.
+fn scalars(e: &mut Emit<'_>, values: &[Value], at: &At) -> Result<Vec<usize>, Diagnostic> {
+    let everywhere = At::Index(Index::new(), guards(at));
+    values.iter().map(|&v| Ok(e.load(v, &everywhere)?.1)).collect()
 }
 
-fn scatter_add(l: &Lower<'_>, i: Inst) -> Option<Vec<Step>> {
-    let (f, attrs) = (l.f, l.f.attrs(i));
-    let &[x, indices, updates] = f.args(i) else { return None };
-    let domain = l.dims(updates).ok()?;
-    let dims = l.dims(x).ok()?;
+fn dynamic_slice(e: &mut Emit<'_>, i: Inst, at: &At) -> Result<SVal, Diagnostic> {
+    let facts = e.ground.facts;
+    let f = facts.f;
+    let (x, starts) = (f.args(i)[0], &f.args(i)[1..]);
+    let (dims, sizes) = (&facts.dims[x], &facts.dims[f.inst_results(i)[0]]);
+    let starts = scalars(e, starts, at)?;
+    let index = (e.index(at).into_iter().enumerate())
+        .map(|(d, c)| c.sum(IndexExpr::data(starts[d], 0, dims[d] - sizes[d])))
+        .collect();
+    Ok(e.load(x, &At::Index(index, guards(at)))?.0)
+}
+
+fn dynamic_update_slice(e: &mut Emit<'_>, i: Inst, at: &At) -> Result<SVal, Diagnostic> {
+    let facts = e.ground.facts;
+    let f = facts.f;
+    let (x, update, starts) = (f.args(i)[0], f.args(i)[1], &f.args(i)[2..]);
+    let (dims, sizes) = (&facts.dims[x], &facts.dims[update]);
+    let starts = scalars(e, starts, at)?;
+    let coordinates = e.index(at);
+    let within = |(d, c): (usize, &IndexExpr)| {
+        let start = IndexExpr::data(starts[d], 0, dims[d] - sizes[d]);
+        c.clone().sum(start.times(-1))
+    };
+    let index: Index = coordinates.iter().enumerate().map(within).collect();
+    let inside = index.iter().zip(sizes).map(|(e, &n)| Guard { expr: e.clone(), range: 0..n });
+    let outer = guards(at);
+    let dtype = f.ty(x).dtype;
+    let piece = |from: Operand, index: &Index, guards: SmallVec<[Guard; 2]>| {
+        let index = if let Operand::Literal(_) = from { Index::new() } else { index.clone() };
+        Piece { from, index, guards }
+    };
+    let mut pieces: SmallVec<[Piece; 1]> = SmallVec::new();
+    let both = outer.iter().cloned().chain(inside).collect::<SmallVec<[Guard; 2]>>();
+    let always = both.is_empty();
+    pieces.push(piece(e.operand(update)?, &index, both));
+    if !always {
+        pieces.extend(guarded(piece(e.operand(x)?, &coordinates, outer), dtype));
+    }
+    Ok(e.numbered(Param::Load(pieces), dtype).0)
+}
+
+/// The step of a scatter; everything it reads is in buffers.
+pub(crate) fn scatter(
+    e: &mut Emit<'_>,
+    i: Inst,
+    out: adfuse_ir::kernel::Buffer,
+) -> Result<Scatter, Diagnostic> {
+    let facts: &Facts<'_> = e.ground.facts;
+    let (f, attrs) = (facts.f, facts.f.attrs(i));
+    let &[x, indices, updates] = f.args(i) else {
+        return Err(Diagnostic::new(
+            at_inst(f, i),
+            Kind::Internal,
+            "a scatter takes three operands",
+        ));
+    };
+    let domain = facts.dims[updates].clone();
+    let dims = facts.dims[x].clone();
     let inserted = attrs.ints("inserted");
     let mut walked = attrs.ints("window_dims").iter();
     let size = |d: i64| match inserted.contains(&d) {
@@ -137,43 +231,17 @@ fn scatter_add(l: &Lower<'_>, i: Inst) -> Option<Vec<Step>> {
         dims,
         clip: attrs.word("mode") != "drop",
     };
-    let mut params = windows.starts(l.operand(indices), domain.len());
-    let mut dtypes: SmallVec<[DType; 4]> = params.iter().map(|_| f.ty(indices).dtype).collect();
-    params.push(load(l.operand(updates), axes(0, domain.len())));
-    let dtype = f.ty(x).dtype;
-    dtypes.push(dtype);
-    let program = Recorder::record_any(&dtypes, |p| p[p.len() - 1].convert(dtype.compute()));
-    let (index, guards) = windows.place();
-    let out = l.results_of(i).next()?;
-    let from = l.operand(x);
-    Some(vec![Step::Scatter(Scatter { from, out, domain, params, program, index, guards })])
-}
-
-fn dynamic_slice(l: &Lower<'_>, i: Inst) -> Option<Vec<Step>> {
-    let f = l.f;
-    let (x, starts) = (f.args(i)[0], &f.args(i)[1..]);
-    let (dims, sizes) = (l.dims(x).ok()?, l.extents(l.results_of(i).next()?).clone());
-    let mut params: Vec<Param> =
-        starts.iter().map(|&v| load(l.operand(v), SmallVec::new())).collect();
-    let at = |d: usize| IndexExpr::axis(d).sum(IndexExpr::data(d, 0, dims[d] - sizes[d]));
-    params.push(load(l.operand(x), (0..dims.len()).map(at).collect()));
-    Some(vec![moved(l, i, params, starts, starts.len())?])
-}
-
-fn dynamic_update_slice(l: &Lower<'_>, i: Inst) -> Option<Vec<Step>> {
-    let f = l.f;
-    let (x, update, starts) = (f.args(i)[0], f.args(i)[1], &f.args(i)[2..]);
-    let (dims, sizes) = (l.dims(x).ok()?, l.dims(update).ok()?);
-    let mut params: Vec<Param> =
-        starts.iter().map(|&v| load(l.operand(v), SmallVec::new())).collect();
-    let within = |d: usize| {
-        let start = IndexExpr::data(d, 0, dims[d] - sizes[d]);
-        IndexExpr::axis(d).sum(start.times(-1))
+    let coordinates: Index = (0..domain.len()).map(IndexExpr::axis).collect();
+    let at = At::Index(coordinates.clone(), SmallVec::new());
+    let starts = windows.starts(e, indices, &at)?;
+    let update = e.load(updates, &at)?.0;
+    let update = e.convert(update, f.ty(x).dtype.compute());
+    e.program.outputs.push(update);
+    let (index, guards) = windows.place(&coordinates, &starts);
+    let from = match facts.splat(x) {
+        Some(l) => Operand::Literal(l),
+        None => e.operand(x)?,
     };
-    let index: SmallVec<[IndexExpr; 4]> = (0..dims.len()).map(within).collect();
-    let guards: SmallVec<[Guard; 2]> =
-        index.iter().zip(&sizes).map(|(e, &n)| Guard { expr: e.clone(), range: 0..n }).collect();
-    let inside = Piece { guards, ..piece(l.operand(update), index) };
-    params.push(choice([inside, piece(l.operand(x), axes(0, dims.len()))]));
-    Some(vec![moved(l, i, params, starts, starts.len())?])
+    let (params, program) = (std::mem::take(&mut e.params), std::mem::take(&mut e.program));
+    Ok(Scatter { from, out, domain, params, program, index, guards })
 }

@@ -1,11 +1,73 @@
-//! From a function over tensors to a program of kernels.
+//! The planner: which instructions of a function share a kernel, and the program of kernels that
+//! follows.
 //!
-//! So far there is one way: every instruction becomes a step of its own, which is what every grouping
-//! is measured against and must agree with to the bit.
+//! [`prepare`](prepare()) gives the function as it is planned, [`plan`] decides, [`lower`](lower())
+//! applies what was decided. The function holds every phase of a step, so forward and backward are
+//! grouped together. What programs cost on a machine is counted from their structure
+//! ([`fn@cost`]).
 
+mod axes;
+mod candidates;
+mod cost;
+mod device;
+mod emit;
+mod explain;
+mod facts;
+mod group;
+mod in_place;
 mod indirect;
+mod kernel;
 mod lower;
-mod reduce;
-mod step;
+mod memory;
+mod merge;
+mod part;
+mod patterns;
+mod pick;
+mod plan;
+mod plan_text;
+mod prepare;
+mod refusal;
+mod remat;
+mod saved;
+mod sides;
+mod stages;
 
+pub use candidates::{Candidate, Relation, candidates};
+pub use cost::{Bound, Cost, Ops, StepCost, cost, step_cost};
+pub use device::Device;
+pub use explain::{Apart, Explainer, Explanation, Obstacle, Role, Together, explain, value_named};
+pub use group::Effort;
+pub use in_place::InPlace;
 pub use lower::lower;
+pub use memory::{ALIGN, Memory, memory};
+pub use patterns::{Pattern, patterns};
+pub use plan::{Fp, Group, Members, Options, Plan, graph_hash, plan};
+pub use prepare::prepare;
+pub use refusal::Refusal;
+pub use saved::saved_bytes;
+
+use adfuse_ir::kernel::Program;
+use adfuse_ir::{Diagnostic, Function, Module};
+
+/// A function on its way to an engine: as it was planned, the plan, and the program.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The prepared function, whose values the plan names.
+    pub function: Function,
+    /// What was decided.
+    pub plan: Plan,
+    /// What follows.
+    pub program: Program,
+}
+
+/// Prepares, plans and lowers a function of a verified module.
+///
+/// # Errors
+/// For what has no lowering: symbolic extents, tokens, effects and `cond`. The error names the symbol
+/// or the instruction.
+pub fn compile(module: &Module, f: &Function, options: &Options) -> Result<Compiled, Diagnostic> {
+    let function = prepare(module, f)?;
+    let plan = plan(&function, options)?;
+    let program = lower(&function, &plan, &options.device)?;
+    Ok(Compiled { function, plan, program })
+}

@@ -1,176 +1,249 @@
-//! Lowering: the function inlined, its values given buffers, its instructions turned into steps.
+//! Lowering: a plan applied to its function gives a program of kernels.
+//!
+//! The plan's groups are grown again as the planner grew them, which both checks the plan and finds
+//! the nests; then each becomes a step.
 
-use crate::step;
-use adfuse_ir::kernel::{Buffer, BufferData, Extents, Operand, Program, Role, Step};
-use adfuse_ir::op::Body;
-use adfuse_ir::rewrite::inline;
+use crate::axes::Place;
+use crate::device::Device;
+use crate::emit::{Emit, Ground};
+use crate::facts::{Class, Facts};
+use crate::group::leaves;
+use crate::indirect::scatter;
+use crate::kernel::Lowering;
+use crate::part::{Around, Part, Shape};
+use crate::plan::{Fp, Group, Plan, graph_hash};
+use crate::refusal::Refusal;
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::{
+    Buffer, BufferData, Contract, Kernel, Member, Program, Role, Sink, Stage, Step, Storage,
+};
+use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::verify::at_inst;
-use adfuse_ir::{At, DType, Diagnostic, Function, Inst, Kind, Literal, Module, Value, ValueDef};
-use cranelift_entity::SecondaryMap;
-use hashbrown::HashSet;
+use adfuse_ir::{At as Located, DType, Diagnostic, Function, Inst, Kind, Literal, Value, ValueDef};
+use cranelift_entity::{EntitySet, SecondaryMap};
+use hashbrown::{HashMap, HashSet};
+use smallvec::SmallVec;
 
-/// The program of a function of a verified module: every instruction is a step of its own. Calls are
-/// inlined. Literals stay values in the kernels that read them.
+/// The program that a plan makes of its prepared function.
 ///
 /// # Errors
-/// For symbolic extents, tokens, effects and `cond`: the error names the symbol or the instruction.
-pub fn lower(module: &Module, f: &Function) -> Result<Program, Diagnostic> {
-    let inlined = inline(module, f, &|_| true)?;
-    let mut lower = Lower::new(&inlined);
-    lower.params()?;
-    for &i in inlined.body_insts() {
-        lower.inst(i)?;
+/// For what has no lowering, and for a plan that is not one of this function or breaks a rule: the
+/// error names the instruction.
+pub fn lower(f: &Function, plan: &Plan, device: &Device) -> Result<Program, Diagnostic> {
+    let (facts, grown) = regrow(f, plan, device)?;
+    let mut lower = Lower {
+        facts: &facts,
+        plan,
+        device,
+        grown,
+        program: Program { name: f.name.clone(), ..Program::default() },
+        buffers: SecondaryMap::new(),
+        names: HashSet::new(),
+        numbered: 0,
+    };
+    lower.buffers()?;
+    for g in 0..plan.groups.len() {
+        lower.group(g)?;
     }
     lower.results()?;
     Ok(lower.program)
 }
 
-/// One function on its way.
-pub(crate) struct Lower<'f> {
-    /// The function, without calls.
-    pub(crate) f: &'f Function,
-    /// What has been made so far.
-    pub(crate) program: Program,
+/// The facts that a plan of a prepared function rests on, and its parts, grown again.
+///
+/// # Errors
+/// Those of [`lower`] that do not need a program to be found.
+pub(crate) fn regrow<'f>(
+    f: &'f Function,
+    plan: &Plan,
+    device: &Device,
+) -> Result<(Facts<'f>, Grown), Diagnostic> {
+    if plan.graph != graph_hash(f) {
+        let m = format!("the plan is of another function than @{}", f.name);
+        return Err(Diagnostic::new(in_function(f), Kind::Usage, m));
+    }
+    let mut facts = Facts::of(f, true)?;
+    for &i in &plan.inline {
+        if facts.class[i] != Class::Point {
+            let m = "only elementwise instructions and views are written out where they are used";
+            return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+        }
+        facts.set_free(i);
+    }
+    let grown = Grown::of(&facts, plan, device)?;
+    Ok((facts, grown))
+}
+
+/// The parts of a plan, with their nests.
+pub(crate) struct Grown {
+    /// For each group.
+    pub(crate) parts: Vec<Vec<Part>>,
+    /// The group and part that compute a value.
+    pub(crate) home: SecondaryMap<Value, Option<(u32, u32)>>,
+    pub(crate) place: SecondaryMap<Value, Option<Place>>,
+    /// Whether another part reads a value.
+    read: SecondaryMap<Value, bool>,
+}
+
+impl Grown {
+    fn of(facts: &Facts<'_>, plan: &Plan, device: &Device) -> Result<Grown, Diagnostic> {
+        let f = facts.f;
+        let mut grown = Grown {
+            parts: Vec::new(),
+            home: SecondaryMap::new(),
+            place: SecondaryMap::new(),
+            read: SecondaryMap::new(),
+        };
+        for (g, group) in plan.groups.iter().enumerate() {
+            let mut parts = Vec::new();
+            for (k, members) in group.parts.iter().enumerate() {
+                let here = (g as u32, k as u32);
+                parts.push(grown.part(facts, device, members, here)?);
+            }
+            check_group(f, group, &parts)?;
+            grown.parts.push(parts);
+        }
+        for &i in f.body_insts() {
+            let v = f.inst_results(i)[0];
+            let owned = matches!(facts.class[i], Class::Free | Class::Constant);
+            if grown.home[v].is_none() && !owned {
+                let m = "no group of the plan computes this";
+                return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+            }
+        }
+        Ok(grown)
+    }
+
+    fn part(
+        &mut self,
+        facts: &Facts<'_>,
+        device: &Device,
+        members: &[Inst],
+        here: (u32, u32),
+    ) -> Result<Part, Diagnostic> {
+        let f = facts.f;
+        let refuse = |i: Inst, m: String| Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+        let mut part: Option<Part> = None;
+        for &i in members {
+            let v = f.inst_results(i)[0];
+            if matches!(facts.class[i], Class::Free | Class::Constant) || self.home[v].is_some() {
+                return refuse(i, "two groups of the plan compute this".into());
+            }
+            for leaf in leaves(facts, i) {
+                let constant = match f.def(leaf) {
+                    ValueDef::Inst(j, _) => facts.class[j] == Class::Constant,
+                    _ => true,
+                };
+                match self.home[leaf] {
+                    Some(home) if home == here => {}
+                    Some((g, _)) if g < here.0 => self.read[leaf] = true,
+                    None if constant => {}
+                    _ => return refuse(i, "it reads what a later group computes".into()),
+                }
+            }
+            let around = Around { facts, device, place: &self.place };
+            let place = match &mut part {
+                None => {
+                    let (begun, place) = Part::begin(&around, i);
+                    part = Some(begun);
+                    place
+                }
+                Some(part) => {
+                    let inside = |v: Value| Ok::<bool, Refusal>(self.home[v] == Some(here));
+                    match part.join(&around, i, &inside) {
+                        Ok(place) => place,
+                        Err(why) => {
+                            return refuse(i, format!("it does not join its group: {why}"));
+                        }
+                    }
+                }
+            };
+            self.home[v] = Some(here);
+            self.place[v] = Some(place);
+        }
+        part.ok_or_else(|| {
+            Diagnostic::new(in_function(f), Kind::Usage, "a group of the plan is empty")
+        })
+    }
+}
+
+/// Checks that only contractions are several parts of a group.
+fn check_group(f: &Function, group: &Group, parts: &[Part]) -> Result<(), Diagnostic> {
+    let contract = |p: &Part| matches!(p.shape, Shape::Contract(_));
+    // Only where it is needed: it names every value of the function.
+    let at = || {
+        let first = group.parts.first().and_then(|m| m.first());
+        first.map_or_else(|| in_function(f), |&i| at_inst(f, i))
+    };
+    match parts {
+        [] => Err(Diagnostic::new(at(), Kind::Usage, "a group of the plan is empty")),
+        [_] => Ok(()),
+        several if several.iter().all(contract) => Ok(()),
+        _ => Err(Diagnostic::new(at(), Kind::Usage, "only contractions run as one")),
+    }
+}
+
+struct Lower<'a> {
+    facts: &'a Facts<'a>,
+    plan: &'a Plan,
+    device: &'a Device,
+    grown: Grown,
+    program: Program,
     buffers: SecondaryMap<Value, Option<Buffer>>,
-    outputs: SecondaryMap<Value, bool>,
     names: HashSet<String>,
     numbered: usize,
 }
 
-impl<'f> Lower<'f> {
-    fn new(f: &'f Function) -> Lower<'f> {
-        let mut outputs = SecondaryMap::new();
-        for &v in f.results() {
-            outputs[v] = true;
-        }
-        Lower {
-            f,
-            program: Program { name: f.name.clone(), ..Program::default() },
-            buffers: SecondaryMap::new(),
-            outputs,
-            names: HashSet::new(),
-            numbered: 0,
-        }
-    }
+fn in_function(f: &Function) -> Located {
+    Located { func: Some(f.name.clone()), ..Located::default() }
+}
 
-    fn params(&mut self) -> Result<(), Diagnostic> {
-        for &v in self.f.params() {
-            let dims = self.dims(v).map_err(|d| self.in_function(d))?;
-            self.declare(v, dims, Role::Input);
+impl Lower<'_> {
+    /// Declares the buffers: parameters, then what is stored, in order.
+    fn buffers(&mut self) -> Result<(), Diagnostic> {
+        let f = self.facts.f;
+        let mut results: EntitySet<Value> = EntitySet::new();
+        results.extend(f.results().iter().copied());
+        for &v in f.params() {
+            self.declare(v, Role::Input);
         }
-        Ok(())
-    }
-
-    fn inst(&mut self, i: Inst) -> Result<(), Diagnostic> {
-        let (f, at) = (self.f, |mut d: Diagnostic, f| {
-            d.at = at_inst(f, i);
-            d
-        });
-        let op = f.op(i);
-        let unsupported = || {
-            let m = format!("`{op}` has no lowering to kernels");
-            Diagnostic::new(at_inst(f, i), Kind::Unsupported, m)
-        };
-        let body = op.def().body;
-        if matches!(body, Body::Region(_) | Body::Effect(_)) {
-            return Err(unsupported());
-        }
-        for &v in f.args(i) {
-            self.dims(v).map_err(|d| at(d, f))?;
-        }
-        for &v in f.inst_results(i) {
-            let dims = self.dims(v).map_err(|d| at(d, f))?;
-            let role = match body {
-                Body::Constant => Role::Constant(f.attrs(i).literals("values").to_vec()),
-                _ if self.outputs[v] => Role::Output,
-                _ => Role::Temp,
+        for &i in f.body_insts() {
+            let v = f.inst_results(i)[0];
+            let role = match self.facts.class[i] {
+                Class::Constant => Role::Constant(f.attrs(i).literals("values").to_vec()),
+                _ if self.grown.home[v].is_none() => continue,
+                _ if results.contains(v) => Role::Output,
+                _ if self.grown.read[v] => Role::Temp,
+                _ => continue,
             };
-            self.declare(v, dims, role);
+            self.declare(v, role);
         }
-        let steps = match body {
-            Body::Map(_) => step::map(self, i),
-            Body::Source(_) => step::source(self, i),
-            Body::View(index) => Some(step::view(self, i, index)),
-            Body::Reduce(monoid) => Some(crate::reduce::reduce(self, i, monoid)),
-            Body::Scan(monoid) => Some(crate::reduce::scan(self, i, monoid)),
-            Body::Contract => step::contract(self, i),
-            Body::Indirect(which) => crate::indirect::indirect(self, i, which),
-            Body::Constant => Some(Vec::new()),
-            Body::Region(_) | Body::Effect(_) => None,
-        };
-        self.program.steps.extend(steps.ok_or_else(unsupported)?);
-        Ok(())
-    }
-
-    fn results(&mut self) -> Result<(), Diagnostic> {
-        for &v in self.f.results() {
-            let b = match (self.buffers[v], self.f.literal(v)) {
-                (None, Some(l)) => {
-                    let dims = self.dims(v).map_err(|d| self.in_function(d))?;
-                    let b = self.declare(v, dims, Role::Output);
-                    let fill = step::fill(self, b, l);
-                    self.program.steps.push(Step::Kernel(fill));
-                    b
-                }
-                (b, _) => b.ok_or_else(|| {
-                    let m = "a result has no definition";
-                    self.in_function(Diagnostic::new(At::default(), Kind::Internal, m))
-                })?,
-            };
-            self.program.outputs.push(b);
-        }
-        Ok(())
-    }
-
-    /// The buffer or the literal that a value is.
-    pub(crate) fn operand(&self, v: Value) -> Operand {
-        match (self.buffers[v], self.f.def(v)) {
-            (None, ValueDef::Literal(l)) => Operand::Literal(l),
-            (Some(b), _) => Operand::Buffer(b),
-            // Definitions come before uses in verified functions.
-            (None, _) => Operand::Literal(Literal::zero(self.f.ty(v).dtype)),
-        }
-    }
-
-    /// The buffer that a value is, unless it is a literal.
-    pub(crate) fn buffer(&self, v: Value) -> Option<Buffer> {
-        self.buffers[v]
-    }
-
-    /// The result buffers of an instruction.
-    pub(crate) fn results_of(&self, i: Inst) -> impl Iterator<Item = Buffer> + '_ {
-        self.f.inst_results(i).iter().filter_map(|&v| self.buffers[v])
-    }
-
-    /// The extents of a buffer.
-    pub(crate) fn extents(&self, b: Buffer) -> &Extents {
-        &self.program.buffers[b].dims
-    }
-
-    /// The known extents of a value.
-    pub(crate) fn dims(&self, v: Value) -> Result<Extents, Diagnostic> {
-        let ty = self.f.ty(v);
-        let fail = |kind, m: String| Err(Diagnostic::new(At::default(), kind, m));
-        if ty.dtype == DType::Token {
-            return fail(Kind::Unsupported, "tokens have no lowering to kernels".into());
-        }
-        let mut dims = Extents::new();
-        for d in &ty.shape {
-            match d.known().and_then(|n| i64::try_from(n).ok()) {
-                Some(n) => dims.push(n),
-                None => {
-                    let m = format!("the extent `{d}` of {ty} must be known before lowering");
-                    return fail(Kind::Unsupported, m);
+        for &(v, storage) in &self.plan.storage {
+            if !keeps(storage, f.ty(v).dtype) {
+                let at = match f.def(v) {
+                    ValueDef::Inst(i, _) => at_inst(f, i),
+                    _ => in_function(f),
+                };
+                let m = "the plan stores this in fewer bits than its values may have";
+                return Err(Diagnostic::new(at, Kind::Usage, m));
+            }
+            let buffer = self.buffers[v].map(|b| &mut self.program.buffers[b]);
+            match buffer {
+                Some(data) if data.role == Role::Temp => data.storage = storage,
+                _ => {
+                    let m = "the plan stores what no group leaves to another in a form of its own";
+                    return Err(Diagnostic::new(in_function(f), Kind::Usage, m));
                 }
             }
         }
-        Ok(dims)
+        Ok(())
     }
 
-    fn declare(&mut self, v: Value, dims: Extents, role: Role) -> Buffer {
+    fn declare(&mut self, v: Value, role: Role) -> Buffer {
         let name = self.fresh_name(v);
-        let dtype = self.f.ty(v).dtype;
-        let b = self.program.buffers.push(BufferData { name, dtype, dims, role });
+        let dtype = self.facts.f.ty(v).dtype;
+        let dims = self.facts.dims[v].clone();
+        let b = self.program.buffers.push(BufferData::new(name, dtype, dims, role));
         self.buffers[v] = Some(b);
         b
     }
@@ -182,7 +255,7 @@ impl<'f> Lower<'f> {
                 && n.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
                 && n.chars().all(|c| c == '_' || c == '.' || c.is_ascii_alphanumeric())
         };
-        if let Some(name) = self.f.name_of(v).filter(word)
+        if let Some(name) = self.facts.f.name_of(v).filter(word)
             && self.names.insert(name.to_string())
         {
             return name.to_string();
@@ -192,8 +265,154 @@ impl<'f> Lower<'f> {
         name
     }
 
-    fn in_function(&self, mut d: Diagnostic) -> Diagnostic {
-        d.at.func = Some(self.f.name.clone());
-        d
+    /// The step of a group; several, where contractions turn out not to read their operand alike.
+    fn group(&mut self, g: usize) -> Result<(), Diagnostic> {
+        let mut parts = std::mem::take(&mut self.grown.parts[g]);
+        let shared = share(self.facts, &mut parts);
+        let mut members: SmallVec<[Member; 1]> = SmallVec::new();
+        let name = self.name(&parts);
+        for part in &parts {
+            let stores = self.stores(part);
+            let class = &self.facts.class;
+            let listed =
+                |i: Inst| class[i] == Class::Free || class[i] != Class::Constant && part.lists(i);
+            let ground = Ground {
+                facts: self.facts,
+                buffers: &self.buffers,
+                listed: &listed,
+                strict: self.plan.fp == Fp::Strict,
+            };
+            match part.shape {
+                Shape::Kernel => {
+                    let lowering = Lowering::of(ground, self.device, part, stores);
+                    let kernel = lowering.kernel(&name)?;
+                    self.program.steps.push(Step::Kernel(kernel));
+                }
+                Shape::Contract(i) => {
+                    let v = self.facts.f.inst_results(i)[0];
+                    let place = self.grown.place[v].clone().unwrap_or_default();
+                    let lowering = Lowering::of(ground, self.device, part, stores);
+                    members.push(lowering.member(i, &place, &part.depth)?);
+                }
+                Shape::Scatter(i) => {
+                    let v = self.facts.f.inst_results(i)[0];
+                    let Some(out) = self.buffers[v] else { continue };
+                    let (mut axes, numbers, kept) =
+                        (part.axes.clone(), HashMap::new(), HashMap::new());
+                    let mut e = Emit::new(&ground, &mut axes, &numbers, &kept);
+                    let step = scatter(&mut e, i, out)?;
+                    self.program.steps.push(Step::Scatter(step));
+                }
+            }
+        }
+        let alike = |pick: fn(&Member) -> &adfuse_ir::kernel::Feed| {
+            members.iter().all(|m| *pick(m) == *pick(&members[0]))
+        };
+        if members.is_empty() {
+            return Ok(());
+        }
+        if shared && (alike(|m| &m.lhs) || alike(|m| &m.rhs)) {
+            self.program.steps.push(Step::Contract(Contract { name, members }));
+        } else {
+            for member in members {
+                let members = SmallVec::from_iter([member]);
+                let name = name.clone();
+                self.program.steps.push(Step::Contract(Contract { name, members }));
+            }
+        }
+        Ok(())
     }
+
+    /// What a part stores, in the order of its members.
+    fn stores(&self, part: &Part) -> Vec<(Value, Place)> {
+        let values = part.members.iter().map(|&i| self.facts.f.inst_results(i)[0]);
+        let stored = values.filter(|&v| self.buffers[v].is_some());
+        stored.filter_map(|v| Some((v, self.grown.place[v].clone()?))).collect()
+    }
+
+    /// A name that tells people what a group does: its ops, the last of each kind.
+    fn name(&self, parts: &[Part]) -> String {
+        let mut words: Vec<&str> = Vec::new();
+        for &i in parts.iter().flat_map(|p| &p.members) {
+            let word = self.facts.f.op(i).name();
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        const MOST: usize = 4;
+        let more = if words.len() > MOST { "_more" } else { "" };
+        words.truncate(MOST);
+        format!("{}{more}", words.join("_"))
+    }
+
+    /// What the caller is handed: buffers, and literals, which get one.
+    fn results(&mut self) -> Result<(), Diagnostic> {
+        let f = self.facts.f;
+        for &v in f.results() {
+            let b = match (self.buffers[v], f.literal(v)) {
+                (Some(b), _) => b,
+                (None, Some(l)) => {
+                    let b = self.declare(v, Role::Output);
+                    let fill = fill(&self.program, b, l);
+                    self.program.steps.push(Step::Kernel(fill));
+                    b
+                }
+                (None, None) => {
+                    let m = "a result that no group stores";
+                    return Err(Diagnostic::new(in_function(f), Kind::Internal, m));
+                }
+            };
+            self.program.outputs.push(b);
+        }
+        Ok(())
+    }
+}
+
+/// Whether elements of a type read back as they were stored.
+fn keeps(storage: Storage, dtype: DType) -> bool {
+    match (storage, dtype) {
+        (Storage::Plain, _) | (Storage::Packed(1), DType::Bool) => true,
+        // Integers are read back without a sign.
+        (Storage::Packed(bits), d) => {
+            d.is_int() && !d.is_signed_int() && d.bits() <= u32::from(bits)
+        }
+    }
+}
+
+/// Divides the axes of contractions that share an operand alike; whether that could be done.
+fn share(facts: &Facts<'_>, parts: &mut [Part]) -> bool {
+    let insts: Vec<Inst> = parts
+        .iter()
+        .filter_map(|p| if let Shape::Contract(i) = p.shape { Some(i) } else { None })
+        .collect();
+    if insts.len() < 2 || insts.len() < parts.len() {
+        return true;
+    }
+    let same = |k: usize| insts.iter().all(|&i| facts.f.args(i)[k] == facts.f.args(insts[0])[k]);
+    let Some(k) = (0..2).find(|&k| same(k)) else { return false };
+    // Twice: what a later one divides, the earlier ones must divide too.
+    for _ in 0..2 {
+        for a in 0..parts.len() {
+            for b in 0..parts.len() {
+                let wanted = parts[b].operand_extents(facts, k);
+                if a != b && !parts[a].divide_operand(facts, k, &wanted) {
+                    return false;
+                }
+            }
+        }
+    }
+    true
+}
+
+/// A kernel that fills a buffer with one value.
+fn fill(program: &Program, out: Buffer, value: Literal) -> Kernel {
+    let mut code = ScalarProgram::default();
+    let (op, dtype) = (SOp::Const(value), value.dtype());
+    let v = code.insts.push(SInst { op, args: SmallVec::new(), dtype });
+    code.outputs.push(v);
+    let domain = program.buffers[out].dims.clone();
+    let index = (0..domain.len()).map(IndexExpr::axis).collect();
+    let sinks = vec![Sink::Store { buffer: out, index }];
+    let stage = Stage { program: code, sinks, ..Stage::default() };
+    Kernel { name: "fill".into(), domain, stages: vec![stage], ..Kernel::default() }
 }

@@ -90,6 +90,19 @@ impl IndexExpr {
         IndexExpr::Data { param: param as u32, lo, hi }
     }
 
+    /// The expression with another in place of each axis: where the element at `self` of a tensor is,
+    /// whose coordinates are themselves expressions of a nest.
+    pub fn compose(&self, at: &[IndexExpr]) -> IndexExpr {
+        match self {
+            IndexExpr::Axis(a) => at[*a as usize].clone(),
+            IndexExpr::Const(_) | IndexExpr::Data { .. } => self.clone(),
+            IndexExpr::Add(a, b) => a.compose(at).sum(b.compose(at)),
+            IndexExpr::Mul(a, c) => a.compose(at).times(*c),
+            IndexExpr::FloorDiv(a, c) => a.compose(at).floor_div(*c),
+            IndexExpr::Mod(a, c) => a.compose(at).modulo(*c),
+        }
+    }
+
     /// The value at the given coordinates, where the parameters have the values `data`.
     pub fn eval(&self, at: &[i64], data: &[i64]) -> i64 {
         match self {

@@ -1,38 +1,39 @@
 //! `emit`: what a function becomes on its way to an engine.
 
-use super::derivative::Wrt;
 use super::failure::Failure;
-use super::source::Program;
+use super::planning::{Planning, Ready};
 use super::streams::Streams;
-use super::target::{Target, specialized};
-use crate::autodiff::value_and_grad;
-use crate::fusion::lower;
-use crate::ir::kernel::{text, verify};
-use crate::ir::{At, Diagnostic, Function, Kind, Module};
+use super::{plan_json, steps};
+use crate::fusion::Plan;
+use crate::ir::kernel::text;
+use crate::ir::text::{Names, parse, print_function};
 use clap::{Args, ValueEnum};
 use std::process::ExitCode;
 
 /// Prints what a function becomes on its way to an engine
 ///
-/// The stage `program` is a program of kernels, one for each instruction. Symbolic dimensions need
-/// extents.
+/// Symbolic dimensions need extents.
 #[derive(Args)]
 pub(super) struct Emit {
     #[command(flatten)]
-    target: Target,
+    planning: Planning,
     /// How far to go
     #[arg(long, value_enum)]
     stage: Stage,
-    /// Differentiate first: the results, then a gradient for each parameter of --wrt
+    /// Print JSON; of the stage `plan` alone
     #[arg(long)]
-    grad: bool,
-    #[command(flatten)]
-    wrt: Wrt,
+    json: bool,
 }
 
 /// How far a function is taken.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Stage {
+    /// The function as it is planned: differentiated, calls inlined, simplified
+    Ad,
+    /// Which instructions share a kernel
+    Plan,
+    /// Each step of the program as one of its own, with what it computes
+    Kernels,
     /// A program of kernels
     Program,
 }
@@ -40,18 +41,22 @@ enum Stage {
 impl Emit {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        if self.wrt.is_given() && !self.grad {
-            return Err(Failure::usage("--wrt needs --grad"));
+        if self.json && self.stage != Stage::Plan {
+            return Err(Failure::usage("--json needs --stage plan"));
         }
-        let source = self.target.read()?;
-        let f = self.target.choose(&source)?;
-        let f = &specialized(&source, f, &self.target.extents(f)?)?;
-        let printed = match (self.stage, self.grad) {
-            (Stage::Program, false) => program(&source, &source.module, f)?,
-            (Stage::Program, true) => {
-                let wrt = self.wrt.positions(&source, f)?;
-                let made = value_and_grad(&source.module, f, &wrt).map_err(|d| source.wrong(d))?;
-                program(&source, &Module::single(made.clone()), &made)?
+        let ready = self.planning.ready()?;
+        let printed = match self.stage {
+            Stage::Ad => function(&ready)?,
+            Stage::Plan => plan(&ready, self.json)?,
+            Stage::Kernels => kernels(&ready)?,
+            Stage::Program => {
+                let verified = ready.program(&ready.plan()?)?;
+                let printed = verified.to_string();
+                if text::parse(&printed).is_ok_and(|again| again == *verified) {
+                    printed
+                } else {
+                    return Err(ready.broken("program"));
+                }
             }
         };
         streams.out.write_all(printed.as_bytes())?;
@@ -59,15 +64,54 @@ impl Emit {
     }
 }
 
-/// The text of a function's program, once the verifier has accepted it and it reads back.
-fn program(source: &Program, module: &Module, f: &Function) -> Result<String, Failure> {
-    let lowered = lower(module, f).map_err(|d| source.wrong(d))?;
-    let verified = verify(lowered).map_err(|errors| source.source.wrong(errors))?;
-    let printed = verified.to_string();
-    if text::parse(&printed).is_ok_and(|again| again == *verified) {
+/// The prepared function, once it reads back.
+fn function(ready: &Ready) -> Result<String, Failure> {
+    let printed = print_function(&ready.function);
+    match parse(&printed).is_ok_and(|again| again.to_string() == printed) {
+        true => Ok(printed),
+        false => Err(ready.broken("function")),
+    }
+}
+
+/// The plan, once it reads back and has a program.
+fn plan(ready: &Ready, json: bool) -> Result<String, Failure> {
+    let plan = ready.plan()?;
+    ready.program(&plan)?;
+    let printed = plan.text(&ready.function);
+    if !Plan::parse(&printed, &ready.function).is_ok_and(|again| again == plan) {
+        return Err(ready.broken("plan"));
+    }
+    if !json {
         return Ok(printed);
     }
-    let at = At { func: Some(f.name.clone()), ..At::default() };
-    let m = "the program does not print as it parses";
-    Err(source.wrong(Diagnostic::new(at, Kind::Internal, m)))
+    let value = plan_json::of_text(&printed).map_err(|_| ready.broken("plan"))?;
+    let json = format!("{value:#}\n");
+    match plan_json::to_text(&json) {
+        Ok(again) if again == printed => Ok(json),
+        _ => Err(ready.broken("plan")),
+    }
+}
+
+/// The steps, each a program that reads back, under the names of what it computes.
+fn kernels(ready: &Ready) -> Result<String, Failure> {
+    let plan = ready.plan()?;
+    let program = ready.program(&plan)?;
+    let names = Names::of(&ready.function);
+    let mut out = String::new();
+    for (k, (step, insts)) in program.steps.iter().zip(steps::computed(&plan, &program)).enumerate()
+    {
+        if k > 0 {
+            out.push('\n');
+        }
+        let results = insts.iter().flat_map(|&i| ready.function.inst_results(i));
+        let computed: Vec<String> = results.map(|&v| format!("%{}", names.get(v))).collect();
+        let computed = if computed.is_empty() { "a literal".into() } else { computed.join(", ") };
+        out += &format!("// step {k}: {computed}\n");
+        let alone = steps::alone(&program, step);
+        if text::parse(&alone).is_err() {
+            return Err(ready.broken("step"));
+        }
+        out += &alone;
+    }
+    Ok(out)
 }

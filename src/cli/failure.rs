@@ -11,6 +11,8 @@ use std::process::ExitCode;
 pub(super) enum Failure {
     /// The command line, or a file it names, cannot be used.
     Usage(Diagnostic),
+    /// A file beside the program, such as a plan, cannot be used.
+    File(Source, Vec<Diagnostic>),
     /// The program is wrong, or cannot be run or differentiated.
     Program(Source, Vec<Diagnostic>),
 }
@@ -28,7 +30,7 @@ impl Failure {
                 d.hint = hint.or(d.hint);
                 Failure::Usage(d)
             }
-            program @ Failure::Program(..) => program,
+            other => other,
         }
     }
 
@@ -36,14 +38,16 @@ impl Failure {
     pub(super) fn render(&self, color: bool) -> String {
         match self {
             Failure::Usage(d) => render::report(None, std::slice::from_ref(d), color),
-            Failure::Program(source, errors) => render::report(Some(source), errors, color),
+            Failure::File(source, errors) | Failure::Program(source, errors) => {
+                render::report(Some(source), errors, color)
+            }
         }
     }
 
     /// The exit status.
     pub(super) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Failure::Usage(_) => 2,
+            Failure::Usage(_) | Failure::File(..) => 2,
             Failure::Program(..) => 1,
         })
     }

@@ -14,11 +14,15 @@ mod inputs;
 mod json;
 mod npz;
 mod pack;
+mod plan;
+mod plan_json;
+mod planning;
 mod render;
 mod run;
 mod show;
 mod source;
 mod spec;
+mod steps;
 mod streams;
 mod target;
 mod whole;
@@ -64,6 +68,7 @@ enum Command {
     Check(check::Check),
     Emit(emit::Emit),
     Fmt(fmt::Fmt),
+    Plan(plan::Show),
     Pack(pack::Pack),
 }
 
@@ -87,6 +92,7 @@ fn command_line() -> ExitCode {
         Command::Check(command) => command.execute(&mut streams),
         Command::Emit(command) => command.execute(&mut streams),
         Command::Fmt(command) => command.execute(&mut streams),
+        Command::Plan(command) => command.execute(&mut streams),
         Command::Pack(command) => command.execute(&mut streams),
     };
     let result = result.and_then(|code| Ok(out.flush().map(|()| code)?));

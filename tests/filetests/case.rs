@@ -58,7 +58,7 @@ pub(crate) fn run(file: &TestFile, k: usize) -> Result<Got, String> {
     match d.name.as_str() {
         "print" => {
             takes(d, &[])?;
-            Ok(fixpoint(&file.program(), &module))
+            Ok(fixpoint(&file.program(), &print_module(&module)))
         }
         "run" => match after(&module, f, d)? {
             Ok(Some((module, f))) => run_engines(file, case, &module, &f),
@@ -73,7 +73,8 @@ pub(crate) fn run(file: &TestFile, k: usize) -> Result<Got, String> {
     }
 }
 
-fn takes(d: &Directive, known: &[&str]) -> Result<(), String> {
+/// Checks that a directive has no other words than these.
+pub(crate) fn takes(d: &Directive, known: &[&str]) -> Result<(), String> {
     let mut given = d.words.iter().chain(d.options.keys());
     let unknown = |w: &&String| *w != "func" && !known.contains(&w.as_str());
     match given.find(unknown) {
@@ -82,15 +83,15 @@ fn takes(d: &Directive, known: &[&str]) -> Result<(), String> {
     }
 }
 
-fn fixpoint(program: &str, module: &Module) -> Got {
-    let printed = print_module(module);
+/// Whether a program prints as it stands.
+pub(crate) fn fixpoint(program: &str, printed: &str) -> Got {
     if printed == program {
         return Got::Holds;
     }
     let pairs = program.lines().zip(printed.lines());
     let first = pairs.clone().position(|(a, b)| a != b).unwrap_or(pairs.count());
     let line = |text: &str| text.lines().nth(first).unwrap_or("").to_string();
-    let (a, b) = (line(program), line(&printed));
+    let (a, b) = (line(program), line(printed));
     Got::Broken(format!(
         "not canonical; the first line that differs:\n- {a}\n+ {b}\nall:\n{printed}"
     ))

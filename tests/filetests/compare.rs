@@ -57,7 +57,9 @@ fn mismatch(case: &Case, expected: &str, found: &Line) -> Option<String> {
                 let head = format!("{} {}", parts.next()?, parts.next()?);
                 Some((head, parts.next().unwrap_or_default().trim().to_string()))
             };
-            let (e, f) = (split(expected)?, split(&found.text)?);
+            let (Some(e), Some(f)) = (split(expected), split(&found.text)) else {
+                return Some("an expected error has a place, a class, and a message".into());
+            };
             if e.1.is_empty() {
                 return Some("an expected error needs a part of its message".into());
             }

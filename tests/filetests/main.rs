@@ -1,5 +1,5 @@
-//! Runs the `.ir` files of this folder: each is a program with directives in comments that say what
-//! must come of it. `docs/testing.md` describes the directives.
+//! Runs the `.ir` and `.program` files of this folder: each is a program, of instructions or of kernels,
+//! with directives in comments that say what must come of it. `docs/testing.md` describes the directives.
 //!
 //! With `ADFUSE_BLESS=1` the expectations are rewritten in place to what the compiler gives.
 
@@ -7,6 +7,7 @@ mod case;
 mod compare;
 mod engine;
 mod file;
+mod program;
 mod stage;
 mod value;
 
@@ -37,14 +38,14 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// All `.ir` files below a folder, in the order of their names.
+/// All `.ir` and `.program` files below a folder, in the order of their names.
 fn programs(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     for path in entries.map(|e| e.path()) {
         if path.is_dir() {
             found.extend(programs(&path));
-        } else if path.extension().is_some_and(|e| e == "ir") {
+        } else if path.extension().is_some_and(|e| e == "ir" || e == "program") {
             found.push(path);
         }
     }
@@ -75,17 +76,18 @@ fn trials_of(name: &str, path: &Path, file: &TestFile, bless: bool) -> Vec<Trial
 
 fn run(path: &Path, k: usize, bless: bool) -> Result<(), Failed> {
     let mut file = read(path)?;
-    let got = case::run(&file, k)?;
+    let test = if path.extension().is_some_and(|e| e == "ir") { case::run } else { program::run };
+    let got = test(&file, k)?;
     let mut verdict = compare::compare(&file, k, &got);
     // A line more or less in the directives moves the places of errors: once more, then.
     for _ in 0..2 {
         if verdict.is_ok() || !bless {
             break;
         }
-        let text = file.blessed(k, &case::run(&file, k)?)?;
+        let text = file.blessed(k, &test(&file, k)?)?;
         std::fs::write(path, &text).map_err(|e| e.to_string())?;
         file = TestFile::parse(&text)?;
-        verdict = compare::compare(&file, k, &case::run(&file, k)?);
+        verdict = compare::compare(&file, k, &test(&file, k)?);
     }
     verdict.map_err(Failed::from)
 }

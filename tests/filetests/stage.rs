@@ -54,6 +54,7 @@ pub(crate) const STAGES: &[Stage] = &[
         let allowed = if d.has("finite") { Exactness::Finite } else { Exactness::Exact };
         printed(rewrite::simplify(f, allowed))
     }),
+    ir("stabilize", &[], |_, f, _| printed(rewrite::stabilize(f).map(|(f, _)| f))),
     ir("inline", &["only"], |m, f, d| {
         let only = d.list("only");
         let wanted = |g: &Function| only.as_ref().is_none_or(|names| names.contains(&g.name));

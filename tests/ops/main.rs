@@ -4,8 +4,12 @@ mod cases;
 mod closed;
 mod derivatives;
 mod evaluation;
+mod forms;
 mod gradients;
+#[path = "../common/messages.rs"]
+mod messages;
 mod rewrites;
 mod rows;
 mod rules;
+mod stable;
 mod verifier;

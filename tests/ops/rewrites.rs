@@ -6,7 +6,7 @@ use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Effects, run};
 use adfuse::ir::op::Domain;
-use adfuse::ir::rewrite::{Exactness, cse, dce, inline, simplify, specialize};
+use adfuse::ir::rewrite::{Exactness, cse, dce, inline, simplify, specialize, stabilize};
 use adfuse::ir::text::{parse, print_function};
 use adfuse::ir::{DType, Function, Module, Op, verify};
 use adfuse::sample::rng;
@@ -132,6 +132,28 @@ fn cse_keeps_bits() {
 #[test]
 fn simplify_keeps_bits() {
     keeps_bits(|_, f| simplify(f, Exactness::Exact).expect("simplifies"), true);
+}
+
+/// It changes bits where a rule fires; what it makes verifies and is left alone by a second time.
+#[test]
+fn stabilize_is_done_after_one_time() {
+    let mut fired = 0;
+    for p in programs() {
+        let (once, first) = stabilize(&p.f).expect("stabilizes");
+        let mut module = p.module.clone();
+        let mut renamed = once.clone();
+        renamed.name = "rewritten".into();
+        module.funcs.push(renamed);
+        verify(&module).unwrap_or_else(|e| panic!("{}: {e:#?}\n{once}", p.name));
+        let (twice, second) = stabilize(&once).expect("stabilizes");
+        assert_eq!(print_function(&once), print_function(&twice), "{}: a second time", p.name);
+        assert_eq!(second, [], "{}: a second time", p.name);
+        if first.is_empty() {
+            assert_eq!(outcome(&p, &p.f), outcome(&p, &once), "{}: nothing fired", p.name);
+        }
+        fired += first.len();
+    }
+    assert!(fired > 0, "no rule fires on any program");
 }
 
 #[test]

@@ -41,7 +41,8 @@ pub(super) fn contract(
     })
 }
 
-fn dot(dtype: DType, x: &[u64], y: &[u64]) -> u64 {
+/// The sum of products of bits of this type, in the defined order.
+pub(super) fn dot(dtype: DType, x: &[u64], y: &[u64]) -> u64 {
     match dtype {
         DType::F64 => chain(
             x.len(),

@@ -1,17 +1,27 @@
 //! The kernel IR: a program as engines see it, a list of steps over buffers.
 //!
 //! A [`Kernel`] is a parallel domain and, inside it, stages: loads through quasi-affine index maps, a
-//! scalar program, and stores, reductions or scans. Beside kernels there are contractions and
-//! scatters. [`verify`] proves every access in bounds and every write disjoint from the maps alone,
-//! so that what runs a [`Verified`] program needs no check of its own. [`text`] is its text form.
+//! scalar program, and stores, folds or scans. Beside kernels there are contractions, attention,
+//! scatters, functions of libraries and copies between memories. [`verify`] proves every access in
+//! bounds and every write disjoint from the maps alone, so that what runs a [`Verified`] program needs
+//! no check of its own. [`text`] is its text form; [`interchange`], [`split`] and [`vectorize`] change
+//! how a kernel is walked.
 
 mod program;
+mod schedule;
+mod scratch;
 mod stage;
 pub mod text;
 mod verify;
+mod visit;
 
-pub use program::{Buffer, BufferData, Contract, Extents, Program, Role, Scatter, Step};
+pub use program::{
+    Attend, Buffer, BufferData, Contract, Extents, Feed, Library, Member, Program, Role, Scatter,
+    Space, Step, Storage, Transfer,
+};
+pub use schedule::{interchange, split, vectorize};
 pub use stage::{
-    Kernel, Operand, Order, Param, Piece, Row, Run, Sink, Stage, Tile, TileData, strict_runs,
+    Kernel, Operand, Order, Param, Piece, Row, Run, Schedule, Sink, Stage, Tile, TileData,
+    strict_runs,
 };
 pub use verify::{Verified, verify};

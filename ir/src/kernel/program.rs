@@ -1,7 +1,6 @@
 //! Programs: buffers, and the steps that fill them.
 
-use super::stage::{Kernel, Operand, Param};
-use crate::attrs::Ints;
+use super::stage::{Kernel, Operand, Param, Stage};
 use crate::dtype::DType;
 use crate::index::{Guard, IndexExpr};
 use crate::literal::Literal;
@@ -31,7 +30,28 @@ pub enum Role {
     Constant(Vec<Literal>),
 }
 
-/// A dense tensor in memory, row-major.
+/// How elements are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Storage {
+    /// Each in whole bytes.
+    #[default]
+    Plain,
+    /// In the low 1, 2, 4 or 8 bits, packed in row-major order into little-endian words of 32. A
+    /// `bool` takes one bit; integers are read back without a sign.
+    Packed(u8),
+}
+
+/// The memory a buffer is in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Space {
+    /// The engine's own.
+    #[default]
+    Device,
+    /// The caller's; only transfers read and write it.
+    Host,
+}
+
+/// A tensor in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BufferData {
     /// Its name, without `%`; no other buffer has it.
@@ -42,9 +62,47 @@ pub struct BufferData {
     pub dims: Extents,
     /// What it is to the program.
     pub role: Role,
+    /// How elements are kept.
+    pub storage: Storage,
+    /// Steps in elements along each axis; row-major without gaps where there are none.
+    pub strides: Option<Extents>,
+    /// The memory it is in.
+    pub space: Space,
 }
 
 impl BufferData {
+    /// A dense row-major buffer in the engine's memory.
+    pub fn new(name: impl Into<String>, dtype: DType, dims: Extents, role: Role) -> BufferData {
+        BufferData {
+            name: name.into(),
+            dtype,
+            dims,
+            role,
+            storage: Storage::Plain,
+            strides: None,
+            space: Space::Device,
+        }
+    }
+
+    /// Bytes it takes in memory. Of a verified program's buffer this does not overflow.
+    pub fn bytes(&self) -> u64 {
+        if self.dims.contains(&0) {
+            return 0;
+        }
+        let count = |n: &i64| n.unsigned_abs();
+        let elements = match &self.strides {
+            None => self.dims.iter().map(count).product::<u64>(),
+            Some(strides) => {
+                let reach = |(n, s)| count(n).saturating_sub(1) * count(s);
+                self.dims.iter().zip(strides).map(reach).sum::<u64>() + 1
+            }
+        };
+        match self.storage {
+            Storage::Plain => elements * self.dtype.bytes(),
+            Storage::Packed(bits) => (elements * u64::from(bits)).div_ceil(32) * 4,
+        }
+    }
+
     /// The type of the tensor it holds; `None` when an extent is negative.
     pub fn ty(&self) -> Option<TensorType> {
         let dims: Option<SmallVec<[u64; 4]>> =
@@ -83,26 +141,114 @@ pub enum Step {
     Kernel(Kernel),
     /// Sums of products.
     Contract(Contract),
+    /// Sums of products of which the first is weighed away as it is made.
+    Attend(Attend),
     /// Sums at computed places.
     Scatter(Scatter),
+    /// A function of a library.
+    Library(Library),
+    /// A copy from one memory to another.
+    Transfer(Transfer),
 }
 
-/// Sums of products over pairs of axes, in the order that `docs/fp.md` defines. Operands widen to the
-/// type that the result's type computes in; each result element is rounded once.
-///
-/// The result's axes are the batch axes, the other axes of `lhs`, the other axes of `rhs`.
+/// Contractions in one launch. Where there are several, all read the same left operand or all the
+/// same right one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Contract {
-    /// Left operand.
-    pub lhs: Buffer,
-    /// Right operand.
-    pub rhs: Buffer,
-    /// Where the result goes.
-    pub out: Buffer,
-    /// Paired axes that the result keeps: of `lhs`, of `rhs`.
-    pub batch: (Ints, Ints),
-    /// Paired axes that are summed over, in this order: of `lhs`, of `rhs`.
-    pub contract: (Ints, Ints),
+    /// A name for people, without `@`.
+    pub name: String,
+    /// The contractions.
+    pub members: SmallVec<[Member; 1]>,
+}
+
+/// One contraction: sums of products in the order that `docs/fp.md` defines, and what becomes of each
+/// sum. The coordinates of its result are those of `batch`, `rows`, `cols`, in this order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// Extents of the axes that operands and result share.
+    pub batch: Extents,
+    /// Extents of the axes of the left operand alone.
+    pub rows: Extents,
+    /// Extents of the axes of the right operand alone.
+    pub cols: Extents,
+    /// Extents of the axes summed over, row-major in the order of the sum.
+    pub depth: Extents,
+    /// The left operand, at the coordinates of `batch`, `rows`, `depth`.
+    pub lhs: Feed,
+    /// The right operand, at the coordinates of `batch`, `cols`, `depth`.
+    pub rhs: Feed,
+    /// The type of the sums: `f32`, `f64` or an integer type. Elements of operands widen to it.
+    pub sum: DType,
+    /// What becomes of the sums, at the coordinates of the result: a stage without axes that reads
+    /// [`Param::Sum`] and stores or folds into buffers.
+    pub then: Stage,
+}
+
+/// Where the elements of a contraction's operand come from: a program of loads, with one output.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Feed {
+    /// What the program reads: loads and coordinates.
+    pub params: Vec<Param>,
+    /// Computes an element.
+    pub program: ScalarProgram,
+}
+
+/// Attention in one pass over keys and values: for each point of `batch` and `rows`, scores over the
+/// `stream` axis become weights that add up to 1 (the softmax of the scores), and weigh `values`.
+///
+/// `score(j) = program(sum over depth of lhs * rhs)`, `m = max score`, `w(j) = exp(score(j) - m)`,
+/// `s = sum w`, result `(sum w(j) values(j)) / s`, and the logarithm of the weights' sum `m + log s`.
+/// Engines may compute it block by block, so its bits are those of no order in particular.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attend {
+    /// A name for people, without `@`.
+    pub name: String,
+    /// Extents of the axes that all operands share.
+    pub batch: Extents,
+    /// Extents of the query axes.
+    pub rows: Extents,
+    /// Extents of the axes that are weighed away.
+    pub stream: Extents,
+    /// Extents of the axes that a score sums over.
+    pub depth: Extents,
+    /// Extents of the axes of a value.
+    pub width: Extents,
+    /// Queries, at the coordinates of `batch`, `rows`, `depth`.
+    pub lhs: Feed,
+    /// Keys, at the coordinates of `batch`, `stream`, `depth`.
+    pub rhs: Feed,
+    /// The score, at the coordinates of `batch`, `rows`, `stream`: one output of the type `sum`.
+    pub score: Feed,
+    /// Values, at the coordinates of `batch`, `stream`, `width`.
+    pub values: Feed,
+    /// The type of the sums: `f32` or `f64`.
+    pub sum: DType,
+    /// What becomes of the result, at the coordinates of `batch`, `rows`, `width`.
+    pub then: Stage,
+    /// Where the logarithms of the weights' sums go, `batch` and `rows`, in the type `sum`.
+    pub log_sum: Option<Buffer>,
+}
+
+/// A function of a library, by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Library {
+    /// The function, without `@`.
+    pub function: String,
+    /// What it reads.
+    pub inputs: Vec<Buffer>,
+    /// What it writes, whole.
+    pub outputs: Vec<Buffer>,
+    /// Bytes of memory it needs beside.
+    pub scratch: u64,
+}
+
+/// A copy from one memory to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transfer {
+    /// What is copied.
+    pub from: Buffer,
+    /// Where it goes: a buffer of the same type in another memory.
+    pub to: Buffer,
 }
 
 /// Updates added to elements of a buffer at computed places, one after the other in the row-major

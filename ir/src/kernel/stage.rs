@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::index::{Guard, IndexExpr};
 use crate::literal::Literal;
 use crate::op::Monoid;
-use crate::scalar::ScalarProgram;
+use crate::scalar::{Recorder, ScalarProgram};
 use cranelift_entity::{PrimaryMap, entity_impl};
 use smallvec::SmallVec;
 
@@ -32,6 +32,20 @@ pub struct Kernel {
     pub tiles: PrimaryMap<Tile, TileData>,
     /// What happens at each point, in order.
     pub stages: Vec<Stage>,
+    /// How an engine walks the points.
+    pub schedule: Schedule,
+}
+
+/// How an engine walks the points of a kernel. It changes no value.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Schedule {
+    /// The domain's axes, outermost first; none: in the order of the domain.
+    pub order: SmallVec<[u8; 4]>,
+    /// Extents of the tiles in which the domain is walked, an axis each; none: not tiled.
+    pub tiles: Extents,
+    /// The coordinate along which vectors run: an axis of the domain, or one that every stage with
+    /// axes has.
+    pub vector: Option<u8>,
 }
 
 /// A tensor that a kernel keeps for each point of its domain.
@@ -56,6 +70,23 @@ pub struct Stage {
     pub sinks: Vec<Sink>,
 }
 
+impl Stage {
+    /// The stage that converts the sum it follows, which has the type `sum`, and stores it.
+    pub fn storing(
+        sum: DType,
+        buffer: Buffer,
+        dtype: DType,
+        index: SmallVec<[IndexExpr; 4]>,
+    ) -> Stage {
+        Stage {
+            axes: Extents::new(),
+            params: vec![Param::Sum],
+            program: Recorder::record_any(&[sum], |x| x[0].convert(dtype)),
+            sinks: vec![Sink::Store { buffer, index }],
+        }
+    }
+}
+
 /// What a parameter of a stage's program is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Param {
@@ -67,6 +98,8 @@ pub enum Param {
     Row(Row),
     /// The element at the stage's own axes of a tensor that an earlier stage left.
     Tile(Tile),
+    /// The sum of a contraction, in its own type; only what follows a contraction has it.
+    Sum,
 }
 
 /// One way to find an element.
@@ -101,13 +134,27 @@ pub enum Sink {
     },
     /// Folded over the stage's axes.
     Reduce {
-        /// How two values combine. `argmax` and `argmin` give the row-major place among the axes.
+        /// How two values combine. `argmax` and `argmin` give the row-major place among the axes, in
+        /// the order of the runs.
         monoid: Monoid,
-        /// The axes by the order they fold in, in the order in which they fold: last first. Axes of
-        /// extent 1 belong to none.
+        /// The stage's axes by the order they fold in, the first run first; the last is the outermost.
+        /// Axes of extent 1 belong to none.
         runs: SmallVec<[Run; 2]>,
         /// What keeps the result.
         into: Row,
+    },
+    /// Folded over axes of the domain too. Points of the domain give partial results, which a second
+    /// pass joins in the same order whatever the engine, and goes on with.
+    Fold {
+        /// How two values combine.
+        monoid: Monoid,
+        /// The coordinates by the order they fold in, counted from the domain's first. The first run
+        /// folds first; the last is the outermost. Coordinates of extent 1 belong to none; coordinates
+        /// in no run remain.
+        runs: SmallVec<[Run; 2]>,
+        /// What becomes of the results, at the coordinates that remain: a stage without axes that
+        /// reads [`Param::Sum`] and stores into buffers.
+        then: Box<Stage>,
     },
     /// Folded along one of the stage's axes, with every partial result kept.
     Scan {
@@ -122,12 +169,14 @@ pub enum Sink {
     },
     /// Kept as it is.
     Keep(Tile),
+    /// Left as it is, by a stage without axes.
+    Leave(Row),
 }
 
 /// Axes that fold as one, row-major.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// Numbers of the axes among the stage's, ascending.
+    /// Numbers of the axes, the slowest first: they fold in this row-major order.
     pub axes: SmallVec<[u8; 4]>,
     /// In which order.
     pub order: Order,

@@ -1,4 +1,5 @@
-//! Rewrites that keep meaning: dead code, common subexpressions, algebra, specialization, inlining.
+//! Rewrites that keep meaning: dead code, common subexpressions, algebra, specialization, inlining,
+//! stable forms.
 
 mod algebra;
 mod copy;
@@ -6,6 +7,7 @@ mod cse;
 mod dce;
 mod inline;
 mod specialize;
+mod stable;
 mod widen;
 
 pub use algebra::{Exactness, RULES, Rule, simplify};
@@ -14,4 +16,5 @@ pub use cse::cse;
 pub use dce::dce;
 pub use inline::{MAX_INLINED, inline};
 pub use specialize::specialize;
+pub use stable::{Recognised, STABLE_RULES, StableRule, stabilize};
 pub use widen::{widen, widened};

@@ -14,7 +14,7 @@ mod printer;
 mod resolve;
 mod scope;
 
-pub use printer::{print_function, print_inst, print_module};
+pub use printer::{Names, print_function, print_inst, print_module};
 
 use crate::diag::{At, Diagnostic, Kind, Span};
 use crate::function::Module;

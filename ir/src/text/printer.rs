@@ -194,10 +194,11 @@ enum Name {
 
 /// The printed name of every value: numbers in printing order, and given names, made unique among
 /// those visible together.
-struct Names(SecondaryMap<Value, Name>);
+pub struct Names(SecondaryMap<Value, Name>);
 
 impl Names {
-    fn of(f: &Function) -> Names {
+    /// The names of all values of a function that are not literals.
+    pub fn of(f: &Function) -> Names {
         let mut naming = Naming {
             func: f,
             names: SecondaryMap::with_capacity(f.value_count()),
@@ -208,6 +209,15 @@ impl Names {
         };
         naming.region(f.body());
         Names(naming.names)
+    }
+
+    /// The name of a value, without `%`; empty for a literal.
+    pub fn get(&self, v: Value) -> String {
+        match &self.0[v] {
+            Name::Number(n) => n.to_string(),
+            Name::Text(name) => name.clone(),
+            Name::None => String::new(),
+        }
     }
 }
 

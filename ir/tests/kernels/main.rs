@@ -1,12 +1,22 @@
-//! Programs of kernels as text: what is well formed prints as it was read and is accepted, and each
-//! rule of the verifier has a program that breaks it.
-
-mod rules;
+//! Programs of kernels as text: what is well formed prints as it was read and is accepted. Programs that
+//! break the verifier's rules are in `tests/filetests/kernels/errors`.
 
 use adfuse_ir::Kind;
 use adfuse_ir::kernel::text::parse;
 use adfuse_ir::kernel::{Program, verify};
-use rules::{COPY, stage};
+
+const COPY: &str = "s0 = param.f32 0 %y[d0, d1] = store s0";
+
+/// A program of one kernel with one stage.
+fn stage(lines: &str) -> String {
+    format!(
+        "program @f {{
+           input %x: f32[4, 6] output %y: f32[4, 6]
+           kernel @k [4, 6] {{ stage [] {{ {lines} }} }}
+           return %y
+         }}"
+    )
+}
 
 /// Rows of a softmax: maximum, exponentials kept, their sum, quotients.
 const SOFTMAX: &str = "program @softmax {
@@ -67,7 +77,25 @@ const REST: &str = "program @rest {
       %0[d0, d1] = store s4
     }
   }
-  %1 = contract %0, %w {batch = [] x [], contract = [1] x [0]}
+  contract @dense {
+    member batch [] rows [4] cols [2] depth [6] sum f32 {
+      lhs {
+        p0 = load %0[d0, d1]
+        s0 = param.f32 0
+        out s0
+      }
+      rhs {
+        p0 = load %w[d1, d0]
+        s0 = param.f32 0
+        out s0
+      }
+      then {
+        p0 = sum
+        s0 = param.f32 0
+        %1[d0, d1] = store s0
+      }
+    }
+  }
   %s = scatter %1 [3, 2] {
     p0 = load %at[d0, 0]
     s0 = param.i32 0
@@ -98,6 +126,19 @@ const REST: &str = "program @rest {
 }
 ";
 
+/// The well-formed programs of the filetests, without the comments above them.
+fn files() -> Vec<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/filetests/kernels/ok");
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path()).collect();
+    paths.sort();
+    let program = |path| {
+        let text = std::fs::read_to_string(path).expect("reads");
+        text[text.find("program @").expect("a program")..].to_string()
+    };
+    paths.into_iter().map(program).collect()
+}
+
 fn read(text: &str) -> Program {
     parse(text).unwrap_or_else(|d| {
         let at = d.at.span.map_or(0, |s| s.start as usize);
@@ -107,8 +148,8 @@ fn read(text: &str) -> Program {
 
 #[test]
 fn well_formed_programs_print_as_they_are_read() {
-    for text in [SOFTMAX, REST] {
-        let program = read(text);
+    for text in [SOFTMAX.to_string(), REST.to_string()].into_iter().chain(files()) {
+        let program = read(&text);
         assert_eq!(program.to_string(), text);
         if let Err(errors) = verify(program) {
             panic!("{errors:#?}");
@@ -123,7 +164,7 @@ fn errors_name_step_stage_and_parameter() {
     let shown = errors[0].to_string();
     assert_eq!(
         shown,
-        "in @f: %x: axis 1 has extent 6, but `d1 + 1` may be 1 to 6, at `step 1: kernel @k, stage 0, p0`"
+        "in @f: %x: axis 1 has extent 6, but `d1 + 1` may be 1 to 6, at `step 0: kernel @k, stage 0, p0`"
     );
 }
 
@@ -144,6 +185,15 @@ fn malformed_text_is_an_error_with_a_place() {
         ("program @f { constant %x: i8[1] = [300] return }", "a constant of type i8"),
         ("program @f { kernel @k [99999999999999999999] { } return }", "64 bits"),
         ("program @f { return } x", "the end"),
+        ("program @f { input %x: i32[2] as u3 return }", "`b1`, `u2`, `u4` or `u8`"),
+        ("program @f { input %x: i32[2] in place return }", "`host`"),
+        ("program @f { input %x: i32[2] %x = copy %x return }", "`library` or `transfer`"),
+        ("program @f { input %x: i32[2] %x = library @f(%x) scratch -1 return }", "of bytes"),
+        ("program @f { kernel @k [2] { schedule vector 1 } return }", "`d` with a number"),
+        ("program @f { kernel @k [2] { schedule vector d256 } return }", "an axis"),
+        ("program @f { contract @c { member batch [2] cols [3] } return }", "`rows`"),
+        ("program @f { input %x: f32[2] kernel @k [2] { stage [] { %x[d0] = fold.mean", "a monoid"),
+        ("program @f { kernel @k [2] { row r0: f32 stage [] { r0 = keep s0", "`leave` or"),
     ] {
         let d = parse(text).expect_err(text);
         assert!(d.message.contains(part), "{text}: {d}");
@@ -165,8 +215,10 @@ fn mutated_text_never_panics() {
         (state >> 33) as usize % n.max(1)
     };
     let mut parsed = 0;
+    let mut texts = vec![SOFTMAX.to_string(), REST.to_string()];
+    texts.extend(files());
     for n in 0..20_000 {
-        let mut bytes = [SOFTMAX, REST][n % 2].as_bytes().to_vec();
+        let mut bytes = texts[n % texts.len()].as_bytes().to_vec();
         for _ in 0..1 + random(3) {
             let at = random(bytes.len());
             match random(4) {

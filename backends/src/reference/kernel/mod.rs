@@ -1,60 +1,124 @@
 //! Runs verified programs of kernels: slow, safe, in the orders that strict mode defines.
 //!
 //! What the reference engine does with instructions, this does with steps, with the same orders and
-//! the same scalar interpreter. It is how a lowering is tested without any other engine.
+//! the same scalar interpreter. It is how a lowering is tested without any other engine. It also says
+//! how much memory a program takes, so that a plan for memory has something to be measured against.
 
+mod contract;
 mod read;
 mod sink;
+mod steps;
 
-use super::contract::contract;
-use super::indirect::sum;
 use super::map::outputs;
 use super::{Tensor, out_of_memory, reserve};
 use crate::array::Array;
 use adfuse_ir::kernel::{
-    Buffer, Contract, Extents, Kernel, Operand, Program, Row, Scatter, Stage, Step, Tile, Verified,
+    Buffer, Extents, Kernel, Param, Program, Role, Row, Space, Stage, Step, Storage, Tile, Verified,
 };
+use adfuse_ir::scalar::ScalarProgram;
 use adfuse_ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
 use cranelift_entity::SecondaryMap;
 use read::Reader;
 use smallvec::SmallVec;
 
+/// The functions of libraries that programs call by name.
+pub trait Functions {
+    /// Calls a function; `None` where there is none of this name.
+    fn call(&mut self, name: &str, inputs: &[Array]) -> Option<Result<Vec<Array>, Diagnostic>>;
+}
+
+/// No functions: a program that calls one is refused when it comes to it.
+pub struct NoFunctions;
+
+impl Functions for NoFunctions {
+    fn call(&mut self, _: &str, _: &[Array]) -> Option<Result<Vec<Array>, Diagnostic>> {
+        None
+    }
+}
+
 /// Runs a program on arrays of its inputs' types.
 ///
 /// # Errors
-/// When the arguments do not have the inputs' types, and when memory is not enough.
+/// When the arguments do not have the inputs' types, when memory is not enough, and when the program
+/// calls a function of a library.
 pub fn run(program: &Verified<Program>, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
+    run_with(program, args, &mut NoFunctions)
+}
+
+/// Runs a program on arrays of its inputs' types, with functions for it to call.
+///
+/// # Errors
+/// As [`run`]; and when a function is unknown, fails, or gives arrays of other types than its outputs.
+pub fn run_with(
+    program: &Verified<Program>,
+    args: &[Array],
+    functions: &mut dyn Functions,
+) -> Result<Vec<Array>, Diagnostic> {
+    run_measured(program, args, functions).map(|(results, _)| results)
+}
+
+/// As [`run_with`], and the most bytes of the engine's memory that were in use at once: of the inputs,
+/// constants and outputs that are there to the end, of the temporaries from the step that writes them
+/// to the last that reads them, and beside a step its [`scratch`](Program::scratch).
+///
+/// # Errors
+/// As [`run_with`].
+pub fn run_measured(
+    program: &Verified<Program>,
+    args: &[Array],
+    functions: &mut dyn Functions,
+) -> Result<(Vec<Array>, u64), Diagnostic> {
+    let in_program = || At { func: Some(program.name.clone()), ..At::default() };
     let inputs: Vec<Buffer> = program.inputs().collect();
     let wanted: Vec<TensorType> = inputs.iter().filter_map(|&b| program.buffers[b].ty()).collect();
     let found: Vec<TensorType> = args.iter().map(Array::ty).collect();
     if wanted != found {
-        let at = At { func: Some(program.name.clone()), ..At::default() };
         let m = format!("@{} takes {wanted:?}, found {found:?}", program.name);
-        return Err(Diagnostic::new(at, Kind::Usage, m));
+        return Err(Diagnostic::new(in_program(), Kind::Usage, m));
     }
-    let mut run = Run { program, tensors: SecondaryMap::new() };
+    let mut run = Run { program, tensors: SecondaryMap::new(), live: 0, peak: 0 };
     for (&b, a) in inputs.iter().zip(args) {
-        run.tensors[b] = Some(Tensor::from_array(a)?);
+        run.put(b, Tensor::from_array(a)?.bits)?;
     }
     for (b, data) in program.buffers.iter() {
-        if let adfuse_ir::kernel::Role::Constant(values) = &data.role {
-            let bits = values.iter().map(|l| l.bits()).collect();
-            run.tensors[b] = Some(Tensor { dtype: data.dtype, dims: data.dims.clone(), bits });
+        if let Role::Constant(values) = &data.role {
+            run.put(b, values.iter().map(|l| l.bits()).collect())?;
         }
     }
-    for step in &program.steps {
-        match step {
-            Step::Kernel(kernel) => run.kernel(kernel)?,
-            Step::Contract(step) => run.contract(step)?,
-            Step::Scatter(step) => run.scatter(step)?,
+    let mut last_reads: SecondaryMap<Buffer, Option<usize>> = SecondaryMap::new();
+    for (n, step) in program.steps.iter().enumerate() {
+        for b in step.writes().chain(step.reads()) {
+            last_reads[b] = Some(n);
         }
     }
-    program.outputs.iter().map(|&b| run.tensor(b)?.to_array()).collect()
+    run.peak = run.live;
+    for (n, step) in program.steps.iter().enumerate() {
+        run.step(step, functions).map_err(|mut d| {
+            if d.at.inst.is_none() {
+                let at = in_program();
+                d.at = At { inst: Some(format!("step {n}: {}", step.title())), ..at };
+            }
+            d
+        })?;
+        run.peak = run.peak.max(run.live.saturating_add(program.scratch(step)));
+        for b in step.writes().chain(step.reads()) {
+            if program.buffers[b].role == Role::Temp && last_reads[b] == Some(n) {
+                run.drop(b);
+            }
+        }
+    }
+    let results: Result<Vec<Array>, Diagnostic> =
+        program.outputs.iter().map(|&b| run.tensor(b)?.to_array()).collect();
+    Ok((results?, run.peak))
 }
 
 struct Run<'p> {
     program: &'p Program,
     tensors: SecondaryMap<Buffer, Option<Tensor>>,
+    /// Bytes of the buffers in the engine's memory.
+    live: u64,
+    /// The most there were.
+    peak: u64,
 }
 
 /// What a kernel keeps, for all points of its domain.
@@ -62,6 +126,8 @@ struct Run<'p> {
 struct Kept {
     rows: SecondaryMap<Row, Vec<u64>>,
     tiles: SecondaryMap<Tile, Vec<u64>>,
+    /// The sums that a stage follows.
+    sums: Vec<u64>,
 }
 
 impl Run<'_> {
@@ -69,34 +135,76 @@ impl Run<'_> {
         self.tensors[b].as_ref().ok_or_else(|| internal("a buffer is read before it is written"))
     }
 
-    fn ty(&self, b: Buffer) -> Result<TensorType, Diagnostic> {
-        self.program.buffers[b].ty().ok_or_else(|| internal("a buffer has a negative extent"))
+    /// Gives a buffer its values, in the order of its coordinates; memory keeps what its elements hold.
+    fn put(&mut self, b: Buffer, mut bits: Vec<u64>) -> Result<(), Diagnostic> {
+        let data = &self.program.buffers[b];
+        if bits.len() as u64 != volume(&data.dims)? {
+            return Err(internal("a buffer is given another number of elements than it has"));
+        }
+        let mask = match data.storage {
+            Storage::Plain => u64::MAX,
+            Storage::Packed(width) => !(u64::MAX << width.min(63)),
+        };
+        for b in &mut bits {
+            *b = Literal::from_bits(data.dtype, *b & mask).bits();
+        }
+        self.live += self.bytes(b);
+        self.tensors[b] = Some(Tensor { dtype: data.dtype, dims: data.dims.clone(), bits });
+        Ok(())
+    }
+
+    /// Forgets the values of a buffer.
+    fn drop(&mut self, b: Buffer) {
+        if self.tensors[b].take().is_some() {
+            self.live -= self.bytes(b);
+        }
+    }
+
+    /// Bytes of the engine's memory that a buffer takes.
+    fn bytes(&self, b: Buffer) -> u64 {
+        let data = &self.program.buffers[b];
+        if data.space == Space::Device { data.bytes() } else { 0 }
+    }
+
+    fn step(&mut self, step: &Step, functions: &mut dyn Functions) -> Result<(), Diagnostic> {
+        match step {
+            Step::Kernel(kernel) => self.kernel(kernel),
+            Step::Contract(step) => self.contract(step),
+            Step::Attend(step) => self.attend(step),
+            Step::Scatter(step) => self.scatter(step),
+            Step::Library(step) => self.library(step, functions),
+            Step::Transfer(step) => self.put(step.to, self.tensor(step.from)?.bits.clone()),
+        }
     }
 
     /// Runs each stage at all points before the next: points are independent, so this is the same as
     /// running all stages at each.
     fn kernel(&mut self, kernel: &Kernel) -> Result<(), Diagnostic> {
         let mut kept = Kept::default();
-        for stage in &kernel.stages {
-            let values = self.values(kernel, stage, &kept)?;
-            for (k, values) in values.into_iter().enumerate() {
-                self.sink(kernel, stage, k, values, &mut kept)?;
-            }
+        kernel.stages.iter().try_for_each(|stage| self.stage(&kernel.domain, stage, &mut kept))
+    }
+
+    fn stage(&mut self, domain: &[i64], stage: &Stage, kept: &mut Kept) -> Result<(), Diagnostic> {
+        let values = self.values(domain, &stage.axes, &stage.params, &stage.program, kept)?;
+        for (k, values) in values.into_iter().enumerate() {
+            self.sink(domain, stage, k, values, kept)?;
         }
         Ok(())
     }
 
-    /// The outputs of a stage's program at all of its coordinates.
+    /// The outputs of a program at all coordinates.
     fn values(
         &self,
-        kernel: &Kernel,
-        stage: &Stage,
+        domain: &[i64],
+        axes: &[i64],
+        params: &[Param],
+        program: &ScalarProgram,
         kept: &Kept,
     ) -> Result<Vec<Vec<u64>>, Diagnostic> {
-        let extents = joined(&kernel.domain, &stage.axes);
-        let within = volume(&stage.axes)?;
-        let mut reader = Reader::new(self, &stage.params, &stage.program.params, kept);
-        outputs(&stage.program, volume(&extents)?, &mut |start, n, lanes| {
+        let extents = joined(domain, axes);
+        let within = volume(axes)?;
+        let mut reader = Reader::new(self, params, &program.params, kept);
+        outputs(program, volume(&extents)?, &mut |start, n, lanes| {
             for lane in 0..n {
                 let place = (start + lane) as u64;
                 reader.read(&coordinates(&extents, place), place / within, place)?;
@@ -106,65 +214,6 @@ impl Run<'_> {
             }
             Ok(())
         })
-    }
-
-    fn contract(&mut self, step: &Contract) -> Result<(), Diagnostic> {
-        let (x, y) = (self.tensor(step.lhs)?, self.tensor(step.rhs)?);
-        let out = contract(
-            x,
-            y,
-            (&step.batch.0, &step.batch.1),
-            (&step.contract.0, &step.contract.1),
-            &self.ty(step.out)?,
-        )?;
-        self.tensors[step.out] = Some(out);
-        Ok(())
-    }
-
-    fn scatter(&mut self, step: &Scatter) -> Result<(), Diagnostic> {
-        let ty = self.ty(step.out)?;
-        let dims = self.program.buffers[step.out].dims.clone();
-        let wide = ty.dtype.compute();
-        let convert = |from: DType, to, b| Literal::from_bits(from, b).convert(to).bits();
-        let elements = volume(&dims)?;
-        let mut sums = reserve(elements)?;
-        match step.from {
-            Operand::Buffer(b) => {
-                sums.extend(self.tensor(b)?.bits.iter().map(|&b| convert(ty.dtype, wide, b)));
-            }
-            Operand::Literal(l) => sums.resize(elements as usize, l.convert(wide).bits()),
-        }
-        let kept = Kept::default();
-        let total = volume(&step.domain)?;
-        let mut reader = Reader::new(self, &step.params, &step.program.params, &kept);
-        let mut places = reserve(total)?;
-        let updates = outputs(&step.program, total, &mut |start, n, lanes| {
-            for lane in 0..n {
-                let place = (start + lane) as u64;
-                let at = coordinates(&step.domain, place);
-                reader.read(&at, place, place)?;
-                for (to, &bits) in lanes.iter_mut().zip(&reader.bits) {
-                    to[lane] = bits;
-                }
-                let holds =
-                    step.guards.iter().all(|g| g.range.contains(&reader.eval(&g.expr, &at)));
-                let index = step.index.iter().map(|e| reader.eval(e, &at));
-                places.push(if holds { offset(index, &dims)? as u64 } else { u64::MAX });
-            }
-            Ok(())
-        })?;
-        for (place, &update) in places.into_iter().zip(&updates[0]) {
-            if place != u64::MAX {
-                let slot = sums.get_mut(place as usize).ok_or_else(|| internal(OUTSIDE))?;
-                *slot = sum(wide, *slot, update);
-            }
-        }
-        let out = Tensor::build(&ty, |bits| {
-            bits.extend(sums.iter().map(|&b| convert(wide, ty.dtype, b)));
-            Ok(())
-        })?;
-        self.tensors[step.out] = Some(out);
-        Ok(())
     }
 }
 

@@ -39,6 +39,7 @@ impl<'a> Reader<'a> {
                 Param::Coord(e) => self.eval(e, at) as u64,
                 Param::Row(r) => element(&self.kept.rows[*r], point)?,
                 Param::Tile(t) => element(&self.kept.tiles[*t], place)?,
+                Param::Sum => element(&self.kept.sums, place)?,
             };
             self.bits.push(bits);
             let integer = dtype.is_int().then(|| Literal::from_bits(dtype, bits).to_i64());

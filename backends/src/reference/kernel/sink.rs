@@ -3,50 +3,43 @@
 use super::super::order::{reduce_axis, scan};
 use super::super::reduce::{first_extremum, with_combine};
 use super::{Kept, OUTSIDE, Run, coordinates, internal, joined, offset, reserve, volume};
-use crate::reference::Tensor;
-use adfuse_ir::kernel::{Kernel, Run as AxisRun, Sink, Stage};
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::{Buffer, Extents, Run as AxisRun, Sink, Stage};
 use adfuse_ir::op::Monoid;
-use adfuse_ir::{DType, Diagnostic, Literal};
+use adfuse_ir::{DType, Diagnostic};
 
 impl Run<'_> {
     /// Puts output `k` of a stage, for all points and axes, where it goes.
     pub(super) fn sink(
         &mut self,
-        kernel: &Kernel,
+        domain: &[i64],
         stage: &Stage,
         k: usize,
         values: Vec<u64>,
         kept: &mut Kept,
     ) -> Result<(), Diagnostic> {
+        let dtype = stage.program.insts[stage.program.outputs[k]].dtype;
+        let extents = joined(domain, &stage.axes);
         match &stage.sinks[k] {
-            Sink::Store { buffer, index } => {
-                let ty = self.ty(*buffer)?;
-                let dims = &self.program.buffers[*buffer].dims;
-                let total = volume(dims)?;
-                let mut bits = reserve(total)?;
-                bits.resize(total as usize, 0);
-                let extents = joined(&kernel.domain, &stage.axes);
-                for (place, value) in (0..).zip(values) {
-                    let at = coordinates(&extents, place);
-                    let to = offset(index.iter().map(|e| e.eval(&at, &[])), dims)?;
-                    let slot = bits.get_mut(to).ok_or_else(|| internal(OUTSIDE))?;
-                    *slot = Literal::from_bits(ty.dtype, value).bits();
-                }
-                let dims = dims.clone();
-                self.tensors[*buffer] = Some(Tensor { dtype: ty.dtype, dims, bits });
+            Sink::Store { buffer, index } => self.store(*buffer, index, &extents, values)?,
+            Sink::Fold { monoid, runs, then } => {
+                let (remaining, sums) = fold(*monoid, dtype, runs, &extents, &values)?;
+                self.stage(&remaining, then, &mut Kept { sums, ..Kept::default() })?;
             }
             Sink::Reduce { monoid, runs, into } => {
-                let dtype = stage.program.insts[stage.program.outputs[k]].dtype;
-                let points = volume(&kernel.domain)?;
-                kept.rows[*into] = reduce(*monoid, dtype, runs, &stage.axes, points, values);
+                let axis = |&a: &u8| a + domain.len() as u8;
+                let over = |r: &AxisRun| AxisRun { axes: r.axes.iter().map(axis).collect(), ..*r };
+                let runs: Vec<AxisRun> = runs.iter().map(over).collect();
+                kept.rows[*into] = fold(*monoid, dtype, &runs, &extents, &values)?.1;
             }
+            Sink::Leave(into) => kept.rows[*into] = values,
             Sink::Scan { monoid, axis, reverse, into } => {
                 let mut values = values;
                 let axis = *axis as usize;
                 let size = |axes: &[i64]| axes.iter().map(|&n| n as usize).product::<usize>();
                 let (extent, inner) =
                     (size(&stage.axes[axis..=axis]), size(&stage.axes[axis + 1..]));
-                with_combine(*monoid, kernel.tiles[*into].dtype, |combine| {
+                with_combine(*monoid, dtype, |combine| {
                     for line in 0..values.len() / extent.max(1) {
                         let start = line / inner * extent * inner + line % inner;
                         let place =
@@ -64,30 +57,92 @@ impl Run<'_> {
         }
         Ok(())
     }
+
+    /// Puts values, row-major over coordinates of these extents, at the places of an index.
+    fn store(
+        &mut self,
+        buffer: Buffer,
+        index: &[IndexExpr],
+        extents: &[i64],
+        values: Vec<u64>,
+    ) -> Result<(), Diagnostic> {
+        let dims = &self.program.buffers[buffer].dims;
+        let total = volume(dims)?;
+        let mut bits = reserve(total)?;
+        bits.resize(total as usize, 0);
+        for (place, value) in (0..).zip(values) {
+            let at = coordinates(extents, place);
+            let to = offset(index.iter().map(|e| e.eval(&at, &[])), dims)?;
+            *bits.get_mut(to).ok_or_else(|| internal(OUTSIDE))? = value;
+        }
+        self.put(buffer, bits)
+    }
 }
 
-/// Folds the axes at every point of the domain, run by run.
+/// Folds the coordinates that runs name, run by run, first to last. Gives the extents of what remains,
+/// 1 where a coordinate is folded, and the results row-major over those.
+fn fold(
+    monoid: Monoid,
+    dtype: DType,
+    runs: &[AxisRun],
+    extents: &[i64],
+    values: &[u64],
+) -> Result<(Extents, Vec<u64>), Diagnostic> {
+    let folded: Vec<usize> =
+        runs.iter().rev().flat_map(|r| r.axes.iter().map(|&a| usize::from(a))).collect();
+    let mut remaining = Extents::from(extents);
+    folded.iter().for_each(|&a| remaining[a] = 1);
+    let points = volume(&remaining)?;
+    let kept = (0..extents.len()).filter(|a| !folded.contains(a));
+    let order: Vec<usize> = kept.chain(folded.iter().copied()).collect();
+    let gathered = permuted(extents, &order, values)?;
+    let sizes: Vec<Extents> =
+        runs.iter().map(|r| r.axes.iter().map(|&a| extents[usize::from(a)]).collect()).collect();
+    let sizes: Vec<usize> =
+        sizes.iter().map(|s| volume(s).map(|n| n as usize)).collect::<Result<_, _>>()?;
+    // Of no elements there may be any number of results: that there is room for them.
+    let outer = |k: usize| sizes[k + 1..].iter().fold(points, |n, &s| n.saturating_mul(s as u64));
+    reserve((0..sizes.len()).map(outer).chain([points]).max().unwrap_or(points))?;
+    Ok((remaining, reduce(monoid, dtype, runs, &sizes, points as usize, gathered)))
+}
+
+/// The values with their axes in another order.
+fn permuted(extents: &[i64], order: &[usize], values: &[u64]) -> Result<Vec<u64>, Diagnostic> {
+    if order.is_sorted() {
+        return Ok(values.to_vec());
+    }
+    let mut found = reserve(values.len() as u64)?;
+    let outer: Extents = order.iter().map(|&a| extents[a]).collect();
+    for place in 0..values.len() as u64 {
+        let mut at = Extents::from(extents);
+        for (&a, x) in order.iter().zip(coordinates(&outer, place)) {
+            at[a] = x;
+        }
+        let from = offset(at.iter().copied(), extents)?;
+        found.push(*values.get(from).ok_or_else(|| internal(OUTSIDE))?);
+    }
+    Ok(found)
+}
+
+/// Folds runs of these extents at every point; values are row-major over the points, the last run,
+/// .. and the first, which folds first.
 fn reduce(
     monoid: Monoid,
     dtype: DType,
     runs: &[AxisRun],
-    axes: &[i64],
-    points: u64,
+    extents: &[usize],
+    points: usize,
     values: Vec<u64>,
 ) -> Vec<u64> {
-    let points = points as usize;
-    let size = |axes: &[i64]| axes.iter().map(|&n| n as usize).product::<usize>();
     if monoid.is_arg() {
-        let n = size(axes);
+        let n = extents.iter().product();
         let best = |p: usize| first_extremum(monoid, dtype, n, |k| values[p * n + k]) as u64;
         return (0..points).map(best).collect();
     }
     let empty = monoid.empty(dtype).bits();
-    let extent = |run: &AxisRun| run.axes.iter().map(|&a| axes[a as usize] as usize).product();
-    let extents: Vec<usize> = runs.iter().map(extent).collect();
     with_combine(monoid, dtype, |combine| {
         let mut values = values;
-        // The last run is folded first: what remains outside of it are the runs to come.
+        // What remains outside of a run are the runs to come.
         for (k, run) in runs.iter().enumerate() {
             let outer = points * extents[k + 1..].iter().product::<usize>();
             values = reduce_axis(&values, [outer, extents[k], 1], run.order, combine, empty);

@@ -1,10 +1,11 @@
 //! Programs and their steps.
 
 use super::cursor::{Cursor, Read};
-use crate::attrs::Ints;
+use super::stage::Around;
 use crate::diag::{Diagnostic, Kind, Span};
-use crate::kernel::program::{Buffer, BufferData, Contract, Program, Role, Scatter, Step};
-use crate::kernel::stage::{Kernel, Operand, TileData};
+use crate::kernel::program::{Buffer, BufferData, Program, Role, Scatter, Space, Step, Storage};
+use crate::kernel::program::{Library, Transfer};
+use crate::kernel::stage::{Kernel, Operand, Schedule, TileData};
 use crate::scalar::{Func, Prim, SOp};
 use crate::text::Limits;
 use crate::text::lexer::Tok;
@@ -25,7 +26,8 @@ pub fn parse(source: &str) -> Result<Program, Diagnostic> {
     let ops = ops.map(|&p| (format!("{p:?}").to_lowercase(), SOp::Prim(p)));
     let funcs = Func::ALL.iter().map(|&f| (f.name().to_string(), SOp::Func(f)));
     let ops = ops.chain(funcs).collect();
-    let mut parser = Parser { cursor, program: Program::default(), names: HashMap::new(), ops };
+    let program = Program::default();
+    let mut parser = Parser { cursor, program, names: HashMap::new(), ops, within_fold: false };
     parser.program()?;
     Ok(parser.program)
 }
@@ -37,6 +39,8 @@ pub(super) struct Parser<'s> {
     names: HashMap<&'s str, Buffer>,
     /// Scalar operations by name.
     pub(super) ops: HashMap<String, SOp>,
+    /// What follows a fold is being read.
+    pub(super) within_fold: bool,
 }
 
 impl<'s> Parser<'s> {
@@ -49,6 +53,8 @@ impl<'s> Parser<'s> {
             let step = match self.cursor.kind() {
                 Tok::Value => self.computed()?,
                 _ if self.cursor.accept("kernel") => Step::Kernel(self.kernel()?),
+                _ if self.cursor.accept("contract") => Step::Contract(self.contract()?),
+                _ if self.cursor.accept("attend") => Step::Attend(self.attend()?),
                 _ => return Err(self.cursor.wrong("a step or `return`")),
             };
             self.program.steps.push(step);
@@ -65,7 +71,7 @@ impl<'s> Parser<'s> {
     }
 
     /// `@name`
-    fn name(&mut self) -> Read<&'s str> {
+    pub(super) fn name(&mut self) -> Read<&'s str> {
         self.cursor.take(Tok::Func, "a name such as @f").map(|name| &name[1..])
     }
 
@@ -84,6 +90,12 @@ impl<'s> Parser<'s> {
         self.cursor.expect(":")?;
         let dtype = self.cursor.dtype()?;
         let dims = self.cursor.extents()?;
+        let storage = self.storage()?;
+        let strides = self.cursor.accept("strides").then(|| self.cursor.extents()).transpose()?;
+        let space = match self.cursor.accept("in") {
+            true => self.cursor.expect("host").map(|()| Space::Host)?,
+            false => Space::Device,
+        };
         let role = match role {
             Role::Constant(_) => {
                 self.cursor.expect("=")?;
@@ -91,7 +103,8 @@ impl<'s> Parser<'s> {
             }
             role => role,
         };
-        let data = BufferData { name: name.to_string(), dtype, dims, role };
+        let name_of = name.to_string();
+        let data = BufferData { name: name_of, dtype, dims, role, storage, strides, space };
         let b = self.program.buffers.push(data);
         if self.names.insert(name, b).is_some() {
             let m = format!("`%{name}` is declared twice");
@@ -121,36 +134,50 @@ impl<'s> Parser<'s> {
         Ok(Operand::Literal(literal))
     }
 
-    /// A step that begins with its buffer.
+    /// `as b1`, or nothing.
+    fn storage(&mut self) -> Read<Storage> {
+        if !self.cursor.accept("as") {
+            return Ok(Storage::Plain);
+        }
+        let widths = [("b1", 1), ("u2", 2), ("u4", 4), ("u8", 8)];
+        match widths.into_iter().find(|(word, _)| self.cursor.accept(word)) {
+            Some((_, bits)) => Ok(Storage::Packed(bits)),
+            None => Err(self.cursor.wrong("`b1`, `u2`, `u4` or `u8`")),
+        }
+    }
+
+    /// A step that begins with its buffers.
     fn computed(&mut self) -> Read<Step> {
         let out = self.buffer()?;
-        self.cursor.expect("=")?;
-        if self.cursor.accept("contract") {
-            return self.contract(out).map(Step::Contract);
+        let mut outputs = vec![out];
+        while self.cursor.accept(",") {
+            outputs.push(self.buffer()?);
         }
-        self.cursor.expect("scatter")?;
-        self.scatter(out).map(Step::Scatter)
-    }
-
-    fn contract(&mut self, out: Buffer) -> Read<Contract> {
-        let lhs = self.buffer()?;
-        self.cursor.expect(",")?;
-        let rhs = self.buffer()?;
-        self.cursor.expect("{")?;
-        let batch = self.pairs("batch")?;
-        self.cursor.expect(",")?;
-        let contract = self.pairs("contract")?;
-        self.cursor.expect("}")?;
-        Ok(Contract { lhs, rhs, out, batch, contract })
-    }
-
-    /// `batch = [0] x [1]`
-    fn pairs(&mut self, name: &str) -> Read<(Ints, Ints)> {
-        self.cursor.expect(name)?;
         self.cursor.expect("=")?;
-        let left = self.cursor.extents()?;
-        self.cursor.expect("x")?;
-        Ok((left, self.cursor.extents()?))
+        if outputs.len() == 1 && self.cursor.accept("transfer") {
+            return Ok(Step::Transfer(Transfer { from: self.buffer()?, to: out }));
+        }
+        if outputs.len() == 1 && self.cursor.accept("scatter") {
+            return self.scatter(out).map(Step::Scatter);
+        }
+        if !self.cursor.accept("library") {
+            return Err(self.cursor.wrong("`scatter`, `library` or `transfer`"));
+        }
+        let function = self.name()?.to_string();
+        self.cursor.expect("(")?;
+        let mut inputs = Vec::new();
+        while !self.cursor.accept(")") {
+            if !inputs.is_empty() {
+                self.cursor.expect(",")?;
+            }
+            inputs.push(self.buffer()?);
+        }
+        let mut scratch = 0;
+        if self.cursor.accept("scratch") {
+            let wrong = self.cursor.wrong("a number of bytes");
+            scratch = u64::try_from(self.cursor.int()?).map_err(|_| wrong)?;
+        }
+        Ok(Step::Library(Library { function, inputs, outputs, scratch }))
     }
 
     fn scatter(&mut self, out: Buffer) -> Read<Scatter> {
@@ -186,11 +213,36 @@ impl<'s> Parser<'s> {
             let dtype = self.cursor.dtype()?;
             kernel.tiles.push(TileData { dtype, dims: self.cursor.extents()? });
         }
+        if self.cursor.accept("schedule") {
+            kernel.schedule = self.schedule()?;
+        }
         while self.cursor.accept("stage") {
-            let stage = self.stage(&kernel)?;
+            let axes = self.cursor.extents()?;
+            let (rows, tiles) = (&kernel.rows, &kernel.tiles);
+            let around = Around { domain: kernel.domain.len(), rows, tiles, sum: None };
+            let stage = self.stage(&around, axes)?;
             kernel.stages.push(stage);
         }
         self.cursor.expect("}")?;
         Ok(kernel)
+    }
+
+    /// `order(d1, d0) tiles(32, 64) vector d1`, each of them where it is.
+    fn schedule(&mut self) -> Read<Schedule> {
+        let axis = |c: &mut Cursor<'_>| {
+            let wrong = c.wrong("an axis");
+            u8::try_from(c.number_of('d')?).map_err(|_| wrong)
+        };
+        let mut schedule = Schedule::default();
+        if self.cursor.accept("order") {
+            schedule.order = self.cursor.list("(", ")", axis)?.into_iter().collect();
+        }
+        if self.cursor.accept("tiles") {
+            schedule.tiles = self.cursor.list("(", ")", Cursor::int)?.into_iter().collect();
+        }
+        if self.cursor.accept("vector") {
+            schedule.vector = Some(axis(&mut self.cursor)?);
+        }
+        Ok(schedule)
     }
 }

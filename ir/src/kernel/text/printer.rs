@@ -1,8 +1,11 @@
 //! Programs to text, in the one canonical form.
 
 use crate::index::Guard;
-use crate::kernel::program::{Buffer, Contract, Program, Role, Scatter, Step};
-use crate::kernel::stage::{Kernel, Operand, Param, Piece, Run, Sink};
+use crate::index::IndexExpr;
+use crate::kernel::program::{
+    Attend, Buffer, BufferData, Contract, Feed, Program, Role, Scatter, Space, Step, Storage,
+};
+use crate::kernel::stage::{Kernel, Operand, Param, Piece, Run, Schedule, Sink, Stage};
 use crate::literal::Literal;
 use crate::scalar::{SVal, ScalarProgram};
 use std::fmt::{Display, Formatter, Result};
@@ -11,30 +14,31 @@ impl Display for Program {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         writeln!(f, "program @{} {{", self.name)?;
         for (_, data) in self.buffers.iter() {
-            let role = match &data.role {
-                Role::Input => "input",
-                Role::Output => "output",
-                Role::Temp => "temp",
-                Role::Constant(_) => "constant",
-            };
-            write!(f, "  {role} %{}: {}{}", data.name, data.dtype, list(&data.dims))?;
-            if let Role::Constant(values) = &data.role {
-                write!(f, " = {}", list(values))?;
-            }
-            writeln!(f)?;
+            buffer(f, data)?;
         }
         for step in &self.steps {
             match step {
                 Step::Kernel(kernel) => self.kernel(f, kernel)?,
                 Step::Contract(step) => self.contract(f, step)?,
+                Step::Attend(step) => self.attend(f, step)?,
                 Step::Scatter(step) => self.scatter(f, step)?,
+                Step::Library(step) => {
+                    let [outputs, inputs] = [&step.outputs, &step.inputs].map(|b| self.names(b));
+                    write!(f, "  {outputs} = library @{}({inputs})", step.function)?;
+                    match step.scratch {
+                        0 => writeln!(f)?,
+                        bytes => writeln!(f, " scratch {bytes}")?,
+                    }
+                }
+                Step::Transfer(step) => {
+                    writeln!(f, "  {} = transfer {}", self.name(step.to), self.name(step.from))?;
+                }
             }
         }
-        write!(f, "  return")?;
-        for (k, &b) in self.outputs.iter().enumerate() {
-            write!(f, "{} {}", if k > 0 { "," } else { "" }, self.name(b))?;
+        match self.outputs.is_empty() {
+            true => writeln!(f, "  return\n}}"),
+            false => writeln!(f, "  return {}\n}}", self.names(&self.outputs)),
         }
-        writeln!(f, "\n}}")
     }
 }
 
@@ -47,6 +51,10 @@ impl Program {
         }
     }
 
+    fn names(&self, buffers: &[Buffer]) -> String {
+        buffers.iter().map(|&b| self.name(b)).collect::<Vec<_>>().join(", ")
+    }
+
     fn kernel(&self, f: &mut Formatter<'_>, kernel: &Kernel) -> Result {
         writeln!(f, "  kernel @{} {} {{", kernel.name, list(&kernel.domain))?;
         for (row, dtype) in kernel.rows.iter() {
@@ -55,15 +63,23 @@ impl Program {
         for (tile, data) in kernel.tiles.iter() {
             writeln!(f, "    tile {tile}: {}{}", data.dtype, list(&data.dims))?;
         }
+        schedule(f, &kernel.schedule)?;
         for stage in &kernel.stages {
             writeln!(f, "    stage {} {{", list(&stage.axes))?;
-            self.params(f, "      ", &stage.params, &stage.program)?;
-            for (sink, v) in stage.sinks.iter().zip(&stage.program.outputs) {
-                self.sink(f, kernel, sink, *v)?;
-            }
-            writeln!(f, "    }}")?;
+            self.stage(f, "    ", kernel.domain.len(), stage)?;
         }
         writeln!(f, "  }}")
+    }
+
+    /// What is inside of a stage's braces, and the one that closes it.
+    fn stage(&self, f: &mut Formatter<'_>, indent: &str, first: usize, stage: &Stage) -> Result {
+        let inner = format!("{indent}  ");
+        self.params(f, &inner, &stage.params, &stage.program)?;
+        for (sink, v) in stage.sinks.iter().zip(&stage.program.outputs) {
+            f.write_str(&inner)?;
+            self.sink(f, &inner, first, sink, *v)?;
+        }
+        writeln!(f, "{indent}}}")
     }
 
     fn params(
@@ -86,6 +102,7 @@ impl Program {
                 Param::Coord(e) => write!(f, "coord {e}")?,
                 Param::Row(row) => write!(f, "{row}")?,
                 Param::Tile(tile) => write!(f, "{tile}")?,
+                Param::Sum => f.write_str("sum")?,
             }
             writeln!(f)?;
         }
@@ -103,33 +120,97 @@ impl Program {
         guards(f, &piece.guards)
     }
 
-    fn sink(&self, f: &mut Formatter<'_>, kernel: &Kernel, sink: &Sink, v: SVal) -> Result {
+    /// Where a stage stores the sum it follows, when it does just that.
+    fn stored<'s>(&self, then: &'s Stage) -> Option<(Buffer, &'s [IndexExpr])> {
+        let [Sink::Store { buffer, index }] = then.sinks.as_slice() else { return None };
+        let sum = *then.program.params.first()?;
+        let data = self.buffers.get(*buffer)?;
+        let plain = Stage::storing(sum, *buffer, data.dtype, index.clone());
+        (*then == plain).then_some((*buffer, index.as_slice()))
+    }
+
+    /// A sink of a stage whose own axes follow these many of the domain.
+    fn sink(
+        &self,
+        f: &mut Formatter<'_>,
+        indent: &str,
+        first: usize,
+        sink: &Sink,
+        v: SVal,
+    ) -> Result {
         // Axes have the names that index expressions know them by.
-        let first = kernel.domain.len();
         match sink {
             Sink::Store { buffer, index } => {
-                writeln!(f, "      {}{} = store {v}", self.name(*buffer), list(index))
+                writeln!(f, "{}{} = store {v}", self.name(*buffer), list(index))
             }
             Sink::Reduce { monoid, runs, into } => {
-                write!(f, "      {into} = reduce.{} {v}", monoid.name())?;
+                write!(f, "{into} = reduce.{} {v}", monoid.name())?;
                 runs.iter().try_for_each(|run| axes(f, run, first))?;
                 writeln!(f)
+            }
+            Sink::Fold { monoid, runs, then } => {
+                let stored = self.stored(then);
+                if let Some((buffer, index)) = stored {
+                    write!(f, "{}{} = ", self.name(buffer), list(index))?;
+                }
+                write!(f, "fold.{} {v}", monoid.name())?;
+                runs.iter().try_for_each(|run| axes(f, run, 0))?;
+                if stored.is_some() {
+                    return writeln!(f);
+                }
+                writeln!(f, " {{")?;
+                self.stage(f, indent, first, then)
             }
             Sink::Scan { monoid, axis, reverse, into } => {
                 let along = first + usize::from(*axis);
                 let reverse = if *reverse { " reverse" } else { "" };
-                writeln!(f, "      {into} = scan.{} {v} d{along}{reverse}", monoid.name())
+                writeln!(f, "{into} = scan.{} {v} d{along}{reverse}", monoid.name())
             }
-            Sink::Keep(tile) => writeln!(f, "      {tile} = keep {v}"),
+            Sink::Keep(tile) => writeln!(f, "{tile} = keep {v}"),
+            Sink::Leave(row) => writeln!(f, "{row} = leave {v}"),
         }
     }
 
     fn contract(&self, f: &mut Formatter<'_>, step: &Contract) -> Result {
-        let [out, x, y] = [step.out, step.lhs, step.rhs].map(|b| self.name(b));
-        let (batch, contract) = (&step.batch, &step.contract);
-        write!(f, "  {out} = contract {x}, {y} {{batch = {}", list(&batch.0))?;
-        write!(f, " x {}, contract = {}", list(&batch.1), list(&contract.0))?;
-        writeln!(f, " x {}}}", list(&contract.1))
+        writeln!(f, "  contract @{} {{", step.name)?;
+        for m in &step.members {
+            let [batch, rows, cols, depth] =
+                [&m.batch, &m.rows, &m.cols, &m.depth].map(|e| list(e));
+            write!(f, "    member batch {batch} rows {rows} cols {cols} depth {depth}")?;
+            writeln!(f, " sum {} {{", m.sum)?;
+            for (word, feed, _) in m.feeds() {
+                self.feed(f, "      ", word, feed)?;
+            }
+            writeln!(f, "      then {{")?;
+            self.stage(f, "      ", m.result().len(), &m.then)?;
+            writeln!(f, "    }}")?;
+        }
+        writeln!(f, "  }}")
+    }
+
+    fn attend(&self, f: &mut Formatter<'_>, a: &Attend) -> Result {
+        let [batch, rows, stream] = [&a.batch, &a.rows, &a.stream].map(|e| list(e));
+        let [depth, width] = [&a.depth, &a.width].map(|e| list(e));
+        write!(f, "  attend @{} batch {batch} rows {rows} stream {stream}", a.name)?;
+        writeln!(f, " depth {depth} width {width} sum {} {{", a.sum)?;
+        for (word, feed, _) in a.feeds() {
+            self.feed(f, "    ", word, feed)?;
+        }
+        writeln!(f, "    then {{")?;
+        self.stage(f, "    ", a.result().len(), &a.then)?;
+        if let Some(b) = a.log_sum {
+            writeln!(f, "    log_sum {}", self.name(b))?;
+        }
+        writeln!(f, "  }}")
+    }
+
+    fn feed(&self, f: &mut Formatter<'_>, indent: &str, word: &str, feed: &Feed) -> Result {
+        writeln!(f, "{indent}{word} {{")?;
+        self.params(f, &format!("{indent}  "), &feed.params, &feed.program)?;
+        for v in &feed.program.outputs {
+            writeln!(f, "{indent}  out {v}")?;
+        }
+        writeln!(f, "{indent}}}")
     }
 
     fn scatter(&self, f: &mut Formatter<'_>, step: &Scatter) -> Result {
@@ -147,6 +228,52 @@ impl Program {
         }
         writeln!(f, "  }}")
     }
+}
+
+/// A buffer's declaration.
+fn buffer(f: &mut Formatter<'_>, data: &BufferData) -> Result {
+    let role = match &data.role {
+        Role::Input => "input",
+        Role::Output => "output",
+        Role::Temp => "temp",
+        Role::Constant(_) => "constant",
+    };
+    write!(f, "  {role} %{}: {}{}", data.name, data.dtype, list(&data.dims))?;
+    match data.storage {
+        Storage::Plain => {}
+        Storage::Packed(1) => f.write_str(" as b1")?,
+        Storage::Packed(bits) => write!(f, " as u{bits}")?,
+    }
+    if let Some(strides) = &data.strides {
+        write!(f, " strides {}", list(strides))?;
+    }
+    if data.space == Space::Host {
+        f.write_str(" in host")?;
+    }
+    if let Role::Constant(values) = &data.role {
+        write!(f, " = {}", list(values))?;
+    }
+    writeln!(f)
+}
+
+/// A kernel's schedule, where it says anything.
+fn schedule(f: &mut Formatter<'_>, s: &Schedule) -> Result {
+    if *s == Schedule::default() {
+        return Ok(());
+    }
+    f.write_str("    schedule")?;
+    if !s.order.is_empty() {
+        let names: Vec<String> = s.order.iter().map(|a| format!("d{a}")).collect();
+        write!(f, " order({})", names.join(", "))?;
+    }
+    if !s.tiles.is_empty() {
+        let tiles: Vec<String> = s.tiles.iter().map(i64::to_string).collect();
+        write!(f, " tiles({})", tiles.join(", "))?;
+    }
+    if let Some(axis) = s.vector {
+        write!(f, " vector d{axis}")?;
+    }
+    writeln!(f)
 }
 
 fn axes(f: &mut Formatter<'_>, run: &Run, first: usize) -> Result {

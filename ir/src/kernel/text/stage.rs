@@ -4,7 +4,8 @@ use super::cursor::Read;
 use super::parser::Parser;
 use crate::diag::Kind;
 use crate::dtype::DType;
-use crate::kernel::stage::{Kernel, Operand, Order, Param, Piece, Row, Run, Sink, Stage, Tile};
+use crate::kernel::program::Extents;
+use crate::kernel::stage::{Operand, Order, Param, Piece, Row, Run, Sink, Stage, Tile, TileData};
 use crate::op::Monoid;
 use crate::scalar::{Prim, SInst, SOp, SVal, ScalarProgram, Table};
 use crate::text::lexer::Tok;
@@ -14,28 +15,41 @@ use smallvec::SmallVec;
 /// A parameter and, where it is read off a buffer or a constant, its type.
 pub(super) type Typed = (Param, DType);
 
+/// What a stage finds around it.
+pub(super) struct Around<'a> {
+    /// How many axes the domain has.
+    pub(super) domain: usize,
+    /// The scalars that may be kept.
+    pub(super) rows: &'a PrimaryMap<Row, DType>,
+    /// The tensors that may be kept.
+    pub(super) tiles: &'a PrimaryMap<Tile, TileData>,
+    /// The type of the sum that it follows, if any.
+    pub(super) sum: Option<DType>,
+}
+
 impl Parser<'_> {
-    pub(super) fn stage(&mut self, kernel: &Kernel) -> Read<Stage> {
-        let axes = self.cursor.extents()?;
+    /// `{ .. }` of a stage over these axes.
+    pub(super) fn stage(&mut self, around: &Around<'_>, axes: Extents) -> Read<Stage> {
         self.cursor.expect("{")?;
         let mut params = self.params()?;
         for (param, dtype) in &mut params {
             match param {
-                Param::Row(r) => match kernel.rows.get(*r) {
+                Param::Row(r) => match around.rows.get(*r) {
                     Some(&d) => *dtype = d,
                     None => return Err(self.undeclared(&r.to_string())),
                 },
-                Param::Tile(t) => match kernel.tiles.get(*t) {
+                Param::Tile(t) => match around.tiles.get(*t) {
                     Some(data) => *dtype = data.dtype,
                     None => return Err(self.undeclared(&t.to_string())),
                 },
+                Param::Sum => *dtype = around.sum.unwrap_or(DType::Token),
                 Param::Load(_) | Param::Coord(_) => {}
             }
         }
         let mut program = self.scalars(&params)?;
         let mut sinks = Vec::new();
         while !self.cursor.accept("}") {
-            let (sink, v) = self.sink(kernel, axes.len(), &program.insts)?;
+            let (sink, v) = self.sink(around, axes.len(), &program.insts)?;
             sinks.push(sink);
             program.outputs.push(v);
         }
@@ -66,6 +80,9 @@ impl Parser<'_> {
         if let Some(t) = self.cursor.numbered('t') {
             self.cursor.next();
             return Ok((Param::Tile(Tile::from_u32(t)), DType::Token));
+        }
+        if self.cursor.accept("sum") {
+            return Ok((Param::Sum, DType::Token));
         }
         if self.cursor.accept("coord") {
             return Ok((Param::Coord(self.cursor.expr()?), DType::I64));
@@ -158,7 +175,7 @@ impl Parser<'_> {
 
     fn sink(
         &mut self,
-        kernel: &Kernel,
+        around: &Around<'_>,
         axes: usize,
         insts: &PrimaryMap<SVal, SInst>,
     ) -> Read<(Sink, SVal)> {
@@ -166,36 +183,51 @@ impl Parser<'_> {
             let buffer = self.buffer()?;
             let index = self.cursor.index()?;
             self.cursor.expect("=")?;
-            self.cursor.expect("store")?;
+            if self.cursor.accept("store") {
+                return Ok((Sink::Store { buffer, index }, self.scalar(insts)?));
+            }
+            let monoid = self.monoid("fold.", "`store` or `fold.` and a monoid")?;
             let v = self.scalar(insts)?;
-            return Ok((Sink::Store { buffer, index }, v));
+            let runs = self.runs(0, around.domain + axes)?;
+            let dtype = self.program.buffers[buffer].dtype;
+            let then = Stage::storing(folded(monoid, insts[v].dtype), buffer, dtype, index);
+            return Ok((Sink::Fold { monoid, runs, then: Box::new(then) }, v));
+        }
+        if self.cursor.text().starts_with("fold.") {
+            let monoid = self.monoid("fold.", "`fold.` and a monoid")?;
+            let v = self.scalar(insts)?;
+            let runs = self.runs(0, around.domain + axes)?;
+            if self.within_fold {
+                return Err(self.cursor.wrong("a sink that folds nothing"));
+            }
+            let sum = Some(folded(monoid, insts[v].dtype));
+            // A fold that follows a fold is no program: texts do not nest without end.
+            let outer = std::mem::replace(&mut self.within_fold, true);
+            let domain = around.domain + axes;
+            let then = self.stage(&Around { domain, sum, ..*around }, Extents::new());
+            self.within_fold = outer;
+            return Ok((Sink::Fold { monoid, runs, then: Box::new(then?) }, v));
         }
         if let Some(r) = self.cursor.numbered('r') {
             let into = Row::from_u32(r);
-            if !kernel.rows.is_valid(into) {
+            if !around.rows.is_valid(into) {
                 return Err(self.undeclared(&into.to_string()));
             }
             self.cursor.next();
             self.cursor.expect("=")?;
-            let monoid = self.monoid("reduce.")?;
-            let v = self.scalar(insts)?;
-            let mut runs = SmallVec::new();
-            while let Some(order) =
-                [Order::Lane, Order::Chain].into_iter().find(|o| self.cursor.is(o.name()))
-            {
-                self.cursor.next();
-                let first = kernel.domain.len();
-                let axes =
-                    self.cursor.list("(", ")", |c| axis(c, first, axes))?.into_iter().collect();
-                runs.push(Run { axes, order });
+            if self.cursor.accept("leave") {
+                return Ok((Sink::Leave(into), self.scalar(insts)?));
             }
+            let monoid = self.monoid("reduce.", "`leave` or `reduce.` and a monoid")?;
+            let v = self.scalar(insts)?;
+            let runs = self.runs(around.domain, axes)?;
             return Ok((Sink::Reduce { monoid, runs, into }, v));
         }
         let Some(t) = self.cursor.numbered('t') else {
             return Err(self.cursor.wrong("a parameter, a value, a sink or `}`"));
         };
         let into = Tile::new(t as usize);
-        if !kernel.tiles.is_valid(into) {
+        if !around.tiles.is_valid(into) {
             return Err(self.undeclared(&into.to_string()));
         }
         self.cursor.next();
@@ -203,27 +235,44 @@ impl Parser<'_> {
         if self.cursor.accept("keep") {
             return Ok((Sink::Keep(into), self.scalar(insts)?));
         }
-        let monoid = self.monoid("scan.")?;
+        let monoid = self.monoid("scan.", "`keep` or `scan.` and a monoid")?;
         let v = self.scalar(insts)?;
-        let axis = axis(&mut self.cursor, kernel.domain.len(), axes)?;
+        let axis = axis(&mut self.cursor, around.domain, axes)?;
         let reverse = self.cursor.accept("reverse");
         Ok((Sink::Scan { monoid, axis, reverse, into }, v))
     }
 
+    /// `lane(d1) chain(d0)`: all that are next, of these many axes from the first on.
+    fn runs(&mut self, first: usize, axes: usize) -> Read<SmallVec<[Run; 2]>> {
+        let mut runs = SmallVec::new();
+        while let Some(order) =
+            [Order::Lane, Order::Chain].into_iter().find(|o| self.cursor.is(o.name()))
+        {
+            self.cursor.next();
+            let axes = self.cursor.list("(", ")", |c| axis(c, first, axes))?.into_iter().collect();
+            runs.push(Run { axes, order });
+        }
+        Ok(runs)
+    }
+
     /// `reduce.sum`
-    fn monoid(&mut self, before: &str) -> Read<Monoid> {
+    fn monoid(&mut self, before: &str, wanted: &str) -> Read<Monoid> {
         let name = self.cursor.text().strip_prefix(before);
         let monoid = name.and_then(|n| Monoid::ALL.into_iter().find(|m| m.name() == n));
-        let monoid =
-            monoid.ok_or_else(|| self.cursor.wrong(&format!("`{before}` and a monoid")))?;
+        let monoid = monoid.ok_or_else(|| self.cursor.wrong(wanted))?;
         self.cursor.next();
         Ok(monoid)
     }
 }
 
-/// An axis of the stage by its coordinate's name, as its number among the stage's.
+/// The type of what elements of a type fold to; their own where they do not fold so.
+fn folded(monoid: Monoid, dtype: DType) -> DType {
+    monoid.result(dtype).unwrap_or(dtype)
+}
+
+/// An axis by its coordinate's name, as its number among these many from the first on.
 fn axis(cursor: &mut super::cursor::Cursor<'_>, first: usize, axes: usize) -> Read<u8> {
-    let wrong = cursor.wrong("an axis of the stage");
+    let wrong = cursor.wrong("an axis that may be named here");
     let d = cursor.number_of('d')? as usize;
     let number = d.checked_sub(first).filter(|&a| a < axes);
     number.and_then(|a| u8::try_from(a).ok()).ok_or(wrong)

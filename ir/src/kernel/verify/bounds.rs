@@ -4,6 +4,7 @@ use super::Wrong;
 use crate::diag::Kind;
 use crate::dtype::DType;
 use crate::index::{Guard, IndexExpr};
+use hashbrown::HashMap;
 
 /// The values an expression may have, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,14 +32,14 @@ pub(super) struct Scope<'a> {
     extents: &'a [i64],
     /// Types of the parameters that have been read.
     params: &'a [DType],
-    facts: Vec<(&'a IndexExpr, Interval)>,
+    facts: HashMap<&'a IndexExpr, Interval>,
     unreachable: bool,
 }
 
 impl<'a> Scope<'a> {
     /// Coordinates below these extents, and parameters of these types to read data from.
     pub(super) fn new(extents: &'a [i64], params: &'a [DType]) -> Scope<'a> {
-        Scope { extents, params, facts: Vec::new(), unreachable: extents.contains(&0) }
+        Scope { extents, params, facts: HashMap::new(), unreachable: extents.contains(&0) }
     }
 
     /// From here on the guards hold.
@@ -69,8 +70,9 @@ impl<'a> Scope<'a> {
     }
 
     fn learn(&mut self, e: &'a IndexExpr, interval: Interval) {
-        self.unreachable |= interval.is_empty();
-        self.facts.push((e, interval));
+        let known = self.facts.get(e).map_or(interval, |fact| fact.meet(interval));
+        self.unreachable |= known.is_empty();
+        self.facts.insert(e, known);
     }
 
     /// The values of an expression.
@@ -127,9 +129,9 @@ impl<'a> Scope<'a> {
         if computed.lo < -MOST || computed.hi > MOST {
             return wrong(Kind::Limit, format!("`{e}` may exceed 62 bits"));
         }
-        let known = self.facts.iter().filter(|(f, _)| *f == e);
-        Ok(known.fold(computed, |i, (_, fact)| {
-            let met = i.meet(*fact);
+        let fact = if self.facts.is_empty() { None } else { self.facts.get(e) };
+        Ok(fact.map_or(computed, |fact| {
+            let met = computed.meet(*fact);
             // Nothing comes where two facts contradict each other: any answer is right there.
             if met.is_empty() { *fact } else { met }
         }))
@@ -188,10 +190,10 @@ mod tests {
         assert_eq!(of(&inside, &shifted.clone().times(3)), (0, 3));
         assert_eq!(of(&inside, &axis(0)), (0, 3));
         let guards = [Guard { expr: axis(0), range: 0..3 }];
+        let all = [Guard { expr: axis(0), range: 0..4 }];
         let mut after = Scope::new(&[4], &[]);
         after.assume_not(&guards).expect("well formed");
         assert_eq!(of(&after, &axis(0).plus(-3)), (0, 0));
-        let all = [Guard { expr: axis(0), range: 0..4 }];
         after.assume_not(&all).expect("well formed");
         assert!(after.unreachable);
     }

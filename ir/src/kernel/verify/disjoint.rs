@@ -41,26 +41,27 @@ pub(super) fn exactly_once(
         }
         stride *= i128::from(n);
     }
-    let mut steps: Vec<(i128, i128)> = place
-        .iter()
-        .zip(extents)
-        .filter(|&(_, &n)| n > 1)
-        .map(|(&p, &n)| (p.saturating_abs(), i128::from(n)))
-        .collect();
-    steps.sort_unstable();
-    let mut reach = 0i128;
-    for (step, n) in steps {
-        if step <= reach {
-            let m = "two coordinates may write the same element";
-            return Err(Wrong::new(Kind::Overlap, m));
-        }
-        reach = reach.saturating_add(step.saturating_mul(n - 1));
+    let steps = place.iter().zip(extents).map(|(&p, &n)| (p, i128::from(n)));
+    match reach(steps) {
+        Some(_) => Ok(()),
+        None => Err(Wrong::new(Kind::Overlap, "two coordinates may write the same element")),
     }
-    Ok(())
+}
+
+/// How far axes of these steps and extents reach together; `None` where two coordinates are not
+/// proven to be in different places.
+pub(super) fn reach(axes: impl Iterator<Item = (i128, i128)>) -> Option<i128> {
+    let long = axes.filter(|&(_, n)| n > 1).map(|(step, n)| (step.saturating_abs(), n));
+    let mut axes: SmallVec<[(i128, i128); 8]> = long.collect();
+    axes.sort_unstable();
+    axes.into_iter().try_fold(0i128, |reach, (step, n)| {
+        let further = reach.saturating_add(step.saturating_mul(n - 1));
+        (step > reach).then_some(further)
+    })
 }
 
 /// The factors of the axes in an affine expression.
-fn affine(e: &IndexExpr, axes: usize) -> Option<SmallVec<[i128; 8]>> {
+pub(super) fn affine(e: &IndexExpr, axes: usize) -> Option<SmallVec<[i128; 8]>> {
     let mut factors: SmallVec<[i128; 8]> = smallvec![0; axes];
     match e {
         IndexExpr::Axis(a) => *factors.get_mut(*a as usize)? = 1,

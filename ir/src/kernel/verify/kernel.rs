@@ -5,14 +5,36 @@ use super::disjoint::exactly_once;
 use super::{Check, Wrong, iterable};
 use crate::diag::Kind;
 use crate::dtype::DType;
+use crate::index::IndexExpr;
 use crate::kernel::program::{Buffer, Extents};
-use crate::kernel::stage::{Kernel, Operand, Param, Piece, Row, Run, Sink, Stage, Tile};
-use cranelift_entity::SecondaryMap;
+use crate::kernel::stage::{Kernel, Param, Row, Run, Sink, Stage, Tile, TileData};
+use crate::op::Monoid;
+use cranelift_entity::{PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
 
-/// What the stages of a kernel have left so far.
+/// What a stage finds around it.
+pub(super) struct Around<'a> {
+    /// Extents of the domain.
+    pub(super) domain: &'a [i64],
+    /// The scalars that are kept.
+    pub(super) rows: &'a PrimaryMap<Row, DType>,
+    /// The tensors that are kept.
+    pub(super) tiles: &'a PrimaryMap<Tile, TileData>,
+    /// The type of the sum that it follows, if any.
+    pub(super) sum: Option<DType>,
+}
+
+/// What a fold is made of.
+struct Made<'a> {
+    monoid: Monoid,
+    runs: &'a [Run],
+    /// The type of what is folded.
+    dtype: DType,
+}
+
+/// What the stages of a step have left so far.
 #[derive(Default)]
-struct Left {
+pub(super) struct Left {
     rows: SecondaryMap<Row, bool>,
     tiles: SecondaryMap<Tile, bool>,
     stored: Vec<Buffer>,
@@ -24,7 +46,8 @@ impl Left {
         for sink in &stage.sinks {
             match sink {
                 Sink::Store { buffer, .. } => self.stored.push(*buffer),
-                Sink::Reduce { into, .. } => self.rows[*into] = true,
+                Sink::Fold { then, .. } => self.note(then),
+                Sink::Reduce { into, .. } | Sink::Leave(into) => self.rows[*into] = true,
                 Sink::Scan { into, .. } | Sink::Keep(into) => self.tiles[*into] = true,
             }
         }
@@ -32,31 +55,35 @@ impl Left {
 }
 
 impl Check<'_> {
-    pub(super) fn kernel(&mut self, n: usize, kernel: &Kernel) {
-        let place = format!("step {n}: kernel @{}", kernel.name);
+    pub(super) fn kernel(&mut self, place: &str, kernel: &Kernel) {
         let sound = iterable(&kernel.domain)
-            .and_then(|()| kernel.tiles.values().try_for_each(|t| iterable(&t.dims)));
+            .and_then(|()| kernel.tiles.values().try_for_each(|t| iterable(&t.dims)))
+            .and_then(|()| self.scheduled(kernel));
         if let Err(wrong) = sound {
             return self.report(place, wrong);
         }
+        let (domain, rows, tiles) = (&kernel.domain, &kernel.rows, &kernel.tiles);
+        let around = Around { domain, rows, tiles, sum: None };
         let mut left = Left::default();
         for (k, stage) in kernel.stages.iter().enumerate() {
-            let place = format!("{place}, stage {k}");
-            self.stage(&place, kernel, stage, &mut left);
-        }
-        for b in left.stored {
-            self.written[b] = true;
+            self.stage(&format!("{place}, stage {k}"), &around, stage, &mut left);
         }
         let rows = kernel.rows.keys().filter(|&r| !left.rows[r]).map(|r| r.to_string());
         let tiles = kernel.tiles.keys().filter(|&t| !left.tiles[t]).map(|t| t.to_string());
         for name in rows.chain(tiles) {
             let m = format!("no stage leaves {name}");
-            self.report(&place, Wrong::new(Kind::Dominance, m));
+            self.report(place, Wrong::new(Kind::Dominance, m));
         }
     }
 
-    fn stage(&mut self, place: &str, kernel: &Kernel, stage: &Stage, left: &mut Left) {
-        let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
+    pub(super) fn stage(
+        &mut self,
+        place: &str,
+        around: &Around<'_>,
+        stage: &Stage,
+        left: &mut Left,
+    ) {
+        let extents: Extents = around.domain.iter().chain(&stage.axes).copied().collect();
         if let Err(wrong) = iterable(&extents) {
             left.note(stage);
             return self.report(place, wrong);
@@ -64,16 +91,21 @@ impl Check<'_> {
         let before = self.errors.len();
         self.params(place, &extents, &stage.params, &stage.program.params, |param| match param {
             Param::Row(r) => match left.rows[*r] {
-                true => Ok(kernel.rows[*r]),
+                true => Ok(around.rows[*r]),
                 false => Err(early(r)),
             },
             Param::Tile(t) => {
-                let data = &kernel.tiles[*t];
                 if !left.tiles[*t] {
                     return Err(early(t));
                 }
-                over(*t, &data.dims, &stage.axes).map(|()| data.dtype)
+                over(*t, &around.tiles[*t].dims, &stage.axes).map(|()| around.tiles[*t].dtype)
             }
+            Param::Sum => around.sum.ok_or_else(|| {
+                Wrong::new(
+                    Kind::Dominance,
+                    "there is no sum: only what follows a contraction has it",
+                )
+            }),
             Param::Load(_) | Param::Coord(_) => Ok(DType::I64),
         });
         if let Err(m) = stage.program.check() {
@@ -90,128 +122,113 @@ impl Check<'_> {
         let mut made = Left::default();
         for (k, sink) in stage.sinks.iter().enumerate() {
             let dtype = stage.program.insts[stage.program.outputs[k]].dtype;
+            let place = format!("{place}, sink {k}");
             let checked = match sink {
-                Sink::Store { buffer, index } => {
-                    let again = left.stored.contains(buffer) || made.stored.contains(buffer);
-                    made.stored.push(*buffer);
-                    self.store(*buffer, again, dtype).and_then(|()| {
-                        Scope::new(&extents, &[]).inside(index, &self.data(*buffer).dims)?;
-                        exactly_once(index, &self.data(*buffer).dims, &extents)
-                    })
+                Sink::Fold { monoid, runs, then } => {
+                    let made = Made { monoid: *monoid, runs, dtype };
+                    self.fold(&place, &extents, &made, then, left)
                 }
-                Sink::Reduce { monoid, runs, into } => {
-                    let again = left.rows[*into] || made.rows[*into];
-                    made.rows[*into] = true;
-                    once(again, into).and_then(|()| {
-                        fits(monoid.result(dtype), dtype, kernel.rows[*into], into)?;
-                        ordered(runs, &stage.axes)
-                    })
-                }
-                Sink::Scan { monoid, axis, into, .. } => {
-                    let again = left.tiles[*into] || made.tiles[*into];
-                    made.tiles[*into] = true;
-                    let result = monoid.result(dtype).filter(|_| !monoid.is_arg());
-                    once(again, into).and_then(|()| {
-                        fits(result, dtype, kernel.tiles[*into].dtype, into)?;
-                        over(*into, &kernel.tiles[*into].dims, &stage.axes)?;
-                        match (*axis as usize) < stage.axes.len() {
-                            true => Ok(()),
-                            false => {
-                                Err(Wrong::new(Kind::Shape, "the scan's axis is not the stage's"))
-                            }
-                        }
-                    })
-                }
-                Sink::Keep(into) => {
-                    let again = left.tiles[*into] || made.tiles[*into];
-                    made.tiles[*into] = true;
-                    once(again, into).and_then(|()| {
-                        fits(Some(dtype), dtype, kernel.tiles[*into].dtype, into)?;
-                        over(*into, &kernel.tiles[*into].dims, &stage.axes)
-                    })
-                }
+                _ => self.sink(around, stage, sink, dtype, left, &mut made),
             };
             if let Err(wrong) = checked {
-                self.report(format_args!("{place}, sink {k}"), wrong);
+                self.report(place, wrong);
             }
         }
         left.note(stage);
     }
 
-    fn store(&self, buffer: Buffer, again: bool, dtype: DType) -> Result<(), Wrong> {
-        self.writable(buffer)?;
-        let data = self.data(buffer);
-        if again {
-            let m = format!("%{} is written already", data.name);
-            return Err(Wrong::new(Kind::Overlap, m));
-        }
-        fits(Some(dtype), dtype, data.dtype, format_args!("%{}", data.name))
-    }
-
-    /// Checks the parameters of a stage against those its program declares. `kept` checks those that
-    /// read what a kernel keeps, and gives their type.
-    pub(super) fn params(
+    /// Checks a fold over coordinates of these extents, and what follows it.
+    fn fold(
         &mut self,
         place: &str,
         extents: &[i64],
-        params: &[Param],
-        declared: &[DType],
-        kept: impl Fn(&Param) -> Result<DType, Wrong>,
-    ) {
-        if params.len() != declared.len() {
-            let m =
-                format!("{} parameters are read, the program has {}", params.len(), declared.len());
-            return self.report(place, Wrong::new(Kind::Arity, m));
+        made: &Made<'_>,
+        then: &Stage,
+        left: &mut Left,
+    ) -> Result<(), Wrong> {
+        let Some(sum) = made.monoid.result(made.dtype) else {
+            return fits(None, made.dtype, made.dtype, "");
+        };
+        let kept = remaining(made.runs, extents)?;
+        if let Some(e) = expressions(then).find(|e| mentions(e, made.runs)) {
+            let m = format!("`{e}` names a coordinate that is folded away");
+            return Err(Wrong::new(Kind::Bounds, m));
         }
-        for (k, param) in params.iter().enumerate() {
-            let scope = Scope::new(extents, &declared[..k]);
-            let found = match param {
-                Param::Load(pieces) => self.load(pieces, scope),
-                Param::Coord(e) => scope.interval(e).map(|_| DType::I64),
-                Param::Row(_) | Param::Tile(_) => kept(param),
-            };
-            let wrong = match found {
-                Ok(d) if d == declared[k] => continue,
-                Ok(d) => Wrong::new(Kind::DType, format!("{d} is read as {}", declared[k])),
-                Err(wrong) => wrong,
-            };
-            self.report(format_args!("{place}, p{k}"), wrong);
+        if let Some(Sink::Fold { .. }) =
+            then.sinks.iter().find(|s| !matches!(s, Sink::Store { .. }))
+        {
+            return Err(Wrong::new(Kind::Shape, "what follows a fold stores and folds nothing"));
         }
+        self.then(place, &kept, then, sum, left);
+        Ok(())
     }
 
-    /// Checks a load, and gives the type of what it reads.
-    fn load<'s>(&self, pieces: &'s [Piece], mut scope: Scope<'s>) -> Result<DType, Wrong> {
-        let mut found: Option<DType> = None;
-        for (k, piece) in pieces.iter().enumerate() {
-            let last = k + 1 == pieces.len();
-            if last != piece.guards.is_empty() {
-                let m = "a load's last piece, and no other, has no guards";
-                return Err(Wrong::new(Kind::Bounds, m));
+    /// Checks where an output of this type goes. `made` is what the stage's other outputs leave.
+    fn sink(
+        &self,
+        around: &Around<'_>,
+        stage: &Stage,
+        sink: &Sink,
+        dtype: DType,
+        left: &Left,
+        made: &mut Left,
+    ) -> Result<(), Wrong> {
+        let extents: Extents = around.domain.iter().chain(&stage.axes).copied().collect();
+        match sink {
+            Sink::Store { buffer, .. } => {
+                let again = left.stored.contains(buffer) || made.stored.contains(buffer);
+                made.stored.push(*buffer);
+                self.writable(*buffer)?;
+                once(again, format_args!("%{}", self.data(*buffer).name))?;
             }
-            let dtype = match piece.from {
-                Operand::Buffer(b) => self.data(b).dtype,
-                Operand::Literal(l) => l.dtype(),
-            };
-            if *found.get_or_insert(dtype) != dtype {
-                return Err(Wrong::new(Kind::DType, "the pieces of a load differ in type"));
+            Sink::Reduce { into, .. } | Sink::Leave(into) => {
+                once(left.rows[*into] || made.rows[*into], into)?;
+                made.rows[*into] = true;
             }
-            let mut here = scope.clone();
-            here.assume(&piece.guards)?;
-            match piece.from {
-                Operand::Buffer(b) => {
-                    self.readable(b)?;
-                    here.inside(&piece.index, &self.data(b).dims).map_err(|mut wrong| {
-                        wrong.message = format!("%{}: {}", self.data(b).name, wrong.message);
-                        wrong
-                    })?;
-                }
-                Operand::Literal(_) => here.inside(&piece.index, &[])?,
-            }
-            if !last {
-                scope.assume_not(&piece.guards)?;
+            Sink::Fold { .. } => {}
+            Sink::Scan { into, .. } | Sink::Keep(into) => {
+                once(left.tiles[*into] || made.tiles[*into], into)?;
+                made.tiles[*into] = true;
+                over(*into, &around.tiles[*into].dims, &stage.axes)?;
             }
         }
-        found.ok_or_else(|| Wrong::new(Kind::Arity, "a load has no pieces"))
+        match sink {
+            Sink::Store { buffer, index } => {
+                let data = self.data(*buffer);
+                fits(Some(dtype), dtype, data.dtype, format_args!("%{}", data.name))?;
+                Scope::new(&extents, &[]).inside(index, &data.dims)?;
+                exactly_once(index, &data.dims, &extents)
+            }
+            // Its own check reports what is wrong with what follows.
+            Sink::Fold { .. } => Ok(()),
+            Sink::Reduce { monoid, runs, into } => {
+                fits(monoid.result(dtype), dtype, around.rows[*into], into)?;
+                let kept = remaining(runs, &stage.axes)?;
+                match kept.iter().all(|&n| n == 1) {
+                    true => Ok(()),
+                    false => {
+                        let m = "a reduction folds every axis of its stage";
+                        Err(Wrong::new(Kind::Shape, m))
+                    }
+                }
+            }
+            Sink::Scan { monoid, axis, into, .. } => {
+                let result = monoid.result(dtype).filter(|_| !monoid.is_arg());
+                fits(result, dtype, around.tiles[*into].dtype, into)?;
+                match usize::from(*axis) < stage.axes.len() {
+                    true => Ok(()),
+                    false => Err(Wrong::new(Kind::Shape, "the scan's axis is not the stage's")),
+                }
+            }
+            Sink::Keep(into) => fits(Some(dtype), dtype, around.tiles[*into].dtype, into),
+            Sink::Leave(into) => {
+                if !stage.axes.is_empty() {
+                    let m = "a stage with axes has many values, not one to leave";
+                    return Err(Wrong::new(Kind::Shape, m));
+                }
+                fits(Some(dtype), dtype, around.rows[*into], into)
+            }
+        }
     }
 }
 
@@ -250,16 +267,55 @@ fn over(tile: Tile, dims: &[i64], axes: &[i64]) -> Result<(), Wrong> {
     }
 }
 
-/// Checks that runs name every axis that has an extent other than 1, the last first.
-fn ordered(runs: &[Run], axes: &[i64]) -> Result<(), Wrong> {
-    let named: SmallVec<[u8; 8]> = runs.iter().rev().flat_map(|r| r.axes.iter().copied()).collect();
-    let wanted: SmallVec<[u8; 8]> =
-        (0u8..).zip(axes).filter(|&(_, &n)| n != 1).map(|(a, _)| a).collect();
-    match named == wanted && runs.iter().all(|r| !r.axes.is_empty()) {
-        true => Ok(()),
-        false => Err(Wrong::new(
-            Kind::Shape,
-            "the runs of a reduction must name each axis of extent other than 1 once, last run first",
-        )),
+/// Checks that runs name axes of extent other than 1, each at most once, and gives the extents of what
+/// remains: 1 where an axis is folded.
+fn remaining(runs: &[Run], extents: &[i64]) -> Result<Extents, Wrong> {
+    let mut kept: Extents = extents.into();
+    let mut seen: SmallVec<[bool; 8]> = extents.iter().map(|_| false).collect();
+    let sound = runs.iter().all(|r| !r.axes.is_empty())
+        && runs.iter().flat_map(|r| &r.axes).all(|&a| {
+            let a = usize::from(a);
+            let fresh = a < seen.len() && extents[a] != 1 && !seen[a];
+            if fresh {
+                (seen[a], kept[a]) = (true, 1);
+            }
+            fresh
+        });
+    match sound {
+        true => Ok(kept),
+        false => {
+            let m = "runs name axes of extent other than 1, each once";
+            Err(Wrong::new(Kind::Shape, m))
+        }
+    }
+}
+
+/// The expressions of coordinates of a stage.
+fn expressions(stage: &Stage) -> impl Iterator<Item = &IndexExpr> {
+    let params = stage.params.iter().flat_map(|p| {
+        let (pieces, coord) = match p {
+            Param::Load(pieces) => (pieces.as_slice(), None),
+            Param::Coord(e) => (&[][..], Some(e)),
+            Param::Row(_) | Param::Tile(_) | Param::Sum => (&[][..], None),
+        };
+        let guards = pieces.iter().flat_map(|p| p.guards.iter().map(|g| &g.expr));
+        pieces.iter().flat_map(|p| &p.index).chain(guards).chain(coord)
+    });
+    let sinks = stage.sinks.iter().flat_map(|s| match s {
+        Sink::Store { index, .. } => index.as_slice(),
+        _ => &[],
+    });
+    params.chain(sinks)
+}
+
+/// Whether an expression names a coordinate of these runs.
+fn mentions(e: &IndexExpr, runs: &[Run]) -> bool {
+    match e {
+        IndexExpr::Axis(a) => runs.iter().any(|r| r.axes.contains(a)),
+        IndexExpr::Const(_) | IndexExpr::Data { .. } => false,
+        IndexExpr::Add(a, b) => mentions(a, runs) || mentions(b, runs),
+        IndexExpr::Mul(a, _) | IndexExpr::FloorDiv(a, _) | IndexExpr::Mod(a, _) => {
+            mentions(a, runs)
+        }
     }
 }

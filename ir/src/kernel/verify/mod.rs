@@ -1,18 +1,21 @@
 //! The verifier of programs: what it accepts runs without any further check.
 //!
 //! Every load and store stays inside of its buffer, every buffer that a program computes is written
-//! exactly once and before it is read, and every value has the type its use asks for. All of that
-//! follows from the maps; nothing is left to the engines.
+//! exactly once and before it is read, in the memory where it is, and every value has the type its use
+//! asks for. All of that follows from the maps; nothing is left to the engines.
 
 mod bounds;
+mod contract;
 mod disjoint;
 mod kernel;
+mod layout;
+mod params;
+mod schedule;
 mod steps;
 
-use super::program::{Buffer, BufferData, Program, Role, Step};
-use super::stage::{Operand, Param, Sink};
+use super::program::{Buffer, BufferData, Program, Role, Space, Step};
+use super::stage::{Kernel, Param, Sink};
 use crate::diag::{At, Diagnostic, Kind};
-use crate::dtype::DType;
 use crate::text::lexer::is_word;
 use crate::types::MAX_RANK;
 use crate::verify::MAX_ERRORS;
@@ -20,6 +23,8 @@ use cranelift_entity::SecondaryMap;
 use hashbrown::HashSet;
 use std::fmt;
 use std::ops::Deref;
+
+pub(super) use schedule::scheduled;
 
 /// Something that its verifier has accepted. Only a verifier makes one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -59,9 +64,9 @@ pub fn verify(program: Program) -> Result<Verified<Program>, Vec<Diagnostic>> {
 
 /// A broken rule, before its place is known.
 #[derive(PartialEq, Eq, Debug)]
-struct Wrong {
-    kind: Kind,
-    message: String,
+pub(super) struct Wrong {
+    pub(super) kind: Kind,
+    pub(super) message: String,
 }
 
 impl Wrong {
@@ -94,11 +99,14 @@ impl Check<'_> {
     /// Buffers: names, types, sizes, constants.
     fn buffers(&mut self) {
         let mut names: HashSet<&str> = HashSet::new();
-        let kernels = self.program.steps.iter().filter_map(|s| match s {
+        let steps = self.program.steps.iter().filter_map(|s| match s {
             Step::Kernel(kernel) => Some(&kernel.name),
-            _ => None,
+            Step::Contract(contract) => Some(&contract.name),
+            Step::Attend(attend) => Some(&attend.name),
+            Step::Library(library) => Some(&library.function),
+            Step::Scatter(_) | Step::Transfer(_) => None,
         });
-        for name in std::iter::once(&self.program.name).chain(kernels).filter(|n| !is_word(n)) {
+        for name in std::iter::once(&self.program.name).chain(steps).filter(|n| !is_word(n)) {
             self.report(format_args!("@{name}"), Wrong::new(Kind::Syntax, "not a name"));
         }
         for (_, data) in self.program.buffers.iter() {
@@ -110,7 +118,7 @@ impl Check<'_> {
             if !is_word(&data.name) && (!digits || data.name.len() > 20) {
                 self.report(format_args!("%{}", data.name), Wrong::new(Kind::Syntax, "not a name"));
             }
-            if let Err(wrong) = sound(data) {
+            if let Err(wrong) = layout::sound(data) {
                 self.report(format_args!("%{}", data.name), wrong);
             }
         }
@@ -128,32 +136,23 @@ impl Check<'_> {
     /// Whether every buffer, row and tile that a step names exists.
     fn references(&mut self) -> bool {
         let buffers = &self.program.buffers;
-        let operand = |o: &Operand| match o {
-            Operand::Buffer(b) => buffers.is_valid(*b),
-            Operand::Literal(_) => true,
+        // Contractions and attention keep no rows and tiles; that is checked where they are.
+        let kept = |k: &Kernel| {
+            let sink = |s: &Sink| match s {
+                Sink::Store { .. } | Sink::Fold { .. } => true,
+                Sink::Reduce { into, .. } | Sink::Leave(into) => k.rows.is_valid(*into),
+                Sink::Scan { into, .. } | Sink::Keep(into) => k.tiles.is_valid(*into),
+            };
+            let param = |p: &Param| match p {
+                Param::Row(r) => k.rows.is_valid(*r),
+                Param::Tile(t) => k.tiles.is_valid(*t),
+                Param::Load(_) | Param::Coord(_) | Param::Sum => true,
+            };
+            k.stages.iter().all(|s| s.params.iter().all(param) && s.sinks.iter().all(sink))
         };
-        let load = |p: &Param| match p {
-            Param::Load(pieces) => pieces.iter().all(|p| operand(&p.from)),
-            _ => true,
-        };
-        let known = |step: &Step| match step {
-            Step::Kernel(k) => k.stages.iter().all(|s| {
-                let params = s.params.iter().all(|p| match p {
-                    Param::Row(r) => k.rows.is_valid(*r),
-                    Param::Tile(t) => k.tiles.is_valid(*t),
-                    p => load(p),
-                });
-                params
-                    && s.sinks.iter().all(|s| match s {
-                        Sink::Store { buffer, .. } => buffers.is_valid(*buffer),
-                        Sink::Reduce { into, .. } => k.rows.is_valid(*into),
-                        Sink::Scan { into, .. } | Sink::Keep(into) => k.tiles.is_valid(*into),
-                    })
-            }),
-            Step::Contract(c) => [c.lhs, c.rhs, c.out].iter().all(|&b| buffers.is_valid(b)),
-            Step::Scatter(s) => {
-                operand(&s.from) && buffers.is_valid(s.out) && s.params.iter().all(load)
-            }
+        let known = |step: &Step| {
+            step.reads().chain(step.writes()).all(|b| buffers.is_valid(b))
+                && !matches!(step, Step::Kernel(k) if !kept(k))
         };
         let unknown: Vec<usize> =
             (0..self.program.steps.len()).filter(|&n| !known(&self.program.steps[n])).collect();
@@ -165,17 +164,20 @@ impl Check<'_> {
     }
 
     fn steps(&mut self) {
-        for (n, step) in self.program.steps.iter().enumerate() {
+        let program = self.program;
+        for (n, step) in program.steps.iter().enumerate() {
+            let place = format!("step {n}: {}", step.title());
             match step {
-                Step::Kernel(kernel) => self.kernel(n, kernel),
-                Step::Contract(step) => {
-                    let place = format!("step {n}: contract");
-                    self.contract(&place, step);
-                }
-                Step::Scatter(step) => {
-                    let place = format!("step {n}: scatter");
-                    self.scatter(&place, step);
-                }
+                Step::Kernel(kernel) => self.kernel(&place, kernel),
+                Step::Contract(step) => self.contract(&place, step),
+                Step::Attend(step) => self.attend(&place, step),
+                Step::Scatter(step) => self.scatter(&place, step),
+                Step::Library(step) => self.library(&place, step),
+                Step::Transfer(step) => self.transfer(&place, step),
+            }
+            // What is wrong is reported once, not by what comes after too.
+            for b in step.writes() {
+                self.written[b] = true;
             }
             if self.errors.len() >= MAX_ERRORS {
                 return;
@@ -199,8 +201,32 @@ impl Check<'_> {
         }
     }
 
-    /// Checks that a buffer has its values.
+    /// Checks that a buffer may be read here.
     fn readable(&self, b: Buffer) -> Result<(), Wrong> {
+        self.near(b)?;
+        self.has_values(b)
+    }
+
+    /// Checks that a buffer may be written here.
+    fn writable(&self, b: Buffer) -> Result<(), Wrong> {
+        self.near(b)?;
+        self.is_free(b)
+    }
+
+    /// Checks that a buffer is in the engine's own memory.
+    fn near(&self, b: Buffer) -> Result<(), Wrong> {
+        match self.data(b).space {
+            Space::Device => Ok(()),
+            Space::Host => {
+                let m =
+                    format!("%{} is in host memory: only transfers touch it", self.data(b).name);
+                Err(Wrong::new(Kind::Bounds, m))
+            }
+        }
+    }
+
+    /// Checks that a buffer has its values.
+    fn has_values(&self, b: Buffer) -> Result<(), Wrong> {
         let data = self.data(b);
         if self.written[b] || matches!(data.role, Role::Input | Role::Constant(_)) {
             return Ok(());
@@ -209,46 +235,17 @@ impl Check<'_> {
         Err(Wrong::new(Kind::Dominance, m))
     }
 
-    /// Checks that a buffer may be written here.
-    fn writable(&self, b: Buffer) -> Result<(), Wrong> {
+    /// Checks that a buffer is still to be written.
+    fn is_free(&self, b: Buffer) -> Result<(), Wrong> {
         let data = self.data(b);
-        match data.role {
-            Role::Input => Err(Wrong::new(
-                Kind::Overlap,
-                format!("%{} is an input: it is not written", data.name),
-            )),
-            Role::Constant(_) => {
-                Err(Wrong::new(Kind::Overlap, format!("%{} is a constant", data.name)))
-            }
-            _ if self.written[b] => {
-                Err(Wrong::new(Kind::Overlap, format!("%{} is written already", data.name)))
-            }
-            _ => Ok(()),
-        }
+        let m = match data.role {
+            Role::Input => format!("%{} is an input: it is not written", data.name),
+            Role::Constant(_) => format!("%{} is a constant", data.name),
+            _ if self.written[b] => format!("%{} is written already", data.name),
+            _ => return Ok(()),
+        };
+        Err(Wrong::new(Kind::Overlap, m))
     }
-}
-
-/// Checks a buffer's type, size and values.
-fn sound(data: &BufferData) -> Result<(), Wrong> {
-    let Some(ty) = data.ty() else {
-        return Err(Wrong::new(Kind::Shape, "an extent is negative"));
-    };
-    if data.dtype == DType::Token {
-        return Err(Wrong::new(Kind::DType, "a token has no buffer"));
-    }
-    let elements = ty.elements().filter(|_| ty.excess().is_none());
-    let Some(elements) = elements else {
-        return Err(Wrong::new(Kind::Limit, ty.excess().unwrap_or_default()));
-    };
-    if let Role::Constant(values) = &data.role {
-        if values.len() as u64 != elements {
-            return Err(Wrong::new(Kind::Shape, format!("{} values for {ty}", values.len())));
-        }
-        if let Some(v) = values.iter().find(|v| v.dtype() != data.dtype) {
-            return Err(Wrong::new(Kind::DType, format!("value {v:?} in {ty}")));
-        }
-    }
-    Ok(())
 }
 
 /// Checks extents of axes that are iterated over: how many, and how many points.

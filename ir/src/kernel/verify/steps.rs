@@ -1,72 +1,14 @@
-//! Contractions and scatters.
+//! Scatters, functions of libraries, copies.
 
 use super::bounds::Scope;
 use super::kernel::fits;
 use super::{Check, Wrong, iterable};
-use crate::attrs::Ints;
 use crate::diag::Kind;
-use crate::kernel::program::{Contract, Extents, Scatter};
+use crate::kernel::program::{Library, Scatter, Storage, Transfer};
 use crate::kernel::stage::{Operand, Param};
+use crate::types::MAX_BYTES;
 
 impl Check<'_> {
-    pub(super) fn contract(&mut self, place: &str, step: &Contract) {
-        if let Err(wrong) = self.contracted(step) {
-            self.report(place, wrong);
-        }
-        self.written[step.out] = true;
-    }
-
-    fn contracted(&self, step: &Contract) -> Result<(), Wrong> {
-        self.readable(step.lhs)?;
-        self.readable(step.rhs)?;
-        self.writable(step.out)?;
-        let (x, y, out) = (self.data(step.lhs), self.data(step.rhs), self.data(step.out));
-        if x.dtype != y.dtype {
-            let m = format!("operands differ in type: {} and {}", x.dtype, y.dtype);
-            return Err(Wrong::new(Kind::DType, m));
-        }
-        let kind = |d: crate::DType| (d.is_float(), d.is_int());
-        let wider = out.dtype.bytes() > x.dtype.bytes() && kind(out.dtype) == kind(x.dtype);
-        if kind(x.dtype) == (false, false) || out.dtype != x.dtype && !wider {
-            let m = format!("{} does not sum products of {}", out.dtype, x.dtype);
-            return Err(Wrong::new(Kind::DType, m));
-        }
-        for (name, (a, b)) in [("batch", &step.batch), ("contract", &step.contract)] {
-            if a.len() != b.len() {
-                let m = format!("`{name}` pairs {} axes with {}", a.len(), b.len());
-                return Err(Wrong::new(Kind::Arity, m));
-            }
-        }
-        let free = |dims: &Extents, batch: &Ints, contract: &Ints| -> Result<Ints, Wrong> {
-            let mut seen = vec![false; dims.len()];
-            for &a in batch.iter().chain(contract) {
-                match usize::try_from(a).ok().and_then(|a| seen.get_mut(a)) {
-                    Some(seen) if !*seen => *seen = true,
-                    _ => {
-                        return Err(Wrong::new(
-                            Kind::Shape,
-                            format!("axis {a} is missing or named twice"),
-                        ));
-                    }
-                }
-            }
-            Ok(dims.iter().zip(seen).filter(|(_, s)| !s).map(|(&n, _)| n).collect())
-        };
-        let of_x = free(&x.dims, &step.batch.0, &step.contract.0)?;
-        let of_y = free(&y.dims, &step.batch.1, &step.contract.1)?;
-        let pairs = |(a, b): &(Ints, Ints)| {
-            a.iter().zip(b).all(|(&a, &b)| x.dims[a as usize] == y.dims[b as usize])
-        };
-        let batch = step.batch.0.iter().map(|&a| x.dims[a as usize]);
-        let result: Extents = batch.chain(of_x).chain(of_y).collect();
-        if !pairs(&step.batch) || !pairs(&step.contract) || result != out.dims {
-            let m =
-                format!("extents {:?} and {:?} do not contract to {:?}", x.dims, y.dims, out.dims);
-            return Err(Wrong::new(Kind::Shape, m));
-        }
-        Ok(())
-    }
-
     pub(super) fn scatter(&mut self, place: &str, step: &Scatter) {
         let before = self.errors.len();
         if let Err(wrong) = iterable(&step.domain) {
@@ -74,7 +16,11 @@ impl Check<'_> {
         }
         if self.errors.len() == before {
             self.params(place, &step.domain, &step.params, &step.program.params, |p| {
-                let name = if matches!(p, Param::Row(_)) { "row" } else { "tile" };
+                let name = match p {
+                    Param::Row(_) => "row",
+                    Param::Tile(_) => "tile",
+                    _ => "sum",
+                };
                 Err(Wrong::new(Kind::Dominance, format!("a scatter keeps no {name}")))
             });
         }
@@ -83,13 +29,16 @@ impl Check<'_> {
         {
             self.report(place, wrong);
         }
-        self.written[step.out] = true;
     }
 
     fn scattered(&self, step: &Scatter) -> Result<(), Wrong> {
         self.writable(step.out)?;
         let out = self.data(step.out);
         let name = format!("%{}", out.name);
+        if out.storage != Storage::Plain {
+            let m = format!("{name} is packed: a scatter does not add to parts of words");
+            return Err(Wrong::new(Kind::Unsupported, m));
+        }
         match step.from {
             Operand::Literal(l) => fits(Some(l.dtype()), l.dtype(), out.dtype, &name)?,
             Operand::Buffer(b) => {
@@ -112,5 +61,60 @@ impl Check<'_> {
         let mut scope = Scope::new(&step.domain, &step.program.params);
         scope.assume(&step.guards)?;
         scope.inside(&step.index, &out.dims)
+    }
+
+    pub(super) fn library(&mut self, place: &str, step: &Library) {
+        if let Err(wrong) = self.called(step) {
+            self.report(place, wrong);
+        }
+    }
+
+    fn called(&self, step: &Library) -> Result<(), Wrong> {
+        step.inputs.iter().try_for_each(|&b| self.readable(b))?;
+        for (k, &b) in step.outputs.iter().enumerate() {
+            self.writable(b)?;
+            if step.outputs[..k].contains(&b) {
+                let m = format!("%{} is written twice", self.data(b).name);
+                return Err(Wrong::new(Kind::Overlap, m));
+            }
+        }
+        if step.outputs.is_empty() {
+            return Err(Wrong::new(Kind::Arity, "a function without results does nothing"));
+        }
+        match step.scratch <= MAX_BYTES {
+            true => Ok(()),
+            false => {
+                let m = format!("{} bytes of scratch, the limit is {MAX_BYTES}", step.scratch);
+                Err(Wrong::new(Kind::Limit, m))
+            }
+        }
+    }
+
+    pub(super) fn transfer(&mut self, place: &str, step: &Transfer) {
+        if let Err(wrong) = self.copied(step) {
+            self.report(place, wrong);
+        }
+    }
+
+    fn copied(&self, step: &Transfer) -> Result<(), Wrong> {
+        self.has_values(step.from)?;
+        self.is_free(step.to)?;
+        let (from, to) = (self.data(step.from), self.data(step.to));
+        let names = format!("%{} and %{}", from.name, to.name);
+        if from.space == to.space {
+            let m = format!("{names} are in the same memory");
+            return Err(Wrong::new(Kind::Bounds, m));
+        }
+        let same = from.dtype == to.dtype
+            && from.dims == to.dims
+            && from.storage == to.storage
+            && from.strides == to.strides;
+        match same {
+            true => Ok(()),
+            false => {
+                let m = format!("{names} differ in type or layout: a transfer copies bytes");
+                Err(Wrong::new(Kind::Shape, m))
+            }
+        }
     }
 }

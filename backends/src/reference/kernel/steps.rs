@@ -1,0 +1,80 @@
+//! Scatters and functions of libraries.
+
+use super::super::indirect::sum;
+use super::{
+    Functions, Kept, OUTSIDE, Reader, Run, coordinates, internal, offset, outputs, volume,
+};
+use crate::array::Array;
+use crate::reference::reserve;
+use adfuse_ir::kernel::{Library, Operand, Scatter};
+use adfuse_ir::{At, Diagnostic, Kind, Literal};
+
+impl Run<'_> {
+    pub(super) fn scatter(&mut self, step: &Scatter) -> Result<(), Diagnostic> {
+        let data = &self.program.buffers[step.out];
+        let (dtype, dims, wide) = (data.dtype, &data.dims, data.dtype.compute());
+        let convert = |from, to, b| Literal::from_bits(from, b).convert(to).bits();
+        let elements = volume(dims)?;
+        let mut sums = reserve(elements)?;
+        match step.from {
+            Operand::Buffer(b) => {
+                sums.extend(self.tensor(b)?.bits.iter().map(|&b| convert(dtype, wide, b)));
+            }
+            Operand::Literal(l) => sums.resize(elements as usize, l.convert(wide).bits()),
+        }
+        let kept = Kept::default();
+        let total = volume(&step.domain)?;
+        let mut reader = Reader::new(self, &step.params, &step.program.params, &kept);
+        let mut places = reserve(total)?;
+        let updates = outputs(&step.program, total, &mut |start, n, lanes| {
+            for lane in 0..n {
+                let place = (start + lane) as u64;
+                let at = coordinates(&step.domain, place);
+                reader.read(&at, place, place)?;
+                for (to, &bits) in lanes.iter_mut().zip(&reader.bits) {
+                    to[lane] = bits;
+                }
+                let holds =
+                    step.guards.iter().all(|g| g.range.contains(&reader.eval(&g.expr, &at)));
+                let index = step.index.iter().map(|e| reader.eval(e, &at));
+                places.push(if holds { offset(index, dims)? as u64 } else { u64::MAX });
+            }
+            Ok(())
+        })?;
+        for (place, &update) in places.into_iter().zip(&updates[0]) {
+            if place != u64::MAX {
+                let slot = sums.get_mut(place as usize).ok_or_else(|| internal(OUTSIDE))?;
+                *slot = sum(wide, *slot, update);
+            }
+        }
+        sums.iter_mut().for_each(|b| *b = convert(wide, dtype, *b));
+        self.put(step.out, sums)
+    }
+
+    pub(super) fn library(
+        &mut self,
+        step: &Library,
+        functions: &mut dyn Functions,
+    ) -> Result<(), Diagnostic> {
+        let name = &step.function;
+        let wrong = |kind, m: String| Diagnostic::new(At::default(), kind, m);
+        let inputs: Result<Vec<Array>, Diagnostic> =
+            step.inputs.iter().map(|&b| self.tensor(b)?.to_array()).collect();
+        let called = functions.call(name, &inputs?);
+        let unknown = || wrong(Kind::Unsupported, format!("there is no library function @{name}"));
+        let results = called.ok_or_else(unknown)??;
+        if results.len() != step.outputs.len() {
+            let m = format!("@{name} gave {} results, not {}", results.len(), step.outputs.len());
+            return Err(wrong(Kind::Arity, m));
+        }
+        for (&b, result) in step.outputs.iter().zip(&results) {
+            let data = &self.program.buffers[b];
+            if Some(result.ty()) != data.ty() {
+                let m = format!("@{name} gave {} for %{}", result.ty(), data.name);
+                return Err(wrong(Kind::Shape, m));
+            }
+            self.put(b, result.to_bits())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,289 @@
+//! Axes of a loop nest, and where the axes of tensors lie in it.
+//!
+//! A nest is made of *atoms*, axes that are not divided further. A tensor's axis is a run of atoms,
+//! slowest first, so that a reshape is another way to cut the same atoms into runs, a transposition
+//! another order of runs, and a broadcast leaves atoms out. Two tensors are computed at the same point
+//! of the nest when their axes are the same runs; [`Axes::unify`] finds the runs that make it so and
+//! divides atoms where it must. What was tried and does not fit is taken back.
+
+use adfuse_ir::index::IndexExpr;
+use cranelift_entity::entity_impl;
+use smallvec::{SmallVec, smallvec};
+
+/// An axis of a nest, or a part of one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Atom(u32);
+entity_impl!(Atom, "a");
+
+/// The atoms of one axis of a tensor, slowest first; none for an axis of extent 1.
+pub(crate) type Run = SmallVec<[Atom; 2]>;
+
+/// The atoms of each axis of a tensor.
+pub(crate) type Place = SmallVec<[Run; 4]>;
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Whole,
+    /// Divided, slowest first.
+    Split(Atom, Atom),
+    /// Another name of this one.
+    Is(Atom),
+}
+
+#[derive(Clone, Debug)]
+struct AtomData {
+    extent: i64,
+    state: State,
+    /// Not to be divided.
+    solid: bool,
+    /// The trial it was made in; a part is as old as what it is a part of.
+    birth: u32,
+}
+
+/// The atoms of one nest.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Axes {
+    atoms: Vec<AtomData>,
+    journal: Vec<(Atom, State, bool)>,
+    trial: u32,
+}
+
+/// A point that a trial can be taken back to.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    atoms: usize,
+    journal: usize,
+}
+
+impl Axes {
+    /// Begins a trial: atoms made from now on may become names of others.
+    pub(crate) fn begin(&mut self) -> Mark {
+        self.journal.clear();
+        self.trial += 1;
+        self.mark()
+    }
+
+    /// A point inside of a trial.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { atoms: self.atoms.len(), journal: self.journal.len() }
+    }
+
+    /// Takes back all that happened since the mark; whether atoms had been divided or named.
+    pub(crate) fn undo(&mut self, to: Mark) -> bool {
+        let changed = self.journal.len() > to.journal;
+        for (atom, state, solid) in self.journal.drain(to.journal..).rev() {
+            let data = &mut self.atoms[atom.as_u32() as usize];
+            (data.state, data.solid) = (state, solid);
+        }
+        // Nothing older names the younger ones any more.
+        self.atoms.truncate(to.atoms);
+        changed
+    }
+
+    /// New atoms for a tensor of these extents.
+    pub(crate) fn place(&mut self, dims: &[i64]) -> Place {
+        let run = |&n: &i64| if n == 1 { Run::new() } else { smallvec![self.atom(n)] };
+        dims.iter().map(run).collect()
+    }
+
+    fn atom(&mut self, extent: i64) -> Atom {
+        self.born(extent, self.trial)
+    }
+
+    fn born(&mut self, extent: i64, birth: u32) -> Atom {
+        self.atoms.push(AtomData { extent, state: State::Whole, solid: false, birth });
+        Atom::from_u32(self.atoms.len() as u32 - 1)
+    }
+
+    fn data(&self, a: Atom) -> &AtomData {
+        &self.atoms[a.as_u32() as usize]
+    }
+
+    /// The extent of an atom.
+    pub(crate) fn extent(&self, a: Atom) -> i64 {
+        self.data(a).extent
+    }
+
+    /// Number of points of these atoms together.
+    pub(crate) fn points(&self, atoms: &[Atom]) -> i64 {
+        atoms.iter().map(|&a| self.extent(a)).fold(1, i64::saturating_mul)
+    }
+
+    /// Whether the atom was made in this trial and no older one is known to be it.
+    pub(crate) fn is_fresh(&self, a: Atom) -> bool {
+        self.data(a).birth == self.trial
+    }
+
+    /// Keeps these atoms from being divided.
+    pub(crate) fn solidify(&mut self, atoms: &[Atom]) {
+        for &a in atoms {
+            let data = &mut self.atoms[a.as_u32() as usize];
+            self.journal.push((a, data.state, data.solid));
+            data.solid = true;
+        }
+    }
+
+    /// The undivided atoms that these are.
+    pub(crate) fn whole(&self, atoms: &[Atom]) -> Run {
+        let mut out = Run::new();
+        for &a in atoms {
+            self.push_whole(a, &mut out);
+        }
+        out
+    }
+
+    fn push_whole(&self, a: Atom, out: &mut Run) {
+        match self.data(a).state {
+            State::Whole => out.push(a),
+            State::Is(b) => self.push_whole(b, out),
+            State::Split(slow, fast) => {
+                self.push_whole(slow, out);
+                self.push_whole(fast, out);
+            }
+        }
+    }
+
+    /// A place in undivided atoms.
+    pub(crate) fn resolve(&self, place: &Place) -> Place {
+        place.iter().map(|run| self.whole(run)).collect()
+    }
+
+    /// All undivided atoms of a place, axis by axis.
+    pub(crate) fn all(&self, place: &Place) -> Run {
+        place.iter().flat_map(|run| self.whole(run)).collect()
+    }
+
+    fn set(&mut self, a: Atom, state: State) {
+        let data = &mut self.atoms[a.as_u32() as usize];
+        self.journal.push((a, std::mem::replace(&mut data.state, state), data.solid));
+    }
+
+    /// Makes two runs the same, dividing atoms and naming new ones; whether that is possible. What was
+    /// begun is not taken back.
+    pub(crate) fn unify(&mut self, a: &[Atom], b: &[Atom]) -> bool {
+        let (mut a, mut b) = (self.whole(a), self.whole(b));
+        a.reverse();
+        b.reverse();
+        loop {
+            match (a.pop(), b.pop()) {
+                (None, None) => return true,
+                (Some(x), Some(y)) => {
+                    // An atom may have been divided or named since it was listed.
+                    let (wx, wy) = (self.whole(&[x]), self.whole(&[y]));
+                    if wx.as_slice() != [x] || wy.as_slice() != [y] {
+                        a.extend(wx.into_iter().rev());
+                        b.extend(wy.into_iter().rev());
+                        continue;
+                    }
+                    let (nx, ny) = (self.extent(x), self.extent(y));
+                    if x == y {
+                    } else if nx == ny {
+                        match (self.is_fresh(x), self.is_fresh(y)) {
+                            (true, _) => self.set(x, State::Is(y)),
+                            (false, true) => self.set(y, State::Is(x)),
+                            (false, false) => return false,
+                        }
+                    } else if nx > ny {
+                        let Some(()) = self.split(x, ny) else { return false };
+                        a.push(x);
+                        b.push(y);
+                    } else {
+                        let Some(()) = self.split(y, nx) else { return false };
+                        a.push(x);
+                        b.push(y);
+                    }
+                }
+                _ => return false,
+            }
+        }
+    }
+
+    /// Makes two places the same, axis by axis.
+    pub(crate) fn unify_places(&mut self, a: &Place, b: &Place) -> bool {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.unify(a, b))
+    }
+
+    /// Divides an atom so that its slower part has this extent.
+    fn split(&mut self, a: Atom, slow: i64) -> Option<()> {
+        let n = self.extent(a);
+        if slow < 2 || n % slow != 0 || self.data(a).solid {
+            return None;
+        }
+        let birth = self.data(a).birth;
+        let parts = (self.born(slow, birth), self.born(n / slow, birth));
+        self.set(a, State::Split(parts.0, parts.1));
+        Some(())
+    }
+
+    /// Cuts a flat run into axes of these extents; `None` where atoms do not divide so.
+    pub(crate) fn cut(&mut self, flat: &[Atom], dims: &[i64]) -> Option<Place> {
+        if dims.contains(&0) || flat.iter().any(|&a| self.extent(a) == 0) {
+            return None;
+        }
+        let mut rest = self.whole(flat);
+        rest.reverse();
+        let mut place = Place::new();
+        for &n in dims {
+            let (mut run, mut have) = (Run::new(), 1);
+            while have < n {
+                let a = rest.pop()?;
+                let e = self.extent(a);
+                let want = n / have;
+                if n % have == 0 && e > want {
+                    self.split(a, want)?;
+                    rest.extend(self.whole(&[a]).into_iter().rev());
+                    continue;
+                }
+                have *= e;
+                run.push(a);
+            }
+            if have != n {
+                return None;
+            }
+            place.push(run);
+        }
+        rest.is_empty().then_some(place)
+    }
+
+    /// The coordinate along an axis: its atoms by their numbers in `numbers`, row-major.
+    pub(crate) fn coordinate(&self, run: &[Atom], number: impl Fn(Atom) -> usize) -> IndexExpr {
+        let mut e = IndexExpr::Const(0);
+        for a in self.whole(run) {
+            e = e.times(self.extent(a)).sum(IndexExpr::axis(number(a)));
+        }
+        e
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reshape_divides_atoms() {
+        let mut axes = Axes::default();
+        let x = axes.place(&[6, 4]);
+        let flat = axes.all(&x);
+        let cut = axes.cut(&flat, &[2, 12]).expect("12 is 3 times 4");
+        assert_eq!(cut.iter().map(|r| r.len()).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(axes.whole(&x[0]).len(), 2);
+        assert!(axes.cut(&flat, &[5, 5]).is_none());
+        assert_eq!(axes.cut(&flat, &[1, 24, 1]).expect("one run")[1].len(), 3);
+    }
+
+    #[test]
+    fn a_trial_is_taken_back() {
+        let mut axes = Axes::default();
+        let x = axes.place(&[6, 4]);
+        let mark = axes.begin();
+        let y = axes.place(&[2, 3, 4]);
+        let flat: Run = y[..2].iter().flatten().copied().collect();
+        assert!(axes.unify(&flat, &x[0]) && axes.unify(&y[2], &x[1]));
+        assert_eq!(axes.whole(&x[0]), axes.whole(&flat));
+        axes.undo(mark);
+        assert_eq!(axes.whole(&x[0]), x[0]);
+        let t = axes.place(&[4, 6]);
+        axes.begin();
+        assert!(!axes.unify_places(&t, &x));
+    }
+}

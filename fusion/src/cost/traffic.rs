@@ -1,0 +1,187 @@
+//! Bytes that a step moves: what its loads touch, and what it stores.
+
+use super::places::{Places, full};
+use adfuse_ir::index::{Guard, IndexExpr};
+use adfuse_ir::kernel::{Buffer, Extents, Operand, Param, Piece, Program, Sink, Stage, Step};
+use hashbrown::HashMap;
+
+/// What a step moves.
+pub(super) struct Traffic {
+    /// Bytes read, every pass over a buffer counted.
+    pub(super) reads: u64,
+    /// Bytes written.
+    pub(super) writes: u64,
+    /// Of each buffer read, in the order of its first pass: the most bytes that one pass reads. The
+    /// step reads no fewer distinct bytes of it.
+    pub(super) distinct: Sums,
+}
+
+/// What a step of the program moves on a device that keeps buffers of `near` bytes close.
+pub(super) fn traffic(program: &Program, step: &Step, near: u64) -> Traffic {
+    let mut count = Count {
+        program,
+        near,
+        pass: Pass::default(),
+        kept: Pass::default(),
+        reads: 0,
+        distinct: Sums::default(),
+    };
+    match step {
+        Step::Kernel(kernel) => {
+            for stage in &kernel.stages {
+                let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
+                count.stage(stage, &Places::new(&extents, kernel.domain.len()));
+                count.passed();
+            }
+        }
+        Step::Contract(contract) => {
+            for member in &contract.members {
+                for (_, feed, extents) in member.feeds() {
+                    count.params(&feed.params, &Places::new(&extents, extents.len()));
+                }
+            }
+            // Results come when the operands have gone by.
+            count.passed();
+            for member in &contract.members {
+                let result = member.result();
+                count.stage(&member.then, &Places::new(&result, result.len()));
+            }
+        }
+        Step::Attend(attend) => {
+            for (_, feed, extents) in attend.feeds() {
+                count.params(&feed.params, &Places::new(&extents, extents.len()));
+            }
+            count.passed();
+            let result = attend.result();
+            count.stage(&attend.then, &Places::new(&result, result.len()));
+        }
+        Step::Scatter(scatter) => {
+            count.params(&scatter.params, &Places::new(&scatter.domain, scatter.domain.len()));
+            count.passed();
+            if let Operand::Buffer(from) = scatter.from {
+                count.whole(from);
+            }
+        }
+        Step::Library(library) => library.inputs.iter().for_each(|&b| count.whole(b)),
+        Step::Transfer(transfer) => count.whole(transfer.from),
+    }
+    count.passed();
+    count.left();
+    let writes = step.writes().map(|b| full(program, b)).fold(0, u64::saturating_add);
+    Traffic { reads: count.reads, writes, distinct: count.distinct }
+}
+
+/// Numbers of bytes by buffer, in the order in which buffers came.
+#[derive(Default)]
+pub(super) struct Sums {
+    at: HashMap<Buffer, usize>,
+    list: Vec<(Buffer, u64)>,
+}
+
+impl Sums {
+    /// The number of a buffer, 0 if it is new.
+    pub(super) fn of(&mut self, b: Buffer) -> &mut u64 {
+        let at = *self.at.entry(b).or_insert(self.list.len());
+        if at == self.list.len() {
+            self.list.push((b, 0));
+        }
+        &mut self.list[at].1
+    }
+
+    /// Every number, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Buffer, u64)> + '_ {
+        self.list.iter().copied()
+    }
+}
+
+/// Loads that are the same wherever they stand: of equal text.
+type Key<'p> = (Buffer, &'p [IndexExpr], &'p [Guard]);
+
+/// The loads of one pass over memory, equal ones once.
+#[derive(Default)]
+struct Pass<'p> {
+    at: HashMap<Key<'p>, usize>,
+    loads: Vec<(Buffer, u64)>,
+}
+
+impl<'p> Pass<'p> {
+    fn add(&mut self, b: Buffer, piece: &'p Piece, bytes: u64) {
+        let key: Key<'p> = (b, &piece.index, &piece.guards);
+        let at = *self.at.entry(key).or_insert(self.loads.len());
+        match self.loads.get_mut(at) {
+            // Equal text over other extents: places begin at 0, so the larger holds the smaller.
+            Some((_, found)) => *found = bytes.max(*found),
+            None => self.loads.push((b, bytes)),
+        }
+    }
+}
+
+struct Count<'p> {
+    program: &'p Program,
+    near: u64,
+    /// Loads of the pass so far.
+    pass: Pass<'p>,
+    /// Loads of buffers that stay close while the step runs.
+    kept: Pass<'p>,
+    reads: u64,
+    distinct: Sums,
+}
+
+impl<'p> Count<'p> {
+    /// What a stage reads, and what follows its folds.
+    fn stage(&mut self, stage: &'p Stage, places: &Places) {
+        self.params(&stage.params, places);
+        for sink in &stage.sinks {
+            if let Sink::Fold { runs, then, .. } = sink {
+                self.stage(then, &places.after(runs));
+            }
+        }
+    }
+
+    fn params(&mut self, params: &'p [Param], places: &Places) {
+        let masks = places.params(params);
+        for param in params {
+            let Param::Load(pieces) = param else { continue };
+            for piece in pieces {
+                let Operand::Buffer(b) = piece.from else { continue };
+                let Some(data) = self.program.buffers.get(b) else { continue };
+                let bytes = places.bytes(data, piece, &masks).min(full(self.program, b));
+                let close = full(self.program, b) <= self.near;
+                let pass = if close { &mut self.kept } else { &mut self.pass };
+                pass.add(b, piece, bytes);
+            }
+        }
+    }
+
+    fn whole(&mut self, b: Buffer) {
+        let bytes = full(self.program, b);
+        self.reads = self.reads.saturating_add(bytes);
+        let distinct = self.distinct.of(b);
+        *distinct = bytes.max(*distinct);
+    }
+
+    /// Ends a pass.
+    fn passed(&mut self) {
+        let pass = std::mem::take(&mut self.pass);
+        self.count(pass);
+    }
+
+    /// Counts what stayed close.
+    fn left(&mut self) {
+        let kept = std::mem::take(&mut self.kept);
+        self.count(kept);
+    }
+
+    fn count(&mut self, pass: Pass<'p>) {
+        let mut sums = Sums::default();
+        for (b, bytes) in pass.loads {
+            let sum = sums.of(b);
+            *sum = sum.saturating_add(bytes).min(full(self.program, b));
+        }
+        for (b, bytes) in sums.iter() {
+            self.reads = self.reads.saturating_add(bytes);
+            let distinct = self.distinct.of(b);
+            *distinct = bytes.max(*distinct);
+        }
+    }
+}

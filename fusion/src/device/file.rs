@@ -1,0 +1,222 @@
+//! A device as a file that a user writes: a machine known by name, and what differs from it.
+
+use super::Device;
+use adfuse_ir::diag::Span;
+use adfuse_ir::{At, Diagnostic, Kind};
+use serde::Deserialize;
+use std::fmt::Write;
+use std::ops::RangeInclusive;
+use toml::{Spanned, Value};
+
+/// Bytes of a file at most.
+const MOST_BYTES: usize = 1 << 16;
+
+/// Bytes of a name at most.
+const MOST_NAME: usize = 64;
+
+/// The numbers of a device: their type, and between which bounds they make sense. The bounds keep
+/// every time that is computed from them finite and above 0.
+macro_rules! numbers {
+    ($($key:ident: $ty:ty = $bounds:expr;)*) => {
+        /// What a file may say.
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct File {
+            base: Spanned<String>,
+            name: Option<Spanned<String>>,
+            contract_epilogue: Option<bool>,
+            $($key: Option<Spanned<$ty>>,)*
+        }
+
+        fn numbers(file: &File, device: &mut Device) -> Result<(), Diagnostic> {
+            $(if let Some(number) = &file.$key {
+                device.$key = within(stringify!($key), number, $bounds)?;
+            })*
+            Ok(())
+        }
+
+        fn written(device: &Device) -> Vec<(&'static str, Value)> {
+            vec![$((stringify!($key), device.$key.value()),)*]
+        }
+    };
+}
+
+numbers! {
+    memory_bytes_per_s: f64 = 1e6..=1e16;
+    cache_bytes_per_s: f64 = 1e6..=1e17;
+    core_bytes_per_s: f64 = 1e6..=1e16;
+    host_bytes_per_s: f64 = 1e6..=1e16;
+    cache_bytes: u64 = 1..=1 << 44;
+    ops_per_s: f64 = 1e6..=1e18;
+    contract_f32_per_s: f64 = 1e6..=1e18;
+    contract_f16_per_s: f64 = 1e6..=1e18;
+    contract_f64_per_s: f64 = 1e6..=1e18;
+    launch_s: f64 = 1e-9..=1.0;
+    tile_bytes: u64 = 1..=1 << 40;
+    parallel: i64 = 1..=1 << 20;
+    lanes: u32 = 1..=1 << 16;
+    registers: u32 = 0..=1 << 16;
+    register_file: u32 = 0..=1 << 24;
+    threads: u32 = 1..=1 << 16;
+}
+
+impl Device {
+    /// Reads a description: TOML with `base = "cpu"` or `base = "h200"`, and keys named like the
+    /// fields of [`Device`] that replace the base's.
+    ///
+    /// # Errors
+    /// For text that is no TOML, keys that there are not, and numbers that are not finite or make no
+    /// sense; the error has the place in the text.
+    pub fn from_toml(text: &str) -> Result<Device, Diagnostic> {
+        if text.len() > MOST_BYTES {
+            let m = format!("the file has {} bytes, the limit is {MOST_BYTES}", text.len());
+            return Err(Diagnostic::new(At::default(), Kind::Limit, m));
+        }
+        let file: File = toml::from_str(text).map_err(|e| {
+            let at = e.span().map_or(At::default(), |s| At::span(Span::new(s.start, s.end)));
+            Diagnostic::new(at, Kind::Syntax, e.message().replace('\n', " "))
+        })?;
+        let base = file.base.get_ref();
+        let Some(mut device) = Device::named(base) else {
+            let m = format!("no device `{}`", base.escape_debug());
+            let d = Diagnostic::new(place(&file.base), Kind::UnknownName, m);
+            return Err(d.hint("`base` is \"cpu\" or \"h200\""));
+        };
+        if let Some(name) = &file.name {
+            let word = name.get_ref();
+            if word.is_empty() || word.len() > MOST_NAME || word.chars().any(char::is_control) {
+                let m = format!("a name has 1 to {MOST_NAME} bytes and no control characters");
+                return Err(Diagnostic::new(place(name), Kind::Usage, m));
+            }
+            device.name.clone_from(word);
+        }
+        device.contract_epilogue = file.contract_epilogue.unwrap_or(device.contract_epilogue);
+        numbers(&file, &mut device)?;
+        Ok(device)
+    }
+
+    /// The description as [`Device::from_toml`] reads it, every key in it.
+    pub fn to_toml(&self) -> String {
+        let base = if self.name == "h200" { "h200" } else { "cpu" };
+        let mut text = format!("base = \"{base}\"\n");
+        let first = ("name", Value::from(self.name.as_str()));
+        let last = ("contract_epilogue", Value::from(self.contract_epilogue));
+        for (key, value) in [first].into_iter().chain(written(self)).chain([last]) {
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{key} = {value}");
+        }
+        text
+    }
+}
+
+fn place<T>(of: &Spanned<T>) -> At {
+    At::span(Span::new(of.span().start, of.span().end))
+}
+
+/// The number, if it is within the bounds; a number that is not a number is in none.
+fn within<T: Number>(
+    key: &str,
+    number: &Spanned<T>,
+    bounds: RangeInclusive<T>,
+) -> Result<T, Diagnostic> {
+    let n = *number.get_ref();
+    if bounds.contains(&n) {
+        return Ok(n);
+    }
+    let (least, most) = (bounds.start().value(), bounds.end().value());
+    let m = format!("`{key}` is from {least} to {most}, found {}", n.value());
+    Err(Diagnostic::new(place(number), Kind::Usage, m))
+}
+
+/// A number in a file.
+trait Number: Copy + PartialOrd {
+    fn value(self) -> Value;
+}
+
+impl Number for f64 {
+    fn value(self) -> Value {
+        Value::from(self)
+    }
+}
+
+impl Number for i64 {
+    fn value(self) -> Value {
+        Value::from(self)
+    }
+}
+
+impl Number for u32 {
+    fn value(self) -> Value {
+        Value::from(i64::from(self))
+    }
+}
+
+impl Number for u64 {
+    fn value(self) -> Value {
+        // Beyond what TOML holds, and beyond every bound.
+        Value::from(i64::try_from(self).unwrap_or(i64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let mut odd = Device::h200();
+        odd.name = "two \"quoted\" words".into();
+        odd.launch_s = 1.0 / 3.0;
+        odd.contract_epilogue = false;
+        for device in [Device::cpu(), Device::h200(), odd] {
+            let text = device.to_toml();
+            assert_eq!(Device::from_toml(&text), Ok(device), "{text}");
+        }
+    }
+
+    #[test]
+    fn keys_replace_the_base() {
+        let text = "base = \"h200\"\nname = \"half\"\nmemory_bytes_per_s = 2e12\nparallel = 132\n";
+        let half = Device {
+            name: "half".into(),
+            memory_bytes_per_s: 2e12,
+            parallel: 132,
+            ..Device::h200()
+        };
+        assert_eq!(Device::from_toml(text), Ok(half));
+        // A whole number is a number of any kind.
+        let whole = Device::from_toml("base = \"cpu\"\nops_per_s = 1_000_000\n");
+        assert_eq!(whole.map(|d| d.ops_per_s), Ok(1e6));
+    }
+
+    #[test]
+    fn each_mistake_has_its_place() {
+        for (line, kind, part) in [
+            ("memory = 3.0", Kind::Syntax, "unknown field `memory`"),
+            ("cache_bytes = -1", Kind::Syntax, "u64"),
+            ("cache_bytes = 1.5", Kind::Syntax, "u64"),
+            ("cache_bytes = 0", Kind::Usage, "`cache_bytes` is from 1 to"),
+            ("launch_s = nan", Kind::Usage, "found nan"),
+            ("launch_s = -1e-6", Kind::Usage, "`launch_s`"),
+            ("ops_per_s = inf", Kind::Usage, "found inf"),
+            ("parallel = 0", Kind::Usage, "from 1 to 1048576, found 0"),
+            ("lanes = 99999999999", Kind::Syntax, "u32"),
+            ("name = \"\"", Kind::Usage, "a name has"),
+            ("launch_s = \"soon\"", Kind::Syntax, "expected f64"),
+            ("launch_s = 1e-6\nlaunch_s = 1e-6", Kind::Syntax, "duplicate key"),
+            ("[launch_s", Kind::Syntax, ""),
+        ] {
+            let text = format!("base = \"cpu\"\n{line}\n");
+            let d = Device::from_toml(&text).expect_err(line);
+            assert_eq!(d.kind, kind, "{line}: {d}");
+            assert!(d.message.contains(part), "{line}: {d}");
+            let span = d.at.span.expect("a place");
+            assert!(span.start as usize >= "base = \"cpu\"\n".len(), "{line}: {span:?}");
+        }
+        let d = Device::from_toml("base = \"tpu\"\n").expect_err("not there");
+        assert_eq!((d.kind, d.message.as_str()), (Kind::UnknownName, "no device `tpu`"));
+        assert!(Device::from_toml("launch_s = 1e-6").is_err(), "no base");
+        let long = format!("base = \"cpu\" #{}", " ".repeat(MOST_BYTES));
+        assert_eq!(Device::from_toml(&long).map_err(|d| d.kind), Err(Kind::Limit));
+    }
+}

@@ -1,0 +1,369 @@
+//! Why two values are, or are not, computed in one kernel.
+//!
+//! The plan is grown again, and the later value's instruction is offered to the part that computes the
+//! other one: [`Part::join`] is the one that says what is legal, here as when plans are made. Where a
+//! value in between is computed later, the question is passed on to it, so that the answer names what
+//! stands at the beginning of the chain.
+
+mod words;
+
+pub(crate) use words::Words;
+
+use crate::device::Device;
+use crate::facts::{Class, Facts};
+use crate::group::leaves;
+use crate::lower::{Grown, regrow};
+use crate::part::{Around, Part, folded};
+use crate::plan::Plan;
+use crate::refusal::Refusal;
+use adfuse_ir::text::Names;
+use adfuse_ir::{At, Diagnostic, Function, Inst, Kind, Value, ValueDef};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+/// How a group computes a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// At each element.
+    Element,
+    /// Once for each row that the kernel goes through.
+    Row,
+    /// Folded along each row.
+    RowFold,
+    /// Folded over points of the kernel, whose partial results are joined afterwards.
+    PointFold,
+    /// Every partial result along an axis.
+    Scan,
+    /// A sum of products.
+    Contraction,
+    /// Sums at computed places.
+    Scatter,
+    /// Written out wherever it is used: it is never stored.
+    Written,
+}
+
+impl Role {
+    /// In plain words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Role::Element => "at each element",
+            Role::Row => "once a row",
+            Role::RowFold => "folded along each row",
+            Role::PointFold => "folded over the kernel's points",
+            Role::Scan => "folded along an axis, every partial result kept",
+            Role::Contraction => "a sum of products",
+            Role::Scatter => "sums at computed places",
+            Role::Written => "written out where it is used",
+        }
+    }
+}
+
+/// A group that computes both values.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Together {
+    /// Its number in the plan.
+    pub group: usize,
+    /// How it computes them.
+    pub roles: [Role; 2],
+    /// How many folds along rows lie before each: values of one number and level share a stage.
+    pub times: [u32; 2],
+}
+
+impl Together {
+    /// Whether one stage computes both.
+    pub fn one_stage(&self) -> bool {
+        let level = |r: Role| matches!(r, Role::Row | Role::Contraction | Role::Scatter);
+        self.times[0] == self.times[1] && level(self.roles[0]) == level(self.roles[1])
+    }
+}
+
+/// What keeps an instruction out of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Obstacle {
+    /// Joining it would break a rule.
+    Refused(Refusal),
+    /// Its value is needed before the group runs, by what computes this one.
+    Needed(Value),
+    /// Nothing of the group uses it, and it is written out only where it is used.
+    Unused,
+    /// It is not computed at all: a parameter, a constant or a literal.
+    Given,
+    /// Nothing: the plan just has them apart.
+    Nothing,
+}
+
+/// Why a value is not in a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Apart {
+    /// The value.
+    pub value: Value,
+    /// The group it could have joined; `None` where the other value has none.
+    pub group: Option<usize>,
+    /// What the value needs that is computed after the group: each needs the next, and the last is the
+    /// one that the obstacle is about.
+    pub chain: Vec<Value>,
+    /// What keeps it, or the last of the chain, out.
+    pub obstacle: Obstacle,
+}
+
+/// Whether and how two values share a kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// The two values.
+    pub values: [Value; 2],
+    /// The groups that compute each: none for what is given, several for what is written out.
+    pub groups: [Vec<usize>; 2],
+    /// The groups that compute both.
+    pub together: Vec<Together>,
+    /// Why none does, the later value first.
+    pub apart: Vec<Apart>,
+}
+
+/// Explains whether two values of a prepared function share a kernel in a plan, and if not, why.
+///
+/// # Errors
+/// Those of [`lower`](crate::lower()) for a plan that does not fit the function.
+pub fn explain(
+    f: &Function,
+    plan: &Plan,
+    device: &Device,
+    a: Value,
+    b: Value,
+) -> Result<Explanation, Diagnostic> {
+    Ok(Explainer::new(f, plan, device)?.explain(a, b))
+}
+
+/// The value of a prepared function that has this name, with or without `%`.
+///
+/// # Errors
+/// If there is none; a near name is the hint.
+pub fn value_named(f: &Function, name: &str) -> Result<Value, Diagnostic> {
+    let name = name.trim().trim_start_matches('%');
+    let names = Names::of(f);
+    let insts = f.body_insts().iter().flat_map(|&i| f.inst_results(i));
+    let all: Vec<(String, Value)> =
+        f.params().iter().chain(insts).map(|&v| (names.get(v), v)).collect();
+    if let Some((_, v)) = all.iter().find(|(n, _)| n == name) {
+        return Ok(*v);
+    }
+    let m = format!("@{} has no value %{name} once it is prepared", f.name);
+    let at = At { func: Some(f.name.clone()), ..At::default() };
+    let near = adfuse_ir::diag::did_you_mean(name, all.iter().map(|(n, _)| n.as_str()));
+    Err(Diagnostic::new(at, Kind::UnknownName, m).hint(match near {
+        Some(near) => format!("did you mean `%{near}`?"),
+        None => "`adfuse emit --stage ad` prints the function whose values plans name".into(),
+    }))
+}
+
+/// Answers questions about one plan: for several, it is grown again once.
+pub struct Explainer<'a> {
+    pub(crate) facts: Facts<'a>,
+    grown: Grown,
+    device: &'a Device,
+}
+
+/// A group and a part of it.
+type Home = (u32, u32);
+
+impl<'a> Explainer<'a> {
+    /// Grows a plan of a prepared function again.
+    ///
+    /// # Errors
+    /// Those of [`lower`](crate::lower()) for a plan that does not fit the function.
+    pub fn new(
+        f: &'a Function,
+        plan: &Plan,
+        device: &'a Device,
+    ) -> Result<Explainer<'a>, Diagnostic> {
+        let (facts, grown) = regrow(f, plan, device)?;
+        Ok(Explainer { facts, grown, device })
+    }
+
+    /// Whether two values of the function share a kernel in the plan, and if not, why.
+    pub fn explain(&self, a: Value, b: Value) -> Explanation {
+        let homes = [self.homes(a), self.homes(b)];
+        let groups = [self.groups(a), self.groups(b)];
+        let shared: Vec<usize> =
+            groups[0].iter().filter(|g| groups[1].contains(g)).copied().collect();
+        let together = shared.into_iter().map(|g| {
+            let at = |k: usize| homes[k].iter().copied().find(|h| h.0 as usize == g);
+            let describe = |k: usize, v: Value| {
+                at(k).map_or((Role::Element, 0), |home| self.describe(home, v))
+            };
+            let (first, second) = (describe(0, a), describe(1, b));
+            Together { group: g, roles: [first.0, second.0], times: [first.1, second.1] }
+        });
+        let together: Vec<Together> = together.collect();
+        let mut apart = Vec::new();
+        if together.is_empty() {
+            let later = if self.position(a) > self.position(b) { (a, b) } else { (b, a) };
+            for (value, other, first) in [(later.0, later.1, true), (later.1, later.0, false)] {
+                apart.extend(self.apart(value, other, first));
+            }
+        }
+        Explanation { values: [a, b], groups, together, apart }
+    }
+
+    fn part(&self, home: Home) -> Option<&Part> {
+        self.grown.parts.get(home.0 as usize)?.get(home.1 as usize)
+    }
+
+    fn inst(&self, v: Value) -> Option<Inst> {
+        match self.facts.f.def(v) {
+            ValueDef::Inst(i, _) if self.facts.class[i] != Class::Constant => Some(i),
+            _ => None,
+        }
+    }
+
+    /// Where in the function a value is computed; what is given comes first.
+    fn position(&self, v: Value) -> Option<usize> {
+        let i = self.inst(v)?;
+        self.facts.f.body_insts().iter().position(|&j| j == i)
+    }
+
+    /// The parts that compute a value.
+    fn homes(&self, v: Value) -> Vec<Home> {
+        let Some(i) = self.inst(v) else { return Vec::new() };
+        if self.facts.class[i] != Class::Free {
+            return self.grown.home[v].into_iter().collect();
+        }
+        let mut homes = Vec::new();
+        for (g, parts) in self.grown.parts.iter().enumerate() {
+            let lists = parts.iter().enumerate().filter(|(_, p)| p.lists(i));
+            homes.extend(lists.map(|(k, _)| (g as u32, k as u32)));
+        }
+        homes
+    }
+
+    /// The groups that compute a value.
+    pub(crate) fn groups(&self, v: Value) -> Vec<usize> {
+        let mut groups: Vec<usize> = self.homes(v).iter().map(|h| h.0 as usize).collect();
+        groups.dedup();
+        groups
+    }
+
+    /// How a part computes a value, and how many folds along rows lie before.
+    fn describe(&self, home: Home, v: Value) -> (Role, u32) {
+        let (Some(part), Some(i)) = (self.part(home), self.inst(v)) else {
+            return (Role::Element, 0);
+        };
+        let facts = &self.facts;
+        let mut times: SecondaryMap<Value, u32> = SecondaryMap::new();
+        for &j in facts.f.body_insts().iter().filter(|&&j| part.lists(j)) {
+            let before = facts.f.args(j).iter().map(|&x| times[x]).max().unwrap_or(0);
+            let folds = matches!(self.role(part, j), Role::RowFold | Role::Scan);
+            times[facts.f.inst_results(j)[0]] = before + u32::from(folds);
+        }
+        (self.role(part, i), times[v])
+    }
+
+    fn role(&self, part: &Part, i: Inst) -> Role {
+        let facts = &self.facts;
+        let (domain, inside) = part.frame();
+        let along = |v: Value| {
+            let place = self.grown.place[v].as_ref();
+            place.map(|p| part.axes.all(p)).unwrap_or_default()
+        };
+        match facts.class[i] {
+            Class::Free => Role::Written,
+            Class::Scan(_) => Role::Scan,
+            Class::Contract => Role::Contraction,
+            Class::Scatter => Role::Scatter,
+            Class::Reduce(_) if !facts.folds_nothing(i) => {
+                let under = part.under.iter().find(|(j, _)| *j == i);
+                let gone = under.map(|(_, place)| {
+                    let runs = place.iter().zip(folded(facts, i)).filter(|(_, f)| *f);
+                    runs.flat_map(|(run, _)| part.axes.whole(run)).collect::<Vec<_>>()
+                });
+                let gone = gone.unwrap_or_default();
+                let row = !inside.is_empty()
+                    && inside.iter().all(|a| gone.contains(a))
+                    && domain.iter().all(|a| !gone.contains(a));
+                if row { Role::RowFold } else { Role::PointFold }
+            }
+            _ => {
+                let along = along(facts.f.inst_results(i)[0]);
+                let inner = inside.is_empty() || inside.iter().any(|a| along.contains(a));
+                if inner { Role::Element } else { Role::Row }
+            }
+        }
+    }
+
+    /// Why `value` is not in the group of `other`; `None` where the other way says it all.
+    pub(crate) fn apart(&self, value: Value, other: Value, later: bool) -> Option<Apart> {
+        let to = self.homes(other).last().copied();
+        let group = to.map(|h| h.0 as usize);
+        let found = |chain, obstacle| Some(Apart { value, group, chain, obstacle });
+        let Some(i) = self.inst(value) else { return found(Vec::new(), Obstacle::Given) };
+        let to = to?;
+        if self.facts.class[i] == Class::Free {
+            return found(Vec::new(), Obstacle::Unused);
+        }
+        if !later && self.leads_to(value, to) {
+            // It is read there; that it cannot be computed there too is what the other way says.
+            return None;
+        }
+        let (chain, obstacle) = self.obstacle(i, to);
+        if obstacle == Obstacle::Nothing
+            && chain.is_empty()
+            && let Some(by) = self.needed_before(value, to)
+        {
+            return found(chain, Obstacle::Needed(by));
+        }
+        found(chain, obstacle)
+    }
+
+    /// What keeps an instruction out of a part, and the chain that leads there.
+    fn obstacle(&self, i: Inst, to: Home) -> (Vec<Value>, Obstacle) {
+        let (mut i, mut chain) = (i, Vec::new());
+        loop {
+            match self.offer(i, to) {
+                Ok(()) => return (chain, Obstacle::Nothing),
+                Err(Refusal::Order(v)) => match self.inst(v) {
+                    // Operands come before what reads them, so this ends.
+                    Some(j) => {
+                        chain.push(v);
+                        i = j;
+                    }
+                    None => return (chain, Obstacle::Refused(Refusal::Order(v))),
+                },
+                Err(why) => return (chain, Obstacle::Refused(why)),
+            }
+        }
+    }
+
+    /// Offers an instruction to a part as the plan has it.
+    fn offer(&self, i: Inst, to: Home) -> Result<(), Refusal> {
+        let Some(part) = self.part(to) else { return Err(Refusal::Apart) };
+        let inside = |v: Value| match self.grown.home[v] {
+            Some(home) if home > to => Err(Refusal::Order(v)),
+            home => Ok(home == Some(to)),
+        };
+        let around = Around { facts: &self.facts, device: self.device, place: &self.grown.place };
+        part.clone().join(&around, i, &inside).map(|_| ())
+    }
+
+    /// Whether a part computes something from a value.
+    fn leads_to(&self, v: Value, to: Home) -> bool {
+        let f = self.facts.f;
+        let mut reached: EntitySet<Value> = EntitySet::new();
+        reached.insert(v);
+        for &i in f.body_insts() {
+            let made = f.inst_results(i)[0];
+            if f.args(i).iter().any(|&x| reached.contains(x)) {
+                reached.insert(made);
+                if self.grown.home[made] == Some(to) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Something computed before a part that reads a value.
+    fn needed_before(&self, v: Value, to: Home) -> Option<Value> {
+        let f = self.facts.f;
+        let made = f.body_insts().iter().map(|&i| (i, f.inst_results(i)[0]));
+        let mut before = made.filter(|(_, w)| self.grown.home[*w].is_some_and(|h| h < to));
+        before.find(|(i, _)| leaves(&self.facts, *i).contains(&v)).map(|(_, w)| w)
+    }
+}

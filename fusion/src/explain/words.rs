@@ -1,0 +1,152 @@
+//! Answers in sentences.
+
+use super::{Apart, Explanation, Obstacle};
+use crate::device::Device;
+use crate::plan::Plan;
+use crate::refusal::Refusal;
+use adfuse_ir::op::{Body, Indirect};
+use adfuse_ir::text::Names;
+use adfuse_ir::{Function, Value, ValueDef};
+
+impl Explanation {
+    /// The answer in plain words, a sentence a line.
+    pub fn lines(&self, f: &Function, plan: &Plan, device: &Device) -> Vec<String> {
+        let words = Words::new(f, plan, device);
+        let [a, b] = self.values.map(|v| words.name(v));
+        let mut out = Vec::new();
+        for t in &self.together {
+            let stage = if t.one_stage() { "in one stage" } else { "in different stages" };
+            out.push(format!("{a} and {b} are computed together, in group {}, {stage}", t.group));
+            for (name, role) in [(&a, t.roles[0]), (&b, t.roles[1])] {
+                out.push(format!("  {name}: {}", role.words()));
+            }
+        }
+        if !self.together.is_empty() {
+            return out;
+        }
+        out.push(format!("{a} and {b} are computed apart"));
+        for (name, groups) in [(&a, &self.groups[0]), (&b, &self.groups[1])] {
+            out.push(match groups.as_slice() {
+                [] => format!("  {name}: in no group"),
+                [g] => format!("  {name}: in group {g}"),
+                several => {
+                    let list: Vec<String> = several.iter().map(usize::to_string).collect();
+                    format!("  {name}: written out in groups {}", list.join(", "))
+                }
+            });
+        }
+        out.extend(self.apart.iter().map(|apart| words.apart(apart)));
+        out
+    }
+}
+
+/// What turns answers into sentences.
+pub(crate) struct Words<'a> {
+    f: &'a Function,
+    plan: &'a Plan,
+    device: &'a Device,
+    names: Names,
+}
+
+impl<'a> Words<'a> {
+    pub(crate) fn new(f: &'a Function, plan: &'a Plan, device: &'a Device) -> Words<'a> {
+        Words { f, plan, device, names: Names::of(f) }
+    }
+
+    pub(crate) fn name(&self, v: Value) -> String {
+        match self.f.literal(v) {
+            Some(l) => l.to_string(),
+            None => format!("%{}", self.names.get(v)),
+        }
+    }
+
+    pub(crate) fn apart(&self, apart: &Apart) -> String {
+        let name = self.name(apart.value);
+        let mut out = match apart.group {
+            Some(g) => format!("{name} is not in group {g}: "),
+            None => format!("{name}: "),
+        };
+        let (mut subject, mut about) = (name, apart.value);
+        for &v in &apart.chain {
+            let next = self.name(v);
+            out += &format!("{subject} needs {next}, which is computed after that group; ");
+            (subject, about) = (next, v);
+        }
+        out += &match apart.obstacle {
+            Obstacle::Refused(why) => self.refusal(about, self.contracts(apart.group), why),
+            Obstacle::Needed(v) => {
+                format!("{subject} is needed before that group runs, by {}", self.name(v))
+            }
+            Obstacle::Unused => {
+                format!("{subject} is written out where it is used, and nothing there uses it")
+            }
+            Obstacle::Given => format!("{subject} is given, not computed"),
+            Obstacle::Nothing => format!(
+                "no rule keeps {subject} out; the plan has it in a group that it fits as well, \
+                 or keeps instructions apart"
+            ),
+        };
+        out
+    }
+
+    /// Whether a group of the plan begins with a contraction.
+    fn contracts(&self, group: Option<usize>) -> bool {
+        let first = group.and_then(|g| self.plan.groups.get(g)?.parts.first()?.first());
+        matches!(first.map(|&i| self.f.op(i).def().body), Some(Body::Contract))
+    }
+
+    fn body(&self, v: Value) -> Option<Body> {
+        match self.f.def(v) {
+            ValueDef::Inst(i, _) => Some(self.f.op(i).def().body),
+            _ => None,
+        }
+    }
+
+    /// A refusal of `subject` by a group, which begins with a contraction or not.
+    pub(crate) fn refusal(&self, v: Value, contracts: bool, why: Refusal) -> String {
+        let subject = self.name(v);
+        match why {
+            Refusal::Order(v) => {
+                format!("{subject} needs {}, which is computed later", self.name(v))
+            }
+            Refusal::Axes(v) => format!(
+                "{subject} reads {} along other axes than the group computes it along, or shifted",
+                self.name(v)
+            ),
+            Refusal::Barrier(v) if contracts => format!(
+                "{subject} needs {}, a fold over whole rows of the contraction's result, which no \
+                 tile of it holds: all of it must be done first",
+                self.name(v)
+            ),
+            Refusal::Barrier(v) => format!(
+                "{subject} reads {}, a fold over points of the group's kernel, all of which must be \
+                 done first",
+                self.name(v)
+            ),
+            Refusal::Nest => {
+                format!("{subject} runs along other axes than the group, or only some of them")
+            }
+            Refusal::Row { row, rows } => format!(
+                "a row of {row} elements is too long to be kept (a tile has {} bytes), and {rows} \
+                 rows are too few to go through each more than once (at least {})",
+                self.device.tile_bytes, self.device.parallel
+            ),
+            Refusal::Rows => format!(
+                "{subject} folds whole rows of the contraction's result, which no tile of it holds"
+            ),
+            Refusal::Kind => match self.body(v) {
+                Some(Body::Contract) => {
+                    format!("{subject} is a contraction, which begins a group of its own")
+                }
+                Some(Body::Indirect(Indirect::ScatterAdd)) => {
+                    format!("{subject} is a scatter, which is a group of its own")
+                }
+                _ => format!("nothing joins a scatter, so {subject} does not"),
+            },
+            Refusal::Size => {
+                format!("with {subject} the kernel would compute or read too much")
+            }
+            Refusal::Apart => format!("{subject} reads nothing that the group computes or reads"),
+        }
+    }
+}

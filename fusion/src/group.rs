@@ -1,0 +1,181 @@
+//! Groups: which instructions share a kernel.
+//!
+//! Instructions are taken in order. Each joins the part that computes what it reads last, or a part
+//! that reads what it reads, when [`Part::join`] allows it, and begins a part otherwise. Parts are in
+//! an order from the start and an instruction joins none before the last part it needs, so no cycle
+//! between parts can arise. Then what is cheaper to compute again than to keep is looked for, written
+//! out where it is used, and the grouping done anew.
+
+use crate::axes::Place;
+use crate::device::Device;
+use crate::facts::{Class, Facts};
+use crate::part::{Around, Part, PartId, Shape};
+use crate::refusal::Refusal;
+use crate::remat;
+use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
+use cranelift_entity::{PrimaryMap, SecondaryMap};
+use smallvec::SmallVec;
+
+/// How hard to look for a good plan.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Effort {
+    /// A kernel an instruction: what every plan is measured against.
+    Off,
+    /// One pass over the instructions, and one more where recomputing pays.
+    Quick,
+    /// As long as recomputing pays.
+    #[default]
+    Default,
+}
+
+/// The parts of a function, in an order in which they can run.
+pub(crate) struct Groups {
+    pub(crate) parts: PrimaryMap<PartId, Part>,
+    /// The part that computes a value.
+    pub(crate) home: SecondaryMap<Value, Option<PartId>>,
+    pub(crate) place: SecondaryMap<Value, Option<Place>>,
+    /// Parts that read a value from its buffer.
+    readers: SecondaryMap<Value, SmallVec<[PartId; 4]>>,
+}
+
+/// Groups the instructions of a prepared function.
+///
+/// # Errors
+/// For what has no lowering: symbolic extents, tokens, effects and regions.
+pub(crate) fn group<'f>(
+    f: &'f Function,
+    device: &Device,
+    effort: Effort,
+) -> Result<(Facts<'f>, Groups), Diagnostic> {
+    let apart = effort == Effort::Off;
+    let mut facts = Facts::of(f, apart)?;
+    let mut groups = Groups::grow(&facts, device, apart);
+    let rounds = match effort {
+        Effort::Off => 0,
+        Effort::Quick => 1,
+        Effort::Default => 4,
+    };
+    for _ in 0..rounds {
+        let again = remat::worthwhile(&facts, &groups, device);
+        if again.is_empty() {
+            break;
+        }
+        for i in again {
+            facts.set_free(i);
+        }
+        groups = Groups::grow(&facts, device, false);
+    }
+    Ok((facts, groups))
+}
+
+/// The most parts that are tried for an instruction that reads nothing they compute.
+const MOST_TRIED: usize = 4;
+
+impl Groups {
+    /// The parts that read a value from its buffer.
+    pub(crate) fn readers(&self, v: Value) -> &[PartId] {
+        &self.readers[v]
+    }
+
+    fn grow(facts: &Facts<'_>, device: &Device, apart: bool) -> Groups {
+        let n = facts.f.value_count();
+        let mut groups = Groups {
+            parts: PrimaryMap::new(),
+            home: SecondaryMap::with_capacity(n),
+            place: SecondaryMap::with_capacity(n),
+            readers: SecondaryMap::with_capacity(n),
+        };
+        for &i in facts.f.body_insts() {
+            if !matches!(facts.class[i], Class::Free | Class::Constant) {
+                groups.put(facts, device, i, apart);
+            }
+        }
+        groups
+    }
+
+    fn put(&mut self, facts: &Facts<'_>, device: &Device, i: Inst, apart: bool) {
+        if !apart {
+            for p in self.candidates(facts, i) {
+                if self.try_join(facts, device, i, p).is_ok() {
+                    return;
+                }
+            }
+        }
+        let around = Around { facts, device, place: &self.place };
+        let (part, place) = Part::begin(&around, i);
+        let p = self.parts.push(part);
+        self.settle(facts, i, p, place);
+    }
+
+    /// Adds an instruction to a part, if that is legal.
+    pub(crate) fn try_join(
+        &mut self,
+        facts: &Facts<'_>,
+        device: &Device,
+        i: Inst,
+        p: PartId,
+    ) -> Result<(), Refusal> {
+        let home = &self.home;
+        let inside = |v: Value| match home[v] {
+            Some(h) if h > p => Err(Refusal::Order(v)),
+            h => Ok(h == Some(p)),
+        };
+        let around = Around { facts, device, place: &self.place };
+        let place = self.parts[p].join(&around, i, &inside)?;
+        self.settle(facts, i, p, place);
+        Ok(())
+    }
+
+    fn settle(&mut self, facts: &Facts<'_>, i: Inst, p: PartId, place: Place) {
+        let v = facts.f.inst_results(i)[0];
+        self.home[v] = Some(p);
+        self.place[v] = Some(place);
+        for leaf in leaves(facts, i) {
+            if self.home[leaf] != Some(p) && self.readers[leaf].last() != Some(&p) {
+                self.readers[leaf].push(p);
+            }
+        }
+    }
+
+    /// The parts an instruction might join, best first: the last that computes what it reads, then
+    /// later ones that read what it reads.
+    fn candidates(&self, facts: &Facts<'_>, i: Inst) -> SmallVec<[PartId; 4]> {
+        let leaves = leaves(facts, i);
+        let last = leaves.iter().filter_map(|&v| self.home[v]).max();
+        let mut found: SmallVec<[PartId; 4]> = SmallVec::new();
+        for &v in &leaves {
+            let later = self.readers[v].iter().rev().take(MOST_TRIED);
+            found.extend(
+                later
+                    .copied()
+                    .filter(|&p| Some(p) > last && matches!(self.parts[p].shape, Shape::Kernel)),
+            );
+        }
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found.dedup();
+        found.truncate(MOST_TRIED);
+        last.into_iter().chain(found).collect()
+    }
+}
+
+/// What an instruction reads once free ones are written out, constants apart.
+pub(crate) fn leaves(facts: &Facts<'_>, i: Inst) -> SmallVec<[Value; 8]> {
+    let (mut found, mut seen) = (SmallVec::new(), SmallVec::<[Inst; 8]>::new());
+    let mut stack: SmallVec<[Inst; 8]> = SmallVec::from_iter([i]);
+    while let Some(i) = stack.pop() {
+        for &a in facts.f.args(i) {
+            match facts.f.def(a) {
+                ValueDef::Literal(_) => {}
+                ValueDef::Inst(j, _) if facts.class[j] == Class::Free => {
+                    if !seen.contains(&j) {
+                        seen.push(j);
+                        stack.push(j);
+                    }
+                }
+                _ if found.contains(&a) => {}
+                _ => found.push(a),
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,192 @@
+//! Which temporaries a step may write in the place of others that die at it.
+//!
+//! **The rule.** A step stores the temporary C in a stage S through the index map I, and the temporary
+//! P is read by no later step. C may take the place of P when
+//!
+//! 1. both are in the engine's memory, plain, with equal extents, equal strides and elements of equal
+//!    size: then the same coordinates are the same bytes of both;
+//! 2. every load of P in the step is one piece without guards through the very expressions of I, in S or
+//!    in an earlier stage of the same kernel, over the same further axes as S.
+//!
+//! **Why that is enough.** The verifier has proven that I takes every element exactly once from the
+//! coordinates of S, so an element of C is stored at one tuple of coordinates only. A load of P with the
+//! same expressions over the same extents reads that element at the same tuple and at no other. In S
+//! the tuple reads its parameters before it stores, and in an earlier stage the point to which the tuple
+//! belongs has read before it comes to S, because the stages of a point run in order; no other point
+//! touches these bytes. So whatever the order and the number of threads that walk the points, every
+//! read of an element of P comes before the store of that element of C. After S nothing of P is read.
+//!
+//! What an engine owes for this: at a coordinate it reads each parameter of a stage before it stores any
+//! of its results, and does not read it again.
+//!
+//! What follows a contraction or an attention is such a stage over the coordinates of the result. Its
+//! operands, and what follows the other members of the step, read in no order that relates to it, so
+//! what they read is left alone. Sums of [`Sink::Fold`] are complete only when all points are done and
+//! scatters write at places that are data: their results take nobody's place.
+
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::{
+    Buffer, BufferData, Extents, Feed, Operand, Param, Program, Role, Sink, Space, Stage, Step,
+    Storage,
+};
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+/// A temporary that is written in the place of another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InPlace {
+    /// The step, by its number.
+    pub step: usize,
+    /// What it writes.
+    pub child: Buffer,
+    /// What dies there.
+    pub parent: Buffer,
+}
+
+/// How a buffer is read by a step.
+enum Read<'a> {
+    /// Everywhere alike: the index, the further axes, and the last stage that does so.
+    Alike(&'a [IndexExpr], &'a Extents, usize),
+    /// In several ways, or in one that is no store's.
+    Otherwise,
+}
+
+/// What can be alike between a load and a store, and between the two buffers.
+type Form<'a> = (&'a [IndexExpr], &'a Extents, &'a Extents, Option<&'a Extents>, u64);
+
+/// The pairs of step `n` that the rule allows; a buffer is in one of them at most. `dies` says of a
+/// temporary whether no later step reads it.
+pub(crate) fn pairs(program: &Program, n: usize, dies: &dyn Fn(Buffer) -> bool) -> Vec<InPlace> {
+    let step = &program.steps[n];
+    let mut reads = Reads { how: HashMap::new(), met: Vec::new() };
+    let stages: SmallVec<[&Stage; 4]> = match step {
+        Step::Kernel(k) => {
+            k.stages.iter().enumerate().for_each(|(s, stage)| reads.stage(stage, s));
+            k.stages.iter().collect()
+        }
+        Step::Contract(c) => {
+            for (s, m) in c.members.iter().enumerate() {
+                m.feeds().iter().for_each(|(_, feed, _)| reads.feed(feed));
+                reads.then(&m.then, s);
+            }
+            c.members.iter().map(|m| &m.then).collect()
+        }
+        Step::Attend(a) => {
+            a.feeds().iter().for_each(|(_, feed, _)| reads.feed(feed));
+            reads.then(&a.then, 0);
+            SmallVec::from_iter([&a.then])
+        }
+        Step::Scatter(_) | Step::Library(_) | Step::Transfer(_) => return Vec::new(),
+    };
+    // Parents by form, in reverse, so that the first met is taken first.
+    let mut free: HashMap<Form<'_>, SmallVec<[(Buffer, usize); 2]>> = HashMap::new();
+    for &b in reads.met.iter().rev() {
+        if let Some(&Read::Alike(index, axes, last)) = reads.how.get(&b)
+            && let Some((dims, strides, bytes)) = place(&program.buffers[b])
+            && dies(b)
+        {
+            free.entry((index, axes, dims, strides, bytes)).or_default().push((b, last));
+        }
+    }
+    let in_order = matches!(step, Step::Kernel(_));
+    let mut found = Vec::new();
+    for (s, stage) in stages.iter().enumerate() {
+        for sink in &stage.sinks {
+            let Sink::Store { buffer: child, index } = sink else { continue };
+            let Some((dims, strides, bytes)) = place(&program.buffers[*child]) else { continue };
+            let Some(parents) = free.get_mut(&(&index[..], &stage.axes, dims, strides, bytes))
+            else {
+                continue;
+            };
+            let before = |last: usize| if in_order { last <= s } else { last == s };
+            if let Some(k) = parents.iter().rposition(|&(_, last)| before(last)) {
+                let (parent, _) = parents.remove(k);
+                found.push(InPlace { step: n, child: *child, parent });
+            }
+        }
+    }
+    found
+}
+
+/// What decides which bytes an element is at; `None` for what takes nobody's place.
+fn place(data: &BufferData) -> Option<(&Extents, Option<&Extents>, u64)> {
+    let temporary = data.role == Role::Temp && data.space == Space::Device;
+    (temporary && data.storage == Storage::Plain)
+        .then(|| (&data.dims, data.strides.as_ref(), data.dtype.bytes()))
+}
+
+/// How a step reads its buffers.
+struct Reads<'a> {
+    how: HashMap<Buffer, Read<'a>>,
+    /// In the order in which they are met first.
+    met: Vec<Buffer>,
+}
+
+impl<'a> Reads<'a> {
+    /// The stage `s` of a kernel.
+    fn stage(&mut self, stage: &'a Stage, s: usize) {
+        for sink in &stage.sinks {
+            // What follows a fold reads when all points are done, and stores with them.
+            if let Sink::Fold { then, .. } = sink {
+                self.late(&then.params);
+            }
+        }
+        for param in &stage.params {
+            let Param::Load(pieces) = param else { continue };
+            for piece in pieces {
+                let Operand::Buffer(b) = piece.from else { continue };
+                let alike = pieces.len() == 1 && piece.guards.is_empty();
+                self.note(b, |before| match before {
+                    None if alike => Read::Alike(&piece.index, &stage.axes, s),
+                    Some(&Read::Alike(index, axes, _))
+                        if alike && *index == piece.index[..] && *axes == stage.axes =>
+                    {
+                        Read::Alike(index, axes, s)
+                    }
+                    _ => Read::Otherwise,
+                });
+            }
+        }
+    }
+
+    /// What follows the sums of member `s`: its coordinates are not those of another member.
+    fn then(&mut self, then: &'a Stage, s: usize) {
+        for param in &then.params {
+            let Param::Load(pieces) = param else { continue };
+            for piece in pieces {
+                if let Operand::Buffer(b) = piece.from
+                    && let Some(Read::Alike(.., before)) = self.how.get(&b)
+                    && *before != s
+                {
+                    self.note(b, |_| Read::Otherwise);
+                }
+            }
+        }
+        self.stage(then, s);
+    }
+
+    /// The operand of a contraction.
+    fn feed(&mut self, feed: &'a Feed) {
+        self.late(&feed.params);
+    }
+
+    /// What is read in no order that relates to the stores.
+    fn late(&mut self, params: &'a [Param]) {
+        for param in params {
+            let Param::Load(pieces) = param else { continue };
+            for piece in pieces {
+                if let Operand::Buffer(b) = piece.from {
+                    self.note(b, |_| Read::Otherwise);
+                }
+            }
+        }
+    }
+
+    /// Says how a buffer is read from how it was read before, if it was.
+    fn note(&mut self, b: Buffer, now: impl FnOnce(Option<&Read<'a>>) -> Read<'a>) {
+        let now = now(self.how.get(&b));
+        if self.how.insert(b, now).is_none() {
+            self.met.push(b);
+        }
+    }
+}

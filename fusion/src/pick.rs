@@ -1,0 +1,224 @@
+//! Index values that are coordinates in part: the index columns of gathers and scatters.
+//!
+//! Picking an element of every row is written as a gather at (row, label), with the rows counted by
+//! an `iota`. Seen through, the rows are coordinates of the loop nest, and only the labels are data;
+//! and a scatter at such places writes every row once, so it is an elementwise choice.
+
+use crate::emit::Index;
+use adfuse_ir::attrs::Attrs;
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::op::{Body, Indirect, ViewCx};
+use adfuse_ir::rewrite::Copier;
+use adfuse_ir::{Builder, Diagnostic, Function, Inst, Literal, Op, TensorType, Value, ValueDef};
+use smallvec::SmallVec;
+
+/// One column of index values.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Column {
+    /// The coordinate along an axis of the index values.
+    Axis(usize),
+    /// An element of another tensor, at these expressions of the coordinates.
+    Data(Value, Index),
+}
+
+fn dims(f: &Function, v: Value) -> Option<SmallVec<[i64; 4]>> {
+    f.ty(v).shape.iter().map(|d| i64::try_from(d.known()?).ok()).collect()
+}
+
+/// What the columns of an index tensor are: its last axis tells them apart. `None` where one is
+/// computed, or not found at one place.
+pub(crate) fn columns(f: &Function, indices: Value) -> Option<Vec<Column>> {
+    let all = dims(f, indices)?;
+    let (&n, batch) = all.split_last()?;
+    let column = |k: i64| {
+        let mut at: Index = (0..batch.len()).map(IndexExpr::axis).collect();
+        at.push(IndexExpr::Const(k));
+        column(f, indices, at, batch)
+    };
+    (0..n).map(column).collect()
+}
+
+fn column(f: &Function, mut v: Value, mut at: Index, batch: &[i64]) -> Option<Column> {
+    loop {
+        let ValueDef::Inst(i, result) = f.def(v) else {
+            f.literal(v).is_none().then_some(())?;
+            return Some(Column::Data(v, at));
+        };
+        match f.op(i).def().body {
+            Body::View(index) => {
+                let args: Option<Vec<_>> = f.args(i).iter().map(|&a| dims(f, a)).collect();
+                let (args, out) = (args?, dims(f, v)?);
+                let attrs = f.attrs(i);
+                let map = index(&ViewCx { args: &args, out: &out, result: result as usize, attrs });
+                // The piece must be the same wherever the index values are read.
+                let known = |e: &IndexExpr| match e.compose(&at) {
+                    IndexExpr::Const(c) => Some(c),
+                    _ => None,
+                };
+                let mut found = None;
+                for piece in &map.pieces {
+                    let guards = piece.guards.iter();
+                    let holds: Option<bool> = guards
+                        .map(|g| known(&g.expr).map(|c| g.range.contains(&c)))
+                        .try_fold(true, |all, h| h.map(|h| all && h));
+                    if holds? {
+                        found = Some(piece);
+                        break;
+                    }
+                }
+                let piece = found?;
+                v = f.args(i)[piece.operand as usize];
+                at = piece.index.iter().map(|e| e.compose(&at)).collect();
+                f.literal(v).is_none().then_some(())?;
+            }
+            Body::Source(_) if f.op(i) == Op::Iota => {
+                let axis = usize::try_from(f.attrs(i).int("axis")).ok()?;
+                return match at.get(axis)? {
+                    IndexExpr::Axis(d) if dims(f, v)?[axis] == batch[*d as usize] => {
+                        Some(Column::Axis(*d as usize))
+                    }
+                    _ => None,
+                };
+            }
+            _ => return Some(Column::Data(v, at)),
+        }
+    }
+}
+
+/// Scatters of one value a row into one value everywhere become choices.
+pub(crate) fn scatters_to_choices(f: &Function) -> Result<Function, Diagnostic> {
+    if !f.body_insts().iter().any(|&i| rows(f, i).is_some()) {
+        return Ok(f.clone());
+    }
+    let mut b = Builder::new(f.name.clone());
+    b.func_mut().symbols = f.symbols.clone();
+    let mut copier = Copier::new(f);
+    copier.params(&mut b);
+    for &i in f.body_insts() {
+        let Some((columns, start)) = rows(f, i) else {
+            copier.inst(&mut b, i);
+            continue;
+        };
+        b.set_phase(f.inst(i).phase);
+        b.set_span(f.span(i));
+        let old = f.inst_results(i)[0];
+        let updates = copier.get(&mut b, f.args(i)[2]);
+        let new = choice(f, i, &columns, start, updates, &mut copier, &mut b);
+        b.func_mut().set_name(new, f.name_of(old));
+        copier.set(old, new);
+    }
+    let results: Vec<_> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
+    b.set_results(&results);
+    b.finish()
+}
+
+/// The columns of a scatter that writes one element of every row, and what it begins with.
+fn rows(f: &Function, i: Inst) -> Option<(Vec<Column>, Literal)> {
+    let Body::Indirect(Indirect::ScatterAdd) = f.op(i).def().body else { return None };
+    let &[x, indices, updates] = f.args(i) else { return None };
+    let attrs = f.attrs(i);
+    let shape = dims(f, x)?;
+    let order =
+        (0..shape.len() as i64).all(|d| attrs.ints("start_map").get(d as usize) == Some(&d));
+    if !attrs.ints("window_dims").is_empty()
+        || attrs.ints("inserted").len() != shape.len()
+        || !order
+    {
+        return None;
+    }
+    let start = splat(f, x)?;
+    let columns = columns(f, indices)?;
+    let batch = dims(f, updates)?;
+    // Every axis of the updates is an axis of the result, so no two updates meet.
+    let mut seen = vec![false; batch.len()];
+    for (d, c) in columns.iter().enumerate() {
+        if let Column::Axis(a) = c {
+            if seen[*a] || batch[*a] != shape[d] {
+                return None;
+            }
+            seen[*a] = true;
+        }
+    }
+    let data = columns.iter().any(|c| matches!(c, Column::Data(..)));
+    let read = |c: &Column| match c {
+        Column::Axis(_) => true,
+        // Only plain places can be spread by a view.
+        Column::Data(v, at) => {
+            let axis = |e: &IndexExpr| matches!(e, IndexExpr::Axis(_));
+            let plain = at.iter().filter(|e| axis(e)).count() == batch.len()
+                && at.iter().all(|e| axis(e) || matches!(e, IndexExpr::Const(0)));
+            let in_order = at.iter().filter(|e| axis(e)).enumerate();
+            plain
+                && in_order.into_iter().all(|(k, e)| *e == IndexExpr::axis(k))
+                && f.ty(*v).dtype == f.ty(indices).dtype
+        }
+    };
+    (data && seen.iter().all(|&s| s) && columns.iter().all(read)).then_some((columns, start))
+}
+
+fn splat(f: &Function, v: Value) -> Option<Literal> {
+    match f.def(v) {
+        ValueDef::Literal(l) => Some(l),
+        ValueDef::Inst(i, _) if f.op(i) == Op::BroadcastInDim => splat(f, f.args(i)[0]),
+        _ => None,
+    }
+}
+
+fn choice(
+    f: &Function,
+    i: Inst,
+    columns: &[Column],
+    start: Literal,
+    updates: Value,
+    copier: &mut Copier<'_>,
+    b: &mut Builder,
+) -> Value {
+    let ty = f.ty(f.inst_results(i)[0]).clone();
+    let axes: Vec<Option<usize>> =
+        columns.iter().map(|c| if let Column::Axis(a) = c { Some(*a) } else { None }).collect();
+    // The axis of the result that each axis of the updates is.
+    let rank = f.ty(updates_of(f, i)).rank();
+    let place: Vec<i64> =
+        (0..rank).map(|a| axes.iter().position(|&x| x == Some(a)).unwrap_or(0) as i64).collect();
+    let mut hit: Option<Value> = None;
+    for (d, c) in columns.iter().enumerate() {
+        let Column::Data(v, _) = c else { continue };
+        let mut label = copier.get(b, *v);
+        let flat =
+            TensorType { dtype: b.ty(label).dtype, shape: f.ty(updates_of(f, i)).shape.clone() };
+        if *b.ty(label) != flat {
+            label = b.op_as(Op::Reshape, &[label], Attrs::none(), &flat);
+        }
+        if f.attrs(i).word("mode") != "drop" {
+            let most = ty.shape[d].known().unwrap_or(1).saturating_sub(1);
+            let lo = b.literal(&flat, Literal::zero(flat.dtype));
+            let hi = b.literal(&flat, Literal::from_i64(flat.dtype, most as i64));
+            label = b.op(Op::Clamp, &[lo, label, hi]);
+        }
+        let wide = ty.with_dtype(flat.dtype);
+        let spread = Attrs::none().with_ints("dims", place.iter().copied());
+        let label = b.op_as(Op::BroadcastInDim, &[label], spread, &wide);
+        let along = Attrs::none().with_int("axis", d as i64);
+        let here = b.op_as(Op::Iota, &[], along, &wide);
+        let equal = b.op(Op::Eq, &[here, label]);
+        hit = Some(match hit {
+            None => equal,
+            Some(h) => b.op(Op::And, &[h, equal]),
+        });
+    }
+    let small = b.ty(updates).clone();
+    let begin = b.literal(&small, start);
+    // The sum of one update: adding it to what was there turns -0 into +0 as the scatter does.
+    let sum = b.op(Op::Add, &[begin, updates]);
+    let spread = Attrs::none().with_ints("dims", place.iter().copied());
+    let sum = b.op_as(Op::BroadcastInDim, &[sum], spread, &ty);
+    let rest = b.literal(&ty, start);
+    match hit {
+        Some(hit) => b.op(Op::SelectN, &[hit, rest, sum]),
+        None => sum,
+    }
+}
+
+fn updates_of(f: &Function, i: Inst) -> Value {
+    f.args(i)[2]
+}

@@ -1,0 +1,139 @@
+//! What is cheaper to compute again than to keep.
+//!
+//! A value that one part stores for others costs its bytes twice; what it is made of may be in memory
+//! anyway, or be smaller. Such values are written out where they are used.
+
+use crate::device::Device;
+use crate::facts::{Class, Facts};
+use crate::group::Groups;
+use crate::part::PartId;
+use adfuse_ir::op::Body;
+use adfuse_ir::{DType, Inst, Value, ValueDef};
+use cranelift_entity::{EntitySet, SecondaryMap};
+use hashbrown::HashSet;
+
+/// The instructions that are better written out wherever they are used.
+pub(crate) fn worthwhile(facts: &Facts<'_>, groups: &Groups, device: &Device) -> Vec<Inst> {
+    let mut kept: SecondaryMap<PartId, Vec<Value>> = SecondaryMap::new();
+    for &i in facts.f.body_insts() {
+        let v = facts.f.inst_results(i)[0];
+        if let Some(p) = groups.home[v]
+            && is_elementwise(facts, i)
+            && !facts.forced[v]
+            && !groups.readers(v).is_empty()
+        {
+            kept[p].push(v);
+        }
+    }
+    let mut again = EntitySet::new();
+    for p in groups.parts.keys() {
+        let values = &kept[p];
+        if values.is_empty() {
+            continue;
+        }
+        if pays(facts, groups, device, values, &mut again) {
+            continue;
+        }
+        for v in values {
+            pays(facts, groups, device, std::slice::from_ref(v), &mut again);
+        }
+    }
+    facts.f.body_insts().iter().copied().filter(|&i| again.contains(i)).collect()
+}
+
+/// The most primitives of an element that are computed again.
+const MOST: u32 = 500;
+
+/// Whether computing these again pays; if so they are noted.
+fn pays(
+    facts: &Facts<'_>,
+    groups: &Groups,
+    device: &Device,
+    values: &[Value],
+    again: &mut EntitySet<Inst>,
+) -> bool {
+    let mut recipe = Recipe::default();
+    for &v in values {
+        recipe.add(facts, v);
+    }
+    let mut work = 0.0;
+    for &i in &recipe.insts {
+        work += f64::from(facts.weight[i]) * facts.elements[facts.f.inst_results(i)[0]] as f64;
+    }
+    let weight: u32 = recipe.insts.iter().map(|&i| facts.weight[i]).sum();
+    let new = recipe.roots.iter().filter(|&&r| !in_memory(facts, groups, r));
+    let now: f64 = values.iter().map(|&v| bytes(facts, v)).sum();
+    let then: f64 = new.map(|&r| bytes(facts, r)).sum();
+    if weight > MOST || then >= now {
+        return false;
+    }
+    // Stored and read once less, computed once more by each reader.
+    let saved = 2.0 * (now - then) / device.memory_bytes_per_s;
+    let readers = values.iter().map(|&v| groups.readers(v).len()).max().unwrap_or(1);
+    if work * readers as f64 / device.ops_per_s > saved {
+        return false;
+    }
+    again.extend(recipe.insts);
+    true
+}
+
+/// What values are made of, down to what cannot or need not be computed again.
+#[derive(Default)]
+struct Recipe {
+    insts: Vec<Inst>,
+    roots: Vec<Value>,
+    seen: HashSet<Value>,
+}
+
+impl Recipe {
+    fn add(&mut self, facts: &Facts<'_>, v: Value) {
+        let mut stack = vec![v];
+        while let Some(v) = stack.pop() {
+            if !self.seen.insert(v) {
+                continue;
+            }
+            if self.insts.len() >= LONGEST {
+                // What a recipe this long is made of is not looked at: it is taken as it is.
+                self.roots.push(v);
+                continue;
+            }
+            match facts.f.def(v) {
+                ValueDef::Literal(_) => {}
+                ValueDef::Inst(i, _) if facts.class[i] == Class::Free => {
+                    stack.extend(facts.f.args(i));
+                }
+                ValueDef::Inst(i, _) if is_elementwise(facts, i) && !facts.forced[v] => {
+                    self.insts.push(i);
+                    stack.extend(facts.f.args(i));
+                }
+                _ => self.roots.push(v),
+            }
+        }
+    }
+}
+
+/// The most instructions of a recipe.
+const LONGEST: usize = 64;
+
+fn is_elementwise(facts: &Facts<'_>, i: Inst) -> bool {
+    facts.class[i] == Class::Point && matches!(facts.f.op(i).def().body, Body::Map(_))
+}
+
+/// Whether a value is in a buffer whatever is decided.
+fn in_memory(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
+    match facts.f.def(v) {
+        ValueDef::Inst(i, _) => {
+            facts.class[i] == Class::Constant || facts.forced[v] || !groups.readers(v).is_empty()
+        }
+        _ => true,
+    }
+}
+
+/// Bytes of a value in its narrowest exact form.
+pub(crate) fn bytes(facts: &Facts<'_>, v: Value) -> f64 {
+    let n = facts.elements[v] as f64;
+    match facts.f.ty(v).dtype {
+        DType::Bool => n / 8.0,
+        d => n * d.bytes() as f64,
+    }
+}

@@ -1,0 +1,106 @@
+//! Contractions and attention.
+
+use super::cursor::Read;
+use super::parser::Parser;
+use super::stage::Around;
+use crate::dtype::DType;
+use crate::kernel::program::{Attend, Contract, Extents, Feed, Member};
+use crate::kernel::stage::{Param, Stage};
+use cranelift_entity::PrimaryMap;
+
+impl Parser<'_> {
+    pub(super) fn contract(&mut self) -> Read<Contract> {
+        let name = self.name()?.to_string();
+        self.cursor.expect("{")?;
+        let mut contract = Contract { name, members: Default::default() };
+        while self.cursor.accept("member") {
+            let member = self.member()?;
+            contract.members.push(member);
+        }
+        self.cursor.expect("}")?;
+        Ok(contract)
+    }
+
+    fn member(&mut self) -> Read<Member> {
+        let [batch, rows, cols, depth] = self.headed(["batch", "rows", "cols", "depth"])?;
+        let sum = self.sum()?;
+        self.cursor.expect("{")?;
+        let lhs = self.feed("lhs", sum)?;
+        let rhs = self.feed("rhs", sum)?;
+        let then = self.then(batch.len() + rows.len() + cols.len(), sum)?;
+        self.cursor.expect("}")?;
+        Ok(Member { batch, rows, cols, depth, lhs, rhs, sum, then })
+    }
+
+    pub(super) fn attend(&mut self) -> Read<Attend> {
+        let name = self.name()?.to_string();
+        let [batch, rows, stream, depth, width] =
+            self.headed(["batch", "rows", "stream", "depth", "width"])?;
+        let sum = self.sum()?;
+        self.cursor.expect("{")?;
+        let lhs = self.feed("lhs", sum)?;
+        let rhs = self.feed("rhs", sum)?;
+        let score = self.feed("score", sum)?;
+        let values = self.feed("values", sum)?;
+        let then = self.then(batch.len() + rows.len() + width.len(), sum)?;
+        let log_sum = self.cursor.accept("log_sum").then(|| self.buffer()).transpose()?;
+        self.cursor.expect("}")?;
+        Ok(Attend {
+            name,
+            batch,
+            rows,
+            stream,
+            depth,
+            width,
+            lhs,
+            rhs,
+            score,
+            values,
+            sum,
+            then,
+            log_sum,
+        })
+    }
+
+    /// `batch [2] rows [3] ..`
+    fn headed<const N: usize>(&mut self, words: [&str; N]) -> Read<[Extents; N]> {
+        let mut found: [Extents; N] = std::array::from_fn(|_| Extents::new());
+        for (word, extents) in words.into_iter().zip(&mut found) {
+            self.cursor.expect(word)?;
+            *extents = self.cursor.extents()?;
+        }
+        Ok(found)
+    }
+
+    /// `sum f32`
+    fn sum(&mut self) -> Read<DType> {
+        self.cursor.expect("sum")?;
+        self.cursor.dtype()
+    }
+
+    /// `lhs { .. out s0 }`
+    fn feed(&mut self, word: &str, sum: DType) -> Read<Feed> {
+        self.cursor.expect(word)?;
+        self.cursor.expect("{")?;
+        let mut params = self.params()?;
+        for (param, dtype) in &mut params {
+            if matches!(param, Param::Sum) {
+                *dtype = sum;
+            }
+        }
+        let mut program = self.scalars(&params)?;
+        while self.cursor.accept("out") {
+            let v = self.scalar(&program.insts)?;
+            program.outputs.push(v);
+        }
+        self.cursor.expect("}")?;
+        Ok(Feed { params: params.into_iter().map(|p| p.0).collect(), program })
+    }
+
+    /// `then { .. }`
+    fn then(&mut self, domain: usize, sum: DType) -> Read<Stage> {
+        self.cursor.expect("then")?;
+        let (rows, tiles) = (&PrimaryMap::new(), &PrimaryMap::new());
+        self.stage(&Around { domain, rows, tiles, sum: Some(sum) }, Extents::new())
+    }
+}

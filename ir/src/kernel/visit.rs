@@ -1,0 +1,158 @@
+//! What a step reads and writes, found in one place for everybody who asks.
+
+use super::program::{Attend, Buffer, Contract, Extents, Feed, Member, Scatter, Step};
+use super::stage::{Kernel, Operand, Param, Sink, Stage};
+use hashbrown::HashSet;
+use smallvec::SmallVec;
+use std::fmt;
+
+/// Buffers in the order in which they were met first.
+#[derive(Default)]
+struct Met {
+    list: SmallVec<[Buffer; 8]>,
+    seen: HashSet<Buffer>,
+}
+
+impl Met {
+    fn add(&mut self, b: Buffer) {
+        if self.seen.insert(b) {
+            self.list.push(b);
+        }
+    }
+
+    fn operand(&mut self, o: &Operand) {
+        if let Operand::Buffer(b) = o {
+            self.add(*b);
+        }
+    }
+
+    /// What a stage reads, and what follows its folds.
+    fn stage(&mut self, stage: &Stage) {
+        self.params(&stage.params);
+        for sink in &stage.sinks {
+            if let Sink::Fold { then, .. } = sink {
+                self.stage(then);
+            }
+        }
+    }
+
+    fn params(&mut self, params: &[Param]) {
+        for param in params {
+            if let Param::Load(pieces) = param {
+                pieces.iter().for_each(|p| self.operand(&p.from));
+            }
+        }
+    }
+
+    fn sinks(&mut self, stage: &Stage) {
+        for sink in &stage.sinks {
+            match sink {
+                Sink::Store { buffer, .. } => self.add(*buffer),
+                Sink::Fold { then, .. } => self.sinks(then),
+                Sink::Reduce { .. } | Sink::Scan { .. } | Sink::Keep(_) | Sink::Leave(_) => {}
+            }
+        }
+    }
+}
+
+impl Step {
+    /// The buffers it reads, each once, in the order in which its text names them first.
+    pub fn reads(&self) -> impl Iterator<Item = Buffer> + use<> {
+        let mut met = Met::default();
+        match self {
+            Step::Kernel(k) => k.stages.iter().for_each(|s| met.stage(s)),
+            Step::Contract(c) => {
+                for m in &c.members {
+                    m.feeds().iter().for_each(|(_, f, _)| met.params(&f.params));
+                    met.stage(&m.then);
+                }
+            }
+            Step::Attend(a) => {
+                a.feeds().iter().for_each(|(_, f, _)| met.params(&f.params));
+                met.stage(&a.then);
+            }
+            Step::Scatter(s) => {
+                met.operand(&s.from);
+                met.params(&s.params);
+            }
+            Step::Library(l) => l.inputs.iter().for_each(|&b| met.add(b)),
+            Step::Transfer(t) => met.add(t.from),
+        }
+        met.list.into_iter()
+    }
+
+    /// The buffers it writes, each once, in the order in which its text names them first.
+    pub fn writes(&self) -> impl Iterator<Item = Buffer> + use<> {
+        let mut met = Met::default();
+        match self {
+            Step::Kernel(k) => k.stages.iter().for_each(|s| met.sinks(s)),
+            Step::Contract(c) => c.members.iter().for_each(|m| met.sinks(&m.then)),
+            Step::Attend(a) => {
+                met.sinks(&a.then);
+                a.log_sum.into_iter().for_each(|b| met.add(b));
+            }
+            Step::Scatter(s) => met.add(s.out),
+            Step::Library(l) => l.outputs.iter().for_each(|&b| met.add(b)),
+            Step::Transfer(t) => met.add(t.to),
+        }
+        met.list.into_iter()
+    }
+
+    /// What people know it by: its word and, where it has one, its name.
+    pub fn title(&self) -> impl fmt::Display + '_ {
+        Title(self)
+    }
+}
+
+struct Title<'s>(&'s Step);
+
+impl fmt::Display for Title<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Step::Kernel(Kernel { name, .. }) => write!(f, "kernel @{name}"),
+            Step::Contract(Contract { name, .. }) => write!(f, "contract @{name}"),
+            Step::Attend(Attend { name, .. }) => write!(f, "attend @{name}"),
+            Step::Scatter(Scatter { .. }) => f.write_str("scatter"),
+            Step::Library(l) => write!(f, "library @{}", l.function),
+            Step::Transfer(_) => f.write_str("transfer"),
+        }
+    }
+}
+
+impl Member {
+    /// Extents of the result: what `then` runs over.
+    pub fn result(&self) -> Extents {
+        joined(&[&self.batch, &self.rows, &self.cols])
+    }
+
+    /// Its operands by name, each with the extents that it is read over.
+    pub fn feeds(&self) -> [(&'static str, &Feed, Extents); 2] {
+        [
+            ("lhs", &self.lhs, joined(&[&self.batch, &self.rows, &self.depth])),
+            ("rhs", &self.rhs, joined(&[&self.batch, &self.cols, &self.depth])),
+        ]
+    }
+}
+
+impl Attend {
+    /// Extents of the result: what `then` runs over.
+    pub fn result(&self) -> Extents {
+        joined(&[&self.batch, &self.rows, &self.width])
+    }
+
+    /// Its feeds by name, in the order of its text, each with the extents that it is read over.
+    pub fn feeds(&self) -> [(&'static str, &Feed, Extents); 4] {
+        let Attend { batch, rows, stream, depth, width, .. } = self;
+        [
+            ("lhs", &self.lhs, joined(&[batch, rows, depth])),
+            ("rhs", &self.rhs, joined(&[batch, stream, depth])),
+            ("score", &self.score, joined(&[batch, rows, stream])),
+            ("values", &self.values, joined(&[batch, stream, width])),
+        ]
+    }
+}
+
+/// Extents one after the other.
+fn joined(parts: &[&Extents]) -> Extents {
+    parts.iter().flat_map(|p| p.iter().copied()).collect()
+}

@@ -1,0 +1,181 @@
+//! Sums of exponentials: softmax, log-softmax, logsumexp.
+//!
+//! All are shifted by the maximum `m` of the exponents over the summed axes. Where `m` is not finite
+//! the shift is 0 instead, which leaves the naive form: a row of -inf has the logsumexp -inf, and no
+//! NaN comes from inf - inf. `m` is held fixed for derivatives. That is right at every order, since
+//! the shifted forms do not depend on the shift at all.
+
+use super::Site;
+use super::pattern::{REACH, Spread, both_ways, made_by, number, operand, strip};
+use crate::entity::{Inst, Value};
+use crate::function::{Function, ValueDef};
+use crate::literal::Literal;
+use crate::op::Op;
+
+/// Exponents and the sum of their exponentials.
+struct Sum {
+    x: Value,
+    sum: Inst,
+}
+
+/// The exponents of a sum of exponentials, where the sum is one.
+fn exponents(f: &Function, sum: Inst) -> Option<Value> {
+    let axes = !f.attrs(sum).ints("axes").is_empty();
+    let x = operand(f, f.args(sum)[0], Op::Exp).filter(|_| axes)?;
+    f.literal(x).is_none().then_some(x)
+}
+
+/// The softmax that an instruction is, naive or shifted.
+fn quotient(f: &Function, i: Inst) -> Option<Sum> {
+    let of = |above: Value, below: Spread| {
+        let x = operand(f, above, Op::Exp)?;
+        let sum = below.reduction(f, Op::ReduceSum, f.ty(above))?;
+        (exponents(f, sum)? == x).then_some(Sum { x, sum })
+    };
+    match (f.op(i), f.args(i)) {
+        (Op::Div, &[above, below]) => of(above, Spread::of(f, below)),
+        (Op::Mul, args) => both_ways(args)
+            .into_iter()
+            .find_map(|(above, factor)| of(above, Spread::of(f, factor).through_reciprocal(f)?)),
+        _ => None,
+    }
+}
+
+/// `x - spread(log(sum(exp(x))))`.
+fn difference(f: &Function, i: Inst) -> Option<Sum> {
+    let (Op::Sub, &[x, log]) = (f.op(i), f.args(i)) else { return None };
+    let sum = Spread::of(f, log).through(f, Op::Log)?.reduction(f, Op::ReduceSum, f.ty(x))?;
+    (exponents(f, sum)? == x).then_some(Sum { x, sum })
+}
+
+/// Whether `x` is some `z` less its maximum over the axes that `sum` sums: its exponentials are at
+/// most 1, and one of them is 1.
+fn is_shifted(f: &Function, x: Value, sum: Inst) -> bool {
+    let mut x = x;
+    // A positive factor may have been applied after the shift.
+    for _ in 0..REACH {
+        let positive = |v| number(f, v).is_some_and(|l| l.to_f64() > 0.0);
+        x = if let Some(inner) = operand(f, x, Op::StopGradient) {
+            inner
+        } else if let Some(i) = made_by(f, x, Op::Div).filter(|&i| positive(f.args(i)[1])) {
+            f.args(i)[0]
+        } else if let Some(i) = made_by(f, x, Op::Mul)
+            && let Some((inner, _)) =
+                both_ways(f.args(i)).into_iter().find(|&(_, factor)| positive(factor))
+        {
+            inner
+        } else {
+            break;
+        };
+    }
+    let by_maximum = |z: Value, shift: Spread| {
+        let shift = shift.with(f, |v| maximum(f, v));
+        let max = shift.reduction(f, Op::ReduceMax, f.ty(z));
+        max.is_some_and(|i| f.attrs(i) == f.attrs(sum) && free(f, f.args(i)[0]) == free(f, z))
+    };
+    if let Some(i) = made_by(f, x, Op::Sub) {
+        return by_maximum(f.args(i)[0], Spread::of(f, f.args(i)[1]));
+    }
+    made_by(f, x, Op::Add).is_some_and(|i| {
+        both_ways(f.args(i)).into_iter().any(|(z, minus)| {
+            Spread::of(f, minus).through(f, Op::Neg).is_some_and(|shift| by_maximum(z, shift))
+        })
+    })
+}
+
+/// The value without what only stops derivatives.
+fn free(f: &Function, v: Value) -> Value {
+    let inner = |&v: &Value| operand(f, v, Op::StopGradient);
+    std::iter::successors(Some(v), inner).take(REACH).last().unwrap_or(v)
+}
+
+/// The value without what guards a maximum: a choice or a bound by a number.
+fn maximum(f: &Function, v: Value) -> Value {
+    let mut v = v;
+    for _ in 0..REACH {
+        v = free(f, v);
+        let pair = if let Some(i) = made_by(f, v, Op::SelectN) {
+            [f.args(i)[1], f.args(i)[2]]
+        } else if let Some(i) = made_by(f, v, Op::Max) {
+            [f.args(i)[0], f.args(i)[1]]
+        } else {
+            return v;
+        };
+        let Some((inner, _)) = both_ways(&pair).into_iter().find(|p| number(f, p.1).is_some())
+        else {
+            return v;
+        };
+        v = inner;
+    }
+    v
+}
+
+impl Site<'_, '_> {
+    /// The shift of exponents over the kept axes, and the exponents less it.
+    fn shifted(&mut self, s: &Sum) -> (Value, Value) {
+        let x = self.get(s.x);
+        let max = self.reduce(Op::ReduceMax, x, s.sum);
+        let fixed = self.b.op(Op::StopGradient, &[max]);
+        let finite = self.b.op(Op::IsFinite, &[fixed]);
+        let ty = self.b.ty(fixed).clone();
+        let zero = self.b.literal(&ty, Literal::zero(ty.dtype));
+        let shift = self.b.op(Op::SelectN, &[finite, zero, fixed]);
+        let spread = self.spread(shift, s.sum);
+        (shift, self.b.op(Op::Sub, &[x, spread]))
+    }
+}
+
+pub(super) fn softmax(site: &mut Site<'_, '_>) -> Option<Value> {
+    let s = quotient(site.f, site.inst).filter(|s| !is_shifted(site.f, s.x, s.sum))?;
+    let (_, x) = site.shifted(&s);
+    let e = site.b.op(Op::Exp, &[x]);
+    let sum = site.reduce(Op::ReduceSum, e, s.sum);
+    let below = site.spread(sum, s.sum);
+    Some(site.b.op(Op::Div, &[e, below]))
+}
+
+pub(super) fn log_softmax(site: &mut Site<'_, '_>) -> Option<Value> {
+    let f = site.f;
+    let of_log = match site.op() {
+        Op::Log => match f.def(site.args()[0]) {
+            ValueDef::Inst(i, _) => quotient(f, i),
+            _ => None,
+        },
+        _ => None,
+    };
+    let (x, sum, s) = match of_log {
+        // Shifted exponents give a finite sum, but their quotient may be 0 where its log is not -inf.
+        Some(s) if is_shifted(f, s.x, s.sum) => {
+            (site.get(s.x), site.get(f.inst_results(s.sum)[0]), s)
+        }
+        found => {
+            let s = found
+                .or_else(|| difference(f, site.inst).filter(|s| !is_shifted(f, s.x, s.sum)))?;
+            let (_, x) = site.shifted(&s);
+            let e = site.b.op(Op::Exp, &[x]);
+            (x, site.reduce(Op::ReduceSum, e, s.sum), s)
+        }
+    };
+    let log = site.b.op(Op::Log, &[sum]);
+    let spread = site.spread(log, s.sum);
+    Some(site.b.op(Op::Sub, &[x, spread]))
+}
+
+pub(super) fn logsumexp(site: &mut Site<'_, '_>) -> Option<Value> {
+    let f = site.f;
+    if site.op() != Op::Log {
+        return None;
+    }
+    let mut views = Vec::new();
+    let sum = made_by(f, strip(f, site.args()[0], &mut views), Op::ReduceSum)?;
+    let x = exponents(f, sum)?;
+    if is_shifted(f, x, sum) {
+        return None;
+    }
+    let (shift, x) = site.shifted(&Sum { x, sum });
+    let e = site.b.op(Op::Exp, &[x]);
+    let sum = site.reduce(Op::ReduceSum, e, sum);
+    let log = site.b.op(Op::Log, &[sum]);
+    let whole = site.b.op(Op::Add, &[shift, log]);
+    Some(site.under_views(&views, whole))
+}

@@ -1,0 +1,83 @@
+//! `plan`: what a plan costs, what it is made of, why it is as it is.
+
+mod explained;
+mod opportunities;
+mod report;
+mod table;
+
+use super::failure::Failure;
+use super::planning::Planning;
+use super::streams::Streams;
+use super::whole;
+use clap::Args;
+use report::Report;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Shows which instructions share a kernel, and what that costs beside a kernel for each
+///
+/// Bytes, launches and times are those of the cost model, counted from the structure of the program.
+/// Symbolic dimensions need extents.
+#[derive(Args)]
+pub(super) struct Show {
+    #[command(flatten)]
+    planning: Planning,
+    /// Instead, say whether two values are computed in one kernel, and if not, why
+    #[arg(long, value_names = ["%A", "%B"], num_args = 2, conflicts_with = "candidates")]
+    explain_fusion: Option<Vec<String>>,
+    /// Instead, list neighbours that might share a kernel, and whether they do
+    #[arg(long)]
+    candidates: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Where to write the plan's text too
+    #[arg(short, long, value_name = "PLAN")]
+    out: Option<PathBuf>,
+}
+
+impl Show {
+    /// Runs the command.
+    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        let ready = self.planning.ready()?;
+        let asked = self.explain_fusion.as_deref().map(|names| ready.values(names)).transpose()?;
+        let plan = ready.plan()?;
+        let program = ready.program(&plan)?;
+        let (f, device) = (&ready.function, &ready.options.device);
+        let printed = if let Some(values) = asked {
+            let [a, b] = values[..] else { return Err(Failure::usage("two values are explained")) };
+            let explanation = crate::fusion::explain(f, &plan, device, a, b);
+            let explanation = explanation.map_err(|d| ready.source.wrong(d))?;
+            match self.json {
+                true => json(&explained::json(f, &plan, device, &explanation)),
+                false => lines(&explanation.lines(f, &plan, device)),
+            }
+        } else if self.candidates {
+            let found = crate::fusion::candidates(f, &plan, device);
+            let found = found.map_err(|d| ready.source.wrong(d))?;
+            match self.json {
+                true => json(&opportunities::json(f, &found)),
+                false => opportunities::text(f, &found),
+            }
+        } else {
+            let report = Report::of(&ready, &plan, &program)?;
+            if self.json { json(&report.json()) } else { table::text(&report) }
+        };
+        if let Some(path) = &self.out {
+            let text = plan.text(f);
+            whole::write(path, |file| file.write_all(text.as_bytes()))?;
+        }
+        streams.out.write_all(printed.as_bytes())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn lines(all: &[String]) -> String {
+    all.iter().map(|l| format!("{l}\n")).collect()
+}
+
+/// JSON as people can read it too.
+fn json(value: &serde_json::Value) -> String {
+    format!("{value:#}\n")
+}

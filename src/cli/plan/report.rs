@@ -1,0 +1,208 @@
+//! What a plan costs and what it is made of, as data and as JSON.
+
+use crate::cli::failure::Failure;
+use crate::cli::planning::Ready;
+use crate::cli::steps;
+use crate::fusion::{Bound, Cost, Effort, Plan, cost, memory, patterns, saved_bytes};
+use crate::ir::kernel::{Extents, Program};
+use crate::ir::text::Names;
+use serde_json::{Map, Value, json};
+
+/// A plan beside the one of effort off.
+pub(super) struct Report {
+    pub(super) function: String,
+    pub(super) device: String,
+    pub(super) fp: &'static str,
+    pub(super) effort: &'static str,
+    /// The plan's hash, and that of the function it belongs to.
+    pub(super) plan: String,
+    pub(super) graph: String,
+    pub(super) chosen: Figures,
+    pub(super) off: Figures,
+    /// Rules of stable forms, and what they rewrote.
+    pub(super) recognised: Vec<(&'static str, String)>,
+    /// Named patterns, and their results.
+    pub(super) patterns: Vec<(&'static str, String)>,
+    pub(super) groups: Vec<Row>,
+}
+
+/// What a program costs.
+pub(super) struct Figures {
+    pub(super) launches: u64,
+    pub(super) bytes_moved: u64,
+    pub(super) least_bytes: u64,
+    pub(super) arena_bytes: u64,
+    pub(super) peak_bytes: u64,
+    pub(super) saved_bytes: u64,
+    pub(super) predicted_ms: f64,
+}
+
+/// A step.
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) kind: &'static str,
+    pub(super) domains: Vec<Extents>,
+    pub(super) reads: Vec<String>,
+    pub(super) writes: Vec<String>,
+    /// What it computes, whether stored or not.
+    pub(super) computes: Vec<String>,
+    pub(super) read_bytes: u64,
+    pub(super) written_bytes: u64,
+    pub(super) ops: u64,
+    pub(super) launches: u64,
+    pub(super) predicted_ms: f64,
+    pub(super) bound: &'static str,
+}
+
+impl Report {
+    /// Weighs a plan and its program.
+    pub(super) fn of(ready: &Ready, plan: &Plan, program: &Program) -> Result<Report, Failure> {
+        let f = &ready.function;
+        let device = &ready.options.device;
+        let found = cost(program, device);
+        let apart = ready.plan_with(Effort::Off)?;
+        let apart_program = ready.program(&apart)?;
+        let apart_cost = cost(&apart_program, device);
+        let names = Names::of(f);
+        let name = |i: &crate::ir::Inst| {
+            f.inst_results(*i).first().map_or_else(String::new, |&v| format!("%{}", names.get(v)))
+        };
+        let computed = steps::computed(plan, program);
+        let groups =
+            program.steps.iter().zip(&found.steps).zip(&computed).map(|((s, c), insts)| Row {
+                name: steps::name(s).into(),
+                kind: steps::kind(s),
+                domains: steps::domains(s),
+                reads: steps::names(program, s.reads()),
+                writes: steps::names(program, s.writes()),
+                computes: insts.iter().map(name).collect(),
+                read_bytes: c.reads,
+                written_bytes: c.writes,
+                ops: operations(&c.ops),
+                launches: c.launches.into(),
+                predicted_ms: milliseconds(c.seconds),
+                bound: match c.bound {
+                    Bound::Memory => "memory",
+                    Bound::Compute => "compute",
+                    Bound::Launch => "launch",
+                },
+            });
+        let groups = groups.collect();
+        let last = |insts: &[crate::ir::Inst]| insts.last().map_or_else(String::new, name);
+        Ok(Report {
+            function: f.name.clone(),
+            device: device.name.clone(),
+            fp: ready.options.fp.name(),
+            effort: match ready.options.effort {
+                _ if ready.is_replayed() => "replayed",
+                Effort::Off => "off",
+                Effort::Quick => "quick",
+                Effort::Default => "default",
+            },
+            plan: plan.hash(f),
+            graph: plan.graph.clone(),
+            chosen: Figures::of(ready, plan, program, &found, ready.options.effort)?,
+            off: Figures::of(ready, &apart, &apart_program, &apart_cost, Effort::Off)?,
+            recognised: ready.recognised.clone(),
+            patterns: patterns(f).iter().map(|p| (p.name, last(&p.insts))).collect(),
+            groups,
+        })
+    }
+
+    /// An object whose keys keep their order.
+    pub(super) fn json(&self) -> Value {
+        let mut all = Map::new();
+        let mut put = |key: &str, value: Value| all.insert(key.into(), value);
+        put("function", json!(self.function));
+        put("device", json!(self.device));
+        put("fp", json!(self.fp));
+        put("effort", json!(self.effort));
+        put("plan", json!(self.plan));
+        put("graph", json!(self.graph));
+        for (key, value) in self.chosen.entries() {
+            put(key, value);
+        }
+        put("off", Value::Object(self.off.entries().map(|(k, v)| (k.to_string(), v)).collect()));
+        put("recognised", named(&self.recognised, "rule"));
+        put("patterns", named(&self.patterns, "name"));
+        put("groups", self.groups.iter().map(Row::json).collect());
+        Value::Object(all)
+    }
+}
+
+fn named(list: &[(&str, String)], key: &str) -> Value {
+    list.iter().map(|(name, at)| json!({key: name, "at": at})).collect()
+}
+
+/// Operations of every kind; a multiply-add is one.
+fn operations(ops: &crate::fusion::Ops) -> u64 {
+    let kinds = [
+        ops.simple,
+        ops.special,
+        ops.contract_f32,
+        ops.contract_f16,
+        ops.contract_f64,
+        ops.integer,
+    ];
+    kinds.into_iter().fold(0, u64::saturating_add)
+}
+
+/// Rounded to a picosecond, which no model is good for.
+fn milliseconds(seconds: f64) -> f64 {
+    (seconds * 1e12).round() / 1e9
+}
+
+impl Figures {
+    fn of(
+        ready: &Ready,
+        plan: &Plan,
+        program: &Program,
+        cost: &Cost,
+        effort: Effort,
+    ) -> Result<Figures, Failure> {
+        let memory = memory(program, effort).map_err(|d| ready.source.wrong(d))?;
+        let saved = saved_bytes(&ready.function, plan).map_err(|d| ready.source.wrong(d))?;
+        Ok(Figures {
+            launches: cost.launches.into(),
+            bytes_moved: cost.bytes_moved,
+            least_bytes: cost.least_bytes,
+            arena_bytes: memory.arena,
+            peak_bytes: memory.peak,
+            saved_bytes: saved,
+            predicted_ms: milliseconds(cost.seconds),
+        })
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        [
+            ("launches", json!(self.launches)),
+            ("bytes_moved", json!(self.bytes_moved)),
+            ("least_bytes", json!(self.least_bytes)),
+            ("arena_bytes", json!(self.arena_bytes)),
+            ("peak_bytes", json!(self.peak_bytes)),
+            ("saved_bytes", json!(self.saved_bytes)),
+            ("predicted_ms", json!(self.predicted_ms)),
+        ]
+        .into_iter()
+    }
+}
+
+impl Row {
+    fn json(&self) -> Value {
+        let domains: Vec<&[i64]> = self.domains.iter().map(|d| d.as_slice()).collect();
+        json!({
+            "name": self.name,
+            "kind": self.kind,
+            "domains": domains,
+            "reads": self.reads,
+            "writes": self.writes,
+            "computes": self.computes,
+            "read_bytes": self.read_bytes,
+            "written_bytes": self.written_bytes,
+            "ops": self.ops,
+            "launches": self.launches,
+            "predicted_ms": self.predicted_ms,
+            "bound": self.bound,
+        })
+    }
+}

@@ -1,0 +1,140 @@
+//! Plans as JSON: the same as their text, for programs that read JSON.
+//!
+//! Both ways go by the text, which has the only reader and printer of plans.
+
+use serde_json::{Map, Value, json};
+use std::fmt::Write;
+
+/// Words of a plan's text that say one thing.
+const SAID: [&str; 3] = ["graph", "device", "fp"];
+
+/// The JSON form of a plan's text.
+///
+/// # Errors
+/// For a line that has no JSON form.
+pub(super) fn of_text(text: &str) -> Result<Value, String> {
+    let mut plan = Map::new();
+    let (mut inline, mut groups, mut stores) = (Vec::new(), Vec::new(), Vec::new());
+    let names = |list: &str| -> Vec<Value> { list.split(',').map(|n| json!(n.trim())).collect() };
+    for line in text.lines().map(str::trim) {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            "plan" => {
+                let name = rest.trim_end_matches('{').trim().trim_start_matches('@');
+                plan.insert("plan".into(), json!(name));
+            }
+            "inline" => inline.extend(names(rest)),
+            "group" => {
+                groups.push(Value::Array(rest.split(';').map(|p| json!(names(p))).collect()))
+            }
+            "store" => {
+                let (value, form) = rest.split_once(" as ").ok_or("a `store` without a form")?;
+                stores.push(json!({"value": value, "as": form}));
+            }
+            _ if SAID.contains(&word) => {
+                plan.insert(word.into(), json!(rest));
+            }
+            "}" | "" => {}
+            _ => return Err(format!("`{word}` has no JSON form")),
+        }
+    }
+    plan.insert("inline".into(), Value::Array(inline));
+    plan.insert("groups".into(), Value::Array(groups));
+    plan.insert("store".into(), Value::Array(stores));
+    Ok(Value::Object(plan))
+}
+
+/// The text of a plan in JSON; whether it is a plan is for the text's reader to say.
+///
+/// # Errors
+/// If it is no JSON, or not of this form.
+pub(super) fn to_text(text: &str) -> Result<String, String> {
+    let value: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    let plan = value.as_object().ok_or("it is no object")?;
+    const KEYS: [&str; 7] = ["plan", "graph", "device", "fp", "inline", "groups", "store"];
+    if let Some(key) = plan.keys().find(|k| !KEYS.contains(&k.as_str())) {
+        return Err(format!("the key `{key}` is not known"));
+    }
+    let said = |key: &str| word(plan.get(key).unwrap_or(&Value::Null), key);
+    let mut out = format!("plan @{} {{\n", said("plan")?);
+    let mut line = |text: String| {
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "  {text}");
+    };
+    for key in SAID {
+        line(format!("{key} {}", said(key)?));
+    }
+    let inline = names(plan.get("inline"), "inline")?;
+    if !inline.is_empty() {
+        line(format!("inline {inline}"));
+    }
+    for group in list(plan.get("groups"), "groups")? {
+        let parts = list(Some(group), "a group")?;
+        let parts: Result<Vec<String>, String> =
+            parts.iter().map(|p| names(Some(p), "a part of a group")).collect();
+        line(format!("group {}", parts?.join("; ")));
+    }
+    for store in list(plan.get("store"), "store")? {
+        let of = |key: &str| word(store.get(key).unwrap_or(&Value::Null), key);
+        line(format!("store {} as {}", of("value")?, of("as")?));
+    }
+    out.push_str("}\n");
+    Ok(out)
+}
+
+/// A string that fits in a line.
+fn word<'v>(value: &'v Value, what: &str) -> Result<&'v str, String> {
+    let text = value.as_str().ok_or_else(|| format!("`{what}` must be a string"))?;
+    match text.contains(['\n', '\r', ',', ';', '{', '}']) {
+        false => Ok(text),
+        true => Err(format!("`{what}` has characters that it cannot have")),
+    }
+}
+
+fn list<'v>(value: Option<&'v Value>, what: &str) -> Result<&'v [Value], String> {
+    match value {
+        None => Ok(&[]),
+        Some(Value::Array(list)) => Ok(list),
+        Some(_) => Err(format!("`{what}` must be a list")),
+    }
+}
+
+fn names(value: Option<&Value>, what: &str) -> Result<String, String> {
+    let names: Result<Vec<&str>, String> =
+        list(value, what)?.iter().map(|v| word(v, what)).collect();
+    Ok(names?.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "plan @f {\n  graph 00ff\n  device cpu\n  fp strict\n  inline %1, %2\n  \
+                        group %0, %3\n  group %7; %9, %10\n  store %5 as b1\n}\n";
+
+    #[test]
+    fn text_to_json_and_back_is_the_same() {
+        for text in [TEXT, "plan @f {\n  graph 0\n  device cpu\n  fp fast\n}\n"] {
+            let json = of_text(text).unwrap();
+            assert_eq!(to_text(&json.to_string()).unwrap(), text, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_plan_says_so() {
+        for (json, said) in [
+            ("{", "EOF"),
+            ("[]", "no object"),
+            ("{\"plan\": \"f\"}", "`graph` must be a string"),
+            ("{\"x\": 1}", "the key `x`"),
+            ("{\"plan\": \"f\\ngroup %1\"}", "characters"),
+            (
+                "{\"plan\": \"f\", \"graph\": \"\", \"device\": \"\", \"fp\": \"\", \"groups\": 1}",
+                "must be a list",
+            ),
+        ] {
+            let why = to_text(json).unwrap_err();
+            assert!(why.contains(said), "{json}: {why}");
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! What `plan` and `emit` share: which function is planned, for what, and by which plan.
+
+use super::derivative::Wrt;
+use super::failure::{Failure, mean};
+use super::plan_json;
+use super::source::{Program, Source};
+use super::target::{Target, specialized};
+use crate::autodiff::value_and_grad;
+use crate::fusion::{Device, Effort, Fp, Options, Plan, graph_hash, lower, plan, prepare};
+use crate::ir::kernel::{Program as Kernels, Verified, verify};
+use crate::ir::rewrite::stabilize;
+use crate::ir::{At, Diagnostic, Function, Inst, Kind, Module, Op};
+use clap::{Args, ValueEnum};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The arguments that say what is planned, and how.
+#[derive(Args)]
+pub(super) struct Planning {
+    #[command(flatten)]
+    target: Target,
+    /// Differentiate first: the results, then a gradient for each parameter of --wrt
+    #[arg(long)]
+    grad: bool,
+    #[command(flatten)]
+    wrt: Wrt,
+    /// The machine: cpu, h200, or a file that describes one; without this, the plan's, or cpu
+    #[arg(long, value_name = "NAME|FILE.toml")]
+    device: Option<String>,
+    /// How numbers may differ from the text's; without this, the plan's, or reproducible
+    #[arg(long, value_enum)]
+    fp: Option<Mode>,
+    /// How hard to look for a plan; without this, default
+    #[arg(long, value_enum, conflicts_with = "plan")]
+    effort: Option<Look>,
+    /// A plan to follow, as text or JSON, instead of making one
+    #[arg(long, value_name = "PLAN")]
+    plan: Option<PathBuf>,
+}
+
+/// How numbers may differ from those of the text.
+#[derive(Clone, Copy, ValueEnum)]
+enum Mode {
+    /// The same bits whatever the plan
+    Strict,
+    /// The same bits for one plan; stable forms stand for naive ones
+    Reproducible,
+    /// As reproducible, with approximate functions where an engine has them
+    Fast,
+}
+
+/// How hard to look for a plan.
+#[derive(Clone, Copy, ValueEnum)]
+enum Look {
+    /// A kernel an instruction
+    Off,
+    /// One pass
+    Quick,
+    /// As long as it pays
+    Default,
+}
+
+/// A function ready to be planned.
+pub(super) struct Ready {
+    /// Where it came from.
+    pub(super) source: Program,
+    /// As the planner sees it.
+    pub(super) function: Function,
+    /// What it is planned for.
+    pub(super) options: Options,
+    /// What was recognised and rewritten, in order: rules, and the names of their results.
+    pub(super) recognised: Vec<(&'static str, String)>,
+    /// The plan that was given.
+    given: Option<Plan>,
+}
+
+impl Planning {
+    /// Reads, rewrites, differentiates and prepares the function, and reads the plan.
+    pub(super) fn ready(&self) -> Result<Ready, Failure> {
+        if self.wrt.is_given() && !self.grad {
+            return Err(Failure::usage("--wrt needs --grad"));
+        }
+        let given = self.plan.as_deref().map(Written::read).transpose()?;
+        let options = self.options(given.as_ref())?;
+        let source = self.target.read()?;
+        let f = self.target.choose(&source)?;
+        let f = specialized(&source, f, &self.target.extents(f)?)?;
+        let mut recognised = Vec::new();
+        let (module, f) = match options.fp {
+            Fp::Strict => (source.module.clone(), f),
+            _ => stable(&source, &f, &mut recognised).map_err(|d| source.wrong(d))?,
+        };
+        let (module, f) = match self.grad {
+            false => (module, f),
+            true => {
+                let wrt = self.wrt.positions(&source, &f)?;
+                let made = value_and_grad(&module, &f, &wrt).map_err(|d| source.wrong(d))?;
+                (Module::single(made.clone()), made)
+            }
+        };
+        let function = prepare(&module, &f).map_err(|d| source.wrong(d))?;
+        let given = given.map(|w| w.plan(&function)).transpose()?;
+        Ok(Ready { source, function, options, recognised, given })
+    }
+
+    fn options(&self, given: Option<&Written>) -> Result<Options, Failure> {
+        let fp = match self.fp {
+            None => None,
+            Some(Mode::Strict) => Some(Fp::Strict),
+            Some(Mode::Reproducible) => Some(Fp::Reproducible),
+            Some(Mode::Fast) => Some(Fp::Fast),
+        };
+        let effort = match self.effort {
+            Some(Look::Off) => Effort::Off,
+            Some(Look::Quick) => Effort::Quick,
+            None | Some(Look::Default) => Effort::Default,
+        };
+        let Some(plan) = given else {
+            let device = device(self.device.as_deref().unwrap_or("cpu"))?;
+            return Ok(Options { device, effort, fp: fp.unwrap_or_default() });
+        };
+        let differs = |what: &str, plan: &str, asked: &str| {
+            let m = format!("the plan is for {what} `{plan}`, not `{asked}`");
+            Err(Failure::usage(m))
+        };
+        let planned = Fp::ALL.iter().find(|(_, name)| Some(*name) == plan.says("fp"));
+        let planned = planned.map(|(fp, _)| *fp).unwrap_or_default();
+        if let Some(asked) = fp.filter(|fp| *fp != planned) {
+            return differs("--fp", planned.name(), asked.name());
+        }
+        // A plan that does not say is refused when it is read.
+        let name = plan.says("device").unwrap_or("cpu");
+        let device = match &self.device {
+            Some(asked) => device(asked)?,
+            None => Device::named(name).ok_or_else(|| {
+                let m = format!("the plan is for the device `{name}`");
+                Failure::usage(m).hint(Some("give the file that describes it with --device".into()))
+            })?,
+        };
+        if device.name != name {
+            return differs("the device", name, &device.name);
+        }
+        Ok(Options { device, effort, fp: planned })
+    }
+}
+
+/// The machine of this name, or the one that a file describes.
+fn device(name: &str) -> Result<Device, Failure> {
+    if let Some(known) = Device::named(name) {
+        return Ok(known);
+    }
+    let path = Path::new(name);
+    if path.extension().is_none_or(|e| e != "toml") {
+        let hint = mean(name, ["cpu", "h200"], "");
+        let all = "devices are cpu, h200, and files that end in .toml".to_string();
+        return Err(Failure::usage(format!("no device `{name}`")).hint(hint.or(Some(all))));
+    }
+    let source = Source::read(path)?;
+    Device::from_toml(&source.text).map_err(|d| Failure::File(source, vec![d]))
+}
+
+/// A module with stable forms for naive ones, and the function in it; what was rewritten is told.
+fn stable(
+    source: &Program,
+    f: &Function,
+    recognised: &mut Vec<(&'static str, String)>,
+) -> Result<(Module, Function), Diagnostic> {
+    let mut rewritten = |f: &Function| {
+        let (new, fired) = stabilize(f)?;
+        recognised.extend(fired.iter().map(|r| (r.rule, place(source, &new, r.at))));
+        Ok::<Function, Diagnostic>(new)
+    };
+    let module = &source.module;
+    let made = rewritten(f)?;
+    let called = called(module, f);
+    let mut new = Module::default();
+    for g in module.funcs.values() {
+        new.funcs.push(match called.contains(&g.name) {
+            _ if g.name == f.name => made.clone(),
+            true => rewritten(g)?,
+            false => g.clone(),
+        });
+    }
+    Ok((new, made))
+}
+
+/// Where an instruction is: the name of its result, or the line it comes from, since numbers are
+/// given anew when a function is prepared.
+fn place(source: &Program, f: &Function, i: Inst) -> String {
+    if let Some(name) = f.inst_results(i).first().and_then(|&v| f.name_of(v)) {
+        return format!("%{name}");
+    }
+    let before = f.span(i).and_then(|s| source.source.text.get(..s.start as usize));
+    match before {
+        Some(before) => format!("line {}", before.matches('\n').count() + 1),
+        None => format!("@{}", f.name),
+    }
+}
+
+/// The names of the functions that a function calls, and that those call.
+fn called(module: &Module, f: &Function) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut from = vec![f];
+    while let Some(f) = from.pop() {
+        f.walk(&mut |f, i| {
+            if f.op(i) == Op::Call {
+                let name = f.attrs(i).text("func");
+                if names.insert(name.to_string()) {
+                    from.extend(module.find(name));
+                }
+            }
+        });
+    }
+    names
+}
+
+/// A plan as it is written in a file.
+struct Written {
+    /// The file, and the plan's text; for a plan in JSON, that text is made from it.
+    source: Source,
+    json: bool,
+}
+
+impl Written {
+    fn read(path: &Path) -> Result<Written, Failure> {
+        let source = Source::read(path)?;
+        if !source.text.trim_start().starts_with('{') {
+            return Ok(Written { source, json: false });
+        }
+        let text = plan_json::to_text(&source.text)
+            .map_err(|why| Failure::usage(format!("`{}` is no plan: {why}", source.name)))?;
+        let source = Source { text: text.into(), ..source };
+        Ok(Written { source, json: true })
+    }
+
+    /// What the line of this word says.
+    fn says(&self, word: &str) -> Option<&str> {
+        let lines = self.source.text.lines().map(str::trim);
+        lines.filter_map(|l| l.split_once(' ')).find(|(w, _)| *w == word).map(|(_, says)| says)
+    }
+
+    /// The plan, if it is one of this function.
+    fn plan(self, f: &Function) -> Result<Plan, Failure> {
+        // Of another function's plan, the names are unknown too: what matters comes first.
+        let graph = graph_hash(f);
+        if self.says("graph").is_some_and(|said| said != graph) {
+            let m = format!(
+                "the plan in `{}` is of another function than this @{}",
+                self.source.name, f.name
+            );
+            let hint = "a plan belongs to one program, function, --dim, --grad, --wrt and --fp";
+            return Err(Failure::usage(m).hint(Some(hint.into())));
+        }
+        Plan::parse(&self.source.text, f).map_err(|d| match self.json {
+            // Places are those of the text made of it, which nobody has seen.
+            true => Failure::usage(format!(
+                "`{}` is no plan of @{}: {}",
+                self.source.name, f.name, d.message
+            )),
+            false => Failure::File(self.source, vec![d]),
+        })
+    }
+}
+
+impl Ready {
+    /// The plan: the one given, or one made.
+    pub(super) fn plan(&self) -> Result<Plan, Failure> {
+        match &self.given {
+            Some(plan) => Ok(plan.clone()),
+            None => self.plan_with(self.options.effort),
+        }
+    }
+
+    /// Whether a plan was given.
+    pub(super) fn is_replayed(&self) -> bool {
+        self.given.is_some()
+    }
+
+    /// The plan of this effort.
+    pub(super) fn plan_with(&self, effort: Effort) -> Result<Plan, Failure> {
+        let options = Options { effort, ..self.options.clone() };
+        plan(&self.function, &options).map_err(|d| self.source.wrong(d))
+    }
+
+    /// The program of a plan, verified.
+    pub(super) fn program(&self, plan: &Plan) -> Result<Verified<Kernels>, Failure> {
+        let program = lower(&self.function, plan, &self.options.device);
+        let program = program.map_err(|d| match d.kind {
+            // What is wrong with a plan is not wrong with the program.
+            Kind::Usage if self.given.is_some() => Failure::Usage(d),
+            _ => self.source.wrong(d),
+        })?;
+        verify(program).map_err(|errors| self.source.source.wrong(errors))
+    }
+
+    /// The failure that something of this function does not read back.
+    pub(super) fn broken(&self, what: &str) -> Failure {
+        let at = At { func: Some(self.function.name.clone()), ..At::default() };
+        let m = format!("the {what} does not print as it parses");
+        self.source.wrong(Diagnostic::new(at, Kind::Internal, m))
+    }
+
+    /// The values of these names.
+    pub(super) fn values(&self, names: &[String]) -> Result<Vec<crate::ir::Value>, Failure> {
+        let find = |name: &String| {
+            crate::fusion::value_named(&self.function, name).map_err(|mut d| {
+                d.kind = Kind::Usage;
+                Failure::Usage(d)
+            })
+        };
+        names.iter().map(find).collect()
+    }
+}

@@ -1,0 +1,117 @@
+//! Costs of what random functions are lowered to. `ADFUSE_PROGRAMS` sets how many (200 by default).
+
+mod common;
+
+use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::fusion::{Device, Effort, Fp, Options, compile, cost, step_cost};
+use adfuse::ir::kernel::text::parse;
+use adfuse::ir::kernel::{Program, Role};
+use adfuse::ir::{DType, Function, Module};
+use common::count_from_env;
+use common::programs::{Step, decode};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+fn programs(property: impl Fn(&[Step]) -> Result<(), String>) {
+    let cases = count_from_env("ADFUSE_PROGRAMS", 200);
+    let config =
+        Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
+    // One seed, so that a failure in one place is a failure everywhere.
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[12; 32]);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let steps = prop::collection::vec(any::<Step>(), 1..24);
+    let outcome = runner.run(&steps, |steps| property(&steps).map_err(TestCaseError::fail));
+    if let Err(e) = outcome {
+        panic!("{e}");
+    }
+}
+
+/// What holds of the cost of any program that lowering makes.
+fn sound(module: &Module, f: &Function) -> Result<(), String> {
+    for effort in [Effort::Off, Effort::Default] {
+        let options = Options { device: Device::cpu(), effort, fp: Fp::Strict };
+        let compiled = compile(module, f, &options).map_err(|d| format!("{d}\n{f}"))?;
+        cost_is_sound(&compiled.program, effort)?;
+    }
+    Ok(())
+}
+
+fn cost_is_sound(program: &Program, effort: Effort) -> Result<(), String> {
+    // Nothing stays close where every buffer is larger than what does.
+    let bare = Device { tile_bytes: 0, ..Device::cpu() };
+    for device in [Device::cpu(), Device::h200(), bare] {
+        let found = cost(program, &device);
+        let fail = |why: &str| Err(format!("{why}: {found:?}\n{program}"));
+        if found.bytes_moved < found.least_bytes {
+            return fail("less moves than has to");
+        }
+        let inputs = program.inputs().map(|b| program.buffers[b].bytes()).sum::<u64>();
+        let outputs = program.buffers.values().filter(|b| b.role == Role::Output);
+        if found.least_bytes > inputs + outputs.map(|b| b.bytes()).sum::<u64>() {
+            return fail("more has to move than inputs and outputs have");
+        }
+        for (step, cost) in program.steps.iter().zip(&found.steps) {
+            let bytes = |b| program.buffers[b].bytes();
+            if step_cost(program, step, &device) != *cost {
+                return fail("a step alone costs something else");
+            }
+            // A kernel of one instruction has no two passes.
+            if effort == Effort::Off && cost.reads > step.reads().map(bytes).sum::<u64>() {
+                return fail("a step reads more than there is");
+            }
+            if cost.writes != step.writes().map(bytes).sum::<u64>() {
+                return fail("a step does not write what it writes");
+            }
+            if !(cost.seconds >= device.launch_s && cost.seconds < 1.0) {
+                return fail("a time that is none");
+            }
+            if !(cost.occupancy > 0.0 && cost.occupancy <= 1.0) {
+                return fail("an occupancy that is none");
+            }
+        }
+        let read = parse(&program.to_string()).map_err(|d| d.to_string())?;
+        if cost(&read, &device) != found {
+            return fail("the program read back costs something else");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn no_program_moves_less_than_it_has_to() {
+    for dtype in [DType::F32, DType::F64, DType::BF16] {
+        programs(|steps| {
+            let f = decode(steps, dtype);
+            sound(&Module::single(f.clone()), &f)?;
+            let module = Module::single(f.clone());
+            let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
+            let g = value_and_grad(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
+            sound(&Module::single(g.clone()), &g)
+        });
+    }
+}
+
+/// A planner asks often: ten thousand steps take under 50 ms in a release build on two cores.
+#[test]
+fn long_programs_are_counted_quickly() {
+    let declared = "input %x: f32[64, 512] input %b: f32[512] output %y: f32[64, 512]";
+    let stage = "p0 = load %x[d0, d1] p1 = load %b[d1] s0 = param.f32 0 s1 = param.f32 1
+        s2 = add.f32 s0 s1 s3 = const.f32 0.7 s4 = mul.f32 s2 s3 s5 = erf.f32 s4
+        s6 = fma.f32 s5 s3 s3 s7 = mul.f32 s2 s6 s8 = exp.f32 s7 s9 = tanh.f32 s8
+        %y[d0, d1] = store s9";
+    let text = format!(
+        "program @f {{ {declared} kernel @k [64, 512] {{ stage [] {{ {stage} }} }} return %y }}"
+    );
+    let mut program: Program = parse(&text).expect("reads");
+    program.steps = vec![program.steps[0].clone(); 10_000];
+    let device = Device::cpu();
+    let mut best = f64::INFINITY;
+    for _ in 0..5 {
+        let begin = std::time::Instant::now();
+        let found = cost(&program, &device);
+        best = best.min(begin.elapsed().as_secs_f64());
+        assert_eq!(found.launches, 10_000);
+    }
+    let limit = if cfg!(debug_assertions) { 2.0 } else { 0.05 };
+    assert!(best < limit, "{best} s");
+}
