@@ -48,6 +48,7 @@ pub(crate) struct Emit<'a> {
     pub(crate) params: Vec<Param>,
     values: HashMap<(Value, At), SVal>,
     known: HashMap<SInst, SVal>,
+    numbers_of: HashMap<Param, usize>,
 }
 
 type Emitted = Result<SVal, Diagnostic>;
@@ -69,6 +70,7 @@ impl<'a> Emit<'a> {
             params: Vec::new(),
             values: HashMap::new(),
             known: HashMap::new(),
+            numbers_of: HashMap::new(),
         }
     }
 
@@ -400,9 +402,10 @@ impl<'a> Emit<'a> {
 
     /// A parameter, and its number.
     pub(crate) fn numbered(&mut self, param: Param, dtype: DType) -> (SVal, usize) {
-        let k = match self.params.iter().position(|p| *p == param) {
-            Some(k) => k,
+        let k = match self.numbers_of.get(&param) {
+            Some(&k) => k,
             None => {
+                self.numbers_of.insert(param.clone(), self.params.len());
                 self.params.push(param);
                 self.program.params.push(dtype);
                 self.params.len() - 1

@@ -255,15 +255,16 @@ impl<'f> Facts<'f> {
         }
     }
 
-    fn is_strided(&self, i: Inst) -> bool {
+    /// Whether a view is a matter of axes alone.
+    pub(crate) fn is_aligned(&self, i: Inst) -> bool {
         let mut axes = Axes::default();
         axes.begin();
-        let result = self.f.inst_results(i)[0];
-        if self.splat(result).is_some() {
-            return true;
-        }
-        let place = axes.place(&self.dims[result]);
-        if self.through(&mut axes, i, &place).is_some() {
+        let place = axes.place(&self.dims[self.f.inst_results(i)[0]]);
+        self.through(&mut axes, i, &place).is_some()
+    }
+
+    fn is_strided(&self, i: Inst) -> bool {
+        if self.splat(self.f.inst_results(i)[0]).is_some() || self.is_aligned(i) {
             return true;
         }
         let Some(map) = self.view(i) else { return false };
@@ -287,9 +288,11 @@ impl<'f> Facts<'f> {
             spread[v] =
                 !self.forced[v] && !self.users[v].is_empty() && self.users[v].iter().all(spreads);
         }
+        let mut shifted: SecondaryMap<Value, (u32, u32)> = SecondaryMap::new();
         for &i in f.body_insts() {
             let v = f.inst_results(i)[0];
-            let free = !apart && !self.forced[v];
+            let (depth, size) = self.shifts(i, &shifted);
+            let free = !apart && !self.forced[v] && depth <= DEEPEST && size <= MOST_SHIFTS;
             self.class[i] = match f.op(i).def().body {
                 Body::View(_) | Body::Source(_) if free => Class::Free,
                 Body::Map(_) if free && self.is_light(i, spread[v]) => Class::Free,
@@ -305,7 +308,37 @@ impl<'f> Facts<'f> {
                 // Refused when programs were recorded.
                 Body::Region(_) | Body::Effect(_) => Class::Point,
             };
+            if self.class[i] == Class::Free {
+                shifted[v] = (depth, size);
+            }
             self.weight[i] = self.program(i).map_or(0, |(_, w)| w);
+        }
+    }
+
+    /// The first instruction that would be written out through more shifted views than any plan of
+    /// ours has: index expressions double with each.
+    pub(crate) fn too_deep(&self) -> Option<Inst> {
+        let mut shifted: SecondaryMap<Value, (u32, u32)> = SecondaryMap::new();
+        self.f.body_insts().iter().copied().find(|&i| {
+            let (depth, size) = self.shifts(i, &shifted);
+            if self.class[i] == Class::Free {
+                shifted[self.f.inst_results(i)[0]] = (depth, size);
+            }
+            // What is free at first, and what is found to be later.
+            depth > 2 * DEEPEST + 1 || size > MOST_SHIFTS * MOST_SHIFTS * 2
+        })
+    }
+
+    /// How many views that shift coordinates lie one upon the other once an instruction is written
+    /// out, and how many elements an element is made of through them. Both grow with every use.
+    fn shifts(&self, i: Inst, shifted: &SecondaryMap<Value, (u32, u32)>) -> (u32, u32) {
+        let under = self.f.args(i).iter().map(|&a| shifted[a]);
+        let (depth, size) =
+            under.fold((0u32, 0u32), |(d, s), (e, t)| (d.max(e), s.saturating_add(t)));
+        let view = matches!(self.f.op(i).def().body, Body::View(_));
+        match view && !self.is_aligned(i) {
+            true => (depth + 1, size.saturating_add(self.f.args(i).len() as u32)),
+            false => (depth, size),
         }
     }
 
@@ -417,6 +450,11 @@ struct Under {
     leaves: SmallVec<[Value; 8]>,
     weight: u32,
 }
+
+/// Views that shift coordinates, one upon the other: each may double an index expression.
+const DEEPEST: u32 = 4;
+/// Elements that an element may be made of through shifted views.
+const MOST_SHIFTS: u32 = 12;
 
 /// Primitives a generated value may take to be made again at each use.
 const GENERATED: u32 = 600;

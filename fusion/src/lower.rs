@@ -18,6 +18,7 @@ use adfuse_ir::kernel::{
     Buffer, BufferData, Contract, Kernel, Member, Program, Role, Sink, Stage, Step, Storage,
 };
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
+use adfuse_ir::text::Names;
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{At as Located, DType, Diagnostic, Function, Inst, Kind, Literal, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -38,8 +39,9 @@ pub fn lower(f: &Function, plan: &Plan, device: &Device) -> Result<Program, Diag
         grown,
         program: Program { name: f.name.clone(), ..Program::default() },
         buffers: SecondaryMap::new(),
+        printed: Names::of(f),
         names: HashSet::new(),
-        numbered: 0,
+        numbered: f.value_count(),
     };
     lower.buffers()?;
     for g in 0..plan.groups.len() {
@@ -69,6 +71,10 @@ pub(crate) fn regrow<'f>(
             return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
         }
         facts.set_free(i);
+    }
+    if let Some(i) = facts.too_deep() {
+        let m = "the plan writes out too many shifted views one upon the other";
+        return Err(Diagnostic::new(at_inst(f, i), Kind::Limit, m));
     }
     let grown = Grown::of(&facts, plan, device)?;
     Ok((facts, grown))
@@ -190,7 +196,10 @@ struct Lower<'a> {
     grown: Grown,
     program: Program,
     buffers: SecondaryMap<Value, Option<Buffer>>,
+    /// The names of the function's text.
+    printed: Names,
     names: HashSet<String>,
+    /// What has no name of its own is numbered from beyond the values on.
     numbered: usize,
 }
 
@@ -248,21 +257,23 @@ impl Lower<'_> {
         b
     }
 
-    /// The value's own name where it is free and a word; otherwise a number.
+    /// The name that the value has in the function's text, where it is free and one that buffers may
+    /// have; otherwise a number.
     fn fresh_name(&mut self, v: Value) -> String {
-        let word = |n: &&str| {
-            n.len() < 250
-                && n.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic())
-                && n.chars().all(|c| c == '_' || c == '.' || c.is_ascii_alphanumeric())
-        };
-        if let Some(name) = self.facts.f.name_of(v).filter(word)
-            && self.names.insert(name.to_string())
-        {
-            return name.to_string();
+        let name = self.printed.get(v);
+        let start = name.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic());
+        let number = !name.is_empty() && name.chars().all(|c| c.is_ascii_digit());
+        let word = name.chars().all(|c| c == '_' || c == '.' || c.is_ascii_alphanumeric());
+        if name.len() < 250 && (number || start && word) && self.names.insert(name.clone()) {
+            return name;
         }
-        let name = self.numbered.to_string();
-        self.numbered += 1;
-        name
+        loop {
+            let name = self.numbered.to_string();
+            self.numbered += 1;
+            if self.names.insert(name.clone()) {
+                return name;
+            }
+        }
     }
 
     /// The step of a group; several, where contractions turn out not to read their operand alike.

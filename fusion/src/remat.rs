@@ -64,7 +64,7 @@ fn pays(
     let new = recipe.roots.iter().filter(|&&r| !in_memory(facts, groups, r));
     let now: f64 = values.iter().map(|&v| bytes(facts, v)).sum();
     let then: f64 = new.map(|&r| bytes(facts, r)).sum();
-    if weight > MOST || then >= now {
+    if recipe.shifted || weight > MOST || then >= now {
         return false;
     }
     // Stored and read once less, computed once more by each reader.
@@ -82,6 +82,8 @@ fn pays(
 struct Recipe {
     insts: Vec<Inst>,
     roots: Vec<Value>,
+    /// It goes through views that shift what is computed.
+    shifted: bool,
     seen: HashSet<Value>,
 }
 
@@ -100,6 +102,11 @@ impl Recipe {
             match facts.f.def(v) {
                 ValueDef::Literal(_) => {}
                 ValueDef::Inst(i, _) if facts.class[i] == Class::Free => {
+                    let view = matches!(facts.f.op(i).def().body, Body::View(_));
+                    // What is computed again at shifted coordinates is computed more than once.
+                    self.shifted |= view
+                        && !facts.is_aligned(i)
+                        && facts.f.args(i).iter().any(|&a| is_computed(facts, a));
                     stack.extend(facts.f.args(i));
                 }
                 ValueDef::Inst(i, _) if is_elementwise(facts, i) && !facts.forced[v] => {
@@ -114,6 +121,16 @@ impl Recipe {
 
 /// The most instructions of a recipe.
 const LONGEST: usize = 64;
+
+/// Whether a value would be computed again where it is asked for.
+fn is_computed(facts: &Facts<'_>, v: Value) -> bool {
+    match facts.f.def(v) {
+        ValueDef::Inst(i, _) => {
+            facts.class[i] == Class::Free || is_elementwise(facts, i) && !facts.forced[v]
+        }
+        _ => false,
+    }
+}
 
 fn is_elementwise(facts: &Facts<'_>, i: Inst) -> bool {
     facts.class[i] == Class::Point && matches!(facts.f.op(i).def().body, Body::Map(_))

@@ -82,6 +82,11 @@ fn json_has_the_figures_and_does_not_change() {
     let groups = plan["groups"].as_array().unwrap();
     let total = |key: &str| groups.iter().map(|g| g[key].as_u64().unwrap()).sum::<u64>();
     assert_eq!(plan["launches"], total("launches"));
+    // Buffers have the names of the values they hold.
+    for g in groups {
+        let computes = g["computes"].as_array().unwrap();
+        assert!(g["writes"].as_array().unwrap().iter().all(|w| computes.contains(w)), "{g:#}");
+    }
     assert_eq!(plan["bytes_moved"], total("read_bytes") + total("written_bytes"));
     let off = json(&d, "plan transformer_block.ir --grad --json --effort off");
     assert_eq!(off["effort"], "off");

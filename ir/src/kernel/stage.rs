@@ -88,7 +88,7 @@ impl Stage {
 }
 
 /// What a parameter of a stage's program is.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Param {
     /// An element, read through the first piece whose guards hold; the last piece has none.
     Load(SmallVec<[Piece; 1]>),
@@ -103,7 +103,7 @@ pub enum Param {
 }
 
 /// One way to find an element.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Piece {
     /// What is read.
     pub from: Operand,
@@ -114,7 +114,7 @@ pub struct Piece {
 }
 
 /// Where elements come from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operand {
     /// A buffer.
     Buffer(Buffer),
