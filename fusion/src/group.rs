@@ -15,6 +15,7 @@ use crate::remat;
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
+use std::cmp::Reverse;
 
 /// How hard to look for a good plan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -145,13 +146,11 @@ impl Groups {
         let mut found: SmallVec<[PartId; 4]> = SmallVec::new();
         for &v in &leaves {
             let later = self.readers[v].iter().rev().take(MOST_TRIED);
-            found.extend(
-                later
-                    .copied()
-                    .filter(|&p| Some(p) > last && matches!(self.parts[p].shape, Shape::Kernel)),
-            );
+            found.extend(later.copied().filter(|&p| Some(p) > last));
         }
-        found.sort_unstable_by(|a, b| b.cmp(a));
+        // Kernels before contractions, later ones first.
+        let kernel = |p: &PartId| matches!(self.parts[*p].shape, Shape::Kernel);
+        found.sort_unstable_by_key(|p| (Reverse(kernel(p)), Reverse(*p)));
         found.dedup();
         found.truncate(MOST_TRIED);
         last.into_iter().chain(found).collect()
