@@ -1,5 +1,5 @@
 //! Programs of kernels: what a function is lowered to is accepted by the verifier and gives the bits
-//! of the reference engine. `ADFUSE_PROGRAMS` sets how many random programs (200 by default).
+//! of the reference engine. `ADFUSE_PROGRAMS` sets how many random programs (700 by default, of each of three types).
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -27,7 +27,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 pub(crate) fn programs(property: impl Fn(&[Step]) -> Result<(), String>) {
-    let cases = count_from_env("ADFUSE_PROGRAMS", 200);
+    let cases = count_from_env("ADFUSE_PROGRAMS", 700);
     let config =
         Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
     // One seed, so that a failure in one place is a failure everywhere.
