@@ -185,7 +185,7 @@ impl<'f> Facts<'f> {
             }
             Body::Indirect(Indirect::Gather) => {
                 self.forced[f.args(i)[0]] = true;
-                match columns(f, f.args(i)[1]).filter(|c| self.reach(i, c)) {
+                match columns(f, f.args(i)[1], &|_| false).filter(|c| self.reach(i, c)) {
                     None => self.forced[f.args(i)[1]] = true,
                     Some(columns) => {
                         for c in columns {

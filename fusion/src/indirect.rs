@@ -42,7 +42,11 @@ impl Windows<'_> {
             (0..coordinates.len()).filter(|d| !walks(d)).map(|d| coordinates[d].clone()).collect();
         let facts = e.ground.facts;
         // Scatters read all their places from the buffer, as do gathers of places that are computed.
-        let columns = if facts.forced[indices] { None } else { columns(facts.f, indices) };
+        let kept = |v| facts.free(v).is_none();
+        let columns = match facts.forced[indices] {
+            true => None,
+            false => columns(facts.f, indices, &kept),
+        };
         let mut starts = Vec::new();
         for k in 0..self.start_map.len() {
             let (v, index) = match columns.as_ref().map(|c| &c[k]) {

@@ -25,21 +25,34 @@ fn dims(f: &Function, v: Value) -> Option<SmallVec<[i64; 4]>> {
     f.ty(v).shape.iter().map(|d| i64::try_from(d.known()?).ok()).collect()
 }
 
-/// What the columns of an index tensor are: its last axis tells them apart. `None` where one is
-/// computed, or not found at one place.
-pub(crate) fn columns(f: &Function, indices: Value) -> Option<Vec<Column>> {
+/// What the columns of an index tensor are: its last axis tells them apart. `None` where one is not
+/// found at one place. Values for which `kept` holds are not seen through.
+pub(crate) fn columns(
+    f: &Function,
+    indices: Value,
+    kept: &dyn Fn(Value) -> bool,
+) -> Option<Vec<Column>> {
     let all = dims(f, indices)?;
     let (&n, batch) = all.split_last()?;
     let column = |k: i64| {
         let mut at: Index = (0..batch.len()).map(IndexExpr::axis).collect();
         at.push(IndexExpr::Const(k));
-        column(f, indices, at, batch)
+        column(f, indices, at, batch, kept)
     };
     (0..n).map(column).collect()
 }
 
-fn column(f: &Function, mut v: Value, mut at: Index, batch: &[i64]) -> Option<Column> {
+fn column(
+    f: &Function,
+    mut v: Value,
+    mut at: Index,
+    batch: &[i64],
+    kept: &dyn Fn(Value) -> bool,
+) -> Option<Column> {
     loop {
+        if kept(v) {
+            return Some(Column::Data(v, at));
+        }
         let ValueDef::Inst(i, result) = f.def(v) else {
             f.literal(v).is_none().then_some(())?;
             return Some(Column::Data(v, at));
@@ -127,7 +140,7 @@ fn rows(f: &Function, i: Inst) -> Option<(Vec<Column>, Literal)> {
         return None;
     }
     let start = splat(f, x)?;
-    let columns = columns(f, indices)?;
+    let columns = columns(f, indices, &|_| false)?;
     let batch = dims(f, updates)?;
     // Every axis of the updates is an axis of the result, so no two updates meet.
     let mut seen = vec![false; batch.len()];
