@@ -3,8 +3,9 @@
 use crate::axes::{Atom, Axes, Place};
 use crate::facts::Facts;
 use crate::indirect;
+use adfuse_ir::affine::simplified;
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::kernel::{Buffer, Operand, Param, Piece};
+use adfuse_ir::kernel::{Buffer, Extents, Operand, Param, Piece};
 use adfuse_ir::op::Body;
 use adfuse_ir::scalar::{Prim, SInst, SOp, SVal, ScalarProgram};
 use adfuse_ir::verify::at_inst;
@@ -36,12 +37,38 @@ pub(crate) struct Ground<'a> {
     pub(crate) strict: bool,
 }
 
+/// The most values of one stage: plans of our own have a few thousand.
+const MOST_VALUES: usize = 100_000;
+
+/// Which coordinates of a step the atoms of its nest are, and how far those reach.
+#[derive(Default)]
+pub(crate) struct Coordinates {
+    numbers: HashMap<Atom, usize>,
+    extents: Extents,
+}
+
+impl Coordinates {
+    /// Coordinates in this order.
+    pub(crate) fn new(axes: &Axes, atoms: impl Iterator<Item = Atom>) -> Coordinates {
+        let mut new = Coordinates::default();
+        for (k, a) in atoms.enumerate() {
+            new.numbers.insert(a, k);
+            new.extents.push(axes.extent(a));
+        }
+        new
+    }
+
+    /// The number of an atom's coordinate.
+    pub(crate) fn get(&self, a: &Atom) -> Option<&usize> {
+        self.numbers.get(a)
+    }
+}
+
 /// The program of one stage, as it grows.
 pub(crate) struct Emit<'a> {
     pub(crate) ground: &'a Ground<'a>,
     axes: &'a mut Axes,
-    /// Which coordinate an atom is.
-    numbers: &'a HashMap<Atom, usize>,
+    numbers: &'a Coordinates,
     /// What earlier stages left, by value and place.
     kept: &'a HashMap<(Value, Place), (Param, DType)>,
     pub(crate) program: ScalarProgram,
@@ -58,7 +85,7 @@ impl<'a> Emit<'a> {
     pub(crate) fn new(
         ground: &'a Ground<'a>,
         axes: &'a mut Axes,
-        numbers: &'a HashMap<Atom, usize>,
+        numbers: &'a Coordinates,
         kept: &'a HashMap<(Value, Place), (Param, DType)>,
     ) -> Emit<'a> {
         Emit {
@@ -98,6 +125,14 @@ impl<'a> Emit<'a> {
         let key = (v, at);
         if let Some(&s) = self.values.get(&key) {
             return Ok(s);
+        }
+        if self.values.len() >= MOST_VALUES {
+            let m = format!("a kernel would compute more than {MOST_VALUES} values at each point");
+            let at = match facts.f.def(v) {
+                ValueDef::Inst(i, _) => at_inst(facts.f, i),
+                _ => Default::default(),
+            };
+            return Err(Diagnostic::new(at, Kind::Limit, m));
         }
         let s = self.fresh(v, &key.1)?;
         self.values.insert(key, s);
@@ -195,6 +230,7 @@ impl<'a> Emit<'a> {
             }
             Body::View(_) => self.view(i, at),
             Body::Indirect(_) => indirect::element(self, i, at),
+            Body::Scan(_) if facts.scans_nothing(i) => self.value(f.args(i)[0], at),
             Body::Reduce(m) if facts.folds_nothing(i) => {
                 if m.is_arg() {
                     return Ok(self.constant(Literal::zero(DType::I32)));
@@ -236,11 +272,17 @@ impl<'a> Emit<'a> {
             At::Index(_, guards) => guards.clone(),
             At::Place(_) => SmallVec::new(),
         };
+        // Guards speak of expressions as they are written; where there are none, simpler ones will do.
+        let free = outer.is_empty() && map.pieces.iter().all(|p| p.guards.is_empty());
+        let simple = |e: IndexExpr| match free {
+            true => simplified(&e, &self.numbers.extents),
+            false => e,
+        };
         let pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)> = map
             .pieces
             .iter()
             .map(|p| {
-                let at = p.index.iter().map(|e| e.compose(&index)).collect();
+                let at = p.index.iter().map(|e| simple(e.compose(&index))).collect();
                 let guards = p
                     .guards
                     .iter()

@@ -288,16 +288,18 @@ impl<'f> Facts<'f> {
             spread[v] =
                 !self.forced[v] && !self.users[v].is_empty() && self.users[v].iter().all(spreads);
         }
-        let mut shifted: SecondaryMap<Value, (u32, u32)> = SecondaryMap::new();
+        let mut shifted: SecondaryMap<Value, Shifts> = SecondaryMap::new();
         for &i in f.body_insts() {
             let v = f.inst_results(i)[0];
-            let (depth, size) = self.shifts(i, &shifted);
-            let free = !apart && !self.forced[v] && depth <= DEEPEST && size <= MOST_SHIFTS;
+            let shifts = self.shifts(i, &shifted);
+            let free = !apart && !self.forced[v] && shifts.are_few(1);
             self.class[i] = match f.op(i).def().body {
                 Body::View(_) | Body::Source(_) if free => Class::Free,
                 Body::Map(_) if free && self.is_light(i, spread[v]) => Class::Free,
                 Body::Map(_) | Body::View(_) | Body::Source(_) => Class::Point,
                 Body::Reduce(m) => Class::Reduce(m),
+                // Along an axis of extent 1 nothing folds: each element is its own result.
+                Body::Scan(_) if self.scans_nothing(i) => Class::Point,
                 Body::Scan(m) => Class::Scan(m),
                 Body::Contract => Class::Contract,
                 Body::Indirect(Indirect::ScatterAdd) => Class::Scatter,
@@ -309,7 +311,7 @@ impl<'f> Facts<'f> {
                 Body::Region(_) | Body::Effect(_) => Class::Point,
             };
             if self.class[i] == Class::Free {
-                shifted[v] = (depth, size);
+                shifted[v] = shifts;
             }
             self.weight[i] = self.program(i).map_or(0, |(_, w)| w);
         }
@@ -318,28 +320,35 @@ impl<'f> Facts<'f> {
     /// The first instruction that would be written out through more shifted views than any plan of
     /// ours has: index expressions double with each.
     pub(crate) fn too_deep(&self) -> Option<Inst> {
-        let mut shifted: SecondaryMap<Value, (u32, u32)> = SecondaryMap::new();
+        let mut shifted: SecondaryMap<Value, Shifts> = SecondaryMap::new();
         self.f.body_insts().iter().copied().find(|&i| {
-            let (depth, size) = self.shifts(i, &shifted);
+            let shifts = self.shifts(i, &shifted);
             if self.class[i] == Class::Free {
-                shifted[self.f.inst_results(i)[0]] = (depth, size);
+                shifted[self.f.inst_results(i)[0]] = shifts;
             }
-            // What is free at first, and what is found to be later.
-            depth > 2 * DEEPEST + 1 || size > MOST_SHIFTS * MOST_SHIFTS * 2
+            // What is free at first, and what is found to be later. How many elements there are is
+            // counted where they are written out: values shared by several count once there.
+            !Shifts { elements: 0, ..shifts }.are_few(2)
         })
     }
 
-    /// How many views that shift coordinates lie one upon the other once an instruction is written
-    /// out, and how many elements an element is made of through them. Both grow with every use.
-    fn shifts(&self, i: Inst, shifted: &SecondaryMap<Value, (u32, u32)>) -> (u32, u32) {
-        let under = self.f.args(i).iter().map(|&a| shifted[a]);
-        let (depth, size) =
-            under.fold((0u32, 0u32), |(d, s), (e, t)| (d.max(e), s.saturating_add(t)));
-        let view = matches!(self.f.op(i).def().body, Body::View(_));
-        match view && !self.is_aligned(i) {
-            true => (depth + 1, size.saturating_add(self.f.args(i).len() as u32)),
-            false => (depth, size),
+    /// What lies between an instruction and what it reads, once it is written out.
+    fn shifts(&self, i: Inst, shifted: &SecondaryMap<Value, Shifts>) -> Shifts {
+        let mut all = Shifts::default();
+        for under in self.f.args(i).iter().map(|&a| shifted[a]) {
+            all.depth = all.depth.max(under.depth);
+            all.elements = all.elements.saturating_add(under.elements);
+            all.terms = all.terms.max(under.terms);
         }
+        let Some(map) = self.view(i).filter(|_| !self.is_aligned(i)) else { return all };
+        all.depth += 1;
+        all.elements = all.elements.saturating_add(map.pieces.len() as u32);
+        let divides = |p: &adfuse_ir::index::Piece| !p.index.iter().all(is_affine);
+        if map.pieces.iter().any(divides) {
+            let rank = self.dims[self.f.inst_results(i)[0]].len() as u32;
+            all.terms = all.terms.max(1).saturating_mul(rank.max(2));
+        }
+        all
     }
 
     /// Whether an elementwise instruction is better written out where it is used than kept: it reads
@@ -380,6 +389,12 @@ impl<'f> Facts<'f> {
     /// Marks instructions to be written out wherever they are used.
     pub(crate) fn set_free(&mut self, i: Inst) {
         self.class[i] = Class::Free;
+    }
+
+    /// Whether a scan's axis has extent 1.
+    pub(crate) fn scans_nothing(&self, i: Inst) -> bool {
+        let axis = self.f.attrs(i).int("axis") as usize;
+        matches!(self.f.op(i).def().body, Body::Scan(_)) && self.dims[self.f.args(i)[0]][axis] == 1
     }
 
     /// Whether a reduction's axes all have extent 1.
@@ -451,10 +466,24 @@ struct Under {
     weight: u32,
 }
 
-/// Views that shift coordinates, one upon the other: each may double an index expression.
-const DEEPEST: u32 = 4;
-/// Elements that an element may be made of through shifted views.
-const MOST_SHIFTS: u32 = 12;
+/// Views that shift coordinates, between a value and what it is made of.
+#[derive(Clone, Copy, Default)]
+struct Shifts {
+    /// How many lie one upon the other.
+    depth: u32,
+    /// How many elements an element is made of through them.
+    elements: u32,
+    /// By how much index expressions grow: a reshape repeats them for each axis.
+    terms: u32,
+}
+
+impl Shifts {
+    /// Whether that is little enough to be written out, or so much as this many times as deep.
+    fn are_few(self, times: u32) -> bool {
+        let most = |one: u32| one.saturating_pow(times);
+        self.depth <= 4 * times && self.elements <= most(12) && self.terms <= most(12)
+    }
+}
 
 /// Primitives a generated value may take to be made again at each use.
 const GENERATED: u32 = 600;

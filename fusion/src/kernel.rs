@@ -2,7 +2,7 @@
 
 use crate::axes::{Atom, Axes, Place, Run};
 use crate::device::Device;
-use crate::emit::{At, Emit, Ground};
+use crate::emit::{At, Coordinates, Emit, Ground};
 use crate::facts::{Class, Facts};
 use crate::part::{Part, folded};
 use crate::sides::{roles, side};
@@ -39,9 +39,8 @@ impl Lowering<'_> {
         atoms.iter().map(|&a| self.axes.extent(a)).collect()
     }
 
-    fn numbers(&self) -> HashMap<Atom, usize> {
-        let all = self.frame.0.iter().chain(&self.frame.1);
-        all.enumerate().map(|(k, &a)| (a, k)).collect()
+    fn numbers(&self) -> Coordinates {
+        Coordinates::new(&self.axes, self.frame.0.iter().chain(&self.frame.1).copied())
     }
 
     /// The kernel of a part.
@@ -76,7 +75,7 @@ impl Lowering<'_> {
         kernel: &mut Kernel,
         slot: Slot,
         tasks: &[Task],
-        numbers: &HashMap<Atom, usize>,
+        numbers: &Coordinates,
         kept: &mut Kept,
         inside: &Extents,
     ) -> Result<Stage, Diagnostic> {
@@ -179,7 +178,7 @@ impl Lowering<'_> {
         &mut self,
         (result, sum): ((Value, Place), (Param, DType)),
         stored: &[(Value, Place)],
-        numbers: &HashMap<Atom, usize>,
+        numbers: &Coordinates,
     ) -> Result<Stage, Diagnostic> {
         let mut kept = Kept::new();
         kept.insert((result.0, self.axes.resolve(&result.1)), sum);
@@ -201,7 +200,7 @@ impl Lowering<'_> {
         &self,
         i: Inst,
         place: &Place,
-        numbers: &HashMap<Atom, usize>,
+        numbers: &Coordinates,
         from: usize,
     ) -> SmallVec<[adfuse_ir::kernel::Run; 2]> {
         let facts = self.facts();
@@ -253,7 +252,7 @@ impl Lowering<'_> {
         let mut feeds = Vec::new();
         for (k, own) in [(0, &rows), (1, &cols)] {
             let order = batch.iter().chain(own).chain(&deep);
-            let numbers = order.enumerate().map(|(n, &a)| (a, n)).collect();
+            let numbers = Coordinates::new(&self.axes, order.copied());
             let at = At::Place(side(facts, i, k, place, depth));
             let mut e = Emit::new(&self.ground, &mut self.axes, &numbers, &none);
             let s = e.value(f.args(i)[k], &at)?;

@@ -5,7 +5,7 @@
 
 use crate::axes::Place;
 use crate::device::Device;
-use crate::emit::{Emit, Ground};
+use crate::emit::{Coordinates, Emit, Ground};
 use crate::facts::{Class, Facts};
 use crate::group::leaves;
 use crate::indirect::scatter;
@@ -308,8 +308,8 @@ impl Lower<'_> {
                 Shape::Scatter(i) => {
                     let v = self.facts.f.inst_results(i)[0];
                     let Some(out) = self.buffers[v] else { continue };
-                    let (mut axes, numbers, kept) =
-                        (part.axes.clone(), HashMap::new(), HashMap::new());
+                    let (mut axes, kept) = (part.axes.clone(), HashMap::new());
+                    let numbers = Coordinates::default();
                     let mut e = Emit::new(&ground, &mut axes, &numbers, &kept);
                     let step = scatter(&mut e, i, out)?;
                     self.program.steps.push(Step::Scatter(step));

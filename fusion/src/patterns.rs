@@ -6,6 +6,7 @@
 mod look;
 
 use adfuse_ir::{Function, Inst, Op, Value};
+use cranelift_entity::SecondaryMap;
 use look::Look;
 use smallvec::SmallVec;
 
@@ -66,7 +67,15 @@ pub fn patterns(f: &Function) -> Vec<Pattern> {
             && a.insts.len() < b.insts.len()
             && a.insts.iter().all(|i| b.insts.contains(i))
     };
-    let kept = |k: &usize| !found.iter().any(|b| within(&found[*k], b));
+    // Only patterns with an instruction in common can be within one another.
+    let mut of: SecondaryMap<Inst, Vec<usize>> = SecondaryMap::new();
+    for (k, p) in found.iter().enumerate() {
+        p.insts.iter().for_each(|&i| of[i].push(k));
+    }
+    let kept = |k: &usize| {
+        let first = found[*k].insts.first();
+        !first.is_some_and(|&i| of[i].iter().any(|&b| within(&found[*k], &found[b])))
+    };
     (0..found.len()).filter(kept).map(|k| found[k].clone()).collect()
 }
 

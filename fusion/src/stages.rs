@@ -108,6 +108,9 @@ impl<'a> Nest<'a> {
         let f = facts.f;
         match f.op(i).def().body {
             Body::Map(_) => f.args(i).iter().map(|&a| (a, place.clone())).collect(),
+            Body::Scan(_) if facts.scans_nothing(i) => {
+                SmallVec::from_iter([(f.args(i)[0], place.clone())])
+            }
             Body::View(_) => {
                 let mark = self.axes.begin();
                 let under = facts.through(self.axes, i, place);

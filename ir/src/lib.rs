@@ -4,6 +4,7 @@
 //! An op is defined once, as a row of [`op::Op`]'s table; builder, parser, verifier, derivative rules
 //! and engines read what they need from it.
 
+pub mod affine;
 pub mod attrs;
 pub mod builder;
 pub mod diag;

@@ -12,7 +12,7 @@ mod schedules;
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
-use adfuse::fusion::{Device, Effort, Fp, Options, Plan, compile, lower, plan, prepare};
+use adfuse::fusion::{Device, Effort, Fp, Options, Plan, compile, cost, lower, plan, prepare};
 use adfuse::ir::infer::Class;
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, verify};
@@ -237,6 +237,37 @@ fn what_has_no_lowering_is_named() {
 }
 ";
     assert!(refused(effect).contains("create_token"), "{}", refused(effect));
+}
+
+/// Programs that asked much of planning: each agrees, as do its gradients where it has floats, and
+/// none is planned at greater cost than an instruction a kernel.
+#[test]
+fn hard_programs_agree_with_the_reference_engine() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kernels/programs");
+    let mut paths: Vec<_> =
+        std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path()).collect();
+    paths.sort();
+    assert!(paths.len() >= 7, "{} programs", paths.len());
+    for path in paths {
+        let name = path.display();
+        let module = parse(&std::fs::read_to_string(&path).expect("text")).expect("parses");
+        let f = module.funcs.values().next().expect("a function").clone();
+        let wrt = differentiable(&f, None).expect("has floats");
+        let g = value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{name}: {d}"));
+        for f in [f, g] {
+            let module = Module::single(f.clone());
+            if let Err(why) = agrees(&module, &f, &inputs(&f, &[Domain::Normal])) {
+                panic!("{name}: {why}");
+            }
+            let seconds = |effort| {
+                let options = Options { effort, ..off() };
+                let compiled = compile(&module, &f, &options).expect("compiles");
+                cost(&compiled.program, &options.device).seconds
+            };
+            let (planned, off) = (seconds(Effort::Default), seconds(Effort::Off));
+            assert!(planned <= off, "{name}: {planned} s planned, {off} s without a plan");
+        }
+    }
 }
 
 /// Axes longer than the blocks of every order, which random programs do not reach.

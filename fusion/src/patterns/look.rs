@@ -15,6 +15,9 @@ pub(super) struct Look<'f> {
     position: SecondaryMap<Inst, u32>,
 }
 
+/// The most readers of a value that is projected.
+const MOST_READERS: usize = 64;
+
 impl<'f> Look<'f> {
     pub(super) fn new(f: &'f Function) -> Look<'f> {
         let mut users: SecondaryMap<Value, SmallVec<[Inst; 4]>> =
@@ -212,6 +215,10 @@ impl<'f> Look<'f> {
             of(*j) == of(i) && self.f.args(*j)[0] == self.f.args(i)[0]
         };
         let &x = self.f.args(i).first()?;
+        // What very many read is no input of projections, and not worth going through each time.
+        if self.users[x].len() > MOST_READERS {
+            return None;
+        }
         match self.f.op(i) {
             Op::DotGeneral => {
                 let found: Vec<Inst> = self.users[x].iter().copied().filter(alike).collect();
