@@ -68,6 +68,15 @@ fn storage(word: &str) -> Option<Storage> {
     }
 }
 
+/// A word as messages quote it.
+fn short(word: &str) -> String {
+    const MOST: usize = 60;
+    match word.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}..", &word[..end]),
+        None => word.into(),
+    }
+}
+
 /// The most bytes of a plan's text.
 const MOST: usize = 64 << 20;
 
@@ -136,7 +145,9 @@ impl Reader<'_> {
                 (true, false, "device") => plan.device = rest.into(),
                 (true, false, "fp") => match Fp::ALL.iter().find(|(_, name)| *name == rest) {
                     Some((fp, _)) => plan.fp = *fp,
-                    None => return self.fail(Kind::Syntax, format!("`{rest}` is no mode")),
+                    None => {
+                        return self.fail(Kind::Syntax, format!("`{}` is no mode", short(rest)));
+                    }
                 },
                 (true, false, "inline") => plan.inline.extend(self.insts(rest)?),
                 (true, false, "group") => {
@@ -150,10 +161,16 @@ impl Reader<'_> {
                     let v = self.value(name)?;
                     match storage(form.trim()) {
                         Some(s) => plan.storage.push((v, s)),
-                        None => return self.fail(Kind::Syntax, format!("`{form}` is no form")),
+                        None => {
+                            return self
+                                .fail(Kind::Syntax, format!("`{}` is no form", short(form)));
+                        }
                     }
                 }
-                _ => return self.fail(Kind::Syntax, format!("`{word}` is not expected here")),
+                _ => {
+                    return self
+                        .fail(Kind::Syntax, format!("`{}` is not expected here", short(word)));
+                }
             }
         }
         if !closed {
@@ -183,8 +200,10 @@ impl Reader<'_> {
         let found = name.strip_prefix('%').and_then(|n| self.values.get(n));
         match found {
             Some(&v) => Ok(v),
-            None => self
-                .fail(Kind::UnknownName, format!("`{name}` is no instruction of @{}", self.f.name)),
+            None => self.fail(
+                Kind::UnknownName,
+                format!("`{}` is no instruction of @{}", short(name), self.f.name),
+            ),
         }
     }
 }

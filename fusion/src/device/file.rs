@@ -61,7 +61,7 @@ numbers! {
 }
 
 impl Device {
-    /// Reads a description: TOML with `base = "cpu"` or `base = "h200"`, and keys named like the
+    /// Reads a description (named `custom` where it differs and names nothing): TOML with `base = "cpu"` or `base = "h200"`, and keys named like the
     /// fields of [`Device`] that replace the base's.
     ///
     /// # Errors
@@ -92,6 +92,14 @@ impl Device {
         }
         device.contract_epilogue = file.contract_epilogue.unwrap_or(device.contract_epilogue);
         numbers(&file, &mut device)?;
+        // A plan names the machine it is made for: no two have one name.
+        if Device::named(&device.name).is_some_and(|known| known != device) {
+            if let Some(name) = &file.name {
+                let m = format!("`{}` is built in, with other numbers", device.name);
+                return Err(Diagnostic::new(place(name), Kind::Redefinition, m));
+            }
+            device.name = "custom".into();
+        }
         Ok(device)
     }
 

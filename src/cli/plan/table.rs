@@ -98,13 +98,14 @@ pub(super) fn columns(rows: &[Vec<String>]) -> String {
     let number =
         |s: &String| s.starts_with(|c: char| c.is_ascii_digit()) || s == "-" || s.is_empty();
     let numbers = |c: usize| rows.iter().skip(1).filter_map(|r| r.get(c)).all(number);
+    let layout: Vec<(usize, bool)> =
+        (0..count).map(|c| (width(c).unwrap_or(0), numbers(c))).collect();
     let mut out = String::new();
     for row in rows {
         let mut line = String::new();
-        for (c, cell) in (0..count).zip(row) {
-            let width = width(c).unwrap_or(0);
+        for (c, (cell, &(width, number))) in row.iter().zip(&layout).enumerate() {
             let gap = if c > 0 { "  " } else { "" };
-            line += &match numbers(c) {
+            line += &match number {
                 true => format!("{gap}{cell:>width$}"),
                 false => format!("{gap}{cell:<width$}"),
             };
