@@ -61,8 +61,9 @@ numbers! {
 }
 
 impl Device {
-    /// Reads a description (named `custom` where it differs and names nothing): TOML with `base = "cpu"` or `base = "h200"`, and keys named like the
-    /// fields of [`Device`] that replace the base's.
+    /// Reads a description: TOML with `base = "cpu"` or `base = "h200"`, and keys named like the
+    /// fields of [`Device`] that replace the base's. Without a name, one that differs from its base
+    /// is `custom`.
     ///
     /// # Errors
     /// For text that is no TOML, keys that there are not, and numbers that are not finite or make no
