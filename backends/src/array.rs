@@ -82,6 +82,11 @@ impl Array {
         Array { dtype: value.dtype(), dims: Vec::new(), bytes }
     }
 
+    /// An array of a type's elements, whose bytes are canonical and as many as it has.
+    pub(crate) fn from_bytes(dtype: DType, dims: &[u64], bytes: Vec<u8>) -> Array {
+        Array { dtype, dims: dims.to_vec(), bytes }
+    }
+
     /// Element type.
     pub fn dtype(&self) -> DType {
         self.dtype

@@ -31,6 +31,7 @@ mod remat;
 mod saved;
 mod sides;
 mod stages;
+mod weight;
 
 pub use candidates::{Candidate, Relation, candidates};
 pub use cost::{Bound, Cost, Ops, StepCost, cost, step_cost};

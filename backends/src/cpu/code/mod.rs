@@ -1,0 +1,199 @@
+//! Machine code: one function for each sweep over a range of places.
+//!
+//! Everything that is computed element by element - a stage of a kernel, an operand of a contraction,
+//! what follows a sum, the updates of a scatter - is a [`Sweep`]: parameters, a scalar program, and
+//! where its outputs go, at each coordinate of some axes. Its function takes a table of pointers and a
+//! range of row-major places, `fn(table, begin, end)`, and is made by Cranelift. Folding is not done
+//! here: a sweep leaves the values to fold in an array.
+
+mod access;
+mod calls;
+mod convert;
+mod form;
+mod plan;
+mod scalar;
+mod sweep;
+mod vector;
+mod vector_prim;
+
+pub(super) use form::{affine, row_major};
+pub(super) use plan::{Put, Slots, Sweep, dense};
+
+use adfuse_ir::{At, Diagnostic, Kind};
+use calls::Calls;
+use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, Value, types};
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_codegen::{Context, ir};
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId, Module, default_libcall_names};
+use plan::Planned;
+
+/// A sweep's machine code: the table of pointers, the first place, and one past the last.
+pub(super) type Function = unsafe extern "C" fn(*const *mut u8, i64, i64);
+
+/// A sweep that has been handed in; its function is there when all have been.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct SweepId(usize);
+
+/// Collects sweeps and makes their functions.
+pub(super) struct Maker {
+    module: JITModule,
+    calls: Calls,
+    context: FunctionBuilderContext,
+    made: Vec<FuncId>,
+    sizes: Vec<i64>,
+    host_fma: bool,
+}
+
+/// The functions of a program, in memory that may be executed.
+pub(super) struct Code {
+    /// Taken when dropped.
+    module: Option<JITModule>,
+    functions: Vec<Function>,
+}
+
+/// What emits the instructions of one function.
+struct Unit<'m, 'f> {
+    b: FunctionBuilder<'f>,
+    module: &'m mut JITModule,
+    calls: &'m Calls,
+    host_fma: bool,
+}
+
+impl Unit<'_, '_> {
+    fn long(&mut self, x: i64) -> Value {
+        self.int(types::I64, x)
+    }
+}
+
+fn failed(what: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::new(At::default(), Kind::Internal, format!("machine code was not made: {what}"))
+}
+
+impl Maker {
+    /// For the host.
+    pub(super) fn new() -> Result<Maker, Diagnostic> {
+        let unsupported = |m: String| Diagnostic::new(At::default(), Kind::Unsupported, m);
+        let mut flags = settings::builder();
+        let checked = if cfg!(debug_assertions) { "true" } else { "false" };
+        let set = [
+            // Interleaved copies of a body stay interleaved only so.
+            ("opt_level", "none"),
+            ("enable_verifier", checked),
+            ("enable_probestack", "false"),
+            ("unwind_info", "false"),
+            ("is_pic", "false"),
+            ("use_colocated_libcalls", "false"),
+        ];
+        for (name, value) in set {
+            flags.set(name, value).map_err(failed)?;
+        }
+        let isa = cranelift_native::builder()
+            .map_err(|m| unsupported(format!("no machine code for this host: {m}")))?
+            .finish(settings::Flags::new(flags))
+            .map_err(failed)?;
+        let wide = isa.pointer_type() == types::I64;
+        if !wide || isa.endianness() != ir::Endianness::Little {
+            let m = "machine code is made for 64-bit little-endian hosts only";
+            return Err(unsupported(m.into()));
+        }
+        let has = |name: &str| {
+            isa.isa_flags().iter().any(|f| f.name == name && f.as_bool() == Some(true))
+        };
+        let x86 = cfg!(target_arch = "x86_64");
+        let host_fma = !x86 || has("has_fma") && has("has_avx");
+        let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
+        calls::provide(&mut builder);
+        let mut module = JITModule::new(builder);
+        let calls = Calls::declare(&mut module).map_err(failed)?;
+        Ok(Maker {
+            module,
+            calls,
+            context: FunctionBuilderContext::new(),
+            made: Vec::new(),
+            sizes: Vec::new(),
+            host_fma,
+        })
+    }
+
+    /// Makes the function of a sweep.
+    pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
+        let planned = Planned::new(sweep);
+        let convention = self.module.target_config().default_call_conv;
+        let mut signature = Signature::new(convention);
+        signature.params = vec![AbiParam::new(types::I64); 3];
+        let name = format!("sweep{}", self.made.len());
+        let id = self
+            .module
+            .declare_function(&name, cranelift_module::Linkage::Local, &signature)
+            .map_err(failed)?;
+        let mut context = Context::new();
+        context.func = ir::Function::with_name_signature(UserFuncName::default(), signature);
+        let unit = Unit {
+            b: FunctionBuilder::new(&mut context.func, &mut self.context),
+            module: &mut self.module,
+            calls: &self.calls,
+            host_fma: self.host_fma,
+        };
+        unit.build(&planned).ok_or_else(|| failed("a program is not made of primitives"))?;
+        self.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;
+        self.made.push(id);
+        self.sizes.push(planned.body.insts.len() as i64);
+        Ok(SweepId(self.made.len() - 1))
+    }
+
+    /// How many primitives a sweep has, about what an element takes.
+    pub(super) fn size(&self, id: SweepId) -> i64 {
+        self.sizes.get(id.0).copied().unwrap_or(0)
+    }
+
+    /// The functions of all sweeps.
+    pub(super) fn finish(mut self) -> Result<Code, Diagnostic> {
+        self.module.finalize_definitions().map_err(failed)?;
+        let place = |id: &FuncId| self.module.get_finalized_function(*id);
+        let places: Vec<*const u8> = self.made.iter().map(place).collect();
+        // The signature is the one that `sweep` declared. The memory is the module's, which `Code` keeps.
+        #[allow(unsafe_code)]
+        let functions =
+            places.into_iter().map(|p| unsafe { std::mem::transmute::<*const u8, Function>(p) });
+        let functions = functions.collect();
+        Ok(Code { module: Some(self.module), functions })
+    }
+}
+
+impl Code {
+    /// Runs a sweep over places `begin..end`.
+    ///
+    /// # Safety
+    /// The table must hold, at the number of each buffer and slot that the sweep names, a pointer to
+    /// memory of the size and type that it was declared with; what is written must be nobody else's
+    /// meanwhile. Places must be within the sweep's extents. That the accesses then stay inside is what
+    /// the verifier has proven.
+    #[allow(unsafe_code)]
+    pub(super) unsafe fn run(&self, id: SweepId, table: &[*mut u8], begin: i64, end: i64) {
+        if let Some(f) = self.functions.get(id.0).filter(|_| begin < end) {
+            // SAFETY: as the caller promises.
+            unsafe { f(table.as_ptr(), begin, end) }
+        }
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        if let Some(module) = self.module.take() {
+            // No function of it runs any more: calls borrow this.
+            #[allow(unsafe_code)]
+            unsafe {
+                module.free_memory();
+            }
+        }
+    }
+}
+
+// The memory of the code is written before this is made and never after; functions in it touch only
+// what their table points to.
+#[allow(unsafe_code)]
+unsafe impl Send for Code {}
+#[allow(unsafe_code)]
+unsafe impl Sync for Code {}

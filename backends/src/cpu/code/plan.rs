@@ -1,0 +1,295 @@
+//! What a sweep reads and writes, as forms over the axes that are walked.
+
+use super::form::{Form, Walk, mentions, strides};
+use adfuse_ir::index::{Guard, IndexExpr};
+use adfuse_ir::kernel::{Buffer, BufferData, Extents, Operand, Param, Program, Storage};
+use adfuse_ir::scalar::{SOp, ScalarProgram, expand};
+use adfuse_ir::{DType, Literal};
+use cranelift_entity::EntityRef;
+use std::ops::Range;
+
+/// Parameters, a scalar program and where its outputs go, at each coordinate of some axes.
+pub(crate) struct Sweep<'a> {
+    /// Whose buffers are named.
+    pub(crate) program: &'a Program,
+    /// All axes, outermost first; places are row-major over them.
+    pub(crate) extents: Extents,
+    /// How many of them are the domain's.
+    pub(crate) domain: usize,
+    /// What the scalar program reads.
+    pub(crate) params: &'a [Param],
+    /// What is computed.
+    pub(crate) body: &'a ScalarProgram,
+    /// Where each output goes.
+    pub(crate) puts: Vec<Put<'a>>,
+    /// Where the arrays are that are not buffers.
+    pub(crate) slots: Slots,
+    /// For a scatter, where the elements go that its updates are added to: their places as `i64` in a
+    /// slot, -1 where a guard does not hold.
+    pub(crate) target: Option<(Buffer, &'a [IndexExpr], &'a [Guard], u32)>,
+}
+
+/// Arrays that are not buffers, as numbers in the table of pointers after those of the buffers.
+#[derive(Clone, Default)]
+pub(crate) struct Slots {
+    /// Of each row, an element a point.
+    pub(crate) rows: Vec<u32>,
+    /// Of each tile, an element a place.
+    pub(crate) tiles: Vec<u32>,
+    /// Of the sums that are read, an element a place.
+    pub(crate) sums: Option<(u32, DType)>,
+}
+
+/// Where an output goes.
+#[derive(Clone, Copy)]
+pub(crate) enum Put<'a> {
+    /// To an element of a buffer.
+    Store(Buffer, &'a [IndexExpr]),
+    /// To the element of a slot at the point.
+    Point(u32),
+    /// To the element of a slot at the place.
+    Place(u32),
+}
+
+/// An array with the form of the element.
+#[derive(Clone, Debug)]
+pub(super) struct Access {
+    /// Its number in the table.
+    pub(super) at: u32,
+    pub(super) form: usize,
+    pub(super) dtype: DType,
+    /// Bits of an element where it is packed.
+    pub(super) packed: Option<u8>,
+    /// Whether it is a buffer: those have no NaN but the canonical one.
+    pub(super) buffer: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Source {
+    Array(Access),
+    Literal(Literal),
+}
+
+#[derive(Debug)]
+pub(super) struct Way {
+    pub(super) from: Source,
+    pub(super) guards: Ranges,
+}
+
+/// How a parameter is read.
+#[derive(Debug)]
+pub(super) enum Read {
+    Ways(Vec<Way>),
+    /// A form's value.
+    Coord(usize),
+}
+
+/// Forms with the ranges that they must lie in.
+pub(super) type Ranges = Vec<(usize, Range<i64>)>;
+
+/// Where a scatter's updates go: the form of the element, its guards, and the array of places.
+pub(super) type Target = (usize, Ranges, Access);
+
+/// A sweep over the axes that are walked.
+pub(super) struct Planned {
+    pub(super) walk: Walk,
+    pub(super) forms: Vec<Form>,
+    pub(super) reads: Vec<Read>,
+    pub(super) types: Vec<DType>,
+    pub(super) body: ScalarProgram,
+    pub(super) writes: Vec<Access>,
+    pub(super) target: Option<Target>,
+    /// Whether a parameter changes along the innermost axis.
+    pub(super) varies: Vec<bool>,
+    /// Whether a value of the body does.
+    pub(super) moves: Vec<bool>,
+}
+
+struct Planning<'a> {
+    sweep: &'a Sweep<'a>,
+    forms: Vec<Form>,
+}
+
+impl Planning<'_> {
+    fn form(&mut self, form: Form) -> usize {
+        self.forms.push(form);
+        self.forms.len() - 1
+    }
+
+    fn rank(&self) -> usize {
+        self.sweep.extents.len()
+    }
+
+    fn slot(&self, slot: u32) -> u32 {
+        (self.sweep.program.buffers.len() as u32).saturating_add(slot)
+    }
+
+    fn element(&mut self, b: Buffer, index: &[IndexExpr]) -> Access {
+        let data: &BufferData = &self.sweep.program.buffers[b];
+        let form = Form::element(index, data, self.rank());
+        let packed = match data.storage {
+            Storage::Plain => None,
+            Storage::Packed(bits) => Some(bits),
+        };
+        Access {
+            at: b.index() as u32,
+            form: self.form(form),
+            dtype: data.dtype,
+            packed,
+            buffer: true,
+        }
+    }
+
+    /// An element of a slot at the place, or at the point.
+    fn local(&mut self, slot: u32, dtype: DType, outer: usize) -> Access {
+        let form = Form::place(&self.sweep.extents, outer);
+        Access { at: self.slot(slot), form: self.form(form), dtype, packed: None, buffer: false }
+    }
+
+    fn guards(&mut self, guards: &[Guard]) -> Ranges {
+        let rank = self.rank();
+        guards.iter().map(|g| (self.form(Form::of(&g.expr, rank)), g.range.clone())).collect()
+    }
+
+    fn read(&mut self, param: &Param, dtype: DType) -> Read {
+        let (rank, domain) = (self.rank(), self.sweep.domain);
+        let whole = |from| Read::Ways(vec![Way { from, guards: Vec::new() }]);
+        let number = |all: &[u32], k: usize| all.get(k).copied().unwrap_or_default();
+        match param {
+            Param::Coord(e) => Read::Coord(self.form(Form::of(e, rank))),
+            Param::Row(r) => {
+                let slot = number(&self.sweep.slots.rows, r.index());
+                whole(Source::Array(self.local(slot, dtype, domain)))
+            }
+            Param::Tile(t) => {
+                let slot = number(&self.sweep.slots.tiles, t.index());
+                whole(Source::Array(self.local(slot, dtype, rank)))
+            }
+            Param::Sum => {
+                let slot = self.sweep.slots.sums.map_or(0, |(s, _)| s);
+                whole(Source::Array(self.local(slot, dtype, rank)))
+            }
+            Param::Load(pieces) => {
+                let mut ways = Vec::new();
+                for piece in pieces {
+                    let guards = self.guards(&piece.guards);
+                    let from = match piece.from {
+                        Operand::Literal(l) => Source::Literal(l),
+                        Operand::Buffer(b) => Source::Array(self.element(b, &piece.index)),
+                    };
+                    ways.push(Way { from, guards });
+                }
+                Read::Ways(ways)
+            }
+        }
+    }
+}
+
+impl Planned {
+    pub(super) fn new(sweep: &Sweep<'_>) -> Planned {
+        let mut p = Planning { sweep, forms: Vec::new() };
+        let body = expand(sweep.body);
+        let types: Vec<DType> = body.params.to_vec();
+        let reads: Vec<Read> =
+            sweep.params.iter().zip(&types).map(|(param, &d)| p.read(param, d)).collect();
+        let mut writes = Vec::new();
+        for (put, &v) in sweep.puts.iter().zip(&body.outputs) {
+            let dtype = body.insts[v].dtype;
+            writes.push(match *put {
+                Put::Store(b, index) => p.element(b, index),
+                Put::Point(slot) => p.local(slot, dtype, sweep.domain),
+                Put::Place(slot) => p.local(slot, dtype, sweep.extents.len()),
+            });
+        }
+        let target = sweep.target.map(|(b, index, guards, slot)| {
+            let element = p.element(b, index);
+            let guards = p.guards(guards);
+            (element.form, guards, p.local(slot, DType::I64, sweep.extents.len()))
+        });
+        let mut forms = p.forms;
+        // Whether a place is row-major over what is walked does not change by merging, so that the
+        // range of places means the same.
+        let whole = &mut Form::place(&sweep.extents, sweep.extents.len());
+        let walk = {
+            let mut all: Vec<&mut Form> = forms.iter_mut().chain([whole]).collect();
+            Walk::new(&sweep.extents, &mut all)
+        };
+        let mut planned = Planned {
+            walk,
+            forms,
+            reads,
+            types,
+            body,
+            writes,
+            target,
+            varies: Vec::new(),
+            moves: Vec::new(),
+        };
+        planned.classify();
+        planned
+    }
+
+    pub(super) fn inner(&self) -> usize {
+        self.walk.extents.len() - 1
+    }
+
+    fn classify(&mut self) {
+        for k in 0..self.reads.len() {
+            let varies = !self.fixed(&self.reads[k]);
+            self.varies.push(varies);
+        }
+        for inst in self.body.insts.values() {
+            let moves = match inst.op {
+                SOp::Param(k) => self.varies.get(k as usize).copied().unwrap_or(true),
+                _ => inst.args.iter().any(|a| self.moves.get(a.index()).copied().unwrap_or(true)),
+            };
+            self.moves.push(moves);
+        }
+    }
+
+    /// Whether a read is the same all along the innermost axis.
+    fn fixed(&self, read: &Read) -> bool {
+        match read {
+            Read::Coord(f) => self.still(*f),
+            Read::Ways(ways) => ways.iter().all(|w| {
+                let source = match &w.from {
+                    Source::Array(a) => self.still(a.form),
+                    Source::Literal(_) => true,
+                };
+                source && w.guards.iter().all(|(f, _)| self.still(*f))
+            }),
+        }
+    }
+
+    /// Whether data changes along the innermost axis.
+    pub(super) fn data(&self, k: u32) -> bool {
+        self.varies.get(k as usize).copied().unwrap_or(true)
+    }
+
+    fn still(&self, form: usize) -> bool {
+        self.forms[form].fixed_along(self.inner(), &|k| self.data(k))
+    }
+
+    /// Whether what a form adds to its steps is the same all along the innermost axis.
+    pub(super) fn affine(&self, form: usize) -> bool {
+        self.forms[form].rest_fixed(self.inner(), &|k| self.data(k))
+    }
+
+    /// Whether an expression changes along the innermost axis.
+    pub(super) fn changes(&self, e: &IndexExpr) -> bool {
+        mentions(e, &|a| a == self.inner(), &|k| self.data(k))
+    }
+
+    /// The step of a form along the innermost axis.
+    pub(super) fn step(&self, form: usize) -> i64 {
+        self.forms[form].steps[self.inner()]
+    }
+}
+
+/// Whether a buffer's elements are at their row-major places.
+pub(crate) fn dense(data: &BufferData) -> bool {
+    let wanted = super::form::row_major(&data.dims);
+    let long = |k: usize| data.dims[k] > 1;
+    data.storage == Storage::Plain
+        && strides(data).iter().zip(&wanted).enumerate().all(|(k, (a, b))| a == b || !long(k))
+}

@@ -1,0 +1,23 @@
+//! The CPU engine: programs of kernels as machine code, made when a program is compiled and run as
+//! often as one likes.
+//!
+//! It gives the bits of the kernel evaluator, at any number of threads. What is computed element by
+//! element is machine code (`code`); folds, scans and products of matrices are Rust (`fold`, `order`,
+//! `gemm`) over what that leaves in arrays. See `docs/cpu.md`.
+
+mod code;
+mod contract;
+mod crew;
+mod element;
+mod fold;
+mod gemm;
+mod kernel;
+mod lower;
+mod memory;
+mod order;
+mod pool;
+mod run;
+mod scatter;
+mod shape;
+
+pub use run::{ArenaLayout, Executable, Options};

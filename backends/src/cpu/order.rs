@@ -1,0 +1,228 @@
+//! The strict orders over slices: the same as `reference::order`, without memory of their own.
+
+use super::element::Element;
+use crate::reference::order::{self as definition, CHAIN_BLOCK, LANE_BLOCK, LANES};
+use adfuse_ir::kernel::Order;
+
+/// Levels of a tree over as many parts as there may be.
+const LEVELS: usize = 64;
+
+/// The balanced tree over parts that arrive one after the other.
+pub(super) struct Tree<T> {
+    count: u64,
+    stack: [T; LEVELS],
+    held: usize,
+}
+
+impl<T: Element> Tree<T> {
+    pub(super) fn new() -> Tree<T> {
+        Tree { count: 0, stack: [T::default(); LEVELS], held: 0 }
+    }
+
+    pub(super) fn push(&mut self, part: T, combine: impl Fn(T, T) -> T) {
+        self.count += 1;
+        let mut node = part;
+        for _ in 0..self.count.trailing_zeros() {
+            self.held -= 1;
+            node = combine(self.stack[self.held], node);
+        }
+        self.stack[self.held] = node;
+        self.held += 1;
+    }
+
+    pub(super) fn finish(&self, combine: impl Fn(T, T) -> T) -> Option<T> {
+        let (&last, rest) = self.stack[..self.held].split_last()?;
+        Some(rest.iter().rev().fold(last, |node, &left| combine(left, node)))
+    }
+}
+
+/// One block of the lane order, of 1 to 1024 elements.
+pub(super) fn lane_block<T: Element>(xs: &[T], combine: impl Fn(T, T) -> T + Copy) -> T {
+    let mut lanes = Lanes::new();
+    lanes.take(xs, combine);
+    lanes.join(combine)
+}
+
+/// The 32 lanes of a block that is not done yet.
+#[derive(Clone, Copy)]
+pub(super) struct Lanes<T> {
+    lanes: [T; LANES],
+    pub(super) taken: usize,
+}
+
+impl<T: Element> Lanes<T> {
+    pub(super) fn new() -> Lanes<T> {
+        Lanes { lanes: [T::default(); LANES], taken: 0 }
+    }
+
+    /// Takes the next elements of the block.
+    pub(super) fn take(&mut self, mut xs: &[T], combine: impl Fn(T, T) -> T + Copy) {
+        while !xs.is_empty() && self.taken < LANES {
+            let n = xs.len().min(LANES - self.taken);
+            self.lanes[self.taken..self.taken + n].copy_from_slice(&xs[..n]);
+            self.taken += n;
+            xs = &xs[n..];
+        }
+        let lane = self.taken % LANES;
+        let head = xs.len().min((LANES - lane) % LANES);
+        for (a, &x) in self.lanes[lane..].iter_mut().zip(&xs[..head]) {
+            *a = combine(*a, x);
+        }
+        let mut lanes = self.lanes;
+        let rows = xs[head..].chunks_exact(LANES);
+        let tail = rows.remainder();
+        for row in rows {
+            for (a, &x) in lanes.iter_mut().zip(row) {
+                *a = combine(*a, x);
+            }
+        }
+        for (a, &x) in lanes.iter_mut().zip(tail) {
+            *a = combine(*a, x);
+        }
+        self.lanes = lanes;
+        self.taken += xs.len();
+    }
+
+    /// Halves the lanes until one is left.
+    pub(super) fn join(&self, combine: impl Fn(T, T) -> T) -> T {
+        let mut a = self.lanes;
+        let mut w = self.taken.min(LANES);
+        let mut h = LANES / 2;
+        while h > 0 {
+            for l in 0..h {
+                if l + h < w {
+                    a[l] = combine(a[l], a[l + h]);
+                }
+            }
+            w = w.min(h);
+            h /= 2;
+        }
+        a[0]
+    }
+}
+
+fn chain_block<T: Element>(xs: &[T], combine: impl Fn(T, T) -> T) -> T {
+    xs.iter().copied().reduce(combine).unwrap_or_default()
+}
+
+/// Adds the blocks of a piece of a line to its tree. Every piece but the last is of whole blocks.
+pub(super) fn push_blocks<T: Element>(
+    tree: &mut Tree<T>,
+    xs: &[T],
+    order: Order,
+    combine: impl Fn(T, T) -> T + Copy,
+) {
+    match order {
+        Order::Lane => {
+            xs.chunks(LANE_BLOCK).for_each(|b| tree.push(lane_block(b, combine), combine));
+        }
+        Order::Chain => {
+            xs.chunks(CHAIN_BLOCK).for_each(|b| tree.push(chain_block(b, combine), combine));
+        }
+    }
+}
+
+/// A whole line that is in memory.
+pub(super) fn line<T: Element>(
+    xs: &[T],
+    order: Order,
+    combine: impl Fn(T, T) -> T + Copy,
+    empty: T,
+) -> T {
+    let block = order.block() as usize;
+    if xs.len() <= block && !xs.is_empty() {
+        return match order {
+            Order::Lane => lane_block(xs, combine),
+            Order::Chain => chain_block(xs, combine),
+        };
+    }
+    let mut tree = Tree::new();
+    push_blocks(&mut tree, xs, order, combine);
+    tree.finish(combine).unwrap_or(empty)
+}
+
+/// Joins `parts` of `inner` elements each in the balanced tree, leaving the result in the first.
+pub(super) fn join_parts<T: Element>(
+    xs: &mut [T],
+    parts: usize,
+    inner: usize,
+    combine: impl Fn(T, T) -> T,
+) {
+    let mut n = parts;
+    while n > 1 {
+        for k in 0..n / 2 {
+            for j in 0..inner {
+                xs[k * inner + j] = combine(xs[2 * k * inner + j], xs[(2 * k + 1) * inner + j]);
+            }
+        }
+        if n % 2 == 1 {
+            xs.copy_within((n - 1) * inner..n * inner, n / 2 * inner);
+        }
+        n = n.div_ceil(2);
+    }
+}
+
+/// Inclusive scan along the middle of three axes, in place.
+pub(super) fn scan<T: Element>(
+    xs: &mut [T],
+    [extent, inner]: [usize; 2],
+    reverse: bool,
+    combine: impl Fn(T, T) -> T + Copy,
+) {
+    let mut line = vec![T::default(); extent];
+    for rows in xs.chunks_exact_mut((extent * inner).max(1)) {
+        for j in 0..inner {
+            let place = |k: usize| j + inner * if reverse { extent - 1 - k } else { k };
+            line.iter_mut().enumerate().for_each(|(k, x)| *x = rows[place(k)]);
+            definition::scan(&mut line, combine);
+            line.iter().enumerate().for_each(|(k, &x)| rows[place(k)] = x);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reference::order;
+
+    fn numbers(n: usize) -> Vec<f32> {
+        (0..n).map(|i| ((i * 7919 % 1013) as f32 - 500.0) * 0.37).collect()
+    }
+
+    fn add(a: f32, b: f32) -> f32 {
+        a + b
+    }
+
+    #[test]
+    fn lines_are_the_definition() {
+        for n in [0, 1, 2, 31, 32, 33, 63, 64, 65, 1000, 1024, 1025, 2048, 5000, 70_000] {
+            let xs = numbers(n);
+            assert_eq!(line(&xs, Order::Lane, add, 0.0), order::reduce_lane_blocked(&xs, add, 0.0));
+            let chain = order::reduce_chain_blocked(xs.iter().copied(), add, 0.0);
+            assert_eq!(line(&xs, Order::Chain, add, 0.0), chain, "{n}");
+        }
+    }
+
+    #[test]
+    fn lanes_may_be_taken_in_any_pieces() {
+        let xs = numbers(1024);
+        for piece in [1, 3, 31, 32, 33, 100] {
+            let mut lanes = Lanes::new();
+            xs.chunks(piece).for_each(|p| lanes.take(p, add));
+            assert_eq!(lanes.join(add), lane_block(&xs, add), "{piece}");
+        }
+    }
+
+    #[test]
+    fn parts_join_in_the_tree() {
+        for parts in 1..40 {
+            let xs = numbers(parts * 3);
+            let mut joined = xs.clone();
+            join_parts(&mut joined, parts, 3, add);
+            for j in 0..3 {
+                let column: Vec<f32> = (0..parts).map(|p| xs[p * 3 + j]).collect();
+                assert_eq!(Some(joined[j]), order::join_tree(column, add), "{parts}");
+            }
+        }
+    }
+}

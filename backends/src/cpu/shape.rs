@@ -1,0 +1,69 @@
+//! Arithmetic of extents: which folds are in the order of the places, and where they may be cut.
+
+use super::fold::Parted;
+use super::memory::too_much;
+use adfuse_ir::Diagnostic;
+use adfuse_ir::kernel::{Order, Run};
+
+/// Elements of a tensor of these extents.
+pub(super) fn volume(extents: &[i64]) -> Result<i64, Diagnostic> {
+    if extents.contains(&0) {
+        return Ok(0);
+    }
+    let product = extents.iter().try_fold(1i64, |all, &n| all.checked_mul(n));
+    product.filter(|&n| n < 1 << 60).ok_or_else(|| too_much(u64::MAX))
+}
+
+/// The order in which runs fold all of these axes, where they do so one place after the other.
+pub(super) fn covers(runs: &[Run], axes: &[i64]) -> Option<Order> {
+    let long = axes.iter().enumerate().filter(|(_, n)| **n != 1).map(|(a, _)| a);
+    match runs {
+        [] => Some(Order::Lane),
+        [run] => run.axes.iter().map(|&a| usize::from(a)).eq(long).then_some(run.order),
+        _ => None,
+    }
+}
+
+/// The first run as one over the middle of three axes; `None` where its places are not in order.
+pub(super) fn parted(runs: &[Run], extents: &[i64]) -> Result<Option<Parted>, Diagnostic> {
+    let Some(run) = runs.first() else {
+        let outer = volume(extents)? as usize;
+        let order = Order::Chain;
+        return Ok(Some(Parted { outer, size: 1, inner: 1, order, blocks: 1 }));
+    };
+    let long: Vec<usize> = (0..extents.len()).filter(|&a| extents[a] != 1).collect();
+    let axes: Vec<usize> = run.axes.iter().map(|&a| usize::from(a)).collect();
+    let Some(at) = long.windows(axes.len()).position(|w| w == axes) else { return Ok(None) };
+    let size_of = |axes: &[usize]| {
+        volume(&axes.iter().map(|&a| extents[a]).collect::<Vec<_>>()).map(|n| n as usize)
+    };
+    let (outer, size, inner) =
+        (size_of(&long[..at])?, size_of(&axes)?, size_of(&long[at + axes.len()..])?);
+    if run.order == Order::Lane && inner != 1 {
+        return Ok(None);
+    }
+    let blocks = size.div_ceil(run.order.block() as usize);
+    Ok(Some(Parted { outer, size, inner, order: run.order, blocks }))
+}
+
+/// The least number of points, a multiple of `grain`, after which no block of a fold is cut, of `volume`
+/// places each; `None` where there is none.
+pub(super) fn granule(grain: i64, by: &Parted, volume: i64) -> Option<i64> {
+    let line = i64::try_from(by.size.checked_mul(by.inner)?).ok()?;
+    let block = i64::try_from(by.inner.checked_mul(by.order.block() as usize)?).ok()?;
+    let unit = match by.blocks {
+        0 | 1 => line,
+        _ if by.outer == 1 || line % block == 0 => block,
+        _ => line,
+    };
+    if unit <= 0 || volume <= 0 {
+        return Some(grain);
+    }
+    let points = unit / gcd(unit, volume);
+    let all = (grain / gcd(grain, points)).checked_mul(points)?;
+    (all < 1 << 50).then_some(all)
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a.max(1) } else { gcd(b, a % b) }
+}

@@ -1,0 +1,154 @@
+//! The CPU engine: gelu with its gradients, softmax over rows, layer norm, products of matrices, and how
+//! long it takes to make the machine code. `ADFUSE_THREADS` sets how many threads (1 by default).
+
+use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::backends::Array;
+use adfuse::backends::cpu::{ArenaLayout, Executable, Options};
+use adfuse::fusion::{self, Device, Effort, Fp, compile, memory};
+use adfuse::ir::Module;
+use adfuse::ir::kernel::{Program, Verified, verify};
+use adfuse::ir::op::Domain;
+use adfuse::ir::text::parse;
+use adfuse::sample::{rng, sample};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+
+/// `sum(gelu(a * x + b))`
+fn gelu(n: usize) -> String {
+    format!(
+        "func @f(%x: f32[{n}], %a: f32[{n}], %b: f32[{n}]) -> f32[] {{
+           %0 = mul %a, %x : f32[{n}]
+           %1 = add %0, %b : f32[{n}]
+           %2 = mul %1, 0.7071067811865476 : f32[{n}]
+           %3 = erf %2 : f32[{n}]
+           %4 = add %3, 1.0 : f32[{n}]
+           %5 = mul %1, 0.5 : f32[{n}]
+           %6 = mul %5, %4 : f32[{n}]
+           %7 = reduce_sum %6 {{axes = [0]}} : f32[]
+           return %7
+         }}"
+    )
+}
+
+fn softmax(rows: usize, n: usize) -> String {
+    format!(
+        "func @f(%x: f32[{rows},{n}]) -> f32[{rows},{n}] {{
+           %m = reduce_max %x {{axes = [1]}} : f32[{rows}]
+           %b = broadcast_in_dim %m {{dims = [0]}} : f32[{rows},{n}]
+           %d = sub %x, %b : f32[{rows},{n}]
+           %e = exp %d : f32[{rows},{n}]
+           %s = reduce_sum %e {{axes = [1]}} : f32[{rows}]
+           %t = broadcast_in_dim %s {{dims = [0]}} : f32[{rows},{n}]
+           %y = div %e, %t : f32[{rows},{n}]
+           return %y
+         }}"
+    )
+}
+
+fn layer_norm(rows: usize, n: usize) -> String {
+    let inverse = 1.0 / n as f64;
+    format!(
+        "func @f(%x: f32[{rows},{n}]) -> f32[{rows},{n}] {{
+           %s = reduce_sum %x {{axes = [1]}} : f32[{rows}]
+           %m = mul %s, {inverse:?} : f32[{rows}]
+           %b = broadcast_in_dim %m {{dims = [0]}} : f32[{rows},{n}]
+           %d = sub %x, %b : f32[{rows},{n}]
+           %q = mul %d, %d : f32[{rows},{n}]
+           %v = reduce_sum %q {{axes = [1]}} : f32[{rows}]
+           %w = mul %v, {inverse:?} : f32[{rows}]
+           %e = add %w, 0.00001 : f32[{rows}]
+           %r = rsqrt %e : f32[{rows}]
+           %t = broadcast_in_dim %r {{dims = [0]}} : f32[{rows},{n}]
+           %y = mul %d, %t : f32[{rows},{n}]
+           return %y
+         }}"
+    )
+}
+
+fn matmul(m: usize, k: usize, n: usize) -> String {
+    format!(
+        "func @f(%x: f32[{m},{k}], %y: f32[{k},{n}]) -> f32[{m},{n}] {{
+           %z = dot_general %x, %y {{contract = [1] x [0]}} : f32[{m},{n}]
+           return %z
+         }}"
+    )
+}
+
+/// The program of a function, with its gradients if wanted, and where its temporaries are.
+fn program(text: &str, grad: bool) -> (Verified<Program>, ArenaLayout) {
+    let module = parse(text).unwrap_or_else(|e| panic!("{e:?}"));
+    let f = module.funcs.values().next().expect("a function").clone();
+    let (module, f) = match grad {
+        false => (module, f),
+        true => {
+            let wrt = differentiable(&f, None).expect("floats");
+            let g = value_and_grad(&module, &f, &wrt).expect("differentiates");
+            (Module::single(g.clone()), g)
+        }
+    };
+    let options =
+        fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
+    let program = verify(compile(&module, &f, &options).expect("compiles").program);
+    let program = program.unwrap_or_else(|e| panic!("{}", e[0]));
+    let plan = memory(&program, Effort::Default).expect("fits");
+    (program, ArenaLayout { bytes: plan.arena, offsets: plan.offsets })
+}
+
+fn made(program: &Verified<Program>, layout: &ArenaLayout) -> Executable {
+    let threads = std::env::var("ADFUSE_THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(1);
+    Executable::compile(program, layout, Options { threads }).expect("compiles")
+}
+
+fn run(c: &mut Criterion, name: &str, elements: usize, text: &str, grad: bool) {
+    let (program, layout) = program(text, grad);
+    let executable = made(&program, &layout);
+    let mut rng = rng(1, 0);
+    let types: Vec<_> = program.inputs().filter_map(|b| program.buffers[b].ty()).collect();
+    let args: Vec<Array> =
+        types.iter().map(|t| sample(t, Domain::Normal, &mut rng).expect("small")).collect();
+    let inputs: Vec<&[u8]> = args.iter().map(Array::bytes).collect();
+    let mut results: Vec<Vec<u8>> =
+        executable.run(&args).expect("runs").iter().map(|a| a.bytes().to_vec()).collect();
+    let mut group = c.benchmark_group("run");
+    group.throughput(Throughput::Elements(elements as u64));
+    group.bench_function(name, |b| {
+        let mut outputs: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
+        b.iter(|| executable.run_into(&inputs, &mut outputs).expect("runs"));
+    });
+    group.finish();
+}
+
+fn runs(c: &mut Criterion) {
+    for (name, n) in [("4K", 1 << 12), ("64K", 1 << 16), ("1M", 1 << 20)] {
+        run(c, &format!("gelu value and gradients {name}"), n, &gelu(n), true);
+        run(c, &format!("softmax rows of 1024 {name}"), n, &softmax(n / 1024, 1024), false);
+        run(c, &format!("layer norm rows of 1024 {name}"), n, &layer_norm(n / 1024, 1024), false);
+    }
+    run(c, "matmul 128x784x1024", 128 * 784 * 1024, &matmul(128, 784, 1024), false);
+    run(c, "matmul 512^3", 512 * 512 * 512, &matmul(512, 512, 512), false);
+}
+
+/// From a program to machine code that can be run.
+fn makes(c: &mut Criterion) {
+    let mut group = c.benchmark_group("compile");
+    let cases = [
+        ("gelu value and gradients", gelu(1 << 12), true),
+        ("softmax", softmax(4, 1024), false),
+        ("layer norm", layer_norm(4, 1024), false),
+    ];
+    for (name, text, grad) in cases {
+        let (program, layout) = program(&text, grad);
+        group.throughput(Throughput::Elements(program.steps.len() as u64));
+        group.bench_function(name, |b| b.iter(|| made(&program, &layout)));
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(20)
+        .warm_up_time(std::time::Duration::from_millis(300))
+        .measurement_time(std::time::Duration::from_secs(1));
+    targets = runs, makes
+}
+criterion_main!(benches);

@@ -1,0 +1,40 @@
+//! How much work a scalar program is.
+
+use adfuse_ir::DType;
+use adfuse_ir::scalar::{Func, Prim, SInst, SOp, ScalarProgram, expand};
+use smallvec::SmallVec;
+use std::sync::OnceLock;
+
+/// Primitives of a program, functions written out.
+pub(crate) fn weight(program: &ScalarProgram) -> u32 {
+    let live = program.live();
+    let of = |inst: &SInst| match inst.op {
+        SOp::Param(_) | SOp::Const(_) | SOp::Prim(Prim::Convert) => 0,
+        SOp::Prim(Prim::Div | Prim::Sqrt | Prim::Rem) => 4,
+        SOp::Prim(_) => 1,
+        SOp::Func(f) => func_weight(f),
+    };
+    let live = program.insts.values().zip(&live).filter(|&(_, &l)| l);
+    live.map(|(i, _)| of(i)).sum()
+}
+
+/// Primitives of a function in `f32`.
+fn func_weight(func: Func) -> u32 {
+    static WEIGHTS: OnceLock<Vec<u32>> = OnceLock::new();
+    let all = WEIGHTS.get_or_init(|| {
+        let of = |&f: &Func| {
+            let mut program = ScalarProgram::default();
+            for k in 0..f.arity() {
+                program.params.push(DType::F32);
+                let op = SOp::Param(k as u32);
+                program.insts.push(SInst { op, args: SmallVec::new(), dtype: DType::F32 });
+            }
+            let args = program.insts.keys().collect();
+            let y = program.insts.push(SInst { op: SOp::Func(f), args, dtype: DType::F32 });
+            program.outputs.push(y);
+            expand(&program).insts.len() as u32
+        };
+        Func::ALL.iter().map(of).collect()
+    });
+    Func::ALL.iter().position(|&f| f == func).map_or(0, |k| all[k])
+}

@@ -1,0 +1,403 @@
+//! The CPU engine gives the bits of the kernel evaluator: random programs and their gradients, every
+//! row of the op table, the models, and the programs of the filetests, at any number of threads.
+//! `ADFUSE_PROGRAMS` sets how many random programs (100 by default).
+
+mod common;
+
+use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::backends::Array;
+use adfuse::backends::cpu::{ArenaLayout, Executable, Options};
+use adfuse::backends::reference::kernel;
+use adfuse::fusion::{self, Device, Effort, Fp, compile, memory};
+use adfuse::ir::infer::Class;
+use adfuse::ir::kernel::text::parse as read;
+use adfuse::ir::kernel::{Program, Step as ProgramStep, Verified, verify};
+use adfuse::ir::op::{Body, Domain, Infer};
+use adfuse::ir::rewrite::specialize;
+use adfuse::ir::text::{parse, parse_example};
+use adfuse::ir::{Builder, DType, Function, Kind, Module, Op, TensorType, Value};
+use adfuse::sample::{rng, sample};
+use common::count_from_env;
+use common::programs::{Step, decode};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use std::path::Path;
+
+fn inputs(f: &Function, domains: &[Domain]) -> Vec<Array> {
+    let mut rng = rng(3, 0);
+    let domain = |k: usize| domains[k.min(domains.len() - 1)];
+    let types = f.param_types();
+    let draw = |(k, t)| sample(t, domain(k), &mut rng).expect("small");
+    types.iter().enumerate().map(draw).collect()
+}
+
+/// Values for a program's inputs.
+fn arguments(program: &Program) -> Vec<Array> {
+    let mut rng = rng(1, 0);
+    let types = program.inputs().filter_map(|b| program.buffers[b].ty());
+    types.map(|t| sample(&t, Domain::Normal, &mut rng).expect("small")).collect()
+}
+
+/// Compiles and runs a program with one thread and with two; the results must be the evaluator's.
+fn same(program: &Verified<Program>, effort: Effort, args: &[Array]) -> Result<(), String> {
+    let expected = kernel::run(program, args).map_err(|d| d.to_string())?;
+    let plan = memory(program, effort).map_err(|d| d.to_string())?;
+    let layout = ArenaLayout { bytes: plan.arena, offsets: plan.offsets };
+    for threads in [1, 2] {
+        let made = Executable::compile(program, &layout, Options { threads })
+            .map_err(|d| format!("{d}\n{}", **program))?;
+        for _ in 0..2 {
+            let found = made.run(args).map_err(|d| d.to_string())?;
+            if found != expected {
+                let text = program.to_string();
+                return Err(format!("{threads} threads: {found:?}\nis not\n{expected:?}\n{text}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn agrees(module: &Module, f: &Function, args: &[Array]) -> Result<(), String> {
+    for effort in [Effort::Off, Effort::Default] {
+        let options = fusion::Options { device: Device::cpu(), effort, fp: Fp::Strict };
+        let compiled = compile(module, f, &options).map_err(|d| d.to_string())?;
+        let program = verify(compiled.program).map_err(|e| e[0].to_string())?;
+        same(&program, effort, args).map_err(|why| format!("{effort:?}: {why}"))?;
+    }
+    Ok(())
+}
+
+fn programs(property: impl Fn(&[Step]) -> Result<(), String>) {
+    let cases = count_from_env("ADFUSE_PROGRAMS", 100);
+    let config =
+        Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[13; 32]);
+    let mut runner = TestRunner::new_with_rng(config, rng);
+    let steps = prop::collection::vec(any::<Step>(), 1..24);
+    let outcome = runner.run(&steps, |steps| property(&steps).map_err(TestCaseError::fail));
+    if let Err(e) = outcome {
+        panic!("{e}");
+    }
+}
+
+#[test]
+fn random_programs() {
+    for dtype in [DType::F32, DType::F64, DType::BF16] {
+        programs(|steps| {
+            let f = decode(steps, dtype);
+            agrees(&Module::single(f.clone()), &f, &inputs(&f, &[Domain::Normal]))
+        });
+    }
+}
+
+#[test]
+fn gradients_of_random_programs() {
+    for dtype in [DType::F32, DType::F64, DType::BF16] {
+        programs(|steps| {
+            let f = decode(steps, dtype);
+            let module = Module::single(f.clone());
+            let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
+            let g = value_and_grad(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
+            agrees(&Module::single(g.clone()), &g, &inputs(&g, &[Domain::Normal]))
+        });
+    }
+}
+
+/// One-instruction functions of a row, in every type it has.
+fn cases(op: Op) -> Vec<Module> {
+    let mut cases = Vec::new();
+    for example in op.def().examples {
+        cases.push(parse_example(example).unwrap_or_else(|e| panic!("{example}: {e:?}")));
+        for other in ["f64", "bf16", "f16"] {
+            cases.extend(parse_example(&example.replace("f32", other)));
+        }
+    }
+    if let Infer::Map(sig) = op.def().infer
+        && op.def().attrs.is_empty()
+        && !op.def().declared
+    {
+        for dtype in DType::ALL.into_iter().filter(|&d| sig.t.contains(d)) {
+            for dims in [&[3, 4][..], &[], &[0, 2], &[131]] {
+                let mut b = Builder::new("example");
+                let of = |c| if c == Class::Bool { DType::Bool } else { dtype };
+                let args: Vec<Value> =
+                    sig.args.iter().map(|&c| b.param(TensorType::of(of(c), dims), None)).collect();
+                let y = b.op(op, &args);
+                b.set_results(&[y]);
+                cases.push(Module::single(b.finish().expect("fits its signature")));
+            }
+        }
+    }
+    cases
+}
+
+/// What a type has of the unusual, and numbers of every size between.
+fn special(dtype: DType, n: usize, turn: usize) -> Array {
+    let bits: Vec<u64> = (0..n)
+        .map(|i| {
+            let k = (i.wrapping_mul(turn * 2 + 1)).wrapping_add(turn) as u64;
+            let wide = k.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (k << 31);
+            let top = 1u64 << (dtype.bits() - 1);
+            let chosen: [u64; 6] = [0, top, u64::MAX, top - 1, 1, top | 1];
+            match (i + turn) % 3 {
+                0 => chosen[(i / 3 + turn) % 6],
+                1 => wide,
+                _ => wide >> 3,
+            }
+        })
+        .collect();
+    let floats = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -0.0, 1e-40, -3.5, 1e300, 0.5];
+    match dtype.is_float() {
+        true => {
+            let mut values = Array::from_bits(dtype, &[n as u64], &bits).expect("fits").to_f64s();
+            for (i, v) in values.iter_mut().enumerate() {
+                if (i + turn).is_multiple_of(2) {
+                    *v = floats[(i / 2 + turn) % floats.len()];
+                }
+            }
+            Array::from_f64s(dtype, &[n as u64], &values).expect("fits")
+        }
+        false => Array::from_bits(dtype, &[n as u64], &bits).expect("fits"),
+    }
+}
+
+#[test]
+fn every_row() {
+    let mut run = 0;
+    for &op in Op::ALL {
+        if matches!(op.def().body, Body::Region(_) | Body::Effect(_)) {
+            continue;
+        }
+        for module in cases(op) {
+            let f = module.funcs.values().next().expect("a function");
+            let extents = f.symbols.iter().map(|&s| (s, 3)).collect();
+            let f = specialize(f, &extents).expect("three of each");
+            let mut domains: Vec<Domain> = op.def().domain.to_vec();
+            if domains.is_empty() {
+                domains.push(Domain::Normal);
+            }
+            if let Err(why) = agrees(&module, &f, &inputs(&f, &domains)) {
+                panic!("`{op}`: {why}");
+            }
+            // Of the longest, values that are hard to get right.
+            let types = f.param_types();
+            if !types.is_empty() && types.iter().all(|t| t.dims().as_deref() == Some(&[131])) {
+                for turn in 0..4 {
+                    let args: Vec<Array> = types
+                        .iter()
+                        .enumerate()
+                        .map(|(k, t)| special(t.dtype, 131, turn * 3 + k))
+                        .collect();
+                    if let Err(why) = agrees(&module, &f, &args) {
+                        panic!("`{op}` on special values: {why}");
+                    }
+                }
+            }
+            run += 1;
+        }
+    }
+    assert!(run > 1000, "{run} cases");
+}
+
+#[test]
+fn every_conversion() {
+    let types: Vec<DType> = DType::ALL.into_iter().filter(|&d| d != DType::Token).collect();
+    for &from in &types {
+        for &to in &types {
+            let text = format!(
+                "func @f(%x: {from}[131]) -> {to}[131] {{
+                   %r = convert_element_type %x : {to}[131]
+                   return %r
+                 }}"
+            );
+            let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
+            let f = module.funcs.values().next().expect("a function");
+            for turn in 0..6 {
+                if let Err(why) = agrees(&module, f, &[special(from, 131, turn)]) {
+                    panic!("{from} to {to}: {why}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn models() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
+    let mut files: Vec<_> =
+        std::fs::read_dir(folder).expect("models").map(|e| e.expect("an entry").path()).collect();
+    files.retain(|f| f.extension().is_some_and(|e| e == "ir"));
+    files.sort();
+    for path in files {
+        let text = std::fs::read_to_string(&path).expect("a model");
+        let module = parse(&text).unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
+        let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
+        let f = module.find(stem).or_else(|| module.find("main")).expect("the model's function");
+        let wrt = differentiable(f, None).expect("has floats");
+        let g = value_and_grad(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}"));
+        if let Err(why) = agrees(&Module::single(g.clone()), &g, &inputs(&g, &[Domain::Normal])) {
+            panic!("{}: {why}", path.display());
+        }
+    }
+}
+
+/// The programs of the filetests: packed and strided buffers, memories, attention, folds in any order.
+#[test]
+fn programs_of_the_filetests() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/filetests/kernels/ok");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("reads");
+        let at = text.find("program @").expect("a program");
+        let program = verify(read(&text[at..]).expect("reads")).expect("verifies");
+        let args = arguments(&program);
+        if program.steps.iter().any(|s| matches!(s, ProgramStep::Library(_))) {
+            let layout = ArenaLayout::default();
+            let refused = Executable::compile(&program, &layout, Options::default());
+            let refused = refused.expect_err("calls a library");
+            assert_eq!(refused.kind, Kind::Unsupported);
+            assert!(refused.to_string().contains("step"), "{refused}");
+            continue;
+        }
+        if let Err(why) = same(&program, Effort::Default, &args) {
+            panic!("{}: {why}", path.display());
+        }
+        seen += 1;
+    }
+    assert!(seen > 10, "{seen} programs");
+}
+
+/// Axes longer than the blocks of every order, and than what a task takes.
+#[test]
+fn long_axes() {
+    let cases = [
+        ("%x: f32[3,70,5,40]", "reduce_sum %x {axes = [0, 1, 3]}", "f32[5]"),
+        ("%x: f32[3,1,70,5,1,40]", "reduce_sum %x {axes = [0, 1, 3, 5]}", "f32[70,1]"),
+        ("%x: f32[2,1,1300]", "reduce_prod %x {axes = [0, 1, 2]}", "f32[]"),
+        ("%x: f32[150,7]", "reduce_sum %x {axes = [0]}", "f32[7]"),
+        ("%x: f32[200000]", "reduce_sum %x {axes = [0]}", "f32[]"),
+        ("%x: f32[700,301]", "reduce_sum %x {axes = [0]}", "f32[301]"),
+        ("%x: f32[300,701]", "reduce_max %x {axes = [1]}", "f32[300]"),
+        ("%x: f32[3,2200]", "cumsum %x {axis = 1, reverse = true}", "f32[3,2200]"),
+        ("%x: f32[1100,2]", "cumsum %x {axis = 0}", "f32[1100,2]"),
+        ("%x: f32[0,4]", "reduce_max %x {axes = [0]}", "f32[4]"),
+        ("%x: f32[2,3,0]", "reduce_sum %x {axes = [0, 2]}", "f32[3]"),
+        ("%x: f32[4,9000]", "argmin %x {axis = 1}", "i32[4]"),
+        (
+            "%x: f32[3,1100], %y: f32[1100,2]",
+            "dot_general %x, %y {contract = [1] x [0]}",
+            "f32[3,2]",
+        ),
+    ];
+    for (params, inst, result) in cases {
+        for dtype in ["f32", "f64", "bf16"] {
+            let text = format!(
+                "func @f({params}) -> {result} {{\n  %r = {inst} : {result}\n  return %r\n}}\n"
+            );
+            let module = parse(&text.replace("f32", dtype)).unwrap_or_else(|e| panic!("{e:?}"));
+            let f = module.funcs.values().next().expect("a function");
+            if let Err(why) = agrees(&module, f, &inputs(f, &[Domain::Normal])) {
+                panic!("{}", &why[..why.len().min(4000)]);
+            }
+        }
+    }
+}
+
+#[test]
+fn sizes_of_slices_are_checked() {
+    let text = "program @f { input %x: f32[2] return %x }";
+    let program = verify(read(text).expect("reads")).expect("verifies");
+    let layout = ArenaLayout::default();
+    let made = Executable::compile(&program, &layout, Options::default()).expect("compiles");
+    let mut out = [0; 8];
+    let short = made.run_into(&[&[0; 4]], &mut [&mut out]).expect_err("four bytes for eight");
+    assert_eq!(short.kind, Kind::Usage);
+    let none = made.run_into(&[], &mut [&mut out]).expect_err("no input");
+    assert_eq!(none.kind, Kind::Usage);
+    made.run_into(&[&[7; 8]], &mut [&mut out]).expect("fits");
+    assert_eq!(out, [7; 8]);
+    let wrong = Array::from_f64s(DType::F32, &[3], &[1.0; 3]).expect("three");
+    assert_eq!(made.run(&[wrong]).expect_err("three for two").kind, Kind::Usage);
+}
+
+/// Callers' bytes may begin anywhere, and packed buffers are written by several threads.
+#[test]
+fn slices_may_begin_anywhere() {
+    let text = "program @f {
+      input %x: f32[40, 50]
+      input %y: f32[50, 7]
+      temp %m: bool[40, 50] as b1
+      output %z: f32[40, 7]
+      output %n: f32[40, 50]
+      contract @c {
+        member batch [] rows [40] cols [7] depth [50] sum f32 {
+          lhs { p0 = load %x[d0, d1] s0 = param.f32 0 out s0 }
+          rhs { p0 = load %y[d1, d0] s0 = param.f32 0 out s0 }
+          then { p0 = sum s0 = param.f32 0 %z[d0, d1] = store s0 }
+        }
+      }
+      kernel @m [40, 50] {
+        stage [] {
+          p0 = load %x[d0, d1]
+          s0 = param.f32 0 s1 = const.f32 0.0 s2 = gt.bool s0 s1
+          %m[d0, d1] = store s2
+        }
+      }
+      kernel @n [40, 50] {
+        stage [] {
+          p0 = load %m[d0, d1]
+          s0 = param.bool 0 s1 = convert.f32 s0
+          %n[d0, d1] = store s1
+        }
+      }
+      return %z, %n
+    }";
+    let program = verify(read(text).expect("reads")).expect("verifies");
+    let args = arguments(&program);
+    let expected = kernel::run(&program, &args).expect("runs");
+    let layout = ArenaLayout::default();
+    let made = Executable::compile(&program, &layout, Options { threads: 2 }).expect("compiles");
+    for shift in [1, 2, 4, 7] {
+        let shifted = |a: &Array| [&vec![0; shift], a.bytes()].concat();
+        let inputs: Vec<Vec<u8>> = args.iter().map(shifted).collect();
+        let inputs: Vec<&[u8]> = inputs.iter().map(|b| &b[shift..]).collect();
+        let mut outputs: Vec<Vec<u8>> = expected.iter().map(shifted).collect();
+        outputs.iter_mut().for_each(|o| o.fill(9));
+        let mut slices: Vec<&mut [u8]> = outputs.iter_mut().map(|o| &mut o[shift..]).collect();
+        made.run_into(&inputs, &mut slices).expect("runs");
+        for (found, wanted) in slices.iter().zip(&expected) {
+            assert_eq!(**found, *wanted.bytes(), "from byte {shift} on");
+        }
+    }
+}
+
+/// Layouts are not taken on trust where memory depends on them.
+#[test]
+fn layouts_are_checked() {
+    let text = "program @f {
+      input %x: f32[40]
+      temp %t: f32[40]
+      output %y: f32[40]
+      kernel @a [40] {
+        stage [] { p0 = load %x[d0] s0 = param.f32 0 %t[d0] = store s0 }
+      }
+      kernel @b [40] {
+        stage [] { p0 = load %t[d0] s0 = param.f32 0 %y[d0] = store s0 }
+      }
+      return %y
+    }";
+    let program = verify(read(text).expect("reads")).expect("verifies");
+    let t = program.buffers.keys().nth(1).expect("a temporary");
+    for (bytes, offset) in [(192, 32), (128, 0), (192, 64), (64, u64::MAX - 63)] {
+        let mut layout = ArenaLayout { bytes, ..ArenaLayout::default() };
+        layout.offsets[t] = Some(offset);
+        let refused = Executable::compile(&program, &layout, Options::default());
+        assert_eq!(refused.expect_err("outside").kind, Kind::Usage, "{offset} of {bytes}");
+    }
+    let mut layout = ArenaLayout { bytes: 192, ..ArenaLayout::default() };
+    layout.offsets[t] = Some(0);
+    let made = Executable::compile(&program, &layout, Options::default()).expect("fits");
+    let args = arguments(&program);
+    assert_eq!(made.run(&args).expect("runs"), kernel::run(&program, &args).expect("runs"));
+}
