@@ -4,6 +4,8 @@
 mod check;
 #[path = "cli/emit.rs"]
 mod emit;
+#[path = "cli/engine.rs"]
+mod engine;
 #[path = "cli/folder.rs"]
 mod folder;
 #[path = "cli/pack.rs"]

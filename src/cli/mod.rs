@@ -8,6 +8,7 @@
 mod check;
 mod derivative;
 mod emit;
+mod engine;
 mod failure;
 mod fmt;
 mod inputs;

@@ -1,6 +1,7 @@
 //! `run`: a function, or its gradient function, at given or random inputs.
 
 use super::derivative::Wrt;
+use super::engine::Engine;
 use super::failure::Failure;
 use super::inputs::{self, Given, Inputs, Param};
 use super::source::Program;
@@ -10,7 +11,7 @@ use super::target::{Target, specialized};
 use super::{json, npz, show};
 use crate::autodiff::value_and_grad;
 use crate::backends::Array;
-use crate::backends::reference::{self, Effects};
+use crate::backends::reference::Effects;
 use crate::ir::{DType, Function, Symbol};
 use clap::Args;
 use std::collections::BTreeSet;
@@ -47,6 +48,8 @@ pub(super) struct Run {
     grad: bool,
     #[command(flatten)]
     wrt: Wrt,
+    #[command(flatten)]
+    engine: Engine,
     /// Print JSON, with every element
     #[arg(long, conflicts_with = "digest")]
     json: bool,
@@ -78,8 +81,7 @@ impl Run {
         let args = arguments(&program, &running, &inputs, given)?;
         renamed(&f, &running, streams);
         let mut effects = Printing(streams.err);
-        let values = reference::run(&program.module, &running, &args, &mut effects)
-            .map_err(|d| program.wrong(d))?;
+        let values = self.engine.run(&program, &running, &args, &mut effects)?;
         let names = names(&f, &wrt);
         let named: Vec<(String, &Array)> = names.into_iter().zip(&values).collect();
         if let Some(path) = &self.save {
