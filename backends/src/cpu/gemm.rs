@@ -162,6 +162,13 @@ mod library {
     static SHORT: Library = Library(gemm::InstrSet::Avx256);
     static LONG: Library = Library(gemm::InstrSet::Avx512);
 
+    /// Machine code of kernels spills with instructions that keep the upper halves of registers, which
+    /// is slow where those are in use.
+    #[target_feature(enable = "avx")]
+    fn clean() {
+        std::arch::x86_64::_mm256_zeroupper();
+    }
+
     pub(super) fn found() -> Option<&'static Library> {
         let long = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -221,6 +228,7 @@ mod library {
                     one,
                     1,
                 );
+                clean();
             }
         }
     }

@@ -5,20 +5,20 @@ use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{JoinHandle, park, spawn, yield_now};
+use std::thread::{Builder, JoinHandle, park, yield_now};
 
 /// Turns of a loop before a thread that waits goes to sleep: some ten microseconds, about what it
 /// takes to wake it.
 const SPINS: u32 = 4000;
 
-/// What all threads do once for each call of [`Pool::run`], with their numbers.
+/// What threads do for a call of [`Pool::run`], with their numbers.
 type Job<'a> = &'a (dyn Fn(usize) + Sync);
 
 struct Shared {
     /// Counts the calls.
     call: AtomicU64,
     job: Mutex<Option<Job<'static>>>,
-    /// Threads that have not finished the call.
+    /// Threads that have taken the job and not finished it. Counted up with the job locked only.
     busy: AtomicUsize,
     failed: AtomicBool,
     stop: AtomicBool,
@@ -42,12 +42,14 @@ impl Pool {
         });
         let thread = |k: usize| {
             let shared = Arc::clone(&shared);
-            spawn(move || shared.wait(k + 1))
+            Builder::new().spawn(move || shared.wait(k + 1)).ok()
         };
-        Pool { threads: (0..beside).map(thread).collect(), shared }
+        Pool { threads: (0..beside).filter_map(thread).collect(), shared }
     }
 
-    /// Runs a job on all threads, the caller's being number 0, and returns when all are done.
+    /// Runs a job on the caller's thread, as number 0, and on those others that come before that is done
+    /// with it: each takes its part of the work while there is some, and nobody waits for a thread that
+    /// has not begun. Returns when all that did are done.
     ///
     /// # Panics
     /// When a thread's part of the job did.
@@ -55,20 +57,22 @@ impl Pool {
         if self.threads.is_empty() {
             return job(0);
         }
-        // SAFETY: no thread uses the job after it has counted itself out, and this does not return,
-        // nor unwind, before all have.
+        // SAFETY: a thread that takes the job counts itself in while it has it locked, and out when it is
+        // done. This takes the job back and then waits for all to be out, before it returns or unwinds.
         let job_of_all = unsafe { std::mem::transmute::<Job<'_>, Job<'static>>(job) };
-        *self.shared.job.lock().unwrap_or_else(PoisonError::into_inner) = Some(job_of_all);
-        self.shared.busy.store(self.threads.len(), Ordering::Relaxed);
-        self.shared.call.fetch_add(1, Ordering::Release);
+        {
+            let mut job = self.shared.job.lock().unwrap_or_else(PoisonError::into_inner);
+            *job = Some(job_of_all);
+            self.shared.call.fetch_add(1, Ordering::Release);
+        }
         self.threads.iter().for_each(|t| t.thread().unpark());
         let own = catch_unwind(AssertUnwindSafe(|| job(0)));
+        *self.shared.job.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let mut turns = 0;
         while self.shared.busy.load(Ordering::Acquire) != 0 {
             turns += 1;
             if turns < SPINS { spin_loop() } else { yield_now() }
         }
-        *self.shared.job.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let failed = self.shared.failed.swap(false, Ordering::Relaxed);
         if let Err(panic) = own {
             std::panic::resume_unwind(panic);
@@ -89,15 +93,25 @@ impl Shared {
                 turns += 1;
                 if turns < SPINS { spin_loop() } else { park() }
             }
-            seen += 1;
-            let job = *self.job.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(job) = job
-                && catch_unwind(AssertUnwindSafe(|| job(number))).is_err()
-            {
+            let (call, job) = self.take();
+            seen = call;
+            let Some(job) = job else { continue };
+            if catch_unwind(AssertUnwindSafe(|| job(number))).is_err() {
                 self.failed.store(true, Ordering::Relaxed);
             }
             self.busy.fetch_sub(1, Ordering::Release);
         }
+    }
+}
+
+impl Shared {
+    /// The call and its job, if that has not been taken back, counting the thread in.
+    fn take(&self) -> (u64, Option<Job<'static>>) {
+        let job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
+        if job.is_some() {
+            self.busy.fetch_add(1, Ordering::Relaxed);
+        }
+        (self.call.load(Ordering::Relaxed), *job)
     }
 }
 
@@ -117,14 +131,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_thread_runs_every_job_once() {
+    fn no_thread_runs_a_job_twice() {
         let mut pool = Pool::new(3);
         for call in 0..200 {
             let counts: Vec<AtomicUsize> = (0..4).map(|_| AtomicUsize::new(0)).collect();
             pool.run(&|k| {
                 counts[k].fetch_add(1, Ordering::Relaxed);
             });
-            assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1), "{call}");
+            let counts: Vec<usize> = counts.iter().map(|c| c.load(Ordering::Relaxed)).collect();
+            assert!(counts[0] == 1 && counts.iter().all(|&n| n <= 1), "{call}: {counts:?}");
             if call % 50 == 0 {
                 // Long enough to fall asleep.
                 std::thread::sleep(std::time::Duration::from_millis(2));
@@ -135,8 +150,18 @@ mod tests {
     #[test]
     fn a_panic_comes_back() {
         let mut pool = Pool::new(1);
-        let caught = catch_unwind(AssertUnwindSafe(|| pool.run(&|k| assert_ne!(k, 1))));
+        let begun = AtomicBool::new(false);
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            pool.run(&|k| {
+                begun.fetch_or(k == 1, Ordering::Relaxed);
+                while !begun.load(Ordering::Relaxed) {
+                    yield_now();
+                }
+                assert_ne!(k, 1);
+            });
+        }));
         assert!(caught.is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| pool.run(&|k| assert_ne!(k, 0)))).is_err());
         pool.run(&|_| {});
     }
 }
