@@ -7,24 +7,8 @@ use adfuse::fusion::{Device, Effort, Fp, Options, compile, cost, step_cost};
 use adfuse::ir::kernel::text::parse;
 use adfuse::ir::kernel::{Program, Role};
 use adfuse::ir::{DType, Function, Module};
-use common::count_from_env;
-use common::programs::{Step, decode};
-use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-
-fn programs(property: impl Fn(&[Step]) -> Result<(), String>) {
-    let cases = count_from_env("ADFUSE_PROGRAMS", 200);
-    let config =
-        Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
-    // One seed, so that a failure in one place is a failure everywhere.
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[12; 32]);
-    let mut runner = TestRunner::new_with_rng(config, rng);
-    let steps = prop::collection::vec(any::<Step>(), 1..24);
-    let outcome = runner.run(&steps, |steps| property(&steps).map_err(TestCaseError::fail));
-    if let Err(e) = outcome {
-        panic!("{e}");
-    }
-}
+use common::programs::decode;
+use common::random::programs;
 
 /// What holds of the cost of any program that lowering makes.
 fn sound(module: &Module, f: &Function) -> Result<(), String> {
@@ -80,7 +64,7 @@ fn cost_is_sound(program: &Program, effort: Effort) -> Result<(), String> {
 #[test]
 fn no_program_moves_less_than_it_has_to() {
     for dtype in [DType::F32, DType::F64, DType::BF16] {
-        programs(|steps| {
+        programs(12, 200, |steps| {
             let f = decode(steps, dtype);
             sound(&Module::single(f.clone()), &f)?;
             let module = Module::single(f.clone());

@@ -9,27 +9,16 @@ use adfuse::backends::Array;
 use adfuse::backends::cpu::{ArenaLayout, Executable, Options};
 use adfuse::backends::reference::kernel;
 use adfuse::fusion::{self, Device, Effort, Fp, compile, memory};
-use adfuse::ir::infer::Class;
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Step as ProgramStep, Verified, verify};
-use adfuse::ir::op::{Body, Domain, Infer};
+use adfuse::ir::op::{Body, Domain};
 use adfuse::ir::rewrite::specialize;
-use adfuse::ir::text::{parse, parse_example};
-use adfuse::ir::{Builder, DType, Function, Kind, Module, Op, TensorType, Value};
+use adfuse::ir::text::parse;
+use adfuse::ir::{DType, Function, Kind, Module, Op};
 use adfuse::sample::{rng, sample};
-use common::count_from_env;
-use common::programs::{Step, decode};
-use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use common::programs::decode;
+use common::random::{self, inputs};
 use std::path::Path;
-
-fn inputs(f: &Function, domains: &[Domain]) -> Vec<Array> {
-    let mut rng = rng(3, 0);
-    let domain = |k: usize| domains[k.min(domains.len() - 1)];
-    let types = f.param_types();
-    let draw = |(k, t)| sample(t, domain(k), &mut rng).expect("small");
-    types.iter().enumerate().map(draw).collect()
-}
 
 /// Values for a program's inputs.
 fn arguments(program: &Program) -> Vec<Array> {
@@ -67,23 +56,10 @@ fn agrees(module: &Module, f: &Function, args: &[Array]) -> Result<(), String> {
     Ok(())
 }
 
-fn programs(property: impl Fn(&[Step]) -> Result<(), String>) {
-    let cases = count_from_env("ADFUSE_PROGRAMS", 100);
-    let config =
-        Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[13; 32]);
-    let mut runner = TestRunner::new_with_rng(config, rng);
-    let steps = prop::collection::vec(any::<Step>(), 1..24);
-    let outcome = runner.run(&steps, |steps| property(&steps).map_err(TestCaseError::fail));
-    if let Err(e) = outcome {
-        panic!("{e}");
-    }
-}
-
 #[test]
 fn random_programs() {
     for dtype in [DType::F32, DType::F64, DType::BF16] {
-        programs(|steps| {
+        random::programs(13, 100, |steps| {
             let f = decode(steps, dtype);
             agrees(&Module::single(f.clone()), &f, &inputs(&f, &[Domain::Normal]))
         });
@@ -93,7 +69,7 @@ fn random_programs() {
 #[test]
 fn gradients_of_random_programs() {
     for dtype in [DType::F32, DType::F64, DType::BF16] {
-        programs(|steps| {
+        random::programs(13, 100, |steps| {
             let f = decode(steps, dtype);
             let module = Module::single(f.clone());
             let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
@@ -101,34 +77,6 @@ fn gradients_of_random_programs() {
             agrees(&Module::single(g.clone()), &g, &inputs(&g, &[Domain::Normal]))
         });
     }
-}
-
-/// One-instruction functions of a row, in every type it has.
-fn cases(op: Op) -> Vec<Module> {
-    let mut cases = Vec::new();
-    for example in op.def().examples {
-        cases.push(parse_example(example).unwrap_or_else(|e| panic!("{example}: {e:?}")));
-        for other in ["f64", "bf16", "f16"] {
-            cases.extend(parse_example(&example.replace("f32", other)));
-        }
-    }
-    if let Infer::Map(sig) = op.def().infer
-        && op.def().attrs.is_empty()
-        && !op.def().declared
-    {
-        for dtype in DType::ALL.into_iter().filter(|&d| sig.t.contains(d)) {
-            for dims in [&[3, 4][..], &[], &[0, 2], &[131]] {
-                let mut b = Builder::new("example");
-                let of = |c| if c == Class::Bool { DType::Bool } else { dtype };
-                let args: Vec<Value> =
-                    sig.args.iter().map(|&c| b.param(TensorType::of(of(c), dims), None)).collect();
-                let y = b.op(op, &args);
-                b.set_results(&[y]);
-                cases.push(Module::single(b.finish().expect("fits its signature")));
-            }
-        }
-    }
-    cases
 }
 
 /// What a type has of the unusual, and numbers of every size between.
@@ -168,7 +116,7 @@ fn every_row() {
         if matches!(op.def().body, Body::Region(_) | Body::Effect(_)) {
             continue;
         }
-        for module in cases(op) {
+        for module in random::cases(op, 131) {
             let f = module.funcs.values().next().expect("a function");
             let extents = f.symbols.iter().map(|&s| (s, 3)).collect();
             let f = specialize(f, &extents).expect("three of each");

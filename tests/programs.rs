@@ -11,24 +11,8 @@ use adfuse::ir::rewrite::{Exactness, cse, dce, simplify, widen};
 use adfuse::ir::{DType, Function, Module, text, verify};
 use adfuse::sample::{rng, sample};
 use approx::relative_eq;
-use common::count_from_env;
-use common::programs::{Step, decode};
-use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-
-fn programs(default: u32, property: impl Fn(&[Step]) -> Result<(), String>) {
-    let cases = count_from_env("ADFUSE_PROGRAMS", default);
-    let config =
-        Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
-    // One seed, so that a failure in one place is a failure everywhere.
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
-    let mut runner = TestRunner::new_with_rng(config, rng);
-    let steps = prop::collection::vec(any::<Step>(), 1..24);
-    let outcome = runner.run(&steps, |steps| property(&steps).map_err(TestCaseError::fail));
-    if let Err(e) = outcome {
-        panic!("{e}");
-    }
-}
+use common::programs::decode;
+use common::random::programs;
 
 fn inputs(f: &Function, domain: Domain) -> Vec<Array> {
     let mut rng = rng(3, 0);
@@ -53,7 +37,7 @@ fn well_formed(f: &Function) -> Result<(), String> {
 
 #[test]
 fn derivatives_agree_with_differences() {
-    programs(200, |steps| {
+    programs(7, 200, |steps| {
         let f = decode(steps, DType::F64);
         well_formed(&f)?;
         let module = widen(&Module::single(f)).map_err(|d| d.to_string())?;
@@ -66,7 +50,7 @@ fn derivatives_agree_with_differences() {
 
 #[test]
 fn transformed_programs_are_well_formed() {
-    programs(200, |steps| {
+    programs(7, 200, |steps| {
         let f = decode(steps, DType::F32);
         let module = Module::single(f.clone());
         let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
@@ -83,7 +67,7 @@ fn transformed_programs_are_well_formed() {
 /// A gradient of a gradient, in both orders of the modes.
 #[test]
 fn second_order_compositions_agree() {
-    programs(60, |steps| {
+    programs(7, 60, |steps| {
         let f = decode(&steps[..steps.len().min(8)], DType::F64);
         let module = widen(&Module::single(f)).map_err(|d| d.to_string())?;
         let f = module.find("random").ok_or("no function")?;
@@ -121,7 +105,7 @@ fn second_order_compositions_agree() {
 
 #[test]
 fn rewrites_keep_every_bit() {
-    programs(200, |steps| {
+    programs(7, 200, |steps| {
         let f = decode(steps, DType::F32);
         let args = inputs(&f, Domain::Normal);
         let expected = evaluate(&f, &args)?;

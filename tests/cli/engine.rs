@@ -1,18 +1,6 @@
 //! The engines: the same bits, and what each cannot run.
 
-use crate::folder::Folder;
-use std::path::Path;
-
-/// A folder with the models of these names.
-fn models(names: &[&str]) -> Folder {
-    let d = Folder::new();
-    for name in names {
-        let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
-        let text = std::fs::read_to_string(from.join(format!("{name}.ir"))).expect("a model");
-        d.file(&format!("{name}.ir"), text);
-    }
-    d
-}
+use crate::plan::models;
 
 #[test]
 fn engines_give_the_same_bits() {

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 /// A folder with models of `tests/models`.
-fn models(names: &[&str]) -> Folder {
+pub(crate) fn models(names: &[&str]) -> Folder {
     let d = Folder::new();
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
     for name in names {

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod programs;
+pub(crate) mod random;
 
 /// A number from the environment, for runs of other sizes than the default.
 pub(crate) fn count_from_env(name: &str, default: u32) -> u32 {

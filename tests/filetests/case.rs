@@ -114,18 +114,23 @@ fn staged(
     })
 }
 
+/// Where an error is, as `LINE:COL`; without a place in the text, the function stands there.
+pub(crate) fn place(text: &str, d: &Diagnostic) -> String {
+    match (d.at.span, &d.at.func) {
+        (Some(span), _) => {
+            let before = &text[..span.start as usize];
+            let column = before.len() - before.rfind('\n').map_or(0, |i| i + 1) + 1;
+            format!("{}:{column}", before.matches('\n').count() + 1)
+        }
+        (None, Some(func)) => format!("@{func}"),
+        (None, None) => "-".into(),
+    }
+}
+
 /// Errors as `LINE:COL KIND message (hint)`; without a place in the text, the function stands there.
 fn error_lines(text: &str, errors: &[Diagnostic]) -> Vec<Line> {
     let line = |d: &Diagnostic| {
-        let place = match (d.at.span, &d.at.func) {
-            (Some(span), _) => {
-                let before = &text[..span.start as usize];
-                let column = before.len() - before.rfind('\n').map_or(0, |i| i + 1) + 1;
-                format!("{}:{column}", before.matches('\n').count() + 1)
-            }
-            (None, Some(func)) => format!("@{func}"),
-            (None, None) => "-".into(),
-        };
+        let place = place(text, d);
         let hint = d.hint.as_ref().map_or(String::new(), |h| format!(" ({h})"));
         let text = format!("{place} {:?} {}{hint}", d.kind, d.message);
         Line { key: Key::Error, text, value: None }

@@ -1,6 +1,6 @@
 //! Tests of `.program` files: programs of kernels, run by the kernel evaluator.
 
-use crate::case::{Got, Line, fixpoint, takes};
+use crate::case::{Got, Line, fixpoint, place, takes};
 use crate::file::{Case, Key, TestFile};
 use crate::value;
 use adfuse::backends::Array;
@@ -67,15 +67,7 @@ fn evaluated(file: &TestFile, case: &Case, program: &Verified<Program>) -> Resul
 /// Errors as `LINE:COL KIND message`, or as ``@f KIND message, at `step 0: kernel @k` ``.
 fn error_lines(text: &str, errors: &[Diagnostic]) -> Vec<Line> {
     let line = |d: &Diagnostic| {
-        let place = match (d.at.span, &d.at.func) {
-            (Some(span), _) => {
-                let before = &text[..span.start as usize];
-                let column = before.len() - before.rfind('\n').map_or(0, |i| i + 1) + 1;
-                format!("{}:{column}", before.matches('\n').count() + 1)
-            }
-            (None, Some(func)) => format!("@{func}"),
-            (None, None) => "-".into(),
-        };
+        let place = place(text, d);
         let at = d.at.inst.as_ref().map_or(String::new(), |i| format!(", at `{i}`"));
         let text = format!("{place} {:?} {}{at}", d.kind, d.message);
         Line { key: Key::Error, text, value: None }

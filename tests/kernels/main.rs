@@ -13,39 +13,23 @@ use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::fusion::{Device, Effort, Fp, Options, Plan, compile, cost, lower, plan, prepare};
-use adfuse::ir::infer::Class;
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, verify};
-use adfuse::ir::op::{Body, Domain, Infer};
+use adfuse::ir::op::{Body, Domain};
 use adfuse::ir::rewrite::specialize;
-use adfuse::ir::text::{parse, parse_example};
-use adfuse::ir::{Builder, DType, Function, Kind, Module, Op, TensorType, Value};
+use adfuse::ir::text::parse;
+use adfuse::ir::{DType, Function, Kind, Module, Op};
 use adfuse::sample::{rng, sample};
-use common::count_from_env;
 use common::programs::{Step, decode};
-use proptest::prelude::*;
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use common::random;
+pub(crate) use common::random::inputs;
 
 pub(crate) fn programs(property: impl Fn(&[Step]) -> Result<(), String>) {
-    let cases = count_from_env("ADFUSE_PROGRAMS", 700);
-    let config =
-        Config { cases, failure_persistence: None, max_shrink_iters: 20_000, ..Config::default() };
-    // One seed, so that a failure in one place is a failure everywhere.
-    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[11; 32]);
-    let mut runner = TestRunner::new_with_rng(config, rng);
-    let steps = prop::collection::vec(any::<Step>(), 1..24);
-    let outcome = runner.run(&steps, |steps| property(&steps).map_err(TestCaseError::fail));
-    if let Err(e) = outcome {
-        panic!("{e}");
-    }
+    random::programs(11, 700, property);
 }
 
-pub(crate) fn inputs(f: &Function, domains: &[Domain]) -> Vec<Array> {
-    let mut rng = rng(3, 0);
-    let domain = |k: usize| domains[k.min(domains.len() - 1)];
-    let types = f.param_types();
-    let draw = |(k, t)| sample(t, domain(k), &mut rng).expect("small");
-    types.iter().enumerate().map(draw).collect()
+pub(crate) fn cases(op: Op) -> Vec<Module> {
+    random::cases(op, 130)
 }
 
 /// Numbers from a seed, each below what is asked for.
@@ -161,36 +145,6 @@ fn gradients_of_random_programs_agree_with_the_reference_engine() {
 
 pub(crate) fn off() -> Options {
     Options { device: Device::cpu(), effort: Effort::Off, fp: Fp::Strict }
-}
-
-/// One-instruction functions of a row: its examples, with other float types in place of theirs, and
-/// where it has a plain signature that at every type.
-pub(crate) fn cases(op: Op) -> Vec<Module> {
-    let mut cases = Vec::new();
-    for example in op.def().examples {
-        cases.push(parse_example(example).unwrap_or_else(|e| panic!("{example}: {e:?}")));
-        for other in ["f64", "bf16", "f16"] {
-            // Not every example makes sense in every type.
-            cases.extend(parse_example(&example.replace("f32", other)));
-        }
-    }
-    if let Infer::Map(sig) = op.def().infer
-        && op.def().attrs.is_empty()
-        && !op.def().declared
-    {
-        for dtype in DType::ALL.into_iter().filter(|&d| sig.t.contains(d)) {
-            for dims in [&[3, 4][..], &[], &[0, 2], &[130]] {
-                let mut b = Builder::new("example");
-                let of = |c| if c == Class::Bool { DType::Bool } else { dtype };
-                let args: Vec<Value> =
-                    sig.args.iter().map(|&c| b.param(TensorType::of(of(c), dims), None)).collect();
-                let y = b.op(op, &args);
-                b.set_results(&[y]);
-                cases.push(Module::single(b.finish().expect("fits its signature")));
-            }
-        }
-    }
-    cases
 }
 
 #[test]
