@@ -5,6 +5,7 @@
 //! and a scatter at such places writes every row once, so it is an elementwise choice.
 
 use crate::emit::Index;
+use crate::prepare::replaced;
 use adfuse_ir::attrs::Attrs;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::op::{Body, Indirect, ViewCx};
@@ -100,29 +101,17 @@ fn column(
 
 /// Scatters of one value a row into one value everywhere become choices.
 pub(crate) fn scatters_to_choices(f: &Function) -> Result<Function, Diagnostic> {
-    if !f.body_insts().iter().any(|&i| rows(f, i).is_some()) {
-        return Ok(f.clone());
-    }
-    let mut b = Builder::new(f.name.clone());
-    b.func_mut().symbols = f.symbols.clone();
-    let mut copier = Copier::new(f);
-    copier.params(&mut b);
-    for &i in f.body_insts() {
-        let Some((columns, start)) = rows(f, i) else {
-            copier.inst(&mut b, i);
-            continue;
-        };
-        b.set_phase(f.inst(i).phase);
-        b.set_span(f.span(i));
-        let old = f.inst_results(i)[0];
-        let updates = copier.get(&mut b, f.args(i)[2]);
-        let new = choice(f, i, &columns, start, updates, &mut copier, &mut b);
-        b.func_mut().set_name(new, f.name_of(old));
-        copier.set(old, new);
-    }
-    let results: Vec<_> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    b.finish()
+    replaced(
+        f,
+        |i| rows(f, i),
+        |b, copier, i, (columns, start)| {
+            let old = f.inst_results(i)[0];
+            let updates = copier.get(b, f.args(i)[2]);
+            let new = choice(f, i, &columns, start, updates, copier, b);
+            b.func_mut().set_name(new, f.name_of(old));
+            copier.set(old, new);
+        },
+    )
 }
 
 /// The columns of a scatter that writes one element of every row, and what it begins with.

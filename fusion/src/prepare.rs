@@ -23,28 +23,15 @@ pub fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
 
 /// Views with several results become a view for each, so that each has a kernel of its own or none.
 fn single(f: &Function) -> Result<Function, Diagnostic> {
-    let several =
-        |i: Inst| f.inst_results(i).len() > 1 && matches!(f.op(i).def().body, Body::View(_));
-    if !f.body_insts().iter().any(|&i| several(i)) {
-        return Ok(f.clone());
-    }
-    let mut b = Builder::new(f.name.clone());
-    b.func_mut().symbols = f.symbols.clone();
-    let mut copier = Copier::new(f);
-    copier.params(&mut b);
-    for &i in f.body_insts() {
-        if !several(i) {
-            copier.inst(&mut b, i);
-            continue;
-        }
-        b.set_phase(f.inst(i).phase);
-        b.set_span(f.span(i));
-        let x = copier.get(&mut b, f.args(i)[0]);
+    let several = |i: Inst| {
+        (f.inst_results(i).len() > 1 && matches!(f.op(i).def().body, Body::View(_))).then_some(())
+    };
+    replaced(f, several, |b, copier, i, ()| {
+        let x = copier.get(b, f.args(i)[0]);
         let axis = f.attrs(i).int("axis");
         let mut start = 0;
         for (&v, &size) in f.inst_results(i).iter().zip(f.attrs(i).ints("sizes")) {
-            let ty = f.ty(v);
-            let rank = ty.rank() as i64;
+            let rank = f.ty(v).rank() as i64;
             let mut limit = b.extents(&f.ty(f.args(i)[0]).clone());
             limit[axis as usize] = (start + size) as u64;
             let along = |d: i64| if d == axis { start } else { 0 };
@@ -57,6 +44,32 @@ fn single(f: &Function) -> Result<Function, Diagnostic> {
             copier.set(v, new);
             start += size;
         }
+    })
+}
+
+/// The function with instructions replaced: those that `wanted` finds something of, by what `make`
+/// writes and sets instead of their results.
+pub(crate) fn replaced<T>(
+    f: &Function,
+    wanted: impl Fn(Inst) -> Option<T>,
+    mut make: impl FnMut(&mut Builder, &mut Copier<'_>, Inst, T),
+) -> Result<Function, Diagnostic> {
+    let found: Vec<Option<T>> = f.body_insts().iter().map(|&i| wanted(i)).collect();
+    if found.iter().all(Option::is_none) {
+        return Ok(f.clone());
+    }
+    let mut b = Builder::new(f.name.clone());
+    b.func_mut().symbols = f.symbols.clone();
+    let mut copier = Copier::new(f);
+    copier.params(&mut b);
+    for (&i, found) in f.body_insts().iter().zip(found) {
+        let Some(found) = found else {
+            copier.inst(&mut b, i);
+            continue;
+        };
+        b.set_phase(f.inst(i).phase);
+        b.set_span(f.span(i));
+        make(&mut b, &mut copier, i, found);
     }
     let results: Vec<_> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
     b.set_results(&results);
