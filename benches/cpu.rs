@@ -3,8 +3,8 @@
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, Executable, Options};
-use adfuse::fusion::{self, Device, Effort, Fp, compile, memory};
+use adfuse::backends::cpu::{ArenaLayout, Executable, Options, scratch};
+use adfuse::fusion::{self, Device, Effort, Fp, compile, memory_beside};
 use adfuse::ir::Module;
 use adfuse::ir::kernel::{Program, Verified, verify};
 use adfuse::ir::op::Domain;
@@ -89,8 +89,9 @@ fn program(text: &str, grad: bool) -> (Verified<Program>, ArenaLayout) {
         fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
     let program = verify(compile(&module, &f, &options).expect("compiles").program);
     let program = program.unwrap_or_else(|e| panic!("{}", e[0]));
-    let plan = memory(&program, Effort::Default).expect("fits");
-    (program, ArenaLayout { bytes: plan.arena, offsets: plan.offsets })
+    let beside = scratch(&program).expect("compiles");
+    let plan = memory_beside(&program, Effort::Default, &beside).expect("fits");
+    (program, ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch })
 }
 
 fn made(program: &Verified<Program>, layout: &ArenaLayout) -> Executable {

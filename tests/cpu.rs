@@ -6,9 +6,9 @@ mod common;
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, Executable, Options};
+use adfuse::backends::cpu::{ArenaLayout, Executable, Options, scratch};
 use adfuse::backends::reference::kernel;
-use adfuse::fusion::{self, Device, Effort, Fp, compile, memory};
+use adfuse::fusion::{self, Device, Effort, Fp, compile, memory_beside};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Step as ProgramStep, Verified, verify};
 use adfuse::ir::op::{Body, Domain};
@@ -30,8 +30,9 @@ fn arguments(program: &Program) -> Vec<Array> {
 /// Compiles and runs a program with one thread and with two; the results must be the evaluator's.
 fn same(program: &Verified<Program>, effort: Effort, args: &[Array]) -> Result<(), String> {
     let expected = kernel::run(program, args).map_err(|d| d.to_string())?;
-    let plan = memory(program, effort).map_err(|d| d.to_string())?;
-    let layout = ArenaLayout { bytes: plan.arena, offsets: plan.offsets };
+    let beside = scratch(program).map_err(|d| d.to_string())?;
+    let plan = memory_beside(program, effort, &beside).map_err(|d| d.to_string())?;
+    let layout = ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch };
     for threads in [1, 2] {
         let made = Executable::compile(program, &layout, Options { threads })
             .map_err(|d| format!("{d}\n{}", **program))?;
@@ -247,6 +248,106 @@ fn long_axes() {
             let f = module.funcs.values().next().expect("a function");
             if let Err(why) = agrees(&module, f, &inputs(f, &[Domain::Normal])) {
                 panic!("{}", &why[..why.len().min(4000)]);
+            }
+        }
+    }
+}
+
+/// Points with more places than are kept at once: runs in order and out of it, places, scans.
+#[test]
+fn long_points() {
+    let sinks = [
+        ("f32", "r0 = reduce.sum s0 lane(d1, d2)"),
+        ("f32", "r0 = reduce.sum s0 lane(d2) chain(d1)"),
+        ("f32", "r0 = reduce.max s0 chain(d1) lane(d2)"),
+        ("f32", "r0 = reduce.prod s0 lane(d2, d1)"),
+        ("i32", "r0 = reduce.argmax s0 lane(d1, d2)"),
+        ("i32", "r0 = reduce.argmin s0 lane(d2, d1)"),
+    ];
+    for (result, sink) in sinks {
+        for [a, b, c] in [[3, 7, 1500], [2, 3000, 3], [2, 5, 6]] {
+            let text = format!(
+                "program @f {{
+                   input %x: f32[{a}, {b}, {c}]
+                   output %y: {result}[{a}]
+                   kernel @k [{a}] {{
+                     row r0: {result}
+                     stage [{b}, {c}] {{ p0 = load %x[d0, d1, d2] s0 = param.f32 0 {sink} }}
+                     stage [] {{ p0 = r0 s0 = param.{result} 0 %y[d0] = store s0 }}
+                   }}
+                   return %y
+                 }}"
+            );
+            let program = verify(read(&text).unwrap_or_else(|e| panic!("{e:?}")));
+            let program = program.unwrap_or_else(|e| panic!("{}", e[0]));
+            if let Err(why) = same(&program, Effort::Default, &arguments(&program)) {
+                panic!("{}", &why[..why.len().min(4000)]);
+            }
+        }
+    }
+}
+
+/// What follows a contraction, whose result is cut into pieces: of all columns where it must be.
+#[test]
+fn pieces_of_contractions() {
+    let sizes = [[1, 3, 5, 7], [1, 70, 600, 33], [2, 130, 640, 20], [3, 65, 96, 5], [40, 3, 4, 9]];
+    let folds = [
+        ("f32", "[600]", ""),
+        ("f32", "[{b}, {n}]", "%z[d0, d2] = fold.sum s4 chain(d1)"),
+        ("f32", "[{n}]", "%z[d2] = fold.sum s4 chain(d0, d1)"),
+        ("f32", "[{b}, {m}]", "%z[d0, d1] = fold.max s4 lane(d2)"),
+        ("f32", "[1]", "%z[0] = fold.sum s4 lane(d0, d1, d2)"),
+        ("i32", "[{n}]", "%z[d2] = fold.argmax s4 lane(d0, d1)"),
+    ];
+    for [b, m, n, k] in sizes {
+        for (dtype, dims, fold) in folds {
+            for mask in ["as b1", ""] {
+                let dims = dims.replace("{b}", &b.to_string()).replace("{m}", &m.to_string());
+                let dims = dims.replace("{n}", &n.to_string());
+                // Runs name no axes of extent 1.
+                let fold = if b == 1 { fold.replace("(d0, ", "(") } else { fold.into() };
+                let (output, returned) = match fold.as_str() {
+                    "" => (String::new(), ""),
+                    _ => (format!("output %z: {dtype}{dims}"), ", %z"),
+                };
+                let text = format!(
+                    "program @f {{
+                       input %x: f32[{b}, {m}, {k}]
+                       input %w: f32[{k}, {n}]
+                       input %c: f32[{n}]
+                       temp %mask: bool[{b}, {m}, {n}] {mask}
+                       output %y: f32[{b}, {m}, {n}]
+                       output %g: f32[{b}, {m}, {n}]
+                       {output}
+                       contract @dense {{
+                         member batch [{b}] rows [{m}] cols [{n}] depth [{k}] sum f32 {{
+                           lhs {{ p0 = load %x[d0, d1, d2] s0 = param.f32 0 out s0 }}
+                           rhs {{ p0 = load %w[d2, d1] s0 = param.f32 0 out s0 }}
+                           then {{
+                             p0 = sum
+                             p1 = load %c[d2]
+                             s0 = param.f32 0 s1 = param.f32 1 s2 = add.f32 s0 s1
+                             s3 = const.f32 0.0 s4 = max.f32 s2 s3 s5 = gt.bool s2 s3
+                             %y[d0, d1, d2] = store s4
+                             %mask[d0, d1, d2] = store s5
+                             {fold}
+                           }}
+                         }}
+                       }}
+                       kernel @g [{b}, {m}, {n}] {{
+                         stage [] {{
+                           p0 = load %mask[d0, d1, d2]
+                           s0 = param.bool 0 s1 = convert.f32 s0 %g[d0, d1, d2] = store s1
+                         }}
+                       }}
+                       return %y, %g{returned}
+                     }}"
+                );
+                let program = verify(read(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}")));
+                let program = program.unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+                if let Err(why) = same(&program, Effort::Default, &arguments(&program)) {
+                    panic!("{text}{}", &why[..why.len().min(400)]);
+                }
             }
         }
     }

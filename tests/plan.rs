@@ -89,9 +89,12 @@ fn apart(program: &Program, memory: &Memory) -> Result<(), String> {
         }
     }
     for (n, step) in program.steps.iter().enumerate() {
-        let at = memory.scratch[n];
+        let Some((at, bytes)) = memory.scratch[n] else { continue };
+        if bytes != program.scratch(step) {
+            return Err(format!("step {n} has {bytes} bytes of scratch"));
+        }
         let name = format!("scratch of step {n}");
-        blocks.push((name, None, n, n, at, at + program.scratch(step)));
+        blocks.push((name, None, n, n, at, at + bytes));
     }
     for (k, x) in blocks.iter().enumerate() {
         if x.4 % ALIGN != 0 || x.4 < x.5 && x.5 > memory.arena {

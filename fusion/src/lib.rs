@@ -40,7 +40,7 @@ pub use explain::{Apart, Explainer, Explanation, Obstacle, Role, Together, expla
 pub use group::Effort;
 pub use in_place::InPlace;
 pub use lower::lower;
-pub use memory::{ALIGN, Memory, memory};
+pub use memory::{ALIGN, Memory, memory, memory_beside};
 pub use patterns::{Pattern, patterns};
 pub use plan::{Fp, Group, Members, Options, Plan, graph_hash, plan};
 pub use prepare::prepare;

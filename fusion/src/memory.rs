@@ -34,9 +34,9 @@ pub struct Memory {
     pub constants: u64,
     /// Where each temporary starts in the arena, a multiple of [`ALIGN`]; `None` for other buffers.
     pub offsets: SecondaryMap<Buffer, Option<u64>>,
-    /// Where in the arena each step has what it needs beside the buffers, a multiple of [`ALIGN`]; 0
-    /// for steps that need nothing.
-    pub scratch: Vec<u64>,
+    /// Where in the arena each step has what it needs beside the buffers, a multiple of [`ALIGN`], and how
+    /// many bytes; `None` for steps that need nothing.
+    pub scratch: Vec<Option<(u64, u64)>>,
     /// The temporaries that are written where one is that dies at the same step, in the order of the
     /// steps.
     pub in_place: Vec<InPlace>,
@@ -52,6 +52,20 @@ pub struct Memory {
 /// # Errors
 /// [`Kind::Limit`] when the buffers take more than 2^62 bytes together.
 pub fn memory(program: &Program, effort: Effort) -> Result<Memory, Diagnostic> {
+    let scratch: Vec<u64> = program.steps.iter().map(|s| program.scratch(s)).collect();
+    memory_beside(program, effort, &scratch)
+}
+
+/// As [`memory`], for an engine that says how many bytes each step needs beside the buffers while it
+/// runs; steps that it does not list need none.
+///
+/// # Errors
+/// As [`memory`].
+pub fn memory_beside(
+    program: &Program,
+    effort: Effort,
+    scratch: &[u64],
+) -> Result<Memory, Diagnostic> {
     let fail = |kind, message: String| {
         let at = At { func: Some(program.name.clone()), ..At::default() };
         Diagnostic::new(at, kind, message)
@@ -67,7 +81,7 @@ pub fn memory(program: &Program, effort: Effort) -> Result<Memory, Diagnostic> {
         };
         *total = total.checked_add(bytes(data).ok_or_else(too_large)?).ok_or_else(too_large)?;
     }
-    let arena = Arena::of(program, effort).ok_or_else(too_large)?;
+    let arena = Arena::of(program, effort, scratch).ok_or_else(too_large)?;
     let packing = arena.pack(effort).map_err(|e| match e {
         PlanError::TooLarge { .. } => too_large(),
         e => fail(Kind::Internal, format!("memory was asked for wrongly: {e}")),
@@ -79,7 +93,8 @@ pub fn memory(program: &Program, effort: Effort) -> Result<Memory, Diagnostic> {
     for (b, id) in arena.temporaries() {
         memory.offsets[b] = Some(at(id));
     }
-    memory.scratch = arena.scratch.iter().map(|id| id.map_or(0, at)).collect();
+    let sized = arena.scratch.iter().zip(scratch.iter().chain(std::iter::repeat(&0)));
+    memory.scratch = sized.map(|(id, &bytes)| id.map(|id| (at(id), bytes))).collect();
     memory.in_place = arena.in_place.clone();
     memory.in_place.retain(|p| memory.offsets[p.child] == memory.offsets[p.parent]);
     memory.arena = packing.peak;
@@ -124,7 +139,7 @@ struct Arena {
 
 impl Arena {
     /// `None` where there are too many bytes.
-    fn of(program: &Program, effort: Effort) -> Option<Arena> {
+    fn of(program: &Program, effort: Effort, scratch: &[u64]) -> Option<Arena> {
         let mut lives: SecondaryMap<Buffer, Option<(usize, usize)>> = SecondaryMap::new();
         for (n, step) in program.steps.iter().enumerate() {
             for b in step.writes().chain(step.reads()) {
@@ -145,8 +160,11 @@ impl Arena {
                 arena.blocks[b] = Some(arena.problem.push(block.with_align(ALIGN)));
             }
         }
-        for (n, step) in program.steps.iter().enumerate() {
-            let size = program.scratch(step);
+        for n in 0..program.steps.len() {
+            let size = scratch.get(n).copied().unwrap_or(0);
+            if size > MOST_BYTES {
+                return None;
+            }
             let block = Block::new(n as u64..n as u64 + 1, size).with_align(ALIGN);
             arena.scratch.push((size > 0).then(|| arena.problem.push(block)));
         }

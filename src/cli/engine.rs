@@ -3,9 +3,9 @@
 use super::failure::Failure;
 use super::source::Program;
 use crate::backends::Array;
-use crate::backends::cpu::{ArenaLayout, Executable, Options as Threads};
+use crate::backends::cpu::{ArenaLayout, Executable, Options as Threads, scratch};
 use crate::backends::reference::{self, Effects};
-use crate::fusion::{Device, Effort, Fp, Options, compile, memory};
+use crate::fusion::{Device, Effort, Fp, Options, compile, memory_beside};
 use crate::ir::kernel::verify;
 use crate::ir::{Diagnostic, Function};
 use clap::{Args, ValueEnum};
@@ -61,8 +61,10 @@ impl Engine {
         let options = Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
         let compiled = compile(&program.module, f, &options).map_err(wrong)?;
         let verified = verify(compiled.program).map_err(|errors| program.source.wrong(errors))?;
-        let plan = memory(&verified, options.effort).map_err(wrong)?;
-        let layout = ArenaLayout { bytes: plan.arena, offsets: plan.offsets };
+        let beside = scratch(&verified).map_err(wrong)?;
+        let plan = memory_beside(&verified, options.effort, &beside).map_err(wrong)?;
+        let layout =
+            ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch };
         let executable =
             Executable::compile(&verified, &layout, Threads { threads }).map_err(wrong)?;
         executable.run(args).map_err(wrong)

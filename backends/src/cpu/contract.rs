@@ -1,10 +1,11 @@
-//! Contractions: operands as matrices, their product, and what follows it.
+//! Contractions: operands as matrices, their product piece by piece, and what follows each piece while
+//! it is in the cache.
 
-use super::code::{Put, Slots, Sweep, SweepId, affine};
+use super::code::{Code, Put, Slots, Sweep, SweepId, affine};
 use super::crew::{Crew, Worker};
 use super::gemm::{Gemm, Matrix, canonical};
-use super::kernel::{Made, Making};
-use super::shape::volume;
+use super::kernel::{Cuts, Made, Making};
+use super::shape::{gcd, volume};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Buffer, Extents, Feed, Kernel, Member, Operand, Param, Program, Sink, Stage, Storage,
@@ -17,8 +18,17 @@ use smallvec::SmallVec;
 /// Places of an operand that one task computes.
 const TASK: i64 = 1 << 16;
 
-/// What rows or columns of a piece of a product are a multiple of.
-const GRAIN: i64 = 16;
+/// Bytes of the sums of a piece, at most: what fits the second cache beside the operands.
+const PIECE: i64 = 256 << 10;
+
+/// Columns of a piece, unless there are few rows.
+const COLUMNS: i64 = 256;
+
+/// What rows and columns of pieces are a multiple of.
+const GRAIN: i64 = 64;
+
+/// Products of a task, about, where there are as many.
+const PRODUCTS: i64 = 1 << 24;
 
 /// A contraction, made.
 pub(super) struct MadeMember {
@@ -27,6 +37,16 @@ pub(super) struct MadeMember {
     operands: Option<[Source; 2]>,
     sum: DType,
     to: Target,
+    cut: Cut,
+}
+
+/// How the result is cut. Rows are those of all batches, one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    /// Rows and columns of a task.
+    task: [i64; 2],
+    /// Rows of a piece: what is multiplied at once, of one batch.
+    rows: i64,
 }
 
 /// Where the elements of an operand are.
@@ -37,7 +57,7 @@ enum Source {
 
 /// Where the sums go.
 enum Target {
-    /// Into an array, from which what follows takes them.
+    /// Those of a piece into an array of the worker, from which what follows takes them.
     Sums(u64, Made),
     /// To where they are stored.
     View(View),
@@ -83,13 +103,25 @@ impl Making<'_> {
             }
         };
         let view = stored(self.program, &m.then, [&m.batch, &m.rows, &m.cols], m.sum);
-        if let Some(view) = view {
-            return Ok(MadeMember { size, operands, sum: m.sum, to: Target::View(view) });
-        }
-        let sums = self.shared.take(results, m.sum.bytes())?;
-        let kernel = Kernel { domain: result, stages: vec![m.then.clone()], ..Kernel::default() };
-        let then = self.kernel(&kernel, Some((sums, m.sum)))?;
-        Ok(MadeMember { size, operands, sum: m.sum, to: Target::Sums(sums, then) })
+        let (to, cuts) = match view {
+            Some(view) => (Target::View(view), Cuts { grain: Some(1), lines: Some(0) }),
+            None => {
+                let stages = vec![m.then.clone()];
+                let then = self
+                    .kernel(&Kernel { domain: result, stages, ..Kernel::default() }, Some(m.sum))?;
+                let cuts = then.cuts;
+                (Target::Sums(0, then), cuts)
+            }
+        };
+        let bytes = m.sum.bytes();
+        let cut = Cut::new(size, cuts, bytes as i64);
+        let to = match to {
+            Target::Sums(_, then) => {
+                Target::Sums(self.own.take(cut.rows.saturating_mul(cut.task[1]), bytes)?, then)
+            }
+            to => to,
+        };
+        Ok(MadeMember { size, operands, sum: m.sum, to, cut })
     }
 
     fn operand(&mut self, feed: &Feed, extents: Extents, to: DType) -> Result<Packed, Diagnostic> {
@@ -103,7 +135,7 @@ impl Making<'_> {
             *out = body.insts.push(SInst { op: SOp::Prim(Prim::Convert), args, dtype: to });
         }
         self.slots = self.slots.max(1);
-        let sweep = self.maker.sweep(&Sweep {
+        let sweep = self.sweep(&Sweep {
             program: self.program,
             domain: extents.len(),
             extents,
@@ -183,6 +215,49 @@ impl View {
     }
 }
 
+impl Cut {
+    /// Pieces that fit the cache, and tasks of as many as are worth waking a thread. They depend on the
+    /// extents alone; since every result is a sum of its own, they change no bit.
+    fn new([batch, rows, cols, depth]: [i64; 4], cuts: Cuts, bytes: i64) -> Cut {
+        let all = batch.saturating_mul(rows).max(1);
+        let grained = |n: i64| (n / GRAIN * GRAIN).max(GRAIN);
+        let cols = cols.max(1);
+        // What follows sees lines of all columns, unless it may see parts of them.
+        let parts = cuts.lines.is_some_and(|l| l % cols == 0);
+        let most = (PIECE / bytes.max(1)).max(1);
+        let mut width = cols;
+        if parts && cols > 2 * COLUMNS {
+            width = COLUMNS.max(grained(most / rows.max(1))).min(cols);
+        }
+        let mut height = grained(most / width).min(rows.max(1));
+        let work = |a: i64, b: i64| a.saturating_mul(b).saturating_mul(depth.max(1));
+        while parts && width > GRAIN && work(width, height) > PRODUCTS {
+            width = grained(width / 2);
+        }
+        while height > GRAIN && work(width, height) > PRODUCTS {
+            height = grained(height / 2);
+        }
+        // Short batches go together.
+        let together = (PRODUCTS / 16 / work(width, height).max(1)).max(1);
+        let task = height.saturating_mul(together).min(all);
+        let task = match cuts.grain {
+            None => all,
+            Some(grain) => {
+                let rows = grain / gcd(grain, cols);
+                (task.saturating_add(rows - 1) / rows).saturating_mul(rows)
+            }
+        };
+        Cut { task: [task.max(1), width], rows: height }
+    }
+}
+
+/// A range of rows of one batch, and of columns.
+struct Place {
+    batch: i64,
+    rows: [i64; 2],
+    cols: [i64; 2],
+}
+
 impl MadeMember {
     pub(super) fn run(&self, crew: &mut Crew<'_>, gemm: &dyn Gemm) {
         if let Some(operands) = &self.operands {
@@ -196,62 +271,85 @@ impl MadeMember {
                     worker.sweep(code, packed.sweep, k * TASK, end);
                 });
             }
-            self.products(crew, operands, gemm);
+            let [batch, rows, cols, _] = self.size;
+            let (all, [height, width]) = (batch * rows, self.cut.task);
+            let across = (cols + width - 1) / width;
+            crew.each((all + height - 1) / height * across, |code, worker, k| {
+                let (from, left) = (k / across * height, k % across * width);
+                let cols = [left, (left + width).min(cols)];
+                let mut row = from;
+                while row < (from + height).min(all) {
+                    let batch = row / rows;
+                    let end = (row + self.cut.rows).min(from + height).min((batch + 1) * rows);
+                    let rows = [row - batch * rows, end - batch * rows];
+                    self.piece(code, worker, gemm, operands, Place { batch, rows, cols });
+                    row = end;
+                }
+            });
         }
         if let Target::Sums(_, then) = &self.to {
-            then.run(crew);
+            then.finish(crew);
         }
     }
 
-    fn products(&self, crew: &mut Crew<'_>, [lhs, rhs]: &[Source; 2], gemm: &dyn Gemm) {
-        let [batch, rows, cols, depth] = self.size;
+    /// Multiplies a piece, and does what follows.
+    fn piece(
+        &self,
+        code: &Code,
+        worker: &mut Worker,
+        gemm: &dyn Gemm,
+        [lhs, rhs]: &[Source; 2],
+        p: Place,
+    ) {
+        let [_, rows, cols, depth] = self.size;
         let bytes = self.sum.bytes();
-        // Every result is a sum of its own, so that how they are shared out changes no bit.
-        let pieces = if batch < crew.workers.len() as i64 { crew.workers.len() as i64 } else { 1 };
-        let longer = rows.max(cols);
-        let length = ((longer + pieces - 1) / pieces + GRAIN - 1) / GRAIN * GRAIN;
-        let pieces = (longer + length - 1) / length;
-        crew.each(batch * pieces, |_, worker, k| {
-            let (b, from) = (k / pieces, k % pieces * length);
-            let count = length.min(longer - from);
-            let (row, m, column, n) = match rows >= cols {
-                true => (from, count, 0, cols),
-                false => (0, rows, from, count),
-            };
-            let of = |source: &Source, free: i64, skipped: i64| match source {
-                Source::Packed(p) => {
-                    let first = (b * free + skipped) * depth;
-                    (worker.all(p.at).wrapping_add((first as u64 * bytes) as usize), depth, 1)
-                }
-                Source::View(v) => {
-                    let at = v.start(worker, b, bytes);
-                    let skip = skipped.wrapping_mul(v.steps[1]).wrapping_mul(bytes as i64);
-                    (at.wrapping_offset(skip as isize), v.steps[1], v.steps[2])
-                }
-            };
-            let (x, y) = (of(lhs, rows, row), of(rhs, cols, column));
-            let to = match &self.to {
-                Target::Sums(at, _) => (worker.all(*at), cols, 1, b * rows * cols),
-                Target::View(v) => {
-                    let at = v.start(worker, b, bytes);
-                    (at, v.steps[1], v.steps[2], 0)
-                }
-            };
-            let first = to.3 + row * to.1 + column * to.2;
-            let at = to.0.wrapping_offset((first * bytes as i64) as isize);
-            let out = Matrix { at, row: to.1 as isize, column: to.2 as isize };
-            let x = Matrix { at: x.0, row: x.1 as isize, column: x.2 as isize };
-            let y = Matrix { at: y.0, row: y.2 as isize, column: y.1 as isize };
-            let size = [m, n, depth].map(|n| n as usize);
-            // SAFETY: operands are computed in full, or elements of buffers that the verifier has
-            // proven to be there; the sums of these rows and columns are this task's alone.
-            #[allow(unsafe_code)]
-            unsafe {
-                gemm.product(self.sum, size, x, y, out);
-                if let Target::View(_) = &self.to {
-                    canonical(self.sum, [size[0], size[1]], out);
-                }
+        let of = |source: &Source, free: i64, skipped: i64| match source {
+            Source::Packed(packed) => {
+                let first = (p.batch * free + skipped) * depth;
+                (worker.all(packed.at).wrapping_add((first as u64 * bytes) as usize), depth, 1)
             }
-        });
+            Source::View(v) => {
+                let at = v.start(worker, p.batch, bytes);
+                let skip = skipped.wrapping_mul(v.steps[1]).wrapping_mul(bytes as i64);
+                (at.wrapping_offset(skip as isize), v.steps[1], v.steps[2])
+            }
+        };
+        let (x, y) = (of(lhs, rows, p.rows[0]), of(rhs, cols, p.cols[0]));
+        let [m, n] = [p.rows[1] - p.rows[0], p.cols[1] - p.cols[0]];
+        let out = match &self.to {
+            Target::Sums(at, _) => Matrix { at: worker.at(*at), row: n as isize, column: 1 },
+            Target::View(v) => {
+                let first = p.rows[0] * v.steps[1] + p.cols[0] * v.steps[2];
+                let at = v.start(worker, p.batch, bytes);
+                let at = at.wrapping_offset((first * bytes as i64) as isize);
+                Matrix { at, row: v.steps[1] as isize, column: v.steps[2] as isize }
+            }
+        };
+        let x = Matrix { at: x.0, row: x.1 as isize, column: x.2 as isize };
+        let y = Matrix { at: y.0, row: y.2 as isize, column: y.1 as isize };
+        let size = [m, n, depth].map(|n| n as usize);
+        // SAFETY: operands are computed in full, or elements of buffers that the verifier has proven to
+        // be there; the sums of these rows and columns are this task's alone, and an array of the worker
+        // has room for a piece.
+        #[allow(unsafe_code)]
+        unsafe {
+            gemm.product(self.sum, size, x, y, out);
+            if let Target::View(_) = &self.to {
+                canonical(self.sum, [size[0], size[1]], out);
+            }
+        }
+        let Target::Sums(at, then) = &self.to else { return };
+        let at = worker.at(*at);
+        let first = (p.batch * rows + p.rows[0]) * cols;
+        if n == cols {
+            then.sums(worker, at, first, bytes);
+            return then.points(code, worker, first, first + m * n);
+        }
+        for i in 0..m {
+            let first = first + i * cols + p.cols[0];
+            let at = at.wrapping_add((i * n) as usize * bytes as usize);
+            then.sums(worker, at, first, bytes);
+            then.points(code, worker, first, first + n);
+        }
     }
 }

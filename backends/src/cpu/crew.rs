@@ -54,18 +54,20 @@ pub(super) struct Crew<'a> {
     pub(super) code: &'a Code,
     /// One for each thread.
     pub(super) workers: &'a [Mutex<Worker>],
-    pub(super) pool: &'a mut Pool,
+    /// The threads beside the caller's, unless somebody else has them.
+    pub(super) pool: Option<&'a mut Pool>,
 }
 
 impl Crew<'_> {
     /// Runs tasks `0..count`, each once, in any order.
     pub(super) fn each(&mut self, count: i64, task: impl Fn(&Code, &mut Worker, i64) + Sync) {
-        if count <= 1 || self.workers.len() <= 1 {
+        let pool = self.pool.as_deref_mut().filter(|_| count > 1 && self.workers.len() > 1);
+        let Some(pool) = pool else {
             let worker = &mut *self.worker(0);
             return (0..count).for_each(|k| task(self.code, worker, k));
-        }
+        };
         let (code, workers, next) = (self.code, self.workers, AtomicI64::new(0));
-        self.pool.run(&|thread| {
+        pool.run(&|thread| {
             let Some(worker) = workers.get(thread) else { return };
             let worker = &mut *worker.lock().unwrap_or_else(PoisonError::into_inner);
             loop {

@@ -78,12 +78,16 @@ pub(super) fn fold_with(monoid: Monoid, dtype: DType, folding: impl Folding) {
     }
 }
 
-/// The first of the places whose value no other beats; a NaN beats every number.
+/// Whether `a` takes the place of `b`, which came before; a NaN beats every number.
+pub(super) fn beats<T: Element>(max: bool, a: T, b: T) -> bool {
+    !b.nan() && (if max { a > b } else { a < b } || a.nan())
+}
+
+/// The first of the places whose value no other beats.
 pub(super) fn first_extremum<T: Element>(max: bool, values: &[T]) -> i32 {
-    let beats = |a: T, b: T| !b.nan() && (if max { a > b } else { a < b } || a.nan());
     let mut best = 0;
     for k in 1..values.len() {
-        if beats(values[k], values[best]) {
+        if beats(max, values[k], values[best]) {
             best = k;
         }
     }

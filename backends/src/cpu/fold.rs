@@ -4,10 +4,11 @@
 //! type - and what becomes of them. Whoever makes one promises that the arrays are there.
 #![allow(unsafe_code)]
 
-use super::element::{Element, Folding, first_extremum};
-use super::order::{Lanes, Tree, join_parts, lane_block, line, push_blocks, scan};
-use crate::reference::order::{CHAIN_BLOCK, LANE_BLOCK, reduce_axis};
+use super::element::{Element, Folding, beats, first_extremum};
+use super::order::{Lanes, join_parts, lane_block, line, scan, scan_room};
+use crate::reference::order::{CHAIN_BLOCK, LANE_BLOCK};
 use adfuse_ir::kernel::{Extents, Order, Run};
+use smallvec::SmallVec;
 
 /// An array of `count` elements of the type that is folded.
 #[derive(Clone, Copy)]
@@ -61,26 +62,6 @@ impl Folding for Lines {
     }
 }
 
-/// The parts of a piece of a line that is too long to be kept: whole blocks, but for the last piece.
-pub(super) struct Blocks {
-    pub(super) values: Many,
-    pub(super) order: Order,
-    pub(super) parts: Many,
-}
-
-impl Folding for Blocks {
-    fn with<T: Element>(self, combine: impl Fn(T, T) -> T + Copy) {
-        // SAFETY: as for `Lines`.
-        let (values, parts) = unsafe { (self.values.read::<T>(), self.parts.write::<T>()) };
-        let block = self.order.block() as usize;
-        for (xs, part) in values.chunks(block).zip(parts) {
-            let mut tree = Tree::new();
-            push_blocks(&mut tree, xs, self.order, combine);
-            *part = tree.finish(combine).unwrap_or_default();
-        }
-    }
-}
-
 /// A run over the middle one of three axes, cut into parts of whole blocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parted {
@@ -92,7 +73,7 @@ pub(super) struct Parted {
 }
 
 impl Parted {
-    /// Elements of the array of parts, of which the results are the first.
+    /// Elements of the array of parts.
     pub(super) fn parts(&self) -> Option<usize> {
         self.outer.checked_mul(self.blocks.max(1))?.checked_mul(self.inner)
     }
@@ -167,58 +148,101 @@ impl Folding for Absorb {
     }
 }
 
-/// Joins the parts, leaving the results in the first of them.
+/// Joins the parts, and puts the results, row-major, in an array of their own.
 pub(super) struct Join {
     pub(super) by: Parted,
     pub(super) parts: Many,
     pub(super) empty: u64,
+    pub(super) out: Many,
+    /// Of the outermost axis and of the innermost: what is joined here. Others may join the rest at the
+    /// same time.
+    pub(super) outer: [usize; 2],
+    pub(super) inner: [usize; 2],
 }
 
 impl Folding for Join {
     fn with<T: Element>(self, combine: impl Fn(T, T) -> T + Copy) {
-        // SAFETY: all points are done.
-        let parts = unsafe { self.parts.write::<T>() };
-        let Parted { outer, inner, blocks, .. } = self.by;
-        if blocks == 0 {
-            return parts.fill(T::from_bits(self.empty));
-        }
-        for (o, lines) in parts.chunks_exact_mut((blocks * inner).max(1)).enumerate() {
-            debug_assert!(o < outer);
-            join_parts(lines, blocks, inner, combine);
-        }
-        for o in 1..outer {
-            parts.copy_within(o * blocks * inner..(o * blocks + 1) * inner, o * inner);
+        let Parted { inner, blocks, .. } = self.by;
+        let (parts, out) = (self.parts.at.cast::<T>(), self.out.at.cast::<T>());
+        let [from, to] = self.inner;
+        for o in self.outer[0]..self.outer[1] {
+            // SAFETY: all points are done; there are `outer * blocks * inner` parts and `outer * inner`
+            // results, and these columns of them are this call's alone.
+            unsafe {
+                let out = std::slice::from_raw_parts_mut(out.add(o * inner + from), to - from);
+                if blocks == 0 {
+                    out.fill(T::from_bits(self.empty));
+                    continue;
+                }
+                let lines = parts.add(o * blocks * inner);
+                join_parts(lines, [blocks, inner], self.inner, combine);
+                out.copy_from_slice(std::slice::from_raw_parts(lines.add(from), to - from));
+            }
         }
     }
 }
 
-/// Folds an array over coordinates of these extents, whatever the order of its runs, and puts the
-/// results, row-major over what remains, at its beginning. Takes memory while it does.
+/// Runs that fold an array, in terms of its places.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Runs {
+    /// Extents of all axes.
+    extents: Extents,
+    /// The axes with those that fold last, from the last run to the first; `None` where they are so.
+    order: Option<SmallVec<[usize; 8]>>,
+    /// How many places each run folds, and how.
+    sizes: SmallVec<[(usize, Order); 2]>,
+}
+
+impl Runs {
+    /// These runs over coordinates of these extents.
+    pub(super) fn new(extents: &[i64], runs: &[Run]) -> Runs {
+        let axes = |r: &Run| r.axes.iter().map(|&a| usize::from(a)).collect::<Vec<_>>();
+        let folded: Vec<usize> = runs.iter().rev().flat_map(axes).collect();
+        let kept = (0..extents.len()).filter(|a| !folded.contains(a));
+        let order: SmallVec<[usize; 8]> = kept.chain(folded.iter().copied()).collect();
+        // Axes of extent 1 may be anywhere.
+        let long = order.iter().filter(|&&a| extents[a] != 1);
+        let ordered = long.clone().zip(long.skip(1)).all(|(a, b)| a < b);
+        let size = |r: &Run| axes(r).iter().map(|&a| extents[a] as usize).product();
+        Runs {
+            extents: extents.into(),
+            order: (!ordered).then_some(order),
+            sizes: runs.iter().map(|r| (size(r), r.order)).collect(),
+        }
+    }
+
+    /// Elements beside the array that [`Whole`] works in.
+    pub(super) fn room(&self, elements: i64) -> i64 {
+        if self.order.is_some() { elements } else { 0 }
+    }
+}
+
+/// Folds an array, whatever the order of its runs, and puts the results, row-major over what remains, in
+/// another. The array is used up.
 pub(super) struct Whole<'a> {
     pub(super) values: Many,
-    pub(super) extents: &'a [i64],
-    pub(super) runs: &'a [Run],
+    pub(super) runs: &'a Runs,
     pub(super) empty: u64,
     /// The greatest or the least, for the two that give places.
     pub(super) places: Option<bool>,
+    /// Room for as many elements as [`Runs::room`] says.
+    pub(super) work: *mut u8,
     pub(super) out: Many,
 }
 
 impl Folding for Whole<'_> {
     fn with<T: Element>(self, combine: impl Fn(T, T) -> T + Copy) {
-        // SAFETY: all values are there, and `out` is not in use before this is done with them.
-        let values = unsafe { self.values.read::<T>() };
-        let axes = |r: &Run| r.axes.iter().map(|&a| usize::from(a)).collect::<Vec<_>>();
-        let folded: Vec<usize> = self.runs.iter().rev().flat_map(axes).collect();
-        let kept = (0..self.extents.len()).filter(|a| !folded.contains(a));
-        let order: Vec<usize> = kept.chain(folded.iter().copied()).collect();
-        let mut values = permuted(values, self.extents, &order);
-        let sizes: Vec<usize> = self
-            .runs
-            .iter()
-            .map(|r| axes(r).iter().map(|&a| self.extents[a] as usize).product())
-            .collect();
-        let all: usize = sizes.iter().product();
+        // SAFETY: all values are there, and used by nobody else any more.
+        let mut values = unsafe { self.values.write::<T>() };
+        if let Some(order) = &self.runs.order {
+            let room = Many { at: self.work, count: values.len() };
+            // SAFETY: there is so much room, as `Runs::room` has said.
+            let work = unsafe { room.write::<T>() };
+            permute(values, &self.runs.extents, order, work);
+            values = work;
+        }
+        let sizes = &self.runs.sizes;
+        let all: usize = sizes.iter().map(|(n, _)| n).product();
         if let Some(max) = self.places {
             // SAFETY: the results of these two are `i32`.
             let out = unsafe { self.out.write::<i32>() };
@@ -227,44 +251,72 @@ impl Folding for Whole<'_> {
             }
             return;
         }
-        // SAFETY: as above.
+        // SAFETY: `out` is an array of its own.
         let out = unsafe { self.out.write::<T>() };
         let empty = T::from_bits(self.empty);
         if all == 0 {
             // Runs over neutral values give one again, and there may be any number of those.
             return out.fill(empty);
         }
-        for (k, run) in self.runs.iter().enumerate() {
-            let outer = out.len() * sizes[k + 1..].iter().product::<usize>();
-            values = reduce_axis(&values, [outer, sizes[k], 1], run.order, combine, empty);
+        for (k, &(n, order)) in sizes.iter().enumerate() {
+            let lines = out.len() * sizes[k + 1..].iter().map(|(n, _)| n).product::<usize>();
+            // A line is read before its result is put where an earlier one was.
+            for i in 0..lines {
+                values[i] = line(&values[i * n..(i + 1) * n], order, combine, empty);
+            }
         }
-        out.copy_from_slice(&values);
+        out.copy_from_slice(&values[..out.len()]);
     }
 }
 
 /// The values with their axes in another order.
-fn permuted<T: Element>(values: &[T], extents: &[i64], order: &[usize]) -> Vec<T> {
-    let mut strides: Extents = extents.iter().map(|_| 1).collect();
-    for k in (1..extents.len()).rev() {
-        strides[k - 1] = strides[k] * extents[k];
-    }
-    let mut found = Vec::with_capacity(values.len());
-    let mut at: Vec<i64> = vec![0; order.len()];
-    let mut place = 0i64;
-    for _ in 0..values.len() {
-        found.push(values[place as usize]);
-        for k in (0..order.len()).rev() {
-            let a = order[k];
-            at[k] += 1;
-            place += strides[a];
-            if at[k] < extents[a] {
+fn permute<T: Element>(values: &[T], extents: &[i64], order: &[usize], to: &mut [T]) {
+    let stride = |a: usize| extents[a + 1..].iter().product::<i64>();
+    let steps: SmallVec<[(i64, i64); 16]> =
+        order.iter().map(|&a| (extents[a], stride(a))).collect();
+    let mut at: SmallVec<[i64; 16]> = steps.iter().map(|_| 0).collect();
+    let mut place = 0;
+    for to in to {
+        *to = values[place as usize];
+        for (at, &(extent, stride)) in at.iter_mut().zip(&steps).rev() {
+            *at += 1;
+            place += stride;
+            if *at < extent {
                 break;
             }
-            place -= strides[a] * extents[a];
-            at[k] = 0;
+            place -= stride * extent;
+            *at = 0;
         }
     }
-    found
+}
+
+/// Takes the next piece of a line into the place of its first extremum.
+pub(super) struct Extremum {
+    pub(super) max: bool,
+    pub(super) values: Many,
+    /// The place of the first of them.
+    pub(super) first: usize,
+    /// The best value so far.
+    pub(super) best: Many,
+    /// Its place.
+    pub(super) out: Many,
+}
+
+impl Folding for Extremum {
+    fn with<T: Element>(self, _: impl Fn(T, T) -> T + Copy) {
+        // SAFETY: the values, the best of them and its place are the worker's own.
+        let (values, best, out) =
+            unsafe { (self.values.read::<T>(), self.best.write::<T>(), self.out.write::<i32>()) };
+        if values.is_empty() {
+            return;
+        }
+        let place = first_extremum(self.max, values);
+        let value = values[place as usize];
+        if self.first == 0 || beats(self.max, value, best[0]) {
+            best[0] = value;
+            out[0] = (self.first as i32).wrapping_add(place);
+        }
+    }
 }
 
 /// Scans tiles along one axis, in place.
@@ -273,12 +325,15 @@ pub(super) struct Scan {
     pub(super) extent: usize,
     pub(super) inner: usize,
     pub(super) reverse: bool,
+    /// Room for [`scan_room`] elements.
+    pub(super) work: *mut u8,
 }
 
 impl Folding for Scan {
     fn with<T: Element>(self, combine: impl Fn(T, T) -> T + Copy) {
-        // SAFETY: the tile is the worker's own.
-        let values = unsafe { self.values.write::<T>() };
-        scan(values, [self.extent, self.inner], self.reverse, combine);
+        let work = Many { at: self.work, count: scan_room(self.extent) };
+        // SAFETY: the tile and the room are the worker's own.
+        let (values, work) = unsafe { (self.values.write::<T>(), work.write::<T>()) };
+        scan(values, [self.extent, self.inner], self.reverse, work, combine);
     }
 }

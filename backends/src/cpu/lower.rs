@@ -18,6 +18,9 @@ pub(super) struct Lowered {
     pub(super) program: Program,
     /// For each step, the number of the one it was made of.
     pub(super) origin: Vec<usize>,
+    /// Temporaries that the given program does not have, with the step for which they are there; those
+    /// without one are there for the whole run.
+    pub(super) temps: Vec<(Buffer, Option<usize>)>,
     /// The buffers that the caller gives.
     pub(super) inputs: Vec<Buffer>,
     /// The buffers that it is handed: one that occurs again is copied.
@@ -29,6 +32,7 @@ pub(super) fn lowered(given: &Program) -> Lowered {
     let mut program = given.clone();
     let mut steps: Vec<(usize, Step)> = Vec::new();
     let mut inputs = Vec::new();
+    let mut temps = Vec::new();
     for b in given.inputs() {
         let data = &given.buffers[b];
         if dense(data) {
@@ -37,12 +41,17 @@ pub(super) fn lowered(given: &Program) -> Lowered {
         }
         let from = program.buffers.push(plain(data, Role::Input));
         program.buffers[b].role = Role::Temp;
+        temps.push((b, None));
         steps.push((0, Step::Kernel(copy(from, b, data))));
         inputs.push(from);
     }
     for (n, step) in given.steps.iter().enumerate() {
         match step {
-            Step::Attend(a) => attend(&mut program, a, &mut |step| steps.push((n, step))),
+            Step::Attend(a) => {
+                let before = program.buffers.len();
+                attend(&mut program, a, &mut |step| steps.push((n, step)));
+                temps.extend(program.buffers.keys().skip(before).map(|b| (b, Some(n))));
+            }
             step => steps.push((n, step.clone())),
         }
     }
@@ -57,6 +66,7 @@ pub(super) fn lowered(given: &Program) -> Lowered {
             steps.push((given.steps.len().saturating_sub(1), Step::Kernel(copy(b, to, data))));
             outputs.push(to);
             program.buffers[b].role = Role::Temp;
+            temps.push((b, None));
         }
     }
     outputs.iter().for_each(|&b| handed[b] = true);
@@ -64,11 +74,12 @@ pub(super) fn lowered(given: &Program) -> Lowered {
         // What nobody is handed is kept like a temporary.
         if data.role == Role::Output && !handed[b] {
             data.role = Role::Temp;
+            temps.push((b, None));
         }
     }
     let origin = steps.iter().map(|(n, _)| *n).collect();
     program.steps = steps.into_iter().map(|(_, step)| step).collect();
-    Lowered { program, origin, inputs, outputs }
+    Lowered { program, origin, temps, inputs, outputs }
 }
 
 fn plain(data: &BufferData, role: Role) -> BufferData {

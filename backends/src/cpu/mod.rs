@@ -9,6 +9,7 @@ mod code;
 mod contract;
 mod crew;
 mod element;
+mod engine;
 mod fold;
 mod gemm;
 mod kernel;
@@ -18,6 +19,9 @@ mod order;
 mod pool;
 mod run;
 mod scatter;
+mod scratch;
 mod shape;
 
+pub use engine::Engine;
 pub use run::{ArenaLayout, Executable, Options};
+pub use scratch::scratch;

@@ -1,7 +1,8 @@
 //! The strict orders over slices: the same as `reference::order`, without memory of their own.
+#![allow(unsafe_code)]
 
 use super::element::Element;
-use crate::reference::order::{self as definition, CHAIN_BLOCK, LANE_BLOCK, LANES};
+use crate::reference::order::{CHAIN_BLOCK, LANE_BLOCK, LANES, SCAN_GROUP};
 use adfuse_ir::kernel::Order;
 
 /// Levels of a tree over as many parts as there may be.
@@ -141,42 +142,90 @@ pub(super) fn line<T: Element>(
     tree.finish(combine).unwrap_or(empty)
 }
 
-/// Joins `parts` of `inner` elements each in the balanced tree, leaving the result in the first.
-pub(super) fn join_parts<T: Element>(
-    xs: &mut [T],
-    parts: usize,
-    inner: usize,
+/// Joins `parts` lines of the balanced tree, `inner` elements apart, at columns `from..to`, leaving the
+/// results in the first line.
+///
+/// # Safety
+/// `xs` must point to so many lines, and nobody else may use these columns meanwhile.
+pub(super) unsafe fn join_parts<T: Element>(
+    xs: *mut T,
+    [parts, inner]: [usize; 2],
+    [from, to]: [usize; 2],
     combine: impl Fn(T, T) -> T,
 ) {
+    // SAFETY: lines are below `parts` and columns below `inner`, as the caller promises.
+    let line = |k: usize| unsafe {
+        std::slice::from_raw_parts_mut(xs.add(k * inner + from), to.saturating_sub(from))
+    };
     let mut n = parts;
     while n > 1 {
         for k in 0..n / 2 {
-            for j in 0..inner {
-                xs[k * inner + j] = combine(xs[2 * k * inner + j], xs[(2 * k + 1) * inner + j]);
+            let (left, right) = (line(2 * k), line(2 * k + 1));
+            match k {
+                // In its own place.
+                0 => left.iter_mut().zip(right).for_each(|(a, b)| *a = combine(*a, *b)),
+                _ => {
+                    let joined = left.iter().zip(right.iter()).map(|(a, b)| combine(*a, *b));
+                    line(k).iter_mut().zip(joined).for_each(|(to, x)| *to = x);
+                }
             }
         }
         if n % 2 == 1 {
-            xs.copy_within((n - 1) * inner..n * inner, n / 2 * inner);
+            line(n / 2).copy_from_slice(line(n - 1));
         }
         n = n.div_ceil(2);
     }
 }
 
-/// Inclusive scan along the middle of three axes, in place.
+/// Elements beside a line of `n` that [`scan`] works in.
+pub(super) fn scan_room(n: usize) -> usize {
+    // The line, and the ends of its groups, their groups, ..
+    n + n / (SCAN_GROUP - 1) + 1
+}
+
+/// Inclusive scan along the middle of three axes, in place. `work` has [`scan_room`] elements.
 pub(super) fn scan<T: Element>(
     xs: &mut [T],
     [extent, inner]: [usize; 2],
     reverse: bool,
+    work: &mut [T],
     combine: impl Fn(T, T) -> T + Copy,
 ) {
-    let mut line = vec![T::default(); extent];
+    let (line, ends) = work.split_at_mut(extent);
     for rows in xs.chunks_exact_mut((extent * inner).max(1)) {
+        if inner == 1 && !reverse {
+            scan_line(rows, ends, combine);
+            continue;
+        }
         for j in 0..inner {
             let place = |k: usize| j + inner * if reverse { extent - 1 - k } else { k };
             line.iter_mut().enumerate().for_each(|(k, x)| *x = rows[place(k)]);
-            definition::scan(&mut line, combine);
+            scan_line(line, ends, combine);
             line.iter().enumerate().for_each(|(k, &x)| rows[place(k)] = x);
         }
+    }
+}
+
+/// As the definition says it, with the ends of groups in memory that is given.
+fn scan_line<T: Element>(xs: &mut [T], ends: &mut [T], combine: impl Fn(T, T) -> T + Copy) {
+    for group in xs.chunks_mut(SCAN_GROUP) {
+        let mut d = 1;
+        while d < SCAN_GROUP {
+            for i in (d..group.len()).rev() {
+                group[i] = combine(group[i - d], group[i]);
+            }
+            d *= 2;
+        }
+    }
+    if xs.len() <= SCAN_GROUP {
+        return;
+    }
+    let (mine, further) = ends.split_at_mut(xs.len() / SCAN_GROUP);
+    let groups = xs.chunks_exact(SCAN_GROUP);
+    mine.iter_mut().zip(groups).for_each(|(end, group)| *end = group[SCAN_GROUP - 1]);
+    scan_line(mine, further, combine);
+    for (group, &before) in xs.chunks_mut(SCAN_GROUP).skip(1).zip(&*mine) {
+        group.iter_mut().for_each(|x| *x = combine(before, *x));
     }
 }
 
@@ -218,10 +267,37 @@ mod tests {
         for parts in 1..40 {
             let xs = numbers(parts * 3);
             let mut joined = xs.clone();
-            join_parts(&mut joined, parts, 3, add);
+            // SAFETY: there are so many lines of three.
+            unsafe { join_parts(joined.as_mut_ptr(), [parts, 3], [0, 2], add) };
+            // SAFETY: as above.
+            unsafe { join_parts(joined.as_mut_ptr(), [parts, 3], [2, 3], add) };
             for j in 0..3 {
                 let column: Vec<f32> = (0..parts).map(|p| xs[p * 3 + j]).collect();
                 assert_eq!(Some(joined[j]), order::join_tree(column, add), "{parts}");
+            }
+        }
+    }
+
+    #[test]
+    fn scans_are_the_definition() {
+        for extent in [0, 1, 2, 31, 32, 33, 64, 65, 1000, 1024, 1025, 40_000] {
+            for (inner, reverse) in [(1, false), (1, true), (3, false), (3, true)] {
+                let xs = numbers(extent * inner);
+                let mut found = xs.clone();
+                let mut work = vec![0.0; scan_room(extent)];
+                scan(&mut found, [extent, inner], reverse, &mut work, add);
+                for j in 0..inner {
+                    let mut line: Vec<f32> = (0..extent).map(|k| xs[k * inner + j]).collect();
+                    if reverse {
+                        line.reverse();
+                    }
+                    order::scan(&mut line, add);
+                    if reverse {
+                        line.reverse();
+                    }
+                    let found = found.iter().skip(j).step_by(inner).copied();
+                    assert!(found.eq(line), "{extent}, {inner}, {reverse}");
+                }
             }
         }
     }

@@ -10,19 +10,25 @@ use super::lower::{Lowered, lowered};
 use super::memory::{ALIGN, Block, Room};
 use super::pool::Pool;
 use super::scatter::MadeScatter;
+use super::scratch::Rooms;
 use crate::array::Array;
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Step, Verified};
 use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
 use cranelift_entity::{EntityRef, SecondaryMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// Where a program's temporaries are in one arena.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ArenaLayout {
     /// Bytes of the arena.
     pub bytes: u64,
-    /// Where each temporary begins, a multiple of 64; the engine finds room for those without.
+    /// Where each temporary begins, a multiple of 64; the engine finds room beside the arena for those
+    /// without.
     pub offsets: SecondaryMap<Buffer, Option<u64>>,
+    /// For each step, where it has what it needs beside the buffers, a multiple of 64, and how many bytes
+    /// ([`scratch`](super::scratch) says how many it needs); the engine finds room beside the arena where
+    /// there is nothing, or not enough.
+    pub scratch: Vec<Option<(u64, u64)>>,
 }
 
 /// How an executable runs.
@@ -47,6 +53,7 @@ pub struct Executable {
     inputs: Vec<TensorType>,
     outputs: Vec<Output>,
     memory: Mutex<Memory>,
+    pool: Arc<Mutex<Pool>>,
     gemm: &'static dyn Gemm,
 }
 
@@ -61,7 +68,7 @@ struct Output {
 }
 
 /// A step, made.
-enum Work {
+pub(super) enum Work {
     Kernel(Made),
     Contract(Vec<MadeMember>),
     Scatter(MadeScatter),
@@ -74,15 +81,14 @@ enum Work {
 enum Place {
     Input(usize),
     Output(usize),
+    /// In the arena, or beside it.
     Arena(u64),
     Constant(u64),
-    /// In the engine's memory beside the arena.
-    Shared(u64),
 }
 
 struct Memory {
+    /// The arena, and what there was no room for in it.
     arena: Block,
-    shared: Block,
     constants: Block,
     // Kept for the workers, which point to it.
     #[allow(dead_code)]
@@ -90,7 +96,6 @@ struct Memory {
     workers: Vec<Mutex<Worker>>,
     /// Of the buffers, for the run.
     pointers: Vec<*mut u8>,
-    pool: Pool,
 }
 
 impl Executable {
@@ -105,59 +110,61 @@ impl Executable {
         arena: &ArenaLayout,
         options: Options,
     ) -> Result<Executable, Diagnostic> {
-        let within = |mut d: Diagnostic, step: Option<usize>| {
-            if d.at.func.is_none() {
-                d.at.func = Some(program.name.clone());
-            }
-            if let Some((n, step)) = step.and_then(|n| Some((n, program.steps.get(n)?))) {
-                d.at.inst.get_or_insert_with(|| format!("step {n}: {}", step.title()));
-            }
-            d
-        };
+        let pool = Pool::new(options.threads.max(1) - 1);
+        Executable::with_pool(program, arena, options, Arc::new(Mutex::new(pool)))
+    }
+
+    /// As [`Executable::compile`], with threads that others use too.
+    pub(super) fn with_pool(
+        program: &Verified<Program>,
+        arena: &ArenaLayout,
+        options: Options,
+        pool: Arc<Mutex<Pool>>,
+    ) -> Result<Executable, Diagnostic> {
         let low = lowered(program);
-        let mut shared = Room::default();
+        let within = |d: Diagnostic, step: Option<usize>| within(d, program, step);
+        let rooms = Rooms::new(program, &low, arena)?;
         let mut constants = Room::default();
-        let places =
-            place(&low, arena, &mut shared, &mut constants).map_err(|d| within(d, None))?;
-        shared.keep();
+        let places = place(&low, arena, &rooms, &mut constants).map_err(|d| within(d, None))?;
+        let mut all = rooms.end;
         let mut own = Room::default();
         let mut maker = Maker::new().map_err(|d| within(d, None))?;
-        let mut making = Making {
-            maker: &mut maker,
-            program: &low.program,
-            shared: &mut shared,
-            own: &mut own,
-            slots: 0,
-        };
         let mut steps = Vec::new();
+        let mut slots = 0;
         for (n, step) in low.program.steps.iter().enumerate() {
+            let origin = low.origin.get(n).copied();
             // Steps run one after the other: each has all of what is not kept.
-            making.shared.free();
-            making.own.free();
-            let made = work(&mut making, step);
-            steps.push(made.map_err(|d| within(d, low.origin.get(n).copied()))?);
+            own.free();
+            let mut shared = rooms.of(origin);
+            let mut making = Making {
+                maker: Some(&mut maker),
+                program: &low.program,
+                shared: &mut shared,
+                own: &mut own,
+                slots,
+            };
+            steps.push(work(&mut making, step).map_err(|d| within(d, origin))?);
+            slots = making.slots;
+            all = all.max(shared.most);
         }
-        let slots = making.slots as usize;
         let code = maker.finish().map_err(|d| within(d, None))?;
         let mut memory = Memory {
-            arena: Block::new(arena.bytes)?,
-            shared: Block::new(shared.most)?,
+            arena: Block::new(all)?,
             constants: Block::new(constants.most)?,
             own: Vec::new(),
             workers: Vec::new(),
             pointers: Vec::with_capacity(low.program.buffers.len()),
-            pool: Pool::new(options.threads.max(1) - 1),
         };
         let buffers = low.program.buffers.len();
-        let all = memory.shared.start();
+        let shared = memory.arena.start();
         for _ in 0..options.threads.max(1) {
-            let mut block = Block::new(own.most)?;
-            let table = vec![std::ptr::null_mut(); buffers + slots];
-            let worker = Worker { table, buffers, own: block.start(), shared: all };
+            let block = Block::new(own.most)?;
+            let table = vec![std::ptr::null_mut(); buffers + slots as usize];
+            let worker = Worker { table, buffers, own: block.start(), shared };
             memory.workers.push(Mutex::new(worker));
             memory.own.push(block);
         }
-        fill(&low.program, &places, &mut memory.constants);
+        fill(&low.program, &places, &memory.constants);
         Ok(Executable {
             name: program.name.clone(),
             code,
@@ -166,6 +173,7 @@ impl Executable {
             inputs: low.inputs.iter().filter_map(|&b| low.program.buffers[b].ty()).collect(),
             places,
             memory: Mutex::new(memory),
+            pool,
             gemm: best(),
         })
     }
@@ -207,8 +215,8 @@ impl Executable {
         let wanted = &mut self.outputs.iter().map(|o| o.bytes);
         self.sized("output", outputs.iter().map(|s| s.len()), wanted)?;
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let Memory { arena, shared, constants, workers, pool, pointers, .. } = &mut *memory;
-        let (arena, shared, constants) = (arena.start(), shared.start(), constants.start());
+        let Memory { arena, constants, workers, pointers, .. } = &mut *memory;
+        let (arena, constants) = (arena.start(), constants.start());
         // Elements are at multiples of their size, as everything but machine code asks for. Slices that
         // begin elsewhere are rare, and copied.
         let mut moved: Vec<(Option<usize>, Block)> = Vec::new();
@@ -224,14 +232,19 @@ impl Executable {
                 }
                 Place::Arena(offset) => arena.wrapping_add(offset as usize),
                 Place::Constant(offset) => constants.wrapping_add(offset as usize),
-                Place::Shared(offset) => shared.wrapping_add(offset as usize),
             });
         }
         for worker in workers.iter_mut() {
             let worker = worker.get_mut().unwrap_or_else(PoisonError::into_inner);
             worker.table[..pointers.len()].copy_from_slice(pointers);
         }
-        let mut crew = Crew { code: &self.code, workers, pool };
+        // Where another executable has the threads, this one goes on alone.
+        let mut pool = match self.pool.try_lock() {
+            Ok(pool) => Some(pool),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let mut crew = Crew { code: &self.code, workers, pool: pool.as_deref_mut() };
         for step in &self.steps {
             match step {
                 Work::Kernel(kernel) => kernel.run(&mut crew),
@@ -296,7 +309,7 @@ fn aligned(
     if at.addr().is_multiple_of(8) || bytes == 0 {
         return Ok(at);
     }
-    let mut block = Block::new(bytes as u64)?;
+    let block = Block::new(bytes as u64)?;
     if output.is_none() {
         // SAFETY: both have so many bytes.
         unsafe { std::ptr::copy_nonoverlapping(at, block.start(), bytes) }
@@ -309,7 +322,18 @@ fn bytes(ty: &TensorType) -> usize {
     ty.elements().and_then(|n| n.checked_mul(ty.dtype.bytes())).map_or(0, |n| n as usize)
 }
 
-fn work(making: &mut Making<'_>, step: &Step) -> Result<Work, Diagnostic> {
+/// The diagnostic with the step it is about.
+pub(super) fn within(mut d: Diagnostic, program: &Program, step: Option<usize>) -> Diagnostic {
+    if d.at.func.is_none() {
+        d.at.func = Some(program.name.clone());
+    }
+    if let Some((n, step)) = step.and_then(|n| Some((n, program.steps.get(n)?))) {
+        d.at.inst.get_or_insert_with(|| format!("step {n}: {}", step.title()));
+    }
+    d
+}
+
+pub(super) fn work(making: &mut Making<'_>, step: &Step) -> Result<Work, Diagnostic> {
     let unsupported = |m: String| Diagnostic::new(At::default(), Kind::Unsupported, m);
     Ok(match step {
         Step::Kernel(kernel) => Work::Kernel(making.kernel(kernel, None)?),
@@ -343,7 +367,7 @@ fn outputs(low: &Lowered, places: &[Place]) -> Vec<Output> {
 fn place(
     low: &Lowered,
     arena: &ArenaLayout,
-    shared: &mut Room,
+    rooms: &Rooms,
     constants: &mut Room,
 ) -> Result<Vec<Place>, Diagnostic> {
     let usage = |data: &BufferData, m: &str| {
@@ -359,8 +383,9 @@ fn place(
             Role::Input => Place::Input(first(&low.inputs).unwrap_or_default()),
             Role::Output => Place::Output(first(&low.outputs).unwrap_or_default()),
             Role::Constant(_) => Place::Constant(room(constants)?),
-            Role::Temp => match arena.offsets[b] {
-                None => Place::Shared(room(shared)?),
+            Role::Temp => match arena.offsets[b].or(rooms.temps[b]) {
+                None => return Err(usage(data, "has no place")),
+                Some(at) if rooms.temps[b].is_some() => Place::Arena(at),
                 Some(at) if at % ALIGN != 0 => return Err(usage(data, "is not aligned")),
                 Some(at) if at.checked_add(size).is_none_or(|end| end > arena.bytes) => {
                     return Err(usage(data, "is outside"));
@@ -373,7 +398,7 @@ fn place(
 }
 
 /// Writes the values of the constants.
-fn fill(program: &Program, places: &[Place], block: &mut Block) {
+fn fill(program: &Program, places: &[Place], block: &Block) {
     let start = block.start();
     for (b, data) in program.buffers.iter() {
         let (Role::Constant(values), Some(Place::Constant(at))) =

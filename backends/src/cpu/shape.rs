@@ -64,6 +64,7 @@ pub(super) fn granule(grain: i64, by: &Parted, volume: i64) -> Option<i64> {
     (all < 1 << 50).then_some(all)
 }
 
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a.max(1) } else { gcd(b, a % b) }
+/// The greatest common divisor; what 0 is divided by does not matter.
+pub(super) fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -1,10 +1,11 @@
 //! From kernels to what runs: sweeps of their stages, memory for what they keep, and where they are cut.
 
-use super::{Fold, General, Local, Made, MadeStage, ScanOf, What};
+use super::{Cuts, Fold, How, Local, Made, MadeStage, Reduce, ScanOf, What};
 use crate::cpu::code::{Maker, Put, Slots, Sweep, SweepId, affine, row_major};
-use crate::cpu::fold::{Parted, STATE};
+use crate::cpu::fold::{Parted, Runs, STATE};
 use crate::cpu::memory::{Room, too_much};
-use crate::cpu::shape::{covers, granule, parted, volume};
+use crate::cpu::order::scan_room;
+use crate::cpu::shape::{covers, gcd, granule, parted, volume};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Buffer, Extents, Kernel, Order, Param, Program, Run, Sink, Stage, Storage,
@@ -27,7 +28,8 @@ const ACCESS: i64 = 6;
 
 /// Where code and memory for kernels come from.
 pub(in crate::cpu) struct Making<'a> {
-    pub(in crate::cpu) maker: &'a mut Maker,
+    /// What makes code; `None` where only the memory is asked for.
+    pub(in crate::cpu) maker: Option<&'a mut Maker>,
     pub(in crate::cpu) program: &'a Program,
     /// Of all workers.
     pub(in crate::cpu) shared: &'a mut Room,
@@ -38,11 +40,16 @@ pub(in crate::cpu) struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// Makes a kernel. `sums` is where the sums are that its one stage reads, if it follows any.
+    /// Makes the code of a sweep.
+    pub(in crate::cpu) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
+        self.maker.as_mut().map_or(Ok(SweepId::default()), |maker| maker.sweep(sweep))
+    }
+
+    /// Makes a kernel. `sums` is the type of the sums that its one stage reads, if it follows any.
     pub(in crate::cpu) fn kernel(
         &mut self,
         kernel: &Kernel,
-        sums: Option<(u64, DType)>,
+        sums: Option<DType>,
     ) -> Result<Made, Diagnostic> {
         let points = volume(&kernel.domain)?;
         let volumes: Vec<i64> =
@@ -72,11 +79,11 @@ impl Making<'_> {
             let offset = self.own.take(places, t.dtype.bytes())?;
             tiles.push(Local { slot: slot(), offset, bytes: t.dtype.bytes() });
         }
-        let sums = sums.map(|(at, d)| (slot(), at, d));
+        let sums = sums.map(|d| (slot(), d));
         let slots = Slots {
             rows: rows.iter().map(|l| l.slot).collect(),
             tiles: tiles.iter().map(|l| l.slot).collect(),
-            sums: sums.map(|(s, _, d)| (s, d)),
+            sums,
         };
         let mut made = Made {
             points,
@@ -86,25 +93,42 @@ impl Making<'_> {
             folds: Vec::new(),
             rows,
             tiles,
-            sums: sums.map(|(s, at, _)| (s, at)),
+            sums: sums.map_or(0, |(s, _)| s),
+            cuts: Cuts { grain: Some(1), lines: Some(0) },
         };
         for (stage, &volume) in kernel.stages.iter().zip(&volumes) {
             let stage = self.stage(kernel, stage, volume, &slots, &mut made, &mut slot)?;
             made.stages.push(stage);
         }
         self.slots = self.slots.max(next);
-        made.task = self.task(kernel, &made, &volumes);
+        made.cuts = self.cuts(kernel, &made, &volumes);
+        made.task = self.task(&made, &volumes);
         Ok(made)
     }
 
     /// Points of a task.
-    fn task(&self, kernel: &Kernel, made: &Made, volumes: &[i64]) -> i64 {
-        let mut grain = Some(1);
+    fn task(&self, made: &Made, volumes: &[i64]) -> i64 {
+        let Some(grain) = made.cuts.grain else { return made.points.max(1) };
+        let size = |s: &MadeStage| self.maker.as_ref().map_or(0, |m| m.size(s.sweep));
+        let work =
+            |(s, &v): (&MadeStage, &i64)| v.max(1).saturating_mul(size(s).saturating_add(ACCESS));
+        let work = made.stages.iter().zip(volumes).map(work).fold(0, i64::saturating_add);
+        let wanted = (WORK / work.max(1)).max(1);
+        (wanted - 1) / grain * grain + grain
+    }
+
+    /// Where tasks may be cut: between the words of what is packed, and the blocks of folds.
+    fn cuts(&self, kernel: &Kernel, made: &Made, volumes: &[i64]) -> Cuts {
+        let mut cuts = Cuts { grain: Some(1), lines: Some(0) };
         for (stage, &volume) in kernel.stages.iter().zip(volumes) {
             for sink in &stage.sinks {
                 if let Sink::Store { buffer, index } = sink {
-                    grain =
-                        grain.and_then(|g| self.bytes(kernel, stage, *buffer, index, g, volume));
+                    let before = cuts.grain;
+                    cuts.grain =
+                        before.and_then(|g| self.bytes(kernel, stage, *buffer, index, g, volume));
+                    if cuts.grain != before {
+                        cuts.lines = None;
+                    }
                 }
             }
         }
@@ -113,17 +137,14 @@ impl Making<'_> {
                 if let What::Fold(k) = what
                     && let Some(by) = made.folds[*k].parted
                 {
-                    grain = grain.and_then(|g| granule(g, &by, volume));
+                    cuts.grain = cuts.grain.and_then(|g| granule(g, &by, volume));
+                    let columns = (by.order == Order::Chain && volume == 1)
+                        .then_some(i64::try_from(by.inner).unwrap_or(1));
+                    cuts.lines = cuts.lines.zip(columns).map(|(a, b)| gcd(a, b));
                 }
             }
         }
-        let Some(grain) = grain else { return made.points.max(1) };
-        let work = |(s, &v): (&MadeStage, &i64)| {
-            v.max(1).saturating_mul(self.maker.size(s.sweep).saturating_add(ACCESS))
-        };
-        let work = made.stages.iter().zip(volumes).map(work).fold(0, i64::saturating_add);
-        let wanted = (WORK / work.max(1)).max(1);
-        (wanted - 1) / grain * grain + grain
+        cuts
     }
 
     /// The least number of points, a multiple of `grain`, after which no byte is shared that a store
@@ -160,13 +181,16 @@ impl Making<'_> {
         slot: &mut dyn FnMut() -> u32,
     ) -> Result<MadeStage, Diagnostic> {
         let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
-        // Folds that are not in the order of the places need all of them.
-        let whole = stage.sinks.iter().any(|s| match s {
-            Sink::Reduce { monoid, runs, .. } => {
-                places > 1 && (monoid.is_arg() || covers(runs, &stage.axes).is_none())
+        // Folds that do not go piece by piece need all places.
+        let mut whole = false;
+        for sink in &stage.sinks {
+            if let Sink::Reduce { monoid, runs, .. } = sink {
+                whole |= match monoid.is_arg() {
+                    true => covers(runs, &stage.axes).is_none(),
+                    false => parted(runs, &stage.axes)?.is_none(),
+                };
             }
-            _ => false,
-        });
+        }
         let piece = if whole || places <= BATCH { places.max(1) } else { BATCH };
         let held = made.batch.saturating_mul(places).max(1).min(piece.saturating_mul(made.batch));
         let mut found = MadeStage {
@@ -193,22 +217,19 @@ impl Making<'_> {
                     let extent = stage.axes[axis] as usize;
                     let inner = volume(&stage.axes[axis + 1..])? as usize;
                     let (monoid, reverse) = (*monoid, *reverse);
-                    let of = ScanOf { monoid, dtype, extent, inner, reverse };
+                    let room = if places > 0 { scan_room(extent) as i64 } else { 0 };
+                    let work = self.own.take(room, bytes)?;
+                    let of = ScanOf { monoid, dtype, extent, inner, reverse, work };
                     found.scans.push((into.index(), of));
                     found.tiles.push(into.index());
                     Put::Place(made.tiles[into.index()].slot)
                 }
                 Sink::Reduce { monoid, runs, into } => {
-                    let order = covers(runs, &stage.axes).filter(|_| !monoid.is_arg());
                     let local = Local { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
-                    let blocks = order.map_or(0, |o| places / o.block() as i64 + 1);
-                    let parts = self.own.take(if piece < places { blocks } else { 0 }, bytes)?;
-                    let general = General { extents: stage.axes.clone(), runs: runs.to_vec() };
-                    let row = into.index();
-                    let monoid = *monoid;
-                    found
-                        .values
-                        .push((local, What::Reduce { monoid, dtype, row, order, parts, general }));
+                    let how = self.how(*monoid, dtype, runs, &stage.axes, piece < places)?;
+                    let (row, monoid) = (into.index(), *monoid);
+                    let reduce = Reduce { monoid, dtype, row, how };
+                    found.values.push((local, What::Reduce(reduce)));
                     Put::Place(local.slot)
                 }
                 Sink::Fold { monoid, runs, then } => {
@@ -226,7 +247,7 @@ impl Making<'_> {
                 found.tiles.push(t.index());
             }
         }
-        found.sweep = self.maker.sweep(&Sweep {
+        found.sweep = self.sweep(&Sweep {
             program: self.program,
             extents,
             domain: kernel.domain.len(),
@@ -237,6 +258,40 @@ impl Making<'_> {
             target: None,
         })?;
         Ok(found)
+    }
+
+    /// How the values of a point become one.
+    fn how(
+        &mut self,
+        monoid: Monoid,
+        dtype: DType,
+        runs: &[Run],
+        axes: &Extents,
+        pieces: bool,
+    ) -> Result<How, Diagnostic> {
+        let places = volume(axes)?;
+        let line = covers(runs, axes);
+        match (line, monoid.is_arg()) {
+            (Some(_), true) if pieces => return Ok(How::Place(self.own.take(1, dtype.bytes())?)),
+            (Some(order), false) if !pieces => return Ok(How::Lines(order)),
+            _ => {}
+        }
+        if pieces && let Some(by) = parted(runs, axes)? {
+            let count = by.parts().ok_or_else(|| too_much(u64::MAX))? as i64;
+            let rest = Runs::new(&left(axes, runs), runs.get(1..).unwrap_or_default());
+            let joined = i64::try_from(by.outer.saturating_mul(by.inner)).unwrap_or(i64::MAX);
+            return Ok(How::Parts {
+                by,
+                parts: self.own.take(count, dtype.bytes())?,
+                state: self.own.take(STATE as i64, 1)?,
+                joined: self.own.take(joined, dtype.bytes())?,
+                work: self.own.take(rest.room(joined), dtype.bytes())?,
+                rest,
+            });
+        }
+        let runs = Runs::new(axes, runs);
+        let work = self.own.take(runs.room(places), dtype.bytes())?;
+        Ok(How::All { runs, work })
     }
 
     fn fold(
@@ -261,41 +316,46 @@ impl Making<'_> {
         };
         let at = self.shared.take(count, dtype.bytes())?;
         let result = monoid.result(dtype).unwrap_or(dtype);
-        let separate = parted.is_none() || runs.len() > 1;
-        let out = match separate {
-            true => self.shared.take(results, result.bytes())?,
-            false => at,
+        let joined = match &parted {
+            Some(by) if by.blocks != 1 => {
+                self.shared.take((by.outer * by.inner) as i64, dtype.bytes())?
+            }
+            _ => at,
+        };
+        let rest = match &parted {
+            Some(_) if runs.len() > 1 => Some(Runs::new(&left(extents, runs), &runs[1..])),
+            Some(_) => None,
+            None => Some(Runs::new(extents, runs)),
+        };
+        let (out, rest) = match rest {
+            None => (joined, None),
+            Some(rest) => {
+                let values = parted.map_or(count, |by| (by.outer * by.inner) as i64);
+                let work = self.shared.take(rest.room(values), dtype.bytes())?;
+                (self.shared.take(results, result.bytes())?, Some((rest, work)))
+            }
         };
         let state = self.own.take(STATE as i64, 1)?;
         let sum = slot();
         let mut puts = Vec::new();
+        let mut free = true;
         for sink in &then.sinks {
             if let Sink::Store { buffer, index } = sink {
+                free &= self.program.buffers[*buffer].storage == Storage::Plain;
                 puts.push(Put::Store(*buffer, index));
             }
         }
         let slots = Slots { sums: Some((sum, result)), ..Slots::default() };
-        let sweep = Sweep {
+        let then = self.sweep(&Sweep {
             program: self.program,
-            extents: remaining.clone(),
             domain: remaining.len(),
+            extents: remaining,
             params: &then.params,
             body: &then.program,
             puts,
             slots,
             target: None,
-        };
-        let then = self.maker.sweep(&sweep)?;
-        // Of what is left after the first run, where there are parts.
-        let (extents, runs) = match &parted {
-            Some(_) => {
-                let mut left = extents.clone();
-                let first = runs.first().map(|r| r.axes.clone()).unwrap_or_default();
-                first.iter().for_each(|&a| left[usize::from(a)] = 1);
-                (left, runs.get(1..).unwrap_or_default().to_vec())
-            }
-            None => (extents.clone(), runs.to_vec()),
-        };
+        })?;
         Ok(Fold {
             monoid,
             dtype,
@@ -303,14 +363,23 @@ impl Making<'_> {
             count: count as usize,
             parted,
             state,
-            general: General { extents, runs },
-            results: results as usize,
+            joined,
+            rest,
             out,
+            results: results as usize,
             then,
-            remaining: results,
+            free,
             sum,
             bytes: dtype.bytes(),
             result_bytes: result.bytes(),
         })
     }
+}
+
+/// What is left of the axes after the first run.
+fn left(axes: &[i64], runs: &[Run]) -> Extents {
+    let mut left: Extents = axes.into();
+    let first = runs.first().into_iter().flat_map(|r| &r.axes);
+    first.for_each(|&a| left[usize::from(a)] = 1);
+    left
 }

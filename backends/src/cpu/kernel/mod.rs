@@ -12,9 +12,9 @@ pub(super) use make::Making;
 use super::code::{Code, SweepId};
 use super::crew::{Crew, Worker};
 use super::element::fold_with;
-use super::fold::{Absorb, Blocks, Join, Lines, Many, Parted, Scan, Whole};
+use super::fold::{Absorb, Extremum, Join, Lines, Many, Parted, Runs, Scan, Whole};
 use adfuse_ir::DType;
-use adfuse_ir::kernel::{Extents, Order, Run};
+use adfuse_ir::kernel::Order;
 use adfuse_ir::op::Monoid;
 
 /// A kernel, made.
@@ -26,7 +26,20 @@ pub(super) struct Made {
     folds: Vec<Fold>,
     rows: Vec<Local>,
     tiles: Vec<Local>,
-    sums: Option<(u32, u64)>,
+    /// The slot of the sums that it reads, if it follows any.
+    sums: u32,
+    /// Where it may be cut.
+    pub(super) cuts: Cuts,
+}
+
+/// Where the points of a kernel may be cut into tasks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cuts {
+    /// Tasks of consecutive points have a multiple of so many; `None` where one task has all.
+    pub(super) grain: Option<i64>,
+    /// Points may also be cut within lines of this length, or of one that divides it: what folds them goes
+    /// column by column. 0 where any length will do, and `None` where none does.
+    pub(super) lines: Option<i64>,
 }
 
 /// An array of a worker.
@@ -53,26 +66,35 @@ struct ScanOf {
     extent: usize,
     inner: usize,
     reverse: bool,
+    work: u64,
 }
 
 /// What becomes of an array of values.
 enum What {
-    /// Folded at each point into a row, in one order or in whatever the runs say.
-    Reduce {
-        monoid: Monoid,
-        dtype: DType,
-        row: usize,
-        order: Option<Order>,
-        parts: u64,
-        general: General,
-    },
+    /// Folded at each point into a row.
+    Reduce(Reduce),
     /// Folded over the domain.
     Fold(usize),
 }
 
-struct General {
-    extents: Extents,
-    runs: Vec<Run>,
+/// A fold at each point.
+struct Reduce {
+    monoid: Monoid,
+    dtype: DType,
+    row: usize,
+    how: How,
+}
+
+/// How the values of a point become one.
+enum How {
+    /// One line after the other.
+    Lines(Order),
+    /// Piece by piece of one line, whose place is asked for; the best value so far is kept.
+    Place(u64),
+    /// Piece by piece, in parts that join when all are there.
+    Parts { by: Parted, parts: u64, state: u64, joined: u64, rest: Runs, work: u64 },
+    /// Whatever the runs say, of all values.
+    All { runs: Runs, work: u64 },
 }
 
 /// A fold over the domain.
@@ -84,16 +106,23 @@ struct Fold {
     count: usize,
     parted: Option<Parted>,
     state: u64,
-    general: General,
-    /// Results after all runs.
-    results: usize,
+    /// Where the parts join; at `at` where there is nothing to join.
+    joined: u64,
+    /// What folds after that, and where it works.
+    rest: Option<(Runs, u64)>,
+    /// Where the results are, and how many.
     out: u64,
+    results: usize,
     then: SweepId,
-    remaining: i64,
+    /// Whether what follows may be done in any pieces.
+    free: bool,
     sum: u32,
     bytes: u64,
     result_bytes: u64,
 }
+
+/// Results of a fold that a task finishes.
+const FINISHED: usize = 1 << 14;
 
 impl Made {
     /// Runs it.
@@ -103,16 +132,21 @@ impl Made {
             let end = ((k + 1) * self.task).min(self.points);
             self.points(code, worker, k * self.task, end);
         });
-        for fold in &self.folds {
-            crew.each(1, |code, worker, _| fold.finish(code, worker));
-        }
+        self.finish(crew);
     }
 
-    fn points(&self, code: &Code, worker: &mut Worker, begin: i64, end: i64) {
-        if let Some((slot, at)) = self.sums {
-            let at = worker.all(at);
-            worker.set(slot, at, 0, 1);
-        }
+    /// Finishes its folds, when all points are done.
+    pub(super) fn finish(&self, crew: &mut Crew<'_>) {
+        self.folds.iter().for_each(|fold| fold.finish(crew));
+    }
+
+    /// Puts the sums that it reads in their slot: those of the places from `first` on are at `at`.
+    pub(super) fn sums(&self, worker: &mut Worker, at: *mut u8, first: i64, bytes: u64) {
+        worker.set(self.sums, at, first, bytes);
+    }
+
+    /// Does a range of points.
+    pub(super) fn points(&self, code: &Code, worker: &mut Worker, begin: i64, end: i64) {
         let mut from = begin;
         while from < end {
             let to = (from + self.batch).min(end);
@@ -144,66 +178,75 @@ impl Made {
             }
             worker.sweep(code, s.sweep, place, until);
             for (local, what) in &s.values {
-                let count = (until - place) as usize;
-                let values = Many { at: worker.at(local.offset), count };
+                let values = Many { at: worker.at(local.offset), count: (until - place) as usize };
                 match what {
                     What::Fold(k) => self.folds[*k].absorb(worker, place, values),
-                    What::Reduce { monoid, dtype, order: Some(order), parts, .. }
-                        if s.piece < s.volume =>
-                    {
-                        let block = order.block() as usize;
-                        let first = (place - begin) as usize / block;
-                        let at = worker.at(*parts).wrapping_add(first * local.bytes as usize);
-                        let parts = Many { at, count: count.div_ceil(block) };
-                        fold_with(*monoid, *dtype, Blocks { values, order: *order, parts });
-                    }
-                    What::Reduce { .. } => {}
+                    What::Reduce(r) => self.absorb(worker, r, (place - begin) as usize, values),
                 }
             }
             place = until;
         }
         for (local, what) in &s.values {
-            if let What::Reduce { .. } = what {
-                self.reduce(worker, s, *local, what, (to - from) as usize);
+            if let What::Reduce(r) = what {
+                self.reduce(worker, s.volume as usize, *local, r, (to - from) as usize);
             }
         }
         for (t, scan) in &s.scans {
             let at = worker.at(self.tiles[*t].offset);
             let values = Many { at, count: (end - begin) as usize };
-            let ScanOf { monoid, dtype, extent, inner, reverse } = *scan;
-            fold_with(monoid, dtype, Scan { values, extent, inner, reverse });
+            let ScanOf { monoid, dtype, extent, inner, reverse, work } = *scan;
+            let work = worker.at(work);
+            fold_with(monoid, dtype, Scan { values, extent, inner, reverse, work });
+        }
+    }
+
+    /// Takes a piece of a point's values, of those that are not kept until all are there.
+    fn absorb(&self, worker: &Worker, r: &Reduce, begin: usize, values: Many) {
+        match &r.how {
+            How::Place(best) => {
+                let best = Many { at: worker.at(*best), count: 1 };
+                let out = Many { at: worker.at(self.rows[r.row].offset), count: 1 };
+                let max = r.monoid == Monoid::ArgMax;
+                let taken = Extremum { max, values, first: begin, best, out };
+                fold_with(r.monoid, r.dtype, taken);
+            }
+            How::Parts { by, parts, state, .. } => {
+                let parts = Many { at: worker.at(*parts), count: by.parts().unwrap_or(0) };
+                let state = worker.at(*state);
+                fold_with(r.monoid, r.dtype, Absorb { by: *by, begin, values, parts, state });
+            }
+            How::Lines(_) | How::All { .. } => {}
         }
     }
 
     /// Folds what a batch has left for a row.
-    fn reduce(&self, worker: &Worker, s: &MadeStage, local: Local, what: &What, points: usize) {
-        let What::Reduce { monoid, dtype, row, order, parts, general } = what else { return };
-        let n = s.volume as usize;
-        let out = Many { at: worker.at(self.rows[*row].offset), count: points };
-        let empty = monoid.empty(*dtype).bits();
+    fn reduce(&self, worker: &Worker, n: usize, local: Local, r: &Reduce, points: usize) {
+        let row = self.rows[r.row];
+        let out = Many { at: worker.at(row.offset), count: points };
+        let empty = r.monoid.empty(r.dtype).bits();
         let values = Many { at: worker.at(local.offset), count: n * points };
-        match order {
-            Some(order) if s.piece < s.volume => {
-                let blocks = n.div_ceil(order.block() as usize);
-                let by = Parted { outer: 1, size: n, inner: 1, order: *order, blocks };
-                let parts = Many { at: worker.at(*parts), count: blocks };
-                fold_with(*monoid, *dtype, Join { by, parts, empty });
-                let one = Many { count: 1, ..parts };
-                let order = Order::Chain;
-                fold_with(*monoid, *dtype, Lines { values: one, n: 1, order, empty, out });
+        match &r.how {
+            How::Lines(order) => {
+                fold_with(r.monoid, r.dtype, Lines { values, n, order: *order, empty, out });
             }
-            Some(order) => {
-                fold_with(*monoid, *dtype, Lines { values, n, order: *order, empty, out });
+            How::Place(_) => {}
+            How::Parts { by, parts, joined, rest, work, .. } => {
+                let parts = Many { at: worker.at(*parts), count: by.parts().unwrap_or(0) };
+                let all = Many { at: worker.at(*joined), count: by.outer * by.inner };
+                let (outer, inner) = ([0, by.outer], [0, by.inner]);
+                let join = Join { by: *by, parts, empty, out: all, outer, inner };
+                fold_with(r.monoid, r.dtype, join);
+                let work = worker.at(*work);
+                let whole = Whole { values: all, runs: rest, empty, places: None, work, out };
+                fold_with(r.monoid, r.dtype, whole);
             }
-            None => {
-                let places = monoid.is_arg().then_some(*monoid == Monoid::ArgMax);
-                let bytes = self.rows[*row].bytes as usize;
+            How::All { runs, work } => {
+                let places = r.monoid.is_arg().then_some(r.monoid == Monoid::ArgMax);
                 for k in 0..points {
                     let at = values.at.wrapping_add(k * n * local.bytes as usize);
-                    let out = Many { at: out.at.wrapping_add(k * bytes), count: 1 };
-                    let values = Many { at, count: n };
-                    let (extents, runs) = (&general.extents[..], &general.runs[..]);
-                    fold_with(*monoid, *dtype, Whole { values, extents, runs, empty, places, out });
+                    let out = Many { at: out.at.wrapping_add(k * row.bytes as usize), count: 1 };
+                    let (values, work) = (Many { at, count: n }, worker.at(*work));
+                    fold_with(r.monoid, r.dtype, Whole { values, runs, empty, places, work, out });
                 }
             }
         }
@@ -235,22 +278,40 @@ impl Fold {
     }
 
     /// Joins what the tasks have left, and goes on with the results.
-    fn finish(&self, code: &Code, worker: &mut Worker) {
+    fn finish(&self, crew: &mut Crew<'_>) {
         let empty = self.monoid.empty(self.dtype).bits();
-        let parts = Many { at: worker.all(self.at), count: self.count };
-        let mut values = parts;
-        if let Some(by) = self.parted {
-            fold_with(self.monoid, self.dtype, Join { by, parts, empty });
-            values.count = by.outer * by.inner;
+        if let Some(by) = self.parted.filter(|_| self.joined != self.at) {
+            // Tasks have columns of a line, or lines.
+            let columns = by.inner.div_ceil(FINISHED).max(1);
+            let lines = (FINISHED / by.inner.max(1)).max(1);
+            let tasks = by.outer.div_ceil(lines) * columns;
+            crew.each(tasks as i64, |_, worker, k| {
+                let (o, j) = (k as usize / columns * lines, k as usize % columns * FINISHED);
+                let parts = Many { at: worker.all(self.at), count: self.count };
+                let out = Many { at: worker.all(self.joined), count: by.outer * by.inner };
+                let outer = [o, (o + lines).min(by.outer)];
+                let inner = [j, (j + FINISHED).min(by.inner)];
+                let join = Join { by, parts, empty, out, outer, inner };
+                fold_with(self.monoid, self.dtype, join);
+            });
         }
-        if self.out != self.at || self.parted.is_none() {
-            let places = self.monoid.is_arg().then_some(self.monoid == Monoid::ArgMax);
-            let out = Many { at: worker.all(self.out), count: self.results };
-            let (extents, runs) = (&self.general.extents[..], &self.general.runs[..]);
-            fold_with(self.monoid, self.dtype, Whole { values, extents, runs, empty, places, out });
+        if let Some((runs, work)) = &self.rest {
+            crew.each(1, |_, worker, _| {
+                let count = self.parted.map_or(self.count, |by| by.outer * by.inner);
+                let values = Many { at: worker.all(self.joined), count };
+                let places = self.monoid.is_arg().then_some(self.monoid == Monoid::ArgMax);
+                let out = Many { at: worker.all(self.out), count: self.results };
+                let work = worker.all(*work);
+                let whole = Whole { values, runs, empty, places, work, out };
+                fold_with(self.monoid, self.dtype, whole);
+            });
         }
-        let at = worker.all(self.out);
-        worker.set(self.sum, at, 0, self.result_bytes);
-        worker.sweep(code, self.then, 0, self.remaining);
+        let all = self.results as i64;
+        let task = if self.free { FINISHED as i64 } else { all.max(1) };
+        crew.each((all + task - 1) / task, |code, worker, k| {
+            let at = worker.all(self.out);
+            worker.set(self.sum, at, 0, self.result_bytes);
+            worker.sweep(code, self.then, k * task, ((k + 1) * task).min(all));
+        });
     }
 }

@@ -1,0 +1,121 @@
+//! What steps need beside the buffers, and where they have it.
+
+use super::kernel::Making;
+use super::lower::{Lowered, lowered};
+use super::memory::{ALIGN, Room};
+use super::run::{ArenaLayout, within, work};
+use adfuse_ir::kernel::{Buffer, Program, Verified};
+use adfuse_ir::{At, Diagnostic, Kind};
+use cranelift_entity::SecondaryMap;
+
+/// Bytes that each step of a program needs beside the buffers while it runs: parts of folds over the
+/// domain, operands that are computed before they are multiplied, sums that are of another type than the
+/// buffer that they are for. A plan of the memory that counts them ([`ArenaLayout::scratch`]) is all that
+/// the engine takes for the program, but for what each of its threads has for the piece that it works on.
+///
+/// # Errors
+/// As [`Executable::compile`](super::Executable::compile).
+pub fn scratch(program: &Verified<Program>) -> Result<Vec<u64>, Diagnostic> {
+    needed(program, &lowered(program))
+}
+
+fn needed(program: &Program, low: &Lowered) -> Result<Vec<u64>, Diagnostic> {
+    let starts = vec![0u64; program.steps.len()];
+    let whole = |&at: &u64| Room::at(at);
+    let (mut rooms, _) =
+        begun(low, starts.iter().map(whole)).map_err(|d| within(d, program, None))?;
+    let mut own = Room::default();
+    for (n, step) in low.program.steps.iter().enumerate() {
+        let Some((origin, room)) =
+            low.origin.get(n).and_then(|&origin| Some((origin, rooms.get_mut(origin)?)))
+        else {
+            continue;
+        };
+        room.free();
+        own.free();
+        let mut making =
+            Making { maker: None, program: &low.program, shared: room, own: &mut own, slots: 0 };
+        work(&mut making, step).map_err(|d| within(d, program, Some(origin)))?;
+    }
+    Ok(rooms.iter().map(|room| room.most).collect())
+}
+
+/// For each step of the given program the room that it has, without the temporaries that it was given
+/// by rewriting, and where those are.
+fn begun(
+    low: &Lowered,
+    starts: impl Iterator<Item = Room>,
+) -> Result<(Vec<Room>, SecondaryMap<Buffer, Option<u64>>), Diagnostic> {
+    let mut rooms: Vec<Room> = starts.collect();
+    let mut temps = SecondaryMap::new();
+    for &(b, step) in &low.temps {
+        if let Some(room) = step.and_then(|n| rooms.get_mut(n)) {
+            temps[b] = Some(room.take(size(low, b), 1)?);
+            room.keep();
+        }
+    }
+    Ok((rooms, temps))
+}
+
+fn size(low: &Lowered, b: Buffer) -> i64 {
+    i64::try_from(low.program.buffers[b].bytes()).unwrap_or(i64::MAX)
+}
+
+/// Where steps have what they need.
+pub(super) struct Rooms {
+    steps: Vec<Room>,
+    /// Temporaries that the layout has no offset for.
+    pub(super) temps: SecondaryMap<Buffer, Option<u64>>,
+    /// One past the last byte of the arena and of temporaries beside it.
+    pub(super) end: u64,
+}
+
+impl Rooms {
+    /// As the layout says, or beside the arena.
+    pub(super) fn new(
+        program: &Program,
+        low: &Lowered,
+        arena: &ArenaLayout,
+    ) -> Result<Rooms, Diagnostic> {
+        let needed = needed(program, low)?;
+        let wrong = |n: usize, m: &str| {
+            let m = format!("the layout of the arena does not fit: the scratch of step {n} {m}");
+            within(Diagnostic::new(At::default(), Kind::Usage, m), program, Some(n))
+        };
+        let after = arena.bytes.checked_next_multiple_of(ALIGN);
+        let after = after.ok_or_else(|| super::memory::too_much(arena.bytes))?;
+        let mut beside = Room::at(after);
+        let mut kept = Vec::new();
+        let given = |b: Buffer| arena.offsets[b].is_some();
+        let rewritten = |b: Buffer| low.temps.iter().any(|&(t, step)| t == b && step.is_some());
+        for (b, data) in low.program.buffers.iter() {
+            let temp = matches!(data.role, adfuse_ir::kernel::Role::Temp);
+            if temp && !given(b) && !rewritten(b) {
+                kept.push((b, beside.take(size(low, b), 1)?));
+            }
+        }
+        let mut starts = Vec::new();
+        for (n, &bytes) in needed.iter().enumerate() {
+            starts.push(match arena.scratch.get(n).copied().flatten() {
+                Some((at, _)) if at % ALIGN != 0 => return Err(wrong(n, "is not aligned")),
+                Some((at, size)) if at.checked_add(size).is_none_or(|end| end > arena.bytes) => {
+                    return Err(wrong(n, "is outside"));
+                }
+                Some((at, size)) if size >= bytes => at,
+                _ => beside.most,
+            });
+        }
+        // What is made is made twice, and the second time takes no more.
+        let rooms = starts.iter().zip(&needed).map(|(&at, &bytes)| Room::at(at).within(bytes));
+        let (steps, mut temps) = begun(low, rooms)?;
+        kept.into_iter().for_each(|(b, at)| temps[b] = Some(at));
+        Ok(Rooms { steps, temps, end: beside.most })
+    }
+
+    /// The room of a step of the given program.
+    pub(super) fn of(&self, step: Option<usize>) -> Room {
+        let room = step.and_then(|n| self.steps.get(n).copied());
+        // A program without steps copies at most.
+        room.unwrap_or(Room::at(self.end))
+    }
+}
