@@ -19,6 +19,9 @@ pub fn scratch(program: &Verified<Program>) -> Result<Vec<u64>, Diagnostic> {
     needed(program, &lowered(program))
 }
 
+/// Where temporaries are that the layout knows nothing of.
+type Offsets = SecondaryMap<Buffer, Option<u64>>;
+
 fn needed(program: &Program, low: &Lowered) -> Result<Vec<u64>, Diagnostic> {
     let starts = vec![0u64; program.steps.len()];
     let whole = |&at: &u64| Room::at(at);
@@ -45,9 +48,9 @@ fn needed(program: &Program, low: &Lowered) -> Result<Vec<u64>, Diagnostic> {
 fn begun(
     low: &Lowered,
     starts: impl Iterator<Item = Room>,
-) -> Result<(Vec<Room>, SecondaryMap<Buffer, Option<u64>>), Diagnostic> {
+) -> Result<(Vec<Room>, Offsets), Diagnostic> {
     let mut rooms: Vec<Room> = starts.collect();
-    let mut temps = SecondaryMap::new();
+    let mut temps = Offsets::new();
     for &(b, step) in &low.temps {
         if let Some(room) = step.and_then(|n| rooms.get_mut(n)) {
             temps[b] = Some(room.take(size(low, b), 1)?);
@@ -65,7 +68,7 @@ fn size(low: &Lowered, b: Buffer) -> i64 {
 pub(super) struct Rooms {
     steps: Vec<Room>,
     /// Temporaries that the layout has no offset for.
-    pub(super) temps: SecondaryMap<Buffer, Option<u64>>,
+    pub(super) temps: Offsets,
     /// One past the last byte of the arena and of temporaries beside it.
     pub(super) end: u64,
 }

@@ -229,7 +229,7 @@ impl Making<'_> {
                     let how = self.how(*monoid, dtype, runs, &stage.axes, piece < places)?;
                     let (row, monoid) = (into.index(), *monoid);
                     let reduce = Reduce { monoid, dtype, row, how };
-                    found.values.push((local, What::Reduce(reduce)));
+                    found.values.push((local, What::Reduce(Box::new(reduce))));
                     Put::Place(local.slot)
                 }
                 Sink::Fold { monoid, runs, then } => {

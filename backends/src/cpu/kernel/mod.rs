@@ -72,7 +72,7 @@ struct ScanOf {
 /// What becomes of an array of values.
 enum What {
     /// Folded at each point into a row.
-    Reduce(Reduce),
+    Reduce(Box<Reduce>),
     /// Folded over the domain.
     Fold(usize),
 }
