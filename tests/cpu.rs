@@ -14,9 +14,9 @@ use adfuse::ir::kernel::{Program, Step as ProgramStep, Verified, verify};
 use adfuse::ir::op::{Body, Domain};
 use adfuse::ir::rewrite::specialize;
 use adfuse::ir::text::parse;
-use adfuse::ir::{DType, Function, Kind, Module, Op};
+use adfuse::ir::{DType, Function, Kind, Module, Op, TensorType};
 use adfuse::sample::{rng, sample};
-use common::programs::decode;
+use common::programs::{Step, decode_over};
 use common::random::{self, inputs};
 use std::path::Path;
 
@@ -48,7 +48,7 @@ fn same(program: &Verified<Program>, effort: Effort, args: &[Array]) -> Result<(
 }
 
 fn agrees(module: &Module, f: &Function, args: &[Array]) -> Result<(), String> {
-    for effort in [Effort::Off, Effort::Default] {
+    for effort in [Effort::Off, Effort::Quick, Effort::Default] {
         let options = fusion::Options { device: Device::cpu(), effort, fp: Fp::Strict };
         let compiled = compile(module, f, &options).map_err(|d| d.to_string())?;
         let program = verify(compiled.program).map_err(|e| e[0].to_string())?;
@@ -57,12 +57,38 @@ fn agrees(module: &Module, f: &Function, args: &[Array]) -> Result<(), String> {
     Ok(())
 }
 
+/// Extents of the parameters of random programs: odd tails of vectors, none at all, one of each, and
+/// more than a block of a fold.
+const EXTENTS: [[u64; 2]; 10] =
+    [[3, 4], [1, 1], [0, 5], [5, 0], [7, 1], [1, 37], [3, 67], [33, 5], [2, 130], [70, 6]];
+
+/// A random program and its arguments: ordinary numbers, and for every third one the unusual.
+fn random(steps: &[Step], dtype: DType) -> (Function, Turn) {
+    let turn = steps.iter().fold(0, |n: usize, s| n.wrapping_mul(31).wrapping_add(s.1.into()));
+    (decode_over(steps, dtype, EXTENTS[turn % EXTENTS.len()]), Turn(turn / EXTENTS.len()))
+}
+
+/// Which of the arguments a program runs on.
+struct Turn(usize);
+
+impl Turn {
+    fn arguments(&self, f: &Function) -> Vec<Array> {
+        if !self.0.is_multiple_of(3) {
+            return inputs(f, &[Domain::Normal]);
+        }
+        let unusual = |(k, t): (usize, &TensorType)| {
+            special(t.dtype, &t.dims().expect("constant"), self.0 / 3 % 97 + k)
+        };
+        f.param_types().iter().enumerate().map(unusual).collect()
+    }
+}
+
 #[test]
 fn random_programs() {
     for dtype in [DType::F32, DType::F64, DType::BF16] {
         random::programs(13, 100, |steps| {
-            let f = decode(steps, dtype);
-            agrees(&Module::single(f.clone()), &f, &inputs(&f, &[Domain::Normal]))
+            let (f, turn) = random(steps, dtype);
+            agrees(&Module::single(f.clone()), &f, &turn.arguments(&f))
         });
     }
 }
@@ -71,17 +97,18 @@ fn random_programs() {
 fn gradients_of_random_programs() {
     for dtype in [DType::F32, DType::F64, DType::BF16] {
         random::programs(13, 100, |steps| {
-            let f = decode(steps, dtype);
+            let (f, turn) = random(steps, dtype);
             let module = Module::single(f.clone());
             let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
             let g = value_and_grad(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
-            agrees(&Module::single(g.clone()), &g, &inputs(&g, &[Domain::Normal]))
+            agrees(&Module::single(g.clone()), &g, &turn.arguments(&g))
         });
     }
 }
 
 /// What a type has of the unusual, and numbers of every size between.
-fn special(dtype: DType, n: usize, turn: usize) -> Array {
+fn special(dtype: DType, dims: &[u64], turn: usize) -> Array {
+    let n = dims.iter().product::<u64>() as usize;
     let bits: Vec<u64> = (0..n)
         .map(|i| {
             let k = (i.wrapping_mul(turn * 2 + 1)).wrapping_add(turn) as u64;
@@ -98,15 +125,15 @@ fn special(dtype: DType, n: usize, turn: usize) -> Array {
     let floats = [f64::INFINITY, f64::NEG_INFINITY, f64::NAN, -0.0, 1e-40, -3.5, 1e300, 0.5];
     match dtype.is_float() {
         true => {
-            let mut values = Array::from_bits(dtype, &[n as u64], &bits).expect("fits").to_f64s();
+            let mut values = Array::from_bits(dtype, dims, &bits).expect("fits").to_f64s();
             for (i, v) in values.iter_mut().enumerate() {
                 if (i + turn).is_multiple_of(2) {
                     *v = floats[(i / 2 + turn) % floats.len()];
                 }
             }
-            Array::from_f64s(dtype, &[n as u64], &values).expect("fits")
+            Array::from_f64s(dtype, dims, &values).expect("fits")
         }
-        false => Array::from_bits(dtype, &[n as u64], &bits).expect("fits"),
+        false => Array::from_bits(dtype, dims, &bits).expect("fits"),
     }
 }
 
@@ -135,7 +162,7 @@ fn every_row() {
                     let args: Vec<Array> = types
                         .iter()
                         .enumerate()
-                        .map(|(k, t)| special(t.dtype, 131, turn * 3 + k))
+                        .map(|(k, t)| special(t.dtype, &[131], turn * 3 + k))
                         .collect();
                     if let Err(why) = agrees(&module, &f, &args) {
                         panic!("`{op}` on special values: {why}");
@@ -162,7 +189,7 @@ fn every_conversion() {
             let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
             let f = module.funcs.values().next().expect("a function");
             for turn in 0..6 {
-                if let Err(why) = agrees(&module, f, &[special(from, 131, turn)]) {
+                if let Err(why) = agrees(&module, f, &[special(from, &[131], turn)]) {
                     panic!("{from} to {to}: {why}");
                 }
             }

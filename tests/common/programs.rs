@@ -13,9 +13,15 @@ pub(crate) type Step = (u8, u8, u8, u8);
 /// The function `@random(%x, %y, %z)` that the steps describe, all floats of type `dtype`. Its
 /// results are the last values.
 pub(crate) fn decode(steps: &[Step], dtype: DType) -> Function {
+    decode_over(steps, dtype, [3, 4])
+}
+
+/// As [`decode`], with parameters of other extents than 3 and 4.
+pub(crate) fn decode_over(steps: &[Step], dtype: DType, [rows, cols]: [u64; 2]) -> Function {
     let mut b = Builder::new("random");
-    let mut g = Growing { values: Vec::new(), b: &mut b, dtype };
-    for (name, dims) in [("x", &[3, 4][..]), ("y", &[4]), ("z", &[])] {
+    let limit = LIMIT.max(rows * cols * 4);
+    let mut g = Growing { values: Vec::new(), b: &mut b, dtype, extents: [rows, cols], limit };
+    for (name, dims) in [("x", &[rows, cols][..]), ("y", &[cols]), ("z", &[])] {
         let v = g.b.param(TensorType::of(dtype, dims), Some(name));
         g.values.push(v);
     }
@@ -28,13 +34,15 @@ pub(crate) fn decode(steps: &[Step], dtype: DType) -> Function {
     b.finish().expect("every step decodes to instructions that fit")
 }
 
-/// The largest number of elements a value may have.
+/// The largest number of elements a value may have, unless parameters are large.
 const LIMIT: u64 = 200;
 
 struct Growing<'b> {
     b: &'b mut Builder,
     values: Vec<Value>,
     dtype: DType,
+    extents: [u64; 2],
+    limit: u64,
 }
 
 impl Growing<'_> {
@@ -56,7 +64,7 @@ impl Growing<'_> {
             14 => self.source(c, d),
             _ => self.power(x, c, d),
         };
-        let small = |v: &Value| self.b.ty(*v).elements().is_some_and(|n| n <= LIMIT);
+        let small = |v: &Value| self.b.ty(*v).elements().is_some_and(|n| n <= self.limit);
         if let Some(v) = v.filter(small) {
             self.values.push(v);
         }
@@ -345,7 +353,7 @@ impl Growing<'_> {
     }
 
     fn source(&mut self, c: u8, d: u8) -> Option<Value> {
-        let ty = TensorType::of(self.dtype, &[3, 4]);
+        let ty = TensorType::of(self.dtype, &self.extents);
         Some(match c % 3 {
             0 => {
                 let attrs = Attrs::none().with_int("axis", i64::from(d % 2));
@@ -361,10 +369,11 @@ impl Growing<'_> {
                 self.b.op(Op::Mul, &[real, scale])
             }
             _ => {
-                let values = (0..4).map(|k| f64::from(d.rotate_left(k)) / 64.0 - 1.0);
+                let n = self.extents[1];
+                let values = (0..n as u32).map(|k| f64::from(d.rotate_left(k)) / 64.0 - 1.0);
                 let values = values.map(|x| Literal::from_f64(self.dtype, x)).collect();
                 let attrs = Attrs::none().with("values", Attr::Literals(values));
-                let ty = TensorType::of(self.dtype, &[4]);
+                let ty = TensorType::of(self.dtype, &[n]);
                 self.b.op_as(Op::Constant, &[], attrs, &ty)
             }
         })

@@ -8,6 +8,10 @@ use std::ptr::NonNull;
 /// What every array begins at a multiple of: a line of the cache.
 pub(super) const ALIGN: u64 = 64;
 
+/// What is aligned as arrays are.
+#[repr(align(64))]
+struct Line;
+
 /// A page of the large kind, which blocks of several begin at: walking them takes fewer look-ups of
 /// addresses, and fresh ones come faster.
 const LARGE_PAGE: u64 = 2 << 20;
@@ -22,7 +26,7 @@ impl Block {
     /// So many bytes.
     pub(super) fn new(bytes: u64) -> Result<Block, Diagnostic> {
         if bytes == 0 {
-            return Ok(Block { start: NonNull::dangling(), layout: None });
+            return Ok(Block { start: NonNull::<Line>::dangling().cast(), layout: None });
         }
         let align = if bytes >= 2 * LARGE_PAGE { LARGE_PAGE } else { ALIGN };
         let size = bytes.checked_next_multiple_of(ALIGN).and_then(|n| usize::try_from(n).ok());

@@ -191,7 +191,7 @@ impl Made {
                 self.reduce(worker, s.volume as usize, *local, r, (to - from) as usize);
             }
         }
-        for (t, scan) in &s.scans {
+        for (t, scan) in s.scans.iter().filter(|_| begin < end) {
             let at = worker.at(self.tiles[*t].offset);
             let values = Many { at, count: (end - begin) as usize };
             let ScanOf { monoid, dtype, extent, inner, reverse, work } = *scan;
