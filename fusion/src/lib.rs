@@ -28,6 +28,7 @@ mod plan_text;
 mod prepare;
 mod refusal;
 mod remat;
+pub mod retain;
 mod saved;
 mod sides;
 mod stages;
