@@ -12,7 +12,7 @@ pub(crate) use words::Words;
 use crate::device::Device;
 use crate::facts::{Class, Facts};
 use crate::group::leaves;
-use crate::lower::{Grown, regrow};
+use crate::lower::{Grown, belongs, regrow};
 use crate::part::{Around, Part, folded};
 use crate::plan::Plan;
 use crate::refusal::Refusal;
@@ -174,6 +174,7 @@ impl<'a> Explainer<'a> {
         plan: &Plan,
         device: &'a Device,
     ) -> Result<Explainer<'a>, Diagnostic> {
+        belongs(f, plan)?;
         let (facts, grown) = regrow(f, plan, device)?;
         Ok(Explainer { facts, grown, device })
     }

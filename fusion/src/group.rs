@@ -37,6 +37,11 @@ pub(crate) struct Groups {
     pub(crate) place: SecondaryMap<Value, Option<Place>>,
     /// Parts that read a value from its buffer.
     readers: SecondaryMap<Value, SmallVec<[PartId; 4]>>,
+    /// How far the function has been taken, and how far when a part got its last member.
+    now: u32,
+    pub(crate) last: SecondaryMap<PartId, u32>,
+    /// From which place on a part's members are wanted.
+    pub(crate) since: SecondaryMap<PartId, u32>,
 }
 
 /// Groups the instructions of a prepared function.
@@ -48,9 +53,21 @@ pub(crate) fn group<'f>(
     device: &Device,
     effort: Effort,
 ) -> Result<(Facts<'f>, Groups), Diagnostic> {
+    group_again(f, device, effort, &SecondaryMap::new())
+}
+
+/// As [`group`], with instructions that compute again what was computed before: `since` is the place in
+/// the function from which on they are wanted, as a number of instructions. They share no kernel that is
+/// done by then.
+pub(crate) fn group_again<'f>(
+    f: &'f Function,
+    device: &Device,
+    effort: Effort,
+    since: &SecondaryMap<Inst, u32>,
+) -> Result<(Facts<'f>, Groups), Diagnostic> {
     let apart = effort == Effort::Off;
     let mut facts = Facts::of(f, apart)?;
-    let mut groups = Groups::grow(&facts, device, apart);
+    let mut groups = Groups::grow(&facts, device, apart, since);
     let rounds = match effort {
         Effort::Off => 0,
         Effort::Quick => 1,
@@ -64,7 +81,7 @@ pub(crate) fn group<'f>(
         for i in again {
             facts.set_free(i);
         }
-        groups = Groups::grow(&facts, device, false);
+        groups = Groups::grow(&facts, device, false, since);
     }
     Ok((facts, groups))
 }
@@ -78,26 +95,35 @@ impl Groups {
         &self.readers[v]
     }
 
-    fn grow(facts: &Facts<'_>, device: &Device, apart: bool) -> Groups {
+    fn grow(
+        facts: &Facts<'_>,
+        device: &Device,
+        apart: bool,
+        since: &SecondaryMap<Inst, u32>,
+    ) -> Groups {
         let n = facts.f.value_count();
         let mut groups = Groups {
             parts: PrimaryMap::new(),
             home: SecondaryMap::with_capacity(n),
             place: SecondaryMap::with_capacity(n),
             readers: SecondaryMap::with_capacity(n),
+            now: 0,
+            last: SecondaryMap::new(),
+            since: SecondaryMap::new(),
         };
-        for &i in facts.f.body_insts() {
+        for (&i, now) in facts.f.body_insts().iter().zip(0..) {
+            groups.now = now;
             if !matches!(facts.class[i], Class::Free | Class::Constant) {
-                groups.put(facts, device, i, apart);
+                groups.put(facts, device, i, apart, since[i]);
             }
         }
         groups
     }
 
-    fn put(&mut self, facts: &Facts<'_>, device: &Device, i: Inst, apart: bool) {
+    fn put(&mut self, facts: &Facts<'_>, device: &Device, i: Inst, apart: bool, since: u32) {
         if !apart {
             for p in self.candidates(facts, i) {
-                if self.try_join(facts, device, i, p).is_ok() {
+                if self.last[p] >= since && self.try_join(facts, device, i, p).is_ok() {
                     return;
                 }
             }
@@ -105,6 +131,7 @@ impl Groups {
         let around = Around { facts, device, place: &self.place };
         let (part, place) = Part::begin(&around, i);
         let p = self.parts.push(part);
+        self.since[p] = since;
         self.settle(facts, i, p, place);
     }
 
@@ -131,6 +158,7 @@ impl Groups {
         let v = facts.f.inst_results(i)[0];
         self.home[v] = Some(p);
         self.place[v] = Some(place);
+        self.last[p] = self.now;
         for leaf in leaves(facts, i) {
             if self.home[leaf] != Some(p) && self.readers[leaf].last() != Some(&p) {
                 self.readers[leaf].push(p);

@@ -9,6 +9,7 @@ use crate::emit::{Coordinates, Emit, Ground};
 use crate::facts::{Class, Facts};
 use crate::group::leaves;
 use crate::indirect::scatter;
+use crate::instances::instances;
 use crate::kernel::Lowering;
 use crate::part::{Around, Part, Shape};
 use crate::plan::{Fp, Group, Plan, graph_hash};
@@ -31,6 +32,33 @@ use smallvec::SmallVec;
 /// For what has no lowering, and for a plan that is not one of this function or breaks a rule: the
 /// error names the instruction.
 pub fn lower(f: &Function, plan: &Plan, device: &Device) -> Result<Program, Diagnostic> {
+    belongs(f, plan)?;
+    match instances(f, plan)? {
+        None => {
+            let names = Names::of(f);
+            applied(f, plan, device, None, &|v| names.get(v))
+        }
+        Some(x) => applied(&x.f, &x.plan, device, Some(&x.value), &|v| x.names[v].clone()),
+    }
+}
+
+/// Checks that a plan is one of this function.
+pub(crate) fn belongs(f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
+    if plan.graph == graph_hash(f) {
+        return Ok(());
+    }
+    let m = format!("the plan is of another function than @{}", f.name);
+    Err(Diagnostic::new(in_function(f), Kind::Usage, m))
+}
+
+/// Applies a plan in which no instruction occurs twice.
+fn applied(
+    f: &Function,
+    plan: &Plan,
+    device: &Device,
+    origin: Option<&SecondaryMap<Value, Option<Value>>>,
+    printed: &dyn Fn(Value) -> String,
+) -> Result<Program, Diagnostic> {
     let (facts, grown) = regrow(f, plan, device)?;
     let mut lower = Lower {
         facts: &facts,
@@ -39,7 +67,8 @@ pub fn lower(f: &Function, plan: &Plan, device: &Device) -> Result<Program, Diag
         grown,
         program: Program { name: f.name.clone(), ..Program::default() },
         buffers: SecondaryMap::new(),
-        printed: Names::of(f),
+        printed,
+        origin,
         names: HashSet::new(),
         numbered: f.value_count(),
     };
@@ -51,7 +80,7 @@ pub fn lower(f: &Function, plan: &Plan, device: &Device) -> Result<Program, Diag
     Ok(lower.program)
 }
 
-/// The facts that a plan of a prepared function rests on, and its parts, grown again.
+/// The facts that a plan rests on in which no instruction occurs twice, and its parts, grown again.
 ///
 /// # Errors
 /// Those of [`lower`] that do not need a program to be found.
@@ -60,10 +89,6 @@ pub(crate) fn regrow<'f>(
     plan: &Plan,
     device: &Device,
 ) -> Result<(Facts<'f>, Grown), Diagnostic> {
-    if plan.graph != graph_hash(f) {
-        let m = format!("the plan is of another function than @{}", f.name);
-        return Err(Diagnostic::new(in_function(f), Kind::Usage, m));
-    }
     let mut facts = Facts::of(f, true)?;
     for &i in &plan.inline {
         if facts.class[i] != Class::Point {
@@ -196,8 +221,10 @@ struct Lower<'a> {
     grown: Grown,
     program: Program,
     buffers: SecondaryMap<Value, Option<Buffer>>,
-    /// The names of the function's text.
-    printed: Names,
+    /// The names that values have in the text of the function that was planned.
+    printed: &'a dyn Fn(Value) -> String,
+    /// What values are instances of, where instructions recur.
+    origin: Option<&'a SecondaryMap<Value, Option<Value>>>,
     names: HashSet<String>,
     /// What has no name of its own is numbered from beyond the values on.
     numbered: usize,
@@ -227,6 +254,15 @@ impl Lower<'_> {
             };
             self.declare(v, role);
         }
+        self.storage()
+    }
+
+    /// Gives the buffers the forms that the plan wants. Of several instances of a value one has a buffer
+    /// at least.
+    fn storage(&mut self) -> Result<(), Diagnostic> {
+        let f = self.facts.f;
+        let mut kept = EntitySet::new();
+        let mut left = Vec::new();
         for &(v, storage) in &self.plan.storage {
             if !keeps(storage, f.ty(v).dtype) {
                 let at = match f.def(v) {
@@ -236,14 +272,19 @@ impl Lower<'_> {
                 let m = "the plan stores this in fewer bits than its values may have";
                 return Err(Diagnostic::new(at, Kind::Usage, m));
             }
+            let of = self.origin.map_or(Some(v), |origin| origin[v]);
             let buffer = self.buffers[v].map(|b| &mut self.program.buffers[b]);
             match buffer {
-                Some(data) if data.role == Role::Temp => data.storage = storage,
-                _ => {
-                    let m = "the plan stores what no group leaves to another in a form of its own";
-                    return Err(Diagnostic::new(in_function(f), Kind::Usage, m));
+                Some(data) if data.role == Role::Temp => {
+                    data.storage = storage;
+                    kept.extend(of);
                 }
+                _ => left.push(of),
             }
+        }
+        if left.into_iter().any(|of| of.is_none_or(|of| !kept.contains(of))) {
+            let m = "the plan stores what no group leaves to another in a form of its own";
+            return Err(Diagnostic::new(in_function(f), Kind::Usage, m));
         }
         Ok(())
     }
@@ -260,7 +301,7 @@ impl Lower<'_> {
     /// The name that the value has in the function's text, where it is free and one that buffers may
     /// have; otherwise a number.
     fn fresh_name(&mut self, v: Value) -> String {
-        let name = self.printed.get(v);
+        let name = (self.printed)(v);
         let start = name.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic());
         let number = !name.is_empty() && name.chars().all(|c| c.is_ascii_digit());
         let word = name.chars().all(|c| c == '_' || c == '.' || c.is_ascii_alphanumeric());

@@ -239,3 +239,37 @@ fn best_of(problem: &Problem, orders: &[Order]) -> Result<Packing, PlanError> {
     }
     best.map_or_else(|| plan_in_order(problem, Order::Size), Ok)
 }
+
+/// The largest buffer while the step runs during which the most bytes are in use.
+pub(crate) fn binding(program: &Program, scratch: &[u64]) -> Option<String> {
+    let mut lives: SecondaryMap<Buffer, Option<(usize, usize)>> = SecondaryMap::new();
+    for (n, step) in program.steps.iter().enumerate() {
+        for b in step.writes().chain(step.reads()) {
+            let from = lives[b].map_or(n, |(from, _)| from);
+            lives[b] = Some((from, n));
+        }
+    }
+    let there = |b: Buffer, n: usize| match program.buffers[b].role {
+        Role::Temp => lives[b].is_some_and(|(from, last)| from <= n && n <= last),
+        _ => true,
+    };
+    let size = |b: Buffer| bytes(&program.buffers[b]).unwrap_or(0);
+    let mut changes = vec![0i128; program.steps.len() + 1];
+    for (b, data) in program.buffers.iter() {
+        if let (Role::Temp, Some((from, last))) = (&data.role, lives[b]) {
+            changes[from] += i128::from(size(b));
+            changes[last + 1] -= i128::from(size(b));
+        }
+    }
+    let (mut most, mut at, mut now) = (-1, 0, 0);
+    for n in 0..program.steps.len() {
+        now += changes[n];
+        let all = now + i128::from(scratch.get(n).copied().unwrap_or(0));
+        if all > most {
+            (most, at) = (all, n);
+        }
+    }
+    let here = program.buffers.keys().filter(|&b| there(b, at));
+    let largest = here.max_by_key(|&b| (size(b), std::cmp::Reverse(b)))?;
+    Some(program.buffers[largest].name.clone())
+}

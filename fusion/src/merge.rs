@@ -36,7 +36,9 @@ pub(crate) fn merged(facts: &Facts<'_>, groups: &Groups) -> Vec<Vec<PartId>> {
         let keys = [key(0), key(1)];
         let joined = keys.iter().find_map(|key| {
             let b = *first.get(key)?;
-            let fits = bundle[b].len() < MOST && shares(facts, groups, &bundle[b], key);
+            // What computes something again does not run before it is wanted.
+            let late = bundle[b].iter().all(|&q| groups.last[q] >= groups.since[p]);
+            let fits = late && bundle[b].len() < MOST && shares(facts, groups, &bundle[b], key);
             let to = fits.then(|| together(facts, groups, &bundle[b], p, &position)).flatten()?;
             Some((b, to))
         });

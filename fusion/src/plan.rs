@@ -86,10 +86,16 @@ const PACKED: i64 = 64;
 /// or the instruction.
 pub fn plan(f: &Function, options: &Options) -> Result<Plan, Diagnostic> {
     let (facts, groups) = group(f, &options.device, options.effort)?;
+    Ok(Plan { graph: graph_hash(f), ..of_groups(&facts, &groups, options) })
+}
+
+/// The plan of what has been grouped, without the hash of the function's text.
+pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &Options) -> Plan {
+    let f = facts.f;
     let apart = options.effort == Effort::Off;
     let order = match apart {
         true => groups.parts.keys().map(|p| vec![p]).collect(),
-        false => merge::merged(&facts, &groups),
+        false => merge::merged(facts, groups),
     };
     let group = |ids: Vec<_>| Group {
         parts: ids.into_iter().map(|p| groups.parts[p].members.clone()).collect(),
@@ -104,15 +110,15 @@ pub fn plan(f: &Function, options: &Options) -> Result<Plan, Diagnostic> {
             && !groups.readers(*v).is_empty()
     };
     let stored = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
-    Ok(Plan {
+    Plan {
         name: f.name.clone(),
-        graph: graph_hash(f),
+        graph: String::new(),
         device: options.device.name.clone(),
         fp: options.fp,
-        inline: inline(&facts, &groups),
+        inline: inline(facts, groups),
         groups: order.into_iter().map(group).collect(),
         storage: stored.filter(packed).map(|v| (v, Storage::Packed(1))).collect(),
-    })
+    }
 }
 
 /// The free instructions that some group uses, in order.

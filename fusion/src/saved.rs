@@ -2,6 +2,7 @@
 
 use crate::facts::Facts;
 use crate::group::leaves;
+use crate::instances::instances;
 use crate::plan::Plan;
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::{At, Diagnostic, Function, Kind, Phase, Value};
@@ -17,6 +18,9 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 /// # Errors
 /// For what has no lowering, and [`Kind::Limit`] when the sizes add up to more than 2^64 bytes.
 pub fn saved_bytes(f: &Function, plan: &Plan) -> Result<u64, Diagnostic> {
+    if let Some(x) = instances(f, plan)? {
+        return saved_bytes(&x.f, &x.plan);
+    }
     let mut facts = Facts::of(f, true)?;
     plan.inline.iter().for_each(|&i| facts.set_free(i));
     let (mut saved, storage) = (0u64, storage(plan));
@@ -70,14 +74,18 @@ fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<Stored> {
 }
 
 /// How a plan stores each value.
-fn storage(plan: &Plan) -> SecondaryMap<Value, Storage> {
+pub(crate) fn storage(plan: &Plan) -> SecondaryMap<Value, Storage> {
     let mut storage = SecondaryMap::new();
     plan.storage.iter().for_each(|&(v, form)| storage[v] = form);
     storage
 }
 
 /// Bytes of a value as a plan stores it; `None` where they are too many to count.
-fn bytes(facts: &Facts<'_>, storage: &SecondaryMap<Value, Storage>, v: Value) -> Option<u64> {
+pub(crate) fn bytes(
+    facts: &Facts<'_>,
+    storage: &SecondaryMap<Value, Storage>,
+    v: Value,
+) -> Option<u64> {
     let elements = facts.elements[v].unsigned_abs();
     match storage[v] {
         Storage::Plain => elements.checked_mul(facts.f.ty(v).dtype.bytes()),

@@ -137,8 +137,10 @@ fn stay(g: &CostGraph) -> u64 {
 fn targets(low: u64, high: u64, count: usize) -> Vec<u64> {
     let (low, high) = (low.max(1), high.max(1));
     let step = (high as f64 / low as f64).max(1.0).powf(1.0 / count.max(1) as f64);
-    let mut all: Vec<u64> =
-        (0..count).map(|k| (low as f64 * step.powi(k as i32)) as u64).filter(|&t| t < high).collect();
+    let mut all: Vec<u64> = (0..count)
+        .map(|k| (low as f64 * step.powi(k as i32)) as u64)
+        .filter(|&t| t < high)
+        .collect();
     all.dedup();
     all
 }

@@ -188,7 +188,10 @@ mod tests {
             (of(&[op("a", ", \"size\": 1")]), "unknown field `size`"),
             (of(&[op("a", ", \"bytes\": -1")]), "invalid value: integer `-1`"),
             (of(&[op("a", ", \"bytes\": 1e30")]), "floating point `1e+30`, expected u64"),
-            (of(&[op("a", ", \"bytes\": 9000000000000000000")]), "`a` makes all times or all bytes"),
+            (
+                of(&[op("a", ", \"bytes\": 9000000000000000000")]),
+                "`a` makes all times or all bytes",
+            ),
             (of(&[op("a", ", \"phase\": 300")]), "integer `300`, expected u8"),
             (of(&[op("a", ", \"phase\": 1"), op("b", "")]), "`b` is of an earlier phase"),
             (of(&[op("a", ""), op("a", "")]), "`a` is there twice"),
@@ -200,7 +203,10 @@ mod tests {
                 of(&[reads("a", "b"), reads("b", "c"), reads("c", "a")]),
                 "`a` is computed from itself: a reads b reads c reads a",
             ),
-            (of(&[op("a", ""), op("b", ", \"alias\": \"a\", \"bytes\": 1")]), "no bytes of its own"),
+            (
+                of(&[op("a", ""), op("b", ", \"alias\": \"a\", \"bytes\": 1")]),
+                "no bytes of its own",
+            ),
             (
                 "{\"inputs\": [{\"name\": \"x\", \"bytes\": 1}, {\"name\": \"x\", \"bytes\": 1}], \
                  \"operations\": []}"

@@ -112,9 +112,8 @@ impl<'a> Ground<'a> {
         for (op, _) in self.g.ops().iter().filter(|(_, o)| o.output) {
             read(latest[op.index()], self.steps.len() as u32, &mut found);
         }
-        let stays = |&(by, op): &(u32, OpId)| {
-            by as usize == at || self.g.ops()[op].role != Role::Computed
-        };
+        let stays =
+            |&(by, op): &(u32, OpId)| by as usize == at || self.g.ops()[op].role != Role::Computed;
         found.retain(|e| !e.again.iter().any(stays));
         for e in &mut found {
             e.again.sort_unstable();

@@ -224,7 +224,8 @@ mod tests {
             ids.push(g.push(op).expect("obeys the rules"));
         }
         for k in 0..1 + random(3) {
-            let reads = [ids[random(ids.len() as u64) as usize], ids[random(ids.len() as u64) as usize]];
+            let reads =
+                [ids[random(ids.len() as u64) as usize], ids[random(ids.len() as u64) as usize]];
             let op = Operation::new(format!("b{k}"), 1, 1).reads(&reads).phase(1);
             g.push(op).expect("obeys the rules");
         }
@@ -246,7 +247,9 @@ mod tests {
             let (mut time, mut saved) = (0, 0);
             let mut needed = EntitySet::<OpId>::new();
             for (id, op) in g.ops().iter().rev() {
-                if op.phase.0 > 0 || (needed.contains(id) && closure.is_value.contains(id) && chosen(id)) {
+                if op.phase.0 > 0
+                    || (needed.contains(id) && closure.is_value.contains(id) && chosen(id))
+                {
                     needed.extend(op.inputs.iter().copied());
                     time += if op.phase.0 > 0 || op.alias.is_some() { 0 } else { op.time };
                 } else if needed.contains(id) && closure.is_value.contains(id) {

@@ -1,0 +1,162 @@
+//! The groups of a plan as operations with costs: what the choice between keeping and computing again
+//! is made on.
+
+use crate::cost::cost;
+use crate::device::Device;
+use crate::facts::{Class, Facts};
+use crate::group::leaves;
+use crate::plan::{Group, Plan};
+use crate::retain::{CostGraph, GraphError, OpId, Operation};
+use crate::saved::{bytes, storage};
+use adfuse_ir::kernel::{Program, Step};
+use adfuse_ir::text::Names;
+use adfuse_ir::{Function, Inst, Value, ValueDef};
+use cranelift_entity::{EntitySet, SecondaryMap};
+use std::ops::Range;
+
+/// The groups of a plan without recurring instructions, as a graph: an operation for each value that a
+/// group leaves to others or to the caller, and for each parameter.
+pub(crate) struct GroupGraph {
+    pub(crate) graph: CostGraph,
+    /// The group that an operation is part of, and the value that it leaves.
+    pub(crate) of: SecondaryMap<OpId, Option<(usize, Value)>>,
+}
+
+/// Picoseconds in a second: times of operations are whole numbers.
+const PICOSECONDS: f64 = 1e12;
+
+/// The steps of a program that each group has become.
+pub(crate) fn steps_of(plan: &Plan, program: &Program) -> Vec<Range<usize>> {
+    let mut next = 0;
+    let range = |group: &Group| {
+        let whole = match program.steps.get(next) {
+            Some(Step::Contract(c)) => c.members.len() == group.parts.len(),
+            _ => true,
+        };
+        // Contractions that turned out not to share an operand are steps of their own.
+        let from = next;
+        next += if whole { 1 } else { group.parts.len() };
+        from..next.min(program.steps.len())
+    };
+    plan.groups.iter().map(range).collect()
+}
+
+/// Members of a group that a value of it needs, by part, in their order.
+pub(crate) fn needed(facts: &Facts<'_>, group: &Group, wanted: &[Value]) -> Vec<Vec<Inst>> {
+    let mut inside = EntitySet::<Inst>::new();
+    inside.extend(group.parts.iter().flatten().copied());
+    let mut found = EntitySet::<Inst>::new();
+    let mut stack: Vec<Inst> = wanted.iter().filter_map(|&v| made_by(facts.f, v)).collect();
+    while let Some(i) = stack.pop() {
+        if inside.contains(i) && found.insert(i) {
+            stack.extend(leaves(facts, i).iter().filter_map(|&v| made_by(facts.f, v)));
+        }
+    }
+    let kept = |part: &Vec<Inst>| part.iter().copied().filter(|i| found.contains(*i)).collect();
+    group.parts.iter().map(kept).filter(|p: &Vec<Inst>| !p.is_empty()).collect()
+}
+
+fn made_by(f: &Function, v: Value) -> Option<Inst> {
+    match f.def(v) {
+        ValueDef::Inst(i, _) => Some(i),
+        _ => None,
+    }
+}
+
+impl GroupGraph {
+    /// Of a plan, the facts that it rests on, and the program it has become.
+    ///
+    /// # Errors
+    /// When sizes add up to more than can be counted.
+    pub(crate) fn of(
+        facts: &Facts<'_>,
+        plan: &Plan,
+        program: &Program,
+        device: &Device,
+    ) -> Result<GroupGraph, GraphError> {
+        let (f, names) = (facts.f, Names::of(facts.f));
+        let (forms, seconds) = (storage(plan), cost(program, device).steps);
+        let mut found = GroupGraph { graph: CostGraph::new(), of: SecondaryMap::new() };
+        let mut op_of: SecondaryMap<Value, Option<OpId>> = SecondaryMap::new();
+        let size = |v: Value| bytes(facts, &forms, v).unwrap_or(u64::MAX);
+        for &p in f.params() {
+            op_of[p] = Some(found.graph.push(Operation::source(names.get(p), size(p)))?);
+        }
+        let left = left(facts, plan);
+        let mut latest = 0;
+        for ((g, group), steps) in plan.groups.iter().enumerate().zip(steps_of(plan, program)) {
+            let time: f64 = seconds[steps].iter().map(|s| s.seconds).sum();
+            let outputs: Vec<Value> =
+                members(f, group).filter(|v| left.kept.contains(*v)).collect();
+            let mut moved = Vec::new();
+            for &v in &outputs {
+                let insts = needed(facts, group, &[v]);
+                // What is computed inside has no operation yet.
+                let outside = |&l: &Value| op_of[l].is_some();
+                let all = insts.iter().flatten().flat_map(|&i| leaves(facts, i));
+                let mut reads: Vec<Value> = all.filter(outside).collect();
+                reads.sort_unstable();
+                reads.dedup();
+                let phase = insts.iter().flatten().map(|&i| f.inst(i).phase.0).max().unwrap_or(0);
+                moved.push((v, reads, phase));
+            }
+            let weight = |v: Value, reads: &[Value]| {
+                reads.iter().map(|&r| size(r) as f64).sum::<f64>() + size(v) as f64
+            };
+            let all: f64 = moved.iter().map(|(v, reads, _)| weight(*v, reads)).sum();
+            let mut ops = Vec::new();
+            for (v, reads, phase) in moved {
+                // Each output is computed again by itself: its part of the traffic.
+                let part = if all > 0.0 { weight(v, &reads) / all } else { 1.0 };
+                let inputs: Vec<OpId> = reads.iter().filter_map(|&r| op_of[r]).collect();
+                latest = latest.max(phase);
+                let time = (time * part * PICOSECONDS).ceil().max(1.0) as u64;
+                let op = Operation::new(names.get(v), time, size(v)).reads(&inputs).phase(latest);
+                let op = if left.results.contains(v) { op.output() } else { op };
+                ops.push((v, found.graph.push(op)?));
+            }
+            for (v, op) in ops {
+                op_of[v] = Some(op);
+                found.of[op] = Some((g, v));
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn members<'a>(f: &'a Function, group: &'a Group) -> impl Iterator<Item = Value> + 'a {
+    group.parts.iter().flatten().map(|&i| f.inst_results(i)[0])
+}
+
+/// Values that a group leaves behind.
+struct Left {
+    /// To other groups, or to the caller.
+    kept: EntitySet<Value>,
+    results: EntitySet<Value>,
+}
+
+fn left(facts: &Facts<'_>, plan: &Plan) -> Left {
+    let f = facts.f;
+    let mut left = Left { kept: EntitySet::new(), results: EntitySet::new() };
+    left.results.extend(f.results().iter().copied());
+    let mut home: SecondaryMap<Value, Option<(usize, usize)>> = SecondaryMap::new();
+    for (g, group) in plan.groups.iter().enumerate() {
+        for (k, part) in group.parts.iter().enumerate() {
+            for &i in part {
+                let v = f.inst_results(i)[0];
+                home[v] = Some((g, k));
+                if left.results.contains(v) {
+                    left.kept.insert(v);
+                }
+                for leaf in leaves(facts, i) {
+                    let constant =
+                        made_by(f, leaf).is_none_or(|j| facts.class[j] == Class::Constant);
+                    if !constant && home[leaf] != Some((g, k)) {
+                        left.kept.insert(leaf);
+                    }
+                }
+            }
+        }
+    }
+    left
+}

@@ -1,0 +1,176 @@
+//! Plans under a budget: what is kept for the backward pass and what is computed again, decided for
+//! forward and backward together.
+//!
+//! The plan without a budget says what the groups are, what each leaves for others, and what it takes.
+//! Seen as a graph of operations ([`crate::retain`]), schedules trade memory for time; each becomes a
+//! plan in which groups recur. Their instructions are grouped anew, so that what is computed again joins
+//! its readers, lowered, priced, and their memory packed. What is not worse than another in both is the
+//! frontier. It does not depend on a budget: a budget picks from it, so that a tighter one never has a
+//! higher peak, and a looser one is never slower.
+
+mod again;
+mod graph;
+
+use crate::cost::cost;
+use crate::device::Device;
+use crate::facts::Facts;
+use crate::group::Effort;
+use crate::lower::lower;
+use crate::memory::memory_beside;
+use crate::plan::{Options, Plan, plan};
+use crate::retain::{FrontierOptions, frontier};
+use crate::saved::saved_bytes;
+use adfuse_ir::kernel::Program;
+use adfuse_ir::{At, Diagnostic, Function, Kind, Value};
+use again::{computed_again, recurring, regrouped};
+use graph::GroupGraph;
+
+/// What an engine knows that a plan depends on.
+pub trait Engine {
+    /// Bytes that each step of a program needs beside the buffers while it runs.
+    ///
+    /// # Errors
+    /// For a program that the engine does not run.
+    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
+        Ok(program.steps.iter().map(|s| program.scratch(s)).collect())
+    }
+}
+
+/// No engine in particular: steps need what the program says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AnyEngine;
+
+impl Engine for AnyEngine {}
+
+/// A plan, and what it takes.
+#[derive(Clone, Debug)]
+pub struct PlanPoint {
+    /// The plan.
+    pub plan: Plan,
+    /// The most bytes at once: inputs, outputs, constants, and the arena with what steps need.
+    pub peak: u64,
+    /// Predicted seconds.
+    pub seconds: f64,
+    /// Bytes that a phase leaves to a later one.
+    pub saved: u64,
+    /// Values that are computed again, in the order of the function, and how often.
+    pub again: Vec<(Value, u32)>,
+}
+
+/// What there is to choose from, whatever the budget: peaks rise and seconds fall, both strictly.
+#[derive(Clone, Debug)]
+pub struct PlanFrontier {
+    points: Vec<PlanPoint>,
+    /// The largest buffer at the peak moment of the point that takes least.
+    binding: String,
+}
+
+impl PlanFrontier {
+    /// The points. There is at least one.
+    pub fn points(&self) -> &[PlanPoint] {
+        &self.points
+    }
+
+    /// The fastest point within a budget, in bytes.
+    ///
+    /// # Errors
+    /// [`Kind::Limit`] if there is none: the error says what the least budget is, and which buffer is
+    /// in the way.
+    pub fn at(&self, budget: u64) -> Result<&PlanPoint, Diagnostic> {
+        let fit = self.points.partition_point(|p| p.peak <= budget);
+        fit.checked_sub(1).map(|k| &self.points[k]).ok_or_else(|| {
+            let least = self.points.first().map_or(0, |p| p.peak);
+            let m = format!(
+                "no plan within {budget} bytes was found: the least takes {least}, and `%{}` is the largest \
+                 buffer at its peak",
+                self.binding
+            );
+            Diagnostic::new(At::default(), Kind::Limit, m)
+        })
+    }
+}
+
+/// Instructions of all candidates together that are lowered and measured, about.
+const MEASURED: usize = 100_000;
+
+/// Plans a [prepared](crate::prepare()) function for all budgets at once.
+///
+/// # Errors
+/// As [`plan`](crate::plan()), and those of the engine.
+pub fn plan_frontier(
+    f: &Function,
+    options: &Options,
+    engine: &dyn Engine,
+) -> Result<PlanFrontier, Diagnostic> {
+    let base = plan(f, options)?;
+    let (fastest, program) = measured(f, base, options, engine)?;
+    let mut points = vec![fastest];
+    if options.effort != Effort::Off {
+        let base = points[0].plan.clone();
+        let mut facts = Facts::of(f, true)?;
+        base.inline.iter().for_each(|&i| facts.set_free(i));
+        let graph = GroupGraph::of(&facts, &base, &program, &options.device).map_err(|e| {
+            let at = At { func: Some(f.name.clone()), ..At::default() };
+            Diagnostic::new(at, Kind::Limit, e.to_string())
+        })?;
+        let most = (MEASURED / f.inst_count().max(1)).clamp(8, 64);
+        let found = frontier(
+            &graph.graph,
+            &FrontierOptions { points: Some(most), ..FrontierOptions::default() },
+        );
+        for point in found.points() {
+            let (plan, again) = recurring(&facts, &base, &graph, &point.schedule);
+            if !again.contains(&true) {
+                continue;
+            }
+            let joined = regrouped(f, &plan, &again, options)?;
+            for plan in [Some(plan), joined].into_iter().flatten() {
+                // Parts of a group need not be a group; then the other plan is there.
+                if let Ok((point, _)) = measured(f, plan, options, engine) {
+                    points.push(point);
+                }
+            }
+        }
+    }
+    Ok(chosen(f, points, options, engine))
+}
+
+/// A plan with what it takes, and its program.
+fn measured(
+    f: &Function,
+    plan: Plan,
+    options: &Options,
+    engine: &dyn Engine,
+) -> Result<(PlanPoint, Program), Diagnostic> {
+    let program = lower(f, &plan, &options.device)?;
+    let seconds = cost(&program, &options.device).seconds;
+    let peak = memory_beside(&program, options.effort, &engine.scratch(&program)?)?.peak;
+    let saved = saved_bytes(f, &plan)?;
+    let again = computed_again(f, &plan);
+    Ok((PlanPoint { plan, peak, seconds, saved, again }, program))
+}
+
+/// The points that no other is better than.
+fn chosen(
+    f: &Function,
+    mut points: Vec<PlanPoint>,
+    options: &Options,
+    engine: &dyn Engine,
+) -> PlanFrontier {
+    points.sort_by(|a, b| a.peak.cmp(&b.peak).then(a.seconds.total_cmp(&b.seconds)));
+    let mut best: Vec<PlanPoint> = Vec::new();
+    for point in points {
+        if best.last().is_none_or(|last| point.seconds < last.seconds) {
+            best.push(point);
+        }
+    }
+    let binding = best.first().and_then(|p| binding(f, &p.plan, &options.device, engine));
+    PlanFrontier { points: best, binding: binding.unwrap_or_default() }
+}
+
+/// The largest buffer at the moment at which a plan takes most.
+fn binding(f: &Function, plan: &Plan, device: &Device, engine: &dyn Engine) -> Option<String> {
+    let program = lower(f, plan, device).ok()?;
+    let scratch = engine.scratch(&program).ok()?;
+    crate::memory::binding(&program, &scratch)
+}
