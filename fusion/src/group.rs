@@ -10,6 +10,7 @@ use crate::axes::Place;
 use crate::device::Device;
 use crate::facts::{Class, Facts};
 use crate::part::{Around, Part, PartId, Shape};
+use crate::plan::Options;
 use crate::refusal::Refusal;
 use crate::remat;
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
@@ -50,10 +51,10 @@ pub(crate) struct Groups {
 /// For what has no lowering: symbolic extents, tokens, effects and regions.
 pub(crate) fn group<'f>(
     f: &'f Function,
-    device: &Device,
-    effort: Effort,
+    options: &Options,
+    price: f64,
 ) -> Result<(Facts<'f>, Groups), Diagnostic> {
-    group_again(f, device, effort, &SecondaryMap::new())
+    group_again(f, options, price, &SecondaryMap::new())
 }
 
 /// As [`group`], with instructions that compute again what was computed before: `since` is the place in
@@ -61,10 +62,11 @@ pub(crate) fn group<'f>(
 /// done by then.
 pub(crate) fn group_again<'f>(
     f: &'f Function,
-    device: &Device,
-    effort: Effort,
+    options: &Options,
+    price: f64,
     since: &SecondaryMap<Inst, u32>,
 ) -> Result<(Facts<'f>, Groups), Diagnostic> {
+    let (device, effort) = (&options.device, options.effort);
     let apart = effort == Effort::Off;
     let mut facts = Facts::of(f, apart)?;
     let mut groups = Groups::grow(&facts, device, apart, since);
@@ -74,7 +76,7 @@ pub(crate) fn group_again<'f>(
         Effort::Default => 4,
     };
     for _ in 0..rounds {
-        let again = remat::worthwhile(&facts, &groups, device);
+        let again = remat::worthwhile(&facts, &groups, device, price);
         if again.is_empty() {
             break;
         }

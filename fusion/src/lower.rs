@@ -33,6 +33,11 @@ use smallvec::SmallVec;
 /// error names the instruction.
 pub fn lower(f: &Function, plan: &Plan, device: &Device) -> Result<Program, Diagnostic> {
     belongs(f, plan)?;
+    lowered(f, plan, device)
+}
+
+/// As [`lower`], of a plan that is known to be one of this function.
+pub(crate) fn lowered(f: &Function, plan: &Plan, device: &Device) -> Result<Program, Diagnostic> {
     match instances(f, plan)? {
         None => {
             let names = Names::of(f);

@@ -85,7 +85,13 @@ const PACKED: i64 = 64;
 /// For what has no lowering: symbolic extents, tokens, effects and `cond`. The error names the symbol
 /// or the instruction.
 pub fn plan(f: &Function, options: &Options) -> Result<Plan, Diagnostic> {
-    let (facts, groups) = group(f, &options.device, options.effort)?;
+    plan_at(f, options, 0.0)
+}
+
+/// As [`plan`], with a price on what is kept from one phase for a later one: it is worth so many times
+/// what moving it takes, beside that.
+pub(crate) fn plan_at(f: &Function, options: &Options, price: f64) -> Result<Plan, Diagnostic> {
+    let (facts, groups) = group(f, options, price)?;
     Ok(Plan { graph: graph_hash(f), ..of_groups(&facts, &groups, options) })
 }
 

@@ -13,7 +13,14 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use hashbrown::HashSet;
 
 /// The instructions that are better written out wherever they are used.
-pub(crate) fn worthwhile(facts: &Facts<'_>, groups: &Groups, device: &Device) -> Vec<Inst> {
+///
+/// `price` is what keeping a value for a later phase costs beside moving it, as a multiple of that.
+pub(crate) fn worthwhile(
+    facts: &Facts<'_>,
+    groups: &Groups,
+    device: &Device,
+    price: f64,
+) -> Vec<Inst> {
     let mut kept: SecondaryMap<PartId, Vec<Value>> = SecondaryMap::new();
     for &i in facts.f.body_insts() {
         let v = facts.f.inst_results(i)[0];
@@ -31,11 +38,11 @@ pub(crate) fn worthwhile(facts: &Facts<'_>, groups: &Groups, device: &Device) ->
         if values.is_empty() {
             continue;
         }
-        if pays(facts, groups, device, values, &mut again) {
+        if pays(facts, groups, device, price, values, &mut again) {
             continue;
         }
         for v in values {
-            pays(facts, groups, device, std::slice::from_ref(v), &mut again);
+            pays(facts, groups, device, price, std::slice::from_ref(v), &mut again);
         }
     }
     facts.f.body_insts().iter().copied().filter(|&i| again.contains(i)).collect()
@@ -49,6 +56,7 @@ fn pays(
     facts: &Facts<'_>,
     groups: &Groups,
     device: &Device,
+    price: f64,
     values: &[Value],
     again: &mut EntitySet<Inst>,
 ) -> bool {
@@ -69,12 +77,22 @@ fn pays(
     }
     // Stored and read once less, computed once more by each reader.
     let saved = 2.0 * (now - then) / device.memory_bytes_per_s;
+    let crosses = values.iter().any(|&v| crosses(facts, groups, v));
+    let saved = if crosses { saved * (1.0 + price) } else { saved };
     let readers = values.iter().map(|&v| groups.readers(v).len()).max().unwrap_or(1);
     if work * readers as f64 / device.ops_per_s > saved {
         return false;
     }
     again.extend(recipe.insts);
     true
+}
+
+/// Whether a part of a later phase reads a value.
+fn crosses(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
+    let phase = |i: Inst| facts.f.inst(i).phase;
+    let ValueDef::Inst(i, _) = facts.f.def(v) else { return false };
+    let later = |p: &PartId| groups.parts[*p].members.iter().any(|&m| phase(m) > phase(i));
+    groups.readers(v).iter().any(later)
 }
 
 /// What values are made of, down to what cannot or need not be computed again.

@@ -41,7 +41,7 @@ pub(crate) fn recurring(
             }
             _ => vec![v],
         };
-        groups.push(Group { parts: needed(facts, &base.groups[g], &wanted) });
+        groups.push(Group { parts: needed(facts, &base.groups[g], &wanted, &graph.kept) });
         again.push(true);
         open = Some((g, wanted));
     }
@@ -58,6 +58,7 @@ pub(crate) fn regrouped(
     plan: &Plan,
     again: &[bool],
     options: &Options,
+    price: f64,
 ) -> Result<Option<Plan>, Diagnostic> {
     let Some(x) = instances(f, plan)? else { return Ok(None) };
     let mut place: SecondaryMap<Inst, u32> = SecondaryMap::new();
@@ -68,7 +69,7 @@ pub(crate) fn regrouped(
         let first = members().map(|i| place[i]).min().unwrap_or(0);
         members().for_each(|i| since[i] = first);
     }
-    let (facts, groups) = group_again(&x.f, &options.device, options.effort, &since)?;
+    let (facts, groups) = group_again(&x.f, options, price, &since)?;
     let made = of_groups(&facts, &groups, options);
     let origin = |i: Inst| -> Option<Inst> {
         let v = x.value[x.f.inst_results(i)[0]]?;

@@ -20,6 +20,8 @@ pub(crate) struct GroupGraph {
     pub(crate) graph: CostGraph,
     /// The group that an operation is part of, and the value that it leaves.
     pub(crate) of: SecondaryMap<OpId, Option<(usize, Value)>>,
+    /// All values that groups leave.
+    pub(crate) kept: EntitySet<Value>,
 }
 
 /// Picoseconds in a second: times of operations are whole numbers.
@@ -41,19 +43,27 @@ pub(crate) fn steps_of(plan: &Plan, program: &Program) -> Vec<Range<usize>> {
     plan.groups.iter().map(range).collect()
 }
 
-/// Members of a group that a value of it needs, by part, in their order.
-pub(crate) fn needed(facts: &Facts<'_>, group: &Group, wanted: &[Value]) -> Vec<Vec<Inst>> {
+/// Members of a group that values of it need, by part, in their order. What the group leaves for others
+/// as well is read, unless it is wanted too.
+pub(crate) fn needed(
+    facts: &Facts<'_>,
+    group: &Group,
+    wanted: &[Value],
+    kept: &EntitySet<Value>,
+) -> Vec<Vec<Inst>> {
     let mut inside = EntitySet::<Inst>::new();
     inside.extend(group.parts.iter().flatten().copied());
     let mut found = EntitySet::<Inst>::new();
     let mut stack: Vec<Inst> = wanted.iter().filter_map(|&v| made_by(facts.f, v)).collect();
     while let Some(i) = stack.pop() {
         if inside.contains(i) && found.insert(i) {
-            stack.extend(leaves(facts, i).iter().filter_map(|&v| made_by(facts.f, v)));
+            let inner = |v: &Value| !kept.contains(*v) || wanted.contains(v);
+            let under = leaves(facts, i).into_iter().filter(inner);
+            stack.extend(under.filter_map(|v| made_by(facts.f, v)));
         }
     }
-    let kept = |part: &Vec<Inst>| part.iter().copied().filter(|i| found.contains(*i)).collect();
-    group.parts.iter().map(kept).filter(|p: &Vec<Inst>| !p.is_empty()).collect()
+    let members = |part: &Vec<Inst>| part.iter().copied().filter(|i| found.contains(*i)).collect();
+    group.parts.iter().map(members).filter(|p: &Vec<Inst>| !p.is_empty()).collect()
 }
 
 fn made_by(f: &Function, v: Value) -> Option<Inst> {
@@ -76,7 +86,11 @@ impl GroupGraph {
     ) -> Result<GroupGraph, GraphError> {
         let (f, names) = (facts.f, Names::of(facts.f));
         let (forms, seconds) = (storage(plan), cost(program, device).steps);
-        let mut found = GroupGraph { graph: CostGraph::new(), of: SecondaryMap::new() };
+        let mut found = GroupGraph {
+            graph: CostGraph::new(),
+            of: SecondaryMap::new(),
+            kept: EntitySet::new(),
+        };
         let mut op_of: SecondaryMap<Value, Option<OpId>> = SecondaryMap::new();
         let size = |v: Value| bytes(facts, &forms, v).unwrap_or(u64::MAX);
         for &p in f.params() {
@@ -88,38 +102,35 @@ impl GroupGraph {
             let time: f64 = seconds[steps].iter().map(|s| s.seconds).sum();
             let outputs: Vec<Value> =
                 members(f, group).filter(|v| left.kept.contains(*v)).collect();
-            let mut moved = Vec::new();
-            for &v in &outputs {
-                let insts = needed(facts, group, &[v]);
-                // What is computed inside has no operation yet.
-                let outside = |&l: &Value| op_of[l].is_some();
-                let all = insts.iter().flatten().flat_map(|&i| leaves(facts, i));
-                let mut reads: Vec<Value> = all.filter(outside).collect();
+            // What each output is made of: what the group leaves as well is read.
+            let made = |&v: &Value| {
+                let insts = needed(facts, group, &[v], &left.kept);
+                let all = insts.iter().flatten();
+                let inner = |l: &Value| insts.iter().flatten().all(|&i| f.inst_results(i)[0] != *l);
+                let mut reads: Vec<Value> =
+                    all.clone().flat_map(|&i| leaves(facts, i)).filter(inner).collect();
                 reads.sort_unstable();
                 reads.dedup();
-                let phase = insts.iter().flatten().map(|&i| f.inst(i).phase.0).max().unwrap_or(0);
-                moved.push((v, reads, phase));
-            }
-            let weight = |v: Value, reads: &[Value]| {
-                reads.iter().map(|&r| size(r) as f64).sum::<f64>() + size(v) as f64
+                let phase = all.map(|&i| f.inst(i).phase.0).max().unwrap_or(0);
+                let traffic = reads.iter().map(|&r| size(r) as f64).sum::<f64>() + size(v) as f64;
+                (v, reads, phase, traffic)
             };
-            let all: f64 = moved.iter().map(|(v, reads, _)| weight(*v, reads)).sum();
-            let mut ops = Vec::new();
-            for (v, reads, phase) in moved {
-                // Each output is computed again by itself: its part of the traffic.
-                let part = if all > 0.0 { weight(v, &reads) / all } else { 1.0 };
+            let made: Vec<_> = outputs.iter().map(made).collect();
+            let all: f64 = made.iter().map(|(.., traffic)| traffic).sum();
+            for (v, reads, phase, traffic) in made {
+                // Each is computed again by itself: its part of the traffic.
+                let part = if all > 0.0 { traffic / all } else { 1.0 };
                 let inputs: Vec<OpId> = reads.iter().filter_map(|&r| op_of[r]).collect();
                 latest = latest.max(phase);
                 let time = (time * part * PICOSECONDS).ceil().max(1.0) as u64;
                 let op = Operation::new(names.get(v), time, size(v)).reads(&inputs).phase(latest);
                 let op = if left.results.contains(v) { op.output() } else { op };
-                ops.push((v, found.graph.push(op)?));
-            }
-            for (v, op) in ops {
+                let op = found.graph.push(op)?;
                 op_of[v] = Some(op);
                 found.of[op] = Some((g, v));
             }
         }
+        found.kept = left.kept;
         Ok(found)
     }
 }

@@ -15,9 +15,9 @@ use crate::cost::cost;
 use crate::device::Device;
 use crate::facts::Facts;
 use crate::group::Effort;
-use crate::lower::lower;
+use crate::lower::lowered;
 use crate::memory::memory_beside;
-use crate::plan::{Options, Plan, plan};
+use crate::plan::{Options, Plan, plan_at};
 use crate::retain::{FrontierOptions, frontier};
 use crate::saved::saved_bytes;
 use adfuse_ir::kernel::Program;
@@ -90,8 +90,12 @@ impl PlanFrontier {
     }
 }
 
+/// What keeping a value for a later phase is taken to cost beside moving it, as multiples of that: the
+/// higher, the more of what elementwise instructions compute is computed again by its readers.
+const PRICES: [f64; 3] = [0.0, 4.0, 32.0];
+
 /// Instructions of all candidates together that are lowered and measured, about.
-const MEASURED: usize = 100_000;
+const MEASURED: usize = 40_000;
 
 /// Plans a [prepared](crate::prepare()) function for all budgets at once.
 ///
@@ -102,28 +106,34 @@ pub fn plan_frontier(
     options: &Options,
     engine: &dyn Engine,
 ) -> Result<PlanFrontier, Diagnostic> {
-    let base = plan(f, options)?;
-    let (fastest, program) = measured(f, base, options, engine)?;
-    let mut points = vec![fastest];
-    if options.effort != Effort::Off {
-        let base = points[0].plan.clone();
+    let mut points = Vec::new();
+    let prices = if options.effort == Effort::Off { &PRICES[..1] } else { &PRICES };
+    let most = (MEASURED / prices.len() / f.inst_count().max(1)).clamp(8, 48);
+    let mut bases: Vec<Plan> = Vec::new();
+    for &price in prices {
+        let base = plan_at(f, options, price)?;
+        if bases.contains(&base) {
+            continue;
+        }
+        let (point, program) = measured(f, base.clone(), options, engine)?;
+        points.push(point);
+        bases.push(base.clone());
+        if options.effort == Effort::Off {
+            continue;
+        }
         let mut facts = Facts::of(f, true)?;
         base.inline.iter().for_each(|&i| facts.set_free(i));
         let graph = GroupGraph::of(&facts, &base, &program, &options.device).map_err(|e| {
             let at = At { func: Some(f.name.clone()), ..At::default() };
             Diagnostic::new(at, Kind::Limit, e.to_string())
         })?;
-        let most = (MEASURED / f.inst_count().max(1)).clamp(8, 64);
-        let found = frontier(
-            &graph.graph,
-            &FrontierOptions { points: Some(most), ..FrontierOptions::default() },
-        );
-        for point in found.points() {
+        let wanted = FrontierOptions { points: Some(most), ..FrontierOptions::default() };
+        for point in frontier(&graph.graph, &wanted).points() {
             let (plan, again) = recurring(&facts, &base, &graph, &point.schedule);
             if !again.contains(&true) {
                 continue;
             }
-            let joined = regrouped(f, &plan, &again, options)?;
+            let joined = regrouped(f, &plan, &again, options, price)?;
             for plan in [Some(plan), joined].into_iter().flatten() {
                 // Parts of a group need not be a group; then the other plan is there.
                 if let Ok((point, _)) = measured(f, plan, options, engine) {
@@ -142,7 +152,7 @@ fn measured(
     options: &Options,
     engine: &dyn Engine,
 ) -> Result<(PlanPoint, Program), Diagnostic> {
-    let program = lower(f, &plan, &options.device)?;
+    let program = lowered(f, &plan, &options.device)?;
     let seconds = cost(&program, &options.device).seconds;
     let peak = memory_beside(&program, options.effort, &engine.scratch(&program)?)?.peak;
     let saved = saved_bytes(f, &plan)?;
@@ -170,7 +180,7 @@ fn chosen(
 
 /// The largest buffer at the moment at which a plan takes most.
 fn binding(f: &Function, plan: &Plan, device: &Device, engine: &dyn Engine) -> Option<String> {
-    let program = lower(f, plan, device).ok()?;
+    let program = lowered(f, plan, device).ok()?;
     let scratch = engine.scratch(&program).ok()?;
     crate::memory::binding(&program, &scratch)
 }
