@@ -5,6 +5,7 @@
 
 pub mod check;
 pub mod cli;
+pub mod engine;
 pub mod sample;
 pub mod trace;
 
