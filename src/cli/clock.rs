@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// Takes down phases that follow each other.
+#[derive(Clone)]
 pub(super) struct Clock {
     since: Instant,
     /// The phases so far, in order.

@@ -70,6 +70,7 @@ impl Bench {
         let threads = self.threads.count()?;
         let mut clock = Clock::new();
         let ready = self.planning.ready_timed(&mut clock)?;
+        let read = clock.clone();
         let plan = ready.plan()?;
         let effort = ready.effort();
         let chosen =
@@ -77,7 +78,8 @@ impl Bench {
         let mut subjects = vec![chosen];
         if let Some(look) = self.compare {
             let effort = look.effort();
-            let clock = Clock::new();
+            let mut clock = read;
+            clock.begin();
             let plan = ready.plan_with(effort)?;
             let name = super::planning::effort_name(effort);
             subjects.push(Subject::new(&ready, &plan, (effort, name), threads, clock, streams)?);

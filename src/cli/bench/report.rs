@@ -60,6 +60,12 @@ impl Figures<'_> {
     }
 }
 
+/// Milliseconds, to four digits at least, and no shorter than a nanosecond.
+fn ms(seconds: f64) -> String {
+    let ms = seconds * 1e3;
+    if ms < 0.1 { format!("{ms:.6}") } else { format!("{ms:.4}") }
+}
+
 /// In 1e9 a second.
 fn rate(count: u64, seconds: f64) -> f64 {
     count as f64 / seconds.max(1e-12) / 1e9
@@ -133,7 +139,6 @@ impl Report<'_> {
             cells.extend(figures.iter().map(cell));
             rows.push(cells);
         };
-        let ms = |seconds: f64| format!("{:.4}", seconds * 1e3);
         row("median ms", &|f| ms(f.step.median));
         row("min ms", &|f| ms(f.step.min));
         row("10% to 90% ms", &|f| format!("{} to {}", ms(f.step.p10), ms(f.step.p90)));
@@ -188,7 +193,7 @@ fn table(kernels: &[Kernel]) -> String {
             n.to_string(),
             k.name.clone(),
             k.kind.into(),
-            format!("{:.4}", k.seconds * 1e3),
+            ms(k.seconds),
             bytes(k.bytes),
             format!("{:.2}", rate(k.bytes, k.seconds)),
             k.flops.to_string(),
