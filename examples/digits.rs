@@ -4,7 +4,6 @@
 //! of stochastic gradient descent: parameters in, loss and new parameters out. It is compiled once, and
 //! run in memory that is there from the start. With `-- --figures` it says how long things took.
 
-use adfuse::engine::Cpu;
 use adfuse::ir::op::Domain;
 use adfuse::prelude::*;
 use adfuse::sample::{rng, sample};
