@@ -35,7 +35,7 @@ fn machine_code(
     _: &mut dyn Effects,
 ) -> Result<Vec<Array>, Diagnostic> {
     let f = specialized_to(f, args)?;
-    let run = cpu::Options { threads: 2, ..cpu::Options::default() };
+    let run = cpu::Options { threads: 2 };
     Cpu { run, ..Cpu::default() }.compile(module, &f)?.executable.run(args)
 }
 
