@@ -1,9 +1,9 @@
 //! Trains a 64-128-10 relu network on handwritten digits: `cargo run --release --example digits`.
 //!
 //! The loss is traced from Rust, differentiated, and turned into one function that does a whole step
-//! of stochastic gradient descent: parameters in, loss and new parameters out.
+//! of stochastic gradient descent: parameters in, loss and new parameters out. It is compiled once, and
+//! run in memory that is there from the start. With `-- --figures` it says how long things took.
 
-use adfuse::backends::reference::{Silent, run};
 use adfuse::ir::op::Domain;
 use adfuse::prelude::*;
 use adfuse::sample::{rng, sample};
@@ -13,7 +13,8 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use std::error::Error;
-use std::io::Read;
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
 
 const BATCH: usize = 10;
 const EPOCHS: u64 = 80;
@@ -106,57 +107,95 @@ fn blend(image: &[f32; 64], rng: &mut impl Rng) -> [f32; 64] {
 }
 
 impl Digits {
-    fn batch(
-        &self,
-        rows: &[usize],
-        rng: Option<&mut ChaCha8Rng>,
-    ) -> Result<[Array; 2], Diagnostic> {
-        let n = rows.len() as u64;
-        let pixels: Vec<f32> = match rng {
-            Some(rng) => rows.iter().flat_map(|&r| blend(&self.pixels[r], rng)).collect(),
-            None => rows.iter().flat_map(|&r| self.pixels[r]).collect(),
-        };
-        let one_hot = |&r: &usize| (0..10).map(move |c| f32::from(c == self.labels[r]));
-        let labels: Vec<f32> = rows.iter().flat_map(one_hot).collect();
-        Ok([Array::from_f32s(&[n, 64], &pixels)?, Array::from_f32s(&[n, 10], &labels)?])
+    /// Writes the pixels of these rows, and their labels, one-hot.
+    fn batch(&self, rows: &[usize], mut rng: Option<&mut ChaCha8Rng>, to: &mut [Vec<u8>; 2]) {
+        let [pixels, labels] = to;
+        pixels.clear();
+        labels.clear();
+        for &r in rows {
+            let image = match &mut rng {
+                Some(rng) => blend(&self.pixels[r], *rng),
+                None => self.pixels[r],
+            };
+            pixels.extend(image.iter().flat_map(|p| p.to_le_bytes()));
+            let one_hot = (0..10).map(|c| f32::from(c == self.labels[r]));
+            labels.extend(one_hot.flat_map(f32::to_le_bytes));
+        }
+    }
+}
+
+/// How long things took.
+struct Figures {
+    start: Instant,
+    compiled: Duration,
+    first: Option<Duration>,
+    stepping: Duration,
+    steps: u32,
+}
+
+impl Figures {
+    fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
+        let ms = |d: Duration| d.as_secs_f64() * 1e3;
+        writeln!(out, "compiling the step: {:.2} ms", ms(self.compiled))?;
+        let first = self.first.unwrap_or_default();
+        writeln!(out, "from the start of main to the first gradient: {:.2} ms", ms(first))?;
+        let step = self.stepping / self.steps.max(1);
+        writeln!(out, "a step: {:.2} us", ms(step) * 1e3)?;
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+        writeln!(out, "peak resident memory: {}", peak.map_or("not known here", str::trim))
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
+    let start = Instant::now();
+    let wanted = std::env::args().any(|a| a == "--figures");
     let digits = read()?;
     let train = digits.labels.len() - HELD;
     let step = step()?;
-    let module = Module::single(step.clone());
+    let begun = Instant::now();
+    let step = Cpu::default().compile(&Module::single(step.clone()), &step)?.executable;
+    let compiled = begun.elapsed();
+    let mut figures = Figures { start, compiled, first: None, stepping: Duration::ZERO, steps: 0 };
 
     let mut noise = rng(1, 0);
     // He's initialization for a relu layer; small for the last one.
-    let mut start = |dims: &[u64], spread: f64| {
+    let mut begin = |dims: &[u64], spread: f64| {
         let ty = TensorType::of(DType::F32, dims);
-        sample(&ty, Domain::Uniform(-spread, spread), &mut noise)
+        let start = sample(&ty, Domain::Uniform(-spread, spread), &mut noise)?;
+        Ok::<Vec<u8>, Diagnostic>(start.bytes().to_vec())
     };
-    let mut params = vec![
-        start(&[64, HIDDEN], (6.0 / 64.0f64).sqrt())?,
-        start(&[HIDDEN], 1e-3)?,
-        start(&[HIDDEN, 10], 0.3 * (6.0 / HIDDEN as f64).sqrt())?,
-        start(&[10], 1e-3)?,
+    let mut params = [
+        begin(&[64, HIDDEN], (6.0 / 64.0f64).sqrt())?,
+        begin(&[HIDDEN], 1e-3)?,
+        begin(&[HIDDEN, 10], 0.3 * (6.0 / HIDDEN as f64).sqrt())?,
+        begin(&[10], 1e-3)?,
     ];
+    // A step reads these and writes those, which are the next one's.
+    let mut next = params.clone();
 
     let mut order: Vec<usize> = (0..train).collect();
     let mut shuffle = rng(2, 0);
+    let mut batch = [Vec::new(), Vec::new()];
     let bar = ProgressBar::new(EPOCHS * (train / BATCH) as u64);
     bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} {msg} ({eta} left)")?);
     for epoch in 1..=EPOCHS {
-        let rate = RATE * (1.0 - (epoch - 1) as f64 / EPOCHS as f64);
+        let rate = (RATE * (1.0 - (epoch - 1) as f64 / EPOCHS as f64)) as f32;
+        let mut loss = [0u8; 4];
         order.shuffle(&mut shuffle);
         for rows in order.chunks_exact(BATCH) {
-            let mut args = std::mem::take(&mut params);
-            args.extend(digits.batch(rows, Some(&mut shuffle))?);
-            args.push(Array::from_f64s(DType::F32, &[], &[rate])?);
-            let mut out = run(&module, &step, &args, &mut Silent)?;
-            params = out.split_off(1);
-            bar.set_message(format!("epoch {epoch}, loss {:.4}", out[0].get(0).to_f64()));
+            digits.batch(rows, Some(&mut shuffle), &mut batch);
+            let ([w1, b1, w2, b2], [x, labels], rate) = (&params, &batch, rate.to_le_bytes());
+            let [v1, c1, v2, c2] = &mut next;
+            let begun = Instant::now();
+            step.run_into(&[w1, b1, w2, b2, x, labels, &rate], &mut [&mut loss, v1, c1, v2, c2])?;
+            figures.stepping += begun.elapsed();
+            figures.steps += 1;
+            figures.first.get_or_insert_with(|| figures.start.elapsed());
+            std::mem::swap(&mut params, &mut next);
             bar.inc(1);
         }
+        bar.set_message(format!("epoch {epoch}, loss {:.4}", f32::from_le_bytes(loss)));
     }
     bar.finish();
 
@@ -164,22 +203,23 @@ fn main() -> Result<(), Box<dyn Error>> {
         let params = parameters(t);
         network(&t.input("x", f32s([HELD as u64, 64])), &params)
     })?;
+    let scores = Cpu::default().compile(&Module::single(scores.clone()), &scores)?.executable;
     let held: Vec<usize> = (train..train + HELD).collect();
-    let [x, _] = digits.batch(&held, None)?;
-    params.push(x);
-    let out = run(&Module::single(scores.clone()), &scores, &params, &mut Silent)?;
-    let scores = out[0].to_f64s();
-    let best = |row: &[f64]| (0..10).max_by(|&a, &b| row[a].total_cmp(&row[b]));
+    digits.batch(&held, None, &mut batch);
+    let ([w1, b1, w2, b2], [x, _]) = (&params, &batch);
+    let mut out = vec![0u8; HELD * 10 * 4];
+    scores.run_into(&[w1, b1, w2, b2, x], &mut [&mut out])?;
+    let scores: Vec<f32> =
+        out.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let best = |row: &[f32]| (0..10).max_by(|&a, &b| row[a].total_cmp(&row[b]));
     let right =
         held.iter().zip(scores.chunks(10)).filter(|(r, s)| best(s) == Some(digits.labels[**r]));
     let right = right.count();
     let mut out = std::io::stdout().lock();
-    std::io::Write::write_fmt(
-        &mut out,
-        format_args!(
-            "test accuracy: {:.2}% ({right} of {HELD})\n",
-            100.0 * right as f64 / HELD as f64
-        ),
-    )?;
+    let share = 100.0 * right as f64 / HELD as f64;
+    writeln!(out, "test accuracy: {share:.2}% ({right} of {HELD})")?;
+    if wanted {
+        figures.print(&mut out)?;
+    }
     Ok(())
 }

@@ -8,7 +8,7 @@ mod blame;
 
 use crate::autodiff::{differentiable, jvp, vjp};
 use crate::backends::Array;
-use crate::backends::reference::{Silent, run};
+use crate::engine::{Engine, Ready, Reference};
 use crate::ir::op::Domain;
 use crate::ir::rewrite::{Copier, inline, specialize, widen};
 use crate::ir::{Builder, DType, Diagnostic, Function, Kind, Module, Op, Symbol, Value};
@@ -86,11 +86,24 @@ impl Row {
 /// # Errors
 /// When a function cannot be evaluated at all (memory, symbols that nothing binds).
 pub fn check(module: &Module, options: &Options) -> Result<Vec<Row>, Diagnostic> {
+    check_on(module, options, &Reference)
+}
+
+/// Checks every function of a verified module, values and derivatives by this engine.
+///
+/// # Errors
+/// As [`check`], and where the engine does not run a function.
+pub fn check_on(
+    module: &Module,
+    options: &Options,
+    engine: &dyn Engine,
+) -> Result<Vec<Row>, Diagnostic> {
     let wide = widen(module)?;
     let mut rows = Vec::new();
     for (f, written) in wide.funcs.values().zip(module.funcs.values()) {
         let f = with_extents(f, options)?;
-        rows.extend(check_one(&wide, &f, written, options)?);
+        let setting = Setting { module: &wide, written, options, engine };
+        rows.extend(check_one(&setting, &f)?);
     }
     Ok(rows)
 }
@@ -104,16 +117,30 @@ pub fn check_function(
     f: &Function,
     options: &Options,
 ) -> Result<Vec<Row>, Diagnostic> {
-    check_one(module, f, f, options)
+    check_one(&Setting { module, written: f, options, engine: &Reference }, f)
 }
 
-/// Checks `f`; `written` is what the user knows of it, for messages.
-fn check_one(
-    module: &Module,
-    f: &Function,
-    written: &Function,
-    options: &Options,
-) -> Result<Vec<Row>, Diagnostic> {
+/// What is the same for all that is checked of a function.
+struct Setting<'a> {
+    module: &'a Module,
+    /// What the user knows of the function.
+    written: &'a Function,
+    options: &'a Options,
+    engine: &'a dyn Engine,
+}
+
+impl Setting<'_> {
+    fn run(&self, f: &Function, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
+        self.ready(f)?(args)
+    }
+
+    /// A function of the module, or one made of it, that is run more than once.
+    fn ready<'a>(&'a self, f: &'a Function) -> Result<Ready<'a>, Diagnostic> {
+        self.engine.ready(self.module, f, &self.written.name)
+    }
+}
+
+fn check_one(setting: &Setting<'_>, f: &Function) -> Result<Vec<Row>, Diagnostic> {
     let row = |input: &str, mode, outcome| Row {
         func: f.name.clone(),
         input: input.to_string(),
@@ -127,19 +154,19 @@ fn check_one(
     if !has_float_result {
         return Ok(vec![row("", Mode::Forward, Outcome::Nothing)]);
     }
-    let point = match finite_point(module, f, options)? {
+    let point = match finite_point(setting, f)? {
         Ok(point) => point,
         Err(result) => return Ok(vec![row("", Mode::Forward, Outcome::NotFinite(result))]),
     };
-    let fixed = freeze(module, f, &point)?;
+    let fixed = freeze(setting, f, &point)?;
     let mut rows = Vec::new();
     for &k in &wrt {
         let name = f.name_of(f.params()[k]).map_or(format!("{k}"), str::to_string);
-        let case = Case { module, f, fixed: fixed.as_ref(), point: &point, wrt: k, options };
+        let case = Case { setting, f, fixed: fixed.as_ref(), point: &point, wrt: k };
         let (forward, reverse) = case.compare()?;
         let blame = |outcome| match outcome {
             Outcome::Fail(by, message) => {
-                let at = blame::culprit(module, f, written, &point, options);
+                let at = blame::culprit(setting, f, &point);
                 Outcome::Fail(by, blame::joined(at, message))
             }
             other => other,
@@ -165,10 +192,10 @@ fn with_extents(f: &Function, options: &Options) -> Result<Function, Diagnostic>
 
 /// A point where all float results are finite, or a result that never was.
 fn finite_point(
-    module: &Module,
+    setting: &Setting<'_>,
     f: &Function,
-    options: &Options,
 ) -> Result<Result<Vec<Array>, String>, Diagnostic> {
+    let run = setting.ready(f)?;
     // Moderate numbers first: far out, bounded functions are flat and say little.
     let floats = [
         Domain::Uniform(-0.9, 0.9),
@@ -185,13 +212,13 @@ fn finite_point(
     let domains = ints.iter().flat_map(|&int| floats.map(|float| (float, int)));
     let mut infinite = String::new();
     for (attempt, (float, int)) in domains.enumerate() {
-        let mut rng = rng(options.seed, attempt as u64);
+        let mut rng = rng(setting.options.seed, attempt as u64);
         let mut point = Vec::new();
         for ty in types.iter().filter(|t| t.dtype != DType::Token) {
             let domain = int.filter(|_| ty.dtype.is_int()).unwrap_or(float);
             point.push(sample(ty, domain, &mut rng)?);
         }
-        let results = run(module, f, &point, &mut Silent)?;
+        let results = run(&point)?;
         let wrong = |a: &Array| a.dtype().is_float() && a.iter().any(|l| !l.to_f64().is_finite());
         match results.iter().position(wrong) {
             None => return Ok(Ok(point)),
@@ -219,8 +246,12 @@ struct Fixed {
 /// A `stop_gradient` says that its value counts as a constant, so differences must not move it: the
 /// values become parameters, after the function's own. None where one is in a region: its value there
 /// is not known outside, and may not exist.
-fn freeze(module: &Module, f: &Function, point: &[Array]) -> Result<Option<Fixed>, Diagnostic> {
-    let whole = inline(module, f, &|_| true)?;
+fn freeze(
+    setting: &Setting<'_>,
+    f: &Function,
+    point: &[Array],
+) -> Result<Option<Fixed>, Diagnostic> {
+    let whole = inline(setting.module, f, &|_| true)?;
     let mut all = 0;
     whole.walk(&mut |f, i| all += usize::from(f.op(i) == Op::StopGradient));
     let stops: Vec<Value> = whole
@@ -232,7 +263,7 @@ fn freeze(module: &Module, f: &Function, point: &[Array]) -> Result<Option<Fixed
     if stops.len() < all {
         return Ok(None);
     }
-    let held = values_at(module, &whole, &stops, point)?;
+    let held = values_at(setting, &whole, &stops, point)?;
     let mut b = Builder::new(f.name.clone());
     let mut copier = Copier::new(&whole);
     copier.params(&mut b);
@@ -252,19 +283,19 @@ const NESTED: &str = "a `stop_gradient` inside of `cond` cannot be held at its v
                       nothing to compare forward mode with";
 
 struct Case<'a> {
-    module: &'a Module,
+    setting: &'a Setting<'a>,
     f: &'a Function,
     /// None if differences cannot be taken.
     fixed: Option<&'a Fixed>,
     point: &'a [Array],
     wrt: usize,
-    options: &'a Options,
 }
 
 impl Case<'_> {
     /// Forward mode against differences, reverse against forward.
     fn compare(&self) -> Result<(Outcome, Outcome), Diagnostic> {
-        let Case { module, f, point, wrt, options, .. } = *self;
+        let Case { setting, f, point, wrt, .. } = *self;
+        let Setting { module, options, .. } = *setting;
         let slot = argument(f, wrt);
         let mut rng = rng(options.seed, 1000 + wrt as u64);
         let direction = sample(&point[slot].ty(), Domain::Uniform(-1.0, 1.0), &mut rng)?;
@@ -274,7 +305,7 @@ impl Case<'_> {
         };
         let mut args = point.to_vec();
         args.push(direction.clone());
-        let out = run(module, &forward, &args, &mut Silent)?;
+        let out = setting.run(&forward, &args)?;
         let results = f.result_types().iter().filter(|t| t.dtype != DType::Token).count();
         let (primal, tangents) = out.split_at(results);
         let moves = tangents.iter().any(|a| a.iter().any(|l| !l.is_zero()));
@@ -295,7 +326,7 @@ impl Case<'_> {
         for t in tangents {
             args.push(sample(&t.ty(), Domain::Uniform(-1.0, 1.0), &mut rng)?);
         }
-        let out = run(module, &backward, &args, &mut Silent)?;
+        let out = setting.run(&backward, &args)?;
         let left = dot(args[point.len()..].iter().zip(tangents));
         let right = dot(out.last().into_iter().zip([&direction]));
         Ok((forward, verdict(adjoint_error(left, right))))
@@ -316,6 +347,8 @@ impl Case<'_> {
         let float = |a: &&Array| a.dtype().is_float();
         let values: Vec<f64> = primal.iter().filter(float).flat_map(|a| a.to_f64s()).collect();
         let claimed: Vec<f64> = tangents.iter().flat_map(|a| a.to_f64s()).collect();
+        let run = self.setting.ready(&fixed.f)?;
+        let options = self.setting.options;
         let mut best = vec![f64::INFINITY; values.len()];
         for h in [1e-3, 1e-4, 1e-5, 1e-6] {
             let at = |s: f64| -> Result<Vec<f64>, Diagnostic> {
@@ -325,15 +358,15 @@ impl Case<'_> {
                     x.iter().zip(direction.to_f64s()).map(|(x, d)| x + s * h * d).collect();
                 args[slot] = Array::from_f64s(DType::F64, args[slot].dims(), &moved)?;
                 args.extend(fixed.held.iter().cloned());
-                let out = run(self.module, &fixed.f, &args, &mut Silent)?;
+                let out = run(&args)?;
                 Ok(out.iter().filter(float).flat_map(|a| a.to_f64s()).collect())
             };
             let (far_up, up, down, far_down) = (at(2.0)?, at(1.0)?, at(-1.0)?, at(-2.0)?);
             for i in 0..values.len() {
                 // Five-point stencil: error of order h^4.
                 let slope = (8.0 * (up[i] - down[i]) - (far_up[i] - far_down[i])) / (12.0 * h);
-                let tolerated = self.options.rtol * slope.abs().max(claimed[i].abs())
-                    + self.options.atol * values[i].abs().max(1.0);
+                let tolerated = options.rtol * slope.abs().max(claimed[i].abs())
+                    + options.atol * values[i].abs().max(1.0);
                 let error = (slope - claimed[i]).abs() / tolerated;
                 if error < best[i] {
                     best[i] = error;
@@ -381,7 +414,7 @@ fn adjoint_error(left: (f64, f64), right: (f64, f64)) -> f64 {
 
 /// Values inside the function at a point.
 fn values_at(
-    module: &Module,
+    setting: &Setting<'_>,
     f: &Function,
     wanted: &[Value],
     point: &[Array],
@@ -389,5 +422,5 @@ fn values_at(
     let mut probe = f.clone();
     let body = probe.body();
     probe.region_mut(body).results = wanted.to_vec();
-    run(module, &probe, point, &mut Silent)
+    setting.run(&probe, point)
 }

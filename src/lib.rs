@@ -5,6 +5,7 @@
 
 pub mod check;
 pub mod cli;
+pub mod engine;
 pub mod sample;
 pub mod trace;
 
@@ -19,6 +20,7 @@ pub mod prelude {
     pub use crate::autodiff::{differentiable, grad, jvp, value_and_grad, vjp};
     pub use crate::backends::Array;
     pub use crate::backends::reference::{Silent, run};
+    pub use crate::engine::Cpu;
     pub use crate::ir::verify::verify;
     pub use crate::ir::{
         Attrs, DType, Diagnostic, Dim, Function, Kind, Module, Op, Symbol, TensorType,

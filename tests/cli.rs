@@ -1,5 +1,7 @@
 //! The command line, driven as users drive it: the built program, files and pipes.
 
+#[path = "cli/bench.rs"]
+mod bench;
 #[path = "cli/check.rs"]
 mod check;
 #[path = "cli/emit.rs"]
@@ -203,6 +205,10 @@ fn every_element_type_makes_the_round_trip() {
 fn what_the_program_prints_goes_to_standard_error() {
     let ran = programs().run("run prints.ir --input x=[1,2]");
     assert_eq!(ran.out, "x: f32[2]\n[1.0, 2.0]\n");
+    let note = "note: @f runs on the reference engine: tokens have no lowering to kernels, at \
+                `%t = create_token : token`\n";
+    assert_eq!(ran.err, format!("{note}seen: f32[2]\n[1.0, 2.0]\n"));
+    let ran = programs().run("run prints.ir --input x=[1,2] --engine reference");
     assert_eq!(ran.err, "seen: f32[2]\n[1.0, 2.0]\n");
 }
 
@@ -383,7 +389,9 @@ fn help_and_version_are_results() {
     assert!(d.good("--version").starts_with("adfuse "));
     let help = d.good("--help");
     assert!(
-        ["grad", "jvp", "run", "check", "fmt"].iter().all(|c| help.contains(&format!("  {c} ")))
+        ["grad", "jvp", "run", "check", "bench", "fmt"]
+            .iter()
+            .all(|c| help.contains(&format!("  {c} ")))
     );
     assert!(d.good("run --help").contains("<result>_ct"));
 }

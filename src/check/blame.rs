@@ -1,32 +1,26 @@
 //! Naming the instruction at fault.
 
-use super::{Case, Options, Outcome, freeze, values_at};
+use super::{Case, Outcome, Setting, freeze, values_at};
 use crate::autodiff::differentiable;
 use crate::backends::Array;
 use crate::ir::rewrite::Copier;
 use crate::ir::text::print_inst;
-use crate::ir::{Builder, Function, Inst, Module, Value, ValueDef};
+use crate::ir::{Builder, Function, Inst, Value, ValueDef};
 
-/// The first instruction whose own derivative is wrong at the values it had, printed as `written` has
+/// The first instruction whose own derivative is wrong at the values it had, printed as the user has
 /// it: the function before it was widened and its symbols got extents.
-pub(super) fn culprit(
-    module: &Module,
-    f: &Function,
-    written: &Function,
-    point: &[Array],
-    options: &Options,
-) -> Option<String> {
+pub(super) fn culprit(setting: &Setting<'_>, f: &Function, point: &[Array]) -> Option<String> {
     for (k, &i) in f.body_insts().iter().enumerate() {
         let Some((alone, inputs)) = isolate(f, i) else { continue };
-        let point = values_at(module, f, &inputs, point).ok()?;
-        let fixed = freeze(module, &alone, &point).ok()?;
+        let point = values_at(setting, f, &inputs, point).ok()?;
+        let fixed = freeze(setting, &alone, &point).ok()?;
         let wrt = differentiable(&alone, None).ok().unwrap_or_default();
         for wrt in wrt {
             let fixed = fixed.as_ref();
-            let case = Case { module, f: &alone, fixed, point: &point, wrt, options };
+            let case = Case { setting, f: &alone, fixed, point: &point, wrt };
             let (forward, reverse) = case.compare().ok()?;
             if [forward, reverse].iter().any(|o| matches!(o, Outcome::Fail(..))) {
-                return Some(shown(f, written, k));
+                return Some(shown(f, setting.written, k));
             }
         }
     }

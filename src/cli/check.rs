@@ -1,11 +1,13 @@
 //! `check`: verifies a program and compares its derivatives with the functions themselves.
 
+use super::engine::Engine;
 use super::failure::Failure;
 use super::json;
 use super::source::Program;
 use super::streams::Streams;
 use super::target::Dims;
-use crate::check::{Mode, Options, Outcome, Row, check};
+use crate::check::{Mode, Options, Outcome, Row, check_on};
+use crate::engine::Engine as Runs;
 use crate::ir::Symbol;
 use clap::Args;
 use std::io::{self, Write};
@@ -33,6 +35,8 @@ pub(super) struct Check {
     atol: f64,
     #[command(flatten)]
     dims: Dims,
+    #[command(flatten)]
+    engine: Engine,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -50,7 +54,8 @@ impl Check {
         let owner = format!("`{}` has", program.source.name);
         let extents = self.dims.of(&symbols, &owner)?;
         let options = Options { seed: self.seed, rtol: self.rtol, atol: self.atol, extents };
-        let rows = check(&program.module, &options).map_err(|d| program.wrong(d))?;
+        let check = |engine: &dyn Runs| check_on(&program.module, &options, engine);
+        let rows = self.engine.with(&program, streams, check)?;
         let failed = rows.iter().filter(|r| r.failed()).count();
         if self.json {
             write_json(streams.out, &rows)?;

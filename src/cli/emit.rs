@@ -4,7 +4,10 @@ use super::failure::Failure;
 use super::planning::{Planning, Ready};
 use super::streams::Streams;
 use super::{plan_json, steps};
+use crate::backends::cpu::{Executable, Texts};
+use crate::engine::Cpu;
 use crate::fusion::Plan;
+use crate::ir::Diagnostic;
 use crate::ir::kernel::text;
 use crate::ir::text::{Names, parse, print_function};
 use clap::{Args, ValueEnum};
@@ -36,6 +39,10 @@ enum Stage {
     Kernels,
     /// A program of kernels
     Program,
+    /// Each step's functions as Cranelift is given them, on the engine `cpu`
+    Clif,
+    /// Each step's functions as instructions of the host
+    Asm,
 }
 
 impl Emit {
@@ -58,6 +65,8 @@ impl Emit {
                     return Err(ready.broken("program"));
                 }
             }
+            Stage::Clif => functions(&ready, |texts| texts.clif)?,
+            Stage::Asm => functions(&ready, |texts| texts.asm)?,
         };
         streams.out.write_all(printed.as_bytes())?;
         Ok(ExitCode::SUCCESS)
@@ -112,6 +121,35 @@ fn kernels(ready: &Ready) -> Result<String, Failure> {
             return Err(ready.broken("step"));
         }
         out += &alone;
+    }
+    Ok(out)
+}
+
+/// The functions of each step, and what happens beside them.
+fn functions(ready: &Ready, text: fn(Texts<'_>) -> &str) -> Result<String, Failure> {
+    let program = ready.program(&ready.plan()?)?;
+    let cpu = Cpu { plan: ready.options.clone(), ..Cpu::default() };
+    let wrong = |d: Diagnostic| ready.source.wrong(d);
+    let (_, layout) = cpu.layout(&program).map_err(wrong)?;
+    let made = Executable::compile_listed(&program, &layout, cpu.run).map_err(wrong)?;
+    let mut out = String::new();
+    for (k, step) in made.steps().iter().enumerate() {
+        if k > 0 {
+            out.push('\n');
+        }
+        out += &format!("// step {k}: {} ({})\n", step.name, step.generator);
+        for line in &step.beside {
+            out += &format!("// beside the functions: {line}\n");
+        }
+        for sweep in made.sweeps().filter(|s| s.step == k) {
+            let Some(texts) = sweep.texts else { continue };
+            let (name, bytes) = (sweep.name, sweep.code.len());
+            out += &format!("\n// {name}, {bytes} bytes, {}\n", texts.accesses);
+            out += text(texts);
+            if !out.ends_with('\n') {
+                out.push('\n');
+            }
+        }
     }
     Ok(out)
 }

@@ -1,13 +1,13 @@
-//! Which engine runs a function, and on how many threads.
+//! Which engine runs a function, on how many threads, and how free it is.
 
 use super::failure::Failure;
+use super::planning::{Look, Mode};
 use super::source::Program;
-use crate::backends::Array;
-use crate::backends::cpu::{ArenaLayout, Executable, Options as Threads, scratch};
-use crate::backends::reference::{self, Effects};
-use crate::fusion::{Device, Effort, Fp, Options, compile, memory_beside};
-use crate::ir::kernel::verify;
-use crate::ir::{Diagnostic, Function};
+use super::streams::Streams;
+use crate::backends::cpu::{Executable, Options as Run};
+use crate::engine::{Compiled, Cpu, Either, Engine as Runs, Reference};
+use crate::fusion::{Device, Effort, Fp, Options};
+use crate::ir::{Diagnostic, Function, Kind as Wrong, Module};
 use clap::{Args, ValueEnum};
 use std::num::NonZero;
 use std::thread::available_parallelism;
@@ -15,12 +15,30 @@ use std::thread::available_parallelism;
 /// What runs a function.
 #[derive(Args)]
 pub(super) struct Engine {
-    /// What runs the function; both give the same bits
-    #[arg(long, value_enum, default_value = "reference")]
-    engine: Kind,
+    /// What runs functions; without this, cpu, and reference what that cannot run
+    #[arg(long, value_enum)]
+    engine: Option<Kind>,
+    #[command(flatten)]
+    threads: Threads,
+}
+
+/// On how many threads.
+#[derive(Args)]
+pub(super) struct Threads {
     /// Threads of the engine `cpu`, 1 to 256; as many as there are cores where it is not given
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+}
+
+/// How free the engine `cpu` is.
+#[derive(Args)]
+pub(super) struct Freedom {
+    /// How numbers may differ from the text's; without this, strict: not at all
+    #[arg(long, value_enum)]
+    fp: Option<Mode>,
+    /// How hard to look for a plan; without this, default
+    #[arg(long, value_enum)]
+    effort: Option<Look>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -34,39 +52,117 @@ enum Kind {
 /// The most threads that may be asked for.
 const MOST_THREADS: usize = 256;
 
-impl Engine {
-    /// Runs a function of the program's module, or one made of it.
-    pub(super) fn run(
-        &self,
-        program: &Program,
-        f: &Function,
-        args: &[Array],
-        effects: &mut dyn Effects,
-    ) -> Result<Vec<Array>, Failure> {
-        let wrong = |d: Diagnostic| program.wrong(d);
-        if self.engine == Kind::Reference {
-            if self.threads.is_some() {
-                return Err(Failure::usage("--threads is for --engine cpu"));
-            }
-            return reference::run(&program.module, f, args, effects).map_err(wrong);
-        }
-        let threads = match self.threads {
-            Some(n @ 1..=MOST_THREADS) => n,
+/// Says that profilers shall see the names of functions made at run time.
+const PERF_MAP: &str = "ADFUSE_PERF_MAP";
+
+impl Threads {
+    /// How many threads.
+    pub(super) fn count(&self) -> Result<usize, Failure> {
+        match self.threads {
+            Some(n @ 1..=MOST_THREADS) => Ok(n),
             Some(n) => {
                 let m = format!("--threads is from 1 to {MOST_THREADS}, found {n}");
-                return Err(Failure::usage(m));
+                Err(Failure::usage(m))
             }
-            None => available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS),
-        };
-        let options = Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
-        let compiled = compile(&program.module, f, &options).map_err(wrong)?;
-        let verified = verify(compiled.program).map_err(|errors| program.source.wrong(errors))?;
-        let beside = scratch(&verified).map_err(wrong)?;
-        let plan = memory_beside(&verified, options.effort, &beside).map_err(wrong)?;
-        let layout =
-            ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch };
-        let executable =
-            Executable::compile(&verified, &layout, Threads { threads }).map_err(wrong)?;
-        executable.run(args).map_err(wrong)
+            None => Ok(available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS)),
+        }
+    }
+}
+
+impl Freedom {
+    /// The mode that is asked for.
+    pub(super) fn fp(&self) -> Fp {
+        self.fp.map_or(Fp::Strict, Mode::fp)
+    }
+
+    fn effort(&self) -> Effort {
+        self.effort.unwrap_or(Look::Default).effort()
+    }
+
+    fn is_given(&self) -> bool {
+        self.fp.is_some() || self.effort.is_some()
+    }
+}
+
+impl Engine {
+    /// Machine code of a function that is made of the program's, with the module that it calls; none
+    /// where the reference engine is to run it. `of` is the name that the user knows it by.
+    pub(super) fn compile(
+        &self,
+        program: &Program,
+        (module, f, of): (&Module, &Function, &str),
+        freedom: &Freedom,
+        streams: &mut Streams<'_>,
+    ) -> Result<Option<Compiled>, Failure> {
+        if self.engine == Some(Kind::Reference) {
+            if freedom.is_given() {
+                return Err(Failure::usage("--fp and --effort are for --engine cpu"));
+            }
+            self.no_threads()?;
+            return Ok(None);
+        }
+        let (effort, fp) = (freedom.effort(), freedom.fp());
+        let plan = Options { device: Device::cpu(), effort, fp };
+        let run = Run { threads: self.threads.count()? };
+        match (Cpu { plan, run }).compile(module, f) {
+            Ok(made) => {
+                map_for_profilers(&made.executable, streams);
+                Ok(Some(made))
+            }
+            Err(d) if self.falls(&d) && !freedom.is_given() => {
+                tell(streams, of, &d);
+                Ok(None)
+            }
+            Err(d) => Err(program.wrong(d)),
+        }
+    }
+
+    /// Has functions run by the engine that is asked for, and tells what it did not run.
+    pub(super) fn with<T>(
+        &self,
+        program: &Program,
+        streams: &mut Streams<'_>,
+        run: impl FnOnce(&dyn Runs) -> Result<T, Diagnostic>,
+    ) -> Result<T, Failure> {
+        if self.engine == Some(Kind::Reference) {
+            self.no_threads()?;
+            return run(&Reference).map_err(|d| program.wrong(d));
+        }
+        let cpu = Cpu { run: Run { threads: self.threads.count()? }, ..Cpu::default() };
+        if self.engine == Some(Kind::Cpu) {
+            return run(&cpu).map_err(|d| program.wrong(d));
+        }
+        let either = Either::new(cpu);
+        let result = run(&either);
+        either.fell().iter().for_each(|(of, d)| tell(streams, of, d));
+        result.map_err(|d| program.wrong(d))
+    }
+
+    fn no_threads(&self) -> Result<(), Failure> {
+        match self.threads.threads {
+            Some(_) => Err(Failure::usage("--threads is for --engine cpu")),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the reference engine takes over after this error.
+    fn falls(&self, d: &Diagnostic) -> bool {
+        self.engine.is_none() && d.kind == Wrong::Unsupported
+    }
+}
+
+fn tell(streams: &mut Streams<'_>, of: &str, d: &Diagnostic) {
+    let at = d.at.inst.as_ref().map_or(String::new(), |i| format!(", at `{i}`"));
+    streams.note(format!("@{of} runs on the reference engine: {}{at}", d.message));
+}
+
+/// Adds the functions to the map that profilers read, if the environment says so.
+pub(super) fn map_for_profilers(executable: &Executable, streams: &mut Streams<'_>) {
+    if std::env::var_os(PERF_MAP).is_none_or(|v| v.is_empty() || v == "0") {
+        return;
+    }
+    match executable.write_perf_map() {
+        Ok(path) => streams.note(format!("functions are named in {}", path.display())),
+        Err(e) => streams.note(format!("profilers will see no names of functions: {e}")),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::failure::{Failure, listed, mean};
 use super::npz;
+use super::source::Program;
 use super::spec::{Fill, Input, Spec};
 use crate::backends::Array;
 use crate::ir::op::Domain;
@@ -144,6 +145,28 @@ impl Inputs {
         };
         Array::splat(&dims, literal)
     }
+}
+
+/// The arguments of the function to run, which has the parameters of the function asked for, then
+/// cotangents.
+pub(super) fn arguments(
+    program: &Program,
+    running: &Function,
+    inputs: &Inputs,
+    given: Vec<Option<Given>>,
+) -> Result<Vec<Array>, Failure> {
+    let params: Vec<Param> = params(running);
+    inputs.all_known(&params, &running.name)?;
+    let mut given = given.into_iter();
+    let mut args = Vec::new();
+    for (k, param) in params.iter().enumerate() {
+        let value = match given.next() {
+            Some(value) => value.unwrap_or(Given::Fill(Fill::Any)),
+            None => inputs.read(param)?.unwrap_or(Given::Fill(Fill::Ones)),
+        };
+        args.push(inputs.argument(value, &param.ty, k).map_err(|d| program.wrong(d))?);
+    }
+    Ok(args)
 }
 
 /// Extents for the symbols of the parameters: those given, and those that given tensors have.

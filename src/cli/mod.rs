@@ -5,7 +5,9 @@
 //! 0 when all is well, 1 when the program is wrong or a check fails, and 2 when the command line, or
 //! a file it names, cannot be used.
 
+mod bench;
 mod check;
+mod clock;
 mod derivative;
 mod emit;
 mod engine;
@@ -67,6 +69,7 @@ enum Command {
     Jvp(derivative::Jvp),
     Run(run::Run),
     Check(check::Check),
+    Bench(bench::Bench),
     Emit(emit::Emit),
     Fmt(fmt::Fmt),
     Plan(plan::Show),
@@ -91,6 +94,7 @@ fn command_line() -> ExitCode {
         Command::Jvp(command) => command.execute(&mut streams),
         Command::Run(command) => command.execute(&mut streams),
         Command::Check(command) => command.execute(&mut streams),
+        Command::Bench(command) => command.execute(&mut streams),
         Command::Emit(command) => command.execute(&mut streams),
         Command::Fmt(command) => command.execute(&mut streams),
         Command::Plan(command) => command.execute(&mut streams),

@@ -1,7 +1,9 @@
-//! What `plan` and `emit` share: which function is planned, for what, and by which plan.
+//! What `plan`, `emit` and `bench` share: which function is planned, for what, and by which plan.
 
+use super::clock::Clock;
 use super::derivative::Wrt;
 use super::failure::{Failure, mean};
+use super::inputs::params;
 use super::plan_json;
 use super::source::{Program, Source};
 use super::target::{Target, specialized};
@@ -40,7 +42,7 @@ pub(super) struct Planning {
 
 /// How numbers may differ from those of the text.
 #[derive(Clone, Copy, ValueEnum)]
-enum Mode {
+pub(super) enum Mode {
     /// The same bits whatever the plan
     Strict,
     /// The same bits for one plan; stable forms stand for naive ones
@@ -51,13 +53,35 @@ enum Mode {
 
 /// How hard to look for a plan.
 #[derive(Clone, Copy, ValueEnum)]
-enum Look {
+pub(super) enum Look {
     /// A kernel an instruction
     Off,
     /// One pass
     Quick,
     /// As long as it pays
     Default,
+}
+
+impl Mode {
+    /// As the planner calls it.
+    pub(super) fn fp(self) -> Fp {
+        match self {
+            Mode::Strict => Fp::Strict,
+            Mode::Reproducible => Fp::Reproducible,
+            Mode::Fast => Fp::Fast,
+        }
+    }
+}
+
+impl Look {
+    /// As the planner calls it.
+    pub(super) fn effort(self) -> Effort {
+        match self {
+            Look::Off => Effort::Off,
+            Look::Quick => Effort::Quick,
+            Look::Default => Effort::Default,
+        }
+    }
 }
 
 /// A function ready to be planned.
@@ -70,6 +94,8 @@ pub(super) struct Ready {
     pub(super) options: Options,
     /// What was recognised and rewritten, in order: rules, and the names of their results.
     pub(super) recognised: Vec<(&'static str, String)>,
+    /// How many arguments it takes before cotangents.
+    pub(super) arguments: usize,
     /// The plan that was given.
     given: Option<Plan>,
 }
@@ -77,19 +103,25 @@ pub(super) struct Ready {
 impl Planning {
     /// Reads, rewrites, differentiates and prepares the function, and reads the plan.
     pub(super) fn ready(&self) -> Result<Ready, Failure> {
+        self.ready_timed(&mut Clock::new())
+    }
+
+    /// The same, with the phases `parse` and `ad` timed.
+    pub(super) fn ready_timed(&self, clock: &mut Clock) -> Result<Ready, Failure> {
         if self.wrt.is_given() && !self.grad {
             return Err(Failure::usage("--wrt needs --grad"));
         }
         let given = self.plan.as_deref().map(Written::read).transpose()?;
         let options = self.options(given.as_ref())?;
-        let source = self.target.read()?;
+        let text = self.target.source()?;
+        clock.begin();
+        let source = Program::of(text)?;
+        clock.end("parse");
         let f = self.target.choose(&source)?;
         let f = specialized(&source, f, &self.target.extents(f)?)?;
+        let arguments = params(&f).len();
         let mut recognised = Vec::new();
-        let (module, f) = match options.fp {
-            Fp::Strict => (source.module.clone(), f),
-            _ => stable(&source, &f, &mut recognised).map_err(|d| source.wrong(d))?,
-        };
+        let (module, f) = in_mode(&source, f, options.fp, &mut recognised)?;
         let (module, f) = match self.grad {
             false => (module, f),
             true => {
@@ -100,21 +132,13 @@ impl Planning {
         };
         let function = prepare(&module, &f).map_err(|d| source.wrong(d))?;
         let given = given.map(|w| w.plan(&function)).transpose()?;
-        Ok(Ready { source, function, options, recognised, given })
+        clock.end("ad");
+        Ok(Ready { source, function, options, recognised, arguments, given })
     }
 
     fn options(&self, given: Option<&Written>) -> Result<Options, Failure> {
-        let fp = match self.fp {
-            None => None,
-            Some(Mode::Strict) => Some(Fp::Strict),
-            Some(Mode::Reproducible) => Some(Fp::Reproducible),
-            Some(Mode::Fast) => Some(Fp::Fast),
-        };
-        let effort = match self.effort {
-            Some(Look::Off) => Effort::Off,
-            Some(Look::Quick) => Effort::Quick,
-            None | Some(Look::Default) => Effort::Default,
-        };
+        let fp = self.fp.map(Mode::fp);
+        let effort = self.effort.unwrap_or(Look::Default).effort();
         let Some(plan) = given else {
             let device = device(self.device.as_deref().unwrap_or("cpu"))?;
             return Ok(Options { device, effort, fp: fp.unwrap_or_default() });
@@ -157,6 +181,19 @@ fn device(name: &str) -> Result<Device, Failure> {
     }
     let source = Source::read(path)?;
     Device::from_toml(&source.text).map_err(|d| Failure::File(source, vec![d]))
+}
+
+/// The program's module and a function in it as a mode has them; what was rewritten is told.
+pub(super) fn in_mode(
+    source: &Program,
+    f: Function,
+    fp: Fp,
+    recognised: &mut Vec<(&'static str, String)>,
+) -> Result<(Module, Function), Failure> {
+    match fp {
+        Fp::Strict => Ok((source.module.clone(), f)),
+        _ => stable(source, &f, recognised).map_err(|d| source.wrong(d)),
+    }
 }
 
 /// A module with stable forms for naive ones, and the function in it; what was rewritten is told.
@@ -262,6 +299,15 @@ impl Written {
     }
 }
 
+/// The name of an effort.
+pub(super) fn effort_name(effort: Effort) -> &'static str {
+    match effort {
+        Effort::Off => "off",
+        Effort::Quick => "quick",
+        Effort::Default => "default",
+    }
+}
+
 impl Ready {
     /// The plan: the one given, or one made.
     pub(super) fn plan(&self) -> Result<Plan, Failure> {
@@ -271,9 +317,12 @@ impl Ready {
         }
     }
 
-    /// Whether a plan was given.
-    pub(super) fn is_replayed(&self) -> bool {
-        self.given.is_some()
+    /// How hard the plan was looked for.
+    pub(super) fn effort(&self) -> &'static str {
+        match self.options.effort {
+            _ if self.given.is_some() => "replayed",
+            effort => effort_name(effort),
+        }
     }
 
     /// The plan of this effort.

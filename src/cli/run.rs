@@ -1,17 +1,18 @@
 //! `run`: a function, or its gradient function, at given or random inputs.
 
 use super::derivative::Wrt;
-use super::engine::Engine;
+use super::engine::{Engine, Freedom};
 use super::failure::Failure;
-use super::inputs::{self, Given, Inputs, Param};
+use super::inputs::{self, Given, Inputs, arguments};
+use super::planning::in_mode;
 use super::source::Program;
-use super::spec::{Fill, Input, input};
+use super::spec::{Input, input};
 use super::streams::Streams;
 use super::target::{Target, specialized};
 use super::{json, npz, show};
 use crate::autodiff::value_and_grad;
 use crate::backends::Array;
-use crate::backends::reference::Effects;
+use crate::backends::reference::{self, Effects};
 use crate::ir::{DType, Function, Symbol};
 use clap::Args;
 use std::collections::BTreeSet;
@@ -50,6 +51,8 @@ pub(super) struct Run {
     wrt: Wrt,
     #[command(flatten)]
     engine: Engine,
+    #[command(flatten)]
+    freedom: Freedom,
     /// Print JSON, with every element
     #[arg(long, conflicts_with = "digest")]
     json: bool,
@@ -71,17 +74,22 @@ impl Run {
         let f = self.target.choose(&program)?;
         let inputs = Inputs::new(self.inputs.clone(), self.seed)?;
         let (f, given) = self.at_extents(&program, f, &inputs)?;
+        let (module, formed) = in_mode(&program, f.clone(), self.freedom.fp(), &mut Vec::new())?;
         let (running, wrt) = if self.grad {
             let wrt = self.wrt.positions(&program, &f)?;
-            let g = value_and_grad(&program.module, &f, &wrt).map_err(|d| program.wrong(d))?;
+            let g = value_and_grad(&module, &formed, &wrt).map_err(|d| program.wrong(d))?;
             (g, wrt)
         } else {
-            (f.clone(), Vec::new())
+            (formed, Vec::new())
         };
         let args = arguments(&program, &running, &inputs, given)?;
         renamed(&f, &running, streams);
-        let mut effects = Printing(streams.err);
-        let values = self.engine.run(&program, &running, &args, &mut effects)?;
+        let what = (&module, &running, f.name.as_str());
+        let values = match self.engine.compile(&program, what, &self.freedom, streams)? {
+            Some(made) => made.executable.run(&args),
+            None => reference::run(&module, &running, &args, &mut Printing(streams.err)),
+        };
+        let values = values.map_err(|d| program.wrong(d))?;
         let names = names(&f, &wrt);
         let named: Vec<(String, &Array)> = names.into_iter().zip(&values).collect();
         if let Some(path) = &self.save {
@@ -140,28 +148,6 @@ impl Run {
         }
         Ok(())
     }
-}
-
-/// The arguments of the function to run, which has the parameters of the function asked for, then
-/// cotangents.
-fn arguments(
-    program: &Program,
-    running: &Function,
-    inputs: &Inputs,
-    given: Vec<Option<Given>>,
-) -> Result<Vec<Array>, Failure> {
-    let params: Vec<Param> = inputs::params(running);
-    inputs.all_known(&params, &running.name)?;
-    let mut given = given.into_iter();
-    let mut args = Vec::new();
-    for (k, param) in params.iter().enumerate() {
-        let value = match given.next() {
-            Some(value) => value.unwrap_or(Given::Fill(Fill::Any)),
-            None => inputs.read(param)?.unwrap_or(Given::Fill(Fill::Ones)),
-        };
-        args.push(inputs.argument(value, &param.ty, k).map_err(|d| program.wrong(d))?);
-    }
-    Ok(args)
 }
 
 /// Tells which cotangents have other names than --help says, since parameters have those.

@@ -57,7 +57,11 @@ impl Source {
 impl Program {
     /// Reads, parses and verifies a program.
     pub(super) fn read(path: &Path) -> Result<Program, Failure> {
-        let source = Source::read(path)?;
+        Program::of(Source::read(path)?)
+    }
+
+    /// Parses and verifies a text.
+    pub(super) fn of(source: Source) -> Result<Program, Failure> {
         let module = source.parse()?;
         verify(&module).map_err(|errors| source.wrong(errors))?;
         Ok(Program { source, module })

@@ -1,7 +1,7 @@
 //! Which function of which program a command is about, at which extents.
 
 use super::failure::{Failure, listed, mean};
-use super::source::Program;
+use super::source::{Program, Source};
 use crate::ir::rewrite::specialize;
 use crate::ir::{Function, Symbol};
 use clap::Args;
@@ -29,6 +29,11 @@ pub(super) struct Dims {
 }
 
 impl Target {
+    /// Reads the program's text.
+    pub(super) fn source(&self) -> Result<Source, Failure> {
+        Source::read(&self.file)
+    }
+
     /// Reads the program.
     pub(super) fn read(&self) -> Result<Program, Failure> {
         Program::read(&self.file)

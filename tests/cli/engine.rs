@@ -1,6 +1,33 @@
-//! The engines: the same bits, and what each cannot run.
+//! The engines: the same bits, what each cannot run, and how free they are.
 
+use crate::folder::Folder;
 use crate::plan::models;
+
+const EFFECT: &str = "func @f(%x: f32[2]) -> f32[2] {
+  %t = create_token : token
+  %u = debug_print %t, %x {label = \"seen\"} : token
+  return %x
+}
+";
+
+/// A sum of squares, and a function that chooses.
+const CHOICE: &str = "func @plain(%x: f32[3]) -> f32[] {
+  %0 = mul %x, %x : f32[3]
+  %1 = reduce_sum %0 {axes = [0]} : f32[]
+  return %1
+}
+
+func @choice(%x: f32[], %p: bool[]) -> f32[] {
+  %y = cond %p : f32[] then {
+    %0 = sin %x : f32[]
+    yield %0
+  } else {
+    %1 = mul %x, %x : f32[]
+    yield %1
+  }
+  return %y
+}
+";
 
 #[test]
 fn engines_give_the_same_bits() {
@@ -8,30 +35,59 @@ fn engines_give_the_same_bits() {
     let d = models(&names);
     for name in names {
         let run = format!("run {name}.ir --grad --digest --seed 3");
-        let expected = d.good(&run);
-        for more in ["--engine reference", "--engine cpu", "--engine cpu --threads 1"] {
+        let expected = d.good(&format!("{run} --engine reference"));
+        for more in
+            ["", "--engine cpu", "--threads 1", "--fp strict", "--effort off", "--effort quick"]
+        {
             assert_eq!(d.good(&format!("{run} {more}")), expected, "{name} {more}");
         }
     }
 }
 
 #[test]
+fn free_modes_take_stable_forms() {
+    let d = Folder::new();
+    // The sum of exponentials overflows as it is written.
+    d.file(
+        "lse.ir",
+        "func @f(%x: f32[2]) -> f32[] {\n  %0 = exp %x : f32[2]\n  \
+         %1 = reduce_sum %0 {axes = [0]} : f32[]\n  %y = log %1 : f32[]\n  return %y\n}\n",
+    );
+    let run = "run lse.ir --grad --input x=[1000,0]";
+    let naive = "y: f32[] = inf\ngrad_x: f32[2]\n[nan, 0.0]\n";
+    let stable = "y: f32[] = 1000.0\ngrad_x: f32[2]\n[1.0, 0.0]\n";
+    for (more, expected) in [
+        ("", naive),
+        ("--fp strict", naive),
+        ("--fp reproducible", stable),
+        ("--fp fast", stable),
+        ("--fp fast --effort off", stable),
+    ] {
+        assert_eq!(d.good(&format!("{run} {more}")), expected, "{more}");
+    }
+}
+
+#[test]
 fn what_an_engine_cannot_run_is_said() {
     let d = models(&["layer_norm"]);
-    d.file(
-        "effect.ir",
-        "func @f(%x: f32[2]) -> f32[2] {
-  %t = create_token : token
-  %u = debug_print %t, %x {label = \"seen\"} : token
-  return %x
-}
-",
-    );
+    d.file("effect.ir", EFFECT).file("choice.ir", CHOICE);
     for (args, code, said) in [
         ("run effect.ir --engine cpu", 1, "tokens have no lowering to kernels"),
-        ("run layer_norm.ir --threads 2", 2, "--threads is for --engine cpu"),
+        ("run effect.ir --fp fast", 1, "tokens have no lowering to kernels"),
+        ("run choice.ir --func choice --engine cpu", 1, "`cond` has no lowering to kernels"),
+        ("check choice.ir --engine cpu", 1, "`cond` has no lowering to kernels"),
+        ("run layer_norm.ir --engine reference --threads 2", 2, "--threads is for --engine cpu"),
+        ("check layer_norm.ir --engine reference --threads 2", 2, "--threads is for --engine cpu"),
+        ("run layer_norm.ir --engine reference --fp fast", 2, "--fp and --effort are for"),
+        ("run layer_norm.ir --engine reference --effort off", 2, "--fp and --effort are for"),
         ("run layer_norm.ir --engine cpu --threads 0", 2, "--threads is from 1 to 256, found 0"),
+        ("check layer_norm.ir --threads 257", 2, "--threads is from 1 to 256, found 257"),
+        ("run layer_norm.ir --threads many", 2, "invalid value 'many'"),
         ("run layer_norm.ir --engine gpu", 2, "invalid value 'gpu'"),
+        ("check layer_norm.ir --engine gpu", 2, "invalid value 'gpu'"),
+        ("run layer_norm.ir --fp exact", 2, "invalid value 'exact'"),
+        ("run layer_norm.ir --effort most", 2, "invalid value 'most'"),
+        ("check layer_norm.ir --fp fast", 2, "unexpected argument '--fp'"),
     ] {
         let ran = d.run(args);
         assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{args}: {}", ran.err);
@@ -39,4 +95,58 @@ fn what_an_engine_cannot_run_is_said() {
     }
     let ran = d.run("run effect.ir --engine reference");
     assert!(ran.code == 0 && ran.err.starts_with("seen: f32[2]"), "{}", ran.err);
+}
+
+#[test]
+fn the_reference_engine_takes_over_visibly() {
+    let d = Folder::new();
+    d.file("choice.ir", CHOICE);
+    let note = "note: @choice runs on the reference engine: `cond` has no lowering to kernels";
+    let ran = d.run("run choice.ir --func choice --input x=3 --input p=false");
+    assert_eq!((ran.code, ran.out.as_str()), (0, "y: f32[] = 9.0\n"));
+    assert!(ran.err.starts_with(note) && ran.err.lines().count() == 1, "{}", ran.err);
+    // Once a function, however many are made of it.
+    let ran = d.run("check choice.ir");
+    assert!(
+        ran.code == 0 && ran.out.ends_with("4 checks, none failed, 1 unsupported\n"),
+        "{}",
+        ran.out
+    );
+    assert!(ran.err.starts_with(note) && ran.err.lines().count() == 1, "{}", ran.err);
+    assert_eq!(ran.out, d.good("check choice.ir --engine reference"));
+    // Where all has a lowering nothing is said.
+    d.good("run choice.ir --func plain --grad");
+}
+
+#[test]
+fn derivatives_are_checked_on_every_engine() {
+    let d = models(&["layer_norm"]);
+    let expected = d.good("check layer_norm.ir --engine reference");
+    for more in ["", "--engine cpu", "--engine cpu --threads 1", "--threads 2"] {
+        assert_eq!(d.good(&format!("check layer_norm.ir {more}")), expected, "{more}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn profilers_are_told_the_names_of_functions() {
+    let d = Folder::new();
+    d.file("choice.ir", CHOICE);
+    let run = "run choice.ir --func plain --input x=[1,2,3]";
+    let ran = d.with("ADFUSE_PERF_MAP", "1", run);
+    let path = ran.err.strip_prefix("note: functions are named in ").map(str::trim);
+    let path = path.unwrap_or_else(|| panic!("{}", ran.err));
+    let text = std::fs::read_to_string(path).unwrap();
+    std::fs::remove_file(path).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split(' ').collect()).collect();
+    let names: Vec<&str> = lines.iter().map(|l| l[2]).collect();
+    assert_eq!(names, ["mul_reduce_sum.folded", "mul_reduce_sum.0"]);
+    for line in &lines {
+        let size = u64::from_str_radix(line[1], 16).unwrap();
+        assert!(u64::from_str_radix(line[0], 16).unwrap() > 0 && size > 0, "{line:?}");
+    }
+    // Zero and nothing ask for none.
+    for off in ["0", ""] {
+        assert_eq!(d.with("ADFUSE_PERF_MAP", off, run).err, "");
+    }
 }

@@ -49,8 +49,20 @@ impl Folder {
 
     /// Runs `adfuse` here with arguments split at blanks, and `stdin` on standard input.
     pub(crate) fn pipe(&self, args: &str, stdin: &[u8]) -> Ran {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_adfuse"))
-            .args(args.split_whitespace())
+        self.spawned(
+            Command::new(env!("CARGO_BIN_EXE_adfuse")).args(args.split_whitespace()),
+            stdin,
+        )
+    }
+
+    /// Runs `adfuse` here with a variable of the environment.
+    pub(crate) fn with(&self, name: &str, value: &str, args: &str) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_adfuse"));
+        self.spawned(command.args(args.split_whitespace()).env(name, value), b"")
+    }
+
+    fn spawned(&self, command: &mut Command, stdin: &[u8]) -> Ran {
+        let mut child = command
             .current_dir(&self.0)
             .env_remove("NO_COLOR")
             .stdin(Stdio::piped())

@@ -8,7 +8,7 @@ use adfuse::backends::Array;
 use adfuse::check::{Options, Outcome, check};
 use adfuse::ir::text::{parse, print_module};
 use adfuse::ir::verify::verify;
-use adfuse::ir::{DType, Diagnostic, Function, Module};
+use adfuse::ir::{DType, Diagnostic, Function, Kind, Module};
 
 /// What came of a test.
 pub(crate) enum Got {
@@ -181,7 +181,17 @@ fn run_engines(file: &TestFile, case: &Case, module: &Module, f: &Function) -> R
     for engine in ENGINES.iter().filter(wanted) {
         let mut effects = Recorded::default();
         let mut lines = Vec::new();
-        match (engine.run)(module, f, &args, &mut effects) {
+        let ran = (engine.run)(module, f, &args, &mut effects);
+        if !(engine.takes)(module, f) {
+            match ran {
+                Err(d) if d.kind == Kind::Unsupported => continue,
+                other => {
+                    let why = format!("{} is not refused, but gives {other:?}", engine.name);
+                    return Ok(Got::Broken(why));
+                }
+            }
+        }
+        match ran {
             Err(d) => lines.extend(error_lines(&file.text, &[d])),
             Ok(results) => {
                 for (label, value) in effects.0 {

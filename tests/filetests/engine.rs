@@ -1,8 +1,11 @@
 //! The engines that `run` tests go through. A new engine is one more row here.
 
 use adfuse::backends::Array;
-use adfuse::backends::reference::{self, Effects};
-use adfuse::ir::{Diagnostic, Function, Module};
+use adfuse::backends::cpu;
+use adfuse::backends::reference::{self, Effects, specialized_to};
+use adfuse::engine::Cpu;
+use adfuse::fusion::prepare;
+use adfuse::ir::{DType, Diagnostic, Function, Module};
 
 /// How one engine runs a function: arguments in, results and what was printed out.
 pub(crate) type Run =
@@ -14,10 +17,36 @@ pub(crate) struct Engine {
     pub(crate) name: &'static str,
     /// How it runs.
     pub(crate) run: Run,
+    /// Whether it runs a function; what it does not, it must refuse as unsupported.
+    pub(crate) takes: fn(&Module, &Function) -> bool,
 }
 
 /// All engines. The first defines the values; the others must give the same.
-pub(crate) const ENGINES: &[Engine] = &[Engine { name: "reference", run: reference::run }];
+pub(crate) const ENGINES: &[Engine] = &[
+    Engine { name: "reference", run: reference::run, takes: |_, _| true },
+    Engine { name: "cpu", run: machine_code, takes: straight },
+];
+
+/// Planned, as machine code, on two threads.
+fn machine_code(
+    module: &Module,
+    f: &Function,
+    args: &[Array],
+    _: &mut dyn Effects,
+) -> Result<Vec<Array>, Diagnostic> {
+    let f = specialized_to(f, args)?;
+    let run = cpu::Options { threads: 2 };
+    Cpu { run, ..Cpu::default() }.compile(module, &f)?.executable.run(args)
+}
+
+/// Whether a function is without tokens, effects and `cond` once it is prepared.
+fn straight(module: &Module, f: &Function) -> bool {
+    prepare(module, f).is_ok_and(|f| {
+        let mut straight = f.param_types().iter().all(|t| t.dtype != DType::Token);
+        f.walk(&mut |f, i| straight &= !f.op(i).is_effect() && f.inst(i).regions.is_empty());
+        straight
+    })
+}
 
 /// Keeps what `debug_print` writes.
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! Contractions: operands as matrices, their product piece by piece, and what follows each piece while
 //! it is in the cache.
 
-use super::code::{Code, Put, Slots, Sweep, SweepId, affine};
+use super::code::{Code, Part, Put, Slots, Sweep, SweepId, affine};
 use super::crew::{Crew, Worker};
 use super::gemm::{Gemm, Matrix, canonical};
 use super::kernel::{Cuts, Made, Making};
@@ -144,6 +144,7 @@ impl Making<'_> {
             puts: vec![Put::Place(0)],
             slots: Slots::default(),
             target: None,
+            part: Part::Operand,
         })?;
         Ok(Packed { sweep, at, count })
     }

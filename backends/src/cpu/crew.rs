@@ -3,6 +3,7 @@
 
 use super::code::{Code, SweepId};
 use super::pool::Pool;
+use super::trace::Recorder;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -56,17 +57,30 @@ pub(super) struct Crew<'a> {
     pub(super) workers: &'a [Mutex<Worker>],
     /// The threads beside the caller's, unless somebody else has them.
     pub(super) pool: Option<&'a mut Pool>,
+    /// The step that runs.
+    pub(super) step: usize,
+    /// What takes down when tasks run, if anybody asks.
+    pub(super) recorder: Option<&'a Recorder>,
 }
 
 impl Crew<'_> {
     /// Runs tasks `0..count`, each once, in any order.
     pub(super) fn each(&mut self, count: i64, task: impl Fn(&Code, &mut Worker, i64) + Sync) {
+        let (code, step, recorder) = (self.code, self.step, self.recorder);
+        let task = |thread: usize, worker: &mut Worker, k| match recorder {
+            None => task(code, worker, k),
+            Some(recorder) => {
+                let begin = recorder.now();
+                task(code, worker, k);
+                recorder.task(step, thread, k, begin);
+            }
+        };
         let pool = self.pool.as_deref_mut().filter(|_| count > 1 && self.workers.len() > 1);
         let Some(pool) = pool else {
             let worker = &mut *self.worker(0);
-            return (0..count).for_each(|k| task(self.code, worker, k));
+            return (0..count).for_each(|k| task(0, worker, k));
         };
-        let (code, workers, next) = (self.code, self.workers, AtomicI64::new(0));
+        let (workers, next) = (self.workers, AtomicI64::new(0));
         pool.run(&|thread| {
             let Some(worker) = workers.get(thread) else { return };
             let worker = &mut *worker.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +89,7 @@ impl Crew<'_> {
                 if k >= count {
                     break;
                 }
-                task(code, worker, k);
+                task(thread, worker, k);
             }
         });
     }

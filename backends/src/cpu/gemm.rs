@@ -26,6 +26,9 @@ pub(super) type Size = [usize; 3];
 
 /// What multiplies matrices: `out = lhs * rhs`, every bit of it defined.
 pub(super) trait Gemm: Sync {
+    /// What computes sums of this type.
+    fn name(&self, dtype: DType) -> &'static str;
+
     /// Writes all of `out`, also where there are no products.
     ///
     /// # Safety
@@ -38,6 +41,10 @@ pub(super) trait Gemm: Sync {
 pub(super) struct Plain;
 
 impl Gemm for Plain {
+    fn name(&self, _: DType) -> &'static str {
+        "rust"
+    }
+
     unsafe fn product(&self, dtype: DType, size: Size, lhs: Matrix, rhs: Matrix, out: Matrix) {
         // SAFETY: as the caller promises.
         unsafe {
@@ -183,6 +190,13 @@ mod library {
     }
 
     impl Gemm for Library {
+        fn name(&self, dtype: DType) -> &'static str {
+            match dtype {
+                DType::F32 | DType::F64 => "private-gemm-x86",
+                _ => Plain.name(dtype),
+            }
+        }
+
         unsafe fn product(&self, dtype: DType, size: Size, lhs: Matrix, rhs: Matrix, out: Matrix) {
             let [rows, cols, depth] = size;
             let kind = match dtype {

@@ -12,6 +12,7 @@ mod element;
 mod engine;
 mod fold;
 mod gemm;
+mod inside;
 mod kernel;
 mod lower;
 mod memory;
@@ -21,7 +22,10 @@ mod run;
 mod scatter;
 mod scratch;
 mod shape;
+mod trace;
 
 pub use engine::Engine;
+pub use inside::{MadeStep, MadeSweep, MemoryReport, Texts};
 pub use run::{ArenaLayout, Executable, Options};
 pub use scratch::scratch;
+pub use trace::{Span, Trace};

@@ -5,12 +5,14 @@ use super::code::{Code, Maker};
 use super::contract::MadeMember;
 use super::crew::{Crew, Worker};
 use super::gemm::{Gemm, best};
+use super::inside::{self, MadeStep, MemoryReport};
 use super::kernel::{Made, Making};
 use super::lower::{Lowered, lowered};
 use super::memory::{ALIGN, Block, Room};
 use super::pool::Pool;
 use super::scatter::MadeScatter;
 use super::scratch::Rooms;
+use super::trace::Recorder;
 use crate::array::Array;
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Step, Verified};
 use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
@@ -47,12 +49,15 @@ impl Default for Options {
 /// A program as machine code, with the memory it runs in.
 pub struct Executable {
     name: String,
-    code: Code,
+    pub(super) code: Code,
     steps: Vec<Work>,
+    pub(super) made: Vec<MadeStep>,
+    pub(super) report: MemoryReport,
     places: Vec<Place>,
     inputs: Vec<TensorType>,
     outputs: Vec<Output>,
     memory: Mutex<Memory>,
+    pub(super) threads: usize,
     pool: Arc<Mutex<Pool>>,
     gemm: &'static dyn Gemm,
 }
@@ -114,12 +119,35 @@ impl Executable {
         Executable::with_pool(program, arena, options, Arc::new(Mutex::new(pool)))
     }
 
+    /// Compiles a program to be read: as [`Executable::compile`], with the texts of its sweeps kept.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compile_listed(
+        program: &Verified<Program>,
+        arena: &ArenaLayout,
+        options: Options,
+    ) -> Result<Executable, Diagnostic> {
+        let pool = Arc::new(Mutex::new(Pool::new(options.threads.max(1) - 1)));
+        Executable::made_of(program, arena, options, pool, true)
+    }
+
     /// As [`Executable::compile`], with threads that others use too.
     pub(super) fn with_pool(
         program: &Verified<Program>,
         arena: &ArenaLayout,
         options: Options,
         pool: Arc<Mutex<Pool>>,
+    ) -> Result<Executable, Diagnostic> {
+        Executable::made_of(program, arena, options, pool, false)
+    }
+
+    fn made_of(
+        program: &Verified<Program>,
+        arena: &ArenaLayout,
+        options: Options,
+        pool: Arc<Mutex<Pool>>,
+        texts: bool,
     ) -> Result<Executable, Diagnostic> {
         let low = lowered(program);
         let within = |d: Diagnostic, step: Option<usize>| within(d, program, step);
@@ -129,12 +157,14 @@ impl Executable {
         let mut all = rooms.end;
         let mut own = Room::default();
         let mut maker = Maker::new().map_err(|d| within(d, None))?;
-        let mut steps = Vec::new();
+        maker.listing.texts = texts;
+        let (mut steps, mut made) = (Vec::new(), Vec::new());
         let mut slots = 0;
         for (n, step) in low.program.steps.iter().enumerate() {
             let origin = low.origin.get(n).copied();
             // Steps run one after the other: each has all of what is not kept.
             own.free();
+            maker.listing.begin(n, inside::name(step));
             let mut shared = rooms.of(origin);
             let mut making = Making {
                 maker: Some(&mut maker),
@@ -145,6 +175,7 @@ impl Executable {
             };
             steps.push(work(&mut making, step).map_err(|d| within(d, origin))?);
             slots = making.slots;
+            made.push(inside::told(&low.program, step, origin.unwrap_or_default(), best()));
             all = all.max(shared.most);
         }
         let code = maker.finish().map_err(|d| within(d, None))?;
@@ -165,14 +196,29 @@ impl Executable {
             memory.own.push(block);
         }
         fill(&low.program, &places, &memory.constants);
+        let outputs = outputs(&low, &places);
+        let inputs: Vec<TensorType> =
+            low.inputs.iter().filter_map(|&b| low.program.buffers[b].ty()).collect();
+        let report = MemoryReport {
+            arena: arena.bytes,
+            shared: all.saturating_sub(arena.bytes),
+            constants: constants.most,
+            per_thread: own.most,
+            inputs: inputs.iter().map(|ty| bytes(ty) as u64).sum(),
+            outputs: outputs.iter().map(|o| o.bytes as u64).sum(),
+            code: code.listed().map(|(noted, _)| noted.bytes as u64).sum(),
+        };
         Ok(Executable {
             name: program.name.clone(),
             code,
             steps,
-            outputs: outputs(&low, &places),
-            inputs: low.inputs.iter().filter_map(|&b| low.program.buffers[b].ty()).collect(),
+            made,
+            report,
+            outputs,
+            inputs,
             places,
             memory: Mutex::new(memory),
+            threads: options.threads.max(1),
             pool,
             gemm: best(),
         })
@@ -211,6 +257,16 @@ impl Executable {
     /// [`Kind::Usage`] when there are not as many slices as inputs and outputs, or one has not as many
     /// bytes.
     pub fn run_into(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Diagnostic> {
+        self.run_recorded(inputs, outputs, None)
+    }
+
+    /// Runs it, and takes down what happens when somebody asks.
+    pub(super) fn run_recorded(
+        &self,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        mut recorder: Option<&mut Recorder>,
+    ) -> Result<(), Diagnostic> {
         self.sized("input", inputs.iter().map(|s| s.len()), &mut self.inputs.iter().map(bytes))?;
         let wanted = &mut self.outputs.iter().map(|o| o.bytes);
         self.sized("output", outputs.iter().map(|s| s.len()), wanted)?;
@@ -244,17 +300,27 @@ impl Executable {
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         };
-        let mut crew = Crew { code: &self.code, workers, pool: pool.as_deref_mut() };
-        for step in &self.steps {
+        for (n, step) in self.steps.iter().enumerate() {
+            let begun = recorder.as_ref().map(|r| r.now());
+            let crew = &mut Crew {
+                code: &self.code,
+                workers,
+                pool: pool.as_deref_mut(),
+                step: n,
+                recorder: recorder.as_deref(),
+            };
             match step {
-                Work::Kernel(kernel) => kernel.run(&mut crew),
-                Work::Contract(members) => members.iter().for_each(|m| m.run(&mut crew, self.gemm)),
-                Work::Scatter(scatter) => scatter.run(&mut crew),
+                Work::Kernel(kernel) => kernel.run(crew),
+                Work::Contract(members) => members.iter().for_each(|m| m.run(crew, self.gemm)),
+                Work::Scatter(scatter) => scatter.run(crew),
                 Work::Copy(from, to, n) => {
                     let (from, to) = (pointers[*from], pointers[*to]);
                     // SAFETY: both have so many bytes, and are not the same.
                     unsafe { std::ptr::copy_nonoverlapping(from, to, *n) }
                 }
+            }
+            if let (Some(recorder), Some(begun)) = (recorder.as_mut(), begun) {
+                recorder.step(n, begun);
             }
         }
         for (output, block) in &mut moved {

@@ -1,7 +1,7 @@
 //! Scatters: updates and their places are computed by a sweep, and added one after the other.
 #![allow(unsafe_code)]
 
-use super::code::{Put, Slots, Sweep, SweepId, dense as is_dense};
+use super::code::{Part, Put, Slots, Sweep, SweepId, dense as is_dense};
 use super::crew::{Crew, Worker};
 use super::kernel::Making;
 use super::shape::volume;
@@ -49,7 +49,7 @@ impl Making<'_> {
         let places = self.own.take(PIECE, 8)?;
         self.slots = self.slots.max(2);
         let index: SmallVec<[IndexExpr; 4]> = (0..rank).map(IndexExpr::axis).collect();
-        let whole = |params, body, puts, slots| Sweep {
+        let whole = |params, body, puts, slots, part| Sweep {
             program,
             extents: data.dims.clone(),
             domain: rank,
@@ -58,6 +58,7 @@ impl Making<'_> {
             puts,
             slots,
             target: None,
+            part,
         };
         let at = match step.from {
             Operand::Buffer(_) => index.clone(),
@@ -68,14 +69,14 @@ impl Making<'_> {
         let body = Recorder::record_any(&[data.dtype], |x| x[0].convert(wide));
         let there = wide == data.dtype && is_dense(data);
         let put = if there { Put::Store(step.out, &index) } else { Put::Place(0) };
-        let begin = self.sweep(&whole(&params, &body, vec![put], Slots::default()))?;
+        let begin = self.sweep(&whole(&params, &body, vec![put], Slots::default(), Part::Begin))?;
         let sums = match there {
             true => Sums::There(step.out.index()),
             false => {
                 let body = Recorder::record_any(&[wide], |x| x[0].convert(data.dtype));
                 let slots = Slots { sums: Some((0, wide)), ..Slots::default() };
                 let puts = vec![Put::Store(step.out, &index)];
-                let finish = self.sweep(&whole(&[Param::Sum], &body, puts, slots))?;
+                let finish = self.sweep(&whole(&[Param::Sum], &body, puts, slots, Part::Finish))?;
                 Sums::Beside(self.shared.take(elements, wide.bytes())?, finish)
             }
         };
@@ -91,6 +92,7 @@ impl Making<'_> {
             puts: vec![Put::Place(0)],
             slots: Slots::default(),
             target: Some((step.out, &step.index, &step.guards, 1)),
+            part: Part::Updates,
         })?;
         let count = volume(&step.domain)?;
         Ok(MadeScatter { updates, count, values, places, begin, elements, sums, wide })

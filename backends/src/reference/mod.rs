@@ -18,6 +18,7 @@ use adfuse_ir::{
 };
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::rc::Rc;
 
 /// Where effects go.
@@ -44,14 +45,7 @@ pub fn run(
     args: &[Array],
     effects: &mut dyn Effects,
 ) -> Result<Vec<Array>, Diagnostic> {
-    let at = || At { func: Some(f.name.clone()), ..At::default() };
-    let params: Vec<TensorType> =
-        f.param_types().into_iter().filter(|t| t.dtype != DType::Token).collect();
-    let types: Vec<TensorType> = args.iter().map(Array::ty).collect();
-    let Some(bound) = bind(&params, &types) else {
-        let m = format!("@{} takes {params:?}, found {types:?}", f.name);
-        return Err(Diagnostic::new(at(), Kind::Usage, m));
-    };
+    let f = &*specialized_to(f, args)?;
     let mut tensors = Vec::new();
     let mut given = args.iter();
     for &p in f.params() {
@@ -61,21 +55,36 @@ pub fn run(
         };
         tensors.push(Rc::new(t));
     }
-    let extents = bound.iter().filter_map(|(&s, d)| Some((s, d.known()?))).collect();
-    let special;
-    let f = if f.symbols.is_empty() {
-        f
-    } else {
-        if let Some(s) = f.symbols.iter().find(|s| !bound.contains_key(s)) {
-            let m = format!("no parameter of @{} gives `{s:?}` an extent", f.name);
-            return Err(Diagnostic::new(at(), Kind::Usage, m));
-        }
-        special = specialize(f, &extents).map_err(|mut e| e.swap_remove(0))?;
-        &special
-    };
     let results = call(module, f, &tensors, effects)?;
     let arrays = results.iter().filter(|t| t.dtype != DType::Token);
     arrays.map(|t| t.to_array()).collect()
+}
+
+/// The function at the extents that the arguments bind its symbols to.
+///
+/// # Errors
+/// When the arguments do not have the parameters' types, or a symbol is in none of those.
+pub fn specialized_to<'f>(
+    f: &'f Function,
+    args: &[Array],
+) -> Result<Cow<'f, Function>, Diagnostic> {
+    let at = || At { func: Some(f.name.clone()), ..At::default() };
+    let params: Vec<TensorType> =
+        f.param_types().into_iter().filter(|t| t.dtype != DType::Token).collect();
+    let types: Vec<TensorType> = args.iter().map(Array::ty).collect();
+    let Some(bound) = bind(&params, &types) else {
+        let m = format!("@{} takes {params:?}, found {types:?}", f.name);
+        return Err(Diagnostic::new(at(), Kind::Usage, m));
+    };
+    if f.symbols.is_empty() {
+        return Ok(Cow::Borrowed(f));
+    }
+    if let Some(s) = f.symbols.iter().find(|s| !bound.contains_key(s)) {
+        let m = format!("no parameter of @{} gives `{s:?}` an extent", f.name);
+        return Err(Diagnostic::new(at(), Kind::Usage, m));
+    }
+    let extents = bound.iter().filter_map(|(&s, d)| Some((s, d.known()?))).collect();
+    specialize(f, &extents).map(Cow::Owned).map_err(|mut e| e.swap_remove(0))
 }
 
 /// A tensor in evaluation: each element's bits in a `u64`.

@@ -14,6 +14,7 @@ use report::Report;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+pub(super) use table::{bytes, columns};
 
 /// Shows which instructions share a kernel, and what that costs beside a kernel for each
 ///

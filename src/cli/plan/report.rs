@@ -93,12 +93,7 @@ impl Report {
             function: f.name.clone(),
             device: device.name.clone(),
             fp: ready.options.fp.name(),
-            effort: match ready.options.effort {
-                _ if ready.is_replayed() => "replayed",
-                Effort::Off => "off",
-                Effort::Quick => "quick",
-                Effort::Default => "default",
-            },
+            effort: ready.effort(),
             plan: plan.hash(f),
             graph: plan.graph.clone(),
             chosen: Figures::of(ready, plan, program, &found, ready.options.effort)?,

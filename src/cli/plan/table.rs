@@ -77,7 +77,7 @@ fn list(names: &[String]) -> String {
 }
 
 /// Bytes in the largest unit of which there is one.
-fn bytes(n: u64) -> String {
+pub(in crate::cli) fn bytes(n: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut unit = None;
     let mut x = n as f64;
@@ -92,7 +92,7 @@ fn bytes(n: u64) -> String {
 }
 
 /// Cells under each other, two blanks between columns: words to the left, numbers to the right.
-pub(super) fn columns(rows: &[Vec<String>]) -> String {
+pub(in crate::cli) fn columns(rows: &[Vec<String>]) -> String {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max();
     let number =

@@ -10,6 +10,7 @@ mod access;
 mod calls;
 mod convert;
 mod form;
+mod listing;
 mod plan;
 mod scalar;
 mod sweep;
@@ -17,7 +18,8 @@ mod vector;
 mod vector_prim;
 
 pub(super) use form::{affine, row_major};
-pub(super) use plan::{Put, Slots, Sweep, dense};
+pub(super) use listing::{Listing, Noted};
+pub(super) use plan::{Part, Put, Slots, Sweep, dense};
 
 use adfuse_ir::{At, Diagnostic, Kind};
 use calls::Calls;
@@ -44,6 +46,8 @@ pub(super) struct Maker {
     made: Vec<FuncId>,
     sizes: Vec<i64>,
     host_fma: bool,
+    /// What is known of the functions.
+    pub(super) listing: Listing,
 }
 
 /// The functions of a program, in memory that may be executed.
@@ -51,6 +55,7 @@ pub(super) struct Code {
     /// Taken when dropped.
     module: Option<JITModule>,
     functions: Vec<Function>,
+    noted: Vec<Noted>,
 }
 
 /// What emits the instructions of one function.
@@ -114,11 +119,13 @@ impl Maker {
             made: Vec::new(),
             sizes: Vec::new(),
             host_fma,
+            listing: Listing::default(),
         })
     }
 
     /// Makes the function of a sweep.
     pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
+        let mut begun = self.listing.clock();
         let planned = Planned::new(sweep);
         let convention = self.module.target_config().default_call_conv;
         let mut signature = Signature::new(convention);
@@ -137,7 +144,9 @@ impl Maker {
             host_fma: self.host_fma,
         };
         unit.build(&planned).ok_or_else(|| failed("a program is not made of primitives"))?;
+        self.listing.emitted(&mut begun, &mut context);
         self.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;
+        self.listing.made(begun, sweep, &context);
         self.made.push(id);
         self.sizes.push(planned.body.insts.len() as i64);
         Ok(SweepId(self.made.len() - 1))
@@ -158,11 +167,21 @@ impl Maker {
         let functions =
             places.into_iter().map(|p| unsafe { std::mem::transmute::<*const u8, Function>(p) });
         let functions = functions.collect();
-        Ok(Code { module: Some(self.module), functions })
+        Ok(Code { module: Some(self.module), functions, noted: self.listing.noted })
     }
 }
 
 impl Code {
+    /// The functions in the order in which they were made: what is known of each, and its bytes.
+    pub(super) fn listed(&self) -> impl ExactSizeIterator<Item = (&Noted, &[u8])> {
+        // SAFETY: so many bytes were written there, may be read, and stay as they are as long as this
+        // does.
+        #[allow(unsafe_code)]
+        let code =
+            |f: Function, n: &Noted| unsafe { std::slice::from_raw_parts(f as *const u8, n.bytes) };
+        self.functions.iter().zip(&self.noted).map(move |(f, noted)| (noted, code(*f, noted)))
+    }
+
     /// Runs a sweep over places `begin..end`.
     ///
     /// # Safety

@@ -27,6 +27,27 @@ pub(crate) struct Sweep<'a> {
     /// For a scatter, where the elements go that its updates are added to: their places as `i64` in a
     /// slot, -1 where a guard does not hold.
     pub(crate) target: Option<(Buffer, &'a [IndexExpr], &'a [Guard], u32)>,
+    /// What it is there for.
+    pub(crate) part: Part,
+}
+
+/// What a sweep of a step is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// A stage of a kernel, by its number.
+    Stage(usize),
+    /// What follows a fold over the domain.
+    Folded,
+    /// What follows the sums of a contraction.
+    Then,
+    /// An operand of a contraction.
+    Operand,
+    /// What the sums of a scatter begin with.
+    Begin,
+    /// The updates of a scatter.
+    Updates,
+    /// Where the sums of a scatter go.
+    Finish,
 }
 
 /// Arrays that are not buffers, as numbers in the table of pointers after those of the buffers.

@@ -1,7 +1,7 @@
 //! From kernels to what runs: sweeps of their stages, memory for what they keep, and where they are cut.
 
 use super::{Cuts, Fold, How, Local, Made, MadeStage, Reduce, ScanOf, What};
-use crate::cpu::code::{Maker, Put, Slots, Sweep, SweepId, affine, row_major};
+use crate::cpu::code::{Maker, Part, Put, Slots, Sweep, SweepId, affine, row_major};
 use crate::cpu::fold::{Parted, Runs, STATE};
 use crate::cpu::memory::{Room, too_much};
 use crate::cpu::order::scan_room;
@@ -256,6 +256,10 @@ impl Making<'_> {
             puts,
             slots: slots.clone(),
             target: None,
+            part: match slots.sums {
+                None => Part::Stage(made.stages.len()),
+                Some(_) => Part::Then,
+            },
         })?;
         Ok(found)
     }
@@ -355,6 +359,7 @@ impl Making<'_> {
             puts,
             slots,
             target: None,
+            part: Part::Folded,
         })?;
         Ok(Fold {
             monoid,

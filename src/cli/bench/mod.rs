@@ -1,0 +1,117 @@
+//! `bench`: how long a step takes, what it moves and holds, beside a copy measured at the same time.
+
+mod copy;
+mod events;
+mod measure;
+mod report;
+mod subject;
+
+use super::clock::Clock;
+use super::engine::Threads;
+use super::failure::Failure;
+use super::inputs::{Inputs, arguments};
+use super::planning::{Look, Planning};
+use super::streams::Streams;
+use super::whole;
+use clap::{Args, ValueEnum};
+use measure::measured;
+use report::Report;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use subject::Subject;
+
+/// Measures a step of a function on the engine `cpu`
+///
+/// Inputs are random, as those of `run`. A sample is as many steps as take a fifth of a millisecond,
+/// or one; samples of the step, of what --compare names and of a copy follow each other, so that what
+/// else the machine does meets all. Bytes and operations are those of the cost model.
+#[derive(Args)]
+pub(super) struct Bench {
+    #[command(flatten)]
+    planning: Planning,
+    /// What runs the function
+    #[arg(long, value_enum, default_value = "cpu")]
+    engine: Machine,
+    #[command(flatten)]
+    threads: Threads,
+    /// The seed of the inputs
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// How long to take samples, in seconds, from 0 to 3600; five are taken in any case
+    #[arg(long, value_name = "T", default_value = "1", value_parser = seconds)]
+    min_seconds: Duration,
+    /// Measure each step of the program too
+    #[arg(long)]
+    kernels: bool,
+    /// Measure the same function at this effort beside it
+    #[arg(long, value_enum, value_name = "EFFORT")]
+    compare: Option<Look>,
+    /// Where to write one run's steps and tasks, as the trace viewers of browsers read them
+    #[arg(long, value_name = "OUT.json")]
+    trace: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Machine {
+    /// Planned, as machine code
+    Cpu,
+}
+
+impl Bench {
+    /// Runs the command.
+    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        let Machine::Cpu = self.engine;
+        let threads = self.threads.count()?;
+        let mut clock = Clock::new();
+        let ready = self.planning.ready_timed(&mut clock)?;
+        let read = clock.clone();
+        let plan = ready.plan()?;
+        let effort = ready.effort();
+        let chosen =
+            Subject::new(&ready, &plan, (ready.options.effort, effort), threads, clock, streams)?;
+        let mut subjects = vec![chosen];
+        if let Some(look) = self.compare {
+            let effort = look.effort();
+            let mut clock = read;
+            clock.begin();
+            let plan = ready.plan_with(effort)?;
+            let name = super::planning::effort_name(effort);
+            subjects.push(Subject::new(&ready, &plan, (effort, name), threads, clock, streams)?);
+        }
+        let inputs = Inputs::new(Vec::new(), self.seed)?;
+        let given = (0..ready.arguments).map(|_| None).collect();
+        let args = arguments(&ready.source, &ready.function, &inputs, given)?;
+        let wrong = |d| ready.source.wrong(d);
+        let measures = measured(&mut subjects, &args, threads, self.min_seconds).map_err(wrong)?;
+        let kernels = match self.kernels {
+            true => Some(subjects[0].kernels(&args).map_err(wrong)?),
+            false => None,
+        };
+        if let Some(path) = &self.trace {
+            let trace = subjects[0].traced(&args).map_err(wrong)?;
+            let text = events::text(&trace, subjects[0].made.executable.steps());
+            whole::write(path, |file| file.write_all(text.as_bytes()))?;
+        }
+        let (subjects, seed) = (subjects.as_slice(), self.seed);
+        let report = Report { ready: &ready, subjects, measures, kernels, threads, seed };
+        let printed = match self.json {
+            true => format!("{:#}\n", report.json()),
+            false => report.text(),
+        };
+        streams.out.write_all(printed.as_bytes())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(x) if (0.0..=3600.0).contains(&x) => Ok(Duration::from_secs_f64(x)),
+        _ => Err("expected a number of seconds from 0 to 3600".into()),
+    }
+}

@@ -1,0 +1,35 @@
+//! How long the phases of a command take.
+
+use std::time::{Duration, Instant};
+
+/// Takes down phases that follow each other.
+#[derive(Clone)]
+pub(super) struct Clock {
+    since: Instant,
+    /// The phases so far, in order.
+    pub(super) phases: Vec<(&'static str, Duration)>,
+}
+
+impl Clock {
+    /// Begins the first phase.
+    pub(super) fn new() -> Clock {
+        Clock { since: Instant::now(), phases: Vec::new() }
+    }
+
+    /// Begins a phase; the time since the last one ended belongs to none.
+    pub(super) fn begin(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// Ends a phase, and begins the next.
+    pub(super) fn end(&mut self, name: &'static str) {
+        let now = Instant::now();
+        self.phases.push((name, now - self.since));
+        self.since = now;
+    }
+
+    /// All phases together.
+    pub(super) fn total(&self) -> Duration {
+        self.phases.iter().map(|(_, took)| *took).sum()
+    }
+}
