@@ -96,7 +96,7 @@ fn program(text: &str, grad: bool) -> (Verified<Program>, ArenaLayout) {
 
 fn made(program: &Verified<Program>, layout: &ArenaLayout) -> Executable {
     let threads = std::env::var("ADFUSE_THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(1);
-    Executable::compile(program, layout, Options { threads }).expect("compiles")
+    Executable::compile(program, layout, Options { threads, fp: Fp::Strict }).expect("compiles")
 }
 
 fn run(c: &mut Criterion, name: &str, elements: usize, text: &str, grad: bool) {

@@ -20,6 +20,11 @@ use common::programs::{Step, decode_over};
 use common::random::{self, inputs};
 use std::path::Path;
 
+/// One thread, and the bits of the evaluator.
+fn strict() -> Options {
+    Options { threads: 1, fp: Fp::Strict }
+}
+
 /// Values for a program's inputs.
 fn arguments(program: &Program) -> Vec<Array> {
     let mut rng = rng(1, 0);
@@ -34,7 +39,7 @@ fn same(program: &Verified<Program>, effort: Effort, args: &[Array]) -> Result<(
     let plan = memory_beside(program, effort, &beside).map_err(|d| d.to_string())?;
     let layout = ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch };
     for threads in [1, 2] {
-        let made = Executable::compile(program, &layout, Options { threads })
+        let made = Executable::compile(program, &layout, Options { threads, fp: Fp::Strict })
             .map_err(|d| format!("{d}\n{}", **program))?;
         for _ in 0..2 {
             let found = made.run(args).map_err(|d| d.to_string())?;
@@ -230,7 +235,7 @@ fn programs_of_the_filetests() {
         let args = arguments(&program);
         if program.steps.iter().any(|s| matches!(s, ProgramStep::Library(_))) {
             let layout = ArenaLayout::default();
-            let refused = Executable::compile(&program, &layout, Options::default());
+            let refused = Executable::compile(&program, &layout, strict());
             let refused = refused.expect_err("calls a library");
             assert_eq!(refused.kind, Kind::Unsupported);
             assert!(refused.to_string().contains("step"), "{refused}");
@@ -385,7 +390,7 @@ fn sizes_of_slices_are_checked() {
     let text = "program @f { input %x: f32[2] return %x }";
     let program = verify(read(text).expect("reads")).expect("verifies");
     let layout = ArenaLayout::default();
-    let made = Executable::compile(&program, &layout, Options::default()).expect("compiles");
+    let made = Executable::compile(&program, &layout, strict()).expect("compiles");
     let mut out = [0; 8];
     let short = made.run_into(&[&[0; 4]], &mut [&mut out]).expect_err("four bytes for eight");
     assert_eq!(short.kind, Kind::Usage);
@@ -433,7 +438,8 @@ fn slices_may_begin_anywhere() {
     let args = arguments(&program);
     let expected = kernel::run(&program, &args).expect("runs");
     let layout = ArenaLayout::default();
-    let made = Executable::compile(&program, &layout, Options { threads: 2 }).expect("compiles");
+    let made = Executable::compile(&program, &layout, Options { threads: 2, fp: Fp::Strict })
+        .expect("compiles");
     for shift in [1, 2, 4, 7] {
         let shifted = |a: &Array| [&vec![0; shift], a.bytes()].concat();
         let inputs: Vec<Vec<u8>> = args.iter().map(shifted).collect();
@@ -468,12 +474,12 @@ fn layouts_are_checked() {
     for (bytes, offset) in [(192, 32), (128, 0), (192, 64), (64, u64::MAX - 63)] {
         let mut layout = ArenaLayout { bytes, ..ArenaLayout::default() };
         layout.offsets[t] = Some(offset);
-        let refused = Executable::compile(&program, &layout, Options::default());
+        let refused = Executable::compile(&program, &layout, strict());
         assert_eq!(refused.expect_err("outside").kind, Kind::Usage, "{offset} of {bytes}");
     }
     let mut layout = ArenaLayout { bytes: 192, ..ArenaLayout::default() };
     layout.offsets[t] = Some(0);
-    let made = Executable::compile(&program, &layout, Options::default()).expect("fits");
+    let made = Executable::compile(&program, &layout, strict()).expect("fits");
     let args = arguments(&program);
     assert_eq!(made.run(&args).expect("runs"), kernel::run(&program, &args).expect("runs"));
 }

@@ -66,7 +66,8 @@ impl Engine {
         let layout =
             ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch };
         let executable =
-            Executable::compile(&verified, &layout, Threads { threads }).map_err(wrong)?;
+            Executable::compile(&verified, &layout, Threads { threads, fp: Fp::Strict })
+                .map_err(wrong)?;
         executable.run(args).map_err(wrong)
     }
 }

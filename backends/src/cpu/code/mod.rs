@@ -8,22 +8,29 @@
 
 mod access;
 mod calls;
+mod constants;
 mod convert;
 mod form;
+mod order;
 mod plan;
 mod scalar;
 mod sweep;
 mod vector;
+mod vector_convert;
+mod vector_memory;
 mod vector_prim;
+mod ways;
 
 pub(super) use form::{affine, row_major};
 pub(super) use plan::{Put, Slots, Sweep, dense};
 
-use adfuse_ir::{At, Diagnostic, Kind};
+use adfuse_ir::{At, Diagnostic, Fp, Kind};
 use calls::Calls;
+use constants::Constants;
 use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, Value, types};
 use cranelift_codegen::settings::{self, Configurable};
 use cranelift_codegen::{Context, ir};
+use cranelift_entity::packed_option::ReservedValue;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Module, default_libcall_names};
@@ -43,7 +50,9 @@ pub(super) struct Maker {
     context: FunctionBuilderContext,
     made: Vec<FuncId>,
     sizes: Vec<i64>,
+    constants: Constants,
     host_fma: bool,
+    contract: bool,
 }
 
 /// The functions of a program, in memory that may be executed.
@@ -51,6 +60,9 @@ pub(super) struct Code {
     /// Taken when dropped.
     module: Option<JITModule>,
     functions: Vec<Function>,
+    // What the functions read.
+    #[allow(dead_code)]
+    constants: Constants,
 }
 
 /// What emits the instructions of one function.
@@ -58,6 +70,9 @@ struct Unit<'m, 'f> {
     b: FunctionBuilder<'f>,
     module: &'m mut JITModule,
     calls: &'m Calls,
+    constants: &'m mut Constants,
+    /// Where the constants begin.
+    constant_base: Value,
     host_fma: bool,
 }
 
@@ -72,8 +87,9 @@ fn failed(what: impl std::fmt::Display) -> Diagnostic {
 }
 
 impl Maker {
-    /// For the host.
-    pub(super) fn new() -> Result<Maker, Diagnostic> {
+    /// For the host. In other modes than the strict one, products are joined with sums where the host
+    /// has an instruction for that.
+    pub(super) fn new(fp: Fp) -> Result<Maker, Diagnostic> {
         let unsupported = |m: String| Diagnostic::new(At::default(), Kind::Unsupported, m);
         let mut flags = settings::builder();
         let checked = if cfg!(debug_assertions) { "true" } else { "false" };
@@ -113,13 +129,15 @@ impl Maker {
             context: FunctionBuilderContext::new(),
             made: Vec::new(),
             sizes: Vec::new(),
+            constants: Constants::default(),
             host_fma,
+            contract: fp != Fp::Strict && host_fma,
         })
     }
 
     /// Makes the function of a sweep.
     pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
-        let planned = Planned::new(sweep);
+        let planned = Planned::new(sweep, self.contract);
         let convention = self.module.target_config().default_call_conv;
         let mut signature = Signature::new(convention);
         signature.params = vec![AbiParam::new(types::I64); 3];
@@ -130,13 +148,17 @@ impl Maker {
             .map_err(failed)?;
         let mut context = Context::new();
         context.func = ir::Function::with_name_signature(UserFuncName::default(), signature);
+        let constants = self.constants.begin();
         let unit = Unit {
             b: FunctionBuilder::new(&mut context.func, &mut self.context),
             module: &mut self.module,
             calls: &self.calls,
+            constants: &mut self.constants,
+            constant_base: Value::reserved_value(),
             host_fma: self.host_fma,
         };
-        unit.build(&planned).ok_or_else(|| failed("a program is not made of primitives"))?;
+        unit.build(&planned, constants as i64)
+            .ok_or_else(|| failed("a program is not made of primitives"))?;
         self.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;
         self.made.push(id);
         self.sizes.push(planned.body.insts.len() as i64);
@@ -158,7 +180,7 @@ impl Maker {
         let functions =
             places.into_iter().map(|p| unsafe { std::mem::transmute::<*const u8, Function>(p) });
         let functions = functions.collect();
-        Ok(Code { module: Some(self.module), functions })
+        Ok(Code { module: Some(self.module), functions, constants: self.constants })
     }
 }
 
