@@ -73,6 +73,10 @@ struct Unit<'m, 'f> {
     constants: &'m mut Constants,
     /// Where the constants begin.
     constant_base: Value,
+    /// Constants that are in registers all along a line, by their bits.
+    held: Vec<(u128, Value)>,
+    /// Those of the instruction that is being copied.
+    recent: Vec<(u128, Value)>,
     host_fma: bool,
 }
 
@@ -155,6 +159,8 @@ impl Maker {
             calls: &self.calls,
             constants: &mut self.constants,
             constant_base: Value::reserved_value(),
+            held: Vec::new(),
+            recent: Vec::new(),
             host_fma: self.host_fma,
         };
         unit.build(&planned, constants as i64)

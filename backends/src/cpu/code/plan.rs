@@ -384,11 +384,6 @@ impl Planned {
         self.loads.iter().chain(&self.stores).any(|r| *r == Reach::Packed)
     }
 
-    /// How many quads are interleaved.
-    pub(super) fn copies(&self) -> u32 {
-        4
-    }
-
     /// Whether a read is the same all along the innermost axis.
     fn fixed(&self, read: &Read) -> bool {
         match read {

@@ -17,6 +17,13 @@ use smallvec::SmallVec;
 /// The elements of a quad.
 pub(super) const LANES: u32 = 4;
 
+/// How many quads of a body are interleaved. Two are slower for every body that was measured, six and
+/// eight for most; a body that is done lane by lane in part gains nothing.
+const MOST_COPIES: u32 = 4;
+
+/// Vector registers that constants may take all along a line; a body has the others.
+const REGISTERS: usize = 14;
+
 /// Four elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Quad {
@@ -89,7 +96,7 @@ impl Unit<'_, '_> {
         // Bits are written by whole bytes.
         let least = if p.packed() { 2 } else { 1 };
         let most = match single {
-            0 => p.copies(),
+            0 => MOST_COPIES,
             n if n < whole => 1,
             _ => return None,
         };
@@ -106,6 +113,24 @@ impl Unit<'_, '_> {
                 line.spread[v.index()] = Some(self.spread(p.body.insts[v].dtype, one));
             }
         }
+        // Where all constants fit into registers beside the interleaved copies, they stay there.
+        let mut wanted: Vec<Literal> = Vec::new();
+        let moving = p.order.iter().flat_map(|&v| &p.body.insts[v].args);
+        let used = moving.chain(&p.body.outputs).filter_map(|&v| constant(p, v));
+        let stored = p.writes.iter().filter(|a| a.buffer).filter_map(|a| quiet(a.dtype));
+        for l in used.chain(stored) {
+            if !wanted.contains(&l) {
+                wanted.push(l);
+            }
+        }
+        let spread = line.spread.iter().flatten().count();
+        if p.alive * MOST_COPIES as usize + spread + wanted.len() <= REGISTERS {
+            self.recent.clear();
+            for l in wanted {
+                self.constant(l);
+            }
+            self.held = std::mem::take(&mut self.recent);
+        }
     }
 
     /// The elements from coordinate `d` on: so many quads.
@@ -120,6 +145,7 @@ impl Unit<'_, '_> {
                 continue;
             }
             let known = known(p, inst);
+            self.recent.clear();
             for copy in 0..copies as usize {
                 let mut args: SmallVec<[Quad; 3]> = SmallVec::new();
                 for &a in &inst.args {
@@ -131,6 +157,7 @@ impl Unit<'_, '_> {
         }
         for (k, &v) in p.body.outputs.iter().enumerate() {
             let mut all = Vec::new();
+            self.recent.clear();
             for copy in 0..copies as usize {
                 all.push(self.operand(p, line, v, &values, copy)?);
             }
@@ -268,8 +295,11 @@ impl Unit<'_, '_> {
     }
 
     pub(super) fn whole_vector(&mut self, ty: Type, bits: u128) -> Value {
-        match self.constants.place(bits, 1) {
-            // A load of its own for each use becomes part of the instruction that uses it.
+        let there = self.held.iter().chain(&self.recent).find(|(b, _)| *b == bits);
+        if let Some(&(_, found)) = there {
+            return self.bitcast(found, ty);
+        }
+        let value = match self.constants.place(bits, 1) {
             Some(offset) => {
                 let flags = MemFlagsData::trusted().with_can_move();
                 self.b.ins().load(ty, flags, self.constant_base, offset)
@@ -279,8 +309,15 @@ impl Unit<'_, '_> {
                 let constant = self.b.func.dfg.constants.insert(bytes.as_slice().into());
                 self.b.ins().vconst(ty, constant)
             }
-        }
+        };
+        self.recent.push((bits, value));
+        value
     }
+}
+
+/// The NaN that buffers hold.
+pub(super) fn quiet(d: DType) -> Option<Literal> {
+    matches!(d, DType::F32 | DType::F64).then(|| Literal::from_f64(d, f64::NAN))
 }
 
 /// The type of an instruction's first operand.

@@ -6,8 +6,8 @@ use super::access::{Here, flags};
 use super::plan::{Access, Planned, Reach, Read, Source, Way};
 use super::scalar::register;
 use super::sweep::Line;
-use super::vector::{LANES, Quad, vector, wide};
-use adfuse_ir::{DType, Literal};
+use super::vector::{LANES, Quad, quiet, vector, wide};
+use adfuse_ir::DType;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use smallvec::SmallVec;
@@ -24,6 +24,7 @@ impl Unit<'_, '_> {
     ) -> Option<Vec<Quad>> {
         let (read, dtype) = (p.reads.get(k)?, *p.types.get(k)?);
         let here = Here { at, params: &line.fixed.params };
+        self.recent.clear();
         match (*p.loads.get(k)?, read) {
             (Reach::Coord, Read::Coord(form)) => {
                 let first = self.form(p, *form, &line.fixed, &here);
@@ -375,13 +376,11 @@ impl Unit<'_, '_> {
 
     /// The elements with every NaN as the canonical one.
     fn canonical_quad(&mut self, d: DType, q: &Quad) -> Option<Quad> {
-        if !matches!(d, DType::F32 | DType::F64) {
-            return Some(*q);
-        }
+        let Some(quiet) = quiet(d) else { return Some(*q) };
         let mut parts: SmallVec<[Value; 2]> = SmallVec::new();
         for &x in q.parts() {
             let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
-            let quiet = self.every(vector(d), Literal::from_f64(d, f64::NAN).bits());
+            let quiet = self.every(vector(d), quiet.bits());
             parts.push(self.pick(nan, quiet, x));
         }
         Quad::of(&parts)
