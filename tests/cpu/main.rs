@@ -2,7 +2,10 @@
 //! row of the op table, the models, and the programs of the filetests, at any number of threads.
 //! `ADFUSE_PROGRAMS` sets how many random programs (100 by default).
 
+#[path = "../common/mod.rs"]
 mod common;
+mod lines;
+mod modes;
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
