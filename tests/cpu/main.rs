@@ -6,6 +6,7 @@
 mod common;
 mod lines;
 mod modes;
+mod targets;
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
@@ -21,7 +22,7 @@ use adfuse::ir::{DType, Function, Kind, Module, Op, TensorType};
 use adfuse::sample::{rng, sample};
 use common::programs::{Step, decode_over};
 use common::random::{self, inputs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One thread, and the bits of the evaluator.
 fn strict() -> Options {
@@ -35,12 +36,17 @@ fn arguments(program: &Program) -> Vec<Array> {
     types.map(|t| sample(&t, Domain::Normal, &mut rng).expect("small")).collect()
 }
 
+/// Where a program's memory is.
+fn layout(program: &Verified<Program>, effort: Effort) -> Result<ArenaLayout, String> {
+    let beside = scratch(program).map_err(|d| d.to_string())?;
+    let plan = memory_beside(program, effort, &beside).map_err(|d| d.to_string())?;
+    Ok(ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch })
+}
+
 /// Compiles and runs a program with one thread and with two; the results must be the evaluator's.
 fn same(program: &Verified<Program>, effort: Effort, args: &[Array]) -> Result<(), String> {
     let expected = kernel::run(program, args).map_err(|d| d.to_string())?;
-    let beside = scratch(program).map_err(|d| d.to_string())?;
-    let plan = memory_beside(program, effort, &beside).map_err(|d| d.to_string())?;
-    let layout = ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch };
+    let layout = layout(program, effort)?;
     for threads in [1, 2] {
         let made = Executable::compile(program, &layout, Options { threads, fp: Fp::Strict })
             .map_err(|d| format!("{d}\n{}", **program))?;
@@ -205,22 +211,30 @@ fn every_conversion() {
     }
 }
 
-#[test]
-fn models() {
+/// The models with their gradients, by the names of their files.
+fn differentiated() -> Vec<(String, Function)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
     let mut files: Vec<_> =
         std::fs::read_dir(folder).expect("models").map(|e| e.expect("an entry").path()).collect();
     files.retain(|f| f.extension().is_some_and(|e| e == "ir"));
     files.sort();
-    for path in files {
+    let one = |path: PathBuf| {
         let text = std::fs::read_to_string(&path).expect("a model");
         let module = parse(&text).unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
         let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
         let f = module.find(stem).or_else(|| module.find("main")).expect("the model's function");
         let wrt = differentiable(f, None).expect("has floats");
         let g = value_and_grad(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}"));
+        (path.display().to_string(), g)
+    };
+    files.into_iter().map(one).collect()
+}
+
+#[test]
+fn models() {
+    for (name, g) in differentiated() {
         if let Err(why) = agrees(&Module::single(g.clone()), &g, &inputs(&g, &[Domain::Normal])) {
-            panic!("{}: {why}", path.display());
+            panic!("{name}: {why}");
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
+use crate::layout;
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, Executable, Options};
-use adfuse::fusion::{self, Device, Effort, Fp, compile, memory};
+use adfuse::backends::cpu::{Executable, Options};
+use adfuse::fusion::{self, Device, Effort, Fp, compile};
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
@@ -17,8 +18,7 @@ fn steady(f: &Function, args: &[Array], fp: Fp) -> Result<Vec<Array>, String> {
     let options = fusion::Options { device: Device::cpu(), effort: Effort::Default, fp };
     let compiled = compile(&Module::single(f.clone()), f, &options).map_err(|d| d.to_string())?;
     let program = verify(compiled.program).map_err(|e| e[0].to_string())?;
-    let plan = memory(&program, Effort::Default).map_err(|d| d.to_string())?;
-    let layout = ArenaLayout { bytes: plan.arena, offsets: plan.offsets };
+    let layout = layout(&program, Effort::Default)?;
     let mut found: Option<Vec<Array>> = None;
     for threads in [1, 2] {
         let made = Executable::compile(&program, &layout, Options { threads, fp });

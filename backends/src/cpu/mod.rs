@@ -8,6 +8,7 @@
 mod code;
 mod contract;
 mod crew;
+mod cross;
 mod element;
 mod engine;
 mod fold;
@@ -22,6 +23,7 @@ mod scatter;
 mod scratch;
 mod shape;
 
+pub use cross::code_for;
 pub use engine::Engine;
 pub use run::{ArenaLayout, Executable, Options};
 pub use scratch::scratch;

@@ -29,12 +29,14 @@ use calls::Calls;
 use constants::Constants;
 use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, Value, types};
 use cranelift_codegen::settings::{self, Configurable};
-use cranelift_codegen::{Context, ir};
+use cranelift_codegen::{Context, ir, isa};
 use cranelift_entity::packed_option::ReservedValue;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Module, default_libcall_names};
 use plan::Planned;
+use std::str::FromStr;
+use target_lexicon::Triple;
 
 /// A sweep's machine code: the table of pointers, the first place, and one past the last.
 pub(super) type Function = unsafe extern "C" fn(*const *mut u8, i64, i64);
@@ -51,6 +53,8 @@ pub(super) struct Maker {
     made: Vec<FuncId>,
     sizes: Vec<i64>,
     constants: Constants,
+    bytes: usize,
+    x86: bool,
     host_fma: bool,
     contract: bool,
 }
@@ -77,6 +81,7 @@ struct Unit<'m, 'f> {
     held: Vec<(u128, Value)>,
     /// Those of the instruction that is being copied.
     recent: Vec<(u128, Value)>,
+    x86: bool,
     host_fma: bool,
 }
 
@@ -90,11 +95,26 @@ fn failed(what: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::new(At::default(), Kind::Internal, format!("machine code was not made: {what}"))
 }
 
+fn unsupported(m: String) -> Diagnostic {
+    Diagnostic::new(At::default(), Kind::Unsupported, m)
+}
+
 impl Maker {
     /// For the host. In other modes than the strict one, products are joined with sums where the host
     /// has an instruction for that.
     pub(super) fn new(fp: Fp) -> Result<Maker, Diagnostic> {
-        let unsupported = |m: String| Diagnostic::new(At::default(), Kind::Unsupported, m);
+        let host = cranelift_native::builder();
+        Maker::of(host.map_err(|m| unsupported(format!("no machine code for this host: {m}")))?, fp)
+    }
+
+    /// For another target, by its name; what it makes cannot run here.
+    pub(super) fn for_target(target: &str, fp: Fp) -> Result<Maker, Diagnostic> {
+        let none = |m: String| unsupported(format!("no machine code for {target}: {m}"));
+        let triple = Triple::from_str(target).map_err(|m| none(m.to_string()))?;
+        Maker::of(isa::lookup(triple).map_err(|m| none(m.to_string()))?, fp)
+    }
+
+    fn of(isa: isa::Builder, fp: Fp) -> Result<Maker, Diagnostic> {
         let mut flags = settings::builder();
         let checked = if cfg!(debug_assertions) { "true" } else { "false" };
         let set = [
@@ -109,10 +129,7 @@ impl Maker {
         for (name, value) in set {
             flags.set(name, value).map_err(failed)?;
         }
-        let isa = cranelift_native::builder()
-            .map_err(|m| unsupported(format!("no machine code for this host: {m}")))?
-            .finish(settings::Flags::new(flags))
-            .map_err(failed)?;
+        let isa = isa.finish(settings::Flags::new(flags)).map_err(failed)?;
         let wide = isa.pointer_type() == types::I64;
         if !wide || isa.endianness() != ir::Endianness::Little {
             let m = "machine code is made for 64-bit little-endian hosts only";
@@ -121,7 +138,7 @@ impl Maker {
         let has = |name: &str| {
             isa.isa_flags().iter().any(|f| f.name == name && f.as_bool() == Some(true))
         };
-        let x86 = cfg!(target_arch = "x86_64");
+        let x86 = isa.name() == "x64";
         let host_fma = !x86 || has("has_fma") && has("has_avx");
         let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
         calls::provide(&mut builder);
@@ -134,6 +151,8 @@ impl Maker {
             made: Vec::new(),
             sizes: Vec::new(),
             constants: Constants::default(),
+            bytes: 0,
+            x86,
             host_fma,
             contract: fp != Fp::Strict && host_fma,
         })
@@ -161,11 +180,13 @@ impl Maker {
             constant_base: Value::reserved_value(),
             held: Vec::new(),
             recent: Vec::new(),
+            x86: self.x86,
             host_fma: self.host_fma,
         };
         unit.build(&planned, constants as i64)
             .ok_or_else(|| failed("a program is not made of primitives"))?;
         self.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;
+        self.bytes += context.compiled_code().map_or(0, |c| c.code_buffer().len());
         self.made.push(id);
         self.sizes.push(planned.body.insts.len() as i64);
         Ok(SweepId(self.made.len() - 1))
@@ -174,6 +195,14 @@ impl Maker {
     /// How many primitives a sweep has, about what an element takes.
     pub(super) fn size(&self, id: SweepId) -> i64 {
         self.sizes.get(id.0).copied().unwrap_or(0)
+    }
+
+    /// Drops all functions; gives the bytes of their code.
+    #[allow(unsafe_code)]
+    pub(super) fn discard(self) -> usize {
+        // SAFETY: nobody has been handed a function.
+        unsafe { self.module.free_memory() };
+        self.bytes
     }
 
     /// The functions of all sweeps.

@@ -239,15 +239,13 @@ impl Unit<'_, '_> {
                 !l.to_f64().is_nan() && l.to_f64().to_bits() != loses.to_bits()
             })
         };
-        let beyond =
-            if max { FloatCC::UnorderedOrGreaterThan } else { FloatCC::UnorderedOrLessThan };
         let constant = match known {
             [_, c] if plain(c) => Some((x, y)),
             [c, _] if plain(c) => Some((y, x)),
             _ => None,
         };
         if let Some((x, c)) = constant {
-            let further = self.b.ins().fcmp(beyond, x, c);
+            let further = self.beyond(max, x, c);
             return self.pick(further, x, c);
         }
         let cc = if max { FloatCC::GreaterThan } else { FloatCC::LessThan };
@@ -258,5 +256,20 @@ impl Unit<'_, '_> {
         let better = self.pick(same, joined, better);
         let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
         self.pick(nan, x, better)
+    }
+
+    /// Where a number is beyond another, or either is NaN.
+    fn beyond(&mut self, more: bool, x: Value, y: Value) -> Value {
+        if self.x86 {
+            let cc = match more {
+                true => FloatCC::UnorderedOrGreaterThan,
+                false => FloatCC::UnorderedOrLessThan,
+            };
+            return self.b.ins().fcmp(cc, x, y);
+        }
+        // Other hosts compare vectors for what is ordered alone.
+        let cc = if more { FloatCC::LessThanOrEqual } else { FloatCC::GreaterThanOrEqual };
+        let within = self.b.ins().fcmp(cc, x, y);
+        self.b.ins().bnot(within)
     }
 }
