@@ -95,6 +95,11 @@ fn guards_and_data() {
          %p = pad %v, 0.25 {low = [0, 4], high = [0, -4], interior = [0, 0]} : T[R,N]
          %s = sub %c, %p : T[R,N]
          %r = mul %s, %x : T[R,N]",
+        // Read forwards through a guard that falls.
+        "%v = rev %x {axes = [1]} : T[R,N]
+         %p = pad %v, 0.25 {low = [0, 2], high = [0, -2], interior = [0, 0]} : T[R,N]
+         %w = rev %p {axes = [1]} : T[R,N]
+         %r = mul %w, %x : T[R,N]",
         // Between elements.
         "%a = slice %x {start = [0, 0], limit = [R, N], stride = [1, 2]} : T[R,H]
          %b = pad %a, 7.0 {low = [0, 0], high = [0, E], interior = [0, 1]} : T[R,N]
