@@ -95,11 +95,6 @@ fn guards_and_data() {
          %p = pad %v, 0.25 {low = [0, 4], high = [0, -4], interior = [0, 0]} : T[R,N]
          %s = sub %c, %p : T[R,N]
          %r = mul %s, %x : T[R,N]",
-        // Read forwards through a guard that falls.
-        "%v = rev %x {axes = [1]} : T[R,N]
-         %p = pad %v, 0.25 {low = [0, 2], high = [0, -2], interior = [0, 0]} : T[R,N]
-         %w = rev %p {axes = [1]} : T[R,N]
-         %r = mul %w, %x : T[R,N]",
         // Between elements.
         "%a = slice %x {start = [0, 0], limit = [R, N], stride = [1, 2]} : T[R,H]
          %b = pad %a, 7.0 {low = [0, 0], high = [0, E], interior = [0, 1]} : T[R,N]
@@ -126,6 +121,38 @@ fn guards_and_data() {
                 if let Err(why) = agrees(&module, f, &inputs(f, &[Domain::Normal])) {
                     panic!("{text}: {}", &why[..why.len().min(3000)]);
                 }
+            }
+        }
+    }
+}
+
+/// Guards that fall along a line, in steps of one and three, before pieces that read another place.
+#[test]
+fn guards_that_fall() {
+    for n in [9, 40, 131] {
+        for (step, low, high) in [(1, 3, 30), (1, 5, 6), (3, 7, 100), (3, 8, 101), (3, -4, 50)] {
+            let top = n * step;
+            let guard = format!("d0 * -{step} + {top} in [{low}, {high})");
+            let text = format!(
+                "program @f {{
+                  input %x: f32[{n}]
+                  output %y: f32[{n}]
+                  kernel @a [{n}] {{
+                    stage [] {{
+                      p0 = load %x[d0] when {guard} else f32(-2.5)
+                      p1 = load f32(0.5) when {guard} else %x[d0]
+                      s0 = param.f32 0 s1 = param.f32 1 s2 = const.f32 3.0
+                      s3 = fma.f32 s0 s2 s1
+                      %y[d0] = store s3
+                    }}
+                  }}
+                  return %y
+                }}"
+            );
+            let program = read(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+            let program = verify(program).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+            if let Err(why) = same(&program, Effort::Default, &arguments(&program)) {
+                panic!("{guard}: {why}");
             }
         }
     }
