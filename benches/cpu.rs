@@ -1,5 +1,6 @@
-//! The CPU engine: gelu with its gradients, softmax over rows, layer norm, products of matrices, and how
-//! long it takes to make the machine code. `ADFUSE_THREADS` sets how many threads (1 by default).
+//! The CPU engine: bodies of one sweep by the bytes that they move, gelu with its gradients, softmax over
+//! rows, layer norm, products of matrices, and how long it takes to make the machine code.
+//! `ADFUSE_THREADS` sets how many threads (1 by default), `ADFUSE_FP` the mode (`strict` by default).
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
@@ -73,6 +74,68 @@ fn matmul(m: usize, k: usize, n: usize) -> String {
     )
 }
 
+/// Bodies of one sweep: the parameters, instructions and result of a function of `T`, which is
+/// `f32[n]`, and the bytes of an element that are read and written. `P` is `bool[n]`.
+const BODIES: [(&str, &str, &str, &str, u64); 13] = [
+    (
+        "relu of scale and shift",
+        "%x: T",
+        "%0 = mul %x, 1.5 : T\n%1 = add %0, 0.25 : T\n%r = relu %1 : T",
+        "T",
+        8,
+    ),
+    ("exp", "%x: T", "%r = exp %x : T", "T", 8),
+    ("tanh", "%x: T", "%r = tanh %x : T", "T", 8),
+    ("sin", "%x: T", "%r = sin %x : T", "T", 8),
+    ("gelu", "%x: T", GELU, "T", 8),
+    ("add and gelu", "%a: T, %b: T", "%x = add %a, %b : T\nGELU", "T", 12),
+    (
+        "gelu backward",
+        "%x: T, %g: T",
+        "%s = mul %x, 0.7071067811865476 : T
+         %e = erf %s : T
+         %p = add %e, 1.0 : T
+         %h = mul %p, 0.5 : T
+         %q = mul %x, %x : T
+         %m = mul %q, -0.5 : T
+         %d = exp %m : T
+         %f = mul %d, 0.3989422804014327 : T
+         %k = mul %f, %x : T
+         %t = add %h, %k : T
+         %r = mul %g, %t : T",
+        "T",
+        12,
+    ),
+    ("mask of relu", "%x: T", "%r = gt %x, 0.0 : P", "P", 5),
+    ("to bf16", "%x: T", "%r = convert_element_type %x : bf16[N]", "bf16[N]", 6),
+    ("to f16", "%x: T", "%r = convert_element_type %x : f16[N]", "f16[N]", 6),
+    ("to i8", "%x: T", "%0 = mul %x, 127.0 : T\n%r = convert_element_type %0 : i8[N]", "i8[N]", 5),
+    ("random bits", "%s: i64[], %o: i64[]", "%r = rng_bits %s, %o : u32[N]", "u32[N]", 4),
+    (
+        "pad",
+        "%x: T",
+        "%s = slice %x {start = [1], limit = [N], stride = [1]} : f32[M]
+         %p = pad %s, 0.0 {low = [0], high = [1], interior = [0]} : T
+         %r = add %x, %p : T",
+        "T",
+        8,
+    ),
+];
+
+/// By erf.
+const GELU: &str = "%s = mul %x, 0.7071067811865476 : T
+         %e = erf %s : T
+         %p = add %e, 1.0 : T
+         %h = mul %x, 0.5 : T
+         %r = mul %h, %p : T";
+
+fn body(params: &str, insts: &str, result: &str, n: usize) -> String {
+    let text = format!("func @f({params}) -> {result} {{\n{insts}\nreturn %r\n}}\n");
+    let text = text.replace("GELU", GELU).replace(": T", ": f32[N]").replace("> T", "> f32[N]");
+    let text = text.replace(": P", ": bool[N]").replace("> P", "> bool[N]");
+    text.replace("[N]", &format!("[{n}]")).replace("[M]", &format!("[{}]", n - 1))
+}
+
 /// The program of a function, with its gradients if wanted, and where its temporaries are.
 fn program(text: &str, grad: bool) -> (Verified<Program>, ArenaLayout) {
     let module = parse(text).unwrap_or_else(|e| panic!("{e:?}"));
@@ -85,8 +148,7 @@ fn program(text: &str, grad: bool) -> (Verified<Program>, ArenaLayout) {
             (Module::single(g.clone()), g)
         }
     };
-    let options =
-        fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
+    let options = fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: mode() };
     let program = verify(compile(&module, &f, &options).expect("compiles").program);
     let program = program.unwrap_or_else(|e| panic!("{}", e[0]));
     let beside = scratch(&program).expect("compiles");
@@ -94,12 +156,17 @@ fn program(text: &str, grad: bool) -> (Verified<Program>, ArenaLayout) {
     (program, ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch })
 }
 
-fn made(program: &Verified<Program>, layout: &ArenaLayout) -> Executable {
-    let threads = std::env::var("ADFUSE_THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(1);
-    Executable::compile(program, layout, Options { threads }).expect("compiles")
+fn mode() -> Fp {
+    let name = std::env::var("ADFUSE_FP").unwrap_or_else(|_| "strict".into());
+    Fp::ALL.into_iter().find(|(_, n)| *n == name).map_or(Fp::Strict, |(fp, _)| fp)
 }
 
-fn run(c: &mut Criterion, name: &str, elements: usize, text: &str, grad: bool) {
+fn made(program: &Verified<Program>, layout: &ArenaLayout) -> Executable {
+    let threads = std::env::var("ADFUSE_THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(1);
+    Executable::compile(program, layout, Options { threads, fp: mode() }).expect("compiles")
+}
+
+fn run(c: &mut Criterion, name: &str, throughput: Throughput, text: &str, grad: bool) {
     let (program, layout) = program(text, grad);
     let executable = made(&program, &layout);
     let mut rng = rng(1, 0);
@@ -110,7 +177,7 @@ fn run(c: &mut Criterion, name: &str, elements: usize, text: &str, grad: bool) {
     let mut results: Vec<Vec<u8>> =
         executable.run(&args).expect("runs").iter().map(|a| a.bytes().to_vec()).collect();
     let mut group = c.benchmark_group("run");
-    group.throughput(Throughput::Elements(elements as u64));
+    group.throughput(throughput);
     group.bench_function(name, |b| {
         let mut outputs: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
         b.iter(|| executable.run_into(&inputs, &mut outputs).expect("runs"));
@@ -118,7 +185,19 @@ fn run(c: &mut Criterion, name: &str, elements: usize, text: &str, grad: bool) {
     group.finish();
 }
 
+fn bodies(c: &mut Criterion) {
+    for (size, n) in [("4K", 1 << 12), ("64K", 1 << 16), ("1M", 1 << 20)] {
+        for (name, params, insts, result, bytes) in BODIES {
+            let bytes = Throughput::Bytes(bytes * n as u64);
+            run(c, &format!("{name} {size}"), bytes, &body(params, insts, result, n), false);
+        }
+    }
+}
+
 fn runs(c: &mut Criterion) {
+    let run = |c: &mut Criterion, name: &str, n: usize, text: &str, grad| {
+        run(c, name, Throughput::Elements(n as u64), text, grad);
+    };
     for (name, n) in [("4K", 1 << 12), ("64K", 1 << 16), ("1M", 1 << 20)] {
         run(c, &format!("gelu value and gradients {name}"), n, &gelu(n), true);
         run(c, &format!("softmax rows of 1024 {name}"), n, &softmax(n / 1024, 1024), false);
@@ -136,6 +215,9 @@ fn makes(c: &mut Criterion) {
         ("softmax", softmax(4, 1024), false),
         ("layer norm", layer_norm(4, 1024), false),
     ];
+    let cases = cases.into_iter().chain(BODIES.iter().map(|&(name, params, insts, result, _)| {
+        (name, body(params, insts, result, 1 << 12), false)
+    }));
     for (name, text, grad) in cases {
         let (program, layout) = program(&text, grad);
         group.throughput(Throughput::Elements(program.steps.len() as u64));
@@ -150,6 +232,6 @@ criterion_group! {
         .sample_size(20)
         .warm_up_time(std::time::Duration::from_millis(300))
         .measurement_time(std::time::Duration::from_secs(1));
-    targets = runs, makes
+    targets = bodies, runs, makes
 }
 criterion_main!(benches);

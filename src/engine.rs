@@ -46,8 +46,8 @@ pub struct Reference;
 pub struct Cpu {
     /// What is planned for.
     pub plan: fusion::Options,
-    /// How it runs.
-    pub run: cpu::Options,
+    /// Threads that work on it; they change no bit.
+    pub threads: usize,
 }
 
 /// Machine code where there is some for a function, the reference engine elsewhere.
@@ -62,7 +62,7 @@ impl Default for Cpu {
     fn default() -> Cpu {
         let plan =
             fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
-        Cpu { plan, run: cpu::Options::default() }
+        Cpu { plan, threads: 1 }
     }
 }
 
@@ -84,8 +84,13 @@ impl Cpu {
     /// As [`Cpu::compile`].
     pub fn of_program(&self, program: Verified<Program>) -> Result<Compiled, Diagnostic> {
         let (memory, layout) = self.layout(&program)?;
-        let executable = Executable::compile(&program, &layout, self.run)?;
+        let executable = Executable::compile(&program, &layout, self.options())?;
         Ok(Compiled { program, memory, executable })
+    }
+
+    /// How executables run.
+    pub fn options(&self) -> cpu::Options {
+        cpu::Options { threads: self.threads, fp: self.plan.fp }
     }
 
     /// What a program takes, and where its temporaries are.

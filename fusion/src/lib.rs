@@ -46,11 +46,12 @@ pub use joint::{AnyEngine, Engine, PlanFrontier, PlanPoint, plan_frontier};
 pub use lower::lower;
 pub use memory::{ALIGN, Memory, memory, memory_beside};
 pub use patterns::{Pattern, patterns};
-pub use plan::{Fp, Group, Members, Options, Plan, graph_hash, plan};
+pub use plan::{Group, Members, Options, Plan, graph_hash, plan};
 pub use prepare::prepare;
 pub use refusal::Refusal;
 pub use saved::saved_bytes;
 
+pub use adfuse_ir::Fp;
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{Diagnostic, Function, Module};
 

@@ -12,7 +12,7 @@ use crate::indirect::scatter;
 use crate::instances::instances;
 use crate::kernel::Lowering;
 use crate::part::{Around, Part, Shape};
-use crate::plan::{Fp, Group, Plan, graph_hash};
+use crate::plan::{Group, Plan, graph_hash};
 use crate::refusal::Refusal;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -21,7 +21,9 @@ use adfuse_ir::kernel::{
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::text::Names;
 use adfuse_ir::verify::at_inst;
-use adfuse_ir::{At as Located, DType, Diagnostic, Function, Inst, Kind, Literal, Value, ValueDef};
+use adfuse_ir::{
+    At as Located, DType, Diagnostic, Fp, Function, Inst, Kind, Literal, Value, ValueDef,
+};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;

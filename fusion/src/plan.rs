@@ -9,32 +9,9 @@ use crate::group::{Effort, Groups, group};
 use crate::merge;
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::text::{Names, print_function};
-use adfuse_ir::{DType, Diagnostic, Function, Inst, Value};
+use adfuse_ir::{DType, Diagnostic, Fp, Function, Inst, Value};
 use cranelift_entity::EntitySet;
 use sha2::{Digest, Sha256};
-
-/// How a program's numbers may differ from its text's.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Fp {
-    /// The same bits whatever the plan.
-    Strict,
-    /// The same bits for one plan: 16-bit floats keep their `f32` inside of a kernel.
-    #[default]
-    Reproducible,
-    /// As `Reproducible`, with approximate functions where an engine has them.
-    Fast,
-}
-
-impl Fp {
-    /// Every mode, with its name.
-    pub const ALL: [(Fp, &'static str); 3] =
-        [(Fp::Strict, "strict"), (Fp::Reproducible, "reproducible"), (Fp::Fast, "fast")];
-
-    /// The name in text.
-    pub fn name(self) -> &'static str {
-        Fp::ALL.iter().find(|(fp, _)| *fp == self).map_or("", |(_, name)| name)
-    }
-}
 
 /// What a plan is made for.
 #[derive(Clone, PartialEq, Debug)]

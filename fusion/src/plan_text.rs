@@ -14,10 +14,10 @@
 //!
 //! Values have the names of the prepared function's text. The parts of a group are set off by `;`.
 
-use crate::plan::{Fp, Group, Plan};
+use crate::plan::{Group, Plan};
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::text::Names;
-use adfuse_ir::{At, Diagnostic, Function, Inst, Kind, Span, Value, ValueDef};
+use adfuse_ir::{At, Diagnostic, Fp, Function, Inst, Kind, Span, Value, ValueDef};
 use hashbrown::HashMap;
 use std::fmt::Write;
 

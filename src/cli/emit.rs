@@ -131,7 +131,7 @@ fn functions(ready: &Ready, text: fn(Texts<'_>) -> &str) -> Result<String, Failu
     let cpu = Cpu { plan: ready.options.clone(), ..Cpu::default() };
     let wrong = |d: Diagnostic| ready.source.wrong(d);
     let (_, layout) = cpu.layout(&program).map_err(wrong)?;
-    let made = Executable::compile_listed(&program, &layout, cpu.run).map_err(wrong)?;
+    let made = Executable::compile_listed(&program, &layout, cpu.options()).map_err(wrong)?;
     let mut out = String::new();
     for (k, step) in made.steps().iter().enumerate() {
         if k > 0 {

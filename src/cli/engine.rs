@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::planning::{Look, Mode};
 use super::source::Program;
 use super::streams::Streams;
-use crate::backends::cpu::{Executable, Options as Run};
+use crate::backends::cpu::Executable;
 use crate::engine::{Compiled, Cpu, Either, Engine as Runs, Reference};
 use crate::fusion::{Device, Effort, Fp, Options};
 use crate::ir::{Diagnostic, Function, Kind as Wrong, Module};
@@ -103,8 +103,8 @@ impl Engine {
         }
         let (effort, fp) = (freedom.effort(), freedom.fp());
         let plan = Options { device: Device::cpu(), effort, fp };
-        let run = Run { threads: self.threads.count()? };
-        match (Cpu { plan, run }).compile(module, f) {
+        let threads = self.threads.count()?;
+        match (Cpu { plan, threads }).compile(module, f) {
             Ok(made) => {
                 map_for_profilers(&made.executable, streams);
                 Ok(Some(made))
@@ -128,7 +128,7 @@ impl Engine {
             self.no_threads()?;
             return run(&Reference).map_err(|d| program.wrong(d));
         }
-        let cpu = Cpu { run: Run { threads: self.threads.count()? }, ..Cpu::default() };
+        let cpu = Cpu { threads: self.threads.count()?, ..Cpu::default() };
         if self.engine == Some(Kind::Cpu) {
             return run(&cpu).map_err(|d| program.wrong(d));
         }

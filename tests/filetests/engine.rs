@@ -1,7 +1,6 @@
 //! The engines that `run` tests go through. A new engine is one more row here.
 
 use adfuse::backends::Array;
-use adfuse::backends::cpu;
 use adfuse::backends::reference::{self, Effects, specialized_to};
 use adfuse::engine::Cpu;
 use adfuse::fusion::prepare;
@@ -35,8 +34,7 @@ fn machine_code(
     _: &mut dyn Effects,
 ) -> Result<Vec<Array>, Diagnostic> {
     let f = specialized_to(f, args)?;
-    let run = cpu::Options { threads: 2 };
-    Cpu { run, ..Cpu::default() }.compile(module, &f)?.executable.run(args)
+    Cpu { threads: 2, ..Cpu::default() }.compile(module, &f)?.executable.run(args)
 }
 
 /// Whether a function is without tokens, effects and `cond` once it is prepared.

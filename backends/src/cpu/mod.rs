@@ -8,6 +8,7 @@
 mod code;
 mod contract;
 mod crew;
+mod cross;
 mod element;
 mod engine;
 mod fold;
@@ -24,6 +25,7 @@ mod scratch;
 mod shape;
 mod trace;
 
+pub use cross::code_for;
 pub use engine::Engine;
 pub use inside::{MadeStep, MadeSweep, MemoryReport, Texts};
 pub use run::{ArenaLayout, Executable, Options};

@@ -15,7 +15,7 @@ use super::scratch::Rooms;
 use super::trace::Recorder;
 use crate::array::Array;
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Step, Verified};
-use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
+use adfuse_ir::{At, DType, Diagnostic, Fp, Kind, TensorType};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
@@ -38,11 +38,13 @@ pub struct ArenaLayout {
 pub struct Options {
     /// Threads that work on it, the caller's among them; at least one. They change no bit.
     pub threads: usize,
+    /// What may happen to numbers.
+    pub fp: Fp,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { threads: 1 }
+        Options { threads: 1, fp: Fp::default() }
     }
 }
 
@@ -156,7 +158,7 @@ impl Executable {
         let places = place(&low, arena, &rooms, &mut constants).map_err(|d| within(d, None))?;
         let mut all = rooms.end;
         let mut own = Room::default();
-        let mut maker = Maker::new().map_err(|d| within(d, None))?;
+        let mut maker = Maker::new(options.fp).map_err(|d| within(d, None))?;
         maker.listing.texts = texts;
         let (mut steps, mut made) = (Vec::new(), Vec::new());
         let mut slots = 0;

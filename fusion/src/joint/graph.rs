@@ -86,11 +86,8 @@ impl GroupGraph {
     ) -> Result<GroupGraph, GraphError> {
         let (f, names) = (facts.f, Names::of(facts.f));
         let (forms, seconds) = (storage(plan), cost(program, device).steps);
-        let mut found = GroupGraph {
-            graph: CostGraph::new(),
-            of: SecondaryMap::new(),
-            kept: EntitySet::new(),
-        };
+        let mut found =
+            GroupGraph { graph: CostGraph::new(), of: SecondaryMap::new(), kept: EntitySet::new() };
         let mut op_of: SecondaryMap<Value, Option<OpId>> = SecondaryMap::new();
         let size = |v: Value| bytes(facts, &forms, v).unwrap_or(u64::MAX);
         for &p in f.params() {

@@ -6,12 +6,14 @@
 //! code generators and cost model see nothing but primitives and agree to the bit.
 
 mod check;
+mod contract;
 mod eval;
 mod expand;
 pub mod math;
 mod program;
 mod record;
 
+pub use contract::contracted;
 pub use eval::{LANES, Lanes, eval_lanes, eval_one};
 pub use expand::expand;
 pub use program::{Func, Prim, SInst, SOp, SVal, ScalarProgram, Table};

@@ -1,7 +1,7 @@
 //! What is measured: a plan of the function as machine code, with memory for its results.
 
 use crate::backends::Array;
-use crate::backends::cpu::{Executable, Options, Trace};
+use crate::backends::cpu::{Executable, Trace};
 use crate::cli::clock::Clock;
 use crate::cli::engine::map_for_profilers;
 use crate::cli::failure::Failure;
@@ -54,10 +54,10 @@ impl Subject {
         let wrong = |d: Diagnostic| ready.source.wrong(d);
         let program = ready.program(plan)?;
         let plan = crate::fusion::Options { effort, ..ready.options.clone() };
-        let cpu = Cpu { plan, run: Options { threads } };
+        let cpu = Cpu { plan, threads };
         let (memory, layout) = cpu.layout(&program).map_err(wrong)?;
         clock.end("plan");
-        let executable = Executable::compile(&program, &layout, cpu.run).map_err(wrong)?;
+        let executable = Executable::compile(&program, &layout, cpu.options()).map_err(wrong)?;
         clock.end("codegen");
         map_for_profilers(&executable, streams);
         let cost = cost(&program, &ready.options.device);

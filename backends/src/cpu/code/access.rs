@@ -86,7 +86,7 @@ impl Unit<'_, '_> {
     }
 
     /// Quotient and remainder by a constant above 0, rounded down.
-    fn floor_div(&mut self, a: Value, c: i64) -> (Value, Value) {
+    pub(super) fn floor_div(&mut self, a: Value, c: i64) -> (Value, Value) {
         let one = self.long(1);
         if c <= 1 {
             return (a, self.b.ins().isub(a, a));
@@ -212,7 +212,7 @@ impl Unit<'_, '_> {
     }
 
     /// The byte of a packed element and the place of its lowest bit in there.
-    fn packed_place(
+    pub(super) fn packed_place(
         &mut self,
         p: &Planned,
         a: &Access,

@@ -8,28 +8,37 @@
 
 mod access;
 mod calls;
+mod constants;
 mod convert;
 mod form;
 mod listing;
+mod order;
 mod plan;
 mod scalar;
 mod sweep;
 mod vector;
+mod vector_convert;
+mod vector_memory;
 mod vector_prim;
+mod ways;
 
 pub(super) use form::{affine, row_major};
 pub(super) use listing::{Listing, Noted};
 pub(super) use plan::{Part, Put, Slots, Sweep, dense};
 
-use adfuse_ir::{At, Diagnostic, Kind};
+use adfuse_ir::{At, Diagnostic, Fp, Kind};
 use calls::Calls;
+use constants::Constants;
 use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, Value, types};
 use cranelift_codegen::settings::{self, Configurable};
-use cranelift_codegen::{Context, ir};
+use cranelift_codegen::{Context, ir, isa};
+use cranelift_entity::packed_option::ReservedValue;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Module, default_libcall_names};
 use plan::Planned;
+use std::str::FromStr;
+use target_lexicon::Triple;
 
 /// A sweep's machine code: the table of pointers, the first place, and one past the last.
 pub(super) type Function = unsafe extern "C" fn(*const *mut u8, i64, i64);
@@ -45,9 +54,13 @@ pub(super) struct Maker {
     context: FunctionBuilderContext,
     made: Vec<FuncId>,
     sizes: Vec<i64>,
+    constants: Constants,
+    bytes: usize,
+    x86: bool,
     host_fma: bool,
     /// What is known of the functions.
     pub(super) listing: Listing,
+    contract: bool,
 }
 
 /// The functions of a program, in memory that may be executed.
@@ -56,6 +69,9 @@ pub(super) struct Code {
     module: Option<JITModule>,
     functions: Vec<Function>,
     noted: Vec<Noted>,
+    // What the functions read.
+    #[allow(dead_code)]
+    constants: Constants,
 }
 
 /// What emits the instructions of one function.
@@ -63,6 +79,14 @@ struct Unit<'m, 'f> {
     b: FunctionBuilder<'f>,
     module: &'m mut JITModule,
     calls: &'m Calls,
+    constants: &'m mut Constants,
+    /// Where the constants begin.
+    constant_base: Value,
+    /// Constants that are in registers all along a line, by their bits.
+    held: Vec<(u128, Value)>,
+    /// Those of the instruction that is being copied.
+    recent: Vec<(u128, Value)>,
+    x86: bool,
     host_fma: bool,
 }
 
@@ -76,10 +100,26 @@ fn failed(what: impl std::fmt::Display) -> Diagnostic {
     Diagnostic::new(At::default(), Kind::Internal, format!("machine code was not made: {what}"))
 }
 
+fn unsupported(m: String) -> Diagnostic {
+    Diagnostic::new(At::default(), Kind::Unsupported, m)
+}
+
 impl Maker {
-    /// For the host.
-    pub(super) fn new() -> Result<Maker, Diagnostic> {
-        let unsupported = |m: String| Diagnostic::new(At::default(), Kind::Unsupported, m);
+    /// For the host. In other modes than the strict one, products are joined with sums where the host
+    /// has an instruction for that.
+    pub(super) fn new(fp: Fp) -> Result<Maker, Diagnostic> {
+        let host = cranelift_native::builder();
+        Maker::of(host.map_err(|m| unsupported(format!("no machine code for this host: {m}")))?, fp)
+    }
+
+    /// For another target, by its name; what it makes cannot run here.
+    pub(super) fn for_target(target: &str, fp: Fp) -> Result<Maker, Diagnostic> {
+        let none = |m: String| unsupported(format!("no machine code for {target}: {m}"));
+        let triple = Triple::from_str(target).map_err(|m| none(m.to_string()))?;
+        Maker::of(isa::lookup(triple).map_err(|m| none(m.to_string()))?, fp)
+    }
+
+    fn of(isa: isa::Builder, fp: Fp) -> Result<Maker, Diagnostic> {
         let mut flags = settings::builder();
         let checked = if cfg!(debug_assertions) { "true" } else { "false" };
         let set = [
@@ -94,10 +134,7 @@ impl Maker {
         for (name, value) in set {
             flags.set(name, value).map_err(failed)?;
         }
-        let isa = cranelift_native::builder()
-            .map_err(|m| unsupported(format!("no machine code for this host: {m}")))?
-            .finish(settings::Flags::new(flags))
-            .map_err(failed)?;
+        let isa = isa.finish(settings::Flags::new(flags)).map_err(failed)?;
         let wide = isa.pointer_type() == types::I64;
         if !wide || isa.endianness() != ir::Endianness::Little {
             let m = "machine code is made for 64-bit little-endian hosts only";
@@ -106,7 +143,7 @@ impl Maker {
         let has = |name: &str| {
             isa.isa_flags().iter().any(|f| f.name == name && f.as_bool() == Some(true))
         };
-        let x86 = cfg!(target_arch = "x86_64");
+        let x86 = isa.name() == "x64";
         let host_fma = !x86 || has("has_fma") && has("has_avx");
         let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
         calls::provide(&mut builder);
@@ -118,15 +155,19 @@ impl Maker {
             context: FunctionBuilderContext::new(),
             made: Vec::new(),
             sizes: Vec::new(),
+            constants: Constants::default(),
+            bytes: 0,
+            x86,
             host_fma,
             listing: Listing::default(),
+            contract: fp != Fp::Strict && host_fma,
         })
     }
 
     /// Makes the function of a sweep.
     pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
         let mut begun = self.listing.clock();
-        let planned = Planned::new(sweep);
+        let planned = Planned::new(sweep, self.contract);
         let convention = self.module.target_config().default_call_conv;
         let mut signature = Signature::new(convention);
         signature.params = vec![AbiParam::new(types::I64); 3];
@@ -137,15 +178,23 @@ impl Maker {
             .map_err(failed)?;
         let mut context = Context::new();
         context.func = ir::Function::with_name_signature(UserFuncName::default(), signature);
+        let constants = self.constants.begin();
         let unit = Unit {
             b: FunctionBuilder::new(&mut context.func, &mut self.context),
             module: &mut self.module,
             calls: &self.calls,
+            constants: &mut self.constants,
+            constant_base: Value::reserved_value(),
+            held: Vec::new(),
+            recent: Vec::new(),
+            x86: self.x86,
             host_fma: self.host_fma,
         };
-        unit.build(&planned).ok_or_else(|| failed("a program is not made of primitives"))?;
+        unit.build(&planned, constants as i64)
+            .ok_or_else(|| failed("a program is not made of primitives"))?;
         self.listing.emitted(&mut begun, &mut context);
         self.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;
+        self.bytes += context.compiled_code().map_or(0, |c| c.code_buffer().len());
         self.listing.made(begun, sweep, &context);
         self.made.push(id);
         self.sizes.push(planned.body.insts.len() as i64);
@@ -155,6 +204,14 @@ impl Maker {
     /// How many primitives a sweep has, about what an element takes.
     pub(super) fn size(&self, id: SweepId) -> i64 {
         self.sizes.get(id.0).copied().unwrap_or(0)
+    }
+
+    /// Drops all functions; gives the bytes of their code.
+    #[allow(unsafe_code)]
+    pub(super) fn discard(self) -> usize {
+        // SAFETY: nobody has been handed a function.
+        unsafe { self.module.free_memory() };
+        self.bytes
     }
 
     /// The functions of all sweeps.
@@ -167,7 +224,12 @@ impl Maker {
         let functions =
             places.into_iter().map(|p| unsafe { std::mem::transmute::<*const u8, Function>(p) });
         let functions = functions.collect();
-        Ok(Code { module: Some(self.module), functions, noted: self.listing.noted })
+        Ok(Code {
+            module: Some(self.module),
+            functions,
+            noted: self.listing.noted,
+            constants: self.constants,
+        })
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a sweep reads and writes, as forms over the axes that are walked.
 
 use super::form::{Form, Walk, mentions, strides};
+use super::order::order;
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, BufferData, Extents, Operand, Param, Program, Storage};
-use adfuse_ir::scalar::{SOp, ScalarProgram, expand};
+use adfuse_ir::scalar::{SOp, SVal, ScalarProgram, contracted, expand};
 use adfuse_ir::{DType, Literal};
 use cranelift_entity::EntityRef;
 use std::ops::Range;
@@ -105,6 +106,24 @@ pub(super) enum Read {
     Coord(usize),
 }
 
+/// How vectors reach what a parameter reads or an output writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reach {
+    /// In equal steps.
+    Even,
+    /// Neighbouring packed elements.
+    Packed,
+    /// Coordinates in equal steps.
+    Coord,
+    /// Through guards that are affine along the axis, each way to neighbouring elements or to one value.
+    Ways,
+    /// Lane by lane.
+    Single,
+}
+
+/// Literals that are read through guards have vectors in memory, of which there are only so many.
+const MOST_WAYS: usize = 16;
+
 /// Forms with the ranges that they must lie in.
 pub(super) type Ranges = Vec<(usize, Range<i64>)>;
 
@@ -124,6 +143,18 @@ pub(super) struct Planned {
     pub(super) varies: Vec<bool>,
     /// Whether a value of the body does.
     pub(super) moves: Vec<bool>,
+    /// How each parameter is reached by vectors.
+    pub(super) loads: Vec<Reach>,
+    /// How each output is.
+    pub(super) stores: Vec<Reach>,
+    /// Of each parameter, those that change along the axis and are read to know where it is.
+    pub(super) needs: Vec<Vec<usize>>,
+    /// The guards that change along the axis, of what is read by ways.
+    pub(super) breaks: Ranges,
+    /// The values of the body that change, in the order in which vectors are computed.
+    pub(super) order: Vec<SVal>,
+    /// The most of them that are alive at once.
+    pub(super) alive: usize,
 }
 
 struct Planning<'a> {
@@ -207,9 +238,13 @@ impl Planning<'_> {
 }
 
 impl Planned {
-    pub(super) fn new(sweep: &Sweep<'_>) -> Planned {
+    /// `contract` says whether products may be joined with sums.
+    pub(super) fn new(sweep: &Sweep<'_>, contract: bool) -> Planned {
         let mut p = Planning { sweep, forms: Vec::new() };
-        let body = expand(sweep.body);
+        let body = match contract {
+            true => expand(&contracted(sweep.body)),
+            false => expand(sweep.body),
+        };
         let types: Vec<DType> = body.params.to_vec();
         let reads: Vec<Read> =
             sweep.params.iter().zip(&types).map(|(param, &d)| p.read(param, d)).collect();
@@ -245,8 +280,16 @@ impl Planned {
             target,
             varies: Vec::new(),
             moves: Vec::new(),
+            loads: Vec::new(),
+            stores: Vec::new(),
+            needs: Vec::new(),
+            breaks: Vec::new(),
+            order: Vec::new(),
+            alive: 0,
         };
         planned.classify();
+        planned.reach();
+        (planned.order, planned.alive) = order(&planned.body, &planned.moves);
         planned
     }
 
@@ -266,6 +309,100 @@ impl Planned {
             };
             self.moves.push(moves);
         }
+    }
+
+    /// Finds how vectors reach what is read and written.
+    fn reach(&mut self) {
+        let mut ways = 0;
+        for k in 0..self.reads.len() {
+            let reach = self.reach_of(&self.reads[k]);
+            let mut needs = Vec::new();
+            self.named(&self.reads[k], &mut needs);
+            if let (Reach::Ways, Read::Ways(all), true) = (reach, &self.reads[k], self.varies[k]) {
+                ways += all.len();
+                let guards = all.iter().flat_map(|w| &w.guards);
+                let moving: Ranges = guards.filter(|(f, _)| self.step(*f) != 0).cloned().collect();
+                if ways <= MOST_WAYS {
+                    self.breaks.extend(moving);
+                }
+            }
+            let fits = reach != Reach::Ways || ways <= MOST_WAYS && self.varies[k];
+            self.loads.push(if fits { reach } else { Reach::Single });
+            self.needs.push(needs);
+        }
+        for a in &self.writes {
+            let reach = self.reach_of_access(a);
+            self.stores.push(reach);
+        }
+    }
+
+    fn reach_of_access(&self, a: &Access) -> Reach {
+        match a.packed {
+            _ if !self.affine(a.form) => Reach::Single,
+            None => Reach::Even,
+            Some(_) if self.step(a.form) == 1 => Reach::Packed,
+            Some(_) => Reach::Single,
+        }
+    }
+
+    fn reach_of(&self, read: &Read) -> Reach {
+        let ways = match read {
+            Read::Coord(form) if self.affine(*form) => return Reach::Coord,
+            Read::Coord(_) => return Reach::Single,
+            Read::Ways(ways) => ways,
+        };
+        if let [Way { from: Source::Array(a), .. }] = ways.as_slice() {
+            return self.reach_of_access(a);
+        }
+        let steps =
+            |a: &Access| a.packed.is_none() && self.affine(a.form) && self.step(a.form) == 1;
+        let chosen = ways.iter().all(|w| {
+            let guards = w.guards.iter().all(|(f, _)| self.affine(*f));
+            guards
+                && matches!(&w.from, Source::Literal(_))
+                    | matches!(&w.from, Source::Array(a) if steps(a))
+        });
+        if chosen { Reach::Ways } else { Reach::Single }
+    }
+
+    /// The changing parameters that are read to know where a read is, each after those that it needs.
+    fn named(&self, read: &Read, found: &mut Vec<usize>) {
+        let mut forms: Vec<usize> = Vec::new();
+        match read {
+            Read::Coord(f) => forms.push(*f),
+            Read::Ways(ways) => {
+                for w in ways {
+                    if let Source::Array(a) = &w.from {
+                        forms.push(a.form);
+                    }
+                    forms.extend(w.guards.iter().map(|(f, _)| *f));
+                }
+            }
+        }
+        let rest = forms.iter().flat_map(|&f| &self.forms[f].rest);
+        let mut named: Vec<usize> = Vec::new();
+        for (e, _) in rest {
+            data(e, &mut named);
+        }
+        for k in named {
+            if self.data(k as u32) && !found.contains(&k) {
+                // What is named comes before, so that this ends.
+                if let Some(read) = self.reads.get(k) {
+                    self.named(read, found);
+                }
+                found.push(k);
+            }
+        }
+    }
+
+    /// Whether vectors read or write an array by whole bytes of packed elements.
+    pub(super) fn byte_aligned(&self, a: &Access) -> bool {
+        a.packed.is_some() && self.reach_of_access(a) == Reach::Packed
+    }
+
+    /// Whether vectors read or write packed elements.
+    pub(super) fn packed(&self) -> bool {
+        self.loads.iter().chain(&self.stores).any(|r| *r == Reach::Packed)
     }
 
     /// Whether a read is the same all along the innermost axis.
@@ -304,6 +441,19 @@ impl Planned {
     /// The step of a form along the innermost axis.
     pub(super) fn step(&self, form: usize) -> i64 {
         self.forms[form].steps[self.inner()]
+    }
+}
+
+/// The parameters that an expression names.
+fn data(e: &IndexExpr, found: &mut Vec<usize>) {
+    match e {
+        IndexExpr::Axis(_) | IndexExpr::Const(_) => {}
+        IndexExpr::Add(a, b) => {
+            data(a, found);
+            data(b, found);
+        }
+        IndexExpr::Mul(a, _) | IndexExpr::FloorDiv(a, _) | IndexExpr::Mod(a, _) => data(a, found),
+        IndexExpr::Data { param, .. } => found.push(*param as usize),
     }
 }
 

@@ -5,8 +5,9 @@
 
 use super::Unit;
 use super::access::{Fixed, Here, flags};
-use super::plan::{Access, Planned, Read, Source};
-use super::vector::Many;
+use super::plan::{Access, Planned, Reach, Read, Source};
+use super::vector::{Copies, LANES, Quad};
+use super::ways::Chosen;
 use adfuse_ir::scalar::SOp;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
@@ -23,17 +24,22 @@ pub(super) struct Line {
     pub(super) outer: Vec<Value>,
     /// The values of the body that do not change.
     pub(super) values: Vec<Option<Value>>,
+    /// Those of them that vectors read, in all lanes.
+    pub(super) spread: Vec<Option<Quad>>,
+    /// Of each parameter that is read through guards, the way of the stretch.
+    pub(super) ways: Vec<Option<Chosen>>,
 }
 
 impl Unit<'_, '_> {
     /// Emits the whole function; `None` where the body holds what no expanded program does.
-    pub(super) fn build(mut self, p: &Planned) -> Option<()> {
+    pub(super) fn build(mut self, p: &Planned, constants: i64) -> Option<()> {
         let entry = self.b.create_block();
         self.b.append_block_params_for_function_params(entry);
         self.b.switch_to_block(entry);
         self.b.seal_block(entry);
         let given = self.b.block_params(entry);
         let (&table, &begin, &end) = (given.first()?, given.get(1)?, given.get(2)?);
+        self.constant_base = self.long(constants);
         let bases = self.bases(p, table);
         let (head, body, exit) =
             (self.b.create_block(), self.b.create_block(), self.b.create_block());
@@ -61,8 +67,8 @@ impl Unit<'_, '_> {
         let count = self.b.ins().select(short, left, rest);
         let high = self.b.ins().iadd(low, count);
         let outer = self.outer(p, line);
-        let line = self.line(p, bases, outer)?;
-        self.walk(p, &line, low, high)?;
+        let mut line = self.line(p, bases, outer)?;
+        self.walk(p, &mut line, low, high)?;
         let next = self.b.ins().iadd(place, count);
         self.b.ins().jump(head, &[next.into()]);
         self.b.seal_block(head);
@@ -153,7 +159,7 @@ impl Unit<'_, '_> {
             };
             values.push(value);
         }
-        Some(Line { fixed, outer, values })
+        Some(Line { fixed, outer, values, spread: Vec::new(), ways: Vec::new() })
     }
 
     /// Operands, constants among them made anew.
@@ -173,24 +179,42 @@ impl Unit<'_, '_> {
     }
 
     /// The loops along a line, from coordinate `low` to `high`.
-    fn walk(&mut self, p: &Planned, line: &Line, low: Value, high: Value) -> Option<()> {
-        let mut from = low;
+    fn walk(&mut self, p: &Planned, line: &mut Line, low: Value, high: Value) -> Option<()> {
+        let Some(copies) = self.copies(p) else {
+            self.looped(low, high, 1, |unit, d| unit.element(p, line, d))?;
+            return Some(());
+        };
+        self.spread_line(p, line);
+        if p.packed() || p.loads.contains(&Reach::Ways) {
+            return self.stretches(p, line, low, high, copies);
+        }
+        self.stretch(p, line, low, high, high, copies)
+    }
+
+    /// Vectors from a coordinate while they fit below `vectors_to`, then elements up to `to`.
+    pub(super) fn stretch(
+        &mut self,
+        p: &Planned,
+        line: &Line,
+        from: Value,
+        vectors_to: Value,
+        to: Value,
+        copies: Copies,
+    ) -> Option<()> {
+        let mut from = from;
         let n = p.walk.extents.last().copied().unwrap_or(1);
-        if let Some(most) = self.lanes(p) {
-            let copies = if p.body.insts.len() > MOST_COPIED { 1 } else { most.copies };
-            for copies in [copies, 1] {
-                let step = i64::from(most.lanes * copies);
-                if n >= step {
-                    let many = Many { copies, ..most };
-                    from =
-                        self.looped(from, high, step, |unit, d| unit.vectors(p, line, d, many))?;
-                }
-                if copies == 1 {
-                    break;
-                }
+        let most = if p.order.len() > MOST_COPIED { copies.least } else { copies.most };
+        for many in [most, copies.least] {
+            let step = i64::from(LANES * many);
+            if n >= step {
+                let body = |unit: &mut Self, d| unit.quads(p, line, d, many);
+                from = self.looped(from, vectors_to, step, body)?;
+            }
+            if many == copies.least {
+                break;
             }
         }
-        self.looped(from, high, 1, |unit, d| unit.element(p, line, d))?;
+        self.looped(from, to, 1, |unit, d| unit.element(p, line, d))?;
         Some(())
     }
 
@@ -221,16 +245,30 @@ impl Unit<'_, '_> {
         Some(d)
     }
 
+    /// The element that a parameter reads at a coordinate.
+    pub(super) fn element_of(
+        &mut self,
+        p: &Planned,
+        line: &Line,
+        k: usize,
+        at: &[Value],
+        params: &[Option<Value>],
+    ) -> Option<Value> {
+        let (read, dtype) = (p.reads.get(k)?, *p.types.get(k)?);
+        if let Some(chosen) = line.ways.get(k).copied().flatten() {
+            return Some(self.chosen_element(&chosen, *at.last()?, dtype));
+        }
+        Some(self.read(p, read, dtype, &line.fixed, &Here { at, params }))
+    }
+
     /// One element: parameters, body, outputs.
     fn element(&mut self, p: &Planned, line: &Line, d: Value) -> Option<()> {
         let mut at = line.outer.clone();
         at.push(d);
         let mut params = line.fixed.params.clone();
-        for (k, read) in p.reads.iter().enumerate() {
+        for k in 0..p.reads.len() {
             if p.varies[k] {
-                let here = Here { at: &at, params: &params };
-                let value = self.read(p, read, p.types[k], &line.fixed, &here);
-                params[k] = Some(value);
+                params[k] = Some(self.element_of(p, line, k, &at, &params)?);
             }
         }
         let mut values = line.values.clone();

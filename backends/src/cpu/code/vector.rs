@@ -1,410 +1,332 @@
-//! Vectors of 128 bits along the innermost axis, several at a time.
+//! Vectors of 128 bits along the innermost axis: a body on four elements at once, several times.
 //!
-//! Lanes are four of 32 bits (`bf16` is widened, truth values are masks) or two of 64. What is read in
-//! equal steps along the axis is read as vectors. What has no instruction for vectors, has a type of
-//! another width, or is read through guards, is done lane by lane; a sweep of which that is the larger
-//! part has no vectors at all.
+//! Four elements are one vector of 32-bit lanes, or two of 64-bit lanes. Narrower types are widened
+//! to 32 bits: `i8` with its sign, other ones with zeros; truth values are masks, as wide as what they
+//! were compared of. What has no instruction for vectors is done lane by lane; a sweep of which that is
+//! the larger part has no vectors at all.
 
 use super::Unit;
-use super::access::{Here, flags};
-use super::form::mentions;
-use super::plan::{Access, Planned, Read, Source, Way};
-use super::scalar::register;
+use super::plan::{Planned, Reach};
 use super::sweep::Line;
-use adfuse_ir::index::IndexExpr;
 use adfuse_ir::scalar::{SInst, SOp, SVal};
 use adfuse_ir::{DType, Literal};
-use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
+use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
 use cranelift_entity::EntityRef;
+use smallvec::SmallVec;
 
-/// So many lanes, and so many vectors interleaved.
-#[derive(Clone, Copy)]
-pub(super) struct Many {
-    pub(super) lanes: u32,
-    pub(super) copies: u32,
+/// The elements of a quad.
+pub(super) const LANES: u32 = 4;
+
+/// How many quads of a body are interleaved. Two are slower for every body that was measured, six and
+/// eight for most; a body that is done lane by lane in part gains nothing.
+const MOST_COPIES: u32 = 4;
+
+/// Vector registers that constants may take all along a line; a body has the others.
+const REGISTERS: usize = 14;
+
+/// Four elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Quad {
+    /// Lanes of 32 bits.
+    Narrow(Value),
+    /// Lanes of 64 bits, the lower elements first.
+    Wide([Value; 2]),
 }
 
-/// The type of a vector of elements; truth values are masks of the lanes' width.
-pub(super) fn vector(d: DType, lanes: u32) -> Option<Type> {
-    Some(match (d, lanes) {
-        (DType::F32, 4) => types::F32X4,
-        (DType::I32 | DType::U32 | DType::BF16 | DType::Bool, 4) => types::I32X4,
-        (DType::F64, 2) => types::F64X2,
-        (DType::I64 | DType::Bool, 2) => types::I64X2,
-        _ => return None,
-    })
+impl Quad {
+    pub(super) fn parts(&self) -> &[Value] {
+        match self {
+            Quad::Narrow(v) => std::slice::from_ref(v),
+            Quad::Wide(both) => both,
+        }
+    }
+
+    pub(super) fn of(parts: &[Value]) -> Option<Quad> {
+        match *parts {
+            [v] => Some(Quad::Narrow(v)),
+            [a, b] => Some(Quad::Wide([a, b])),
+            _ => None,
+        }
+    }
+
+    pub(super) fn wide(&self) -> bool {
+        matches!(self, Quad::Wide(_))
+    }
 }
 
-/// A value in all lanes of one copy.
-#[derive(Clone)]
-enum Held {
-    Vector(Value),
-    /// A register for each lane: of types that the vectors do not have.
-    Single(Vec<Value>),
+/// How many quads are interleaved in the loops along a line: first so many at a time, then the least
+/// number, then single elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Copies {
+    pub(super) most: u32,
+    pub(super) least: u32,
+}
+
+/// Whether four elements of a type are two vectors.
+pub(super) fn wide(d: DType) -> bool {
+    d.bytes() == 8
+}
+
+/// The type of the vectors that hold elements of a type; truth values may be wider.
+pub(super) fn vector(d: DType) -> Type {
+    match d {
+        DType::F32 => types::F32X4,
+        DType::F64 => types::F64X2,
+        DType::I64 => types::I64X2,
+        _ => types::I32X4,
+    }
 }
 
 impl Unit<'_, '_> {
-    /// How vectors of a sweep are; `None` where it has none.
-    pub(super) fn lanes(&self, p: &Planned) -> Option<Many> {
-        let known = |v: &SVal| p.body.insts[*v].dtype;
-        let moving = || p.body.insts.iter().filter(|(v, _)| p.moves[v.index()]);
-        // The width of most of what is computed.
-        let count = |bytes: u64| {
-            let prims = moving().filter(|(_, i)| matches!(i.op, SOp::Prim(_)));
-            prims.filter(|(_, i)| i.dtype.bytes() == bytes && i.dtype.is_float()).count()
-        };
-        let stored =
-            |bytes: u64| p.body.outputs.iter().filter(|v| known(v).bytes() == bytes).count();
-        let lanes = if count(8) + stored(8) > count(4) + stored(4) { 2 } else { 4 };
-        let fits = |v: &SVal| vector(known(v), lanes).is_some();
-        let by_data = |(e, _): &(IndexExpr, i64)| mentions(e, &|_| false, &|k| p.data(k));
-        let ok = p.target.is_none()
-            && p.writes.iter().all(|a| even(p, a))
-            && !p.forms.iter().flat_map(|f| &f.rest).any(by_data)
-            && p.body.outputs.iter().all(fits);
-        if !ok {
+    /// How a sweep has vectors; `None` where it has none.
+    pub(super) fn copies(&self, p: &Planned) -> Option<Copies> {
+        if p.target.is_some() || p.stores.contains(&Reach::Single) {
             return None;
         }
         // What is done lane by lane must be the lesser part.
         let (mut whole, mut single) = (p.writes.len(), 0);
-        for (v, inst) in moving() {
+        for &v in &p.order {
+            let inst = &p.body.insts[v];
             let vectors = match inst.op {
-                SOp::Param(k) => p.reads.get(k as usize).and_then(|r| array(p, r)).is_some(),
-                _ => inst.args.iter().all(fits),
+                SOp::Param(k) => p.loads.get(k as usize).is_some_and(|r| *r != Reach::Single),
+                _ => self.has_vectors(inst, source(p, inst), &known(p, inst)),
             };
-            let part = if vectors && fits(&v) { &mut whole } else { &mut single };
-            *part += 1;
+            *if vectors { &mut whole } else { &mut single } += 1;
         }
-        let copies = match single {
-            0 => 4,
+        // Bits are written by whole bytes.
+        let least = if p.packed() { 2 } else { 1 };
+        let most = match single {
+            0 => MOST_COPIES,
             n if n < whole => 1,
             _ => return None,
         };
-        Some(Many { lanes, copies })
+        Some(Copies { most: most.max(least), least })
     }
 
-    /// The elements from coordinate `d` on.
-    pub(super) fn vectors(&mut self, p: &Planned, line: &Line, d: Value, m: Many) -> Option<()> {
+    /// What does not change along a line but is used with what does, in all lanes.
+    pub(super) fn spread_line(&mut self, p: &Planned, line: &mut Line) {
+        line.spread = vec![None; p.body.insts.len()];
+        let moving = p.order.iter().flat_map(|&v| &p.body.insts[v].args);
+        for &v in moving.chain(&p.body.outputs) {
+            let one = line.values.get(v.index()).copied().flatten();
+            if let (Some(one), None) = (one, line.spread[v.index()]) {
+                line.spread[v.index()] = Some(self.spread(p.body.insts[v].dtype, one));
+            }
+        }
+        // Where all constants fit into registers beside the interleaved copies, they stay there.
+        let mut wanted: Vec<Literal> = Vec::new();
+        let moving = p.order.iter().flat_map(|&v| &p.body.insts[v].args);
+        let used = moving.chain(&p.body.outputs).filter_map(|&v| constant(p, v));
+        let stored = p.writes.iter().filter(|a| a.buffer).filter_map(|a| quiet(a.dtype));
+        for l in used.chain(stored) {
+            if !wanted.contains(&l) {
+                wanted.push(l);
+            }
+        }
+        let spread = line.spread.iter().flatten().count();
+        if p.alive * MOST_COPIES as usize + spread + wanted.len() <= REGISTERS {
+            self.recent.clear();
+            for l in wanted {
+                self.constant(l);
+            }
+            self.held = std::mem::take(&mut self.recent);
+        }
+    }
+
+    /// The elements from coordinate `d` on: so many quads.
+    pub(super) fn quads(&mut self, p: &Planned, line: &Line, d: Value, copies: u32) -> Option<()> {
         let mut at = line.outer.clone();
         at.push(d);
-        let mut values: Vec<Vec<Held>> = vec![Vec::new(); p.body.insts.len()];
-        for (v, inst) in p.body.insts.iter() {
-            if !p.moves[v.index()] {
-                continue;
-            }
+        let mut values: Vec<Vec<Quad>> = vec![Vec::new(); p.body.insts.len()];
+        for &v in &p.order {
+            let inst = &p.body.insts[v];
             if let SOp::Param(k) = inst.op {
-                values[v.index()] = self.param(p, line, k as usize, &at, m)?;
+                values[v.index()] = self.param_quads(p, line, k as usize, &at, copies)?;
                 continue;
             }
-            let mut args: Vec<Vec<Held>> = Vec::new();
-            for &a in &inst.args {
-                args.push(self.operand(p, line, a, &values, m)?);
-            }
-            let from = inst.args.first().map_or(inst.dtype, |&a| p.body.insts[a].dtype);
-            let known: Vec<Option<Literal>> = inst.args.iter().map(|&a| constant(p, a)).collect();
-            let types: Vec<DType> = inst.args.iter().map(|&a| p.body.insts[a].dtype).collect();
-            for copy in 0..m.copies as usize {
-                let args: Vec<Held> =
-                    args.iter().map(|a| a.get(copy).cloned()).collect::<Option<_>>()?;
-                let vectors: Option<Vec<Value>> = args.iter().map(Held::vector).collect();
-                let value =
-                    vectors.and_then(|args| self.prim_vector(inst, from, &args, &known, m.lanes));
-                let value = match value {
-                    Some(value) => Held::Vector(value),
-                    None => self.lane_by_lane(inst, from, &args, &types, m.lanes)?,
-                };
+            let known = known(p, inst);
+            self.recent.clear();
+            for copy in 0..copies as usize {
+                let mut args: SmallVec<[Quad; 3]> = SmallVec::new();
+                for &a in &inst.args {
+                    args.push(self.operand(p, line, a, &values, copy)?);
+                }
+                let value = self.quad(p, inst, &args, &known)?;
                 values[v.index()].push(value);
             }
         }
-        let here = Here { at: &at, params: &line.fixed.params };
-        for (a, &v) in p.writes.iter().zip(&p.body.outputs) {
-            let value = self.operand(p, line, v, &values, m)?;
-            let address = self.address(p, a, &line.fixed, &here);
-            for copy in 0..m.copies {
-                let Held::Vector(value) = *value.get(copy as usize)? else { return None };
-                let value =
-                    if a.buffer { self.canonical_vector(a.dtype, value, m.lanes)? } else { value };
-                self.store_vector(a.dtype, value, address, p.step(a.form), copy, m.lanes)?;
+        for (k, &v) in p.body.outputs.iter().enumerate() {
+            let mut all = Vec::new();
+            self.recent.clear();
+            for copy in 0..copies as usize {
+                all.push(self.operand(p, line, v, &values, copy)?);
             }
+            self.store_quads(p, line, k, &all, &at)?;
         }
         Some(())
     }
 
-    /// A parameter that changes along the line, in each copy.
-    fn param(
-        &mut self,
-        p: &Planned,
-        line: &Line,
-        k: usize,
-        at: &[Value],
-        m: Many,
-    ) -> Option<Vec<Held>> {
-        let (read, dtype) = (p.reads.get(k)?, *p.types.get(k)?);
-        let ty = vector(dtype, m.lanes);
-        if let Some(a) = array(p, read).filter(|_| ty.is_some()) {
-            let here = Here { at, params: &line.fixed.params };
-            let address = self.address(p, a, &line.fixed, &here);
-            let step = p.step(a.form);
-            let load =
-                |copy| Some(Held::Vector(self.load_vector(a.dtype, address, step, copy, m.lanes)?));
-            return (0..m.copies).map(load).collect();
-        }
-        let (d, outer) = at.split_last()?;
-        let mut found = Vec::new();
-        for copy in 0..m.copies {
-            let mut singles = Vec::new();
-            for lane in 0..m.lanes {
-                let by = self.long((copy * m.lanes + lane).into());
-                let mut at = outer.to_vec();
-                at.push(self.b.ins().iadd(*d, by));
-                let here = Here { at: &at, params: &line.fixed.params };
-                singles.push(self.read(p, read, dtype, &line.fixed, &here));
-            }
-            found.push(match ty {
-                Some(ty) => Held::Vector(self.gathered(dtype, ty, &singles)?),
-                None => Held::Single(singles),
-            });
-        }
-        Some(found)
-    }
-
-    /// A vector of what registers hold.
-    fn gathered(&mut self, d: DType, ty: Type, singles: &[Value]) -> Option<Value> {
-        let mut result: Option<Value> = None;
-        for (lane, &x) in singles.iter().enumerate() {
-            let x = self.lane_of(d, x, ty.lane_type());
-            result = Some(match result {
-                None => self.b.ins().splat(ty, x),
-                Some(r) => self.b.ins().insertlane(r, x, lane as u8),
-            });
-        }
-        result
-    }
-
-    /// An operand in each copy; what does not change is spread over the lanes.
+    /// An operand of one copy.
     fn operand(
         &mut self,
         p: &Planned,
         line: &Line,
         v: SVal,
-        values: &[Vec<Held>],
-        m: Many,
-    ) -> Option<Vec<Held>> {
-        let found = values.get(v.index())?;
-        if !found.is_empty() {
-            return Some(found.clone());
+        values: &[Vec<Quad>],
+        copy: usize,
+    ) -> Option<Quad> {
+        if let Some(&found) = values.get(v.index())?.get(copy) {
+            return Some(found);
         }
-        let dtype = p.body.insts[v].dtype;
-        let one = match line.values.get(v.index()).copied().flatten() {
-            Some(value) => value,
-            None => {
-                let l = constant(p, v)?;
-                self.literal(l)
-            }
-        };
-        let held = match vector(dtype, m.lanes) {
-            Some(_) => Held::Vector(self.spread(dtype, one, m.lanes)?),
-            None => Held::Single(vec![one; m.lanes as usize]),
-        };
-        Some(vec![held; m.copies as usize])
-    }
-
-    fn spread(&mut self, d: DType, one: Value, lanes: u32) -> Option<Value> {
-        let ty = vector(d, lanes)?;
-        let lane = self.lane_of(d, one, ty.lane_type());
-        Some(self.b.ins().splat(ty, lane))
-    }
-
-    /// A register's value as what a lane holds.
-    fn lane_of(&mut self, d: DType, x: Value, lane: Type) -> Value {
-        match d {
-            DType::Bool => {
-                let wide = self.b.ins().uextend(lane, x);
-                self.b.ins().ineg(wide)
-            }
-            DType::BF16 => self.b.ins().uextend(lane, x),
-            _ => x,
+        if let Some(found) = line.spread.get(v.index()).copied().flatten() {
+            return Some(found);
         }
+        constant(p, v).map(|l| self.constant(l))
     }
 
-    fn element_of(&mut self, d: DType, x: Value) -> Value {
+    /// The result of an instruction.
+    fn quad(
+        &mut self,
+        p: &Planned,
+        inst: &SInst,
+        args: &[Quad],
+        known: &[Option<Literal>],
+    ) -> Option<Quad> {
+        let from = source(p, inst);
+        if self.has_vectors(inst, from, known) {
+            return self.prim_quad(inst, from, args, known);
+        }
+        let given: SmallVec<[DType; 3]> =
+            inst.args.iter().map(|&a| p.body.insts[a].dtype).collect();
+        let mut results = [None; LANES as usize];
+        for (lane, result) in results.iter_mut().enumerate() {
+            let mut singles: SmallVec<[Value; 3]> = SmallVec::new();
+            for (a, &d) in args.iter().zip(&given) {
+                singles.push(self.lane(a, d, lane));
+            }
+            *result = Some(self.scalar(inst, from, &singles)?);
+        }
+        let results: Option<Vec<Value>> = results.into_iter().collect();
+        self.gathered(inst.dtype, &results?)
+    }
+
+    /// A lane as an element in a register.
+    pub(super) fn lane(&mut self, q: &Quad, d: DType, lane: usize) -> Value {
+        let x = match *q {
+            Quad::Narrow(v) => self.b.ins().extractlane(v, lane as u8),
+            Quad::Wide(both) => self.b.ins().extractlane(both[lane / 2], (lane % 2) as u8),
+        };
         match d {
             DType::Bool => {
                 let narrow = self.b.ins().ireduce(types::I8, x);
                 let one = self.int(types::I8, 1);
                 self.b.ins().band(narrow, one)
             }
-            DType::BF16 => self.b.ins().ireduce(types::I16, x),
+            DType::I8 | DType::U8 => self.b.ins().ireduce(types::I8, x),
+            DType::BF16 | DType::F16 => self.b.ins().ireduce(types::I16, x),
             _ => x,
         }
     }
 
-    fn lane_by_lane(
-        &mut self,
-        inst: &SInst,
-        from: DType,
-        args: &[Held],
-        given: &[DType],
-        lanes: u32,
-    ) -> Option<Held> {
-        let mut results = Vec::new();
-        for lane in 0..lanes {
-            let mut singles = Vec::new();
-            for (a, &d) in args.iter().zip(given) {
-                singles.push(match a {
-                    Held::Single(all) => *all.get(lane as usize)?,
-                    Held::Vector(a) => {
-                        let x = self.b.ins().extractlane(*a, lane as u8);
-                        self.element_of(d, x)
-                    }
+    /// A register's value as what a lane holds.
+    fn in_lane(&mut self, d: DType, x: Value) -> Value {
+        let lane = vector(d).lane_type();
+        match d {
+            DType::Bool => {
+                let wide = self.b.ins().uextend(lane, x);
+                self.b.ins().ineg(wide)
+            }
+            DType::I8 => self.b.ins().sextend(lane, x),
+            DType::U8 | DType::BF16 | DType::F16 => self.b.ins().uextend(lane, x),
+            _ => x,
+        }
+    }
+
+    /// A quad of what registers hold.
+    pub(super) fn gathered(&mut self, d: DType, singles: &[Value]) -> Option<Quad> {
+        let ty = vector(d);
+        let mut parts: SmallVec<[Value; 2]> = SmallVec::new();
+        for some in singles.chunks(ty.lane_count() as usize) {
+            let mut part: Option<Value> = None;
+            for (lane, &x) in some.iter().enumerate() {
+                let x = self.in_lane(d, x);
+                part = Some(match part {
+                    None => self.b.ins().splat(ty, x),
+                    Some(r) => self.b.ins().insertlane(r, x, lane as u8),
                 });
             }
-            results.push(self.scalar(inst, from, &singles)?);
+            parts.push(part?);
         }
-        Some(match vector(inst.dtype, lanes) {
-            Some(ty) => Held::Vector(self.gathered(inst.dtype, ty, &results)?),
-            None => Held::Single(results),
-        })
+        Quad::of(&parts)
     }
 
-    fn load_vector(
-        &mut self,
-        d: DType,
-        address: Value,
-        step: i64,
-        copy: u32,
-        lanes: u32,
-    ) -> Option<Value> {
-        let ty = vector(d, lanes)?;
-        let bytes = (d.bytes() as i64).checked_mul(step)?;
-        let offset =
-            |lane: u32| i32::try_from(bytes.checked_mul((copy * lanes + lane).into())?).ok();
-        if step == 1 {
-            match d {
-                DType::BF16 => {
-                    return Some(self.b.ins().uload16x4(flags(), address, offset(0)?));
-                }
-                DType::Bool if lanes == 4 => {
-                    let four = self.b.ins().load(types::I32, flags(), address, offset(0)?);
-                    let x = self.b.ins().scalar_to_vector(types::I32X4, four);
-                    let x = self.bitcast(x, types::I8X16);
-                    let x = self.b.ins().uwiden_low(x);
-                    let x = self.b.ins().uwiden_low(x);
-                    let one = self.int(types::I32X4, 1);
-                    let x = self.b.ins().band(x, one);
-                    return Some(self.b.ins().icmp(IntCC::Equal, x, one));
-                }
-                DType::Bool => {}
-                _ => return Some(self.b.ins().load(ty, flags(), address, offset(0)?)),
-            }
-        }
-        let mut singles = Vec::new();
-        for lane in 0..lanes {
-            let (place, near) = self.near(address, offset(lane), bytes, copy * lanes + lane);
-            let mut x = self.b.ins().load(register(d), flags(), place, near);
-            if d == DType::Bool {
-                let one = self.int(types::I8, 1);
-                x = self.b.ins().band(x, one);
-            }
-            singles.push(x);
-        }
-        self.gathered(d, ty, &singles)
+    /// A register's value in all lanes.
+    fn spread(&mut self, d: DType, one: Value) -> Quad {
+        let x = self.in_lane(d, one);
+        let all = self.b.ins().splat(vector(d), x);
+        if wide(d) { Quad::Wide([all, all]) } else { Quad::Narrow(all) }
     }
 
-    /// An address and an offset from it that an instruction can hold.
-    fn near(&mut self, address: Value, offset: Option<i32>, bytes: i64, k: u32) -> (Value, i32) {
-        match offset {
-            Some(offset) => (address, offset),
+    /// A constant in all lanes.
+    pub(super) fn constant(&mut self, l: Literal) -> Quad {
+        let d = l.dtype();
+        let bits = match d {
+            DType::Bool => (l.bits() & 1).wrapping_neg(),
+            DType::I8 => l.to_i64() as u64,
+            _ => l.bits(),
+        };
+        let mut part = || self.every(vector(d), bits);
+        if wide(d) { Quad::Wide([part(), part()]) } else { Quad::Narrow(part()) }
+    }
+
+    /// A vector with the same bits in every lane.
+    pub(super) fn every(&mut self, ty: Type, bits: u64) -> Value {
+        let all = match ty.lane_bits() {
+            64 => u128::from(bits) << 64 | u128::from(bits),
+            _ => u128::from(bits as u32) * 0x1_0000_0001_0000_0001_0000_0001,
+        };
+        self.whole_vector(ty, all)
+    }
+
+    /// A vector, lane by lane of 32 bits.
+    pub(super) fn lanes_of(&mut self, lanes: [u32; 4]) -> Value {
+        let all = lanes.iter().rev().fold(0u128, |all, &x| all << 32 | u128::from(x));
+        self.whole_vector(types::I32X4, all)
+    }
+
+    pub(super) fn whole_vector(&mut self, ty: Type, bits: u128) -> Value {
+        let there = self.held.iter().chain(&self.recent).find(|(b, _)| *b == bits);
+        if let Some(&(_, found)) = there {
+            return self.bitcast(found, ty);
+        }
+        let value = match self.constants.place(bits, 1) {
+            Some(offset) => {
+                let flags = MemFlagsData::trusted().with_can_move();
+                self.b.ins().load(ty, flags, self.constant_base, offset)
+            }
             None => {
-                let far = self.long(bytes.wrapping_mul(k.into()));
-                (self.b.ins().iadd(address, far), 0)
+                let bytes = bits.to_le_bytes();
+                let constant = self.b.func.dfg.constants.insert(bytes.as_slice().into());
+                self.b.ins().vconst(ty, constant)
             }
-        }
-    }
-
-    /// The value with every NaN as the canonical one.
-    fn canonical_vector(&mut self, d: DType, value: Value, lanes: u32) -> Option<Value> {
-        if !matches!(d, DType::F32 | DType::F64) {
-            return Some(value);
-        }
-        let nan = self.b.ins().fcmp(FloatCC::Unordered, value, value);
-        let quiet = self.spread_literal(Literal::from_f64(d, f64::NAN), lanes)?;
-        Some(self.pick(nan, quiet, value))
-    }
-
-    fn spread_literal(&mut self, l: Literal, lanes: u32) -> Option<Value> {
-        let one = self.literal(l);
-        self.spread(l.dtype(), one, lanes)
-    }
-
-    fn store_vector(
-        &mut self,
-        d: DType,
-        value: Value,
-        address: Value,
-        step: i64,
-        copy: u32,
-        lanes: u32,
-    ) -> Option<()> {
-        let bytes = (d.bytes() as i64).checked_mul(step)?;
-        let offset =
-            |lane: u32| i32::try_from(bytes.checked_mul((copy * lanes + lane).into())?).ok();
-        if step == 1 {
-            match d {
-                DType::BF16 => {
-                    let narrow = self.b.ins().unarrow(value, value);
-                    let two = self.bitcast(narrow, types::I64X2);
-                    let low = self.b.ins().extractlane(two, 0);
-                    self.b.ins().store(flags(), low, address, offset(0)?);
-                    return Some(());
-                }
-                DType::Bool if lanes == 4 => {
-                    let one = self.int(types::I32X4, 1);
-                    let x = self.b.ins().band(value, one);
-                    let x = self.b.ins().snarrow(x, x);
-                    let x = self.b.ins().snarrow(x, x);
-                    let x = self.bitcast(x, types::I32X4);
-                    let low = self.b.ins().extractlane(x, 0);
-                    self.b.ins().store(flags(), low, address, offset(0)?);
-                    return Some(());
-                }
-                DType::Bool => {}
-                _ => {
-                    self.b.ins().store(flags(), value, address, offset(0)?);
-                    return Some(());
-                }
-            }
-        }
-        for lane in 0..lanes {
-            let x = self.b.ins().extractlane(value, lane as u8);
-            let x = self.element_of(d, x);
-            let (place, near) = self.near(address, offset(lane), bytes, copy * lanes + lane);
-            self.b.ins().store(flags(), x, place, near);
-        }
-        Some(())
+        };
+        self.recent.push((bits, value));
+        value
     }
 }
 
-impl Held {
-    fn vector(&self) -> Option<Value> {
-        match self {
-            Held::Vector(v) => Some(*v),
-            Held::Single(_) => None,
-        }
-    }
+/// The NaN that buffers hold.
+pub(super) fn quiet(d: DType) -> Option<Literal> {
+    matches!(d, DType::F32 | DType::F64).then(|| Literal::from_f64(d, f64::NAN))
 }
 
-/// Whether an array is walked in equal steps along a line.
-fn even(p: &Planned, a: &Access) -> bool {
-    a.packed.is_none() && p.affine(a.form)
+/// The type of an instruction's first operand.
+fn source(p: &Planned, inst: &SInst) -> DType {
+    inst.args.first().map_or(inst.dtype, |&a| p.body.insts[a].dtype)
 }
 
-/// The array that a parameter is read from in equal steps.
-fn array<'p>(p: &Planned, read: &'p Read) -> Option<&'p Access> {
-    let Read::Ways(ways) = read else { return None };
-    let [Way { from: Source::Array(a), .. }] = ways.as_slice() else { return None };
-    even(p, a).then_some(a)
+fn known(p: &Planned, inst: &SInst) -> SmallVec<[Option<Literal>; 3]> {
+    inst.args.iter().map(|&a| constant(p, a)).collect()
 }
 
 fn constant(p: &Planned, v: SVal) -> Option<Literal> {

@@ -1,126 +1,233 @@
-//! Primitives and conversions on vectors: those that have instructions.
+//! Primitives on vectors: those that have instructions.
 
 use super::Unit;
 use super::scalar::{float_cc, int_cc};
-use super::vector::vector;
+use super::vector::{Quad, vector, wide};
 use adfuse_ir::scalar::{Prim, SInst, SOp};
 use adfuse_ir::{DType, Literal};
-use cranelift_codegen::ir::condcodes::FloatCC;
-use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
+use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
+use cranelift_codegen::ir::{InstBuilder, Opcode, Value, types};
+use smallvec::SmallVec;
 
 impl Unit<'_, '_> {
-    /// `mask ? x : y`, lane by lane; the mask has integers of their width.
-    pub(super) fn pick(&mut self, mask: Value, x: Value, y: Value) -> Value {
-        let ty = self.b.func.dfg.value_type(x);
-        let mask = self.bitcast(mask, ty);
-        self.b.ins().bitselect(mask, x, y)
+    /// Whether there are instructions for an operation on vectors.
+    pub(super) fn has_vectors(&self, inst: &SInst, from: DType, known: &[Option<Literal>]) -> bool {
+        let SOp::Prim(p) = inst.op else { return false };
+        match p {
+            Prim::Rem | Prim::Clz | Prim::PopCount | Prim::Lookup(_) => false,
+            Prim::Div => from.is_float(),
+            Prim::MulHi => !wide(from),
+            Prim::Fma => self.host_fma,
+            Prim::Shl | Prim::ShrL | Prim::ShrA => {
+                let by = known.get(1).copied().flatten();
+                by.is_some_and(|l| l.bits() < u64::from(from.bits()))
+            }
+            Prim::Convert => self.converts(from, inst.dtype),
+            _ => true,
+        }
     }
 
-    /// A primitive on vectors; `None` where it has no instruction, of which nothing is emitted then.
-    pub(super) fn prim_vector(
+    /// `mask ? x : y`, lane by lane; the mask has lanes of their width.
+    pub(super) fn pick(&mut self, mask: Value, x: Value, y: Value) -> Value {
+        let ty = self.b.func.dfg.value_type(x);
+        let made_by = self.b.func.dfg.value_def(mask).inst();
+        let compares = made_by.is_some_and(|i| self.b.func.dfg.insts[i].opcode() == Opcode::Fcmp);
+        if compares {
+            let mask = self.bitcast(mask, ty);
+            return self.b.ins().bitselect(mask, x, y);
+        }
+        // The code generator knows masks of integers by their type alone.
+        let lanes = self.b.func.dfg.value_type(mask);
+        let (x, y) = (self.bitcast(x, lanes), self.bitcast(y, lanes));
+        let picked = self.b.ins().bitselect(mask, x, y);
+        self.bitcast(picked, ty)
+    }
+
+    /// A mask with lanes of a width.
+    pub(super) fn mask(&mut self, mask: &Quad, wide: bool) -> Quad {
+        match (*mask, wide) {
+            (Quad::Wide([a, b]), false) => Quad::Narrow(self.low_halves(a, b)),
+            (Quad::Narrow(m), true) => {
+                Quad::Wide([self.b.ins().swiden_low(m), self.b.ins().swiden_high(m)])
+            }
+            (same, _) => same,
+        }
+    }
+
+    /// The lower halves of 64-bit lanes.
+    pub(super) fn low_halves(&mut self, a: Value, b: Value) -> Value {
+        self.words(a, b, [0, 2, 4, 6])
+    }
+
+    /// Words of 32 bits, by number among the eight of two vectors.
+    pub(super) fn words(&mut self, a: Value, b: Value, chosen: [u8; 4]) -> Value {
+        let bytes: Vec<u8> = chosen.iter().flat_map(|w| (0..4).map(move |k| w * 4 + k)).collect();
+        let order = self.b.func.dfg.immediates.push(bytes.as_slice().into());
+        let (a, b) = (self.bitcast(a, types::I8X16), self.bitcast(b, types::I8X16));
+        let mixed = self.b.ins().shuffle(a, b, order);
+        self.bitcast(mixed, types::I32X4)
+    }
+
+    /// A primitive on vectors that has them.
+    pub(super) fn prim_quad(
         &mut self,
         inst: &SInst,
         from: DType,
+        args: &[Quad],
+        known: &[Option<Literal>],
+    ) -> Option<Quad> {
+        let SOp::Prim(p) = inst.op else { return None };
+        let first = args.first()?;
+        match p {
+            Prim::Convert => return self.convert_quad(first, from, inst.dtype),
+            Prim::Bitcast => {
+                let ty = vector(inst.dtype);
+                let parts: SmallVec<[Value; 2]> =
+                    first.parts().iter().map(|&x| self.bitcast(x, ty)).collect();
+                let parts: SmallVec<[Value; 2]> =
+                    parts.iter().map(|&x| self.kept(inst.dtype, x)).collect();
+                return Quad::of(&parts);
+            }
+            _ => {}
+        }
+        // Masks are as wide as what they choose from, or as the first of them.
+        let width = match p {
+            Prim::Select if inst.dtype != DType::Bool => wide(inst.dtype),
+            _ => first.wide(),
+        };
+        let mut aligned: SmallVec<[Quad; 3]> = SmallVec::new();
+        for (k, a) in args.iter().enumerate() {
+            let truth = from == DType::Bool && (k == 0 || p != Prim::Select)
+                || p == Prim::Select && inst.dtype == DType::Bool;
+            aligned.push(if truth { self.mask(a, width) } else { *a });
+        }
+        let mut results: SmallVec<[Value; 2]> = SmallVec::new();
+        for k in 0..aligned.first()?.parts().len() {
+            let part: Option<SmallVec<[Value; 3]>> =
+                aligned.iter().map(|a| a.parts().get(k).copied()).collect();
+            results.push(self.prim_part(p, from, &part?, known)?);
+        }
+        Quad::of(&results)
+    }
+
+    /// 8-bit integers in 32-bit lanes, made what they are in 8 bits.
+    pub(super) fn kept(&mut self, d: DType, x: Value) -> Value {
+        match d {
+            DType::I8 => {
+                let by = self.int(types::I32, 24);
+                let high = self.b.ins().ishl(x, by);
+                self.b.ins().sshr(high, by)
+            }
+            DType::U8 => self.low_bits(x, 0xff),
+            _ => x,
+        }
+    }
+
+    pub(super) fn low_bits(&mut self, x: Value, mask: u64) -> Value {
+        let mask = self.every(types::I32X4, mask);
+        self.b.ins().band(x, mask)
+    }
+
+    fn prim_part(
+        &mut self,
+        p: Prim,
+        d: DType,
         args: &[Value],
         known: &[Option<Literal>],
-        lanes: u32,
     ) -> Option<Value> {
-        let SOp::Prim(p) = inst.op else { return None };
-        let ty = vector(inst.dtype, lanes)?;
         let x = *args.first()?;
         let y = args.get(1).copied().unwrap_or(x);
-        let float = from.is_float() && from != DType::BF16;
-        let int = from.is_int();
+        let float = d.is_float();
+        let truth = d == DType::Bool;
         Some(match p {
             Prim::Select => self.pick(x, y, *args.get(2)?),
-            Prim::Bitcast => self.bitcast(x, ty),
             Prim::And => self.b.ins().band(x, y),
             Prim::Or => self.b.ins().bor(x, y),
             Prim::Xor => self.b.ins().bxor(x, y),
-            Prim::Not => self.b.ins().bnot(x),
-            Prim::Min if from == DType::Bool => self.b.ins().band(x, y),
-            Prim::Max if from == DType::Bool => self.b.ins().bor(x, y),
-            p if p.is_compare() && float => {
-                let mask = self.b.ins().fcmp(float_cc(p), x, y);
-                self.bitcast(mask, if lanes == 4 { types::I32X4 } else { types::I64X2 })
+            Prim::Not => {
+                let x = self.b.ins().bnot(x);
+                self.kept(d, x)
             }
-            p if p.is_compare() && int => self.b.ins().icmp(int_cc(p, from), x, y),
-            Prim::Add if float => self.b.ins().fadd(x, y),
-            Prim::Sub if float => self.b.ins().fsub(x, y),
-            Prim::Mul if float => self.b.ins().fmul(x, y),
-            Prim::Div if float => self.b.ins().fdiv(x, y),
-            Prim::Neg if float => self.b.ins().fneg(x),
-            Prim::Abs if float => self.b.ins().fabs(x),
+            Prim::Min if truth => self.b.ins().band(x, y),
+            Prim::Max if truth => self.b.ins().bor(x, y),
+            p if p.is_compare() && float => self.b.ins().fcmp(float_cc(p), x, y),
+            p if p.is_compare() => self.b.ins().icmp(int_cc(p, d), x, y),
             Prim::Sqrt => self.b.ins().sqrt(x),
             Prim::Floor => self.b.ins().floor(x),
             Prim::Ceil => self.b.ins().ceil(x),
             Prim::RoundEven => self.b.ins().nearest(x),
             Prim::Trunc => self.b.ins().trunc(x),
             Prim::CopySign => {
-                let sign = self.literal(Literal::from_f64(from, -0.0));
-                let sign = self.b.ins().splat(ty, sign);
+                let sign = self.every(vector(d), Literal::from_f64(d, -0.0).bits());
                 self.b.ins().bitselect(sign, y, x)
             }
-            Prim::Fma if self.host_fma => self.b.ins().fma(x, y, *args.get(2)?),
+            Prim::Fma => self.b.ins().fma(x, y, *args.get(2)?),
+            Prim::Add if float => self.b.ins().fadd(x, y),
+            Prim::Sub if float => self.b.ins().fsub(x, y),
+            Prim::Mul if float => self.b.ins().fmul(x, y),
+            Prim::Div if float => self.b.ins().fdiv(x, y),
+            Prim::Neg if float => self.b.ins().fneg(x),
+            Prim::Abs if float => self.b.ins().fabs(x),
             Prim::Min | Prim::Max if float => self.extremum(p == Prim::Max, x, y, known),
-            Prim::Add if int => self.b.ins().iadd(x, y),
-            Prim::Sub if int => self.b.ins().isub(x, y),
-            Prim::Neg if int => self.b.ins().ineg(x),
-            Prim::Mul if int && lanes == 4 => self.b.ins().imul(x, y),
-            Prim::Min if from == DType::I32 => self.b.ins().smin(x, y),
-            Prim::Max if from == DType::I32 => self.b.ins().smax(x, y),
-            Prim::Min if from == DType::U32 => self.b.ins().umin(x, y),
-            Prim::Max if from == DType::U32 => self.b.ins().umax(x, y),
+            Prim::Min | Prim::Max => self.int_extremum(p == Prim::Max, d, x, y),
+            Prim::Abs if !d.is_signed_int() => x,
+            Prim::MulHi => self.high_product(x, y),
             Prim::Shl | Prim::ShrL | Prim::ShrA => {
                 let by = (*known.get(1)?)?.bits();
-                if by >= u64::from(from.bits()) {
-                    return None;
-                }
-                let by = self.int(types::I32, by as i64);
-                match p {
-                    Prim::Shl => self.b.ins().ishl(x, by),
-                    Prim::ShrL => self.b.ins().ushr(x, by),
-                    _ => self.b.ins().sshr(x, by),
-                }
+                self.shifted(p, d, x, by)
             }
-            Prim::Convert => return self.convert_vector(x, from, inst.dtype, ty),
-            _ => return None,
+            p => {
+                let whole = match p {
+                    Prim::Add => self.b.ins().iadd(x, y),
+                    Prim::Sub => self.b.ins().isub(x, y),
+                    Prim::Mul => self.b.ins().imul(x, y),
+                    Prim::Neg => self.b.ins().ineg(x),
+                    Prim::Abs => self.b.ins().iabs(x),
+                    _ => return None,
+                };
+                self.kept(d, whole)
+            }
         })
     }
 
-    fn convert_vector(&mut self, x: Value, from: DType, to: DType, ty: Type) -> Option<Value> {
-        Some(match (from, to) {
-            (DType::I32, DType::F32) => self.b.ins().fcvt_from_sint(ty, x),
-            (DType::F32, DType::I32) => self.b.ins().fcvt_to_sint_sat(ty, x),
-            (DType::I32, DType::U32) | (DType::U32, DType::I32) => x,
-            (DType::Bool, DType::F32 | DType::F64 | DType::I32 | DType::U32 | DType::I64) => {
-                let one = self.literal(Literal::one(to));
-                let one = self.b.ins().splat(ty, one);
-                let mask = self.bitcast(x, ty);
-                self.b.ins().band(mask, one)
-            }
-            (DType::BF16, DType::F32) => {
-                let by = self.int(types::I32, 16);
-                let bits = self.b.ins().ishl(x, by);
-                self.bitcast(bits, types::F32X4)
-            }
-            (DType::F32, DType::BF16) => {
-                let bits = self.bitcast(x, types::I32X4);
-                let by = self.int(types::I32, 16);
-                let odd = self.b.ins().ushr(bits, by);
-                let one = self.int(types::I32X4, 1);
-                let odd = self.b.ins().band(odd, one);
-                let most = self.int(types::I32X4, 0x7fff);
-                let rounded = self.b.ins().iadd(bits, most);
-                let rounded = self.b.ins().iadd(rounded, odd);
-                let rounded = self.b.ins().ushr(rounded, by);
-                let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
-                let nan = self.bitcast(nan, types::I32X4);
-                let quiet = self.int(types::I32X4, 0x7fc0);
-                self.pick(nan, quiet, rounded)
-            }
-            _ => return None,
-        })
+    /// A shift by less than the type's width. Which bits enter is the operation's, not the type's.
+    fn shifted(&mut self, p: Prim, d: DType, x: Value, by: u64) -> Value {
+        let count = self.int(types::I32, by as i64);
+        let x = match (p, d) {
+            (Prim::ShrL, DType::I8) => self.kept(DType::U8, x),
+            (Prim::ShrA, DType::U8) => self.kept(DType::I8, x),
+            _ => x,
+        };
+        let moved = match p {
+            Prim::Shl => self.b.ins().ishl(x, count),
+            Prim::ShrL => self.b.ins().ushr(x, count),
+            _ => self.b.ins().sshr(x, count),
+        };
+        self.kept(d, moved)
+    }
+
+    /// The high halves of products of 32-bit lanes without sign.
+    fn high_product(&mut self, x: Value, y: Value) -> Value {
+        let (a, b) = (self.b.ins().uwiden_low(x), self.b.ins().uwiden_low(y));
+        let low = self.b.ins().imul(a, b);
+        let (x, y) = (self.words(x, x, [2, 3, 2, 3]), self.words(y, y, [2, 3, 2, 3]));
+        let (a, b) = (self.b.ins().uwiden_low(x), self.b.ins().uwiden_low(y));
+        let high = self.b.ins().imul(a, b);
+        self.words(low, high, [1, 3, 5, 7])
+    }
+
+    fn int_extremum(&mut self, max: bool, d: DType, x: Value, y: Value) -> Value {
+        if wide(d) {
+            let cc = if max { IntCC::SignedGreaterThan } else { IntCC::SignedLessThan };
+            let further = self.b.ins().icmp(cc, x, y);
+            return self.pick(further, x, y);
+        }
+        match (max, d.is_signed_int()) {
+            (true, true) => self.b.ins().smax(x, y),
+            (false, true) => self.b.ins().smin(x, y),
+            (true, false) => self.b.ins().umax(x, y),
+            (false, false) => self.b.ins().umin(x, y),
+        }
     }
 
     /// The larger or the smaller. A constant other than NaN, and other than the zero that loses, needs
@@ -132,15 +239,13 @@ impl Unit<'_, '_> {
                 !l.to_f64().is_nan() && l.to_f64().to_bits() != loses.to_bits()
             })
         };
-        let beyond =
-            if max { FloatCC::UnorderedOrGreaterThan } else { FloatCC::UnorderedOrLessThan };
         let constant = match known {
             [_, c] if plain(c) => Some((x, y)),
             [c, _] if plain(c) => Some((y, x)),
             _ => None,
         };
         if let Some((x, c)) = constant {
-            let further = self.b.ins().fcmp(beyond, x, c);
+            let further = self.beyond(max, x, c);
             return self.pick(further, x, c);
         }
         let cc = if max { FloatCC::GreaterThan } else { FloatCC::LessThan };
@@ -151,5 +256,20 @@ impl Unit<'_, '_> {
         let better = self.pick(same, joined, better);
         let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
         self.pick(nan, x, better)
+    }
+
+    /// Where a number is beyond another, or either is NaN.
+    fn beyond(&mut self, more: bool, x: Value, y: Value) -> Value {
+        if self.x86 {
+            let cc = match more {
+                true => FloatCC::UnorderedOrGreaterThan,
+                false => FloatCC::UnorderedOrLessThan,
+            };
+            return self.b.ins().fcmp(cc, x, y);
+        }
+        // Other hosts compare vectors for what is ordered alone.
+        let cc = if more { FloatCC::LessThanOrEqual } else { FloatCC::GreaterThanOrEqual };
+        let within = self.b.ins().fcmp(cc, x, y);
+        self.b.ins().bnot(within)
     }
 }

@@ -2,7 +2,11 @@
 //! row of the op table, the models, and the programs of the filetests, at any number of threads.
 //! `ADFUSE_PROGRAMS` sets how many random programs (100 by default).
 
+#[path = "../common/mod.rs"]
 mod common;
+mod lines;
+mod modes;
+mod targets;
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
@@ -18,7 +22,12 @@ use adfuse::ir::{DType, Function, Kind, Module, Op, TensorType};
 use adfuse::sample::{rng, sample};
 use common::programs::{Step, decode_over};
 use common::random::{self, inputs};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// One thread, and the bits of the evaluator.
+fn strict() -> Options {
+    Options { threads: 1, fp: Fp::Strict }
+}
 
 /// Values for a program's inputs.
 fn arguments(program: &Program) -> Vec<Array> {
@@ -27,14 +36,19 @@ fn arguments(program: &Program) -> Vec<Array> {
     types.map(|t| sample(&t, Domain::Normal, &mut rng).expect("small")).collect()
 }
 
+/// Where a program's memory is.
+fn layout(program: &Verified<Program>, effort: Effort) -> Result<ArenaLayout, String> {
+    let beside = scratch(program).map_err(|d| d.to_string())?;
+    let plan = memory_beside(program, effort, &beside).map_err(|d| d.to_string())?;
+    Ok(ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch })
+}
+
 /// Compiles and runs a program with one thread and with two; the results must be the evaluator's.
 fn same(program: &Verified<Program>, effort: Effort, args: &[Array]) -> Result<(), String> {
     let expected = kernel::run(program, args).map_err(|d| d.to_string())?;
-    let beside = scratch(program).map_err(|d| d.to_string())?;
-    let plan = memory_beside(program, effort, &beside).map_err(|d| d.to_string())?;
-    let layout = ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch };
+    let layout = layout(program, effort)?;
     for threads in [1, 2] {
-        let made = Executable::compile(program, &layout, Options { threads })
+        let made = Executable::compile(program, &layout, Options { threads, fp: Fp::Strict })
             .map_err(|d| format!("{d}\n{}", **program))?;
         for _ in 0..2 {
             let found = made.run(args).map_err(|d| d.to_string())?;
@@ -197,22 +211,30 @@ fn every_conversion() {
     }
 }
 
-#[test]
-fn models() {
+/// The models with their gradients, by the names of their files.
+fn differentiated() -> Vec<(String, Function)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
     let mut files: Vec<_> =
         std::fs::read_dir(folder).expect("models").map(|e| e.expect("an entry").path()).collect();
     files.retain(|f| f.extension().is_some_and(|e| e == "ir"));
     files.sort();
-    for path in files {
+    let one = |path: PathBuf| {
         let text = std::fs::read_to_string(&path).expect("a model");
         let module = parse(&text).unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
         let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
         let f = module.find(stem).or_else(|| module.find("main")).expect("the model's function");
         let wrt = differentiable(f, None).expect("has floats");
         let g = value_and_grad(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}"));
+        (path.display().to_string(), g)
+    };
+    files.into_iter().map(one).collect()
+}
+
+#[test]
+fn models() {
+    for (name, g) in differentiated() {
         if let Err(why) = agrees(&Module::single(g.clone()), &g, &inputs(&g, &[Domain::Normal])) {
-            panic!("{}: {why}", path.display());
+            panic!("{name}: {why}");
         }
     }
 }
@@ -230,7 +252,7 @@ fn programs_of_the_filetests() {
         let args = arguments(&program);
         if program.steps.iter().any(|s| matches!(s, ProgramStep::Library(_))) {
             let layout = ArenaLayout::default();
-            let refused = Executable::compile(&program, &layout, Options::default());
+            let refused = Executable::compile(&program, &layout, strict());
             let refused = refused.expect_err("calls a library");
             assert_eq!(refused.kind, Kind::Unsupported);
             assert!(refused.to_string().contains("step"), "{refused}");
@@ -385,7 +407,7 @@ fn sizes_of_slices_are_checked() {
     let text = "program @f { input %x: f32[2] return %x }";
     let program = verify(read(text).expect("reads")).expect("verifies");
     let layout = ArenaLayout::default();
-    let made = Executable::compile(&program, &layout, Options::default()).expect("compiles");
+    let made = Executable::compile(&program, &layout, strict()).expect("compiles");
     let mut out = [0; 8];
     let short = made.run_into(&[&[0; 4]], &mut [&mut out]).expect_err("four bytes for eight");
     assert_eq!(short.kind, Kind::Usage);
@@ -433,7 +455,8 @@ fn slices_may_begin_anywhere() {
     let args = arguments(&program);
     let expected = kernel::run(&program, &args).expect("runs");
     let layout = ArenaLayout::default();
-    let made = Executable::compile(&program, &layout, Options { threads: 2 }).expect("compiles");
+    let made = Executable::compile(&program, &layout, Options { threads: 2, fp: Fp::Strict })
+        .expect("compiles");
     for shift in [1, 2, 4, 7] {
         let shifted = |a: &Array| [&vec![0; shift], a.bytes()].concat();
         let inputs: Vec<Vec<u8>> = args.iter().map(shifted).collect();
@@ -468,12 +491,12 @@ fn layouts_are_checked() {
     for (bytes, offset) in [(192, 32), (128, 0), (192, 64), (64, u64::MAX - 63)] {
         let mut layout = ArenaLayout { bytes, ..ArenaLayout::default() };
         layout.offsets[t] = Some(offset);
-        let refused = Executable::compile(&program, &layout, Options::default());
+        let refused = Executable::compile(&program, &layout, strict());
         assert_eq!(refused.expect_err("outside").kind, Kind::Usage, "{offset} of {bytes}");
     }
     let mut layout = ArenaLayout { bytes: 192, ..ArenaLayout::default() };
     layout.offsets[t] = Some(0);
-    let made = Executable::compile(&program, &layout, Options::default()).expect("fits");
+    let made = Executable::compile(&program, &layout, strict()).expect("fits");
     let args = arguments(&program);
     assert_eq!(made.run(&args).expect("runs"), kernel::run(&program, &args).expect("runs"));
 }
