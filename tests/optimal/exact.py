@@ -9,9 +9,9 @@ Only what the solver proved is written.
 
 The model is Checkmate's (Jain et al., MLSys 2020): stage t ends with the first run of operation t,
 and runs any earlier operation at most once before, in the order of the graph; `S[t][i]` says that
-the value of i is there when stage t begins, `R[t][i]` that i runs in it. Memory is counted as
-`evaluate` counts it: while an operation runs, its result, what it reads and whatever is read later
-are resident; sources always are.
+the value of i is there when stage t begins, `R[t][i]` that i runs in it. A last stage, in which
+nothing runs first, may compute outputs again. Memory is counted as `evaluate` counts it: while an
+operation runs, its result, what it reads and whatever is read later are resident; sources always are.
 """
 
 import json
@@ -74,30 +74,30 @@ class Program:
         reads = [[at[v] for v in o["inputs"] if v in at] for o in ops]
         users = [[j for j in range(n) if i in reads[j]] for i in range(n)]
         constant = sum(x["bytes"] for x in g["inputs"])
-        run = [[m.new_bool_var(f"R{t},{i}") for i in range(t + 1)] for t in range(n)]
+        runs = [range(min(t + 1, n)) for t in range(n + 1)]
+        run = [[m.new_bool_var(f"R{t},{i}") for i in runs[t]] for t in range(n + 1)]
         # After the last stage there is a moment at which outputs must be there.
-        kept = [[m.new_bool_var(f"S{t},{i}") for i in range(t)] for t in range(n + 1)]
+        there = [range(min(t, n)) for t in range(n + 2)]
+        kept = [[m.new_bool_var(f"S{t},{i}") for i in there[t]] for t in range(n + 2)]
         for i in range(n):
-            if ops[i].get("output"):
-                m.add(kept[n][i] == 1)
-        for t in range(n):
-            m.add(run[t][t] == 1)
-            for i in range(t):
-                m.add_at_most_one(run[t][i], kept[t][i])
-            for i in range(t + 1):
+            m.add(kept[n + 1][i] == (1 if ops[i].get("output") else 0))
+            m.add(run[i][i] == 1)
+        for t in range(n + 1):
+            for i in runs[t]:
+                before = [kept[t][i]] if i in there[t] else []
+                m.add_at_most_one(run[t][i], *before)
+                m.add_bool_or(run[t][i], *before, kept[t + 1][i].negated())
                 for j in reads[i]:
                     m.add_bool_or(run[t][j], kept[t][j], run[t][i].negated())
-                before = [kept[t][i]] if i < t else []
-                m.add_bool_or(run[t][i], *before, kept[t + 1][i].negated())
         total = sum(o["bytes"] for o in ops) + constant
         self.peak = m.new_int_var(0, total if budget is None else budget, "peak")
-        for t in range(n):
-            for k in range(t + 1):
+        for t in range(n + 1):
+            for k in runs[t]:
                 resident = []
-                for i in range(t + 1):
+                for i in runs[t]:
                     here = m.new_bool_var("")
                     resident.append(ops[i]["bytes"] * here)
-                    earlier = [kept[t][i]] if i < t else []
+                    earlier = [kept[t][i]] if i in there[t] else []
                     if i <= k:
                         earlier.append(run[t][i])
                     later = [kept[t + 1][i]] + [run[t][j] for j in users[i] if k <= j <= t]
@@ -107,7 +107,7 @@ class Program:
                     if i == k:
                         m.add_implication(run[t][k], here)
                 m.add(sum(resident) + constant <= self.peak)
-        self.time = sum(ops[i]["time"] * run[t][i] for t in range(n) for i in range(t + 1))
+        self.time = sum(ops[i]["time"] * run[t][i] for t in range(n + 1) for i in runs[t])
         m.minimize(self.peak if budget is None else self.time)
 
     def optimum(self):

@@ -35,7 +35,8 @@ pub struct Operation {
     pub bytes: u64,
     /// The values that it reads.
     pub inputs: Vec<OpId>,
-    /// The value whose memory its own value is in: a view. It keeps that memory, and takes none.
+    /// The value whose memory its own value is in: a view, which reads that alone. It keeps that memory,
+    /// and takes none.
     pub alias: Option<OpId>,
     /// The pass it belongs to.
     pub phase: Phase,
@@ -70,9 +71,9 @@ impl Operation {
         Operation { inputs: inputs.to_vec(), ..self }
     }
 
-    /// The same as a view of `of`, which it reads.
+    /// The same as a view of `of`, which is all that it reads.
     pub fn view(self, of: OpId) -> Operation {
-        Operation { alias: Some(of), bytes: 0, ..self }
+        Operation { inputs: vec![of], alias: Some(of), bytes: 0, ..self }
     }
 
     /// The same in another phase.
@@ -128,7 +129,7 @@ impl CostGraph {
         if given && (!op.inputs.is_empty() || op.time != 0) {
             return Err(wrong(GraphErrorKind::Source));
         }
-        if op.alias.is_some_and(|of| !op.inputs.contains(&of)) {
+        if op.alias.is_some_and(|of| op.inputs != [of]) {
             return Err(wrong(GraphErrorKind::View));
         }
         if op.alias.is_some() && op.bytes != 0 {
@@ -195,7 +196,7 @@ pub enum GraphErrorKind {
     NotYet,
     /// An input reads something or takes time.
     Source,
-    /// It is a view of what it does not read.
+    /// It is a view and reads other than what it views.
     View,
     /// It is a view and has bytes of its own.
     ViewBytes,
@@ -210,7 +211,7 @@ impl fmt::Display for GraphErrorKind {
         f.write_str(match self {
             GraphErrorKind::NotYet => "reads what is not computed before it",
             GraphErrorKind::Source => "is an input, which reads nothing and takes no time",
-            GraphErrorKind::View => "is a view of what it does not read",
+            GraphErrorKind::View => "is a view, which reads what it views alone",
             GraphErrorKind::ViewBytes => "is a view, which has no bytes of its own",
             GraphErrorKind::Phase => "is of an earlier phase than the operation before it",
             GraphErrorKind::TooMuch => "makes all times or all bytes more than 2^62",
@@ -232,9 +233,9 @@ mod tests {
         for (op, kind) in [
             (Operation::new("b", 1, 1).reads(&[later]).phase(1), GraphErrorKind::NotYet),
             (Operation::source("b", 1).reads(&[x]), GraphErrorKind::Source),
-            (Operation::new("b", 1, 0).view(a).phase(1), GraphErrorKind::View),
+            (Operation::new("b", 1, 0).view(a).reads(&[x, a]).phase(1), GraphErrorKind::View),
             (
-                Operation { bytes: 1, ..Operation::new("b", 1, 0).reads(&[a]).view(a).phase(1) },
+                Operation { bytes: 1, ..Operation::new("b", 1, 0).view(a).phase(1) },
                 GraphErrorKind::ViewBytes,
             ),
             (Operation::new("b", 1, 1), GraphErrorKind::Phase),

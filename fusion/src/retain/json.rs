@@ -172,7 +172,7 @@ mod tests {
         let x = push(Operation::source("x", 8));
         let d = push(Operation { role: Role::Donated, ..Operation::source("d", 4) });
         let a = push(Operation::new("a", 5, 16).reads(&[x, d]));
-        let v = push(Operation::new("v", 0, 0).reads(&[a]).view(a).once());
+        let v = push(Operation::new("v", 0, 0).view(a).once());
         push(Operation::new("b", 1, 2).reads(&[v]).phase(1).output());
         assert_eq!(g.ops(), due.ops());
     }

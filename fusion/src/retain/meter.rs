@@ -31,8 +31,6 @@ pub(crate) struct Meter {
     memory: Vec<u32>,
     /// For each step the bytes freed after it.
     freed: Vec<u64>,
-    /// For each step the bytes resident during it.
-    resident: Vec<u64>,
 }
 
 const NONE: u32 = u32::MAX;
@@ -85,7 +83,6 @@ impl Meter {
     fn sum(&mut self, g: &CostGraph, steps: &[OpId]) -> Option<(u64, usize)> {
         self.freed.clear();
         self.freed.resize(steps.len(), 0);
-        self.resident.clear();
         let mut now = 0u64;
         let sources = g.ops().iter().filter(|(o, _)| g.is_source(*o));
         for ((_, op), &last) in sources.zip(&self.last[steps.len()..]) {
@@ -101,7 +98,6 @@ impl Meter {
             if let Some(freed) = self.freed.get_mut(self.last[step] as usize) {
                 *freed = freed.checked_add(bytes)?;
             }
-            self.resident.push(now);
             if now > peak {
                 (peak, at) = (now, step);
             }
@@ -109,11 +105,6 @@ impl Meter {
             now -= self.freed[step];
         }
         Some((peak, at))
-    }
-
-    /// The bytes resident during each step.
-    pub(crate) fn resident(&self) -> &[u64] {
-        &self.resident
     }
 
     /// The last step that needs the memory in which a step's value is; [`END`] to the end.

@@ -154,7 +154,7 @@ mod tests {
         let mut push = |op| g.push(op).expect("obeys the rules");
         let d = push(Operation { role: Role::Donated, ..Operation::source("d", 100) });
         let a = push(Operation::new("a", 1, 10).reads(&[d]));
-        let v = push(Operation::new("v", 0, 0).reads(&[a]).view(a));
+        let v = push(Operation::new("v", 0, 0).view(a));
         let b = push(Operation::new("b", 1, 1).reads(&[a]).output());
         let c = push(Operation::new("c", 1, 60).reads(&[b]));
         let e = push(Operation::new("e", 1, 30).reads(&[v, c]).phase(1));
