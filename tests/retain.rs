@@ -22,8 +22,12 @@ struct Raw {
 fn raw() -> impl Strategy<Value = Raw> {
     let reads = proptest::collection::vec(0..1000usize, 1..4);
     // Mostly what came last, so that graphs are long.
-    (0..50u64, 0..100u64, reads, 0..24u8)
-        .prop_map(|(time, bytes, reads, kind)| Raw { time, bytes, reads, kind })
+    (0..50u64, 0..100u64, reads, 0..24u8).prop_map(|(time, bytes, reads, kind)| Raw {
+        time,
+        bytes,
+        reads,
+        kind,
+    })
 }
 
 /// A graph of what was drawn, of which the last part is of phase 1.

@@ -6,6 +6,7 @@
 //! a file it names, cannot be used.
 
 mod bench;
+mod bytes;
 mod check;
 mod clock;
 mod derivative;

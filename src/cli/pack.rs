@@ -1,6 +1,7 @@
 //! `pack`: offsets for buffers with given lifetimes and sizes, in the CSV form that MiniMalloc made
 //! common.
 
+use super::bytes::bytes;
 use super::failure::Failure;
 use super::streams::Streams;
 use super::whole;
@@ -22,15 +23,15 @@ use std::time::{Duration, Instant};
 pub(super) struct Pack {
     /// The buffers, or `-` for standard input
     file: PathBuf,
-    /// The bytes there are: any packing within them will do
-    #[arg(long, value_name = "BYTES")]
+    /// The bytes there are, such as 1048576 or 1MiB: any packing within them will do
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
     capacity: Option<u64>,
     /// Where to write the packing, instead of standard output
     #[arg(short, long, value_name = "OUT.csv")]
     output: Option<PathBuf>,
-    /// The search steps that may be spent
-    #[arg(long, value_name = "N", default_value_t = Options::DEFAULT_EFFORT)]
-    effort: u64,
+    /// The search steps that may be spent; without this, 1000000, or all there is time for with --time-limit
+    #[arg(long, value_name = "N")]
+    effort: Option<u64>,
     /// Seconds after which the search stops, whatever effort is left
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     time_limit: Option<Duration>,
@@ -42,7 +43,8 @@ impl Pack {
         let mut table = self.read()?;
         table.problem.capacity = self.capacity;
         let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
-        let options = Options { effort: self.effort, deadline };
+        let unsaid = if deadline.is_some() { u64::MAX } else { Options::DEFAULT_EFFORT };
+        let options = Options { effort: self.effort.unwrap_or(unsaid), deadline };
         let packing = match plan(&table.problem, &options) {
             Ok(packing) => packing,
             Err(e @ PlanError::DoesNotFit { .. }) => {

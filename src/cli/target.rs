@@ -6,13 +6,14 @@ use crate::ir::rewrite::specialize;
 use crate::ir::{Function, Symbol};
 use clap::Args;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The arguments that choose a function.
 #[derive(Args)]
 pub(super) struct Target {
     /// The program, or `-` for standard input
-    file: PathBuf,
+    #[arg(required = true)]
+    file: Option<PathBuf>,
     /// The function; without this, the only one or `main`
     #[arg(long, value_name = "NAME")]
     func: Option<String>,
@@ -29,14 +30,19 @@ pub(super) struct Dims {
 }
 
 impl Target {
+    /// The program's file, which a command that does without one does not ask for.
+    fn file(&self) -> Result<&Path, Failure> {
+        self.file.as_deref().ok_or_else(|| Failure::usage("expected a program"))
+    }
+
     /// Reads the program's text.
     pub(super) fn source(&self) -> Result<Source, Failure> {
-        Source::read(&self.file)
+        Source::read(self.file()?)
     }
 
     /// Reads the program.
     pub(super) fn read(&self) -> Result<Program, Failure> {
-        Program::read(&self.file)
+        Program::read(self.file()?)
     }
 
     /// The chosen function of the program.

@@ -9,7 +9,7 @@ const PACKED: &str = "id,lower,upper,size,offset\na,0,3,4,0\nb,3,9,4,0\nc,1,4,2,
 fn packs_into_the_least_peak_or_within_a_capacity() {
     let d = Folder::new();
     d.file("in.csv", BUFFERS);
-    for args in ["", "--capacity 6", "--effort 0", "--time-limit 0.5"] {
+    for args in ["", "--capacity 6", "--capacity 0.006kB", "--effort 0", "--time-limit 0.5"] {
         let ran = d.run(&format!("pack in.csv {args}"));
         assert_eq!((ran.code, ran.out.as_str()), (0, PACKED), "{args}: {}", ran.err);
         assert!(ran.err.contains("peak 6 bytes, the least possible"), "{}", ran.err);

@@ -145,28 +145,18 @@ fn targets(low: u64, high: u64, count: usize) -> Vec<u64> {
     all
 }
 
-/// Leaves so many points: the ends, and between them those next to evenly spread peaks.
-fn thin(points: &mut Vec<Point>, most: usize) {
-    let (Some(low), Some(high)) = (points.first(), points.last()) else { return };
-    let (low, wide, last) = (low.peak, high.peak - low.peak, points.len() - 1);
-    let most = most.max(1) as u64;
-    let slot = |k: usize, peak: u64| match (k, wide) {
-        (0, _) | (_, 0) => 0,
-        _ if k == last => most - 1,
-        // Less than `most` slots of the range.
-        _ => (u128::from(peak - low) * u128::from(most - 1) / u128::from(wide)) as u64,
-    };
-    let slots: Vec<u64> = points.iter().enumerate().map(|(k, p)| slot(k, p.peak)).collect();
-    // The fastest point of each slot is its last one; the first point is the only one in none.
-    let mut k = 0;
-    points.retain(|_| {
-        let last_of_slot = slots.get(k + 1) != slots.get(k);
-        k += 1;
-        last_of_slot || (k == 1 && most > 2)
-    });
-    while points.len() as u64 > most {
-        points.remove(1);
+/// At most so many points: the ends, and between them the fastest within evenly spread peaks.
+fn spread(points: &[Point], most: usize) -> Vec<&Point> {
+    let (Some(low), Some(high)) = (points.first(), points.last()) else { return Vec::new() };
+    if points.len() <= most || most < 2 {
+        return points.iter().rev().take(most.max(1)).rev().collect();
     }
+    let (wide, parts) = (u128::from(high.peak - low.peak), most as u128 - 1);
+    let budget = |k: u128| low.peak + (wide * k / parts) as u64;
+    let at = |k: u128| points.partition_point(|p| p.peak <= budget(k)).saturating_sub(1);
+    let mut chosen: Vec<usize> = (0..=parts).map(at).collect();
+    chosen.dedup();
+    chosen.into_iter().map(|k| &points[k]).collect()
 }
 
 /// The largest value that is resident at the peak moment.
@@ -192,7 +182,7 @@ impl Frontier {
             }
         }
         if let Some(most) = most {
-            thin(&mut points, most);
+            points = spread(&points, most).into_iter().cloned().collect();
         }
         let later = g.runs().find(|&o| g.ops()[o].phase.0 > 0);
         let beside = stay(g) + later.map_or(0, |o| g.ops()[o].bytes);
@@ -203,6 +193,11 @@ impl Frontier {
     /// The points: peaks rise and times fall.
     pub fn points(&self) -> &[Point] {
         &self.points
+    }
+
+    /// At most so many points: the ends, and between them the fastest within evenly spread peaks.
+    pub fn spread(&self, most: usize) -> Vec<&Point> {
+        spread(&self.points, most)
     }
 
     /// The fastest point, which computes nothing again.

@@ -167,7 +167,8 @@ impl<'g> Archive<'g> {
         }
         ways.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
         ways.truncate(most);
-        let mut best: Option<((bool, u64, f64), Totals, Vec<OpId>)> = None;
+        let mut best = None;
+        let mut least = (true, u64::MAX, f64::INFINITY);
         for (price, runs) in ways {
             let mut next = ground.with(&runs);
             let Some(found) = self.offer(next.clone()) else { continue };
@@ -175,12 +176,13 @@ impl<'g> Archive<'g> {
                 continue;
             }
             let rank = (found.peak == totals.peak, found.time, price);
-            if best.as_ref().is_none_or(|b| rank < b.0) {
+            if best.is_none() || rank < least {
+                least = rank;
                 self.cleaner.clean(self.g, &mut next);
-                best = Some((rank, found, next));
+                best = Some((found, next));
             }
         }
-        best.map(|(_, totals, steps)| (totals, steps))
+        best
     }
 
     fn ways_of(&self, ground: &Ground<'_>, e: &Eviction, most: usize, ways: &mut Vec<(f64, Runs)>) {

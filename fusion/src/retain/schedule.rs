@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn schedules_that_cannot_run_are_refused() {
-        let (g, [x, a, b, c, db, da]) = chain();
+        let (g, [x, a, b, c, db, _]) = chain();
         let wrong = |steps: &[OpId]| {
             let schedule = steps.iter().copied().collect();
             evaluate(&g, &schedule).expect_err("cannot run").to_string()

@@ -1,5 +1,6 @@
 //! `plan`: what a plan costs, what it is made of, why it is as it is.
 
+mod budget;
 mod explained;
 mod opportunities;
 mod report;
@@ -19,11 +20,15 @@ pub(super) use table::{bytes, columns};
 /// Shows which instructions share a kernel, and what that costs beside a kernel for each
 ///
 /// Bytes, launches and times are those of the cost model, counted from the structure of the program.
-/// Symbolic dimensions need extents.
+/// Symbolic dimensions need extents. With --cost-graph, shows instead what to keep and what to compute
+/// again of operations with given costs.
 #[derive(Args)]
+#[command(mut_arg("file", |a| a.required(false).required_unless_present("cost_graph")))]
 pub(super) struct Show {
     #[command(flatten)]
     planning: Planning,
+    #[command(flatten)]
+    budget: budget::Budget,
     /// Instead, say whether two values are computed in one kernel, and if not, why
     #[arg(long, value_names = ["%A", "%B"], num_args = 2, conflicts_with = "candidates")]
     explain_fusion: Option<Vec<String>>,
@@ -41,6 +46,10 @@ pub(super) struct Show {
 impl Show {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        if let Some(printed) = self.budget.printed(self.json)? {
+            streams.out.write_all(printed.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let ready = self.planning.ready()?;
         let asked = self.explain_fusion.as_deref().map(|names| ready.values(names)).transpose()?;
         let plan = ready.plan()?;

@@ -1,0 +1,88 @@
+//! `plan --cost-graph`: what to keep within a budget.
+
+use crate::folder::Folder;
+use serde_json::{Value, json};
+
+/// Three operations, of which the first is read again at the end.
+fn graph() -> Value {
+    json!({
+        "inputs": [{"name": "x", "bytes": 8}],
+        "operations": [
+            {"name": "a", "time": 5, "bytes": 64, "inputs": ["x"]},
+            {"name": "b", "time": 5, "bytes": 64, "inputs": ["a"]},
+            {"name": "c", "time": 5, "bytes": 64, "inputs": ["b"]},
+            {"name": "db", "time": 5, "bytes": 8, "inputs": ["b", "c"], "phase": 1},
+            {"name": "da", "time": 5, "bytes": 8, "inputs": ["a", "db"], "phase": 1, "output": true},
+        ],
+    })
+}
+
+#[test]
+fn the_fastest_schedule_within_a_budget_is_shown() {
+    let d = Folder::new();
+    d.file("g.json", graph().to_string());
+    let text = d.good("plan --cost-graph g.json --mem-budget 150B --frontier 5");
+    assert_eq!(
+        text,
+        "5 operations, within 150 B\n\n           peak  time  overhead  saved\nsave all  208 B    25    \
+         0.00 %  192 B\nleast     144 B    30   20.00 %  128 B\nchosen    144 B    30   20.00 %  128 \
+         B\n\nno schedule within 150 B is faster than 30: the gap is at most 0.00 %\nrecomputed: a 1x\n\
+         \n peak  time  overhead  saved\n144 B    30   20.00 %  128 B\n208 B    25    0.00 %  192 B\n"
+    );
+    let printed = d.good("plan --cost-graph g.json --mem-budget 150B --json --frontier 1");
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    let least = json!({"peak_bytes": 144, "time": 30, "saved_bytes": 128});
+    assert_eq!(
+        report,
+        json!({
+            "operations": 5,
+            "mem_budget": 150,
+            "save_all": {"peak_bytes": 208, "time": 25},
+            "least": least,
+            "chosen": least,
+            "overhead_percent": 20.0,
+            "least_time": 30,
+            "gap_percent": 0.0,
+            "recomputed": [{"name": "a", "times": 1}],
+            "schedule": ["a", "b", "c", "db", "a", "da"],
+            "frontier": [{"peak_bytes": 208, "time": 25, "saved_bytes": 192}],
+        })
+    );
+    // Without a budget nothing is computed again; standard input serves too.
+    let ran = d.pipe("plan --cost-graph -", graph().to_string().as_bytes());
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(ran.out.contains("chosen    208 B") && !ran.out.contains("recomputed"), "{}", ran.out);
+}
+
+#[test]
+fn what_cannot_be_planned_says_why() {
+    let d = Folder::new();
+    d.file("g.json", graph().to_string()).file("bad.json", "{\"operations\": [{}]}");
+    d.file("loop.json", "{\"operations\": [{\"name\": \"a\", \"time\": 1, \"inputs\": [\"a\"]}]}");
+    d.file("x.ir", "");
+    for (args, said) in [
+        (
+            "--cost-graph g.json --mem-budget 143",
+            "the least takes 144, and the largest value at its peak",
+        ),
+        ("--cost-graph none.json", "cannot read `none.json`"),
+        (
+            "--cost-graph bad.json",
+            "`bad.json` is no cost graph: missing field `name` at line 1 column 18",
+        ),
+        ("--cost-graph loop.json", "`a` is computed from itself: a reads a"),
+        ("--cost-graph g.json --mem-budget many", "expected bytes, such as 1024, 64MiB or 16GB"),
+        ("--cost-graph g.json --frontier 0", "0 is not in 1.."),
+        ("--cost-graph g.json x.ir", "cannot be used with"),
+        ("--cost-graph g.json --grad", "cannot be used with"),
+        ("--cost-graph g.json --candidates", "cannot be used with"),
+        ("--cost-graph g.json -o p.txt", "cannot be used with"),
+        ("x.ir --mem-budget 1GiB", "--cost-graph"),
+        ("x.ir --frontier 3", "--cost-graph"),
+        ("", "<FILE>"),
+    ] {
+        let ran = d.run(&format!("plan {args}"));
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args}: {}", ran.err);
+        assert!(ran.err.contains(said), "{args}: {}", ran.err);
+    }
+}
