@@ -9,6 +9,7 @@
 //! first turned into one without: a function in which every instance is an instruction, in the order
 //! of the plan, and a plan of that function.
 
+use crate::lower::NOT_ALSO;
 use crate::plan::{Group, Plan};
 use adfuse_ir::op::Body;
 use adfuse_ir::rewrite::Copier;
@@ -137,6 +138,9 @@ impl<'f> Copying<'f> {
     }
 
     fn member(&mut self, i: Inst) -> Result<Inst, Diagnostic> {
+        if self.inline.contains(i) || matches!(self.f.op(i).def().body, Body::Constant) {
+            return self.refuse(i, NOT_ALSO);
+        }
         for &a in self.f.args(i) {
             self.ready(a, i)?;
         }

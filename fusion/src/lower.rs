@@ -164,8 +164,8 @@ impl Grown {
         let mut part: Option<Part> = None;
         for &i in members {
             let v = f.inst_results(i)[0];
-            if matches!(facts.class[i], Class::Free | Class::Constant) || self.home[v].is_some() {
-                return refuse(i, "two groups of the plan compute this".into());
+            if matches!(facts.class[i], Class::Free | Class::Constant) {
+                return refuse(i, NOT_ALSO.into());
             }
             for leaf in leaves(facts, i) {
                 let constant = match f.def(leaf) {
@@ -204,6 +204,9 @@ impl Grown {
         })
     }
 }
+
+/// What is wrong with a member that no group computes.
+pub(crate) const NOT_ALSO: &str = "a group computes what the plan writes out, or has as a constant";
 
 /// Checks that only contractions are several parts of a group.
 fn check_group(f: &Function, group: &Group, parts: &[Part]) -> Result<(), Diagnostic> {

@@ -262,8 +262,8 @@ pub(crate) fn binding(program: &Program, scratch: &[u64]) -> Option<String> {
         }
     }
     let (mut most, mut at, mut now) = (-1, 0, 0);
-    for n in 0..program.steps.len() {
-        now += changes[n];
+    for (n, change) in changes.iter().enumerate().take(program.steps.len()) {
+        now += change;
         let all = now + i128::from(scratch.get(n).copied().unwrap_or(0));
         if all > most {
             (most, at) = (all, n);

@@ -185,7 +185,7 @@ fn plans_that_do_not_fit_are_refused() {
     for (args, said) in [
         ("cut.plan", "the plan has no end"),
         ("name.plan", "`%summ` is no instruction"),
-        ("twice.plan", "two groups of the plan compute this"),
+        ("twice.plan", "a group of the plan computes this twice"),
         ("less.plan", "no group of the plan computes this"),
         ("order.plan", "later group"),
         ("word.plan", "`machine` is not expected here"),
