@@ -108,7 +108,7 @@ pub fn plan_frontier(
 ) -> Result<PlanFrontier, Diagnostic> {
     let mut points = Vec::new();
     let prices = if options.effort == Effort::Off { &PRICES[..1] } else { &PRICES };
-    let most = (MEASURED / prices.len() / f.inst_count().max(1)).clamp(8, 48);
+    let most = (MEASURED / prices.len() / f.inst_count().max(1)).clamp(16, 48);
     let mut bases: Vec<Plan> = Vec::new();
     for &price in prices {
         let base = plan_at(f, options, price)?;
