@@ -28,6 +28,7 @@ mod pick;
 mod plan;
 mod plan_text;
 mod prepare;
+mod range;
 mod refusal;
 mod remat;
 pub mod retain;

@@ -13,6 +13,7 @@ use crate::instances::instances;
 use crate::kernel::Lowering;
 use crate::part::{Around, Part, Shape};
 use crate::plan::{Group, Plan, graph_hash};
+use crate::range::Ranges;
 use crate::refusal::Refusal;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -21,9 +22,7 @@ use adfuse_ir::kernel::{
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::text::Names;
 use adfuse_ir::verify::at_inst;
-use adfuse_ir::{
-    At as Located, DType, Diagnostic, Fp, Function, Inst, Kind, Literal, Value, ValueDef,
-};
+use adfuse_ir::{At as Located, Diagnostic, Fp, Function, Inst, Kind, Literal, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
@@ -271,10 +270,11 @@ impl Lower<'_> {
     /// at least.
     fn storage(&mut self) -> Result<(), Diagnostic> {
         let f = self.facts.f;
+        let ranges = Ranges::of(self.facts);
         let mut kept = EntitySet::new();
         let mut left = Vec::new();
         for &(v, storage) in &self.plan.storage {
-            if !keeps(storage, f.ty(v).dtype) {
+            if storage != Storage::Plain && !ranges.keeps(self.facts, v, storage) {
                 let at = match f.def(v) {
                     ValueDef::Inst(i, _) => at_inst(f, i),
                     _ => in_function(f),
@@ -427,17 +427,6 @@ impl Lower<'_> {
             self.program.outputs.push(b);
         }
         Ok(())
-    }
-}
-
-/// Whether elements of a type read back as they were stored.
-fn keeps(storage: Storage, dtype: DType) -> bool {
-    match (storage, dtype) {
-        (Storage::Plain, _) | (Storage::Packed(1), DType::Bool) => true,
-        // Integers are read back without a sign.
-        (Storage::Packed(bits), d) => {
-            d.is_int() && !d.is_signed_int() && d.bits() <= u32::from(bits)
-        }
     }
 }
 

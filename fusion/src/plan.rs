@@ -7,9 +7,10 @@ use crate::device::Device;
 use crate::facts::{Class, Facts};
 use crate::group::{Effort, Groups, group};
 use crate::merge;
+use crate::range::Ranges;
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::text::{Names, print_function};
-use adfuse_ir::{DType, Diagnostic, Fp, Function, Inst, Value};
+use adfuse_ir::{Diagnostic, Fp, Function, Inst, Value};
 use cranelift_entity::EntitySet;
 use sha2::{Digest, Sha256};
 
@@ -53,7 +54,7 @@ pub struct Plan {
     pub storage: Vec<(Value, Storage)>,
 }
 
-/// Elements from which on truth values are packed.
+/// Elements from which on truth values and small numbers are packed.
 const PACKED: i64 = 64;
 
 /// Plans a [prepared](crate::prepare()) function.
@@ -85,12 +86,11 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &Options) -
     };
     let mut results: EntitySet<Value> = EntitySet::new();
     results.extend(f.results().iter().copied());
-    let packed = |v: &Value| {
-        !apart
-            && f.ty(*v).dtype == DType::Bool
-            && facts.elements[*v] >= PACKED
-            && !results.contains(*v)
-            && !groups.readers(*v).is_empty()
+    let ranges = Ranges::of(facts);
+    let form = |v: Value| {
+        let left = !results.contains(v) && !groups.readers(v).is_empty();
+        let packs = !apart && left && facts.elements[v] >= PACKED;
+        packs.then(|| ranges.narrowest(facts, v)).flatten().map(|form| (v, form))
     };
     let stored = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
     Plan {
@@ -100,7 +100,7 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &Options) -
         fp: options.fp,
         inline: inline(facts, groups),
         groups: order.into_iter().map(group).collect(),
-        storage: stored.filter(packed).map(|v| (v, Storage::Packed(1))).collect(),
+        storage: stored.filter_map(form).collect(),
     }
 }
 
