@@ -75,7 +75,7 @@ fn apart(program: &Program, memory: &Memory) -> Result<(), String> {
         let size = if data.space == Space::Device { data.bytes() } else { 0 };
         match data.role {
             Role::Input => inputs += size,
-            Role::Output => outputs += size,
+            Role::Output => {}
             Role::Constant(_) => constants += size,
             Role::Temp => {
                 let (from, last) = lives[&b];
@@ -87,6 +87,10 @@ fn apart(program: &Program, memory: &Memory) -> Result<(), String> {
         if memory.offsets[b].is_some() {
             return Err(format!("%{} is no temporary", data.name));
         }
+    }
+    for &b in &program.outputs {
+        let data = &program.buffers[b];
+        outputs += if data.space == Space::Device { data.bytes() } else { 0 };
     }
     for (n, step) in program.steps.iter().enumerate() {
         let Some((at, bytes)) = memory.scratch[n] else { continue };

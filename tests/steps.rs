@@ -58,9 +58,19 @@ fn suite() -> Vec<(String, Verified<Program>, ArenaLayout)> {
             found.push((name, program, layout));
         }
     }
+    // Of more axes than shapes hold in place.
+    let module = parse(MANY_AXES).expect("reads");
+    let f = module.funcs.values().next().expect("a function");
+    let (program, layout) = planned(&module, f, Effort::Default);
+    found.push(("many axes".into(), program, layout));
     assert!(found.len() > 60, "{} programs", found.len());
     found
 }
+
+const MANY_AXES: &str = "func @f(%x: f32[2,1,8], %y: f32[1,2,1,8,2]) -> f32[2,1,2,1] {
+  %v = dot_general %x, %y {batch = [0, 1] x [4, 0], contract = [2] x [3]} : f32[2,1,2,1]
+  return %v
+}";
 
 /// The files of a folder, by their names.
 fn files(folder: &str, extension: &str) -> Vec<(String, String)> {

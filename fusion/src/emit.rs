@@ -220,11 +220,8 @@ impl<'a> Emit<'a> {
                 args.push(self.coord(linear));
                 args.push(self.coord(along));
                 for &a in f.args(i) {
-                    let everywhere = match at {
-                        At::Place(_) => At::Place(Place::new()),
-                        At::Index(_, guards) => At::Index(Index::new(), guards.clone()),
-                    };
-                    args.push(self.value(a, &everywhere)?);
+                    // Single numbers, the same everywhere.
+                    args.push(self.value(a, &At::Place(Place::new()))?);
                 }
                 self.inline(i, &args)
             }

@@ -101,6 +101,10 @@ pub(crate) fn regrow<'f>(
             let m = "only elementwise instructions and views are written out where they are used";
             return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
         }
+        if facts.forced[f.inst_results(i)[0]] {
+            let m = "the plan writes out what must be in memory, and no group computes it";
+            return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+        }
         facts.set_free(i);
     }
     if let Some(i) = facts.too_deep() {

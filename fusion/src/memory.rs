@@ -28,7 +28,8 @@ pub struct Memory {
     pub peak: u64,
     /// Of the inputs.
     pub inputs: u64,
-    /// Of the outputs that are no inputs or constants.
+    /// Of the results: the caller is handed an array for each, also where two are the same or one is an
+    /// input.
     pub outputs: u64,
     /// Of the constants.
     pub constants: u64,
@@ -75,11 +76,14 @@ pub fn memory_beside(
     for data in program.buffers.values() {
         let total = match data.role {
             Role::Input => &mut memory.inputs,
-            Role::Output => &mut memory.outputs,
             Role::Constant(_) => &mut memory.constants,
-            Role::Temp => continue,
+            Role::Output | Role::Temp => continue,
         };
         *total = total.checked_add(bytes(data).ok_or_else(too_large)?).ok_or_else(too_large)?;
+    }
+    for &b in &program.outputs {
+        let size = bytes(&program.buffers[b]).ok_or_else(too_large)?;
+        memory.outputs = memory.outputs.checked_add(size).ok_or_else(too_large)?;
     }
     let arena = Arena::of(program, effort, scratch).ok_or_else(too_large)?;
     let packing = arena.pack(effort).map_err(|e| match e {

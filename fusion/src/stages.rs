@@ -108,6 +108,8 @@ impl<'a> Nest<'a> {
         let f = facts.f;
         match f.op(i).def().body {
             Body::Map(_) => f.args(i).iter().map(|&a| (a, place.clone())).collect(),
+            // Single numbers, the same everywhere.
+            Body::Source(_) => f.args(i).iter().map(|&a| (a, Place::new())).collect(),
             Body::Scan(_) if facts.scans_nothing(i) => {
                 SmallVec::from_iter([(f.args(i)[0], place.clone())])
             }

@@ -57,6 +57,8 @@ pub struct Executable {
     pub(super) report: MemoryReport,
     places: Vec<Place>,
     inputs: Vec<TensorType>,
+    /// How many bytes each input has.
+    input_bytes: Vec<usize>,
     outputs: Vec<Output>,
     memory: Mutex<Memory>,
     pub(super) threads: usize,
@@ -201,12 +203,13 @@ impl Executable {
         let outputs = outputs(&low, &places);
         let inputs: Vec<TensorType> =
             low.inputs.iter().filter_map(|&b| low.program.buffers[b].ty()).collect();
+        let input_bytes: Vec<usize> = inputs.iter().map(bytes).collect();
         let report = MemoryReport {
             arena: arena.bytes,
             shared: all.saturating_sub(arena.bytes),
             constants: constants.most,
             per_thread: own.most,
-            inputs: inputs.iter().map(|ty| bytes(ty) as u64).sum(),
+            inputs: input_bytes.iter().map(|&n| n as u64).sum(),
             outputs: outputs.iter().map(|o| o.bytes as u64).sum(),
             code: code.listed().map(|(noted, _)| noted.bytes as u64).sum(),
         };
@@ -218,6 +221,7 @@ impl Executable {
             report,
             outputs,
             inputs,
+            input_bytes,
             places,
             memory: Mutex::new(memory),
             threads: options.threads.max(1),
@@ -269,7 +273,8 @@ impl Executable {
         outputs: &mut [&mut [u8]],
         mut recorder: Option<&mut Recorder>,
     ) -> Result<(), Diagnostic> {
-        self.sized("input", inputs.iter().map(|s| s.len()), &mut self.inputs.iter().map(bytes))?;
+        let wanted = &mut self.input_bytes.iter().copied();
+        self.sized("input", inputs.iter().map(|s| s.len()), wanted)?;
         let wanted = &mut self.outputs.iter().map(|o| o.bytes);
         self.sized("output", outputs.iter().map(|s| s.len()), wanted)?;
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
