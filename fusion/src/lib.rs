@@ -43,7 +43,10 @@ pub use device::Device;
 pub use explain::{Apart, Explainer, Explanation, Obstacle, Role, Together, explain, value_named};
 pub use group::Effort;
 pub use in_place::InPlace;
-pub use joint::{AnyEngine, Engine, PlanFrontier, PlanPoint, plan_frontier};
+pub use joint::{
+    Alternative, AnyEngine, Choice, Constraint, Decider, Decision, Difference, Engine, How,
+    PlanFrontier, PlanPoint, Reading, Why, decisions, plan_frontier,
+};
 pub use lower::lower;
 pub use memory::{ALIGN, Memory, memory, memory_beside};
 pub use patterns::{Pattern, patterns};

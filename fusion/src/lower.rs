@@ -39,13 +39,36 @@ pub fn lower(f: &Function, plan: &Plan, device: &Device) -> Result<Program, Diag
 
 /// As [`lower`], of a plan that is known to be one of this function.
 pub(crate) fn lowered(f: &Function, plan: &Plan, device: &Device) -> Result<Program, Diagnostic> {
-    match instances(f, plan)? {
+    Ok(placed(f, plan, device)?.0)
+}
+
+/// The buffers that hold a value: one for each instance of it that is stored.
+pub(crate) type Holders = SecondaryMap<Value, SmallVec<[Buffer; 1]>>;
+
+/// As [`lowered`], with the buffers that values are in.
+pub(crate) fn placed(
+    f: &Function,
+    plan: &Plan,
+    device: &Device,
+) -> Result<(Program, Holders), Diagnostic> {
+    let mut holders = Holders::new();
+    let program = match instances(f, plan)? {
         None => {
             let names = Names::of(f);
-            applied(f, plan, device, None, &|v| names.get(v))
+            let (program, buffers) = applied(f, plan, device, None, &|v| names.get(v))?;
+            buffers.iter().for_each(|(v, &b)| holders[v].extend(b));
+            program
         }
-        Some(x) => applied(&x.f, &x.plan, device, Some(&x.value), &|v| x.names[v].clone()),
-    }
+        Some(x) => {
+            let named = |v: Value| x.names[v].clone();
+            let (program, buffers) = applied(&x.f, &x.plan, device, Some(&x.value), &named)?;
+            for (v, &b) in buffers.iter() {
+                x.value[v].into_iter().for_each(|of| holders[of].extend(b));
+            }
+            program
+        }
+    };
+    Ok((program, holders))
 }
 
 /// Checks that a plan is one of this function.
@@ -64,7 +87,7 @@ fn applied(
     device: &Device,
     origin: Option<&SecondaryMap<Value, Option<Value>>>,
     printed: &dyn Fn(Value) -> String,
-) -> Result<Program, Diagnostic> {
+) -> Result<(Program, SecondaryMap<Value, Option<Buffer>>), Diagnostic> {
     let (facts, grown) = regrow(f, plan, device)?;
     let mut lower = Lower {
         facts: &facts,
@@ -83,7 +106,7 @@ fn applied(
         lower.group(g)?;
     }
     lower.results()?;
-    Ok(lower.program)
+    Ok((lower.program, lower.buffers))
 }
 
 /// The facts that a plan rests on in which no instruction occurs twice, and its parts, grown again.

@@ -244,8 +244,16 @@ fn best_of(problem: &Problem, orders: &[Order]) -> Result<Packing, PlanError> {
     best.map_or_else(|| plan_in_order(problem, Order::Size), Ok)
 }
 
-/// The largest buffer while the step runs during which the most bytes are in use.
-pub(crate) fn binding(program: &Program, scratch: &[u64]) -> Option<String> {
+/// A moment of a run.
+pub(crate) struct Moment {
+    /// The step that runs.
+    pub(crate) step: usize,
+    /// The buffers that are there meanwhile, in their order.
+    pub(crate) there: Vec<Buffer>,
+}
+
+/// The first moment at which the most bytes are in use; `None` where there are no steps.
+pub(crate) fn fullest(program: &Program, scratch: &[u64]) -> Option<Moment> {
     let mut lives: SecondaryMap<Buffer, Option<(usize, usize)>> = SecondaryMap::new();
     for (n, step) in program.steps.iter().enumerate() {
         for b in step.writes().chain(step.reads()) {
@@ -257,23 +265,32 @@ pub(crate) fn binding(program: &Program, scratch: &[u64]) -> Option<String> {
         Role::Temp => lives[b].is_some_and(|(from, last)| from <= n && n <= last),
         _ => true,
     };
-    let size = |b: Buffer| bytes(&program.buffers[b]).unwrap_or(0);
     let mut changes = vec![0i128; program.steps.len() + 1];
     for (b, data) in program.buffers.iter() {
         if let (Role::Temp, Some((from, last))) = (&data.role, lives[b]) {
-            changes[from] += i128::from(size(b));
-            changes[last + 1] -= i128::from(size(b));
+            changes[from] += i128::from(size(program, b));
+            changes[last + 1] -= i128::from(size(program, b));
         }
     }
-    let (mut most, mut at, mut now) = (-1, 0, 0);
+    let (mut most, mut now) = (None, 0);
     for (n, change) in changes.iter().enumerate().take(program.steps.len()) {
         now += change;
         let all = now + i128::from(scratch.get(n).copied().unwrap_or(0));
-        if all > most {
-            (most, at) = (all, n);
+        if most.is_none_or(|(most, _)| all > most) {
+            most = Some((all, n));
         }
     }
-    let here = program.buffers.keys().filter(|&b| there(b, at));
-    let largest = here.max_by_key(|&b| (size(b), std::cmp::Reverse(b)))?;
+    let (_, step) = most?;
+    Some(Moment { step, there: program.buffers.keys().filter(|&b| there(b, step)).collect() })
+}
+
+/// The largest buffer at the moment at which the most bytes are in use.
+pub(crate) fn binding(program: &Program, scratch: &[u64]) -> Option<String> {
+    let here = fullest(program, scratch)?.there.into_iter();
+    let largest = here.max_by_key(|&b| (size(program, b), std::cmp::Reverse(b)))?;
     Some(program.buffers[largest].name.clone())
+}
+
+fn size(program: &Program, b: Buffer) -> u64 {
+    bytes(&program.buffers[b]).unwrap_or(0)
 }

@@ -87,11 +87,7 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &Options) -
     let mut results: EntitySet<Value> = EntitySet::new();
     results.extend(f.results().iter().copied());
     let ranges = Ranges::of(facts);
-    let form = |v: Value| {
-        let left = !results.contains(v) && !groups.readers(v).is_empty();
-        let packs = !apart && left && facts.elements[v] >= PACKED;
-        packs.then(|| ranges.narrowest(facts, v)).flatten().map(|form| (v, form))
-    };
+    let left = |v: &Value| !apart && !results.contains(*v) && !groups.readers(*v).is_empty();
     let stored = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
     Plan {
         name: f.name.clone(),
@@ -100,8 +96,16 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &Options) -
         fp: options.fp,
         inline: inline(facts, groups),
         groups: order.into_iter().map(group).collect(),
-        storage: stored.filter_map(form).collect(),
+        storage: stored
+            .filter(left)
+            .filter_map(|v| Some((v, narrow(facts, &ranges, v)?)))
+            .collect(),
     }
+}
+
+/// The narrower form in which a temporary is stored, where there is one that loses nothing.
+pub(crate) fn narrow(facts: &Facts<'_>, ranges: &Ranges, v: Value) -> Option<Storage> {
+    (facts.elements[v] >= PACKED).then(|| ranges.narrowest(facts, v)).flatten()
 }
 
 /// The free instructions that some group uses, in order.

@@ -77,8 +77,14 @@ fn pays(
     }
     // Stored and read once less, computed once more by each reader.
     let saved = 2.0 * (now - then) / device.memory_bytes_per_s;
-    let crosses = values.iter().any(|&v| crosses(facts, groups, v));
-    let saved = if crosses { saved * (1.0 + price) } else { saved };
+    let saved = if values.iter().any(|&v| crosses(facts, groups, v)) {
+        // What is read instead must be kept then, where no later phase reads it yet.
+        let more = recipe.roots.iter().filter(|&&r| would_cross(facts, groups, r));
+        let more: f64 = more.map(|&r| bytes(facts, r)).sum();
+        saved + price * (saved - 2.0 * more / device.memory_bytes_per_s)
+    } else {
+        saved
+    };
     let readers = values.iter().map(|&v| groups.readers(v).len()).max().unwrap_or(1);
     if work * readers as f64 / device.ops_per_s > saved {
         return false;
@@ -93,6 +99,16 @@ fn crosses(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
     let ValueDef::Inst(i, _) = facts.f.def(v) else { return false };
     let later = |p: &PartId| groups.parts[*p].members.iter().any(|&m| phase(m) > phase(i));
     groups.readers(v).iter().any(later)
+}
+
+/// Whether a value in memory is there for its own phase alone, so that a reader in a later one keeps it.
+fn would_cross(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
+    let computed =
+        matches!(facts.f.def(v), ValueDef::Inst(i, _) if facts.class[i] != Class::Constant);
+    computed
+        && in_memory(facts, groups, v)
+        && !crosses(facts, groups, v)
+        && !facts.f.results().contains(&v)
 }
 
 /// What values are made of, down to what cannot or need not be computed again.

@@ -36,14 +36,14 @@ pub fn saved_bytes(f: &Function, plan: &Plan) -> Result<u64, Diagnostic> {
 }
 
 /// A temporary of a plan.
-struct Stored {
-    value: Value,
+pub(crate) struct Stored {
+    pub(crate) value: Value,
     /// Whether a group that reads it has an instruction of a later phase.
-    later: bool,
+    pub(crate) later: bool,
 }
 
 /// The temporaries, in the order in which they are read first.
-fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<Stored> {
+pub(crate) fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<Stored> {
     let f = facts.f;
     let mut results: EntitySet<Value> = EntitySet::new();
     results.extend(f.results().iter().copied());

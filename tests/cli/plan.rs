@@ -226,6 +226,7 @@ fn wrong_options_are_told_apart_from_wrong_programs() {
         ("loss.ir --effort much", 2, "--effort"),
         ("loss.ir --explain-fusion %p", 2, "--explain-fusion"),
         ("loss.ir --explain-fusion %p %lost", 2, "did you mean `%loss`?"),
+        ("loss.ir --explain %lost", 2, "did you mean `%loss`?"),
         ("loss.ir --explain-fusion %p %zebra", 2, "--stage ad"),
         ("loss.ir --explain-fusion %p %loss --candidates", 2, "cannot be used with"),
         ("sym.ir", 1, "the extent `n`"),

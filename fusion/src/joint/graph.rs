@@ -137,13 +137,13 @@ fn members<'a>(f: &'a Function, group: &'a Group) -> impl Iterator<Item = Value>
 }
 
 /// Values that a group leaves behind.
-struct Left {
+pub(super) struct Left {
     /// To other groups, or to the caller.
-    kept: EntitySet<Value>,
+    pub(super) kept: EntitySet<Value>,
     results: EntitySet<Value>,
 }
 
-fn left(facts: &Facts<'_>, plan: &Plan) -> Left {
+pub(super) fn left(facts: &Facts<'_>, plan: &Plan) -> Left {
     let f = facts.f;
     let mut left = Left { kept: EntitySet::new(), results: EntitySet::new() };
     left.results.extend(f.results().iter().copied());

@@ -9,19 +9,27 @@
 //! higher peak, and a looser one is never slower.
 
 mod again;
+mod crossing;
+mod decisions;
 mod graph;
+mod neighbours;
 
 use crate::cost::cost;
 use crate::device::Device;
 use crate::facts::Facts;
 use crate::group::Effort;
-use crate::lower::lowered;
+use crate::lower::{Holders, lowered, placed};
 use crate::memory::memory_beside;
 use crate::plan::{Options, Plan, plan_at};
 use crate::retain::{FrontierOptions, frontier};
 use crate::saved::saved_bytes;
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{At, Diagnostic, Function, Kind, Value};
+pub use crossing::{How, Reading};
+pub use decisions::{
+    Alternative, Choice, Constraint, Decider, Decision, Difference, Why, decisions,
+};
+
 use again::{computed_again, recurring, regrouped};
 use graph::GroupGraph;
 
@@ -152,12 +160,23 @@ fn measured(
     options: &Options,
     engine: &dyn Engine,
 ) -> Result<(PlanPoint, Program), Diagnostic> {
-    let program = lowered(f, &plan, &options.device)?;
+    let (point, program, _) = measured_at(f, plan, options, engine)?;
+    Ok((point, program))
+}
+
+/// As [`measured`], with the buffers that values are in.
+fn measured_at(
+    f: &Function,
+    plan: Plan,
+    options: &Options,
+    engine: &dyn Engine,
+) -> Result<(PlanPoint, Program, Holders), Diagnostic> {
+    let (program, holders) = placed(f, &plan, &options.device)?;
     let seconds = cost(&program, &options.device).seconds;
     let peak = memory_beside(&program, options.effort, &engine.scratch(&program)?)?.peak;
     let saved = saved_bytes(f, &plan)?;
     let again = computed_again(f, &plan);
-    Ok((PlanPoint { plan, peak, seconds, saved, again }, program))
+    Ok((PlanPoint { plan, peak, seconds, saved, again }, program, holders))
 }
 
 /// The points that no other is better than.

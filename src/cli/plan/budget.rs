@@ -28,7 +28,7 @@ pub(super) struct Budget {
 }
 
 /// What is said about programs alone.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 14] = [
     "file",
     "func",
     "dims",
@@ -39,6 +39,8 @@ const OTHERS: [&str; 12] = [
     "effort",
     "plan",
     "explain_fusion",
+    "explain",
+    "decisions",
     "candidates",
     "out",
 ];

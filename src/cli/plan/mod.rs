@@ -1,6 +1,7 @@
 //! `plan`: what a plan costs, what it is made of, why it is as it is.
 
 mod budget;
+mod decided;
 mod explained;
 mod opportunities;
 mod report;
@@ -32,6 +33,12 @@ pub(super) struct Show {
     /// Instead, say whether two values are computed in one kernel, and if not, why
     #[arg(long, value_names = ["%A", "%B"], num_args = 2, conflicts_with = "candidates")]
     explain_fusion: Option<Vec<String>>,
+    /// Instead, say what becomes of a value that a later pass needs, and what else would cost
+    #[arg(long, value_name = "%V", conflicts_with_all = ["candidates", "explain_fusion"])]
+    explain: Option<String>,
+    /// Instead, list what becomes of every value that a later pass needs
+    #[arg(long, conflicts_with_all = ["candidates", "explain_fusion", "explain"])]
+    decisions: bool,
     /// Instead, list neighbours that might share a kernel, and whether they do
     #[arg(long)]
     candidates: bool,
@@ -52,6 +59,8 @@ impl Show {
         }
         let ready = self.planning.ready()?;
         let asked = self.explain_fusion.as_deref().map(|names| ready.values(names)).transpose()?;
+        let one = self.explain.as_ref().map(|name| ready.values(std::slice::from_ref(name)));
+        let one = one.transpose()?.map(|values| values[0]);
         let plan = ready.plan()?;
         let program = ready.program(&plan)?;
         let (f, device) = (&ready.function, &ready.options.device);
@@ -63,6 +72,10 @@ impl Show {
                 true => json(&explained::json(f, &plan, device, &explanation)),
                 false => lines(&explanation.lines(f, &plan, device)),
             }
+        } else if let Some(v) = one {
+            decided::one(&ready, &plan, v, self.json)?
+        } else if self.decisions {
+            decided::all(&ready, &plan, self.json)?
         } else if self.candidates {
             let found = crate::fusion::candidates(f, &plan, device);
             let found = found.map_err(|d| ready.source.wrong(d))?;

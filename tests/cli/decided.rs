@@ -1,0 +1,55 @@
+//! `plan --explain` and `plan --decisions`: what becomes of values that a later pass needs.
+
+use crate::folder::Folder;
+use serde_json::Value;
+
+const TEXT: &str = "func @f(%x: f32[64,128], %w1: f32[128,256], %w2: f32[256,64]) -> f32[] {
+  %h = dot_general %x, %w1 {contract = [1] x [0]} : f32[64,256]
+  %r = relu %h : f32[64,256]
+  %y = dot_general %r, %w2 {contract = [1] x [0]} : f32[64,64]
+  %s = reduce_sum %y {axes = [0, 1]} : f32[]
+  return %s
+}
+";
+
+#[test]
+fn one_value_is_explained() {
+    let d = Folder::new();
+    d.file("f.ir", TEXT);
+    let text = d.good("plan f.ir --grad --wrt x --fp strict --explain %0");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "%0: bool[64,256], of phase 0: kept as b1, 1 bit an element, 2.00 KiB");
+    assert_eq!(lines[1], "  group 2 reads it from memory");
+    assert!(lines[2].contains("in memory at the peak of "), "{text}");
+    assert!(lines[3].starts_with("  computed again instead: peak "), "{text}");
+    assert!(lines[4].starts_with("  settled by "), "{text}");
+    assert_eq!(lines.len(), 5, "{text}");
+    let text = d.good("plan f.ir --grad --wrt x --fp strict --explain s");
+    assert_eq!(text, "%s is needed for no later phase than its own\n");
+    let text = d.good("plan f.ir --grad --wrt x --fp strict --explain s --json");
+    assert_eq!(text, "null\n");
+}
+
+#[test]
+fn every_value_is_listed() {
+    let d = Folder::new();
+    d.file("f.ir", TEXT);
+    let all = "plan f.ir --grad --wrt x --fp strict --decisions";
+    let found: Value = serde_json::from_str(&d.good(&format!("{all} --json"))).unwrap();
+    let found = found.as_array().unwrap();
+    let names: Vec<&str> = found.iter().map(|d| d["value"].as_str().unwrap()).collect();
+    assert_eq!(names, ["%w1", "%w2", "%0"]);
+    assert_eq!(found[0]["instead"]["impossible"], "parameter");
+    let mask = &found[2];
+    assert_eq!((&mask["decision"], &mask["bits"]), (&"compress".into(), &1.into()));
+    assert_eq!(mask["saved_bytes"], 2048);
+    // The hidden layer would be kept instead.
+    let instead = &mask["instead"];
+    assert_eq!((&instead["decision"], &instead["saved_bytes"]), (&"remat".into(), &63488.into()));
+    assert!(instead["ms"].is_number() && mask["settled_by"].is_string(), "{mask}");
+    let text = d.good(all);
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert_eq!(text, d.good(all));
+    let one = d.good("plan f.ir --grad --wrt x --fp strict --explain %0 --json");
+    assert_eq!(serde_json::from_str::<Value>(&one).unwrap(), *mask);
+}
