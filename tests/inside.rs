@@ -25,7 +25,7 @@ fn models(effort: Effort, threads: usize, mut each: impl FnMut(&str, &Compiled, 
     files.sort();
     assert!(files.len() > 5, "{files:?}");
     let plan = fusion::Options { device: Device::cpu(), effort, fp: Fp::Strict };
-    let cpu = Cpu { plan, threads };
+    let cpu = Cpu { plan, threads, ..Cpu::default() };
     for file in files {
         let text = std::fs::read_to_string(&file).expect("text");
         let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));

@@ -15,14 +15,15 @@ use crate::cost::cost;
 use crate::device::Device;
 use crate::facts::Facts;
 use crate::group::Effort;
-use crate::lower::lowered;
+use crate::lower::{belongs, lowered};
 use crate::memory::memory_beside;
 use crate::plan::{Options, Plan, plan_at};
 use crate::retain::{FrontierOptions, frontier};
 use crate::saved::saved_bytes;
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{At, Diagnostic, Function, Kind, Value};
-use again::{computed_again, recurring, regrouped};
+pub use again::computed_again;
+use again::{recurring, regrouped};
 use graph::GroupGraph;
 
 /// What an engine knows that a plan depends on.
@@ -63,12 +64,19 @@ pub struct PlanFrontier {
     points: Vec<PlanPoint>,
     /// The largest buffer at the peak moment of the point that takes least.
     binding: String,
+    /// The name of the function.
+    func: String,
 }
 
 impl PlanFrontier {
     /// The points. There is at least one.
     pub fn points(&self) -> &[PlanPoint] {
         &self.points
+    }
+
+    /// The point that takes the least time, whatever it holds.
+    pub fn fastest(&self) -> Option<&PlanPoint> {
+        self.points.last()
     }
 
     /// The fastest point within a budget, in bytes.
@@ -85,7 +93,8 @@ impl PlanFrontier {
                  buffer at its peak",
                 self.binding
             );
-            Diagnostic::new(At::default(), Kind::Limit, m)
+            let at = At { func: Some(self.func.clone()), ..At::default() };
+            Diagnostic::new(at, Kind::Limit, m)
         })
     }
 }
@@ -145,6 +154,20 @@ pub fn plan_frontier(
     Ok(chosen(f, points, options, engine))
 }
 
+/// A plan of a [prepared](crate::prepare()) function, and what it takes.
+///
+/// # Errors
+/// As [`lower`](crate::lower()), and those of the engine.
+pub fn plan_point(
+    f: &Function,
+    plan: Plan,
+    options: &Options,
+    engine: &dyn Engine,
+) -> Result<PlanPoint, Diagnostic> {
+    belongs(f, &plan)?;
+    measured(f, plan, options, engine).map(|(point, _)| point)
+}
+
 /// A plan with what it takes, and its program.
 fn measured(
     f: &Function,
@@ -175,7 +198,7 @@ fn chosen(
         }
     }
     let binding = best.first().and_then(|p| binding(f, &p.plan, &options.device, engine));
-    PlanFrontier { points: best, binding: binding.unwrap_or_default() }
+    PlanFrontier { points: best, binding: binding.unwrap_or_default(), func: f.name.clone() }
 }
 
 /// The largest buffer at the moment at which a plan takes most.
