@@ -124,7 +124,7 @@ impl Cpu {
     /// As [`Cpu::compile`].
     pub fn of_program(&self, program: Verified<Program>) -> Result<Compiled, Diagnostic> {
         let (memory, layout) = self.layout(&program)?;
-        self.within(&program, memory.peak)?;
+        self.within(&program, cpu::peak(&program, &layout)?)?;
         let executable = Executable::compile(&program, &layout, self.options())?;
         self.within(&program, executable.memory().peak())?;
         Ok(Compiled { program, memory, executable })
@@ -153,8 +153,7 @@ impl Cpu {
     /// [`Kind::Limit`] when the buffers are too large to count, and as [`cpu::scratch`].
     pub fn layout(&self, program: &Verified<Program>) -> Result<(Memory, ArenaLayout), Diagnostic> {
         let memory = fusion::memory_beside(program, self.plan.effort, &cpu::scratch(program)?)?;
-        let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
-        let layout = ArenaLayout { bytes: memory.arena, offsets, scratch };
+        let layout = arena(&memory);
         Ok((memory, layout))
     }
 }
@@ -164,6 +163,16 @@ impl fusion::Engine for Cpu {
     fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
         cpu::scratch(&verified(program.clone())?)
     }
+
+    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
+        cpu::peak(&verified(program.clone())?, &arena(memory))
+    }
+}
+
+/// Where temporaries are, as the engine is told.
+fn arena(memory: &Memory) -> ArenaLayout {
+    let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
+    ArenaLayout { bytes: memory.arena, offsets, scratch }
 }
 
 fn verified(program: Program) -> Result<Verified<Program>, Diagnostic> {

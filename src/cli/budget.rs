@@ -4,7 +4,7 @@ use super::bytes::bytes as size;
 use super::failure::Failure;
 use super::streams::Streams;
 use crate::engine::Cpu;
-use crate::fusion::{AnyEngine, Device, Engine, Options};
+use crate::fusion::{AnyEngine, Device, Engine, Memory, Options};
 use crate::ir::kernel::Program;
 use crate::ir::{Diagnostic, Kind};
 use crate::plan_cache::PlanCache;
@@ -111,6 +111,14 @@ impl Engine for Counting {
         let Counting::Cpu(cpu) = self else { return AnyEngine.scratch(program) };
         match cpu.scratch(program) {
             Err(d) if d.kind == Kind::Unsupported => AnyEngine.scratch(program),
+            counted => counted,
+        }
+    }
+
+    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
+        let Counting::Cpu(cpu) = self else { return AnyEngine.peak(program, memory) };
+        match cpu.peak(program, memory) {
+            Err(d) if d.kind == Kind::Unsupported => AnyEngine.peak(program, memory),
             counted => counted,
         }
     }

@@ -293,11 +293,16 @@ impl Ready {
         plan_frontier(&self.function, &self.options, &counting).map_err(|d| self.source.wrong(d))
     }
 
-    /// What a program takes, with what the engine needs beside the buffers.
+    /// What a program takes, with what the engine needs beside the buffers; the peak is as the engine
+    /// counts it.
     pub(super) fn memory(&self, program: &Kernels, effort: Effort) -> Result<Memory, Failure> {
-        let scratch = Counting::of(&self.options).scratch(program);
-        let memory = scratch.and_then(|scratch| memory_beside(program, effort, &scratch));
-        memory.map_err(|d| self.source.wrong(d))
+        let counting = Counting::of(&self.options);
+        let counted = || {
+            let memory = memory_beside(program, effort, &counting.scratch(program)?)?;
+            let peak = counting.peak(program, &memory)?;
+            Ok(Memory { peak, ..memory })
+        };
+        counted().map_err(|d| self.source.wrong(d))
     }
 
     /// How hard the plan was looked for.

@@ -16,7 +16,7 @@ use crate::device::Device;
 use crate::facts::Facts;
 use crate::group::Effort;
 use crate::lower::{belongs, lowered};
-use crate::memory::memory_beside;
+use crate::memory::{Memory, memory_beside};
 use crate::plan::{Options, Plan, plan_at};
 use crate::retain::{FrontierOptions, frontier};
 use crate::saved::saved_bytes;
@@ -34,6 +34,15 @@ pub trait Engine {
     /// For a program that the engine does not run.
     fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
         Ok(program.steps.iter().map(|s| program.scratch(s)).collect())
+    }
+
+    /// Bytes at the peak of a program whose memory is planned so: what a budget is compared with. An
+    /// engine may hold more than is planned, where it takes whole lines of a cache.
+    ///
+    /// # Errors
+    /// As [`Engine::scratch`].
+    fn peak(&self, _program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
+        Ok(memory.peak)
     }
 }
 
@@ -177,7 +186,8 @@ fn measured(
 ) -> Result<(PlanPoint, Program), Diagnostic> {
     let program = lowered(f, &plan, &options.device)?;
     let seconds = cost(&program, &options.device).seconds;
-    let peak = memory_beside(&program, options.effort, &engine.scratch(&program)?)?.peak;
+    let memory = memory_beside(&program, options.effort, &engine.scratch(&program)?)?;
+    let peak = engine.peak(&program, &memory)?;
     let saved = saved_bytes(f, &plan)?;
     let again = computed_again(f, &plan);
     Ok((PlanPoint { plan, peak, seconds, saved, again }, program))
