@@ -3,9 +3,11 @@
 use crate::backends::Array;
 use crate::backends::cpu::{self, ArenaLayout, Executable};
 use crate::backends::reference::{Silent, run};
-use crate::fusion::{self, Device, Effort, Fp, Memory};
+use crate::budget::choose;
+use crate::fusion::{self, Device, Effort, Fp, Memory, Plan, lower, prepare};
 use crate::ir::kernel::{Program, Verified, verify};
-use crate::ir::{Diagnostic, Function, Kind, Module};
+use crate::ir::{At, Diagnostic, Function, Kind, Module};
+use crate::plan_cache::PlanCache;
 use std::cell::RefCell;
 
 /// A function as machine code, and what that was made of.
@@ -48,6 +50,20 @@ pub struct Cpu {
     pub plan: fusion::Options,
     /// Threads that work on it; they change no bit.
     pub threads: usize,
+    /// The most bytes that inputs, outputs, constants and everything between may take together. It is
+    /// kept, or nothing is made.
+    pub mem_budget: Option<u64>,
+    /// Where plans for budgets are kept from one run for the next.
+    pub cache: Option<PlanCache>,
+}
+
+/// What is followed, and what there was to say.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// The plan.
+    pub plan: Plan,
+    /// What was wrong with the place where plans are kept.
+    pub notes: Vec<String>,
 }
 
 /// Machine code where there is some for a function, the reference engine elsewhere.
@@ -62,20 +78,44 @@ impl Default for Cpu {
     fn default() -> Cpu {
         let plan =
             fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
-        Cpu { plan, threads: 1 }
+        Cpu { plan, threads: 1, mem_budget: None, cache: None }
     }
 }
 
 impl Cpu {
+    /// What tells plans for this engine from those for others.
+    pub const NAME: &str = "cpu";
+
     /// Plans a function of a verified module and makes machine code of it.
     ///
     /// # Errors
     /// [`Kind::Unsupported`] for what has no lowering, which the error names, and on hosts for which no
-    /// machine code is made; [`Kind::Limit`] when memory is not enough.
+    /// machine code is made; [`Kind::Limit`] when memory is not enough, or the budget is too small for
+    /// every plan.
     pub fn compile(&self, module: &Module, f: &Function) -> Result<Compiled, Diagnostic> {
-        let compiled = fusion::compile(module, f, &self.plan)?;
-        let program = verify(compiled.program).map_err(|mut errors| errors.swap_remove(0))?;
-        self.of_program(program)
+        let function = prepare(module, f)?;
+        self.follow(&function, &self.decide(&function)?.plan)
+    }
+
+    /// The plan for a [prepared](prepare()) function, within the budget if there is one.
+    ///
+    /// # Errors
+    /// As [`Cpu::compile`].
+    pub fn decide(&self, function: &Function) -> Result<Decided, Diagnostic> {
+        let Some(budget) = self.mem_budget else {
+            return Ok(Decided { plan: fusion::plan(function, &self.plan)?, notes: Vec::new() });
+        };
+        let engine = (self as &dyn fusion::Engine, Cpu::NAME);
+        let choice = choose(function, &self.plan, budget, engine, self.cache.as_ref())?;
+        Ok(Decided { plan: choice.point.plan, notes: choice.notes })
+    }
+
+    /// Makes machine code of a plan of a prepared function.
+    ///
+    /// # Errors
+    /// As [`Cpu::compile`], and [`Kind::Usage`] for a plan that does not fit.
+    pub fn follow(&self, function: &Function, plan: &Plan) -> Result<Compiled, Diagnostic> {
+        self.of_program(verified(lower(function, plan, &self.plan.device)?)?)
     }
 
     /// Makes machine code of a program.
@@ -84,8 +124,22 @@ impl Cpu {
     /// As [`Cpu::compile`].
     pub fn of_program(&self, program: Verified<Program>) -> Result<Compiled, Diagnostic> {
         let (memory, layout) = self.layout(&program)?;
+        self.within(&program, cpu::peak(&program, &layout)?)?;
         let executable = Executable::compile(&program, &layout, self.options())?;
+        self.within(&program, executable.memory().peak())?;
         Ok(Compiled { program, memory, executable })
+    }
+
+    /// Refuses what takes more than the budget.
+    fn within(&self, program: &Program, peak: u64) -> Result<(), Diagnostic> {
+        match self.mem_budget.filter(|&budget| peak > budget) {
+            None => Ok(()),
+            Some(budget) => {
+                let at = At { func: Some(program.name.clone()), ..At::default() };
+                let m = format!("the program takes {peak} bytes, the budget is {budget}");
+                Err(Diagnostic::new(at, Kind::Limit, m))
+            }
+        }
     }
 
     /// How executables run.
@@ -99,10 +153,30 @@ impl Cpu {
     /// [`Kind::Limit`] when the buffers are too large to count, and as [`cpu::scratch`].
     pub fn layout(&self, program: &Verified<Program>) -> Result<(Memory, ArenaLayout), Diagnostic> {
         let memory = fusion::memory_beside(program, self.plan.effort, &cpu::scratch(program)?)?;
-        let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
-        let layout = ArenaLayout { bytes: memory.arena, offsets, scratch };
+        let layout = arena(&memory);
         Ok((memory, layout))
     }
+}
+
+/// Frontiers count what the engine needs beside the buffers.
+impl fusion::Engine for Cpu {
+    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
+        cpu::scratch(&verified(program.clone())?)
+    }
+
+    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
+        cpu::peak(&verified(program.clone())?, &arena(memory))
+    }
+}
+
+/// Where temporaries are, as the engine is told.
+fn arena(memory: &Memory) -> ArenaLayout {
+    let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
+    ArenaLayout { bytes: memory.arena, offsets, scratch }
+}
+
+fn verified(program: Program) -> Result<Verified<Program>, Diagnostic> {
+    verify(program).map_err(|mut errors| errors.swap_remove(0))
 }
 
 impl Either {

@@ -3,11 +3,14 @@
 //! A program is an SSA function over tensors, read from `.ir` text or traced from Rust closures.
 //! Forward- and reverse-mode differentiation transform it; engines run it.
 
+pub mod budget;
 pub mod check;
 pub mod cli;
 pub mod engine;
+pub mod plan_cache;
 pub mod sample;
 pub mod trace;
+mod whole;
 
 pub use adfuse_autodiff as autodiff;
 pub use adfuse_backends as backends;

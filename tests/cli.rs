@@ -14,12 +14,16 @@ mod emit;
 mod engine;
 #[path = "cli/folder.rs"]
 mod folder;
+#[path = "cli/kept.rs"]
+mod kept;
 #[path = "cli/pack.rs"]
 mod pack;
 #[path = "cli/plan.rs"]
 mod plan;
 #[path = "cli/readme.rs"]
 mod readme;
+#[path = "cli/within.rs"]
+mod within;
 #[path = "cli/wrong.rs"]
 mod wrong;
 

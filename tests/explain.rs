@@ -1,44 +1,49 @@
 //! Explanations of plans: every pair of values of random programs and their gradients has one, and it
-//! is what the plan says. `ADFUSE_PROGRAMS` sets how many programs (40 by default).
+//! is what the plan says, also where the plan computes instructions more than once. `ADFUSE_PROGRAMS` sets how many programs (40 by default).
 
 mod common;
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::fusion::{
-    Device, Effort, Explainer, Fp, Obstacle, Options, Plan, Role, candidates, plan, prepare,
+    AnyEngine, Device, Effort, Explainer, Fp, Group, Obstacle, Occurrences, Options, Plan, Role,
+    candidates, plan, plan_frontier, prepare,
 };
+use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Inst, Module};
 use common::count_from_env;
 use common::programs::{Step, decode};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use std::path::Path;
 
-/// The group of a plan that has an instruction as a member.
-fn group(plan: &Plan, i: Inst) -> Option<usize> {
-    plan.groups.iter().position(|g| g.parts.iter().any(|p| p.contains(&i)))
+/// The groups of a plan that have an instruction as a member.
+fn groups(plan: &Plan, i: Inst) -> Vec<usize> {
+    let has = |g: &Group| g.parts.iter().any(|p| p.contains(&i));
+    (0..plan.groups.len()).filter(|&g| has(&plan.groups[g])).collect()
 }
 
 /// What holds of the explanations of a plan.
-fn consistent(f: &Function, options: &Options) -> Result<(), String> {
-    let plan = plan(f, options).map_err(|d| d.to_string())?;
-    let device = &options.device;
-    let explainer = Explainer::new(f, &plan, device).map_err(|d| d.to_string())?;
+fn consistent(f: &Function, plan: &Plan, device: &Device) -> Result<(), String> {
+    let planned = Occurrences::of(f, plan).map_err(|d| d.to_string())?;
+    let explainer = Explainer::new(&planned, device).map_err(|d| d.to_string())?;
     for &i in f.body_insts() {
         for &j in f.body_insts() {
             let (a, b) = (f.inst_results(i)[0], f.inst_results(j)[0]);
             let found = explainer.explain(a, b);
             let fail = |why: &str| Err(format!("{why}: {found:?}\n{}", plan.text(f)));
-            let homes = [group(&plan, i), group(&plan, j)];
-            if let [Some(g), Some(h)] = homes
-                && (g == h) != found.together.iter().any(|t| t.group == g)
-            {
+            let homes = [groups(plan, i), groups(plan, j)];
+            let written = [i, j].map(|i| plan.inline.contains(&i));
+            let both: Vec<usize> =
+                homes[0].iter().filter(|g| homes[1].contains(g)).copied().collect();
+            let together: Vec<usize> = found.together.iter().map(|t| t.group).collect();
+            if written == [false; 2] && together != both {
                 return fail("together is not what the plan says");
             }
             for (k, home) in homes.into_iter().enumerate() {
-                if home.is_some_and(|g| found.groups[k] != [g]) {
+                if !written[k] && found.groups[k] != home {
                     return fail("the groups are not those of the plan");
                 }
-                let written = plan.inline.contains(&[i, j][k]);
+                let written = written[k];
                 if found.together.iter().any(|t| (t.roles[k] == Role::Written) != written) {
                     return fail("what is written out is not what the plan says");
                 }
@@ -54,12 +59,12 @@ fn consistent(f: &Function, options: &Options) -> Result<(), String> {
         }
         // Sentences take a name for every value: once an instruction is enough.
         let (a, b) = (f.inst_results(i)[0], f.inst_results(f.body_insts()[0])[0]);
-        let lines = explainer.explain(a, b).lines(f, &plan, device);
+        let lines = explainer.explain(a, b).lines(f, plan, device);
         if lines.len() < 2 || lines.iter().any(|l| l.is_empty() || l.contains("% ")) {
             return Err(format!("no answer: {lines:?}"));
         }
     }
-    let found = candidates(f, &plan, device).map_err(|d| d.to_string())?;
+    let found = candidates(f, plan, device).map_err(|d| d.to_string())?;
     for c in &found {
         let shares = [c.score, c.saved_share(), c.launch_share];
         if shares.iter().any(|x| !(0.0..=1.0).contains(x)) || c.values.len() < 2 {
@@ -89,7 +94,9 @@ fn every_pair_of_values_has_an_explanation() {
                 let f = prepare(&module, f).map_err(|d| d.to_string())?;
                 for effort in [Effort::Off, Effort::Default] {
                     let device = Device::h200();
-                    consistent(&f, &Options { device, effort, fp: Fp::Strict })
+                    let options = Options { device, effort, fp: Fp::Strict };
+                    let plan = plan(&f, &options).map_err(|d| d.to_string())?;
+                    consistent(&f, &plan, &options.device)
                         .map_err(|why| format!("{effort:?}: {why}\n{f}"))?;
                 }
             }
@@ -100,4 +107,25 @@ fn every_pair_of_values_has_an_explanation() {
     if let Err(e) = outcome {
         panic!("{e}");
     }
+}
+
+#[test]
+fn plans_that_compute_again_have_explanations() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
+    let options = Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
+    let mut again = 0;
+    for model in ["deep_mlp", "recurrent", "mlp_relu", "residual_layer_norm_bf16"] {
+        let text = std::fs::read_to_string(folder.join(format!("{model}.ir"))).expect("a model");
+        let module = parse(&text).expect("parses");
+        let f = module.find(model).expect("the model's function");
+        let wrt = differentiable(f, None).expect("has floats");
+        let g = value_and_grad(&module, f, &wrt).expect("has a gradient");
+        let f = prepare(&Module::single(g.clone()), &g).expect("is prepared");
+        let frontier = plan_frontier(&f, &options, &AnyEngine).expect("is planned");
+        for point in frontier.points() {
+            again += usize::from(!point.again.is_empty());
+            consistent(&f, &point.plan, &options.device).unwrap_or_else(|e| panic!("{model}: {e}"));
+        }
+    }
+    assert!(again > 5, "{again} plans compute something again");
 }

@@ -3,7 +3,7 @@
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{Executable, MadeStep, Options, Trace};
+use adfuse::backends::cpu::{Executable, MadeStep, Trace};
 use adfuse::engine::{Compiled, Cpu};
 use adfuse::fusion::{self, Device, Effort, Fp};
 use adfuse::ir::Module;
@@ -25,7 +25,7 @@ fn models(effort: Effort, threads: usize, mut each: impl FnMut(&str, &Compiled, 
     files.sort();
     assert!(files.len() > 5, "{files:?}");
     let plan = fusion::Options { device: Device::cpu(), effort, fp: Fp::Strict };
-    let cpu = Cpu { plan, threads };
+    let cpu = Cpu { plan, threads, ..Cpu::default() };
     for file in files {
         let text = std::fs::read_to_string(&file).expect("text");
         let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
@@ -47,9 +47,11 @@ fn models(effort: Effort, threads: usize, mut each: impl FnMut(&str, &Compiled, 
 fn functions_have_names_of_their_own_and_texts_only_when_asked() {
     for effort in [Effort::Off, Effort::Default] {
         models(effort, 1, |name, made, _| {
-            let (_, layout) = Cpu::default().layout(&made.program).expect("fits");
-            let options = Options::default();
-            let listed = Executable::compile_listed(&made.program, &layout, options);
+            // Places and modes decide how long the code is.
+            let plan = fusion::Options { effort, ..Cpu::default().plan };
+            let cpu = Cpu { plan, ..Cpu::default() };
+            let (_, layout) = cpu.layout(&made.program).expect("fits");
+            let listed = Executable::compile_listed(&made.program, &layout, cpu.options());
             let listed = listed.expect("compiles");
             let plain = &made.executable;
             assert_eq!(plain.steps(), listed.steps(), "{name}");

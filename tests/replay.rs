@@ -7,7 +7,7 @@ mod common;
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::fusion::{
-    Device, Effort, Explainer, Fp, Options, Plan, candidates, lower, plan, prepare,
+    Device, Effort, Explainer, Fp, Occurrences, Options, Plan, candidates, lower, plan, prepare,
 };
 use adfuse::ir::Module;
 use adfuse::ir::kernel::verify;
@@ -106,7 +106,8 @@ fn changed_plans_are_refused_or_give_the_same_bits() {
                     refused += 1;
                     continue;
                 };
-                let explainer = Explainer::new(&f, &plan, device).expect("fits");
+                let planned = Occurrences::of(&f, &plan).expect("fits");
+                let explainer = Explainer::new(&planned, device).expect("fits");
                 for &i in f.body_insts().iter().step_by(7) {
                     let (a, b) = (f.inst_results(i)[0], f.results()[0]);
                     assert!(!explainer.explain(a, b).lines(&f, &plan, device).is_empty(), "{text}");

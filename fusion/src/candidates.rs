@@ -7,7 +7,7 @@ mod weigh;
 
 use crate::axes::Place;
 use crate::device::Device;
-use crate::explain::{Explainer, Words};
+use crate::explain::{Explainer, Occurrences, Words};
 use crate::facts::{Class, Facts};
 use crate::part::{Around, Part};
 use crate::patterns::{Pattern, patterns};
@@ -105,7 +105,8 @@ pub fn candidates(
     device: &Device,
 ) -> Result<Vec<Candidate>, Diagnostic> {
     let facts = Facts::of(f, false)?;
-    let explainer = Explainer::new(f, plan, device)?;
+    let planned = Occurrences::of(f, plan)?;
+    let explainer = Explainer::new(&planned, device)?;
     let words = Words::new(f, plan, device);
     let mut position = SecondaryMap::with_capacity(f.inst_count());
     for (n, &i) in f.body_insts().iter().enumerate() {
@@ -386,23 +387,19 @@ impl Search<'_> {
     fn taken(&self, insts: &[Inst]) -> (bool, String) {
         let values: Vec<Value> =
             insts.iter().filter(|&&i| !self.is_given(i)).map(|&i| self.result(i)).collect();
-        let computed = |v: &&Value| {
-            !matches!(
-                self.facts.f.def(**v),
-                ValueDef::Inst(i, _) if self.explainer.facts.class[i] == Class::Free
-            )
-        };
-        let stored: Vec<Value> = values.iter().filter(computed).copied().collect();
+        let stored: Vec<Value> =
+            values.iter().filter(|v| !self.explainer.is_written(**v)).copied().collect();
         let Some(&first) = stored.first() else {
             return (true, "all of it is written out where it is used".into());
         };
-        let groups = self.explainer.groups(first);
+        let mut groups = self.explainer.groups(first);
         for &v in &stored[1..] {
-            if self.explainer.groups(v).iter().any(|g| groups.contains(g)) {
-                continue;
+            let own = self.explainer.groups(v);
+            groups.retain(|g| own.contains(g));
+            if groups.is_empty() {
+                let why = self.explainer.apart(v, first, true);
+                return (false, why.map(|a| self.words.apart(&a)).unwrap_or_default());
             }
-            let why = self.explainer.apart(v, first, true);
-            return (false, why.map(|a| self.words.apart(&a)).unwrap_or_default());
         }
         (true, groups.first().map_or_else(String::new, |g| format!("group {g}")))
     }

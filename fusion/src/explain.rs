@@ -12,10 +12,12 @@ pub(crate) use words::Words;
 use crate::device::Device;
 use crate::facts::{Class, Facts};
 use crate::group::leaves;
+use crate::instances::{Instances, instances};
 use crate::lower::{Grown, belongs, regrow};
 use crate::part::{Around, Part, folded};
 use crate::plan::Plan;
 use crate::refusal::Refusal;
+use adfuse_ir::op::Body;
 use adfuse_ir::text::Names;
 use adfuse_ir::{At, Diagnostic, Function, Inst, Kind, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -129,7 +131,8 @@ pub fn explain(
     a: Value,
     b: Value,
 ) -> Result<Explanation, Diagnostic> {
-    Ok(Explainer::new(f, plan, device)?.explain(a, b))
+    let planned = Occurrences::of(f, plan)?;
+    Ok(Explainer::new(&planned, device)?.explain(a, b))
 }
 
 /// The value of a prepared function that has this name, with or without `%`.
@@ -154,11 +157,52 @@ pub fn value_named(f: &Function, name: &str) -> Result<Value, Diagnostic> {
     }))
 }
 
+/// A plan of a function, with the occurrences told apart of instructions that it computes more than
+/// once.
+pub struct Occurrences<'a> {
+    f: &'a Function,
+    plan: &'a Plan,
+    /// Where there are any.
+    apart: Option<Instances>,
+}
+
+impl<'a> Occurrences<'a> {
+    /// Those of a plan of a prepared function.
+    ///
+    /// # Errors
+    /// For a plan of another function, and one that reads what it has not computed.
+    pub fn of(f: &'a Function, plan: &'a Plan) -> Result<Occurrences<'a>, Diagnostic> {
+        belongs(f, plan)?;
+        Ok(Occurrences { f, plan, apart: instances(f, plan)? })
+    }
+
+    /// The function in which every occurrence is an instruction, and its plan.
+    fn told_apart(&self) -> (&Function, &Plan) {
+        self.apart.as_ref().map_or((self.f, self.plan), |x| (&x.f, &x.plan))
+    }
+
+    /// The value that one stands for.
+    fn origin(&self, v: Value) -> Value {
+        self.apart.as_ref().and_then(|x| x.value[v]).unwrap_or(v)
+    }
+}
+
 /// Answers questions about one plan: for several, it is grown again once.
+///
+/// Questions and answers are about values of the function that was planned. Inside, each stands for its
+/// occurrences: a value may be at home in several groups.
 pub struct Explainer<'a> {
-    pub(crate) facts: Facts<'a>,
+    planned: &'a Occurrences<'a>,
+    /// Of the function in which occurrences are told apart.
+    facts: Facts<'a>,
     grown: Grown,
     device: &'a Device,
+    /// The occurrences of each value, in the order of the plan, where they are told apart.
+    occurrences: SecondaryMap<Value, Vec<Value>>,
+    /// Where instructions of the function are in it.
+    position: SecondaryMap<Inst, usize>,
+    /// What is written out where it is used.
+    written: EntitySet<Inst>,
 }
 
 /// A group and a part of it.
@@ -170,13 +214,21 @@ impl<'a> Explainer<'a> {
     /// # Errors
     /// Those of [`lower`](crate::lower()) for a plan that does not fit the function.
     pub fn new(
-        f: &'a Function,
-        plan: &Plan,
+        planned: &'a Occurrences<'a>,
         device: &'a Device,
     ) -> Result<Explainer<'a>, Diagnostic> {
-        belongs(f, plan)?;
+        let (f, plan) = planned.told_apart();
         let (facts, grown) = regrow(f, plan, device)?;
-        Ok(Explainer { facts, grown, device })
+        let mut occurrences: SecondaryMap<Value, Vec<Value>> = SecondaryMap::new();
+        if let Some(x) = &planned.apart {
+            let all = (0..f.value_count()).map(|v| Value::from_u32(v as u32));
+            all.filter_map(|v| Some((v, x.value[v]?))).for_each(|(v, of)| occurrences[of].push(v));
+        }
+        let mut position = SecondaryMap::new();
+        planned.f.body_insts().iter().enumerate().for_each(|(n, &i)| position[i] = n);
+        let mut written = EntitySet::new();
+        written.extend(planned.plan.inline.iter().copied());
+        Ok(Explainer { planned, facts, grown, device, occurrences, position, written })
     }
 
     /// Whether two values of the function share a kernel in the plan, and if not, why.
@@ -186,11 +238,11 @@ impl<'a> Explainer<'a> {
         let shared: Vec<usize> =
             groups[0].iter().filter(|g| groups[1].contains(g)).copied().collect();
         let together = shared.into_iter().map(|g| {
-            let at = |k: usize| homes[k].iter().copied().find(|h| h.0 as usize == g);
-            let describe = |k: usize, v: Value| {
-                at(k).map_or((Role::Element, 0), |home| self.describe(home, v))
+            let describe = |k: usize| {
+                let here = homes[k].iter().find(|(home, _)| home.0 as usize == g);
+                here.map_or((Role::Element, 0), |&(home, v)| self.describe(home, v))
             };
-            let (first, second) = (describe(0, a), describe(1, b));
+            let (first, second) = (describe(0), describe(1));
             Together { group: g, roles: [first.0, second.0], times: [first.1, second.1] }
         });
         let together: Vec<Together> = together.collect();
@@ -208,36 +260,52 @@ impl<'a> Explainer<'a> {
         self.grown.parts.get(home.0 as usize)?.get(home.1 as usize)
     }
 
+    /// What computes an occurrence.
     fn inst(&self, v: Value) -> Option<Inst> {
-        match self.facts.f.def(v) {
-            ValueDef::Inst(i, _) if self.facts.class[i] != Class::Constant => Some(i),
-            _ => None,
-        }
+        computing(self.facts.f, v)
     }
 
     /// Where in the function a value is computed; what is given comes first.
     fn position(&self, v: Value) -> Option<usize> {
-        let i = self.inst(v)?;
-        self.facts.f.body_insts().iter().position(|&j| j == i)
+        computing(self.planned.f, v).map(|i| self.position[i])
     }
 
-    /// The parts that compute a value.
-    fn homes(&self, v: Value) -> Vec<Home> {
-        let Some(i) = self.inst(v) else { return Vec::new() };
-        if self.facts.class[i] != Class::Free {
-            return self.grown.home[v].into_iter().collect();
+    /// Whether a value is written out where it is used.
+    pub(crate) fn is_written(&self, v: Value) -> bool {
+        computing(self.planned.f, v).is_some_and(|i| self.written.contains(i))
+    }
+
+    /// The occurrences of a value.
+    fn all<'v>(&'v self, v: &'v Value) -> &'v [Value] {
+        match self.planned.apart {
+            None => std::slice::from_ref(v),
+            Some(_) => &self.occurrences[*v],
         }
+    }
+
+    /// The parts that compute a value, each with the occurrence that it computes, in the order of the
+    /// plan.
+    fn homes(&self, v: Value) -> Vec<(Home, Value)> {
         let mut homes = Vec::new();
-        for (g, parts) in self.grown.parts.iter().enumerate() {
-            let lists = parts.iter().enumerate().filter(|(_, p)| p.lists(i));
-            homes.extend(lists.map(|(k, _)| (g as u32, k as u32)));
+        for &v in self.all(&v) {
+            let Some(i) = self.inst(v) else { continue };
+            if self.facts.class[i] != Class::Free {
+                homes.extend(self.grown.home[v].map(|home| (home, v)));
+                continue;
+            }
+            for (g, parts) in self.grown.parts.iter().enumerate() {
+                let lists = parts.iter().enumerate().filter(|(_, p)| p.lists(i));
+                homes.extend(lists.map(|(k, _)| ((g as u32, k as u32), v)));
+            }
         }
+        homes.sort_unstable();
         homes
     }
 
     /// The groups that compute a value.
     pub(crate) fn groups(&self, v: Value) -> Vec<usize> {
-        let mut groups: Vec<usize> = self.homes(v).iter().map(|h| h.0 as usize).collect();
+        let homes = self.homes(v);
+        let mut groups: Vec<usize> = homes.iter().map(|(home, _)| home.0 as usize).collect();
         groups.dedup();
         groups
     }
@@ -289,28 +357,48 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// Why `value` is not in the group of `other`; `None` where the other way says it all.
+    /// Why `value` is not in the group of `other`, the last that computes it; `None` where the other way
+    /// says it all.
     pub(crate) fn apart(&self, value: Value, other: Value, later: bool) -> Option<Apart> {
-        let to = self.homes(other).last().copied();
+        let to = self.homes(other).last().map(|&(home, _)| home);
         let group = to.map(|h| h.0 as usize);
-        let found = |chain, obstacle| Some(Apart { value, group, chain, obstacle });
-        let Some(i) = self.inst(value) else { return found(Vec::new(), Obstacle::Given) };
+        let found = |chain: Vec<Value>, obstacle: Obstacle| {
+            let chain = chain.into_iter().map(|v| self.planned.origin(v)).collect();
+            Some(Apart { value, group, chain, obstacle: self.of_origins(obstacle) })
+        };
+        if computing(self.planned.f, value).is_none() {
+            return found(Vec::new(), Obstacle::Given);
+        }
         let to = to?;
-        if self.facts.class[i] == Class::Free {
+        if self.is_written(value) {
             return found(Vec::new(), Obstacle::Unused);
         }
-        if !later && self.leads_to(value, to) {
+        if !later && self.leads_to(self.all(&value), to) {
             // It is read there; that it cannot be computed there too is what the other way says.
             return None;
         }
-        let (chain, obstacle) = self.obstacle(i, to);
+        // Whichever occurrence is offered, it reads the same values; the first is what results are.
+        let first = *self.all(&value).first()?;
+        let (chain, obstacle) = self.obstacle(self.inst(first)?, to);
         if obstacle == Obstacle::Nothing
             && chain.is_empty()
-            && let Some(by) = self.needed_before(value, to)
+            && let Some(by) = self.needed_before(first, to)
         {
             return found(chain, Obstacle::Needed(by));
         }
         found(chain, obstacle)
+    }
+
+    /// An obstacle in terms of the values that occurrences stand for.
+    fn of_origins(&self, obstacle: Obstacle) -> Obstacle {
+        let of = |v| self.planned.origin(v);
+        match obstacle {
+            Obstacle::Refused(Refusal::Order(v)) => Obstacle::Refused(Refusal::Order(of(v))),
+            Obstacle::Refused(Refusal::Axes(v)) => Obstacle::Refused(Refusal::Axes(of(v))),
+            Obstacle::Refused(Refusal::Barrier(v)) => Obstacle::Refused(Refusal::Barrier(of(v))),
+            Obstacle::Needed(v) => Obstacle::Needed(of(v)),
+            other => other,
+        }
     }
 
     /// What keeps an instruction out of a part, and the chain that leads there.
@@ -343,11 +431,11 @@ impl<'a> Explainer<'a> {
         part.clone().join(&around, i, &inside).map(|_| ())
     }
 
-    /// Whether a part computes something from a value.
-    fn leads_to(&self, v: Value, to: Home) -> bool {
+    /// Whether a part computes something from occurrences of a value.
+    fn leads_to(&self, of: &[Value], to: Home) -> bool {
         let f = self.facts.f;
         let mut reached: EntitySet<Value> = EntitySet::new();
-        reached.insert(v);
+        reached.extend(of.iter().copied());
         for &i in f.body_insts() {
             let made = f.inst_results(i)[0];
             if f.args(i).iter().any(|&x| reached.contains(x)) {
@@ -366,5 +454,13 @@ impl<'a> Explainer<'a> {
         let made = f.body_insts().iter().map(|&i| (i, f.inst_results(i)[0]));
         let mut before = made.filter(|(_, w)| self.grown.home[*w].is_some_and(|h| h < to));
         before.find(|(i, _)| leaves(&self.facts, *i).contains(&v)).map(|(_, w)| w)
+    }
+}
+
+/// The instruction that computes a value, unless it is a constant.
+fn computing(f: &Function, v: Value) -> Option<Inst> {
+    match f.def(v) {
+        ValueDef::Inst(i, _) if !matches!(f.op(i).def().body, Body::Constant) => Some(i),
+        _ => None,
     }
 }

@@ -40,12 +40,14 @@ mod weight;
 pub use candidates::{Candidate, Relation, candidates};
 pub use cost::{Bound, Cost, Ops, StepCost, cost, step_cost};
 pub use device::Device;
-pub use explain::{Apart, Explainer, Explanation, Obstacle, Role, Together, explain, value_named};
+pub use explain::{
+    Apart, Explainer, Explanation, Obstacle, Occurrences, Role, Together, explain, value_named,
+};
 pub use group::Effort;
 pub use in_place::InPlace;
 pub use joint::{
     Alternative, AnyEngine, Choice, Constraint, Decider, Decision, Difference, Engine, How,
-    PlanFrontier, PlanPoint, Reading, Why, decisions, plan_frontier,
+    PlanFrontier, PlanPoint, Reading, Why, computed_again, decisions, plan_frontier, plan_point,
 };
 pub use lower::lower;
 pub use memory::{ALIGN, Memory, memory, memory_beside};
@@ -58,6 +60,10 @@ pub use saved::saved_bytes;
 pub use adfuse_ir::Fp;
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{Diagnostic, Function, Module};
+
+/// Says which planner this is: a hash of its sources. Plans that are kept from one run for the next are
+/// those of one planner.
+pub const PLANNER: &str = env!("ADFUSE_PLANNER");
 
 /// A function on its way to an engine: as it was planned, the plan, and the program.
 #[derive(Clone, Debug)]

@@ -81,7 +81,11 @@ pub fn memory_beside(
         };
         *total = total.checked_add(bytes(data).ok_or_else(too_large)?).ok_or_else(too_large)?;
     }
-    for &b in &program.outputs {
+    // What is declared an output counts also where nobody is handed it.
+    let handed = |b: &Buffer| !program.outputs.contains(b);
+    let declared = program.buffers.iter().filter(|(_, data)| data.role == Role::Output);
+    let others: Vec<Buffer> = declared.map(|(b, _)| b).filter(handed).collect();
+    for &b in program.outputs.iter().chain(&others) {
         let size = bytes(&program.buffers[b]).ok_or_else(too_large)?;
         memory.outputs = memory.outputs.checked_add(size).ok_or_else(too_large)?;
     }

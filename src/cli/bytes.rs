@@ -1,14 +1,53 @@
 //! Numbers of bytes as people write them.
 
+use std::fmt;
+
+/// What is wrong with a number of bytes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum SizeError {
+    /// It is below zero.
+    Negative,
+    /// There is no decimal number before the unit.
+    Number,
+    /// There is no such unit.
+    Unit(String),
+    /// It is no whole number of bytes.
+    Part,
+    /// It is 2^64 or more.
+    Overflow,
+}
+
+impl fmt::Display for SizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let such = "bytes, such as 1024, 64MiB or 16GB";
+        match self {
+            SizeError::Negative => write!(f, "expected {such}, not below 0"),
+            SizeError::Number => write!(f, "expected {such}"),
+            SizeError::Unit(unit) => write!(f, "expected {such}; `{unit}` is no unit"),
+            SizeError::Part => write!(f, "expected a whole number of bytes"),
+            SizeError::Overflow => write!(f, "expected a number of bytes below 2^64"),
+        }
+    }
+}
+
+impl std::error::Error for SizeError {}
+
 /// Reads a whole number of bytes, or a number with a unit: `1024`, `64MiB`, `1.5GB`.
-pub(super) fn bytes(text: &str) -> Result<u64, String> {
+pub(super) fn bytes(text: &str) -> Result<u64, SizeError> {
+    if text.starts_with('-') {
+        return Err(SizeError::Negative);
+    }
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let unit = unit.trim_start();
-    let Some(&(_, scale)) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) else {
-        return Err("expected bytes, such as 1024, 64MiB or 16GB".into());
-    };
-    exact(number, scale).ok_or_else(|| "expected a whole number of bytes below 2^64".into())
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    if whole.is_empty() || part.is_empty() || part.contains('.') {
+        return Err(SizeError::Number);
+    }
+    match UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) {
+        Some(&(_, scale)) => exact(whole, part, scale),
+        None => Err(SizeError::Unit(unit.into())),
+    }
 }
 
 /// Units and their bytes.
@@ -29,22 +68,20 @@ const UNITS: [(&str, u64); 14] = [
     ("EiB", 1 << 60),
 ];
 
-/// A decimal number times a scale, if that is a whole number of 64 bits.
-fn exact(number: &str, scale: u64) -> Option<u64> {
-    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
-    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
-    if !digits(whole) || !digits(part) {
-        return None;
-    }
+/// A decimal number, of digits before and behind the point, times a scale.
+fn exact(whole: &str, part: &str, scale: u64) -> Result<u64, SizeError> {
+    let whole: u64 = whole.parse().map_err(|_| SizeError::Overflow)?;
+    let whole = whole.checked_mul(scale).ok_or(SizeError::Overflow)?;
     let part = part.trim_end_matches('0');
-    let tens = 10u128.checked_pow(part.len().try_into().ok()?)?;
-    let part: u128 = if part.is_empty() { 0 } else { part.parse().ok()? };
-    let part = part.checked_mul(scale.into())?;
-    let whole = whole.parse::<u64>().ok()?.checked_mul(scale)?;
+    let tens = u32::try_from(part.len()).ok().and_then(|n| 10u128.checked_pow(n));
+    let read = if part.is_empty() { Ok(0) } else { part.parse::<u128>() };
+    let (Some(tens), Ok(part)) = (tens, read) else { return Err(SizeError::Part) };
+    let part = part.checked_mul(scale.into()).ok_or(SizeError::Part)?;
     if !part.is_multiple_of(tens) {
-        return None;
+        return Err(SizeError::Part);
     }
-    whole.checked_add(u64::try_from(part / tens).ok()?)
+    let part = u64::try_from(part / tens).map_err(|_| SizeError::Overflow)?;
+    whole.checked_add(part).ok_or(SizeError::Overflow)
 }
 
 #[cfg(test)]
@@ -53,28 +90,38 @@ mod tests {
 
     #[test]
     fn sizes_are_read_exactly_or_refused() {
+        let unit = |unit: &str| Err(SizeError::Unit(unit.into()));
         for (text, due) in [
-            ("0", Some(0)),
-            ("1024", Some(1024)),
-            ("64MiB", Some(64 << 20)),
-            ("16GB", Some(16_000_000_000)),
-            ("1.5 kib", Some(1536)),
-            ("0.001kB", Some(1)),
-            ("18446744073709551615", Some(u64::MAX)),
-            ("15.9EiB", None),
-            ("16EiB", None),
-            ("18446744073709551616", None),
-            ("0.5", None),
-            ("1.0001kB", None),
-            ("", None),
-            (".", None),
-            ("1.", None),
-            ("-1", None),
-            ("1e3", None),
-            ("4 cows", None),
-            ("1.0000000000000000000000000000000000000000000000001kB", None),
+            ("0", Ok(0)),
+            ("1024", Ok(1024)),
+            ("64MiB", Ok(64 << 20)),
+            ("64mib", Ok(64 << 20)),
+            ("16GB", Ok(16_000_000_000)),
+            ("1.5GiB", Ok(3 << 29)),
+            ("1.5 kib", Ok(1536)),
+            ("0.001kB", Ok(1)),
+            ("1.000000000000000000000000000000000000000000000000kB", Ok(1000)),
+            ("18446744073709551615", Ok(u64::MAX)),
+            ("15.9EiB", Err(SizeError::Part)),
+            ("16EiB", Err(SizeError::Overflow)),
+            ("18446744073709551616", Err(SizeError::Overflow)),
+            ("99999999999999999999999999999999999999999", Err(SizeError::Overflow)),
+            ("0.5", Err(SizeError::Part)),
+            ("1.0001kB", Err(SizeError::Part)),
+            ("", Err(SizeError::Number)),
+            (".", Err(SizeError::Number)),
+            ("1.", Err(SizeError::Number)),
+            ("1.2.3", Err(SizeError::Number)),
+            ("many", Err(SizeError::Number)),
+            ("+1", Err(SizeError::Number)),
+            ("-1", Err(SizeError::Negative)),
+            ("-64MiB", Err(SizeError::Negative)),
+            ("1e3", unit("e3")),
+            ("64M", unit("M")),
+            ("4 cows", unit("cows")),
+            ("1.0000000000000000000000000000000000000000000000001kB", Err(SizeError::Part)),
         ] {
-            assert_eq!(bytes(text).ok(), due, "{text}");
+            assert_eq!(bytes(text), due, "{text}");
         }
     }
 }

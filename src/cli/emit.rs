@@ -52,12 +52,16 @@ impl Emit {
             return Err(Failure::usage("--json needs --stage plan"));
         }
         let ready = self.planning.ready()?;
+        if self.stage == Stage::Ad && self.planning.is_decided() {
+            return Err(Failure::usage("--stage ad comes before plans and budgets"));
+        }
+        let mut decided = || ready.decide(streams).map(|decided| decided.plan);
         let printed = match self.stage {
             Stage::Ad => function(&ready)?,
-            Stage::Plan => plan(&ready, self.json)?,
-            Stage::Kernels => kernels(&ready)?,
+            Stage::Plan => plan(&ready, &decided()?, self.json)?,
+            Stage::Kernels => kernels(&ready, &decided()?)?,
             Stage::Program => {
-                let verified = ready.program(&ready.plan()?)?;
+                let verified = ready.program(&decided()?)?;
                 let printed = verified.to_string();
                 if text::parse(&printed).is_ok_and(|again| again == *verified) {
                     printed
@@ -65,8 +69,8 @@ impl Emit {
                     return Err(ready.broken("program"));
                 }
             }
-            Stage::Clif => functions(&ready, |texts| texts.clif)?,
-            Stage::Asm => functions(&ready, |texts| texts.asm)?,
+            Stage::Clif => functions(&ready, &decided()?, |texts| texts.clif)?,
+            Stage::Asm => functions(&ready, &decided()?, |texts| texts.asm)?,
         };
         streams.out.write_all(printed.as_bytes())?;
         Ok(ExitCode::SUCCESS)
@@ -83,11 +87,10 @@ fn function(ready: &Ready) -> Result<String, Failure> {
 }
 
 /// The plan, once it reads back and has a program.
-fn plan(ready: &Ready, json: bool) -> Result<String, Failure> {
-    let plan = ready.plan()?;
-    ready.program(&plan)?;
+fn plan(ready: &Ready, plan: &Plan, json: bool) -> Result<String, Failure> {
+    ready.program(plan)?;
     let printed = plan.text(&ready.function);
-    if !Plan::parse(&printed, &ready.function).is_ok_and(|again| again == plan) {
+    if !Plan::parse(&printed, &ready.function).is_ok_and(|again| again == *plan) {
         return Err(ready.broken("plan"));
     }
     if !json {
@@ -102,12 +105,11 @@ fn plan(ready: &Ready, json: bool) -> Result<String, Failure> {
 }
 
 /// The steps, each a program that reads back, under the names of what it computes.
-fn kernels(ready: &Ready) -> Result<String, Failure> {
-    let plan = ready.plan()?;
-    let program = ready.program(&plan)?;
+fn kernels(ready: &Ready, plan: &Plan) -> Result<String, Failure> {
+    let program = ready.program(plan)?;
     let names = Names::of(&ready.function);
     let mut out = String::new();
-    for (k, (step, insts)) in program.steps.iter().zip(steps::computed(&plan, &program)).enumerate()
+    for (k, (step, insts)) in program.steps.iter().zip(steps::computed(plan, &program)).enumerate()
     {
         if k > 0 {
             out.push('\n');
@@ -126,8 +128,8 @@ fn kernels(ready: &Ready) -> Result<String, Failure> {
 }
 
 /// The functions of each step, and what happens beside them.
-fn functions(ready: &Ready, text: fn(Texts<'_>) -> &str) -> Result<String, Failure> {
-    let program = ready.program(&ready.plan()?)?;
+fn functions(ready: &Ready, plan: &Plan, text: fn(Texts<'_>) -> &str) -> Result<String, Failure> {
+    let program = ready.program(plan)?;
     let cpu = Cpu { plan: ready.options.clone(), ..Cpu::default() };
     let wrong = |d: Diagnostic| ready.source.wrong(d);
     let (_, layout) = cpu.layout(&program).map_err(wrong)?;

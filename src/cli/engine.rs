@@ -1,15 +1,19 @@
 //! Which engine runs a function, on how many threads, and how free it is.
 
+use super::budget::{self, Budget};
 use super::failure::Failure;
+use super::given::Written;
 use super::planning::{Look, Mode};
 use super::source::Program;
 use super::streams::Streams;
 use crate::backends::cpu::Executable;
 use crate::engine::{Compiled, Cpu, Either, Engine as Runs, Reference};
-use crate::fusion::{Device, Effort, Fp, Options};
+use crate::fusion::{Device, Effort, Fp, Options, prepare};
 use crate::ir::{Diagnostic, Function, Kind as Wrong, Module};
+use crate::plan_cache::PlanCache;
 use clap::{Args, ValueEnum};
 use std::num::NonZero;
+use std::path::PathBuf;
 use std::thread::available_parallelism;
 
 /// What runs a function.
@@ -37,8 +41,26 @@ pub(super) struct Freedom {
     #[arg(long, value_enum)]
     fp: Option<Mode>,
     /// How hard to look for a plan; without this, default
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, conflicts_with = "plan")]
     effort: Option<Look>,
+    /// A plan to follow, as text or JSON, instead of making one; the mode is the plan's
+    #[arg(long, value_name = "PLAN")]
+    plan: Option<PathBuf>,
+    #[command(flatten)]
+    budget: Budget,
+}
+
+/// What [`Freedom`] comes to, once the files that it names are read.
+pub(super) struct Settled {
+    /// How numbers may differ from the text's.
+    pub(super) fp: Fp,
+    /// The plan that was given.
+    given: Option<Written>,
+    effort: Effort,
+    budget: Option<u64>,
+    cache: Option<PlanCache>,
+    /// Whether any of it was asked for.
+    asked: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -70,17 +92,19 @@ impl Threads {
 }
 
 impl Freedom {
-    /// The mode that is asked for.
-    pub(super) fn fp(&self) -> Fp {
-        self.fp.map_or(Fp::Strict, Mode::fp)
-    }
-
-    fn effort(&self) -> Effort {
-        self.effort.unwrap_or(Look::Default).effort()
-    }
-
-    fn is_given(&self) -> bool {
-        self.fp.is_some() || self.effort.is_some()
+    /// Reads what is named.
+    pub(super) fn settle(&self) -> Result<Settled, Failure> {
+        let fp = self.fp.map(Mode::fp);
+        let given = self.plan.as_deref().map(Written::read).transpose()?;
+        let (budget, cache) = (self.budget.bytes(), self.budget.cache()?);
+        let effort = self.effort.unwrap_or(Look::Default).effort();
+        let asked = fp.is_some() || self.effort.is_some() || given.is_some() || budget.is_some();
+        let fp = match &given {
+            // The engine knows its machine.
+            Some(plan) => plan.device(Some("cpu")).and_then(|_| plan.fp(fp))?,
+            None => fp.unwrap_or(Fp::Strict),
+        };
+        Ok(Settled { fp, given, effort, budget, cache, asked })
     }
 }
 
@@ -91,25 +115,44 @@ impl Engine {
         &self,
         program: &Program,
         (module, f, of): (&Module, &Function, &str),
-        freedom: &Freedom,
+        settled: Settled,
         streams: &mut Streams<'_>,
     ) -> Result<Option<Compiled>, Failure> {
+        let Settled { fp, given, effort, budget, cache, asked } = settled;
         if self.engine == Some(Kind::Reference) {
-            if freedom.is_given() {
-                return Err(Failure::usage("--fp and --effort are for --engine cpu"));
+            if asked {
+                let m = "--fp, --effort, --plan and --mem-budget are for --engine cpu";
+                return Err(Failure::usage(m));
             }
             self.no_threads()?;
             return Ok(None);
         }
-        let (effort, fp) = (freedom.effort(), freedom.fp());
         let plan = Options { device: Device::cpu(), effort, fp };
-        let threads = self.threads.count()?;
-        match (Cpu { plan, threads }).compile(module, f) {
+        let cpu = Cpu { plan, threads: self.threads.count()?, mem_budget: budget, cache };
+        let make = || -> Result<Result<Compiled, Diagnostic>, Failure> {
+            let function = match prepare(module, f) {
+                Ok(function) => function,
+                Err(d) => return Ok(Err(d)),
+            };
+            if let Some(written) = given {
+                let plan = written.plan(&function)?;
+                return match cpu.follow(&function, &plan) {
+                    // What is wrong with a plan is not wrong with the program.
+                    Err(d) if d.kind == Wrong::Usage => Err(Failure::Usage(d)),
+                    made => Ok(made),
+                };
+            }
+            Ok(cpu.decide(&function).and_then(|decided| {
+                budget::tell(&decided.notes, streams);
+                cpu.follow(&function, &decided.plan)
+            }))
+        };
+        match make()? {
             Ok(made) => {
                 map_for_profilers(&made.executable, streams);
                 Ok(Some(made))
             }
-            Err(d) if self.falls(&d) && !freedom.is_given() => {
+            Err(d) if self.falls(&d) && !asked => {
                 tell(streams, of, &d);
                 Ok(None)
             }

@@ -6,7 +6,9 @@
 //! a file it names, cannot be used.
 
 mod bench;
+mod budget;
 mod bytes;
+mod cache;
 mod check;
 mod clock;
 mod derivative;
@@ -14,6 +16,7 @@ mod emit;
 mod engine;
 mod failure;
 mod fmt;
+mod given;
 mod inputs;
 mod json;
 mod npz;
@@ -75,6 +78,7 @@ enum Command {
     Fmt(fmt::Fmt),
     Plan(plan::Show),
     Pack(pack::Pack),
+    Cache(cache::Cache),
 }
 
 fn command_line() -> ExitCode {
@@ -100,6 +104,7 @@ fn command_line() -> ExitCode {
         Command::Fmt(command) => command.execute(&mut streams),
         Command::Plan(command) => command.execute(&mut streams),
         Command::Pack(command) => command.execute(&mut streams),
+        Command::Cache(command) => command.execute(&mut streams),
     };
     let result = result.and_then(|code| Ok(out.flush().map(|()| code)?));
     result.unwrap_or_else(|failure: Failure| {

@@ -1,17 +1,24 @@
 //! What `plan`, `emit` and `bench` share: which function is planned, for what, and by which plan.
 
+use super::budget::{Budget, Counting, tell};
 use super::clock::Clock;
 use super::derivative::Wrt;
 use super::failure::{Failure, mean};
+use super::given::Written;
 use super::inputs::params;
-use super::plan_json;
 use super::source::{Program, Source};
+use super::streams::Streams;
 use super::target::{Target, specialized};
 use crate::autodiff::value_and_grad;
-use crate::fusion::{Device, Effort, Fp, Options, Plan, graph_hash, lower, plan, prepare};
+use crate::budget::{Choice, choose};
+use crate::fusion::{
+    Device, Effort, Engine, Fp, Memory, Options, Plan, PlanFrontier, lower, memory_beside, plan,
+    plan_frontier, prepare,
+};
 use crate::ir::kernel::{Program as Kernels, Verified, verify};
 use crate::ir::rewrite::stabilize;
 use crate::ir::{At, Diagnostic, Function, Inst, Kind, Module, Op};
+use crate::plan_cache::PlanCache;
 use clap::{Args, ValueEnum};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -38,6 +45,8 @@ pub(super) struct Planning {
     /// A plan to follow, as text or JSON, instead of making one
     #[arg(long, value_name = "PLAN")]
     plan: Option<PathBuf>,
+    #[command(flatten)]
+    budget: Budget,
 }
 
 /// How numbers may differ from those of the text.
@@ -96,8 +105,18 @@ pub(super) struct Ready {
     pub(super) recognised: Vec<(&'static str, String)>,
     /// How many arguments it takes before cotangents.
     pub(super) arguments: usize,
+    /// The most bytes that a plan may take.
+    pub(super) budget: Option<u64>,
     /// The plan that was given.
     given: Option<Plan>,
+    /// Where plans for budgets are kept.
+    cache: Option<PlanCache>,
+}
+
+/// A plan, and what it was chosen from where a budget decided.
+pub(super) struct Decided {
+    pub(super) plan: Plan,
+    pub(super) choice: Option<Choice>,
 }
 
 impl Planning {
@@ -113,6 +132,7 @@ impl Planning {
         }
         let given = self.plan.as_deref().map(Written::read).transpose()?;
         let options = self.options(given.as_ref())?;
+        let (budget, cache) = (self.budget.bytes(), self.budget.cache()?);
         let text = self.target.source()?;
         clock.begin();
         let source = Program::of(text)?;
@@ -133,43 +153,32 @@ impl Planning {
         let function = prepare(&module, &f).map_err(|d| source.wrong(d))?;
         let given = given.map(|w| w.plan(&function)).transpose()?;
         clock.end("ad");
-        Ok(Ready { source, function, options, recognised, arguments, given })
+        Ok(Ready { source, function, options, recognised, arguments, budget, given, cache })
     }
 
     fn options(&self, given: Option<&Written>) -> Result<Options, Failure> {
         let fp = self.fp.map(Mode::fp);
         let effort = self.effort.unwrap_or(Look::Default).effort();
-        let Some(plan) = given else {
-            let device = device(self.device.as_deref().unwrap_or("cpu"))?;
-            return Ok(Options { device, effort, fp: fp.unwrap_or_default() });
+        let (device, fp) = match given {
+            Some(plan) => (plan.device(self.device.as_deref())?, plan.fp(fp)?),
+            None => (device(self.device.as_deref().unwrap_or("cpu"))?, fp.unwrap_or_default()),
         };
-        let differs = |what: &str, plan: &str, asked: &str| {
-            let m = format!("the plan is for {what} `{plan}`, not `{asked}`");
-            Err(Failure::usage(m))
-        };
-        let planned = Fp::ALL.iter().find(|(_, name)| Some(*name) == plan.says("fp"));
-        let planned = planned.map(|(fp, _)| *fp).unwrap_or_default();
-        if let Some(asked) = fp.filter(|fp| *fp != planned) {
-            return differs("--fp", planned.name(), asked.name());
-        }
-        // A plan that does not say is refused when it is read.
-        let name = plan.says("device").unwrap_or("cpu");
-        let device = match &self.device {
-            Some(asked) => device(asked)?,
-            None => Device::named(name).ok_or_else(|| {
-                let m = format!("the plan is for the device `{name}`");
-                Failure::usage(m).hint(Some("give the file that describes it with --device".into()))
-            })?,
-        };
-        if device.name != name {
-            return differs("the device", name, &device.name);
-        }
-        Ok(Options { device, effort, fp: planned })
+        Ok(Options { device, effort, fp })
+    }
+
+    /// The most bytes that a plan may take.
+    pub(super) fn budget(&self) -> Option<u64> {
+        self.budget.bytes()
+    }
+
+    /// Whether a budget is given, or a plan to follow.
+    pub(super) fn is_decided(&self) -> bool {
+        self.plan.is_some() || self.budget.bytes().is_some()
     }
 }
 
 /// The machine of this name, or the one that a file describes.
-fn device(name: &str) -> Result<Device, Failure> {
+pub(super) fn device(name: &str) -> Result<Device, Failure> {
     if let Some(known) = Device::named(name) {
         return Ok(known);
     }
@@ -251,54 +260,6 @@ fn called(module: &Module, f: &Function) -> BTreeSet<String> {
     names
 }
 
-/// A plan as it is written in a file.
-struct Written {
-    /// The file, and the plan's text; for a plan in JSON, that text is made from it.
-    source: Source,
-    json: bool,
-}
-
-impl Written {
-    fn read(path: &Path) -> Result<Written, Failure> {
-        let source = Source::read(path)?;
-        if !source.text.trim_start().starts_with('{') {
-            return Ok(Written { source, json: false });
-        }
-        let text = plan_json::to_text(&source.text)
-            .map_err(|why| Failure::usage(format!("`{}` is no plan: {why}", source.name)))?;
-        let source = Source { text: text.into(), ..source };
-        Ok(Written { source, json: true })
-    }
-
-    /// What the line of this word says.
-    fn says(&self, word: &str) -> Option<&str> {
-        let lines = self.source.text.lines().map(str::trim);
-        lines.filter_map(|l| l.split_once(' ')).find(|(w, _)| *w == word).map(|(_, says)| says)
-    }
-
-    /// The plan, if it is one of this function.
-    fn plan(self, f: &Function) -> Result<Plan, Failure> {
-        // Of another function's plan, the names are unknown too: what matters comes first.
-        let graph = graph_hash(f);
-        if self.says("graph").is_some_and(|said| said != graph) {
-            let m = format!(
-                "the plan in `{}` is of another function than this @{}",
-                self.source.name, f.name
-            );
-            let hint = "a plan belongs to one program, function, --dim, --grad, --wrt and --fp";
-            return Err(Failure::usage(m).hint(Some(hint.into())));
-        }
-        Plan::parse(&self.source.text, f).map_err(|d| match self.json {
-            // Places are those of the text made of it, which nobody has seen.
-            true => Failure::usage(format!(
-                "`{}` is no plan of @{}: {}",
-                self.source.name, f.name, d.message
-            )),
-            false => Failure::File(self.source, vec![d]),
-        })
-    }
-}
-
 /// The name of an effort.
 pub(super) fn effort_name(effort: Effort) -> &'static str {
     match effort {
@@ -309,12 +270,39 @@ pub(super) fn effort_name(effort: Effort) -> &'static str {
 }
 
 impl Ready {
-    /// The plan: the one given, or one made.
-    pub(super) fn plan(&self) -> Result<Plan, Failure> {
-        match &self.given {
-            Some(plan) => Ok(plan.clone()),
-            None => self.plan_with(self.options.effort),
+    /// The plan: the one given, or one made, within the budget if there is one.
+    pub(super) fn decide(&self, streams: &mut Streams<'_>) -> Result<Decided, Failure> {
+        if let Some(plan) = &self.given {
+            return Ok(Decided { plan: plan.clone(), choice: None });
         }
+        let Some(budget) = self.budget else {
+            let plan = self.plan_with(self.options.effort)?;
+            return Ok(Decided { plan, choice: None });
+        };
+        let counting = Counting::of(&self.options);
+        let engine = (&counting as &dyn Engine, counting.name());
+        let choice = choose(&self.function, &self.options, budget, engine, self.cache.as_ref());
+        let choice = choice.map_err(|d| self.source.wrong(d))?;
+        tell(&choice.notes, streams);
+        Ok(Decided { plan: choice.point.plan.clone(), choice: Some(choice) })
+    }
+
+    /// The plan for every budget.
+    pub(super) fn frontier(&self) -> Result<PlanFrontier, Failure> {
+        let counting = Counting::of(&self.options);
+        plan_frontier(&self.function, &self.options, &counting).map_err(|d| self.source.wrong(d))
+    }
+
+    /// What a program takes, with what the engine needs beside the buffers; the peak is as the engine
+    /// counts it.
+    pub(super) fn memory(&self, program: &Kernels, effort: Effort) -> Result<Memory, Failure> {
+        let counting = Counting::of(&self.options);
+        let counted = || {
+            let memory = memory_beside(program, effort, &counting.scratch(program)?)?;
+            let peak = counting.peak(program, &memory)?;
+            Ok(Memory { peak, ..memory })
+        };
+        counted().map_err(|d| self.source.wrong(d))
     }
 
     /// How hard the plan was looked for.

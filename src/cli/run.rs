@@ -70,11 +70,12 @@ impl Run {
         if self.wrt.is_given() && !self.grad {
             return Err(Failure::usage("--wrt is for --grad"));
         }
+        let settled = self.freedom.settle()?;
         let program = self.target.read()?;
         let f = self.target.choose(&program)?;
         let inputs = Inputs::new(self.inputs.clone(), self.seed)?;
         let (f, given) = self.at_extents(&program, f, &inputs)?;
-        let (module, formed) = in_mode(&program, f.clone(), self.freedom.fp(), &mut Vec::new())?;
+        let (module, formed) = in_mode(&program, f.clone(), settled.fp, &mut Vec::new())?;
         let (running, wrt) = if self.grad {
             let wrt = self.wrt.positions(&program, &f)?;
             let g = value_and_grad(&module, &formed, &wrt).map_err(|d| program.wrong(d))?;
@@ -85,7 +86,7 @@ impl Run {
         let args = arguments(&program, &running, &inputs, given)?;
         renamed(&f, &running, streams);
         let what = (&module, &running, f.name.as_str());
-        let values = match self.engine.compile(&program, what, &self.freedom, streams)? {
+        let values = match self.engine.compile(&program, what, settled, streams)? {
             Some(made) => made.executable.run(&args),
             None => reference::run(&module, &running, &args, &mut Printing(streams.err)),
         };

@@ -78,8 +78,16 @@ fn what_an_engine_cannot_run_is_said() {
         ("check choice.ir --engine cpu", 1, "`cond` has no lowering to kernels"),
         ("run layer_norm.ir --engine reference --threads 2", 2, "--threads is for --engine cpu"),
         ("check layer_norm.ir --engine reference --threads 2", 2, "--threads is for --engine cpu"),
-        ("run layer_norm.ir --engine reference --fp fast", 2, "--fp and --effort are for"),
-        ("run layer_norm.ir --engine reference --effort off", 2, "--fp and --effort are for"),
+        (
+            "run layer_norm.ir --engine reference --fp fast",
+            2,
+            "--fp, --effort, --plan and --mem-budget are for",
+        ),
+        (
+            "run layer_norm.ir --engine reference --effort off",
+            2,
+            "--fp, --effort, --plan and --mem-budget are for",
+        ),
         ("run layer_norm.ir --engine cpu --threads 0", 2, "--threads is from 1 to 256, found 0"),
         ("check layer_norm.ir --threads 257", 2, "--threads is from 1 to 256, found 257"),
         ("run layer_norm.ir --threads many", 2, "invalid value 'many'"),

@@ -13,7 +13,7 @@ pub(crate) struct Ran {
     pub(crate) err: String,
 }
 
-/// A folder for one test, removed at its end.
+/// A folder for one test, removed at its end, and beside it one for plans that are kept.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -61,7 +61,16 @@ impl Folder {
         self.spawned(command.args(args.split_whitespace()).env(name, value), b"")
     }
 
+    /// Where the command line keeps plans, unless it is told otherwise.
+    pub(crate) fn kept(&self) -> PathBuf {
+        self.0.with_extension("kept")
+    }
+
     fn spawned(&self, command: &mut Command, stdin: &[u8]) -> Ran {
+        // Nothing of the user's, and nothing for the user.
+        if command.get_envs().all(|(name, _)| name != "ADFUSE_CACHE") {
+            command.env("ADFUSE_CACHE", self.kept());
+        }
         let mut child = command
             .current_dir(&self.0)
             .env_remove("NO_COLOR")
@@ -94,6 +103,7 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(self.kept());
     }
 }
 

@@ -27,6 +27,7 @@ fn every_command_of_the_readme_works() {
             .args(["-c", command])
             .current_dir(&d.0)
             .env("PATH", &path)
+            .env("ADFUSE_CACHE", d.kept())
             .output()
             .unwrap();
         let err = String::from_utf8_lossy(&shell.stderr);

@@ -29,5 +29,5 @@ pub use cross::code_for;
 pub use engine::Engine;
 pub use inside::{MadeStep, MadeSweep, MemoryReport, Texts};
 pub use run::{ArenaLayout, Executable, Options};
-pub use scratch::scratch;
+pub use scratch::{peak, scratch};
 pub use trace::{Span, Trace};

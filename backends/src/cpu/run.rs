@@ -67,13 +67,13 @@ pub struct Executable {
 }
 
 /// What a caller is handed.
-struct Output {
+pub(super) struct Output {
     dtype: DType,
     dims: Vec<u64>,
     buffer: usize,
     /// Copied from the buffer when all is done; written in place otherwise.
     copied: bool,
-    bytes: usize,
+    pub(super) bytes: usize,
 }
 
 /// A step, made.
@@ -87,7 +87,7 @@ pub(super) enum Work {
 
 /// Where a buffer is.
 #[derive(Clone, Copy)]
-enum Place {
+pub(super) enum Place {
     Input(usize),
     Output(usize),
     /// In the arena, or beside it.
@@ -391,7 +391,7 @@ fn aligned(
     Ok(moved.last_mut().map_or(at, |(_, block)| block.start()))
 }
 
-fn bytes(ty: &TensorType) -> usize {
+pub(super) fn bytes(ty: &TensorType) -> usize {
     ty.elements().and_then(|n| n.checked_mul(ty.dtype.bytes())).map_or(0, |n| n as usize)
 }
 
@@ -425,7 +425,7 @@ pub(super) fn work(making: &mut Making<'_>, step: &Step) -> Result<Work, Diagnos
     })
 }
 
-fn outputs(low: &Lowered, places: &[Place]) -> Vec<Output> {
+pub(super) fn outputs(low: &Lowered, places: &[Place]) -> Vec<Output> {
     let made = |(k, &b): (usize, &Buffer)| {
         let data = &low.program.buffers[b];
         let ty = data.ty()?;
@@ -437,7 +437,7 @@ fn outputs(low: &Lowered, places: &[Place]) -> Vec<Output> {
 }
 
 /// Finds a place for every buffer, and checks those that are given.
-fn place(
+pub(super) fn place(
     low: &Lowered,
     arena: &ArenaLayout,
     rooms: &Rooms,

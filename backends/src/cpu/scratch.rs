@@ -3,7 +3,7 @@
 use super::kernel::Making;
 use super::lower::{Lowered, lowered};
 use super::memory::{ALIGN, Room};
-use super::run::{ArenaLayout, within, work};
+use super::run::{ArenaLayout, bytes, outputs, place, within, work};
 use adfuse_ir::kernel::{Buffer, Program, Verified};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cranelift_entity::SecondaryMap;
@@ -17,6 +17,26 @@ use cranelift_entity::SecondaryMap;
 /// As [`Executable::compile`](super::Executable::compile).
 pub fn scratch(program: &Verified<Program>) -> Result<Vec<u64>, Diagnostic> {
     needed(program, &lowered(program))
+}
+
+/// Bytes at the peak of a program with this layout, as the engine holds them: inputs, outputs, constants,
+/// the arena and what is beside it, each block to whole lines of the cache. An executable of it says
+/// that it holds no more ([`MemoryReport::peak`](super::MemoryReport::peak)).
+///
+/// # Errors
+/// As [`Executable::compile`](super::Executable::compile).
+pub fn peak(program: &Verified<Program>, arena: &ArenaLayout) -> Result<u64, Diagnostic> {
+    let low = lowered(program);
+    let rooms = Rooms::new(program, &low, arena)?;
+    let mut constants = Room::default();
+    let places = place(&low, arena, &rooms, &mut constants);
+    let places = places.map_err(|d| within(d, program, None))?;
+    let inputs = low.inputs.iter().filter_map(|&b| low.program.buffers[b].ty());
+    let inputs = inputs.fold(0, |sum: u64, ty| sum.saturating_add(bytes(&ty) as u64));
+    let outputs = outputs(&low, &places);
+    let outputs = outputs.iter().fold(0, |sum: u64, o| sum.saturating_add(o.bytes as u64));
+    let all = [rooms.most, constants.most, inputs, outputs];
+    Ok(all.into_iter().fold(0, u64::saturating_add))
 }
 
 /// Where temporaries are that the layout knows nothing of.
@@ -71,6 +91,8 @@ pub(super) struct Rooms {
     pub(super) temps: Offsets,
     /// One past the last byte of the arena and of temporaries beside it.
     pub(super) end: u64,
+    /// The same, with what steps have beside it.
+    most: u64,
 }
 
 impl Rooms {
@@ -109,10 +131,12 @@ impl Rooms {
             });
         }
         // What is made is made twice, and the second time takes no more.
+        let ends = starts.iter().zip(&needed).map(|(&at, &bytes)| at.saturating_add(bytes));
+        let most = ends.max().unwrap_or(0).max(beside.most);
         let rooms = starts.iter().zip(&needed).map(|(&at, &bytes)| Room::at(at).within(bytes));
         let (steps, mut temps) = begun(low, rooms)?;
         kept.into_iter().for_each(|(b, at)| temps[b] = Some(at));
-        Ok(Rooms { steps, temps, end: beside.most })
+        Ok(Rooms { steps, temps, end: beside.most, most })
     }
 
     /// The room of a step of the given program.

@@ -25,13 +25,15 @@ impl Explanation {
             return out;
         }
         out.push(format!("{a} and {b} are computed apart"));
-        for (name, groups) in [(&a, &self.groups[0]), (&b, &self.groups[1])] {
-            out.push(match groups.as_slice() {
+        for (k, name) in [&a, &b].into_iter().enumerate() {
+            out.push(match self.groups[k].as_slice() {
                 [] => format!("  {name}: in no group"),
                 [g] => format!("  {name}: in group {g}"),
                 several => {
                     let list: Vec<String> = several.iter().map(usize::to_string).collect();
-                    format!("  {name}: written out in groups {}", list.join(", "))
+                    let how =
+                        if words.is_written(self.values[k]) { "written out" } else { "computed" };
+                    format!("  {name}: {how} in groups {}", list.join(", "))
                 }
             });
         }
@@ -58,6 +60,10 @@ impl<'a> Words<'a> {
             Some(l) => l.to_string(),
             None => format!("%{}", self.names.get(v)),
         }
+    }
+
+    fn is_written(&self, v: Value) -> bool {
+        matches!(self.f.def(v), ValueDef::Inst(i, _) if self.plan.inline.contains(&i))
     }
 
     pub(crate) fn apart(&self, apart: &Apart) -> String {

@@ -148,7 +148,7 @@ fn free_under(facts: &Facts<'_>, i: Inst, into: &mut Vec<Inst>) {
 }
 
 /// The values that a plan computes more than once, in the order of the function, and how often again.
-pub(crate) fn computed_again(f: &Function, plan: &Plan) -> Vec<(Value, u32)> {
+pub fn computed_again(f: &Function, plan: &Plan) -> Vec<(Value, u32)> {
     let mut count: SecondaryMap<Inst, u32> = SecondaryMap::new();
     plan.groups.iter().flat_map(|g| &g.parts).flatten().for_each(|&i| count[i] += 1);
     let more = f.body_insts().iter().filter(|&&i| count[i] > 1);

@@ -18,19 +18,20 @@ use crate::cost::cost;
 use crate::device::Device;
 use crate::facts::Facts;
 use crate::group::Effort;
-use crate::lower::{Holders, lowered, placed};
-use crate::memory::memory_beside;
+use crate::lower::{Holders, belongs, lowered, placed};
+use crate::memory::{Memory, memory_beside};
 use crate::plan::{Options, Plan, plan_at};
 use crate::retain::{FrontierOptions, frontier};
 use crate::saved::saved_bytes;
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{At, Diagnostic, Function, Kind, Value};
+pub use again::computed_again;
 pub use crossing::{How, Reading};
 pub use decisions::{
     Alternative, Choice, Constraint, Decider, Decision, Difference, Why, decisions,
 };
 
-use again::{computed_again, recurring, regrouped};
+use again::{recurring, regrouped};
 use graph::GroupGraph;
 
 /// What an engine knows that a plan depends on.
@@ -41,6 +42,15 @@ pub trait Engine {
     /// For a program that the engine does not run.
     fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
         Ok(program.steps.iter().map(|s| program.scratch(s)).collect())
+    }
+
+    /// Bytes at the peak of a program whose memory is planned so: what a budget is compared with. An
+    /// engine may hold more than is planned, where it takes whole lines of a cache.
+    ///
+    /// # Errors
+    /// As [`Engine::scratch`].
+    fn peak(&self, _program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
+        Ok(memory.peak)
     }
 }
 
@@ -71,12 +81,19 @@ pub struct PlanFrontier {
     points: Vec<PlanPoint>,
     /// The largest buffer at the peak moment of the point that takes least.
     binding: String,
+    /// The name of the function.
+    func: String,
 }
 
 impl PlanFrontier {
     /// The points. There is at least one.
     pub fn points(&self) -> &[PlanPoint] {
         &self.points
+    }
+
+    /// The point that takes the least time, whatever it holds.
+    pub fn fastest(&self) -> Option<&PlanPoint> {
+        self.points.last()
     }
 
     /// The fastest point within a budget, in bytes.
@@ -93,7 +110,8 @@ impl PlanFrontier {
                  buffer at its peak",
                 self.binding
             );
-            Diagnostic::new(At::default(), Kind::Limit, m)
+            let at = At { func: Some(self.func.clone()), ..At::default() };
+            Diagnostic::new(at, Kind::Limit, m)
         })
     }
 }
@@ -153,6 +171,20 @@ pub fn plan_frontier(
     Ok(chosen(f, points, options, engine))
 }
 
+/// A plan of a [prepared](crate::prepare()) function, and what it takes.
+///
+/// # Errors
+/// As [`lower`](crate::lower()), and those of the engine.
+pub fn plan_point(
+    f: &Function,
+    plan: Plan,
+    options: &Options,
+    engine: &dyn Engine,
+) -> Result<PlanPoint, Diagnostic> {
+    belongs(f, &plan)?;
+    measured(f, plan, options, engine).map(|(point, _)| point)
+}
+
 /// A plan with what it takes, and its program.
 fn measured(
     f: &Function,
@@ -173,7 +205,8 @@ fn measured_at(
 ) -> Result<(PlanPoint, Program, Holders), Diagnostic> {
     let (program, holders) = placed(f, &plan, &options.device)?;
     let seconds = cost(&program, &options.device).seconds;
-    let peak = memory_beside(&program, options.effort, &engine.scratch(&program)?)?.peak;
+    let memory = memory_beside(&program, options.effort, &engine.scratch(&program)?)?;
+    let peak = engine.peak(&program, &memory)?;
     let saved = saved_bytes(f, &plan)?;
     let again = computed_again(f, &plan);
     Ok((PlanPoint { plan, peak, seconds, saved, again }, program, holders))
@@ -194,7 +227,7 @@ fn chosen(
         }
     }
     let binding = best.first().and_then(|p| binding(f, &p.plan, &options.device, engine));
-    PlanFrontier { points: best, binding: binding.unwrap_or_default() }
+    PlanFrontier { points: best, binding: binding.unwrap_or_default(), func: f.name.clone() }
 }
 
 /// The largest buffer at the moment at which a plan takes most.

@@ -71,7 +71,7 @@ impl Bench {
         let mut clock = Clock::new();
         let ready = self.planning.ready_timed(&mut clock)?;
         let read = clock.clone();
-        let plan = ready.plan()?;
+        let plan = ready.decide(streams)?.plan;
         let effort = ready.effort();
         let chosen =
             Subject::new(&ready, &plan, (ready.options.effort, effort), threads, clock, streams)?;

@@ -88,6 +88,9 @@ impl Report<'_> {
         all.insert("threads".into(), json!(self.threads));
         all.insert("seed".into(), json!(self.seed));
         all.insert("samples".into(), json!(self.measures.samples));
+        if let Some(budget) = self.ready.budget {
+            all.insert("mem_budget".into(), json!(budget));
+        }
         let figures = self.figures();
         if let Some(chosen) = figures.first() {
             chosen.put(&mut all);

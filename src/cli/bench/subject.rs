@@ -54,7 +54,7 @@ impl Subject {
         let wrong = |d: Diagnostic| ready.source.wrong(d);
         let program = ready.program(plan)?;
         let plan = crate::fusion::Options { effort, ..ready.options.clone() };
-        let cpu = Cpu { plan, threads };
+        let cpu = Cpu { plan, threads, ..Cpu::default() };
         let (memory, layout) = cpu.layout(&program).map_err(wrong)?;
         clock.end("plan");
         let executable = Executable::compile(&program, &layout, cpu.options()).map_err(wrong)?;

@@ -1,18 +1,26 @@
 //! What a plan keeps for later passes, as text and as JSON.
 
 use super::table::{bytes, columns};
+use crate::cli::budget::Counting;
 use crate::cli::failure::Failure;
 use crate::cli::planning::Ready;
 use crate::fusion::{
-    Alternative, AnyEngine, Choice, Constraint, Decider, Decision, Difference, How, Plan, Why,
+    Alternative, Choice, Constraint, Decider, Decision, Difference, How, Plan, Why,
 };
 use crate::ir::text::Names;
 use crate::ir::{Function, Value};
 use serde_json::{Value as Json, json};
 
 /// What was decided for one value.
-pub(super) fn one(ready: &Ready, plan: &Plan, v: Value, as_json: bool) -> Result<String, Failure> {
-    let decider = decider(ready, plan)?;
+pub(super) fn one(
+    ready: &Ready,
+    plan: &Plan,
+    budget: Option<u64>,
+    v: Value,
+    as_json: bool,
+) -> Result<String, Failure> {
+    let counting = Counting::of(&ready.options);
+    let decider = decider(ready, plan, budget, &counting)?;
     let found = decider.decision(v).map_err(|d| ready.source.wrong(d))?;
     let names = Names::of(&ready.function);
     Ok(match found {
@@ -24,8 +32,14 @@ pub(super) fn one(ready: &Ready, plan: &Plan, v: Value, as_json: bool) -> Result
 }
 
 /// What was decided for every value that crosses phases.
-pub(super) fn all(ready: &Ready, plan: &Plan, as_json: bool) -> Result<String, Failure> {
-    let decider = decider(ready, plan)?;
+pub(super) fn all(
+    ready: &Ready,
+    plan: &Plan,
+    budget: Option<u64>,
+    as_json: bool,
+) -> Result<String, Failure> {
+    let counting = Counting::of(&ready.options);
+    let decider = decider(ready, plan, budget, &counting)?;
     let found = decider.values().iter().filter_map(|&v| decider.decision(v).transpose());
     let found = found.collect::<Result<Vec<_>, _>>().map_err(|d| ready.source.wrong(d))?;
     let (f, names) = (&ready.function, Names::of(&ready.function));
@@ -50,8 +64,13 @@ pub(super) fn all(ready: &Ready, plan: &Plan, as_json: bool) -> Result<String, F
     Ok(columns(&rows))
 }
 
-fn decider<'a>(ready: &'a Ready, plan: &'a Plan) -> Result<Decider<'a>, Failure> {
-    Decider::of(&ready.function, plan, &ready.options, None, &AnyEngine)
+fn decider<'a>(
+    ready: &'a Ready,
+    plan: &'a Plan,
+    budget: Option<u64>,
+    counting: &'a Counting,
+) -> Result<Decider<'a>, Failure> {
+    Decider::of(&ready.function, plan, &ready.options, budget, counting)
         .map_err(|d| ready.source.wrong(d))
 }
 

@@ -1,14 +1,15 @@
 //! `plan`: what a plan costs, what it is made of, why it is as it is.
 
-mod budget;
+mod costs;
 mod decided;
 mod explained;
+mod frontier;
 mod opportunities;
 mod report;
 mod table;
 
 use super::failure::Failure;
-use super::planning::Planning;
+use super::planning::{Decided, Planning};
 use super::streams::Streams;
 use super::whole;
 use clap::Args;
@@ -29,7 +30,7 @@ pub(super) struct Show {
     #[command(flatten)]
     planning: Planning,
     #[command(flatten)]
-    budget: budget::Budget,
+    costs: costs::Costs,
     /// Instead, say whether two values are computed in one kernel, and if not, why
     #[arg(long, value_names = ["%A", "%B"], num_args = 2, conflicts_with = "candidates")]
     explain_fusion: Option<Vec<String>>,
@@ -42,6 +43,15 @@ pub(super) struct Show {
     /// Instead, list neighbours that might share a kernel, and whether they do
     #[arg(long)]
     candidates: bool,
+    /// Instead, list what there is to choose from with --mem-budget: so many plans at most, from the one
+    /// that takes the least memory to the fastest
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+        conflicts_with_all = ["plan", "explain_fusion", "explain", "decisions", "candidates", "out"]
+    )]
+    frontier: Option<u32>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -53,15 +63,30 @@ pub(super) struct Show {
 impl Show {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        if let Some(printed) = self.budget.printed(self.json)? {
+        let (budget, count) = (self.planning.budget(), self.frontier.map(|n| n as usize));
+        if let Some(printed) = self.costs.printed(budget, count.unwrap_or(0), self.json)? {
             streams.out.write_all(printed.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
+        }
+        if budget.is_some() && count.is_some() {
+            return Err(Failure::usage(
+                "--frontier is about every budget, not one of --mem-budget",
+            ));
         }
         let ready = self.planning.ready()?;
         let asked = self.explain_fusion.as_deref().map(|names| ready.values(names)).transpose()?;
         let one = self.explain.as_ref().map(|name| ready.values(std::slice::from_ref(name)));
         let one = one.transpose()?.map(|values| values[0]);
-        let plan = ready.plan()?;
+        if let Some(count) = count {
+            let found = ready.frontier()?;
+            let printed = match self.json {
+                true => json(&frontier::json(&ready, &found, count)),
+                false => frontier::text(&ready, &found, count),
+            };
+            streams.out.write_all(printed.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let Decided { plan, choice } = ready.decide(streams)?;
         let program = ready.program(&plan)?;
         let (f, device) = (&ready.function, &ready.options.device);
         let printed = if let Some(values) = asked {
@@ -73,9 +98,9 @@ impl Show {
                 false => lines(&explanation.lines(f, &plan, device)),
             }
         } else if let Some(v) = one {
-            decided::one(&ready, &plan, v, self.json)?
+            decided::one(&ready, &plan, budget, v, self.json)?
         } else if self.decisions {
-            decided::all(&ready, &plan, self.json)?
+            decided::all(&ready, &plan, budget, self.json)?
         } else if self.candidates {
             let found = crate::fusion::candidates(f, &plan, device);
             let found = found.map_err(|d| ready.source.wrong(d))?;
@@ -84,7 +109,7 @@ impl Show {
                 false => opportunities::text(f, &found),
             }
         } else {
-            let report = Report::of(&ready, &plan, &program)?;
+            let report = Report::of(&ready, &plan, &program, choice.as_ref())?;
             if self.json { json(&report.json()) } else { table::text(&report) }
         };
         if let Some(path) = &self.out {

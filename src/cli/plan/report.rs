@@ -1,9 +1,12 @@
 //! What a plan costs and what it is made of, as data and as JSON.
 
+use super::frontier::{again_json, slower};
+use crate::budget::Choice;
 use crate::cli::failure::Failure;
 use crate::cli::planning::Ready;
 use crate::cli::steps;
-use crate::fusion::{Bound, Cost, Effort, Plan, cost, memory, patterns, saved_bytes};
+use crate::fusion::{Bound, Cost, Effort, Plan, computed_again, cost, patterns, saved_bytes};
+use crate::ir::Function;
 use crate::ir::kernel::{Extents, Program};
 use crate::ir::text::Names;
 use serde_json::{Map, Value, json};
@@ -19,11 +22,23 @@ pub(super) struct Report {
     pub(super) graph: String,
     pub(super) chosen: Figures,
     pub(super) off: Figures,
+    /// What the budget did.
+    pub(super) budget: Option<Within>,
+    /// What is computed again, and how often.
+    pub(super) again: Vec<(String, u32)>,
     /// Rules of stable forms, and what they rewrote.
     pub(super) recognised: Vec<(&'static str, String)>,
     /// Named patterns, and their results.
     pub(super) patterns: Vec<(&'static str, String)>,
     pub(super) groups: Vec<Row>,
+}
+
+/// A budget, and the plan beside the fastest.
+pub(super) struct Within {
+    pub(super) bytes: u64,
+    pub(super) fastest_ms: f64,
+    pub(super) fastest_peak: u64,
+    pub(super) slower_percent: f64,
 }
 
 /// What a program costs.
@@ -56,7 +71,12 @@ pub(super) struct Row {
 
 impl Report {
     /// Weighs a plan and its program.
-    pub(super) fn of(ready: &Ready, plan: &Plan, program: &Program) -> Result<Report, Failure> {
+    pub(super) fn of(
+        ready: &Ready,
+        plan: &Plan,
+        program: &Program,
+        choice: Option<&Choice>,
+    ) -> Result<Report, Failure> {
         let f = &ready.function;
         let device = &ready.options.device;
         let found = cost(program, device);
@@ -98,6 +118,13 @@ impl Report {
             graph: plan.graph.clone(),
             chosen: Figures::of(ready, plan, program, &found, ready.options.effort)?,
             off: Figures::of(ready, &apart, &apart_program, &apart_cost, Effort::Off)?,
+            budget: choice.zip(ready.budget).map(|(choice, bytes)| Within {
+                bytes,
+                fastest_ms: milliseconds(choice.fastest_seconds),
+                fastest_peak: choice.fastest_peak,
+                slower_percent: slower(choice.point.seconds, choice.fastest_seconds),
+            }),
+            again: named_again(f, &computed_again(f, plan)),
             recognised: ready.recognised.clone(),
             patterns: patterns(f).iter().map(|p| (p.name, last(&p.insts))).collect(),
             groups,
@@ -118,6 +145,18 @@ impl Report {
             put(key, value);
         }
         put("off", Value::Object(self.off.entries().map(|(k, v)| (k.to_string(), v)).collect()));
+        if let Some(b) = &self.budget {
+            let within = json!({
+                "mem_budget": b.bytes,
+                "fastest_ms": b.fastest_ms,
+                "fastest_peak_bytes": b.fastest_peak,
+                "slower_percent": b.slower_percent,
+            });
+            put("budget", within);
+        }
+        if self.budget.is_some() || !self.again.is_empty() {
+            put("again", again_json(&self.again));
+        }
         put("recognised", named(&self.recognised, "rule"));
         put("patterns", named(&self.patterns, "name"));
         put("groups", self.groups.iter().map(Row::json).collect());
@@ -142,8 +181,14 @@ fn operations(ops: &crate::fusion::Ops) -> u64 {
     kinds.into_iter().fold(0, u64::saturating_add)
 }
 
+/// Values by their names, and how often each is computed again.
+pub(super) fn named_again(f: &Function, again: &[(crate::ir::Value, u32)]) -> Vec<(String, u32)> {
+    let names = Names::of(f);
+    again.iter().map(|&(v, times)| (format!("%{}", names.get(v)), times)).collect()
+}
+
 /// Rounded to a picosecond, which no model is good for.
-fn milliseconds(seconds: f64) -> f64 {
+pub(super) fn milliseconds(seconds: f64) -> f64 {
     (seconds * 1e12).round() / 1e9
 }
 
@@ -155,7 +200,7 @@ impl Figures {
         cost: &Cost,
         effort: Effort,
     ) -> Result<Figures, Failure> {
-        let memory = memory(program, effort).map_err(|d| ready.source.wrong(d))?;
+        let memory = ready.memory(program, effort)?;
         let saved = saved_bytes(&ready.function, plan).map_err(|d| ready.source.wrong(d))?;
         Ok(Figures {
             launches: cost.launches.into(),

@@ -10,6 +10,19 @@ pub(super) fn text(report: &Report) -> String {
         r.function, r.device, r.fp, r.effort, r.plan, r.graph
     );
     out += &columns(&figures(&r.chosen, &r.off));
+    if let Some(b) = &r.budget {
+        out += &format!(
+            "\nbudget {} ({} bytes): {:.1} % slower than the fastest, which takes {:.4} ms and {}\n",
+            bytes(b.bytes),
+            b.bytes,
+            b.slower_percent,
+            b.fastest_ms,
+            bytes(b.fastest_peak)
+        );
+    }
+    if r.budget.is_some() || !r.again.is_empty() {
+        out += &format!("\ncomputed again: {}\n", again(&r.again));
+    }
     for (what, list) in [("recognised", &r.recognised), ("patterns", &r.patterns)] {
         if !list.is_empty() {
             let list: Vec<String> =
@@ -29,6 +42,18 @@ pub(super) fn text(report: &Report) -> String {
         }
     }
     out
+}
+
+/// Values that are computed again; how often, where that is more than once.
+pub(super) fn again(all: &[(String, u32)]) -> String {
+    let one = |(name, times): &(String, u32)| match times {
+        1 => name.clone(),
+        times => format!("{name} ({times} times)"),
+    };
+    match all {
+        [] => "nothing".into(),
+        all => all.iter().map(one).collect::<Vec<_>>().join(", "),
+    }
 }
 
 fn figures(chosen: &Figures, off: &Figures) -> Vec<Vec<String>> {

@@ -1,6 +1,5 @@
 //! `plan --cost-graph`: what to keep and what to compute again within a budget.
 
-use super::super::bytes::bytes as size;
 use super::super::failure::Failure;
 use super::super::source::Source;
 use super::table::{bytes, columns};
@@ -12,23 +11,16 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The arguments that are about a budget of memory.
+/// Costs in place of a program.
 #[derive(Args)]
-pub(super) struct Budget {
+pub(super) struct Costs {
     /// Operations with times and bytes, as JSON, in place of a program; `-` for standard input
     #[arg(long, value_name = "GRAPH.json", conflicts_with_all = OTHERS)]
     cost_graph: Option<PathBuf>,
-    /// The most memory, such as 64MiB, 16GB or 1024
-    #[arg(long, value_name = "BYTES", value_parser = size)]
-    mem_budget: Option<u64>,
-    /// Show so many points of the trade of memory for time at most
-    #[arg(long, value_name = "N",
-          value_parser = clap::value_parser!(u32).range(1..))]
-    frontier: Option<u32>,
 }
 
 /// What is said about programs alone.
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 16] = [
     "file",
     "func",
     "dims",
@@ -43,32 +35,28 @@ const OTHERS: [&str; 14] = [
     "decisions",
     "candidates",
     "out",
+    "cache",
+    "no_cache",
 ];
 
-impl Budget {
-    /// What is printed about a graph, if one is given.
-    pub(super) fn printed(&self, as_json: bool) -> Result<Option<String>, Failure> {
-        let Some(path) = &self.cost_graph else {
-            // A program in place of the graph would override a requirement in the definition.
-            let given = [
-                ("--mem-budget", self.mem_budget.is_some()),
-                ("--frontier", self.frontier.is_some()),
-            ];
-            return match given.iter().find(|(_, is_given)| *is_given) {
-                Some((name, _)) => Err(Failure::usage(format!("{name} needs --cost-graph"))),
-                None => Ok(None),
-            };
-        };
+impl Costs {
+    /// What is printed about a graph, if one is given: within a budget, with so many points.
+    pub(super) fn printed(
+        &self,
+        budget: Option<u64>,
+        points: usize,
+        as_json: bool,
+    ) -> Result<Option<String>, Failure> {
+        let Some(path) = &self.cost_graph else { return Ok(None) };
         let source = Source::read(path)?;
         let g = CostGraph::from_json(&source.text)
             .map_err(|e| Failure::usage(format!("`{}` is no cost graph: {e}", source.name)))?;
         let found = frontier(&g, &FrontierOptions::default());
-        let chosen = match self.mem_budget {
+        let chosen = match budget {
             Some(budget) => found.at(budget).map_err(|e| Failure::usage(e.to_string()))?,
             None => found.fastest(),
         };
-        let report = Report { g: &g, found: &found, chosen, budget: self.mem_budget };
-        let points = self.frontier.map_or(0, |n| n as usize);
+        let report = Report { g: &g, found: &found, chosen, budget };
         Ok(Some(match as_json {
             true => super::json(&report.json(points)?),
             false => report.text(points)?,

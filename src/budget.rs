@@ -1,0 +1,85 @@
+//! Plans within a budget of memory: made, or found where one was kept.
+
+use crate::fusion::{
+    Effort, Engine, Options, Plan, PlanPoint, graph_hash, plan_frontier, plan_point,
+};
+use crate::ir::{Diagnostic, Function};
+use crate::plan_cache::{Entry, Key, Lookup, PlanCache};
+
+/// The plan for a budget.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The plan, and what it takes.
+    pub point: PlanPoint,
+    /// Predicted seconds of the fastest plan there is without a budget.
+    pub fastest_seconds: f64,
+    /// What that one takes at its peak, in bytes.
+    pub fastest_peak: u64,
+    /// What was wrong with the place where plans are kept: nothing that changes the plan.
+    pub notes: Vec<String>,
+}
+
+/// The fastest plan of a [prepared](crate::fusion::prepare()) function that takes no more than `budget`
+/// bytes with an engine, whose name tells its plans from those of others. Where plans are kept, the one
+/// that was chosen before is taken, and one that is made is kept; a kept plan is measured before it is
+/// trusted.
+///
+/// # Errors
+/// As [`plan_frontier`], and [`Kind::Limit`](crate::ir::Kind::Limit) if no plan is within the budget: the
+/// error says what the least one is, and which value is in the way.
+pub fn choose(
+    f: &Function,
+    options: &Options,
+    budget: u64,
+    (engine, name): (&dyn Engine, &str),
+    cache: Option<&PlanCache>,
+) -> Result<Choice, Diagnostic> {
+    // One plan alone is made faster than it is found.
+    let cache = cache.filter(|_| options.effort != Effort::Off);
+    let graph = graph_hash(f);
+    let key = Key::new(&graph, name, options, budget);
+    let mut notes = Vec::new();
+    if let Some(cache) = cache {
+        match cache.find(&key) {
+            Lookup::Absent => {}
+            Lookup::Spoiled(why) => notes.push(format!("a kept plan is made anew: {why}")),
+            Lookup::Found(entry) => match followed(f, options, budget, engine, &entry) {
+                Ok(point) => {
+                    let Entry { fastest_seconds, fastest_peak, .. } = entry;
+                    return Ok(Choice { point, fastest_seconds, fastest_peak, notes });
+                }
+                Err(why) => notes.push(format!("a kept plan is made anew: {why}")),
+            },
+        }
+    }
+    let frontier = plan_frontier(f, options, engine)?;
+    let point = frontier.at(budget)?.clone();
+    let fastest = frontier.fastest().unwrap_or(&point);
+    let (fastest_seconds, fastest_peak) = (fastest.seconds, fastest.peak);
+    if let Some(cache) = cache {
+        let entry = Entry { plan: point.plan.text(f), fastest_seconds, fastest_peak };
+        if let Err(e) = cache.keep(&key, &entry) {
+            notes.push(format!("the plan is not kept in `{}`: {e}", cache.folder().display()));
+        }
+    }
+    Ok(Choice { point, fastest_seconds, fastest_peak, notes })
+}
+
+/// A plan that was kept, once it is known to be one of this function within the budget.
+fn followed(
+    f: &Function,
+    options: &Options,
+    budget: u64,
+    engine: &dyn Engine,
+    entry: &Entry,
+) -> Result<PlanPoint, String> {
+    let plan = Plan::parse(&entry.plan, f).map_err(|d| d.message)?;
+    let point = plan_point(f, plan, options, engine).map_err(|d| d.message)?;
+    if point.plan.fp != options.fp {
+        return Err(format!("it is for --fp {}", point.plan.fp.name()));
+    }
+    match point.peak <= budget {
+        true => Ok(point),
+        false => Err(format!("it takes {} bytes of {budget}", point.peak)),
+    }
+}

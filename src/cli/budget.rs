@@ -1,0 +1,125 @@
+//! Budgets of memory on the command line, and where their plans are kept.
+
+use super::bytes::bytes as size;
+use super::failure::Failure;
+use super::streams::Streams;
+use crate::engine::Cpu;
+use crate::fusion::{AnyEngine, Device, Engine, Memory, Options};
+use crate::ir::kernel::Program;
+use crate::ir::{Diagnostic, Kind};
+use crate::plan_cache::PlanCache;
+use clap::Args;
+use etcetera::base_strategy::{BaseStrategy, choose_base_strategy};
+use std::path::PathBuf;
+
+/// How much memory there is.
+#[derive(Args)]
+pub(super) struct Budget {
+    /// The most that inputs, outputs, constants and everything between may take together: 64MiB,
+    /// 1.5GB, or bytes
+    ///
+    /// What does not fit is computed again where it is needed. The fastest plan is taken of those that
+    /// fit; if none does, the least budget that will do is told, and the exit status is 1.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = size,
+        allow_hyphen_values = true,
+        conflicts_with = "plan"
+    )]
+    mem_budget: Option<u64>,
+    #[command(flatten)]
+    folder: Folder,
+    /// Neither look for a kept plan nor keep the one for --mem-budget
+    #[arg(long, conflicts_with = "cache")]
+    no_cache: bool,
+}
+
+/// Where plans are kept.
+#[derive(Args)]
+pub(super) struct Folder {
+    /// The folder where plans for budgets are kept; without this, what ADFUSE_CACHE says, or `adfuse`
+    /// in the user's folder for such files
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+}
+
+/// Names the folder where plans are kept.
+const CACHE: &str = "ADFUSE_CACHE";
+
+impl Budget {
+    /// The budget, in bytes.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        self.mem_budget
+    }
+
+    /// Where plans are kept; nowhere, if that is wanted or there is no such folder.
+    pub(super) fn cache(&self) -> Result<Option<PlanCache>, Failure> {
+        if self.mem_budget.is_none() && (self.no_cache || self.folder.cache.is_some()) {
+            return Err(Failure::usage("--cache and --no-cache need --mem-budget"));
+        }
+        match self.no_cache || self.mem_budget.is_none() {
+            true => Ok(None),
+            false => Ok(self.folder.cache()),
+        }
+    }
+}
+
+impl Folder {
+    /// The plans of the folder; `None` for users who have none.
+    pub(super) fn cache(&self) -> Option<PlanCache> {
+        let named = || std::env::var_os(CACHE).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let own = || Some(choose_base_strategy().ok()?.cache_dir().join("adfuse"));
+        self.cache.clone().or_else(named).or_else(own).map(PlanCache::new)
+    }
+}
+
+/// Tells what was wrong with the place where plans are kept.
+pub(super) fn tell(notes: &[String], streams: &mut Streams<'_>) {
+    notes.iter().for_each(|note| streams.note(note));
+}
+
+/// What counts the memory of plans for a machine.
+pub(super) enum Counting {
+    /// The engine `cpu`; on hosts for which it makes no code, what programs say of themselves.
+    Cpu(Box<Cpu>),
+    /// No engine.
+    Any,
+}
+
+impl Counting {
+    /// For a machine. Those whose threads share registers are not what the engine `cpu` runs on.
+    pub(super) fn of(options: &Options) -> Counting {
+        let shares = |device: &Device| device.register_file > 0;
+        match shares(&options.device) {
+            true => Counting::Any,
+            false => Counting::Cpu(Box::new(Cpu { plan: options.clone(), ..Cpu::default() })),
+        }
+    }
+
+    /// What tells its plans from those of others.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Counting::Cpu(_) => Cpu::NAME,
+            Counting::Any => "any",
+        }
+    }
+}
+
+impl Engine for Counting {
+    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
+        let Counting::Cpu(cpu) = self else { return AnyEngine.scratch(program) };
+        match cpu.scratch(program) {
+            Err(d) if d.kind == Kind::Unsupported => AnyEngine.scratch(program),
+            counted => counted,
+        }
+    }
+
+    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
+        let Counting::Cpu(cpu) = self else { return AnyEngine.peak(program, memory) };
+        match cpu.peak(program, memory) {
+            Err(d) if d.kind == Kind::Unsupported => AnyEngine.peak(program, memory),
+            counted => counted,
+        }
+    }
+}
