@@ -89,6 +89,7 @@ impl Key {
             Effort::Off => "off",
             Effort::Quick => "quick",
             Effort::Default => "default",
+            Effort::Search => "search",
         };
         let mut text = format!(
             "planner {PLANNER}\ngraph {graph}\nengine {engine}\nfp {}\neffort {effort}\nbudget \

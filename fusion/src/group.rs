@@ -28,6 +28,8 @@ pub enum Effort {
     /// As long as recomputing pays.
     #[default]
     Default,
+    /// As default, and from there on a search over small changes.
+    Search,
 }
 
 /// The parts of a function, in an order in which they can run.
@@ -73,7 +75,7 @@ pub(crate) fn group_again<'f>(
     let rounds = match effort {
         Effort::Off => 0,
         Effort::Quick => 1,
-        Effort::Default => 4,
+        Effort::Default | Effort::Search => 4,
     };
     for _ in 0..rounds {
         let again = remat::worthwhile(&facts, &groups, device, price);
@@ -189,13 +191,22 @@ impl Groups {
 
 /// What an instruction reads once free ones are written out, constants apart.
 pub(crate) fn leaves(facts: &Facts<'_>, i: Inst) -> SmallVec<[Value; 8]> {
+    leaves_under(facts.f, i, |j| facts.class[j] == Class::Free)
+}
+
+/// As [`leaves`], where `free` says what is written out.
+pub(crate) fn leaves_under(
+    f: &Function,
+    i: Inst,
+    free: impl Fn(Inst) -> bool,
+) -> SmallVec<[Value; 8]> {
     let (mut found, mut seen) = (SmallVec::new(), SmallVec::<[Inst; 8]>::new());
     let mut stack: SmallVec<[Inst; 8]> = SmallVec::from_iter([i]);
     while let Some(i) = stack.pop() {
-        for &a in facts.f.args(i) {
-            match facts.f.def(a) {
+        for &a in f.args(i) {
+            match f.def(a) {
                 ValueDef::Literal(_) => {}
-                ValueDef::Inst(j, _) if facts.class[j] == Class::Free => {
+                ValueDef::Inst(j, _) if free(j) => {
                     if !seen.contains(&j) {
                         seen.push(j);
                         stack.push(j);

@@ -33,6 +33,7 @@ mod refusal;
 mod remat;
 pub mod retain;
 mod saved;
+pub mod search;
 mod sides;
 mod stages;
 mod weight;

@@ -209,14 +209,12 @@ impl Arena {
         match effort {
             Effort::Off => plan_in_order(&self.problem, Order::Birth),
             // Placing takes time by the square of the number.
-            Effort::Quick | Effort::Default if count > MOST_ORDERED => {
-                plan_in_order(&self.with_pairs(true), Order::Size)
-            }
+            _ if count > MOST_ORDERED => plan_in_order(&self.with_pairs(true), Order::Size),
             Effort::Quick => best_of(&self.with_pairs(true), &[Order::Size, Order::Birth]),
-            Effort::Default if count > MOST_SEARCHED => {
+            Effort::Default | Effort::Search if count > MOST_SEARCHED => {
                 best_of(&self.with_pairs(true), &Order::ALL)
             }
-            Effort::Default => {
+            Effort::Default | Effort::Search => {
                 let effort = STEPS / count.max(1) as u64;
                 plan(&self.with_pairs(false), &Options { effort, ..Options::default() })
             }

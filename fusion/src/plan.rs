@@ -6,8 +6,10 @@
 use crate::device::Device;
 use crate::facts::{Class, Facts};
 use crate::group::{Effort, Groups, group};
+use crate::joint::AnyEngine;
 use crate::merge;
 use crate::range::Ranges;
+use crate::search::searched;
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::text::{Names, print_function};
 use adfuse_ir::{Diagnostic, Fp, Function, Inst, Value};
@@ -63,7 +65,10 @@ const PACKED: i64 = 64;
 /// For what has no lowering: symbolic extents, tokens, effects and `cond`. The error names the symbol
 /// or the instruction.
 pub fn plan(f: &Function, options: &Options) -> Result<Plan, Diagnostic> {
-    plan_at(f, options, 0.0)
+    match options.effort {
+        Effort::Search => searched(f, options, &AnyEngine),
+        _ => plan_at(f, options, 0.0),
+    }
 }
 
 /// As [`plan`], with a price on what is kept from one phase for a later one: it is worth so many times

@@ -69,6 +69,8 @@ pub(super) enum Look {
     Quick,
     /// As long as it pays
     Default,
+    /// As default, then many small changes, of which the best are kept
+    Search,
 }
 
 impl Mode {
@@ -89,6 +91,7 @@ impl Look {
             Look::Off => Effort::Off,
             Look::Quick => Effort::Quick,
             Look::Default => Effort::Default,
+            Look::Search => Effort::Search,
         }
     }
 }
@@ -266,6 +269,7 @@ pub(super) fn effort_name(effort: Effort) -> &'static str {
         Effort::Off => "off",
         Effort::Quick => "quick",
         Effort::Default => "default",
+        Effort::Search => "search",
     }
 }
 

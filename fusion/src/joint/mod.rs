@@ -11,7 +11,7 @@
 mod again;
 mod crossing;
 mod decisions;
-mod graph;
+pub(crate) mod graph;
 mod neighbours;
 
 use crate::cost::cost;
@@ -23,6 +23,7 @@ use crate::memory::{Memory, memory_beside};
 use crate::plan::{Options, Plan, plan_at};
 use crate::retain::{FrontierOptions, frontier};
 use crate::saved::saved_bytes;
+use crate::search::{Predicted, SearchOptions, Space, Uniform, search};
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{At, Diagnostic, Function, Kind, Value};
 pub use again::computed_again;
@@ -118,7 +119,7 @@ impl PlanFrontier {
 
 /// What keeping a value for a later phase is taken to cost beside moving it, as multiples of that: the
 /// higher, the more of what elementwise instructions compute is computed again by its readers.
-const PRICES: [f64; 3] = [0.0, 4.0, 32.0];
+pub(crate) const PRICES: [f64; 3] = [0.0, 4.0, 32.0];
 
 /// Instructions of all candidates together that are lowered and measured, about.
 const MEASURED: usize = 40_000;
@@ -167,6 +168,32 @@ pub fn plan_frontier(
                 }
             }
         }
+    }
+    let found = chosen(f, points, options, engine);
+    match options.effort {
+        Effort::Search => bettered(f, found, options, engine),
+        _ => Ok(found),
+    }
+}
+
+/// A frontier with what a search finds from each of its points within the point's peak.
+fn bettered(
+    f: &Function,
+    found: PlanFrontier,
+    options: &Options,
+    engine: &dyn Engine,
+) -> Result<PlanFrontier, Diagnostic> {
+    let space = Space::new(f, options, engine, &Predicted)?;
+    let all = SearchOptions::default();
+    let steps = all.steps / found.points.len().max(1) as u32;
+    let mut points = Vec::new();
+    for point in found.points {
+        let wanted = SearchOptions { steps, budget: Some(point.peak), ..all };
+        let better = search(&space, &point.plan, &wanted, &mut Uniform::new(wanted.seed));
+        if let Some(better) = better.filter(|b| b.price != b.began) {
+            points.push(measured(f, better.plan, options, engine)?.0);
+        }
+        points.push(point);
     }
     Ok(chosen(f, points, options, engine))
 }

@@ -1,0 +1,217 @@
+//! Applying a move, and taking it back.
+
+use super::Space;
+use super::moves::Move;
+use super::state::{Seat, Slot, State};
+use crate::plan::Group;
+use adfuse_ir::kernel::Storage;
+use adfuse_ir::{Inst, Value};
+use cranelift_entity::EntitySet;
+
+/// What a move has changed: it is taken back by [`State::undo`].
+#[derive(Clone, Debug)]
+pub struct Undo {
+    /// Where groups changed, how many are there now, and what was there.
+    at: usize,
+    now: usize,
+    groups: Vec<Group>,
+    written_out: Option<(Inst, bool)>,
+    form: Option<(Value, Storage)>,
+}
+
+impl State {
+    /// Takes back the move that was applied last.
+    pub fn undo(&mut self, undo: Undo) {
+        self.groups.splice(undo.at..undo.at + undo.now, undo.groups);
+        if let Some((i, was)) = undo.written_out {
+            self.written_out[i] = was;
+        }
+        if let Some((v, was)) = undo.form {
+            self.forms[v] = was;
+        }
+    }
+}
+
+impl Space<'_> {
+    /// Applies a move of this state. `None` where what is named is not there; then the state is as it
+    /// was. Whether the outcome is a plan is another question: [`Space::moves`] has moves of which it is.
+    pub fn apply(&self, state: &mut State, change: &Move) -> Option<Undo> {
+        let mut next = state.groups.clone();
+        let (mut written_out, mut form) = (None, None);
+        match *change {
+            Move::Merge { into, from } => {
+                let moved = only(&next, from)?.clone();
+                let mut target = next.get(into.slot.at())?.clone();
+                target.parts.get_mut(into.part as usize)?.extend(moved);
+                self.placed(state, &mut next, into.slot, from, target)?;
+            }
+            Move::Beside { into, from } => {
+                let mut target = next.get(into.at())?.clone();
+                target.parts.extend(next.get(from.at())?.parts.iter().cloned());
+                self.placed(state, &mut next, into, from, target)?;
+            }
+            Move::Split { seat, at } => {
+                let members = part(&mut next, seat)?;
+                if at == 0 || at as usize >= members.len() {
+                    return None;
+                }
+                let tail = members.split_off(at as usize);
+                next.insert(seat.slot.at() + 1, Group { parts: vec![tail] });
+            }
+            Move::Apart { seat } => {
+                part(&mut next, seat)?;
+                let parts = &mut next[seat.slot.at()].parts;
+                if parts.len() < 2 {
+                    return None;
+                }
+                let alone = parts.remove(seat.part as usize);
+                next.insert(seat.slot.at() + 1, Group { parts: vec![alone] });
+            }
+            Move::Shift { from, at, into } => {
+                let members = part(&mut next, from)?;
+                if from == into || members.len() < 2 || at as usize >= members.len() {
+                    return None;
+                }
+                let i = members.remove(at as usize);
+                let target = part(&mut next, into)?;
+                // Where it is there already, the part reads that.
+                if !target.contains(&i) {
+                    self.seated(state, target, i);
+                }
+            }
+            Move::WriteOut { inst } => {
+                if state.written_out[inst] {
+                    return None;
+                }
+                written_out = Some((inst, true));
+                next.iter_mut().flat_map(|g| &mut g.parts).for_each(|p| p.retain(|&i| i != inst));
+                emptied(&mut next);
+            }
+            Move::Keep { inst, into } => {
+                if !state.written_out[inst] {
+                    return None;
+                }
+                written_out = Some((inst, false));
+                match into {
+                    Some(seat) => self.seated(state, part(&mut next, seat)?, inst),
+                    None => {
+                        let first = state.seats().find(|(_, members)| {
+                            members.iter().any(|&i| self.uses_of(state, i, inst))
+                        });
+                        let at = first?.0.slot.at();
+                        next.insert(at, Group { parts: vec![vec![inst]] });
+                    }
+                }
+            }
+            Move::Again { inst, into } => {
+                let target = part(&mut next, into)?;
+                if state.written_out[inst] || target.contains(&inst) {
+                    return None;
+                }
+                self.seated(state, target, inst);
+            }
+            Move::Once { seat, at } => {
+                let members = part(&mut next, seat)?;
+                let i = *members.get(at as usize)?;
+                members.remove(at as usize);
+                if !next.iter().flat_map(|g| &g.parts).any(|p| p.contains(&i)) {
+                    return None;
+                }
+                emptied(&mut next);
+            }
+            Move::Store { value, form: to } => {
+                if state.forms[value] == to {
+                    return None;
+                }
+                form = Some((value, to));
+            }
+            Move::Order { from, before } => {
+                if from.at() >= next.len() || before.at() > next.len() {
+                    return None;
+                }
+                let group = next.remove(from.at());
+                let to = before.at() - usize::from(before > from);
+                next.insert(to, group);
+            }
+        }
+        Some(state.changed(next, written_out, form))
+    }
+
+    /// Puts a group in the place of two. What is between them and reads the first of the two moves behind
+    /// it.
+    fn placed(
+        &self,
+        state: &State,
+        groups: &mut Vec<Group>,
+        first: Slot,
+        second: Slot,
+        made: Group,
+    ) -> Option<()> {
+        if first >= second || second.at() >= groups.len() {
+            return None;
+        }
+        let mut late = EntitySet::<Inst>::new();
+        late.extend(groups[first.at()].parts.iter().flatten().copied());
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for group in &groups[first.at() + 1..second.at()] {
+            let members = || group.parts.iter().flatten().copied();
+            let reads = members().flat_map(|i| self.reads(state, i));
+            if reads.filter_map(|v| self.maker(v)).any(|j| late.contains(j)) {
+                late.extend(members());
+                after.push(group.clone());
+            } else {
+                before.push(group.clone());
+            }
+        }
+        before.push(made);
+        groups.splice(first.at()..=second.at(), before.into_iter().chain(after));
+        Some(())
+    }
+
+    /// Puts an instruction into a part: before what reads it there, otherwise last.
+    fn seated(&self, state: &State, members: &mut Vec<Inst>, i: Inst) {
+        let reader = members.iter().position(|&m| self.uses_of(state, m, i));
+        members.insert(reader.unwrap_or(members.len()), i);
+    }
+}
+
+impl State {
+    /// Takes over what has changed.
+    fn changed(
+        &mut self,
+        mut next: Vec<Group>,
+        written_out: Option<(Inst, bool)>,
+        form: Option<(Value, Storage)>,
+    ) -> Undo {
+        let same = |a: &Group, b: &Group| a == b;
+        let at = self.groups.iter().zip(&next).take_while(|(a, b)| same(a, b)).count();
+        let shorter = self.groups.len().min(next.len()) - at;
+        let ends = self.groups.iter().rev().zip(next.iter().rev()).take(shorter);
+        let end = ends.take_while(|(a, b)| same(a, b)).count();
+        let now = next.len() - end - at;
+        let put: Vec<Group> = next.drain(at..at + now).collect();
+        let groups: Vec<Group> = self.groups.splice(at..self.groups.len() - end, put).collect();
+        let written_out =
+            written_out.map(|(i, to)| (i, std::mem::replace(&mut self.written_out[i], to)));
+        let form = form.map(|(v, to)| (v, std::mem::replace(&mut self.forms[v], to)));
+        Undo { at, now, groups, written_out, form }
+    }
+}
+
+/// The members of a group of one part.
+fn only(groups: &[Group], slot: Slot) -> Option<&Vec<Inst>> {
+    match groups.get(slot.at())?.parts.as_slice() {
+        [members] => Some(members),
+        _ => None,
+    }
+}
+
+fn part(groups: &mut [Group], seat: Seat) -> Option<&mut Vec<Inst>> {
+    groups.get_mut(seat.slot.at())?.parts.get_mut(seat.part as usize)
+}
+
+/// Drops parts and groups that have no members.
+fn emptied(groups: &mut Vec<Group>) {
+    groups.iter_mut().for_each(|g| g.parts.retain(|p| !p.is_empty()));
+    groups.retain(|g| !g.parts.is_empty());
+}

@@ -1,0 +1,71 @@
+//! What a state costs.
+
+use super::Space;
+use super::state::State;
+use crate::cost::cost;
+use crate::group::Effort;
+use crate::lower::lowered;
+use crate::memory::memory_beside;
+use crate::plan::Plan;
+use crate::saved::saved_bytes;
+use adfuse_ir::Function;
+use adfuse_ir::kernel::{Program, verify};
+
+/// What a plan costs.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Price {
+    /// Seconds, measured or predicted.
+    pub seconds: f64,
+    /// The most bytes at once.
+    pub peak: u64,
+    /// Bytes that a phase leaves to a later one.
+    pub saved: u64,
+}
+
+/// What tells how long plans take.
+pub trait Measure {
+    /// Seconds that the program of a plan takes; `None` where that is not known, and the cost model is
+    /// asked.
+    fn seconds(&self, f: &Function, plan: &Plan, program: &Program) -> Option<f64>;
+}
+
+/// Nothing is measured: times are the cost model's.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Predicted;
+
+impl Measure for Predicted {
+    fn seconds(&self, _: &Function, _: &Plan, _: &Program) -> Option<f64> {
+        None
+    }
+}
+
+impl Space<'_> {
+    /// What a state costs; `None` where it is no plan. Memory is packed quickly, so that a peak may be
+    /// somewhat more than that of the finished plan.
+    pub fn price(&self, state: &State) -> Option<Price> {
+        self.price_at(&self.plan(state), Effort::Quick)
+    }
+
+    /// As [`Space::price`], of a plan whose memory is packed with an effort.
+    pub(super) fn price_at(&self, plan: &Plan, effort: Effort) -> Option<Price> {
+        let program = self.program(plan)?;
+        let scratch = self.engine.scratch(&program).ok()?;
+        let memory = memory_beside(&program, effort, &scratch).ok()?;
+        let seconds = self.measure.seconds(self.facts.f, plan, &program);
+        Some(Price {
+            seconds: seconds.unwrap_or_else(|| cost(&program, &self.options.device).seconds),
+            peak: self.engine.peak(&program, &memory).ok()?,
+            saved: saved_bytes(self.facts.f, plan).ok()?,
+        })
+    }
+
+    pub(super) fn is_legal(&self, state: &State) -> bool {
+        self.program(&self.plan(state)).is_some()
+    }
+
+    /// The program of a plan, as the verifier accepts it.
+    pub(super) fn program(&self, plan: &Plan) -> Option<Program> {
+        let program = lowered(self.facts.f, plan, &self.options.device).ok()?;
+        Some(verify(program).ok()?.into_inner())
+    }
+}

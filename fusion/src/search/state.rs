@@ -1,0 +1,159 @@
+//! A plan on its way: what moves change.
+
+use super::Space;
+use crate::group::leaves_under;
+use crate::plan::{Group, Plan, narrow};
+use adfuse_ir::kernel::Storage;
+use adfuse_ir::{Inst, Value, ValueDef};
+use cranelift_entity::{SecondaryMap, entity_impl};
+use smallvec::SmallVec;
+
+/// Where a group is in the order in which groups run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(u32);
+entity_impl!(Slot, "slot");
+
+/// A part of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Seat {
+    /// The group.
+    pub slot: Slot,
+    /// Which of its parts.
+    pub part: u32,
+}
+
+/// A plan of a function as data that is changed a little at a time.
+///
+/// A value's form is what it is stored in wherever a plan leaves it to another group; plans say it of
+/// those alone that they do leave.
+#[derive(Clone, PartialEq, Debug)]
+pub struct State {
+    pub(super) groups: Vec<Group>,
+    pub(super) written_out: SecondaryMap<Inst, bool>,
+    pub(super) forms: SecondaryMap<Value, Storage>,
+}
+
+impl State {
+    /// The groups in the order in which they run. Instructions may recur in several.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// Whether an instruction is written out in every group that uses it.
+    pub fn is_written_out(&self, i: Inst) -> bool {
+        self.written_out[i]
+    }
+
+    /// What a value is stored in, where it is left to another group.
+    pub fn form(&self, v: Value) -> Storage {
+        self.forms[v]
+    }
+
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
+        (0..self.groups.len() as u32).map(Slot)
+    }
+
+    pub(super) fn group(&self, slot: Slot) -> &Group {
+        &self.groups[slot.0 as usize]
+    }
+
+    pub(super) fn seats(&self) -> impl Iterator<Item = (Seat, &Vec<Inst>)> + '_ {
+        self.groups.iter().zip(0..).flat_map(|(group, slot)| {
+            let seat = move |part| Seat { slot: Slot(slot), part };
+            group.parts.iter().zip(0..).map(move |(members, part)| (seat(part), members))
+        })
+    }
+}
+
+impl Slot {
+    pub(super) fn at(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Who reads a value and who computes it, for all values of a state.
+pub(super) struct Uses {
+    /// The parts that compute a value.
+    pub(super) made: SecondaryMap<Value, SmallVec<[Seat; 1]>>,
+    /// The parts that read it from a buffer.
+    pub(super) read: SecondaryMap<Value, SmallVec<[Seat; 4]>>,
+    /// Whether some part reads an instance that another has computed.
+    pub(super) crosses: SecondaryMap<Value, bool>,
+}
+
+impl Space<'_> {
+    /// A plan of the function, ready to be changed.
+    pub fn state(&self, plan: &Plan) -> State {
+        let mut state = State {
+            groups: plan.groups.clone(),
+            written_out: SecondaryMap::new(),
+            forms: SecondaryMap::new(),
+        };
+        plan.inline.iter().for_each(|&i| state.written_out[i] = true);
+        plan.storage.iter().for_each(|&(v, form)| state.forms[v] = form);
+        let uses = self.uses(&state);
+        for &i in self.facts.f.body_insts() {
+            let v = self.facts.f.inst_results(i)[0];
+            // What the plan leaves to nobody has the form that the planner would give it.
+            if !uses.crosses[v]
+                && let Some(form) = narrow(&self.facts, &self.ranges, v)
+            {
+                state.forms[v] = form;
+            }
+        }
+        state
+    }
+
+    /// The plan that a state is.
+    pub fn plan(&self, state: &State) -> Plan {
+        let f = self.facts.f;
+        let uses = self.uses(state);
+        let values = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
+        let left = values.filter(|&v| {
+            state.forms[v] != Storage::Plain && uses.crosses[v] && !self.results.contains(v)
+        });
+        Plan {
+            inline: f.body_insts().iter().copied().filter(|&i| state.written_out[i]).collect(),
+            groups: state.groups.clone(),
+            storage: left.map(|v| (v, state.forms[v])).collect(),
+            ..self.head.clone()
+        }
+    }
+
+    /// What an instruction reads from buffers or members before it, constants apart.
+    pub(super) fn reads(&self, state: &State, i: Inst) -> SmallVec<[Value; 8]> {
+        let mut found = leaves_under(self.facts.f, i, |j| state.written_out[j]);
+        found.retain(|v| !self.is_constant(*v));
+        found
+    }
+
+    pub(super) fn uses(&self, state: &State) -> Uses {
+        let mut uses = Uses {
+            made: SecondaryMap::new(),
+            read: SecondaryMap::new(),
+            crosses: SecondaryMap::new(),
+        };
+        for (seat, members) in state.seats() {
+            for &i in members {
+                for v in self.reads(state, i) {
+                    if uses.made[v].last() == Some(&seat) {
+                        continue;
+                    }
+                    uses.crosses[v] |= !uses.made[v].is_empty();
+                    if uses.read[v].last() != Some(&seat) {
+                        uses.read[v].push(seat);
+                    }
+                }
+                uses.made[self.facts.f.inst_results(i)[0]].push(seat);
+            }
+        }
+        uses
+    }
+
+    pub(super) fn maker(&self, v: Value) -> Option<Inst> {
+        match self.facts.f.def(v) {
+            ValueDef::Inst(i, _) => Some(i),
+            _ => None,
+        }
+    }
+}
