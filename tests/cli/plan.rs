@@ -116,6 +116,10 @@ fn options_reach_the_planner() {
     assert_eq!(slow["device"], "slow");
     assert!(slow["predicted_ms"].as_f64() > fast["predicted_ms"].as_f64());
     assert_eq!(of("mlp_relu.ir --effort quick")["effort"], "quick");
+    let (found, begun) = (of("linear_wide.ir --grad --effort search"), of("linear_wide.ir --grad"));
+    assert_eq!(found["effort"], "search");
+    let launches = |json: &serde_json::Value| json["launches"].as_u64().expect("a number");
+    assert!(launches(&found) < launches(&begun), "{found}");
     let some = of("mlp_relu.ir --grad --wrt w1");
     assert!(some["launches"].as_u64() < of("mlp_relu.ir --grad")["launches"].as_u64());
     assert!(some["launches"].as_u64() > fast["launches"].as_u64());
