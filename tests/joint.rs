@@ -53,11 +53,9 @@ fn holds(f: &Function, effort: Effort) -> Result<PlanFrontier, String> {
         if found != expected {
             return Err(why(format!("{found:?} is not {expected:?}")));
         }
-        for budget in [point.peak, point.peak + 1] {
-            let at = frontier.at(budget).map_err(|d| why(d.to_string()))?;
-            if at.peak > budget || at.peak != point.peak {
-                return Err(why(format!("{} bytes for {budget}", at.peak)));
-            }
+        let at = frontier.at(point.peak).map_err(|d| why(d.to_string()))?;
+        if at.peak != point.peak {
+            return Err(why(format!("{} bytes for {}", at.peak, point.peak)));
         }
     }
     let least = frontier.points()[0].peak;
