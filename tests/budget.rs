@@ -12,6 +12,7 @@ use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Kind, Module};
 use adfuse::plan_cache::PlanCache;
+use common::models;
 use common::programs::decode;
 use common::random::{self, inputs};
 use std::path::Path;
@@ -113,19 +114,10 @@ fn model(path: &Path) -> Function {
     gradient(&module, f).expect("differentiates")
 }
 
-fn models() -> Vec<std::path::PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
-    let entries = std::fs::read_dir(folder).expect("models");
-    let mut files: Vec<_> = entries.map(|e| e.expect("an entry").path()).collect();
-    files.retain(|f| f.extension().is_some_and(|e| e == "ir"));
-    files.sort();
-    files
-}
-
 #[test]
 fn no_model_holds_more_than_its_budget() {
     let mut several = 0;
-    for (k, path) in models().into_iter().enumerate() {
+    for (k, path) in models::paths().into_iter().enumerate() {
         let peaks = kept(&model(&path), Effort::Default, 7 * k as u64);
         several += usize::from(peaks.unwrap_or_else(|e| panic!("{}: {e}", path.display())) > 1);
     }

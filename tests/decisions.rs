@@ -15,10 +15,10 @@ use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::{Names, parse};
 use adfuse::ir::{DType, Function, Inst, Module, Op, Phase, Value, ValueDef};
+use common::models;
 use common::programs::decode;
 use common::random::{self, inputs};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 fn options(effort: Effort) -> Options {
     Options { device: Device::cpu(), effort, fp: Fp::Strict }
@@ -143,19 +143,10 @@ fn random_programs() {
 
 #[test]
 fn models() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
-    let mut files: Vec<_> =
-        std::fs::read_dir(folder).expect("models").map(|e| e.expect("an entry").path()).collect();
-    files.retain(|f| f.extension().is_some_and(|e| e == "ir"));
-    files.sort();
     let options = options(Effort::Quick);
     let mut counts = BTreeMap::<String, usize>::new();
-    for path in files {
-        let text = std::fs::read_to_string(&path).expect("a model");
-        let module = parse(&text).unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
-        let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
-        let f = module.find(stem).or_else(|| module.find("main")).expect("the model's function");
-        let g = gradients(&module, f, None).expect("differentiates");
+    for (stem, module, f) in models::all() {
+        let g = gradients(&module, &f, None).expect("differentiates");
         let frontier = plan_frontier(&g, &options, &AnyEngine).expect("plans");
         let points = frontier.points();
         for plan in [&points[0].plan, &points[points.len() - 1].plan] {

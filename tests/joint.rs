@@ -11,11 +11,10 @@ use adfuse::fusion::{
 };
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
-use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Module};
+use common::models;
 use common::programs::decode;
 use common::random::{self, inputs};
-use std::path::Path;
 
 fn options(effort: Effort) -> Options {
     Options { device: Device::cpu(), effort, fp: Fp::Strict }
@@ -85,18 +84,9 @@ fn random_programs() {
 
 #[test]
 fn models() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
-    let mut files: Vec<_> =
-        std::fs::read_dir(folder).expect("models").map(|e| e.expect("an entry").path()).collect();
-    files.retain(|f| f.extension().is_some_and(|e| e == "ir"));
-    files.sort();
     let mut several = 0;
-    for path in files {
-        let text = std::fs::read_to_string(&path).expect("a model");
-        let module = parse(&text).unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
-        let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
-        let f = module.find(stem).or_else(|| module.find("main")).expect("the model's function");
-        let g = gradients(&module, f).expect("differentiates");
+    for (stem, module, f) in models::all() {
+        let g = gradients(&module, &f).expect("differentiates");
         let frontier = holds(&g, Effort::Default);
         let frontier = frontier.unwrap_or_else(|why| panic!("{stem}: {why}"));
         several += usize::from(frontier.points().len() > 1);

@@ -1,6 +1,8 @@
 //! The models of `tests/models`: planned at every effort they give the bits of the reference engine,
 //! values and gradients.
 
+mod common;
+
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
@@ -10,16 +12,7 @@ use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Module};
 use adfuse::sample::{rng, sample};
-use std::path::{Path, PathBuf};
-
-fn models() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
-    let entries = std::fs::read_dir(folder).expect("the folder of models");
-    let mut files: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).collect();
-    files.retain(|f| f.extension().is_some_and(|e| e == "ir"));
-    files.sort();
-    files
-}
+use std::path::Path;
 
 fn inputs(f: &Function) -> Vec<Array> {
     let mut rng = rng(5, 0);
@@ -40,7 +33,7 @@ fn differentiated(path: &Path) -> (Module, Function) {
 
 #[test]
 fn plans_change_no_bit_of_any_model() {
-    let models = models();
+    let models = common::models::paths();
     assert!(models.len() >= 20, "{} models", models.len());
     for path in models {
         let (module, g) = differentiated(&path);
@@ -61,7 +54,7 @@ fn plans_change_no_bit_of_any_model() {
 /// Where the order of sums is the plan's, results differ by rounding, and not from run to run.
 #[test]
 fn other_modes_differ_by_rounding() {
-    for path in models() {
+    for path in common::models::paths() {
         let (module, g) = differentiated(&path);
         let args = inputs(&g);
         let expected = run(&module, &g, &args, &mut Silent).expect("runs");

@@ -16,15 +16,13 @@ use adfuse::ir::kernel::{
     Buffer, Operand, Param, Program, Role, Sink, Space, Stage, Step as KernelStep, verify,
 };
 use adfuse::ir::op::Domain;
-use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Kind, Module};
 use adfuse::sample::{rng, sample};
-use common::count_from_env;
 use common::programs::{Step, decode};
+use common::{count_from_env, models};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 const EFFORTS: [Effort; 3] = [Effort::Off, Effort::Quick, Effort::Default];
 
@@ -270,21 +268,13 @@ fn gradients_of_random_programs_take_what_is_planned() {
 #[allow(clippy::print_stdout)]
 #[test]
 fn gradients_of_models_take_what_is_planned_and_effort_saves_memory() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
-    let entries = std::fs::read_dir(folder).expect("the folder of models");
-    let mut files: Vec<_> = entries.map(|e| e.expect("an entry").path()).collect();
-    files.retain(|f| f.extension().is_some_and(|e| e == "ir"));
-    files.sort();
+    let files = models::all();
     assert!(files.len() >= 20, "{} models", files.len());
     let mut sums = [(0, 0); 3];
-    for path in files {
-        let text = std::fs::read_to_string(&path).expect("a model");
-        let module = parse(&text).unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
-        let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
-        let f = module.find(stem).or_else(|| module.find("main")).expect("the model's function");
-        let g = gradients(&module, f);
-        let found = holds(&Module::single(g.clone()), &g)
-            .unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    for (stem, module, f) in files {
+        let g = gradients(&module, &f);
+        let found =
+            holds(&Module::single(g.clone()), &g).unwrap_or_else(|why| panic!("{stem}: {why}"));
         println!("{stem:28} {found:?}");
         for (sum, found) in sums.iter_mut().zip(found) {
             (sum.0, sum.1) = (sum.0 + found.0, sum.1 + found.1);

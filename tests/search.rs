@@ -20,12 +20,12 @@ use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Module};
 use adfuse::measure::Timed;
-use common::count_from_env;
 use common::programs::decode;
 use common::random::{self, inputs};
+use common::{count_from_env, models};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 fn options(effort: Effort) -> Options {
@@ -109,15 +109,6 @@ impl Subject {
         }
         Ok(found)
     }
-}
-
-fn models() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
-    let entries = std::fs::read_dir(folder).expect("models");
-    let mut files: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).collect();
-    files.retain(|f| f.extension().is_some_and(|e| e == "ir"));
-    files.sort();
-    files
 }
 
 fn model(name: &str) -> Subject {
@@ -216,7 +207,7 @@ fn moves_are_legal_and_taken_back() {
 fn models_get_better() {
     let mut table = String::new();
     let (mut faster, mut smaller) = (Vec::new(), 0);
-    for path in models() {
+    for path in models::paths() {
         let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
         let subject = Subject::model(&path);
         let begin = Instant::now();

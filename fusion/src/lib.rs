@@ -49,6 +49,7 @@ pub use in_place::InPlace;
 pub use joint::{
     Alternative, AnyEngine, Choice, Constraint, Decider, Decision, Difference, Engine, How,
     PlanFrontier, PlanPoint, Reading, Why, computed_again, decisions, plan_frontier, plan_point,
+    steps_of,
 };
 pub use lower::lower;
 pub use memory::{ALIGN, Memory, memory, memory_beside};

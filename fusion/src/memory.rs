@@ -135,6 +135,18 @@ fn bytes(data: &BufferData) -> Option<u64> {
     Some(data.bytes())
 }
 
+/// The first and the last step that touches each buffer.
+fn lives(program: &Program) -> SecondaryMap<Buffer, Option<(usize, usize)>> {
+    let mut lives: SecondaryMap<Buffer, Option<(usize, usize)>> = SecondaryMap::new();
+    for (n, step) in program.steps.iter().enumerate() {
+        for b in step.writes().chain(step.reads()) {
+            let from = lives[b].map_or(n, |(from, _)| from);
+            lives[b] = Some((from, n));
+        }
+    }
+    lives
+}
+
 /// The question put to the planner.
 struct Arena {
     problem: Problem,
@@ -148,13 +160,7 @@ struct Arena {
 impl Arena {
     /// `None` where there are too many bytes.
     fn of(program: &Program, effort: Effort, scratch: &[u64]) -> Option<Arena> {
-        let mut lives: SecondaryMap<Buffer, Option<(usize, usize)>> = SecondaryMap::new();
-        for (n, step) in program.steps.iter().enumerate() {
-            for b in step.writes().chain(step.reads()) {
-                let from = lives[b].map_or(n, |(from, _)| from);
-                lives[b] = Some((from, n));
-            }
-        }
+        let lives = lives(program);
         let mut arena = Arena {
             problem: Problem::new(),
             blocks: SecondaryMap::new(),
@@ -256,13 +262,7 @@ pub(crate) struct Moment {
 
 /// The first moment at which the most bytes are in use; `None` where there are no steps.
 pub(crate) fn fullest(program: &Program, scratch: &[u64]) -> Option<Moment> {
-    let mut lives: SecondaryMap<Buffer, Option<(usize, usize)>> = SecondaryMap::new();
-    for (n, step) in program.steps.iter().enumerate() {
-        for b in step.writes().chain(step.reads()) {
-            let from = lives[b].map_or(n, |(from, _)| from);
-            lives[b] = Some((from, n));
-        }
-    }
+    let lives = lives(program);
     let there = |b: Buffer, n: usize| match program.buffers[b].role {
         Role::Temp => lives[b].is_some_and(|(from, last)| from <= n && n <= last),
         _ => true,

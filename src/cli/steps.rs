@@ -1,6 +1,6 @@
 //! Steps of a program as people name them.
 
-use crate::fusion::Plan;
+use crate::fusion::{Plan, steps_of};
 use crate::ir::Inst;
 use crate::ir::kernel::{Buffer, Extents, Program, Role, Step};
 
@@ -8,42 +8,14 @@ use crate::ir::kernel::{Buffer, Extents, Program, Role, Step};
 /// result with a literal.
 pub(super) fn computed(plan: &Plan, program: &Program) -> Vec<Vec<Inst>> {
     let mut all: Vec<Vec<Inst>> = Vec::with_capacity(program.steps.len());
-    for group in &plan.groups {
-        let whole = match program.steps.get(all.len()) {
-            Some(Step::Contract(c)) => c.members.len() == group.parts.len(),
-            _ => true,
-        };
-        // Contractions that turned out not to share an operand are steps of their own.
-        match whole {
-            true => all.push(group.parts.concat()),
-            false => all.extend(group.parts.iter().cloned()),
+    for (group, steps) in plan.groups.iter().zip(steps_of(plan, program)) {
+        match steps.len() {
+            1 => all.push(group.parts.concat()),
+            _ => all.extend(group.parts.iter().cloned()),
         }
     }
     all.resize(program.steps.len(), Vec::new());
     all
-}
-
-/// The name of a step; for what has none, what it is.
-pub(super) fn name(step: &Step) -> &str {
-    match step {
-        Step::Kernel(k) => &k.name,
-        Step::Contract(c) => &c.name,
-        Step::Attend(a) => &a.name,
-        Step::Library(l) => &l.function,
-        Step::Scatter(_) | Step::Transfer(_) => kind(step),
-    }
-}
-
-/// What a step is.
-pub(super) fn kind(step: &Step) -> &'static str {
-    match step {
-        Step::Kernel(_) => "kernel",
-        Step::Contract(_) => "contract",
-        Step::Attend(_) => "attend",
-        Step::Scatter(_) => "scatter",
-        Step::Library(_) => "library",
-        Step::Transfer(_) => "transfer",
-    }
 }
 
 /// The extents that a step runs over: the points of a kernel, the results of contractions.
@@ -70,7 +42,7 @@ pub(super) fn alone(program: &Program, step: &Step) -> String {
     let (reads, writes): (Vec<Buffer>, Vec<Buffer>) =
         (step.reads().collect(), step.writes().collect());
     let mut one = Program { steps: vec![step.clone()], outputs: writes.clone(), ..program.clone() };
-    one.name = name(step).into();
+    one.name = step.name().into();
     let mut absent = Vec::new();
     for (b, data) in one.buffers.iter_mut() {
         if writes.contains(&b) {

@@ -22,7 +22,6 @@ use adfuse::ir::{DType, Function, Kind, Module, Op, TensorType};
 use adfuse::sample::{rng, sample};
 use common::programs::{Step, decode_over};
 use common::random::{self, inputs};
-use std::path::{Path, PathBuf};
 
 /// One thread, and the bits of the evaluator.
 fn strict() -> Options {
@@ -213,21 +212,12 @@ fn every_conversion() {
 
 /// The models with their gradients, by the names of their files.
 fn differentiated() -> Vec<(String, Function)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
-    let mut files: Vec<_> =
-        std::fs::read_dir(folder).expect("models").map(|e| e.expect("an entry").path()).collect();
-    files.retain(|f| f.extension().is_some_and(|e| e == "ir"));
-    files.sort();
-    let one = |path: PathBuf| {
-        let text = std::fs::read_to_string(&path).expect("a model");
-        let module = parse(&text).unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
-        let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
-        let f = module.find(stem).or_else(|| module.find("main")).expect("the model's function");
-        let wrt = differentiable(f, None).expect("has floats");
-        let g = value_and_grad(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}"));
-        (path.display().to_string(), g)
+    let one = |(name, module, f): (String, Module, Function)| {
+        let wrt = differentiable(&f, None).expect("has floats");
+        let g = value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"));
+        (name, g)
     };
-    files.into_iter().map(one).collect()
+    common::models::all().into_iter().map(one).collect()
 }
 
 #[test]

@@ -127,18 +127,6 @@ impl Executable {
     }
 }
 
-/// The name of a step; for what has none, what it is.
-pub(super) fn name(step: &Step) -> &str {
-    match step {
-        Step::Kernel(k) => &k.name,
-        Step::Contract(c) => &c.name,
-        Step::Attend(a) => &a.name,
-        Step::Library(l) => &l.function,
-        Step::Scatter(_) => "scatter",
-        Step::Transfer(_) => "transfer",
-    }
-}
-
 /// What is known of a step once it is made.
 pub(super) fn told(program: &Program, step: &Step, origin: usize, gemm: &dyn Gemm) -> MadeStep {
     let mut beside = Vec::new();
@@ -162,7 +150,7 @@ pub(super) fn told(program: &Program, step: &Step, origin: usize, gemm: &dyn Gem
     if folded {
         by.push("rust");
     }
-    MadeStep { origin, name: name(step).into(), generator: by.join(" + "), beside }
+    MadeStep { origin, name: step.name().into(), generator: by.join(" + "), beside }
 }
 
 fn named(program: &Program, b: Buffer) -> String {

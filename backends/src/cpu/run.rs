@@ -168,7 +168,7 @@ impl Executable {
             let origin = low.origin.get(n).copied();
             // Steps run one after the other: each has all of what is not kept.
             own.free();
-            maker.listing.begin(n, inside::name(step));
+            maker.listing.begin(n, step.name());
             let mut shared = rooms.of(origin);
             let mut making = Making {
                 maker: Some(&mut maker),

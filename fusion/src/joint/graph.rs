@@ -27,8 +27,8 @@ pub(crate) struct GroupGraph {
 /// Picoseconds in a second: times of operations are whole numbers.
 const PICOSECONDS: f64 = 1e12;
 
-/// The steps of a program that each group has become.
-pub(crate) fn steps_of(plan: &Plan, program: &Program) -> Vec<Range<usize>> {
+/// The steps of a program that each group of its plan has become, by number.
+pub fn steps_of(plan: &Plan, program: &Program) -> Vec<Range<usize>> {
     let mut next = 0;
     let range = |group: &Group| {
         let whole = match program.steps.get(next) {

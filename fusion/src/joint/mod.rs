@@ -31,6 +31,7 @@ pub use crossing::{How, Reading};
 pub use decisions::{
     Alternative, Choice, Constraint, Decider, Decision, Difference, Why, decisions,
 };
+pub use graph::steps_of;
 
 use again::{recurring, regrouped};
 use graph::GroupGraph;

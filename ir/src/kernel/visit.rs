@@ -1,7 +1,7 @@
 //! What a step reads and writes, found in one place for everybody who asks.
 
-use super::program::{Attend, Buffer, Contract, Extents, Feed, Member, Scatter, Step};
-use super::stage::{Kernel, Operand, Param, Sink, Stage};
+use super::program::{Attend, Buffer, Extents, Feed, Member, Step};
+use super::stage::{Operand, Param, Sink, Stage};
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 use std::fmt;
@@ -98,6 +98,29 @@ impl Step {
         met.list.into_iter()
     }
 
+    /// The word that it begins with in text; what it does, where that is no word.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Step::Kernel(_) => "kernel",
+            Step::Contract(_) => "contract",
+            Step::Attend(_) => "attend",
+            Step::Scatter(_) => "scatter",
+            Step::Library(_) => "library",
+            Step::Transfer(_) => "transfer",
+        }
+    }
+
+    /// Its name; its kind where it has none.
+    pub fn name(&self) -> &str {
+        match self {
+            Step::Kernel(k) => &k.name,
+            Step::Contract(c) => &c.name,
+            Step::Attend(a) => &a.name,
+            Step::Library(l) => &l.function,
+            Step::Scatter(_) | Step::Transfer(_) => self.kind(),
+        }
+    }
+
     /// What people know it by: its word and, where it has one, its name.
     pub fn title(&self) -> impl fmt::Display + '_ {
         Title(self)
@@ -109,12 +132,8 @@ struct Title<'s>(&'s Step);
 impl fmt::Display for Title<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Step::Kernel(Kernel { name, .. }) => write!(f, "kernel @{name}"),
-            Step::Contract(Contract { name, .. }) => write!(f, "contract @{name}"),
-            Step::Attend(Attend { name, .. }) => write!(f, "attend @{name}"),
-            Step::Scatter(Scatter { .. }) => f.write_str("scatter"),
-            Step::Library(l) => write!(f, "library @{}", l.function),
-            Step::Transfer(_) => f.write_str("transfer"),
+            step @ (Step::Scatter(_) | Step::Transfer(_)) => f.write_str(step.kind()),
+            step => write!(f, "{} @{}", step.kind(), step.name()),
         }
     }
 }

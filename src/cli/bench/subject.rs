@@ -6,7 +6,6 @@ use crate::cli::clock::Clock;
 use crate::cli::engine::map_for_profilers;
 use crate::cli::failure::Failure;
 use crate::cli::planning::Ready;
-use crate::cli::steps;
 use crate::cli::streams::Streams;
 use crate::engine::{Compiled, Cpu};
 use crate::fusion::{Cost, Effort, Ops, Plan, cost};
@@ -118,8 +117,8 @@ impl Subject {
                 made.iter().filter(|s| s.origin == k).map(|s| s.generator.as_str()).collect();
             by.dedup();
             Kernel {
-                name: steps::name(step).into(),
-                kind: steps::kind(step),
+                name: step.name().into(),
+                kind: step.kind(),
                 generator: by.join(", "),
                 seconds,
                 bytes: cost.reads.saturating_add(cost.writes),

@@ -90,8 +90,8 @@ impl Report {
         let computed = steps::computed(plan, program);
         let groups =
             program.steps.iter().zip(&found.steps).zip(&computed).map(|((s, c), insts)| Row {
-                name: steps::name(s).into(),
-                kind: steps::kind(s),
+                name: s.name().into(),
+                kind: s.kind(),
                 domains: steps::domains(s),
                 reads: steps::names(program, s.reads()),
                 writes: steps::names(program, s.writes()),
