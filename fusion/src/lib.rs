@@ -19,6 +19,7 @@ mod indirect;
 mod instances;
 mod joint;
 mod kernel;
+mod loops;
 mod lower;
 mod memory;
 mod merge;

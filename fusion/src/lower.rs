@@ -11,6 +11,7 @@ use crate::group::leaves;
 use crate::indirect::scatter;
 use crate::instances::instances;
 use crate::kernel::Lowering;
+use crate::loops::schedule;
 use crate::part::{Around, Part, Shape};
 use crate::plan::{Group, Plan, graph_hash};
 use crate::range::Ranges;
@@ -106,6 +107,7 @@ fn applied(
         lower.group(g)?;
     }
     lower.results()?;
+    schedule(&mut lower.program);
     Ok((lower.program, lower.buffers))
 }
 

@@ -3,7 +3,7 @@
 //! An expression is a sum of axes times constants, with floor division and modulo by constants. A
 //! view is a list of guarded pieces; an element is read through the first piece whose guards hold.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::fmt;
 use std::ops::Range;
 
@@ -114,6 +114,29 @@ impl IndexExpr {
             IndexExpr::Mod(a, c) => a.eval(at, data).rem_euclid(*c),
             IndexExpr::Data { param, lo, hi } => data[*param as usize].clamp(*lo, *hi),
         }
+    }
+
+    /// The factors of the axes where it is affine in the coordinates along so many axes; `None` where it is
+    /// not, or a factor is too large.
+    pub fn factors(&self, axes: usize) -> Option<SmallVec<[i128; 8]>> {
+        let mut factors: SmallVec<[i128; 8]> = smallvec![0; axes];
+        match self {
+            IndexExpr::Axis(a) => *factors.get_mut(usize::from(*a))? = 1,
+            IndexExpr::Const(_) => {}
+            IndexExpr::Add(a, b) => {
+                let both = a.factors(axes)?.into_iter().zip(b.factors(axes)?);
+                for (f, (a, b)) in factors.iter_mut().zip(both) {
+                    *f = a.checked_add(b)?;
+                }
+            }
+            IndexExpr::Mul(a, c) => {
+                for (f, a) in factors.iter_mut().zip(a.factors(axes)?) {
+                    *f = a.checked_mul((*c).into())?;
+                }
+            }
+            IndexExpr::FloorDiv(..) | IndexExpr::Mod(..) | IndexExpr::Data { .. } => return None,
+        }
+        Some(factors)
     }
 }
 

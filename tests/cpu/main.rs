@@ -6,6 +6,7 @@
 mod common;
 mod lines;
 mod modes;
+mod schedules;
 mod targets;
 
 use adfuse::autodiff::{differentiable, value_and_grad};
@@ -19,20 +20,13 @@ use adfuse::ir::op::{Body, Domain};
 use adfuse::ir::rewrite::specialize;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Kind, Module, Op, TensorType};
-use adfuse::sample::{rng, sample};
+use common::kernels::{arguments, files};
 use common::programs::{Step, decode_over};
 use common::random::{self, inputs};
 
 /// One thread, and the bits of the evaluator.
 fn strict() -> Options {
     Options { threads: 1, fp: Fp::Strict }
-}
-
-/// Values for a program's inputs.
-fn arguments(program: &Program) -> Vec<Array> {
-    let mut rng = rng(1, 0);
-    let types = program.inputs().filter_map(|b| program.buffers[b].ty());
-    types.map(|t| sample(&t, Domain::Normal, &mut rng).expect("small")).collect()
 }
 
 /// Where a program's memory is.
@@ -232,13 +226,9 @@ fn models() {
 /// The programs of the filetests: packed and strided buffers, memories, attention, folds in any order.
 #[test]
 fn programs_of_the_filetests() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/filetests/kernels/ok");
     let mut seen = 0;
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let text = std::fs::read_to_string(&path).expect("reads");
-        let at = text.find("program @").expect("a program");
-        let program = verify(read(&text[at..]).expect("reads")).expect("verifies");
+    for (name, text) in files() {
+        let program = verify(read(&text).expect("reads")).expect("verifies");
         let args = arguments(&program);
         if program.steps.iter().any(|s| matches!(s, ProgramStep::Library(_))) {
             let layout = ArenaLayout::default();
@@ -249,7 +239,7 @@ fn programs_of_the_filetests() {
             continue;
         }
         if let Err(why) = same(&program, Effort::Default, &args) {
-            panic!("{}: {why}", path.display());
+            panic!("{name}: {why}");
         }
         seen += 1;
     }

@@ -19,7 +19,7 @@ use adfuse::ir::op::{Body, Domain};
 use adfuse::ir::rewrite::specialize;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Kind, Module, Op};
-use adfuse::sample::{rng, sample};
+pub(crate) use common::kernels::{arguments, files, numbers};
 use common::programs::{Step, decode};
 use common::random;
 pub(crate) use common::random::inputs;
@@ -30,38 +30,6 @@ pub(crate) fn programs(property: impl Fn(&[Step]) -> Result<(), String>) {
 
 pub(crate) fn cases(op: Op) -> Vec<Module> {
     random::cases(op, 130)
-}
-
-/// Numbers from a seed, each below what is asked for.
-pub(crate) fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
-    let mut state = seed;
-    move |n: usize| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % n.max(1)
-    }
-}
-
-/// The well-formed programs of the filetests, by name, without the comments above them.
-pub(crate) fn files() -> Vec<(String, String)> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/filetests/kernels/ok");
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).expect("a folder") {
-        let path = entry.expect("an entry").path();
-        let text = std::fs::read_to_string(&path).expect("reads");
-        let at = text.find("program @").expect("a program");
-        found.push((path.display().to_string(), text[at..].to_string()));
-    }
-    found.sort();
-    assert!(found.len() > 10, "{} files", found.len());
-    found
-}
-
-/// Values for a program's inputs.
-pub(crate) fn arguments(program: &Program) -> Vec<Array> {
-    let mut rng = rng(1, 0);
-    let types = program.inputs().filter_map(|b| program.buffers[b].ty());
-    types.map(|t| sample(&t, Domain::Normal, &mut rng).expect("small")).collect()
 }
 
 /// Plans, lowers, verifies and runs a function at every effort; the results must be the reference

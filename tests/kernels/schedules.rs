@@ -1,6 +1,7 @@
 //! Kernels walked otherwise: what changes a schedule or a domain changes no bit.
 
 use crate::common::programs::decode;
+use crate::common::schedules::changed;
 use crate::{arguments, cases, files, inputs, numbers, programs};
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
@@ -8,44 +9,14 @@ use adfuse::backends::reference::{Silent, kernel, order, run};
 use adfuse::fusion::compile;
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{
-    BufferData, Extents, Kernel, Order, Param, Program, Role, Run, Schedule, Sink, Stage, Step,
-    interchange, split, strict_runs, vectorize, verify,
+    BufferData, Extents, Kernel, Order, Param, Program, Role, Run, Sink, Stage, Step, interchange,
+    split, strict_runs, vectorize, verify,
 };
 use adfuse::ir::op::{Domain, Monoid};
 use adfuse::ir::rewrite::specialize;
 use adfuse::ir::scalar::Recorder;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Kind, Module, Op};
-
-/// A kernel after a few random changes; those that are refused are left out.
-fn changed(kernel: &Kernel, random: &mut impl FnMut(usize) -> usize) -> Kernel {
-    let mut kernel = kernel.clone();
-    for _ in 0..3 {
-        let rank = kernel.domain.len();
-        let next = match random(4) {
-            0 => {
-                let mut perm: Vec<usize> = (0..rank).collect();
-                (1..rank).for_each(|k| perm.swap(k, random(k + 1)));
-                Ok(interchange(&kernel, &perm).expect("a permutation"))
-            }
-            1 => vectorize(&kernel, random(rank + 2)),
-            2 => {
-                let tiles = kernel.domain.iter().map(|&n| 1 + random(n.max(1) as usize) as i64);
-                let schedule = Schedule { tiles: tiles.collect(), ..kernel.schedule.clone() };
-                Ok(Kernel { schedule, ..kernel.clone() })
-            }
-            _ if rank == 0 => continue,
-            _ => {
-                let axis = random(rank);
-                let n = kernel.domain[axis];
-                let factors: Vec<i64> = (1..=n.max(3)).filter(|f| n % f == 0).collect();
-                split(&kernel, axis, factors[random(factors.len())])
-            }
-        };
-        kernel = next.unwrap_or(kernel);
-    }
-    kernel
-}
 
 /// Changes every kernel of a program; what comes of it must be accepted and give the same bits.
 fn keeps_bits(program: &Program, seed: u64, args: &[Array]) -> Result<(), String> {

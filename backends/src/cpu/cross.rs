@@ -16,7 +16,7 @@ use adfuse_ir::{Diagnostic, Fp};
 /// without, and for steps that call a library; else as
 /// [`Executable::compile`](super::Executable::compile).
 pub fn code_for(program: &Verified<Program>, target: &str, fp: Fp) -> Result<usize, Diagnostic> {
-    let low = lowered(program);
+    let low = lowered(program)?;
     let mut maker = Maker::for_target(target, fp).map_err(|d| within(d, program, None))?;
     let mut slots = 0;
     for (n, step) in low.program.steps.iter().enumerate() {

@@ -1,15 +1,17 @@
 //! A program as the engine runs it: what callers hand over is dense, attention is contractions and
-//! kernels, and the memory of the caller is like any other.
+//! kernels, the axes of kernels are the loops that their schedules ask for, and the memory of the caller is
+//! like any other.
 
 use super::code::dense;
-use adfuse_ir::DType;
+use super::run::within;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Attend, Buffer, BufferData, Contract, Extents, Feed, Kernel, Member, Operand, Order, Param,
-    Piece, Program, Role, Run, Sink, Stage, Step, Storage,
+    Piece, Program, Role, Run, Sink, Stage, Step, Storage, loops,
 };
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{Recorder, ScalarProgram};
+use adfuse_ir::{DType, Diagnostic};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
@@ -28,7 +30,10 @@ pub(super) struct Lowered {
 }
 
 /// Rewrites a verified program.
-pub(super) fn lowered(given: &Program) -> Lowered {
+///
+/// # Errors
+/// Where a kernel cannot be walked as its schedule says; the error names the step.
+pub(super) fn lowered(given: &Program) -> Result<Lowered, Diagnostic> {
     let mut program = given.clone();
     let mut steps: Vec<(usize, Step)> = Vec::new();
     let mut inputs = Vec::new();
@@ -51,6 +56,10 @@ pub(super) fn lowered(given: &Program) -> Lowered {
                 let before = program.buffers.len();
                 attend(&mut program, a, &mut |step| steps.push((n, step)));
                 temps.extend(program.buffers.keys().skip(before).map(|b| (b, Some(n))));
+            }
+            Step::Kernel(kernel) => {
+                let loops = loops(kernel).map_err(|d| within(d, given, Some(n)))?;
+                steps.extend(loops.into_iter().map(|kernel| (n, Step::Kernel(kernel))));
             }
             step => steps.push((n, step.clone())),
         }
@@ -79,7 +88,7 @@ pub(super) fn lowered(given: &Program) -> Lowered {
     }
     let origin = steps.iter().map(|(n, _)| *n).collect();
     program.steps = steps.into_iter().map(|(_, step)| step).collect();
-    Lowered { program, origin, temps, inputs, outputs }
+    Ok(Lowered { program, origin, temps, inputs, outputs })
 }
 
 fn plain(data: &BufferData, role: Role) -> BufferData {

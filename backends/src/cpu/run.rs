@@ -153,7 +153,7 @@ impl Executable {
         pool: Arc<Mutex<Pool>>,
         texts: bool,
     ) -> Result<Executable, Diagnostic> {
-        let low = lowered(program);
+        let low = lowered(program)?;
         let within = |d: Diagnostic, step: Option<usize>| within(d, program, step);
         let rooms = Rooms::new(program, &low, arena)?;
         let mut constants = Room::default();

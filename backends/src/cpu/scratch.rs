@@ -16,7 +16,7 @@ use cranelift_entity::SecondaryMap;
 /// # Errors
 /// As [`Executable::compile`](super::Executable::compile).
 pub fn scratch(program: &Verified<Program>) -> Result<Vec<u64>, Diagnostic> {
-    needed(program, &lowered(program))
+    needed(program, &lowered(program)?)
 }
 
 /// Bytes at the peak of a program with this layout, as the engine holds them: inputs, outputs, constants,
@@ -26,7 +26,7 @@ pub fn scratch(program: &Verified<Program>) -> Result<Vec<u64>, Diagnostic> {
 /// # Errors
 /// As [`Executable::compile`](super::Executable::compile).
 pub fn peak(program: &Verified<Program>, arena: &ArenaLayout) -> Result<u64, Diagnostic> {
-    let low = lowered(program);
+    let low = lowered(program)?;
     let rooms = Rooms::new(program, &low, arena)?;
     let mut constants = Room::default();
     let places = place(&low, arena, &rooms, &mut constants);

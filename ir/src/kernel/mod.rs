@@ -7,6 +7,7 @@
 //! no check of its own. [`text`] is its text form; [`interchange`], [`split`] and [`vectorize`] change
 //! how a kernel is walked.
 
+mod loops;
 mod program;
 mod schedule;
 mod scratch;
@@ -15,6 +16,7 @@ pub mod text;
 mod verify;
 mod visit;
 
+pub use loops::loops;
 pub use program::{
     Attend, Buffer, BufferData, Contract, Extents, Feed, Library, Member, Program, Role, Scatter,
     Space, Step, Storage, Transfer,

@@ -7,7 +7,7 @@ use crate::literal::Literal;
 use crate::scalar::ScalarProgram;
 use crate::types::TensorType;
 use cranelift_entity::{PrimaryMap, entity_impl};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// A buffer of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -101,6 +101,22 @@ impl BufferData {
             Storage::Plain => elements * self.dtype.bytes(),
             Storage::Packed(bits) => (elements * u64::from(bits)).div_ceil(32) * 4,
         }
+    }
+
+    /// How many elements of memory apart neighbours along each of so many axes are, at an index that is
+    /// affine in their coordinates; `None` where it is not.
+    pub fn steps(&self, index: &[IndexExpr], axes: usize) -> Option<SmallVec<[i64; 8]>> {
+        let mut steps: SmallVec<[i64; 8]> = smallvec![0; axes];
+        let mut dense = 1i64;
+        for (k, e) in index.iter().enumerate().rev() {
+            let stride = self.strides.as_ref().map_or(Some(dense), |s| s.get(k).copied())?;
+            for (step, factor) in steps.iter_mut().zip(e.factors(axes)?) {
+                let factor = i64::try_from(factor).ok()?;
+                *step = step.checked_add(factor.checked_mul(stride)?)?;
+            }
+            dense = dense.checked_mul((*self.dims.get(k)?).max(1))?;
+        }
+        Some(steps)
     }
 
     /// The type of the tensor it holds; `None` when an extent is negative.

@@ -119,7 +119,7 @@ fn wrong(kernel: &Kernel, kind: Kind, message: String) -> Diagnostic {
 }
 
 /// Gives coordinates other names: `name` in expressions, `axes` where folds name them.
-fn renamed(
+pub(super) fn renamed(
     kernel: &mut Kernel,
     name: &dyn Fn(u8) -> IndexExpr,
     axes: &dyn Fn(u8) -> SmallVec<[u8; 2]>,
@@ -127,7 +127,7 @@ fn renamed(
     kernel.stages.iter_mut().for_each(|stage| renamed_in(stage, name, axes));
 }
 
-fn renamed_in(
+pub(super) fn renamed_in(
     stage: &mut Stage,
     name: &dyn Fn(u8) -> IndexExpr,
     axes: &dyn Fn(u8) -> SmallVec<[u8; 2]>,

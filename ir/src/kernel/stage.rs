@@ -36,15 +36,18 @@ pub struct Kernel {
     pub schedule: Schedule,
 }
 
-/// How an engine walks the points of a kernel. It changes no value.
+/// How an engine walks the points of a kernel: loops over tiles in the order of the axes, and within each tile
+/// loops over its points in the same order, those along `vector` innermost. [`loops`](super::loops)
+/// makes a kernel that has these loops as its axes. It changes no value.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Schedule {
     /// The domain's axes, outermost first; none: in the order of the domain.
     pub order: SmallVec<[u8; 4]>,
-    /// Extents of the tiles in which the domain is walked, an axis each; none: not tiled.
+    /// Extents of the tiles in which the domain is walked, an axis each; none: not tiled. The last tile
+    /// of an axis may be short, unless the domain is folded over.
     pub tiles: Extents,
-    /// The coordinate along which vectors run: an axis of the domain, or one that every stage with
-    /// axes has.
+    /// The coordinate along which vectors run, the innermost loop: an axis of the domain (of the stages
+    /// that have none of their own), or one that every stage with axes has.
     pub vector: Option<u8>,
 }
 

@@ -30,7 +30,7 @@ pub(super) fn exactly_once(
     let mut place: SmallVec<[i128; 8]> = smallvec![0; extents.len()];
     let mut stride = 1i128;
     for (e, &n) in index.iter().zip(dims).rev() {
-        let Some(factors) = affine(e, extents.len()) else {
+        let Some(factors) = e.factors(extents.len()) else {
             let m = format!("`{e}` is not affine: its writes are not proven disjoint");
             return Err(Wrong::new(Kind::Overlap, m));
         };
@@ -58,28 +58,6 @@ pub(super) fn reach(axes: impl Iterator<Item = (i128, i128)>) -> Option<i128> {
         let further = reach.saturating_add(step.saturating_mul(n - 1));
         (step > reach).then_some(further)
     })
-}
-
-/// The factors of the axes in an affine expression.
-pub(super) fn affine(e: &IndexExpr, axes: usize) -> Option<SmallVec<[i128; 8]>> {
-    let mut factors: SmallVec<[i128; 8]> = smallvec![0; axes];
-    match e {
-        IndexExpr::Axis(a) => *factors.get_mut(*a as usize)? = 1,
-        IndexExpr::Const(_) => {}
-        IndexExpr::Add(a, b) => {
-            for (f, (a, b)) in factors.iter_mut().zip(affine(a, axes)?.iter().zip(affine(b, axes)?))
-            {
-                *f = a.checked_add(b)?;
-            }
-        }
-        IndexExpr::Mul(a, c) => {
-            for (f, a) in factors.iter_mut().zip(affine(a, axes)?) {
-                *f = a.checked_mul((*c).into())?;
-            }
-        }
-        IndexExpr::FloorDiv(..) | IndexExpr::Mod(..) | IndexExpr::Data { .. } => return None,
-    }
-    Some(factors)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! Schedules: that they speak of coordinates that are there and can be walked so.
 
-use super::disjoint::affine;
 use super::{Check, Wrong};
 use crate::diag::Kind;
 use crate::kernel::program::Storage;
@@ -21,6 +20,16 @@ pub(crate) fn scheduled(kernel: &Kernel) -> Result<(), Wrong> {
         let fits = |(&t, &n): (&i64, &i64)| (1..=n.max(1)).contains(&t);
         if schedule.tiles.len() != rank || !schedule.tiles.iter().zip(&kernel.domain).all(fits) {
             let m = format!("tiles {:?} do not fit the domain {:?}", schedule.tiles, kernel.domain);
+            return Err(Wrong::new(Kind::Shape, m));
+        }
+        // The last places of an axis are a loop of their own, and a fold is not cut in two.
+        let divided = schedule.tiles.iter().zip(&kernel.domain).all(|(&t, &n)| n % t == 0);
+        let folded = |s: &Sink| matches!(s, Sink::Fold { .. });
+        if !divided && kernel.stages.iter().flat_map(|s| &s.sinks).any(folded) {
+            let m = format!(
+                "tiles {:?} do not divide the domain {:?}, which is folded over",
+                schedule.tiles, kernel.domain
+            );
             return Err(Wrong::new(Kind::Shape, m));
         }
     }
@@ -70,7 +79,7 @@ impl Check<'_> {
                     continue;
                 }
                 // Then the elements of a vector are neighbours in a word.
-                let factors = index.last().and_then(|e| affine(e, axes));
+                let factors = index.last().and_then(|e| e.factors(axes));
                 if factors.and_then(|f| f.get(usize::from(c)).copied()) != Some(1) {
                     let m = format!("%{} is packed, but not along d{c} of the vectors", data.name);
                     return Err(Wrong::new(Kind::Shape, m));

@@ -1,0 +1,129 @@
+//! In which order a kernel's points are walked: so that vectors run along neighbours in memory, in tiles
+//! where buffers lie across one another.
+
+use adfuse_ir::kernel::{Kernel, Operand, Param, Program, Schedule, Sink, Stage, Step, Storage};
+use smallvec::{SmallVec, smallvec};
+
+/// Bytes of a line of the caches, with the one that is fetched beside it.
+const LINES: i64 = 128;
+
+/// Bytes after which lines are in the same set of the first cache again, and how many of a set stay.
+const PERIOD: u64 = 4096;
+const WAYS: u64 = 8;
+
+/// The most elements of a tile along the vectors.
+const ALONG: u64 = 256;
+
+/// Bytes of a buffer that stays in the first cache, however it is walked.
+const NEAR: u64 = 16 << 10;
+
+/// Gives every kernel of a program its schedule.
+pub(crate) fn schedule(program: &mut Program) {
+    for n in 0..program.steps.len() {
+        let Some(Step::Kernel(kernel)) = program.steps.get(n) else { continue };
+        let found = walk(program, kernel);
+        if let Some(Step::Kernel(kernel)) = program.steps.get_mut(n) {
+            kernel.schedule = found;
+        }
+    }
+}
+
+/// What is read or written at each point.
+struct Access {
+    /// Elements of memory between neighbours along each axis.
+    steps: SmallVec<[i64; 8]>,
+    /// Bytes of an element.
+    bytes: i64,
+    /// Bytes of all elements.
+    all: u64,
+}
+
+/// The schedule of a kernel. Kernels that fold or have rows are walked as they are, since their loops are the
+/// order of their folds, and so are those that store packed elements, in the order of their words.
+fn walk(program: &Program, kernel: &Kernel) -> Schedule {
+    let rank = kernel.domain.len();
+    let found = kernel.stages.iter().map(|stage| accesses(program, stage, rank));
+    let Some(found) = found.collect::<Option<Vec<_>>>() else { return Schedule::default() };
+    let found: Vec<Access> = found.into_iter().flatten().collect();
+    let long = |a: usize| kernel.domain[a] > 1;
+    let Some(last) = (0..rank).rev().find(|&a| long(a)) else { return Schedule::default() };
+    let apart = |x: &&Access, axis: usize| x.steps[axis].abs() > 1 && x.all > NEAR;
+    let across = |axis: usize| found.iter().filter(move |x| apart(x, axis));
+    // What is stored decides between axes that are as good: later kernels read it so.
+    let cost = |axis: usize| across(axis).map(|x| x.bytes).sum::<i64>();
+    let Some(along) = (0..rank).rev().filter(|&a| long(a)).min_by_key(|&a| cost(a)) else {
+        return Schedule::default();
+    };
+    let mut schedule = Schedule::default();
+    if along != last {
+        schedule.vector = u8::try_from(along).ok();
+    }
+    // Of the axes along which the others lie, the one that most of them do.
+    let lines = |axis: usize| across(along).filter(move |x| x.steps[axis].abs() == 1);
+    let gain = |axis: usize| lines(axis).map(|x| x.bytes).sum::<i64>();
+    let others = (0..rank).filter(|&a| a != along && long(a) && gain(a) > 0);
+    if let Some(over) = others.max_by_key(|&a| gain(a)) {
+        let least = lines(over).map(|x| x.bytes).min().unwrap_or(1);
+        let mut tiles: SmallVec<[i64; 4]> = smallvec![1; rank];
+        tiles[over] = fitting(kernel.domain[over], LINES / least.clamp(1, LINES));
+        // As many places as have lines that stay in the first cache until the tile is done.
+        let pitch = |x: &Access| x.steps[along].saturating_mul(x.bytes).unsigned_abs();
+        let sets = |x: &Access| PERIOD / gcd(pitch(x), PERIOD);
+        let stay = lines(over).map(|x| sets(x) * WAYS).min().unwrap_or(1).clamp(2 * WAYS, ALONG);
+        tiles[along] = fitting(kernel.domain[along], stay as i64);
+        schedule.tiles = tiles;
+        schedule.vector = u8::try_from(along).ok();
+    }
+    schedule
+}
+
+/// What a stage reads and stores; `None` where the order of its points is that of a fold or of words.
+fn accesses(program: &Program, stage: &Stage, rank: usize) -> Option<Vec<Access>> {
+    let mut found = Vec::new();
+    let mut at = |b, index: &[_]| {
+        let data = &program.buffers[b];
+        let bytes = i64::try_from(data.dtype.bytes()).unwrap_or(1);
+        // Where places are not affine, no order is better than another.
+        if let Some(steps) = data.steps(index, rank) {
+            found.push(Access { steps, bytes, all: data.bytes() });
+        }
+    };
+    if !stage.axes.is_empty() {
+        return None;
+    }
+    for param in &stage.params {
+        let Param::Load(pieces) = param else { continue };
+        for piece in pieces {
+            if let Operand::Buffer(b) = piece.from {
+                at(b, &piece.index);
+            }
+        }
+    }
+    for sink in &stage.sinks {
+        match sink {
+            // Packed elements that are neighbours are written together.
+            Sink::Store { buffer, .. } if program.buffers[*buffer].storage != Storage::Plain => {
+                return None;
+            }
+            Sink::Store { buffer, index } => at(*buffer, index),
+            Sink::Leave(_) => {}
+            Sink::Reduce { .. } | Sink::Fold { .. } | Sink::Scan { .. } | Sink::Keep(_) => {
+                return None;
+            }
+        }
+    }
+    Some(found)
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// A tile of about so many elements along an axis, one that divides its extent where there is one near.
+fn fitting(extent: i64, wanted: i64) -> i64 {
+    if extent <= wanted * 3 / 2 {
+        return extent.max(1);
+    }
+    let near = (wanted * 3 / 4..=wanted * 3 / 2).filter(|t| extent % t == 0);
+    near.min_by_key(|t| (t - wanted).abs()).unwrap_or(wanted)
+}
