@@ -1,9 +1,10 @@
 //! Arithmetic of extents: which folds are in the order of the places, and where they may be cut.
 
+use super::code::folds;
 use super::fold::Parted;
 use super::memory::too_much;
 use adfuse_ir::Diagnostic;
-use adfuse_ir::kernel::{Order, Run};
+use adfuse_ir::kernel::{Extents, Order, Run, Sink, Stage};
 
 /// Elements of a tensor of these extents.
 pub(super) fn volume(extents: &[i64]) -> Result<i64, Diagnostic> {
@@ -44,6 +45,59 @@ pub(super) fn parted(runs: &[Run], extents: &[i64]) -> Result<Option<Parted>, Di
     }
     let blocks = size.div_ceil(run.order.block() as usize);
     Ok(Some(Parted { outer, size, inner, order: run.order, blocks }))
+}
+
+/// A fold that the code of a sweep does block by block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InCode {
+    pub(super) by: Parted,
+    /// The first of the axes that fold first, by their numbers in the sweep, and one past the last.
+    pub(super) axes: [usize; 2],
+}
+
+/// Shorter lines take longer in code, one after the other, than in Rust, from an array that is computed as
+/// if it were one line.
+const SHORT: i64 = 16;
+
+/// Which sinks of a stage fold in code. Their first runs have to be of neighbouring axes, along lines or over
+/// columns that are not short, of values that vectors hold; those of one sweep along lines are all along the
+/// same.
+pub(super) fn in_code(domain: &[i64], stage: &Stage) -> Result<Vec<Option<InCode>>, Diagnostic> {
+    let all: Extents = domain.iter().chain(&stage.axes).copied().collect();
+    let mut lines: Option<[usize; 2]> = None;
+    let mut found = Vec::new();
+    for (sink, &v) in stage.sinks.iter().zip(&stage.program.outputs) {
+        let (monoid, runs, first) = match sink {
+            Sink::Reduce { monoid, runs, .. } => (*monoid, runs, domain.len()),
+            Sink::Fold { monoid, runs, .. } => (*monoid, runs, 0),
+            Sink::Store { .. } | Sink::Keep(_) | Sink::Leave(_) | Sink::Scan { .. } => {
+                found.push(None);
+                continue;
+            }
+        };
+        let here = parted(runs, &all[first..])?;
+        let ends = runs.first().and_then(|r| Some((*r.axes.first()?, *r.axes.last()?)));
+        let (Some(by), Some((from, to))) = (here, ends) else {
+            found.push(None);
+            continue;
+        };
+        let axes = [first + usize::from(from), first + usize::from(to) + 1];
+        let last = |axes: &[i64]| axes.iter().rev().find(|n| **n != 1).copied().unwrap_or(1);
+        let fits = match (by.order, by.inner) {
+            (Order::Lane, _) => {
+                last(&all[axes[0]..axes[1]]) >= SHORT && lines.is_none_or(|l| l == axes)
+            }
+            (Order::Chain, 1) => false,
+            (Order::Chain, _) => last(&all[axes[1]..]) >= SHORT,
+        };
+        let full = !all.contains(&0);
+        let fits = fits && full && folds(monoid, stage.program.insts[v].dtype);
+        if fits && by.order == Order::Lane {
+            lines = Some(axes);
+        }
+        found.push(fits.then_some(InCode { by, axes }));
+    }
+    Ok(found)
 }
 
 /// The least number of points, a multiple of `grain`, after which no block of a fold is cut, of `volume`

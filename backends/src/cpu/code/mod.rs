@@ -3,13 +3,14 @@
 //! Everything that is computed element by element - a stage of a kernel, an operand of a contraction,
 //! what follows a sum, the updates of a scatter - is a [`Sweep`]: parameters, a scalar program, and
 //! where its outputs go, at each coordinate of some axes. Its function takes a table of pointers and a
-//! range of row-major places, `fn(table, begin, end)`, and is made by Cranelift. Folding is not done
-//! here: a sweep leaves the values to fold in an array.
+//! range of row-major places, `fn(table, begin, end)`, and is made by Cranelift. It stores outputs, or
+//! folds them block by block and leaves the parts ([`Fold`]).
 
 mod access;
 mod calls;
 mod constants;
 mod convert;
+mod fold;
 mod form;
 mod listing;
 mod order;
@@ -18,10 +19,12 @@ mod scalar;
 mod sweep;
 mod vector;
 mod vector_convert;
+mod vector_fold;
 mod vector_memory;
 mod vector_prim;
 mod ways;
 
+pub(super) use fold::{Fold, folds};
 pub(super) use form::{affine, row_major};
 pub(super) use listing::{Listing, Noted};
 pub(super) use plan::{Part, Put, Slots, Sweep, dense};
@@ -39,6 +42,7 @@ use cranelift_module::{FuncId, Module, default_libcall_names};
 use plan::Planned;
 use std::str::FromStr;
 use target_lexicon::Triple;
+use vector_fold::Held;
 
 /// A sweep's machine code: the table of pointers, the first place, and one past the last.
 pub(super) type Function = unsafe extern "C" fn(*const *mut u8, i64, i64);
@@ -86,6 +90,8 @@ struct Unit<'m, 'f> {
     held: Vec<(u128, Value)>,
     /// Those of the instruction that is being copied.
     recent: Vec<(u128, Value)>,
+    /// Lanes of a block that are in registers.
+    lanes: Held,
     x86: bool,
     host_fma: bool,
 }
@@ -187,6 +193,7 @@ impl Maker {
             constant_base: Value::reserved_value(),
             held: Vec::new(),
             recent: Vec::new(),
+            lanes: Held::default(),
             x86: self.x86,
             host_fma: self.host_fma,
         };

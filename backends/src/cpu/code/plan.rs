@@ -1,9 +1,10 @@
 //! What a sweep reads and writes, as forms over the axes that are walked.
 
-use super::form::{Form, Walk, mentions, strides};
+use super::fold::{Fold, Folded};
+use super::form::{Form, Walk, mentions, row_major, strides};
 use super::order::order;
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::kernel::{Buffer, BufferData, Extents, Operand, Param, Program, Storage};
+use adfuse_ir::kernel::{Buffer, BufferData, Extents, Operand, Order, Param, Program, Storage};
 use adfuse_ir::scalar::{SOp, SVal, ScalarProgram, contracted, expand};
 use adfuse_ir::{DType, Literal};
 use cranelift_entity::EntityRef;
@@ -71,6 +72,8 @@ pub(crate) enum Put<'a> {
     Point(u32),
     /// To the element of a slot at the place.
     Place(u32),
+    /// Combined with others, block by block, to parts in a slot.
+    Fold(Fold),
 }
 
 /// An array with the form of the element.
@@ -137,7 +140,10 @@ pub(super) struct Planned {
     pub(super) reads: Vec<Read>,
     pub(super) types: Vec<DType>,
     pub(super) body: ScalarProgram,
+    /// Where each output goes; of one that folds, the part of the first block.
     pub(super) writes: Vec<Access>,
+    /// Of each output, how it folds, if it does.
+    pub(super) folds: Vec<Option<Folded>>,
     pub(super) target: Option<Target>,
     /// Whether a parameter changes along the innermost axis.
     pub(super) varies: Vec<bool>,
@@ -198,6 +204,32 @@ impl Planning<'_> {
         Access { at: self.slot(slot), form: self.form(form), dtype, packed: None, buffer: false }
     }
 
+    /// The part of the first block, and how it folds.
+    fn fold(&mut self, fold: &Fold, dtype: DType) -> (Access, Folded) {
+        let extents = &self.sweep.extents;
+        let [first, end] = fold.axes;
+        let (size, apart) = fold.extents(extents);
+        let blocks = size.saturating_add(fold.order.block() as i64 - 1) / fold.order.block() as i64;
+        let mut part = Form::place(extents, 0);
+        for (step, outer) in part.steps.iter_mut().zip(row_major(&extents[..first])) {
+            *step = outer.wrapping_mul(blocks).wrapping_mul(apart);
+        }
+        part.steps[end..].copy_from_slice(&row_major(&extents[end..]));
+        let mut place = Form::place(extents, 0);
+        place.steps[first..end].copy_from_slice(&row_major(&extents[first..end]));
+        let write = Access {
+            at: self.slot(fold.parts),
+            form: self.form(part),
+            dtype,
+            packed: None,
+            buffer: false,
+        };
+        let lanes = (fold.order == Order::Lane).then(|| self.local(fold.lanes, dtype, 0));
+        let Fold { monoid, order, .. } = *fold;
+        let place = self.form(place);
+        (write, Folded { monoid, order, dtype, place, size, apart, lanes })
+    }
+
     fn guards(&mut self, guards: &[Guard]) -> Ranges {
         let rank = self.rank();
         guards.iter().map(|g| (self.form(Form::of(&g.expr, rank)), g.range.clone())).collect()
@@ -248,14 +280,20 @@ impl Planned {
         let types: Vec<DType> = body.params.to_vec();
         let reads: Vec<Read> =
             sweep.params.iter().zip(&types).map(|(param, &d)| p.read(param, d)).collect();
-        let mut writes = Vec::new();
+        let (mut writes, mut folds) = (Vec::new(), Vec::new());
         for (put, &v) in sweep.puts.iter().zip(&body.outputs) {
             let dtype = body.insts[v].dtype;
-            writes.push(match *put {
-                Put::Store(b, index) => p.element(b, index),
-                Put::Point(slot) => p.local(slot, dtype, sweep.domain),
-                Put::Place(slot) => p.local(slot, dtype, sweep.extents.len()),
-            });
+            let (write, fold) = match put {
+                Put::Store(b, index) => (p.element(*b, index), None),
+                Put::Point(slot) => (p.local(*slot, dtype, sweep.domain), None),
+                Put::Place(slot) => (p.local(*slot, dtype, sweep.extents.len()), None),
+                Put::Fold(fold) => {
+                    let (write, folded) = p.fold(fold, dtype);
+                    (write, Some(folded))
+                }
+            };
+            writes.push(write);
+            folds.push(fold);
         }
         let target = sweep.target.map(|(b, index, guards, slot)| {
             let element = p.element(b, index);
@@ -277,6 +315,7 @@ impl Planned {
             types,
             body,
             writes,
+            folds,
             target,
             varies: Vec::new(),
             moves: Vec::new(),
@@ -398,6 +437,11 @@ impl Planned {
     /// Whether vectors read or write an array by whole bytes of packed elements.
     pub(super) fn byte_aligned(&self, a: &Access) -> bool {
         a.packed.is_some() && self.reach_of_access(a) == Reach::Packed
+    }
+
+    /// The fold in the order of lanes whose place says where blocks are; all of a sweep agree.
+    pub(super) fn lanes(&self) -> Option<&Folded> {
+        self.folds.iter().flatten().find(|f| f.order == Order::Lane)
     }
 
     /// Whether vectors read or write packed elements.

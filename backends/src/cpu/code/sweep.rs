@@ -7,10 +7,11 @@ use super::Unit;
 use super::access::{Fixed, Here, flags};
 use super::plan::{Access, Planned, Reach, Read, Source};
 use super::vector::{Copies, LANES, Quad};
+use super::vector_fold::FoldLine;
 use super::ways::Chosen;
 use adfuse_ir::scalar::SOp;
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
+use cranelift_codegen::ir::{BlockArg, InstBuilder, MemFlagsData, Value, types};
 use cranelift_entity::EntityRef;
 use cranelift_module::Module;
 
@@ -28,6 +29,8 @@ pub(super) struct Line {
     pub(super) spread: Vec<Option<Quad>>,
     /// Of each parameter that is read through guards, the way of the stretch.
     pub(super) ways: Vec<Option<Chosen>>,
+    /// Of each output that folds, where.
+    pub(super) folds: Vec<Option<FoldLine>>,
 }
 
 impl Unit<'_, '_> {
@@ -159,7 +162,8 @@ impl Unit<'_, '_> {
             };
             values.push(value);
         }
-        Some(Line { fixed, outer, values, spread: Vec::new(), ways: Vec::new() })
+        let (spread, ways, folds) = (Vec::new(), Vec::new(), Vec::new());
+        Some(Line { fixed, outer, values, spread, ways, folds })
     }
 
     /// Operands, constants among them made anew.
@@ -180,38 +184,42 @@ impl Unit<'_, '_> {
 
     /// The loops along a line, from coordinate `low` to `high`.
     fn walk(&mut self, p: &Planned, line: &mut Line, low: Value, high: Value) -> Option<()> {
-        let Some(copies) = self.copies(p) else {
-            self.looped(low, high, 1, |unit, d| unit.element(p, line, d))?;
-            return Some(());
-        };
-        self.spread_line(p, line);
-        if p.packed() || p.loads.contains(&Reach::Ways) {
+        let copies = self.copies(p);
+        if copies.is_some() {
+            self.spread_line(p, line);
+        }
+        self.fold_line(p, line, low, high)?;
+        let cut = p.packed() || p.loads.contains(&Reach::Ways);
+        if p.lanes().is_some() || copies.is_some() && cut {
             return self.stretches(p, line, low, high, copies);
         }
-        self.stretch(p, line, low, high, high, copies)
+        self.stretch(p, line, [low, high, high], copies)
     }
 
-    /// Vectors from a coordinate while they fit below `vectors_to`, then elements up to `to`.
+    /// Vectors from a coordinate while they fit below another, then elements up to the last.
     pub(super) fn stretch(
         &mut self,
         p: &Planned,
         line: &Line,
-        from: Value,
-        vectors_to: Value,
-        to: Value,
-        copies: Copies,
+        [mut from, vectors_to, to]: [Value; 3],
+        copies: Option<Copies>,
     ) -> Option<()> {
-        let mut from = from;
         let n = p.walk.extents.last().copied().unwrap_or(1);
-        let most = if p.order.len() > MOST_COPIED { copies.least } else { copies.most };
-        for many in [most, copies.least] {
-            let step = i64::from(LANES * many);
-            if n >= step {
-                let body = |unit: &mut Self, d| unit.quads(p, line, d, many);
-                from = self.looped(from, vectors_to, step, body)?;
+        if let Some(copies) = copies {
+            let mut numbers = vec![copies.most, copies.least];
+            if p.order.len() > MOST_COPIED {
+                numbers.remove(0);
+            } else if self.lanes_held(p, line, copies) {
+                from = self.held_lanes(p, line, [from, vectors_to])?;
+                numbers.remove(0);
             }
-            if many == copies.least {
-                break;
+            numbers.dedup();
+            for many in numbers {
+                let step = i64::from(LANES * many);
+                if n >= step {
+                    let body = |unit: &mut Self, d| unit.quads(p, line, d, many);
+                    from = self.looped(from, vectors_to, step, body)?;
+                }
             }
         }
         self.looped(from, to, 1, |unit, d| unit.element(p, line, d))?;
@@ -219,17 +227,38 @@ impl Unit<'_, '_> {
     }
 
     /// A loop from `from` in steps while a whole one fits below `to`; gives where it ended.
-    fn looped(
+    pub(super) fn looped(
         &mut self,
         from: Value,
         to: Value,
         step: i64,
         body: impl FnOnce(&mut Self, Value) -> Option<()>,
     ) -> Option<Value> {
+        let body = |unit: &mut Self, d, _: &[Value]| body(unit, d).map(|()| Vec::new());
+        self.looped_with(from, to, step, &[], body).map(|(d, _)| d)
+    }
+
+    /// The same with further values that a turn hands to the next; gives the last of them, too.
+    pub(super) fn looped_with(
+        &mut self,
+        from: Value,
+        to: Value,
+        step: i64,
+        begin: &[Value],
+        body: impl FnOnce(&mut Self, Value, &[Value]) -> Option<Vec<Value>>,
+    ) -> Option<(Value, Vec<Value>)> {
         let (head, inside, after) =
             (self.b.create_block(), self.b.create_block(), self.b.create_block());
         let d = self.b.append_block_param(head, types::I64);
-        self.b.ins().jump(head, &[from.into()]);
+        let mut now = Vec::new();
+        for &x in begin {
+            let ty = self.b.func.dfg.value_type(x);
+            now.push(self.b.append_block_param(head, ty));
+        }
+        let handed = |d: Value, all: &[Value]| -> Vec<BlockArg> {
+            std::iter::once(d).chain(all.iter().copied()).map(BlockArg::from).collect()
+        };
+        self.b.ins().jump(head, &handed(from, begin));
         self.b.switch_to_block(head);
         let step = self.long(step);
         let next = self.b.ins().iadd(d, step);
@@ -237,12 +266,12 @@ impl Unit<'_, '_> {
         self.b.ins().brif(fits, inside, &[], after, &[]);
         self.b.seal_block(inside);
         self.b.switch_to_block(inside);
-        body(self, d)?;
-        self.b.ins().jump(head, &[next.into()]);
+        let then = body(self, d, &now)?;
+        self.b.ins().jump(head, &handed(next, &then));
         self.b.seal_block(head);
         self.b.seal_block(after);
         self.b.switch_to_block(after);
-        Some(d)
+        Some((d, now))
     }
 
     /// The element that a parameter reads at a coordinate.
@@ -287,8 +316,11 @@ impl Unit<'_, '_> {
         }
         let outputs = self.arguments(p, &p.body.outputs, &values)?;
         let here = Here { at: &at, params: &params };
-        for (a, value) in p.writes.iter().zip(outputs) {
-            self.store(p, a, value, &line.fixed, &here);
+        for (k, (a, value)) in p.writes.iter().zip(outputs).enumerate() {
+            match &p.folds[k] {
+                Some(fold) => self.fold_element(fold, line, k, value, d)?,
+                None => self.store(p, a, value, &line.fixed, &here),
+            }
         }
         if let Some((form, guards, places)) = &p.target {
             let mut place = self.form(p, *form, &line.fixed, &here);
@@ -313,5 +345,6 @@ pub(super) fn accesses(p: &Planned) -> impl Iterator<Item = &Access> {
         Source::Array(a) => Some(a),
         Source::Literal(_) => None,
     });
-    arrays.chain(&p.writes).chain(p.target.iter().map(|(_, _, places)| places))
+    let lanes = p.folds.iter().flatten().filter_map(|f| f.lanes.as_ref());
+    arrays.chain(&p.writes).chain(lanes).chain(p.target.iter().map(|(_, _, places)| places))
 }

@@ -161,7 +161,10 @@ impl Unit<'_, '_> {
             for copy in 0..copies as usize {
                 all.push(self.operand(p, line, v, &values, copy)?);
             }
-            self.store_quads(p, line, k, &all, &at)?;
+            match &p.folds[k] {
+                Some(fold) => self.fold_quads(fold, line, k, &all, d)?,
+                None => self.store_quads(p, line, k, &all, &at)?,
+            }
         }
         Some(())
     }

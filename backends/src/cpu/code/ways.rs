@@ -35,15 +35,18 @@ impl Unit<'_, '_> {
         line: &mut Line,
         low: Value,
         high: Value,
-        copies: Copies,
+        copies: Option<Copies>,
     ) -> Option<()> {
-        let mut breaks = Vec::new();
-        for (form, range) in &p.breaks {
-            let part = self.line_part(p, line, *form);
-            breaks.extend(self.bounds(part, p.step(*form), range));
+        // Single elements find their ways by branches.
+        let (mut breaks, mut phases, mut literals) = (Vec::new(), Vec::new(), None);
+        if let Some(copies) = copies {
+            for (form, range) in &p.breaks {
+                let part = self.line_part(p, line, *form);
+                breaks.extend(self.bounds(part, p.step(*form), range));
+            }
+            phases = self.phases(p, line);
+            literals = Some(self.literals(p, copies)?);
         }
-        let phases = self.phases(p, line);
-        let literals = self.literals(p, copies)?;
 
         let (head, body, exit) =
             (self.b.create_block(), self.b.create_block(), self.b.create_block());
@@ -58,6 +61,8 @@ impl Unit<'_, '_> {
         for at in breaks {
             to = self.sooner(from, at, to);
         }
+        let blocks = self.begin_stretch(p, line, [from, to], copies)?;
+        to = blocks.map_or(to, |s| s.to);
         let mut vectors_to = to;
         if let Some((first, others)) = phases.split_first() {
             // A stretch that begins inside of a byte ends with it.
@@ -77,8 +82,16 @@ impl Unit<'_, '_> {
                 vectors_to = self.b.ins().select(together, vectors_to, from);
             }
         }
-        self.choose(p, line, from, &literals)?;
-        self.stretch(p, line, from, vectors_to, to, copies)?;
+        if let Some(blocks) = &blocks {
+            vectors_to = self.b.ins().select(blocks.aligned, vectors_to, from);
+        }
+        if let Some(literals) = literals {
+            self.choose(p, line, from, &literals)?;
+        }
+        self.stretch(p, line, [from, vectors_to, to], copies)?;
+        if let Some(blocks) = blocks {
+            self.end_stretch(p, line, &blocks, [from, to])?;
+        }
         self.b.ins().jump(head, &[to.into()]);
         self.b.seal_block(head);
         self.b.seal_block(exit);
@@ -99,7 +112,7 @@ impl Unit<'_, '_> {
     }
 
     /// `at` where it lies between `from` and `to`, else `to`.
-    fn sooner(&mut self, from: Value, at: Value, to: Value) -> Value {
+    pub(super) fn sooner(&mut self, from: Value, at: Value, to: Value) -> Value {
         let after = self.b.ins().icmp(IntCC::SignedGreaterThan, at, from);
         let before = self.b.ins().icmp(IntCC::SignedLessThan, at, to);
         let between = self.b.ins().band(after, before);
@@ -197,7 +210,7 @@ impl Unit<'_, '_> {
         Some(())
     }
 
-    fn start(&mut self, line: &Line, a: &Access) -> Option<Value> {
+    pub(super) fn start(&mut self, line: &Line, a: &Access) -> Option<Value> {
         line.fixed.starts.iter().find(|(f, _)| *f == a.form).map(|(_, v)| *v)
     }
 

@@ -1,11 +1,12 @@
 //! From kernels to what runs: sweeps of their stages, memory for what they keep, and where they are cut.
 
-use super::{Cuts, Fold, How, Local, Made, MadeStage, Reduce, ScanOf, What};
-use crate::cpu::code::{Maker, Part, Put, Slots, Sweep, SweepId, affine, row_major};
+use super::{Cuts, Fold, How, Local, Made, MadeStage, Parts, Reduce, Rest, ScanOf, What};
+use crate::cpu::code::{self, Maker, Part, Put, Slots, Sweep, SweepId, affine, row_major};
 use crate::cpu::fold::{Parted, Runs, STATE};
 use crate::cpu::memory::{Room, too_much};
 use crate::cpu::order::scan_room;
-use crate::cpu::shape::{covers, gcd, granule, parted, volume};
+use crate::cpu::shape::{InCode, covers, gcd, granule, in_code, parted, volume};
+use crate::reference::order::LANES;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Buffer, Extents, Kernel, Order, Param, Program, Run, Sink, Stage, Storage,
@@ -55,12 +56,11 @@ impl Making<'_> {
         let volumes: Vec<i64> =
             kernel.stages.iter().map(|s| volume(&s.axes)).collect::<Result<_, _>>()?;
         let most = volumes.iter().copied().max().unwrap_or(1).max(1);
-        let local = kernel.stages.len() > 1
-            || kernel
-                .stages
-                .iter()
-                .flat_map(|s| &s.sinks)
-                .any(|s| !matches!(s, Sink::Store { .. }));
+        let folding = kernel.stages.iter().map(|s| in_code(&kernel.domain, s));
+        let folding: Vec<Vec<Option<InCode>>> = folding.collect::<Result<_, _>>()?;
+        let sinks = kernel.stages.iter().flat_map(|s| &s.sinks).zip(folding.iter().flatten());
+        let mut kept = sinks.filter(|(s, f)| f.is_none() && !matches!(s, Sink::Store { .. }));
+        let local = kernel.stages.len() > 1 || kept.next().is_some();
         let room = if local { BATCH } else { LONG_BATCH };
         let batch = (room / most).clamp(1, points.max(1));
         let mut next = 0;
@@ -96,8 +96,8 @@ impl Making<'_> {
             sums: sums.map_or(0, |(s, _)| s),
             cuts: Cuts { grain: Some(1), lines: Some(0) },
         };
-        for (stage, &volume) in kernel.stages.iter().zip(&volumes) {
-            let stage = self.stage(kernel, stage, volume, &slots, &mut made, &mut slot)?;
+        for (stage, folding) in kernel.stages.iter().zip(&folding) {
+            let stage = self.stage(kernel, stage, folding, &slots, &mut made, &mut slot)?;
             made.stages.push(stage);
         }
         self.slots = self.slots.max(next);
@@ -133,7 +133,8 @@ impl Making<'_> {
             }
         }
         for (stage, &volume) in made.stages.iter().zip(volumes) {
-            for (_, what) in &stage.values {
+            let parts = stage.parts.iter().map(|(_, what)| what);
+            for what in stage.values.iter().map(|(_, what)| what).chain(parts) {
                 if let What::Fold(k) = what
                     && let Some(by) = made.folds[*k].parted
                 {
@@ -175,12 +176,13 @@ impl Making<'_> {
         &mut self,
         kernel: &Kernel,
         stage: &Stage,
-        places: i64,
+        folding: &[Option<InCode>],
         slots: &Slots,
         made: &mut Made,
         slot: &mut dyn FnMut() -> u32,
     ) -> Result<MadeStage, Diagnostic> {
         let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
+        let places = volume(&stage.axes)?;
         // Folds that do not go piece by piece need all places.
         let mut whole = false;
         for sink in &stage.sinks {
@@ -198,11 +200,13 @@ impl Making<'_> {
             volume: places,
             piece,
             values: Vec::new(),
+            parts: Vec::new(),
             scans: Vec::new(),
             tiles: Vec::new(),
         };
         let mut puts = Vec::new();
-        for (sink, &v) in stage.sinks.iter().zip(&stage.program.outputs) {
+        let outputs = stage.sinks.iter().zip(&stage.program.outputs);
+        for ((sink, &v), folding) in outputs.zip(folding) {
             let dtype = stage.program.insts[v].dtype;
             let bytes = dtype.bytes();
             puts.push(match sink {
@@ -224,6 +228,29 @@ impl Making<'_> {
                     found.tiles.push(into.index());
                     Put::Place(made.tiles[into.index()].slot)
                 }
+                Sink::Reduce { monoid, runs, into } if let Some(folding) = folding => {
+                    let row = into.index();
+                    let (how, to) = match folding.by.parts() {
+                        Some(1) => (How::Row, made.rows[row].slot),
+                        _ => {
+                            let by = folding.by;
+                            let how =
+                                self.parts(dtype, runs, &stage.axes, (by, made.batch), None)?;
+                            (how, slot())
+                        }
+                    };
+                    let (parts, put) = self.put(*monoid, dtype, folding, to, slot)?;
+                    let reduce = Reduce { monoid: *monoid, dtype, row, how };
+                    found.parts.push((parts, What::Reduce(Box::new(reduce))));
+                    put
+                }
+                Sink::Fold { monoid, runs, then } if let Some(folding) = folding => {
+                    let fold = self.fold(&extents, *monoid, dtype, runs, then, slot)?;
+                    let (parts, put) = self.put(*monoid, dtype, folding, slot(), slot)?;
+                    found.parts.push((parts, What::Fold(made.folds.len())));
+                    made.folds.push(fold);
+                    put
+                }
                 Sink::Reduce { monoid, runs, into } => {
                     let local = Local { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
                     let how = self.how(*monoid, dtype, runs, &stage.axes, piece < places)?;
@@ -240,6 +267,9 @@ impl Making<'_> {
                     Put::Place(local.slot)
                 }
             });
+        }
+        if found.values.is_empty() {
+            found.piece = places.max(1);
         }
         // Tiles that are read are over the same places.
         for param in &stage.params {
@@ -264,6 +294,51 @@ impl Making<'_> {
         Ok(found)
     }
 
+    /// Where a sweep that folds leaves the parts.
+    fn put(
+        &mut self,
+        monoid: Monoid,
+        dtype: DType,
+        folding: &InCode,
+        parts: u32,
+        slot: &mut dyn FnMut() -> u32,
+    ) -> Result<(Parts, Put<'static>), Diagnostic> {
+        let order = folding.by.order;
+        let lanes = match order {
+            Order::Lane => Some((slot(), self.own.take(LANES as i64, dtype.bytes())?)),
+            Order::Chain => None,
+        };
+        let axes = folding.axes;
+        let slots = lanes.map_or(0, |(slot, _)| slot);
+        let fold = code::Fold { monoid, order, axes, parts, lanes: slots };
+        Ok((Parts { slot: parts, lanes }, Put::Fold(fold)))
+    }
+
+    /// How the parts of so many points become one each.
+    fn parts(
+        &mut self,
+        dtype: DType,
+        runs: &[Run],
+        axes: &Extents,
+        (by, points): (Parted, i64),
+        state: Option<u64>,
+    ) -> Result<How, Diagnostic> {
+        let many = |n: Option<usize>| {
+            let n = n.and_then(|n| i64::try_from(n).ok()).and_then(|n| n.checked_mul(points));
+            n.ok_or_else(|| too_much(u64::MAX))
+        };
+        let parts = self.own.take(many(by.parts())?, dtype.bytes())?;
+        let mut rest = None;
+        if runs.len() > 1 {
+            let all = many(by.outer.checked_mul(by.inner))?;
+            let joined = self.own.take(all, dtype.bytes())?;
+            let runs = Runs::new(&left(axes, runs), &runs[1..]);
+            let work = self.own.take(runs.room(all), dtype.bytes())?;
+            rest = Some(Rest { joined, runs, work });
+        }
+        Ok(How::Parts { by, parts, state, rest })
+    }
+
     /// How the values of a point become one.
     fn how(
         &mut self,
@@ -281,17 +356,8 @@ impl Making<'_> {
             _ => {}
         }
         if pieces && let Some(by) = parted(runs, axes)? {
-            let count = by.parts().ok_or_else(|| too_much(u64::MAX))? as i64;
-            let rest = Runs::new(&left(axes, runs), runs.get(1..).unwrap_or_default());
-            let joined = i64::try_from(by.outer.saturating_mul(by.inner)).unwrap_or(i64::MAX);
-            return Ok(How::Parts {
-                by,
-                parts: self.own.take(count, dtype.bytes())?,
-                state: self.own.take(STATE as i64, 1)?,
-                joined: self.own.take(joined, dtype.bytes())?,
-                work: self.own.take(rest.room(joined), dtype.bytes())?,
-                rest,
-            });
+            let state = self.own.take(STATE as i64, 1)?;
+            return self.parts(dtype, runs, axes, (by, 1), Some(state));
         }
         let runs = Runs::new(axes, runs);
         let work = self.own.take(runs.room(places), dtype.bytes())?;

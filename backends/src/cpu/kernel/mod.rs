@@ -54,10 +54,21 @@ struct MadeStage {
     sweep: SweepId,
     volume: i64,
     piece: i64,
+    /// Arrays of values that it leaves.
     values: Vec<(Local, What)>,
+    /// Folds of which it leaves parts.
+    parts: Vec<(Parts, What)>,
     scans: Vec<(usize, ScanOf)>,
     /// Tiles over this stage's places.
     tiles: Vec<usize>,
+}
+
+/// Where a sweep that folds leaves the parts.
+#[derive(Clone, Copy)]
+struct Parts {
+    slot: u32,
+    /// The slot of its lanes and where they are, where it has any.
+    lanes: Option<(u32, u64)>,
 }
 
 struct ScanOf {
@@ -69,7 +80,7 @@ struct ScanOf {
     work: u64,
 }
 
-/// What becomes of an array of values.
+/// What becomes of an array of values, or of parts.
 enum What {
     /// Folded at each point into a row.
     Reduce(Box<Reduce>),
@@ -87,14 +98,24 @@ struct Reduce {
 
 /// How the values of a point become one.
 enum How {
+    /// The sweep leaves it in the row.
+    Row,
     /// One line after the other.
     Lines(Order),
     /// Piece by piece of one line, whose place is asked for; the best value so far is kept.
     Place(u64),
-    /// Piece by piece, in parts that join when all are there.
-    Parts { by: Parted, parts: u64, state: u64, joined: u64, rest: Runs, work: u64 },
+    /// In parts that join when all are there. Rust makes them piece by piece where it has memory for the
+    /// lanes of a block that is not done; the sweep does otherwise.
+    Parts { by: Parted, parts: u64, state: Option<u64>, rest: Option<Rest> },
     /// Whatever the runs say, of all values.
     All { runs: Runs, work: u64 },
+}
+
+/// What folds after the first run: where the parts join, and where that works.
+struct Rest {
+    joined: u64,
+    runs: Runs,
+    work: u64,
 }
 
 /// A fold over the domain.
@@ -105,6 +126,7 @@ struct Fold {
     at: u64,
     count: usize,
     parted: Option<Parted>,
+    /// Memory for the lanes of a block, where Rust makes the parts.
     state: u64,
     /// Where the parts join; at `at` where there is nothing to join.
     joined: u64,
@@ -168,6 +190,9 @@ impl Made {
             let at = worker.at(t.offset);
             worker.set(t.slot, at, begin, t.bytes);
         }
+        for (parts, what) in &s.parts {
+            self.begin(worker, parts, what, from);
+        }
         let piece = if s.piece < s.volume { s.piece } else { (end - begin).max(1) };
         let mut place = begin;
         while place < end {
@@ -186,9 +211,16 @@ impl Made {
             }
             place = until;
         }
+        let points = (to - from) as usize;
         for (local, what) in &s.values {
             if let What::Reduce(r) = what {
-                self.reduce(worker, s.volume as usize, *local, r, (to - from) as usize);
+                let at = worker.at(local.offset);
+                self.reduce(worker, Many { at, count: s.volume as usize }, r, points);
+            }
+        }
+        for (_, what) in &s.parts {
+            if let What::Reduce(r) = what {
+                self.reduce(worker, Many { at: worker.own, count: 0 }, r, points);
             }
         }
         for (t, scan) in s.scans.iter().filter(|_| begin < end) {
@@ -197,6 +229,27 @@ impl Made {
             let ScanOf { monoid, dtype, extent, inner, reverse, work } = *scan;
             let work = worker.at(work);
             fold_with(monoid, dtype, Scan { values, extent, inner, reverse, work });
+        }
+    }
+
+    /// Says where the parts of the points from one on go.
+    fn begin(&self, worker: &mut Worker, parts: &Parts, what: &What, from: i64) {
+        if let Some((slot, offset)) = parts.lanes {
+            let at = worker.at(offset);
+            worker.set(slot, at, 0, 0);
+        }
+        match what {
+            What::Fold(k) => {
+                let at = worker.all(self.folds[*k].at);
+                worker.set(parts.slot, at, 0, 0);
+            }
+            What::Reduce(r) => {
+                // Rows have slots of their own.
+                if let How::Parts { by, parts: offset, .. } = &r.how {
+                    let (at, each) = (worker.at(*offset), by.parts().unwrap_or(0) as u64);
+                    worker.set(parts.slot, at, from, each * r.dtype.bytes());
+                }
+            }
         }
     }
 
@@ -210,40 +263,50 @@ impl Made {
                 let taken = Extremum { max, values, first: begin, best, out };
                 fold_with(r.monoid, r.dtype, taken);
             }
-            How::Parts { by, parts, state, .. } => {
+            How::Parts { by, parts, state: Some(state), .. } => {
                 let parts = Many { at: worker.at(*parts), count: by.parts().unwrap_or(0) };
                 let state = worker.at(*state);
                 fold_with(r.monoid, r.dtype, Absorb { by: *by, begin, values, parts, state });
             }
-            How::Lines(_) | How::All { .. } => {}
+            How::Row | How::Lines(_) | How::Parts { state: None, .. } | How::All { .. } => {}
         }
     }
 
-    /// Folds what a batch has left for a row.
-    fn reduce(&self, worker: &Worker, n: usize, local: Local, r: &Reduce, points: usize) {
+    /// Folds what a batch has left for a row: parts, or values of each of the points.
+    fn reduce(&self, worker: &Worker, each: Many, r: &Reduce, points: usize) {
         let row = self.rows[r.row];
         let out = Many { at: worker.at(row.offset), count: points };
         let empty = r.monoid.empty(r.dtype).bits();
-        let values = Many { at: worker.at(local.offset), count: n * points };
+        let n = each.count;
+        let values = Many { at: each.at, count: n * points };
         match &r.how {
             How::Lines(order) => {
                 fold_with(r.monoid, r.dtype, Lines { values, n, order: *order, empty, out });
             }
-            How::Place(_) => {}
-            How::Parts { by, parts, joined, rest, work, .. } => {
+            How::Row | How::Place(_) => {}
+            How::Parts { by, parts, rest, .. } => {
+                // Those of the points follow each other.
+                let each = by.outer * by.inner;
+                let by = Parted { outer: by.outer * points, ..*by };
                 let parts = Many { at: worker.at(*parts), count: by.parts().unwrap_or(0) };
-                let all = Many { at: worker.at(*joined), count: by.outer * by.inner };
+                let at = rest.as_ref().map_or(out.at, |rest| worker.at(rest.joined));
+                let all = Many { at, count: by.outer * by.inner };
                 let (outer, inner) = ([0, by.outer], [0, by.inner]);
-                let join = Join { by: *by, parts, empty, out: all, outer, inner };
-                fold_with(r.monoid, r.dtype, join);
-                let work = worker.at(*work);
-                let whole = Whole { values: all, runs: rest, empty, places: None, work, out };
-                fold_with(r.monoid, r.dtype, whole);
+                fold_with(r.monoid, r.dtype, Join { by, parts, empty, out: all, outer, inner });
+                let Some(Rest { runs, work, .. }) = rest else { return };
+                for k in 0..points {
+                    let at = |at: *mut u8, n: usize| at.wrapping_add(n * r.dtype.bytes() as usize);
+                    let out = Many { at: at(out.at, k), count: 1 };
+                    let (values, work) =
+                        (Many { at: at(all.at, k * each), count: each }, worker.at(*work));
+                    let whole = Whole { values, runs, empty, places: None, work, out };
+                    fold_with(r.monoid, r.dtype, whole);
+                }
             }
             How::All { runs, work } => {
                 let places = r.monoid.is_arg().then_some(r.monoid == Monoid::ArgMax);
                 for k in 0..points {
-                    let at = values.at.wrapping_add(k * n * local.bytes as usize);
+                    let at = values.at.wrapping_add(k * n * r.dtype.bytes() as usize);
                     let out = Many { at: out.at.wrapping_add(k * row.bytes as usize), count: 1 };
                     let (values, work) = (Many { at, count: n }, worker.at(*work));
                     fold_with(r.monoid, r.dtype, Whole { values, runs, empty, places, work, out });
