@@ -1,5 +1,5 @@
 //! The CPU engine: bodies of one sweep by the bytes that they move, gelu with its gradients, softmax over
-//! rows, layer norm, products of matrices, and how long it takes to make the machine code.
+//! rows, norms, products of matrices, and how long it takes to make the machine code.
 //! `ADFUSE_THREADS` sets how many threads (1 by default), `ADFUSE_FP` the mode (`strict` by default).
 
 use adfuse::autodiff::{differentiable, value_and_grad};
@@ -60,6 +60,19 @@ fn layer_norm(rows: usize, n: usize) -> String {
            %r = rsqrt %e : f32[{rows}]
            %t = broadcast_in_dim %r {{dims = [0]}} : f32[{rows},{n}]
            %y = mul %d, %t : f32[{rows},{n}]
+           return %y
+         }}"
+    )
+}
+
+fn l2_norm(rows: usize, n: usize) -> String {
+    format!(
+        "func @f(%x: f32[{rows},{n}]) -> f32[{rows},{n}] {{
+           %q = mul %x, %x : f32[{rows},{n}]
+           %s = reduce_sum %q {{axes = [1]}} : f32[{rows}]
+           %r = rsqrt %s : f32[{rows}]
+           %b = broadcast_in_dim %r {{dims = [0]}} : f32[{rows},{n}]
+           %y = mul %x, %b : f32[{rows},{n}]
            return %y
          }}"
     )
@@ -201,6 +214,7 @@ fn runs(c: &mut Criterion) {
     for (name, n) in [("4K", 1 << 12), ("64K", 1 << 16), ("1M", 1 << 20)] {
         run(c, &format!("gelu value and gradients {name}"), n, &gelu(n), true);
         run(c, &format!("softmax rows of 1024 {name}"), n, &softmax(n / 1024, 1024), false);
+        run(c, &format!("l2 norm rows of 1024 {name}"), n, &l2_norm(n / 1024, 1024), false);
         run(c, &format!("layer norm rows of 1024 {name}"), n, &layer_norm(n / 1024, 1024), false);
     }
     run(c, "matmul 128x784x1024", 128 * 784 * 1024, &matmul(128, 784, 1024), false);

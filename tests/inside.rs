@@ -133,37 +133,46 @@ fn a_run_that_is_recorded_gives_the_same_bits_and_spans_inside_of_each_other() {
 
 #[test]
 fn what_happens_beside_the_functions_is_said() {
-    let text = "program @p {
-  input %x: f32[4, 8]
+    // Short lines fold in Rust, longer ones in code, block by block.
+    for (n, said) in [
+        (8, Some("what norm.0 leaves is folded by sum over lane(d1) to r0")),
+        (1000, None),
+        (3000, Some("parts that norm.0 leaves are joined by sum over lane(d1) to r0")),
+    ] {
+        let text = format!(
+            "program @p {{
+  input %x: f32[4, {n}]
   output %s: f32[4]
-  kernel @norm [4] {
+  kernel @norm [4] {{
     row r0: f32
-    stage [8] {
+    stage [{n}] {{
       p0 = load %x[d0, d1]
       s0 = param.f32 0
       s1 = mul.f32 s0 s0
       r0 = reduce.sum s1 lane(d1)
-    }
-    stage [] {
+    }}
+    stage [] {{
       p0 = r0
       s0 = param.f32 0
       s1 = sqrt.f32 s0
       %s[d0] = store s1
-    }
-  }
+    }}
+  }}
   return %s
-}
-";
-    let program = verify(read(text).unwrap_or_else(|e| panic!("{e:?}")));
-    let program = program.unwrap_or_else(|e| panic!("{e:?}"));
-    let made = Cpu::default().of_program(program).expect("compiles").executable;
-    let expected = MadeStep {
-        origin: 0,
-        name: "norm".into(),
-        generator: "cranelift + rust".into(),
-        beside: vec!["what norm.0 leaves is folded by sum over lane(d1) to r0".into()],
-    };
-    assert_eq!(made.steps(), [expected]);
-    let names: Vec<&str> = made.sweeps().map(|s| s.name).collect();
-    assert_eq!(names, ["norm.0", "norm.1"]);
+}}
+"
+        );
+        let program = verify(read(&text).unwrap_or_else(|e| panic!("{e:?}")));
+        let program = program.unwrap_or_else(|e| panic!("{e:?}"));
+        let made = Cpu::default().of_program(program).expect("compiles").executable;
+        let expected = MadeStep {
+            origin: 0,
+            name: "norm".into(),
+            generator: if said.is_some() { "cranelift + rust" } else { "cranelift" }.into(),
+            beside: said.map(String::from).into_iter().collect(),
+        };
+        assert_eq!(made.steps(), [expected]);
+        let names: Vec<&str> = made.sweeps().map(|s| s.name).collect();
+        assert_eq!(names, ["norm.0", "norm.1"]);
+    }
 }

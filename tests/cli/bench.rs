@@ -155,8 +155,8 @@ fn code_is_shown_step_by_step() {
             steps += 1;
         }
         assert!(steps > 0 && text.contains(inside), "{text}");
-        // Folds are no part of the functions, which is said.
-        assert!(text.contains("is folded by sum over lane(d1) to r"), "{text}");
+        // What is done beside the functions is said.
+        assert!(text.contains("is folded by sum over") || text.contains("are joined by sum over"));
         assert!(text.contains(": reads ") && text.contains("; writes "), "{text}");
     }
     let text = d.good("emit sum.ir --stage clif --dim n=5");

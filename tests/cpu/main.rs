@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod folds;
 mod lines;
 mod modes;
 mod schedules;

@@ -3,6 +3,7 @@
 
 use super::gemm::Gemm;
 use super::run::Executable;
+use super::shape::in_code;
 use adfuse_ir::kernel::{Buffer, Contract, Kernel, Member, Program, Run, Scatter, Sink, Step};
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -157,20 +158,27 @@ fn named(program: &Program, b: Buffer) -> String {
     format!("%{}", program.buffers[b].name)
 }
 
-/// What a kernel does with the values that its sweeps leave.
+/// What a kernel does with the values and the parts of folds that its sweeps leave.
 fn folds(kernel: &Kernel, lines: &mut Vec<String>) {
     for (k, stage) in kernel.stages.iter().enumerate() {
         let first = kernel.domain.len();
-        let from = format!("what {}.{k} leaves", kernel.name);
-        for sink in &stage.sinks {
+        // Sizes that are too much were refused when the step was made.
+        let in_code = in_code(&kernel.domain, stage).unwrap_or_default();
+        for (sink, n) in stage.sinks.iter().zip(0..) {
+            let folded = in_code.get(n).copied().flatten();
+            let from = match folded {
+                Some(_) => format!("parts that {}.{k} leaves are joined", kernel.name),
+                None => format!("what {}.{k} leaves is folded", kernel.name),
+            };
             lines.push(match sink {
+                // One part is the row.
+                Sink::Reduce { .. } if folded.is_some_and(|f| f.by.parts() == Some(1)) => continue,
                 Sink::Reduce { monoid, runs, into } => {
-                    let axes = along(runs, first);
-                    format!("{from} is folded by {} over {axes} to {into}", monoid.name())
+                    format!("{from} by {} over {} to {into}", monoid.name(), along(runs, first))
                 }
                 Sink::Fold { monoid, runs, .. } => {
                     let (axes, name) = (along(runs, 0), &kernel.name);
-                    format!("{from} is folded by {} over {axes} for {name}.folded", monoid.name())
+                    format!("{from} by {} over {axes} for {name}.folded", monoid.name())
                 }
                 Sink::Scan { monoid, axis, reverse, into } => {
                     let axis = first + usize::from(*axis);

@@ -126,15 +126,16 @@ fn accesses(sweep: &Sweep<'_>) -> String {
         }
     }
     let put = |put: &Put<'_>| {
-        let (Put::Point(slot) | Put::Place(slot)) = put else {
-            let Put::Store(b, _) = put else { return String::new() };
-            return format!("%{}", sweep.program.buffers[*b].name);
+        let (slot, other) = match put {
+            Put::Store(b, _) => return format!("%{}", sweep.program.buffers[*b].name),
+            Put::Point(slot) | Put::Place(slot) => (slot, "an array"),
+            Put::Fold(fold) => (&fold.parts, "parts"),
         };
         let find = |all: &[u32]| all.iter().position(|s| s == slot);
         match (find(&sweep.slots.rows), find(&sweep.slots.tiles)) {
             (Some(r), _) => format!("r{r}"),
             (_, Some(t)) => format!("t{t}"),
-            _ => "an array".into(),
+            _ => other.into(),
         }
     };
     let mut writes: Vec<String> = sweep.puts.iter().map(put).collect();

@@ -15,8 +15,9 @@ use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic};
 use cranelift_entity::EntityRef;
 
-/// Places that a batch has, about: what fits the first cache, and whole blocks of every order.
-const BATCH: i64 = 4096;
+/// Places that a batch has, about: of what is read, kept and stored all fits the first cache, and there are
+/// whole blocks of every order.
+const BATCH: i64 = 2048;
 
 /// Places that a batch has where nothing is kept.
 const LONG_BATCH: i64 = 1 << 16;
