@@ -17,7 +17,7 @@ use cranelift_entity::EntityRef;
 
 /// Places that a batch has, about: of what is read, kept and stored all fits the first cache, and there are
 /// whole blocks of every order.
-const BATCH: i64 = 2048;
+const BATCH: i64 = 1024;
 
 /// Places that a batch has where nothing is kept.
 const LONG_BATCH: i64 = 1 << 16;
