@@ -166,7 +166,15 @@ fn program(text: &str, grad: bool) -> (Verified<Program>, ArenaLayout) {
     let program = program.unwrap_or_else(|e| panic!("{}", e[0]));
     let beside = scratch(&program).expect("compiles");
     let plan = memory_beside(&program, Effort::Default, &beside).expect("fits");
-    (program, ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch })
+    (
+        program,
+        ArenaLayout {
+            bytes: plan.arena,
+            offsets: plan.offsets,
+            scratch: plan.scratch,
+            ..ArenaLayout::default()
+        },
+    )
 }
 
 fn mode() -> Fp {

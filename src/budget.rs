@@ -37,7 +37,11 @@ pub fn choose(
     // One plan alone is made faster than it is found.
     let cache = cache.filter(|_| options.effort != Effort::Off);
     let graph = graph_hash(f);
-    let key = Key::new(&graph, name, options, budget);
+    let counting = match engine.donated() {
+        [] => name.to_owned(),
+        given => format!("{name} donating {given:?}"),
+    };
+    let key = Key::new(&graph, &counting, options, budget);
     let mut notes = Vec::new();
     if let Some(cache) = cache {
         match cache.find(&key) {
@@ -75,6 +79,9 @@ fn followed(
 ) -> Result<PlanPoint, String> {
     let plan = Plan::parse(&entry.plan, f).map_err(|d| d.message)?;
     let point = plan_point(f, plan, options, engine).map_err(|d| d.message)?;
+    if point.plan.donated != engine.donated() {
+        return Err("it is for a caller who gives up other inputs".into());
+    }
     if point.plan.fp != options.fp {
         return Err(format!("it is for --fp {}", point.plan.fp.name()));
     }

@@ -4,8 +4,11 @@ use crate::backends::Array;
 use crate::backends::cpu::{self, ArenaLayout, Executable};
 use crate::backends::reference::{Silent, run};
 use crate::budget::choose;
-use crate::fusion::{self, Device, Effort, Fp, Memory, Plan, lower, prepare};
+use crate::fusion::{
+    self, Device, Effort, Fp, Lossy, Memory, Narrowed, Plan, keep_lossy, lower, prepare,
+};
 use crate::ir::kernel::{Program, Verified, verify};
+use crate::ir::text::Names;
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
 use crate::plan_cache::PlanCache;
 use std::cell::RefCell;
@@ -55,6 +58,11 @@ pub struct Cpu {
     pub mem_budget: Option<u64>,
     /// Where plans for budgets are kept from one run for the next.
     pub cache: Option<PlanCache>,
+    /// What may be kept for later passes in a narrower type than it has; nothing, if not asked for.
+    pub lossy: Lossy,
+    /// The parameters that the caller gives up, by position: plans put results and temporaries into their
+    /// memory, and runs are [`Executable::run_donating`]'s.
+    pub donated: Vec<usize>,
 }
 
 /// What is followed, and what there was to say.
@@ -78,7 +86,8 @@ impl Default for Cpu {
     fn default() -> Cpu {
         let plan =
             fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
-        Cpu { plan, threads: 1, mem_budget: None, cache: None }
+        let (lossy, donated) = (Lossy::default(), Vec::new());
+        Cpu { plan, threads: 1, mem_budget: None, cache: None, lossy, donated }
     }
 }
 
@@ -93,8 +102,17 @@ impl Cpu {
     /// machine code is made; [`Kind::Limit`] when memory is not enough, or the budget is too small for
     /// every plan.
     pub fn compile(&self, module: &Module, f: &Function) -> Result<Compiled, Diagnostic> {
-        let function = prepare(module, f)?;
+        let function = self.narrowed(&prepare(module, f)?)?.function;
         self.follow(&function, &self.decide(&function)?.plan)
+    }
+
+    /// A [prepared](prepare()) function that keeps what it may with losses, where that pays: what is
+    /// decided and followed then.
+    ///
+    /// # Errors
+    /// As [`keep_lossy`].
+    pub fn narrowed(&self, function: &Function) -> Result<Narrowed, Diagnostic> {
+        keep_lossy(function, &self.lossy, &self.plan, self)
     }
 
     /// The plan for a [prepared](prepare()) function, within the budget if there is one.
@@ -103,7 +121,8 @@ impl Cpu {
     /// As [`Cpu::compile`].
     pub fn decide(&self, function: &Function) -> Result<Decided, Diagnostic> {
         let Some(budget) = self.mem_budget else {
-            return Ok(Decided { plan: fusion::plan(function, &self.plan)?, notes: Vec::new() });
+            let plan = fusion::plan(function, &self.plan)?.donating(&self.donated);
+            return Ok(Decided { plan, notes: Vec::new() });
         };
         let engine = (self as &dyn fusion::Engine, Cpu::NAME);
         let choice = choose(function, &self.plan, budget, engine, self.cache.as_ref())?;
@@ -113,8 +132,16 @@ impl Cpu {
     /// Makes machine code of a plan of a prepared function.
     ///
     /// # Errors
-    /// As [`Cpu::compile`], and [`Kind::Usage`] for a plan that does not fit.
+    /// As [`Cpu::compile`], and [`Kind::Usage`] for a plan that does not fit, or that uses the memory of a
+    /// parameter that the caller does not give up.
     pub fn follow(&self, function: &Function, plan: &Plan) -> Result<Compiled, Diagnostic> {
+        if let Some(&kept) = plan.donated.iter().find(|k| !self.donated.contains(k)) {
+            let names = Names::of(function);
+            let name = function.params().get(kept).map_or_else(String::new, |&p| names.get(p));
+            let at = At { func: Some(function.name.clone()), ..At::default() };
+            let m = format!("the plan uses the memory of %{name}, which is not given up");
+            return Err(Diagnostic::new(at, Kind::Usage, m));
+        }
         self.of_program(verified(lower(function, plan, &self.plan.device)?)?)
     }
 
@@ -160,6 +187,10 @@ impl Cpu {
 
 /// Frontiers count what the engine needs beside the buffers.
 impl fusion::Engine for Cpu {
+    fn donated(&self) -> &[usize] {
+        &self.donated
+    }
+
     fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
         cpu::scratch(&verified(program.clone())?)
     }
@@ -172,7 +203,7 @@ impl fusion::Engine for Cpu {
 /// Where temporaries are, as the engine is told.
 fn arena(memory: &Memory) -> ArenaLayout {
     let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
-    ArenaLayout { bytes: memory.arena, offsets, scratch }
+    ArenaLayout { bytes: memory.arena, offsets, scratch, donated: memory.donated.clone() }
 }
 
 fn verified(program: Program) -> Result<Verified<Program>, Diagnostic> {
@@ -211,7 +242,12 @@ impl Engine for Cpu {
         _: &str,
     ) -> Result<Ready<'a>, Diagnostic> {
         let made = self.compile(module, f)?.executable;
-        Ok(Box::new(move |args| made.run(args)))
+        let lent = self.donated.is_empty();
+        Ok(Box::new(move |args| match lent {
+            true => made.run(args),
+            // The arguments are only lent here: copies of them are given up.
+            false => made.run_donating(args.to_vec()),
+        }))
     }
 }
 

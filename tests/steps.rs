@@ -33,7 +33,12 @@ fn planned(module: &Module, f: &Function, effort: Effort) -> (Verified<Program>,
 fn laid_out(program: Verified<Program>, effort: Effort) -> (Verified<Program>, ArenaLayout) {
     let beside = scratch(&program).unwrap_or_else(|d| panic!("{d}"));
     let plan = memory_beside(&program, effort, &beside).unwrap_or_else(|d| panic!("{d}"));
-    let layout = ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch };
+    let layout = ArenaLayout {
+        bytes: plan.arena,
+        offsets: plan.offsets,
+        scratch: plan.scratch,
+        ..ArenaLayout::default()
+    };
     (program, layout)
 }
 

@@ -87,6 +87,11 @@ impl Array {
         Array { dtype, dims: dims.to_vec(), bytes }
     }
 
+    /// Its elements, row-major, as little-endian bytes.
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
     /// Element type.
     pub fn dtype(&self) -> DType {
         self.dtype

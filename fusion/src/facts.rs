@@ -1,6 +1,7 @@
 //! What the planner knows about a function before it decides anything.
 
 use crate::axes::{Axes, Place};
+use crate::lossy::{copied, read_back};
 use crate::pick::{Column, columns};
 use crate::weight::weight;
 use adfuse_ir::index::{IndexExpr, ViewMap};
@@ -204,9 +205,16 @@ impl<'f> Facts<'f> {
             Body::Contract => {
                 for &v in f.args(i) {
                     let base = self.base(v);
-                    self.forced[base] = true;
+                    // What is read back from a narrower copy is converted on its way.
+                    let copy = match f.def(base) {
+                        ValueDef::Inst(j, _) => read_back(f, j),
+                        _ => None,
+                    };
+                    self.forced[copy.unwrap_or(base)] = true;
                 }
             }
+            // A copy that is not in memory saves nothing.
+            Body::Map(_) if copied(f, i).is_some() => self.forced[f.inst_results(i)[0]] = true,
             _ => {}
         }
     }
@@ -295,7 +303,11 @@ impl<'f> Facts<'f> {
             let free = !apart && !self.forced[v] && shifts.are_few(1);
             self.class[i] = match f.op(i).def().body {
                 Body::View(_) | Body::Source(_) if free => Class::Free,
-                Body::Map(_) if free && self.is_light(i, spread[v]) => Class::Free,
+                Body::Map(_)
+                    if free && (read_back(f, i).is_some() || self.is_light(i, spread[v])) =>
+                {
+                    Class::Free
+                }
                 Body::Map(_) | Body::View(_) | Body::Source(_) => Class::Point,
                 Body::Reduce(m) => Class::Reduce(m),
                 // Along an axis of extent 1 nothing folds: each element is its own result.

@@ -26,8 +26,7 @@
 
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
-    Buffer, BufferData, Extents, Feed, Operand, Param, Program, Role, Sink, Space, Stage, Step,
-    Storage,
+    Buffer, BufferData, Extents, Feed, Operand, Param, Program, Sink, Space, Stage, Step, Storage,
 };
 use hashbrown::HashMap;
 use smallvec::SmallVec;
@@ -54,9 +53,15 @@ enum Read<'a> {
 /// What can be alike between a load and a store, and between the two buffers.
 type Form<'a> = (&'a [IndexExpr], &'a Extents, &'a Extents, Option<&'a Extents>, u64);
 
-/// The pairs of step `n` that the rule allows; a buffer is in one of them at most. `dies` says of a
-/// temporary whether no later step reads it.
-pub(crate) fn pairs(program: &Program, n: usize, dies: &dyn Fn(Buffer) -> bool) -> Vec<InPlace> {
+/// The pairs of step `n` that the rule allows; a buffer is in one of them at most. `dies` says which
+/// buffers may be written once they are read, since no later step reads them, and `made` which ones may
+/// be written there.
+pub(crate) fn pairs(
+    program: &Program,
+    n: usize,
+    dies: &dyn Fn(Buffer) -> bool,
+    made: &dyn Fn(Buffer) -> bool,
+) -> Vec<InPlace> {
     let step = &program.steps[n];
     let mut reads = Reads { how: HashMap::new(), met: Vec::new() };
     let stages: SmallVec<[&Stage; 4]> = match step {
@@ -93,6 +98,9 @@ pub(crate) fn pairs(program: &Program, n: usize, dies: &dyn Fn(Buffer) -> bool) 
     for (s, stage) in stages.iter().enumerate() {
         for sink in &stage.sinks {
             let Sink::Store { buffer: child, index } = sink else { continue };
+            if !made(*child) {
+                continue;
+            }
             let Some((dims, strides, bytes)) = place(&program.buffers[*child]) else { continue };
             let Some(parents) = free.get_mut(&(&index[..], &stage.axes, dims, strides, bytes))
             else {
@@ -110,8 +118,7 @@ pub(crate) fn pairs(program: &Program, n: usize, dies: &dyn Fn(Buffer) -> bool) 
 
 /// What decides which bytes an element is at; `None` for what takes nobody's place.
 fn place(data: &BufferData) -> Option<(&Extents, Option<&Extents>, u64)> {
-    let temporary = data.role == Role::Temp && data.space == Space::Device;
-    (temporary && data.storage == Storage::Plain)
+    (data.space == Space::Device && data.storage == Storage::Plain)
         .then(|| (&data.dims, data.strides.as_ref(), data.dtype.bytes()))
 }
 

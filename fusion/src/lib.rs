@@ -10,6 +10,7 @@ mod axes;
 mod candidates;
 mod cost;
 mod device;
+mod donated;
 mod emit;
 mod explain;
 mod facts;
@@ -20,6 +21,7 @@ mod instances;
 mod joint;
 mod kernel;
 mod loops;
+mod lossy;
 mod lower;
 mod memory;
 mod merge;
@@ -51,6 +53,10 @@ pub use joint::{
     Alternative, AnyEngine, Choice, Constraint, Decider, Decision, Difference, Engine, How,
     PlanFrontier, PlanPoint, Reading, Why, computed_again, decisions, plan_frontier, plan_point,
     steps_of,
+};
+pub use lossy::{
+    Bound as LossyBound, Lossy, LossyCopy, Narrow, Narrowed, keep_lossy, lossy_copies,
+    planned_function,
 };
 pub use lower::lower;
 pub use memory::{ALIGN, Memory, memory, memory_beside};

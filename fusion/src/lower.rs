@@ -281,6 +281,13 @@ impl Lower<'_> {
         for &v in f.params() {
             self.declare(v, Role::Input);
         }
+        for &k in &self.plan.donated {
+            let Some(b) = f.params().get(k).and_then(|&p| self.buffers[p]) else {
+                let m = format!("@{} has no parameter {k} to give up", f.name);
+                return Err(Diagnostic::new(in_function(f), Kind::Usage, m));
+            };
+            self.program.buffers[b].donated = true;
+        }
         for &i in f.body_insts() {
             let v = f.inst_results(i)[0];
             let role = match self.facts.class[i] {

@@ -2,8 +2,10 @@
 //!
 //! Temporaries and what steps need beside the buffers share one arena. A temporary is there from the
 //! step that writes it to the last that reads it; what a step needs beside, while the step runs.
-//! Inputs, constants and outputs are the caller's for the whole run.
+//! Inputs, constants and outputs are the caller's for the whole run, but for inputs that the caller gives
+//! up: results and temporaries may be in their memory ([`crate::donated`]).
 
+use crate::donated::{Placed, placed};
 use crate::group::Effort;
 use crate::in_place::{InPlace, pairs};
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Space};
@@ -29,7 +31,7 @@ pub struct Memory {
     /// Of the inputs.
     pub inputs: u64,
     /// Of the results: the caller is handed an array for each, also where two are the same or one is an
-    /// input.
+    /// input. Those in the memory of an input that is given up do not count.
     pub outputs: u64,
     /// Of the constants.
     pub constants: u64,
@@ -38,6 +40,8 @@ pub struct Memory {
     /// Where in the arena each step has what it needs beside the buffers, a multiple of [`ALIGN`], and how
     /// many bytes; `None` for steps that need nothing.
     pub scratch: Vec<Option<(u64, u64)>>,
+    /// For results and temporaries, the input in whose memory they are: one that the caller gives up.
+    pub donated: SecondaryMap<Buffer, Option<Buffer>>,
     /// The temporaries that are written where one is that dies at the same step, in the order of the
     /// steps.
     pub in_place: Vec<InPlace>,
@@ -81,19 +85,34 @@ pub fn memory_beside(
         };
         *total = total.checked_add(bytes(data).ok_or_else(too_large)?).ok_or_else(too_large)?;
     }
+    let lives = lives(program);
+    let (results, all) = placed(program, &lives, effort);
+    memory.donated = results;
     // What is declared an output counts also where nobody is handed it.
     let handed = |b: &Buffer| !program.outputs.contains(b);
     let declared = program.buffers.iter().filter(|(_, data)| data.role == Role::Output);
     let others: Vec<Buffer> = declared.map(|(b, _)| b).filter(handed).collect();
-    for &b in program.outputs.iter().chain(&others) {
+    let own = |b: &&Buffer| memory.donated[**b].is_none();
+    for &b in program.outputs.iter().chain(&others).filter(own) {
         let size = bytes(&program.buffers[b]).ok_or_else(too_large)?;
         memory.outputs = memory.outputs.checked_add(size).ok_or_else(too_large)?;
     }
-    let arena = Arena::of(program, effort, scratch).ok_or_else(too_large)?;
-    let packing = arena.pack(effort).map_err(|e| match e {
-        PlanError::TooLarge { .. } => too_large(),
-        e => fail(Kind::Internal, format!("memory was asked for wrongly: {e}")),
-    })?;
+    let packed = |donated: &Placed| {
+        let arena = Arena::of(program, effort, scratch, &lives, donated).ok_or_else(too_large)?;
+        let packing = arena.pack(effort).map_err(|e| match e {
+            PlanError::TooLarge { .. } => too_large(),
+            e => fail(Kind::Internal, format!("memory was asked for wrongly: {e}")),
+        })?;
+        Ok::<_, Diagnostic>((arena, packing))
+    };
+    let (mut arena, mut packing) = packed(&memory.donated)?;
+    // Temporaries that are elsewhere take the place of none in the arena, which may be worth more.
+    if all != memory.donated {
+        let other = packed(&all)?;
+        if other.1.peak < packing.peak {
+            ((arena, packing), memory.donated) = (other, all);
+        }
+    }
     // Bound or free to share, what is in place must be so as a pair that is free to.
     check(&arena.with_pairs(false), &packing)
         .map_err(|e| fail(Kind::Internal, format!("memory was planned wrongly: {e}")))?;
@@ -118,7 +137,7 @@ pub fn memory_beside(
 const MOST_BYTES: u64 = 1 << 62;
 
 /// Bytes of the engine's memory that a buffer takes; `None` where they are too many to count.
-fn bytes(data: &BufferData) -> Option<u64> {
+pub(crate) fn bytes(data: &BufferData) -> Option<u64> {
     if data.space == Space::Host {
         return Some(0);
     }
@@ -136,8 +155,10 @@ fn bytes(data: &BufferData) -> Option<u64> {
 }
 
 /// The first and the last step that touches each buffer.
-fn lives(program: &Program) -> SecondaryMap<Buffer, Option<(usize, usize)>> {
-    let mut lives: SecondaryMap<Buffer, Option<(usize, usize)>> = SecondaryMap::new();
+pub(crate) type Lives = SecondaryMap<Buffer, Option<(usize, usize)>>;
+
+fn lives(program: &Program) -> Lives {
+    let mut lives = Lives::new();
     for (n, step) in program.steps.iter().enumerate() {
         for b in step.writes().chain(step.reads()) {
             let from = lives[b].map_or(n, |(from, _)| from);
@@ -159,8 +180,13 @@ struct Arena {
 
 impl Arena {
     /// `None` where there are too many bytes.
-    fn of(program: &Program, effort: Effort, scratch: &[u64]) -> Option<Arena> {
-        let lives = lives(program);
+    fn of(
+        program: &Program,
+        effort: Effort,
+        scratch: &[u64],
+        lives: &Lives,
+        donated: &Placed,
+    ) -> Option<Arena> {
         let mut arena = Arena {
             problem: Problem::new(),
             blocks: SecondaryMap::new(),
@@ -169,7 +195,7 @@ impl Arena {
         };
         for (b, data) in program.buffers.iter() {
             let here = data.role == Role::Temp && data.space == Space::Device;
-            if let Some((from, last)) = lives[b].filter(|_| here) {
+            if let Some((from, last)) = lives[b].filter(|_| here && donated[b].is_none()) {
                 let block = Block::new(from as u64..last as u64 + 1, bytes(data)?);
                 arena.blocks[b] = Some(arena.problem.push(block.with_align(ALIGN)));
             }
@@ -184,8 +210,12 @@ impl Arena {
         }
         if effort != Effort::Off {
             for n in 0..program.steps.len() {
-                let dies = |b: Buffer| lives[b].is_some_and(|(from, last)| from < n && last == n);
-                arena.in_place.extend(pairs(program, n, &dies));
+                let ours = |b: Buffer| arena.blocks[b].is_some();
+                let dies = |b: Buffer| {
+                    ours(b) && lives[b].is_some_and(|(from, last)| from < n && last == n)
+                };
+                let found = pairs(program, n, &dies, &ours);
+                arena.in_place.extend(found);
             }
         }
         Some(arena)

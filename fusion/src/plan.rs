@@ -48,6 +48,8 @@ pub struct Plan {
     pub device: String,
     /// What may happen to numbers.
     pub fp: Fp,
+    /// Parameters that the caller gives up, by position, ascending: their memory may be used.
+    pub donated: Vec<usize>,
     /// Instructions that are written out in every group that uses them.
     pub inline: Vec<Inst>,
     /// The groups, in the order in which they run.
@@ -99,6 +101,7 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &Options) -
         graph: String::new(),
         device: options.device.name.clone(),
         fp: options.fp,
+        donated: Vec::new(),
         inline: inline(facts, groups),
         groups: order.into_iter().map(group).collect(),
         storage: stored
@@ -152,6 +155,14 @@ impl Plan {
     /// A hash of the plan.
     pub fn hash(&self, f: &Function) -> String {
         short_hash(&self.text(f))
+    }
+
+    /// The plan for a caller who gives up these parameters, by position.
+    pub fn donating(self, positions: &[usize]) -> Plan {
+        let mut donated = positions.to_vec();
+        donated.sort_unstable();
+        donated.dedup();
+        Plan { donated, ..self }
     }
 
     /// The plan's text, with the names that values have in the function's.

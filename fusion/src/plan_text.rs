@@ -5,6 +5,8 @@
 //!   graph 6b86b273ff34fce19d6b804eff5a3f57
 //!   device cpu
 //!   fp strict
+//!   lossy %8 as bf16
+//!   donate %w
 //!   inline %1, %2
 //!   group %0, %3, %5
 //!   group %7; %9, %10
@@ -12,8 +14,11 @@
 //! }
 //! ```
 //!
-//! Values have the names of the prepared function's text. The parts of a group are set off by `;`.
+//! Values have the names of the prepared function's text. The parts of a group are set off by `;`. What is
+//! kept with losses is part of the function ([`crate::lossy`]), and said again so that the function can be
+//! made of one without.
 
+use crate::lossy::{LossyCopy, Narrow, lossy_copies};
 use crate::plan::{Group, Plan};
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::text::Names;
@@ -35,6 +40,14 @@ pub(crate) fn print(plan: &Plan, f: &Function, names: &Names) -> String {
     line(format!("graph {}", plan.graph));
     line(format!("device {}", plan.device));
     line(format!("fp {}", plan.fp.name()));
+    for LossyCopy { of, narrow, .. } in lossy_copies(f) {
+        line(format!("lossy %{} as {}", names.get(of), narrow.name()));
+    }
+    if !plan.donated.is_empty() {
+        let given = plan.donated.iter().filter_map(|&k| f.params().get(k));
+        let all: Vec<String> = given.map(|&p| format!("%{}", names.get(p))).collect();
+        line(format!("donate {}", all.join(", ")));
+    }
     if !plan.inline.is_empty() {
         line(format!("inline {}", list(&plan.inline)));
     }
@@ -88,7 +101,8 @@ pub(crate) fn parse(text: &str, f: &Function, names: &Names) -> Result<Plan, Dia
             values.insert(names.get(v), v);
         }
     }
-    let mut reader = Reader { f, values, at: 0, len: 0 };
+    let params = f.params().iter().map(|&p| names.get(p)).collect();
+    let mut reader = Reader { f, values, params, at: 0, len: 0 };
     if text.len() > MOST {
         return reader.fail(Kind::Limit, format!("a plan has at most {MOST} bytes"));
     }
@@ -98,6 +112,7 @@ pub(crate) fn parse(text: &str, f: &Function, names: &Names) -> Result<Plan, Dia
 struct Reader<'f> {
     f: &'f Function,
     values: HashMap<String, Value>,
+    params: Vec<String>,
     /// Where the line that is read begins, and its length.
     at: usize,
     len: usize,
@@ -116,11 +131,13 @@ impl Reader<'_> {
             graph: String::new(),
             device: String::new(),
             fp: Fp::Strict,
+            donated: Vec::new(),
             inline: Vec::new(),
             groups: Vec::new(),
             storage: Vec::new(),
         };
         let (mut open, mut closed) = (false, false);
+        let mut lossy: Vec<(Value, Narrow)> = Vec::new();
         let mut next = 0;
         for line in text.split_inclusive('\n') {
             let trimmed = line.trim();
@@ -149,6 +166,28 @@ impl Reader<'_> {
                         return self.fail(Kind::Syntax, format!("`{}` is no mode", short(rest)));
                     }
                 },
+                (true, false, "lossy") => {
+                    let Some((name, form)) = rest.split_once(" as ") else {
+                        return self.fail(Kind::Syntax, "expected `lossy %value as type`");
+                    };
+                    let v = self.value(name)?;
+                    match Narrow::named(form.trim()) {
+                        Some(narrow) => lossy.push((v, narrow)),
+                        None => {
+                            let m = format!("nothing is kept with losses as `{}`", short(form));
+                            return self.fail(Kind::Syntax, m);
+                        }
+                    }
+                }
+                (true, false, "donate") => {
+                    let given = rest.split(',').map(|name| self.param(name));
+                    let given: Vec<usize> = given.collect::<Result<_, _>>()?;
+                    if !given.is_sorted_by(|a, b| a < b) {
+                        return self
+                            .fail(Kind::Usage, "parameters are listed in their order, once");
+                    }
+                    plan.donated = given;
+                }
                 (true, false, "inline") => plan.inline.extend(self.insts(rest)?),
                 (true, false, "group") => {
                     let parts = rest.split(';').map(|part| self.insts(part));
@@ -181,6 +220,11 @@ impl Reader<'_> {
             let m = format!("a plan of @{}, not of @{}", plan.name, self.f.name);
             return self.fail(Kind::Usage, m);
         }
+        let copies: Vec<_> = lossy_copies(self.f).iter().map(|c| (c.of, c.narrow)).collect();
+        if lossy != copies {
+            let m = format!("the plan and @{} keep other values with losses", self.f.name);
+            return self.fail(Kind::Usage, m);
+        }
         Ok(plan)
     }
 
@@ -193,6 +237,19 @@ impl Reader<'_> {
             ValueDef::Inst(i, _) => Ok(i),
             _ => self.fail(Kind::Usage, format!("{} is not computed", name.trim())),
         }
+    }
+
+    /// The position of a parameter.
+    fn param(&self, name: &str) -> Result<usize, Diagnostic> {
+        let name = name.trim();
+        let found = name.strip_prefix('%').and_then(|n| self.params.iter().position(|p| p == n));
+        found.map_or_else(
+            || {
+                let m = format!("`{}` is no parameter of @{}", short(name), self.f.name);
+                self.fail(Kind::UnknownName, m)
+            },
+            Ok,
+        )
     }
 
     fn value(&self, name: &str) -> Result<Value, Diagnostic> {

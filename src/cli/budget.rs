@@ -83,17 +83,20 @@ pub(super) fn tell(notes: &[String], streams: &mut Streams<'_>) {
 pub(super) enum Counting {
     /// The engine `cpu`; on hosts for which it makes no code, what programs say of themselves.
     Cpu(Box<Cpu>),
-    /// No engine.
-    Any,
+    /// No engine, with the parameters that the caller gives up.
+    Any(Vec<usize>),
 }
 
 impl Counting {
     /// For a machine. Those whose threads share registers are not what the engine `cpu` runs on.
-    pub(super) fn of(options: &Options) -> Counting {
+    pub(super) fn of(options: &Options, donated: &[usize]) -> Counting {
         let shares = |device: &Device| device.register_file > 0;
         match shares(&options.device) {
-            true => Counting::Any,
-            false => Counting::Cpu(Box::new(Cpu { plan: options.clone(), ..Cpu::default() })),
+            true => Counting::Any(donated.to_vec()),
+            false => {
+                let (plan, donated) = (options.clone(), donated.to_vec());
+                Counting::Cpu(Box::new(Cpu { plan, donated, ..Cpu::default() }))
+            }
         }
     }
 
@@ -101,12 +104,19 @@ impl Counting {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Counting::Cpu(_) => Cpu::NAME,
-            Counting::Any => "any",
+            Counting::Any(_) => "any",
         }
     }
 }
 
 impl Engine for Counting {
+    fn donated(&self) -> &[usize] {
+        match self {
+            Counting::Cpu(cpu) => &cpu.donated,
+            Counting::Any(donated) => donated,
+        }
+    }
+
     fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
         let Counting::Cpu(cpu) = self else { return AnyEngine.scratch(program) };
         match cpu.scratch(program) {

@@ -3,12 +3,13 @@
 use super::budget::{self, Budget};
 use super::failure::Failure;
 use super::given::Written;
+use super::losses::{self, Losses};
 use super::planning::{Look, Mode};
 use super::source::Program;
 use super::streams::Streams;
 use crate::backends::cpu::Executable;
 use crate::engine::{Compiled, Cpu, Either, Engine as Runs, Reference};
-use crate::fusion::{Device, Effort, Fp, Options, prepare};
+use crate::fusion::{Device, Effort, Fp, Lossy, Options, prepare};
 use crate::ir::{Diagnostic, Function, Kind as Wrong, Module};
 use crate::plan_cache::PlanCache;
 use clap::{Args, ValueEnum};
@@ -48,6 +49,8 @@ pub(super) struct Freedom {
     plan: Option<PathBuf>,
     #[command(flatten)]
     budget: Budget,
+    #[command(flatten)]
+    losses: Losses,
 }
 
 /// What [`Freedom`] comes to, once the files that it names are read.
@@ -59,6 +62,7 @@ pub(super) struct Settled {
     effort: Effort,
     budget: Option<u64>,
     cache: Option<PlanCache>,
+    lossy: Lossy,
     /// Whether any of it was asked for.
     asked: bool,
 }
@@ -98,13 +102,18 @@ impl Freedom {
         let given = self.plan.as_deref().map(Written::read).transpose()?;
         let (budget, cache) = (self.budget.bytes(), self.budget.cache()?);
         let effort = self.effort.unwrap_or(Look::Default).effort();
-        let asked = fp.is_some() || self.effort.is_some() || given.is_some() || budget.is_some();
+        let lossy = self.losses.allowed()?;
+        let asked = fp.is_some()
+            || self.effort.is_some()
+            || given.is_some()
+            || budget.is_some()
+            || !lossy.is_nothing();
         let fp = match &given {
             // The engine knows its machine.
             Some(plan) => plan.device(Some("cpu")).and_then(|_| plan.fp(fp))?,
             None => fp.unwrap_or(Fp::Strict),
         };
-        Ok(Settled { fp, given, effort, budget, cache, asked })
+        Ok(Settled { fp, given, effort, budget, cache, lossy, asked })
     }
 }
 
@@ -115,33 +124,44 @@ impl Engine {
         &self,
         program: &Program,
         (module, f, of): (&Module, &Function, &str),
-        settled: Settled,
+        (settled, donated): (Settled, Vec<usize>),
         streams: &mut Streams<'_>,
     ) -> Result<Option<Compiled>, Failure> {
-        let Settled { fp, given, effort, budget, cache, asked } = settled;
+        let Settled { fp, given, effort, budget, cache, lossy, asked } = settled;
         if self.engine == Some(Kind::Reference) {
-            if asked {
-                let m = "--fp, --effort, --plan and --mem-budget are for --engine cpu";
+            if asked || !donated.is_empty() {
+                let m = "--fp, --effort, --plan, --mem-budget, --lossy and --donate are for --engine cpu";
                 return Err(Failure::usage(m));
             }
             self.no_threads()?;
             return Ok(None);
         }
         let plan = Options { device: Device::cpu(), effort, fp };
-        let cpu = Cpu { plan, threads: self.threads.count()?, mem_budget: budget, cache };
+        let threads = self.threads.count()?;
+        let asked = asked || !donated.is_empty();
+        let cpu = Cpu { plan, threads, mem_budget: budget, cache, lossy, donated };
         let make = || -> Result<Result<Compiled, Diagnostic>, Failure> {
             let function = match prepare(module, f) {
                 Ok(function) => function,
                 Err(d) => return Ok(Err(d)),
             };
             if let Some(written) = given {
-                let plan = written.plan(&function)?;
+                let (function, plan) = written.plan(&function)?;
                 return match cpu.follow(&function, &plan) {
                     // What is wrong with a plan is not wrong with the program.
                     Err(d) if d.kind == Wrong::Usage => Err(Failure::Usage(d)),
                     made => Ok(made),
                 };
             }
+            let kept = match cpu.narrowed(&function) {
+                Err(d) if matches!(d.kind, Wrong::UnknownName | Wrong::Usage) => {
+                    return Err(Failure::Usage(Diagnostic { kind: Wrong::Usage, ..d }));
+                }
+                Err(d) => return Ok(Err(d)),
+                Ok(kept) => kept,
+            };
+            losses::tell(&kept.left, streams);
+            let function = kept.function;
             Ok(cpu.decide(&function).and_then(|decided| {
                 budget::tell(&decided.notes, streams);
                 cpu.follow(&function, &decided.plan)

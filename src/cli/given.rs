@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::plan_json;
 use super::planning::device;
 use super::source::Source;
-use crate::fusion::{Device, Fp, Plan, graph_hash};
+use crate::fusion::{Device, Fp, Plan, graph_hash, planned_function};
 use crate::ir::Function;
 use std::path::Path;
 
@@ -61,8 +61,14 @@ impl Written {
         lines.filter_map(|l| l.split_once(' ')).find(|(w, _)| *w == word).map(|(_, says)| says)
     }
 
-    /// The plan, if it is one of this function.
-    pub(super) fn plan(self, f: &Function) -> Result<Plan, Failure> {
+    /// The plan, and the function that it is one of: this one, or this one keeping values with losses.
+    pub(super) fn plan(self, f: &Function) -> Result<(Function, Plan), Failure> {
+        // Where the names are not those of this function, its own hash is what the plan's is not.
+        let f = planned_function(f, &self.source.text).unwrap_or_else(|_| f.clone());
+        self.of_function(&f).map(|plan| (f, plan))
+    }
+
+    fn of_function(self, f: &Function) -> Result<Plan, Failure> {
         // Of another function's plan, the names are unknown too: what matters comes first.
         let graph = graph_hash(f);
         if self.says("graph").is_some_and(|said| said != graph) {

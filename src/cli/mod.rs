@@ -19,6 +19,7 @@ mod fmt;
 mod given;
 mod inputs;
 mod json;
+mod losses;
 mod npz;
 mod pack;
 mod plan;

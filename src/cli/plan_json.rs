@@ -15,6 +15,7 @@ const SAID: [&str; 3] = ["graph", "device", "fp"];
 pub(super) fn of_text(text: &str) -> Result<Value, String> {
     let mut plan = Map::new();
     let (mut inline, mut groups, mut stores) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut lossy, mut donate) = (Vec::new(), Vec::new());
     let names = |list: &str| -> Vec<Value> { list.split(',').map(|n| json!(n.trim())).collect() };
     for line in text.lines().map(str::trim) {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -24,12 +25,14 @@ pub(super) fn of_text(text: &str) -> Result<Value, String> {
                 plan.insert("plan".into(), json!(name));
             }
             "inline" => inline.extend(names(rest)),
+            "donate" => donate.extend(names(rest)),
             "group" => {
                 groups.push(Value::Array(rest.split(';').map(|p| json!(names(p))).collect()))
             }
-            "store" => {
-                let (value, form) = rest.split_once(" as ").ok_or("a `store` without a form")?;
-                stores.push(json!({"value": value, "as": form}));
+            "store" | "lossy" => {
+                let (value, form) = rest.split_once(" as ").ok_or("a value without a form")?;
+                let list = if word == "store" { &mut stores } else { &mut lossy };
+                list.push(json!({"value": value, "as": form}));
             }
             _ if SAID.contains(&word) => {
                 plan.insert(word.into(), json!(rest));
@@ -37,6 +40,12 @@ pub(super) fn of_text(text: &str) -> Result<Value, String> {
             "}" | "" => {}
             _ => return Err(format!("`{word}` has no JSON form")),
         }
+    }
+    if !lossy.is_empty() {
+        plan.insert("lossy".into(), Value::Array(lossy));
+    }
+    if !donate.is_empty() {
+        plan.insert("donate".into(), Value::Array(donate));
     }
     plan.insert("inline".into(), Value::Array(inline));
     plan.insert("groups".into(), Value::Array(groups));
@@ -51,7 +60,8 @@ pub(super) fn of_text(text: &str) -> Result<Value, String> {
 pub(super) fn to_text(text: &str) -> Result<String, String> {
     let value: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
     let plan = value.as_object().ok_or("it is no object")?;
-    const KEYS: [&str; 7] = ["plan", "graph", "device", "fp", "inline", "groups", "store"];
+    const KEYS: [&str; 9] =
+        ["plan", "graph", "device", "fp", "lossy", "donate", "inline", "groups", "store"];
     if let Some(key) = plan.keys().find(|k| !KEYS.contains(&k.as_str())) {
         return Err(format!("the key `{key}` is not known"));
     }
@@ -64,9 +74,12 @@ pub(super) fn to_text(text: &str) -> Result<String, String> {
     for key in SAID {
         line(format!("{key} {}", said(key)?));
     }
-    let inline = names(plan.get("inline"), "inline")?;
-    if !inline.is_empty() {
-        line(format!("inline {inline}"));
+    formed(plan, "lossy")?.into_iter().for_each(&mut line);
+    for key in ["donate", "inline"] {
+        let listed = names(plan.get(key), key)?;
+        if !listed.is_empty() {
+            line(format!("{key} {listed}"));
+        }
     }
     for group in list(plan.get("groups"), "groups")? {
         let parts = list(Some(group), "a group")?;
@@ -74,12 +87,18 @@ pub(super) fn to_text(text: &str) -> Result<String, String> {
             parts.iter().map(|p| names(Some(p), "a part of a group")).collect();
         line(format!("group {}", parts?.join("; ")));
     }
-    for store in list(plan.get("store"), "store")? {
-        let of = |key: &str| word(store.get(key).unwrap_or(&Value::Null), key);
-        line(format!("store {} as {}", of("value")?, of("as")?));
-    }
+    formed(plan, "store")?.into_iter().for_each(&mut line);
     out.push_str("}\n");
     Ok(out)
+}
+
+/// Lines that say of values what they are stored as.
+fn formed(plan: &Map<String, Value>, key: &str) -> Result<Vec<String>, String> {
+    let line = |value: &Value| {
+        let of = |key: &str| word(value.get(key).unwrap_or(&Value::Null), key);
+        Ok(format!("{key} {} as {}", of("value")?, of("as")?))
+    };
+    list(plan.get(key), key)?.iter().map(line).collect()
 }
 
 /// A string that fits in a line.
@@ -111,10 +130,12 @@ mod tests {
 
     const TEXT: &str = "plan @f {\n  graph 00ff\n  device cpu\n  fp strict\n  inline %1, %2\n  \
                         group %0, %3\n  group %7; %9, %10\n  store %5 as b1\n}\n";
+    const LOSSY: &str = "plan @f {\n  graph 00ff\n  device cpu\n  fp strict\n  lossy %h as bf16\n  \
+                         lossy %5 as f16\n  donate %x, %w\n  group %0\n}\n";
 
     #[test]
     fn text_to_json_and_back_is_the_same() {
-        for text in [TEXT, "plan @f {\n  graph 0\n  device cpu\n  fp fast\n}\n"] {
+        for text in [TEXT, LOSSY, "plan @f {\n  graph 0\n  device cpu\n  fp fast\n}\n"] {
             let json = of_text(text).unwrap();
             assert_eq!(to_text(&json.to_string()).unwrap(), text, "{json}");
         }

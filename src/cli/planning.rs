@@ -6,14 +6,15 @@ use super::derivative::Wrt;
 use super::failure::{Failure, mean};
 use super::given::Written;
 use super::inputs::params;
+use super::losses::{self, Donated, Losses};
 use super::source::{Program, Source};
 use super::streams::Streams;
 use super::target::{Target, specialized};
 use crate::autodiff::value_and_grad;
 use crate::budget::{Choice, choose};
 use crate::fusion::{
-    Device, Effort, Engine, Fp, Memory, Options, Plan, PlanFrontier, lower, memory_beside, plan,
-    plan_frontier, prepare,
+    Device, Effort, Engine, Fp, Memory, Options, Plan, PlanFrontier, keep_lossy, lower,
+    memory_beside, plan, plan_frontier, prepare,
 };
 use crate::ir::kernel::{Program as Kernels, Verified, verify};
 use crate::ir::rewrite::stabilize;
@@ -47,6 +48,10 @@ pub(super) struct Planning {
     plan: Option<PathBuf>,
     #[command(flatten)]
     budget: Budget,
+    #[command(flatten)]
+    losses: Losses,
+    #[command(flatten)]
+    donated: Donated,
 }
 
 /// How numbers may differ from those of the text.
@@ -110,6 +115,10 @@ pub(super) struct Ready {
     pub(super) arguments: usize,
     /// The most bytes that a plan may take.
     pub(super) budget: Option<u64>,
+    /// Values that were to be kept with losses and are not.
+    left: Vec<String>,
+    /// The parameters that the caller gives up, by position.
+    pub(super) donated: Vec<usize>,
     /// The plan that was given.
     given: Option<Plan>,
     /// Where plans for budgets are kept.
@@ -154,9 +163,42 @@ impl Planning {
             }
         };
         let function = prepare(&module, &f).map_err(|d| source.wrong(d))?;
-        let given = given.map(|w| w.plan(&function)).transpose()?;
+        let mut donated = self.donated.positions(&function)?;
+        let (function, given, left) = match given {
+            Some(written) => {
+                let (function, plan) = written.plan(&function)?;
+                if !self.donated.is_empty() && donated != plan.donated {
+                    let m = "the plan is for a caller who gives up other inputs than --donate";
+                    return Err(Failure::usage(m));
+                }
+                donated.clone_from(&plan.donated);
+                (function, Some(plan), Vec::new())
+            }
+            None => {
+                let counting = Counting::of(&options, &donated);
+                let kept = keep_lossy(&function, &self.losses.allowed()?, &options, &counting);
+                let kept = kept.map_err(|d| match d.kind {
+                    Kind::UnknownName | Kind::Usage => {
+                        Failure::Usage(Diagnostic { kind: Kind::Usage, ..d })
+                    }
+                    _ => source.wrong(d),
+                })?;
+                (kept.function, None, kept.left)
+            }
+        };
         clock.end("ad");
-        Ok(Ready { source, function, options, recognised, arguments, budget, given, cache })
+        Ok(Ready {
+            source,
+            function,
+            options,
+            recognised,
+            arguments,
+            budget,
+            left,
+            donated,
+            given,
+            cache,
+        })
     }
 
     fn options(&self, given: Option<&Written>) -> Result<Options, Failure> {
@@ -276,6 +318,7 @@ pub(super) fn effort_name(effort: Effort) -> &'static str {
 impl Ready {
     /// The plan: the one given, or one made, within the budget if there is one.
     pub(super) fn decide(&self, streams: &mut Streams<'_>) -> Result<Decided, Failure> {
+        losses::tell(&self.left, streams);
         if let Some(plan) = &self.given {
             return Ok(Decided { plan: plan.clone(), choice: None });
         }
@@ -283,7 +326,7 @@ impl Ready {
             let plan = self.plan_with(self.options.effort)?;
             return Ok(Decided { plan, choice: None });
         };
-        let counting = Counting::of(&self.options);
+        let counting = self.counting();
         let engine = (&counting as &dyn Engine, counting.name());
         let choice = choose(&self.function, &self.options, budget, engine, self.cache.as_ref());
         let choice = choice.map_err(|d| self.source.wrong(d))?;
@@ -293,20 +336,25 @@ impl Ready {
 
     /// The plan for every budget.
     pub(super) fn frontier(&self) -> Result<PlanFrontier, Failure> {
-        let counting = Counting::of(&self.options);
+        let counting = self.counting();
         plan_frontier(&self.function, &self.options, &counting).map_err(|d| self.source.wrong(d))
     }
 
     /// What a program takes, with what the engine needs beside the buffers; the peak is as the engine
     /// counts it.
     pub(super) fn memory(&self, program: &Kernels, effort: Effort) -> Result<Memory, Failure> {
-        let counting = Counting::of(&self.options);
+        let counting = self.counting();
         let counted = || {
             let memory = memory_beside(program, effort, &counting.scratch(program)?)?;
             let peak = counting.peak(program, &memory)?;
             Ok(Memory { peak, ..memory })
         };
         counted().map_err(|d| self.source.wrong(d))
+    }
+
+    /// What counts the memory of its plans.
+    pub(super) fn counting(&self) -> Counting {
+        Counting::of(&self.options, &self.donated)
     }
 
     /// How hard the plan was looked for.
@@ -320,7 +368,8 @@ impl Ready {
     /// The plan of this effort.
     pub(super) fn plan_with(&self, effort: Effort) -> Result<Plan, Failure> {
         let options = Options { effort, ..self.options.clone() };
-        plan(&self.function, &options).map_err(|d| self.source.wrong(d))
+        let made = plan(&self.function, &options).map_err(|d| self.source.wrong(d))?;
+        Ok(made.donating(&self.donated))
     }
 
     /// The program of a plan, verified.

@@ -4,6 +4,7 @@ use super::derivative::Wrt;
 use super::engine::{Engine, Freedom};
 use super::failure::Failure;
 use super::inputs::{self, Given, Inputs, arguments};
+use super::losses::Donated;
 use super::planning::in_mode;
 use super::source::Program;
 use super::spec::{Input, input};
@@ -53,6 +54,8 @@ pub(super) struct Run {
     engine: Engine,
     #[command(flatten)]
     freedom: Freedom,
+    #[command(flatten)]
+    donated: Donated,
     /// Print JSON, with every element
     #[arg(long, conflicts_with = "digest")]
     json: bool,
@@ -86,7 +89,10 @@ impl Run {
         let args = arguments(&program, &running, &inputs, given)?;
         renamed(&f, &running, streams);
         let what = (&module, &running, f.name.as_str());
+        let donated = self.donated.positions(&running)?;
+        let settled = (settled, donated);
         let values = match self.engine.compile(&program, what, settled, streams)? {
+            Some(made) if !self.donated.is_empty() => made.executable.run_donating(args),
             Some(made) => made.executable.run(&args),
             None => reference::run(&module, &running, &args, &mut Printing(streams.err)),
         };

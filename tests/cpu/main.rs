@@ -34,7 +34,12 @@ fn strict() -> Options {
 fn layout(program: &Verified<Program>, effort: Effort) -> Result<ArenaLayout, String> {
     let beside = scratch(program).map_err(|d| d.to_string())?;
     let plan = memory_beside(program, effort, &beside).map_err(|d| d.to_string())?;
-    Ok(ArenaLayout { bytes: plan.arena, offsets: plan.offsets, scratch: plan.scratch })
+    Ok(ArenaLayout {
+        bytes: plan.arena,
+        offsets: plan.offsets,
+        scratch: plan.scratch,
+        ..ArenaLayout::default()
+    })
 }
 
 /// Compiles and runs a program with one thread and with two; the results must be the evaluator's.

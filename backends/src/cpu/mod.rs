@@ -5,6 +5,7 @@
 //! element is machine code (`code`); folds, scans and products of matrices are Rust (`fold`, `order`,
 //! `gemm`) over what that leaves in arrays. See `docs/cpu.md`.
 
+mod call;
 mod code;
 mod contract;
 mod crew;
@@ -25,6 +26,7 @@ mod scratch;
 mod shape;
 mod trace;
 
+pub use call::Handed;
 pub use cross::code_for;
 pub use engine::Engine;
 pub use inside::{MadeStep, MadeSweep, MemoryReport, Texts};

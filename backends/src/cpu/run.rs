@@ -3,7 +3,7 @@
 
 use super::code::{Code, Maker};
 use super::contract::MadeMember;
-use super::crew::{Crew, Worker};
+use super::crew::Worker;
 use super::gemm::{Gemm, best};
 use super::inside::{self, MadeStep, MemoryReport};
 use super::kernel::{Made, Making};
@@ -12,12 +12,10 @@ use super::memory::{ALIGN, Block, Room};
 use super::pool::Pool;
 use super::scatter::MadeScatter;
 use super::scratch::Rooms;
-use super::trace::Recorder;
-use crate::array::Array;
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Step, Verified};
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind, TensorType};
 use cranelift_entity::{EntityRef, SecondaryMap};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex};
 
 /// Where a program's temporaries are in one arena.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -31,6 +29,9 @@ pub struct ArenaLayout {
     /// ([`scratch`](super::scratch) says how many it needs); the engine finds room beside the arena where
     /// there is nothing, or not enough.
     pub scratch: Vec<Option<(u64, u64)>>,
+    /// For results and temporaries, the input in whose memory they are. The program says that the caller
+    /// gives that up; runs are then those of [`Executable::run_donating`].
+    pub donated: SecondaryMap<Buffer, Option<Buffer>>,
 }
 
 /// How an executable runs.
@@ -50,29 +51,37 @@ impl Default for Options {
 
 /// A program as machine code, with the memory it runs in.
 pub struct Executable {
-    name: String,
+    pub(super) name: String,
     pub(super) code: Code,
-    steps: Vec<Work>,
+    pub(super) steps: Vec<Work>,
     pub(super) made: Vec<MadeStep>,
     pub(super) report: MemoryReport,
-    places: Vec<Place>,
-    inputs: Vec<TensorType>,
+    pub(super) places: Vec<Place>,
+    pub(super) inputs: Vec<TensorType>,
     /// How many bytes each input has.
-    input_bytes: Vec<usize>,
-    outputs: Vec<Output>,
-    memory: Mutex<Memory>,
+    pub(super) input_bytes: Vec<usize>,
+    /// The name of each input that is written to.
+    pub(super) written: Vec<Option<String>>,
+    pub(super) outputs: Vec<Output>,
+    /// How many bytes each output has that the caller has memory for.
+    pub(super) output_bytes: Vec<usize>,
+    pub(super) memory: Mutex<Memory>,
     pub(super) threads: usize,
-    pool: Arc<Mutex<Pool>>,
-    gemm: &'static dyn Gemm,
+    pub(super) pool: Arc<Mutex<Pool>>,
+    pub(super) gemm: &'static dyn Gemm,
 }
 
 /// What a caller is handed.
 pub(super) struct Output {
-    dtype: DType,
-    dims: Vec<u64>,
-    buffer: usize,
+    pub(super) dtype: DType,
+    pub(super) dims: Vec<u64>,
+    pub(super) buffer: usize,
     /// Copied from the buffer when all is done; written in place otherwise.
-    copied: bool,
+    pub(super) copied: bool,
+    /// The input in whose memory it is left, by position.
+    pub(super) left_in: Option<usize>,
+    /// Its position among those that the caller has memory for.
+    pub(super) at: usize,
     pub(super) bytes: usize,
 }
 
@@ -95,16 +104,16 @@ pub(super) enum Place {
     Constant(u64),
 }
 
-struct Memory {
+pub(super) struct Memory {
     /// The arena, and what there was no room for in it.
-    arena: Block,
-    constants: Block,
+    pub(super) arena: Block,
+    pub(super) constants: Block,
     // Kept for the workers, which point to it.
     #[allow(dead_code)]
     own: Vec<Block>,
-    workers: Vec<Mutex<Worker>>,
+    pub(super) workers: Vec<Mutex<Worker>>,
     /// Of the buffers, for the run.
-    pointers: Vec<*mut u8>,
+    pub(super) pointers: Vec<*mut u8>,
 }
 
 impl Executable {
@@ -157,7 +166,7 @@ impl Executable {
         let within = |d: Diagnostic, step: Option<usize>| within(d, program, step);
         let rooms = Rooms::new(program, &low, arena)?;
         let mut constants = Room::default();
-        let places = place(&low, arena, &rooms, &mut constants).map_err(|d| within(d, None))?;
+        let mut places = place(&low, arena, &rooms, &mut constants).map_err(|d| within(d, None))?;
         let mut all = rooms.end;
         let mut own = Room::default();
         let mut maker = Maker::new(options.fp).map_err(|d| within(d, None))?;
@@ -201,6 +210,17 @@ impl Executable {
         }
         fill(&low.program, &places, &memory.constants);
         let outputs = outputs(&low, &places);
+        for place in &mut places {
+            if let Place::Output(k) = place {
+                *k = outputs.get(*k).map_or(0, |o| o.at);
+            }
+        }
+        let mut written: Vec<Option<String>> = vec![None; low.inputs.len()];
+        for (b, place) in low.program.buffers.keys().zip(&places) {
+            if let (Place::Input(k), false) = (*place, low.inputs.contains(&b)) {
+                written[k] = Some(low.program.buffers[low.inputs[k]].name.clone());
+            }
+        }
         let inputs: Vec<TensorType> =
             low.inputs.iter().filter_map(|&b| low.program.buffers[b].ty()).collect();
         let input_bytes: Vec<usize> = inputs.iter().map(bytes).collect();
@@ -210,7 +230,7 @@ impl Executable {
             constants: constants.most,
             per_thread: own.most,
             inputs: input_bytes.iter().map(|&n| n as u64).sum(),
-            outputs: outputs.iter().map(|o| o.bytes as u64).sum(),
+            outputs: handed(&outputs).map(|o| o.bytes as u64).sum(),
             code: code.listed().map(|(noted, _)| noted.bytes as u64).sum(),
         };
         Ok(Executable {
@@ -219,9 +239,11 @@ impl Executable {
             steps,
             made,
             report,
+            output_bytes: handed(&outputs).map(|o| o.bytes).collect(),
             outputs,
             inputs,
             input_bytes,
+            written,
             places,
             memory: Mutex::new(memory),
             threads: options.threads.max(1),
@@ -229,166 +251,11 @@ impl Executable {
             gemm: best(),
         })
     }
-
-    /// Runs it on arrays.
-    ///
-    /// # Errors
-    /// [`Kind::Usage`] when the arguments do not have the inputs' types; [`Kind::Limit`] when there is
-    /// no memory for the results.
-    pub fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
-        let found: Vec<TensorType> = args.iter().map(Array::ty).collect();
-        if self.inputs != found {
-            let m = format!("@{} takes {:?}, found {found:?}", self.name, self.inputs);
-            return Err(self.usage(m));
-        }
-        let inputs: Vec<&[u8]> = args.iter().map(Array::bytes).collect();
-        let mut results: Vec<Vec<u8>> = Vec::new();
-        for output in &self.outputs {
-            let mut bytes = Vec::new();
-            let wanted = output.bytes;
-            bytes.try_reserve_exact(wanted).map_err(|_| super::memory::too_much(wanted as u64))?;
-            bytes.resize(wanted, 0);
-            results.push(bytes);
-        }
-        let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
-        self.run_into(&inputs, &mut slices)?;
-        let typed = self.outputs.iter().zip(results);
-        let array = |(o, bytes): (&Output, _)| Array::from_bytes(o.dtype, &o.dims, bytes);
-        Ok(typed.map(array).collect())
-    }
-
-    /// Runs it on the bytes of dense row-major arrays, and writes the results' bytes.
-    ///
-    /// # Errors
-    /// [`Kind::Usage`] when there are not as many slices as inputs and outputs, or one has not as many
-    /// bytes.
-    pub fn run_into(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Diagnostic> {
-        self.run_recorded(inputs, outputs, None)
-    }
-
-    /// Runs it, and takes down what happens when somebody asks.
-    pub(super) fn run_recorded(
-        &self,
-        inputs: &[&[u8]],
-        outputs: &mut [&mut [u8]],
-        mut recorder: Option<&mut Recorder>,
-    ) -> Result<(), Diagnostic> {
-        let wanted = &mut self.input_bytes.iter().copied();
-        self.sized("input", inputs.iter().map(|s| s.len()), wanted)?;
-        let wanted = &mut self.outputs.iter().map(|o| o.bytes);
-        self.sized("output", outputs.iter().map(|s| s.len()), wanted)?;
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let Memory { arena, constants, workers, pointers, .. } = &mut *memory;
-        let (arena, constants) = (arena.start(), constants.start());
-        // Elements are at multiples of their size, as everything but machine code asks for. Slices that
-        // begin elsewhere are rare, and copied.
-        let mut moved: Vec<(Option<usize>, Block)> = Vec::new();
-        pointers.clear();
-        for place in &self.places {
-            pointers.push(match *place {
-                // Verified programs do not write inputs.
-                Place::Input(k) => {
-                    aligned(inputs[k].as_ptr().cast_mut(), inputs[k].len(), None, &mut moved)?
-                }
-                Place::Output(k) => {
-                    aligned(outputs[k].as_mut_ptr(), outputs[k].len(), Some(k), &mut moved)?
-                }
-                Place::Arena(offset) => arena.wrapping_add(offset as usize),
-                Place::Constant(offset) => constants.wrapping_add(offset as usize),
-            });
-        }
-        for worker in workers.iter_mut() {
-            let worker = worker.get_mut().unwrap_or_else(PoisonError::into_inner);
-            worker.table[..pointers.len()].copy_from_slice(pointers);
-        }
-        // Where another executable has the threads, this one goes on alone.
-        let mut pool = match self.pool.try_lock() {
-            Ok(pool) => Some(pool),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        for (n, step) in self.steps.iter().enumerate() {
-            let begun = recorder.as_ref().map(|r| r.now());
-            let crew = &mut Crew {
-                code: &self.code,
-                workers,
-                pool: pool.as_deref_mut(),
-                step: n,
-                recorder: recorder.as_deref(),
-            };
-            match step {
-                Work::Kernel(kernel) => kernel.run(crew),
-                Work::Contract(members) => members.iter().for_each(|m| m.run(crew, self.gemm)),
-                Work::Scatter(scatter) => scatter.run(crew),
-                Work::Copy(from, to, n) => {
-                    let (from, to) = (pointers[*from], pointers[*to]);
-                    // SAFETY: both have so many bytes, and are not the same.
-                    unsafe { std::ptr::copy_nonoverlapping(from, to, *n) }
-                }
-            }
-            if let (Some(recorder), Some(begun)) = (recorder.as_mut(), begun) {
-                recorder.step(n, begun);
-            }
-        }
-        for (output, block) in &mut moved {
-            if let Some(k) = *output {
-                let n = outputs[k].len();
-                // SAFETY: the block was made for the bytes of this output.
-                unsafe { std::ptr::copy_nonoverlapping(block.start(), outputs[k].as_mut_ptr(), n) }
-            }
-        }
-        for (k, output) in self.outputs.iter().enumerate().filter(|(_, o)| o.copied) {
-            let from = pointers[output.buffer];
-            // SAFETY: a dense buffer has the bytes of its type, which the slice has been checked for.
-            // It may be an input, which the slice, being borrowed alone, does not overlap.
-            unsafe { std::ptr::copy_nonoverlapping(from, outputs[k].as_mut_ptr(), output.bytes) }
-        }
-        Ok(())
-    }
-
-    fn sized(
-        &self,
-        word: &str,
-        found: impl ExactSizeIterator<Item = usize>,
-        wanted: &mut dyn ExactSizeIterator<Item = usize>,
-    ) -> Result<(), Diagnostic> {
-        if found.len() != wanted.len() {
-            let m = format!("@{} has {} {word}s, found {}", self.name, wanted.len(), found.len());
-            return Err(self.usage(m));
-        }
-        for (k, (found, wanted)) in found.zip(wanted).enumerate() {
-            if found != wanted {
-                let m = format!("{word} {k} of @{} has {wanted} bytes, found {found}", self.name);
-                return Err(self.usage(m));
-            }
-        }
-        Ok(())
-    }
-
-    fn usage(&self, m: String) -> Diagnostic {
-        let at = At { func: Some(self.name.clone()), ..At::default() };
-        Diagnostic::new(at, Kind::Usage, m)
-    }
 }
 
-/// A slice's beginning, or that of an aligned copy of it.
-fn aligned(
-    at: *mut u8,
-    bytes: usize,
-    output: Option<usize>,
-    moved: &mut Vec<(Option<usize>, Block)>,
-) -> Result<*mut u8, Diagnostic> {
-    // No element has more bytes.
-    if at.addr().is_multiple_of(8) || bytes == 0 {
-        return Ok(at);
-    }
-    let block = Block::new(bytes as u64)?;
-    if output.is_none() {
-        // SAFETY: both have so many bytes.
-        unsafe { std::ptr::copy_nonoverlapping(at, block.start(), bytes) }
-    }
-    moved.push((output, block));
-    Ok(moved.last_mut().map_or(at, |(_, block)| block.start()))
+/// The outputs that the caller has memory for.
+pub(super) fn handed(outputs: &[Output]) -> impl Iterator<Item = &Output> {
+    outputs.iter().filter(|o| o.left_in.is_none())
 }
 
 pub(super) fn bytes(ty: &TensorType) -> usize {
@@ -426,12 +293,21 @@ pub(super) fn work(making: &mut Making<'_>, step: &Step) -> Result<Work, Diagnos
 }
 
 pub(super) fn outputs(low: &Lowered, places: &[Place]) -> Vec<Output> {
+    let mut at = 0;
     let made = |(k, &b): (usize, &Buffer)| {
         let data = &low.program.buffers[b];
         let ty = data.ty()?;
-        let copied = !matches!(places.get(b.index()), Some(Place::Output(at)) if *at == k);
-        let dims = ty.dims()?.to_vec();
-        Some(Output { dtype: ty.dtype, dims, buffer: b.index(), copied, bytes: bytes(&ty) })
+        let left_in = match places.get(b.index()) {
+            Some(Place::Input(j)) if data.role == Role::Output => Some(*j),
+            _ => None,
+        };
+        let own = matches!(places.get(b.index()), Some(Place::Output(at)) if *at == k);
+        let copied = !own && left_in.is_none();
+        let (dims, buffer) = (ty.dims()?.to_vec(), b.index());
+        let output =
+            Output { dtype: ty.dtype, dims, buffer, copied, left_in, at, bytes: bytes(&ty) };
+        at += usize::from(left_in.is_none());
+        Some(output)
     };
     low.outputs.iter().enumerate().filter_map(made).collect()
 }
@@ -451,6 +327,10 @@ pub(super) fn place(
     for (b, data) in low.program.buffers.iter() {
         let first = |all: &[Buffer]| all.iter().position(|&x| x == b);
         let size = data.bytes();
+        if let Some(input) = arena.donated[b] {
+            places.push(Place::Input(given(low, b, input).map_err(|m| usage(data, m))?));
+            continue;
+        }
         let room = |room: &mut Room| room.take(i64::try_from(size).unwrap_or(i64::MAX), 1);
         places.push(match &data.role {
             Role::Input => Place::Input(first(&low.inputs).unwrap_or_default()),
@@ -468,6 +348,26 @@ pub(super) fn place(
         });
     }
     Ok(places)
+}
+
+/// The position of the input in whose memory a buffer is to be, or what is wrong with that.
+fn given(low: &Lowered, b: Buffer, input: Buffer) -> Result<usize, &'static str> {
+    let data = &low.program.buffers[b];
+    let at = low.inputs.iter().position(|&b| b == input);
+    let given = low.program.buffers.get(input).filter(|i| i.donated);
+    let (Some(at), Some(given)) = (at, given) else {
+        return Err("is in the memory of what is no input that is given up");
+    };
+    let fits = match data.role {
+        Role::Temp => data.bytes() <= given.bytes(),
+        // What is handed over twice is in two places.
+        Role::Output => {
+            let times = low.outputs.iter().filter(|&&o| o == b).count();
+            times == 1 && data.bytes() == given.bytes()
+        }
+        Role::Input | Role::Constant(_) => false,
+    };
+    fits.then_some(at).ok_or("does not fit into the input that is given up for it")
 }
 
 /// Writes the values of the constants.

@@ -3,7 +3,7 @@
 use super::kernel::Making;
 use super::lower::{Lowered, lowered};
 use super::memory::{ALIGN, Room};
-use super::run::{ArenaLayout, bytes, outputs, place, within, work};
+use super::run::{ArenaLayout, bytes, handed, outputs, place, within, work};
 use adfuse_ir::kernel::{Buffer, Program, Verified};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cranelift_entity::SecondaryMap;
@@ -34,7 +34,7 @@ pub fn peak(program: &Verified<Program>, arena: &ArenaLayout) -> Result<u64, Dia
     let inputs = low.inputs.iter().filter_map(|&b| low.program.buffers[b].ty());
     let inputs = inputs.fold(0, |sum: u64, ty| sum.saturating_add(bytes(&ty) as u64));
     let outputs = outputs(&low, &places);
-    let outputs = outputs.iter().fold(0, |sum: u64, o| sum.saturating_add(o.bytes as u64));
+    let outputs = handed(&outputs).fold(0, |sum: u64, o| sum.saturating_add(o.bytes as u64));
     let all = [rooms.most, constants.most, inputs, outputs];
     Ok(all.into_iter().fold(0, u64::saturating_add))
 }

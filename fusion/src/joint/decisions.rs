@@ -7,6 +7,7 @@ use super::crossing::{Crossing, How, Reading, is_constant, phase_of};
 use super::graph::steps_of;
 use super::{Engine, PlanPoint, measured, measured_at, neighbours};
 use crate::facts::Facts;
+use crate::lossy::{LossyCopy, copied};
 use crate::memory::fullest;
 use crate::plan::{Options, Plan, narrow};
 use crate::range::Ranges;
@@ -25,6 +26,8 @@ pub enum Choice {
         /// Bits of an element.
         bits: u8,
     },
+    /// It is the copy of a value in a narrower type that the user allows: what loses something.
+    Lossy(LossyCopy),
     /// It is computed again.
     Remat {
         /// The groups that compute it again for themselves.
@@ -266,6 +269,11 @@ impl<'a> Decider<'a> {
             return Choice::Output;
         }
         if any(How::Memory) {
+            if let ValueDef::Inst(i, _) = self.f.def(v)
+                && let Some(copy) = copied(self.f, i)
+            {
+                return Choice::Lossy(copy);
+            }
             return match storage(self.plan)[v] {
                 Storage::Plain => Choice::Save,
                 Storage::Packed(bits) => Choice::Compress { bits },
@@ -289,7 +297,7 @@ impl<'a> Decider<'a> {
             Choice::Parameter => return Ok(Alternative::None(Why::Parameter)),
             Choice::Constant => return Ok(Alternative::None(Why::Constant)),
             Choice::Output => return Ok(Alternative::None(Why::Output)),
-            Choice::Save | Choice::Compress { .. } => {
+            Choice::Save | Choice::Compress { .. } | Choice::Lossy(_) => {
                 (neighbours::again(f, plan, v, readings)?, Alternative::Remat)
             }
             Choice::Remat { .. } => (neighbours::kept(f, plan, v)?, Alternative::Keep),
@@ -325,7 +333,7 @@ impl<'a> Decider<'a> {
     fn before(&self, a: &PlanPoint, b: &PlanPoint, choice: &Choice) -> bool {
         let over = |p: &PlanPoint| self.budget.is_some_and(|budget| p.peak > budget);
         // To compute one value again in order to keep another as large frees nothing.
-        let kept = matches!(choice, Choice::Save | Choice::Compress { .. });
+        let kept = matches!(choice, Choice::Save | Choice::Compress { .. } | Choice::Lossy(_));
         let vain = |p: &PlanPoint| kept && p.saved >= self.point.saved && p.peak >= self.point.peak;
         let first = (over(a), vain(a)).cmp(&(over(b), vain(b)));
         let times = a.seconds.total_cmp(&b.seconds);

@@ -46,6 +46,11 @@ pub trait Engine {
         Ok(program.steps.iter().map(|s| program.scratch(s)).collect())
     }
 
+    /// The parameters that the caller gives up, by position: plans use their memory.
+    fn donated(&self) -> &[usize] {
+        &[]
+    }
+
     /// Bytes at the peak of a program whose memory is planned so: what a budget is compared with. An
     /// engine may hold more than is planned, where it takes whole lines of a cache.
     ///
@@ -231,6 +236,10 @@ fn measured_at(
     options: &Options,
     engine: &dyn Engine,
 ) -> Result<(PlanPoint, Program, Holders), Diagnostic> {
+    let plan = match engine.donated() {
+        [] => plan,
+        given => plan.donating(given),
+    };
     let (program, holders) = placed(f, &plan, &options.device)?;
     let seconds = cost(&program, &options.device).seconds;
     let memory = memory_beside(&program, options.effort, &engine.scratch(&program)?)?;

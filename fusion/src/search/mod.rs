@@ -65,6 +65,7 @@ impl<'f> Space<'f> {
             graph: graph_hash(f),
             device: options.device.name.clone(),
             fp: options.fp,
+            donated: engine.donated().to_vec(),
             inline: Vec::new(),
             groups: Vec::new(),
             storage: Vec::new(),

@@ -68,6 +68,9 @@ pub struct BufferData {
     pub strides: Option<Extents>,
     /// The memory it is in.
     pub space: Space,
+    /// Of an input: whether the caller gives it up, so that its memory may be written once nothing reads
+    /// it any more.
+    pub donated: bool,
 }
 
 impl BufferData {
@@ -81,6 +84,7 @@ impl BufferData {
             storage: Storage::Plain,
             strides: None,
             space: Space::Device,
+            donated: false,
         }
     }
 

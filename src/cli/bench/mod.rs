@@ -71,6 +71,10 @@ impl Bench {
         let mut clock = Clock::new();
         let ready = self.planning.ready_timed(&mut clock)?;
         let read = clock.clone();
+        if !ready.donated.is_empty() {
+            let m = "bench runs at the same inputs again and again, which are not given up";
+            return Err(Failure::usage(m));
+        }
         let plan = ready.decide(streams)?.plan;
         let effort = ready.effort();
         let chosen =

@@ -5,7 +5,8 @@ use crate::cli::budget::Counting;
 use crate::cli::failure::Failure;
 use crate::cli::planning::Ready;
 use crate::fusion::{
-    Alternative, Choice, Constraint, Decider, Decision, Difference, How, Plan, Why,
+    Alternative, Choice, Constraint, Decider, Decision, Difference, How, LossyCopy, Plan, Why,
+    lossy_copies,
 };
 use crate::ir::text::Names;
 use crate::ir::{Function, Value};
@@ -19,8 +20,11 @@ pub(super) fn one(
     v: Value,
     as_json: bool,
 ) -> Result<String, Failure> {
-    let counting = Counting::of(&ready.options);
+    let counting = ready.counting();
     let decider = decider(ready, plan, budget, &counting)?;
+    // Of what is kept with losses, later phases read the copy.
+    let copy = lossy_copies(&ready.function).into_iter().find(|c| c.of == v);
+    let v = copy.map_or(v, |c| c.copy);
     let found = decider.decision(v).map_err(|d| ready.source.wrong(d))?;
     let names = Names::of(&ready.function);
     Ok(match found {
@@ -38,7 +42,7 @@ pub(super) fn all(
     budget: Option<u64>,
     as_json: bool,
 ) -> Result<String, Failure> {
-    let counting = Counting::of(&ready.options);
+    let counting = ready.counting();
     let decider = decider(ready, plan, budget, &counting)?;
     let found = decider.values().iter().filter_map(|&v| decider.decision(v).transpose());
     let found = found.collect::<Result<Vec<_>, _>>().map_err(|d| ready.source.wrong(d))?;
@@ -115,6 +119,14 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
         Choice::Save => format!("kept as it is, {size}"),
         Choice::Compress { bits: 1 } => format!("kept as b1, 1 bit an element, {size}"),
         Choice::Compress { bits } => format!("kept as u{bits}, {bits} bits an element, {size}"),
+        Choice::Lossy(copy) => {
+            let of = name_of(copy.of);
+            format!(
+                "{of} kept as {}, {size}, {} less than as it is",
+                copy.narrow.name(),
+                bytes(freed(f, copy))
+            )
+        }
         Choice::Remat { from, .. } => format!("computed again from {}", list(from)),
         Choice::Shared => "never in memory: forward and backward share the kernel".into(),
         Choice::Parameter => format!("a parameter, there anyway, {size}"),
@@ -123,6 +135,13 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
     };
     let mut out =
         vec![format!("{}: {}, of phase {}: {what}", name_of(d.value), f.ty(d.value), d.phase.0)];
+    if let Choice::Lossy(copy) = &d.choice {
+        let bound = copy.narrow.bound();
+        out.push(format!(
+            "  read back within {:e} of each value, relative to it, or {:e}; finite ones beyond {:e} as that",
+            bound.relative, bound.absolute, bound.most
+        ));
+    }
     for reading in &d.readings {
         let how = match reading.how {
             How::Memory => "reads it from memory".into(),
@@ -173,6 +192,13 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
     out
 }
 
+/// Bytes that a copy takes less than its value.
+fn freed(f: &Function, copy: &LossyCopy) -> u64 {
+    let [wide, narrow] = [copy.of, copy.copy].map(|v| f.ty(v));
+    let elements = wide.elements().unwrap_or(0);
+    elements.saturating_mul(wide.dtype.bytes().saturating_sub(narrow.dtype.bytes()))
+}
+
 fn change(d: &Difference) -> String {
     format!("peak {}, saved {}, {} us", signed(d.peak), signed(d.saved), micros(d.seconds))
 }
@@ -190,6 +216,7 @@ fn name(choice: &Choice) -> &'static str {
     match choice {
         Choice::Save => "save",
         Choice::Compress { .. } => "compress",
+        Choice::Lossy(_) => "lossy",
         Choice::Remat { .. } => "remat",
         Choice::Shared => "shared",
         Choice::Parameter => "parameter",
@@ -223,6 +250,17 @@ fn object(f: &Function, names: &Names, d: &Decision) -> Json {
     });
     match &d.choice {
         Choice::Compress { bits } => all["bits"] = json!(bits),
+        Choice::Lossy(copy) => {
+            let bound = copy.narrow.bound();
+            all["lossy"] = json!({
+                "of": name_of(copy.of),
+                "as": copy.narrow.name(),
+                "freed_bytes": freed(f, copy),
+                "relative": bound.relative,
+                "absolute": bound.absolute,
+                "most": bound.most,
+            });
+        }
         Choice::Remat { inside, own, from } => {
             all["inside"] = json!(inside);
             all["own"] = json!(own);

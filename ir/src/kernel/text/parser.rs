@@ -96,6 +96,7 @@ impl<'s> Parser<'s> {
             true => self.cursor.expect("host").map(|()| Space::Host)?,
             false => Space::Device,
         };
+        let donated = role == Role::Input && self.cursor.accept("donated");
         let role = match role {
             Role::Constant(_) => {
                 self.cursor.expect("=")?;
@@ -104,7 +105,8 @@ impl<'s> Parser<'s> {
             role => role,
         };
         let name_of = name.to_string();
-        let data = BufferData { name: name_of, dtype, dims, role, storage, strides, space };
+        let data =
+            BufferData { name: name_of, dtype, dims, role, storage, strides, space, donated };
         let b = self.program.buffers.push(data);
         if self.names.insert(name, b).is_some() {
             let m = format!("`%{name}` is declared twice");

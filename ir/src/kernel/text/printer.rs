@@ -250,6 +250,9 @@ fn buffer(f: &mut Formatter<'_>, data: &BufferData) -> Result {
     if data.space == Space::Host {
         f.write_str(" in host")?;
     }
+    if data.role == Role::Input && data.donated {
+        f.write_str(" donated")?;
+    }
     if let Role::Constant(values) = &data.role {
         write!(f, " = {}", list(values))?;
     }

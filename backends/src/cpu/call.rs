@@ -1,0 +1,298 @@
+//! Runs of executables: what the caller hands over, where that begins, and the steps one after the other.
+//!
+//! An input is lent or given up. A plan may put results and temporaries into the memory of inputs that are
+//! given up; a run of such a plan is refused where one of these is only lent.
+#![allow(unsafe_code)]
+
+use super::crew::Crew;
+use super::memory::{Block, too_much};
+use super::run::{Executable, Memory, Output, Place, Work, handed};
+use super::trace::Recorder;
+use crate::array::Array;
+use adfuse_ir::{At, Diagnostic, Kind, TensorType};
+use std::sync::{PoisonError, TryLockError};
+
+/// An input as it is handed to a run.
+#[derive(Debug)]
+pub enum Handed<'a> {
+    /// To be read.
+    Lent(&'a [u8]),
+    /// Given up: what it holds after the run is a result, or of no meaning.
+    Donated(&'a mut [u8]),
+}
+
+impl Executable {
+    /// Runs it on arrays.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] when the arguments do not have the inputs' types; [`Kind::Limit`] when there is
+    /// no memory for the results.
+    pub fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
+        self.fits(args)?;
+        let inputs: Vec<&[u8]> = args.iter().map(Array::bytes).collect();
+        let mut results = self.room()?;
+        let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
+        self.run_into(&inputs, &mut slices)?;
+        let typed = self.outputs.iter().zip(results);
+        let array = |(o, bytes): (&Output, _)| Array::from_bytes(o.dtype, &o.dims, bytes);
+        Ok(typed.map(array).collect())
+    }
+
+    /// As [`Executable::run`], on arrays that the caller gives up: results may be in their memory.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_donating(&self, args: Vec<Array>) -> Result<Vec<Array>, Diagnostic> {
+        self.fits(&args)?;
+        let mut given: Vec<Vec<u8>> = args.into_iter().map(Array::into_bytes).collect();
+        let mut results = self.room()?;
+        let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
+        let mut inputs: Vec<Handed<'_>> = given.iter_mut().map(|g| Handed::Donated(g)).collect();
+        self.run_into_donating(&mut inputs, &mut slices)?;
+        let mut results = results.into_iter();
+        let array = |o: &Output| {
+            let bytes = match o.left_in {
+                Some(k) => std::mem::take(&mut given[k]),
+                None => results.next().unwrap_or_default(),
+            };
+            Array::from_bytes(o.dtype, &o.dims, bytes)
+        };
+        Ok(self.outputs.iter().map(array).collect())
+    }
+
+    fn fits(&self, args: &[Array]) -> Result<(), Diagnostic> {
+        let found: Vec<TensorType> = args.iter().map(Array::ty).collect();
+        if self.inputs != found {
+            let m = format!("@{} takes {:?}, found {found:?}", self.name, self.inputs);
+            return Err(self.usage(m));
+        }
+        Ok(())
+    }
+
+    /// Memory for the results that are not left in inputs.
+    fn room(&self) -> Result<Vec<Vec<u8>>, Diagnostic> {
+        let mut results: Vec<Vec<u8>> = Vec::new();
+        for output in handed(&self.outputs) {
+            let mut bytes = Vec::new();
+            let wanted = output.bytes;
+            bytes.try_reserve_exact(wanted).map_err(|_| too_much(wanted as u64))?;
+            bytes.resize(wanted, 0);
+            results.push(bytes);
+        }
+        Ok(results)
+    }
+
+    /// For each result, the input in whose memory it is left, by position.
+    pub fn left_in(&self) -> impl Iterator<Item = Option<usize>> + '_ {
+        self.outputs.iter().map(|o| o.left_in)
+    }
+
+    /// Whether a run writes to an input, by position: the caller has to give it up.
+    pub fn writes_to(&self, input: usize) -> bool {
+        self.written.get(input).is_some_and(Option::is_some)
+    }
+
+    /// Runs it on the bytes of dense row-major arrays, and writes the results' bytes.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] when there are not as many slices as inputs and outputs, or one has not as many
+    /// bytes, or when the plan writes to an input, which then has to be given up.
+    pub fn run_into(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Diagnostic> {
+        self.run_recorded(inputs, outputs, None)
+    }
+
+    /// As [`Executable::run_into`], with inputs that may be given up. There are slices for those outputs
+    /// alone that are not left in an input ([`Executable::left_in`]).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_into_donating(
+        &self,
+        inputs: &mut [Handed<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), Diagnostic> {
+        let sizes = inputs.iter().map(|i| match i {
+            Handed::Lent(s) => s.len(),
+            Handed::Donated(s) => s.len(),
+        });
+        self.sized("input", sizes, &mut self.input_bytes.iter().copied())?;
+        let lent = |k: usize| matches!(inputs[k], Handed::Lent(_));
+        self.given_up(&lent)?;
+        self.go(
+            &mut |k| match &mut inputs[k] {
+                Handed::Lent(s) => s.as_ptr().cast_mut(),
+                Handed::Donated(s) => s.as_mut_ptr(),
+            },
+            outputs,
+            None,
+        )
+    }
+
+    /// Refuses to write to what is only lent.
+    fn given_up(&self, lent: &dyn Fn(usize) -> bool) -> Result<(), Diagnostic> {
+        let mut wanted = self.written.iter().enumerate();
+        let kept = wanted.find_map(|(k, name)| name.as_ref().filter(|_| lent(k)));
+        match kept {
+            None => Ok(()),
+            Some(name) => {
+                let m = format!(
+                    "the plan of @{} writes to the input %{name}, which is not given up",
+                    self.name
+                );
+                Err(self.usage(m))
+            }
+        }
+    }
+
+    /// Runs it, and takes down what happens when somebody asks.
+    pub(super) fn run_recorded(
+        &self,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        recorder: Option<&mut Recorder>,
+    ) -> Result<(), Diagnostic> {
+        let wanted = &mut self.input_bytes.iter().copied();
+        self.sized("input", inputs.iter().map(|s| s.len()), wanted)?;
+        self.given_up(&|_| true)?;
+        self.go(&mut |k| inputs[k].as_ptr().cast_mut(), outputs, recorder)
+    }
+
+    /// Runs it on inputs that begin there, of which those that it writes to have been given up.
+    fn go(
+        &self,
+        input: &mut dyn FnMut(usize) -> *mut u8,
+        outputs: &mut [&mut [u8]],
+        mut recorder: Option<&mut Recorder>,
+    ) -> Result<(), Diagnostic> {
+        let wanted = &mut self.output_bytes.iter().copied();
+        self.sized("output", outputs.iter().map(|s| s.len()), wanted)?;
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let Memory { arena, constants, workers, pointers, .. } = &mut *memory;
+        let (arena, constants) = (arena.start(), constants.start());
+        // Elements are at multiples of their size, as everything but machine code asks for. Slices that
+        // begin elsewhere are rare, and copied.
+        let mut moved: Vec<Moved> = Vec::new();
+        pointers.clear();
+        for place in &self.places {
+            pointers.push(match *place {
+                // Verified programs do not write inputs; what is written there is in their place.
+                Place::Input(k) => {
+                    let back = self.written[k].is_some();
+                    Moved::aligned(input(k), self.input_bytes[k], (true, back), &mut moved)?
+                }
+                Place::Output(k) => {
+                    let (at, n) = (outputs[k].as_mut_ptr(), outputs[k].len());
+                    Moved::aligned(at, n, (false, true), &mut moved)?
+                }
+                Place::Arena(offset) => arena.wrapping_add(offset as usize),
+                Place::Constant(offset) => constants.wrapping_add(offset as usize),
+            });
+        }
+        for worker in workers.iter_mut() {
+            let worker = worker.get_mut().unwrap_or_else(PoisonError::into_inner);
+            worker.table[..pointers.len()].copy_from_slice(pointers);
+        }
+        // Where another executable has the threads, this one goes on alone.
+        let mut pool = match self.pool.try_lock() {
+            Ok(pool) => Some(pool),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        for (n, step) in self.steps.iter().enumerate() {
+            let begun = recorder.as_ref().map(|r| r.now());
+            let crew = &mut Crew {
+                code: &self.code,
+                workers,
+                pool: pool.as_deref_mut(),
+                step: n,
+                recorder: recorder.as_deref(),
+            };
+            match step {
+                Work::Kernel(kernel) => kernel.run(crew),
+                Work::Contract(members) => members.iter().for_each(|m| m.run(crew, self.gemm)),
+                Work::Scatter(scatter) => scatter.run(crew),
+                Work::Copy(from, to, n) => {
+                    let (from, to) = (pointers[*from], pointers[*to]);
+                    // SAFETY: both have so many bytes, and are not the same.
+                    unsafe { std::ptr::copy_nonoverlapping(from, to, *n) }
+                }
+            }
+            if let (Some(recorder), Some(begun)) = (recorder.as_mut(), begun) {
+                recorder.step(n, begun);
+            }
+        }
+        for m in moved.iter().filter(|m| m.back) {
+            // SAFETY: the block was made for these bytes, which are of an output or of an input that is
+            // given up.
+            unsafe { std::ptr::copy_nonoverlapping(m.block.start(), m.from, m.bytes) }
+        }
+        for output in self.outputs.iter().filter(|o| o.copied) {
+            let from = pointers[output.buffer];
+            let to = outputs[output.at].as_mut_ptr();
+            // SAFETY: a dense buffer has the bytes of its type, which the slice has been checked for.
+            // It may be an input, which the slice, being borrowed alone, does not overlap.
+            unsafe { std::ptr::copy_nonoverlapping(from, to, output.bytes) }
+        }
+        Ok(())
+    }
+
+    fn sized(
+        &self,
+        word: &str,
+        found: impl ExactSizeIterator<Item = usize>,
+        wanted: &mut dyn ExactSizeIterator<Item = usize>,
+    ) -> Result<(), Diagnostic> {
+        if found.len() != wanted.len() {
+            let m = format!("@{} has {} {word}s, found {}", self.name, wanted.len(), found.len());
+            return Err(self.usage(m));
+        }
+        for (k, (found, wanted)) in found.zip(wanted).enumerate() {
+            if found != wanted {
+                let m = format!("{word} {k} of @{} has {wanted} bytes, found {found}", self.name);
+                return Err(self.usage(m));
+            }
+        }
+        Ok(())
+    }
+
+    fn usage(&self, m: String) -> Diagnostic {
+        let at = At { func: Some(self.name.clone()), ..At::default() };
+        Diagnostic::new(at, Kind::Usage, m)
+    }
+}
+
+/// A slice that begins elsewhere for the time of a run.
+struct Moved {
+    from: *mut u8,
+    bytes: usize,
+    block: Block,
+    /// Whether it is copied back.
+    back: bool,
+}
+
+impl Moved {
+    /// A slice's beginning, or that of an aligned copy of it, one for each slice; whether bytes go there
+    /// before the run, and come back after it.
+    fn aligned(
+        at: *mut u8,
+        bytes: usize,
+        (there, back): (bool, bool),
+        moved: &mut Vec<Moved>,
+    ) -> Result<*mut u8, Diagnostic> {
+        // No element has more bytes.
+        if at.addr().is_multiple_of(8) || bytes == 0 {
+            return Ok(at);
+        }
+        if let Some(known) = moved.iter().find(|m| m.from == at) {
+            return Ok(known.block.start());
+        }
+        let block = Block::new(bytes as u64)?;
+        if there {
+            // SAFETY: both have so many bytes.
+            unsafe { std::ptr::copy_nonoverlapping(at, block.start(), bytes) }
+        }
+        let start = block.start();
+        moved.push(Moved { from: at, bytes, block, back });
+        Ok(start)
+    }
+}

@@ -1,0 +1,96 @@
+//! What may be lost of what is kept for later passes, and what the caller gives up, on the command line.
+
+use super::failure::{Failure, mean};
+use super::streams::Streams;
+use crate::fusion::{Lossy, Narrow};
+use crate::ir::Function;
+use crate::ir::text::Names;
+use clap::Args;
+
+/// What may be kept with losses.
+#[derive(Args)]
+pub(super) struct Losses {
+    /// Keep floats that later passes read in a narrower type where that takes less memory: bf16 or f16
+    /// for all, %v=bf16 for a value of the prepared function
+    ///
+    /// What is read back differs from the value by half an ulp of the type at most; finite values beyond
+    /// its greatest number are kept as that. Results of the forward pass keep their bits.
+    #[arg(long, value_name = "[%V=]TYPE", value_parser = loss, conflicts_with = "plan")]
+    lossy: Vec<Loss>,
+}
+
+/// What one argument allows.
+#[derive(Clone, Debug)]
+struct Loss {
+    /// The value, or every value.
+    of: Option<String>,
+    narrow: Narrow,
+}
+
+fn loss(text: &str) -> Result<Loss, String> {
+    let (of, form) = match text.split_once('=') {
+        Some((of, form)) => (Some(of.to_owned()), form),
+        None => (None, text),
+    };
+    let types = Narrow::ALL.map(Narrow::name).join(" and ");
+    let narrow = Narrow::named(form).ok_or_else(|| format!("types are {types}"))?;
+    Ok(Loss { of, narrow })
+}
+
+/// Inputs that are given up.
+#[derive(Args)]
+pub(super) struct Donated {
+    /// Inputs whose memory results and temporaries may take, once they are read: parameters that a step
+    /// updates, say
+    #[arg(long, value_name = "%X,..", value_delimiter = ',')]
+    donate: Vec<String>,
+}
+
+impl Donated {
+    /// Their positions in a function, ascending.
+    pub(super) fn positions(&self, f: &Function) -> Result<Vec<usize>, Failure> {
+        let names = Names::of(f);
+        let params: Vec<String> = f.params().iter().map(|&p| names.get(p)).collect();
+        let find = |name: &String| {
+            let wanted = name.trim().trim_start_matches('%');
+            params.iter().position(|p| p == wanted).ok_or_else(|| {
+                let hint = mean(wanted, params.iter().map(String::as_str), "%");
+                Failure::usage(format!("@{} has no parameter %{wanted}", f.name)).hint(hint)
+            })
+        };
+        let mut all: Vec<usize> = self.donate.iter().map(find).collect::<Result<_, _>>()?;
+        all.sort_unstable();
+        all.dedup();
+        Ok(all)
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.donate.is_empty()
+    }
+}
+
+impl Losses {
+    /// What may be kept so.
+    pub(super) fn allowed(&self) -> Result<Lossy, Failure> {
+        let mut lossy = Lossy::default();
+        for Loss { of, narrow } in &self.lossy {
+            match of {
+                Some(of) => lossy.named.push((of.clone(), *narrow)),
+                None if lossy.every.replace(*narrow).is_some() => {
+                    return Err(Failure::usage("--lossy names one type for all values"));
+                }
+                None => {}
+            }
+        }
+        Ok(lossy)
+    }
+}
+
+/// Tells which of the named values have no copy.
+pub(super) fn tell(left: &[String], streams: &mut Streams<'_>) {
+    for name in left {
+        let m = format!("%{name} is kept without losses: a copy of it would save nothing");
+        streams.note(m);
+    }
+}
