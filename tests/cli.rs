@@ -16,6 +16,8 @@ mod engine;
 mod folder;
 #[path = "cli/kept.rs"]
 mod kept;
+#[path = "cli/losses.rs"]
+mod losses;
 #[path = "cli/pack.rs"]
 mod pack;
 #[path = "cli/plan.rs"]

@@ -14,7 +14,7 @@ use adfuse::fusion::{
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::{Names, parse};
-use adfuse::ir::{DType, Function, Inst, Module, Op, Phase, Value, ValueDef};
+use adfuse::ir::{DType, Function, Module, Op, Phase, Value, ValueDef};
 use common::models;
 use common::programs::decode;
 use common::random::{self, inputs};
@@ -37,35 +37,61 @@ fn phase(f: &Function, v: Value) -> Phase {
     }
 }
 
-/// The values that cross phases, counted by walking through the plan: the group that computed each value
-/// last is known, and members that occur again belong to the latest phase so far.
-fn crossing(f: &Function, plan: &Plan) -> BTreeSet<Value> {
-    let (mut found, mut home) = (BTreeSet::new(), BTreeMap::<Value, usize>::new());
-    let mut latest = Phase::default();
-    for (g, group) in plan.groups.iter().enumerate() {
-        let members: Vec<Inst> = group.parts.iter().flatten().copied().collect();
-        let mut phases = Vec::new();
-        for &m in &members {
-            latest = latest.max(f.inst(m).phase);
-            let again = home.insert(f.inst_results(m)[0], g).is_some();
-            phases.push(if again { latest } else { f.inst(m).phase });
-        }
-        let last = phases.iter().copied().max().unwrap_or_default();
-        for (&m, &own) in members.iter().zip(&phases) {
-            let mut stack = f.args(m).to_vec();
-            let mut seen = BTreeSet::new();
+/// An instruction of a group, each time that one computes it.
+struct Occurrence {
+    group: usize,
+    /// The phase that it belongs to: that of the instruction, or the latest so far where it comes again.
+    own: Phase,
+    /// What it reads, what that is written out in terms of as well, and the occurrence that computed it.
+    reads: Vec<(Value, Option<usize>)>,
+}
+
+/// The occurrences of a plan in their order, and the first of each value.
+fn occurrences(f: &Function, plan: &Plan) -> (Vec<Occurrence>, BTreeMap<Value, usize>) {
+    let (mut all, mut latest) = (Vec::new(), Phase::default());
+    let (mut last, mut first) = (BTreeMap::<Value, usize>::new(), BTreeMap::<Value, usize>::new());
+    for (group, g) in plan.groups.iter().enumerate() {
+        for &m in g.parts.iter().flatten() {
+            let (mut reads, mut stack) = (Vec::new(), f.args(m).to_vec());
             while let Some(v) = stack.pop() {
-                if f.literal(v).is_some() || !seen.insert(v) {
+                if f.literal(v).is_some() || reads.iter().any(|(r, _)| *r == v) {
                     continue;
                 }
-                let written = matches!(f.def(v), ValueDef::Inst(i, _) if plan.inline.contains(&i));
-                let memory = home.get(&v).is_some_and(|&h| h != g);
-                if (if memory { last } else { own }) > phase(f, v) {
-                    found.insert(v);
+                match f.def(v) {
+                    ValueDef::Inst(i, _) if plan.inline.contains(&i) => {
+                        reads.push((v, None));
+                        stack.extend(f.args(i));
+                    }
+                    _ => reads.push((v, last.get(&v).copied())),
                 }
-                if let (true, ValueDef::Inst(i, _)) = (written, f.def(v)) {
-                    stack.extend(f.args(i));
-                }
+            }
+            latest = latest.max(f.inst(m).phase);
+            let v = f.inst_results(m)[0];
+            let again = last.insert(v, all.len()).is_some();
+            first.entry(v).or_insert(all.len());
+            let own = if again { latest } else { f.inst(m).phase };
+            all.push(Occurrence { group, own, reads });
+        }
+    }
+    (all, first)
+}
+
+/// The values that cross phases, counted by walking through the plan, forward to find who reads what, and
+/// backward to find the first phase that needs it.
+fn crossing(f: &Function, plan: &Plan) -> BTreeSet<Value> {
+    let (all, first) = occurrences(f, plan);
+    let mut needed: Vec<Option<Phase>> = vec![None; all.len()];
+    f.results().iter().filter_map(|v| first.get(v)).for_each(|&k| needed[k] = Some(all[k].own));
+    let mut found = BTreeSet::new();
+    for (k, o) in all.iter().enumerate().rev() {
+        let serves = needed[k].map_or(o.own, |p| p.max(o.own));
+        for &(v, from) in &o.reads {
+            if let Some(from) = from {
+                needed[from] = Some(needed[from].map_or(serves, |p| p.min(serves)));
+            }
+            let memory = from.is_some_and(|from| all[from].group != o.group);
+            if (if memory { serves } else { o.own }) > phase(f, v) {
+                found.insert(v);
             }
         }
     }

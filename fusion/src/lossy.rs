@@ -17,7 +17,7 @@ use crate::facts::Facts;
 use crate::group::Effort;
 use crate::joint::{Engine, PlanPoint, plan_point};
 use crate::plan::{Options, Plan, plan_at};
-use crate::saved::stored;
+use crate::saved::{served, stored};
 use adfuse_ir::attrs::Attrs;
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::text::Names;
@@ -233,26 +233,6 @@ pub(crate) fn keeping(f: &Function, wanted: &[(Value, Narrow)]) -> Result<Functi
     let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
     b.set_results(&results);
     b.finish()
-}
-
-/// The first phase whose results, or whose instructions, an instruction is needed for.
-fn served(f: &Function) -> SecondaryMap<Inst, Phase> {
-    let mut needed: SecondaryMap<Value, Option<Phase>> = SecondaryMap::new();
-    let mut serves: SecondaryMap<Inst, Phase> = SecondaryMap::new();
-    for &v in f.results() {
-        if let ValueDef::Inst(i, _) = f.def(v) {
-            needed[v] = Some(f.inst(i).phase);
-        }
-    }
-    for &i in f.body_insts().iter().rev() {
-        let own = f.inst(i).phase;
-        let first = f.inst_results(i).iter().filter_map(|&v| needed[v]).min();
-        serves[i] = own.max(first.unwrap_or(own));
-        for &a in f.args(i) {
-            needed[a] = Some(needed[a].map_or(serves[i], |p| p.min(serves[i])));
-        }
-    }
-    serves
 }
 
 /// A value with a copy, while the function is written anew.

@@ -5,12 +5,12 @@ use crate::group::leaves;
 use crate::instances::instances;
 use crate::plan::Plan;
 use adfuse_ir::kernel::Storage;
-use adfuse_ir::{At, Diagnostic, Function, Kind, Phase, Value};
+use adfuse_ir::{At, Diagnostic, Function, Inst, Kind, Phase, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// Bytes of what one phase leaves in memory for a later one: the temporaries that are computed by an
-/// instruction of some phase and read by a group that has an instruction of a later one. Packed values
-/// count as they are stored.
+/// instruction of some phase and read, from memory, for an instruction that nothing before a later phase
+/// needs. Packed values count as they are stored.
 ///
 /// Parameters are there anyway and do not count, nor do constants. Nor do results, even where a later
 /// phase reads them: they are outputs, which the caller has whatever is planned.
@@ -38,7 +38,7 @@ pub fn saved_bytes(f: &Function, plan: &Plan) -> Result<u64, Diagnostic> {
 /// A temporary of a plan.
 pub(crate) struct Stored {
     pub(crate) value: Value,
-    /// Whether a group that reads it has an instruction of a later phase.
+    /// Whether an instruction reads it that serves a later phase alone.
     pub(crate) later: bool,
 }
 
@@ -55,10 +55,10 @@ pub(crate) fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<Stored> {
     }
     let mut found: Vec<Stored> = Vec::new();
     let mut place: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
+    let serves = served(f);
     for (g, group) in plan.groups.iter().enumerate() {
-        let members = || group.parts.iter().flatten().copied();
-        let last = members().map(|i| f.inst(i).phase).max().unwrap_or_default();
-        for v in members().flat_map(|i| leaves(facts, i)) {
+        let members = group.parts.iter().flatten().copied();
+        for (i, v) in members.flat_map(|i| leaves(facts, i).into_iter().map(move |v| (i, v))) {
             // Parameters and constants are at home in no group.
             let Some((at, phase)) = home[v] else { continue };
             if at != g && !results.contains(v) {
@@ -66,11 +66,32 @@ pub(crate) fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<Stored> {
                 if k == found.len() {
                     found.push(Stored { value: v, later: false });
                 }
-                found[k].later |= last > phase;
+                found[k].later |= serves[i] > phase;
             }
         }
     }
     found
+}
+
+/// The first phase whose results, or whose instructions, an instruction is needed for: a partial derivative
+/// may be of the forward pass, and of no use to it.
+pub(crate) fn served(f: &Function) -> SecondaryMap<Inst, Phase> {
+    let mut needed: SecondaryMap<Value, Option<Phase>> = SecondaryMap::new();
+    let mut serves: SecondaryMap<Inst, Phase> = SecondaryMap::new();
+    for &v in f.results() {
+        if let ValueDef::Inst(i, _) = f.def(v) {
+            needed[v] = Some(f.inst(i).phase);
+        }
+    }
+    for &i in f.body_insts().iter().rev() {
+        let own = f.inst(i).phase;
+        let first = f.inst_results(i).iter().filter_map(|&v| needed[v]).min();
+        serves[i] = own.max(first.unwrap_or(own));
+        for &a in f.args(i) {
+            needed[a] = Some(needed[a].map_or(serves[i], |p| p.min(serves[i])));
+        }
+    }
+    serves
 }
 
 /// How a plan stores each value.

@@ -81,12 +81,12 @@ fn what_an_engine_cannot_run_is_said() {
         (
             "run layer_norm.ir --engine reference --fp fast",
             2,
-            "--fp, --effort, --plan and --mem-budget are for",
+            "--mem-budget, --lossy and --donate are for",
         ),
         (
             "run layer_norm.ir --engine reference --effort off",
             2,
-            "--fp, --effort, --plan and --mem-budget are for",
+            "--mem-budget, --lossy and --donate are for",
         ),
         ("run layer_norm.ir --engine cpu --threads 0", 2, "--threads is from 1 to 256, found 0"),
         ("check layer_norm.ir --threads 257", 2, "--threads is from 1 to 256, found 257"),

@@ -3,7 +3,7 @@
 use crate::facts::{Class, Facts};
 use crate::instances::{Instances, instances};
 use crate::plan::Plan;
-use crate::saved::{bytes, storage, stored};
+use crate::saved::{bytes, served, storage, stored};
 use adfuse_ir::{Diagnostic, Function, Inst, Phase, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
@@ -56,6 +56,8 @@ pub(crate) struct Laid<'a> {
     home: SecondaryMap<Value, Option<usize>>,
     /// The instance of a value that is computed first.
     first: SecondaryMap<Value, Option<Value>>,
+    /// The first phase that needs an instruction.
+    serves: SecondaryMap<Inst, Phase>,
 }
 
 impl<'a> Laid<'a> {
@@ -69,7 +71,8 @@ impl<'a> Laid<'a> {
         let mut facts = Facts::of(g, true)?;
         plan.inline.iter().for_each(|&i| facts.set_free(i));
         let (home, first) = (SecondaryMap::new(), SecondaryMap::new());
-        let mut laid = Laid { facts, plan, x, home, first };
+        let serves = served(g);
+        let mut laid = Laid { facts, plan, x, home, first, serves };
         for (at, group) in plan.groups.iter().enumerate() {
             for &i in group.parts.iter().flatten() {
                 let v = g.inst_results(i)[0];
@@ -149,8 +152,8 @@ impl Crossing {
     /// What crosses under a plan of a function.
     ///
     /// A value crosses where a group needs it for an instruction of a later phase: that reads it, or
-    /// reads what is written out in terms of it, or is computed again from it in the later phase. What a
-    /// group reads from memory it needs for the latest phase that it has an instruction of.
+    /// reads what is written out in terms of it, or is computed again from it in the later phase. What an
+    /// instruction reads from memory is needed for the first phase that needs the instruction.
     ///
     /// # Errors
     /// For what has no lowering.
@@ -183,7 +186,6 @@ impl Crossing {
     fn group(&mut self, f: &Function, laid: &Laid<'_>, g: usize) {
         let (facts, h) = (&laid.facts, laid.facts.f);
         let members = || laid.plan.groups[g].parts.iter().flatten().copied();
-        let last = members().map(|i| h.inst(i).phase).max().unwrap_or_default();
         for m in members() {
             let own = h.inst(m).phase;
             let (mut stack, mut seen) = (vec![m], EntitySet::<Inst>::new());
@@ -194,7 +196,7 @@ impl Crossing {
                     };
                     let how = laid.how(g, a);
                     let needed = match how {
-                        How::Memory | How::Again { .. } => last,
+                        How::Memory | How::Again { .. } => laid.serves[m],
                         _ => own,
                     };
                     if let Some(j) = facts.free(a)

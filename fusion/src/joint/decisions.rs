@@ -150,8 +150,8 @@ pub struct Decider<'a> {
 
 /// What a plan of a prepared function decides for every value that crosses phases: parameters first, then
 /// in the order of the function. A value crosses where a group needs it for an instruction of a later
-/// phase, which reads it, or reads what is computed again from it. What a group reads from memory, it
-/// needs for the latest phase that it has an instruction of.
+/// phase, which reads it, or reads what is computed again from it. What an instruction reads from memory is
+/// needed for the first phase that needs the instruction.
 ///
 /// # Errors
 /// As [`lower`](crate::lower()), and those of the engine.

@@ -1,0 +1,68 @@
+//! `--lossy` and `--donate`: what is lost and what is given up, planned, explained, written to a plan and
+//! run from it.
+
+use crate::plan::models;
+use serde_json::Value;
+
+/// Digests of results by name.
+fn digests(text: &str) -> Vec<(String, String)> {
+    let split = |l: &str| l.rsplit_once(' ').map(|(a, b)| (a.trim().to_owned(), b.to_owned()));
+    text.lines().filter_map(split).collect()
+}
+
+#[test]
+fn what_is_kept_with_losses_is_named_planned_and_run_again() {
+    let d = models(&["deep_mlp"]);
+    let plain: Value =
+        serde_json::from_str(&d.good("plan deep_mlp.ir --grad --fp strict --json")).unwrap();
+    let lossy = "deep_mlp.ir --grad --fp strict --lossy bf16";
+    let made = d.good(&format!("plan {lossy} --json -o lossy.plan"));
+    let made: Value = serde_json::from_str(&made).unwrap();
+    assert!(made["saved_bytes"].as_u64() < plain["saved_bytes"].as_u64(), "{made:#}");
+    let text = d.text("lossy.plan");
+    let line = text.lines().find_map(|l| l.trim().strip_prefix("lossy ")).expect("a value");
+    let (name, form) = line.split_once(" as ").unwrap();
+    assert_eq!(form, "bf16");
+    let told = d.good(&format!("plan {lossy} --explain {name}"));
+    assert!(told.contains("kept as bf16") && told.contains("3.90625e-3"), "{told}");
+    // Run from the plan, the bits are those of the option; results of the forward pass are exact.
+    let exact = digests(&d.good("run deep_mlp.ir --grad --fp strict --digest"));
+    let run = digests(&d.good(&format!("run {lossy} --digest")));
+    let again = digests(&d.good("run deep_mlp.ir --grad --plan lossy.plan --digest"));
+    assert_eq!(run, again);
+    assert_eq!(run[0], exact[0]);
+    assert_ne!(run, exact);
+    let json = d.good(&format!("emit {lossy} --stage plan --json"));
+    d.file("lossy.json", json);
+    assert_eq!(digests(&d.good("run deep_mlp.ir --grad --plan lossy.json --digest")), run);
+    for (args, why) in [
+        ("--lossy i8", "types are bf16 and f16"),
+        ("--lossy bf16 --lossy f16", "one type"),
+        ("--lossy %nothing=bf16", "no value %nothing"),
+        ("--lossy %x=bf16", "nothing computes it"),
+    ] {
+        let ran = d.run(&format!("plan deep_mlp.ir --grad {args}"));
+        assert!(ran.code == 2 && ran.err.contains(why), "{args}: {} {}", ran.code, ran.err);
+    }
+}
+
+#[test]
+fn what_is_given_up_is_in_the_plan_and_must_be_given_up() {
+    let d = models(&["deep_mlp"]);
+    let json = |args: &str| -> Value { serde_json::from_str(&d.good(args)).unwrap() };
+    let plain = json("plan deep_mlp.ir --grad --fp strict --json");
+    let given = "deep_mlp.ir --grad --fp strict --donate %x,w0";
+    let made = json(&format!("plan {given} --json -o given.plan"));
+    assert!(made["peak_bytes"].as_u64() < plain["peak_bytes"].as_u64(), "{made:#}");
+    let exact = d.good("run deep_mlp.ir --grad --fp strict --digest");
+    assert_eq!(d.good(&format!("run {given} --digest")), exact);
+    assert_eq!(d.good("run deep_mlp.ir --grad --plan given.plan --donate x,w0 --digest"), exact);
+    for (args, why) in [
+        ("run deep_mlp.ir --grad --plan given.plan", "which is not given up"),
+        ("run deep_mlp.ir --donate %nothing", "no parameter %nothing"),
+        ("bench deep_mlp.ir --donate %x", "again and again"),
+    ] {
+        let ran = d.run(args);
+        assert!(ran.code == 2 && ran.err.contains(why), "{args}: {} {}", ran.code, ran.err);
+    }
+}
