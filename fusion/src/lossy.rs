@@ -350,6 +350,9 @@ pub fn keep_lossy(
     Ok(Narrowed { function: keeping(f, &taken)?, left })
 }
 
+/// Values of which a plan keeps copies, and what that plan takes, if there are any.
+type Stored = (Vec<(Value, Narrow)>, Option<PlanPoint>);
+
 /// What plans are made by, to see what pays.
 struct Planner<'a> {
     options: Options,
@@ -401,11 +404,7 @@ impl Planner<'_> {
 
     /// Those of the values whose copies the plan with copies of them all keeps for later phases, and that
     /// plan. What it keeps no copy of is left out, and without it others may be kept no more.
-    fn stored(
-        &self,
-        f: &Function,
-        mut wanted: Vec<(Value, Narrow)>,
-    ) -> Result<(Vec<(Value, Narrow)>, Option<PlanPoint>), Diagnostic> {
+    fn stored(&self, f: &Function, mut wanted: Vec<(Value, Narrow)>) -> Result<Stored, Diagnostic> {
         let names = Names::of(f);
         while !wanted.is_empty() {
             let g = keeping(f, &wanted)?;
