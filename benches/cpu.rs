@@ -1,10 +1,11 @@
 //! The CPU engine: bodies of one sweep by the bytes that they move, gelu with its gradients, softmax over
 //! rows, norms, products of matrices, and how long it takes to make the machine code.
-//! `ADFUSE_THREADS` sets how many threads (1 by default), `ADFUSE_FP` the mode (`strict` by default).
+//! `ADFUSE_THREADS` sets how many threads (1 by default), `ADFUSE_FP` the mode (`strict` by default),
+//! `ADFUSE_VECTORS` how many bits vectors have (as many as the host has by default).
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, Executable, Options, scratch};
+use adfuse::backends::cpu::{ArenaLayout, Executable, Options, Vectors, scratch};
 use adfuse::fusion::{self, Device, Effort, Fp, compile, memory_beside};
 use adfuse::ir::Module;
 use adfuse::ir::kernel::{Program, Verified, verify};
@@ -182,9 +183,15 @@ fn mode() -> Fp {
     Fp::ALL.into_iter().find(|(_, n)| *n == name).map_or(Fp::Strict, |(fp, _)| fp)
 }
 
+fn vectors() -> Vectors {
+    let bits = std::env::var("ADFUSE_VECTORS").ok().and_then(|bits| bits.parse().ok());
+    bits.and_then(Vectors::of_bits).unwrap_or_else(Vectors::host)
+}
+
 fn made(program: &Verified<Program>, layout: &ArenaLayout) -> Executable {
     let threads = std::env::var("ADFUSE_THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(1);
-    Executable::compile(program, layout, Options { threads, fp: mode() }).expect("compiles")
+    Executable::compile(program, layout, Options { threads, fp: mode(), vectors: vectors() })
+        .expect("compiles")
 }
 
 fn run(c: &mut Criterion, name: &str, throughput: Throughput, text: &str, grad: bool) {

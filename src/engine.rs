@@ -53,6 +53,8 @@ pub struct Cpu {
     pub plan: fusion::Options,
     /// Threads that work on it; they change no bit.
     pub threads: usize,
+    /// How wide vectors may be; that changes no bit either.
+    pub vectors: cpu::Vectors,
     /// The most bytes that inputs, outputs, constants and everything between may take together. It is
     /// kept, or nothing is made.
     pub mem_budget: Option<u64>,
@@ -87,7 +89,8 @@ impl Default for Cpu {
         let plan =
             fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
         let (lossy, donated) = (Lossy::default(), Vec::new());
-        Cpu { plan, threads: 1, mem_budget: None, cache: None, lossy, donated }
+        let vectors = cpu::Vectors::host();
+        Cpu { plan, threads: 1, vectors, mem_budget: None, cache: None, lossy, donated }
     }
 }
 
@@ -171,7 +174,7 @@ impl Cpu {
 
     /// How executables run.
     pub fn options(&self) -> cpu::Options {
-        cpu::Options { threads: self.threads, fp: self.plan.fp }
+        cpu::Options { threads: self.threads, fp: self.plan.fp, vectors: self.vectors }
     }
 
     /// What a program takes, and where its temporaries are.

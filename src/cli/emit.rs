@@ -1,10 +1,11 @@
 //! `emit`: what a function becomes on its way to an engine.
 
+use super::engine::Width;
 use super::failure::Failure;
 use super::planning::{Planning, Ready};
 use super::streams::Streams;
 use super::{plan_json, steps};
-use crate::backends::cpu::{Executable, Texts};
+use crate::backends::cpu::{Executable, Texts, Vectors};
 use crate::engine::Cpu;
 use crate::fusion::Plan;
 use crate::ir::Diagnostic;
@@ -20,6 +21,8 @@ use std::process::ExitCode;
 pub(super) struct Emit {
     #[command(flatten)]
     planning: Planning,
+    #[command(flatten)]
+    width: Width,
     /// How far to go
     #[arg(long, value_enum)]
     stage: Stage,
@@ -51,6 +54,7 @@ impl Emit {
         if self.json && self.stage != Stage::Plan {
             return Err(Failure::usage("--json needs --stage plan"));
         }
+        let vectors = self.width.vectors()?;
         let ready = self.planning.ready()?;
         if self.stage == Stage::Ad && self.planning.is_decided() {
             return Err(Failure::usage("--stage ad comes before plans and budgets"));
@@ -69,8 +73,8 @@ impl Emit {
                     return Err(ready.broken("program"));
                 }
             }
-            Stage::Clif => functions(&ready, &decided()?, |texts| texts.clif)?,
-            Stage::Asm => functions(&ready, &decided()?, |texts| texts.asm)?,
+            Stage::Clif => functions(&ready, &decided()?, vectors, |texts| texts.clif)?,
+            Stage::Asm => functions(&ready, &decided()?, vectors, |texts| texts.asm)?,
         };
         streams.out.write_all(printed.as_bytes())?;
         Ok(ExitCode::SUCCESS)
@@ -128,9 +132,14 @@ fn kernels(ready: &Ready, plan: &Plan) -> Result<String, Failure> {
 }
 
 /// The functions of each step, and what happens beside them.
-fn functions(ready: &Ready, plan: &Plan, text: fn(Texts<'_>) -> &str) -> Result<String, Failure> {
+fn functions(
+    ready: &Ready,
+    plan: &Plan,
+    vectors: Vectors,
+    text: fn(Texts<'_>) -> &str,
+) -> Result<String, Failure> {
     let program = ready.program(plan)?;
-    let cpu = Cpu { plan: ready.options.clone(), ..Cpu::default() };
+    let cpu = Cpu { plan: ready.options.clone(), vectors, ..Cpu::default() };
     let wrong = |d: Diagnostic| ready.source.wrong(d);
     let (_, layout) = cpu.layout(&program).map_err(wrong)?;
     let made = Executable::compile_listed(&program, &layout, cpu.options()).map_err(wrong)?;
@@ -147,7 +156,15 @@ fn functions(ready: &Ready, plan: &Plan, text: fn(Texts<'_>) -> &str) -> Result<
             let Some(texts) = sweep.texts else { continue };
             let (name, bytes) = (sweep.name, sweep.code.len());
             out += &format!("\n// {name}, {bytes} bytes, {}\n", texts.accesses);
-            out += text(texts);
+            let by = sweep.emitter.name();
+            out += &match sweep.emitter.why() {
+                Some(why) => format!("// by {by}: {why}\n"),
+                None => format!("// by {by}\n"),
+            };
+            out += match text(texts) {
+                "" => "// Cranelift is given nothing\n",
+                text => text,
+            };
             if !out.ends_with('\n') {
                 out.push('\n');
             }

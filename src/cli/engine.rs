@@ -7,7 +7,7 @@ use super::losses::{self, Losses};
 use super::planning::{Look, Mode};
 use super::source::Program;
 use super::streams::Streams;
-use crate::backends::cpu::Executable;
+use crate::backends::cpu::{Executable, Vectors};
 use crate::engine::{Compiled, Cpu, Either, Engine as Runs, Reference};
 use crate::fusion::{Device, Effort, Fp, Lossy, Options, prepare};
 use crate::ir::{Diagnostic, Function, Kind as Wrong, Module};
@@ -25,6 +25,16 @@ pub(super) struct Engine {
     engine: Option<Kind>,
     #[command(flatten)]
     threads: Threads,
+    #[command(flatten)]
+    width: Width,
+}
+
+/// How wide vectors are.
+#[derive(Args)]
+pub(super) struct Width {
+    /// Bits of the vectors of the engine `cpu`: 128, 256 or 512; as many as the host has where it is not given
+    #[arg(long, value_name = "BITS")]
+    vectors: Option<u32>,
 }
 
 /// On how many threads.
@@ -95,6 +105,16 @@ impl Threads {
     }
 }
 
+impl Width {
+    /// How wide.
+    pub(super) fn vectors(&self) -> Result<Vectors, Failure> {
+        let Some(bits) = self.vectors else { return Ok(Vectors::host()) };
+        let known = Vectors::of_bits(bits)
+            .ok_or_else(|| Failure::usage(format!("--vectors is 128, 256 or 512, found {bits}")))?;
+        known.checked().map_err(Failure::Usage)
+    }
+}
+
 impl Freedom {
     /// Reads what is named.
     pub(super) fn settle(&self) -> Result<Settled, Failure> {
@@ -133,13 +153,13 @@ impl Engine {
                 let m = "--fp, --effort, --plan, --mem-budget, --lossy and --donate are for --engine cpu";
                 return Err(Failure::usage(m));
             }
-            self.no_threads()?;
+            self.nothing_of_cpu()?;
             return Ok(None);
         }
         let plan = Options { device: Device::cpu(), effort, fp };
-        let threads = self.threads.count()?;
+        let (threads, vectors) = (self.threads.count()?, self.width.vectors()?);
         let asked = asked || !donated.is_empty();
-        let cpu = Cpu { plan, threads, mem_budget: budget, cache, lossy, donated };
+        let cpu = Cpu { plan, threads, vectors, mem_budget: budget, cache, lossy, donated };
         let make = || -> Result<Result<Compiled, Diagnostic>, Failure> {
             let function = match prepare(module, f) {
                 Ok(function) => function,
@@ -188,10 +208,11 @@ impl Engine {
         run: impl FnOnce(&dyn Runs) -> Result<T, Diagnostic>,
     ) -> Result<T, Failure> {
         if self.engine == Some(Kind::Reference) {
-            self.no_threads()?;
+            self.nothing_of_cpu()?;
             return run(&Reference).map_err(|d| program.wrong(d));
         }
-        let cpu = Cpu { threads: self.threads.count()?, ..Cpu::default() };
+        let (threads, vectors) = (self.threads.count()?, self.width.vectors()?);
+        let cpu = Cpu { threads, vectors, ..Cpu::default() };
         if self.engine == Some(Kind::Cpu) {
             return run(&cpu).map_err(|d| program.wrong(d));
         }
@@ -201,9 +222,12 @@ impl Engine {
         result.map_err(|d| program.wrong(d))
     }
 
-    fn no_threads(&self) -> Result<(), Failure> {
+    fn nothing_of_cpu(&self) -> Result<(), Failure> {
         match self.threads.threads {
             Some(_) => Err(Failure::usage("--threads is for --engine cpu")),
+            None if self.width.vectors.is_some() => {
+                Err(Failure::usage("--vectors is for --engine cpu"))
+            }
             None => Ok(()),
         }
     }

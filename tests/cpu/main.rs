@@ -12,7 +12,7 @@ mod targets;
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, Executable, Options, scratch};
+use adfuse::backends::cpu::{ArenaLayout, Executable, Options, Vectors, scratch};
 use adfuse::backends::reference::kernel;
 use adfuse::fusion::{self, Device, Effort, Fp, compile, memory_beside};
 use adfuse::ir::kernel::text::parse as read;
@@ -27,7 +27,7 @@ use common::random::{self, inputs};
 
 /// One thread, and the bits of the evaluator.
 fn strict() -> Options {
-    Options { threads: 1, fp: Fp::Strict }
+    Options { fp: Fp::Strict, ..Options::default() }
 }
 
 /// Where a program's memory is.
@@ -42,18 +42,27 @@ fn layout(program: &Verified<Program>, effort: Effort) -> Result<ArenaLayout, St
     })
 }
 
-/// Compiles and runs a program with one thread and with two; the results must be the evaluator's.
+/// Every width of vectors that the host has, on one thread, and the widest on two.
+fn ways() -> Vec<Options> {
+    let widths = Vectors::ALL.into_iter().filter(|&v| v <= Vectors::host());
+    let mut ways: Vec<Options> = widths.map(|vectors| Options { vectors, ..strict() }).collect();
+    ways.push(Options { threads: 2, ..strict() });
+    ways
+}
+
+/// Compiles and runs a program with every width of vectors, with one thread and with two; the results
+/// must be the evaluator's.
 fn same(program: &Verified<Program>, effort: Effort, args: &[Array]) -> Result<(), String> {
     let expected = kernel::run(program, args).map_err(|d| d.to_string())?;
     let layout = layout(program, effort)?;
-    for threads in [1, 2] {
-        let made = Executable::compile(program, &layout, Options { threads, fp: Fp::Strict })
+    for options in ways() {
+        let made = Executable::compile(program, &layout, options)
             .map_err(|d| format!("{d}\n{}", **program))?;
         for _ in 0..2 {
             let found = made.run(args).map_err(|d| d.to_string())?;
             if found != expected {
                 let text = program.to_string();
-                return Err(format!("{threads} threads: {found:?}\nis not\n{expected:?}\n{text}"));
+                return Err(format!("{options:?}: {found:?}\nis not\n{expected:?}\n{text}"));
             }
         }
     }
@@ -441,8 +450,12 @@ fn slices_may_begin_anywhere() {
     let args = arguments(&program);
     let expected = kernel::run(&program, &args).expect("runs");
     let layout = ArenaLayout::default();
-    let made = Executable::compile(&program, &layout, Options { threads: 2, fp: Fp::Strict })
-        .expect("compiles");
+    let made = Executable::compile(
+        &program,
+        &layout,
+        Options { threads: 2, fp: Fp::Strict, ..Options::default() },
+    )
+    .expect("compiles");
     for shift in [1, 2, 4, 7] {
         let shifted = |a: &Array| [&vec![0; shift], a.bytes()].concat();
         let inputs: Vec<Vec<u8>> = args.iter().map(shifted).collect();

@@ -21,7 +21,8 @@ fn steady(f: &Function, args: &[Array], fp: Fp) -> Result<Vec<Array>, String> {
     let layout = layout(&program, Effort::Default)?;
     let mut found: Option<Vec<Array>> = None;
     for threads in [1, 2] {
-        let made = Executable::compile(&program, &layout, Options { threads, fp });
+        let made =
+            Executable::compile(&program, &layout, Options { threads, fp, ..Options::default() });
         let made = made.map_err(|d| d.to_string())?;
         for _ in 0..2 {
             let results = made.run(args).map_err(|d| d.to_string())?;

@@ -1,6 +1,7 @@
 //! What an executable tells of itself: its steps, the functions they call, the memory it holds, and a
 //! map of its functions for profilers.
 
+use super::code::Emitter;
 use super::gemm::Gemm;
 use super::run::Executable;
 use super::shape::in_code;
@@ -19,7 +20,7 @@ pub struct MadeStep {
     pub origin: usize,
     /// Its name.
     pub name: String,
-    /// What makes its code: `cranelift`, and what else there is.
+    /// What makes its code: `wide512`, `wide256` or `cranelift`, and what else there is.
     pub generator: String,
     /// What happens beside its sweeps, which a listing of those does not show; a line each.
     pub beside: Vec<String>,
@@ -32,6 +33,8 @@ pub struct MadeSweep<'e> {
     pub step: usize,
     /// The step's name and what the function is there for: `softmax.1` is stage 1.
     pub name: &'e str,
+    /// What made it.
+    pub emitter: Emitter,
     /// The machine code.
     pub code: &'e [u8],
     /// How long it took to make.
@@ -45,7 +48,7 @@ pub struct MadeSweep<'e> {
 pub struct Texts<'e> {
     /// Where it walks, what it reads and what it writes.
     pub accesses: &'e str,
-    /// What Cranelift is given.
+    /// What Cranelift is given; nothing where another emitter made it.
     pub clif: &'e str,
     /// The instructions of the host.
     pub asm: &'e str,
@@ -91,6 +94,7 @@ impl Executable {
         self.code.listed().map(|(noted, code)| MadeSweep {
             step: noted.step,
             name: &noted.name,
+            emitter: noted.emitter,
             code,
             took: noted.took,
             texts: noted.texts.as_ref().map(|[accesses, clif, asm]| Texts { accesses, clif, asm }),
@@ -129,14 +133,22 @@ impl Executable {
 }
 
 /// What is known of a step once it is made.
-pub(super) fn told(program: &Program, step: &Step, origin: usize, gemm: &dyn Gemm) -> MadeStep {
+pub(super) fn told(
+    program: &Program,
+    step: &Step,
+    origin: usize,
+    emitters: &[&'static str],
+    gemm: &dyn Gemm,
+) -> MadeStep {
     let mut beside = Vec::new();
-    let mut by = vec!["cranelift"];
+    let mut by = emitters.to_vec();
     match step {
         Step::Kernel(kernel) => folds(kernel, &mut beside),
         Step::Contract(contract) => {
             products(contract, gemm, &mut beside);
-            by = vec!["cranelift"; usize::from(contract.members.iter().any(computes))];
+            if !contract.members.iter().any(computes) {
+                by.clear();
+            }
             by.extend(contract.members.iter().map(|m| gemm.name(m.sum)));
             by.dedup();
         }

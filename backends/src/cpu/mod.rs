@@ -27,6 +27,7 @@ mod shape;
 mod trace;
 
 pub use call::Handed;
+pub use code::{Emitter, Vectors, Why};
 pub use cross::code_for;
 pub use engine::Engine;
 pub use inside::{MadeStep, MadeSweep, MemoryReport, Texts};

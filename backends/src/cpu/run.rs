@@ -1,7 +1,7 @@
 //! Executables: a program that has been compiled, and the memory it runs in.
 #![allow(unsafe_code)]
 
-use super::code::{Code, Maker};
+use super::code::{Code, Maker, Vectors};
 use super::contract::MadeMember;
 use super::crew::Worker;
 use super::gemm::{Gemm, best};
@@ -41,11 +41,13 @@ pub struct Options {
     pub threads: usize,
     /// What may happen to numbers.
     pub fp: Fp,
+    /// How wide vectors may be; without other wishes, as wide as the host has them. It changes no bit.
+    pub vectors: Vectors,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { threads: 1, fp: Fp::default() }
+        Options { threads: 1, fp: Fp::default(), vectors: Vectors::host() }
     }
 }
 
@@ -121,8 +123,8 @@ impl Executable {
     ///
     /// # Errors
     /// [`Kind::Unsupported`] for steps that call a library, and on hosts for which no machine code is
-    /// made; [`Kind::Usage`] when the layout does not fit the program; [`Kind::Limit`] when memory is
-    /// not enough. The error names the step.
+    /// made; [`Kind::Usage`] when the layout does not fit the program, or vectors are asked for that
+    /// the host has not; [`Kind::Limit`] when memory is not enough. The error names the step.
     pub fn compile(
         program: &Verified<Program>,
         arena: &ArenaLayout,
@@ -169,7 +171,7 @@ impl Executable {
         let mut places = place(&low, arena, &rooms, &mut constants).map_err(|d| within(d, None))?;
         let mut all = rooms.end;
         let mut own = Room::default();
-        let mut maker = Maker::new(options.fp).map_err(|d| within(d, None))?;
+        let mut maker = Maker::new(options.fp, options.vectors).map_err(|d| within(d, None))?;
         maker.listing.texts = texts;
         let (mut steps, mut made) = (Vec::new(), Vec::new());
         let mut slots = 0;
@@ -188,7 +190,9 @@ impl Executable {
             };
             steps.push(work(&mut making, step).map_err(|d| within(d, origin))?);
             slots = making.slots;
-            made.push(inside::told(&low.program, step, origin.unwrap_or_default(), best()));
+            let emitters = maker.listing.emitters(n);
+            let origin = origin.unwrap_or_default();
+            made.push(inside::told(&low.program, step, origin, &emitters, best()));
             all = all.max(shared.most);
         }
         let code = maker.finish().map_err(|d| within(d, None))?;

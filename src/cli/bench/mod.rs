@@ -7,7 +7,7 @@ mod report;
 mod subject;
 
 use super::clock::Clock;
-use super::engine::Threads;
+use super::engine::{Threads, Width};
 use super::failure::Failure;
 use super::inputs::{Inputs, arguments};
 use super::planning::{Look, Planning};
@@ -36,6 +36,8 @@ pub(super) struct Bench {
     engine: Machine,
     #[command(flatten)]
     threads: Threads,
+    #[command(flatten)]
+    width: Width,
     /// The seed of the inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -68,6 +70,7 @@ impl Bench {
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let Machine::Cpu = self.engine;
         let threads = self.threads.count()?;
+        let how = (threads, self.width.vectors()?);
         let mut clock = Clock::new();
         let ready = self.planning.ready_timed(&mut clock)?;
         let read = clock.clone();
@@ -78,7 +81,7 @@ impl Bench {
         let plan = ready.decide(streams)?.plan;
         let effort = ready.effort();
         let chosen =
-            Subject::new(&ready, &plan, (ready.options.effort, effort), threads, clock, streams)?;
+            Subject::new(&ready, &plan, (ready.options.effort, effort), how, clock, streams)?;
         let mut subjects = vec![chosen];
         if let Some(look) = self.compare {
             let effort = look.effort();
@@ -86,7 +89,7 @@ impl Bench {
             clock.begin();
             let plan = ready.plan_with(effort)?;
             let name = super::planning::effort_name(effort);
-            subjects.push(Subject::new(&ready, &plan, (effort, name), threads, clock, streams)?);
+            subjects.push(Subject::new(&ready, &plan, (effort, name), how, clock, streams)?);
         }
         let inputs = Inputs::new(Vec::new(), self.seed)?;
         let given = (0..ready.arguments).map(|_| None).collect();

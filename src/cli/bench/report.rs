@@ -101,6 +101,7 @@ impl Report<'_> {
             let row = |k: &Kernel| {
                 json!({
                     "name": k.name, "kind": k.kind, "generator": k.generator,
+                    "not_wide": k.not_wide,
                     "median_ms": k.seconds * 1e3, "bytes": k.bytes, "gbs": rate(k.bytes, k.seconds),
                     "flops": k.flops, "gflops": rate(k.flops, k.seconds), "share": k.share,
                 })
@@ -188,8 +189,19 @@ impl Report<'_> {
 
 /// The steps, a line each.
 fn table(kernels: &[Kernel]) -> String {
-    let head =
-        ["", "name", "kind", "ms", "bytes", "GB/s", "flops", "GFLOP/s", "share", "generator"];
+    let head = [
+        "",
+        "name",
+        "kind",
+        "ms",
+        "bytes",
+        "GB/s",
+        "flops",
+        "GFLOP/s",
+        "share",
+        "generator",
+        "not wide",
+    ];
     let mut rows = vec![head.map(String::from).to_vec()];
     rows.extend(kernels.iter().enumerate().map(|(n, k)| {
         vec![
@@ -203,6 +215,7 @@ fn table(kernels: &[Kernel]) -> String {
             format!("{:.2}", rate(k.flops, k.seconds)),
             format!("{:.1}%", k.share * 100.0),
             k.generator.clone(),
+            k.not_wide.join("; "),
         ]
     }));
     columns(&rows)

@@ -1,7 +1,7 @@
 //! What is measured: a plan of the function as machine code, with memory for its results.
 
 use crate::backends::Array;
-use crate::backends::cpu::{Executable, Trace};
+use crate::backends::cpu::{Executable, MadeSweep, Trace, Vectors};
 use crate::cli::clock::Clock;
 use crate::cli::engine::map_for_profilers;
 use crate::cli::failure::Failure;
@@ -29,6 +29,8 @@ pub(super) struct Kernel {
     pub(super) kind: &'static str,
     /// What made its code.
     pub(super) generator: String,
+    /// Which of its functions are not the wide emitter's, and why.
+    pub(super) not_wide: Vec<String>,
     /// Seconds, the median of several runs.
     pub(super) seconds: f64,
     pub(super) bytes: u64,
@@ -46,14 +48,14 @@ impl Subject {
         ready: &Ready,
         plan: &Plan,
         (effort, name): (Effort, &'static str),
-        threads: usize,
+        (threads, vectors): (usize, Vectors),
         mut clock: Clock,
         streams: &mut Streams<'_>,
     ) -> Result<Subject, Failure> {
         let wrong = |d: Diagnostic| ready.source.wrong(d);
         let program = ready.program(plan)?;
         let plan = crate::fusion::Options { effort, ..ready.options.clone() };
-        let cpu = Cpu { plan, threads, ..Cpu::default() };
+        let cpu = Cpu { plan, threads, vectors, ..Cpu::default() };
         let (memory, layout) = cpu.layout(&program).map_err(wrong)?;
         clock.end("plan");
         let executable = Executable::compile(&program, &layout, cpu.options()).map_err(wrong)?;
@@ -116,7 +118,11 @@ impl Subject {
             let mut by: Vec<&str> =
                 made.iter().filter(|s| s.origin == k).map(|s| s.generator.as_str()).collect();
             by.dedup();
+            let sweeps = self.made.executable.sweeps();
+            let sweeps = sweeps.filter(|s| made.get(s.step).is_some_and(|m| m.origin == k));
+            let why = |s: MadeSweep<'_>| s.emitter.why().map(|why| format!("{}: {why}", s.name));
             Kernel {
+                not_wide: sweeps.filter_map(why).collect(),
                 name: step.name().into(),
                 kind: step.kind(),
                 generator: by.join(", "),

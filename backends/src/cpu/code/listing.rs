@@ -1,6 +1,7 @@
 //! What is known of each function that was made: whose it is, its size, and, when asked, its text.
 
 use super::plan::{Part, Put, Sweep};
+use super::vectors::{Emitter, Why};
 use adfuse_ir::kernel::{Operand, Param};
 use cranelift_codegen::Context;
 use std::time::{Duration, Instant};
@@ -24,6 +25,8 @@ pub(crate) struct Noted {
     pub(crate) step: usize,
     /// The step's name and what the function is there for.
     pub(crate) name: String,
+    /// What made it.
+    pub(crate) emitter: Emitter,
     /// Bytes of its code.
     pub(crate) bytes: usize,
     /// How long it took to make.
@@ -45,6 +48,17 @@ impl Listing {
         self.title = title.into();
     }
 
+    /// What made the functions of a step, each emitter once.
+    pub(crate) fn emitters(&self, step: usize) -> Vec<&'static str> {
+        let mut found = Vec::new();
+        for noted in self.noted.iter().filter(|n| n.step == step) {
+            if !found.contains(&noted.emitter.name()) {
+                found.push(noted.emitter.name());
+            }
+        }
+        found
+    }
+
     /// A function is about to be made.
     pub(super) fn clock(&self) -> Begun {
         Begun { at: Instant::now(), clif: None }
@@ -58,17 +72,37 @@ impl Listing {
         }
     }
 
-    /// It is made.
-    pub(super) fn made(&mut self, begun: Begun, sweep: &Sweep<'_>, context: &Context) {
+    /// Cranelift has made it.
+    pub(super) fn made(
+        &mut self,
+        mut begun: Begun,
+        sweep: &Sweep<'_>,
+        why: Option<Why>,
+        context: &Context,
+    ) {
         let code = context.compiled_code();
-        let took = begun.at.elapsed();
         let bytes = code.map_or(0, |c| c.code_info().total_size as usize);
-        let texts = begun.clif.map(|clif| {
-            let asm = code.and_then(|c| c.vcode.clone()).unwrap_or_default();
+        let clif = begun.clif.take().unwrap_or_default();
+        let texts = || [clif, code.and_then(|c| c.vcode.clone()).unwrap_or_default()];
+        self.noted(begun, sweep, Emitter::Cranelift(why), bytes, texts);
+    }
+
+    /// It is made; its CLIF and its instructions are asked for if texts are kept.
+    pub(super) fn noted(
+        &mut self,
+        begun: Begun,
+        sweep: &Sweep<'_>,
+        emitter: Emitter,
+        bytes: usize,
+        texts: impl FnOnce() -> [String; 2],
+    ) {
+        let took = begun.at.elapsed();
+        let texts = self.texts.then(|| {
+            let [clif, asm] = texts();
             [accesses(sweep), clif, asm]
         });
         let name = self.name(&sweep.part);
-        self.noted.push(Noted { step: self.step, name, bytes, took, texts });
+        self.noted.push(Noted { step: self.step, name, emitter, bytes, took, texts });
     }
 
     /// `softmax.1`; what a step has twice gets a number.

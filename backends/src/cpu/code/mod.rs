@@ -3,8 +3,9 @@
 //! Everything that is computed element by element - a stage of a kernel, an operand of a contraction,
 //! what follows a sum, the updates of a scatter - is a [`Sweep`]: parameters, a scalar program, and
 //! where its outputs go, at each coordinate of some axes. Its function takes a table of pointers and a
-//! range of row-major places, `fn(table, begin, end)`, and is made by Cranelift. It stores outputs, or
-//! folds them block by block and leaves the parts ([`Fold`]).
+//! range of row-major places, `fn(table, begin, end)`, and is made by the emitter of wide vectors, or by
+//! Cranelift where that does not take it. It stores outputs, or folds them block by block and leaves the
+//! parts ([`Fold`]).
 
 mod access;
 mod calls;
@@ -22,12 +23,16 @@ mod vector_convert;
 mod vector_fold;
 mod vector_memory;
 mod vector_prim;
+mod vectors;
 mod ways;
+#[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), path = "no_wide.rs")]
+mod wide;
 
 pub(super) use fold::{Fold, folds};
 pub(super) use form::{affine, row_major};
 pub(super) use listing::{Listing, Noted};
 pub(super) use plan::{Part, Put, Slots, Sweep, dense};
+pub use vectors::{Emitter, Vectors, Why};
 
 use adfuse_ir::{At, Diagnostic, Fp, Kind};
 use calls::Calls;
@@ -43,6 +48,7 @@ use plan::Planned;
 use std::str::FromStr;
 use target_lexicon::Triple;
 use vector_fold::Held;
+use wide::Pages;
 
 /// A sweep's machine code: the table of pointers, the first place, and one past the last.
 pub(super) type Function = unsafe extern "C" fn(*const *mut u8, i64, i64);
@@ -56,7 +62,11 @@ pub(super) struct Maker {
     module: JITModule,
     calls: Calls,
     context: FunctionBuilderContext,
-    made: Vec<FuncId>,
+    /// How wide vectors may be.
+    vectors: Vectors,
+    made: Vec<MadeBy>,
+    /// The functions that the emitter of wide vectors made.
+    wide: Vec<wide::Made>,
     sizes: Vec<i64>,
     constants: Constants,
     bytes: usize,
@@ -67,10 +77,19 @@ pub(super) struct Maker {
     contract: bool,
 }
 
+/// What made a function, and its number there.
+enum MadeBy {
+    Cranelift(FuncId),
+    Wide(usize),
+}
+
 /// The functions of a program, in memory that may be executed.
 pub(super) struct Code {
     /// Taken when dropped.
     module: Option<JITModule>,
+    // What of the functions is not the module's.
+    #[allow(dead_code)]
+    wide: Pages,
     functions: Vec<Function>,
     noted: Vec<Noted>,
     // What the functions read.
@@ -111,11 +130,13 @@ fn unsupported(m: String) -> Diagnostic {
 }
 
 impl Maker {
-    /// For the host. In other modes than the strict one, products are joined with sums where the host
-    /// has an instruction for that.
-    pub(super) fn new(fp: Fp) -> Result<Maker, Diagnostic> {
+    /// For the host, with vectors of at most this width. In other modes than the strict one, products are
+    /// joined with sums where the host has an instruction for that.
+    pub(super) fn new(fp: Fp, vectors: Vectors) -> Result<Maker, Diagnostic> {
+        let vectors = vectors.checked()?;
         let host = cranelift_native::builder();
-        Maker::of(host.map_err(|m| unsupported(format!("no machine code for this host: {m}")))?, fp)
+        let host = host.map_err(|m| unsupported(format!("no machine code for this host: {m}")))?;
+        Ok(Maker { vectors, ..Maker::of(host, fp)? })
     }
 
     /// For another target, by its name; what it makes cannot run here.
@@ -159,7 +180,9 @@ impl Maker {
             module,
             calls,
             context: FunctionBuilderContext::new(),
+            vectors: Vectors::Narrow,
             made: Vec::new(),
+            wide: Vec::new(),
             sizes: Vec::new(),
             constants: Constants::default(),
             bytes: 0,
@@ -174,6 +197,22 @@ impl Maker {
     pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
         let mut begun = self.listing.clock();
         let planned = Planned::new(sweep, self.contract);
+        let mut why = None;
+        if self.vectors != Vectors::Narrow {
+            match wide::make(&planned, self.vectors) {
+                Ok(made) => {
+                    let bytes = made.code().len();
+                    self.bytes += bytes;
+                    let emitter = Emitter::Wide(self.vectors);
+                    let text = || [String::new(), made.text()];
+                    self.listing.noted(begun, sweep, emitter, bytes, text);
+                    self.wide.push(made);
+                    return Ok(self.known(MadeBy::Wide(self.wide.len() - 1), &planned));
+                }
+                Err(wide::No::Taken(not)) => why = Some(not),
+                Err(wide::No::Failed(d)) => return Err(d),
+            }
+        }
         let convention = self.module.target_config().default_call_conv;
         let mut signature = Signature::new(convention);
         signature.params = vec![AbiParam::new(types::I64); 3];
@@ -202,10 +241,14 @@ impl Maker {
         self.listing.emitted(&mut begun, &mut context);
         self.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;
         self.bytes += context.compiled_code().map_or(0, |c| c.code_buffer().len());
-        self.listing.made(begun, sweep, &context);
-        self.made.push(id);
+        self.listing.made(begun, sweep, why, &context);
+        Ok(self.known(MadeBy::Cranelift(id), &planned))
+    }
+
+    fn known(&mut self, made: MadeBy, planned: &Planned) -> SweepId {
+        self.made.push(made);
         self.sizes.push(planned.body.insts.len() as i64);
-        Ok(SweepId(self.made.len() - 1))
+        SweepId(self.made.len() - 1)
     }
 
     /// How many primitives a sweep has, about what an element takes.
@@ -224,15 +267,22 @@ impl Maker {
     /// The functions of all sweeps.
     pub(super) fn finish(mut self) -> Result<Code, Diagnostic> {
         self.module.finalize_definitions().map_err(failed)?;
-        let place = |id: &FuncId| self.module.get_finalized_function(*id);
-        let places: Vec<*const u8> = self.made.iter().map(place).collect();
-        // The signature is the one that `sweep` declared. The memory is the module's, which `Code` keeps.
+        let wide = Pages::new(&self.wide)?;
+        let place = |made: &MadeBy| match made {
+            MadeBy::Cranelift(id) => Some(self.module.get_finalized_function(*id)),
+            MadeBy::Wide(k) => wide.entry(*k),
+        };
+        let places: Option<Vec<*const u8>> = self.made.iter().map(place).collect();
+        let places = places.ok_or_else(|| failed("a function is nowhere"))?;
+        // The signature is the one that `sweep` declared, which both emitters keep to. The memory is the
+        // module's or the pages', which `Code` keeps.
         #[allow(unsafe_code)]
         let functions =
             places.into_iter().map(|p| unsafe { std::mem::transmute::<*const u8, Function>(p) });
         let functions = functions.collect();
         Ok(Code {
             module: Some(self.module),
+            wide,
             functions,
             noted: self.listing.noted,
             constants: self.constants,

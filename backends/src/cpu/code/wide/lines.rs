@@ -1,0 +1,572 @@
+//! The loops of a sweep: over lines of the innermost axis, and along it.
+//!
+//! A line begins with what is the same all along it: coordinates, pointers, parameters and values that
+//! do not change, which stay in the function's frame. Then come several groups at a time, and then single
+//! ones, of which the last is partial: a mask says which elements are there. Packed bits begin with a
+//! partial group too, whose first elements are before the line.
+
+use super::access::ALONG;
+use super::alloc::{choose, vector_move};
+use super::body::{Low, Opnd, Val, long};
+use super::frame::{Frame, MOST};
+use super::general::Emit;
+use super::machine::{Done, Label, Mem, Op};
+use super::pool::Pool;
+use crate::cpu::code::plan::{Planned, Reach, Read, Source, Way};
+use crate::cpu::code::vectors::Why;
+use adfuse_ir::DType;
+use adfuse_ir::scalar::{SOp, SVal};
+use cranelift_entity::EntityRef;
+use iced_x86::{Code, Register};
+use smallvec::SmallVec;
+
+const RAX: Register = Register::RAX;
+const RCX: Register = Register::RCX;
+const RDX: Register = Register::RDX;
+/// One past the last coordinate of the line.
+const HIGH: Register = Register::R10;
+/// The place that is next, and one past the last.
+const PLACE: Register = Register::RSI;
+const END: Register = Register::R8;
+
+/// Registers that the caller has again as they were.
+const SAVED: [Register; 6] =
+    [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
+
+/// Registers that hold pointers all along a line; the frame has the others.
+const POINTERS: [Register; 7] = [
+    Register::RBX,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+    Register::R11,
+    Register::RBP,
+];
+
+/// Bodies of more values are not copied: the code would outgrow its cache.
+const MOST_COPIED: usize = 300;
+
+/// Groups that are interleaved: of bodies of fewer values than this four, of others two.
+const LIGHT: usize = 16;
+
+/// Where a pointer is.
+#[derive(Clone, Copy)]
+pub(super) enum Loc {
+    In(Register),
+    At(u32),
+}
+
+/// How an access is reached along a line.
+#[derive(Clone, Copy)]
+pub(super) struct Pointer {
+    /// Where the element of coordinate 0 is; of packed bits, where the array begins.
+    pub(super) loc: Loc,
+    /// Of packed bits the number of the element of coordinate 0, of coordinates their value there.
+    pub(super) first: u32,
+}
+
+/// How all accesses are.
+#[derive(Default)]
+pub(super) struct Pointers {
+    pub(super) reads: Vec<Option<Pointer>>,
+    pub(super) writes: Vec<Option<Pointer>>,
+}
+
+/// Which elements of a group are there; all of it in the function's frame.
+#[derive(Clone, Copy)]
+pub(super) struct Partial {
+    /// One past the last.
+    pub(super) to: u32,
+    /// The first, where that is not always 0.
+    pub(super) from: Option<u32>,
+    /// A bit each.
+    pub(super) bits: u32,
+    /// With AVX2, a lane each: of 32 bits, and of 64 in two vectors.
+    pub(super) masks: [u32; 3],
+}
+
+/// The function of a sweep, as it is made.
+pub(super) struct Lines<'a> {
+    pub(super) p: &'a Planned,
+    pub(super) wide: bool,
+    done: Vec<Done>,
+    labels: u32,
+    pub(super) pool: Pool,
+    pub(super) frame: Frame,
+    /// Where the coordinates are, of all axes but the innermost.
+    pub(super) outer: Vec<u32>,
+    /// Where parameters are that do not change along a line, as numbers.
+    pub(super) scalars: Vec<u32>,
+    /// Places for what waits while an expression is computed.
+    pub(super) spares: Vec<u32>,
+    still: Vec<Option<Val>>,
+    pointers: Pointers,
+}
+
+impl Emit for Lines<'_> {
+    fn push(&mut self, done: Done) {
+        self.done.push(done);
+    }
+
+    fn fresh(&mut self) -> Label {
+        self.labels += 1;
+        Label(self.labels - 1)
+    }
+}
+
+/// Emits a sweep's function: its constants, and its instructions.
+pub(super) fn function(p: &Planned, wide: bool) -> Result<(Pool, Vec<Done>), Why> {
+    taken(p)?;
+    let mut frame = Frame::default();
+    let caller = frame.long();
+    let outer = (0..p.inner()).map(|_| frame.long()).collect();
+    let scalars = p.reads.iter().map(|_| frame.long()).collect();
+    let mut lines = Lines {
+        p,
+        wide,
+        done: Vec::new(),
+        labels: 0,
+        pool: Pool::default(),
+        frame,
+        outer,
+        scalars,
+        spares: Vec::new(),
+        still: vec![None; p.body.insts.len()],
+        pointers: Pointers::default(),
+    };
+    lines.all()?;
+    let bytes = lines.frame.bytes();
+    if bytes > MOST {
+        return Err(Why::Frame);
+    }
+    let body = std::mem::take(&mut lines.done);
+    lines.enter(bytes, caller);
+    lines.done.extend(body);
+    lines.leave(caller);
+    Ok((lines.pool, lines.done))
+}
+
+/// Whether it is a sweep that this emitter takes, as far as its accesses say.
+fn taken(p: &Planned) -> Result<(), Why> {
+    if p.target.is_some() {
+        return Err(Why::Places);
+    }
+    for (k, reach) in p.loads.iter().enumerate().filter(|(k, _)| p.varies[*k]) {
+        match reach {
+            Reach::Ways => return Err(Why::Guards(k)),
+            Reach::Single => return Err(Why::Read(k)),
+            Reach::Even | Reach::Packed | Reach::Coord => {}
+        }
+    }
+    if let Some(k) = p.stores.iter().position(|r| *r == Reach::Single) {
+        return Err(Why::Write(k));
+    }
+    together(p)
+}
+
+/// Whether all packed arrays begin bytes at the same places along every line.
+fn together(p: &Planned) -> Result<(), Why> {
+    let reads = p.reads.iter().zip(&p.loads).filter_map(|(r, reach)| match (r, reach) {
+        (Read::Ways(ways), Reach::Packed) => match ways.as_slice() {
+            [Way { from: Source::Array(a), .. }] => Some(a),
+            _ => None,
+        },
+        _ => None,
+    });
+    let writes = p.writes.iter().zip(&p.stores).filter(|(_, r)| **r == Reach::Packed);
+    let mut forms = reads.chain(writes.map(|(a, _)| a)).map(|a| &p.forms[a.form]);
+    let Some(first) = forms.next() else { return Ok(()) };
+    let same = |a: i64, b: i64| a.wrapping_sub(b) & 7 == 0;
+    let alike = forms.all(|f| {
+        same(f.constant, first.constant)
+            && f.steps.iter().zip(&first.steps).all(|(&a, &b)| same(a, b))
+            && f.rest == first.rest
+    });
+    if alike { Ok(()) } else { Err(Why::Apart) }
+}
+
+impl Lines<'_> {
+    fn lanes(&self) -> u32 {
+        if self.wide { 16 } else { 8 }
+    }
+
+    fn enter(&mut self, bytes: u32, caller: u32) {
+        for r in SAVED {
+            self.ins(Code::Push_r64, &[Op::Reg(r)]);
+        }
+        self.mov(RAX, Register::RSP);
+        let size = Op::Short(bytes as i32);
+        self.ins(Code::Sub_rm64_imm32, &[Op::Reg(Register::RSP), size]);
+        self.ins(Code::And_rm64_imm32, &[Op::Reg(Register::RSP), Op::Short(-64)]);
+        // The stack grows page by page.
+        for page in 1..=bytes / 4096 {
+            let offset = (bytes - page * 4096) as i32;
+            let m = Mem::At { base: Register::RSP, index: None, offset };
+            self.store(m, RAX);
+        }
+        self.store(Mem::Frame(caller), RAX);
+        self.mov(END, RDX);
+    }
+
+    fn leave(&mut self, caller: u32) {
+        // The upper halves of registers slow down other code that does not know of them.
+        self.ins(Code::VEX_Vzeroupper, &[]);
+        self.load(Register::RSP, Mem::Frame(caller));
+        for r in SAVED.into_iter().rev() {
+            self.ins(Code::Pop_r64, &[Op::Reg(r)]);
+        }
+        self.ins(Code::Retnq, &[]);
+    }
+
+    /// All lines.
+    fn all(&mut self) -> Result<(), Why> {
+        let (head, exit) = (self.fresh(), self.fresh());
+        self.bind(head);
+        self.compare(PLACE, END);
+        self.jump(Code::Jge_rel32_64, exit);
+        let n = self.p.walk.extents.last().copied().unwrap_or(1);
+        if self.p.inner() == 0 {
+            self.mov(ALONG, PLACE);
+        } else {
+            self.mov(RAX, PLACE);
+            self.divide(n);
+            self.mov(ALONG, RDX);
+        }
+        self.set(RCX, n);
+        self.sub(RCX, ALONG);
+        self.mov(RDX, END);
+        self.sub(RDX, PLACE);
+        self.compare(RDX, RCX);
+        self.ins(Code::Cmovl_r64_rm64, &[Op::Reg(RCX), Op::Reg(RDX)]);
+        self.add(PLACE, RCX);
+        self.mov(HIGH, ALONG);
+        self.add(HIGH, RCX);
+        for k in (0..self.p.inner()).rev() {
+            let from = match k {
+                0 => RAX,
+                _ => {
+                    self.divide(self.p.walk.extents[k]);
+                    RDX
+                }
+            };
+            self.store(Mem::Frame(self.outer[k]), from);
+        }
+        self.line()?;
+        self.along(n)?;
+        self.jump(super::encode::JUMP, head);
+        self.bind(exit);
+        Ok(())
+    }
+
+    /// What does not change along a line.
+    fn line(&mut self) -> Result<(), Why> {
+        let p = self.p;
+        let mut values: Vec<Option<Val>> = vec![None; p.reads.len()];
+        // In order: data is read before what it names.
+        for k in 0..p.reads.len() {
+            if !p.varies[k] {
+                self.once_read(k);
+                if p.body.reads_param(k) {
+                    values[k] = Some(self.spread(p.types[k]));
+                }
+            }
+        }
+        for (v, inst) in p.body.insts.iter() {
+            if let SOp::Param(k) = inst.op {
+                self.still[v.index()] = values.get(k as usize).copied().flatten();
+            }
+        }
+        self.reach();
+        let wanted = self.wanted();
+        if !wanted.is_empty() {
+            let mut low = self.low(None);
+            let still = low.once(&wanted)?;
+            let (items, classes) = (low.items, low.classes);
+            self.done.extend(choose(&items, &classes, self.wide, &mut self.frame).code);
+            self.still = still;
+        }
+        Ok(())
+    }
+
+    /// The values of the body that are the same all along a line and are asked for, in order.
+    fn wanted(&self) -> Vec<SVal> {
+        let p = self.p;
+        let computed = |v: SVal| {
+            !p.moves[v.index()] && !matches!(p.body.insts[v].op, SOp::Param(_) | SOp::Const(_))
+        };
+        let mut asked = vec![false; p.body.insts.len()];
+        let moving = p.order.iter().flat_map(|&v| &p.body.insts[v].args);
+        for &v in moving.chain(&p.body.outputs) {
+            asked[v.index()] = true;
+        }
+        let all: Vec<SVal> = p.body.insts.keys().collect();
+        for &v in all.iter().rev() {
+            if asked[v.index()] && computed(v) {
+                for a in &p.body.insts[v].args {
+                    asked[a.index()] = true;
+                }
+            }
+        }
+        all.into_iter().filter(|&v| asked[v.index()] && computed(v)).collect()
+    }
+
+    /// Reads a parameter through the first way whose guards hold, as a number in `rax` and in the frame.
+    fn once_read(&mut self, k: usize) {
+        let p = self.p;
+        match &p.reads[k] {
+            Read::Coord(form) => self.form(*form),
+            Read::Ways(ways) => {
+                let done = self.fresh();
+                for way in ways {
+                    let next = self.fresh();
+                    self.guards(&way.guards, next);
+                    match &way.from {
+                        Source::Array(a) => self.element(a),
+                        Source::Literal(l) => {
+                            let whole = l.dtype().is_signed_int();
+                            self.set(RAX, if whole { l.to_i64() } else { l.bits() as i64 });
+                        }
+                    }
+                    self.jump(super::encode::JUMP, done);
+                    self.bind(next);
+                }
+                self.bind(done);
+            }
+        }
+        self.store(Mem::Frame(self.scalars[k]), RAX);
+    }
+
+    /// The number in `rax` in all lanes of vectors in the frame.
+    fn spread(&mut self, d: DType) -> Val {
+        let slot = self.frame.vector();
+        if d == DType::Bool {
+            self.ins(Code::Neg_rm64, &[Op::Reg(RAX)]);
+            if self.wide {
+                self.store(Mem::Frame(slot), RAX);
+                return Val::Bits(Opnd::Slot(slot));
+            }
+        }
+        let (z, y, x) = (Register::ZMM0, Register::YMM0, Register::XMM0);
+        let low = Op::Reg(Register::EAX);
+        match (self.wide, long(d)) {
+            (true, true) => {
+                self.ins(Code::EVEX_Vpbroadcastq_zmm_k1z_r64, &[Op::Reg(z), Op::Reg(RAX)]);
+            }
+            (true, false) => self.ins(Code::EVEX_Vpbroadcastd_zmm_k1z_r32, &[Op::Reg(z), low]),
+            (false, true) => {
+                self.ins(Code::VEX_Vmovq_xmm_rm64, &[Op::Reg(x), Op::Reg(RAX)]);
+                self.ins(Code::VEX_Vpbroadcastq_ymm_xmmm64, &[Op::Reg(y), Op::Reg(x)]);
+            }
+            (false, false) => {
+                self.ins(Code::VEX_Vmovd_xmm_rm32, &[Op::Reg(x), low]);
+                self.ins(Code::VEX_Vpbroadcastd_ymm_xmmm32, &[Op::Reg(y), Op::Reg(x)]);
+            }
+        }
+        self.push(Done::Ins(vector_move(self.wide, 0, Mem::Frame(slot), false)));
+        match long(d) {
+            true => Val::Two([Opnd::Slot(slot); 2]),
+            false => Val::One(Opnd::Slot(slot)),
+        }
+    }
+
+    /// Pointers to what changes along the line.
+    fn reach(&mut self) {
+        let p = self.p;
+        let mut registers = POINTERS.into_iter();
+        let mut place = |lines: &mut Self, at: u32, form: usize, bytes: i64, packed: bool| {
+            let first = lines.frame.long();
+            let loc = match registers.next() {
+                Some(r) => Loc::In(r),
+                None => Loc::At(lines.frame.long()),
+            };
+            lines.form(form);
+            if packed {
+                lines.store(Mem::Frame(first), RAX);
+                lines.pointer(RAX, at);
+            } else {
+                lines.times(RAX, RAX, bytes, RDX);
+                lines.pointer(RDX, at);
+                lines.add(RAX, RDX);
+            }
+            match loc {
+                Loc::In(r) => lines.mov(r, RAX),
+                Loc::At(slot) => lines.store(Mem::Frame(slot), RAX),
+            }
+            Pointer { loc, first }
+        };
+        let mut pointers = Pointers::default();
+        for (k, read) in p.reads.iter().enumerate() {
+            pointers.reads.push(match read {
+                _ if !p.varies[k] => None,
+                Read::Coord(form) => {
+                    let first = self.frame.long();
+                    self.form(*form);
+                    self.store(Mem::Frame(first), RAX);
+                    Some(Pointer { loc: Loc::At(first), first })
+                }
+                Read::Ways(ways) => match ways.first().map(|w| &w.from) {
+                    Some(Source::Array(a)) => {
+                        let bytes = a.dtype.bytes() as i64;
+                        Some(place(self, a.at, a.form, bytes, a.packed.is_some()))
+                    }
+                    _ => None,
+                },
+            });
+        }
+        for a in &p.writes {
+            let bytes = a.dtype.bytes() as i64;
+            let pointer = place(self, a.at, a.form, bytes, a.packed.is_some());
+            pointers.writes.push(Some(pointer));
+        }
+        self.pointers = pointers;
+    }
+
+    fn low(&mut self, partial: Option<Partial>) -> Low<'_> {
+        Low {
+            p: self.p,
+            wide: self.wide,
+            items: Vec::new(),
+            classes: Vec::new(),
+            labels: &mut self.labels,
+            pool: &mut self.pool,
+            frame: &mut self.frame,
+            still: &self.still,
+            pointers: &self.pointers,
+            partial,
+            present: SmallVec::new(),
+            uppers: Vec::new(),
+        }
+    }
+
+    /// A body on so many groups; none where registers do not suffice for more than one.
+    fn body(&mut self, copies: u32, partial: Option<Partial>) -> Result<Option<Vec<Done>>, Why> {
+        let frame = self.frame;
+        let mut low = self.low(partial);
+        low.groups(copies)?;
+        let (items, classes) = (low.items, low.classes);
+        let chosen = choose(&items, &classes, self.wide, &mut self.frame);
+        if copies > 1 && chosen.spills > 0 {
+            self.frame = frame;
+            return Ok(None);
+        }
+        Ok(Some(chosen.code))
+    }
+
+    /// Along a line.
+    fn along(&mut self, n: i64) -> Result<(), Why> {
+        let p = self.p;
+        let lanes = self.lanes();
+        let (main, rest, done) = (self.fresh(), self.fresh(), self.fresh());
+        let mut partial =
+            Partial { to: self.frame.long(), from: None, bits: self.frame.long(), masks: [0; 3] };
+        if !self.wide {
+            partial.masks = [0; 3].map(|_| self.frame.vector());
+        }
+        if p.packed() {
+            let from = self.frame.long();
+            partial.from = Some(from);
+            // Groups begin where bytes do.
+            let accesses = self.pointers.reads.iter().zip(&p.loads);
+            let accesses = accesses.chain(self.pointers.writes.iter().zip(&p.stores));
+            let first = accesses.filter(|(_, r)| **r == Reach::Packed).find_map(|(at, _)| *at);
+            self.load(RAX, Mem::Frame(first.ok_or(Why::Order)?.first));
+            self.add(RAX, ALONG);
+            self.ins(Code::And_rm64_imm32, &[Op::Reg(RAX), Op::Short(7)]);
+            self.store(Mem::Frame(from), RAX);
+            self.sub(ALONG, RAX);
+            self.ins(Code::Test_rm64_r64, &[Op::Reg(RAX), Op::Reg(RAX)]);
+            self.jump(Code::Jne_rel32_64, rest);
+        }
+        self.bind(main);
+        let wanted: &[u32] = match p.order.len() {
+            0..LIGHT => &[4, 2, 1],
+            LIGHT..MOST_COPIED => &[2, 1],
+            _ => &[],
+        };
+        for &copies in wanted {
+            let step = copies * lanes;
+            if i64::from(step) > n {
+                continue;
+            }
+            if let Some(code) = self.body(copies, None)? {
+                let top = self.fresh();
+                let next = |lines: &mut Self| {
+                    let m = Mem::At { base: ALONG, index: None, offset: step as i32 };
+                    lines.ins(Code::Lea_r64_m, &[Op::Reg(RAX), Op::Mem(m)]);
+                    lines.compare(RAX, HIGH);
+                };
+                next(self);
+                self.jump(Code::Jg_rel32_64, rest);
+                self.bind(top);
+                self.done.extend(code);
+                self.plus(ALONG, step.into(), RAX);
+                next(self);
+                self.jump(Code::Jle_rel32_64, top);
+                break;
+            }
+        }
+        self.bind(rest);
+        self.mov(RCX, HIGH);
+        self.sub(RCX, ALONG);
+        self.jump(Code::Jle_rel32_64, done);
+        self.set(RAX, lanes.into());
+        self.compare(RCX, RAX);
+        self.ins(Code::Cmovg_r64_rm64, &[Op::Reg(RCX), Op::Reg(RAX)]);
+        self.masks(&partial);
+        let code = self.body(1, Some(partial))?.ok_or(Why::Order)?;
+        self.done.extend(code);
+        self.plus(ALONG, lanes.into(), RAX);
+        if let Some(from) = partial.from {
+            self.set(RAX, 0);
+            self.store(Mem::Frame(from), RAX);
+            self.jump(super::encode::JUMP, main);
+        } else {
+            self.jump(super::encode::JUMP, rest);
+        }
+        self.bind(done);
+        Ok(())
+    }
+
+    /// The masks of a group of as many elements as `rcx` says.
+    fn masks(&mut self, partial: &Partial) {
+        self.store(Mem::Frame(partial.to), RCX);
+        self.set(RAX, -1);
+        let (low, count) = (Op::Reg(Register::EAX), Op::Reg(Register::ECX));
+        self.ins(Code::VEX_Bzhi_r32_rm32_r32, &[low, low, count]);
+        if !self.wide {
+            // So many lanes are cut out of a table.
+            let table: Vec<u8> =
+                (0..96).map(|k| if (32..64).contains(&k) { 0xff } else { 0 }).collect();
+            let offset = self.pool.place(&table);
+            let m = Mem::Const { offset, every: false };
+            self.ins(Code::Lea_r64_m, &[Op::Reg(RDX), Op::Mem(m)]);
+            self.ins(Code::Neg_rm64, &[Op::Reg(RCX)]);
+            let at = |offset| Mem::At { base: RDX, index: Some((RCX, 4)), offset };
+            self.push(Done::Ins(vector_move(false, 0, at(64), true)));
+            if let Some(from) = partial.from {
+                self.load(RCX, Mem::Frame(from));
+                self.ins(Code::Neg_rm64, &[Op::Reg(RCX)]);
+                let (a, b) = (Op::Reg(Register::YMM0), Op::Mem(at(32)));
+                self.ins(Code::VEX_Vpand_ymm_ymm_ymmm256, &[a, a, b]);
+            }
+            let x = Op::Reg(Register::XMM0);
+            self.push(Done::Ins(vector_move(false, 0, Mem::Frame(partial.masks[0]), false)));
+            let wide = Op::Reg(Register::YMM1);
+            self.ins(Code::VEX_Vpmovsxdq_ymm_xmmm128, &[wide, x]);
+            self.push(Done::Ins(vector_move(false, 1, Mem::Frame(partial.masks[1]), false)));
+            let both = [x, Op::Reg(Register::YMM0), Op::Byte(1)];
+            self.ins(Code::VEX_Vextracti128_xmmm128_ymm_imm8, &both);
+            self.ins(Code::VEX_Vpmovsxdq_ymm_xmmm128, &[wide, x]);
+            self.push(Done::Ins(vector_move(false, 1, Mem::Frame(partial.masks[2]), false)));
+        }
+        if let Some(from) = partial.from {
+            self.set(RDX, -1);
+            self.load(RCX, Mem::Frame(from));
+            let high = Op::Reg(Register::EDX);
+            self.ins(Code::Shl_rm32_CL, &[high, Op::Reg(Register::CL)]);
+            self.ins(Code::And_r32_rm32, &[low, high]);
+        }
+        self.store(Mem::Frame(partial.bits), RAX);
+    }
+}
