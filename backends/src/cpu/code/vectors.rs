@@ -110,11 +110,9 @@ pub enum Why {
     Read(usize),
     /// Where an output goes is not at equal steps along the line.
     Write(usize),
-    /// A parameter is read through guards that change along the line.
-    Guards(usize),
     /// Elements of so many bits are packed.
     Packed(u8),
-    /// Packed arrays need not begin bytes together.
+    /// Packed arrays need not begin bytes together, or where blocks of a fold do.
     Apart,
     /// There is no instruction for this.
     Prim(Prim, DType),
@@ -136,9 +134,8 @@ impl fmt::Display for Why {
             Why::Places => f.write_str("it computes places of updates"),
             Why::Read(k) => write!(f, "p{k} is not read in equal steps"),
             Why::Write(k) => write!(f, "output {k} is not written in equal steps"),
-            Why::Guards(k) => write!(f, "guards of p{k} change along the line"),
             Why::Packed(bits) => write!(f, "elements of {bits} bits are packed"),
-            Why::Apart => f.write_str("packed arrays may not begin bytes together"),
+            Why::Apart => f.write_str("packed arrays, or blocks of a fold, may not begin together"),
             Why::Prim(p, d) => write!(f, "no vectors have {p:?} of {d}"),
             Why::Convert(from, to) => write!(f, "no vectors convert {from} to {to}"),
             Why::Frame => f.write_str("it has too many values"),

@@ -17,8 +17,8 @@ pub(super) const ALONG: Register = Register::R9;
 /// Where the elements of a group are, one after the other.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
-    /// At a pointer, with so many bytes an element, this group of the copies.
-    Array(Register, u32, u32),
+    /// At a pointer and an index, with so many bytes an element, this group of the copies.
+    Array { base: Register, index: Register, bytes: u32, copy: u32 },
     /// In the frame.
     Frame(u32),
 }
@@ -46,12 +46,12 @@ impl Low<'_> {
         Some(self.reg(Opnd::Slot(slot)))
     }
 
-    fn memory(&self, place: Place, more: u32) -> Mem {
+    pub(super) fn memory(&self, place: Place, more: u32) -> Mem {
         match place {
             Place::Frame(slot) => Mem::Frame(slot + more),
-            Place::Array(base, bytes, copy) => {
+            Place::Array { base, index, bytes, copy } => {
                 let offset = (copy * self.lanes() * bytes + more) as i32;
-                Mem::At { base, index: Some((ALONG, bytes)), offset }
+                Mem::At { base, index: Some((index, bytes)), offset }
             }
         }
     }
@@ -90,7 +90,7 @@ impl Low<'_> {
                     _ => self.load_even(&pointer, a, p.step(a.form), copy),
                 }
             }
-            (Reach::Ways, _) => Err(Why::Guards(k)),
+            (Reach::Ways, _) => self.load_chosen(&pointer.ok_or(Why::Order)?, dtype, copy),
             _ => Err(Why::Read(k)),
         }
     }
@@ -100,13 +100,29 @@ impl Low<'_> {
         let narrow = !self.wide && bytes < 4 && self.partial.is_some();
         if step == 1 && !narrow {
             let base = self.base(at.loc);
-            return Ok(self.load_dense(a.dtype, Place::Array(base, bytes, copy), true));
+            let place = Place::Array { base, index: ALONG, bytes, copy };
+            return Ok(self.load_dense(a.dtype, place, true));
         }
-        let buffer = self.gathered(at, bytes, step, copy)?;
+        let buffer = self.gathered(at, bytes, step, copy, None)?;
         Ok(self.load_dense(a.dtype, Place::Frame(buffer), false))
     }
 
-    fn load_dense(&mut self, d: DType, place: Place, masked: bool) -> Val {
+    /// Through the way that the stretch has chosen: neighbouring elements, or a literal in memory, of which
+    /// the index is 0 everywhere.
+    fn load_chosen(&mut self, at: &Pointer, d: DType, copy: u32) -> Result<Val, Why> {
+        let bytes = d.bytes() as u32;
+        if !self.wide && bytes < 4 && self.partial.is_some() {
+            let buffer = self.gathered(at, bytes, 1, copy, Some(at.first))?;
+            return Ok(self.load_dense(d, Place::Frame(buffer), false));
+        }
+        let index = Register::RAX;
+        self.load(index, Mem::Frame(at.first));
+        self.ins(Code::And_r64_rm64, &[Op::Reg(index), Op::Reg(ALONG)]);
+        let base = self.base(at.loc);
+        Ok(self.load_dense(d, Place::Array { base, index, bytes, copy }, true))
+    }
+
+    pub(super) fn load_dense(&mut self, d: DType, place: Place, masked: bool) -> Val {
         let masked = masked && self.partial.is_some();
         if long(d) {
             let part = |low: &mut Self, k: u32| {
@@ -257,6 +273,9 @@ impl Low<'_> {
     pub(super) fn output(&mut self, k: usize, copy: u32, value: &Val) -> Result<(), Why> {
         let p = self.p;
         let a = &p.writes[k];
+        if let Some(fold) = &p.folds[k] {
+            return self.fold(fold, k, copy, value);
+        }
         let at = self.pointers.writes.get(k).copied().flatten();
         match (p.stores[k], a.packed) {
             (Reach::Packed, Some(1)) if a.dtype == DType::Bool => {
@@ -279,7 +298,8 @@ impl Low<'_> {
             // What is stored is made before the pointer is, which has a register that others use too.
             let parts = self.stored(d, &value);
             let base = self.base(at.loc);
-            self.store_dense(d, &parts, Place::Array(base, bytes, copy), true);
+            let place = Place::Array { base, index: ALONG, bytes, copy };
+            self.store_dense(d, &parts, place, true);
             return Ok(());
         }
         let buffer = self.frame.room(self.lanes() * bytes);
@@ -325,7 +345,7 @@ impl Low<'_> {
         }
     }
 
-    fn store_dense(&mut self, d: DType, parts: &[Reg], place: Place, masked: bool) {
+    pub(super) fn store_dense(&mut self, d: DType, parts: &[Reg], place: Place, masked: bool) {
         let masked = masked && self.partial.is_some();
         for (k, &x) in parts.iter().enumerate() {
             let m = Arg::Mem(self.memory(place, k as u32 * self.lanes() * 4));

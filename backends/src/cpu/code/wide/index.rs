@@ -1,5 +1,6 @@
 //! Places and guards of a line, in general registers: what is computed once for it.
 
+use super::access::ALONG;
 use super::general::Emit;
 use super::lines::Lines;
 use super::machine::{Label, Mem, Op};
@@ -89,7 +90,7 @@ impl Lines<'_> {
     }
 
     /// Quotient or remainder of `rax` by a constant above 0, rounded down.
-    fn floor(&mut self, by: i64, rest: bool) {
+    pub(super) fn floor(&mut self, by: i64, rest: bool) {
         if by <= 1 {
             if rest {
                 self.set(RAX, 0);
@@ -121,10 +122,15 @@ impl Lines<'_> {
         }
     }
 
-    /// Goes on at a label unless all guards hold.
+    /// Goes on at a label unless all guards hold, at the coordinate where a stretch begins.
     pub(super) fn guards(&mut self, guards: &Ranges, otherwise: Label) {
         for (form, range) in guards {
             self.form(*form);
+            let step = self.p.step(*form);
+            if step != 0 {
+                self.times(RCX, ALONG, step, RDX);
+                self.add(RAX, RCX);
+            }
             self.set(RCX, range.start);
             self.sub(RAX, RCX);
             // One comparison without sign does for both ends, since expressions keep to 62 bits.

@@ -12,6 +12,7 @@ use super::frame::{Frame, MOST};
 use super::general::Emit;
 use super::machine::{Done, Label, Mem, Op};
 use super::pool::Pool;
+use super::stretch::guarded;
 use crate::cpu::code::plan::{Planned, Reach, Read, Source, Way};
 use crate::cpu::code::vectors::Why;
 use adfuse_ir::DType;
@@ -24,7 +25,7 @@ const RAX: Register = Register::RAX;
 const RCX: Register = Register::RCX;
 const RDX: Register = Register::RDX;
 /// One past the last coordinate of the line.
-const HIGH: Register = Register::R10;
+pub(super) const HIGH: Register = Register::R10;
 /// The place that is next, and one past the last.
 const PLACE: Register = Register::RSI;
 const END: Register = Register::R8;
@@ -60,9 +61,11 @@ pub(super) enum Loc {
 /// How an access is reached along a line.
 #[derive(Clone, Copy)]
 pub(super) struct Pointer {
-    /// Where the element of coordinate 0 is; of packed bits, where the array begins.
+    /// Where the element of coordinate 0 is; of packed bits, where the array begins; of lanes that fold,
+    /// where the part of the first block is.
     pub(super) loc: Loc,
-    /// Of packed bits the number of the element of coordinate 0, of coordinates their value there.
+    /// Of packed bits the number of the element of coordinate 0, of coordinates their value there; of what
+    /// is read through guards, the bits of coordinates that count.
     pub(super) first: u32,
 }
 
@@ -71,10 +74,12 @@ pub(super) struct Pointer {
 pub(super) struct Pointers {
     pub(super) reads: Vec<Option<Pointer>>,
     pub(super) writes: Vec<Option<Pointer>>,
+    /// The place of coordinate 0 among those that fold in the order of lanes.
+    pub(super) place: Option<u32>,
 }
 
 /// Which elements of a group are there; all of it in the function's frame.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct Partial {
     /// One past the last.
     pub(super) to: u32,
@@ -90,7 +95,7 @@ pub(super) struct Partial {
 pub(super) struct Lines<'a> {
     pub(super) p: &'a Planned,
     pub(super) wide: bool,
-    done: Vec<Done>,
+    pub(super) done: Vec<Done>,
     labels: u32,
     pub(super) pool: Pool,
     pub(super) frame: Frame,
@@ -101,7 +106,8 @@ pub(super) struct Lines<'a> {
     /// Places for what waits while an expression is computed.
     pub(super) spares: Vec<u32>,
     still: Vec<Option<Val>>,
-    pointers: Pointers,
+    pub(super) pointers: Pointers,
+    pub(super) partial: Partial,
 }
 
 impl Emit for Lines<'_> {
@@ -117,7 +123,7 @@ impl Emit for Lines<'_> {
 
 /// Emits a sweep's function: its constants, and its instructions.
 pub(super) fn function(p: &Planned, wide: bool) -> Result<(Pool, Vec<Done>), Why> {
-    taken(p)?;
+    taken(p, wide)?;
     let mut frame = Frame::default();
     let caller = frame.long();
     let outer = (0..p.inner()).map(|_| frame.long()).collect();
@@ -134,6 +140,7 @@ pub(super) fn function(p: &Planned, wide: bool) -> Result<(Pool, Vec<Done>), Why
         spares: Vec::new(),
         still: vec![None; p.body.insts.len()],
         pointers: Pointers::default(),
+        partial: Partial::default(),
     };
     lines.all()?;
     let bytes = lines.frame.bytes();
@@ -148,25 +155,32 @@ pub(super) fn function(p: &Planned, wide: bool) -> Result<(Pool, Vec<Done>), Why
 }
 
 /// Whether it is a sweep that this emitter takes, as far as its accesses say.
-fn taken(p: &Planned) -> Result<(), Why> {
+fn taken(p: &Planned, wide: bool) -> Result<(), Why> {
     if p.target.is_some() {
         return Err(Why::Places);
     }
     for (k, reach) in p.loads.iter().enumerate().filter(|(k, _)| p.varies[*k]) {
         match reach {
-            Reach::Ways => return Err(Why::Guards(k)),
             Reach::Single => return Err(Why::Read(k)),
-            Reach::Even | Reach::Packed | Reach::Coord => {}
+            Reach::Even | Reach::Packed | Reach::Coord | Reach::Ways => {}
         }
     }
     if let Some(k) = p.stores.iter().position(|r| *r == Reach::Single) {
         return Err(Why::Write(k));
     }
-    together(p)
+    together(p, grain(p, wide))
 }
 
-/// Whether all packed arrays begin bytes at the same places along every line.
-fn together(p: &Planned) -> Result<(), Why> {
+/// Groups begin at multiples of so many elements, as packed arrays or folds count them; a power of two.
+fn grain(p: &Planned, wide: bool) -> i64 {
+    match p.lanes() {
+        Some(_) if wide => 16,
+        _ => 8,
+    }
+}
+
+/// Whether all packed arrays begin bytes, and all blocks lanes, at the same places along every line.
+fn together(p: &Planned, grain: i64) -> Result<(), Why> {
     let reads = p.reads.iter().zip(&p.loads).filter_map(|(r, reach)| match (r, reach) {
         (Read::Ways(ways), Reach::Packed) => match ways.as_slice() {
             [Way { from: Source::Array(a), .. }] => Some(a),
@@ -175,9 +189,10 @@ fn together(p: &Planned) -> Result<(), Why> {
         _ => None,
     });
     let writes = p.writes.iter().zip(&p.stores).filter(|(_, r)| **r == Reach::Packed);
-    let mut forms = reads.chain(writes.map(|(a, _)| a)).map(|a| &p.forms[a.form]);
+    let packed = reads.chain(writes.map(|(a, _)| a)).map(|a| a.form);
+    let mut forms = packed.chain(p.lanes().map(|f| f.place)).map(|f| &p.forms[f]);
     let Some(first) = forms.next() else { return Ok(()) };
-    let same = |a: i64, b: i64| a.wrapping_sub(b) & 7 == 0;
+    let same = |a: i64, b: i64| a.wrapping_sub(b) & (grain - 1) == 0;
     let alike = forms.all(|f| {
         same(f.constant, first.constant)
             && f.steps.iter().zip(&first.steps).all(|(&a, &b)| same(a, b))
@@ -187,7 +202,7 @@ fn together(p: &Planned) -> Result<(), Why> {
 }
 
 impl Lines<'_> {
-    fn lanes(&self) -> u32 {
+    pub(super) fn lanes(&self) -> u32 {
         if self.wide { 16 } else { 8 }
     }
 
@@ -405,6 +420,10 @@ impl Lines<'_> {
                     self.store(Mem::Frame(first), RAX);
                     Some(Pointer { loc: Loc::At(first), first })
                 }
+                Read::Ways(_) if p.loads[k] == Reach::Ways => {
+                    let loc = Loc::At(self.frame.long());
+                    Some(Pointer { loc, first: self.frame.long() })
+                }
                 Read::Ways(ways) => match ways.first().map(|w| &w.from) {
                     Some(Source::Array(a)) => {
                         let bytes = a.dtype.bytes() as i64;
@@ -414,15 +433,32 @@ impl Lines<'_> {
                 },
             });
         }
-        for a in &p.writes {
+        for (a, fold) in p.writes.iter().zip(&p.folds) {
             let bytes = a.dtype.bytes() as i64;
             let pointer = place(self, a.at, a.form, bytes, a.packed.is_some());
+            if let Some(f) = fold.as_ref().filter(|f| f.lanes.is_none()) {
+                self.form(f.place);
+                self.part(f);
+                match pointer.loc {
+                    Loc::In(r) => self.add(r, RAX),
+                    Loc::At(slot) => {
+                        let sum = Op::Mem(Mem::Frame(slot));
+                        self.ins(Code::Add_rm64_r64, &[sum, Op::Reg(RAX)]);
+                    }
+                }
+            }
             pointers.writes.push(Some(pointer));
+        }
+        if let Some(f) = p.lanes() {
+            let slot = self.frame.long();
+            self.form(f.place);
+            self.store(Mem::Frame(slot), RAX);
+            pointers.place = Some(slot);
         }
         self.pointers = pointers;
     }
 
-    fn low(&mut self, partial: Option<Partial>) -> Low<'_> {
+    pub(super) fn low(&mut self, partial: Option<Partial>) -> Low<'_> {
         Low {
             p: self.p,
             wide: self.wide,
@@ -456,23 +492,38 @@ impl Lines<'_> {
     /// Along a line.
     fn along(&mut self, n: i64) -> Result<(), Why> {
         let p = self.p;
-        let lanes = self.lanes();
-        let (main, rest, done) = (self.fresh(), self.fresh(), self.fresh());
         let mut partial =
             Partial { to: self.frame.long(), from: None, bits: self.frame.long(), masks: [0; 3] };
         if !self.wide {
             partial.masks = [0; 3].map(|_| self.frame.vector());
         }
-        if p.packed() {
-            let from = self.frame.long();
-            partial.from = Some(from);
-            // Groups begin where bytes do.
+        if p.packed() || p.lanes().is_some() {
+            partial.from = Some(self.frame.long());
+        }
+        self.partial = partial;
+        self.begin_columns()?;
+        match p.lanes().is_some() || guarded(p).next().is_some() {
+            true => self.stretches(n),
+            false => self.stretch(n),
+        }
+    }
+
+    /// From a coordinate to another.
+    pub(super) fn stretch(&mut self, n: i64) -> Result<(), Why> {
+        let p = self.p;
+        let lanes = self.lanes();
+        let partial = self.partial;
+        let (main, rest, done) = (self.fresh(), self.fresh(), self.fresh());
+        if let Some(from) = partial.from {
+            // Groups begin where bytes do, or lanes.
             let accesses = self.pointers.reads.iter().zip(&p.loads);
             let accesses = accesses.chain(self.pointers.writes.iter().zip(&p.stores));
             let first = accesses.filter(|(_, r)| **r == Reach::Packed).find_map(|(at, _)| *at);
-            self.load(RAX, Mem::Frame(first.ok_or(Why::Order)?.first));
+            let first = first.map(|at| at.first).or(self.pointers.place);
+            self.load(RAX, Mem::Frame(first.ok_or(Why::Order)?));
             self.add(RAX, ALONG);
-            self.ins(Code::And_rm64_imm32, &[Op::Reg(RAX), Op::Short(7)]);
+            let grain = grain(p, self.wide) as i32;
+            self.ins(Code::And_rm64_imm32, &[Op::Reg(RAX), Op::Short(grain - 1)]);
             self.store(Mem::Frame(from), RAX);
             self.sub(ALONG, RAX);
             self.ins(Code::Test_rm64_r64, &[Op::Reg(RAX), Op::Reg(RAX)]);
@@ -507,12 +558,7 @@ impl Lines<'_> {
             }
         }
         self.bind(rest);
-        self.mov(RCX, HIGH);
-        self.sub(RCX, ALONG);
-        self.jump(Code::Jle_rel32_64, done);
-        self.set(RAX, lanes.into());
-        self.compare(RCX, RAX);
-        self.ins(Code::Cmovg_r64_rm64, &[Op::Reg(RCX), Op::Reg(RAX)]);
+        self.left(done);
         self.masks(&partial);
         let code = self.body(1, Some(partial))?.ok_or(Why::Order)?;
         self.done.extend(code);
@@ -528,8 +574,18 @@ impl Lines<'_> {
         Ok(())
     }
 
+    /// Puts in `rcx` how many elements of a group are left; goes on at a label where none is.
+    pub(super) fn left(&mut self, none: Label) {
+        self.mov(RCX, HIGH);
+        self.sub(RCX, ALONG);
+        self.jump(Code::Jle_rel32_64, none);
+        self.set(RAX, self.lanes().into());
+        self.compare(RCX, RAX);
+        self.ins(Code::Cmovg_r64_rm64, &[Op::Reg(RCX), Op::Reg(RAX)]);
+    }
+
     /// The masks of a group of as many elements as `rcx` says.
-    fn masks(&mut self, partial: &Partial) {
+    pub(super) fn masks(&mut self, partial: &Partial) {
         self.store(Mem::Frame(partial.to), RCX);
         self.set(RAX, -1);
         let (low, count) = (Op::Reg(Register::EAX), Op::Reg(Register::ECX));

@@ -9,6 +9,7 @@ mod alloc;
 mod body;
 mod convert;
 mod encode;
+mod fold;
 mod frame;
 mod general;
 mod index;
@@ -18,6 +19,7 @@ mod pages;
 mod pool;
 mod prim;
 mod staged;
+mod stretch;
 mod truth;
 
 pub(super) use pages::Pages;

@@ -148,7 +148,7 @@ impl Low<'_> {
         Ok(Val::of(&parts))
     }
 
-    fn part(
+    pub(super) fn part(
         &mut self,
         p: Prim,
         d: DType,
@@ -281,6 +281,9 @@ impl Low<'_> {
         let (x, y) = if matches!(x, Opnd::Reg(_)) { (x, y) } else { (y, x) };
         let factor_last = !matches!(y, Opnd::Reg(_)) && matches!(z, Opnd::Reg(_));
         let (second, third) = if factor_last { (z, y) } else { (y, z) };
+        // What is loaded anyway may be lost; the other factor need not be copied then.
+        let lost = !matches!(second, Opnd::Reg(_)) && !factor_last;
+        let (x, second) = if lost { (second, x) } else { (x, second) };
         let (x, second) = (self.reg(x), self.reg(second));
         let third = self.any(third);
         let code = self.code(fma(eight, !factor_last));

@@ -11,16 +11,18 @@ use crate::cpu::code::vectors::Why;
 use iced_x86::{Code, Register};
 
 impl Low<'_> {
-    /// Copies a group from an array to the frame; gives where it is.
+    /// Copies a group from an array to the frame; gives where it is. `along` is where the bits of
+    /// coordinates are that count, where not all do.
     pub(super) fn gathered(
         &mut self,
         at: &Pointer,
         bytes: u32,
         step: i64,
         copy: u32,
+        along: Option<u32>,
     ) -> Result<u32, Why> {
         let buffer = self.frame.room(self.lanes() * bytes);
-        self.copied(at, bytes, step, copy, buffer, true)?;
+        self.copied(at, (bytes, step, copy), buffer, along, true)?;
         Ok(buffer)
     }
 
@@ -33,16 +35,15 @@ impl Low<'_> {
         copy: u32,
         buffer: u32,
     ) -> Result<(), Why> {
-        self.copied(at, bytes, step, copy, buffer, false)
+        self.copied(at, (bytes, step, copy), buffer, None, false)
     }
 
     fn copied(
         &mut self,
         at: &Pointer,
-        bytes: u32,
-        step: i64,
-        copy: u32,
+        (bytes, step, copy): (u32, i64, u32),
         buffer: u32,
+        along: Option<u32>,
         load: bool,
     ) -> Result<(), Why> {
         use Register::{RAX, RCX, RDX};
@@ -56,6 +57,9 @@ impl Low<'_> {
         self.mov(RAX, ALONG);
         self.add(RAX, RDX);
         self.plus(RAX, i64::from(copy * self.lanes()), RCX);
+        if let Some(bits) = along {
+            self.ins(Code::And_r64_rm64, &[Op::Reg(RAX), Op::Mem(Mem::Frame(bits))]);
+        }
         self.times(RAX, RAX, far, RCX);
         let base = self.base(at.loc);
         self.add(RAX, base);
