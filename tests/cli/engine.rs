@@ -78,6 +78,14 @@ fn what_an_engine_cannot_run_is_said() {
         ("check choice.ir --engine cpu", 1, "`cond` has no lowering to kernels"),
         ("run layer_norm.ir --engine reference --threads 2", 2, "--threads is for --engine cpu"),
         ("check layer_norm.ir --engine reference --threads 2", 2, "--threads is for --engine cpu"),
+        ("run layer_norm.ir --engine reference --vectors 128", 2, "--vectors is for --engine cpu"),
+        (
+            "run layer_norm.ir --engine cpu --vectors 64",
+            2,
+            "--vectors is 128, 256 or 512, found 64",
+        ),
+        ("check layer_norm.ir --vectors 1", 2, "--vectors is 128, 256 or 512, found 1"),
+        ("emit layer_norm.ir --stage asm --vectors 0", 2, "--vectors is 128, 256 or 512, found 0"),
         (
             "run layer_norm.ir --engine reference --fp fast",
             2,

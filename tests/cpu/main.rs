@@ -9,6 +9,7 @@ mod lines;
 mod modes;
 mod schedules;
 mod targets;
+mod widths;
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;

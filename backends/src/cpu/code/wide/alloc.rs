@@ -71,7 +71,7 @@ pub(super) fn choose(items: &[Item], classes: &[Class], wide: bool, frame: &mut 
 /// The values that an instruction reads.
 fn read(ins: &Ins) -> SmallVec<[Reg; 4]> {
     let args = ins.args.iter().filter_map(|a| match a {
-        Arg::Reg(r, _) => Some(*r),
+        Arg::Reg(r, _) | Arg::Table(_, r, _) => Some(*r),
         _ => None,
     });
     args.chain(ins.tied).chain(ins.mask).collect()
@@ -145,6 +145,10 @@ impl Chooser<'_> {
                 Arg::Mem(m) => Op::Mem(m),
                 Arg::General(r) => Op::Reg(r),
                 Arg::Byte(b) => Op::Byte(b),
+                Arg::Table(base, r, width) => {
+                    let index = Some((named(of(r), width), 8));
+                    Op::Mem(Mem::At { base, index, offset: 0 })
+                }
             });
         }
         let mut made = instruction(ins.code, &ops);

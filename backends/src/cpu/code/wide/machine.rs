@@ -45,6 +45,8 @@ pub(super) enum Arg {
     Mem(Mem),
     General(Register),
     Byte(u8),
+    /// Elements of 8 bytes at a register, by the numbers in so much of another.
+    Table(Register, Reg, Width),
 }
 
 /// An instruction over values.

@@ -13,6 +13,8 @@ mod fold;
 mod frame;
 mod general;
 mod index;
+mod ints;
+mod line;
 mod lines;
 mod machine;
 mod pages;
@@ -20,6 +22,7 @@ mod pool;
 mod prim;
 mod staged;
 mod stretch;
+mod takes;
 mod truth;
 
 pub(super) use pages::Pages;
