@@ -48,8 +48,8 @@ impl Low<'_> {
                 self.convert(&numbers, F32, to)
             }
             (Bool, _) => self.of_truth(x, to),
-            (F32, BF16) => self.each(&[*x], |low, x, _| Ok(low.to_bf16(x[0]))),
-            (F32, F16) => self.each(&[*x], |low, x, _| Ok(low.to_f16(x[0]))),
+            (F32, BF16) => self.each(&[*x], |low, x, _| Ok(low.bf16_of(x[0]))),
+            (F32, F16) => self.each(&[*x], |low, x, _| Ok(low.f16_of(x[0]))),
             (DType::I8 | DType::U8, BF16 | F16) => {
                 let exact = self.convert(x, from, F32)?;
                 self.convert(&exact, F32, to)
@@ -66,7 +66,7 @@ impl Low<'_> {
             (F32, _) => self.each(&[*x], |low, x, _| Ok(low.truncated(x[0], to))),
             (F64, F32) => self
                 .halved(x, pair!(EVEX_Vcvtpd2ps_ymm_k1z_zmmm512b64_er, VEX_Vcvtpd2ps_xmm_ymmm256)),
-            (F64, I64) if self.wide => self.each(&[*x], |low, x, _| Ok(low.to_long(x[0]))),
+            (F64, I64) if self.wide => self.each(&[*x], |low, x, _| Ok(low.long_of(x[0]))),
             (F64, DType::U32) => self.double_to_u32(x),
             (F64, d) if small_int(d) => {
                 let whole = self.double_to_int(x)?;
@@ -268,7 +268,7 @@ impl Low<'_> {
     }
 
     /// An `f64` as an `i64`, of AVX-512.
-    fn to_long(&mut self, x: Opnd) -> Opnd {
+    fn long_of(&mut self, x: Opnd) -> Opnd {
         let x = Opnd::Reg(self.reg(x));
         let whole =
             self.op(Pair(Code::EVEX_Vcvttpd2qq_zmm_k1z_zmmm512b64_sae, Code::INVALID), &[x]);
@@ -323,7 +323,7 @@ impl Low<'_> {
         Opnd::Reg(self.make(code, self.full(), &args))
     }
 
-    fn to_f16(&mut self, x: Opnd) -> Opnd {
+    fn f16_of(&mut self, x: Opnd) -> Opnd {
         // The canonical NaN becomes the canonical one.
         let x = self.canonical(DType::F32, x);
         let x = self.reg(x);
@@ -334,7 +334,7 @@ impl Low<'_> {
         self.lanes_of_halves(half)
     }
 
-    fn to_bf16(&mut self, x: Opnd) -> Opnd {
+    fn bf16_of(&mut self, x: Opnd) -> Opnd {
         let x = Opnd::Reg(self.reg(x));
         let odd = self.by(SHR, x, 16);
         let odd = self.op(AND, &[odd, Opnd::Const(1, 4)]);

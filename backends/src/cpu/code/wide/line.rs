@@ -21,11 +21,11 @@ impl Lines<'_> {
         let p = self.p;
         let mut values: Vec<Option<Val>> = vec![None; p.reads.len()];
         // In order: data is read before what it names.
-        for k in 0..p.reads.len() {
+        for (k, value) in values.iter_mut().enumerate() {
             if !p.varies[k] {
                 self.once_read(k);
                 if p.body.reads_param(k) {
-                    values[k] = Some(self.spread(p.types[k]));
+                    *value = Some(self.spread(p.types[k]));
                 }
             }
         }
