@@ -104,7 +104,11 @@ fn a_step_asks_for_no_memory() {
         let args = arguments(&program);
         let inputs: Vec<&[u8]> = args.iter().map(Array::bytes).collect();
         for threads in [1, 2] {
-            let made = Executable::compile(&program, &layout, Options { threads, fp: Fp::Strict });
+            let made = Executable::compile(
+                &program,
+                &layout,
+                Options { threads, fp: Fp::Strict, ..Options::default() },
+            );
             let made = made.unwrap_or_else(|d| panic!("{name}: {d}"));
             let mut results: Vec<Vec<u8>> =
                 made.run(&args).expect("runs").iter().map(|a| a.bytes().to_vec()).collect();
@@ -183,8 +187,11 @@ fn an_executable_takes_what_was_planned() {
     for (name, program, layout) in programs {
         let mut made = None;
         let taken = measure(|| {
-            made =
-                Some(Executable::compile(&program, &layout, Options { threads: 1, fp: Fp::Strict }))
+            made = Some(Executable::compile(
+                &program,
+                &layout,
+                Options { threads: 1, fp: Fp::Strict, ..Options::default() },
+            ))
         });
         let made = made.expect("was made").unwrap_or_else(|d| panic!("{name}: {d}"));
         let constants = |b: &&BufferData| matches!(b.role, Role::Constant(_));
@@ -254,7 +261,7 @@ fn an_engine_makes_nothing_twice() {
     let module = parse(TEXT).expect("reads");
     let f = module.funcs.values().next().expect("a function");
     let (program, layout) = planned(&module, f, Effort::Default);
-    let engine = Engine::new(Options { threads: 2, fp: Fp::Strict });
+    let engine = Engine::new(Options { threads: 2, fp: Fp::Strict, ..Options::default() });
     let first = engine.executable(&program, &layout).expect("compiles");
     let second = engine.executable(&program, &layout).expect("compiles");
     assert!(Arc::ptr_eq(&first, &second));

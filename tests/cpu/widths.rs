@@ -160,7 +160,7 @@ fn upper_halves_are_cleared() {
                 let lines: Vec<&str> = asm.lines().collect();
                 let at = |what: &str| lines.iter().position(|l| l.contains(what));
                 let used = |l: &&str| ["xmm", "ymm", "zmm"].iter().any(|r| l.contains(r));
-                let last = lines.iter().rposition(|l| used(l)).expect("vectors");
+                let last = lines.iter().rposition(used).expect("vectors");
                 let (clear, ret) =
                     (at("vzeroupper").expect("cleared"), at("ret").expect("returns"));
                 assert!(last < clear && clear < ret && ret + 1 == lines.len(), "{asm}");
