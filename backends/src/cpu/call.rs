@@ -209,7 +209,7 @@ impl Executable {
             };
             match step {
                 Work::Kernel(kernel) => kernel.run(crew),
-                Work::Contract(members) => members.iter().for_each(|m| m.run(crew, self.gemm)),
+                Work::Contract(members) => members.iter().for_each(|m| m.run(crew)),
                 Work::Scatter(scatter) => scatter.run(crew),
                 Work::Copy(from, to, n) => {
                     let (from, to) = (pointers[*from], pointers[*to]);

@@ -3,7 +3,7 @@
 
 use super::code::{Code, Part, Put, Slots, Sweep, SweepId, affine};
 use super::crew::{Crew, Worker};
-use super::gemm::{Gemm, Matrix, canonical};
+use super::gemm::{Gemm, Matrix, best, canonical};
 use super::kernel::{Cuts, Made, Making};
 use super::shape::{gcd, volume};
 use adfuse_ir::index::IndexExpr;
@@ -38,6 +38,9 @@ pub(super) struct MadeMember {
     sum: DType,
     to: Target,
     cut: Cut,
+    /// What multiplies, and what each worker has for it.
+    gemm: &'static dyn Gemm,
+    room: u64,
 }
 
 /// How the result is cut. Rows are those of all batches, one after the other.
@@ -121,7 +124,11 @@ impl Making<'_> {
             }
             to => to,
         };
-        Ok(MadeMember { size, operands, sum: m.sum, to, cut })
+        let gemm = best();
+        let most = [cut.rows, cut.task[1], size[3]].map(|n| usize::try_from(n).unwrap_or(0));
+        let room = i64::try_from(gemm.room(m.sum, most)).unwrap_or(i64::MAX);
+        let room = self.own.take(room, 1)?;
+        Ok(MadeMember { size, operands, sum: m.sum, to, cut, gemm, room })
     }
 
     fn operand(&mut self, feed: &Feed, extents: Extents, to: DType) -> Result<Packed, Diagnostic> {
@@ -260,7 +267,7 @@ struct Place {
 }
 
 impl MadeMember {
-    pub(super) fn run(&self, crew: &mut Crew<'_>, gemm: &dyn Gemm) {
+    pub(super) fn run(&self, crew: &mut Crew<'_>) {
         if let Some(operands) = &self.operands {
             let bytes = self.sum.bytes();
             for operand in operands {
@@ -283,7 +290,7 @@ impl MadeMember {
                     let batch = row / rows;
                     let end = (row + self.cut.rows).min(from + height).min((batch + 1) * rows);
                     let rows = [row - batch * rows, end - batch * rows];
-                    self.piece(code, worker, gemm, operands, Place { batch, rows, cols });
+                    self.piece(code, worker, operands, Place { batch, rows, cols });
                     row = end;
                 }
             });
@@ -294,14 +301,7 @@ impl MadeMember {
     }
 
     /// Multiplies a piece, and does what follows.
-    fn piece(
-        &self,
-        code: &Code,
-        worker: &mut Worker,
-        gemm: &dyn Gemm,
-        [lhs, rhs]: &[Source; 2],
-        p: Place,
-    ) {
+    fn piece(&self, code: &Code, worker: &mut Worker, [lhs, rhs]: &[Source; 2], p: Place) {
         let [_, rows, cols, depth] = self.size;
         let bytes = self.sum.bytes();
         let of = |source: &Source, free: i64, skipped: i64| match source {
@@ -331,10 +331,10 @@ impl MadeMember {
         let size = [m, n, depth].map(|n| n as usize);
         // SAFETY: operands are computed in full, or elements of buffers that the verifier has proven to
         // be there; the sums of these rows and columns are this task's alone, and an array of the worker
-        // has room for a piece.
+        // has room for a piece, and another as much as was asked for.
         #[allow(unsafe_code)]
         unsafe {
-            gemm.product(self.sum, size, x, y, out);
+            self.gemm.product(self.sum, size, x, y, out, worker.at(self.room));
             if let Target::View(_) = &self.to {
                 canonical(self.sum, [size[0], size[1]], out);
             }

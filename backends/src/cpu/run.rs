@@ -4,7 +4,7 @@
 use super::code::{Code, Maker, Vectors};
 use super::contract::MadeMember;
 use super::crew::Worker;
-use super::gemm::{Gemm, best};
+use super::gemm::best;
 use super::inside::{self, MadeStep, MemoryReport};
 use super::kernel::{Made, Making};
 use super::lower::{Lowered, lowered};
@@ -70,7 +70,6 @@ pub struct Executable {
     pub(super) memory: Mutex<Memory>,
     pub(super) threads: usize,
     pub(super) pool: Arc<Mutex<Pool>>,
-    pub(super) gemm: &'static dyn Gemm,
 }
 
 /// What a caller is handed.
@@ -252,7 +251,6 @@ impl Executable {
             memory: Mutex::new(memory),
             threads: options.threads.max(1),
             pool,
-            gemm: best(),
         })
     }
 }

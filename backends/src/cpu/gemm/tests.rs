@@ -1,0 +1,159 @@
+//! Everything that multiplies against the order written out.
+
+use super::tiles::all;
+use super::*;
+use crate::reference::order::CONTRACT_CHUNK;
+use std::ops::Add;
+
+fn numbers<T>(n: usize, of: impl Fn(f64) -> T) -> Vec<T> {
+    (0..n).map(|i| of(((i * 7919 % 1013) as f64 - 500.0) * 0.37)).collect()
+}
+
+/// All that the host can run.
+fn products() -> Vec<(&'static str, &'static dyn Gemm)> {
+    let mut found: Vec<(&str, &dyn Gemm)> = vec![("best", best())];
+    found.extend(all().map(|t| (t.name(DType::F32), t as &dyn Gemm)));
+    found
+}
+
+/// A matrix in memory: its extents, and the elements from one row and column to the next.
+#[derive(Clone, Copy, Debug)]
+struct Laid {
+    rows: usize,
+    cols: usize,
+    row: usize,
+    column: usize,
+}
+
+impl Laid {
+    /// Dense by rows, by columns, and with gaps between lines or everywhere.
+    fn all(rows: usize, cols: usize) -> [Laid; 4] {
+        let of = |row, column| Laid { rows, cols, row, column };
+        [of(cols, 1), of(1, rows), of(cols + 3, 1), of(3, 3 * rows + 5)]
+    }
+
+    fn elements(&self) -> usize {
+        (self.rows.max(1) - 1) * self.row + (self.cols.max(1) - 1) * self.column + 1
+    }
+
+    fn matrix<T>(&self, at: *mut T) -> Matrix {
+        Matrix { at: at.cast(), row: self.row as isize, column: self.column as isize }
+    }
+
+    fn at(&self, i: usize, j: usize) -> usize {
+        i * self.row + j * self.column
+    }
+}
+
+/// The definition, a sum after the other; what lies between the places of `out` stays.
+fn plain<T: Copy + Default + Add<Output = T>>(
+    (x, a): (&[T], Laid),
+    (y, b): (&[T], Laid),
+    (out, to): (&mut [T], Laid),
+    fused: fn(T, T, T) -> T,
+    plus: fn(T, T) -> T,
+) {
+    for i in 0..to.rows {
+        for j in 0..to.cols {
+            let mut total = T::default();
+            for from in (0..a.cols).step_by(CONTRACT_CHUNK) {
+                let chunk = from..a.cols.min(from + CONTRACT_CHUNK);
+                let sum = chunk.fold(T::default(), |s, k| fused(x[a.at(i, k)], y[b.at(k, j)], s));
+                // The first is not added to +0: it may be -0.
+                total = if from == 0 { sum } else { plus(total, sum) };
+            }
+            out[to.at(i, j)] = total;
+        }
+    }
+}
+
+const DEPTHS: [usize; 12] = [0, 1, 2, 3, 7, 64, 511, 512, 513, 1024, 1025, 1500];
+
+/// Sizes around those of tiles and of what is packed at a time.
+const SIZES: [usize; 12] = [1, 2, 3, 5, 6, 12, 17, 33, 64, 97, 256, 300];
+
+/// Everything against the definition, in all layouts.
+fn agrees<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Debug>(
+    dtype: DType,
+    of: fn(f64) -> T,
+    fused: fn(T, T, T) -> T,
+    plus: fn(T, T) -> T,
+) {
+    let mut layouts = (0..64).cycle();
+    for (d, depth) in DEPTHS.into_iter().enumerate() {
+        for (a, rows) in SIZES.into_iter().enumerate() {
+            let cols = SIZES[(a * 5 + d) % SIZES.len()];
+            // Each size in some of the layouts, all of them in turn; the largest sizes are not needed in all
+            // depths.
+            let few = match rows * cols * depth {
+                ..0x8000 => 5,
+                0x8000..0x8_0000 => 1,
+                _ => usize::from(rows * cols * depth < 0x20_0000 && d % 4 == 0),
+            };
+            for layout in layouts.by_ref().take(few) {
+                let x = Laid::all(rows, depth)[layout & 3];
+                let y = Laid::all(depth, cols)[layout >> 2 & 3];
+                let to = Laid::all(rows, cols)[layout >> 4];
+                let (xs, ys) = (numbers(x.elements(), of), numbers(y.elements(), of));
+                let mut wanted = numbers(to.elements(), of);
+                let before = wanted.clone();
+                plain((&xs, x), (&ys, y), (&mut wanted, to), fused, plus);
+                for (name, gemm) in products() {
+                    let size = [rows, cols, depth];
+                    let mut out = before.clone();
+                    let words = gemm.room(dtype, size).div_ceil(8) as usize;
+                    // What is beyond the room must stay.
+                    let mut room = vec![u64::MAX; words + 1];
+                    let (xm, ym) =
+                        (x.matrix(xs.as_ptr().cast_mut()), y.matrix(ys.as_ptr().cast_mut()));
+                    let om = to.matrix(out.as_mut_ptr());
+                    // SAFETY: the vectors have these sizes.
+                    unsafe { gemm.product(dtype, size, xm, ym, om, room.as_mut_ptr().cast()) };
+                    assert!(out == wanted, "{name}: {dtype}, {x:?} by {y:?} to {to:?}");
+                    assert_eq!(room.last(), Some(&u64::MAX), "{name}: {dtype}, {x:?} by {y:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn all_keep_the_order() {
+    agrees::<f32>(DType::F32, |x| x as f32, f32::mul_add, |a, b| a + b);
+    agrees::<f64>(DType::F64, |x| x, f64::mul_add, |a, b| a + b);
+}
+
+#[test]
+fn integers_wrap() {
+    agrees::<i64>(
+        DType::I64,
+        |x| (x * 1e17) as i64,
+        |a, b, s| s.wrapping_add(a.wrapping_mul(b)),
+        i64::wrapping_add,
+    );
+    agrees::<i32>(
+        DType::I32,
+        |x| (x * 1e7) as i32,
+        |a, b, s| s.wrapping_add(a.wrapping_mul(b)),
+        i32::wrapping_add,
+    );
+    agrees::<i8>(
+        DType::I8,
+        |x| x as i8,
+        |a, b, s| s.wrapping_add(a.wrapping_mul(b)),
+        i8::wrapping_add,
+    );
+}
+
+#[test]
+fn products_that_underflow_keep_their_sign() {
+    for (name, gemm) in products() {
+        let (mut x, mut y, mut out) = ([-1e-30f32], [1e-30f32], [1.0f32]);
+        let one = |at: *mut f32| Matrix { at: at.cast(), row: 1, column: 1 };
+        let (x, y, to) = (one(x.as_mut_ptr()), one(y.as_mut_ptr()), one(out.as_mut_ptr()));
+        let mut room = vec![0u64; gemm.room(DType::F32, [1; 3]).div_ceil(8) as usize];
+        // SAFETY: one element each.
+        unsafe { gemm.product(DType::F32, [1; 3], x, y, to, room.as_mut_ptr().cast()) };
+        assert_eq!(out[0].to_bits(), 0x8000_0000, "{name}");
+    }
+}

@@ -1,0 +1,363 @@
+//! Products in tiles: the sums of a few rows and columns stay in registers while their operands go by.
+//!
+//! Columns of the right operand are packed, as many as a tile has beside each other, a chunk of the depth
+//! at a time, so that a tile reads them one line after the other; rows of the left one are read where they
+//! are, or packed where their depth is not dense. It is plain Rust: arrays of as many elements as a tile
+//! has columns become vectors of the instruction set that a function is compiled for.
+#![allow(unsafe_code)]
+
+use super::{Gemm, Matrix, Size};
+use crate::reference::order::CONTRACT_CHUNK;
+use adfuse_ir::DType;
+use std::array::from_fn;
+
+/// Bytes of the packed columns of a chunk, at most: they stay in the second cache.
+const PACKED: usize = 512 << 10;
+
+/// Columns that are packed at a time, at most.
+const COLUMNS: usize = 256;
+
+/// Elements on a side of the blocks that are transposed in registers.
+const BLOCK: usize = 8;
+
+/// Rows of the tiles that end a product with few rows left: a part of this many.
+const SHORT: usize = 3;
+
+/// What is multiplied and added up.
+trait Element: Copy + Default {
+    /// `a * b + sum`, rounded once.
+    fn fused(a: Self, b: Self, sum: Self) -> Self;
+
+    fn plus(self, other: Self) -> Self;
+}
+
+macro_rules! elements {
+    ($($t:ty: |$a:ident, $b:ident, $s:ident| $fused:expr, $plus:expr;)*) => {
+        $(impl Element for $t {
+            #[inline(always)]
+            fn fused($a: $t, $b: $t, $s: $t) -> $t { $fused }
+            #[inline(always)]
+            fn plus(self, other: $t) -> $t { $plus(self, other) }
+        })*
+    };
+}
+
+elements! {
+    f64: |a, b, s| a.mul_add(b, s), std::ops::Add::add;
+    f32: |a, b, s| a.mul_add(b, s), std::ops::Add::add;
+    i64: |a, b, s| s.wrapping_add(a.wrapping_mul(b)), i64::wrapping_add;
+    i32: |a, b, s| s.wrapping_add(a.wrapping_mul(b)), i32::wrapping_add;
+    i8: |a, b, s| s.wrapping_add(a.wrapping_mul(b)), i8::wrapping_add;
+}
+
+/// Columns of elements of type `T` that are packed at a time, in tiles of `C`.
+const fn packed_columns<T, const C: usize>() -> usize {
+    let fit = PACKED / (CONTRACT_CHUNK * size_of::<T>());
+    let most = if fit < COLUMNS { fit } else { COLUMNS };
+    most / C * C
+}
+
+/// Bytes for the packed columns and rows of a product of this size, either way round.
+fn room<T, const R: usize, const C: usize>([rows, cols, depth]: Size) -> u64 {
+    let wide = rows.max(cols).next_multiple_of(C).min(packed_columns::<T, C>());
+    ((wide + R) * depth.min(CONTRACT_CHUNK) * size_of::<T>()) as u64
+}
+
+/// The products of `R` rows and `C` columns: row `i` begins at `rows[i]`, and steps by `along` with the
+/// depth; the columns are lines of `C` elements, `line` from each other.
+// Iterators in place of the numbers keep the sums in memory, which is fifteen times as slow.
+#[allow(clippy::needless_range_loop)]
+#[inline(always)]
+unsafe fn tile<T: Element, const R: usize, const C: usize>(
+    depth: usize,
+    (rows, along): ([*const T; R], usize),
+    (columns, line): (*const T, isize),
+) -> [[T; C]; R] {
+    let mut sums = [[T::default(); C]; R];
+    for k in 0..depth {
+        // SAFETY: as the caller promises; arrays are aligned as their elements are.
+        let b = unsafe { &*columns.wrapping_offset(k as isize * line).cast::<[T; C]>() };
+        for i in 0..R {
+            // SAFETY: as the caller promises.
+            let a = unsafe { *rows[i].add(k * along) };
+            for j in 0..C {
+                sums[i][j] = T::fused(a, b[j], sums[i][j]);
+            }
+        }
+    }
+    sums
+}
+
+/// Packs a matrix of `depth` rows: `C` columns, then the next `C`, where absent ones are 0.
+// A block is read across its lines.
+#[allow(clippy::needless_range_loop)]
+#[inline(always)]
+unsafe fn pack<T: Element, const C: usize>(from: Matrix, depth: usize, cols: usize, to: *mut T) {
+    for j in (0..cols).step_by(C) {
+        let (n, to) = (C.min(cols - j), to.wrapping_add(j * depth));
+        let line = |k: usize| to.wrapping_add(k * C);
+        let mut k = 0;
+        // SAFETY: as the caller promises, the matrix has these rows and columns, and `to` room for the
+        // depth and all columns, those that are absent too.
+        unsafe {
+            if n == C && from.column == 1 {
+                for k in 0..depth {
+                    *line(k).cast::<[T; C]>() = *from.place::<T>(k, j).cast::<[T; C]>();
+                }
+                continue;
+            }
+            while n == C && C.is_multiple_of(BLOCK) && from.row == 1 && k + BLOCK <= depth {
+                for c in (0..C).step_by(BLOCK) {
+                    let read = |x| *from.place::<T>(k, j + c + x).cast::<[T; BLOCK]>();
+                    let block: [[T; BLOCK]; BLOCK] = from_fn(read);
+                    for x in 0..BLOCK {
+                        let across: [T; BLOCK] = from_fn(|y| block[y][x]);
+                        *line(k + x).add(c).cast::<[T; BLOCK]>() = across;
+                    }
+                }
+                k += BLOCK;
+            }
+            for k in k..depth {
+                for c in 0..C {
+                    let x = if c < n { *from.place::<T>(k, j + c) } else { T::default() };
+                    *line(k).add(c) = x;
+                }
+            }
+        }
+    }
+}
+
+/// Puts the sums of a chunk where they go, or adds them there: the first chunk is not added to +0, since
+/// its sum may be -0.
+#[inline(always)]
+unsafe fn put<T: Element, const R: usize, const C: usize>(
+    sums: &[[T; C]; R],
+    [rows, cols]: [usize; 2],
+    out: Matrix,
+    first: bool,
+) {
+    for (i, sums) in sums.iter().enumerate().take(rows) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if out.column == 1 && cols == C {
+                let to = &mut *out.place::<T>(i, 0).cast::<[T; C]>();
+                for (to, &sum) in to.iter_mut().zip(sums) {
+                    *to = if first { sum } else { to.plus(sum) };
+                }
+                continue;
+            }
+            for (j, &sum) in sums.iter().enumerate().take(cols) {
+                let to = out.place::<T>(i, j);
+                *to = if first { sum } else { (*to).plus(sum) };
+            }
+        }
+    }
+}
+
+/// The columns of a chunk that are multiplied at a time.
+#[derive(Clone, Copy)]
+struct Columns<T> {
+    /// Where they are packed, unless they are read where they are.
+    packed: *const T,
+    bare: Option<Matrix>,
+    count: usize,
+    depth: usize,
+    /// Whether this is the first chunk.
+    first: bool,
+}
+
+/// The sums of `rows` rows, at most `R`, and all these columns.
+#[inline(always)]
+unsafe fn rows<T: Element, const R: usize, const C: usize>(
+    lhs: Matrix,
+    rows: usize,
+    columns: Columns<T>,
+    out: Matrix,
+    room: *mut T,
+) {
+    let depth = columns.depth;
+    let dense = lhs.column == 1;
+    if !dense {
+        // SAFETY: as the caller promises; the rows of a tile are as many columns.
+        unsafe { pack::<T, R>(lhs.transposed(), depth, rows, room) };
+    }
+    for j in (0..columns.count).step_by(C) {
+        let from = match columns.bare {
+            Some(bare) => (bare.place::<T>(0, j).cast_const(), bare.row),
+            None => (columns.packed.wrapping_add(j * depth), C as isize),
+        };
+        // SAFETY: as the caller promises. Rows that are absent are the last one once more, or 0.
+        unsafe {
+            let sums: [[T; C]; R] = if dense {
+                let row = |i: usize| lhs.place::<T>(i.min(rows - 1), 0).cast_const();
+                tile(depth, (from_fn(row), 1), from)
+            } else {
+                tile(depth, (from_fn(|i| room.wrapping_add(i).cast_const()), R), from)
+            };
+            let size = [rows, C.min(columns.count - j)];
+            put(&sums, size, out.from::<T>(0, j), columns.first);
+        }
+    }
+}
+
+/// The product, in tiles of `R` rows and `C` columns, or of `S` rows where no more are left.
+#[inline(always)]
+unsafe fn product<T: Element, const R: usize, const S: usize, const C: usize>(
+    [m, n, depth]: Size,
+    lhs: Matrix,
+    rhs: Matrix,
+    out: Matrix,
+    room: *mut T,
+) {
+    // What is computed and not asked for, where tiles stand out.
+    let tiled = |m: usize, n: usize| {
+        let (short, all) = (m % R, m / R * R);
+        let all = all
+            + if short == 0 {
+                0
+            } else if short <= S {
+                S
+            } else {
+                R
+            };
+        all.saturating_mul(n.next_multiple_of(C))
+    };
+    let (upright, turned) = (tiled(m, n), tiled(n, m));
+    let turn = turned < upright || (turned == upright && out.column != 1 && out.row == 1);
+    let (m, n, lhs, rhs, out) = match turn {
+        false => (m, n, lhs, rhs, out),
+        true => (n, m, rhs.transposed(), lhs.transposed(), out.transposed()),
+    };
+    if depth == 0 {
+        for (i, j) in (0..m).flat_map(|i| (0..n).map(move |j| (i, j))) {
+            // SAFETY: as the caller promises.
+            unsafe { *out.place::<T>(i, j) = T::default() };
+        }
+        return;
+    }
+    let wide = packed_columns::<T, C>();
+    let beside = n.next_multiple_of(C).min(wide) * depth.min(CONTRACT_CHUNK);
+    let beside = room.wrapping_add(beside);
+    for j in (0..n).step_by(wide) {
+        let count = wide.min(n - j);
+        for k in (0..depth).step_by(CONTRACT_CHUNK) {
+            let deep = CONTRACT_CHUNK.min(depth - k);
+            let from = rhs.from::<T>(k, j);
+            // Columns that are read once are not worth packing.
+            let bare = (m <= R && from.column == 1 && count % C == 0).then_some(from);
+            if bare.is_none() {
+                // SAFETY: as the caller promises.
+                unsafe { pack::<T, C>(from, deep, count, room) };
+            }
+            let columns = Columns { packed: room, bare, count, depth: deep, first: k == 0 };
+            for i in (0..m).step_by(R) {
+                let (lhs, out, high) = (lhs.from::<T>(i, k), out.from::<T>(i, j), R.min(m - i));
+                // SAFETY: as the caller promises.
+                unsafe {
+                    match high <= S {
+                        true => rows::<T, S, C>(lhs, high, columns, out, beside),
+                        false => rows::<T, R, C>(lhs, high, columns, out, beside),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Products by one instruction set.
+pub(super) struct Tiles {
+    name: &'static str,
+    room: fn(DType, Size) -> u64,
+    product: unsafe fn(DType, Size, [Matrix; 3], *mut u8),
+}
+
+/// An instance for an instruction set, with a tile's rows, a part of them, and its columns of 8 bytes, of
+/// 4, and of 1.
+macro_rules! tiles {
+    ($set:ident, $name:literal, [$r:literal, $c8:literal, $c4:literal, $c1:literal] $(, $features:literal)?) => {
+        mod $set {
+            use super::*;
+
+            pub(in super::super) static TILES: Tiles = Tiles { name: $name, room, product: run };
+
+            fn room(dtype: DType, size: Size) -> u64 {
+                match dtype.bytes() {
+                    8 => super::room::<u64, $r, $c8>(size),
+                    4 => super::room::<u32, $r, $c4>(size),
+                    _ => super::room::<u8, $r, $c1>(size),
+                }
+            }
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn run(
+                dtype: DType,
+                size: Size,
+                [lhs, rhs, out]: [Matrix; 3],
+                room: *mut u8,
+            ) {
+                const R: usize = $r;
+                const S: usize = R / SHORT;
+                // SAFETY: as the caller promises.
+                unsafe {
+                    match dtype {
+                        DType::F64 => product::<f64, R, S, $c8>(size, lhs, rhs, out, room.cast()),
+                        DType::F32 => product::<f32, R, S, $c4>(size, lhs, rhs, out, room.cast()),
+                        DType::I64 => product::<i64, R, S, $c8>(size, lhs, rhs, out, room.cast()),
+                        DType::I32 | DType::U32 => {
+                            product::<i32, R, S, $c4>(size, lhs, rhs, out, room.cast())
+                        }
+                        _ => product::<i8, R, S, $c1>(size, lhs, rhs, out, room.cast()),
+                    }
+                }
+            }
+        }
+    };
+}
+
+// Heights are no powers of two: of those the compiler makes gathers.
+tiles!(any, "tiles", [6, 8, 16, 32]);
+#[cfg(target_arch = "x86_64")]
+tiles!(avx2, "tiles, avx2", [6, 8, 16, 32], "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+tiles!(avx512, "tiles, avx512f", [12, 16, 32, 32], "avx512f,avx2,fma");
+
+/// The instances that the host can run, the fastest first.
+pub(super) fn all() -> impl Iterator<Item = &'static Tiles> {
+    #[cfg(target_arch = "x86_64")]
+    let wide = {
+        let short = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let long = short && is_x86_feature_detected!("avx512f");
+        [long.then_some(&avx512::TILES), short.then_some(&avx2::TILES)]
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    let wide = [None; 2];
+    wide.into_iter().flatten().chain([&any::TILES])
+}
+
+/// The fastest of the host's.
+pub(super) fn found() -> &'static Tiles {
+    all().next().unwrap_or(&any::TILES)
+}
+
+impl Gemm for Tiles {
+    fn name(&self, _: DType) -> &'static str {
+        self.name
+    }
+
+    fn room(&self, dtype: DType, size: Size) -> u64 {
+        (self.room)(dtype, size)
+    }
+
+    unsafe fn product(
+        &self,
+        dtype: DType,
+        size: Size,
+        lhs: Matrix,
+        rhs: Matrix,
+        out: Matrix,
+        room: *mut u8,
+    ) {
+        // SAFETY: as the caller promises; only instances that the host can run are given out.
+        unsafe { (self.product)(dtype, size, [lhs, rhs, out], room) }
+    }
+}
