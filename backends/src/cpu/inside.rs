@@ -235,5 +235,5 @@ fn computes(m: &Member) -> bool {
 }
 
 fn added(program: &Program, scatter: &Scatter) -> String {
-    format!("updates are added to {} one after the other", named(program, scatter.out))
+    format!("updates are added to {}, by ranges of it", named(program, scatter.out))
 }

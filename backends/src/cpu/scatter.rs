@@ -1,4 +1,8 @@
-//! Scatters: updates and their places are computed by a sweep, and added one after the other.
+//! Scatters: updates and their places are computed by a sweep, and added where they go.
+//!
+//! Both are done by all threads, a round of updates at a time. Each thread adds the updates whose place is in
+//! its range of the sums, in the order of the updates: every sum gets its own in that order, however many
+//! threads there are.
 #![allow(unsafe_code)]
 
 use super::code::{Part, Put, Slots, Sweep, SweepId, dense as is_dense};
@@ -11,15 +15,23 @@ use adfuse_ir::scalar::Recorder;
 use adfuse_ir::{DType, Diagnostic};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
+use std::ops::Range;
 
-/// Updates that are computed at a time.
+/// Updates that a task computes.
 const PIECE: i64 = 4096;
+
+/// Updates that are computed before they are added, where there are several threads: they look at all
+/// of them, and stay in the cache.
+const ROUND: i64 = 16 * PIECE;
+
+/// Elements that a task begins or finishes with.
+const ELEMENTS: i64 = 1 << 16;
 
 /// A scatter, made.
 pub(super) struct MadeScatter {
     updates: SweepId,
     count: i64,
-    /// Of each worker: the updates, and their places.
+    /// Of all workers: the updates of a round, and their places.
     values: u64,
     places: u64,
     /// Puts what the sums begin with where they add up.
@@ -45,8 +57,9 @@ impl Making<'_> {
         let wide = data.dtype.compute();
         let elements = volume(&data.dims)?;
         let rank = data.dims.len();
-        let values = self.own.take(PIECE, wide.bytes())?;
-        let places = self.own.take(PIECE, 8)?;
+        let count = volume(&step.domain)?;
+        let values = self.shared.take(count.min(ROUND), wide.bytes())?;
+        let places = self.shared.take(count.min(ROUND), 8)?;
         self.slots = self.slots.max(2);
         let index: SmallVec<[IndexExpr; 4]> = (0..rank).map(IndexExpr::axis).collect();
         let whole = |params, body, puts, slots, part| Sweep {
@@ -94,63 +107,91 @@ impl Making<'_> {
             target: Some((step.out, &step.index, &step.guards, 1)),
             part: Part::Updates,
         })?;
-        let count = volume(&step.domain)?;
         Ok(MadeScatter { updates, count, values, places, begin, elements, sums, wide })
     }
 }
 
 impl MadeScatter {
     pub(super) fn run(&self, crew: &mut Crew<'_>) {
-        crew.each(1, |code, worker, _| {
-            let bytes = self.wide.bytes();
-            let sums = match &self.sums {
-                Sums::There(buffer) => worker.table[*buffer],
-                Sums::Beside(at, _) => worker.all(*at),
-            };
-            worker.set(0, sums, 0, bytes);
-            worker.sweep(code, self.begin, 0, self.elements);
-            let mut from = 0;
-            while from < self.count {
-                let to = (from + PIECE).min(self.count);
-                let (values, places) = (worker.at(self.values), worker.at(self.places));
-                worker.set(0, values, from, bytes);
+        self.all(crew, self.begin);
+        let threads = crew.workers.len() as i64;
+        let round = if threads > 1 { ROUND } else { PIECE };
+        let range = (self.elements + threads - 1) / threads;
+        let mut from = 0;
+        while from < self.count {
+            let to = (from + round).min(self.count);
+            crew.each((to - from + PIECE - 1) / PIECE, |code, worker, k| {
+                let (values, places) = (worker.all(self.values), worker.all(self.places));
+                worker.set(0, values, from, self.wide.bytes());
                 worker.set(1, places, from, 8);
-                worker.sweep(code, self.updates, from, to);
-                self.add(worker, sums, (to - from) as usize);
-                from = to;
-            }
-            if let Sums::Beside(_, finish) = &self.sums {
-                worker.set(0, sums, 0, bytes);
-                worker.sweep(code, *finish, 0, self.elements);
-            }
+                let first = from + k * PIECE;
+                worker.sweep(code, self.updates, first, (first + PIECE).min(to));
+            });
+            crew.each(threads, |_, worker, k| {
+                let end = ((k + 1) * range).min(self.elements);
+                self.add(worker, (to - from) as usize, (k * range).min(end)..end);
+            });
+            from = to;
+        }
+        if let Sums::Beside(_, finish) = self.sums {
+            self.all(crew, finish);
+        }
+    }
+
+    /// Runs a sweep over all sums.
+    fn all(&self, crew: &mut Crew<'_>, sweep: SweepId) {
+        crew.each((self.elements + ELEMENTS - 1) / ELEMENTS, |code, worker, k| {
+            let sums = self.sums(worker);
+            worker.set(0, sums, 0, self.wide.bytes());
+            worker.sweep(code, sweep, k * ELEMENTS, ((k + 1) * ELEMENTS).min(self.elements));
         });
     }
 
-    fn add(&self, worker: &Worker, sums: *mut u8, n: usize) {
+    /// Where the sums add up.
+    fn sums(&self, worker: &Worker) -> *mut u8 {
+        match &self.sums {
+            Sums::There(buffer) => worker.table[*buffer],
+            Sums::Beside(at, _) => worker.all(*at),
+        }
+    }
+
+    /// Adds the updates of a round whose place is in this range.
+    fn add(&self, worker: &Worker, n: usize, range: Range<i64>) {
         // A buffer holds no NaN but the canonical one.
         let single = |a: f32, b: f32| if (a + b).is_nan() { f32::NAN } else { a + b };
         let double = |a: f64, b: f64| if (a + b).is_nan() { f64::NAN } else { a + b };
         match self.wide {
-            DType::F64 => self.added(worker, sums, n, double),
-            DType::F32 => self.added(worker, sums, n, single),
-            DType::I64 => self.added(worker, sums, n, i64::wrapping_add),
-            DType::I32 | DType::U32 => self.added(worker, sums, n, i32::wrapping_add),
-            _ => self.added(worker, sums, n, i8::wrapping_add),
+            DType::F64 => self.added(worker, n, range, double),
+            DType::F32 => self.added(worker, n, range, single),
+            DType::I64 => self.added(worker, n, range, i64::wrapping_add),
+            DType::I32 | DType::U32 => self.added(worker, n, range, i32::wrapping_add),
+            _ => self.added(worker, n, range, i8::wrapping_add),
         }
     }
 
-    fn added<T: Copy>(&self, worker: &Worker, sums: *mut u8, n: usize, add: impl Fn(T, T) -> T) {
-        // SAFETY: the sweep has left so many updates and places in this worker's memory; there are sums
-        // for all elements, which this task alone uses, and callers' slices have been aligned.
+    fn added<T: Copy>(
+        &self,
+        worker: &Worker,
+        n: usize,
+        range: Range<i64>,
+        add: impl Fn(T, T) -> T,
+    ) {
+        let length = (range.end - range.start) as usize;
+        // SAFETY: the sweep has left so many updates and places for all workers, which nobody writes
+        // meanwhile; there are sums for all elements, those of the range are this task's alone, and
+        // callers' slices have been aligned.
         let (values, places, sums) = unsafe {
+            let first = self.sums(worker).cast::<T>().wrapping_offset(range.start as isize);
             (
-                std::slice::from_raw_parts(worker.at(self.values).cast::<T>(), n),
-                std::slice::from_raw_parts(worker.at(self.places).cast::<i64>(), n),
-                std::slice::from_raw_parts_mut(sums.cast::<T>(), self.elements as usize),
+                std::slice::from_raw_parts(worker.all(self.values).cast::<T>(), n),
+                std::slice::from_raw_parts(worker.all(self.places).cast::<i64>(), n),
+                std::slice::from_raw_parts_mut(first, length),
             )
         };
         for (&place, &x) in places.iter().zip(values) {
-            if let Some(sum) = usize::try_from(place).ok().and_then(|p| sums.get_mut(p)) {
+            // Of a place before the range, the difference is too large.
+            let within = place.wrapping_sub(range.start) as usize;
+            if let Some(sum) = sums.get_mut(within) {
                 *sum = add(*sum, x);
             }
         }

@@ -9,8 +9,8 @@ use adfuse_ir::{At, Diagnostic, Kind};
 use cranelift_entity::SecondaryMap;
 
 /// Bytes that each step of a program needs beside the buffers while it runs: parts of folds over the
-/// domain, operands that are computed before they are multiplied, sums that are of another type than the
-/// buffer that they are for. A plan of the memory that counts them ([`ArenaLayout::scratch`]) is all that
+/// domain, operands that are computed before they are multiplied, updates of a scatter, sums that are of
+/// another type than the buffer that they are for. A plan of the memory that counts them ([`ArenaLayout::scratch`]) is all that
 /// the engine takes for the program, but for what each of its threads has for the piece that it works on.
 ///
 /// # Errors
