@@ -12,6 +12,7 @@ use crate::ir::text::Names;
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
 use crate::plan_cache::PlanCache;
 use std::cell::RefCell;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A function as machine code, and what that was made of.
 #[derive(Debug)]
@@ -20,8 +21,31 @@ pub struct Compiled {
     pub program: Verified<Program>,
     /// What they take.
     pub memory: Memory,
-    /// What runs.
-    pub executable: Executable,
+    /// What runs; the engine keeps it too.
+    pub executable: Arc<Executable>,
+}
+
+/// What the engine `cpu` has made, with the threads for it: clones of an engine share both, and nothing is
+/// made twice.
+#[derive(Clone, Debug, Default)]
+pub struct Kept(Arc<Mutex<Option<Made>>>);
+
+/// An engine, and how its executables run.
+type Made = (cpu::Options, Arc<cpu::Engine>);
+
+impl Kept {
+    /// What makes executables that run like this: the same as before, unless that was asked for others.
+    fn engine(&self, options: cpu::Options) -> Arc<cpu::Engine> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*kept {
+            Some((of, engine)) if *of == options => Arc::clone(engine),
+            _ => {
+                let engine = Arc::new(cpu::Engine::new(options));
+                *kept = Some((options, Arc::clone(&engine)));
+                engine
+            }
+        }
+    }
 }
 
 /// A function, ready to be run at arguments as often as one likes.
@@ -65,6 +89,8 @@ pub struct Cpu {
     /// The parameters that the caller gives up, by position: plans put results and temporaries into their
     /// memory, and runs are [`Executable::run_donating`]'s.
     pub donated: Vec<usize>,
+    /// Executables, and the threads that they share.
+    pub kept: Kept,
 }
 
 /// What is followed, and what there was to say.
@@ -87,10 +113,11 @@ pub struct Either {
 impl Default for Cpu {
     fn default() -> Cpu {
         let plan =
-            fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
+            fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::default() };
         let (lossy, donated) = (Lossy::default(), Vec::new());
         let vectors = cpu::Vectors::host();
-        Cpu { plan, threads: 1, vectors, mem_budget: None, cache: None, lossy, donated }
+        let kept = Kept::default();
+        Cpu { plan, threads: 1, vectors, mem_budget: None, cache: None, lossy, donated, kept }
     }
 }
 
@@ -155,7 +182,7 @@ impl Cpu {
     pub fn of_program(&self, program: Verified<Program>) -> Result<Compiled, Diagnostic> {
         let (memory, layout) = self.layout(&program)?;
         self.within(&program, cpu::peak(&program, &layout)?)?;
-        let executable = Executable::compile(&program, &layout, self.options())?;
+        let executable = self.kept.engine(self.options()).executable(&program, &layout)?;
         self.within(&program, executable.memory().peak())?;
         Ok(Compiled { program, memory, executable })
     }

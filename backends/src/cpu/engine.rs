@@ -92,6 +92,7 @@ fn key(program: &Verified<Program>, arena: &ArenaLayout) -> Key {
     };
     for b in program.buffers.keys() {
         place(&mut hash, arena.offsets[b]);
+        place(&mut hash, arena.donated[b].map(|input| u64::from(input.as_u32())));
     }
     for scratch in &arena.scratch {
         place(&mut hash, scratch.map(|(at, _)| at));

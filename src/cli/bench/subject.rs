@@ -62,7 +62,7 @@ impl Subject {
         clock.end("codegen");
         map_for_profilers(&executable, streams);
         let cost = cost(&program, &ready.options.device);
-        let made = Compiled { program, memory, executable };
+        let made = Compiled { program, memory, executable: executable.into() };
         Ok(Subject { effort: name, made, cost, clock, outputs: Vec::new() })
     }
 
