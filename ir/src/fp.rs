@@ -4,10 +4,10 @@
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Fp {
     /// The same bits whatever the plan.
+    #[default]
     Strict,
     /// The same bits for one plan on one device: 16-bit floats keep their `f32` inside of a kernel, and
     /// products may be joined with the sums that they go into.
-    #[default]
     Reproducible,
     /// As `Reproducible`, with approximate functions where an engine has them.
     Fast,

@@ -24,8 +24,7 @@ pub(super) struct Budget {
         long,
         value_name = "SIZE",
         value_parser = size,
-        allow_hyphen_values = true,
-        conflicts_with = "plan"
+        allow_hyphen_values = true
     )]
     mem_budget: Option<u64>,
     #[command(flatten)]

@@ -1,13 +1,16 @@
 //! `check`: verifies a program and compares its derivatives with the functions themselves.
 
-use super::engine::Engine;
+use super::engine::{Engine, Settled};
 use super::failure::Failure;
+use super::freedom::Freedom;
 use super::json;
+use super::planning::module_in_mode;
 use super::source::Program;
 use super::streams::Streams;
 use super::target::Dims;
 use crate::check::{Mode, Options, Outcome, Row, check_on};
 use crate::engine::Engine as Runs;
+use crate::fusion::Lossy;
 use crate::ir::Symbol;
 use clap::Args;
 use std::io::{self, Write};
@@ -19,7 +22,8 @@ use std::process::ExitCode;
 /// For every differentiable input of every function, in f64: forward mode is compared with central
 /// differences, reverse mode with forward mode. The error is a share of what is tolerated. Where they
 /// disagree, the op at fault is named, and the exit status is 1. What cannot be compared is counted
-/// as unsupported, and is no failure.
+/// as unsupported, and is no failure. Modes, efforts and budgets are for the engine cpu, which runs all
+/// functions then or says why not.
 #[derive(Args)]
 pub(super) struct Check {
     /// The program, or `-` for standard input
@@ -37,6 +41,8 @@ pub(super) struct Check {
     dims: Dims,
     #[command(flatten)]
     engine: Engine,
+    #[command(flatten)]
+    freedom: Freedom,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -54,8 +60,10 @@ impl Check {
         let owner = format!("`{}` has", program.source.name);
         let extents = self.dims.of(&symbols, &owner)?;
         let options = Options { seed: self.seed, rtol: self.rtol, atol: self.atol, extents };
-        let check = |engine: &dyn Runs| check_on(&program.module, &options, engine);
-        let rows = self.engine.with(&program, streams, check)?;
+        let settled = Settled::of(&self.freedom, Lossy::default(), None)?;
+        let module = module_in_mode(&program, settled.fp)?;
+        let check = |engine: &dyn Runs| check_on(&module, &options, engine);
+        let rows = self.engine.with(&program, settled, streams, check)?;
         let failed = rows.iter().filter(|r| r.failed()).count();
         if self.json {
             write_json(streams.out, &rows)?;

@@ -1,10 +1,10 @@
 //! Which engine runs a function, on how many threads, and how free it is.
 
-use super::budget::{self, Budget};
+use super::budget;
 use super::failure::Failure;
+use super::freedom::Freedom;
 use super::given::Written;
-use super::losses::{self, Losses};
-use super::planning::{Look, Mode};
+use super::losses;
 use super::source::Program;
 use super::streams::Streams;
 use crate::backends::cpu::{Executable, Vectors};
@@ -14,7 +14,6 @@ use crate::ir::{Diagnostic, Function, Kind as Wrong, Module};
 use crate::plan_cache::PlanCache;
 use clap::{Args, ValueEnum};
 use std::num::NonZero;
-use std::path::PathBuf;
 use std::thread::available_parallelism;
 
 /// What runs a function.
@@ -43,24 +42,6 @@ pub(super) struct Threads {
     /// Threads of the engine `cpu`, 1 to 256; as many as there are cores where it is not given
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-}
-
-/// How free the engine `cpu` is.
-#[derive(Args)]
-pub(super) struct Freedom {
-    /// How numbers may differ from the text's; without this, strict: not at all
-    #[arg(long, value_enum)]
-    fp: Option<Mode>,
-    /// How hard to look for a plan; without this, default
-    #[arg(long, value_enum, conflicts_with = "plan")]
-    effort: Option<Look>,
-    /// A plan to follow, as text or JSON, instead of making one; the mode is the plan's
-    #[arg(long, value_name = "PLAN")]
-    plan: Option<PathBuf>,
-    #[command(flatten)]
-    budget: Budget,
-    #[command(flatten)]
-    losses: Losses,
 }
 
 /// What [`Freedom`] comes to, once the files that it names are read.
@@ -115,25 +96,21 @@ impl Width {
     }
 }
 
-impl Freedom {
-    /// Reads what is named.
-    pub(super) fn settle(&self) -> Result<Settled, Failure> {
-        let fp = self.fp.map(Mode::fp);
-        let given = self.plan.as_deref().map(Written::read).transpose()?;
-        let (budget, cache) = (self.budget.bytes(), self.budget.cache()?);
-        let effort = self.effort.unwrap_or(Look::Default).effort();
-        let lossy = self.losses.allowed()?;
-        let asked = fp.is_some()
-            || self.effort.is_some()
-            || given.is_some()
-            || budget.is_some()
-            || !lossy.is_nothing();
+impl Settled {
+    /// What was asked for, with the plan that is to be followed if there is one.
+    pub(super) fn of(
+        freedom: &Freedom,
+        lossy: Lossy,
+        given: Option<Written>,
+    ) -> Result<Settled, Failure> {
+        let (budget, cache) = (freedom.budget.bytes(), freedom.budget.cache()?);
+        let asked = freedom.is_asked() || given.is_some() || !lossy.is_nothing();
         let fp = match &given {
             // The engine knows its machine.
-            Some(plan) => plan.device(Some("cpu")).and_then(|_| plan.fp(fp))?,
-            None => fp.unwrap_or(Fp::Strict),
+            Some(plan) => plan.device(Some("cpu")).and_then(|_| plan.fp(freedom.fp()))?,
+            None => freedom.fp().unwrap_or_default(),
         };
-        Ok(Settled { fp, given, effort, budget, cache, lossy, asked })
+        Ok(Settled { fp, given, effort: freedom.effort(), budget, cache, lossy, asked })
     }
 }
 
@@ -147,19 +124,13 @@ impl Engine {
         (settled, donated): (Settled, Vec<usize>),
         streams: &mut Streams<'_>,
     ) -> Result<Option<Compiled>, Failure> {
-        let Settled { fp, given, effort, budget, cache, lossy, asked } = settled;
+        let given = settled.given;
+        let asked = settled.asked || !donated.is_empty();
         if self.engine == Some(Kind::Reference) {
-            if asked || !donated.is_empty() {
-                let m = "--fp, --effort, --plan, --mem-budget, --lossy and --donate are for --engine cpu";
-                return Err(Failure::usage(m));
-            }
-            self.nothing_of_cpu()?;
+            self.nothing_of_cpu(asked)?;
             return Ok(None);
         }
-        let plan = Options { device: Device::cpu(), effort, fp };
-        let (threads, vectors) = (self.threads.count()?, self.width.vectors()?);
-        let asked = asked || !donated.is_empty();
-        let cpu = Cpu { plan, threads, vectors, mem_budget: budget, cache, lossy, donated };
+        let cpu = Cpu { donated, ..self.cpu(Settled { given: None, ..settled })? };
         let make = || -> Result<Result<Compiled, Diagnostic>, Failure> {
             let function = match prepare(module, f) {
                 Ok(function) => function,
@@ -204,16 +175,17 @@ impl Engine {
     pub(super) fn with<T>(
         &self,
         program: &Program,
+        settled: Settled,
         streams: &mut Streams<'_>,
         run: impl FnOnce(&dyn Runs) -> Result<T, Diagnostic>,
     ) -> Result<T, Failure> {
+        let asked = settled.asked;
         if self.engine == Some(Kind::Reference) {
-            self.nothing_of_cpu()?;
+            self.nothing_of_cpu(asked)?;
             return run(&Reference).map_err(|d| program.wrong(d));
         }
-        let (threads, vectors) = (self.threads.count()?, self.width.vectors()?);
-        let cpu = Cpu { threads, vectors, ..Cpu::default() };
-        if self.engine == Some(Kind::Cpu) {
+        let cpu = self.cpu(settled)?;
+        if self.engine == Some(Kind::Cpu) || asked {
             return run(&cpu).map_err(|d| program.wrong(d));
         }
         let either = Either::new(cpu);
@@ -222,7 +194,21 @@ impl Engine {
         result.map_err(|d| program.wrong(d))
     }
 
-    fn nothing_of_cpu(&self) -> Result<(), Failure> {
+    /// The engine `cpu` as it was asked for.
+    fn cpu(&self, settled: Settled) -> Result<Cpu, Failure> {
+        let Settled { fp, effort, budget, cache, lossy, .. } = settled;
+        let plan = Options { device: Device::cpu(), effort, fp };
+        let (threads, vectors) = (self.threads.count()?, self.width.vectors()?);
+        Ok(Cpu { plan, threads, vectors, mem_budget: budget, cache, lossy, ..Cpu::default() })
+    }
+
+    /// Errs when something is asked of the reference engine that it has not.
+    fn nothing_of_cpu(&self, asked: bool) -> Result<(), Failure> {
+        if asked {
+            let m =
+                "--fp, --effort, --plan, --mem-budget, --lossy and --donate are for --engine cpu";
+            return Err(Failure::usage(m));
+        }
         match self.threads.threads {
             Some(_) => Err(Failure::usage("--threads is for --engine cpu")),
             None if self.width.vectors.is_some() => {

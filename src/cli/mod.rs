@@ -16,6 +16,7 @@ mod emit;
 mod engine;
 mod failure;
 mod fmt;
+mod freedom;
 mod given;
 mod inputs;
 mod json;

@@ -1,15 +1,16 @@
 //! What `plan`, `emit` and `bench` share: which function is planned, for what, and by which plan.
 
-use super::budget::{Budget, Counting, tell};
+use super::budget::{Counting, tell};
 use super::clock::Clock;
 use super::derivative::Wrt;
 use super::failure::{Failure, mean};
+use super::freedom::{Followed, Freedom};
 use super::given::Written;
 use super::inputs::params;
 use super::losses::{self, Donated, Losses};
 use super::source::{Program, Source};
 use super::streams::Streams;
-use super::target::{Target, specialized};
+use super::target::{Target, all_bound, specialized};
 use crate::autodiff::value_and_grad;
 use crate::budget::{Choice, choose};
 use crate::fusion::{
@@ -20,9 +21,9 @@ use crate::ir::kernel::{Program as Kernels, Verified, verify};
 use crate::ir::rewrite::stabilize;
 use crate::ir::{At, Diagnostic, Function, Inst, Kind, Module, Op};
 use crate::plan_cache::PlanCache;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The arguments that say what is planned, and how.
 #[derive(Args)]
@@ -37,68 +38,14 @@ pub(super) struct Planning {
     /// The machine: cpu, h200, or a file that describes one; without this, the plan's, or cpu
     #[arg(long, value_name = "NAME|FILE.toml")]
     device: Option<String>,
-    /// How numbers may differ from the text's; without this, the plan's, or reproducible
-    #[arg(long, value_enum)]
-    fp: Option<Mode>,
-    /// How hard to look for a plan; without this, default
-    #[arg(long, value_enum, conflicts_with = "plan")]
-    effort: Option<Look>,
-    /// A plan to follow, as text or JSON, instead of making one
-    #[arg(long, value_name = "PLAN")]
-    plan: Option<PathBuf>,
     #[command(flatten)]
-    budget: Budget,
+    freedom: Freedom,
+    #[command(flatten)]
+    followed: Followed,
     #[command(flatten)]
     losses: Losses,
     #[command(flatten)]
     donated: Donated,
-}
-
-/// How numbers may differ from those of the text.
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Mode {
-    /// The same bits whatever the plan
-    Strict,
-    /// The same bits for one plan; stable forms stand for naive ones
-    Reproducible,
-    /// As reproducible, with approximate functions where an engine has them
-    Fast,
-}
-
-/// How hard to look for a plan.
-#[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Look {
-    /// A kernel an instruction
-    Off,
-    /// One pass
-    Quick,
-    /// As long as it pays
-    Default,
-    /// As default, then many small changes, of which the best are kept
-    Search,
-}
-
-impl Mode {
-    /// As the planner calls it.
-    pub(super) fn fp(self) -> Fp {
-        match self {
-            Mode::Strict => Fp::Strict,
-            Mode::Reproducible => Fp::Reproducible,
-            Mode::Fast => Fp::Fast,
-        }
-    }
-}
-
-impl Look {
-    /// As the planner calls it.
-    pub(super) fn effort(self) -> Effort {
-        match self {
-            Look::Off => Effort::Off,
-            Look::Quick => Effort::Quick,
-            Look::Default => Effort::Default,
-            Look::Search => Effort::Search,
-        }
-    }
 }
 
 /// A function ready to be planned.
@@ -142,15 +89,17 @@ impl Planning {
         if self.wrt.is_given() && !self.grad {
             return Err(Failure::usage("--wrt needs --grad"));
         }
-        let given = self.plan.as_deref().map(Written::read).transpose()?;
+        let given = self.followed.read()?;
         let options = self.options(given.as_ref())?;
-        let (budget, cache) = (self.budget.bytes(), self.budget.cache()?);
+        let (budget, cache) = (self.freedom.budget.bytes(), self.freedom.budget.cache()?);
         let text = self.target.source()?;
         clock.begin();
         let source = Program::of(text)?;
         clock.end("parse");
         let f = self.target.choose(&source)?;
-        let f = specialized(&source, f, &self.target.extents(f)?)?;
+        let extents = self.target.extents(f)?;
+        all_bound(f, &extents)?;
+        let f = specialized(&source, f, &extents)?;
         let arguments = params(&f).len();
         let mut recognised = Vec::new();
         let (module, f) = in_mode(&source, f, options.fp, &mut recognised)?;
@@ -202,8 +151,7 @@ impl Planning {
     }
 
     fn options(&self, given: Option<&Written>) -> Result<Options, Failure> {
-        let fp = self.fp.map(Mode::fp);
-        let effort = self.effort.unwrap_or(Look::Default).effort();
+        let (fp, effort) = (self.freedom.fp(), self.freedom.effort());
         let (device, fp) = match given {
             Some(plan) => (plan.device(self.device.as_deref())?, plan.fp(fp)?),
             None => (device(self.device.as_deref().unwrap_or("cpu"))?, fp.unwrap_or_default()),
@@ -213,12 +161,12 @@ impl Planning {
 
     /// The most bytes that a plan may take.
     pub(super) fn budget(&self) -> Option<u64> {
-        self.budget.bytes()
+        self.freedom.budget.bytes()
     }
 
     /// Whether a budget is given, or a plan to follow.
     pub(super) fn is_decided(&self) -> bool {
-        self.plan.is_some() || self.budget.bytes().is_some()
+        self.followed.is_given() || self.budget().is_some()
     }
 }
 
@@ -248,6 +196,18 @@ pub(super) fn in_mode(
         Fp::Strict => Ok((source.module.clone(), f)),
         _ => stable(source, &f, recognised).map_err(|d| source.wrong(d)),
     }
+}
+
+/// The program's module as a mode has it, all of its functions.
+pub(super) fn module_in_mode(source: &Program, fp: Fp) -> Result<Module, Failure> {
+    if fp == Fp::Strict {
+        return Ok(source.module.clone());
+    }
+    let mut new = Module::default();
+    for f in source.module.funcs.values() {
+        new.funcs.push(stabilize(f).map_err(|d| source.wrong(d))?.0);
+    }
+    Ok(new)
 }
 
 /// A module with stable forms for naive ones, and the function in it; what was rewritten is told.

@@ -1,20 +1,21 @@
 //! `run`: a function, or its gradient function, at given or random inputs.
 
 use super::derivative::Wrt;
-use super::engine::{Engine, Freedom};
+use super::engine::{Engine, Settled};
 use super::failure::Failure;
+use super::freedom::{Followed, Freedom};
 use super::inputs::{self, Given, Inputs, arguments};
-use super::losses::Donated;
+use super::losses::{Donated, Losses};
 use super::planning::in_mode;
 use super::source::Program;
 use super::spec::{Input, input};
 use super::streams::Streams;
-use super::target::{Target, specialized};
+use super::target::{Target, all_bound, specialized};
 use super::{json, npz, show};
 use crate::autodiff::value_and_grad;
 use crate::backends::Array;
 use crate::backends::reference::{self, Effects};
-use crate::ir::{DType, Function, Symbol};
+use crate::ir::{DType, Function};
 use clap::Args;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -55,6 +56,10 @@ pub(super) struct Run {
     #[command(flatten)]
     freedom: Freedom,
     #[command(flatten)]
+    followed: Followed,
+    #[command(flatten)]
+    losses: Losses,
+    #[command(flatten)]
     donated: Donated,
     /// Print JSON, with every element
     #[arg(long, conflicts_with = "digest")]
@@ -73,7 +78,7 @@ impl Run {
         if self.wrt.is_given() && !self.grad {
             return Err(Failure::usage("--wrt is for --grad"));
         }
-        let settled = self.freedom.settle()?;
+        let settled = Settled::of(&self.freedom, self.losses.allowed()?, self.followed.read()?)?;
         let program = self.target.read()?;
         let f = self.target.choose(&program)?;
         let inputs = Inputs::new(self.inputs.clone(), self.seed)?;
@@ -120,13 +125,7 @@ impl Run {
         }
         let given = params.iter().map(|p| inputs.read(p)).collect::<Result<Vec<_>, _>>()?;
         let extents = inputs::bind(&params, &given, self.target.extents(f)?)?;
-        let open: Vec<&Symbol> = f.symbols.iter().filter(|s| !extents.contains_key(s)).collect();
-        if let Some(first) = open.first() {
-            let name = first.as_str();
-            let m =
-                format!("nothing gives the symbolic dimension `{name}` of @{} an extent", f.name);
-            return Err(Failure::usage(m).hint(Some(format!("add --dim {name}=4"))));
-        }
+        all_bound(f, &extents)?;
         Ok((specialized(program, f, &extents)?, given))
     }
 

@@ -101,6 +101,14 @@ impl Dims {
     }
 }
 
+/// Errs when these extents leave a symbol of the function open.
+pub(super) fn all_bound(f: &Function, extents: &BTreeMap<Symbol, u64>) -> Result<(), Failure> {
+    let Some(open) = f.symbols.iter().find(|s| !extents.contains_key(s)) else { return Ok(()) };
+    let name = open.as_str();
+    let m = format!("nothing gives the symbolic dimension `{name}` of @{} an extent", f.name);
+    Err(Failure::usage(m).hint(Some(format!("add --dim {name}=4"))))
+}
+
 /// The function at these extents; the symbols not among them stay.
 pub(super) fn specialized(
     program: &Program,

@@ -87,7 +87,7 @@ fn json_has_the_figures() {
     }
     let plain = json(&d.good(bench));
     assert!(plain.get("kernels").is_none() && plain.get("compare").is_none());
-    assert_eq!(plain["fp"], "reproducible");
+    assert_eq!(plain["fp"], "strict");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn what_cannot_be_measured_is_said() {
     );
     for (args, code, said) in [
         ("effect.ir", 1, "no lowering"),
-        ("sum.ir", 1, "the extent `n`"),
+        ("sum.ir", 2, "add --dim n=4"),
         ("sum.ir --dim n=4 --wrt x", 2, "--wrt needs --grad"),
         ("sum.ir --dim n=4 --func g", 2, "no function @g"),
         ("sum.ir --dim n=4 --vectors 96", 2, "--vectors is 128, 256 or 512, found 96"),

@@ -53,7 +53,7 @@ fn programs_are_printed() {
 fn what_cannot_be_lowered_is_named() {
     let d = programs();
     for (args, code, said) in [
-        ("sym.ir", 1, "the extent `n`"),
+        ("sym.ir", 2, "add --dim n=4"),
         ("prints.ir", 1, "create_token"),
         ("loss.ir --wrt w", 2, "--wrt needs --grad"),
     ] {

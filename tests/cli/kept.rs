@@ -30,12 +30,12 @@ fn a_kept_plan_is_found_listed_and_removed() {
     assert_eq!((names(&d.kept()).len(), names(&d.0.join("here")).len()), (1, 1));
     assert_eq!(names(&d.kept()), names(&d.0.join("here")));
     // Another machine of the same program, another budget.
-    d.good(&format!("{PLAN} --fp strict"));
+    d.good(&format!("{PLAN} --fp reproducible"));
     d.good("emit deep_mlp.ir --stage plan --grad --mem-budget 130kB");
     d.good("run deep_mlp.ir --grad --mem-budget 120kB --digest");
     let list = d.good("cache list");
     let rows: Vec<&str> = list.lines().collect();
-    // `run` is strict, and so found what was planned for that.
+    // Every command is strict where nothing else is said: `run` found what was planned.
     assert_eq!(rows.len(), 5, "{list}");
     assert!(rows[0].starts_with("function ") && rows[4].starts_with("3 plans, "), "{list}");
     assert_eq!(list.matches("\n@deep_mlp_grad  ").count(), 3, "{list}");

@@ -42,7 +42,9 @@ const FIGURES: [&str; 7] = [
 #[test]
 fn a_plan_is_shown_beside_the_unfused_program() {
     let d = models(&["softmax"]);
-    let text = d.good("plan softmax.ir");
+    let strict = d.good("plan softmax.ir");
+    assert!(strict.starts_with("@softmax on cpu, fp strict, effort default\nplan "), "{strict}");
+    let text = d.good("plan softmax.ir --fp reproducible");
     assert!(text.starts_with("@softmax on cpu, fp reproducible, effort default\nplan "), "{text}");
     let row = |name: &str| -> Vec<String> {
         let line = text.lines().find(|l| l.starts_with(name)).unwrap();
@@ -131,8 +133,8 @@ fn options_reach_the_planner() {
     }
     // What has no name has a line.
     d.file("line.ir", d.text("naive_softmax.ir").replace("%p", "%9"));
-    assert!(d.good("plan line.ir").contains("\nrecognised: softmax at line 6\n"));
-    let text = d.good("plan naive_softmax.ir");
+    assert!(d.good("plan line.ir --fp reproducible").contains("\nrecognised: softmax at line 6\n"));
+    let text = d.good("plan naive_softmax.ir --fp reproducible");
     assert!(text.contains("\nrecognised: softmax at %p\n"), "{text}");
     let d = programs();
     assert!(d.good("plan two.ir --func second").starts_with("@second "));
@@ -201,7 +203,7 @@ fn plans_that_do_not_fit_are_refused() {
         ("missing.plan", "cannot read `missing.plan`"),
         ("good.plan --grad", "of another function than this @softmax_grad"),
         ("good.plan --device h200", "the plan is for the device `cpu`, not `h200`"),
-        ("good.plan --fp strict", "the plan is for --fp `reproducible`, not `strict`"),
+        ("good.plan --fp fast", "the plan is for --fp `strict`, not `fast`"),
         ("good.plan --effort off", "cannot be used with"),
     ] {
         for command in ["plan softmax.ir", "emit softmax.ir --stage program"] {
@@ -233,7 +235,7 @@ fn wrong_options_are_told_apart_from_wrong_programs() {
         ("loss.ir --explain %lost", 2, "did you mean `%loss`?"),
         ("loss.ir --explain-fusion %p %zebra", 2, "--stage ad"),
         ("loss.ir --explain-fusion %p %loss --candidates", 2, "cannot be used with"),
-        ("sym.ir", 1, "the extent `n`"),
+        ("sym.ir", 2, "add --dim n=4"),
         ("prints.ir", 1, "create_token"),
         ("loss.ir --out no/such/folder", 2, "cannot write"),
     ] {

@@ -33,7 +33,7 @@ fn a_frontier_has_peaks_that_rise_and_times_that_fall() {
     let one = json(&d, "plan deep_mlp.ir --grad --frontier 1 --json");
     assert_eq!(one["points"].as_array().unwrap()[..], points[points.len() - 1..]);
     let text = d.good("plan deep_mlp.ir --grad --frontier 3");
-    assert!(text.starts_with("@deep_mlp_grad on cpu, fp reproducible, effort default: 3 of "));
+    assert!(text.starts_with("@deep_mlp_grad on cpu, fp strict, effort default: 3 of "));
     assert!(text.contains(" %h0 (") && text.ends_with(" nothing\n"), "{text}");
     // Machines without an engine have a frontier too, and unfused programs a point.
     json(&d, "plan deep_mlp.ir --grad --device h200 --frontier 2 --json");
@@ -105,8 +105,7 @@ fn a_budget_for_which_there_is_no_plan_names_the_least() {
     let all = json(&d, "plan deep_mlp.ir --grad --frontier 1000 --json");
     let least = number(&all["points"][0], "peak_bytes");
     for command in ["plan", "run", "bench", "emit --stage program"] {
-        let fp = if command == "run" { "--fp reproducible" } else { "" };
-        let of = |budget: u64| format!("{command} deep_mlp.ir --grad {fp} --mem-budget {budget}");
+        let of = |budget: u64| format!("{command} deep_mlp.ir --grad --mem-budget {budget}");
         let ran = d.run(&of(least - 1));
         assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{command}: {}", ran.err);
         let said = format!(
@@ -150,9 +149,12 @@ fn what_does_not_go_with_a_budget_is_said() {
         ("plan loss.ir --mem-budget 1GiB --cache here --no-cache", "cannot be used with"),
         ("emit loss.ir --stage ad --mem-budget 1GiB", "comes before plans and budgets"),
         ("run loss.ir --engine reference --mem-budget 1GiB", "are for --engine cpu"),
+        ("check loss.ir --engine reference --fp fast", "are for --engine cpu"),
+        ("check loss.ir --plan loss.plan", "unexpected argument '--plan'"),
+        ("check loss.ir --no-cache", "--cache and --no-cache need --mem-budget"),
         ("run loss.ir --engine reference --plan loss.plan", "are for --engine cpu"),
         ("run loss.ir --plan none.plan", "cannot read `none.plan`"),
-        ("run loss.ir --plan loss.plan --fp strict", "the plan is for --fp `reproducible`"),
+        ("run loss.ir --plan loss.plan --fp fast", "the plan is for --fp `strict`"),
         ("run loss.ir --plan gpu.plan", "the plan is for the device `h200`, not `cpu`"),
         ("run loss.ir --grad --plan loss.plan", "of another function than this @loss_grad"),
         ("cache", "Usage"),

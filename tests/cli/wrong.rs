@@ -77,6 +77,7 @@ fn wrong_command_lines_and_files_are_told_apart() {
         ("run loss.ir --input x=ints.npz#z", 2, ["no array `z`", "y"]),
         ("run loss.ir --input x=ints.npz#y", 2, ["holds int32", ""]),
         ("run sym.ir", 2, ["dimension `n` of @double", "--dim n=4"]),
+        ("bench sym.ir", 2, ["dimension `n` of @double", "--dim n=4"]),
         ("run sym.ir --dim m=4", 2, ["no symbolic dimension `m`", ""]),
         ("run sym.ir --dim n=4 --dim n=4", 2, ["--dim n is given twice", ""]),
         ("run sym.ir --dim n=-4", 2, ["`-4` is no extent", ""]),
