@@ -216,22 +216,29 @@ def checked(workload, size, options):
     return agree
 
 
-def table(rows, options):
-    """The rows as Markdown."""
-    sides = ["adfuse", *PEERS]
-    head = ["workload", "size", "threads", *[f"{s} ms" for s in sides], "to the best peer", "target", "peak MB"]
-    lines = [head, ["---"] * len(head)]
-    for row in rows:
-        found = [row["sides"].get(side) for side in sides]
-        times = [f"{ms(v['ms'])} ({ms(v['least_ms'])}-{ms(v['most_ms'])})" if v else "-" for v in found]
-        ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}"
-        memory = " / ".join(f"{v['peak_mb']:.0f}" if v else "-" for v in found)
-        cells = [row["workload"], row["size"] or "", str(row["threads"]), *times, ratio, f"{row['target']:g}", memory]
-        lines.append(cells)
-    text = "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+SIDES = ("adfuse", *PEERS)
+HEAD = ["workload", "size", "threads", *[f"{s} ms" for s in SIDES], "to the best peer", "target", "peak MB"]
+
+
+def line(cells):
+    """A line of a table in Markdown."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def cells(row):
+    """What the table has of a row."""
+    found = [row["sides"].get(side) for side in SIDES]
+    times = [f"{ms(v['ms'])} ({ms(v['least_ms'])}-{ms(v['most_ms'])})" if v else "-" for v in found]
+    ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}"
+    memory = " / ".join(f"{v['peak_mb']:.0f}" if v else "-" for v in found)
+    return [row["workload"], row["size"] or "", str(row["threads"]), *times, ratio, f"{row['target']:g}", memory]
+
+
+def summary(rows, options):
+    """What the table says altogether."""
     met = sum(r["ratio"] is not None and r["ratio"] <= r["target"] for r in rows)
     known = ", ".join(f"{side} {version}" for side, version in options.versions.items()) or "no peers"
-    return f"{text}\n\n{met} of {len(rows)} within their targets; {known}; medians of {options.rounds} rounds (least-most)."
+    return f"{met} of {len(rows)} within their targets; {known}; medians of {options.rounds} rounds (least-most)."
 
 
 def ms(x):
@@ -295,6 +302,8 @@ def options_of(arguments):
 def main(arguments):
     options = options_of(arguments)
     rows, agree = [], True
+    if not options.check:
+        print(line(HEAD) + "\n" + line(["---"] * len(HEAD)), flush=True)
     for workload in WORKLOADS:
         sizes = [s for s in workload.sizes if s is None or s in options.sizes]
         for size in sizes[:1] if options.check else sizes:
@@ -306,14 +315,16 @@ def main(arguments):
                     agree &= checked(workload, size, options)
                 else:
                     rows.append(measured(workload, size, options))
+                    print(line(cells(rows[-1])), flush=True)
             except Failed as failed:
                 # One workload that a side cannot do is no reason to lose the others.
                 note(f"  {failed}")
                 agree = False
     if not options.check:
-        print(table(rows, options))
+        print("\n" + summary(rows, options))
         if options.json:
-            written_whole(options.json, json.dumps({"versions": options.versions, "rows": rows}, indent=1) + "\n")
+            text = json.dumps({"versions": options.versions, "rows": rows}, indent=1)
+            written_whole(options.json, text + "\n")
     return 0 if agree else 1
 
 
