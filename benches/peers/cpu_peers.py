@@ -16,7 +16,10 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    sys.exit("numpy is not installed (see benches/peers/README.md)")
 from sides import limit, missing
 from workloads import SIZES, WORKLOADS
 
