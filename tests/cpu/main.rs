@@ -8,6 +8,7 @@ mod folds;
 mod lines;
 mod modes;
 mod schedules;
+mod slices;
 mod targets;
 mod widths;
 
@@ -413,62 +414,6 @@ fn sizes_of_slices_are_checked() {
     assert_eq!(out, [7; 8]);
     let wrong = Array::from_f64s(DType::F32, &[3], &[1.0; 3]).expect("three");
     assert_eq!(made.run(&[wrong]).expect_err("three for two").kind, Kind::Usage);
-}
-
-/// Callers' bytes may begin anywhere, and packed buffers are written by several threads.
-#[test]
-fn slices_may_begin_anywhere() {
-    let text = "program @f {
-      input %x: f32[40, 50]
-      input %y: f32[50, 7]
-      temp %m: bool[40, 50] as b1
-      output %z: f32[40, 7]
-      output %n: f32[40, 50]
-      contract @c {
-        member batch [] rows [40] cols [7] depth [50] sum f32 {
-          lhs { p0 = load %x[d0, d1] s0 = param.f32 0 out s0 }
-          rhs { p0 = load %y[d1, d0] s0 = param.f32 0 out s0 }
-          then { p0 = sum s0 = param.f32 0 %z[d0, d1] = store s0 }
-        }
-      }
-      kernel @m [40, 50] {
-        stage [] {
-          p0 = load %x[d0, d1]
-          s0 = param.f32 0 s1 = const.f32 0.0 s2 = gt.bool s0 s1
-          %m[d0, d1] = store s2
-        }
-      }
-      kernel @n [40, 50] {
-        stage [] {
-          p0 = load %m[d0, d1]
-          s0 = param.bool 0 s1 = convert.f32 s0
-          %n[d0, d1] = store s1
-        }
-      }
-      return %z, %n
-    }";
-    let program = verify(read(text).expect("reads")).expect("verifies");
-    let args = arguments(&program);
-    let expected = kernel::run(&program, &args).expect("runs");
-    let layout = ArenaLayout::default();
-    let made = Executable::compile(
-        &program,
-        &layout,
-        Options { threads: 2, fp: Fp::Strict, ..Options::default() },
-    )
-    .expect("compiles");
-    for shift in [1, 2, 4, 7] {
-        let shifted = |a: &Array| [&vec![0; shift], a.bytes()].concat();
-        let inputs: Vec<Vec<u8>> = args.iter().map(shifted).collect();
-        let inputs: Vec<&[u8]> = inputs.iter().map(|b| &b[shift..]).collect();
-        let mut outputs: Vec<Vec<u8>> = expected.iter().map(shifted).collect();
-        outputs.iter_mut().for_each(|o| o.fill(9));
-        let mut slices: Vec<&mut [u8]> = outputs.iter_mut().map(|o| &mut o[shift..]).collect();
-        made.run_into(&inputs, &mut slices).expect("runs");
-        for (found, wanted) in slices.iter().zip(&expected) {
-            assert_eq!(**found, *wanted.bytes(), "from byte {shift} on");
-        }
-    }
 }
 
 /// Layouts are not taken on trust where memory depends on them.

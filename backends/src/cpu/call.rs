@@ -283,7 +283,8 @@ impl Moved {
         if at.addr().is_multiple_of(8) || bytes == 0 {
             return Ok(at);
         }
-        if let Some(known) = moved.iter().find(|m| m.from == at) {
+        // Inputs that are lent may begin together and be of different lengths.
+        if let Some(known) = moved.iter().find(|m| m.from == at && m.bytes == bytes) {
             return Ok(known.block.start());
         }
         let block = Block::new(bytes as u64)?;
