@@ -1,12 +1,15 @@
 //! Folds of every length, type and operation, on values that are hard to get right: along lines, over columns,
 //! in bodies that leave registers for the lanes, that do not, and that have no vectors.
 
-use crate::{same, special};
+use crate::common::random::inputs;
+use crate::{agrees, same, special};
 use adfuse::backends::Array;
 use adfuse::fusion::Effort;
 use adfuse::ir::DType;
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, verify};
+use adfuse::ir::op::Domain;
+use adfuse::ir::text::parse;
 
 /// Around the lanes and the blocks of both orders, and what code leaves to Rust.
 const LENGTHS: [usize; 19] =
@@ -135,6 +138,32 @@ fn domains() {
                      }}"
                 );
                 agree(&text, turn);
+            }
+        }
+    }
+}
+
+/// No elements: beside what folds, which then has blocks of nothing, and of what folds.
+#[test]
+fn nothing() {
+    for dims in [[2u64, 100, 0], [2, 0, 100], [0, 100, 2], [1, 3000, 0], [100, 2, 0]] {
+        for axis in 0..3 {
+            let mut left: Vec<String> = dims.iter().map(u64::to_string).collect();
+            let all = left.join(",");
+            left.remove(axis);
+            let left = left.join(",");
+            let text = format!(
+                "func @f(%x: f32[{all}]) -> (f32[{left}], f32[{left}]) {{
+                   %s = reduce_sum %x {{axes = [{axis}]}} : f32[{left}]
+                   %e = exp %x : f32[{all}]
+                   %m = reduce_max %e {{axes = [{axis}]}} : f32[{left}]
+                   return %s, %m
+                 }}"
+            );
+            let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+            let f = module.funcs.values().next().expect("a function");
+            if let Err(why) = agrees(&module, f, &inputs(f, &[Domain::Normal])) {
+                panic!("{text}: {why}");
             }
         }
     }

@@ -105,14 +105,15 @@ pub(super) fn in_code(domain: &[i64], stage: &Stage) -> Result<Vec<Option<InCode
 pub(super) fn granule(grain: i64, by: &Parted, volume: i64) -> Option<i64> {
     let line = i64::try_from(by.size.checked_mul(by.inner)?).ok()?;
     let block = i64::try_from(by.inner.checked_mul(by.order.block() as usize)?).ok()?;
+    // Where there is nothing, nothing is cut.
+    if line <= 0 || volume <= 0 {
+        return Some(grain);
+    }
     let unit = match by.blocks {
         0 | 1 => line,
         _ if by.outer == 1 || line % block == 0 => block,
         _ => line,
     };
-    if unit <= 0 || volume <= 0 {
-        return Some(grain);
-    }
     let points = unit / gcd(unit, volume);
     let all = (grain / gcd(grain, points)).checked_mul(points)?;
     (all < 1 << 50).then_some(all)
