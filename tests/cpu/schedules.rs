@@ -52,6 +52,44 @@ fn random_schedules_of_written_programs() {
     assert!(seen > 50, "{seen} programs were changed");
 }
 
+/// Vectors along an axis of the stages that is not their last, which folds over the domain name too.
+#[test]
+fn vectors_along_an_axis_of_stages_that_fold() {
+    for (runs, vector) in [
+        ("chain(d2)", "d1"),
+        ("chain(d2) lane(d0)", "d1"),
+        ("lane(d0) chain(d2, d3)", "d1"),
+        ("lane(d3)", "d2"),
+    ] {
+        let left: Vec<usize> = (0..4).filter(|k| !runs.contains(&format!("d{k}"))).collect();
+        let dims: Vec<String> = left.iter().map(|&k| [3, 40, 5, 2][k].to_string()).collect();
+        let index: Vec<String> = left.iter().map(|k| format!("d{k}")).collect();
+        let (dims, index) = (dims.join(", "), index.join(", "));
+        let text = format!(
+            "program @f {{
+               input %x: f64[3, 40, 5, 2]
+               output %y: f64[{dims}]
+               output %z: i32[{dims}]
+               kernel @k [3] {{
+                 schedule vector {vector}
+                 stage [40, 5, 2] {{
+                   p0 = load %x[d0, d1, d2, d3]
+                   s0 = param.f64 0
+                   %y[{index}] = fold.sum s0 {runs}
+                   %z[{index}] = fold.argmax s0 {runs}
+                 }}
+               }}
+               return %y, %z
+             }}"
+        );
+        let program = read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        let program = verify(program).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+        if let Err(why) = same(&program, Effort::Default, &arguments(&program)) {
+            panic!("{why}");
+        }
+    }
+}
+
 fn transposition(schedule: &str) -> Program {
     read(&format!(
         "program @f {{

@@ -112,11 +112,12 @@ fn innermost(stage: &mut Stage, rank: usize, axis: usize) {
         k if k > axis => a - 1,
         _ => a,
     };
-    let name = |a: u8| match usize::from(a).checked_sub(rank) {
-        Some(k) => IndexExpr::axis(rank + usize::from(moved(k as u8))),
-        None => IndexExpr::Axis(a),
+    // Of all coordinates, the domain's first.
+    let place = |a: u8| match usize::from(a).checked_sub(rank) {
+        Some(k) => rank as u8 + moved(k as u8),
+        None => a,
     };
-    renamed_in(stage, &name, &|a| SmallVec::from_iter([a]));
+    renamed_in(stage, &|a| IndexExpr::Axis(place(a)), &|a| SmallVec::from_iter([place(a)]));
     for sink in &mut stage.sinks {
         match sink {
             Sink::Reduce { runs, .. } => {
