@@ -164,7 +164,12 @@ pub(super) fn arguments(
             Some(value) => value.unwrap_or(Given::Fill(Fill::Any)),
             None => inputs.read(param)?.unwrap_or(Given::Fill(Fill::Ones)),
         };
-        args.push(inputs.argument(value, &param.ty, k).map_err(|d| program.wrong(d))?);
+        let found = inputs.argument(value, &param.ty, k).map_err(|mut d| {
+            d.at.func.get_or_insert_with(|| running.name.clone());
+            d.at.inst.get_or_insert_with(|| format!("%{}", param.name));
+            program.wrong(d)
+        });
+        args.push(found?);
     }
     Ok(args)
 }

@@ -196,8 +196,8 @@ impl Executable {
         }
         let code = maker.finish().map_err(|d| within(d, None))?;
         let mut memory = Memory {
-            arena: Block::new(all)?,
-            constants: Block::new(constants.most)?,
+            arena: Block::new(all).map_err(|d| within(d, None))?,
+            constants: Block::new(constants.most).map_err(|d| within(d, None))?,
             own: Vec::new(),
             workers: Vec::new(),
             pointers: Vec::with_capacity(low.program.buffers.len()),
@@ -205,7 +205,7 @@ impl Executable {
         let buffers = low.program.buffers.len();
         let shared = memory.arena.start();
         for _ in 0..options.threads.max(1) {
-            let block = Block::new(own.most)?;
+            let block = Block::new(own.most).map_err(|d| within(d, None))?;
             let table = vec![std::ptr::null_mut(); buffers + slots as usize];
             let worker = Worker { table, buffers, own: block.start(), shared };
             memory.workers.push(Mutex::new(worker));
