@@ -40,21 +40,34 @@ impl Timed {
         Ok(())
     }
 
-    fn time(&self, f: &Function, program: &Program) -> Result<f64, Diagnostic> {
+    /// The least times of several runs of each program, which take turns.
+    fn times<const N: usize>(
+        &self,
+        f: &Function,
+        programs: [&Program; N],
+    ) -> Result<[f64; N], Diagnostic> {
         self.draw(f)?;
-        let program = verify(program.clone()).map_err(|mut errors| errors.swap_remove(0))?;
-        let made = self.cpu.of_program(program)?.executable;
+        let make = |program: &Program| {
+            let program = verify(program.clone()).map_err(|mut errors| errors.swap_remove(0))?;
+            Ok(self.cpu.of_program(program)?.executable)
+        };
+        let made = programs.map(make);
         let inputs = self.inputs.borrow();
         // The first run finds nothing in the caches.
-        let mut results: Vec<Vec<u8>> =
-            made.run(&inputs.1)?.iter().map(|a| a.bytes().to_vec()).collect();
+        let mut results: Vec<Vec<u8>> = Vec::new();
+        for executable in &made {
+            let executable = executable.as_ref().map_err(Diagnostic::clone)?;
+            results = executable.run(&inputs.1)?.iter().map(|a| a.bytes().to_vec()).collect();
+        }
         let inputs: Vec<&[u8]> = inputs.1.iter().map(Array::bytes).collect();
         let mut outputs: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
-        let mut least = f64::INFINITY;
+        let mut least = [f64::INFINITY; N];
         for _ in 0..self.runs.max(1) {
-            let begin = Instant::now();
-            made.run_into(&inputs, &mut outputs)?;
-            least = least.min(begin.elapsed().as_secs_f64());
+            for (executable, least) in made.iter().flatten().zip(&mut least) {
+                let begin = Instant::now();
+                executable.run_into(&inputs, &mut outputs)?;
+                *least = least.min(begin.elapsed().as_secs_f64());
+            }
         }
         Ok(least)
     }
@@ -67,8 +80,17 @@ impl Measure for Timed {
             return *known;
         }
         // What the engine does not run has no time of its own.
-        let seconds = self.time(f, program).ok();
+        let seconds = self.times(f, [program]).ok().map(|[seconds]| seconds);
         self.known.borrow_mut().insert(key, seconds);
         seconds
+    }
+
+    fn confirms(
+        &self,
+        f: &Function,
+        (_, before): (&Plan, &Program),
+        (_, after): (&Plan, &Program),
+    ) -> Option<bool> {
+        self.times(f, [before, after]).ok().map(|[before, after]| after <= before)
     }
 }

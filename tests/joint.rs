@@ -10,7 +10,8 @@ use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
-    Device, Effort, Fp, Options, Plan, PlanFrontier, lower, plan_frontier, plan_point, prepare,
+    Alternative, AnyEngine, Constraint, Decision, Device, Effort, Fp, Options, Plan, PlanFrontier,
+    decisions, lower, plan, plan_frontier, plan_point, prepare,
 };
 use adfuse::ir::kernel::{Storage, verify};
 use adfuse::ir::op::Domain;
@@ -157,4 +158,34 @@ fn models() {
         several += usize::from(frontier.points().len() > 1);
     }
     assert!(several > 4, "{several} models have a choice");
+}
+
+/// The fastest plan of a frontier is not beaten by one that decides otherwise about one value, where
+/// there are few enough to try.
+#[test]
+fn no_other_decision_about_one_value_is_faster() {
+    let options = options(Effort::Default);
+    let (mut asked, mut greedy) = (0, 0);
+    for (stem, module, f) in models::all() {
+        let g = gradients(&module, &f).expect("differentiates");
+        let f = prepare(&Module::single(g.clone()), &g).expect("prepares");
+        if f.inst_count() > 60 {
+            continue;
+        }
+        let faster = |plan: &Plan| {
+            let all = decisions(&f, plan, &options, None, &AnyEngine).expect("has a lowering");
+            let seconds = |d: &Decision| match &d.other {
+                Alternative::Keep(d) | Alternative::Remat(d) => d.seconds,
+                Alternative::None(_) => 0.0,
+            };
+            let faster = all.iter().filter(|d| d.bound == Constraint::Search && seconds(d) < 0.0);
+            faster.count()
+        };
+        let frontier = plan_frontier(&f, &options, &AnyEngine).expect("has a lowering");
+        let fastest = frontier.fastest().expect("a plan");
+        assert_eq!(faster(&fastest.plan), 0, "{stem}\n{}\n{f}", fastest.plan.text(&f));
+        greedy += faster(&plan(&f, &options).expect("has a lowering"));
+        asked += 1;
+    }
+    assert!(asked > 10 && greedy > 0, "{asked} models, {greedy} decisions of greedy plans");
 }

@@ -10,12 +10,12 @@ use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
 use adfuse::fusion::search::{
-    Found, Move, Policy, Predicted, SearchOptions, Space, State, Uniform, search,
+    Found, Measure, Move, Policy, Predicted, SearchOptions, Space, State, Uniform, search,
 };
 use adfuse::fusion::{
     AnyEngine, Device, Effort, Fp, Options, Plan, cost, lower, memory, plan, plan_frontier, prepare,
 };
-use adfuse::ir::kernel::verify;
+use adfuse::ir::kernel::{Program, verify};
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Module};
@@ -356,4 +356,71 @@ fn measured_times_lead_a_search() {
     // Times are real ones: the cost model has others.
     assert_ne!(found.began.seconds, subject.holds(&start).expect("a plan").0);
     assert_eq!(space.price(&space.state(&start)).map(|p| p.seconds), Some(found.began.seconds));
+}
+
+/// Everything written out that may be: the small convolution reads through guards and at shifted places
+/// then, over and over. By the clock, one thread of a shared EPYC in November 2026, that took CLOCK.
+#[test]
+fn what_reads_at_shifted_places_is_slower_by_the_model_as_it_is_by_the_clock() {
+    let subject = model("conv_as_slices");
+    let options = options(Effort::Default);
+    let start = plan(&subject.f, &options).expect("has a lowering");
+    let space = Space::new(&subject.f, &options, &AnyEngine, &Predicted).expect("has a lowering");
+    let mut state = space.state(&start);
+    let mut written = 0;
+    loop {
+        let next = space.moves(&state).find(|m| matches!(m, Move::WriteOut { .. }));
+        let Some(next) = next else { break };
+        space.apply(&mut state, &next).expect("is legal");
+        written += 1;
+    }
+    assert!(written > 4, "{written} instructions written out");
+    let predicted = [&start, &space.plan(&state)].map(|plan| {
+        let program = lower(&subject.f, plan, &options.device).expect("is a plan");
+        cost(&program, &options.device).seconds
+    });
+    assert!(predicted[1] > 1.5 * predicted[0], "{predicted:?}");
+    let clock = Timed::new(Cpu::default(), 200);
+    let programs = [&start, &space.plan(&state)]
+        .map(|plan| lower(&subject.f, plan, &options.device).expect("is a plan"));
+    eprintln!(
+        "FIGS {predicted:?} {:?} {:?}",
+        clock.seconds(&subject.f, &start, &programs[0]),
+        clock.seconds(&subject.f, &space.plan(&state), &programs[1])
+    );
+}
+
+/// A clock that is wrong, until it is asked about two plans.
+struct Misled<'a>(&'a Plan);
+
+impl Measure for Misled<'_> {
+    fn seconds(&self, _: &Function, plan: &Plan, _: &Program) -> Option<f64> {
+        Some(if plan == self.0 { 2.0 } else { 1.0 })
+    }
+
+    fn confirms(
+        &self,
+        _: &Function,
+        before: (&Plan, &Program),
+        _: (&Plan, &Program),
+    ) -> Option<bool> {
+        assert_eq!(before.0, self.0);
+        Some(false)
+    }
+}
+
+#[test]
+fn what_the_clock_finds_slower_is_not_taken() {
+    let subject = model("gelu_rowbias");
+    let options = options(Effort::Default);
+    let start = plan(&subject.f, &options).expect("plans");
+    let misled = Misled(&start);
+    let space = Space::new(&subject.f, &options, &AnyEngine, &misled).expect("plans");
+    let found = search(&space, &start, &steps(40), &mut Uniform::new(0)).expect("fits");
+    assert!(found.steps > 0);
+    assert_eq!((&found.plan, found.price), (&start, found.began));
+    let timed = Timed::new(Cpu { plan: options.clone(), ..Cpu::default() }, 3);
+    let program = lower(&subject.f, &start, &options.device).expect("is a plan");
+    let both = timed.confirms(&subject.f, (&start, &program), (&start, &program));
+    assert!(both.is_some());
 }

@@ -3,6 +3,7 @@
 //! Counts follow from the structure of the program alone, so equal programs cost the same, whatever
 //! made them. `docs/planner.md` has the rules.
 
+mod lying;
 mod places;
 mod traffic;
 mod work;
@@ -11,6 +12,7 @@ use crate::device::Device;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::{Attend, Contract, Kernel, Member, Program, Role, Scatter, Step};
 use adfuse_ir::scalar::Func;
+use lying::Lying;
 use places::{Places, full};
 use traffic::{Sums, Traffic, traffic};
 use work::Work;
@@ -141,6 +143,7 @@ pub fn step_cost(program: &Program, step: &Step, device: &Device) -> StepCost {
 
 /// Work of a step, and how much of the device it keeps busy.
 struct Load<'d> {
+    program: &'d Program,
     device: &'d Device,
     work: Work,
     /// Time in primitive operations on `f32`, those longer that keep less of the device busy.
@@ -152,8 +155,8 @@ struct Load<'d> {
 }
 
 impl<'d> Load<'d> {
-    fn new(device: &'d Device) -> Load<'d> {
-        Load { device, work: Work::default(), slots: 0.0, contract_s: 0.0, busy: 0.0 }
+    fn new(program: &'d Program, device: &'d Device) -> Load<'d> {
+        Load { program, device, work: Work::default(), slots: 0.0, contract_s: 0.0, busy: 0.0 }
     }
 
     /// The part of the device that a stage keeps busy: points go to cores, the stage's own axes and
@@ -168,6 +171,13 @@ impl<'d> Load<'d> {
         self.work.join(work);
         self.slots += work.slots as f64 / share;
         self.busy = self.busy.max(share);
+    }
+
+    /// What loads and stores take beyond that of neighbours. No lanes share it: cores are all that is
+    /// idle where there is little of it.
+    fn apart(&mut self, lying: &Lying, share: f64) {
+        let cores = share.max(1.0 / self.device.parallel.max(1) as f64);
+        self.slots += lying.slots(self.device) / cores;
     }
 
     /// Multiply-adds with sums of a type, of 16-bit floats or wider ones.
@@ -190,6 +200,7 @@ impl<'d> Load<'d> {
             let points = places.points().checked_div(places.inner()).unwrap_or(0);
             let share = self.share(points, places.inner());
             self.add(&work::stage(stage, &places), share);
+            self.apart(&lying::stage(self.program, stage, &places, kernel.schedule.vector), share);
         }
     }
 
@@ -216,6 +227,7 @@ impl<'d> Load<'d> {
             let places = Places::new(&extents, extents.len());
             let share = self.share(places.points(), 1);
             self.add(&work::program(&feed.program, &feed.params, &places), share);
+            self.apart(&lying::operand(self.program, &feed.params, &places), share);
         }
         let deep = Places::new(&member.depth, member.depth.len()).points();
         let count = places.points().saturating_mul(deep);
@@ -224,6 +236,7 @@ impl<'d> Load<'d> {
         // The sum itself.
         then.registers = then.registers.saturating_add(if member.sum.bytes() > 4 { 2 } else { 1 });
         self.add(&then, share);
+        self.apart(&lying::stage(self.program, &member.then, &places, None), share);
     }
 
     fn attend(&mut self, attend: &Attend) {
@@ -246,12 +259,14 @@ impl<'d> Load<'d> {
                 self.contract(attend.sum, narrow, scores.saturating_mul(deep), share);
             }
             self.add(&work, share);
+            self.apart(&lying::operand(self.program, &feed.params, &places), share);
         }
         let long = Places::new(stream, stream.len()).points();
         self.contract(attend.sum, narrow, places.points().saturating_mul(long), share);
         let mut then = work::stage(&attend.then, &places);
         then.each(attend.sum, places.points());
         self.add(&then, share);
+        self.apart(&lying::stage(self.program, &attend.then, &places, None), share);
     }
 
     fn scatter(&mut self, scatter: &Scatter) {
@@ -261,6 +276,7 @@ impl<'d> Load<'d> {
         work.each(result.map_or(DType::F32, |i| i.dtype), places.points());
         let share = self.share(places.points(), 1);
         self.add(&work, share);
+        self.apart(&lying::operand(self.program, &scatter.params, &places), share);
     }
 }
 
@@ -272,7 +288,7 @@ fn is_narrow(dtype: DType) -> bool {
 const ENOUGH_THREADS: f64 = 0.25;
 
 fn priced(program: &Program, step: &Step, device: &Device, moved: &Traffic) -> StepCost {
-    let mut load = Load::new(device);
+    let mut load = Load::new(program, device);
     let mut launches = 1;
     match step {
         Step::Kernel(kernel) => load.kernel(kernel),

@@ -55,8 +55,8 @@ pub use joint::{
     steps_of,
 };
 pub use lossy::{
-    Bound as LossyBound, Lossy, LossyCopy, Narrow, Narrowed, keep_lossy, lossy_copies,
-    planned_function,
+    AsItIs, Bound as LossyBound, Left, Lossy, LossyCopy, Narrow, Narrowed, keep_lossy,
+    lossy_copies, planned_function,
 };
 pub use lower::lower;
 pub use memory::{ALIGN, Memory, memory, memory_beside};

@@ -12,21 +12,19 @@
 //! relative to the value, or by half of its smallest subnormal where that is more. Finite values beyond
 //! its greatest number are kept as that number, infinities and NaN as themselves.
 
+mod worth;
+
 use crate::explain::value_named;
-use crate::facts::Facts;
-use crate::group::Effort;
-use crate::joint::{Engine, PlanPoint, plan_point};
-use crate::plan::{Options, Plan, plan_at};
-use crate::saved::{served, stored};
+use crate::saved::served;
 use adfuse_ir::attrs::Attrs;
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::text::Names;
 use adfuse_ir::{
     At, Builder, DType, Diagnostic, Function, Inst, Kind, Literal, Op, Phase, Value, ValueDef,
 };
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_entity::SecondaryMap;
 use hashbrown::HashSet;
-use std::cmp::Reverse;
+pub use worth::{AsItIs, Left, Narrowed, keep_lossy};
 
 /// A float type that values of wider ones may be kept in.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -108,15 +106,6 @@ impl Lossy {
     pub fn is_nothing(&self) -> bool {
         self.every.is_none() && self.named.is_empty()
     }
-}
-
-/// A function in which values are kept with losses.
-#[derive(Clone, Debug)]
-pub struct Narrowed {
-    /// The function. Plans are plans of this one.
-    pub function: Function,
-    /// Values that were named and are kept as they are, or not at all: names, in the order given.
-    pub left: Vec<String>,
 }
 
 /// A value that is kept in a narrower type.
@@ -299,129 +288,6 @@ fn unfit(f: &Function, v: Value, narrow: Narrow) -> Option<&'static str> {
 
 fn in_function(f: &Function) -> At {
     At { func: Some(f.name.clone()), ..At::default() }
-}
-
-/// The most values that are tried one by one.
-const MOST_TRIED: usize = 16;
-
-/// Elements from which on a value is worth a copy, where nobody names it.
-const WORTH: i64 = 64;
-
-/// Has a [prepared](crate::prepare()) function keep values in narrower types for later phases, of those
-/// that may be: where the plan of the function keeps a value, and that with copies keeps the copy. Of values
-/// that are not named, plans with copies leave fewer bytes to later phases and take no more at their
-/// peak. The function is as it was where nothing may be, or nothing pays.
-///
-/// # Errors
-/// As [`plan`](crate::plan()) and those of the engine; [`Kind::UnknownName`] and [`Kind::Usage`] for
-/// named values that there are not, or that have no copy of that type.
-pub fn keep_lossy(
-    f: &Function,
-    lossy: &Lossy,
-    options: &Options,
-    engine: &dyn Engine,
-) -> Result<Narrowed, Diagnostic> {
-    let named = lossy.named.iter().map(|(name, narrow)| {
-        let v = value_named(f, name)?;
-        // Refused before anything is planned.
-        keeping(f, &[(v, *narrow)]).map(|_| (v, *narrow))
-    });
-    let named: Vec<(Value, Narrow)> = named.collect::<Result<_, _>>()?;
-    if lossy.is_nothing() {
-        return Ok(Narrowed { function: f.clone(), left: Vec::new() });
-    }
-    // Search changes what is fused, and little of what crosses.
-    let effort = options.effort.min(Effort::Default);
-    let planner = Planner { options: Options { effort, ..options.clone() }, engine };
-    let before = planner.point(f)?;
-    let facts = Facts::of(f, true)?;
-    let kept: Vec<Value> = planner.kept(f, &before.plan)?;
-    let own = |v: Value| named.iter().rev().find(|(n, _)| *n == v).map(|(_, narrow)| *narrow);
-    let every = |v: Value| lossy.every.filter(|_| own(v).is_none() && facts.elements[v] >= WORTH);
-    let mine: Vec<(Value, Narrow)> = kept.iter().filter_map(|&v| Some((v, own(v)?))).collect();
-    let others = kept.iter().filter_map(|&v| Some((v, every(v)?)));
-    let mut others: Vec<(Value, Narrow)> =
-        others.filter(|&(v, narrow)| unfit(f, v, narrow).is_none()).collect();
-    others.sort_by_key(|&(v, _)| (Reverse(facts.elements[v]), v));
-    let taken = planner.worthwhile(f, before, mine, others)?;
-    let left = lossy.named.iter().zip(&named);
-    let left = left.filter(|(_, (v, _))| taken.iter().all(|(t, _)| t != v));
-    let left = left.map(|((name, _), _)| name.trim_start_matches('%').to_owned()).collect();
-    Ok(Narrowed { function: keeping(f, &taken)?, left })
-}
-
-/// Values of which a plan keeps copies, and what that plan takes, if there are any.
-type Stored = (Vec<(Value, Narrow)>, Option<PlanPoint>);
-
-/// What plans are made by, to see what pays.
-struct Planner<'a> {
-    options: Options,
-    engine: &'a dyn Engine,
-}
-
-impl Planner<'_> {
-    fn point(&self, f: &Function) -> Result<PlanPoint, Diagnostic> {
-        plan_point(f, plan_at(f, &self.options, 0.0)?, &self.options, self.engine)
-    }
-
-    /// What a plan keeps for later phases, results apart.
-    fn kept(&self, f: &Function, plan: &Plan) -> Result<Vec<Value>, Diagnostic> {
-        let mut facts = Facts::of(f, true)?;
-        plan.inline.iter().for_each(|&i| facts.set_free(i));
-        let all = stored(&facts, plan).into_iter().filter(|s| s.later);
-        Ok(all.map(|s| s.value).collect())
-    }
-
-    /// The values of which copies pay: named ones where plans keep the copy, others where the peak is no
-    /// higher for it, all together or those that are found one after the other.
-    fn worthwhile(
-        &self,
-        f: &Function,
-        before: PlanPoint,
-        named: Vec<(Value, Narrow)>,
-        others: Vec<(Value, Narrow)>,
-    ) -> Result<Vec<(Value, Narrow)>, Diagnostic> {
-        let (named, with_named) = self.stored(f, named)?;
-        let before = with_named.filter(|_| !named.is_empty()).unwrap_or(before);
-        let pays = |new: &PlanPoint, old: &PlanPoint| new.saved < old.saved && new.peak <= old.peak;
-        let (all, together) = self.stored(f, named.iter().chain(&others).copied().collect())?;
-        if together.is_some_and(|point| pays(&point, &before)) {
-            return Ok(all);
-        }
-        let (mut taken, mut best) = (named, before);
-        for &one in others.iter().filter(|one| all.contains(one)).take(MOST_TRIED) {
-            taken.push(one);
-            let point = self.point(&keeping(f, &taken)?)?;
-            match pays(&point, &best) {
-                true => best = point,
-                false => {
-                    taken.pop();
-                }
-            }
-        }
-        Ok(taken)
-    }
-
-    /// Those of the values whose copies the plan with copies of them all keeps for later phases, and that
-    /// plan. What it keeps no copy of is left out, and without it others may be kept no more.
-    fn stored(&self, f: &Function, mut wanted: Vec<(Value, Narrow)>) -> Result<Stored, Diagnostic> {
-        let names = Names::of(f);
-        while !wanted.is_empty() {
-            let g = keeping(f, &wanted)?;
-            let point = self.point(&g)?;
-            let mut there = EntitySet::<Value>::new();
-            there.extend(self.kept(&g, &point.plan)?);
-            let names_of_g = Names::of(&g);
-            let copies = lossy_copies(&g).into_iter().filter(|c| there.contains(c.copy));
-            let kept: HashSet<String> = copies.map(|c| names_of_g.get(c.of)).collect();
-            let count = wanted.len();
-            wanted.retain(|&(v, _)| kept.contains(&names.get(v)));
-            if wanted.len() == count {
-                return Ok((wanted, Some(point)));
-            }
-        }
-        Ok((wanted, None))
-    }
 }
 
 /// The function that the text of a plan is one of: that with copies of the values that the text says are

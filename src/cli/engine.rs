@@ -151,7 +151,7 @@ impl Engine {
                 Err(d) => return Ok(Err(d)),
                 Ok(kept) => kept,
             };
-            losses::tell(&kept.left, streams);
+            losses::tell(&cpu.lossy, &kept, streams);
             let function = kept.function;
             Ok(cpu.decide(&function).and_then(|decided| {
                 budget::tell(&decided.notes, streams);

@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, mean};
 use super::streams::Streams;
-use crate::fusion::{Lossy, Narrow};
+use crate::fusion::{Lossy, Narrow, Narrowed, lossy_copies};
 use crate::ir::Function;
 use crate::ir::text::Names;
 use clap::Args;
@@ -87,10 +87,23 @@ impl Losses {
     }
 }
 
-/// Tells which of the named values have no copy.
-pub(super) fn tell(left: &[String], streams: &mut Streams<'_>) {
-    for name in left {
-        let m = format!("%{name} is kept without losses: a copy of it would save nothing");
-        streams.note(m);
+/// Tells which of the named values have no copy, and why no other has one where all might.
+pub(super) fn tell(lossy: &Lossy, kept: &Narrowed, streams: &mut Streams<'_>) {
+    for left in kept.left.iter().filter(|l| l.named) {
+        streams.note(format!("%{} is kept without losses: {}", left.name, left.why));
     }
+    let Some(narrow) = lossy.every else { return };
+    let names = Names::of(&kept.function);
+    let asked: Vec<&str> = lossy.named.iter().map(|(n, _)| n.trim_start_matches('%')).collect();
+    let copies = lossy_copies(&kept.function);
+    if copies.iter().any(|c| !asked.contains(&names.get(c.of).as_str())) {
+        return;
+    }
+    let others = kept.left.iter().filter(|l| !l.named);
+    let each: Vec<String> = others.map(|l| format!("%{}: {}", l.name, l.why)).collect();
+    let why = match each.as_slice() {
+        [] => "no value is kept for a later pass".to_owned(),
+        each => each.join("; "),
+    };
+    streams.note(format!("nothing is kept as {}: {why}", narrow.name()));
 }

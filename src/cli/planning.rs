@@ -14,8 +14,8 @@ use super::target::{Target, all_bound, specialized};
 use crate::autodiff::value_and_grad;
 use crate::budget::{Choice, choose};
 use crate::fusion::{
-    Device, Effort, Engine, Fp, Memory, Options, Plan, PlanFrontier, keep_lossy, lower,
-    memory_beside, plan, plan_frontier, prepare,
+    Device, Effort, Engine, Fp, Lossy, Memory, Narrowed, Options, Plan, PlanFrontier, keep_lossy,
+    lower, memory_beside, plan, plan_frontier, prepare,
 };
 use crate::ir::kernel::{Program as Kernels, Verified, verify};
 use crate::ir::rewrite::stabilize;
@@ -62,8 +62,8 @@ pub(super) struct Ready {
     pub(super) arguments: usize,
     /// The most bytes that a plan may take.
     pub(super) budget: Option<u64>,
-    /// Values that were to be kept with losses and are not.
-    left: Vec<String>,
+    /// What may be kept with losses, and what is.
+    kept: Option<(Lossy, Narrowed)>,
     /// The parameters that the caller gives up, by position.
     pub(super) donated: Vec<usize>,
     /// The plan that was given.
@@ -113,7 +113,7 @@ impl Planning {
         };
         let function = prepare(&module, &f).map_err(|d| source.wrong(d))?;
         let mut donated = self.donated.positions(&function)?;
-        let (function, given, left) = match given {
+        let (function, given, kept) = match given {
             Some(written) => {
                 let (function, plan) = written.plan(&function)?;
                 if !self.donated.is_empty() && donated != plan.donated {
@@ -121,18 +121,19 @@ impl Planning {
                     return Err(Failure::usage(m));
                 }
                 donated.clone_from(&plan.donated);
-                (function, Some(plan), Vec::new())
+                (function, Some(plan), None)
             }
             None => {
                 let counting = Counting::of(&options, &donated);
-                let kept = keep_lossy(&function, &self.losses.allowed()?, &options, &counting);
+                let lossy = self.losses.allowed()?;
+                let kept = keep_lossy(&function, &lossy, &options, &counting);
                 let kept = kept.map_err(|d| match d.kind {
                     Kind::UnknownName | Kind::Usage => {
                         Failure::Usage(Diagnostic { kind: Kind::Usage, ..d })
                     }
                     _ => source.wrong(d),
                 })?;
-                (kept.function, None, kept.left)
+                (kept.function.clone(), None, Some((lossy, kept)))
             }
         };
         clock.end("ad");
@@ -143,7 +144,7 @@ impl Planning {
             recognised,
             arguments,
             budget,
-            left,
+            kept,
             donated,
             given,
             cache,
@@ -278,7 +279,7 @@ pub(super) fn effort_name(effort: Effort) -> &'static str {
 impl Ready {
     /// The plan: the one given, or one made, within the budget if there is one.
     pub(super) fn decide(&self, streams: &mut Streams<'_>) -> Result<Decided, Failure> {
-        losses::tell(&self.left, streams);
+        self.tell_losses(streams);
         if let Some(plan) = &self.given {
             return Ok(Decided { plan: plan.clone(), choice: None });
         }
@@ -294,8 +295,15 @@ impl Ready {
         Ok(Decided { plan: choice.point.plan.clone(), choice: Some(choice) })
     }
 
+    fn tell_losses(&self, streams: &mut Streams<'_>) {
+        if let Some((lossy, kept)) = &self.kept {
+            losses::tell(lossy, kept, streams);
+        }
+    }
+
     /// The plan for every budget.
-    pub(super) fn frontier(&self) -> Result<PlanFrontier, Failure> {
+    pub(super) fn frontier(&self, streams: &mut Streams<'_>) -> Result<PlanFrontier, Failure> {
+        self.tell_losses(streams);
         let counting = self.counting();
         plan_frontier(&self.function, &self.options, &counting).map_err(|d| self.source.wrong(d))
     }

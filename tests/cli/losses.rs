@@ -19,6 +19,10 @@ fn what_is_kept_with_losses_is_named_planned_and_run_again() {
     let made = d.good(&format!("plan {lossy} --json -o lossy.plan"));
     let made: Value = serde_json::from_str(&made).unwrap();
     assert!(made["saved_bytes"].as_u64() < plain["saved_bytes"].as_u64(), "{made:#}");
+    assert_eq!(made["lossy"][0]["as"], "bf16", "{made:#}");
+    let shown = d.good(&format!("plan {lossy}"));
+    let told = format!("kept with losses: {} as bf16", made["lossy"][0]["value"].as_str().unwrap());
+    assert!(shown.contains(&told), "{shown}");
     let text = d.text("lossy.plan");
     let line = text.lines().find_map(|l| l.trim().strip_prefix("lossy ")).expect("a value");
     let (name, form) = line.split_once(" as ").unwrap();
@@ -54,6 +58,9 @@ fn what_is_given_up_is_in_the_plan_and_must_be_given_up() {
     let given = "deep_mlp.ir --grad --fp strict --donate %x,w0";
     let made = json(&format!("plan {given} --json -o given.plan"));
     assert!(made["peak_bytes"].as_u64() < plain["peak_bytes"].as_u64(), "{made:#}");
+    assert_eq!(made["donated"], serde_json::json!(["%x", "%w0"]), "{made:#}");
+    let shown = d.good(&format!("plan {given}"));
+    assert!(shown.contains("given up: %x, %w0\n"), "{shown}");
     let exact = d.good("run deep_mlp.ir --grad --fp strict --digest");
     assert_eq!(d.good(&format!("run {given} --digest")), exact);
     assert_eq!(d.good("run deep_mlp.ir --grad --plan given.plan --donate x,w0 --digest"), exact);
@@ -65,4 +72,32 @@ fn what_is_given_up_is_in_the_plan_and_must_be_given_up() {
         let ran = d.run(args);
         assert!(ran.code == 2 && ran.err.contains(why), "{args}: {} {}", ran.code, ran.err);
     }
+}
+
+/// One layer: few elements are kept for the backward pass.
+const ONE: &str = "func @linear(%x: f32[2,16], %w: f32[16,8]) -> f32[] {
+  %h = dot_general %x, %w {contract = [1] x [0]} : f32[2,8]
+  %t = tanh %h : f32[2,8]
+  %l = reduce_sum %t {axes = [0, 1]} : f32[]
+  return %l
+}
+";
+
+#[test]
+fn where_no_copy_pays_that_is_said() {
+    let d = models(&["deep_mlp"]);
+    d.file("linear.ir", ONE);
+    for (args, why) in [
+        // What is kept is short.
+        ("plan linear.ir --grad --fp strict --lossy bf16", "nothing is kept as bf16: %"),
+        ("plan linear.ir --grad --fp strict --lossy f16 --frontier 2", "nothing is kept as f16: %"),
+        ("run linear.ir --grad --lossy bf16 --digest", "nothing is kept as bf16: %"),
+        // There is no later pass.
+        ("plan linear.ir --lossy f16", "nothing is kept as f16: no value is kept for a later pass"),
+    ] {
+        let ran = d.run(args);
+        assert!(ran.code == 0 && ran.err.contains(why), "{args}: {} {}", ran.code, ran.err);
+    }
+    let ran = d.run("plan deep_mlp.ir --grad --fp strict --lossy bf16");
+    assert!(ran.code == 0 && ran.err.is_empty(), "{}", ran.err);
 }

@@ -34,6 +34,11 @@ impl Places {
         Places { extents: extents.into(), domain: below(domain) & all, all }
     }
 
+    /// The extents, the domain's first.
+    pub(super) fn extents(&self) -> &[i64] {
+        &self.extents
+    }
+
     /// The coordinates that remain after a fold.
     pub(super) fn after(&self, runs: &[Run]) -> Places {
         let mut extents = self.extents.clone();
@@ -131,7 +136,7 @@ fn width(guard: &Guard) -> u64 {
 }
 
 /// The coordinates that an expression depends on.
-fn of(e: &IndexExpr, params: &[Mask]) -> Mask {
+pub(super) fn of(e: &IndexExpr, params: &[Mask]) -> Mask {
     match e {
         IndexExpr::Axis(a) => 1u64.checked_shl((*a).into()).unwrap_or(0),
         IndexExpr::Const(_) | IndexExpr::Mul(_, 0) => 0,

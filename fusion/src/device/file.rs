@@ -48,6 +48,10 @@ numbers! {
     host_bytes_per_s: f64 = 1e6..=1e16;
     cache_bytes: u64 = 1..=1 << 44;
     ops_per_s: f64 = 1e6..=1e18;
+    stride_ops: f64 = 0.0..=1e6;
+    place_ops: f64 = 0.0..=1e6;
+    branch_ops: f64 = 0.0..=1e6;
+    cut_ops: f64 = 0.0..=1e6;
     contract_f32_per_s: f64 = 1e6..=1e18;
     contract_f16_per_s: f64 = 1e6..=1e18;
     contract_f64_per_s: f64 = 1e6..=1e18;

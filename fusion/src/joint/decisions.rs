@@ -15,6 +15,7 @@ use crate::saved::{bytes, storage};
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::{Diagnostic, Function, Op, Phase, Value, ValueDef};
 use cranelift_entity::EntitySet;
+use std::cmp::Reverse;
 
 /// What becomes of a value between the phase that computes it and the later ones that need it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -208,6 +209,15 @@ impl<'a> Decider<'a> {
         &self.crossing.values
     }
 
+    /// The values that cross phases, those of the most bytes first.
+    pub(super) fn by_size(&self) -> Vec<Value> {
+        let forms = storage(self.plan);
+        let size = |v: &Value| bytes(&self.facts, &forms, *v).unwrap_or(u64::MAX);
+        let mut all = self.crossing.values.clone();
+        all.sort_by_key(|v| Reverse(size(v)));
+        all
+    }
+
     /// The group that runs when most bytes are in use; `None` where no group does.
     pub fn peak_group(&self) -> Option<usize> {
         self.peak_group
@@ -292,23 +302,17 @@ impl<'a> Decider<'a> {
         choice: &Choice,
         readings: &[Reading],
     ) -> Result<Alternative, Diagnostic> {
-        let (f, plan) = (self.f, self.plan);
-        let (plans, make): (_, fn(Difference) -> Alternative) = match choice {
+        let make: fn(Difference) -> Alternative = match choice {
             Choice::Parameter => return Ok(Alternative::None(Why::Parameter)),
             Choice::Constant => return Ok(Alternative::None(Why::Constant)),
             Choice::Output => return Ok(Alternative::None(Why::Output)),
-            Choice::Save | Choice::Compress { .. } | Choice::Lossy(_) => {
-                (neighbours::again(f, plan, v, readings)?, Alternative::Remat)
-            }
-            Choice::Remat { .. } => (neighbours::kept(f, plan, v)?, Alternative::Keep),
-            Choice::Shared => (neighbours::apart(f, plan, v, readings)?, Alternative::Keep),
+            Choice::Save | Choice::Compress { .. } | Choice::Lossy(_) => Alternative::Remat,
+            Choice::Remat { .. } | Choice::Shared => Alternative::Keep,
         };
         let (mut best, mut refused): (Option<PlanPoint>, Option<String>) = (None, None);
-        for plan in plans {
-            let made = neighbours::with_forms(f, plan, self.plan)
-                .and_then(|plan| measured(f, plan, self.options, self.engine));
+        for made in self.tried(v, choice, readings)? {
             match made {
-                Ok((point, _)) if best.as_ref().is_none_or(|b| self.before(&point, b, choice)) => {
+                Ok(point) if best.as_ref().is_none_or(|b| self.before(&point, b, choice)) => {
                     best = Some(point);
                 }
                 Ok(_) => {}
@@ -326,6 +330,36 @@ impl<'a> Decider<'a> {
                 plan: b.plan,
             }),
         })
+    }
+
+    /// The plans that differ in this value alone, and what each takes.
+    pub(super) fn alternatives(&self, v: Value) -> Result<Vec<PlanPoint>, Diagnostic> {
+        let readings = &self.crossing.readings[v];
+        let found = self.tried(v, &self.choice(v, readings), readings)?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// The same, with what is in the way of those that have no lowering.
+    fn tried(
+        &self,
+        v: Value,
+        choice: &Choice,
+        readings: &[Reading],
+    ) -> Result<Vec<Result<PlanPoint, Diagnostic>>, Diagnostic> {
+        let (f, plan) = (self.f, self.plan);
+        let plans = match choice {
+            Choice::Parameter | Choice::Constant | Choice::Output => Vec::new(),
+            Choice::Save | Choice::Compress { .. } | Choice::Lossy(_) => {
+                neighbours::again(f, plan, v, readings)?
+            }
+            Choice::Remat { .. } => neighbours::kept(f, plan, v)?,
+            Choice::Shared => neighbours::apart(f, plan, v, readings)?,
+        };
+        let price = |plan| {
+            let plan = neighbours::with_forms(f, plan, self.plan)?;
+            measured(f, plan, self.options, self.engine).map(|(point, _)| point)
+        };
+        Ok(plans.into_iter().map(price).collect())
     }
 
     /// Whether one alternative to a choice comes before another: within the budget first, then what does
@@ -380,7 +414,7 @@ impl<'a> Decider<'a> {
 }
 
 /// The part of a plan's time by which others differ that count as as fast.
-const ALIKE: f64 = 1e-9;
+pub(super) const ALIKE: f64 = 1e-9;
 
 /// Functions whose operand is known from their result, but for rounding.
 const INVERTED: [Op; 9] =

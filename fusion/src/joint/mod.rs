@@ -4,7 +4,7 @@
 //! The plan without a budget says what the groups are, what each leaves for others, and what it takes.
 //! Seen as a graph of operations ([`crate::retain`]), schedules trade memory for time; each becomes a
 //! plan in which groups recur. Their instructions are grouped anew, so that what is computed again joins
-//! its readers, lowered, priced, and their memory packed. What is not worse than another in both is the
+//! its readers, lowered, priced, and their memory packed. What differs from the fastest in one value is tried, too. What is not worse than another in both is the
 //! frontier. It does not depend on a budget: a budget picks from it, so that a tighter one never has a
 //! higher peak, and a looser one is never slower.
 
@@ -13,6 +13,7 @@ mod crossing;
 mod decisions;
 pub(crate) mod graph;
 mod neighbours;
+mod single;
 
 use crate::cost::cost;
 use crate::device::Device;
@@ -175,7 +176,13 @@ pub fn plan_frontier(
             }
         }
     }
-    let found = chosen(f, points, options, engine);
+    let mut found = chosen(f, points, options, engine);
+    if options.effort >= Effort::Default
+        && let Some(fastest) = found.fastest()
+    {
+        let more = single::decided_otherwise(f, fastest, options, engine)?;
+        found = chosen(f, [found.points, more].concat(), options, engine);
+    }
     match options.effort {
         Effort::Search => bettered(f, found, options, engine),
         _ => Ok(found),

@@ -27,6 +27,15 @@ pub trait Measure {
     /// Seconds that the program of a plan takes; `None` where that is not known, and the cost model is
     /// asked.
     fn seconds(&self, f: &Function, plan: &Plan, program: &Program) -> Option<f64>;
+
+    /// Whether the second of two plans is no slower than the first, by times that are taken for this
+    /// question; a search asks it before it takes what it found. `None` where nothing is measured.
+    fn confirms(
+        &self,
+        f: &Function,
+        before: (&Plan, &Program),
+        after: (&Plan, &Program),
+    ) -> Option<bool>;
 }
 
 /// Nothing is measured: times are the cost model's.
@@ -35,6 +44,10 @@ pub struct Predicted;
 
 impl Measure for Predicted {
     fn seconds(&self, _: &Function, _: &Plan, _: &Program) -> Option<f64> {
+        None
+    }
+
+    fn confirms(&self, _: &Function, _: (&Plan, &Program), _: (&Plan, &Program)) -> Option<bool> {
         None
     }
 }
@@ -57,6 +70,13 @@ impl Space<'_> {
             peak: self.engine.peak(&program, &memory).ok()?,
             saved: saved_bytes(self.facts.f, plan).ok()?,
         })
+    }
+
+    /// Whether what is measured has nothing against one plan in place of another.
+    pub(super) fn confirms(&self, before: &Plan, after: &Plan) -> bool {
+        let (Some(a), Some(b)) = (self.program(before), self.program(after)) else { return false };
+        let found = self.measure.confirms(self.facts.f, (before, &a), (after, &b));
+        found.unwrap_or(true)
     }
 
     pub(super) fn is_legal(&self, state: &State) -> bool {

@@ -78,7 +78,7 @@ impl Show {
         let one = self.explain.as_ref().map(|name| ready.values(std::slice::from_ref(name)));
         let one = one.transpose()?.map(|values| values[0]);
         if let Some(count) = count {
-            let found = ready.frontier()?;
+            let found = ready.frontier(streams)?;
             let printed = match self.json {
                 true => json(&frontier::json(&ready, &found, count)),
                 false => frontier::text(&ready, &found, count),

@@ -5,7 +5,9 @@ use crate::budget::Choice;
 use crate::cli::failure::Failure;
 use crate::cli::planning::Ready;
 use crate::cli::steps;
-use crate::fusion::{Bound, Cost, Effort, Plan, computed_again, cost, patterns, saved_bytes};
+use crate::fusion::{
+    Bound, Cost, Effort, Plan, computed_again, cost, lossy_copies, patterns, saved_bytes,
+};
 use crate::ir::Function;
 use crate::ir::kernel::{Extents, Program};
 use crate::ir::text::Names;
@@ -26,6 +28,10 @@ pub(super) struct Report {
     pub(super) budget: Option<Within>,
     /// What is computed again, and how often.
     pub(super) again: Vec<(String, u32)>,
+    /// Values that are kept with losses, and the types of their copies.
+    pub(super) lossy: Vec<(String, &'static str)>,
+    /// Inputs that are given up.
+    pub(super) donated: Vec<String>,
     /// Rules of stable forms, and what they rewrote.
     pub(super) recognised: Vec<(&'static str, String)>,
     /// Named patterns, and their results.
@@ -87,6 +93,8 @@ impl Report {
         let name = |i: &crate::ir::Inst| {
             f.inst_results(*i).first().map_or_else(String::new, |&v| format!("%{}", names.get(v)))
         };
+        let value = |v: crate::ir::Value| format!("%{}", names.get(v));
+        let copies = lossy_copies(f);
         let computed = steps::computed(plan, program);
         let groups =
             program.steps.iter().zip(&found.steps).zip(&computed).map(|((s, c), insts)| Row {
@@ -125,6 +133,13 @@ impl Report {
                 slower_percent: slower(choice.point.seconds, choice.fastest_seconds),
             }),
             again: named_again(f, &computed_again(f, plan)),
+            lossy: copies.iter().map(|c| (value(c.of), c.narrow.name())).collect(),
+            donated: plan
+                .donated
+                .iter()
+                .filter_map(|&k| f.params().get(k))
+                .map(|&p| value(p))
+                .collect(),
             recognised: ready.recognised.clone(),
             patterns: patterns(f).iter().map(|p| (p.name, last(&p.insts))).collect(),
             groups,
@@ -156,6 +171,13 @@ impl Report {
         }
         if self.budget.is_some() || !self.again.is_empty() {
             put("again", again_json(&self.again));
+        }
+        if !self.lossy.is_empty() {
+            let copies = self.lossy.iter().map(|(of, form)| json!({"value": of, "as": form}));
+            put("lossy", copies.collect());
+        }
+        if !self.donated.is_empty() {
+            put("donated", json!(self.donated));
         }
         put("recognised", named(&self.recognised, "rule"));
         put("patterns", named(&self.patterns, "name"));

@@ -23,6 +23,12 @@ pub(super) fn text(report: &Report) -> String {
     if r.budget.is_some() || !r.again.is_empty() {
         out += &format!("\ncomputed again: {}\n", again(&r.again));
     }
+    let lossy: Vec<String> = r.lossy.iter().map(|(of, form)| format!("{of} as {form}")).collect();
+    for (what, list) in [("kept with losses", &lossy), ("given up", &r.donated)] {
+        if !list.is_empty() {
+            out += &format!("\n{what}: {}\n", list.join(", "));
+        }
+    }
     for (what, list) in [("recognised", &r.recognised), ("patterns", &r.patterns)] {
         if !list.is_empty() {
             let list: Vec<String> =
