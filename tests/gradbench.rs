@@ -222,8 +222,8 @@ impl Mixture {
         let most = self.alpha.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let sum: f64 = self.alpha.iter().map(|a| (a - most).exp()).sum();
         value -= n as f64 * (most + sum.ln());
-        for c in 0..k {
-            ga[c] -= n as f64 * (self.alpha[c] - most).exp() / sum;
+        for (g, a) in ga.iter_mut().zip(&self.alpha) {
+            *g -= n as f64 * (a - most).exp() / sum;
         }
         let freedom = d + self.m + 1;
         // log gamma_d(N/2), of which each factor is gamma at a half of a whole number.
@@ -237,10 +237,10 @@ impl Mixture {
         value += k as f64 * (scale - log_gamma);
         let square = self.gamma * self.gamma;
         for c in 0..k {
-            for i in 0..d {
-                let e = self.q[c][i].exp();
-                value += self.m as f64 * self.q[c][i] - square / 2.0 * e * e;
-                gq[c][i] += self.m as f64 - square * e * e;
+            for (g, q) in gq[c].iter_mut().zip(&self.q[c]) {
+                let e = q.exp();
+                value += self.m as f64 * q - square / 2.0 * e * e;
+                *g += self.m as f64 - square * e * e;
             }
             for (g, l) in gl[c].iter_mut().zip(&self.l[c]) {
                 value -= square / 2.0 * l * l;
