@@ -99,3 +99,63 @@ fn long_programs_are_counted_quickly() {
     let limit = if cfg!(debug_assertions) { 2.0 } else { 0.05 };
     assert!(best < limit, "{best} s");
 }
+
+/// Elements of a kernel's loads and stores that are strided, placed and branched for, and cuts of lines.
+fn lying(domain: &str, body: &str) -> [f64; 4] {
+    let text = format!(
+        "program @f {{ input %x: f32[8, 16] input %c: f32[8] input %at: i32[16] output %y: f32[8, 16]
+           kernel @k {domain} {{ stage [] {{ {body} }} }} return %y }}"
+    );
+    let program = parse(&text).unwrap_or_else(|d| panic!("{d}\n{text}"));
+    // An operation takes a second, and nothing else any time.
+    let none = Device {
+        ops_per_s: 1.0,
+        memory_bytes_per_s: 1e30,
+        cache_bytes_per_s: 1e30,
+        core_bytes_per_s: 1e30,
+        parallel: 1,
+        stride_ops: 0.0,
+        place_ops: 0.0,
+        branch_ops: 0.0,
+        cut_ops: 0.0,
+        ..Device::cpu()
+    };
+    let without = cost(&program, &none).seconds;
+    let priced = [
+        Device { stride_ops: 1.0, ..none.clone() },
+        Device { place_ops: 1.0, ..none.clone() },
+        Device { branch_ops: 1.0, ..none.clone() },
+        Device { cut_ops: 1.0, ..none.clone() },
+    ];
+    priced.map(|device| (cost(&program, &device).seconds - without).round())
+}
+
+#[test]
+fn what_does_not_lie_beside_one_another_is_counted() {
+    let value = "s0 = param.f32 0 s1 = neg.f32 s0 %y[d0, d1] = store s1";
+    for (load, due) in [
+        // Neighbours, and what is the same along a line.
+        ("p0 = load %x[d0, d1]", [0.0; 4]),
+        ("p0 = load %c[d0]", [0.0; 4]),
+        ("p0 = load %x[d0, d1 / 16]", [0.0, 128.0, 0.0, 0.0]),
+        ("p0 = load %x[d0 / 2, d1]", [0.0; 4]),
+        // Backwards, and every other one of half a line.
+        ("p0 = load %x[d0, d1 * -1 + 15]", [128.0, 0.0, 0.0, 0.0]),
+        ("p0 = load %x[d0 / 2, d0]", [0.0; 4]),
+        // Guards cut each of eight lines: at one end inside, at two, at the other end of the line.
+        ("p0 = load %x[d0, d1 - 1] when d1 - 1 in [0, 15) else f32(0.0)", [0.0, 0.0, 0.0, 8.0]),
+        ("p0 = load %x[d0, d1] when d1 in [2, 9) else f32(0.0)", [0.0, 0.0, 0.0, 16.0]),
+        ("p0 = load %x[d0, d1] when d1 * -1 + 20 in [0, 12) else f32(0.0)", [0.0, 0.0, 0.0, 8.0]),
+        ("p0 = load %x[d0, d1] when d0 in [2, 5) else f32(0.0)", [0.0; 4]),
+        // What is not beside one another, or guarded by what is not affine, is asked for.
+        ("p0 = load %c[d0] when d1 in [2, 9) else f32(0.0)", [0.0, 0.0, 128.0, 0.0]),
+        ("p0 = load %x[d0, d1] when d1 % 2 in [0, 1) else f32(0.0)", [0.0, 0.0, 128.0, 0.0]),
+    ] {
+        assert_eq!(lying("[8, 16]", &format!("{load} {value}")), due, "{load}");
+    }
+    // A store across, and a place from data.
+    let turned = "p0 = load %x[d1, d0] s0 = param.f32 0 %y[d1, d0] = store s0";
+    assert_eq!(lying("[16, 8]", turned), [256.0, 0.0, 0.0, 0.0]);
+    let picked = "p0 = load %at[d1] p1 = load %x[d0, clamp(p0, 0, 15)] s0 = param.f32 1 %y[d0, d1] = store s0";
+    assert_eq!(lying("[8, 16]", picked), [0.0, 128.0, 0.0, 0.0]);
+}

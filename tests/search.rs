@@ -359,7 +359,8 @@ fn measured_times_lead_a_search() {
 }
 
 /// Everything written out that may be: the small convolution reads through guards and at shifted places
-/// then, over and over. By the clock, one thread of a shared EPYC in November 2026, that took CLOCK.
+/// then, over and over. By the clock, one thread of a shared EPYC in November 2026, that took 520 us instead
+/// of 20.
 #[test]
 fn what_reads_at_shifted_places_is_slower_by_the_model_as_it_is_by_the_clock() {
     let subject = model("conv_as_slices");
@@ -380,14 +381,6 @@ fn what_reads_at_shifted_places_is_slower_by_the_model_as_it_is_by_the_clock() {
         cost(&program, &options.device).seconds
     });
     assert!(predicted[1] > 1.5 * predicted[0], "{predicted:?}");
-    let clock = Timed::new(Cpu::default(), 200);
-    let programs = [&start, &space.plan(&state)]
-        .map(|plan| lower(&subject.f, plan, &options.device).expect("is a plan"));
-    eprintln!(
-        "FIGS {predicted:?} {:?} {:?}",
-        clock.seconds(&subject.f, &start, &programs[0]),
-        clock.seconds(&subject.f, &space.plan(&state), &programs[1])
-    );
 }
 
 /// A clock that is wrong, until it is asked about two plans.

@@ -72,12 +72,13 @@ impl Device {
     /// Measured there: copies move 26 to 34 GB/s from memory with two threads (19.5 with one), 44 in
     /// the third cache; contractions of 128 x 784 x 1024 run at 190 GFLOP/s, two operations a
     /// multiply-add; a GELU (about 35 primitives) of 64 Ki elements takes 39 us on one core, which is
-    /// 59e9 primitives a second. A sum of 64 Ki elements takes 9.5 us on one core; 16 where one operand
-    /// is read backwards or at every other place, 48 where at places that are data, 70 to 97 where each
-    /// has to be asked for, and 6 to 8 ns more for each line that a guard cuts. Derived: contractions in
-    /// `f64` have half the lanes, those of 16-bit floats widen first. Not measured: a launch is taken to
-    /// be what handing work to waiting threads takes; the part of the third cache that a kernel may count
-    /// on is a guess between 8 MB, which it serves, and 128 MB, which it does not.
+    /// 59e9 primitives a second. A sum of 64 Ki elements takes 7 us on one core with vectors of 512 bits;
+    /// 37 where one operand is read backwards or at every other place, 46 where at places that are data,
+    /// 70 to 97 where each has to be asked for, and 5 to 11 ns more for each line that a guard cuts.
+    /// Derived: contractions in `f64` have half the lanes, those of 16-bit floats widen first. Not
+    /// measured: a launch is taken to be what handing work to waiting threads takes; the part of the
+    /// third cache that a kernel may count on is a guess between 8 MB, which it serves, and 128 MB, which
+    /// it does not.
     pub fn cpu() -> Device {
         Device {
             name: "cpu".into(),
@@ -88,7 +89,7 @@ impl Device {
             host_bytes_per_s: 28e9,
             cache_bytes: 24 << 20,
             ops_per_s: 110e9,
-            stride_ops: 6.0,
+            stride_ops: 25.0,
             place_ops: 32.0,
             branch_ops: 60.0,
             cut_ops: 400.0,
