@@ -38,8 +38,9 @@ use adfuse_ir::{At, Diagnostic, Fp, Kind};
 use calls::Calls;
 use constants::Constants;
 use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, Value, types};
+use cranelift_codegen::isa::{self, OwnedTargetIsa};
 use cranelift_codegen::settings::{self, Configurable};
-use cranelift_codegen::{Context, ir, isa};
+use cranelift_codegen::{Context, ir};
 use cranelift_entity::packed_option::ReservedValue;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
@@ -59,8 +60,9 @@ pub(super) struct SweepId(usize);
 
 /// Collects sweeps and makes their functions.
 pub(super) struct Maker {
-    module: JITModule,
-    calls: Calls,
+    isa: OwnedTargetIsa,
+    /// There when a sweep has asked for it: a program whose sweeps are all wide has no use for it.
+    narrow: Option<Narrow>,
     context: FunctionBuilderContext,
     /// How wide vectors may be.
     vectors: Vectors,
@@ -77,6 +79,22 @@ pub(super) struct Maker {
     contract: bool,
 }
 
+/// Where Cranelift puts functions.
+struct Narrow {
+    module: JITModule,
+    calls: Calls,
+}
+
+impl Narrow {
+    fn new(isa: OwnedTargetIsa) -> Result<Narrow, Diagnostic> {
+        let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
+        calls::provide(&mut builder);
+        let mut module = JITModule::new(builder);
+        let calls = Calls::declare(&mut module).map_err(failed)?;
+        Ok(Narrow { module, calls })
+    }
+}
+
 /// What made a function, and its number there.
 enum MadeBy {
     Cranelift(FuncId),
@@ -85,7 +103,7 @@ enum MadeBy {
 
 /// The functions of a program, in memory that may be executed.
 pub(super) struct Code {
-    /// Taken when dropped.
+    /// Taken when dropped; there is none where no function is Cranelift's.
     module: Option<JITModule>,
     // What of the functions is not the module's.
     #[allow(dead_code)]
@@ -172,13 +190,9 @@ impl Maker {
         };
         let x86 = isa.name() == "x64";
         let host_fma = !x86 || has("has_fma") && has("has_avx");
-        let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
-        calls::provide(&mut builder);
-        let mut module = JITModule::new(builder);
-        let calls = Calls::declare(&mut module).map_err(failed)?;
         Ok(Maker {
-            module,
-            calls,
+            isa,
+            narrow: None,
             context: FunctionBuilderContext::new(),
             vectors: Vectors::Narrow,
             made: Vec::new(),
@@ -213,21 +227,23 @@ impl Maker {
                 Err(wide::No::Failed(d)) => return Err(d),
             }
         }
-        let convention = self.module.target_config().default_call_conv;
+        let narrow = match &mut self.narrow {
+            Some(there) => there,
+            none => none.insert(Narrow::new(self.isa.clone())?),
+        };
+        let convention = narrow.module.target_config().default_call_conv;
         let mut signature = Signature::new(convention);
         signature.params = vec![AbiParam::new(types::I64); 3];
         let name = format!("sweep{}", self.made.len());
-        let id = self
-            .module
-            .declare_function(&name, cranelift_module::Linkage::Local, &signature)
-            .map_err(failed)?;
+        let local = cranelift_module::Linkage::Local;
+        let id = narrow.module.declare_function(&name, local, &signature).map_err(failed)?;
         let mut context = Context::new();
         context.func = ir::Function::with_name_signature(UserFuncName::default(), signature);
         let constants = self.constants.begin();
         let unit = Unit {
             b: FunctionBuilder::new(&mut context.func, &mut self.context),
-            module: &mut self.module,
-            calls: &self.calls,
+            module: &mut narrow.module,
+            calls: &narrow.calls,
             constants: &mut self.constants,
             constant_base: Value::reserved_value(),
             held: Vec::new(),
@@ -239,7 +255,7 @@ impl Maker {
         unit.build(&planned, constants as i64)
             .ok_or_else(|| failed("a program is not made of primitives"))?;
         self.listing.emitted(&mut begun, &mut context);
-        self.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;
+        narrow.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;
         self.bytes += context.compiled_code().map_or(0, |c| c.code_buffer().len());
         self.listing.made(begun, sweep, why, &context);
         Ok(self.known(MadeBy::Cranelift(id), &planned))
@@ -259,17 +275,22 @@ impl Maker {
     /// Drops all functions; gives the bytes of their code.
     #[allow(unsafe_code)]
     pub(super) fn discard(self) -> usize {
-        // SAFETY: nobody has been handed a function.
-        unsafe { self.module.free_memory() };
+        if let Some(narrow) = self.narrow {
+            // SAFETY: nobody has been handed a function.
+            unsafe { narrow.module.free_memory() };
+        }
         self.bytes
     }
 
     /// The functions of all sweeps.
-    pub(super) fn finish(mut self) -> Result<Code, Diagnostic> {
-        self.module.finalize_definitions().map_err(failed)?;
+    pub(super) fn finish(self) -> Result<Code, Diagnostic> {
+        let mut module = self.narrow.map(|n| n.module);
+        if let Some(module) = &mut module {
+            module.finalize_definitions().map_err(failed)?;
+        }
         let wide = Pages::new(&self.wide)?;
         let place = |made: &MadeBy| match made {
-            MadeBy::Cranelift(id) => Some(self.module.get_finalized_function(*id)),
+            MadeBy::Cranelift(id) => module.as_ref().map(|m| m.get_finalized_function(*id)),
             MadeBy::Wide(k) => wide.entry(*k),
         };
         let places: Option<Vec<*const u8>> = self.made.iter().map(place).collect();
@@ -280,13 +301,7 @@ impl Maker {
         let functions =
             places.into_iter().map(|p| unsafe { std::mem::transmute::<*const u8, Function>(p) });
         let functions = functions.collect();
-        Ok(Code {
-            module: Some(self.module),
-            wide,
-            functions,
-            noted: self.listing.noted,
-            constants: self.constants,
-        })
+        Ok(Code { module, wide, functions, noted: self.listing.noted, constants: self.constants })
     }
 }
 

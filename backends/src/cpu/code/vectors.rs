@@ -124,8 +124,6 @@ pub enum Why {
     Steps,
     /// Values are named before they are computed.
     Order,
-    /// A light body folds lanes: narrow code keeps those in registers, which is faster.
-    Light,
     /// There is no such emitter for the host.
     Host,
 }
@@ -142,9 +140,6 @@ impl fmt::Display for Why {
             Why::Convert(from, to) => write!(f, "no vectors convert {from} to {to}"),
             Why::Frame => f.write_str("it has too many values"),
             Why::Steps => f.write_str("it walks an array in steps of 2 GiB or more"),
-            Why::Light => {
-                f.write_str("a light body folds, whose lanes narrow code has in registers")
-            }
             Why::Host => f.write_str("there are no wider vectors on this host"),
             Why::Order => f.write_str("values are named before they are computed"),
         }

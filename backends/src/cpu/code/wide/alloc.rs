@@ -24,6 +24,8 @@ struct Chooser<'a> {
     /// Of each register, the value in it.
     vectors: Vec<Option<Reg>>,
     masks: Vec<Option<Reg>>,
+    /// How many registers of vectors are for all values; each of the others is for one, at any time.
+    shared: usize,
     out: Vec<Done>,
     spills: u32,
 }
@@ -47,6 +49,8 @@ pub(super) fn choose(items: &[Item], classes: &[Class], wide: bool, frame: &mut 
             }
         }
     }
+    let held = classes.iter().map(|c| if let Class::Held(k) = c { usize::from(*k) + 1 } else { 0 });
+    let vectors = if wide { 32 } else { 16 };
     let mut chooser = Chooser {
         wide,
         frame,
@@ -54,7 +58,8 @@ pub(super) fn choose(items: &[Item], classes: &[Class], wide: bool, frame: &mut 
         uses,
         at: vec![None; classes.len()],
         kept: vec![None; classes.len()],
-        vectors: vec![None; if wide { 32 } else { 16 }],
+        vectors: vec![None; vectors],
+        shared: vectors.saturating_sub(held.max().unwrap_or(0)),
         masks: vec![None; usize::from(MASKS.end)],
         out: Vec::with_capacity(items.len() + items.len() / 4),
         spills: 0,
@@ -77,6 +82,12 @@ fn read(ins: &Ins) -> SmallVec<[Reg; 4]> {
     args.chain(ins.tied).chain(ins.mask).collect()
 }
 
+/// The number of a register that is held, counted from the last.
+pub(super) fn own(k: u8, wide: bool) -> u8 {
+    let last: u8 = if wide { 31 } else { 15 };
+    last.saturating_sub(k)
+}
+
 /// A register by its number.
 pub(super) fn named(number: u8, width: Width) -> Register {
     let first = match width {
@@ -93,8 +104,13 @@ impl Chooser<'_> {
         let reads = read(ins);
         for &r in &reads {
             if self.at[r.0 as usize].is_none() {
-                let number = self.take(self.classes[r.0 as usize], &reads);
+                let class = self.classes[r.0 as usize];
+                let number = self.take(class, &reads);
                 self.put(r, number);
+                if let Class::Held(_) = class {
+                    // It is there from the beginning.
+                    continue;
+                }
                 let from = Mem::Frame(self.kept[r.0 as usize].unwrap_or_default());
                 self.moved(r, number, from, true);
             }
@@ -166,7 +182,7 @@ impl Chooser<'_> {
 
     fn file(&mut self, class: Class) -> &mut Vec<Option<Reg>> {
         match class {
-            Class::Vector => &mut self.vectors,
+            Class::Vector | Class::Held(_) => &mut self.vectors,
             Class::Mask => &mut self.masks,
         }
     }
@@ -195,14 +211,23 @@ impl Chooser<'_> {
 
     /// A register that is free, or is made so; not one of what the instruction reads.
     fn take(&mut self, class: Class, busy: &[Reg]) -> u8 {
-        let first = if class == Class::Mask { usize::from(MASKS.start) } else { 0 };
+        let range = match class {
+            Class::Mask => usize::from(MASKS.start)..usize::from(MASKS.end),
+            Class::Vector => 0..self.shared,
+            Class::Held(k) => {
+                let number = own(k, self.wide);
+                // The body does not keep to its one value at a time: it needs a register more.
+                self.spills += u32::from(self.vectors[usize::from(number)].is_some());
+                return number;
+            }
+        };
+        let first = range.start;
         let file = self.file(class);
-        if let Some(free) = (first..file.len()).find(|&k| file[k].is_none()) {
+        if let Some(free) = range.clone().find(|&k| file[k].is_none()) {
             return free as u8;
         }
         // Uses are listed from the last one, so that the next one is the last of the list.
-        let held: Vec<(usize, Reg)> =
-            (first..file.len()).filter_map(|k| file[k].map(|r| (k, r))).collect();
+        let held: Vec<(usize, Reg)> = range.filter_map(|k| file[k].map(|r| (k, r))).collect();
         let next = |r: Reg| self.uses[r.0 as usize].last().copied().unwrap_or(u32::MAX);
         let others = held.iter().filter(|(_, r)| !busy.contains(r));
         let Some(&(k, r)) = others.max_by_key(|(_, r)| next(*r)) else { return first as u8 };
@@ -226,7 +251,7 @@ impl Chooser<'_> {
                     false => instruction(Code::VEX_Kmovw_m16_kr, &[Op::Mem(m), register]),
                 }
             }
-            Class::Vector => vector_move(self.wide, number, m, load),
+            _ => vector_move(self.wide, number, m, load),
         };
         self.out.push(Done::Ins(made));
     }

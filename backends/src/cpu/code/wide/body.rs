@@ -5,6 +5,7 @@
 //! zeros. Truth values are the bits of a mask register with AVX-512, and with AVX2 vectors of all ones or
 //! zeros, with lanes as wide as what they were compared of.
 
+use super::fold::Held;
 use super::frame::Frame;
 use super::general::Emit;
 use super::lines::{Partial, Pointers};
@@ -17,6 +18,7 @@ use adfuse_ir::{DType, Literal};
 use cranelift_entity::EntityRef;
 use iced_x86::Code;
 use smallvec::{SmallVec, smallvec};
+use std::ops::Range;
 
 /// What an instruction reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +90,8 @@ pub(super) struct Low<'a> {
     pub(super) present: SmallVec<[Reg; 2]>,
     /// Masks and the upper halves of them that are there.
     pub(super) uppers: Vec<(Reg, Reg)>,
+    /// The lanes of folds, where they are in registers.
+    pub(super) held: Option<Held>,
 }
 
 impl Emit for Low<'_> {
@@ -317,18 +321,17 @@ impl Low<'_> {
         }
     }
 
-    /// Computes the values that change, for so many groups, and stores the outputs.
-    pub(super) fn groups(&mut self, copies: u32) -> Result<(), Why> {
-        self.begin();
+    /// Computes the values that change, for some groups, and stores the outputs.
+    pub(super) fn groups(&mut self, groups: Range<u32>) -> Result<(), Why> {
         let p = self.p;
         let mut values: Vec<SmallVec<[Val; 4]>> = vec![SmallVec::new(); p.body.insts.len()];
         for &v in &p.order {
             let inst = &p.body.insts[v];
-            for copy in 0..copies {
+            for (copy, at) in groups.clone().zip(0..) {
                 let value = match inst.op {
                     SOp::Param(k) => self.parameter(k as usize, copy)?,
                     _ => {
-                        let args = self.operands(inst, &values, copy)?;
+                        let args = self.operands(inst, &values, at)?;
                         self.inst(inst, &args)?
                     }
                 };
@@ -336,8 +339,8 @@ impl Low<'_> {
             }
         }
         for (k, &v) in p.body.outputs.iter().enumerate() {
-            for copy in 0..copies {
-                let value = match values[v.index()].get(copy as usize) {
+            for (copy, at) in groups.clone().zip(0..) {
+                let value = match values[v.index()].get(at) {
                     Some(&found) => found,
                     None => self.known(v)?,
                 };
@@ -351,9 +354,9 @@ impl Low<'_> {
         &self,
         inst: &SInst,
         values: &[SmallVec<[Val; 4]>],
-        copy: u32,
+        at: usize,
     ) -> Result<SmallVec<[Val; 3]>, Why> {
-        let one = |&a: &SVal| match values[a.index()].get(copy as usize) {
+        let one = |&a: &SVal| match values[a.index()].get(at) {
             Some(&found) => Ok(found),
             None => self.known(a),
         };

@@ -1,27 +1,33 @@
-//! Folds: lanes and columns in memory, a group at a time, in the order that is strict.
+//! Folds: lanes and columns, a group at a time, in the order that is strict.
+//!
+//! Columns are in memory. Lanes are in registers of their own while whole rounds of them are done, where the
+//! body leaves enough, and in memory else: for groups at the ends of a line, and between two calls.
 
 use super::access::{ALONG, Place};
+use super::alloc::{own, vector_move};
 use super::body::{Low, Opnd, Pair, Val, long};
 use super::general::Emit;
-use super::machine::{Arg, Mem, Op, Reg, Width};
+use super::lines::Lines;
+use super::machine::{Arg, Class, Done, Label, Mem, Op, Reg, Width};
+use super::prim::{OR, OR_LONG, XOR, XOR_LONG, pair};
 use crate::cpu::code::fold::Folded;
 use crate::cpu::code::plan::Access;
 use crate::cpu::code::vectors::Why;
-use adfuse_ir::Literal;
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::Prim;
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
 
 /// Lanes of a block.
-const LANES: u32 = 32;
+pub(super) const LANES: u32 = 32;
 
-/// What combined with anything gives that, to the bit.
-fn neutral(f: &Folded) -> Literal {
-    match f.monoid {
-        Monoid::Sum if f.dtype.is_float() => Literal::from_f64(f.dtype, -0.0),
-        m => m.empty(f.dtype),
-    }
+/// The lanes of the outputs that fold in that order, in registers.
+#[derive(Clone, Default)]
+pub(super) struct Held {
+    /// Of each output, the first of its registers.
+    first: Vec<Option<u8>>,
+    /// What is in each register.
+    now: Vec<Reg>,
 }
 
 fn operation(m: Monoid) -> Prim {
@@ -44,13 +50,77 @@ impl Low<'_> {
 
     /// What came first, and what comes after.
     fn combined(&mut self, f: &Folded, a: Opnd, x: Opnd) -> Result<Opnd, Why> {
+        if f.dtype.is_float() && (f.monoid == Monoid::Min || f.negated()) {
+            // Each way round; the two differ between zeros, of which the bits of both are the lesser, and
+            // where one is NaN, which stays one.
+            let (min, or) = match long(f.dtype) {
+                true => {
+                    let min =
+                        pair!(EVEX_Vminpd_zmm_k1z_zmm_zmmm512b64_sae, VEX_Vminpd_ymm_ymm_ymmm256);
+                    (min, OR_LONG)
+                }
+                false => {
+                    let min =
+                        pair!(EVEX_Vminps_zmm_k1z_zmm_zmmm512b32_sae, VEX_Vminps_ymm_ymm_ymmm256);
+                    (min, OR)
+                }
+            };
+            let (one, other) = (self.op(min, &[a, x]), self.op(min, &[x, a]));
+            return Ok(self.op(or, &[one, other]));
+        }
         self.part(operation(f.monoid), f.dtype, &[a, x], &[None, None])
+    }
+
+    /// The same with the other sign, where lanes are of those.
+    fn turned(&mut self, f: &Folded, x: Opnd) -> Opnd {
+        match (f.negated(), long(f.dtype)) {
+            (false, _) => x,
+            (true, true) => self.op(XOR_LONG, &[x, Opnd::Const(1 << 63, 8)]),
+            (true, false) => self.op(XOR, &[x, Opnd::Const(1 << 31, 4)]),
+        }
+    }
+
+    /// Folds a group of an output into lanes that are in registers.
+    fn fold_held(&mut self, f: &Folded, first: u8, copy: u32, x: &Val) -> Result<(), Why> {
+        let parts = x.parts().len() as u32;
+        let group = copy % (LANES / self.lanes());
+        for (&x, part) in x.parts().iter().zip(0u32..) {
+            let k = u32::from(first) + group * parts + part;
+            let held = self.held.as_ref().and_then(|h| h.now.get(k as usize)).copied();
+            let before = held.ok_or(Why::Order)?;
+            let known = self.classes.len() as u32;
+            let Opnd::Reg(after) = self.combined(f, Opnd::Reg(before), x)? else {
+                return Err(Why::Order);
+            };
+            // What combines is the last to be computed, when nobody needs what was there before.
+            match self.classes.get_mut(after.0 as usize) {
+                Some(class) if after.0 >= known => *class = Class::Held(k as u8),
+                _ => return Err(Why::Order),
+            }
+            if let Some(now) = self.held.as_mut().and_then(|h| h.now.get_mut(k as usize)) {
+                *now = after;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the lanes as they are in registers when a body begins.
+    pub(super) fn hold(&mut self, held: &Held) {
+        let now = (0..held.now.len()).map(|k| self.fresh_value(Class::Held(k as u8))).collect();
+        self.held = Some(Held { first: held.first.clone(), now });
     }
 
     /// Folds a group of an output.
     pub(super) fn fold(&mut self, f: &Folded, k: usize, copy: u32, x: &Val) -> Result<(), Why> {
         // Values are made before pointers are, which have registers that others use too.
-        let x = self.each(&[*x], |low, x, _| Ok(Opnd::Reg(low.reg(x[0]))))?;
+        let x = self.each(&[*x], |low, x, _| {
+            let x = low.turned(f, x[0]);
+            Ok(Opnd::Reg(low.reg(x)))
+        })?;
+        let held = self.held.as_ref().and_then(|h| h.first.get(k).copied().flatten());
+        if let Some(first) = held {
+            return self.fold_held(f, first, copy, &x);
+        }
         let bytes = f.dtype.bytes() as u32;
         let place = match &f.lanes {
             Some(lanes) => {
@@ -84,7 +154,7 @@ impl Low<'_> {
 
     /// Makes all lanes of a fold what is neutral.
     pub(super) fn fill_lanes(&mut self, f: &Folded, lanes: &Access) {
-        let value = self.constant(neutral(f)).parts()[0];
+        let value = self.constant(f.neutral()).parts()[0];
         let value = self.reg(value);
         self.lanes_of(lanes);
         let size = if self.wide { 64 } else { 32 };
@@ -99,7 +169,7 @@ impl Low<'_> {
     /// Makes a group of columns what is neutral.
     pub(super) fn fill_columns(&mut self, f: &Folded, k: usize) -> Result<(), Why> {
         self.begin();
-        let all = self.constant(neutral(f));
+        let all = self.constant(f.neutral());
         let mut parts: SmallVec<[Reg; 2]> = SmallVec::new();
         for &part in all.parts() {
             parts.push(self.reg(part));
@@ -151,6 +221,7 @@ impl Low<'_> {
             let upper = self.make(code, to, &[Arg::Reg(r, from), Arg::Byte(byte)]);
             x = self.combined(f, Opnd::Reg(r), Opnd::Reg(upper))?;
         }
+        let x = self.turned(f, x);
         let x = self.reg(x);
         let code = match (self.wide, long(f.dtype)) {
             (true, true) => Code::EVEX_Vmovsd_m64_k1_xmm,
@@ -161,5 +232,50 @@ impl Low<'_> {
         let m = Arg::Mem(Mem::At { base: Register::RAX, index: None, offset: 0 });
         self.effect(code, &[m, Arg::Reg(x, Width::X)], None);
         Ok(())
+    }
+}
+
+impl Lines<'_> {
+    /// Registers for all lanes, if there are enough of them beside some for a body.
+    pub(super) fn held(&self) -> Option<Held> {
+        let size = if self.wide { 64 } else { 32 };
+        let mut held = Held::default();
+        let mut count = 0;
+        for f in &self.p.folds {
+            let lanes = f.as_ref().filter(|f| f.lanes.is_some());
+            held.first.push(lanes.map(|_| count as u8));
+            count += lanes.map_or(0, |f| LANES * f.dtype.bytes() as u32 / size);
+        }
+        let most = if self.wide { 16 } else { 8 };
+        held.now = (0..count).map(Reg).collect();
+        (1..=most).contains(&count).then_some(held)
+    }
+
+    /// Goes on at a label unless the group that is next begins with the first lane.
+    pub(super) fn unless_first(&mut self, otherwise: Label) -> Result<(), Why> {
+        let place = self.pointers.place.ok_or(Why::Order)?;
+        self.load(Register::RAX, Mem::Frame(place));
+        self.add(Register::RAX, ALONG);
+        let last = Op::Short(LANES as i32 - 1);
+        self.ins(Code::Test_rm64_imm32, &[Op::Reg(Register::RAX), last]);
+        self.jump(Code::Jne_rel32_64, otherwise);
+        Ok(())
+    }
+
+    /// Moves all lanes from memory to their registers, or back.
+    pub(super) fn move_lanes(&mut self, held: &Held, load: bool) {
+        let p = self.p;
+        let size: u32 = if self.wide { 64 } else { 32 };
+        for (f, first) in p.folds.iter().zip(&held.first) {
+            let (Some(f), Some(first)) = (f, first) else { continue };
+            let Some(lanes) = &f.lanes else { continue };
+            self.pointer(Register::RCX, lanes.at);
+            for k in 0..LANES * f.dtype.bytes() as u32 / size {
+                let offset = (k * size) as i32;
+                let m = Mem::At { base: Register::RCX, index: None, offset };
+                let number = own(first + k as u8, self.wide);
+                self.push(Done::Ins(vector_move(self.wide, number, m, load)));
+            }
+        }
     }
 }

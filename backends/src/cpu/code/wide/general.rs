@@ -88,6 +88,14 @@ pub(super) trait Emit {
 
     /// Quotient and remainder of `rax`, both without sign, in `rax` and `rdx`; `rcx` is lost.
     fn divide(&mut self, by: i64) {
+        if by > 0 && by.count_ones() == 1 {
+            self.mov(Register::RDX, Register::RAX);
+            self.set(Register::RCX, by - 1);
+            self.ins(Code::And_r64_rm64, &[Op::Reg(Register::RDX), Op::Reg(Register::RCX)]);
+            let shift = Op::Byte(by.trailing_zeros() as u8);
+            self.ins(Code::Shr_rm64_imm8, &[Op::Reg(Register::RAX), shift]);
+            return;
+        }
         self.ins(Code::Xor_r32_rm32, &[Op::Reg(Register::EDX), Op::Reg(Register::EDX)]);
         self.set(Register::RCX, by);
         self.ins(Code::Div_rm64, &[Op::Reg(Register::RCX)]);

@@ -8,6 +8,7 @@
 use super::access::ALONG;
 use super::alloc::{choose, vector_move};
 use super::body::{Low, Val};
+use super::fold::{Held, LANES};
 use super::frame::{Frame, MOST};
 use super::general::Emit;
 use super::machine::{Done, Label, Mem, Op};
@@ -48,6 +49,13 @@ const MOST_COPIED: usize = 300;
 
 /// Groups that are interleaved: of bodies of fewer values than this four, of others two.
 const LIGHT: usize = 16;
+
+/// The groups of a body: so many interleaved, so many times.
+#[derive(Clone, Copy)]
+struct Shape {
+    copies: u32,
+    rounds: u32,
+}
 
 /// Where a pointer is.
 #[derive(Clone, Copy)]
@@ -239,21 +247,55 @@ impl Lines<'_> {
             partial,
             present: SmallVec::new(),
             uppers: Vec::new(),
+            held: None,
         }
     }
 
-    /// A body on so many groups; none where registers do not suffice for more than one.
-    fn body(&mut self, copies: u32, partial: Option<Partial>) -> Result<Option<Vec<Done>>, Why> {
+    /// A body on some groups, of which several are interleaved; none where registers do not suffice for more
+    /// than one at a time, or for lanes that are to stay in them.
+    fn body(
+        &mut self,
+        shape: Shape,
+        held: Option<&Held>,
+        partial: Option<Partial>,
+    ) -> Result<Option<Vec<Done>>, Why> {
         let frame = self.frame;
         let mut low = self.low(partial);
-        low.groups(copies)?;
+        low.begin();
+        if let Some(held) = held {
+            low.hold(held);
+        }
+        for round in 0..shape.rounds {
+            low.groups(round * shape.copies..(round + 1) * shape.copies)?;
+        }
         let (items, classes) = (low.items, low.classes);
         let chosen = choose(&items, &classes, self.wide, &mut self.frame);
-        if copies > 1 && chosen.spills > 0 {
+        if chosen.spills > 0 && (shape.copies > 1 || held.is_some()) {
             self.frame = frame;
             return Ok(None);
         }
         Ok(Some(chosen.code))
+    }
+
+    /// How many groups a loop has, of those shapes that come into question the first that suits.
+    fn several(&mut self, n: i64, held: Option<&Held>) -> Result<Option<(u32, Vec<Done>)>, Why> {
+        let wanted: &[u32] = match self.p.order.len() {
+            0..LIGHT => &[4, 2, 1],
+            LIGHT..MOST_COPIED => &[2, 1],
+            _ => &[],
+        };
+        for &copies in wanted {
+            // Lanes in registers are gone through whole.
+            let least = if held.is_some() { LANES / self.lanes() } else { 1 };
+            let shape = Shape { copies, rounds: least.div_ceil(copies) };
+            let step = shape.copies * shape.rounds * self.lanes();
+            if i64::from(step) <= n
+                && let Some(code) = self.body(shape, held, None)?
+            {
+                return Ok(Some((step, code)));
+            }
+        }
+        Ok(None)
     }
 
     /// Along a line.
@@ -297,37 +339,42 @@ impl Lines<'_> {
             self.jump(Code::Jne_rel32_64, rest);
         }
         self.bind(main);
-        let wanted: &[u32] = match p.order.len() {
-            0..LIGHT => &[4, 2, 1],
-            LIGHT..MOST_COPIED => &[2, 1],
-            _ => &[],
+        let mut held = self.held();
+        let mut several = match &held {
+            Some(_) => self.several(n, held.as_ref())?,
+            None => None,
         };
-        for &copies in wanted {
-            let step = copies * lanes;
-            if i64::from(step) > n {
-                continue;
+        if several.is_none() {
+            held = None;
+            several = self.several(n, None)?;
+        }
+        if let Some((step, code)) = several {
+            let top = self.fresh();
+            let next = |lines: &mut Self| {
+                let m = Mem::At { base: ALONG, index: None, offset: step as i32 };
+                lines.ins(Code::Lea_r64_m, &[Op::Reg(RAX), Op::Mem(m)]);
+                lines.compare(RAX, HIGH);
+            };
+            next(self);
+            self.jump(Code::Jg_rel32_64, rest);
+            if let Some(held) = &held {
+                self.unless_first(rest)?;
+                self.move_lanes(held, true);
             }
-            if let Some(code) = self.body(copies, None)? {
-                let top = self.fresh();
-                let next = |lines: &mut Self| {
-                    let m = Mem::At { base: ALONG, index: None, offset: step as i32 };
-                    lines.ins(Code::Lea_r64_m, &[Op::Reg(RAX), Op::Mem(m)]);
-                    lines.compare(RAX, HIGH);
-                };
-                next(self);
-                self.jump(Code::Jg_rel32_64, rest);
-                self.bind(top);
-                self.done.extend(code);
-                self.plus(ALONG, step.into(), RAX);
-                next(self);
-                self.jump(Code::Jle_rel32_64, top);
-                break;
+            self.bind(top);
+            self.done.extend(code);
+            self.plus(ALONG, step.into(), RAX);
+            next(self);
+            self.jump(Code::Jle_rel32_64, top);
+            if let Some(held) = &held {
+                self.move_lanes(held, false);
             }
         }
         self.bind(rest);
         self.left(done);
         self.masks(&partial);
-        let code = self.body(1, Some(partial))?.ok_or(Why::Order)?;
+        let code =
+            self.body(Shape { copies: 1, rounds: 1 }, None, Some(partial))?.ok_or(Why::Order)?;
         self.done.extend(code);
         self.plus(ALONG, lanes.into(), RAX);
         if let Some(from) = partial.from {

@@ -16,6 +16,8 @@ pub(super) struct Reg(pub(super) u32);
 pub(super) enum Class {
     Vector,
     Mask,
+    /// A vector that has a register of its own, counted from the last.
+    Held(u8),
 }
 
 /// How much of a register an operand names.

@@ -3,16 +3,10 @@
 use crate::cpu::code::plan::{Planned, Reach, Read, Source, Way};
 use crate::cpu::code::vectors::Why;
 
-/// Bodies of fewer values that fold lanes wait for these, which are in memory here.
-const LIGHT_FOLD: usize = 8;
-
 /// Whether it is a sweep that this emitter takes, as far as its accesses say.
 pub(super) fn taken(p: &Planned, wide: bool) -> Result<(), Why> {
     if p.target.is_some() {
         return Err(Why::Places);
-    }
-    if p.lanes().is_some() && p.order.len() < LIGHT_FOLD {
-        return Err(Why::Light);
     }
     for (k, reach) in p.loads.iter().enumerate().filter(|(k, _)| p.varies[*k]) {
         match reach {
