@@ -13,8 +13,9 @@ const TRIED: usize = 20_000;
 const MOST: usize = 160;
 
 /// What is found from a plan by deciding otherwise about one value after the other, the largest first, and
-/// going on from whatever is faster, until no value's other choices are or enough have been tried. All
-/// that was tried is told, since what takes less memory may be of use as well.
+/// going on from whatever is faster, until no value's other choices are or enough have been tried. What
+/// takes less memory is told, too, unless it is no faster and leaves more to later phases: a mask of bits
+/// is not to give way to what it is made of because of a few bytes at one moment.
 pub(super) fn decided_otherwise(
     f: &Function,
     start: &PlanPoint,
@@ -42,7 +43,9 @@ pub(super) fn decided_otherwise(
             left = left.saturating_sub(points.len());
             let best = points.iter().min_by(|a, b| a.seconds.total_cmp(&b.seconds));
             let faster = best.filter(|b| b.seconds < here.seconds * (1.0 - ALIKE)).cloned();
-            found.extend(points);
+            let told =
+                |p: &PlanPoint| p.saved <= here.saved || p.seconds < here.seconds * (1.0 - ALIKE);
+            found.extend(points.into_iter().filter(told));
             if faster.is_some() {
                 next = faster;
                 break;
