@@ -85,7 +85,8 @@ const WORTH: i64 = 64;
 /// peak. The function is as it was where nothing may be, or nothing pays.
 ///
 /// # Errors
-/// As [`plan`](crate::plan()) and those of the engine; [`Kind::UnknownName`] and [`Kind::Usage`] for
+/// As [`plan`](crate::plan()) and those of the engine;
+/// [`Kind::UnknownName`](adfuse_ir::Kind::UnknownName) and [`Kind::Usage`](adfuse_ir::Kind::Usage) for
 /// named values that there are not, or that have no copy of that type.
 pub fn keep_lossy(
     f: &Function,
