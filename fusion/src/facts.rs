@@ -144,7 +144,7 @@ impl<'f> Facts<'f> {
                 let m = format!("`{op}` has no lowering to kernels");
                 Diagnostic::new(at_inst(f, i), Kind::Unsupported, m)
             };
-            if matches!(body, Body::Region(_) | Body::Effect(_)) {
+            if matches!(body, Body::Region(_) | Body::Effect(_) | Body::Composed(_)) {
                 return Err(unsupported());
             }
             if !matches!(body, Body::Map(_) | Body::Source(_)) {
@@ -320,7 +320,7 @@ impl<'f> Facts<'f> {
                 Body::Indirect(_) => Class::Point,
                 Body::Constant => Class::Constant,
                 // Refused when programs were recorded.
-                Body::Region(_) | Body::Effect(_) => Class::Point,
+                Body::Region(_) | Body::Effect(_) | Body::Composed(_) => Class::Point,
             };
             if self.class[i] == Class::Free {
                 shifted[v] = shifts;

@@ -80,6 +80,10 @@ pub struct AttrSpec {
 pub enum Attr0 {
     /// `[] x []`
     EmptyPair,
+    /// `[]`
+    NoInts,
+    /// `1`
+    One,
     /// `false`
     False,
 }
@@ -89,6 +93,8 @@ impl Attr0 {
     pub fn value(self) -> Attr {
         match self {
             Attr0::EmptyPair => Attr::Pair(Ints::new(), Ints::new()),
+            Attr0::NoInts => Attr::Ints(Ints::new()),
+            Attr0::One => Attr::Int(1),
             Attr0::False => Attr::Bool(false),
         }
     }

@@ -7,7 +7,7 @@ use crate::entity::{Inst, Phase, Region, Value};
 use crate::function::Function;
 use crate::infer::{InferCx, InferError, Sig, Types};
 use crate::literal::Literal;
-use crate::op::{Arity, Infer, Op};
+use crate::op::{Arity, Infer, Op, composed_types};
 use crate::types::TensorType;
 use smallvec::SmallVec;
 
@@ -91,6 +91,10 @@ pub fn infer(
     let results = match def.infer {
         Infer::Map(sig) => Sig::infer(&sig, &mut cx)?,
         Infer::Rule(rule) => rule(&mut cx)?,
+        Infer::Composed(check) => {
+            check(&mut cx)?;
+            composed_types(op, &cx)?
+        }
     };
     if let Some(why) = results.iter().find_map(TensorType::excess) {
         return Err(InferError::new(Kind::Limit, format!("result: {why}")));

@@ -54,7 +54,7 @@ pub(crate) fn is_plain_map(op: Op) -> bool {
 pub(crate) fn signature(op: Op) -> Option<Sig> {
     match op.def().infer {
         Infer::Map(sig) => Some(sig),
-        Infer::Rule(_) => None,
+        Infer::Rule(_) | Infer::Composed(_) => None,
     }
 }
 

@@ -28,6 +28,7 @@ const SECTIONS: &[Section] = &[
     ("Contractions", |b| matches!(b, Body::Contract)),
     ("Indirect access", |b| matches!(b, Body::Indirect(_))),
     ("Sources", |b| matches!(b, Body::Constant | Body::Source(_))),
+    ("Composed of others", |b| matches!(b, Body::Composed(_))),
     ("Regions and calls", |b| matches!(b, Body::Region(_))),
     ("Effects", |b| matches!(b, Body::Effect(_))),
 ];
@@ -54,7 +55,7 @@ fn entry(out: &mut String, op: Op) {
         Infer::Map(sig) => {
             let _ = writeln!(out, "- type: {}", signature(&sig));
         }
-        Infer::Rule(_) => {
+        Infer::Rule(_) | Infer::Composed(_) => {
             let operands = match def.arity {
                 Arity::Exactly(n) => format!("{n}"),
                 Arity::AtLeast(n) => format!("{n} or more"),
@@ -157,6 +158,9 @@ fn derivative(out: &mut String, op: Op) {
         Deriv::Bilinear(_) => out.push_str("- derivative: linear in each operand by itself\n"),
         Deriv::Jvp(_) => out.push_str("- derivative: by a rule of its own\n"),
         Deriv::Zero => out.push_str("- derivative: zero\n"),
+        Deriv::Structural if matches!(op.def().body, Body::Composed(_)) => {
+            out.push_str("- derivative: that of what it is composed of\n")
+        }
         Deriv::Structural => out.push_str("- derivative: that of its regions or callee\n"),
     }
 }

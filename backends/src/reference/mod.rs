@@ -10,7 +10,7 @@ mod reduce;
 mod view;
 
 use crate::array::{Array, out_of_memory};
-use adfuse_ir::op::{Body, Control, Effect};
+use adfuse_ir::op::{Body, Control, Effect, composition};
 use adfuse_ir::rewrite::specialize;
 use adfuse_ir::verify::{at_inst, bind};
 use adfuse_ir::{
@@ -249,6 +249,11 @@ impl Eval<'_> {
                 return self.region(f.inst(i).regions[branch]);
             }
             Body::Region(Control::Call) => return self.call(attrs.text("func"), &args),
+            Body::Composed(_) => {
+                let types: Vec<TensorType> = f.args(i).iter().map(|&a| f.ty(a).clone()).collect();
+                let parts = composition(op, &types, attrs)?;
+                return call(self.module, &parts, &args, self.effects);
+            }
             Body::Effect(Effect::Start) => Tensor::token(),
             Body::Effect(Effect::Print) => {
                 let array = arg(1).to_array()?;

@@ -56,7 +56,15 @@ pub enum Infer {
     Map(Sig),
     /// By a rule of its own.
     Rule(fn(&mut InferCx<'_>) -> Result<Types, InferError>),
+    /// Those of the instructions an op is composed of, after a check of operands and attributes.
+    Composed(Check),
 }
+
+/// A check of operands and attributes that gives literals their types.
+pub type Check = fn(&mut InferCx<'_>) -> Result<(), InferError>;
+
+/// The instructions that an op is short for: writes them for the operands and gives their results.
+pub type Compose = fn(&mut Builder, &RuleCx<'_>) -> SmallVec<[Value; 1]>;
 
 /// Where tests sample an operand.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -215,6 +223,9 @@ pub enum Body {
     Region(Control),
     /// Ordered by a token.
     Effect(Effect),
+    /// Short for other instructions, which are written out wherever calls are inlined: derivatives, batches,
+    /// plans and engines never see it.
+    Composed(Compose),
 }
 
 /// The parts of an instruction that derivative rules see, in the function under construction.
@@ -251,7 +262,7 @@ pub enum Deriv {
     Jvp(JvpRule),
     /// Locally constant, or not of a float type.
     Zero,
-    /// By differentiating regions or the callee.
+    /// By differentiating regions, the callee, or what it is composed of.
     Structural,
 }
 
@@ -474,6 +485,29 @@ pub(super) const fn region(
         infer: Infer::Rule(infer),
         body: Body::Region(control),
         deriv: Deriv::Structural,
+        examples,
+        ..BLANK
+    }
+}
+
+/// An op that is short for others.
+pub(super) const fn composed(
+    name: &'static str,
+    arity: Arity,
+    attrs: &'static [AttrSpec],
+    check: Check,
+    compose: Compose,
+    domain: &'static [Domain],
+    examples: &'static [&'static str],
+) -> OpDef {
+    OpDef {
+        name,
+        arity,
+        attrs,
+        infer: Infer::Composed(check),
+        body: Body::Composed(compose),
+        deriv: Deriv::Structural,
+        domain,
         examples,
         ..BLANK
     }

@@ -1,17 +1,21 @@
 //! Ops: the table, one row each, and what is read off it.
 
+mod composed;
 mod contract;
 mod control;
 pub mod def;
 mod indirect;
 mod monoid;
 mod reduce;
+mod skew;
 mod source;
 mod table;
 mod view;
 
+pub use composed::composition;
+pub(crate) use composed::composed_types;
 pub use def::{
-    Arity, Body, Control, Deriv, Domain, Effect, Indirect, Infer, JvpRule, LinearSlots, MapBody,
+    Arity, Body, Check, Compose, Control, Deriv, Domain, Effect, Indirect, Infer, JvpRule, LinearSlots, MapBody,
     MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody, Tangents, TransposeRule, ViewCx,
 };
 pub use table::Op;

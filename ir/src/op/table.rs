@@ -1,7 +1,7 @@
 //! The op table: one row an op. Everything else about an op is read off its row.
 
 use super::def::*;
-use super::{contract, control, indirect, reduce, source, view};
+use super::{composed, contract, control, indirect, reduce, skew, source, view};
 use crate::attrs::{Attr0, AttrKind, maybe, need};
 use crate::dtype::{DType, DTypeSet};
 use crate::infer::{Class, Sig};
@@ -271,6 +271,52 @@ ops! {
     Rev = view("rev", Arity::Exactly(1), &[need("axes", AttrKind::Ints)],
         Written::Inferred, view::infer_rev, view::index_rev, view::transpose_rev,
         &["%x: f32[2,3] | rev %x {axes = [1]} : f32[2,3]"]);
+    /// Reads place `o * stride + k * dilation` of each of `axes` at its place `o`, where `k` is the place on the
+    /// axis of `along` beside it: what windows are made of.
+    Skew = view("skew", Arity::Exactly(1), skew::SKEW, Written::Inferred,
+        skew::infer_skew, skew::index_skew, skew::transpose_skew,
+        &["%x: f32[2,6,3] | skew %x {axes = [1], along = [2], strides = [2], dilation = [1]} : f32[2,2,3]"]);
+    /// The inverse of `skew`: every element goes back to where that read it, and the scalar to where it read nothing.
+    Unskew = view("unskew", Arity::Exactly(2), skew::UNSKEW, Written::Inferred,
+        skew::infer_unskew, skew::index_unskew, skew::transpose_unskew,
+        &["%x: f32[2,2,3] | unskew %x, 0.0 {axes = [1], along = [2], strides = [2], dilation = [1], extents = [6]} : f32[2,6,3]",
+          "%x: f32[2,3], %p: f32[] | unskew %x, %p {axes = [0], along = [1], strides = [1], dilation = [2], extents = [6]} : f32[6,3]"]);
+    /// Repeats the whole so many times along each axis.
+    Tile = composed("tile", Arity::Exactly(1), composed::TILE, composed::check_tile, composed::tile, D,
+        &["%x: f32[2,3] | tile %x {counts = [2, 1]} : f32[4,3]", "%x: f32[2] | tile %x {counts = [0]} : f32[0]"]);
+
+    // Windows.
+    /// The windows along axes, each an axis of places with one of steps behind all other axes.
+    Windows = composed("windows", Arity::Exactly(1), composed::WINDOWS, composed::check_windows, composed::windows, D,
+        &["%x: f32[2,6] | windows %x {axes = [1], sizes = [3]} : f32[2,4,3]",
+          "%x: f32[5,6] | windows %x {axes = [0, 1], sizes = [2, 2], strides = [2, 1], dilation = [1, 3]} : f32[2,3,2,2]"]);
+    /// Sum over windows, an entry of each list for every axis; padding counts as 0.
+    ReduceWindowSum = composed("reduce_window_sum", Arity::Exactly(1), composed::POOL, composed::check_pool,
+        composed::pool_sum, D,
+        &["%x: f32[2,5] | reduce_window_sum %x {window = [1, 3], strides = [1, 2]} : f32[2,2]",
+          "%x: f32[4] | reduce_window_sum %x {window = [2], low = [1], high = [-1], base_dilation = [2], window_dilation = [3]} : f32[4]"]);
+    /// Maximum over windows; padding counts as -inf; ties share the derivative equally.
+    ReduceWindowMax = composed("reduce_window_max", Arity::Exactly(1), composed::POOL, composed::check_pool,
+        composed::pool_max, D,
+        &["%x: f32[4,5] | reduce_window_max %x {window = [2, 2], strides = [2, 1], low = [0, 1], high = [0, 0]} : f32[2,5]"]);
+    /// Minimum over windows; padding counts as +inf; ties share the derivative equally.
+    ReduceWindowMin = composed("reduce_window_min", Arity::Exactly(1), composed::POOL, composed::check_pool,
+        composed::pool_min, D,
+        &["%x: f32[4,5] | reduce_window_min %x {window = [2, 2], strides = [2, 2]} : f32[2,2]"]);
+    /// Adds each element of the first operand to the place of the first maximum (`ge`) or minimum (`le`) of its
+    /// window of the second, in zeros.
+    SelectAndScatterAdd = composed("select_and_scatter_add", Arity::Exactly(2), composed::SELECT,
+        composed::check_select, composed::select_and_scatter_add, D,
+        &["%s: f32[2,4], %x: f32[4,5] | select_and_scatter_add %s, %x {window = [2, 2], strides = [2, 1], select = ge} : f32[4,5]",
+          "%s: f32[3], %x: f32[4] | select_and_scatter_add %s, %x {window = [3], strides = [2], low = [1], high = [2], select = le} : f32[4]"]);
+    /// Convolution (correlation) of a batch with a kernel; layouts by specs, groups of features or of batches (the
+    /// group is the slower part of an axis).
+    ConvGeneralDilated = composed("conv_general_dilated", Arity::Exactly(2), composed::CONVOLUTION,
+        composed::check_convolution, composed::convolution, D,
+        &["%x: f32[2,3,5,4], %w: f32[2,3,2,2] | conv_general_dilated %x, %w : f32[2,2,4,3]",
+          "%x: f32[2,5,4,3], %w: f32[2,2,3,2] | conv_general_dilated %x, %w {strides = [2, 1], low = [1, 0], high = [0, 1], lhs_spec = [0, 3, 1, 2], rhs_spec = [3, 2, 0, 1], out_spec = [0, 3, 1, 2]} : f32[2,3,4,2]",
+          "%x: f32[1,4,5], %w: f32[6,2,2] | conv_general_dilated %x, %w {lhs_dilation = [2], rhs_dilation = [3], low = [-1], high = [2], feature_group_count = 2} : f32[1,6,7]",
+          "%x: f32[4,2,5], %w: f32[6,2,2] | conv_general_dilated %x, %w {batch_group_count = 2} : f32[2,6,4]"]);
 
     // Reductions and scans.
     /// Sum over axes.
@@ -306,6 +352,20 @@ ops! {
         Deriv::Linear(LinearSlots::All, reduce::transpose_cumsum),
         &["%x: f32[2,3] | cumsum %x {axis = 1} : f32[2,3]",
           "%x: f32[2,3] | cumsum %x {axis = 0, reverse = true} : f32[2,3]"]);
+    /// Running product along an axis.
+    Cumprod = composed("cumprod", Arity::Exactly(1), composed::RUNNING, composed::check_running, composed::cumprod, D,
+        &["%x: f32[2,3] | cumprod %x {axis = 1} : f32[2,3]",
+          "%x: f32[5,3] | cumprod %x {axis = 0, reverse = true} : f32[5,3]"]);
+    /// Running maximum along an axis.
+    Cummax = composed("cummax", Arity::Exactly(1), composed::RUNNING, composed::check_running, composed::cummax, D,
+        &["%x: f32[2,3] | cummax %x {axis = 1} : f32[2,3]"]);
+    /// Running minimum along an axis.
+    Cummin = composed("cummin", Arity::Exactly(1), composed::RUNNING, composed::check_running, composed::cummin, D,
+        &["%x: f32[2,3] | cummin %x {axis = 1} : f32[2,3]"]);
+    /// Running logarithm of the sum of exponentials along an axis.
+    Cumlogsumexp = composed("cumlogsumexp", Arity::Exactly(1), composed::RUNNING, composed::check_float_running,
+        composed::cumlogsumexp, D,
+        &["%x: f32[2,3] | cumlogsumexp %x {axis = 1} : f32[2,3]"]);
 
     // Contraction.
     /// Sums of products over contracted axes; result axes: batch, then free ones of the first and of
@@ -343,6 +403,18 @@ ops! {
         &[Domain::Normal, Domain::Normal, Domain::Ints(-1, 4)],
         Deriv::Linear(LinearSlots::Only(&[0, 1]), indirect::transpose_dynamic_update_slice),
         &["%x: f32[5,3], %u: f32[2,2], %i: i32[], %j: i32[] | dynamic_update_slice %x, %u, %i, %j : f32[5,3]"]);
+    // Eight bits.
+    /// `clamp(round(x / scale) + zero)` in `i8`, halves to even; the scale of the operand's type and the zero point of
+    /// `i8` are scalars or lie along one axis; NaN gives the zero point.
+    Quantize = composed("quantize", Arity::Exactly(3), composed::PER_AXIS, composed::check_quantize,
+        composed::quantize, &[Domain::Normal, Domain::Uniform(0.1, 0.4), Domain::Ints(-10, 10)],
+        &["%x: f32[2,3], %s: f32[] | quantize %x, %s, 3 : i8[2,3]",
+          "%x: f32[2,3], %s: f32[3], %z: i8[3] | quantize %x, %s, %z {axis = [1]} : i8[2,3]"]);
+    /// `(q - zero) * scale` in the scale's type.
+    Dequantize = composed("dequantize", Arity::Exactly(3), composed::PER_AXIS, composed::check_dequantize,
+        composed::dequantize, &[Domain::Ints(-100, 100), Domain::Uniform(0.1, 0.4), Domain::Ints(-10, 10)],
+        &["%q: i8[2,3], %s: f32[] | dequantize %q, %s, -3 : f32[2,3]",
+          "%q: i8[2,3], %s: f32[2], %z: i8[2] | dequantize %q, %s, %z {axis = [0]} : f32[2,3]"]);
 
     // Sources.
     /// Values written in the program, row-major.

@@ -14,12 +14,12 @@ use smallvec::{SmallVec, smallvec};
 
 type Inferred = Result<Types, InferError>;
 
-fn one(v: Value) -> Tangents {
+pub(super) fn one(v: Value) -> Tangents {
     smallvec![Some(v)]
 }
 
 /// The only cotangent; rules are not called when it is zero.
-fn ct(cts: &[Option<Value>]) -> Value {
+pub(super) fn ct(cts: &[Option<Value>]) -> Value {
     cts.iter().flatten().copied().next().expect("a transposition has a cotangent")
 }
 
@@ -232,7 +232,7 @@ pub(super) fn transpose_slice(
     one(b.op_with(Op::Pad, &[ct, zero], attrs))
 }
 
-fn scalar_zero(b: &mut Builder, like: &TensorType) -> Value {
+pub(super) fn scalar_zero(b: &mut Builder, like: &TensorType) -> Value {
     b.literal(&TensorType::scalar(like.dtype), Literal::zero(like.dtype))
 }
 
@@ -320,24 +320,30 @@ pub(super) fn transpose_pad(
     }
     let mut out: Tangents = smallvec![None, None];
     if linear[1] {
-        // What is not inside went to the padding value: sum the cotangent with the inside cleared.
-        let flag = |b: &mut Builder, truth: i64, ty: &TensorType| {
-            let dtype = crate::dtype::DType::Bool;
-            b.literal(&ty.with_dtype(dtype), Literal::from_i64(dtype, truth))
-        };
-        let no = flag(b, 0, &x);
-        let yes = flag(b, 1, &TensorType::scalar(x.dtype));
-        let mask = b.op_with(Op::Pad, &[no, yes], cx.attrs.clone());
-        let ty = b.ty(ct).clone();
-        let zeros = b.literal(&ty, Literal::zero(ty.dtype));
-        let kept = b.op(Op::SelectN, &[mask, zeros, ct]);
-        let axes = Attrs::none().with_ints("axes", 0..ty.rank() as i64);
-        out[1] = Some(b.op_with(Op::ReduceSum, &[kept], axes));
+        out[1] = Some(outside(b, Op::Pad, cx, ct));
     }
     if linear[0] {
         out[0] = Some(inside);
     }
     out
+}
+
+/// The cotangent of the value around what a view places: what is not inside went to it, so it is the sum of the
+/// cotangent with the inside cleared.
+pub(super) fn outside(b: &mut Builder, op: Op, cx: &RuleCx<'_>, ct: Value) -> Value {
+    let x = &cx.types[0];
+    let flag = |b: &mut Builder, truth: i64, ty: &TensorType| {
+        let dtype = crate::dtype::DType::Bool;
+        b.literal(&ty.with_dtype(dtype), Literal::from_i64(dtype, truth))
+    };
+    let no = flag(b, 0, x);
+    let yes = flag(b, 1, &TensorType::scalar(x.dtype));
+    let mask = b.op_with(op, &[no, yes], cx.attrs.clone());
+    let ty = b.ty(ct).clone();
+    let zeros = b.literal(&ty, Literal::zero(ty.dtype));
+    let kept = b.op(Op::SelectN, &[mask, zeros, ct]);
+    let axes = Attrs::none().with_ints("axes", 0..ty.rank() as i64);
+    b.op_with(Op::ReduceSum, &[kept], axes)
 }
 
 pub(super) fn infer_concatenate(cx: &mut InferCx<'_>) -> Inferred {

@@ -1,11 +1,11 @@
-//! Inlining: calls are replaced by copies of their callees, to any depth.
+//! Inlining: calls are replaced by copies of their callees, to any depth, and ops that are short for others by those.
 
 use super::Copier;
 use crate::builder::Builder;
 use crate::diag::{Diagnostic, Kind};
 use crate::entity::{Inst, Value};
 use crate::function::{Function, Module};
-use crate::op::Op;
+use crate::op::{Body, Compose, Op, RuleCx};
 use crate::types::TensorType;
 use crate::verify::{at_inst, bind, substitute};
 
@@ -13,7 +13,8 @@ use crate::verify::{at_inst, bind, substitute};
 /// double at every step.
 pub const MAX_INLINED: u32 = 1_000_000;
 
-/// The function with every call for which `wanted` holds replaced by the callee's instructions.
+/// The function with every call for which `wanted` holds replaced by the callee's instructions, and with every op
+/// that is short for others written out.
 ///
 /// Takes a verified module: callees exist, fit, and do not recurse.
 ///
@@ -35,6 +36,22 @@ pub fn inline(
     let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
     b.set_results(&results);
     b.finish()
+}
+
+/// Writes out an op that is short for others.
+fn compose_at(f: &Function, copier: &mut Copier<'_>, b: &mut Builder, i: Inst, compose: Compose) {
+    b.set_phase(f.inst(i).phase);
+    b.set_span(f.span(i));
+    let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
+    let types: Vec<TensorType> = args.iter().map(|&v| b.ty(v).clone()).collect();
+    let cx = RuleCx { args: &args, results: &[], attrs: f.attrs(i), types: &types };
+    let results = compose(b, &cx);
+    for (&old, &new) in f.inst_results(i).iter().zip(&results) {
+        if b.func().literal(new).is_none() && b.func().name_of(new).is_none() {
+            b.func_mut().set_name(new, f.name_of(old));
+        }
+        copier.set(old, new);
+    }
 }
 
 struct Inliner<'m> {
@@ -68,6 +85,10 @@ impl Inliner<'_> {
         if self.placed > MAX_INLINED {
             let m = format!("inlining calls gives more than {MAX_INLINED} instructions");
             return Err(Diagnostic::new(at_inst(f, i), Kind::Limit, m));
+        }
+        if let Body::Composed(compose) = f.op(i).def().body {
+            compose_at(f, copier, b, i, compose);
+            return Ok(());
         }
         let name = f.attrs(i).text("func");
         let callee = (f.op(i) == Op::Call).then(|| self.module.find(name)).flatten();
