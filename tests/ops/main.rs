@@ -13,3 +13,4 @@ mod rows;
 mod rules;
 mod stable;
 mod verifier;
+mod windows;

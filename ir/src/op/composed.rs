@@ -1,7 +1,7 @@
 //! Ops that are short for others: their instructions as a function, and the types that follow from it.
 
-use super::def::{Body, RuleCx};
 use super::Op;
+use super::def::{Body, RuleCx};
 use crate::attrs::{Attrs, Ints};
 use crate::builder::Builder;
 use crate::diag::{At, Diagnostic, Kind};
@@ -18,7 +18,9 @@ mod window;
 
 pub(super) use convolution::{CONVOLUTION, check_convolution, convolution};
 pub(super) use quantize::{PER_AXIS, check_dequantize, check_quantize, dequantize, quantize};
-pub(super) use running::{RUNNING, check_float_running, check_running, cumlogsumexp, cummax, cummin, cumprod};
+pub(super) use running::{
+    RUNNING, check_float_running, check_running, cumlogsumexp, cummax, cummin, cumprod,
+};
 pub(super) use tile::{TILE, check_tile, tile};
 pub(super) use window::{
     POOL, SELECT, WINDOWS, check_pool, check_select, check_windows, pool_max, pool_min, pool_sum,

@@ -12,11 +12,12 @@ mod source;
 mod table;
 mod view;
 
-pub use composed::composition;
 pub(crate) use composed::composed_types;
+pub use composed::composition;
 pub use def::{
-    Arity, Body, Check, Compose, Control, Deriv, Domain, Effect, Indirect, Infer, JvpRule, LinearSlots, MapBody,
-    MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody, Tangents, TransposeRule, ViewCx,
+    Arity, Body, Check, Compose, Control, Deriv, Domain, Effect, Indirect, Infer, JvpRule,
+    LinearSlots, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody, Tangents,
+    TransposeRule, ViewCx,
 };
 pub use table::Op;
 

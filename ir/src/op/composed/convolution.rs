@@ -3,6 +3,8 @@
 //! With windows as a view and their products as a contraction, both gradients follow: that of the kernel contracts
 //! the same windows with the cotangent, that of the operand contracts the cotangent with the kernel and adds up where
 //! windows overlap.
+//!
+//! After something that does not fit, values under construction have no meaning, nor a rank to rely on.
 
 use super::window::{padded, slide};
 use super::{PADDING, POSITIVE, check_list, per_axis};
@@ -80,7 +82,7 @@ pub(in crate::op) fn check_convolution(cx: &mut InferCx<'_>) -> Result<(), Infer
     let (out, inner) = (w.shape[rhs[0] as usize], w.shape[rhs[1] as usize]);
     let divides = |what: &str, n: Dim, by: u64| match by {
         1 => Ok(()),
-        by if known_dim(what, n)? as u64 % by == 0 => Ok(()),
+        by if (known_dim(what, n)? as u64).is_multiple_of(by) => Ok(()),
         by => Err(InferError::shape(format!("{what} {n} is not a multiple of {by} groups"))),
     };
     divides("the batch", batch, batches)?;
@@ -133,6 +135,9 @@ pub(in crate::op) fn convolution(b: &mut Builder, cx: &RuleCx<'_>) -> SmallVec<[
     let axes: Ints = (2..rank as i64).collect();
     let mut x = slide(b, x, &axes, &sizes, &list("strides", 1), &list("rhs_dilation", 1));
     let mut w = w;
+    if b.error().is_some() {
+        return smallvec![x];
+    }
 
     // An axis of groups goes in front of the batch, or of the features, and of the kernel's output features.
     let of_groups = features > 1 || batches > 1;

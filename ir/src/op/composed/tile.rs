@@ -48,6 +48,7 @@ pub(in crate::op) fn tile(b: &mut Builder, cx: &RuleCx<'_>) -> SmallVec<[Value; 
             (n, count) => Dim::Const(n.known().unwrap_or(0) * count as u64),
         });
     }
-    let spread = b.op_as(Op::BroadcastInDim, cx.args, Attrs::none().with_ints("dims", dims), &apart);
+    let spread =
+        b.op_as(Op::BroadcastInDim, cx.args, Attrs::none().with_ints("dims", dims), &apart);
     smallvec![b.op_as(Op::Reshape, &[spread], Attrs::none(), &whole)]
 }

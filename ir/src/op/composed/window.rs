@@ -7,8 +7,8 @@ use crate::dtype::{DType, DTypeSet};
 use crate::entity::Value;
 use crate::infer::{InferCx, InferError, checked_axes};
 use crate::literal::Literal;
-use crate::op::def::{Monoid, RuleCx};
 use crate::op::Op;
+use crate::op::def::{Monoid, RuleCx};
 use crate::types::{Dim, TensorType};
 use smallvec::{SmallVec, smallvec};
 
@@ -53,7 +53,14 @@ pub(in crate::op) fn check_windows(cx: &mut InferCx<'_>) -> Result<(), InferErro
 pub(in crate::op) fn windows(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
     let axes = cx.attrs.ints("axes");
     let spread = |name| per_axis(cx.attrs, name, axes.len(), 1);
-    smallvec![slide(b, cx.args[0], axes, cx.attrs.ints("sizes"), &spread("strides"), &spread("dilation"))]
+    smallvec![slide(
+        b,
+        cx.args[0],
+        axes,
+        cx.attrs.ints("sizes"),
+        &spread("strides"),
+        &spread("dilation")
+    )]
 }
 
 /// The windows along axes: an axis of steps for each behind the axes that are there.
@@ -176,7 +183,8 @@ pub(in crate::op) fn check_select(cx: &mut InferCx<'_>) -> Result<(), InferError
     check_lists(cx, 1, SELECT)?;
     let (source, operand) = (cx.require(0, DTypeSet::Number)?, cx.arg(1)?);
     if source.dtype != operand.dtype || source.rank() != operand.rank() {
-        let m = format!("the source is {source}, the operand {operand}: they differ in type or rank");
+        let m =
+            format!("the source is {source}, the operand {operand}: they differ in type or rank");
         return Err(InferError::dtype(m));
     }
     if operand.dims().is_none() {
@@ -200,9 +208,17 @@ pub(in crate::op) fn select_and_scatter_add(b: &mut Builder, cx: &RuleCx<'_>) ->
     let walk = Walk::of(cx.attrs, rank);
     if walk.axes.is_empty() {
         let back: [Ints; 2] = [&low, &high].map(|l| l.iter().map(|n| -n).collect());
-        return smallvec![padded(b, cx.args[0], Literal::zero(ty.dtype), (&back[0], &back[1], &none))];
+        return smallvec![padded(
+            b,
+            cx.args[0],
+            Literal::zero(ty.dtype),
+            (&back[0], &back[1], &none)
+        )];
     }
     let slid = walk.slide(b, x);
+    if b.error().is_some() {
+        return smallvec![slid];
+    }
     let slid_ty = b.ty(slid).clone();
     let places = TensorType::new(ty.dtype, slid_ty.shape[..rank].iter().copied());
     if cx.types[0] != places {
