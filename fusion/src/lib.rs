@@ -14,6 +14,7 @@ mod donated;
 mod emit;
 mod explain;
 mod facts;
+mod few;
 mod group;
 mod in_place;
 mod indirect;

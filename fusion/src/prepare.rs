@@ -1,6 +1,7 @@
 //! What a function goes through before it is planned: calls inlined, exact rewrites, one result an
-//! instruction.
+//! instruction, folds of windows written out.
 
+use crate::few::windows_written_out;
 use crate::pick::scatters_to_choices;
 use adfuse_ir::attrs::Attrs;
 use adfuse_ir::op::Body;
@@ -15,7 +16,8 @@ use adfuse_ir::{Builder, Diagnostic, Function, Inst, Module, Op};
 pub fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
     let inlined = inline(module, f, &|_| true)?;
     let f = scatters_to_choices(&single(&inlined)?)?;
-    let mut f = simplify(&f, Exactness::Exact)?;
+    let f = simplify(&f, Exactness::Exact)?;
+    let mut f = windows_written_out(&f)?;
     cse(&mut f);
     dce(&mut f);
     Ok(f)

@@ -72,6 +72,10 @@ pub(super) fn slide(
     strides: &[i64],
     dilation: &[i64],
 ) -> Value {
+    let apart = sizes == strides && dilation.iter().all(|&d| d == 1);
+    if let Some(dims) = b.ty(x).dims().filter(|_| apart) {
+        return side_by_side(b, x, (axes, sizes), &dims);
+    }
     let mut ty = b.ty(x).clone();
     let rank = ty.rank() as i64;
     ty.shape.extend(sizes.iter().map(|&n| Dim::Const(n as u64)));
@@ -82,6 +86,37 @@ pub(super) fn slide(
         .with_ints("strides", strides.iter().copied())
         .with_ints("dilation", dilation.iter().copied());
     b.op_with(Op::Skew, &[repeated], attrs)
+}
+
+/// Windows that lie side by side: each axis becomes one of places and one of steps, with no element read twice, so
+/// that what is transposed of them needs no sum.
+fn side_by_side(b: &mut Builder, x: Value, (axes, sizes): (&[i64], &[i64]), dims: &[u64]) -> Value {
+    let rank = dims.len();
+    let steps = |d: usize| axes.iter().position(|&a| a as usize == d).map(|k| sizes[k] as u64);
+    let whole = |d: usize| steps(d).map_or(dims[d], |n| dims[d] / n * n);
+    let mut x = x;
+    if (0..rank).any(|d| whole(d) != dims[d]) {
+        let attrs = Attrs::none()
+            .with_ints("start", dims.iter().map(|_| 0))
+            .with_ints("limit", (0..rank).map(|d| whole(d) as i64))
+            .with_ints("stride", dims.iter().map(|_| 1));
+        x = b.op_with(Op::Slice, &[x], attrs);
+    }
+    // Where the axis of places and that of steps of each axis are, before steps move behind all places.
+    let (mut split, mut places, mut behind) =
+        (TensorType::new(b.ty(x).dtype, []), Ints::new(), Vec::new());
+    for d in 0..rank {
+        places.push(split.rank() as i64);
+        split.shape.push(Dim::Const(dims[d] / steps(d).unwrap_or(1)));
+        if let Some(n) = steps(d) {
+            behind.push((d, split.rank() as i64));
+            split.shape.push(Dim::Const(n));
+        }
+    }
+    let x = b.op_as(Op::Reshape, &[x], Attrs::none(), &split);
+    let step = |d: &i64| behind.iter().find(|(axis, _)| *axis == *d as usize).map(|(_, at)| *at);
+    places.extend(axes.iter().filter_map(step));
+    b.op_with(Op::Transpose, &[x], Attrs::none().with("perm", crate::attrs::Attr::Ints(places)))
 }
 
 /// A value with constants around and between its elements.
