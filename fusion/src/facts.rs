@@ -178,7 +178,7 @@ impl<'f> Facts<'f> {
     fn demands(&mut self, i: Inst) {
         let f = self.f;
         match f.op(i).def().body {
-            Body::Indirect(Indirect::ScatterAdd) => {
+            Body::Indirect(Indirect::Scatter(_)) => {
                 for (k, &v) in f.args(i).iter().enumerate() {
                     // Sums may begin with one value everywhere.
                     self.forced[v] |= k > 0 || self.splat(v).is_none();
@@ -314,7 +314,7 @@ impl<'f> Facts<'f> {
                 Body::Scan(_) if self.scans_nothing(i) => Class::Point,
                 Body::Scan(m) => Class::Scan(m),
                 Body::Contract => Class::Contract,
-                Body::Indirect(Indirect::ScatterAdd) => Class::Scatter,
+                Body::Indirect(Indirect::Scatter(_)) => Class::Scatter,
                 // Elements that are found, not computed, are found again as well.
                 Body::Indirect(_) if free && self.users[v].len() <= 2 => Class::Free,
                 Body::Indirect(_) => Class::Point,

@@ -212,12 +212,11 @@ pub(crate) fn scatter(
 ) -> Result<Scatter, Diagnostic> {
     let facts: &Facts<'_> = e.ground.facts;
     let (f, attrs) = (facts.f, facts.f.attrs(i));
-    let &[x, indices, updates] = f.args(i) else {
-        return Err(Diagnostic::new(
-            at_inst(f, i),
-            Kind::Internal,
-            "a scatter takes three operands",
-        ));
+    let (&[x, indices, updates], Body::Indirect(Indirect::Scatter(joins))) =
+        (f.args(i), f.op(i).def().body)
+    else {
+        let m = "a scatter takes three operands";
+        return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
     };
     let domain = facts.dims[updates].clone();
     let dims = facts.dims[x].clone();
@@ -247,5 +246,5 @@ pub(crate) fn scatter(
         None => e.operand(x)?,
     };
     let (params, program) = (std::mem::take(&mut e.params), std::mem::take(&mut e.program));
-    Ok(Scatter { from, out, domain, params, program, index, guards })
+    Ok(Scatter { update: joins, from, out, domain, params, program, index, guards })
 }

@@ -8,7 +8,7 @@ use crate::emit::Index;
 use crate::prepare::replaced;
 use adfuse_ir::attrs::Attrs;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::op::{Body, Indirect, ViewCx};
+use adfuse_ir::op::{Body, Indirect, Update, ViewCx};
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::{Builder, Diagnostic, Function, Inst, Literal, Op, TensorType, Value, ValueDef};
 use smallvec::SmallVec;
@@ -116,7 +116,7 @@ pub(crate) fn scatters_to_choices(f: &Function) -> Result<Function, Diagnostic> 
 
 /// The columns of a scatter that writes one element of every row, and what it begins with.
 fn rows(f: &Function, i: Inst) -> Option<(Vec<Column>, Literal)> {
-    let Body::Indirect(Indirect::ScatterAdd) = f.op(i).def().body else { return None };
+    let Body::Indirect(Indirect::Scatter(Update::Add)) = f.op(i).def().body else { return None };
     let &[x, indices, updates] = f.args(i) else { return None };
     let attrs = f.attrs(i);
     let shape = dims(f, x)?;

@@ -45,6 +45,11 @@ fn between(rng: &mut ChaCha8Rng, least: i64, most: i64) -> i64 {
     least + below(rng, most - least + 1)
 }
 
+/// Whether a number is chosen rather than another.
+type Beats = fn(i64, i64) -> bool;
+/// How two numbers become one.
+type Join = fn(i64, i64) -> i64;
+
 /// Every coordinate below `dims`, row-major.
 fn places(dims: &[i64]) -> Vec<Vec<i64>> {
     let mut all = vec![vec![]];
@@ -232,7 +237,7 @@ fn pools_are_their_folds() {
             .attrs()
             .with_ints("base_dilation", pool.base.clone())
             .with_ints("window_dilation", pool.dilation.clone());
-        let folds: [(Op, i64, fn(i64, i64) -> i64); 3] = [
+        let folds: [(Op, i64, Join); 3] = [
             (Op::ReduceWindowSum, 0, |a, b| a + b),
             (Op::ReduceWindowMax, i64::MIN, i64::max),
             (Op::ReduceWindowMin, i64::MAX, i64::min),
@@ -256,8 +261,7 @@ fn selected_places_get_what_is_scattered() {
     for _ in 0..300 {
         let pool = Pool::draw(&mut rng, false);
         let source = Whole::draw(&pool.out(), &mut rng);
-        let chosen: [(&str, fn(i64, i64) -> bool); 2] =
-            [("ge", |a, b| a > b), ("le", |a, b| a < b)];
+        let chosen: [(&'static str, Beats); 2] = [("ge", |a, b| a > b), ("le", |a, b| a < b)];
         for (word, beats) in chosen {
             let attrs = pool.attrs().with("select", adfuse::ir::Attr::Word(word));
             let args = [&source, &pool.x];
@@ -284,7 +288,7 @@ fn selected_places_get_what_is_scattered() {
 #[test]
 fn running_folds_join_what_came_before() {
     let mut rng = rng(6, 0);
-    let folds: [(Op, fn(i64, i64) -> i64); 3] =
+    let folds: [(Op, Join); 3] =
         [(Op::Cumprod, i64::wrapping_mul), (Op::Cummax, i64::max), (Op::Cummin, i64::min)];
     for n in 0..9 {
         let x = Whole::draw(&[2, n, 3], &mut rng);

@@ -1,4 +1,4 @@
-//! Scatters: updates and their places are computed by a sweep, and added where they go.
+//! Scatters: updates and their places are computed by a sweep, and joined with what is where they go.
 //!
 //! Both are done by all threads, a round of updates at a time. Each thread adds the updates whose place is in
 //! its range of the sums, in the order of the updates: every sum gets its own in that order, however many
@@ -11,6 +11,7 @@ use super::kernel::Making;
 use super::shape::volume;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{BufferData, Operand, Param, Piece, Scatter};
+use adfuse_ir::op::Update;
 use adfuse_ir::scalar::Recorder;
 use adfuse_ir::{DType, Diagnostic};
 use cranelift_entity::EntityRef;
@@ -39,6 +40,7 @@ pub(super) struct MadeScatter {
     elements: i64,
     sums: Sums,
     wide: DType,
+    update: Update,
 }
 
 /// Where the sums add up.
@@ -107,7 +109,8 @@ impl Making<'_> {
             target: Some((step.out, &step.index, &step.guards, 1)),
             part: Part::Updates,
         })?;
-        Ok(MadeScatter { updates, count, values, places, begin, elements, sums, wide })
+        let update = step.update;
+        Ok(MadeScatter { updates, count, values, places, begin, elements, sums, wide, update })
     }
 }
 
@@ -155,17 +158,25 @@ impl MadeScatter {
         }
     }
 
-    /// Adds the updates of a round whose place is in this range.
+    /// Joins the updates of a round whose place is in this range.
     fn add(&self, worker: &Worker, n: usize, range: Range<i64>) {
-        // A buffer holds no NaN but the canonical one.
-        let single = |a: f32, b: f32| if (a + b).is_nan() { f32::NAN } else { a + b };
-        let double = |a: f64, b: f64| if (a + b).is_nan() { f64::NAN } else { a + b };
         match self.wide {
-            DType::F64 => self.added(worker, n, range, double),
-            DType::F32 => self.added(worker, n, range, single),
-            DType::I64 => self.added(worker, n, range, i64::wrapping_add),
-            DType::I32 | DType::U32 => self.added(worker, n, range, i32::wrapping_add),
-            _ => self.added(worker, n, range, i8::wrapping_add),
+            DType::F64 => self.updated::<f64>(worker, n, range),
+            DType::F32 => self.updated::<f32>(worker, n, range),
+            DType::I64 => self.updated::<i64>(worker, n, range),
+            DType::I32 => self.updated::<i32>(worker, n, range),
+            DType::U32 => self.updated::<u32>(worker, n, range),
+            DType::I8 => self.updated::<i8>(worker, n, range),
+            _ => self.updated::<u8>(worker, n, range),
+        }
+    }
+
+    fn updated<T: Number>(&self, worker: &Worker, n: usize, range: Range<i64>) {
+        match self.update {
+            Update::Add => self.added(worker, n, range, T::sum),
+            Update::Max => self.added(worker, n, range, T::larger),
+            Update::Min => self.added(worker, n, range, T::smaller),
+            Update::Set => self.added(worker, n, range, |_, x: T| x),
         }
     }
 
@@ -197,3 +208,60 @@ impl MadeScatter {
         }
     }
 }
+
+/// What updates do with two elements of a type.
+trait Number: Copy {
+    fn sum(self, other: Self) -> Self;
+    fn larger(self, other: Self) -> Self;
+    fn smaller(self, other: Self) -> Self;
+}
+
+macro_rules! floats {
+    ($($t:ty),*) => {$(
+        impl Number for $t {
+            fn sum(self, other: $t) -> $t {
+                // A buffer holds no NaN but the canonical one.
+                let sum = self + other;
+                if sum.is_nan() { <$t>::NAN } else { sum }
+            }
+
+            fn larger(self, other: $t) -> $t {
+                if self.is_nan() || other.is_nan() {
+                    return <$t>::NAN;
+                }
+                // Of zeros the positive one.
+                let first = self > other || self == other && self.is_sign_positive();
+                if first { self } else { other }
+            }
+
+            fn smaller(self, other: $t) -> $t {
+                if self.is_nan() || other.is_nan() {
+                    return <$t>::NAN;
+                }
+                let first = self < other || self == other && self.is_sign_negative();
+                if first { self } else { other }
+            }
+        }
+    )*};
+}
+
+macro_rules! integers {
+    ($($t:ty),*) => {$(
+        impl Number for $t {
+            fn sum(self, other: $t) -> $t {
+                self.wrapping_add(other)
+            }
+
+            fn larger(self, other: $t) -> $t {
+                self.max(other)
+            }
+
+            fn smaller(self, other: $t) -> $t {
+                self.min(other)
+            }
+        }
+    )*};
+}
+
+floats!(f32, f64);
+integers!(i64, i32, u32, i8, u8);

@@ -1,8 +1,9 @@
-//! Indirect access: gather, scatter_add in index order, and the dynamic slices.
+//! Indirect access: gather, scatters in index order, and the dynamic slices.
 
 use super::Tensor;
+use super::reduce::with_combine;
 use super::view::walk;
-use adfuse_ir::op::Indirect;
+use adfuse_ir::op::{Indirect, Update};
 use adfuse_ir::{Attrs, DType, Diagnostic, Literal, TensorType};
 use smallvec::SmallVec;
 
@@ -17,7 +18,7 @@ pub(super) fn indirect(
 ) -> Result<Tensor, Diagnostic> {
     match which {
         Indirect::Gather => gather(args[0], args[1], attrs, ty),
-        Indirect::ScatterAdd => scatter_add(args[0], args[1], args[2], attrs, ty),
+        Indirect::Scatter(update) => scatter(update, (args[0], args[1], args[2]), attrs, ty),
         Indirect::DynamicSlice => {
             let sizes: Coords = ty.dims().unwrap_or_default().iter().map(|&n| n as i64).collect();
             let start = clamped_starts(&args[1..], &args[0].dims, &sizes);
@@ -134,12 +135,11 @@ fn gather(
     })
 }
 
-/// Updates add up in the row-major order of their own elements, each with the result's rounding
+/// Updates follow in the row-major order of their own elements, each with the result's rounding
 /// (16-bit floats accumulate in `f32` and round once, at the end).
-fn scatter_add(
-    x: &Tensor,
-    indices: &Tensor,
-    updates: &Tensor,
+fn scatter(
+    update: Update,
+    (x, indices, updates): (&Tensor, &Tensor, &Tensor),
     attrs: &Attrs,
     ty: &TensorType,
 ) -> Result<Tensor, Diagnostic> {
@@ -169,7 +169,7 @@ fn scatter_add(
         let u = widen(next.next().copied().unwrap_or(0));
         if let Some(p) = windows.place(at) {
             let slot = &mut sums[offset(&p, &x.dims)];
-            *slot = sum(wide, *slot, u);
+            *slot = joined(update, wide, *slot, u);
         }
         Ok(())
     })?;
@@ -179,14 +179,10 @@ fn scatter_add(
     })
 }
 
-/// One addition as a scatter does it: integers wrap.
-pub(super) fn sum(dtype: DType, a: u64, b: u64) -> u64 {
-    match dtype {
-        DType::F64 => (f64::from_bits(a) + f64::from_bits(b)).to_bits(),
-        DType::F32 => (f32::from_bits(a as u32) + f32::from_bits(b as u32)).to_bits().into(),
-        d => {
-            let value = |b: u64| Literal::from_bits(d, b).to_i64();
-            Literal::from_i64(d, value(a).wrapping_add(value(b))).bits()
-        }
+/// An element after an update; integer sums wrap.
+pub(super) fn joined(update: Update, dtype: DType, a: u64, b: u64) -> u64 {
+    match update.monoid() {
+        None => b,
+        Some(monoid) => with_combine(monoid, dtype, |combine| combine(a, b)),
     }
 }

@@ -144,7 +144,7 @@ impl<'a> Words<'a> {
                 Some(Body::Contract) => {
                     format!("{subject} is a contraction, which begins a group of its own")
                 }
-                Some(Body::Indirect(Indirect::ScatterAdd)) => {
+                Some(Body::Indirect(Indirect::Scatter(_))) => {
                     format!("{subject} is a scatter, which is a group of its own")
                 }
                 _ => format!("nothing joins a scatter, so {subject} does not"),

@@ -4,6 +4,7 @@ use super::stage::{Kernel, Operand, Param, Stage};
 use crate::dtype::DType;
 use crate::index::{Guard, IndexExpr};
 use crate::literal::Literal;
+use crate::op::Update;
 use crate::scalar::ScalarProgram;
 use crate::types::TensorType;
 use cranelift_entity::{PrimaryMap, entity_impl};
@@ -271,11 +272,13 @@ pub struct Transfer {
     pub to: Buffer,
 }
 
-/// Updates added to elements of a buffer at computed places, one after the other in the row-major
+/// Updates joined with elements of a buffer at computed places, one after the other in the row-major
 /// order of `domain`. 16-bit floats accumulate as `f32` and are rounded once, at the end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Scatter {
-    /// What the sums begin with: a buffer like `out`, or one value.
+    /// What an update does to its element.
+    pub update: Update,
+    /// What the elements begin with: a buffer like `out`, or one value.
     pub from: Operand,
     /// Where the result goes.
     pub out: Buffer,
@@ -285,7 +288,7 @@ pub struct Scatter {
     pub params: Vec<Param>,
     /// Computes the update, in the type that the type of `out` computes in.
     pub program: ScalarProgram,
-    /// Which element of `out` the update is added to.
+    /// Which element of `out` the update is joined with.
     pub index: SmallVec<[IndexExpr; 4]>,
     /// Where one does not hold, the update is left out.
     pub guards: SmallVec<[Guard; 2]>,

@@ -162,12 +162,51 @@ pub enum Monoid {
 pub enum Indirect {
     /// Reads slices at computed places.
     Gather,
-    /// Adds slices at computed places.
-    ScatterAdd,
+    /// Joins slices with what is at computed places.
+    Scatter(Update),
     /// Reads one slice.
     DynamicSlice,
     /// Overwrites one slice.
     DynamicUpdateSlice,
+}
+
+/// What an update of a scatter does to the element at its place; updates of one place follow in the row-major order of
+/// their own elements.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Update {
+    /// Adds to it.
+    Add,
+    /// Leaves the larger.
+    Max,
+    /// Leaves the smaller.
+    Min,
+    /// Takes its place.
+    Set,
+}
+
+impl Update {
+    /// Every one.
+    pub const ALL: [Update; 4] = [Update::Add, Update::Max, Update::Min, Update::Set];
+
+    /// The name in the text of kernels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Update::Add => "add",
+            Update::Max => "max",
+            Update::Min => "min",
+            Update::Set => "set",
+        }
+    }
+
+    /// The monoid whose operation it is, where it is one.
+    pub fn monoid(self) -> Option<Monoid> {
+        match self {
+            Update::Add => Some(Monoid::Sum),
+            Update::Max => Some(Monoid::Max),
+            Update::Min => Some(Monoid::Min),
+            Update::Set => None,
+        }
+    }
 }
 
 /// What a generated source sees of its element.

@@ -1,6 +1,6 @@
-//! Indirect access: gather, scatter_add and the dynamic slices; inference and transposition.
+//! Indirect access: gather, scatters and the dynamic slices; inference and derivatives.
 //!
-//! `gather` and `scatter_add` follow XLA's dimension numbers, with the index vector in the last axis
+//! `gather` and scatters follow XLA's dimension numbers, with the index vector in the last axis
 //! of the indices. Start indices are clamped (`clip`, and `promise`, where the caller vouches for
 //! them) or select what lies outside: `fill` reads NaN (the least signed, the greatest unsigned
 //! integer, true), `zero` reads 0, `drop` leaves an update out.
@@ -27,7 +27,7 @@ pub(super) const GATHER_ATTRS: &[AttrSpec] = &[
     need("mode", AttrKind::Word(&["clip", "fill", "zero", "promise"])),
 ];
 
-/// Schema of `scatter_add`.
+/// Schema of scatters.
 pub(super) const SCATTER_ATTRS: &[AttrSpec] = &[
     need("window_dims", AttrKind::Ints),
     need("inserted", AttrKind::Ints),
@@ -114,7 +114,7 @@ pub(super) fn infer_scatter(cx: &mut InferCx<'_>) -> Inferred {
         return Err(InferError::attr(m));
     }
     for &d in &inserted {
-        if known_dim("`scatter_add`", x.shape[d])? < 1 {
+        if known_dim("a scatter", x.shape[d])? < 1 {
             return Err(InferError::shape(format!("inserted axis {d} of {x} is empty")));
         }
     }
@@ -122,7 +122,7 @@ pub(super) fn infer_scatter(cx: &mut InferCx<'_>) -> Inferred {
     for (&d, &w) in kept.iter().zip(&window_dims) {
         let size = updates.shape[w];
         let whole = size == x.shape[d];
-        if !whole && known_dim("`scatter_add`", size)? > known_dim("`scatter_add`", x.shape[d])? {
+        if !whole && known_dim("a scatter", size)? > known_dim("a scatter", x.shape[d])? {
             return Err(InferError::shape(format!("window axis {w} of {updates} exceeds {x}")));
         }
         window.push(size);
@@ -213,6 +213,24 @@ pub(super) fn transpose_gather(
     smallvec![Some(b.op_with(Op::ScatterAdd, &[zero, cx.args[1], ct], attrs)), None]
 }
 
+/// The attributes of the gather that reads what a scatter of such updates writes; 0 for what it leaves out.
+fn gather_of(b: &mut Builder, cx: &RuleCx<'_>) -> Attrs {
+    let inserted = cx.attrs.ints("inserted");
+    let mut window = cx.attrs.ints("window_dims").iter();
+    let updates = b.extents(&cx.types[2]);
+    let sizes = (0..cx.types[0].rank()).map(|d| {
+        let extent = |w: &i64| updates[*w as usize] as i64;
+        if inserted.contains(&(d as i64)) { 1 } else { window.next().map_or(0, extent) }
+    });
+    let mode = if cx.attrs.word("mode") == "drop" { "zero" } else { cx.attrs.word("mode") };
+    Attrs::none()
+        .with_ints("offset_dims", cx.attrs.ints("window_dims").iter().copied())
+        .with_ints("collapsed", inserted.iter().copied())
+        .with_ints("start_map", cx.attrs.ints("start_map").iter().copied())
+        .with_ints("sizes", sizes)
+        .with("mode", Attr::Word(mode))
+}
+
 pub(super) fn transpose_scatter_add(
     b: &mut Builder,
     cx: &RuleCx<'_>,
@@ -223,22 +241,77 @@ pub(super) fn transpose_scatter_add(
     if !linear[2] {
         return smallvec![linear[0].then_some(ct), None, None];
     }
-    let inserted = cx.attrs.ints("inserted");
-    let mut window = cx.attrs.ints("window_dims").iter();
-    let updates = b.extents(&cx.types[2]);
-    let sizes = (0..cx.types[0].rank()).map(|d| {
-        let extent = |w: &i64| updates[*w as usize] as i64;
-        if inserted.contains(&(d as i64)) { 1 } else { window.next().map_or(0, extent) }
-    });
-    let mode = if cx.attrs.word("mode") == "drop" { "zero" } else { cx.attrs.word("mode") };
-    let attrs = Attrs::none()
-        .with_ints("offset_dims", cx.attrs.ints("window_dims").iter().copied())
-        .with_ints("collapsed", inserted.iter().copied())
-        .with_ints("start_map", cx.attrs.ints("start_map").iter().copied())
-        .with_ints("sizes", sizes)
-        .with("mode", Attr::Word(mode));
+    let attrs = gather_of(b, cx);
     let updates = b.op_with(Op::Gather, &[ct, cx.args[1]], attrs);
     smallvec![linear[0].then_some(ct), None, Some(updates)]
+}
+
+/// What was written over gets nothing. Of several updates at one place the last has it, which is found by scattering
+/// the updates' numbers and reading them back.
+pub(super) fn transpose_scatter(
+    b: &mut Builder,
+    cx: &RuleCx<'_>,
+    linear: &[bool],
+    cts: &[Option<Value>],
+) -> Tangents {
+    let Some(ct) = cts[0] else { return smallvec![None, None, None] };
+    let mut out: Tangents = smallvec![None, None, None];
+    if linear[0] {
+        let nothing = zeros(b, &cx.types[2]);
+        out[0] = Some(b.op_with(Op::Scatter, &[ct, cx.args[1], nothing], cx.attrs.clone()));
+    }
+    if linear[2] {
+        let gather = gather_of(b, cx);
+        let read = b.op_with(Op::Gather, &[ct, cx.args[1]], gather.clone());
+        // Numbers begin with 1: what is left out reads 0.
+        let count = cx.types[2].elements().unwrap_or(0);
+        let flat = TensorType::of(DType::I64, &[count]);
+        let number = b.op_as(Op::Iota, &[], Attrs::none().with_int("axis", 0), &flat);
+        let one = b.literal(&flat, Literal::one(DType::I64));
+        let number = b.op(Op::Add, &[number, one]);
+        let whole = cx.types[2].with_dtype(DType::I64);
+        let number = b.op_as(Op::Reshape, &[number], Attrs::none(), &whole);
+        let nobody = zeros(b, &cx.types[0].with_dtype(DType::I64));
+        let last = b.op_with(Op::Scatter, &[nobody, cx.args[1], number], cx.attrs.clone());
+        let last = b.op_with(Op::Gather, &[last, cx.args[1]], gather);
+        let has = b.op(Op::Eq, &[last, number]);
+        let nothing = zeros(b, &cx.types[2]);
+        out[2] = Some(b.op(Op::SelectN, &[has, nothing, read]));
+    }
+    out
+}
+
+/// The tangents of all that reached the extremum of a place, summed and divided by their number.
+pub(super) fn jvp_scatter_extremum(
+    b: &mut Builder,
+    cx: &RuleCx<'_>,
+    tangents: &[Option<Value>],
+) -> Tangents {
+    let (x, u) = (&cx.types[0], &cx.types[2]);
+    if tangents[0].is_none() && tangents[2].is_none() {
+        return smallvec![None];
+    }
+    let gather = gather_of(b, cx);
+    let best = b.op_with(Op::Gather, &[cx.results[0], cx.args[1]], gather);
+    let kept = b.op(Op::Eq, &[cx.args[0], cx.results[0]]);
+    let hit = b.op(Op::Eq, &[cx.args[2], best]);
+    let add = |b: &mut Builder, kept: Value, hit: Value| {
+        b.op_with(Op::ScatterAdd, &[kept, cx.args[1], hit], cx.attrs.clone())
+    };
+    let number = |b: &mut Builder, flag: Value, ty: &TensorType| {
+        b.op_as(Op::ConvertElementType, &[flag], Attrs::none(), ty)
+    };
+    let (kept_count, hit_count) = (number(b, kept, x), number(b, hit, u));
+    let count = add(b, kept_count, hit_count);
+    let moved = |b: &mut Builder, flag: Value, t: Option<Value>, ty: &TensorType| {
+        let zero = zeros(b, ty);
+        t.map_or(zero, |t| b.op(Op::SelectN, &[flag, zero, t]))
+    };
+    let from_x = moved(b, kept, tangents[0], x);
+    let from_u = moved(b, hit, tangents[2], u);
+    let sum = add(b, from_x, from_u);
+    // Of NaNs alone there is no hit: 0/0 passes the NaN on.
+    smallvec![Some(b.op(Op::Div, &[sum, count]))]
 }
 
 pub(super) fn transpose_dynamic_slice(

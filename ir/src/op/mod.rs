@@ -17,7 +17,7 @@ pub use composed::composition;
 pub use def::{
     Arity, Body, Check, Compose, Control, Deriv, Domain, Effect, Indirect, Infer, JvpRule,
     LinearSlots, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody, Tangents,
-    TransposeRule, ViewCx,
+    TransposeRule, Update, ViewCx,
 };
 pub use table::Op;
 

@@ -387,10 +387,30 @@ ops! {
           "%x: f32[5,3], %i: i32[4,2] | gather %x, %i {offset_dims = [1, 2], collapsed = [], start_map = [0, 1], sizes = [2, 2], mode = fill} : f32[4,2,2]"]);
     /// Adds slices of the third operand to the first at the start indices in the second, in index order.
     ScatterAdd = other("scatter_add", Arity::Exactly(3), indirect::SCATTER_ATTRS, Written::Inferred,
-        indirect::infer_scatter, Body::Indirect(Indirect::ScatterAdd),
+        indirect::infer_scatter, Body::Indirect(Indirect::Scatter(Update::Add)),
         &[Domain::Normal, Domain::Ints(0, 4), Domain::Normal],
         Deriv::Linear(LinearSlots::Only(&[0, 2]), indirect::transpose_scatter_add),
         &["%x: f32[5,3], %i: i32[2,1], %u: f32[2,3] | scatter_add %x, %i, %u {window_dims = [1], inserted = [0], start_map = [0], mode = clip} : f32[5,3]"]);
+    /// Puts slices of the third operand into the first at the start indices in the second; of several at one place the
+    /// last stays.
+    Scatter = other("scatter", Arity::Exactly(3), indirect::SCATTER_ATTRS, Written::Inferred,
+        indirect::infer_scatter, Body::Indirect(Indirect::Scatter(Update::Set)),
+        &[Domain::Normal, Domain::Ints(0, 4), Domain::Normal],
+        Deriv::Linear(LinearSlots::Only(&[0, 2]), indirect::transpose_scatter),
+        &["%x: f32[5,3], %i: i32[2,1], %u: f32[2,3] | scatter %x, %i, %u {window_dims = [1], inserted = [0], start_map = [0], mode = clip} : f32[5,3]",
+          "%x: f32[4], %i: i32[9,1], %u: f32[9] | scatter %x, %i, %u {window_dims = [], inserted = [0], start_map = [0], mode = drop} : f32[4]"]);
+    /// The larger of an element and the slices of the third operand at the start indices in the second; ties share the
+    /// derivative equally.
+    ScatterMax = other("scatter_max", Arity::Exactly(3), indirect::SCATTER_ATTRS, Written::Inferred,
+        indirect::infer_scatter, Body::Indirect(Indirect::Scatter(Update::Max)),
+        &[Domain::Normal, Domain::Ints(0, 4), Domain::Normal], Deriv::Jvp(indirect::jvp_scatter_extremum),
+        &["%x: f32[5,3], %i: i32[2,1], %u: f32[2,3] | scatter_max %x, %i, %u {window_dims = [1], inserted = [0], start_map = [0], mode = clip} : f32[5,3]"]);
+    /// The smaller of an element and the slices of the third operand at the start indices in the second; ties share the
+    /// derivative equally.
+    ScatterMin = other("scatter_min", Arity::Exactly(3), indirect::SCATTER_ATTRS, Written::Inferred,
+        indirect::infer_scatter, Body::Indirect(Indirect::Scatter(Update::Min)),
+        &[Domain::Normal, Domain::Ints(0, 4), Domain::Normal], Deriv::Jvp(indirect::jvp_scatter_extremum),
+        &["%x: f32[4,3], %i: i32[5,1], %u: f32[5,2] | scatter_min %x, %i, %u {window_dims = [1], inserted = [0], start_map = [0], mode = drop} : f32[4,3]"]);
     /// The slice of the given sizes at scalar start indices, which are clamped to fit.
     DynamicSlice = other("dynamic_slice", Arity::AtLeast(1), &[need("sizes", AttrKind::Ints)],
         Written::Inferred, indirect::infer_dynamic_slice, Body::Indirect(Indirect::DynamicSlice),

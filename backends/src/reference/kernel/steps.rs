@@ -1,6 +1,6 @@
 //! Scatters and functions of libraries.
 
-use super::super::indirect::sum;
+use super::super::indirect::joined;
 use super::{
     Functions, Kept, OUTSIDE, Reader, Run, coordinates, internal, offset, outputs, volume,
 };
@@ -44,7 +44,7 @@ impl Run<'_> {
         for (place, &update) in places.into_iter().zip(&updates[0]) {
             if place != u64::MAX {
                 let slot = sums.get_mut(place as usize).ok_or_else(|| internal(OUTSIDE))?;
-                *slot = sum(wide, *slot, update);
+                *slot = joined(step.update, wide, *slot, update);
             }
         }
         sums.iter_mut().for_each(|b| *b = convert(wide, dtype, *b));

@@ -6,6 +6,7 @@ use crate::diag::{Diagnostic, Kind, Span};
 use crate::kernel::program::{Buffer, BufferData, Program, Role, Scatter, Space, Step, Storage};
 use crate::kernel::program::{Library, Transfer};
 use crate::kernel::stage::{Kernel, Operand, Schedule, TileData};
+use crate::op::Update;
 use crate::scalar::{Func, Prim, SOp};
 use crate::text::Limits;
 use crate::text::lexer::Tok;
@@ -190,14 +191,15 @@ impl<'s> Parser<'s> {
         let mut program = self.scalars(&params)?;
         let index = self.cursor.index()?;
         self.cursor.expect("=")?;
-        self.cursor.expect("add")?;
-        let update = self.scalar(&program.insts)?;
-        program.outputs.push(update);
+        let known = Update::ALL.into_iter().find(|u| self.cursor.accept(u.name()));
+        let update = known.ok_or_else(|| self.cursor.wrong("`add`, `max`, `min` or `set`"))?;
+        let with = self.scalar(&program.insts)?;
+        program.outputs.push(with);
         program.params = params.iter().map(|p| p.1).collect();
         let guards = self.cursor.guards()?;
         self.cursor.expect("}")?;
         let params = params.into_iter().map(|p| p.0).collect();
-        Ok(Scatter { from, out, domain, params, program, index, guards })
+        Ok(Scatter { update, from, out, domain, params, program, index, guards })
     }
 
     fn kernel(&mut self) -> Read<Kernel> {

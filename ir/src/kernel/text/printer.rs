@@ -222,7 +222,7 @@ impl Program {
         writeln!(f, " {} {{", list(&step.domain))?;
         self.params(f, "    ", &step.params, &step.program)?;
         for v in &step.program.outputs {
-            write!(f, "    {} = add {v}", list(&step.index))?;
+            write!(f, "    {} = {} {v}", list(&step.index), step.update.name())?;
             guards(f, &step.guards)?;
             writeln!(f)?;
         }
