@@ -321,6 +321,8 @@ const NOT_MESSAGES: &[&str] = &[
     "take {params:?} and return {results:?}, then residuals",
     "did you mean @{n}?",
     "batch and contract",
+    // Asked of a composed op alone.
+    "`{op}` is not composed of others",
     // Reading asks for the type first; the builder's tests have these.
     "the result type must be written, as `: f32[2]`",
     "the result types must be written, as `: f32[2]`",

@@ -7,6 +7,7 @@ pub mod def;
 mod indirect;
 mod monoid;
 mod reduce;
+mod rows;
 mod skew;
 mod source;
 mod table;

@@ -1,6 +1,7 @@
 //! The op table: one row an op. Everything else about an op is read off its row.
 
 use super::def::*;
+use super::rows::*;
 use super::{composed, contract, control, indirect, reduce, skew, source, view};
 use crate::attrs::{Attr0, AttrKind, maybe, need};
 use crate::dtype::{DType, DTypeSet};
@@ -315,7 +316,7 @@ ops! {
         composed::check_convolution, composed::convolution, D,
         &["%x: f32[2,3,5,4], %w: f32[2,3,2,2] | conv_general_dilated %x, %w : f32[2,2,4,3]",
           "%x: f32[2,5,4,3], %w: f32[2,2,3,2] | conv_general_dilated %x, %w {strides = [2, 1], low = [1, 0], high = [0, 1], lhs_spec = [0, 3, 1, 2], rhs_spec = [3, 2, 0, 1], out_spec = [0, 3, 1, 2]} : f32[2,3,4,2]",
-          "%x: f32[1,4,5], %w: f32[6,2,2] | conv_general_dilated %x, %w {lhs_dilation = [2], rhs_dilation = [3], low = [-1], high = [2], feature_group_count = 2} : f32[1,6,7]",
+          "%x: f32[1,4,5], %w: f32[6,2,2] | conv_general_dilated %x, %w {low = [-1], high = [2], lhs_dilation = [2], rhs_dilation = [3], feature_group_count = 2} : f32[1,6,7]",
           "%x: f32[4,2,5], %w: f32[6,2,2] | conv_general_dilated %x, %w {batch_group_count = 2} : f32[2,6,4]"]);
 
     // Reductions and scans.
