@@ -52,12 +52,12 @@ pub(crate) fn factor(
                 b.op_as(Op::ConvertElementType, &[x], Attrs::none(), &to)
             }),
             op => {
-                let (op, order) = Op::of_scalar(op)
+                let (op, order, attrs) = Op::of_scalar(op)
                     .unwrap_or_else(|| panic!("a partial uses {op:?}, which is not an op"));
                 let args: Option<Vec<Value>> = order.iter().map(|&k| arg(k)).collect();
                 // The type is written, so that literals may stand for all operands.
                 let to = ty.with_dtype(tensor_dtype(inst.dtype, ty));
-                args.map(|args| b.op_as(op, &args, Attrs::none(), &to))
+                args.map(|args| b.op_as(op, &args, attrs, &to))
             }
         });
     }
