@@ -3,8 +3,9 @@
 //!
 //! Hurwitz' zeta is the sum of (x + k)^-s over the first few k, and the rest by Euler and Maclaurin's
 //! formula (DLMF 25.11.28), all of it relative to x^-s: the terms are powers of x / (x + k), which
-//! neither overflow nor vanish too early. Below -1/4, so before odd powers cancel, it is psi_n(x) = (-1)^n psi_n(1 - x) -
-//! pi d^n/dx^n cot(pi x) (DLMF 5.15.6), a polynomial in the cotangent with positive coefficients.
+//! neither overflow nor vanish too early. Below -1/4, before terms of both signs cancel, it is
+//! psi_n(x) = (-1)^n psi_n(1 - x) - pi d^n/dx^n cot(pi x) (DLMF 5.15.6), a polynomial in the
+//! cotangent with positive coefficients.
 
 use super::cot::{COT_32, COT_64, pi_cot};
 use super::double::Double;
