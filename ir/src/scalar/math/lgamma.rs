@@ -68,7 +68,7 @@ fn in_f64<'r, R: Real<'r>>(x: S<'r>, fits: &Fits) -> S<'r> {
     let y = R::select(direct, small, y).value();
     let pole = u.eq(0.0) & x.le(0.0);
     // Beyond this the result is infinite.
-    (pole | a.gt(2.556348163871690e305)).select(x.lit(f64::INFINITY), y)
+    (pole | a.gt(2.55634816387169e305)).select(x.lit(f64::INFINITY), y)
 }
 
 fn absolute<'r, R: Real<'r>>(x: R) -> R {

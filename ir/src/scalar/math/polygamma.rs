@@ -107,7 +107,7 @@ fn cot_derivative<'r, R: Real<'r>>(r: S<'r>, n: u32, fit: &[f64]) -> R {
     let square = c * c;
     // All powers of c are even, or all odd.
     let coefficients = cot_polynomial(n);
-    let first = coefficients.len() % 2 ^ 1;
+    let first = usize::from(n.is_multiple_of(2));
     let mut powers = coefficients.iter().skip(first).step_by(2).rev();
     let mut y = integer::<R>(r, powers.next().copied().unwrap_or(0));
     for &p in powers {
