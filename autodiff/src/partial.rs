@@ -52,12 +52,16 @@ pub(crate) fn factor(
                 b.op_as(Op::ConvertElementType, &[x], Attrs::none(), &to)
             }),
             op => {
-                let (op, order) = Op::of_scalar(op)
+                let (op, order, attrs) = Op::of_scalar(op)
                     .unwrap_or_else(|| panic!("a partial uses {op:?}, which is not an op"));
+                // The last of a row of derivatives has none of its own.
+                if let Err(why) = attrs.clone().conform(op.def().attrs) {
+                    b.refuse(format!("its derivative would be `{op}` where {why}"));
+                }
                 let args: Option<Vec<Value>> = order.iter().map(|&k| arg(k)).collect();
                 // The type is written, so that literals may stand for all operands.
                 let to = ty.with_dtype(tensor_dtype(inst.dtype, ty));
-                args.map(|args| b.op_as(op, &args, Attrs::none(), &to))
+                args.map(|args| b.op_as(op, &args, attrs, &to))
             }
         });
     }

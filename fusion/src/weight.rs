@@ -18,23 +18,23 @@ pub(crate) fn weight(program: &ScalarProgram) -> u32 {
     live.map(|(i, _)| of(i)).sum()
 }
 
-/// Primitives of a function in `f32`.
+/// Primitives of a function in `f32`; counted once.
 fn func_weight(func: Func) -> u32 {
-    static WEIGHTS: OnceLock<Vec<u32>> = OnceLock::new();
-    let all = WEIGHTS.get_or_init(|| {
-        let of = |&f: &Func| {
-            let mut program = ScalarProgram::default();
-            for k in 0..f.arity() {
-                program.params.push(DType::F32);
-                let op = SOp::Param(k as u32);
-                program.insts.push(SInst { op, args: SmallVec::new(), dtype: DType::F32 });
-            }
-            let args = program.insts.keys().collect();
-            let y = program.insts.push(SInst { op: SOp::Func(f), args, dtype: DType::F32 });
-            program.outputs.push(y);
-            expand(&program).insts.len() as u32
-        };
-        Func::ALL.iter().map(of).collect()
-    });
-    Func::ALL.iter().position(|&f| f == func).map_or(0, |k| all[k])
+    static ALL: [OnceLock<u32>; Func::ALL.len()] = [const { OnceLock::new() }; Func::ALL.len()];
+    let make = || {
+        let mut program = ScalarProgram::default();
+        for k in 0..func.arity() {
+            program.params.push(DType::F32);
+            let op = SOp::Param(k as u32);
+            program.insts.push(SInst { op, args: SmallVec::new(), dtype: DType::F32 });
+        }
+        let args = program.insts.keys().collect();
+        let y = program.insts.push(SInst { op: SOp::Func(func), args, dtype: DType::F32 });
+        program.outputs.push(y);
+        expand(&program).insts.len() as u32
+    };
+    match func.index().and_then(|k| ALL.get(k)) {
+        Some(of) => *of.get_or_init(make),
+        None => make(),
+    }
 }

@@ -33,6 +33,8 @@ pub enum Attr {
 pub enum AttrKind {
     /// An integer.
     Int,
+    /// An integer between these two, both included.
+    Within(i64, i64),
     /// A list of integers.
     Ints,
     /// Two lists of integers.
@@ -53,6 +55,7 @@ impl fmt::Display for AttrKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AttrKind::Int => f.write_str("an integer"),
+            AttrKind::Within(low, high) => write!(f, "an integer from {low} to {high}"),
             AttrKind::Ints => f.write_str("a list of integers"),
             AttrKind::Pair => f.write_str("two lists of integers, as [0] x [1]"),
             AttrKind::Bool => f.write_str("true or false"),
@@ -121,6 +124,7 @@ impl Attr {
             | (Attr::Str(_), AttrKind::Str)
             | (Attr::Func(_), AttrKind::Func)
             | (Attr::Literals(_), AttrKind::Literals) => true,
+            (Attr::Int(n), AttrKind::Within(low, high)) => (low..=high).contains(n),
             (Attr::Word(w), AttrKind::Word(words)) => words.contains(w),
             _ => false,
         }

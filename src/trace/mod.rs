@@ -12,6 +12,7 @@
 //! # Ok::<(), adfuse::ir::Diagnostic>(())
 //! ```
 
+mod activation;
 mod tensor;
 
 pub use tensor::{Operand, Tensor};

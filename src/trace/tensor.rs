@@ -57,13 +57,13 @@ impl Tensor {
     unary! {
         abs Abs; sign Sign; square Square; relu Relu; floor Floor; ceil Ceil; round Round;
         exp Exp; exp2 Exp2; expm1 Expm1; log Log; log1p Log1p; sqrt Sqrt; rsqrt Rsqrt; cbrt Cbrt;
-        logistic Logistic; erf Erf; erfc Erfc; sin Sin; cos Cos; tan Tan; asin Asin; acos Acos;
+        logistic Logistic; erf Erf; erfc Erfc; erf_inv ErfInv; lgamma Lgamma; digamma Digamma; sin Sin; cos Cos; tan Tan; asin Asin; acos Acos;
         atan Atan; sinh Sinh; cosh Cosh; tanh Tanh; asinh Asinh; acosh Acosh; atanh Atanh;
         is_finite IsFinite; stop_gradient StopGradient;
     }
 
     binary! {
-        max Max; min Min; pow Pow; atan2 Atan2; rem Rem;
+        max Max; min Min; pow Pow; atan2 Atan2; rem Rem; logaddexp Logaddexp;
         eq Eq; ne Ne; lt Lt; le Le; gt Gt; ge Ge;
     }
 
@@ -203,6 +203,14 @@ impl Tensor {
     pub fn powi(&self, y: i64) -> Tensor {
         let attrs = Attrs::none().with_int("y", y);
         apply(&self.state, Op::IntegerPow, &[self], attrs, None)
+    }
+
+    /// The derivative of digamma of order `n`.
+    #[track_caller]
+    #[must_use]
+    pub fn polygamma(&self, n: i64) -> Tensor {
+        let attrs = Attrs::none().with_int("n", n);
+        apply(&self.state, Op::Polygamma, &[self], attrs, None)
     }
 
     /// `log(softmax)` over the last axis, shifted by the maximum so that nothing overflows.

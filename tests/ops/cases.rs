@@ -79,7 +79,7 @@ pub(crate) fn map_case(op: Op, dtype: DType, dims: &[u64]) -> OneOp {
         .collect();
     let result = TensorType::of(of(sig.result), dims);
     let attrs = op.def().attrs.iter().fold(Attrs::none(), |a, spec| match spec.kind {
-        AttrKind::Int => a.with_int(spec.name, 3),
+        AttrKind::Int | AttrKind::Within(..) => a.with_int(spec.name, 3),
         kind => panic!("`{op}`: an attribute that is {kind}"),
     });
     let inst = b.try_inst(op, &args, attrs, Some(&[result]), &[]).expect("fits its signature");

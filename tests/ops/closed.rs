@@ -5,9 +5,17 @@ use adfuse::autodiff::{grad, jvp};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::ir::text::parse;
-use adfuse::ir::{DType, Function, Module};
+use adfuse::ir::{DType, Function, Module, TensorType};
 use adfuse::sample::rng;
+use adfuse::trace::{Tensor, trace};
 use std::f64::consts::{FRAC_2_SQRT_PI, FRAC_PI_2, FRAC_PI_4, LN_2, PI};
+
+/// Euler's constant.
+const EULER: f64 = 0.577_215_664_901_532_9;
+/// pi^2 / 6
+const ZETA_2: f64 = PI * PI / 6.0;
+/// Apery's constant.
+const ZETA_3: f64 = 1.202_056_903_159_594_2;
 
 /// The function of one variable that `body` computes as `%y` from `%x`.
 fn scalar(body: &str) -> Module {
@@ -55,7 +63,8 @@ fn reverse(m: &Module, x: f64, n: usize) -> f64 {
 
 fn assert_near(found: f64, due: f64, what: &str) {
     let near = (found - due).abs() <= 1e-12 * due.abs().max(1e-300);
-    assert!(near || found == due, "{what}: {found:e} instead of {due:e}");
+    let both_nan = found.is_nan() && due.is_nan();
+    assert!(near || found == due || both_nan, "{what}: {found:e} instead of {due:e}");
 }
 
 /// Both modes give these derivatives of orders 1, 2, ..
@@ -99,6 +108,13 @@ fn special_points_have_their_derivatives() {
         ("asinh", 0.0, [1.0, 0.0]),
         ("atanh", 0.0, [1.0, 0.0]),
         ("square", -3.0, [-6.0, 2.0]),
+        ("erf_inv", 0.0, [1.0 / FRAC_2_SQRT_PI, 0.0]),
+        ("lgamma", 1.0, [-EULER, ZETA_2]),
+        ("lgamma", 2.0, [1.0 - EULER, ZETA_2 - 1.0]),
+        ("lgamma", 0.5, [-EULER - 2.0 * LN_2, 3.0 * ZETA_2]),
+        ("lgamma", -0.5, [2.0 - EULER - 2.0 * LN_2, 3.0 * ZETA_2 + 4.0]),
+        ("digamma", 1.0, [ZETA_2, -2.0 * ZETA_3]),
+        ("digamma", 0.5, [3.0 * ZETA_2, -14.0 * ZETA_3]),
     ];
     for (name, x, due) in table {
         assert_derivatives(&op(name), *x, due);
@@ -134,6 +150,62 @@ fn relu_has_its_derivatives_to_order_three() {
     for (x, first) in [(0.0, 0.0), (6.0, 0.0), (3.0, 1.0), (-1.0, 0.0), (7.0, 0.0)] {
         assert_derivatives(&relu6, x, &[first, 0.0]);
     }
+}
+
+/// A function of one variable, traced.
+fn traced(f: impl FnOnce(&Tensor) -> Tensor) -> Module {
+    let scalar = TensorType::scalar(DType::F64);
+    Module::single(trace("f", |t| f(&t.input("x", scalar))).expect("traces"))
+}
+
+#[test]
+fn activations_have_their_derivatives_to_order_four() {
+    let relu6 = traced(Tensor::relu6);
+    for (x, first) in [(0.0, 0.0), (6.0, 0.0), (3.0, 1.0), (-1.0, 0.0), (7.0, 0.0)] {
+        assert_derivatives(&relu6, x, &[first, 0.0, 0.0, 0.0]);
+    }
+    let softplus = traced(Tensor::softplus);
+    let s = 1.0 / (1.0 + (-1e-8f64).exp());
+    let t = s * (1.0 - s);
+    let near = [s, t, -t * (0.5e-8f64).tanh(), t * (1.0 - 6.0 * t)];
+    assert_derivatives(&softplus, 1e-8, &near[..2]);
+    assert_derivatives(&softplus, 0.0, &[0.5, 0.25, 0.0, -0.125]);
+    assert_derivatives(&softplus, f64::INFINITY, &[1.0, 0.0, 0.0, 0.0]);
+    let mish = traced(Tensor::mish);
+    let at_zero = [0.6, 0.64, -0.096, -1.1008];
+    assert_derivatives(&mish, 0.0, &at_zero[..2]);
+    for (k, d) in at_zero.into_iter().enumerate() {
+        // 1e-8 is a step of the next derivative away, which is below 4.
+        for (x, allowed) in [(0.0, 1e-13), (1e-8, 4e-8)] {
+            for found in [forward(&mish, x, k + 1), reverse(&mish, x, k + 1)] {
+                let what = format!("derivative {} of mish at {x}: {found} instead of {d}", k + 1);
+                assert!((found - d).abs() <= allowed, "{what}");
+            }
+        }
+    }
+    for (order, due) in (1..).zip(near).skip(2) {
+        for found in [forward(&softplus, 1e-8, order), reverse(&softplus, 1e-8, order)] {
+            let what = format!("derivative {order} of softplus: {found} instead of {due}");
+            assert!((found - due).abs() <= 1e-15, "{what}");
+        }
+    }
+    for m in [&softplus, &mish] {
+        assert_derivatives(m, f64::NEG_INFINITY, &[0.0; 4]);
+        assert_derivatives(m, f64::NAN, &[f64::NAN; 4]);
+    }
+    assert_derivatives(&mish, f64::INFINITY, &[1.0, 0.0, 0.0, 0.0]);
+}
+
+#[test]
+fn the_gamma_family_has_its_derivatives() {
+    let pi4 = PI * PI * PI * PI;
+    assert_derivatives(&op("lgamma"), 1.0, &[-EULER, ZETA_2, -2.0 * ZETA_3, pi4 / 15.0]);
+    assert_derivatives(&op("digamma"), 0.5, &[3.0 * ZETA_2, -14.0 * ZETA_3, pi4]);
+    let trigamma = scalar("%y = polygamma %x {n = 1} : f64[]");
+    assert_derivatives(&trigamma, 1.0, &[-2.0 * ZETA_3, pi4 / 15.0]);
+    assert_derivatives(&op("digamma"), -0.5, &[3.0 * ZETA_2 + 4.0, 16.0 - 14.0 * ZETA_3]);
+    let cube = PI.sqrt() * PI / 4.0;
+    assert_derivatives(&op("erf_inv"), 0.0, &[1.0 / FRAC_2_SQRT_PI, 0.0, cube]);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod cases;
 mod closed;
+mod conformance;
 mod derivatives;
 mod evaluation;
 mod forms;

@@ -89,7 +89,7 @@ fn written(f: Func, dtype: DType) -> Written {
         Written { ops, slots, peak, peak_kept }
     };
     // The table has a place for every function.
-    match ALL.get(f as usize) {
+    match f.index().and_then(|k| ALL.get(k)) {
         Some(of) => *of[usize::from(wide)].get_or_init(make),
         None => make(),
     }

@@ -105,11 +105,15 @@ impl Op {
     }
 
     /// The elementwise op that is just this scalar operation, with, for each operand of the op, the
-    /// operand of the scalar operation that it is.
-    pub fn of_scalar(op: SOp) -> Option<(Op, &'static [usize])> {
+    /// operand of the scalar operation that it is, and the op's attributes.
+    pub fn of_scalar(op: SOp) -> Option<(Op, &'static [usize], Attrs)> {
+        if let SOp::Func(Func::Polygamma(n)) = op {
+            return Some((Op::Polygamma, &[0], Attrs::none().with_int("n", n.into())));
+        }
         static ROWS: OnceLock<Vec<(SOp, Op, Vec<usize>)>> = OnceLock::new();
         let rows = ROWS.get_or_init(|| Op::ALL.iter().filter_map(|&op| single(op)).collect());
-        rows.iter().find(|(s, ..)| *s == op).map(|(_, op, order)| (*op, order.as_slice()))
+        let row = rows.iter().find(|(s, ..)| *s == op);
+        row.map(|(_, op, order)| (*op, order.as_slice(), Attrs::none()))
     }
 }
 

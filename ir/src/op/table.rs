@@ -6,7 +6,7 @@ use super::{composed, contract, control, indirect, reduce, skew, source, view};
 use crate::attrs::{Attr0, AttrKind, maybe, need};
 use crate::dtype::{DType, DTypeSet};
 use crate::infer::{Class, Sig};
-use crate::scalar::S;
+use crate::scalar::{Func, S};
 
 const T: Class = Class::T;
 const BOOL: Class = Class::Bool;
@@ -158,6 +158,20 @@ ops! {
     /// Complementary error function.
     Erfc = map("erfc", FLOAT, D, |x| x[0].erfc(),
         &[|_, x| -std::f64::consts::FRAC_2_SQRT_PI * (-(x[0] * x[0])).exp()]);
+
+    /// Inverse of the error function; -1 and 1 give the infinities, beyond them it is NaN.
+    ErfInv = map("erf_inv", FLOAT, UNIT, |x| x[0].erf_inv(),
+        &[|y, _| (1.0 / std::f64::consts::FRAC_2_SQRT_PI) * (y * y).exp()]);
+    /// Logarithm of the gamma function's magnitude; +inf at its poles 0, -1, -2, ..
+    Lgamma = map("lgamma", FLOAT, P, |x| x[0].lgamma(), &[|_, x| x[0].digamma()]);
+    /// Derivative of lgamma; NaN at the poles.
+    Digamma = map("digamma", FLOAT, P, |x| x[0].digamma(), &[|_, x| x[0].polygamma(1)]);
+    /// Derivative of digamma of order n, digamma itself for 0; at the poles +inf for odd n, NaN for even n.
+    Polygamma = map_with("polygamma", FLOAT, &[need("n", AttrKind::Within(0, Func::ORDERS as i64))],
+        P, |cx, x| x[0].polygamma(cx.attrs.int("n")),
+        &[|cx, _, x| x[0].polygamma(cx.attrs.int("n") + 1)],
+        &["%x: f32[3] | polygamma %x {n = 1} : f32[3]",
+          "%x: f32[3] | polygamma %x {n = 2} : f32[3]"]);
 
     // Trigonometric and hyperbolic.
     /// Sine (radians).

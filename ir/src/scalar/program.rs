@@ -155,20 +155,27 @@ macro_rules! funcs {
         /// A mathematical function: one instruction while a program is read by people and by the
         /// planner, a sequence of primitives once [`expand`](fn@crate::scalar::expand)ed.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum Func { $($(#[doc = $doc])* $name,)* }
+        pub enum Func {
+            $($(#[doc = $doc])* $name,)*
+            /// the derivative of digamma of this order, from 1 to [`Func::ORDERS`]
+            Polygamma(u8),
+        }
 
         impl Func {
             /// Every function.
-            pub const ALL: &'static [Func] = &[$(Func::$name),*];
+            pub const ALL: &'static [Func] = &Func::all::<{ [$(Func::$name),*].len() }, { [$(Func::$name),*].len() + Func::ORDERS as usize }>([$(Func::$name),*]);
 
             /// Its name in text, which is the name of the op that is just this function.
             pub fn name(self) -> &'static str {
-                match self { $(Func::$name => $text),* }
+                match self {
+                    $(Func::$name => $text,)*
+                    Func::Polygamma(n) => POLYGAMMA[usize::from(n).min(POLYGAMMA.len()) - 1],
+                }
             }
 
             /// Number of operands, all of one float type.
             pub fn arity(self) -> usize {
-                match self { $(Func::$name => $arity),* }
+                match self { $(Func::$name => $arity,)* Func::Polygamma(_) => 1 }
             }
         }
     };
@@ -223,6 +230,55 @@ funcs! {
     Cbrt = "cbrt", 1;
     /// 1 / sqrt(x)
     Rsqrt = "rsqrt", 1;
+    /// inverse of the error function
+    ErfInv = "erf_inv", 1;
+    /// logarithm of the gamma function's magnitude
+    Lgamma = "lgamma", 1;
+    /// derivative of lgamma
+    Digamma = "digamma", 1;
+}
+
+/// Names of the derivatives of digamma, by order; the op has the order as an attribute.
+const POLYGAMMA: [&str; Func::ORDERS as usize] = [
+    "polygamma_1",
+    "polygamma_2",
+    "polygamma_3",
+    "polygamma_4",
+    "polygamma_5",
+    "polygamma_6",
+    "polygamma_7",
+    "polygamma_8",
+    "polygamma_9",
+    "polygamma_10",
+    "polygamma_11",
+    "polygamma_12",
+    "polygamma_13",
+    "polygamma_14",
+    "polygamma_15",
+    "polygamma_16",
+];
+
+impl Func {
+    /// The highest order of a polygamma function: up to here the powers in its reflection stay below
+    /// the largest `f64`.
+    pub const ORDERS: u8 = 16;
+
+    /// The plain functions, then polygamma of each order.
+    const fn all<const N: usize, const ALL: usize>(plain: [Func; N]) -> [Func; ALL] {
+        assert!(ALL == N + Func::ORDERS as usize, "a place for each function");
+        let mut all = [Func::Polygamma(1); ALL];
+        let mut k = 0;
+        while k < ALL {
+            all[k] = if k < N { plain[k] } else { Func::Polygamma((k - N + 1) as u8) };
+            k += 1;
+        }
+        all
+    }
+
+    /// The function's place among [`Func::ALL`].
+    pub fn index(self) -> Option<usize> {
+        Func::ALL.iter().position(|&f| f == self)
+    }
 }
 
 /// What a scalar instruction does.

@@ -257,6 +257,15 @@ impl<'r> S<'r> {
         sin = Sin; cos = Cos; tan = Tan; asin = Asin; acos = Acos; atan = Atan;
         sinh = Sinh; cosh = Cosh; tanh = Tanh; asinh = Asinh; acosh = Acosh; atanh = Atanh;
         logistic = Logistic; erf = Erf; erfc = Erfc; cbrt = Cbrt; rsqrt = Rsqrt;
+        erf_inv = ErfInv; lgamma = Lgamma; digamma = Digamma;
+    }
+
+    /// The derivative of digamma of order `n`; digamma itself for 0.
+    pub fn polygamma(self, n: i64) -> S<'r> {
+        match u8::try_from(n).unwrap_or(u8::MAX) {
+            0 => self.digamma(),
+            n => self.func(Func::Polygamma(n), &[]),
+        }
     }
 
     /// x^y, as [`Func::Pow`].

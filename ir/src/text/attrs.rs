@@ -62,6 +62,9 @@ fn value(
 ) -> Parsed<Attr> {
     Ok(match (&attr.value, spec.kind) {
         (AttrValue::Int(n), AttrKind::Int) => Attr::Int(*n),
+        (AttrValue::Int(n), AttrKind::Within(low, high)) if (low..=high).contains(n) => {
+            Attr::Int(*n)
+        }
         (AttrValue::Ints(list), AttrKind::Ints) => Attr::Ints(list.as_slice().into()),
         (AttrValue::Pair(a, b), AttrKind::Pair) => {
             Attr::Pair(a.as_slice().into(), b.as_slice().into())

@@ -6,6 +6,7 @@
 #![expect(clippy::print_stdout, reason = "the table of errors is what a reader of this test wants")]
 
 mod bounds;
+mod gamma;
 mod reference;
 mod samples;
 mod specials;
@@ -16,7 +17,7 @@ use adfuse_ir::scalar::{
     Func, LANES, Lanes, Recorder, SOp, ScalarProgram, eval_lanes, eval_one, expand,
 };
 use bounds::{BOUNDS, Bound};
-use reference::{Exact, in_f64, ulps_f32, ulps_f64};
+use reference::{Exact, beside, in_f64, ulps_f32, ulps_f64};
 use smallvec::smallvec;
 
 /// The expanded program of one function.
@@ -63,7 +64,7 @@ impl Worst {
         let Worst { ulps, at: (x, y), got } = *self;
         let at = if bound.func.arity() == 1 { format!("{x:e}") } else { format!("{x:e}, {y:e}") };
         let limit = bound.ulps[usize::from(dtype == DType::F64)];
-        println!("{:9} {dtype}  {ulps:.3} ulp of {limit} at {at}", bound.func.name());
+        println!("{:12} {dtype}  {ulps:.3} ulp of {limit} at {at}", bound.func.name());
         if ulps.is_nan() || ulps > limit {
             complaints.push(format!("{}.{dtype}({at}) = {got:e}: {ulps} ulp", bound.func.name()));
         }
@@ -123,7 +124,7 @@ fn f32_samples_are_within_bounds() {
         let mut worst = Worst::default();
         for (&(x, y), got) in pairs.iter().zip(got) {
             let got = f32::from_bits(got as u32);
-            worst.see(ulps_f32(got, in_f64(func, x, y)), (x, y), got.into());
+            worst.see(ulps_f32(got, in_f64(func, x, y), beside(func, x)), (x, y), got.into());
         }
         worst.check(bound, DType::F32, &mut complaints);
     }
@@ -152,7 +153,7 @@ fn f32_sweep_is_within_bounds() {
                     let same = exact as f32;
                     assert_eq!(got.to_bits(), same.to_bits(), "{}({x:e})", func.name());
                 }
-                worst.see(ulps_f32(got, exact), (x, 0.0), got.into());
+                worst.see(ulps_f32(got, exact, beside(func, x)), (x, 0.0), got.into());
             }
         }
         worst.check(bound, DType::F32, &mut complaints);
@@ -172,7 +173,7 @@ fn f64_samples_are_within_bounds() {
         let mut worst = Worst::default();
         for (&(x, y), got) in pairs.iter().zip(got) {
             let got = f64::from_bits(got);
-            worst.see(ulps_f64(got, &exact.value(func, x, y)), (x, y), got);
+            worst.see(ulps_f64(got, &exact.value(func, x, y), beside(func, x)), (x, y), got);
         }
         worst.check(bound, DType::F64, &mut complaints);
     }
@@ -239,7 +240,7 @@ fn programs_are_no_longer_than_stated() {
                 .filter(|(v, i)| live[v.as_u32() as usize] && is_prim(i.op))
                 .count();
         }
-        println!("{:9} {counts:?}", bound.func.name());
+        println!("{:12} {counts:?}", bound.func.name());
         if counts.iter().zip(bound.primitives).any(|(&c, most)| c > most) {
             complaints.push(format!("{}: {counts:?} of {:?}", bound.func.name(), bound.primitives));
         }

@@ -1,12 +1,13 @@
 //! What the functions should give: in `f64` for `f32`, in 192 bits and more for `f64`.
 
+use crate::gamma::{self, Gamma};
 use adfuse_ir::scalar::Func;
 use astro_float::{BigFloat, Consts, RoundingMode, Sign};
 
 /// Bits of the significand of a reference for `f64`: a function whose result cancels against one
 /// (such as `expm1` of 2^-60) still has more than a hundred bits left.
 const PRECISION: usize = 256;
-const RM: RoundingMode = RoundingMode::ToEven;
+pub(crate) const RM: RoundingMode = RoundingMode::ToEven;
 
 /// The value of `func` in `f64`, good to about 2^-46, for operands that are `f32` numbers.
 pub(crate) fn in_f64(func: Func, x: f64, y: f64) -> f64 {
@@ -42,7 +43,30 @@ pub(crate) fn in_f64(func: Func, x: f64, y: f64) -> f64 {
         Func::Pow => x.powf(y),
         Func::Cbrt => x.cbrt(),
         Func::Rsqrt => 1.0 / x.sqrt(),
+        Func::ErfInv => erf_inv(x),
+        Func::Lgamma => gamma::lgamma(x),
+        Func::Digamma => gamma::digamma(x),
+        Func::Polygamma(n) => gamma::polygamma(n, x),
     }
+}
+
+/// By Newton's method on erf, or on erfc where erf is nearly 1.
+fn erf_inv(x: f64) -> f64 {
+    if x == 0.0 || x.abs() > 1.0 || x.is_nan() {
+        return if x == 0.0 { x } else { f64::NAN };
+    }
+    let a = x.abs();
+    if a == 1.0 {
+        return x * f64::INFINITY;
+    }
+    let mut y = (-(-a * a).ln_1p()).sqrt() * 0.886;
+    for _ in 0..60 {
+        let over = if y < 2.0 { erf_series(y) - a } else { (1.0 - a) - erfc_fraction(y) };
+        let step = over * (y * y).exp() / std::f64::consts::FRAC_2_SQRT_PI;
+        // Halley's third-order term keeps far starts from leaping.
+        y -= step / (1.0 + y * step).max(0.5);
+    }
+    y.copysign(x)
 }
 
 /// erf x = 2/sqrt(pi) e^(-x^2) sum of 2^k x^(2k+1) / (2k+1)!!, DLMF 7.6.2: no cancellation.
@@ -65,14 +89,27 @@ fn erfc_fraction(x: f64) -> f64 {
     if x.is_nan() { x } else { (-x * x).exp() * 0.5 * std::f64::consts::FRAC_2_SQRT_PI / d }
 }
 
+/// A number whose size counts beside the function's where it crosses zero between two poles: left of
+/// zero the gamma family is the difference of two terms, one of them its value at 1 - x.
+pub(crate) fn beside(func: Func, x: f64) -> f64 {
+    match func {
+        Func::Lgamma | Func::Digamma | Func::Polygamma(_) if x < 0.0 => in_f64(func, 1.0 - x, 0.0),
+        _ => 0.0,
+    }
+}
+
 /// Computes references for `f64`; keeps the constants that its arithmetic library computes.
 pub(crate) struct Exact {
     consts: Consts,
+    gamma: Gamma,
 }
 
 impl Exact {
     pub(crate) fn new() -> Exact {
-        Exact { consts: Consts::new().expect("constants of the reference arithmetic") }
+        Exact {
+            consts: Consts::new().expect("constants of the reference arithmetic"),
+            gamma: Gamma::new(),
+        }
     }
 
     /// The value of `func` at finite operands inside its domain.
@@ -141,12 +178,31 @@ impl Exact {
             }
             Func::Cbrt => b.cbrt(p, RM),
             Func::Rsqrt => one.div(&b.sqrt(p, RM), p, RM),
+            Func::ErfInv => erf_inv_exact(x, p, c),
+            Func::Lgamma | Func::Digamma | Func::Polygamma(_) => self.gamma.value(func, x, p, c),
         }
     }
 }
 
+/// As [`erf_inv`], whose result three more steps refine.
+fn erf_inv_exact(x: f64, p: usize, c: &mut Consts) -> BigFloat {
+    let one = big(1.0, p);
+    let mut y = big(erf_inv(x.abs()), p);
+    let scale = c.pi(p, RM).sqrt(p, RM).div(&big(2.0, p), p, RM);
+    for _ in 0..3 {
+        let over = if y < big(3.0, p) {
+            erf_series_exact(&y, p, c).sub(&big(x.abs(), p), p, RM)
+        } else {
+            one.sub(&big(x.abs(), p), p, RM).sub(&erfc_fraction_exact(&y, p, c), p, RM)
+        };
+        let slope = y.mul(&y, p, RM).exp(p, RM, c).mul(&scale, p, RM);
+        y = y.sub(&over.mul(&slope, p, RM), p, RM);
+    }
+    if x < 0.0 { y.neg() } else { y }
+}
+
 /// `v` exactly. The library takes subnormal numbers for others.
-fn big(v: f64, p: usize) -> BigFloat {
+pub(crate) fn big(v: f64, p: usize) -> BigFloat {
     let mut b = BigFloat::from_f64(v, p);
     if v.is_subnormal() {
         b = BigFloat::from_f64(v * 64f64.exp2(), p);
@@ -186,7 +242,7 @@ fn erfc_fraction_exact(x: &BigFloat, p: usize, c: &mut Consts) -> BigFloat {
 }
 
 /// |got - exact| in units of the last place that an `f32` result near `exact` has.
-pub(crate) fn ulps_f32(got: f32, exact: f64) -> f64 {
+pub(crate) fn ulps_f32(got: f32, exact: f64, beside: f64) -> f64 {
     let over = 128f64.exp2();
     match (got.is_nan(), exact.is_nan()) {
         (true, true) => return 0.0,
@@ -201,12 +257,13 @@ pub(crate) fn ulps_f32(got: f32, exact: f64) -> f64 {
         };
     }
     let got = if got.is_infinite() { over.copysign(got.into()) } else { got.into() };
-    let exponent = (exact.to_bits() >> 52 & 0x7ff) as i32 - 1023;
+    let larger = exact.abs().max(beside.abs());
+    let exponent = (larger.to_bits() >> 52 & 0x7ff) as i32 - 1023;
     (got - exact).abs() / f64::from(exponent.max(-126) - 23).exp2()
 }
 
 /// |got - exact| in units of the last place that an `f64` result near `exact` has.
-pub(crate) fn ulps_f64(got: f64, exact: &BigFloat) -> f64 {
+pub(crate) fn ulps_f64(got: f64, exact: &BigFloat, beside: f64) -> f64 {
     if got.is_nan() || exact.is_nan() {
         return if got.is_nan() && exact.is_nan() { 0.0 } else { f64::INFINITY };
     }
@@ -226,6 +283,7 @@ pub(crate) fn ulps_f64(got: f64, exact: &BigFloat) -> f64 {
     let difference = got.sub(exact, p, RM);
     let Some((words, _, _, e, _)) = difference.as_raw_parts() else { return f64::INFINITY };
     let top = words.last().copied().unwrap_or(0) as f64 * (-64f64).exp2();
-    let ulp = (exponent - 1).max(-1022) - 52;
+    let beside = (beside.to_bits() >> 52 & 0x7ff) as i32 - 1023;
+    let ulp = (exponent - 1).max(beside).max(-1022) - 52;
     top * f64::from((e - ulp).clamp(-1000, 1000)).exp2()
 }

@@ -67,6 +67,31 @@ pub(crate) fn intervals(func: Func) -> &'static [(f64, f64)] {
             (26.0, 27.3),
         ],
         Func::Cbrt | Func::Rsqrt => &[(0.125, 1.0), (0.5, 4.0), (1.0, 8.0)],
+        Func::ErfInv => {
+            &[(-1.0, 1.0), (-0.1, 0.1), (0.99, 0.9999), (0.996, 0.997), (-1.0, -0.9999)]
+        }
+        Func::Lgamma => &[
+            (0.5, 3.0),
+            (0.99, 1.01),
+            (1.99, 2.01),
+            (2.4, 2.6),
+            (-2.6, 0.5),
+            (-3.0, -2.4),
+            (-50.0, 0.0),
+            (0.0, 100.0),
+        ],
+        Func::Digamma => &[
+            (0.0, 3.0),
+            (1.46, 1.463),
+            (0.99, 1.01),
+            (1.9, 2.1),
+            (-2.0, 0.0),
+            (-50.0, 0.0),
+            (0.0, 100.0),
+        ],
+        Func::Polygamma(_) => {
+            &[(0.0, 2.0), (-0.6, 0.1), (-2.0, 0.0), (-50.0, 0.0), (0.0, 40.0), (0.0, 1e4)]
+        }
         Func::Pow | Func::Atan2 => &[],
     }
 }
@@ -77,7 +102,8 @@ pub(crate) fn in_domain(func: Func, x: f64) -> bool {
         Func::Log | Func::Rsqrt => x > 0.0,
         Func::Log1p => x > -1.0,
         Func::Asin | Func::Acos => x.abs() <= 1.0,
-        Func::Atanh => x.abs() < 1.0,
+        Func::Atanh | Func::ErfInv => x.abs() < 1.0,
+        Func::Lgamma | Func::Digamma | Func::Polygamma(_) => x > 0.0 || x != x.trunc(),
         Func::Acosh => x >= 1.0,
         _ => true,
     }
@@ -86,7 +112,7 @@ pub(crate) fn in_domain(func: Func, x: f64) -> bool {
 /// Operands of a function of one operand: `n` over all exponents up to `top`, and `n / 4` in each
 /// of its intervals.
 pub(crate) fn unary(func: Func, n: usize, top: i64) -> Vec<f64> {
-    let mut bits = Bits(func as u64);
+    let mut bits = Bits(func.index().unwrap_or(0) as u64);
     let mut xs: Vec<f64> = (0..n).map(|_| bits.stratified(-top - 51, top)).collect();
     xs.extend((0..n / 4).map(|_| bits.stratified(-30, 8)));
     if matches!(func, Func::Sin | Func::Cos | Func::Tan) {
@@ -105,7 +131,7 @@ pub(crate) fn unary(func: Func, n: usize, top: i64) -> Vec<f64> {
 /// Operands of a function of two operands: all exponents, moderate ones, equal exponents; for
 /// `pow` also exponents chosen so that the power is in range, and powers near 1.
 pub(crate) fn binary(func: Func, n: usize, top: i64) -> Vec<(f64, f64)> {
-    let mut bits = Bits(func as u64);
+    let mut bits = Bits(func.index().unwrap_or(0) as u64);
     let mut out = Vec::new();
     for _ in 0..n {
         let x = bits.stratified(-top - 51, top);

@@ -121,6 +121,69 @@ pub(crate) const UNARY: &[(Func, &[(f64, f64)])] = &[
             (0.25, 2.0),
         ],
     ),
+    (
+        Func::ErfInv,
+        &[
+            (0.0, 0.0),
+            (-0.0, -0.0),
+            (1.0, INF),
+            (-1.0, -INF),
+            (1.5, NAN),
+            (-1.5, NAN),
+            (INF, NAN),
+            (-INF, NAN),
+        ],
+    ),
+    (
+        Func::Lgamma,
+        &[
+            (0.0, INF),
+            (-0.0, INF),
+            (1.0, 0.0),
+            (2.0, 0.0),
+            (-1.0, INF),
+            (-2.0, INF),
+            (-3.0, INF),
+            (-1e30, INF),
+            (1e306, INF),
+            (INF, INF),
+            (-INF, INF),
+        ],
+    ),
+    (
+        Func::Digamma,
+        &[(0.0, NAN), (-0.0, NAN), (-1.0, NAN), (-2.0, NAN), (-1e30, NAN), (INF, INF), (-INF, NAN)],
+    ),
+    (
+        Func::Polygamma(1),
+        &[
+            (0.0, INF),
+            (-0.0, INF),
+            (-1.0, INF),
+            (-7.0, INF),
+            (-1e30, INF),
+            (1e-200, INF),
+            (-1e-200, INF),
+            (INF, 0.0),
+            (-INF, NAN),
+        ],
+    ),
+    (
+        Func::Polygamma(2),
+        &[
+            (0.0, NAN),
+            (-0.0, NAN),
+            (-1.0, NAN),
+            (-1e30, NAN),
+            (1e300, -0.0),
+            (INF, -0.0),
+            (-INF, NAN),
+        ],
+    ),
+    (
+        Func::Polygamma(16),
+        &[(0.0, NAN), (-3.0, NAN), (1e-30, -INF), (-1e-30, INF), (1e30, -0.0), (INF, -0.0)],
+    ),
 ];
 
 /// Two operands and the result.

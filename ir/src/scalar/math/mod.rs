@@ -7,14 +7,20 @@
 //! coefficients rounded one after the other, lowest first, and the others fitted again); each
 //! states what it approximates, where, and its error, which leaves evaluation aside.
 
+mod cot;
+mod digamma;
 mod double;
 mod erf;
+mod erf_inv;
 mod exp;
 mod float;
 mod hyperbolic;
 mod inverse_trig;
+mod lgamma;
 mod log;
+mod polygamma;
 mod pow;
+mod real;
 mod reduce;
 mod root;
 mod trig;
@@ -52,5 +58,9 @@ pub fn write<'r>(func: Func, args: &[S<'r>]) -> S<'r> {
         Func::Pow => pow::pow(x, args[1]),
         Func::Cbrt => root::cbrt(x),
         Func::Rsqrt => root::rsqrt(x),
+        Func::ErfInv => erf_inv::erf_inv(x),
+        Func::Lgamma => lgamma::lgamma(x),
+        Func::Digamma => digamma::digamma(x),
+        Func::Polygamma(n) => polygamma::polygamma(x, n),
     }
 }

@@ -68,7 +68,7 @@ fn pow_f64<'r>(a: S<'r>, y: S<'r>) -> S<'r> {
 ///
 /// log(1 + f) = 2 atanh(s), s = f / (2 + f), and atanh(s) = s (1 + z/3 + z^2 P(z)) with z = s^2,
 /// where only the last term is small enough for a single `f64`.
-fn log_double<'r>(Parts { k, f, .. }: Parts<'r>) -> Double<'r> {
+pub(super) fn log_double<'r>(Parts { k, f, .. }: Parts<'r>) -> Double<'r> {
     let sum = f + 2.0;
     let sum_error = f - (sum - 2.0);
     let inverse = 1.0 / sum;
