@@ -318,8 +318,10 @@ pub(crate) fn fullest(program: &Program, scratch: &[u64]) -> Option<Moment> {
 
 /// The largest buffer at the moment at which the most bytes are in use.
 pub(crate) fn binding(program: &Program, scratch: &[u64]) -> Option<String> {
-    let here = fullest(program, scratch)?.there.into_iter();
-    let largest = here.max_by_key(|&b| (size(program, b), std::cmp::Reverse(b)))?;
+    // Without steps all is there all the time.
+    let all = || program.buffers.keys().collect();
+    let here = fullest(program, scratch).map_or_else(all, |moment| moment.there);
+    let largest = here.into_iter().max_by_key(|&b| (size(program, b), std::cmp::Reverse(b)))?;
     Some(program.buffers[largest].name.clone())
 }
 

@@ -92,11 +92,14 @@ impl Counting {
         let shares = |device: &Device| device.register_file > 0;
         match shares(&options.device) {
             true => Counting::Any(donated.to_vec()),
-            false => {
-                let (plan, donated) = (options.clone(), donated.to_vec());
-                Counting::Cpu(Box::new(Cpu { plan, donated, ..Cpu::default() }))
-            }
+            false => Counting::here(options, donated),
         }
+    }
+
+    /// For what runs on this host, whatever machine it is planned for.
+    pub(super) fn here(options: &Options, donated: &[usize]) -> Counting {
+        let (plan, donated) = (options.clone(), donated.to_vec());
+        Counting::Cpu(Box::new(Cpu { plan, donated, ..Cpu::default() }))
     }
 
     /// What tells its plans from those of others.

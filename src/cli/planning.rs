@@ -68,6 +68,8 @@ pub(super) struct Ready {
     pub(super) donated: Vec<usize>,
     /// The plan that was given.
     given: Option<Plan>,
+    /// Whether the engine `cpu` runs it, whatever machine it is planned for.
+    here: bool,
     /// Where plans for budgets are kept.
     cache: Option<PlanCache>,
 }
@@ -147,6 +149,7 @@ impl Planning {
             kept,
             donated,
             given,
+            here: false,
             cache,
         })
     }
@@ -277,6 +280,11 @@ pub(super) fn effort_name(effort: Effort) -> &'static str {
 }
 
 impl Ready {
+    /// The same, for the engine `cpu` to run: it counts what its plans take.
+    pub(super) fn run_here(self) -> Ready {
+        Ready { here: true, ..self }
+    }
+
     /// The plan: the one given, or one made, within the budget if there is one.
     pub(super) fn decide(&self, streams: &mut Streams<'_>) -> Result<Decided, Failure> {
         self.tell_losses(streams);
@@ -322,7 +330,10 @@ impl Ready {
 
     /// What counts the memory of its plans.
     pub(super) fn counting(&self) -> Counting {
-        Counting::of(&self.options, &self.donated)
+        match self.here {
+            true => Counting::here(&self.options, &self.donated),
+            false => Counting::of(&self.options, &self.donated),
+        }
     }
 
     /// How hard the plan was looked for.

@@ -99,6 +99,22 @@ fn a_budget_is_kept_by_plan_run_bench_and_emit() {
     }
 }
 
+/// What runs here is counted as it runs here, whatever machine it is planned for.
+#[test]
+fn a_budget_is_kept_by_bench_for_another_device() {
+    let d = models(&["recurrent"]);
+    let f = "recurrent.ir --grad --device h200";
+    let all = json(&d, &format!("plan {f} --frontier 1000 --json"));
+    let least = number(&all["points"][0], "peak_bytes");
+    let ran = d.run(&format!("bench {f} --mem-budget {least} --min-seconds 0"));
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.err);
+    let word = ran.err.split("the least takes ").nth(1).and_then(|s| s.split(',').next());
+    let here: u64 = word.unwrap().parse().unwrap();
+    assert!(here > least);
+    let bench = json(&d, &format!("bench {f} --mem-budget {here} --min-seconds 0 --json"));
+    assert!(number(&bench, "peak_bytes") <= here, "{bench:#}");
+}
+
 #[test]
 fn a_budget_for_which_there_is_no_plan_names_the_least() {
     let d = models(&["deep_mlp"]);
@@ -117,6 +133,10 @@ fn a_budget_for_which_there_is_no_plan_names_the_least() {
         d.good(&of(least));
     }
     assert_eq!(d.run("plan deep_mlp.ir --mem-budget 0").code, 1);
+    // Without a step all is there all the time.
+    d.file("same.ir", "func @same(%x: f32[4]) -> f32[4] {\n  return %x\n}\n");
+    let ran = d.run("plan same.ir --mem-budget 0");
+    assert!(ran.err.contains("`%x` is the largest buffer"), "{}", ran.err);
     let ran = d.run(&format!("plan deep_mlp.ir --grad --mem-budget {} -o none.plan", least - 1));
     assert_eq!((ran.code, d.names().contains(&"none.plan".into())), (1, false));
 }

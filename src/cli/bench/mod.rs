@@ -73,7 +73,7 @@ impl Bench {
         let threads = self.threads.count()?;
         let how = (threads, self.width.vectors()?);
         let mut clock = Clock::new();
-        let ready = self.planning.ready_timed(&mut clock)?;
+        let ready = self.planning.ready_timed(&mut clock)?.run_here();
         let read = clock.clone();
         if !ready.donated.is_empty() {
             let m = "bench runs at the same inputs again and again, which are not given up";
