@@ -7,6 +7,7 @@ mod common;
 mod folds;
 mod lines;
 mod modes;
+mod prims;
 mod schedules;
 mod slices;
 mod targets;

@@ -91,8 +91,36 @@ impl Low<'_> {
                 }
             }
             (Reach::Ways, _) => self.load_chosen(&pointer.ok_or(Why::Order)?, dtype, copy),
+            (Reach::Single, _) => {
+                let first = self.singles.get(k).copied().flatten().ok_or(Why::Order)?;
+                let group = first + copy * self.lanes() * dtype.bytes() as u32;
+                Ok(self.load_dense(dtype, Place::Frame(group), false))
+            }
             _ => Err(Why::Read(k)),
         }
+    }
+
+    /// A parameter that changes along the line and is an operand once: in memory still, where that is a
+    /// whole vector of neighbours at a pointer that has a register all along the line.
+    pub(super) fn operand(&mut self, k: usize, copy: u32) -> Result<Val, Why> {
+        let p = self.p;
+        if let (Reach::Even, Read::Ways(ways)) = (p.loads[k], &p.reads[k])
+            && let Some(Source::Array(a)) = ways.first().map(|w| &w.from)
+            && let Some(Pointer { loc: Loc::In(base), .. }) =
+                self.pointers.reads.get(k).copied().flatten()
+            && self.partial.is_none()
+            && p.step(a.form) == 1
+        {
+            let bytes = a.dtype.bytes() as u32;
+            let place = Place::Array { base, index: ALONG, bytes, copy };
+            let part = |k: u32| Opnd::There(self.memory(place, k * self.lanes() * 4));
+            match bytes {
+                8 => return Ok(Val::Two([part(0), part(1)])),
+                4 => return Ok(Val::One(part(0))),
+                _ => {}
+            }
+        }
+        self.parameter(k, copy)
     }
 
     fn load_even(&mut self, at: &Pointer, a: &Access, step: i64, copy: u32) -> Result<Val, Why> {

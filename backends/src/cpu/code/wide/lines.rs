@@ -45,10 +45,15 @@ pub(super) const POINTERS: [Register; 7] = [
 ];
 
 /// Bodies of more values are not copied: the code would outgrow its cache.
-const MOST_COPIED: usize = 300;
+const MOST_COPIED: usize = 1000;
 
-/// Groups that are interleaved: of bodies of fewer values than this four, of others two.
+/// Of so many instructions of interleaved groups one value may move to the frame. That costs less than
+/// waiting for one group's results does; more of it does not.
+const SPARED: usize = 20;
+
+/// Groups that are interleaved: of bodies of fewer values than this so many, of others two.
 const LIGHT: usize = 16;
+pub(super) const MOST_GROUPS: u32 = 4;
 
 /// The groups of a body: so many interleaved, so many times.
 #[derive(Clone, Copy)]
@@ -111,6 +116,10 @@ pub(super) struct Lines<'a> {
     pub(super) scalars: Vec<u32>,
     /// Places for what waits while an expression is computed.
     pub(super) spares: Vec<u32>,
+    /// Where the innermost coordinate is of an element that is read by itself, while it is.
+    pub(super) element: Option<u32>,
+    /// Where the elements are, of all groups that a body has, that are read one by one.
+    pub(super) singles: Vec<Option<u32>>,
     pub(super) still: Vec<Option<Val>>,
     pub(super) pointers: Pointers,
     pub(super) partial: Partial,
@@ -144,10 +153,13 @@ pub(super) fn function(p: &Planned, wide: bool) -> Result<(Pool, Vec<Done>), Why
         outer,
         scalars,
         spares: Vec::new(),
+        element: None,
+        singles: Vec::new(),
         still: vec![None; p.body.insts.len()],
         pointers: Pointers::default(),
         partial: Partial::default(),
     };
+    lines.room_for_singles();
     lines.all()?;
     let bytes = lines.frame.bytes();
     if bytes > MOST {
@@ -244,6 +256,7 @@ impl Lines<'_> {
             frame: &mut self.frame,
             still: &self.still,
             pointers: &self.pointers,
+            singles: &self.singles,
             partial,
             present: SmallVec::new(),
             uppers: Vec::new(),
@@ -251,7 +264,7 @@ impl Lines<'_> {
         }
     }
 
-    /// A body on some groups, of which several are interleaved; none where registers do not suffice for more
+    /// A body on some groups, of which several are interleaved; none where registers are too few for more
     /// than one at a time, or for lanes that are to stay in them.
     fn body(
         &mut self,
@@ -270,7 +283,8 @@ impl Lines<'_> {
         }
         let (items, classes) = (low.items, low.classes);
         let chosen = choose(&items, &classes, self.wide, &mut self.frame);
-        if chosen.spills > 0 && (shape.copies > 1 || held.is_some()) {
+        let crowded = chosen.spills as usize * SPARED > items.len();
+        if chosen.clash || crowded && (shape.copies > 1 || held.is_some()) {
             self.frame = frame;
             return Ok(None);
         }
@@ -280,7 +294,7 @@ impl Lines<'_> {
     /// How many groups a loop has, of those shapes that come into question the first that suits.
     fn several(&mut self, n: i64, held: Option<&Held>) -> Result<Option<(u32, Vec<Done>)>, Why> {
         let wanted: &[u32] = match self.p.order.len() {
-            0..LIGHT => &[4, 2, 1],
+            0..LIGHT => &[MOST_GROUPS, 2, 1],
             LIGHT..MOST_COPIED => &[2, 1],
             _ => &[],
         };
@@ -362,6 +376,7 @@ impl Lines<'_> {
                 self.move_lanes(held, true);
             }
             self.bind(top);
+            self.read_singles(step, None);
             self.done.extend(code);
             self.plus(ALONG, step.into(), RAX);
             next(self);
@@ -375,6 +390,7 @@ impl Lines<'_> {
         self.masks(&partial);
         let code =
             self.body(Shape { copies: 1, rounds: 1 }, None, Some(partial))?.ok_or(Why::Order)?;
+        self.read_singles(lanes, Some(&partial));
         self.done.extend(code);
         self.plus(ALONG, lanes.into(), RAX);
         if let Some(from) = partial.from {

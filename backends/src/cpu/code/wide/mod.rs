@@ -7,7 +7,10 @@
 mod access;
 mod alloc;
 mod body;
+mod check;
 mod convert;
+mod counts;
+mod divide;
 mod encode;
 mod fold;
 mod frame;
@@ -20,6 +23,7 @@ mod machine;
 mod pages;
 mod pool;
 mod prim;
+mod singles;
 mod staged;
 mod stretch;
 mod takes;
@@ -58,7 +62,14 @@ pub(super) fn make(p: &Planned, vectors: Vectors) -> Result<Made, No> {
         No::Failed(Diagnostic::new(adfuse_ir::At::default(), Kind::Internal, m))
     })?;
     bytes.extend(code);
-    Ok(Made { bytes, entry })
+    let made = Made { bytes, entry };
+    if cfg!(debug_assertions) {
+        check::checked(made.code(), vectors).map_err(|m| {
+            let m = format!("machine code is not what it has to be: {m}");
+            No::Failed(Diagnostic::new(adfuse_ir::At::default(), Kind::Internal, m))
+        })?;
+    }
+    Ok(made)
 }
 
 impl Made {
