@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod far;
 mod folds;
 mod lines;
 mod modes;

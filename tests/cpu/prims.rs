@@ -100,7 +100,8 @@ fn operands(case: &Case, n: u64, turn: usize) -> Vec<Array> {
     let one = |(k, &d): (usize, &DType)| {
         let turn = turn * 3 + k;
         if turn % 4 == 3 && d.is_int() {
-            let small: Vec<u64> = (0..n).map(|i| (i * 5 + k as u64) % (d.bits() as u64 + 2)).collect();
+            let small: Vec<u64> =
+                (0..n).map(|i| (i * 5 + k as u64) % (d.bits() as u64 + 2)).collect();
             return Array::from_bits(d, &[n], &small).expect("fits");
         }
         special(d, &[n], turn)
@@ -125,7 +126,9 @@ fn every_primitive_has_the_bits_of_the_interpreter() {
         if case.params.len() < 2 {
             continue;
         }
-        for constant in ["0", "1", "-1", "3", "31", "200", "0.0", "-0.0", "1.5", "inf", "nan", "true"] {
+        for constant in
+            ["0", "1", "-1", "3", "31", "200", "0.0", "-0.0", "1.5", "inf", "nan", "true"]
+        {
             let Some(program) = case.program(131, Some(constant)) else { continue };
             for turn in 0..3 {
                 if let Err(why) = same(&program, Effort::Default, &operands(case, 131, turn)) {

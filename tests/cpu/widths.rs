@@ -11,12 +11,12 @@ use adfuse::ir::text::parse;
 use adfuse::ir::{Kind, Module};
 
 /// The widths beside Cranelift's that the host has.
-fn wide() -> Vec<Vectors> {
+pub(crate) fn wide() -> Vec<Vectors> {
     Vectors::ALL.into_iter().filter(|&v| v > Vectors::Narrow && v <= Vectors::host()).collect()
 }
 
 /// What made each sweep of a function, and its instructions.
-fn made(text: &str, vectors: Vectors) -> Vec<(Emitter, String)> {
+pub(crate) fn made(text: &str, vectors: Vectors) -> Vec<(Emitter, String)> {
     let module = parse(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     let f = module.funcs.values().next().expect("a function");
     let options =
@@ -117,11 +117,18 @@ fn emitters_are_said() {
         one("pad %x, 0.5 {low = [2], high = [1], interior = [0]}", "f32[300]", "f32[303]"),
         one("transpose %x {perm = [1, 0]}", "f32[30,70]", "f32[70,30]"),
         one("convert_element_type %x", "f32[300]", "i8[300]"),
+        one("convert_element_type %x", "f64[300]", "bf16[300]"),
+        one("rem %x, %x", "i32[300]", "i32[300]"),
+        one("div %x, 7", "i64[300]", "i64[300]"),
+        // Quotients of coordinates, data, and packed bits in steps other than one.
+        one(
+            "reshape %x : f32[300]\n  %t = pad %r, 0.5 {low = [1], high = [0], interior = [1]}",
+            "f32[20,15]",
+            "f32[600]",
+        )
+        .replace("return %r", "return %t"),
     ];
-    let refused = [
-        (one("rem %x, %x", "i32[300]", "i32[300]"), "no vectors have Rem of i32"),
-        (one("convert_element_type %x", "f64[300]", "bf16[300]"), "no vectors convert f64 to bf16"),
-    ];
+    let refused = [(one("rem %x, %x", "f32[300]", "f32[300]"), "no vectors have Rem of f32")];
     for vectors in wide() {
         for text in &taken {
             for (emitter, _) in made(text, vectors) {

@@ -327,7 +327,10 @@ impl Low<'_> {
             let parts = self.stored(d, &value);
             let base = self.base(at.loc);
             let place = Place::Array { base, index: ALONG, bytes, copy };
-            self.store_dense(d, &parts, place, true);
+            match self.beyond.get(k) {
+                Some(true) => self.store_far(&parts, place),
+                _ => self.store_dense(d, &parts, place, true),
+            }
             return Ok(());
         }
         let buffer = self.frame.room(self.lanes() * bytes);
@@ -370,6 +373,15 @@ impl Low<'_> {
                 SmallVec::from_slice(&[self.halves(value.parts()[0])])
             }
             _ => value.parts().iter().map(|&x| self.reg(x)).collect(),
+        }
+    }
+
+    /// Whole vectors past the caches.
+    fn store_far(&mut self, parts: &[Reg], place: Place) {
+        let code = self.code(pair!(EVEX_Vmovntps_m512_zmm, VEX_Vmovntps_m256_ymm));
+        for (k, &x) in parts.iter().enumerate() {
+            let m = Arg::Mem(self.memory(place, k as u32 * self.lanes() * 4));
+            self.effect(code, &[m, self.whole(x)], None);
         }
     }
 

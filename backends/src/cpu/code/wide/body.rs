@@ -88,6 +88,8 @@ pub(super) struct Low<'a> {
     pub(super) pointers: &'a Pointers,
     /// Where the elements are that are read one by one.
     pub(super) singles: &'a [Option<u32>],
+    /// The outputs that are stored past the caches, in a body for that.
+    pub(super) beyond: &'a [bool],
     /// For a group of which not all elements are there.
     pub(super) partial: Option<Partial>,
     /// The masks of such a group.

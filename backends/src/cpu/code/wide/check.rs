@@ -30,16 +30,13 @@ const AVX2: [CpuidFeature; 5] = [
     CpuidFeature::F16C,
     CpuidFeature::BMI2,
 ];
-const AVX512: [CpuidFeature; 4] = [
-    CpuidFeature::AVX512F,
-    CpuidFeature::AVX512BW,
-    CpuidFeature::AVX512DQ,
-    CpuidFeature::AVX512VL,
-];
+const AVX512: [CpuidFeature; 4] =
+    [CpuidFeature::AVX512F, CpuidFeature::AVX512BW, CpuidFeature::AVX512DQ, CpuidFeature::AVX512VL];
 
 /// Reads a function from its first byte to its last.
 pub(super) fn checked(code: &[u8], vectors: Vectors) -> Result<(), String> {
-    let all: Vec<Instruction> = Decoder::with_ip(64, code, 0, DecoderOptions::NONE).iter().collect();
+    let all: Vec<Instruction> =
+        Decoder::with_ip(64, code, 0, DecoderOptions::NONE).iter().collect();
     let starts = |ip: u64| all.binary_search_by_key(&ip, Instruction::ip).is_ok();
     let mut targets: Vec<u64> = Vec::new();
     for i in &all {
@@ -48,7 +45,10 @@ pub(super) fn checked(code: &[u8], vectors: Vectors) -> Result<(), String> {
             return refuse("is no instruction");
         }
         if let Some(feature) = i.cpuid_features().iter().find(|&&f| !promised(f, vectors)) {
-            return refuse(&format!("is of {feature:?}, which {} bits do not promise", vectors.bits()));
+            return refuse(&format!(
+                "is of {feature:?}, which {} bits do not promise",
+                vectors.bits()
+            ));
         }
         match i.flow_control() {
             FlowControl::Next | FlowControl::Return => {}

@@ -2,9 +2,7 @@
 
 use super::body::{Low, Opnd, Pair, Val, long};
 use super::machine::{Arg, Reg, Width};
-use super::prim::{
-    ADD_INT, AND, AND_LONG, OR, OR_LONG, SHL, SHR, SHR_LONG, XOR, XOR_LONG, pair,
-};
+use super::prim::{ADD_INT, AND, AND_LONG, OR, OR_LONG, SHL, SHR, SHR_LONG, XOR, XOR_LONG, pair};
 use crate::cpu::code::vectors::Why;
 use adfuse_ir::{DType, Literal};
 use iced_x86::Code;
@@ -23,8 +21,10 @@ fn number(d: DType, x: f64) -> Opnd {
 /// 2^52: in a sum with it, an integer is in the lowest bits.
 const TWO_52: f64 = 4_503_599_627_370_496.0;
 
-pub(super) const TRUNCATE: Pair = pair!(EVEX_Vcvttps2dq_zmm_k1z_zmmm512b32_sae, VEX_Vcvttps2dq_ymm_ymmm256);
-pub(super) const TO_FLOAT: Pair = pair!(EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, VEX_Vcvtdq2ps_ymm_ymmm256);
+pub(super) const TRUNCATE: Pair =
+    pair!(EVEX_Vcvttps2dq_zmm_k1z_zmmm512b32_sae, VEX_Vcvttps2dq_ymm_ymmm256);
+pub(super) const TO_FLOAT: Pair =
+    pair!(EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, VEX_Vcvtdq2ps_ymm_ymmm256);
 const MAX: Pair = pair!(EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae, VEX_Vmaxps_ymm_ymm_ymmm256);
 const MIN_LONG: Pair = pair!(EVEX_Vminpd_zmm_k1z_zmm_zmmm512b64_sae, VEX_Vminpd_ymm_ymm_ymmm256);
 const MAX_LONG: Pair = pair!(EVEX_Vmaxpd_zmm_k1z_zmm_zmmm512b64_sae, VEX_Vmaxpd_ymm_ymm_ymmm256);
@@ -307,10 +307,11 @@ impl Low<'_> {
     /// An `f64` as an `f32` that rounds to 16 bits as it does itself: where bits are lost, the last of those
     /// that stay is set, of the lesser neighbour in magnitude.
     fn odd(&mut self, x: &Val) -> Result<Val, Why> {
-        let near = self
-            .halved(x, pair!(EVEX_Vcvtpd2ps_ymm_k1z_zmmm512b64_er, VEX_Vcvtpd2ps_xmm_ymmm256))?;
+        let near =
+            self.halved(x, pair!(EVEX_Vcvtpd2ps_ymm_k1z_zmmm512b64_er, VEX_Vcvtpd2ps_xmm_ymmm256))?;
         let back = self.convert(&near, DType::F32, DType::F64)?;
-        let magnitude = |low: &mut Self, x: Opnd| low.op(AND_LONG, &[x, Opnd::Const(!(1 << 63), 8)]);
+        let magnitude =
+            |low: &mut Self, x: Opnd| low.op(AND_LONG, &[x, Opnd::Const(!(1 << 63), 8)]);
         let (mut above, mut lost): (SmallVec<[Reg; 2]>, SmallVec<[Reg; 2]>) = Default::default();
         for (&x, &back) in x.parts().iter().zip(back.parts()) {
             let x = magnitude(self, x);

@@ -51,7 +51,9 @@ impl Low<'_> {
         };
         let x = if d == DType::I8 { self.kept(DType::U8, x) } else { x };
         let mut x = Opnd::Reg(self.reg(x));
-        for by in [1u8, 2, 4, 8, 16, 32].into_iter().filter(|&by| u64::from(by) < u64::from(d.bits())) {
+        for by in
+            [1u8, 2, 4, 8, 16, 32].into_iter().filter(|&by| u64::from(by) < u64::from(d.bits()))
+        {
             let moved = self.by(shift, x, by);
             x = self.op(or, &[x, moved]);
         }

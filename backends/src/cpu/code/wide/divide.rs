@@ -69,8 +69,10 @@ impl Low<'_> {
             slot
         });
         let count = self.frame.long();
-        let at = |slot: u32, index: Register| {
-            Mem::At { base: Register::RSP, index: Some((index, 8)), offset: slot as i32 }
+        let at = |slot: u32, index: Register| Mem::At {
+            base: Register::RSP,
+            index: Some((index, 8)),
+            offset: slot as i32,
         };
         let [top, zero, minus, done] = [(); 4].map(|()| self.fresh());
         self.set(RCX, 0);

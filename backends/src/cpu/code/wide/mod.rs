@@ -12,6 +12,7 @@ mod convert;
 mod counts;
 mod divide;
 mod encode;
+mod far;
 mod fold;
 mod frame;
 mod general;
