@@ -91,11 +91,6 @@ impl Low<'_> {
                 }
             }
             (Reach::Ways, _) => self.load_chosen(&pointer.ok_or(Why::Order)?, dtype, copy),
-            (Reach::Single, _) => {
-                let first = self.singles.get(k).copied().flatten().ok_or(Why::Order)?;
-                let group = first + copy * self.lanes() * dtype.bytes() as u32;
-                Ok(self.load_dense(dtype, Place::Frame(group), false))
-            }
             _ => Err(Why::Read(k)),
         }
     }

@@ -86,8 +86,6 @@ pub(super) struct Low<'a> {
     /// The values that are the same all along a line.
     pub(super) still: &'a [Option<Val>],
     pub(super) pointers: &'a Pointers,
-    /// Where the elements are that are read one by one.
-    pub(super) singles: &'a [Option<u32>],
     /// The outputs that are stored past the caches, in a body for that.
     pub(super) beyond: &'a [bool],
     /// For a group of which not all elements are there.

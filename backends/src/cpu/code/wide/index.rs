@@ -14,16 +14,15 @@ const RCX: Register = Register::RCX;
 const RDX: Register = Register::RDX;
 
 impl Lines<'_> {
-    /// The value of a form where the innermost coordinate is 0, or at the element that is read by itself,
-    /// in `rax`; `rcx` and `rdx` are lost.
+    /// The value of a form where the innermost coordinate is 0, in `rax`; `rcx` and `rdx` are lost.
     pub(super) fn form(&mut self, form: usize) {
         let p = self.p;
         let f = &p.forms[form];
         let sum = self.spare(0);
         self.set(RAX, f.constant);
-        for (a, &step) in f.steps.iter().enumerate() {
-            if let Some(at) = self.coordinate(a).filter(|_| step != 0) {
-                self.load(RCX, Mem::Frame(at));
+        for (a, &step) in f.steps.iter().enumerate().take(p.inner()) {
+            if step != 0 {
+                self.load(RCX, Mem::Frame(self.outer[a]));
                 self.times(RCX, RCX, step, RDX);
                 self.add(RAX, RCX);
             }
@@ -40,11 +39,6 @@ impl Lines<'_> {
         self.load(RAX, Mem::Frame(sum));
     }
 
-    /// Where the coordinate of an axis is; of the innermost one, that of an element that is read by itself.
-    fn coordinate(&self, axis: usize) -> Option<u32> {
-        self.outer.get(axis).copied().or(self.element.filter(|_| axis == self.p.inner()))
-    }
-
     /// A place in the frame for what waits so deep in an expression.
     fn spare(&mut self, depth: usize) -> u32 {
         while self.spares.len() <= depth {
@@ -56,8 +50,8 @@ impl Lines<'_> {
 
     fn expression(&mut self, e: &IndexExpr, depth: usize) {
         match e {
-            IndexExpr::Axis(a) => match self.coordinate(usize::from(*a)) {
-                Some(slot) => self.load(RAX, Mem::Frame(slot)),
+            IndexExpr::Axis(a) => match self.outer.get(usize::from(*a)) {
+                Some(&slot) => self.load(RAX, Mem::Frame(slot)),
                 None => self.set(RAX, 0),
             },
             IndexExpr::Const(c) => self.set(RAX, *c),
@@ -128,13 +122,12 @@ impl Lines<'_> {
         }
     }
 
-    /// Goes on at a label unless all guards hold, at the coordinate where a stretch begins or at the element
-    /// that is read by itself.
+    /// Goes on at a label unless all guards hold, at the coordinate where a stretch begins.
     pub(super) fn guards(&mut self, guards: &Ranges, otherwise: Label) {
         for (form, range) in guards {
             self.form(*form);
             let step = self.p.step(*form);
-            if step != 0 && self.element.is_none() {
+            if step != 0 {
                 self.times(RCX, ALONG, step, RDX);
                 self.add(RAX, RCX);
             }

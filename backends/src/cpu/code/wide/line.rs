@@ -69,7 +69,7 @@ impl Lines<'_> {
     }
 
     /// Reads a parameter through the first way whose guards hold, as a number in `rax` and in the frame.
-    pub(super) fn once_read(&mut self, k: usize) {
+    fn once_read(&mut self, k: usize) {
         let p = self.p;
         match &p.reads[k] {
             Read::Coord(form) => self.form(*form),

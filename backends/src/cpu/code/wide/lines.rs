@@ -52,9 +52,8 @@ const MOST_COPIED: usize = 1000;
 /// waiting for one group's results does; more of it does not.
 const SPARED: usize = 20;
 
-/// Groups that are interleaved: of bodies of fewer values than this so many, of others two.
+/// Groups that are interleaved: of bodies of fewer values than this four, of others two.
 const LIGHT: usize = 16;
-pub(super) const MOST_GROUPS: u32 = 4;
 
 /// The groups of a body: so many interleaved, so many times.
 #[derive(Clone, Copy)]
@@ -122,10 +121,6 @@ pub(super) struct Lines<'a> {
     pub(super) scalars: Vec<u32>,
     /// Places for what waits while an expression is computed.
     pub(super) spares: Vec<u32>,
-    /// Where the innermost coordinate is of an element that is read by itself, while it is.
-    pub(super) element: Option<u32>,
-    /// Where the elements are, of all groups that a body has, that are read one by one.
-    pub(super) singles: Vec<Option<u32>>,
     /// Which outputs go past the caches.
     pub(super) beyond: Vec<bool>,
     pub(super) still: Vec<Option<Val>>,
@@ -161,14 +156,11 @@ pub(super) fn function(p: &Planned, wide: bool) -> Result<(Pool, Vec<Done>), Why
         outer,
         scalars,
         spares: Vec::new(),
-        element: None,
-        singles: Vec::new(),
         beyond: outputs(p, p.order.len() < LIGHT, if wide { 16 } else { 8 }),
         still: vec![None; p.body.insts.len()],
         pointers: Pointers::default(),
         partial: Partial::default(),
     };
-    lines.room_for_singles();
     lines.all()?;
     let bytes = lines.frame.bytes();
     if bytes > MOST {
@@ -268,7 +260,6 @@ impl Lines<'_> {
             frame: &mut self.frame,
             still: &self.still,
             pointers: &self.pointers,
-            singles: &self.singles,
             beyond: &[],
             partial,
             present: SmallVec::new(),
@@ -314,7 +305,7 @@ impl Lines<'_> {
         far: bool,
     ) -> Result<Option<(u32, Vec<Done>)>, Why> {
         let wanted: &[u32] = match self.p.order.len() {
-            0..LIGHT => &[MOST_GROUPS, 2, 1],
+            0..LIGHT => &[4, 2, 1],
             LIGHT..MOST_COPIED => &[2, 1],
             _ => &[],
         };
@@ -399,7 +390,6 @@ impl Lines<'_> {
         self.left(done);
         self.masks(&partial);
         let code = self.body(SINGLE, None, Some(partial))?.ok_or(Why::Order)?;
-        self.read_singles(lanes, Some(&partial));
         self.done.extend(code);
         self.plus(ALONG, lanes.into(), RAX);
         if let Some(from) = partial.from {
@@ -424,7 +414,6 @@ impl Lines<'_> {
     fn loop_of(&mut self, step: u32, code: Vec<Done>) {
         let top = self.fresh();
         self.bind(top);
-        self.read_singles(step, None);
         self.done.extend(code);
         self.plus(ALONG, step.into(), RAX);
         self.next(step);
@@ -441,7 +430,6 @@ impl Lines<'_> {
         let partial = self.partial;
         self.masks(&partial);
         let code = self.body(SINGLE, None, Some(partial))?.ok_or(Why::Order)?;
-        self.read_singles(self.lanes(), Some(&partial));
         self.done.extend(code);
         self.ins(Code::Add_r64_rm64, &[Op::Reg(ALONG), Op::Mem(Mem::Frame(partial.to))]);
         self.bind(there);

@@ -24,7 +24,6 @@ mod machine;
 mod pages;
 mod pool;
 mod prim;
-mod singles;
 mod staged;
 mod stretch;
 mod takes;

@@ -8,6 +8,12 @@ pub(super) fn taken(p: &Planned, wide: bool) -> Result<(), Why> {
     if p.target.is_some() {
         return Err(Why::Places);
     }
+    for (k, reach) in p.loads.iter().enumerate().filter(|(k, _)| p.varies[*k]) {
+        match reach {
+            Reach::Single => return Err(Why::Read(k)),
+            Reach::Even | Reach::Packed | Reach::Coord | Reach::Ways => {}
+        }
+    }
     if let Some(k) = p.stores.iter().position(|r| *r == Reach::Single) {
         return Err(Why::Write(k));
     }
