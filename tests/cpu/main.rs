@@ -4,9 +4,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod far;
 mod folds;
 mod lines;
 mod modes;
+mod prims;
 mod schedules;
 mod slices;
 mod targets;

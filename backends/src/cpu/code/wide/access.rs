@@ -95,6 +95,29 @@ impl Low<'_> {
         }
     }
 
+    /// A parameter that changes along the line and is an operand once: in memory still, where that is a
+    /// whole vector of neighbours at a pointer that has a register all along the line.
+    pub(super) fn operand(&mut self, k: usize, copy: u32) -> Result<Val, Why> {
+        let p = self.p;
+        if let (Reach::Even, Read::Ways(ways)) = (p.loads[k], &p.reads[k])
+            && let Some(Source::Array(a)) = ways.first().map(|w| &w.from)
+            && let Some(Pointer { loc: Loc::In(base), .. }) =
+                self.pointers.reads.get(k).copied().flatten()
+            && self.partial.is_none()
+            && p.step(a.form) == 1
+        {
+            let bytes = a.dtype.bytes() as u32;
+            let place = Place::Array { base, index: ALONG, bytes, copy };
+            let part = |k: u32| Opnd::There(self.memory(place, k * self.lanes() * 4));
+            match bytes {
+                8 => return Ok(Val::Two([part(0), part(1)])),
+                4 => return Ok(Val::One(part(0))),
+                _ => {}
+            }
+        }
+        self.parameter(k, copy)
+    }
+
     fn load_even(&mut self, at: &Pointer, a: &Access, step: i64, copy: u32) -> Result<Val, Why> {
         let bytes = a.dtype.bytes() as u32;
         let narrow = !self.wide && bytes < 4 && self.partial.is_some();
@@ -299,7 +322,10 @@ impl Low<'_> {
             let parts = self.stored(d, &value);
             let base = self.base(at.loc);
             let place = Place::Array { base, index: ALONG, bytes, copy };
-            self.store_dense(d, &parts, place, true);
+            match self.beyond.get(k) {
+                Some(true) => self.store_far(&parts, place),
+                _ => self.store_dense(d, &parts, place, true),
+            }
             return Ok(());
         }
         let buffer = self.frame.room(self.lanes() * bytes);
@@ -342,6 +368,15 @@ impl Low<'_> {
                 SmallVec::from_slice(&[self.halves(value.parts()[0])])
             }
             _ => value.parts().iter().map(|&x| self.reg(x)).collect(),
+        }
+    }
+
+    /// Whole vectors past the caches.
+    fn store_far(&mut self, parts: &[Reg], place: Place) {
+        let code = self.code(pair!(EVEX_Vmovntps_m512_zmm, VEX_Vmovntps_m256_ymm));
+        for (k, &x) in parts.iter().enumerate() {
+            let m = Arg::Mem(self.memory(place, k as u32 * self.lanes() * 4));
+            self.effect(code, &[m, self.whole(x)], None);
         }
     }
 

@@ -28,6 +28,7 @@ struct Chooser<'a> {
     shared: usize,
     out: Vec<Done>,
     spills: u32,
+    clash: bool,
 }
 
 /// A body with registers.
@@ -35,6 +36,8 @@ pub(super) struct Chosen {
     pub(super) code: Vec<Done>,
     /// How many values moved to the frame.
     pub(super) spills: u32,
+    /// Whether two values wanted a register of their own at the same time: the code is of no use.
+    pub(super) clash: bool,
 }
 
 /// Chooses registers for a body whose values are of these classes.
@@ -63,6 +66,7 @@ pub(super) fn choose(items: &[Item], classes: &[Class], wide: bool, frame: &mut 
         masks: vec![None; usize::from(MASKS.end)],
         out: Vec::with_capacity(items.len() + items.len() / 4),
         spills: 0,
+        clash: false,
     };
     for (at, item) in items.iter().enumerate() {
         match item {
@@ -70,7 +74,7 @@ pub(super) fn choose(items: &[Item], classes: &[Class], wide: bool, frame: &mut 
             Item::Ins(ins) => chooser.one(ins, at as u32),
         }
     }
-    Chosen { code: chooser.out, spills: chooser.spills }
+    Chosen { code: chooser.out, spills: chooser.spills, clash: chooser.clash }
 }
 
 /// The values that an instruction reads.
@@ -217,7 +221,7 @@ impl Chooser<'_> {
             Class::Held(k) => {
                 let number = own(k, self.wide);
                 // The body does not keep to its one value at a time: it needs a register more.
-                self.spills += u32::from(self.vectors[usize::from(number)].is_some());
+                self.clash |= self.vectors[usize::from(number)].is_some();
                 return number;
             }
         };

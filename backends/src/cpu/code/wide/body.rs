@@ -28,6 +28,8 @@ pub(super) enum Opnd {
     Const(u64, u8),
     /// A vector in the function's frame, or the bits of a mask.
     Slot(u32),
+    /// A vector of an array that is read where it is used, once.
+    There(Mem),
 }
 
 /// A value of the body, for one group.
@@ -84,6 +86,8 @@ pub(super) struct Low<'a> {
     /// The values that are the same all along a line.
     pub(super) still: &'a [Option<Val>],
     pub(super) pointers: &'a Pointers,
+    /// The outputs that are stored past the caches, in a body for that.
+    pub(super) beyond: &'a [bool],
     /// For a group of which not all elements are there.
     pub(super) partial: Option<Partial>,
     /// The masks of such a group.
@@ -170,6 +174,7 @@ impl Low<'_> {
         match x {
             Opnd::Reg(r) => r,
             Opnd::Slot(slot) => self.load_whole(Mem::Frame(slot)),
+            Opnd::There(m) => self.load_whole(m),
             Opnd::Const(bits, bytes) => {
                 match (self.wide, self.pool.every(bits, bytes, self.wide)) {
                     (true, Mem::Const { offset, .. }) => {
@@ -196,6 +201,7 @@ impl Low<'_> {
         match x {
             Opnd::Reg(r) => Arg::Reg(r, self.full()),
             Opnd::Slot(slot) => Arg::Mem(Mem::Frame(slot)),
+            Opnd::There(m) => Arg::Mem(m),
             Opnd::Const(bits, bytes) => Arg::Mem(self.pool.every(bits, bytes, self.wide)),
         }
     }
@@ -245,6 +251,7 @@ impl Low<'_> {
         let m = match x {
             Opnd::Reg(r) => return r,
             Opnd::Slot(slot) => Mem::Frame(slot),
+            Opnd::There(m) => m,
             Opnd::Const(bits, _) => {
                 let offset = self.pool.place(&(bits as u16).to_le_bytes());
                 Mem::Const { offset, every: false }
@@ -325,14 +332,17 @@ impl Low<'_> {
     pub(super) fn groups(&mut self, groups: Range<u32>) -> Result<(), Why> {
         let p = self.p;
         let mut values: Vec<SmallVec<[Val; 4]>> = vec![SmallVec::new(); p.body.insts.len()];
+        let once = used_once(p);
         for &v in &p.order {
             let inst = &p.body.insts[v];
             for (copy, at) in groups.clone().zip(0..) {
                 let value = match inst.op {
+                    SOp::Param(k) if once[v.index()] => self.operand(k as usize, copy)?,
                     SOp::Param(k) => self.parameter(k as usize, copy)?,
                     _ => {
                         let args = self.operands(inst, &values, at)?;
-                        self.inst(inst, &args)?
+                        let value = self.inst(inst, &args)?;
+                        self.loaded(value)
                     }
                 };
                 values[v.index()].push(value);
@@ -348,6 +358,16 @@ impl Low<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A result that is an operand as it was, out of memory: it may be used more than once.
+    fn loaded(&mut self, value: Val) -> Val {
+        if !value.parts().iter().any(|x| matches!(x, Opnd::There(_))) {
+            return value;
+        }
+        let parts: SmallVec<[Opnd; 2]> =
+            value.parts().iter().map(|&x| Opnd::Reg(self.reg(x))).collect();
+        Val::of(&parts)
     }
 
     fn operands(
@@ -400,4 +420,19 @@ impl Low<'_> {
         }
         Ok(still)
     }
+}
+
+/// Whether each value is an operand once, and no output: then it may be read where it is used, which is
+/// before anything is stored.
+fn used_once(p: &Planned) -> Vec<bool> {
+    let mut uses = vec![0u32; p.body.insts.len()];
+    for &v in &p.order {
+        for a in &p.body.insts[v].args {
+            uses[a.index()] += 1;
+        }
+    }
+    for &v in &p.body.outputs {
+        uses[v.index()] = u32::MAX;
+    }
+    uses.into_iter().map(|n| n == 1).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::body::{Low, Opnd, Pair, Val, long};
 use super::machine::{Arg, Reg, Width};
-use super::prim::{ADD_INT, AND, OR, OR_LONG, SHL, SHR, XOR, pair};
+use super::prim::{ADD_INT, AND, AND_LONG, OR, OR_LONG, SHL, SHR, SHR_LONG, XOR, XOR_LONG, pair};
 use crate::cpu::code::vectors::Why;
 use adfuse_ir::{DType, Literal};
 use iced_x86::Code;
@@ -18,8 +18,13 @@ fn number(d: DType, x: f64) -> Opnd {
     Opnd::Const(Literal::from_f64(d, x).bits(), if long(d) { 8 } else { 4 })
 }
 
-const TRUNCATE: Pair = pair!(EVEX_Vcvttps2dq_zmm_k1z_zmmm512b32_sae, VEX_Vcvttps2dq_ymm_ymmm256);
-const TO_FLOAT: Pair = pair!(EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, VEX_Vcvtdq2ps_ymm_ymmm256);
+/// 2^52: in a sum with it, an integer is in the lowest bits.
+const TWO_52: f64 = 4_503_599_627_370_496.0;
+
+pub(super) const TRUNCATE: Pair =
+    pair!(EVEX_Vcvttps2dq_zmm_k1z_zmmm512b32_sae, VEX_Vcvttps2dq_ymm_ymmm256);
+pub(super) const TO_FLOAT: Pair =
+    pair!(EVEX_Vcvtdq2ps_zmm_k1z_zmmm512b32_er, VEX_Vcvtdq2ps_ymm_ymmm256);
 const MAX: Pair = pair!(EVEX_Vmaxps_zmm_k1z_zmm_zmmm512b32_sae, VEX_Vmaxps_ymm_ymm_ymmm256);
 const MIN_LONG: Pair = pair!(EVEX_Vminpd_zmm_k1z_zmm_zmmm512b64_sae, VEX_Vminpd_ymm_ymm_ymmm256);
 const MAX_LONG: Pair = pair!(EVEX_Vmaxpd_zmm_k1z_zmm_zmmm512b64_sae, VEX_Vmaxpd_ymm_ymm_ymmm256);
@@ -54,7 +59,14 @@ impl Low<'_> {
                 let exact = self.convert(x, from, F32)?;
                 self.convert(&exact, F32, to)
             }
-            (_, BF16 | F16) => Err(none),
+            (F64, BF16 | F16) => {
+                let odd = self.odd(x)?;
+                self.convert(&odd, F32, to)
+            }
+            (_, BF16 | F16) => {
+                let double = self.convert(x, from, F64)?;
+                self.convert(&double, F64, to)
+            }
             (F32, F64) => self.doubled(
                 x,
                 pair!(EVEX_Vcvtps2pd_zmm_k1z_ymmm256b32_sae, VEX_Vcvtps2pd_ymm_xmmm128),
@@ -76,6 +88,7 @@ impl Low<'_> {
                 let pair = Pair(Code::EVEX_Vcvtqq2pd_zmm_k1z_zmmm512b64_er, Code::INVALID);
                 self.each(&[*x], |low, x, _| Ok(low.op(pair, x)))
             }
+            (I64, F64) => self.each(&[*x], |low, x, _| Ok(low.double_of_long(x[0]))),
             (I64, F32) if self.wide => {
                 self.halved(x, Pair(Code::EVEX_Vcvtqq2ps_ymm_k1z_zmmm512b64_er, Code::INVALID))
             }
@@ -89,7 +102,7 @@ impl Low<'_> {
             (DType::U32, F64) if !self.wide => {
                 // In the lowest bits of 2^52, which is then taken away.
                 let long = self.doubled(x, pair!(INVALID, VEX_Vpmovzxdq_ymm_xmmm128))?;
-                let big = number(F64, 4_503_599_627_370_496.0);
+                let big = number(F64, TWO_52);
                 self.each(&[long], |low, x, _| {
                     let sum = low.op(OR_LONG, &[x[0], big]);
                     Ok(low.op(SUB_DOUBLE, &[sum, big]))
@@ -159,7 +172,7 @@ impl Low<'_> {
     }
 
     /// From 64-bit lanes to one vector, by an instruction that makes half of one.
-    fn halved(&mut self, x: &Val, pair: Pair) -> Result<Val, Why> {
+    pub(super) fn halved(&mut self, x: &Val, pair: Pair) -> Result<Val, Why> {
         let code = self.code(pair);
         let mut parts: SmallVec<[Reg; 2]> = SmallVec::new();
         for x in both(x)? {
@@ -249,7 +262,7 @@ impl Low<'_> {
         )
     }
 
-    fn double_to_u32(&mut self, x: &Val) -> Result<Val, Why> {
+    pub(super) fn double_to_u32(&mut self, x: &Val) -> Result<Val, Why> {
         let positive =
             self.each(&[*x], |low, x, _| Ok(low.op(MAX_LONG, &[x[0], Opnd::Const(0, 8)])))?;
         if self.wide {
@@ -261,7 +274,7 @@ impl Low<'_> {
             let x = low.op(MIN_LONG, &[x[0], number(DType::F64, 4_294_967_295.0)]);
             let round = pair!(INVALID, VEX_Vroundpd_ymm_ymmm256_imm8);
             let x = low.op_byte(round, &[x], Some(8 | 3));
-            Ok(low.op(ADD_DOUBLE, &[x, number(DType::F64, 4_503_599_627_370_496.0)]))
+            Ok(low.op(ADD_DOUBLE, &[x, number(DType::F64, TWO_52)]))
         })?;
         let [a, b] = both(&sums)?;
         Ok(Val::One(self.low_halves(a, b)))
@@ -276,6 +289,56 @@ impl Low<'_> {
         let whole = self.pick(above, Opnd::Const(i64::MAX as u64, 8), whole, true);
         let number = self.float_test(7, true, x, x);
         self.only(number, whole, true)
+    }
+
+    /// An `i64` as an `f64`, of AVX2: both halves are exact below powers of two, and their sum rounds once.
+    fn double_of_long(&mut self, x: Opnd) -> Opnd {
+        let x = Opnd::Reg(self.reg(x));
+        let blend = Pair(Code::INVALID, Code::VEX_Vpblendd_ymm_ymm_ymmm256_imm8);
+        let low = self.op_byte(blend, &[x, number(DType::F64, TWO_52)], Some(0xaa));
+        let high = self.by(SHR_LONG, x, 32);
+        // 2^84 and, so that numbers with sign do, 2^63.
+        let high = self.op(XOR_LONG, &[high, Opnd::Const(0x4530_0000_8000_0000, 8)]);
+        let both = Opnd::Const(0x4530_0000_8010_0000, 8);
+        let high = self.op(SUB_DOUBLE, &[high, both]);
+        self.op(ADD_DOUBLE, &[high, low])
+    }
+
+    /// An `f64` as an `f32` that rounds to 16 bits as it does itself: where bits are lost, the last of those
+    /// that stay is set, of the lesser neighbour in magnitude.
+    fn odd(&mut self, x: &Val) -> Result<Val, Why> {
+        let near =
+            self.halved(x, pair!(EVEX_Vcvtpd2ps_ymm_k1z_zmmm512b64_er, VEX_Vcvtpd2ps_xmm_ymmm256))?;
+        let back = self.convert(&near, DType::F32, DType::F64)?;
+        let magnitude =
+            |low: &mut Self, x: Opnd| low.op(AND_LONG, &[x, Opnd::Const(!(1 << 63), 8)]);
+        let (mut above, mut lost): (SmallVec<[Reg; 2]>, SmallVec<[Reg; 2]>) = Default::default();
+        for (&x, &back) in x.parts().iter().zip(back.parts()) {
+            let x = magnitude(self, x);
+            let back = magnitude(self, back);
+            above.push(self.float_test(0x1e, true, back, x));
+            lost.push(self.float_test(0x0c, true, back, x));
+        }
+        let [above, lost] = [above, lost].map(|parts| self.truth(&parts));
+        let [above, lost] = [above, lost].map(|found| match self.wide {
+            true => found,
+            false => self.mask(&found, false),
+        });
+        // The integers of floats are in the order of their magnitudes.
+        let less = self.op(ADD_INT, &[near.parts()[0], Opnd::Const(0xffff_ffff, 4)]);
+        let above = self.mask_of(&above);
+        let toward = self.pick(above, less, near.parts()[0], false);
+        let odd = self.op(OR, &[toward, Opnd::Const(1, 4)]);
+        let lost = self.mask_of(&lost);
+        Ok(Val::One(self.pick(lost, odd, toward, false)))
+    }
+
+    /// A truth value of 32-bit lanes in a register.
+    fn mask_of(&mut self, x: &Val) -> Reg {
+        match *x {
+            Val::Bits(bits) => self.bits(bits),
+            _ => self.reg(x.parts()[0]),
+        }
     }
 
     fn float_of_u32(&mut self, x: Opnd) -> Opnd {

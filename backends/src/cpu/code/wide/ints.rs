@@ -4,7 +4,7 @@ use super::body::{Low, Opnd, Pair, Val, long};
 use super::general::Emit;
 use super::machine::{Arg, Width};
 use super::prim::{
-    ADD_LONG, AND_LONG, OR_LONG, SAR, SHL, SHL_LONG, SHR, SHR_LONG, SUB_LONG, XOR, pair,
+    ADD_LONG, AND_LONG, OR_LONG, SAR, SHL, SHL_LONG, SHR, SHR_LONG, SUB_LONG, XOR, XOR_LONG, pair,
 };
 use crate::cpu::code::vectors::Why;
 use adfuse_ir::scalar::{Prim, Table};
@@ -63,6 +63,24 @@ impl Low<'_> {
         self.op_byte(pair, &[even, odd], Some(0xaa))
     }
 
+    /// The high halves of products of 64-bit lanes without sign, from four products of their halves.
+    pub(super) fn high_long_product(&mut self, a: Opnd, b: Opnd) -> Opnd {
+        let half = pair!(EVEX_Vpmuludq_zmm_k1z_zmm_zmmm512b64, VEX_Vpmuludq_ymm_ymm_ymmm256);
+        let (a, b) = (Opnd::Reg(self.reg(a)), Opnd::Reg(self.reg(b)));
+        let (up_a, up_b) = (self.by(SHR_LONG, a, 32), self.by(SHR_LONG, b, 32));
+        let low = self.op(half, &[a, b]);
+        let low = self.by(SHR_LONG, low, 32);
+        let first = self.op(half, &[up_a, b]);
+        let first = self.op(ADD_LONG, &[first, low]);
+        let second = self.op(half, &[a, up_b]);
+        let carried = self.op(AND_LONG, &[first, Opnd::Const(0xffff_ffff, 8)]);
+        let second = self.op(ADD_LONG, &[second, carried]);
+        let high = self.op(half, &[up_a, up_b]);
+        let (first, second) = (self.by(SHR_LONG, first, 32), self.by(SHR_LONG, second, 32));
+        let high = self.op(ADD_LONG, &[high, first]);
+        self.op(ADD_LONG, &[high, second])
+    }
+
     pub(super) fn shift(
         &mut self,
         p: Prim,
@@ -70,14 +88,16 @@ impl Low<'_> {
         x: Opnd,
         by: Opnd,
         known: Option<Literal>,
-    ) -> Result<Opnd, Why> {
-        let none = Why::Prim(p, d);
+    ) -> Opnd {
         let (eight, bits) = (long(d), u64::from(d.bits()));
+        let x = match (p, d) {
+            (Prim::ShrL, DType::I8) => self.kept(DType::U8, x),
+            (Prim::ShrA, DType::U8) => self.kept(DType::I8, x),
+            _ => x,
+        };
         let Some(count) = known.map(|l| l.bits()).filter(|&c| c < bits) else {
-            // Instructions take counts of the lane's width, and give what counts beyond it do.
-            if d.bits() < 32 {
-                return Err(none);
-            }
+            // Instructions take counts of the lane's width, and give what counts beyond it do; those of
+            // 8 bits that are below 0 are beyond it too.
             let pair = match (p, eight) {
                 (Prim::Shl, false) => {
                     pair!(EVEX_Vpsllvd_zmm_k1z_zmm_zmmm512b32, VEX_Vpsllvd_ymm_ymm_ymmm256)
@@ -97,16 +117,21 @@ impl Low<'_> {
                 (_, true) if self.wide => {
                     Pair(Code::EVEX_Vpsravq_zmm_k1z_zmm_zmmm512b64, Code::INVALID)
                 }
-                _ => return Err(none),
+                // What the sign turns has zeros for its copies, whatever the sign.
+                _ => {
+                    let x = Opnd::Reg(self.reg(x));
+                    let less = Pair(Code::INVALID, Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256);
+                    let sign = self.op(less, &[Opnd::Const(0, 8), x]);
+                    let turned = self.op(XOR_LONG, &[x, sign]);
+                    let pair = pair!(INVALID, VEX_Vpsrlvq_ymm_ymm_ymmm256);
+                    let moved = self.op(pair, &[turned, by]);
+                    return self.op(XOR_LONG, &[moved, sign]);
+                }
             };
-            return Ok(self.op(pair, &[x, by]));
+            let moved = self.op(pair, &[x, by]);
+            return self.kept(d, moved);
         };
         let count = count as u8;
-        let x = match (p, d) {
-            (Prim::ShrL, DType::I8) => self.kept(DType::U8, x),
-            (Prim::ShrA, DType::U8) => self.kept(DType::I8, x),
-            _ => x,
-        };
         let moved = match (p, eight) {
             (Prim::Shl, false) => self.by(SHL, x, count),
             (Prim::Shl, true) => self.by(SHL_LONG, x, count),
@@ -128,7 +153,7 @@ impl Low<'_> {
                 self.op(OR_LONG, &[moved, above])
             }
         };
-        Ok(self.kept(d, moved))
+        self.kept(d, moved)
     }
 
     pub(super) fn int_extremum(&mut self, max: bool, d: DType, a: Opnd, b: Opnd) -> Opnd {

@@ -8,6 +8,7 @@
 use super::access::ALONG;
 use super::alloc::{choose, vector_move};
 use super::body::{Low, Val};
+use super::far::outputs;
 use super::fold::{Held, LANES};
 use super::frame::{Frame, MOST};
 use super::general::Emit;
@@ -45,7 +46,11 @@ pub(super) const POINTERS: [Register; 7] = [
 ];
 
 /// Bodies of more values are not copied: the code would outgrow its cache.
-const MOST_COPIED: usize = 300;
+const MOST_COPIED: usize = 1000;
+
+/// Of so many instructions of interleaved groups one value may move to the frame. That costs less than
+/// waiting for one group's results does; more of it does not.
+const SPARED: usize = 20;
 
 /// Groups that are interleaved: of bodies of fewer values than this four, of others two.
 const LIGHT: usize = 16;
@@ -55,7 +60,12 @@ const LIGHT: usize = 16;
 struct Shape {
     copies: u32,
     rounds: u32,
+    /// Whether outputs go past the caches that may.
+    far: bool,
 }
+
+/// One group.
+const SINGLE: Shape = Shape { copies: 1, rounds: 1, far: false };
 
 /// Where a pointer is.
 #[derive(Clone, Copy)]
@@ -111,6 +121,8 @@ pub(super) struct Lines<'a> {
     pub(super) scalars: Vec<u32>,
     /// Places for what waits while an expression is computed.
     pub(super) spares: Vec<u32>,
+    /// Which outputs go past the caches.
+    pub(super) beyond: Vec<bool>,
     pub(super) still: Vec<Option<Val>>,
     pub(super) pointers: Pointers,
     pub(super) partial: Partial,
@@ -144,6 +156,7 @@ pub(super) fn function(p: &Planned, wide: bool) -> Result<(Pool, Vec<Done>), Why
         outer,
         scalars,
         spares: Vec::new(),
+        beyond: outputs(p, p.order.len() < LIGHT, if wide { 16 } else { 8 }),
         still: vec![None; p.body.insts.len()],
         pointers: Pointers::default(),
         partial: Partial::default(),
@@ -184,6 +197,9 @@ impl Lines<'_> {
     }
 
     fn leave(&mut self, caller: u32) {
+        if self.beyond.contains(&true) {
+            self.ins(Code::Sfence, &[]);
+        }
         // The upper halves of registers slow down other code that does not know of them.
         self.ins(Code::VEX_Vzeroupper, &[]);
         self.load(Register::RSP, Mem::Frame(caller));
@@ -244,6 +260,7 @@ impl Lines<'_> {
             frame: &mut self.frame,
             still: &self.still,
             pointers: &self.pointers,
+            beyond: &[],
             partial,
             present: SmallVec::new(),
             uppers: Vec::new(),
@@ -251,7 +268,7 @@ impl Lines<'_> {
         }
     }
 
-    /// A body on some groups, of which several are interleaved; none where registers do not suffice for more
+    /// A body on some groups, of which several are interleaved; none where registers are too few for more
     /// than one at a time, or for lanes that are to stay in them.
     fn body(
         &mut self,
@@ -260,7 +277,9 @@ impl Lines<'_> {
         partial: Option<Partial>,
     ) -> Result<Option<Vec<Done>>, Why> {
         let frame = self.frame;
+        let beyond = if shape.far { self.beyond.clone() } else { Vec::new() };
         let mut low = self.low(partial);
+        low.beyond = &beyond;
         low.begin();
         if let Some(held) = held {
             low.hold(held);
@@ -270,7 +289,8 @@ impl Lines<'_> {
         }
         let (items, classes) = (low.items, low.classes);
         let chosen = choose(&items, &classes, self.wide, &mut self.frame);
-        if chosen.spills > 0 && (shape.copies > 1 || held.is_some()) {
+        let crowded = chosen.spills as usize * SPARED > items.len();
+        if chosen.clash || crowded && (shape.copies > 1 || held.is_some()) {
             self.frame = frame;
             return Ok(None);
         }
@@ -278,7 +298,12 @@ impl Lines<'_> {
     }
 
     /// How many groups a loop has, of those shapes that come into question the first that suits.
-    fn several(&mut self, n: i64, held: Option<&Held>) -> Result<Option<(u32, Vec<Done>)>, Why> {
+    fn several(
+        &mut self,
+        n: i64,
+        held: Option<&Held>,
+        far: bool,
+    ) -> Result<Option<(u32, Vec<Done>)>, Why> {
         let wanted: &[u32] = match self.p.order.len() {
             0..LIGHT => &[4, 2, 1],
             LIGHT..MOST_COPIED => &[2, 1],
@@ -287,7 +312,7 @@ impl Lines<'_> {
         for &copies in wanted {
             // Lanes in registers are gone through whole.
             let least = if held.is_some() { LANES / self.lanes() } else { 1 };
-            let shape = Shape { copies, rounds: least.div_ceil(copies) };
+            let shape = Shape { copies, rounds: least.div_ceil(copies), far };
             let step = shape.copies * shape.rounds * self.lanes();
             if i64::from(step) <= n
                 && let Some(code) = self.body(shape, held, None)?
@@ -341,31 +366,22 @@ impl Lines<'_> {
         self.bind(main);
         let mut held = self.held();
         let mut several = match &held {
-            Some(_) => self.several(n, held.as_ref())?,
+            Some(_) => self.several(n, held.as_ref(), false)?,
             None => None,
         };
         if several.is_none() {
             held = None;
-            several = self.several(n, None)?;
+            several = self.several(n, None, false)?;
         }
         if let Some((step, code)) = several {
-            let top = self.fresh();
-            let next = |lines: &mut Self| {
-                let m = Mem::At { base: ALONG, index: None, offset: step as i32 };
-                lines.ins(Code::Lea_r64_m, &[Op::Reg(RAX), Op::Mem(m)]);
-                lines.compare(RAX, HIGH);
-            };
-            next(self);
+            self.far_loop(n, rest)?;
+            self.next(step);
             self.jump(Code::Jg_rel32_64, rest);
             if let Some(held) = &held {
                 self.unless_first(rest)?;
                 self.move_lanes(held, true);
             }
-            self.bind(top);
-            self.done.extend(code);
-            self.plus(ALONG, step.into(), RAX);
-            next(self);
-            self.jump(Code::Jle_rel32_64, top);
+            self.loop_of(step, code);
             if let Some(held) = &held {
                 self.move_lanes(held, false);
             }
@@ -373,8 +389,7 @@ impl Lines<'_> {
         self.bind(rest);
         self.left(done);
         self.masks(&partial);
-        let code =
-            self.body(Shape { copies: 1, rounds: 1 }, None, Some(partial))?.ok_or(Why::Order)?;
+        let code = self.body(SINGLE, None, Some(partial))?.ok_or(Why::Order)?;
         self.done.extend(code);
         self.plus(ALONG, lanes.into(), RAX);
         if let Some(from) = partial.from {
@@ -385,6 +400,47 @@ impl Lines<'_> {
             self.jump(super::encode::JUMP, rest);
         }
         self.bind(done);
+        Ok(())
+    }
+
+    /// Compares the end of so many elements with the line's.
+    fn next(&mut self, step: u32) {
+        let m = Mem::At { base: ALONG, index: None, offset: step as i32 };
+        self.ins(Code::Lea_r64_m, &[Op::Reg(RAX), Op::Mem(m)]);
+        self.compare(RAX, HIGH);
+    }
+
+    /// A body of so many elements, as long as there are so many; there are once.
+    fn loop_of(&mut self, step: u32, code: Vec<Done>) {
+        let top = self.fresh();
+        self.bind(top);
+        self.done.extend(code);
+        self.plus(ALONG, step.into(), RAX);
+        self.next(step);
+        self.jump(Code::Jle_rel32_64, top);
+    }
+
+    /// The loop that stores past the caches, where outputs do; it goes on at a label, or behind itself where
+    /// outputs do not lie so.
+    fn far_loop(&mut self, n: i64, rest: Label) -> Result<(), Why> {
+        let (there, plain) = (self.fresh(), self.fresh());
+        if !self.short_of(there) {
+            return Ok(());
+        }
+        let partial = self.partial;
+        self.masks(&partial);
+        let code = self.body(SINGLE, None, Some(partial))?.ok_or(Why::Order)?;
+        self.done.extend(code);
+        self.ins(Code::Add_r64_rm64, &[Op::Reg(ALONG), Op::Mem(Mem::Frame(partial.to))]);
+        self.bind(there);
+        self.unless_there(plain);
+        if let Some((step, code)) = self.several(n, None, true)? {
+            self.next(step);
+            self.jump(Code::Jg_rel32_64, rest);
+            self.loop_of(step, code);
+            self.jump(super::encode::JUMP, rest);
+        }
+        self.bind(plain);
         Ok(())
     }
 

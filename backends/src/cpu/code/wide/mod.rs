@@ -7,8 +7,12 @@
 mod access;
 mod alloc;
 mod body;
+mod check;
 mod convert;
+mod counts;
+mod divide;
 mod encode;
+mod far;
 mod fold;
 mod frame;
 mod general;
@@ -58,7 +62,14 @@ pub(super) fn make(p: &Planned, vectors: Vectors) -> Result<Made, No> {
         No::Failed(Diagnostic::new(adfuse_ir::At::default(), Kind::Internal, m))
     })?;
     bytes.extend(code);
-    Ok(Made { bytes, entry })
+    let made = Made { bytes, entry };
+    if cfg!(debug_assertions) {
+        check::checked(made.code(), vectors).map_err(|m| {
+            let m = format!("machine code is not what it has to be: {m}");
+            No::Failed(Diagnostic::new(adfuse_ir::At::default(), Kind::Internal, m))
+        })?;
+    }
+    Ok(made)
 }
 
 impl Made {

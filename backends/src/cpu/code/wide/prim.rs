@@ -41,7 +41,7 @@ pub(super) const SHR_LONG: Pair =
     pair!(EVEX_Vpsrlq_zmm_k1z_zmmm512b64_imm8, VEX_Vpsrlq_ymm_ymm_imm8);
 
 /// The arithmetic of floats that has one instruction.
-fn float(p: Prim, eight: bool) -> Option<Pair> {
+pub(super) fn float(p: Prim, eight: bool) -> Option<Pair> {
     Some(match (p, eight) {
         (Prim::Add, false) => {
             pair!(EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vaddps_ymm_ymm_ymmm256)
@@ -74,7 +74,7 @@ fn float(p: Prim, eight: bool) -> Option<Pair> {
 }
 
 /// Arithmetic of integers that has one instruction: in 32 bits, in 64 bits.
-fn whole(p: Prim, eight: bool) -> Option<Pair> {
+pub(super) fn whole(p: Prim, eight: bool) -> Option<Pair> {
     Some(match (p, eight) {
         (Prim::Add, false) => ADD_INT,
         (Prim::Add, true) => ADD_LONG,
@@ -218,9 +218,15 @@ impl Low<'_> {
             Prim::Abs => self.absolute(a, eight),
             Prim::Min | Prim::Max => self.int_extremum(p == Prim::Max, d, a, b),
             Prim::MulHi if d.bytes() == 4 => self.high_product(a, b),
+            Prim::MulHi => self.high_long_product(a, b),
             Prim::Shl | Prim::ShrL | Prim::ShrA => {
-                return self.shift(p, d, a, b, known.get(1).copied().flatten());
+                self.shift(p, d, a, b, known.get(1).copied().flatten())
             }
+            Prim::Div | Prim::Rem if eight => self.long_quotient(p == Prim::Rem, a, b),
+            Prim::Div => self.quotient(d, a, b)?,
+            Prim::Rem => self.remainder(d, a, b)?,
+            Prim::PopCount => self.ones(d, a),
+            Prim::Clz => self.zeros(d, a),
             _ => return Err(none),
         };
         Ok(self.kept(d, found))

@@ -51,7 +51,7 @@ impl Low<'_> {
         Ok(self.truth(&parts))
     }
 
-    fn int_test(&mut self, p: Prim, d: DType, a: Opnd, b: Opnd) -> Reg {
+    pub(super) fn int_test(&mut self, p: Prim, d: DType, a: Opnd, b: Opnd) -> Reg {
         if self.wide {
             let code = match (long(d), d.is_signed_int()) {
                 (true, _) => Code::EVEX_Vpcmpq_kr_k1_zmm_zmmm512b64_imm8,
