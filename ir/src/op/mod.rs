@@ -5,6 +5,7 @@ mod contract;
 mod control;
 pub mod def;
 mod indirect;
+mod maps;
 mod monoid;
 mod reduce;
 mod rows;
