@@ -1,6 +1,7 @@
 //! `jvp`: results and their tangents from parameters and theirs.
 
-use crate::forward::{Forward, prepare};
+use crate::derived::closed;
+use crate::forward::{Forward, Pushing, prepare};
 use adfuse_ir::rewrite::dce;
 use adfuse_ir::{At, Builder, Diagnostic, Function, Kind, Module, Value};
 
@@ -10,7 +11,12 @@ use adfuse_ir::{At, Builder, Diagnostic, Function, Kind, Module, Value};
 /// # Errors
 /// Where an instruction has no derivative rule, with its place.
 pub fn jvp(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    let (mut joint, _) = joint(module, f, wrt)?;
+    closed(module, open(module, f, wrt)?)
+}
+
+/// As [`jvp`]; calls of functions with a rule stay where no tangent flows into them.
+pub(crate) fn open(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
+    let (mut joint, _) = joint(module, f, wrt, Pushing::ToResults)?;
     dce(&mut joint);
     Ok(joint)
 }
@@ -20,6 +26,7 @@ pub(crate) fn joint(
     module: &Module,
     f: &Function,
     wrt: &[usize],
+    pushing: Pushing,
 ) -> Result<(Function, Vec<Value>), Diagnostic> {
     let f = &prepare(module, f)?;
     for (n, &k) in wrt.iter().enumerate() {
@@ -33,7 +40,7 @@ pub(crate) fn joint(
     }
     let mut b = Builder::new(format!("{}_jvp", f.name));
     b.func_mut().symbols = f.symbols.clone();
-    let mut forward = Forward::new(module, f);
+    let mut forward = Forward::new(module, f, pushing);
     forward.primal.params(&mut b);
     let mut seeds = Vec::new();
     for &k in wrt {

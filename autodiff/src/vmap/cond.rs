@@ -1,0 +1,88 @@
+//! `cond` over a batch: branches are batched where all elements take the same one, and both are
+//! computed and selected from where they do not.
+
+use super::Batch;
+use adfuse_ir::{Attrs, Builder, DType, Diagnostic, Inst, Kind, Op, TensorType, Value};
+
+impl Batch<'_, '_> {
+    /// Places a `cond`.
+    pub(super) fn cond(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+        if self.is_mapped(self.f.args(i)[0]) { self.both(b, i) } else { self.one(b, i) }
+    }
+
+    /// All elements take the same branch.
+    fn one(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+        let f = self.f;
+        let results = f.inst_results(i);
+        let predicate = self.values.get(b, f.args(i)[0]);
+        let mut regions = Vec::new();
+        for &r in &f.inst(i).regions {
+            let new = b.open_region();
+            for &j in &f.region(r).insts {
+                self.inst(b, j)?;
+            }
+            b.set_phase(f.inst(i).phase);
+            let mut yields = Vec::new();
+            for (&v, &result) in f.region(r).results.iter().zip(results) {
+                let mapped = self.is_mapped(result);
+                yields.push(if mapped { self.batched(b, v) } else { self.values.get(b, v) });
+            }
+            b.close_region(&yields);
+            regions.push(new);
+        }
+        let types: Vec<TensorType> = results
+            .iter()
+            .map(|&v| if self.is_mapped(v) { self.type_of(v) } else { f.ty(v).clone() })
+            .collect();
+        let (at, attrs, phase) = (b.region(), f.attrs(i).clone(), f.inst(i).phase);
+        let new = b.func_mut().add_inst(at, f.op(i), &[predicate], attrs, &types, &regions, phase);
+        b.func_mut().set_span(new, f.span(i));
+        let values = b.func().inst_results(new).to_vec();
+        for (&old, &v) in results.iter().zip(&values) {
+            b.func_mut().set_name(v, f.name_of(old));
+            self.values.set(old, v);
+        }
+        Ok(())
+    }
+
+    /// Elements differ: both branches are computed, and each element keeps the results of its own.
+    fn both(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+        let f = self.f;
+        if f.inst_results(i).iter().any(|&v| f.ty(v).dtype == DType::Token) {
+            let m = "a branch that depends on the batch passes a token: effects cannot be batched";
+            return Err(self.error(i, Kind::Effect, m));
+        }
+        let regions = &f.inst(i).regions;
+        for &j in regions.iter().flat_map(|&r| &f.region(r).insts) {
+            self.inst(b, j)?;
+        }
+        b.set_phase(f.inst(i).phase);
+        b.set_span(f.span(i));
+        let predicate = self.values.get(b, f.args(i)[0]);
+        for (k, &result) in f.inst_results(i).iter().enumerate() {
+            let [yes, no] = [0, 1].map(|r| f.region(regions[r]).results[k]);
+            let (yes, no) = (self.batched(b, yes), self.batched(b, no));
+            let value = if yes == no {
+                yes
+            } else {
+                let ty = self.type_of(result);
+                let mask = spread(b, predicate, &ty);
+                b.op_as(Op::SelectN, &[mask, no, yes], Attrs::none(), &ty)
+            };
+            if b.func().literal(value).is_none() && b.func().name_of(value).is_none() {
+                b.func_mut().set_name(value, f.name_of(result));
+            }
+            self.values.set(result, value);
+        }
+        Ok(())
+    }
+}
+
+/// One truth value an element of the batch, over a whole batched type.
+fn spread(b: &mut Builder, predicate: Value, ty: &TensorType) -> Value {
+    if ty.rank() == 1 {
+        return predicate;
+    }
+    let attrs = Attrs::none().with_ints("dims", [0]);
+    b.op_as(Op::BroadcastInDim, &[predicate], attrs, &ty.with_dtype(DType::Bool))
+}
