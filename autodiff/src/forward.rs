@@ -120,6 +120,8 @@ impl<'f> Forward<'f> {
                 let types: Vec<TensorType> = results.iter().map(|&v| b.ty(v).clone()).collect();
                 if types.iter().all(|t| !t.dtype.is_float()) {
                     vec![None; results.len()]
+                } else if op == Op::Concatenate && tangents.contains(&None) {
+                    vec![placed(b, attrs.int("axis") as usize, &args, &tangents)]
                 } else {
                     let args: Vec<Value> = (0..args.len())
                         .map(|k| match tangents[k] {
@@ -286,6 +288,50 @@ impl<'f> Forward<'f> {
         let at = (at_inst(self.f, i), self.f.inst(i).phase);
         splice(self.module, rule, args, &|callee| callee.rule.is_none(), at, b)
     }
+}
+
+/// The tangent of a concatenation of which some parts do not move: those that do in their places, without
+/// zeros for the others. The extents along the axis are known, or there is one part.
+fn placed(
+    b: &mut Builder,
+    axis: usize,
+    args: &[Value],
+    tangents: &[Option<Value>],
+) -> Option<Value> {
+    let extent = |b: &Builder, k: usize| b.ty(args[k]).shape[axis].known().unwrap_or(0) as i64;
+    let total: i64 = (0..args.len()).map(|k| extent(b, k)).sum();
+    let (rank, dtype) = (b.ty(args[0]).rank(), b.ty(args[0]).dtype);
+    let (mut sum, mut start, mut k) = (None, 0, 0);
+    while k < args.len() {
+        let run: Vec<Value> = tangents[k..].iter().map_while(|&t| t).collect();
+        let width: i64 = (k..k + run.len()).map(|k| extent(b, k)).sum();
+        let joined = match run.as_slice() {
+            [] => None,
+            [only] => Some(*only),
+            run => {
+                let attrs = Attrs::none().with_int("axis", axis as i64);
+                Some(b.op_with(Op::Concatenate, run, attrs))
+            }
+        };
+        if let Some(joined) = joined {
+            let along = |n: i64| (0..rank).map(move |d| if d == axis { n } else { 0 });
+            let attrs = Attrs::none()
+                .with_ints("low", along(start))
+                .with_ints("high", along(total - start - width))
+                .with_ints("interior", along(0));
+            let zero = b.literal(&TensorType::scalar(dtype), Literal::zero(dtype));
+            let term = b.op_with(Op::Pad, &[joined, zero], attrs);
+            sum = accumulate(b, sum, Some(term));
+        }
+        // What follows the run does not move.
+        k += run.len();
+        start += width;
+        if k < args.len() {
+            start += extent(b, k);
+            k += 1;
+        }
+    }
+    sum
 }
 
 /// Zeros of a type, as a literal.

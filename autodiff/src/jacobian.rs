@@ -3,7 +3,7 @@
 use crate::derived::Derived;
 use crate::reverse::GRAD;
 use crate::vmap::{Batching, Callees, Random};
-use crate::{forward as push, jvp, reverse as pull, vmap};
+use crate::{forward as push, jvp, positions, reverse as pull, vmap};
 use adfuse_ir::rewrite::{Exactness, cse, dce, simplify, splice};
 use adfuse_ir::{
     At, Attrs, Builder, DType, Diagnostic, Dim, Function, Kind, Literal, Module, Op, Phase,
@@ -62,6 +62,7 @@ pub(crate) fn forward(
     wrt: &[usize],
     callees: &mut Callees,
 ) -> Result<Function, Diagnostic> {
+    positions(f, wrt)?;
     let mut whole = Whole::new(module, f, "jacfwd");
     let mut columns = Vec::new();
     for &k in wrt {

@@ -2,8 +2,9 @@
 
 use crate::derived::closed;
 use crate::forward::{Forward, Pushing, prepare};
+use crate::positions;
 use adfuse_ir::rewrite::dce;
-use adfuse_ir::{At, Builder, Diagnostic, Function, Kind, Module, Value};
+use adfuse_ir::{Builder, Diagnostic, Function, Module, Value};
 
 /// The function `(x.., t..) -> (y.., ty..)`: a tangent for each parameter at a position in `wrt`
 /// (as [`differentiable`](crate::differentiable) gives them), and for each result of a float type.
@@ -29,15 +30,7 @@ pub(crate) fn joint(
     pushing: Pushing,
 ) -> Result<(Function, Vec<Value>), Diagnostic> {
     let f = &prepare(module, f)?;
-    for (n, &k) in wrt.iter().enumerate() {
-        let float = f.params().get(k).is_some_and(|&p| f.ty(p).dtype.is_float());
-        if !float || wrt[..n].contains(&k) {
-            let at = At { func: Some(f.name.clone()), ..At::default() };
-            let m =
-                format!("position {k} in `wrt` is no parameter of a float type, or is there twice");
-            return Err(Diagnostic::new(at, Kind::Usage, m));
-        }
-    }
+    positions(f, wrt)?;
     let mut b = Builder::new(format!("{}_jvp", f.name));
     b.func_mut().symbols = f.symbols.clone();
     let mut forward = Forward::new(module, f, pushing);

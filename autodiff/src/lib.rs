@@ -66,3 +66,17 @@ pub fn differentiable(f: &Function, wrt: Option<&[String]>) -> Result<Vec<usize>
     }
     Ok(out)
 }
+
+/// Errs unless these are positions of different parameters of a float type.
+fn positions(f: &Function, wrt: &[usize]) -> Result<(), Diagnostic> {
+    for (n, &k) in wrt.iter().enumerate() {
+        let float = f.params().get(k).is_some_and(|&p| f.ty(p).dtype.is_float());
+        if !float || wrt[..n].contains(&k) {
+            let at = At { func: Some(f.name.clone()), ..At::default() };
+            let m =
+                format!("position {k} in `wrt` is no parameter of a float type, or is there twice");
+            return Err(Diagnostic::new(at, Kind::Usage, m));
+        }
+    }
+    Ok(())
+}

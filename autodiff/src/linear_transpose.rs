@@ -2,6 +2,7 @@
 
 use crate::derived::Derived;
 use crate::forward::prepare;
+use crate::positions;
 use crate::transpose::transpose;
 use adfuse_ir::op::{Body, Deriv, Indirect};
 use adfuse_ir::rewrite::{Copier, Exactness, cse, dce, inline, simplify};
@@ -42,13 +43,7 @@ pub(crate) fn open(module: &Module, f: &Function, wrt: &[usize]) -> Result<Funct
 
 /// The function with the parameters at `wrt` after all others.
 fn linear_last(f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    for (n, &k) in wrt.iter().enumerate() {
-        let float = f.params().get(k).is_some_and(|&p| f.ty(p).dtype.is_float());
-        if !float || wrt[..n].contains(&k) {
-            let m = format!("position {k} is no parameter of a float type, or is there twice");
-            return Err(Diagnostic::new(whole(f), Kind::Usage, m));
-        }
-    }
+    positions(f, wrt)?;
     let mut b = Builder::new(f.name.clone());
     b.func_mut().symbols = f.symbols.clone();
     let mut copier = Copier::new(f);

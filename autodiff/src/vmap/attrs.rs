@@ -23,6 +23,7 @@ enum Role {
 const ROLES: &[(&str, Role)] = &[
     ("axis", Role::Axes),
     ("axes", Role::Axes),
+    ("along", Role::Axes),
     ("dims", Role::Places),
     ("perm", Role::Places),
     ("start", Role::Each(0)),
@@ -32,6 +33,9 @@ const ROLES: &[(&str, Role)] = &[
     ("high", Role::Each(0)),
     ("interior", Role::Each(0)),
     ("sizes", Role::Kept),
+    ("strides", Role::Kept),
+    ("dilation", Role::Kept),
+    ("extents", Role::Kept),
     ("reverse", Role::Kept),
 ];
 

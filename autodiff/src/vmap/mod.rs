@@ -294,8 +294,8 @@ impl<'f> Batch<'f, '_> {
             Body::Indirect(which) => vec![self.indirect(b, i, which)?],
             Body::Source(_) => vec![self.source(b, i)?],
             Body::Region(Control::Call) => self.call(b, i)?,
-            Body::Constant | Body::Effect(_) | Body::Region(Control::Cond) => {
-                let m = format!("`{}` does not depend on what it reads", f.op(i));
+            Body::Constant | Body::Effect(_) | Body::Composed(_) | Body::Region(Control::Cond) => {
+                let m = format!("`{}` is no op that depends on a batch", f.op(i));
                 return Err(self.error(i, Kind::Internal, m));
             }
         };

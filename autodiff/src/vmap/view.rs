@@ -1,5 +1,5 @@
-//! Views over a batch: their axes shift. A padding value of each element's own is selected, and slices
-//! of a batch of unknown extent are cuts and reshapes, which need no extent.
+//! Views over a batch: their axes shift. A value around what a view places that is each element's own is
+//! selected, and slices of a batch of unknown extent are cuts and reshapes, which need no extent.
 
 use super::{Batch, repeated};
 use adfuse_ir::{Attrs, Builder, DType, Diagnostic, Inst, Kind, Literal, Op, TensorType, Value};
@@ -8,13 +8,14 @@ impl Batch<'_, '_> {
     /// Places a view.
     pub(super) fn view(&mut self, b: &mut Builder, i: Inst) -> Result<Vec<Value>, Diagnostic> {
         match self.f.op(i) {
-            Op::Pad => self.pad(b, i).map(|v| vec![v]),
+            Op::Pad | Op::Unskew => self.around(b, i).map(|v| vec![v]),
             Op::Slice if self.size().known().is_none() => Ok(vec![self.slice(b, i)]),
             _ => self.shifted(b, i),
         }
     }
 
-    fn pad(&mut self, b: &mut Builder, i: Inst) -> Result<Value, Diagnostic> {
+    /// A view that puts a scalar where it reads nothing.
+    fn around(&mut self, b: &mut Builder, i: Inst) -> Result<Value, Diagnostic> {
         let f = self.f;
         let (x, value) = (f.args(i)[0], f.args(i)[1]);
         let attrs = super::attrs::shifted(f.op(i), f.attrs(i), self.size())
@@ -23,19 +24,19 @@ impl Batch<'_, '_> {
         let wide = self.batched(b, x);
         if !self.is_mapped(value) {
             let value = self.values.get(b, value);
-            return Ok(b.op_as(Op::Pad, &[wide, value], attrs, &ty));
+            return Ok(b.op_as(f.op(i), &[wide, value], attrs, &ty));
         }
         // Which elements are padding is the same for the whole batch.
         let dtype = f.ty(x).dtype;
         let zero = b.literal(&TensorType::scalar(dtype), Literal::zero(dtype));
-        let padded = b.op_as(Op::Pad, &[wide, zero], attrs, &ty);
+        let padded = b.op_as(f.op(i), &[wide, zero], attrs, &ty);
         let truth = |b: &mut Builder, ty: &TensorType, bit: i64| {
             b.literal(&ty.with_dtype(DType::Bool), Literal::from_i64(DType::Bool, bit))
         };
         let inside = truth(b, f.ty(x), 1);
         let outside = truth(b, &TensorType::scalar(dtype), 0);
         let one = f.ty(f.inst_results(i)[0]).with_dtype(DType::Bool);
-        let mask = b.op_as(Op::Pad, &[inside, outside], f.attrs(i).clone(), &one);
+        let mask = b.op_as(f.op(i), &[inside, outside], f.attrs(i).clone(), &one);
         let mask = repeated(b, mask, 0, self.size());
         let value = self.values.get(b, value);
         let value =
