@@ -1,15 +1,17 @@
 //! Transformations of transformations: second derivatives in every order of the modes, Jacobians,
 //! Hessians, linear functions turned around, and rules that keep their meaning.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod nothing;
+mod rules;
 
 use adfuse::autodiff::{
-    Batching, Derived, Random, differentiable, grad, hessian, hvp, jacfwd, jacrev, jvp,
-    linear_transpose, value_and_grad, vjp, vmap,
+    Batching, Derived, Random, grad, hessian, hvp, jacfwd, jacrev, jvp, linear_transpose, vjp, vmap,
 };
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
-use adfuse::ir::op::{Body, Domain};
+use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::widen;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Diagnostic, Function, Kind, Literal, Module, Op, TensorType, verify};
@@ -17,18 +19,18 @@ use adfuse::sample::{rng, sample};
 use common::programs::decode;
 use common::random::programs;
 
-fn first(m: &Module) -> &Function {
+pub(crate) fn first(m: &Module) -> &Function {
     m.funcs.values().next().expect("a function")
 }
 
-fn program(text: &str) -> Module {
+pub(crate) fn program(text: &str) -> Module {
     let module = parse(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     verify(&module).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     module
 }
 
 /// Runs a function that calls nothing, once it is a program that prints as it parses.
-fn evaluate(f: &Function, args: &[Array]) -> Result<Vec<Array>, String> {
+pub(crate) fn evaluate(f: &Function, args: &[Array]) -> Result<Vec<Array>, String> {
     let module = Module::single(f.clone());
     verify(&module).map_err(|e| format!("{}\n{f}", e[0]))?;
     let text = module.to_string();
@@ -43,7 +45,7 @@ fn draw(t: &TensorType, seed: u64) -> Array {
     sample(t, Domain::Uniform(-0.9, 0.9), &mut rng(seed, 0)).expect("small")
 }
 
-fn numbers(arrays: &[Array]) -> Vec<f64> {
+pub(crate) fn numbers(arrays: &[Array]) -> Vec<f64> {
     arrays.iter().flat_map(Array::to_f64s).collect()
 }
 
@@ -195,7 +197,7 @@ fn jacobians_agree_with_each_other_and_with_products() {
     });
 }
 
-fn scalar(x: f64) -> Array {
+pub(crate) fn scalar(x: f64) -> Array {
     Array::from_f64s(DType::F64, &[], &[x]).expect("a scalar")
 }
 
@@ -303,11 +305,17 @@ fn linear_functions_turn_around() {
         %b = mul %a, %s : f64[2]
         %c = broadcast_in_dim 0.0 {dims = []} : f64[2]
         %d = concatenate %x, %c {axis = 0} : f64[5]
-        return %b, %d }",
+        return %b, %d }
+        func @g(%x: f64[3], %k: f64[], %z: f64[3]) -> f64[3] {
+        %a = cumsum %x {axis = 0} : f64[3]
+        %s = broadcast_in_dim %k {dims = []} : f64[3]
+        %b = mul %s, %z : f64[3]
+        %c = sub %a, %b : f64[3]
+        return %c }",
     );
     let f = first(&module);
-    let types = f.param_types();
-    for wrt in [vec![0]] {
+    for (f, wrt) in [(f, vec![0]), (module.find("g").expect("there"), vec![2, 0])] {
+        let types = f.param_types();
         let turned = linear_transpose(&module, f, &wrt).expect("linear");
         let args: Vec<Array> = types.iter().zip(1..).map(|(t, k)| draw(t, k)).collect();
         let cts: Vec<Array> = f.result_types().iter().zip(7..).map(|(t, k)| draw(t, k)).collect();
@@ -341,86 +349,6 @@ fn linear_functions_turn_around() {
     assert!(d.message.contains("not linear"), "{d}");
 }
 
-/// Two functions with rules that say other things than they compute, one inside of the rule of the
-/// other. The rule of `@outer` calls `@inner`, and so does its own.
-const NESTED: &str = "func @f(%x: f64[], %k: f64[]) -> f64[] {
-    %c = call %k {func = @outer} : f64[]
-    %a = call %x {func = @outer} : f64[]
-    %0 = mul %a, %c : f64[]
-    return %0 }
-func @outer(%x: f64[]) -> f64[] custom_jvp(@outer.jvp) {
-    %0 = mul %x, %x : f64[]
-    return %0 }
-func @outer.jvp(%x: f64[], %t: f64[]) -> (f64[], f64[]) {
-    %y = call %x {func = @outer} : f64[]
-    %s = call %x {func = @inner} : f64[]
-    %dy = mul %s, %t : f64[]
-    return %y, %dy }
-func @inner(%x: f64[]) -> f64[] INNER {
-    %0 = round %x : f64[]
-    return %0 }
-func @inner.jvp(%x: f64[], %t: f64[]) -> (f64[], f64[]) {
-    %y = call %x {func = @inner} : f64[]
-    %dy = mul %t, 5.0 : f64[]
-    return %y, %dy }
-func @inner.fwd(%x: f64[]) -> f64[] {
-    %y = call %x {func = @inner} : f64[]
-    return %y }
-func @inner.bwd(%ct: f64[]) -> f64[] {
-    %dx = mul %ct, 5.0 : f64[]
-    return %dx }";
-
-/// The derivatives of what the rules say: first by `@outer`'s, then by `@inner`'s.
-#[test]
-fn rules_in_rules_keep_their_meaning_at_every_order() {
-    let at = [scalar(2.3), scalar(3.0)];
-    let value = |chain: Result<Derived, Diagnostic>, args: &[Array]| -> Vec<f64> {
-        let f = chain.and_then(Derived::finish).expect("differentiates");
-        numbers(&evaluate(&f, args).unwrap_or_else(|e| panic!("{e}")))
-    };
-    let with = |more: &[f64]| -> Vec<Array> {
-        at.iter().cloned().chain(more.iter().map(|&x| scalar(x))).collect()
-    };
-    for (rule, forward) in
-        [("custom_jvp(@inner.jvp)", true), ("custom_vjp(@inner.fwd, @inner.bwd)", false)]
-    {
-        let module = program(&NESTED.replace("INNER", rule));
-        let f = || Derived::new(&module, first(&module));
-        // c = 9; d/dx = round(x) c; d2/dx2 = 5 c; d2/dx dk = round(x) round(k).
-        assert_eq!(value(f().grad(&[0]), &at), [18.0]);
-        assert_eq!(value(f().grad(&[0]).and_then(|g| g.grad(&[0])), &at), [45.0]);
-        assert_eq!(value(f().grad(&[0]).and_then(|g| g.grad(&[1])), &at), [6.0]);
-        assert_eq!(value(f().grad(&[1]).and_then(|g| g.grad(&[1])), &at), [2.3 * 2.3 * 5.0]);
-        assert_eq!(
-            value(f().jacrev(&[0, 1]).and_then(|g| g.jacrev(&[0, 1])), &at),
-            [45.0, 6.0, 6.0, 2.3 * 2.3 * 5.0]
-        );
-        assert_eq!(
-            value(f().jvp(&[0]).and_then(|g| g.vjp(&[0])), &with(&[1.0, 0.0, 1.0]))[2],
-            45.0
-        );
-        if forward {
-            assert_eq!(value(f().hessian(&[0, 1]), &at), [45.0, 6.0, 6.0, 2.3 * 2.3 * 5.0]);
-            assert_eq!(value(f().hvp(&[0]), &with(&[1.0])), [45.0]);
-            assert_eq!(value(f().jvp(&[0]).and_then(|g| g.jvp(&[0])), &with(&[1.0, 1.0]))[3], 45.0);
-        } else {
-            let d = f().hvp(&[0]).expect_err("forward mode of a custom_vjp");
-            assert!(
-                d.kind == Kind::Unsupported && d.message.contains("@inner has a custom_vjp"),
-                "{d}"
-            );
-        }
-        // Over a batch, then differentiated.
-        let batching = Batching::new(2, [Some(0), None]);
-        let pair = Array::from_f64s(DType::F64, &[2], &[2.3, -1.2]).expect("two");
-        let ones = Array::from_f64s(DType::F64, &[2], &[1.0, 1.0]).expect("two");
-        let batched = f().vmap(&batching).and_then(|g| g.vjp(&[0]));
-        assert_eq!(value(batched, &[pair.clone(), scalar(3.0), ones.clone()])[2..], [18.0, -9.0]);
-        let batched = f().grad(&[0]).and_then(|g| g.vmap(&batching)).and_then(|g| g.vjp(&[0]));
-        assert_eq!(value(batched, &[pair, scalar(3.0), ones])[2..], [45.0, 45.0]);
-    }
-}
-
 #[test]
 fn stopped_gradients_stay_stopped() {
     let module = program(
@@ -444,86 +372,6 @@ fn stopped_gradients_stay_stopped() {
     let row = Array::from_f64s(DType::F64, &[1, 3], &[1.0, 2.0, 3.0]).expect("three");
     let one = Array::from_f64s(DType::F64, &[1], &[1.0]).expect("one");
     assert_eq!(numbers(&evaluate(&g, &[row, one]).expect("runs"))[1..], [2.0, 8.0, 18.0]);
-}
-
-/// Integers and truth values have no gradient, in every transformation that differentiates.
-#[test]
-fn integers_have_no_gradient() {
-    let module = program(
-        "func @f(%i: i32[3], %p: bool[3], %x: f32[3]) -> f32[3] {
-        %y = convert_element_type %i : f32[3]
-        %z = select_n %p, %x, %y : f32[3]
-        return %z }",
-    );
-    let f = first(&module);
-    for (name, due) in
-        [("i", "%i is i32[3]: only float types"), ("p", "%p is bool[3]: only float types")]
-    {
-        let d = differentiable(f, Some(&[name.to_string()])).expect_err(name);
-        assert!(d.kind == Kind::Derivative && d.message.contains(due), "{d}");
-    }
-    type Transform = fn(&Module, &Function, &[usize]) -> Result<Function, Diagnostic>;
-    let all: [Transform; 9] =
-        [jvp, vjp, grad, value_and_grad, hvp, jacfwd, jacrev, hessian, linear_transpose];
-    for transform in all {
-        for k in [0, 1, 3] {
-            let d = transform(&module, f, &[k]).expect_err("no float");
-            assert_eq!(d.kind, Kind::Usage, "{d}");
-        }
-        let d = transform(&module, f, &[2, 2]).expect_err("twice");
-        assert_eq!(d.kind, Kind::Usage, "{d}");
-    }
-    let all = differentiable(f, None).expect("one");
-    assert_eq!(all, [2]);
-}
-
-/// How often zeros become tensors: views of zero, and sums and products that read one. What a scatter or an
-/// update writes into is no zero that something depends on, but where its result begins.
-fn zeros_made(f: &Function) -> usize {
-    let mut begun = Vec::new();
-    f.walk(&mut |f, i| {
-        if matches!(f.op(i), Op::ScatterAdd | Op::DynamicUpdateSlice) {
-            begun.push(f.args(i)[0]);
-        }
-    });
-    let mut count = 0;
-    f.walk(&mut |f, i| {
-        let zero = |k: usize| f.literal(f.args(i)[k]).is_some_and(Literal::is_zero);
-        let sums = [Op::Add, Op::Sub, Op::Mul, Op::Neg, Op::ReduceSum, Op::DotGeneral];
-        let around = matches!(f.op(i), Op::Pad | Op::Unskew);
-        let views = matches!(f.op(i).def().body, Body::View(_)) && !around;
-        let reads = (0..f.args(i).len()).any(zero);
-        let begins = f.inst_results(i).iter().all(|v| begun.contains(v));
-        count += usize::from((sums.contains(&f.op(i)) || views) && reads && !begins);
-    });
-    count
-}
-
-/// Tangents and cotangents that are zero are no tensors, in any derivative of any model.
-#[test]
-fn zeros_stay_symbolic() {
-    let models = common::models::all();
-    assert!(models.len() >= 20, "{} models", models.len());
-    for (name, module, f) in models {
-        let wrt = differentiable(&f, None).unwrap_or_else(|d| panic!("{name}: {d}"));
-        let before =
-            zeros_made(&adfuse::ir::rewrite::inline(&module, &f, &|_| true).expect("inlines"));
-        let fail = |d: Diagnostic| -> Function { panic!("{name}: {d}") };
-        let one = &wrt[..1];
-        for (what, g) in [
-            ("grad", value_and_grad(&module, &f, &wrt).unwrap_or_else(fail)),
-            ("grad of one", value_and_grad(&module, &f, one).unwrap_or_else(fail)),
-            ("jvp", jvp(&module, &f, &wrt).unwrap_or_else(fail)),
-            ("jvp of one", jvp(&module, &f, one).unwrap_or_else(fail)),
-        ] {
-            let made = zeros_made(&g);
-            assert!(made <= before, "{name}: {what} makes {made} zeros of {before}\n{g}");
-        }
-    }
-    // The count sees what it is for.
-    let bad =
-        program("func @f() -> f32[3] { %0 = broadcast_in_dim 0.0 {dims = []} : f32[3] return %0 }");
-    assert_eq!(zeros_made(first(&bad)), 1);
 }
 
 /// Per-example gradients by the front door: a batched program like any other.
