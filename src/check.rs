@@ -2,7 +2,8 @@
 //!
 //! Forward mode is compared with central differences along a random direction of each differentiable
 //! input; reverse mode with forward mode through `<ct, J t> = <Jᵀ ct, t>`. Where they disagree, each
-//! instruction is checked alone at the point it was evaluated at, so that the op at fault is named.
+//! instruction is checked alone at the point it was evaluated at, so that the op at fault is named. A
+//! function with a `custom_vjp` has no forward mode: its rule is compared with that of the function itself.
 
 mod blame;
 

@@ -223,11 +223,45 @@ fn branches_are_taken_or_selected() {
                 .unwrap_or_else(|e| panic!("{e}"));
         }
     }
-    // A predicate of all is still a branch; one of each is not, and its gradient has no NaN.
+    // A predicate of all is still a branch; one of each is not.
     let shared = vmap(&module, f, &Batching::new(2, [None, None, Some(0), None])).expect("maps");
     assert!(shared.to_string().contains("cond %p"), "{shared}");
     let own = vmap(&module, f, &Batching::new(2, [Some(0), None, Some(0), None])).expect("maps");
     assert!(!own.to_string().contains("cond %p"), "{own}");
+}
+
+/// An infinite derivative of the branch that an element does not take is none of its own, mapped or shared.
+#[test]
+fn gradients_of_branches_not_taken_are_not_nan() {
+    let module = program(
+        "func @f(%x: f64[], %w: f64[]) -> f64[] {
+        %p = gt %x, 0.0 : bool[]
+        %y = cond %p : f64[] then {
+            %r = sqrt %x : f64[]
+            %s = sqrt %w : f64[]
+            %m = mul %r, %s : f64[]
+            yield %m
+        } else {
+            %i = div 1.0, %x : f64[]
+            %e = rsqrt %w : f64[]
+            %m = add %x, %x : f64[]
+            yield %m
+        }
+        return %y }",
+    );
+    let f = first(&module);
+    let chain = |x: &[f64], w: f64| {
+        let n = x.len() as u64;
+        let batched = Derived::new(&module, f).vmap(&Batching::new(n, [Some(0), None]));
+        let g = batched.and_then(|g| g.vjp(&[0, 1])).and_then(Derived::finish).expect("pulls");
+        let x = Array::from_f64s(DType::F64, &[n], x).expect("as many");
+        let w = Array::from_f64s(DType::F64, &[], &[w]).expect("one");
+        let ones = Array::from_f64s(DType::F64, &[n], &vec![1.0; n as usize]).expect("as many");
+        let out = evaluate(&g, &[x, w, ones]);
+        (out[1].to_f64s(), out[2].to_f64s())
+    };
+    assert_eq!(chain(&[0.0, 4.0], 1.0), (vec![2.0, 0.25], vec![1.0]));
+    assert_eq!(chain(&[0.0, -4.0], 0.0), (vec![2.0, 2.0], vec![0.0]));
 }
 
 /// What does not depend on the batch is computed once.

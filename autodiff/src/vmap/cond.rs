@@ -1,8 +1,11 @@
 //! `cond` over a batch: branches are batched where all elements take the same one, and both are
-//! computed and selected from where they do not.
+//! computed and selected from where they do not, gated so that derivatives are those of one branch.
 
 use super::Batch;
-use adfuse_ir::{Attrs, Builder, DType, Diagnostic, Inst, Kind, Op, TensorType, Value};
+use adfuse_ir::{
+    Attrs, Builder, DType, Diagnostic, Function, Inst, Kind, Op, Region, TensorType, Value,
+};
+use cranelift_entity::EntitySet;
 
 impl Batch<'_, '_> {
     /// Places a `cond`.
@@ -53,12 +56,18 @@ impl Batch<'_, '_> {
             return Err(self.error(i, Kind::Effect, m));
         }
         let regions = &f.inst(i).regions;
-        for &j in regions.iter().flat_map(|&r| &f.region(r).insts) {
-            self.inst(b, j)?;
+        let predicate = self.values.get(b, f.args(i)[0]);
+        for (&r, taken) in regions.iter().zip([true, false]) {
+            let outer = self.entered(b, i, r, taken);
+            for &j in &f.region(r).insts {
+                self.inst(b, j)?;
+            }
+            for (old, new) in outer {
+                self.values.set(old, new);
+            }
         }
         b.set_phase(f.inst(i).phase);
         b.set_span(f.span(i));
-        let predicate = self.values.get(b, f.args(i)[0]);
         for (k, &result) in f.inst_results(i).iter().enumerate() {
             let [yes, no] = [0, 1].map(|r| f.region(regions[r]).results[k]);
             let (yes, no) = (self.batched(b, yes), self.batched(b, no));
@@ -76,6 +85,69 @@ impl Batch<'_, '_> {
         }
         Ok(())
     }
+}
+
+impl Batch<'_, '_> {
+    /// Gates what a branch reads from outside: derivatives pass into it only for the elements that take
+    /// the branch, so that one which is infinite for others does them no harm (0 times infinity is NaN).
+    /// The numbers stay what they are. Gives the values to put back.
+    fn entered(
+        &mut self,
+        b: &mut Builder,
+        i: Inst,
+        region: Region,
+        taken: bool,
+    ) -> Vec<(Value, Value)> {
+        let f = self.f;
+        b.set_phase(f.inst(i).phase);
+        b.set_span(f.span(i));
+        let own = self.values.get(b, f.args(i)[0]);
+        let mut outer = Vec::new();
+        for old in read_from_outside(f, region) {
+            let new = self.values.get(b, old);
+            let ty = b.ty(new).clone();
+            let mask = if self.is_mapped(old) {
+                spread(b, own, &ty)
+            } else {
+                // What all share is used if any element takes the branch.
+                let own = if taken { own } else { b.op(Op::Not, &[own]) };
+                let any = b.op_with(Op::ReduceOr, &[own], Attrs::none().with_ints("axes", [0]));
+                let any = if taken { any } else { b.op(Op::Not, &[any]) };
+                let dims = Attrs::none().with_ints("dims", []);
+                match ty.rank() {
+                    0 => any,
+                    _ => b.op_as(Op::BroadcastInDim, &[any], dims, &ty.with_dtype(DType::Bool)),
+                }
+            };
+            let fixed = b.op(Op::StopGradient, &[new]);
+            let (no, yes) = if taken { (fixed, new) } else { (new, fixed) };
+            let gated = b.op_as(Op::SelectN, &[mask, no, yes], Attrs::none(), &ty);
+            self.values.set(old, gated);
+            outer.push((old, new));
+        }
+        outer
+    }
+}
+
+/// The floats that the instructions of a region read and it does not define, each once, in order.
+fn read_from_outside(f: &Function, region: Region) -> Vec<Value> {
+    let mut inside: EntitySet<Value> = EntitySet::new();
+    let mut found = Vec::new();
+    let mut open: Vec<Inst> = f.region(region).insts.iter().rev().copied().collect();
+    while let Some(i) = open.pop() {
+        let regions = &f.inst(i).regions;
+        let yields = regions.iter().flat_map(|&r| &f.region(r).results);
+        let nested = regions.iter().flat_map(|&r| &f.region(r).insts);
+        open.extend(nested.rev().copied());
+        inside.extend(f.inst_results(i).iter().copied());
+        found.extend(f.args(i).iter().chain(yields).copied());
+    }
+    let mut seen: EntitySet<Value> = EntitySet::new();
+    found.retain(|&v| {
+        let float = f.ty(v).dtype.is_float() && f.literal(v).is_none();
+        float && !inside.contains(v) && seen.insert(v)
+    });
+    found
 }
 
 /// One truth value an element of the batch, over a whole batched type.
