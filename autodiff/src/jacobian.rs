@@ -1,7 +1,7 @@
 //! Jacobians and Hessians: derivatives along every basis direction at once, by `vmap`.
 
 use crate::derived::Derived;
-use crate::reverse::GRAD;
+use crate::reverse::{GRAD, last_phase};
 use crate::vmap::{Batching, Callees, Random};
 use crate::{forward as push, jvp, positions, reverse as pull, vmap};
 use adfuse_ir::rewrite::{Exactness, cse, dce, simplify, splice};
@@ -207,10 +207,4 @@ fn basis(b: &mut Builder, ty: &TensorType, size: Dim) -> Result<Value, String> {
         return Ok(eye);
     }
     Ok(b.op_as(Op::Reshape, &[eye], Attrs::none(), &rows))
-}
-
-fn last_phase(f: &Function) -> Phase {
-    let mut last = Phase::PRIMAL;
-    f.walk(&mut |f, i| last = last.max(f.inst(i).phase));
-    last
 }

@@ -3,11 +3,12 @@
 use crate::derived::Derived;
 use crate::forward::prepare;
 use crate::positions;
+use crate::reverse::last_phase;
 use crate::transpose::transpose;
 use adfuse_ir::op::{Body, Deriv, Indirect};
 use adfuse_ir::rewrite::{Copier, Exactness, cse, dce, inline, simplify};
 use adfuse_ir::verify::at_inst;
-use adfuse_ir::{At, Builder, Diagnostic, Function, Inst, Kind, Literal, Module, Phase, Value};
+use adfuse_ir::{At, Builder, Diagnostic, Function, Inst, Kind, Literal, Module, Value};
 use cranelift_entity::EntitySet;
 
 /// The function `(x.., ct..) -> ct of the parameters at wrt..` of an `f` that is linear in them
@@ -31,8 +32,7 @@ pub(crate) fn open(module: &Module, f: &Function, wrt: &[usize]) -> Result<Funct
     dce(&mut ordered);
     let fixed = ordered.params().len() - wrt.len();
     check(&ordered, fixed)?;
-    let mut last = Phase::PRIMAL;
-    ordered.walk(&mut |f, i| last = last.max(f.inst(i).phase));
+    let last = last_phase(&ordered);
     let mut turned = transpose(&ordered, fixed, last.transposed())?;
     turned.name = format!("{}_transpose", f.name);
     let mut turned = simplify(&turned, Exactness::Exact)?;

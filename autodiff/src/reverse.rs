@@ -120,7 +120,8 @@ pub(crate) fn open(
     Ok(joint)
 }
 
-fn last_phase(f: &Function) -> Phase {
+/// The latest phase of an instruction.
+pub(crate) fn last_phase(f: &Function) -> Phase {
     let mut last = Phase::PRIMAL;
     f.walk(&mut |f, i| last = last.max(f.inst(i).phase));
     last

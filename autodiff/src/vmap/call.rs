@@ -2,6 +2,7 @@
 //! batched form of the rule, so that a later derivative finds it.
 
 use super::{Batch, Batching, body, flow};
+use crate::reverse::last_phase;
 use adfuse_ir::rewrite::{Copier, dce, inline};
 use adfuse_ir::{
     Attr, Attrs, Builder, CustomRule, Diagnostic, Dim, Function, Inst, Kind, Module, Op,
@@ -178,6 +179,7 @@ impl<'f> Batch<'f, '_> {
         for &j in made.body_insts() {
             copier.inst(&mut b, j);
         }
+        b.set_phase(last_phase(&made));
         let mut results = Vec::new();
         for (&r, &shared) in made.results().iter().zip(shared) {
             let v = copier.get(&mut b, r);

@@ -24,7 +24,7 @@ impl Batch<'_, '_> {
             for &j in &f.region(r).insts {
                 self.inst(b, j)?;
             }
-            b.set_phase(f.inst(i).phase);
+            b.set_phase(self.phase(i));
             let mut yields = Vec::new();
             for (&v, &result) in f.region(r).results.iter().zip(results) {
                 let mapped = self.is_mapped(result);
@@ -37,7 +37,7 @@ impl Batch<'_, '_> {
             .iter()
             .map(|&v| if self.is_mapped(v) { self.type_of(v) } else { f.ty(v).clone() })
             .collect();
-        let (at, attrs, phase) = (b.region(), f.attrs(i).clone(), f.inst(i).phase);
+        let (at, attrs, phase) = (b.region(), f.attrs(i).clone(), self.phase(i));
         let new = b.func_mut().add_inst(at, f.op(i), &[predicate], attrs, &types, &regions, phase);
         b.func_mut().set_span(new, f.span(i));
         let values = b.func().inst_results(new).to_vec();
@@ -57,6 +57,9 @@ impl Batch<'_, '_> {
         }
         let regions = &f.inst(i).regions;
         let predicate = self.values.get(b, f.args(i)[0]);
+        // What a branch reads is gated by the predicate, so that it is computed no earlier.
+        let before = self.least;
+        self.least = self.phase(i);
         for (&r, taken) in regions.iter().zip([true, false]) {
             let outer = self.entered(b, i, r, taken);
             for &j in &f.region(r).insts {
@@ -66,7 +69,8 @@ impl Batch<'_, '_> {
                 self.values.set(old, new);
             }
         }
-        b.set_phase(f.inst(i).phase);
+        self.least = before;
+        b.set_phase(self.phase(i));
         b.set_span(f.span(i));
         for (k, &result) in f.inst_results(i).iter().enumerate() {
             let [yes, no] = [0, 1].map(|r| f.region(regions[r]).results[k]);
@@ -99,7 +103,7 @@ impl Batch<'_, '_> {
         taken: bool,
     ) -> Vec<(Value, Value)> {
         let f = self.f;
-        b.set_phase(f.inst(i).phase);
+        b.set_phase(self.phase(i));
         b.set_span(f.span(i));
         let own = self.values.get(b, f.args(i)[0]);
         let mut outer = Vec::new();

@@ -23,7 +23,8 @@ use adfuse_ir::op::{Body, Control};
 use adfuse_ir::rewrite::{Copier, cse, dce};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
-    At, Attrs, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Module, Op, TensorType, Value,
+    At, Attrs, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Module, Op, Phase,
+    TensorType, Value, ValueDef,
 };
 use cranelift_entity::EntitySet;
 
@@ -106,7 +107,8 @@ fn body(
     {
         b.func_mut().symbols.push(s);
     }
-    let mut batch = Batch { module, f, batching, mapped, values: Copier::new(f), callees };
+    let (values, least) = (Copier::new(f), Phase::PRIMAL);
+    let mut batch = Batch { module, f, batching, mapped, values, least, callees };
     for (&p, &axis) in f.params().iter().zip(&batching.params) {
         let Some(axis) = axis else {
             let new = b.param(f.ty(p).clone(), f.name_of(p));
@@ -130,12 +132,18 @@ fn body(
     }
     let mut out = Vec::new();
     for (k, (&r, &axis)) in f.results().iter().zip(&results).enumerate() {
+        let new = batch.values.get(&mut b, r);
+        let phase = match b.func().def(new) {
+            ValueDef::Inst(i, _) => b.func().inst(i).phase,
+            _ => Phase::PRIMAL,
+        };
+        b.set_phase(phase);
         let value = match axis {
             None if batch.mapped.contains(r) => {
                 let m = format!("result {k} depends on a mapped parameter: it needs an axis");
                 return Err(whole(f, Kind::Usage, m));
             }
-            None => batch.values.get(&mut b, r),
+            None => new,
             Some(axis) => batch.at_axis(&mut b, r, axis),
         };
         out.push(value);
@@ -230,12 +238,18 @@ struct Batch<'f, 'c> {
     /// Old values that have the batch as the first axis of their new ones.
     mapped: EntitySet<Value>,
     values: Copier<'f>,
+    /// No instruction is placed in a phase before this.
+    least: Phase,
     callees: &'c mut Callees,
 }
 
 impl<'f> Batch<'f, '_> {
     fn error(&self, i: Inst, kind: Kind, message: impl Into<String>) -> Diagnostic {
         Diagnostic::new(at_inst(self.f, i), kind, message)
+    }
+
+    fn phase(&self, i: Inst) -> Phase {
+        self.f.inst(i).phase.max(self.least)
     }
 
     fn size(&self) -> Dim {
@@ -269,7 +283,7 @@ impl<'f> Batch<'f, '_> {
     fn inst(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
         let f = self.f;
         let body = f.op(i).def().body;
-        b.set_phase(f.inst(i).phase);
+        b.set_phase(self.phase(i));
         b.set_span(f.span(i));
         if matches!(body, Body::Effect(_)) {
             let m = format!("`{}` is an effect: it cannot be batched", f.op(i));
@@ -321,7 +335,8 @@ impl<'f> Batch<'f, '_> {
             let hint = "map its seed or its offset, or ask for the same bits";
             return Err(self.error(i, Kind::Unsupported, m).hint(hint));
         }
-        self.values.inst(b, i);
+        let new = self.values.inst(b, i);
+        b.func_mut().set_phase(new, self.phase(i));
         Ok(())
     }
 
