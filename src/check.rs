@@ -2,7 +2,8 @@
 //!
 //! Forward mode is compared with central differences along a random direction of each differentiable
 //! input; reverse mode with forward mode through `<ct, J t> = <Jᵀ ct, t>`. Where they disagree, each
-//! instruction is checked alone at the point it was evaluated at, so that the op at fault is named.
+//! instruction is checked alone at the point it was evaluated at, so that the op at fault is named. A
+//! function with a `custom_vjp` has no forward mode: its rule is compared with that of the function itself.
 
 mod blame;
 
@@ -11,7 +12,9 @@ use crate::backends::Array;
 use crate::engine::{Engine, Ready, Reference};
 use crate::ir::op::Domain;
 use crate::ir::rewrite::{Copier, inline, specialize, widen};
-use crate::ir::{Builder, DType, Diagnostic, Function, Kind, Module, Op, Symbol, Value};
+use crate::ir::{
+    Builder, CustomRule, DType, Diagnostic, Function, Kind, Module, Op, Symbol, Value,
+};
 use crate::sample::{rng, sample};
 use std::collections::BTreeMap;
 
@@ -299,9 +302,19 @@ impl Case<'_> {
         let slot = argument(f, wrt);
         let mut rng = rng(options.seed, 1000 + wrt as u64);
         let direction = sample(&point[slot].ty(), Domain::Uniform(-1.0, 1.0), &mut rng)?;
+        let mut unknown = None;
         let forward = match jvp(module, f, &[wrt]) {
             Ok(forward) => forward,
-            Err(d) => return Ok((refused(&d), refused(&d))),
+            Err(d) => {
+                // A backward rule says nothing of forward mode: it is compared with what the function
+                // itself gives there.
+                let plain = self.without_backward_rules()?;
+                let Some(Ok(forward)) = plain.map(|plain| jvp(module, &plain, &[wrt])) else {
+                    return Ok((refused(&d), refused(&d)));
+                };
+                unknown = Some(refused(&d));
+                forward
+            }
         };
         let mut args = point.to_vec();
         args.push(direction.clone());
@@ -313,9 +326,12 @@ impl Case<'_> {
             Outcome::Pass(_) if !moves => Outcome::Flat,
             other => other,
         };
-        let forward = match self.fixed {
-            Some(fixed) => verdict(self.differences(fixed, slot, &direction, primal, tangents)?),
-            None => Outcome::Unsupported(NESTED.into()),
+        let forward = match (unknown, self.fixed) {
+            (Some(refused), _) => refused,
+            (None, Some(fixed)) => {
+                verdict(self.differences(fixed, slot, &direction, primal, tangents)?)
+            }
+            (None, None) => Outcome::Unsupported(NESTED.into()),
         };
 
         let backward = match vjp(module, f, &[wrt]) {
@@ -330,6 +346,26 @@ impl Case<'_> {
         let left = dot(args[point.len()..].iter().zip(tangents));
         let right = dot(out.last().into_iter().zip([&direction]));
         Ok((forward, verdict(adjoint_error(left, right))))
+    }
+
+    /// The function with calls of functions with a `custom_vjp` replaced by what those compute; none
+    /// if it has no such calls.
+    fn without_backward_rules(&self) -> Result<Option<Function>, Diagnostic> {
+        let ruled = |f: &Function| matches!(f.rule, Some(CustomRule::Vjp(..)));
+        let module = self.setting.module;
+        let mut calls = ruled(self.f);
+        let plain = inline(module, self.f, &|callee| callee.rule.is_none())?;
+        plain.walk(&mut |f, i| {
+            calls |= f.op(i) == Op::Call && module.find(f.attrs(i).text("func")).is_some_and(ruled);
+        });
+        if !calls {
+            return Ok(None);
+        }
+        let mut plain = inline(module, self.f, &|callee| callee.rule.is_none() || ruled(callee))?;
+        if ruled(&plain) {
+            plain.rule = None;
+        }
+        Ok(Some(plain))
     }
 
     /// The largest error of the tangents against central differences, as a share of the tolerance.

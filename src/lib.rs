@@ -21,7 +21,10 @@ pub use adfuse_memplan as memplan;
 
 /// What a program that uses adfuse as a library imports.
 pub mod prelude {
-    pub use crate::autodiff::{differentiable, grad, jvp, value_and_grad, vjp};
+    pub use crate::autodiff::{
+        Batching, Derived, differentiable, grad, hessian, hvp, jacfwd, jacrev, jvp,
+        linear_transpose, value_and_grad, vjp, vmap,
+    };
     pub use crate::backends::Array;
     pub use crate::backends::reference::{Silent, run};
     pub use crate::engine::Cpu;

@@ -3,13 +3,15 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, jvp, vjp};
+use adfuse::autodiff::{
+    Batching, Random, differentiable, hessian, hvp, jacfwd, jvp, linear_transpose, vjp, vmap,
+};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::fusion::{Device, Effort, Fp, Options, compile};
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::stabilize;
-use adfuse::ir::{DType, Diagnostic, Function, Kind, Module, kernel, text, verify};
+use adfuse::ir::{DType, Diagnostic, Dim, Function, Kind, Module, Symbol, kernel, text, verify};
 use adfuse::sample::{rng, sample};
 use common::count_from_env;
 use rand::Rng;
@@ -98,11 +100,32 @@ fn small(f: &Function) -> bool {
     small
 }
 
+/// What is made of a program is one itself.
+fn stands(what: &str, source: &str, made: Result<Function, Diagnostic>) {
+    if let Some(g) = allowed(what, source, made) {
+        let single = Module::single(g.clone());
+        assert!(verify(&single).is_ok(), "{what}: {:?}\n{source}\n{g}", verify(&single));
+    }
+}
+
 fn exercise(module: &Module, f: &Function, source: &str) {
     let mut derived = vec![f.clone()];
     if let Ok(wrt) = differentiable(f, None) {
         derived.extend(allowed("jvp", source, jvp(module, f, &wrt)));
         derived.extend(allowed("vjp", source, vjp(module, f, &wrt)));
+        let composed = [
+            ("hvp", hvp(module, f, &wrt)),
+            ("jacfwd", jacfwd(module, f, &wrt)),
+            ("hessian", hessian(module, f, &wrt[..1])),
+            ("linear_transpose", linear_transpose(module, f, &wrt[..1])),
+        ];
+        composed.into_iter().for_each(|(what, made)| stands(what, source, made));
+    }
+    let batch = Dim::Sym(Symbol::new("batch").expect("a name"));
+    for (size, every) in [(Dim::Const(2), 1), (Dim::Const(2), 2), (Dim::Const(0), 1), (batch, 1)] {
+        let axis = |(k, &p)| (f.ty(p).dtype != DType::Token && k % every == 0).then_some(0);
+        let batching = Batching::new(size, f.params().iter().enumerate().map(axis));
+        stands("vmap", source, vmap(module, f, &batching.random(Random::Same)));
     }
     for (k, g) in derived.iter().enumerate() {
         if k > 0 {

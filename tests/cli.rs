@@ -6,6 +6,8 @@ mod bench;
 mod budget;
 #[path = "cli/check.rs"]
 mod check;
+#[path = "cli/compose.rs"]
+mod compose;
 #[path = "cli/decided.rs"]
 mod decided;
 #[path = "cli/emit.rs"]

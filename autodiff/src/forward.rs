@@ -2,11 +2,11 @@
 
 use crate::partial::{accumulate, apply, factor};
 use adfuse_ir::op::{Body, Control, Deriv, Op, RuleCx};
-use adfuse_ir::rewrite::{Copier, inline};
-use adfuse_ir::verify::{at_inst, bind, substitute};
+use adfuse_ir::rewrite::{Copier, inline, splice};
+use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
-    Builder, CustomRule, DType, Diagnostic, Function, Inst, Kind, Literal, Module, TensorType,
-    Value,
+    Attr, Attrs, Builder, CustomRule, DType, Diagnostic, Function, Inst, Kind, Literal, Module,
+    TensorType, Value,
 };
 use cranelift_entity::SecondaryMap;
 
@@ -21,23 +21,38 @@ pub(crate) fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnos
     let mut copier = Copier::new(f);
     copier.params(&mut b);
     let args = b.func().params().to_vec();
-    let attrs = adfuse_ir::Attrs::none().with("func", adfuse_ir::Attr::Func(f.name.clone()));
+    let attrs = Attrs::none().with("func", Attr::Func(f.name.clone()));
     let results = b.inst(Op::Call, &args, attrs, Some(&f.result_types()));
     b.set_results(&results);
     b.finish()
+}
+
+/// Marks the call of a backward rule that stands for a linear map: its operands are residuals and
+/// tangents, and the rule is what the map is transposed. Only between [`Pushing::ToTranspose`] and the
+/// transposition are there such calls.
+pub(crate) const BACKWARD: &str = "backward";
+
+/// What becomes of the tangents that are pushed along.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pushing {
+    /// They are results.
+    ToResults,
+    /// What computes them is transposed, so that a rule for the transposed alone will do.
+    ToTranspose,
 }
 
 /// A function being differentiated: where its values went, and their tangents.
 pub(crate) struct Forward<'f> {
     module: &'f Module,
     f: &'f Function,
+    pushing: Pushing,
     pub(crate) primal: Copier<'f>,
     tangents: SecondaryMap<Value, Option<Value>>,
 }
 
 impl<'f> Forward<'f> {
-    pub(crate) fn new(module: &'f Module, f: &'f Function) -> Forward<'f> {
-        Forward { module, f, primal: Copier::new(f), tangents: SecondaryMap::new() }
+    pub(crate) fn new(module: &'f Module, f: &'f Function, pushing: Pushing) -> Forward<'f> {
+        Forward { module, f, pushing, primal: Copier::new(f), tangents: SecondaryMap::new() }
     }
 
     /// Declares the tangent of an old value.
@@ -69,7 +84,7 @@ impl<'f> Forward<'f> {
         b.set_span(f.span(i));
         let active = f.args(i).iter().any(|&a| self.tangents[a].is_some());
         match op.def().body {
-            Body::Region(Control::Call) => return self.call(b, i, active),
+            Body::Region(Control::Call) if active => return self.call(b, i),
             Body::Region(Control::Cond) if f.reads(i, &|v| self.tangents[v].is_some()) => {
                 return self.cond(b, i);
             }
@@ -105,6 +120,8 @@ impl<'f> Forward<'f> {
                 let types: Vec<TensorType> = results.iter().map(|&v| b.ty(v).clone()).collect();
                 if types.iter().all(|t| !t.dtype.is_float()) {
                     vec![None; results.len()]
+                } else if op == Op::Concatenate && tangents.contains(&None) {
+                    vec![placed(b, attrs.int("axis") as usize, &args, &tangents)]
                 } else {
                     let args: Vec<Value> = (0..args.len())
                         .map(|k| match tangents[k] {
@@ -209,52 +226,112 @@ impl<'f> Forward<'f> {
         Ok(())
     }
 
-    /// A call of a function with a custom rule becomes the rule.
-    fn call(&mut self, b: &mut Builder, i: Inst, active: bool) -> Result<(), Diagnostic> {
+    /// A call of a function with a custom rule becomes the rule. Calls that no tangent flows into
+    /// stay, and so do those inside of the rule: a later derivative finds their rules.
+    fn call(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
         let f = self.f;
         let name = f.attrs(i).text("func");
-        let callee = self.module.find(name);
-        let rule = match callee.and_then(|c| c.rule.as_ref()) {
-            _ if !active => callee,
-            Some(CustomRule::Jvp(rule)) => self.module.find(rule),
-            Some(CustomRule::Vjp(..)) => {
-                let m = format!("@{name} has a custom_vjp, which this version does not apply");
-                return Err(Diagnostic::new(at_inst(f, i), Kind::Unsupported, m));
-            }
-            None => None,
-        };
-        let rule = rule.ok_or_else(|| self.error(i, format!("@{name} has no rule to apply")))?;
-        let rule = inline(self.module, rule, &|_| true)?;
-        let mut args: Vec<Value> = f.args(i).iter().map(|&a| self.primal.get(b, a)).collect();
-        if active {
-            for &a in f.args(i).iter().filter(|a| f.ty(**a).dtype.is_float()) {
-                args.push(self.tangent_or_zero(b, a));
-            }
-        }
-        let types: Vec<TensorType> = args.iter().map(|&v| b.ty(v).clone()).collect();
-        let bound = bind(&rule.param_types(), &types).ok_or_else(|| {
-            self.error(i, format!("@{} takes {:?}, found {types:?}", rule.name, rule.param_types()))
-        })?;
-        let retype = |t: &TensorType| substitute(t, &bound);
-        let mut inner = Copier::retyping(&rule, &retype);
-        for (&p, &a) in rule.params().iter().zip(&args) {
-            inner.set(p, a);
-        }
-        for &j in rule.body_insts() {
-            inner.inst(b, j);
-        }
-        let out: Vec<Value> = rule.results().iter().map(|&r| inner.get(b, r)).collect();
+        let rule = self.module.find(name).and_then(|c| c.rule.as_ref());
+        let args: Vec<Value> = f.args(i).iter().map(|&a| self.primal.get(b, a)).collect();
+        let float = f.args(i).iter().filter(|a| f.ty(**a).dtype.is_float());
+        let tangents: Vec<Value> = float.map(|&a| self.tangent_or_zero(b, a)).collect();
         let results = f.inst_results(i);
-        for (&old, &v) in results.iter().zip(&out) {
+        let moving: Vec<Value> =
+            results.iter().copied().filter(|&v| f.ty(v).dtype.is_float()).collect();
+        let (primal, out) = match rule {
+            Some(CustomRule::Jvp(rule)) => {
+                let mut primal = self.splice(b, i, rule, &[args, tangents].concat())?;
+                let out = primal.split_off(results.len().min(primal.len()));
+                (primal, out)
+            }
+            Some(CustomRule::Vjp(fwd, bwd)) if self.pushing == Pushing::ToTranspose => {
+                let mut primal = self.splice(b, i, fwd, &args)?;
+                let residuals = primal.split_off(results.len().min(primal.len()));
+                let types: Vec<TensorType> = moving.iter().map(|&v| f.ty(v).clone()).collect();
+                let attrs = Attrs::none()
+                    .with("func", Attr::Func(bwd.clone()))
+                    .with(BACKWARD, Attr::Bool(true));
+                let (at, phase) = (b.region(), f.inst(i).phase);
+                let args = [residuals, tangents].concat();
+                let map = b.func_mut().add_inst(at, Op::Call, &args, attrs, &types, &[], phase);
+                b.func_mut().set_span(map, f.span(i));
+                (primal, b.func().inst_results(map).to_vec())
+            }
+            Some(CustomRule::Vjp(..)) => {
+                let m = format!("@{name} has a custom_vjp, which says nothing of forward mode");
+                let at = at_inst(f, i);
+                let hint = "use reverse mode, or write a custom_jvp";
+                return Err(Diagnostic::new(at, Kind::Unsupported, m).hint(hint));
+            }
+            None => return Err(self.error(i, format!("@{name} has no rule to apply"))),
+        };
+        for (&old, &v) in results.iter().zip(&primal) {
             self.primal.set(old, v);
         }
-        let moving = results.iter().filter(|v| f.ty(**v).dtype.is_float());
-        for (&old, &t) in moving.zip(&out[results.len()..]) {
+        for (&old, &t) in moving.iter().zip(&out) {
             let zero = b.func().literal(t).is_some_and(Literal::is_zero);
             self.tangents[old] = (!zero).then_some(t);
         }
         Ok(())
     }
+
+    /// The results of a rule of the module, its instructions in place.
+    fn splice(
+        &self,
+        b: &mut Builder,
+        i: Inst,
+        rule: &str,
+        args: &[Value],
+    ) -> Result<Vec<Value>, Diagnostic> {
+        let found = self.module.find(rule);
+        let rule = found.ok_or_else(|| self.error(i, format!("no function @{rule}")))?;
+        let at = (at_inst(self.f, i), self.f.inst(i).phase);
+        splice(self.module, rule, args, &|callee| callee.rule.is_none(), at, b)
+    }
+}
+
+/// The tangent of a concatenation of which some parts do not move: those that do in their places, without
+/// zeros for the others. The extents along the axis are known, or there is one part.
+fn placed(
+    b: &mut Builder,
+    axis: usize,
+    args: &[Value],
+    tangents: &[Option<Value>],
+) -> Option<Value> {
+    let extent = |b: &Builder, k: usize| b.ty(args[k]).shape[axis].known().unwrap_or(0) as i64;
+    let total: i64 = (0..args.len()).map(|k| extent(b, k)).sum();
+    let (rank, dtype) = (b.ty(args[0]).rank(), b.ty(args[0]).dtype);
+    let (mut sum, mut start, mut k) = (None, 0, 0);
+    while k < args.len() {
+        let run: Vec<Value> = tangents[k..].iter().map_while(|&t| t).collect();
+        let width: i64 = (k..k + run.len()).map(|k| extent(b, k)).sum();
+        let joined = match run.as_slice() {
+            [] => None,
+            [only] => Some(*only),
+            run => {
+                let attrs = Attrs::none().with_int("axis", axis as i64);
+                Some(b.op_with(Op::Concatenate, run, attrs))
+            }
+        };
+        if let Some(joined) = joined {
+            let along = |n: i64| (0..rank).map(move |d| if d == axis { n } else { 0 });
+            let attrs = Attrs::none()
+                .with_ints("low", along(start))
+                .with_ints("high", along(total - start - width))
+                .with_ints("interior", along(0));
+            let zero = b.literal(&TensorType::scalar(dtype), Literal::zero(dtype));
+            let term = b.op_with(Op::Pad, &[joined, zero], attrs);
+            sum = accumulate(b, sum, Some(term));
+        }
+        // What follows the run does not move.
+        k += run.len();
+        start += width;
+        if k < args.len() {
+            start += extent(b, k);
+            k += 1;
+        }
+    }
+    sum
 }
 
 /// Zeros of a type, as a literal.

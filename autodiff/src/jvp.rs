@@ -1,8 +1,10 @@
 //! `jvp`: results and their tangents from parameters and theirs.
 
-use crate::forward::{Forward, prepare};
+use crate::derived::closed;
+use crate::forward::{Forward, Pushing, prepare};
+use crate::positions;
 use adfuse_ir::rewrite::dce;
-use adfuse_ir::{At, Builder, Diagnostic, Function, Kind, Module, Value};
+use adfuse_ir::{Builder, Diagnostic, Function, Module, Value};
 
 /// The function `(x.., t..) -> (y.., ty..)`: a tangent for each parameter at a position in `wrt`
 /// (as [`differentiable`](crate::differentiable) gives them), and for each result of a float type.
@@ -10,7 +12,12 @@ use adfuse_ir::{At, Builder, Diagnostic, Function, Kind, Module, Value};
 /// # Errors
 /// Where an instruction has no derivative rule, with its place.
 pub fn jvp(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    let (mut joint, _) = joint(module, f, wrt)?;
+    closed(module, open(module, f, wrt)?)
+}
+
+/// As [`jvp`]; calls of functions with a rule stay where no tangent flows into them.
+pub(crate) fn open(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
+    let (mut joint, _) = joint(module, f, wrt, Pushing::ToResults)?;
     dce(&mut joint);
     Ok(joint)
 }
@@ -20,20 +27,13 @@ pub(crate) fn joint(
     module: &Module,
     f: &Function,
     wrt: &[usize],
+    pushing: Pushing,
 ) -> Result<(Function, Vec<Value>), Diagnostic> {
     let f = &prepare(module, f)?;
-    for (n, &k) in wrt.iter().enumerate() {
-        let float = f.params().get(k).is_some_and(|&p| f.ty(p).dtype.is_float());
-        if !float || wrt[..n].contains(&k) {
-            let at = At { func: Some(f.name.clone()), ..At::default() };
-            let m =
-                format!("position {k} in `wrt` is no parameter of a float type, or is there twice");
-            return Err(Diagnostic::new(at, Kind::Usage, m));
-        }
-    }
+    positions(f, wrt)?;
     let mut b = Builder::new(format!("{}_jvp", f.name));
     b.func_mut().symbols = f.symbols.clone();
-    let mut forward = Forward::new(module, f);
+    let mut forward = Forward::new(module, f, pushing);
     forward.primal.params(&mut b);
     let mut seeds = Vec::new();
     for &k in wrt {

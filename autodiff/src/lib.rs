@@ -1,21 +1,30 @@
 //! Automatic differentiation: `jvp` is the one set of rules, read off the op table; `linearize`
 //! splits a function into a primal part and a linear part; `transpose` turns the linear part around;
-//! `vjp`, `grad` and `value_and_grad` are compositions.
+//! `vjp`, `grad` and `value_and_grad` are compositions; `vmap` makes a function of a batch of one of an
+//! element, and with it `jacfwd`, `jacrev` and `hessian` are compositions too.
 //!
 //! Every transformation takes a verified module and gives a new function without calls. Zero
 //! tangents and cotangents are symbolic: they become literals only where they are results.
 
+mod derived;
 mod forward;
+mod jacobian;
 mod jvp;
+mod linear_transpose;
 mod linearize;
 mod partial;
 mod reverse;
 mod transpose;
+mod vmap;
 
+pub use derived::Derived;
+pub use jacobian::{hessian, hvp, jacfwd, jacrev};
 pub use jvp::jvp;
+pub use linear_transpose::linear_transpose;
 pub use linearize::{Linearized, linearize};
 pub use reverse::{grad, value_and_grad, vjp};
 pub use transpose::transpose;
+pub use vmap::{Batching, Random, vmap};
 
 use adfuse_ir::{At, Diagnostic, Function, Kind};
 
@@ -56,4 +65,18 @@ pub fn differentiable(f: &Function, wrt: Option<&[String]>) -> Result<Vec<usize>
         out.push(k);
     }
     Ok(out)
+}
+
+/// Errs unless these are positions of different parameters of a float type.
+fn positions(f: &Function, wrt: &[usize]) -> Result<(), Diagnostic> {
+    for (n, &k) in wrt.iter().enumerate() {
+        let float = f.params().get(k).is_some_and(|&p| f.ty(p).dtype.is_float());
+        if !float || wrt[..n].contains(&k) {
+            let at = At { func: Some(f.name.clone()), ..At::default() };
+            let m =
+                format!("position {k} in `wrt` is no parameter of a float type, or is there twice");
+            return Err(Diagnostic::new(at, Kind::Usage, m));
+        }
+    }
+    Ok(())
 }

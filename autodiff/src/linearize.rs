@@ -1,7 +1,9 @@
 //! `linearize`: a function as a primal part and a linear part that reads residuals.
 
+use crate::derived::closed;
+use crate::forward::{BACKWARD, Pushing};
 use crate::jvp::joint;
-use adfuse_ir::rewrite::{Copier, dce};
+use adfuse_ir::rewrite::{Copier, dce, splice};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{At, Builder, DType, Diagnostic, Function, Inst, Kind, Module, Op, Value};
 use cranelift_entity::EntitySet;
@@ -24,7 +26,19 @@ pub struct Linearized {
 /// # Errors
 /// As [`jvp`](crate::jvp).
 pub fn linearize(module: &Module, f: &Function, wrt: &[usize]) -> Result<Linearized, Diagnostic> {
-    let (mut joint, seeds) = joint(module, f, wrt)?;
+    let split = open(module, f, wrt, Pushing::ToResults)?;
+    Ok(Linearized { primal: closed(module, split.primal)?, ..split })
+}
+
+/// As [`linearize`]; calls of functions with a rule stay in the primal part, and for the transposition
+/// the linear part may call a backward rule.
+pub(crate) fn open(
+    module: &Module,
+    f: &Function,
+    wrt: &[usize],
+    pushing: Pushing,
+) -> Result<Linearized, Diagnostic> {
+    let (mut joint, seeds) = joint(module, f, wrt, pushing)?;
     dce(&mut joint);
     let joint = &joint;
     let mut moving: EntitySet<Value> = EntitySet::new();
@@ -72,7 +86,19 @@ pub fn linearize(module: &Module, f: &Function, wrt: &[usize]) -> Result<Lineari
         copier.set(v, new);
     }
     for &i in &linear_insts {
-        copier.inst(&mut b, i);
+        let callee = module.find(joint.attrs(i).text("func"));
+        let (Op::Call, false, Some(callee)) = (joint.op(i), joint.attrs(i).flag(BACKWARD), callee)
+        else {
+            copier.inst(&mut b, i);
+            continue;
+        };
+        // A rule called a function of a tangent: what that does is linear, whatever rule it has.
+        let args: Vec<Value> = joint.args(i).iter().map(|&a| copier.get(&mut b, a)).collect();
+        let at = (at_inst(joint, i), joint.inst(i).phase);
+        let out = splice(module, callee, &args, &|_| true, at, &mut b)?;
+        for (&old, v) in joint.inst_results(i).iter().zip(out) {
+            copier.set(old, v);
+        }
     }
     let all: Vec<Value> = tangents.iter().map(|&v| copier.get(&mut b, v)).collect();
     b.set_results(&all);

@@ -1,18 +1,29 @@
 //! `vjp`, `grad` and `value_and_grad`: linearize, then transpose, in one function.
 
-use crate::linearize::linearize;
-use crate::transpose::transpose;
+use crate::derived::closed;
+use crate::forward::Pushing;
+use crate::linearize;
+use crate::transpose::transposed;
 use adfuse_ir::rewrite::{Copier, Exactness, cse, dce, simplify};
 use adfuse_ir::{At, Builder, Diagnostic, Function, Kind, Literal, Module, Phase, Value};
 
 /// Which outputs a gradient function has, and where its cotangents come from.
 #[derive(Clone, Copy)]
-struct Form {
+pub(crate) struct Form {
     /// Whether the primal results come first.
     value: bool,
     /// Whether a single scalar result is seeded with 1, so that it takes no cotangent.
     seed: bool,
+    /// What is put after the function's name.
+    suffix: &'static str,
 }
+
+/// Of [`vjp`].
+pub(crate) const VJP: Form = Form { value: true, seed: false, suffix: "vjp" };
+/// Of [`grad`].
+pub(crate) const GRAD: Form = Form { value: false, seed: true, suffix: "grad" };
+/// Of [`value_and_grad`].
+pub(crate) const VALUE_AND_GRAD: Form = Form { value: true, ..GRAD };
 
 /// The function `(x.., ct..) -> (y.., x_ct..)`: a cotangent for each result of a float type, a
 /// gradient for each parameter at a position in `wrt`.
@@ -20,7 +31,7 @@ struct Form {
 /// # Errors
 /// Where an instruction has no derivative rule, with its place.
 pub fn vjp(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    build(module, f, wrt, Form { value: true, seed: false }, "vjp")
+    closed(module, open(module, f, wrt, VJP)?)
 }
 
 /// The results, then the gradient of the result with respect to each parameter at `wrt`.
@@ -35,7 +46,7 @@ pub fn value_and_grad(
     f: &Function,
     wrt: &[usize],
 ) -> Result<Function, Diagnostic> {
-    build(module, f, wrt, Form { value: true, seed: true }, "grad")
+    closed(module, open(module, f, wrt, VALUE_AND_GRAD)?)
 }
 
 /// As [`value_and_grad`], without the results.
@@ -43,17 +54,18 @@ pub fn value_and_grad(
 /// # Errors
 /// As [`vjp`].
 pub fn grad(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    build(module, f, wrt, Form { value: false, seed: true }, "grad")
+    closed(module, open(module, f, wrt, GRAD)?)
 }
 
-fn build(
+/// The gradient function of this form; calls of functions with a rule stay where no tangent flows
+/// into them.
+pub(crate) fn open(
     module: &Module,
     f: &Function,
     wrt: &[usize],
     form: Form,
-    suffix: &str,
 ) -> Result<Function, Diagnostic> {
-    let split = linearize(module, f, wrt)?;
+    let split = linearize::open(module, f, wrt, Pushing::ToTranspose)?;
     let last = last_phase(&split.primal).max(last_phase(&split.linear));
     let phase = last.transposed();
     if phase == last {
@@ -61,9 +73,9 @@ fn build(
         let m = format!("an instruction of @{} is of phase {}, the last there is", f.name, last.0);
         return Err(Diagnostic::new(at, Kind::Limit, m));
     }
-    let backward = transpose(&split.linear, split.residuals, phase)?;
+    let backward = transposed(module, &split.linear, split.residuals, phase)?;
 
-    let mut b = Builder::new(format!("{}_{suffix}", f.name));
+    let mut b = Builder::new(format!("{}_{}", f.name, form.suffix));
     b.func_mut().symbols = f.symbols.clone();
     let mut primal = Copier::new(&split.primal);
     primal.params(&mut b);
@@ -108,7 +120,8 @@ fn build(
     Ok(joint)
 }
 
-fn last_phase(f: &Function) -> Phase {
+/// The latest phase of an instruction.
+pub(crate) fn last_phase(f: &Function) -> Phase {
     let mut last = Phase::PRIMAL;
     f.walk(&mut |f, i| last = last.max(f.inst(i).phase));
     last

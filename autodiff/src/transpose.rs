@@ -1,12 +1,13 @@
 //! `transpose`: the linear part turned around, cotangents in, cotangents out.
 
-use crate::forward::zeros;
+use crate::forward::{BACKWARD, zeros};
 use crate::partial::{Factor, accumulate, apply, factor};
 use adfuse_ir::op::{Deriv, RuleCx};
-use adfuse_ir::rewrite::Copier;
+use adfuse_ir::rewrite::{Copier, splice};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
-    Builder, DType, Diagnostic, Function, Inst, Kind, Literal, Phase, TensorType, Value, ValueDef,
+    Builder, DType, Diagnostic, Function, Inst, Kind, Literal, Module, Op, Phase, TensorType,
+    Value, ValueDef,
 };
 use cranelift_entity::{EntitySet, SecondaryMap};
 
@@ -16,10 +17,26 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 /// # Errors
 /// Where an instruction is not linear in what it reads of the linear parameters, with its place.
 pub fn transpose(f: &Function, fixed: usize, phase: Phase) -> Result<Function, Diagnostic> {
+    transposed(&Module::default(), f, fixed, phase)
+}
+
+/// As [`transpose`], of a function that may stand for maps by the backward rules of `module`.
+pub(crate) fn transposed(
+    module: &Module,
+    f: &Function,
+    fixed: usize,
+    phase: Phase,
+) -> Result<Function, Diagnostic> {
     let mut b = Builder::new(format!("{}_t", f.name));
     b.func_mut().symbols = f.symbols.clone();
-    let mut pass =
-        Transpose { f, fixed: Copier::new(f), linear: EntitySet::new(), cts: SecondaryMap::new() };
+    let mut pass = Transpose {
+        module,
+        f,
+        phase,
+        fixed: Copier::new(f),
+        linear: EntitySet::new(),
+        cts: SecondaryMap::new(),
+    };
     let (constants, linear) = f.params().split_at(fixed);
     for &p in constants {
         let new = b.param(f.ty(p).clone(), f.name_of(p));
@@ -56,7 +73,9 @@ pub fn transpose(f: &Function, fixed: usize, phase: Phase) -> Result<Function, D
 }
 
 struct Transpose<'f> {
+    module: &'f Module,
     f: &'f Function,
+    phase: Phase,
     fixed: Copier<'f>,
     linear: EntitySet<Value>,
     cts: SecondaryMap<Value, Option<Value>>,
@@ -111,6 +130,9 @@ impl Transpose<'_> {
                 let cx = RuleCx { args: &args, results: &[], attrs, types: &types };
                 rule(b, &cx, &linear, &cts).to_vec()
             }
+            Deriv::Structural if op == Op::Call && attrs.flag(BACKWARD) => {
+                self.backward(b, i, &linear, &cts)?
+            }
             Deriv::Jvp(_) | Deriv::Zero | Deriv::Structural => return Err(self.not_linear(i)),
         };
         if let Some(d) = b.error() {
@@ -137,6 +159,34 @@ impl Transpose<'_> {
                 if linear[k] { zeros(b, f.ty(a)) } else { self.fixed.get(b, a) }
             })
             .collect()
+    }
+
+    /// A map that is given by its transposed: the backward rule, of residuals and cotangents.
+    fn backward(
+        &mut self,
+        b: &mut Builder,
+        i: Inst,
+        linear: &[bool],
+        cts: &[Option<Value>],
+    ) -> Result<Vec<Option<Value>>, Diagnostic> {
+        let f = self.f;
+        let name = f.attrs(i).text("func");
+        let rule = self.module.find(name).ok_or_else(|| {
+            Diagnostic::new(at_inst(f, i), Kind::CustomRule, format!("no function @{name}"))
+        })?;
+        let residuals = linear.len().saturating_sub(rule.results().len());
+        let mut args = Vec::new();
+        for &a in &f.args(i)[..residuals] {
+            args.push(self.fixed.get(b, a));
+        }
+        for (&ct, &r) in cts.iter().zip(f.inst_results(i)) {
+            args.push(ct.unwrap_or_else(|| zeros(b, f.ty(r))));
+        }
+        let at = (at_inst(f, i), self.phase);
+        let out = splice(self.module, rule, &args, &|callee| callee.rule.is_none(), at, b)?;
+        let nonzero = |&v: &Value| !b.func().literal(v).is_some_and(Literal::is_zero);
+        let out: Vec<Option<Value>> = out.into_iter().map(|v| Some(v).filter(nonzero)).collect();
+        Ok(std::iter::repeat_n(None, residuals).chain(out).collect())
     }
 
     /// An elementwise op is its own transposed: its partials act on the cotangent.

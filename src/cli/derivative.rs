@@ -1,13 +1,13 @@
-//! `grad` and `jvp`: the derivative of a function, as a function.
+//! `grad`, `jvp`, `hvp`, `jacobian` and `hessian`: derivatives of a function, as functions.
 
 use super::failure::Failure;
 use super::source::Program;
 use super::streams::Streams;
 use super::target::{Target, specialized};
-use crate::autodiff::{differentiable, grad, jvp, value_and_grad};
+use crate::autodiff::{Derived, differentiable};
 use crate::ir::text::{parse, print_function};
-use crate::ir::{At, Diagnostic, Function, Kind, Module, verify};
-use clap::Args;
+use crate::ir::{At, Diagnostic, Function, Kind, TensorType, verify};
+use clap::{Args, ValueEnum};
 use std::process::ExitCode;
 
 /// Prints the gradient function of a function
@@ -15,6 +15,9 @@ use std::process::ExitCode;
 /// The function printed takes the parameters of the one given, and returns its results, then a
 /// gradient for each parameter of --wrt. A single result of a float type that is a scalar is
 /// differentiated as it is; for others, a cotangent for each is taken, after the parameters.
+///
+/// With --order the gradient is differentiated again, with respect to the same parameters: the results
+/// are then those of the order before, and their gradients.
 #[derive(Args)]
 pub(super) struct Grad {
     #[command(flatten)]
@@ -24,6 +27,9 @@ pub(super) struct Grad {
     /// Leave the results out, and return gradients alone
     #[arg(long)]
     no_value: bool,
+    /// How often to differentiate
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    order: u8,
 }
 
 /// Prints the forward-mode derivative of a function
@@ -32,6 +38,55 @@ pub(super) struct Grad {
 /// returns the results, then a tangent for each that is of a float type.
 #[derive(Args)]
 pub(super) struct Jvp {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    wrt: Wrt,
+}
+
+/// Prints the function that multiplies with the Hessian
+///
+/// The function printed takes the parameters, then a vector for each parameter of --wrt, and returns
+/// the products of the Hessian with them, in one pass of forward mode over the gradient. A result that
+/// is not a single scalar takes cotangents, after the parameters.
+#[derive(Args)]
+pub(super) struct Hvp {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    wrt: Wrt,
+}
+
+/// Prints the function that computes Jacobians
+///
+/// The function printed takes the parameters, and returns a block for each result of a float type and
+/// each parameter of --wrt: the axes of the result, then those of the parameter.
+#[derive(Args)]
+pub(super) struct Jacobian {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    wrt: Wrt,
+    /// The mode of differentiation; without this, the one that takes fewer passes
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+}
+
+/// A mode of differentiation.
+#[derive(Clone, Copy, ValueEnum)]
+enum Mode {
+    /// Forward: a pass for each element of a parameter
+    Fwd,
+    /// Reverse: a pass for each element of a result
+    Rev,
+}
+
+/// Prints the function that computes Hessians
+///
+/// The function printed takes the parameters, and returns a block for each result of a float type and
+/// each pair of parameters of --wrt: the axes of the result, of the first and of the second parameter.
+#[derive(Args)]
+pub(super) struct Hessian {
     #[command(flatten)]
     target: Target,
     #[command(flatten)]
@@ -49,7 +104,12 @@ pub(super) struct Wrt {
 impl Grad {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        let transform = if self.no_value { grad } else { value_and_grad };
+        let transform = |mut f: Derived, wrt: &[usize]| {
+            for _ in 1..self.order {
+                f = f.grad(wrt)?;
+            }
+            if self.no_value { f.grad(wrt) } else { f.value_and_grad(wrt) }
+        };
         derive(&self.target, &self.wrt, transform, streams)
     }
 }
@@ -57,7 +117,49 @@ impl Grad {
 impl Jvp {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        derive(&self.target, &self.wrt, jvp, streams)
+        derive(&self.target, &self.wrt, |f, wrt| f.jvp(wrt), streams)
+    }
+}
+
+impl Hvp {
+    /// Runs the command.
+    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        derive(&self.target, &self.wrt, |f, wrt| f.hvp(wrt), streams)
+    }
+}
+
+impl Jacobian {
+    /// Runs the command.
+    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        let transform = |f: Derived, wrt: &[usize]| match self
+            .mode
+            .unwrap_or_else(|| cheaper(f.function(), wrt))
+        {
+            Mode::Fwd => f.jacfwd(wrt),
+            Mode::Rev => f.jacrev(wrt),
+        };
+        derive(&self.target, &self.wrt, transform, streams)
+    }
+}
+
+/// The mode with fewer passes; reverse where that is not known.
+fn cheaper(f: &Function, wrt: &[usize]) -> Mode {
+    let params = wrt.iter().map(|&k| f.ty(f.params()[k]).clone());
+    let results = f.result_types().into_iter().filter(|t| t.dtype.is_float());
+    let count = |types: Vec<TensorType>| {
+        types.iter().try_fold(0u64, |sum, t| Some(sum.saturating_add(t.elements()?)))
+    };
+    let (params, results) = (count(params.collect()), count(results.collect()));
+    match (params, results) {
+        (Some(params), Some(results)) if params < results => Mode::Fwd,
+        _ => Mode::Rev,
+    }
+}
+
+impl Hessian {
+    /// Runs the command.
+    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        derive(&self.target, &self.wrt, |f, wrt| f.hessian(wrt), streams)
     }
 }
 
@@ -77,19 +179,27 @@ impl Wrt {
     }
 }
 
-type Transform = fn(&Module, &Function, &[usize]) -> Result<Function, Diagnostic>;
-
 fn derive(
     target: &Target,
     wrt: &Wrt,
-    transform: Transform,
+    transform: impl FnOnce(Derived, &[usize]) -> Result<Derived, Diagnostic>,
     streams: &mut Streams<'_>,
 ) -> Result<ExitCode, Failure> {
     let program = target.read()?;
     let f = target.choose(&program)?;
     let f = &specialized(&program, f, &target.extents(f)?)?;
     let wrt = wrt.positions(&program, f)?;
-    let made = transform(&program.module, f, &wrt).map_err(|d| program.wrong(d))?;
+    let made = transform(Derived::new(&program.module, f), &wrt).and_then(Derived::finish);
+    print(&program, made, streams)
+}
+
+/// Prints what was made of a function of the program.
+pub(super) fn print(
+    program: &Program,
+    made: Result<Function, Diagnostic>,
+    streams: &mut Streams<'_>,
+) -> Result<ExitCode, Failure> {
+    let made = made.map_err(|d| program.wrong(d))?;
     let text = print_function(&made);
     reads_back(&text).map_err(|why| {
         let at = At { func: Some(made.name.clone()), ..At::default() };
@@ -103,11 +213,11 @@ fn derive(
 fn reads_back(text: &str) -> Result<(), String> {
     let first =
         |errors: Vec<Diagnostic>| errors.first().map(ToString::to_string).unwrap_or_default();
-    let module = parse(text).map_err(|e| format!("the derivative does not parse: {}", first(e)))?;
-    verify(&module).map_err(|e| format!("the derivative does not verify: {}", first(e)))?;
+    let module = parse(text).map_err(|e| format!("what was made does not parse: {}", first(e)))?;
+    verify(&module).map_err(|e| format!("what was made does not verify: {}", first(e)))?;
     if module.to_string() == text {
         Ok(())
     } else {
-        Err("the derivative does not print as it parses".into())
+        Err("what was made does not print as it parses".into())
     }
 }

@@ -34,6 +34,7 @@ mod spec;
 mod steps;
 mod streams;
 mod target;
+mod vmap;
 mod whole;
 
 use clap::{Parser, Subcommand};
@@ -73,6 +74,10 @@ a file it names cannot be used. NO_COLOR turns colors off.";
 enum Command {
     Grad(derivative::Grad),
     Jvp(derivative::Jvp),
+    Hvp(derivative::Hvp),
+    Jacobian(derivative::Jacobian),
+    Hessian(derivative::Hessian),
+    Vmap(vmap::Vmap),
     Run(run::Run),
     Check(check::Check),
     Bench(bench::Bench),
@@ -99,6 +104,10 @@ fn command_line() -> ExitCode {
     let result = match cli.command {
         Command::Grad(command) => command.execute(&mut streams),
         Command::Jvp(command) => command.execute(&mut streams),
+        Command::Hvp(command) => command.execute(&mut streams),
+        Command::Jacobian(command) => command.execute(&mut streams),
+        Command::Hessian(command) => command.execute(&mut streams),
+        Command::Vmap(command) => command.execute(&mut streams),
         Command::Run(command) => command.execute(&mut streams),
         Command::Check(command) => command.execute(&mut streams),
         Command::Bench(command) => command.execute(&mut streams),

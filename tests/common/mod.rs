@@ -1,6 +1,7 @@
 //! What several test programs share.
 #![allow(dead_code)]
 
+pub(crate) mod batch;
 pub(crate) mod kernels;
 pub(crate) mod models;
 pub(crate) mod programs;

@@ -6,7 +6,7 @@ use adfuse::autodiff;
 use adfuse::ir::rewrite::{self, Exactness};
 use adfuse::ir::text::{parse, print_function, print_module};
 use adfuse::ir::verify::verify;
-use adfuse::ir::{Diagnostic, Function, Module, Phase, Symbol};
+use adfuse::ir::{Diagnostic, Dim, Function, Module, Phase, Symbol};
 use std::collections::BTreeMap;
 
 /// A text, or the errors that the stage gives instead.
@@ -39,6 +39,18 @@ pub(crate) const STAGES: &[Stage] = &[
     ir("vjp", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::vjp)),
     ir("grad", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::grad)),
     ir("value_and_grad", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::value_and_grad)),
+    ir("hvp", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::hvp)),
+    ir("jacfwd", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::jacfwd)),
+    ir("jacrev", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::jacrev)),
+    ir("hessian", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::hessian)),
+    ir("linear_transpose", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::linear_transpose)),
+    // Every other option is the axis of a parameter; those without one are shared.
+    ir("vmap", &["*"], |m, f, d| printed(autodiff::vmap(m, f, &batching(f, d)))),
+    ir("vmap_grad", &["*"], |m, f, d| {
+        let wrt = autodiff::differentiable(f, None).map_err(one)?;
+        let batched = autodiff::Derived::new(m, f).vmap(&batching(f, d)).map_err(one)?;
+        printed(batched.vjp(&wrt).and_then(autodiff::Derived::finish))
+    }),
     ir("linearize", &["wrt"], |m, f, d| {
         let wrt = wrt(f, d)?;
         let split = autodiff::linearize(m, f, &wrt).map_err(one)?;
@@ -69,6 +81,18 @@ pub(crate) const STAGES: &[Stage] = &[
         Ok(print_function(&rewrite::specialize(f, &extents)?))
     }),
 ];
+
+/// `size=3`, or a symbol; `same` for shared random bits; then axes by parameter.
+fn batching(f: &Function, d: &Directive) -> autodiff::Batching {
+    let size = d.options.get("size").map_or("0", String::as_str);
+    let size = match (size.parse(), Symbol::new(size)) {
+        (Ok(n), _) => Dim::Const(n),
+        (Err(_), symbol) => Dim::Sym(symbol.expect("an extent or a symbol")),
+    };
+    let axis = |&p| f.name_of(p).and_then(|n| d.options.get(n)).and_then(|a| a.parse().ok());
+    let random = if d.has("same") { autodiff::Random::Same } else { autodiff::Random::Refused };
+    autodiff::Batching::new(size, f.params().iter().map(axis)).random(random)
+}
 
 type Transform = fn(&Module, &Function, &[usize]) -> Result<Function, Diagnostic>;
 

@@ -1,5 +1,8 @@
 //! Tests that go over the whole op table: a new row is tested by them without a line of its own.
 
+#[path = "../common/batch.rs"]
+mod batch;
+mod batches;
 mod cases;
 mod closed;
 mod conformance;

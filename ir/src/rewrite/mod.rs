@@ -14,7 +14,7 @@ pub use algebra::{Exactness, RULES, Rule, simplify};
 pub use copy::{Copier, Each};
 pub use cse::cse;
 pub use dce::dce;
-pub use inline::{MAX_INLINED, inline};
+pub use inline::{MAX_INLINED, inline, splice};
 pub use specialize::specialize;
 pub use stable::{Recognised, STABLE_RULES, StableRule, stabilize};
 pub use widen::{widen, widened};

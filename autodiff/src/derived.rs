@@ -1,0 +1,192 @@
+//! `Derived`: transformations one after the other, of any order.
+//!
+//! A transformation applies the custom rules of the calls that it pushes a tangent through; other
+//! calls of functions with a rule stay, since a later one may need the rule. So a function on its way
+//! is held together with what it calls, and calls are replaced when the last transformation is done.
+
+use crate::reverse::{GRAD, VALUE_AND_GRAD, VJP};
+use crate::vmap::{Batching, Callees};
+use crate::{jacobian, jvp, linear_transpose, reverse, vmap};
+use adfuse_ir::rewrite::inline;
+use adfuse_ir::{CustomRule, Diagnostic, Function, Module, Op};
+use std::collections::BTreeSet;
+
+/// A function and what it calls, for one transformation after another:
+/// `Derived::new(&module, f).grad(&[0])?.jvp(&[0])?.finish()?`.
+///
+/// Each gives what the function of the same name in this crate gives. A chain keeps the meaning of
+/// custom rules at every order; calling those functions on each other's results keeps it only for
+/// programs without rules inside of rules, since what they give calls nothing.
+#[derive(Clone, Debug)]
+pub struct Derived {
+    callees: Module,
+    f: Function,
+}
+
+impl Derived {
+    /// A verified module's function, not transformed yet.
+    pub fn new(module: &Module, f: &Function) -> Derived {
+        Derived { callees: reached(module, f), f: f.clone() }
+    }
+
+    /// The function so far. It may call functions that have a custom rule.
+    pub fn function(&self) -> &Function {
+        &self.f
+    }
+
+    /// The function without calls.
+    ///
+    /// # Errors
+    /// If inlining gives too many instructions.
+    pub fn finish(self) -> Result<Function, Diagnostic> {
+        closed(&self.callees, self.f)
+    }
+
+    /// As [`jvp`](fn@crate::jvp), of the function so far.
+    ///
+    /// # Errors
+    /// As [`jvp`](fn@crate::jvp).
+    pub fn jvp(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
+        self.then(|module, f| jvp::open(module, f, wrt))
+    }
+
+    /// As [`vjp`](crate::vjp), of the function so far.
+    ///
+    /// # Errors
+    /// As [`vjp`](crate::vjp).
+    pub fn vjp(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
+        self.then(|module, f| reverse::open(module, f, wrt, VJP))
+    }
+
+    /// As [`grad`](crate::grad), of the function so far.
+    ///
+    /// # Errors
+    /// As [`vjp`](crate::vjp).
+    pub fn grad(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
+        self.then(|module, f| reverse::open(module, f, wrt, GRAD))
+    }
+
+    /// As [`value_and_grad`](crate::value_and_grad), of the function so far.
+    ///
+    /// # Errors
+    /// As [`vjp`](crate::vjp).
+    pub fn value_and_grad(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
+        self.then(|module, f| reverse::open(module, f, wrt, VALUE_AND_GRAD))
+    }
+
+    /// As [`vmap`](fn@crate::vmap), of the function so far.
+    ///
+    /// # Errors
+    /// As [`vmap`](fn@crate::vmap).
+    pub fn vmap(self, batching: &Batching) -> Result<Derived, Diagnostic> {
+        let mut callees = Callees::default();
+        let f = vmap::open(&self.callees, &self.f, batching, &mut callees)?;
+        Ok(self.with(f, callees))
+    }
+
+    /// As [`linear_transpose`](fn@crate::linear_transpose), of the function so far.
+    ///
+    /// # Errors
+    /// As [`linear_transpose`](fn@crate::linear_transpose).
+    pub fn linear_transpose(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
+        self.then(|module, f| linear_transpose::open(module, f, wrt))
+    }
+
+    /// As [`hvp`](crate::hvp), of the function so far.
+    ///
+    /// # Errors
+    /// As [`hvp`](crate::hvp).
+    pub fn hvp(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
+        let name = format!("{}_hvp", self.f.name);
+        let mut pushed = self.grad(wrt)?.jvp(wrt)?;
+        // The gradients come first; the products are their tangents.
+        let products = pushed.f.results()[wrt.len()..].to_vec();
+        jacobian::set_results(&mut pushed.f, products);
+        pushed.f.name = name;
+        Ok(pushed)
+    }
+
+    /// As [`jacfwd`](crate::jacfwd), of the function so far.
+    ///
+    /// # Errors
+    /// As [`jacfwd`](crate::jacfwd).
+    pub fn jacfwd(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
+        let mut callees = Callees::default();
+        let f = jacobian::forward(&self.callees, &self.f, wrt, &mut callees)?;
+        Ok(self.with(f, callees))
+    }
+
+    /// As [`jacrev`](crate::jacrev), of the function so far.
+    ///
+    /// # Errors
+    /// As [`jacrev`](crate::jacrev).
+    pub fn jacrev(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
+        let mut callees = Callees::default();
+        let f = jacobian::reverse(&self.callees, &self.f, wrt, &mut callees)?;
+        Ok(self.with(f, callees))
+    }
+
+    /// As [`hessian`](crate::hessian), of the function so far.
+    ///
+    /// # Errors
+    /// As [`hessian`](crate::hessian).
+    pub fn hessian(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
+        let name = format!("{}_hessian", self.f.name);
+        let mut blocks = self.jacrev(wrt)?.jacfwd(wrt)?;
+        blocks.f.name = name;
+        Ok(blocks)
+    }
+
+    fn then(
+        self,
+        transform: impl FnOnce(&Module, &Function) -> Result<Function, Diagnostic>,
+    ) -> Result<Derived, Diagnostic> {
+        let f = transform(&self.callees, &self.f)?;
+        Ok(Derived { callees: self.callees, f })
+    }
+
+    fn with(mut self, f: Function, made: Callees) -> Derived {
+        for callee in made.made {
+            self.callees.funcs.push(callee);
+        }
+        Derived { callees: self.callees, f }
+    }
+}
+
+/// The function without calls and without a rule.
+pub(crate) fn closed(module: &Module, mut f: Function) -> Result<Function, Diagnostic> {
+    f.rule = None;
+    let mut calls = false;
+    f.walk(&mut |f, i| calls |= f.op(i) == Op::Call);
+    if calls { inline(module, &f, &|_| true) } else { Ok(f) }
+}
+
+/// The functions that `f` calls, or that are rules of those, in the order of the module; `f` itself
+/// if it has a rule, since it is then differentiated as a call of it.
+fn reached(module: &Module, f: &Function) -> Module {
+    let mut names: BTreeSet<&str> = BTreeSet::new();
+    let mut open = vec![f];
+    while let Some(g) = open.pop() {
+        let mut found: Vec<&str> = Vec::new();
+        g.walk(&mut |_, i| {
+            if g.op(i) == Op::Call {
+                found.push(g.attrs(i).text("func"));
+            }
+        });
+        match &g.rule {
+            None => {}
+            Some(CustomRule::Jvp(rule)) => found.extend([g.name.as_str(), rule]),
+            Some(CustomRule::Vjp(fwd, bwd)) => found.extend([g.name.as_str(), fwd, bwd]),
+        }
+        for name in found {
+            if names.insert(name) {
+                open.extend(module.find(name));
+            }
+        }
+    }
+    let mut out = Module::default();
+    for g in module.funcs.values().filter(|g| names.contains(g.name.as_str())) {
+        out.funcs.push(g.clone());
+    }
+    out
+}

@@ -1,0 +1,359 @@
+//! `vmap`: a function of one element becomes a function of a batch, as if it ran on each by itself.
+//!
+//! Inside, a value that depends on the batch has it as its first axis; all others stay as they are.
+//! What an op becomes follows from its body: elementwise ops take batched operands, views, reductions
+//! and scans shift their axes, a contraction gains a batch axis or a free one, what is generated from
+//! operands is written out in elementwise ops. Only ops that move elements by index values, and
+//! regions, say more. Every element has the bits that the function gives it alone.
+
+mod attrs;
+mod call;
+mod cond;
+mod contract;
+mod flow;
+mod indirect;
+mod source;
+mod update;
+mod view;
+
+pub(crate) use call::Callees;
+
+use crate::forward::prepare;
+use adfuse_ir::op::{Body, Control};
+use adfuse_ir::rewrite::{Copier, cse, dce};
+use adfuse_ir::verify::at_inst;
+use adfuse_ir::{
+    At, Attrs, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Module, Op, Phase,
+    TensorType, Value, ValueDef,
+};
+use cranelift_entity::EntitySet;
+
+/// What becomes of bits that a program draws from a seed and an offset which all elements share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Random {
+    /// It is an error: elements that must differ would not. Mapping the seed or the offset gives each
+    /// element bits of its own.
+    Refused,
+    /// All elements draw the same bits, as the function does when it runs on each by itself.
+    Same,
+}
+
+/// Where the batch is: its extent, and its axis in every parameter and result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Batching {
+    size: Dim,
+    params: Vec<Option<usize>>,
+    results: Option<Vec<Option<usize>>>,
+    random: Random,
+}
+
+impl Batching {
+    /// A batch of this extent; for each parameter the axis that is added, or none where all elements
+    /// share it. Every result has the batch as its first axis.
+    pub fn new(size: impl Into<Dim>, params: impl IntoIterator<Item = Option<usize>>) -> Batching {
+        let params = params.into_iter().collect();
+        Batching { size: size.into(), params, results: None, random: Random::Refused }
+    }
+
+    /// For each result the axis that is added. Where there is none, the result must not depend on a
+    /// mapped parameter; where there is one and it does not, it is repeated.
+    pub fn results(mut self, axes: impl IntoIterator<Item = Option<usize>>) -> Batching {
+        self.results = Some(axes.into_iter().collect());
+        self
+    }
+
+    /// What becomes of random bits that do not depend on a mapped parameter.
+    pub fn random(mut self, random: Random) -> Batching {
+        self.random = random;
+        self
+    }
+}
+
+/// The function over a batch: parameters and results as `f`'s, those that are mapped with an axis more.
+///
+/// # Errors
+/// For a batching that does not fit the function, for effects, for random bits that all elements would
+/// share (unless [`Random::Same`] is asked for), and for an instruction that has no batched form, with
+/// its place.
+pub fn vmap(module: &Module, f: &Function, batching: &Batching) -> Result<Function, Diagnostic> {
+    crate::Derived::new(module, f).vmap(batching)?.finish()
+}
+
+/// As [`vmap`]; calls of functions with a rule stay, to batched callees that go into `callees`.
+pub(crate) fn open(
+    module: &Module,
+    f: &Function,
+    batching: &Batching,
+    callees: &mut Callees,
+) -> Result<Function, Diagnostic> {
+    let mut made = body(module, &prepare(module, f)?, batching, callees)?;
+    made.name = format!("{}_vmap", f.name);
+    Ok(made)
+}
+
+/// The batched form of a function that calls only functions with a rule.
+fn body(
+    module: &Module,
+    f: &Function,
+    batching: &Batching,
+    callees: &mut Callees,
+) -> Result<Function, Diagnostic> {
+    let results = check(f, batching)?;
+    let mapped = flow::mapped(f, &batching.params);
+    let mut b = Builder::new(f.name.clone());
+    b.func_mut().symbols = f.symbols.clone();
+    if let Dim::Sym(s) = batching.size
+        && !f.symbols.contains(&s)
+    {
+        b.func_mut().symbols.push(s);
+    }
+    let (values, least) = (Copier::new(f), Phase::PRIMAL);
+    let mut batch = Batch { module, f, batching, mapped, values, least, callees };
+    for (&p, &axis) in f.params().iter().zip(&batching.params) {
+        let Some(axis) = axis else {
+            let new = b.param(f.ty(p).clone(), f.name_of(p));
+            batch.values.set(p, new);
+            continue;
+        };
+        let ty = with_axis(f.ty(p), axis, batching.size);
+        within(&ty).map_err(|why| whole(f, Kind::Limit, format!("a batched parameter: {why}")))?;
+        let new = b.param(ty, f.name_of(p));
+        batch.values.set(p, new);
+    }
+    for (&p, &axis) in f.params().iter().zip(&batching.params) {
+        if let Some(axis) = axis {
+            let new = batch.values.get(&mut b, p);
+            let first = to_front(&mut b, new, axis);
+            batch.values.set(p, first);
+        }
+    }
+    for &i in f.body_insts() {
+        batch.inst(&mut b, i)?;
+    }
+    let mut out = Vec::new();
+    for (k, (&r, &axis)) in f.results().iter().zip(&results).enumerate() {
+        let new = batch.values.get(&mut b, r);
+        let phase = match b.func().def(new) {
+            ValueDef::Inst(i, _) => b.func().inst(i).phase,
+            _ => Phase::PRIMAL,
+        };
+        b.set_phase(phase);
+        let value = match axis {
+            None if batch.mapped.contains(r) => {
+                let m = format!("result {k} depends on a mapped parameter: it needs an axis");
+                return Err(whole(f, Kind::Usage, m));
+            }
+            None => new,
+            Some(axis) => batch.at_axis(&mut b, r, axis),
+        };
+        out.push(value);
+    }
+    b.set_results(&out);
+    let mut made = b.finish()?;
+    cse(&mut made);
+    dce(&mut made);
+    Ok(made)
+}
+
+/// The axes of the results, once the batching is known to fit.
+fn check(f: &Function, batching: &Batching) -> Result<Vec<Option<usize>>, Diagnostic> {
+    let fits = |what: &str, values: &[Value], axes: &[Option<usize>]| {
+        if axes.len() != values.len() {
+            let m = format!("{} axes for {} {what}s", axes.len(), values.len());
+            return Err(whole(f, Kind::Usage, m));
+        }
+        for (k, (&v, axis)) in values.iter().zip(axes).enumerate() {
+            let ty = f.ty(v);
+            if axis.is_some() && ty.dtype == DType::Token {
+                let m = format!("{what} {k} is a token: effects cannot be batched");
+                return Err(whole(f, Kind::Effect, m));
+            }
+            if axis.is_some_and(|a| a > ty.rank()) {
+                let a = axis.unwrap_or_default();
+                let m = format!("{what} {k} is {ty}: it cannot have the batch as axis {a}");
+                return Err(whole(f, Kind::Usage, m));
+            }
+        }
+        Ok(())
+    };
+    fits("parameter", f.params(), &batching.params)?;
+    let results = batching.results.clone().unwrap_or_else(|| vec![Some(0); f.results().len()]);
+    fits("result", f.results(), &results)?;
+    Ok(results)
+}
+
+fn whole(f: &Function, kind: Kind, message: impl Into<String>) -> Diagnostic {
+    Diagnostic::new(At { func: Some(f.name.clone()), ..At::default() }, kind, message)
+}
+
+fn within(ty: &TensorType) -> Result<(), String> {
+    ty.excess().map_or(Ok(()), Err)
+}
+
+/// The type with one axis more.
+fn with_axis(ty: &TensorType, axis: usize, size: Dim) -> TensorType {
+    let mut ty = ty.clone();
+    ty.shape.insert(axis, size);
+    ty
+}
+
+/// The value with its axis `from` as the first, the others in order.
+fn to_front(b: &mut Builder, v: Value, from: usize) -> Value {
+    let rank = b.ty(v).rank();
+    let rest = (0..rank).filter(|&d| d != from);
+    let perm: Vec<usize> = std::iter::once(from).chain(rest).collect();
+    transposed(b, v, &perm)
+}
+
+/// The value with its first axis as axis `to`.
+fn from_front(b: &mut Builder, v: Value, to: usize) -> Value {
+    let mut perm: Vec<usize> = (1..b.ty(v).rank()).collect();
+    perm.insert(to, 0);
+    transposed(b, v, &perm)
+}
+
+fn transposed(b: &mut Builder, v: Value, perm: &[usize]) -> Value {
+    if perm.iter().enumerate().all(|(d, &p)| d == p) {
+        return v;
+    }
+    let attrs = Attrs::none().with_ints("perm", perm.iter().map(|&p| p as i64));
+    b.op_with(Op::Transpose, &[v], attrs)
+}
+
+/// The value repeated along a new axis of this extent. A literal stays one.
+fn repeated(b: &mut Builder, v: Value, axis: usize, size: Dim) -> Value {
+    let ty = with_axis(b.ty(v), axis, size);
+    if let Some(l) = b.func().literal(v) {
+        return b.literal(&ty, l);
+    }
+    let dims = (0..ty.rank() as i64).filter(|&d| d != axis as i64);
+    b.op_as(Op::BroadcastInDim, &[v], Attrs::none().with_ints("dims", dims), &ty)
+}
+
+/// A function on its way into its batched form.
+struct Batch<'f, 'c> {
+    module: &'f Module,
+    f: &'f Function,
+    batching: &'f Batching,
+    /// Old values that have the batch as the first axis of their new ones.
+    mapped: EntitySet<Value>,
+    values: Copier<'f>,
+    /// No instruction is placed in a phase before this.
+    least: Phase,
+    callees: &'c mut Callees,
+}
+
+impl<'f> Batch<'f, '_> {
+    fn error(&self, i: Inst, kind: Kind, message: impl Into<String>) -> Diagnostic {
+        Diagnostic::new(at_inst(self.f, i), kind, message)
+    }
+
+    fn phase(&self, i: Inst) -> Phase {
+        self.f.inst(i).phase.max(self.least)
+    }
+
+    fn size(&self) -> Dim {
+        self.batching.size
+    }
+
+    fn is_mapped(&self, old: Value) -> bool {
+        self.mapped.contains(old)
+    }
+
+    /// The type of an old value's batched form.
+    fn type_of(&self, old: Value) -> TensorType {
+        with_axis(self.f.ty(old), 0, self.size())
+    }
+
+    /// The new value for an old one, with the batch as its first axis: repeated if it has none.
+    fn batched(&mut self, b: &mut Builder, old: Value) -> Value {
+        self.at_axis(b, old, 0)
+    }
+
+    /// As [`Batch::batched`], with the batch as another axis.
+    fn at_axis(&mut self, b: &mut Builder, old: Value, axis: usize) -> Value {
+        let new = self.values.get(b, old);
+        if self.is_mapped(old) {
+            from_front(b, new, axis)
+        } else {
+            repeated(b, new, axis, self.size())
+        }
+    }
+
+    fn inst(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+        let f = self.f;
+        let body = f.op(i).def().body;
+        b.set_phase(self.phase(i));
+        b.set_span(f.span(i));
+        if matches!(body, Body::Effect(_)) {
+            let m = format!("`{}` is an effect: it cannot be batched", f.op(i));
+            return Err(self.error(i, Kind::Effect, m));
+        }
+        let moves = f.inst_results(i).iter().any(|&v| self.is_mapped(v));
+        if let Body::Region(Control::Cond) = body {
+            return self.cond(b, i);
+        }
+        if !moves {
+            return self.shared(b, i);
+        }
+        for &r in f.inst_results(i) {
+            within(&self.type_of(r))
+                .map_err(|why| self.error(i, Kind::Limit, format!("batched: {why}")))?;
+        }
+        let out = match body {
+            Body::Map(_) => self.map(b, i),
+            Body::View(_) => self.view(b, i)?,
+            Body::Reduce(_) | Body::Scan(_) => self.shifted(b, i)?,
+            Body::Contract => vec![self.contract(b, i)],
+            Body::Indirect(which) => vec![self.indirect(b, i, which)?],
+            Body::Source(_) => vec![self.source(b, i)?],
+            Body::Region(Control::Call) => self.call(b, i)?,
+            Body::Constant | Body::Effect(_) | Body::Composed(_) | Body::Region(Control::Cond) => {
+                let m = format!("`{}` is no op that depends on a batch", f.op(i));
+                return Err(self.error(i, Kind::Internal, m));
+            }
+        };
+        if let Some(d) = b.error() {
+            let m = format!("`{}` has no batched form here: {}", f.op(i), d.message);
+            return Err(self.error(i, Kind::Unsupported, m));
+        }
+        for (&old, &new) in f.inst_results(i).iter().zip(&out) {
+            if b.func().name_of(new).is_none() && b.func().literal(new).is_none() {
+                b.func_mut().set_name(new, f.name_of(old));
+            }
+            self.values.set(old, new);
+        }
+        Ok(())
+    }
+
+    /// An instruction that all elements share.
+    fn shared(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+        let f = self.f;
+        let random = matches!(f.op(i).def().body, Body::Source(_)) && !f.args(i).is_empty();
+        if random && self.batching.random == Random::Refused {
+            let m = format!("all elements of the batch would share what `{}` draws", f.op(i));
+            let hint = "map its seed or its offset, or ask for the same bits";
+            return Err(self.error(i, Kind::Unsupported, m).hint(hint));
+        }
+        let new = self.values.inst(b, i);
+        b.func_mut().set_phase(new, self.phase(i));
+        Ok(())
+    }
+
+    fn map(&mut self, b: &mut Builder, i: Inst) -> Vec<Value> {
+        let f = self.f;
+        let args: Vec<Value> = f.args(i).iter().map(|&a| self.batched(b, a)).collect();
+        let ty = self.type_of(f.inst_results(i)[0]);
+        vec![b.op_as(f.op(i), &args, f.attrs(i).clone(), &ty)]
+    }
+
+    /// The same op with its axes shifted.
+    fn shifted(&mut self, b: &mut Builder, i: Inst) -> Result<Vec<Value>, Diagnostic> {
+        let f = self.f;
+        let attrs = attrs::shifted(f.op(i), f.attrs(i), self.size())
+            .map_err(|m| self.error(i, Kind::Unsupported, m))?;
+        let args: Vec<Value> = f.args(i).iter().map(|&a| self.batched(b, a)).collect();
+        let types: Vec<TensorType> = f.inst_results(i).iter().map(|&v| self.type_of(v)).collect();
+        Ok(b.inst(f.op(i), &args, attrs, Some(&types)).to_vec())
+    }
+}
