@@ -35,7 +35,7 @@ impl Batch<'_, '_> {
         let own = |from: usize| f.args(i)[from..].iter().any(|&a| self.is_mapped(a));
         match which {
             Indirect::Gather => self.gather(b, i),
-            Indirect::ScatterAdd => self.scatter_add(b, i),
+            Indirect::Scatter(_) => self.scatter(b, i),
             Indirect::DynamicSlice if own(1) => self.slices(b, i),
             Indirect::DynamicUpdateSlice if own(2) => self.updates(b, i),
             Indirect::DynamicSlice | Indirect::DynamicUpdateSlice => self.shared_starts(b, i),
@@ -88,7 +88,7 @@ impl Batch<'_, '_> {
         Ok(b.op_as(Op::Gather, &args, attrs, &ty))
     }
 
-    fn scatter_add(&mut self, b: &mut Builder, i: Inst) -> Result<Value, Diagnostic> {
+    fn scatter(&mut self, b: &mut Builder, i: Inst) -> Result<Value, Diagnostic> {
         let f = self.f;
         let (at, given) = (f.args(i)[1], f.attrs(i));
         let ints = |name| given.ints(name);
@@ -107,7 +107,7 @@ impl Batch<'_, '_> {
             .with("start_map", Attr::Ints(map))
             .with("mode", Attr::Word(given.word("mode")));
         let ty = self.type_of(f.inst_results(i)[0]);
-        Ok(b.op_as(Op::ScatterAdd, &[x, at, updates], attrs, &ty))
+        Ok(b.op_as(f.op(i), &[x, at, updates], attrs, &ty))
     }
 
     /// Dynamic slices at places that all elements share: the batch is taken whole.

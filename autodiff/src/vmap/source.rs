@@ -138,9 +138,9 @@ impl Write {
                 b.op_as(Op::ConvertElementType, &[high], Attrs::none(), &ty)
             }
             op => {
-                let (op, order) = Op::of_scalar(op)?;
+                let (op, order, attrs) = Op::of_scalar(op)?;
                 let args: Vec<Value> = order.iter().map(|&k| args[k]).collect();
-                b.op_as(op, &args, Attrs::none(), &ty)
+                b.op_as(op, &args, attrs, &ty)
             }
         };
         Some(Part { value, batch, place })
