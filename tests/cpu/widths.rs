@@ -117,6 +117,17 @@ fn emitters_are_said() {
         one("pad %x, 0.5 {low = [2], high = [1], interior = [0]}", "f32[300]", "f32[303]"),
         one("transpose %x {perm = [1, 0]}", "f32[30,70]", "f32[70,30]"),
         one("convert_element_type %x", "f32[300]", "i8[300]"),
+        // Guards along one axis, and what a reshape leaves of the others.
+        "func @f(%x: f32[2,4,6,20], %y: f32[2,4,6,20]) -> (f32[2,6,2,4,20], f32[2,4,20]) {
+           %a = transpose %x {perm = [0, 2, 1, 3]} : f32[2,6,4,20]
+           %b = transpose %y {perm = [0, 2, 1, 3]} : f32[2,6,4,20]
+           %c = reshape %a : f32[2,6,1,4,20]
+           %d = reshape %b : f32[2,6,1,4,20]
+           %r = concatenate %c, %d {axis = 2} : f32[2,6,2,4,20]
+           %s = reduce_sum %r {axes = [0, 1]} : f32[2,4,20]
+           return %r, %s
+         }"
+        .into(),
     ];
     let refused = [
         (one("rem %x, %x", "i32[300]", "i32[300]"), "no vectors have Rem of i32"),
