@@ -58,6 +58,9 @@ const SAMPLES: std::ops::Range<usize> = 5..100_000;
 /// How long samples of one kind follow each other before those of the next.
 const TURN: f64 = 5e-3;
 
+/// Turns that fit the time at least, were there one subject.
+const TURNS: f64 = 20.0;
+
 /// Samples of a turn, at most.
 const MOST_OF_TURN: f64 = 16.0;
 
@@ -85,7 +88,9 @@ pub(super) fn measured(
         times.push(often(fastest));
         longest = longest.max(fastest * f64::from(often(fastest)));
     }
-    let turn = (TURN / longest.max(1e-9)).clamp(1.0, MOST_OF_TURN) as usize;
+    // There are several turns, however short the time is.
+    let seconds_of_turn = TURN.min(least.as_secs_f64() / TURNS);
+    let turn = (seconds_of_turn / longest.max(1e-9)).clamp(1.0, MOST_OF_TURN) as usize;
     copy.run(1);
     let copies = often(copy.run(1).as_secs_f64());
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); subjects.len()];
