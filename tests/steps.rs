@@ -289,3 +289,53 @@ fn an_engine_makes_nothing_twice() {
     assert_eq!(engine.kept(), 0);
     assert_eq!(first.run(&args).expect("still runs"), expected);
 }
+
+/// Large results are in memory that comes back when they are dropped, and one run's at most; nothing of an
+/// earlier run is seen there.
+#[test]
+fn results_come_back() {
+    let _turn = alone();
+    let text = "func @f(%x: f32[300,300]) -> (f32[300,300], f32[300], f32[300,300]) {
+      %0 = sqrt %x : f32[300,300]
+      %1 = reduce_sum %0 {axes = [1]} : f32[300]
+      %2 = neg %x : f32[300,300]
+      return %0, %1, %2
+    }";
+    let module = parse(text).expect("reads");
+    let f = module.funcs.values().next().expect("a function");
+    let (program, layout) = planned(&module, f, Effort::Default);
+    let make = || Executable::compile(&program, &layout, Options::default()).expect("compiles");
+    let made = make();
+    let large = 2 * 300 * 300 * 4;
+    let mut other = rng(2, 0);
+    let mut draw = |domain| sample(&f.param_types()[0], domain, &mut other).expect("small");
+    let args: Vec<Array> = vec![draw(Domain::Normal), draw(Domain::Uniform(0.0, 1.0))];
+    let run = |x: &Array| made.run(std::slice::from_ref(x)).expect("runs");
+    let places = |all: &[Array]| {
+        let mut at: Vec<usize> = [0, 2].map(|k| all[k].bytes().as_ptr().addr()).into();
+        at.sort_unstable();
+        at
+    };
+    let first = run(&args[0]);
+    let at = places(&first);
+    assert_eq!(made.memory().spare, 0, "the caller has all of it");
+    let second = run(&args[0]);
+    assert_ne!(places(&second), at, "what the caller holds is left alone");
+    drop((first, second.clone()));
+    assert_eq!(made.memory().spare, large, "copies have memory of their own");
+    let third = run(&args[1]);
+    assert_eq!((places(&third), made.memory().spare), (at, 0));
+    assert_eq!(third, make().run(&args[1..]).expect("runs"), "as in fresh memory");
+    drop((second, third));
+    assert_eq!(made.memory().spare, large, "no more than one run's results");
+    // Who brings memory has none kept for results.
+    let mut bytes: Vec<Vec<u8>> = run(&args[0]).iter().map(|a| a.bytes().to_vec()).collect();
+    assert_eq!(made.memory().spare, large);
+    let mut slices: Vec<&mut [u8]> = bytes.iter_mut().map(Vec::as_mut_slice).collect();
+    made.run_into(&[args[0].bytes()], &mut slices).expect("runs");
+    assert_eq!(made.memory().spare, 0);
+    // Results outlive what made them.
+    let last = run(&args[1]);
+    drop(made);
+    assert_eq!(last, make().run(&args[1..]).expect("runs"));
+}

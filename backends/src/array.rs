@@ -1,5 +1,6 @@
 //! Tensors on the host: a type with known extents and dense row-major bytes.
 
+use crate::bytes::Bytes;
 use adfuse_ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
 use std::fmt;
 
@@ -8,7 +9,7 @@ use std::fmt;
 pub struct Array {
     dtype: DType,
     dims: Vec<u64>,
-    bytes: Vec<u8>,
+    bytes: Bytes,
 }
 
 impl Array {
@@ -29,7 +30,7 @@ impl Array {
             let b = Literal::from_bits(dtype, b).bits();
             bytes.extend_from_slice(&b.to_le_bytes()[..width]);
         }
-        Ok(Array { dtype, dims: dims.to_vec(), bytes })
+        Ok(Array { dtype, dims: dims.to_vec(), bytes: bytes.into() })
     }
 
     /// An array of numbers, converted to `dtype` (rounded to nearest; integers saturate).
@@ -79,16 +80,16 @@ impl Array {
     pub fn scalar(value: Literal) -> Array {
         let width = value.dtype().bytes() as usize;
         let bytes = value.bits().to_le_bytes()[..width].to_vec();
-        Array { dtype: value.dtype(), dims: Vec::new(), bytes }
+        Array { dtype: value.dtype(), dims: Vec::new(), bytes: bytes.into() }
     }
 
     /// An array of a type's elements, whose bytes are canonical and as many as it has.
-    pub(crate) fn from_bytes(dtype: DType, dims: &[u64], bytes: Vec<u8>) -> Array {
+    pub(crate) fn from_bytes(dtype: DType, dims: &[u64], bytes: Bytes) -> Array {
         Array { dtype, dims: dims.to_vec(), bytes }
     }
 
     /// Its elements, row-major, as little-endian bytes.
-    pub(crate) fn into_bytes(self) -> Vec<u8> {
+    pub(crate) fn into_bytes(self) -> Bytes {
         self.bytes
     }
 
@@ -158,8 +159,8 @@ impl Array {
         }
         let width = dtype.bytes() as usize;
         let word = |l: Literal| l.convert(dtype).bits().to_le_bytes();
-        let bytes = self.iter().flat_map(|l| word(l).into_iter().take(width)).collect();
-        Array { dtype, dims: self.dims.clone(), bytes }
+        let bytes: Vec<u8> = self.iter().flat_map(|l| word(l).into_iter().take(width)).collect();
+        Array { dtype, dims: self.dims.clone(), bytes: bytes.into() }
     }
 }
 

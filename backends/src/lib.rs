@@ -2,6 +2,7 @@
 //! give, to the bit, in strict mode.
 
 pub mod array;
+mod bytes;
 pub mod cpu;
 pub mod reference;
 

@@ -269,11 +269,14 @@ impl<'a> Emit<'a> {
             At::Index(_, guards) => guards.clone(),
             At::Place(_) => SmallVec::new(),
         };
-        // Guards speak of expressions as they are written; where there are none, simpler ones will do.
-        let free = outer.is_empty() && map.pieces.iter().all(|p| p.guards.is_empty());
-        let simple = |e: IndexExpr| match free {
-            true => simplified(&e, &self.numbers.extents),
-            false => e,
+        // Guards speak of expressions as they are written; one that has nothing in common with them may be a
+        // simpler one.
+        let mut guarded: Vec<IndexExpr> = outer.iter().map(|g| g.expr.clone()).collect();
+        let inner = map.pieces.iter().flat_map(|p| &p.guards);
+        guarded.extend(inner.map(|g| g.expr.compose(&index)));
+        let simple = |e: IndexExpr| match guarded.iter().any(|g| e.shares(g)) {
+            false => simplified(&e, &self.numbers.extents),
+            true => e,
         };
         let pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)> = map
             .pieces

@@ -103,6 +103,25 @@ impl IndexExpr {
         }
     }
 
+    /// Whether it depends on an axis, or on data, that the other expression depends on too.
+    pub fn shares(&self, other: &IndexExpr) -> bool {
+        match self {
+            IndexExpr::Const(_) => false,
+            IndexExpr::Add(a, b) => a.shares(other) || b.shares(other),
+            IndexExpr::Mul(a, _) | IndexExpr::FloorDiv(a, _) | IndexExpr::Mod(a, _) => {
+                a.shares(other)
+            }
+            IndexExpr::Axis(_) | IndexExpr::Data { .. } => match other {
+                IndexExpr::Const(_) => false,
+                IndexExpr::Axis(_) => self == other,
+                IndexExpr::Data { param, .. } => {
+                    matches!(self, IndexExpr::Data { param: own, .. } if own == param)
+                }
+                other => other.shares(self),
+            },
+        }
+    }
+
     /// The value at the given coordinates, where the parameters have the values `data`.
     pub fn eval(&self, at: &[i64], data: &[i64]) -> i64 {
         match self {

@@ -120,6 +120,17 @@ fn emitters_are_said() {
         one("convert_element_type %x", "f64[300]", "bf16[300]"),
         one("rem %x, %x", "i32[300]", "i32[300]"),
         one("div %x, 7", "i64[300]", "i64[300]"),
+        // Guards along one axis, and what a reshape leaves of the others.
+        "func @f(%x: f32[2,4,6,20], %y: f32[2,4,6,20]) -> (f32[2,6,2,4,20], f32[2,4,20]) {
+           %a = transpose %x {perm = [0, 2, 1, 3]} : f32[2,6,4,20]
+           %b = transpose %y {perm = [0, 2, 1, 3]} : f32[2,6,4,20]
+           %c = reshape %a : f32[2,6,1,4,20]
+           %d = reshape %b : f32[2,6,1,4,20]
+           %r = concatenate %c, %d {axis = 2} : f32[2,6,2,4,20]
+           %s = reduce_sum %r {axes = [0, 1]} : f32[2,4,20]
+           return %r, %s
+         }"
+        .into(),
     ];
     let refused = [(one("rem %x, %x", "f32[300]", "f32[300]"), "no vectors have Rem of f32")];
     for vectors in wide() {

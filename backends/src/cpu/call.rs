@@ -9,6 +9,7 @@ use super::memory::{Block, too_much};
 use super::run::{Executable, Memory, Output, Place, Work, handed};
 use super::trace::Recorder;
 use crate::array::Array;
+use crate::bytes::Bytes;
 use adfuse_ir::{At, Diagnostic, Kind, TensorType};
 use std::sync::{PoisonError, TryLockError};
 
@@ -31,8 +32,8 @@ impl Executable {
         self.fits(args)?;
         let inputs: Vec<&[u8]> = args.iter().map(Array::bytes).collect();
         let mut results = self.room()?;
-        let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
-        self.run_into(&inputs, &mut slices)?;
+        let mut slices: Vec<&mut [u8]> = results.iter_mut().map(|r| &mut r[..]).collect();
+        self.go_recorded(&inputs, &mut slices, None)?;
         let typed = self.outputs.iter().zip(results);
         let array = |(o, bytes): (&Output, _)| Array::from_bytes(o.dtype, &o.dims, bytes);
         Ok(typed.map(array).collect())
@@ -44,11 +45,12 @@ impl Executable {
     /// As there.
     pub fn run_donating(&self, args: Vec<Array>) -> Result<Vec<Array>, Diagnostic> {
         self.fits(&args)?;
-        let mut given: Vec<Vec<u8>> = args.into_iter().map(Array::into_bytes).collect();
+        let mut given: Vec<Bytes> = args.into_iter().map(Array::into_bytes).collect();
         let mut results = self.room()?;
-        let mut slices: Vec<&mut [u8]> = results.iter_mut().map(Vec::as_mut_slice).collect();
-        let mut inputs: Vec<Handed<'_>> = given.iter_mut().map(|g| Handed::Donated(g)).collect();
-        self.run_into_donating(&mut inputs, &mut slices)?;
+        let mut slices: Vec<&mut [u8]> = results.iter_mut().map(|r| &mut r[..]).collect();
+        let mut inputs: Vec<Handed<'_>> =
+            given.iter_mut().map(|g| Handed::Donated(&mut g[..])).collect();
+        self.go_donating(&mut inputs, &mut slices)?;
         let mut results = results.into_iter();
         let array = |o: &Output| {
             let bytes = match o.left_in {
@@ -70,14 +72,19 @@ impl Executable {
     }
 
     /// Memory for the results that are not left in inputs.
-    fn room(&self) -> Result<Vec<Vec<u8>>, Diagnostic> {
-        let mut results: Vec<Vec<u8>> = Vec::new();
+    fn room(&self) -> Result<Vec<Bytes>, Diagnostic> {
+        let mut results: Vec<Bytes> = Vec::new();
         for output in handed(&self.outputs) {
-            let mut bytes = Vec::new();
             let wanted = output.bytes;
-            bytes.try_reserve_exact(wanted).map_err(|_| too_much(wanted as u64))?;
-            bytes.resize(wanted, 0);
-            results.push(bytes);
+            results.push(match self.store.take(wanted)? {
+                Some(kept) => Bytes::Kept(kept),
+                None => {
+                    let mut bytes = Vec::new();
+                    bytes.try_reserve_exact(wanted).map_err(|_| too_much(wanted as u64))?;
+                    bytes.resize(wanted, 0);
+                    bytes.into()
+                }
+            });
         }
         Ok(results)
     }
@@ -107,6 +114,15 @@ impl Executable {
     /// # Errors
     /// As there.
     pub fn run_into_donating(
+        &self,
+        inputs: &mut [Handed<'_>],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), Diagnostic> {
+        self.store.free();
+        self.go_donating(inputs, outputs)
+    }
+
+    fn go_donating(
         &self,
         inputs: &mut [Handed<'_>],
         outputs: &mut [&mut [u8]],
@@ -146,6 +162,17 @@ impl Executable {
 
     /// Runs it, and takes down what happens when somebody asks.
     pub(super) fn run_recorded(
+        &self,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        recorder: Option<&mut Recorder>,
+    ) -> Result<(), Diagnostic> {
+        // Who brings memory for results needs none that came back.
+        self.store.free();
+        self.go_recorded(inputs, outputs, recorder)
+    }
+
+    fn go_recorded(
         &self,
         inputs: &[&[u8]],
         outputs: &mut [&mut [u8]],

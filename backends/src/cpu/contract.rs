@@ -6,6 +6,7 @@ use super::crew::{Crew, Worker};
 use super::gemm::{Gemm, Matrix, best, canonical};
 use super::kernel::{Cuts, Made, Making};
 use super::shape::{gcd, volume};
+use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Buffer, Extents, Feed, Kernel, Member, Operand, Param, Program, Sink, Stage, Storage,
@@ -23,6 +24,10 @@ const PIECE: i64 = 256 << 10;
 
 /// Columns of a piece, unless there are few rows.
 const COLUMNS: i64 = 256;
+
+/// Bytes of the columns of a chunk, at most, where pieces have whole lines because what follows the sums
+/// walks memory along them: packed for each piece, they fit the second cache beside the sums.
+const PACKED: i64 = 512 << 10;
 
 /// What rows and columns of pieces are a multiple of.
 const GRAIN: i64 = 64;
@@ -117,7 +122,8 @@ impl Making<'_> {
             }
         };
         let bytes = m.sum.bytes();
-        let cut = Cut::new(size, cuts, bytes as i64);
+        let followed = matches!(to, Target::Sums(..));
+        let cut = Cut::new(size, cuts, followed, bytes as i64);
         let to = match to {
             Target::Sums(_, then) => {
                 Target::Sums(self.own.take(cut.rows.saturating_mul(cut.task[1]), bytes)?, then)
@@ -226,7 +232,7 @@ impl View {
 impl Cut {
     /// Pieces that fit the cache, and tasks of as many as are worth waking a thread. They depend on the
     /// extents alone; since every result is a sum of its own, they change no bit.
-    fn new([batch, rows, cols, depth]: [i64; 4], cuts: Cuts, bytes: i64) -> Cut {
+    fn new([batch, rows, cols, depth]: [i64; 4], cuts: Cuts, followed: bool, bytes: i64) -> Cut {
         let all = batch.saturating_mul(rows).max(1);
         let grained = |n: i64| (n / GRAIN * GRAIN).max(GRAIN);
         let cols = cols.max(1);
@@ -234,7 +240,10 @@ impl Cut {
         let parts = cuts.lines.is_some_and(|l| l % cols == 0);
         let most = (PIECE / bytes.max(1)).max(1);
         let mut width = cols;
-        if parts && cols > 2 * COLUMNS {
+        let chunk = depth.clamp(1, CONTRACT_CHUNK as i64);
+        let packed = cols.saturating_mul(chunk).saturating_mul(bytes);
+        let whole = followed && packed <= PACKED && cols.saturating_mul(GRAIN) <= most;
+        if parts && !whole && cols > 2 * COLUMNS {
             width = COLUMNS.max(grained(most / rows.max(1))).min(cols);
         }
         let mut height = grained(most / width).min(rows.max(1));

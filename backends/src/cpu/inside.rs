@@ -69,6 +69,9 @@ pub struct MemoryReport {
     pub inputs: u64,
     /// Of the outputs.
     pub outputs: u64,
+    /// Of results that callers have dropped, kept for the next run: never more than `outputs`. A run on
+    /// arrays takes them for its results, and one that brings memory for those frees them.
+    pub spare: u64,
     /// Of the machine code.
     pub code: u64,
 }
@@ -103,7 +106,7 @@ impl Executable {
 
     /// Bytes that it holds, and those that a caller hands it.
     pub fn memory(&self) -> MemoryReport {
-        self.report
+        MemoryReport { spare: self.store.bytes(), ..self.report }
     }
 
     /// Adds the functions to the map that profilers read for this process, `/tmp/perf-PID.map`, and says

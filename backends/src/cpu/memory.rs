@@ -40,6 +40,15 @@ impl Block {
         Ok(Block { start, layout: Some(layout) })
     }
 
+    /// So many bytes, all of them 0.
+    pub(super) fn zeroed(bytes: u64) -> Result<Block, Diagnostic> {
+        let block = Block::new(bytes)?;
+        let size = block.layout.map_or(0, |layout| layout.size());
+        // SAFETY: the block has so many bytes, and nobody else knows of it.
+        unsafe { block.start().write_bytes(0, size) };
+        Ok(block)
+    }
+
     /// Where it begins.
     pub(super) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
@@ -65,8 +74,9 @@ impl Drop for Block {
     }
 }
 
-// A block is bytes that it owns.
+// A block is bytes that it owns, and where they begin never changes.
 unsafe impl Send for Block {}
+unsafe impl Sync for Block {}
 
 /// More bytes than this are refused before they are asked for.
 const MOST: u64 = 1 << 46;

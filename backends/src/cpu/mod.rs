@@ -24,6 +24,7 @@ mod run;
 mod scatter;
 mod scratch;
 mod shape;
+mod store;
 mod trace;
 
 pub use call::Handed;
@@ -33,4 +34,5 @@ pub use engine::Engine;
 pub use inside::{MadeStep, MadeSweep, MemoryReport, Texts};
 pub use run::{ArenaLayout, Executable, Options};
 pub use scratch::{peak, scratch};
+pub(crate) use store::Kept;
 pub use trace::{Span, Trace};

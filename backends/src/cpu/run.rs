@@ -12,6 +12,7 @@ use super::memory::{ALIGN, Block, Room};
 use super::pool::Pool;
 use super::scatter::MadeScatter;
 use super::scratch::Rooms;
+use super::store::Store;
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Step, Verified};
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind, TensorType};
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -68,6 +69,8 @@ pub struct Executable {
     /// How many bytes each output has that the caller has memory for.
     pub(super) output_bytes: Vec<usize>,
     pub(super) memory: Mutex<Memory>,
+    /// Memory of results that came back.
+    pub(super) store: Arc<Store>,
     pub(super) threads: usize,
     pub(super) pool: Arc<Mutex<Pool>>,
 }
@@ -234,6 +237,7 @@ impl Executable {
             per_thread: own.most,
             inputs: input_bytes.iter().map(|&n| n as u64).sum(),
             outputs: handed(&outputs).map(|o| o.bytes as u64).sum(),
+            spare: 0,
             code: code.listed().map(|(noted, _)| noted.bytes as u64).sum(),
         };
         Ok(Executable {
@@ -243,6 +247,7 @@ impl Executable {
             made,
             report,
             output_bytes: handed(&outputs).map(|o| o.bytes).collect(),
+            store: Store::new(handed(&outputs).map(|o| o.bytes)),
             outputs,
             inputs,
             input_bytes,

@@ -55,6 +55,15 @@ const MOST_STEPS: f64 = 10_000.0;
 /// Fewer samples say nothing about their spread; more are not kept.
 const SAMPLES: std::ops::Range<usize> = 5..100_000;
 
+/// How long samples of one kind follow each other before those of the next.
+const TURN: f64 = 5e-3;
+
+/// Turns that fit the time at least, were there one subject.
+const TURNS: f64 = 20.0;
+
+/// Samples of a turn, at most.
+const MOST_OF_TURN: f64 = 16.0;
+
 /// The part of the time that goes to warming up.
 const WARM: f64 = 0.1;
 
@@ -68,6 +77,7 @@ pub(super) fn measured(
     let working_set = subjects.first().map_or(0, |s| s.made.executable.memory().peak());
     let mut copy = Copy::new(working_set, threads)?;
     let mut times = Vec::new();
+    let mut longest = 0f64;
     for subject in subjects.iter_mut() {
         subject.first(args)?;
         let begin = Instant::now();
@@ -76,28 +86,31 @@ pub(super) fn measured(
             fastest = fastest.min(subject.run(args, 1)?);
         }
         times.push(often(fastest));
+        longest = longest.max(fastest * f64::from(often(fastest)));
     }
+    // There are several turns, however short the time is.
+    let seconds_of_turn = TURN.min(least.as_secs_f64() / TURNS);
+    let turn = (seconds_of_turn / longest.max(1e-9)).clamp(1.0, MOST_OF_TURN) as usize;
     copy.run(1);
     let copies = often(copy.run(1).as_secs_f64());
     let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); subjects.len()];
     let mut rates = Vec::new();
     let begin = Instant::now();
     while rates.len() < SAMPLES.start || rates.len() < SAMPLES.end && begin.elapsed() < least {
-        let rates_so_far = rates.len();
-        // Each goes first as often as the other.
+        // Each goes first as often as the other. What came before has taken the cache, which a step of
+        // a loop would find as it left it.
         for k in 0..subjects.len() {
-            let k = (k + rates_so_far) % subjects.len();
-            if times[k] > 1 {
-                // What came before has taken the cache from short steps.
-                subjects[k].run(args, 1)?;
+            let k = (k + rates.len() / turn) % subjects.len();
+            subjects[k].run(args, 1)?;
+            for _ in 0..turn {
+                seconds[k].push(subjects[k].run(args, times[k])?);
             }
-            seconds[k].push(subjects[k].run(args, times[k])?);
         }
-        if copies > 1 {
-            copy.run(1);
+        copy.run(1);
+        for _ in 0..turn {
+            let took = copy.run(copies).as_secs_f64().max(1e-9);
+            rates.push(copy.bytes() as f64 * f64::from(copies) / took);
         }
-        let took = copy.run(copies).as_secs_f64().max(1e-9);
-        rates.push(copy.bytes() as f64 * f64::from(copies) / took);
     }
     let ratio = match seconds.as_slice() {
         [first, second] => {

@@ -26,8 +26,8 @@ use subject::Subject;
 /// Measures a step of a function on the engine `cpu`
 ///
 /// Inputs are random, as those of `run`. A sample is as many steps as take a fifth of a millisecond,
-/// or one; samples of the step, of what --compare names and of a copy follow each other, so that what
-/// else the machine does meets all. Bytes and operations are those of the cost model.
+/// or one; samples of the step, of what --compare names and of a copy take turns, so that what else the
+/// machine does meets all. Bytes and operations are those of the cost model.
 #[derive(Args)]
 pub(super) struct Bench {
     #[command(flatten)]
