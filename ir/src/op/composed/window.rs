@@ -105,9 +105,9 @@ fn side_by_side(b: &mut Builder, x: Value, (axes, sizes): (&[i64], &[i64]), dims
     // Where the axis of places and that of steps of each axis are, before steps move behind all places.
     let (mut split, mut places, mut behind) =
         (TensorType::new(b.ty(x).dtype, []), Ints::new(), Vec::new());
-    for d in 0..rank {
+    for (d, &n) in dims.iter().enumerate() {
         places.push(split.rank() as i64);
-        split.shape.push(Dim::Const(dims[d] / steps(d).unwrap_or(1)));
+        split.shape.push(Dim::Const(n / steps(d).unwrap_or(1)));
         if let Some(n) = steps(d) {
             behind.push((d, split.rank() as i64));
             split.shape.push(Dim::Const(n));
