@@ -6,7 +6,7 @@ mod common;
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
-use adfuse::fusion::{Device, Effort, Fp, Options, compile};
+use adfuse::fusion::{Device, Effort, Fp, Options, compile, cost, prepare};
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
@@ -97,4 +97,34 @@ fn planned(
     let text = compiled.program.to_string();
     let program = verify(compiled.program).unwrap_or_else(|e| panic!("{name}: {}\n{text}", e[0]));
     kernel::run(&program, args).unwrap_or_else(|d| panic!("{name}: {d}\n{text}"))
+}
+
+/// The operations of a function with a kernel for every instruction: multiply-adds are two.
+fn operations(module: &Module, f: &Function) -> u64 {
+    let options = Options { device: Device::cpu(), effort: Effort::Off, fp: Fp::Strict };
+    let compiled = compile(module, f, &options).expect("compiles");
+    let ops = cost(&compiled.program, &options.device).steps.into_iter().map(|s| s.ops);
+    let each = |o: adfuse::fusion::Ops| {
+        o.simple + o.special + o.integer + 2 * (o.contract_f32 + o.contract_f16 + o.contract_f64)
+    };
+    ops.map(each).sum()
+}
+
+/// Values and gradients together take at most four times the instructions and operations of the values.
+#[test]
+fn gradients_stay_in_proportion() {
+    let mut worst = (0.0f64, 0.0f64);
+    for (name, module, f) in common::models::all() {
+        let wrt = differentiable(&f, None).expect("has floats");
+        let g = value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{name}: {d}"));
+        let alone = Module::single(g.clone());
+        let count =
+            |m: &Module, f: &Function| prepare(m, f).expect("prepares").body_insts().len() as f64;
+        let longer = count(&alone, &g) / count(&module, &f);
+        let more = operations(&alone, &g) as f64 / operations(&module, &f) as f64;
+        assert!(longer <= 4.0, "{name}: {longer:.2} times the instructions\n{g}");
+        assert!(more <= 4.0, "{name}: {more:.2} times the operations\n{g}");
+        worst = (worst.0.max(longer), worst.1.max(more));
+    }
+    assert!(worst.0 > 1.0 && worst.1 > 1.0, "{worst:?}");
 }
