@@ -113,9 +113,9 @@ fn llsq() {
 #[test]
 fn kmeans() {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
-    for (n, k, d) in [(1, 1, 1), (5, 2, 3), (300, 7, 4), (97, 13, 16)] {
-        // Far from the origin, where |c|^2 - 2 c.p loses digits.
-        let moved = |row: Vec<f64>| row.into_iter().map(|x| x + 3.0).collect::<Vec<f64>>();
+    // Far from the origin |c|^2 - 2 c.p loses digits.
+    for (n, k, d, away) in [(1, 1, 1, 3.0), (5, 2, 3, 3.0), (300, 7, 4, 1e6), (97, 13, 16, 1e8)] {
+        let moved = |row: Vec<f64>| row.into_iter().map(|x| x + away).collect::<Vec<f64>>();
         let points: Vec<Vec<f64>> = matrix(&mut rng, n, d).into_iter().map(moved).collect();
         // Each centroid has a point that is at hand.
         let near =
@@ -267,6 +267,13 @@ fn gmm() {
         let (value, gradient) = mixture.by_hand();
         agrees("gmm", "objective", &mixture.input(), &[value]);
         agrees("gmm", "jacobian", &mixture.input(), &gradient);
+        if (gamma, m) == (1.0, 0) {
+            // These are what they are where nothing is said of them.
+            let mut short = mixture.input();
+            let fields = short.as_object_mut().expect("an object");
+            assert!(fields.remove("gamma").is_some() && fields.remove("m").is_some());
+            agrees("gmm", "objective", &short, &[value]);
+        }
         let got = evaluate("gmm", "jacobian", &mixture.input());
         let names: Vec<&String> = got["output"].as_object().expect("an object").keys().collect();
         assert_eq!(names, ["alpha", "mu", "q", "l"]);
@@ -350,6 +357,7 @@ fn what_is_wrong_is_answered() {
         ),
         (gmm("alpha", json!([1.0])), "`alpha` has 1 numbers, not 2"),
         (gmm("l", json!([[1.0, 2.0], [1.0, 2.0]])), "`l` has 2 rows of 2 numbers, not 2 of 1"),
+        (gmm("gamma", json!("1")), "`gamma` is no number where one is due"),
         (gmm("gamma", json!(0.0)), "`gamma` is above 0, `m` at most 1048576"),
         (gmm("n", json!(0)), "`d`, `k` and `n` are at least 1"),
         (

@@ -112,7 +112,7 @@ fn read(input: &Value) -> Result<Inputs, String> {
     if d == 0 || k == 0 || n == 0 {
         return Err("`d`, `k` and `n` are at least 1".into());
     }
-    let (gamma, m) = (fields.number("gamma")?, fields.count("m")?);
+    let (gamma, m) = (fields.number_or("gamma", 1.0)?, fields.count_or("m", 0)?);
     if gamma <= 0.0 || m > 1 << 20 {
         return Err(format!("`gamma` is above 0, `m` at most {}", 1 << 20));
     }

@@ -48,6 +48,16 @@ impl<'a> Fields<'a> {
         value.as_u64().ok_or_else(|| format!("`{name}` is no whole number from 0 on"))
     }
 
+    /// A number, or what it is where there is none of this name.
+    pub(super) fn number_or(&self, name: &str, default: f64) -> Result<f64, String> {
+        if self.fields.contains_key(name) { self.number(name) } else { Ok(default) }
+    }
+
+    /// A whole number that is not negative, or what it is where there is none of this name.
+    pub(super) fn count_or(&self, name: &str, default: u64) -> Result<u64, String> {
+        if self.fields.contains_key(name) { self.count(name) } else { Ok(default) }
+    }
+
     /// Numbers.
     pub(super) fn numbers(&self, name: &str) -> Result<Vec<f64>, String> {
         let all = list(self.any(name)?, name)?;

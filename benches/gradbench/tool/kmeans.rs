@@ -1,7 +1,8 @@
 //! `kmeans`: the cost of centroids, and the step of Newton's method.
 //!
-//! The nearest centroid is the least `|c|^2 - 2 c.p`, a product of matrices; the distance to it is then
-//! computed from differences, so that no digits are lost. Where centroids are equally near, the first counts.
+//! The nearest centroid is the least `|c|^2 - 2 c.p`, a product of matrices, counted from the mean of the points: far from
+//! it, what the centroids differ by would be lost in their squares. The distance to it is then computed from
+//! differences. Where centroids are equally near, the first counts.
 
 use super::compute::{Computed, Runs, computed, elements, gradient, rows, scalar};
 use super::input::{Fields, Rows};
@@ -13,8 +14,11 @@ fn function(n: u64, k: u64, d: u64) -> Result<Function, Diagnostic> {
     trace("kmeans", |t| {
         let points = t.input("points", f64s([n, d]));
         let centroids = t.input("centroids", f64s([k, d]));
-        let norms = centroids.square().sum(&[1]);
-        let products = points.dot_general(&centroids, (&[], &[]), (&[1], &[1]));
+        let mean = points.sum(&[0]) / n as f64;
+        let at = &points - mean.spread(&[0], &points);
+        let near = &centroids - mean.spread(&[0], &centroids);
+        let norms = near.square().sum(&[1]);
+        let products = at.dot_general(&near, (&[], &[]), (&[1], &[1]));
         let far = norms.broadcast_like(&products) - products * 2.0;
         // The first place of the least, by two folds: there is vector code for them, none for `argmin`.
         let least = far.min_over(&[1]);
