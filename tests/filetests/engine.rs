@@ -1,6 +1,7 @@
 //! The engines that `run` tests go through. A new engine is one more row here.
 
 use adfuse::backends::Array;
+use adfuse::backends::cpu::Vectors;
 use adfuse::backends::reference::{self, Effects, specialized_to};
 use adfuse::engine::Cpu;
 use adfuse::fusion::prepare;
@@ -24,17 +25,52 @@ pub(crate) struct Engine {
 pub(crate) const ENGINES: &[Engine] = &[
     Engine { name: "reference", run: reference::run, takes: |_, _| true },
     Engine { name: "cpu", run: machine_code, takes: straight },
+    Engine { name: "cpu-128", run: narrow_code, takes: straight },
+    Engine { name: "cpu-256", run: middle_code, takes: straight },
 ];
 
-/// Planned, as machine code, on two threads.
+/// Planned, as machine code with the host's vectors, on two threads.
 fn machine_code(
     module: &Module,
     f: &Function,
     args: &[Array],
     _: &mut dyn Effects,
 ) -> Result<Vec<Array>, Diagnostic> {
+    with_vectors(Vectors::host(), module, f, args)
+}
+
+/// As Cranelift makes it alone.
+fn narrow_code(
+    module: &Module,
+    f: &Function,
+    args: &[Array],
+    _: &mut dyn Effects,
+) -> Result<Vec<Array>, Diagnostic> {
+    with_vectors(Vectors::Narrow, module, f, args)
+}
+
+/// With vectors of 256 bits, where the host has any of more than 128.
+fn middle_code(
+    module: &Module,
+    f: &Function,
+    args: &[Array],
+    _: &mut dyn Effects,
+) -> Result<Vec<Array>, Diagnostic> {
+    let vectors = match Vectors::host() {
+        Vectors::Narrow => Vectors::Narrow,
+        _ => Vectors::Avx2,
+    };
+    with_vectors(vectors, module, f, args)
+}
+
+fn with_vectors(
+    vectors: Vectors,
+    module: &Module,
+    f: &Function,
+    args: &[Array],
+) -> Result<Vec<Array>, Diagnostic> {
     let f = specialized_to(f, args)?;
-    Cpu { threads: 2, ..Cpu::default() }.compile(module, &f)?.executable.run(args)
+    Cpu { threads: 2, vectors, ..Cpu::default() }.compile(module, &f)?.executable.run(args)
 }
 
 /// Whether a function is without tokens, effects and `cond` once it is prepared.
