@@ -19,7 +19,8 @@ mod window;
 pub(super) use convolution::{CONVOLUTION, check_convolution, convolution};
 pub(super) use quantize::{PER_AXIS, check_dequantize, check_quantize, dequantize, quantize};
 pub(super) use running::{
-    RUNNING, check_float_running, check_running, cumlogsumexp, cummax, cummin, cumprod,
+    RUNNING, check_float_running, check_running, cumlogsumexp, cummax, cummin, cumprod, doubled,
+    shifted,
 };
 pub(super) use tile::{TILE, check_tile, tile};
 pub(super) use window::{

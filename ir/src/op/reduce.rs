@@ -1,6 +1,7 @@
 //! Reductions and scans: inference, and the derivative rules.
 
 use super::Op;
+use super::composed::{doubled, shifted};
 use super::def::{RuleCx, Tangents};
 use crate::attrs::{Attr, AttrKind, AttrSpec, Attrs, Ints, need};
 use crate::builder::Builder;
@@ -124,34 +125,18 @@ pub(super) fn jvp_prod(b: &mut Builder, cx: &RuleCx<'_>, tangents: &[Option<Valu
         b.op_as(Op::Reshape, &[v], Attrs::none(), &flat)
     };
     let (v, t) = (flatten(b, cx.args[0]), flatten(b, t));
-    let before = exclusive_product(b, v, &flat, n, true);
-    let after = exclusive_product(b, v, &flat, n, false);
+    let before = exclusive_product(b, v, n, true);
+    let after = exclusive_product(b, v, n, false);
     let others = b.op(Op::Mul, &[before, after]);
     let scaled = b.op(Op::Mul, &[others, t]);
     smallvec![Some(b.op_with(Op::ReduceSum, &[scaled], Attrs::none().with_ints("axes", [0])))]
 }
 
 /// Product of the elements before (or after) each one along axis 0, by doubling shifts.
-fn exclusive_product(b: &mut Builder, x: Value, ty: &TensorType, n: u64, before: bool) -> Value {
-    let one = b.literal(&TensorType::scalar(ty.dtype), Literal::one(ty.dtype));
-    let shift = |b: &mut Builder, v: Value, by: u64| {
-        let by = by.min(n) as i64;
-        let (low, high) = if before { (by, -by) } else { (-by, by) };
-        let along = |k: i64| (0..ty.rank()).map(move |d| if d == 0 { k } else { 0 });
-        let attrs = Attrs::none()
-            .with_ints("low", along(low))
-            .with_ints("high", along(high))
-            .with_ints("interior", along(0));
-        b.op_with(Op::Pad, &[v, one], attrs)
-    };
-    let mut product = shift(b, x, 1);
-    let mut span = 1;
-    while span < n {
-        let moved = shift(b, product, span);
-        product = b.op(Op::Mul, &[product, moved]);
-        span *= 2;
-    }
-    product
+fn exclusive_product(b: &mut Builder, x: Value, n: u64, before: bool) -> Value {
+    let one = Literal::one(b.ty(x).dtype);
+    let next = shifted(b, x, (0, 1.min(n), !before), one);
+    doubled(b, next, (0, n, !before), one, Op::Mul)
 }
 
 pub(super) fn transpose_cumsum(

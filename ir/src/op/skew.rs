@@ -7,12 +7,12 @@
 
 use super::Op;
 use super::def::{RuleCx, Tangents, ViewCx};
-use super::view::{ct, one, outside, scalar_zero};
+use super::view::{beside_a_scalar, ct, one, outside, scalar_zero, spaced};
 use crate::attrs::{AttrKind, AttrSpec, Attrs, Ints, need};
 use crate::builder::Builder;
 use crate::dtype::DTypeSet;
 use crate::entity::Value;
-use crate::index::{Guard, IndexExpr, Piece, ViewMap};
+use crate::index::{IndexExpr, Piece, ViewMap};
 use crate::infer::{InferCx, InferError, Types, known_dim};
 use crate::types::{Dim, TensorType};
 use smallvec::{SmallVec, smallvec};
@@ -148,16 +148,9 @@ pub(super) fn index_unskew(cx: &ViewCx<'_>) -> ViewMap {
     for p in pairs(cx.attrs) {
         let step = IndexExpr::axis(p.along).times(-p.dilation);
         let place = IndexExpr::axis(p.axis).sum(step);
-        // Places of the last window begin at the last multiple of the stride.
-        let most = (cx.args[0][p.axis] - 1) * p.stride + 1;
-        inside.guards.push(Guard { expr: place.clone(), range: 0..most.max(0) });
-        if p.stride > 1 {
-            inside.guards.push(Guard { expr: place.clone().modulo(p.stride), range: 0..1 });
-        }
-        inside.index[p.axis] = place.floor_div(p.stride);
+        inside.index[p.axis] = spaced(&mut inside, place, cx.args[0][p.axis], p.stride);
     }
-    let outside = Piece { operand: 1, index: SmallVec::new(), guards: SmallVec::new() };
-    ViewMap { pieces: SmallVec::from_iter([inside, outside]) }
+    beside_a_scalar(inside)
 }
 
 pub(super) fn transpose_unskew(

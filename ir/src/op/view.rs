@@ -277,13 +277,23 @@ pub(super) fn index_pad(cx: &ViewCx<'_>) -> ViewMap {
     let mut inside = Piece { operand: 0, index: SmallVec::new(), guards: SmallVec::new() };
     for (d, &n) in cx.args[0].iter().enumerate() {
         let place = IndexExpr::axis(d).plus(-low[d]);
-        let step = interior[d] + 1;
-        inside.guards.push(Guard { expr: place.clone(), range: 0..spread(n, interior[d]) });
-        if step > 1 {
-            inside.guards.push(Guard { expr: place.clone().modulo(step), range: 0..1 });
-        }
-        inside.index.push(place.floor_div(step));
+        let at = spaced(&mut inside, place, n, interior[d] + 1);
+        inside.index.push(at);
     }
+    beside_a_scalar(inside)
+}
+
+/// Where `n` elements lie that are `step` apart: the index of the one at `place`, which is guarded to be one.
+pub(super) fn spaced(inside: &mut Piece, place: IndexExpr, n: i64, step: i64) -> IndexExpr {
+    inside.guards.push(Guard { expr: place.clone(), range: 0..spread(n, step - 1) });
+    if step > 1 {
+        inside.guards.push(Guard { expr: place.clone().modulo(step), range: 0..1 });
+    }
+    place.floor_div(step)
+}
+
+/// A guarded piece, and the second operand, a scalar, where its guards do not hold.
+pub(super) fn beside_a_scalar(inside: Piece) -> ViewMap {
     let outside = Piece { operand: 1, index: SmallVec::new(), guards: SmallVec::new() };
     ViewMap { pieces: SmallVec::from_iter([inside, outside]) }
 }

@@ -53,22 +53,44 @@ pub(in crate::op) fn cumlogsumexp(b: &mut Builder, cx: &RuleCx<'_>) -> Results {
 }
 
 fn running(b: &mut Builder, cx: &RuleCx<'_>, neutral: Literal, join: Op) -> Value {
-    let x = &cx.types[0];
     let axis = cx.attrs.int("axis") as usize;
-    let n = x.shape[axis].known().unwrap_or(0) as i64;
-    let fill = b.literal(&TensorType::scalar(x.dtype), neutral);
-    let mut folded = cx.args[0];
+    let n = cx.types[0].shape[axis].known().unwrap_or(0);
+    doubled(b, cx.args[0], (axis, n, cx.attrs.flag("reverse")), neutral, join)
+}
+
+/// The running fold along an axis of `n` elements, from the end where it is reversed.
+pub(in crate::op) fn doubled(
+    b: &mut Builder,
+    x: Value,
+    (axis, n, reverse): (usize, u64, bool),
+    neutral: Literal,
+    join: Op,
+) -> Value {
+    let ty = b.ty(x).clone();
+    let mut folded = x;
     let mut span = 1;
     while span < n {
-        let (low, high) = if cx.attrs.flag("reverse") { (-span, span) } else { (span, -span) };
-        let along = |k: i64| (0..x.rank()).map(move |d| if d == axis { k } else { 0 });
-        let attrs = Attrs::none()
-            .with_ints("low", along(low))
-            .with_ints("high", along(high))
-            .with_ints("interior", along(0));
-        let before = b.op_with(Op::Pad, &[folded, fill], attrs);
-        folded = b.op_as(join, &[before, folded], Attrs::none(), x);
+        let before = shifted(b, folded, (axis, span, reverse), neutral);
+        folded = b.op_as(join, &[folded, before], Attrs::none(), &ty);
         span *= 2;
     }
     folded
+}
+
+/// Every element that many places further along an axis, backward where it is reversed, and `fill` where none was.
+pub(in crate::op) fn shifted(
+    b: &mut Builder,
+    x: Value,
+    (axis, by, reverse): (usize, u64, bool),
+    fill: Literal,
+) -> Value {
+    let (rank, by) = (b.ty(x).rank(), by as i64);
+    let fill = b.literal(&TensorType::scalar(fill.dtype()), fill);
+    let (low, high) = if reverse { (-by, by) } else { (by, -by) };
+    let along = |k: i64| (0..rank).map(move |d| if d == axis { k } else { 0 });
+    let attrs = Attrs::none()
+        .with_ints("low", along(low))
+        .with_ints("high", along(high))
+        .with_ints("interior", along(0));
+    b.op_with(Op::Pad, &[x, fill], attrs)
 }
