@@ -16,5 +16,6 @@ mod rewrites;
 mod rows;
 mod rules;
 mod stable;
+mod structure;
 mod verifier;
 mod windows;
