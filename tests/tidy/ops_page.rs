@@ -14,7 +14,8 @@ Made from the op table by `ADFUSE_BLESS=1 cargo test --test tidy`; a test compar
 `T` is the type variable of an elementwise op: its operands and its result share one shape, and no
 type converts by itself. In derivatives `y` is the result and `x0, x1, ..` are the operands (`x` where
 there is one). A derivative that is a truth value lets the tangent pass where it is true.
-\"Sampled\" says where tests draw the operands.
+\"Sampled\" says where tests draw the operands. An op runs on every engine unless its entry says otherwise
+(`tests/kernels`, `tests/cpu`: every row on every type).
 ";
 
 /// A section of the page: its title, and whether an op belongs there.
@@ -78,6 +79,7 @@ fn entry(out: &mut String, op: Op) {
         let _ = writeln!(out, "- value: `{text}`{}", shown_with(op));
     }
     derivative(out, op);
+    engines(out, op);
     if !matches!(def.deriv, Deriv::Structural) && !def.arity.eq(&Arity::Exactly(0)) {
         let domains: Vec<String> = def.domain.iter().map(|d| domain(*d)).collect();
         let _ = writeln!(out, "- sampled: {}", domains.join("; "));
@@ -162,6 +164,22 @@ fn derivative(out: &mut String, op: Op) {
             out.push_str("- derivative: that of what it is composed of\n")
         }
         Deriv::Structural => out.push_str("- derivative: that of its regions or callee\n"),
+    }
+}
+
+/// What lowering to kernels does not take, which `tests/kernels` holds it to.
+fn engines(out: &mut String, op: Op) {
+    match op.def().body {
+        Body::Region(_) if op == Op::Call => {
+            out.push_str("- engines: written out before it is lowered\n")
+        }
+        Body::Region(_) | Body::Effect(_) => {
+            let _ = writeln!(
+                out,
+                "- engines: the reference engine alone; others say that `{op}` has no lowering to kernels"
+            );
+        }
+        _ => {}
     }
 }
 
