@@ -63,7 +63,7 @@ impl Tensor {
     }
 
     binary! {
-        max Max; min Min; pow Pow; atan2 Atan2; rem Rem; logaddexp Logaddexp;
+        max Max; min Min; pow Pow; atan2 Atan2; rem Rem; logaddexp Logaddexp; xlogy Xlogy;
         eq Eq; ne Ne; lt Lt; le Le; gt Gt; ge Ge;
     }
 

@@ -240,6 +240,10 @@ fn powers_have_their_derivatives() {
     );
     assert_derivatives(&scalar("%y = integer_pow %x {y = -2} : f64[]"), 2.0, &[-0.25, 0.375]);
     assert_derivatives(&scalar("%y = pow %x, 0.0 : f64[]"), 0.0, &[0.0]);
+    // x log x: 1 + log x in all, and at 0 nothing comes from the factor that is 0.
+    assert_derivatives(&scalar("%y = xlogy %x, %x : f64[]"), 2.0, &[1.0 + LN_2, 0.5, -0.25]);
+    assert_derivatives(&scalar("%y = xlogy 0.0, %x : f64[]"), 0.0, &[0.0]);
+    assert_derivatives(&scalar("%y = xlogy %x, 2.0 : f64[]"), 0.0, &[LN_2, 0.0]);
     let sixth = 0.0439453125;
     assert_near(forward(&scalar("%y = div 1.0, %x : f64[]"), 4.0, 6), sixth, "forward");
     assert_near(reverse(&scalar("%y = div 1.0, %x : f64[]"), 4.0, 6), sixth, "reverse");

@@ -31,6 +31,7 @@ const LIST: &[(&[&str], &[Domains])] = &[
     (&["exp %x", "exp2 %x", "erf %x", "erfc %x"], &[S, D]),
     (&["erf_inv %x", "atanh %x"], &[UNIT]),
     (&["log %x", "log1p %x", "abs %x", "sqrt %x", "rsqrt %x", "pow %x, %y", "acosh %x"], &[P]),
+    (&["xlogy %x, %y"], &[P]),
     (&["lgamma %x", "digamma %x"], &[P, BELOW]),
     (&["polygamma %x {n = 0}", "polygamma %x {n = 1}", "polygamma %x {n = 2}"], &[P, BELOW]),
     (&["polygamma %x {n = 5}"], &[P]),
@@ -238,6 +239,8 @@ fn values_at_the_edges_are_as_defined() {
         ("integer_pow %x {y = 0}", &[(0.0, 1.0), (nan, 1.0), (inf, 1.0)]),
         ("integer_pow %x {y = -1}", &[(0.0, inf), (-0.0, -inf), (2.0, 0.5)]),
         ("cbrt %x", &[(-8.0, -2.0), (-0.0, -0.0)]),
+        ("xlogy %x, 0.0", &[(0.0, 0.0), (-0.0, 0.0), (2.0, -inf), (nan, nan)]),
+        ("xlogy 0.0, %x", &[(inf, 0.0), (-1.0, 0.0), (nan, 0.0)]),
     ];
     for (text, cases) in table {
         let m = program(text, DType::F64, &[]);
