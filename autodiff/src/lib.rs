@@ -45,14 +45,13 @@ pub fn differentiable(f: &Function, wrt: Option<&[String]>) -> Result<Vec<usize>
         }
         return Ok(all);
     };
-    let known = || f.params().iter().filter_map(|&p| f.name_of(p));
+    let known = || f.params().iter().filter_map(|&p| f.name_of(p)).collect::<Vec<_>>();
     let mut out = Vec::new();
     for name in names {
         let name = name.trim_start_matches('%');
         let Some(k) = f.params().iter().position(|&p| f.name_of(p) == Some(name)) else {
             let mut d = Diagnostic::new(at(), Kind::UnknownName, format!("no parameter %{name}"));
-            d.hint = adfuse_ir::diag::did_you_mean(name, known())
-                .map(|near| format!("did you mean %{near}?"));
+            d.hint = adfuse_ir::diag::instead(name, &known(), "%");
             return Err(d);
         };
         if !float(&k) {

@@ -140,6 +140,27 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
         .map(|(.., k)| k)
 }
 
+/// A hint for a name that is none of those there are: the nearest, or, where none is near, what there is.
+pub fn instead(name: &str, known: &[&str], sigil: &str) -> Option<String> {
+    let near = did_you_mean(name, known.iter().copied());
+    match near {
+        Some(near) => Some(format!("did you mean {sigil}{near}?")),
+        None if known.is_empty() => None,
+        None => Some(format!("there is {}", listed(known, sigil))),
+    }
+}
+
+/// Names as a message lists them, cut where there are many.
+pub fn listed<S: AsRef<str>>(names: &[S], sigil: &str) -> String {
+    const MOST: usize = 12;
+    let mut shown: Vec<String> =
+        names.iter().take(MOST).map(|n| format!("{sigil}{}", n.as_ref())).collect();
+    if names.len() > MOST {
+        shown.push(format!("and {} more", names.len() - MOST));
+    }
+    shown.join(", ")
+}
+
 fn common_prefix(a: &str, b: &str) -> usize {
     a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count()
 }

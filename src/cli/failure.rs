@@ -68,14 +68,3 @@ pub(super) fn mean<'a>(
 ) -> Option<String> {
     crate::ir::diag::did_you_mean(name, known).map(|near| format!("did you mean `{sigil}{near}`?"))
 }
-
-/// Names as a message lists them, cut where there are many.
-pub(super) fn listed<S: AsRef<str>>(names: &[S], sigil: &str) -> String {
-    const MOST: usize = 12;
-    let mut shown: Vec<String> =
-        names.iter().take(MOST).map(|n| format!("{sigil}{}", n.as_ref())).collect();
-    if names.len() > MOST {
-        shown.push(format!("and {} more", names.len() - MOST));
-    }
-    shown.join(", ")
-}

@@ -1,10 +1,11 @@
 //! From what `--input` says to the arguments of a function.
 
-use super::failure::{Failure, listed, mean};
+use super::failure::{Failure, mean};
 use super::npz;
 use super::source::Program;
 use super::spec::{Fill, Input, Spec};
 use crate::backends::Array;
+use crate::ir::diag::listed;
 use crate::ir::op::Domain;
 use crate::ir::{DType, Diagnostic, Dim, Function, Literal, Symbol, TensorType};
 use crate::sample::{rng, sample};

@@ -1,9 +1,10 @@
 //! What may be lost of what is kept for later passes, and what the caller gives up, on the command line.
 
-use super::failure::{Failure, mean};
+use super::failure::Failure;
 use super::streams::Streams;
 use crate::fusion::{Lossy, Narrow, Narrowed, lossy_copies};
 use crate::ir::Function;
+use crate::ir::diag::instead;
 use crate::ir::text::Names;
 use clap::Args;
 
@@ -54,7 +55,8 @@ impl Donated {
         let find = |name: &String| {
             let wanted = name.trim().trim_start_matches('%');
             params.iter().position(|p| p == wanted).ok_or_else(|| {
-                let hint = mean(wanted, params.iter().map(String::as_str), "%");
+                let known: Vec<&str> = params.iter().map(String::as_str).collect();
+                let hint = instead(wanted, &known, "%");
                 Failure::usage(format!("@{} has no parameter %{wanted}", f.name)).hint(hint)
             })
         };

@@ -4,10 +4,11 @@
 //! written as `float32`, which holds each of its values, and read from `float32` (rounded to nearest)
 //! or from two-byte void (`V2`), as the package ml_dtypes saves it.
 
-use super::failure::{Failure, listed, mean};
+use super::failure::{Failure, mean};
 use super::inputs::{Param, fits};
 use super::whole;
 use crate::backends::Array;
+use crate::ir::diag::listed;
 use crate::ir::{DType, TensorType};
 use npyz::npz::{NpzArchive, NpzWriter};
 use npyz::{Endianness, NpyHeader, Order, TypeChar, TypeStr, WriterBuilder};

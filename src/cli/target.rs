@@ -1,7 +1,8 @@
 //! Which function of which program a command is about, at which extents.
 
-use super::failure::{Failure, listed, mean};
+use super::failure::{Failure, mean};
 use super::source::{Program, Source};
+use crate::ir::diag::listed;
 use crate::ir::rewrite::specialize;
 use crate::ir::{Function, Symbol};
 use clap::Args;

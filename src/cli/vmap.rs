@@ -1,10 +1,11 @@
 //! `vmap`: a function of one element, as a function of a batch.
 
 use super::derivative::print;
-use super::failure::{Failure, mean};
+use super::failure::Failure;
 use super::streams::Streams;
 use super::target::{Target, specialized};
 use crate::autodiff::{Batching, Random, vmap};
+use crate::ir::diag::instead;
 use crate::ir::{DType, Dim, Function, Kind, Symbol, Value};
 use clap::Args;
 use std::process::ExitCode;
@@ -64,9 +65,9 @@ impl Vmap {
         let mut seen = Vec::new();
         for (name, axis) in &self.in_axes {
             let Some(k) = params.iter().position(|&p| f.name_of(p) == Some(name)) else {
-                let known = params.iter().filter_map(|&p| f.name_of(p));
+                let known: Vec<&str> = params.iter().filter_map(|&p| f.name_of(p)).collect();
                 return Err(Failure::usage(format!("@{} has no parameter %{name}", f.name))
-                    .hint(mean(name, known, "%")));
+                    .hint(instead(name, &known, "%")));
             };
             if seen.contains(&k) {
                 return Err(Failure::usage(format!("--in-axes names %{name} twice")));

@@ -112,7 +112,7 @@ fn what_does_not_fit_is_said() {
         ("vmap row.ir", 2, "--size"),
         ("vmap row.ir --size 1.5", 2, "expected an extent or a name"),
         ("vmap row.ir --size 3 --in-axes y=0", 2, "no parameter %y"),
-        ("vmap row.ir --size 3 --in-axes sed=0", 2, "did you mean `%seed`?"),
+        ("vmap row.ir --size 3 --in-axes sed=0", 2, "did you mean %seed?"),
         ("vmap row.ir --size 3 --in-axes x=0,x=1", 2, "names %x twice"),
         ("vmap row.ir --size 3 --in-axes x", 2, "expected NAME=AXIS"),
         ("vmap row.ir --size 3 --in-axes x=first", 2, "expected an axis or `none`"),
