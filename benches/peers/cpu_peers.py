@@ -90,7 +90,7 @@ class Adfuse:
         derivative = [] if workload.updates else ["--grad", "--wrt", ",".join(workload.wrt)]
         self.common = [self.program, *derivative, "--threads", str(options.threads), "--fp", options.fp]
         self.dim = [] if elements is None else ["--dim", f"n={workload.extent(elements)}"]
-        self.report = {}
+        self.report, self.speeds = {}, []
 
     def run(self, *arguments):
         """Standard output, and the most memory that the process held, which is looked at while it runs."""
@@ -112,6 +112,7 @@ class Adfuse:
     def sample(self, seconds):
         text, peak = self.run("bench", *self.common, *self.dim, "--json", "--min-seconds", str(seconds))
         self.report = json.loads(text)
+        self.speeds.append((self.report["gbs"], self.report["copy_gbs"]))
         return self.report["median_ms"], peak
 
     def check(self, inputs, out):
@@ -170,6 +171,8 @@ def measured(workload, size, options):
     }
     row["sides"]["adfuse"]["engine_peak_mb"] = ready[0].report["peak_bytes"] / 2**20
     row["sides"]["adfuse"]["launches"] = ready[0].report["launches"]
+    gbs, copy = (statistics.median(each) for each in zip(*ready[0].speeds))
+    row["sides"]["adfuse"].update(gbs=gbs, copy_gbs=copy)
     best = min((v["ms"] for side, v in row["sides"].items() if side != "adfuse"), default=None)
     row["ratio"] = None if best is None else best / row["sides"]["adfuse"]["ms"]
     return row
@@ -221,7 +224,7 @@ def checked(workload, size, options):
 
 
 SIDES = ("adfuse", *PEERS)
-HEAD = ["workload", "size", "threads", *[f"{s} ms" for s in SIDES], "best peer / adfuse", "wanted", "peak MB"]
+HEAD = ["workload", "size", "threads", *[f"{s} ms" for s in SIDES], "best peer / adfuse", "wanted", "GB/s of copy's", "peak MB"]
 
 
 def line(cells):
@@ -234,8 +237,10 @@ def cells(row):
     found = [row["sides"].get(side) for side in SIDES]
     times = [f"{ms(v['ms'])} ({ms(v['least_ms'])}-{ms(v['most_ms'])})" if v else "-" for v in found]
     ratio = "-" if row["ratio"] is None else f"{row['ratio']:.2f}"
+    own = row["sides"]["adfuse"]
+    speed = f"{ms(own['gbs'])} of {ms(own['copy_gbs'])}"
     memory = " / ".join(f"{v['peak_mb']:.0f}" if v else "-" for v in found)
-    return [row["workload"], row["size"] or "", str(row["threads"]), *times, ratio, f"{row['wanted']:g}", memory]
+    return [row["workload"], row["size"] or "", str(row["threads"]), *times, ratio, f"{row['wanted']:g}", speed, memory]
 
 
 def summary(rows, options):
