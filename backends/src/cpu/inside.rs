@@ -178,7 +178,7 @@ fn folds(kernel: &Kernel, lines: &mut Vec<String>) {
     for (k, stage) in kernel.stages.iter().enumerate() {
         let first = kernel.domain.len();
         // Sizes that are too much were refused when the step was made.
-        let in_code = in_code(&kernel.domain, stage).unwrap_or_default();
+        let in_code = in_code(kernel, stage).unwrap_or_default();
         for (sink, n) in stage.sinks.iter().zip(0..) {
             let folded = in_code.get(n).copied().flatten();
             let from = match folded {

@@ -4,7 +4,7 @@ use super::code::folds;
 use super::fold::Parted;
 use super::memory::too_much;
 use adfuse_ir::Diagnostic;
-use adfuse_ir::kernel::{Extents, Order, Run, Sink, Stage};
+use adfuse_ir::kernel::{Extents, Kernel, Order, Run, Sink, Stage};
 
 /// Elements of a tensor of these extents.
 pub(super) fn volume(extents: &[i64]) -> Result<i64, Diagnostic> {
@@ -47,6 +47,23 @@ pub(super) fn parted(runs: &[Run], extents: &[i64]) -> Result<Option<Parted>, Di
     Ok(Some(Parted { outer, size, inner, order: run.order, blocks }))
 }
 
+/// Values of a fold over the domain that are kept until all points are done, at most: more are folded block
+/// by block as they come.
+const KEPT: i64 = 1 << 14;
+
+/// Elements of a row for which one value is little.
+const ROW: i64 = 64;
+
+/// Whether what a stage folds over the domain is a value for each of a few rows. Those are kept, since
+/// tasks that take whole blocks of 1024 rows would be few.
+pub(super) fn of_rows(kernel: &Kernel, stage: &Stage) -> Result<bool, Diagnostic> {
+    let mut longest = 1;
+    for s in &kernel.stages {
+        longest = longest.max(volume(&s.axes)?);
+    }
+    Ok(volume(&stage.axes)? == 1 && longest >= ROW && volume(&kernel.domain)? <= KEPT)
+}
+
 /// A fold that the code of a sweep does block by block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct InCode {
@@ -62,15 +79,21 @@ const SHORT: i64 = 16;
 /// Which sinks of a stage fold in code. Their first runs have to be of neighbouring axes, along lines or over
 /// columns that are not short, of values that vectors hold; those of one sweep along lines are all along the
 /// same.
-pub(super) fn in_code(domain: &[i64], stage: &Stage) -> Result<Vec<Option<InCode>>, Diagnostic> {
+pub(super) fn in_code(kernel: &Kernel, stage: &Stage) -> Result<Vec<Option<InCode>>, Diagnostic> {
+    let domain = &kernel.domain;
+    let kept = of_rows(kernel, stage)?;
     let all: Extents = domain.iter().chain(&stage.axes).copied().collect();
     let mut lines: Option<[usize; 2]> = None;
     let mut found = Vec::new();
     for (sink, &v) in stage.sinks.iter().zip(&stage.program.outputs) {
         let (monoid, runs, first) = match sink {
             Sink::Reduce { monoid, runs, .. } => (*monoid, runs, domain.len()),
-            Sink::Fold { monoid, runs, .. } => (*monoid, runs, 0),
-            Sink::Store { .. } | Sink::Keep(_) | Sink::Leave(_) | Sink::Scan { .. } => {
+            Sink::Fold { monoid, runs, .. } if !kept => (*monoid, runs, 0),
+            Sink::Fold { .. }
+            | Sink::Store { .. }
+            | Sink::Keep(_)
+            | Sink::Leave(_)
+            | Sink::Scan { .. } => {
                 found.push(None);
                 continue;
             }

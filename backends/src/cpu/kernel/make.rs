@@ -5,7 +5,7 @@ use crate::cpu::code::{self, Maker, Part, Put, Slots, Sweep, SweepId, affine, ro
 use crate::cpu::fold::{Parted, Runs, STATE};
 use crate::cpu::memory::{Room, too_much};
 use crate::cpu::order::scan_room;
-use crate::cpu::shape::{InCode, covers, gcd, granule, in_code, parted, volume};
+use crate::cpu::shape::{InCode, covers, gcd, granule, in_code, of_rows, parted, volume};
 use crate::reference::order::LANES;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -57,7 +57,7 @@ impl Making<'_> {
         let volumes: Vec<i64> =
             kernel.stages.iter().map(|s| volume(&s.axes)).collect::<Result<_, _>>()?;
         let most = volumes.iter().copied().max().unwrap_or(1).max(1);
-        let folding = kernel.stages.iter().map(|s| in_code(&kernel.domain, s));
+        let folding = kernel.stages.iter().map(|s| in_code(kernel, s));
         let folding: Vec<Vec<Option<InCode>>> = folding.collect::<Result<_, _>>()?;
         let sinks = kernel.stages.iter().flat_map(|s| &s.sinks).zip(folding.iter().flatten());
         let mut kept = sinks.filter(|(s, f)| f.is_none() && !matches!(s, Sink::Store { .. }));
@@ -184,6 +184,7 @@ impl Making<'_> {
     ) -> Result<MadeStage, Diagnostic> {
         let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
         let places = volume(&stage.axes)?;
+        let kept = of_rows(kernel, stage)?;
         // Folds that do not go piece by piece need all places.
         let mut whole = false;
         for sink in &stage.sinks {
@@ -246,7 +247,7 @@ impl Making<'_> {
                     put
                 }
                 Sink::Fold { monoid, runs, then } if let Some(folding) = folding => {
-                    let fold = self.fold(&extents, *monoid, dtype, runs, then, slot)?;
+                    let fold = self.fold(&extents, kept, (*monoid, dtype), runs, then, slot)?;
                     let (parts, put) = self.put(*monoid, dtype, folding, slot(), slot)?;
                     found.parts.push((parts, What::Fold(made.folds.len())));
                     made.folds.push(fold);
@@ -261,7 +262,7 @@ impl Making<'_> {
                     Put::Place(local.slot)
                 }
                 Sink::Fold { monoid, runs, then } => {
-                    let fold = self.fold(&extents, *monoid, dtype, runs, then, slot)?;
+                    let fold = self.fold(&extents, kept, (*monoid, dtype), runs, then, slot)?;
                     let local = Local { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
                     found.values.push((local, What::Fold(made.folds.len())));
                     made.folds.push(fold);
@@ -368,8 +369,8 @@ impl Making<'_> {
     fn fold(
         &mut self,
         extents: &Extents,
-        monoid: Monoid,
-        dtype: DType,
+        kept: bool,
+        (monoid, dtype): (Monoid, DType),
         runs: &[Run],
         then: &Stage,
         slot: &mut dyn FnMut() -> u32,
@@ -380,7 +381,7 @@ impl Making<'_> {
         }
         let places = volume(extents)?;
         let results = volume(&remaining)?;
-        let parted = if monoid.is_arg() { None } else { parted(runs, extents)? };
+        let parted = if kept || monoid.is_arg() { None } else { parted(runs, extents)? };
         let count = match &parted {
             Some(by) => by.parts().ok_or_else(|| too_much(u64::MAX))? as i64,
             None => places,
