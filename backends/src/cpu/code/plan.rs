@@ -1,7 +1,7 @@
 //! What a sweep reads and writes, as forms over the axes that are walked.
 
 use super::fold::{Fold, Folded};
-use super::form::{Form, Walk, mentions, row_major, strides};
+use super::form::{Form, Walk, mentions, row_major, spreads, strides};
 use super::order::order;
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, BufferData, Extents, Operand, Order, Param, Program, Storage};
@@ -118,10 +118,22 @@ pub(super) enum Reach {
     Packed,
     /// Coordinates in equal steps.
     Coord,
+    /// One element for each few coordinates, of 32 bits.
+    Spread(Spread),
     /// Through guards that are affine along the axis, each way to neighbouring elements or to one value.
     Ways,
+    /// Neighbouring elements where guards hold that are affine along the axis, one value elsewhere: lane by
+    /// lane, by a mask.
+    Masked,
     /// Lane by lane.
     Single,
+}
+
+/// An element for each `each` coordinates, `step` elements apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Spread {
+    pub(super) each: u32,
+    pub(super) step: u32,
 }
 
 /// Literals that are read through guards have vectors in memory, of which there are only so many.
@@ -129,6 +141,10 @@ const MOST_WAYS: usize = 16;
 
 /// Forms with the ranges that they must lie in.
 pub(super) type Ranges = Vec<(usize, Range<i64>)>;
+
+/// Lines of at most so many elements are not cut where guards begin and cease to hold: masks say which
+/// lanes read.
+const SHORT: i64 = 64;
 
 /// Where a scatter's updates go: the form of the element, its guards, and the array of places.
 pub(super) type Target = (usize, Ranges, Access);
@@ -270,8 +286,9 @@ impl Planning<'_> {
 }
 
 impl Planned {
-    /// `contract` says whether products may be joined with sums.
-    pub(super) fn new(sweep: &Sweep<'_>, contract: bool) -> Planned {
+    /// `contract` says whether products may be joined with sums, `masks` whether lanes may be left out of a
+    /// read.
+    pub(super) fn new(sweep: &Sweep<'_>, contract: bool, masks: bool) -> Planned {
         let mut p = Planning { sweep, forms: Vec::new() };
         let body = match contract {
             true => expand(&contracted(sweep.body)),
@@ -306,7 +323,11 @@ impl Planned {
         let whole = &mut Form::place(&sweep.extents, sweep.extents.len());
         let walk = {
             let mut all: Vec<&mut Form> = forms.iter_mut().chain([whole]).collect();
-            Walk::new(&sweep.extents, &mut all)
+            let mut walk = Walk::new(&sweep.extents, &mut all);
+            if masks {
+                walk.spread(&mut all);
+            }
+            walk
         };
         let mut planned = Planned {
             walk,
@@ -327,7 +348,7 @@ impl Planned {
             alive: 0,
         };
         planned.classify();
-        planned.reach();
+        planned.reach(masks);
         (planned.order, planned.alive) = order(&planned.body, &planned.moves);
         planned
     }
@@ -351,10 +372,14 @@ impl Planned {
     }
 
     /// Finds how vectors reach what is read and written.
-    fn reach(&mut self) {
+    fn reach(&mut self, masks: bool) {
         let mut ways = 0;
+        let masked = masks && self.masked();
         for k in 0..self.reads.len() {
-            let reach = self.reach_of(&self.reads[k]);
+            let reach = match self.reach_of(&self.reads[k]) {
+                Reach::Ways if masked && self.varies[k] => Reach::Masked,
+                reach => reach,
+            };
             let mut needs = Vec::new();
             self.named(&self.reads[k], &mut needs);
             if let (Reach::Ways, Read::Ways(all), true) = (reach, &self.reads[k], self.varies[k]) {
@@ -375,6 +400,57 @@ impl Planned {
         }
     }
 
+    /// Whether all that is read through guards which change along the axis is read by masks: lines are short, or
+    /// there are too many ways.
+    fn masked(&self) -> bool {
+        let all = self.reads.iter().zip(&self.varies);
+        let mut count = 0;
+        let mut fits = true;
+        for (read, _) in all.filter(|(r, varies)| **varies && self.reach_of(r) == Reach::Ways) {
+            let Read::Ways(ways) = read else { continue };
+            count += ways.len();
+            fits &= matches!(
+                ways.as_slice(),
+                [Way { from: Source::Array(a), .. }, Way { from: Source::Literal(_), guards }]
+                    if guards.is_empty() && a.dtype.bytes() >= 4
+            );
+        }
+        let n = self.walk.extents.last().copied().unwrap_or(1);
+        fits && n < 1 << 30 && (n <= SHORT || count > MOST_WAYS)
+    }
+
+    /// How an access is that has one element for each few coordinates along the innermost axis.
+    fn spread_of(&self, a: &Access) -> Option<Spread> {
+        let form = &self.forms[a.form];
+        let moving = form.rest.iter().filter(|(e, _)| self.changes(e));
+        let (&[(e, step)], 0) = (&*moving.collect::<Vec<_>>(), self.step(a.form)) else {
+            return None;
+        };
+        let IndexExpr::FloorDiv(of, each) = e else { return None };
+        let axis = matches!(**of, IndexExpr::Axis(k) if usize::from(k) == self.inner());
+        let (each, step) = (u32::try_from(*each).ok()?, u32::try_from(*step).ok()?);
+        (axis && spreads(each.into(), step.into()) && a.dtype.bytes() == 4)
+            .then_some(Spread { each, step })
+    }
+
+    /// Whether groups of an innermost axis of which few coordinates read the same element begin with the first of
+    /// those.
+    pub(super) fn spreads(&self) -> Option<u32> {
+        self.loads
+            .iter()
+            .filter_map(|r| if let Reach::Spread(s) = r { Some(s.each) } else { None })
+            .max()
+    }
+
+    fn reach_of_read(&self, a: &Access) -> Reach {
+        match self.reach_of_access(a) {
+            Reach::Single if a.packed.is_none() => {
+                self.spread_of(a).map_or(Reach::Single, Reach::Spread)
+            }
+            reach => reach,
+        }
+    }
+
     fn reach_of_access(&self, a: &Access) -> Reach {
         match a.packed {
             _ if !self.affine(a.form) => Reach::Single,
@@ -391,7 +467,7 @@ impl Planned {
             Read::Ways(ways) => ways,
         };
         if let [Way { from: Source::Array(a), .. }] = ways.as_slice() {
-            return self.reach_of_access(a);
+            return self.reach_of_read(a);
         }
         let steps =
             |a: &Access| a.packed.is_none() && self.affine(a.form) && self.step(a.form) == 1;

@@ -83,7 +83,7 @@ impl Lines<'_> {
     }
 
     /// The coordinates between which a form is in a range.
-    fn bounds(&mut self, form: usize, range: &Range<i64>, found: &mut Vec<u32>) {
+    pub(super) fn bounds(&mut self, form: usize, range: &Range<i64>, found: &mut Vec<u32>) {
         let step = self.p.step(form);
         let by = step.checked_abs().unwrap_or(i64::MAX);
         for end in [range.start, range.end] {
