@@ -86,6 +86,45 @@ impl Pieces {
     }
 }
 
+/// Between which bases of a line all of its pieces are of the array, and guards hold for all of its runs.
+struct Inside {
+    low: Forms,
+    high: Forms,
+    /// How many forms matter.
+    forms: usize,
+}
+
+impl Inside {
+    fn of(runs: &[Run], steps: &Forms, guards: &[Range<i64>], elements: i64) -> Inside {
+        let mut inside = Inside {
+            low: [i64::MIN; 1 + GUARDS],
+            high: [i64::MAX; 1 + GUARDS],
+            forms: 1 + guards.len(),
+        };
+        let (low, high) = (&mut inside.low, &mut inside.high);
+        for run in runs {
+            for (k, (&form, &step)) in
+                run.forms.iter().zip(steps).enumerate().take(1 + guards.len())
+            {
+                let (from, end) = match k.checked_sub(1).and_then(|g| guards.get(g)) {
+                    Some(range) => (range.start, range.end),
+                    // As far as the last piece stands out.
+                    None => (0, elements - PIECE as i64),
+                };
+                let end_form = form + step * (run.count as i64 - 1);
+                low[k] = low[k].max(from - form.min(end_form));
+                high[k] = high[k].min(end - form.max(end_form));
+            }
+        }
+        inside
+    }
+
+    #[inline(always)]
+    fn holds(&self, base: &Forms) -> bool {
+        (0..self.forms).all(|k| base[k] >= self.low[k] && base[k] < self.high[k])
+    }
+}
+
 fn plus(a: Forms, b: Forms) -> Forms {
     std::array::from_fn(|k| a[k].wrapping_add(b[k]))
 }
@@ -265,40 +304,40 @@ impl Placed<'_> {
             let runs = &runs[..n];
             // What pieces have too many goes over what is written later: all of a line is at once.
             let once = done == width && runs.first().is_some_and(|r| r.to == 0);
-            let plain = once && self.window.guards.is_empty() && steps[0] == 1;
-            let pieces = Pieces::of(runs).filter(|_| plain);
-            let last = pieces.as_ref().map_or(i64::MIN, |p| {
-                self.window.elements
-                    - PIECE as i64
-                    - p.all[..p.count].iter().fold(0, |m, x| m.max(x.1))
-            });
+            let pieces = Pieces::of(runs).filter(|_| once && steps[0] == 1);
+            let inside = Inside::of(runs, &steps, &self.window.guards, self.window.elements);
+            let along = outer.last().map_or(Forms::default(), |a| a.steps);
             let mut across = Walk::new(outer, from);
-            let mut to = to;
-            for k in 0..count {
-                let base = plus(self.first, across.forms);
-                match &pieces {
-                    // What stands out goes where a later piece or line will be, unless there is none.
-                    Some(p) if base[0] <= last && k + 1 < count => {
-                        let first = self.at.cast::<T>().wrapping_offset(base[0] as isize);
-                        for &(at, from) in &p.all[..p.count] {
-                            // SAFETY: as the caller promises; all that is read is of the array.
-                            unsafe {
-                                let from = first.offset(from as isize).cast::<[T; PIECE]>();
-                                to.add(at)
-                                    .cast::<[T; PIECE]>()
-                                    .write_unaligned(from.read_unaligned());
+            let (mut to, mut left) = (to, count);
+            while left > 0 {
+                let n = across.along().min(left);
+                let mut base = plus(self.first, across.forms);
+                for k in 0..n {
+                    match &pieces {
+                        // What stands out goes where a later piece or line will be, unless there is none.
+                        Some(p) if k + 1 < left && inside.holds(&base) => {
+                            let first = self.at.cast::<T>().wrapping_offset(base[0] as isize);
+                            for &(at, from) in &p.all[..p.count] {
+                                // SAFETY: as the caller promises; all that is read is of the array.
+                                unsafe {
+                                    let from = first.offset(from as isize).cast::<[T; PIECE]>();
+                                    let to = to.add(at).cast::<[T; PIECE]>();
+                                    to.write_unaligned(from.read_unaligned());
+                                }
+                            }
+                        }
+                        _ => {
+                            for run in runs {
+                                // SAFETY: as the caller promises.
+                                unsafe { self.run(base, run, &steps, to.add(run.to)) };
                             }
                         }
                     }
-                    _ => {
-                        for run in runs {
-                            // SAFETY: as the caller promises.
-                            unsafe { self.run(base, run, &steps, to.add(run.to)) };
-                        }
-                    }
+                    base = plus(base, along);
+                    to = to.wrapping_add(line);
                 }
-                across.go(1);
-                to = to.wrapping_add(line);
+                across.go(n);
+                left -= n;
             }
         }
     }
