@@ -65,7 +65,7 @@ pub(crate) struct Part {
 /// The most primitives a kernel may have for each element.
 const MOST_WEIGHT: u32 = 3000;
 /// The fewest elements that what is computed once for all of them is kept for.
-const FEWEST: i64 = 16;
+const FEWEST: i64 = 8;
 /// The most tensors a kernel may read.
 const MOST_READS: usize = 48;
 

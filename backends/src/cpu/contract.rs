@@ -65,7 +65,7 @@ struct Cut {
 enum Source {
     Packed(Packed),
     View(View),
-    Windows(Windows),
+    Windows(Box<Windows>),
 }
 
 /// What multiplies.
@@ -178,7 +178,7 @@ impl Making<'_> {
     ) -> Result<Source, Diagnostic> {
         Ok(match there {
             (Some(view), _) => Source::View(view),
-            (None, Some(windows)) => Source::Windows(windows),
+            (None, Some(windows)) => Source::Windows(Box::new(windows)),
             (None, None) => Source::Packed(self.operand(feed, extents, to)?),
         })
     }

@@ -140,9 +140,9 @@ pub(super) fn windows(
     };
     let [batch, free, depth] = [group(groups[0])?, group(groups[1])?, group(groups[2])?];
     let guards = piece.guards.iter().map(|g| g.range.clone()).collect();
-    let elements = volume(&data.dims).ok()?;
+    let elements = i64::try_from(data.bytes() / sum.bytes()).ok()?;
     let window = Window { first: at(&|k| forms[k].0), batch, free, depth, guards, elements };
     let all = groups.iter().try_fold(1i64, |n, g| n.checked_mul(volume(g).ok()?))?;
-    let overlaps = all > elements;
+    let overlaps = all > volume(&data.dims).ok()?;
     Some(Windows { buffer: b.index(), window, overlaps })
 }

@@ -16,6 +16,7 @@ mod form;
 mod listing;
 mod order;
 mod plan;
+mod reach;
 mod scalar;
 mod sweep;
 mod vector;

@@ -10,7 +10,8 @@ use super::body::{Low, Opnd, Val, long};
 use super::general::Emit;
 use super::lines::{Lines, Pointer};
 use super::machine::{Arg, Mem, Op, Reg, Width};
-use crate::cpu::code::plan::{Reach, Read, Source, Way};
+use crate::cpu::code::plan::{Read, Source, Way};
+use crate::cpu::code::reach::Reach;
 use crate::cpu::code::vectors::Why;
 use adfuse_ir::DType;
 use iced_x86::{Code, Register};
@@ -59,22 +60,26 @@ impl Lines<'_> {
                 continue;
             }
             let both = Between { low: self.frame.long(), high: self.frame.long() };
-            let ends: [(u32, fn(&Between) -> u32, Code); 2] = [
-                (both.low, |b| b.low, Code::Cmovl_r64_rm64),
-                (both.high, |b| b.high, Code::Cmovg_r64_rm64),
-            ];
-            for (to, end, code) in ends {
-                self.load(RAX, Mem::Frame(end(&first)));
-                for other in others {
-                    let other = Op::Mem(Mem::Frame(end(other)));
-                    self.ins(Code::Cmp_r64_rm64, &[Op::Reg(RAX), other]);
-                    self.ins(code, &[Op::Reg(RAX), other]);
-                }
-                self.store(Mem::Frame(to), RAX);
+            self.load(RAX, Mem::Frame(first.low));
+            for other in others {
+                self.further(other.low, Code::Cmovl_r64_rm64);
             }
+            self.store(Mem::Frame(both.low), RAX);
+            self.load(RAX, Mem::Frame(first.high));
+            for other in others {
+                self.further(other.high, Code::Cmovg_r64_rm64);
+            }
+            self.store(Mem::Frame(both.high), RAX);
             found[k] = Some(both);
         }
         self.between = found;
+    }
+
+    /// Takes another coordinate in place of the one in `rax`, as the instruction says.
+    fn further(&mut self, other: u32, code: Code) {
+        let other = Op::Mem(Mem::Frame(other));
+        self.ins(Code::Cmp_r64_rm64, &[Op::Reg(RAX), other]);
+        self.ins(code, &[Op::Reg(RAX), other]);
     }
 
     /// Between which coordinates a guard holds, from 0 to `n`.

@@ -7,7 +7,7 @@ use super::body::{Low, Opnd, Val};
 use super::general::Emit;
 use super::lines::Pointer;
 use super::machine::{Arg, Mem, Op, Reg, Width};
-use crate::cpu::code::plan::Spread;
+use crate::cpu::code::reach::Spread;
 use iced_x86::{Code, Register};
 
 const EAX: Op = Op::Reg(Register::EAX);

@@ -1,6 +1,7 @@
 //! Which sweeps this emitter takes, as far as their accesses say.
 
-use crate::cpu::code::plan::{Planned, Reach, Read, Source, Way};
+use crate::cpu::code::plan::{Planned, Read, Source, Way};
+use crate::cpu::code::reach::Reach;
 use crate::cpu::code::vectors::Why;
 
 /// Whether it is a sweep that this emitter takes, as far as its accesses say.
