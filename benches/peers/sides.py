@@ -45,6 +45,12 @@ def jax_side(workload, rate):
     def cross_entropy(x, labels):
         return -jnp.take_along_axis(jax.nn.log_softmax(x), labels[:, None], 1).sum()
 
+    def conv(x, kernels, offsets):
+        return jax.lax.conv_general_dilated(x, kernels, (1, 1), "VALID") + offsets[None, :, None, None]
+
+    def max_pool(x):
+        return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+
     def attend(q, k, v, factor):
         scores = jnp.einsum("bqhe,bkhe->bhqk", q * factor, k)
         places = jnp.arange(q.shape[1])
@@ -54,7 +60,8 @@ def jax_side(workload, rate):
     ops = Ops(
         tanh=jnp.tanh, sigmoid=jax.nn.sigmoid, relu=jax.nn.relu, rsqrt=jax.lax.rsqrt,
         gelu=lambda x: jax.nn.gelu(x, approximate=False), softmax=jax.nn.softmax, log_softmax=jax.nn.log_softmax,
-        cross_entropy=cross_entropy, layer_norm=layer_norm, einsum=jnp.einsum, attend=attend,
+        cross_entropy=cross_entropy, layer_norm=layer_norm, einsum=jnp.einsum, conv=conv, max_pool=max_pool,
+        attend=attend,
     )  # fmt: skip
 
     def prepare(inputs):
@@ -90,7 +97,8 @@ def torch_side(workload, rate, threads, compiled):
         tanh=torch.tanh, sigmoid=torch.sigmoid, relu=F.relu, rsqrt=torch.rsqrt, gelu=F.gelu,
         softmax=lambda x: F.softmax(x, -1), log_softmax=lambda x: F.log_softmax(x, -1),
         cross_entropy=lambda x, labels: F.cross_entropy(x, labels, reduction="sum"),
-        layer_norm=lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b, 1e-5), einsum=torch.einsum, attend=attend,
+        layer_norm=lambda x, g, b: F.layer_norm(x, x.shape[-1:], g, b, 1e-5), einsum=torch.einsum,
+        conv=F.conv2d, max_pool=lambda x: F.max_pool2d(x, 2), attend=attend,
     )  # fmt: skip
 
     def prepare(inputs):

@@ -35,6 +35,10 @@ class Ops:
     # Rows, gain and offset; with 1e-5 beside the variance.
     layer_norm: Callable
     einsum: Callable
+    # Images by channel, kernels and offsets, without padding.
+    conv: Callable
+    # The greatest of each two by two.
+    max_pool: Callable
     # q, k, v by batch, place, head and feature, and a factor of q: attention to places up to one's own.
     attend: Callable
 
@@ -113,6 +117,12 @@ def mlp_loss(o, x, t, w1, b1, w2, b2, w3, b3):
     return (t * o.log_softmax(h @ w3 + b3)).sum() / -x.shape[0]
 
 
+def lenet_loss(o, x, t, k1, c1, k2, c2, w1, b1, w2, b2, w3, b3):
+    h = o.max_pool(o.relu(o.conv(x, k1, c1)))
+    h = o.max_pool(o.relu(o.conv(h, k2, c2)))
+    return mlp_loss(o, h.reshape(h.shape[0], -1), t, w1, b1, w2, b2, w3, b3)
+
+
 def transformer_loss(o, x, g1, be1, wqkv, bqkv, wo, g2, be2, w1, b1, w2, b2, w):
     qkv = o.einsum("bsd,dthe->bsthe", o.layer_norm(x, g1, be1), wqkv) + bqkv
     h = x + o.einsum("bqhe,hed->bqd", o.attend(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2], 0.07), wo)
@@ -143,6 +153,13 @@ def layers(batch, widths):
         return made
 
     return shapes
+
+
+def lenet_shapes(_):
+    made = {"x": (64, 1, 28, 28), "t": (64, 10), "k1": (6, 1, 5, 5), "c1": (6,), "k2": (16, 6, 5, 5), "c2": (16,)}
+    for name, shape in layers(64, (256, 120, 84, 10))(None).items():
+        made.setdefault(name, shape)
+    return made
 
 
 def transformer_shapes(_):
@@ -187,6 +204,11 @@ WORKLOADS = [
         "MLP step 784-1024-1024-10, batch 128", "mlp_step", (None,), layers(128, (784, 1024, 1024, 10)), LAYERS,
         mlp_loss, wanted={None: (1.0, 1.15)}, updates=True, tolerance=5e-3,
         scale={"t": 100.0, "w1": 0.036, "w2": 0.031, "w3": 0.031, "b1": 0.01, "b2": 0.01, "b3": 0.01},
+    ),
+    Workload(
+        "LeNet, batch 64", "lenet_loss", (None,), lenet_shapes, ("k1", "c1", "k2", "c2", *LAYERS), lenet_loss,
+        wanted={None: 1.2}, tolerance=1e-4,
+        scale={"k1": 0.2, "c1": 0.1, "k2": 0.1, "c2": 0.1, "w1": 0.06, "w2": 0.1, "w3": 0.1},
     ),
     Workload(
         "transformer block", "transformer_block", (None,), transformer_shapes, BLOCK, transformer_loss,

@@ -304,6 +304,8 @@ impl<'a> Emit<'a> {
             let x = self.value(v, &At::Index(index, all))?;
             result = Some(match result {
                 None => x,
+                // What is read is that already where the guards do not hold.
+                Some(rest) if self.falls_to(x, &guards, rest) => x,
                 Some(rest) => {
                     let holds = self.holds(&guards);
                     let dtype = self.program.insts[x].dtype;
@@ -347,6 +349,20 @@ impl<'a> Emit<'a> {
             kept.push(Piece { from, index: Index::new(), guards: SmallVec::new() });
         }
         Ok(self.numbered(Param::Load(kept), dtype).0)
+    }
+
+    /// Whether a value is a load that gives a constant wherever one of these guards does not hold.
+    fn falls_to(&self, x: SVal, guards: &[Guard], rest: SVal) -> bool {
+        let (SOp::Param(k), SOp::Const(rest)) =
+            (self.program.insts[x].op, self.program.insts[rest].op)
+        else {
+            return false;
+        };
+        let Some(Param::Load(pieces)) = self.params.get(k as usize) else { return false };
+        let Some((last, others)) = pieces.split_last() else { return false };
+        last.guards.is_empty()
+            && matches!(last.from, Operand::Literal(l) if l == rest)
+            && others.iter().all(|p| guards.iter().all(|g| p.guards.contains(g)))
     }
 
     /// Whether all guards hold.

@@ -3,6 +3,7 @@
 
 use adfuse_ir::kernel::{Kernel, Operand, Param, Program, Schedule, Sink, Stage, Step, Storage};
 use smallvec::{SmallVec, smallvec};
+use std::cmp::Reverse;
 
 /// Bytes of a line of the caches, with the one that is fetched beside it.
 const LINES: i64 = 128;
@@ -38,12 +39,15 @@ struct Access {
     all: u64,
 }
 
-/// The schedule of a kernel. Kernels that fold or have rows are walked as they are, since their loops are the
-/// order of their folds, and so are those that store packed elements, in the order of their words.
+/// The schedule of a kernel. Kernels that fold or have rows are walked as they are or as they store, since their
+/// loops are the order of their folds, and so are those that store packed elements, in the order of their words.
 fn walk(program: &Program, kernel: &Kernel) -> Schedule {
     let rank = kernel.domain.len();
     let found = kernel.stages.iter().map(|stage| accesses(program, stage, rank));
-    let Some(found) = found.collect::<Option<Vec<_>>>() else { return Schedule::default() };
+    let Some(found) = found.collect::<Option<Vec<_>>>() else {
+        let order = as_stored(program, kernel).unwrap_or_default();
+        return Schedule { order, ..Schedule::default() };
+    };
     let found: Vec<Access> = found.into_iter().flatten().collect();
     let long = |a: usize| kernel.domain[a] > 1;
     let Some(last) = (0..rank).rev().find(|&a| long(a)) else { return Schedule::default() };
@@ -75,6 +79,46 @@ fn walk(program: &Program, kernel: &Kernel) -> Schedule {
         schedule.vector = u8::try_from(along).ok();
     }
     schedule
+}
+
+/// The axes of a kernel in the order in which the largest of its results lies in memory, where that is another than
+/// theirs, and the order of its folds and of its packed elements too.
+fn as_stored(program: &Program, kernel: &Kernel) -> Option<SmallVec<[u8; 4]>> {
+    let rank = kernel.domain.len();
+    if kernel.stages.iter().any(|s| !s.axes.is_empty()) {
+        return None;
+    }
+    let sinks = || kernel.stages.iter().flat_map(|s| &s.sinks);
+    let mut stores = Vec::new();
+    for sink in sinks() {
+        if let Sink::Store { buffer, index } = sink {
+            let data = &program.buffers[*buffer];
+            stores.push((data.bytes(), data.storage, data.steps(index, rank)?));
+        }
+    }
+    let (.., steps) = stores.iter().max_by_key(|(bytes, ..)| *bytes)?;
+    let mut order: SmallVec<[u8; 4]> = (0..u8::try_from(rank).ok()?).collect();
+    let long = |a: &u8| kernel.domain[usize::from(*a)] > 1;
+    let ascends = |steps: &[i64], order: &[u8]| {
+        let along: SmallVec<[i64; 8]> =
+            order.iter().filter(|a| long(a)).map(|&a| steps[usize::from(a)]).collect();
+        along.windows(2).all(|w| w[0] > w[1]) && along.last().is_none_or(|&s| s > 0)
+    };
+    if ascends(steps, &order) {
+        return None;
+    }
+    // Axes of extent 1 stay before the others.
+    order.sort_by_key(|a| long(a).then(|| Reverse(steps[usize::from(*a)])));
+    let place = |a: &u8| order.iter().position(|b| b == a);
+    let follows = sinks().all(|sink| match sink {
+        Sink::Fold { runs, .. } => {
+            runs.iter().all(|r| r.axes.windows(2).all(|w| place(&w[0]) < place(&w[1])))
+        }
+        _ => true,
+    });
+    let packed = stores.iter().filter(|(_, storage, _)| *storage != Storage::Plain);
+    let words = packed.into_iter().all(|(.., steps)| ascends(steps, &order));
+    (follows && words && ascends(steps, &order)).then_some(order)
 }
 
 /// What a stage reads and stores; `None` where the order of its points is that of a fold or of words.

@@ -44,6 +44,10 @@ pub(crate) struct Part {
     pub(crate) members: Vec<Inst>,
     /// Where what is read from buffers lies, for what was read first.
     reads: Vec<(Value, Place)>,
+    /// The bytes of the largest value that it computes, the last of several, and where that lies.
+    written: (i64, Place),
+    /// What is read at places that are no matter of axes.
+    shifted: Vec<Value>,
     /// Values that are made of one fold's results and nothing else of the part, with that fold's.
     after: Vec<(Value, Value)>,
     /// Where the operands of its reductions and scans lie.
@@ -60,6 +64,8 @@ pub(crate) struct Part {
 
 /// The most primitives a kernel may have for each element.
 const MOST_WEIGHT: u32 = 3000;
+/// The fewest elements that what is computed once for all of them is kept for.
+const FEWEST: i64 = 8;
 /// The most tensors a kernel may read.
 const MOST_READS: usize = 48;
 
@@ -104,6 +110,8 @@ impl Part {
             rows: None,
             members: vec![i],
             reads: Vec::new(),
+            written: (0, Place::new()),
+            shifted: Vec::new(),
             after: Vec::new(),
             under: Vec::new(),
             listed: HashSet::new(),
@@ -141,6 +149,7 @@ impl Part {
         part.note(facts, i, reach);
         part.note_under(facts, i, &place);
         let result = result_place(facts, i, &place);
+        part.write(facts, i, &result);
         (part, result)
     }
 
@@ -151,6 +160,24 @@ impl Part {
         let rows = self.axes.whole(rows);
         let inside = without(&all, &rows);
         (all.into_iter().filter(|a| rows.contains(a)).collect(), inside)
+    }
+
+    /// Whether a value that it reads lies in memory as the largest of what it computes does, which is what it goes
+    /// along.
+    pub(crate) fn goes_along(&self, v: Value) -> bool {
+        let Some((_, place)) = self.reads.iter().find(|(w, _)| *w == v) else { return false };
+        let mut walked = self.axes.all(&self.written.1).into_iter();
+        self.axes.all(place).iter().all(|a| walked.any(|b| b == *a))
+    }
+
+    /// Notes what an instruction computes. A contraction goes along its result, whatever follows.
+    fn write(&mut self, facts: &Facts<'_>, i: Inst, place: &Place) {
+        let v = facts.f.inst_results(i)[0];
+        let bytes = facts.elements[v].saturating_mul(facts.f.ty(v).dtype.bytes() as i64);
+        let largest = bytes >= self.written.0 && !matches!(self.shape, Shape::Contract(_));
+        if largest || self.members.len() == 1 {
+            self.written = (bytes, self.axes.resolve(place));
+        }
     }
 
     /// Whether it computes an instruction, as a member or written out.
@@ -167,11 +194,13 @@ impl Part {
 
     fn note(&mut self, facts: &Facts<'_>, i: Inst, reach: Reach) {
         for leaf in reach.leaves {
-            if let Some(place) = leaf.place
-                && !self.reads.iter().any(|(v, _)| *v == leaf.value)
-            {
-                let place = self.axes.resolve(&place);
-                self.reads.push((leaf.value, place));
+            match leaf.place {
+                Some(place) if !self.reads.iter().any(|(v, _)| *v == leaf.value) => {
+                    let place = self.axes.resolve(&place);
+                    self.reads.push((leaf.value, place));
+                }
+                None if !self.shifted.contains(&leaf.value) => self.shifted.push(leaf.value),
+                _ => {}
             }
         }
         for j in reach.seen.into_iter().map(|(j, _)| j).chain([i]) {
@@ -210,6 +239,7 @@ impl Part {
                 self.frame.extend(added);
                 self.note(around.facts, i, reach);
                 self.members.push(i);
+                self.write(around.facts, i, &place);
                 Ok(place)
             }
             Err(why) => {
@@ -259,10 +289,16 @@ impl Part {
                 }
             }
         }
-        if !shared {
+        // Neighbours of what is read already, such as the elements of a window, in the same space.
+        let beside = |l: &Leaf| l.place.is_none() && self.shifted.contains(&l.value);
+        let neighbours = !shared && outside.iter().any(beside);
+        if !shared && !neighbours {
             return Err(Refusal::Apart);
         }
         let added = self.align(&place);
+        if neighbours && !added.is_empty() {
+            return Err(Refusal::Apart);
+        }
         let all = self.axes.all(&place);
         if (1..all.len()).any(|k| all[..k].contains(&all[k])) {
             return Err(Refusal::Axes(facts.f.inst_results(i)[0]));
@@ -342,6 +378,12 @@ impl Part {
         if !added.is_empty() {
             // What is there already is computed once a row of the larger nest.
             demand(old.clone(), Refusal::Nest)?;
+            // A few elements beside each other are no row that a core goes along: what is spread so is read
+            // by a kernel that goes along what it stores.
+            let spread = self.rows.is_none() && matches!(facts.class[i], Class::Point);
+            if spread && self.axes.points(added) < FEWEST {
+                return Err(Refusal::Nest);
+            }
         }
         if matches!(self.shape, Shape::Contract(_)) && !added.is_empty() {
             return Err(Refusal::Nest);

@@ -62,8 +62,36 @@ fn pays(
 ) -> bool {
     let mut recipe = Recipe::default();
     for &v in values {
-        recipe.add(facts, v);
+        recipe.add(facts, v, &|_| false);
     }
+    if pays_by(facts, groups, device, price, values, &recipe) {
+        again.extend(recipe.insts);
+        return true;
+    }
+    // Truth values may be found again by what is in memory for others.
+    if !values.iter().all(|&v| facts.f.ty(v).dtype == DType::Bool) {
+        return false;
+    }
+    let mut near = Recipe::default();
+    for &v in values {
+        near.add(facts, v, &|w| w != v && in_memory(facts, groups, w));
+    }
+    let pays = pays_by(facts, groups, device, price, values, &near);
+    if pays {
+        again.extend(near.insts);
+    }
+    pays
+}
+
+/// Whether computing these again by a recipe pays.
+fn pays_by(
+    facts: &Facts<'_>,
+    groups: &Groups,
+    device: &Device,
+    price: f64,
+    values: &[Value],
+    recipe: &Recipe,
+) -> bool {
     let mut work = 0.0;
     for &i in &recipe.insts {
         work += f64::from(facts.weight[i]) * facts.elements[facts.f.inst_results(i)[0]] as f64;
@@ -86,11 +114,28 @@ fn pays(
         saved
     };
     let readers = values.iter().map(|&v| groups.readers(v).len()).max().unwrap_or(1);
-    if work * readers as f64 / device.ops_per_s > saved {
-        return false;
+    let saved =
+        saved + values.iter().map(|&v| packed(facts, groups, device, v, recipe)).sum::<f64>();
+    work * readers as f64 / device.ops_per_s <= saved
+}
+
+/// Seconds that truth values take beside their bytes, as far as they are saved by computing them again: an element is
+/// packed and taken out of its word, which is done one by one where the reader goes along another order than that
+/// of the words. What is read instead, and is not read there as it is, takes as long as its bytes do.
+fn packed(facts: &Facts<'_>, groups: &Groups, device: &Device, v: Value, recipe: &Recipe) -> f64 {
+    if facts.f.ty(v).dtype != DType::Bool {
+        return 0.0;
     }
-    again.extend(recipe.insts);
-    true
+    let mut saved = 0.0;
+    for &p in groups.readers(v) {
+        let part = &groups.parts[p];
+        let ops = if part.goes_along(v) { 2.0 } else { 2.0 + device.stride_ops };
+        saved += ops * facts.elements[v] as f64 / device.ops_per_s;
+        let more = recipe.roots.iter().filter(|&&r| !groups.readers(r).contains(&p));
+        let more: f64 = more.map(|&r| bytes(facts, r)).sum();
+        saved -= more / device.cache_bytes_per_s;
+    }
+    saved
 }
 
 /// Whether a part of a later phase reads a value.
@@ -122,13 +167,14 @@ struct Recipe {
 }
 
 impl Recipe {
-    fn add(&mut self, facts: &Facts<'_>, v: Value) {
+    /// Adds a value; `known` says of others whether they are taken as they are.
+    fn add(&mut self, facts: &Facts<'_>, v: Value, known: &dyn Fn(Value) -> bool) {
         let mut stack = vec![v];
         while let Some(v) = stack.pop() {
             if !self.seen.insert(v) {
                 continue;
             }
-            if self.insts.len() >= LONGEST {
+            if self.insts.len() >= LONGEST || known(v) {
                 // What a recipe this long is made of is not looked at: it is taken as it is.
                 self.roots.push(v);
                 continue;

@@ -13,6 +13,7 @@ mod schedules;
 mod slices;
 mod targets;
 mod widths;
+mod windows;
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;

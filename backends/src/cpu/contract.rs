@@ -1,19 +1,16 @@
 //! Contractions: operands as matrices, their product piece by piece, and what follows each piece while
 //! it is in the cache.
 
-use super::code::{Code, Part, Put, Slots, Sweep, SweepId, affine};
+use super::code::{Code, Part, Put, Slots, Sweep, SweepId};
 use super::crew::{Crew, Worker};
-use super::gemm::{Gemm, Matrix, best, canonical};
+use super::gemm::{Gemm, Matrix, Side, Tiles, best, canonical, tiles};
 use super::kernel::{Cuts, Made, Making};
+use super::operand::{View, Windows, read, stored, windows};
 use super::shape::{gcd, volume};
 use crate::reference::order::CONTRACT_CHUNK;
-use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{
-    Buffer, Extents, Feed, Kernel, Member, Operand, Param, Program, Sink, Stage, Storage,
-};
-use adfuse_ir::scalar::{Prim, SInst, SOp, ScalarProgram};
+use adfuse_ir::kernel::{Extents, Feed, Kernel, Member};
+use adfuse_ir::scalar::{Prim, SInst, SOp};
 use adfuse_ir::{DType, Diagnostic};
-use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 
 /// Places of an operand that one task computes.
@@ -32,8 +29,15 @@ const PACKED: i64 = 512 << 10;
 /// What rows and columns of pieces are a multiple of.
 const GRAIN: i64 = 64;
 
-/// Products of a task, about, where there are as many.
+/// So few rows or columns are multiplied in the time that copying the other operand takes.
+const FEW: i64 = 32;
+
+/// Products of a task, about, where there are as many, and at least, where threads would have nothing to do.
 const PRODUCTS: i64 = 1 << 24;
+const FEWEST: i64 = 1 << 21;
+
+/// Tasks that a contraction has, where it has work for them.
+const TASKS: i64 = 4;
 
 /// A contraction, made.
 pub(super) struct MadeMember {
@@ -44,7 +48,7 @@ pub(super) struct MadeMember {
     to: Target,
     cut: Cut,
     /// What multiplies, and what each worker has for it.
-    gemm: &'static dyn Gemm,
+    by: By,
     room: u64,
 }
 
@@ -61,6 +65,25 @@ struct Cut {
 enum Source {
     Packed(Packed),
     View(View),
+    Windows(Box<Windows>),
+}
+
+/// What multiplies.
+#[derive(Clone, Copy)]
+enum By {
+    /// Matrices.
+    Matrices(&'static dyn Gemm),
+    /// What copies operands from where they are as it goes.
+    Windows(&'static Tiles),
+}
+
+impl By {
+    fn gemm(self) -> &'static dyn Gemm {
+        match self {
+            By::Matrices(gemm) => gemm,
+            By::Windows(tiles) => tiles,
+        }
+    }
 }
 
 /// Where the sums go.
@@ -69,13 +92,6 @@ enum Target {
     Sums(u64, Made),
     /// To where they are stored.
     View(View),
-}
-
-/// A buffer as matrices: steps from one batch to the next, and along two axes.
-struct View {
-    buffer: usize,
-    first: i64,
-    steps: [i64; 3],
 }
 
 /// An operand that is computed into an array: batch, free, depth.
@@ -97,22 +113,12 @@ impl Making<'_> {
                 for (n, extents) in size.iter_mut().zip([&m.batch, &m.rows, &m.cols, &m.depth]) {
                     *n = volume(extents)?;
                 }
-                let [lhs, rhs] = m.feeds();
-                let mut operand = |feed: &Feed, extents, free| match read(
-                    self.program,
-                    feed,
-                    [&m.batch, free, &m.depth],
-                    m.sum,
-                ) {
-                    Some(view) => Ok(Source::View(view)),
-                    None => self.operand(feed, extents, m.sum).map(Source::Packed),
-                };
-                Some([operand(lhs.1, lhs.2, &m.rows)?, operand(rhs.1, rhs.2, &m.cols)?])
+                Some(self.operands(m, size)?)
             }
         };
         let view = stored(self.program, &m.then, [&m.batch, &m.rows, &m.cols], m.sum);
         let (to, cuts) = match view {
-            Some(view) => (Target::View(view), Cuts { grain: Some(1), lines: Some(0) }),
+            Some(view) => (Target::View(view), Cuts::default()),
             None => {
                 let stages = vec![m.then.clone()];
                 let then = self
@@ -130,11 +136,51 @@ impl Making<'_> {
             }
             to => to,
         };
-        let gemm = best();
+        let copies = |s: &Source| matches!(s, Source::Windows(_));
+        let by = match operands.iter().flatten().any(copies) {
+            true => By::Windows(tiles()),
+            false => By::Matrices(best()),
+        };
         let most = [cut.rows, cut.task[1], size[3]].map(|n| usize::try_from(n).unwrap_or(0));
-        let room = i64::try_from(gemm.room(m.sum, most)).unwrap_or(i64::MAX);
+        let room = i64::try_from(by.gemm().room(m.sum, most)).unwrap_or(i64::MAX);
         let room = self.own.take(room, 1)?;
-        Ok(MadeMember { size, operands, sum: m.sum, to, cut, gemm, room })
+        Ok(MadeMember { size, operands, sum: m.sum, to, cut, by, room })
+    }
+
+    /// Where the operands are. Windows that overlap are copied as tiles go, which reads no more than there
+    /// is; so is what is no matrix where few rows or columns make a pass over it as long as the product.
+    fn operands(&mut self, m: &Member, size: [i64; 4]) -> Result<[Source; 2], Diagnostic> {
+        let groups = |free| [&m.batch, free, &m.depth];
+        let [lhs, rhs] = m.feeds();
+        let sides = [(lhs, groups(&m.rows)), (rhs, groups(&m.cols))];
+        let views = sides.each_ref().map(|(s, groups)| read(self.program, s.1, *groups, m.sum));
+        let copied = sides.each_ref().map(|(s, groups)| windows(self.program, s.1, *groups, m.sum));
+        let few = size[1].min(size[2]) <= FEW;
+        let open = |(v, w): (&Option<View>, &Option<Windows>)| {
+            v.is_none() && w.as_ref().is_some_and(|w| few || w.overlaps)
+        };
+        let any = size[3] > 0 && views.iter().zip(&copied).any(open);
+        let [(lhs, _), (rhs, _)] = sides;
+        let [lhs_view, rhs_view] = views;
+        let [lhs_copied, rhs_copied] = copied.map(|w| w.filter(|_| any));
+        Ok([
+            self.source(lhs.1, lhs.2, (lhs_view, lhs_copied), m.sum)?,
+            self.source(rhs.1, rhs.2, (rhs_view, rhs_copied), m.sum)?,
+        ])
+    }
+
+    fn source(
+        &mut self,
+        feed: &Feed,
+        extents: Extents,
+        there: (Option<View>, Option<Windows>),
+        to: DType,
+    ) -> Result<Source, Diagnostic> {
+        Ok(match there {
+            (Some(view), _) => Source::View(view),
+            (None, Some(windows)) => Source::Windows(Box::new(windows)),
+            (None, None) => Source::Packed(self.operand(feed, extents, to)?),
+        })
     }
 
     fn operand(&mut self, feed: &Feed, extents: Extents, to: DType) -> Result<Packed, Diagnostic> {
@@ -163,72 +209,6 @@ impl Making<'_> {
     }
 }
 
-/// The only parameter of a program that gives what it is given.
-fn passes(program: &ScalarProgram, params: &[Param]) -> bool {
-    let out = program.outputs.first().map(|&v| program.insts[v].op);
-    params.len() == 1 && program.outputs.len() == 1 && out == Some(SOp::Param(0))
-}
-
-/// An operand that is an element of a buffer, as it is.
-fn read(program: &Program, feed: &Feed, groups: [&Extents; 3], sum: DType) -> Option<View> {
-    let [Param::Load(pieces)] = feed.params.as_slice() else { return None };
-    let [piece] = pieces.as_slice() else { return None };
-    let Operand::Buffer(b) = piece.from else { return None };
-    let plain = passes(&feed.program, &feed.params) && piece.guards.is_empty();
-    plain.then(|| view(program, b, &piece.index, groups, sum)).flatten()
-}
-
-/// Sums that are stored as they are.
-fn stored(program: &Program, then: &Stage, groups: [&Extents; 3], sum: DType) -> Option<View> {
-    let [Sink::Store { buffer, index }] = then.sinks.as_slice() else { return None };
-    let plain = then.params == [Param::Sum] && passes(&then.program, &then.params);
-    plain.then(|| view(program, *buffer, index, groups, sum)).flatten()
-}
-
-/// The elements at an index as matrices, over three groups of axes that each are one.
-fn view(
-    program: &Program,
-    b: Buffer,
-    index: &[IndexExpr],
-    groups: [&Extents; 3],
-    sum: DType,
-) -> Option<View> {
-    let data = &program.buffers[b];
-    if data.dtype != sum || data.storage != Storage::Plain || !sum.is_float() {
-        return None;
-    }
-    let axes = groups.iter().map(|g| g.len()).sum();
-    let (first, all) = affine(index, data, axes)?;
-    let mut steps = [0; 3];
-    let mut rest = all.as_slice();
-    for (step, extents) in steps.iter_mut().zip(groups) {
-        let (mine, others) = rest.split_at_checked(extents.len())?;
-        *step = merged(mine, extents)?;
-        rest = others;
-    }
-    Some(View { buffer: b.index(), first, steps })
-}
-
-/// The step of axes as one; `None` where they are not one, or the step is not above 0.
-fn merged(steps: &[i64], extents: &[i64]) -> Option<i64> {
-    let long = || steps.iter().zip(extents).filter(|(_, n)| **n != 1);
-    let fits = long().zip(long().skip(1)).all(|((a, _), (b, n))| b.checked_mul(*n) == Some(*a));
-    match long().next_back() {
-        // Nothing is stepped over.
-        None => Some(1),
-        Some((&step, _)) => (fits && step > 0).then_some(step),
-    }
-}
-
-impl View {
-    /// Where the matrix of a batch begins.
-    fn start(&self, worker: &Worker, batch: i64, bytes: u64) -> *mut u8 {
-        let first = self.first.wrapping_add(batch.wrapping_mul(self.steps[0]));
-        let offset = first.wrapping_mul(bytes as i64) as isize;
-        worker.table[self.buffer].wrapping_offset(offset)
-    }
-}
-
 impl Cut {
     /// Pieces that fit the cache, and tasks of as many as are worth waking a thread. They depend on the
     /// extents alone; since every result is a sum of its own, they change no bit.
@@ -237,7 +217,8 @@ impl Cut {
         let grained = |n: i64| (n / GRAIN * GRAIN).max(GRAIN);
         let cols = cols.max(1);
         // What follows sees lines of all columns, unless it may see parts of them.
-        let parts = cuts.lines.is_some_and(|l| l % cols == 0);
+        let words = cols % cuts.bits == 0 && GRAIN % cuts.bits == 0;
+        let parts = words && cuts.lines.is_some_and(|l| l % cols == 0);
         let most = (PIECE / bytes.max(1)).max(1);
         let mut width = cols;
         let chunk = depth.clamp(1, CONTRACT_CHUNK as i64);
@@ -248,10 +229,11 @@ impl Cut {
         }
         let mut height = grained(most / width).min(rows.max(1));
         let work = |a: i64, b: i64| a.saturating_mul(b).saturating_mul(depth.max(1));
-        while parts && width > GRAIN && work(width, height) > PRODUCTS {
+        let products = (work(all, cols) / TASKS).clamp(FEWEST, PRODUCTS);
+        while parts && width > GRAIN && work(width, height) > products {
             width = grained(width / 2);
         }
-        while height > GRAIN && work(width, height) > PRODUCTS {
+        while height > GRAIN && work(width, height) > products {
             height = grained(height / 2);
         }
         // Short batches go together.
@@ -276,6 +258,11 @@ struct Place {
 }
 
 impl MadeMember {
+    /// What multiplies.
+    pub(super) fn generator(&self) -> &'static str {
+        self.by.gemm().name(self.sum)
+    }
+
     pub(super) fn run(&self, crew: &mut Crew<'_>) {
         if let Some(operands) = &self.operands {
             let bytes = self.sum.bytes();
@@ -310,21 +297,31 @@ impl MadeMember {
     }
 
     /// Multiplies a piece, and does what follows.
-    fn piece(&self, code: &Code, worker: &mut Worker, [lhs, rhs]: &[Source; 2], p: Place) {
+    fn piece<'a>(&self, code: &Code, worker: &mut Worker, [lhs, rhs]: &'a [Source; 2], p: Place) {
         let [_, rows, cols, depth] = self.size;
         let bytes = self.sum.bytes();
-        let of = |source: &Source, free: i64, skipped: i64| match source {
+        let matrix = |at, free: i64, deep: i64, left: bool| {
+            let (free, deep) = (free as isize, deep as isize);
+            let (row, column) = if left { (free, deep) } else { (deep, free) };
+            Side::Matrix(Matrix { at, row, column })
+        };
+        let of = |source: &'a Source, free: i64, skipped: i64, left: bool| match source {
             Source::Packed(packed) => {
                 let first = (p.batch * free + skipped) * depth;
-                (worker.all(packed.at).wrapping_add((first as u64 * bytes) as usize), depth, 1)
+                let at = worker.all(packed.at).wrapping_add((first as u64 * bytes) as usize);
+                matrix(at, depth, 1, left)
             }
             Source::View(v) => {
                 let at = v.start(worker, p.batch, bytes);
                 let skip = skipped.wrapping_mul(v.steps[1]).wrapping_mul(bytes as i64);
-                (at.wrapping_offset(skip as isize), v.steps[1], v.steps[2])
+                matrix(at.wrapping_offset(skip as isize), v.steps[1], v.steps[2], left)
+            }
+            Source::Windows(w) => {
+                let at = worker.table[w.buffer].cast_const();
+                Side::Window(w.window.placed(at, p.batch as usize, skipped as usize))
             }
         };
-        let (x, y) = (of(lhs, rows, p.rows[0]), of(rhs, cols, p.cols[0]));
+        let sides = [of(lhs, rows, p.rows[0], true), of(rhs, cols, p.cols[0], false)];
         let [m, n] = [p.rows[1] - p.rows[0], p.cols[1] - p.cols[0]];
         let out = match &self.to {
             Target::Sums(at, _) => Matrix { at: worker.at(*at), row: n as isize, column: 1 },
@@ -335,15 +332,20 @@ impl MadeMember {
                 Matrix { at, row: v.steps[1] as isize, column: v.steps[2] as isize }
             }
         };
-        let x = Matrix { at: x.0, row: x.1 as isize, column: x.2 as isize };
-        let y = Matrix { at: y.0, row: y.2 as isize, column: y.1 as isize };
         let size = [m, n, depth].map(|n| n as usize);
+        let room = worker.at(self.room);
         // SAFETY: operands are computed in full, or elements of buffers that the verifier has proven to
-        // be there; the sums of these rows and columns are this task's alone, and an array of the worker
-        // has room for a piece, and another as much as was asked for.
+        // be there where guards hold; the sums of these rows and columns are this task's alone, and an
+        // array of the worker has room for a piece, and another as much as was asked for.
         #[allow(unsafe_code)]
         unsafe {
-            self.gemm.product(self.sum, size, x, y, out, worker.at(self.room));
+            match (self.by, sides) {
+                (By::Matrices(gemm), [Side::Matrix(x), Side::Matrix(y)]) => {
+                    gemm.product(self.sum, size, x, y, out, room);
+                }
+                // Matrices are multiplied by what copies, too.
+                _ => tiles().windows(self.sum, size, sides, out, room),
+            }
             if let Target::View(_) = &self.to {
                 canonical(self.sum, [size[0], size[1]], out);
             }

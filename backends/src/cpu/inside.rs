@@ -2,7 +2,6 @@
 //! map of its functions for profilers.
 
 use super::code::Emitter;
-use super::gemm::Gemm;
 use super::run::Executable;
 use super::shape::in_code;
 use adfuse_ir::kernel::{Buffer, Contract, Kernel, Member, Program, Run, Scatter, Sink, Step};
@@ -135,24 +134,24 @@ impl Executable {
     }
 }
 
-/// What is known of a step once it is made.
+/// What is known of a step once it is made; `products_by` says what multiplies for each member of a contraction.
 pub(super) fn told(
     program: &Program,
     step: &Step,
     origin: usize,
     emitters: &[&'static str],
-    gemm: &dyn Gemm,
+    products_by: &[&'static str],
 ) -> MadeStep {
     let mut beside = Vec::new();
     let mut by = emitters.to_vec();
     match step {
         Step::Kernel(kernel) => folds(kernel, &mut beside),
         Step::Contract(contract) => {
-            products(contract, gemm, &mut beside);
+            products(contract, products_by, &mut beside);
             if !contract.members.iter().any(computes) {
                 by.clear();
             }
-            by.extend(contract.members.iter().map(|m| gemm.name(m.sum)));
+            by.extend(products_by);
             by.dedup();
         }
         Step::Scatter(scatter) => beside.push(added(program, scatter)),
@@ -220,11 +219,11 @@ fn along(runs: &[Run], first: usize) -> String {
 }
 
 /// The products of a contraction.
-fn products(contract: &Contract, gemm: &dyn Gemm, lines: &mut Vec<String>) {
-    for m in &contract.members {
+fn products(contract: &Contract, by: &[&str], lines: &mut Vec<String>) {
+    for (m, by) in contract.members.iter().zip(by) {
         let count = |extents: &[i64]| extents.iter().fold(1i64, |all, n| all.saturating_mul(*n));
         let [batch, rows, cols, depth] = [&m.batch, &m.rows, &m.cols, &m.depth].map(|e| count(e));
-        let (sum, by) = (m.sum, gemm.name(m.sum));
+        let sum = m.sum;
         lines.push(format!(
             "{batch} x products of {rows} x {depth} by {depth} x {cols}, sums in {sum}, by {by}"
         ));

@@ -18,6 +18,7 @@ mod inside;
 mod kernel;
 mod lower;
 mod memory;
+mod operand;
 mod order;
 mod pool;
 mod run;

@@ -4,7 +4,6 @@
 use super::code::{Code, Maker, Vectors};
 use super::contract::MadeMember;
 use super::crew::Worker;
-use super::gemm::best;
 use super::inside::{self, MadeStep, MemoryReport};
 use super::kernel::{Made, Making};
 use super::lower::{Lowered, lowered};
@@ -190,11 +189,16 @@ impl Executable {
                 own: &mut own,
                 slots,
             };
-            steps.push(work(&mut making, step).map_err(|d| within(d, origin))?);
+            let work = work(&mut making, step).map_err(|d| within(d, origin))?;
             slots = making.slots;
             let emitters = maker.listing.emitters(n);
             let origin = origin.unwrap_or_default();
-            made.push(inside::told(&low.program, step, origin, &emitters, best()));
+            let by: Vec<&str> = match &work {
+                Work::Contract(members) => members.iter().map(MadeMember::generator).collect(),
+                _ => Vec::new(),
+            };
+            steps.push(work);
+            made.push(inside::told(&low.program, step, origin, &emitters, &by));
             all = all.max(shared.most);
         }
         let code = maker.finish().map_err(|d| within(d, None))?;

@@ -88,6 +88,12 @@ pub(crate) fn affine(
     form.rest.is_empty().then_some((form.constant, form.steps))
 }
 
+/// The value of an expression at coordinates 0, and its steps along the axes, where it is affine.
+pub(crate) fn affine_of(e: &IndexExpr, axes: usize) -> Option<(i64, SmallVec<[i64; 8]>)> {
+    let form = Form::of(e, axes);
+    form.rest.is_empty().then_some((form.constant, form.steps))
+}
+
 /// Whether an expression names such an axis, or such a parameter.
 pub(super) fn mentions(
     e: &IndexExpr,
@@ -178,6 +184,38 @@ impl Walk {
             }
         }
         walk
+    }
+}
+
+/// Whether vectors read an element for each so many coordinates, so many elements apart.
+pub(super) fn spreads(each: i64, step: i64) -> bool {
+    matches!(each, 2 | 4) && (step == 1 || step == each)
+}
+
+impl Walk {
+    /// Merges the last two axes where the innermost is so short that no vector runs along it, and forms step over
+    /// both as over one, or stand still along the innermost: those have an element for each few coordinates.
+    pub(super) fn spread(&mut self, forms: &mut [&mut Form]) {
+        let Some(outer) = self.extents.len().checked_sub(2) else { return };
+        let (high, each) = (self.extents[outer], self.extents[outer + 1]);
+        let pinned = self.axes.iter().flatten().any(|&a| a >= outer);
+        let kind = |f: &Form| match [f.steps[outer], f.steps[outer + 1]] {
+            [a, b] if b.wrapping_mul(each) == a => Some(false),
+            [a, 0] if spreads(each, a) => Some(true),
+            _ => None,
+        };
+        let kinds: Option<Vec<bool>> = forms.iter().map(|f| kind(f)).collect();
+        let Some(kinds) = kinds.filter(|k| !pinned && k.contains(&true)) else { return };
+        self.extents.pop();
+        self.extents[outer] = high.saturating_mul(each);
+        for (f, spread) in forms.iter_mut().zip(kinds) {
+            let inner = f.steps.pop().unwrap_or(0);
+            let step = std::mem::replace(&mut f.steps[outer], inner);
+            if spread {
+                let axis = Box::new(IndexExpr::axis(outer));
+                f.rest.push((IndexExpr::FloorDiv(axis, each), step));
+            }
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod form;
 mod listing;
 mod order;
 mod plan;
+mod reach;
 mod scalar;
 mod sweep;
 mod vector;
@@ -29,7 +30,7 @@ mod ways;
 mod wide;
 
 pub(super) use fold::{Fold, folds};
-pub(super) use form::{affine, row_major};
+pub(super) use form::{affine, affine_of, row_major};
 pub(super) use listing::{Listing, Noted};
 pub(super) use plan::{Part, Put, Slots, Sweep, dense};
 pub use vectors::{Emitter, Vectors, Why};
@@ -210,7 +211,8 @@ impl Maker {
     /// Makes the function of a sweep.
     pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
         let mut begun = self.listing.clock();
-        let planned = Planned::new(sweep, self.contract);
+        let masks = self.vectors == Vectors::Avx512;
+        let mut planned = Planned::new(sweep, self.contract, masks);
         let mut why = None;
         if self.vectors != Vectors::Narrow {
             match wide::make(&planned, self.vectors) {
@@ -223,7 +225,10 @@ impl Maker {
                     self.wide.push(made);
                     return Ok(self.known(MadeBy::Wide(self.wide.len() - 1), &planned));
                 }
-                Err(wide::No::Taken(not)) => why = Some(not),
+                Err(wide::No::Taken(not)) => {
+                    why = Some(not);
+                    planned = Planned::new(sweep, self.contract, false);
+                }
                 Err(wide::No::Failed(d)) => return Err(d),
             }
         }

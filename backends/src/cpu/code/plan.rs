@@ -3,6 +3,7 @@
 use super::fold::{Fold, Folded};
 use super::form::{Form, Walk, mentions, row_major, strides};
 use super::order::order;
+use super::reach::Reach;
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, BufferData, Extents, Operand, Order, Param, Program, Storage};
 use adfuse_ir::scalar::{SOp, SVal, ScalarProgram, contracted, expand};
@@ -108,24 +109,6 @@ pub(super) enum Read {
     /// A form's value.
     Coord(usize),
 }
-
-/// How vectors reach what a parameter reads or an output writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reach {
-    /// In equal steps.
-    Even,
-    /// Neighbouring packed elements.
-    Packed,
-    /// Coordinates in equal steps.
-    Coord,
-    /// Through guards that are affine along the axis, each way to neighbouring elements or to one value.
-    Ways,
-    /// Lane by lane.
-    Single,
-}
-
-/// Literals that are read through guards have vectors in memory, of which there are only so many.
-const MOST_WAYS: usize = 16;
 
 /// Forms with the ranges that they must lie in.
 pub(super) type Ranges = Vec<(usize, Range<i64>)>;
@@ -270,8 +253,9 @@ impl Planning<'_> {
 }
 
 impl Planned {
-    /// `contract` says whether products may be joined with sums.
-    pub(super) fn new(sweep: &Sweep<'_>, contract: bool) -> Planned {
+    /// `contract` says whether products may be joined with sums, `masks` whether lanes may be left out of a
+    /// read.
+    pub(super) fn new(sweep: &Sweep<'_>, contract: bool, masks: bool) -> Planned {
         let mut p = Planning { sweep, forms: Vec::new() };
         let body = match contract {
             true => expand(&contracted(sweep.body)),
@@ -306,7 +290,11 @@ impl Planned {
         let whole = &mut Form::place(&sweep.extents, sweep.extents.len());
         let walk = {
             let mut all: Vec<&mut Form> = forms.iter_mut().chain([whole]).collect();
-            Walk::new(&sweep.extents, &mut all)
+            let mut walk = Walk::new(&sweep.extents, &mut all);
+            if masks {
+                walk.spread(&mut all);
+            }
+            walk
         };
         let mut planned = Planned {
             walk,
@@ -327,7 +315,7 @@ impl Planned {
             alive: 0,
         };
         planned.classify();
-        planned.reach();
+        planned.reach(masks);
         (planned.order, planned.alive) = order(&planned.body, &planned.moves);
         planned
     }
@@ -350,62 +338,8 @@ impl Planned {
         }
     }
 
-    /// Finds how vectors reach what is read and written.
-    fn reach(&mut self) {
-        let mut ways = 0;
-        for k in 0..self.reads.len() {
-            let reach = self.reach_of(&self.reads[k]);
-            let mut needs = Vec::new();
-            self.named(&self.reads[k], &mut needs);
-            if let (Reach::Ways, Read::Ways(all), true) = (reach, &self.reads[k], self.varies[k]) {
-                ways += all.len();
-                let guards = all.iter().flat_map(|w| &w.guards);
-                let moving: Ranges = guards.filter(|(f, _)| self.step(*f) != 0).cloned().collect();
-                if ways <= MOST_WAYS {
-                    self.breaks.extend(moving);
-                }
-            }
-            let fits = reach != Reach::Ways || ways <= MOST_WAYS && self.varies[k];
-            self.loads.push(if fits { reach } else { Reach::Single });
-            self.needs.push(needs);
-        }
-        for a in &self.writes {
-            let reach = self.reach_of_access(a);
-            self.stores.push(reach);
-        }
-    }
-
-    fn reach_of_access(&self, a: &Access) -> Reach {
-        match a.packed {
-            _ if !self.affine(a.form) => Reach::Single,
-            None => Reach::Even,
-            Some(_) if self.step(a.form) == 1 => Reach::Packed,
-            Some(_) => Reach::Single,
-        }
-    }
-
-    fn reach_of(&self, read: &Read) -> Reach {
-        let ways = match read {
-            Read::Coord(form) if self.affine(*form) => return Reach::Coord,
-            Read::Coord(_) => return Reach::Single,
-            Read::Ways(ways) => ways,
-        };
-        if let [Way { from: Source::Array(a), .. }] = ways.as_slice() {
-            return self.reach_of_access(a);
-        }
-        let steps =
-            |a: &Access| a.packed.is_none() && self.affine(a.form) && self.step(a.form) == 1;
-        let chosen = ways.iter().all(|w| {
-            let guards = w.guards.iter().all(|(f, _)| self.affine(*f));
-            guards
-                && matches!(&w.from, Source::Literal(_))
-                    | matches!(&w.from, Source::Array(a) if steps(a))
-        });
-        if chosen { Reach::Ways } else { Reach::Single }
-    }
-
     /// The changing parameters that are read to know where a read is, each after those that it needs.
-    fn named(&self, read: &Read, found: &mut Vec<usize>) {
+    pub(super) fn named(&self, read: &Read, found: &mut Vec<usize>) {
         let mut forms: Vec<usize> = Vec::new();
         match read {
             Read::Coord(f) => forms.push(*f),
@@ -434,19 +368,9 @@ impl Planned {
         }
     }
 
-    /// Whether vectors read or write an array by whole bytes of packed elements.
-    pub(super) fn byte_aligned(&self, a: &Access) -> bool {
-        a.packed.is_some() && self.reach_of_access(a) == Reach::Packed
-    }
-
     /// The fold in the order of lanes whose place says where blocks are; all of a sweep agree.
     pub(super) fn lanes(&self) -> Option<&Folded> {
         self.folds.iter().flatten().find(|f| f.order == Order::Lane)
-    }
-
-    /// Whether vectors read or write packed elements.
-    pub(super) fn packed(&self) -> bool {
-        self.loads.iter().chain(&self.stores).any(|r| *r == Reach::Packed)
     }
 
     /// Whether a read is the same all along the innermost axis.

@@ -5,7 +5,8 @@
 
 use super::Unit;
 use super::access::{Fixed, Here, flags};
-use super::plan::{Access, Planned, Reach, Read, Source};
+use super::plan::{Access, Planned, Read, Source};
+use super::reach::Reach;
 use super::vector::{Copies, LANES, Quad};
 use super::vector_fold::FoldLine;
 use super::ways::Chosen;

@@ -6,7 +6,8 @@
 //! the larger part has no vectors at all.
 
 use super::Unit;
-use super::plan::{Planned, Reach};
+use super::plan::Planned;
+use super::reach::Reach;
 use super::sweep::Line;
 use adfuse_ir::scalar::{SInst, SOp, SVal};
 use adfuse_ir::{DType, Literal};

@@ -3,7 +3,8 @@
 
 use super::Unit;
 use super::access::{Here, flags};
-use super::plan::{Access, Planned, Reach, Read, Source, Way};
+use super::plan::{Access, Planned, Read, Source, Way};
+use super::reach::Reach;
 use super::scalar::register;
 use super::sweep::Line;
 use super::vector::{LANES, Quad, quiet, vector, wide};

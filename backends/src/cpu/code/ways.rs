@@ -6,7 +6,8 @@
 
 use super::Unit;
 use super::access::Here;
-use super::plan::{Access, Planned, Reach, Read, Source};
+use super::plan::{Access, Planned, Read, Source};
+use super::reach::Reach;
 use super::scalar::register;
 use super::sweep::{Line, accesses};
 use super::vector::{Copies, LANES};

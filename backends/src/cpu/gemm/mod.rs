@@ -7,6 +7,10 @@ mod library;
 #[cfg(test)]
 mod tests;
 mod tiles;
+mod window;
+
+pub(super) use tiles::{Side, Tiles, found as tiles};
+pub(super) use window::{Axis, Forms, GUARDS, Window, merged as merged_axes};
 
 use adfuse_ir::DType;
 

@@ -1,6 +1,8 @@
 //! Everything that multiplies against the order written out.
 
 use super::tiles::all;
+use super::tiles::all as all_tiles;
+use super::window::Axes;
 use super::*;
 use crate::reference::order::CONTRACT_CHUNK;
 use std::ops::Add;
@@ -155,5 +157,137 @@ fn products_that_underflow_keep_their_sign() {
         // SAFETY: one element each.
         unsafe { gemm.product(DType::F32, [1; 3], x, y, to, room.as_mut_ptr().cast()) };
         assert_eq!(out[0].to_bits(), 0x8000_0000, "{name}");
+    }
+}
+
+/// Windows of an image with two channels against the definition: strides, dilations, padding, several images,
+/// and rows beside each other that are no matrix.
+#[test]
+fn windows_are_copied() {
+    windows_agree::<f32>(DType::F32, |x| x as f32, f32::mul_add, |a, b| a + b);
+    windows_agree::<f64>(DType::F64, |x| x, f64::mul_add, |a, b| a + b);
+}
+
+fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Debug>(
+    dtype: DType,
+    of: fn(f64) -> T,
+    fused: fn(T, T, T) -> T,
+    plus: fn(T, T) -> T,
+) {
+    // Images, channels, their lines and columns, kernel lines and columns, stride, dilation, padding, rows.
+    const CASES: [[i64; 10]; 12] = [
+        [2, 1, 12, 12, 5, 5, 1, 1, 0, 6],
+        [3, 6, 12, 12, 5, 5, 1, 1, 0, 16],
+        [1, 3, 9, 7, 3, 3, 1, 1, 1, 1],
+        [2, 2, 11, 13, 3, 2, 2, 1, 1, 5],
+        [1, 4, 10, 10, 3, 3, 1, 2, 2, 13],
+        [2, 1, 8, 40, 1, 7, 1, 1, 3, 12],
+        [1, 1, 5, 5, 5, 5, 1, 1, 0, 3],
+        [2, 70, 6, 6, 3, 3, 1, 1, 1, 7],
+        [1, 2, 20, 20, 2, 2, 2, 1, 0, 24],
+        [4, 3, 7, 9, 3, 5, 3, 2, 4, 4],
+        [1, 1, 1, 600, 1, 1, 1, 1, 0, 2],
+        [1, 1, 64, 64, 3, 3, 1, 1, 1, 70],
+    ];
+    for case in CASES {
+        let [images, channels, high, wide, kh, kw, stride, dilation, pad, rows] = case;
+        let count = |n: i64, k: i64| (n + 2 * pad - dilation * (k - 1) - 1) / stride + 1;
+        let (oh, ow) = (count(high, kh), count(wide, kw));
+        let axis = |extent, place, line, column| {
+            let mut steps = Forms::default();
+            steps[..3].copy_from_slice(&[place, line, column]);
+            Axis { extent, steps }
+        };
+        let all = |axes: &[Axis]| merged_axes(axes.iter().copied()).expect("few axes");
+        let free = [
+            axis(images, channels * high * wide, 0, 0),
+            axis(oh, stride * wide, stride, 0),
+            axis(ow, stride, 0, stride),
+        ];
+        let depth = [
+            axis(channels, high * wide, 0, 0),
+            axis(kh, dilation * wide, dilation, 0),
+            axis(kw, dilation, 0, dilation),
+        ];
+        let mut first = Forms::default();
+        first[..3].copy_from_slice(&[-pad * (wide + 1), -pad, -pad]);
+        let guards = if pad > 0 { vec![0..high, 0..wide] } else { Vec::new() };
+        let (n, k) = ((images * oh * ow) as usize, (channels * kh * kw) as usize);
+        let image = numbers((images * channels * high * wide) as usize, of);
+        // Every element as it is defined.
+        let mut written = vec![T::default(); k * n];
+        let at = |axes: &[Axis], mut place: usize| {
+            axes.iter().rev().fold([0i64; 3], |mut sum, a| {
+                let c = (place as i64) % a.extent;
+                place /= a.extent as usize;
+                sum.iter_mut().zip(a.steps).for_each(|(s, step)| *s += c * step);
+                sum
+            })
+        };
+        for (d, line) in written.chunks_mut(n).enumerate() {
+            for (j, x) in line.iter_mut().enumerate() {
+                let (a, b) = (at(&depth, d), at(&free, j));
+                let [place, y, x0] = [0, 1, 2].map(|k| first[k] + a[k] + b[k]);
+                if (0..high).contains(&y) && (0..wide).contains(&x0) {
+                    *x = image[place as usize];
+                }
+            }
+        }
+        let rows = rows as usize;
+        let weights = numbers(rows * k, of);
+        let lines = |rows, cols| Laid { rows, cols, row: cols, column: 1 };
+        let mut wanted = vec![T::default(); rows * n];
+        plain(
+            (&weights, lines(rows, k)),
+            (&written, lines(k, n)),
+            (&mut wanted, lines(rows, n)),
+            fused,
+            plus,
+        );
+        let window = |free: &[Axis], depth: &[Axis]| Window {
+            first,
+            batch: Axes::new(),
+            free: all(free),
+            depth: all(depth),
+            guards: guards.iter().cloned().collect(),
+            elements: image.len() as i64,
+        };
+        let window = window(&free, &depth);
+        let left = Matrix { at: weights.as_ptr().cast_mut().cast(), row: k as isize, column: 1 };
+        // Halves of the columns, so that a piece begins within lines.
+        for tiles in all_tiles() {
+            let half = n / 2;
+            for (from, to) in [(0, half), (half, n)] {
+                let size = [rows, to - from, k];
+                let mut room = vec![u64::MAX; tiles.room(dtype, size).div_ceil(8) as usize + 1];
+                let right = Side::Window(window.placed(image.as_ptr().cast(), 0, from));
+                let mut out = vec![T::default(); rows * (to - from)];
+                let dense = |at: *mut T, row| Matrix { at: at.cast(), row, column: 1 };
+                let result = dense(out.as_mut_ptr(), (to - from) as isize);
+                let sides = [Side::Matrix(left), right];
+                let room_at = room.as_mut_ptr().cast();
+                // SAFETY: the vectors have these sizes.
+                unsafe { tiles.windows(dtype, size, sides, result, room_at) };
+                for i in 0..rows {
+                    let (found, line) = (&out[i * (to - from)..], &wanted[i * n + from..]);
+                    assert_eq!(found[..to - from], line[..to - from], "{case:?}, row {i}");
+                }
+                assert_eq!(room.last(), Some(&u64::MAX), "{case:?}");
+                // Turned: the window's places are rows.
+                let size = [to - from, rows, k];
+                let mut room = vec![u64::MAX; tiles.room(dtype, size).div_ceil(8) as usize + 1];
+                let sides = [right, Side::Matrix(left.transposed())];
+                let mut out = vec![T::default(); rows * (to - from)];
+                let result = dense(out.as_mut_ptr(), rows as isize);
+                // SAFETY: the vectors have these sizes.
+                unsafe { tiles.windows(dtype, size, sides, result, room.as_mut_ptr().cast()) };
+                for i in 0..rows {
+                    for j in from..to {
+                        assert_eq!(out[(j - from) * rows + i], wanted[i * n + j], "{case:?}");
+                    }
+                }
+                assert_eq!(room.last(), Some(&u64::MAX), "{case:?}");
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! has columns become vectors of the instruction set that a function is compiled for.
 #![allow(unsafe_code)]
 
+use super::window::Placed;
 use super::{Gemm, Matrix, Size};
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
@@ -20,8 +21,8 @@ const COLUMNS: usize = 256;
 /// Elements on a side of the blocks that are transposed in registers.
 const BLOCK: usize = 8;
 
-/// Rows of the tiles that end a product with few rows left: a part of this many.
-const SHORT: usize = 3;
+/// Rows of the tiles that end a product with few rows left: parts of this many.
+const SHORT: [usize; 2] = [2, 3];
 
 /// What is multiplied and added up.
 trait Element: Copy + Default {
@@ -154,6 +155,24 @@ unsafe fn put<T: Element, const R: usize, const C: usize>(
     }
 }
 
+/// An operand: a matrix, or what is copied from where forms say.
+#[derive(Clone, Copy)]
+pub(in super::super) enum Side<'a> {
+    /// Of rows and depth, or of depth and columns.
+    Matrix(Matrix),
+    /// The same, whichever of the two.
+    Window(Placed<'a>),
+}
+
+impl Side<'_> {
+    fn transposed(self) -> Self {
+        match self {
+            Side::Matrix(m) => Side::Matrix(m.transposed()),
+            window => window,
+        }
+    }
+}
+
 /// The columns of a chunk that are multiplied at a time.
 #[derive(Clone, Copy)]
 struct Columns<T> {
@@ -169,18 +188,32 @@ struct Columns<T> {
 /// The sums of `rows` rows, at most `R`, and all these columns.
 #[inline(always)]
 unsafe fn rows<T: Element, const R: usize, const C: usize>(
-    lhs: Matrix,
+    lhs: Side<'_>,
     rows: usize,
     columns: Columns<T>,
     out: Matrix,
     room: *mut T,
 ) {
     let depth = columns.depth;
-    let dense = lhs.column == 1;
-    if !dense {
-        // SAFETY: as the caller promises; the rows of a tile are as many columns.
-        unsafe { pack::<T, R>(lhs.transposed(), depth, rows, room) };
-    }
+    // Rows that are read where they are, or have been copied one after the other.
+    let dense = match lhs {
+        Side::Matrix(m) if m.column == 1 => Some(m),
+        Side::Matrix(m) => {
+            // SAFETY: as the caller promises; the rows of a tile are as many columns.
+            unsafe { pack::<T, R>(m.transposed(), depth, rows, room) };
+            None
+        }
+        Side::Window(w) if w.deep() => {
+            // SAFETY: as the caller promises.
+            unsafe { w.rows(depth, rows, room, depth) };
+            Some(Matrix { at: room.cast(), row: depth as isize, column: 1 })
+        }
+        Side::Window(w) => {
+            // SAFETY: as the caller promises.
+            unsafe { panel::<T, R>(w, depth, rows, room) };
+            None
+        }
+    };
     for j in (0..columns.count).step_by(C) {
         let from = match columns.bare {
             Some(bare) => (bare.place::<T>(0, j).cast_const(), bare.row),
@@ -188,8 +221,8 @@ unsafe fn rows<T: Element, const R: usize, const C: usize>(
         };
         // SAFETY: as the caller promises. Rows that are absent are the last one once more, or 0.
         unsafe {
-            let sums: [[T; C]; R] = if dense {
-                let row = |i: usize| lhs.place::<T>(i.min(rows - 1), 0).cast_const();
+            let sums: [[T; C]; R] = if let Some(m) = dense {
+                let row = |i: usize| m.place::<T>(i.min(rows - 1), 0).cast_const();
                 tile(depth, (from_fn(row), 1), from)
             } else {
                 tile(depth, (from_fn(|i| room.wrapping_add(i).cast_const()), R), from)
@@ -200,27 +233,37 @@ unsafe fn rows<T: Element, const R: usize, const C: usize>(
     }
 }
 
-/// The product, in tiles of `R` rows and `C` columns, or of `S` rows where no more are left.
+/// Packs columns of a window, at most `C`, where absent ones are 0.
 #[inline(always)]
-unsafe fn product<T: Element, const R: usize, const S: usize, const C: usize>(
+unsafe fn panel<T: Element, const C: usize>(w: Placed<'_>, depth: usize, n: usize, to: *mut T) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if n < C {
+            for k in 0..depth {
+                *to.add(k * C).cast::<[T; C]>() = [T::default(); C];
+            }
+        }
+        w.columns(depth, n, to, C);
+    }
+}
+
+/// The product, in tiles of `R` rows and `C` columns, or of `S` or `U` rows where no more are left.
+#[inline(always)]
+unsafe fn product<T: Element, const R: usize, const S: usize, const U: usize, const C: usize>(
     [m, n, depth]: Size,
-    lhs: Matrix,
-    rhs: Matrix,
+    [lhs, rhs]: [Side<'_>; 2],
     out: Matrix,
     room: *mut T,
 ) {
     // What is computed and not asked for, where tiles stand out.
     let tiled = |m: usize, n: usize| {
-        let (short, all) = (m % R, m / R * R);
-        let all = all
-            + if short == 0 {
-                0
-            } else if short <= S {
-                S
-            } else {
-                R
-            };
-        all.saturating_mul(n.next_multiple_of(C))
+        let left = match m % R {
+            0 => 0,
+            left if left <= U => U,
+            left if left <= S => S,
+            _ => R,
+        };
+        (m / R * R + left).saturating_mul(n.next_multiple_of(C))
     };
     let (upright, turned) = (tiled(m, n), tiled(n, m));
     let turn = turned < upright || (turned == upright && out.column != 1 && out.row == 1);
@@ -242,21 +285,40 @@ unsafe fn product<T: Element, const R: usize, const S: usize, const C: usize>(
         let count = wide.min(n - j);
         for k in (0..depth).step_by(CONTRACT_CHUNK) {
             let deep = CONTRACT_CHUNK.min(depth - k);
-            let from = rhs.from::<T>(k, j);
-            // Columns that are read once are not worth packing.
-            let bare = (m <= R && from.column == 1 && count % C == 0).then_some(from);
-            if bare.is_none() {
-                // SAFETY: as the caller promises.
-                unsafe { pack::<T, C>(from, deep, count, room) };
+            let mut bare = None;
+            match rhs {
+                Side::Matrix(rhs) => {
+                    let from = rhs.from::<T>(k, j);
+                    // Columns that are read once are not worth packing.
+                    bare = (m <= R && from.column == 1 && count % C == 0).then_some(from);
+                    if bare.is_none() {
+                        // SAFETY: as the caller promises.
+                        unsafe { pack::<T, C>(from, deep, count, room) };
+                    }
+                }
+                Side::Window(w) => {
+                    for c in (0..count).step_by(C) {
+                        let (from, to) = (w.from(j + c, k), room.wrapping_add(c * deep));
+                        // SAFETY: as the caller promises.
+                        unsafe { panel::<T, C>(from, deep, C.min(count - c), to) };
+                    }
+                }
             }
             let columns = Columns { packed: room, bare, count, depth: deep, first: k == 0 };
             for i in (0..m).step_by(R) {
-                let (lhs, out, high) = (lhs.from::<T>(i, k), out.from::<T>(i, j), R.min(m - i));
+                let lhs = match lhs {
+                    Side::Matrix(m) => Side::Matrix(m.from::<T>(i, k)),
+                    Side::Window(w) => Side::Window(w.from(i, k)),
+                };
+                let (out, high) = (out.from::<T>(i, j), R.min(m - i));
                 // SAFETY: as the caller promises.
                 unsafe {
-                    match high <= S {
-                        true => rows::<T, S, C>(lhs, high, columns, out, beside),
-                        false => rows::<T, R, C>(lhs, high, columns, out, beside),
+                    if high <= U {
+                        rows::<T, U, C>(lhs, high, columns, out, beside)
+                    } else if high <= S {
+                        rows::<T, S, C>(lhs, high, columns, out, beside)
+                    } else {
+                        rows::<T, R, C>(lhs, high, columns, out, beside)
                     }
                 }
             }
@@ -265,10 +327,10 @@ unsafe fn product<T: Element, const R: usize, const S: usize, const C: usize>(
 }
 
 /// Products by one instruction set.
-pub(super) struct Tiles {
+pub(in super::super) struct Tiles {
     name: &'static str,
     room: fn(DType, Size) -> u64,
-    product: unsafe fn(DType, Size, [Matrix; 3], *mut u8),
+    product: unsafe fn(DType, Size, [Side<'_>; 2], Matrix, *mut u8),
 }
 
 /// An instance for an instruction set, with a tile's rows, a part of them, and its columns of 8 bytes, of
@@ -292,21 +354,23 @@ macro_rules! tiles {
             unsafe fn run(
                 dtype: DType,
                 size: Size,
-                [lhs, rhs, out]: [Matrix; 3],
+                sides: [Side<'_>; 2],
+                out: Matrix,
                 room: *mut u8,
             ) {
                 const R: usize = $r;
-                const S: usize = R / SHORT;
+                const S: usize = R / SHORT[0];
+                const U: usize = R / SHORT[1];
                 // SAFETY: as the caller promises.
                 unsafe {
                     match dtype {
-                        DType::F64 => product::<f64, R, S, $c8>(size, lhs, rhs, out, room.cast()),
-                        DType::F32 => product::<f32, R, S, $c4>(size, lhs, rhs, out, room.cast()),
-                        DType::I64 => product::<i64, R, S, $c8>(size, lhs, rhs, out, room.cast()),
+                        DType::F64 => product::<f64, R, S, U, $c8>(size, sides, out, room.cast()),
+                        DType::F32 => product::<f32, R, S, U, $c4>(size, sides, out, room.cast()),
+                        DType::I64 => product::<i64, R, S, U, $c8>(size, sides, out, room.cast()),
                         DType::I32 | DType::U32 => {
-                            product::<i32, R, S, $c4>(size, lhs, rhs, out, room.cast())
+                            product::<i32, R, S, U, $c4>(size, sides, out, room.cast())
                         }
-                        _ => product::<i8, R, S, $c1>(size, lhs, rhs, out, room.cast()),
+                        _ => product::<i8, R, S, U, $c1>(size, sides, out, room.cast()),
                     }
                 }
             }
@@ -335,8 +399,26 @@ pub(super) fn all() -> impl Iterator<Item = &'static Tiles> {
 }
 
 /// The fastest of the host's.
-pub(super) fn found() -> &'static Tiles {
+pub(in super::super) fn found() -> &'static Tiles {
     all().next().unwrap_or(&any::TILES)
+}
+
+impl Tiles {
+    /// As [`Gemm::product`], of operands that are copied from where they are.
+    ///
+    /// # Safety
+    /// As of [`Gemm::product`]; a window's elements must be there where its guards hold.
+    pub(in super::super) unsafe fn windows(
+        &self,
+        dtype: DType,
+        size: Size,
+        sides: [Side<'_>; 2],
+        out: Matrix,
+        room: *mut u8,
+    ) {
+        // SAFETY: as the caller promises; only instances that the host can run are given out.
+        unsafe { (self.product)(dtype, size, sides, out, room) }
+    }
 }
 
 impl Gemm for Tiles {
@@ -358,6 +440,6 @@ impl Gemm for Tiles {
         room: *mut u8,
     ) {
         // SAFETY: as the caller promises; only instances that the host can run are given out.
-        unsafe { (self.product)(dtype, size, [lhs, rhs, out], room) }
+        unsafe { (self.product)(dtype, size, [Side::Matrix(lhs), Side::Matrix(rhs)], out, room) }
     }
 }

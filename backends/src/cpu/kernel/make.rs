@@ -25,6 +25,9 @@ const LONG_BATCH: i64 = 1 << 16;
 /// Primitives that a task has, about: below, waking another thread takes longer than the work.
 const WORK: i64 = 1 << 20;
 
+/// Places in order of what is packed are cut at multiples of this many, so that nobody shares a word of it.
+const WORD: i64 = 64;
+
 /// What reading and storing an element takes, in primitives.
 const ACCESS: i64 = 6;
 
@@ -95,7 +98,7 @@ impl Making<'_> {
             rows,
             tiles,
             sums: sums.map_or(0, |(s, _)| s),
-            cuts: Cuts { grain: Some(1), lines: Some(0) },
+            cuts: Cuts::default(),
         };
         for (stage, folding) in kernel.stages.iter().zip(&folding) {
             let stage = self.stage(kernel, stage, folding, &slots, &mut made, &mut slot)?;
@@ -120,7 +123,7 @@ impl Making<'_> {
 
     /// Where tasks may be cut: between the words of what is packed, and the blocks of folds.
     fn cuts(&self, kernel: &Kernel, made: &Made, volumes: &[i64]) -> Cuts {
-        let mut cuts = Cuts { grain: Some(1), lines: Some(0) };
+        let mut cuts = Cuts::default();
         for (stage, &volume) in kernel.stages.iter().zip(volumes) {
             for sink in &stage.sinks {
                 if let Sink::Store { buffer, index } = sink {
@@ -128,7 +131,7 @@ impl Making<'_> {
                     cuts.grain =
                         before.and_then(|g| self.bytes(kernel, stage, *buffer, index, g, volume));
                     if cuts.grain != before {
-                        cuts.lines = None;
+                        cuts.bits = WORD;
                     }
                 }
             }
@@ -166,11 +169,24 @@ impl Making<'_> {
         }
         let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
         let (first, steps) = affine(index, data, extents.len())?;
-        let in_order = steps.iter().zip(row_major(&extents)).zip(&extents);
-        let in_order = in_order.into_iter().all(|((a, b), n)| *a == b || *n == 1);
+        // The last axes of which the order is that of the elements; others step over whole words.
+        let mut run = 1i64;
+        let mut others = false;
+        for ((&step, place), &n) in steps.iter().zip(row_major(&extents)).zip(&extents).rev() {
+            if n == 1 {
+                continue;
+            }
+            others |= step != place;
+            match others {
+                false => run = run.saturating_mul(n),
+                true if step % WORD != 0 => return None,
+                true => {}
+            }
+        }
         // As a run of blocks of a word, each of 32 elements or more.
         let word = Parted { outer: 1, size: 64, inner: 1, order: Order::Chain, blocks: 2 };
-        (in_order && first == 0).then(|| granule(grain, &word, volume)).flatten()
+        let whole = first == 0 && (!others || run % WORD == 0);
+        whole.then(|| granule(grain, &word, volume)).flatten()
     }
 
     fn stage(

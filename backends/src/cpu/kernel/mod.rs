@@ -40,6 +40,15 @@ pub(super) struct Cuts {
     /// Points may also be cut within lines of this length, or of one that divides it: what folds them goes
     /// column by column. 0 where any length will do, and `None` where none does.
     pub(super) lines: Option<i64>,
+    /// Where lines are cut, places are multiples of so many.
+    pub(super) bits: i64,
+}
+
+impl Default for Cuts {
+    /// Anywhere.
+    fn default() -> Cuts {
+        Cuts { grain: Some(1), lines: Some(0), bits: 1 }
+    }
 }
 
 /// An array of a worker.

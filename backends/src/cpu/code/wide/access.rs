@@ -5,7 +5,8 @@ use super::general::Emit;
 use super::lines::{Loc, Pointer};
 use super::machine::{Arg, Mem, Op, Reg, Width};
 use super::prim::{AND, pair};
-use crate::cpu::code::plan::{Access, Reach, Read, Source};
+use crate::cpu::code::plan::{Access, Read, Source};
+use crate::cpu::code::reach::Reach;
 use crate::cpu::code::vectors::Why;
 use adfuse_ir::DType;
 use iced_x86::{Code, Register};
@@ -91,6 +92,10 @@ impl Low<'_> {
                 }
             }
             (Reach::Ways, _) => self.load_chosen(&pointer.ok_or(Why::Order)?, dtype, copy),
+            (Reach::Spread(by), _) => Ok(self.load_spread(&pointer.ok_or(Why::Order)?, by, copy)),
+            (Reach::Masked, Read::Ways(ways)) => {
+                self.load_masked(&pointer.ok_or(Why::Order)?, (k, dtype), ways, copy)
+            }
             _ => Err(Why::Read(k)),
         }
     }
@@ -125,6 +130,9 @@ impl Low<'_> {
             let base = self.base(at.loc);
             let place = Place::Array { base, index: ALONG, bytes, copy };
             return Ok(self.load_dense(a.dtype, place, true));
+        }
+        if step == 2 && bytes == 4 && self.wide {
+            return Ok(self.load_second(at, copy));
         }
         let buffer = self.gathered(at, bytes, step, copy, None)?;
         Ok(self.load_dense(a.dtype, Place::Frame(buffer), false))

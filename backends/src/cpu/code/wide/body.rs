@@ -10,6 +10,7 @@ use super::frame::Frame;
 use super::general::Emit;
 use super::lines::{Partial, Pointers};
 use super::machine::{Arg, Class, Done, Ins, Item, Label, Mem, Reg, Width};
+use super::masked::Between;
 use super::pool::Pool;
 use crate::cpu::code::plan::Planned;
 use crate::cpu::code::vectors::Why;
@@ -86,6 +87,10 @@ pub(super) struct Low<'a> {
     /// The values that are the same all along a line.
     pub(super) still: &'a [Option<Val>],
     pub(super) pointers: &'a Pointers,
+    /// Of each parameter that is read by a mask, the coordinates between which it is.
+    pub(super) between: &'a [Option<Between>],
+    /// Coordinates along the line of the groups that have asked for them.
+    pub(super) coordinates: Vec<(u32, Reg)>,
     /// The outputs that are stored past the caches, in a body for that.
     pub(super) beyond: &'a [bool],
     /// For a group of which not all elements are there.

@@ -9,7 +9,8 @@ use super::access::ALONG;
 use super::general::Emit;
 use super::lines::{Lines, Loc};
 use super::machine::{Label, Mem, Op};
-use crate::cpu::code::plan::{Access, Planned, Reach, Read, Source};
+use crate::cpu::code::plan::{Access, Planned, Read, Source};
+use crate::cpu::code::reach::Reach;
 use iced_x86::{Code, Register};
 use std::sync::OnceLock;
 

@@ -5,7 +5,8 @@ use super::body::{Opnd, Val, long};
 use super::general::Emit;
 use super::lines::{Lines, Loc, POINTERS, Pointer, Pointers};
 use super::machine::{Done, Mem, Op};
-use crate::cpu::code::plan::{Reach, Read, Source};
+use crate::cpu::code::plan::{Read, Source};
+use crate::cpu::code::reach::Reach;
 use crate::cpu::code::vectors::Why;
 use adfuse_ir::DType;
 use adfuse_ir::scalar::{SOp, SVal};
@@ -131,20 +132,42 @@ impl Lines<'_> {
     fn reach(&mut self) {
         let p = self.p;
         let mut registers = POINTERS.into_iter();
+        // Pointers into one array that differ by a number: form, array, and where the first is.
+        let mut known: Vec<(usize, u32, Loc)> = Vec::new();
         let mut place = |lines: &mut Self, at: u32, form: usize, bytes: i64, packed: bool| {
             let first = lines.frame.long();
             let loc = match registers.next() {
                 Some(r) => Loc::In(r),
                 None => Loc::At(lines.frame.long()),
             };
-            lines.form(form);
-            if packed {
-                lines.store(Mem::Frame(first), RAX);
-                lines.pointer(RAX, at);
-            } else {
-                lines.times(RAX, RAX, bytes, RDX);
-                lines.pointer(RDX, at);
-                lines.add(RAX, RDX);
+            let f = &p.forms[form];
+            let alike = |(other, array, _): &&(usize, u32, Loc)| {
+                let g = &p.forms[*other];
+                let inner = p.inner();
+                *array == at && (&g.steps[..inner], &g.rest) == (&f.steps[..inner], &f.rest)
+            };
+            let there = known.iter().find(alike).copied();
+            match there {
+                Some((other, _, loc)) if !packed => {
+                    match loc {
+                        Loc::In(r) => lines.mov(RAX, r),
+                        Loc::At(slot) => lines.load(RAX, Mem::Frame(slot)),
+                    }
+                    let apart = f.constant.wrapping_sub(p.forms[other].constant);
+                    lines.plus(RAX, apart.wrapping_mul(bytes), RDX);
+                }
+                _ => {
+                    lines.form(form);
+                    if packed {
+                        lines.store(Mem::Frame(first), RAX);
+                        lines.pointer(RAX, at);
+                    } else {
+                        lines.times(RAX, RAX, bytes, RDX);
+                        lines.pointer(RDX, at);
+                        lines.add(RAX, RDX);
+                        known.push((form, at, loc));
+                    }
+                }
             }
             match loc {
                 Loc::In(r) => lines.mov(r, RAX),

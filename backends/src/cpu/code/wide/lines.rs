@@ -13,10 +13,12 @@ use super::fold::{Held, LANES};
 use super::frame::{Frame, MOST};
 use super::general::Emit;
 use super::machine::{Done, Label, Mem, Op};
+use super::masked::Between;
 use super::pool::Pool;
 use super::stretch::guarded;
 use super::takes::{grain, taken};
-use crate::cpu::code::plan::{Planned, Reach};
+use crate::cpu::code::plan::Planned;
+use crate::cpu::code::reach::Reach;
 use crate::cpu::code::vectors::Why;
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
@@ -126,6 +128,8 @@ pub(super) struct Lines<'a> {
     pub(super) still: Vec<Option<Val>>,
     pub(super) pointers: Pointers,
     pub(super) partial: Partial,
+    /// Of each parameter that is read by a mask, the coordinates between which it is.
+    pub(super) between: Vec<Option<Between>>,
 }
 
 impl Emit for Lines<'_> {
@@ -160,6 +164,7 @@ pub(super) fn function(p: &Planned, wide: bool) -> Result<(Pool, Vec<Done>), Why
         still: vec![None; p.body.insts.len()],
         pointers: Pointers::default(),
         partial: Partial::default(),
+        between: Vec::new(),
     };
     lines.all()?;
     let bytes = lines.frame.bytes();
@@ -260,6 +265,8 @@ impl Lines<'_> {
             frame: &mut self.frame,
             still: &self.still,
             pointers: &self.pointers,
+            between: &self.between,
+            coordinates: Vec::new(),
             beyond: &[],
             partial,
             present: SmallVec::new(),
@@ -331,10 +338,11 @@ impl Lines<'_> {
         if !self.wide {
             partial.masks = [0; 3].map(|_| self.frame.vector());
         }
-        if p.packed() || p.lanes().is_some() {
+        if p.packed() || p.lanes().is_some() || p.spreads().is_some() {
             partial.from = Some(self.frame.long());
         }
         self.partial = partial;
+        self.between(n);
         self.begin_columns()?;
         match p.lanes().is_some() || guarded(p).next().is_some() {
             true => self.stretches(n),
@@ -354,7 +362,11 @@ impl Lines<'_> {
             let accesses = accesses.chain(self.pointers.writes.iter().zip(&p.stores));
             let first = accesses.filter(|(_, r)| **r == Reach::Packed).find_map(|(at, _)| *at);
             let first = first.map(|at| at.first).or(self.pointers.place);
-            self.load(RAX, Mem::Frame(first.ok_or(Why::Order)?));
+            match first {
+                Some(first) => self.load(RAX, Mem::Frame(first)),
+                // Or with the first of the coordinates that read one element.
+                None => self.set(RAX, 0),
+            }
             self.add(RAX, ALONG);
             let grain = grain(p, self.wide) as i32;
             self.ins(Code::And_rm64_imm32, &[Op::Reg(RAX), Op::Short(grain - 1)]);

@@ -11,7 +11,8 @@ use super::general::Emit;
 use super::lines::{HIGH, Lines, Loc, Pointer};
 use super::machine::{Mem, Op};
 use crate::cpu::code::fold::Folded;
-use crate::cpu::code::plan::{Access, Planned, Reach, Read, Source, Way};
+use crate::cpu::code::plan::{Access, Planned, Read, Source, Way};
+use crate::cpu::code::reach::Reach;
 use crate::cpu::code::vectors::Why;
 use adfuse_ir::Literal;
 use iced_x86::{Code, Register};
@@ -83,7 +84,7 @@ impl Lines<'_> {
     }
 
     /// The coordinates between which a form is in a range.
-    fn bounds(&mut self, form: usize, range: &Range<i64>, found: &mut Vec<u32>) {
+    pub(super) fn bounds(&mut self, form: usize, range: &Range<i64>, found: &mut Vec<u32>) {
         let step = self.p.step(form);
         let by = step.checked_abs().unwrap_or(i64::MAX);
         for end in [range.start, range.end] {

@@ -1,6 +1,7 @@
 //! Which sweeps this emitter takes, as far as their accesses say.
 
-use crate::cpu::code::plan::{Planned, Reach, Read, Source, Way};
+use crate::cpu::code::plan::{Planned, Read, Source, Way};
+use crate::cpu::code::reach::Reach;
 use crate::cpu::code::vectors::Why;
 
 /// Whether it is a sweep that this emitter takes, as far as its accesses say.
@@ -11,7 +12,12 @@ pub(super) fn taken(p: &Planned, wide: bool) -> Result<(), Why> {
     for (k, reach) in p.loads.iter().enumerate().filter(|(k, _)| p.varies[*k]) {
         match reach {
             Reach::Single => return Err(Why::Read(k)),
-            Reach::Even | Reach::Packed | Reach::Coord | Reach::Ways => {}
+            Reach::Even
+            | Reach::Packed
+            | Reach::Coord
+            | Reach::Ways
+            | Reach::Masked
+            | Reach::Spread(_) => {}
         }
     }
     if let Some(k) = p.stores.iter().position(|r| *r == Reach::Single) {
@@ -41,6 +47,12 @@ fn together(p: &Planned, grain: i64) -> Result<(), Why> {
     let packed = reads.chain(writes.map(|(a, _)| a)).map(|a| a.form);
     let mut forms = packed.chain(p.lanes().map(|f| f.place)).map(|f| &p.forms[f]);
     let Some(first) = forms.next() else { return Ok(()) };
+    // Groups begin where bytes or lanes do, and with the first of the coordinates that read one element.
+    let each = p.spreads().map_or(1, i64::from);
+    let mut before = first.steps.iter().take(p.inner()).chain([&first.constant]);
+    if each > 1 && !(first.rest.is_empty() && before.all(|n| n % each == 0)) {
+        return Err(Why::Apart);
+    }
     let same = |a: i64, b: i64| a.wrapping_sub(b) & (grain - 1) == 0;
     let alike = forms.all(|f| {
         same(f.constant, first.constant)

@@ -1,0 +1,385 @@
+//! Operands that are no matrix in memory: windows of images, parts of tensors whose axes do not merge, and
+//! what lies in padding. Where an element is, and whether it is there, are affine in its coordinates, so
+//! what a tile wants is copied in runs of neighbours.
+#![allow(unsafe_code)]
+
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// The most guards of an operand: one for each axis of an image that is padded.
+pub(in super::super) const GUARDS: usize = 4;
+
+/// The most axes of a group of axes, once neighbours are merged.
+pub(in super::super) const AXES: usize = 6;
+
+/// Runs that are looked for at a time.
+const RUNS: usize = 32;
+
+/// Elements that are copied at once, also where fewer are wanted.
+pub(super) const PIECE: usize = 8;
+
+/// The element's place in the array, then what each guard speaks of.
+pub(in super::super) type Forms = [i64; 1 + GUARDS];
+
+/// An axis: its extent, and what a step along it adds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) struct Axis {
+    pub(in super::super) extent: i64,
+    pub(in super::super) steps: Forms,
+}
+
+/// Where the elements of an operand are: at coordinates 0, and along its axes. An element one of whose guards
+/// does not hold is 0.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Window {
+    pub(in super::super) first: Forms,
+    pub(in super::super) batch: Axes,
+    pub(in super::super) free: Axes,
+    pub(in super::super) depth: Axes,
+    pub(in super::super) guards: SmallVec<[Range<i64>; GUARDS]>,
+    /// Elements of the array.
+    pub(in super::super) elements: i64,
+}
+
+/// Axes as one, row-major.
+pub(in super::super) type Axes = SmallVec<[Axis; 4]>;
+
+/// A window from a place on.
+#[derive(Clone, Copy)]
+pub(in super::super) struct Placed<'a> {
+    window: &'a Window,
+    /// The array's first element.
+    at: *const u8,
+    /// Forms at the batch.
+    first: Forms,
+    free: usize,
+    depth: usize,
+}
+
+/// Neighbours along the innermost axis: where they go in a line, how many there are, and what they add to the
+/// line's forms.
+#[derive(Clone, Copy, Default)]
+struct Run {
+    to: usize,
+    count: usize,
+    forms: Forms,
+}
+
+/// Runs in pieces of one size: where each goes in a line, and where it is from.
+struct Pieces {
+    all: [(usize, i64); RUNS],
+    count: usize,
+}
+
+impl Pieces {
+    /// `None` where there are many.
+    fn of(runs: &[Run]) -> Option<Pieces> {
+        let mut pieces = Pieces { all: [(0, 0); RUNS], count: 0 };
+        for run in runs {
+            for k in (0..run.count).step_by(PIECE) {
+                let piece = pieces.all.get_mut(pieces.count)?;
+                *piece = (run.to + k, run.forms[0] + k as i64);
+                pieces.count += 1;
+            }
+        }
+        Some(pieces)
+    }
+}
+
+/// Between which bases of a line all of its pieces are of the array, and guards hold for all of its runs.
+struct Inside {
+    low: Forms,
+    high: Forms,
+    /// How many forms matter.
+    forms: usize,
+}
+
+impl Inside {
+    fn of(runs: &[Run], steps: &Forms, guards: &[Range<i64>], elements: i64) -> Inside {
+        let mut inside = Inside {
+            low: [i64::MIN; 1 + GUARDS],
+            high: [i64::MAX; 1 + GUARDS],
+            forms: 1 + guards.len(),
+        };
+        let (low, high) = (&mut inside.low, &mut inside.high);
+        for run in runs {
+            for (k, (&form, &step)) in
+                run.forms.iter().zip(steps).enumerate().take(1 + guards.len())
+            {
+                let (from, end) = match k.checked_sub(1).and_then(|g| guards.get(g)) {
+                    Some(range) => (range.start, range.end),
+                    // As far as the last piece stands out.
+                    None => (0, elements - PIECE as i64),
+                };
+                let end_form = form + step * (run.count as i64 - 1);
+                low[k] = low[k].max(from - form.min(end_form));
+                high[k] = high[k].min(end - form.max(end_form));
+            }
+        }
+        inside
+    }
+
+    #[inline(always)]
+    fn holds(&self, base: &Forms) -> bool {
+        (0..self.forms).all(|k| base[k] >= self.low[k] && base[k] < self.high[k])
+    }
+}
+
+fn plus(a: Forms, b: Forms) -> Forms {
+    std::array::from_fn(|k| a[k].wrapping_add(b[k]))
+}
+
+fn times(a: Forms, n: i64) -> Forms {
+    a.map(|x| x.wrapping_mul(n))
+}
+
+/// Axes without those of extent 1, and neighbours that every form steps over as over one merged; `None` where
+/// there are too many.
+pub(in super::super) fn merged(axes: impl Iterator<Item = Axis>) -> Option<Axes> {
+    let mut all = Axes::new();
+    for axis in axes.filter(|a| a.extent != 1) {
+        match all.last_mut() {
+            Some(last) if last.steps == times(axis.steps, axis.extent) => {
+                *last = Axis { extent: last.extent.checked_mul(axis.extent)?, ..axis };
+            }
+            _ => all.push(axis),
+        }
+    }
+    (all.len() <= AXES).then_some(all)
+}
+
+/// A place among axes, which goes on from there.
+struct Walk<'a> {
+    axes: &'a [Axis],
+    at: [i64; AXES],
+    forms: Forms,
+}
+
+impl<'a> Walk<'a> {
+    fn new(axes: &'a [Axis], place: usize) -> Walk<'a> {
+        let mut walk = Walk { axes, at: [0; AXES], forms: Forms::default() };
+        let mut rest = place as i64;
+        for (axis, at) in axes.iter().zip(&mut walk.at).rev() {
+            (rest, *at) = (rest / axis.extent, rest % axis.extent);
+            walk.forms = plus(walk.forms, times(axis.steps, *at));
+        }
+        walk
+    }
+
+    /// How many places follow along the innermost axis, this one among them.
+    fn along(&self) -> usize {
+        match self.axes.len() {
+            0 => 1,
+            n => (self.axes[n - 1].extent - self.at[n - 1]) as usize,
+        }
+    }
+
+    /// Goes on by at most [`Walk::along`] places.
+    #[inline(always)]
+    fn go(&mut self, by: usize) {
+        let mut by = by as i64;
+        for (axis, at) in self.axes.iter().zip(&mut self.at).rev() {
+            *at += by;
+            self.forms = plus(self.forms, times(axis.steps, by));
+            if *at < axis.extent {
+                return;
+            }
+            self.forms = plus(self.forms, times(axis.steps, at.wrapping_neg()));
+            (*at, by) = (0, 1);
+        }
+    }
+}
+
+/// Copies elements: vectors, the last of which may lie across the one before.
+#[inline(always)]
+unsafe fn copied<T: Copy>(from: *const T, to: *mut T, n: usize) {
+    macro_rules! vectors {
+        ($($size:literal),*) => {
+            $(if n >= $size {
+                let mut k = 0;
+                loop {
+                    // SAFETY: as the caller promises; `k + $size` is at most `n`.
+                    unsafe {
+                        let x = from.add(k).cast::<[T; $size]>().read_unaligned();
+                        to.add(k).cast::<[T; $size]>().write_unaligned(x);
+                    }
+                    if k + $size == n {
+                        return;
+                    }
+                    k = (k + $size).min(n - $size);
+                }
+            })*
+        };
+    }
+    vectors!(16, 8, 4, 2);
+    if n == 1 {
+        // SAFETY: as the caller promises.
+        unsafe { *to = *from };
+    }
+}
+
+impl Window {
+    /// It from the first element of a batch and place on, of an array whose first element is at `at`.
+    pub(in super::super) fn placed(&self, at: *const u8, batch: usize, free: usize) -> Placed<'_> {
+        let first = plus(self.first, Walk::new(&self.batch, batch).forms);
+        Placed { window: self, at, first, free, depth: 0 }
+    }
+
+    /// Whether copies go along the depth: its neighbours are neighbours in memory, and those of the other axes
+    /// are not, or are fewer.
+    fn deep(&self) -> bool {
+        let along = |axes: &Axes| match axes.last() {
+            Some(axis) if axis.steps[0] == 1 => axis.extent,
+            _ => 0,
+        };
+        along(&self.depth) > along(&self.free)
+    }
+}
+
+impl Placed<'_> {
+    /// From this place and depth on.
+    pub(super) fn from(self, free: usize, depth: usize) -> Self {
+        Placed { free: self.free + free, depth: self.depth + depth, ..self }
+    }
+
+    /// Whether rows of it are best copied one after the other.
+    pub(super) fn deep(&self) -> bool {
+        self.window.deep()
+    }
+
+    /// Copies `depth` lines of `n` elements, `line` apart.
+    ///
+    /// # Safety
+    /// The elements must be there where guards hold, and `to` have room.
+    #[inline(always)]
+    pub(super) unsafe fn columns<T: Copy + Default>(
+        self,
+        depth: usize,
+        n: usize,
+        to: *mut T,
+        line: usize,
+    ) {
+        let w = self.window;
+        // SAFETY: as the caller promises.
+        unsafe { self.lines((&w.depth, self.depth, depth), (&w.free, self.free, n), to, line) }
+    }
+
+    /// Copies `n` lines of `depth` elements, `line` apart.
+    ///
+    /// # Safety
+    /// As of [`Placed::columns`].
+    #[inline(always)]
+    pub(super) unsafe fn rows<T: Copy + Default>(
+        self,
+        depth: usize,
+        n: usize,
+        to: *mut T,
+        line: usize,
+    ) {
+        let w = self.window;
+        // SAFETY: as the caller promises.
+        unsafe { self.lines((&w.free, self.free, n), (&w.depth, self.depth, depth), to, line) }
+    }
+
+    #[inline(always)]
+    unsafe fn lines<T: Copy + Default>(
+        self,
+        (outer, from, count): (&[Axis], usize, usize),
+        (inner, start, width): (&[Axis], usize, usize),
+        to: *mut T,
+        line: usize,
+    ) {
+        let steps = inner.last().map_or(Forms::default(), |a| a.steps);
+        let mut along = Walk::new(inner, start);
+        let mut done = 0;
+        while done < width {
+            let (mut runs, mut n) = ([Run::default(); RUNS], 0);
+            while n < RUNS && done < width {
+                let count = along.along().min(width - done);
+                runs[n] = Run { to: done, count, forms: along.forms };
+                along.go(count);
+                done += count;
+                n += 1;
+            }
+            let runs = &runs[..n];
+            // What pieces have too many goes over what is written later: all of a line is at once.
+            let once = done == width && runs.first().is_some_and(|r| r.to == 0);
+            let pieces = Pieces::of(runs).filter(|_| once && steps[0] == 1);
+            let inside = Inside::of(runs, &steps, &self.window.guards, self.window.elements);
+            let along = outer.last().map_or(Forms::default(), |a| a.steps);
+            let mut across = Walk::new(outer, from);
+            let (mut to, mut left) = (to, count);
+            while left > 0 {
+                let n = across.along().min(left);
+                let mut base = plus(self.first, across.forms);
+                for k in 0..n {
+                    match &pieces {
+                        // What stands out goes where a later piece or line will be, unless there is none.
+                        Some(p) if k + 1 < left && inside.holds(&base) => {
+                            let first = self.at.cast::<T>().wrapping_offset(base[0] as isize);
+                            for &(at, from) in &p.all[..p.count] {
+                                // SAFETY: as the caller promises; all that is read is of the array.
+                                unsafe {
+                                    let from = first.offset(from as isize).cast::<[T; PIECE]>();
+                                    let to = to.add(at).cast::<[T; PIECE]>();
+                                    to.write_unaligned(from.read_unaligned());
+                                }
+                            }
+                        }
+                        _ => {
+                            for run in runs {
+                                // SAFETY: as the caller promises.
+                                unsafe { self.run(base, run, &steps, to.add(run.to)) };
+                            }
+                        }
+                    }
+                    base = plus(base, along);
+                    to = to.wrapping_add(line);
+                }
+                across.go(n);
+                left -= n;
+            }
+        }
+    }
+
+    /// Copies a run, with 0 for what is not there.
+    #[inline(always)]
+    unsafe fn run<T: Copy + Default>(self, base: Forms, run: &Run, steps: &Forms, to: *mut T) {
+        let (mut low, mut high) = (0, run.count as i64);
+        for (k, range) in self.window.guards.iter().enumerate() {
+            let x = base[k + 1] + run.forms[k + 1];
+            // Those that hold are neighbours.
+            let (from, end) = match steps[k + 1] {
+                0 if range.contains(&x) => continue,
+                0 => (0, 0),
+                step if step > 0 => (up(range.start - x, step), up(range.end - x, step)),
+                step => (up(x - range.end + 1, -step), up(x - range.start + 1, -step)),
+            };
+            (low, high) = (low.max(from), high.min(end));
+        }
+        let low = low.clamp(0, run.count as i64);
+        let (low, high) = (low as usize, high.clamp(low, run.count as i64) as usize);
+        let first = self.at.cast::<T>().wrapping_offset((base[0] + run.forms[0]) as isize);
+        // SAFETY: as the caller promises; `low..high` are places of the run whose guards hold.
+        unsafe {
+            if low > 0 || high < run.count {
+                for k in (0..low).chain(high..run.count) {
+                    *to.add(k) = T::default();
+                }
+            }
+            match steps[0] {
+                1 => copied(first.wrapping_add(low), to.add(low), high - low),
+                step => {
+                    for k in low..high {
+                        *to.add(k) = *first.wrapping_offset(step as isize * k as isize);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A quotient, rounded up.
+fn up(n: i64, by: i64) -> i64 {
+    if by == 1 { n } else { n.div_euclid(by) + i64::from(n.rem_euclid(by) != 0) }
+}
