@@ -1,0 +1,9 @@
+//! PTX for NVIDIA GPUs: a verified program of kernels as text for the driver, and what to launch.
+//!
+//! Nothing here needs a GPU, a driver or a toolkit. In strict mode the text gives the bits of the kernel
+//! evaluator: scalar programs are the same primitives, and folds are written in the order of `docs/fp.md`,
+//! whose 32 lanes are those of a warp. See `docs/gpu.md`.
+
+mod module;
+
+pub use module::{Arg, Launch, Module, StepCode, Target, compile};
