@@ -4,6 +4,20 @@
 //! evaluator: scalar programs are the same primitives, and folds are written in the order of `docs/fp.md`,
 //! whose 32 lanes are those of a warp. See `docs/gpu.md`.
 
+mod asm;
+mod convert;
+mod emit;
+mod flat;
+mod fold;
+mod inline;
+mod launch;
+mod lower;
+mod misc;
 mod module;
+mod place;
+mod prim;
+mod product;
+mod remainder;
+mod rows;
 
 pub use module::{Arg, Launch, Module, StepCode, Target, compile};

@@ -5,10 +5,15 @@
 //! a place on the device for each buffer of the program, for the arrays that callers hand over where
 //! those are laid out otherwise, and for [`Module::scratch`] bytes beside them, launches what stands here
 //! in order, on one stream.
+//!
+//! A step may be several launches, of which a later one reads again what an earlier one has read: what a step
+//! writes must be in no memory that the same step reads. Layouts that write results in the place of
+//! operands that die at the step are for engines that read each operand once.
 
-use adfuse_ir::Fp;
+use super::launch::Out;
+use super::lower::{Lowering, Work};
 use adfuse_ir::kernel::{Buffer, Program, Verified};
-use adfuse_ir::{At, Diagnostic, Kind};
+use adfuse_ir::{At, Diagnostic, Fp};
 
 /// The instruction set that text is written for. A driver takes it on chips of that capability and later.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -119,14 +124,53 @@ pub enum Arg {
 /// Makes PTX of a program.
 ///
 /// # Errors
-/// Where a step has no lowering to PTX ([`Kind::Unsupported`]) or outgrows what a launch can have; the error
+/// Where a step has no lowering to PTX ([`adfuse_ir::Kind::Unsupported`]) or outgrows what a launch can have; the error
 /// names the step.
 pub fn compile(
     program: &Verified<Program>,
     target: Target,
     fp: Fp,
 ) -> Result<Module, Diagnostic> {
-    let _ = (target, fp);
-    let at = At { func: Some(program.name.clone()), ..At::default() };
-    Err(Diagnostic::new(at, Kind::Unsupported, "no step has a lowering to PTX yet"))
+    let mut low = Lowering::new(program);
+    let mut out = Out::new(target, fp);
+    let within = |mut d: Diagnostic, step: Option<usize>| {
+        let inst = step.and_then(|n| Some(format!("step {n}: {}", program.steps.get(n)?.title())));
+        d.at = At { func: Some(program.name.clone()), inst: inst.or(d.at.inst), ..At::default() };
+        d
+    };
+    out.prefix = "enter".to_owned();
+    let works = low.copies(true).and_then(|works| made(&mut low, &mut out, works));
+    let enter = works.map_err(|d| within(d, None))?;
+    let mut steps = Vec::new();
+    for (n, step) in program.steps.iter().enumerate() {
+        out.prefix = format!("s{n}_{}", spelled(step.name()));
+        let works = low.step(step).and_then(|works| made(&mut low, &mut out, works));
+        steps.push(works.map_err(|d| within(d, Some(n)))?);
+    }
+    out.prefix = "leave".to_owned();
+    let works = low.copies(false).and_then(|works| made(&mut low, &mut out, works));
+    let leave = works.map_err(|d| within(d, None))?;
+    Ok(Module { text: out.module(), enter, steps, leave })
+}
+
+/// Launches of the work of one step.
+fn made(low: &mut Lowering, out: &mut Out, works: Vec<Work>) -> Result<StepCode, Diagnostic> {
+    out.entries = 0;
+    for work in works {
+        match work {
+            Work::Flat(flat) => super::fold::flat(low, out, &flat)?,
+            Work::Rows(kernel) => super::rows::rows(low, out, &kernel)?,
+            Work::Scan(scan) => super::misc::scan(low, out, &scan)?,
+            Work::Pack { from, to } => super::misc::pack(low, out, from, to)?,
+            Work::Product(member) => super::product::product(low, out, &member)?,
+            Work::Scatter(scatter) => super::misc::scatter(low, out, &scatter)?,
+        }
+    }
+    Ok(StepCode { launches: std::mem::take(&mut out.launches), scratch: low.ended()? })
+}
+
+/// A name as entry points may have it.
+fn spelled(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    name.chars().take(40).map(plain).collect()
 }
