@@ -5,7 +5,7 @@ use super::asm::{Class, Reg};
 use super::emit::{At, Emit};
 use super::flat::{Neighbours, neighbours};
 use super::launch::{Out, THREADS, begun, only, output_type, single};
-use super::lower::{Flat, Lowering, axes, free, volume};
+use super::lower::{Flat, Join, Lowering, axes, free, volume};
 use super::place::{Vars, coordinates};
 use super::prim::{constant, select};
 use adfuse_ir::index::IndexExpr;
@@ -209,7 +209,7 @@ pub(super) fn flat(low: &mut Lowering, out: &mut Out, flat: &Flat) -> Result<(),
     let host = shapes.iter().position(|(s, _)| s.count > 0 && volume(&flat.domain) > 0);
     if host.is_none() && !stores.is_empty() {
         let stage = only(&flat.stage, &stores);
-        let own = Flat { name: flat.name.clone(), domain: flat.domain.clone(), stage };
+        let own = Flat { domain: flat.domain.clone(), stage };
         super::flat::stores(low, out, &own)?;
     }
     for (n, (shape, folds)) in shapes.iter().enumerate() {
@@ -594,6 +594,25 @@ fn chain_width(
     }
 }
 
+/// Launches the joining of parts that are in memory, the last axes of their domain folded.
+pub(super) fn join(low: &mut Lowering, out: &mut Out, join: &Join) -> Result<(), Diagnostic> {
+    let Join { from, domain, folded, monoid, dtype, then } = join;
+    let kept: Vec<usize> = (0..domain.len()).filter(|a| !folded.contains(a)).collect();
+    let shape = Shape {
+        count: folded.iter().map(|&a| domain[a]).product(),
+        kept_extents: kept.iter().map(|&a| domain[a]).collect(),
+        kept,
+        axes: folded.clone(),
+        order: Order::Lane,
+    };
+    let fold = Fold { monoid: *monoid, dtype: *dtype, then: then.clone(), parts: None };
+    let count = shape.count;
+    // As rows of parts, whatever the axes.
+    let dims = Extents::from_iter([shape.results(), count]);
+    let rows = low.alias(*from, dims);
+    joined(low, out, domain, &shape, &fold, (rows, None), count)
+}
+
 /// Joins parts in the balanced tree, so many a thread, until one is left, and goes on with that.
 fn joined(
     low: &mut Lowering,
@@ -606,7 +625,7 @@ fn joined(
 ) -> Result<(), Diagnostic> {
     let results = shape.results();
     let (mut from, mut count) = (parts, blocks);
-    while count > 1 {
+    loop {
         let radix = RADIX.min((count as u64).next_power_of_two() as i64);
         let groups = (count + radix - 1) / radix;
         let to = (groups > 1).then(|| {

@@ -88,14 +88,15 @@ struct Merged {
 }
 
 impl Inliner<'_> {
-    /// A stage, without sinks, that computes these outputs of a stage; `None` where data that chooses
-    /// places would be computed.
-    pub(super) fn stage(&self, s: usize, outputs: &[usize]) -> Option<Stage> {
+    /// A stage, without sinks, that computes these outputs of stages over the same axes, each said by the
+    /// numbers of stage and output; `None` where data that chooses places would be computed.
+    pub(super) fn stage(&self, outputs: &[(usize, usize)]) -> Option<Stage> {
         let mut merged = Merged::default();
-        let stage = &self.kernel.stages[s];
-        let wanted: Vec<SVal> = outputs.iter().map(|&k| stage.program.outputs[k]).collect();
-        let outputs = self.values(&mut merged, s, &wanted)?;
-        merged.program.outputs = outputs.into_iter().collect();
+        for &(s, k) in outputs {
+            let value = self.kernel.stages[s].program.outputs[k];
+            let found = self.values(&mut merged, s, &[value])?;
+            merged.program.outputs.extend(found);
+        }
         Some(Stage { params: merged.params, program: merged.program, ..Stage::default() })
     }
 

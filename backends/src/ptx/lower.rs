@@ -20,7 +20,6 @@ use smallvec::SmallVec;
 
 /// A loop over points, in any order, with one stage that has no axes: stores, and folds of one run each.
 pub(super) struct Flat {
-    pub(super) name: String,
     pub(super) domain: Extents,
     pub(super) stage: Stage,
 }
@@ -31,6 +30,7 @@ pub(super) enum Work {
     /// A kernel whose folds are rows in the lane order, and which folds over no points.
     Rows(Kernel),
     Scan(Scan),
+    Join(Join),
     /// Elements of one buffer, at the places they have in memory, into the words of a packed one.
     Pack { from: Buffer, to: Buffer },
     /// A contraction whose sums are stored.
@@ -46,6 +46,16 @@ pub(super) struct Scan {
     pub(super) reverse: bool,
     /// Buffers for the last elements of groups, a level each.
     pub(super) lasts: Vec<Buffer>,
+}
+
+/// Parts of folds, joined in the balanced tree: of each point one part, folded over its last axes.
+pub(super) struct Join {
+    pub(super) from: Buffer,
+    pub(super) domain: Extents,
+    pub(super) folded: Vec<usize>,
+    pub(super) monoid: Monoid,
+    pub(super) dtype: DType,
+    pub(super) then: Stage,
 }
 
 /// Where a buffer of the lowered program is.
@@ -119,6 +129,15 @@ impl Lowering {
             }
         }
         b
+    }
+
+    /// The same memory as a buffer of the scratch, with other extents.
+    pub(super) fn alias(&mut self, b: Buffer, dims: Extents) -> Buffer {
+        let name = format!("beside.{}", self.program.buffers.len());
+        let dtype = self.program.buffers[b].dtype;
+        let other = self.program.buffers.push(BufferData::new(name, dtype, dims, Role::Temp));
+        self.homes[other] = self.homes[b];
+        other
     }
 
     fn push(&mut self, work: Work) {
@@ -196,13 +215,13 @@ impl Lowering {
                 sinks: vec![Sink::Store { buffer: to, index: axes(data.dims.len()) }],
                 ..Stage::default()
             };
-            self.flat("copy", data.dims.clone(), stage);
+            self.flat(data.dims.clone(), stage);
         }
         self.taken()
     }
 
     /// Adds a flat loop: stores into packed buffers and folds of several runs become loops of their own.
-    pub(super) fn flat(&mut self, name: &str, domain: Extents, mut stage: Stage) {
+    pub(super) fn flat(&mut self, domain: Extents, mut stage: Stage) {
         let mut after = Vec::new();
         let mut before = Vec::new();
         for (k, sink) in stage.sinks.iter_mut().enumerate() {
@@ -252,8 +271,8 @@ impl Lowering {
                 }
             }
         }
-        self.push(Work::Flat(Flat { name: name.to_owned(), domain, stage }));
-        before.into_iter().for_each(|(domain, stage)| self.flat(name, domain, stage));
+        self.push(Work::Flat(Flat { domain, stage }));
+        before.into_iter().for_each(|(domain, stage)| self.flat(domain, stage));
         after.into_iter().for_each(|work| self.push(work));
     }
 
@@ -295,70 +314,95 @@ impl Lowering {
     fn elementwise(&mut self, kernel: &Kernel, defs: &Defs) {
         let (rows, tiles) = (SecondaryMap::new(), SecondaryMap::new());
         let inliner = Inliner { kernel, defs, rows: &rows, tiles: &tiles };
-        for (s, stage) in kernel.stages.iter().enumerate() {
-            self.sinks_of(kernel, &inliner, s, stage, &|sink| {
-                matches!(sink, Sink::Store { .. } | Sink::Fold { .. })
-            });
+        let stored = |sink: &Sink| matches!(sink, Sink::Store { .. } | Sink::Fold { .. });
+        let found = sinks_of(kernel, &stored);
+        self.loops_of(kernel, &inliner, &found);
+    }
+
+    /// Flat loops with these sinks of a kernel, one for all stages over the same axes.
+    fn loops_of(&mut self, kernel: &Kernel, inliner: &Inliner<'_>, sinks: &[(usize, usize)]) {
+        let mut left: Vec<(usize, usize)> = sinks.to_vec();
+        while let Some(&(first, _)) = left.first() {
+            let axes = &kernel.stages[first].axes;
+            let alike = |&&(s, _): &&(usize, usize)| kernel.stages[s].axes == *axes;
+            let own: Vec<(usize, usize)> = left.iter().filter(alike).copied().collect();
+            left.retain(|k| !own.contains(k));
+            let domain: Extents = kernel.domain.iter().chain(axes).copied().collect();
+            let sinks = own.iter().map(|&(s, k)| kernel.stages[s].sinks[k].clone()).collect();
+            match inliner.stage(&own) {
+                Some(inlined) => self.flat(domain, Stage { sinks, ..inlined }),
+                None => self.problem = Some(internal("data that chooses places is not in memory")),
+            }
         }
     }
 
-    /// A flat loop with the sinks of a stage that are wanted.
-    fn sinks_of(
-        &mut self,
-        kernel: &Kernel,
-        inliner: &Inliner<'_>,
-        s: usize,
-        stage: &Stage,
-        wanted: &dyn Fn(&Sink) -> bool,
-    ) {
-        let outputs: Vec<usize> =
-            (0..stage.sinks.len()).filter(|&k| wanted(&stage.sinks[k])).collect();
-        let sinks: Vec<Sink> = outputs.iter().map(|&k| stage.sinks[k].clone()).collect();
-        if sinks.is_empty() {
-            return;
-        }
-        let domain: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
-        match inliner.stage(s, &outputs) {
-            Some(inlined) => self.flat(&kernel.name, domain, Stage { sinks, ..inlined }),
-            None => self.problem = Some(internal("data that chooses places is not in memory")),
-        }
-    }
-
-    /// A kernel of rows: what folds over points is taken out, and reads the rows from memory.
+    /// A kernel of rows: what folds over points is taken out, and reads the rows from memory. What
+    /// folds rows and then points in lanes is a row whose results are joined.
     fn rows(&mut self, kernel: &Kernel, defs: &Defs, data_tiles: &[Tile]) {
         let mut own = kernel.clone();
-        for stage in &mut own.stages {
-            let keeps = |sink: &Sink| !matches!(sink, Sink::Fold { .. });
-            let kept: Vec<bool> = stage.sinks.iter().map(keeps).collect();
-            let mut k = kept.iter();
-            stage.sinks.retain(|_| *k.next().unwrap_or(&true));
-            let mut k = kept.iter();
-            stage.program.outputs.retain(|_| *k.next().unwrap_or(&true));
+        let (mut joins, mut folds) = (Vec::new(), Vec::new());
+        for (s, stage) in own.stages.iter_mut().enumerate() {
+            let mut outputs = SmallVec::new();
+            let mut sinks = Vec::new();
+            for (k, sink) in stage.sinks.drain(..).enumerate() {
+                let value = stage.program.outputs[k];
+                let dtype = stage.program.insts[value].dtype;
+                let made = match &sink {
+                    Sink::Fold { .. } => match row_of(kernel, s, &sink, dtype) {
+                        None => {
+                            folds.push((s, k));
+                            continue;
+                        }
+                        Some(run) => {
+                            let Sink::Fold { monoid, then, runs } = sink else { continue };
+                            let row = own.rows.push(dtype);
+                            joins.push((row, monoid, dtype, then, runs));
+                            let runs = run.into_iter().collect();
+                            Sink::Reduce { monoid, runs, into: row }
+                        }
+                    },
+                    _ => sink,
+                };
+                outputs.push(value);
+                sinks.push(made);
+            }
+            (stage.program.outputs, stage.sinks) = (outputs, sinks);
         }
-        let folds = |s: &Stage| s.sinks.iter().any(|k| matches!(k, Sink::Fold { .. }));
         let mut rows: SecondaryMap<Row, Source> = SecondaryMap::new();
         let mut tiles: SecondaryMap<Tile, Source> = SecondaryMap::new();
-        if kernel.stages.iter().any(folds) {
-            let mut last = Stage::default();
-            for (r, &dtype) in kernel.rows.iter() {
-                let b = self.temp(dtype, kernel.domain.clone());
-                rows[r] = Source::Buffer(b);
-                last.params.push(Param::Row(r));
-                last.sinks.push(Sink::Store { buffer: b, index: axes(kernel.domain.len()) });
-            }
-            last.program = passed(kernel.rows.values().copied());
-            own.stages.push(last);
+        let mut last = Stage::default();
+        let (mut wanted, mut tree) = (Vec::new(), Vec::new());
+        if !folds.is_empty() {
+            wanted.extend(kernel.rows.keys());
             for &t in data_tiles {
                 self.tile_to_memory(kernel, &mut own, defs, t, &mut tiles);
             }
         }
+        wanted.extend(joins.iter().map(|j| j.0));
+        for &r in &wanted {
+            let b = self.temp(own.rows[r], kernel.domain.clone());
+            rows[r] = Source::Buffer(b);
+            last.params.push(Param::Row(r));
+            last.sinks.push(Sink::Store { buffer: b, index: axes(kernel.domain.len()) });
+        }
+        for (row, monoid, dtype, then, runs) in joins {
+            let Source::Buffer(from) = rows[row] else { continue };
+            let folded = runs.iter().flat_map(|r| r.axes.iter().map(|&a| usize::from(a)));
+            let folded = folded.filter(|&a| a < kernel.domain.len()).collect();
+            let rank = runs.iter().flat_map(|r| &r.axes).max().map_or(0, |&a| usize::from(a) + 1);
+            let mut domain = kernel.domain.clone();
+            domain.resize(rank.max(domain.len()), 1);
+            tree.push(Work::Join(Join { from, domain, folded, monoid, dtype, then: *then }));
+        }
+        if !wanted.is_empty() {
+            last.program = passed(wanted.iter().map(|&r| own.rows[r]));
+            own.stages.push(last);
+        }
         let packed = self.unpack_stores(&mut own);
         self.push(Work::Rows(own));
-        packed.into_iter().for_each(|work| self.push(work));
+        packed.into_iter().chain(tree).for_each(|work| self.push(work));
         let inliner = Inliner { kernel, defs, rows: &rows, tiles: &tiles };
-        for (s, stage) in kernel.stages.iter().enumerate() {
-            self.sinks_of(kernel, &inliner, s, stage, &|k| matches!(k, Sink::Fold { .. }));
-        }
+        self.loops_of(kernel, &inliner, &folds);
     }
 
     /// Lets a kernel store a tile to memory too.
@@ -462,8 +506,9 @@ impl Lowering {
             }
             if !sinks.is_empty() {
                 let inliner = Inliner { kernel, defs, rows: &rows, tiles: &tiles };
-                match inliner.stage(s, &outputs) {
-                    Some(inlined) => self.flat(&kernel.name, domain, Stage { sinks, ..inlined }),
+                let outputs: Vec<(usize, usize)> = outputs.iter().map(|&k| (s, k)).collect();
+                match inliner.stage(&outputs) {
+                    Some(inlined) => self.flat(domain, Stage { sinks, ..inlined }),
                     None => self.problem = Some(internal("data that chooses places is not in memory")),
                 }
             }
@@ -513,7 +558,7 @@ impl Lowering {
                     sinks: vec![fold],
                     ..Stage::default()
                 };
-                self.flat(&contract.name, result.clone(), stage);
+                self.flat(result.clone(), stage);
             }
         }
     }
@@ -545,7 +590,7 @@ impl Lowering {
             sinks: vec![Sink::Store { buffer: sums, index: axes(rank) }],
             ..Stage::default()
         };
-        self.flat("scatter", data.dims.clone(), begin);
+        self.flat(data.dims.clone(), begin);
         self.push(Work::Scatter(Scatter { out: sums, ..scatter.clone() }));
         if !direct {
             let end = Stage {
@@ -554,9 +599,49 @@ impl Lowering {
                 sinks: vec![Sink::Store { buffer: scatter.out, index: axes(rank) }],
                 ..Stage::default()
             };
-            self.flat("scatter", data.dims.clone(), end);
+            self.flat(data.dims.clone(), end);
         }
     }
+}
+
+/// The sinks of a kernel that are wanted, by the numbers of stage and output.
+fn sinks_of(kernel: &Kernel, wanted: &dyn Fn(&Sink) -> bool) -> Vec<(usize, usize)> {
+    let of = |(s, stage): (usize, &Stage)| {
+        let all = stage.sinks.iter().enumerate();
+        all.filter(|(_, sink)| wanted(sink)).map(|(k, _)| (s, k)).collect::<Vec<_>>()
+    };
+    kernel.stages.iter().enumerate().flat_map(of).collect()
+}
+
+/// For a fold of a stage's axes and then of the last axes of the domain, the run that folds a row of it,
+/// if the results of rows join in the tree into what the fold gives: where order matters, rows have to be
+/// an aligned group of the blocks of the lane order. The outer `None` is for all other folds.
+fn row_of(kernel: &Kernel, s: usize, sink: &Sink, dtype: DType) -> Option<Option<Run>> {
+    let Sink::Fold { monoid, runs, .. } = sink else { return None };
+    let stage = &kernel.stages[s];
+    let rank = kernel.domain.len();
+    let n = volume(&stage.axes);
+    if stage.axes.is_empty() || monoid.is_arg() || n < 2 {
+        return None;
+    }
+    let [run] = runs.as_slice() else { return None };
+    let all: Vec<usize> = run.axes.iter().map(|&a| usize::from(a)).collect();
+    // The stage's axes and the domain's last ones, in order.
+    let first = all.first().copied().filter(|&a| a < rank)?;
+    let long = |a: &usize| match a.checked_sub(rank) {
+        Some(k) => stage.axes[k] != 1,
+        None => kernel.domain[*a] != 1,
+    };
+    let expected: Vec<usize> = (first..rank + stage.axes.len()).filter(long).collect();
+    let blocks = Order::Lane.block() as i64;
+    let groups = n % blocks == 0 && (n / blocks).count_ones() == 1;
+    let ordered = run.order == Order::Lane && groups;
+    if all != expected || !(ordered || free(*monoid, dtype)) {
+        return None;
+    }
+    let axes: SmallVec<[u8; 4]> =
+        (0u8..).zip(&stage.axes).filter(|(_, n)| **n != 1).map(|(a, _)| a).collect();
+    Some((!axes.is_empty()).then_some(Run { axes, order: Order::Lane }))
 }
 
 /// A program that gives its parameters.

@@ -145,8 +145,8 @@ fn fitted(kernel: &Kernel, room: i64) -> Result<(Kernel, Slots), Diagnostic> {
     let inliner = Inliner { kernel, defs: &defs, rows: &rows, tiles: &tiles };
     let mut own = kernel.clone();
     for (s, stage) in own.stages.iter_mut().enumerate() {
-        let all: Vec<usize> = (0..stage.sinks.len()).collect();
-        let Some(inlined) = inliner.stage(s, &all) else {
+        let all: Vec<(usize, usize)> = (0..stage.sinks.len()).map(|k| (s, k)).collect();
+        let Some(inlined) = inliner.stage(&all) else {
             return Err(internal("data that chooses places is not kept"));
         };
         (stage.params, stage.program) = (inlined.params, inlined.program);
