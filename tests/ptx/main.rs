@@ -3,9 +3,9 @@
 //! The assembler is found as `ADFUSE_PTXAS` says, where `scripts/fetch-ptxas.sh` puts it, or on the PATH;
 //! where there is none, what needs it says that it is skipped.
 
+mod assembler;
 #[path = "../common/mod.rs"]
 mod common;
-mod assembler;
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::ptx::{self, Target};
@@ -29,9 +29,8 @@ fn lowered(module: &Module, f: &Function, effort: Effort, fp: Fp) -> Verified<Pr
 
 /// The program's module, which is the same the second time.
 fn emitted(program: &Verified<Program>, fp: Fp) -> ptx::Module {
-    let made = |target| {
-        ptx::compile(program, target, fp).unwrap_or_else(|d| panic!("{d}\n{}", **program))
-    };
+    let made =
+        |target| ptx::compile(program, target, fp).unwrap_or_else(|d| panic!("{d}\n{}", **program));
     let module = made(Target::Sm80);
     assert_eq!(module, made(Target::Sm80), "{}", **program);
     assert_eq!(module.steps.len(), program.steps.len());
@@ -144,4 +143,49 @@ fn a_function_in_text() {
     assert_eq!(strict.matches("st.global.v4.f32").count(), 1, "{strict}");
     assert!(strict.contains("mul.rn.f32") && !strict.contains("fma"), "{strict}");
     assert_eq!(of(Fp::Fast).matches("fma.rn.f32").count(), 4);
+}
+
+/// Kernels of rows and of elements at the sizes of benches keep all they hold in registers.
+#[test]
+fn no_spills() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/programs");
+    let cases = [
+        ("add_gelu", 1 << 20),
+        ("relu_loss", 1 << 20),
+        ("gelu_loss", 1 << 20),
+        ("dropout_chain", 1 << 20),
+        ("softmax", 8192),
+        ("softmax_loss", 8192),
+        ("l2_norm_loss", 8192),
+        ("layer_norm_loss", 8192),
+        ("cross_entropy_loss", 8192),
+    ];
+    let mut all = Assembly::default();
+    for (name, n) in cases {
+        let text = std::fs::read_to_string(format!("{folder}/{name}.ir")).expect("reads");
+        // Rows of a warp, and of a block that holds them in shared memory.
+        for row in ["1024", "50304"] {
+            let module = parse(&text.replace("1024", row)).unwrap_or_else(|e| panic!("{e:?}"));
+            let f = module.funcs.values().next().expect("a function");
+            let extents = f.symbols.iter().map(|&s| (s, n)).collect();
+            let f = specialize(f, &extents).expect("an extent");
+            let module = Module::single(f.clone());
+            let wrt = differentiable(&f, None).expect("has floats");
+            let g = match f.results().len() {
+                1 if f.result_types()[0].rank() == 0 => {
+                    value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"))
+                }
+                _ => f,
+            };
+            for fp in [Fp::Strict, Fp::Fast] {
+                let program = lowered(&Module::single(g.clone()), &g, Effort::Default, fp);
+                add(&mut all, &format!("{name} {row}"), &program, fp);
+            }
+        }
+    }
+    let resources = all.assembled();
+    for r in &resources {
+        assert_eq!(r.spilled, 0, "{}", r.entry);
+        assert!(r.registers <= 128, "{}: {} registers", r.entry, r.registers);
+    }
 }

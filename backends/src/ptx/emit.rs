@@ -16,6 +16,8 @@ pub(super) struct Emit<'p> {
     pub(super) fp: Fp,
     /// The buffers whose pointers it is given, in the order of its parameters.
     pub(super) args: Vec<Buffer>,
+    /// Blocks that shall fit a multiprocessor with their registers, where that is not the usual number.
+    pub(super) resident: Option<u32>,
 }
 
 /// Where something is computed: coordinates in terms of the launch's variables.
@@ -54,7 +56,7 @@ pub(super) fn memory(dtype: DType) -> &'static str {
 
 impl<'p> Emit<'p> {
     pub(super) fn new(program: &'p Program, fp: Fp) -> Emit<'p> {
-        Emit { asm: Asm::new(), program, fp, args: Vec::new() }
+        Emit { asm: Asm::new(), program, fp, args: Vec::new(), resident: None }
     }
 
     /// Where a buffer is.
@@ -260,9 +262,7 @@ impl<'p> Emit<'p> {
     fn fetched(&mut self, piece: &Piece, raw: Reg, dtype: DType) -> Reg {
         match (dtype, piece.from) {
             (DType::Bool, Operand::Literal(l)) => constant(&mut self.asm, l),
-            (DType::Bool, _) => {
-                self.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{raw}, 0"))
-            }
+            (DType::Bool, _) => self.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{raw}, 0")),
             _ => raw,
         }
     }
@@ -329,11 +329,13 @@ fn needed(params: &[Param], program: &ScalarProgram) -> Vec<bool> {
         if !needed[k] {
             continue;
         }
-        let mut mark = |e: &IndexExpr| data_of(e, &mut |p| {
-            if let Some(n) = needed.get_mut(p) {
-                *n = true;
-            }
-        });
+        let mut mark = |e: &IndexExpr| {
+            data_of(e, &mut |p| {
+                if let Some(n) = needed.get_mut(p) {
+                    *n = true;
+                }
+            })
+        };
         match &params[k] {
             Param::Load(pieces) => {
                 for piece in pieces {
@@ -357,6 +359,8 @@ pub(super) fn data_of(e: &IndexExpr, found: &mut dyn FnMut(usize)) {
             data_of(a, found);
             data_of(b, found);
         }
-        IndexExpr::Mul(a, _) | IndexExpr::FloorDiv(a, _) | IndexExpr::Mod(a, _) => data_of(a, found),
+        IndexExpr::Mul(a, _) | IndexExpr::FloorDiv(a, _) | IndexExpr::Mod(a, _) => {
+            data_of(a, found)
+        }
     }
 }

@@ -53,9 +53,7 @@ impl Emit<'_> {
         if data.storage != Storage::Plain || width < 2 {
             return None;
         }
-        let of = |coords: &Vec<IndexExpr>| {
-            self.element(b, index, &At { vars: &n.vars, coords })
-        };
+        let of = |coords: &Vec<IndexExpr>| self.element(b, index, &At { vars: &n.vars, coords });
         let first = of(n.coords.first()?);
         let (rest, start) = split(&first);
         let in_a_row = n.coords.iter().zip(0i64..).all(|(coords, j)| {
@@ -87,11 +85,7 @@ impl Emit<'_> {
     }
 
     /// Loads what neighbours have in a row, with as few instructions as do.
-    pub(super) fn loaded(
-        &mut self,
-        stage: &Stage,
-        n: &Neighbours,
-    ) -> HashMap<usize, Vec<Reg>> {
+    pub(super) fn loaded(&mut self, stage: &Stage, n: &Neighbours) -> HashMap<usize, Vec<Reg>> {
         let mut found = HashMap::new();
         for (k, param) in stage.params.iter().enumerate() {
             let Some((b, piece)) = self.whole(param) else { continue };
@@ -111,8 +105,7 @@ impl Emit<'_> {
         let step = step(dtype, width);
         for j in (0..width).step_by(step as usize) {
             let place = first.clone().plus(j);
-            let address =
-                self.address(b, &normal(&place), dtype.bytes(), &n.vars, &[]);
+            let address = self.address(b, &normal(&place), dtype.bytes(), &n.vars, &[]);
             let class = if dtype == DType::Bool { Class::Word } else { prim::class(dtype) };
             if dtype.bytes() == 2 && step == 8 {
                 let words: Vec<Reg> = (0..4).map(|_| self.asm.fresh(Class::Word)).collect();
@@ -160,8 +153,7 @@ impl Emit<'_> {
         let step = step(dtype, values.len() as i64);
         for (part, j) in values.chunks(step as usize).zip((0i64..).step_by(step as usize)) {
             let place = first.clone().plus(j);
-            let address =
-                self.address(b, &normal(&place), dtype.bytes(), &n.vars, &[]);
+            let address = self.address(b, &normal(&place), dtype.bytes(), &n.vars, &[]);
             let regs: Vec<Reg> = part.iter().map(|&v| self.plain(v, dtype)).collect();
             if dtype.bytes() == 2 && step == 8 {
                 let words: Vec<Reg> = regs
@@ -183,6 +175,51 @@ impl Emit<'_> {
             let vector = if regs.len() > 1 { format!(".v{}", regs.len()) } else { String::new() };
             self.asm.emit(format_args!("{prefix}st.global{vector}.{spelled} {address}, {list}"));
         }
+    }
+}
+
+impl Emit<'_> {
+    /// Stores neighbours into a packed buffer that is written in order: each thread makes a part of a word, and
+    /// the threads of a word join theirs.
+    fn store_words(&mut self, b: Buffer, bits: u8, values: &[Reg], group: Reg, live: Option<Reg>) {
+        let dtype = self.program.buffers[b].dtype;
+        let own = values.len() as i64 * i64::from(bits);
+        let threads = (32 / own).max(1);
+        let asm = &mut self.asm;
+        let mut word = asm.word(0);
+        for (j, &value) in (0i64..).zip(values) {
+            let value = match dtype {
+                DType::Bool => asm.pure(Class::Word, "selp.b32", format_args!("1, 0, {value}")),
+                DType::I64 => asm.pure(Class::Word, "cvt.u32.u64", value),
+                _ => value,
+            };
+            let low = asm.pure(Class::Word, "bfe.u32", format_args!("{value}, 0, {bits}"));
+            let at = j * i64::from(bits);
+            let moved = asm.pure(Class::Word, "shl.b32", format_args!("{low}, {at}"));
+            word = asm.pure(Class::Word, "or.b32", format_args!("{word}, {moved}"));
+        }
+        if let Some(live) = live {
+            let none = asm.word(0);
+            word = prim::select(asm, live, word, none);
+        }
+        let thread = asm.special("tid.x");
+        let number = asm.pure(Class::Word, "and.b32", format_args!("{thread}, {}", threads - 1));
+        let at = asm.pure(Class::Word, "mul.lo.s32", format_args!("{number}, {own}"));
+        word = asm.pure(Class::Word, "shl.b32", format_args!("{word}, {at}"));
+        let mut distance = 1;
+        while distance < threads {
+            let other = self.exchanged(word, distance as u32);
+            word = self.asm.pure(Class::Word, "or.b32", format_args!("{word}, {other}"));
+            distance *= 2;
+        }
+        let leads = self.asm.pure(Class::Pred, "setp.eq.s32", format_args!("{number}, 0"));
+        let leads = self.all(Some(leads), live).unwrap_or(leads);
+        let base = self.pointer(b);
+        let group = super::place::widened(&mut self.asm, group);
+        let shift = threads.trailing_zeros();
+        let place = self.asm.pure(Class::Long, "shr.u64", format_args!("{group}, {shift}"));
+        let address = self.asm.pure(Class::Long, "mad.lo.s64", format_args!("{place}, 4, {base}"));
+        self.asm.emit(format_args!("@{leads} st.global.b32 [{address}], {word}"));
     }
 }
 
@@ -235,8 +272,17 @@ pub(super) fn stores(low: &Lowering, out: &mut Out, flat: &Flat) -> Result<(), D
     let program = emit.written(&flat.stage.program);
     // The number of the group is the first register that is written, whatever the width.
     let width = width(&emit, flat, program.insts.len());
-    let (group, live) = emit.thread(total / width, THREADS, false);
-    emit.leave_unless(live);
+    // Where threads make words together, those past the end take part, with nothing to add.
+    let packs = |sink: &Sink| match sink {
+        Sink::Store { buffer, .. } => emit.program.buffers[*buffer].storage != Storage::Plain,
+        _ => false,
+    };
+    let together = flat.stage.sinks.iter().any(packs);
+    let (group, live) = emit.thread(total / width, THREADS, together);
+    if !together {
+        emit.leave_unless(live);
+    }
+    let when = live.filter(|_| together);
     let Some(n) = neighbours(group, &flat.domain, width) else { return Ok(()) };
     let loaded = emit.loaded(&flat.stage, &n);
     let mut values: Vec<Vec<Reg>> = vec![Vec::new(); flat.stage.sinks.len()];
@@ -251,7 +297,10 @@ pub(super) fn stores(low: &Lowering, out: &mut Out, flat: &Flat) -> Result<(), D
     }
     for (sink, values) in flat.stage.sinks.iter().zip(values) {
         if let Sink::Store { buffer, index } = sink {
-            emit.store_row(*buffer, index, &values, &n, None);
+            match emit.program.buffers[*buffer].storage {
+                Storage::Packed(bits) => emit.store_words(*buffer, bits, &values, group, when),
+                Storage::Plain => emit.store_row(*buffer, index, &values, &n, when),
+            }
         }
     }
     let blocks = (total / width + i64::from(THREADS) - 1) / i64::from(THREADS);
@@ -267,7 +316,15 @@ fn width(emit: &Emit<'_>, flat: &Flat, instructions: usize) -> i64 {
             _ => true,
         });
     for width in [8, 4, 2] {
-        if width == 8 && !small || instructions * width as usize > HEAVY {
+        // Parts of words are no more than words.
+        let wide = flat.stage.sinks.iter().any(|sink| match sink {
+            Sink::Store { buffer, .. } => match emit.program.buffers[*buffer].storage {
+                Storage::Packed(bits) => i64::from(bits) * width > 32,
+                Storage::Plain => false,
+            },
+            _ => false,
+        });
+        if wide || width == 8 && !small || instructions * width as usize > HEAVY {
             continue;
         }
         // Only the form matters, not the register.

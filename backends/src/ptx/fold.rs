@@ -114,7 +114,13 @@ impl Emit<'_> {
     }
 
     /// The part, or what changes nothing where a condition does not hold.
-    pub(super) fn part_if(&mut self, p: Option<Reg>, x: Part, monoid: Monoid, dtype: DType) -> Part {
+    pub(super) fn part_if(
+        &mut self,
+        p: Option<Reg>,
+        x: Part,
+        monoid: Monoid,
+        dtype: DType,
+    ) -> Part {
         let Some(p) = p else { return x };
         let empty = self.empty_part(monoid, dtype);
         let place = x.place.zip(empty.place).map(|(a, b)| select(&mut self.asm, p, a, b));
@@ -342,7 +348,8 @@ fn lanes(
             reg = Some(x);
             if !exact {
                 let (s, b) = (if x.class == Class::Long { "s64" } else { "s32" }, x);
-                let p = emit.asm.pure(Class::Pred, &format!("setp.lt.{s}"), format_args!("{b}, {n}"));
+                let p =
+                    emit.asm.pure(Class::Pred, &format!("setp.lt.{s}"), format_args!("{b}, {n}"));
                 let most = format_args!("{b}, {}", n - 1).to_string();
                 let clamped = emit.asm.pure(b.class, &format!("min.{s}"), most);
                 valid = Some(p);
@@ -474,7 +481,8 @@ fn chains(
     let (vars, thread) = single(id, total);
     let (block, group) = (thread.clone().floor_div(groups), thread.modulo(groups));
     let Some(kept) = columns(&vars, &group, &shape.kept_extents, width) else { return Ok(()) };
-    let unroll = unrolled(turns, program.insts.len() * width as usize, if width > 1 { 4 } else { 8 });
+    let unroll =
+        unrolled(turns, program.insts.len() * width as usize, if width > 1 { 4 } else { 8 });
     let mut accs: Vec<Vec<Part>> = Vec::new();
     for _ in 0..width {
         let mut list = Vec::new();
@@ -499,7 +507,8 @@ fn chains(
             reg = Some(x);
             if !exact {
                 let s = if x.class == Class::Long { "s64" } else { "s32" };
-                let p = emit.asm.pure(Class::Pred, &format!("setp.lt.{s}"), format_args!("{x}, {n}"));
+                let p =
+                    emit.asm.pure(Class::Pred, &format!("setp.lt.{s}"), format_args!("{x}, {n}"));
                 let most = format_args!("{x}, {}", n - 1).to_string();
                 let clamped = emit.asm.pure(x.class, &format!("min.{s}"), most);
                 valid = Some(p);
@@ -517,7 +526,12 @@ fn chains(
                 loaded.get(&k).and_then(|regs| regs.get(j)).copied()
             });
             let folding = Stage {
-                sinks: stage.sinks.iter().filter(|s| matches!(s, Sink::Fold { .. })).cloned().collect(),
+                sinks: stage
+                    .sinks
+                    .iter()
+                    .filter(|s| matches!(s, Sink::Fold { .. }))
+                    .cloned()
+                    .collect(),
                 ..Stage::default()
             };
             let mut only_folds = Vec::new();
@@ -678,7 +692,8 @@ fn level(
             let e = super::place::resolved(&number, &emit.same(&vars), &vars);
             let x = super::place::value(&mut emit.asm, &e, &vars, &[]);
             let s = if x.class == Class::Long { "s64" } else { "s32" };
-            let p = emit.asm.pure(Class::Pred, &format!("setp.lt.{s}"), format_args!("{x}, {count}"));
+            let p =
+                emit.asm.pure(Class::Pred, &format!("setp.lt.{s}"), format_args!("{x}, {count}"));
             let most = format_args!("{x}, {}", count - 1).to_string();
             let clamped = emit.asm.pure(x.class, &format!("min.{s}"), most);
             valid = Some(p);

@@ -103,10 +103,8 @@ impl Inliner<'_> {
     /// Values of a stage's program, in the merged one.
     fn values(&self, merged: &mut Merged, s: usize, wanted: &[SVal]) -> Option<Vec<SVal>> {
         let stage = &self.kernel.stages[s];
-        let only = ScalarProgram {
-            outputs: wanted.iter().copied().collect(),
-            ..stage.program.clone()
-        };
+        let only =
+            ScalarProgram { outputs: wanted.iter().copied().collect(), ..stage.program.clone() };
         let live = only.live();
         for (v, inst) in stage.program.insts.iter() {
             if !live[v.as_u32() as usize] || merged.values.contains_key(&(s, v)) {
@@ -116,7 +114,8 @@ impl Inliner<'_> {
                 SOp::Param(k) => self.param(merged, s, k as usize)?,
                 op => {
                     let of = |a: &SVal| merged.values.get(&(s, *a)).copied();
-                    let args: SmallVec<[SVal; 3]> = inst.args.iter().map(of).collect::<Option<_>>()?;
+                    let args: SmallVec<[SVal; 3]> =
+                        inst.args.iter().map(of).collect::<Option<_>>()?;
                     merged.program.insts.push(SInst { op, args, dtype: inst.dtype })
                 }
             };

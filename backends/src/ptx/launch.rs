@@ -84,7 +84,7 @@ impl Out {
         };
         let args: Vec<Arg> = emit.args.iter().map(arg).collect();
         // Enough registers for what the body holds, and enough threads to hide the latency of memory.
-        let resident = if shared > 48 << 10 { 1 } else { (512 / threads).max(1) };
+        let resident = emit.resident.unwrap_or((512 / threads).max(1));
         self.text.push_str(&emit.asm.finish(&entry, args.len(), threads, resident));
         self.text.push('\n');
         self.launches.push(Launch { entry, grid: [blocks, 1, 1], block: threads, shared, args });

@@ -6,11 +6,13 @@
 //! into flat loops. A fold of several runs is one for each run.
 
 use super::inline::{Defs, Inliner, Source, data_sources, defs};
+use super::place::coordinates;
 use crate::cpu::attention;
+use adfuse_ir::affine::simplified;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Buffer, BufferData, Contract, Extents, Kernel, Member, Operand, Order, Param, Piece, Program,
-    Role, Row, Run, Scatter, Sink, Space, Stage, Step, Storage, Tile,
+    Role, Row, Run, Scatter, Schedule, Sink, Space, Stage, Step, Storage, Tile,
 };
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{Recorder, ScalarProgram};
@@ -32,7 +34,10 @@ pub(super) enum Work {
     Scan(Scan),
     Join(Join),
     /// Elements of one buffer, at the places they have in memory, into the words of a packed one.
-    Pack { from: Buffer, to: Buffer },
+    Pack {
+        from: Buffer,
+        to: Buffer,
+    },
     /// A contraction whose sums are stored.
     Product(Member),
     Scatter(Scatter),
@@ -120,7 +125,8 @@ impl Lowering {
         let bytes = volume(&data.dims).saturating_mul(dtype.bytes() as i64) as u64;
         let b = self.program.buffers.push(data);
         self.homes[b] = Home::Scratch(self.step.scratch);
-        let end = self.step.scratch.checked_add(bytes).and_then(|n| n.checked_next_multiple_of(256));
+        let end =
+            self.step.scratch.checked_add(bytes).and_then(|n| n.checked_next_multiple_of(256));
         match end.filter(|&n| n < 1 << 62) {
             Some(end) => self.step.scratch = end,
             None => {
@@ -224,9 +230,13 @@ impl Lowering {
     pub(super) fn flat(&mut self, domain: Extents, mut stage: Stage) {
         let mut after = Vec::new();
         let mut before = Vec::new();
+        let folds = stage.sinks.iter().any(|s| matches!(s, Sink::Fold { .. }));
         for (k, sink) in stage.sinks.iter_mut().enumerate() {
             let dtype = stage.program.insts[stage.program.outputs[k]].dtype;
             match sink {
+                // Threads next to each other make words of neighbours.
+                Sink::Store { buffer, index }
+                    if !folds && self.in_order(*buffer, index, &domain) => {}
                 Sink::Store { buffer, index } => {
                     if let Some((temp, place)) = self.unpacked(*buffer, index) {
                         after.push(Work::Pack { from: temp, to: *buffer });
@@ -244,7 +254,14 @@ impl Lowering {
                         let temp = self.temp(dtype, left.clone());
                         let rest: SmallVec<[Run; 2]> = runs.drain(1..).collect();
                         let whole = axes(left.len());
-                        let own = Stage::storing(dtype, temp, dtype, whole.clone());
+                        // What is folded away has no coordinate.
+                        let folded = |a: usize| runs[0].axes.iter().any(|&b| usize::from(b) == a);
+                        let of = |a: usize| match folded(a) {
+                            true => IndexExpr::Const(0),
+                            false => IndexExpr::axis(a),
+                        };
+                        let place = (0..left.len()).map(of).collect();
+                        let own = Stage::storing(dtype, temp, dtype, place);
                         let then = std::mem::replace(then, Box::new(own));
                         let stage = Stage {
                             params: vec![load(temp, whole)],
@@ -274,6 +291,19 @@ impl Lowering {
         self.push(Work::Flat(Flat { domain, stage }));
         before.into_iter().for_each(|(domain, stage)| self.flat(domain, stage));
         after.into_iter().for_each(|work| self.push(work));
+    }
+
+    /// Whether a store goes by the elements of its buffer in the order in which memory has them.
+    fn in_order(&self, b: Buffer, index: &[IndexExpr], domain: &[i64]) -> bool {
+        let data = &self.program.buffers[b];
+        let mut place = IndexExpr::Const(0);
+        for (e, &n) in index.iter().zip(&data.dims) {
+            place = place.times(n.max(1)).sum(e.clone());
+        }
+        let total = volume(domain);
+        let at = coordinates(&IndexExpr::axis(0), domain);
+        let place = simplified(&place.compose(&at), &[total]);
+        data.strides.is_none() && (place == IndexExpr::axis(0) || total == 1)
     }
 
     /// For a packed buffer, where its elements are put first: in a buffer of one axis, by their places.
@@ -339,7 +369,8 @@ impl Lowering {
     /// A kernel of rows: what folds over points is taken out, and reads the rows from memory. What
     /// folds rows and then points in lanes is a row whose results are joined.
     fn rows(&mut self, kernel: &Kernel, defs: &Defs, data_tiles: &[Tile]) {
-        let mut own = kernel.clone();
+        // Threads walk the points as they are numbered.
+        let mut own = Kernel { schedule: Schedule::default(), ..kernel.clone() };
         let (mut joins, mut folds) = (Vec::new(), Vec::new());
         for (s, stage) in own.stages.iter_mut().enumerate() {
             let mut outputs = SmallVec::new();
@@ -418,8 +449,7 @@ impl Lowering {
         if tiles[t] != Source::Inline {
             return;
         }
-        let dims: Extents =
-            kernel.domain.iter().chain(&kernel.stages[s].axes).copied().collect();
+        let dims: Extents = kernel.domain.iter().chain(&kernel.stages[s].axes).copied().collect();
         let b = self.temp(kernel.tiles[t].dtype, dims.clone());
         tiles[t] = Source::Buffer(b);
         let stage = &mut own.stages[s];
@@ -509,7 +539,9 @@ impl Lowering {
                 let outputs: Vec<(usize, usize)> = outputs.iter().map(|&k| (s, k)).collect();
                 match inliner.stage(&outputs) {
                     Some(inlined) => self.flat(domain, Stage { sinks, ..inlined }),
-                    None => self.problem = Some(internal("data that chooses places is not in memory")),
+                    None => {
+                        self.problem = Some(internal("data that chooses places is not in memory"))
+                    }
                 }
             }
             for (buffer, dtype, extents, monoid, reverse) in scans {
@@ -569,9 +601,7 @@ impl Lowering {
         let data = self.program.buffers[scatter.out].clone();
         let wide = data.dtype.compute();
         let rank = data.dims.len();
-        let direct = wide == data.dtype
-            && data.storage == Storage::Plain
-            && data.strides.is_none();
+        let direct = wide == data.dtype && data.storage == Storage::Plain && data.strides.is_none();
         let sums = match direct {
             true => scatter.out,
             false => self.temp(wide, data.dims.clone()),
@@ -666,7 +696,8 @@ pub(super) fn free(monoid: Monoid, dtype: DType) -> bool {
 fn merge(runs: &mut SmallVec<[Run; 2]>) {
     if runs.len() > 1 {
         let axes = runs.iter().rev().flat_map(|r| r.axes.iter().copied()).collect();
-        let order = if runs.iter().all(|r| r.order == Order::Lane) { Order::Lane } else { Order::Chain };
+        let order =
+            if runs.iter().all(|r| r.order == Order::Lane) { Order::Lane } else { Order::Chain };
         *runs = SmallVec::from_iter([Run { axes, order }]);
     }
 }

@@ -6,10 +6,10 @@ use super::launch::{Out, THREADS, begun, single};
 use super::lower::{Lowering, Scan, axes, volume};
 use super::place::{Truth, Vars, coordinates, holds, resolved, value};
 use super::prim::{self, class};
+use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Extents, Param, Scatter, Storage};
 use adfuse_ir::op::{Monoid, Update};
-use adfuse_ir::Diagnostic;
 
 /// Elements of a group of a scan.
 const GROUP: i64 = 32;
@@ -125,7 +125,8 @@ fn lines(low: &Lowering, b: Buffer, at: &[IndexExpr; 3], extents: [i64; 3]) -> V
     if dims.len() == 3 && dims[1] != extents[1] || dims.as_slice() == extents {
         return at.to_vec();
     }
-    let flat = at[0].clone().times(extents[1]).sum(at[1].clone()).times(extents[2]).sum(at[2].clone());
+    let flat =
+        at[0].clone().times(extents[1]).sum(at[1].clone()).times(extents[2]).sum(at[2].clone());
     coordinates(&flat, dims)
 }
 
@@ -162,7 +163,12 @@ fn spread(
 }
 
 /// Launches packing: a thread for each word.
-pub(super) fn pack(low: &Lowering, out: &mut Out, from: Buffer, to: Buffer) -> Result<(), Diagnostic> {
+pub(super) fn pack(
+    low: &Lowering,
+    out: &mut Out,
+    from: Buffer,
+    to: Buffer,
+) -> Result<(), Diagnostic> {
     let data = &low.program.buffers[to];
     let Storage::Packed(bits) = data.storage else { return Ok(()) };
     let places = volume(&low.program.buffers[from].dims);
@@ -227,18 +233,13 @@ pub(super) fn scatter(low: &Lowering, out: &mut Out, scatter: &Scatter) -> Resul
     let others: Vec<usize> = (0..scatter.domain.len()).filter(|a| !window.contains(a)).collect();
     let extents = |axes: &[usize]| -> Extents { axes.iter().map(|&a| scatter.domain[a]).collect() };
     let (columns, updates) = (extents(&window), extents(&others));
-    let chosen = scatter.index.iter().any(|e| {
-        let mut found = false;
-        data_of(e, &mut |_| found = true);
-        found
-    });
     let width = volume(&columns);
     // Places of one column: ranges of them go by the rest of the index.
-    let ranges = match chosen {
-        true => (WRITERS / width).clamp(1, (places / width).max(1)),
-        false => 1,
-    };
     let turns = volume(&updates);
+    let ranges = match turns {
+        1 => 1,
+        _ => (WRITERS / width).clamp(1, (places / width).max(1)),
+    };
     let mut emit = begun(low, out);
     let (id, live) = emit.thread(width * ranges, THREADS, false);
     emit.leave_unless(live);
@@ -353,7 +354,8 @@ impl Emit<'_> {
         for (k, _) in wanted.iter().enumerate().filter(|(_, w)| **w) {
             let dtype = program.params[k];
             let op = adfuse_ir::scalar::SOp::Param(k as u32);
-            let v = only.insts.push(adfuse_ir::scalar::SInst { op, args: Default::default(), dtype });
+            let v =
+                only.insts.push(adfuse_ir::scalar::SInst { op, args: Default::default(), dtype });
             only.outputs.push(v);
         }
         self.params(params, &only, at, &mut |_, _, _| None)

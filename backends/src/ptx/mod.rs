@@ -5,6 +5,8 @@
 //! whose 32 lanes are those of a warp. See `docs/gpu.md`.
 
 mod asm;
+#[cfg(test)]
+mod checks;
 mod convert;
 mod emit;
 mod flat;

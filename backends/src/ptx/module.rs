@@ -8,7 +8,8 @@
 //!
 //! A step may be several launches, of which a later one reads again what an earlier one has read: what a step
 //! writes must be in no memory that the same step reads. Layouts that write results in the place of
-//! operands that die at the step are for engines that read each operand once.
+//! operands that die at the step are for engines that read each operand once. NaNs in memory are those that the
+//! chip makes: whoever hands an array over makes them canonical, as `Array` does.
 
 use super::launch::Out;
 use super::lower::{Lowering, Work};
@@ -126,11 +127,7 @@ pub enum Arg {
 /// # Errors
 /// Where a step has no lowering to PTX ([`adfuse_ir::Kind::Unsupported`]) or outgrows what a launch can have; the error
 /// names the step.
-pub fn compile(
-    program: &Verified<Program>,
-    target: Target,
-    fp: Fp,
-) -> Result<Module, Diagnostic> {
+pub fn compile(program: &Verified<Program>, target: Target, fp: Fp) -> Result<Module, Diagnostic> {
     let mut low = Lowering::new(program);
     let mut out = Out::new(target, fp);
     let within = |mut d: Diagnostic, step: Option<usize>| {

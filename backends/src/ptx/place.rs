@@ -324,7 +324,12 @@ mod tests {
     #[test]
     fn ranges_hold_every_value() {
         let x = IndexExpr::axis(0).times(-3).plus(5);
-        let all = [x.clone(), x.clone().floor_div(4), x.clone().modulo(7), x.times(-1).sum(IndexExpr::axis(1))];
+        let all = [
+            x.clone(),
+            x.clone().floor_div(4),
+            x.clone().modulo(7),
+            x.times(-1).sum(IndexExpr::axis(1)),
+        ];
         for e in all {
             let (lo, hi) = range(&e, &[9, 4]);
             for a in 0..9 {

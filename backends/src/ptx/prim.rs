@@ -172,8 +172,9 @@ fn truth(asm: &mut Asm, p: Prim, a: &[Reg]) -> Reg {
 fn float(asm: &mut Asm, p: Prim, d: DType, a: &[Reg]) -> Reg {
     let (c, t) = (class(d), spelled(d));
     let one = |asm: &mut Asm, op: &str| asm.pure(c, &format!("{op}.{t}"), a[0]);
-    let two =
-        |asm: &mut Asm, op: &str| asm.pure(c, &format!("{op}.{t}"), format_args!("{}, {}", a[0], a[1]));
+    let two = |asm: &mut Asm, op: &str| {
+        asm.pure(c, &format!("{op}.{t}"), format_args!("{}, {}", a[0], a[1]))
+    };
     let rounded = |asm: &mut Asm, way: &str| asm.pure(c, &format!("cvt.{way}.{t}.{t}"), a[0]);
     match p {
         // Rounding is written, so that no product is joined with a sum.
@@ -190,9 +191,7 @@ fn float(asm: &mut Asm, p: Prim, d: DType, a: &[Reg]) -> Reg {
         Prim::RoundEven => rounded(asm, "rni"),
         Prim::Trunc => rounded(asm, "rzi"),
         // The sign comes first here.
-        Prim::CopySign => {
-            asm.pure(c, &format!("copysign.{t}"), format_args!("{}, {}", a[1], a[0]))
-        }
+        Prim::CopySign => asm.pure(c, &format!("copysign.{t}"), format_args!("{}, {}", a[1], a[0])),
         Prim::Min if d == DType::F32 => two(asm, "min.NaN"),
         Prim::Max if d == DType::F32 => two(asm, "max.NaN"),
         Prim::Min | Prim::Max => {
@@ -212,8 +211,7 @@ fn integer(asm: &mut Asm, p: Prim, d: DType, a: &[Reg]) -> Reg {
     let t = spelled(d);
     let signed = if long { "s64" } else { "s32" };
     let raw = if long { "b64" } else { "b32" };
-    let two =
-        |asm: &mut Asm, op: &str| asm.pure(c, op, format_args!("{}, {}", a[0], a[1]));
+    let two = |asm: &mut Asm, op: &str| asm.pure(c, op, format_args!("{}, {}", a[0], a[1]));
     let found = match p {
         Prim::Add => two(asm, &format!("add.{signed}")),
         Prim::Sub => two(asm, &format!("sub.{signed}")),
@@ -289,9 +287,9 @@ fn quotient(asm: &mut Asm, p: Prim, d: DType, x: Reg, y: Reg) -> Reg {
     let one = constant(asm, Literal::one(d));
     let zero = asm.pure(Class::Pred, &format!("setp.eq.{t}"), format_args!("{y}, 0"));
     let mut safe = select(asm, zero, one, y);
-    let minus = d.is_signed_int().then(|| {
-        asm.pure(Class::Pred, &format!("setp.eq.{t}"), format_args!("{y}, -1"))
-    });
+    let minus = d
+        .is_signed_int()
+        .then(|| asm.pure(Class::Pred, &format!("setp.eq.{t}"), format_args!("{y}, -1")));
     if let Some(minus) = minus {
         safe = select(asm, minus, one, safe);
     }

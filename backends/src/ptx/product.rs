@@ -105,9 +105,13 @@ pub(super) fn product(low: &Lowering, out: &mut Out, m: &Member) -> Result<(), D
     ];
     let batch = block.floor_div(down * across);
     let shared = tiles.shared();
+    let tiles_sums = tiles.each[0] * tiles.each[1] * tiles.size / 4;
     let p = Product { member: m, tiles, vars, batch, first, thread, depth };
     let sums = p.sums(&mut emit);
     p.finish(&mut emit, &sums);
+    // Sums of chunks beside those of all chunks so far take all registers.
+    let both = tiles_sums * if depth > CHUNK { 2 } else { 1 };
+    emit.resident = Some(if both > 64 { 1 } else { 2 });
     let shared = u32::try_from(shared).unwrap_or(u32::MAX);
     out.launch(&low.homes, emit, blocks, THREADS as u32, shared)
 }
@@ -259,7 +263,8 @@ impl Product<'_> {
                 }
             };
             let mut own = vars.clone();
-            let (row, _) = self.bounded(emit, &mut own, self.first[side].clone().sum(line.clone()), extent);
+            let (row, _) =
+                self.bounded(emit, &mut own, self.first[side].clone().sum(line.clone()), extent);
             let place = step.clone().times(DEEP).sum(deep.clone());
             let (place, valid) = self.bounded(emit, &mut own, place, self.depth);
             let mut coords = coordinates(&self.batch, &m.batch);
@@ -301,7 +306,8 @@ impl Product<'_> {
         }
         let x = value(&mut emit.asm, &e, vars, &[]);
         let s = if x.class == Class::Long { "s64" } else { "s32" };
-        let valid = emit.asm.pure(Class::Pred, &format!("setp.lt.{s}"), format_args!("{x}, {extent}"));
+        let valid =
+            emit.asm.pure(Class::Pred, &format!("setp.lt.{s}"), format_args!("{x}, {extent}"));
         let last = format!("{x}, {}", extent - 1);
         let clamped = emit.asm.pure(x.class, &format!("min.{s}"), last);
         (vars.push(clamped, extent), Some(valid))

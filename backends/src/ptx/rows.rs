@@ -132,7 +132,8 @@ fn fitted(kernel: &Kernel, room: i64) -> Result<(Kernel, Slots), Diagnostic> {
     let mut found = slots(kernel, &stored);
     while found.bytes > room {
         let cost = |t: Tile| defs.tiles[t].map_or(0, |(s, _)| kernel.stages[s].program.insts.len());
-        let cheapest = stored.iter().copied().filter(|t| !data.contains(t)).min_by_key(|&t| cost(t));
+        let cheapest =
+            stored.iter().copied().filter(|t| !data.contains(t)).min_by_key(|&t| cost(t));
         let Some(cheapest) = cheapest else {
             return Err(internal("what a row keeps outgrows shared memory"));
         };
@@ -213,7 +214,18 @@ pub(super) fn rows(low: &Lowering, out: &mut Out, kernel: &Kernel) -> Result<(),
     let end = slots.bytes * team.teams;
     let rows = SecondaryMap::new();
     let mut p = Point {
-        kernel: &own, team, slots, rows, memory, end, vars, domain, lane, warp, live, leads,
+        kernel: &own,
+        team,
+        slots,
+        rows,
+        memory,
+        end,
+        vars,
+        domain,
+        lane,
+        warp,
+        live,
+        leads,
     };
     for stage in &own.stages {
         match stage.axes.is_empty() && !folds(stage) {
@@ -338,9 +350,8 @@ fn elements(emit: &mut Emit<'_>, p: &mut Point<'_>, stage: &Stage) {
     let block = turn.times(warps).sum(p.warp.clone());
     let number = resolved(&block, &emit.same(&vars), &vars);
     let number = value(&mut emit.asm, &number, &vars, &[]);
-    let here = (blocks % warps != 0).then(|| {
-        emit.asm.pure(Class::Pred, "setp.lt.s32", format_args!("{number}, {blocks}"))
-    });
+    let here = (blocks % warps != 0)
+        .then(|| emit.asm.pure(Class::Pred, "setp.lt.s32", format_args!("{number}, {blocks}")));
     let lane = resolved(&p.lane, &emit.same(&vars), &vars);
     let lane = value(&mut emit.asm, &lane, &vars, &[]);
     emit.when(here, |emit| {
@@ -441,7 +452,9 @@ fn walked(
     let n = volume(&stage.axes);
     let lanes = p.team.threads.min(32);
     let program = emit.written(&stage.program);
-    let unroll = (1..=(600 / (program.insts.len() as i64 + 1)).clamp(1, 8))
+    // Large blocks leave fewer registers to a thread.
+    let room = if p.team.threads > 512 { 200 } else { 600 };
+    let unroll = (1..=(room / (program.insts.len() as i64 + 1)).clamp(1, 8))
         .rev()
         .find(|u| turns % u == 0)
         .unwrap_or(1);
