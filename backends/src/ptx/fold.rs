@@ -5,16 +5,18 @@ use super::asm::{Class, Reg};
 use super::emit::{At, Emit};
 use super::flat::{Neighbours, neighbours};
 use super::launch::{Out, THREADS, begun, only, output_type, single};
-use super::lower::{Flat, Join, Lowering, axes, free, volume};
+use super::lower::{Flat, Lowering, axes, free, load, volume};
+use super::part::Part;
 use super::place::{Vars, coordinates};
-use super::prim::{constant, select};
+use super::prim::constant;
+use super::tree::joined;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Extents, Order, Sink, Stage};
+use adfuse_ir::kernel::{Buffer, Extents, Order, Sink, Stage, Storage};
 use adfuse_ir::op::Monoid;
-use adfuse_ir::{DType, Diagnostic, Literal};
+use adfuse_ir::scalar::{SInst, SOp};
+use adfuse_ir::{DType, Diagnostic};
+use smallvec::SmallVec;
 
-/// Parts that one thread joins.
-const RADIX: i64 = 32;
 /// Lanes of a warp.
 const LANES: i64 = 32;
 
@@ -22,119 +24,23 @@ const LANES: i64 = 32;
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Shape {
     /// Folded axes, the slowest first.
-    axes: Vec<usize>,
-    order: Order,
+    pub(super) axes: Vec<usize>,
+    pub(super) order: Order,
     /// Elements that fold into one result.
     pub(super) count: i64,
     /// The axes that remain.
-    kept: Vec<usize>,
+    pub(super) kept: Vec<usize>,
     /// Extents of those.
-    kept_extents: Extents,
-}
-
-/// The value that changes nothing it is combined with, and a place that loses to any.
-pub(super) fn neutral(monoid: Monoid, dtype: DType) -> Literal {
-    match monoid {
-        // -0 + x is x for every x; +0 is not.
-        Monoid::Sum if dtype.is_float() => Literal::from_f64(dtype, -0.0),
-        Monoid::ArgMax => Monoid::Max.empty(dtype),
-        Monoid::ArgMin => Monoid::Min.empty(dtype),
-        m => m.empty(dtype),
-    }
-}
-
-/// A partial result: a value, and its place where that is asked for.
-#[derive(Clone, Copy)]
-pub(super) struct Part {
-    pub(super) value: Reg,
-    pub(super) place: Option<Reg>,
-}
-
-impl Emit<'_> {
-    /// What a fold begins with.
-    pub(super) fn empty_part(&mut self, monoid: Monoid, dtype: DType) -> Part {
-        let value = constant(&mut self.asm, neutral(monoid, dtype));
-        let place = monoid.is_arg().then(|| self.asm.word(i32::MAX.into()));
-        Part { value, place }
-    }
-
-    /// Two parts as one, the lower places on the left.
-    pub(super) fn join(&mut self, monoid: Monoid, dtype: DType, x: Part, y: Part) -> Part {
-        let (Some(px), Some(py)) = (x.place, y.place) else {
-            let value = self.combine(monoid, dtype, x.value, y.value);
-            return Part { value, place: None };
-        };
-        let t = super::prim::spelled(dtype);
-        let relation = if monoid == Monoid::ArgMax { "gt" } else { "lt" };
-        let (a, b) = (x.value, y.value);
-        let mut test = |relation: &str, t: &str, a: Reg, b: Reg| {
-            self.asm.pure(Class::Pred, &format!("setp.{relation}.{t}"), format_args!("{a}, {b}"))
-        };
-        // y wins where it is better, or alone is NaN, or is as good and comes before.
-        let better = test(relation, t, b, a);
-        let mut equal = test("eq", t, a, b);
-        let before = test("lt", "s32", py, px);
-        let mut wins = better;
-        if dtype.is_float() {
-            let (nan_x, nan_y) = (test("nan", t, a, a), test("nan", t, b, b));
-            let not_x = super::prim::not(&mut self.asm, nan_x);
-            let alone = super::prim::both(&mut self.asm, nan_y, not_x);
-            let two = super::prim::both(&mut self.asm, nan_x, nan_y);
-            let or = |asm: &mut super::asm::Asm, p: Reg, q: Reg| {
-                asm.pure(Class::Pred, "or.pred", format_args!("{p}, {q}"))
-            };
-            wins = or(&mut self.asm, wins, alone);
-            equal = or(&mut self.asm, equal, two);
-        }
-        let tie = super::prim::both(&mut self.asm, equal, before);
-        let wins = self.asm.pure(Class::Pred, "or.pred", format_args!("{wins}, {tie}"));
-        let value = select(&mut self.asm, wins, b, a);
-        Part { value, place: Some(select(&mut self.asm, wins, py, px)) }
-    }
-
-    /// A part of the thread whose number in the warp differs in these bits.
-    pub(super) fn exchanged_part(&mut self, x: Part, bits: u32) -> Part {
-        Part {
-            value: self.exchanged(x.value, bits),
-            place: x.place.map(|p| self.exchanged(p, bits)),
-        }
-    }
-
-    /// A copy of a part that may be written again.
-    pub(super) fn kept_part(&mut self, x: Part) -> Part {
-        Part { value: self.asm.copied(x.value), place: x.place.map(|p| self.asm.copied(p)) }
-    }
-
-    /// Writes a part again.
-    pub(super) fn set_part(&mut self, to: Part, from: Part) {
-        self.asm.set(to.value, from.value);
-        if let (Some(to), Some(from)) = (to.place, from.place) {
-            self.asm.set(to, from);
-        }
-    }
-
-    /// The part, or what changes nothing where a condition does not hold.
-    pub(super) fn part_if(
-        &mut self,
-        p: Option<Reg>,
-        x: Part,
-        monoid: Monoid,
-        dtype: DType,
-    ) -> Part {
-        let Some(p) = p else { return x };
-        let empty = self.empty_part(monoid, dtype);
-        let place = x.place.zip(empty.place).map(|(a, b)| select(&mut self.asm, p, a, b));
-        Part { value: select(&mut self.asm, p, x.value, empty.value), place }
-    }
+    pub(super) kept_extents: Extents,
 }
 
 /// One fold of a launch.
 pub(super) struct Fold {
-    monoid: Monoid,
-    dtype: DType,
-    then: Stage,
+    pub(super) monoid: Monoid,
+    pub(super) dtype: DType,
+    pub(super) then: Stage,
     /// Where its parts go, and their places, where there are several.
-    parts: Option<(Buffer, Option<Buffer>)>,
+    pub(super) parts: Option<(Buffer, Option<Buffer>)>,
 }
 
 /// The folds of a loop by their shapes, each with the numbers of their sinks.
@@ -177,7 +83,7 @@ impl Shape {
         (self.count + self.block() - 1) / self.block()
     }
 
-    fn results(&self) -> i64 {
+    pub(super) fn results(&self) -> i64 {
         volume(&self.kept_extents)
     }
 
@@ -196,7 +102,7 @@ impl Shape {
     }
 
     /// The coordinates at which results are, 0 along what is folded.
-    fn remaining(&self, kept: &[IndexExpr], rank: usize) -> Vec<IndexExpr> {
+    pub(super) fn remaining(&self, kept: &[IndexExpr], rank: usize) -> Vec<IndexExpr> {
         let mut at = vec![IndexExpr::Const(0); rank];
         for (&a, e) in self.kept.iter().zip(kept) {
             at[a] = e.clone();
@@ -223,10 +129,40 @@ pub(super) fn flat(low: &mut Lowering, out: &mut Out, flat: &Flat) -> Result<(),
         if host == Some(n) {
             sinks.extend(&stores);
         }
-        let stage = only(&flat.stage, &sinks);
+        let mut stage = only(&flat.stage, &sinks);
+        if host.is_some_and(|host| host < n) {
+            stage = again(low, &flat.stage, folds).unwrap_or(stage);
+        }
         launch(low, out, &flat.domain, &stage, shape)?;
     }
     Ok(())
+}
+
+/// Folds of values that an earlier launch has stored, of what is in memory; `None` where one is not.
+fn again(low: &Lowering, stage: &Stage, folds: &[usize]) -> Option<Stage> {
+    let mut found = Stage::default();
+    for (number, &k) in (0u32..).zip(folds) {
+        let value = stage.program.outputs[k];
+        let dtype = stage.program.insts[value].dtype;
+        let stored =
+            stage.sinks.iter().zip(&stage.program.outputs).find_map(|(sink, v)| match sink {
+                Sink::Store { buffer, index } if *v == value => Some((*buffer, index.clone())),
+                _ => None,
+            });
+        let (b, index) = stored?;
+        // Packed elements have lost bits.
+        let data = &low.program.buffers[b];
+        if data.storage != Storage::Plain || data.dtype != dtype {
+            return None;
+        }
+        found.params.push(load(b, index));
+        found.program.params.push(dtype);
+        let op = SOp::Param(number);
+        let value = found.program.insts.push(SInst { op, args: SmallVec::new(), dtype });
+        found.program.outputs.push(value);
+        found.sinks.push(stage.sinks[k].clone());
+    }
+    Some(found)
 }
 
 fn launch(
@@ -291,7 +227,7 @@ fn empty(
     out.launch(&low.homes, emit, blocks_of(results, THREADS), THREADS, 0)
 }
 
-fn blocks_of(threads: i64, per: u32) -> i64 {
+pub(super) fn blocks_of(threads: i64, per: u32) -> i64 {
     (threads - 1) / i64::from(per) + 1
 }
 
@@ -313,7 +249,6 @@ fn lanes(
     let (n, blocks, results) = (shape.count, shape.blocks(), shape.results());
     let team = (n.min(LANES) as u64).next_power_of_two() as i64;
     let turns = (n.min(shape.block()) + team - 1) / team;
-    let exact = n % (turns * team) == 0;
     let teams = results * blocks;
     let mut emit = begun(low, out);
     let (id, live) = emit.thread(teams * team, THREADS, true);
@@ -338,24 +273,9 @@ fn lanes(
     for u in 0..unroll {
         let number = turn.clone().times(unroll).plus(u);
         let first = block.clone().times(turns).sum(number).times(team);
-        let mut place = first.sum(lane.clone());
-        let mut valid = None;
         let mut own = inner.clone();
-        let mut reg = None;
-        if !exact || folds.iter().any(|f| f.monoid.is_arg()) {
-            let e = super::place::resolved(&place, &emit.same(&inner), &inner);
-            let x = super::place::value(&mut emit.asm, &e, &inner, &[]);
-            reg = Some(x);
-            if !exact {
-                let (s, b) = (if x.class == Class::Long { "s64" } else { "s32" }, x);
-                let p =
-                    emit.asm.pure(Class::Pred, &format!("setp.lt.{s}"), format_args!("{b}, {n}"));
-                let most = format_args!("{b}, {}", n - 1).to_string();
-                let clamped = emit.asm.pure(b.class, &format!("min.{s}"), most);
-                valid = Some(p);
-                place = own.push(clamped, n);
-            }
-        }
+        let here = emit.below(&mut own, &first.sum(lane.clone()), n);
+        let (place, valid, reg) = (here.place, here.valid, Some(here.number));
         let coords = shape.coords(&kept, &place, domain);
         let at = At { vars: &own, coords: &coords };
         let values = emit.outputs(stage, &program, &at, &mut |_, _, _| None);
@@ -469,10 +389,8 @@ fn chains(
 ) -> Result<(), Diagnostic> {
     let (n, blocks, results) = (shape.count, shape.blocks(), shape.results());
     let turns = n.min(shape.block());
-    let exact = n % turns == 0;
     let mut emit = begun(low, out);
     let program = emit.written(&stage.program);
-    let args = folds.iter().any(|f| f.monoid.is_arg());
     let width = chain_width(&emit, domain, stage, shape, program.insts.len());
     let groups = results / width;
     let total = groups * blocks;
@@ -498,23 +416,9 @@ fn chains(
     let mut now = accs.clone();
     for u in 0..unroll {
         let number = turn.clone().times(unroll).plus(u);
-        let mut place = block.clone().times(turns).sum(number);
         let mut own = inner.clone();
-        let (mut valid, mut reg) = (None, None);
-        if !exact || args {
-            let e = super::place::resolved(&place, &emit.same(&inner), &inner);
-            let x = super::place::value(&mut emit.asm, &e, &inner, &[]);
-            reg = Some(x);
-            if !exact {
-                let s = if x.class == Class::Long { "s64" } else { "s32" };
-                let p =
-                    emit.asm.pure(Class::Pred, &format!("setp.lt.{s}"), format_args!("{x}, {n}"));
-                let most = format_args!("{x}, {}", n - 1).to_string();
-                let clamped = emit.asm.pure(x.class, &format!("min.{s}"), most);
-                valid = Some(p);
-                place = own.push(clamped, n);
-            }
-        }
+        let here = emit.below(&mut own, &block.clone().times(turns).sum(number), n);
+        let (place, valid, reg) = (here.place, here.valid, Some(here.number));
         let coords: Vec<Vec<IndexExpr>> =
             kept.iter().map(|kept| shape.coords(kept, &place, domain)).collect();
         let near = Neighbours { vars: own.clone(), coords };
@@ -606,132 +510,4 @@ fn chain_width(
         Some(n) if scratch.in_rows(stage, &n) > 0 => 4,
         _ => 1,
     }
-}
-
-/// Launches the joining of parts that are in memory, the last axes of their domain folded.
-pub(super) fn join(low: &mut Lowering, out: &mut Out, join: &Join) -> Result<(), Diagnostic> {
-    let Join { from, domain, folded, monoid, dtype, then } = join;
-    let kept: Vec<usize> = (0..domain.len()).filter(|a| !folded.contains(a)).collect();
-    let shape = Shape {
-        count: folded.iter().map(|&a| domain[a]).product(),
-        kept_extents: kept.iter().map(|&a| domain[a]).collect(),
-        kept,
-        axes: folded.clone(),
-        order: Order::Lane,
-    };
-    let fold = Fold { monoid: *monoid, dtype: *dtype, then: then.clone(), parts: None };
-    let count = shape.count;
-    // As rows of parts, whatever the axes.
-    let dims = Extents::from_iter([shape.results(), count]);
-    let rows = low.alias(*from, dims);
-    joined(low, out, domain, &shape, &fold, (rows, None), count)
-}
-
-/// Joins parts in the balanced tree, so many a thread, until one is left, and goes on with that.
-fn joined(
-    low: &mut Lowering,
-    out: &mut Out,
-    domain: &Extents,
-    shape: &Shape,
-    fold: &Fold,
-    parts: (Buffer, Option<Buffer>),
-    blocks: i64,
-) -> Result<(), Diagnostic> {
-    let results = shape.results();
-    let (mut from, mut count) = (parts, blocks);
-    loop {
-        let radix = RADIX.min((count as u64).next_power_of_two() as i64);
-        let groups = (count + radix - 1) / radix;
-        let to = (groups > 1).then(|| {
-            let dims = match shape.order {
-                Order::Lane => Extents::from_iter([results, groups]),
-                Order::Chain => Extents::from_iter([groups, results]),
-            };
-            let value = low.temp(fold.dtype, dims.clone());
-            (value, from.1.map(|_| low.temp(DType::I32, dims)))
-        });
-        level(low, out, domain, shape, fold, (from, count), to, radix)?;
-        let Some(next) = to else { break };
-        (from, count) = (next, groups);
-    }
-    Ok(())
-}
-
-#[allow(clippy::too_many_arguments)]
-fn level(
-    low: &Lowering,
-    out: &mut Out,
-    domain: &Extents,
-    shape: &Shape,
-    fold: &Fold,
-    (from, count): ((Buffer, Option<Buffer>), i64),
-    to: Option<(Buffer, Option<Buffer>)>,
-    radix: i64,
-) -> Result<(), Diagnostic> {
-    let results = shape.results();
-    let groups = (count + radix - 1) / radix;
-    let mut emit = begun(low, out);
-    let (id, live) = emit.thread(groups * results, THREADS, false);
-    emit.leave_unless(live);
-    let (vars, thread) = single(id, groups * results);
-    let (group, result) = match shape.order {
-        Order::Lane => (thread.clone().modulo(groups), thread.floor_div(groups)),
-        Order::Chain => (thread.clone().floor_div(results), thread.modulo(results)),
-    };
-    let pair = |part: &IndexExpr| match shape.order {
-        Order::Lane => [result.clone(), part.clone()],
-        Order::Chain => [part.clone(), result.clone()],
-    };
-    // All loads, then the tree.
-    let mut parts = Vec::new();
-    for r in 0..radix.min(count) {
-        let number = group.clone().times(radix).plus(r);
-        let mut own = vars.clone();
-        let (mut valid, mut place) = (None, number.clone());
-        if count % radix != 0 && groups > 1 {
-            let e = super::place::resolved(&number, &emit.same(&vars), &vars);
-            let x = super::place::value(&mut emit.asm, &e, &vars, &[]);
-            let s = if x.class == Class::Long { "s64" } else { "s32" };
-            let p =
-                emit.asm.pure(Class::Pred, &format!("setp.lt.{s}"), format_args!("{x}, {count}"));
-            let most = format_args!("{x}, {}", count - 1).to_string();
-            let clamped = emit.asm.pure(x.class, &format!("min.{s}"), most);
-            valid = Some(p);
-            place = own.push(clamped, count);
-        }
-        let coords = pair(&place);
-        let at = At { vars: &own, coords: &coords };
-        let value = emit.element_of(from.0, &at);
-        let place = from.1.map(|b| emit.element_of(b, &at));
-        let part = Part { value, place };
-        parts.push(emit.part_if(valid, part, fold.monoid, fold.dtype));
-    }
-    while parts.len() > 1 {
-        let pairs: Vec<Vec<Part>> = parts.chunks(2).map(<[Part]>::to_vec).collect();
-        parts = pairs
-            .iter()
-            .map(|pair| match *pair.as_slice() {
-                [a, b] => emit.join(fold.monoid, fold.dtype, a, b),
-                _ => pair[0],
-            })
-            .collect();
-    }
-    let Some(&part) = parts.first() else { return Ok(()) };
-    match to {
-        Some((values, places)) => {
-            let coords = pair(&group);
-            let at = At { vars: &vars, coords: &coords };
-            emit.store(values, &axes(2), part.value, &at, None);
-            if let (Some(b), Some(place)) = (places, part.place) {
-                emit.store(b, &axes(2), place, &at, None);
-            }
-        }
-        None => {
-            let kept = coordinates(&result, &shape.kept_extents);
-            let coords = shape.remaining(&kept, domain.len());
-            let value = part.place.unwrap_or(part.value);
-            emit.follow(&fold.then, value, &At { vars: &vars, coords: &coords });
-        }
-    }
-    out.launch(&low.homes, emit, blocks_of(groups * results, THREADS), THREADS, 0)
 }

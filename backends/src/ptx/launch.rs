@@ -4,7 +4,7 @@ use super::asm::{Class, Reg};
 use super::emit::{At, Emit};
 use super::lower::{Home, Lowering};
 use super::module::{Arg, Launch, Target};
-use super::place::Vars;
+use super::place::{Vars, range, resolved, value};
 use super::prim;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Param, Sink, Stage};
@@ -70,7 +70,7 @@ impl Out {
         threads: u32,
         shared: u32,
     ) -> Result<(), Diagnostic> {
-        let Some(blocks) = u32::try_from(blocks).ok().filter(|&n| n >= 1 && n < 1 << 31) else {
+        let Some(blocks) = u32::try_from(blocks).ok().filter(|n| (1..1 << 31).contains(n)) else {
             let m = format!("a launch of {blocks} blocks is more than a grid has");
             return Err(Diagnostic::new(Where::default(), Kind::Limit, m));
         };
@@ -95,6 +95,15 @@ impl Out {
 /// Starts an entry point.
 pub(super) fn begun<'l>(low: &'l Lowering, out: &Out) -> Emit<'l> {
     Emit::new(&low.program, out.fp)
+}
+
+/// A place, or the last one where it would be past that.
+pub(super) struct Below {
+    pub(super) place: IndexExpr,
+    /// The same in a register.
+    pub(super) number: Reg,
+    /// Whether it is the place itself, where it may not be.
+    pub(super) valid: Option<Reg>,
 }
 
 /// A loop that is being written.
@@ -160,6 +169,22 @@ impl Emit<'_> {
         self.asm.emit(format_args!("add.s32 {0}, {0}, 1", l.counter));
         self.asm.emit(format_args!("setp.lt.s32 {p}, {}, {}", l.counter, l.times));
         self.asm.emit(format_args!("@{p} bra {}", l.label));
+    }
+
+    /// A place as one below an extent.
+    pub(super) fn below(&mut self, vars: &mut Vars, place: &IndexExpr, extent: i64) -> Below {
+        let e = resolved(place, &self.same(vars), vars);
+        let (_, most) = range(&e, &vars.extents);
+        let number = value(&mut self.asm, &e, vars, &[]);
+        if most < i128::from(extent) {
+            return Below { place: e, number, valid: None };
+        }
+        let s = if number.class == Class::Long { "s64" } else { "s32" };
+        let test = format!("setp.lt.{s}");
+        let valid = self.asm.pure(Class::Pred, &test, format_args!("{number}, {extent}"));
+        let last = format!("{number}, {}", extent - 1);
+        let number = self.asm.pure(number.class, &format!("min.{s}"), last);
+        Below { place: vars.push(number, extent), number, valid: Some(valid) }
     }
 
     /// Does something only where a condition holds.

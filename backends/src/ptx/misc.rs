@@ -4,7 +4,7 @@ use super::asm::{Class, Reg};
 use super::emit::{At, Emit, data_of, memory};
 use super::launch::{Out, THREADS, begun, single};
 use super::lower::{Lowering, Scan, axes, volume};
-use super::place::{Truth, Vars, coordinates, holds, resolved, value};
+use super::place::{Truth, Vars, coordinates, holds, resolved};
 use super::prim::{self, class};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
@@ -185,16 +185,8 @@ pub(super) fn pack(
     let mut all: Option<Reg> = None;
     for k in 0..each {
         let mut own = vars.clone();
-        let mut place = word.clone().times(each).plus(k);
-        if places % each != 0 {
-            // Past the end the last is read again: what is there is read by nobody.
-            let e = resolved(&place, &emit.same(&vars), &vars);
-            let x = value(&mut emit.asm, &e, &vars, &[]);
-            let s = if x.class == Class::Long { "s64" } else { "s32" };
-            let most = format!("{x}, {}", places - 1);
-            let clamped = emit.asm.pure(x.class, &format!("min.{s}"), most);
-            place = own.push(clamped, places);
-        }
+        // Past the end the last is read again: what is there is read by nobody.
+        let place = emit.below(&mut own, &word.clone().times(each).plus(k), places).place;
         let x = emit.element_of(from, &At { vars: &own, coords: &[place] });
         let x = emit.plain(x, dtype);
         let x = match x.class {

@@ -4,6 +4,7 @@
 //! evaluator: scalar programs are the same primitives, and folds are written in the order of `docs/fp.md`,
 //! whose 32 lanes are those of a warp. See `docs/gpu.md`.
 
+mod apart;
 mod asm;
 #[cfg(test)]
 mod checks;
@@ -16,10 +17,13 @@ mod launch;
 mod lower;
 mod misc;
 mod module;
+mod part;
 mod place;
 mod prim;
 mod product;
 mod remainder;
 mod rows;
+mod team;
+mod tree;
 
 pub use module::{Arg, Launch, Module, StepCode, Target, compile};

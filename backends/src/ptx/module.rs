@@ -157,7 +157,7 @@ fn made(low: &mut Lowering, out: &mut Out, works: Vec<Work>) -> Result<StepCode,
         match work {
             Work::Flat(flat) => super::fold::flat(low, out, &flat)?,
             Work::Rows(kernel) => super::rows::rows(low, out, &kernel)?,
-            Work::Join(join) => super::fold::join(low, out, &join)?,
+            Work::Join(join) => super::tree::join(low, out, &join)?,
             Work::Scan(scan) => super::misc::scan(low, out, &scan)?,
             Work::Pack { from, to } => super::misc::pack(low, out, from, to)?,
             Work::Product(member) => super::product::product(low, out, &member)?,

@@ -263,10 +263,11 @@ impl Product<'_> {
                 }
             };
             let mut own = vars.clone();
-            let (row, _) =
-                self.bounded(emit, &mut own, self.first[side].clone().sum(line.clone()), extent);
+            let row = self.first[side].clone().sum(line.clone());
+            let row = emit.below(&mut own, &row, extent).place;
             let place = step.clone().times(DEEP).sum(deep.clone());
-            let (place, valid) = self.bounded(emit, &mut own, place, self.depth);
+            let here = emit.below(&mut own, &place, self.depth);
+            let (place, valid) = (here.place, here.valid);
             let mut coords = coordinates(&self.batch, &m.batch);
             coords.extend(coordinates(&row, axes));
             coords.extend(coordinates(&place, &m.depth));
@@ -289,28 +290,6 @@ impl Product<'_> {
             let moved = found.class.moved();
             stores.push(format!("st.shared.{moved} [{to}+{offset}], {found}"));
         }
-    }
-
-    /// A place below an extent, and whether it was, where it may not be.
-    fn bounded(
-        &self,
-        emit: &mut Emit<'_>,
-        vars: &mut Vars,
-        place: IndexExpr,
-        extent: i64,
-    ) -> (IndexExpr, Option<Reg>) {
-        let e = resolved(&place, &emit.same(vars), vars);
-        let (_, most) = super::place::range(&e, &vars.extents);
-        if most < i128::from(extent) {
-            return (e, None);
-        }
-        let x = value(&mut emit.asm, &e, vars, &[]);
-        let s = if x.class == Class::Long { "s64" } else { "s32" };
-        let valid =
-            emit.asm.pure(Class::Pred, &format!("setp.lt.{s}"), format_args!("{x}, {extent}"));
-        let last = format!("{x}, {}", extent - 1);
-        let clamped = emit.asm.pure(x.class, &format!("min.{s}"), last);
-        (vars.push(clamped, extent), Some(valid))
     }
 
     /// Whether neighbours along the depth are nearer in memory than those across it.
@@ -371,12 +350,12 @@ impl Product<'_> {
             let mut own = vars.clone();
             let row = self.first[0].clone().sum(number.clone().floor_div(width));
             let col = self.first[1].clone().sum(number.modulo(width));
-            let (row, p) = self.bounded(emit, &mut own, row, volume(&m.rows));
-            let (col, q) = self.bounded(emit, &mut own, col, volume(&m.cols));
+            let row = emit.below(&mut own, &row, volume(&m.rows));
+            let col = emit.below(&mut own, &col, volume(&m.cols));
             let mut coords = coordinates(&self.batch, &m.batch);
-            coords.extend(coordinates(&row, &m.rows));
-            coords.extend(coordinates(&col, &m.cols));
-            let valid = emit.all(p, q);
+            coords.extend(coordinates(&row.place, &m.rows));
+            coords.extend(coordinates(&col.place, &m.cols));
+            let valid = emit.all(row.valid, col.valid);
             emit.when(valid, |emit| {
                 emit.follow(&m.then, sum, &At { vars: &own, coords: &coords });
             });
