@@ -97,7 +97,8 @@ fn joined(batch: &[&Named], target: Target) -> String {
     for (n, module) in batch.iter().enumerate() {
         let (head, body) = module.text.split_once(".visible").unwrap_or((&module.text, ""));
         if n == 0 {
-            let head = head.replace(Target::Sm80.name(), target.name());
+            let head =
+                Target::ALL.iter().fold(head.to_owned(), |h, t| h.replace(t.name(), target.name()));
             let head = head.split(".const").next().unwrap_or_default().to_owned();
             all.push_str(&head);
         }

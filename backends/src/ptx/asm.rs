@@ -147,6 +147,13 @@ impl Asm {
         let _ = writeln!(self.text, "{label}:");
     }
 
+    /// Puts a label here to which a loop comes back. What is to be written several times is: the assembler
+    /// writes it no more often, and takes no registers for that.
+    pub(super) fn turn(&mut self, label: &str) {
+        self.place(label);
+        let _ = writeln!(self.text, "  .pragma \"nounroll\";");
+    }
+
     /// Begins a part of the text that may be jumped over or back to: what it computes is known in it alone.
     pub(super) fn open(&mut self) {
         self.known.push(HashMap::new());

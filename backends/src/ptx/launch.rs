@@ -157,7 +157,7 @@ impl Emit<'_> {
         let zero = self.asm.word(0);
         let counter = self.asm.copied(zero);
         let label = self.asm.label();
-        self.asm.place(&label);
+        self.asm.turn(&label);
         self.asm.open();
         (Loop { label, counter, times }, counter)
     }

@@ -144,7 +144,7 @@ impl Product<'_> {
             emit.asm.set(acc, zero);
         }
         let label = emit.asm.label();
-        emit.asm.place(&label);
+        emit.asm.turn(&label);
         emit.asm.open();
         self.step(emit, step, steps, &accs);
         emit.asm.close();
