@@ -4,6 +4,7 @@
 pub mod array;
 mod bytes;
 pub mod cpu;
+pub mod ptx;
 pub mod reference;
 
 pub use array::Array;

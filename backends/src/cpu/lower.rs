@@ -140,7 +140,7 @@ fn run(lengths: &Extents) -> SmallVec<[Run; 2]> {
 }
 
 /// Attention as its definition says it: all scores, then their weights, then the weighed values.
-fn attend(program: &mut Program, a: &Attend, push: &mut dyn FnMut(Step)) {
+pub(crate) fn attend(program: &mut Program, a: &Attend, push: &mut dyn FnMut(Step)) {
     let Attend { batch, rows, stream, depth, width, sum, .. } = a;
     let sum = *sum;
     let temp = |program: &mut Program, dims: Extents| {

@@ -33,6 +33,7 @@ pub use code::{Emitter, Vectors, Why};
 pub use cross::code_for;
 pub use engine::Engine;
 pub use inside::{MadeStep, MadeSweep, MemoryReport, Texts};
+pub(crate) use lower::attend as attention;
 pub use run::{ArenaLayout, Executable, Options};
 pub use scratch::{peak, scratch};
 pub(crate) use store::Kept;

@@ -1,0 +1,29 @@
+//! PTX for NVIDIA GPUs: a verified program of kernels as text for the driver, and what to launch.
+//!
+//! Nothing here needs a GPU, a driver or a toolkit. In strict mode the text gives the bits of the kernel
+//! evaluator: scalar programs are the same primitives, and folds are written in the order of `docs/fp.md`,
+//! whose 32 lanes are those of a warp. See `docs/gpu.md`.
+
+mod apart;
+mod asm;
+#[cfg(test)]
+mod checks;
+mod convert;
+mod emit;
+mod flat;
+mod fold;
+mod inline;
+mod launch;
+mod lower;
+mod misc;
+mod module;
+mod part;
+mod place;
+mod prim;
+mod product;
+mod remainder;
+mod rows;
+mod team;
+mod tree;
+
+pub use module::{Arg, Launch, Module, StepCode, Target, compile};

@@ -1,0 +1,161 @@
+//! Text through the assembler, many modules at a time, and what it says of registers.
+
+use adfuse::backends::ptx::{Module, Target};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Bytes of text of one run of the assembler.
+const BATCH: usize = 1 << 20;
+
+/// Modules to assemble.
+#[derive(Default)]
+pub(crate) struct Assembly {
+    modules: Vec<Named>,
+}
+
+struct Named {
+    name: String,
+    text: String,
+    program: String,
+}
+
+/// What the assembler says of an entry point.
+pub(crate) struct Resources {
+    pub(crate) entry: String,
+    pub(crate) registers: u32,
+    pub(crate) spilled: u32,
+}
+
+fn found() -> Option<PathBuf> {
+    let fetched = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/ptxas");
+    let given = std::env::var_os("ADFUSE_PTXAS").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).map(|p| p.join("ptxas"));
+    given.into_iter().chain([fetched]).chain(on_path).find(|p| p.is_file())
+}
+
+impl Assembly {
+    /// Adds a module; `program` is shown where its text is refused.
+    pub(crate) fn add(&mut self, name: &str, module: &Module, program: &str) {
+        let (name, program) = (name.to_owned(), program.to_owned());
+        self.modules.push(Named { name, text: module.text.clone(), program });
+    }
+
+    /// Assembles all of them for every target; what it says of each entry point for the last.
+    pub(crate) fn assembled(self) -> Vec<Resources> {
+        assert!(!self.modules.is_empty());
+        let Some(ptxas) = found() else {
+            let mut out = std::io::stderr().lock();
+            let skipped = b"skipped: no ptxas (ADFUSE_PTXAS names one)\n";
+            std::io::Write::write_all(&mut out, skipped).expect("writes");
+            return Vec::new();
+        };
+        let mut batches: Vec<Vec<&Named>> = vec![Vec::new()];
+        let mut size = 0;
+        for module in &self.modules {
+            size += module.text.len();
+            if size > BATCH {
+                batches.push(Vec::new());
+                size = module.text.len();
+            }
+            batches.last_mut().expect("one").push(module);
+        }
+        let mut resources = Vec::new();
+        // Both targets have the same instructions: the older one is asked of every other batch.
+        for (n, batch) in batches.iter().enumerate() {
+            for target in Target::ALL {
+                if target == Target::Sm80 && n % 2 == 1 {
+                    continue;
+                }
+                match assemble(&ptxas, target, &joined(batch, target)) {
+                    Ok(log) if target == Target::Sm90 => resources.extend(read(&log)),
+                    Ok(_) => {}
+                    Err(why) => one_by_one(&ptxas, target, batch, &why),
+                }
+            }
+        }
+        resources
+    }
+}
+
+/// Finds the module that is refused.
+fn one_by_one(ptxas: &Path, target: Target, batch: &[&Named], why: &str) {
+    for &module in batch {
+        let text = joined(&[module], target);
+        if let Err(why) = assemble(ptxas, target, &text) {
+            panic!("{} for {}: {why}\n{}\n{text}", module.name, target.name(), module.program);
+        }
+    }
+    panic!("{}: {why}", target.name());
+}
+
+/// One module of many: entry points have the number of their module before their names.
+fn joined(batch: &[&Named], target: Target) -> String {
+    let mut all = String::new();
+    let mut table = false;
+    for (n, module) in batch.iter().enumerate() {
+        let (head, body) = module.text.split_once(".visible").unwrap_or((&module.text, ""));
+        if n == 0 {
+            let head =
+                Target::ALL.iter().fold(head.to_owned(), |h, t| h.replace(t.name(), target.name()));
+            let head = head.split(".const").next().unwrap_or_default().to_owned();
+            all.push_str(&head);
+        }
+        if let Some(constants) = head.split_once(".const").filter(|_| !table) {
+            let _ = write!(all, ".const{}", constants.1);
+            table = true;
+        }
+        if !body.is_empty() {
+            let body = format!(".visible{body}");
+            all.push_str(&body.replace(".visible .entry ", &format!(".visible .entry m{n}_")));
+        }
+    }
+    all
+}
+
+fn assemble(ptxas: &Path, target: Target, text: &str) -> Result<String, String> {
+    let folder = tempfile();
+    let (from, to) = (folder.join("module.ptx"), folder.join("module.cubin"));
+    std::fs::write(&from, text).map_err(|e| e.to_string())?;
+    let mut command = Command::new(ptxas);
+    command.args(["-v", "-arch", target.name()]).arg("-o").arg(&to).arg(&from);
+    let done = command.output().map_err(|e| e.to_string());
+    let _ = std::fs::remove_dir_all(&folder);
+    let done = done?;
+    let log = String::from_utf8_lossy(&done.stderr).into_owned();
+    if done.status.success() { Ok(log) } else { Err(log[..log.len().min(4000)].to_owned()) }
+}
+
+/// A folder of this process's own.
+fn tempfile() -> PathBuf {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("adfuse-ptx-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// Registers and spills, by entry point.
+fn read(log: &str) -> Vec<Resources> {
+    let mut found: Vec<Resources> = Vec::new();
+    let number = |line: &str, after: &str| -> u32 {
+        let part = line.split(after).next().unwrap_or_default();
+        part.split_whitespace().next_back().and_then(|n| n.parse().ok()).unwrap_or(0)
+    };
+    for line in log.lines() {
+        if let Some((_, rest)) = line.split_once("Compiling entry function '") {
+            let entry = rest.split('\'').next().unwrap_or_default().to_owned();
+            found.push(Resources { entry, registers: 0, spilled: 0 });
+        } else if let Some(last) = found.last_mut() {
+            if line.contains("bytes spill stores") {
+                last.spilled = number(line, " bytes spill stores");
+            }
+            if line.contains(" registers") {
+                last.registers = number(line, " registers");
+            }
+        }
+    }
+    found
+}
