@@ -39,6 +39,8 @@ pub(crate) enum Class {
     Contract,
     /// Sums at computed places.
     Scatter,
+    /// Places in order along an axis.
+    Argsort,
     /// Values written in the program.
     Constant,
 }
@@ -315,6 +317,7 @@ impl<'f> Facts<'f> {
                 Body::Scan(m) => Class::Scan(m),
                 Body::Contract => Class::Contract,
                 Body::Indirect(Indirect::Scatter(_)) => Class::Scatter,
+                Body::Indirect(Indirect::Argsort) => Class::Argsort,
                 // Elements that are found, not computed, are found again as well.
                 Body::Indirect(_) if free && self.users[v].len() <= 2 => Class::Free,
                 Body::Indirect(_) => Class::Point,

@@ -30,6 +30,8 @@ pub(crate) enum Shape {
     Contract(Inst),
     /// A scatter.
     Scatter(Inst),
+    /// Places in order.
+    Argsort(Inst),
 }
 
 /// Instructions that share a loop nest.
@@ -101,6 +103,7 @@ impl Part {
         let shape = match facts.class[i] {
             Class::Contract => Shape::Contract(i),
             Class::Scatter => Shape::Scatter(i),
+            Class::Argsort => Shape::Argsort(i),
             _ => Shape::Kernel,
         };
         let mut part = Part {
@@ -218,8 +221,9 @@ impl Part {
         i: Inst,
         inside: &dyn Fn(Value) -> Result<bool, Refusal>,
     ) -> Result<Place, Refusal> {
-        if matches!(around.facts.class[i], Class::Contract | Class::Scatter | Class::Constant)
-            || matches!(self.shape, Shape::Scatter(_))
+        let class = around.facts.class[i];
+        if matches!(class, Class::Contract | Class::Scatter | Class::Argsort | Class::Constant)
+            || matches!(self.shape, Shape::Scatter(_) | Shape::Argsort(_))
             || matches!(self.shape, Shape::Contract(_)) && !around.device.contract_epilogue
         {
             return Err(Refusal::Kind);

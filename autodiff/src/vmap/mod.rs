@@ -348,7 +348,7 @@ impl<'f> Batch<'f, '_> {
     }
 
     /// The same op with its axes shifted.
-    fn shifted(&mut self, b: &mut Builder, i: Inst) -> Result<Vec<Value>, Diagnostic> {
+    pub(super) fn shifted(&mut self, b: &mut Builder, i: Inst) -> Result<Vec<Value>, Diagnostic> {
         let f = self.f;
         let attrs = attrs::shifted(f.op(i), f.attrs(i), self.size())
             .map_err(|m| self.error(i, Kind::Unsupported, m))?;

@@ -238,6 +238,7 @@ impl Executable {
                 Work::Kernel(kernel) => kernel.run(crew),
                 Work::Contract(members) => members.iter().for_each(|m| m.run(crew)),
                 Work::Scatter(scatter) => scatter.run(crew),
+                Work::Argsort(argsort) => argsort.run(crew),
                 Work::Copy(from, to, n) => {
                     let (from, to) = (pointers[*from], pointers[*to]);
                     // SAFETY: both have so many bytes, and are not the same.

@@ -4,7 +4,9 @@
 use super::code::Emitter;
 use super::run::Executable;
 use super::shape::in_code;
-use adfuse_ir::kernel::{Buffer, Contract, Kernel, Member, Program, Run, Scatter, Sink, Step};
+use adfuse_ir::kernel::{
+    Argsort, Buffer, Contract, Kernel, Member, Program, Run, Scatter, Sink, Step,
+};
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -155,6 +157,10 @@ pub(super) fn told(
             by.dedup();
         }
         Step::Scatter(scatter) => beside.push(added(program, scatter)),
+        Step::Argsort(argsort) => {
+            beside.push(sorted(program, argsort));
+            by = vec!["rust"];
+        }
         Step::Transfer(t) => {
             beside.push(format!("copies {} to {}", named(program, t.from), named(program, t.to)));
             by = vec!["copy"];
@@ -238,4 +244,10 @@ fn computes(m: &Member) -> bool {
 
 fn added(program: &Program, scatter: &Scatter) -> String {
     format!("updates are added to {}, by ranges of it", named(program, scatter.out))
+}
+
+fn sorted(program: &Program, argsort: &Argsort) -> String {
+    let Argsort { from, axis, descending, .. } = *argsort;
+    let order = if descending { "descending" } else { "ascending" };
+    format!("lines of {} along axis {axis} are put in {order} order", named(program, from))
 }

@@ -1,6 +1,7 @@
 //! Executables: a program that has been compiled, and the memory it runs in.
 #![allow(unsafe_code)]
 
+use super::argsort::MadeArgsort;
 use super::code::{Code, Maker, Vectors};
 use super::contract::MadeMember;
 use super::crew::Worker;
@@ -93,6 +94,7 @@ pub(super) enum Work {
     Kernel(Made),
     Contract(Vec<MadeMember>),
     Scatter(MadeScatter),
+    Argsort(MadeArgsort),
     /// Bytes from one buffer to another.
     Copy(usize, usize, usize),
 }
@@ -292,6 +294,7 @@ pub(super) fn work(making: &mut Making<'_>, step: &Step) -> Result<Work, Diagnos
             Work::Contract(c.members.iter().map(|m| making.member(m)).collect::<Result<_, _>>()?)
         }
         Step::Scatter(s) => Work::Scatter(making.scatter(s)?),
+        Step::Argsort(s) => Work::Argsort(making.argsort(s)?),
         Step::Transfer(t) => {
             let n = making.program.buffers[t.from].bytes() as usize;
             Work::Copy(t.from.index(), t.to.index(), n)

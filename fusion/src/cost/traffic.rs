@@ -62,6 +62,7 @@ pub(super) fn traffic(program: &Program, step: &Step, near: u64) -> Traffic {
                 count.whole(from);
             }
         }
+        Step::Argsort(argsort) => count.whole(argsort.from),
         Step::Library(library) => library.inputs.iter().for_each(|&b| count.whole(b)),
         Step::Transfer(transfer) => count.whole(transfer.from),
     }

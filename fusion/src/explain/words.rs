@@ -147,7 +147,10 @@ impl<'a> Words<'a> {
                 Some(Body::Indirect(Indirect::Scatter(_))) => {
                     format!("{subject} is a scatter, which is a group of its own")
                 }
-                _ => format!("nothing joins a scatter, so {subject} does not"),
+                Some(Body::Indirect(Indirect::Argsort)) => {
+                    format!("{subject} is a sort, which is a group of its own")
+                }
+                _ => format!("nothing joins a scatter or a sort, so {subject} does not"),
             },
             Refusal::Size => {
                 format!("with {subject} the kernel would compute or read too much")

@@ -7,6 +7,7 @@ pub mod def;
 mod indirect;
 mod maps;
 mod monoid;
+mod order;
 mod reduce;
 mod rows;
 mod skew;

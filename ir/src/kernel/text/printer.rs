@@ -22,6 +22,11 @@ impl Display for Program {
                 Step::Contract(step) => self.contract(f, step)?,
                 Step::Attend(step) => self.attend(f, step)?,
                 Step::Scatter(step) => self.scatter(f, step)?,
+                Step::Argsort(step) => {
+                    let (out, from) = (self.name(step.out), self.name(step.from));
+                    write!(f, "  {out} = argsort {from} axis {}", step.axis)?;
+                    writeln!(f, "{}", if step.descending { " descending" } else { "" })?;
+                }
                 Step::Library(step) => {
                     let [outputs, inputs] = [&step.outputs, &step.inputs].map(|b| self.names(b));
                     write!(f, "  {outputs} = library @{}({inputs})", step.function)?;
