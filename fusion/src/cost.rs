@@ -322,7 +322,12 @@ fn priced(program: &Program, step: &Step, device: &Device, moved: &Traffic) -> S
         Step::Scatter(scatter) => load.scatter(scatter),
         Step::Argsort(argsort) => load.argsort(argsort),
         // Libraries know how to fill a device, and copies need not.
-        Step::Library(_) | Step::Transfer(_) => load.busy = 1.0,
+        Step::Library(library) => {
+            let mut work = Work::default();
+            work.each(DType::F32, library.operations);
+            load.add(&work, 1.0);
+        }
+        Step::Transfer(_) => load.busy = 1.0,
     }
     // Partial results are joined by a second pass; a library's memory is its own affair.
     if !matches!(step, Step::Library(_)) && program.scratch(step) > 0 {

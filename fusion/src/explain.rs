@@ -41,6 +41,8 @@ pub enum Role {
     Scatter,
     /// Places in order along an axis.
     Argsort,
+    /// The result of a function of the user's.
+    Opaque,
     /// Written out wherever it is used: it is never stored.
     Written,
 }
@@ -57,6 +59,7 @@ impl Role {
             Role::Contraction => "a sum of products",
             Role::Scatter => "sums at computed places",
             Role::Argsort => "places in order along an axis",
+            Role::Opaque => "by a function of the user's",
             Role::Written => "written out where it is used",
         }
     }
@@ -76,8 +79,12 @@ pub struct Together {
 impl Together {
     /// Whether one stage computes both.
     pub fn one_stage(&self) -> bool {
-        let level =
-            |r: Role| matches!(r, Role::Row | Role::Contraction | Role::Scatter | Role::Argsort);
+        let level = |r: Role| {
+            matches!(
+                r,
+                Role::Row | Role::Contraction | Role::Scatter | Role::Argsort | Role::Opaque
+            )
+        };
         self.times[0] == self.times[1] && level(self.roles[0]) == level(self.roles[1])
     }
 }
@@ -342,6 +349,7 @@ impl<'a> Explainer<'a> {
             Class::Contract => Role::Contraction,
             Class::Scatter => Role::Scatter,
             Class::Argsort => Role::Argsort,
+            Class::Opaque => Role::Opaque,
             Class::Reduce(_) if !facts.folds_nothing(i) => {
                 let under = part.under.iter().find(|(j, _)| *j == i);
                 let gone = under.map(|(_, place)| {

@@ -1,10 +1,10 @@
-//! Access by index values: loads through clamped data, scatters, and places in order.
+//! Access by index values: loads through clamped data, scatters, places in order, and functions of the user's.
 
 use crate::emit::{At, Emit, Ground, Index, guarded};
 use crate::facts::Facts;
 use crate::pick::{Column, columns};
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::kernel::{Argsort, Buffer, Extents, Operand, Param, Piece, Scatter};
+use adfuse_ir::kernel::{Argsort, Buffer, Extents, Library, Operand, Param, Piece, Scatter};
 use adfuse_ir::op::{Body, Indirect};
 use adfuse_ir::scalar::SVal;
 use adfuse_ir::verify::at_inst;
@@ -257,4 +257,25 @@ pub(crate) fn argsort(ground: &Ground<'_>, i: Inst, out: Buffer) -> Result<Argso
         ));
     };
     Ok(Argsort { from, out, axis, descending: attrs.flag("descending") })
+}
+
+/// The step of a function of the user's; what it reads is in buffers.
+pub(crate) fn opaque(ground: &Ground<'_>, i: Inst, out: Buffer) -> Result<Library, Diagnostic> {
+    let f = ground.facts.f;
+    let attrs = f.attrs(i);
+    let inputs: Option<Vec<Buffer>> = f.args(i).iter().map(|&v| ground.buffers[v]).collect();
+    let Some(inputs) = inputs else {
+        let m = "a function reads what is in no buffer";
+        return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
+    };
+    // The schema has no negative ones.
+    let fact = |name| attrs.int(name).unsigned_abs();
+    Ok(Library {
+        function: attrs.text("name").into(),
+        inputs,
+        outputs: vec![out],
+        scratch: fact("scratch"),
+        operations: fact("operations"),
+        bytes: fact("bytes"),
+    })
 }

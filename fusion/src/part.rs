@@ -32,6 +32,8 @@ pub(crate) enum Shape {
     Scatter(Inst),
     /// Places in order.
     Argsort(Inst),
+    /// A function of the user's.
+    Opaque(Inst),
 }
 
 /// Instructions that share a loop nest.
@@ -104,6 +106,7 @@ impl Part {
             Class::Contract => Shape::Contract(i),
             Class::Scatter => Shape::Scatter(i),
             Class::Argsort => Shape::Argsort(i),
+            Class::Opaque => Shape::Opaque(i),
             _ => Shape::Kernel,
         };
         let mut part = Part {
@@ -222,8 +225,9 @@ impl Part {
         inside: &dyn Fn(Value) -> Result<bool, Refusal>,
     ) -> Result<Place, Refusal> {
         let class = around.facts.class[i];
-        if matches!(class, Class::Contract | Class::Scatter | Class::Argsort | Class::Constant)
-            || matches!(self.shape, Shape::Scatter(_) | Shape::Argsort(_))
+        if class.is_alone()
+            || matches!(class, Class::Contract | Class::Constant)
+            || matches!(self.shape, Shape::Scatter(_) | Shape::Argsort(_) | Shape::Opaque(_))
             || matches!(self.shape, Shape::Contract(_)) && !around.device.contract_epilogue
         {
             return Err(Refusal::Kind);

@@ -165,7 +165,11 @@ pub(super) fn told(
             beside.push(format!("copies {} to {}", named(program, t.from), named(program, t.to)));
             by = vec!["copy"];
         }
-        Step::Attend(_) | Step::Library(_) => {}
+        Step::Library(library) => {
+            beside.push(format!("@{} is called", library.function));
+            by = vec!["the user's"];
+        }
+        Step::Attend(_) => {}
     }
     let folded = matches!(step, Step::Kernel(_) | Step::Scatter(_)) && !beside.is_empty();
     if folded {

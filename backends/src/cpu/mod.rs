@@ -19,6 +19,7 @@ mod inside;
 mod kernel;
 mod lower;
 mod memory;
+mod opaque;
 mod operand;
 mod order;
 mod pool;

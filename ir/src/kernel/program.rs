@@ -263,6 +263,10 @@ pub struct Library {
     pub outputs: Vec<Buffer>,
     /// Bytes of memory it needs beside.
     pub scratch: u64,
+    /// Operations that it takes, as far as is known.
+    pub operations: u64,
+    /// Bytes that it moves beside those of what it reads and writes, as far as is known.
+    pub bytes: u64,
 }
 
 /// Places of the elements along an axis in order, line by line: smaller ones first, equal ones as they come.

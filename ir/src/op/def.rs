@@ -262,6 +262,8 @@ pub enum Body {
     Region(Control),
     /// Ordered by a token.
     Effect(Effect),
+    /// A function that the engine's user gives, by name: pure, and of no meaning here.
+    Opaque,
     /// Short for other instructions, which are written out wherever calls are inlined: derivatives, batches,
     /// plans and engines never see it.
     Composed(Compose),
@@ -301,7 +303,8 @@ pub enum Deriv {
     Jvp(JvpRule),
     /// Locally constant, or not of a float type.
     Zero,
-    /// By differentiating regions, the callee, or what it is composed of.
+    /// By differentiating regions, the callee, or what it is composed of; for what is opaque, by the rule of a
+    /// function that calls it.
     Structural,
 }
 

@@ -7,6 +7,7 @@ pub mod def;
 mod indirect;
 mod maps;
 mod monoid;
+mod opaque;
 mod order;
 mod reduce;
 mod rows;
@@ -22,6 +23,7 @@ pub use def::{
     LinearSlots, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody, Tangents,
     TransposeRule, Update, ViewCx,
 };
+pub use opaque::batched_opaque;
 pub use table::Op;
 
 use crate::attrs::Attrs;

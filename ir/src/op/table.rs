@@ -3,7 +3,7 @@
 use super::def::*;
 use super::maps::*;
 use super::rows::*;
-use super::{composed, contract, control, indirect, order, reduce, skew, source, view};
+use super::{composed, contract, control, indirect, opaque, order, reduce, skew, source, view};
 use crate::attrs::{Attr0, AttrKind, maybe, need};
 use crate::dtype::{DType, DTypeSet};
 use crate::infer::{Class, Sig};
@@ -503,6 +503,12 @@ ops! {
     /// The results of a function of the module.
     Call = region("call", Arity::AtLeast(0), &[need("func", AttrKind::Func)], &[], control::infer_call,
         Control::Call, &[]);
+    /// The result of a function that the engine's user gives under this name. It is pure: it may be left out, or called
+    /// again. Its derivative is that of a function with a rule that calls it; `batched` names the function over a batch,
+    /// and what a call costs is told by `operations`, `bytes` beside operands and result, and bytes of `scratch`.
+    Opaque = other("opaque", Arity::AtLeast(0), opaque::OPAQUE, Written::Must, opaque::infer_opaque,
+        Body::Opaque, D, Deriv::Structural,
+        &["%x: f32[2,3], %y: f32[3] | opaque %x, %y {name = \"solve\", operations = 30} : f32[2]"]);
     /// Starts a chain of effects.
     CreateToken = other("create_token", Arity::Exactly(0), &[], Written::Inferred, control::infer_start,
         Body::Effect(Effect::Start), D, Deriv::Zero, &["| create_token : token"]);

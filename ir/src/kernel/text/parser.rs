@@ -179,12 +179,18 @@ impl<'s> Parser<'s> {
             }
             inputs.push(self.buffer()?);
         }
-        let mut scratch = 0;
-        if self.cursor.accept("scratch") {
-            let wrong = self.cursor.wrong("a number of bytes");
-            scratch = u64::try_from(self.cursor.int()?).map_err(|_| wrong)?;
-        }
-        Ok(Step::Library(Library { function, inputs, outputs, scratch }))
+        let mut fact = |word: &str, what: &str| {
+            if !self.cursor.accept(word) {
+                return Ok(0);
+            }
+            let wrong = self.cursor.wrong(what);
+            u64::try_from(self.cursor.int()?).map_err(|_| wrong)
+        };
+        let scratch = fact("scratch", "a number of bytes")?;
+        let operations = fact("operations", "a number of operations")?;
+        let bytes = fact("bytes", "a number of bytes")?;
+        let library = Library { function, inputs, outputs, scratch, operations, bytes };
+        Ok(Step::Library(library))
     }
 
     fn scatter(&mut self, out: Buffer) -> Read<Scatter> {
