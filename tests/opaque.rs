@@ -403,7 +403,7 @@ fn an_engine_keeps_functions_apart() {
     let two = Cpu { functions: with(|x| x + 2.0), ..one.clone() };
     for (engine, y) in [(&one, 4.0), (&two, 5.0), (&one, 4.0)] {
         let made = engine.compile(&module, f).expect("compiles");
-        assert_eq!(made.executable.run(&[x.clone()]).expect("runs")[0].to_f64s(), [y]);
+        assert_eq!(made.executable.run(std::slice::from_ref(&x)).expect("runs")[0].to_f64s(), [y]);
     }
     // Where there is no machine code, the reference engine knows them too.
     let text = "func @f(%x: f64[]) -> f64[] { %p = gt %x, 0.0 : bool[]

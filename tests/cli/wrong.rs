@@ -125,7 +125,12 @@ fn a_function_that_is_not_there_is_named_in_its_line() {
         "opaque.ir",
         "func @f(%x: f32[2]) -> f32[2] {\n  %0 = opaque %x {name = \"solve\"} : f32[2]\n  return %0\n}\n",
     );
-    for command in ["run opaque.ir", "run opaque.ir --engine reference", "bench opaque.ir"] {
+    for command in [
+        "run opaque.ir",
+        "run opaque.ir --engine reference",
+        "bench opaque.ir",
+        "emit opaque.ir --stage asm",
+    ] {
         let ran = d.run(command);
         assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{command}: {}", ran.err);
         let parts = ["there is no function `solve`", "opaque.ir:2:3", "error[unknown-name]"];

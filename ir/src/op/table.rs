@@ -507,8 +507,7 @@ ops! {
     /// again. Its derivative is that of a function with a rule that calls it; `batched` names the function over a batch,
     /// and what a call costs is told by `operations`, `bytes` beside operands and result, and bytes of `scratch`.
     Opaque = other("opaque", Arity::AtLeast(0), opaque::OPAQUE, Written::Must, opaque::infer_opaque,
-        Body::Opaque, D, Deriv::Structural,
-        &["%x: f32[2,3], %y: f32[3] | opaque %x, %y {name = \"solve\", operations = 30} : f32[2]"]);
+        Body::Opaque, D, Deriv::Structural, &[]);
     /// Starts a chain of effects.
     CreateToken = other("create_token", Arity::Exactly(0), &[], Written::Inferred, control::infer_start,
         Body::Effect(Effect::Start), D, Deriv::Zero, &["| create_token : token"]);
