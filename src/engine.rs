@@ -2,7 +2,8 @@
 
 use crate::backends::Array;
 use crate::backends::cpu::{self, ArenaLayout, Executable};
-use crate::backends::reference::{Silent, run};
+use crate::backends::functions::Registry;
+use crate::backends::reference::{Silent, run, run_with};
 use crate::budget::choose;
 use crate::fusion::{
     self, Device, Effort, Fp, Lossy, Memory, Narrowed, Plan, keep_lossy, lower, prepare,
@@ -34,13 +35,17 @@ pub struct Kept(Arc<Mutex<Option<Made>>>);
 type Made = (cpu::Options, Arc<cpu::Engine>);
 
 impl Kept {
-    /// What makes executables that run like this: the same as before, unless that was asked for others.
-    fn engine(&self, options: cpu::Options) -> Arc<cpu::Engine> {
+    /// What makes executables that run like this and call these functions: the same as before, unless that was
+    /// asked for others.
+    fn engine(&self, options: cpu::Options, functions: &Registry) -> Arc<cpu::Engine> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*kept {
-            Some((of, engine)) if *of == options => Arc::clone(engine),
+            Some((of, engine)) if *of == options && engine.functions().is(functions) => {
+                Arc::clone(engine)
+            }
             _ => {
-                let engine = Arc::new(cpu::Engine::new(options));
+                let engine = cpu::Engine::with_functions(options, functions.clone());
+                let engine = Arc::new(engine);
                 *kept = Some((options, Arc::clone(&engine)));
                 engine
             }
@@ -89,6 +94,8 @@ pub struct Cpu {
     /// The parameters that the caller gives up, by position: plans put results and temporaries into their
     /// memory, and runs are [`Executable::run_donating`]'s.
     pub donated: Vec<usize>,
+    /// The functions that programs call by name.
+    pub functions: Registry,
     /// Executables, and the threads that they share.
     pub kept: Kept,
 }
@@ -116,8 +123,18 @@ impl Default for Cpu {
             fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::default() };
         let (lossy, donated) = (Lossy::default(), Vec::new());
         let vectors = cpu::Vectors::host();
-        let kept = Kept::default();
-        Cpu { plan, threads: 1, vectors, mem_budget: None, cache: None, lossy, donated, kept }
+        let (functions, kept) = (Registry::new(), Kept::default());
+        Cpu {
+            plan,
+            threads: 1,
+            vectors,
+            mem_budget: None,
+            cache: None,
+            lossy,
+            donated,
+            functions,
+            kept,
+        }
     }
 }
 
@@ -129,10 +146,11 @@ impl Cpu {
     ///
     /// # Errors
     /// [`Kind::Unsupported`] for what has no lowering, which the error names, and on hosts for which no
-    /// machine code is made; [`Kind::Limit`] when memory is not enough, or the budget is too small for
+    /// machine code is made; [`Kind::UnknownName`] for a call of a function that is not there; [`Kind::Limit`] when memory is not enough, or the budget is too small for
     /// every plan.
     pub fn compile(&self, module: &Module, f: &Function) -> Result<Compiled, Diagnostic> {
-        let function = self.narrowed(&prepare(module, f)?)?.function;
+        let function = self.functions.priced(&prepare(module, f)?)?;
+        let function = self.narrowed(&function)?.function;
         self.follow(&function, &self.decide(&function)?.plan)
     }
 
@@ -172,6 +190,7 @@ impl Cpu {
             let m = format!("the plan uses the memory of %{name}, which is not given up");
             return Err(Diagnostic::new(at, Kind::Usage, m));
         }
+        self.functions.check(function)?;
         self.of_program(verified(lower(function, plan, &self.plan.device)?)?)
     }
 
@@ -182,7 +201,8 @@ impl Cpu {
     pub fn of_program(&self, program: Verified<Program>) -> Result<Compiled, Diagnostic> {
         let (memory, layout) = self.layout(&program)?;
         self.within(&program, cpu::peak(&program, &layout)?)?;
-        let executable = self.kept.engine(self.options()).executable(&program, &layout)?;
+        let executable =
+            self.kept.engine(self.options(), &self.functions).executable(&program, &layout)?;
         self.within(&program, executable.memory().peak())?;
         Ok(Compiled { program, memory, executable })
     }
@@ -294,7 +314,8 @@ impl Engine for Either {
                 if fell.iter().all(|(name, _)| name != of) {
                     fell.push((of.into(), d));
                 }
-                Reference.ready(module, f, of)
+                let functions = &self.cpu.functions;
+                Ok(Box::new(move |args| run_with(module, f, args, &mut Silent, functions)))
             }
             other => other,
         }

@@ -7,6 +7,7 @@ pub mod budget;
 pub mod check;
 pub mod cli;
 pub mod engine;
+pub mod functions;
 pub mod measure;
 pub mod plan_cache;
 pub mod sample;

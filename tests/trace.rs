@@ -338,3 +338,30 @@ fn ops_of_several_results_give_all_of_them() {
     });
     assert!(d.message.contains("split"), "{d:?}");
 }
+
+#[test]
+fn tensors_sort() {
+    let f = trace("f", |t| {
+        let x = t.input("x", f64s([2, 3]));
+        let (keys, places) = x.sort_key_val(&t.iota(f64s([2, 3]), 1), 1);
+        let (top, at) = x.top_k(2);
+        [x.sort(0), x.argsort(1).convert(DType::F64), keys, places, top, at.convert(DType::F64)]
+    });
+    let f = f.expect("the trace is right");
+    let x = Array::from_f64s(DType::F64, &[2, 3], &[3.0, 1.0, 2.0, 1.0, 3.0, 3.0]).expect("fits");
+    let out: [Vec<f64>; 6] = values(&f, &[x]);
+    assert_eq!(out[0], [1.0, 1.0, 2.0, 3.0, 3.0, 3.0]);
+    assert_eq!(out[1], [1.0, 2.0, 0.0, 0.0, 1.0, 2.0]);
+    assert_eq!(out[2], [1.0, 2.0, 3.0, 1.0, 3.0, 3.0]);
+    assert_eq!(out[3], out[1]);
+    assert_eq!(out[4], [3.0, 2.0, 3.0, 3.0]);
+    assert_eq!(out[5], [0.0, 2.0, 1.0, 2.0]);
+    for (line, d) in [
+        (line!(), error(|t| t.input("x", f32s([3])).top_k(4).1)),
+        (line!(), error(|t| t.input("x", f32s([3])).top_k(u64::MAX).0)),
+        (line!(), error(|t| t.input("x", f32s([3])).sort(1))),
+        (line!(), error(|t| t.input("k", f32s([3])).sort_key_val(&t.input("v", f32s([2])), 0).1)),
+    ] {
+        asked_for(&d, line);
+    }
+}

@@ -153,6 +153,16 @@ impl<'f> Forward<'f> {
                 let cx = RuleCx { args: &args, results: &results, attrs, types: &types };
                 rule(b, &cx, &tangents).to_vec()
             }
+            Deriv::Structural if op == Op::Opaque => {
+                let floats = results.iter().any(|&v| b.ty(v).dtype.is_float());
+                if floats {
+                    let m = format!("`{}` has no derivative here", attrs.text("name"));
+                    let hint = "call it in a function that has a custom_jvp or a custom_vjp";
+                    let at = at_inst(f, i);
+                    return Err(Diagnostic::new(at, Kind::Unsupported, m).hint(hint));
+                }
+                vec![None; results.len()]
+            }
             Deriv::Structural => {
                 return Err(self.error(i, format!("`{op}` does not differentiate")));
             }

@@ -10,7 +10,7 @@ mod work;
 
 use crate::device::Device;
 use adfuse_ir::DType;
-use adfuse_ir::kernel::{Attend, Contract, Kernel, Member, Program, Role, Scatter, Step};
+use adfuse_ir::kernel::{Argsort, Attend, Contract, Kernel, Member, Program, Role, Scatter, Step};
 use adfuse_ir::scalar::Func;
 use lying::Lying;
 use places::{Places, full};
@@ -278,7 +278,32 @@ impl<'d> Load<'d> {
         self.add(&work, share);
         self.apart(&lying::operand(self.program, &scatter.params, &places), share);
     }
+
+    /// Keys are made of all elements; the places that are asked for are found by comparing, a line on one
+    /// lane of a core.
+    fn argsort(&mut self, argsort: &Argsort) {
+        let [from, out] = [argsort.from, argsort.out].map(|b| self.program.buffers.get(b));
+        let (Some(from), Some(out)) = (from, out) else { return };
+        let elements = |dims: &[i64]| Places::new(dims, dims.len()).points();
+        let along =
+            |dims: &[i64]| dims.get(usize::from(argsort.axis)).map_or(0, |n| n.unsigned_abs());
+        let (all, found) = (elements(&from.dims), elements(&out.dims));
+        let (long, few) = (along(&from.dims), along(&out.dims));
+        let deep = |n: u64| u64::from(n.max(1).ilog2()) + 1;
+        let mut work = Work::default();
+        // To find the first few among all takes a pass or two; those are then put in order.
+        let passes = if few < long { 3 } else { 1 };
+        work.each(from.dtype, all.saturating_mul(passes));
+        work.each(from.dtype, found.saturating_mul(deep(few)).saturating_mul(COMPARED));
+        let lines = all.checked_div(long).unwrap_or(0).max(1);
+        let cores = u64::try_from(self.device.parallel.max(1)).unwrap_or(1);
+        let share = lines.min(cores) as f64 / (cores as f64 * f64::from(self.device.lanes.max(1)));
+        self.add(&work, share);
+    }
 }
+
+/// Operations of a place for each level of a sort.
+const COMPARED: u64 = 3;
 
 fn is_narrow(dtype: DType) -> bool {
     matches!(dtype, DType::BF16 | DType::F16)
@@ -295,8 +320,14 @@ fn priced(program: &Program, step: &Step, device: &Device, moved: &Traffic) -> S
         Step::Contract(contract) => load.members(contract),
         Step::Attend(attend) => load.attend(attend),
         Step::Scatter(scatter) => load.scatter(scatter),
+        Step::Argsort(argsort) => load.argsort(argsort),
         // Libraries know how to fill a device, and copies need not.
-        Step::Library(_) | Step::Transfer(_) => load.busy = 1.0,
+        Step::Library(library) => {
+            let mut work = Work::default();
+            work.each(DType::F32, library.operations);
+            load.add(&work, 1.0);
+        }
+        Step::Transfer(_) => load.busy = 1.0,
     }
     // Partial results are joined by a second pass; a library's memory is its own affair.
     if !matches!(step, Step::Library(_)) && program.scratch(step) > 0 {

@@ -39,6 +39,10 @@ pub enum Role {
     Contraction,
     /// Sums at computed places.
     Scatter,
+    /// Places in order along an axis.
+    Argsort,
+    /// The result of a function of the user's.
+    Opaque,
     /// Written out wherever it is used: it is never stored.
     Written,
 }
@@ -54,6 +58,8 @@ impl Role {
             Role::Scan => "folded along an axis, every partial result kept",
             Role::Contraction => "a sum of products",
             Role::Scatter => "sums at computed places",
+            Role::Argsort => "places in order along an axis",
+            Role::Opaque => "by a function of the user's",
             Role::Written => "written out where it is used",
         }
     }
@@ -73,7 +79,12 @@ pub struct Together {
 impl Together {
     /// Whether one stage computes both.
     pub fn one_stage(&self) -> bool {
-        let level = |r: Role| matches!(r, Role::Row | Role::Contraction | Role::Scatter);
+        let level = |r: Role| {
+            matches!(
+                r,
+                Role::Row | Role::Contraction | Role::Scatter | Role::Argsort | Role::Opaque
+            )
+        };
         self.times[0] == self.times[1] && level(self.roles[0]) == level(self.roles[1])
     }
 }
@@ -337,6 +348,8 @@ impl<'a> Explainer<'a> {
             Class::Scan(_) => Role::Scan,
             Class::Contract => Role::Contraction,
             Class::Scatter => Role::Scatter,
+            Class::Argsort => Role::Argsort,
+            Class::Opaque => Role::Opaque,
             Class::Reduce(_) if !facts.folds_nothing(i) => {
                 let under = part.under.iter().find(|(j, _)| *j == i);
                 let gone = under.map(|(_, place)| {

@@ -1,12 +1,13 @@
 //! What the planner knows about a function before it decides anything.
 
 use crate::axes::{Axes, Place};
+pub(crate) use crate::class::Class;
 use crate::lossy::{copied, read_back};
 use crate::pick::{Column, columns};
 use crate::weight::weight;
 use adfuse_ir::index::{IndexExpr, ViewMap};
 use adfuse_ir::kernel::Extents;
-use adfuse_ir::op::{Body, Indirect, Monoid, ViewCx};
+use adfuse_ir::op::{Body, Indirect, ViewCx};
 use adfuse_ir::scalar::ScalarProgram;
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{At, DType, Diagnostic, Function, Inst, Kind, Literal, Op, Value, ValueDef};
@@ -21,27 +22,6 @@ entity_impl!(Recorded, "program");
 
 /// What a scalar program is recorded from: op, attributes, types of operands and result.
 type Recording = (Op, u32, SmallVec<[DType; 4]>, DType);
-
-/// How an instruction takes part in groups.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Class {
-    /// Written out wherever it is used: changes of index, generated values, small arithmetic whose
-    /// result is only ever spread. It is in no group of its own.
-    Free,
-    /// An element at each point of the result.
-    #[default]
-    Point,
-    /// Folds axes away.
-    Reduce(Monoid),
-    /// Folds along an axis.
-    Scan(Monoid),
-    /// Sums of products.
-    Contract,
-    /// Sums at computed places.
-    Scatter,
-    /// Values written in the program.
-    Constant,
-}
 
 /// Facts about a function.
 pub(crate) struct Facts<'f> {
@@ -197,7 +177,7 @@ impl<'f> Facts<'f> {
                     }
                 }
             }
-            Body::Indirect(_) => {
+            Body::Indirect(_) | Body::Opaque => {
                 for &v in f.args(i) {
                     self.forced[v] = true;
                 }
@@ -315,9 +295,11 @@ impl<'f> Facts<'f> {
                 Body::Scan(m) => Class::Scan(m),
                 Body::Contract => Class::Contract,
                 Body::Indirect(Indirect::Scatter(_)) => Class::Scatter,
+                Body::Indirect(Indirect::Argsort) => Class::Argsort,
                 // Elements that are found, not computed, are found again as well.
                 Body::Indirect(_) if free && self.users[v].len() <= 2 => Class::Free,
                 Body::Indirect(_) => Class::Point,
+                Body::Opaque => Class::Opaque,
                 Body::Constant => Class::Constant,
                 // Refused when programs were recorded.
                 Body::Region(_) | Body::Effect(_) | Body::Composed(_) => Class::Point,

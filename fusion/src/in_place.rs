@@ -22,7 +22,8 @@
 //! What follows a contraction or an attention is such a stage over the coordinates of the result. Its
 //! operands, and what follows the other members of the step, read in no order that relates to it, so
 //! what they read is left alone. Sums of [`Sink::Fold`] are complete only when all points are done and
-//! scatters write at places that are data: their results take nobody's place.
+//! scatters write at places that are data: their results take nobody's place; nor do places in order, which are
+//! written while others are still looked for.
 
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -81,7 +82,9 @@ pub(crate) fn pairs(
             reads.then(&a.then, 0);
             SmallVec::from_iter([&a.then])
         }
-        Step::Scatter(_) | Step::Library(_) | Step::Transfer(_) => return Vec::new(),
+        Step::Scatter(_) | Step::Argsort(_) | Step::Library(_) | Step::Transfer(_) => {
+            return Vec::new();
+        }
     };
     // Parents by form, in reverse, so that the first met is taken first.
     let mut free: HashMap<Form<'_>, SmallVec<[(Buffer, usize); 2]>> = HashMap::new();

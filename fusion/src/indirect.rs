@@ -1,10 +1,10 @@
-//! Access by index values: loads through clamped data, and scatters.
+//! Access by index values: loads through clamped data, scatters, places in order, and functions of the user's.
 
-use crate::emit::{At, Emit, Index, guarded};
+use crate::emit::{At, Emit, Ground, Index, guarded};
 use crate::facts::Facts;
 use crate::pick::{Column, columns};
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::kernel::{Extents, Operand, Param, Piece, Scatter};
+use adfuse_ir::kernel::{Argsort, Buffer, Extents, Library, Operand, Param, Piece, Scatter};
 use adfuse_ir::op::{Body, Indirect};
 use adfuse_ir::scalar::SVal;
 use adfuse_ir::verify::at_inst;
@@ -205,11 +205,7 @@ fn dynamic_update_slice(e: &mut Emit<'_>, i: Inst, at: &At) -> Result<SVal, Diag
 }
 
 /// The step of a scatter; everything it reads is in buffers.
-pub(crate) fn scatter(
-    e: &mut Emit<'_>,
-    i: Inst,
-    out: adfuse_ir::kernel::Buffer,
-) -> Result<Scatter, Diagnostic> {
+pub(crate) fn scatter(e: &mut Emit<'_>, i: Inst, out: Buffer) -> Result<Scatter, Diagnostic> {
     let facts: &Facts<'_> = e.ground.facts;
     let (f, attrs) = (facts.f, facts.f.attrs(i));
     let (&[x, indices, updates], Body::Indirect(Indirect::Scatter(joins))) =
@@ -247,4 +243,39 @@ pub(crate) fn scatter(
     };
     let (params, program) = (std::mem::take(&mut e.params), std::mem::take(&mut e.program));
     Ok(Scatter { update: joins, from, out, domain, params, program, index, guards })
+}
+
+/// The step of an order; what it orders is in a buffer.
+pub(crate) fn argsort(ground: &Ground<'_>, i: Inst, out: Buffer) -> Result<Argsort, Diagnostic> {
+    let f = ground.facts.f;
+    let (attrs, x) = (f.attrs(i), f.args(i)[0]);
+    let (Some(from), Ok(axis)) = (ground.buffers[x], u8::try_from(attrs.int("axis"))) else {
+        return Err(Diagnostic::new(
+            at_inst(f, i),
+            Kind::Internal,
+            "an order of what is in no buffer",
+        ));
+    };
+    Ok(Argsort { from, out, axis, descending: attrs.flag("descending") })
+}
+
+/// The step of a function of the user's; what it reads is in buffers.
+pub(crate) fn opaque(ground: &Ground<'_>, i: Inst, out: Buffer) -> Result<Library, Diagnostic> {
+    let f = ground.facts.f;
+    let attrs = f.attrs(i);
+    let inputs: Option<Vec<Buffer>> = f.args(i).iter().map(|&v| ground.buffers[v]).collect();
+    let Some(inputs) = inputs else {
+        let m = "a function reads what is in no buffer";
+        return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
+    };
+    // The schema has no negative ones.
+    let fact = |name| attrs.int(name).unsigned_abs();
+    Ok(Library {
+        function: attrs.text("name").into(),
+        inputs,
+        outputs: vec![out],
+        scratch: fact("scratch"),
+        operations: fact("operations"),
+        bytes: fact("bytes"),
+    })
 }

@@ -8,6 +8,7 @@
 
 mod axes;
 mod candidates;
+mod class;
 mod cost;
 mod device;
 mod donated;

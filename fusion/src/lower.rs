@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::emit::{Coordinates, Emit, Ground};
 use crate::facts::{Class, Facts};
 use crate::group::leaves;
-use crate::indirect::scatter;
+use crate::indirect::{argsort, opaque, scatter};
 use crate::instances::instances;
 use crate::kernel::Lowering;
 use crate::loops::schedule;
@@ -400,6 +400,17 @@ impl Lower<'_> {
                     let mut e = Emit::new(&ground, &mut axes, &numbers, &kept);
                     let step = scatter(&mut e, i, out)?;
                     self.program.steps.push(Step::Scatter(step));
+                }
+                Shape::Argsort(i) => {
+                    let v = self.facts.f.inst_results(i)[0];
+                    let Some(out) = self.buffers[v] else { continue };
+                    let step = argsort(&ground, i, out)?;
+                    self.program.steps.push(Step::Argsort(step));
+                }
+                Shape::Opaque(i) => {
+                    let v = self.facts.f.inst_results(i)[0];
+                    let Some(out) = self.buffers[v] else { continue };
+                    self.program.steps.push(Step::Library(opaque(&ground, i, out)?));
                 }
             }
         }

@@ -30,6 +30,10 @@ pub(crate) enum Shape {
     Contract(Inst),
     /// A scatter.
     Scatter(Inst),
+    /// Places in order.
+    Argsort(Inst),
+    /// A function of the user's.
+    Opaque(Inst),
 }
 
 /// Instructions that share a loop nest.
@@ -101,6 +105,8 @@ impl Part {
         let shape = match facts.class[i] {
             Class::Contract => Shape::Contract(i),
             Class::Scatter => Shape::Scatter(i),
+            Class::Argsort => Shape::Argsort(i),
+            Class::Opaque => Shape::Opaque(i),
             _ => Shape::Kernel,
         };
         let mut part = Part {
@@ -218,8 +224,10 @@ impl Part {
         i: Inst,
         inside: &dyn Fn(Value) -> Result<bool, Refusal>,
     ) -> Result<Place, Refusal> {
-        if matches!(around.facts.class[i], Class::Contract | Class::Scatter | Class::Constant)
-            || matches!(self.shape, Shape::Scatter(_))
+        let class = around.facts.class[i];
+        if class.is_alone()
+            || matches!(class, Class::Contract | Class::Constant)
+            || matches!(self.shape, Shape::Scatter(_) | Shape::Argsort(_) | Shape::Opaque(_))
             || matches!(self.shape, Shape::Contract(_)) && !around.device.contract_epilogue
         {
             return Err(Refusal::Kind);

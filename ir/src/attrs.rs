@@ -85,10 +85,14 @@ pub enum Attr0 {
     EmptyPair,
     /// `[]`
     NoInts,
+    /// `0`
+    Nought,
     /// `1`
     One,
     /// `false`
     False,
+    /// `""`
+    NoText,
 }
 
 impl Attr0 {
@@ -97,8 +101,10 @@ impl Attr0 {
         match self {
             Attr0::EmptyPair => Attr::Pair(Ints::new(), Ints::new()),
             Attr0::NoInts => Attr::Ints(Ints::new()),
+            Attr0::Nought => Attr::Int(0),
             Attr0::One => Attr::Int(1),
             Attr0::False => Attr::Bool(false),
+            Attr0::NoText => Attr::Str(String::new()),
         }
     }
 }

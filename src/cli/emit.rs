@@ -141,6 +141,7 @@ fn functions(
     let program = ready.program(plan)?;
     let cpu = Cpu { plan: ready.options.clone(), vectors, ..Cpu::default() };
     let wrong = |d: Diagnostic| ready.source.wrong(d);
+    cpu.functions.check(&ready.function).map_err(wrong)?;
     let (_, layout) = cpu.layout(&program).map_err(wrong)?;
     let made = Executable::compile_listed(&program, &layout, cpu.options()).map_err(wrong)?;
     let mut out = String::new();

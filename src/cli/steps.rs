@@ -18,8 +18,9 @@ pub(super) fn computed(plan: &Plan, program: &Program) -> Vec<Vec<Inst>> {
     all
 }
 
-/// The extents that a step runs over: the points of a kernel, the results of contractions.
-pub(super) fn domains(step: &Step) -> Vec<Extents> {
+/// The extents that a step runs over: the points of a kernel, the results of contractions, the elements
+/// of a sort.
+pub(super) fn domains(program: &Program, step: &Step) -> Vec<Extents> {
     let join = |parts: &[&Extents]| parts.iter().flat_map(|e| e.iter().copied()).collect();
     match step {
         Step::Kernel(k) => vec![k.domain.clone()],
@@ -28,6 +29,7 @@ pub(super) fn domains(step: &Step) -> Vec<Extents> {
         }
         Step::Attend(a) => vec![join(&[&a.batch, &a.rows, &a.width])],
         Step::Scatter(s) => vec![s.domain.clone()],
+        Step::Argsort(s) => vec![program.buffers[s.from].dims.clone()],
         Step::Library(_) | Step::Transfer(_) => Vec::new(),
     }
 }

@@ -213,6 +213,45 @@ impl Tensor {
         apply(&self.state, Op::Polygamma, &[self], attrs, None)
     }
 
+    /// Places of the elements along `axis` in ascending order, `i32`: equal ones as they come, NaN after all numbers.
+    #[track_caller]
+    #[must_use]
+    pub fn argsort(&self, axis: usize) -> Tensor {
+        apply(&self.state, Op::Argsort, &[self], along(axis), None)
+    }
+
+    /// The elements along `axis` in ascending order, NaN after all numbers.
+    #[track_caller]
+    #[must_use]
+    pub fn sort(&self, axis: usize) -> Tensor {
+        apply(&self.state, Op::Sort, &[self], along(axis), None)
+    }
+
+    /// The elements along `axis` in ascending order, and `values`, of the same shape, in that order too.
+    #[track_caller]
+    #[must_use]
+    pub fn sort_key_val(&self, values: &Tensor, axis: usize) -> (Tensor, Tensor) {
+        self.pair(apply_all(&self.state, Op::SortKeyVal, &[self, values], along(axis), None))
+    }
+
+    /// The `k` largest elements along the last axis, largest first, and their places, `i32`: of equal ones the
+    /// first, NaN before all numbers.
+    #[track_caller]
+    #[must_use]
+    pub fn top_k(&self, k: u64) -> (Tensor, Tensor) {
+        // What is too large for the attribute is too large for any axis.
+        let attrs = Attrs::none().with_int("k", i64::try_from(k).unwrap_or(i64::MAX));
+        self.pair(apply_all(&self.state, Op::TopK, &[self], attrs, None))
+    }
+
+    /// Two results; after an error there may be one stand-in.
+    fn pair(&self, results: Vec<Tensor>) -> (Tensor, Tensor) {
+        let mut results = results.into_iter();
+        let first = results.next().unwrap_or_else(|| self.clone());
+        let second = results.next().unwrap_or_else(|| first.clone());
+        (first, second)
+    }
+
     /// `log(softmax)` over the last axis, shifted by the maximum so that nothing overflows.
     #[track_caller]
     #[must_use]
@@ -223,6 +262,11 @@ impl Tensor {
         let sum = shifted.exp().sum(&last);
         &shifted - sum.log().spread(&last, &shifted)
     }
+}
+
+/// The attribute that names an axis.
+fn along(axis: usize) -> Attrs {
+    Attrs::none().with_int("axis", axis as i64)
 }
 
 impl fmt::Debug for Tensor {

@@ -116,3 +116,33 @@ fn wrong_command_lines_and_files_are_told_apart() {
         assert!(!ran.err.contains("panicked") && !ran.err.contains('\x1b'), "{args}: {}", ran.err);
     }
 }
+
+/// Functions that only a program in Rust could give.
+#[test]
+fn a_function_that_is_not_there_is_named_in_its_line() {
+    let d = Folder::new();
+    d.file(
+        "opaque.ir",
+        "func @f(%x: f32[2]) -> f32[2] {\n  %0 = opaque %x {name = \"solve\"} : f32[2]\n  return %0\n}\n",
+    );
+    for command in [
+        "run opaque.ir",
+        "run opaque.ir --engine reference",
+        "bench opaque.ir",
+        "emit opaque.ir --stage asm",
+    ] {
+        let ran = d.run(command);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{command}: {}", ran.err);
+        let parts = ["there is no function `solve`", "opaque.ir:2:3", "error[unknown-name]"];
+        for part in parts {
+            assert!(ran.err.contains(part), "{command}: {}", ran.err);
+        }
+    }
+    let ran = d.run("grad opaque.ir");
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("`solve` has no derivative") && ran.err.contains("opaque.ir:2:3"));
+    // What needs no values is there.
+    let plan = d.good("plan opaque.ir");
+    assert!(plan.contains("solve"), "{plan}");
+    d.good("fmt opaque.ir --check");
+}

@@ -202,7 +202,8 @@ impl Growing<'_> {
     fn reorder(&mut self, x: Value, c: u8, d: u8) -> Option<Value> {
         let dims = self.dims(x);
         let rank = dims.len();
-        Some(match c % 3 {
+        Some(match c % 5 {
+            3 if rank > 0 => return self.sort(x, c, d),
             0 => {
                 let turn = d as usize % rank.max(1);
                 let perm = (0..rank).map(|k| ((k + turn) % rank) as i64);
@@ -220,6 +221,37 @@ impl Growing<'_> {
                 self.b.op_as(Op::Reshape, &[x], Attrs::none(), &ty)
             }
         })
+    }
+
+    /// In order along an axis. Elements are moved apart first: differences say nothing at ties.
+    fn sort(&mut self, x: Value, c: u8, d: u8) -> Option<Value> {
+        let dims = self.dims(x);
+        let axis = d as usize % dims.len();
+        let ty = self.b.ty(x).clone();
+        let along = Attrs::none().with_int("axis", axis as i64);
+        let place = self.b.op_as(Op::Iota, &[], along.clone(), &ty);
+        let step = self.number(x, 0.3717);
+        let place = self.b.op(Op::Mul, &[place, step]);
+        let apart = self.b.op(Op::Add, &[x, place]);
+        let along = along.with("descending", Attr::Bool(c & 64 != 0));
+        let results = match c / 5 % 3 {
+            0 => self.b.inst(Op::Sort, &[apart], along, None),
+            1 => {
+                let y = self.partner(x, d);
+                self.b.inst(Op::SortKeyVal, &[apart, y], along, None)
+            }
+            _ => {
+                let last = dims[dims.len() - 1];
+                let k = Attrs::none().with_int("k", last.min(u64::from(d % 3 + 1)) as i64);
+                // The last axis may be another: elements along it are apart where it is this one.
+                if axis + 1 < dims.len() {
+                    return None;
+                }
+                self.b.inst(Op::TopK, &[apart], k, None)[..1].into()
+            }
+        };
+        self.values.extend_from_slice(&results[1..]);
+        Some(results[0])
     }
 
     fn cut(&mut self, x: Value, c: u8, d: u8) -> Option<Value> {

@@ -11,6 +11,7 @@ mod modes;
 mod prims;
 mod schedules;
 mod slices;
+mod sorting;
 mod targets;
 mod widths;
 mod windows;

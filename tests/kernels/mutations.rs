@@ -33,7 +33,7 @@ fn small(program: &Program) -> bool {
                 let of = [&a.batch, &a.rows, &a.stream, &a.depth, &a.width];
                 small(&mut of.into_iter().flatten())
             }
-            KernelStep::Library(_) | KernelStep::Transfer(_) => true,
+            KernelStep::Argsort(_) | KernelStep::Library(_) | KernelStep::Transfer(_) => true,
         })
 }
 

@@ -11,7 +11,7 @@ use adfuse::sample::rng;
 fn is_differentiable(op: Op) -> bool {
     let result = |case: &OneOp| case.f().ty(case.f().results()[0]).dtype.is_float();
     match op.def().body {
-        Body::Region(_) => false,
+        Body::Region(_) | Body::Opaque => false,
         Body::Composed(_) => examples(op).iter().all(result),
         _ => !matches!(op.def().deriv, Deriv::Zero),
     }

@@ -15,6 +15,7 @@ mod messages;
 mod rewrites;
 mod rows;
 mod rules;
+mod sorting;
 mod stable;
 mod structure;
 mod verifier;

@@ -4,11 +4,12 @@
 use crate::cases::{all, arguments};
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
-use adfuse::backends::reference::{Effects, run};
+use adfuse::backends::reference::{Effects, run_with};
+use adfuse::functions::{Opaque, Registry};
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::{Exactness, cse, dce, inline, simplify, specialize, stabilize};
 use adfuse::ir::text::{parse, print_function};
-use adfuse::ir::{DType, Function, Module, Op, verify};
+use adfuse::ir::{DType, Function, Module, Op, TensorType, verify};
 use adfuse::sample::rng;
 use std::path::Path;
 
@@ -81,11 +82,42 @@ fn programs() -> Vec<Program> {
     out
 }
 
+/// The functions that the filetests' programs call.
+fn functions() -> Registry {
+    let rows = || {
+        Opaque::new(
+            |types| Ok(TensorType::new(types[0].dtype, types[0].shape[..1].iter().copied())),
+            |call| {
+                let (x, width) = (call.args[0].elements::<f32>()?, call.args[0].dims()[1]);
+                let sums = x.chunks(width as usize).map(|row| row.iter().sum::<f32>());
+                call.result.elements::<f32>()?.iter_mut().zip(sums).for_each(|(y, sum)| *y = sum);
+                Ok(())
+            },
+        )
+    };
+    let seed = Opaque::new(
+        |_| Ok(TensorType::of(DType::U32, &[4])),
+        |call| {
+            call.result.elements()?.copy_from_slice(&[3u32, 1, 4, 1]);
+            Ok(())
+        },
+    );
+    let stir = Opaque::new(
+        |types| Ok(types[0].clone()),
+        |call| {
+            call.result.elements()?.copy_from_slice(call.args[0].elements::<f32>()?);
+            Ok(())
+        },
+    );
+    let functions = Registry::new().with("solve", rows()).with("solve.tangent", rows());
+    functions.with("seed", seed).with("stir", stir)
+}
+
 /// Results and prints, as bits.
 fn outcome(p: &Program, f: &Function) -> (Vec<Array>, Printed) {
     let mut printed = Printed::default();
-    let results =
-        run(&p.module, f, &p.args, &mut printed).unwrap_or_else(|d| panic!("{}: {d}\n{f}", p.name));
+    let results = run_with(&p.module, f, &p.args, &mut printed, &functions())
+        .unwrap_or_else(|d| panic!("{}: {d}\n{f}", p.name));
     (results, printed)
 }
 

@@ -30,7 +30,7 @@ const SECTIONS: &[Section] = &[
     ("Indirect access", |b| matches!(b, Body::Indirect(_))),
     ("Sources", |b| matches!(b, Body::Constant | Body::Source(_))),
     ("Composed of others", |b| matches!(b, Body::Composed(_))),
-    ("Regions and calls", |b| matches!(b, Body::Region(_))),
+    ("Regions and calls", |b| matches!(b, Body::Region(_) | Body::Opaque)),
     ("Effects", |b| matches!(b, Body::Effect(_))),
 ];
 

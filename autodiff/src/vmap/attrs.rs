@@ -1,4 +1,4 @@
-//! What the attributes of views, reductions and scans become when their operands gain a first axis.
+//! What the attributes of views, reductions, scans and orders become when their operands gain a first axis.
 //!
 //! An attribute means the same in every row that has one of its name, so this is a table of names and
 //! not of ops.
@@ -37,6 +37,8 @@ const ROLES: &[(&str, Role)] = &[
     ("dilation", Role::Kept),
     ("extents", Role::Kept),
     ("reverse", Role::Kept),
+    ("descending", Role::Kept),
+    ("count", Role::Kept),
 ];
 
 /// The attributes of `op` over operands with a first axis of this extent more.

@@ -39,6 +39,7 @@ impl Batch<'_, '_> {
             Indirect::DynamicSlice if own(1) => self.slices(b, i),
             Indirect::DynamicUpdateSlice if own(2) => self.updates(b, i),
             Indirect::DynamicSlice | Indirect::DynamicUpdateSlice => self.shared_starts(b, i),
+            Indirect::Argsort => Ok(self.shifted(b, i)?[0]),
         }
     }
 

@@ -19,7 +19,7 @@ mod view;
 pub(crate) use call::Callees;
 
 use crate::forward::prepare;
-use adfuse_ir::op::{Body, Control};
+use adfuse_ir::op::{Body, Control, batched_opaque};
 use adfuse_ir::rewrite::{Copier, cse, dce};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
@@ -308,6 +308,7 @@ impl<'f> Batch<'f, '_> {
             Body::Indirect(which) => vec![self.indirect(b, i, which)?],
             Body::Source(_) => vec![self.source(b, i)?],
             Body::Region(Control::Call) => self.call(b, i)?,
+            Body::Opaque => vec![self.opaque(b, i)?],
             Body::Constant | Body::Effect(_) | Body::Composed(_) | Body::Region(Control::Cond) => {
                 let m = format!("`{}` is no op that depends on a batch", f.op(i));
                 return Err(self.error(i, Kind::Internal, m));
@@ -340,6 +341,19 @@ impl<'f> Batch<'f, '_> {
         Ok(())
     }
 
+    /// A call of the function that takes the batch along first axes.
+    fn opaque(&mut self, b: &mut Builder, i: Inst) -> Result<Value, Diagnostic> {
+        let f = self.f;
+        let Some(attrs) = batched_opaque(f.attrs(i)) else {
+            let m = format!("`{}` is known for one element alone", f.attrs(i).text("name"));
+            let hint = "name a function over a batch, as `batched = \"..\"`";
+            return Err(self.error(i, Kind::Unsupported, m).hint(hint));
+        };
+        let args: Vec<Value> = f.args(i).iter().map(|&a| self.batched(b, a)).collect();
+        let ty = self.type_of(f.inst_results(i)[0]);
+        Ok(b.op_as(Op::Opaque, &args, attrs, &ty))
+    }
+
     fn map(&mut self, b: &mut Builder, i: Inst) -> Vec<Value> {
         let f = self.f;
         let args: Vec<Value> = f.args(i).iter().map(|&a| self.batched(b, a)).collect();
@@ -348,7 +362,7 @@ impl<'f> Batch<'f, '_> {
     }
 
     /// The same op with its axes shifted.
-    fn shifted(&mut self, b: &mut Builder, i: Inst) -> Result<Vec<Value>, Diagnostic> {
+    pub(super) fn shifted(&mut self, b: &mut Builder, i: Inst) -> Result<Vec<Value>, Diagnostic> {
         let f = self.f;
         let attrs = attrs::shifted(f.op(i), f.attrs(i), self.size())
             .map_err(|m| self.error(i, Kind::Unsupported, m))?;

@@ -238,6 +238,8 @@ impl Executable {
                 Work::Kernel(kernel) => kernel.run(crew),
                 Work::Contract(members) => members.iter().for_each(|m| m.run(crew)),
                 Work::Scatter(scatter) => scatter.run(crew),
+                Work::Argsort(argsort) => argsort.run(crew),
+                Work::Call(call) => call.run(crew).map_err(|d| self.at_step(n, d))?,
                 Work::Copy(from, to, n) => {
                     let (from, to) = (pointers[*from], pointers[*to]);
                     // SAFETY: both have so many bytes, and are not the same.
@@ -280,6 +282,13 @@ impl Executable {
             }
         }
         Ok(())
+    }
+
+    /// What went wrong, with the step that it is about.
+    fn at_step(&self, n: usize, mut d: Diagnostic) -> Diagnostic {
+        let inst = self.made.get(n).map(|s| format!("step {}: library @{}", s.origin, s.name));
+        d.at = At { func: Some(self.name.clone()), inst, ..At::default() };
+        d
     }
 
     fn usage(&self, m: String) -> Diagnostic {

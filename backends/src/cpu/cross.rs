@@ -5,6 +5,7 @@ use super::kernel::Making;
 use super::lower::lowered;
 use super::memory::Room;
 use super::run::{within, work};
+use crate::functions::Registry;
 use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::{Diagnostic, Fp};
 
@@ -18,7 +19,7 @@ use adfuse_ir::{Diagnostic, Fp};
 pub fn code_for(program: &Verified<Program>, target: &str, fp: Fp) -> Result<usize, Diagnostic> {
     let low = lowered(program)?;
     let mut maker = Maker::for_target(target, fp).map_err(|d| within(d, program, None))?;
-    let mut slots = 0;
+    let (mut slots, functions) = (0, Registry::new());
     for (n, step) in low.program.steps.iter().enumerate() {
         let mut making = Making {
             maker: Some(&mut maker),
@@ -26,6 +27,7 @@ pub fn code_for(program: &Verified<Program>, target: &str, fp: Fp) -> Result<usi
             shared: &mut Room::default(),
             own: &mut Room::default(),
             slots,
+            functions: Some(&functions),
         };
         let origin = low.origin.get(n).copied();
         work(&mut making, step).map_err(|d| within(d, program, origin))?;

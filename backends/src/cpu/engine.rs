@@ -2,6 +2,7 @@
 
 use super::pool::Pool;
 use super::run::{ArenaLayout, Executable, Options};
+use crate::functions::Registry;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Program, Verified};
 use sha2::{Digest, Sha256};
@@ -18,6 +19,7 @@ type Key = [u8; 32];
 /// owners.
 pub struct Engine {
     options: Options,
+    functions: Registry,
     pool: Arc<Mutex<Pool>>,
     /// Those asked for last come last.
     made: Mutex<Vec<(Key, Arc<Executable>)>>,
@@ -26,8 +28,13 @@ pub struct Engine {
 impl Engine {
     /// With as many threads as the options say.
     pub fn new(options: Options) -> Engine {
+        Engine::with_functions(options, Registry::new())
+    }
+
+    /// As [`Engine::new`], with functions for programs to call.
+    pub fn with_functions(options: Options, functions: Registry) -> Engine {
         let pool = Pool::new(options.threads.max(1) - 1);
-        Engine { options, pool: Arc::new(Mutex::new(pool)), made: Mutex::default() }
+        Engine { options, functions, pool: Arc::new(Mutex::new(pool)), made: Mutex::default() }
     }
 
     /// The executable of a program, made when it is asked for first.
@@ -44,8 +51,8 @@ impl Engine {
             return Ok(found);
         }
         // Others go on meanwhile; should one of them make the same, the first stays.
-        let pool = Arc::clone(&self.pool);
-        let made = Arc::new(Executable::with_pool(program, arena, self.options, pool)?);
+        let (pool, how) = (Arc::clone(&self.pool), (self.options, &self.functions));
+        let made = Arc::new(Executable::with_pool(program, arena, how, pool)?);
         let mut all = self.made();
         if let Some(found) = take(&mut all, &key) {
             return Ok(found);
@@ -55,6 +62,11 @@ impl Engine {
         }
         all.push((key, Arc::clone(&made)));
         Ok(made)
+    }
+
+    /// The functions that its programs may call.
+    pub fn functions(&self) -> &Registry {
+        &self.functions
     }
 
     /// How many executables it keeps.

@@ -4,7 +4,9 @@
 use super::code::Emitter;
 use super::run::Executable;
 use super::shape::in_code;
-use adfuse_ir::kernel::{Buffer, Contract, Kernel, Member, Program, Run, Scatter, Sink, Step};
+use adfuse_ir::kernel::{
+    Argsort, Buffer, Contract, Kernel, Member, Program, Run, Scatter, Sink, Step,
+};
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -155,11 +157,19 @@ pub(super) fn told(
             by.dedup();
         }
         Step::Scatter(scatter) => beside.push(added(program, scatter)),
+        Step::Argsort(argsort) => {
+            beside.push(sorted(program, argsort));
+            by = vec!["rust"];
+        }
         Step::Transfer(t) => {
             beside.push(format!("copies {} to {}", named(program, t.from), named(program, t.to)));
             by = vec!["copy"];
         }
-        Step::Attend(_) | Step::Library(_) => {}
+        Step::Library(library) => {
+            beside.push(format!("@{} is called", library.function));
+            by = vec!["the user's"];
+        }
+        Step::Attend(_) => {}
     }
     let folded = matches!(step, Step::Kernel(_) | Step::Scatter(_)) && !beside.is_empty();
     if folded {
@@ -238,4 +248,10 @@ fn computes(m: &Member) -> bool {
 
 fn added(program: &Program, scatter: &Scatter) -> String {
     format!("updates are added to {}, by ranges of it", named(program, scatter.out))
+}
+
+fn sorted(program: &Program, argsort: &Argsort) -> String {
+    let Argsort { from, axis, descending, .. } = *argsort;
+    let order = if descending { "descending" } else { "ascending" };
+    format!("lines of {} along axis {axis} are put in {order} order", named(program, from))
 }

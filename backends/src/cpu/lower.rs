@@ -6,8 +6,8 @@ use super::code::dense;
 use super::run::within;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
-    Attend, Buffer, BufferData, Contract, Extents, Feed, Kernel, Member, Operand, Order, Param,
-    Piece, Program, Role, Run, Sink, Stage, Step, Storage, loops,
+    Attend, Buffer, BufferData, Contract, Extents, Feed, Kernel, Library, Member, Operand, Order,
+    Param, Piece, Program, Role, Run, Sink, Stage, Step, Storage, loops,
 };
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{Recorder, ScalarProgram};
@@ -61,6 +61,11 @@ pub(super) fn lowered(given: &Program) -> Result<Lowered, Diagnostic> {
                 let loops = loops(kernel).map_err(|d| within(d, given, Some(n)))?;
                 steps.extend(loops.into_iter().map(|kernel| (n, Step::Kernel(kernel))));
             }
+            Step::Library(library) => {
+                let before = program.buffers.len();
+                plainly(&mut program, library, &mut |step| steps.push((n, step)));
+                temps.extend(program.buffers.keys().skip(before).map(|b| (b, Some(n))));
+            }
             step => steps.push((n, step.clone())),
         }
     }
@@ -89,6 +94,30 @@ pub(super) fn lowered(given: &Program) -> Result<Lowered, Diagnostic> {
     let origin = steps.iter().map(|(n, _)| *n).collect();
     program.steps = steps.into_iter().map(|(_, step)| step).collect();
     Ok(Lowered { program, origin, temps, inputs, outputs })
+}
+
+/// A call on dense tensors: what is packed or strided is copied before it or after it.
+fn plainly(program: &mut Program, library: &Library, step: &mut dyn FnMut(Step)) {
+    let mut call = library.clone();
+    for b in &mut call.inputs {
+        let data = program.buffers[*b].clone();
+        if !dense(&data) {
+            let to = program.buffers.push(plain(&data, Role::Temp));
+            step(Step::Kernel(copy(*b, to, &data)));
+            *b = to;
+        }
+    }
+    let mut after = Vec::new();
+    for b in &mut call.outputs {
+        let data = program.buffers[*b].clone();
+        if !dense(&data) {
+            let from = program.buffers.push(plain(&data, Role::Temp));
+            after.push(Step::Kernel(copy(from, *b, &data)));
+            *b = from;
+        }
+    }
+    step(Step::Library(call));
+    after.into_iter().for_each(step);
 }
 
 fn plain(data: &BufferData, role: Role) -> BufferData {

@@ -5,6 +5,7 @@
 //! element is machine code (`code`); folds, scans and products of matrices are Rust (`fold`, `order`,
 //! `gemm`) over what that leaves in arrays. See `docs/cpu.md`.
 
+mod argsort;
 mod call;
 mod code;
 mod contract;
@@ -18,6 +19,7 @@ mod inside;
 mod kernel;
 mod lower;
 mod memory;
+mod opaque;
 mod operand;
 mod order;
 mod pool;

@@ -1,6 +1,7 @@
 //! Executables: a program that has been compiled, and the memory it runs in.
 #![allow(unsafe_code)]
 
+use super::argsort::MadeArgsort;
 use super::code::{Code, Maker, Vectors};
 use super::contract::MadeMember;
 use super::crew::Worker;
@@ -8,10 +9,12 @@ use super::inside::{self, MadeStep, MemoryReport};
 use super::kernel::{Made, Making};
 use super::lower::{Lowered, lowered};
 use super::memory::{ALIGN, Block, Room};
+use super::opaque::MadeCall;
 use super::pool::Pool;
 use super::scatter::MadeScatter;
 use super::scratch::Rooms;
 use super::store::Store;
+use crate::functions::Registry;
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Step, Verified};
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind, TensorType};
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -93,6 +96,9 @@ pub(super) enum Work {
     Kernel(Made),
     Contract(Vec<MadeMember>),
     Scatter(MadeScatter),
+    Argsort(MadeArgsort),
+    /// A function of the user's.
+    Call(MadeCall),
     /// Bytes from one buffer to another.
     Copy(usize, usize, usize),
 }
@@ -123,7 +129,7 @@ impl Executable {
     /// Compiles a program. `arena` says where its temporaries are.
     ///
     /// # Errors
-    /// [`Kind::Unsupported`] for steps that call a library, and on hosts for which no machine code is
+    /// [`Kind::Unsupported`] for steps that call a function, and on hosts for which no machine code is
     /// made; [`Kind::Usage`] when the layout does not fit the program, or vectors are asked for that
     /// the host has not; [`Kind::Limit`] when memory is not enough. The error names the step.
     pub fn compile(
@@ -132,7 +138,22 @@ impl Executable {
         options: Options,
     ) -> Result<Executable, Diagnostic> {
         let pool = Pool::new(options.threads.max(1) - 1);
-        Executable::with_pool(program, arena, options, Arc::new(Mutex::new(pool)))
+        let pool = Arc::new(Mutex::new(pool));
+        Executable::with_pool(program, arena, (options, &Registry::new()), pool)
+    }
+
+    /// As [`Executable::compile`], with functions for the program to call.
+    ///
+    /// # Errors
+    /// As there, but for steps that call one of these.
+    pub fn compile_with(
+        program: &Verified<Program>,
+        arena: &ArenaLayout,
+        options: Options,
+        functions: &Registry,
+    ) -> Result<Executable, Diagnostic> {
+        let pool = Arc::new(Mutex::new(Pool::new(options.threads.max(1) - 1)));
+        Executable::with_pool(program, arena, (options, functions), pool)
     }
 
     /// Compiles a program to be read: as [`Executable::compile`], with the texts of its sweeps kept.
@@ -145,23 +166,23 @@ impl Executable {
         options: Options,
     ) -> Result<Executable, Diagnostic> {
         let pool = Arc::new(Mutex::new(Pool::new(options.threads.max(1) - 1)));
-        Executable::made_of(program, arena, options, pool, true)
+        Executable::made_of(program, arena, (options, &Registry::new()), pool, true)
     }
 
     /// As [`Executable::compile`], with threads that others use too.
     pub(super) fn with_pool(
         program: &Verified<Program>,
         arena: &ArenaLayout,
-        options: Options,
+        how: (Options, &Registry),
         pool: Arc<Mutex<Pool>>,
     ) -> Result<Executable, Diagnostic> {
-        Executable::made_of(program, arena, options, pool, false)
+        Executable::made_of(program, arena, how, pool, false)
     }
 
     fn made_of(
         program: &Verified<Program>,
         arena: &ArenaLayout,
-        options: Options,
+        (options, functions): (Options, &Registry),
         pool: Arc<Mutex<Pool>>,
         texts: bool,
     ) -> Result<Executable, Diagnostic> {
@@ -188,6 +209,7 @@ impl Executable {
                 shared: &mut shared,
                 own: &mut own,
                 slots,
+                functions: Some(functions),
             };
             let work = work(&mut making, step).map_err(|d| within(d, origin))?;
             slots = making.slots;
@@ -292,13 +314,12 @@ pub(super) fn work(making: &mut Making<'_>, step: &Step) -> Result<Work, Diagnos
             Work::Contract(c.members.iter().map(|m| making.member(m)).collect::<Result<_, _>>()?)
         }
         Step::Scatter(s) => Work::Scatter(making.scatter(s)?),
+        Step::Argsort(s) => Work::Argsort(making.argsort(s)?),
         Step::Transfer(t) => {
             let n = making.program.buffers[t.from].bytes() as usize;
             Work::Copy(t.from.index(), t.to.index(), n)
         }
-        Step::Library(l) => {
-            return Err(unsupported(format!("there is no library function @{}", l.function)));
-        }
+        Step::Library(l) => Work::Call(making.library(l)?),
         Step::Attend(_) => return Err(unsupported("attention is made of other steps".into())),
     })
 }

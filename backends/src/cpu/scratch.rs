@@ -56,8 +56,14 @@ fn needed(program: &Program, low: &Lowered) -> Result<Vec<u64>, Diagnostic> {
         };
         room.free();
         own.free();
-        let mut making =
-            Making { maker: None, program: &low.program, shared: room, own: &mut own, slots: 0 };
+        let mut making = Making {
+            maker: None,
+            program: &low.program,
+            shared: room,
+            own: &mut own,
+            slots: 0,
+            functions: None,
+        };
         work(&mut making, step).map_err(|d| within(d, program, Some(origin)))?;
     }
     Ok(rooms.iter().map(|room| room.most).collect())

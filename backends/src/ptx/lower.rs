@@ -191,6 +191,10 @@ impl Lowering {
                 let m = format!("there is no library function @{} for PTX", library.function);
                 return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
             }
+            Step::Argsort(_) => {
+                let m = "places in order have no PTX";
+                return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
+            }
             Step::Transfer(_) => {}
         }
         Ok(())

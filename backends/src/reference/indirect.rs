@@ -1,4 +1,4 @@
-//! Indirect access: gather, scatters in index order, and the dynamic slices.
+//! Indirect access: gather, scatters in index order, the dynamic slices, and places in order.
 
 use super::Tensor;
 use super::reduce::with_combine;
@@ -6,6 +6,7 @@ use super::view::walk;
 use adfuse_ir::op::{Indirect, Update};
 use adfuse_ir::{Attrs, DType, Diagnostic, Literal, TensorType};
 use smallvec::SmallVec;
+use std::cmp::Ordering;
 
 type Coords = SmallVec<[i64; 4]>;
 
@@ -19,6 +20,16 @@ pub(super) fn indirect(
     match which {
         Indirect::Gather => gather(args[0], args[1], attrs, ty),
         Indirect::Scatter(update) => scatter(update, (args[0], args[1], args[2]), attrs, ty),
+        Indirect::Argsort => {
+            let count = ty.dims().unwrap_or_default();
+            let (axis, descending) = (attrs.int("axis") as usize, attrs.flag("descending"));
+            let places =
+                argsort(args[0], axis, descending, count.get(axis).map_or(0, |&n| n as usize))?;
+            Tensor::build(ty, |bits| {
+                bits.extend(places);
+                Ok(())
+            })
+        }
         Indirect::DynamicSlice => {
             let sizes: Coords = ty.dims().unwrap_or_default().iter().map(|&n| n as i64).collect();
             let start = clamped_starts(&args[1..], &args[0].dims, &sizes);
@@ -185,4 +196,44 @@ pub(super) fn joined(update: Update, dtype: DType, a: u64, b: u64) -> u64 {
         None => b,
         Some(monoid) => with_combine(monoid, dtype, |combine| combine(a, b)),
     }
+}
+
+/// The first `count` places of the elements along an axis in order, row-major in the result.
+pub(super) fn argsort(
+    x: &Tensor,
+    axis: usize,
+    descending: bool,
+    count: usize,
+) -> Result<Vec<u64>, Diagnostic> {
+    let extents = |dims: &[i64]| dims.iter().map(|&n| n as usize).product::<usize>();
+    let n = x.dims[axis] as usize;
+    let (outer, inner) = (extents(&x.dims[..axis]), extents(&x.dims[axis + 1..]));
+    let mut places = super::reserve((outer * count * inner) as u64)?;
+    places.resize(outer * count * inner, 0);
+    let mut line = super::reserve(n as u64)?;
+    for o in 0..outer {
+        for i in 0..inner {
+            let key = |k: u64| x.bits[(o * n + k as usize) * inner + i];
+            line.clear();
+            line.extend(0..n as u64);
+            line.sort_by(|&a, &b| {
+                let order = compared(x.dtype, key(a), key(b));
+                if descending { order.reverse() } else { order }
+            });
+            for (k, &place) in line[..count].iter().enumerate() {
+                places[(o * count + k) * inner + i] = place;
+            }
+        }
+    }
+    Ok(places)
+}
+
+/// The order of two elements: zeros are equal, NaN is above all numbers and equal to itself.
+fn compared(dtype: DType, a: u64, b: u64) -> Ordering {
+    let [a, b] = [a, b].map(|bits| Literal::from_bits(dtype, bits));
+    if !dtype.is_float() {
+        return a.to_i64().cmp(&b.to_i64());
+    }
+    let (a, b) = (a.to_f64(), b.to_f64());
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
 }

@@ -10,6 +10,7 @@ mod reduce;
 mod view;
 
 use crate::array::{Array, out_of_memory};
+use crate::functions::Registry;
 use adfuse_ir::op::{Body, Control, Effect, composition};
 use adfuse_ir::rewrite::specialize;
 use adfuse_ir::verify::{at_inst, bind};
@@ -45,6 +46,20 @@ pub fn run(
     args: &[Array],
     effects: &mut dyn Effects,
 ) -> Result<Vec<Array>, Diagnostic> {
+    run_with(module, f, args, effects, &Registry::new())
+}
+
+/// As [`run`], with functions for the program to call by name.
+///
+/// # Errors
+/// As [`run`]; and when a function is unknown, does not take its operands, or fails.
+pub fn run_with(
+    module: &Module,
+    f: &Function,
+    args: &[Array],
+    effects: &mut dyn Effects,
+    functions: &Registry,
+) -> Result<Vec<Array>, Diagnostic> {
     let f = &*specialized_to(f, args)?;
     let mut tensors = Vec::new();
     let mut given = args.iter();
@@ -55,7 +70,7 @@ pub fn run(
         };
         tensors.push(Rc::new(t));
     }
-    let results = call(module, f, &tensors, effects)?;
+    let results = call((module, functions), f, &tensors, effects)?;
     let arrays = results.iter().filter(|t| t.dtype != DType::Token);
     arrays.map(|t| t.to_array()).collect()
 }
@@ -137,13 +152,16 @@ pub(crate) fn reserve(n: u64) -> Result<Vec<u64>, Diagnostic> {
     room.map(|_| bits).ok_or_else(|| out_of_memory(n.saturating_mul(8)))
 }
 
+/// What calls are found in: the functions of the module, and those of the user.
+type Known<'m> = (&'m Module, &'m Registry);
+
 fn call(
-    module: &Module,
+    known: Known<'_>,
     f: &Function,
     args: &[Rc<Tensor>],
     effects: &mut dyn Effects,
 ) -> Result<Vec<Rc<Tensor>>, Diagnostic> {
-    let mut eval = Eval { module, f, values: SecondaryMap::new(), last_use: last_uses(f), effects };
+    let mut eval = Eval { known, f, values: SecondaryMap::new(), last_use: last_uses(f), effects };
     for (&p, a) in f.params().iter().zip(args) {
         eval.values[p] = Some(a.clone());
     }
@@ -177,7 +195,7 @@ fn last_uses(f: &Function) -> SecondaryMap<Value, Option<Inst>> {
 }
 
 struct Eval<'m> {
-    module: &'m Module,
+    known: Known<'m>,
     f: &'m Function,
     values: SecondaryMap<Value, Option<Rc<Tensor>>>,
     last_use: SecondaryMap<Value, Option<Inst>>,
@@ -252,7 +270,18 @@ impl Eval<'_> {
             Body::Composed(_) => {
                 let types: Vec<TensorType> = f.args(i).iter().map(|&a| f.ty(a).clone()).collect();
                 let parts = composition(op, &types, attrs)?;
-                return call(self.module, &parts, &args, self.effects);
+                return call(self.known, &parts, &args, self.effects);
+            }
+            Body::Opaque => {
+                let arrays: Vec<Array> =
+                    tensors.iter().map(|t| t.to_array()).collect::<Result<_, _>>()?;
+                let name = attrs.text("name");
+                let array = self.known.1.evaluate(name, &arrays)?;
+                if array.ty() != ty {
+                    let m = format!("the result of `{name}` is {}, not {ty}", array.ty());
+                    return Err(Diagnostic::new(At::default(), Kind::Shape, m));
+                }
+                Tensor::from_array(&array)?
             }
             Body::Effect(Effect::Start) => Tensor::token(),
             Body::Effect(Effect::Print) => {
@@ -265,11 +294,11 @@ impl Eval<'_> {
     }
 
     fn call(&mut self, name: &str, args: &[Rc<Tensor>]) -> Result<Vec<Rc<Tensor>>, Diagnostic> {
-        let callee = self.module.find(name).ok_or_else(|| {
+        let callee = self.known.0.find(name).ok_or_else(|| {
             Diagnostic::new(At::default(), Kind::UnknownName, format!("no function @{name}"))
         })?;
         if callee.symbols.is_empty() {
-            return call(self.module, callee, args, self.effects);
+            return call(self.known, callee, args, self.effects);
         }
         let dims = |t: &Tensor| t.dims.iter().map(|&n| n as u64).collect::<Vec<_>>();
         let types: Vec<TensorType> =
@@ -277,6 +306,6 @@ impl Eval<'_> {
         let bound = bind(&callee.param_types(), &types).unwrap_or_default();
         let extents = bound.iter().filter_map(|(&s, d)| Some((s, d.known()?))).collect();
         let special = specialize(callee, &extents).map_err(|mut e| e.swap_remove(0))?;
-        call(self.module, &special, args, self.effects)
+        call(self.known, &special, args, self.effects)
     }
 }

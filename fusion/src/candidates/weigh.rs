@@ -40,7 +40,7 @@ impl Search<'_> {
                 let contracted = f.attrs(i).pair("contract").0.iter();
                 out * contracted.map(|&d| self.facts.dims[x][d as usize] as f64).product::<f64>()
             }
-            Class::Reduce(_) | Class::Scan(_) | Class::Scatter => {
+            Class::Reduce(_) | Class::Scan(_) | Class::Scatter | Class::Argsort | Class::Opaque => {
                 f.args(i).iter().map(|&v| self.facts.elements[v] as f64).fold(out, f64::max)
             }
             _ => out,
@@ -51,6 +51,9 @@ impl Search<'_> {
         let each = match self.facts.class[i] {
             Class::Contract => 2,
             Class::Reduce(_) | Class::Scan(_) | Class::Scatter => 1,
+            Class::Opaque => 0,
+            // Levels of a sort.
+            Class::Argsort => u64::BITS - (self.points(i) as u64).leading_zeros(),
             _ => self.facts.weight[i],
         };
         self.points(i) * f64::from(each)

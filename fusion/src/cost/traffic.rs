@@ -62,7 +62,11 @@ pub(super) fn traffic(program: &Program, step: &Step, near: u64) -> Traffic {
                 count.whole(from);
             }
         }
-        Step::Library(library) => library.inputs.iter().for_each(|&b| count.whole(b)),
+        Step::Argsort(argsort) => count.whole(argsort.from),
+        Step::Library(library) => {
+            library.inputs.iter().for_each(|&b| count.whole(b));
+            count.reads = count.reads.saturating_add(library.bytes);
+        }
         Step::Transfer(transfer) => count.whole(transfer.from),
     }
     count.passed();

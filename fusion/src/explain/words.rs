@@ -147,7 +147,15 @@ impl<'a> Words<'a> {
                 Some(Body::Indirect(Indirect::Scatter(_))) => {
                     format!("{subject} is a scatter, which is a group of its own")
                 }
-                _ => format!("nothing joins a scatter, so {subject} does not"),
+                Some(Body::Indirect(Indirect::Argsort)) => {
+                    format!("{subject} is a sort, which is a group of its own")
+                }
+                Some(Body::Opaque) => {
+                    format!("{subject} is by a function of the user's, which is a group of its own")
+                }
+                _ => {
+                    format!("nothing joins a scatter, a sort or a function, so {subject} does not")
+                }
             },
             Refusal::Size => {
                 format!("with {subject} the kernel would compute or read too much")

@@ -18,8 +18,8 @@ mod visit;
 
 pub use loops::loops;
 pub use program::{
-    Attend, Buffer, BufferData, Contract, Extents, Feed, Library, Member, Program, Role, Scatter,
-    Space, Step, Storage, Transfer,
+    Argsort, Attend, Buffer, BufferData, Contract, Extents, Feed, Library, Member, Program, Role,
+    Scatter, Space, Step, Storage, Transfer,
 };
 pub use schedule::{interchange, split, vectorize};
 pub use stage::{

@@ -166,6 +166,8 @@ pub enum Step {
     Attend(Attend),
     /// Sums at computed places.
     Scatter(Scatter),
+    /// Places of elements in order.
+    Argsort(Argsort),
     /// A function of a library.
     Library(Library),
     /// A copy from one memory to another.
@@ -261,6 +263,25 @@ pub struct Library {
     pub outputs: Vec<Buffer>,
     /// Bytes of memory it needs beside.
     pub scratch: u64,
+    /// Operations that it takes, as far as is known.
+    pub operations: u64,
+    /// Bytes that it moves beside those of what it reads and writes, as far as is known.
+    pub bytes: u64,
+}
+
+/// Places of the elements along an axis in order, line by line: smaller ones first, equal ones as they come.
+/// Zeros are equal whatever their sign, and NaN is larger than every number and equal to itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Argsort {
+    /// The elements.
+    pub from: Buffer,
+    /// Where the places go, `i32`: extents like those of `from`, or less along the axis, for the first
+    /// places alone.
+    pub out: Buffer,
+    /// The axis that lines lie along.
+    pub axis: u8,
+    /// Whether larger elements come first; equal ones still do as they come.
+    pub descending: bool,
 }
 
 /// A copy from one memory to another.

@@ -37,7 +37,7 @@ impl Program {
             }
             Step::Attend(attend) => folds(&attend.then, &attend.result()),
             Step::Library(library) => library.scratch,
-            Step::Scatter(_) | Step::Transfer(_) => 0,
+            Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) => 0,
         }
     }
 }

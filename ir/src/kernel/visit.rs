@@ -75,6 +75,7 @@ impl Step {
                 met.operand(&s.from);
                 met.params(&s.params);
             }
+            Step::Argsort(a) => met.add(a.from),
             Step::Library(l) => l.inputs.iter().for_each(|&b| met.add(b)),
             Step::Transfer(t) => met.add(t.from),
         }
@@ -92,6 +93,7 @@ impl Step {
                 a.log_sum.into_iter().for_each(|b| met.add(b));
             }
             Step::Scatter(s) => met.add(s.out),
+            Step::Argsort(a) => met.add(a.out),
             Step::Library(l) => l.outputs.iter().for_each(|&b| met.add(b)),
             Step::Transfer(t) => met.add(t.to),
         }
@@ -105,6 +107,7 @@ impl Step {
             Step::Contract(_) => "contract",
             Step::Attend(_) => "attend",
             Step::Scatter(_) => "scatter",
+            Step::Argsort(_) => "argsort",
             Step::Library(_) => "library",
             Step::Transfer(_) => "transfer",
         }
@@ -117,7 +120,7 @@ impl Step {
             Step::Contract(c) => &c.name,
             Step::Attend(a) => &a.name,
             Step::Library(l) => &l.function,
-            Step::Scatter(_) | Step::Transfer(_) => self.kind(),
+            Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) => self.kind(),
         }
     }
 
@@ -132,7 +135,9 @@ struct Title<'s>(&'s Step);
 impl fmt::Display for Title<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            step @ (Step::Scatter(_) | Step::Transfer(_)) => f.write_str(step.kind()),
+            step @ (Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_)) => {
+                f.write_str(step.kind())
+            }
             step => write!(f, "{} @{}", step.kind(), step.name()),
         }
     }

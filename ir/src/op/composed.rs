@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 mod convolution;
 mod quantize;
 mod running;
+mod sorted;
 mod tile;
 mod window;
 
@@ -21,6 +22,9 @@ pub(super) use quantize::{PER_AXIS, check_dequantize, check_quantize, dequantize
 pub(super) use running::{
     RUNNING, check_float_running, check_running, cumlogsumexp, cummax, cummin, cumprod, doubled,
     shifted,
+};
+pub(super) use sorted::{
+    SORT, TOP_K, check_sort, check_sort_key_val, check_top_k, sort, sort_key_val, top_k,
 };
 pub(super) use tile::{TILE, check_tile, tile};
 pub(super) use window::{

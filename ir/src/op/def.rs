@@ -155,7 +155,7 @@ pub enum Monoid {
     ArgMin,
 }
 
-/// Ops that move elements by index values.
+/// Ops that move elements by index values, or find those.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Indirect {
     /// Reads slices at computed places.
@@ -166,6 +166,8 @@ pub enum Indirect {
     DynamicSlice,
     /// Overwrites one slice.
     DynamicUpdateSlice,
+    /// Finds the places of elements in ascending or descending order.
+    Argsort,
 }
 
 /// What an update of a scatter does to the element at its place; updates of one place follow in the row-major order of
@@ -250,7 +252,7 @@ pub enum Body {
     Scan(Monoid),
     /// Sum of products over contracted axes.
     Contract,
-    /// Moves elements by index values.
+    /// Moves elements by index values, or finds those.
     Indirect(Indirect),
     /// Values written in the program; attribute `values`.
     Constant,
@@ -260,6 +262,8 @@ pub enum Body {
     Region(Control),
     /// Ordered by a token.
     Effect(Effect),
+    /// A function that the engine's user gives, by name: pure, and of no meaning here.
+    Opaque,
     /// Short for other instructions, which are written out wherever calls are inlined: derivatives, batches,
     /// plans and engines never see it.
     Composed(Compose),
@@ -299,7 +303,8 @@ pub enum Deriv {
     Jvp(JvpRule),
     /// Locally constant, or not of a float type.
     Zero,
-    /// By differentiating regions, the callee, or what it is composed of.
+    /// By differentiating regions, the callee, or what it is composed of; for what is opaque, by the rule of a
+    /// function that calls it.
     Structural,
 }
 

@@ -7,6 +7,8 @@ pub mod def;
 mod indirect;
 mod maps;
 mod monoid;
+mod opaque;
+mod order;
 mod reduce;
 mod rows;
 mod skew;
@@ -21,6 +23,7 @@ pub use def::{
     LinearSlots, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody, Tangents,
     TransposeRule, Update, ViewCx,
 };
+pub use opaque::batched_opaque;
 pub use table::Op;
 
 use crate::attrs::Attrs;

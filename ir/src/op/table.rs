@@ -3,7 +3,7 @@
 use super::def::*;
 use super::maps::*;
 use super::rows::*;
-use super::{composed, contract, control, indirect, reduce, skew, source, view};
+use super::{composed, contract, control, indirect, opaque, order, reduce, skew, source, view};
 use crate::attrs::{Attr0, AttrKind, maybe, need};
 use crate::dtype::{DType, DTypeSet};
 use crate::infer::{Class, Sig};
@@ -444,6 +444,30 @@ ops! {
         &[Domain::Normal, Domain::Normal, Domain::Ints(-1, 4)],
         Deriv::Linear(LinearSlots::Only(&[0, 1]), indirect::transpose_dynamic_update_slice),
         &["%x: f32[5,3], %u: f32[2,2], %i: i32[], %j: i32[] | dynamic_update_slice %x, %u, %i, %j : f32[5,3]"]);
+
+    // Order.
+    /// Places of the elements along an axis in ascending order: equal ones as they come, -0 and +0 among them, NaN
+    /// after all numbers. `descending` has larger elements first, NaN before all, and equal ones as they come;
+    /// `count` leaves the first so many.
+    Argsort = other("argsort", Arity::Exactly(1), order::ARGSORT, Written::Inferred, order::infer_argsort,
+        Body::Indirect(Indirect::Argsort), D, Deriv::Zero,
+        &["%x: f32[2,3] | argsort %x {axis = 1} : i32[2,3]",
+          "%x: f32[4,3] | argsort %x {axis = 0, descending = true, count = [2]} : i32[2,3]"]);
+    /// Elements along an axis in the order of `argsort`.
+    Sort = composed("sort", Arity::Exactly(1), composed::SORT, composed::check_sort, composed::sort, D,
+        &["%x: f32[2,3] | sort %x {axis = 1} : f32[2,3]",
+          "%x: f32[4,3] | sort %x {axis = 0, descending = true} : f32[4,3]",
+          "%x: f32[0,3] | sort %x {axis = 0} : f32[0,3]"]);
+    /// The first operand in the order of `argsort` along an axis, and the second in the same order.
+    SortKeyVal = composed("sort_key_val", Arity::Exactly(2), composed::SORT, composed::check_sort_key_val,
+        composed::sort_key_val, D,
+        &["%k: f32[2,3], %v: f32[2,3] | sort_key_val %k, %v {axis = 1} : f32[2,3], f32[2,3]"]);
+    /// The `k` largest elements along the last axis, largest first, and their places: of equal ones the first, NaN
+    /// before all numbers.
+    TopK = composed("top_k", Arity::Exactly(1), composed::TOP_K, composed::check_top_k, composed::top_k, D,
+        &["%x: f32[2,4] | top_k %x {k = 1} : f32[2,1], i32[2,1]",
+          "%x: f32[2,4] | top_k %x {k = 3} : f32[2,3], i32[2,3]"]);
+
     // Eight bits.
     /// `clamp(round(x / scale) + zero)` in `i8`, halves to even; the scale of the operand's type and the zero point of
     /// `i8` are scalars or lie along one axis; NaN gives the zero point.
@@ -479,6 +503,11 @@ ops! {
     /// The results of a function of the module.
     Call = region("call", Arity::AtLeast(0), &[need("func", AttrKind::Func)], &[], control::infer_call,
         Control::Call, &[]);
+    /// The result of a function that the engine's user gives under this name. It is pure: it may be left out, or called
+    /// again. Its derivative is that of a function with a rule that calls it; `batched` names the function over a batch,
+    /// and what a call costs is told by `operations`, `bytes` beside operands and result, and bytes of `scratch`.
+    Opaque = other("opaque", Arity::AtLeast(0), opaque::OPAQUE, Written::Must, opaque::infer_opaque,
+        Body::Opaque, D, Deriv::Structural, &[]);
     /// Starts a chain of effects.
     CreateToken = other("create_token", Arity::Exactly(0), &[], Written::Inferred, control::infer_start,
         Body::Effect(Effect::Start), D, Deriv::Zero, &["| create_token : token"]);

@@ -56,6 +56,8 @@ impl Subject {
         let program = ready.program(plan)?;
         let plan = crate::fusion::Options { effort, ..ready.options.clone() };
         let cpu = Cpu { plan, threads, vectors, ..Cpu::default() };
+        // Here it has a place in the text.
+        cpu.functions.check(&ready.function).map_err(wrong)?;
         let (memory, layout) = cpu.layout(&program).map_err(wrong)?;
         clock.end("plan");
         let executable = Executable::compile(&program, &layout, cpu.options()).map_err(wrong)?;

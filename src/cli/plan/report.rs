@@ -100,7 +100,7 @@ impl Report {
             program.steps.iter().zip(&found.steps).zip(&computed).map(|((s, c), insts)| Row {
                 name: s.name().into(),
                 kind: s.kind(),
-                domains: steps::domains(s),
+                domains: steps::domains(program, s),
                 reads: steps::names(program, s.reads()),
                 writes: steps::names(program, s.writes()),
                 computes: insts.iter().map(name).collect(),

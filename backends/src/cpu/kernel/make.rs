@@ -6,6 +6,7 @@ use crate::cpu::fold::{Parted, Runs, STATE};
 use crate::cpu::memory::{Room, too_much};
 use crate::cpu::order::scan_room;
 use crate::cpu::shape::{InCode, covers, gcd, granule, in_code, of_rows, parted, volume};
+use crate::functions::Registry;
 use crate::reference::order::LANES;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -42,6 +43,8 @@ pub(in crate::cpu) struct Making<'a> {
     pub(in crate::cpu) own: &'a mut Room,
     /// The most slots any step has.
     pub(in crate::cpu) slots: u32,
+    /// The functions of the user's; `None` where only the memory is asked for.
+    pub(in crate::cpu) functions: Option<&'a Registry>,
 }
 
 impl Making<'_> {

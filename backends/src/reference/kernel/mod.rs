@@ -172,6 +172,7 @@ impl Run<'_> {
             Step::Contract(step) => self.contract(step),
             Step::Attend(step) => self.attend(step),
             Step::Scatter(step) => self.scatter(step),
+            Step::Argsort(step) => self.argsort(step),
             Step::Library(step) => self.library(step, functions),
             Step::Transfer(step) => self.put(step.to, self.tensor(step.from)?.bits.clone()),
         }

@@ -1,12 +1,12 @@
-//! Scatters and functions of libraries.
+//! Scatters, orders and functions of libraries.
 
-use super::super::indirect::joined;
+use super::super::indirect::{argsort, joined};
 use super::{
     Functions, Kept, OUTSIDE, Reader, Run, coordinates, internal, offset, outputs, volume,
 };
 use crate::array::Array;
 use crate::reference::reserve;
-use adfuse_ir::kernel::{Library, Operand, Scatter};
+use adfuse_ir::kernel::{Argsort, Library, Operand, Scatter};
 use adfuse_ir::{At, Diagnostic, Kind, Literal};
 
 impl Run<'_> {
@@ -49,6 +49,13 @@ impl Run<'_> {
         }
         sums.iter_mut().for_each(|b| *b = convert(wide, dtype, *b));
         self.put(step.out, sums)
+    }
+
+    pub(super) fn argsort(&mut self, step: &Argsort) -> Result<(), Diagnostic> {
+        let axis = usize::from(step.axis);
+        let count = self.program.buffers[step.out].dims[axis] as usize;
+        let places = argsort(self.tensor(step.from)?, axis, step.descending, count)?;
+        self.put(step.out, places)
     }
 
     pub(super) fn library(

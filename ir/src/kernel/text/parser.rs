@@ -3,8 +3,8 @@
 use super::cursor::{Cursor, Read};
 use super::stage::Around;
 use crate::diag::{Diagnostic, Kind, Span};
+use crate::kernel::program::{Argsort, Library, Transfer};
 use crate::kernel::program::{Buffer, BufferData, Program, Role, Scatter, Space, Step, Storage};
-use crate::kernel::program::{Library, Transfer};
 use crate::kernel::stage::{Kernel, Operand, Schedule, TileData};
 use crate::op::Update;
 use crate::scalar::{Func, Prim, SOp};
@@ -163,8 +163,12 @@ impl<'s> Parser<'s> {
         if outputs.len() == 1 && self.cursor.accept("scatter") {
             return self.scatter(out).map(Step::Scatter);
         }
+        if outputs.len() == 1 && self.cursor.accept("argsort") {
+            return self.argsort(out).map(Step::Argsort);
+        }
         if !self.cursor.accept("library") {
-            return Err(self.cursor.wrong("`scatter`, `library` or `transfer`"));
+            let words = "`scatter`, `argsort`, `library` or `transfer`";
+            return Err(self.cursor.wrong(words));
         }
         let function = self.name()?.to_string();
         self.cursor.expect("(")?;
@@ -175,12 +179,18 @@ impl<'s> Parser<'s> {
             }
             inputs.push(self.buffer()?);
         }
-        let mut scratch = 0;
-        if self.cursor.accept("scratch") {
-            let wrong = self.cursor.wrong("a number of bytes");
-            scratch = u64::try_from(self.cursor.int()?).map_err(|_| wrong)?;
-        }
-        Ok(Step::Library(Library { function, inputs, outputs, scratch }))
+        let mut fact = |word: &str, what: &str| {
+            if !self.cursor.accept(word) {
+                return Ok(0);
+            }
+            let wrong = self.cursor.wrong(what);
+            u64::try_from(self.cursor.int()?).map_err(|_| wrong)
+        };
+        let scratch = fact("scratch", "a number of bytes")?;
+        let operations = fact("operations", "a number of operations")?;
+        let bytes = fact("bytes", "a number of bytes")?;
+        let library = Library { function, inputs, outputs, scratch, operations, bytes };
+        Ok(Step::Library(library))
     }
 
     fn scatter(&mut self, out: Buffer) -> Read<Scatter> {
@@ -200,6 +210,15 @@ impl<'s> Parser<'s> {
         self.cursor.expect("}")?;
         let params = params.into_iter().map(|p| p.0).collect();
         Ok(Scatter { update, from, out, domain, params, program, index, guards })
+    }
+
+    /// `%x axis 1 descending`
+    fn argsort(&mut self, out: Buffer) -> Read<Argsort> {
+        let from = self.buffer()?;
+        self.cursor.expect("axis")?;
+        let wrong = self.cursor.wrong("an axis");
+        let axis = u8::try_from(self.cursor.int()?).map_err(|_| wrong)?;
+        Ok(Argsort { from, out, axis, descending: self.cursor.accept("descending") })
     }
 
     fn kernel(&mut self) -> Read<Kernel> {

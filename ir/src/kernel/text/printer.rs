@@ -3,7 +3,8 @@
 use crate::index::Guard;
 use crate::index::IndexExpr;
 use crate::kernel::program::{
-    Attend, Buffer, BufferData, Contract, Feed, Program, Role, Scatter, Space, Step, Storage,
+    Attend, Buffer, BufferData, Contract, Feed, Library, Program, Role, Scatter, Space, Step,
+    Storage,
 };
 use crate::kernel::stage::{Kernel, Operand, Param, Piece, Run, Schedule, Sink, Stage};
 use crate::literal::Literal;
@@ -22,13 +23,21 @@ impl Display for Program {
                 Step::Contract(step) => self.contract(f, step)?,
                 Step::Attend(step) => self.attend(f, step)?,
                 Step::Scatter(step) => self.scatter(f, step)?,
+                Step::Argsort(step) => {
+                    let (out, from) = (self.name(step.out), self.name(step.from));
+                    write!(f, "  {out} = argsort {from} axis {}", step.axis)?;
+                    writeln!(f, "{}", if step.descending { " descending" } else { "" })?;
+                }
                 Step::Library(step) => {
                     let [outputs, inputs] = [&step.outputs, &step.inputs].map(|b| self.names(b));
                     write!(f, "  {outputs} = library @{}({inputs})", step.function)?;
-                    match step.scratch {
-                        0 => writeln!(f)?,
-                        bytes => writeln!(f, " scratch {bytes}")?,
+                    let Library { scratch, operations, bytes, .. } = *step;
+                    let facts =
+                        [("scratch", scratch), ("operations", operations), ("bytes", bytes)];
+                    for (word, n) in facts.into_iter().filter(|(_, n)| *n > 0) {
+                        write!(f, " {word} {n}")?;
                     }
+                    writeln!(f)?;
                 }
                 Step::Transfer(step) => {
                     writeln!(f, "  {} = transfer {}", self.name(step.to), self.name(step.from))?;

@@ -104,7 +104,7 @@ impl Check<'_> {
             Step::Contract(contract) => Some(&contract.name),
             Step::Attend(attend) => Some(&attend.name),
             Step::Library(library) => Some(&library.function),
-            Step::Scatter(_) | Step::Transfer(_) => None,
+            Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) => None,
         });
         for name in std::iter::once(&self.program.name).chain(steps).filter(|n| !is_word(n)) {
             self.report(format_args!("@{name}"), Wrong::new(Kind::Syntax, "not a name"));
@@ -172,6 +172,7 @@ impl Check<'_> {
                 Step::Contract(step) => self.contract(&place, step),
                 Step::Attend(step) => self.attend(&place, step),
                 Step::Scatter(step) => self.scatter(&place, step),
+                Step::Argsort(step) => self.argsort(&place, step),
                 Step::Library(step) => self.library(&place, step),
                 Step::Transfer(step) => self.transfer(&place, step),
             }

@@ -1,10 +1,11 @@
-//! Scatters, functions of libraries, copies.
+//! Scatters, orders, functions of libraries, copies.
 
 use super::bounds::Scope;
 use super::kernel::fits;
 use super::{Check, Wrong, iterable};
 use crate::diag::Kind;
-use crate::kernel::program::{Library, Scatter, Storage, Transfer};
+use crate::dtype::DType;
+use crate::kernel::program::{Argsort, Library, Scatter, Storage, Transfer};
 use crate::kernel::stage::{Operand, Param};
 use crate::types::MAX_BYTES;
 
@@ -61,6 +62,41 @@ impl Check<'_> {
         let mut scope = Scope::new(&step.domain, &step.program.params);
         scope.assume(&step.guards)?;
         scope.inside(&step.index, &out.dims)
+    }
+
+    pub(super) fn argsort(&mut self, place: &str, step: &Argsort) {
+        if let Err(wrong) = self.in_order(step) {
+            self.report(place, wrong);
+        }
+    }
+
+    fn in_order(&self, step: &Argsort) -> Result<(), Wrong> {
+        self.readable(step.from)?;
+        self.writable(step.out)?;
+        let (from, out) = (self.data(step.from), self.data(step.out));
+        let (axis, name) = (usize::from(step.axis), format!("%{}", out.name));
+        if out.storage != Storage::Plain {
+            let m = format!("{name} is packed: places are whole numbers");
+            return Err(Wrong::new(Kind::Unsupported, m));
+        }
+        fits(Some(DType::I32), DType::I32, out.dtype, &name)?;
+        let Some(&extent) = from.dims.get(axis) else {
+            let m = format!("%{} has no axis {axis}", from.name);
+            return Err(Wrong::new(Kind::Shape, m));
+        };
+        let alike = |(d, (a, b)): (usize, (&i64, &i64))| if d == axis { b <= a } else { a == b };
+        let pairs = || from.dims.iter().zip(&out.dims).enumerate();
+        if from.dims.len() != out.dims.len() || !pairs().all(alike) {
+            let m = format!("{name} does not have the extents of %{}", from.name);
+            return Err(Wrong::new(Kind::Shape, m));
+        }
+        match extent <= i64::from(i32::MAX) {
+            true => Ok(()),
+            false => {
+                let m = format!("%{} is too long for i32 places", from.name);
+                Err(Wrong::new(Kind::Limit, m))
+            }
+        }
     }
 
     pub(super) fn library(&mut self, place: &str, step: &Library) {

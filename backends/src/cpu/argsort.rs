@@ -1,0 +1,238 @@
+//! Places in order: a line's elements become whole numbers that compare as they do, each with its place
+//! below, and those are sorted. No two are equal, so there is one order, whoever sorts.
+//!
+//! Lines are shared out among the threads; each task has room for the numbers of one line.
+#![allow(unsafe_code)]
+
+use super::crew::{Crew, Worker};
+use super::kernel::Making;
+use super::shape::volume;
+use adfuse_ir::kernel::{Argsort, Storage};
+use adfuse_ir::{At, DType, Diagnostic, Kind};
+use cranelift_entity::EntityRef;
+use smallvec::SmallVec;
+
+/// Elements that a task goes through at least.
+const PIECE: i64 = 4096;
+/// Elements of the lines that are in work at once, where lines are short.
+const TOGETHER: i64 = 1 << 18;
+/// Lines that are in work at once: at least, where there are as many, and at most.
+const AT_ONCE: (i64, i64) = (8, 256);
+
+/// Places in order, made.
+pub(super) struct MadeArgsort {
+    from: usize,
+    out: usize,
+    dtype: DType,
+    /// Bits of an element that is packed.
+    packed: Option<u8>,
+    descending: bool,
+    lines: i64,
+    long: i64,
+    count: i64,
+    /// Elements from one of a line to the next, read and written.
+    step: [i64; 2],
+    /// Extents of the other axes, with the elements from one place to the next.
+    others: SmallVec<[(i64, [i64; 2]); 4]>,
+    /// Of all workers: the numbers of the lines in work.
+    numbers: u64,
+    tasks: i64,
+}
+
+impl Making<'_> {
+    pub(super) fn argsort(&mut self, step: &Argsort) -> Result<MadeArgsort, Diagnostic> {
+        let [from, out] = [step.from, step.out].map(|b| &self.program.buffers[b]);
+        let axis = usize::from(step.axis);
+        let strides = |data: &adfuse_ir::kernel::BufferData| -> SmallVec<[i64; 4]> {
+            let dense =
+                || (0..data.dims.len()).map(|d| data.dims[d + 1..].iter().product()).collect();
+            data.strides.clone().unwrap_or_else(dense)
+        };
+        let elements = volume(&from.dims)?;
+        let (from_steps, out_steps) = (strides(from), strides(out));
+        let (Some(&long), Some(&count)) = (from.dims.get(axis), out.dims.get(axis)) else {
+            return Err(Diagnostic::new(At::default(), Kind::Internal, "an order along no axis"));
+        };
+        let steps = |d: usize| [from_steps[d], out_steps[d]];
+        let others = (0..from.dims.len()).filter(|&d| d != axis);
+        let others = others.map(|d| (from.dims[d], steps(d))).collect();
+        let lines = elements.checked_div(long).unwrap_or(0);
+        let together = (TOGETHER / long.max(1)).clamp(AT_ONCE.0, AT_ONCE.1);
+        let tasks = lines.min(together).min(elements / PIECE + 1);
+        let bytes = if is_wide(from.dtype) { 16 } else { 8 };
+        Ok(MadeArgsort {
+            from: step.from.index(),
+            out: step.out.index(),
+            dtype: from.dtype,
+            packed: match from.storage {
+                Storage::Plain => None,
+                Storage::Packed(bits) => Some(bits),
+            },
+            descending: step.descending,
+            lines,
+            long,
+            count,
+            step: steps(axis),
+            others,
+            numbers: self.shared.take(tasks.saturating_mul(long), bytes)?,
+            tasks,
+        })
+    }
+}
+
+/// Whether a number and a place take more than 64 bits.
+fn is_wide(dtype: DType) -> bool {
+    dtype.bytes() > 4
+}
+
+impl MadeArgsort {
+    pub(super) fn run(&self, crew: &mut Crew<'_>) {
+        if self.count == 0 || self.tasks == 0 {
+            return;
+        }
+        let (whole, rest) = (self.lines / self.tasks, self.lines % self.tasks);
+        crew.each(self.tasks, |_, worker, k| {
+            let first = k * whole + k.min(rest);
+            let last = first + whole + i64::from(k < rest);
+            (first..last).for_each(|line| self.line(worker, k, line));
+        });
+    }
+
+    /// Puts a line in order, in the room of a task.
+    fn line(&self, worker: &Worker, task: i64, line: i64) {
+        let mut at = [0, 0];
+        let mut left = line;
+        for &(n, steps) in self.others.iter().rev() {
+            let place = left % n;
+            left /= n;
+            at = [at[0] + place * steps[0], at[1] + place * steps[1]];
+        }
+        if let Some(bits) = self.packed {
+            let bits = i64::from(bits);
+            let mask = u8::MAX >> (8 - bits);
+            return self.narrow(worker, task, at[1], |k| {
+                let bit = (at[0] + k * self.step[0]) * bits;
+                // SAFETY: the verifier has seen that the line is inside of the buffer, which is packed in
+                // words of little-endian bytes; an element crosses none of those.
+                let byte = unsafe { *worker.table[self.from].offset((bit / 8) as isize) };
+                (byte >> (bit % 8) & mask).into()
+            });
+        }
+        let from = worker.table[self.from];
+        macro_rules! elements {
+            ($way:ident, $t:ty, |$x:ident| $number:expr) => {{
+                let first = from.cast::<$t>().wrapping_offset(at[0] as isize);
+                self.$way(worker, task, at[1], |k| {
+                    // SAFETY: the line is inside of the buffer, whose elements are of this type, and which
+                    // nobody writes meanwhile; callers' slices have been aligned.
+                    let $x = unsafe { *first.offset((k * self.step[0]) as isize) };
+                    $number
+                })
+            }};
+        }
+        match self.dtype {
+            DType::F64 => elements!(wide, u64, |x| float(x, 63, 0x7ff0 << 48)),
+            DType::F32 => elements!(narrow, u32, |x| float(x.into(), 31, 0x7f80 << 16) as u32),
+            DType::BF16 => elements!(narrow, u16, |x| float(x.into(), 15, 0x7f80) as u32),
+            DType::F16 => elements!(narrow, u16, |x| float(x.into(), 15, 0x7c00) as u32),
+            DType::I64 => elements!(wide, u64, |x| x ^ 1 << 63),
+            DType::I32 => elements!(narrow, u32, |x| x ^ 1 << 31),
+            DType::U32 => elements!(narrow, u32, |x| x),
+            DType::I8 => elements!(narrow, u8, |x| (x ^ 1 << 7).into()),
+            _ => elements!(narrow, u8, |x| x.into()),
+        }
+    }
+
+    /// A line of elements whose numbers have 32 bits at most.
+    fn narrow(&self, worker: &Worker, task: i64, to: i64, number: impl Fn(i64) -> u32) {
+        let turned = if self.descending { u32::MAX } else { 0 };
+        let entry = |k: i64| u64::from(number(k) ^ turned) << 32 | k as u64;
+        self.ordered(worker, task, to, entry, |entry| entry as u32);
+    }
+
+    /// A line of elements whose numbers have more bits.
+    fn wide(&self, worker: &Worker, task: i64, to: i64, number: impl Fn(i64) -> u64) {
+        let turned = if self.descending { u64::MAX } else { 0 };
+        let entry = |k: i64| u128::from(number(k) ^ turned) << 32 | k as u128;
+        self.ordered(worker, task, to, entry, |entry| entry as u32);
+    }
+
+    /// Sorts the entries of a line and writes the places that are asked for.
+    fn ordered<T: Ord + Copy>(
+        &self,
+        worker: &Worker,
+        task: i64,
+        to: i64,
+        entry: impl Fn(i64) -> T,
+        place: impl Fn(T) -> u32,
+    ) {
+        let (long, count) = (self.long as usize, self.count as usize);
+        let room = worker.all(self.numbers).cast::<T>().wrapping_add(task as usize * long);
+        // SAFETY: there is room for so many entries of each task, of 16 bytes where entries have that, at a
+        // line of the cache; nobody else uses this task's.
+        let entries = unsafe {
+            (0..long).for_each(|k| room.add(k).write(entry(k as i64)));
+            std::slice::from_raw_parts_mut(room, long)
+        };
+        let first = match count < long {
+            true => {
+                entries.select_nth_unstable(count - 1);
+                &mut entries[..count]
+            }
+            false => entries,
+        };
+        first.sort_unstable();
+        let out = worker.table[self.out].cast::<i32>().wrapping_offset(to as isize);
+        for (k, &entry) in first.iter().enumerate() {
+            // SAFETY: the line is inside of the buffer of places, and this task's alone.
+            unsafe { *out.offset(k as isize * self.step[1] as isize) = place(entry) as i32 }
+        }
+    }
+}
+
+/// The bits of a float, whose sign is this bit and whose infinity is this, as a number that compares as the
+/// float does: both zeros are one, and NaN is the largest.
+fn float(bits: u64, sign: u32, infinity: u64) -> u64 {
+    let top = 1 << sign;
+    let magnitude = bits & (top - 1);
+    if magnitude > infinity {
+        return top | (top - 1);
+    }
+    match bits & top != 0 && magnitude != 0 {
+        true => top - 1 - magnitude,
+        false => top | magnitude,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floats_compare_as_their_numbers() {
+        let of = |x: f32| float(x.to_bits().into(), 31, 0x7f80 << 16);
+        let tiny = f32::from_bits(1);
+        let rising = [
+            f32::NEG_INFINITY,
+            f32::MIN,
+            -1.5,
+            -1.0,
+            -tiny,
+            0.0,
+            tiny,
+            f32::MIN_POSITIVE,
+            1.0,
+            f32::MAX,
+            f32::INFINITY,
+            f32::NAN,
+        ];
+        assert!(rising.windows(2).all(|w| of(w[0]) < of(w[1])), "{:?}", rising.map(of));
+        assert_eq!(of(-0.0), of(0.0));
+        assert_eq!(of(-f32::NAN), of(f32::NAN));
+        assert!(of(f32::NAN) <= u32::MAX.into());
+        // Half of the range of bf16, whose NaN begins elsewhere than that of f16.
+        assert!(float(0x7c01, 15, 0x7f80) < float(0x7f80, 15, 0x7f80));
+        assert_eq!(float(0x7c01, 15, 0x7c00), 0xffff);
+        assert!(float((-1.0f64).to_bits(), 63, 0x7ff0 << 48) < float(0, 63, 0x7ff0 << 48));
+    }
+}
