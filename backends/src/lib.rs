@@ -4,6 +4,7 @@
 pub mod array;
 mod bytes;
 pub mod cpu;
+pub mod gpu;
 pub mod ptx;
 pub mod reference;
 
