@@ -1,5 +1,9 @@
 //! Engines: from a function to something that runs it.
 
+mod gpu;
+
+pub use gpu::{Gpu, OnGpu};
+
 use crate::backends::Array;
 use crate::backends::cpu::{self, ArenaLayout, Executable};
 use crate::backends::functions::Registry;
@@ -168,13 +172,8 @@ impl Cpu {
     /// # Errors
     /// As [`Cpu::compile`].
     pub fn decide(&self, function: &Function) -> Result<Decided, Diagnostic> {
-        let Some(budget) = self.mem_budget else {
-            let plan = fusion::plan(function, &self.plan)?.donating(&self.donated);
-            return Ok(Decided { plan, notes: Vec::new() });
-        };
         let engine = (self as &dyn fusion::Engine, Cpu::NAME);
-        let choice = choose(function, &self.plan, budget, engine, self.cache.as_ref())?;
-        Ok(Decided { plan: choice.point.plan, notes: choice.notes })
+        decided(function, &self.plan, self.mem_budget, engine, self.cache.as_ref())
     }
 
     /// Makes machine code of a plan of a prepared function.
@@ -183,13 +182,7 @@ impl Cpu {
     /// As [`Cpu::compile`], and [`Kind::Usage`] for a plan that does not fit, or that uses the memory of a
     /// parameter that the caller does not give up.
     pub fn follow(&self, function: &Function, plan: &Plan) -> Result<Compiled, Diagnostic> {
-        if let Some(&kept) = plan.donated.iter().find(|k| !self.donated.contains(k)) {
-            let names = Names::of(function);
-            let name = function.params().get(kept).map_or_else(String::new, |&p| names.get(p));
-            let at = At { func: Some(function.name.clone()), ..At::default() };
-            let m = format!("the plan uses the memory of %{name}, which is not given up");
-            return Err(Diagnostic::new(at, Kind::Usage, m));
-        }
+        given_up(function, plan, &self.donated)?;
         self.functions.check(function)?;
         self.of_program(verified(lower(function, plan, &self.plan.device)?)?)
     }
@@ -200,23 +193,11 @@ impl Cpu {
     /// As [`Cpu::compile`].
     pub fn of_program(&self, program: Verified<Program>) -> Result<Compiled, Diagnostic> {
         let (memory, layout) = self.layout(&program)?;
-        self.within(&program, cpu::peak(&program, &layout)?)?;
+        within(self.mem_budget, &program, cpu::peak(&program, &layout)?)?;
         let executable =
             self.kept.engine(self.options(), &self.functions).executable(&program, &layout)?;
-        self.within(&program, executable.memory().peak())?;
+        within(self.mem_budget, &program, executable.memory().peak())?;
         Ok(Compiled { program, memory, executable })
-    }
-
-    /// Refuses what takes more than the budget.
-    fn within(&self, program: &Program, peak: u64) -> Result<(), Diagnostic> {
-        match self.mem_budget.filter(|&budget| peak > budget) {
-            None => Ok(()),
-            Some(budget) => {
-                let at = At { func: Some(program.name.clone()), ..At::default() };
-                let m = format!("the program takes {peak} bytes, the budget is {budget}");
-                Err(Diagnostic::new(at, Kind::Limit, m))
-            }
-        }
     }
 
     /// How executables run.
@@ -254,6 +235,44 @@ impl fusion::Engine for Cpu {
 fn arena(memory: &Memory) -> ArenaLayout {
     let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
     ArenaLayout { bytes: memory.arena, offsets, scratch, donated: memory.donated.clone() }
+}
+
+/// The plan for a [prepared](prepare()) function, within the budget if there is one.
+fn decided(
+    function: &Function,
+    options: &fusion::Options,
+    mem_budget: Option<u64>,
+    (engine, name): (&dyn fusion::Engine, &str),
+    cache: Option<&PlanCache>,
+) -> Result<Decided, Diagnostic> {
+    let Some(budget) = mem_budget else {
+        let plan = fusion::plan(function, options)?.donating(engine.donated());
+        return Ok(Decided { plan, notes: Vec::new() });
+    };
+    let choice = choose(function, options, budget, (engine, name), cache)?;
+    Ok(Decided { plan: choice.point.plan, notes: choice.notes })
+}
+
+/// Refuses a plan that uses the memory of a parameter that the caller does not give up.
+fn given_up(function: &Function, plan: &Plan, donated: &[usize]) -> Result<(), Diagnostic> {
+    let Some(&kept) = plan.donated.iter().find(|k| !donated.contains(k)) else { return Ok(()) };
+    let names = Names::of(function);
+    let name = function.params().get(kept).map_or_else(String::new, |&p| names.get(p));
+    let at = At { func: Some(function.name.clone()), ..At::default() };
+    let m = format!("the plan uses the memory of %{name}, which is not given up");
+    Err(Diagnostic::new(at, Kind::Usage, m))
+}
+
+/// Refuses what takes more than the budget.
+fn within(mem_budget: Option<u64>, program: &Program, peak: u64) -> Result<(), Diagnostic> {
+    match mem_budget.filter(|&budget| peak > budget) {
+        None => Ok(()),
+        Some(budget) => {
+            let at = At { func: Some(program.name.clone()), ..At::default() };
+            let m = format!("the program takes {peak} bytes, the budget is {budget}");
+            Err(Diagnostic::new(at, Kind::Limit, m))
+        }
+    }
 }
 
 fn verified(program: Program) -> Result<Verified<Program>, Diagnostic> {

@@ -7,7 +7,9 @@ pub mod budget;
 pub mod check;
 pub mod cli;
 pub mod engine;
+mod entries;
 pub mod functions;
+pub mod kernel_cache;
 pub mod measure;
 pub mod plan_cache;
 pub mod sample;
@@ -28,7 +30,7 @@ pub mod prelude {
     };
     pub use crate::backends::Array;
     pub use crate::backends::reference::{Silent, run};
-    pub use crate::engine::Cpu;
+    pub use crate::engine::{Cpu, Gpu};
     pub use crate::ir::verify::verify;
     pub use crate::ir::{
         Attrs, DType, Diagnostic, Dim, Function, Kind, Module, Op, Symbol, TensorType,

@@ -9,19 +9,15 @@
 //!
 //! Whatever an entry says is checked again by whoever uses it: a plan is measured before it is followed.
 
+use crate::entries::{Entries, hash, named};
 use crate::fusion::{Effort, Options, PLANNER};
-use crate::whole;
-use sha2::{Digest, Sha256};
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 /// A folder of plans.
 #[derive(Clone, Debug)]
 pub struct PlanCache {
-    folder: PathBuf,
-    most_bytes: u64,
+    entries: Entries,
 }
 
 /// What a plan was made for.
@@ -69,17 +65,11 @@ const FORM: &str = "adfuse plan cache 1";
 /// How names of entries end.
 const SUFFIX: &str = ".adfuse-plan";
 
-/// Characters of a name before that.
-const HASH: usize = 32;
-
 /// Bytes that a folder holds at most, where nobody says otherwise.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// Bytes of an entry at most: those of a plan's text, and some more.
 const MOST_ENTRY: u64 = 65 << 20;
-
-/// Files of writers that are older were left behind.
-const LEFT_BEHIND: Duration = Duration::from_secs(3600);
 
 impl Key {
     /// For a function of this hash, options and budget in bytes, where `engine` says what steps need
@@ -104,12 +94,8 @@ impl Key {
     }
 
     fn file(&self) -> String {
-        format!("{}{SUFFIX}", &hash(self.text.as_bytes())[..HASH])
+        named(&self.text, SUFFIX)
     }
-}
-
-fn hash(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
 }
 
 impl Entry {
@@ -147,24 +133,26 @@ impl Entry {
 impl PlanCache {
     /// The plans in a folder, which need not be there yet.
     pub fn new(folder: impl Into<PathBuf>) -> PlanCache {
-        PlanCache { folder: folder.into(), most_bytes: MOST_BYTES }
+        let (folder, most_bytes) = (folder.into(), MOST_BYTES);
+        let entries = Entries { folder, suffix: SUFFIX, most_bytes, most_entry: MOST_ENTRY };
+        PlanCache { entries }
     }
 
     /// The same with another bound on the bytes of all entries.
     pub fn with_most_bytes(self, most_bytes: u64) -> PlanCache {
-        PlanCache { most_bytes, ..self }
+        PlanCache { entries: Entries { most_bytes, ..self.entries } }
     }
 
     /// The folder.
     pub fn folder(&self) -> &Path {
-        &self.folder
+        &self.entries.folder
     }
 
     /// The entry for a key.
     pub fn find(&self, key: &Key) -> Lookup {
         let name = key.file();
         let spoiled = |why: String| Lookup::Spoiled(format!("{name}: {why}"));
-        match read(&self.folder.join(&name)) {
+        match self.entry(&name) {
             Ok(Ok((found, entry))) if found == *key => Lookup::Found(entry),
             Ok(Ok(_)) => spoiled("it is for something else".into()),
             Ok(Err(why)) => spoiled(why),
@@ -180,14 +168,7 @@ impl PlanCache {
     /// When the folder cannot be made or written to.
     pub fn keep(&self, key: &Key, entry: &Entry) -> io::Result<()> {
         let text = entry.text(key);
-        let size = text.len() as u64;
-        if size > self.most_bytes.min(MOST_ENTRY) {
-            return Ok(());
-        }
-        fs::create_dir_all(&self.folder)?;
-        let path = self.folder.join(key.file());
-        whole::replace(&path, |file| file.write_all(text.as_bytes()))?;
-        self.evict(&path)
+        self.entries.keep(&key.file(), text.as_bytes())
     }
 
     /// The entries, by name.
@@ -196,8 +177,8 @@ impl PlanCache {
     /// When the folder cannot be read; one that is not there has no entries.
     pub fn list(&self) -> io::Result<Vec<Listed>> {
         let mut all = Vec::new();
-        for file in self.files()?.into_iter().filter(|f| !f.unfinished) {
-            let key = match read(&self.folder.join(&file.name)) {
+        for file in self.entries.files()?.into_iter().filter(|f| !f.unfinished) {
+            let key = match self.entry(&file.name) {
                 Ok(Ok((key, entry))) => Ok(said(&key, &entry)),
                 Ok(Err(why)) => Err(why),
                 // Another process may have taken it away.
@@ -214,107 +195,16 @@ impl PlanCache {
     /// # Errors
     /// When the folder cannot be read, or an entry cannot be removed.
     pub fn clear(&self) -> io::Result<usize> {
-        let mut removed = 0;
-        for file in self.files()? {
-            remove(&self.folder.join(&file.name))?;
-            removed += usize::from(!file.unfinished);
-        }
-        Ok(removed)
+        self.entries.clear()
     }
 
-    /// Removes the oldest entries until the others are few enough, but never the one just kept, and what
-    /// writers left behind that did not end well.
-    fn evict(&self, kept: &Path) -> io::Result<()> {
-        let mut files = self.files()?;
-        let now = SystemTime::now();
-        let old = |f: &Found| now.duration_since(f.changed).is_ok_and(|age| age > LEFT_BEHIND);
-        for file in files.iter().filter(|f| f.unfinished && old(f)) {
-            remove(&self.folder.join(&file.name))?;
-        }
-        files.retain(|f| !f.unfinished);
-        files.sort_by(|a, b| a.changed.cmp(&b.changed).then_with(|| a.name.cmp(&b.name)));
-        let mut total = files.iter().fold(0, |sum: u64, f| sum.saturating_add(f.bytes));
-        for file in files {
-            let path = self.folder.join(&file.name);
-            if total > self.most_bytes && path != kept {
-                remove(&path)?;
-                total -= file.bytes;
-            }
-        }
-        Ok(())
+    /// What a file holds, or why that is no entry.
+    fn entry(&self, name: &str) -> io::Result<Result<(Key, Entry), String>> {
+        Ok(self.entries.read(name)?.and_then(|bytes| {
+            let text = String::from_utf8(bytes).map_err(|_| "it is no text".to_string())?;
+            Entry::parse(&text)
+        }))
     }
-
-    /// The files of this cache, by name: a folder may hold others.
-    fn files(&self) -> io::Result<Vec<Found>> {
-        let entries = match fs::read_dir(&self.folder) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries?,
-        };
-        let mut files = Vec::new();
-        for entry in entries {
-            let entry = entry?;
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            let Some(unfinished) = ours(&name) else { continue };
-            match entry.metadata() {
-                Ok(meta) if meta.is_file() => {
-                    let (bytes, changed) = (meta.len(), meta.modified()?);
-                    files.push(Found { name, bytes, changed, unfinished });
-                }
-                Ok(_) => {}
-                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-                Err(e) => return Err(e),
-            }
-        }
-        files.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(files)
-    }
-}
-
-/// A file of the cache.
-struct Found {
-    name: String,
-    bytes: u64,
-    changed: SystemTime,
-    /// Whether some process is, or was, just writing it.
-    unfinished: bool,
-}
-
-/// Whether a name is one of an entry (`false`) or of one that is being written (`true`).
-fn ours(name: &str) -> Option<bool> {
-    let (hidden, rest) = match name.strip_prefix('.') {
-        Some(rest) => (true, rest),
-        None => (false, name),
-    };
-    let (hash, rest) = rest.split_at_checked(HASH)?;
-    let tail = rest.strip_prefix(SUFFIX)?;
-    let fits = if hidden { tail.ends_with(".tmp") } else { tail.is_empty() };
-    (fits && hash.bytes().all(|b| b.is_ascii_hexdigit())).then_some(hidden)
-}
-
-/// Removes a file that another process may have removed.
-fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
-/// What a file holds, or why that is no entry.
-fn read(path: &Path) -> io::Result<Result<(Key, Entry), String>> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Ok(Err("it is no regular file".into()));
-    }
-    let mut bytes = Vec::new();
-    file.take(MOST_ENTRY + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST_ENTRY {
-        return Ok(Err("it is too large".into()));
-    }
-    let text = match String::from_utf8(bytes) {
-        Ok(text) => text,
-        Err(_) => return Ok(Err("it is no text".into())),
-    };
-    Ok(Entry::parse(&text))
 }
 
 /// What an entry is for, a word and what it says, the function first.

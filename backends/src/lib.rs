@@ -5,6 +5,7 @@ pub mod array;
 mod bytes;
 pub mod cpu;
 pub mod functions;
+pub mod gpu;
 pub mod ptx;
 pub mod reference;
 

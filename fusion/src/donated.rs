@@ -7,7 +7,7 @@
 
 use crate::group::Effort;
 use crate::in_place::pairs;
-use crate::memory::{Lives, bytes};
+use crate::memory::{Lives, bytes, first_reading};
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Space, Storage};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use std::cmp::Reverse;
@@ -29,7 +29,12 @@ pub(crate) type Placed = SecondaryMap<Buffer, Option<Buffer>>;
 
 /// Where results are, and where results and temporaries are: what is in the memory of inputs. With
 /// [`Effort::Off`] nothing is.
-pub(crate) fn placed(program: &Program, lives: &Lives, effort: Effort) -> (Placed, Placed) {
+pub(crate) fn placed(
+    program: &Program,
+    lives: &Lives,
+    effort: Effort,
+    reads_again: &[bool],
+) -> (Placed, Placed) {
     let mut found = Placed::new();
     if effort == Effort::Off {
         return (found.clone(), found);
@@ -50,7 +55,7 @@ pub(crate) fn placed(program: &Program, lives: &Lives, effort: Effort) -> (Place
     let mut ours: EntitySet<Buffer> = EntitySet::new();
     ours.extend(given.iter().map(|g| g.input));
     // In place first: nothing else may be written at that step.
-    for n in 0..program.steps.len() {
+    for n in first_reading(program, reads_again) {
         let dies = |b: Buffer| ours.contains(b) && lives[b].is_some_and(|(_, last)| last == n);
         let made = |b: Buffer| {
             results.contains(&b) && found[b].is_none() && lives[b].is_some_and(|(at, _)| at == n)

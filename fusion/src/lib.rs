@@ -61,7 +61,7 @@ pub use lossy::{
     lossy_copies, planned_function,
 };
 pub use lower::lower;
-pub use memory::{ALIGN, Memory, memory, memory_beside};
+pub use memory::{ALIGN, Memory, memory, memory_apart, memory_beside};
 pub use patterns::{Pattern, patterns};
 pub use plan::{Group, Members, Options, Plan, graph_hash, plan};
 pub use prepare::prepare;

@@ -71,6 +71,21 @@ pub fn memory_beside(
     effort: Effort,
     scratch: &[u64],
 ) -> Result<Memory, Diagnostic> {
+    memory_apart(program, effort, scratch, &[])
+}
+
+/// As [`memory_beside`], for an engine that says of each step whether it reads again what it has read when
+/// it has begun to write: what such a step writes is in the place of nothing that it reads. Steps that are
+/// not listed read first.
+///
+/// # Errors
+/// As [`memory`].
+pub fn memory_apart(
+    program: &Program,
+    effort: Effort,
+    scratch: &[u64],
+    reads_again: &[bool],
+) -> Result<Memory, Diagnostic> {
     let fail = |kind, message: String| {
         let at = At { func: Some(program.name.clone()), ..At::default() };
         Diagnostic::new(at, kind, message)
@@ -86,7 +101,7 @@ pub fn memory_beside(
         *total = total.checked_add(bytes(data).ok_or_else(too_large)?).ok_or_else(too_large)?;
     }
     let lives = lives(program);
-    let (results, all) = placed(program, &lives, effort);
+    let (results, all) = placed(program, &lives, effort, reads_again);
     memory.donated = results;
     // What is declared an output counts also where nobody is handed it.
     let handed = |b: &Buffer| !program.outputs.contains(b);
@@ -98,7 +113,8 @@ pub fn memory_beside(
         memory.outputs = memory.outputs.checked_add(size).ok_or_else(too_large)?;
     }
     let packed = |donated: &Placed| {
-        let arena = Arena::of(program, effort, scratch, &lives, donated).ok_or_else(too_large)?;
+        let beside = (scratch, reads_again);
+        let arena = Arena::of(program, effort, beside, &lives, donated).ok_or_else(too_large)?;
         let packing = arena.pack(effort).map_err(|e| match e {
             PlanError::TooLarge { .. } => too_large(),
             e => fail(Kind::Internal, format!("memory was asked for wrongly: {e}")),
@@ -183,7 +199,7 @@ impl Arena {
     fn of(
         program: &Program,
         effort: Effort,
-        scratch: &[u64],
+        (scratch, reads_again): (&[u64], &[bool]),
         lives: &Lives,
         donated: &Placed,
     ) -> Option<Arena> {
@@ -209,7 +225,7 @@ impl Arena {
             arena.scratch.push((size > 0).then(|| arena.problem.push(block)));
         }
         if effort != Effort::Off {
-            for n in 0..program.steps.len() {
+            for n in first_reading(program, reads_again) {
                 let ours = |b: Buffer| arena.blocks[b].is_some();
                 let dies = |b: Buffer| {
                     ours(b) && lives[b].is_some_and(|(from, last)| from < n && last == n)
@@ -256,6 +272,15 @@ impl Arena {
             }
         }
     }
+}
+
+/// The numbers of the steps that have read all when they begin to write.
+pub(crate) fn first_reading(
+    program: &Program,
+    reads_again: &[bool],
+) -> impl Iterator<Item = usize> {
+    let again = |n: &usize| reads_again.get(*n) == Some(&true);
+    (0..program.steps.len()).filter(move |n| !again(n))
 }
 
 /// Buffers up to which several orders are tried.

@@ -63,6 +63,8 @@ pub enum Kind {
     Usage,
     /// Something this build or engine does not do.
     Unsupported,
+    /// The device that something is to run on is not there.
+    NoDevice,
     /// A broken invariant of the compiler itself.
     Internal,
 }

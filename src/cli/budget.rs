@@ -2,11 +2,13 @@
 
 use super::bytes::bytes as size;
 use super::failure::Failure;
+use super::machine::Machine;
 use super::streams::Streams;
-use crate::engine::Cpu;
+use crate::engine::{Cpu, Gpu};
 use crate::fusion::{AnyEngine, Device, Engine, Memory, Options};
 use crate::ir::kernel::Program;
 use crate::ir::{Diagnostic, Kind};
+use crate::kernel_cache::KernelCache;
 use crate::plan_cache::PlanCache;
 use clap::Args;
 use etcetera::base_strategy::{BaseStrategy, choose_base_strategy};
@@ -29,7 +31,7 @@ pub(super) struct Budget {
     mem_budget: Option<u64>,
     #[command(flatten)]
     folder: Folder,
-    /// Neither look for a kept plan nor keep the one for --mem-budget
+    /// Neither look for kept plans and code of GPUs nor keep any
     #[arg(long, conflicts_with = "cache")]
     no_cache: bool,
 }
@@ -37,7 +39,7 @@ pub(super) struct Budget {
 /// Where plans are kept.
 #[derive(Args)]
 pub(super) struct Folder {
-    /// The folder where plans for budgets are kept; without this, what ADFUSE_CACHE says, or `adfuse`
+    /// The folder where plans for budgets, and code of GPUs, are kept; without this, what ADFUSE_CACHE says, or `adfuse`
     /// in the user's folder for such files
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
@@ -52,24 +54,37 @@ impl Budget {
         self.mem_budget
     }
 
-    /// Where plans are kept; nowhere, if that is wanted or there is no such folder.
-    pub(super) fn cache(&self) -> Result<Option<PlanCache>, Failure> {
-        if self.mem_budget.is_none() && (self.no_cache || self.folder.cache.is_some()) {
-            return Err(Failure::usage("--cache and --no-cache need --mem-budget"));
+    /// Where plans are kept; nowhere, if that is wanted or there is no such folder. `machine` is what
+    /// runs them.
+    pub(super) fn cache(&self, machine: Option<Machine>) -> Result<Option<PlanCache>, Failure> {
+        let keeps = self.mem_budget.is_some() || matches!(machine, Some(Machine::Gpu(_)));
+        if !keeps && (self.no_cache || self.folder.cache.is_some()) {
+            return Err(Failure::usage("--cache and --no-cache need --mem-budget or --engine gpu"));
         }
         match self.no_cache || self.mem_budget.is_none() {
             true => Ok(None),
             false => Ok(self.folder.cache()),
         }
     }
+
+    /// Where the code of GPUs is kept; nowhere, if that is wanted or there is no such folder.
+    pub(super) fn code(&self) -> Option<KernelCache> {
+        let folder = || self.folder.place().map(KernelCache::new);
+        (!self.no_cache).then(folder).flatten()
+    }
 }
 
 impl Folder {
     /// The plans of the folder; `None` for users who have none.
     pub(super) fn cache(&self) -> Option<PlanCache> {
+        self.place().map(PlanCache::new)
+    }
+
+    /// The folder.
+    pub(super) fn place(&self) -> Option<PathBuf> {
         let named = || std::env::var_os(CACHE).filter(|v| !v.is_empty()).map(PathBuf::from);
         let own = || Some(choose_base_strategy().ok()?.cache_dir().join("adfuse"));
-        self.cache.clone().or_else(named).or_else(own).map(PlanCache::new)
+        self.cache.clone().or_else(named).or_else(own)
     }
 }
 
@@ -82,6 +97,8 @@ pub(super) fn tell(notes: &[String], streams: &mut Streams<'_>) {
 pub(super) enum Counting {
     /// The engine `cpu`; on hosts for which it makes no code, what programs say of themselves.
     Cpu(Box<Cpu>),
+    /// The engine `gpu`, on the machine that has it.
+    Gpu(Box<Gpu>),
     /// No engine, with the parameters that the caller gives up.
     Any(Vec<usize>),
 }
@@ -106,6 +123,7 @@ impl Counting {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Counting::Cpu(_) => Cpu::NAME,
+            Counting::Gpu(_) => Gpu::NAME,
             Counting::Any(_) => "any",
         }
     }
@@ -115,23 +133,30 @@ impl Engine for Counting {
     fn donated(&self) -> &[usize] {
         match self {
             Counting::Cpu(cpu) => &cpu.donated,
+            Counting::Gpu(gpu) => &gpu.donated,
             Counting::Any(donated) => donated,
         }
     }
 
     fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
-        let Counting::Cpu(cpu) = self else { return AnyEngine.scratch(program) };
-        match cpu.scratch(program) {
-            Err(d) if d.kind == Kind::Unsupported => AnyEngine.scratch(program),
-            counted => counted,
+        match self {
+            Counting::Gpu(gpu) => gpu.scratch(program),
+            Counting::Any(_) => AnyEngine.scratch(program),
+            Counting::Cpu(cpu) => match cpu.scratch(program) {
+                Err(d) if d.kind == Kind::Unsupported => AnyEngine.scratch(program),
+                counted => counted,
+            },
         }
     }
 
     fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
-        let Counting::Cpu(cpu) = self else { return AnyEngine.peak(program, memory) };
-        match cpu.peak(program, memory) {
-            Err(d) if d.kind == Kind::Unsupported => AnyEngine.peak(program, memory),
-            counted => counted,
+        match self {
+            Counting::Gpu(gpu) => gpu.peak(program, memory),
+            Counting::Any(_) => AnyEngine.peak(program, memory),
+            Counting::Cpu(cpu) => match cpu.peak(program, memory) {
+                Err(d) if d.kind == Kind::Unsupported => AnyEngine.peak(program, memory),
+                counted => counted,
+            },
         }
     }
 }

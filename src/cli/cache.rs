@@ -1,15 +1,16 @@
-//! `cache`: plans that are kept from one run for the next.
+//! `cache`: plans, and code of GPUs, that are kept from one run for the next.
 
 use super::budget::Folder;
 use super::failure::Failure;
 use super::plan::{bytes, columns};
 use super::streams::Streams;
+use crate::kernel_cache::KernelCache;
 use crate::plan_cache::{Listed, PlanCache};
 use clap::{Args, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Shows or removes the plans that are kept for --mem-budget
+/// Shows or removes the plans that are kept for --mem-budget, and the code of GPUs
 #[derive(Args)]
 pub(super) struct Cache {
     #[command(subcommand)]
@@ -20,7 +21,7 @@ pub(super) struct Cache {
 enum What {
     /// Lists the plans, and what each is for
     List(Folder),
-    /// Removes the plans, and no other file
+    /// Removes the plans and the code, and no other file
     Clear(Folder),
 }
 
@@ -32,13 +33,25 @@ impl Cache {
             Failure::usage("there is no folder for kept plans")
                 .hint(Some("name one with --cache".into()))
         })?;
+        let code = KernelCache::new(cache.folder());
         let place = cache.folder().display().to_string();
         let wrong = |e: io::Error| Failure::usage(format!("cannot use `{place}`: {e}"));
         match self.what {
-            What::List(_) => list(&cache, &cache.list().map_err(wrong)?, streams.out)?,
+            What::List(_) => {
+                list(&cache, &cache.list().map_err(wrong)?, streams.out)?;
+                let (count, size) = code.size().map_err(wrong)?;
+                if count > 0 {
+                    let size = bytes(size);
+                    writeln!(streams.out, "{}, {size} in {place}", programs(count))?;
+                }
+            }
             What::Clear(_) => {
                 let removed = cache.clear().map_err(wrong)?;
+                let code = code.clear().map_err(wrong)?;
                 writeln!(streams.out, "{} removed from {place}", plans(removed))?;
+                if code > 0 {
+                    writeln!(streams.out, "{} removed from {place}", programs(code))?;
+                }
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -47,6 +60,12 @@ impl Cache {
 
 fn plans(count: usize) -> String {
     if count == 1 { "1 plan".into() } else { format!("{count} plans") }
+}
+
+/// Programs whose code is kept.
+fn programs(count: usize) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("code of {count} program{s} for GPUs")
 }
 
 /// A line a plan, and their sum.

@@ -60,7 +60,7 @@ impl Check {
         let owner = format!("`{}` has", program.source.name);
         let extents = self.dims.of(&symbols, &owner)?;
         let options = Options { seed: self.seed, rtol: self.rtol, atol: self.atol, extents };
-        let settled = Settled::of(&self.freedom, Lossy::default(), None)?;
+        let settled = Settled::of(&self.freedom, Lossy::default(), None, &self.engine)?;
         let module = module_in_mode(&program, settled.fp)?;
         let check = |engine: &dyn Runs| check_on(&module, &options, engine);
         let rows = self.engine.with(&program, settled, streams, check)?;

@@ -6,6 +6,7 @@ use super::planning::{Planning, Ready};
 use super::streams::Streams;
 use super::{plan_json, steps};
 use crate::backends::cpu::{Executable, Texts, Vectors};
+use crate::backends::gpu;
 use crate::engine::Cpu;
 use crate::fusion::Plan;
 use crate::ir::Diagnostic;
@@ -26,6 +27,9 @@ pub(super) struct Emit {
     /// How far to go
     #[arg(long, value_enum)]
     stage: Stage,
+    /// The compute capability of the GPU that `ptx` is for, without its dot; without this, 90
+    #[arg(long, value_name = "NN", value_parser = clap::value_parser!(u32).range(10..=999))]
+    sm: Option<u32>,
     /// Print JSON; of the stage `plan` alone
     #[arg(long)]
     json: bool,
@@ -46,16 +50,30 @@ enum Stage {
     Clif,
     /// Each step's functions as instructions of the host
     Asm,
+    /// What the driver of a GPU is given, on the engine `gpu`; none need be there
+    Ptx,
 }
 
 impl Emit {
+    /// The compute capability that is asked for.
+    fn capability(&self) -> (u32, u32) {
+        let sm = self.sm.unwrap_or(90);
+        (sm / 10, sm % 10)
+    }
+
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         if self.json && self.stage != Stage::Plan {
             return Err(Failure::usage("--json needs --stage plan"));
         }
         let vectors = self.width.vectors()?;
-        let ready = self.planning.ready()?;
+        if self.sm.is_some() && self.stage != Stage::Ptx {
+            return Err(Failure::usage("--sm is for --stage ptx"));
+        }
+        let ready = match self.stage {
+            Stage::Ptx => self.planning.ready_for("h200")?,
+            _ => self.planning.ready()?,
+        };
         if self.stage == Stage::Ad && self.planning.is_decided() {
             return Err(Failure::usage("--stage ad comes before plans and budgets"));
         }
@@ -74,6 +92,11 @@ impl Emit {
                 }
             }
             Stage::Clif => functions(&ready, &decided()?, vectors, |texts| texts.clif)?,
+            Stage::Ptx => {
+                let program = ready.program(&decided()?)?;
+                let text = gpu::text(&program, self.capability(), ready.options.fp);
+                text.map_err(|d| ready.source.wrong(d))?
+            }
             Stage::Asm => functions(&ready, &decided()?, vectors, |texts| texts.asm)?,
         };
         streams.out.write_all(printed.as_bytes())?;

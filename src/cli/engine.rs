@@ -5,23 +5,28 @@ use super::failure::Failure;
 use super::freedom::Freedom;
 use super::given::Written;
 use super::losses;
+use super::machine::{Machine, gpu, machine};
 use super::source::Program;
 use super::streams::Streams;
+use crate::backends::Array;
 use crate::backends::cpu::{Executable, Vectors};
-use crate::engine::{Compiled, Cpu, Either, Engine as Runs, Reference};
-use crate::fusion::{Device, Effort, Fp, Lossy, Options, prepare};
+use crate::engine::{Compiled, Cpu, Decided, Either, Engine as Runs, Gpu, OnGpu, Reference};
+use crate::fusion::{Device, Effort, Fp, Lossy, Narrowed, Options, Plan, prepare};
 use crate::ir::{Diagnostic, Function, Kind as Wrong, Module};
+use crate::kernel_cache::KernelCache;
 use crate::plan_cache::PlanCache;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::num::NonZero;
 use std::thread::available_parallelism;
 
 /// What runs a function.
 #[derive(Args)]
 pub(super) struct Engine {
-    /// What runs functions; without this, cpu, and reference what that cannot run
-    #[arg(long, value_enum)]
-    engine: Option<Kind>,
+    /// What runs functions: reference (instruction by instruction; the one that runs effects and `cond`), cpu
+    /// (planned, as machine code), gpu or gpu:N (planned, on an NVIDIA GPU); without this, cpu, and
+    /// reference what that cannot run
+    #[arg(long, value_name = "ENGINE", value_parser = machine)]
+    engine: Option<Machine>,
     #[command(flatten)]
     threads: Threads,
     #[command(flatten)]
@@ -53,17 +58,73 @@ pub(super) struct Settled {
     effort: Effort,
     budget: Option<u64>,
     cache: Option<PlanCache>,
+    code: Option<KernelCache>,
     lossy: Lossy,
     /// Whether any of it was asked for.
     asked: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
-    /// Instruction by instruction, plain and slow; the one that runs effects and `cond`
-    Reference,
-    /// Planned, as machine code
-    Cpu,
+/// A function, made ready by an engine.
+pub(super) enum Made {
+    /// Machine code.
+    Cpu(Compiled),
+    /// On a GPU.
+    Gpu(OnGpu),
+}
+
+impl Made {
+    /// Runs it; `gives` says whether the caller gives the arguments up.
+    pub(super) fn run(&self, args: Vec<Array>, gives: bool) -> Result<Vec<Array>, Diagnostic> {
+        match self {
+            Made::Cpu(made) if gives => made.executable.run_donating(args),
+            Made::Cpu(made) => made.executable.run(&args),
+            Made::Gpu(made) => made.executable.run(&args),
+        }
+    }
+}
+
+/// What engines that follow plans have in common.
+trait Follows {
+    fn narrowed(&self, f: &Function) -> Result<Narrowed, Diagnostic>;
+    fn decide(&self, f: &Function) -> Result<Decided, Diagnostic>;
+    fn follow(&self, f: &Function, plan: &Plan) -> Result<Made, Diagnostic>;
+    fn lossy(&self) -> &Lossy;
+}
+
+impl Follows for Cpu {
+    fn narrowed(&self, f: &Function) -> Result<Narrowed, Diagnostic> {
+        self.narrowed(f)
+    }
+
+    fn decide(&self, f: &Function) -> Result<Decided, Diagnostic> {
+        self.decide(f)
+    }
+
+    fn follow(&self, f: &Function, plan: &Plan) -> Result<Made, Diagnostic> {
+        self.follow(f, plan).map(Made::Cpu)
+    }
+
+    fn lossy(&self) -> &Lossy {
+        &self.lossy
+    }
+}
+
+impl Follows for Gpu {
+    fn narrowed(&self, f: &Function) -> Result<Narrowed, Diagnostic> {
+        self.narrowed(f)
+    }
+
+    fn decide(&self, f: &Function) -> Result<Decided, Diagnostic> {
+        self.decide(f)
+    }
+
+    fn follow(&self, f: &Function, plan: &Plan) -> Result<Made, Diagnostic> {
+        self.follow(f, plan).map(Made::Gpu)
+    }
+
+    fn lossy(&self) -> &Lossy {
+        &self.lossy
+    }
 }
 
 /// The most threads that may be asked for.
@@ -102,20 +163,24 @@ impl Settled {
         freedom: &Freedom,
         lossy: Lossy,
         given: Option<Written>,
+        engine: &Engine,
     ) -> Result<Settled, Failure> {
-        let (budget, cache) = (freedom.budget.bytes(), freedom.budget.cache()?);
+        let (budget, cache) = (freedom.budget.bytes(), freedom.budget.cache(engine.engine)?);
+        let code = freedom.budget.code();
+        let machine = engine.engine.unwrap_or(Machine::Cpu).device();
         let asked = freedom.is_asked() || given.is_some() || !lossy.is_nothing();
         let fp = match &given {
             // The engine knows its machine.
-            Some(plan) => plan.device(Some("cpu")).and_then(|_| plan.fp(freedom.fp()))?,
+            Some(plan) => plan.device(Some(machine)).and_then(|_| plan.fp(freedom.fp()))?,
             None => freedom.fp().unwrap_or_default(),
         };
-        Ok(Settled { fp, given, effort: freedom.effort(), budget, cache, lossy, asked })
+        let effort = freedom.effort();
+        Ok(Settled { fp, given, effort, budget, cache, code, lossy, asked })
     }
 }
 
 impl Engine {
-    /// Machine code of a function that is made of the program's, with the module that it calls; none
+    /// A function that is made of the program's, ready, with the module that it calls; none
     /// where the reference engine is to run it. `of` is the name that the user knows it by.
     pub(super) fn compile(
         &self,
@@ -123,44 +188,50 @@ impl Engine {
         (module, f, of): (&Module, &Function, &str),
         (settled, donated): (Settled, Vec<usize>),
         streams: &mut Streams<'_>,
-    ) -> Result<Option<Compiled>, Failure> {
-        let given = settled.given;
+    ) -> Result<Option<Made>, Failure> {
         let asked = settled.asked || !donated.is_empty();
-        if self.engine == Some(Kind::Reference) {
-            self.nothing_of_cpu(asked)?;
-            return Ok(None);
-        }
-        let cpu = Cpu { donated, ..self.cpu(Settled { given: None, ..settled })? };
-        let make = || -> Result<Result<Compiled, Diagnostic>, Failure> {
+        let Settled { given, .. } = settled;
+        let settled = Settled { given: None, ..settled };
+        let engine: Box<dyn Follows> = match self.engine {
+            Some(Machine::Reference) => {
+                self.nothing_of_cpu(asked)?;
+                return Ok(None);
+            }
+            Some(Machine::Gpu(number)) => Box::new(Gpu { donated, ..self.gpu(number, settled)? }),
+            Some(Machine::Cpu) | None => Box::new(Cpu { donated, ..self.cpu(settled)? }),
+        };
+        let make = || -> Result<Result<Made, Diagnostic>, Failure> {
             let function = match prepare(module, f) {
                 Ok(function) => function,
                 Err(d) => return Ok(Err(d)),
             };
             if let Some(written) = given {
                 let (function, plan) = written.plan(&function)?;
-                return match cpu.follow(&function, &plan) {
+                return match engine.follow(&function, &plan) {
                     // What is wrong with a plan is not wrong with the program.
                     Err(d) if d.kind == Wrong::Usage => Err(Failure::Usage(d)),
                     made => Ok(made),
                 };
             }
-            let kept = match cpu.narrowed(&function) {
+            let kept = match engine.narrowed(&function) {
                 Err(d) if matches!(d.kind, Wrong::UnknownName | Wrong::Usage) => {
                     return Err(Failure::Usage(Diagnostic { kind: Wrong::Usage, ..d }));
                 }
                 Err(d) => return Ok(Err(d)),
                 Ok(kept) => kept,
             };
-            losses::tell(&cpu.lossy, &kept, streams);
+            losses::tell(engine.lossy(), &kept, streams);
             let function = kept.function;
-            Ok(cpu.decide(&function).and_then(|decided| {
+            Ok(engine.decide(&function).and_then(|decided| {
                 budget::tell(&decided.notes, streams);
-                cpu.follow(&function, &decided.plan)
+                engine.follow(&function, &decided.plan)
             }))
         };
         match make()? {
             Ok(made) => {
-                map_for_profilers(&made.executable, streams);
+                if let Made::Cpu(made) = &made {
+                    map_for_profilers(&made.executable, streams);
+                }
                 Ok(Some(made))
             }
             Err(d) if self.falls(&d) && !asked => {
@@ -180,12 +251,15 @@ impl Engine {
         run: impl FnOnce(&dyn Runs) -> Result<T, Diagnostic>,
     ) -> Result<T, Failure> {
         let asked = settled.asked;
-        if self.engine == Some(Kind::Reference) {
+        if self.engine == Some(Machine::Reference) {
             self.nothing_of_cpu(asked)?;
             return run(&Reference).map_err(|d| program.wrong(d));
         }
+        if let Some(Machine::Gpu(number)) = self.engine {
+            return run(&self.gpu(number, settled)?).map_err(|d| program.wrong(d));
+        }
         let cpu = self.cpu(settled)?;
-        if self.engine == Some(Kind::Cpu) || asked {
+        if self.engine == Some(Machine::Cpu) || asked {
             return run(&cpu).map_err(|d| program.wrong(d));
         }
         let either = Either::new(cpu);
@@ -202,6 +276,14 @@ impl Engine {
         Ok(Cpu { plan, threads, vectors, mem_budget: budget, cache, lossy, ..Cpu::default() })
     }
 
+    /// The engine `gpu` as it was asked for.
+    fn gpu(&self, number: u32, settled: Settled) -> Result<Gpu, Failure> {
+        self.no_threads()?;
+        let Settled { fp, effort, budget, cache, code, lossy, .. } = settled;
+        let plan = Options { device: Gpu::planned_for(), effort, fp };
+        Ok(Gpu { plan, mem_budget: budget, cache, code, lossy, ..gpu(number)? })
+    }
+
     /// Errs when something is asked of the reference engine that it has not.
     fn nothing_of_cpu(&self, asked: bool) -> Result<(), Failure> {
         if asked {
@@ -209,6 +291,11 @@ impl Engine {
                 "--fp, --effort, --plan, --mem-budget, --lossy and --donate are for --engine cpu";
             return Err(Failure::usage(m));
         }
+        self.no_threads()
+    }
+
+    /// Errs when something is asked of another engine that `cpu` alone has.
+    fn no_threads(&self) -> Result<(), Failure> {
         match self.threads.threads {
             Some(_) => Err(Failure::usage("--threads is for --engine cpu")),
             None if self.width.vectors.is_some() => {

@@ -21,6 +21,7 @@ mod given;
 mod inputs;
 mod json;
 mod losses;
+mod machine;
 mod npz;
 mod pack;
 mod plan;

@@ -8,11 +8,13 @@ use super::freedom::{Followed, Freedom};
 use super::given::Written;
 use super::inputs::params;
 use super::losses::{self, Donated, Losses};
+use super::machine::{Machine, gpu};
 use super::source::{Program, Source};
 use super::streams::Streams;
 use super::target::{Target, all_bound, specialized};
 use crate::autodiff::value_and_grad;
 use crate::budget::{Choice, choose};
+use crate::engine::Gpu;
 use crate::fusion::{
     Device, Effort, Engine, Fp, Lossy, Memory, Narrowed, Options, Plan, PlanFrontier, keep_lossy,
     lower, memory_beside, plan, plan_frontier, prepare,
@@ -68,10 +70,18 @@ pub(super) struct Ready {
     pub(super) donated: Vec<usize>,
     /// The plan that was given.
     given: Option<Plan>,
-    /// Whether the engine `cpu` runs it, whatever machine it is planned for.
-    here: bool,
+    /// The engine that runs it, whatever machine it is planned for; none where it is only planned.
+    runs_on: Option<RunsOn>,
     /// Where plans for budgets are kept.
     cache: Option<PlanCache>,
+}
+
+/// An engine that counts what plans take.
+pub(super) enum RunsOn {
+    /// The engine `cpu`.
+    Cpu,
+    /// The engine `gpu`.
+    Gpu(Box<Gpu>),
 }
 
 /// A plan, and what it was chosen from where a budget decided.
@@ -83,17 +93,44 @@ pub(super) struct Decided {
 impl Planning {
     /// Reads, rewrites, differentiates and prepares the function, and reads the plan.
     pub(super) fn ready(&self) -> Result<Ready, Failure> {
-        self.ready_timed(&mut Clock::new())
+        self.ready_on(None, &mut Clock::new())
     }
 
-    /// The same, with the phases `parse` and `ad` timed.
-    pub(super) fn ready_timed(&self, clock: &mut Clock) -> Result<Ready, Failure> {
+    /// The same, planned for another machine than `cpu` where none is named.
+    pub(super) fn ready_for(&self, usual: &str) -> Result<Ready, Failure> {
+        self.read(None, usual, &mut Clock::new())
+    }
+
+    /// The same for an engine to run it, with the phases `parse` and `ad` timed.
+    pub(super) fn ready_on(
+        &self,
+        machine: Option<Machine>,
+        clock: &mut Clock,
+    ) -> Result<Ready, Failure> {
+        self.read(machine, machine.map_or("cpu", Machine::device), clock)
+    }
+
+    fn read(
+        &self,
+        machine: Option<Machine>,
+        usual: &str,
+        clock: &mut Clock,
+    ) -> Result<Ready, Failure> {
         if self.wrt.is_given() && !self.grad {
             return Err(Failure::usage("--wrt needs --grad"));
         }
         let given = self.followed.read()?;
-        let options = self.options(given.as_ref())?;
-        let (budget, cache) = (self.freedom.budget.bytes(), self.freedom.budget.cache()?);
+        let options = self.options(given.as_ref(), usual)?;
+        let (budget, cache) = (self.freedom.budget.bytes(), self.freedom.budget.cache(machine)?);
+        let runs_on = match machine {
+            None => None,
+            Some(Machine::Gpu(number)) => {
+                let (plan, code) = (options.clone(), self.freedom.budget.code());
+                let engine = Gpu { plan, code, mem_budget: budget, ..gpu(number)? };
+                Some(RunsOn::Gpu(Box::new(engine)))
+            }
+            Some(Machine::Cpu | Machine::Reference) => Some(RunsOn::Cpu),
+        };
         let text = self.target.source()?;
         clock.begin();
         let source = Program::of(text)?;
@@ -126,7 +163,7 @@ impl Planning {
                 (function, Some(plan), None)
             }
             None => {
-                let counting = Counting::of(&options, &donated);
+                let counting = counting(runs_on.as_ref(), &options, &donated);
                 let lossy = self.losses.allowed()?;
                 let kept = keep_lossy(&function, &lossy, &options, &counting);
                 let kept = kept.map_err(|d| match d.kind {
@@ -149,16 +186,16 @@ impl Planning {
             kept,
             donated,
             given,
-            here: false,
+            runs_on,
             cache,
         })
     }
 
-    fn options(&self, given: Option<&Written>) -> Result<Options, Failure> {
+    fn options(&self, given: Option<&Written>, usual: &str) -> Result<Options, Failure> {
         let (fp, effort) = (self.freedom.fp(), self.freedom.effort());
         let (device, fp) = match given {
             Some(plan) => (plan.device(self.device.as_deref())?, plan.fp(fp)?),
-            None => (device(self.device.as_deref().unwrap_or("cpu"))?, fp.unwrap_or_default()),
+            None => (device(self.device.as_deref().unwrap_or(usual))?, fp.unwrap_or_default()),
         };
         Ok(Options { device, effort, fp })
     }
@@ -171,6 +208,18 @@ impl Planning {
     /// Whether a budget is given, or a plan to follow.
     pub(super) fn is_decided(&self) -> bool {
         self.followed.is_given() || self.budget().is_some()
+    }
+}
+
+/// What counts the memory of plans.
+fn counting(runs_on: Option<&RunsOn>, options: &Options, donated: &[usize]) -> Counting {
+    match runs_on {
+        None => Counting::of(options, donated),
+        Some(RunsOn::Cpu) => Counting::here(options, donated),
+        Some(RunsOn::Gpu(gpu)) => {
+            let (plan, donated) = (options.clone(), donated.to_vec());
+            Counting::Gpu(Box::new(Gpu { plan, donated, ..(**gpu).clone() }))
+        }
     }
 }
 
@@ -280,11 +329,6 @@ pub(super) fn effort_name(effort: Effort) -> &'static str {
 }
 
 impl Ready {
-    /// The same, for the engine `cpu` to run: it counts what its plans take.
-    pub(super) fn run_here(self) -> Ready {
-        Ready { here: true, ..self }
-    }
-
     /// The plan: the one given, or one made, within the budget if there is one.
     pub(super) fn decide(&self, streams: &mut Streams<'_>) -> Result<Decided, Failure> {
         self.tell_losses(streams);
@@ -330,9 +374,14 @@ impl Ready {
 
     /// What counts the memory of its plans.
     pub(super) fn counting(&self) -> Counting {
-        match self.here {
-            true => Counting::here(&self.options, &self.donated),
-            false => Counting::of(&self.options, &self.donated),
+        counting(self.runs_on.as_ref(), &self.options, &self.donated)
+    }
+
+    /// The engine `gpu`, where that runs it.
+    pub(super) fn gpu(&self) -> Option<Gpu> {
+        match &self.runs_on {
+            Some(RunsOn::Gpu(gpu)) => Some(Gpu { plan: self.options.clone(), ..(**gpu).clone() }),
+            _ => None,
         }
     }
 

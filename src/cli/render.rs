@@ -112,6 +112,7 @@ fn code(kind: Kind) -> &'static str {
         Kind::Overlap => "overlap",
         Kind::Usage => "usage",
         Kind::Unsupported => "unsupported",
+        Kind::NoDevice => "no-device",
         Kind::Internal => "internal",
         _ => "other",
     }

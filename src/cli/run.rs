@@ -78,7 +78,8 @@ impl Run {
         if self.wrt.is_given() && !self.grad {
             return Err(Failure::usage("--wrt is for --grad"));
         }
-        let settled = Settled::of(&self.freedom, self.losses.allowed()?, self.followed.read()?)?;
+        let (lossy, plan) = (self.losses.allowed()?, self.followed.read()?);
+        let settled = Settled::of(&self.freedom, lossy, plan, &self.engine)?;
         let program = self.target.read()?;
         let f = self.target.choose(&program)?;
         let inputs = Inputs::new(self.inputs.clone(), self.seed)?;
@@ -97,8 +98,7 @@ impl Run {
         let donated = self.donated.positions(&running)?;
         let settled = (settled, donated);
         let values = match self.engine.compile(&program, what, settled, streams)? {
-            Some(made) if !self.donated.is_empty() => made.executable.run_donating(args),
-            Some(made) => made.executable.run(&args),
+            Some(made) => made.run(args, !self.donated.is_empty()),
             None => reference::run(&module, &running, &args, &mut Printing(streams.err)),
         };
         let values = values.map_err(|d| program.wrong(d))?;

@@ -184,7 +184,7 @@ fn what_cannot_be_measured_is_said() {
         ("sum.ir --dim n=4 --vectors 96", 2, "--vectors is 128, 256 or 512, found 96"),
         ("sum.ir --dim n=4 --threads 0", 2, "--threads is from 1 to 256, found 0"),
         ("sum.ir --dim n=4 --threads 999", 2, "--threads is from 1 to 256, found 999"),
-        ("sum.ir --dim n=4 --engine reference", 2, "invalid value 'reference'"),
+        ("sum.ir --dim n=4 --engine reference", 2, "bench measures the engines cpu and gpu"),
         ("sum.ir --dim n=4 --compare on", 2, "invalid value 'on'"),
         ("sum.ir --dim n=4 --fp exact", 2, "invalid value 'exact'"),
         ("sum.ir --dim n=4 --effort full", 2, "invalid value 'full'"),

@@ -17,7 +17,7 @@ pub(crate) fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
 
 /// The well-formed programs of the filetests, by name, without the comments above them.
 pub(crate) fn files() -> Vec<(String, String)> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/filetests/kernels/ok");
+    let folder = super::root().join("tests/filetests/kernels/ok");
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();

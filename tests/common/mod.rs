@@ -8,6 +8,12 @@ pub(crate) mod programs;
 pub(crate) mod random;
 pub(crate) mod schedules;
 
+/// The folder of the sources: where they were built, or where the tests run on another machine.
+pub(crate) fn root() -> &'static std::path::Path {
+    let built = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    if built.join("tests").is_dir() { built } else { std::path::Path::new(".") }
+}
+
 /// A number from the environment, for runs of other sizes than the default.
 pub(crate) fn count_from_env(name: &str, default: u32) -> u32 {
     std::env::var(name).ok().and_then(|s| s.parse().ok()).unwrap_or(default)

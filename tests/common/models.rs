@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Their files, sorted.
 pub(crate) fn paths() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
+    let folder = super::root().join("tests/models");
     let entries = std::fs::read_dir(folder).expect("the folder of models");
     let mut files: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).collect();
     files.retain(|f| f.extension().is_some_and(|e| e == "ir"));

@@ -85,7 +85,7 @@ impl Engine {
 }
 
 /// The executable of a key, which becomes the last one asked for.
-fn take(all: &mut Vec<(Key, Arc<Executable>)>, key: &Key) -> Option<Arc<Executable>> {
+pub(crate) fn take<K: PartialEq, E>(all: &mut Vec<(K, Arc<E>)>, key: &K) -> Option<Arc<E>> {
     let found = all.iter().position(|(k, _)| k == key)?;
     let entry = all.remove(found);
     let made = Arc::clone(&entry.1);
@@ -93,7 +93,8 @@ fn take(all: &mut Vec<(Key, Arc<Executable>)>, key: &Key) -> Option<Arc<Executab
     Some(made)
 }
 
-fn key(program: &Verified<Program>, arena: &ArenaLayout) -> Key {
+/// The hash of a program and its layout.
+pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout) -> Key {
     let mut hash = Sha256::new();
     // The text reads back as the same program.
     hash.update(program.to_string());

@@ -34,6 +34,7 @@ pub use call::Handed;
 pub use code::{Emitter, Vectors, Why};
 pub use cross::code_for;
 pub use engine::Engine;
+pub(crate) use engine::{key, take};
 pub use inside::{MadeStep, MadeSweep, MemoryReport, Texts};
 pub(crate) use lower::attend as attention;
 pub use run::{ArenaLayout, Executable, Options};

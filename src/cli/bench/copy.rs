@@ -34,7 +34,7 @@ impl Copy {
             };
             all.try_reserve_exact(bytes).map_err(no_memory)?;
             all.resize(bytes, value);
-            Ok(all)
+            Ok::<Vec<u8>, Diagnostic>(all)
         };
         let threads = threads.min(bytes / PIECE).max(1);
         Ok(Copy { from: buffer(1)?, to: buffer(2)?, threads })

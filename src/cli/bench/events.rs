@@ -1,16 +1,16 @@
 //! One run as the trace viewers of browsers read it: `traceEvents`, times in microseconds.
 
-use crate::backends::cpu::{MadeStep, Trace};
+use crate::backends::cpu::Trace;
 use serde_json::{Value, json};
 
-/// The text of the file: a span for each step, in the lane of the caller's thread, and one for each of
+/// The text of the file, given the names of the steps: a span for each step, in the lane of the caller's thread, and one for each of
 /// its tasks, in the lane of the thread that did it.
-pub(super) fn text(trace: &Trace, steps: &[MadeStep]) -> String {
+pub(super) fn text(trace: &Trace, steps: &[&str]) -> String {
     let events: Vec<Value> = trace
         .spans
         .iter()
         .map(|span| {
-            let step = steps.get(span.step).map_or("", |s| s.name.as_str());
+            let step = steps.get(span.step).copied().unwrap_or_default();
             let (name, kind) = match span.task {
                 None => (step.to_string(), "step"),
                 Some(task) => (format!("{step} task {task}"), "task"),

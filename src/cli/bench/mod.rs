@@ -2,6 +2,8 @@
 
 mod copy;
 mod events;
+mod gpu;
+mod gpu_report;
 mod measure;
 mod report;
 mod subject;
@@ -11,10 +13,11 @@ use super::engine::{Threads, Width};
 use super::failure::Failure;
 use super::freedom::Look;
 use super::inputs::{Inputs, arguments};
+use super::machine::{Machine, machine};
 use super::planning::Planning;
 use super::streams::Streams;
 use super::whole;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use measure::measured;
 use report::Report;
 use std::io::Write;
@@ -23,17 +26,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 use subject::Subject;
 
-/// Measures a step of a function on the engine `cpu`
+/// Measures a step of a function on the engine `cpu` or `gpu`
 ///
 /// Inputs are random, as those of `run`. A sample is as many steps as take a fifth of a millisecond,
 /// or one; samples of the step, of what --compare names and of a copy take turns, so that what else the
-/// machine does meets all. Bytes and operations are those of the cost model.
+/// machine does meets all. Bytes and operations are those of the cost model. On a GPU inputs stay there, a
+/// sample takes two milliseconds, and times are the device's.
 #[derive(Args)]
 pub(super) struct Bench {
     #[command(flatten)]
     planning: Planning,
-    /// What runs the function
-    #[arg(long, value_enum, default_value = "cpu")]
+    /// What runs the function: cpu, gpu or gpu:N
+    #[arg(long, value_name = "ENGINE", default_value = "cpu", value_parser = machine)]
     engine: Machine,
     #[command(flatten)]
     threads: Threads,
@@ -59,21 +63,21 @@ pub(super) struct Bench {
     json: bool,
 }
 
-/// What can be measured.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Machine {
-    /// Planned, as machine code
-    Cpu,
-}
-
 impl Bench {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        let Machine::Cpu = self.engine;
+        match self.engine {
+            Machine::Cpu => self.on_cpu(streams),
+            Machine::Gpu(_) => self.on_gpu(streams),
+            Machine::Reference => Err(Failure::usage("bench measures the engines cpu and gpu")),
+        }
+    }
+
+    fn on_cpu(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let threads = self.threads.count()?;
         let how = (threads, self.width.vectors()?);
         let mut clock = Clock::new();
-        let ready = self.planning.ready_timed(&mut clock)?.run_here();
+        let ready = self.planning.ready_on(Some(self.engine), &mut clock)?;
         let read = clock.clone();
         if !ready.donated.is_empty() {
             let m = "bench runs at the same inputs again and again, which are not given up";
@@ -103,7 +107,9 @@ impl Bench {
         };
         if let Some(path) = &self.trace {
             let trace = subjects[0].traced(&args).map_err(wrong)?;
-            let text = events::text(&trace, subjects[0].made.executable.steps());
+            let steps = subjects[0].made.executable.steps();
+            let names: Vec<&str> = steps.iter().map(|s| s.name.as_str()).collect();
+            let text = events::text(&trace, &names);
             whole::write(path, |file| file.write_all(text.as_bytes()))?;
         }
         let (subjects, seed) = (subjects.as_slice(), self.seed);

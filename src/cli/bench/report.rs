@@ -61,13 +61,13 @@ impl Figures<'_> {
 }
 
 /// Milliseconds, to four digits at least, and no shorter than a nanosecond.
-fn ms(seconds: f64) -> String {
+pub(super) fn ms(seconds: f64) -> String {
     let ms = seconds * 1e3;
     if ms < 0.1 { format!("{ms:.6}") } else { format!("{ms:.4}") }
 }
 
 /// In 1e9 a second.
-fn rate(count: u64, seconds: f64) -> f64 {
+pub(super) fn rate(count: u64, seconds: f64) -> f64 {
     count as f64 / seconds.max(1e-12) / 1e9
 }
 

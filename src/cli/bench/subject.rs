@@ -144,7 +144,7 @@ impl Subject {
 }
 
 /// Operations on floats; a multiply-add is two.
-fn flops(ops: &Ops) -> u64 {
+pub(super) fn flops(ops: &Ops) -> u64 {
     let contracted = [ops.contract_f32, ops.contract_f16, ops.contract_f64];
     let multiply_adds = contracted.into_iter().fold(0, u64::saturating_add);
     ops.simple.saturating_add(ops.special).saturating_add(multiply_adds.saturating_mul(2))

@@ -8,7 +8,9 @@ mod opportunities;
 mod report;
 mod table;
 
+use super::clock::Clock;
 use super::failure::Failure;
+use super::machine::{Machine, machine};
 use super::planning::{Decided, Planning};
 use super::streams::Streams;
 use super::whole;
@@ -52,6 +54,10 @@ pub(super) struct Show {
         conflicts_with_all = ["plan", "explain_fusion", "explain", "decisions", "candidates", "out"]
     )]
     frontier: Option<u32>,
+    /// Count memory as this engine holds it: gpu or gpu:N, whose machine must be there, or cpu; without this, as
+    /// what runs on the machine that is planned for
+    #[arg(long, value_name = "ENGINE", value_parser = machine)]
+    engine: Option<Machine>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -73,7 +79,7 @@ impl Show {
                 "--frontier is about every budget, not one of --mem-budget",
             ));
         }
-        let ready = self.planning.ready()?;
+        let ready = self.planning.ready_on(self.engine, &mut Clock::new())?;
         let asked = self.explain_fusion.as_deref().map(|names| ready.values(names)).transpose()?;
         let one = self.explain.as_ref().map(|name| ready.values(std::slice::from_ref(name)));
         let one = one.transpose()?.map(|values| values[0]);

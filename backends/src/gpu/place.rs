@@ -1,0 +1,235 @@
+//! Where every buffer of a program is while it runs, and what each step needs beside them.
+
+use crate::array::out_of_memory;
+use crate::cpu::ArenaLayout;
+use crate::ptx::{Arg, Module};
+use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Space};
+use adfuse_ir::{At, Diagnostic, Kind};
+use cranelift_entity::SecondaryMap;
+
+/// Where a buffer is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// In an input's memory, by position.
+    Input(usize),
+    /// In a result's memory, by position.
+    Output(usize),
+    /// In the executable's block.
+    Block(u64),
+    /// In its pinned memory.
+    Host(u64),
+}
+
+/// Where everything is. The block has the arena first, then what is beside it, then the constants.
+pub(super) struct Places {
+    all_buffers: Vec<Place>,
+    /// For buffers in the memory of an input that is given up.
+    given_up: SecondaryMap<Buffer, bool>,
+    /// For results that are copied when all is done, out of buffers that have them otherwise: the
+    /// position of the result.
+    pub(super) left_at: SecondaryMap<Buffer, Option<usize>>,
+    /// Where each step has what it needs beside the buffers, to be aligned.
+    pub(super) scratch: Vec<u64>,
+    /// Bytes beside the arena, and of the constants.
+    pub(super) beside: u64,
+    pub(super) constants: u64,
+    pub(super) constants_at: u64,
+    /// Bytes of the block.
+    pub(super) all: u64,
+    /// Bytes of the pinned memory.
+    pub(super) host: u64,
+}
+
+/// What every place in the block is a multiple of.
+const ALIGN: u64 = 256;
+
+/// What places in the arena are multiples of.
+const PLANNED: u64 = 64;
+
+/// Gives out places in a block that is made later.
+struct Room(u64);
+
+impl Room {
+    fn take(&mut self, bytes: u64) -> Result<u64, Diagnostic> {
+        let at = self.0.checked_next_multiple_of(ALIGN);
+        let end = at.and_then(|at| at.checked_add(bytes)).filter(|&end| end < 1 << 46);
+        let (Some(at), Some(end)) = (at, end) else { return Err(out_of_memory(bytes)) };
+        self.0 = end;
+        Ok(at)
+    }
+}
+
+impl Places {
+    /// Finds a place for every buffer, and checks those that are given.
+    pub(super) fn new(
+        program: &Program,
+        arena: &ArenaLayout,
+        module: &Module,
+        needed: &[u64],
+    ) -> Result<Places, Diagnostic> {
+        let caller = |code: &crate::ptx::StepCode| -> Vec<Buffer> {
+            let args = code.launches.iter().flat_map(|l| &l.args);
+            args.filter_map(|a| if let Arg::Caller(b) = a { Some(*b) } else { None }).collect()
+        };
+        let (entered, left) = (caller(&module.enter), caller(&module.leave));
+        let mut left_at = SecondaryMap::new();
+        for b in left {
+            left_at[b] = program.outputs.iter().position(|&o| o == b);
+        }
+        let mut beside = Room(arena.bytes);
+        let mut host = Room(0);
+        let mut given_up = SecondaryMap::new();
+        let mut all_buffers = Vec::new();
+        for (b, data) in program.buffers.iter() {
+            let output = program.outputs.iter().position(|&o| o == b);
+            all_buffers.push(match (&data.role, arena.donated[b]) {
+                (_, Some(input)) => {
+                    let at = given(program, b, input).map_err(|m| misfit(data, m))?;
+                    given_up[b] = true;
+                    Place::Input(at)
+                }
+                _ if data.space == Space::Host => Place::Host(host.take(data.bytes())?),
+                (Role::Input, _) if !entered.contains(&b) => {
+                    Place::Input(program.inputs().position(|i| i == b).unwrap_or_default())
+                }
+                (Role::Output, _) if output.is_some() && left_at[b].is_none() => {
+                    Place::Output(output.unwrap_or_default())
+                }
+                (Role::Constant(_), _) => Place::Block(0),
+                (Role::Temp, _) if arena.offsets[b].is_some() => {
+                    let at = arena.offsets[b].unwrap_or_default();
+                    inside(at, data.bytes(), arena).map_err(|m| misfit(data, m))?;
+                    Place::Block(at)
+                }
+                // What the caller has otherwise, or is not handed.
+                _ => Place::Block(beside.take(data.bytes())?),
+            });
+        }
+        let mut scratch = Vec::new();
+        let mut most = beside.0;
+        for (n, &bytes) in needed.iter().enumerate() {
+            scratch.push(match arena.scratch.get(n).copied().flatten() {
+                Some((at, size)) if size >= bytes => {
+                    inside(at, size, arena).map_err(|m| {
+                        let m = format!(
+                            "the layout of the arena does not fit: the scratch of step {n} {m}"
+                        );
+                        Diagnostic::new(At::default(), Kind::Usage, m)
+                    })?;
+                    at
+                }
+                // Steps follow each other: one place does for all.
+                _ => {
+                    let mut room = Room(beside.0);
+                    let at = room.take(bytes)?;
+                    most = most.max(room.0);
+                    at
+                }
+            });
+        }
+        let mut constants = Room(Room(most).take(0)?);
+        let constants_at = constants.0;
+        for (place, (_, data)) in all_buffers.iter_mut().zip(program.buffers.iter()) {
+            if matches!(data.role, Role::Constant(_)) && data.space == Space::Device {
+                *place = Place::Block(constants.take(data.bytes())?);
+            }
+        }
+        Ok(Places {
+            all_buffers,
+            given_up,
+            left_at,
+            scratch,
+            beside: most - arena.bytes,
+            constants: constants.0 - constants_at,
+            constants_at,
+            all: constants.0,
+            host: host.0,
+        })
+    }
+
+    /// Where a buffer is.
+    pub(super) fn of(&self, b: Buffer) -> Place {
+        self.all_buffers[cranelift_entity::EntityRef::index(b)]
+    }
+
+    /// Where each buffer is, in their order.
+    pub(super) fn each(&self) -> impl Iterator<Item = &Place> {
+        self.all_buffers.iter()
+    }
+
+    /// Where in the host's memory a buffer is, if it is there.
+    pub(super) fn host_at(&self, b: Buffer) -> Option<u64> {
+        match self.of(b) {
+            Place::Host(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Whether a buffer is in the memory of an input that is given up for it.
+    pub(super) fn is_given_up(&self, b: Buffer) -> bool {
+        self.given_up[b]
+    }
+
+    /// The names of the inputs that are written to, by position.
+    pub(super) fn written(&self, program: &Program) -> Vec<Option<String>> {
+        let mut names: Vec<Option<String>> = program.inputs().map(|_| None).collect();
+        for b in program.buffers.keys().filter(|&b| self.given_up[b]) {
+            if let Place::Input(k) = self.of(b) {
+                names[k] = program.inputs().nth(k).map(|b| program.buffers[b].name.clone());
+            }
+        }
+        names
+    }
+
+    /// The bytes of the constants, as they are in the block.
+    pub(super) fn filled(&self, program: &Program) -> Vec<u8> {
+        let mut bytes = vec![0; self.constants as usize];
+        for (b, data) in program.buffers.iter() {
+            let (Role::Constant(values), Place::Block(at)) = (&data.role, self.of(b)) else {
+                continue;
+            };
+            let width = data.dtype.bytes() as usize;
+            let to = bytes[(at - self.constants_at) as usize..].chunks_mut(width.max(1));
+            for (to, value) in to.zip(values) {
+                to.copy_from_slice(&value.bits().to_le_bytes()[..width]);
+            }
+        }
+        bytes
+    }
+}
+
+fn misfit(data: &BufferData, m: &str) -> Diagnostic {
+    let m = format!("the layout of the arena does not fit: %{} {m}", data.name);
+    Diagnostic::new(At::default(), Kind::Usage, m)
+}
+
+/// Whether so many bytes are in the arena.
+fn inside(at: u64, bytes: u64, arena: &ArenaLayout) -> Result<(), &'static str> {
+    if !at.is_multiple_of(PLANNED) {
+        return Err("is not aligned");
+    }
+    match at.checked_add(bytes).filter(|&end| end <= arena.bytes) {
+        Some(_) => Ok(()),
+        None => Err("is outside"),
+    }
+}
+
+/// The position of the input in whose memory a buffer is to be, or what is wrong with that.
+fn given(program: &Program, b: Buffer, input: Buffer) -> Result<usize, &'static str> {
+    let data = &program.buffers[b];
+    let at = program.inputs().position(|i| i == input);
+    let from = program.buffers.get(input).filter(|i| i.donated);
+    let (Some(at), Some(from)) = (at, from) else {
+        return Err("is in the memory of what is no input that is given up");
+    };
+    let fits = match data.role {
+        Role::Temp => data.bytes() <= from.bytes(),
+        // What is handed over twice is in two places.
+        Role::Output => {
+            let times = program.outputs.iter().filter(|&&o| o == b).count();
+            times == 1 && data.bytes() == from.bytes()
+        }
+        Role::Input | Role::Constant(_) => false,
+    };
+    fits.then_some(at).ok_or("does not fit into the input that is given up for it")
+}

@@ -1,0 +1,112 @@
+//! The GPU engine gives the bits of the kernel evaluator in strict mode, and comes near them in the others:
+//! the programs of the filetests, the models with their gradients, every row of the op table, and random
+//! programs. `ADFUSE_PROGRAMS` sets how many of those (1000 by default). Where there is no GPU every test
+//! says so and passes.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod device;
+mod near;
+mod strict;
+
+use adfuse::backends::Array;
+use adfuse::backends::gpu::Device;
+use adfuse::engine::Gpu;
+use adfuse::ir::{Diagnostic, Kind};
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The engine on the first GPU; where there is none that is said, also by tests that pass.
+fn gpu(test: &str) -> Option<Gpu> {
+    match Gpu::open(0) {
+        Ok(gpu) => Some(gpu),
+        Err(d) if d.kind == Kind::NoDevice => {
+            say(&format!("{test}: skipped: no device ({})", d.message));
+            None
+        }
+        Err(d) => panic!("{d}"),
+    }
+}
+
+/// Tells whoever runs the tests, who sees nothing that passing tests print.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// What became of a case.
+enum Outcome {
+    Same,
+    /// The engine does not run it, and why.
+    Refused(Diagnostic),
+    Wrong(String),
+}
+
+/// What the engine may refuse: beginnings of messages, each said once with how often it was.
+const REFUSED: &[&str] = &["there is no library function"];
+
+/// Runs all cases, on several threads: most of the time goes to the driver's assembler. At least `most` in a
+/// hundred must run.
+fn all<C: Sync>(test: &str, cases: &[C], run: impl Fn(&C) -> Outcome + Sync) {
+    let (next, failed) = (AtomicUsize::new(0), Mutex::new(Vec::<(usize, String)>::new()));
+    let refused = Mutex::new(Vec::<String>::new());
+    let threads = std::thread::available_parallelism().map_or(2, |n| n.get()).min(16);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let n = next.fetch_add(1, Ordering::Relaxed);
+                    let few = failed.lock().expect("no panic").len() < 8;
+                    let Some(case) = cases.get(n).filter(|_| few) else { break };
+                    match run(case) {
+                        Outcome::Same => {}
+                        Outcome::Refused(d) => {
+                            refused.lock().expect("no panic").push(d.message);
+                        }
+                        Outcome::Wrong(why) => failed.lock().expect("no panic").push((n, why)),
+                    }
+                }
+            });
+        }
+    });
+    let mut refused = refused.into_inner().expect("no panic");
+    refused.sort();
+    let count = refused.len();
+    let mut failed = failed.into_inner().expect("no panic");
+    failed.sort();
+    let mut line = format!("{test}: {} of {} cases ran", cases.len() - count, cases.len());
+    refused.dedup();
+    for message in &refused {
+        line += &format!("\n  refused: {message}");
+    }
+    say(&line);
+    let unknown = |m: &&String| !REFUSED.iter().any(|known| m.starts_with(known));
+    if let Some(message) = refused.iter().find(unknown) {
+        panic!("refused, and not known to be: {message}");
+    }
+    for (n, why) in &failed {
+        let line: String = why.lines().next().unwrap_or_default().chars().take(200).collect();
+        say(&format!("  wrong, case {n}: {line}"));
+    }
+    if let Some((n, why)) = failed.first() {
+        let why: String = why.chars().take(6000).collect();
+        panic!("{} cases are wrong; the first is number {n}: {why}", failed.len());
+    }
+}
+
+/// Results of a run; an engine's refusal is none.
+fn ran(result: Result<Vec<Array>, Diagnostic>) -> Result<Vec<Array>, Outcome> {
+    result.map_err(|d| match d.kind {
+        Kind::Unsupported => Outcome::Refused(d),
+        _ => Outcome::Wrong(d.to_string()),
+    })
+}
+
+#[test]
+fn a_machine_has_as_many_devices_as_can_be_opened() {
+    let count = Device::count();
+    let absent = Device::open(count).expect_err("one more than there are");
+    assert_eq!(absent.kind, Kind::NoDevice);
+    assert!(absent.message.starts_with("no GPU"), "{absent}");
+    assert!((0..count).all(|n| Device::open(n).is_ok()));
+}

@@ -1,0 +1,156 @@
+//! The modes that are not strict: near the reference, and the same every time.
+
+use crate::common::models;
+use crate::common::random;
+use crate::{Outcome, all, gpu, say};
+use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::backends::Array;
+use adfuse::backends::gpu::library;
+use adfuse::backends::reference::{Silent, run};
+use adfuse::fusion::Fp;
+use adfuse::ir::op::Domain;
+use adfuse::ir::text::parse;
+use adfuse::ir::{Kind, Module};
+
+/// The distance of arrays, against the norm of what they are compared with.
+fn distance(found: &Array, expected: &Array) -> f64 {
+    let (a, b) = (found.to_f64s(), expected.to_f64s());
+    let norm = |all: &mut dyn Iterator<Item = f64>| all.map(|x| x * x).sum::<f64>().sqrt();
+    let apart = norm(&mut a.iter().zip(&b).map(|(a, b)| if a == b { 0.0 } else { a - b }));
+    apart / norm(&mut b.iter().copied()).max(1e-30)
+}
+
+#[test]
+fn models_in_free_modes() {
+    let Some(gpu) = gpu("models_in_free_modes") else { return };
+    let mut cases = Vec::new();
+    for (name, module, f) in models::all() {
+        let wrt = differentiable(&f, None).expect("has floats");
+        let g = value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"));
+        for (fp, most) in [(Fp::Reproducible, 2e-4f64), (Fp::Fast, 2e-2)] {
+            cases.push((name.clone(), g.clone(), fp, most));
+        }
+    }
+    all("models_in_free_modes", &cases, |(name, g, fp, most)| {
+        let args = random::inputs(g, &[Domain::Normal]);
+        let module = Module::single(g.clone());
+        let text = g.to_string();
+        let narrow = text.contains(": bf16") || text.contains(": f16");
+        let expected = run(&module, g, &args, &mut Silent).expect("runs");
+        let mut gpu = gpu.clone();
+        gpu.plan.fp = *fp;
+        let made = match gpu.compile(&module, g) {
+            Ok(made) => made,
+            Err(d) if d.kind == Kind::Unsupported => return Outcome::Refused(d),
+            Err(d) => return Outcome::Wrong(format!("{name} {fp:?}: {d}")),
+        };
+        let once = made.executable.run(&args).expect("runs");
+        for _ in 0..3 {
+            if made.executable.run(&args).expect("runs") != once {
+                return Outcome::Wrong(format!("{name} {fp:?}: other bits in another run"));
+            }
+        }
+        for (k, (found, expected)) in once.iter().zip(&expected).enumerate() {
+            // Where values of 16 bits are between, what is rounded differs from mode to mode.
+            let most = if narrow { most.max(0.1) } else { *most };
+            let apart = distance(found, expected);
+            // What is no number is not near.
+            if apart.is_nan() || apart > most {
+                let m = format!("{name} {fp:?}: result {k} is {apart:e} apart, not {most:e}\n{g}");
+                return Outcome::Wrong(m);
+            }
+        }
+        Outcome::Same
+    });
+}
+
+/// A product, with what the program does before and after it, and how its operands lie.
+const PRODUCTS: [&str; 8] = [
+    "func @f(%x: f32[96,128], %w: f32[128,160]) -> f32[96,160] {
+       %y = dot_general %x, %w {contract = [1] x [0]} : f32[96,160]
+       return %y
+     }",
+    "func @f(%x: f32[128,96], %w: f32[160,128]) -> f32[96,160] {
+       %y = dot_general %x, %w {contract = [0] x [1]} : f32[96,160]
+       return %y
+     }",
+    "func @f(%x: f32[96,128], %w: f32[160,128], %b: f32[160]) -> f32[96,160] {
+       %z = dot_general %x, %w {contract = [1] x [1]} : f32[96,160]
+       %c = broadcast_in_dim %b {dims = [1]} : f32[96,160]
+       %a = add %z, %c : f32[96,160]
+       %y = relu %a : f32[96,160]
+       return %y
+     }",
+    "func @f(%x: f32[96,128], %w: f32[128,160]) -> f32[160] {
+       %r = tanh %x : f32[96,128]
+       %z = dot_general %r, %w {contract = [1] x [0]} : f32[96,160]
+       %y = reduce_sum %z {axes = [0]} : f32[160]
+       return %y
+     }",
+    "func @f(%x: f32[6,64,48], %w: f32[6,48,80]) -> f32[6,64,80] {
+       %y = dot_general %x, %w {batch = [0] x [0], contract = [2] x [1]} : f32[6,64,80]
+       return %y
+     }",
+    "func @f(%x: bf16[96,128], %w: bf16[128,160]) -> bf16[96,160] {
+       %y = dot_general %x, %w {contract = [1] x [0]} : bf16[96,160]
+       return %y
+     }",
+    "func @f(%x: f16[96,128], %w: f16[128,160]) -> f16[96,160] {
+       %y = dot_general %x, %w {contract = [1] x [0]} : f16[96,160]
+       return %y
+     }",
+    "func @f(%x: f64[96,128], %w: f64[128,160]) -> f64[160,96] {
+       %z = dot_general %x, %w {contract = [1] x [0]} : f64[96,160]
+       %y = transpose %z {perm = [1, 0]} : f64[160,96]
+       return %y
+     }",
+];
+
+#[test]
+fn products() {
+    let Some(gpu) = gpu("products") else { return };
+    say(&format!("products: the library of matrices is {:?}", library()));
+    let mut cases = Vec::new();
+    for (n, text) in PRODUCTS.iter().enumerate() {
+        for fp in [Fp::Strict, Fp::Reproducible, Fp::Fast] {
+            for library in [true, false] {
+                cases.push((n, *text, fp, library));
+            }
+        }
+    }
+    all("products", &cases, |&(n, text, fp, with)| {
+        let module = parse(text).unwrap_or_else(|e| panic!("{n}: {e:?}"));
+        let f = module.funcs.values().next().expect("a function");
+        let args = random::inputs(f, &[Domain::Normal]);
+        let expected = run(&module, f, &args, &mut Silent).expect("runs");
+        let mut gpu = gpu.clone();
+        (gpu.plan.fp, gpu.library) = (fp, with);
+        let made = match gpu.compile(&module, f) {
+            Ok(made) => made,
+            Err(d) if d.kind == Kind::Unsupported => return Outcome::Refused(d),
+            Err(d) => return Outcome::Wrong(format!("{n} {fp:?} {with}: {d}")),
+        };
+        let called = made.executable.steps().iter().any(|s| s.generator == "cublaslt");
+        // It is for the modes that let it round otherwise, and only where it is asked for and there.
+        let due = with && fp != Fp::Strict && library().is_some();
+        if called != due {
+            return Outcome::Wrong(format!("{n} {fp:?} {with}: called is {called}, not {due}"));
+        }
+        let found = made.executable.run(&args).expect("runs");
+        if made.executable.run(&args).expect("runs") != found {
+            return Outcome::Wrong(format!("{n} {fp:?} {with}: other bits in another run"));
+        }
+        let narrow = expected[0].dtype().bytes() == 2;
+        let most = match (fp, narrow) {
+            (Fp::Strict, _) => 0.0,
+            (_, true) => 1e-2,
+            (Fp::Fast, _) => 2e-3,
+            _ => 1e-5,
+        };
+        let apart = distance(&found[0], &expected[0]);
+        match apart <= most {
+            true => Outcome::Same,
+            false => Outcome::Wrong(format!("{n} {fp:?} {with}: {apart:e} apart, not {most:e}")),
+        }
+    });
+}
