@@ -1,5 +1,6 @@
-//! What instructions are to the planner, by their bodies.
+//! What instructions are to the planner, by their bodies, and what the parts become that they begin.
 
+use adfuse_ir::Inst;
 use adfuse_ir::op::Monoid;
 
 /// How an instruction takes part in groups.
@@ -31,5 +32,33 @@ impl Class {
     /// Whether it is a step that nothing joins.
     pub(crate) fn is_alone(self) -> bool {
         matches!(self, Class::Scatter | Class::Argsort | Class::Opaque)
+    }
+}
+
+/// What a part is lowered to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shape {
+    /// A kernel.
+    Kernel,
+    /// A contraction and what follows each of its sums.
+    Contract(Inst),
+    /// A scatter.
+    Scatter(Inst),
+    /// Places in order.
+    Argsort(Inst),
+    /// A function of the user's.
+    Opaque(Inst),
+}
+
+impl Shape {
+    /// That of a part which begins with an instruction of this class.
+    pub(crate) fn of(class: Class, i: Inst) -> Shape {
+        match class {
+            Class::Contract => Shape::Contract(i),
+            Class::Scatter => Shape::Scatter(i),
+            Class::Argsort => Shape::Argsort(i),
+            Class::Opaque => Shape::Opaque(i),
+            _ => Shape::Kernel,
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! when a row would outgrow its tile. A refused part is left as it was.
 
 use crate::axes::{Atom, Axes, Place, Run};
+pub(crate) use crate::class::Shape;
 use crate::device::Device;
 use crate::facts::{Class, Facts};
 use crate::refusal::Refusal;
@@ -20,21 +21,6 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PartId(u32);
 entity_impl!(PartId, "part");
-
-/// What a part is lowered to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shape {
-    /// A kernel.
-    Kernel,
-    /// A contraction and what follows each of its sums.
-    Contract(Inst),
-    /// A scatter.
-    Scatter(Inst),
-    /// Places in order.
-    Argsort(Inst),
-    /// A function of the user's.
-    Opaque(Inst),
-}
 
 /// Instructions that share a loop nest.
 #[derive(Clone, Debug)]
@@ -102,13 +88,7 @@ impl Part {
     /// A part that begins with this instruction, and where its value lies.
     pub(crate) fn begin(around: &Around<'_>, i: Inst) -> (Part, Place) {
         let facts = around.facts;
-        let shape = match facts.class[i] {
-            Class::Contract => Shape::Contract(i),
-            Class::Scatter => Shape::Scatter(i),
-            Class::Argsort => Shape::Argsort(i),
-            Class::Opaque => Shape::Opaque(i),
-            _ => Shape::Kernel,
-        };
+        let shape = Shape::of(facts.class[i], i);
         let mut part = Part {
             shape,
             axes: Axes::default(),
