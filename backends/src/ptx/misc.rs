@@ -3,8 +3,8 @@
 use super::asm::{Class, Reg};
 use super::emit::{At, Emit, data_of, memory};
 use super::launch::{Out, THREADS, begun, single};
-use super::lower::{Lowering, Scan, axes, volume};
-use super::place::{Truth, Vars, coordinates, holds, resolved};
+use super::lower::{Lowering, Scan, axes, internal, volume};
+use super::place::{Truth, Vars, coordinates, holds, range, resolved};
 use super::prim::{self, class};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
@@ -46,6 +46,20 @@ pub(super) fn scan(low: &Lowering, out: &mut Out, scan: &Scan) -> Result<(), Dia
 /// A place of a line, from its other end where the scan is reversed.
 fn along(place: IndexExpr, n: i64, reverse: bool) -> IndexExpr {
     if reverse { place.times(-1).plus(n - 1) } else { place }
+}
+
+/// Errs unless coordinates are inside of a buffer wherever the variables are: what moves elements of a scan
+/// follows from no kernel that was verified.
+fn inside(low: &Lowering, b: Buffer, coords: &[IndexExpr], vars: &Vars) -> Result<(), Diagnostic> {
+    let dims = &low.program.buffers[b].dims;
+    let fits = |(e, &n): (&IndexExpr, &i64)| {
+        let (least, most) = range(e, &vars.extents);
+        least >= 0 && most < i128::from(n)
+    };
+    match coords.len() == dims.len() && coords.iter().zip(dims).all(fits) {
+        true => Ok(()),
+        false => Err(internal("a scan would leave its buffer")),
+    }
 }
 
 /// A load that sees what this launch and the ones before have written.
@@ -91,11 +105,12 @@ fn groups(
         let line = |k: IndexExpr| -> Vec<IndexExpr> {
             let place = at[1].clone().times(GROUP).sum(k);
             let own = [at[0].clone(), along(place, n, reverse), at[2].clone()];
-            lines(low, b, &own, scan.extents)
+            lines(low, b, &own, scan)
         };
         let mut x: Vec<Reg> = Vec::new();
         for k in 0..size {
             let coords = line(IndexExpr::Const(k));
+            inside(low, b, &coords, &vars)?;
             x.push(read(&mut emit, b, &At { vars: &vars, coords: &coords }));
         }
         let mut distance = 1;
@@ -111,6 +126,7 @@ fn groups(
             emit.store(b, &axes(coords.len()), v, &at, None);
         }
         if let (Some(next), true, Some(&last)) = (next, size == GROUP, x.last()) {
+            inside(low, next, &at, &vars)?;
             let at = At { vars: &vars, coords: &at };
             emit.store(next, &axes(3), last, &at, None);
         }
@@ -119,15 +135,15 @@ fn groups(
     Ok(())
 }
 
-/// Coordinates of a buffer that has a line's places as one axis or as several.
-fn lines(low: &Lowering, b: Buffer, at: &[IndexExpr; 3], extents: [i64; 3]) -> Vec<IndexExpr> {
-    let dims = &low.program.buffers[b].dims;
-    if dims.len() == 3 && dims[1] != extents[1] || dims.as_slice() == extents {
+/// Coordinates of a level: what is scanned has lines and the places between them as any number of axes,
+/// what is taken of it has one of each.
+fn lines(low: &Lowering, b: Buffer, at: &[IndexExpr; 3], scan: &Scan) -> Vec<IndexExpr> {
+    if b != scan.buffer {
         return at.to_vec();
     }
-    let flat =
-        at[0].clone().times(extents[1]).sum(at[1].clone()).times(extents[2]).sum(at[2].clone());
-    coordinates(&flat, dims)
+    let [_, n, inner] = scan.extents;
+    let flat = at[0].clone().times(n).sum(at[1].clone()).times(inner).sum(at[2].clone());
+    coordinates(&flat, &low.program.buffers[b].dims)
 }
 
 /// Joins the scanned last element of the group before with each element of a group.
@@ -151,10 +167,12 @@ fn spread(
     let (vars, thread) = single(id, total);
     let at = coordinates(&thread, &[outer, n - GROUP, inner]);
     let before = [at[0].clone(), at[1].clone().floor_div(GROUP), at[2].clone()];
+    inside(low, lasts, &before, &vars)?;
     let left = read(&mut emit, lasts, &At { vars: &vars, coords: &before });
     let place = at[1].clone().plus(GROUP);
     let own = [at[0].clone(), along(place, n, reverse), at[2].clone()];
-    let own = lines(low, b, &own, scan.extents);
+    let own = lines(low, b, &own, scan);
+    inside(low, b, &own, &vars)?;
     let own = At { vars: &vars, coords: &own };
     let x = read(&mut emit, b, &own);
     let joined = emit.combine(scan.monoid, dtype, left, x);
