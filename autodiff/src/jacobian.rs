@@ -175,7 +175,6 @@ impl Whole<'_> {
         self.b.set_results(&blocks);
         let mut f = simplify(&self.b.finish()?, Exactness::Exact)?;
         cse(&mut f);
-        dce(&mut f);
         Ok(f)
     }
 }

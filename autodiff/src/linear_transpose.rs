@@ -37,7 +37,6 @@ pub(crate) fn open(module: &Module, f: &Function, wrt: &[usize]) -> Result<Funct
     turned.name = format!("{}_transpose", f.name);
     let mut turned = simplify(&turned, Exactness::Exact)?;
     cse(&mut turned);
-    dce(&mut turned);
     Ok(turned)
 }
 

@@ -4,7 +4,7 @@ use crate::derived::closed;
 use crate::forward::Pushing;
 use crate::linearize;
 use crate::transpose::transposed;
-use adfuse_ir::rewrite::{Copier, Exactness, cse, dce, simplify};
+use adfuse_ir::rewrite::{Copier, Exactness, cse, simplify};
 use adfuse_ir::{At, Builder, Diagnostic, Function, Kind, Literal, Module, Phase, Value};
 
 /// Which outputs a gradient function has, and where its cotangents come from.
@@ -116,7 +116,6 @@ pub(crate) fn open(
     b.set_results(&results);
     let mut joint = simplify(&b.finish()?, Exactness::Exact)?;
     cse(&mut joint);
-    dce(&mut joint);
     Ok(joint)
 }
 

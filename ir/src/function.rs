@@ -96,12 +96,12 @@ impl<K: EntityRef, T: Clone + Eq + Hash> Interner<K, T> {
         Interner { items: PrimaryMap::new(), index: HashMap::new() }
     }
 
-    fn intern(&mut self, item: T) -> K {
-        if let Some(&k) = self.index.get(&item) {
+    fn intern(&mut self, item: &T) -> K {
+        if let Some(&k) = self.index.get(item) {
             return k;
         }
         let k = self.items.push(item.clone());
-        self.index.insert(item, k);
+        self.index.insert(item.clone(), k);
         k
     }
 }
@@ -267,7 +267,7 @@ impl Function {
 
     /// Adds a parameter to a region.
     pub fn add_param(&mut self, region: Region, ty: TensorType) -> Value {
-        let ty = self.types.intern(ty);
+        let ty = self.types.intern(&ty);
         let index = self.regions[region].params.len() as u32;
         let v = self.values.push(ValueData { ty, def: ValueDef::Param(region, index) });
         self.regions[region].params.push(v);
@@ -277,7 +277,7 @@ impl Function {
     /// The splat of `literal` over `ty`; equal ones are one value.
     pub fn add_literal(&mut self, ty: TensorType, literal: Literal) -> Value {
         debug_assert_eq!(ty.dtype, literal.dtype());
-        let ty = self.types.intern(ty);
+        let ty = self.types.intern(&ty);
         if let Some(&v) = self.literals.get(&(ty, literal)) {
             return v;
         }
@@ -303,7 +303,24 @@ impl Function {
         regions: &[Region],
         phase: Phase,
     ) -> Inst {
-        let attrs = self.attrs.intern(attrs);
+        let attrs = self.attrs.intern(&attrs);
+        let types: SmallVec<[TypeId; 2]> =
+            results.iter().map(|ty| self.types.intern(&ty)).collect();
+        self.add_interned(region, op, args, attrs, &types, regions, phase)
+    }
+
+    /// As [`Function::add_inst`], of attributes and result types that the function has.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn add_interned(
+        &mut self,
+        region: Region,
+        op: Op,
+        args: &[Value],
+        attrs: AttrsId,
+        results: &[TypeId],
+        regions: &[Region],
+        phase: Phase,
+    ) -> Inst {
         let args = EntityList::from_slice(args, &mut self.pool);
         let inst = self.insts.push(InstData {
             op,
@@ -314,14 +331,23 @@ impl Function {
             regions: regions.iter().copied().collect(),
         });
         let mut list = EntityList::new();
-        for (k, ty) in results.iter().enumerate() {
-            let ty = self.types.intern(ty.clone());
+        for (k, &ty) in results.iter().enumerate() {
             let def = ValueDef::Inst(inst, k as u32);
             list.push(self.values.push(ValueData { ty, def }), &mut self.pool);
         }
         self.insts[inst].results = list;
         self.regions[region].insts.push(inst);
         inst
+    }
+
+    /// The number of a type, for [`Function::add_interned`].
+    pub(crate) fn type_number(&mut self, ty: &TensorType) -> TypeId {
+        self.types.intern(&ty)
+    }
+
+    /// The number of attributes, for [`Function::add_interned`].
+    pub(crate) fn attrs_number(&mut self, attrs: &Attrs) -> AttrsId {
+        self.attrs.intern(attrs)
     }
 
     /// Calls `visit` for every instruction in program order, nested regions inside their owner.

@@ -2,23 +2,28 @@
 
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
-use crate::entity::{Inst, Value};
+use crate::entity::{AttrsId, Inst, TypeId, Value};
 use crate::function::Function;
 use crate::types::TensorType;
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
+use smallvec::SmallVec;
 
 /// Copies from one function into a builder, with a map from old values to new ones.
 pub struct Copier<'f> {
     from: &'f Function,
     retype: Option<&'f dyn Fn(&TensorType) -> TensorType>,
     map: SecondaryMap<Value, PackedOption<Value>>,
+    /// What types and attributes of the old function are in the new one, which is always the same.
+    types: SecondaryMap<TypeId, PackedOption<TypeId>>,
+    attrs: SecondaryMap<AttrsId, PackedOption<AttrsId>>,
 }
 
 impl<'f> Copier<'f> {
     /// An empty map from the values of `from`.
     pub fn new(from: &'f Function) -> Copier<'f> {
-        Copier { from, retype: None, map: SecondaryMap::with_capacity(from.value_count()) }
+        let map = SecondaryMap::with_capacity(from.value_count());
+        Copier { from, retype: None, map, types: SecondaryMap::new(), attrs: SecondaryMap::new() }
     }
 
     /// As [`Copier::new`], with every type changed on the way.
@@ -61,6 +66,26 @@ impl<'f> Copier<'f> {
         }
     }
 
+    fn type_number(&mut self, b: &mut Builder, old: Value) -> TypeId {
+        let id = self.from.type_id(old);
+        if let Some(new) = self.types[id].expand() {
+            return new;
+        }
+        let new = b.func_mut().type_number(&self.type_of(old));
+        self.types[id] = new.into();
+        new
+    }
+
+    fn attrs_number(&mut self, b: &mut Builder, i: Inst) -> AttrsId {
+        let id = self.from.inst(i).attrs;
+        if let Some(new) = self.attrs[id].expand() {
+            return new;
+        }
+        let new = b.func_mut().attrs_number(self.from.attrs(i));
+        self.attrs[id] = new.into();
+        new
+    }
+
     /// Adds parameters to `b` like those of the function's body, names kept.
     pub fn params(&mut self, b: &mut Builder) {
         for &p in self.from.params() {
@@ -90,7 +115,7 @@ impl<'f> Copier<'f> {
     ) -> Result<Inst, Diagnostic> {
         let from = self.from;
         let data = from.inst(i);
-        let mut args: Vec<Value> = from.args(i).iter().map(|&a| self.get(b, a)).collect();
+        let mut args: SmallVec<[Value; 4]> = from.args(i).iter().map(|&a| self.get(b, a)).collect();
         let mut regions = Vec::new();
         for &r in &data.regions {
             let new = b.open_region();
@@ -106,18 +131,21 @@ impl<'f> Copier<'f> {
             b.close_region(&results);
             regions.push(new);
         }
-        let types: Vec<TensorType> =
-            from.inst_results(i).iter().map(|&v| self.type_of(v)).collect();
-        let attrs = from.attrs(i).clone();
         let became_literal = |(&old, &new): (&Value, &Value)| {
             from.literal(old).is_none() && b.func().literal(new).is_some()
         };
         if from.args(i).iter().zip(&args).any(became_literal) {
+            let types: Vec<TensorType> =
+                from.inst_results(i).iter().map(|&v| self.type_of(v)).collect();
             b.set_phase(data.phase);
-            args = b.legal_args(data.op, args, &attrs, &types);
+            args = b.legal_args(data.op, args.to_vec(), from.attrs(i), &types).into();
         }
+        let types: SmallVec<[TypeId; 2]> =
+            from.inst_results(i).iter().map(|&v| self.type_number(b, v)).collect();
+        let attrs = self.attrs_number(b, i);
         let at = b.region();
-        let new = b.func_mut().add_inst(at, data.op, &args, attrs, &types, &regions, data.phase);
+        let new =
+            b.func_mut().add_interned(at, data.op, &args, attrs, &types, &regions, data.phase);
         b.func_mut().set_span(new, from.span(i));
         for (k, &old) in from.inst_results(i).iter().enumerate() {
             let v = b.func().inst_results(new)[k];

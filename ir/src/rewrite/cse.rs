@@ -59,18 +59,18 @@ impl Cse {
                     }
                 }
                 None => {
-                    self.table.insert(key.clone(), i);
-                    added.push(key);
+                    if region != f.body() {
+                        added.push(key.clone());
+                    }
+                    self.table.insert(key, i);
                 }
             }
         }
         let results = f.region(region).results.clone();
         f.region_mut(region).results =
             results.iter().map(|&v| self.replaced[v].expand().unwrap_or(v)).collect();
-        if region != f.body() {
-            for key in added {
-                self.table.remove(&key);
-            }
+        for key in added {
+            self.table.remove(&key);
         }
     }
 }
