@@ -295,8 +295,9 @@ impl<'f> Forward<'f> {
     ) -> Result<Vec<Value>, Diagnostic> {
         let found = self.module.find(rule);
         let rule = found.ok_or_else(|| self.error(i, format!("no function @{rule}")))?;
-        let at = (at_inst(self.f, i), self.f.inst(i).phase);
-        splice(self.module, rule, args, &|callee| callee.rule.is_none(), at, b)
+        let at = || at_inst(self.f, i);
+        let place: (&dyn Fn() -> _, _) = (&at, self.f.inst(i).phase);
+        splice(self.module, rule, args, &|callee| callee.rule.is_none(), place, b)
     }
 }
 

@@ -168,7 +168,7 @@ impl Whole<'_> {
     }
 
     fn splice(&mut self, g: &Function, args: &[Value], at: At) -> Result<Vec<Value>, Diagnostic> {
-        splice(self.module, g, args, &|_| false, (at, Phase::PRIMAL), &mut self.b)
+        splice(self.module, g, args, &|_| false, (&|| at.clone(), Phase::PRIMAL), &mut self.b)
     }
 
     fn finish(mut self, blocks: Vec<Value>) -> Result<Function, Diagnostic> {

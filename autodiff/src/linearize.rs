@@ -94,8 +94,9 @@ pub(crate) fn open(
         };
         // A rule called a function of a tangent: what that does is linear, whatever rule it has.
         let args: Vec<Value> = joint.args(i).iter().map(|&a| copier.get(&mut b, a)).collect();
-        let at = (at_inst(joint, i), joint.inst(i).phase);
-        let out = splice(module, callee, &args, &|_| true, at, &mut b)?;
+        let at = || at_inst(joint, i);
+        let place: (&dyn Fn() -> _, _) = (&at, joint.inst(i).phase);
+        let out = splice(module, callee, &args, &|_| true, place, &mut b)?;
         for (&old, v) in joint.inst_results(i).iter().zip(out) {
             copier.set(old, v);
         }

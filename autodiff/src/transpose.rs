@@ -182,8 +182,9 @@ impl Transpose<'_> {
         for (&ct, &r) in cts.iter().zip(f.inst_results(i)) {
             args.push(ct.unwrap_or_else(|| zeros(b, f.ty(r))));
         }
-        let at = (at_inst(f, i), self.phase);
-        let out = splice(self.module, rule, &args, &|callee| callee.rule.is_none(), at, b)?;
+        let at = || at_inst(f, i);
+        let place: (&dyn Fn() -> _, _) = (&at, self.phase);
+        let out = splice(self.module, rule, &args, &|callee| callee.rule.is_none(), place, b)?;
         let nonzero = |&v: &Value| !b.func().literal(v).is_some_and(Literal::is_zero);
         let out: Vec<Option<Value>> = out.into_iter().map(|v| Some(v).filter(nonzero)).collect();
         Ok(std::iter::repeat_n(None, residuals).chain(out).collect())

@@ -304,8 +304,7 @@ impl Function {
         phase: Phase,
     ) -> Inst {
         let attrs = self.attrs.intern(&attrs);
-        let types: SmallVec<[TypeId; 2]> =
-            results.iter().map(|ty| self.types.intern(&ty)).collect();
+        let types: SmallVec<[TypeId; 2]> = results.iter().map(|ty| self.types.intern(ty)).collect();
         self.add_interned(region, op, args, attrs, &types, regions, phase)
     }
 
@@ -342,7 +341,7 @@ impl Function {
 
     /// The number of a type, for [`Function::add_interned`].
     pub(crate) fn type_number(&mut self, ty: &TensorType) -> TypeId {
-        self.types.intern(&ty)
+        self.types.intern(ty)
     }
 
     /// The number of attributes, for [`Function::add_interned`].

@@ -240,6 +240,11 @@ fn powers_have_their_derivatives() {
     );
     assert_derivatives(&scalar("%y = integer_pow %x {y = -2} : f64[]"), 2.0, &[-0.25, 0.375]);
     assert_derivatives(&scalar("%y = pow %x, 0.0 : f64[]"), 0.0, &[0.0]);
+    assert_derivatives(&scalar("%y = pow %x, 2.0 : f64[]"), 0.0, &[0.0, 2.0]);
+    // Powers of what is far from 1 stay within range, at every order.
+    let twelfth = scalar("%y = integer_pow %x {y = -12} : f64[]");
+    assert_derivatives(&twelfth, 1e20, &[-12e-260, 156e-280, -2184e-300]);
+    assert_derivatives(&twelfth, 1e-20, &[-12e260, 156e280, -2184e300]);
     // x log x: 1 + log x in all, and at 0 nothing comes from the factor that is 0.
     assert_derivatives(&scalar("%y = xlogy %x, %x : f64[]"), 2.0, &[1.0 + LN_2, 0.5, -0.25]);
     assert_derivatives(&scalar("%y = xlogy 0.0, %x : f64[]"), 0.0, &[0.0]);

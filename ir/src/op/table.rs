@@ -78,8 +78,9 @@ ops! {
     /// Integer power by repeated squaring; negative exponents take the reciprocal.
     IntegerPow = map_with("integer_pow", NUMBER, &[need("y", AttrKind::Int)], NS,
         |cx, x| integer_pow(x[0], cx.attrs.int("y")),
-        &[|cx, _, x| match cx.attrs.int("y") {
+        &[|cx, y, x| match cx.attrs.int("y") {
             0 => x[0].lit(0.0),
+            n if n < 0 => x[0].lit(n as f64) * (y / x[0]),
             n => x[0].lit(n as f64) * integer_pow(x[0], n.saturating_sub(1)),
         }],
         &["%x: f32[3] | integer_pow %x {y = 3} : f32[3]",
@@ -153,8 +154,7 @@ ops! {
             origin.select(x[1].lit(0.0), x[1] * x[0].pow(x[1] - 1.0))
         },
           |y, x| {
-              let log = x[0].eq(0.0).select(x[0].lit(0.0), x[0].log());
-              y * log
+              y * x[0].eq(0.0).select(x[0].lit(1.0), x[0]).log()
           }]);
     /// 1 / (1 + e^-x).
     Logistic = map("logistic", FLOAT, D, |x| x[0].logistic(), &[|y, _| y * (1.0 - y)]);

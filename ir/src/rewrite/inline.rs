@@ -57,16 +57,16 @@ fn compose_at(f: &Function, copier: &mut Copier<'_>, b: &mut Builder, i: Inst, c
 /// `wanted` holds, and gives its results for these arguments. None is of a phase before `phase`.
 ///
 /// # Errors
-/// As [`inline`], at `at`.
+/// As [`inline`], at the place that is asked for then.
 pub fn splice(
     module: &Module,
     callee: &Function,
     args: &[Value],
     wanted: &dyn Fn(&Function) -> bool,
-    (at, phase): (At, Phase),
+    place: (&dyn Fn() -> At, Phase),
     b: &mut Builder,
 ) -> Result<Vec<Value>, Diagnostic> {
-    Inliner { module, wanted, placed: 0 }.splice(callee, args, (&at, phase), b)
+    Inliner { module, wanted, placed: 0 }.splice(callee, args, place, b)
 }
 
 struct Inliner<'m> {
@@ -119,7 +119,7 @@ impl Inliner<'_> {
             return Ok(());
         };
         let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
-        let out = self.splice(callee, &args, (&at_inst(f, i), phase), b)?;
+        let out = self.splice(callee, &args, (&|| at_inst(f, i), phase), b)?;
         for (&v, &old) in out.iter().zip(f.inst_results(i)) {
             copier.set(old, v);
         }
@@ -130,13 +130,13 @@ impl Inliner<'_> {
         &mut self,
         callee: &Function,
         args: &[Value],
-        (at, phase): (&At, Phase),
+        (at, phase): (&dyn Fn() -> At, Phase),
         b: &mut Builder,
     ) -> Result<Vec<Value>, Diagnostic> {
         let types: Vec<TensorType> = args.iter().map(|&v| b.ty(v).clone()).collect();
         let bound = bind(&callee.param_types(), &types).ok_or_else(|| {
             let m = format!("@{} takes {:?}, found {types:?}", callee.name, callee.param_types());
-            Diagnostic::new(at.clone(), Kind::Shape, m)
+            Diagnostic::new(at(), Kind::Shape, m)
         })?;
         let retype = |t: &TensorType| substitute(t, &bound);
         let mut inner = Copier::retyping(callee, &retype);
