@@ -6,6 +6,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod device;
+mod large;
 mod near;
 mod strict;
 

@@ -158,50 +158,95 @@ fn a_function_in_text() {
     assert_eq!(of(Fp::Fast).matches("fma.rn.f32").count(), 4);
 }
 
+/// A program of the benches and its gradients, with the extent of `n`.
+fn benched(name: &str, n: u64, row: &str) -> Function {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/programs");
+    let text = std::fs::read_to_string(format!("{folder}/{name}.ir")).expect("reads");
+    let module = parse(&text.replace("1024", row)).unwrap_or_else(|e| panic!("{e:?}"));
+    let f = module.funcs.values().next().expect("a function");
+    let extents = f.symbols.iter().map(|&s| (s, n)).collect();
+    let f = specialize(f, &extents).expect("an extent");
+    match f.results().len() {
+        1 if f.result_types()[0].rank() == 0 => {
+            let names = wanted(name);
+            let names = (!names.is_empty()).then_some(&names[..]);
+            let wrt = differentiable(&f, names).expect("has floats");
+            let module = Module::single(f.clone());
+            value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"))
+        }
+        _ => f,
+    }
+}
+
+/// The parameters that a program's bench differentiates with respect to; none: all.
+fn wanted(name: &str) -> Vec<String> {
+    let list: &[&str] = match name.trim_end_matches("_bf16") {
+        "bias_relu_loss" => &["x", "b"],
+        "residual_norm_loss" => &["x", "r", "g", "b"],
+        "vocabulary_loss" => &["x"],
+        _ => &[],
+    };
+    list.iter().map(|s| s.to_string()).collect()
+}
+
 /// Kernels of rows and of elements at the sizes of benches keep all they hold in registers.
 #[test]
 fn no_spills() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/programs");
-    let cases = [
-        ("add_gelu", 1 << 20),
-        ("relu_loss", 1 << 20),
-        ("gelu_loss", 1 << 20),
-        ("dropout_chain", 1 << 20),
-        ("softmax", 8192),
-        ("softmax_loss", 8192),
-        ("l2_norm_loss", 8192),
-        ("layer_norm_loss", 8192),
-        ("cross_entropy_loss", 8192),
-    ];
-    let mut all = Assembly::default();
-    for (name, n) in cases {
-        let text = std::fs::read_to_string(format!("{folder}/{name}.ir")).expect("reads");
-        // Rows of a warp, and of a block that holds them in shared memory.
-        for row in ["1024", "50304"] {
-            let module = parse(&text.replace("1024", row)).unwrap_or_else(|e| panic!("{e:?}"));
-            let f = module.funcs.values().next().expect("a function");
-            let extents = f.symbols.iter().map(|&s| (s, n)).collect();
-            let f = specialize(f, &extents).expect("an extent");
-            let module = Module::single(f.clone());
-            let wrt = differentiable(&f, None).expect("has floats");
-            let g = match f.results().len() {
-                1 if f.result_types()[0].rank() == 0 => {
-                    value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"))
-                }
-                _ => f,
-            };
-            for fp in [Fp::Strict, Fp::Fast] {
-                let program = lowered(&Module::single(g.clone()), &g, Effort::Default, fp);
-                add(&mut all, &format!("{name} {row}"), &program, fp);
-                // With more shared memory rows are kept that the older target reads again.
-                let newer = ptx::compile(&program, Target::Sm90, fp).expect("compiles");
-                all.add(&format!("{name} {row}"), &newer, &program.to_string());
-            }
+    let elements = [("add_gelu", 1 << 20), ("relu_loss", 1 << 20), ("gelu_loss", 1 << 20)];
+    let elements = elements.iter().chain(&[("dropout_chain", 1 << 20)]);
+    // Rows of a warp, and of a block that holds them in shared memory.
+    let rows = ["softmax", "softmax_loss", "l2_norm_loss", "layer_norm_loss", "cross_entropy_loss"];
+    let rows = rows.iter().flat_map(|&name| ["1024", "50304"].map(|row| (name, 8192, row)));
+    let long = [("bias_relu_loss", 16384), ("residual_norm_loss", 16384), ("vocabulary_loss", 8192)];
+    let long = long.iter().map(|&(name, n)| (name, n, "1024"));
+    let short = [("residual_norm_loss_bf16", 16384), ("vocabulary_loss_bf16", 8192)];
+    let short = short.iter().map(|&(name, n)| (name, n, "1024"));
+    let elements = elements.map(|&(name, n)| (name, n, "1024", 128));
+    let rows = rows.chain(long).chain(short).map(|(name, n, row)| (name, n, row, 255));
+    for (name, n, row, most) in elements.chain(rows) {
+        let mut all = Assembly::default();
+        let g = benched(name, n, row);
+        for fp in [Fp::Strict, Fp::Fast] {
+            let program = lowered(&Module::single(g.clone()), &g, Effort::Default, fp);
+            add(&mut all, &format!("{name} {row}"), &program, fp);
+            // With more shared memory rows are kept that the older target reads again.
+            let newer = ptx::compile(&program, Target::Sm90, fp).expect("compiles");
+            all.add(&format!("{name} {row}"), &newer, &program.to_string());
+        }
+        for r in &all.assembled() {
+            assert_eq!(r.spilled, 0, "{name} {row}: {}", r.entry);
+            assert!(r.registers <= most, "{name} {row}: {}: {} registers", r.entry, r.registers);
         }
     }
-    let resources = all.assembled();
-    for r in &resources {
-        assert_eq!(r.spilled, 0, "{}", r.entry);
-        assert!(r.registers <= 128, "{}: {} registers", r.entry, r.registers);
+}
+
+/// Functions of rows and their gradients come by each large operand once, the gradients of scales and
+/// biases with it.
+#[test]
+fn rows_are_read_once() {
+    let cases = [
+        ("bias_relu_loss", 16384, &["x", "t"][..]),
+        ("residual_norm_loss", 16384, &["x", "r", "t"]),
+        ("residual_norm_loss_bf16", 16384, &["x", "r", "t"]),
+        ("vocabulary_loss", 8192, &["x"]),
+        ("vocabulary_loss_bf16", 8192, &["x"]),
+    ];
+    for (name, n, operands) in cases {
+        let g = benched(name, n, "1024");
+        for fp in [Fp::Strict, Fp::Fast] {
+            let program = lowered(&Module::single(g.clone()), &g, Effort::Default, fp);
+            let module = ptx::compile(&program, Target::Sm90, fp).expect("compiles");
+            let launches = || module.steps.iter().flat_map(|s| &s.launches);
+            for operand in operands {
+                let (b, _) = program
+                    .buffers
+                    .iter()
+                    .find(|(_, data)| data.name == *operand)
+                    .unwrap_or_else(|| panic!("no %{operand}"));
+                let readers = launches().filter(|l| l.args.contains(&ptx::Arg::Buffer(b)));
+                assert_eq!(readers.count(), 1, "{name} {fp:?}: %{operand}\n{}", *program);
+            }
+            assert!(launches().count() <= 6, "{name} {fp:?}: {} launches", launches().count());
+        }
     }
 }

@@ -54,6 +54,10 @@ impl Executable {
                     Some(given) => given.typed(&output.ty, &output.dims).download()?,
                     None => continue,
                 },
+                From::Same(first) => match arrays.get(first) {
+                    Some(array) => Array::clone(array),
+                    None => continue,
+                },
                 From::Host(from) => {
                     let mut bytes = Vec::new();
                     let size = output.bytes as usize;
@@ -87,7 +91,17 @@ impl Executable {
         let results = self.room()?;
         let places: Vec<CUdeviceptr> = args.iter().map(|a| a.block.at()).collect();
         self.go(&mut held, [&places, &at(&results)], 1)?;
-        Ok(results.into_iter().flatten().collect())
+        Ok(self.shared(results))
+    }
+
+    /// Results, with those that are the same array as one before.
+    fn shared(&self, mut results: Vec<Option<DeviceArray>>) -> Vec<DeviceArray> {
+        for (k, output) in self.outputs.iter().enumerate() {
+            if let From::Same(first) = output.from {
+                results[k] = results[first].as_ref().map(DeviceArray::shared);
+            }
+        }
+        results.into_iter().flatten().collect()
     }
 
     /// As [`Executable::run_on`], on arrays that the caller gives up: results may be in their memory.
@@ -98,18 +112,21 @@ impl Executable {
         self.resident(&args.iter().collect::<Vec<_>>())?;
         let mut held = self.held();
         let mut results = self.room()?;
+        // What is written to is in nobody else's memory.
+        let own = |(k, a): (usize, DeviceArray)| match self.written[k] {
+            Some(_) => a.alone(self.report.peak()),
+            None => Ok(a),
+        };
+        let args = args.into_iter().enumerate().map(own).collect::<Result<Vec<_>, _>>()?;
         let places: Vec<CUdeviceptr> = args.iter().map(|a| a.block.at()).collect();
         self.go(&mut held, [&places, &at(&results)], 1)?;
         let mut args: Vec<Option<DeviceArray>> = args.into_iter().map(Some).collect();
-        let mut arrays = Vec::new();
         for (k, output) in self.outputs.iter().enumerate() {
-            let made = match output.from {
-                From::Input(input) => args[input].take().map(|a| a.typed(&output.ty, &output.dims)),
-                _ => results[k].take(),
-            };
-            arrays.extend(made);
+            if let From::Input(input) = output.from {
+                results[k] = args[input].take().map(|a| a.typed(&output.ty, &output.dims));
+            }
         }
-        Ok(arrays)
+        Ok(self.shared(results))
     }
 
     /// Runs it so often on arrays that stay on the device, with results in the same places every time, and

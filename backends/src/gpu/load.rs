@@ -61,6 +61,11 @@ pub(super) fn key(text: &str, facts: &Facts) -> String {
 }
 
 impl Loaded {
+    /// How many multiprocessors its device has.
+    pub(super) fn processors(&self) -> u32 {
+        self.device.facts().processors
+    }
+
     /// Loads a text.
     ///
     /// # Errors

@@ -156,7 +156,8 @@ impl Drop for Pinned {
 pub struct DeviceArray {
     dtype: DType,
     dims: Vec<u64>,
-    pub(super) block: Block,
+    /// Results that are the same array have one block.
+    pub(super) block: Arc<Block>,
 }
 
 impl DeviceArray {
@@ -181,7 +182,7 @@ impl DeviceArray {
         let size = TensorType::of(dtype, dims).elements();
         let size = size.and_then(|n| n.checked_mul(dtype.bytes()));
         let size = size.ok_or_else(|| out_of_memory(u64::MAX))?;
-        let block = Block::new(device, size, planned)?;
+        let block = Arc::new(Block::new(device, size, planned)?);
         Ok(DeviceArray { dtype, dims: dims.to_vec(), block })
     }
 
@@ -207,6 +208,28 @@ impl DeviceArray {
     /// The same bytes as an array of another type, which has as many.
     pub(super) fn typed(self, ty: &TensorType, dims: &[u64]) -> DeviceArray {
         DeviceArray { dtype: ty.dtype, dims: dims.to_vec(), block: self.block }
+    }
+
+    /// The same array once more, in the same memory.
+    pub(super) fn shared(&self) -> DeviceArray {
+        DeviceArray {
+            dtype: self.dtype,
+            dims: self.dims.clone(),
+            block: Arc::clone(&self.block),
+        }
+    }
+
+    /// The array in memory that no other has: a copy of it where another has the same.
+    pub(super) fn alone(self, planned: u64) -> Result<DeviceArray, Diagnostic> {
+        if Arc::strong_count(&self.block) == 1 {
+            return Ok(self);
+        }
+        let device = self.device();
+        let made = DeviceArray::undefined(device, self.dtype, &self.dims, planned)?;
+        let (from, to, bytes) = (self.block.at(), made.block.at(), self.block.bytes());
+        device.enter()?;
+        super::graph::copy(from, to, bytes, device.stream)?;
+        Ok(made)
     }
 
     /// The device in whose memory it is.

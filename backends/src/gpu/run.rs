@@ -63,6 +63,8 @@ pub(super) enum From {
     Copied(Pointer),
     /// It is left in the memory of an input, by position.
     Input(usize),
+    /// It is the array of an output before it, by position.
+    Same(usize),
     /// It is in the host's memory.
     Host(u64),
 }
@@ -313,7 +315,10 @@ fn launches(
         let args = launch.args.iter().map(given).collect::<Option<Vec<_>>>().ok_or_else(|| {
             Diagnostic::new(At::default(), Kind::Internal, "a launch is given what nobody has")
         })?;
-        let (grid, block, shared) = (launch.grid, launch.block, launch.shared);
+        let (mut grid, block, shared) = (launch.grid, launch.block, launch.shared);
+        if let Some(resident) = launch.resident {
+            grid[0] = grid[0].min(resident.saturating_mul(loaded.processors()).max(1));
+        }
         all.push(Launch { entry, grid, block, shared, args });
     }
     Ok(all)
@@ -343,12 +348,13 @@ fn outputs(program: &Program, places: &Places) -> Vec<Output> {
     let made = |(k, &b): (usize, &adfuse_ir::kernel::Buffer)| {
         let ty = program.buffers[b].ty()?;
         let bytes = ty.elements()?.checked_mul(ty.dtype.bytes())?;
-        let from = match places.of(b) {
-            Place::Host(at) => From::Host(at),
-            Place::Output(at) if at == k => From::There,
+        let first = program.outputs.iter().position(|&o| o == b).filter(|&first| first < k);
+        let from = match (places.of(b), first) {
+            (Place::Host(at), _) => From::Host(at),
+            (_, Some(first)) => From::Same(first),
+            (Place::Output(_), None) => From::There,
             _ => match places.left_at[b] {
-                Some(at) if at == k => From::There,
-                Some(at) => From::Copied(Pointer::Output(at)),
+                Some(_) => From::There,
                 None => match places.of(b) {
                     Place::Input(j) if places.is_given_up(b) => From::Input(j),
                     _ => From::Copied(Pointer::Buffer(b.index())),

@@ -94,7 +94,7 @@ fn prepared(device: &Arc<Device>, text: &str) -> Prepared {
     let of = |name| Arg::Buffer(buffer(&program, name));
     let launch = |entry: &str, blocks, shared, args: Vec<Arg>| {
         let grid = [blocks, 1, 1];
-        Launch { entry: entry.into(), grid, block: 128, shared, args }
+        Launch { entry: entry.into(), grid, block: 128, resident: None, shared, args }
     };
     let scratch = |offset| Arg::Scratch { offset };
     let first = vec![launch("double", 8, 0, vec![of("x"), of("t")])];

@@ -1,9 +1,12 @@
 //! Kernels as rows and flat loops.
 
+use super::columns::{Columns, panel};
 use super::inline::{Defs, Inliner, Source, data_sources, defs};
-use super::lower::{Join, Lowering, Scan, Work, axes, free, internal, volume};
-use adfuse_ir::DType;
-use adfuse_ir::kernel::{Extents, Kernel, Order, Param, Row, Run, Schedule, Sink, Stage, Tile};
+use super::lower::{Join, Lowering, Scan, Work, axes, free, identity, internal, load, volume};
+use adfuse_ir::{DType, Fp};
+use adfuse_ir::kernel::{
+    Extents, Kernel, Order, Param, Row, Run, Schedule, Sink, Stage, Storage, Tile,
+};
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
@@ -15,7 +18,17 @@ impl Lowering {
         let reduces = |s: &Stage| s.sinks.iter().any(|k| matches!(k, Sink::Reduce { .. }));
         let plain = kernel.stages.iter().all(|s| s.axes.is_empty() && !reduces(s));
         if plain && rows.is_empty() {
-            return self.elementwise(kernel, &defs);
+            let packs = |s: &Sink| match s {
+                Sink::Store { buffer, .. } => {
+                    self.program.buffers[*buffer].storage != Storage::Plain
+                }
+                _ => false,
+            };
+            let packs = kernel.stages.iter().flat_map(|s| &s.sinks).any(packs);
+            return match panel(kernel, self.fp).filter(|_| !packs) {
+                Some(panel) => self.rows(&panel, &super::inline::defs(&panel), &[]),
+                None => self.elementwise(kernel, &defs),
+            };
         }
         if super::team::takes(kernel) {
             return self.rows(kernel, &defs, &tiles);
@@ -49,23 +62,34 @@ impl Lowering {
         }
     }
 
-    /// A kernel of rows: what folds over points is taken out, and reads the rows from memory. What
-    /// folds rows and then points in lanes is a row whose results are joined.
+    /// A kernel of rows: what folds over points is taken out, and reads the rows from memory, unless it folds columns
+    /// as the rows are walked. What folds rows and then points in lanes is a row whose results are joined.
     fn rows(&mut self, kernel: &Kernel, defs: &Defs, data_tiles: &[Tile]) {
         // Threads walk the points as they are numbered.
         let mut own = Kernel { schedule: Schedule::default(), ..kernel.clone() };
-        let (mut joins, mut folds) = (Vec::new(), Vec::new());
+        let (mut joins, mut folds, mut thens) = (Vec::new(), Vec::new(), Vec::new());
+        let columns = Columns::of(kernel, self.fp);
         for (s, stage) in own.stages.iter_mut().enumerate() {
             let mut outputs = SmallVec::new();
             let mut sinks = Vec::new();
             for (k, sink) in stage.sinks.drain(..).enumerate() {
                 let value = stage.program.outputs[k];
                 let dtype = stage.program.insts[value].dtype;
+                let column = |c: &Columns| c.takes(kernel, &kernel.stages[s], k, self.fp);
                 let made = match &sink {
-                    Sink::Fold { .. } => match row_of(kernel, s, &sink, dtype) {
+                    Sink::Fold { .. } if columns.as_ref().is_some_and(column) => sink,
+                    Sink::Fold { .. } => match row_of(kernel, s, &sink, dtype, self.fp) {
                         None => {
-                            folds.push((s, k));
-                            continue;
+                            let Some((run, rest)) = row_then(kernel, s, &sink) else {
+                                folds.push((s, k));
+                                continue;
+                            };
+                            let Sink::Fold { monoid, then, .. } = sink else { continue };
+                            let into = own.rows.push(dtype);
+                            let points = Sink::Fold { monoid, runs: rest, then };
+                            let rank = kernel.domain.len() + kernel.stages[s].axes.len();
+                            thens.push((into, rank, points));
+                            Sink::Reduce { monoid, runs: SmallVec::from_iter([run]), into }
                         }
                         Some(run) => {
                             let Sink::Fold { monoid, then, runs } = sink else { continue };
@@ -93,6 +117,7 @@ impl Lowering {
             }
         }
         wanted.extend(joins.iter().map(|j| j.0));
+        wanted.extend(thens.iter().map(|t| t.0));
         for &r in &wanted {
             let b = self.temp(own.rows[r], kernel.domain.clone());
             rows[r] = Source::Buffer(b);
@@ -115,6 +140,19 @@ impl Lowering {
         let packed = self.unpack_stores(&mut own);
         self.push(Work::Rows(own));
         packed.into_iter().chain(tree).for_each(|work| self.push(work));
+        for (row, rank, sink) in thens {
+            let Source::Buffer(from) = rows[row] else { continue };
+            let dtype = self.program.buffers[from].dtype;
+            let mut domain = kernel.domain.clone();
+            domain.resize(rank, 1);
+            let stage = Stage {
+                params: vec![load(from, axes(kernel.domain.len()))],
+                program: identity(dtype),
+                sinks: vec![sink],
+                ..Stage::default()
+            };
+            self.flat(domain, stage);
+        }
         let inliner = Inliner { kernel, defs, rows: &rows, tiles: &tiles };
         self.loops_of(kernel, &inliner, &folds);
     }
@@ -254,7 +292,13 @@ fn sinks_of(kernel: &Kernel, wanted: &dyn Fn(&Sink) -> bool) -> Vec<(usize, usiz
 /// For a fold of a stage's axes and then of the last axes of the domain, the run that folds a row of it,
 /// if the results of rows join in the tree into what the fold gives: where order matters, rows have to be
 /// an aligned group of the blocks of the lane order. The outer `None` is for all other folds.
-fn row_of(kernel: &Kernel, s: usize, sink: &Sink, dtype: DType) -> Option<Option<Run>> {
+fn row_of(
+    kernel: &Kernel,
+    s: usize,
+    sink: &Sink,
+    dtype: DType,
+    fp: Fp,
+) -> Option<Option<Run>> {
     let Sink::Fold { monoid, runs, .. } = sink else { return None };
     let stage = &kernel.stages[s];
     let rank = kernel.domain.len();
@@ -262,6 +306,7 @@ fn row_of(kernel: &Kernel, s: usize, sink: &Sink, dtype: DType) -> Option<Option
     if stage.axes.is_empty() || monoid.is_arg() || n < 2 {
         return None;
     }
+    let any = free(*monoid, dtype) || fp != Fp::Strict;
     let [run] = runs.as_slice() else { return None };
     let all: Vec<usize> = run.axes.iter().map(|&a| usize::from(a)).collect();
     // The stage's axes and the domain's last ones, in order.
@@ -274,12 +319,28 @@ fn row_of(kernel: &Kernel, s: usize, sink: &Sink, dtype: DType) -> Option<Option
     let blocks = Order::Lane.block() as i64;
     let groups = n % blocks == 0 && (n / blocks).count_ones() == 1;
     let ordered = run.order == Order::Lane && groups;
-    if all != expected || !(ordered || free(*monoid, dtype)) {
+    if all != expected || !(ordered || any) {
         return None;
     }
     let axes: SmallVec<[u8; 4]> =
         (0u8..).zip(&stage.axes).filter(|(_, n)| **n != 1).map(|(a, _)| a).collect();
     Some((!axes.is_empty()).then_some(Run { axes, order: Order::Lane }))
+}
+
+/// For a fold of all of a stage's axes and, apart from that, of axes of the domain: the run that folds a row, and
+/// those that fold points.
+fn row_then(kernel: &Kernel, s: usize, sink: &Sink) -> Option<(Run, SmallVec<[Run; 2]>)> {
+    let Sink::Fold { monoid, runs, .. } = sink else { return None };
+    let (stage, rank) = (&kernel.stages[s], kernel.domain.len());
+    let (first, rest) = runs.split_first().filter(|(_, rest)| !rest.is_empty())?;
+    let long = stage.axes.iter().zip(rank..).filter(|(n, _)| **n != 1).map(|(_, a)| a);
+    let whole = first.axes.iter().map(|&a| usize::from(a)).eq(long);
+    let points = rest.iter().flat_map(|r| &r.axes).all(|&a| usize::from(a) < rank);
+    if !whole || !points || first.order != Order::Lane || monoid.is_arg() {
+        return None;
+    }
+    let axes = first.axes.iter().map(|a| a - rank as u8).collect();
+    Some((Run { axes, order: Order::Lane }, rest.iter().cloned().collect()))
 }
 
 /// A program that gives its parameters.

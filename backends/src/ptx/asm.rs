@@ -129,6 +129,14 @@ impl Asm {
         self.pure(Class::Long, "mov.b64", format_args!("{value}"))
     }
 
+    /// A number as one of 32 bits.
+    pub(super) fn narrow(&mut self, x: Reg) -> Reg {
+        match x.class {
+            Class::Long => self.pure(Class::Word, "cvt.u32.u64", x),
+            _ => x,
+        }
+    }
+
     /// A constant truth value.
     pub(super) fn truth(&mut self, value: bool) -> Reg {
         let zero = self.word(0);

@@ -5,12 +5,12 @@ use crate::array::Array;
 use crate::reference::kernel::run;
 use adfuse_ir::kernel::text::parse;
 use adfuse_ir::kernel::{Contract, Kernel, Program, Step, Verified, verify};
-use adfuse_ir::{DType, TensorType};
+use adfuse_ir::{DType, Fp, TensorType};
 use smallvec::SmallVec;
 
 /// The program of what a program is lowered to; `None` where that is no program of kernels.
 fn lowered(given: &Verified<Program>) -> Option<Program> {
-    let mut low = Lowering::new(given);
+    let mut low = Lowering::new(given, Fp::Strict);
     let mut steps = Vec::new();
     for step in &given.steps {
         match step {

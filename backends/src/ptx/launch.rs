@@ -87,7 +87,9 @@ impl Out {
         let resident = emit.resident.unwrap_or((512 / threads).max(1));
         self.text.push_str(&emit.asm.finish(&entry, args.len(), threads, resident));
         self.text.push('\n');
-        self.launches.push(Launch { entry, grid: [blocks, 1, 1], block: threads, shared, args });
+        let grid = [blocks, 1, 1];
+        let launch = Launch { entry, grid, block: threads, resident: None, shared, args };
+        self.launches.push(launch);
         Ok(())
     }
 }

@@ -15,7 +15,7 @@ use adfuse_ir::kernel::{
 };
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{Recorder, ScalarProgram};
-use adfuse_ir::{At, DType, Diagnostic, Kind};
+use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
@@ -28,7 +28,7 @@ pub(super) struct Flat {
 /// What a step is made of.
 pub(super) enum Work {
     Flat(Flat),
-    /// A kernel whose folds are rows in the lane order, and which folds over no points.
+    /// A kernel whose folds are rows in the lane order, or columns of its rows.
     Rows(Kernel),
     Scan(Scan),
     Join(Join),
@@ -83,6 +83,8 @@ struct Lowered {
 
 /// Lowers steps one after the other.
 pub(super) struct Lowering {
+    /// The mode, by which folds may go in other orders.
+    pub(super) fp: Fp,
     /// The given program with the buffers that were added.
     pub(super) program: Program,
     pub(super) homes: SecondaryMap<Buffer, Home>,
@@ -108,9 +110,10 @@ pub(super) fn volume(extents: &[i64]) -> i64 {
 }
 
 impl Lowering {
-    pub(super) fn new(program: &Program) -> Lowering {
+    pub(super) fn new(program: &Program, fp: Fp) -> Lowering {
         Lowering {
             program: program.clone(),
+            fp,
             homes: SecondaryMap::new(),
             step: Lowered::default(),
             problem: None,

@@ -4,14 +4,17 @@
 //! evaluator: scalar programs are the same primitives, and folds are written in the order of `docs/fp.md`,
 //! whose 32 lanes are those of a warp. See `docs/gpu.md`.
 
+mod ahead;
 mod apart;
 mod asm;
 #[cfg(test)]
 mod checks;
+mod columns;
 mod convert;
 mod emit;
 mod flat;
 mod fold;
+mod hold;
 mod inline;
 mod launch;
 mod lower;
@@ -25,5 +28,6 @@ mod remainder;
 mod rows;
 mod team;
 mod tree;
+mod walk;
 
 pub use module::{Arg, Launch, Module, StepCode, Target, compile};

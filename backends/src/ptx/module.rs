@@ -99,6 +99,9 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// Threads of a block, along x.
     pub block: u32,
+    /// Where it is given, blocks take turns: of the grid so many are launched for each multiprocessor, and they do
+    /// the work of all.
+    pub resident: Option<u32>,
     /// Bytes of dynamic shared memory of a block. Where they are more than 48 KiB the function's attribute
     /// for the most of it has to be raised before.
     pub shared: u32,
@@ -128,7 +131,7 @@ pub enum Arg {
 /// Where a step has no lowering to PTX ([`adfuse_ir::Kind::Unsupported`]) or outgrows what a launch can have; the error
 /// names the step.
 pub fn compile(program: &Verified<Program>, target: Target, fp: Fp) -> Result<Module, Diagnostic> {
-    let mut low = Lowering::new(program);
+    let mut low = Lowering::new(program, fp);
     let mut out = Out::new(target, fp);
     let within = |mut d: Diagnostic, step: Option<usize>| {
         let inst = step.and_then(|n| Some(format!("step {n}: {}", program.steps.get(n)?.title())));

@@ -2,99 +2,375 @@
 //! and a block of warps where they are long.
 //!
 //! The lane order is the order of a warp: lane `l` takes elements `l`, `l + 32`, .. of a block of 1024, and the lanes
-//! halve. What a stage keeps for a later one stays with the thread that computed it, in shared
-//! memory, so that a row is read once.
+//! halve. What a stage keeps for a later one stays with the thread that computed it, so that a row is read
+//! once. A team may walk several rows: a chain of them, whose columns it folds, or every so manyth, of which the
+//! next is copied while one is computed.
 
+use super::ahead::Own;
 use super::asm::{Class, Reg};
+use super::columns::Columns;
 use super::emit::{At, Emit};
+use super::fold::{Fold, Shape};
+use super::hold::{Layout, Turns, pieces};
 use super::launch::{Out, begun, output_type};
-use super::lower::{Lowering, volume};
-use super::part::{Part, neutral};
+use super::lower::{Lowering, axes, volume};
+use super::part::Part;
 use super::place::{Vars, coordinates, resolved, value};
-use super::prim::{class, constant, select};
-use super::team::{BLOCK, Slots, Team, fitted};
+use super::tree::joined;
+use super::walk::{Held, elements, once};
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Kernel, Param, Row, Sink, Stage, Tile};
-use adfuse_ir::op::Monoid;
+use adfuse_ir::kernel::{Extents, Kernel, Order, Param, Row, Sink, Stage, Tile};
 use adfuse_ir::{DType, Diagnostic};
 use cranelift_entity::SecondaryMap;
 
 /// What is known while a kernel is written.
-struct Point<'k> {
-    kernel: &'k Kernel,
-    team: Team,
-    slots: Slots,
-    rows: SecondaryMap<Row, Option<Reg>>,
+pub(super) struct Point<'k> {
+    pub(super) layout: &'k Layout,
+    pub(super) rows: SecondaryMap<Row, Option<Reg>>,
+    pub(super) held: SecondaryMap<Tile, Held>,
+    pub(super) columns: Vec<Column>,
     /// The team's shared memory.
-    memory: Option<Reg>,
+    pub(super) memory: Option<Reg>,
+    /// Where in it the arrays of this row are.
+    pub(super) slot: Option<Reg>,
     /// One past the last byte that all teams have for tiles.
     end: i64,
-    vars: Vars,
-    domain: Vec<IndexExpr>,
-    lane: IndexExpr,
-    warp: IndexExpr,
-    live: Option<Reg>,
+    pub(super) vars: Vars,
+    pub(super) domain: Vec<IndexExpr>,
+    pub(super) lane: IndexExpr,
+    pub(super) warp: IndexExpr,
+    pub(super) live: Option<Reg>,
     leads: Reg,
 }
 
-/// Launches a kernel.
-pub(super) fn rows(low: &Lowering, out: &mut Out, kernel: &Kernel) -> Result<(), Diagnostic> {
-    let longest = kernel.stages.iter().map(|s| volume(&s.axes)).max().unwrap_or(1);
-    let mut team = Team::of(longest);
-    let parts = kernel.stages.iter().map(|s| s.sinks.len() as i64).sum::<i64>() * 8 * 128;
-    let room = i64::from(out.target.shared()) - if team.teams == 1 { parts } else { 0 };
-    let (own, slots) = fitted(kernel, room)?;
-    while team.teams > 1 && slots.bytes * team.teams > room.min(96 << 10) {
-        team.teams /= 2;
+/// A fold of columns: what each of a thread's elements has come to.
+pub(super) struct Column {
+    pub(super) stage: usize,
+    pub(super) sink: usize,
+    pub(super) dtype: DType,
+    pub(super) accs: Vec<Reg>,
+}
+
+/// What the chains of a column's fold leave.
+struct Chains {
+    stage: usize,
+    sink: usize,
+    fold: Fold,
+    shape: Shape,
+    domain: Extents,
+}
+
+impl Point<'_> {
+    /// Takes room for the parts of a fold, past the tiles.
+    pub(super) fn parts_of(&mut self, blocks: i64) -> i64 {
+        let at = self.end;
+        self.end += (blocks * 8 + 15) / 16 * 16;
+        at
     }
+}
+
+/// Launches a kernel.
+pub(super) fn rows(low: &mut Lowering, out: &mut Out, kernel: &Kernel) -> Result<(), Diagnostic> {
+    let columns = Columns::of(kernel, out.fp);
+    let layout = Layout::of(&low.program, kernel, columns.as_ref(), out)?;
+    let chains = match &columns {
+        Some(columns) => chains(low, &layout.kernel, columns),
+        None => Vec::new(),
+    };
+    launch(low, out, &layout, columns.as_ref(), &chains)?;
+    for c in &chains {
+        if let (Some(parts), Some(columns)) = (c.fold.parts, &columns) {
+            let count = (columns.count + columns.chain - 1) / columns.chain;
+            joined(low, out, &c.domain, &c.shape, &c.fold, parts, count)?;
+        }
+    }
+    Ok(())
+}
+
+/// The folds of columns, with room for what their chains leave.
+fn chains(low: &mut Lowering, kernel: &Kernel, columns: &Columns) -> Vec<Chains> {
+    let mut found = Vec::new();
+    let blocks = (columns.count + columns.chain - 1) / columns.chain;
+    for (number, stage) in kernel.stages.iter().enumerate() {
+        for (sink, what) in stage.sinks.iter().enumerate() {
+            let Sink::Fold { monoid, then, .. } = what else { continue };
+            let domain: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
+            let kept: Vec<usize> =
+                (0..domain.len()).filter(|a| !columns.axes.contains(a)).collect();
+            let shape = Shape {
+                axes: columns.axes.clone(),
+                order: Order::Chain,
+                count: columns.count,
+                kept_extents: kept.iter().map(|&a| domain[a]).collect(),
+                kept,
+            };
+            let dtype = output_type(stage, sink);
+            let dims = Extents::from_iter([blocks, shape.results()]);
+            let parts = (blocks > 1).then(|| (low.temp(dtype, dims), None));
+            let fold = Fold { monoid: *monoid, dtype, then: then.as_ref().clone(), parts };
+            found.push(Chains { stage: number, sink, fold, shape, domain });
+        }
+    }
+    found
+}
+
+/// How far a team's rows go: the numbers of launches, in registers.
+struct Walked {
+    /// The number of the row, among those along the columns or of all points.
+    row: Reg,
+    /// One past the last.
+    end: Reg,
+    /// From one row to the next.
+    step: Reg,
+}
+
+fn launch(
+    low: &Lowering,
+    out: &mut Out,
+    layout: &Layout,
+    columns: Option<&Columns>,
+    chains: &[Chains],
+) -> Result<(), Diagnostic> {
+    let (kernel, team) = (&layout.kernel, layout.team);
     let points = volume(&kernel.domain);
     let mut emit = begun(low, out);
-    let threads = (team.threads * team.teams) as u32;
-    let (id, live) = emit.thread(points * team.threads, threads, true);
+    let threads = team.block() as u32;
+    let teams = match (layout.turns, columns) {
+        (Turns::Chain(chain), Some(c)) => {
+            (c.count + chain - 1) / chain * volume(&extents(&kernel.domain, &c.kept))
+        }
+        _ => points,
+    };
     let mut vars = Vars::default();
-    let thread = vars.push(id, points * team.threads);
-    let point = thread.clone().floor_div(team.threads);
+    let mut live = None;
+    let number = match layout.turns {
+        // A block has one team.
+        Turns::Stride => emit.asm.special("ctaid.x"),
+        _ => {
+            let (id, within) = emit.thread(teams * team.threads, threads, true);
+            live = within;
+            let thread = vars.push(id, teams * team.threads);
+            let team = resolved(&thread.floor_div(team.threads), &emit.same(&vars), &vars);
+            value(&mut emit.asm, &team, &vars, &[])
+        }
+    };
+    let mut vars = Vars::default();
     let own_id = emit.asm.special("tid.x");
     let local = vars.push(own_id, threads.into());
     let within = local.clone().modulo(team.threads);
     let (lane, warp) = (within.clone().modulo(32.min(team.threads)), within.clone().floor_div(32));
-    let memory = (slots.bytes > 0 || team.warps() > 1).then(|| {
+    let memory = (layout.bytes > 0 || team.warps() > 1).then(|| {
         let base = emit.asm.pure(Class::Word, "mov.u32", "dynamic");
         let number = resolved(&local.floor_div(team.threads), &emit.same(&vars), &vars);
         let number = value(&mut emit.asm, &number, &vars, &[]);
-        let args = format!("{number}, {}, {base}", slots.bytes);
+        let args = format!("{number}, {}, {base}", layout.bytes);
         emit.asm.pure(Class::Word, "mad.lo.s32", args)
     });
     let first = resolved(&within, &emit.same(&vars), &vars);
     let first = value(&mut emit.asm, &first, &vars, &[]);
     let leads = emit.asm.pure(Class::Pred, "setp.eq.s32", format_args!("{first}, 0"));
+    if layout.turns != Turns::One && team.warps() == 1 {
+        // Whole warps have nothing to do, and no barrier waits for them.
+        emit.leave_unless(live.take());
+    }
     let leads = emit.all(Some(leads), live).unwrap_or(leads);
-    let domain = coordinates(&point, &kernel.domain);
-    let end = slots.bytes * team.teams;
-    let rows = SecondaryMap::new();
     let mut p = Point {
-        kernel: &own,
-        team,
-        slots,
-        rows,
+        layout,
+        rows: SecondaryMap::new(),
+        held: SecondaryMap::new(),
+        columns: Vec::new(),
         memory,
-        end,
+        slot: memory,
+        end: layout.bytes * team.teams,
         vars,
-        domain,
+        domain: Vec::new(),
         lane,
         warp,
         live,
         leads,
     };
-    for stage in &own.stages {
-        match stage.axes.is_empty() && !folds(stage) {
-            true => alone(&mut emit, &mut p, stage),
-            false => elements(&mut emit, &mut p, stage),
+    for c in chains {
+        let cells = team.cells(volume(&kernel.stages[c.stage].axes));
+        let accs = (0..cells).map(|_| {
+            let part = emit.empty_part(c.fold.monoid, c.fold.dtype);
+            emit.asm.copied(part.value)
+        });
+        let accs = accs.collect();
+        p.columns.push(Column { stage: c.stage, sink: c.sink, dtype: c.fold.dtype, accs });
+    }
+    let mut blocks = (teams - 1) / team.teams + 1;
+    match (layout.turns, columns) {
+        (Turns::Chain(chain), Some(columns)) => {
+            let others = volume(&extents(&kernel.domain, &columns.kept));
+            let mut own = Vars::default();
+            let number = own.push(number, teams);
+            let of = |emit: &mut Emit<'_>, e: IndexExpr| {
+                let e = resolved(&e, &emit.same(&own), &own);
+                let found = value(&mut emit.asm, &e, &own, &[]);
+                emit.asm.narrow(found)
+            };
+            let block = of(&mut emit, number.clone().floor_div(others));
+            let other = of(&mut emit, number.modulo(others));
+            let row = emit.asm.pure(Class::Word, "mul.lo.s32", format_args!("{block}, {chain}"));
+            let end = emit.asm.pure(Class::Word, "add.s32", format_args!("{row}, {chain}"));
+            let last = format!("{end}, {}", columns.count);
+            let end = emit.asm.pure(Class::Word, "min.s32", last);
+            let step = emit.asm.word(1);
+            let other = p.vars.push(other, others);
+            let at = |vars: &mut Vars, row: Reg| {
+                let row = vars.push(row, columns.count);
+                placed(&kernel.domain, columns, &row, &other)
+            };
+            several(&mut emit, &mut p, &Walked { row, end, step }, &at);
+            for (k, c) in chains.iter().enumerate() {
+                left(&mut emit, &mut p, c, k, block, &other, columns);
+            }
+        }
+        (Turns::Stride, _) => {
+            let step = emit.asm.special("nctaid.x");
+            let end = emit.asm.word(points);
+            let at = |vars: &mut Vars, row: Reg| {
+                let row = vars.push(row, points);
+                coordinates(&row, &kernel.domain)
+            };
+            several(&mut emit, &mut p, &Walked { row: number, end, step }, &at);
+            blocks = points;
+        }
+        _ => {
+            let point = p.vars.push(number, points);
+            p.domain = coordinates(&point, &kernel.domain);
+            stages(&mut emit, &mut p, None);
         }
     }
+    emit.resident = Some(layout.resident);
     let shared = u32::try_from(p.end).unwrap_or(u32::MAX);
-    let blocks = (points - 1) / team.teams + 1;
-    out.launch(&low.homes, emit, blocks, threads, shared)
+    out.launch(&low.homes, emit, blocks, threads, shared)?;
+    if let (Turns::Stride, Some(launch)) = (layout.turns, out.launches.last_mut()) {
+        launch.resident = Some(layout.resident);
+    }
+    Ok(())
+}
+
+fn extents(domain: &Extents, which: &[usize]) -> Extents {
+    which.iter().map(|&a| domain[a]).collect()
+}
+
+/// The coordinates of a point, of those along the columns and of the others.
+fn placed(
+    domain: &Extents,
+    columns: &Columns,
+    row: &IndexExpr,
+    other: &IndexExpr,
+) -> Vec<IndexExpr> {
+    let mut at = vec![IndexExpr::Const(0); domain.len()];
+    let along = coordinates(row, &extents(domain, &columns.axes));
+    for (&a, e) in columns.axes.iter().zip(along) {
+        at[a] = e;
+    }
+    let kept = coordinates(other, &extents(domain, &columns.kept));
+    for (&a, e) in columns.kept.iter().zip(kept) {
+        at[a] = e;
+    }
+    at
+}
+
+/// The row that comes next.
+pub(super) struct Ahead<'a> {
+    /// The variables with its number among them, and its coordinates.
+    pub(super) vars: Vars,
+    pub(super) point: Vec<IndexExpr>,
+    /// Whether there is one.
+    pub(super) more: Reg,
+    /// Where it goes.
+    pub(super) to: Reg,
+    pub(super) own: Own<'a>,
+}
+
+/// Rows one after the other.
+fn several(
+    emit: &mut Emit<'_>,
+    p: &mut Point<'_>,
+    walked: &Walked,
+    at: &dyn Fn(&mut Vars, Reg) -> Vec<IndexExpr>,
+) {
+    let layout = p.layout;
+    let row = emit.asm.copied(walked.row);
+    let (lane, warp) = (p.lane.clone(), p.warp.clone());
+    let turn = (layout.copies > 1).then(|| {
+        let zero = emit.asm.word(0);
+        emit.asm.copied(zero)
+    });
+    if let (true, Some(memory)) = (layout.copies > 0, p.memory) {
+        let mut vars = p.vars.clone();
+        let point = at(&mut vars, row);
+        let own = Own { team: layout.team, lane: &lane, warp: &warp };
+        for a in &layout.arrays {
+            emit.copy_ahead(a, &own, &vars, &point, memory);
+        }
+    }
+    let before = p.vars.clone();
+    p.domain = at(&mut p.vars, row);
+    once(emit, p);
+    let label = emit.asm.label();
+    emit.asm.turn(&label);
+    emit.asm.open();
+    let next = emit.asm.pure(Class::Word, "add.s32", format_args!("{row}, {}", walked.step));
+    let more = format!("{next}, {}", walked.end);
+    let more = emit.asm.pure(Class::Pred, "setp.lt.s32", more);
+    let ahead = match (layout.copies, p.memory) {
+        (0, _) | (_, None) => None,
+        (copies, Some(memory)) => {
+            emit.copied();
+            let mut to = memory;
+            if let (2, Some(turn)) = (copies, turn) {
+                let asm = &mut emit.asm;
+                let args = format!("{turn}, {}, {memory}", layout.ahead);
+                p.slot = Some(asm.pure(Class::Word, "mad.lo.s32", args));
+                let other = asm.pure(Class::Word, "xor.b32", format_args!("{turn}, 1"));
+                let args = format!("{other}, {}, {memory}", layout.ahead);
+                to = asm.pure(Class::Word, "mad.lo.s32", args);
+            }
+            let mut vars = before.clone();
+            let point = at(&mut vars, next);
+            let own = Own { team: layout.team, lane: &lane, warp: &warp };
+            let ahead = Ahead { vars, point, more, to, own };
+            if copies == 2 {
+                emit.when(Some(more), |emit| {
+                    for a in &layout.arrays {
+                        emit.copy_ahead(a, &ahead.own, &ahead.vars, &ahead.point, to);
+                    }
+                });
+            }
+            Some(ahead)
+        }
+    };
+    let barriers = stages(emit, p, ahead.as_ref().filter(|_| layout.copies == 1));
+    if barriers == 1 {
+        // The parts of this row are read before those of the next are written.
+        emit.asm.emit("bar.sync 0");
+    }
+    if let Some(turn) = turn {
+        emit.asm.emit(format_args!("xor.b32 {turn}, {turn}, 1"));
+    }
+    let again = emit.asm.copied(more);
+    emit.asm.set(row, next);
+    emit.asm.close();
+    emit.asm.emit(format_args!("@{again} bra {label}"));
+    p.vars = before;
+    p.slot = p.memory;
+}
+
+/// All stages at one point; how many barriers they have.
+fn stages(emit: &mut Emit<'_>, p: &mut Point<'_>, ahead: Option<&Ahead<'_>>) -> usize {
+    let layout = p.layout;
+    let mut barriers = 0;
+    for (s, stage) in layout.kernel.stages.iter().enumerate() {
+        match stage.axes.is_empty() && !folds(stage) {
+            true => alone(emit, p, stage),
+            false => barriers += usize::from(elements(emit, p, s, ahead)),
+        }
+    }
+    barriers
 }
 
 fn folds(stage: &Stage) -> bool {
@@ -105,274 +381,64 @@ fn folds(stage: &Stage) -> bool {
 fn alone(emit: &mut Emit<'_>, p: &mut Point<'_>, stage: &Stage) {
     let program = emit.written(&stage.program);
     let at = At { vars: &p.vars, coords: &p.domain };
-    let rows = &p.rows;
-    let values = emit.outputs(stage, &program, &at, &mut |emit, _, param| match param {
-        Param::Row(r) => rows[*r],
-        Param::Tile(t) => tile(emit, p, *t, None),
+    let known: &Point<'_> = p;
+    let values = emit.outputs(stage, &program, &at, &mut |_, _, param| match param {
+        Param::Row(r) => known.rows[*r],
+        Param::Tile(t) => known.held[*t].one(),
         _ => None,
     });
-    let mut left = Vec::new();
     for (sink, value) in stage.sinks.iter().zip(values) {
         match sink {
             Sink::Store { buffer, index } => {
+                let at = At { vars: &p.vars, coords: &p.domain };
                 emit.store(*buffer, index, value, &at, Some(p.leads));
             }
-            Sink::Leave(r) => left.push((*r, value)),
-            Sink::Keep(t) => keep(emit, p, *t, value, None, None),
+            Sink::Leave(r) => p.rows[*r] = Some(value),
+            Sink::Keep(t) => p.held[*t] = Held::of(value),
             _ => {}
         }
     }
-    left.into_iter().for_each(|(r, value)| p.rows[r] = Some(value));
 }
 
-/// The address in shared memory of an element of a tile: a register and a constant.
-fn tile_place(emit: &mut Emit<'_>, p: &Point<'_>, t: Tile, place: Option<Reg>) -> Option<String> {
-    let (offset, memory) = (p.slots.offsets[t]?, p.memory?);
-    let size = p.kernel.tiles[t].dtype.bytes();
-    let base = match place {
-        None => memory,
-        Some(place) => {
-            let narrow = match place.class {
-                Class::Long => emit.asm.pure(Class::Word, "cvt.u32.u64", place),
-                _ => place,
-            };
-            emit.asm.pure(Class::Word, "mad.lo.s32", format_args!("{narrow}, {size}, {memory}"))
-        }
-    };
-    Some(format!("[{base}+{offset}]"))
-}
-
-fn tile(emit: &mut Emit<'_>, p: &Point<'_>, t: Tile, place: Option<Reg>) -> Option<Reg> {
-    let at = tile_place(emit, p, t, place)?;
-    let dtype = p.kernel.tiles[t].dtype;
-    let form = if dtype == DType::Bool { Class::Word } else { class(dtype) };
-    let found = emit.asm.fresh(form);
-    emit.asm.emit(format_args!("ld.shared.{} {found}, {at}", super::emit::memory(dtype)));
-    Some(match dtype {
-        DType::Bool => emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{found}, 0")),
-        _ => found,
-    })
-}
-
-fn keep(
+/// Stores what a chain's columns have come to, or goes on with it where there is one chain.
+fn left(
     emit: &mut Emit<'_>,
-    p: &Point<'_>,
-    t: Tile,
-    value: Reg,
-    place: Option<Reg>,
-    valid: Option<Reg>,
+    p: &mut Point<'_>,
+    chains: &Chains,
+    k: usize,
+    block: Reg,
+    other: &IndexExpr,
+    columns: &Columns,
 ) {
-    let Some(at) = tile_place(emit, p, t, place) else { return };
-    let dtype = p.kernel.tiles[t].dtype;
-    let value = emit.plain(value, dtype);
-    let prefix = valid.map_or(String::new(), |p| format!("@{p} "));
-    let spelled = match dtype {
-        DType::I8 | DType::U8 | DType::Bool => "b8",
-        d => super::emit::memory(d),
-    };
-    emit.asm.emit(format_args!("{prefix}st.shared.{spelled} {at}, {value}"));
-}
-
-/// One fold of a stage.
-struct Fold {
-    monoid: Monoid,
-    dtype: DType,
-    into: Row,
-}
-
-/// A stage over elements.
-fn elements(emit: &mut Emit<'_>, p: &mut Point<'_>, stage: &Stage) {
+    let stage = &p.layout.kernel.stages[chains.stage];
     let n = volume(&stage.axes);
-    let folds: Vec<Fold> = (0..stage.sinks.len())
-        .filter_map(|k| match &stage.sinks[k] {
-            Sink::Reduce { monoid, into, .. } => {
-                Some(Fold { monoid: *monoid, dtype: output_type(stage, k), into: *into })
-            }
-            _ => None,
-        })
-        .collect();
-    if p.team.warps() == 1 {
-        let turns = (n + p.team.threads - 1) / p.team.threads;
-        let start = IndexExpr::Const(0);
-        let parts = walked(emit, p, stage, &folds, &p.vars.clone(), &start, turns);
-        for (fold, part) in folds.iter().zip(parts) {
-            p.rows[fold.into] = Some(part);
-        }
-        return;
-    }
-    let blocks = (n + BLOCK - 1) / BLOCK;
-    let warps = p.team.warps();
-    let places: Vec<i64> = folds.iter().map(|_| parts_of(p, blocks)).collect();
-    let (l, turn) = emit.repeat((blocks + warps - 1) / warps);
-    let mut vars = p.vars.clone();
-    let turn = vars.push(turn, (blocks + warps - 1) / warps);
-    let block = turn.times(warps).sum(p.warp.clone());
-    let number = resolved(&block, &emit.same(&vars), &vars);
-    let number = value(&mut emit.asm, &number, &vars, &[]);
-    let here = (blocks % warps != 0)
-        .then(|| emit.asm.pure(Class::Pred, "setp.lt.s32", format_args!("{number}, {blocks}")));
-    let lane = resolved(&p.lane, &emit.same(&vars), &vars);
-    let lane = value(&mut emit.asm, &lane, &vars, &[]);
-    emit.when(here, |emit| {
-        let mut own = vars.clone();
-        let block = own.push(number, blocks);
-        let start = block.times(BLOCK);
-        let turns = (n.min(BLOCK) + 31) / 32;
-        let parts = walked(emit, p, stage, &folds, &own, &start, turns);
-        let lowest = emit.asm.pure(Class::Pred, "setp.eq.s32", format_args!("{lane}, 0"));
-        for ((fold, part), place) in folds.iter().zip(parts).zip(&places) {
-            let base = emit.asm.pure(Class::Word, "mov.u32", "dynamic");
-            let at = emit.asm.pure(Class::Word, "mad.lo.s32", format_args!("{number}, 8, {base}"));
-            let part = emit.plain(part, fold.dtype);
-            let spelled = word(fold.dtype);
-            emit.asm.emit(format_args!("@{lowest} st.shared.{spelled} [{at}+{place}], {part}"));
-        }
-    });
-    emit.again(l);
-    if folds.is_empty() {
-        return;
-    }
-    emit.asm.emit("bar.sync 0");
-    for (fold, &place) in folds.iter().zip(&places) {
-        let part = tree(emit, p, fold, place, blocks);
-        p.rows[fold.into] = Some(part);
-    }
-}
-
-/// Takes room for the parts of a fold, past the tiles.
-fn parts_of(p: &mut Point<'_>, blocks: i64) -> i64 {
-    let at = p.end;
-    p.end += (blocks * 8 + 15) / 16 * 16;
-    at
-}
-
-/// How parts in shared memory are spelled: in whole words.
-fn word(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F64 => "f64",
-        DType::I64 => "b64",
-        DType::F32 => "f32",
-        _ => "b32",
-    }
-}
-
-/// Every warp joins all parts: neighbours first, in groups of 32, and then the groups.
-fn tree(emit: &mut Emit<'_>, p: &Point<'_>, fold: &Fold, place: i64, blocks: i64) -> Reg {
-    let lane = resolved(&p.lane, &emit.same(&p.vars), &p.vars);
-    let lane = value(&mut emit.asm, &lane, &p.vars, &[]);
-    let base = emit.asm.pure(Class::Word, "mov.u32", "dynamic");
-    let empty = constant(&mut emit.asm, neutral(fold.monoid, fold.dtype));
-    let mut groups = Vec::new();
-    for first in (0..blocks).step_by(32) {
-        let left = (blocks - first).min(32);
-        let most = emit.asm.pure(Class::Word, "min.s32", format_args!("{lane}, {}", left - 1));
-        let at = emit.asm.pure(Class::Word, "mad.lo.s32", format_args!("{most}, 8, {base}"));
-        let form = if fold.dtype == DType::Bool { Class::Word } else { class(fold.dtype) };
-        let raw = emit.asm.fresh(form);
-        let offset = place + first * 8;
-        emit.asm.emit(format_args!("ld.shared.{} {raw}, [{at}+{offset}]", word(fold.dtype)));
-        let mut part = match fold.dtype {
-            DType::Bool => emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{raw}, 0")),
-            _ => raw,
-        };
-        if left < 32 {
-            let there = emit.asm.pure(Class::Pred, "setp.lt.s32", format_args!("{lane}, {left}"));
-            part = select(&mut emit.asm, there, part, empty);
-        }
-        for bits in [1, 2, 4, 8, 16] {
-            let other = emit.exchanged(part, bits);
-            part = emit.combine(fold.monoid, fold.dtype, part, other);
-        }
-        groups.push(part);
-    }
-    while groups.len() > 1 {
-        let pairs: Vec<Vec<Reg>> = groups.chunks(2).map(<[Reg]>::to_vec).collect();
-        groups = pairs
-            .iter()
-            .map(|pair| match *pair.as_slice() {
-                [a, b] => emit.combine(fold.monoid, fold.dtype, a, b),
-                _ => pair[0],
-            })
-            .collect();
-    }
-    groups.pop().unwrap_or(empty)
-}
-
-/// Elements `start + turn * lanes + lane` of a stage; gives what its folds have come to, in all lanes.
-fn walked(
-    emit: &mut Emit<'_>,
-    p: &Point<'_>,
-    stage: &Stage,
-    folds: &[Fold],
-    vars: &Vars,
-    start: &IndexExpr,
-    turns: i64,
-) -> Vec<Reg> {
-    let n = volume(&stage.axes);
-    let lanes = p.team.threads.min(32);
-    let program = emit.written(&stage.program);
-    // Large blocks leave fewer registers to a thread.
-    let room = if p.team.threads > 512 { 200 } else { 600 };
-    let unroll = (1..=(room / (program.insts.len() as i64 + 1)).clamp(1, 8))
-        .rev()
-        .find(|u| turns % u == 0)
-        .unwrap_or(1);
-    let accs: Vec<Part> = folds
-        .iter()
-        .map(|f| {
-            let part = emit.empty_part(f.monoid, f.dtype);
-            emit.kept_part(part)
-        })
-        .collect();
-    let (l, turn) = emit.repeat(turns / unroll);
-    let mut inner = vars.clone();
-    let turn = inner.push(turn, turns / unroll);
-    let mut now = accs.clone();
-    for u in 0..unroll {
-        let number = turn.clone().times(unroll).plus(u).times(lanes);
-        let place = start.clone().sum(number).sum(p.lane.clone());
-        let mut own = inner.clone();
-        let here = emit.below(&mut own, &place, n);
-        let (place, reg, valid) = (here.place, here.number, here.valid);
-        let mut coords = p.domain.clone();
-        coords.extend(coordinates(&place, &stage.axes));
-        let at = At { vars: &own, coords: &coords };
-        let values = emit.outputs(stage, &program, &at, &mut |emit, _, param| match param {
-            Param::Row(r) => p.rows[*r],
-            Param::Tile(t) => tile(emit, p, *t, Some(reg)),
-            _ => None,
-        });
-        let stored = emit.all(p.live, valid);
-        let mut number = 0;
-        for (sink, value) in stage.sinks.iter().zip(values) {
-            match sink {
-                Sink::Store { buffer, index } => emit.store(*buffer, index, value, &at, stored),
-                Sink::Keep(t) => keep(emit, p, *t, value, Some(reg), valid),
-                Sink::Reduce { .. } => {
-                    let fold = &folds[number];
-                    let part = Part { value, place: None };
-                    let part = emit.part_if(valid, part, fold.monoid, fold.dtype);
-                    now[number] = emit.join(fold.monoid, fold.dtype, now[number], part);
-                    number += 1;
+    let team = p.layout.team;
+    let mut cell = 0;
+    for piece in pieces(team, stage) {
+        let first = p.warp.clone().plus(piece.block);
+        for turn in 0..piece.turns {
+            let lane = p.lane.clone().plus(turn * team.threads.min(32));
+            let place = first.clone().times(team.piece).sum(lane);
+            let mut vars = p.vars.clone();
+            let here = emit.below(&mut vars, &place, n);
+            let part = Part { value: p.columns[k].accs[cell], place: None };
+            cell += 1;
+            let block = vars.push(block, (columns.count + columns.chain - 1) / columns.chain);
+            let result = other.clone().times(n).sum(here.place.clone());
+            match chains.fold.parts {
+                Some((values, _)) => {
+                    let at = At { vars: &vars, coords: &[block, result] };
+                    emit.store(values, &axes(2), part.value, &at, here.valid);
                 }
-                _ => {}
+                None => {
+                    let kept = coordinates(&result, &chains.shape.kept_extents);
+                    let coords = chains.shape.remaining(&kept, chains.domain.len());
+                    emit.when(here.valid, |emit| {
+                        let at = At { vars: &vars, coords: &coords };
+                        emit.follow(&chains.fold.then, part.value, &at);
+                    });
+                }
             }
         }
     }
-    for (&acc, &part) in accs.iter().zip(&now) {
-        emit.set_part(acc, part);
-    }
-    emit.again(l);
-    let mut results = Vec::new();
-    for (fold, &acc) in folds.iter().zip(&accs) {
-        let mut part = acc.value;
-        let mut half = lanes / 2;
-        while half > 0 {
-            let other = emit.exchanged(part, half as u32);
-            part = emit.combine(fold.monoid, fold.dtype, part, other);
-            half /= 2;
-        }
-        results.push(part);
-    }
-    results
 }

@@ -1,11 +1,9 @@
-//! Which kernels are run as rows, how threads share their points, and where tiles are.
+//! Which kernels are run as rows, and how threads share their points.
 
-use super::inline::{Inliner, Source, data_sources, defs};
 use super::launch::output_type;
-use super::lower::{free, internal, volume};
-use adfuse_ir::Diagnostic;
-use adfuse_ir::kernel::{Kernel, Order, Param, Sink, Stage, Tile};
-use cranelift_entity::SecondaryMap;
+use super::lower::{free, volume};
+use adfuse_ir::Fp;
+use adfuse_ir::kernel::{Kernel, Order, Sink};
 
 /// Elements of a block of the lane order.
 pub(super) const BLOCK: i64 = 1024;
@@ -14,7 +12,8 @@ const LONGEST: i64 = 128 * BLOCK;
 /// Threads of a block of short rows.
 const SHORT: i64 = 128;
 
-/// Whether a kernel can be run so: its folds are of whole stages, in the lane order where order matters.
+/// Whether a kernel can be run so: its folds are of whole stages, in the lane order where order matters, or of
+/// columns.
 pub(super) fn takes(kernel: &Kernel) -> bool {
     let mut reduces = false;
     for stage in &kernel.stages {
@@ -46,6 +45,25 @@ pub(super) fn takes(kernel: &Kernel) -> bool {
     reduces && volume(&kernel.domain) > 0
 }
 
+/// A block of the lane order for each warp, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Piece {
+    /// The number of the first warp's block.
+    pub(super) block: i64,
+    /// Elements of a lane, at most.
+    pub(super) turns: i64,
+    pub(super) has: Has,
+}
+
+/// Which warps have a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Has {
+    /// All, each a whole one.
+    All,
+    /// Those with numbers below `full` have whole blocks, the next has `rest` elements, and others none.
+    Some { full: i64, rest: i64 },
+}
+
 /// How threads share the points.
 #[derive(Clone, Copy)]
 pub(super) struct Team {
@@ -53,111 +71,71 @@ pub(super) struct Team {
     pub(super) threads: i64,
     /// Teams of a block.
     pub(super) teams: i64,
+    /// Elements of a row that a warp folds into one part, where a team has several.
+    pub(super) piece: i64,
 }
 
 impl Team {
-    pub(super) fn of(longest: i64) -> Team {
-        let blocks = (longest + BLOCK - 1) / BLOCK;
-        if blocks <= 1 {
+    /// For rows of so many elements at most.
+    pub(super) fn of(longest: i64, fp: Fp) -> Team {
+        // The lane order has its blocks; where the order is free more warps have smaller ones.
+        let piece = if fp == Fp::Strict { BLOCK } else { BLOCK / 2 };
+        if longest <= BLOCK {
             let threads = (longest.min(32) as u64).next_power_of_two() as i64;
-            return Team { threads, teams: SHORT / threads };
+            return Team { threads, teams: SHORT / threads, piece };
         }
-        // Warps take as many blocks of the lane order each as the fullest of 32.
+        // Warps take as many pieces each as the fullest of 32.
+        let blocks = (longest + piece - 1) / piece;
         let each = (blocks + 31) / 32;
-        Team { threads: (blocks + each - 1) / each * 32, teams: 1 }
+        Team { threads: (blocks + each - 1) / each * 32, teams: 1, piece }
     }
 
     pub(super) fn warps(self) -> i64 {
         (self.threads / 32).max(1)
     }
-}
 
-/// Where tiles are in the shared memory of a team.
-pub(super) struct Slots {
-    /// Bytes from the team's first.
-    pub(super) offsets: SecondaryMap<Tile, Option<i64>>,
-    pub(super) bytes: i64,
-}
+    /// Threads of a block.
+    pub(super) fn block(self) -> i64 {
+        self.threads * self.teams
+    }
 
-fn slots(kernel: &Kernel, stored: &[Tile]) -> Slots {
-    let defs = defs(kernel);
-    let mut offsets = SecondaryMap::new();
-    let mut taken: Vec<(i64, i64, usize)> = Vec::new();
-    let mut bytes = 0i64;
-    let mut order: Vec<(usize, Tile)> =
-        stored.iter().filter_map(|&t| Some((defs.tiles[t]?.0, t))).collect();
-    order.sort();
-    for (from, t) in order {
-        let tile = &kernel.tiles[t];
-        let size = volume(&tile.dims).saturating_mul(tile.dtype.bytes() as i64);
-        let size = (size + 15) / 16 * 16;
-        let reads = |s: &Stage| s.params.contains(&Param::Tile(t));
-        let last = kernel.stages.iter().rposition(reads).unwrap_or(from);
-        // A thread reads the place of what was there before it writes there.
-        let free = taken.iter().position(|&(_, had, until)| had == size && until <= from);
-        let at = match free {
-            Some(k) => {
-                taken[k].2 = last;
-                taken[k].0
-            }
-            None => {
-                taken.push((bytes, size, last));
-                bytes = bytes.saturating_add(size);
-                taken.last().map_or(0, |&(at, _, _)| at)
-            }
-        };
-        offsets[t] = Some(at);
+    /// Elements of a thread, of a row of so many: those that it may have, where it has fewer than others.
+    pub(super) fn cells(self, n: i64) -> i64 {
+        self.pieces(n).iter().map(|p| p.turns).sum()
     }
-    Slots { offsets, bytes }
-}
 
-/// A kernel whose tiles fit so many bytes: those that do not are computed again where they are read.
-pub(super) fn fitted(kernel: &Kernel, room: i64) -> Result<(Kernel, Slots), Diagnostic> {
-    let defs = defs(kernel);
-    let (_, data) = data_sources(kernel);
-    let read = |t: Tile| kernel.stages.iter().any(|s| s.params.contains(&Param::Tile(t)));
-    let mut stored: Vec<Tile> = kernel.tiles.keys().filter(|&t| read(t)).collect();
-    let mut found = slots(kernel, &stored);
-    while found.bytes > room {
-        let cost = |t: Tile| defs.tiles[t].map_or(0, |(s, _)| kernel.stages[s].program.insts.len());
-        let cheapest =
-            stored.iter().copied().filter(|t| !data.contains(t)).min_by_key(|&t| cost(t));
-        let Some(cheapest) = cheapest else {
-            return Err(internal("what a row keeps outgrows shared memory"));
-        };
-        stored.retain(|&t| t != cheapest);
-        found = slots(kernel, &stored);
+    /// The pieces of a row of `n` elements that a warp takes, one after the other; of a row of fewer than 32 threads
+    /// what the team takes.
+    pub(super) fn pieces(self, n: i64) -> Vec<Piece> {
+        if self.warps() == 1 {
+            let turns = (n + self.threads - 1) / self.threads;
+            return vec![Piece { block: 0, turns, has: Has::All }];
+        }
+        let (full, rest) = (n / self.piece, n % self.piece);
+        let blocks = full + i64::from(rest > 0);
+        let mut pieces = Vec::new();
+        for block in (0..blocks).step_by(self.warps() as usize) {
+            let end = block + self.warps();
+            let has = match end <= full {
+                true => Has::All,
+                false => Has::Some { full, rest },
+            };
+            // Where only the short block is left, fewer turns do.
+            let turns = if block < full { self.piece / 32 } else { (rest + 31) / 32 };
+            pieces.push(Piece { block, turns, has });
+        }
+        pieces
     }
-    let (mut rows, mut tiles) = (SecondaryMap::new(), SecondaryMap::new());
-    kernel.rows.keys().for_each(|r| rows[r] = Source::Kept);
-    stored.iter().for_each(|&t| tiles[t] = Source::Kept);
-    let inliner = Inliner { kernel, defs: &defs, rows: &rows, tiles: &tiles };
-    let mut own = kernel.clone();
-    for (s, stage) in own.stages.iter_mut().enumerate() {
-        let all: Vec<(usize, usize)> = (0..stage.sinks.len()).map(|k| (s, k)).collect();
-        let Some(inlined) = inliner.stage(&all) else {
-            return Err(internal("data that chooses places is not kept"));
-        };
-        (stage.params, stage.program) = (inlined.params, inlined.program);
-    }
-    // Reads of tiles that are computed again last as long as those of what they are computed from.
-    let again = slots(&own, &stored);
-    if again.bytes > room {
-        return Err(internal("what a row keeps outgrows shared memory"));
-    }
-    Ok((own, again))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use adfuse_ir::DType;
-    use adfuse_ir::kernel::{Extents, TileData};
 
     #[test]
     fn teams_have_the_lanes_of_the_order() {
         let shape = |n| {
-            let team = Team::of(n);
+            let team = Team::of(n, Fp::Strict);
             (team.threads, team.teams)
         };
         assert_eq!(shape(1), (1, 128));
@@ -171,22 +149,32 @@ mod tests {
     }
 
     #[test]
-    fn a_tile_takes_the_place_of_one_that_was_read_last_where_it_is_written() {
-        let mut kernel = Kernel::default();
-        let dims = Extents::from_iter([100]);
-        let tile = || TileData { dtype: DType::F32, dims: dims.clone() };
-        let [a, b, c] = [(); 3].map(|()| kernel.tiles.push(tile()));
-        let stage = |reads: &[Tile], writes: &[Tile]| Stage {
-            axes: dims.clone(),
-            params: reads.iter().map(|&t| Param::Tile(t)).collect(),
-            sinks: writes.iter().map(|&t| Sink::Keep(t)).collect(),
-            ..Stage::default()
-        };
-        kernel.stages = vec![stage(&[], &[a, b]), stage(&[a], &[c]), stage(&[b, c], &[])];
-        let slots = slots(&kernel, &[a, b, c]);
-        assert_eq!(slots.bytes, 800);
-        assert_eq!(slots.offsets[c], slots.offsets[a]);
-        assert_ne!(slots.offsets[b], slots.offsets[a]);
+    fn pieces_have_every_element_once() {
+        let lengths = [1, 5, 31, 32, 33, 1000, 1024, 1025, 1500, 4096, 5000, 50304, 131072];
+        for (seed, n) in (0..).zip(lengths.into_iter().flat_map(|n| [n, n])) {
+            let fp = if seed % 2 == 0 { Fp::Strict } else { Fp::Fast };
+            let team = Team::of(n, fp);
+            let mut seen = vec![0; n as usize];
+            for piece in team.pieces(n) {
+                for warp in 0..team.warps() {
+                    let block = piece.block + warp;
+                    let has = match piece.has {
+                        Has::All => n,
+                        Has::Some { full, .. } if block < full => n,
+                        Has::Some { full, rest } if block == full => full * team.piece + rest,
+                        Has::Some { .. } => 0,
+                    };
+                    let lanes = team.threads.min(32);
+                    for place in 0..piece.turns * lanes {
+                        let place = block * team.piece + place;
+                        if place < has {
+                            seen[place as usize] += 1;
+                        }
+                    }
+                }
+            }
+            assert!(seen.iter().all(|&n| n == 1), "{n}");
+        }
     }
 
     #[test]
