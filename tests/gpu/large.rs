@@ -21,7 +21,11 @@ const CASES: [(&str, &str, &[(u64, &str)]); 6] = [
         "4096",
         &[(25000, "33"), (25001, "36"), (24577, "64"), (3100, "4096"), (12300, "1030")],
     ),
-    ("residual_norm_loss", "4096", &[(25000, "36"), (25003, "100"), (12301, "1032"), (6200, "2080")]),
+    (
+        "residual_norm_loss",
+        "4096",
+        &[(25000, "36"), (25003, "100"), (12301, "1032"), (6200, "2080")],
+    ),
     ("residual_norm_loss_bf16", "4096", &[(25000, "40"), (25003, "33"), (12301, "1032")]),
     ("vocabulary_loss", "50304", &[(300, "16384"), (301, "16402"), (150, "50304"), (140, "57000")]),
     ("vocabulary_loss_bf16", "50304", &[(300, "16384"), (301, "16402"), (150, "50304")]),
@@ -33,7 +37,9 @@ fn text(name: &str) -> &'static str {
     match name {
         "bias_relu_loss" => include_str!("../../benches/programs/bias_relu_loss.ir"),
         "residual_norm_loss" => include_str!("../../benches/programs/residual_norm_loss.ir"),
-        "residual_norm_loss_bf16" => include_str!("../../benches/programs/residual_norm_loss_bf16.ir"),
+        "residual_norm_loss_bf16" => {
+            include_str!("../../benches/programs/residual_norm_loss_bf16.ir")
+        }
         "vocabulary_loss" => include_str!("../../benches/programs/vocabulary_loss.ir"),
         "vocabulary_loss_bf16" => include_str!("../../benches/programs/vocabulary_loss_bf16.ir"),
         "softmax_loss" => include_str!("../../benches/programs/softmax_loss.ir"),

@@ -197,7 +197,8 @@ fn no_spills() {
     // Rows of a warp, and of a block that holds them in shared memory.
     let rows = ["softmax", "softmax_loss", "l2_norm_loss", "layer_norm_loss", "cross_entropy_loss"];
     let rows = rows.iter().flat_map(|&name| ["1024", "50304"].map(|row| (name, 8192, row)));
-    let long = [("bias_relu_loss", 16384), ("residual_norm_loss", 16384), ("vocabulary_loss", 8192)];
+    let long =
+        [("bias_relu_loss", 16384), ("residual_norm_loss", 16384), ("vocabulary_loss", 8192)];
     let long = long.iter().map(|&(name, n)| (name, n, "1024"));
     let short = [("residual_norm_loss_bf16", 16384), ("vocabulary_loss_bf16", 8192)];
     let short = short.iter().map(|&(name, n)| (name, n, "1024"));

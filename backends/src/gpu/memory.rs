@@ -212,11 +212,7 @@ impl DeviceArray {
 
     /// The same array once more, in the same memory.
     pub(super) fn shared(&self) -> DeviceArray {
-        DeviceArray {
-            dtype: self.dtype,
-            dims: self.dims.clone(),
-            block: Arc::clone(&self.block),
-        }
+        DeviceArray { dtype: self.dtype, dims: self.dims.clone(), block: Arc::clone(&self.block) }
     }
 
     /// The array in memory that no other has: a copy of it where another has the same.

@@ -61,9 +61,7 @@ pub(super) fn arrays(
             if !changes || team.threads < 32 || !stage.program.reads_param(k) {
                 continue;
             }
-            let same = |a: &Array| {
-                a.buffer == buffer && a.index == *index && a.axes == stage.axes
-            };
+            let same = |a: &Array| a.buffer == buffer && a.index == *index && a.axes == stage.axes;
             let number = found.iter().position(same).unwrap_or_else(|| {
                 let size = program.buffers[buffer].dtype.bytes() as i64;
                 let (index, axes) = (index.clone(), stage.axes.clone());

@@ -3,11 +3,11 @@
 use super::columns::{Columns, panel};
 use super::inline::{Defs, Inliner, Source, data_sources, defs};
 use super::lower::{Join, Lowering, Scan, Work, axes, free, identity, internal, load, volume};
-use adfuse_ir::{DType, Fp};
 use adfuse_ir::kernel::{
     Extents, Kernel, Order, Param, Row, Run, Schedule, Sink, Stage, Storage, Tile,
 };
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
+use adfuse_ir::{DType, Fp};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
@@ -292,13 +292,7 @@ fn sinks_of(kernel: &Kernel, wanted: &dyn Fn(&Sink) -> bool) -> Vec<(usize, usiz
 /// For a fold of a stage's axes and then of the last axes of the domain, the run that folds a row of it,
 /// if the results of rows join in the tree into what the fold gives: where order matters, rows have to be
 /// an aligned group of the blocks of the lane order. The outer `None` is for all other folds.
-fn row_of(
-    kernel: &Kernel,
-    s: usize,
-    sink: &Sink,
-    dtype: DType,
-    fp: Fp,
-) -> Option<Option<Run>> {
+fn row_of(kernel: &Kernel, s: usize, sink: &Sink, dtype: DType, fp: Fp) -> Option<Option<Run>> {
     let Sink::Fold { monoid, runs, .. } = sink else { return None };
     let stage = &kernel.stages[s];
     let rank = kernel.domain.len();

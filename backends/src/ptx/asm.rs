@@ -55,6 +55,17 @@ impl Display for Reg {
     }
 }
 
+/// Registers as instructions name several.
+pub(super) fn listed(regs: &[Reg]) -> String {
+    match regs {
+        [one] => one.to_string(),
+        _ => {
+            let all: Vec<String> = regs.iter().map(Reg::to_string).collect();
+            format!("{{{}}}", all.join(", "))
+        }
+    }
+}
+
 /// Writes the body of one entry point. An instruction that only computes is written once in the part of
 /// the text where its result is known: asked for again, it gives the register of the first.
 #[derive(Default)]
@@ -66,13 +77,15 @@ pub(super) struct Asm {
     params: u32,
     /// What is known: in the whole text, and in each open part of it.
     known: Vec<HashMap<String, Reg>>,
+    /// The same of instructions with several results.
+    rows: Vec<HashMap<String, Vec<Reg>>>,
     /// Whether it reads the table of the bits of 2/pi.
     pub(super) table: bool,
 }
 
 impl Asm {
     pub(super) fn new() -> Asm {
-        Asm { known: vec![HashMap::new()], ..Asm::default() }
+        Asm { known: vec![HashMap::new()], rows: vec![HashMap::new()], ..Asm::default() }
     }
 
     /// A register that nothing was written to.
@@ -100,6 +113,26 @@ impl Asm {
             known.insert(key, result);
         }
         result
+    }
+
+    /// The results of an instruction that only computes several: `op {results}, operands`.
+    pub(super) fn pure_row(
+        &mut self,
+        class: Class,
+        count: usize,
+        op: &str,
+        operands: impl Display,
+    ) -> Vec<Reg> {
+        let key = format!("{op} {operands}");
+        if let Some(found) = self.rows.iter().rev().find_map(|known| known.get(&key)) {
+            return found.clone();
+        }
+        let regs: Vec<Reg> = (0..count).map(|_| self.fresh(class)).collect();
+        let _ = writeln!(self.text, "  {op} {}, {operands};", listed(&regs));
+        if let Some(known) = self.rows.last_mut() {
+            known.insert(key, regs.clone());
+        }
+        regs
     }
 
     /// Copies into a register that is written again.
@@ -165,12 +198,14 @@ impl Asm {
     /// Begins a part of the text that may be jumped over or back to: what it computes is known in it alone.
     pub(super) fn open(&mut self) {
         self.known.push(HashMap::new());
+        self.rows.push(HashMap::new());
     }
 
     /// Ends it.
     pub(super) fn close(&mut self) {
         if self.known.len() > 1 {
             self.known.pop();
+            self.rows.pop();
         }
     }
 

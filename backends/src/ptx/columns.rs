@@ -44,8 +44,7 @@ impl Columns {
         let count = axes.iter().fold(1i64, |n, &a| n.saturating_mul(kernel.domain[a]));
         let kept: Vec<usize> = (0..kernel.domain.len()).filter(|a| !axes.contains(a)).collect();
         let found = Columns { axes, count, kept, chain: Order::Chain.block() as i64 };
-        let longest = kernel.stages.iter().map(|s| volume(&s.axes)).max()?;
-        let team = Team::of(longest, fp);
+        let team = Team::of(kernel, fp);
         let mut words = 0;
         for (stage, k) in folds(kernel) {
             if found.takes(kernel, stage, k, fp) {
@@ -141,7 +140,8 @@ pub(super) fn panel(kernel: &Kernel, fp: Fp) -> Option<Kernel> {
             run.axes = run.axes.iter().flat_map(both).collect();
         }
     }
-    let made = Kernel { name: kernel.name.clone(), domain, stages: vec![stage], ..Kernel::default() };
+    let made =
+        Kernel { name: kernel.name.clone(), domain, stages: vec![stage], ..Kernel::default() };
     Columns::of(&made, fp).is_some().then_some(made)
 }
 

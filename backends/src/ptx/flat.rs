@@ -1,7 +1,7 @@
 //! Flat loops that only store: a thread for some neighbours, with loads and stores of 16 bytes where
 //! the index maps prove that they are aligned.
 
-use super::asm::{Class, Reg};
+use super::asm::{Class, Reg, listed};
 use super::emit::{At, Emit, memory};
 use super::launch::{Out, THREADS, begun};
 use super::lower::{Flat, Lowering, volume};
@@ -86,8 +86,18 @@ impl Emit<'_> {
 
     /// Loads what neighbours have in a row, with as few instructions as do.
     pub(super) fn loaded(&mut self, stage: &Stage, n: &Neighbours) -> HashMap<usize, Vec<Reg>> {
+        self.loaded_where(stage, n, &|_| true)
+    }
+
+    /// As [`Emit::loaded`], of some parameters alone.
+    pub(super) fn loaded_where(
+        &mut self,
+        stage: &Stage,
+        n: &Neighbours,
+        wanted: &dyn Fn(usize) -> bool,
+    ) -> HashMap<usize, Vec<Reg>> {
         let mut found = HashMap::new();
-        for (k, param) in stage.params.iter().enumerate() {
+        for (k, param) in stage.params.iter().enumerate().filter(|(k, _)| wanted(*k)) {
             let Some((b, piece)) = self.whole(param) else { continue };
             let Some(first) = self.aligned(b, &piece.index, n) else { continue };
             if !stage.program.reads_param(k) {
@@ -108,21 +118,15 @@ impl Emit<'_> {
             let address = self.address(b, &normal(&place), dtype.bytes(), &n.vars, &[]);
             let class = if dtype == DType::Bool { Class::Word } else { prim::class(dtype) };
             if dtype.bytes() == 2 && step == 8 {
-                let words: Vec<Reg> = (0..4).map(|_| self.asm.fresh(Class::Word)).collect();
-                let list = listed(&words);
-                self.asm.emit(format_args!("ld.global.nc.v4.b32 {list}, {address}"));
+                let words = self.asm.pure_row(Class::Word, 4, "ld.global.nc.v4.b32", address);
                 for word in words {
-                    let (low, high) = (self.asm.fresh(class), self.asm.fresh(class));
-                    self.asm.emit(format_args!("mov.b32 {{{low}, {high}}}, {word}"));
-                    found.extend([low, high]);
+                    found.extend(self.asm.pure_row(class, 2, "mov.b32", word));
                 }
                 continue;
             }
-            let regs: Vec<Reg> = (0..step).map(|_| self.asm.fresh(class)).collect();
-            let (list, spelled) = (listed(&regs), memory(dtype));
             let vector = if step > 1 { format!(".v{step}") } else { String::new() };
-            self.asm.emit(format_args!("ld.global.nc{vector}.{spelled} {list}, {address}"));
-            found.extend(regs);
+            let op = format!("ld.global.nc{vector}.{}", memory(dtype));
+            found.extend(self.asm.pure_row(class, step as usize, &op, address));
         }
         if dtype == DType::Bool {
             let truth = |asm: &mut super::asm::Asm, r: &Reg| {
@@ -243,16 +247,6 @@ fn step(dtype: DType, width: i64) -> i64 {
         2 if width % 8 == 0 => 8,
         8 => width.min(2),
         _ => width.min(4),
-    }
-}
-
-fn listed(regs: &[Reg]) -> String {
-    match regs {
-        [one] => one.to_string(),
-        _ => {
-            let all: Vec<String> = regs.iter().map(Reg::to_string).collect();
-            format!("{{{}}}", all.join(", "))
-        }
     }
 }
 

@@ -97,8 +97,7 @@ impl Layout {
         columns: Option<&Columns>,
         out: &Out,
     ) -> Result<Layout, Diagnostic> {
-        let longest = kernel.stages.iter().map(|s| volume(&s.axes)).max().unwrap_or(1);
-        let mut team = Team::of(longest, out.fp);
+        let mut team = Team::of(kernel, out.fp);
         let parts = |s: &Stage| {
             let blocks = (volume(&s.axes) + team.piece - 1) / team.piece;
             s.sinks.iter().filter(|k| matches!(k, Sink::Reduce { .. })).count() as i64
@@ -307,9 +306,8 @@ impl Attempt<'_> {
             let size = (form[0].saturating_mul(form[1]) + 15) / 16 * 16;
             // A thread reads the place of what was there before it writes there.
             let place = taken.iter().position(|t| t.1 == form && t.2 <= life.from);
-            let over = |a: &Array| {
-                copies == 1 && [volume(&a.axes), a.size] == form && a.last <= life.from
-            };
+            let over =
+                |a: &Array| copies == 1 && [volume(&a.axes), a.size] == form && a.last <= life.from;
             let at = if let Some(k) = place {
                 taken[k].2 = life.until;
                 taken[k].0

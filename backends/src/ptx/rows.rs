@@ -10,11 +10,11 @@ use super::ahead::Own;
 use super::asm::{Class, Reg};
 use super::columns::Columns;
 use super::emit::{At, Emit};
+use super::flat::Neighbours;
 use super::fold::{Fold, Shape};
 use super::hold::{Layout, Turns, pieces};
 use super::launch::{Out, begun, output_type};
 use super::lower::{Lowering, axes, volume};
-use super::part::Part;
 use super::place::{Vars, coordinates, resolved, value};
 use super::tree::joined;
 use super::walk::{Held, elements, once};
@@ -301,8 +301,9 @@ fn several(
         emit.asm.copied(zero)
     });
     if let (true, Some(memory)) = (layout.copies > 0, p.memory) {
+        // By the number that stays: what is known of it is known in the loop, too.
         let mut vars = p.vars.clone();
-        let point = at(&mut vars, row);
+        let point = at(&mut vars, walked.row);
         let own = Own { team: layout.team, lane: &lane, warp: &warp };
         for a in &layout.arrays {
             emit.copy_ahead(a, &own, &vars, &point, memory);
@@ -415,28 +416,31 @@ fn left(
     let team = p.layout.team;
     let mut cell = 0;
     for piece in pieces(team, stage) {
-        let first = p.warp.clone().plus(piece.block);
+        let first = p.warp.clone().plus(piece.block).times(team.piece / team.width);
         for turn in 0..piece.turns {
             let lane = p.lane.clone().plus(turn * team.threads.min(32));
-            let place = first.clone().times(team.piece).sum(lane);
             let mut vars = p.vars.clone();
-            let here = emit.below(&mut vars, &place, n);
-            let part = Part { value: p.columns[k].accs[cell], place: None };
-            cell += 1;
+            let here = emit.below(&mut vars, &first.clone().sum(lane), n / team.width);
+            let values = &p.columns[k].accs[cell..cell + team.width as usize];
+            cell += values.len();
             let block = vars.push(block, (columns.count + columns.chain - 1) / columns.chain);
-            let result = other.clone().times(n).sum(here.place.clone());
+            let place = |u: i64| here.place.clone().times(team.width).plus(u);
+            let result = |u: i64| other.clone().times(n).sum(place(u));
             match chains.fold.parts {
-                Some((values, _)) => {
-                    let at = At { vars: &vars, coords: &[block, result] };
-                    emit.store(values, &axes(2), part.value, &at, here.valid);
+                Some((parts, _)) => {
+                    let coords = (0..team.width).map(|u| vec![block.clone(), result(u)]).collect();
+                    let near = Neighbours { vars, coords };
+                    emit.store_row(parts, &axes(2), values, &near, here.valid);
                 }
                 None => {
-                    let kept = coordinates(&result, &chains.shape.kept_extents);
-                    let coords = chains.shape.remaining(&kept, chains.domain.len());
-                    emit.when(here.valid, |emit| {
-                        let at = At { vars: &vars, coords: &coords };
-                        emit.follow(&chains.fold.then, part.value, &at);
-                    });
+                    for (u, &value) in (0..).zip(values) {
+                        let kept = coordinates(&result(u), &chains.shape.kept_extents);
+                        let coords = chains.shape.remaining(&kept, chains.domain.len());
+                        emit.when(here.valid, |emit| {
+                            let at = At { vars: &vars, coords: &coords };
+                            emit.follow(&chains.fold.then, value, &at);
+                        });
+                    }
                 }
             }
         }

@@ -50,7 +50,7 @@ pub(super) fn takes(kernel: &Kernel) -> bool {
 pub(super) struct Piece {
     /// The number of the first warp's block.
     pub(super) block: i64,
-    /// Elements of a lane, at most.
+    /// How often a lane takes neighbours, at most.
     pub(super) turns: i64,
     pub(super) has: Has,
 }
@@ -73,21 +73,33 @@ pub(super) struct Team {
     pub(super) teams: i64,
     /// Elements of a row that a warp folds into one part, where a team has several.
     pub(super) piece: i64,
+    /// Neighbouring elements that a thread has, and loads and stores together.
+    pub(super) width: i64,
 }
 
 impl Team {
-    /// For rows of so many elements at most.
-    pub(super) fn of(longest: i64, fp: Fp) -> Team {
+    /// For the rows of a kernel.
+    pub(super) fn of(kernel: &Kernel, fp: Fp) -> Team {
+        let sizes = kernel.stages.iter().filter(|s| !s.axes.is_empty()).map(|s| volume(&s.axes));
+        Team::of_rows(&sizes.collect::<Vec<_>>(), fp)
+    }
+
+    /// For rows of so many elements.
+    fn of_rows(sizes: &[i64], fp: Fp) -> Team {
+        let longest = sizes.iter().copied().max().unwrap_or(1);
+        // In the lane order a lane's elements are 32 apart.
+        let fits = |w: &i64| longest >= 32 * w && sizes.iter().all(|n| n % w == 0);
+        let width = if fp == Fp::Strict { 1 } else { [4, 2].into_iter().find(fits).unwrap_or(1) };
         // The lane order has its blocks; where the order is free more warps have smaller ones.
         let piece = if fp == Fp::Strict { BLOCK } else { BLOCK / 2 };
         if longest <= BLOCK {
             let threads = (longest.min(32) as u64).next_power_of_two() as i64;
-            return Team { threads, teams: SHORT / threads, piece };
+            return Team { threads, teams: SHORT / threads, piece, width };
         }
         // Warps take as many pieces each as the fullest of 32.
         let blocks = (longest + piece - 1) / piece;
         let each = (blocks + 31) / 32;
-        Team { threads: (blocks + each - 1) / each * 32, teams: 1, piece }
+        Team { threads: (blocks + each - 1) / each * 32, teams: 1, piece, width }
     }
 
     pub(super) fn warps(self) -> i64 {
@@ -101,14 +113,20 @@ impl Team {
 
     /// Elements of a thread, of a row of so many: those that it may have, where it has fewer than others.
     pub(super) fn cells(self, n: i64) -> i64 {
-        self.pieces(n).iter().map(|p| p.turns).sum()
+        self.pieces(n).iter().map(|p| p.turns * self.width).sum()
+    }
+
+    /// How often a warp goes on to come by so many elements.
+    pub(super) fn turns(self, elements: i64) -> i64 {
+        (elements + 32 * self.width - 1) / (32 * self.width)
     }
 
     /// The pieces of a row of `n` elements that a warp takes, one after the other; of a row of fewer than 32 threads
     /// what the team takes.
     pub(super) fn pieces(self, n: i64) -> Vec<Piece> {
         if self.warps() == 1 {
-            let turns = (n + self.threads - 1) / self.threads;
+            let each = self.threads * self.width;
+            let turns = (n + each - 1) / each;
             return vec![Piece { block: 0, turns, has: Has::All }];
         }
         let (full, rest) = (n / self.piece, n % self.piece);
@@ -121,7 +139,8 @@ impl Team {
                 false => Has::Some { full, rest },
             };
             // Where only the short block is left, fewer turns do.
-            let turns = if block < full { self.piece / 32 } else { (rest + 31) / 32 };
+            let elements = if block < full { self.piece } else { rest };
+            let turns = self.turns(elements);
             pieces.push(Piece { block, turns, has });
         }
         pieces
@@ -135,7 +154,7 @@ mod tests {
     #[test]
     fn teams_have_the_lanes_of_the_order() {
         let shape = |n| {
-            let team = Team::of(n, Fp::Strict);
+            let team = Team::of_rows(&[n], Fp::Strict);
             (team.threads, team.teams)
         };
         assert_eq!(shape(1), (1, 128));
@@ -153,7 +172,7 @@ mod tests {
         let lengths = [1, 5, 31, 32, 33, 1000, 1024, 1025, 1500, 4096, 5000, 50304, 131072];
         for (seed, n) in (0..).zip(lengths.into_iter().flat_map(|n| [n, n])) {
             let fp = if seed % 2 == 0 { Fp::Strict } else { Fp::Fast };
-            let team = Team::of(n, fp);
+            let team = Team::of_rows(&[n], fp);
             let mut seen = vec![0; n as usize];
             for piece in team.pieces(n) {
                 for warp in 0..team.warps() {
@@ -165,7 +184,7 @@ mod tests {
                         Has::Some { .. } => 0,
                     };
                     let lanes = team.threads.min(32);
-                    for place in 0..piece.turns * lanes {
+                    for place in 0..piece.turns * lanes * team.width {
                         let place = block * team.piece + place;
                         if place < has {
                             seen[place as usize] += 1;

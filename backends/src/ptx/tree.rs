@@ -112,7 +112,11 @@ fn level(
         Order::Lane => {
             let group = own.clone().modulo(split.groups);
             let result = own.floor_div(split.groups);
-            (block.clone().modulo(tops), group, block.floor_div(tops).times(split.results).sum(result))
+            (
+                block.clone().modulo(tops),
+                group,
+                block.floor_div(tops).times(split.results).sum(result),
+            )
         }
         Order::Chain => {
             let result = own.clone().modulo(split.results);
