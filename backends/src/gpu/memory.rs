@@ -4,6 +4,7 @@
 
 use super::device::{Device, Facts};
 use super::driver::answered;
+use super::graph::copy;
 use crate::array::{Array, out_of_memory};
 use adfuse_ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
 use cudarc::driver::sys::{self, CUdeviceptr};
@@ -152,11 +153,12 @@ impl Drop for Pinned {
     }
 }
 
-/// A dense tensor in a device's memory, row-major: what stays there between runs.
+/// A dense tensor in a device's memory, row-major: what stays there between runs. Results that are the same
+/// value share their memory.
 pub struct DeviceArray {
     dtype: DType,
     dims: Vec<u64>,
-    pub(super) block: Block,
+    pub(super) block: Arc<Block>,
 }
 
 impl DeviceArray {
@@ -181,8 +183,29 @@ impl DeviceArray {
         let size = TensorType::of(dtype, dims).elements();
         let size = size.and_then(|n| n.checked_mul(dtype.bytes()));
         let size = size.ok_or_else(|| out_of_memory(u64::MAX))?;
-        let block = Block::new(device, size, planned)?;
+        let block = Arc::new(Block::new(device, size, planned)?);
         Ok(DeviceArray { dtype, dims: dims.to_vec(), block })
+    }
+
+    /// The same elements in the same memory, under the extents of another result.
+    pub(super) fn shared(&self, dims: &[u64]) -> DeviceArray {
+        DeviceArray { dtype: self.dtype, dims: dims.to_vec(), block: Arc::clone(&self.block) }
+    }
+
+    /// Whether another array has its memory too.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.block) > 1
+    }
+
+    /// The array in memory that no other has: its own, or a copy.
+    pub(super) fn alone(self, planned: u64) -> Result<DeviceArray, Diagnostic> {
+        if !self.is_shared() {
+            return Ok(self);
+        }
+        let made = DeviceArray::undefined(self.device(), self.dtype, &self.dims, planned)?;
+        let (from, to) = (self.block.at(), made.block.at());
+        copy(from, to, self.block.bytes(), self.device().stream)?;
+        Ok(made)
     }
 
     /// A copy in the caller's memory, once all work is done that makes it.

@@ -65,6 +65,8 @@ pub(super) enum From {
     Input(usize),
     /// It is in the host's memory.
     Host(u64),
+    /// It is the same value as an earlier result, by position, and in the same place.
+    Same(usize),
 }
 
 /// A step, made.
@@ -343,8 +345,10 @@ fn outputs(program: &Program, places: &Places) -> Vec<Output> {
     let made = |(k, &b): (usize, &adfuse_ir::kernel::Buffer)| {
         let ty = program.buffers[b].ty()?;
         let bytes = ty.elements()?.checked_mul(ty.dtype.bytes())?;
+        let first = program.outputs.iter().position(|&o| o == b).filter(|&first| first < k);
         let from = match places.of(b) {
             Place::Host(at) => From::Host(at),
+            _ if let Some(first) = first => From::Same(first),
             Place::Output(at) if at == k => From::There,
             _ => match places.left_at[b] {
                 Some(at) if at == k => From::There,

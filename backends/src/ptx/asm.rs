@@ -68,6 +68,8 @@ pub(super) struct Asm {
     known: Vec<HashMap<String, Reg>>,
     /// Whether it reads the table of the bits of 2/pi.
     pub(super) table: bool,
+    /// Whether quotients and roots of `f32` may be near what they round to.
+    pub(super) near: bool,
 }
 
 impl Asm {

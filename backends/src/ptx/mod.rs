@@ -10,6 +10,7 @@ mod asm;
 mod checks;
 mod convert;
 mod emit;
+mod fast;
 mod flat;
 mod fold;
 mod inline;
