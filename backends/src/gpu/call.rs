@@ -164,7 +164,7 @@ impl Executable {
         let marks = marks.collect::<Result<Vec<_>, _>>()?;
         let both = [places.as_slice(), &at(&results)];
         let all = self.pointers(&held, both[0], both[1]);
-        let graph = self.drawn(&all, both, held.block.at(), &marks)?;
+        let graph = self.drawn(&all, both, held.block.at(), &marks, None)?;
         let mut traces = Vec::new();
         for _ in 0..times {
             graph.launch()?;
@@ -207,10 +207,8 @@ impl Executable {
             Some(found) => held.graphs.remove(found),
             None => {
                 let all = self.pointers(held, inputs, outputs);
-                if held.graphs.len() >= GRAPHS {
-                    held.graphs.remove(0);
-                }
-                self.drawn(&all, [inputs, outputs], held.block.at(), &[])?
+                let other = (held.graphs.len() >= GRAPHS).then(|| held.graphs.remove(0));
+                self.drawn(&all, [inputs, outputs], held.block.at(), &[], other)?
             }
         };
         held.graphs.push(graph);

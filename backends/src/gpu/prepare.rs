@@ -4,7 +4,7 @@
 use super::device::Device;
 use super::divide::{Divided, divided};
 use super::library::Tuned;
-use crate::ptx::{Module, StepCode, Target, compile};
+use crate::ptx::{Module, StepCode, Target, compile_but};
 use adfuse_ir::kernel::{Program, Step, Verified};
 use adfuse_ir::{At, Diagnostic, Fp, Kind};
 use std::sync::Arc;
@@ -162,13 +162,7 @@ fn compiled(
         d.at.func.get_or_insert_with(|| program.name.clone());
         d
     };
-    let mut module = compile(program, target, fp).map_err(within)?;
-    for (code, multiplied) in module.steps.iter_mut().zip(multiplied) {
-        if *multiplied {
-            *code = StepCode::default();
-        }
-    }
-    Ok(module)
+    compile_but(program, target, fp, multiplied).map_err(within)
 }
 
 /// PTX of a program for a device of this compute capability, with none there: what

@@ -27,4 +27,4 @@ mod rows;
 mod team;
 mod tree;
 
-pub use module::{Arg, Launch, Module, StepCode, Target, compile};
+pub use module::{Arg, Launch, Module, StepCode, Target, compile, compile_but};
