@@ -224,7 +224,8 @@ fn as_much_memory_is_taken_as_planned() {
 }
 
 /// Both gradients of a sum are one value.
-const SUMS: &str = "func @step(%w: f32[64,300], %x: f32[64,300]) -> (f32[64,300], f32[64,300], f32[]) {
+const SUMS: &str =
+    "func @step(%w: f32[64,300], %x: f32[64,300]) -> (f32[64,300], f32[64,300], f32[]) {
   %d = mul %w, %x : f32[64,300]
   %s = sin %d : f32[64,300]
   %l = reduce_sum %s {axes = [0, 1]} : f32[]
@@ -254,8 +255,7 @@ fn results_that_are_one_value_share_their_memory() {
     let given = giving.compile(&module, f).expect("compiles").executable;
     let first = results.pop().expect("three");
     let moved = given.run_on_donating(vec![first, x]).expect("runs");
-    let due_then =
-        run(&module, f, &[due[0].clone(), args[1].clone()], &mut Silent).expect("runs");
+    let due_then = run(&module, f, &[due[0].clone(), args[1].clone()], &mut Silent).expect("runs");
     assert_eq!(moved[0].download().expect("there"), due_then[0]);
     assert_eq!(second.download().expect("there"), due[1]);
     // The last that has the memory gives it up itself.

@@ -167,7 +167,10 @@ fn the_measure_is_right() {
         (f64::INFINITY, |x, _| if x.dtype() == DType::F32 { x - x } else { x * 0.0 }),
         (1e6, |x, _| if x.dtype() == DType::F32 { x.min(3.0).max(-3.0) } else { x }),
         (f64::INFINITY, |x, _| if x.dtype() == DType::F32 { x.eq(x).select(x, 0.0) } else { x }),
-        (1e6, |x, _| if x.dtype() == DType::F32 { x.abs().lt(1e-38).select(x * 0.0, x) } else { x }),
+        (
+            1e6,
+            |x, _| if x.dtype() == DType::F32 { x.abs().lt(1e-38).select(x * 0.0, x) } else { x },
+        ),
     ];
     for (k, (least, of)) in wrong.iter().enumerate() {
         let off = measured(*of);

@@ -98,11 +98,7 @@ fn pieces(text: &str) -> Vec<String> {
 }
 
 impl Part {
-    fn new(
-        device: &Device,
-        text: &str,
-        cache: Option<&dyn KeptCode>,
-    ) -> Result<Part, Diagnostic> {
+    fn new(device: &Device, text: &str, cache: Option<&dyn KeptCode>) -> Result<Part, Diagnostic> {
         device.enter()?;
         let key = key(text, device.facts());
         let part = |code: &[u8], kept| {
@@ -301,7 +297,8 @@ mod tests {
     #[test]
     fn a_text_is_cut_between_entry_points() {
         let head = ".version 7.8\n.const .b64 table[1] = {1};\n";
-        let entry = |n: usize, bytes: usize| format!("{ENTRY} e{n}() {{ {} }}\n", "x".repeat(bytes));
+        let entry =
+            |n: usize, bytes: usize| format!("{ENTRY} e{n}() {{ {} }}\n", "x".repeat(bytes));
         let short = format!("{head}{}{}", entry(0, 10), entry(1, 10));
         assert_eq!(pieces(&short), [short.clone()]);
         assert_eq!(pieces(head), [head]);

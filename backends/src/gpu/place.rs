@@ -273,10 +273,11 @@ mod tests {
                   return %y
                 }}"
             );
-            verify(parse(&text).unwrap_or_else(|e| panic!("{e:?}"))).unwrap_or_else(|e| panic!("{e:?}"))
+            verify(parse(&text).unwrap_or_else(|e| panic!("{e:?}")))
+                .unwrap_or_else(|e| panic!("{e:?}"))
         };
         let few = with("constant %c: f32[2] = [3.0, 4.0]", "%c[1]");
-        let none = with("constant %c: f32[0] = []", "f32(2.0)[]");
+        let none = with("constant %c: f32[0] = []", "f32(2.0)");
         for (program, constants) in [(few, 8), (none, 0)] {
             let module = compile(&program, Target::Sm90, Fp::Strict).expect("compiles");
             for (bytes, scratch) in [(0, 0), (192, 0), (64, 300), (512, 1000)] {

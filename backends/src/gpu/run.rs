@@ -370,6 +370,13 @@ impl Executable {
         &self.made
     }
 
+    /// Kernels launched in a run, calls of the library, and copies, those of results that are in other buffers
+    /// among them.
+    pub fn launches(&self) -> u32 {
+        let copied = self.outputs.iter().filter(|o| matches!(o.from, From::Copied(_))).count();
+        self.made.iter().map(|s| s.launches).sum::<u32>() + copied as u32
+    }
+
     /// Bytes that a run takes.
     pub fn memory(&self) -> MemoryReport {
         self.report

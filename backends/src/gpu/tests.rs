@@ -148,6 +148,7 @@ fn kernels_run_in_order_in_memory_as_planned() {
     }
     let launches: Vec<u32> = made.steps().iter().map(|s| s.launches).collect();
     assert_eq!(launches, [1, 2]);
+    assert_eq!(made.launches(), 4, "and a copy of the input that is handed over");
     assert!(made.steps().iter().all(|s| s.registers > 0 && s.local == 0));
     let report = made.memory();
     assert_eq!((report.arena, report.constants, report.inputs), (8192, 8, 4000));
