@@ -1,5 +1,4 @@
-//! Modules: PTX to the device's own code, by the driver's assembler, or that code as it was kept before. A long
-//! text is cut between entry points, and its pieces are assembled at the same time.
+//! Modules: PTX to the device's own code, by the driver's assembler, or that code as it was kept before.
 #![allow(unsafe_code)]
 
 use super::device::{Device, Facts};
@@ -21,31 +20,19 @@ pub trait KeptCode: Send + Sync {
     fn keep(&self, key: &str, code: &[u8]);
 }
 
-/// A text on a device.
+/// A module on a device.
 pub(super) struct Loaded {
     device: Arc<Device>,
-    parts: Vec<Part>,
-}
-
-/// A module of one piece of the text.
-struct Part {
     module: CUmodule,
     /// Whether it was kept from a run before.
-    kept: bool,
+    pub(super) kept: bool,
     /// Bytes of its code.
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 // A module is a handle that the driver takes from any thread.
-unsafe impl Send for Part {}
-unsafe impl Sync for Part {}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        // SAFETY: it was loaded once, and no work uses it: what runs is done before the parts of a text go.
-        unsafe { sys::cuModuleUnload(self.module) };
-    }
-}
+unsafe impl Send for Loaded {}
+unsafe impl Sync for Loaded {}
 
 /// A function of a module.
 #[derive(Clone, Copy)]
@@ -73,68 +60,6 @@ pub(super) fn key(text: &str, facts: &Facts) -> String {
     hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// What an entry point begins with.
-const ENTRY: &str = ".visible .entry";
-
-/// Bytes of text that are worth a piece of their own, and pieces at most.
-const PIECE: usize = 12 << 10;
-const PIECES: usize = 16;
-
-/// A text as several, of about the same length, each with what stands before the first entry point. How it is cut
-/// depends on the text alone, so that what is kept of it is found again.
-fn pieces(text: &str) -> Vec<String> {
-    let Some(begin) = text.find(ENTRY) else { return vec![text.into()] };
-    let (head, body) = text.split_at(begin);
-    let length = body.len().div_ceil(PIECES).max(PIECE);
-    let (mut made, mut rest) = (Vec::new(), body);
-    while !rest.is_empty() {
-        // The first entry point that begins beyond the length begins the next piece.
-        let next = rest.match_indices(ENTRY).map(|(at, _)| at).find(|&at| at >= length);
-        let (piece, after) = rest.split_at(next.unwrap_or(rest.len()));
-        made.push(format!("{head}{piece}"));
-        rest = after;
-    }
-    made
-}
-
-impl Part {
-    fn new(device: &Device, text: &str, cache: Option<&dyn KeptCode>) -> Result<Part, Diagnostic> {
-        device.enter()?;
-        let key = key(text, device.facts());
-        let part = |code: &[u8], kept| {
-            load(code).map(|module| Part { module, kept, bytes: code.len() as u64 })
-        };
-        // Code that the driver does not take is as good as none.
-        if let Some(code) = cache.and_then(|c| c.find(&key))
-            && let Ok(found) = part(&code, true)
-        {
-            return Ok(found);
-        }
-        let code = assembled(text)?;
-        if let Some(cache) = cache {
-            cache.keep(&key, &code);
-        }
-        Ok(part(&code, false)?)
-    }
-
-    /// All of several, made at the same time.
-    fn all(
-        device: &Device,
-        texts: &[String],
-        cache: Option<&dyn KeptCode>,
-    ) -> Result<Vec<Part>, Diagnostic> {
-        if let [text] = texts {
-            return Ok(vec![Part::new(device, text, cache)?]);
-        }
-        let died = |_| Err(Diagnostic::new(At::default(), Kind::Internal, "the assembler died"));
-        std::thread::scope(|scope| {
-            let one = |text| scope.spawn(move || Part::new(device, text, cache));
-            let all: Vec<_> = texts.iter().map(String::as_str).map(one).collect();
-            all.into_iter().map(|part| part.join().unwrap_or_else(died)).collect()
-        })
-    }
-}
-
 impl Loaded {
     /// Loads a text.
     ///
@@ -145,42 +70,33 @@ impl Loaded {
         text: &str,
         cache: Option<&dyn KeptCode>,
     ) -> Result<Loaded, Diagnostic> {
-        let texts = pieces(text);
-        let parts = Part::all(device, &texts, cache).map_err(|d| match texts.len() {
-            1 => d,
-            // What is wrong is told with the lines of the whole text.
-            _ => assembled(text).err().unwrap_or(d),
-        })?;
-        Ok(Loaded { device: Arc::clone(device), parts })
-    }
-
-    /// Whether all of it was kept from a run before.
-    pub(super) fn was_kept(&self) -> bool {
-        self.parts.iter().all(|p| p.kept)
-    }
-
-    /// Bytes of the code.
-    pub(super) fn bytes(&self) -> u64 {
-        self.parts.iter().map(|p| p.bytes).sum()
+        device.enter()?;
+        let key = key(text, device.facts());
+        // Code that the driver does not take is as good as none.
+        let found =
+            cache.and_then(|c| c.find(&key)).and_then(|code| Some((load(&code).ok()?, code)));
+        let kept = found.is_some();
+        let (module, code) = match found {
+            Some(found) => found,
+            None => {
+                let code = assembled(text)?;
+                if let Some(cache) = cache {
+                    cache.keep(&key, &code);
+                }
+                (load(&code)?, code)
+            }
+        };
+        Ok(Loaded { device: Arc::clone(device), module, kept, bytes: code.len() as u64 })
     }
 
     /// A function, which may use so many bytes of shared memory.
     pub(super) fn entry(&self, name: &str, shared: u32) -> Result<Entry, Diagnostic> {
         let wrong = |_| Diagnostic::new(At::default(), Kind::Internal, "an entry point has a 0");
         let name = CString::new(name).map_err(wrong)?;
-        let find = |part: &Part| {
-            let mut raw = std::ptr::null_mut();
-            // SAFETY: the module is loaded, the name ends with 0, and the driver writes a handle.
-            let code =
-                unsafe { sys::cuModuleGetFunction(&raw mut raw, part.module, name.as_ptr()) };
-            answered("cuModuleGetFunction", code).map(|()| raw)
-        };
-        let mut found = self.parts.iter().map(find);
-        let first = found.next().ok_or_else(|| {
-            Diagnostic::new(At::default(), Kind::Internal, "a text has no modules")
-        })?;
-        // Where no piece has it, the first says so.
-        let raw = first.or_else(|refused| found.find_map(Result::ok).ok_or(refused))?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the module is loaded, the name ends with 0, and the driver writes a handle.
+        let code = unsafe { sys::cuModuleGetFunction(&raw mut raw, self.module, name.as_ptr()) };
+        answered("cuModuleGetFunction", code)?;
         if shared > PLAIN_SHARED {
             let what = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the function is there.
@@ -205,8 +121,11 @@ const PLAIN_SHARED: u32 = 48 << 10;
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // What runs must be done before its code goes. Where it ended in an error nothing runs any more.
-        let _ = self.device.finish();
+        // What runs must be done before its code goes.
+        if self.device.finish().is_ok() {
+            // SAFETY: it was loaded once, and no work uses it.
+            unsafe { sys::cuModuleUnload(self.module) };
+        }
     }
 }
 
@@ -288,29 +207,4 @@ fn assembled(text: &str) -> Result<Vec<u8>, Diagnostic> {
     answered("cuLinkComplete", done).map_err(wrong)?;
     // SAFETY: the driver has written so many bytes there.
     Ok(unsafe { std::slice::from_raw_parts(code.cast::<u8>(), bytes) }.to_vec())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_cut_between_entry_points() {
-        let head = ".version 7.8\n.const .b64 table[1] = {1};\n";
-        let entry =
-            |n: usize, bytes: usize| format!("{ENTRY} e{n}() {{ {} }}\n", "x".repeat(bytes));
-        let short = format!("{head}{}{}", entry(0, 10), entry(1, 10));
-        assert_eq!(pieces(&short), [short.clone()]);
-        assert_eq!(pieces(head), [head]);
-        for (count, bytes) in [(3, PIECE), (100, 5000), (7, 2 * PIECE), (2, 100)] {
-            let all: Vec<String> = (0..count).map(|n| entry(n, bytes)).collect();
-            let made = pieces(&format!("{head}{}", all.concat()));
-            assert!(made.len() <= PIECES, "{}", made.len());
-            assert!(bytes < PIECE || made.len() == count, "{count} {bytes}");
-            let bodies: Vec<&str> =
-                made.iter().map(|p| p.strip_prefix(head).expect("has the head")).collect();
-            assert_eq!(bodies.concat(), all.concat());
-            assert!(bodies.iter().all(|b| b.starts_with(ENTRY)));
-        }
-    }
 }

@@ -66,11 +66,16 @@ impl Prepared {
         options: Options,
     ) -> Result<Prepared, Diagnostic> {
         let target = target(device.facts().compute)?;
-        let handle = match options.library && options.fp != Fp::Strict {
+        let asks = options.library && options.fp != Fp::Strict;
+        let mut divided = divided(program, options.fp, asks)?;
+        // Opening the library takes longer than all else: it is opened where there is something to multiply.
+        let handle = match divided.products.iter().any(Option::is_some) {
             true => device.multiplies()?,
             false => None,
         };
-        let mut divided = divided(program, options.fp, handle.is_some())?;
+        if asks && handle.is_none() {
+            divided = self::divided(program, options.fp, false)?;
+        }
         let mut tuned = Vec::new();
         let mut refused = false;
         for product in &divided.products {

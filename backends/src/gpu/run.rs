@@ -197,7 +197,7 @@ impl Prepared {
             return Err(whole(Diagnostic::new(At::default(), Kind::Unsupported, m)));
         }
         let loaded = Loaded::new(device, &module.text, cache).map_err(whole)?;
-        report.code = loaded.bytes();
+        report.code = loaded.bytes;
         let mut entries = BTreeMap::new();
         let (mut steps, mut made) = (Vec::new(), Vec::new());
         let all = program.steps.iter().zip(&module.steps).zip(tuned);
@@ -384,7 +384,7 @@ impl Executable {
 
     /// Whether its code was kept from a run before.
     pub fn was_kept(&self) -> bool {
-        self.loaded.was_kept()
+        self.loaded.kept
     }
 
     /// The device.

@@ -171,12 +171,13 @@ impl Fast<'_> {
         // Of a sum that has no normal reciprocal it is 0, which nobody sees beside 1.
         let r = self.one("rcp.approx.ftz.f32", sum);
         let large = self.fma(r, minus, one);
-        let large = self.signed(large, x);
-        let z = self.two("mul.rn.f32", x, x);
+        let z = self.two("mul.rn.f32", a, a);
         let p = self.poly(z, &TANH);
-        let cube = self.two("mul.rn.f32", x, z);
-        let small = self.fma(cube, p, x);
-        self.below(a, TANH_SMALL, small, large)
+        let cube = self.two("mul.rn.f32", a, z);
+        let small = self.fma(cube, p, a);
+        // The sign comes last: a sum loses that of zero.
+        let y = self.below(a, TANH_SMALL, small, large);
+        self.signed(y, x)
     }
 
     /// An odd polynomial up to 1, and 1 - e^-Q(|x|) beyond.
