@@ -211,3 +211,26 @@ fn put<const W: usize>(bytes: &mut Vec<u8>, n: u64, mut next: impl FnMut() -> u6
 pub(crate) fn out_of_memory(bytes: u64) -> Diagnostic {
     Diagnostic::new(At::default(), Kind::Limit, format!("out of memory: {bytes} bytes"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_is_what_a_list_of_it_makes() {
+        let values = [-3.7, 0.1, f64::NAN, 1e39, -0.0, 255.9];
+        for &dtype in DType::ALL.iter().filter(|&&d| d != DType::Token) {
+            let mut all = values.iter();
+            let drawn = Array::drawn(dtype, &[2, 3], || all.next().copied().unwrap_or(0.0));
+            let list = Array::from_f64s(dtype, &[2, 3], &values).expect("as many");
+            assert_eq!(drawn.expect("fits"), list, "{dtype}");
+            assert_eq!(all.len(), 0);
+            assert_eq!(Array::drawn(dtype, &[0, 7], || panic!("none")).expect("fits").len(), 0);
+        }
+        for dims in [&[u64::MAX, 2][..], &[1 << 60]] {
+            let refused =
+                Array::drawn(DType::F32, dims, || panic!("asked")).expect_err("too large");
+            assert_eq!(refused.kind, Kind::Limit);
+        }
+    }
+}
