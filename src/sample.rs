@@ -24,23 +24,18 @@ pub fn sample(ty: &TensorType, domain: Domain, rng: &mut ChaCha8Rng) -> Result<A
     let (Some(n), Some(dims)) = (ty.elements(), ty.dims()) else {
         return Err(fail(format!("{ty} has no known number of elements")));
     };
-    let mut values = Vec::<f64>::new();
-    let room = usize::try_from(n).ok().filter(|&n| values.try_reserve_exact(n).is_ok());
-    let n = room.ok_or_else(|| fail(format!("out of memory: {n} elements")))?;
     if let Domain::Ints(lo, hi) = domain
-        && n as i64 <= hi - lo
+        && i64::try_from(n).is_ok_and(|n| n <= hi - lo)
     {
-        values.extend(distinct(lo, hi, n, rng));
-    } else {
-        let domain = match domain {
-            _ if ty.dtype == DType::Bool => Domain::Ints(0, 2),
-            Domain::Ints(..) => domain,
-            _ if ty.dtype.is_int() => Domain::Ints(0, 4),
-            float => float,
-        };
-        values.extend((0..n).map(|_| draw(domain, rng)));
+        return Array::from_f64s(ty.dtype, &dims, &distinct(lo, hi, n as usize, rng));
     }
-    Array::from_f64s(ty.dtype, &dims, &values)
+    let domain = match domain {
+        _ if ty.dtype == DType::Bool => Domain::Ints(0, 2),
+        Domain::Ints(..) => domain,
+        _ if ty.dtype.is_int() => Domain::Ints(0, 4),
+        float => float,
+    };
+    Array::drawn(ty.dtype, &dims, || draw(domain, rng))
 }
 
 fn draw(domain: Domain, rng: &mut ChaCha8Rng) -> f64 {

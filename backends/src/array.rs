@@ -65,15 +65,39 @@ impl Array {
     /// # Errors
     /// As [`Array::from_bits`].
     pub fn splat(dims: &[u64], value: Literal) -> Result<Array, Diagnostic> {
-        let ty = TensorType::of(value.dtype(), dims);
+        Array::made(value.dtype(), dims, || value.bits())
+    }
+
+    /// An array of numbers that are asked for one after the other, converted as by [`Array::from_f64s`].
+    ///
+    /// # Errors
+    /// When it is too large for memory; nothing is asked for then.
+    pub fn drawn(
+        dtype: DType,
+        dims: &[u64],
+        mut draw: impl FnMut() -> f64,
+    ) -> Result<Array, Diagnostic> {
+        Array::made(dtype, dims, || Literal::from_f64(dtype, draw()).bits())
+    }
+
+    /// An array of elements whose bits, as literals have them, are asked for one after the other.
+    fn made(dtype: DType, dims: &[u64], next: impl FnMut() -> u64) -> Result<Array, Diagnostic> {
+        let ty = TensorType::of(dtype, dims);
         let n = ty.elements().filter(|_| ty.excess().is_none());
         let n = n.ok_or_else(|| {
             Diagnostic::new(At::default(), Kind::Limit, format!("{ty} is too large"))
         })?;
-        let mut bits: Vec<u64> = Vec::new();
-        bits.try_reserve_exact(n as usize).map_err(|_| out_of_memory(n.saturating_mul(8)))?;
-        bits.resize(n as usize, value.bits());
-        Array::from_bits(value.dtype(), dims, &bits)
+        let size = n.saturating_mul(dtype.bytes());
+        let mut bytes = Vec::new();
+        let room = usize::try_from(size).ok().filter(|&n| bytes.try_reserve_exact(n).is_ok());
+        room.ok_or_else(|| out_of_memory(size))?;
+        match dtype.bytes() {
+            1 => put::<1>(&mut bytes, n, next),
+            2 => put::<2>(&mut bytes, n, next),
+            4 => put::<4>(&mut bytes, n, next),
+            _ => put::<8>(&mut bytes, n, next),
+        }
+        Ok(Array { dtype, dims: dims.to_vec(), bytes: bytes.into() })
     }
 
     /// A scalar.
@@ -174,7 +198,39 @@ impl fmt::Debug for Array {
     }
 }
 
+/// Appends so many elements of `W` bytes each.
+fn put<const W: usize>(bytes: &mut Vec<u8>, n: u64, mut next: impl FnMut() -> u64) {
+    for _ in 0..n {
+        if let Some(element) = next().to_le_bytes().first_chunk::<W>() {
+            bytes.extend_from_slice(element);
+        }
+    }
+}
+
 /// The error for memory that could not be had.
 pub(crate) fn out_of_memory(bytes: u64) -> Diagnostic {
     Diagnostic::new(At::default(), Kind::Limit, format!("out of memory: {bytes} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_is_what_a_list_of_it_makes() {
+        let values = [-3.7, 0.1, f64::NAN, 1e39, -0.0, 255.9];
+        for &dtype in DType::ALL.iter().filter(|&&d| d != DType::Token) {
+            let mut all = values.iter();
+            let drawn = Array::drawn(dtype, &[2, 3], || all.next().copied().unwrap_or(0.0));
+            let list = Array::from_f64s(dtype, &[2, 3], &values).expect("as many");
+            assert_eq!(drawn.expect("fits"), list, "{dtype}");
+            assert_eq!(all.len(), 0);
+            assert_eq!(Array::drawn(dtype, &[0, 7], || panic!("none")).expect("fits").len(), 0);
+        }
+        for dims in [&[u64::MAX, 2][..], &[1 << 60]] {
+            let refused =
+                Array::drawn(DType::F32, dims, || panic!("asked")).expect_err("too large");
+            assert_eq!(refused.kind, Kind::Limit);
+        }
+    }
 }

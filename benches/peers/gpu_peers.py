@@ -16,6 +16,7 @@ from pathlib import Path
 
 PROGRAMS = Path(__file__).resolve().parent.parent / "programs"
 SIDES = ("torch eager", "torch compile", "jax")
+MODES = ("strict", "reproducible", "fast")
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ def rows(kind, n, d, *more):
 
 WORKLOADS = [
     Workload(
-        "add + gelu, 64Mi", "add_gelu", 1 << 26, {k: ("f32", (1 << 26,)) for k in "ab"}, ("a", "b")
+        "add + tanh-gelu, 64Mi", "add_gelu_tanh_loss", 1 << 26, {k: ("f32", (1 << 26,)) for k in "abw"}, ("a", "b")
     ),
     Workload("gelu of a x + b, 64Mi", "gelu_loss", 1 << 26, {k: ("f32", (1 << 26,)) for k in "xab"}, ("x", "a", "b")),
     Workload(
@@ -79,7 +80,7 @@ def torch_side(workload, compiled, seconds):
             args[name] = torch.randn(shape, device="cuda", dtype=kinds[kind])
     wrt = [args[name].requires_grad_() for name in workload.wrt]
     functions = {
-        "add_gelu": lambda a, b: F.gelu(a + b),
+        "add_gelu_tanh_loss": lambda a, b, w: (w * F.gelu(a + b, approximate="tanh")).sum(),
         "gelu_loss": lambda x, a, b: F.gelu(a * x + b).sum(),
         "bias_relu_loss": lambda x, b, t: (t * F.relu(x + b)).sum(),
         "residual_norm_loss": lambda x, r, g, b, t: (t * F.layer_norm(x + r, x.shape[-1:], g, b)).float().sum(),
@@ -135,7 +136,7 @@ def jax_side(workload, seconds):
     wide = lambda f: lambda *all_args: f(*(a.astype(jnp.float32) if a.dtype == jnp.bfloat16 else a for a in all_args))
     gelu = lambda x: jax.nn.gelu(x, approximate=False)
     functions = {
-        "add_gelu": lambda a, b: gelu(a + b),
+        "add_gelu_tanh_loss": lambda a, b, w: (w * jax.nn.gelu(a + b, approximate=True)).sum(),
         "gelu_loss": lambda x, a, b: gelu(a * x + b).sum(),
         "bias_relu_loss": lambda x, b, t: (t * jax.nn.relu(x + b)).sum(),
         "residual_norm_loss": wide(lambda x, r, g, b, t: (t * layer_norm(x + r, g, b)).sum()),
@@ -170,9 +171,9 @@ def jax_side(workload, seconds):
     return statistics.median(taken), stats.get("peak_bytes_in_use", 0), jax.__version__
 
 
-def adfuse_side(workload, options):
+def adfuse_side(workload, fp, options):
     command = [options.adfuse, "bench", PROGRAMS / f"{workload.program}.ir", "--engine", "gpu", "--grad"]
-    command += ["--wrt", ",".join(workload.wrt), "--dim", f"n={workload.n}", "--fp", options.fp, "--json", "--kernels"]
+    command += ["--wrt", ",".join(workload.wrt), "--dim", f"n={workload.n}", "--fp", fp, "--json", "--kernels"]
     command += ["--min-seconds", str(options.seconds)]
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode != 0:
@@ -193,7 +194,7 @@ def answer(side, name, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--adfuse", help="the program")
-    parser.add_argument("--fp", default="fast", choices=("strict", "reproducible", "fast"))
+    parser.add_argument("--fp", default="strict,reproducible,fast", help="modes of adfuse, with commas")
     parser.add_argument("--seconds", type=float, default=1.0, help="of samples, for each side and workload")
     parser.add_argument("--only", help="programs, with commas")
     parser.add_argument("--peers", default=",".join(SIDES), help="sides beside adfuse, with commas")
@@ -206,13 +207,17 @@ def main():
         parser.error("--adfuse is needed")
     chosen = options.only.split(",") if options.only else [w.program for w in WORKLOADS]
     peers = [p for p in options.peers.split(",") if p]
+    modes = options.fp.split(",")
+    if set(modes) - set(MODES):
+        parser.error(f"modes are {', '.join(MODES)}")
     table = []
     for workload in (w for w in WORKLOADS if w.program in chosen):
         row = {"workload": workload.name, "program": workload.program}
-        try:
-            row["adfuse"] = adfuse_side(workload, options)
-        except RuntimeError as e:
-            print(f"{workload.name}: adfuse: {e}", file=sys.stderr, flush=True)
+        for fp in modes:
+            try:
+                row[f"adfuse {fp}"] = adfuse_side(workload, fp, options)
+            except RuntimeError as e:
+                print(f"{workload.name}: adfuse {fp}: {e}", file=sys.stderr, flush=True)
         for side in peers:
             command = [sys.executable, __file__, "--side", side, "--only", workload.program]
             ran = subprocess.run([*command, "--seconds", str(options.seconds)], capture_output=True, text=True)
@@ -223,12 +228,18 @@ def main():
                 print(f"{workload.name}: {side}: {last[0]}", file=sys.stderr, flush=True)
         table.append(row)
         best = min((row[p]["ms"] for p in peers if p in row), default=None)
-        own = row.get("adfuse", {})
-        cells = [f"{own['median_ms']:.3f} ms" if own else "-", f"{own['copy_share']:.0%} of the copy" if own else "-"]
+        cells = []
+        for fp in modes:
+            own = row.get(f"adfuse {fp}")
+            if not own:
+                cells += [f"{fp} -"]
+                continue
+            cells += [f"{fp} {own['median_ms']:.3f} ms {own['copy_share']:.0%} of the copy"]
+            cells += [f"{best / own['median_ms']:.2f} x the best peer"] if best else []
         cells += [f"{p} {row[p]['ms']:.3f}" if p in row else f"{p} -" for p in peers]
-        cells += [f"{best / own['median_ms']:.2f} x" if best and own else "-"]
-        cells += [f"{own['peak_bytes'] / 2**20:.0f} MiB" if own else "-"]
-        cells += [f"{p} {row[p]['peak_bytes'] / 2**20:.0f} MiB" for p in peers if p in row]
+        peaks = [(fp, row[f"adfuse {fp}"]) for fp in modes if f"adfuse {fp}" in row][-1:]
+        peaks += [(p, row[p]) for p in peers if p in row]
+        cells += [f"{name} {figures['peak_bytes'] / 2**20:.0f} MiB" for name, figures in peaks]
         print(f"{workload.name}: " + ", ".join(cells), flush=True)
     if options.json:
         Path(options.json).write_text(json.dumps(table, indent=1))

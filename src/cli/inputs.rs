@@ -137,11 +137,7 @@ impl Inputs {
             // For these types, small integers whatever the domain.
             Fill::Any if !ty.dtype.is_float() => return sample(ty, Domain::Normal, &mut rng),
             Fill::Randn | Fill::Any => {
-                // The array is made first, since that is where too large a type is refused.
-                let zeros = Array::splat(&dims, Literal::zero(ty.dtype))?;
-                let draw = |_| rng.sample::<f64, _>(StandardNormal);
-                let values: Vec<f64> = (0..zeros.len()).map(draw).collect();
-                return Array::from_f64s(ty.dtype, &dims, &values);
+                return Array::drawn(ty.dtype, &dims, || rng.sample(StandardNormal));
             }
         };
         Array::splat(&dims, literal)

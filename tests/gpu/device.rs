@@ -1,10 +1,12 @@
 //! What the engine does with a device: its memory, what stays there, what is kept, and what goes wrong.
 
 use crate::common::random;
-use crate::gpu;
+use crate::{alone, gpu, say};
 use adfuse::backends::Array;
 use adfuse::backends::gpu::DeviceArray;
 use adfuse::backends::reference::{Silent, run};
+use adfuse::engine::Gpu;
+use adfuse::fusion::Fp;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{Kind, Module};
@@ -66,7 +68,7 @@ fn memory_that_is_given_up_is_used() {
     let Some(gpu) = gpu("memory_that_is_given_up_is_used") else { return };
     let (module, args) = read(MOVED);
     let f = module.find("step").expect("there");
-    let mut giving = gpu.clone();
+    let mut giving = Gpu::clone(&gpu);
     giving.donated = vec![0];
     let (kept, given) = (gpu.compile(&module, f), giving.compile(&module, f));
     let (kept, given) = (kept.expect("compiles"), given.expect("compiles"));
@@ -140,7 +142,8 @@ fn code_is_kept_and_damage_does_no_harm() {
     drop(first);
     // An engine of its own each time, which keeps no executables of another.
     let was_kept = || {
-        let mut gpu = gpu("code_is_kept_and_damage_does_no_harm").expect("there");
+        let opened = gpu("code_is_kept_and_damage_does_no_harm").expect("there");
+        let mut gpu = Gpu::clone(&opened);
         gpu.code = Some(KernelCache::new(&folder));
         let made = gpu.compile(&module, f).unwrap_or_else(|d| panic!("{d}"));
         assert_eq!(made.executable.run(&args).expect("runs"), due);
@@ -158,30 +161,107 @@ fn code_is_kept_and_damage_does_no_harm() {
     std::fs::remove_dir_all(folder).expect("there");
 }
 
-#[test]
-fn no_more_memory_is_taken_than_planned() {
-    let Some(gpu) = gpu("no_more_memory_is_taken_than_planned") else { return };
-    let text = "func @f(%x: f32[512,4096], %w: f32[4096,256]) -> f32[512] {
+/// Programs whose memory is measured: products with what is done to their operands and sums, one number out of
+/// many and its gradient, rows that are packed, and results of a few bytes each.
+const MEASURED: [&str; 4] = [
+    "func @f(%x: f32[512,4096], %w: f32[4096,256]) -> f32[512] {
       %a = sin %x : f32[512,4096]
       %z = dot_general %a, %w {contract = [1] x [0]} : f32[512,256]
       %e = exp %z : f32[512,256]
       %s = reduce_sum %e {axes = [1]} : f32[512]
       return %s
-    }";
-    let module = parse(text).unwrap_or_else(|e| panic!("{e:?}"));
-    let f = module.find("f").expect("there");
-    let args = random::inputs(f, &[Domain::Small]);
-    let made = gpu.compile(&module, f).unwrap_or_else(|d| panic!("{d}")).executable;
-    // Other tests take memory of the same device: the least of several is this run's.
-    let report = made.memory();
-    let resident = report.arena + report.beside + report.constants;
-    let mut least = u64::MAX;
-    for _ in 0..5 {
-        gpu.device().forget_most().expect("answers");
-        let before = gpu.device().used().expect("answers");
-        made.run(&args).expect("runs");
-        least = least.min(gpu.device().most_used().expect("answers").saturating_sub(before));
+    }",
+    "func @f(%x: f32[70000,7], %w: f32[7]) -> (f32[], f32[7]) {
+      %b = broadcast_in_dim %w {dims = [1]} : f32[70000,7]
+      %p = mul %x, %b : f32[70000,7]
+      %s = reduce_sum %p {axes = [0, 1]} : f32[]
+      %g = reduce_sum %x {axes = [0]} : f32[7]
+      return %s, %g
+    }",
+    "func @f(%x: bf16[129,1025]) -> (bf16[129], bf16[129,1025], bf16[]) {
+      %m = reduce_max %x {axes = [1]} : bf16[129]
+      %b = broadcast_in_dim %m {dims = [0]} : bf16[129,1025]
+      %d = sub %x, %b : bf16[129,1025]
+      %e = exp %d : bf16[129,1025]
+      %s = reduce_sum %e {axes = [0, 1]} : bf16[]
+      return %m, %e, %s
+    }",
+    "func @f(%x: f32[3]) -> (f32[], f32[], f32[], f32[1]) {
+      %a = reduce_sum %x {axes = [0]} : f32[]
+      %b = reduce_max %x {axes = [0]} : f32[]
+      %c = reduce_prod %x {axes = [0]} : f32[]
+      %d = reshape %c : f32[1]
+      return %a, %b, %c, %d
+    }",
+];
+
+#[test]
+fn as_much_memory_is_taken_as_planned() {
+    let Some(gpu) = alone("as_much_memory_is_taken_as_planned") else { return };
+    let mut wrong = Vec::new();
+    for (n, text) in MEASURED.iter().enumerate() {
+        for fp in [Fp::Strict, Fp::Reproducible] {
+            let module = parse(text).unwrap_or_else(|e| panic!("{e:?}"));
+            let f = module.find("f").expect("there");
+            let args = random::inputs(f, &[Domain::Small]);
+            let mut gpu = Gpu::clone(&gpu);
+            gpu.plan.fp = fp;
+            gpu.device().finish().expect("answers");
+            gpu.device().forget_most().expect("answers");
+            let before = gpu.device().used().expect("answers");
+            let made = gpu.compile(&module, f).unwrap_or_else(|d| panic!("{d}")).executable;
+            made.run(&args).expect("runs");
+            let most = gpu.device().most_used().expect("answers") - before;
+            let planned = made.memory().peak();
+            say(&format!("  program {n} {fp:?}: {planned} bytes are planned, {most} taken"));
+            // What is taken beyond the last element of a block is none of the plan's.
+            if !(planned / 2..=planned).contains(&most) {
+                wrong.push((n, fp, planned, most));
+            }
+        }
     }
-    // The driver gives memory out in pieces.
-    assert!(least + resident <= report.peak() + (1 << 20), "{least} {resident} {report:?}");
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// Both gradients of a sum are one value.
+const SUMS: &str =
+    "func @step(%w: f32[64,300], %x: f32[64,300]) -> (f32[64,300], f32[64,300], f32[]) {
+  %d = mul %w, %x : f32[64,300]
+  %s = sin %d : f32[64,300]
+  %l = reduce_sum %s {axes = [0, 1]} : f32[]
+  return %s, %s, %l
+}";
+
+#[test]
+fn results_that_are_one_value_share_their_memory() {
+    let Some(gpu) = alone("results_that_are_one_value_share_their_memory") else { return };
+    let (module, args) = read(SUMS);
+    let f = module.find("step").expect("there");
+    let made = gpu.compile(&module, f).expect("compiles").executable;
+    let bytes = args[0].bytes().len() as u64;
+    assert_eq!(made.memory().outputs, bytes + 4);
+    let due = run(&module, f, &args, &mut Silent).expect("runs");
+    assert_eq!(made.run(&args).expect("runs"), due);
+    let upload = |a: &Array| DeviceArray::upload(gpu.device(), a).expect("fits");
+    let (w, x) = (upload(&args[0]), upload(&args[1]));
+    let mut results = made.run_on(&[&w, &x]).expect("runs");
+    let (loss, second) = (results.pop().expect("three"), results.pop().expect("three"));
+    assert_eq!(loss.download().expect("there"), due[2]);
+    // One of them is given up and written to; the other is what it was.
+    let (module, _) = read(MOVED);
+    let f = module.find("step").expect("there");
+    let mut giving = Gpu::clone(&gpu);
+    giving.donated = vec![0];
+    let given = giving.compile(&module, f).expect("compiles").executable;
+    let first = results.pop().expect("three");
+    let moved = given.run_on_donating(vec![first, x]).expect("runs");
+    let due_then = run(&module, f, &[due[0].clone(), args[1].clone()], &mut Silent).expect("runs");
+    assert_eq!(moved[0].download().expect("there"), due_then[0]);
+    assert_eq!(second.download().expect("there"), due[1]);
+    // The last that has the memory gives it up itself.
+    let x = upload(&args[1]);
+    let before = gpu.device().used().expect("answers");
+    let moved = given.run_on_donating(vec![second, x]).expect("runs");
+    assert_eq!(moved[0].download().expect("there"), due_then[0]);
+    assert!(gpu.device().used().expect("answers") < before, "the copy of x is gone");
 }

@@ -9,17 +9,48 @@ mod device;
 mod large;
 mod near;
 mod strict;
+mod ulps;
 
 use adfuse::backends::Array;
 use adfuse::backends::gpu::Device;
 use adfuse::engine::Gpu;
 use adfuse::ir::{Diagnostic, Kind};
 use std::io::Write;
-use std::sync::Mutex;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The engine on the first GPU; where there is none that is said, also by tests that pass.
-fn gpu(test: &str) -> Option<Gpu> {
+/// Held by tests that measure what others change, such as the memory that is taken; all others share it.
+static DEVICE: RwLock<()> = RwLock::new(());
+
+/// The engine, as long as a test may use it.
+struct Opened<G> {
+    gpu: Gpu,
+    _held: G,
+}
+
+impl<G> Deref for Opened<G> {
+    type Target = Gpu;
+
+    fn deref(&self) -> &Gpu {
+        &self.gpu
+    }
+}
+
+/// The engine on the first GPU; where there is none that is said, also by tests that pass. One at a time is open in
+/// a test.
+fn gpu(test: &str) -> Option<Opened<RwLockReadGuard<'static, ()>>> {
+    let held = DEVICE.read().unwrap_or_else(PoisonError::into_inner);
+    opened(test).map(|gpu| Opened { gpu, _held: held })
+}
+
+/// The same while no other test uses it.
+fn alone(test: &str) -> Option<Opened<RwLockWriteGuard<'static, ()>>> {
+    let held = DEVICE.write().unwrap_or_else(PoisonError::into_inner);
+    opened(test).map(|gpu| Opened { gpu, _held: held })
+}
+
+fn opened(test: &str) -> Option<Gpu> {
     match Gpu::open(0) {
         Ok(gpu) => Some(gpu),
         Err(d) if d.kind == Kind::NoDevice => {

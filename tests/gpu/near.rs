@@ -7,6 +7,7 @@ use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
 use adfuse::backends::gpu::library;
 use adfuse::backends::reference::{Silent, run};
+use adfuse::engine::Gpu;
 use adfuse::fusion::Fp;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
@@ -37,7 +38,7 @@ fn models_in_free_modes() {
         let text = g.to_string();
         let narrow = text.contains(": bf16") || text.contains(": f16");
         let expected = run(&module, g, &args, &mut Silent).expect("runs");
-        let mut gpu = gpu.clone();
+        let mut gpu = Gpu::clone(&gpu);
         gpu.plan.fp = *fp;
         let made = match gpu.compile(&module, g) {
             Ok(made) => made,
@@ -123,7 +124,7 @@ fn products() {
         let f = module.funcs.values().next().expect("a function");
         let args = random::inputs(f, &[Domain::Normal]);
         let expected = run(&module, f, &args, &mut Silent).expect("runs");
-        let mut gpu = gpu.clone();
+        let mut gpu = Gpu::clone(&gpu);
         (gpu.plan.fp, gpu.library) = (fp, with);
         let made = match gpu.compile(&module, f) {
             Ok(made) => made,

@@ -189,11 +189,67 @@ fn wanted(name: &str) -> Vec<String> {
     list.iter().map(|s| s.to_string()).collect()
 }
 
+/// What a function of one parameter becomes, and instructions that it must have and must not have: in strict mode
+/// what is rounded correctly, in fast mode what the chip has, of `f32` alone.
+const WRITTEN: [(&str, &str, &str, &str); 9] = [
+    ("exp %x", "f32", "fma.rn.f32", "ex2.approx.ftz.f32"),
+    ("exp2 %x", "f32", "fma.rn.f32", "ex2.approx.f32"),
+    ("tanh %x", "f32", "div.rn.f32", "rcp.approx.ftz.f32"),
+    ("logistic %x", "bf16", "div.rn.f32", "rcp.approx.ftz.f32"),
+    ("erf %x", "f16", "setp.lt.f32", "ex2.approx.ftz.f32"),
+    ("rsqrt %x", "f32", "sqrt.rn.f32", "rsqrt.approx.f32"),
+    ("sqrt %x", "f32", "sqrt.rn.f32", "sqrt.approx.f32"),
+    ("div %x, %x", "f32", "div.rn.f32", "div.full.f32"),
+    ("div 1.0, %x", "f32", "div.rn.f32", "rcp.approx.f32"),
+];
+
+#[test]
+fn functions_in_each_mode() {
+    let mut all = Assembly::default();
+    for (what, dtype, exact, near) in WRITTEN {
+        let made = |dtype: &str, fp: Fp| {
+            let ty = format!("{dtype}[64,1024]");
+            let text = format!("func @f(%x: {ty}) -> {ty} {{ %y = {what} : {ty} return %y }}");
+            let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
+            let f = module.funcs.values().next().expect("a function");
+            let program = lowered(&module, f, Effort::Default, fp);
+            (emitted(&program, fp), program.to_string())
+        };
+        for fp in [Fp::Strict, Fp::Reproducible] {
+            let text = made(dtype, fp).0.text;
+            assert!(text.contains(exact) && !text.contains("approx"), "{what} {fp:?}\n{text}");
+        }
+        let (fast, program) = made(dtype, Fp::Fast);
+        assert!(fast.text.contains(near), "{what}\n{}", fast.text);
+        assert!(!fast.text.contains("div.rn") && !fast.text.contains("sqrt.rn"), "{}", fast.text);
+        all.add(what, &fast, &program);
+        let wide = made("f64", Fp::Fast).0.text;
+        assert!(!wide.contains("approx") && !wide.contains("div.full"), "{what}\n{wide}");
+    }
+    // By powers of two in every mode.
+    for (by, fp, divides) in [
+        ("4096.0", Fp::Strict, false),
+        ("3.0", Fp::Strict, true),
+        ("3.0", Fp::Reproducible, true),
+        ("3.0", Fp::Fast, false),
+    ] {
+        let text =
+            format!("func @f(%x: f32[64]) -> f32[64] {{ %y = div %x, {by} : f32[64] return %y }}");
+        let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
+        let f = module.funcs.values().next().expect("a function");
+        let text = emitted(&lowered(&module, f, Effort::Default, fp), fp).text;
+        assert_eq!(text.contains("div."), divides, "{by} {fp:?}\n{text}");
+        assert_eq!(text.contains("mul.rn.f32"), !divides, "{by} {fp:?}\n{text}");
+    }
+    all.assembled();
+}
+
 /// Kernels of rows and of elements at the sizes of benches keep all they hold in registers.
 #[test]
 fn no_spills() {
     let elements = [("add_gelu", 1 << 20), ("relu_loss", 1 << 20), ("gelu_loss", 1 << 20)];
-    let elements = elements.iter().chain(&[("dropout_chain", 1 << 20)]);
+    let elements =
+        elements.iter().chain(&[("dropout_chain", 1 << 20), ("add_gelu_tanh_loss", 1 << 20)]);
     // Rows of a warp, and of a block that holds them in shared memory.
     let rows = ["softmax", "softmax_loss", "l2_norm_loss", "layer_norm_loss", "cross_entropy_loss"];
     let rows = rows.iter().flat_map(|&name| ["1024", "50304"].map(|row| (name, 8192, row)));

@@ -43,7 +43,7 @@ impl Executable {
         self.go(&mut held, [&places, &at(&results)], 1)?;
         self.device.finish()?;
         let mut inputs: Vec<Option<DeviceArray>> = inputs.into_iter().map(Some).collect();
-        let mut arrays = Vec::new();
+        let mut arrays: Vec<Array> = Vec::new();
         for (k, output) in self.outputs.iter().enumerate() {
             arrays.push(match output.from {
                 From::There | From::Copied(_) => match results[k].take() {
@@ -54,10 +54,6 @@ impl Executable {
                     Some(given) => given.typed(&output.ty, &output.dims).download()?,
                     None => continue,
                 },
-                From::Same(first) => match arrays.get(first) {
-                    Some(array) => Array::clone(array),
-                    None => continue,
-                },
                 From::Host(from) => {
                     let mut bytes = Vec::new();
                     let size = output.bytes as usize;
@@ -66,6 +62,7 @@ impl Executable {
                     canonical(output.ty.dtype, &mut bytes);
                     Array::from_bytes(output.ty.dtype, &output.dims, bytes.into())
                 }
+                From::Same(first) => arrays[first].clone(),
             });
         }
         Ok(arrays)
@@ -91,42 +88,45 @@ impl Executable {
         let results = self.room()?;
         let places: Vec<CUdeviceptr> = args.iter().map(|a| a.block.at()).collect();
         self.go(&mut held, [&places, &at(&results)], 1)?;
-        Ok(self.shared(results))
+        Ok(self.handed(results, Vec::new()))
     }
 
-    /// Results, with those that are the same array as one before.
-    fn shared(&self, mut results: Vec<Option<DeviceArray>>) -> Vec<DeviceArray> {
-        for (k, output) in self.outputs.iter().enumerate() {
-            if let From::Same(first) = output.from {
-                results[k] = results[first].as_ref().map(DeviceArray::shared);
-            }
-        }
-        results.into_iter().flatten().collect()
-    }
-
-    /// As [`Executable::run_on`], on arrays that the caller gives up: results may be in their memory.
+    /// As [`Executable::run_on`], on arrays that the caller gives up: results may be in their memory. Of an array
+    /// that is written to and shares its memory with another a copy is made first.
     ///
     /// # Errors
     /// As there.
     pub fn run_on_donating(&self, args: Vec<DeviceArray>) -> Result<Vec<DeviceArray>, Diagnostic> {
         self.resident(&args.iter().collect::<Vec<_>>())?;
-        let mut held = self.held();
-        let mut results = self.room()?;
-        // What is written to is in nobody else's memory.
-        let own = |(k, a): (usize, DeviceArray)| match self.written[k] {
+        let alone = |(a, written): (DeviceArray, &Option<String>)| match written {
             Some(_) => a.alone(self.report.peak()),
             None => Ok(a),
         };
-        let args = args.into_iter().enumerate().map(own).collect::<Result<Vec<_>, _>>()?;
+        let args = args.into_iter().zip(&self.written).map(alone);
+        let args = args.collect::<Result<Vec<_>, _>>()?;
+        let mut held = self.held();
+        let results = self.room()?;
         let places: Vec<CUdeviceptr> = args.iter().map(|a| a.block.at()).collect();
         self.go(&mut held, [&places, &at(&results)], 1)?;
-        let mut args: Vec<Option<DeviceArray>> = args.into_iter().map(Some).collect();
+        Ok(self.handed(results, args.into_iter().map(Some).collect()))
+    }
+
+    /// What the caller is handed, of results and of inputs that were given up.
+    fn handed(
+        &self,
+        mut results: Vec<Option<DeviceArray>>,
+        mut args: Vec<Option<DeviceArray>>,
+    ) -> Vec<DeviceArray> {
+        let mut arrays: Vec<DeviceArray> = Vec::new();
         for (k, output) in self.outputs.iter().enumerate() {
-            if let From::Input(input) = output.from {
-                results[k] = args[input].take().map(|a| a.typed(&output.ty, &output.dims));
-            }
+            let made = match output.from {
+                From::Input(input) => args[input].take().map(|a| a.typed(&output.ty, &output.dims)),
+                From::Same(first) => Some(arrays[first].shared(&output.dims)),
+                _ => results[k].take(),
+            };
+            arrays.extend(made);
         }
-        Ok(self.shared(results))
+        arrays
     }
 
     /// Runs it so often on arrays that stay on the device, with results in the same places every time, and
@@ -136,6 +136,7 @@ impl Executable {
     /// As [`Executable::run_on`].
     pub fn timed(&self, args: &[DeviceArray], times: u32) -> Result<f64, Diagnostic> {
         self.resident(&args.iter().collect::<Vec<_>>())?;
+        self.alone(args)?;
         let mut held = self.held();
         let results = self.room()?;
         let places: Vec<CUdeviceptr> = args.iter().map(|a| a.block.at()).collect();
@@ -155,6 +156,7 @@ impl Executable {
     /// As there.
     pub fn traced(&self, args: &[DeviceArray], times: u32) -> Result<Vec<Trace>, Diagnostic> {
         self.resident(&args.iter().collect::<Vec<_>>())?;
+        self.alone(args)?;
         let held = self.held();
         let results = self.room()?;
         let places: Vec<CUdeviceptr> = args.iter().map(|a| a.block.at()).collect();
@@ -162,7 +164,7 @@ impl Executable {
         let marks = marks.collect::<Result<Vec<_>, _>>()?;
         let both = [places.as_slice(), &at(&results)];
         let all = self.pointers(&held, both[0], both[1]);
-        let graph = self.drawn(&all, both, held.block.at(), &marks)?;
+        let graph = self.drawn(&all, both, held.block.at(), &marks, None)?;
         let mut traces = Vec::new();
         for _ in 0..times {
             graph.launch()?;
@@ -205,10 +207,8 @@ impl Executable {
             Some(found) => held.graphs.remove(found),
             None => {
                 let all = self.pointers(held, inputs, outputs);
-                if held.graphs.len() >= GRAPHS {
-                    held.graphs.remove(0);
-                }
-                self.drawn(&all, [inputs, outputs], held.block.at(), &[])?
+                let other = (held.graphs.len() >= GRAPHS).then(|| held.graphs.remove(0));
+                self.drawn(&all, [inputs, outputs], held.block.at(), &[], other)?
             }
         };
         held.graphs.push(graph);
@@ -253,6 +253,19 @@ impl Executable {
             return Err(self.usage(m));
         }
         Ok(())
+    }
+
+    /// Checks that nobody else has the memory of what it writes to.
+    fn alone(&self, args: &[DeviceArray]) -> Result<(), Diagnostic> {
+        let all = self.written.iter().zip(args);
+        let mut shared = all.filter_map(|(name, a)| name.as_ref().filter(|_| a.is_shared()));
+        match shared.next() {
+            Some(name) => Err(self.usage(format!(
+                "@{} writes to the input %{name}, whose memory another array has too",
+                self.name
+            ))),
+            None => Ok(()),
+        }
     }
 
     fn usage(&self, m: String) -> Diagnostic {

@@ -157,3 +157,23 @@ pub(super) fn elapsed(from: sys::CUevent, to: sys::CUevent) -> Result<f32, Refus
     answered("cuEventElapsedTime", code)?;
     Ok(ms)
 }
+
+/// Has a graph do what another says, from its next launch on; whether it does. It is the same as before where it
+/// does not: the driver is of before CUDA 12, or cannot change what is asked.
+pub(super) fn update(graph: sys::CUgraphExec, to: sys::CUgraph) -> bool {
+    type Update = unsafe extern "C" fn(
+        sys::CUgraphExec,
+        sys::CUgraph,
+        *mut sys::CUgraphExecUpdateResultInfo_st,
+    ) -> CUresult;
+    let mut said = std::mem::MaybeUninit::<sys::CUgraphExecUpdateResultInfo_st>::zeroed();
+    // SAFETY: the function has had this signature since there is one of this name. Callers have both
+    // graphs, and what is said is written, and not read.
+    let code = unsafe {
+        match sys::culib().get::<Update>(b"cuGraphExecUpdate_v2") {
+            Ok(update) => update(graph, to, said.as_mut_ptr()),
+            Err(_) => CUresult::CUDA_ERROR_NOT_FOUND,
+        }
+    };
+    code == CUresult::CUDA_SUCCESS
+}

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::device::Device;
-use super::driver::{Refused, answered, elapsed};
+use super::driver::{Refused, answered, elapsed, update};
 use super::run::{Executable, From, Launch, Pointer, Work};
 use adfuse_ir::Diagnostic;
 use cudarc::driver::sys::{
@@ -17,6 +17,8 @@ pub(super) struct Graph {
     raw: CUgraphExec,
     /// Where inputs and outputs are.
     pub(super) places: Vec<CUdeviceptr>,
+    /// How often it was changed for other places.
+    pub(super) changed: u32,
 }
 
 // A graph is a handle that the driver takes from any thread.
@@ -94,13 +96,15 @@ impl Drop for Graph {
 
 impl Executable {
     /// Draws a run at these places: of all buffers, inputs and outputs. Where `marks` are given they are one
-    /// more than steps, and taken down before the first step and after each.
+    /// more than steps, and taken down before the first step and after each. A graph that was drawn for other
+    /// places, and is not needed for them, is changed where the driver can: that is less work than a new one.
     pub(super) fn drawn(
         &self,
         all: &[CUdeviceptr],
         [inputs, outputs]: [&[CUdeviceptr]; 2],
         block: CUdeviceptr,
         marks: &[Event],
+        other: Option<Graph>,
     ) -> Result<Graph, Diagnostic> {
         self.device.enter()?;
         let drawing = self.device.drawing();
@@ -116,6 +120,15 @@ impl Executable {
         let ended = unsafe { sys::cuStreamEndCapture(stream, &raw mut graph) };
         drawn?;
         answered("cuStreamEndCapture", ended)?;
+        let places = inputs.iter().chain(outputs).copied().collect();
+        if let Some(mut other) = other
+            && update(other.raw, graph)
+        {
+            // SAFETY: the graph was just made, and what it says has been taken over.
+            unsafe { sys::cuGraphDestroy(graph) };
+            (other.places, other.changed) = (places, other.changed + 1);
+            return Ok(other);
+        }
         let mut raw = std::ptr::null_mut();
         // SAFETY: the graph was just made, and is not needed once there is one to launch.
         let made = unsafe {
@@ -124,8 +137,7 @@ impl Executable {
             made
         };
         answered("cuGraphInstantiate", made)?;
-        let places = inputs.iter().chain(outputs).copied().collect();
-        Ok(Graph { device: Arc::clone(&self.device), raw, places })
+        Ok(Graph { device: Arc::clone(&self.device), raw, places, changed: 0 })
     }
 
     /// Asks for all steps in a stream, one after the other.

@@ -4,6 +4,7 @@
 
 use super::device::{Device, Facts};
 use super::driver::answered;
+use super::graph::copy;
 use crate::array::{Array, out_of_memory};
 use adfuse_ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
 use cudarc::driver::sys::{self, CUdeviceptr};
@@ -152,11 +153,11 @@ impl Drop for Pinned {
     }
 }
 
-/// A dense tensor in a device's memory, row-major: what stays there between runs.
+/// A dense tensor in a device's memory, row-major: what stays there between runs. Results that are the same
+/// value share their memory.
 pub struct DeviceArray {
     dtype: DType,
     dims: Vec<u64>,
-    /// Results that are the same array have one block.
     pub(super) block: Arc<Block>,
 }
 
@@ -186,6 +187,27 @@ impl DeviceArray {
         Ok(DeviceArray { dtype, dims: dims.to_vec(), block })
     }
 
+    /// The same elements in the same memory, under the extents of another result.
+    pub(super) fn shared(&self, dims: &[u64]) -> DeviceArray {
+        DeviceArray { dtype: self.dtype, dims: dims.to_vec(), block: Arc::clone(&self.block) }
+    }
+
+    /// Whether another array has its memory too.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.block) > 1
+    }
+
+    /// The array in memory that no other has: its own, or a copy.
+    pub(super) fn alone(self, planned: u64) -> Result<DeviceArray, Diagnostic> {
+        if !self.is_shared() {
+            return Ok(self);
+        }
+        let made = DeviceArray::undefined(self.device(), self.dtype, &self.dims, planned)?;
+        let (from, to) = (self.block.at(), made.block.at());
+        copy(from, to, self.block.bytes(), self.device().stream)?;
+        Ok(made)
+    }
+
     /// A copy in the caller's memory, once all work is done that makes it.
     ///
     /// # Errors
@@ -208,24 +230,6 @@ impl DeviceArray {
     /// The same bytes as an array of another type, which has as many.
     pub(super) fn typed(self, ty: &TensorType, dims: &[u64]) -> DeviceArray {
         DeviceArray { dtype: ty.dtype, dims: dims.to_vec(), block: self.block }
-    }
-
-    /// The same array once more, in the same memory.
-    pub(super) fn shared(&self) -> DeviceArray {
-        DeviceArray { dtype: self.dtype, dims: self.dims.clone(), block: Arc::clone(&self.block) }
-    }
-
-    /// The array in memory that no other has: a copy of it where another has the same.
-    pub(super) fn alone(self, planned: u64) -> Result<DeviceArray, Diagnostic> {
-        if Arc::strong_count(&self.block) == 1 {
-            return Ok(self);
-        }
-        let device = self.device();
-        let made = DeviceArray::undefined(device, self.dtype, &self.dims, planned)?;
-        let (from, to, bytes) = (self.block.at(), made.block.at(), self.block.bytes());
-        device.enter()?;
-        super::graph::copy(from, to, bytes, device.stream)?;
-        Ok(made)
     }
 
     /// The device in whose memory it is.

@@ -127,11 +127,20 @@ impl Places {
                 }
             });
         }
-        let mut constants = Room(Room(most).take(0)?);
+        // What makes them begin where they may is counted with what is beside the arena: a run takes what is
+        // planned, to the byte.
+        let is_constant = |data: &BufferData| {
+            matches!(data.role, Role::Constant(_)) && data.space == Space::Device
+        };
+        let any = program.buffers.values().any(|data| is_constant(data) && data.bytes() > 0);
+        let mut constants = Room(if any { Room(most).take(0)? } else { most });
         let constants_at = constants.0;
         for (place, (_, data)) in all_buffers.iter_mut().zip(program.buffers.iter()) {
-            if matches!(data.role, Role::Constant(_)) && data.space == Space::Device {
-                *place = Place::Block(constants.take(data.bytes())?);
+            if is_constant(data) {
+                *place = Place::Block(match any {
+                    true => constants.take(data.bytes())?,
+                    false => constants_at,
+                });
             }
         }
         Ok(Places {
@@ -139,7 +148,7 @@ impl Places {
             given_up,
             left_at,
             scratch,
-            beside: most - arena.bytes,
+            beside: constants_at - arena.bytes,
             constants: constants.0 - constants_at,
             constants_at,
             all: constants.0,
@@ -232,4 +241,56 @@ fn given(program: &Program, b: Buffer, input: Buffer) -> Result<usize, &'static 
         Role::Input | Role::Constant(_) => false,
     };
     fits.then_some(at).ok_or("does not fit into the input that is given up for it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ptx::{Target, compile};
+    use adfuse_ir::Fp;
+    use adfuse_ir::kernel::{text::parse, verify};
+
+    #[test]
+    fn every_byte_of_the_block_is_told() {
+        let with = |constant: &str, read: &str| {
+            let text = format!(
+                "program @p {{
+                  input %x: f32[70000]
+                  {constant}
+                  temp %t: f32[3]
+                  output %y: f32[]
+                  kernel @k [70000] {{
+                    stage [] {{
+                      p0 = load {read}
+                      p1 = load %x[d0]
+                      s0 = param.f32 0
+                      s1 = param.f32 1
+                      s2 = add.f32 s0 s1
+                      %y[] = fold.sum s2 lane(d0)
+                    }}
+                  }}
+                  kernel @t [3] {{ stage [] {{ p0 = load %x[d0] s0 = param.f32 0 %t[d0] = store s0 }} }}
+                  return %y
+                }}"
+            );
+            verify(parse(&text).unwrap_or_else(|e| panic!("{e:?}")))
+                .unwrap_or_else(|e| panic!("{e:?}"))
+        };
+        let few = with("constant %c: f32[2] = [3.0, 4.0]", "%c[1]");
+        let none = with("constant %c: f32[0] = []", "f32(2.0)");
+        for (program, constants) in [(few, 8), (none, 0)] {
+            let module = compile(&program, Target::Sm90, Fp::Strict).expect("compiles");
+            for (bytes, scratch) in [(0, 0), (192, 0), (64, 300), (512, 1000)] {
+                let arena = ArenaLayout { bytes, ..ArenaLayout::default() };
+                let found = Places::new(&program, &arena, &module, &[scratch, 0]).expect("fits");
+                assert_eq!(found.constants, constants);
+                assert_eq!(bytes + found.beside + found.constants, found.all, "{bytes} {scratch}");
+                assert_eq!(found.filled(&program).len() as u64, constants);
+                // Twelve bytes of the temporary come after the arena, then scratch.
+                let after = (bytes.next_multiple_of(ALIGN) + 12).max(bytes);
+                assert!(found.all >= after + scratch, "{}", found.all);
+                assert!(found.all < after + scratch + 3 * ALIGN, "{}", found.all);
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@
 use super::device::Device;
 use super::divide::{Divided, divided};
 use super::library::Tuned;
-use crate::ptx::{Module, StepCode, Target, compile};
+use crate::ptx::{Module, StepCode, Target, compile_but};
 use adfuse_ir::kernel::{Program, Step, Verified};
 use adfuse_ir::{At, Diagnostic, Fp, Kind};
 use std::sync::Arc;
@@ -66,11 +66,16 @@ impl Prepared {
         options: Options,
     ) -> Result<Prepared, Diagnostic> {
         let target = target(device.facts().compute)?;
-        let handle = match options.library && options.fp != Fp::Strict {
+        let asks = options.library && options.fp != Fp::Strict;
+        let mut divided = divided(program, options.fp, asks)?;
+        // Opening the library takes longer than all else: it is opened where there is something to multiply.
+        let handle = match divided.products.iter().any(Option::is_some) {
             true => device.multiplies()?,
             false => None,
         };
-        let mut divided = divided(program, options.fp, handle.is_some())?;
+        if asks && handle.is_none() {
+            divided = self::divided(program, options.fp, false)?;
+        }
         let mut tuned = Vec::new();
         let mut refused = false;
         for product in &divided.products {
@@ -162,13 +167,7 @@ fn compiled(
         d.at.func.get_or_insert_with(|| program.name.clone());
         d
     };
-    let mut module = compile(program, target, fp).map_err(within)?;
-    for (code, multiplied) in module.steps.iter_mut().zip(multiplied) {
-        if *multiplied {
-            *code = StepCode::default();
-        }
-    }
-    Ok(module)
+    compile_but(program, target, fp, multiplied).map_err(within)
 }
 
 /// PTX of a program for a device of this compute capability, with none there: what

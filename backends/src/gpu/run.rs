@@ -63,10 +63,10 @@ pub(super) enum From {
     Copied(Pointer),
     /// It is left in the memory of an input, by position.
     Input(usize),
-    /// It is the array of an output before it, by position.
-    Same(usize),
     /// It is in the host's memory.
     Host(u64),
+    /// It is the same value as an earlier result, by position, and in the same place.
+    Same(usize),
 }
 
 /// A step, made.
@@ -349,10 +349,10 @@ fn outputs(program: &Program, places: &Places) -> Vec<Output> {
         let ty = program.buffers[b].ty()?;
         let bytes = ty.elements()?.checked_mul(ty.dtype.bytes())?;
         let first = program.outputs.iter().position(|&o| o == b).filter(|&first| first < k);
-        let from = match (places.of(b), first) {
-            (Place::Host(at), _) => From::Host(at),
-            (_, Some(first)) => From::Same(first),
-            (Place::Output(_), None) => From::There,
+        let from = match places.of(b) {
+            Place::Host(at) => From::Host(at),
+            _ if let Some(first) = first => From::Same(first),
+            Place::Output(at) if at == k => From::There,
             _ => match places.left_at[b] {
                 Some(_) => From::There,
                 None => match places.of(b) {
@@ -370,6 +370,13 @@ impl Executable {
     /// The steps, in the order in which they run.
     pub fn steps(&self) -> &[MadeStep] {
         &self.made
+    }
+
+    /// Kernels launched in a run, calls of the library, and copies, those of results that are in other buffers
+    /// among them.
+    pub fn launches(&self) -> u32 {
+        let copied = self.outputs.iter().filter(|o| matches!(o.from, From::Copied(_))).count();
+        self.made.iter().map(|s| s.launches).sum::<u32>() + copied as u32
     }
 
     /// Bytes that a run takes.

@@ -148,10 +148,12 @@ fn kernels_run_in_order_in_memory_as_planned() {
     }
     let launches: Vec<u32> = made.steps().iter().map(|s| s.launches).collect();
     assert_eq!(launches, [1, 2]);
+    assert_eq!(made.launches(), 4, "and a copy of the input that is handed over");
     assert!(made.steps().iter().all(|s| s.registers > 0 && s.local == 0));
     let report = made.memory();
     assert_eq!((report.arena, report.constants, report.inputs), (8192, 8, 4000));
-    assert_eq!(report.outputs, 12000);
+    // The first and the last are the same value.
+    assert_eq!(report.outputs, 8000);
     let refused = made.run(&[]).expect_err("no arguments");
     assert_eq!(refused.kind, Kind::Usage);
 }
@@ -170,6 +172,10 @@ fn results_stay_where_they_are() {
         let found: Vec<Array> = results.iter().map(|r| r.download().expect("there")).collect();
         assert_eq!(found, due());
     }
+    // Those that were drawn first were changed, where the driver can.
+    let changed: u32 = made.held.lock().expect("no panic").graphs.iter().map(|g| g.changed).sum();
+    let _ = writeln!(std::io::stderr(), "graphs changed for other places: {changed}");
+    assert!(changed == 4 || device.facts().driver < 12000, "{changed}");
     let x = [x];
     let seconds = made.timed(&x, 100).expect("runs");
     assert!((1e-6..1e-3).contains(&seconds), "{seconds}");

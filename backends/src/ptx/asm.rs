@@ -81,6 +81,8 @@ pub(super) struct Asm {
     rows: Vec<HashMap<String, Vec<Reg>>>,
     /// Whether it reads the table of the bits of 2/pi.
     pub(super) table: bool,
+    /// Whether quotients and roots of `f32` may be near what they round to.
+    pub(super) near: bool,
 }
 
 impl Asm {

@@ -2,11 +2,12 @@
 
 use super::asm::{Asm, Class, Reg};
 use super::convert::narrowed;
+use super::fast;
 use super::place::{Datum, Truth, Vars, holds, long, resolved, split, value};
 use super::prim::{self, class, constant};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Operand, Param, Piece, Program, Stage, Storage};
-use adfuse_ir::scalar::{ScalarProgram, contracted, expand};
+use adfuse_ir::scalar::{ScalarProgram, contracted, expand, expand_but};
 use adfuse_ir::{DType, Fp};
 
 /// Writes an entry point of a program.
@@ -56,7 +57,9 @@ pub(super) fn memory(dtype: DType) -> &'static str {
 
 impl<'p> Emit<'p> {
     pub(super) fn new(program: &'p Program, fp: Fp) -> Emit<'p> {
-        Emit { asm: Asm::new(), program, fp, args: Vec::new(), resident: None }
+        let mut asm = Asm::new();
+        asm.near = fp == Fp::Fast;
+        Emit { asm, program, fp, args: Vec::new(), resident: None }
     }
 
     /// Where a buffer is.
@@ -68,12 +71,13 @@ impl<'p> Emit<'p> {
         self.asm.pointer(number as u32)
     }
 
-    /// A program as it is computed: without functions, and with products joined to sums where the mode
-    /// allows it.
+    /// A program as it is computed: without functions, but for those that the mode takes from the chip, and with
+    /// products joined to sums where the mode allows it.
     pub(super) fn written(&self, program: &ScalarProgram) -> ScalarProgram {
         match self.fp {
             Fp::Strict => expand(program),
-            Fp::Reproducible | Fp::Fast => expand(&contracted(program)),
+            Fp::Reproducible => expand(&contracted(program)),
+            Fp::Fast => expand_but(&contracted(program), fast::has),
         }
     }
 

@@ -12,6 +12,7 @@ mod checks;
 mod columns;
 mod convert;
 mod emit;
+mod fast;
 mod flat;
 mod fold;
 mod hold;
@@ -30,4 +31,4 @@ mod team;
 mod tree;
 mod walk;
 
-pub use module::{Arg, Launch, Module, StepCode, Target, compile};
+pub use module::{Arg, Launch, Module, StepCode, Target, compile, compile_but};

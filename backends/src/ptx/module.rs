@@ -131,6 +131,19 @@ pub enum Arg {
 /// Where a step has no lowering to PTX ([`adfuse_ir::Kind::Unsupported`]) or outgrows what a launch can have; the error
 /// names the step.
 pub fn compile(program: &Verified<Program>, target: Target, fp: Fp) -> Result<Module, Diagnostic> {
+    compile_but(program, target, fp, &[])
+}
+
+/// The same without the steps for which `done` says that something else does them: they have no launches.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_but(
+    program: &Verified<Program>,
+    target: Target,
+    fp: Fp,
+    done: &[bool],
+) -> Result<Module, Diagnostic> {
     let mut low = Lowering::new(program, fp);
     let mut out = Out::new(target, fp);
     let within = |mut d: Diagnostic, step: Option<usize>| {
@@ -143,6 +156,10 @@ pub fn compile(program: &Verified<Program>, target: Target, fp: Fp) -> Result<Mo
     let enter = works.map_err(|d| within(d, None))?;
     let mut steps = Vec::new();
     for (n, step) in program.steps.iter().enumerate() {
+        if done.get(n) == Some(&true) {
+            steps.push(StepCode::default());
+            continue;
+        }
         out.prefix = format!("s{n}_{}", spelled(step.name()));
         let works = low.step(step).and_then(|works| made(&mut low, &mut out, works));
         steps.push(works.map_err(|d| within(d, Some(n)))?);

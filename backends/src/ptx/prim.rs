@@ -5,6 +5,7 @@
 
 use super::asm::{Asm, Class, Reg};
 use super::convert::{canonical, convert, narrowed};
+use super::fast;
 use super::remainder::float_remainder;
 use adfuse_ir::scalar::{Prim, SInst, SOp, ScalarProgram};
 use adfuse_ir::{DType, Literal};
@@ -61,9 +62,16 @@ pub(super) fn outputs(asm: &mut Asm, program: &ScalarProgram, params: &[Option<R
                 let args: Vec<Reg> =
                     inst.args.iter().filter_map(|a| values[a.as_u32() as usize]).collect();
                 let from = inst.args.first().map_or(inst.dtype, |&a| program.insts[a].dtype);
-                (args.len() == inst.args.len()).then(|| prim(asm, p, from, inst, &args))
+                (args.len() == inst.args.len()).then(|| {
+                    let quotient = fast::quotient(asm, program, inst, &args);
+                    quotient.unwrap_or_else(|| prim(asm, p, from, inst, &args))
+                })
             }
-            SOp::Func(_) => None,
+            SOp::Func(func) => inst
+                .args
+                .first()
+                .and_then(|a| values[a.as_u32() as usize])
+                .map(|x| fast::function(asm, func, x)),
         };
         values.push(value);
     }
@@ -171,11 +179,15 @@ fn truth(asm: &mut Asm, p: Prim, a: &[Reg]) -> Reg {
 
 fn float(asm: &mut Asm, p: Prim, d: DType, a: &[Reg]) -> Reg {
     let (c, t) = (class(d), spelled(d));
+    let near = asm.near && d == DType::F32;
     let one = |asm: &mut Asm, op: &str| asm.pure(c, &format!("{op}.{t}"), a[0]);
     let two = |asm: &mut Asm, op: &str| {
         asm.pure(c, &format!("{op}.{t}"), format_args!("{}, {}", a[0], a[1]))
     };
     let rounded = |asm: &mut Asm, way: &str| asm.pure(c, &format!("cvt.{way}.{t}.{t}"), a[0]);
+    if let Some(found) = near.then(|| fast::primitive(asm, p, a)).flatten() {
+        return found;
+    }
     match p {
         // Rounding is written, so that no product is joined with a sum.
         Prim::Add => two(asm, "add.rn"),

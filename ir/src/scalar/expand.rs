@@ -1,8 +1,9 @@
 //! Replaces every function of a scalar program by primitives, and drops what no output needs.
 
 use super::math;
-use super::program::{SOp, ScalarProgram};
+use super::program::{Func, SOp, ScalarProgram};
 use super::record::{Recorder, S};
+use crate::dtype::DType;
 use smallvec::SmallVec;
 
 /// The same program with every [`Func`](super::Func) written out in primitives.
@@ -10,6 +11,12 @@ use smallvec::SmallVec;
 /// The expansion depends on the element type alone, so each engine that runs the result gives the
 /// same bits.
 pub fn expand(program: &ScalarProgram) -> ScalarProgram {
+    expand_but(program, |_, _| false)
+}
+
+/// The same, with the functions left as they are that `keep` names, by the type of their operands: those that
+/// an engine has itself.
+pub fn expand_but(program: &ScalarProgram, keep: impl Fn(Func, DType) -> bool) -> ScalarProgram {
     let live = program.live();
     Recorder::rerecord(program, |recorder, params| {
         let mut map: Vec<Option<S<'_>>> = Vec::with_capacity(program.insts.len());
@@ -25,7 +32,7 @@ pub fn expand(program: &ScalarProgram) -> ScalarProgram {
                 .collect();
             map.push(Some(match inst.op {
                 SOp::Param(k) => params[k as usize],
-                SOp::Func(func) => math::write(func, &args),
+                SOp::Func(func) if !keep(func, inst.dtype) => math::write(func, &args),
                 op => recorder.push(op, &args, inst.dtype),
             }));
         }

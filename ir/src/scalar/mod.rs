@@ -15,6 +15,6 @@ mod record;
 
 pub use contract::contracted;
 pub use eval::{LANES, Lanes, eval_lanes, eval_one};
-pub use expand::expand;
+pub use expand::{expand, expand_but};
 pub use program::{Func, Prim, SInst, SOp, SVal, ScalarProgram, Table};
 pub use record::{Recorder, S};

@@ -199,7 +199,7 @@ impl Bench {
                 peak: s.peak,
                 planned: memory.peak(),
                 code: memory.code,
-                launches: made.executable.steps().iter().map(|s| s.launches).sum(),
+                launches: made.executable.launches(),
                 steps: made.program.steps.len(),
                 bytes: cost.bytes_moved,
                 flops: cost.steps.iter().map(|s| flops(&s.ops)).fold(0, u64::saturating_add),

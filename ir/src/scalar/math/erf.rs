@@ -17,7 +17,7 @@ pub(super) fn erf<'r>(x: S<'r>) -> S<'r> {
     let small = erf_small(x);
     // From here on the result rounds to 1.
     let a = x.abs();
-    let (end, tail): (f64, &[f64]) = if is_f32(x) { (4.0, &TAIL_32) } else { (6.0, &TAIL_64) };
+    let (end, tail): (f64, &[f64]) = if is_f32(x) { (4.0, &ERF_TAIL_32) } else { (6.0, &TAIL_64) };
     let q = -poly(a.min(end), tail);
     // e^q as 2^n e^r; with 2^n < 1/4 a rough reduction is enough.
     let magic = f.magic + f.bias as f64;
@@ -69,7 +69,7 @@ fn erf_small<'r>(x: S<'r>) -> S<'r> {
 }
 
 /// erf(x) / x - 1 in z = x^2 <= 1, as f32, relative to erf x. Error 2^-29.4.
-const ERF_32: [f64; 7] =
+pub const ERF_32: [f64; 7] =
     [0.12837917, -0.37612626, 0.11283579, -0.026853347, 0.005187162, -7.997853e-4, 7.806903e-5];
 
 /// As [`ERF_32`], for f64. Error 2^-56.0.
@@ -90,10 +90,10 @@ const ERF_64: [f64; 12] = [
 
 /// -log erfc(a) on 1 <= a <= 4, as f32, weighted by erfc(a): the absolute error of erf. Error
 /// 2^-29.8.
-const TAIL_32: [f64; 7] =
+pub const ERF_TAIL_32: [f64; 7] =
     [3.5374027e-4, 1.1270399, 0.638226, 0.10303702, -0.0218051, 0.0029395374, -1.8556512e-4];
 
-/// As [`TAIL_32`], for f64 and a <= 6. Error 2^-54.9.
+/// As [`ERF_TAIL_32`], for f64 and a <= 6. Error 2^-54.9.
 const TAIL_64: [f64; 17] = [
     1.0818294600252103e-06,
     1.128368548575641,
