@@ -9,7 +9,9 @@ mod asm;
 #[cfg(test)]
 mod checks;
 mod convert;
+mod cut;
 mod emit;
+mod feed;
 mod flat;
 mod fold;
 mod inline;
@@ -17,6 +19,7 @@ mod launch;
 mod lower;
 mod misc;
 mod module;
+mod multiply;
 mod part;
 mod place;
 mod prim;
