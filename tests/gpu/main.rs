@@ -7,6 +7,7 @@
 mod common;
 mod device;
 mod near;
+mod product;
 mod strict;
 
 use adfuse::backends::Array;

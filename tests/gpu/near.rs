@@ -13,7 +13,7 @@ use adfuse::ir::text::parse;
 use adfuse::ir::{Kind, Module};
 
 /// The distance of arrays, against the norm of what they are compared with.
-fn distance(found: &Array, expected: &Array) -> f64 {
+pub(crate) fn distance(found: &Array, expected: &Array) -> f64 {
     let (a, b) = (found.to_f64s(), expected.to_f64s());
     let norm = |all: &mut dyn Iterator<Item = f64>| all.map(|x| x * x).sum::<f64>().sqrt();
     let apart = norm(&mut a.iter().zip(&b).map(|(a, b)| if a == b { 0.0 } else { a - b }));

@@ -151,8 +151,7 @@ impl Cut {
             };
             k + 1 == choices.len() || wide && enough
         });
-        let (side, warps, resident) =
-            chosen.map_or(([32, 32], [4, 2], 2), |(_, &choice)| choice);
+        let (side, warps, resident) = chosen.map_or(([32, 32], [4, 2], 2), |(_, &choice)| choice);
         let few = blocks(side) < FILLS && most > 1;
         let parts = match fp {
             _ if !few => 1,
@@ -229,5 +228,96 @@ impl Cut {
         let totals = if self.has_totals(sum) { self.side[0] * self.side[1] * size } else { 0 };
         let stages = self.stages * self.stage + totals;
         stages.max(self.side[0] * self.finished(size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ptx::Target;
+    use crate::ptx::feed::each_element;
+    use crate::ptx::multiply::each_sum;
+    use adfuse_ir::kernel::text::parse;
+    use adfuse_ir::kernel::{Step, verify};
+
+    fn cut(text: &str, fp: Fp, check: impl FnOnce(&Cut, &Member)) {
+        let program = verify(parse(text).expect("reads")).expect("verifies");
+        let Some(Step::Contract(c)) = program.steps.first() else { panic!("a contraction") };
+        check(&Cut::of(&program, &c.members[0], fp), &c.members[0]);
+    }
+
+    fn text(t: &str, [batch, rows, cols, depth]: [i64; 4], turned: bool) -> String {
+        let sum = if t.ends_with("16") { "f32" } else { t };
+        let (dims, at) = match turned {
+            false => (format!("{batch}, {cols}, {depth}"), "d0, d1, d2"),
+            true => (format!("{batch}, {depth}, {cols}"), "d0, d2, d1"),
+        };
+        format!(
+            "program @f {{
+               input %x: {t}[{batch}, {rows}, {depth}]
+               input %w: {t}[{dims}]
+               output %y: {sum}[{batch}, {rows}, {cols}]
+               contract @f {{
+                 member batch [{batch}] rows [{rows}] cols [{cols}] depth [{depth}] sum {sum} {{
+                   lhs {{ p0 = load %x[d0, d1, d2] s0 = param.{t} 0 out s0 }}
+                   rhs {{ p0 = load %w[{at}] s0 = param.{t} 0 out s0 }}
+                   then {{ p0 = sum s0 = param.{sum} 0 %y[d0, d1, d2] = store s0 }}
+                 }}
+               }}
+               return %y
+             }}"
+        )
+    }
+
+    /// Every form at some sizes: what is cut is all there is, once, and fits shared memory.
+    #[test]
+    fn every_element_and_sum_has_one_place() {
+        let sizes = [
+            [1, 33, 65, 37],
+            [1, 128, 128, 9000],
+            [110, 80, 96, 64],
+            [110, 128, 128, 1100],
+            [1, 2048, 4096, 512],
+        ];
+        for t in ["f32", "bf16", "f64"] {
+            for size in sizes {
+                for (fp, turned) in [Fp::Strict, Fp::Reproducible, Fp::Fast]
+                    .into_iter()
+                    .flat_map(|fp| [(fp, false), (fp, true)])
+                {
+                    cut(&text(t, size, turned), fp, |cut, m| {
+                        let what = format!("{t} {size:?} {fp:?} {turned}");
+                        let most = i64::from(Target::Sm80.shared());
+                        assert!(cut.shared(m.sum) <= most, "{what}");
+                        assert_eq!(cut.steps, (size[3] + cut.deep - 1) / cut.deep, "{what}");
+                        assert!(cut.per * cut.parts >= cut.steps, "{what}");
+                        assert!(cut.per * (cut.parts - 1) < cut.steps, "{what}");
+                        if cut.parts > 1 {
+                            assert_eq!(cut.per * cut.deep % CHUNK, 0, "{what}");
+                            // The parts are what the strict order names.
+                            assert!(fp != Fp::Strict || cut.per * cut.deep == CHUNK, "{what}");
+                        }
+                        for side in 0..2 {
+                            let places = each_element(cut, side);
+                            let wanted = (cut.side[side] * cut.deep) as usize;
+                            assert_eq!(places.len(), wanted, "{what}");
+                            let operand = &cut.operands[side];
+                            let end = [cut.operands[1].offset, cut.stage][side];
+                            let inside = |at: &i64| operand.offset <= *at && at + cut.size <= end;
+                            assert!(places.values().all(inside), "{what}");
+                            let mut distinct: Vec<i64> = places.into_values().collect();
+                            distinct.sort_unstable();
+                            let apart = |w: &[i64]| w[0] + cut.size <= w[1];
+                            assert!(distinct.windows(2).all(apart), "{what}");
+                        }
+                        let mut sums = each_sum(cut);
+                        sums.sort_unstable();
+                        let all =
+                            (0..cut.side[0]).flat_map(|i| (0..cut.side[1]).map(move |j| [i, j]));
+                        assert!(sums.into_iter().eq(all), "{what}");
+                    });
+                }
+            }
+        }
     }
 }

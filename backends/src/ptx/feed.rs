@@ -9,7 +9,9 @@ use super::lower::volume;
 use super::place::{Vars, coordinates, resolved, value};
 use super::prim::{constant, outputs, select};
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Extents, Feed, Member, Operand as From, Param, Piece, Program, Storage};
+use adfuse_ir::kernel::{
+    Buffer, Extents, Feed, Member, Operand as From, Param, Piece, Program, Storage,
+};
 use adfuse_ir::scalar::SOp;
 use adfuse_ir::{DType, Literal};
 
@@ -260,7 +262,9 @@ impl Feeding {
     pub(super) fn copy(&self, emit: &mut Emit<'_>, p: &Place<'_>, stage: Reg) {
         let cut = p.cut;
         let operand = &cut.operands[self.side];
-        let (Way::Copied { steps, bytes, .. }, Some(from)) = (operand.way, self.from) else { return };
+        let (Way::Copied { steps, bytes, .. }, Some(from)) = (operand.way, self.from) else {
+            return;
+        };
         let size = cut.size;
         let (_, axes) = feed(p.m, self.side);
         let to = emit.asm.fresh(Class::Word);
@@ -369,9 +373,9 @@ impl Emit<'_> {
         let moved = pad.class.moved();
         match (pad.class, bytes) {
             // Both zeros do for sums without an order.
-            (Class::Half, _) => self.asm.emit(format_args!(
-                "@{when} st.shared.v4.b32 [{to}+{place}], {{0, 0, 0, 0}}"
-            )),
+            (Class::Half, _) => self
+                .asm
+                .emit(format_args!("@{when} st.shared.v4.b32 [{to}+{place}], {{0, 0, 0, 0}}")),
             (Class::Single | Class::Word, 16) => self.asm.emit(format_args!(
                 "@{when} st.shared.v4.{moved} [{to}+{place}], {{{pad}, {pad}, {pad}, {pad}}}"
             )),
@@ -381,4 +385,31 @@ impl Emit<'_> {
             _ => self.asm.emit(format_args!("@{when} st.shared.{moved} [{to}+{place}], {pad}")),
         }
     }
+}
+
+/// Where the elements of an operand's step are in a stage, by line and depth: what all threads copy or compute.
+#[cfg(test)]
+pub(super) fn each_element(cut: &Cut, side: usize) -> hashbrown::HashMap<[i64; 2], i64> {
+    let operand = &cut.operands[side];
+    let wide = match operand.way {
+        Way::Copied { bytes, .. } => bytes / cut.size,
+        Way::Computed { .. } => 1,
+    };
+    let along = operand.way.along();
+    let walk = Walk::new(cut, side, &IndexExpr::axis(0), along, wide);
+    let mut found = hashbrown::HashMap::new();
+    for thread in 0..walk.threads.unwrap_or(cut.threads) {
+        let of = |e: &IndexExpr| e.eval(&[thread], &[]);
+        let first = of(&operand.place(cut.size, &walk.line, &walk.deep));
+        for turn in 0..walk.turns {
+            let [line, deep] = walk.beyond(turn);
+            for k in 0..wide {
+                let (right, down) = if along { (0, k) } else { (k, 0) };
+                let at = [of(&walk.line) + line + right, of(&walk.deep) + deep + down];
+                let place = first + operand.bytes(cut.size, [line, deep]) + k * cut.size;
+                assert_eq!(found.insert(at, place), None, "{at:?} twice");
+            }
+        }
+    }
+    found
 }

@@ -32,7 +32,8 @@ fn bits(e: &IndexExpr, from: u32, count: u32) -> IndexExpr {
 /// numbers differ in one of the last two bits read the same of one operand, which is read once then.
 fn in_square(thread: &IndexExpr) -> [IndexExpr; 2] {
     let down = bits(thread, 1, 1).sum(bits(thread, 3, 1).times(2));
-    let across = bits(thread, 0, 1).sum(bits(thread, 2, 1).times(2)).sum(bits(thread, 4, 1).times(4));
+    let across =
+        bits(thread, 0, 1).sum(bits(thread, 2, 1).times(2)).sum(bits(thread, 4, 1).times(4));
     let warp = thread.clone().floor_div(32);
     let row = warp.clone().floor_div(2).times(4).sum(down);
     [row, warp.modulo(2).times(8).sum(across)]
@@ -43,6 +44,31 @@ fn of_warp(cut: &Cut, thread: &IndexExpr) -> [IndexExpr; 2] {
     let warp = thread.clone().floor_div(32);
     let of = |e: IndexExpr, k: usize| e.times(cut.side[k] / cut.warps[k]);
     [of(warp.clone().floor_div(cut.warps[1]), 0), of(warp.modulo(cut.warps[1]), 1)]
+}
+
+/// Where a thread's sums are among those of the tile: each its row and column beyond those of the first,
+/// with how many neighbours begin there; and the row and column of the first.
+pub(super) fn places(cut: &Cut, thread: &IndexExpr) -> ([IndexExpr; 2], Vec<[i64; 2]>, usize) {
+    let mut all = Vec::new();
+    if cut.unit == Unit::Fma {
+        for i in 0..cut.each(0) {
+            for j in 0..cut.each(1) {
+                all.push([cut.place(i), cut.place(j)]);
+            }
+        }
+        return (in_square(thread).map(|e| e.times(cut.near())), all, cut.near() as usize);
+    }
+    for i in 0..cut.side[0] / cut.warps[0] / 16 {
+        for j in 0..cut.side[1] / cut.warps[1] / 8 {
+            for k in 0..4 {
+                all.push([i * 16 + k / 2 * 8, j * 8 + k % 2]);
+            }
+        }
+    }
+    let lane = thread.clone().modulo(32);
+    let [row, col] = of_warp(cut, thread);
+    let first = [row.sum(lane.clone().floor_div(4)), col.sum(lane.modulo(4).times(2))];
+    (first, all, 2)
 }
 
 impl Core {
@@ -85,34 +111,6 @@ impl Core {
             emit.asm.pure(Class::Word, "add.s32", format_args!("{x}, {base}"))
         });
         Core { bases, sum }
-    }
-
-    /// Where a thread's sums are among those of the tile: each its row and column beyond those of the first,
-    /// with how many neighbours begin there; and the row and column of the first.
-    pub(super) fn sums(&self, cut: &Cut, thread: &IndexExpr) -> ([IndexExpr; 2], Vec<[i64; 2]>, usize) {
-        let mut all = Vec::new();
-        if cut.unit == Unit::Fma {
-            for i in 0..cut.each(0) {
-                for j in 0..cut.each(1) {
-                    all.push([cut.place(i), cut.place(j)]);
-                }
-            }
-            return (in_square(thread).map(|e| e.times(cut.near())), all, cut.near() as usize);
-        }
-        for i in 0..cut.side[0] / cut.warps[0] / 16 {
-            for j in 0..cut.side[1] / cut.warps[1] / 8 {
-                for k in 0..4 {
-                    all.push([i * 16 + k / 2 * 8, j * 8 + k % 2]);
-                }
-            }
-        }
-        let lane = thread.clone().modulo(32);
-        let [row, col] = of_warp(cut, thread);
-        let first = [
-            row.sum(lane.clone().floor_div(4)),
-            col.sum(lane.modulo(4).times(2)),
-        ];
-        (first, all, 2)
     }
 
     /// Adds the products of one step, in the stage that is so many bytes in.
@@ -160,7 +158,14 @@ impl Core {
     }
 
     /// A thread's elements of an operand at one place along the depth.
-    fn read(&self, emit: &mut Emit<'_>, cut: &Cut, base: Reg, offset: i64, side: usize) -> Vec<Reg> {
+    fn read(
+        &self,
+        emit: &mut Emit<'_>,
+        cut: &Cut,
+        base: Reg,
+        offset: i64,
+        side: usize,
+    ) -> Vec<Reg> {
         let form = class(self.sum);
         let near = cut.near();
         let mut found = Vec::new();
@@ -221,8 +226,7 @@ fn multiplied(emit: &mut Emit<'_>, unit: Unit, sums: &[Reg], a: &[Reg; 4], b: [R
     };
     let listed = |regs: &[Reg]| regs.iter().map(Reg::to_string).collect::<Vec<_>>().join(", ");
     let (sums, a, b) = (listed(sums), listed(a), listed(&b));
-    emit.asm
-        .emit(format_args!("mma.sync.aligned.{form} {{{sums}}}, {{{a}}}, {{{b}}}, {{{sums}}}"));
+    emit.asm.emit(format_args!("mma.sync.aligned.{form} {{{sums}}}, {{{a}}}, {{{b}}}, {{{sums}}}"));
 }
 
 impl Emit<'_> {
@@ -240,4 +244,15 @@ impl Emit<'_> {
             _ => self.asm.emit(format_args!("ld.shared{vector}.{moved} {list}, [{base}+{at}]")),
         }
     }
+}
+
+/// The row and column in the tile of every sum of every thread.
+#[cfg(test)]
+pub(super) fn each_sum(cut: &Cut) -> Vec<[i64; 2]> {
+    let (first, all, _) = places(cut, &IndexExpr::axis(0));
+    let of = |thread: i64| first.clone().map(|e| e.eval(&[thread], &[]));
+    let each = |thread: i64| all.iter().map(move |at| (of(thread), at));
+    (0..cut.threads)
+        .flat_map(|t| each(t).map(|(of, at)| [of[0] + at[0], of[1] + at[1]]).collect::<Vec<_>>())
+        .collect()
 }

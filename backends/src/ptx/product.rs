@@ -11,7 +11,7 @@ use super::emit::{At, Emit};
 use super::feed::{Feeding, Held, Place};
 use super::launch::{Out, begun, single};
 use super::lower::{Lowering, axes, volume};
-use super::multiply::Core;
+use super::multiply::{Core, places};
 use super::place::{Vars, coordinates, resolved, value};
 use super::prim::{class, constant, spelled};
 use adfuse_ir::index::IndexExpr;
@@ -72,10 +72,8 @@ fn tiles(
     let thread = emit.asm.special("tid.x");
     let thread = vars.push(thread, cut.threads);
     let tile = block.clone().modulo(down * across);
-    let first = [
-        tile.clone().floor_div(across).times(cut.side[0]),
-        tile.modulo(across).times(cut.side[1]),
-    ];
+    let first =
+        [tile.clone().floor_div(across).times(cut.side[0]), tile.modulo(across).times(cut.side[1])];
     let rest = block.floor_div(down * across);
     let (part, batch) = match cut.parts {
         1 => (IndexExpr::Const(0), rest),
@@ -86,10 +84,10 @@ fn tiles(
     let core = Core::new(&mut emit, cut, m.sum, &p.thread, &p.vars);
     let sums = p.sums(&mut emit, &core);
     match parts {
-        None => p.finish(&mut emit, &core, &sums, &m.then, None),
+        None => p.finish(&mut emit, &sums, &m.then, None),
         Some(to) => {
             let then = Stage::storing(m.sum, to, m.sum, axes(4));
-            p.finish(&mut emit, &core, &sums, &then, Some(&p.part));
+            p.finish(&mut emit, &sums, &then, Some(&p.part));
         }
     }
     emit.resident = Some(cut.resident);
@@ -102,7 +100,7 @@ impl Product<'_> {
     fn sums(&self, emit: &mut Emit<'_>, core: &Core) -> Vec<Reg> {
         let (m, cut) = (self.member, self.cut);
         let zero = constant(&mut emit.asm, Literal::zero(m.sum));
-        let (_, all, _) = core.sums(cut, &self.thread);
+        let (_, all, _) = places(cut, &self.thread);
         let accs: Vec<Reg> = all.iter().map(|_| emit.asm.copied(zero)).collect();
         if self.depth == 0 {
             return accs;
@@ -221,14 +219,7 @@ impl Product<'_> {
 
     /// Sums through shared memory, so that neighbouring threads have neighbouring columns, and what
     /// becomes of each.
-    fn finish(
-        &self,
-        emit: &mut Emit<'_>,
-        core: &Core,
-        sums: &[Reg],
-        then: &Stage,
-        part: Option<&IndexExpr>,
-    ) {
+    fn finish(&self, emit: &mut Emit<'_>, sums: &[Reg], then: &Stage, part: Option<&IndexExpr>) {
         let (m, cut) = (self.member, self.cut);
         let (form, size) = (class(m.sum), m.sum.bytes().max(4) as i64);
         let moved = form.moved();
@@ -240,7 +231,7 @@ impl Product<'_> {
             let x = value(&mut emit.asm, &e, vars, &[]);
             emit.asm.pure(Class::Word, "add.s32", format_args!("{x}, {base}"))
         };
-        let ([row, col], all, near) = core.sums(cut, &self.thread);
+        let ([row, col], all, near) = places(cut, &self.thread);
         let mine = address(emit, &self.vars, row, col);
         emit.asm.emit("bar.sync 0");
         for (places, regs) in all.chunks(near).zip(sums.chunks(near)) {
