@@ -51,6 +51,11 @@ impl Product {
         let plain = at("d2", self.turned[0]);
         let lhs = match self.feed {
             Feed::Plain => format!("p0 = load %x[{plain}] s0 = param.{t} 0 out s0"),
+            // 16-bit floats are computed in the type of the sums.
+            Feed::Computed if t != sum => format!(
+                "p0 = load %x[{plain}] s0 = param.{t} 0 s1 = convert.{sum} s0
+                 s2 = mul.{sum} s1 s1 s3 = convert.{t} s2 out s3"
+            ),
             Feed::Computed => {
                 format!("p0 = load %x[{plain}] s0 = param.{t} 0 s1 = mul.{t} s0 s0 out s1")
             }
@@ -67,24 +72,24 @@ impl Product {
         };
         let rhs = at("d2", self.turned[1]);
         // Results of the type of the operands.
-        let end = |from: &str| match t == sum {
-            true => (String::new(), from.to_owned()),
-            false => (format!("s7 = convert.{t} {from}"), "s7".to_owned()),
+        let end = |last: u32| match t == sum {
+            true => (String::new(), last),
+            false => (format!("s{} = convert.{t} s{last}", last + 1), last + 1),
         };
         let (then, folds) = match self.then {
             false => {
-                let (convert, last) = end("s0");
+                let (convert, last) = end(0);
                 (
-                    format!("p0 = sum s0 = param.{sum} 0 {convert} %y[d0, d1, d2] = store {last}"),
+                    format!("p0 = sum s0 = param.{sum} 0 {convert} %y[d0, d1, d2] = store s{last}"),
                     false,
                 )
             }
             true => {
-                let (convert, last) = end("s3");
+                let (convert, last) = end(3);
                 let then = format!(
                     "p0 = sum p1 = load %b[d2] s0 = param.{sum} 0 s1 = param.{sum} 1
                      s2 = add.{sum} s0 s1 s3 = max.{sum} s2 s1 {convert}
-                     %y[d0, d1, d2] = store {last} %z[d0, d2] = fold.max s3 chain(d1)"
+                     %y[d0, d1, d2] = store s{last} %z[d0, d2] = fold.max s3 chain(d1)"
                 );
                 (then, true)
             }
@@ -146,7 +151,7 @@ pub(crate) fn table() -> Vec<Product> {
                     continue;
                 }
                 let plain = Product::typed(dtype, size, turned);
-                all.push(Product { then: k % 2 == 1, ..plain });
+                all.push(Product { then: k % 2 == 1 && size[1] > 1, ..plain });
                 let feeds = [Feed::Computed, Feed::Guarded, Feed::Backward, Feed::Computed];
                 if size[3] > 1 && !is_large(size) {
                     all.push(Product { feed: feeds[k], then: k == 2, ..plain });

@@ -3,6 +3,7 @@
 
 use super::feed::{Way, way};
 use super::lower::volume;
+use super::module::Target;
 use adfuse_ir::kernel::{Member, Program};
 use adfuse_ir::{DType, Fp};
 
@@ -99,7 +100,7 @@ type Choice = ([i64; 2], [i64; 2], u32);
 impl Cut {
     /// Tiles as large as leaves every multiprocessor some. Where results are few and the depth is long, blocks
     /// share the depth: in strict mode by its chunks, whose sums the order names.
-    pub(super) fn of(program: &Program, m: &Member, fp: Fp) -> Cut {
+    pub(super) fn of(program: &Program, m: &Member, fp: Fp, target: Target) -> Cut {
         let unit = Unit::of(m, fp);
         let held = unit.held(m.sum);
         let size = match unit {
@@ -112,11 +113,10 @@ impl Cut {
         let sum_size = m.sum.bytes().max(4) as i64;
         let result = lines.saturating_mul(rows).saturating_mul(cols).saturating_mul(sum_size);
         let computed = ways.iter().any(|w| matches!(w, Way::Computed { .. }));
-        let light = m.lhs.program.insts.len() + m.rhs.program.insts.len() <= 8;
         let choices: &[Choice] = match unit {
             Unit::Fma if size == 8 => &[([64, 64], [4, 2], 2), ([32, 32], [4, 2], 2)],
             // What feeds compute needs registers beside the sums.
-            Unit::Fma if !light => {
+            Unit::Fma if computed => {
                 &[([128, 128], [4, 2], 1), ([64, 64], [4, 2], 2), ([32, 32], [4, 2], 2)]
             }
             Unit::Fma => &[([128, 128], [4, 2], 2), ([64, 64], [4, 2], 2), ([32, 32], [4, 2], 2)],
@@ -158,7 +158,13 @@ impl Cut {
             Fp::Strict => chunks,
             _ => most.min((2 * CHIP + blocks(side) - 1) / blocks(side).max(1)).max(1),
         };
-        let deep = if matches!(unit, Unit::Half(_)) { 32 } else { 16 };
+        // Where there is one block, and shared memory for it, longer steps have fewer barriers.
+        let alone = side[0] > side[1];
+        let line = if alone && target >= Target::Sm90 { 128 } else { 64 };
+        let (deep, stages) = match unit {
+            Unit::Fma => (16, if side[0] == 128 { 2 } else { 4 }),
+            _ => (line / size, if line == 128 { 3 } else { 4 }),
+        };
         let of_part = (chunks + parts - 1) / parts.max(1);
         let (per, parts) = match parts {
             1 => ((depth + deep - 1) / deep, 1),
@@ -166,7 +172,7 @@ impl Cut {
         };
         let mut offset = 0;
         let operands = [0, 1].map(|k| {
-            let way = ways[k].clone();
+            let way = ways[k];
             let (along, pad) = match unit {
                 Unit::Fma => (false, 16),
                 _ if way.along() => (true, 16),
@@ -186,7 +192,7 @@ impl Cut {
             threads: warps[0] * warps[1] * 32,
             resident,
             deep,
-            stages: if unit == Unit::Fma && side[0] == 128 { 2 } else { 4 },
+            stages,
             stage: offset,
             held,
             size,
@@ -234,16 +240,17 @@ impl Cut {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ptx::Target;
     use crate::ptx::feed::each_element;
     use crate::ptx::multiply::each_sum;
     use adfuse_ir::kernel::text::parse;
     use adfuse_ir::kernel::{Step, verify};
 
-    fn cut(text: &str, fp: Fp, check: impl FnOnce(&Cut, &Member)) {
+    fn cut(text: &str, fp: Fp, check: impl Fn(&Cut, &Member, Target)) {
         let program = verify(parse(text).expect("reads")).expect("verifies");
         let Some(Step::Contract(c)) = program.steps.first() else { panic!("a contraction") };
-        check(&Cut::of(&program, &c.members[0], fp), &c.members[0]);
+        for target in Target::ALL {
+            check(&Cut::of(&program, &c.members[0], fp, target), &c.members[0], target);
+        }
     }
 
     fn text(t: &str, [batch, rows, cols, depth]: [i64; 4], turned: bool) -> String {
@@ -285,9 +292,9 @@ mod tests {
                     .into_iter()
                     .flat_map(|fp| [(fp, false), (fp, true)])
                 {
-                    cut(&text(t, size, turned), fp, |cut, m| {
-                        let what = format!("{t} {size:?} {fp:?} {turned}");
-                        let most = i64::from(Target::Sm80.shared());
+                    cut(&text(t, size, turned), fp, |cut, m, target| {
+                        let what = format!("{t} {size:?} {fp:?} {turned} {}", target.name());
+                        let most = i64::from(target.shared());
                         assert!(cut.shared(m.sum) <= most, "{what}");
                         assert_eq!(cut.steps, (size[3] + cut.deep - 1) / cut.deep, "{what}");
                         assert!(cut.per * cut.parts >= cut.steps, "{what}");

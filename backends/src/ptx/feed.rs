@@ -89,8 +89,8 @@ fn whole<'f>(program: &Program, feed: &'f Feed, held: DType) -> Option<(Buffer, 
     (as_it_is && plain).then_some((b, piece))
 }
 
-/// The number of the element at the first coordinates.
-fn first(program: &Program, b: Buffer, index: &[IndexExpr], rank: usize) -> Option<i64> {
+/// The number of the element at the first coordinates, of which there are so many.
+pub(crate) fn first(program: &Program, b: Buffer, index: &[IndexExpr], rank: usize) -> Option<i64> {
     let data = &program.buffers[b];
     let zeros = vec![0; rank];
     let (mut at, mut dense) = (0i64, 1i64);
@@ -103,7 +103,7 @@ fn first(program: &Program, b: Buffer, index: &[IndexExpr], rank: usize) -> Opti
 }
 
 /// The step of axes as one; `None` where they are not one.
-fn merged(steps: &[i64], extents: &[i64]) -> Option<i64> {
+pub(crate) fn merged(steps: &[i64], extents: &[i64]) -> Option<i64> {
     let long = || steps.iter().zip(extents).filter(|(_, n)| **n != 1);
     let fits = long().zip(long().skip(1)).all(|((a, _), (b, n))| b.checked_mul(*n) == Some(*a));
     match long().next_back() {
@@ -289,7 +289,8 @@ impl Feeding {
             let when = emit.all(has, inside);
             let both = emit.all(when, within);
             let prefix = both.map_or(String::new(), |p| format!("@{p} "));
-            let ahead = (line * steps[0] + deep * steps[1]) * size;
+            let apart = line.saturating_mul(steps[0]).saturating_add(deep.saturating_mul(steps[1]));
+            let ahead = apart.saturating_mul(size);
             let source = match i32::try_from(ahead) {
                 Ok(ahead) => format!("{from}+{ahead}"),
                 Err(_) => {
@@ -308,7 +309,8 @@ impl Feeding {
                 emit.pad(past, pad, to, place, bytes);
             }
         }
-        emit.asm.emit(format_args!("add.s64 {from}, {from}, {}", cut.deep * steps[1] * size));
+        let on = cut.deep.saturating_mul(steps[1]).saturating_mul(size);
+        emit.asm.emit(format_args!("add.s64 {from}, {from}, {on}"));
         if let Some(deep) = self.deep {
             let s = if deep.class == Class::Long { "s64" } else { "s32" };
             emit.asm.emit(format_args!("add.{s} {deep}, {deep}, {}", cut.deep));

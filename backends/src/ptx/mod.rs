@@ -29,4 +29,5 @@ mod rows;
 mod team;
 mod tree;
 
+pub(crate) use feed::{first, merged};
 pub use module::{Arg, Launch, Module, StepCode, Target, compile};

@@ -16,7 +16,7 @@ use super::place::{Vars, coordinates, resolved, value};
 use super::prim::{class, constant, spelled};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Member, Stage};
-use adfuse_ir::{DType, Diagnostic, Literal};
+use adfuse_ir::{At as Where, DType, Diagnostic, Kind, Literal};
 
 /// Parts of a sum that are on their way from memory at a time.
 const AHEAD: i64 = 16;
@@ -43,7 +43,12 @@ pub(super) fn product(low: &mut Lowering, out: &mut Out, m: &Member) -> Result<(
     if batch * rows * cols == 0 {
         return Ok(());
     }
-    let cut = Cut::of(&low.program, m, out.fp);
+    let cut = Cut::of(&low.program, m, out.fp, out.target);
+    // Steps are counted in 32 bits.
+    if cut.steps > 1 << 30 {
+        let m = format!("a sum of {} products is more than a launch counts", volume(&m.depth));
+        return Err(Diagnostic::new(Where::default(), Kind::Limit, m));
+    }
     if cut.parts == 1 {
         return tiles(low, out, m, &cut, None);
     }
@@ -125,11 +130,13 @@ impl Product<'_> {
         let end = emit.asm.fresh(Class::Word);
         emit.asm.emit(format_args!("add.s32 {end}, {step}, {}", cut.per));
         emit.asm.emit(format_args!("min.s32 {end}, {end}, {}", cut.steps));
-        // The stages that are read in this step, and were read in the one before.
+        // The stages that are read in this step, and were read in the one before; where there are two, that is
+        // the next one, too.
         let [read, before] = [0, (cut.stages - 1) * cut.stage].map(|at| {
             let at = emit.asm.word(at);
             emit.asm.copied(at)
         });
+        let two = cut.stages == 2;
         for k in 0..cut.stages - 1 {
             let stage = emit.asm.word(k * cut.stage);
             self.copy(emit, &place, &feeds, copies, (step, k, end), stage);
@@ -152,7 +159,8 @@ impl Product<'_> {
         emit.asm.emit(format_args!("setp.eq.s32 {wraps}, {after}, {}", cut.stages * cut.stage));
         emit.asm.emit(format_args!("selp.b32 {after}, 0, {after}, {wraps}"));
         // All have read what was in that stage: the barrier says so.
-        self.copy(emit, &place, &feeds, copies, (step, cut.stages - 1, end), before);
+        let free = if two { after } else { before };
+        self.copy(emit, &place, &feeds, copies, (step, cut.stages - 1, end), free);
         let (next, last) = (emit.asm.fresh(Class::Word), emit.asm.fresh(Class::Word));
         emit.asm.emit(format_args!("add.s32 {next}, {step}, 1"));
         emit.asm.emit(format_args!("add.s32 {last}, {end}, -1"));
@@ -163,7 +171,9 @@ impl Product<'_> {
         if let Some(totals) = &totals {
             totals.chunk(emit, (next, end), &accs, zero);
         }
-        emit.asm.set(before, read);
+        if !two {
+            emit.asm.set(before, read);
+        }
         emit.asm.set(read, after);
         emit.asm.set(step, next);
         emit.asm.close();
