@@ -8,6 +8,7 @@ mod common;
 mod device;
 mod large;
 mod near;
+mod product;
 mod strict;
 mod ulps;
 

@@ -6,6 +6,7 @@
 mod assembler;
 #[path = "../common/mod.rs"]
 mod common;
+mod products;
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::ptx::{self, Target};

@@ -1,5 +1,6 @@
 //! Products as a library of matrices takes them: extents, and where the elements of three matrices lie.
 
+use crate::ptx::{first, merged};
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -147,26 +148,10 @@ fn matrix(
     let mut rest = all.as_slice();
     for (step, extents) in steps.iter_mut().zip(groups) {
         let (mine, others) = rest.split_at_checked(extents.len())?;
-        *step = merged(mine, extents)?;
+        // Libraries take none that go backward.
+        *step = merged(mine, extents).filter(|&step| step >= 0)?;
         rest = others;
     }
-    // Where the first element is.
-    let (mut first, mut dense) = (0i64, 1i64);
-    let zeros = vec![0i64; axes];
-    for (k, e) in index.iter().enumerate().rev() {
-        let stride = data.strides.as_ref().map_or(Some(dense), |s| s.get(k).copied())?;
-        first = first.checked_add(e.eval(&zeros, &[]).checked_mul(stride)?)?;
-        dense = dense.checked_mul((*data.dims.get(k)?).max(1))?;
-    }
+    let first = first(program, b, index, axes)?;
     Some(Matrix { buffer: b, dtype: data.dtype, first, steps })
-}
-
-/// The step of axes as one; `None` where they are not one, or it goes backward.
-fn merged(steps: &[i64], extents: &[i64]) -> Option<i64> {
-    let long = || steps.iter().zip(extents).filter(|(_, n)| **n != 1);
-    let fits = long().zip(long().skip(1)).all(|((a, _), (b, n))| b.checked_mul(*n) == Some(*a));
-    match long().next_back() {
-        None => Some(0),
-        Some((&step, _)) => (fits && step >= 0).then_some(step),
-    }
 }

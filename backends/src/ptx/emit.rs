@@ -119,6 +119,13 @@ impl<'p> Emit<'p> {
         Address { base, offset }
     }
 
+    /// An address in one register, which may be moved.
+    pub(super) fn moving(&mut self, address: &Address) -> Reg {
+        let to = self.asm.fresh(Class::Long);
+        self.asm.emit(format_args!("add.s64 {to}, {}, {}", address.base, address.offset));
+        to
+    }
+
     /// The parameters that a program needs, read at one coordinate; those that are given are taken.
     pub(super) fn params(
         &mut self,

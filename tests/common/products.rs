@@ -1,0 +1,168 @@
+//! Products of every form, as programs of kernels: sizes about those of tiles, types, operands that lie
+//! along the depth and across it, that are computed or stand beside others, and what follows the sums.
+
+use adfuse::ir::DType;
+
+/// What the left operand is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Feed {
+    /// Elements of a buffer as they are.
+    Plain,
+    /// A function of them.
+    Computed,
+    /// Elements of a buffer, and others before the first.
+    Guarded,
+    /// Elements of a buffer from the last to the first.
+    Backward,
+}
+
+/// One product.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    pub(crate) dtype: DType,
+    /// Batch, rows, columns, depth.
+    pub(crate) size: [u64; 4],
+    /// Whether the operands' own axes come after the depth.
+    pub(crate) turned: [bool; 2],
+    pub(crate) feed: Feed,
+    /// Whether sums get a bias and are rectified and folded.
+    pub(crate) then: bool,
+}
+
+impl Product {
+    fn typed(dtype: DType, size: [u64; 4], turned: [bool; 2]) -> Product {
+        Product { dtype, size, turned, feed: Feed::Plain, then: false }
+    }
+
+    /// The program of it.
+    pub(crate) fn text(&self) -> String {
+        let [batch, rows, cols, depth] = self.size;
+        let t = self.dtype.name();
+        let sum = self.dtype.compute().name();
+        let input = |lines: u64, turned: bool| match turned {
+            false => format!("{t}[{batch}, {lines}, {depth}]"),
+            true => format!("{t}[{batch}, {depth}, {lines}]"),
+        };
+        let at = |deep: &str, turned: bool| match turned {
+            false => format!("d0, d1, {deep}"),
+            true => format!("d0, {deep}, d1"),
+        };
+        let [x, w] = [input(rows, self.turned[0]), input(cols, self.turned[1])];
+        let plain = at("d2", self.turned[0]);
+        let lhs = match self.feed {
+            Feed::Plain => format!("p0 = load %x[{plain}] s0 = param.{t} 0 out s0"),
+            // 16-bit floats are computed in the type of the sums.
+            Feed::Computed if t != sum => format!(
+                "p0 = load %x[{plain}] s0 = param.{t} 0 s1 = convert.{sum} s0
+                 s2 = mul.{sum} s1 s1 s3 = convert.{t} s2 out s3"
+            ),
+            Feed::Computed => {
+                format!("p0 = load %x[{plain}] s0 = param.{t} 0 s1 = mul.{t} s0 s0 out s1")
+            }
+            Feed::Guarded => format!(
+                "p0 = load %x[{}] when d2 - 1 in [0, {}) else {t}({}) s0 = param.{t} 0 out s0",
+                at("d2 - 1", self.turned[0]),
+                depth.saturating_sub(1),
+                if self.dtype.is_float() { "0.5" } else { "3" },
+            ),
+            Feed::Backward => format!(
+                "p0 = load %x[{}] s0 = param.{t} 0 out s0",
+                at(&format!("d2 * -1 + {}", depth.saturating_sub(1)), self.turned[0])
+            ),
+        };
+        let rhs = at("d2", self.turned[1]);
+        // Results of the type of the operands.
+        let end = |last: u32| match t == sum {
+            true => (String::new(), last),
+            false => (format!("s{} = convert.{t} s{last}", last + 1), last + 1),
+        };
+        let (then, folds) = match self.then {
+            false => {
+                let (convert, last) = end(0);
+                (
+                    format!("p0 = sum s0 = param.{sum} 0 {convert} %y[d0, d1, d2] = store s{last}"),
+                    false,
+                )
+            }
+            true => {
+                let (convert, last) = end(3);
+                let then = format!(
+                    "p0 = sum p1 = load %b[d2] s0 = param.{sum} 0 s1 = param.{sum} 1
+                     s2 = add.{sum} s0 s1 s3 = max.{sum} s2 s1 {convert}
+                     %y[d0, d1, d2] = store s{last} %z[d0, d2] = fold.max s3 chain(d1)"
+                );
+                (then, true)
+            }
+        };
+        let fold = if folds { format!("output %z: {sum}[{batch}, {cols}]") } else { String::new() };
+        let bias = if folds { format!("input %b: {sum}[{cols}]") } else { String::new() };
+        let handed = if folds { "%y, %z" } else { "%y" };
+        format!(
+            "program @product {{
+               input %x: {x}
+               input %w: {w}
+               {bias}
+               output %y: {t}[{batch}, {rows}, {cols}]
+               {fold}
+               contract @product {{
+                 member batch [{batch}] rows [{rows}] cols [{cols}] depth [{depth}] sum {sum} {{
+                   lhs {{ {lhs} }}
+                   rhs {{ p0 = load %w[{rhs}] s0 = param.{t} 0 out s0 }}
+                   then {{ {then} }}
+                 }}
+               }}
+               return {handed}
+             }}"
+        )
+    }
+}
+
+/// Sizes: one of each, parts of tiles, depths that end within a step, within a chunk and after several, few
+/// results over a long depth, many small matrices, and enough for the largest tiles.
+const SIZES: [[u64; 4]; 11] = [
+    [1, 1, 1, 1],
+    [3, 5, 7, 0],
+    [1, 33, 65, 37],
+    [2, 40, 72, 48],
+    [1, 129, 66, 513],
+    [1, 130, 200, 1100],
+    [1, 64, 64, 9000],
+    [110, 80, 96, 70],
+    [101, 128, 136, 72],
+    [120, 72, 70, 1040],
+    [1, 2824, 1680, 40],
+];
+
+/// The sizes at which only some types and operands are tried.
+fn is_large(size: [u64; 4]) -> bool {
+    size.iter().product::<u64>() > 1 << 22
+}
+
+/// All of them.
+pub(crate) fn table() -> Vec<Product> {
+    let mut all = Vec::new();
+    for dtype in [DType::F32, DType::BF16, DType::F16, DType::F64, DType::I32] {
+        let common = matches!(dtype, DType::F32 | DType::BF16);
+        for size in SIZES {
+            for (k, turned) in
+                [[false, true], [false, false], [true, true], [true, false]].into_iter().enumerate()
+            {
+                if is_large(size) && !common && k > 0 {
+                    continue;
+                }
+                let plain = Product::typed(dtype, size, turned);
+                all.push(Product { then: k % 2 == 1 && size[1] > 1, ..plain });
+                let feeds = [Feed::Computed, Feed::Guarded, Feed::Backward, Feed::Computed];
+                if size[3] > 1 && !is_large(size) {
+                    all.push(Product { feed: feeds[k], then: k == 2, ..plain });
+                }
+            }
+        }
+    }
+    // Computed operands of the largest tiles that those have.
+    for dtype in [DType::F32, DType::BF16] {
+        let plain = Product::typed(dtype, [101, 128, 136, 72], [false, true]);
+        all.push(Product { feed: Feed::Computed, ..plain });
+    }
+    all
+}

@@ -1,0 +1,102 @@
+//! Products without a library: to the bit in strict mode, near it in the others, and the same every time.
+
+use crate::common::kernels::arguments;
+use crate::common::products::{Product, table};
+use crate::near::distance;
+use crate::{Outcome, all, gpu};
+use adfuse::engine::{Cpu, Gpu};
+use adfuse::fusion::Fp;
+use adfuse::ir::kernel::text::parse as read;
+use adfuse::ir::kernel::verify;
+use adfuse::ir::{DType, Kind};
+
+/// How far results may be apart, against their norm.
+fn most(fp: Fp, dtype: DType) -> f64 {
+    match (fp, dtype) {
+        (Fp::Strict, _) => 0.0,
+        // Results are rounded to the type of the operands.
+        (_, DType::BF16) => 1e-2,
+        (_, DType::F16) => 2e-3,
+        // Operands lose 13 bits.
+        (Fp::Fast, DType::F32) => 2e-3,
+        (_, DType::F32) => 1e-5,
+        _ => 1e-13,
+    }
+}
+
+fn check(gpu: &Gpu, product: &Product, fp: Fp) -> Outcome {
+    let text = product.text();
+    let program = verify(read(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}")));
+    let program = program.unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+    let args = arguments(&program);
+    // Its strict bits are the evaluator's, and it is not as slow.
+    let expected = match Cpu::default().of_program(program.clone()) {
+        Ok(made) => made.executable.run(&args).expect("runs"),
+        Err(d) => return Outcome::Wrong(format!("the other engine: {d}\n{text}")),
+    };
+    let mut gpu = gpu.clone();
+    (gpu.plan.fp, gpu.library) = (fp, false);
+    let made = match gpu.of_program(program) {
+        Ok(made) => made.executable,
+        Err(d) if d.kind == Kind::Unsupported => return Outcome::Refused(d),
+        Err(d) => return Outcome::Wrong(format!("{d}\n{text}")),
+    };
+    let found = made.run(&args).expect("runs");
+    if made.run(&args).expect("runs") != found {
+        return Outcome::Wrong(format!("{fp:?} {product:?}: other bits in another run\n{text}"));
+    }
+    for (k, (found, expected)) in found.iter().zip(&expected).enumerate() {
+        let (apart, most) = (distance(found, expected), most(fp, product.dtype));
+        let well = if most == 0.0 { found == expected } else { apart <= most };
+        if !well {
+            let what = format!("{fp:?} {product:?}: result {k} is {apart:e} apart, not {most:e}");
+            return Outcome::Wrong(format!("{what}\n{text}"));
+        }
+    }
+    Outcome::Same
+}
+
+#[test]
+fn products_without_a_library() {
+    let Some(gpu) = gpu("products_without_a_library") else { return };
+    let modes = [Fp::Strict, Fp::Reproducible, Fp::Fast];
+    let cases: Vec<(Product, Fp)> =
+        table().into_iter().flat_map(|p| modes.map(|fp| (p, fp))).collect();
+    all("products_without_a_library", &cases, |(product, fp)| check(&gpu, product, *fp));
+}
+
+/// Sums that underflow from below are -0 in the strict order; what stands past the end of the depth, and what
+/// sums of parts are added to, must not make them +0.
+#[test]
+fn zeros_below_zero_stay() {
+    use adfuse::backends::Array;
+    let Some(gpu) = gpu("zeros_below_zero_stay") else { return };
+    let cases: Vec<([u64; 4], [bool; 2])> =
+        [[1, 33, 65, 37], [1, 40, 72, 9000], [120, 72, 70, 1041]]
+            .into_iter()
+            .flat_map(|size| [[false, true], [true, false]].map(|turned| (size, turned)))
+            .collect();
+    all("zeros_below_zero_stay", &cases, |&(size, turned)| {
+        let product = table()[0];
+        let product = Product { size, turned, ..product };
+        let program = verify(read(&product.text()).expect("reads")).expect("verifies");
+        let types: Vec<_> = program.inputs().filter_map(|b| program.buffers[b].ty()).collect();
+        let args: Vec<Array> = types
+            .iter()
+            .zip([-1e-30, 1e-30])
+            .map(|(ty, x)| {
+                let dims = ty.dims().expect("known");
+                let n = dims.iter().product::<u64>() as usize;
+                Array::from_f64s(ty.dtype, &dims, &vec![x; n]).expect("fits")
+            })
+            .collect();
+        let expected = Cpu::default().of_program(program.clone()).expect("compiles");
+        let expected = expected.executable.run(&args).expect("runs");
+        assert!(expected[0].to_f64s().iter().all(|x| *x == 0.0 && x.is_sign_negative()));
+        let found = gpu.of_program(program).expect("compiles").executable.run(&args).expect("runs");
+        match found == expected {
+            true => Outcome::Same,
+            false => Outcome::Wrong(format!("{product:?}: some sums are +0")),
+        }
+    });
+}
