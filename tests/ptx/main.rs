@@ -4,8 +4,11 @@
 //! where there is none, what needs it says that it is skipped.
 
 mod assembler;
+mod bits;
 #[path = "../common/mod.rs"]
 mod common;
+mod instructions;
+mod machine;
 
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::ptx::{self, Target};
@@ -43,7 +46,7 @@ fn add(all: &mut Assembly, name: &str, program: &Verified<Program>, fp: Fp) {
 
 /// Whether a program has steps without PTX, for which it must be refused with the step.
 fn refused(program: &Verified<Program>) -> bool {
-    let without = |s: &Step| matches!(s, Step::Library(_) | Step::Argsort(_));
+    let without = |s: &Step| matches!(s, Step::Library(_));
     if !program.steps.iter().any(without) {
         return false;
     }

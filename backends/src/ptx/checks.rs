@@ -36,7 +36,11 @@ fn lowered(given: &Verified<Program>) -> Option<Program> {
                     members: SmallVec::from_iter([member]),
                 }),
                 // The tree of parts, and what is written twice, no kernel says.
-                Work::Join(_) | Work::Scan(_) | Work::Pack { .. } | Work::Scatter(_) => {
+                Work::Join(_)
+                | Work::Scan(_)
+                | Work::Pack { .. }
+                | Work::Scatter(_)
+                | Work::Sort(_) => {
                     return None;
                 }
             });

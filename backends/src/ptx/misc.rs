@@ -1,22 +1,19 @@
-//! Scans, packing and scatters.
+//! Scans and packing.
 
 use super::asm::{Class, Reg};
-use super::emit::{At, Emit, data_of, memory};
+use super::emit::{At, Emit, memory};
 use super::launch::{Out, THREADS, begun, single};
 use super::lower::{Lowering, Scan, axes, internal, volume};
-use super::place::{Truth, Vars, coordinates, holds, range, resolved};
-use super::prim::{self, class};
-use adfuse_ir::Diagnostic;
+use super::place::{Vars, coordinates, range};
+use super::prim::class;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Extents, Param, Scatter, Storage};
-use adfuse_ir::op::{Monoid, Update};
+use adfuse_ir::kernel::{Buffer, Storage};
+use adfuse_ir::{DType, Diagnostic};
 
 /// Elements of a group of a scan.
 const GROUP: i64 = 32;
-/// Threads that a scatter has, if there is so much to do.
-const WRITERS: i64 = 1 << 16;
 
-fn blocks_of(threads: i64) -> i64 {
+pub(super) fn blocks_of(threads: i64) -> i64 {
     (threads - 1) / i64::from(THREADS) + 1
 }
 
@@ -62,20 +59,31 @@ fn inside(low: &Lowering, b: Buffer, coords: &[IndexExpr], vars: &Vars) -> Resul
     }
 }
 
-/// A load that sees what this launch and the ones before have written.
-fn read(emit: &mut Emit<'_>, b: Buffer, at: &At<'_>) -> Reg {
+/// A load that sees what this launch and the ones before have written; 0 where a condition does not hold,
+/// under which nothing is read.
+pub(super) fn read_if(emit: &mut Emit<'_>, b: Buffer, at: &At<'_>, when: Option<Reg>) -> Reg {
     let dtype = emit.program.buffers[b].dtype;
     let element = emit.element(b, &axes(at.coords.len()), at);
     let address = emit.address(b, &element, dtype.bytes(), at.vars, &[]);
-    let form = if dtype == adfuse_ir::DType::Bool { Class::Word } else { class(dtype) };
+    let form = if dtype == DType::Bool { Class::Word } else { class(dtype) };
     let found = emit.asm.fresh(form);
-    emit.asm.emit(format_args!("ld.global.{} {found}, {address}", memory(dtype)));
-    match dtype {
-        adfuse_ir::DType::Bool => {
-            emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{found}, 0"))
+    let load = format!("ld.global.{} {found}, {address}", memory(dtype));
+    match when {
+        None => emit.asm.emit(load),
+        Some(p) => {
+            emit.asm.emit(format_args!("mov.{} {found}, 0", form.moved()));
+            emit.asm.emit(format_args!("@{p} {load}"));
         }
+    }
+    match dtype {
+        DType::Bool => emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{found}, 0")),
         _ => found,
     }
+}
+
+/// As [`read_if`], always.
+pub(super) fn read(emit: &mut Emit<'_>, b: Buffer, at: &At<'_>) -> Reg {
+    read_if(emit, b, at, None)
 }
 
 /// A thread for each group and line: the group in registers, at distances 1, 2, 4, 8, 16.
@@ -224,150 +232,4 @@ pub(super) fn pack(
         emit.asm.emit(format_args!("st.global.b32 {address}, {all}"));
     }
     out.launch(&low.homes, emit, blocks_of(words), THREADS, 0)
-}
-
-/// Launches a scatter whose sums begin in their buffer. A thread owns the places of some range, at some
-/// coordinates that are places themselves, and comes by all updates in their order: no two threads
-/// write one place, and none is written out of order. Each update is looked at as often as there
-/// are ranges.
-pub(super) fn scatter(low: &Lowering, out: &mut Out, scatter: &Scatter) -> Result<(), Diagnostic> {
-    if volume(&scatter.domain) == 0 {
-        return Ok(());
-    }
-    let data = low.program.buffers[scatter.out].clone();
-    let places = volume(&data.dims);
-    // Axes of the updates that are axes of the result: threads differ by those.
-    let window: Vec<usize> = (0..scatter.domain.len())
-        .filter(|&a| scatter.index.contains(&IndexExpr::axis(a)))
-        .collect();
-    let others: Vec<usize> = (0..scatter.domain.len()).filter(|a| !window.contains(a)).collect();
-    let extents = |axes: &[usize]| -> Extents { axes.iter().map(|&a| scatter.domain[a]).collect() };
-    let (columns, updates) = (extents(&window), extents(&others));
-    let width = volume(&columns);
-    // Places of one column: ranges of them go by the rest of the index.
-    let turns = volume(&updates);
-    let ranges = match turns {
-        1 => 1,
-        _ => (WRITERS / width).clamp(1, (places / width).max(1)),
-    };
-    let mut emit = begun(low, out);
-    let (id, live) = emit.thread(width * ranges, THREADS, false);
-    emit.leave_unless(live);
-    let (vars, thread) = single(id, width * ranges);
-    let column = coordinates(&thread.clone().modulo(width), &columns);
-    let range = thread.floor_div(width);
-    let each = (places + ranges - 1) / ranges;
-    let program = emit.written(&scatter.program);
-    let from = resolved(&range.times(each), &emit.same(&vars), &vars);
-    let from = super::place::long(&mut emit.asm, &from, &vars, &[]);
-    let to = emit.asm.pure(Class::Long, "add.s64", format_args!("{from}, {each}"));
-    if turns >= 1 << 31 {
-        return Err(super::lower::internal("a scatter of so many updates has no loop"));
-    }
-    let (l, turn) = emit.repeat(turns);
-    let mut own: Vars = vars.clone();
-    let turn = own.push(turn, turns);
-    let mut at = vec![IndexExpr::Const(0); scatter.domain.len()];
-    for (&a, e) in window.iter().zip(&column) {
-        at[a] = e.clone();
-    }
-    for (&a, e) in others.iter().zip(coordinates(&turn, &updates)) {
-        at[a] = e;
-    }
-    let at = At { vars: &own, coords: &at };
-    // Places first: what is read of data for them, then the update of those that are in the range.
-    let mut wanted = vec![false; scatter.params.len()];
-    let mut mark = |e: &IndexExpr| data_of(e, &mut |p| wanted[p] = true);
-    scatter.index.iter().for_each(&mut mark);
-    scatter.guards.iter().for_each(|g| mark(&g.expr));
-    let (_, data_regs) = emit.places(&scatter.params, &scatter.program, &wanted, &at);
-    let element = emit.element(scatter.out, &scatter.index, &at);
-    let place = super::place::long(&mut emit.asm, &element, &own, &data_regs);
-    let above = emit.asm.pure(Class::Pred, "setp.ge.s64", format_args!("{place}, {from}"));
-    let below = emit.asm.pure(Class::Pred, "setp.lt.s64", format_args!("{place}, {to}"));
-    let mut here = prim::both(&mut emit.asm, above, below);
-    let mut never = false;
-    match holds(&mut emit.asm, &scatter.guards, at.coords, at.vars, &data_regs) {
-        Truth::When(p) => here = prim::both(&mut emit.asm, here, p),
-        Truth::Never => never = true,
-        Truth::Always => {}
-    }
-    if !never {
-        emit.when(Some(here), |emit| {
-            let (regs, _) = emit.params(&scatter.params, &program, &at, &mut |_, _, _| None);
-            let Some(&update) = prim::outputs(&mut emit.asm, &program, &regs).first() else {
-                return;
-            };
-            joined(emit, scatter, &data, place, update);
-        });
-    }
-    emit.again(l);
-    out.launch(&low.homes, emit, blocks_of(width * ranges), THREADS, 0)
-}
-
-/// Joins an update with its element.
-fn joined(
-    emit: &mut Emit<'_>,
-    scatter: &Scatter,
-    data: &adfuse_ir::kernel::BufferData,
-    place: Reg,
-    update: Reg,
-) {
-    let base = emit.pointer(scatter.out);
-    let args = format!("{place}, {}, {base}", data.dtype.bytes());
-    let address = emit.asm.pure(Class::Long, "mad.lo.s64", args);
-    let monoid = match scatter.update {
-        Update::Add => Some(Monoid::Sum),
-        Update::Max => Some(Monoid::Max),
-        Update::Min => Some(Monoid::Min),
-        Update::Set => None,
-    };
-    let mut found = update;
-    if let Some(monoid) = monoid {
-        let dtype = data.dtype;
-        let form = if dtype == adfuse_ir::DType::Bool { Class::Word } else { class(dtype) };
-        let mut was = emit.asm.fresh(form);
-        emit.asm.emit(format_args!("ld.global.{} {was}, [{address}]", memory(dtype)));
-        if dtype == adfuse_ir::DType::Bool {
-            was = emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{was}, 0"));
-        }
-        found = match (dtype, monoid) {
-            // The sum of truth values is what `or` is not: kept apart from the primitives.
-            (adfuse_ir::DType::Bool, Monoid::Sum) => {
-                emit.asm.pure(Class::Pred, "or.pred", format_args!("{was}, {update}"))
-            }
-            _ => emit.combine(monoid, dtype, was, update),
-        };
-    }
-    let spelled = match data.dtype {
-        adfuse_ir::DType::I8 | adfuse_ir::DType::U8 | adfuse_ir::DType::Bool => "b8",
-        d => memory(d),
-    };
-    let found = emit.plain(found, data.dtype);
-    emit.asm.emit(format_args!("st.global.{spelled} [{address}], {found}"));
-}
-
-impl Emit<'_> {
-    /// The parameters that places are chosen by.
-    fn places(
-        &mut self,
-        params: &[Param],
-        program: &adfuse_ir::scalar::ScalarProgram,
-        wanted: &[bool],
-        at: &At<'_>,
-    ) -> (Vec<Option<Reg>>, Vec<super::place::Datum>) {
-        // A program that gives just these.
-        let mut only = adfuse_ir::scalar::ScalarProgram {
-            params: program.params.clone(),
-            ..Default::default()
-        };
-        for (k, _) in wanted.iter().enumerate().filter(|(_, w)| **w) {
-            let dtype = program.params[k];
-            let op = adfuse_ir::scalar::SOp::Param(k as u32);
-            let v =
-                only.insts.push(adfuse_ir::scalar::SInst { op, args: Default::default(), dtype });
-            only.outputs.push(v);
-        }
-        self.params(params, &only, at, &mut |_, _, _| None)
-    }
 }

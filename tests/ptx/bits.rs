@@ -1,0 +1,93 @@
+//! What is emitted gives the bits of the kernel evaluator, run on the [machine](crate::machine).
+
+use crate::common::kernels::{arguments, files};
+use crate::common::orders::{self, Case};
+use crate::common::random;
+use crate::machine::run;
+use crate::{lowered, refused};
+use adfuse::backends::Array;
+use adfuse::backends::ptx::{self, Target};
+use adfuse::backends::reference::kernel;
+use adfuse::fusion::{Effort, Fp};
+use adfuse::ir::Op;
+use adfuse::ir::kernel::text::parse as read;
+use adfuse::ir::kernel::{Program, Verified, verify};
+use adfuse::ir::op::{Body, Domain};
+use adfuse::ir::rewrite::specialize;
+
+/// Runs a program, forwards and backwards through threads and blocks.
+fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) {
+    let module = ptx::compile(program, Target::Sm80, Fp::Strict)
+        .unwrap_or_else(|d| panic!("{name}: {d}\n{}", **program));
+    let expected = kernel::run(program, args).unwrap_or_else(|d| panic!("{name}: {d}"));
+    for backwards in [false, true] {
+        let found = run(&module, program, args, backwards);
+        for (found, expected) in found.iter().zip(&expected) {
+            let differs = (0..found.len()).find(|&k| found.get(k) != expected.get(k));
+            if let Some(k) = differs {
+                let [x, y] = [found, expected].map(|a| a.get(k));
+                panic!("{name}: element {k} is {x}, not {y}\n{}", **program);
+            }
+        }
+    }
+}
+
+fn all(cases: Vec<Case>) {
+    assert!(!cases.is_empty());
+    cases.iter().for_each(|case| agrees(&case.name, &case.program, &case.args));
+}
+
+#[test]
+fn orders_of_short_lines() {
+    [0, 1, 2, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025].into_iter().for_each(|n| {
+        all(orders::orders(n));
+    });
+    all(orders::layouts());
+}
+
+#[test]
+fn orders_of_long_lines() {
+    [5000, 8192, 8193, 20000].into_iter().for_each(|n| all(orders::orders(n)));
+}
+
+#[test]
+fn scatters() {
+    all(orders::scatters(20000));
+}
+
+#[test]
+fn transposes() {
+    all(orders::transposes());
+}
+
+#[test]
+fn programs_of_the_filetests() {
+    for (name, text) in files() {
+        let program = verify(read(&text).expect("reads")).expect("verifies");
+        if !refused(&program) {
+            agrees(&name, &program, &arguments(&program));
+        }
+    }
+}
+
+#[test]
+fn every_row() {
+    for &op in Op::ALL {
+        if matches!(op.def().body, Body::Region(_) | Body::Effect(_)) {
+            continue;
+        }
+        for module in random::cases(op, 33) {
+            let f = module.funcs.values().next().expect("a function");
+            let extents = f.symbols.iter().map(|&s| (s, 3)).collect();
+            let f = specialize(f, &extents).expect("three of each");
+            let mut domains: Vec<Domain> = op.def().domain.to_vec();
+            if domains.is_empty() {
+                domains.push(Domain::Normal);
+            }
+            let program = lowered(&module, &f, Effort::Default, Fp::Strict);
+            if !refused(&program) {
+                agrees(&op.to_string(), &program, &random::inputs(&f, &domains));
+            }
+        }
+    }
+}
