@@ -47,7 +47,7 @@ fn orders_of_short_lines() {
 
 #[test]
 fn orders_of_long_lines() {
-    [5000, 8192, 8193, 20000].into_iter().for_each(|n| all(orders::orders(n)));
+    [5000, 8193, 20000].into_iter().for_each(|n| all(orders::orders(n)));
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What steps are lowered to, run by the kernel evaluator: the bits are those of the program itself.
+//! What steps are lowered to, run by the kernel evaluator: the bits are those of the program itself. Work that
+//! no kernel says is left out; `tests/ptx/machine.rs` runs what is emitted for that too.
 
 use super::lower::{Lowering, Work};
 use crate::array::Array;

@@ -145,7 +145,13 @@ impl<'p> Emit<'p> {
     }
 
     /// An element, through the first piece whose guards hold.
-    fn load(&mut self, pieces: &[Piece], dtype: DType, at: &At<'_>, data: &[Datum]) -> Reg {
+    pub(super) fn load(
+        &mut self,
+        pieces: &[Piece],
+        dtype: DType,
+        at: &At<'_>,
+        data: &[Datum],
+    ) -> Reg {
         if let [piece] = pieces {
             let raw = self.fetch(piece, dtype, at, data, None, None);
             return self.fetched(piece, raw, dtype);

@@ -8,6 +8,7 @@ mod apart;
 mod asm;
 #[cfg(test)]
 mod checks;
+mod columns;
 mod convert;
 mod emit;
 mod flat;
@@ -19,6 +20,7 @@ mod lower;
 mod misc;
 mod module;
 mod part;
+mod passes;
 mod place;
 mod prim;
 mod product;
@@ -28,6 +30,8 @@ mod rows;
 mod scatter;
 mod sort;
 mod team;
+mod tiles;
 mod tree;
+mod turn;
 
 pub use module::{Arg, Launch, Module, StepCode, Target, compile};

@@ -5,15 +5,17 @@
 //! them from left to right.
 
 use super::asm::{Class, Reg};
+use super::columns::Columns;
 use super::emit::{At, Emit, data_of, memory};
+use super::flat::Neighbours;
 use super::launch::{Out, THREADS, begun, single};
 use super::lower::{Lowering, internal, volume};
-use super::misc::{blocks_of, read};
+use super::misc::blocks_of;
 use super::place::{Datum, Truth, Vars, coordinates, holds, resolved};
 use super::prim::{self, class, select};
 use super::sort::{Sort, Source, Target, sort};
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Extents, Param, Scatter};
+use adfuse_ir::kernel::{Buffer, Extents, Scatter, Stage};
 use adfuse_ir::op::{Monoid, Update};
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::{DType, Diagnostic};
@@ -23,7 +25,7 @@ const WRITERS: i64 = 1 << 16;
 /// Updates of one column that each thread looks at, at most.
 const FEW: i64 = 256;
 /// Updates whose elements are read before the first of them is joined.
-const AHEAD: i64 = 4;
+const AHEAD: i64 = 8;
 
 /// Launches a scatter whose sums begin in their buffer.
 pub(super) fn scatter(
@@ -43,131 +45,6 @@ pub(super) fn scatter(
 
 /// Rows that a key of 32 bits tells apart, with one number left for updates that are left out.
 const LAST_ROW: i64 = u32::MAX as i64;
-
-/// The axes of the updates that are axes of the result and choose no place otherwise, and what those are
-/// of the result. What is left of the result are rows: each update is of one.
-struct Columns {
-    /// Axes of the updates, each with the axis of the result that it is.
-    axes: Vec<(usize, usize)>,
-    extents: Extents,
-    /// Axes of the updates that are none, and their extents.
-    others: Vec<usize>,
-    other_extents: Extents,
-    /// Axes of the result that are none, and their extents.
-    row_axes: Vec<usize>,
-    row_extents: Extents,
-}
-
-impl Columns {
-    fn of(low: &Lowering, scatter: &Scatter) -> Columns {
-        let rank = scatter.domain.len();
-        let mut chooses = vec![false; rank];
-        let mut bare: Vec<Option<usize>> = vec![None; rank];
-        let mut data = vec![false; scatter.params.len()];
-        let mut found = |e: &IndexExpr, chooses: &mut Vec<bool>| {
-            coordinates_of(e, &mut |a| chooses[a] = true);
-            data_of(e, &mut |p| data[p] = true);
-        };
-        for (d, e) in scatter.index.iter().enumerate() {
-            match e {
-                IndexExpr::Axis(a) if bare[usize::from(*a)].is_none() => {
-                    bare[usize::from(*a)] = Some(d);
-                }
-                e => found(e, &mut chooses),
-            }
-        }
-        scatter.guards.iter().for_each(|g| found(&g.expr, &mut chooses));
-        // A parameter is read at places that earlier ones choose.
-        for p in (0..data.len()).rev().filter(|&p| data[p]).collect::<Vec<_>>() {
-            of_param(&scatter.params, p, &mut chooses);
-        }
-        let axes: Vec<(usize, usize)> =
-            (0..rank).filter(|&a| !chooses[a]).filter_map(|a| Some((a, bare[a]?))).collect();
-        let others: Vec<usize> = (0..rank).filter(|a| !axes.iter().any(|(b, _)| a == b)).collect();
-        let dims = &low.program.buffers[scatter.out].dims;
-        let row_axes: Vec<usize> =
-            (0..dims.len()).filter(|d| !axes.iter().any(|(_, e)| d == e)).collect();
-        Columns {
-            extents: axes.iter().map(|&(a, _)| scatter.domain[a]).collect(),
-            other_extents: others.iter().map(|&a| scatter.domain[a]).collect(),
-            row_extents: row_axes.iter().map(|&d| dims[d]).collect(),
-            axes,
-            others,
-            row_axes,
-        }
-    }
-
-    /// Updates of one column.
-    fn updates(&self) -> i64 {
-        volume(&self.other_extents)
-    }
-
-    fn rows(&self) -> i64 {
-        volume(&self.row_extents)
-    }
-
-    /// Coordinates of an update.
-    fn update(&self, column: &[IndexExpr], number: &IndexExpr) -> Vec<IndexExpr> {
-        let mut at = vec![IndexExpr::Const(0); self.axes.len() + self.others.len()];
-        for (&(a, _), e) in self.axes.iter().zip(column) {
-            at[a] = e.clone();
-        }
-        for (&a, e) in self.others.iter().zip(coordinates(number, &self.other_extents)) {
-            at[a] = e;
-        }
-        at
-    }
-
-    /// Coordinates of an element of the result.
-    fn element(&self, column: &[IndexExpr], row: &IndexExpr) -> Vec<IndexExpr> {
-        let mut at = vec![IndexExpr::Const(0); self.axes.len() + self.row_axes.len()];
-        for (&(_, d), e) in self.axes.iter().zip(column) {
-            at[d] = e.clone();
-        }
-        for (&d, e) in self.row_axes.iter().zip(coordinates(row, &self.row_extents)) {
-            at[d] = e;
-        }
-        at
-    }
-}
-
-/// The coordinates that an expression has.
-fn coordinates_of(e: &IndexExpr, found: &mut dyn FnMut(usize)) {
-    match e {
-        IndexExpr::Axis(a) => found(usize::from(*a)),
-        IndexExpr::Const(_) | IndexExpr::Data { .. } => {}
-        IndexExpr::Add(a, b) => {
-            coordinates_of(a, found);
-            coordinates_of(b, found);
-        }
-        IndexExpr::Mul(a, _) | IndexExpr::FloorDiv(a, _) | IndexExpr::Mod(a, _) => {
-            coordinates_of(a, found);
-        }
-    }
-}
-
-/// The coordinates by which a parameter's value is chosen, and those of what it reads places from.
-fn of_param(params: &[Param], p: usize, chooses: &mut Vec<bool>) {
-    let mut data = Vec::new();
-    let mut of = |e: &IndexExpr| {
-        coordinates_of(e, &mut |a| chooses[a] = true);
-        data_of(e, &mut |p| data.push(p));
-    };
-    match params.get(p) {
-        Some(Param::Load(pieces)) => {
-            for piece in pieces {
-                piece.index.iter().for_each(&mut of);
-                piece.guards.iter().for_each(|g| of(&g.expr));
-            }
-        }
-        Some(Param::Coord(e)) => of(e),
-        _ => {}
-    }
-    // Parameters read earlier ones alone.
-    for q in data.into_iter().filter(|&q| q < p) {
-        of_param(params, q, chooses);
-    }
-}
 
 /// Sorts updates by the rows that they are of, and folds those of each row and column.
 fn many(
@@ -231,8 +108,8 @@ fn choose(
     out.launch(&low.homes, emit, blocks_of(updates), THREADS, 0)
 }
 
-/// Launches a thread for each sorted update and column. Where the update is the first of its row, the thread
-/// joins all of that row with the element, in their order.
+/// Launches a thread for each sorted update and some neighbouring columns. Where the update is the first of
+/// its row, the thread joins all of that row with the elements, in their order.
 fn fold(
     low: &Lowering,
     out: &mut Out,
@@ -240,14 +117,17 @@ fn fold(
     columns: &Columns,
     (sorted, order): (Buffer, Buffer),
 ) -> Result<(), Diagnostic> {
-    let (updates, width, rows) = (columns.updates(), volume(&columns.extents), columns.rows());
-    let total = updates.saturating_mul(width);
+    let (updates, rows) = (columns.updates(), columns.rows());
+    let data = &low.program.buffers[scatter.out];
+    let near = columns.near(data.dtype);
+    let groups = volume(&columns.extents) / near;
+    let total = updates.saturating_mul(groups);
     let mut emit = begun(low, out);
     let (id, live) = emit.thread(total, THREADS, false);
     emit.leave_unless(live);
     let (mut vars, thread) = single(id, total);
-    let column = coordinates(&thread.clone().modulo(width), &columns.extents);
-    let first = thread.floor_div(width);
+    let (first, group) = (thread.clone().floor_div(groups), thread.modulo(groups));
+    let own: Vec<Vec<IndexExpr>> = (0..near).map(|j| columns.column(&group, near, j)).collect();
     let in_order = |emit: &mut Emit<'_>, b: Buffer, vars: &Vars, place: &IndexExpr| {
         emit.element_of(b, &At { vars, coords: &[IndexExpr::Const(0), place.clone()] })
     };
@@ -265,54 +145,84 @@ fn fold(
     let leads = prim::both(&mut emit.asm, leads, some);
     emit.leave_unless(Some(leads));
     let wide = row_number(&mut emit, row, rows);
-    let own = vars.push(wide, rows);
-    let element = columns.element(&column, &own);
-    let at = At { vars: &vars, coords: &element };
-    let program = emit.written(&scatter.program);
-    let data = &low.program.buffers[scatter.out];
-    let begin = read(&mut emit, scatter.out, &at);
-    let sum = emit.asm.copied(begin);
-    let next = emit.asm.copied(number);
-    let label = emit.asm.label();
-    emit.asm.turn(&label);
-    emit.asm.open();
-    // All loads, then what they are joined to; past the end of the row the last update is read again.
-    let mut found = Vec::new();
-    for k in 0..AHEAD {
+    let place = vars.push(wide, rows);
+    let coords = own.iter().map(|column| columns.element(column, &place)).collect();
+    let elements = Neighbours { vars: vars.clone(), coords };
+    let begun = emit.read_row(scatter.out, &elements);
+    let own_update = in_order(&mut emit, order, &vars, &first);
+    let stage = Stage {
+        params: scatter.params.clone(),
+        program: scatter.program.clone(),
+        ..Stage::default()
+    };
+    let program = emit.written(&stage.program);
+    let values = |emit: &mut Emit<'_>, vars: &Vars, update: Reg| {
+        let mut vars = vars.clone();
+        let update = vars.push(update, updates);
+        let coords = own.iter().map(|column| columns.update(column, &update)).collect();
+        let n = Neighbours { vars, coords };
+        let loaded = emit.loaded(&stage, &n);
+        let mut values = Vec::new();
+        for (j, coords) in n.coords.iter().enumerate() {
+            let at = At { vars: &n.vars, coords };
+            values.extend(emit.outputs(&stage, &program, &at, &mut |_, k, _| {
+                loaded.get(&k).and_then(|regs| regs.get(j)).copied()
+            }));
+        }
+        values
+    };
+    // The first, which most rows have alone.
+    let found = values(&mut emit, &vars, own_update);
+    let mut sums = Vec::new();
+    for (was, update) in begun.into_iter().zip(found) {
+        let sum = updated(&mut emit, scatter.update, data.dtype, was, update);
+        sums.push(emit.asm.copied(sum));
+    }
+    let next = emit.asm.pure(Class::Word, "add.s32", format_args!("{number}, 1"));
+    let next = emit.asm.copied(next);
+    // The number of the update so far from the next, and whether it is of the row.
+    let of_row = |emit: &mut Emit<'_>, k: i64| {
         let number = emit.asm.pure(Class::Word, "add.s32", format_args!("{next}, {k}"));
         let inside = emit.asm.pure(Class::Pred, "setp.lt.s32", format_args!("{number}, {updates}"));
-        let number =
-            emit.asm.pure(Class::Word, "min.s32", format_args!("{number}, {}", updates - 1));
-        let mut own = vars.clone();
-        let place = own.push(number, updates);
-        let key = in_order(&mut emit, sorted, &own, &place);
+        let last = format!("{number}, {}", updates - 1);
+        let number = emit.asm.pure(Class::Word, "min.s32", last);
+        let mut vars = vars.clone();
+        let place = vars.push(number, updates);
+        let key = in_order(emit, sorted, &vars, &place);
         let same = emit.asm.pure(Class::Pred, "setp.eq.u32", format_args!("{key}, {row}"));
-        let valid = prim::both(&mut emit.asm, inside, same);
-        let update = in_order(&mut emit, order, &own, &place);
-        let update = own.push(update, updates);
-        let coords = columns.update(&column, &update);
-        let at = At { vars: &own, coords: &coords };
-        let (regs, _) = emit.params(&scatter.params, &program, &at, &mut |_, _, _| None);
-        let outputs = prim::outputs(&mut emit.asm, &program, &regs);
-        let Some(&update) = outputs.first() else {
-            return Err(internal("a scatter of no update"));
-        };
-        found.push((valid, update));
+        (prim::both(&mut emit.asm, inside, same), in_order(emit, order, &vars, &place))
+    };
+    let (label, done) = (emit.asm.label(), emit.asm.label());
+    emit.asm.open();
+    let (more, _) = of_row(&mut emit, 0);
+    emit.asm.close();
+    emit.asm.emit(format_args!("@!{more} bra {done}"));
+    emit.asm.turn(&label);
+    emit.asm.open();
+    // All loads, then what they are joined to; past the end of the row the first is read again.
+    let mut found = Vec::new();
+    for k in 0..AHEAD {
+        let (valid, update) = of_row(&mut emit, k);
+        let update = select(&mut emit.asm, valid, update, own_update);
+        found.push((valid, values(&mut emit, &vars, update)));
     }
-    let mut now = sum;
-    let mut more = None;
-    for (valid, update) in found {
-        let joined = updated(&mut emit, scatter.update, data.dtype, now, update);
-        now = select(&mut emit.asm, valid, joined, now);
-        more = Some(valid);
+    let mut now = sums.clone();
+    let mut more = more;
+    for (valid, values) in found {
+        for (now, update) in now.iter_mut().zip(values) {
+            let joined = updated(&mut emit, scatter.update, data.dtype, *now, update);
+            *now = select(&mut emit.asm, valid, joined, *now);
+        }
+        more = valid;
     }
-    emit.asm.set(sum, now);
+    for (&sum, &now) in sums.iter().zip(&now) {
+        emit.asm.set(sum, now);
+    }
     emit.asm.emit(format_args!("add.s32 {next}, {next}, {AHEAD}"));
     emit.asm.close();
-    if let Some(more) = more {
-        emit.asm.emit(format_args!("@{more} bra {label}"));
-    }
-    emit.store(scatter.out, &super::lower::axes(element.len()), sum, &at, None);
+    emit.asm.emit(format_args!("@{more} bra {label}"));
+    emit.asm.place(&done);
+    emit.store_row(scatter.out, &super::lower::axes(data.dims.len()), &sums, &elements, None);
     out.launch(&low.homes, emit, blocks_of(total), THREADS, 0)
 }
 
