@@ -1,5 +1,6 @@
 //! What is emitted gives the bits of the kernel evaluator, run on the [machine](crate::machine).
 
+use crate::assembler::Assembly;
 use crate::common::kernels::{arguments, files};
 use crate::common::orders::{self, Case};
 use crate::common::random;
@@ -89,5 +90,20 @@ fn every_row() {
                 agrees(&op.to_string(), &program, &random::inputs(&f, &domains));
             }
         }
+    }
+}
+
+/// What is held in registers stays there.
+#[test]
+fn nothing_spills() {
+    let cases = [1024, 8192, 20000].into_iter().flat_map(orders::orders);
+    let cases = cases.chain(orders::scatters(9000)).chain(orders::transposes());
+    let mut assembly = Assembly::default();
+    for case in cases {
+        let module = ptx::compile(&case.program, Target::Sm80, Fp::Strict).expect("compiles");
+        assembly.add(&case.name, &module, &case.program.to_string());
+    }
+    for r in assembly.assembled() {
+        assert_eq!(r.spilled, 0, "{}: {} registers", r.entry, r.registers);
     }
 }
