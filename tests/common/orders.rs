@@ -41,6 +41,23 @@ pub(crate) fn hard(dtype: DType, dims: &[u64], seed: u64) -> Array {
     Array::from_bits(dtype, dims, &bits).expect("fits")
 }
 
+/// Numbers of which sums are no NaN, and differ with their order.
+fn finite(dtype: DType, dims: &[u64], seed: u64) -> Array {
+    let mut number = numbers(seed);
+    let n: u64 = dims.iter().product();
+    let values: Vec<f64> = (0..n).map(|_| number(20001) as f64 / 1000.0 - 10.0).collect();
+    Array::from_f64s(dtype, dims, &values).expect("fits")
+}
+
+/// A function of one instruction, as a program of kernels.
+fn lowered(text: &str) -> Verified<Program> {
+    let module = parse_example(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    let f = module.funcs.values().next().expect("a function");
+    let options = Options { device: Device::h200(), effort: Effort::Default, fp: Fp::Strict };
+    let made = compile(&module, f, &options).unwrap_or_else(|d| panic!("{d}"));
+    verify(made.program).unwrap_or_else(|e| panic!("{}", e[0]))
+}
+
 fn case(name: String, text: &str, args: Vec<Array>) -> Case {
     let program = parse(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     let program = verify(program).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
@@ -150,26 +167,14 @@ pub(crate) fn scatters(most: u64) -> Vec<Case> {
                  {op} %x, %i, %u {{window_dims = [1], inserted = [0], start_map = [0], \
                  mode = {mode}}} : {dtype}[{rows},{width}]"
             );
-            let module = parse_example(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
-            let f = module.funcs.values().next().expect("a function");
-            let options =
-                Options { device: Device::h200(), effort: Effort::Default, fp: Fp::Strict };
-            let made = compile(&module, f, &options).unwrap_or_else(|d| panic!("{d}"));
             let mut number = numbers(k as u64);
             let places: Vec<i64> = (0..count).map(|_| number(u.places) as i64 - u.below).collect();
-            let finite = |dims: &[u64], seed| {
-                let mut number = numbers(seed);
-                let n: u64 = dims.iter().product();
-                let values: Vec<f64> =
-                    (0..n).map(|_| number(20001) as f64 / 1000.0 - 10.0).collect();
-                Array::from_f64s(dtype, dims, &values).expect("fits")
-            };
             let args = vec![
-                finite(&[rows, width], 5),
+                finite(dtype, &[rows, width], 5),
                 Array::from_i64s(DType::I32, &[count, 1], &places).expect("fits"),
-                finite(&[count, width], 6),
+                finite(dtype, &[count, width], 6),
             ];
-            let program = verify(made.program).unwrap_or_else(|e| panic!("{}", e[0]));
+            let program = lowered(&text);
             cases.push(Case { name: text, program, args });
         }
     }
@@ -261,6 +266,22 @@ pub(crate) fn transposes() -> Vec<Case> {
             );
             let args = vec![hard(dtype, &[a, b, c], k), hard(dtype, &[b, a, c], k + 1)];
             cases.push(case(format!("{dtype} {a} {b} {c}"), &text, args));
+        }
+    }
+    cases
+}
+
+/// Partial sums along axes of one length, the last and another, both ways.
+pub(crate) fn scans(length: u64) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let types = [DType::F32, DType::F64, DType::BF16, DType::I32, DType::I8];
+    for (dtype, reverse) in types.into_iter().zip([false, true].into_iter().cycle()) {
+        for (axis, dims) in [(1, [3, length]), (0, [length, 3]), (0, [length, 1])] {
+            let text = format!(
+                "%x: {dtype}{dims:?} | cumsum %x {{axis = {axis}, reverse = {reverse}}} : {dtype}{dims:?}"
+            );
+            let program = lowered(&text);
+            cases.push(Case { name: text, program, args: vec![finite(dtype, &dims, length)] });
         }
     }
     cases

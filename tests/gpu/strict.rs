@@ -246,7 +246,7 @@ fn unusual_values() {
     });
 }
 
-/// Programs with hard values, with the number of each wrong element.
+/// Programs with hard values.
 fn hold(test: &str, cases: &[Case]) {
     let Some(gpu) = gpu(test) else { return };
     all(test, cases, |case| match same(&gpu, &case.program, &case.args) {
@@ -274,4 +274,11 @@ fn scatters() {
 #[test]
 fn transposes() {
     hold("transposes", &orders::transposes());
+}
+
+#[test]
+fn scans() {
+    let lengths = [0, 1, 2, 31, 32, 33, 1023, 1024, 1025, 5000, 100_000];
+    let cases: Vec<Case> = lengths.into_iter().flat_map(orders::scans).collect();
+    hold("scans", &cases);
 }

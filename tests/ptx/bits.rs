@@ -62,6 +62,11 @@ fn transposes() {
 }
 
 #[test]
+fn scans() {
+    [0, 1, 2, 31, 32, 33, 1023, 1024, 1025, 5000].into_iter().for_each(|n| all(orders::scans(n)));
+}
+
+#[test]
 fn programs_of_the_filetests() {
     for (name, text) in files() {
         let program = verify(read(&text).expect("reads")).expect("verifies");

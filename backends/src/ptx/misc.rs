@@ -1,11 +1,11 @@
 //! Scans and packing.
 
-use super::asm::{Class, Reg};
+use super::asm::{Asm, Class, Reg};
 use super::emit::{At, Emit, memory};
 use super::launch::{Out, THREADS, begun, single};
 use super::lower::{Lowering, Scan, axes, internal, volume};
 use super::place::{Vars, coordinates, range};
-use super::prim::class;
+use super::prim::{class, select};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Storage};
 use adfuse_ir::{DType, Diagnostic};
@@ -86,7 +86,8 @@ pub(super) fn read(emit: &mut Emit<'_>, b: Buffer, at: &At<'_>) -> Reg {
     read_if(emit, b, at, None)
 }
 
-/// A thread for each group and line: the group in registers, at distances 1, 2, 4, 8, 16.
+/// A thread for each group and line: the group in registers, at distances 1, 2, 4, 8, 16. Neighbouring threads
+/// have neighbouring lines.
 fn groups(
     low: &Lowering,
     out: &mut Out,
@@ -96,6 +97,9 @@ fn groups(
     next: Option<Buffer>,
 ) -> Result<(), Diagnostic> {
     let [outer, _, inner] = scan.extents;
+    if inner == 1 {
+        return by_lanes(low, out, scan, (b, n), reverse, next);
+    }
     let full = n / GROUP;
     let dtype = low.program.buffers[b].dtype;
     // Full groups, and what is left: groups of fewer elements.
@@ -141,6 +145,92 @@ fn groups(
         out.launch(&low.homes, emit, blocks_of(total), THREADS, 0)?;
     }
     Ok(())
+}
+
+/// A lane for each element, where those of a line are neighbours: a group is a warp, whose lanes exchange
+/// partial results at distances 1, 2, 4, 8, 16.
+fn by_lanes(
+    low: &Lowering,
+    out: &mut Out,
+    scan: &Scan,
+    (b, n): (Buffer, i64),
+    reverse: bool,
+    next: Option<Buffer>,
+) -> Result<(), Diagnostic> {
+    let outer = scan.extents[0];
+    let dtype = low.program.buffers[b].dtype;
+    let count = (n + GROUP - 1) / GROUP;
+    let total = outer.saturating_mul(count).saturating_mul(GROUP);
+    let mut emit = begun(low, out);
+    let (id, live) = emit.thread(total, THREADS, true);
+    let (mut vars, thread) = single(id, total);
+    let [line, place] = [thread.clone().floor_div(count * GROUP), thread.modulo(count * GROUP)];
+    let lane = emit.number(&place.clone().modulo(GROUP), &vars);
+    let here = emit.below(&mut vars, &place, n);
+    let valid = emit.all(live, here.valid);
+    let own = [line.clone(), along(here.place, n, reverse), IndexExpr::Const(0)];
+    let coords = lines(low, b, &own, scan);
+    inside(low, b, &coords, &vars)?;
+    // Lanes past the end take part, and read nothing: others write what would be there.
+    let mut x = read_if(&mut emit, b, &At { vars: &vars, coords: &coords }, valid);
+    for distance in [1, 2, 4, 8, 16] {
+        let before = emit.from_lane_before(x, distance);
+        let joined = emit.combine(scan.monoid, dtype, before, x);
+        let has = format!("{lane}, {distance}");
+        let has = emit.asm.pure(Class::Pred, "setp.ge.s32", has);
+        x = select(&mut emit.asm, has, joined, x);
+    }
+    emit.store(b, &axes(coords.len()), x, &At { vars: &vars, coords: &coords }, valid);
+    if let Some(next) = next {
+        let ends = format!("{lane}, {}", GROUP - 1);
+        let ends = emit.asm.pure(Class::Pred, "setp.eq.s32", ends);
+        let ends = emit.all(Some(ends), valid);
+        let group = emit.below(&mut vars, &place.floor_div(GROUP), n / GROUP).place;
+        let coords = [line, group, IndexExpr::Const(0)];
+        inside(low, next, &coords, &vars)?;
+        emit.store(next, &axes(3), x, &At { vars: &vars, coords: &coords }, ends);
+    }
+    out.launch(&low.homes, emit, blocks_of(total), THREADS, 0)
+}
+
+impl Emit<'_> {
+    /// A value from the lane that is so many before, where there is one.
+    fn from_lane_before(&mut self, x: Reg, distance: u32) -> Reg {
+        let asm = &mut self.asm;
+        let moved = |asm: &mut Asm, word: Reg| {
+            let to = asm.fresh(Class::Word);
+            asm.emit(format_args!("shfl.sync.up.b32 {to}, {word}, {distance}, 0, 0xffffffff"));
+            to
+        };
+        match x.class {
+            Class::Word => moved(asm, x),
+            Class::Single => {
+                let word = asm.pure(Class::Word, "mov.b32", x);
+                let word = moved(asm, word);
+                asm.pure(Class::Single, "mov.b32", word)
+            }
+            Class::Long | Class::Double => {
+                let (low, high) = (asm.fresh(Class::Word), asm.fresh(Class::Word));
+                asm.emit(format_args!("mov.b64 {{{low}, {high}}}, {x}"));
+                let (low, high) = (moved(asm, low), moved(asm, high));
+                let pair = format!("{{{low}, {high}}}");
+                asm.pure(x.class, "mov.b64", pair)
+            }
+            Class::Half => {
+                let zero = asm.pure(Class::Half, "mov.b16", "0");
+                let word = asm.pure(Class::Word, "mov.b32", format!("{{{x}, {zero}}}"));
+                let word = moved(asm, word);
+                let (low, high) = (asm.fresh(Class::Half), asm.fresh(Class::Half));
+                asm.emit(format_args!("mov.b32 {{{low}, {high}}}, {word}"));
+                low
+            }
+            Class::Pred => {
+                let word = asm.pure(Class::Word, "selp.b32", format_args!("1, 0, {x}"));
+                let word = moved(asm, word);
+                asm.pure(Class::Pred, "setp.ne.s32", format_args!("{word}, 0"))
+            }
+        }
+    }
 }
 
 /// Coordinates of a level: what is scanned has lines and the places between them as any number of axes,
