@@ -103,6 +103,7 @@ fn every_row() {
 fn nothing_spills() {
     let cases = [1024, 8192, 20000].into_iter().flat_map(orders::orders);
     let cases = cases.chain(orders::scatters(9000)).chain(orders::transposes());
+    let cases = cases.chain([31, 1025, 5000].into_iter().flat_map(orders::scans));
     let mut assembly = Assembly::default();
     for case in cases {
         let module = ptx::compile(&case.program, Target::Sm80, Fp::Strict).expect("compiles");

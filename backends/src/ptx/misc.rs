@@ -5,10 +5,10 @@ use super::emit::{At, Emit, memory};
 use super::launch::{Out, THREADS, begun, single};
 use super::lower::{Lowering, Scan, axes, internal, volume};
 use super::place::{Vars, coordinates, range};
-use super::prim::{class, select};
+use super::prim::{class, constant, select};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Storage};
-use adfuse_ir::{DType, Diagnostic};
+use adfuse_ir::{DType, Diagnostic, Literal};
 
 /// Elements of a group of a scan.
 const GROUP: i64 = 32;
@@ -71,7 +71,11 @@ pub(super) fn read_if(emit: &mut Emit<'_>, b: Buffer, at: &At<'_>, when: Option<
     match when {
         None => emit.asm.emit(load),
         Some(p) => {
-            emit.asm.emit(format_args!("mov.{} {found}, 0", form.moved()));
+            let zero = match dtype {
+                DType::Bool => emit.asm.word(0),
+                d => constant(&mut emit.asm, Literal::zero(d)),
+            };
+            emit.asm.set(found, zero);
             emit.asm.emit(format_args!("@{p} {load}"));
         }
     }
