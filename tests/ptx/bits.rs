@@ -3,18 +3,20 @@
 use crate::assembler::Assembly;
 use crate::common::kernels::{arguments, files};
 use crate::common::orders::{self, Case};
+use crate::common::programs::decode_over;
 use crate::common::random;
 use crate::machine::run;
-use crate::{lowered, refused};
+use crate::{differentiated, lowered, refused};
+use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
 use adfuse::backends::ptx::{self, Target};
 use adfuse::backends::reference::kernel;
 use adfuse::fusion::{Effort, Fp};
-use adfuse::ir::Op;
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Verified, verify};
 use adfuse::ir::op::{Body, Domain};
 use adfuse::ir::rewrite::specialize;
+use adfuse::ir::{DType, Module, Op};
 
 /// Runs a program, forwards and backwards through threads and blocks.
 fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) {
@@ -95,6 +97,36 @@ fn every_row() {
                 agrees(&op.to_string(), &program, &random::inputs(&f, &domains));
             }
         }
+    }
+}
+
+#[test]
+fn models_and_their_gradients() {
+    for (name, g) in differentiated() {
+        let args = random::inputs(&g, &[Domain::Normal]);
+        let program = lowered(&Module::single(g.clone()), &g, Effort::Default, Fp::Strict);
+        if !refused(&program) {
+            agrees(&name, &program, &args);
+        }
+    }
+}
+
+#[test]
+fn random_programs() {
+    for (dtype, extents) in [(DType::F32, [3, 67]), (DType::F64, [33, 5]), (DType::BF16, [70, 33])]
+    {
+        random::programs(23, 20, |steps| {
+            let f = decode_over(steps, dtype, extents);
+            let module = Module::single(f.clone());
+            let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
+            let g = value_and_grad(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
+            let args = random::inputs(&g, &[Domain::Normal]);
+            let program = lowered(&Module::single(g.clone()), &g, Effort::Default, Fp::Strict);
+            if !refused(&program) {
+                agrees("random", &program, &args);
+            }
+            Ok(())
+        });
     }
 }
 

@@ -1,6 +1,8 @@
 //! A machine that runs modules on the host, one thread after the other from barrier to barrier, so that what is
 //! emitted is held to the kernel evaluator where there is no GPU. It sees every access: those outside
-//! of a buffer, and those of two threads to one place that no barrier keeps apart, of which one writes, stop it.
+//! of a buffer stop it, and so do two writes to one place by threads that no barrier keeps apart. What is read of
+//! a place that such a thread has written is nothing that a result may depend on. Forwards and backwards,
+//! each of two threads comes first once.
 
 use crate::instructions::{Does, Entry, Inst, Space, Special, Way, entries};
 use adfuse::backends::Array;
@@ -16,12 +18,11 @@ const PLACE: u32 = 40;
 const POISON: u8 = 0xa5;
 const LANES: usize = 32;
 
-/// A piece of memory, and who was at each place last: the number of a thread, with what was passed before.
+/// A piece of memory, and who wrote each place last.
 #[derive(Default)]
 struct Piece {
     bytes: Vec<u8>,
     written: Vec<u64>,
-    read: Vec<u64>,
 }
 
 /// Who is at a place. Threads of a block are kept apart by its barriers, lanes of a warp by the warp's own too.
@@ -59,23 +60,19 @@ impl Who {
 impl Piece {
     fn new(bytes: Vec<u8>) -> Piece {
         let n = bytes.len();
-        Piece { bytes, written: vec![0; n], read: vec![0; n] }
+        Piece { bytes, written: vec![0; n] }
     }
 
     fn fresh(&mut self) {
         self.written.fill(0);
-        self.read.fill(0);
     }
 
     fn load(&mut self, at: usize, bytes: usize, who: Who) -> Option<u64> {
         let part = self.bytes.get(at..at.checked_add(bytes)?)?;
         let mut whole = [0; 8];
         whole[..bytes].copy_from_slice(part);
-        for k in at..at + bytes {
-            if who.races(self.written[k]) {
-                return None;
-            }
-            self.read[k] = who.stamp();
+        if self.written[at..at + bytes].iter().any(|&w| who.races(w)) {
+            whole[..bytes].fill(POISON);
         }
         Some(u64::from_le_bytes(whole))
     }
@@ -84,7 +81,7 @@ impl Piece {
         let part = self.bytes.get_mut(at..at.checked_add(bytes)?)?;
         part.copy_from_slice(&value.to_le_bytes()[..bytes]);
         for k in at..at + bytes {
-            if who.races(self.written[k]) || who.races(self.read[k]) {
+            if who.races(self.written[k]) {
                 return None;
             }
             self.written[k] = who.stamp();
@@ -344,8 +341,8 @@ fn aligned(inst: &Inst, at: u64, bytes: usize) {
 
 fn stop<T>(inst: &Inst, at: u64, t: &Thread) -> T {
     panic!(
-        "`{}` of thread {} of block {} is outside, or at one place with another thread: {at:x}",
-        inst.text, t.who.thread, t.who.block
+        "`{}`, number {}, of thread {} of block {} is outside, or where another thread wrote: {at:x}",
+        inst.text, t.at, t.who.thread, t.who.block
     )
 }
 
