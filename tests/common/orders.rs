@@ -267,6 +267,43 @@ pub(crate) fn transposes() -> Vec<Case> {
             let args = vec![hard(dtype, &[a, b, c], k), hard(dtype, &[b, a, c], k + 1)];
             cases.push(case(format!("{dtype} {a} {b} {c}"), &text, args));
         }
+        // Axes that are long enough together.
+        let text = format!(
+            "program @joined {{
+               input %x: {dtype}[2, 5, 7, 40]
+               input %i: i32[5]
+               output %y: {dtype}[2, 40, 5, 7]
+               output %z: {dtype}[40, 2, 5, 7]
+               output %v: {dtype}[40, 2, 5, 7]
+               output %w: {dtype}[40, 2, 5, 7]
+               kernel @channels [2, 40, 5, 7] {{
+                 stage [] {{
+                   p0 = load %x[d0, d2, d3, d1]
+                   s0 = param.{dtype} 0
+                   %y[d0, d1, d2, d3] = store s0
+                 }}
+               }}
+               kernel @first [40, 2, 5, 7] {{
+                 stage [] {{
+                   p0 = load %x[d1, d2, d3, d0]
+                   p1 = load %i[d2]
+                   p2 = load %x[d1, clamp(p1, 0, 4), d3, d0]
+                   p3 = load %x[d1, d2, d3 - 1, d0] when d3 - 1 in [0, 7) else {dtype}({zero})
+                   s0 = param.{dtype} 0
+                   s1 = param.{dtype} 2
+                   s2 = param.{dtype} 3
+                   %z[d0, d1, d2, d3] = store s0
+                   %v[d0, d1, d2, d3] = store s1
+                   %w[d0, d1, d2, d3] = store s2
+                 }}
+               }}
+               return %y, %z, %v, %w
+             }}",
+            zero = Literal::zero(dtype)
+        );
+        let places = Array::from_i64s(DType::I32, &[5], &[4, -1, 9, 0, 2]).expect("fits");
+        let args = vec![hard(dtype, &[2, 5, 7, 40], k), places];
+        cases.push(case(format!("{dtype} joined"), &text, args));
     }
     cases
 }

@@ -295,7 +295,7 @@ pub(super) fn stores(low: &Lowering, out: &mut Out, flat: &Flat) -> Result<(), D
     let mut emit = begun(low, out);
     let program = emit.written(&flat.stage.program);
     if let Some(turn) = Turn::of(&emit, flat, program.insts.len()) {
-        return turned(low, out, flat, &turn);
+        return turned(low, out, &turn);
     }
     // The number of the group is the first register that is written, whatever the width.
     let width = width(&emit, flat, program.insts.len());

@@ -21,6 +21,7 @@ use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 /// A loop over points, in any order, with one stage that has no axes: stores, and folds of one run each.
+#[derive(Clone)]
 pub(super) struct Flat {
     pub(super) domain: Extents,
     pub(super) stage: Stage,

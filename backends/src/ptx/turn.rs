@@ -10,6 +10,7 @@ use super::prim::class;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Extents, Param, Sink, Storage};
 use adfuse_ir::{DType, Diagnostic};
+use smallvec::SmallVec;
 
 /// Points of a tile along each side.
 const SIDE: i64 = 32;
@@ -27,6 +28,8 @@ const HEAVY: usize = 300;
 
 /// What is turned around in a loop.
 pub(super) struct Turn {
+    /// The loop, with axes joined that all accesses go through as one.
+    flat: Flat,
     /// The axis along which everything is stored.
     to: usize,
     /// The axis along which the parameters are read.
@@ -34,37 +37,90 @@ pub(super) struct Turn {
     params: Vec<usize>,
 }
 
+/// How far apart neighbours along each axis are.
+type Steps = SmallVec<[i64; 8]>;
+
 impl Turn {
     /// What a loop turns around, if it is worth it.
     pub(super) fn of(emit: &Emit<'_>, flat: &Flat, instructions: usize) -> Option<Turn> {
         let rank = flat.domain.len();
         let steps = |b, index: &[IndexExpr]| {
             let data = &emit.program.buffers[b];
-            let steps = data.steps(index, rank)?;
-            let near = (0..rank).find(|&a| steps[a].abs() == 1 && flat.domain[a] > 1);
-            (data.storage == Storage::Plain).then_some((steps, near?))
+            data.steps(index, rank).filter(|_| data.storage == Storage::Plain)
         };
-        let mut to = None;
+        let mut stored: Vec<Steps> = Vec::new();
         for sink in &flat.stage.sinks {
             let Sink::Store { buffer, index } = sink else { return None };
-            let (_, near) = steps(*buffer, index)?;
-            if *to.get_or_insert(near) != near {
-                return None;
-            }
+            stored.push(steps(*buffer, index)?);
         }
-        let to = to.filter(|&a| flat.domain[a] >= LEAST && instructions <= HEAVY)?;
-        let (mut from, mut params) = (None, Vec::new());
+        let mut read: Vec<(usize, Steps)> = Vec::new();
         for (k, param) in flat.stage.params.iter().enumerate() {
-            let Some((b, piece)) = emit.whole(param) else { continue };
-            let Some((steps, near)) = steps(b, &piece.index) else { continue };
-            let across = near != to && steps[to] != 0 && flat.domain[near] >= LEAST;
-            let needed = flat.stage.program.reads_param(k) && params.len() < TILES;
-            if across && needed && *from.get_or_insert(near) == near {
-                params.push(k);
+            let whole = emit.whole(param).filter(|_| flat.stage.program.reads_param(k));
+            read.extend(whole.and_then(|(b, piece)| Some((k, steps(b, &piece.index)?))));
+        }
+        let mut flat = flat.clone();
+        for axis in (1..rank).rev() {
+            let n = flat.domain[axis];
+            let one = |s: &Steps| s[axis - 1] == s[axis] * n;
+            if stored.iter().all(one) && read.iter().all(|(_, s)| one(s)) {
+                flat = joined(&flat, axis - 1);
+                let all = stored.iter_mut().chain(read.iter_mut().map(|(_, s)| s));
+                all.for_each(|s| {
+                    s.remove(axis - 1);
+                });
             }
         }
-        Some(Turn { to, from: from?, params })
+        let domain = &flat.domain;
+        let near = |s: &Steps| (0..s.len()).find(|&a| s[a].abs() == 1 && domain[a] > 1);
+        let to = near(stored.first()?)?;
+        let alike = stored.iter().all(|s| near(s) == Some(to));
+        if !alike || domain[to] < LEAST || instructions > HEAVY {
+            return None;
+        }
+        let (mut from, mut params) = (None, Vec::new());
+        for (k, s) in &read {
+            let Some(near) = near(s) else { continue };
+            let across = near != to && s[to] != 0 && domain[near] >= LEAST;
+            if across && params.len() < TILES && *from.get_or_insert(near) == near {
+                params.push(*k);
+            }
+        }
+        Some(Turn { flat, to, from: from?, params })
     }
+}
+
+/// A loop with an axis and the next one as one.
+fn joined(flat: &Flat, axis: usize) -> Flat {
+    let n = flat.domain[axis + 1].max(1);
+    let mut flat = flat.clone();
+    flat.domain[axis] *= n;
+    flat.domain.remove(axis + 1);
+    let of = |a: usize| match a {
+        a if a < axis => IndexExpr::axis(a),
+        a if a == axis => IndexExpr::axis(axis).floor_div(n),
+        a if a == axis + 1 => IndexExpr::axis(axis).modulo(n),
+        a => IndexExpr::axis(a - 1),
+    };
+    let at: Vec<IndexExpr> = (0..=flat.domain.len()).map(of).collect();
+    let moved = |e: &mut IndexExpr| *e = e.compose(&at);
+    for param in &mut flat.stage.params {
+        match param {
+            Param::Load(pieces) => {
+                for piece in pieces {
+                    piece.index.iter_mut().for_each(moved);
+                    piece.guards.iter_mut().for_each(|g| moved(&mut g.expr));
+                }
+            }
+            Param::Coord(e) => moved(e),
+            Param::Row(_) | Param::Tile(_) | Param::Sum => {}
+        }
+    }
+    for sink in &mut flat.stage.sinks {
+        if let Sink::Store { index, .. } = sink {
+            index.iter_mut().for_each(moved);
+        }
+    }
+    flat
 }
 
 /// How elements are kept in a tile: in 4 bytes at least.
@@ -73,12 +129,8 @@ fn bytes(dtype: DType) -> i64 {
 }
 
 /// Launches a loop that turns elements around.
-pub(super) fn turned(
-    low: &Lowering,
-    out: &mut Out,
-    flat: &Flat,
-    turn: &Turn,
-) -> Result<(), Diagnostic> {
+pub(super) fn turned(low: &Lowering, out: &mut Out, turn: &Turn) -> Result<(), Diagnostic> {
+    let flat = &turn.flat;
     let mut emit = begun(low, out);
     let tiles = |axis: usize| (flat.domain[axis] + SIDE - 1) / SIDE;
     // Blocks by the axes that stay, then by tiles.
