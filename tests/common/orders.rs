@@ -74,7 +74,7 @@ pub(crate) fn orders(length: u64) -> Vec<Case> {
             let lines = if length > 4096 { 1 + turn % 2 } else { [1, 3, 5][(turn % 3) as usize] };
             let few = length > 8192 && turn % 2 == 1;
             let count = if few { 7.min(length) } else { length };
-            let last = turn % 4 != 0;
+            let last = !turn.is_multiple_of(4);
             let dims = if last { [lines, length] } else { [length, lines] };
             let to = if last { [lines, count] } else { [count, lines] };
             let (axis, way) = (usize::from(last), if descending { " descending" } else { "" });

@@ -1,6 +1,7 @@
 //! Instructions of PTX, as far as modules have them: read from text, and what those that only compute do.
 
 use adfuse::ir::{DType, Literal};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
 /// What an instruction does.
@@ -332,9 +333,15 @@ fn compares(relation: &str, kind: &str) -> fn([u64; 3]) -> u64 {
                 "nan" => |[a, b, _]| ($of(a).is_nan() || $of(b).is_nan()).into(),
                 "neu" => |[a, b, _]| ($of(a) != $of(b)).into(),
                 "ne" => |[a, b, _]| ($of(a) < $of(b) || $of(a) > $of(b)).into(),
-                "ltu" => |[a, b, _]| (!($of(a) >= $of(b))).into(),
-                "gtu" => |[a, b, _]| (!($of(a) <= $of(b))).into(),
-                "equ" => |[a, b, _]| (!($of(a) < $of(b)) && !($of(a) > $of(b))).into(),
+                "ltu" => {
+                    |[a, b, _]| ($of(a).partial_cmp(&$of(b)).is_none_or(Ordering::is_lt)).into()
+                }
+                "gtu" => {
+                    |[a, b, _]| ($of(a).partial_cmp(&$of(b)).is_none_or(Ordering::is_gt)).into()
+                }
+                "equ" => {
+                    |[a, b, _]| ($of(a).partial_cmp(&$of(b)).is_none_or(Ordering::is_eq)).into()
+                }
                 _ => all!($of),
             }
         };

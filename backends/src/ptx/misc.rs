@@ -178,7 +178,7 @@ fn by_lanes(
     // Lanes past the end take part, and read nothing: others write what would be there.
     let mut x = read_if(&mut emit, b, &At { vars: &vars, coords: &coords }, valid);
     for distance in [1, 2, 4, 8, 16] {
-        let before = emit.from_lane_before(x, distance);
+        let before = emit.of_lane_before(x, distance);
         let joined = emit.combine(scan.monoid, dtype, before, x);
         let has = format!("{lane}, {distance}");
         let has = emit.asm.pure(Class::Pred, "setp.ge.s32", has);
@@ -199,7 +199,7 @@ fn by_lanes(
 
 impl Emit<'_> {
     /// A value from the lane that is so many before, where there is one.
-    fn from_lane_before(&mut self, x: Reg, distance: u32) -> Reg {
+    fn of_lane_before(&mut self, x: Reg, distance: u32) -> Reg {
         let asm = &mut self.asm;
         let moved = |asm: &mut Asm, word: Reg| {
             let to = asm.fresh(Class::Word);
