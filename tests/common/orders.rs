@@ -93,6 +93,20 @@ pub(crate) fn orders(length: u64) -> Vec<Case> {
     cases
 }
 
+/// The order of a line of so many blocks that their counts are added up in several turns.
+pub(crate) fn longest(dtype: DType) -> Case {
+    let n = 1_100_000;
+    let text = format!(
+        "program @order {{
+           input %x: {dtype}[{n}]
+           output %y: i32[{n}]
+           %y = argsort %x axis 0
+           return %y
+         }}"
+    );
+    case(format!("{dtype}[{n}]"), &text, vec![hard(dtype, &[n], 11)])
+}
+
 /// Orders of keys in other layouts.
 pub(crate) fn layouts() -> Vec<Case> {
     let text = "program @order {

@@ -266,6 +266,7 @@ fn orders() {
     let lengths = [0, 1, 2, 31, 32, 33, 1023, 1024, 1025, 5000, 8192, 8193, 20_000, 100_000];
     let mut cases: Vec<Case> = lengths.into_iter().flat_map(orders::orders).collect();
     cases.extend(orders::layouts());
+    cases.extend([DType::Bool, DType::F32].map(orders::longest));
     hold("orders", cases);
 }
 
