@@ -4,6 +4,7 @@
 pub(crate) mod batch;
 pub(crate) mod kernels;
 pub(crate) mod models;
+pub(crate) mod orders;
 pub(crate) mod products;
 pub(crate) mod programs;
 pub(crate) mod random;

@@ -1,6 +1,7 @@
 //! To the bit: whatever the plan, the results are those of the kernel evaluator.
 
 use crate::common::kernels::{arguments, files};
+use crate::common::orders::{self, Case};
 use crate::common::programs::{Step, decode_over};
 use crate::common::{count_from_env, models, random};
 use crate::{Outcome, all, gpu, ran};
@@ -243,4 +244,45 @@ fn unusual_values() {
         }
         Outcome::Same
     });
+}
+
+/// Programs with hard values: where `ADFUSE_PROGRAMS` says how many, so many of them, from all over the list.
+fn hold(test: &str, cases: Vec<Case>) {
+    let Some(gpu) = gpu(test) else { return };
+    let most = count_from_env("ADFUSE_PROGRAMS", u32::MAX).max(1) as usize;
+    let apart = cases.len().div_ceil(most);
+    let cases: Vec<Case> = cases.into_iter().step_by(apart).collect();
+    all(test, &cases, |case| match same(&gpu, &case.program, &case.args) {
+        Outcome::Wrong(why) => {
+            let why: String = why.chars().take(400).collect();
+            Outcome::Wrong(format!("{}: {why}\n{}", case.name, *case.program))
+        }
+        outcome => outcome,
+    });
+}
+
+#[test]
+fn orders() {
+    let lengths = [0, 1, 2, 31, 32, 33, 1023, 1024, 1025, 5000, 8192, 8193, 20_000, 100_000];
+    let mut cases: Vec<Case> = lengths.into_iter().flat_map(orders::orders).collect();
+    cases.extend(orders::layouts());
+    cases.extend([DType::Bool, DType::F32].map(orders::longest));
+    hold("orders", cases);
+}
+
+#[test]
+fn scatters() {
+    hold("scatters", orders::scatters(100_000));
+}
+
+#[test]
+fn transposes() {
+    hold("transposes", orders::transposes());
+}
+
+#[test]
+fn scans() {
+    let lengths = [0, 1, 2, 31, 32, 33, 1023, 1024, 1025, 5000, 100_000];
+    let cases: Vec<Case> = lengths.into_iter().flat_map(orders::scans).collect();
+    hold("scans", cases);
 }

@@ -4,8 +4,11 @@
 //! where there is none, what needs it says that it is skipped.
 
 mod assembler;
+mod bits;
 #[path = "../common/mod.rs"]
 mod common;
+mod instructions;
+mod machine;
 mod products;
 
 use adfuse::autodiff::{differentiable, value_and_grad};
@@ -44,7 +47,7 @@ fn add(all: &mut Assembly, name: &str, program: &Verified<Program>, fp: Fp) {
 
 /// Whether a program has steps without PTX, for which it must be refused with the step.
 fn refused(program: &Verified<Program>) -> bool {
-    let without = |s: &Step| matches!(s, Step::Library(_) | Step::Argsort(_));
+    let without = |s: &Step| matches!(s, Step::Library(_));
     if !program.steps.iter().any(without) {
         return false;
     }

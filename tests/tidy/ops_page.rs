@@ -173,7 +173,7 @@ fn engines(out: &mut String, op: Op) {
         Body::Region(_) if op == Op::Call => {
             out.push_str("- engines: written out before it is lowered\n")
         }
-        _ if matches!(op, Op::Argsort | Op::Sort | Op::SortKeyVal | Op::TopK | Op::Opaque) => {
+        _ if op == Op::Opaque => {
             let _ = writeln!(
                 out,
                 "- engines: all but the GPU's, which says that there is no PTX for it"

@@ -137,6 +137,22 @@ impl Asm {
         regs
     }
 
+    /// What a load of several registers finds: once in each part of the text where memory stays as it is.
+    pub(super) fn load_row(
+        &mut self,
+        class: Class,
+        count: usize,
+        op: &str,
+        address: impl Display,
+    ) -> Vec<Reg> {
+        if op.contains(".nc") {
+            return self.pure_row(class, count, op, address);
+        }
+        let regs: Vec<Reg> = (0..count).map(|_| self.fresh(class)).collect();
+        self.emit(format_args!("{op} {}, {address}", listed(&regs)));
+        regs
+    }
+
     /// Copies into a register that is written again.
     pub(super) fn set(&mut self, to: Reg, from: Reg) {
         if to.class == Class::Pred {

@@ -1,4 +1,5 @@
-//! What steps are lowered to, run by the kernel evaluator: the bits are those of the program itself.
+//! What steps are lowered to, run by the kernel evaluator: the bits are those of the program itself. Work that
+//! no kernel says is left out; `tests/ptx/machine.rs` runs what is emitted for that too.
 
 use super::lower::{Lowering, Work};
 use crate::array::Array;
@@ -36,7 +37,11 @@ fn lowered(given: &Verified<Program>) -> Option<Program> {
                     members: SmallVec::from_iter([member]),
                 }),
                 // The tree of parts, and what is written twice, no kernel says.
-                Work::Join(_) | Work::Scan(_) | Work::Pack { .. } | Work::Scatter(_) => {
+                Work::Join(_)
+                | Work::Scan(_)
+                | Work::Pack { .. }
+                | Work::Scatter(_)
+                | Work::Sort(_) => {
                     return None;
                 }
             });

@@ -7,6 +7,7 @@ use super::launch::{Out, THREADS, begun};
 use super::lower::{Flat, Lowering, volume};
 use super::place::{Vars, coordinates, divisible, split};
 use super::prim;
+use super::turn::{Turn, turned};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Operand, Param, Piece, Sink, Stage, Storage};
 use adfuse_ir::{DType, Diagnostic};
@@ -63,7 +64,8 @@ impl Emit<'_> {
         (in_a_row && start % width == 0 && divisible(&rest, width)).then_some(first)
     }
 
-    fn whole<'q>(&self, param: &'q Param) -> Option<(Buffer, &'q Piece)> {
+    /// The buffer and the index of a parameter that is read without conditions and at no place that is data.
+    pub(super) fn whole<'q>(&self, param: &'q Param) -> Option<(Buffer, &'q Piece)> {
         let Param::Load(pieces) = param else { return None };
         let [piece] = pieces.as_slice() else { return None };
         let plain = piece.index.iter().all(|e| !has_data(e)) && piece.guards.is_empty();
@@ -104,12 +106,34 @@ impl Emit<'_> {
                 continue;
             }
             let dtype = self.program.buffers[b].dtype;
-            found.insert(k, self.load_row(b, &first, dtype, n));
+            found.insert(k, self.load_row(b, &first, dtype, n, "ld.global.nc"));
         }
         found
     }
 
-    fn load_row(&mut self, b: Buffer, first: &IndexExpr, dtype: DType, n: &Neighbours) -> Vec<Reg> {
+    /// The elements of a buffer that neighbours have, which their launch may write.
+    pub(super) fn read_row(&mut self, b: Buffer, n: &Neighbours) -> Vec<Reg> {
+        let index: Vec<IndexExpr> = super::lower::axes(self.program.buffers[b].dims.len()).to_vec();
+        let dtype = self.program.buffers[b].dtype;
+        match self.aligned(b, &index, n).filter(|_| dtype.bytes() >= 4) {
+            Some(first) => self.load_row(b, &first, dtype, n, "ld.global"),
+            None => {
+                let mut of = |coords: &Vec<IndexExpr>| {
+                    super::misc::read(self, b, &At { vars: &n.vars, coords })
+                };
+                n.coords.iter().map(&mut of).collect()
+            }
+        }
+    }
+
+    fn load_row(
+        &mut self,
+        b: Buffer,
+        first: &IndexExpr,
+        dtype: DType,
+        n: &Neighbours,
+        load: &str,
+    ) -> Vec<Reg> {
         let width = n.coords.len() as i64;
         let mut found = Vec::new();
         let step = step(dtype, width);
@@ -118,15 +142,15 @@ impl Emit<'_> {
             let address = self.address(b, &normal(&place), dtype.bytes(), &n.vars, &[]);
             let class = if dtype == DType::Bool { Class::Word } else { prim::class(dtype) };
             if dtype.bytes() == 2 && step == 8 {
-                let words = self.asm.pure_row(Class::Word, 4, "ld.global.nc.v4.b32", address);
+                let words = self.asm.load_row(Class::Word, 4, &format!("{load}.v4.b32"), address);
                 for word in words {
                     found.extend(self.asm.pure_row(class, 2, "mov.b32", word));
                 }
                 continue;
             }
             let vector = if step > 1 { format!(".v{step}") } else { String::new() };
-            let op = format!("ld.global.nc{vector}.{}", memory(dtype));
-            found.extend(self.asm.pure_row(class, step as usize, &op, address));
+            let op = format!("{load}{vector}.{}", memory(dtype));
+            found.extend(self.asm.load_row(class, step as usize, &op, address));
         }
         if dtype == DType::Bool {
             let truth = |asm: &mut super::asm::Asm, r: &Reg| {
@@ -264,6 +288,9 @@ pub(super) fn stores(low: &Lowering, out: &mut Out, flat: &Flat) -> Result<(), D
     }
     let mut emit = begun(low, out);
     let program = emit.written(&flat.stage.program);
+    if let Some(turn) = Turn::of(&emit, flat, program.insts.len()) {
+        return turned(low, out, &turn);
+    }
     // The number of the group is the first register that is written, whatever the width.
     let width = width(&emit, flat, program.insts.len());
     // Where threads make words together, those past the end take part, with nothing to add.

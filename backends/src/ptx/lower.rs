@@ -6,6 +6,7 @@
 //! into flat loops. A fold of several runs is one for each run.
 
 use super::place::coordinates;
+use super::sort::Sort;
 use crate::cpu::attention;
 use adfuse_ir::affine::simplified;
 use adfuse_ir::index::IndexExpr;
@@ -20,6 +21,7 @@ use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 /// A loop over points, in any order, with one stage that has no axes: stores, and folds of one run each.
+#[derive(Clone)]
 pub(super) struct Flat {
     pub(super) domain: Extents,
     pub(super) stage: Stage,
@@ -40,6 +42,7 @@ pub(super) enum Work {
     /// A contraction whose sums are stored.
     Product(Member),
     Scatter(Scatter),
+    Sort(Sort),
 }
 
 /// Partial results along the middle one of three axes, in place.
@@ -194,10 +197,7 @@ impl Lowering {
                 let m = format!("there is no library function @{} for PTX", library.function);
                 return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
             }
-            Step::Argsort(_) => {
-                let m = "places in order have no PTX";
-                return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
-            }
+            Step::Argsort(step) => self.push(Work::Sort(Sort::of(self, step))),
             Step::Transfer(_) => {}
         }
         Ok(())

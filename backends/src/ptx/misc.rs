@@ -1,22 +1,19 @@
-//! Scans, packing and scatters.
+//! Scans and packing.
 
-use super::asm::{Class, Reg};
-use super::emit::{At, Emit, data_of, memory};
+use super::asm::{Asm, Class, Reg};
+use super::emit::{At, Emit, memory};
 use super::launch::{Out, THREADS, begun, single};
 use super::lower::{Lowering, Scan, axes, internal, volume};
-use super::place::{Truth, Vars, coordinates, holds, range, resolved};
-use super::prim::{self, class};
-use adfuse_ir::Diagnostic;
+use super::place::{Vars, coordinates, range};
+use super::prim::{class, constant, select};
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Extents, Param, Scatter, Storage};
-use adfuse_ir::op::{Monoid, Update};
+use adfuse_ir::kernel::{Buffer, Storage};
+use adfuse_ir::{DType, Diagnostic, Literal};
 
 /// Elements of a group of a scan.
 const GROUP: i64 = 32;
-/// Threads that a scatter has, if there is so much to do.
-const WRITERS: i64 = 1 << 16;
 
-fn blocks_of(threads: i64) -> i64 {
+pub(super) fn blocks_of(threads: i64) -> i64 {
     (threads - 1) / i64::from(THREADS) + 1
 }
 
@@ -62,23 +59,39 @@ fn inside(low: &Lowering, b: Buffer, coords: &[IndexExpr], vars: &Vars) -> Resul
     }
 }
 
-/// A load that sees what this launch and the ones before have written.
-fn read(emit: &mut Emit<'_>, b: Buffer, at: &At<'_>) -> Reg {
+/// A load that sees what this launch and the ones before have written; 0 where a condition does not hold,
+/// under which nothing is read.
+pub(super) fn read_if(emit: &mut Emit<'_>, b: Buffer, at: &At<'_>, when: Option<Reg>) -> Reg {
     let dtype = emit.program.buffers[b].dtype;
     let element = emit.element(b, &axes(at.coords.len()), at);
     let address = emit.address(b, &element, dtype.bytes(), at.vars, &[]);
-    let form = if dtype == adfuse_ir::DType::Bool { Class::Word } else { class(dtype) };
+    let form = if dtype == DType::Bool { Class::Word } else { class(dtype) };
     let found = emit.asm.fresh(form);
-    emit.asm.emit(format_args!("ld.global.{} {found}, {address}", memory(dtype)));
-    match dtype {
-        adfuse_ir::DType::Bool => {
-            emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{found}, 0"))
+    let load = format!("ld.global.{} {found}, {address}", memory(dtype));
+    match when {
+        None => emit.asm.emit(load),
+        Some(p) => {
+            let zero = match dtype {
+                DType::Bool => emit.asm.word(0),
+                d => constant(&mut emit.asm, Literal::zero(d)),
+            };
+            emit.asm.set(found, zero);
+            emit.asm.emit(format_args!("@{p} {load}"));
         }
+    }
+    match dtype {
+        DType::Bool => emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{found}, 0")),
         _ => found,
     }
 }
 
-/// A thread for each group and line: the group in registers, at distances 1, 2, 4, 8, 16.
+/// As [`read_if`], always.
+pub(super) fn read(emit: &mut Emit<'_>, b: Buffer, at: &At<'_>) -> Reg {
+    read_if(emit, b, at, None)
+}
+
+/// A thread for each group and line: the group in registers, at distances 1, 2, 4, 8, 16. Neighbouring threads
+/// have neighbouring lines.
 fn groups(
     low: &Lowering,
     out: &mut Out,
@@ -88,6 +101,9 @@ fn groups(
     next: Option<Buffer>,
 ) -> Result<(), Diagnostic> {
     let [outer, _, inner] = scan.extents;
+    if inner == 1 {
+        return by_lanes(low, out, scan, (b, n), reverse, next);
+    }
     let full = n / GROUP;
     let dtype = low.program.buffers[b].dtype;
     // Full groups, and what is left: groups of fewer elements.
@@ -133,6 +149,92 @@ fn groups(
         out.launch(&low.homes, emit, blocks_of(total), THREADS, 0)?;
     }
     Ok(())
+}
+
+/// A lane for each element, where those of a line are neighbours: a group is a warp, whose lanes exchange
+/// partial results at distances 1, 2, 4, 8, 16.
+fn by_lanes(
+    low: &Lowering,
+    out: &mut Out,
+    scan: &Scan,
+    (b, n): (Buffer, i64),
+    reverse: bool,
+    next: Option<Buffer>,
+) -> Result<(), Diagnostic> {
+    let outer = scan.extents[0];
+    let dtype = low.program.buffers[b].dtype;
+    let count = (n + GROUP - 1) / GROUP;
+    let total = outer.saturating_mul(count).saturating_mul(GROUP);
+    let mut emit = begun(low, out);
+    let (id, live) = emit.thread(total, THREADS, true);
+    let (mut vars, thread) = single(id, total);
+    let [line, place] = [thread.clone().floor_div(count * GROUP), thread.modulo(count * GROUP)];
+    let lane = emit.number(&place.clone().modulo(GROUP), &vars);
+    let here = emit.below(&mut vars, &place, n);
+    let valid = emit.all(live, here.valid);
+    let own = [line.clone(), along(here.place, n, reverse), IndexExpr::Const(0)];
+    let coords = lines(low, b, &own, scan);
+    inside(low, b, &coords, &vars)?;
+    // Lanes past the end take part, and read nothing: others write what would be there.
+    let mut x = read_if(&mut emit, b, &At { vars: &vars, coords: &coords }, valid);
+    for distance in [1, 2, 4, 8, 16] {
+        let before = emit.of_lane_before(x, distance);
+        let joined = emit.combine(scan.monoid, dtype, before, x);
+        let has = format!("{lane}, {distance}");
+        let has = emit.asm.pure(Class::Pred, "setp.ge.s32", has);
+        x = select(&mut emit.asm, has, joined, x);
+    }
+    emit.store(b, &axes(coords.len()), x, &At { vars: &vars, coords: &coords }, valid);
+    if let Some(next) = next {
+        let ends = format!("{lane}, {}", GROUP - 1);
+        let ends = emit.asm.pure(Class::Pred, "setp.eq.s32", ends);
+        let ends = emit.all(Some(ends), valid);
+        let group = emit.below(&mut vars, &place.floor_div(GROUP), n / GROUP).place;
+        let coords = [line, group, IndexExpr::Const(0)];
+        inside(low, next, &coords, &vars)?;
+        emit.store(next, &axes(3), x, &At { vars: &vars, coords: &coords }, ends);
+    }
+    out.launch(&low.homes, emit, blocks_of(total), THREADS, 0)
+}
+
+impl Emit<'_> {
+    /// A value from the lane that is so many before, where there is one.
+    fn of_lane_before(&mut self, x: Reg, distance: u32) -> Reg {
+        let asm = &mut self.asm;
+        let moved = |asm: &mut Asm, word: Reg| {
+            let to = asm.fresh(Class::Word);
+            asm.emit(format_args!("shfl.sync.up.b32 {to}, {word}, {distance}, 0, 0xffffffff"));
+            to
+        };
+        match x.class {
+            Class::Word => moved(asm, x),
+            Class::Single => {
+                let word = asm.pure(Class::Word, "mov.b32", x);
+                let word = moved(asm, word);
+                asm.pure(Class::Single, "mov.b32", word)
+            }
+            Class::Long | Class::Double => {
+                let (low, high) = (asm.fresh(Class::Word), asm.fresh(Class::Word));
+                asm.emit(format_args!("mov.b64 {{{low}, {high}}}, {x}"));
+                let (low, high) = (moved(asm, low), moved(asm, high));
+                let pair = format!("{{{low}, {high}}}");
+                asm.pure(x.class, "mov.b64", pair)
+            }
+            Class::Half => {
+                let zero = asm.pure(Class::Half, "mov.b16", "0");
+                let word = asm.pure(Class::Word, "mov.b32", format!("{{{x}, {zero}}}"));
+                let word = moved(asm, word);
+                let (low, high) = (asm.fresh(Class::Half), asm.fresh(Class::Half));
+                asm.emit(format_args!("mov.b32 {{{low}, {high}}}, {word}"));
+                low
+            }
+            Class::Pred => {
+                let word = asm.pure(Class::Word, "selp.b32", format_args!("1, 0, {x}"));
+                let word = moved(asm, word);
+                asm.pure(Class::Pred, "setp.ne.s32", format_args!("{word}, 0"))
+            }
+        }
+    }
 }
 
 /// Coordinates of a level: what is scanned has lines and the places between them as any number of axes,
@@ -224,150 +326,4 @@ pub(super) fn pack(
         emit.asm.emit(format_args!("st.global.b32 {address}, {all}"));
     }
     out.launch(&low.homes, emit, blocks_of(words), THREADS, 0)
-}
-
-/// Launches a scatter whose sums begin in their buffer. A thread owns the places of some range, at some
-/// coordinates that are places themselves, and comes by all updates in their order: no two threads
-/// write one place, and none is written out of order. Each update is looked at as often as there
-/// are ranges.
-pub(super) fn scatter(low: &Lowering, out: &mut Out, scatter: &Scatter) -> Result<(), Diagnostic> {
-    if volume(&scatter.domain) == 0 {
-        return Ok(());
-    }
-    let data = low.program.buffers[scatter.out].clone();
-    let places = volume(&data.dims);
-    // Axes of the updates that are axes of the result: threads differ by those.
-    let window: Vec<usize> = (0..scatter.domain.len())
-        .filter(|&a| scatter.index.contains(&IndexExpr::axis(a)))
-        .collect();
-    let others: Vec<usize> = (0..scatter.domain.len()).filter(|a| !window.contains(a)).collect();
-    let extents = |axes: &[usize]| -> Extents { axes.iter().map(|&a| scatter.domain[a]).collect() };
-    let (columns, updates) = (extents(&window), extents(&others));
-    let width = volume(&columns);
-    // Places of one column: ranges of them go by the rest of the index.
-    let turns = volume(&updates);
-    let ranges = match turns {
-        1 => 1,
-        _ => (WRITERS / width).clamp(1, (places / width).max(1)),
-    };
-    let mut emit = begun(low, out);
-    let (id, live) = emit.thread(width * ranges, THREADS, false);
-    emit.leave_unless(live);
-    let (vars, thread) = single(id, width * ranges);
-    let column = coordinates(&thread.clone().modulo(width), &columns);
-    let range = thread.floor_div(width);
-    let each = (places + ranges - 1) / ranges;
-    let program = emit.written(&scatter.program);
-    let from = resolved(&range.times(each), &emit.same(&vars), &vars);
-    let from = super::place::long(&mut emit.asm, &from, &vars, &[]);
-    let to = emit.asm.pure(Class::Long, "add.s64", format_args!("{from}, {each}"));
-    if turns >= 1 << 31 {
-        return Err(super::lower::internal("a scatter of so many updates has no loop"));
-    }
-    let (l, turn) = emit.repeat(turns);
-    let mut own: Vars = vars.clone();
-    let turn = own.push(turn, turns);
-    let mut at = vec![IndexExpr::Const(0); scatter.domain.len()];
-    for (&a, e) in window.iter().zip(&column) {
-        at[a] = e.clone();
-    }
-    for (&a, e) in others.iter().zip(coordinates(&turn, &updates)) {
-        at[a] = e;
-    }
-    let at = At { vars: &own, coords: &at };
-    // Places first: what is read of data for them, then the update of those that are in the range.
-    let mut wanted = vec![false; scatter.params.len()];
-    let mut mark = |e: &IndexExpr| data_of(e, &mut |p| wanted[p] = true);
-    scatter.index.iter().for_each(&mut mark);
-    scatter.guards.iter().for_each(|g| mark(&g.expr));
-    let (_, data_regs) = emit.places(&scatter.params, &scatter.program, &wanted, &at);
-    let element = emit.element(scatter.out, &scatter.index, &at);
-    let place = super::place::long(&mut emit.asm, &element, &own, &data_regs);
-    let above = emit.asm.pure(Class::Pred, "setp.ge.s64", format_args!("{place}, {from}"));
-    let below = emit.asm.pure(Class::Pred, "setp.lt.s64", format_args!("{place}, {to}"));
-    let mut here = prim::both(&mut emit.asm, above, below);
-    let mut never = false;
-    match holds(&mut emit.asm, &scatter.guards, at.coords, at.vars, &data_regs) {
-        Truth::When(p) => here = prim::both(&mut emit.asm, here, p),
-        Truth::Never => never = true,
-        Truth::Always => {}
-    }
-    if !never {
-        emit.when(Some(here), |emit| {
-            let (regs, _) = emit.params(&scatter.params, &program, &at, &mut |_, _, _| None);
-            let Some(&update) = prim::outputs(&mut emit.asm, &program, &regs).first() else {
-                return;
-            };
-            joined(emit, scatter, &data, place, update);
-        });
-    }
-    emit.again(l);
-    out.launch(&low.homes, emit, blocks_of(width * ranges), THREADS, 0)
-}
-
-/// Joins an update with its element.
-fn joined(
-    emit: &mut Emit<'_>,
-    scatter: &Scatter,
-    data: &adfuse_ir::kernel::BufferData,
-    place: Reg,
-    update: Reg,
-) {
-    let base = emit.pointer(scatter.out);
-    let args = format!("{place}, {}, {base}", data.dtype.bytes());
-    let address = emit.asm.pure(Class::Long, "mad.lo.s64", args);
-    let monoid = match scatter.update {
-        Update::Add => Some(Monoid::Sum),
-        Update::Max => Some(Monoid::Max),
-        Update::Min => Some(Monoid::Min),
-        Update::Set => None,
-    };
-    let mut found = update;
-    if let Some(monoid) = monoid {
-        let dtype = data.dtype;
-        let form = if dtype == adfuse_ir::DType::Bool { Class::Word } else { class(dtype) };
-        let mut was = emit.asm.fresh(form);
-        emit.asm.emit(format_args!("ld.global.{} {was}, [{address}]", memory(dtype)));
-        if dtype == adfuse_ir::DType::Bool {
-            was = emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{was}, 0"));
-        }
-        found = match (dtype, monoid) {
-            // The sum of truth values is what `or` is not: kept apart from the primitives.
-            (adfuse_ir::DType::Bool, Monoid::Sum) => {
-                emit.asm.pure(Class::Pred, "or.pred", format_args!("{was}, {update}"))
-            }
-            _ => emit.combine(monoid, dtype, was, update),
-        };
-    }
-    let spelled = match data.dtype {
-        adfuse_ir::DType::I8 | adfuse_ir::DType::U8 | adfuse_ir::DType::Bool => "b8",
-        d => memory(d),
-    };
-    let found = emit.plain(found, data.dtype);
-    emit.asm.emit(format_args!("st.global.{spelled} [{address}], {found}"));
-}
-
-impl Emit<'_> {
-    /// The parameters that places are chosen by.
-    fn places(
-        &mut self,
-        params: &[Param],
-        program: &adfuse_ir::scalar::ScalarProgram,
-        wanted: &[bool],
-        at: &At<'_>,
-    ) -> (Vec<Option<Reg>>, Vec<super::place::Datum>) {
-        // A program that gives just these.
-        let mut only = adfuse_ir::scalar::ScalarProgram {
-            params: program.params.clone(),
-            ..Default::default()
-        };
-        for (k, _) in wanted.iter().enumerate().filter(|(_, w)| **w) {
-            let dtype = program.params[k];
-            let op = adfuse_ir::scalar::SOp::Param(k as u32);
-            let v =
-                only.insts.push(adfuse_ir::scalar::SInst { op, args: Default::default(), dtype });
-            only.outputs.push(v);
-        }
-        self.params(params, &only, at, &mut |_, _, _| None)
-    }
 }

@@ -181,7 +181,8 @@ fn made(low: &mut Lowering, out: &mut Out, works: Vec<Work>) -> Result<StepCode,
             Work::Scan(scan) => super::misc::scan(low, out, &scan)?,
             Work::Pack { from, to } => super::misc::pack(low, out, from, to)?,
             Work::Product(member) => super::product::product(low, out, &member)?,
-            Work::Scatter(scatter) => super::misc::scatter(low, out, &scatter)?,
+            Work::Scatter(scatter) => super::scatter::scatter(low, out, &scatter)?,
+            Work::Sort(sort) => super::sort::sort(low, out, &sort)?,
         }
     }
     Ok(StepCode { launches: std::mem::take(&mut out.launches), scratch: low.ended()? })

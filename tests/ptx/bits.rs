@@ -1,0 +1,148 @@
+//! What is emitted gives the bits of the kernel evaluator, run on the [machine](crate::machine).
+
+use crate::assembler::Assembly;
+use crate::common::kernels::{arguments, files};
+use crate::common::orders::{self, Case};
+use crate::common::programs::decode_over;
+use crate::common::random;
+use crate::machine::run;
+use crate::{differentiated, lowered, refused};
+use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::backends::Array;
+use adfuse::backends::ptx::{self, Target};
+use adfuse::backends::reference::kernel;
+use adfuse::fusion::{Effort, Fp};
+use adfuse::ir::kernel::text::parse as read;
+use adfuse::ir::kernel::{Program, Verified, verify};
+use adfuse::ir::op::{Body, Domain};
+use adfuse::ir::rewrite::specialize;
+use adfuse::ir::{DType, Module, Op};
+
+/// Runs a program, forwards and backwards through threads and blocks.
+fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) {
+    let module = ptx::compile(program, Target::Sm80, Fp::Strict)
+        .unwrap_or_else(|d| panic!("{name}: {d}\n{}", **program));
+    let expected = kernel::run(program, args).unwrap_or_else(|d| panic!("{name}: {d}"));
+    for backwards in [false, true] {
+        let found = run(&module, program, args, backwards);
+        for (found, expected) in found.iter().zip(&expected) {
+            let differs = (0..found.len()).find(|&k| found.get(k) != expected.get(k));
+            if let Some(k) = differs {
+                let [x, y] = [found, expected].map(|a| a.get(k));
+                panic!("{name}: element {k} is {x}, not {y}\n{}", **program);
+            }
+        }
+    }
+}
+
+fn all(cases: Vec<Case>) {
+    assert!(!cases.is_empty());
+    cases.iter().for_each(|case| agrees(&case.name, &case.program, &case.args));
+}
+
+#[test]
+fn orders_of_short_lines() {
+    [0, 1, 2, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025].into_iter().for_each(|n| {
+        all(orders::orders(n));
+    });
+    all(orders::layouts());
+}
+
+#[test]
+fn orders_of_long_lines() {
+    [5000, 8193, 12_000].into_iter().for_each(|n| all(orders::orders(n)));
+    all(vec![orders::longest(DType::Bool)]);
+}
+
+#[test]
+fn scatters() {
+    all(orders::scatters(20000));
+}
+
+#[test]
+fn transposes() {
+    all(orders::transposes());
+}
+
+#[test]
+fn scans() {
+    [0, 1, 2, 31, 32, 33, 1023, 1024, 1025, 5000].into_iter().for_each(|n| all(orders::scans(n)));
+}
+
+#[test]
+fn programs_of_the_filetests() {
+    for (name, text) in files() {
+        let program = verify(read(&text).expect("reads")).expect("verifies");
+        if !refused(&program) {
+            agrees(&name, &program, &arguments(&program));
+        }
+    }
+}
+
+#[test]
+fn every_row() {
+    for &op in Op::ALL {
+        if matches!(op.def().body, Body::Region(_) | Body::Effect(_)) {
+            continue;
+        }
+        for module in random::cases(op, 33) {
+            let f = module.funcs.values().next().expect("a function");
+            let extents = f.symbols.iter().map(|&s| (s, 3)).collect();
+            let f = specialize(f, &extents).expect("three of each");
+            let mut domains: Vec<Domain> = op.def().domain.to_vec();
+            if domains.is_empty() {
+                domains.push(Domain::Normal);
+            }
+            let program = lowered(&module, &f, Effort::Default, Fp::Strict);
+            if !refused(&program) {
+                agrees(&op.to_string(), &program, &random::inputs(&f, &domains));
+            }
+        }
+    }
+}
+
+#[test]
+fn models_and_their_gradients() {
+    for (name, g) in differentiated() {
+        let args = random::inputs(&g, &[Domain::Normal]);
+        let program = lowered(&Module::single(g.clone()), &g, Effort::Default, Fp::Strict);
+        if !refused(&program) {
+            agrees(&name, &program, &args);
+        }
+    }
+}
+
+#[test]
+fn random_programs() {
+    for (dtype, extents) in [(DType::F32, [3, 67]), (DType::F64, [33, 5]), (DType::BF16, [70, 33])]
+    {
+        random::programs(23, 20, |steps| {
+            let f = decode_over(steps, dtype, extents);
+            let module = Module::single(f.clone());
+            let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
+            let g = value_and_grad(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
+            let args = random::inputs(&g, &[Domain::Normal]);
+            let program = lowered(&Module::single(g.clone()), &g, Effort::Default, Fp::Strict);
+            if !refused(&program) {
+                agrees("random", &program, &args);
+            }
+            Ok(())
+        });
+    }
+}
+
+/// What is held in registers stays there.
+#[test]
+fn nothing_spills() {
+    let cases = [1024, 8192, 12_000].into_iter().flat_map(orders::orders);
+    let cases = cases.chain(orders::scatters(9000)).chain(orders::transposes());
+    let cases = cases.chain([31, 1025, 5000].into_iter().flat_map(orders::scans));
+    let mut assembly = Assembly::default();
+    for case in cases {
+        let module = ptx::compile(&case.program, Target::Sm80, Fp::Strict).expect("compiles");
+        assembly.add(&case.name, &module, &case.program.to_string());
+    }
+    for r in assembly.assembled() {
+        assert_eq!(r.spilled, 0, "{}: {} registers", r.entry, r.registers);
+    }
+}

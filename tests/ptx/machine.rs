@@ -1,0 +1,403 @@
+//! A machine that runs modules on the host, one thread after the other from barrier to barrier, so that what is
+//! emitted is held to the kernel evaluator where there is no GPU. It sees every access: those outside
+//! of a buffer stop it, and so do two writes to one place by threads that no barrier keeps apart. What is read of
+//! a place that such a thread has written is nothing that a result may depend on. Forwards and backwards,
+//! each of two threads comes first once.
+
+use crate::instructions::{Does, Entry, Inst, Space, Special, Way, entries};
+use adfuse::backends::Array;
+use adfuse::backends::ptx::{Arg, Launch, Module};
+use adfuse::ir::Literal;
+use adfuse::ir::kernel::{Buffer, BufferData, Program, Role, Space as Memory, Step, Storage};
+use adfuse::ir::scalar::Table;
+use std::collections::HashMap;
+
+/// Bits of a pointer that are the place within a piece of memory.
+const PLACE: u32 = 40;
+/// What memory has that nothing was written to.
+const POISON: u8 = 0xa5;
+const LANES: usize = 32;
+
+/// A piece of memory, and who wrote each place last.
+#[derive(Default)]
+struct Piece {
+    bytes: Vec<u8>,
+    written: Vec<u64>,
+}
+
+/// Who is at a place. Threads of a block are kept apart by its barriers, lanes of a warp by the warp's own too.
+#[derive(Clone, Copy)]
+struct Who {
+    block: u64,
+    thread: u64,
+    barriers: u64,
+    together: u64,
+}
+
+impl Who {
+    /// In one number, never 0: block, thread, and how many barriers and meetings of the warp it has passed.
+    fn stamp(self) -> u64 {
+        1 << 63 | self.block << 40 | self.thread << 30 | self.barriers << 15 | self.together
+    }
+
+    /// Whether nothing keeps this one and an earlier one apart.
+    fn races(self, other: u64) -> bool {
+        let (own, same) = (self.stamp(), |shift: u32| other >> shift == self.stamp() >> shift);
+        if other == 0 || same(30) {
+            return false;
+        }
+        if !same(40) {
+            return true;
+        }
+        let meetings = |n: u64| (n >> 15) & 0x7fff;
+        let warp = |n: u64| (n >> 35) & 0x1f;
+        let together = |n: u64| n & 0x7fff;
+        meetings(own) == meetings(other)
+            && !(warp(own) == warp(other) && together(own) != together(other))
+    }
+}
+
+impl Piece {
+    fn new(bytes: Vec<u8>) -> Piece {
+        let n = bytes.len();
+        Piece { bytes, written: vec![0; n] }
+    }
+
+    fn fresh(&mut self) {
+        self.written.fill(0);
+    }
+
+    fn load(&mut self, at: usize, bytes: usize, who: Who) -> Option<u64> {
+        let part = self.bytes.get(at..at.checked_add(bytes)?)?;
+        let mut whole = [0; 8];
+        whole[..bytes].copy_from_slice(part);
+        if self.written[at..at + bytes].iter().any(|&w| who.races(w)) {
+            whole[..bytes].fill(POISON);
+        }
+        Some(u64::from_le_bytes(whole))
+    }
+
+    fn store(&mut self, at: usize, bytes: usize, value: u64, who: Who) -> Option<()> {
+        let part = self.bytes.get_mut(at..at.checked_add(bytes)?)?;
+        part.copy_from_slice(&value.to_le_bytes()[..bytes]);
+        for k in at..at + bytes {
+            if who.races(self.written[k]) {
+                return None;
+            }
+            self.written[k] = who.stamp();
+        }
+        Some(())
+    }
+}
+
+/// Why a thread waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Runs,
+    /// At an instruction that lanes do together.
+    Lanes,
+    Block,
+    Done,
+}
+
+struct Thread {
+    at: usize,
+    registers: Vec<u64>,
+    state: State,
+    who: Who,
+}
+
+struct Machine {
+    pieces: Vec<Piece>,
+    entries: HashMap<String, Entry>,
+    /// Whether blocks and threads take their turns from the last to the first.
+    backwards: bool,
+}
+
+/// Runs a program's module: what the caller is handed.
+pub(crate) fn run(
+    module: &Module,
+    program: &Program,
+    args: &[Array],
+    backwards: bool,
+) -> Vec<Array> {
+    let buffers = program.buffers.len();
+    let mut machine = Machine { pieces: Vec::new(), entries: entries(&module.text), backwards };
+    let mut inputs = args.iter();
+    let mut callers = Vec::new();
+    for data in program.buffers.values() {
+        let mut own = vec![POISON; data.bytes() as usize];
+        let mut caller = Vec::new();
+        match &data.role {
+            Role::Input => {
+                let given = inputs.next().expect("as many as inputs").bytes();
+                let to = if is_plain(data) { &mut own } else { &mut caller };
+                *to = given.to_vec();
+            }
+            Role::Constant(values) => {
+                own = values.iter().flat_map(|v| bytes_of(*v)).collect();
+            }
+            _ if !is_plain(data) => {
+                caller = vec![POISON; volume(data) * data.dtype.bytes() as usize]
+            }
+            _ => {}
+        }
+        machine.pieces.push(Piece::new(own));
+        callers.push(Piece::new(caller));
+    }
+    machine.pieces.extend(callers);
+    let scratch = vec![POISON; module.scratch() as usize];
+    machine.pieces.push(Piece::new(scratch));
+    let pointer = |arg: &Arg| -> u64 {
+        let number = |b: &Buffer| u64::from(b.as_u32());
+        let (piece, at) = match arg {
+            Arg::Buffer(b) => (number(b), 0),
+            Arg::Caller(b) => (number(b) + buffers as u64, 0),
+            Arg::Scratch { offset } => (2 * buffers as u64, *offset),
+        };
+        (piece + 1) << PLACE | at
+    };
+    let launch = |machine: &mut Machine, l: &Launch| {
+        let pointers: Vec<u64> = l.args.iter().map(pointer).collect();
+        machine.launch(l, &pointers);
+    };
+    module.enter.launches.iter().for_each(|l| launch(&mut machine, l));
+    for (step, code) in program.steps.iter().zip(&module.steps) {
+        if let Step::Transfer(t) = step {
+            let from = machine.pieces[t.from.as_u32() as usize].bytes.clone();
+            machine.pieces[t.to.as_u32() as usize].bytes = from;
+        }
+        code.launches.iter().for_each(|l| launch(&mut machine, l));
+    }
+    module.leave.launches.iter().for_each(|l| launch(&mut machine, l));
+    let handed = |b: &Buffer| {
+        let data = &program.buffers[*b];
+        let own = b.as_u32() as usize;
+        let piece = if is_plain(data) { own } else { own + buffers };
+        let each = data.dtype.bytes() as usize;
+        let bits = |part: &[u8]| {
+            let mut whole = [0; 8];
+            whole[..each].copy_from_slice(part);
+            u64::from_le_bytes(whole)
+        };
+        let all: Vec<u64> = machine.pieces[piece].bytes.chunks(each).map(bits).collect();
+        let dims: Vec<u64> = data.dims.iter().map(|&n| n as u64).collect();
+        Array::from_bits(data.dtype, &dims, &all).expect("fits")
+    };
+    program.outputs.iter().map(handed).collect()
+}
+
+/// Whether the caller's array is the buffer itself.
+fn is_plain(data: &BufferData) -> bool {
+    let dense = data.storage == Storage::Plain && data.strides.is_none();
+    dense || data.space != Memory::Device || matches!(data.role, Role::Constant(_))
+}
+
+fn volume(data: &BufferData) -> usize {
+    data.dims.iter().map(|&n| n as usize).product()
+}
+
+fn bytes_of(v: Literal) -> Vec<u8> {
+    v.bits().to_le_bytes()[..v.dtype().bytes() as usize].to_vec()
+}
+
+impl Machine {
+    fn launch(&mut self, launch: &Launch, pointers: &[u64]) {
+        self.pieces.iter_mut().for_each(Piece::fresh);
+        let entry = self.entries.remove(&launch.entry).expect("an entry point");
+        let blocks = u64::from(launch.grid[0]);
+        let threads = u64::from(launch.block);
+        for number in 0..blocks {
+            let block = if self.backwards { blocks - 1 - number } else { number };
+            let mut shared = Piece::new(vec![POISON; launch.shared as usize]);
+            let begun = |thread: u64| Thread {
+                at: 0,
+                registers: entry.registers.clone(),
+                state: State::Runs,
+                who: Who { block, thread, barriers: 0, together: 0 },
+            };
+            let mut all: Vec<Thread> = (0..threads).map(begun).collect();
+            while all.iter().any(|t| t.state != State::Done) {
+                for k in 0..all.len() {
+                    let k = if self.backwards { all.len() - 1 - k } else { k };
+                    while all[k].state == State::Runs {
+                        self.step(&entry, &mut all[k], pointers, &mut shared);
+                    }
+                }
+                if !all
+                    .chunks_mut(LANES)
+                    .map(|warp| together(&entry, warp))
+                    .fold(false, |a, b| a | b)
+                {
+                    barrier(&mut all, &launch.entry);
+                }
+            }
+        }
+        self.entries.insert(launch.entry.clone(), entry);
+    }
+
+    fn step(&mut self, entry: &Entry, t: &mut Thread, pointers: &[u64], shared: &mut Piece) {
+        let inst = &entry.insts[t.at];
+        if inst.when.is_some_and(|(p, is)| (t.registers[p] != 0) != is) {
+            t.at += 1;
+            return;
+        }
+        let from = |k: usize| inst.from.get(k).map_or(0, |&r| t.registers[r]);
+        match &inst.does {
+            Does::Compute(f) => t.registers[inst.to[0]] = f([from(0), from(1), from(2)]),
+            Does::Halves(bits) => {
+                let x = from(0);
+                t.registers[inst.to[0]] = x & ((1 << bits) - 1);
+                t.registers[inst.to[1]] = x >> bits & ((1 << bits) - 1);
+            }
+            Does::Whole(bits) => {
+                t.registers[inst.to[0]] = from(0) & ((1 << bits) - 1) | from(1) << bits;
+            }
+            Does::Parameter(k) => t.registers[inst.to[0]] = pointers[*k],
+            Does::Special(special) => {
+                let lane = t.who.thread % LANES as u64;
+                t.registers[inst.to[0]] = match special {
+                    Special::Block => t.who.block,
+                    Special::Thread => t.who.thread,
+                    Special::Lane => lane,
+                    Special::LanesBelow => (1 << lane) - 1,
+                };
+            }
+            Does::Load { space, bytes, signed, offset } => {
+                let at = from(0).wrapping_add(*offset as u64);
+                let size = *bytes as usize;
+                aligned(inst, at, size * inst.to.len());
+                for (k, &to) in inst.to.iter().enumerate() {
+                    let at = at + (k * size) as u64;
+                    let x = self
+                        .load(*space, at, size, t.who, shared)
+                        .unwrap_or_else(|| stop(inst, at, t));
+                    // Narrow ones are extended in registers of 32 bits.
+                    t.registers[to] = match (signed, size) {
+                        (true, 1) => u64::from(x as u8 as i8 as i32 as u32),
+                        _ => x,
+                    };
+                }
+            }
+            Does::Store { space, bytes, offset } => {
+                let at = from(0).wrapping_add(*offset as u64);
+                let size = *bytes as usize;
+                aligned(inst, at, size * (inst.from.len() - 1));
+                for (k, &r) in inst.from[1..].iter().enumerate() {
+                    let (at, x) = (at + (k * size) as u64, t.registers[r]);
+                    let piece = match space {
+                        Space::Shared => Some(&mut *shared),
+                        _ => (at >> PLACE)
+                            .checked_sub(1)
+                            .and_then(|n| self.pieces.get_mut(n as usize)),
+                    };
+                    let place = (at & ((1 << PLACE) - 1)) as usize;
+                    let done = piece.and_then(|p| p.store(place, size, x, t.who));
+                    done.unwrap_or_else(|| stop(inst, at, t));
+                }
+            }
+            Does::Jump(to) => {
+                t.at = *to;
+                return;
+            }
+            Does::Return => {
+                t.state = State::Done;
+                return;
+            }
+            Does::Barrier => {
+                t.state = State::Block;
+                return;
+            }
+            Does::Together | Does::Vote | Does::Shuffle(_) => {
+                t.state = State::Lanes;
+                return;
+            }
+        }
+        t.at += 1;
+    }
+
+    fn load(
+        &mut self,
+        space: Space,
+        at: u64,
+        size: usize,
+        who: Who,
+        shared: &mut Piece,
+    ) -> Option<u64> {
+        let place = (at & ((1 << PLACE) - 1)) as usize;
+        match space {
+            Space::Constant => Table::TwoOverPi.entries().get(at as usize / 8).copied(),
+            Space::Shared => shared.load(place, size, who),
+            Space::Global => {
+                self.pieces.get_mut((at >> PLACE).checked_sub(1)? as usize)?.load(place, size, who)
+            }
+        }
+    }
+}
+
+fn aligned(inst: &Inst, at: u64, bytes: usize) {
+    assert!(at.is_multiple_of(bytes as u64), "not aligned: {}", inst.text);
+}
+
+fn stop<T>(inst: &Inst, at: u64, t: &Thread) -> T {
+    panic!(
+        "`{}`, number {}, of thread {} of block {} is outside, or where another thread wrote: {at:x}",
+        inst.text, t.at, t.who.thread, t.who.block
+    )
+}
+
+/// Does what the lanes of a warp do together, where all that are left are there; whether they were.
+fn together(entry: &Entry, warp: &mut [Thread]) -> bool {
+    let left: Vec<usize> = (0..warp.len()).filter(|&k| warp[k].state != State::Done).collect();
+    if left.is_empty() || left.iter().any(|&k| warp[k].state != State::Lanes) {
+        let some = left.iter().any(|&k| warp[k].state == State::Lanes);
+        assert!(!some, "lanes wait for others that are elsewhere");
+        return false;
+    }
+    let at = warp[left[0]].at;
+    assert!(left.iter().all(|&k| warp[k].at == at), "lanes meet at different places");
+    let inst = &entry.insts[at];
+    let given: Vec<Vec<u64>> =
+        warp.iter().map(|t| inst.from.iter().map(|&r| t.registers[r]).collect()).collect();
+    for &k in &left {
+        let results = match &inst.does {
+            Does::Vote => {
+                let votes = left.iter().filter(|&&j| given[j][0] != 0).map(|&j| 1u64 << j);
+                vec![votes.sum()]
+            }
+            Does::Shuffle(way) => {
+                let by = given[k][1] as usize;
+                let other = match way {
+                    Way::Butterfly => Some(k ^ by),
+                    Way::Up => k.checked_sub(by),
+                    Way::Index => Some(by % LANES),
+                };
+                if let Some(j) = other {
+                    assert!(left.contains(&j), "a lane that has left: {}", inst.text);
+                }
+                vec![given[other.unwrap_or(k)][0], other.is_some().into()]
+            }
+            _ => Vec::new(),
+        };
+        for (&to, result) in inst.to.iter().zip(results) {
+            warp[k].registers[to] = result;
+        }
+        // What lanes exchange keeps no accesses apart; a barrier of the warp does.
+        warp[k].who.together += u64::from(matches!(inst.does, Does::Together));
+        warp[k].at += 1;
+        warp[k].state = State::Runs;
+    }
+    true
+}
+
+/// Lets all threads go on that wait for each other.
+fn barrier(all: &mut [Thread], entry: &str) {
+    let waiting = |t: &&mut Thread| t.state == State::Block;
+    let at: Vec<usize> = all.iter_mut().filter(waiting).map(|t| t.at).collect();
+    assert!(at.windows(2).all(|p| p[0] == p[1]), "{entry}: threads meet at different barriers");
+    for t in all.iter_mut().filter(|t| t.state == State::Block) {
+        t.who.barriers += 1;
+        t.at += 1;
+        t.state = State::Runs;
+    }
+}
