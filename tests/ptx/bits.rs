@@ -6,7 +6,7 @@ use crate::common::orders::{self, Case};
 use crate::common::programs::decode_over;
 use crate::common::random;
 use crate::machine::run;
-use crate::{differentiated, lowered, refused};
+use crate::{benched, differentiated, lowered, refused};
 use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::backends::Array;
 use adfuse::backends::ptx::{self, Target};
@@ -128,6 +128,30 @@ fn random_programs() {
             }
             Ok(())
         });
+    }
+}
+
+/// A program of the benches, the length of its rows there, and rows and a length to run it with: chains of rows
+/// that fold their columns, copied ahead and not, and rows so long that blocks take turns.
+const LARGE: [(&str, &str, u64, &str); 6] = [
+    ("bias_relu_loss", "4096", 24_577, "33"),
+    ("bias_relu_loss", "4096", 24_577, "36"),
+    ("residual_norm_loss", "4096", 24_580, "36"),
+    ("residual_norm_loss_bf16", "4096", 24_577, "40"),
+    ("vocabulary_loss", "50304", 5, "16500"),
+    ("vocabulary_loss_bf16", "50304", 5, "16384"),
+];
+
+#[test]
+fn rows_that_fill_a_chip() {
+    for (name, row, n, length) in LARGE {
+        let g = benched(name, n, (row, length));
+        let args = random::inputs(&g, &[Domain::Normal]);
+        let program = lowered(&Module::single(g.clone()), &g, Effort::Default, Fp::Strict);
+        let module = ptx::compile(&program, Target::Sm80, Fp::Strict).expect("compiles");
+        let ahead = module.text.contains("cp.async") || length == "33";
+        assert!(ahead, "{name} {length} has nothing copied ahead");
+        agrees(&format!("{name} {n} x {length}"), &program, &args);
     }
 }
 

@@ -23,6 +23,14 @@ pub(crate) enum Does {
         bytes: u32,
         offset: i64,
     },
+    /// Copies so many bytes of global memory to shared memory, of which the first may be all that are there and
+    /// zeros follow. It is done at once: who waits for it comes later.
+    Copy {
+        bytes: u32,
+        to: i64,
+        from: i64,
+    },
+    Nothing,
     /// The pointer of a parameter.
     Parameter(usize),
     Special(Special),
@@ -55,6 +63,7 @@ pub(crate) enum Space {
 #[derive(Clone, Copy)]
 pub(crate) enum Special {
     Block,
+    Blocks,
     Thread,
     Lane,
     LanesBelow,
@@ -219,6 +228,20 @@ impl Reader {
                         (Does::Store { space, bytes, offset }, vec![], from)
                     }
                 }
+            }
+            "cp" if parts[2].ends_with("group") || parts[2] == "wait_all" => {
+                (Does::Nothing, vec![], vec![])
+            }
+            "cp" => {
+                let ((to, to_offset), (from, from_offset)) =
+                    (self.place(operands[0]), self.place(operands[1]));
+                let bytes = operands[2].parse().expect("a number of bytes");
+                let mut regs = vec![to, from];
+                regs.extend(operands.get(3).map(|o| self.register(o)));
+                (Does::Copy { bytes, to: to_offset, from: from_offset }, vec![], regs)
+            }
+            "mov" if operands[1].starts_with("%nctaid") => {
+                (Does::Special(Special::Blocks), self.list(operands[0]), vec![])
             }
             "mov" if operands[1].starts_with("%ctaid") => {
                 (Does::Special(Special::Block), self.list(operands[0]), vec![])

@@ -205,7 +205,9 @@ impl Machine {
     fn launch(&mut self, launch: &Launch, pointers: &[u64]) {
         self.pieces.iter_mut().for_each(Piece::fresh);
         let entry = self.entries.remove(&launch.entry).expect("an entry point");
-        let blocks = u64::from(launch.grid[0]);
+        // Where blocks take turns, a chip of one multiprocessor.
+        let most = launch.resident.map_or(u32::MAX, |n| n.max(2));
+        let blocks = u64::from(launch.grid[0].min(most));
         let threads = u64::from(launch.block);
         for number in 0..blocks {
             let block = if self.backwards { blocks - 1 - number } else { number };
@@ -221,7 +223,7 @@ impl Machine {
                 for k in 0..all.len() {
                     let k = if self.backwards { all.len() - 1 - k } else { k };
                     while all[k].state == State::Runs {
-                        self.step(&entry, &mut all[k], pointers, &mut shared);
+                        self.step(&entry, &mut all[k], (pointers, blocks), &mut shared);
                     }
                 }
                 if !all
@@ -236,7 +238,13 @@ impl Machine {
         self.entries.insert(launch.entry.clone(), entry);
     }
 
-    fn step(&mut self, entry: &Entry, t: &mut Thread, pointers: &[u64], shared: &mut Piece) {
+    fn step(
+        &mut self,
+        entry: &Entry,
+        t: &mut Thread,
+        (pointers, blocks): (&[u64], u64),
+        shared: &mut Piece,
+    ) {
         let inst = &entry.insts[t.at];
         if inst.when.is_some_and(|(p, is)| (t.registers[p] != 0) != is) {
             t.at += 1;
@@ -258,6 +266,7 @@ impl Machine {
                 let lane = t.who.thread % LANES as u64;
                 t.registers[inst.to[0]] = match special {
                     Special::Block => t.who.block,
+                    Special::Blocks => blocks,
                     Special::Thread => t.who.thread,
                     Special::Lane => lane,
                     Special::LanesBelow => (1 << lane) - 1,
@@ -294,6 +303,24 @@ impl Machine {
                     let place = (at & ((1 << PLACE) - 1)) as usize;
                     let done = piece.and_then(|p| p.store(place, size, x, t.who));
                     done.unwrap_or_else(|| stop(inst, at, t));
+                }
+            }
+            Does::Nothing => {}
+            Does::Copy { bytes, to, from: offset } => {
+                let (to, at) =
+                    (from(0).wrapping_add(*to as u64), from(1).wrapping_add(*offset as u64));
+                let bytes = u64::from(*bytes);
+                aligned(inst, to, bytes as usize);
+                aligned(inst, at, bytes as usize);
+                let there = if inst.from.len() > 2 { from(2).min(bytes) } else { bytes };
+                for k in 0..bytes {
+                    let found = match k < there {
+                        true => self.load(Space::Global, at + k, 1, t.who, shared),
+                        false => Some(0),
+                    };
+                    let found = found.unwrap_or_else(|| stop(inst, at, t));
+                    let done = shared.store((to + k) as usize, 1, found, t.who);
+                    done.unwrap_or_else(|| stop(inst, to, t));
                 }
             }
             Does::Jump(to) => {

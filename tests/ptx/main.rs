@@ -163,10 +163,12 @@ fn a_function_in_text() {
 }
 
 /// A program of the benches and its gradients, with the extent of `n`.
-fn benched(name: &str, n: u64, row: &str) -> Function {
+///
+/// Rows have another length there than `row.0`.
+fn benched(name: &str, n: u64, row: (&str, &str)) -> Function {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/programs");
     let text = std::fs::read_to_string(format!("{folder}/{name}.ir")).expect("reads");
-    let module = parse(&text.replace("1024", row)).unwrap_or_else(|e| panic!("{e:?}"));
+    let module = parse(&text.replace(row.0, row.1)).unwrap_or_else(|e| panic!("{e:?}"));
     let f = module.funcs.values().next().expect("a function");
     let extents = f.symbols.iter().map(|&s| (s, n)).collect();
     let f = specialize(f, &extents).expect("an extent");
@@ -266,7 +268,7 @@ fn no_spills() {
     let rows = rows.chain(long).chain(short).map(|(name, n, row)| (name, n, row, 255));
     for (name, n, row, most) in elements.chain(rows) {
         let mut all = Assembly::default();
-        let g = benched(name, n, row);
+        let g = benched(name, n, ("1024", row));
         for fp in [Fp::Strict, Fp::Fast] {
             let program = lowered(&Module::single(g.clone()), &g, Effort::Default, fp);
             add(&mut all, &format!("{name} {row}"), &program, fp);
@@ -293,7 +295,7 @@ fn rows_are_read_once() {
         ("vocabulary_loss_bf16", 8192, &["x"]),
     ];
     for (name, n, operands) in cases {
-        let g = benched(name, n, "1024");
+        let g = benched(name, n, ("1024", "1024"));
         for fp in [Fp::Strict, Fp::Fast] {
             let program = lowered(&Module::single(g.clone()), &g, Effort::Default, fp);
             let module = ptx::compile(&program, Target::Sm90, fp).expect("compiles");

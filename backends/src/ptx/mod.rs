@@ -4,6 +4,7 @@
 //! evaluator: scalar programs are the same primitives, and folds are written in the order of `docs/fp.md`,
 //! whose 32 lanes are those of a warp. See `docs/gpu.md`.
 
+mod across;
 mod ahead;
 mod apart;
 mod asm;
@@ -19,6 +20,7 @@ mod flat;
 mod fold;
 mod hold;
 mod inline;
+mod kept;
 mod keys;
 mod launch;
 mod lower;

@@ -1,46 +1,26 @@
 //! The elements of a stage of a row: read, computed and put where they go, each by the thread that the lane
 //! order gives it.
 
+use super::across::{halved, leave_parts, tree};
 use super::ahead::Array;
-use super::asm::{Class, Reg, listed};
-use super::emit::{At, Emit, memory};
+use super::asm::{Class, Reg};
+use super::emit::{At, Emit};
 use super::flat::Neighbours;
 use super::hold::{Hold, Reduction, pieces};
+use super::kept::{held, keep, name_registers, shared_row};
 use super::launch::{Below, output_type};
 use super::lower::{free, volume};
-use super::part::{Part, neutral};
+use super::part::Part;
 use super::place::{Vars, coordinates, resolved, value};
-use super::prim::{class, constant, select};
 use super::rows::{Ahead, Point};
 use super::team::{Has, Piece};
+use adfuse_ir::Fp;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Operand, Param, Sink, Stage, Tile};
+use adfuse_ir::kernel::{Param, Sink, Stage, Tile};
 use adfuse_ir::scalar::ScalarProgram;
-use adfuse_ir::{DType, Fp};
 
 /// Instructions of a loop's body that is not written out whole.
 const BODY: i64 = 600;
-
-/// The elements of a tile that a thread has in registers.
-#[derive(Clone, Default)]
-pub(super) struct Held {
-    regs: Vec<Option<Reg>>,
-    /// The first of two that share a register.
-    half: Option<Reg>,
-    /// Whether registers are written wherever there is an element, and were named before.
-    named: bool,
-}
-
-impl Held {
-    /// The one element of a tile without axes.
-    pub(super) fn of(value: Reg) -> Held {
-        Held { regs: vec![Some(value)], half: None, named: false }
-    }
-
-    pub(super) fn one(&self) -> Option<Reg> {
-        self.regs.first().copied().flatten()
-    }
-}
 
 /// A stage that is being written.
 struct Walk<'a> {
@@ -134,7 +114,7 @@ pub(super) fn elements(
     let together = team.warps() > 1 && pieces.len() > 1 && folds.iter().all(free);
     let sums = together.then(|| folds.iter().map(|f| empty(emit, f)).collect());
     let walk = Walk { stage, number, program, folds, sums, text, batch, done, next };
-    name_registers(emit, p, &walk, &pieces);
+    name_registers(emit, p, stage, &pieces);
     if team.warps() == 1 {
         let Some(&piece) = pieces.first() else { return false };
         let start = IndexExpr::Const(0);
@@ -175,7 +155,7 @@ pub(super) fn elements(
     if let Some(sums) = &walk.sums {
         let warp = resolved(&p.warp, &emit.same(&p.vars), &p.vars);
         let warp = value(&mut emit.asm, &warp, &p.vars, &[]);
-        leave_parts(emit, p, &walk, sums.clone(), warp, &places);
+        leave_parts(emit, p, &walk.folds, sums.clone(), warp, &places);
     }
     emit.asm.emit("bar.sync 0");
     for (fold, &place) in walk.folds.iter().zip(&places) {
@@ -250,29 +230,7 @@ fn piece(
     follows(emit, walk, Some((number, blocks)), elements);
     match &walk.sums {
         Some(sums) => sums.iter().zip(parts).for_each(|(&to, part)| emit.set_part(to, part)),
-        None => leave_parts(emit, p, walk, parts, number, places),
-    }
-}
-
-/// Leaves the parts of a warp's folds for all warps.
-fn leave_parts(
-    emit: &mut Emit<'_>,
-    p: &Point<'_>,
-    walk: &Walk<'_>,
-    parts: Vec<Part>,
-    number: Reg,
-    places: &[i64],
-) {
-    let lane = resolved(&p.lane, &emit.same(&p.vars), &p.vars);
-    let lane = value(&mut emit.asm, &lane, &p.vars, &[]);
-    let lowest = emit.asm.pure(Class::Pred, "setp.eq.s32", format_args!("{lane}, 0"));
-    for ((fold, part), place) in walk.folds.iter().zip(parts).zip(places) {
-        let part = halved(emit, fold, part, 32);
-        let base = emit.asm.pure(Class::Word, "mov.u32", "dynamic");
-        let at = emit.asm.pure(Class::Word, "mad.lo.s32", format_args!("{number}, 8, {base}"));
-        let part = emit.plain(part, fold.dtype);
-        let spelled = word(fold.dtype);
-        emit.asm.emit(format_args!("@{lowest} st.shared.{spelled} [{at}+{place}], {part}"));
+        None => leave_parts(emit, p, &walk.folds, parts, number, places),
     }
 }
 
@@ -299,18 +257,6 @@ fn follows(emit: &mut Emit<'_>, walk: &Walk<'_>, block: Option<(Reg, i64)>, elem
 fn empty(emit: &mut Emit<'_>, fold: &Reduction) -> Part {
     let part = emit.empty_part(fold.monoid, fold.dtype);
     emit.kept_part(part)
-}
-
-/// Joins what lanes have come to: all of them have the result.
-fn halved(emit: &mut Emit<'_>, fold: &Reduction, part: Part, lanes: i64) -> Reg {
-    let mut part = part.value;
-    let mut half = lanes / 2;
-    while half > 0 {
-        let other = emit.exchanged(part, half as u32);
-        part = emit.combine(fold.monoid, fold.dtype, part, other);
-        half /= 2;
-    }
-    part
 }
 
 /// Elements of a stage; gives what its folds have come to in each lane.
@@ -455,7 +401,8 @@ fn put(
             }
             Sink::Keep(t) => {
                 let end = span.cell + span.turns * p.layout.team.width;
-                keep(emit, p, *t, values, read, end as usize);
+                let cells = [read.cell as usize, end as usize];
+                keep(emit, p, *t, values, (&read.here, &read.near.vars), cells);
             }
             Sink::Reduce { .. } => {
                 let fold = &walk.folds[number];
@@ -481,221 +428,6 @@ fn put(
                 }
             }
             _ => {}
-        }
-    }
-}
-
-/// Names the registers of tiles that this stage keeps, where not all threads have every element.
-fn name_registers(emit: &mut Emit<'_>, p: &mut Point<'_>, walk: &Walk<'_>, pieces: &[Piece]) {
-    let named = pieces.iter().any(|p| p.has != Has::All);
-    let cells: i64 = pieces.iter().map(|own| own.turns * p.layout.team.width).sum();
-    for sink in &walk.stage.sinks {
-        let Sink::Keep(t) = sink else { continue };
-        if p.layout.holds[*t] != Some(Hold::Registers) {
-            continue;
-        }
-        let dtype = p.layout.kernel.tiles[*t].dtype;
-        let (each, form) = match dtype {
-            DType::Bool => (32, Class::Word),
-            d if d.bytes() == 2 => (2, Class::Word),
-            d => (1, class(d)),
-        };
-        let words = (cells + each - 1) / each;
-        let regs = (0..words).map(|_| match (dtype, named) {
-            (DType::Bool, _) => {
-                let zero = emit.asm.word(0);
-                Some(emit.asm.copied(zero))
-            }
-            (_, true) => Some(emit.asm.fresh(form)),
-            _ => None,
-        });
-        p.held[*t] = Held { regs: regs.collect(), half: None, named };
-    }
-}
-
-/// Keeps neighbours of a tile; `end` is one past the number of the last element that is kept with them.
-fn keep(emit: &mut Emit<'_>, p: &mut Point<'_>, t: Tile, values: &[Reg], read: &Read, end: usize) {
-    let dtype = p.layout.kernel.tiles[t].dtype;
-    match p.layout.holds[t] {
-        Some(Hold::Registers) => {
-            for (cell, &value) in (read.cell as usize..).zip(values) {
-                hold(&mut emit.asm, &mut p.held[t], dtype, value, cell, cell + 1 == end);
-            }
-        }
-        Some(Hold::Shared(offset)) => {
-            let Some(base) = p.memory else { return };
-            let first = read.here.place.clone().times(p.layout.team.width);
-            let at = (&first, base, offset);
-            emit.store_shared(dtype, values, at, &read.near.vars, read.here.valid);
-        }
-        // It is there already, or nobody reads it.
-        Some(Hold::Ahead(_)) | None => {}
-    }
-}
-
-fn hold(
-    asm: &mut super::asm::Asm,
-    held: &mut Held,
-    dtype: DType,
-    value: Reg,
-    cell: usize,
-    last: bool,
-) {
-    let mut set = |asm: &mut super::asm::Asm, place: usize, value: Reg| match held.regs[place] {
-        Some(reg) if held.named => asm.set(reg, value),
-        _ => held.regs[place] = Some(value),
-    };
-    match dtype {
-        DType::Bool => {
-            let bit = asm.pure(
-                Class::Word,
-                "selp.b32",
-                format_args!("{}, 0, {value}", 1u32 << (cell % 32)),
-            );
-            if let Some(word) = held.regs[cell / 32] {
-                asm.emit(format_args!("or.b32 {word}, {word}, {bit}"));
-            }
-        }
-        d if d.bytes() == 2 => match (held.half.take(), last) {
-            (None, false) => held.half = Some(value),
-            (low, _) => {
-                let low = low.unwrap_or(value);
-                let pair = asm.fresh(Class::Word);
-                asm.emit(format_args!("mov.b32 {pair}, {{{low}, {value}}}"));
-                set(asm, cell / 2, pair);
-            }
-        },
-        _ => set(asm, cell, value),
-    }
-}
-
-/// An element of a tile that is in registers.
-fn held(emit: &mut Emit<'_>, p: &Point<'_>, t: Tile, cell: usize) -> Option<Reg> {
-    let asm = &mut emit.asm;
-    match p.layout.kernel.tiles[t].dtype {
-        DType::Bool => {
-            let word = (*p.held[t].regs.get(cell / 32)?)?;
-            let bit = 1u32 << (cell % 32);
-            let bit = asm.pure(Class::Word, "and.b32", format_args!("{word}, {bit}"));
-            Some(asm.pure(Class::Pred, "setp.ne.s32", format_args!("{bit}, 0")))
-        }
-        d if d.bytes() == 2 => {
-            let pair = (*p.held[t].regs.get(cell / 2)?)?;
-            let word = match cell % 2 {
-                0 => pair,
-                _ => asm.pure(Class::Word, "shr.u32", format_args!("{pair}, 16")),
-            };
-            Some(asm.pure(Class::Half, "cvt.u16.u32", word))
-        }
-        _ => *p.held[t].regs.get(cell)?,
-    }
-}
-
-/// Neighbours of what is in shared memory: of a tile, or of an array that was copied ahead.
-fn shared_row(
-    emit: &mut Emit<'_>,
-    p: &Point<'_>,
-    array: Option<usize>,
-    param: &Param,
-    here: &Below,
-    vars: &Vars,
-) -> Option<Vec<Reg>> {
-    let copied = |a: usize| {
-        let array = &p.layout.arrays[a];
-        Some((p.slot?, array.offset))
-    };
-    let (dtype, (base, offset)) = match param {
-        Param::Load(pieces) => {
-            let Operand::Buffer(b) = pieces.first()?.from else { return None };
-            (emit.program.buffers[b].dtype, copied(array?)?)
-        }
-        Param::Tile(t) => {
-            let place = match p.layout.holds[*t]? {
-                Hold::Registers => return None,
-                Hold::Shared(offset) => (p.memory?, offset),
-                Hold::Ahead(a) => copied(a)?,
-            };
-            (p.layout.kernel.tiles[*t].dtype, place)
-        }
-        _ => return None,
-    };
-    let width = p.layout.team.width;
-    let first = here.place.clone().times(width);
-    Some(emit.load_shared(dtype, width, (&first, base, offset), vars))
-}
-
-/// Elements of one access to shared memory: 16 bytes at most.
-fn step(dtype: DType, width: i64) -> i64 {
-    width.min(16 / dtype.bytes() as i64).min(4)
-}
-
-impl Emit<'_> {
-    /// Neighbours in shared memory. What is there changes: each load is its own.
-    fn load_shared(
-        &mut self,
-        dtype: DType,
-        width: i64,
-        (first, base, offset): (&IndexExpr, Reg, i64),
-        vars: &Vars,
-    ) -> Vec<Reg> {
-        let form = if dtype == DType::Bool { Class::Word } else { class(dtype) };
-        let size = dtype.bytes() as i64;
-        let mut found = Vec::new();
-        let step = step(dtype, width);
-        for j in (0..width).step_by(step as usize) {
-            let at = self.shared_address(&first.clone().plus(j), size, base, offset, vars);
-            let halves = size == 2 && step > 1;
-            let (form, count) = if halves { (Class::Word, step / 2) } else { (form, step) };
-            let regs: Vec<Reg> = (0..count).map(|_| self.asm.fresh(form)).collect();
-            let spelled = if halves { "b32" } else { memory(dtype) };
-            let vector = if count > 1 { format!(".v{count}") } else { String::new() };
-            let list = listed(&regs);
-            self.asm.emit(format_args!("ld.shared{vector}.{spelled} {list}, {at}"));
-            for reg in regs {
-                match dtype {
-                    _ if halves => found.extend(self.asm.pure_row(Class::Half, 2, "mov.b32", reg)),
-                    DType::Bool => {
-                        let args = format_args!("{reg}, 0");
-                        found.push(self.asm.pure(Class::Pred, "setp.ne.s32", args));
-                    }
-                    _ => found.push(reg),
-                }
-            }
-        }
-        found
-    }
-
-    /// Stores neighbours into shared memory.
-    fn store_shared(
-        &mut self,
-        dtype: DType,
-        values: &[Reg],
-        (first, base, offset): (&IndexExpr, Reg, i64),
-        vars: &Vars,
-        when: Option<Reg>,
-    ) {
-        let prefix = when.map_or(String::new(), |p| format!("@{p} "));
-        let size = dtype.bytes() as i64;
-        let step = step(dtype, values.len() as i64) as usize;
-        for (part, j) in values.chunks(step).zip((0i64..).step_by(step)) {
-            let at = self.shared_address(&first.clone().plus(j), size, base, offset, vars);
-            let regs: Vec<Reg> = part.iter().map(|&v| self.plain(v, dtype)).collect();
-            let halves = size == 2 && step > 1;
-            let regs = match halves {
-                true => {
-                    let pair = |p: &[Reg]| self.asm.pure(Class::Word, "mov.b32", listed(p));
-                    regs.chunks(2).map(pair).collect()
-                }
-                false => regs,
-            };
-            let spelled = match dtype {
-                _ if halves => "b32",
-                DType::I8 | DType::U8 | DType::Bool => "b8",
-                d => memory(d),
-            };
-            let vector = if regs.len() > 1 { format!(".v{}", regs.len()) } else { String::new() };
-            let list = listed(&regs);
-            self.asm.emit(format_args!("{prefix}st.shared{vector}.{spelled} {at}, {list}"));
         }
     }
 }
@@ -732,61 +464,4 @@ pub(super) fn once(emit: &mut Emit<'_>, p: &Point<'_>) {
             }
         }
     }
-}
-
-/// How parts in shared memory are spelled: in whole words.
-fn word(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F64 => "f64",
-        DType::I64 => "b64",
-        DType::F32 => "f32",
-        _ => "b32",
-    }
-}
-
-/// Every warp joins all parts: neighbours first, in groups of 32, and then the groups.
-fn tree(emit: &mut Emit<'_>, p: &Point<'_>, fold: &Reduction, place: i64, blocks: i64) -> Reg {
-    let lane = resolved(&p.lane, &emit.same(&p.vars), &p.vars);
-    let lane = value(&mut emit.asm, &lane, &p.vars, &[]);
-    let base = emit.asm.pure(Class::Word, "mov.u32", "dynamic");
-    let empty = constant(&mut emit.asm, neutral(fold.monoid, fold.dtype));
-    let mut groups = Vec::new();
-    for first in (0..blocks).step_by(32) {
-        let left = (blocks - first).min(32);
-        // As many lanes as there are parts, and again: all have the result.
-        let group = (left as u64).next_power_of_two();
-        let own = emit.asm.pure(Class::Word, "and.b32", format_args!("{lane}, {}", group - 1));
-        let most = emit.asm.pure(Class::Word, "min.s32", format_args!("{own}, {}", left - 1));
-        let at = emit.asm.pure(Class::Word, "mad.lo.s32", format_args!("{most}, 8, {base}"));
-        let form = if fold.dtype == DType::Bool { Class::Word } else { class(fold.dtype) };
-        let raw = emit.asm.fresh(form);
-        let offset = place + first * 8;
-        emit.asm.emit(format_args!("ld.shared.{} {raw}, [{at}+{offset}]", word(fold.dtype)));
-        let mut part = match fold.dtype {
-            DType::Bool => emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{raw}, 0")),
-            _ => raw,
-        };
-        if (left as u64) < group {
-            let there = emit.asm.pure(Class::Pred, "setp.lt.s32", format_args!("{own}, {left}"));
-            part = select(&mut emit.asm, there, part, empty);
-        }
-        let mut distance = 1;
-        while distance < left {
-            let other = emit.exchanged(part, distance as u32);
-            part = emit.combine(fold.monoid, fold.dtype, part, other);
-            distance *= 2;
-        }
-        groups.push(part);
-    }
-    while groups.len() > 1 {
-        let pairs: Vec<Vec<Reg>> = groups.chunks(2).map(<[Reg]>::to_vec).collect();
-        groups = pairs
-            .iter()
-            .map(|pair| match *pair.as_slice() {
-                [a, b] => emit.combine(fold.monoid, fold.dtype, a, b),
-                _ => pair[0],
-            })
-            .collect();
-    }
-    groups.pop().unwrap_or(empty)
 }
