@@ -95,16 +95,21 @@ pub(super) fn elements(
     let pieces = pieces(team, stage);
     let turns = pieces.iter().map(|p| p.turns).max().unwrap_or(1);
     let size = program.insts.len() as i64 + 1;
-    let unrolled = registers || turns * team.width * size <= BODY;
+    // Threads of large blocks have few registers for addresses that are far apart.
+    let body = if team.block() > 512 && team.width == 1 { BODY / 3 } else { BODY };
+    let unrolled = registers || turns * team.width * size <= body;
     let loads =
         stage.params.iter().enumerate().filter(|(k, p)| {
             matches!(p, Param::Load(_) | Param::Tile(_)) && program.reads_param(*k)
         });
-    let batch = p.layout.spare / (loads.count() as i64 + 1);
+    // Addresses take some, too.
+    let stores = stage.sinks.iter().filter(|s| matches!(s, Sink::Store { .. })).count();
+    let loads = loads.count();
+    let batch = (p.layout.spare - 3 * (loads + stores) as i64) / (loads as i64 + 1);
     let batch = (batch.clamp(2, 32) / team.width).max(1);
     let text = match unrolled {
         true => turns,
-        false => BODY / (size * team.width),
+        false => body / (size * team.width),
     };
     let done = p.layout.arrays.iter().filter(|a| a.last == number);
     let done = if next.is_some() { done.collect() } else { Vec::new() };
