@@ -14,7 +14,8 @@ use adfuse::ir::text::parse;
 use adfuse::ir::{Function, Module};
 
 /// A program of the benches, the length of its rows there, and rows and lengths to run it with.
-const CASES: [(&str, &str, &[(u64, &str)]); 6] = [
+type Case = (&'static str, &'static str, &'static [(u64, &'static str)]);
+const CASES: [Case; 6] = [
     // Rows of a part of a warp's turns, whole and not, copied ahead or too odd for that; pieces of long rows.
     (
         "bias_relu_loss",

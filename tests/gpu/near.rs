@@ -33,7 +33,10 @@ fn models_in_free_modes() {
         }
     }
     all("models_in_free_modes", &cases, |(name, g, fp, most)| {
-        let args = random::inputs(g, &[Domain::Normal]);
+        // Of eight layers whose weights are large, each makes an error ten times as large: no mode but one that
+        // rounds alike is near.
+        let domain = if name == "deep_mlp" { Domain::Small } else { Domain::Normal };
+        let args = random::inputs(g, &[domain]);
         let module = Module::single(g.clone());
         let text = g.to_string();
         let narrow = text.contains(": bf16") || text.contains(": f16");

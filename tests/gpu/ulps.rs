@@ -20,7 +20,7 @@ const OWN: [(&str, f64, Of); 10] = [
     ("exp", 2.0, |x, _| x.exp()),
     ("exp2", 2.5, |x, _| x.exp2()),
     ("logistic", 4.25, |x, _| x.logistic()),
-    ("tanh", 4.0, |x, _| x.tanh()),
+    ("tanh", 2.25, |x, _| x.tanh()),
     ("erf", 1.5, |x, _| x.erf()),
     ("rsqrt", 1.75, |x, _| x.rsqrt()),
     ("sqrt", 1.0, |x, _| x.sqrt()),

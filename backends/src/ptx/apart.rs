@@ -6,7 +6,6 @@ use super::lower::{Join, Lowering, Scan, Work, axes, free, identity, internal, l
 use adfuse_ir::kernel::{
     Extents, Kernel, Order, Param, Row, Run, Schedule, Sink, Stage, Storage, Tile,
 };
-use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::{DType, Fp};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
@@ -108,10 +107,9 @@ impl Lowering {
         }
         let mut rows: SecondaryMap<Row, Source> = SecondaryMap::new();
         let mut tiles: SecondaryMap<Tile, Source> = SecondaryMap::new();
-        let mut last = Stage::default();
         let (mut wanted, mut tree) = (Vec::new(), Vec::new());
         if !folds.is_empty() {
-            wanted.extend(kernel.rows.keys());
+            wanted.extend(rows_of(kernel, defs, &folds));
             for &t in data_tiles {
                 self.tile_to_memory(kernel, &mut own, defs, t, &mut tiles);
             }
@@ -121,8 +119,20 @@ impl Lowering {
         for &r in &wanted {
             let b = self.temp(own.rows[r], kernel.domain.clone());
             rows[r] = Source::Buffer(b);
-            last.params.push(Param::Row(r));
-            last.sinks.push(Sink::Store { buffer: b, index: axes(kernel.domain.len()) });
+            // As soon as it is there: nothing holds it longer than the stages that read it.
+            let left = |k: &Sink| match k {
+                Sink::Reduce { into, .. } | Sink::Leave(into) => *into == r,
+                _ => false,
+            };
+            let at = own.stages.iter().position(|s| s.sinks.iter().any(left));
+            let store = Sink::Store { buffer: b, index: axes(kernel.domain.len()) };
+            let stage = Stage {
+                params: vec![Param::Row(r)],
+                program: identity(own.rows[r]),
+                sinks: vec![store],
+                ..Stage::default()
+            };
+            own.stages.insert(at.map_or(own.stages.len(), |s| s + 1), stage);
         }
         for (row, monoid, dtype, then, runs) in joins {
             let Source::Buffer(from) = rows[row] else { continue };
@@ -132,10 +142,6 @@ impl Lowering {
             let mut domain = kernel.domain.clone();
             domain.resize(rank.max(domain.len()), 1);
             tree.push(Work::Join(Join { from, domain, folded, monoid, dtype, then: *then }));
-        }
-        if !wanted.is_empty() {
-            last.program = passed(wanted.iter().map(|&r| own.rows[r]));
-            own.stages.push(last);
         }
         let packed = self.unpack_stores(&mut own);
         self.push(Work::Rows(own));
@@ -337,14 +343,28 @@ fn row_then(kernel: &Kernel, s: usize, sink: &Sink) -> Option<(Run, SmallVec<[Ru
     Some((Run { axes, order: Order::Lane }, rest.iter().cloned().collect()))
 }
 
-/// A program that gives its parameters.
-fn passed(types: impl Iterator<Item = DType>) -> ScalarProgram {
-    let mut program = ScalarProgram::default();
-    for (k, dtype) in (0u32..).zip(types) {
-        program.params.push(dtype);
-        let inst = SInst { op: SOp::Param(k), args: SmallVec::new(), dtype };
-        let v = program.insts.push(inst);
-        program.outputs.push(v);
+/// The rows that outputs of stages read, and those that tiles they read are computed from.
+fn rows_of(kernel: &Kernel, defs: &Defs, outputs: &[(usize, usize)]) -> Vec<Row> {
+    let mut found: Vec<Row> = Vec::new();
+    let mut left: Vec<(usize, usize)> = outputs.to_vec();
+    let mut seen = left.clone();
+    while let Some((s, k)) = left.pop() {
+        let stage = &kernel.stages[s];
+        let mut only = stage.program.clone();
+        only.outputs = [stage.program.outputs[k]].into_iter().collect();
+        for (p, param) in stage.params.iter().enumerate() {
+            match param {
+                // What places are chosen by is read, too.
+                Param::Row(r) if !found.contains(r) => found.push(*r),
+                Param::Tile(t) if only.reads_param(p) => {
+                    let def = defs.tiles[*t].filter(|def| !seen.contains(def));
+                    left.extend(def);
+                    seen.extend(def);
+                }
+                _ => {}
+            }
+        }
     }
-    program
+    found.sort();
+    found
 }

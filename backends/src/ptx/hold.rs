@@ -20,11 +20,12 @@ const REGISTERS: i64 = 65536;
 /// Registers for addresses, counters and what else a body holds.
 const OTHERS: i64 = 24;
 /// Registers for what is read of one row.
-const ROW: i64 = 24;
+const ROW: i64 = 64;
 /// Instructions of a stage that are written once for each element of a thread.
 const TEXT: i64 = 8000;
-/// Instructions that are done again sooner than rows are not copied ahead.
-const CHEAP: usize = 30;
+/// Instructions that are done again sooner than rows are not copied ahead: so few always, and so many where tiles
+/// fit no other way.
+const CHEAP: [usize; 2] = [12, 30];
 /// Threads of a block of which few fit a multiprocessor.
 const LARGE: i64 = 512;
 
@@ -74,6 +75,7 @@ pub(super) struct Layout {
 }
 
 /// What a layout is tried with.
+#[derive(Clone)]
 struct Attempt<'a> {
     program: &'a Program,
     kernel: &'a Kernel,
@@ -140,14 +142,28 @@ impl Layout {
             emit: &emit,
         };
         let mut stored = read_tiles(kernel);
-        let cheap: Vec<Tile> =
-            stored.iter().copied().filter(|&t| attempt.cost(t) <= CHEAP).collect();
+        let cheap = |most: usize| -> Vec<Tile> {
+            stored.iter().copied().filter(|&t| attempt.cost(t) <= most).collect()
+        };
+        let [cheap, dearer] = CHEAP.map(cheap);
         if walks != Turns::One {
-            for again in [Vec::new(), cheap] {
+            for again in [&Vec::new(), &cheap] {
                 for copies in [2, 1] {
-                    if let Some(found) = attempt.layout(&again, copies)? {
+                    if let Some(found) = attempt.layout(again, copies)? {
                         return Ok(found);
                     }
+                }
+            }
+        }
+        if walks == Turns::Stride {
+            // One row of a block, which is all that is kept of it.
+            let alone = Attempt { turns: Turns::One, ..attempt.clone() };
+            if let Some(found) = alone.layout(&[], 0)? {
+                return Ok(found);
+            }
+            for copies in [2, 1] {
+                if let Some(found) = attempt.layout(&dearer, copies)? {
+                    return Ok(found);
                 }
             }
         }
@@ -281,7 +297,9 @@ impl Attempt<'_> {
         // Registers are given to groups of four warps.
         let block = (self.team.block() + 127) / 128 * 128;
         let limit = (REGISTERS / block.max(256)).min(255) / 8 * 8;
-        let mut used = OTHERS + self.columns + most;
+        // Elements that are far apart have addresses of their own.
+        let apart = if self.team.width == 1 && self.team.block() > LARGE { OTHERS / 2 } else { 0 };
+        let mut used = OTHERS + apart + self.columns + most;
         let mut held: Vec<&Life> = Vec::new();
         for life in lives.iter().filter(|_| small) {
             held.push(life);
@@ -324,7 +342,9 @@ impl Attempt<'_> {
         if bytes.saturating_mul(self.team.teams) > self.room {
             return Ok(None);
         }
-        let wanted = (used + used / 8).max(64).min(limit.max(64));
+        // What the assembler takes beside that, more where much is held.
+        let beside = used / 4 + (used - 96).max(0) / 4;
+        let wanted = (used + beside).max(64).min(limit.max(64));
         let resident = (REGISTERS / (block * ((wanted + 7) / 8 * 8))).min(2048 / block);
         let by_shared = self.all / (bytes * self.team.teams + 2048);
         let resident = resident.min(by_shared).clamp(1, 32);
