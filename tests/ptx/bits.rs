@@ -16,7 +16,8 @@ use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Verified, verify};
 use adfuse::ir::op::{Body, Domain};
 use adfuse::ir::rewrite::specialize;
-use adfuse::ir::{DType, Module, Op};
+use adfuse::ir::text::parse;
+use adfuse::ir::{DType, Function, Module, Op};
 
 /// Runs a program, forwards and backwards through threads and blocks.
 fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) {
@@ -158,6 +159,44 @@ fn rows_that_fill_a_chip() {
         assert_eq!(ahead, shorter != "33", "{name} {shorter}");
         agrees(&format!("{name} {n} x {shorter}"), &program, &arguments(&program));
     }
+}
+
+/// Sums of values that do not depend on the place, in rows of several pieces a warp: each piece adds its own. The
+/// sums are of integers, the same in any order.
+#[test]
+fn pieces_of_a_row_add_up() {
+    let text = "func @f(%x: bf16[2,32768], %r: i32[2]) -> (bf16[2,32768], i32[2]) {
+      %e = abs %x : bf16[2,32768]
+      %ef = convert_element_type %e : f32[2,32768]
+      %rb = broadcast_in_dim %r {dims = [0]} : i32[2,32768]
+      %z = mul %rb, %rb : i32[2,32768]
+      %s = reduce_sum %z {axes = [1]} : i32[2]
+      %sf = convert_element_type %s : f32[2]
+      %sb = broadcast_in_dim %sf {dims = [0]} : f32[2,32768]
+      %y = mul %ef, %sb : f32[2,32768]
+      %yh = convert_element_type %y : bf16[2,32768]
+      return %yh, %s
+    }";
+    let module = parse(text).unwrap_or_else(|e| panic!("{e:?}"));
+    let f = module.funcs.values().next().expect("a function");
+    let program = for_two(f);
+    let args = random::inputs(f, &[Domain::Normal, Domain::Ints(1, 5)]);
+    let expected = kernel::run(&program, &args).unwrap_or_else(|d| panic!("{d}"));
+    for target in [Target::Sm80, Target::Sm90] {
+        let module = ptx::compile(&program, target, Fp::Reproducible).expect("compiles");
+        let found = run(&module, &program, &args, false);
+        assert_eq!(found, expected, "{}", *program);
+    }
+}
+
+/// The program as it is planned for many rows, with two in the place of those.
+fn for_two(f: &Function) -> Verified<Program> {
+    let many = f.to_string().replace("[2", "[8192");
+    let many = parse(&many).unwrap_or_else(|e| panic!("{e:?}"));
+    let g = many.funcs.values().next().expect("a function");
+    let planned = lowered(&many, g, Effort::Default, Fp::Strict).to_string();
+    verify(read(&planned.replace("8192", "2")).expect("reads"))
+        .unwrap_or_else(|e| panic!("{}", e[0]))
 }
 
 /// What is held in registers stays there.

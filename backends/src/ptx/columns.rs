@@ -18,8 +18,9 @@ use smallvec::SmallVec;
 const ENOUGH: i64 = 96 * 128;
 /// Threads that fill it.
 const FULL: i64 = 120 * 256;
-/// Registers of a thread for partial results of columns.
+/// Registers of a thread for partial results of columns, and for all else.
 const ROOM: i64 = 128;
+const OTHERS: i64 = 56;
 /// Instructions of a stage, written once for each element that a thread has.
 const TEXT: i64 = 8000;
 
@@ -53,8 +54,11 @@ impl Columns {
             }
         }
         let long = |s: &Stage| team.cells(volume(&s.axes)) * s.program.insts.len() as i64 > TEXT;
+        // Registers are given to groups of four warps.
+        let block = ((team.block() + 127) / 128 * 128).max(256);
         if team.threads < 32
             || words > ROOM
+            || words + OTHERS > (65536 / block).min(255)
             || !(2..1 << 30).contains(&count)
             || kernel.stages.iter().any(long)
         {

@@ -426,19 +426,22 @@ fn pressure(program: &ScalarProgram) -> i64 {
         inst.args.iter().for_each(|a| last[a.as_u32() as usize] = v.as_u32() as usize);
     }
     program.outputs.iter().for_each(|o| last[o.as_u32() as usize] = usize::MAX);
+    let words = |dtype: DType| if dtype.bytes() == 8 { 2 } else { 1 };
     let (mut now, mut most) = (0i64, 0i64);
     for (v, inst) in program.insts.iter() {
         let v = v.as_u32() as usize;
         if matches!(inst.op, SOp::Const(_)) {
             continue;
         }
-        now += i64::from(last[v] > v);
+        now += if last[v] > v { words(inst.dtype) } else { 0 };
         most = most.max(now);
-        let ends = |a: &&adfuse_ir::scalar::SVal| {
-            let constant = matches!(program.insts[**a].op, SOp::Const(_));
-            last[a.as_u32() as usize] == v && !constant
-        };
-        now -= inst.args.iter().filter(ends).count() as i64;
+        for (k, a) in inst.args.iter().enumerate() {
+            let ends = last[a.as_u32() as usize] == v && !inst.args[..k].contains(a);
+            let from = &program.insts[*a];
+            if ends && !matches!(from.op, SOp::Const(_)) {
+                now -= words(from.dtype);
+            }
+        }
     }
     most
 }

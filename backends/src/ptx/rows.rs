@@ -367,10 +367,13 @@ fn stages(emit: &mut Emit<'_>, p: &mut Point<'_>, ahead: Option<&Ahead<'_>>) -> 
     let layout = p.layout;
     let mut barriers = 0;
     for (s, stage) in layout.kernel.stages.iter().enumerate() {
+        // What a stage has loaded is not held for the next: that loads it again where it is not kept.
+        emit.asm.open();
         match stage.axes.is_empty() && !folds(stage) {
             true => alone(emit, p, stage),
             false => barriers += usize::from(elements(emit, p, s, ahead)),
         }
+        emit.asm.close();
     }
     barriers
 }

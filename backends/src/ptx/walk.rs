@@ -150,7 +150,10 @@ pub(super) fn elements(
     let mut cell = 0;
     for (k, own) in pieces.iter().enumerate() {
         if !(looped && k < alike) {
+            // Sums are written again: what a piece has added is not known to the next.
+            emit.asm.open();
             pieced(emit, p, &walk, &places, own, cell, n);
+            emit.asm.close();
         }
         cell += own.turns * team.width;
     }
