@@ -96,7 +96,8 @@ pub(super) fn elements(
     let turns = pieces.iter().map(|p| p.turns).max().unwrap_or(1);
     let size = program.insts.len() as i64 + 1;
     // Threads of large blocks have few registers for addresses that are far apart.
-    let body = if team.block() > 512 && team.width == 1 { BODY / 3 } else { BODY };
+    let far = far_loads(p, number, &program);
+    let body = if team.block() > 512 && (team.width == 1 || far) { BODY / 3 } else { BODY };
     let unrolled = registers || turns * team.width * size <= body;
     let loads =
         stage.params.iter().enumerate().filter(|(k, p)| {
@@ -171,6 +172,21 @@ pub(super) fn elements(
         p.rows[fold.into] = Some(part);
     }
     true
+}
+
+/// Whether a stage loads elements of rows that were not copied ahead.
+fn far_loads(p: &Point<'_>, number: usize, program: &ScalarProgram) -> bool {
+    let stage = &p.layout.kernel.stages[number];
+    let rank = p.layout.kernel.domain.len();
+    let of_rows =
+        |e: &IndexExpr| (rank..rank + stage.axes.len()).any(|a| e.shares(&IndexExpr::axis(a)));
+    stage.params.iter().enumerate().any(|(k, param)| match param {
+        Param::Load(pieces) => {
+            let rows = pieces.iter().any(|piece| piece.index.iter().any(of_rows));
+            rows && program.reads_param(k) && p.layout.reads[number][k].is_none()
+        }
+        _ => false,
+    })
 }
 
 /// A block of each warp that has one.
