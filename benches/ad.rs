@@ -2,7 +2,7 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, hvp, jvp, linearize, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward, hvp, jvp, linearize};
 use adfuse::ir::text;
 use common::{chain, only};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -23,7 +23,7 @@ fn transformations(c: &mut Criterion) {
             b.iter(|| linearize(black_box(&module), f, &wrt));
         });
         group.bench_function(BenchmarkId::new("value_and_grad", n), |b| {
-            b.iter(|| value_and_grad(black_box(&module), f, &wrt));
+            b.iter(|| forward_and_backward(black_box(&module), f, &wrt));
         });
         group.bench_function(BenchmarkId::new("hvp", n), |b| {
             b.iter(|| hvp(black_box(&module), f, &wrt));

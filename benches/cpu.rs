@@ -3,7 +3,7 @@
 //! `ADFUSE_THREADS` sets how many threads (1 by default), `ADFUSE_FP` the mode (`strict` by default),
 //! `ADFUSE_VECTORS` how many bits vectors have (as many as the host has by default).
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{ArenaLayout, Executable, Options, Vectors, scratch};
 use adfuse::fusion::{self, Device, Effort, Fp, compile, memory_beside};
@@ -158,7 +158,7 @@ fn program(text: &str, grad: bool) -> (Verified<Program>, ArenaLayout) {
         false => (module, f),
         true => {
             let wrt = differentiable(&f, None).expect("floats");
-            let g = value_and_grad(&module, &f, &wrt).expect("differentiates");
+            let g = forward_and_backward(&module, &f, &wrt).expect("differentiates");
             (Module::single(g.clone()), g)
         }
     };

@@ -1,6 +1,6 @@
 //! The way from a gradient to a program of kernels against the size of the gradient.
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::fusion::{Device, Effort, Fp, Options, lower, memory, plan, prepare};
 use adfuse::ir::{Function, Module, kernel, text};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -101,7 +101,7 @@ fn gradient(source: &str) -> Function {
     let module = text::parse(source).unwrap_or_else(|e| panic!("{e:?}"));
     let f = module.funcs.values().next().expect("one function");
     let wrt = differentiable(f, None).expect("floats");
-    value_and_grad(&module, f, &wrt).expect("differentiable")
+    forward_and_backward(&module, f, &wrt).expect("differentiable")
 }
 
 /// The gradient of about `n` instructions, which layers give that grow it evenly.

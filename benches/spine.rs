@@ -2,7 +2,7 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::reference::{Silent, run};
 use adfuse::ir::op::Domain;
 use adfuse::ir::{Module, text, verify};
@@ -35,7 +35,7 @@ fn evaluation(c: &mut Criterion) {
     let module = text::parse(source).expect("valid");
     let f = only(&module);
     let wrt = differentiable(f, None).expect("floats");
-    let step = value_and_grad(&module, f, &wrt).expect("differentiable");
+    let step = forward_and_backward(&module, f, &wrt).expect("differentiable");
     let mut rng = rng(0, 0);
     let args: Vec<_> = step
         .param_types()

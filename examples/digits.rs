@@ -42,7 +42,7 @@ fn parameters(t: &Tracer) -> Vec<Tensor> {
 }
 
 /// Mean cross entropy of a batch; `labels` is one-hot.
-fn loss() -> Result<Function, Diagnostic> {
+fn loss() -> Result<Traced, Diagnostic> {
     trace("loss", |t| {
         let params = parameters(t);
         let x = t.input("x", f32s([BATCH as u64, 64]));
@@ -53,7 +53,7 @@ fn loss() -> Result<Function, Diagnostic> {
 }
 
 /// `(params.., x, labels, rate) -> (loss, new params..)`.
-fn step() -> Result<Function, Diagnostic> {
+fn step() -> Result<Traced, Diagnostic> {
     let loss = loss()?;
     let names = ["w1", "b1", "w2", "b2"].map(String::from);
     let wrt = differentiable(&loss, Some(&names))?;

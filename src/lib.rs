@@ -26,7 +26,7 @@ pub use adfuse_memplan as memplan;
 pub mod prelude {
     pub use crate::autodiff::{
         Batching, Derived, differentiable, grad, hessian, hvp, jacfwd, jacrev, jvp,
-        linear_transpose, value_and_grad, vjp, vmap,
+        linear_transpose, value_and_grad, value_and_grad_has_aux, vjp, vmap,
     };
     pub use crate::backends::Array;
     pub use crate::backends::reference::{Silent, run};
@@ -35,5 +35,5 @@ pub mod prelude {
     pub use crate::ir::{
         Attrs, DType, Diagnostic, Dim, Function, Kind, Module, Op, Symbol, TensorType,
     };
-    pub use crate::trace::{Tensor, Tracer, f32s, f64s, i32s, trace};
+    pub use crate::trace::{Tensor, Traced, Tracer, f32s, f64s, i32s, trace};
 }

@@ -1,8 +1,10 @@
 //! Files that are written whole or not at all.
 
-use std::fs::{self, File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Makes or replaces the file at `path` with what `fill` writes: into a new file beside it, which
 /// takes its name when it is complete. A symbolic link stays, and what it points to is replaced.
@@ -17,12 +19,14 @@ pub(crate) fn replace(
         Err(e) if e.kind() == io::ErrorKind::NotFound => (path.to_path_buf(), None),
         Err(e) => return Err(e),
     };
-    let (mut file, temporary) = beside(&target)?;
-    let filled = fill(&mut file)
+    let name = target.file_name().ok_or_else(|| io::Error::other("not the name of a file"))?;
+    remove_abandoned(&target, name);
+    let (mut file, temporary) = beside(&target, name)?;
+    // The file stays open, and so locked, until it has its name.
+    let done = fill(&mut file)
         .and_then(|()| permissions.map_or(Ok(()), |p| file.set_permissions(p)))
-        .and_then(|()| file.sync_all());
-    drop(file);
-    let done = filled.and_then(|()| fs::rename(&temporary, &target));
+        .and_then(|()| file.sync_all())
+        .and_then(|()| fs::rename(&temporary, &target));
     if done.is_err() {
         // The first error is the one to tell.
         let _ = fs::remove_file(&temporary);
@@ -30,20 +34,70 @@ pub(crate) fn replace(
     done
 }
 
-/// A new file in the same folder, so that renaming moves no data.
-fn beside(target: &Path) -> io::Result<(File, PathBuf)> {
-    let name = target.file_name().ok_or_else(|| io::Error::other("not the name of a file"))?;
+/// A new file in the same folder, so that renaming moves no data. It is locked: whoever finds it knows that
+/// its writer is at work.
+fn beside(target: &Path, name: &OsStr) -> io::Result<(File, PathBuf)> {
+    // Names do not recur within a process: who found one abandoned may remove it at any later moment.
+    static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut attempt = 0u32;
     loop {
-        let mut hidden = std::ffi::OsString::from(".");
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let mut hidden = OsString::from(".");
         hidden.push(name);
-        hidden.push(format!(".{}-{attempt}.tmp", std::process::id()));
+        hidden.push(format!(".{}-{number}.tmp", std::process::id()));
         let temporary = target.with_file_name(hidden);
         match OpenOptions::new().write(true).create_new(true).open(&temporary) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && attempt < 100 => attempt += 1,
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && attempt < MOST_ATTEMPTS => {}
+            // Before it was locked it looked abandoned, and may have been removed.
+            Ok(file) if taken(&file) || !temporary.exists() => {
+                if attempt >= MOST_ATTEMPTS {
+                    return Err(io::Error::other("its temporary file is taken by others"));
+                }
+            }
             other => return other.map(|file| (file, temporary)),
         }
+        attempt += 1;
     }
+}
+
+/// The most names that are tried for a temporary file.
+const MOST_ATTEMPTS: u32 = 100;
+
+/// Whether another process has locked the file; locks it where none has. A folder that knows no locks has
+/// no other processes to tell anything.
+fn taken(file: &File) -> bool {
+    matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+}
+
+/// Removes the temporary files for `target` that nobody writes any more: their writers were interrupted.
+/// What cannot be listed, opened or locked stays.
+fn remove_abandoned(target: &Path, name: &OsStr) {
+    let folder = target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let regular = entry.file_type().is_ok_and(|t| t.is_file());
+        if regular
+            && is_temporary(&entry.file_name(), name)
+            && let Ok(file) = OpenOptions::new().write(true).open(entry.path())
+            && file.try_lock().is_ok()
+        {
+            // Another process may have been faster.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Whether `found` is a name that [`beside`] gives a temporary file for `name`.
+fn is_temporary(found: &OsStr, name: &OsStr) -> bool {
+    let of_name = || {
+        let rest = found.as_encoded_bytes().strip_prefix(b".")?;
+        let rest = rest.strip_prefix(name.as_encoded_bytes())?.strip_prefix(b".")?;
+        let rest = std::str::from_utf8(rest.strip_suffix(b".tmp")?).ok()?;
+        let (process, attempt) = rest.split_once('-')?;
+        let number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        (number(process) && number(attempt)).then_some(())
+    };
+    of_name().is_some()
 }
 
 #[cfg(test)]
@@ -80,6 +134,30 @@ mod tests {
         replace(&path, |file| file.write_all(b"new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(), ["a"]);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn what_interrupted_writers_left_is_removed_and_nothing_else() {
+        let (dir, names) = folder("abandoned");
+        let others = [".a.1-x.tmp", ".a.tmp", ".b.1-0.tmp", "a.1-0.tmp"];
+        for name in others.iter().chain(&[".a.4000000000-0.tmp", ".a.1-7.tmp"]) {
+            fs::write(dir.join(name), "half").unwrap();
+        }
+        // One that a writer is at work on, whichever process that is.
+        let busy = File::create(dir.join(".a.1-8.tmp")).unwrap();
+        busy.lock().unwrap();
+        replace(&dir.join("a"), |file| file.write_all(b"new")).unwrap();
+        assert_eq!(names(), [".a.1-8.tmp", ".a.1-x.tmp", ".a.tmp", ".b.1-0.tmp", "a", "a.1-0.tmp"]);
+        drop(busy);
+        // Its own file is not taken for an abandoned one by another writer of the same name.
+        replace(&dir.join("a"), |file| {
+            replace(&dir.join("a"), |inner| inner.write_all(b"inner"))?;
+            file.write_all(b"outer")
+        })
+        .unwrap();
+        assert_eq!(fs::read(dir.join("a")).unwrap(), b"outer");
+        assert_eq!(names(), [".a.1-x.tmp", ".a.tmp", ".b.1-0.tmp", "a", "a.1-0.tmp"]);
         fs::remove_dir_all(dir).unwrap();
     }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::reference::{Silent, run};
 use adfuse::budget::choose;
 use adfuse::engine::Cpu;
@@ -24,7 +24,7 @@ fn cpu(effort: Effort) -> Cpu {
 
 fn gradient(module: &Module, f: &Function) -> Result<Function, String> {
     let wrt = differentiable(f, None).map_err(|d| d.to_string())?;
-    value_and_grad(module, f, &wrt).map_err(|d| d.to_string())
+    forward_and_backward(module, f, &wrt).map_err(|d| d.to_string())
 }
 
 /// Twenty budgets from below the least peak to above the highest keep their promise; how many different

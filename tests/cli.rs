@@ -26,6 +26,8 @@ mod pack;
 mod plan;
 #[path = "cli/readme.rs"]
 mod readme;
+#[path = "cli/save.rs"]
+mod save;
 #[path = "cli/within.rs"]
 mod within;
 #[path = "cli/wrong.rs"]

@@ -2,11 +2,16 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
-use adfuse::fusion::{Device, Effort, Fp, Options, compile, cost, step_cost};
+use adfuse::autodiff::{differentiable, forward_and_backward};
+use adfuse::fusion::{
+    AnyEngine, Device, Effort, Fp, Options, compile, cost, plan, plan_attempts, plan_point,
+    prepare, step_cost,
+};
 use adfuse::ir::kernel::text::parse;
 use adfuse::ir::kernel::{Program, Role};
+use adfuse::ir::rewrite::specialize;
 use adfuse::ir::{DType, Function, Module};
+use common::models;
 use common::programs::decode;
 use common::random::programs;
 
@@ -69,10 +74,67 @@ fn no_program_moves_less_than_it_has_to() {
             sound(&Module::single(f.clone()), &f)?;
             let module = Module::single(f.clone());
             let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
-            let g = value_and_grad(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
+            let g = forward_and_backward(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
             sound(&Module::single(g.clone()), &g)
         });
     }
+}
+
+/// No plan is slower, by the cost model, than one that was made for less effort or with a kernel for each instruction;
+/// and of those as fast none has a lower peak.
+#[test]
+fn the_plan_is_the_fastest_that_was_made() {
+    let programs = model_programs();
+    assert!(programs.len() >= 40, "{} programs", programs.len());
+    for (name, f) in programs {
+        for effort in [Effort::Quick, Effort::Default] {
+            let options = Options { device: Device::cpu(), effort, fp: Fp::Strict };
+            let point = |plan| plan_point(&f, plan, &options, &AnyEngine).expect("lowers");
+            let chosen = point(plan(&f, &options).expect("plans"));
+            let off = Options { effort: Effort::Off, ..options.clone() };
+            let unfused = point(plan(&f, &off).expect("plans"));
+            assert!(chosen.seconds <= unfused.seconds, "{name}: effort off is faster");
+            for (effort, made) in plan_attempts(&f, &options, &AnyEngine).expect("plans") {
+                let faster = made.seconds < chosen.seconds
+                    || made.seconds == chosen.seconds && made.peak < chosen.peak;
+                assert!(!faster, "{name}: effort {effort:?} is faster, or as fast in less memory");
+            }
+        }
+    }
+}
+
+/// On a device on which nothing is as slow as an operation, computing again what is fused does not pay.
+#[test]
+fn a_kernel_for_each_instruction_may_be_the_fastest() {
+    let mut device = Device::cpu();
+    (device.launch_s, device.ops_per_s) = (1e-9, 1e6);
+    device.memory_bytes_per_s = 1e15;
+    device.cache_bytes_per_s = 1e15;
+    device.core_bytes_per_s = 1e15;
+    let mut unfused = 0;
+    for (_, f) in model_programs() {
+        let options = Options { device: device.clone(), effort: Effort::Default, fp: Fp::Strict };
+        let off = plan(&f, &Options { effort: Effort::Off, ..options.clone() }).expect("plans");
+        unfused += u32::from(plan(&f, &options).expect("plans") == off);
+    }
+    assert!(unfused > 0, "effort off is never chosen");
+}
+
+/// The models with their gradients, and their values.
+fn model_programs() -> Vec<(String, Function)> {
+    let mut all = Vec::new();
+    for (name, module, f) in models::all() {
+        let extents = f.symbols.iter().map(|&s| (s, 3)).collect();
+        let f = specialize(&f, &extents).expect("three of each");
+        let wrt = differentiable(&f, None).expect("has floats");
+        let g = forward_and_backward(&module, &f, &wrt).expect("differentiates");
+        all.push((
+            format!("{name}_grad"),
+            prepare(&Module::single(g.clone()), &g).expect("prepares"),
+        ));
+        all.push((name, prepare(&module, &f).expect("prepares")));
+    }
+    all
 }
 
 /// A planner asks often: ten thousand steps take under 50 ms in a release build on two cores.

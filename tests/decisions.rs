@@ -4,7 +4,7 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::fusion::{
@@ -26,7 +26,7 @@ fn options(effort: Effort) -> Options {
 
 fn gradients(module: &Module, f: &Function, wrt: Option<&[usize]>) -> Result<Function, String> {
     let all = differentiable(f, None).map_err(|d| d.to_string())?;
-    let g = value_and_grad(module, f, wrt.unwrap_or(&all)).map_err(|d| d.to_string())?;
+    let g = forward_and_backward(module, f, wrt.unwrap_or(&all)).map_err(|d| d.to_string())?;
     prepare(&Module::single(g.clone()), &g).map_err(|d| d.to_string())
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::fusion::{
     AnyEngine, Device, Effort, Explainer, Fp, Group, Obstacle, Occurrences, Options, Plan, Role,
     candidates, plan, plan_frontier, prepare,
@@ -88,7 +88,7 @@ fn every_pair_of_values_has_an_explanation() {
         let property = || -> Result<(), String> {
             let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
             let module = Module::single(f.clone());
-            let g = value_and_grad(&module, &f, &wrt).map_err(|d| d.to_string())?;
+            let g = forward_and_backward(&module, &f, &wrt).map_err(|d| d.to_string())?;
             for f in [&f, &g] {
                 let module = Module::single(f.clone());
                 let f = prepare(&module, f).map_err(|d| d.to_string())?;
@@ -119,7 +119,7 @@ fn plans_that_compute_again_have_explanations() {
         let module = parse(&text).expect("parses");
         let f = module.find(model).expect("the model's function");
         let wrt = differentiable(f, None).expect("has floats");
-        let g = value_and_grad(&module, f, &wrt).expect("has a gradient");
+        let g = forward_and_backward(&module, f, &wrt).expect("has a gradient");
         let f = prepare(&Module::single(g.clone()), &g).expect("is prepared");
         let frontier = plan_frontier(&f, &options, &AnyEngine).expect("is planned");
         for point in frontier.points() {

@@ -1,10 +1,11 @@
 //! What groups must come out as: one pass over the big tensors where one is possible, shared operands
 //! read once, nothing kept that can be computed where it is used.
 
-use adfuse::autodiff::{differentiable, value_and_grad};
-use adfuse::fusion::{Compiled, Device, Effort, Fp, Options, compile, cost};
+use adfuse::autodiff::{differentiable, forward_and_backward};
+use adfuse::fusion::{Compiled, Device, Effort, Fp, Ops, Options, compile, cost};
 use adfuse::ir::Module;
-use adfuse::ir::kernel::{Role, Sink, Step, verify};
+use adfuse::ir::index::IndexExpr;
+use adfuse::ir::kernel::{Param, Program, Role, Run, Sink, Step, Storage, verify};
 use adfuse::ir::text::parse;
 
 /// A function's program, with gradients or without, for every device and every effort that groups.
@@ -14,7 +15,7 @@ fn compiled(text: &str, grad: bool) -> Vec<(Options, Compiled)> {
     let (module, f) = match grad {
         true => {
             let wrt = differentiable(&f, None).expect("has floats");
-            let g = value_and_grad(&module, &f, &wrt).expect("differentiates");
+            let g = forward_and_backward(&module, &f, &wrt).expect("differentiates");
             (Module::single(g.clone()), g)
         }
         false => (module, f),
@@ -334,4 +335,181 @@ fn a_dropout_mask_is_never_stored() {
         assert_eq!(compiled.program.steps.len(), 1, "{}", compiled.program);
         assert_eq!(temps(&compiled), 0, "{}", compiled.program);
     }
+}
+
+/// However many operands a program has, no kernel asks more than a few of them for an element, and none has more
+/// than a bounded number of results: the code of all kernels grows with the program, and no faster.
+#[test]
+fn kernels_stay_small_in_wide_programs() {
+    let wide = |n: usize, made: bool| {
+        let param = |k: usize| format!("%x{k}: f32[4]");
+        let params: Vec<String> = (0..if made { 1 } else { n }).map(param).collect();
+        let mut text = format!("func @f({}) -> f32[{}] {{\n", params.join(", "), 4 * n);
+        let name = if made { "%y" } else { "%x" };
+        for k in 0..if made { n } else { 0 } {
+            text += &format!("  %y{k} = mul %x0, {k}.5 : f32[4]\n");
+        }
+        let operands: Vec<String> = (0..n).map(|k| format!("{name}{k}")).collect();
+        text += &format!("  %z = concatenate {} {{axis = 0}}\n", operands.join(", "));
+        text + "  return %z\n}\n"
+    };
+    let work = |text: &str, grad: bool| {
+        let module = parse(text).expect("parses");
+        let f = module.funcs.values().next().expect("a function");
+        let g = adfuse::autodiff::vjp(&module, f, &differentiable(f, None).expect("floats"));
+        let f = if grad { g.expect("differentiates") } else { f.clone() };
+        let options = Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
+        let made = compile(&module, &f, &options).expect("compiles");
+        verify(made.program.clone()).expect("verifies");
+        let mut total = 0;
+        for step in &made.program.steps {
+            let Step::Kernel(kernel) = step else { continue };
+            for stage in &kernel.stages {
+                let pieces = stage.params.iter().map(|p| match p {
+                    Param::Load(pieces) => pieces.len(),
+                    _ => 1,
+                });
+                let most = pieces.clone().max().unwrap_or(0);
+                assert!(most <= 16, "{most} ways of reading one parameter");
+                assert!(stage.sinks.len() <= 257, "{} results", stage.sinks.len());
+                total += pieces.sum::<usize>() + stage.sinks.len();
+            }
+        }
+        total
+    };
+    for made in [false, true] {
+        for grad in [false, true] {
+            let [less, more] = [256, 1024].map(|n| work(&wide(n, made), grad));
+            // What is computed may be written out where it is read, if there is little of it.
+            let less = less.max(2 * 256);
+            assert!(more <= 5 * less && more < 12 * 1024, "{less} and {more}: {made} {grad}");
+        }
+    }
+    // Just beyond the most operands of one kernel.
+    for n in [16, 17, 28, 29, 33] {
+        work(&wide(n, false), true);
+    }
+}
+
+/// Operations of all steps.
+fn operations(program: &Program) -> u64 {
+    let of = |o: &Ops| o.simple + o.special + o.integer;
+    cost(program, &Device::cpu()).steps.iter().map(|s| of(&s.ops)).sum()
+}
+
+fn strict(text: &str, grad: bool) -> Compiled {
+    let module = parse(text).expect("parses");
+    let f = module.funcs.values().next().expect("a function").clone();
+    let wrt = || differentiable(&f, None).expect("has floats");
+    let f = match grad {
+        true => forward_and_backward(&module, &f, &wrt()).expect("differentiates"),
+        false => f,
+    };
+    let options = Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
+    compile(&Module::single(f.clone()), &f, &options).expect("compiles")
+}
+
+/// What is computed of a slice is not computed again for every other slice.
+#[test]
+fn gradients_of_slices_are_linear_in_their_number() {
+    let sliced = |n: usize| {
+        let mut text = format!("func @s(%x: f32[{n},8,16]) -> f32[] {{\n");
+        for k in 0..n {
+            text += &format!(
+                "  %s{k} = slice %x {{start = [{k}, 0, 0], limit = [{}, 8, 16], stride = [1, 1, 1]}} : f32[1,8,16]
+  %r{k} = reshape %s{k} : f32[8,16]
+  %t{k} = tanh %r{k} : f32[8,16]\n",
+                k + 1
+            );
+            text += &match k {
+                0 => "  %h0 = tanh %t0 : f32[8,16]\n".into(),
+                k => format!(
+                    "  %a{k} = add %h{}, %t{k} : f32[8,16]\n  %h{k} = tanh %a{k} : f32[8,16]\n",
+                    k - 1
+                ),
+            };
+        }
+        let last = format!("%h{}", n - 1);
+        text + &format!("  %y = reduce_sum {last} {{axes = [0, 1]}} : f32[]\n  return %y\n}}\n")
+    };
+    let [less, more] = [64, 256].map(|n| {
+        let made = strict(&sliced(n), true);
+        (operations(&made.program), cost(&made.program, &Device::cpu()).bytes_moved)
+    });
+    assert!(more.0 <= 5 * less.0 && more.1 <= 6 * less.1, "{less:?} and {more:?}");
+}
+
+/// Max pooling of something that is computed: its elements are not computed again for each element of a window, rows
+/// are folded in the order in which they are computed, and accesses are affine.
+#[test]
+fn pools_of_computed_values_are_computed_once() {
+    let text = "func @f(%x: f32[16,8,8,8], %g: f32[8], %b: f32[8]) -> f32[] {
+  %s = reduce_sum %x {axes = [0, 2, 3]} : f32[8]
+  %m = mul %s, 0.0009765625 : f32[8]
+  %mb = broadcast_in_dim %m {dims = [1]} : f32[16,8,8,8]
+  %c = sub %x, %mb : f32[16,8,8,8]
+  %sq = square %c : f32[16,8,8,8]
+  %vs = reduce_sum %sq {axes = [0, 2, 3]} : f32[8]
+  %r = rsqrt %vs : f32[8]
+  %rg = mul %r, %g : f32[8]
+  %rgb = broadcast_in_dim %rg {dims = [1]} : f32[16,8,8,8]
+  %n = mul %c, %rgb : f32[16,8,8,8]
+  %bb = broadcast_in_dim %b {dims = [1]} : f32[16,8,8,8]
+  %y = add %n, %bb : f32[16,8,8,8]
+  %h = relu %y : f32[16,8,8,8]
+  %p = reduce_window_max %h {window = [1, 1, 2, 2], strides = [1, 1, 2, 2]} : f32[16,8,4,4]
+  %q = pad %p, 0.0 {low = [0, 0, 1, 1], high = [0, 0, 1, 1], interior = [0, 0, 0, 0]} : f32[16,8,6,6]
+  %w = square %q : f32[16,8,6,6]
+  %l = reduce_sum %w {axes = [0, 1, 2, 3]} : f32[]
+  return %l
+}
+";
+    let made = strict(text, true);
+    let (points, ops) = (16 * 8 * 8 * 8, operations(&made.program));
+    assert!(ops < 64 * points, "{} operations for each element of x", ops / points);
+    let divides = |e: &IndexExpr| e.to_string().contains(['/', '%']);
+    for step in &made.program.steps {
+        let Step::Kernel(kernel) = step else { continue };
+        for stage in &kernel.stages {
+            for (param, k) in stage.params.iter().zip(0..) {
+                let Param::Load(pieces) = param else { continue };
+                let affine = pieces.iter().all(|p| !p.index.iter().any(divides));
+                assert!(affine, "p{k} of\n{}", made.program);
+            }
+            for sink in &stage.sinks {
+                let (Sink::Reduce { runs, .. } | Sink::Fold { runs, .. }) = sink else { continue };
+                let ascends = |r: &Run| r.axes.windows(2).all(|w| w[0] < w[1]);
+                assert!(runs.iter().all(ascends), "{}", made.program);
+            }
+        }
+    }
+}
+
+/// A mask of random bits that forward and backward read is made once and kept as bits.
+#[test]
+fn random_bits_are_drawn_once() {
+    let text = "func @f(%x: f32[64,256], %w: f32[256,256], %s: i64[]) -> f32[] {
+  %bits = rng_bits %s, 0 : u32[64,256]
+  %keep = lt %bits, 3000000000 : bool[64,256]
+  %d = select_n %keep, 0.0, %x : f32[64,256]
+  %t = tanh %d : f32[64,256]
+  %y = dot_general %t, %w {contract = [1] x [0]} : f32[64,256]
+  %e = select_n %keep, 0.0, %y : f32[64,256]
+  %q = square %e : f32[64,256]
+  %l = reduce_sum %q {axes = [0, 1]} : f32[]
+  return %l
+}
+";
+    let made = strict(text, true);
+    let drawn = made.program.to_string().matches("mulhi.u32").count();
+    let once = strict(
+        "func @g(%s: i64[]) -> u32[64,256] {
+  %bits = rng_bits %s, 0 : u32[64,256]
+  return %bits
+}
+",
+        false,
+    );
+    assert_eq!(drawn, once.program.to_string().matches("mulhi.u32").count(), "{}", made.program);
+    assert!(made.program.buffers.values().any(|b| b.storage == Storage::Packed(1)));
 }

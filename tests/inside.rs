@@ -1,7 +1,7 @@
 //! What an executable tells of itself: names and texts of its functions, the memory it holds, and when
 //! its steps ran.
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{Emitter, Executable, MadeStep, Trace};
 use adfuse::engine::{Compiled, Cpu};
@@ -31,7 +31,7 @@ fn models(effort: Effort, threads: usize, mut each: impl FnMut(&str, &Compiled, 
         let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
         let f = module.funcs.values().next().expect("a function");
         let Ok(wrt) = differentiable(f, None) else { continue };
-        let g = value_and_grad(&module, f, &wrt).expect("differentiates");
+        let g = forward_and_backward(&module, f, &wrt).expect("differentiates");
         let made = cpu.compile(&Module::single(g.clone()), &g).expect("compiles");
         let mut rng = rng(1, 0);
         let args: Vec<Array> = g

@@ -5,7 +5,7 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
@@ -127,7 +127,7 @@ fn holds(f: &Function, effort: Effort) -> Result<PlanFrontier, String> {
 
 fn gradients(module: &Module, f: &Function) -> Result<Function, String> {
     let wrt = differentiable(f, None).map_err(|d| d.to_string())?;
-    value_and_grad(module, f, &wrt).map_err(|d| d.to_string())
+    forward_and_backward(module, f, &wrt).map_err(|d| d.to_string())
 }
 
 #[test]

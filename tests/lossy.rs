@@ -4,7 +4,7 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
@@ -32,7 +32,7 @@ fn every(narrow: Narrow) -> Lossy {
 
 fn prepared_gradient(module: &Module, f: &Function) -> Result<Function, String> {
     let wrt = differentiable(f, None).map_err(|d| d.to_string())?;
-    let g = value_and_grad(module, f, &wrt).map_err(|d| d.to_string())?;
+    let g = forward_and_backward(module, f, &wrt).map_err(|d| d.to_string())?;
     prepare(&Module::single(g.clone()), &g).map_err(|d| d.to_string())
 }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::fusion::{Device, Effort, Fp, Options, compile, cost, prepare};
@@ -27,7 +27,8 @@ fn differentiated(path: &Path) -> (Module, Function) {
     let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
     let f = module.find(stem).or_else(|| module.find("main")).expect("the model's function");
     let wrt = differentiable(f, None).expect("has floats");
-    let g = value_and_grad(&module, f, &wrt).unwrap_or_else(|d| panic!("{}: {d}", path.display()));
+    let g = forward_and_backward(&module, f, &wrt)
+        .unwrap_or_else(|d| panic!("{}: {d}", path.display()));
     (Module::single(g.clone()), g)
 }
 
@@ -116,7 +117,7 @@ fn gradients_stay_in_proportion() {
     let mut worst = (0.0f64, 0.0f64);
     for (name, module, f) in common::models::all() {
         let wrt = differentiable(&f, None).expect("has floats");
-        let g = value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{name}: {d}"));
+        let g = forward_and_backward(&module, &f, &wrt).unwrap_or_else(|d| panic!("{name}: {d}"));
         let alone = Module::single(g.clone());
         let count =
             |m: &Module, f: &Function| prepare(m, f).expect("prepares").body_insts().len() as f64;

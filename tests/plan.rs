@@ -4,7 +4,7 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::kernel::{NoFunctions, run_measured};
 use adfuse::fusion::{
@@ -39,7 +39,7 @@ fn plans(module: &Module, f: &Function) -> Vec<(Effort, Compiled)> {
 
 fn gradients(module: &Module, f: &Function) -> Function {
     let wrt = differentiable(f, None).expect("has floats");
-    value_and_grad(module, f, &wrt).unwrap_or_else(|d| panic!("{d}\n{f}"))
+    forward_and_backward(module, f, &wrt).unwrap_or_else(|d| panic!("{d}\n{f}"))
 }
 
 fn inputs(f: &Function) -> Vec<Array> {

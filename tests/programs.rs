@@ -2,7 +2,7 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, jvp, linearize, value_and_grad, vjp};
+use adfuse::autodiff::{differentiable, forward_and_backward, jvp, linearize, vjp};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::check::{Options, Row, check_function};
@@ -56,7 +56,7 @@ fn transformed_programs_are_well_formed() {
         let fail = |d: adfuse::ir::Diagnostic| format!("{d}\n{f}");
         well_formed(&jvp(&module, &f, &wrt).map_err(fail)?)?;
         well_formed(&vjp(&module, &f, &wrt).map_err(fail)?)?;
-        well_formed(&value_and_grad(&module, &f, &wrt[..1]).map_err(fail)?)?;
+        well_formed(&forward_and_backward(&module, &f, &wrt[..1]).map_err(fail)?)?;
         let split = linearize(&module, &f, &wrt).map_err(fail)?;
         well_formed(&split.primal)?;
         well_formed(&split.linear)

@@ -4,7 +4,7 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::fusion::{
     Device, Effort, Explainer, Fp, Occurrences, Options, Plan, candidates, lower, plan, prepare,
@@ -86,7 +86,7 @@ fn changed_plans_are_refused_or_give_the_same_bits() {
         let module = parse(&text).expect("parses");
         let f = module.find(model).expect("the model's function");
         let wrt = differentiable(f, None).expect("has floats");
-        let g = value_and_grad(&module, f, &wrt).expect("has a gradient");
+        let g = forward_and_backward(&module, f, &wrt).expect("has a gradient");
         let f = prepare(&Module::single(g.clone()), &g).expect("is prepared");
         let mut inputs = rng(5, 0);
         let draw = |t| sample(t, Domain::Normal, &mut inputs).expect("small");

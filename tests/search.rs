@@ -5,7 +5,7 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
@@ -47,7 +47,7 @@ struct Subject {
 impl Subject {
     fn of(module: &Module, f: &Function) -> Result<Subject, String> {
         let wrt = differentiable(f, None).map_err(|d| d.to_string())?;
-        let g = value_and_grad(module, f, &wrt).map_err(|d| d.to_string())?;
+        let g = forward_and_backward(module, f, &wrt).map_err(|d| d.to_string())?;
         let f = prepare(&Module::single(g.clone()), &g).map_err(|d| d.to_string())?;
         let args = inputs(&f, &[Domain::Normal]);
         let expected = run(&Module::single(f.clone()), &f, &args, &mut Silent);

@@ -3,7 +3,7 @@
 
 mod common;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{ArenaLayout, Engine, Executable, Options, scratch};
 use adfuse::fusion::{self, Device, Effort, Fp, compile, memory_beside};
@@ -49,7 +49,7 @@ fn suite() -> Vec<(String, Verified<Program>, ArenaLayout)> {
         let module = parse(&text).unwrap_or_else(|e| panic!("{name}: {e:?}"));
         let f = module.find(&name).or_else(|| module.find("main")).expect("the model's function");
         let wrt = differentiable(f, None).expect("has floats");
-        let g = value_and_grad(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}"));
+        let g = forward_and_backward(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}"));
         for effort in [Effort::Off, Effort::Default] {
             let (program, layout) = planned(&Module::single(g.clone()), &g, effort);
             found.push((format!("{name}, {effort:?}"), program, layout));
@@ -177,7 +177,7 @@ fn an_executable_takes_what_was_planned() {
             // Gradients, of those that give one number.
             if f.results().len() == 1 && f.ty(f.results()[0]).rank() == 0 {
                 let wrt = differentiable(f, None).expect("has floats");
-                let g = value_and_grad(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}"));
+                let g = forward_and_backward(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}"));
                 let (program, layout) = planned(&Module::single(g.clone()), &g, effort);
                 programs.push((format!("gradients of {}, {effort:?}", f.name), program, layout));
             }

@@ -4,12 +4,11 @@
 //! calls of functions with a rule stay, since a later one may need the rule. So a function on its way
 //! is held together with what it calls, and calls are replaced when the last transformation is done.
 
-use crate::reverse::{GRAD, VALUE_AND_GRAD, VJP};
+use crate::reverse::{BACKWARD, FORWARD_AND_BACKWARD, GRAD, HAS_AUX, VALUE_AND_GRAD, VJP};
 use crate::vmap::{Batching, Callees};
 use crate::{jacobian, jvp, linear_transpose, reverse, vmap};
 use adfuse_ir::rewrite::inline;
-use adfuse_ir::{CustomRule, Diagnostic, Function, Module, Op};
-use std::collections::BTreeSet;
+use adfuse_ir::{Diagnostic, Function, Module, Op};
 
 /// A function and what it calls, for one transformation after another:
 /// `Derived::new(&module, f).grad(&[0])?.jvp(&[0])?.finish()?`.
@@ -26,7 +25,7 @@ pub struct Derived {
 impl Derived {
     /// A verified module's function, not transformed yet.
     pub fn new(module: &Module, f: &Function) -> Derived {
-        Derived { callees: reached(module, f), f: f.clone() }
+        Derived { callees: module.reached(f), f: f.clone() }
     }
 
     /// The function so far. It may call functions that have a custom rule.
@@ -61,7 +60,7 @@ impl Derived {
     /// As [`grad`](crate::grad), of the function so far.
     ///
     /// # Errors
-    /// As [`vjp`](crate::vjp).
+    /// As [`grad`](crate::grad).
     pub fn grad(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
         self.then(|module, f| reverse::open(module, f, wrt, GRAD))
     }
@@ -69,9 +68,33 @@ impl Derived {
     /// As [`value_and_grad`](crate::value_and_grad), of the function so far.
     ///
     /// # Errors
-    /// As [`vjp`](crate::vjp).
+    /// As [`value_and_grad`](crate::value_and_grad).
     pub fn value_and_grad(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
         self.then(|module, f| reverse::open(module, f, wrt, VALUE_AND_GRAD))
+    }
+
+    /// As [`value_and_grad_has_aux`](crate::value_and_grad_has_aux), of the function so far.
+    ///
+    /// # Errors
+    /// As [`value_and_grad_has_aux`](crate::value_and_grad_has_aux).
+    pub fn value_and_grad_has_aux(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
+        self.then(|module, f| reverse::open(module, f, wrt, HAS_AUX))
+    }
+
+    /// As [`forward_and_backward`](crate::forward_and_backward), of the function so far.
+    ///
+    /// # Errors
+    /// As [`vjp`](crate::vjp).
+    pub fn forward_and_backward(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
+        self.then(|module, f| reverse::open(module, f, wrt, FORWARD_AND_BACKWARD))
+    }
+
+    /// As [`backward`](crate::backward), of the function so far.
+    ///
+    /// # Errors
+    /// As [`vjp`](crate::vjp).
+    pub fn backward(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
+        self.then(|module, f| reverse::open(module, f, wrt, BACKWARD))
     }
 
     /// As [`vmap`](fn@crate::vmap), of the function so far.
@@ -98,7 +121,7 @@ impl Derived {
     /// As [`hvp`](crate::hvp).
     pub fn hvp(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
         let name = format!("{}_hvp", self.f.name);
-        let mut pushed = self.grad(wrt)?.jvp(wrt)?;
+        let mut pushed = self.backward(wrt)?.jvp(wrt)?;
         // The gradients come first; the products are their tangents.
         let products = pushed.f.results()[wrt.len()..].to_vec();
         jacobian::set_results(&mut pushed.f, products);
@@ -131,6 +154,7 @@ impl Derived {
     /// # Errors
     /// As [`hessian`](crate::hessian).
     pub fn hessian(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
+        jacobian::blocks_fit(&self.f, wrt, 2)?;
         let name = format!("{}_hessian", self.f.name);
         let mut blocks = self.jacrev(wrt)?.jacfwd(wrt)?;
         blocks.f.name = name;
@@ -159,34 +183,4 @@ pub(crate) fn closed(module: &Module, mut f: Function) -> Result<Function, Diagn
     let mut calls = false;
     f.walk(&mut |f, i| calls |= f.op(i) == Op::Call);
     if calls { inline(module, &f, &|_| true) } else { Ok(f) }
-}
-
-/// The functions that `f` calls, or that are rules of those, in the order of the module; `f` itself
-/// if it has a rule, since it is then differentiated as a call of it.
-fn reached(module: &Module, f: &Function) -> Module {
-    let mut names: BTreeSet<&str> = BTreeSet::new();
-    let mut open = vec![f];
-    while let Some(g) = open.pop() {
-        let mut found: Vec<&str> = Vec::new();
-        g.walk(&mut |_, i| {
-            if g.op(i) == Op::Call {
-                found.push(g.attrs(i).text("func"));
-            }
-        });
-        match &g.rule {
-            None => {}
-            Some(CustomRule::Jvp(rule)) => found.extend([g.name.as_str(), rule]),
-            Some(CustomRule::Vjp(fwd, bwd)) => found.extend([g.name.as_str(), fwd, bwd]),
-        }
-        for name in found {
-            if names.insert(name) {
-                open.extend(module.find(name));
-            }
-        }
-    }
-    let mut out = Module::default();
-    for g in module.funcs.values().filter(|g| names.contains(g.name.as_str())) {
-        out.funcs.push(g.clone());
-    }
-    out
 }

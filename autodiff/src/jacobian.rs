@@ -1,10 +1,11 @@
 //! Jacobians and Hessians: derivatives along every basis direction at once, by `vmap`.
 
 use crate::derived::Derived;
-use crate::reverse::{GRAD, last_phase};
+use crate::reverse::{BACKWARD, last_phase};
 use crate::vmap::{Batching, Callees, Random};
 use crate::{forward as push, jvp, positions, reverse as pull, vmap};
 use adfuse_ir::rewrite::{Exactness, cse, dce, simplify, splice};
+use adfuse_ir::types::MAX_RANK;
 use adfuse_ir::{
     At, Attrs, Builder, DType, Diagnostic, Dim, Function, Kind, Literal, Module, Op, Phase,
     TensorType, Value,
@@ -62,7 +63,7 @@ pub(crate) fn forward(
     wrt: &[usize],
     callees: &mut Callees,
 ) -> Result<Function, Diagnostic> {
-    positions(f, wrt)?;
+    blocks_fit(f, wrt, 1)?;
     let mut whole = Whole::new(module, f, "jacfwd");
     let mut columns = Vec::new();
     for &k in wrt {
@@ -72,6 +73,7 @@ pub(crate) fn forward(
         let given = f.ty(f.params()[k]);
         let axes: Vec<usize> = g.results().iter().map(|&r| g.ty(r).rank()).collect();
         let shape = |out: &TensorType| joined(out, given, out.dtype);
+        one_axis_more(f, given, "reverse")?;
         columns.push(whole.directions(&g, given, &axes, &shape, callees)?);
     }
     // By result, then by parameter.
@@ -87,19 +89,76 @@ pub(crate) fn reverse(
     wrt: &[usize],
     callees: &mut Callees,
 ) -> Result<Function, Diagnostic> {
+    blocks_fit(f, wrt, 1)?;
     let prepared = push::prepare(module, f)?;
     let mut whole = Whole::new(module, f, "jacrev");
     let mut blocks = Vec::new();
     for &r in prepared.results().iter().filter(|&&r| prepared.ty(r).dtype.is_float()) {
         let mut one = prepared.clone();
         set_results(&mut one, vec![r]);
-        let g = pull::open(module, &one, wrt, GRAD)?;
+        let g = pull::open(module, &one, wrt, BACKWARD)?;
         let given = prepared.ty(r);
         let shape = |grad: &TensorType| joined(given, grad, grad.dtype);
         let axes = vec![0; wrt.len()];
+        one_axis_more(f, given, "forward")?;
         blocks.extend(whole.directions(&g, given, &axes, &shape, callees)?);
     }
     whole.finish(blocks)
+}
+
+/// Errs unless every derivative of this order, with the axes of a result and then those of as many
+/// parameters, is a tensor within the limits.
+///
+/// # Errors
+/// Also where a position names no parameter of a float type.
+pub(crate) fn blocks_fit(f: &Function, wrt: &[usize], order: u32) -> Result<(), Diagnostic> {
+    positions(f, wrt)?;
+    let results = f.results().iter().enumerate().filter(|(_, r)| f.ty(**r).dtype.is_float());
+    for (k, &r) in results {
+        let whole = format!("result {k}, {}", f.ty(r));
+        by_each(f, wrt, order, f.ty(r).clone(), &whole)?;
+    }
+    Ok(())
+}
+
+/// As [`blocks_fit`], of a derivative so far, which `name` describes.
+fn by_each(
+    f: &Function,
+    wrt: &[usize],
+    order: u32,
+    block: TensorType,
+    name: &str,
+) -> Result<(), Diagnostic> {
+    let Some(left) = order.checked_sub(1) else {
+        return block.excess().map_or(Ok(()), |why| {
+            let m = format!("the derivative of {name}, would be too large: {why}");
+            let d = Diagnostic::new(within(f), Kind::Limit, m);
+            let axes = block.rank() > MAX_RANK;
+            let hint = "take and return fewer axes, and reshape inside the function";
+            Err(if axes { d.hint(hint) } else { d })
+        });
+    };
+    for &k in wrt {
+        let p = f.params()[k];
+        let by = f.name_of(p).map_or_else(|| format!("parameter {k}"), |n| format!("%{n}"));
+        let name = format!("{name}, by {by}, {}", f.ty(p));
+        by_each(f, wrt, left, joined(&block, f.ty(p), block.dtype), &name)?;
+    }
+    Ok(())
+}
+
+/// Errs where directions of this type have no axis left to lie along. Where all blocks fit, the other
+/// mode has no directions of several axes.
+fn one_axis_more(f: &Function, given: &TensorType, other: &str) -> Result<(), Diagnostic> {
+    if given.rank() < MAX_RANK {
+        return Ok(());
+    }
+    let m = format!("a basis of {given} has {} axes, the limit is {MAX_RANK}", given.rank() + 1);
+    Err(Diagnostic::new(within(f), Kind::Limit, m).hint(format!("use {other} mode")))
+}
+
+fn within(f: &Function) -> At {
+    At { func: Some(f.name.clone()), ..At::default() }
 }
 
 fn joined(a: &TensorType, b: &TensorType, dtype: DType) -> TensorType {

@@ -14,6 +14,7 @@ mod linear_transpose;
 mod linearize;
 mod partial;
 mod reverse;
+mod slices;
 mod transpose;
 mod vmap;
 
@@ -22,7 +23,9 @@ pub use jacobian::{hessian, hvp, jacfwd, jacrev};
 pub use jvp::jvp;
 pub use linear_transpose::linear_transpose;
 pub use linearize::{Linearized, linearize};
-pub use reverse::{grad, value_and_grad, vjp};
+pub use reverse::{
+    backward, forward_and_backward, grad, value_and_grad, value_and_grad_has_aux, vjp,
+};
 pub use transpose::transpose;
 pub use vmap::{Batching, Random, vmap};
 

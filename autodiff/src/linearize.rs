@@ -26,19 +26,22 @@ pub struct Linearized {
 /// # Errors
 /// As [`jvp`](crate::jvp).
 pub fn linearize(module: &Module, f: &Function, wrt: &[usize]) -> Result<Linearized, Diagnostic> {
-    let split = open(module, f, wrt, Pushing::ToResults)?;
+    let split = open(module, f, wrt, Pushing::ToResults, usize::MAX)?;
     Ok(Linearized { primal: closed(module, split.primal)?, ..split })
 }
 
-/// As [`linearize`]; calls of functions with a rule stay in the primal part, and for the transposition
-/// the linear part may call a backward rule.
+/// As [`linearize`], of the first `differentiated` results of a float type alone; calls of functions with a rule
+/// stay in the primal part, and for the transposition the linear part may call a backward rule.
 pub(crate) fn open(
     module: &Module,
     f: &Function,
     wrt: &[usize],
     pushing: Pushing,
+    differentiated: usize,
 ) -> Result<Linearized, Diagnostic> {
     let (mut joint, seeds) = joint(module, f, wrt, pushing)?;
+    let body = joint.body();
+    joint.region_mut(body).results.truncate(f.results().len().saturating_add(differentiated));
     dce(&mut joint);
     let joint = &joint;
     let mut moving: EntitySet<Value> = EntitySet::new();

@@ -1,4 +1,7 @@
 //! `vjp`, `grad` and `value_and_grad`: linearize, then transpose, in one function.
+//!
+//! They differ in what the cotangents of the results are. `vjp` takes them as parameters. `grad` is of one
+//! scalar, whose cotangent is 1; other results are refused, unless they are handed through as auxiliary ones.
 
 use crate::derived::closed;
 use crate::forward::Pushing;
@@ -12,18 +15,37 @@ use adfuse_ir::{At, Builder, Diagnostic, Function, Kind, Literal, Module, Phase,
 pub(crate) struct Form {
     /// Whether the primal results come first.
     value: bool,
-    /// Whether a single scalar result is seeded with 1, so that it takes no cotangent.
-    seed: bool,
+    /// Where cotangents come from.
+    seed: Seed,
     /// What is put after the function's name.
     suffix: &'static str,
 }
 
+/// Where the cotangents of the results of a float type come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Seed {
+    /// Parameters.
+    Given,
+    /// There is one, a scalar; it is 1.
+    One,
+    /// The first result is a scalar; it is 1, and the others have none.
+    First,
+    /// As [`Seed::One`] where that fits, else as [`Seed::Given`].
+    Either,
+}
+
 /// Of [`vjp`].
-pub(crate) const VJP: Form = Form { value: true, seed: false, suffix: "vjp" };
+pub(crate) const VJP: Form = Form { value: true, seed: Seed::Given, suffix: "vjp" };
 /// Of [`grad`].
-pub(crate) const GRAD: Form = Form { value: false, seed: true, suffix: "grad" };
+pub(crate) const GRAD: Form = Form { value: false, seed: Seed::One, suffix: "grad" };
 /// Of [`value_and_grad`].
 pub(crate) const VALUE_AND_GRAD: Form = Form { value: true, ..GRAD };
+/// Of [`value_and_grad_has_aux`].
+pub(crate) const HAS_AUX: Form = Form { seed: Seed::First, ..VALUE_AND_GRAD };
+/// Of [`backward`].
+pub(crate) const BACKWARD: Form = Form { seed: Seed::Either, ..GRAD };
+/// Of [`forward_and_backward`].
+pub(crate) const FORWARD_AND_BACKWARD: Form = Form { value: true, ..BACKWARD };
 
 /// The function `(x.., ct..) -> (y.., x_ct..)`: a cotangent for each result of a float type, a
 /// gradient for each parameter at a position in `wrt`.
@@ -34,13 +56,11 @@ pub fn vjp(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Dia
     closed(module, open(module, f, wrt, VJP)?)
 }
 
-/// The results, then the gradient of the result with respect to each parameter at `wrt`.
-///
-/// A function with exactly one result of a float type, a scalar, is seeded with 1; any other takes a
-/// cotangent for each result of a float type, after its own parameters.
+/// The results, then the gradient of the result with respect to each parameter at `wrt`. Exactly one result is of a
+/// float type, and is a scalar; others are handed through.
 ///
 /// # Errors
-/// As [`vjp`].
+/// As [`vjp`], and [`Kind::Usage`] for a function with other results of a float type.
 pub fn value_and_grad(
     module: &Module,
     f: &Function,
@@ -52,9 +72,94 @@ pub fn value_and_grad(
 /// As [`value_and_grad`], without the results.
 ///
 /// # Errors
-/// As [`vjp`].
+/// As [`value_and_grad`].
 pub fn grad(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
     closed(module, open(module, f, wrt, GRAD)?)
+}
+
+/// The results, then the gradient of the first of them with respect to each parameter at `wrt`. The first result is
+/// a scalar of a float type; all others are auxiliary: they are handed through, whatever their types, and no
+/// derivative flows from them.
+///
+/// # Errors
+/// As [`vjp`], and [`Kind::Usage`] where the first result is no scalar of a float type.
+pub fn value_and_grad_has_aux(
+    module: &Module,
+    f: &Function,
+    wrt: &[usize],
+) -> Result<Function, Diagnostic> {
+    closed(module, open(module, f, wrt, HAS_AUX)?)
+}
+
+/// The step that both passes make: [`value_and_grad`] of a function with one scalar result of a float type, and
+/// [`vjp`] of any other, which takes a cotangent for each result of a float type after its own parameters. It is
+/// for tools that are given any function; a program that knows its function calls one of those.
+///
+/// # Errors
+/// As [`vjp`].
+pub fn forward_and_backward(
+    module: &Module,
+    f: &Function,
+    wrt: &[usize],
+) -> Result<Function, Diagnostic> {
+    closed(module, open(module, f, wrt, FORWARD_AND_BACKWARD)?)
+}
+
+/// As [`forward_and_backward`], without the results.
+///
+/// # Errors
+/// As [`vjp`].
+pub fn backward(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
+    closed(module, open(module, f, wrt, BACKWARD)?)
+}
+
+impl Seed {
+    /// The cotangents for the results of a float type of `f`.
+    fn of(self, f: &Function, float: &[Value]) -> Result<Cotangents, Diagnostic> {
+        let scalar = |v: &Value| f.ty(*v).rank() == 0;
+        let one = matches!(float, [only] if scalar(only));
+        let wrong = |m: String, hint: &str| {
+            let at = At { func: Some(f.name.clone()), ..At::default() };
+            Err(Diagnostic::new(at, Kind::Usage, m).hint(hint))
+        };
+        match self {
+            Seed::Given => Ok(Cotangents::Parameters),
+            Seed::Either if one => Ok(Cotangents::First),
+            Seed::Either => Ok(Cotangents::Parameters),
+            Seed::One if one => Ok(Cotangents::First),
+            Seed::One => {
+                let types: Vec<String> = float.iter().map(|&v| f.ty(v).to_string()).collect();
+                let found = match types.as_slice() {
+                    [] => "no result of a float type".to_string(),
+                    [one] => format!("a result of type {one}"),
+                    all => format!("{} results of float types, {}", all.len(), all.join(", ")),
+                };
+                let m = format!("a gradient is of one scalar, and @{} has {found}", f.name);
+                wrong(
+                    m,
+                    "`vjp` takes a cotangent for each result; `value_and_grad_has_aux` differentiates the \
+                     first result and hands the others through",
+                )
+            }
+            Seed::First => match f.results().first() {
+                Some(v) if f.ty(*v).dtype.is_float() && scalar(v) => Ok(Cotangents::First),
+                Some(&v) => wrong(
+                    format!("the first result of @{} is {}, not a float scalar", f.name, f.ty(v)),
+                    "the result to differentiate comes first, then what is handed through",
+                ),
+                None => wrong(format!("@{} has no result", f.name), "`vjp` takes any function"),
+            },
+        }
+    }
+}
+
+/// The cotangents of the results of a float type.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cotangents {
+    /// Of each a parameter.
+    Parameters,
+    /// 1 for the first; the others are not differentiated.
+    First,
 }
 
 /// The gradient function of this form; calls of functions with a rule stay where no tangent flows
@@ -65,7 +170,14 @@ pub(crate) fn open(
     wrt: &[usize],
     form: Form,
 ) -> Result<Function, Diagnostic> {
-    let split = linearize::open(module, f, wrt, Pushing::ToTranspose)?;
+    let mut float: Vec<Value> =
+        f.results().iter().copied().filter(|&r| f.ty(r).dtype.is_float()).collect();
+    let cotangents = form.seed.of(f, &float)?;
+    if cotangents == Cotangents::First {
+        // What is handed through has no part in the linear function, so it costs nothing there.
+        float.truncate(1);
+    }
+    let split = linearize::open(module, f, wrt, Pushing::ToTranspose, float.len())?;
     let last = last_phase(&split.primal).max(last_phase(&split.linear));
     let phase = last.transposed();
     if phase == last {
@@ -80,13 +192,10 @@ pub(crate) fn open(
     let mut primal = Copier::new(&split.primal);
     primal.params(&mut b);
     // Cotangent parameters come before all instructions, after the function's own parameters.
-    let float: Vec<Value> =
-        f.results().iter().copied().filter(|&r| f.ty(r).dtype.is_float()).collect();
-    let seeded = form.seed && matches!(float.as_slice(), &[r] if f.ty(r).rank() == 0);
     let mut cts = Vec::new();
     for (k, &r) in float.iter().enumerate() {
         let ty = f.ty(r).clone();
-        cts.push(if seeded {
+        cts.push(if cotangents == Cotangents::First {
             b.literal(&ty, Literal::one(ty.dtype))
         } else {
             let taken = |n: &str| b.func().params().iter().any(|&p| b.func().name_of(p) == Some(n));

@@ -2,6 +2,7 @@
 
 use crate::forward::{BACKWARD, zeros};
 use crate::partial::{Factor, accumulate, apply, factor};
+use crate::slices::{is_padded, side_by_side};
 use adfuse_ir::op::{Deriv, RuleCx};
 use adfuse_ir::rewrite::{Copier, splice};
 use adfuse_ir::verify::at_inst;
@@ -36,6 +37,7 @@ pub(crate) fn transposed(
         fixed: Copier::new(f),
         linear: EntitySet::new(),
         cts: SecondaryMap::new(),
+        slices: SecondaryMap::new(),
     };
     let (constants, linear) = f.params().split_at(fixed);
     for &p in constants {
@@ -62,7 +64,7 @@ pub(crate) fn transposed(
     }
     let mut results = Vec::new();
     for &p in linear {
-        let ct = match pass.cts[p] {
+        let ct = match pass.cotangent(&mut b, p) {
             Some(ct) => ct,
             None => zeros(&mut b, f.ty(p)),
         };
@@ -79,11 +81,32 @@ struct Transpose<'f> {
     fixed: Copier<'f>,
     linear: EntitySet<Value>,
     cts: SecondaryMap<Value, Option<Value>>,
+    /// Cotangents of slices, which are not in `cts` until all of them are there.
+    slices: SecondaryMap<Value, Vec<Value>>,
 }
 
 impl Transpose<'_> {
     /// Adds to a value's cotangent, named after the value whose tangent it belongs to.
     fn add(&mut self, b: &mut Builder, v: Value, ct: Option<Value>) {
+        if let Some(ct) = ct
+            && is_padded(b, ct)
+        {
+            self.slices[v].push(ct);
+            return;
+        }
+        self.sum(b, v, ct);
+    }
+
+    /// A value's cotangent, once all that reads the value has added to it.
+    fn cotangent(&mut self, b: &mut Builder, v: Value) -> Option<Value> {
+        let pads = std::mem::take(&mut self.slices[v]);
+        for ct in side_by_side(b, self.f.ty(v), &pads) {
+            self.sum(b, v, Some(ct));
+        }
+        self.cts[v]
+    }
+
+    fn sum(&mut self, b: &mut Builder, v: Value, ct: Option<Value>) {
         self.cts[v] = accumulate(b, self.cts[v], ct);
         let name = self.f.name_of(v).map(|n| n.strip_suffix("_t").unwrap_or(n));
         if let (Some(ct), Some(name)) = (self.cts[v], name)
@@ -104,11 +127,12 @@ impl Transpose<'_> {
 
     fn inst(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
         let f = self.f;
-        let cts: Vec<Option<Value>> = f.inst_results(i).iter().map(|&r| self.cts[r]).collect();
+        b.set_span(f.span(i));
+        let cts: Vec<Option<Value>> =
+            f.inst_results(i).iter().map(|&r| self.cotangent(b, r)).collect();
         if cts.iter().all(Option::is_none) {
             return Ok(());
         }
-        b.set_span(f.span(i));
         let (op, attrs) = (f.op(i), f.attrs(i));
         let linear: Vec<bool> = f.args(i).iter().map(|&a| self.linear.contains(a)).collect();
         let types: Vec<TensorType> = f.args(i).iter().map(|&a| f.ty(a).clone()).collect();

@@ -6,6 +6,7 @@
 
 use crate::array::{Array, out_of_memory};
 use crate::reference::kernel::Functions;
+use crate::truth;
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::types::MAX_BYTES;
 use adfuse_ir::verify::at_inst;
@@ -106,7 +107,7 @@ pub struct TensorMut<'a> {
 }
 
 mod sealed {
-    /// Types whose values are all bits that buffers hold.
+    /// Types of plain numbers: all bits are values, or [`Element::valid`](super::Element::valid) says which.
     pub trait Sealed {}
 }
 
@@ -114,6 +115,14 @@ mod sealed {
 pub trait Element: sealed::Sealed + Copy {
     /// Whether elements of this type are such.
     fn holds(dtype: DType) -> bool;
+
+    /// Whether all of these bytes are values of the type, or what is wrong.
+    ///
+    /// # Errors
+    /// The first byte that is no value.
+    fn valid(_: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 macro_rules! elements {
@@ -137,7 +146,20 @@ elements! {
     u32: U32;
     i8: I8;
     u8: U8;
-    bool: Bool;
+}
+
+impl sealed::Sealed for bool {}
+impl Element for bool {
+    fn holds(dtype: DType) -> bool {
+        dtype == DType::Bool
+    }
+
+    fn valid(bytes: &[u8]) -> Result<(), String> {
+        truth::stray(bytes).map_or(Ok(()), |at| {
+            let byte = bytes[at];
+            Err(format!("byte {at} of a tensor of bool is {byte}: neither 0 nor 1"))
+        })
+    }
 }
 
 fn typed<T: Element>(dtype: DType) -> Result<(), String> {
@@ -161,11 +183,12 @@ impl<'a> Tensor<'a> {
     /// The elements, row-major.
     ///
     /// # Errors
-    /// When they are of another type.
+    /// When they are of another type, or bytes of truth values are neither 0 nor 1.
     pub fn elements<T: Element>(&self) -> Result<&'a [T], String> {
         typed::<T>(self.dtype)?;
-        // SAFETY: the bytes are elements of this type, truth values among them bytes of 0 and 1, and bytes that
-        // are not aligned for it are left out, which is checked.
+        T::valid(self.bytes)?;
+        // SAFETY: all bits are values of these types but for `bool`, whose bytes have just been looked at. Bytes
+        // that are not aligned for the type are left out, which is checked.
         let (before, elements, after) = unsafe { self.bytes.align_to::<T>() };
         match before.is_empty() && after.is_empty() {
             true => Ok(elements),
@@ -191,7 +214,8 @@ impl TensorMut<'_> {
     /// When they are of another type.
     pub fn elements<T: Element>(&mut self) -> Result<&mut [T], String> {
         typed::<T>(self.dtype)?;
-        // SAFETY: as above; the bytes are zeros or what was written as such elements.
+        T::valid(self.bytes)?;
+        // SAFETY: as above; nobody else has the bytes.
         let (before, elements, after) = unsafe { self.bytes.align_to_mut::<T>() };
         match before.is_empty() && after.is_empty() {
             true => Ok(elements),

@@ -6,7 +6,9 @@ mod bytes;
 pub mod cpu;
 pub mod functions;
 pub mod gpu;
+mod layout;
 pub mod ptx;
 pub mod reference;
+mod truth;
 
 pub use array::Array;

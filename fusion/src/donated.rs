@@ -1,14 +1,13 @@
 //! What is written into the memory of inputs that the caller gives up.
 //!
 //! An input is read until the last step that reads it. From the next step on its bytes are free, and at
-//! that step itself for what may be written in its place ([`crate::in_place`]). A result of as many bytes
+//! that step itself for what may be written in its place ([`in_place`]). A result of as many bytes
 //! takes them for good; the caller finds it where the input was. In what is left, temporaries go one
 //! after the other.
 
 use crate::group::Effort;
-use crate::in_place::pairs;
-use crate::memory::{Lives, bytes, first_reading};
-use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Space, Storage};
+use crate::memory::{bytes, first_reading};
+use adfuse_ir::kernel::{Buffer, BufferData, Lives, Program, Role, Space, Storage, in_place};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use std::cmp::Reverse;
 
@@ -60,7 +59,7 @@ pub(crate) fn placed(
         let made = |b: Buffer| {
             results.contains(&b) && found[b].is_none() && lives[b].is_some_and(|(at, _)| at == n)
         };
-        let fit = pairs(program, n, &dies, &made);
+        let fit = in_place(program, n, &dies, &made);
         for pair in fit {
             if let Some(g) = given.iter_mut().find(|g| g.input == pair.parent && !g.taken) {
                 g.taken = true;

@@ -1,11 +1,12 @@
 //! Writing the scalar program of a stage: what a value is at a point, from what the stage reads.
 
-use crate::axes::{Atom, Axes, Place};
+use crate::axes::{Axes, Place};
+use crate::coordinates::Coordinates;
 use crate::facts::Facts;
 use crate::indirect;
 use adfuse_ir::affine::simplified;
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::kernel::{Buffer, Extents, Operand, Param, Piece};
+use adfuse_ir::kernel::{Buffer, Operand, Param, Piece};
 use adfuse_ir::op::Body;
 use adfuse_ir::scalar::{Prim, SInst, SOp, SVal, ScalarProgram};
 use adfuse_ir::verify::at_inst;
@@ -39,30 +40,6 @@ pub(crate) struct Ground<'a> {
 
 /// The most values of one stage: plans of our own have a few thousand.
 const MOST_VALUES: usize = 100_000;
-
-/// Which coordinates of a step the atoms of its nest are, and how far those reach.
-#[derive(Default)]
-pub(crate) struct Coordinates {
-    numbers: HashMap<Atom, usize>,
-    extents: Extents,
-}
-
-impl Coordinates {
-    /// Coordinates in this order.
-    pub(crate) fn new(axes: &Axes, atoms: impl Iterator<Item = Atom>) -> Coordinates {
-        let mut new = Coordinates::default();
-        for (k, a) in atoms.enumerate() {
-            new.numbers.insert(a, k);
-            new.extents.push(axes.extent(a));
-        }
-        new
-    }
-
-    /// The number of an atom's coordinate.
-    pub(crate) fn get(&self, a: &Atom) -> Option<&usize> {
-        self.numbers.get(a)
-    }
-}
 
 /// The program of one stage, as it grows.
 pub(crate) struct Emit<'a> {
@@ -120,7 +97,12 @@ impl<'a> Emit<'a> {
         }
         let at = match at {
             At::Place(p) => At::Place(self.axes.resolve(p)),
-            at => at.clone(),
+            // Under a shifted view, what is not shifted itself is the same value as elsewhere, and there for all
+            // coordinates.
+            At::Index(index, _) => match self.numbers.place(index, &facts.dims[v]) {
+                Some(place) => At::Place(self.axes.resolve(&place)),
+                None => at.clone(),
+            },
         };
         let key = (v, at);
         if let Some(&s) = self.values.get(&key) {
@@ -278,18 +260,23 @@ impl<'a> Emit<'a> {
             false => simplified(&e, &self.numbers.extents),
             true => e,
         };
-        let pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)> = map
-            .pieces
-            .iter()
-            .map(|p| {
-                let at = p.index.iter().map(|e| simple(e.compose(&index))).collect();
-                let guards = p
-                    .guards
-                    .iter()
-                    .map(|g| Guard { expr: g.expr.compose(&index), range: g.range.clone() });
-                (facts.f.args(i)[p.operand as usize], at, guards.collect())
-            })
-            .collect();
+        let mut pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)> = Vec::new();
+        for p in &map.pieces {
+            let mut v = facts.f.args(i)[p.operand as usize];
+            let mut at: Index = p.index.iter().map(|e| simple(e.compose(&index))).collect();
+            // A view of what is in memory is another place in it.
+            while let ValueDef::Inst(j, _) = facts.f.def(v)
+                && (self.ground.listed)(j)
+                && let Some(under) = facts.view(j)
+                && let [whole] = under.pieces.as_slice()
+                && whole.guards.is_empty()
+            {
+                at = whole.index.iter().map(|e| simple(e.compose(&at))).collect();
+                v = facts.f.args(j)[whole.operand as usize];
+            }
+            let guard = |g: &Guard| Guard { expr: g.expr.compose(&index), range: g.range.clone() };
+            pieces.push((v, at, p.guards.iter().map(guard).collect()));
+        }
         let simple = |v: Value| match facts.f.def(v) {
             ValueDef::Inst(j, _) => !(self.ground.listed)(j),
             _ => true,

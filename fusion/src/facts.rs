@@ -2,6 +2,7 @@
 
 use crate::axes::{Axes, Place};
 pub(crate) use crate::class::Class;
+use crate::free::Shifts;
 use crate::lossy::{copied, read_back};
 use crate::pick::{Column, columns};
 use crate::weight::weight;
@@ -33,6 +34,8 @@ pub(crate) struct Facts<'f> {
     /// Whether a value must be in a buffer: results, and operands that are found by address.
     pub(crate) forced: SecondaryMap<Value, bool>,
     pub(crate) class: SecondaryMap<Inst, Class>,
+    /// Whether a view is a matter of axes alone.
+    aligned: SecondaryMap<Inst, bool>,
     /// Primitives that an element takes by itself.
     pub(crate) weight: SecondaryMap<Inst, u32>,
     recorded: SecondaryMap<Inst, Option<Recorded>>,
@@ -54,6 +57,7 @@ impl<'f> Facts<'f> {
             users: SecondaryMap::with_capacity(f.value_count()),
             forced: SecondaryMap::with_capacity(f.value_count()),
             class: SecondaryMap::with_capacity(f.inst_count()),
+            aligned: SecondaryMap::with_capacity(f.inst_count()),
             weight: SecondaryMap::with_capacity(f.inst_count()),
             recorded: SecondaryMap::with_capacity(f.inst_count()),
             programs: PrimaryMap::new(),
@@ -61,6 +65,7 @@ impl<'f> Facts<'f> {
         };
         facts.shapes()?;
         facts.record()?;
+        facts.align();
         for &v in f.results() {
             facts.forced[v] = true;
         }
@@ -245,10 +250,18 @@ impl<'f> Facts<'f> {
 
     /// Whether a view is a matter of axes alone.
     pub(crate) fn is_aligned(&self, i: Inst) -> bool {
-        let mut axes = Axes::default();
-        axes.begin();
-        let place = axes.place(&self.dims[self.f.inst_results(i)[0]]);
-        self.through(&mut axes, i, &place).is_some()
+        self.aligned[i]
+    }
+
+    fn align(&mut self) {
+        for &i in self.f.body_insts() {
+            if matches!(self.f.op(i).def().body, Body::View(_)) {
+                let mut axes = Axes::default();
+                axes.begin();
+                let place = axes.place(&self.dims[self.f.inst_results(i)[0]]);
+                self.aligned[i] = self.through(&mut axes, i, &place).is_some();
+            }
+        }
     }
 
     fn is_strided(&self, i: Inst) -> bool {
@@ -268,7 +281,10 @@ impl<'f> Facts<'f> {
             let spreads = |&u: &Inst| {
                 let to = f.inst_results(u)[0];
                 match f.op(u).def().body {
-                    Body::View(_) => self.elements[to] > self.elements[v] || spread[to],
+                    // What is only put beside other things is not repeated.
+                    Body::View(_) => {
+                        self.elements[to] > self.elements[v] && self.is_aligned(u) || spread[to]
+                    }
                     Body::Map(_) => spread[to],
                     _ => false,
                 }
@@ -324,60 +340,6 @@ impl<'f> Facts<'f> {
             // counted where they are written out: values shared by several count once there.
             !Shifts { elements: 0, ..shifts }.are_few(2)
         })
-    }
-
-    /// What lies between an instruction and what it reads, once it is written out.
-    fn shifts(&self, i: Inst, shifted: &SecondaryMap<Value, Shifts>) -> Shifts {
-        let mut all = Shifts::default();
-        for under in self.f.args(i).iter().map(|&a| shifted[a]) {
-            all.depth = all.depth.max(under.depth);
-            all.elements = all.elements.saturating_add(under.elements);
-            all.terms = all.terms.max(under.terms);
-        }
-        let Some(map) = self.view(i).filter(|_| !self.is_aligned(i)) else { return all };
-        all.depth += 1;
-        all.elements = all.elements.saturating_add(map.pieces.len() as u32);
-        let divides = |p: &adfuse_ir::index::Piece| !p.index.iter().all(is_affine);
-        if map.pieces.iter().any(divides) {
-            let rank = self.dims[self.f.inst_results(i)[0]].len() as u32;
-            all.terms = all.terms.max(1).saturating_mul(rank.max(2));
-        }
-        all
-    }
-
-    /// Whether an elementwise instruction is better written out where it is used than kept: it reads
-    /// next to nothing for its size, or is small and only ever spread.
-    fn is_light(&self, i: Inst, spread: bool) -> bool {
-        let v = self.f.inst_results(i)[0];
-        let mut under = Under::default();
-        let own = self.program(i).map_or(0, |(_, w)| w);
-        if !self.under(i, &mut under) {
-            return false;
-        }
-        let total = own.saturating_add(under.weight);
-        let generated = under.leaves.iter().all(|&l| self.elements[l] <= self.elements[v] / 16);
-        generated && total <= GENERATED || spread && under.leaves.len() <= 3 && total <= SPREAD
-    }
-
-    /// What an instruction is made of once free ones are written out; whether that is only a little.
-    fn under(&self, i: Inst, into: &mut Under) -> bool {
-        for &a in self.f.args(i) {
-            match self.f.def(a) {
-                ValueDef::Literal(_) => {}
-                ValueDef::Inst(j, _) if self.class[j] == Class::Free => {
-                    if !into.seen.contains(&j) {
-                        into.seen.push(j);
-                        into.weight = into.weight.saturating_add(self.weight[j]);
-                        if into.weight > GENERATED || into.seen.len() > 64 || !self.under(j, into) {
-                            return false;
-                        }
-                    }
-                }
-                _ if into.leaves.contains(&a) => {}
-                _ => into.leaves.push(a),
-            }
-        }
-        into.leaves.len() <= 4
     }
 
     /// Marks instructions to be written out wherever they are used.
@@ -452,39 +414,8 @@ impl<'f> Facts<'f> {
     }
 }
 
-/// What is written out under an instruction.
-#[derive(Default)]
-struct Under {
-    seen: SmallVec<[Inst; 8]>,
-    leaves: SmallVec<[Value; 8]>,
-    weight: u32,
-}
-
-/// Views that shift coordinates, between a value and what it is made of.
-#[derive(Clone, Copy, Default)]
-struct Shifts {
-    /// How many lie one upon the other.
-    depth: u32,
-    /// How many elements an element is made of through them.
-    elements: u32,
-    /// By how much index expressions grow: a reshape repeats them for each axis.
-    terms: u32,
-}
-
-impl Shifts {
-    /// Whether that is little enough to be written out, or so much as this many times as deep.
-    fn are_few(self, times: u32) -> bool {
-        let most = |one: u32| one.saturating_pow(times);
-        self.depth <= 4 * times && self.elements <= most(12) && self.terms <= most(12)
-    }
-}
-
-/// Primitives a generated value may take to be made again at each use.
-const GENERATED: u32 = 600;
-/// Primitives a small value that is only spread may take.
-const SPREAD: u32 = 64;
-
-fn is_affine(e: &IndexExpr) -> bool {
+/// Whether an index is a sum of coordinates times constants.
+pub(crate) fn is_affine(e: &IndexExpr) -> bool {
     match e {
         IndexExpr::Axis(_) | IndexExpr::Const(_) => true,
         IndexExpr::Add(a, b) => is_affine(a) && is_affine(b),

@@ -1,8 +1,9 @@
 //! Steps of parts: kernels of stages, and contractions with what follows them.
 
 use crate::axes::{Atom, Axes, Place, Run};
+use crate::coordinates::Coordinates;
 use crate::device::Device;
-use crate::emit::{At, Coordinates, Emit, Ground};
+use crate::emit::{At, Emit, Ground};
 use crate::facts::{Class, Facts};
 use crate::part::{Part, folded};
 use crate::sides::{roles, side};
@@ -297,10 +298,26 @@ impl Lowering<'_> {
         stores: Vec<(Value, Place)>,
     ) -> Lowering<'a> {
         let axes = part.axes.clone();
+        let (domain, inside) = part.frame();
+        let inside = as_folded(part, &inside).unwrap_or(inside);
         let under = part.under.iter().map(|(i, p)| (*i, axes.resolve(p))).collect();
         let stores = stores.into_iter().map(|(v, p)| (v, axes.resolve(&p))).collect();
-        Lowering { ground, device, frame: part.frame(), axes, under, stores }
+        Lowering { ground, device, frame: (domain, inside), axes, under, stores }
     }
+}
+
+/// The axes inside in the order in which rows are folded over them, where all reductions and scans agree on one: a row
+/// is folded as it is computed then. In another order an engine keeps the whole row and permutes it.
+fn as_folded(part: &Part, inside: &Run) -> Option<Run> {
+    let mut found: Option<Run> = None;
+    for (_, place) in &part.under {
+        let all = part.axes.all(place);
+        let order: Run = all.into_iter().filter(|a| inside.contains(a)).collect();
+        if order.len() == inside.len() && *found.get_or_insert_with(|| order.clone()) != order {
+            return None;
+        }
+    }
+    found
 }
 
 fn no_buffer() -> Diagnostic {

@@ -9,15 +9,18 @@
 mod axes;
 mod candidates;
 mod class;
+mod concatenate;
+mod coordinates;
 mod cost;
 mod device;
 mod donated;
 mod emit;
 mod explain;
 mod facts;
+mod fastest;
 mod few;
+mod free;
 mod group;
-mod in_place;
 mod indirect;
 mod instances;
 mod joint;
@@ -43,14 +46,15 @@ mod sides;
 mod stages;
 mod weight;
 
+pub use adfuse_ir::kernel::InPlace;
 pub use candidates::{Candidate, Relation, candidates};
 pub use cost::{Bound, Cost, Ops, StepCost, cost, step_cost};
 pub use device::Device;
 pub use explain::{
     Apart, Explainer, Explanation, Obstacle, Occurrences, Role, Together, explain, value_named,
 };
+pub use fastest::plan_attempts;
 pub use group::Effort;
-pub use in_place::InPlace;
 pub use joint::{
     Alternative, AnyEngine, Choice, Constraint, Decider, Decision, Difference, Engine, How,
     PlanFrontier, PlanPoint, Reading, Why, computed_again, decisions, plan_frontier, plan_point,

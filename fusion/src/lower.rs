@@ -4,8 +4,9 @@
 //! the nests; then each becomes a step.
 
 use crate::axes::Place;
+use crate::coordinates::Coordinates;
 use crate::device::Device;
-use crate::emit::{Coordinates, Emit, Ground};
+use crate::emit::{Emit, Ground};
 use crate::facts::{Class, Facts};
 use crate::group::leaves;
 use crate::indirect::{argsort, opaque, scatter};

@@ -7,8 +7,9 @@
 
 use crate::donated::{Placed, placed};
 use crate::group::Effort;
-use crate::in_place::{InPlace, pairs};
-use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Space};
+use adfuse_ir::kernel::{
+    Buffer, BufferData, InPlace, Lives, Program, Role, Space, in_place, lives,
+};
 use adfuse_ir::{At, Diagnostic, Kind};
 use adfuse_memplan::{
     Buffer as Block, BufferId, Options, Order, Packing, PlanError, Problem, check, plan,
@@ -170,20 +171,6 @@ pub(crate) fn bytes(data: &BufferData) -> Option<u64> {
     Some(data.bytes())
 }
 
-/// The first and the last step that touches each buffer.
-pub(crate) type Lives = SecondaryMap<Buffer, Option<(usize, usize)>>;
-
-fn lives(program: &Program) -> Lives {
-    let mut lives = Lives::new();
-    for (n, step) in program.steps.iter().enumerate() {
-        for b in step.writes().chain(step.reads()) {
-            let from = lives[b].map_or(n, |(from, _)| from);
-            lives[b] = Some((from, n));
-        }
-    }
-    lives
-}
-
 /// The question put to the planner.
 struct Arena {
     problem: Problem,
@@ -230,7 +217,7 @@ impl Arena {
                 let dies = |b: Buffer| {
                     ours(b) && lives[b].is_some_and(|(from, last)| from < n && last == n)
                 };
-                let found = pairs(program, n, &dies, &ours);
+                let found = in_place(program, n, &dies, &ours);
                 arena.in_place.extend(found);
             }
         }

@@ -56,6 +56,9 @@ pub(crate) struct Part {
 const MOST_WEIGHT: u32 = 3000;
 /// The fewest elements that what is computed once for all of them is kept for.
 const FEWEST: i64 = 8;
+/// A kernel of this many members is joined only by what is computed from values of its own: another view, or another
+/// value made of the same tensors, is one more result to store, and code.
+const MOST_MEMBERS: usize = 256;
 /// The most tensors a kernel may read.
 const MOST_READS: usize = 48;
 
@@ -249,12 +252,17 @@ impl Part {
         let mut reach = self.reach(facts, i, &place);
         let new = reach.seen.iter().map(|(j, _)| *j).chain([i]).filter(|&j| !self.lists(j));
         let weight: u32 = new.map(|j| facts.weight[j]).sum();
-        if self.weight.saturating_add(weight) > MOST_WEIGHT {
+        let full = self.members.len() >= MOST_MEMBERS;
+        let view = matches!(facts.f.op(i).def().body, Body::View(_));
+        if full && view || self.weight.saturating_add(weight) > MOST_WEIGHT {
             return Err(Refusal::Size);
         }
         let (mut here, mut outside) = (Vec::new(), Vec::new());
         for leaf in reach.leaves.drain(..) {
             if inside(leaf.value)? { here.push(leaf) } else { outside.push(leaf) }
+        }
+        if full && here.is_empty() {
+            return Err(Refusal::Size);
         }
         for leaf in &here {
             let known = around.place[leaf.value].as_ref();
@@ -383,6 +391,14 @@ impl Part {
             let gone = marks.iter().position(|&f| f);
             if gone > kept && kept.is_some() {
                 return Err(Refusal::Rows);
+            }
+            // In another order than that of the tiles every value would have to be kept.
+            let folds: Run = (place.iter().zip(&marks).filter(|(_, f)| **f))
+                .flat_map(|(run, _)| self.axes.whole(run))
+                .collect();
+            let first = frame.iter().position(|a| folds.contains(a)).unwrap_or(0);
+            if frame[first..].iter().take(folds.len()).any(|a| !folds.contains(a)) {
+                return Err(Refusal::Interleaved);
             }
         }
         let full = all.len() == frame.len();

@@ -5,6 +5,7 @@
 
 use crate::device::Device;
 use crate::facts::{Class, Facts};
+use crate::fastest::fastest;
 use crate::group::{Effort, Groups, group};
 use crate::joint::AnyEngine;
 use crate::merge;
@@ -61,7 +62,8 @@ pub struct Plan {
 /// Elements from which on truth values and small numbers are packed.
 const PACKED: i64 = 64;
 
-/// Plans a [prepared](crate::prepare()) function.
+/// Plans a [prepared](crate::prepare()) function: the fastest plan that is found, by the cost model. Of plans that are
+/// equally fast it is the one of the lower peak.
 ///
 /// # Errors
 /// For what has no lowering: symbolic extents, tokens, effects and `cond`. The error names the symbol
@@ -69,7 +71,7 @@ const PACKED: i64 = 64;
 pub fn plan(f: &Function, options: &Options) -> Result<Plan, Diagnostic> {
     match options.effort {
         Effort::Search => searched(f, options, &AnyEngine),
-        _ => plan_at(f, options, 0.0),
+        _ => fastest(f, options),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a function goes through before it is planned: calls inlined, exact rewrites, one result an
-//! instruction, folds of windows written out.
+//! instruction, folds of windows written out, concatenations of many operands as trees.
 
+use crate::concatenate::concatenations_as_trees;
 use crate::few::windows_written_out;
 use crate::pick::scatters_to_choices;
 use adfuse_ir::attrs::Attrs;
@@ -17,7 +18,7 @@ pub fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
     let inlined = inline(module, f, &|_| true)?;
     let f = scatters_to_choices(&single(&inlined)?)?;
     let f = simplify(&f, Exactness::Exact)?;
-    let mut f = windows_written_out(&f)?;
+    let mut f = concatenations_as_trees(&windows_written_out(&f)?)?;
     cse(&mut f);
     dce(&mut f);
     Ok(f)

@@ -23,6 +23,8 @@ pub enum Refusal {
     },
     /// It folds rows of a contraction's result, which lie across tiles.
     Rows,
+    /// It folds axes of a contraction's result between which another lies.
+    Interleaved,
     /// It is a scatter, or a contraction, which begins a group of its own; or follows one that nothing
     /// follows.
     Kind,
@@ -47,6 +49,9 @@ impl fmt::Display for Refusal {
             Refusal::Rows => {
                 f.write_str("it folds whole rows of the contraction's result, which no tile holds")
             }
+            Refusal::Interleaved => f.write_str(
+                "it folds axes of the contraction's result that are not neighbours in its order",
+            ),
             Refusal::Kind => f.write_str("it begins a group of its own"),
             Refusal::Size => f.write_str("the kernel would compute or read too much"),
             Refusal::Apart => f.write_str("they share nothing"),

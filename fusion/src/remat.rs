@@ -6,11 +6,12 @@
 use crate::device::Device;
 use crate::facts::{Class, Facts};
 use crate::group::Groups;
-use crate::part::PartId;
+use crate::part::{PartId, space};
 use adfuse_ir::op::Body;
 use adfuse_ir::{DType, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use hashbrown::HashSet;
+use smallvec::{SmallVec, smallvec};
 
 /// The instructions that are better written out wherever they are used.
 ///
@@ -92,11 +93,7 @@ fn pays_by(
     values: &[Value],
     recipe: &Recipe,
 ) -> bool {
-    let mut work = 0.0;
-    for &i in &recipe.insts {
-        work += f64::from(facts.weight[i]) * facts.elements[facts.f.inst_results(i)[0]] as f64;
-    }
-    let weight: u32 = recipe.insts.iter().map(|&i| facts.weight[i]).sum();
+    let weight: u32 = recipe.insts.iter().chain(&recipe.free).map(|&i| facts.weight[i]).sum();
     let new = recipe.roots.iter().filter(|&&r| !in_memory(facts, groups, r));
     let now: f64 = values.iter().map(|&v| bytes(facts, v)).sum();
     let then: f64 = new.map(|&r| bytes(facts, r)).sum();
@@ -113,10 +110,47 @@ fn pays_by(
     } else {
         saved
     };
-    let readers = values.iter().map(|&v| groups.readers(v).len()).max().unwrap_or(1);
+    let points = values.iter().map(|&v| evaluations(facts, groups, v)).fold(0.0, f64::max);
     let saved =
         saved + values.iter().map(|&v| packed(facts, groups, device, v, recipe)).sum::<f64>();
-    work * readers as f64 / device.ops_per_s <= saved
+    f64::from(weight) * points / device.ops_per_s <= saved
+}
+
+/// The most instructions that are followed from a value to its readers.
+const FOLLOWED: usize = 64;
+
+/// Points at which its readers would compute a value, were it written out: those of each part that reads it, once
+/// for each shifted view that the part reads it through. So a value that is put beside others is computed at all
+/// points of the whole, and one under windows once for each element of a window.
+fn evaluations(facts: &Facts<'_>, groups: &Groups, v: Value) -> f64 {
+    /// A part, the view it reads through, and its points.
+    type Site = (Option<PartId>, Option<Inst>, i64);
+    let mut sites: SmallVec<[Site; 8]> = SmallVec::new();
+    let mut seen: SmallVec<[(Value, Option<Inst>); 8]> = smallvec![(v, None)];
+    let mut next = 0;
+    while let Some(&(w, via)) = seen.get(next) {
+        next += 1;
+        for &u in &facts.users[w] {
+            let result = facts.f.inst_results(u)[0];
+            let shifted = matches!(facts.f.op(u).def().body, Body::View(_)) && !facts.is_aligned(u);
+            let via = if shifted { Some(u) } else { via };
+            if facts.class[u] == Class::Free {
+                if !seen.contains(&(result, via)) {
+                    seen.push((result, via));
+                }
+                continue;
+            }
+            let (home, points) = (groups.home[result], facts.elements[space(facts, u)]);
+            match sites.iter_mut().find(|(h, x, _)| (*h, *x) == (home, via)) {
+                Some((.., known)) => *known = points.max(*known),
+                None => sites.push((home, via, points)),
+            }
+        }
+        if seen.len().max(sites.len()) > FOLLOWED {
+            return f64::INFINITY;
+        }
+    }
+    sites.iter().map(|&(.., points)| points as f64).sum()
 }
 
 /// Seconds that truth values take beside their bytes, as far as they are saved by computing them again: an element is
@@ -160,6 +194,8 @@ fn would_cross(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
 #[derive(Default)]
 struct Recipe {
     insts: Vec<Inst>,
+    /// What is written out already, and is computed again with them.
+    free: Vec<Inst>,
     roots: Vec<Value>,
     /// It goes through views that shift what is computed.
     shifted: bool,
@@ -187,6 +223,7 @@ impl Recipe {
                     self.shifted |= view
                         && !facts.is_aligned(i)
                         && facts.f.args(i).iter().any(|&a| is_computed(facts, a));
+                    self.free.push(i);
                     stack.extend(facts.f.args(i));
                 }
                 ValueDef::Inst(i, _) if is_elementwise(facts, i) && !facts.forced[v] => {

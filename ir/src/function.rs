@@ -1,8 +1,8 @@
-//! Functions and modules: arenas of values, instructions and regions.
+//! Functions: arenas of values, instructions and regions.
 
 use crate::attrs::Attrs;
 use crate::diag::Span;
-use crate::entity::{AttrsId, Func, Inst, Phase, Region, TypeId, Value};
+use crate::entity::{AttrsId, Inst, Phase, Region, TypeId, Value};
 use crate::literal::Literal;
 use crate::op::Op;
 use crate::types::{Symbol, TensorType};
@@ -10,27 +10,6 @@ use cranelift_entity::{EntityList, EntityRef, ListPool, PrimaryMap, SecondaryMap
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::hash::Hash;
-
-/// Functions that may call each other by name.
-#[derive(Clone, Debug, Default)]
-pub struct Module {
-    /// The functions, in the order of the text.
-    pub funcs: PrimaryMap<Func, Function>,
-}
-
-impl Module {
-    /// A module with one function.
-    pub fn single(f: Function) -> Module {
-        let mut m = Module::default();
-        m.funcs.push(f);
-        m
-    }
-
-    /// The function of this name (without `@`).
-    pub fn find(&self, name: &str) -> Option<&Function> {
-        self.funcs.values().find(|f| f.name == name)
-    }
-}
 
 /// Where a value comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -347,6 +326,22 @@ impl Function {
     /// The number of attributes, for [`Function::add_interned`].
     pub(crate) fn attrs_number(&mut self, attrs: &Attrs) -> AttrsId {
         self.attrs.intern(attrs)
+    }
+
+    /// The names of the functions that its instructions call and that are its rule, each as often as it occurs.
+    pub fn callees(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        self.walk(&mut |f, i| {
+            if f.op(i) == Op::Call {
+                found.push(f.attrs(i).text("func").to_string());
+            }
+        });
+        match &self.rule {
+            None => {}
+            Some(CustomRule::Jvp(rule)) => found.push(rule.clone()),
+            Some(CustomRule::Vjp(fwd, bwd)) => found.extend([fwd.clone(), bwd.clone()]),
+        }
+        found
     }
 
     /// Calls `visit` for every instruction in program order, nested regions inside their owner.

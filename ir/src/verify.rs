@@ -11,7 +11,8 @@ use crate::builder::infer;
 use crate::diag::{At, Diagnostic, Kind, did_you_mean};
 use crate::dtype::DType;
 use crate::entity::{Inst, Phase, Region, Value};
-use crate::function::{CustomRule, Function, Module, ValueDef};
+use crate::function::{CustomRule, Function, ValueDef};
+use crate::module::Module;
 use crate::op::{Body, Control, Op};
 use crate::types::{Dim, Symbol, TensorType};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -23,9 +24,11 @@ use std::collections::BTreeMap;
 /// Every broken rule, with its place; at most [`MAX_ERRORS`].
 pub fn verify(module: &Module) -> Result<(), Vec<Diagnostic>> {
     let mut errors = Vec::new();
-    let mut seen: BTreeMap<&str, ()> = BTreeMap::new();
-    for f in module.funcs.values() {
-        if seen.insert(&f.name, ()).is_some() {
+    for (k, f) in module.funcs.iter() {
+        if errors.len() >= MAX_ERRORS {
+            break;
+        }
+        if module.funcs.named(&f.name) != Some(k) {
             let at = At { func: Some(f.name.clone()), ..At::default() };
             let m = format!("function @{} is defined twice", f.name);
             errors.push(Diagnostic::new(at, Kind::Redefinition, m));

@@ -10,6 +10,7 @@ use smallvec::smallvec;
 
 use crate::instance::{Instance, Part, Slot, SlotId, align_up};
 use crate::joined::Joined;
+use crate::limit::Limit;
 use crate::scatter::scatter;
 
 /// How far to go.
@@ -23,17 +24,23 @@ pub(crate) enum Zeal {
     All,
 }
 
-/// Joins what can be joined. Where several can be joined to one, `seed` decides; 0 takes the first.
-pub(crate) fn boxed(instance: &Instance, zeal: Zeal, seed: u64) -> Joined {
+/// Joins what can be joined, as far as there is time. Where several can be joined to one, `seed` decides;
+/// 0 takes the first.
+pub(crate) fn boxed(instance: &Instance, zeal: Zeal, seed: u64, limit: &mut Limit) -> Joined {
     let mut yard = Yard::new(instance, seed);
-    yard.chain();
+    yard.chain(limit);
     if zeal != Zeal::Chains {
-        while yard.stack_matching() || (zeal == Zeal::All && yard.stack_shortest()) {
-            yard.chain();
+        while limit.look(yard.boxes.len() * BOX)
+            && (yard.stack_matching() || (zeal == Zeal::All && yard.stack_shortest()))
+        {
+            yard.chain(limit);
         }
     }
     yard.finish(instance)
 }
+
+/// The cost of a box, counted in places of a placement.
+const BOX: usize = 64;
 
 /// Of boxes with equal lives each is compared with so many others.
 const MOST_COMPARED: usize = 64;
@@ -81,8 +88,8 @@ impl Yard {
     }
 
     /// Joins boxes of equal size of which one is born when the other dies, until there are none.
-    fn chain(&mut self) {
-        loop {
+    fn chain(&mut self, limit: &mut Limit) {
+        while limit.look(self.boxes.len() * BOX) {
             let mut born: BTreeMap<(usize, i64, i64), Vec<usize>> = BTreeMap::new();
             for (index, item) in self.boxes.iter().enumerate().filter(|(_, item)| item.plain) {
                 let key = (item.life().0, item.size, item.slot.align);

@@ -3,6 +3,7 @@
 use cranelift_entity::EntityRef;
 
 use crate::instance::{Instance, Part, Slot, SlotId, align_up};
+use crate::limit::Limit;
 
 /// Which of the free places a slot takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,16 +117,26 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Places all slots in the given order; returns the peak in bytes.
-    pub(crate) fn place_all(&mut self, order: &[SlotId], fit: Fit) -> i64 {
+    /// Places all slots in the given order; returns the peak in bytes, or nothing where the time ends
+    /// before.
+    pub(crate) fn place_all(
+        &mut self,
+        order: &[SlotId],
+        fit: Fit,
+        limit: &mut Limit,
+    ) -> Option<i64> {
         self.clear();
         for &id in order {
             if self.offsets[id.index()] == UNPLACED {
                 let offset = self.find(id, fit);
                 self.put(id, offset);
+                let near = self.overlaps.listed(id).map_or(self.placed.len(), <[_]>::len);
+                if !limit.look(near + 1) {
+                    return None;
+                }
             }
         }
-        self.instance.peak(&self.offsets)
+        Some(self.instance.peak(&self.offsets))
     }
 
     /// The offset of each slot.

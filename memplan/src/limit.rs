@@ -4,17 +4,25 @@
 use std::time::Instant;
 
 /// Work left.
+///
+/// What is planned with depends on `most` alone, which [`Limit::within`] sets, and not on `end`: so all
+/// work up to the end is what any later end would begin with, and more effort never gives a worse result.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
     spent: u64,
+    /// Where the part of the work that is under way ends.
     most: u64,
+    /// Where all work ends.
+    end: u64,
     deadline: Option<Instant>,
     late: bool,
+    /// Places looked at since the time was last asked for.
+    looked: usize,
 }
 
 impl Limit {
-    pub(crate) fn new(most: u64, deadline: Option<Instant>) -> Self {
-        Self { spent: 0, most, deadline, late: false }
+    pub(crate) fn new(end: u64, deadline: Option<Instant>) -> Self {
+        Self { spent: 0, most: u64::MAX, end, deadline, late: false, looked: 0 }
     }
 
     /// Spends `steps`; says whether there were that many left.
@@ -23,17 +31,42 @@ impl Limit {
             return false;
         }
         let before = self.spent / CLOCK;
-        self.spent = self.spent.saturating_add(steps).min(self.most);
+        self.spent = self.spent.saturating_add(steps).min(self.most).min(self.end);
         // Asking for the time takes longer than a step.
         if self.spent / CLOCK != before {
-            self.late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            self.ask();
         }
         !self.late
     }
 
-    /// Whether nothing is left.
+    /// Notes work that is no search and costs no steps, but takes its time; says whether there is time
+    /// for more.
+    pub(crate) fn look(&mut self, places: usize) -> bool {
+        self.looked += places;
+        if self.looked >= LOOKED {
+            self.looked = 0;
+            self.ask();
+        }
+        !self.late
+    }
+
+    fn ask(&mut self) {
+        self.late |= self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    }
+
+    /// Whether the deadline has passed.
+    pub(crate) fn is_late(&self) -> bool {
+        self.late
+    }
+
+    /// Whether there is nothing left to spend for anybody.
+    pub(crate) fn is_over(&self) -> bool {
+        self.late || self.spent >= self.end
+    }
+
+    /// Whether nothing is left of the work under way.
     pub(crate) fn is_reached(&self) -> bool {
-        self.late || self.spent >= self.most
+        self.is_over() || self.spent >= self.most
     }
 
     /// Steps spent.
@@ -41,7 +74,7 @@ impl Limit {
         self.spent
     }
 
-    /// Steps left.
+    /// Steps left of the work under way, were there no end.
     pub(crate) fn left(&self) -> u64 {
         if self.late { 0 } else { self.most - self.spent }
     }
@@ -58,3 +91,6 @@ impl Limit {
 
 /// The deadline is looked at once in so many steps.
 const CLOCK: u64 = 256;
+
+/// The clock is read once for this many places, which take about a millisecond.
+const LOOKED: usize = 1 << 18;

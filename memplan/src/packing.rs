@@ -61,6 +61,8 @@ pub enum Method {
     Trivial,
     /// One pass in a fixed order.
     Greedy(Order),
+    /// One pass along time, each buffer where it fits best.
+    Sweep,
     /// Buffers that fit together exactly were joined to boxes first, and the boxes placed.
     Boxes,
     /// An order improved by moving what stuck out to the front.
@@ -79,6 +81,7 @@ impl fmt::Display for Method {
             Method::Greedy(Order::Birth) => "greedy by birth",
             Method::Greedy(Order::Death) => "greedy by death",
             Method::Greedy(Order::Load) => "greedy by load",
+            Method::Sweep => "one pass along time",
             Method::Boxes => "boxes",
             Method::Refined => "refined order",
             Method::Search => "search",

@@ -12,7 +12,7 @@ use crate::limit::Limit;
 use crate::orders::ordered;
 use crate::packing::{Method, Order, Packing};
 use crate::problem::{BufferId, Offset, Problem};
-use crate::solve::solve;
+use crate::solve::Solver;
 use crate::validate::validate;
 
 /// How hard to try.
@@ -21,9 +21,11 @@ pub struct Options {
     /// Search steps. A step tries one placement; one for which much has to be looked at, as among
     /// many buffers, counts for several, so that equal effort takes about equal time. All greedy
     /// orders are tried whatever the effort, and the effort is spent once more where a capacity was
-    /// not reached. The plan depends on this number and the problem alone.
+    /// not reached. The plan depends on this number and the problem alone; more effort never gives a
+    /// higher peak.
     pub effort: u64,
-    /// When to stop searching, whatever effort is left. With a deadline two runs may end with
+    /// When to stop, whatever effort is left: with the best packing so far, which is that of one pass
+    /// along time where no greedy order was done by then. With a deadline two runs may end with
     /// different plans.
     pub deadline: Option<Instant>,
 }
@@ -75,14 +77,14 @@ fn plan_parts(instance: &Instance, parts: &[Component], enough: i64, options: &O
     let mut limit = Limit::new(options.effort, options.deadline);
     let mut offsets: SecondaryMap<SlotId, i64> = SecondaryMap::new();
     let bounds: Vec<i64> = parts.iter().map(|part| lower_bound(&part.instance)).collect();
-    let mut order: Vec<usize> = (0..parts.len()).collect();
-    order.sort_by_key(|&i| (std::cmp::Reverse(bounds[i]), i));
+    let goal = bounds.iter().copied().max().unwrap_or(0).max(enough);
+    let mut solvers: Vec<Solver<'_>> =
+        parts.iter().map(|part| Solver::new(&part.instance, goal, &mut limit)).collect();
+    improve(&mut solvers, goal, &mut limit);
 
-    let (mut peak, mut bound, mut method) = (0, 0, Method::Trivial);
-    let mut goal = bounds.iter().copied().max().unwrap_or(0).max(enough);
-    for index in order {
-        let part = &parts[index];
-        let solved = solve(&part.instance, goal, &mut limit);
+    let (mut bound, mut method, mut peak) = (0, Method::Trivial, 0);
+    for (part, solver) in parts.iter().zip(&solvers) {
+        let solved = &solver.best;
         for (id, &offset) in part.ids.iter().zip(&solved.offsets) {
             offsets[*id] = offset;
         }
@@ -90,11 +92,27 @@ fn plan_parts(instance: &Instance, parts: &[Component], enough: i64, options: &O
             (peak, method) = (solved.peak, solved.method);
         }
         bound = bound.max(solved.lower_bound);
-        // No part need be better than the worst.
-        goal = goal.max(peak);
     }
     let offsets = instance.slots.keys().map(|id| offsets[id]).collect();
     Placed { offsets, bound, method, steps: limit.spent() }
+}
+
+/// Searches where the peak is, level by level: no part need be better than the worst.
+fn improve(solvers: &mut [Solver<'_>], goal: i64, limit: &mut Limit) {
+    while !limit.is_over() {
+        // In each level a part has one turn; where others are as bad after it, they have theirs.
+        let mut had = vec![false; solvers.len()];
+        loop {
+            // What is known to be least anywhere need not be beaten elsewhere.
+            let bound = solvers.iter().map(|s| s.best.lower_bound).fold(goal, i64::max);
+            let worst = (0..solvers.len()).rev().max_by_key(|&k| solvers[k].best.peak);
+            let Some(worst) = worst.filter(|&k| solvers[k].best.peak > bound) else { return };
+            if std::mem::replace(&mut had[worst], true) || limit.is_over() {
+                break;
+            }
+            solvers[worst].level(bound, limit);
+        }
+    }
 }
 
 /// Places the buffers of `problem` in one order, each at the lowest offset that is free; in-place
@@ -108,7 +126,8 @@ pub fn plan_in_order(problem: &Problem, order: Order) -> Result<Packing, PlanErr
     let (instance, slot_of) = validate(problem)?;
     let overlaps = Overlaps::of(&instance);
     let mut placement = Placement::new(&instance, &overlaps);
-    placement.place_all(&ordered(&instance, order), Fit::Lowest);
+    let mut limit = Limit::new(0, None);
+    placement.place_all(&ordered(&instance, order), Fit::Lowest, &mut limit);
     let placed = Placed {
         offsets: placement.offsets().to_vec(),
         bound: lower_bound(&instance),

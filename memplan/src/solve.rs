@@ -12,6 +12,7 @@ use crate::refine::refine;
 use crate::search::{Verdict, decide};
 use crate::shape::Shape;
 use crate::sharing::{Sharings, sharings};
+use crate::sweep::sweep;
 
 /// Offsets for one instance.
 pub(crate) struct Solved {
@@ -21,38 +22,40 @@ pub(crate) struct Solved {
     pub(crate) method: Method,
 }
 
-/// Looks for the least peak, or any of at most `goal`.
-pub(crate) fn solve(instance: &Instance, goal: i64, limit: &mut Limit) -> Solved {
-    let bound = lower_bound(instance);
-    let mut solver = Solver {
-        instance,
-        goal: goal.max(bound),
-        best: Solved {
-            offsets: Vec::new(),
-            peak: i64::MAX,
-            lower_bound: bound,
-            method: Method::Trivial,
-        },
-        best_order: Vec::new(),
-    };
-    solver.run(limit);
-    solver.best
-}
-
 /// With more slots than this, only what every plan needs is tried beside the search: placing takes
 /// time by the square.
 const MANY: usize = 2048;
 
-/// In each round boxes are joined and searches ordered in another way.
+/// In each round of a level boxes are joined and searches ordered in another way.
 const ROUNDS: u64 = 32;
 
-struct Solver<'a> {
+/// Steps of the first level. Each further one has [`GROWTH`] times as many.
+const FIRST: u64 = 732;
+
+/// And for each slot, where there are many: less than this shows nothing.
+const FIRST_A_SLOT: u64 = 8;
+
+const GROWTH: u64 = 4;
+
+/// The search for one group of slots, level by level.
+///
+/// How a level spends its steps depends on its number and not on how many steps there are in all, so that a
+/// longer search begins with all that a shorter one does.
+pub(crate) struct Solver<'a> {
     instance: &'a Instance,
-    /// No peak need be below.
-    goal: i64,
-    best: Solved,
+    /// The best so far.
+    pub(crate) best: Solved,
     /// Which order led to the best greedy placement.
     best_order: Vec<SlotId>,
+    sharings: Sharings,
+    /// The sharings as the search works on them; made when the first level begins.
+    plain: Option<Vec<Form>>,
+    /// Steps of the next level.
+    steps: u64,
+    /// Rounds done, of all levels.
+    rounds: u64,
+    /// No peak need be below.
+    goal: i64,
 }
 
 /// A form of the instance that the exact search works on.
@@ -72,37 +75,84 @@ impl Form {
     }
 }
 
-impl Solver<'_> {
-    fn run(&mut self, limit: &mut Limit) {
-        let Sharings { all, exhaustive } = sharings(self.instance);
-        self.greedy(&Joined::unchanged(self.instance));
+impl<'a> Solver<'a> {
+    /// With the best of the greedy placements, or any of at most `goal`.
+    pub(crate) fn new(instance: &'a Instance, goal: i64, limit: &mut Limit) -> Self {
+        let bound = lower_bound(instance);
+        let best = Solved {
+            offsets: Vec::new(),
+            peak: i64::MAX,
+            lower_bound: bound,
+            method: Method::Trivial,
+        };
+        let mut solver = Self {
+            instance,
+            best,
+            best_order: Vec::new(),
+            sharings: sharings(instance),
+            plain: None,
+            steps: FIRST.max(FIRST_A_SLOT * instance.slots.len() as u64),
+            rounds: 0,
+            goal: goal.max(bound),
+        };
+        solver.greedy(&Joined::unchanged(instance), limit);
         // Without in-place pairs the first is the instance itself.
-        let joint = if self.instance.in_place.is_empty() { 1 } else { 0 };
-        let variants = if self.instance.slots.len() > MANY { 1 } else { 2 };
+        let joint = if instance.in_place.is_empty() { 1 } else { 0 };
+        let variants = if instance.slots.len() > MANY { 1 } else { 2 };
+        let all = std::mem::take(&mut solver.sharings.all);
         for joined in all.iter().skip(joint).take(variants) {
-            self.greedy(joined);
+            solver.greedy(joined, limit);
         }
-        if self.is_done() || limit.is_reached() {
+        solver.sharings.all = all;
+        // There is time for this whatever the time.
+        if !solver.is_done() {
+            solver.offer(sweep(instance), Method::Sweep);
+        }
+        solver
+    }
+
+    /// One more level of search for a peak of at most `goal`.
+    pub(crate) fn level(&mut self, goal: i64, limit: &mut Limit) {
+        self.goal = goal.max(self.best.lower_bound);
+        if self.is_done() || limit.is_over() {
             return;
         }
-        let effort = limit.left();
-        let plain: Vec<Form> =
-            all.iter().filter_map(|j| Form::of(j.clone(), Method::Search)).collect();
+        let Sharings { all, exhaustive } =
+            std::mem::replace(&mut self.sharings, Sharings { all: Vec::new(), exhaustive: false });
+        let plain = self.plain.take().unwrap_or_else(|| {
+            all.iter().filter_map(|j| Form::of(j.clone(), Method::Search)).collect()
+        });
         // Without a form for every sharing, that none fits shows nothing.
-        let exhaustive = exhaustive && plain.len() == all.len();
-        for round in 0..ROUNDS {
-            let boxes = self.boxes(&all[0], round, limit);
+        let complete = exhaustive && plain.len() == all.len();
+        let steps = self.steps;
+        self.steps = steps.saturating_mul(GROWTH);
+        limit.within(steps, |limit| self.search(&all[0], &plain, complete, steps, limit));
+        (self.sharings, self.plain) = (Sharings { all, exhaustive }, Some(plain));
+    }
+
+    fn search(
+        &mut self,
+        joined: &Joined,
+        plain: &[Form],
+        complete: bool,
+        steps: u64,
+        limit: &mut Limit,
+    ) {
+        for number in 0..ROUNDS {
+            let round = self.rounds;
+            self.rounds += 1;
+            let boxes = self.boxes(joined, round, limit);
             for form in &boxes {
-                self.decide(form, self.goal, round, effort / 16, limit);
+                self.decide(form, self.goal, round, steps / 16, limit);
             }
-            if round == 0 {
-                self.reach_goal(&plain, exhaustive, effort / 8, limit);
+            if number == 0 {
+                self.reach_goal(plain, complete, steps / 8, limit);
             }
-            limit.within(effort / 4, |limit| self.narrow(&boxes, &plain, round, limit));
-            if round == 0 {
-                limit.within(effort / 16, |limit| self.refine(&all[0], limit));
-                if exhaustive {
-                    limit.within(effort / 8, |limit| self.close(&plain, limit));
+            limit.within(steps / 4, |limit| self.narrow(&boxes, plain, round, limit));
+            if number == 0 {
+                limit.within(steps / 16, |limit| self.refine(joined, limit));
+                if complete {
+                    limit.within(steps / 8, |limit| self.close(plain, limit));
                 }
             }
             if self.is_done() || limit.is_reached() {
@@ -123,7 +173,10 @@ impl Solver<'_> {
     }
 
     /// Every order, and both ways to fit.
-    fn greedy(&mut self, joined: &Joined) {
+    fn greedy(&mut self, joined: &Joined, limit: &mut Limit) {
+        if limit.is_late() {
+            return;
+        }
         let overlaps = Overlaps::of(&joined.instance);
         let mut placement = Placement::new(&joined.instance, &overlaps);
         for order in Order::ALL {
@@ -134,7 +187,7 @@ impl Solver<'_> {
                 if self.is_done() {
                     return;
                 }
-                let peak = placement.place_all(&ids, fit);
+                let Some(peak) = placement.place_all(&ids, fit, limit) else { return };
                 if peak < self.best.peak {
                     self.offer(joined.unpack(placement.offsets()), Method::Greedy(order));
                     self.best_order.clone_from(&ids);
@@ -147,8 +200,10 @@ impl Solver<'_> {
     fn boxes(&self, joined: &Joined, round: u64, limit: &mut Limit) -> Vec<Form> {
         let mut forms: Vec<Form> = Vec::new();
         for zeal in [Zeal::All, Zeal::Matching, Zeal::Chains] {
-            limit.spend(joined.instance.slots.len() as u64);
-            let boxes = boxed(&joined.instance, zeal, round);
+            if !limit.spend(joined.instance.slots.len() as u64) {
+                break;
+            }
+            let boxes = boxed(&joined.instance, zeal, round, limit);
             let before = forms.last().map_or(0, |form| form.joined.instance.slots.len());
             let count = boxes.instance.slots.len();
             if count != before && count != joined.instance.slots.len() {
@@ -237,6 +292,9 @@ impl Solver<'_> {
         }
         if self.best.peak <= capacity {
             return Some(true);
+        }
+        if limit.is_reached() {
+            return None;
         }
         let instance = &form.joined.instance;
         match limit.within(steps, |limit| decide(instance, &form.shape, capacity, round, limit)) {

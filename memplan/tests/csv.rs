@@ -3,6 +3,7 @@
 use adfuse_memplan::csv::{CsvError, CsvErrorKind, Table, read, write};
 use adfuse_memplan::{Buffer, Gap, Offset, Options, check_offsets, plan};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 fn text(table: &Table, offsets: bool) -> String {
     let packing = plan(&table.problem, &Options::default()).unwrap();
@@ -95,7 +96,7 @@ fn faults_are_placed_by_line_and_column() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, rng_seed: RngSeed::Fixed(0), ..ProptestConfig::default() })]
 
     #[test]
     fn no_input_panics(tail in prop::collection::vec(any::<u8>(), 0..200), ascii in "[a-z0-9,\"\n@:\\- ]{0,200}") {

@@ -2,8 +2,9 @@
 
 mod instances;
 
-use adfuse_memplan::{Method, Options, check, plan};
+use adfuse_memplan::{Buffer, Method, Options, Problem, check, plan};
 use instances::Recipe;
+use std::time::{Duration, Instant};
 
 /// A hundred instances of ten kinds, from 10 to 200 buffers.
 fn hundred() -> Vec<Recipe> {
@@ -70,4 +71,59 @@ fn pinwheels_are_beyond_the_orders_and_need_the_search() {
     check(&problem, &packing).unwrap();
     assert!(packing.is_optimal());
     assert!(matches!(packing.method, Method::Search | Method::Boxes));
+}
+
+/// More effort never gives a higher peak: a longer search begins with all that a shorter one does.
+#[test]
+fn peaks_do_not_rise_with_effort() {
+    for seed in 0..6 {
+        let plain = Recipe::plain(seed, 80 + 20 * seed as usize);
+        for recipe in [
+            Recipe { pinwheels: 60, ..plain },
+            Recipe { pinwheels: 30, holes: 30, ..plain },
+            Recipe { grain: 64, aligned: true, holes: 10, ..plain },
+        ] {
+            let mut problem = recipe.problem();
+            // A part of its own, which takes turns with the first.
+            let other = Recipe { seed: seed + 50, ..recipe }.problem();
+            for mut buffer in other.buffers.values().cloned() {
+                buffer.live = buffer.live.start + 200_000..buffer.live.end + 200_000;
+                problem.push(buffer);
+            }
+            let mut before = u64::MAX;
+            for effort in [0, 100, 300, 1000, 2500, 5000, 10_000, 20_000, 40_000, 80_000] {
+                let packing = plan(&problem, &Options { effort, deadline: None }).unwrap();
+                check(&problem, &packing).unwrap();
+                assert!(packing.steps <= effort);
+                assert!(packing.peak <= before, "{} of {recipe:?} by {effort}", packing.peak);
+                before = packing.peak;
+            }
+        }
+    }
+}
+
+/// A search that may go on for long finds what a short one does on its way.
+#[test]
+fn a_long_search_is_not_worse_than_a_short_one() {
+    let mut state = 3u64;
+    let mut below = |n: u64| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % n
+    };
+    for _ in 0..4 {
+        let mut problem = Problem::new();
+        for _ in 0..150 {
+            let (birth, life) = (below(150), 1 + below(50));
+            let size = [1, 2, 3, 5, 8, 13, 21][below(7) as usize] * [1, 7, 16][below(3) as usize];
+            let buffer = Buffer::new(birth..birth + life, size);
+            problem.push(buffer.with_align([1, 4, 16][below(3) as usize]));
+        }
+        let short = plan(&problem, &Options { effort: 30_000, deadline: None }).unwrap();
+        let deadline = Instant::now().checked_add(Duration::from_millis(500));
+        let long = plan(&problem, &Options { effort: u64::MAX, deadline }).unwrap();
+        check(&problem, &long).unwrap();
+        // On a slow machine it may not have come as far.
+        assert!(long.peak <= short.peak || long.steps < short.steps, "{long:?}, {short:?}");
+    }
 }

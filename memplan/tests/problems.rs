@@ -146,6 +146,28 @@ fn a_deadline_in_the_past_still_gives_the_best_order() {
     assert!(late.steps < 10_000);
 }
 
+/// Where no order can be done in time there is still a packing, and before long. The orders take minutes.
+#[test]
+fn a_deadline_holds_for_buffers_beyond_count() {
+    let mut problem = Problem::new();
+    for i in 0..200_000u64 {
+        let (birth, size) = (i * 7919 % 150_001, 1 + i * 104_729 % 65_537);
+        let mut buffer = Buffer::new(birth..birth + 1 + i * 31 % 50_000, size);
+        buffer.align = 1 << (i % 7);
+        if i % 1000 == 0 {
+            buffer.fixed = Some(Offset(i * 100_000));
+        }
+        problem.push(buffer);
+    }
+    let begun = Instant::now();
+    let deadline = Some(begun + Duration::from_millis(200));
+    let packing = plan(&problem, &Options { deadline, effort: u64::MAX }).unwrap();
+    // What the deadline does not cover, reading the problem and that pass, is by the number of buffers.
+    assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+    assert_eq!(packing.method, Method::Sweep);
+    check(&problem, &packing).unwrap();
+}
+
 #[test]
 fn malformed_buffers_are_refused() {
     let backwards = std::ops::Range { start: 5, end: 2 };

@@ -1,8 +1,6 @@
 //! Budgets of memory on the command line, and where their plans are kept.
 
 use super::bytes::bytes as size;
-use super::failure::Failure;
-use super::machine::Machine;
 use super::streams::Streams;
 use crate::engine::{Cpu, Gpu};
 use crate::fusion::{AnyEngine, Device, Engine, Memory, Options};
@@ -31,7 +29,7 @@ pub(super) struct Budget {
     mem_budget: Option<u64>,
     #[command(flatten)]
     folder: Folder,
-    /// Neither look for kept plans and code of GPUs nor keep any
+    /// Neither look for kept plans for budgets and code of GPUs nor keep any
     #[arg(long, conflicts_with = "cache")]
     no_cache: bool,
 }
@@ -54,17 +52,10 @@ impl Budget {
         self.mem_budget
     }
 
-    /// Where plans are kept; nowhere, if that is wanted or there is no such folder. `machine` is what
-    /// runs them.
-    pub(super) fn cache(&self, machine: Option<Machine>) -> Result<Option<PlanCache>, Failure> {
-        let keeps = self.mem_budget.is_some() || matches!(machine, Some(Machine::Gpu(_)));
-        if !keeps && (self.no_cache || self.folder.cache.is_some()) {
-            return Err(Failure::usage("--cache and --no-cache need --mem-budget or --engine gpu"));
-        }
-        match self.no_cache || self.mem_budget.is_none() {
-            true => Ok(None),
-            false => Ok(self.folder.cache()),
-        }
+    /// Where plans for the budget are kept; nowhere without one, or if that is wanted or there is no such folder.
+    pub(super) fn cache(&self) -> Option<PlanCache> {
+        let keeps = self.mem_budget.is_some() && !self.no_cache;
+        keeps.then(|| self.folder.cache()).flatten()
     }
 
     /// Where the code of GPUs is kept; nowhere, if that is wanted or there is no such folder.

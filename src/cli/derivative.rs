@@ -6,6 +6,7 @@ use super::streams::Streams;
 use super::target::{Target, specialized};
 use crate::autodiff::{Derived, differentiable};
 use crate::ir::text::{parse, print_function};
+use crate::ir::types::MAX_RANK;
 use crate::ir::{At, Diagnostic, Function, Kind, TensorType, verify};
 use clap::{Args, ValueEnum};
 use std::process::ExitCode;
@@ -14,7 +15,8 @@ use std::process::ExitCode;
 ///
 /// The function printed takes the parameters of the one given, and returns its results, then a
 /// gradient for each parameter of --wrt. A single result of a float type that is a scalar is
-/// differentiated as it is; for others, a cotangent for each is taken, after the parameters.
+/// differentiated as it is. For other results the gradient function takes a cotangent for each of a float
+/// type, after the parameters: `<result>_ct`, or ct0, ct1, .. by position.
 ///
 /// With --order the gradient is differentiated again, with respect to the same parameters: the results
 /// are then those of the order before, and their gradients.
@@ -106,9 +108,9 @@ impl Grad {
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let transform = |mut f: Derived, wrt: &[usize]| {
             for _ in 1..self.order {
-                f = f.grad(wrt)?;
+                f = f.backward(wrt)?;
             }
-            if self.no_value { f.grad(wrt) } else { f.value_and_grad(wrt) }
+            if self.no_value { f.backward(wrt) } else { f.forward_and_backward(wrt) }
         };
         derive(&self.target, &self.wrt, transform, streams)
     }
@@ -142,15 +144,20 @@ impl Jacobian {
     }
 }
 
-/// The mode with fewer passes; reverse where that is not known.
+/// The mode with fewer passes, reverse where that is not known. A mode whose passes need an axis more
+/// than a tensor can have is not one to choose.
 fn cheaper(f: &Function, wrt: &[usize]) -> Mode {
-    let params = wrt.iter().map(|&k| f.ty(f.params()[k]).clone());
-    let results = f.result_types().into_iter().filter(|t| t.dtype.is_float());
-    let count = |types: Vec<TensorType>| {
+    let params: Vec<TensorType> = wrt.iter().map(|&k| f.ty(f.params()[k]).clone()).collect();
+    let mut results = f.result_types();
+    results.retain(|t| t.dtype.is_float());
+    let full = |types: &[TensorType]| types.iter().any(|t| t.rank() == MAX_RANK);
+    if full(&params) != full(&results) {
+        return if full(&params) { Mode::Rev } else { Mode::Fwd };
+    }
+    let count = |types: &[TensorType]| {
         types.iter().try_fold(0u64, |sum, t| Some(sum.saturating_add(t.elements()?)))
     };
-    let (params, results) = (count(params.collect()), count(results.collect()));
-    match (params, results) {
+    match (count(&params), count(&results)) {
         (Some(params), Some(results)) if params < results => Mode::Fwd,
         _ => Mode::Rev,
     }

@@ -165,7 +165,7 @@ impl Settled {
         given: Option<Written>,
         engine: &Engine,
     ) -> Result<Settled, Failure> {
-        let (budget, cache) = (freedom.budget.bytes(), freedom.budget.cache(engine.engine)?);
+        let (budget, cache) = (freedom.budget.bytes(), freedom.budget.cache());
         let code = freedom.budget.code();
         let machine = engine.engine.unwrap_or(Machine::Cpu).device();
         let asked = freedom.is_asked() || given.is_some() || !lossy.is_nothing();
@@ -287,8 +287,8 @@ impl Engine {
     /// Errs when something is asked of the reference engine that it has not.
     fn nothing_of_cpu(&self, asked: bool) -> Result<(), Failure> {
         if asked {
-            let m =
-                "--fp, --effort, --plan, --mem-budget, --lossy and --donate are for --engine cpu";
+            let m = "--fp reproducible and fast, --effort, --plan, --mem-budget, --lossy and --donate are for \
+                 --engine cpu and gpu";
             return Err(Failure::usage(m));
         }
         self.no_threads()

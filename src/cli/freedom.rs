@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::given::Written;
 use crate::fusion::{Effort, Fp};
 use clap::{Args, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// How free plans are.
 #[derive(Args)]
@@ -26,6 +26,13 @@ pub(super) struct Followed {
     /// A plan to follow, as text or JSON, instead of making one; the mode is the plan's
     #[arg(long, value_name = "PLAN", conflicts_with_all = ["effort", "mem_budget"])]
     plan: Option<PathBuf>,
+}
+
+impl Followed {
+    /// The plan's file, if one is given.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.plan.as_deref()
+    }
 }
 
 /// How numbers may differ from those of the text.
@@ -79,9 +86,10 @@ impl Freedom {
         self.effort.unwrap_or(Look::Default).effort()
     }
 
-    /// Whether any of it is asked for.
+    /// Whether any of it is asked for that not every engine has. All keep the bits of the text.
     pub(super) fn is_asked(&self) -> bool {
-        self.fp.is_some() || self.effort.is_some() || self.budget.bytes().is_some()
+        let differs = self.fp.is_some_and(|mode| !matches!(mode, Mode::Strict));
+        differs || self.effort.is_some() || self.budget.bytes().is_some()
     }
 }
 

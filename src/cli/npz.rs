@@ -1,4 +1,4 @@
-//! NumPy files: `.npy` and `.npz` read as arguments, `.npz` written.
+//! NumPy files: `.npy` and `.npz`, read as arguments and written.
 //!
 //! Element types must be equal: adfuse converts nothing silently. `bf16` has no NumPy type; it is
 //! written as `float32`, which holds each of its values, and read from `float32` (rounded to nearest)
@@ -12,6 +12,7 @@ use crate::ir::diag::listed;
 use crate::ir::{DType, TensorType};
 use npyz::npz::{NpzArchive, NpzWriter};
 use npyz::{Endianness, NpyHeader, Order, TypeChar, TypeStr, WriterBuilder};
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -43,30 +44,52 @@ pub(super) fn read_npz(path: &Path, member: &str, param: &Param) -> Result<Array
     read_array(&mut file, &format!("`{}#{member}`", path.display()), param)
 }
 
+/// Whether a file of this name holds one array and no archive of them.
+pub(super) fn holds_one(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy"))
+}
+
+/// Writes an array to a `.npy` file, whole or not at all. Equal arrays give equal files.
+pub(super) fn save_npy(path: &Path, array: &Array) -> Result<(), Failure> {
+    whole::write(path, |file| {
+        let (stored, dtype) = stored(array)?;
+        let options = npyz::WriteOptions::<u8>::new().dtype(dtype).shape(stored.dims());
+        let mut writer = options.writer(BufWriter::new(file)).write_header_only()?;
+        writer.write_all(stored.bytes())?;
+        writer.flush()
+    })
+}
+
 /// Writes arrays to a `.npz` file, in order, whole or not at all. Equal arrays give equal files.
 pub(super) fn save(path: &Path, arrays: &[(String, &Array)]) -> Result<(), Failure> {
     whole::write(path, |file| {
         let mut writer = NpzWriter::new(BufWriter::new(file));
         for (name, a) in arrays {
-            let stored = match a.dtype() {
-                DType::BF16 => &a.convert(DType::F32),
-                _ => *a,
-            };
-            let descr = numpy(stored.dtype()).1;
-            let dtype: TypeStr = descr.parse().map_err(|e| invalid(format!("{descr}: {e}")))?;
+            let (stored, dtype) = stored(a)?;
             let options = npyz::zip::write::FileOptions::default()
                 .compression_method(npyz::zip::CompressionMethod::Stored)
                 .last_modified_time(npyz::zip::DateTime::default())
                 .large_file(stored.bytes().len() >= 1 << 31);
             writer
                 .array::<u8>(name, options)?
-                .dtype(npyz::DType::Plain(dtype))
+                .dtype(dtype)
                 .shape(a.dims())
                 .write_header_only()?
                 .write_all(stored.bytes())?;
         }
         writer.zip_writer().finish()?.flush()
     })
+}
+
+/// The array as files hold it, and its element type there.
+fn stored(a: &Array) -> io::Result<(Cow<'_, Array>, npyz::DType)> {
+    let stored = match a.dtype() {
+        DType::BF16 => Cow::Owned(a.convert(DType::F32)),
+        _ => Cow::Borrowed(a),
+    };
+    let descr = numpy(stored.dtype()).1;
+    let dtype: TypeStr = descr.parse().map_err(|e| invalid(format!("{descr}: {e}")))?;
+    Ok((stored, npyz::DType::Plain(dtype)))
 }
 
 /// The name NumPy has for an element type, and how files write it; `bf16` goes as `float32`.

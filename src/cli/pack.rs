@@ -32,7 +32,7 @@ pub(super) struct Pack {
     /// The search steps that may be spent; without this, 1000000, or all there is time for with --time-limit
     #[arg(long, value_name = "N")]
     effort: Option<u64>,
-    /// Seconds after which the search stops, whatever effort is left
+    /// Seconds after which the best packing so far is taken, whatever effort is left
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     time_limit: Option<Duration>,
 }
@@ -40,9 +40,13 @@ pub(super) struct Pack {
 impl Pack {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        if let Some(path) = &self.output {
+            whole::spares(path, [self.file.as_path()])?;
+        }
+        // Reading counts too.
+        let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut table = self.read()?;
         table.problem.capacity = self.capacity;
-        let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
         let unsaid = if deadline.is_some() { u64::MAX } else { Options::DEFAULT_EFFORT };
         let options = Options { effort: self.effort.unwrap_or(unsaid), deadline };
         let packing = match plan(&table.problem, &options) {

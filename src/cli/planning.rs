@@ -12,12 +12,12 @@ use super::machine::{Machine, gpu};
 use super::source::{Program, Source};
 use super::streams::Streams;
 use super::target::{Target, all_bound, specialized};
-use crate::autodiff::value_and_grad;
+use crate::autodiff::forward_and_backward;
 use crate::budget::{Choice, choose};
 use crate::engine::Gpu;
 use crate::fusion::{
-    Device, Effort, Engine, Fp, Lossy, Memory, Narrowed, Options, Plan, PlanFrontier, keep_lossy,
-    lower, memory_beside, plan, plan_frontier, prepare,
+    Device, Effort, Engine, Fp, Lossy, Memory, Narrowed, Options, Plan, PlanFrontier, PlanPoint,
+    keep_lossy, lower, memory_beside, plan, plan_attempts, plan_frontier, prepare,
 };
 use crate::ir::kernel::{Program as Kernels, Verified, verify};
 use crate::ir::rewrite::stabilize;
@@ -121,7 +121,7 @@ impl Planning {
         }
         let given = self.followed.read()?;
         let options = self.options(given.as_ref(), usual)?;
-        let (budget, cache) = (self.freedom.budget.bytes(), self.freedom.budget.cache(machine)?);
+        let (budget, cache) = (self.freedom.budget.bytes(), self.freedom.budget.cache());
         let runs_on = match machine {
             None => None,
             Some(Machine::Gpu(number)) => {
@@ -146,7 +146,7 @@ impl Planning {
             false => (module, f),
             true => {
                 let wrt = self.wrt.positions(&source, &f)?;
-                let made = value_and_grad(&module, &f, &wrt).map_err(|d| source.wrong(d))?;
+                let made = forward_and_backward(&module, &f, &wrt).map_err(|d| source.wrong(d))?;
                 (Module::single(made.clone()), made)
             }
         };
@@ -198,6 +198,12 @@ impl Planning {
             None => (device(self.device.as_deref().unwrap_or(usual))?, fp.unwrap_or_default()),
         };
         Ok(Options { device, effort, fp })
+    }
+
+    /// The files that are read: the program, the plan, the machine's description.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        let device = self.device.as_deref().filter(|name| Device::named(name).is_none());
+        self.target.path().into_iter().chain(self.followed.path()).chain(device.map(Path::new))
     }
 
     /// The most bytes that a plan may take.
@@ -398,6 +404,16 @@ impl Ready {
         let options = Options { effort, ..self.options.clone() };
         let made = plan(&self.function, &options).map_err(|d| self.source.wrong(d))?;
         Ok(made.donating(&self.donated))
+    }
+
+    /// Of the plans that the one without a budget is chosen from, the one of the least peak.
+    pub(super) fn leanest(&self) -> Result<Option<(Effort, PlanPoint)>, Failure> {
+        if self.given.is_some() || self.budget.is_some() {
+            return Ok(None);
+        }
+        let made = plan_attempts(&self.function, &self.options, &self.counting());
+        let made = made.map_err(|d| self.source.wrong(d))?;
+        Ok(made.into_iter().min_by_key(|(_, point)| point.peak))
     }
 
     /// The program of a plan, verified.

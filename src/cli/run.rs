@@ -11,10 +11,11 @@ use super::source::Program;
 use super::spec::{Input, input};
 use super::streams::Streams;
 use super::target::{Target, all_bound, specialized};
-use super::{json, npz, show};
-use crate::autodiff::value_and_grad;
+use super::{json, npz, show, whole};
+use crate::autodiff::forward_and_backward;
 use crate::backends::Array;
 use crate::backends::reference::{self, Effects};
+use crate::ir::diag::listed;
 use crate::ir::{DType, Function};
 use clap::Args;
 use std::collections::BTreeSet;
@@ -67,8 +68,9 @@ pub(super) struct Run {
     /// Print a SHA-256 of each result's little-endian bytes
     #[arg(long)]
     digest: bool,
-    /// Also write the results, then the gradients, to a .npz file (bf16 as float32)
-    #[arg(long, value_name = "OUT.npz")]
+    /// Also write the results, then the gradients, to a .npz file, or a single one to a .npy file (bf16 as
+    /// float32)
+    #[arg(long, value_name = "OUT.npz|OUT.npy")]
     save: Option<PathBuf>,
 }
 
@@ -77,6 +79,13 @@ impl Run {
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         if self.wrt.is_given() && !self.grad {
             return Err(Failure::usage("--wrt is for --grad"));
+        }
+        if let Some(path) = &self.save {
+            let inputs = self.inputs.iter().filter_map(|input| input.spec.file());
+            whole::spares(
+                path,
+                self.target.path().into_iter().chain(self.followed.path()).chain(inputs),
+            )?;
         }
         let (lossy, plan) = (self.losses.allowed()?, self.followed.read()?);
         let settled = Settled::of(&self.freedom, lossy, plan, &self.engine)?;
@@ -87,11 +96,22 @@ impl Run {
         let (module, formed) = in_mode(&program, f.clone(), settled.fp, &mut Vec::new())?;
         let (running, wrt) = if self.grad {
             let wrt = self.wrt.positions(&program, &f)?;
-            let g = value_and_grad(&module, &formed, &wrt).map_err(|d| program.wrong(d))?;
+            let g = forward_and_backward(&module, &formed, &wrt).map_err(|d| program.wrong(d))?;
             (g, wrt)
         } else {
             (formed, Vec::new())
         };
+        let names = names(&f, &wrt);
+        if let Some(path) = self.save.as_deref().filter(|p| npz::holds_one(p) && names.len() != 1) {
+            let m = format!(
+                "`{}` would hold one array, the results are {}",
+                path.display(),
+                listed(&names, "")
+            );
+            return Err(
+                Failure::usage(m).hint(Some("name a .npz file, which holds several".into()))
+            );
+        }
         let args = arguments(&program, &running, &inputs, given)?;
         renamed(&f, &running, streams);
         let what = (&module, &running, f.name.as_str());
@@ -102,10 +122,12 @@ impl Run {
             None => reference::run(&module, &running, &args, &mut Printing(streams.err)),
         };
         let values = values.map_err(|d| program.wrong(d))?;
-        let names = names(&f, &wrt);
         let named: Vec<(String, &Array)> = names.into_iter().zip(&values).collect();
         if let Some(path) = &self.save {
-            npz::save(path, &named)?;
+            match named.as_slice() {
+                [(_, only)] if npz::holds_one(path) => npz::save_npy(path, only)?,
+                all => npz::save(path, all)?,
+            }
         }
         let (outputs, gradients) = named.split_at(named.len() - wrt.len());
         self.print(streams.out, &f.name, outputs, gradients)?;

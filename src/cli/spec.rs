@@ -2,7 +2,7 @@
 
 use crate::ir::types::MAX_RANK;
 use crate::ir::{DType, Literal, Number};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One `--input`.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +52,16 @@ pub(super) struct List {
     pub(super) numbers: Vec<Number>,
 }
 
+impl Spec {
+    /// The file that is read, if one is.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Spec::Npy(path) | Spec::Npz(path, _) => Some(path),
+            Spec::Fill(_) | Spec::List(_) => None,
+        }
+    }
+}
+
 impl List {
     /// The elements' bits in a type, or the first number that is none of this type.
     pub(super) fn bits(&self, dtype: DType) -> Result<Vec<u64>, Number> {
@@ -81,7 +91,7 @@ pub(super) fn input(text: &str) -> Result<Input, String> {
             }
             None if s.trim_start().starts_with('[') => list(s).map(Spec::List),
             None => match number(s.trim()) {
-                Some(n) => fill(Fill::Number(n)),
+                Some(n) => written(n, s.trim()).and_then(|n| fill(Fill::Number(n))),
                 None => {
                     Err("expected x.npy, file.npz#name, zeros, ones, randn, uniform, a number \
                              or a list such as [[1,2],[3,4]]"
@@ -109,6 +119,17 @@ fn number(text: &str) -> Option<Number> {
     }
     let int = text.parse().ok().map(Number::Int);
     int.or_else(|| text.parse().ok().map(Number::Float))
+}
+
+/// The number that `text` was read as, unless it became infinite in reading.
+fn written(n: Number, text: &str) -> Result<Number, String> {
+    match n {
+        Number::Float(x) if x.is_infinite() && !text.ends_with("inf") => {
+            let inf = if x > 0.0 { "inf" } else { "-inf" };
+            Err(format!("`{}` is beyond every float; infinity is `{inf}`", cut(text)))
+        }
+        n => Ok(n),
+    }
 }
 
 /// Reads a nested list; all lists of one depth have one length.
@@ -191,7 +212,7 @@ impl Lists<'_> {
         if self.dims.len() != self.depth {
             return Err("numbers and lists side by side".into());
         }
-        self.numbers.push(n);
+        self.numbers.push(written(n, text.trim())?);
         self.rest = rest;
         Ok(())
     }
@@ -243,6 +264,8 @@ mod tests {
             ("[[1],[[2]]]", "side by side"),
             ("[[[1]],[2]]", "side by side"),
             ("[x]", "`x` is no number"),
+            ("[1e999,0]", "`1e999` is beyond every float; infinity is `inf`"),
+            ("[0,-1e999]", "infinity is `-inf`"),
         ] {
             let found = dims(text);
             assert!(found.as_ref().is_err_and(|e| e.contains(part)), "{text}: {found:?}");
@@ -270,7 +293,8 @@ mod tests {
         assert_eq!(spec("d/a.npz#w.0"), member(Some("w.0")));
         assert_eq!(spec("d/a.npz"), member(None));
         assert_eq!(spec("3"), Ok(Spec::Fill(Fill::Number(Number::Int(3)))));
-        for wrong in ["", "a.npz#", "a.txt", "rand", "ones(3)"] {
+        assert_eq!(spec("inf"), Ok(Spec::Fill(Fill::Number(Number::Float(f64::INFINITY)))));
+        for wrong in ["", "a.npz#", "a.txt", "rand", "ones(3)", "1e999", "-1e999"] {
             assert!(spec(wrong).is_err(), "{wrong}");
         }
         assert!(input("x").is_err() && input("=1").is_err());

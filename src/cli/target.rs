@@ -1,7 +1,7 @@
 //! Which function of which program a command is about, at which extents.
 
 use super::failure::{Failure, mean};
-use super::source::{Program, Source};
+use super::source::{Program, Source, is_stdin};
 use crate::ir::diag::listed;
 use crate::ir::rewrite::specialize;
 use crate::ir::{Function, Symbol};
@@ -34,6 +34,11 @@ impl Target {
     /// The program's file, which a command that does without one does not ask for.
     fn file(&self) -> Result<&Path, Failure> {
         self.file.as_deref().ok_or_else(|| Failure::usage("expected a program"))
+    }
+
+    /// The program's file, if one is named.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.file.as_deref().filter(|path| !is_stdin(path))
     }
 
     /// Reads the program's text.

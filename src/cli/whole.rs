@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use crate::whole::replace;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
@@ -13,6 +13,46 @@ pub(super) fn write(
 ) -> Result<(), Failure> {
     replace(path, fill)
         .map_err(|e| Failure::usage(format!("cannot write `{}`: {e}", path.display())))
+}
+
+/// Errs where writing `path` would replace a file that the command reads.
+pub(super) fn spares<'a>(
+    path: &Path,
+    read: impl IntoIterator<Item = &'a Path>,
+) -> Result<(), Failure> {
+    match read.into_iter().find(|r| same_file(path, r)) {
+        None => Ok(()),
+        Some(input) => {
+            let m = format!(
+                "writing `{}` would replace `{}`, which is read",
+                path.display(),
+                input.display()
+            );
+            Err(Failure::usage(m).hint(Some("choose another name for the output".into())))
+        }
+    }
+}
+
+/// Whether two paths lead to one file; what cannot be looked at is none.
+fn same_file(a: &Path, b: &Path) -> bool {
+    let same_path = match (fs::canonicalize(a), fs::canonicalize(b)) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    };
+    same_path || same_inode(a, b)
+}
+
+/// Names that differ in their cases, and hard links, lead to one file by different paths.
+#[cfg(unix)]
+fn same_inode(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let of = |path| fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
+    of(a).is_some_and(|id| of(b) == Some(id))
+}
+
+#[cfg(not(unix))]
+fn same_inode(_: &Path, _: &Path) -> bool {
+    false
 }
 
 #[cfg(test)]

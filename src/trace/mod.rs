@@ -13,19 +13,23 @@
 //! ```
 
 mod activation;
+mod callee;
 mod tensor;
 
+pub use callee::{Callee, Traced};
 pub use tensor::{Operand, Tensor};
 
 use crate::ir::builder::infer;
 use crate::ir::infer::InferError;
 use crate::ir::rewrite::Copier;
-use crate::ir::verify::verify_function;
+use crate::ir::verify::{substitute, verify};
 use crate::ir::{
-    At, Attrs, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Number, Op, Phase,
-    TensorType, Value, ValueDef,
+    At, Attrs, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Module, Number, Op,
+    Phase, TensorType, Value, ValueDef,
 };
+use callee::{bound, is_plain, named};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -45,7 +49,8 @@ pub fn i32s<const N: usize>(dims: [u64; N]) -> TensorType {
 }
 
 /// Traces `body` into a function of this name. Inputs become parameters in the order they are asked
-/// for; what the closure returns becomes the results. The function is verified.
+/// for; what the closure returns becomes the results. The function is verified, with the functions that it
+/// calls, which come along ([`Tracer::call`]).
 ///
 /// # Errors
 /// The first operation whose operands do not fit, with the place in the Rust source that asked for
@@ -54,14 +59,14 @@ pub fn i32s<const N: usize>(dims: [u64; N]) -> TensorType {
 pub fn trace<R: Outputs>(
     name: &str,
     body: impl FnOnce(&Tracer) -> R,
-) -> Result<Function, Diagnostic> {
+) -> Result<Traced, Diagnostic> {
     let place = Location::caller();
     if !is_identifier(name) {
         let d = Diagnostic::new(At::default(), Kind::Usage, no_identifier("a function", name));
         return Err(asked_for(d, place));
     }
     let tracer = Tracer { state: Rc::default() };
-    *tracer.state.borrow_mut() = Some(State { b: Builder::new(name), error: None });
+    *tracer.state.borrow_mut() = Some(State::new(name));
     let results = body(&tracer).tensors();
     let state = tracer.state.borrow_mut().take();
     let Some(mut state) = state else {
@@ -70,16 +75,16 @@ pub fn trace<R: Outputs>(
     if results.iter().any(|t| !Rc::ptr_eq(&t.state, &tracer.state)) {
         state.fail(place, Kind::Usage, "a result belongs to another trace".into());
     }
-    let State { mut b, error } = state;
+    let State { mut b, error, callees, .. } = state;
     if let Some(e) = error {
         return Err(e);
     }
     let results: Vec<Value> = results.into_iter().map(|t| t.value).collect();
     b.set_results(&results);
-    let f = b.finish()?;
-    match verify_function(&f).map_err(|errors| errors.into_iter().next()) {
+    let traced = Traced { f: b.finish()?, callees };
+    match verify(&Module::from(traced.clone())).map_err(|errors| errors.into_iter().next()) {
         Err(Some(d)) => Err(if d.hint.is_none() { asked_for(d, place) } else { d }),
-        Ok(()) | Err(None) => Ok(f),
+        Ok(()) | Err(None) => Ok(traced),
     }
 }
 
@@ -102,6 +107,10 @@ type Shared = Rc<RefCell<Option<State>>>;
 struct State {
     b: Builder,
     error: Option<Diagnostic>,
+    /// The functions that it calls, and what those need.
+    callees: Vec<Function>,
+    /// The names of the inputs, and what asked for them.
+    inputs: BTreeMap<String, &'static Location<'static>>,
 }
 
 /// What a traced closure makes inputs and constants from.
@@ -110,7 +119,7 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// A parameter of the function. Its name is an identifier: letters, digits, `_` and `.`.
+    /// A parameter of the function. Its name is an identifier: letters, digits, `_` and `.`. No other input has it.
     #[track_caller]
     pub fn input(&self, name: &str, ty: TensorType) -> Tensor {
         let place = Location::caller();
@@ -118,6 +127,7 @@ impl Tracer {
             if !is_identifier(name) {
                 s.fail(place, Kind::Usage, no_identifier("an input", name));
             }
+            s.called(place, name);
             s.admit(place, &ty).then(|| s.b.param(ty.clone(), Some(name)))
         })
     }
@@ -144,31 +154,41 @@ impl Tracer {
         self.apply(Op::Iota, &[], attrs, Some(&ty))
     }
 
-    /// The results of a verified function of these arguments, its instructions copied into the
-    /// trace. The function must not call others.
+    /// The results of a verified function of these arguments: of a [`Function`], of what [`trace`] gave, or of
+    /// `(&module, f)`, a function of a module. Symbols of its parameters become the extents of the arguments.
+    ///
+    /// A function that has no rule and calls nothing is copied into the trace. Any other is called, and comes
+    /// along with what it needs, so that its rule holds wherever the traced function is differentiated.
     #[track_caller]
-    pub fn call(&self, f: &Function, args: &[&Tensor]) -> Vec<Tensor> {
+    pub fn call(&self, callee: impl Callee, args: &[&Tensor]) -> Vec<Tensor> {
         let place = Location::caller();
-        let mut calls = false;
-        f.walk(&mut |f, i| calls |= f.op(i) == Op::Call);
+        let f = callee.function();
         let own = own_all(&self.state, args, place, &format!("@{}", f.name));
-        let (due, types) = (f.param_types(), f.result_types());
         let found: Vec<TensorType> = args.iter().map(|t| t.ty.clone()).collect();
+        let extents = bound(f, &found);
+        let fits = extents.is_some();
+        let extents = extents.unwrap_or_default();
+        let retype = |ty: &TensorType| substitute(ty, &extents);
+        let types: Vec<TensorType> = f.result_types().iter().map(retype).collect();
         record_all(&self.state, &types, |s| {
-            if due != found {
-                let m = format!("@{} takes {due:?}, found {found:?}", f.name);
+            if !fits {
+                let m = format!("@{} takes {:?}, found {found:?}", f.name, f.param_types());
                 s.fail(place, Kind::Usage, m);
-            }
-            if calls {
-                let m = format!("@{} calls other functions: inline them first", f.name);
-                s.fail(place, Kind::Unsupported, m);
             }
             if !own || s.error.is_some() {
                 return None;
             }
-            f.symbols.iter().for_each(|&d| s.declare(Dim::Sym(d)));
+            let free = f.symbols.iter().filter(|symbol| !extents.contains_key(symbol));
+            free.for_each(|&symbol| s.declare(Dim::Sym(symbol)));
             let phase = s.phase(args);
-            let mut copier = Copier::new(f);
+            if !is_plain(f) {
+                let values: Vec<Value> = args.iter().map(|t| t.value).collect();
+                s.b.set_phase(phase);
+                return s
+                    .link(place, &callee)
+                    .then(|| s.b.inst(Op::Call, &values, named(f), Some(&types)).to_vec());
+            }
+            let mut copier = Copier::retyping(f, &retype);
             for (&p, a) in f.params().iter().zip(args) {
                 copier.set(p, a.value);
             }
@@ -292,6 +312,19 @@ fn number(other: &Tensor, x: f64) -> Tensor {
 }
 
 impl State {
+    fn new(name: &str) -> State {
+        let (callees, inputs) = (Vec::new(), BTreeMap::new());
+        State { b: Builder::new(name), error: None, callees, inputs }
+    }
+
+    /// Gives an input a name that no other has: whoever looks for an input by name finds one.
+    fn called(&mut self, place: &'static Location<'static>, name: &str) {
+        if let Some(first) = self.inputs.insert(name.into(), place) {
+            let m = format!("there is an input {name:?} already, asked for at {first}");
+            self.fail(place, Kind::Usage, m);
+        }
+    }
+
     fn fail(&mut self, place: &Location<'_>, kind: Kind, message: String) {
         let at = At { func: Some(self.b.func().name.clone()), ..At::default() };
         self.error.get_or_insert_with(|| asked_for(Diagnostic::new(at, kind, message), place));
@@ -401,7 +434,8 @@ fn apply_all(
     };
     record_all(shared, &due, |s| {
         let admitted = types.unwrap_or_default().iter().all(|ty| s.admit(place, ty));
-        if !admitted || !own || s.error.is_some() {
+        let known = op != Op::Call || s.knows(place, &attrs);
+        if !admitted || !known || !own || s.error.is_some() {
             return None;
         }
         let values: Vec<Value> = args.iter().map(|t| t.value).collect();

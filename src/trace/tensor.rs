@@ -74,14 +74,22 @@ impl Tensor {
         self.ty.clone()
     }
 
-    /// Names the value, for text and for gradients that belong to it.
+    /// Names the value, for text and for gradients that belong to it. An input gets no name that another has.
+    #[track_caller]
     #[must_use]
     pub fn named(self, name: &str) -> Tensor {
+        let place = Location::caller();
         each_live([&self.state], |s| {
             // After an error the value may be a stand-in of no function.
-            if s.error.is_none() {
-                s.b.func_mut().set_name(self.value, Some(name));
+            if s.error.is_some() {
+                return;
             }
+            if s.b.func().params().contains(&self.value) {
+                let old = s.b.func().name_of(self.value).map(str::to_string);
+                old.and_then(|old| s.inputs.remove(&old));
+                s.called(place, name);
+            }
+            s.b.func_mut().set_name(self.value, Some(name));
         });
         self
     }

@@ -67,6 +67,36 @@ fn free_modes_take_stable_forms() {
     }
 }
 
+/// What asks for nothing that an engine lacks is not refused.
+#[test]
+fn what_is_so_anyway_may_be_asked_for() {
+    let d = models(&["layer_norm"]);
+    d.file("effect.ir", EFFECT).file("choice.ir", CHOICE);
+    for (args, same) in [
+        (
+            "run layer_norm.ir --engine reference --fp strict",
+            "run layer_norm.ir --engine reference",
+        ),
+        (
+            "check layer_norm.ir --engine reference --fp strict",
+            "check layer_norm.ir --engine reference",
+        ),
+        ("run choice.ir --func choice --fp strict", "run choice.ir --func choice"),
+        ("run effect.ir --fp strict", "run effect.ir"),
+        ("run layer_norm.ir --no-cache", "run layer_norm.ir"),
+        ("run layer_norm.ir --cache here", "run layer_norm.ir"),
+        ("run layer_norm.ir --engine reference --no-cache", "run layer_norm.ir"),
+        ("check layer_norm.ir --no-cache", "check layer_norm.ir"),
+        ("plan layer_norm.ir --no-cache", "plan layer_norm.ir"),
+        ("plan layer_norm.ir --cache here", "plan layer_norm.ir"),
+        ("plan layer_norm.ir --frontier 3 --cache here", "plan layer_norm.ir --frontier 3"),
+        ("plan layer_norm.ir --frontier 3 --no-cache", "plan layer_norm.ir --frontier 3"),
+    ] {
+        let [found, due] = [args, same].map(|args| d.run(args));
+        assert_eq!((found.code, found.out, found.err), (0, due.out, due.err), "{args}");
+    }
+}
+
 #[test]
 fn what_an_engine_cannot_run_is_said() {
     let d = models(&["layer_norm"]);
@@ -107,7 +137,6 @@ fn what_an_engine_cannot_run_is_said() {
         ("bench layer_norm.ir --engine gpu:999", 2, "no GPU"),
         ("plan layer_norm.ir --engine gpu:999", 2, "no GPU"),
         ("bench layer_norm.ir --engine reference", 2, "bench measures the engines cpu and gpu"),
-        ("run layer_norm.ir --cache here", 2, "need --mem-budget or --engine gpu"),
         ("emit layer_norm.ir --stage asm --sm 90", 2, "--sm is for --stage ptx"),
         ("emit layer_norm.ir --stage ptx --sm 70", 1, "compute capability 7.0"),
         ("run layer_norm.ir --fp exact", 2, "invalid value 'exact'"),
@@ -176,5 +205,24 @@ fn profilers_are_told_the_names_of_functions() {
     // Zero and nothing ask for none.
     for off in ["0", ""] {
         assert_eq!(d.with("ADFUSE_PERF_MAP", off, run).err, "");
+    }
+}
+
+/// Concatenations of many operands are made in steps, and so are their gradients; no bit shows it.
+#[test]
+fn wide_concatenations_have_the_same_bits_on_every_engine() {
+    let d = Folder::new();
+    for n in [17, 40, 300] {
+        let params: Vec<String> = (0..n).map(|k| format!("%x{k}: f32[2,{}]", 1 + k % 3)).collect();
+        let total: usize = (0..n).map(|k| 1 + k % 3).sum();
+        let names: Vec<String> = (0..n).map(|k| format!("%x{k}")).collect();
+        let (params, names) = (params.join(", "), names.join(", "));
+        let text = format!(
+            "func @f({params}) -> f32[2,{total}] {{\n  %y = concatenate {names} {{axis = 1}}\n  \
+             %z = sin %y\n  return %z\n}}\n"
+        );
+        d.file("wide.ir", text);
+        let expected = d.good("run wide.ir --grad --digest --engine reference");
+        assert_eq!(d.good("run wide.ir --grad --digest --engine cpu"), expected, "{n}");
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::{common, first, program};
 use adfuse::autodiff::{
-    differentiable, grad, hessian, hvp, jacfwd, jacrev, jvp, linear_transpose, value_and_grad, vjp,
+    differentiable, forward_and_backward, grad, hessian, hvp, jacfwd, jacrev, jvp,
+    linear_transpose, vjp,
 };
 use adfuse::ir::op::Body;
 use adfuse::ir::{Diagnostic, Function, Kind, Literal, Module, Op};
@@ -25,7 +26,7 @@ fn integers_have_no_gradient() {
     }
     type Transform = fn(&Module, &Function, &[usize]) -> Result<Function, Diagnostic>;
     let all: [Transform; 9] =
-        [jvp, vjp, grad, value_and_grad, hvp, jacfwd, jacrev, hessian, linear_transpose];
+        [jvp, vjp, grad, forward_and_backward, hvp, jacfwd, jacrev, hessian, linear_transpose];
     for transform in all {
         for k in [0, 1, 3] {
             let d = transform(&module, f, &[k]).expect_err("no float");
@@ -72,8 +73,8 @@ fn zeros_stay_symbolic() {
         let fail = |d: Diagnostic| -> Function { panic!("{name}: {d}") };
         let one = &wrt[..1];
         for (what, g) in [
-            ("grad", value_and_grad(&module, &f, &wrt).unwrap_or_else(fail)),
-            ("grad of one", value_and_grad(&module, &f, one).unwrap_or_else(fail)),
+            ("grad", forward_and_backward(&module, &f, &wrt).unwrap_or_else(fail)),
+            ("grad of one", forward_and_backward(&module, &f, one).unwrap_or_else(fail)),
             ("jvp", jvp(&module, &f, &wrt).unwrap_or_else(fail)),
             ("jvp of one", jvp(&module, &f, one).unwrap_or_else(fail)),
         ] {

@@ -16,7 +16,7 @@ mod targets;
 mod widths;
 mod windows;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{ArenaLayout, Executable, Options, Vectors, scratch};
 use adfuse::backends::reference::kernel;
@@ -128,7 +128,7 @@ fn gradients_of_random_programs() {
             let (f, turn) = random(steps, dtype);
             let module = Module::single(f.clone());
             let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
-            let g = value_and_grad(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
+            let g = forward_and_backward(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
             agrees(&Module::single(g.clone()), &g, &turn.arguments(&g))
         });
     }
@@ -229,7 +229,7 @@ fn every_conversion() {
 fn differentiated() -> Vec<(String, Function)> {
     let one = |(name, module, f): (String, Module, Function)| {
         let wrt = differentiable(&f, None).expect("has floats");
-        let g = value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"));
+        let g = forward_and_backward(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"));
         (name, g)
     };
     common::models::all().into_iter().map(one).collect()

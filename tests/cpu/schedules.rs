@@ -4,7 +4,7 @@ use super::{Turn, agrees, arguments, files, inputs, random, same};
 use crate::common::kernels::numbers;
 use crate::common::random::programs;
 use crate::common::schedules::walked;
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::fusion::{Device, Effort, Fp, Options, compile};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Step, loops, verify};
@@ -19,7 +19,7 @@ fn random_schedules_of_random_gradients() {
             let (f, turn): (_, Turn) = random(steps, dtype);
             let module = Module::single(f.clone());
             let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
-            let g = value_and_grad(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
+            let g = forward_and_backward(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
             for (seed, effort) in [(1, Effort::Off), (2, Effort::Default)] {
                 let options = Options { device: Device::cpu(), effort, fp: Fp::Strict };
                 let compiled = compile(&Module::single(g.clone()), &g, &options);

@@ -3,7 +3,7 @@
 
 use crate::agrees;
 use crate::common::random::inputs;
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::ir::Module;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
@@ -23,7 +23,7 @@ fn holds(params: &str, body: &str, result: &str) {
     let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     let f = module.funcs.values().next().expect("a function");
     let wrt = differentiable(f, None).expect("has floats");
-    let g = value_and_grad(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}\n{text}"));
+    let g = forward_and_backward(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}\n{text}"));
     if let Err(why) = agrees(&Module::single(g.clone()), &g, &inputs(&g, &[Domain::Normal])) {
         panic!("{text}: {}", &why[..why.len().min(3000)]);
     }

@@ -37,8 +37,10 @@ pub(crate) const STAGES: &[Stage] = &[
     ir("format", &[], |m, _, _| Ok(print_module(m))),
     ir("jvp", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::jvp)),
     ir("vjp", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::vjp)),
-    ir("grad", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::grad)),
-    ir("value_and_grad", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::value_and_grad)),
+    ir("grad", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::backward)),
+    ir("value_and_grad", &["wrt"], |m, f, d| {
+        differentiated(m, f, d, autodiff::forward_and_backward)
+    }),
     ir("hvp", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::hvp)),
     ir("jacfwd", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::jacfwd)),
     ir("jacrev", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::jacrev)),

@@ -4,7 +4,7 @@
 use crate::common::random;
 use crate::near::distance;
 use crate::{Outcome, all, gpu};
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{self, Device, Effort, Fp, compile};
 use adfuse::ir::kernel::verify;
@@ -56,7 +56,7 @@ fn function(name: &str, row: &str, n: u64, length: &str) -> Function {
     let f = specialize(f, &extents).expect("an extent");
     let module = Module::single(f.clone());
     let wrt = differentiable(&f, None).expect("has floats");
-    value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"))
+    forward_and_backward(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"))
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::common::models;
 use crate::common::random;
 use crate::{Outcome, all, gpu, say};
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::gpu::library;
 use adfuse::backends::reference::{Silent, run};
@@ -27,7 +27,7 @@ fn models_in_free_modes() {
     let mut cases = Vec::new();
     for (name, module, f) in models::all() {
         let wrt = differentiable(&f, None).expect("has floats");
-        let g = value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"));
+        let g = forward_and_backward(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"));
         for (fp, most) in [(Fp::Reproducible, 2e-4f64), (Fp::Fast, 2e-2)] {
             cases.push((name.clone(), g.clone(), fp, most));
         }

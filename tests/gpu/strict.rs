@@ -5,7 +5,7 @@ use crate::common::orders::{self, Case};
 use crate::common::programs::{Step, decode_over};
 use crate::common::{count_from_env, models, random};
 use crate::{Outcome, all, gpu, ran};
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::kernel;
 use adfuse::engine::Gpu;
@@ -84,7 +84,7 @@ fn models_and_their_gradients() {
     let mut cases = Vec::new();
     for (name, module, f) in models::all() {
         let wrt = differentiable(&f, None).expect("has floats");
-        let g = value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"));
+        let g = forward_and_backward(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"));
         cases.push((name, g));
     }
     all("models_and_their_gradients", &cases, |(name, g)| {
@@ -147,7 +147,7 @@ fn function(n: usize, steps: &[Step], dtype: DType) -> Result<Function, String> 
         return Ok(f);
     }
     let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
-    value_and_grad(&Module::single(f.clone()), &f, &wrt).map_err(|d| format!("{d}\n{f}"))
+    forward_and_backward(&Module::single(f.clone()), &f, &wrt).map_err(|d| format!("{d}\n{f}"))
 }
 
 #[test]

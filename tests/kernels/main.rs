@@ -9,7 +9,7 @@ mod mutations;
 mod rules;
 mod schedules;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::fusion::{Device, Effort, Fp, Options, Plan, compile, cost, lower, plan, prepare};
@@ -105,7 +105,7 @@ fn gradients_of_random_programs_agree_with_the_reference_engine() {
             let f = decode(steps, dtype);
             let module = Module::single(f.clone());
             let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
-            let g = value_and_grad(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
+            let g = forward_and_backward(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
             agrees(&Module::single(g.clone()), &g, &inputs(&g, &[Domain::Normal]))
         });
     }
@@ -175,7 +175,7 @@ fn hard_programs_agree_with_the_reference_engine() {
         let module = parse(&std::fs::read_to_string(&path).expect("text")).expect("parses");
         let f = module.funcs.values().next().expect("a function").clone();
         let wrt = differentiable(&f, None).expect("has floats");
-        let g = value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{name}: {d}"));
+        let g = forward_and_backward(&module, &f, &wrt).unwrap_or_else(|d| panic!("{name}: {d}"));
         for f in [f, g] {
             let module = Module::single(f.clone());
             if let Err(why) = agrees(&module, &f, &inputs(&f, &[Domain::Normal])) {

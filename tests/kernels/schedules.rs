@@ -3,7 +3,7 @@
 use crate::common::programs::decode;
 use crate::common::schedules::changed;
 use crate::{arguments, cases, files, inputs, numbers, programs};
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, order, run};
 use adfuse::fusion::compile;
@@ -64,7 +64,7 @@ fn changes_to_random_programs_keep_their_bits() {
             let f = decode(steps, dtype);
             let module = Module::single(f.clone());
             let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
-            let g = value_and_grad(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
+            let g = forward_and_backward(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
             let module = Module::single(g.clone());
             let compiled = compile(&module, &g, &crate::off()).map_err(|d| d.to_string())?;
             let program = compiled.program;

@@ -10,6 +10,7 @@ mod derivatives;
 mod evaluation;
 mod forms;
 mod gradients;
+mod limits;
 #[path = "../common/messages.rs"]
 mod messages;
 mod rewrites;

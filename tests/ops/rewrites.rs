@@ -2,7 +2,7 @@
 //! table and of the filetests.
 
 use crate::cases::{all, arguments};
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Effects, run_with};
 use adfuse::functions::{Opaque, Registry};
@@ -73,7 +73,7 @@ fn programs() -> Vec<Program> {
         }
         for f in module.funcs.values().filter(|f| f.symbols.is_empty()) {
             let wrt = differentiable(f, None).ok();
-            if let Some(g) = wrt.and_then(|wrt| value_and_grad(module, f, &wrt).ok()) {
+            if let Some(g) = wrt.and_then(|wrt| forward_and_backward(module, f, &wrt).ok()) {
                 out.push(program(&format!("{name} @{} differentiated", f.name), module, &g));
             }
         }

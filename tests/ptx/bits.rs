@@ -7,7 +7,7 @@ use crate::common::programs::decode_over;
 use crate::common::random;
 use crate::machine::run;
 use crate::{benched, differentiated, lowered, refused};
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::ptx::{self, Target};
 use adfuse::backends::reference::kernel;
@@ -121,7 +121,7 @@ fn random_programs() {
             let f = decode_over(steps, dtype, extents);
             let module = Module::single(f.clone());
             let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
-            let g = value_and_grad(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
+            let g = forward_and_backward(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
             let args = random::inputs(&g, &[Domain::Normal]);
             let program = lowered(&Module::single(g.clone()), &g, Effort::Default, Fp::Strict);
             if !refused(&program) {

@@ -11,7 +11,7 @@ mod instructions;
 mod machine;
 mod products;
 
-use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::ptx::{self, Target};
 use adfuse::fusion::{self, Device, Effort, Fp, compile};
 use adfuse::ir::kernel::text::parse as read;
@@ -74,7 +74,7 @@ fn programs_of_the_filetests() {
 fn differentiated() -> Vec<(String, Function)> {
     let one = |(name, module, f): (String, Module, Function)| {
         let wrt = differentiable(&f, None).expect("has floats");
-        let g = value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"));
+        let g = forward_and_backward(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"));
         (name, g)
     };
     common::models::all().into_iter().map(one).collect()
@@ -132,7 +132,7 @@ fn random_programs() {
             let f = decode_over(steps, dtype, [33, 68]);
             let module = Module::single(f.clone());
             let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
-            let g = value_and_grad(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
+            let g = forward_and_backward(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
             let program = lowered(&Module::single(g.clone()), &g, Effort::Default, Fp::Strict);
             if !refused(&program) {
                 add(&mut all.borrow_mut(), "random", &program, Fp::Strict);
@@ -178,7 +178,7 @@ fn benched(name: &str, n: u64, row: (&str, &str)) -> Function {
             let names = (!names.is_empty()).then_some(&names[..]);
             let wrt = differentiable(&f, names).expect("has floats");
             let module = Module::single(f.clone());
-            value_and_grad(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"))
+            forward_and_backward(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"))
         }
         _ => f,
     }

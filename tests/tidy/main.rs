@@ -15,7 +15,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("adfuse-memplan", &[]),
     ("adfuse-autodiff", &["adfuse-ir"]),
     ("adfuse-fusion", &["adfuse-ir", "adfuse-memplan"]),
-    ("adfuse-backends", &["adfuse-ir"]),
+    ("adfuse-backends", &["adfuse-ir", "adfuse-memplan"]),
     (
         "adfuse",
         &["adfuse-ir", "adfuse-memplan", "adfuse-autodiff", "adfuse-fusion", "adfuse-backends"],

@@ -10,7 +10,8 @@ use super::run::{Executable, Memory, Output, Place, Work, handed};
 use super::trace::Recorder;
 use crate::array::Array;
 use crate::bytes::Bytes;
-use adfuse_ir::{At, Diagnostic, Kind, TensorType};
+use crate::truth;
+use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
 use std::sync::{PoisonError, TryLockError};
 
 /// An input as it is handed to a run.
@@ -20,6 +21,15 @@ pub enum Handed<'a> {
     Lent(&'a [u8]),
     /// Given up: what it holds after the run is a result, or of no meaning.
     Donated(&'a mut [u8]),
+}
+
+impl Handed<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Handed::Lent(bytes) => bytes,
+            Handed::Donated(bytes) => bytes,
+        }
+    }
 }
 
 impl Executable {
@@ -99,11 +109,13 @@ impl Executable {
         self.written.get(input).is_some_and(Option::is_some)
     }
 
-    /// Runs it on the bytes of dense row-major arrays, and writes the results' bytes.
+    /// Runs it on the bytes of dense row-major arrays, and writes the results' bytes. Truth values are bytes of 0
+    /// and 1.
     ///
     /// # Errors
     /// [`Kind::Usage`] when there are not as many slices as inputs and outputs, or one has not as many
-    /// bytes, or when the plan writes to an input, which then has to be given up.
+    /// bytes, when a byte of a `bool` input is neither 0 nor 1, or when the plan writes to an input, which then
+    /// has to be given up.
     pub fn run_into(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), Diagnostic> {
         self.run_recorded(inputs, outputs, None)
     }
@@ -119,6 +131,8 @@ impl Executable {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Diagnostic> {
         self.store.free();
+        self.sized("input", inputs.iter().map(|i| i.bytes().len()), &self.input_bytes)?;
+        self.truths(inputs.iter().map(Handed::bytes))?;
         self.go_donating(inputs, outputs)
     }
 
@@ -127,11 +141,6 @@ impl Executable {
         inputs: &mut [Handed<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Diagnostic> {
-        let sizes = inputs.iter().map(|i| match i {
-            Handed::Lent(s) => s.len(),
-            Handed::Donated(s) => s.len(),
-        });
-        self.sized("input", sizes, &mut self.input_bytes.iter().copied())?;
         let lent = |k: usize| matches!(inputs[k], Handed::Lent(_));
         self.given_up(&lent)?;
         self.go(
@@ -169,7 +178,23 @@ impl Executable {
     ) -> Result<(), Diagnostic> {
         // Who brings memory for results needs none that came back.
         self.store.free();
+        self.sized("input", inputs.iter().map(|s| s.len()), &self.input_bytes)?;
+        self.truths(inputs.iter().copied())?;
         self.go_recorded(inputs, outputs, recorder)
+    }
+
+    /// Refuses bytes of truth values that are neither true nor false. Arrays have none.
+    fn truths<'b>(&self, inputs: impl Iterator<Item = &'b [u8]>) -> Result<(), Diagnostic> {
+        for (k, (ty, bytes)) in self.inputs.iter().zip(inputs).enumerate() {
+            if ty.dtype == DType::Bool
+                && let Some(at) = truth::stray(bytes)
+            {
+                let name = &self.name;
+                let m = format!("byte {at} of input {k} of @{name} is {}, not 0 or 1", bytes[at]);
+                return Err(self.usage(m));
+            }
+        }
+        Ok(())
     }
 
     fn go_recorded(
@@ -178,21 +203,19 @@ impl Executable {
         outputs: &mut [&mut [u8]],
         recorder: Option<&mut Recorder>,
     ) -> Result<(), Diagnostic> {
-        let wanted = &mut self.input_bytes.iter().copied();
-        self.sized("input", inputs.iter().map(|s| s.len()), wanted)?;
         self.given_up(&|_| true)?;
         self.go(&mut |k| inputs[k].as_ptr().cast_mut(), outputs, recorder)
     }
 
-    /// Runs it on inputs that begin there, of which those that it writes to have been given up.
+    /// Runs it on inputs that begin there and have their types' bytes, of which those that it writes to have been
+    /// given up.
     fn go(
         &self,
         input: &mut dyn FnMut(usize) -> *mut u8,
         outputs: &mut [&mut [u8]],
         mut recorder: Option<&mut Recorder>,
     ) -> Result<(), Diagnostic> {
-        let wanted = &mut self.output_bytes.iter().copied();
-        self.sized("output", outputs.iter().map(|s| s.len()), wanted)?;
+        self.sized("output", outputs.iter().map(|s| s.len()), &self.output_bytes)?;
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let Memory { arena, constants, workers, pointers, .. } = &mut *memory;
         let (arena, constants) = (arena.start(), constants.start());
@@ -269,13 +292,13 @@ impl Executable {
         &self,
         word: &str,
         found: impl ExactSizeIterator<Item = usize>,
-        wanted: &mut dyn ExactSizeIterator<Item = usize>,
+        wanted: &[usize],
     ) -> Result<(), Diagnostic> {
         if found.len() != wanted.len() {
             let m = format!("@{} has {} {word}s, found {}", self.name, wanted.len(), found.len());
             return Err(self.usage(m));
         }
-        for (k, (found, wanted)) in found.zip(wanted).enumerate() {
+        for (k, (found, &wanted)) in found.zip(wanted).enumerate() {
             if found != wanted {
                 let m = format!("{word} {k} of @{} has {wanted} bytes, found {found}", self.name);
                 return Err(self.usage(m));

@@ -3,7 +3,7 @@
 
 use super::code::{Code, Part, Put, Slots, Sweep, SweepId};
 use super::crew::{Crew, Worker};
-use super::gemm::{Gemm, Matrix, Side, Tiles, best, canonical, tiles};
+use super::gemm::{Aid, Gemm, Matrix, Met, Side, Tiles, apart, best, canonical, tiles};
 use super::kernel::{Cuts, Made, Making};
 use super::operand::{View, Windows, read, stored, windows};
 use super::shape::{gcd, volume};
@@ -50,6 +50,8 @@ pub(super) struct MadeMember {
     /// What multiplies, and what each worker has for it.
     by: By,
     room: u64,
+    /// What the operands were like lately.
+    met: Met,
 }
 
 /// How the result is cut. Rows are those of all batches, one after the other.
@@ -66,6 +68,13 @@ enum Source {
     Packed(Packed),
     View(View),
     Windows(Box<Windows>),
+}
+
+impl Source {
+    /// Whether neighbours along the depth lie so far apart that they are copied as pieces go.
+    fn apart(&self, depth: usize, bytes: u64) -> bool {
+        matches!(self, Source::View(v) if apart(depth, v.steps[1], bytes))
+    }
 }
 
 /// What multiplies.
@@ -142,9 +151,10 @@ impl Making<'_> {
             false => By::Matrices(best()),
         };
         let most = [cut.rows, cut.task[1], size[3]].map(|n| usize::try_from(n).unwrap_or(0));
-        let room = i64::try_from(by.gemm().room(m.sum, most)).unwrap_or(i64::MAX);
+        let far = operands.iter().flatten().any(|s| s.apart(most[2], bytes));
+        let room = i64::try_from(by.gemm().room(m.sum, most, far)).unwrap_or(i64::MAX);
         let room = self.own.take(room, 1)?;
-        Ok(MadeMember { size, operands, sum: m.sum, to, cut, by, room })
+        Ok(MadeMember { size, operands, sum: m.sum, to, cut, by, room, met: Met::default() })
     }
 
     /// Where the operands are. Windows that overlap are copied as tiles go, which reads no more than there
@@ -313,8 +323,8 @@ impl MadeMember {
             }
             Source::View(v) => {
                 let at = v.start(worker, p.batch, bytes);
-                let skip = skipped.wrapping_mul(v.steps[1]).wrapping_mul(bytes as i64);
-                matrix(at.wrapping_offset(skip as isize), v.steps[1], v.steps[2], left)
+                let skip = skipped.wrapping_mul(v.steps[0]).wrapping_mul(bytes as i64);
+                matrix(at.wrapping_offset(skip as isize), v.steps[0], v.steps[1], left)
             }
             Source::Windows(w) => {
                 let at = worker.table[w.buffer].cast_const();
@@ -326,10 +336,10 @@ impl MadeMember {
         let out = match &self.to {
             Target::Sums(at, _) => Matrix { at: worker.at(*at), row: n as isize, column: 1 },
             Target::View(v) => {
-                let first = p.rows[0] * v.steps[1] + p.cols[0] * v.steps[2];
+                let first = p.rows[0] * v.steps[0] + p.cols[0] * v.steps[1];
                 let at = v.start(worker, p.batch, bytes);
                 let at = at.wrapping_offset((first * bytes as i64) as isize);
-                Matrix { at, row: v.steps[1] as isize, column: v.steps[2] as isize }
+                Matrix { at, row: v.steps[0] as isize, column: v.steps[1] as isize }
             }
         };
         let size = [m, n, depth].map(|n| n as usize);
@@ -341,7 +351,7 @@ impl MadeMember {
         unsafe {
             match (self.by, sides) {
                 (By::Matrices(gemm), [Side::Matrix(x), Side::Matrix(y)]) => {
-                    gemm.product(self.sum, size, x, y, out, room);
+                    gemm.product(self.sum, size, x, y, out, Aid { room, met: &self.met });
                 }
                 // Matrices are multiplied by what copies, too.
                 _ => tiles().windows(self.sum, size, sides, out, room),

@@ -19,7 +19,7 @@ pub(super) struct Worker {
     pub(super) shared: *mut u8,
 }
 
-// A worker is used by one thread at a time; that tasks touch disjoint memory is what chunks are cut for.
+// SAFETY: a worker is used by one thread at a time; that tasks touch disjoint memory is what chunks are cut for.
 unsafe impl Send for Worker {}
 
 impl Worker {

@@ -1,8 +1,9 @@
 //! An engine: threads that its executables share, and the executables it has made.
 
 use super::pool::Pool;
-use super::run::{ArenaLayout, Executable, Options};
+use super::run::{Executable, Options};
 use crate::functions::Registry;
+use crate::layout::ArenaLayout;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Program, Verified};
 use sha2::{Digest, Sha256};

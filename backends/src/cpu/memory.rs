@@ -74,8 +74,9 @@ impl Drop for Block {
     }
 }
 
-// A block is bytes that it owns, and where they begin never changes.
+// SAFETY: a block is bytes that it owns, and where they begin never changes.
 unsafe impl Send for Block {}
+// SAFETY: as above; who writes the bytes by way of the pointer says why nobody else uses them.
 unsafe impl Sync for Block {}
 
 /// More bytes than this are refused before they are asked for.

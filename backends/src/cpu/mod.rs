@@ -30,14 +30,17 @@ mod shape;
 mod store;
 mod trace;
 
+pub use crate::layout::ArenaLayout;
 pub use call::Handed;
 pub use code::{Emitter, Vectors, Why};
 pub use cross::code_for;
 pub use engine::Engine;
 pub(crate) use engine::{key, take};
+#[cfg(target_arch = "x86_64")]
+pub use gemm::LibraryProduct;
 pub use inside::{MadeStep, MadeSweep, MemoryReport, Texts};
 pub(crate) use lower::attend as attention;
-pub use run::{ArenaLayout, Executable, Options};
+pub use run::{Executable, Options};
 pub use scratch::{peak, scratch};
 pub(crate) use store::Kept;
 pub use trace::{Span, Trace};

@@ -92,12 +92,18 @@ impl MadeCall {
 }
 
 /// Bytes from a place on; it may be anything where there are none.
+///
+/// # Safety
+/// `bytes` bytes at `at` must be readable and initialised, and nobody writes them while the slice lives.
 unsafe fn slice<'a>(at: *const u8, bytes: usize) -> &'a [u8] {
     // SAFETY: the caller's.
     if bytes == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, bytes) } }
 }
 
 /// As [`slice`], to be written.
+///
+/// # Safety
+/// As of [`slice`], and nobody else may use them as long as the slice lives.
 unsafe fn slice_mut<'a>(at: *mut u8, bytes: usize) -> &'a mut [u8] {
     // SAFETY: the caller's.
     if bytes == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(at, bytes) } }

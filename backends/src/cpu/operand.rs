@@ -9,12 +9,17 @@ use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Extents, Feed, Operand, Param, Program, Sink, Stage, Storage};
 use adfuse_ir::scalar::{SOp, ScalarProgram};
 use cranelift_entity::EntityRef;
+use smallvec::SmallVec;
 
-/// A buffer as matrices: steps from one batch to the next, and along two axes.
+/// A buffer as matrices, one for each batch.
 pub(super) struct View {
     pub(super) buffer: usize,
     pub(super) first: i64,
-    pub(super) steps: [i64; 3],
+    /// Axes of the batch, outermost first: extents and steps. The heads of an attention lie between the rows of
+    /// their matrices, so that the batch is no single axis.
+    batch: SmallVec<[(i64, i64); 2]>,
+    /// Along the axis that is not summed over, and along the one that is; of sums, along rows and columns.
+    pub(super) steps: [i64; 2],
 }
 
 /// A buffer of which an operand is windows.
@@ -28,7 +33,11 @@ pub(super) struct Windows {
 impl View {
     /// Where the matrix of a batch begins.
     pub(super) fn start(&self, worker: &Worker, batch: i64, bytes: u64) -> *mut u8 {
-        let first = self.first.wrapping_add(batch.wrapping_mul(self.steps[0]));
+        let (mut first, mut rest) = (self.first, batch);
+        for &(extent, step) in self.batch.iter().rev() {
+            first = first.wrapping_add((rest % extent).wrapping_mul(step));
+            rest /= extent;
+        }
         let offset = first.wrapping_mul(bytes as i64) as isize;
         worker.table[self.buffer].wrapping_offset(offset)
     }
@@ -66,7 +75,7 @@ pub(super) fn stored(
     plain.then(|| view(program, *buffer, index, groups, sum)).flatten()
 }
 
-/// The elements at an index as matrices, over three groups of axes that each are one.
+/// The elements at an index as matrices, over a batch and two groups of axes that each are one.
 fn view(
     program: &Program,
     b: Buffer,
@@ -80,14 +89,29 @@ fn view(
     }
     let axes = groups.iter().map(|g| g.len()).sum();
     let (first, all) = affine(index, data, axes)?;
-    let mut steps = [0; 3];
-    let mut rest = all.as_slice();
-    for (step, extents) in steps.iter_mut().zip(groups) {
-        let (mine, others) = rest.split_at_checked(extents.len())?;
-        *step = merged(mine, extents)?;
-        rest = others;
+    let [outer, rows, columns] = groups;
+    let (mine, rest) = all.split_at_checked(outer.len())?;
+    let batch = batched(mine, outer)?;
+    let (mine, rest) = rest.split_at_checked(rows.len())?;
+    let steps = [merged(mine, rows)?, merged(rest.get(..columns.len())?, columns)?];
+    Some(View { buffer: b.index(), first, batch, steps })
+}
+
+/// The axes of a batch, neighbours as one where they are; `None` where one is stepped over backwards.
+fn batched(steps: &[i64], extents: &[i64]) -> Option<SmallVec<[(i64, i64); 2]>> {
+    let mut axes: SmallVec<[(i64, i64); 2]> = SmallVec::new();
+    for (&step, &extent) in steps.iter().zip(extents).filter(|(_, n)| **n != 1) {
+        if step < 0 || extent < 1 {
+            return None;
+        }
+        match axes.last_mut() {
+            Some((n, outer)) if step.checked_mul(extent) == Some(*outer) => {
+                (*n, *outer) = (n.checked_mul(extent)?, step);
+            }
+            _ => axes.push((extent, step)),
+        }
     }
-    Some(View { buffer: b.index(), first, steps })
+    Some(axes)
 }
 
 /// The step of axes as one; `None` where they are not one, or the step is not above 0.

@@ -15,27 +15,11 @@ use super::scatter::MadeScatter;
 use super::scratch::Rooms;
 use super::store::Store;
 use crate::functions::Registry;
+use crate::layout::{self, ArenaLayout};
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Step, Verified};
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind, TensorType};
-use cranelift_entity::{EntityRef, SecondaryMap};
+use cranelift_entity::EntityRef;
 use std::sync::{Arc, Mutex};
-
-/// Where a program's temporaries are in one arena.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct ArenaLayout {
-    /// Bytes of the arena.
-    pub bytes: u64,
-    /// Where each temporary begins, a multiple of 64; the engine finds room beside the arena for those
-    /// without.
-    pub offsets: SecondaryMap<Buffer, Option<u64>>,
-    /// For each step, where it has what it needs beside the buffers, a multiple of 64, and how many bytes
-    /// ([`scratch`](super::scratch) says how many it needs); the engine finds room beside the arena where
-    /// there is nothing, or not enough.
-    pub scratch: Vec<Option<(u64, u64)>>,
-    /// For results and temporaries, the input in whose memory they are. The program says that the caller
-    /// gives that up; runs are then those of [`Executable::run_donating`].
-    pub donated: SecondaryMap<Buffer, Option<Buffer>>,
-}
 
 /// How an executable runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,8 +114,8 @@ impl Executable {
     ///
     /// # Errors
     /// [`Kind::Unsupported`] for steps that call a function, and on hosts for which no machine code is
-    /// made; [`Kind::Usage`] when the layout does not fit the program, or vectors are asked for that
-    /// the host has not; [`Kind::Limit`] when memory is not enough. The error names the step.
+    /// made; [`Kind::Usage`] when the layout does not fit the program or puts two values into the same bytes at
+    /// one time, or vectors are asked for that the host has not; [`Kind::Limit`] when memory is not enough. The error names the step.
     pub fn compile(
         program: &Verified<Program>,
         arena: &ArenaLayout,
@@ -191,6 +175,8 @@ impl Executable {
         let rooms = Rooms::new(program, &low, arena)?;
         let mut constants = Room::default();
         let mut places = place(&low, arena, &rooms, &mut constants).map_err(|d| within(d, None))?;
+        // Steps of this engine read at a coordinate before they write there.
+        layout::check(program, arena, &[])?;
         let mut all = rooms.end;
         let mut own = Room::default();
         let mut maker = Maker::new(options.fp, options.vectors).map_err(|d| within(d, None))?;
@@ -429,5 +415,6 @@ impl std::fmt::Debug for Executable {
     }
 }
 
-// Memory is behind a lock, and its pointers are to blocks that it owns.
+// SAFETY: memory is behind a lock. Its pointers are to blocks that it owns, and to slices of the caller's that
+// every run sets anew before it uses them.
 unsafe impl Send for Memory {}

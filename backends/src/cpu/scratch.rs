@@ -3,7 +3,8 @@
 use super::kernel::Making;
 use super::lower::{Lowered, lowered};
 use super::memory::{ALIGN, Room};
-use super::run::{ArenaLayout, bytes, handed, outputs, place, within, work};
+use super::run::{bytes, handed, outputs, place, within, work};
+use crate::layout::ArenaLayout;
 use adfuse_ir::kernel::{Buffer, Program, Verified};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cranelift_entity::SecondaryMap;
@@ -117,7 +118,7 @@ impl Rooms {
         let after = after.ok_or_else(|| super::memory::too_much(arena.bytes))?;
         let mut beside = Room::at(after);
         let mut kept = Vec::new();
-        let given = |b: Buffer| arena.offsets[b].is_some();
+        let given = |b: Buffer| arena.offsets[b].is_some() || arena.donated[b].is_some();
         let rewritten = |b: Buffer| low.temps.iter().any(|&(t, step)| t == b && step.is_some());
         for (b, data) in low.program.buffers.iter() {
             let temp = matches!(data.role, adfuse_ir::kernel::Role::Temp);

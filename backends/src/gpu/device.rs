@@ -49,8 +49,9 @@ pub struct Facts {
     pub driver: u32,
 }
 
-// A device is handles that the driver takes from any thread, once the thread has entered its memory.
+// SAFETY: a device is handles that the driver takes from any thread, once the thread has entered its memory.
 unsafe impl Send for Device {}
+// SAFETY: as above.
 unsafe impl Sync for Device {}
 
 impl Device {

@@ -21,7 +21,7 @@ pub(super) struct Graph {
     pub(super) changed: u32,
 }
 
-// A graph is a handle that the driver takes from any thread.
+// SAFETY: a graph is a handle that the driver takes from any thread.
 unsafe impl Send for Graph {}
 
 /// A moment of the device's work.

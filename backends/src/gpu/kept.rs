@@ -3,7 +3,8 @@
 use super::load::{KeptCode, key as code_key};
 use super::prepare::Prepared;
 use super::run::Executable;
-use crate::cpu::{ArenaLayout, key, take};
+use crate::cpu::{key, take};
+use crate::layout::ArenaLayout;
 use adfuse_ir::{Diagnostic, Kind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -130,8 +130,9 @@ fn answered(call: &str, status: cublasStatus_t) -> Result<(), Diagnostic> {
 /// The library, ready on a device that the thread has entered.
 pub(super) struct Handle(sys::cublasLtHandle_t);
 
-// The library takes its handle from any thread.
+// SAFETY: the library takes its handle from any thread, and from several at once.
 unsafe impl Send for Handle {}
+// SAFETY: as above.
 unsafe impl Sync for Handle {}
 
 impl Handle {
@@ -169,8 +170,9 @@ struct Described {
     layouts: [sys::cublasLtMatrixLayout_t; 3],
 }
 
-// Descriptions are data that nothing changes once they are made.
+// SAFETY: descriptions are data that nothing changes once they are made.
 unsafe impl Send for Described {}
+// SAFETY: as above.
 unsafe impl Sync for Described {}
 
 impl Drop for Described {

@@ -30,8 +30,9 @@ pub(super) struct Loaded {
     pub(super) bytes: u64,
 }
 
-// A module is a handle that the driver takes from any thread.
+// SAFETY: a module is a handle that the driver takes from any thread.
 unsafe impl Send for Loaded {}
+// SAFETY: as above.
 unsafe impl Sync for Loaded {}
 
 /// A function of a module.
@@ -44,8 +45,9 @@ pub(super) struct Entry {
     pub(super) local: u32,
 }
 
-// As with modules.
+// SAFETY: a function is a handle as a module is, and its executable keeps the module.
 unsafe impl Send for Entry {}
+// SAFETY: as above.
 unsafe impl Sync for Entry {}
 
 /// Room for what the assembler has to say.

@@ -6,6 +6,7 @@ use super::device::{Device, Facts};
 use super::driver::answered;
 use super::graph::copy;
 use crate::array::{Array, out_of_memory};
+use crate::truth;
 use adfuse_ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
 use cudarc::driver::sys::{self, CUdeviceptr};
 use std::fmt;
@@ -111,7 +112,7 @@ pub(super) struct Pinned {
     bytes: usize,
 }
 
-// It is bytes that it owns, and where they begin never changes.
+// SAFETY: it is bytes that it owns, and where they begin never changes.
 unsafe impl Send for Pinned {}
 
 impl Pinned {
@@ -238,8 +239,12 @@ impl DeviceArray {
     }
 }
 
-/// Has all NaNs be the one that arrays have: on a device they are whatever the chip makes.
+/// Has elements be what arrays hold: all NaNs the same, which on a device are whatever the chip makes, and truth
+/// values 0 or 1, which an array that was written over need not have.
 pub(super) fn canonical(dtype: DType, bytes: &mut [u8]) {
+    if dtype == DType::Bool {
+        return truth::canonical(bytes);
+    }
     if !dtype.is_float() {
         return;
     }
@@ -267,12 +272,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_nan_is_the_one_that_arrays_have() {
-        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I32] {
+    fn elements_are_what_arrays_have() {
+        for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64, DType::I32, DType::Bool] {
             let width = dtype.bytes() as usize;
             let top = 1u64 << (dtype.bits() - 1);
             let infinity = match dtype {
-                DType::I32 => 5,
+                DType::I32 | DType::Bool => 5,
                 _ => Literal::from_f64(dtype, f64::INFINITY).bits(),
             };
             let values =

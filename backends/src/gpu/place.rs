@@ -1,7 +1,7 @@
 //! Where every buffer of a program is while it runs, and what each step needs beside them.
 
 use crate::array::out_of_memory;
-use crate::cpu::ArenaLayout;
+use crate::layout::ArenaLayout;
 use crate::ptx::{Arg, Module};
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Space};
 use adfuse_ir::{At, Diagnostic, Kind};

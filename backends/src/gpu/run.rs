@@ -8,7 +8,7 @@ use super::load::{Entry, KeptCode, Loaded};
 use super::memory::{Block, Pinned};
 use super::place::{Place, Places};
 use super::prepare::{Prepared, aligned, is_transfer};
-use crate::cpu::ArenaLayout;
+use crate::layout::{self, ArenaLayout};
 use crate::ptx::{Arg, StepCode};
 use adfuse_ir::kernel::{Program, Step};
 use adfuse_ir::{At, Diagnostic, Kind, TensorType};
@@ -179,7 +179,8 @@ impl Prepared {
     /// Makes an executable of it. `arena` says where the temporaries of [`Prepared::program`] are.
     ///
     /// # Errors
-    /// [`Kind::Usage`] when the layout does not fit; [`Kind::Limit`] when the device has not enough memory;
+    /// [`Kind::Usage`] when the layout does not fit or puts two values into the same bytes at one time;
+    /// [`Kind::Limit`] when the device has not enough memory;
     /// [`Kind::Internal`] when the driver does not take the code, with what its assembler says.
     pub fn finish(
         &self,
@@ -187,6 +188,7 @@ impl Prepared {
         cache: Option<&dyn KeptCode>,
     ) -> Result<Executable, Diagnostic> {
         let (places, mut report) = self.placed(arena)?;
+        layout::check(self.program(), arena, &self.reads_again())?;
         let Prepared { device, divided, module, tuned, .. } = self;
         let (program, origin) = (&divided.program, &divided.origin);
         let whole = |d| within(d, program, None);

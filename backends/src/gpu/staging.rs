@@ -20,7 +20,7 @@ struct Piece {
     done: CUevent,
 }
 
-// Pieces are memory that nobody else knows of.
+// SAFETY: pieces are memory that nobody else knows of.
 unsafe impl Send for Staging {}
 
 impl Staging {

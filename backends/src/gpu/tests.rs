@@ -6,7 +6,7 @@ use super::driver::absent;
 use super::library::Tuned;
 use super::{Copy, Device, DeviceArray, Executable, KeptCode, Prepared, library};
 use crate::Array;
-use crate::cpu::ArenaLayout;
+use crate::layout::ArenaLayout;
 use crate::ptx::{Arg, Launch, Module, StepCode};
 use adfuse_ir::kernel::{Buffer, Program, Verified, text::parse, verify};
 use adfuse_ir::{DType, Fp, Kind};

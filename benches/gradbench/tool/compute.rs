@@ -61,17 +61,18 @@ pub(super) fn elements(extents: &[u64]) -> Result<u64, String> {
 }
 
 /// Runs the function that `make` gives at arguments of `f64`, and makes the output of its results.
-pub(super) fn computed(
-    make: impl FnOnce() -> Result<Function, Diagnostic>,
+pub(super) fn computed<F: Into<Module>>(
+    make: impl FnOnce() -> Result<F, Diagnostic>,
     arguments: &[&[f64]],
     runs: &Runs,
     output: impl FnOnce(Vec<Vec<f64>>) -> Value,
 ) -> Result<Computed, String> {
     let begun = Instant::now();
-    let f = make().map_err(told)?;
+    let module = make().map_err(told)?.into();
+    let f = module.funcs.values().next().ok_or("there is no function")?;
     let mut cpu = Cpu { threads: 1, ..Cpu::default() };
     cpu.plan.fp = Fp::Reproducible;
-    let executable = cpu.compile(&Module::single(f.clone()), &f).map_err(told)?.executable;
+    let executable = cpu.compile(&module, f).map_err(told)?.executable;
     let compiled = begun.elapsed();
 
     let arguments: Vec<Array> = f
@@ -127,7 +128,7 @@ pub(super) fn rows(elements: &[f64], count: u64, width: u64) -> Value {
 }
 
 /// The gradient of a function of one result with respect to these parameters.
-pub(super) fn gradient(f: &Function, wrt: &[&str]) -> Result<Function, Diagnostic> {
+pub(super) fn gradient(f: &Traced, wrt: &[&str]) -> Result<Function, Diagnostic> {
     let names: Vec<String> = wrt.iter().map(|&n| n.into()).collect();
     grad(&Module::single(f.clone()), f, &differentiable(f, Some(&names))?)
 }

@@ -65,7 +65,7 @@ fn factors(t: &Tracer, q: &Tensor, l: &Tensor, s: Sizes) -> Tensor {
     on.select(&diagonal, &below)
 }
 
-fn function(s: Sizes) -> Result<Function, Diagnostic> {
+fn function(s: Sizes) -> Result<Traced, Diagnostic> {
     let Sizes { d, k, n } = s;
     trace("gmm", |t| {
         let alpha = t.input("alpha", f64s([k]));

@@ -5,7 +5,7 @@ use super::input::number;
 use adfuse::prelude::*;
 use serde_json::Value;
 
-fn function() -> Result<Function, Diagnostic> {
+fn function() -> Result<Traced, Diagnostic> {
     trace("square", |t| t.input("x", f64s([])).square())
 }
 

@@ -10,7 +10,7 @@ use adfuse::ir::attrs::{Attr, Attrs};
 use adfuse::prelude::*;
 use serde_json::Value;
 
-fn function(n: u64, k: u64, d: u64) -> Result<Function, Diagnostic> {
+fn function(n: u64, k: u64, d: u64) -> Result<Traced, Diagnostic> {
     trace("kmeans", |t| {
         let points = t.input("points", f64s([n, d]));
         let centroids = t.input("centroids", f64s([k, d]));
@@ -36,7 +36,7 @@ fn function(n: u64, k: u64, d: u64) -> Result<Function, Diagnostic> {
 }
 
 /// The gradient over the diagonal of the Hessian, which has nothing else: its product with ones.
-fn newton(n: u64, k: u64, d: u64) -> Result<Function, Diagnostic> {
+fn newton(n: u64, k: u64, d: u64) -> Result<Traced, Diagnostic> {
     let g = gradient(&function(n, k, d)?, &["centroids"])?;
     let both =
         jvp(&Module::single(g.clone()), &g, &differentiable(&g, Some(&["centroids".into()]))?)?;

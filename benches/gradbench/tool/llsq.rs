@@ -37,7 +37,7 @@ fn split(m: u64) -> (u64, u64) {
     (width, m.div_ceil(width))
 }
 
-fn function(m: u64, n: u64) -> Result<Function, Diagnostic> {
+fn function(m: u64, n: u64) -> Result<Traced, Diagnostic> {
     let (width, height) = split(m);
     trace("llsq", |t| {
         let x = t.input("x", f64s([m]));

@@ -6,7 +6,7 @@ use adfuse::prelude::*;
 use serde_json::Value;
 
 /// The result does not depend on the shift, so that its derivative is left out.
-fn function(n: u64) -> Result<Function, Diagnostic> {
+fn function(n: u64) -> Result<Traced, Diagnostic> {
     trace("lse", |t| {
         let x = t.input("x", f64s([n]));
         let most = x.max_over(&[0]).stop_gradient();

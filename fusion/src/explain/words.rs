@@ -140,6 +140,10 @@ impl<'a> Words<'a> {
             Refusal::Rows => format!(
                 "{subject} folds whole rows of the contraction's result, which no tile of it holds"
             ),
+            Refusal::Interleaved => format!(
+                "{subject} folds axes of the contraction's result that are not neighbours in the order \
+                 of its batches, rows and columns"
+            ),
             Refusal::Kind => match self.body(v) {
                 Some(Body::Contract) => {
                     format!("{subject} is a contraction, which begins a group of its own")

@@ -18,6 +18,7 @@ mod single;
 use crate::cost::cost;
 use crate::device::Device;
 use crate::facts::Facts;
+use crate::fastest::plan_attempts;
 use crate::group::Effort;
 use crate::lower::{Holders, belongs, lowered, placed};
 use crate::memory::{Memory, memory_beside};
@@ -144,6 +145,9 @@ pub fn plan_frontier(
     let prices = if options.effort == Effort::Off { &PRICES[..1] } else { &PRICES };
     let most = (MEASURED / prices.len() / f.inst_count().max(1)).clamp(16, 48);
     let mut bases: Vec<Plan> = Vec::new();
+    for (_, point) in plan_attempts(f, options, engine)? {
+        points.push(point);
+    }
     for &price in prices {
         let base = plan_at(f, options, price)?;
         if bases.contains(&base) {
@@ -226,7 +230,7 @@ pub fn plan_point(
 }
 
 /// A plan with what it takes, and its program.
-fn measured(
+pub(crate) fn measured(
     f: &Function,
     plan: Plan,
     options: &Options,

@@ -5,6 +5,7 @@ use super::policy::{Policy, Random, Uniform};
 use super::price::{Predicted, Price};
 use super::state::State;
 use super::window::through_windows;
+use crate::fastest::fastest;
 use crate::joint::{Engine, PRICES};
 use crate::plan::{Options, Plan, plan_at};
 use adfuse_ir::{Diagnostic, Function};
@@ -89,8 +90,10 @@ pub(crate) fn searched(
     let space = Space::new(f, options, engine, &Predicted)?;
     let mut best: Option<(Price, Plan)> = None;
     let mut first = None;
-    for price in PRICES {
-        let plan = plan_at(f, options, price)?;
+    let plans = std::iter::once(fastest(f, options))
+        .chain(PRICES.into_iter().map(|price| plan_at(f, options, price)));
+    for plan in plans {
+        let plan = plan?;
         first.get_or_insert_with(|| plan.clone());
         if let Some(price) = space.price_at(&plan, options.effort)
             && best.as_ref().is_none_or(|(least, _)| is_better(&price, least))

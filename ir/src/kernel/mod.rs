@@ -4,9 +4,10 @@
 //! scalar program, and stores, folds or scans. Beside kernels there are contractions, attention,
 //! scatters, functions of libraries and copies between memories. [`verify`] proves every access in
 //! bounds and every write disjoint from the maps alone, so that what runs a [`Verified`] program needs
-//! no check of its own. [`text`] is its text form; [`interchange`], [`split`] and [`vectorize`] change
+//! no check of its own. [`in_place`] says which buffers may be written over ones that die. [`text`] is its text form; [`interchange`], [`split`] and [`vectorize`] change
 //! how a kernel is walked.
 
+mod in_place;
 mod loops;
 mod program;
 mod schedule;
@@ -16,6 +17,7 @@ pub mod text;
 mod verify;
 mod visit;
 
+pub use in_place::{InPlace, Lives, in_place, lives};
 pub use loops::loops;
 pub use program::{
     Argsort, Attend, Buffer, BufferData, Contract, Extents, Feed, Library, Member, Program, Role,

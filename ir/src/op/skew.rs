@@ -7,7 +7,8 @@
 
 use super::Op;
 use super::def::{RuleCx, Tangents, ViewCx};
-use super::view::{beside_a_scalar, ct, one, outside, scalar_zero, spaced};
+use super::pad::{beside_a_scalar, outside, spaced};
+use super::view::{ct, one, scalar_zero};
 use crate::attrs::{AttrKind, AttrSpec, Attrs, Ints, need};
 use crate::builder::Builder;
 use crate::dtype::DTypeSet;
@@ -148,7 +149,9 @@ pub(super) fn index_unskew(cx: &ViewCx<'_>) -> ViewMap {
     for p in pairs(cx.attrs) {
         let step = IndexExpr::axis(p.along).times(-p.dilation);
         let place = IndexExpr::axis(p.axis).sum(step);
-        inside.index[p.axis] = spaced(&mut inside, place, cx.args[0][p.axis], p.stride);
+        let back = cx.out[p.along].saturating_sub(1).saturating_mul(p.dilation);
+        let reached = -back..=cx.out[p.axis] - 1;
+        inside.index[p.axis] = spaced(&mut inside, (place, reached), cx.args[0][p.axis], p.stride);
     }
     beside_a_scalar(inside)
 }

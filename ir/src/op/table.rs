@@ -1,9 +1,7 @@
 //! The op table: one row an op. Everything else about an op is read off its row.
 
-use super::def::*;
-use super::maps::*;
-use super::rows::*;
-use super::{composed, contract, control, indirect, opaque, order, reduce, skew, source, view};
+use super::{composed, contract, control, indirect, opaque, order, pad, reduce, reshape};
+use super::{def::*, maps::*, rows::*, skew, source, view};
 use crate::attrs::{Attr0, AttrKind, maybe, need};
 use crate::dtype::{DType, DTypeSet};
 use crate::infer::{Class, Sig};
@@ -126,16 +124,16 @@ ops! {
     Exp2 = map("exp2", FLOAT, D, |x| x[0].exp2(), &[|y, _| y * std::f64::consts::LN_2]);
     /// e^x - 1.
     Expm1 = map("expm1", FLOAT, D, |x| x[0].expm1(), &[|y, _| y + 1.0]);
-    /// Natural logarithm.
+    /// Natural logarithm; the derivative is 1/x also below 0, where the logarithm is NaN.
     Log = map("log", FLOAT, P, |x| x[0].log(), &[|_, x| 1.0 / x[0]]);
-    /// log(1 + x).
+    /// log(1 + x); the derivative is 1/(1 + x) also below -1, where the logarithm is NaN.
     Log1p = map("log1p", FLOAT, P, |x| x[0].log1p(), &[|_, x| 1.0 / (x[0] + 1.0)]);
     /// Square root.
     Sqrt = map("sqrt", FLOAT, P, |x| x[0].sqrt(), &[|y, _| 0.5 / y]);
     /// 1 / sqrt(x).
     Rsqrt = map("rsqrt", FLOAT, P, |x| x[0].rsqrt(), &[|y, _| -0.5 * y * (y * y)]);
     /// Cube root.
-    Cbrt = map("cbrt", FLOAT, NS, |x| x[0].cbrt(), &[|y, _| 1.0 / (3.0 * (y * y))]);
+    Cbrt = map("cbrt", FLOAT, NS, |x| x[0].cbrt(), &[|y, _| vanishing(y, |y| 1.0 / (3.0 * (y * y)))]);
     /// log(e^x + e^y) without overflow.
     Logaddexp = map("logaddexp", FLOAT2, D,
         |x| x[0].eq(x[1]).select(x[0] + std::f64::consts::LN_2,
@@ -160,11 +158,10 @@ ops! {
     Logistic = map("logistic", FLOAT, D, |x| x[0].logistic(), &[|y, _| y * (1.0 - y)]);
     /// Error function.
     Erf = map("erf", FLOAT, D, |x| x[0].erf(),
-        &[|_, x| std::f64::consts::FRAC_2_SQRT_PI * (-(x[0] * x[0])).exp()]);
+        &[|_, x| std::f64::consts::FRAC_2_SQRT_PI * bell(x[0])]);
     /// Complementary error function.
     Erfc = map("erfc", FLOAT, D, |x| x[0].erfc(),
-        &[|_, x| -std::f64::consts::FRAC_2_SQRT_PI * (-(x[0] * x[0])).exp()]);
-
+        &[|_, x| -std::f64::consts::FRAC_2_SQRT_PI * bell(x[0])]);
     /// Inverse of the error function; -1 and 1 give the infinities, beyond them it is NaN.
     ErfInv = map("erf_inv", FLOAT, UNIT, |x| x[0].erf_inv(),
         &[|y, _| (1.0 / std::f64::consts::FRAC_2_SQRT_PI) * (y * y).exp()]);
@@ -191,10 +188,11 @@ ops! {
     /// Inverse cosine.
     Acos = map("acos", FLOAT, UNIT, |x| x[0].acos(), &[|_, x| -(1.0 - x[0] * x[0]).rsqrt()]);
     /// Inverse tangent.
-    Atan = map("atan", FLOAT, D, |x| x[0].atan(), &[|_, x| 1.0 / (x[0] * x[0] + 1.0)]);
+    Atan = map("atan", FLOAT, D, |x| x[0].atan(),
+        &[|_, x| vanishing(x[0], |x| 1.0 / (x * x + 1.0))]);
     /// Angle of the point (second operand, first operand).
     Atan2 = map("atan2", FLOAT2, D, |x| x[0].atan2(x[1]),
-        &[|_, x| x[1] / (x[0] * x[0] + x[1] * x[1]), |_, x| -x[0] / (x[0] * x[0] + x[1] * x[1])]);
+        &[|_, x| vanishing2(x, |y, x| x / (y * y + x * x)), |_, x| vanishing2(x, |y, x| -y / (y * y + x * x))]);
     /// Hyperbolic sine.
     Sinh = map("sinh", FLOAT, D, |x| x[0].sinh(), &[|_, x| x[0].cosh()]);
     /// Hyperbolic cosine.
@@ -202,12 +200,14 @@ ops! {
     /// Hyperbolic tangent.
     Tanh = map("tanh", FLOAT, D, |x| x[0].tanh(), &[|y, _| 1.0 - y * y]);
     /// Inverse hyperbolic sine.
-    Asinh = map("asinh", FLOAT, D, |x| x[0].asinh(), &[|_, x| (x[0] * x[0] + 1.0).rsqrt()]);
+    Asinh = map("asinh", FLOAT, D, |x| x[0].asinh(),
+        &[|_, x| vanishing(x[0], |x| (x * x + 1.0).rsqrt())]);
     /// Inverse hyperbolic cosine.
     Acosh = map("acosh", FLOAT, ABOVE_ONE, |x| x[0].acosh(),
-        &[|_, x| ((x[0] - 1.0) * (x[0] + 1.0)).rsqrt()]);
-    /// Inverse hyperbolic tangent.
-    Atanh = map("atanh", FLOAT, UNIT, |x| x[0].atanh(), &[|_, x| 1.0 / (1.0 - x[0] * x[0])]);
+        &[|_, x| (x[0] - 1.0).rsqrt() * (x[0] + 1.0).rsqrt()]);
+    /// Inverse hyperbolic tangent; the derivative is 1/(1 - x^2) also beyond -1 and 1, where the function is NaN.
+    Atanh = map("atanh", FLOAT, UNIT, |x| x[0].atanh(),
+        &[|_, x| vanishing(x[0], |x| 1.0 / (1.0 - x * x))]);
 
     // Comparison, choice, logic.
     /// Equal; false on NaN.
@@ -263,7 +263,7 @@ ops! {
           "%x: f32[2,1] | broadcast_in_dim %x {dims = [0, 2]} : f32[2,3,4]"]);
     /// The same elements in row-major order under another shape.
     Reshape = view("reshape", Arity::Exactly(1), &[], Written::Must,
-        view::infer_reshape, view::index_reshape, view::transpose_reshape,
+        reshape::infer_reshape, reshape::index_reshape, reshape::transpose_reshape,
         &["%x: f32[2,3] | reshape %x : f32[6]", "%x: f32[2,3,2] | reshape %x : f32[3,1,4]"]);
     /// Result axis i is operand axis `perm[i]`.
     Transpose = view("transpose", Arity::Exactly(1), &[need("perm", AttrKind::Ints)],
@@ -277,7 +277,7 @@ ops! {
     /// Surrounds and interleaves with a scalar; negative low and high cut.
     Pad = view("pad", Arity::Exactly(2),
         &[need("low", AttrKind::Ints), need("high", AttrKind::Ints), need("interior", AttrKind::Ints)],
-        Written::Inferred, view::infer_pad, view::index_pad, view::transpose_pad,
+        Written::Inferred, pad::infer_pad, pad::index_pad, pad::transpose_pad,
         &["%x: f32[3], %p: f32[] | pad %x, %p {low = [1], high = [2], interior = [1]} : f32[8]",
           "%x: f32[5,2] | pad %x, 0.5 {low = [-1, 1], high = [-2, 0], interior = [0, 0]} : f32[2,3]"]);
     /// Operands one after the other along an axis.

@@ -12,7 +12,7 @@ use crate::literal::Literal;
 use crate::types::{Dim, Shape, TensorType};
 use smallvec::{SmallVec, smallvec};
 
-type Inferred = Result<Types, InferError>;
+pub(super) type Inferred = Result<Types, InferError>;
 
 pub(super) fn one(v: Value) -> Tangents {
     smallvec![Some(v)]
@@ -87,50 +87,6 @@ pub(super) fn transpose_broadcast(
     one(v)
 }
 
-pub(super) fn infer_reshape(cx: &mut InferCx<'_>) -> Inferred {
-    let out = cx.declared()?.clone();
-    let x = cx.require(0, DTypeSet::Any)?;
-    if x.dtype != out.dtype {
-        return Err(InferError::dtype(format!("the result has the operand's type {}", x.dtype)));
-    }
-    // Symbols must cancel; the constant parts must agree.
-    let split = |t: &TensorType| {
-        let mut symbols: Vec<Dim> =
-            t.shape.iter().copied().filter(|d| d.known().is_none()).collect();
-        symbols.sort();
-        let constants = t.shape.iter().copied().filter(|d| d.known().is_some());
-        (symbols, TensorType::new(t.dtype, constants).elements())
-    };
-    if split(x) != split(&out) || split(x).1.is_none() {
-        return Err(InferError::shape(format!("{x} and {out} differ in number of elements")));
-    }
-    Ok(smallvec![out])
-}
-
-pub(super) fn index_reshape(cx: &ViewCx<'_>) -> ViewMap {
-    let mut linear = IndexExpr::Const(0);
-    for (d, &n) in cx.out.iter().enumerate() {
-        linear = linear.times(n).sum(if n == 1 { IndexExpr::Const(0) } else { IndexExpr::axis(d) });
-    }
-    let dims = &cx.args[0];
-    let strides: SmallVec<[i64; 4]> =
-        (0..dims.len()).map(|d| dims[d + 1..].iter().product()).collect();
-    ViewMap::of((0..dims.len()).map(|d| {
-        // An empty tensor is never read; 1 keeps the divisors positive.
-        let quotient = linear.clone().floor_div(strides[d].max(1));
-        if d == 0 { quotient } else { quotient.modulo(dims[d].max(1)) }
-    }))
-}
-
-pub(super) fn transpose_reshape(
-    b: &mut Builder,
-    cx: &RuleCx<'_>,
-    _: &[bool],
-    cts: &[Option<Value>],
-) -> Tangents {
-    one(b.op_as(Op::Reshape, &[ct(cts)], Attrs::none(), &cx.types[0]))
-}
-
 pub(super) fn transpose_convert(
     b: &mut Builder,
     cx: &RuleCx<'_>,
@@ -173,7 +129,11 @@ pub(super) fn transpose_transpose(
 }
 
 /// One entry of a list attribute for every axis.
-fn per_axis<'c>(cx: &InferCx<'c>, name: &str, rank: usize) -> Result<&'c [i64], InferError> {
+pub(super) fn per_axis<'c>(
+    cx: &InferCx<'c>,
+    name: &str,
+    rank: usize,
+) -> Result<&'c [i64], InferError> {
     let list = cx.attrs.ints(name);
     if list.len() == rank {
         return Ok(list);
@@ -234,126 +194,6 @@ pub(super) fn transpose_slice(
 
 pub(super) fn scalar_zero(b: &mut Builder, like: &TensorType) -> Value {
     b.literal(&TensorType::scalar(like.dtype), Literal::zero(like.dtype))
-}
-
-/// Extent of a padded axis, before cutting.
-fn spread(n: i64, interior: i64) -> i64 {
-    if n == 0 { 0 } else { n + (n - 1) * interior }
-}
-
-pub(super) fn infer_pad(cx: &mut InferCx<'_>) -> Inferred {
-    let x = cx.require(0, DTypeSet::Any)?.clone();
-    let rank = x.rank();
-    let low = per_axis(cx, "low", rank)?;
-    let high = per_axis(cx, "high", rank)?;
-    let interior = per_axis(cx, "interior", rank)?;
-    cx.demand(1, &TensorType::scalar(x.dtype))?;
-    let mut shape = Shape::new();
-    for d in 0..rank {
-        // Nothing to do on an axis leaves even a symbolic extent alone.
-        if (low[d], high[d], interior[d]) == (0, 0, 0) {
-            shape.push(x.shape[d]);
-            continue;
-        }
-        let n = known_dim("`pad`", x.shape[d])?;
-        const BOUND: i64 = 1 << 40;
-        let small = |v: i64| v.abs() <= BOUND;
-        if interior[d] < 0 || ![n, low[d], high[d], interior[d]].into_iter().all(small) {
-            return Err(InferError::attr(format!("axis {d}: padding is out of range")));
-        }
-        let wide = i128::from(n) + i128::from((n - 1).max(0)) * i128::from(interior[d]);
-        let total = wide + i128::from(low[d]) + i128::from(high[d]);
-        if !(0..=i128::from(BOUND)).contains(&total) || wide > i128::from(BOUND) {
-            let m = format!("axis {d}: extent {n} padded by {}, {} is {total}", low[d], high[d]);
-            return Err(InferError::shape(m));
-        }
-        shape.push(Dim::Const(total as u64));
-    }
-    Ok(smallvec![TensorType { dtype: x.dtype, shape }])
-}
-
-pub(super) fn index_pad(cx: &ViewCx<'_>) -> ViewMap {
-    let (low, interior) = (cx.attrs.ints("low"), cx.attrs.ints("interior"));
-    let mut inside = Piece { operand: 0, index: SmallVec::new(), guards: SmallVec::new() };
-    for (d, &n) in cx.args[0].iter().enumerate() {
-        let place = IndexExpr::axis(d).plus(-low[d]);
-        let at = spaced(&mut inside, place, n, interior[d] + 1);
-        inside.index.push(at);
-    }
-    beside_a_scalar(inside)
-}
-
-/// Where `n` elements lie that are `step` apart: the index of the one at `place`, which is guarded to be one.
-pub(super) fn spaced(inside: &mut Piece, place: IndexExpr, n: i64, step: i64) -> IndexExpr {
-    inside.guards.push(Guard { expr: place.clone(), range: 0..spread(n, step - 1) });
-    if step > 1 {
-        inside.guards.push(Guard { expr: place.clone().modulo(step), range: 0..1 });
-    }
-    place.floor_div(step)
-}
-
-/// A guarded piece, and the second operand, a scalar, where its guards do not hold.
-pub(super) fn beside_a_scalar(inside: Piece) -> ViewMap {
-    let outside = Piece { operand: 1, index: SmallVec::new(), guards: SmallVec::new() };
-    ViewMap { pieces: SmallVec::from_iter([inside, outside]) }
-}
-
-pub(super) fn transpose_pad(
-    b: &mut Builder,
-    cx: &RuleCx<'_>,
-    linear: &[bool],
-    cts: &[Option<Value>],
-) -> Tangents {
-    let ct = ct(cts);
-    let (low, high) = (cx.attrs.ints("low"), cx.attrs.ints("high"));
-    let interior = cx.attrs.ints("interior");
-    let x = cx.types[0].clone();
-    // Undo the cutting and widening first, then take every (interior + 1)-th element.
-    let untouched = |d: usize| (low[d], high[d], interior[d]) == (0, 0, 0);
-    let mut inside = ct;
-    if !(0..x.rank()).all(untouched) {
-        let zero = scalar_zero(b, &x);
-        let attrs = Attrs::none()
-            .with_ints("low", low.iter().map(|l| -l))
-            .with_ints("high", high.iter().map(|h| -h))
-            .with_ints("interior", low.iter().map(|_| 0));
-        inside = b.op_with(Op::Pad, &[ct, zero], attrs);
-        if interior.iter().any(|&i| i > 0) {
-            let wide = b.ty(inside).clone();
-            let wide = b.extents(&wide);
-            let attrs = Attrs::none()
-                .with_ints("start", low.iter().map(|_| 0))
-                .with_ints("limit", wide.iter().map(|&n| n as i64))
-                .with_ints("stride", interior.iter().map(|i| i + 1));
-            inside = b.op_with(Op::Slice, &[inside], attrs);
-        }
-    }
-    let mut out: Tangents = smallvec![None, None];
-    if linear[1] {
-        out[1] = Some(outside(b, Op::Pad, cx, ct));
-    }
-    if linear[0] {
-        out[0] = Some(inside);
-    }
-    out
-}
-
-/// The cotangent of the value around what a view places: what is not inside went to it, so it is the sum of the
-/// cotangent with the inside cleared.
-pub(super) fn outside(b: &mut Builder, op: Op, cx: &RuleCx<'_>, ct: Value) -> Value {
-    let x = &cx.types[0];
-    let flag = |b: &mut Builder, truth: i64, ty: &TensorType| {
-        let dtype = crate::dtype::DType::Bool;
-        b.literal(&ty.with_dtype(dtype), Literal::from_i64(dtype, truth))
-    };
-    let no = flag(b, 0, x);
-    let yes = flag(b, 1, &TensorType::scalar(x.dtype));
-    let mask = b.op_with(op, &[no, yes], cx.attrs.clone());
-    let ty = b.ty(ct).clone();
-    let zeros = b.literal(&ty, Literal::zero(ty.dtype));
-    let kept = b.op(Op::SelectN, &[mask, zeros, ct]);
-    let axes = Attrs::none().with_ints("axes", 0..ty.rank() as i64);
-    b.op_with(Op::ReduceSum, &[kept], axes)
 }
 
 pub(super) fn infer_concatenate(cx: &mut InferCx<'_>) -> Inferred {

@@ -6,8 +6,9 @@ use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
 use crate::entity::{Inst, Value};
-use crate::function::{Function, Module};
+use crate::function::Function;
 use crate::literal::Literal;
+use crate::module::Module;
 use crate::op::Op;
 use crate::types::TensorType;
 

@@ -17,7 +17,7 @@ mod scope;
 pub use printer::{Names, print_function, print_inst, print_module};
 
 use crate::diag::{At, Diagnostic, Kind, Span};
-use crate::function::Module;
+use crate::module::Module;
 use crate::op::Op;
 use hashbrown::{HashMap, HashSet};
 use parser::Parser;

@@ -2,7 +2,8 @@
 
 use super::lexer::MAX_NAME;
 use crate::entity::{Inst, Phase, Region, Value};
-use crate::function::{CustomRule, Function, Module};
+use crate::function::{CustomRule, Function};
+use crate::module::Module;
 use crate::types::TensorType;
 use cranelift_entity::SecondaryMap;
 use hashbrown::{HashMap, HashSet};

@@ -4,10 +4,10 @@
 use super::at_inst;
 use crate::diag::{Diagnostic, Kind};
 use crate::entity::{Func, Inst, Value};
-use crate::function::{Function, Module};
+use crate::function::Function;
+use crate::module::Module;
 use crate::op::Op;
 use cranelift_entity::{EntitySet, SecondaryMap};
-use std::collections::BTreeMap;
 
 /// The longest chain of calls: passes and engines follow calls by recursion.
 pub const MAX_CALL_DEPTH: u32 = 500;
@@ -22,15 +22,11 @@ struct State {
 /// Calls must not form a circle, nor chains that are too long: depth-first over callees, without
 /// recursion of our own.
 pub(super) fn check(module: &Module, errors: &mut Vec<Diagnostic>) {
-    let mut names: BTreeMap<&str, Func> = BTreeMap::new();
-    for (k, f) in module.funcs.iter() {
-        names.entry(&f.name).or_insert(k);
-    }
     let callees = |f: &Function| {
         let mut found: Vec<(Func, Inst)> = Vec::new();
         f.walk(&mut |f, i| {
             if f.op(i) == Op::Call
-                && let Some(&k) = names.get(f.attrs(i).text("func"))
+                && let Some(k) = module.funcs.named(f.attrs(i).text("func"))
             {
                 found.push((k, i));
             }

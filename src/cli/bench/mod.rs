@@ -66,6 +66,9 @@ pub(super) struct Bench {
 impl Bench {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        if let Some(path) = &self.trace {
+            whole::spares(path, self.planning.files())?;
+        }
         match self.engine {
             Machine::Cpu => self.on_cpu(streams),
             Machine::Gpu(_) => self.on_gpu(streams),

@@ -42,6 +42,7 @@ fn obstacle(obstacle: Obstacle) -> &'static str {
         Obstacle::Refused(Refusal::Nest) => "nest",
         Obstacle::Refused(Refusal::Row { .. }) => "row",
         Obstacle::Refused(Refusal::Rows) => "rows",
+        Obstacle::Refused(Refusal::Interleaved) => "interleaved",
         Obstacle::Refused(Refusal::Kind) => "kind",
         Obstacle::Refused(Refusal::Size) => "size",
         Obstacle::Refused(Refusal::Apart) => "unrelated",

@@ -69,6 +69,9 @@ pub(super) struct Show {
 impl Show {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        if let Some(path) = &self.out {
+            whole::spares(path, self.planning.files())?;
+        }
         let (budget, count) = (self.planning.budget(), self.frontier.map(|n| n as usize));
         if let Some(printed) = self.costs.printed(budget, count.unwrap_or(0), self.json)? {
             streams.out.write_all(printed.as_bytes())?;

@@ -3,7 +3,7 @@
 use super::frontier::{again_json, slower};
 use crate::budget::Choice;
 use crate::cli::failure::Failure;
-use crate::cli::planning::Ready;
+use crate::cli::planning::{Ready, effort_name};
 use crate::cli::steps;
 use crate::fusion::{
     Bound, Cost, Effort, Plan, computed_again, cost, lossy_copies, patterns, saved_bytes,
@@ -26,6 +26,8 @@ pub(super) struct Report {
     pub(super) off: Figures,
     /// What the budget did.
     pub(super) budget: Option<Within>,
+    /// The plan that takes the least memory of those that were made, where it takes less than this one.
+    pub(super) leanest: Option<Leanest>,
     /// What is computed again, and how often.
     pub(super) again: Vec<(String, u32)>,
     /// Values that are kept with losses, and the types of their copies.
@@ -45,6 +47,13 @@ pub(super) struct Within {
     pub(super) fastest_ms: f64,
     pub(super) fastest_peak: u64,
     pub(super) slower_percent: f64,
+}
+
+/// A plan that takes less memory than the fastest.
+pub(super) struct Leanest {
+    pub(super) effort: &'static str,
+    pub(super) peak_bytes: u64,
+    pub(super) predicted_ms: f64,
 }
 
 /// What a program costs.
@@ -117,6 +126,8 @@ impl Report {
             });
         let groups = groups.collect();
         let last = |insts: &[crate::ir::Inst]| insts.last().map_or_else(String::new, name);
+        let chosen = Figures::of(ready, plan, program, &found, ready.options.effort)?;
+        let leanest = ready.leanest()?.filter(|(_, point)| point.peak < chosen.peak_bytes);
         Ok(Report {
             function: f.name.clone(),
             device: device.name.clone(),
@@ -124,7 +135,12 @@ impl Report {
             effort: ready.effort(),
             plan: plan.hash(f),
             graph: plan.graph.clone(),
-            chosen: Figures::of(ready, plan, program, &found, ready.options.effort)?,
+            chosen,
+            leanest: leanest.map(|(effort, point)| Leanest {
+                effort: effort_name(effort),
+                peak_bytes: point.peak,
+                predicted_ms: milliseconds(point.seconds),
+            }),
             off: Figures::of(ready, &apart, &apart_program, &apart_cost, Effort::Off)?,
             budget: choice.zip(ready.budget).map(|(choice, bytes)| Within {
                 bytes,
@@ -160,6 +176,11 @@ impl Report {
             put(key, value);
         }
         put("off", Value::Object(self.off.entries().map(|(k, v)| (k.to_string(), v)).collect()));
+        if let Some(l) = &self.leanest {
+            let (effort, peak, ms) = (l.effort, l.peak_bytes, l.predicted_ms);
+            let leanest = json!({"effort": effort, "peak_bytes": peak, "predicted_ms": ms});
+            put("leanest", leanest);
+        }
         if let Some(b) = &self.budget {
             let within = json!({
                 "mem_budget": b.bytes,

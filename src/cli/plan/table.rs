@@ -10,6 +10,15 @@ pub(super) fn text(report: &Report) -> String {
         r.function, r.device, r.fp, r.effort, r.plan, r.graph
     );
     out += &columns(&figures(&r.chosen, &r.off));
+    if let Some(l) = &r.leanest {
+        out += &format!(
+            "\nless memory: peak {}, predicted ms {:.4}, with --mem-budget {} (grouped as by effort {})\n",
+            bytes(l.peak_bytes),
+            l.predicted_ms,
+            l.peak_bytes,
+            l.effort
+        );
+    }
     if let Some(b) = &r.budget {
         out += &format!(
             "\nbudget {} ({} bytes): {:.1} % slower than the fastest, which takes {:.4} ms and {}\n",

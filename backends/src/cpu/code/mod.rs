@@ -300,12 +300,13 @@ impl Maker {
         };
         let places: Option<Vec<*const u8>> = self.made.iter().map(place).collect();
         let places = places.ok_or_else(|| failed("a function is nowhere"))?;
-        // The signature is the one that `sweep` declared, which both emitters keep to. The memory is the
-        // module's or the pages', which `Code` keeps.
         #[allow(unsafe_code)]
-        let functions =
-            places.into_iter().map(|p| unsafe { std::mem::transmute::<*const u8, Function>(p) });
-        let functions = functions.collect();
+        let function = |p: *const u8| {
+            // SAFETY: the signature is the one that `sweep` declared, which both emitters keep to. The memory is
+            // the module's or the pages', which `Code` keeps as long as the functions.
+            unsafe { std::mem::transmute::<*const u8, Function>(p) }
+        };
+        let functions = places.into_iter().map(function).collect();
         Ok(Code { module, wide, functions, noted: self.listing.noted, constants: self.constants })
     }
 }
@@ -340,7 +341,7 @@ impl Code {
 impl Drop for Code {
     fn drop(&mut self) {
         if let Some(module) = self.module.take() {
-            // No function of it runs any more: calls borrow this.
+            // SAFETY: no function of it runs any more, since calls borrow this, and none is called again.
             #[allow(unsafe_code)]
             unsafe {
                 module.free_memory();
@@ -349,9 +350,10 @@ impl Drop for Code {
     }
 }
 
-// The memory of the code is written before this is made and never after; functions in it touch only
-// what their table points to.
+// SAFETY: the memory of the code is written before this is made and never after; functions in it touch only
+// what their table points to, and the module is used again by `drop` alone, which has it to itself.
 #[allow(unsafe_code)]
 unsafe impl Send for Code {}
+// SAFETY: as above.
 #[allow(unsafe_code)]
 unsafe impl Sync for Code {}

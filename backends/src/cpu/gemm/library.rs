@@ -3,78 +3,81 @@
 //! are not negative, and at least one product. What else there is goes to tiles.
 #![allow(unsafe_code)]
 
+use super::slab::{self, GAP, Moved};
+use super::subnormal::{Float, Met, Span, factors, matters, slow_on_host};
 use super::tiles::found as tiles;
-use super::{Gemm, Matrix, Size};
+use super::{Aid, Gemm, Matrix, Size, apart};
+use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 use private_gemm_x86 as gemm;
 use std::ptr::null;
+use std::sync::OnceLock;
 
-pub(super) struct Library(gemm::InstrSet);
+/// The library with an instruction set.
+pub(super) struct Library {
+    set: gemm::InstrSet,
+    /// Whether subnormal operands are slow on the host.
+    pub(super) wary: bool,
+}
 
-static SHORT: Library = Library(gemm::InstrSet::Avx256);
-static LONG: Library = Library(gemm::InstrSet::Avx512);
+/// Rows of the operand that is broadcast, and columns of the other one, that are copied at a time, at most: both
+/// fit the second cache. Kernels of the library are 96 columns of `f32` wide, or 48 of `f64`.
+const ROWS: usize = 128;
+const COLUMNS: usize = 288;
+
+/// Fewer columns are multiplied sooner than rows are copied.
+const FEW: usize = 32;
 
 /// Machine code of kernels spills with instructions that keep the upper halves of registers, which
 /// is slow where those are in use.
+///
+/// # Safety
+/// The processor must have AVX, which both sets of instructions of the library include.
 #[target_feature(enable = "avx")]
 fn clean() {
     std::arch::x86_64::_mm256_zeroupper();
 }
 
 pub(super) fn found() -> Option<&'static Library> {
-    let long = is_x86_feature_detected!("avx512f")
-        && is_x86_feature_detected!("avx512bw")
-        && is_x86_feature_detected!("avx512dq")
-        && is_x86_feature_detected!("avx512vl");
-    let short = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-    match (short, long) {
-        (true, true) => Some(&LONG),
-        (true, false) => Some(&SHORT),
-        _ => None,
-    }
+    static FOUND: OnceLock<Option<Library>> = OnceLock::new();
+    let found = || Library::new(slow_on_host());
+    FOUND.get_or_init(found).as_ref()
 }
 
-impl Gemm for Library {
-    fn name(&self, dtype: DType) -> &'static str {
-        match dtype {
-            DType::F32 | DType::F64 => "private-gemm-x86",
-            _ => tiles().name(dtype),
-        }
+impl Library {
+    /// The fastest instruction set of the host, if it has one that the library needs.
+    pub(super) fn new(wary: bool) -> Option<Library> {
+        let long = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        let short = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        let set = match (short, long) {
+            (true, true) => gemm::InstrSet::Avx512,
+            (true, false) => gemm::InstrSet::Avx256,
+            _ => return None,
+        };
+        Some(Library { set, wary })
     }
 
-    fn room(&self, dtype: DType, size: Size) -> u64 {
-        match (dtype, size[2]) {
-            (DType::F32 | DType::F64, 1..) => 0,
-            _ => tiles().room(dtype, size),
-        }
-    }
-
-    unsafe fn product(
+    /// Writes the product, or adds it to what there is.
+    ///
+    /// # Safety
+    /// As of [`Gemm::product`], for a depth that is not 0.
+    unsafe fn call<T: Real>(
         &self,
-        dtype: DType,
-        size: Size,
+        [rows, cols, depth]: Size,
         lhs: Matrix,
         rhs: Matrix,
         out: Matrix,
-        room: *mut u8,
+        accum: gemm::Accum,
     ) {
-        let [rows, cols, depth] = size;
-        let kind = match (dtype, depth) {
-            (DType::F32, 1..) => gemm::DType::F32,
-            (DType::F64, 1..) => gemm::DType::F64,
-            // SAFETY: as the caller promises.
-            _ => return unsafe { tiles().product(dtype, size, lhs, rhs, out, room) },
-        };
-        let one = match dtype {
-            DType::F32 => (&1.0f32 as *const f32).cast(),
-            _ => (&1.0f64 as *const f64).cast(),
-        };
         // SAFETY: as the caller promises, and the host has the instructions.
         unsafe {
             gemm::gemm(
-                kind,
+                T::KIND,
                 gemm::IType::U64,
-                self.0,
+                self.set,
                 rows,
                 cols,
                 depth,
@@ -84,7 +87,7 @@ impl Gemm for Library {
                 null(),
                 null(),
                 gemm::DstKind::Full,
-                gemm::Accum::Replace,
+                accum,
                 lhs.at.cast_const().cast(),
                 lhs.row,
                 lhs.column,
@@ -95,9 +98,196 @@ impl Gemm for Library {
                 rhs.row,
                 rhs.column,
                 false,
-                one,
+                (&T::ONE as *const T).cast(),
                 1,
             );
+        }
+    }
+
+    /// A product of floats by one call, whatever its operands are like.
+    ///
+    /// # Safety
+    /// As of [`Gemm::product`], for a depth that is not 0.
+    pub(super) unsafe fn whole(
+        &self,
+        dtype: DType,
+        size: Size,
+        lhs: Matrix,
+        rhs: Matrix,
+        out: Matrix,
+    ) {
+        let call = match dtype {
+            DType::F64 => Self::call::<f64>,
+            _ => Self::call::<f32>,
+        };
+        // SAFETY: as the caller promises.
+        unsafe {
+            call(self, size, lhs, rhs, out, gemm::Accum::Replace);
+            clean();
+        }
+    }
+
+    /// The product of an operand that the library broadcasts from where it is, and one that it packs.
+    ///
+    /// # Safety
+    /// As of [`Gemm::product`].
+    unsafe fn multiplied<T: Real>(
+        &self,
+        size: Size,
+        lhs: Matrix,
+        rhs: Matrix,
+        out: Matrix,
+        aid: Aid<'_>,
+    ) {
+        let [_, cols, depth] = size;
+        let looked_at = self.wary && aid.met.expects();
+        let whole = || {
+            // SAFETY: as the caller promises.
+            unsafe {
+                if cols >= FEW && apart(depth, lhs.column as i64, size_of::<T>() as u64) {
+                    self.in_slabs::<T>(size, lhs, rhs, out, aid.room, None);
+                } else {
+                    self.call::<T>(size, lhs, rhs, out, gemm::Accum::Replace);
+                }
+            }
+        };
+        match (looked_at, self.wary) {
+            // SAFETY: as the caller promises.
+            (true, _) => unsafe {
+                self.in_slabs::<T>(size, lhs, rhs, out, aid.room, Some(aid.met));
+            },
+            (false, true) => aid.met.watch(whole),
+            (false, false) => whole(),
+        }
+    }
+
+    /// The product by chunks of the depth, as the library itself goes, of rows that are copied, and of columns that
+    /// are if they are looked at for subnormals.
+    ///
+    /// # Safety
+    /// As of [`Gemm::product`]; there is room for slabs.
+    unsafe fn in_slabs<T: Real>(
+        &self,
+        [rows, cols, depth]: Size,
+        lhs: Matrix,
+        rhs: Matrix,
+        out: Matrix,
+        room: *mut u8,
+        met: Option<&Met>,
+    ) {
+        let room = room.cast::<T>();
+        let wide = if met.is_some() { COLUMNS } else { cols.max(1) };
+        let beside = ROWS.min(rows) * (CONTRACT_CHUNK.min(depth) + GAP);
+        let mut some = false;
+        for i in (0..rows).step_by(ROWS) {
+            for j in (0..cols).step_by(wide) {
+                for k in (0..depth).step_by(CONTRACT_CHUNK) {
+                    let [m, n] = [ROWS.min(rows - i), wide.min(cols - j)];
+                    let deep = CONTRACT_CHUNK.min(depth - k);
+                    let accum = match k {
+                        0 => gemm::Accum::Replace,
+                        _ => gemm::Accum::Add,
+                    };
+                    // SAFETY: as the caller promises; the copies lie one after the other, and the host has AVX2, as
+                    // the library needs it.
+                    unsafe {
+                        let (left, mut x) = slab::rows(lhs.from::<T>(i, k), [m, deep], room);
+                        let mut right = rhs.from::<T>(k, j);
+                        if met.is_some() {
+                            let to = room.wrapping_add(beside);
+                            let (copied, mut y) = slab::kept(right, [deep, n], to);
+                            right = copied;
+                            let span = |all: &slab::Lines<T>| {
+                                all.each().fold(Span::NONE, |s, l| T::span(l, s))
+                            };
+                            let (spans, size) = ([span(&x), span(&y)], [m, n, deep]);
+                            let factors = match matters::<T>(size, spans[0], spans[1]) {
+                                true => factors::<T>(spans[0], spans[1]),
+                                false => None,
+                            };
+                            some |= factors.is_some();
+                            if let Some([of_left, of_right]) = factors {
+                                x.each_mut().for_each(|l| T::scale(l, of_left));
+                                y.each_mut().for_each(|l| T::scale(l, of_right));
+                            }
+                        }
+                        self.call::<T>([m, n, deep], left, right, out.from::<T>(i, j), accum);
+                    }
+                }
+            }
+        }
+        if let Some(met) = met {
+            met.note(some);
+        }
+    }
+}
+
+/// What the library multiplies.
+trait Real: Moved + Float {
+    const KIND: gemm::DType;
+    const ONE: Self;
+}
+
+impl Real for f32 {
+    const KIND: gemm::DType = gemm::DType::F32;
+    const ONE: f32 = 1.0;
+}
+
+impl Real for f64 {
+    const KIND: gemm::DType = gemm::DType::F64;
+    const ONE: f64 = 1.0;
+}
+
+impl Gemm for Library {
+    fn name(&self, dtype: DType) -> &'static str {
+        match dtype {
+            DType::F32 | DType::F64 => "private-gemm-x86",
+            _ => tiles().name(dtype),
+        }
+    }
+
+    fn room(&self, dtype: DType, size: Size, apart: bool) -> u64 {
+        let [rows, cols, depth] = size;
+        match (dtype, depth) {
+            (DType::F32 | DType::F64, 1..) => {
+                let (wide, deep) = (rows.max(cols), depth.min(CONTRACT_CHUNK));
+                let rows = wide.min(ROWS) * (deep + GAP);
+                let columns = if self.wary { wide.min(COLUMNS) * deep } else { 0 };
+                match apart || self.wary {
+                    true => (rows + columns) as u64 * dtype.bytes(),
+                    false => 0,
+                }
+            }
+            _ => tiles().room(dtype, size, apart),
+        }
+    }
+
+    unsafe fn product(
+        &self,
+        dtype: DType,
+        size: Size,
+        lhs: Matrix,
+        rhs: Matrix,
+        out: Matrix,
+        aid: Aid<'_>,
+    ) {
+        let [rows, cols, depth] = size;
+        let kind = match (dtype, depth) {
+            (DType::F32, 1..) => Self::multiplied::<f32>,
+            (DType::F64, 1..) => Self::multiplied::<f64>,
+            // SAFETY: as the caller promises.
+            _ => return unsafe { tiles().product(dtype, size, lhs, rhs, out, aid) },
+        };
+        // SAFETY: as the caller promises.
+        unsafe {
+            // The library broadcasts the operand along whose free axis results lie apart.
+            match out.row.unsigned_abs() < out.column.unsigned_abs() {
+                false => kind(self, size, lhs, rhs, out, aid),
+                true => {
+                    let size = [cols, rows, depth];
+                    kind(self, size, rhs.transposed(), lhs.transposed(), out.transposed(), aid);
+                }
+            }
             clean();
         }
     }

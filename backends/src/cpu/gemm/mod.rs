@@ -3,7 +3,15 @@
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
+mod alone;
+#[cfg(all(test, target_arch = "x86_64"))]
+mod far_tests;
+#[cfg(target_arch = "x86_64")]
 mod library;
+#[cfg(target_arch = "x86_64")]
+mod slab;
+#[cfg(target_arch = "x86_64")]
+mod subnormal;
 #[cfg(test)]
 mod tests;
 mod tiles;
@@ -12,7 +20,37 @@ mod window;
 pub(super) use tiles::{Side, Tiles, found as tiles};
 pub(super) use window::{Axis, Forms, GUARDS, Window, merged as merged_axes};
 
+#[cfg(target_arch = "x86_64")]
+pub use alone::LibraryProduct;
+#[cfg(target_arch = "x86_64")]
+pub(super) use subnormal::Met;
+
+use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
+
+/// What is known of a step's operands: nothing, where no host minds.
+#[cfg(not(target_arch = "x86_64"))]
+#[derive(Default)]
+pub(super) struct Met;
+
+/// What a product has beside its matrices.
+#[derive(Clone, Copy)]
+pub(super) struct Aid<'a> {
+    /// As many bytes as [`Gemm::room`] says, from a line of the cache on.
+    pub(super) room: *mut u8,
+    /// What earlier products of the same step have met.
+    pub(super) met: &'a Met,
+}
+
+/// Bytes that the elements of a chunk of the depth may lie across; where they lie further apart, rows are copied before they
+/// are multiplied. Steps of 1 KiB stay below, which lines of the second cache still have sets for.
+const NEAR: u64 = 512 << 10;
+
+/// Whether elements of an operand that lie so far from each other along the depth are copied.
+pub(super) fn apart(depth: usize, step: i64, bytes: u64) -> bool {
+    let across = (depth.min(CONTRACT_CHUNK) as u64).saturating_mul(step.unsigned_abs());
+    step != 1 && across.saturating_mul(bytes) > NEAR
+}
 
 /// A matrix of `f32` or `f64`, or of integers.
 #[derive(Clone, Copy)]
@@ -48,15 +86,15 @@ pub(super) trait Gemm: Sync {
     /// What computes sums of this type.
     fn name(&self, dtype: DType) -> &'static str;
 
-    /// Bytes that it needs beside the matrices for a product of this size, or a smaller one.
-    fn room(&self, dtype: DType, size: Size) -> u64;
+    /// Bytes that it needs beside the matrices for a product of this size, or a smaller one; `apart` says whether an
+    /// operand is ([`apart`]).
+    fn room(&self, dtype: DType, size: Size, apart: bool) -> u64;
 
     /// Writes all of `out`, also where there are no products.
     ///
     /// # Safety
     /// The matrices must have elements of this type at all places of the size, and `out` be used by
-    /// nobody else. The steps of operands along the depth are not negative. `room` has as many bytes as
-    /// [`Gemm::room`] says, begins at a line of the cache and is used by nobody else.
+    /// nobody else. The steps of operands along the depth are not negative. The room is used by nobody else.
     unsafe fn product(
         &self,
         dtype: DType,
@@ -64,7 +102,7 @@ pub(super) trait Gemm: Sync {
         lhs: Matrix,
         rhs: Matrix,
         out: Matrix,
-        room: *mut u8,
+        aid: Aid<'_>,
     );
 }
 
@@ -83,6 +121,10 @@ pub(super) unsafe fn canonical(dtype: DType, [rows, cols]: [usize; 2], out: Matr
     }
 }
 
+/// Puts what a function makes of each element in its place.
+///
+/// # Safety
+/// `out` must have `rows` rows and `cols` columns of elements of type `T`, and nobody else uses them during the call.
 unsafe fn each<T: Copy>(rows: usize, cols: usize, out: Matrix, f: impl Fn(T) -> T) {
     // Along what is close together.
     let (outer, inner, m) = match out.column <= out.row {

@@ -18,6 +18,10 @@ fn products() -> Vec<(&'static str, &'static dyn Gemm)> {
     found
 }
 
+fn aid<'a>(room: &mut [u64], met: &'a Met) -> Aid<'a> {
+    Aid { room: room.as_mut_ptr().cast(), met }
+}
+
 /// A matrix in memory: its extents, and the elements from one row and column to the next.
 #[derive(Clone, Copy, Debug)]
 struct Laid {
@@ -103,14 +107,14 @@ fn agrees<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Debug>(
                 for (name, gemm) in products() {
                     let size = [rows, cols, depth];
                     let mut out = before.clone();
-                    let words = gemm.room(dtype, size).div_ceil(8) as usize;
+                    let words = gemm.room(dtype, size, true).div_ceil(8) as usize;
                     // What is beyond the room must stay.
-                    let mut room = vec![u64::MAX; words + 1];
+                    let (mut room, met) = (vec![u64::MAX; words + 1], Met::default());
                     let (xm, ym) =
                         (x.matrix(xs.as_ptr().cast_mut()), y.matrix(ys.as_ptr().cast_mut()));
                     let om = to.matrix(out.as_mut_ptr());
                     // SAFETY: the vectors have these sizes.
-                    unsafe { gemm.product(dtype, size, xm, ym, om, room.as_mut_ptr().cast()) };
+                    unsafe { gemm.product(dtype, size, xm, ym, om, aid(&mut room, &met)) };
                     assert!(out == wanted, "{name}: {dtype}, {x:?} by {y:?} to {to:?}");
                     assert_eq!(room.last(), Some(&u64::MAX), "{name}: {dtype}, {x:?} by {y:?}");
                 }
@@ -153,9 +157,10 @@ fn products_that_underflow_keep_their_sign() {
         let (mut x, mut y, mut out) = ([-1e-30f32], [1e-30f32], [1.0f32]);
         let one = |at: *mut f32| Matrix { at: at.cast(), row: 1, column: 1 };
         let (x, y, to) = (one(x.as_mut_ptr()), one(y.as_mut_ptr()), one(out.as_mut_ptr()));
-        let mut room = vec![0u64; gemm.room(DType::F32, [1; 3]).div_ceil(8) as usize];
+        let met = Met::default();
+        let mut room = vec![0u64; gemm.room(DType::F32, [1; 3], false).div_ceil(8) as usize];
         // SAFETY: one element each.
-        unsafe { gemm.product(DType::F32, [1; 3], x, y, to, room.as_mut_ptr().cast()) };
+        unsafe { gemm.product(DType::F32, [1; 3], x, y, to, aid(&mut room, &met)) };
         assert_eq!(out[0].to_bits(), 0x8000_0000, "{name}");
     }
 }
@@ -259,7 +264,8 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
             let half = n / 2;
             for (from, to) in [(0, half), (half, n)] {
                 let size = [rows, to - from, k];
-                let mut room = vec![u64::MAX; tiles.room(dtype, size).div_ceil(8) as usize + 1];
+                let mut room =
+                    vec![u64::MAX; tiles.room(dtype, size, false).div_ceil(8) as usize + 1];
                 let right = Side::Window(window.placed(image.as_ptr().cast(), 0, from));
                 let mut out = vec![T::default(); rows * (to - from)];
                 let dense = |at: *mut T, row| Matrix { at: at.cast(), row, column: 1 };
@@ -275,7 +281,8 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
                 assert_eq!(room.last(), Some(&u64::MAX), "{case:?}");
                 // Turned: the window's places are rows.
                 let size = [to - from, rows, k];
-                let mut room = vec![u64::MAX; tiles.room(dtype, size).div_ceil(8) as usize + 1];
+                let mut room =
+                    vec![u64::MAX; tiles.room(dtype, size, false).div_ceil(8) as usize + 1];
                 let sides = [right, Side::Matrix(left.transposed())];
                 let mut out = vec![T::default(); rows * (to - from)];
                 let result = dense(out.as_mut_ptr(), rows as isize);

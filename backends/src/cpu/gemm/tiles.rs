@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::window::Placed;
-use super::{Gemm, Matrix, Size};
+use super::{Aid, Gemm, Matrix, Size};
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 use std::array::from_fn;
@@ -66,6 +66,10 @@ fn room<T, const R: usize, const C: usize>([rows, cols, depth]: Size) -> u64 {
 
 /// The products of `R` rows and `C` columns: row `i` begins at `rows[i]`, and steps by `along` with the
 /// depth; the columns are lines of `C` elements, `line` from each other.
+///
+/// # Safety
+/// Every row must have `depth` elements, `along` from each other, and there must be `depth` lines. Nobody writes
+/// them meanwhile.
 // Iterators in place of the numbers keep the sums in memory, which is fifteen times as slow.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
@@ -90,6 +94,10 @@ unsafe fn tile<T: Element, const R: usize, const C: usize>(
 }
 
 /// Packs a matrix of `depth` rows: `C` columns, then the next `C`, where absent ones are 0.
+///
+/// # Safety
+/// The matrix must have elements of this type in `depth` rows of `cols` columns, which nobody writes meanwhile, and
+/// `to` room for as many rows of `cols` columns, rounded up to a multiple of `C`, which nobody else uses.
 // A block is read across its lines.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
@@ -130,6 +138,10 @@ unsafe fn pack<T: Element, const C: usize>(from: Matrix, depth: usize, cols: usi
 
 /// Puts the sums of a chunk where they go, or adds them there: the first chunk is not added to +0, since
 /// its sum may be -0.
+///
+/// # Safety
+/// The result must have as many rows and columns as are written, at most `R` and `C`, with elements of this type, and
+/// nobody else uses them during the call.
 #[inline(always)]
 unsafe fn put<T: Element, const R: usize, const C: usize>(
     sums: &[[T; C]; R],
@@ -186,6 +198,11 @@ struct Columns<T> {
 }
 
 /// The sums of `rows` rows, at most `R`, and all these columns.
+///
+/// # Safety
+/// The left operand must have as many rows as are multiplied, at least one, of the columns' depth; the columns must be there, packed
+/// or bare; the result must have room for them. `room` has that of `R` packed rows. Nobody else uses the result and
+/// the room meanwhile, nor writes the operands.
 #[inline(always)]
 unsafe fn rows<T: Element, const R: usize, const C: usize>(
     lhs: Side<'_>,
@@ -234,6 +251,9 @@ unsafe fn rows<T: Element, const R: usize, const C: usize>(
 }
 
 /// Packs columns of a window, at most `C`, where absent ones are 0.
+///
+/// # Safety
+/// As of [`Placed::columns`]; `to` has room for `depth` lines of `C` elements.
 #[inline(always)]
 unsafe fn panel<T: Element, const C: usize>(w: Placed<'_>, depth: usize, n: usize, to: *mut T) {
     // SAFETY: as the caller promises.
@@ -248,6 +268,9 @@ unsafe fn panel<T: Element, const C: usize>(w: Placed<'_>, depth: usize, n: usiz
 }
 
 /// The product, in tiles of `R` rows and `C` columns, or of `S` or `U` rows where no more are left.
+///
+/// # Safety
+/// As of [`Tiles::windows`], for elements of this type; `room` is that of [`room`] for `R` and `C`.
 #[inline(always)]
 unsafe fn product<T: Element, const R: usize, const S: usize, const U: usize, const C: usize>(
     [m, n, depth]: Size,
@@ -350,6 +373,8 @@ macro_rules! tiles {
                 }
             }
 
+            /// # Safety
+            /// As of [`Tiles::windows`], on a processor that has these features.
             $(#[target_feature(enable = $features)])?
             unsafe fn run(
                 dtype: DType,
@@ -426,7 +451,7 @@ impl Gemm for Tiles {
         self.name
     }
 
-    fn room(&self, dtype: DType, size: Size) -> u64 {
+    fn room(&self, dtype: DType, size: Size, _: bool) -> u64 {
         (self.room)(dtype, size)
     }
 
@@ -437,9 +462,11 @@ impl Gemm for Tiles {
         lhs: Matrix,
         rhs: Matrix,
         out: Matrix,
-        room: *mut u8,
+        aid: Aid<'_>,
     ) {
         // SAFETY: as the caller promises; only instances that the host can run are given out.
-        unsafe { (self.product)(dtype, size, [Side::Matrix(lhs), Side::Matrix(rhs)], out, room) }
+        unsafe {
+            (self.product)(dtype, size, [Side::Matrix(lhs), Side::Matrix(rhs)], out, aid.room)
+        }
     }
 }

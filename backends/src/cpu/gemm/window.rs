@@ -191,6 +191,9 @@ impl<'a> Walk<'a> {
 }
 
 /// Copies elements: vectors, the last of which may lie across the one before.
+///
+/// # Safety
+/// There must be `n` elements at `from` and room for as many at `to`, which do not overlap and nobody else uses.
 #[inline(always)]
 unsafe fn copied<T: Copy>(from: *const T, to: *mut T, n: usize) {
     macro_rules! vectors {
@@ -281,6 +284,11 @@ impl Placed<'_> {
         unsafe { self.lines((&w.free, self.free, n), (&w.depth, self.depth, depth), to, line) }
     }
 
+    /// Copies `count` of the places of the outer axes, as lines of `width` places of the inner ones that begin
+    /// `line` elements from each other.
+    ///
+    /// # Safety
+    /// As of [`Placed::columns`].
     #[inline(always)]
     unsafe fn lines<T: Copy + Default>(
         self,
@@ -343,6 +351,9 @@ impl Placed<'_> {
     }
 
     /// Copies a run, with 0 for what is not there.
+    ///
+    /// # Safety
+    /// As of [`Placed::columns`], for the elements of the run.
     #[inline(always)]
     unsafe fn run<T: Copy + Default>(self, base: Forms, run: &Run, steps: &Forms, to: *mut T) {
         let (mut low, mut high) = (0, run.count as i64);

@@ -1,6 +1,9 @@
 //! Tracing from Rust closures: what is recorded, and what is an error instead of a panic.
 
+mod calls;
+
 use adfuse::prelude::*;
+use std::panic::Location;
 
 /// The first error of a trace whose closure is wrong.
 fn error<R: adfuse::trace::Outputs>(body: impl FnOnce(&Tracer) -> R) -> Diagnostic {
@@ -28,7 +31,7 @@ fn ended() -> Tensor {
 #[track_caller]
 fn asked_for(d: &Diagnostic, line: u32) {
     let hint = d.hint.as_deref().unwrap_or_default();
-    let due = format!("asked for at {}:{line}:", file!());
+    let due = format!("asked for at {}:{line}:", Location::caller().file());
     assert!(hint.starts_with(&due), "{hint:?} is not {due:?}");
 }
 
@@ -264,13 +267,30 @@ fn a_call_copies_the_instructions() {
 }
 
 #[test]
-fn a_call_of_a_function_that_calls_is_unsupported() {
-    let text = "func @g(%x: f32[2]) -> f32[2] {\n  %y = call %x {func = @h} : f32[2]\n  return %y\n}\n\
-                func @h(%x: f32[2]) -> f32[2] {\n  %y = exp %x : f32[2]\n  return %y\n}\n";
-    let m = adfuse::ir::text::parse(text).expect("the text parses");
-    let g = m.find("g").expect("it is there");
-    let d = error(|t| t.call(g, &[&t.input("x", f32s([2]))]));
-    assert_eq!(d.kind, Kind::Unsupported, "{d:?}");
+fn two_inputs_of_one_name_are_an_error() {
+    let mut lines = [0; 2];
+    let d = error(|t| {
+        lines[0] = line!() + 1;
+        let x = t.input("w", f32s([2]));
+        lines[1] = line!() + 1;
+        x + t.input("w", f32s([2]))
+    });
+    assert_eq!(d.kind, Kind::Usage, "{d:?}");
+    assert!(d.message.contains(&format!("{}:{}:", file!(), lines[0])), "{d:?}");
+    asked_for(&d, lines[1]);
+    let d = error(|t| {
+        let (x, w) = (t.input("x", f32s([2])), t.input("w", f32s([2])));
+        lines[1] = line!() + 1;
+        w.named("x") + x
+    });
+    asked_for(&d, lines[1]);
+    // The old name is free again.
+    let f = trace("f", |t| {
+        let x = t.input("x", f32s([2])).named("y");
+        x + t.input("x", f32s([2]))
+    });
+    let names = f.map(|f| f.params().iter().map(|&p| f.name_of(p).unwrap().to_string()).collect());
+    assert_eq!(names, Ok(vec!["y".to_string(), "x".to_string()]));
 }
 
 #[test]

@@ -25,10 +25,11 @@
 //! scatters write at places that are data: their results take nobody's place; nor do places in order, which are
 //! written while others are still looked for.
 
-use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{
+use super::{
     Buffer, BufferData, Extents, Feed, Operand, Param, Program, Sink, Space, Stage, Step, Storage,
 };
+use crate::index::IndexExpr;
+use cranelift_entity::SecondaryMap;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
@@ -41,6 +42,21 @@ pub struct InPlace {
     pub child: Buffer,
     /// What dies there.
     pub parent: Buffer,
+}
+
+/// The first and the last step that touches each buffer; `None` for buffers that no step touches.
+pub type Lives = SecondaryMap<Buffer, Option<(usize, usize)>>;
+
+/// The live ranges of a program's buffers, in steps.
+pub fn lives(program: &Program) -> Lives {
+    let mut lives = Lives::new();
+    for (n, step) in program.steps.iter().enumerate() {
+        for b in step.writes().chain(step.reads()) {
+            let from = lives[b].map_or(n, |(from, _)| from);
+            lives[b] = Some((from, n));
+        }
+    }
+    lives
 }
 
 /// How a buffer is read by a step.
@@ -57,7 +73,7 @@ type Form<'a> = (&'a [IndexExpr], &'a Extents, &'a Extents, Option<&'a Extents>,
 /// The pairs of step `n` that the rule allows; a buffer is in one of them at most. `dies` says which
 /// buffers may be written once they are read, since no later step reads them, and `made` which ones may
 /// be written there.
-pub(crate) fn pairs(
+pub fn in_place(
     program: &Program,
     n: usize,
     dies: &dyn Fn(Buffer) -> bool,

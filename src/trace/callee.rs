@@ -1,0 +1,166 @@
+//! What a trace calls, and what a trace becomes: functions together with those that they call.
+
+use super::State;
+use crate::ir::verify::bind;
+use crate::ir::{Attr, Attrs, Dim, Function, Kind, Module, Op, Symbol, TensorType};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Deref;
+use std::panic::Location;
+
+/// A traced function, with the functions that it calls and their rules.
+///
+/// It stands for its [`Function`] wherever one is read. [`Module::single`] of it is the module that
+/// transformations and engines take, with everything that it calls.
+#[derive(Clone, Debug)]
+pub struct Traced {
+    pub(super) f: Function,
+    pub(super) callees: Vec<Function>,
+}
+
+impl Traced {
+    /// The function.
+    pub fn function(&self) -> &Function {
+        &self.f
+    }
+
+    /// The functions that it calls, and the rules of those.
+    pub fn callees(&self) -> &[Function] {
+        &self.callees
+    }
+}
+
+impl Deref for Traced {
+    type Target = Function;
+
+    fn deref(&self) -> &Function {
+        &self.f
+    }
+}
+
+impl From<Traced> for Module {
+    fn from(traced: Traced) -> Module {
+        let mut module = Module::single(traced.f);
+        for callee in traced.callees {
+            module.funcs.push(callee);
+        }
+        module
+    }
+}
+
+/// The text of the function and of those that it calls.
+impl fmt::Display for Traced {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&Module::from(self.clone()), out)
+    }
+}
+
+/// What [`Tracer::call`](super::Tracer::call) calls: a function alone, a traced one, or one of a module.
+pub trait Callee {
+    /// The function.
+    fn function(&self) -> &Function;
+
+    /// The functions that it calls, and all rules, as far as they are known; it may be among them.
+    fn others(&self) -> Module;
+}
+
+impl Callee for &Function {
+    fn function(&self) -> &Function {
+        self
+    }
+
+    fn others(&self) -> Module {
+        Module::default()
+    }
+}
+
+impl Callee for &Traced {
+    fn function(&self) -> &Function {
+        &self.f
+    }
+
+    fn others(&self) -> Module {
+        Module::from((*self).clone())
+    }
+}
+
+impl Callee for (&Module, &Function) {
+    fn function(&self) -> &Function {
+        self.1
+    }
+
+    fn others(&self) -> Module {
+        self.0.reached(self.1)
+    }
+}
+
+/// Whether a copy of the function's instructions means what the function does: there is no rule that it would lose,
+/// nor a function that it would not find.
+pub(super) fn is_plain(f: &Function) -> bool {
+    let mut calls = false;
+    f.walk(&mut |f, i| calls |= f.op(i) == Op::Call);
+    f.rule.is_none() && !calls
+}
+
+/// The extents of a callee's symbols for operands of these types; `None` where the operands do not fit.
+pub(super) fn bound(f: &Function, args: &[TensorType]) -> Option<BTreeMap<Symbol, Dim>> {
+    bind(&f.param_types(), args)
+}
+
+/// The attributes of a call.
+pub(super) fn named(f: &Function) -> Attrs {
+    Attrs::none().with("func", Attr::Func(f.name.clone()))
+}
+
+impl State {
+    /// Has the trace know a function and all that it needs; whether it does.
+    pub(super) fn link(&mut self, place: &Location<'_>, callee: &impl Callee) -> bool {
+        let f = callee.function();
+        let mut needed = callee.others().reached(f);
+        if needed.find(&f.name).is_none() {
+            needed.funcs.push(f.clone());
+        }
+        let mut missing = None;
+        for g in needed.funcs.values() {
+            missing =
+                missing.or_else(|| g.callees().into_iter().find(|n| needed.find(n).is_none()));
+        }
+        if let Some(missing) = missing {
+            let m = format!(
+                "@{} needs @{missing}: call it with its module, `t.call((&module, f), ..)`",
+                f.name
+            );
+            self.fail(place, Kind::UnknownName, m);
+            return false;
+        }
+        for g in needed.funcs.values() {
+            let known = self.callees.iter().find(|k| k.name == g.name);
+            let taken = match known {
+                Some(known) if known.to_string() == g.to_string() => continue,
+                Some(_) => "another function that it calls",
+                None if self.b.func().name == g.name => "it",
+                None => {
+                    self.callees.push(g.clone());
+                    continue;
+                }
+            };
+            let m = format!("the trace calls @{}, and {taken} has that name", g.name);
+            self.fail(place, Kind::Usage, m);
+            return false;
+        }
+        true
+    }
+
+    /// Refuses a call by name of what the trace does not know.
+    pub(super) fn knows(&mut self, place: &Location<'_>, attrs: &Attrs) -> bool {
+        let name = attrs.text("func");
+        let known = self.callees.iter().any(|f| f.name == name);
+        if !known {
+            let m = format!(
+                "the trace knows no function @{name}: `Tracer::call` takes the function itself"
+            );
+            self.fail(place, Kind::UnknownName, m);
+        }
+        known
+    }
+}
