@@ -1,6 +1,6 @@
 //! Frontiers of what to keep against the number of operations.
 
-use adfuse::fusion::retain::{CostGraph, FrontierOptions, OpId, Operation, frontier};
+use adfuse::fusion::remat::schedule::{CostGraph, FrontierOptions, OpId, Operation, frontier};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use std::collections::BTreeMap;
 use std::hint::black_box;

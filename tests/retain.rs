@@ -3,7 +3,7 @@
 
 mod common;
 
-use adfuse::fusion::retain::{
+use adfuse::fusion::remat::schedule::{
     CostGraph, FrontierOptions, OpId, Operation, Role, Schedule, evaluate, frontier, residuals,
 };
 use common::count_from_env;

@@ -6,71 +6,45 @@
 //! grouped together. What programs cost on a machine is counted from their structure
 //! ([`fn@cost`]).
 
-mod axes;
-mod candidates;
-mod class;
-mod concatenate;
-mod coordinates;
+mod analysis;
 mod cost;
-mod device;
-mod donated;
-mod emit;
 mod explain;
-mod facts;
-mod fastest;
-mod few;
-mod free;
-mod group;
-mod indirect;
-mod instances;
-mod joint;
-mod kernel;
-mod loops;
-mod lossy;
+mod fuse;
 mod lower;
 mod memory;
-mod merge;
-mod part;
-mod patterns;
-mod pick;
 mod plan;
-mod plan_text;
-mod prepare;
-mod range;
-mod refusal;
-mod remat;
-pub mod retain;
-mod saved;
+mod prepass;
+pub mod remat;
 pub mod search;
-mod sides;
-mod stages;
-mod weight;
 
 pub use adfuse_ir::kernel::InPlace;
-pub use candidates::{Candidate, Relation, candidates};
-pub use cost::{Bound, Cost, Ops, StepCost, cost, step_cost};
-pub use device::Device;
-pub use explain::{
-    Apart, Explainer, Explanation, Obstacle, Occurrences, Role, Together, explain, value_named,
-};
-pub use fastest::plan_attempts;
-pub use group::Effort;
-pub use joint::{
-    Alternative, AnyEngine, Choice, Constraint, Decider, Decision, Difference, Engine, How,
-    PlanFrontier, PlanPoint, Reading, Why, computed_again, decisions, plan_frontier, plan_point,
-    steps_of,
-};
-pub use lossy::{
-    AsItIs, Bound as LossyBound, Left, Lossy, LossyCopy, Narrow, Narrowed, keep_lossy,
-    lossy_copies, planned_function,
-};
+pub use cost::operations::Ops;
+pub use cost::{Bound, Cost, StepCost, cost, step_cost};
+pub use explain::candidates::{Candidate, Relation, candidates};
+pub use explain::patterns::{Pattern, patterns};
+pub use explain::{Apart, Explainer, Explanation, Obstacle, Occurrences, Role, Together, explain};
+pub use lower::instances::computed_again;
 pub use lower::lower;
+pub use lower::steps::steps_of;
+pub use memory::engine::{AnyEngine, Engine};
+pub use memory::residuals::saved_bytes;
 pub use memory::{ALIGN, Memory, memory, memory_apart, memory_beside};
-pub use patterns::{Pattern, patterns};
-pub use plan::{Group, Members, Options, Plan, graph_hash, plan};
-pub use prepare::prepare;
-pub use refusal::Refusal;
-pub use saved::saved_bytes;
+pub use plan::lossy::{Bound as LossyBound, Lossy, LossyCopy, Narrow, lossy_copies};
+pub use plan::machine_model::Device;
+pub use plan::names::value_named;
+pub use plan::options::{Effort, Options};
+pub use plan::refusal::Refusal;
+pub use plan::{Group, Members, Plan, graph_hash};
+pub use prepass::lossy::planned_function;
+pub use prepass::prepare;
+pub use remat::crossing::{How, Reading};
+pub use remat::decisions::decisions;
+pub use remat::decisions::{Alternative, Choice, Constraint, Decider, Decision, Difference, Why};
+pub use remat::lossy::{AsItIs, Left, Narrowed, keep_lossy};
+pub use remat::{PlanFrontier, plan_frontier};
+pub use search::fastest::plan_attempts;
+pub use search::plan;
+pub use search::point::{PlanPoint, plan_point};
 
 pub use adfuse_ir::Fp;
 use adfuse_ir::kernel::Program;

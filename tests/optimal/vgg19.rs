@@ -10,7 +10,7 @@
 //! not in the one that was solved for batches. Both ways no schedule does better than what is planned here,
 //! since the gradient of the first layer needs four values of the second's size at once.
 
-use adfuse::fusion::retain::{
+use adfuse::fusion::remat::schedule::{
     CostGraph, FrontierOptions, OpId, Operation, Schedule, evaluate, frontier,
 };
 

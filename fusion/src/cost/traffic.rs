@@ -1,6 +1,6 @@
 //! Bytes that a step moves: what its loads touch, and what it stores.
 
-use super::places::{Places, full};
+use super::footprint::{Places, full};
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, Extents, Operand, Param, Piece, Program, Sink, Stage, Step};
 use hashbrown::HashMap;

@@ -1,9 +1,9 @@
 //! Answers in sentences.
 
 use super::{Apart, Explanation, Obstacle};
-use crate::device::Device;
 use crate::plan::Plan;
-use crate::refusal::Refusal;
+use crate::plan::machine_model::Device;
+use crate::plan::refusal::Refusal;
 use adfuse_ir::op::{Body, Indirect};
 use adfuse_ir::text::Names;
 use adfuse_ir::{Function, Value, ValueDef};

@@ -1,7 +1,7 @@
 //! Applying a move, and taking it back.
 
-use super::Space;
 use super::moves::Move;
+use super::space::Space;
 use super::state::{Seat, Slot, State};
 use crate::plan::Group;
 use adfuse_ir::kernel::Storage;

@@ -1,11 +1,11 @@
 //! Numbers about a state, for policies that choose by them.
 
-use super::Space;
+use super::space::Space;
 use super::state::{Slot, State};
 use crate::cost::{StepCost, cost};
-use crate::instances::instances;
-use crate::joint::graph::steps_of;
-use crate::remat;
+use crate::fuse::inline;
+use crate::lower::instances::instances;
+use crate::lower::steps::steps_of;
 use adfuse_ir::{Inst, Value};
 
 /// The groups of a state, and what they leave to each other.
@@ -102,7 +102,7 @@ impl Space<'_> {
                     value: v,
                     from,
                     to: reader.slot,
-                    bytes: remat::bytes(&self.facts, v),
+                    bytes: inline::bytes(&self.facts, v),
                     elements: self.facts.elements[v],
                     weight: self.facts.weight[i],
                     readers: uses.read[v].len() as u32,

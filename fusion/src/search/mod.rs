@@ -8,78 +8,27 @@
 //! What a move leads to is lowered and priced as any plan is. So nothing here decides what is legal: a
 //! state is a plan if it lowers to a program that the verifier accepts.
 
-mod apply;
-mod features;
-mod moves;
-mod policy;
-mod price;
-mod state;
-mod walk;
-mod window;
+pub(crate) mod apply;
+pub(crate) mod fastest;
+pub(crate) mod features;
+pub(crate) mod large_neighborhood;
+pub(crate) mod measure;
+pub(crate) mod moves;
+pub(crate) mod planner;
+pub(crate) mod point;
+pub(crate) mod policy;
+pub(crate) mod price;
+pub(crate) mod space;
+pub(crate) mod state;
+pub(crate) mod walk;
 
 pub use apply::Undo;
 pub use features::{EdgeFeatures, Features, GroupFeatures};
+pub use measure::{Measure, Predicted};
 pub use moves::Move;
+pub use planner::{plan, search};
 pub use policy::{Policy, Uniform};
-pub use price::{Measure, Predicted, Price};
+pub use price::Price;
+pub use space::Space;
 pub use state::{Seat, Slot, State};
-pub use walk::{Found, SearchOptions, search};
-
-pub(crate) use walk::searched;
-
-use crate::facts::{Class, Facts};
-use crate::joint::Engine;
-use crate::plan::{Options, Plan, graph_hash};
-use crate::range::Ranges;
-use adfuse_ir::{Diagnostic, Function, Value};
-use cranelift_entity::EntitySet;
-
-/// A function, and what its plans are made for and measured by.
-pub struct Space<'f> {
-    facts: Facts<'f>,
-    options: &'f Options,
-    engine: &'f dyn Engine,
-    measure: &'f dyn Measure,
-    results: EntitySet<Value>,
-    ranges: Ranges,
-    /// What all plans say of themselves.
-    head: Plan,
-}
-
-impl<'f> Space<'f> {
-    /// The plans of a [prepared](crate::prepare()) function.
-    ///
-    /// # Errors
-    /// As [`plan`](crate::plan()).
-    pub fn new(
-        f: &'f Function,
-        options: &'f Options,
-        engine: &'f dyn Engine,
-        measure: &'f dyn Measure,
-    ) -> Result<Space<'f>, Diagnostic> {
-        let facts = Facts::of(f, true)?;
-        let mut results = EntitySet::new();
-        results.extend(f.results().iter().copied());
-        let head = Plan {
-            name: f.name.clone(),
-            graph: graph_hash(f),
-            device: options.device.name.clone(),
-            fp: options.fp,
-            donated: engine.donated().to_vec(),
-            inline: Vec::new(),
-            groups: Vec::new(),
-            storage: Vec::new(),
-        };
-        let ranges = Ranges::of(&facts);
-        Ok(Space { facts, options, engine, measure, results, ranges, head })
-    }
-
-    /// The function.
-    pub fn function(&self) -> &'f Function {
-        self.facts.f
-    }
-
-    fn is_constant(&self, v: Value) -> bool {
-        self.maker(v).is_some_and(|i| self.facts.class[i] == Class::Constant)
-    }
-}
+pub use walk::{Found, SearchOptions};

@@ -1,8 +1,8 @@
 //! Moves: small changes of a plan, and which of them a state has.
 
-use super::Space;
+use super::space::Space;
 use super::state::{Seat, Slot, State, Uses};
-use crate::facts::Class;
+use crate::analysis::class::Class;
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::{Inst, Value};
 use std::collections::BTreeSet;

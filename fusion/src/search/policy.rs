@@ -1,7 +1,7 @@
 //! Which move comes next.
 
-use super::Space;
 use super::moves::Move;
+use super::space::Space;
 use super::state::State;
 
 /// Chooses among moves. A search stands on nothing else, so a learned policy can lead one: a state has

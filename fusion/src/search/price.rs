@@ -1,14 +1,13 @@
 //! What a state costs.
 
-use super::Space;
+use super::space::Space;
 use super::state::State;
 use crate::cost::cost;
-use crate::group::Effort;
 use crate::lower::lowered;
 use crate::memory::memory_beside;
+use crate::memory::residuals::saved_bytes;
 use crate::plan::Plan;
-use crate::saved::saved_bytes;
-use adfuse_ir::Function;
+use crate::plan::options::Effort;
 use adfuse_ir::kernel::{Program, verify};
 
 /// What a plan costs.
@@ -20,36 +19,6 @@ pub struct Price {
     pub peak: u64,
     /// Bytes that a phase leaves to a later one.
     pub saved: u64,
-}
-
-/// What tells how long plans take.
-pub trait Measure {
-    /// Seconds that the program of a plan takes; `None` where that is not known, and the cost model is
-    /// asked.
-    fn seconds(&self, f: &Function, plan: &Plan, program: &Program) -> Option<f64>;
-
-    /// Whether the second of two plans is no slower than the first, by times that are taken for this
-    /// question; a search asks it before it takes what it found. `None` where nothing is measured.
-    fn confirms(
-        &self,
-        f: &Function,
-        before: (&Plan, &Program),
-        after: (&Plan, &Program),
-    ) -> Option<bool>;
-}
-
-/// Nothing is measured: times are the cost model's.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Predicted;
-
-impl Measure for Predicted {
-    fn seconds(&self, _: &Function, _: &Plan, _: &Program) -> Option<f64> {
-        None
-    }
-
-    fn confirms(&self, _: &Function, _: (&Plan, &Program), _: (&Plan, &Program)) -> Option<bool> {
-        None
-    }
 }
 
 impl Space<'_> {
@@ -89,3 +58,7 @@ impl Space<'_> {
         Some(verify(program).ok()?.into_inner())
     }
 }
+
+/// What keeping a value for a later phase is taken to cost beside moving it, as multiples of that: the
+/// higher, the more of what elementwise instructions compute is computed again by its readers.
+pub(crate) const PRICES: [f64; 3] = [0.0, 4.0, 32.0];

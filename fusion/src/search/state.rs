@@ -1,8 +1,9 @@
 //! A plan on its way: what moves change.
 
-use super::Space;
-use crate::group::leaves_under;
-use crate::plan::{Group, Plan, narrow};
+use super::space::Space;
+use crate::analysis::leaves::leaves_under;
+use crate::fuse::greedy::narrow;
+use crate::plan::{Group, Plan};
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::{Inst, Value, ValueDef};
 use cranelift_entity::{SecondaryMap, entity_impl};

@@ -1,14 +1,10 @@
 //! The search itself: a walk that goes on from worse plans less and less readily.
 
-use super::Space;
-use super::policy::{Policy, Random, Uniform};
-use super::price::{Predicted, Price};
+use super::policy::{Policy, Random};
+use super::price::Price;
+use super::space::Space;
 use super::state::State;
-use super::window::through_windows;
-use crate::fastest::fastest;
-use crate::joint::{Engine, PRICES};
-use crate::plan::{Options, Plan, plan_at};
-use adfuse_ir::{Diagnostic, Function};
+use crate::plan::Plan;
 
 /// How far to search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,74 +36,12 @@ pub struct Found {
     pub steps: u32,
 }
 
-/// Instructions up to which a function is searched as a whole.
-const MOST_WHOLE: usize = 250;
-
 /// How much slower a plan may be for the search to go on from it, as a part of the time of the plan that it
 /// began with: at first, and with a probability of 1/e.
 const HEAT: f64 = 0.04;
 
 /// The part of all steps without a better plan after which the search goes back to the best.
 const PATIENCE: u32 = 8;
-
-/// Looks for a better plan than one of the function, by moves that the policy chooses: a faster one, or
-/// one as fast that takes less. Where times are measured, what was found is timed anew against the plan
-/// to begin with, and that one stays if it is faster.
-///
-/// `None` where the plan to begin with has no program, or takes more than the budget.
-pub fn search(
-    space: &Space<'_>,
-    start: &Plan,
-    wanted: &SearchOptions,
-    policy: &mut dyn Policy,
-) -> Option<Found> {
-    let price = space.price_at(start, space.options.effort)?;
-    if wanted.budget.is_some_and(|most| price.peak > most) {
-        return None;
-    }
-    let mut found = Found { plan: start.clone(), price, began: price, steps: 0 };
-    if space.facts.f.body_insts().len() > MOST_WHOLE {
-        through_windows(space, &mut found, wanted, policy);
-    } else {
-        walk(space, &mut found, wanted, policy);
-    }
-    // Of many times that were measured the least is too good: what won by that does not win again.
-    if found.plan != *start && !space.confirms(start, &found.plan) {
-        (found.plan, found.price) = (start.clone(), price);
-    }
-    Some(found)
-}
-
-/// The plan of a function that a search finds from the best of the planner's own.
-///
-/// # Errors
-/// As [`plan`](crate::plan()).
-pub(crate) fn searched(
-    f: &Function,
-    options: &Options,
-    engine: &dyn Engine,
-) -> Result<Plan, Diagnostic> {
-    let space = Space::new(f, options, engine, &Predicted)?;
-    let mut best: Option<(Price, Plan)> = None;
-    let mut first = None;
-    let plans = std::iter::once(fastest(f, options))
-        .chain(PRICES.into_iter().map(|price| plan_at(f, options, price)));
-    for plan in plans {
-        let plan = plan?;
-        first.get_or_insert_with(|| plan.clone());
-        if let Some(price) = space.price_at(&plan, options.effort)
-            && best.as_ref().is_none_or(|(least, _)| is_better(&price, least))
-        {
-            best = Some((price, plan));
-        }
-    }
-    let begun = best.map(|(_, plan)| plan).or(first);
-    let Some(plan) = begun else { return plan_at(f, options, 0.0) };
-    let wanted = SearchOptions::default();
-    let found = search(&space, &plan, &wanted, &mut Uniform::new(wanted.seed));
-    // What has no program is refused when it is lowered, with the reason.
-    Ok(found.map_or(plan, |found| found.plan))
-}
 
 /// Walks through the plans of a whole function.
 pub(super) fn walk(
@@ -168,7 +102,7 @@ impl Space<'_> {
 /// Less than what sums of seconds differ by that are added in another order, as a part of them.
 const ROUNDING: f64 = 1e-9;
 
-fn is_better(a: &Price, b: &Price) -> bool {
+pub(super) fn is_better(a: &Price, b: &Price) -> bool {
     a.seconds < b.seconds * (1.0 - ROUNDING) || a.seconds <= b.seconds && a.peak < b.peak
 }
 

@@ -3,7 +3,7 @@
 use super::super::failure::Failure;
 use super::super::source::Source;
 use super::table::{bytes, columns};
-use crate::fusion::retain::{
+use crate::fusion::remat::schedule::{
     CostGraph, Frontier, FrontierOptions, OpId, Point, Schedule, evaluate, frontier,
 };
 use clap::Args;

@@ -1,0 +1,13 @@
+//! What holds of a function before anything is decided: extents, loop axes, classes, ranges of values.
+
+pub(crate) mod axes;
+pub(crate) mod class;
+pub(crate) mod contraction_operands;
+pub(crate) mod facts;
+pub(crate) mod index_columns;
+pub(crate) mod inlinable;
+pub(crate) mod leaves;
+pub(crate) mod phases;
+pub(crate) mod shifts;
+pub(crate) mod value_range;
+pub(crate) mod weight;

@@ -1,0 +1,353 @@
+//! What a program costs on a device: bytes, operations, launches, and the seconds they take.
+//!
+//! Counts follow from the structure of the program alone, so equal programs cost the same, whatever
+//! made them. `docs/planner.md` has the rules.
+
+pub(crate) mod access_cost;
+pub(crate) mod footprint;
+pub(crate) mod operations;
+pub(crate) mod traffic;
+
+use crate::plan::machine_model::Device;
+use access_cost::Lying;
+use adfuse_ir::DType;
+use adfuse_ir::kernel::{Argsort, Attend, Contract, Kernel, Member, Program, Role, Scatter, Step};
+use adfuse_ir::scalar::Func;
+use footprint::{Places, full};
+use operations::{Ops, Work};
+use traffic::{Sums, Traffic, traffic};
+
+/// What a program costs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cost {
+    /// What each step costs, in order.
+    pub steps: Vec<StepCost>,
+    /// Bytes that all steps read and write.
+    pub bytes_moved: u64,
+    /// Bytes that have to move whatever the steps: of each input, what the step that reads the most
+    /// of it reads, once; and every output that a step writes, once.
+    pub least_bytes: u64,
+    /// Kernels begun.
+    pub launches: u32,
+    /// Seconds, the steps one after the other.
+    pub seconds: f64,
+}
+
+/// What a step costs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StepCost {
+    /// Bytes read from buffers.
+    pub reads: u64,
+    /// Bytes written to buffers.
+    pub writes: u64,
+    /// Operations.
+    pub ops: Ops,
+    /// Kernels begun.
+    pub launches: u32,
+    /// Registers of one lane, in 32-bit words: the most that the values and accumulators of one of
+    /// its programs take at once.
+    pub registers: u32,
+    /// The part of the threads that a core can hold for which there are registers, times the part of
+    /// the live values that are not spilled; 1 where registers do not matter.
+    pub occupancy: f64,
+    /// Operations done more often than there are different values to compute: the same values of
+    /// coordinates and loads again at other coordinates. 0 where that is not known.
+    pub recomputed: u64,
+    /// Whether all that it touches stays in the last cache.
+    pub resident: bool,
+    /// Seconds.
+    pub seconds: f64,
+    /// What takes most of them.
+    pub bound: Bound,
+}
+
+/// What the time of a step goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bound {
+    /// Moving bytes.
+    Memory,
+    /// Operations.
+    Compute,
+    /// Beginning kernels.
+    Launch,
+}
+
+/// What a program costs on a device.
+pub fn cost(program: &Program, device: &Device) -> Cost {
+    let mut cost = Cost {
+        steps: Vec::with_capacity(program.steps.len()),
+        bytes_moved: 0,
+        least_bytes: 0,
+        launches: 0,
+        seconds: 0.0,
+    };
+    let mut least = Sums::default();
+    for step in &program.steps {
+        let moved = traffic(program, step, device.tile_bytes);
+        let role = |b| program.buffers.get(b).map(|data| &data.role);
+        for (b, bytes) in moved.distinct.iter().filter(|&(b, _)| role(b) == Some(&Role::Input)) {
+            let known = least.of(b);
+            *known = bytes.max(*known);
+        }
+        for b in step.writes().filter(|&b| role(b) == Some(&Role::Output)) {
+            *least.of(b) = full(program, b);
+        }
+        let step = priced(program, step, device, &moved);
+        cost.bytes_moved = cost.bytes_moved.saturating_add(step.reads).saturating_add(step.writes);
+        cost.launches = cost.launches.saturating_add(step.launches);
+        cost.seconds += step.seconds;
+        cost.steps.push(step);
+    }
+    cost.least_bytes = least.iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
+    cost
+}
+
+/// What one step of the program costs on a device.
+pub fn step_cost(program: &Program, step: &Step, device: &Device) -> StepCost {
+    priced(program, step, device, &traffic(program, step, device.tile_bytes))
+}
+
+/// Work of a step, and how much of the device it keeps busy.
+struct Load<'d> {
+    program: &'d Program,
+    device: &'d Device,
+    work: Work,
+    /// Time in primitive operations on `f32`, those longer that keep less of the device busy.
+    slots: f64,
+    /// Seconds of multiply-adds.
+    contract_s: f64,
+    /// The greatest part of the device that was busy.
+    busy: f64,
+}
+
+impl<'d> Load<'d> {
+    fn new(program: &'d Program, device: &'d Device) -> Load<'d> {
+        Load { program, device, work: Work::default(), slots: 0.0, contract_s: 0.0, busy: 0.0 }
+    }
+
+    /// The part of the device that a stage keeps busy: points go to cores, the stage's own axes and
+    /// what points are left to lanes.
+    fn share(&self, points: u64, inner: u64) -> f64 {
+        let lanes = f64::from(self.device.lanes.max(1));
+        let room = self.device.parallel.max(1) as f64 * lanes;
+        (points as f64 * (inner as f64).min(lanes) / room).clamp(1.0 / room, 1.0)
+    }
+
+    fn add(&mut self, work: &Work, share: f64) {
+        self.work.join(work);
+        self.slots += work.slots as f64 / share;
+        self.busy = self.busy.max(share);
+    }
+
+    /// What loads and stores take beyond that of neighbours. No lanes share it: cores are all that is
+    /// idle where there is little of it.
+    fn apart(&mut self, lying: &Lying, share: f64) {
+        let cores = share.max(1.0 / self.device.parallel.max(1) as f64);
+        self.slots += lying.slots(self.device) / cores;
+    }
+
+    /// Multiply-adds with sums of a type, of 16-bit floats or wider ones.
+    fn contract(&mut self, sum: DType, narrow: bool, count: u64, share: f64) {
+        let ops = &mut self.work.ops;
+        let (kind, rate) = match sum {
+            DType::F64 => (&mut ops.contract_f64, self.device.contract_f64_per_s),
+            d if d.is_int() => (&mut ops.integer, self.device.ops_per_s),
+            _ if narrow => (&mut ops.contract_f16, self.device.contract_f16_per_s),
+            _ => (&mut ops.contract_f32, self.device.contract_f32_per_s),
+        };
+        *kind = kind.saturating_add(count);
+        self.contract_s += count as f64 / rate / share;
+    }
+
+    fn kernel(&mut self, kernel: &Kernel) {
+        for stage in &kernel.stages {
+            let extents: Vec<i64> = kernel.domain.iter().chain(&stage.axes).copied().collect();
+            let places = Places::new(&extents, kernel.domain.len());
+            let points = places.points().checked_div(places.inner()).unwrap_or(0);
+            let share = self.share(points, places.inner());
+            self.add(&operations::stage(stage, &places), share);
+            self.apart(
+                &access_cost::stage(self.program, stage, &places, kernel.schedule.vector),
+                share,
+            );
+        }
+    }
+
+    fn members(&mut self, contract: &Contract) {
+        for (k, member) in contract.members.iter().enumerate() {
+            let first = contract.members.first().filter(|_| k > 0);
+            self.member(member, first);
+        }
+    }
+
+    /// A contraction; what it reads like the first of its step is computed there.
+    fn member(&mut self, member: &Member, first: Option<&Member>) {
+        let result = member.result();
+        let places = Places::new(&result, result.len());
+        let share = self.share(places.points(), 1);
+        let mut narrow = true;
+        let known = first.map(Member::feeds);
+        for (k, (_, feed, extents)) in member.feeds().into_iter().enumerate() {
+            let result = feed.program.outputs.first().and_then(|&v| feed.program.insts.get(v));
+            narrow &= result.is_some_and(|i| is_narrow(i.dtype));
+            if known.as_ref().is_some_and(|f| f[k].1 == feed && f[k].2 == extents) {
+                continue;
+            }
+            let places = Places::new(&extents, extents.len());
+            let share = self.share(places.points(), 1);
+            self.add(&operations::program(&feed.program, &feed.params, &places), share);
+            self.apart(&access_cost::operand(self.program, &feed.params, &places), share);
+        }
+        let deep = Places::new(&member.depth, member.depth.len()).points();
+        let count = places.points().saturating_mul(deep);
+        self.contract(member.sum, narrow, count, share);
+        let mut then = operations::stage(&member.then, &places);
+        // The sum itself.
+        then.registers = then.registers.saturating_add(if member.sum.bytes() > 4 { 2 } else { 1 });
+        self.add(&then, share);
+        self.apart(&access_cost::stage(self.program, &member.then, &places, None), share);
+    }
+
+    fn attend(&mut self, attend: &Attend) {
+        let Attend { stream, depth, .. } = attend;
+        let result = attend.result();
+        let places = Places::new(&result, result.len());
+        let share = self.share(places.points(), 1);
+        let mut narrow = true;
+        for (name, feed, extents) in attend.feeds() {
+            let result = feed.program.outputs.first().and_then(|&v| feed.program.insts.get(v));
+            narrow &= name == "score" || result.is_some_and(|i| is_narrow(i.dtype));
+            let places = Places::new(&extents, extents.len());
+            let mut work = operations::program(&feed.program, &feed.params, &places);
+            if name == "score" {
+                let scores = places.points();
+                // The maximum so far, what it is subtracted from, the weight, their sum.
+                (0..3).for_each(|_| work.each(attend.sum, scores));
+                work.function(Func::Exp, attend.sum, scores);
+                let deep = Places::new(depth, depth.len()).points();
+                self.contract(attend.sum, narrow, scores.saturating_mul(deep), share);
+            }
+            self.add(&work, share);
+            self.apart(&access_cost::operand(self.program, &feed.params, &places), share);
+        }
+        let long = Places::new(stream, stream.len()).points();
+        self.contract(attend.sum, narrow, places.points().saturating_mul(long), share);
+        let mut then = operations::stage(&attend.then, &places);
+        then.each(attend.sum, places.points());
+        self.add(&then, share);
+        self.apart(&access_cost::stage(self.program, &attend.then, &places, None), share);
+    }
+
+    fn scatter(&mut self, scatter: &Scatter) {
+        let places = Places::new(&scatter.domain, scatter.domain.len());
+        let mut work = operations::program(&scatter.program, &scatter.params, &places);
+        let result = scatter.program.outputs.first().and_then(|&v| scatter.program.insts.get(v));
+        work.each(result.map_or(DType::F32, |i| i.dtype), places.points());
+        let share = self.share(places.points(), 1);
+        self.add(&work, share);
+        self.apart(&access_cost::operand(self.program, &scatter.params, &places), share);
+    }
+
+    /// Keys are made of all elements; the places that are asked for are found by comparing, a line on one
+    /// lane of a core.
+    fn argsort(&mut self, argsort: &Argsort) {
+        let [from, out] = [argsort.from, argsort.out].map(|b| self.program.buffers.get(b));
+        let (Some(from), Some(out)) = (from, out) else { return };
+        let elements = |dims: &[i64]| Places::new(dims, dims.len()).points();
+        let along =
+            |dims: &[i64]| dims.get(usize::from(argsort.axis)).map_or(0, |n| n.unsigned_abs());
+        let (all, found) = (elements(&from.dims), elements(&out.dims));
+        let (long, few) = (along(&from.dims), along(&out.dims));
+        let deep = |n: u64| u64::from(n.max(1).ilog2()) + 1;
+        let mut work = Work::default();
+        // To find the first few among all takes a pass or two; those are then put in order.
+        let passes = if few < long { 3 } else { 1 };
+        work.each(from.dtype, all.saturating_mul(passes));
+        work.each(from.dtype, found.saturating_mul(deep(few)).saturating_mul(COMPARED));
+        let lines = all.checked_div(long).unwrap_or(0).max(1);
+        let cores = u64::try_from(self.device.parallel.max(1)).unwrap_or(1);
+        let share = lines.min(cores) as f64 / (cores as f64 * f64::from(self.device.lanes.max(1)));
+        self.add(&work, share);
+    }
+}
+
+/// Operations of a place for each level of a sort.
+const COMPARED: u64 = 3;
+
+fn is_narrow(dtype: DType) -> bool {
+    matches!(dtype, DType::BF16 | DType::F16)
+}
+
+/// The part of a core's threads from which on more of them hide no more.
+const ENOUGH_THREADS: f64 = 0.25;
+
+fn priced(program: &Program, step: &Step, device: &Device, moved: &Traffic) -> StepCost {
+    let mut load = Load::new(program, device);
+    let mut launches = 1;
+    match step {
+        Step::Kernel(kernel) => load.kernel(kernel),
+        Step::Contract(contract) => load.members(contract),
+        Step::Attend(attend) => load.attend(attend),
+        Step::Scatter(scatter) => load.scatter(scatter),
+        Step::Argsort(argsort) => load.argsort(argsort),
+        // Libraries know how to fill a device, and copies need not.
+        Step::Library(library) => {
+            let mut work = Work::default();
+            work.each(DType::F32, library.operations);
+            load.add(&work, 1.0);
+        }
+        Step::Transfer(_) => load.busy = 1.0,
+    }
+    // Partial results are joined by a second pass; a library's memory is its own affair.
+    if !matches!(step, Step::Library(_)) && program.scratch(step) > 0 {
+        launches += 1;
+    }
+    let (registers, occupancy) = (load.work.registers, occupancy(load.work.registers, device));
+    let hidden = (occupancy / ENOUGH_THREADS).min(1.0);
+    let compute_s = (load.slots / device.ops_per_s + load.contract_s) / hidden;
+
+    let bytes = moved.reads.saturating_add(moved.writes);
+    let distinct = moved.distinct.iter().map(|(_, bytes)| bytes).fold(0, u64::saturating_add);
+    let resident = distinct.saturating_add(moved.writes) <= device.cache_bytes;
+    let fastest = if resident { device.cache_bytes_per_s } else { device.memory_bytes_per_s };
+    // One core does not reach what all of them reach together.
+    let cores = (load.busy * device.parallel.max(1) as f64).max(1.0);
+    let reached = (cores * device.core_bytes_per_s / device.memory_bytes_per_s).min(1.0);
+    let memory_s = match step {
+        Step::Transfer(_) => moved.writes as f64 / device.host_bytes_per_s,
+        _ => bytes as f64 / (fastest * reached),
+    };
+
+    let launch_s = f64::from(launches) * device.launch_s;
+    let bound = match (launch_s, memory_s, compute_s) {
+        (l, m, c) if l > m.max(c) => Bound::Launch,
+        (_, m, c) if m >= c => Bound::Memory,
+        _ => Bound::Compute,
+    };
+    StepCost {
+        reads: moved.reads,
+        writes: moved.writes,
+        ops: load.work.ops,
+        launches,
+        registers,
+        occupancy,
+        recomputed: load.work.recomputed,
+        resident,
+        seconds: launch_s + memory_s.max(compute_s),
+        bound,
+    }
+}
+
+/// The part of a core's threads that fit, times the part of the values that are not spilled.
+fn occupancy(registers: u32, device: &Device) -> f64 {
+    if registers == 0 || device.registers == 0 {
+        return 1.0;
+    }
+    let named = registers.min(device.registers);
+    let kept = f64::from(named) / f64::from(registers);
+    let fit = match device.register_file {
+        0 => 1.0,
+        file => f64::from(file / named) / f64::from(device.threads.max(1)),
+    };
+    kept * fit.min(1.0)
+}

@@ -1,0 +1,457 @@
+//! Why two values are, or are not, computed in one kernel.
+//!
+//! The plan is grown again, and the later value's instruction is offered to the part that computes the
+//! other one: [`Part::join`] is the one that says what is legal, here as when plans are made. Where a
+//! value in between is computed later, the question is passed on to it, so that the answer names what
+//! stands at the beginning of the chain.
+
+pub(crate) mod candidates;
+pub(crate) mod patterns;
+pub(crate) mod words;
+
+use crate::analysis::class::Class;
+use crate::analysis::facts::{Facts, folded};
+use crate::analysis::leaves::leaves;
+use crate::fuse::part::{Around, Part};
+use crate::lower::instances::{Instances, instances};
+use crate::lower::{Grown, belongs, regrow};
+use crate::plan::Plan;
+use crate::plan::machine_model::Device;
+use crate::plan::refusal::Refusal;
+use adfuse_ir::op::Body;
+use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+/// How a group computes a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// At each element.
+    Element,
+    /// Once for each row that the kernel goes through.
+    Row,
+    /// Folded along each row.
+    RowFold,
+    /// Folded over points of the kernel, whose partial results are joined afterwards.
+    PointFold,
+    /// Every partial result along an axis.
+    Scan,
+    /// A sum of products.
+    Contraction,
+    /// Sums at computed places.
+    Scatter,
+    /// Places in order along an axis.
+    Argsort,
+    /// The result of a function of the user's.
+    Opaque,
+    /// Written out wherever it is used: it is never stored.
+    Written,
+}
+
+impl Role {
+    /// In plain words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Role::Element => "at each element",
+            Role::Row => "once a row",
+            Role::RowFold => "folded along each row",
+            Role::PointFold => "folded over the kernel's points",
+            Role::Scan => "folded along an axis, every partial result kept",
+            Role::Contraction => "a sum of products",
+            Role::Scatter => "sums at computed places",
+            Role::Argsort => "places in order along an axis",
+            Role::Opaque => "by a function of the user's",
+            Role::Written => "written out where it is used",
+        }
+    }
+}
+
+/// A group that computes both values.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Together {
+    /// Its number in the plan.
+    pub group: usize,
+    /// How it computes them.
+    pub roles: [Role; 2],
+    /// How many folds along rows lie before each: values of one number and level share a stage.
+    pub times: [u32; 2],
+}
+
+impl Together {
+    /// Whether one stage computes both.
+    pub fn one_stage(&self) -> bool {
+        let level = |r: Role| {
+            matches!(
+                r,
+                Role::Row | Role::Contraction | Role::Scatter | Role::Argsort | Role::Opaque
+            )
+        };
+        self.times[0] == self.times[1] && level(self.roles[0]) == level(self.roles[1])
+    }
+}
+
+/// What keeps an instruction out of a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Obstacle {
+    /// Joining it would break a rule.
+    Refused(Refusal),
+    /// Its value is needed before the group runs, by what computes this one.
+    Needed(Value),
+    /// Nothing of the group uses it, and it is written out only where it is used.
+    Unused,
+    /// It is not computed at all: a parameter, a constant or a literal.
+    Given,
+    /// Nothing: the plan just has them apart.
+    Nothing,
+}
+
+/// Why a value is not in a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Apart {
+    /// The value.
+    pub value: Value,
+    /// The group it could have joined; `None` where the other value has none.
+    pub group: Option<usize>,
+    /// What the value needs that is computed after the group: each needs the next, and the last is the
+    /// one that the obstacle is about.
+    pub chain: Vec<Value>,
+    /// What keeps it, or the last of the chain, out.
+    pub obstacle: Obstacle,
+}
+
+/// Whether and how two values share a kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// The two values.
+    pub values: [Value; 2],
+    /// The groups that compute each: none for what is given, several for what is written out.
+    pub groups: [Vec<usize>; 2],
+    /// The groups that compute both.
+    pub together: Vec<Together>,
+    /// Why none does, the later value first.
+    pub apart: Vec<Apart>,
+}
+
+/// Explains whether two values of a prepared function share a kernel in a plan, and if not, why.
+///
+/// # Errors
+/// Those of [`lower`](crate::lower()) for a plan that does not fit the function.
+pub fn explain(
+    f: &Function,
+    plan: &Plan,
+    device: &Device,
+    a: Value,
+    b: Value,
+) -> Result<Explanation, Diagnostic> {
+    let planned = Occurrences::of(f, plan)?;
+    Ok(Explainer::new(&planned, device)?.explain(a, b))
+}
+
+/// A plan of a function, with the occurrences told apart of instructions that it computes more than
+/// once.
+pub struct Occurrences<'a> {
+    f: &'a Function,
+    plan: &'a Plan,
+    /// Where there are any.
+    apart: Option<Instances>,
+}
+
+impl<'a> Occurrences<'a> {
+    /// Those of a plan of a prepared function.
+    ///
+    /// # Errors
+    /// For a plan of another function, and one that reads what it has not computed.
+    pub fn of(f: &'a Function, plan: &'a Plan) -> Result<Occurrences<'a>, Diagnostic> {
+        belongs(f, plan)?;
+        Ok(Occurrences { f, plan, apart: instances(f, plan)? })
+    }
+
+    /// The function in which every occurrence is an instruction, and its plan.
+    fn told_apart(&self) -> (&Function, &Plan) {
+        self.apart.as_ref().map_or((self.f, self.plan), |x| (&x.f, &x.plan))
+    }
+
+    /// The value that one stands for.
+    fn origin(&self, v: Value) -> Value {
+        self.apart.as_ref().and_then(|x| x.value[v]).unwrap_or(v)
+    }
+}
+
+/// Answers questions about one plan: for several, it is grown again once.
+///
+/// Questions and answers are about values of the function that was planned. Inside, each stands for its
+/// occurrences: a value may be at home in several groups.
+pub struct Explainer<'a> {
+    planned: &'a Occurrences<'a>,
+    /// Of the function in which occurrences are told apart.
+    facts: Facts<'a>,
+    grown: Grown,
+    device: &'a Device,
+    /// The occurrences of each value, in the order of the plan, where they are told apart.
+    occurrences: SecondaryMap<Value, Vec<Value>>,
+    /// Where instructions of the function are in it.
+    position: SecondaryMap<Inst, usize>,
+    /// What is written out where it is used.
+    written: EntitySet<Inst>,
+}
+
+/// A group and a part of it.
+type Home = (u32, u32);
+
+impl<'a> Explainer<'a> {
+    /// Grows a plan of a prepared function again.
+    ///
+    /// # Errors
+    /// Those of [`lower`](crate::lower()) for a plan that does not fit the function.
+    pub fn new(
+        planned: &'a Occurrences<'a>,
+        device: &'a Device,
+    ) -> Result<Explainer<'a>, Diagnostic> {
+        let (f, plan) = planned.told_apart();
+        let (facts, grown) = regrow(f, plan, device)?;
+        let mut occurrences: SecondaryMap<Value, Vec<Value>> = SecondaryMap::new();
+        if let Some(x) = &planned.apart {
+            let all = (0..f.value_count()).map(|v| Value::from_u32(v as u32));
+            all.filter_map(|v| Some((v, x.value[v]?))).for_each(|(v, of)| occurrences[of].push(v));
+        }
+        let mut position = SecondaryMap::new();
+        planned.f.body_insts().iter().enumerate().for_each(|(n, &i)| position[i] = n);
+        let mut written = EntitySet::new();
+        written.extend(planned.plan.inline.iter().copied());
+        Ok(Explainer { planned, facts, grown, device, occurrences, position, written })
+    }
+
+    /// Whether two values of the function share a kernel in the plan, and if not, why.
+    pub fn explain(&self, a: Value, b: Value) -> Explanation {
+        let homes = [self.homes(a), self.homes(b)];
+        let groups = [self.groups(a), self.groups(b)];
+        let shared: Vec<usize> =
+            groups[0].iter().filter(|g| groups[1].contains(g)).copied().collect();
+        let together = shared.into_iter().map(|g| {
+            let describe = |k: usize| {
+                let here = homes[k].iter().find(|(home, _)| home.0 as usize == g);
+                here.map_or((Role::Element, 0), |&(home, v)| self.describe(home, v))
+            };
+            let (first, second) = (describe(0), describe(1));
+            Together { group: g, roles: [first.0, second.0], times: [first.1, second.1] }
+        });
+        let together: Vec<Together> = together.collect();
+        let mut apart = Vec::new();
+        if together.is_empty() {
+            let later = if self.position(a) > self.position(b) { (a, b) } else { (b, a) };
+            for (value, other, first) in [(later.0, later.1, true), (later.1, later.0, false)] {
+                apart.extend(self.apart(value, other, first));
+            }
+        }
+        Explanation { values: [a, b], groups, together, apart }
+    }
+
+    fn part(&self, home: Home) -> Option<&Part> {
+        self.grown.parts.get(home.0 as usize)?.get(home.1 as usize)
+    }
+
+    /// What computes an occurrence.
+    fn inst(&self, v: Value) -> Option<Inst> {
+        computing(self.facts.f, v)
+    }
+
+    /// Where in the function a value is computed; what is given comes first.
+    fn position(&self, v: Value) -> Option<usize> {
+        computing(self.planned.f, v).map(|i| self.position[i])
+    }
+
+    /// Whether a value is written out where it is used.
+    pub(crate) fn is_written(&self, v: Value) -> bool {
+        computing(self.planned.f, v).is_some_and(|i| self.written.contains(i))
+    }
+
+    /// The occurrences of a value.
+    fn all<'v>(&'v self, v: &'v Value) -> &'v [Value] {
+        match self.planned.apart {
+            None => std::slice::from_ref(v),
+            Some(_) => &self.occurrences[*v],
+        }
+    }
+
+    /// The parts that compute a value, each with the occurrence that it computes, in the order of the
+    /// plan.
+    fn homes(&self, v: Value) -> Vec<(Home, Value)> {
+        let mut homes = Vec::new();
+        for &v in self.all(&v) {
+            let Some(i) = self.inst(v) else { continue };
+            if self.facts.class[i] != Class::Free {
+                homes.extend(self.grown.home[v].map(|home| (home, v)));
+                continue;
+            }
+            for (g, parts) in self.grown.parts.iter().enumerate() {
+                let lists = parts.iter().enumerate().filter(|(_, p)| p.lists(i));
+                homes.extend(lists.map(|(k, _)| ((g as u32, k as u32), v)));
+            }
+        }
+        homes.sort_unstable();
+        homes
+    }
+
+    /// The groups that compute a value.
+    pub(crate) fn groups(&self, v: Value) -> Vec<usize> {
+        let homes = self.homes(v);
+        let mut groups: Vec<usize> = homes.iter().map(|(home, _)| home.0 as usize).collect();
+        groups.dedup();
+        groups
+    }
+
+    /// How a part computes a value, and how many folds along rows lie before.
+    fn describe(&self, home: Home, v: Value) -> (Role, u32) {
+        let (Some(part), Some(i)) = (self.part(home), self.inst(v)) else {
+            return (Role::Element, 0);
+        };
+        let facts = &self.facts;
+        let mut times: SecondaryMap<Value, u32> = SecondaryMap::new();
+        for &j in facts.f.body_insts().iter().filter(|&&j| part.lists(j)) {
+            let before = facts.f.args(j).iter().map(|&x| times[x]).max().unwrap_or(0);
+            let folds = matches!(self.role(part, j), Role::RowFold | Role::Scan);
+            times[facts.f.inst_results(j)[0]] = before + u32::from(folds);
+        }
+        (self.role(part, i), times[v])
+    }
+
+    fn role(&self, part: &Part, i: Inst) -> Role {
+        let facts = &self.facts;
+        let (domain, inside) = part.frame();
+        let along = |v: Value| {
+            let place = self.grown.place[v].as_ref();
+            place.map(|p| part.axes.all(p)).unwrap_or_default()
+        };
+        match facts.class[i] {
+            Class::Free => Role::Written,
+            Class::Scan(_) => Role::Scan,
+            Class::Contract => Role::Contraction,
+            Class::Scatter => Role::Scatter,
+            Class::Argsort => Role::Argsort,
+            Class::Opaque => Role::Opaque,
+            Class::Reduce(_) if !facts.folds_nothing(i) => {
+                let under = part.under.iter().find(|(j, _)| *j == i);
+                let gone = under.map(|(_, place)| {
+                    let runs = place.iter().zip(folded(facts, i)).filter(|(_, f)| *f);
+                    runs.flat_map(|(run, _)| part.axes.whole(run)).collect::<Vec<_>>()
+                });
+                let gone = gone.unwrap_or_default();
+                let row = !inside.is_empty()
+                    && inside.iter().all(|a| gone.contains(a))
+                    && domain.iter().all(|a| !gone.contains(a));
+                if row { Role::RowFold } else { Role::PointFold }
+            }
+            _ => {
+                let along = along(facts.f.inst_results(i)[0]);
+                let inner = inside.is_empty() || inside.iter().any(|a| along.contains(a));
+                if inner { Role::Element } else { Role::Row }
+            }
+        }
+    }
+
+    /// Why `value` is not in the group of `other`, the last that computes it; `None` where the other way
+    /// says it all.
+    pub(crate) fn apart(&self, value: Value, other: Value, later: bool) -> Option<Apart> {
+        let to = self.homes(other).last().map(|&(home, _)| home);
+        let group = to.map(|h| h.0 as usize);
+        let found = |chain: Vec<Value>, obstacle: Obstacle| {
+            let chain = chain.into_iter().map(|v| self.planned.origin(v)).collect();
+            Some(Apart { value, group, chain, obstacle: self.of_origins(obstacle) })
+        };
+        if computing(self.planned.f, value).is_none() {
+            return found(Vec::new(), Obstacle::Given);
+        }
+        let to = to?;
+        if self.is_written(value) {
+            return found(Vec::new(), Obstacle::Unused);
+        }
+        if !later && self.leads_to(self.all(&value), to) {
+            // It is read there; that it cannot be computed there too is what the other way says.
+            return None;
+        }
+        // Whichever occurrence is offered, it reads the same values; the first is what results are.
+        let first = *self.all(&value).first()?;
+        let (chain, obstacle) = self.obstacle(self.inst(first)?, to);
+        if obstacle == Obstacle::Nothing
+            && chain.is_empty()
+            && let Some(by) = self.needed_before(first, to)
+        {
+            return found(chain, Obstacle::Needed(by));
+        }
+        found(chain, obstacle)
+    }
+
+    /// An obstacle in terms of the values that occurrences stand for.
+    fn of_origins(&self, obstacle: Obstacle) -> Obstacle {
+        let of = |v| self.planned.origin(v);
+        match obstacle {
+            Obstacle::Refused(Refusal::Order(v)) => Obstacle::Refused(Refusal::Order(of(v))),
+            Obstacle::Refused(Refusal::Axes(v)) => Obstacle::Refused(Refusal::Axes(of(v))),
+            Obstacle::Refused(Refusal::Barrier(v)) => Obstacle::Refused(Refusal::Barrier(of(v))),
+            Obstacle::Needed(v) => Obstacle::Needed(of(v)),
+            other => other,
+        }
+    }
+
+    /// What keeps an instruction out of a part, and the chain that leads there.
+    fn obstacle(&self, i: Inst, to: Home) -> (Vec<Value>, Obstacle) {
+        let (mut i, mut chain) = (i, Vec::new());
+        loop {
+            match self.offer(i, to) {
+                Ok(()) => return (chain, Obstacle::Nothing),
+                Err(Refusal::Order(v)) => match self.inst(v) {
+                    // Operands come before what reads them, so this ends.
+                    Some(j) => {
+                        chain.push(v);
+                        i = j;
+                    }
+                    None => return (chain, Obstacle::Refused(Refusal::Order(v))),
+                },
+                Err(why) => return (chain, Obstacle::Refused(why)),
+            }
+        }
+    }
+
+    /// Offers an instruction to a part as the plan has it.
+    fn offer(&self, i: Inst, to: Home) -> Result<(), Refusal> {
+        let Some(part) = self.part(to) else { return Err(Refusal::Apart) };
+        let inside = |v: Value| match self.grown.home[v] {
+            Some(home) if home > to => Err(Refusal::Order(v)),
+            home => Ok(home == Some(to)),
+        };
+        let around = Around { facts: &self.facts, device: self.device, place: &self.grown.place };
+        part.clone().join(&around, i, &inside).map(|_| ())
+    }
+
+    /// Whether a part computes something from occurrences of a value.
+    fn leads_to(&self, of: &[Value], to: Home) -> bool {
+        let f = self.facts.f;
+        let mut reached: EntitySet<Value> = EntitySet::new();
+        reached.extend(of.iter().copied());
+        for &i in f.body_insts() {
+            let made = f.inst_results(i)[0];
+            if f.args(i).iter().any(|&x| reached.contains(x)) {
+                reached.insert(made);
+                if self.grown.home[made] == Some(to) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Something computed before a part that reads a value.
+    fn needed_before(&self, v: Value, to: Home) -> Option<Value> {
+        let f = self.facts.f;
+        let made = f.body_insts().iter().map(|&i| (i, f.inst_results(i)[0]));
+        let mut before = made.filter(|(_, w)| self.grown.home[*w].is_some_and(|h| h < to));
+        before.find(|(i, _)| leaves(&self.facts, *i).contains(&v)).map(|(_, w)| w)
+    }
+}
+
+/// The instruction that computes a value, unless it is a constant.
+fn computing(f: &Function, v: Value) -> Option<Inst> {
+    match f.def(v) {
+        ValueDef::Inst(i, _) if !matches!(f.op(i).def().body, Body::Constant) => Some(i),
+        _ => None,
+    }
+}

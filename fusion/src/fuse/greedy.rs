@@ -1,0 +1,84 @@
+//! The greedy plan: one grouping of a function, as a plan.
+
+use super::group::group;
+use super::groups::Groups;
+use super::merge;
+use crate::analysis::class::Class;
+use crate::analysis::facts::Facts;
+use crate::analysis::value_range::Ranges;
+use crate::plan::options::{Effort, Options};
+use crate::plan::{Group, Plan, graph_hash};
+use adfuse_ir::kernel::Storage;
+use adfuse_ir::{Diagnostic, Function, Inst, Value};
+use cranelift_entity::EntitySet;
+
+/// Elements from which on truth values and small numbers are packed.
+const PACKED: i64 = 64;
+
+/// As [`plan`], with a price on what is kept from one phase for a later one: it is worth so many times
+/// what moving it takes, beside that.
+pub(crate) fn plan_at(f: &Function, options: &Options, price: f64) -> Result<Plan, Diagnostic> {
+    let (facts, groups) = group(f, options, price)?;
+    Ok(Plan { graph: graph_hash(f), ..of_groups(&facts, &groups, options) })
+}
+
+/// The plan of what has been grouped, without the hash of the function's text.
+pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &Options) -> Plan {
+    let f = facts.f;
+    let apart = options.effort == Effort::Off;
+    let order = match apart {
+        true => groups.parts.keys().map(|p| vec![p]).collect(),
+        false => merge::merged(facts, groups),
+    };
+    let group = |ids: Vec<_>| Group {
+        parts: ids.into_iter().map(|p| groups.parts[p].members.clone()).collect(),
+    };
+    let mut results: EntitySet<Value> = EntitySet::new();
+    results.extend(f.results().iter().copied());
+    let ranges = Ranges::of(facts);
+    let left = |v: &Value| !apart && !results.contains(*v) && !groups.readers(*v).is_empty();
+    let stored = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
+    Plan {
+        name: f.name.clone(),
+        graph: String::new(),
+        device: options.device.name.clone(),
+        fp: options.fp,
+        donated: Vec::new(),
+        inline: inline(facts, groups),
+        groups: order.into_iter().map(group).collect(),
+        storage: stored
+            .filter(left)
+            .filter_map(|v| Some((v, narrow(facts, &ranges, v)?)))
+            .collect(),
+    }
+}
+
+/// The narrower form in which a temporary is stored, where there is one that loses nothing.
+pub(crate) fn narrow(facts: &Facts<'_>, ranges: &Ranges, v: Value) -> Option<Storage> {
+    (facts.elements[v] >= PACKED).then(|| ranges.narrowest(facts, v)).flatten()
+}
+
+/// The free instructions that some group uses, in order.
+fn inline(facts: &Facts<'_>, groups: &Groups) -> Vec<Inst> {
+    let mut used = EntitySet::new();
+    for part in groups.parts.values() {
+        for &i in &part.members {
+            mark(facts, i, &mut used);
+        }
+    }
+    let free = |i: &Inst| facts.class[*i] == Class::Free && used.contains(*i);
+    facts.f.body_insts().iter().copied().filter(free).collect()
+}
+
+fn mark(facts: &Facts<'_>, i: Inst, used: &mut EntitySet<Inst>) {
+    let mut stack = vec![i];
+    while let Some(i) = stack.pop() {
+        for &a in facts.f.args(i) {
+            if let Some(j) = facts.free(a)
+                && used.insert(j)
+            {
+                stack.push(j);
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Groups: which instructions share a kernel.
+//!
+//! Instructions are taken in order. Each joins the part that computes what it reads last, or a part
+//! that reads what it reads, when [`Part::join`] allows it, and begins a part otherwise. Parts are in
+//! an order from the start and an instruction joins none before the last part it needs, so no cycle
+//! between parts can arise. Then what is cheaper to compute again than to keep is looked for, written
+//! out where it is used, and the grouping done anew.
+
+use super::groups::Groups;
+use super::inline;
+use crate::analysis::facts::Facts;
+use crate::plan::options::{Effort, Options};
+use adfuse_ir::{Diagnostic, Function, Inst};
+use cranelift_entity::SecondaryMap;
+
+/// Groups the instructions of a prepared function.
+///
+/// # Errors
+/// For what has no lowering: symbolic extents, tokens, effects and regions.
+pub(crate) fn group<'f>(
+    f: &'f Function,
+    options: &Options,
+    price: f64,
+) -> Result<(Facts<'f>, Groups), Diagnostic> {
+    group_again(f, options, price, &SecondaryMap::new())
+}
+
+/// As [`group`], with instructions that compute again what was computed before: `since` is the place in
+/// the function from which on they are wanted, as a number of instructions. They share no kernel that is
+/// done by then.
+pub(crate) fn group_again<'f>(
+    f: &'f Function,
+    options: &Options,
+    price: f64,
+    since: &SecondaryMap<Inst, u32>,
+) -> Result<(Facts<'f>, Groups), Diagnostic> {
+    let (device, effort) = (&options.device, options.effort);
+    let apart = effort == Effort::Off;
+    let mut facts = Facts::of(f, apart)?;
+    let mut groups = Groups::grow(&facts, device, apart, since);
+    let rounds = match effort {
+        Effort::Off => 0,
+        Effort::Quick => 1,
+        Effort::Default | Effort::Search => 4,
+    };
+    for _ in 0..rounds {
+        let again = inline::worthwhile(&facts, &groups, device, price);
+        if again.is_empty() {
+            break;
+        }
+        for i in again {
+            facts.set_free(i);
+        }
+        groups = Groups::grow(&facts, device, false, since);
+    }
+    Ok((facts, groups))
+}

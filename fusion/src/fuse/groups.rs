@@ -1,0 +1,127 @@
+//! The parts of a function while it is grouped.
+
+use super::part::{Around, Part, PartId};
+use crate::analysis::axes::Place;
+use crate::analysis::class::{Class, Shape};
+use crate::analysis::facts::Facts;
+use crate::analysis::leaves::leaves;
+use crate::plan::machine_model::Device;
+use crate::plan::refusal::Refusal;
+use adfuse_ir::{Inst, Value};
+use cranelift_entity::{PrimaryMap, SecondaryMap};
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+
+/// The parts of a function, in an order in which they can run.
+pub(crate) struct Groups {
+    pub(crate) parts: PrimaryMap<PartId, Part>,
+    /// The part that computes a value.
+    pub(crate) home: SecondaryMap<Value, Option<PartId>>,
+    pub(crate) place: SecondaryMap<Value, Option<Place>>,
+    /// Parts that read a value from its buffer.
+    readers: SecondaryMap<Value, SmallVec<[PartId; 4]>>,
+    /// How far the function has been taken, and how far when a part got its last member.
+    now: u32,
+    pub(crate) last: SecondaryMap<PartId, u32>,
+    /// From which place on a part's members are wanted.
+    pub(crate) since: SecondaryMap<PartId, u32>,
+}
+
+/// The most parts that are tried for an instruction that reads nothing they compute.
+const MOST_TRIED: usize = 4;
+
+impl Groups {
+    /// The parts that read a value from its buffer.
+    pub(crate) fn readers(&self, v: Value) -> &[PartId] {
+        &self.readers[v]
+    }
+
+    pub(crate) fn grow(
+        facts: &Facts<'_>,
+        device: &Device,
+        apart: bool,
+        since: &SecondaryMap<Inst, u32>,
+    ) -> Groups {
+        let n = facts.f.value_count();
+        let mut groups = Groups {
+            parts: PrimaryMap::new(),
+            home: SecondaryMap::with_capacity(n),
+            place: SecondaryMap::with_capacity(n),
+            readers: SecondaryMap::with_capacity(n),
+            now: 0,
+            last: SecondaryMap::new(),
+            since: SecondaryMap::new(),
+        };
+        for (&i, now) in facts.f.body_insts().iter().zip(0..) {
+            groups.now = now;
+            if !matches!(facts.class[i], Class::Free | Class::Constant) {
+                groups.put(facts, device, i, apart, since[i]);
+            }
+        }
+        groups
+    }
+
+    fn put(&mut self, facts: &Facts<'_>, device: &Device, i: Inst, apart: bool, since: u32) {
+        if !apart {
+            for p in self.candidates(facts, i) {
+                if self.last[p] >= since && self.try_join(facts, device, i, p).is_ok() {
+                    return;
+                }
+            }
+        }
+        let around = Around { facts, device, place: &self.place };
+        let (part, place) = Part::begin(&around, i);
+        let p = self.parts.push(part);
+        self.since[p] = since;
+        self.settle(facts, i, p, place);
+    }
+
+    /// Adds an instruction to a part, if that is legal.
+    pub(crate) fn try_join(
+        &mut self,
+        facts: &Facts<'_>,
+        device: &Device,
+        i: Inst,
+        p: PartId,
+    ) -> Result<(), Refusal> {
+        let home = &self.home;
+        let inside = |v: Value| match home[v] {
+            Some(h) if h > p => Err(Refusal::Order(v)),
+            h => Ok(h == Some(p)),
+        };
+        let around = Around { facts, device, place: &self.place };
+        let place = self.parts[p].join(&around, i, &inside)?;
+        self.settle(facts, i, p, place);
+        Ok(())
+    }
+
+    fn settle(&mut self, facts: &Facts<'_>, i: Inst, p: PartId, place: Place) {
+        let v = facts.f.inst_results(i)[0];
+        self.home[v] = Some(p);
+        self.place[v] = Some(place);
+        self.last[p] = self.now;
+        for leaf in leaves(facts, i) {
+            if self.home[leaf] != Some(p) && self.readers[leaf].last() != Some(&p) {
+                self.readers[leaf].push(p);
+            }
+        }
+    }
+
+    /// The parts an instruction might join, best first: the last that computes what it reads, then
+    /// later ones that read what it reads.
+    fn candidates(&self, facts: &Facts<'_>, i: Inst) -> SmallVec<[PartId; 4]> {
+        let leaves = leaves(facts, i);
+        let last = leaves.iter().filter_map(|&v| self.home[v]).max();
+        let mut found: SmallVec<[PartId; 4]> = SmallVec::new();
+        for &v in &leaves {
+            let later = self.readers[v].iter().rev().take(MOST_TRIED);
+            found.extend(later.copied().filter(|&p| Some(p) > last));
+        }
+        // Kernels before contractions, later ones first.
+        let kernel = |p: &PartId| matches!(self.parts[*p].shape, Shape::Kernel);
+        found.sort_unstable_by_key(|p| (Reverse(kernel(p)), Reverse(*p)));
+        found.dedup();
+        found.truncate(MOST_TRIED);
+        last.into_iter().chain(found).collect()
+    }
+}

@@ -1,0 +1,503 @@
+//! Parts: the instructions that one kernel computes, and the loop nest they share.
+//!
+//! A part grows by one instruction at a time. [`Part::join`] is the legality of fusion: it finds where
+//! the instruction's axes lie in the nest from what it reads of the part, and refuses with a reason
+//! when there is no such place, when a value would have to cross between points of the domain, or
+//! when a row would outgrow its tile. A refused part is left as it was.
+
+use crate::analysis::axes::{Atom, Axes, Place, Run};
+use crate::analysis::class::Class;
+pub(crate) use crate::analysis::class::Shape;
+use crate::analysis::contraction_operands::{depth, side};
+use crate::analysis::facts::Facts;
+use crate::analysis::facts::{folded, space};
+use crate::plan::machine_model::Device;
+use crate::plan::refusal::Refusal;
+use adfuse_ir::op::Body;
+use adfuse_ir::{Inst, Value, ValueDef};
+use cranelift_entity::{SecondaryMap, entity_impl};
+use hashbrown::HashSet;
+use smallvec::SmallVec;
+
+/// Names a part while groups are made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PartId(u32);
+entity_impl!(PartId, "part");
+
+/// Instructions that share a loop nest.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) shape: Shape,
+    pub(crate) axes: Axes,
+    /// The nest, outermost first, as it was when atoms were added.
+    frame: Run,
+    /// The atoms of the parallel domain, once something asks for rows; the rest are inside.
+    rows: Option<Run>,
+    pub(crate) members: Vec<Inst>,
+    /// Where what is read from buffers lies, for what was read first.
+    reads: Vec<(Value, Place)>,
+    /// The bytes of the largest value that it computes, the last of several, and where that lies.
+    written: (i64, Place),
+    /// What is read at places that are no matter of axes.
+    shifted: Vec<Value>,
+    /// Values that are made of one fold's results and nothing else of the part, with that fold's.
+    after: Vec<(Value, Value)>,
+    /// Where the operands of its reductions and scans lie.
+    pub(crate) under: Vec<(Inst, Place)>,
+    /// What it computes, written out ones included. Hashed, since a set of bits for each part takes
+    /// memory by the square of the function.
+    listed: HashSet<Inst>,
+    weight: u32,
+    /// The axes summed over, for a contraction.
+    pub(crate) depth: Place,
+    /// Where a contraction's result lies.
+    pub(crate) result: Place,
+}
+
+/// The most primitives a kernel may have for each element.
+const MOST_WEIGHT: u32 = 3000;
+/// The fewest elements that what is computed once for all of them is kept for.
+const FEWEST: i64 = 8;
+/// A kernel of this many members is joined only by what is computed from values of its own: another view, or another
+/// value made of the same tensors, is one more result to store, and code.
+const MOST_MEMBERS: usize = 256;
+/// The most tensors a kernel may read.
+const MOST_READS: usize = 48;
+
+/// What an instruction reads once free ones are written out.
+struct Leaf {
+    value: Value,
+    /// Where, if its axes are axes of the reader.
+    place: Option<Place>,
+}
+
+/// What an instruction and the free ones it uses read, and which those are.
+#[derive(Default)]
+struct Reach {
+    leaves: Vec<Leaf>,
+    seen: SmallVec<[(Inst, Option<Place>); 8]>,
+}
+
+/// The domain once an instruction has joined, and the fold that it follows.
+type Levels = (Option<Run>, Option<Value>);
+
+/// What is known of a part's surroundings.
+pub(crate) struct Around<'a> {
+    pub(crate) facts: &'a Facts<'a>,
+    pub(crate) device: &'a Device,
+    /// Where the values of each part's members lie.
+    pub(crate) place: &'a SecondaryMap<Value, Option<Place>>,
+}
+
+impl Part {
+    /// A part that begins with this instruction, and where its value lies.
+    pub(crate) fn begin(around: &Around<'_>, i: Inst) -> (Part, Place) {
+        let facts = around.facts;
+        let shape = Shape::of(facts.class[i], i);
+        let mut part = Part {
+            shape,
+            axes: Axes::default(),
+            frame: Run::new(),
+            rows: None,
+            members: vec![i],
+            reads: Vec::new(),
+            written: (0, Place::new()),
+            shifted: Vec::new(),
+            after: Vec::new(),
+            under: Vec::new(),
+            listed: HashSet::new(),
+            weight: 0,
+            depth: Place::new(),
+            result: Place::new(),
+        };
+        part.axes.begin();
+        let space = space(facts, i);
+        let place = part.axes.place(&facts.dims[space]);
+        part.frame = part.axes.all(&place);
+        if let Shape::Contract(_) = shape {
+            // Points of the result; the axes summed over are no part of the nest.
+            let dims = depth(facts, i);
+            part.depth = part.axes.place(&dims);
+            part.rows = Some(part.frame.clone());
+            part.result = place.clone();
+        }
+        if let Class::Scan(_) = facts.class[i] {
+            let run = part.axes.whole(&place[facts.f.attrs(i).int("axis") as usize]);
+            part.axes.solidify(&run);
+            part.rows = Some(without(&part.frame, &run));
+        }
+        if let Shape::Contract(_) = shape {
+            // Operands may divide the axes; that is done before coordinates are counted.
+            for k in 0..2 {
+                part.divide(
+                    facts,
+                    facts.f.args(i)[k],
+                    side(facts, i, k, &place, &part.depth.clone()),
+                );
+            }
+        }
+        let reach = part.reach(facts, i, &place);
+        part.note(facts, i, reach);
+        part.note_under(facts, i, &place);
+        let result = result_place(facts, i, &place);
+        part.write(facts, i, &result);
+        (part, result)
+    }
+
+    /// The nest in undivided atoms, the domain's first.
+    pub(crate) fn frame(&self) -> (Run, Run) {
+        let all = self.axes.whole(&self.frame);
+        let Some(rows) = &self.rows else { return (all, Run::new()) };
+        let rows = self.axes.whole(rows);
+        let inside = without(&all, &rows);
+        (all.into_iter().filter(|a| rows.contains(a)).collect(), inside)
+    }
+
+    /// Whether a value that it reads lies in memory as the largest of what it computes does, which is what it goes
+    /// along.
+    pub(crate) fn goes_along(&self, v: Value) -> bool {
+        let Some((_, place)) = self.reads.iter().find(|(w, _)| *w == v) else { return false };
+        let mut walked = self.axes.all(&self.written.1).into_iter();
+        self.axes.all(place).iter().all(|a| walked.any(|b| b == *a))
+    }
+
+    /// Notes what an instruction computes. A contraction goes along its result, whatever follows.
+    fn write(&mut self, facts: &Facts<'_>, i: Inst, place: &Place) {
+        let v = facts.f.inst_results(i)[0];
+        let bytes = facts.elements[v].saturating_mul(facts.f.ty(v).dtype.bytes() as i64);
+        let largest = bytes >= self.written.0 && !matches!(self.shape, Shape::Contract(_));
+        if largest || self.members.len() == 1 {
+            self.written = (bytes, self.axes.resolve(place));
+        }
+    }
+
+    /// Whether it computes an instruction, as a member or written out.
+    pub(crate) fn lists(&self, i: Inst) -> bool {
+        self.listed.contains(&i)
+    }
+
+    fn note_under(&mut self, facts: &Facts<'_>, i: Inst, place: &Place) {
+        if matches!(facts.class[i], Class::Reduce(_) | Class::Scan(_)) {
+            let place = self.axes.resolve(place);
+            self.under.push((i, place));
+        }
+    }
+
+    fn note(&mut self, facts: &Facts<'_>, i: Inst, reach: Reach) {
+        for leaf in reach.leaves {
+            match leaf.place {
+                Some(place) if !self.reads.iter().any(|(v, _)| *v == leaf.value) => {
+                    let place = self.axes.resolve(&place);
+                    self.reads.push((leaf.value, place));
+                }
+                None if !self.shifted.contains(&leaf.value) => self.shifted.push(leaf.value),
+                _ => {}
+            }
+        }
+        for j in reach.seen.into_iter().map(|(j, _)| j).chain([i]) {
+            if self.listed.insert(j) {
+                self.weight = self.weight.saturating_add(facts.weight[j]);
+            }
+        }
+    }
+
+    /// Adds an instruction, when that is legal, and gives the place of its value. `inside` says
+    /// whether a value is computed in this part.
+    pub(crate) fn join(
+        &mut self,
+        around: &Around<'_>,
+        i: Inst,
+        inside: &dyn Fn(Value) -> Result<bool, Refusal>,
+    ) -> Result<Place, Refusal> {
+        let class = around.facts.class[i];
+        if class.is_alone()
+            || matches!(class, Class::Contract | Class::Constant)
+            || matches!(self.shape, Shape::Scatter(_) | Shape::Argsort(_) | Shape::Opaque(_))
+            || matches!(self.shape, Shape::Contract(_)) && !around.device.contract_epilogue
+        {
+            return Err(Refusal::Kind);
+        }
+        let mark = self.axes.begin();
+        let rows = self.rows.clone();
+        let joined = self.try_join(around, i, inside);
+        match joined {
+            Ok((space, rows, added, reach)) => {
+                let place = self.axes.resolve(&result_place(around.facts, i, &space));
+                self.note_under(around.facts, i, &space);
+                if let Some(fold) = rows.1 {
+                    self.after.push((around.facts.f.inst_results(i)[0], fold));
+                }
+                let rows = rows.0;
+                self.rows = rows;
+                self.frame.extend(added);
+                self.note(around.facts, i, reach);
+                self.members.push(i);
+                self.write(around.facts, i, &place);
+                Ok(place)
+            }
+            Err(why) => {
+                self.axes.undo(mark);
+                self.rows = rows;
+                Err(why)
+            }
+        }
+    }
+
+    fn try_join(
+        &mut self,
+        around: &Around<'_>,
+        i: Inst,
+        inside: &dyn Fn(Value) -> Result<bool, Refusal>,
+    ) -> Result<(Place, Levels, Run, Reach), Refusal> {
+        let facts = around.facts;
+        let place = self.axes.place(&facts.dims[space(facts, i)]);
+        let mut reach = self.reach(facts, i, &place);
+        let new = reach.seen.iter().map(|(j, _)| *j).chain([i]).filter(|&j| !self.lists(j));
+        let weight: u32 = new.map(|j| facts.weight[j]).sum();
+        let full = self.members.len() >= MOST_MEMBERS;
+        let view = matches!(facts.f.op(i).def().body, Body::View(_));
+        if full && view || self.weight.saturating_add(weight) > MOST_WEIGHT {
+            return Err(Refusal::Size);
+        }
+        let (mut here, mut outside) = (Vec::new(), Vec::new());
+        for leaf in reach.leaves.drain(..) {
+            if inside(leaf.value)? { here.push(leaf) } else { outside.push(leaf) }
+        }
+        if full && here.is_empty() {
+            return Err(Refusal::Size);
+        }
+        for leaf in &here {
+            let known = around.place[leaf.value].as_ref();
+            match (&leaf.place, known) {
+                (Some(p), Some(known)) if self.axes.unify_places(p, known) => {}
+                _ => return Err(Refusal::Axes(leaf.value)),
+            }
+        }
+        // What is read from buffers need not be read where it was before, but had better.
+        let mut shared = !here.is_empty();
+        for leaf in &outside {
+            let known = self.reads.iter().find(|(v, _)| *v == leaf.value).map(|(_, p)| p.clone());
+            if let (Some(p), Some(known)) = (&leaf.place, known) {
+                let mark = self.axes.mark();
+                match self.axes.unify_places(p, &known) {
+                    true => shared = true,
+                    false => {
+                        self.axes.undo(mark);
+                    }
+                }
+            }
+        }
+        // Neighbours of what is read already, such as the elements of a window, in the same space.
+        let beside = |l: &Leaf| l.place.is_none() && self.shifted.contains(&l.value);
+        let neighbours = !shared && outside.iter().any(beside);
+        if !shared && !neighbours {
+            return Err(Refusal::Apart);
+        }
+        let added = self.align(&place);
+        if neighbours && !added.is_empty() {
+            return Err(Refusal::Apart);
+        }
+        let all = self.axes.all(&place);
+        if (1..all.len()).any(|k| all[..k].contains(&all[k])) {
+            return Err(Refusal::Axes(facts.f.inst_results(i)[0]));
+        }
+        let rows = self.levels(around, i, &place, &all, &added, &here)?;
+        if self.reads.len() + outside.len() > MOST_READS {
+            return Err(Refusal::Size);
+        }
+        reach.leaves = outside;
+        Ok((place, rows, added, reach))
+    }
+
+    /// Gives atoms that nothing told where they lie the atoms of the nest that are left over, in
+    /// order; those that fit none are new, and returned.
+    fn align(&mut self, place: &Place) -> Run {
+        let used = self.axes.all(place);
+        let mut left: Run =
+            self.axes.whole(&self.frame).into_iter().filter(|a| !used.contains(a)).collect();
+        let mut added = Run::new();
+        for a in used {
+            if !self.axes.is_fresh(a) {
+                continue;
+            }
+            let fits = |b: &Atom| self.axes.extent(*b) == self.axes.extent(a);
+            match left.iter().position(fits) {
+                Some(k) => {
+                    let b = left[k];
+                    self.axes.unify(&[a], &[b]);
+                    left.drain(..=k);
+                }
+                None => added.push(a),
+            }
+        }
+        added
+    }
+
+    /// The domain with an instruction along the atoms `all` in it, if that is possible.
+    fn levels(
+        &mut self,
+        around: &Around<'_>,
+        i: Inst,
+        place: &Place,
+        all: &Run,
+        added: &Run,
+        here: &[Leaf],
+    ) -> Result<Levels, Refusal> {
+        let facts = around.facts;
+        if let Some(fold) = self.follows(facts, i, all, here) {
+            return Ok((self.rows.clone(), Some(fold)));
+        }
+        let old = self.axes.whole(&self.frame);
+        let frame: Run = old.iter().chain(added).copied().collect();
+        let mut rows = self.rows.as_ref().map(|r| self.axes.whole(r));
+        let mut demand = |atoms: Run, why: Refusal| match &rows {
+            None => {
+                rows = Some(atoms);
+                Ok(())
+            }
+            Some(rows) if same(rows, &atoms) => Ok(()),
+            Some(_) => Err(why),
+        };
+        for leaf in here {
+            if self.fold_of(facts, leaf.value).is_some() {
+                // Folded over all that is inside, so the fold is done when the point goes on.
+                let kept = leaf.place.as_ref().map_or_else(Run::new, |p| self.axes.all(p));
+                demand(kept, Refusal::Barrier(leaf.value))?;
+            }
+        }
+        if let Class::Scan(_) = facts.class[i] {
+            let run = self.axes.whole(&place[facts.f.attrs(i).int("axis") as usize]);
+            if run.len() > 1 {
+                return Err(Refusal::Nest);
+            }
+            self.axes.solidify(&run);
+            demand(without(&frame, &run), Refusal::Nest)?;
+        }
+        if !added.is_empty() {
+            // What is there already is computed once a row of the larger nest.
+            demand(old.clone(), Refusal::Nest)?;
+            // A few elements beside each other are no row that a core goes along: what is spread so is read
+            // by a kernel that goes along what it stores.
+            let spread = self.rows.is_none() && matches!(facts.class[i], Class::Point);
+            if spread && self.axes.points(added) < FEWEST {
+                return Err(Refusal::Nest);
+            }
+        }
+        if matches!(self.shape, Shape::Contract(_)) && !added.is_empty() {
+            return Err(Refusal::Nest);
+        }
+        if let (Shape::Contract(_), Class::Reduce(_)) = (self.shape, facts.class[i]) {
+            // Rows of the result lie across tiles; a kernel that reads them whole folds them better.
+            let marks = folded(facts, i);
+            let kept = marks.iter().rposition(|f| !f);
+            let gone = marks.iter().position(|&f| f);
+            if gone > kept && kept.is_some() {
+                return Err(Refusal::Rows);
+            }
+            // In another order than that of the tiles every value would have to be kept.
+            let folds: Run = (place.iter().zip(&marks).filter(|(_, f)| **f))
+                .flat_map(|(run, _)| self.axes.whole(run))
+                .collect();
+            let first = frame.iter().position(|a| folds.contains(a)).unwrap_or(0);
+            if frame[first..].iter().take(folds.len()).any(|a| !folds.contains(a)) {
+                return Err(Refusal::Interleaved);
+            }
+        }
+        let full = all.len() == frame.len();
+        let row = rows.as_ref().is_some_and(|r| same(r, all));
+        if !full && !row {
+            return Err(Refusal::Nest);
+        }
+        if let Class::Scan(_) = facts.class[i]
+            && !full
+        {
+            return Err(Refusal::Nest);
+        }
+        let decided = rows.is_some() && self.rows.is_none();
+        if decided || !added.is_empty() {
+            let domain = rows.as_ref().unwrap_or(&frame);
+            let inner = self.axes.points(&without(&frame, domain));
+            around.device.rows(self.axes.points(domain), inner)?;
+        }
+        Ok((rows, None))
+    }
+
+    /// The fold whose results a value of this part is made of, if it is made of one.
+    fn fold_of(&self, facts: &Facts<'_>, v: Value) -> Option<Value> {
+        match facts.f.def(v) {
+            ValueDef::Inst(j, _)
+                if matches!(facts.class[j], Class::Reduce(_)) && !facts.folds_nothing(j) =>
+            {
+                Some(v)
+            }
+            _ => self.after.iter().find(|(w, _)| *w == v).map(|(_, fold)| *fold),
+        }
+    }
+
+    /// The fold that an instruction can follow: it reads that alone of the part, at the coordinates
+    /// that remain. It may be a whole pass later, so nothing is asked of the domain.
+    fn follows(&self, facts: &Facts<'_>, i: Inst, all: &Run, here: &[Leaf]) -> Option<Value> {
+        if facts.class[i] != Class::Point {
+            return None;
+        }
+        let fold = self.fold_of(facts, here.first()?.value)?;
+        let along = |leaf: &Leaf| {
+            leaf.place.as_ref().is_some_and(|p| same(&self.axes.all(p), all))
+                && self.fold_of(facts, leaf.value) == Some(fold)
+        };
+        here.iter().all(along).then_some(fold)
+    }
+
+    /// What an instruction at `place` reads.
+    fn reach(&mut self, facts: &Facts<'_>, i: Inst, place: &Place) -> Reach {
+        let mut reach = Reach::default();
+        self.operands(facts, i, Some(place), &mut reach);
+        reach
+    }
+
+    fn operands(&mut self, facts: &Facts<'_>, i: Inst, place: Option<&Place>, reach: &mut Reach) {
+        let body = facts.f.op(i).def().body;
+        for (k, &a) in facts.f.args(i).iter().enumerate() {
+            if facts.f.literal(a).is_some() {
+                continue;
+            }
+            let at = match (body, place) {
+                (_, None) => None,
+                (Body::Map(_) | Body::Reduce(_) | Body::Scan(_), Some(p)) => Some(p.clone()),
+                (Body::Source(_), Some(_)) => Some(Place::new()),
+                (Body::View(_), Some(p)) if k == 0 => facts.through(&mut self.axes, i, p),
+                _ => None,
+            };
+            match facts.free(a) {
+                Some(j) => {
+                    let known = (j, at);
+                    if !reach.seen.contains(&known) {
+                        self.operands(facts, j, known.1.as_ref(), reach);
+                        reach.seen.push(known);
+                    }
+                }
+                None if reach.leaves.iter().any(|l| l.value == a && l.place == at) => {}
+                None => reach.leaves.push(Leaf { value: a, place: at }),
+            }
+        }
+    }
+}
+
+fn result_place(facts: &Facts<'_>, i: Inst, place: &Place) -> Place {
+    match facts.class[i] {
+        Class::Reduce(_) => {
+            let kept = place.iter().zip(folded(facts, i)).filter(|(_, f)| !f);
+            kept.map(|(run, _)| run.clone()).collect()
+        }
+        _ => place.clone(),
+    }
+}
+
+/// The atoms that are not among others.
+pub(crate) fn without(all: &Run, others: &Run) -> Run {
+    all.iter().filter(|a| !others.contains(a)).copied().collect()
+}
+
+fn same(a: &Run, b: &Run) -> bool {
+    a.len() == b.len() && a.iter().all(|x| b.contains(x))
+}

@@ -1,0 +1,484 @@
+//! Writing the scalar program of a stage: what a value is at a point, from what the stage reads.
+
+use super::coordinates::Coordinates;
+use crate::analysis::axes::{Axes, Place};
+use crate::analysis::facts::Facts;
+use crate::analysis::index_columns::Index;
+use adfuse_ir::affine::simplified;
+use adfuse_ir::index::{Guard, IndexExpr};
+use adfuse_ir::kernel::{Buffer, Operand, Param, Piece};
+use adfuse_ir::op::Body;
+use adfuse_ir::scalar::{Prim, SInst, SOp, SVal, ScalarProgram};
+use adfuse_ir::verify::at_inst;
+use adfuse_ir::{DType, Diagnostic, Inst, Kind, Literal, Value, ValueDef};
+use cranelift_entity::{EntityRef, SecondaryMap};
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+/// Where an element is asked for.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum At {
+    /// At the coordinates of these axes.
+    Place(Place),
+    /// At these coordinates, where the guards hold; what is given elsewhere is of no matter.
+    Index(Index, SmallVec<[Guard; 2]>),
+}
+
+/// What stages stand on: the function, where its values are, and the nest.
+pub(crate) struct Ground<'a> {
+    pub(crate) facts: &'a Facts<'a>,
+    /// The buffers of the values that have one.
+    pub(crate) buffers: &'a SecondaryMap<Value, Option<Buffer>>,
+    /// Whether an instruction's value is computed in this part where it is asked for.
+    pub(crate) listed: &'a dyn Fn(Inst) -> bool,
+    /// Whether every op rounds its result to its type.
+    pub(crate) strict: bool,
+}
+
+/// The most values of one stage: plans of our own have a few thousand.
+const MOST_VALUES: usize = 100_000;
+
+/// The program of one stage, as it grows.
+pub(crate) struct Emit<'a> {
+    pub(crate) ground: &'a Ground<'a>,
+    axes: &'a mut Axes,
+    numbers: &'a Coordinates,
+    /// What earlier stages left, by value and place.
+    kept: &'a HashMap<(Value, Place), (Param, DType)>,
+    pub(crate) program: ScalarProgram,
+    pub(crate) params: Vec<Param>,
+    values: HashMap<(Value, At), SVal>,
+    known: HashMap<SInst, SVal>,
+    numbers_of: HashMap<Param, usize>,
+}
+
+type Emitted = Result<SVal, Diagnostic>;
+
+impl<'a> Emit<'a> {
+    /// An empty program.
+    pub(crate) fn new(
+        ground: &'a Ground<'a>,
+        axes: &'a mut Axes,
+        numbers: &'a Coordinates,
+        kept: &'a HashMap<(Value, Place), (Param, DType)>,
+    ) -> Emit<'a> {
+        Emit {
+            ground,
+            axes,
+            numbers,
+            kept,
+            program: ScalarProgram::default(),
+            params: Vec::new(),
+            values: HashMap::new(),
+            known: HashMap::new(),
+            numbers_of: HashMap::new(),
+        }
+    }
+
+    /// The coordinates of a place, an axis each.
+    pub(crate) fn index(&self, at: &At) -> Index {
+        match at {
+            At::Place(place) => {
+                let number = |a| self.numbers.get(&a).copied().unwrap_or_default();
+                place.iter().map(|run| self.axes.coordinate(run, number)).collect()
+            }
+            At::Index(index, _) => index.clone(),
+        }
+    }
+
+    /// The value at a point, in its own type.
+    pub(crate) fn value(&mut self, v: Value, at: &At) -> Emitted {
+        let facts = self.ground.facts;
+        if let Some(l) = facts.f.literal(v) {
+            return Ok(self.constant(l));
+        }
+        let at = match at {
+            At::Place(p) => At::Place(self.axes.resolve(p)),
+            // Under a shifted view, what is not shifted itself is the same value as elsewhere, and there for all
+            // coordinates.
+            At::Index(index, _) => match self.numbers.place(index, &facts.dims[v]) {
+                Some(place) => At::Place(self.axes.resolve(&place)),
+                None => at.clone(),
+            },
+        };
+        let key = (v, at);
+        if let Some(&s) = self.values.get(&key) {
+            return Ok(s);
+        }
+        if self.values.len() >= MOST_VALUES {
+            let m = format!("a kernel would compute more than {MOST_VALUES} values at each point");
+            let at = match facts.f.def(v) {
+                ValueDef::Inst(i, _) => at_inst(facts.f, i),
+                _ => Default::default(),
+            };
+            return Err(Diagnostic::new(at, Kind::Limit, m));
+        }
+        let s = self.fresh(v, &key.1)?;
+        self.values.insert(key, s);
+        Ok(s)
+    }
+
+    fn fresh(&mut self, v: Value, at: &At) -> Emitted {
+        let facts = self.ground.facts;
+        let dtype = facts.f.ty(v).dtype;
+        if let At::Place(place) = at
+            && let Some((param, kept)) = self.kept.get(&(v, place.clone()))
+        {
+            let s = self.param(param.clone(), *kept);
+            return Ok(self.convert(s, dtype));
+        }
+        match facts.f.def(v) {
+            ValueDef::Inst(i, _) if (self.ground.listed)(i) => self.computed(v, i, at),
+            _ => {
+                let s = self.load(v, at)?.0;
+                Ok(s)
+            }
+        }
+    }
+
+    /// Reads a value from its buffer; the number of the parameter too.
+    pub(crate) fn load(&mut self, v: Value, at: &At) -> Result<(SVal, usize), Diagnostic> {
+        let dtype = self.ground.facts.f.ty(v).dtype;
+        let from = self.operand(v)?;
+        let index = match from {
+            Operand::Buffer(_) => self.index(at),
+            Operand::Literal(_) => Index::new(),
+        };
+        let guards = match at {
+            At::Index(_, guards) => guards.clone(),
+            At::Place(_) => SmallVec::new(),
+        };
+        let pieces = guarded(Piece { from, index, guards }, dtype);
+        Ok(self.numbered(Param::Load(pieces), dtype))
+    }
+
+    /// The number of a parameter with an integer, read from its buffer.
+    pub(crate) fn integer(&mut self, v: Value, at: &At) -> Result<usize, Diagnostic> {
+        Ok(self.load(v, at)?.1)
+    }
+
+    /// The buffer or the literal that a value is.
+    pub(crate) fn operand(&self, v: Value) -> Result<Operand, Diagnostic> {
+        let facts = self.ground.facts;
+        match (self.ground.buffers[v], facts.f.def(v)) {
+            (_, ValueDef::Literal(l)) => Ok(Operand::Literal(l)),
+            (Some(b), _) => Ok(Operand::Buffer(b)),
+            (None, def) => {
+                let at = match def {
+                    ValueDef::Inst(i, _) => at_inst(facts.f, i),
+                    _ => Default::default(),
+                };
+                let m = "a value is read that no group stores";
+                Err(Diagnostic::new(at, Kind::Internal, m))
+            }
+        }
+    }
+
+    fn computed(&mut self, v: Value, i: Inst, at: &At) -> Emitted {
+        let facts = self.ground.facts;
+        let f = facts.f;
+        let wrong = |m: &str| Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
+        match f.op(i).def().body {
+            Body::Map(_) => {
+                let mut args: SmallVec<[SVal; 4]> = SmallVec::new();
+                for &a in f.args(i) {
+                    args.push(self.value(a, at)?);
+                }
+                self.inline(i, &args)
+            }
+            Body::Source(_) => {
+                let index = self.index(at);
+                let dims = &facts.dims[v];
+                let mut linear = IndexExpr::Const(0);
+                for (e, &n) in index.iter().zip(dims) {
+                    linear = linear.times(n).sum(e.clone());
+                }
+                let axis = usize::try_from(f.attrs(i).int("axis")).unwrap_or(0);
+                let along = index.get(axis).cloned().unwrap_or(IndexExpr::Const(0));
+                let mut args: SmallVec<[SVal; 4]> = SmallVec::new();
+                args.push(self.coord(linear));
+                args.push(self.coord(along));
+                for &a in f.args(i) {
+                    // Single numbers, the same everywhere.
+                    args.push(self.value(a, &At::Place(Place::new()))?);
+                }
+                self.inline(i, &args)
+            }
+            Body::View(_) => self.view(i, at),
+            Body::Indirect(_) => self.indirect(i, at),
+            Body::Scan(_) if facts.scans_nothing(i) => self.value(f.args(i)[0], at),
+            Body::Reduce(m) if facts.folds_nothing(i) => {
+                if m.is_arg() {
+                    return Ok(self.constant(Literal::zero(DType::I32)));
+                }
+                let x = f.args(i)[0];
+                let folded = crate::analysis::facts::folded(facts, i);
+                let at = match at {
+                    At::Place(kept) => At::Place(spread(kept, &folded, Default::default())),
+                    At::Index(kept, guards) => {
+                        let zero = IndexExpr::Const(0);
+                        At::Index(spread(kept, &folded, zero), guards.clone())
+                    }
+                };
+                self.value(x, &at)
+            }
+            _ => wrong("a fold is read where it is not done"),
+        }
+    }
+
+    fn view(&mut self, i: Inst, at: &At) -> Emitted {
+        let facts = self.ground.facts;
+        if let At::Place(place) = at {
+            let mark = self.axes.begin();
+            let under = facts.through(self.axes, i, place);
+            // The nest is fixed by now: where it would have to be divided, coordinates will do.
+            let divided = self.axes.undo(mark);
+            if let Some(under) = under
+                && !divided
+            {
+                return self.value(facts.f.args(i)[0], &At::Place(under));
+            }
+        }
+        let Some(map) = facts.view(i) else {
+            let m = "a view without a map";
+            return Err(Diagnostic::new(at_inst(facts.f, i), Kind::Internal, m));
+        };
+        let index = self.index(at);
+        let outer: SmallVec<[Guard; 2]> = match at {
+            At::Index(_, guards) => guards.clone(),
+            At::Place(_) => SmallVec::new(),
+        };
+        // Guards speak of expressions as they are written; one that has nothing in common with them may be a
+        // simpler one.
+        let mut guarded: Vec<IndexExpr> = outer.iter().map(|g| g.expr.clone()).collect();
+        let inner = map.pieces.iter().flat_map(|p| &p.guards);
+        guarded.extend(inner.map(|g| g.expr.compose(&index)));
+        let simple = |e: IndexExpr| match guarded.iter().any(|g| e.shares(g)) {
+            false => simplified(&e, &self.numbers.extents),
+            true => e,
+        };
+        let mut pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)> = Vec::new();
+        for p in &map.pieces {
+            let mut v = facts.f.args(i)[p.operand as usize];
+            let mut at: Index = p.index.iter().map(|e| simple(e.compose(&index))).collect();
+            // A view of what is in memory is another place in it.
+            while let ValueDef::Inst(j, _) = facts.f.def(v)
+                && (self.ground.listed)(j)
+                && let Some(under) = facts.view(j)
+                && let [whole] = under.pieces.as_slice()
+                && whole.guards.is_empty()
+            {
+                at = whole.index.iter().map(|e| simple(e.compose(&at))).collect();
+                v = facts.f.args(j)[whole.operand as usize];
+            }
+            let guard = |g: &Guard| Guard { expr: g.expr.compose(&index), range: g.range.clone() };
+            pieces.push((v, at, p.guards.iter().map(guard).collect()));
+        }
+        let simple = |v: Value| match facts.f.def(v) {
+            ValueDef::Inst(j, _) => !(self.ground.listed)(j),
+            _ => true,
+        };
+        if pieces.iter().all(|(v, ..)| simple(*v)) {
+            return self.choice(i, pieces, outer);
+        }
+        // Computed pieces: each where its guards hold, and a choice between the results.
+        let mut result: Option<SVal> = None;
+        for (v, index, guards) in pieces.into_iter().rev() {
+            let all = outer.iter().cloned().chain(guards.iter().cloned()).collect();
+            let x = self.value(v, &At::Index(index, all))?;
+            result = Some(match result {
+                None => x,
+                // What is read is that already where the guards do not hold.
+                Some(rest) if self.falls_to(x, &guards, rest) => x,
+                Some(rest) => {
+                    let holds = self.holds(&guards);
+                    let dtype = self.program.insts[x].dtype;
+                    self.prim(Prim::Select, &[holds, x, rest], dtype)
+                }
+            });
+        }
+        result.ok_or_else(|| {
+            Diagnostic::new(at_inst(facts.f, i), Kind::Internal, "a view without pieces")
+        })
+    }
+
+    /// One load through the first piece whose guards hold.
+    fn choice(
+        &mut self,
+        i: Inst,
+        pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)>,
+        outer: SmallVec<[Guard; 2]>,
+    ) -> Emitted {
+        let facts = self.ground.facts;
+        let dtype = facts.f.ty(facts.f.inst_results(i)[0]).dtype;
+        let mut kept: SmallVec<[Piece; 1]> = SmallVec::new();
+        let last = pieces.len().saturating_sub(1);
+        for (k, (v, index, mut guards)) in pieces.into_iter().enumerate() {
+            let from = self.operand(v)?;
+            let index = if let Operand::Literal(_) = from { Index::new() } else { index };
+            // At every coordinate some piece applies: where no other does, the last. Where all stand
+            // under further guards, that the others failed does not say which guard did.
+            if k == last && outer.is_empty() {
+                guards.clear();
+            }
+            let always = guards.is_empty();
+            let guards = outer.iter().cloned().chain(guards).collect();
+            kept.push(Piece { from, index, guards });
+            if always {
+                break;
+            }
+        }
+        if !outer.is_empty() {
+            let from = Operand::Literal(Literal::zero(dtype));
+            kept.push(Piece { from, index: Index::new(), guards: SmallVec::new() });
+        }
+        Ok(self.numbered(Param::Load(kept), dtype).0)
+    }
+
+    /// Whether a value is a load that gives a constant wherever one of these guards does not hold.
+    fn falls_to(&self, x: SVal, guards: &[Guard], rest: SVal) -> bool {
+        let (SOp::Param(k), SOp::Const(rest)) =
+            (self.program.insts[x].op, self.program.insts[rest].op)
+        else {
+            return false;
+        };
+        let Some(Param::Load(pieces)) = self.params.get(k as usize) else { return false };
+        let Some((last, others)) = pieces.split_last() else { return false };
+        last.guards.is_empty()
+            && matches!(last.from, Operand::Literal(l) if l == rest)
+            && others.iter().all(|p| guards.iter().all(|g| p.guards.contains(g)))
+    }
+
+    /// Whether all guards hold.
+    fn holds(&mut self, guards: &[Guard]) -> SVal {
+        let mut all: Option<SVal> = None;
+        for g in guards {
+            let e = self.coord(g.expr.clone());
+            let lo = self.constant(Literal::from_i64(DType::I64, g.range.start));
+            let hi = self.constant(Literal::from_i64(DType::I64, g.range.end));
+            let above = self.prim(Prim::Ge, &[e, lo], DType::Bool);
+            let below = self.prim(Prim::Lt, &[e, hi], DType::Bool);
+            let both = self.prim(Prim::And, &[above, below], DType::Bool);
+            all = Some(all.map_or(both, |a| self.prim(Prim::And, &[a, both], DType::Bool)));
+        }
+        all.unwrap_or_else(|| self.constant(Literal::one(DType::Bool)))
+    }
+
+    /// The program of an instruction on these operands.
+    fn inline(&mut self, i: Inst, args: &[SVal]) -> Emitted {
+        let facts = self.ground.facts;
+        let Some((program, _)) = facts.program(i) else {
+            let m = "an elementwise op without a program";
+            return Err(Diagnostic::new(at_inst(facts.f, i), Kind::Internal, m));
+        };
+        let live = program.live();
+        let mut map: Vec<SVal> = Vec::with_capacity(program.insts.len());
+        for (v, inst) in program.insts.iter() {
+            let s = match inst.op {
+                // A value that nothing reads is given one that is there.
+                _ if !live[v.index()] => SVal::from_u32(0),
+                SOp::Param(k) => args[k as usize],
+                SOp::Prim(Prim::Convert) => {
+                    let x = map[inst.args[0].index()];
+                    self.convert(x, inst.dtype)
+                }
+                op => {
+                    let args = inst.args.iter().map(|a| map[a.index()]).collect();
+                    self.push(SInst { op, args, dtype: inst.dtype })
+                }
+            };
+            map.push(s);
+        }
+        Ok(map[program.outputs[0].index()])
+    }
+
+    /// The same number in another type. Outside of strict mode what was just narrowed to 16 bits is
+    /// taken as it was before.
+    pub(crate) fn convert(&mut self, x: SVal, to: DType) -> SVal {
+        let inst = &self.program.insts[x];
+        if inst.dtype == to {
+            return x;
+        }
+        if !self.ground.strict
+            && inst.op == SOp::Prim(Prim::Convert)
+            && inst.dtype.is_float()
+            && inst.dtype.compute() != inst.dtype
+            && let Some(&wide) = inst.args.first()
+            && self.program.insts[wide].dtype == to
+            && to == inst.dtype.compute()
+        {
+            return wide;
+        }
+        self.prim(Prim::Convert, &[x], to)
+    }
+
+    /// A constant.
+    pub(crate) fn constant(&mut self, l: Literal) -> SVal {
+        self.push(SInst { op: SOp::Const(l), args: SmallVec::new(), dtype: l.dtype() })
+    }
+
+    /// An expression of the coordinates.
+    fn coord(&mut self, e: IndexExpr) -> SVal {
+        match e {
+            IndexExpr::Const(c) => self.constant(Literal::from_i64(DType::I64, c)),
+            e => self.numbered(Param::Coord(e), DType::I64).0,
+        }
+    }
+
+    fn prim(&mut self, prim: Prim, args: &[SVal], dtype: DType) -> SVal {
+        self.push(SInst { op: SOp::Prim(prim), args: args.iter().copied().collect(), dtype })
+    }
+
+    fn push(&mut self, inst: SInst) -> SVal {
+        if let Some(&s) = self.known.get(&inst) {
+            return s;
+        }
+        let s = self.program.insts.push(inst.clone());
+        self.known.insert(inst, s);
+        s
+    }
+
+    fn param(&mut self, param: Param, dtype: DType) -> SVal {
+        self.numbered(param, dtype).0
+    }
+
+    /// A parameter, and its number.
+    pub(crate) fn numbered(&mut self, param: Param, dtype: DType) -> (SVal, usize) {
+        let k = match self.numbers_of.get(&param) {
+            Some(&k) => k,
+            None => {
+                self.numbers_of.insert(param.clone(), self.params.len());
+                self.params.push(param);
+                self.program.params.push(dtype);
+                self.params.len() - 1
+            }
+        };
+        let op = SOp::Param(k as u32);
+        (self.push(SInst { op, args: SmallVec::new(), dtype }), k)
+    }
+}
+
+/// A piece, and what is given where its guards do not hold.
+pub(crate) fn guarded(piece: Piece, dtype: DType) -> SmallVec<[Piece; 1]> {
+    let mut pieces: SmallVec<[Piece; 1]> = SmallVec::new();
+    let always = piece.guards.is_empty();
+    pieces.push(piece);
+    if !always {
+        let from = Operand::Literal(Literal::zero(dtype));
+        pieces.push(Piece { from, index: Index::new(), guards: SmallVec::new() });
+    }
+    pieces
+}
+
+/// What is kept with something in place of what is folded.
+fn spread<T: Clone, A: smallvec::Array<Item = T>>(
+    kept: &SmallVec<A>,
+    folded: &[bool],
+    instead: T,
+) -> SmallVec<A> {
+    let mut kept = kept.iter().cloned();
+    folded
+        .iter()
+        .map(|&f| if f { instead.clone() } else { kept.next().unwrap_or_else(|| instead.clone()) })
+        .collect()
+}

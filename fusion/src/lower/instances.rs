@@ -1,0 +1,224 @@
+//! Plans in which an instruction occurs more than once.
+//!
+//! Such a plan computes it again: each group that lists it has an instance of its own, and whoever
+//! reads the value reads the instance that was computed last before - in its own group, or in an earlier
+//! one. What is written out where it is used is written out from the instances that its user sees. Every
+//! instance has the same bits, so which one is read decides how long values are kept and nothing else.
+//!
+//! Everything that looks at a plan wants to know which instance is meant, so a plan of that kind is
+//! first turned into one without: a function in which every instance is an instruction, in the order
+//! of the plan, and a plan of that function.
+
+use crate::plan::{Group, Plan};
+use adfuse_ir::op::Body;
+use adfuse_ir::rewrite::Copier;
+use adfuse_ir::text::Names;
+use adfuse_ir::verify::at_inst;
+use adfuse_ir::{Builder, Diagnostic, Function, Inst, Kind, Phase, Value, ValueDef};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+/// A plan whose instances are instructions.
+#[derive(Debug)]
+pub(crate) struct Instances {
+    /// The function in which they are.
+    pub(crate) f: Function,
+    /// A plan of it, without the hash of its text.
+    pub(crate) plan: Plan,
+    /// The names of values in the function that was planned, marked for those computed again.
+    pub(crate) names: SecondaryMap<Value, String>,
+    /// The value of the function that was planned.
+    pub(crate) value: SecondaryMap<Value, Option<Value>>,
+}
+
+/// Whether an instruction occurs more than once in a plan.
+pub(crate) fn recurs(plan: &Plan) -> bool {
+    let mut seen = EntitySet::new();
+    plan.groups.iter().flat_map(|g| &g.parts).flatten().any(|&i| !seen.insert(i))
+}
+
+/// The plan with every instance an instruction of its own; `None` where there is one of each already.
+///
+/// # Errors
+/// [`Kind::Usage`] where a group reads what none before it computes, or computes something twice: the
+/// error names the instruction.
+pub(crate) fn instances(f: &Function, plan: &Plan) -> Result<Option<Instances>, Diagnostic> {
+    if !recurs(plan) {
+        return Ok(None);
+    }
+    let mut copying = Copying::new(f, plan);
+    let mut groups = Vec::new();
+    for group in &plan.groups {
+        let mut parts = Vec::new();
+        for members in &group.parts {
+            let mut once = EntitySet::new();
+            if let Some(&i) = members.iter().find(|&&i| !once.insert(i)) {
+                return copying.refuse(i, "a group of the plan computes this twice");
+            }
+            let copied = members.iter().map(|&i| copying.member(i));
+            parts.push(copied.collect::<Result<_, _>>()?);
+        }
+        groups.push(Group { parts });
+    }
+    copying.finish(plan, groups).map(Some)
+}
+
+struct Copying<'f> {
+    f: &'f Function,
+    b: Builder,
+    copier: Copier<'f>,
+    inline: EntitySet<Inst>,
+    /// What the last copy of an instruction that is written out reads.
+    written: SecondaryMap<Inst, Option<Vec<Value>>>,
+    /// Copies of what is written out.
+    free: Vec<Inst>,
+    /// The first instance of a value: the one that results are.
+    first: SecondaryMap<Value, Option<Value>>,
+    /// How many instances there are.
+    count: SecondaryMap<Value, u32>,
+    value: SecondaryMap<Value, Option<Value>>,
+    again: SecondaryMap<Value, u32>,
+    latest: Phase,
+}
+
+impl<'f> Copying<'f> {
+    fn new(f: &'f Function, plan: &Plan) -> Copying<'f> {
+        let mut b = Builder::new(f.name.clone());
+        b.func_mut().symbols = f.symbols.clone();
+        let mut copier = Copier::new(f);
+        copier.params(&mut b);
+        let mut inline = EntitySet::new();
+        inline.extend(plan.inline.iter().copied());
+        let mut copying = Copying {
+            f,
+            b,
+            copier,
+            inline,
+            written: SecondaryMap::new(),
+            free: Vec::new(),
+            first: SecondaryMap::new(),
+            count: SecondaryMap::new(),
+            value: SecondaryMap::new(),
+            again: SecondaryMap::new(),
+            latest: Phase::default(),
+        };
+        for &p in f.params() {
+            copying.note(p);
+        }
+        for &i in f.body_insts() {
+            if matches!(f.op(i).def().body, Body::Constant) {
+                copying.copy(i);
+            }
+        }
+        copying
+    }
+
+    /// Notes the newest instance of a value.
+    fn note(&mut self, v: Value) {
+        let Some(new) = self.copier.find(v) else { return };
+        self.first[v].get_or_insert(new);
+        self.value[new] = Some(v);
+        self.again[new] = self.count[v];
+        self.count[v] += 1;
+    }
+
+    fn copy(&mut self, i: Inst) -> Inst {
+        let new = self.copier.inst(&mut self.b, i);
+        let phase = self.f.inst(i).phase;
+        let again = self.f.inst_results(i).iter().any(|&v| self.count[v] > 0);
+        // What is computed again belongs to the pass that asks for it.
+        self.latest = self.latest.max(phase);
+        if again {
+            self.b.func_mut().set_phase(new, self.latest);
+        }
+        for &v in self.f.inst_results(i) {
+            self.note(v);
+        }
+        new
+    }
+
+    fn member(&mut self, i: Inst) -> Result<Inst, Diagnostic> {
+        if self.inline.contains(i) || matches!(self.f.op(i).def().body, Body::Constant) {
+            return self.refuse(i, NOT_ALSO);
+        }
+        for &a in self.f.args(i) {
+            self.ready(a, i)?;
+        }
+        Ok(self.copy(i))
+    }
+
+    /// Sees to it that a value has an instance that is up to date.
+    fn ready(&mut self, v: Value, reader: Inst) -> Result<(), Diagnostic> {
+        let ValueDef::Inst(i, _) = self.f.def(v) else { return Ok(()) };
+        if !self.inline.contains(i) {
+            return match self.copier.find(v) {
+                Some(_) => Ok(()),
+                None => self.refuse(reader, "it reads what a later group computes"),
+            };
+        }
+        for &a in self.f.args(i) {
+            self.ready(a, i)?;
+        }
+        let reads: Vec<Value> =
+            self.f.args(i).iter().map(|&a| self.copier.get(&mut self.b, a)).collect();
+        if self.written[i].as_ref() != Some(&reads) {
+            let new = self.copy(i);
+            self.free.push(new);
+            self.written[i] = Some(reads);
+        }
+        Ok(())
+    }
+
+    fn refuse<T>(&self, i: Inst, m: &str) -> Result<T, Diagnostic> {
+        Err(Diagnostic::new(at_inst(self.f, i), Kind::Usage, m))
+    }
+
+    fn finish(mut self, plan: &Plan, groups: Vec<Group>) -> Result<Instances, Diagnostic> {
+        let f = self.f;
+        let mut results = Vec::new();
+        for &v in f.results() {
+            // What no group computes is found missing when the plan is applied.
+            if self.first[v].is_none()
+                && let ValueDef::Inst(i, _) = f.def(v)
+            {
+                return self.refuse(i, "no group of the plan computes this");
+            }
+            results.push(match self.first[v] {
+                Some(new) => new,
+                None => self.copier.get(&mut self.b, v),
+            });
+        }
+        self.b.set_results(&results);
+        let mut form = SecondaryMap::new();
+        plan.storage.iter().for_each(|&(v, storage)| form[v] = Some(storage));
+        let mut storage = Vec::new();
+        let names = Names::of(f);
+        let mut named = SecondaryMap::new();
+        let mut done = self.b.finish()?;
+        for new in 0..done.value_count() {
+            let new = Value::from_u32(new as u32);
+            let Some(v) = self.value[new] else { continue };
+            let name = names.get(v);
+            let name = match self.again[new] {
+                0 => name,
+                k => format!("re{k}.{name}"),
+            };
+            // Numbers are no names that a function can give.
+            done.set_name(new, Some(&format!("_{name}")));
+            named[new] = name;
+            storage.extend(form[v].map(|form| (new, form)));
+        }
+        let plan = Plan { inline: self.free, groups, storage, ..plan.clone() };
+        Ok(Instances { f: done, plan, names: named, value: self.value })
+    }
+}
+
+/// What is wrong with a member that no group computes.
+pub(crate) const NOT_ALSO: &str = "a group computes what the plan writes out, or has as a constant";
+
+/// The values that a plan computes more than once, in the order of the function, and how often again.
+pub fn computed_again(f: &Function, plan: &Plan) -> Vec<(Value, u32)> {
+    let mut count: SecondaryMap<Inst, u32> = SecondaryMap::new();
+    plan.groups.iter().flat_map(|g| &g.parts).flatten().for_each(|&i| count[i] += 1);
+    let more = f.body_insts().iter().filter(|&&i| count[i] > 1);
+    more.map(|&i| (f.inst_results(i)[0], count[i] - 1)).collect()
+}

@@ -1,0 +1,339 @@
+//! Steps of parts: kernels of stages, and contractions with what follows them.
+
+use super::coordinates::Coordinates;
+use super::emit::{At, Emit, Ground};
+use super::stages::{Nest, Slot, Task, Tiles};
+use crate::analysis::axes::{Atom, Axes, Place, Run};
+use crate::analysis::class::Class;
+use crate::analysis::contraction_operands::{roles, side};
+use crate::analysis::facts::{Facts, folded};
+use crate::fuse::part::Part;
+use crate::plan::machine_model::Device;
+use adfuse_ir::kernel::{
+    Extents, Feed, Kernel, Member, Order, Param, Sink, Stage, TileData, strict_runs,
+};
+use adfuse_ir::op::Monoid;
+use adfuse_ir::verify::at_inst;
+use adfuse_ir::{DType, Diagnostic, Inst, Kind, Value};
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+/// A part on its way to a step.
+pub(crate) struct Lowering<'a> {
+    pub(crate) ground: Ground<'a>,
+    pub(crate) device: &'a Device,
+    pub(crate) axes: Axes,
+    pub(crate) frame: (Run, Run),
+    /// Where the operands of reductions and scans lie.
+    pub(crate) under: HashMap<Inst, Place>,
+    /// What is stored, in order.
+    pub(crate) stores: Vec<(Value, Place)>,
+}
+
+type Kept = HashMap<(Value, Place), (Param, DType)>;
+
+impl Lowering<'_> {
+    fn facts(&self) -> &Facts<'_> {
+        self.ground.facts
+    }
+
+    fn extents(&self, atoms: &[Atom]) -> Extents {
+        atoms.iter().map(|&a| self.axes.extent(a)).collect()
+    }
+
+    fn numbers(&self) -> Coordinates {
+        Coordinates::new(&self.axes, self.frame.0.iter().chain(&self.frame.1).copied())
+    }
+
+    /// The kernel of a part.
+    pub(crate) fn kernel(mut self, name: &str) -> Result<Kernel, Diagnostic> {
+        let stores = std::mem::take(&mut self.stores);
+        let facts = self.ground.facts;
+        let mut stages = None;
+        // Where a row outgrows its tile, elements are read or computed again instead.
+        for tiles in [Tiles::Computed, Tiles::Read, Tiles::None] {
+            let (frame, listed) = (self.frame.clone(), self.ground.listed);
+            let mut nest = Nest::new(facts, &mut self.axes, frame, listed, &self.under, tiles);
+            let made = nest.stages(&stores);
+            let fits = made.tile_bytes <= self.device.tile_bytes;
+            stages = Some(made);
+            if fits {
+                break;
+            }
+        }
+        let domain = self.extents(&self.frame.0);
+        let inside = self.extents(&self.frame.1);
+        let mut kernel = Kernel { name: name.into(), domain, ..Kernel::default() };
+        let (numbers, mut kept) = (self.numbers(), Kept::new());
+        for (slot, tasks) in stages.map(|s| s.slots).unwrap_or_default() {
+            let stage = self.stage(&mut kernel, slot, &tasks, &numbers, &mut kept, &inside)?;
+            kernel.stages.push(stage);
+        }
+        Ok(kernel)
+    }
+
+    fn stage(
+        &mut self,
+        kernel: &mut Kernel,
+        slot: Slot,
+        tasks: &[Task],
+        numbers: &Coordinates,
+        kept: &mut Kept,
+        inside: &Extents,
+    ) -> Result<Stage, Diagnostic> {
+        let facts = self.ground.facts;
+        let f = facts.f;
+        let axes_of_stage = if slot.1 { inside.clone() } else { Extents::new() };
+        let rank = kernel.domain.len();
+        let mut sinks = Vec::new();
+        let mut left: Vec<((Value, Place), (Param, DType))> = Vec::new();
+        let mut folds: Vec<(Inst, Place, usize)> = Vec::new();
+        let mut after = Vec::new();
+        let mut e = Emit::new(&self.ground, &mut self.axes, numbers, kept);
+        for task in tasks {
+            let (value, sink) = match task {
+                Task::Store(v, place) => {
+                    let at = At::Place(place.clone());
+                    let buffer = self.ground.buffers[*v].ok_or_else(no_buffer)?;
+                    (e.value(*v, &at)?, Sink::Store { buffer, index: e.index(&at) })
+                }
+                Task::Leave(v, place) => {
+                    let dtype = f.ty(*v).dtype;
+                    let row = kernel.rows.push(dtype);
+                    left.push(((*v, place.clone()), (Param::Row(row), dtype)));
+                    (e.value(*v, &At::Place(place.clone()))?, Sink::Leave(row))
+                }
+                Task::Keep(v, place) => {
+                    let dtype = f.ty(*v).dtype;
+                    let tile = kernel.tiles.push(TileData { dtype, dims: inside.clone() });
+                    left.push(((*v, place.clone()), (Param::Tile(tile), dtype)));
+                    (e.value(*v, &At::Place(place.clone()))?, Sink::Keep(tile))
+                }
+                Task::Scan(i, place) => {
+                    let x = f.args(*i)[0];
+                    let wide = f.ty(x).dtype.compute();
+                    let s = e.value(x, &At::Place(place.clone()))?;
+                    let tile = kernel.tiles.push(TileData { dtype: wide, dims: inside.clone() });
+                    let key = (f.inst_results(*i)[0], place.clone());
+                    left.push((key, (Param::Tile(tile), wide)));
+                    let along = f.attrs(*i).int("axis") as usize;
+                    let number = place[along].first().and_then(|a| numbers.get(a)).copied();
+                    let reverse = f.attrs(*i).flag("reverse");
+                    let monoid = monoid(facts, *i);
+                    let s = e.convert(s, wide);
+                    match number {
+                        Some(n) => {
+                            let axis = (n - rank) as u8;
+                            (s, Sink::Scan { monoid, axis, reverse, into: tile })
+                        }
+                        // Along an axis of extent 1 nothing folds.
+                        None => (s, Sink::Keep(tile)),
+                    }
+                }
+                Task::Row(i, place) | Task::Fold(i, place, _) => {
+                    let x = f.args(*i)[0];
+                    let wide = f.ty(x).dtype.compute();
+                    let s = e.value(x, &At::Place(place.clone()))?;
+                    let s = e.convert(s, wide);
+                    let monoid = monoid(facts, *i);
+                    let to = if monoid.is_arg() { DType::I32 } else { wide };
+                    let runs = SmallVec::new();
+                    folds.push((*i, place.clone(), sinks.len()));
+                    let result = (f.inst_results(*i)[0], kept_place(facts, *i, place));
+                    if let Task::Fold(.., stored) = task {
+                        after.push((sinks.len(), (result, (Param::Sum, to)), stored));
+                        (s, Sink::Fold { monoid, runs, then: Box::default() })
+                    } else {
+                        let row = kernel.rows.push(to);
+                        left.push((result, (Param::Row(row), to)));
+                        (s, Sink::Reduce { monoid, runs, into: row })
+                    }
+                }
+            };
+            e.program.outputs.push(value);
+            sinks.push(sink);
+        }
+        let (params, program) = (std::mem::take(&mut e.params), std::mem::take(&mut e.program));
+        for (k, sum, stored) in after {
+            let made = self.after(sum, stored, numbers)?;
+            if let Sink::Fold { then, .. } = &mut sinks[k] {
+                **then = made;
+            }
+        }
+        for (i, place, k) in folds {
+            let from = if let Sink::Reduce { .. } = sinks[k] { rank } else { 0 };
+            let found = self.runs(i, &place, numbers, from);
+            match &mut sinks[k] {
+                Sink::Reduce { runs, .. } | Sink::Fold { runs, .. } => *runs = found,
+                _ => {}
+            }
+        }
+        for (key, value) in left {
+            let key = (key.0, self.axes.resolve(&key.1));
+            kept.insert(key, value);
+        }
+        Ok(Stage { axes: axes_of_stage, params, program, sinks })
+    }
+
+    /// What follows a fold: what is made of its results is stored.
+    fn after(
+        &mut self,
+        (result, sum): ((Value, Place), (Param, DType)),
+        stored: &[(Value, Place)],
+        numbers: &Coordinates,
+    ) -> Result<Stage, Diagnostic> {
+        let mut kept = Kept::new();
+        kept.insert((result.0, self.axes.resolve(&result.1)), sum);
+        let mut e = Emit::new(&self.ground, &mut self.axes, numbers, &kept);
+        let mut sinks = Vec::new();
+        for (v, place) in stored {
+            let at = At::Place(place.clone());
+            let value = e.value(*v, &at)?;
+            e.program.outputs.push(value);
+            let buffer = self.ground.buffers[*v].ok_or_else(no_buffer)?;
+            sinks.push(Sink::Store { buffer, index: e.index(&at) });
+        }
+        let (params, program) = (std::mem::take(&mut e.params), std::mem::take(&mut e.program));
+        Ok(Stage { axes: Extents::new(), params, program, sinks })
+    }
+
+    /// The order in which a reduction folds, its axes as coordinates counted from `from`.
+    fn runs(
+        &self,
+        i: Inst,
+        place: &Place,
+        numbers: &Coordinates,
+        from: usize,
+    ) -> SmallVec<[adfuse_ir::kernel::Run; 2]> {
+        let facts = self.facts();
+        let marks = folded(facts, i);
+        let mut runs = strict_runs(&facts.dims[facts.f.args(i)[0]], &marks);
+        let gone: Vec<&Run> =
+            place.iter().zip(&marks).filter(|&(_, &f)| f).map(|(run, _)| run).collect();
+        let all: Run = gone.iter().flat_map(|run| self.axes.whole(run)).collect();
+        let (inner, outer): (Run, Run) =
+            all.iter().copied().partition(|a| self.frame.1.contains(a));
+        if !self.ground.strict && from == 0 && !monoid(facts, i).is_arg() {
+            // Each row by itself, then the rows: no block of elements spans two rows.
+            let run = |atoms: Run, order: Order| adfuse_ir::kernel::Run {
+                axes: atoms.iter().filter_map(|a| numbers.get(a)).map(|&n| n as u8).collect(),
+                order,
+            };
+            if !inner.is_empty() && !outer.is_empty() {
+                return SmallVec::from_iter([run(inner, Order::Lane), run(outer, Order::Chain)]);
+            }
+        }
+        for run in &mut runs {
+            let atoms = run.axes.iter().flat_map(|&k| self.axes.whole(gone[k as usize]));
+            run.axes =
+                atoms.map(|a| (numbers.get(&a).copied().unwrap_or(0) - from) as u8).collect();
+        }
+        runs
+    }
+
+    /// One contraction of a step. `place` is where its result lies, `depth` where it sums.
+    pub(crate) fn member(
+        mut self,
+        i: Inst,
+        place: &Place,
+        depth: &Place,
+    ) -> Result<Member, Diagnostic> {
+        let facts = self.ground.facts;
+        let f = facts.f;
+        let (batched, left) = roles(facts, i);
+        let whole = |runs: &[Run], axes: &Axes| -> Run {
+            runs.iter().flat_map(|r| axes.whole(r)).collect()
+        };
+        let batch = whole(&place[..batched], &self.axes);
+        let rows = whole(&place[batched..left], &self.axes);
+        let cols = whole(&place[left..], &self.axes);
+        let deep = whole(depth, &self.axes);
+        let v = f.inst_results(i)[0];
+        let sum = f.ty(v).dtype.compute();
+        let none = Kept::new();
+        let mut feeds = Vec::new();
+        for (k, own) in [(0, &rows), (1, &cols)] {
+            let order = batch.iter().chain(own).chain(&deep);
+            let numbers = Coordinates::new(&self.axes, order.copied());
+            let at = At::Place(side(facts, i, k, place, depth));
+            let mut e = Emit::new(&self.ground, &mut self.axes, &numbers, &none);
+            let s = e.value(f.args(i)[k], &at)?;
+            e.program.outputs.push(s);
+            feeds.push(Feed { params: e.params, program: e.program });
+        }
+        let (Some(rhs), Some(lhs)) = (feeds.pop(), feeds.pop()) else {
+            let m = "a contraction has two operands";
+            return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
+        };
+        self.frame = (batch.iter().chain(&rows).chain(&cols).copied().collect(), Run::new());
+        let numbers = self.numbers();
+        let mut kept = Kept::new();
+        kept.insert((v, self.axes.resolve(place)), (Param::Sum, sum));
+        let stores = std::mem::take(&mut self.stores);
+        let (frame, listed) = (self.frame.clone(), self.ground.listed);
+        let (axes, under) = (&mut self.axes, &self.under);
+        let mut nest = Nest::new(facts, axes, frame, listed, under, Tiles::None);
+        // Nothing is in rows, so there is one stage.
+        let slots = nest.stages(&stores).slots;
+        let tasks: Vec<Task> = slots.into_iter().flat_map(|(_, tasks)| tasks).collect();
+        let mut kernel = Kernel { domain: self.extents(&self.frame.0), ..Kernel::default() };
+        let then =
+            self.stage(&mut kernel, (0, false), &tasks, &numbers, &mut kept, &Extents::new())?;
+        Ok(Member {
+            batch: self.extents(&batch),
+            rows: self.extents(&rows),
+            cols: self.extents(&cols),
+            depth: self.extents(&deep),
+            lhs,
+            rhs,
+            sum,
+            then,
+        })
+    }
+
+    /// Prepares the lowering of a part.
+    pub(crate) fn of<'a>(
+        ground: Ground<'a>,
+        device: &'a Device,
+        part: &Part,
+        stores: Vec<(Value, Place)>,
+    ) -> Lowering<'a> {
+        let axes = part.axes.clone();
+        let (domain, inside) = part.frame();
+        let inside = as_folded(part, &inside).unwrap_or(inside);
+        let under = part.under.iter().map(|(i, p)| (*i, axes.resolve(p))).collect();
+        let stores = stores.into_iter().map(|(v, p)| (v, axes.resolve(&p))).collect();
+        Lowering { ground, device, frame: (domain, inside), axes, under, stores }
+    }
+}
+
+/// The axes inside in the order in which rows are folded over them, where all reductions and scans agree on one: a row
+/// is folded as it is computed then. In another order an engine keeps the whole row and permutes it.
+fn as_folded(part: &Part, inside: &Run) -> Option<Run> {
+    let mut found: Option<Run> = None;
+    for (_, place) in &part.under {
+        let all = part.axes.all(place);
+        let order: Run = all.into_iter().filter(|a| inside.contains(a)).collect();
+        if order.len() == inside.len() && *found.get_or_insert_with(|| order.clone()) != order {
+            return None;
+        }
+    }
+    found
+}
+
+fn no_buffer() -> Diagnostic {
+    Diagnostic::new(Default::default(), Kind::Internal, "a stored value has no buffer")
+}
+
+fn monoid(facts: &Facts<'_>, i: Inst) -> Monoid {
+    match facts.class[i] {
+        Class::Reduce(m) | Class::Scan(m) => m,
+        _ => Monoid::Sum,
+    }
+}
+
+/// Where a reduction's result lies.
+fn kept_place(facts: &Facts<'_>, i: Inst, place: &Place) -> Place {
+    let kept = place.iter().zip(folded(facts, i)).filter(|(_, f)| !f);
+    kept.map(|(run, _)| run.clone()).collect()
+}

@@ -1,0 +1,524 @@
+//! Lowering: a plan applied to its function gives a program of kernels.
+//!
+//! The plan's groups are grown again as the planner grew them, which both checks the plan and finds
+//! the nests; then each becomes a step.
+
+pub(crate) mod coordinates;
+pub(crate) mod emit;
+pub(crate) mod indirect;
+pub(crate) mod instances;
+pub(crate) mod kernel;
+pub(crate) mod loop_schedule;
+pub(crate) mod stages;
+pub(crate) mod steps;
+
+use crate::analysis::axes::Place;
+use crate::analysis::class::{Class, Shape};
+use crate::analysis::facts::Facts;
+use crate::analysis::leaves::leaves;
+use crate::analysis::value_range::Ranges;
+use crate::fuse::part::{Around, Part};
+use crate::plan::machine_model::Device;
+use crate::plan::refusal::Refusal;
+use crate::plan::{Group, Plan, graph_hash};
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::{
+    Buffer, BufferData, Contract, Kernel, Member, Program, Role, Sink, Stage, Step, Storage,
+};
+use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
+use adfuse_ir::text::Names;
+use adfuse_ir::verify::at_inst;
+use adfuse_ir::{At as Located, Diagnostic, Fp, Function, Inst, Kind, Literal, Value, ValueDef};
+use coordinates::Coordinates;
+use cranelift_entity::{EntitySet, SecondaryMap};
+use emit::{Emit, Ground};
+use hashbrown::{HashMap, HashSet};
+use indirect::{argsort, opaque, scatter};
+use instances::{NOT_ALSO, instances};
+use kernel::Lowering;
+use loop_schedule::schedule;
+use smallvec::SmallVec;
+
+/// The program that a plan makes of its prepared function.
+///
+/// # Errors
+/// For what has no lowering, and for a plan that is not one of this function or breaks a rule: the
+/// error names the instruction.
+pub fn lower(f: &Function, plan: &Plan, device: &Device) -> Result<Program, Diagnostic> {
+    belongs(f, plan)?;
+    lowered(f, plan, device)
+}
+
+/// As [`lower`], of a plan that is known to be one of this function.
+pub(crate) fn lowered(f: &Function, plan: &Plan, device: &Device) -> Result<Program, Diagnostic> {
+    Ok(placed(f, plan, device)?.0)
+}
+
+/// The buffers that hold a value: one for each instance of it that is stored.
+pub(crate) type Holders = SecondaryMap<Value, SmallVec<[Buffer; 1]>>;
+
+/// As [`lowered`], with the buffers that values are in.
+pub(crate) fn placed(
+    f: &Function,
+    plan: &Plan,
+    device: &Device,
+) -> Result<(Program, Holders), Diagnostic> {
+    let mut holders = Holders::new();
+    let program = match instances(f, plan)? {
+        None => {
+            let names = Names::of(f);
+            let (program, buffers) = applied(f, plan, device, None, &|v| names.get(v))?;
+            buffers.iter().for_each(|(v, &b)| holders[v].extend(b));
+            program
+        }
+        Some(x) => {
+            let named = |v: Value| x.names[v].clone();
+            let (program, buffers) = applied(&x.f, &x.plan, device, Some(&x.value), &named)?;
+            for (v, &b) in buffers.iter() {
+                x.value[v].into_iter().for_each(|of| holders[of].extend(b));
+            }
+            program
+        }
+    };
+    Ok((program, holders))
+}
+
+/// Checks that a plan is one of this function.
+pub(crate) fn belongs(f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
+    if plan.graph == graph_hash(f) {
+        return Ok(());
+    }
+    let m = format!("the plan is of another function than @{}", f.name);
+    Err(Diagnostic::new(in_function(f), Kind::Usage, m))
+}
+
+/// Applies a plan in which no instruction occurs twice.
+fn applied(
+    f: &Function,
+    plan: &Plan,
+    device: &Device,
+    origin: Option<&SecondaryMap<Value, Option<Value>>>,
+    printed: &dyn Fn(Value) -> String,
+) -> Result<(Program, SecondaryMap<Value, Option<Buffer>>), Diagnostic> {
+    let (facts, grown) = regrow(f, plan, device)?;
+    let mut lower = Lower {
+        facts: &facts,
+        plan,
+        device,
+        grown,
+        program: Program { name: f.name.clone(), ..Program::default() },
+        buffers: SecondaryMap::new(),
+        printed,
+        origin,
+        names: HashSet::new(),
+        numbered: f.value_count(),
+    };
+    lower.buffers()?;
+    for g in 0..plan.groups.len() {
+        lower.group(g)?;
+    }
+    lower.results()?;
+    schedule(&mut lower.program);
+    Ok((lower.program, lower.buffers))
+}
+
+/// The facts that a plan rests on in which no instruction occurs twice, and its parts, grown again.
+///
+/// # Errors
+/// Those of [`lower`] that do not need a program to be found.
+pub(crate) fn regrow<'f>(
+    f: &'f Function,
+    plan: &Plan,
+    device: &Device,
+) -> Result<(Facts<'f>, Grown), Diagnostic> {
+    let mut facts = Facts::of(f, true)?;
+    for &i in &plan.inline {
+        if facts.class[i] != Class::Point {
+            let m = "only elementwise instructions and views are written out where they are used";
+            return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+        }
+        if facts.forced[f.inst_results(i)[0]] {
+            let m = "the plan writes out what must be in memory, and no group computes it";
+            return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+        }
+        facts.set_free(i);
+    }
+    if let Some(i) = facts.too_deep() {
+        let m = "the plan writes out too many shifted views one upon the other";
+        return Err(Diagnostic::new(at_inst(f, i), Kind::Limit, m));
+    }
+    let grown = Grown::of(&facts, plan, device)?;
+    Ok((facts, grown))
+}
+
+/// The parts of a plan, with their nests.
+pub(crate) struct Grown {
+    /// For each group.
+    pub(crate) parts: Vec<Vec<Part>>,
+    /// The group and part that compute a value.
+    pub(crate) home: SecondaryMap<Value, Option<(u32, u32)>>,
+    pub(crate) place: SecondaryMap<Value, Option<Place>>,
+    /// Whether another part reads a value.
+    read: SecondaryMap<Value, bool>,
+}
+
+impl Grown {
+    fn of(facts: &Facts<'_>, plan: &Plan, device: &Device) -> Result<Grown, Diagnostic> {
+        let f = facts.f;
+        let mut grown = Grown {
+            parts: Vec::new(),
+            home: SecondaryMap::new(),
+            place: SecondaryMap::new(),
+            read: SecondaryMap::new(),
+        };
+        for (g, group) in plan.groups.iter().enumerate() {
+            let mut parts = Vec::new();
+            for (k, members) in group.parts.iter().enumerate() {
+                let here = (g as u32, k as u32);
+                parts.push(grown.part(facts, device, members, here)?);
+            }
+            check_group(f, group, &parts)?;
+            grown.parts.push(parts);
+        }
+        for &i in f.body_insts() {
+            let v = f.inst_results(i)[0];
+            let owned = matches!(facts.class[i], Class::Free | Class::Constant);
+            if grown.home[v].is_none() && !owned {
+                let m = "no group of the plan computes this";
+                return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+            }
+        }
+        Ok(grown)
+    }
+
+    fn part(
+        &mut self,
+        facts: &Facts<'_>,
+        device: &Device,
+        members: &[Inst],
+        here: (u32, u32),
+    ) -> Result<Part, Diagnostic> {
+        let f = facts.f;
+        let refuse = |i: Inst, m: String| Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+        let mut part: Option<Part> = None;
+        for &i in members {
+            let v = f.inst_results(i)[0];
+            if matches!(facts.class[i], Class::Free | Class::Constant) {
+                return refuse(i, NOT_ALSO.into());
+            }
+            for leaf in leaves(facts, i) {
+                let constant = match f.def(leaf) {
+                    ValueDef::Inst(j, _) => facts.class[j] == Class::Constant,
+                    _ => true,
+                };
+                match self.home[leaf] {
+                    Some(home) if home == here => {}
+                    Some((g, _)) if g < here.0 => self.read[leaf] = true,
+                    None if constant => {}
+                    _ => return refuse(i, "it reads what a later group computes".into()),
+                }
+            }
+            let around = Around { facts, device, place: &self.place };
+            let place = match &mut part {
+                None => {
+                    let (begun, place) = Part::begin(&around, i);
+                    part = Some(begun);
+                    place
+                }
+                Some(part) => {
+                    let inside = |v: Value| Ok::<bool, Refusal>(self.home[v] == Some(here));
+                    match part.join(&around, i, &inside) {
+                        Ok(place) => place,
+                        Err(why) => {
+                            return refuse(i, format!("it does not join its group: {why}"));
+                        }
+                    }
+                }
+            };
+            self.home[v] = Some(here);
+            self.place[v] = Some(place);
+        }
+        part.ok_or_else(|| {
+            Diagnostic::new(in_function(f), Kind::Usage, "a group of the plan is empty")
+        })
+    }
+}
+
+/// Checks that only contractions are several parts of a group.
+fn check_group(f: &Function, group: &Group, parts: &[Part]) -> Result<(), Diagnostic> {
+    let contract = |p: &Part| matches!(p.shape, Shape::Contract(_));
+    // Only where it is needed: it names every value of the function.
+    let at = || {
+        let first = group.parts.first().and_then(|m| m.first());
+        first.map_or_else(|| in_function(f), |&i| at_inst(f, i))
+    };
+    match parts {
+        [] => Err(Diagnostic::new(at(), Kind::Usage, "a group of the plan is empty")),
+        [_] => Ok(()),
+        several if several.iter().all(contract) => Ok(()),
+        _ => Err(Diagnostic::new(at(), Kind::Usage, "only contractions run as one")),
+    }
+}
+
+struct Lower<'a> {
+    facts: &'a Facts<'a>,
+    plan: &'a Plan,
+    device: &'a Device,
+    grown: Grown,
+    program: Program,
+    buffers: SecondaryMap<Value, Option<Buffer>>,
+    /// The names that values have in the text of the function that was planned.
+    printed: &'a dyn Fn(Value) -> String,
+    /// What values are instances of, where instructions recur.
+    origin: Option<&'a SecondaryMap<Value, Option<Value>>>,
+    names: HashSet<String>,
+    /// What has no name of its own is numbered from beyond the values on.
+    numbered: usize,
+}
+
+fn in_function(f: &Function) -> Located {
+    Located { func: Some(f.name.clone()), ..Located::default() }
+}
+
+impl Lower<'_> {
+    /// Declares the buffers: parameters, then what is stored, in order.
+    fn buffers(&mut self) -> Result<(), Diagnostic> {
+        let f = self.facts.f;
+        let mut results: EntitySet<Value> = EntitySet::new();
+        results.extend(f.results().iter().copied());
+        for &v in f.params() {
+            self.declare(v, Role::Input);
+        }
+        for &k in &self.plan.donated {
+            let Some(b) = f.params().get(k).and_then(|&p| self.buffers[p]) else {
+                let m = format!("@{} has no parameter {k} to give up", f.name);
+                return Err(Diagnostic::new(in_function(f), Kind::Usage, m));
+            };
+            self.program.buffers[b].donated = true;
+        }
+        for &i in f.body_insts() {
+            let v = f.inst_results(i)[0];
+            let role = match self.facts.class[i] {
+                Class::Constant => Role::Constant(f.attrs(i).literals("values").to_vec()),
+                _ if self.grown.home[v].is_none() => continue,
+                _ if results.contains(v) => Role::Output,
+                _ if self.grown.read[v] => Role::Temp,
+                _ => continue,
+            };
+            self.declare(v, role);
+        }
+        self.storage()
+    }
+
+    /// Gives the buffers the forms that the plan wants. Of several instances of a value one has a buffer
+    /// at least.
+    fn storage(&mut self) -> Result<(), Diagnostic> {
+        let f = self.facts.f;
+        let ranges = Ranges::of(self.facts);
+        let mut kept = EntitySet::new();
+        let mut left = Vec::new();
+        for &(v, storage) in &self.plan.storage {
+            if storage != Storage::Plain && !ranges.keeps(self.facts, v, storage) {
+                let at = match f.def(v) {
+                    ValueDef::Inst(i, _) => at_inst(f, i),
+                    _ => in_function(f),
+                };
+                let m = "the plan stores this in fewer bits than its values may have";
+                return Err(Diagnostic::new(at, Kind::Usage, m));
+            }
+            let of = self.origin.map_or(Some(v), |origin| origin[v]);
+            let buffer = self.buffers[v].map(|b| &mut self.program.buffers[b]);
+            match buffer {
+                Some(data) if data.role == Role::Temp => {
+                    data.storage = storage;
+                    kept.extend(of);
+                }
+                _ => left.push(of),
+            }
+        }
+        if left.into_iter().any(|of| of.is_none_or(|of| !kept.contains(of))) {
+            let m = "the plan stores what no group leaves to another in a form of its own";
+            return Err(Diagnostic::new(in_function(f), Kind::Usage, m));
+        }
+        Ok(())
+    }
+
+    fn declare(&mut self, v: Value, role: Role) -> Buffer {
+        let name = self.fresh_name(v);
+        let dtype = self.facts.f.ty(v).dtype;
+        let dims = self.facts.dims[v].clone();
+        let b = self.program.buffers.push(BufferData::new(name, dtype, dims, role));
+        self.buffers[v] = Some(b);
+        b
+    }
+
+    /// The name that the value has in the function's text, where it is free and one that buffers may
+    /// have; otherwise a number.
+    fn fresh_name(&mut self, v: Value) -> String {
+        let name = (self.printed)(v);
+        let start = name.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic());
+        let number = !name.is_empty() && name.chars().all(|c| c.is_ascii_digit());
+        let word = name.chars().all(|c| c == '_' || c == '.' || c.is_ascii_alphanumeric());
+        if name.len() < 250 && (number || start && word) && self.names.insert(name.clone()) {
+            return name;
+        }
+        loop {
+            let name = self.numbered.to_string();
+            self.numbered += 1;
+            if self.names.insert(name.clone()) {
+                return name;
+            }
+        }
+    }
+
+    /// The step of a group; several, where contractions turn out not to read their operand alike.
+    fn group(&mut self, g: usize) -> Result<(), Diagnostic> {
+        let mut parts = std::mem::take(&mut self.grown.parts[g]);
+        let shared = share(self.facts, &mut parts);
+        let mut members: SmallVec<[Member; 1]> = SmallVec::new();
+        let name = self.name(&parts);
+        for part in &parts {
+            let stores = self.stores(part);
+            let class = &self.facts.class;
+            let listed =
+                |i: Inst| class[i] == Class::Free || class[i] != Class::Constant && part.lists(i);
+            let ground = Ground {
+                facts: self.facts,
+                buffers: &self.buffers,
+                listed: &listed,
+                strict: self.plan.fp == Fp::Strict,
+            };
+            match part.shape {
+                Shape::Kernel => {
+                    let lowering = Lowering::of(ground, self.device, part, stores);
+                    let kernel = lowering.kernel(&name)?;
+                    self.program.steps.push(Step::Kernel(kernel));
+                }
+                Shape::Contract(i) => {
+                    let v = self.facts.f.inst_results(i)[0];
+                    let place = self.grown.place[v].clone().unwrap_or_default();
+                    let lowering = Lowering::of(ground, self.device, part, stores);
+                    members.push(lowering.member(i, &place, &part.depth)?);
+                }
+                Shape::Scatter(i) => {
+                    let v = self.facts.f.inst_results(i)[0];
+                    let Some(out) = self.buffers[v] else { continue };
+                    let (mut axes, kept) = (part.axes.clone(), HashMap::new());
+                    let numbers = Coordinates::default();
+                    let mut e = Emit::new(&ground, &mut axes, &numbers, &kept);
+                    let step = scatter(&mut e, i, out)?;
+                    self.program.steps.push(Step::Scatter(step));
+                }
+                Shape::Argsort(i) => {
+                    let v = self.facts.f.inst_results(i)[0];
+                    let Some(out) = self.buffers[v] else { continue };
+                    let step = argsort(&ground, i, out)?;
+                    self.program.steps.push(Step::Argsort(step));
+                }
+                Shape::Opaque(i) => {
+                    let v = self.facts.f.inst_results(i)[0];
+                    let Some(out) = self.buffers[v] else { continue };
+                    self.program.steps.push(Step::Library(opaque(&ground, i, out)?));
+                }
+            }
+        }
+        let alike = |pick: fn(&Member) -> &adfuse_ir::kernel::Feed| {
+            members.iter().all(|m| *pick(m) == *pick(&members[0]))
+        };
+        if members.is_empty() {
+            return Ok(());
+        }
+        if shared && (alike(|m| &m.lhs) || alike(|m| &m.rhs)) {
+            self.program.steps.push(Step::Contract(Contract { name, members }));
+        } else {
+            for member in members {
+                let members = SmallVec::from_iter([member]);
+                let name = name.clone();
+                self.program.steps.push(Step::Contract(Contract { name, members }));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a part stores, in the order of its members.
+    fn stores(&self, part: &Part) -> Vec<(Value, Place)> {
+        let values = part.members.iter().map(|&i| self.facts.f.inst_results(i)[0]);
+        let stored = values.filter(|&v| self.buffers[v].is_some());
+        stored.filter_map(|v| Some((v, self.grown.place[v].clone()?))).collect()
+    }
+
+    /// A name that tells people what a group does: its ops, the last of each kind.
+    fn name(&self, parts: &[Part]) -> String {
+        let mut words: Vec<&str> = Vec::new();
+        for &i in parts.iter().flat_map(|p| &p.members) {
+            let word = self.facts.f.op(i).name();
+            if !words.contains(&word) {
+                words.push(word);
+            }
+        }
+        const MOST: usize = 4;
+        let more = if words.len() > MOST { "_more" } else { "" };
+        words.truncate(MOST);
+        format!("{}{more}", words.join("_"))
+    }
+
+    /// What the caller is handed: buffers, and literals, which get one.
+    fn results(&mut self) -> Result<(), Diagnostic> {
+        let f = self.facts.f;
+        for &v in f.results() {
+            let b = match (self.buffers[v], f.literal(v)) {
+                (Some(b), _) => b,
+                (None, Some(l)) => {
+                    let b = self.declare(v, Role::Output);
+                    let fill = fill(&self.program, b, l);
+                    self.program.steps.push(Step::Kernel(fill));
+                    b
+                }
+                (None, None) => {
+                    let m = "a result that no group stores";
+                    return Err(Diagnostic::new(in_function(f), Kind::Internal, m));
+                }
+            };
+            self.program.outputs.push(b);
+        }
+        Ok(())
+    }
+}
+
+/// Divides the axes of contractions that share an operand alike; whether that could be done.
+fn share(facts: &Facts<'_>, parts: &mut [Part]) -> bool {
+    let insts: Vec<Inst> = parts
+        .iter()
+        .filter_map(|p| if let Shape::Contract(i) = p.shape { Some(i) } else { None })
+        .collect();
+    if insts.len() < 2 || insts.len() < parts.len() {
+        return true;
+    }
+    let same = |k: usize| insts.iter().all(|&i| facts.f.args(i)[k] == facts.f.args(insts[0])[k]);
+    let Some(k) = (0..2).find(|&k| same(k)) else { return false };
+    // Twice: what a later one divides, the earlier ones must divide too.
+    for _ in 0..2 {
+        for a in 0..parts.len() {
+            for b in 0..parts.len() {
+                let wanted = parts[b].operand_extents(facts, k);
+                if a != b && !parts[a].divide_operand(facts, k, &wanted) {
+                    return false;
+                }
+            }
+        }
+    }
+    true
+}
+
+/// A kernel that fills a buffer with one value.
+fn fill(program: &Program, out: Buffer, value: Literal) -> Kernel {
+    let mut code = ScalarProgram::default();
+    let (op, dtype) = (SOp::Const(value), value.dtype());
+    let v = code.insts.push(SInst { op, args: SmallVec::new(), dtype });
+    code.outputs.push(v);
+    let domain = program.buffers[out].dims.clone();
+    let index = (0..domain.len()).map(IndexExpr::axis).collect();
+    let sinks = vec![Sink::Store { buffer: out, index }];
+    let stage = Stage { program: code, sinks, ..Stage::default() };
+    Kernel { name: "fill".into(), domain, stages: vec![stage], ..Kernel::default() }
+}

@@ -1,0 +1,21 @@
+//! The steps that each group of a plan is lowered to.
+
+use crate::plan::{Group, Plan};
+use adfuse_ir::kernel::{Program, Step};
+use std::ops::Range;
+
+/// The steps of a program that each group of its plan has become, by number.
+pub fn steps_of(plan: &Plan, program: &Program) -> Vec<Range<usize>> {
+    let mut next = 0;
+    let range = |group: &Group| {
+        let whole = match program.steps.get(next) {
+            Some(Step::Contract(c)) => c.members.len() == group.parts.len(),
+            _ => true,
+        };
+        // Contractions that turned out not to share an operand are steps of their own.
+        let from = next;
+        next += if whole { 1 } else { group.parts.len() };
+        from..next.min(program.steps.len())
+    };
+    plan.groups.iter().map(range).collect()
+}

@@ -1,0 +1,142 @@
+//! What a step keeps from one phase for a later one.
+
+use crate::analysis::facts::Facts;
+use crate::analysis::leaves::leaves;
+use crate::analysis::phases::served;
+use crate::lower::instances::instances;
+use crate::plan::Plan;
+use adfuse_ir::kernel::Storage;
+use adfuse_ir::{At, Diagnostic, Function, Kind, Phase, Value};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+/// Bytes of what one phase leaves in memory for a later one: the temporaries that are computed by an
+/// instruction of some phase and read, from memory, for an instruction that nothing before a later phase
+/// needs. Packed values count as they are stored.
+///
+/// Parameters are there anyway and do not count, nor do constants. Nor do results, even where a later
+/// phase reads them: they are outputs, which the caller has whatever is planned.
+///
+/// # Errors
+/// For what has no lowering, and [`Kind::Limit`] when the sizes add up to more than 2^64 bytes.
+pub fn saved_bytes(f: &Function, plan: &Plan) -> Result<u64, Diagnostic> {
+    if let Some(x) = instances(f, plan)? {
+        return saved_bytes(&x.f, &x.plan);
+    }
+    let mut facts = Facts::of(f, true)?;
+    plan.inline.iter().for_each(|&i| facts.set_free(i));
+    let (mut saved, storage) = (0u64, storage(plan));
+    for kept in stored(&facts, plan).into_iter().filter(|s| s.later) {
+        saved = bytes(&facts, &storage, kept.value).and_then(|n| saved.checked_add(n)).ok_or_else(
+            || {
+                let at = At { func: Some(f.name.clone()), ..At::default() };
+                Diagnostic::new(at, Kind::Limit, "what is kept takes more than 2^64 bytes")
+            },
+        )?;
+    }
+    Ok(saved)
+}
+
+/// A temporary of a plan.
+pub(crate) struct Stored {
+    pub(crate) value: Value,
+    /// Whether an instruction reads it that serves a later phase alone.
+    pub(crate) later: bool,
+}
+
+/// The temporaries, in the order in which they are read first.
+pub(crate) fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<Stored> {
+    let f = facts.f;
+    let mut results: EntitySet<Value> = EntitySet::new();
+    results.extend(f.results().iter().copied());
+    let mut home: SecondaryMap<Value, Option<(usize, Phase)>> = SecondaryMap::new();
+    for (g, group) in plan.groups.iter().enumerate() {
+        for &i in group.parts.iter().flatten() {
+            home[f.inst_results(i)[0]] = Some((g, f.inst(i).phase));
+        }
+    }
+    let mut found: Vec<Stored> = Vec::new();
+    let mut place: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
+    let serves = served(f);
+    for (g, group) in plan.groups.iter().enumerate() {
+        let members = group.parts.iter().flatten().copied();
+        for (i, v) in members.flat_map(|i| leaves(facts, i).into_iter().map(move |v| (i, v))) {
+            // Parameters and constants are at home in no group.
+            let Some((at, phase)) = home[v] else { continue };
+            if at != g && !results.contains(v) {
+                let k = *place[v].get_or_insert(found.len());
+                if k == found.len() {
+                    found.push(Stored { value: v, later: false });
+                }
+                found[k].later |= serves[i] > phase;
+            }
+        }
+    }
+    found
+}
+
+/// How a plan stores each value.
+pub(crate) fn storage(plan: &Plan) -> SecondaryMap<Value, Storage> {
+    let mut storage = SecondaryMap::new();
+    plan.storage.iter().for_each(|&(v, form)| storage[v] = form);
+    storage
+}
+
+/// Bytes of a value as a plan stores it; `None` where they are too many to count.
+pub(crate) fn bytes(
+    facts: &Facts<'_>,
+    storage: &SecondaryMap<Value, Storage>,
+    v: Value,
+) -> Option<u64> {
+    let elements = facts.elements[v].unsigned_abs();
+    match storage[v] {
+        Storage::Plain => elements.checked_mul(facts.f.ty(v).dtype.bytes()),
+        Storage::Packed(bits) => elements.checked_mul(bits.into())?.div_ceil(32).checked_mul(4),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::machine_model::Device;
+    use crate::plan::options::{Effort, Options};
+    use crate::{Fp, compile};
+    use adfuse_ir::kernel::Role;
+    use adfuse_ir::text::parse;
+
+    /// A forward and a backward pass as a transposition leaves them.
+    const TEXT: &str =
+        "func @f(%x: f32[8,64], %w: f32[64,64], %g: f32[8,64]) -> (f32[8,64], f32[64,64]) {
+  %h = dot_general %x, %w {contract = [1] x [0]} : f32[8,64]
+  %p = gt %h, 0.0 : bool[8,64]
+  %r = select_n %p, %h, 0.0 : f32[8,64]
+  %y = dot_general %r, %w {contract = [1] x [0]} : f32[8,64]
+  %d = dot_general %g, %w {contract = [1] x [1]} : f32[8,64] @p1
+  %e = select_n %p, %d, 0.0 : f32[8,64] @p1
+  %v = dot_general %r, %e {contract = [0] x [0]} : f32[64,64] @p1
+  return %y, %v
+}
+";
+
+    #[test]
+    fn what_crosses_phases_is_counted_as_it_is_stored() {
+        let module = parse(TEXT).expect("parses");
+        let f = module.funcs.values().next().expect("a function");
+        for (effort, saved) in [
+            // The truth values a byte each, and the rectified values.
+            (Effort::Off, 512 + 2048),
+            (Effort::Default, 64 + 2048),
+        ] {
+            let options = Options { device: Device::cpu(), effort, fp: Fp::Strict };
+            let compiled = compile(&module, f, &options).expect("has a lowering");
+            let (f, plan) = (&compiled.function, &compiled.plan);
+            assert_eq!(saved_bytes(f, plan), Ok(saved), "{effort:?}\n{}", plan.text(f));
+            // The temporaries found here are those of the program.
+            let mut facts = Facts::of(f, true).expect("known extents");
+            plan.inline.iter().for_each(|&i| facts.set_free(i));
+            let found: Option<u64> =
+                stored(&facts, plan).iter().map(|s| bytes(&facts, &storage(plan), s.value)).sum();
+            let temps = compiled.program.buffers.values().filter(|b| b.role == Role::Temp);
+            assert_eq!(found, Some(temps.map(|b| b.bytes()).sum()), "{effort:?}");
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Descriptions of the machines that plans are made for.
+
+pub(crate) mod file;
+
+use super::refusal::Refusal;
+
+/// What a plan must know of a machine. Numbers are data: those of the machines named here were
+/// measured unless their constructor says otherwise; others come from a file
+/// ([`Device::from_toml`]).
+///
+/// A *core* is what one point of a kernel's domain runs on at a time; a *lane* is one of the elements
+/// that a core computes side by side.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Bytes a second between the processor and its memory, reads and writes together.
+    pub memory_bytes_per_s: f64,
+    /// Bytes a second where a kernel's tensors stay in the last cache, reads and writes together.
+    pub cache_bytes_per_s: f64,
+    /// Bytes a second that one core alone moves.
+    pub core_bytes_per_s: f64,
+    /// Bytes a second between the caller's memory and the device's.
+    pub host_bytes_per_s: f64,
+    /// Bytes of the last cache.
+    pub cache_bytes: u64,
+    /// Primitive operations on `f32` a second, all cores and lanes together; 64-bit types take twice
+    /// as long.
+    pub ops_per_s: f64,
+    /// Primitive operations that take as long as to read or store an element by itself, a fixed step from
+    /// the one before.
+    pub stride_ops: f64,
+    /// The same, for an element whose place is computed from data, a quotient or a remainder.
+    pub place_ops: f64,
+    /// The same, for an element before which it has to be found out whether, or from where, it is read.
+    pub branch_ops: f64,
+    /// The same, for going on where a guard cuts a line of elements.
+    pub cut_ops: f64,
+    /// Multiply-adds of contractions in `f32` a second.
+    pub contract_f32_per_s: f64,
+    /// Multiply-adds of contractions of 16-bit floats a second.
+    pub contract_f16_per_s: f64,
+    /// Multiply-adds of contractions in `f64` a second.
+    pub contract_f64_per_s: f64,
+    /// Seconds to begin a kernel.
+    pub launch_s: f64,
+    /// Bytes a point of a domain may keep in tiles; a buffer of no more bytes than this stays close
+    /// to the cores for as long as a kernel runs.
+    pub tile_bytes: u64,
+    /// Points of a domain below which cores are idle.
+    pub parallel: i64,
+    /// Elements of `f32` that a core computes side by side.
+    pub lanes: u32,
+    /// Registers that a lane can name, in 32-bit words; more live values are spilled. 0 where that
+    /// does not matter.
+    pub registers: u32,
+    /// Registers that the threads of a core share, in 32-bit words: a thread with more of them leaves
+    /// room for fewer threads. 0 where each thread has its own.
+    pub register_file: u32,
+    /// Threads that a core holds at most, where they share registers.
+    pub threads: u32,
+    /// Whether results of a contraction can be changed before they are stored.
+    pub contract_epilogue: bool,
+}
+
+/// Elements that are not worth more than one core.
+const SMALL: i64 = 1 << 12;
+
+impl Device {
+    /// Two cores of a server processor with AVX-512.
+    ///
+    /// Measured there: copies move 26 to 34 GB/s from memory with two threads (19.5 with one), 44 in
+    /// the third cache; contractions of 128 x 784 x 1024 run at 190 GFLOP/s, two operations a
+    /// multiply-add; a GELU (about 35 primitives) of 64 Ki elements takes 39 us on one core, which is
+    /// 59e9 primitives a second. A sum of 64 Ki elements takes 7 us on one core with vectors of 512 bits;
+    /// 37 where one operand is read backwards or at every other place, 46 where at places that are data,
+    /// 70 to 97 where each has to be asked for, and 5 to 11 ns more for each line that a guard cuts.
+    /// Derived: contractions in `f64` have half the lanes, those of 16-bit floats widen first. Not
+    /// measured: a launch is taken to be what handing work to waiting threads takes; the part of the
+    /// third cache that a kernel may count on is a guess between 8 MB, which it serves, and 128 MB, which
+    /// it does not.
+    pub fn cpu() -> Device {
+        Device {
+            name: "cpu".into(),
+            memory_bytes_per_s: 28e9,
+            cache_bytes_per_s: 44e9,
+            core_bytes_per_s: 19.5e9,
+            // A copy within the same memory.
+            host_bytes_per_s: 28e9,
+            cache_bytes: 24 << 20,
+            ops_per_s: 110e9,
+            stride_ops: 25.0,
+            place_ops: 32.0,
+            branch_ops: 60.0,
+            cut_ops: 400.0,
+            contract_f32_per_s: 95e9,
+            contract_f16_per_s: 95e9,
+            contract_f64_per_s: 47e9,
+            launch_s: 1e-6,
+            tile_bytes: 512 << 10,
+            parallel: 2,
+            lanes: 16,
+            // 32 vector registers, each a word of every lane.
+            registers: 32,
+            register_file: 0,
+            threads: 1,
+            contract_epilogue: true,
+        }
+    }
+
+    /// Whether kernels may go through rows of this many elements, this many of them.
+    pub(crate) fn rows(&self, rows: i64, row: i64) -> Result<(), Refusal> {
+        let short = row.saturating_mul(4).unsigned_abs() <= self.tile_bytes;
+        let small = rows.saturating_mul(row) <= SMALL;
+        let many = rows >= self.parallel || rows == 0;
+        match many || short && small {
+            true => Ok(()),
+            false => Err(Refusal::Row { row, rows }),
+        }
+    }
+
+    /// An NVIDIA H200.
+    ///
+    /// Measured: a copy moves 4.28 TB/s, reads and writes together; contractions run at 801 TFLOP/s
+    /// in `bf16` and 51 in `f32`, two operations a multiply-add; a kernel of a captured graph takes
+    /// 3.3 us, itself included. From its description: 132 multiprocessors of 65,536 registers, 2048
+    /// threads and 128 lanes of 1.98 GHz (33e12 operations a second, of which 30e12 are counted on),
+    /// half as many in `f64`; 50 MB of cache; a PCIe 5 link of 16 lanes. Not measured: the bandwidth
+    /// of the cache; how much of memory's bandwidth a multiprocessor reaches alone is taken to be its
+    /// share of the copy.
+    pub fn h200() -> Device {
+        Device {
+            name: "h200".into(),
+            memory_bytes_per_s: 4.28e12,
+            cache_bytes_per_s: 7e12,
+            core_bytes_per_s: 32e9,
+            host_bytes_per_s: 50e9,
+            cache_bytes: 50 << 20,
+            ops_per_s: 30e12,
+            // Threads have places and guards of their own; what lines of memory are wasted is not known.
+            stride_ops: 0.0,
+            place_ops: 0.0,
+            branch_ops: 0.0,
+            cut_ops: 0.0,
+            contract_f32_per_s: 25e12,
+            contract_f16_per_s: 400e12,
+            contract_f64_per_s: 12.5e12,
+            launch_s: 3.3e-6,
+            // A cluster of blocks shares a row of 50,304 f32.
+            tile_bytes: 1 << 20,
+            // Two blocks a multiprocessor, a block of 256 threads a point.
+            parallel: 264,
+            lanes: 256,
+            registers: 255,
+            register_file: 65_536,
+            threads: 2048,
+            contract_epilogue: true,
+        }
+    }
+
+    /// The machine of this name: `cpu` or `h200`.
+    pub fn named(name: &str) -> Option<Device> {
+        match name {
+            "cpu" => Some(Device::cpu()),
+            "h200" => Some(Device::h200()),
+            _ => None,
+        }
+    }
+}

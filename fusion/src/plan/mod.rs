@@ -1,0 +1,67 @@
+//! Plans: which instructions share a kernel, in which order, and how what they leave is stored.
+//!
+//! A plan is data. It belongs to one prepared function, which it names by a hash of its text, and is
+//! applied by the one lowering there is ([`lower`](crate::lower())).
+
+pub(crate) mod lossy;
+pub(crate) mod machine_model;
+pub(crate) mod names;
+pub(crate) mod options;
+pub(crate) mod refusal;
+pub(crate) mod text;
+
+use adfuse_ir::kernel::Storage;
+use adfuse_ir::text::print_function;
+use adfuse_ir::{Fp, Function, Inst, Value};
+use sha2::{Digest, Sha256};
+
+/// Instructions of one loop nest, in the order of the function; the first decides the nest.
+pub type Members = Vec<Inst>;
+
+/// What runs at once: the members of a kernel, or of several contractions that share an operand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// The parts, one but for contractions.
+    pub parts: Vec<Members>,
+}
+
+/// Which instructions share a kernel, and how what they leave is stored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// The function's name.
+    pub name: String,
+    /// A hash of the prepared function's text.
+    pub graph: String,
+    /// The machine it is made for.
+    pub device: String,
+    /// What may happen to numbers.
+    pub fp: Fp,
+    /// Parameters that the caller gives up, by position, ascending: their memory may be used.
+    pub donated: Vec<usize>,
+    /// Instructions that are written out in every group that uses them.
+    pub inline: Vec<Inst>,
+    /// The groups, in the order in which they run.
+    pub groups: Vec<Group>,
+    /// Values that are not stored as they are.
+    pub storage: Vec<(Value, Storage)>,
+}
+
+/// A hash of a function's text: what a plan belongs to.
+pub fn graph_hash(f: &Function) -> String {
+    short_hash(&print_function(f))
+}
+
+fn short_hash(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest.iter().take(16).map(|b| format!("{b:02x}")).collect()
+}
+
+impl Plan {
+    /// The plan for a caller who gives up these parameters, by position.
+    pub fn donating(self, positions: &[usize]) -> Plan {
+        let mut donated = positions.to_vec();
+        donated.sort_unstable();
+        donated.dedup();
+        Plan { donated, ..self }
+    }
+}

@@ -1,0 +1,286 @@
+//! The text of plans.
+//!
+//! ```text
+//! plan @loss {
+//!   graph 6b86b273ff34fce19d6b804eff5a3f57
+//!   device cpu
+//!   fp strict
+//!   lossy %8 as bf16
+//!   donate %w
+//!   inline %1, %2
+//!   group %0, %3, %5
+//!   group %7; %9, %10
+//!   store %5 as b1
+//! }
+//! ```
+//!
+//! Values have the names of the prepared function's text. The parts of a group are set off by `;`. What is
+//! kept with losses is part of the function ([`crate::prepass::lossy`]), and said again so that the function can be
+//! made of one without.
+
+use super::lossy::{LossyCopy, Narrow, lossy_copies};
+use super::{Group, Plan, short_hash};
+use adfuse_ir::kernel::Storage;
+use adfuse_ir::text::Names;
+use adfuse_ir::{At, Diagnostic, Fp, Function, Inst, Kind, Span, Value, ValueDef};
+use hashbrown::HashMap;
+use std::fmt::Write;
+
+/// The plan's text.
+pub(crate) fn print(plan: &Plan, f: &Function, names: &Names) -> String {
+    let list = |insts: &[Inst]| {
+        let name = |i: &Inst| format!("%{}", names.get(f.inst_results(*i)[0]));
+        insts.iter().map(name).collect::<Vec<_>>().join(", ")
+    };
+    let mut out = format!("plan @{} {{\n", plan.name);
+    let mut line = |text: String| {
+        // Writing to a string does not fail.
+        let _ = writeln!(out, "  {text}");
+    };
+    line(format!("graph {}", plan.graph));
+    line(format!("device {}", plan.device));
+    line(format!("fp {}", plan.fp.name()));
+    for LossyCopy { of, narrow, .. } in lossy_copies(f) {
+        line(format!("lossy %{} as {}", names.get(of), narrow.name()));
+    }
+    if !plan.donated.is_empty() {
+        let given = plan.donated.iter().filter_map(|&k| f.params().get(k));
+        let all: Vec<String> = given.map(|&p| format!("%{}", names.get(p))).collect();
+        line(format!("donate {}", all.join(", ")));
+    }
+    if !plan.inline.is_empty() {
+        line(format!("inline {}", list(&plan.inline)));
+    }
+    for group in &plan.groups {
+        let parts: Vec<String> = group.parts.iter().map(|p| list(p)).collect();
+        line(format!("group {}", parts.join("; ")));
+    }
+    for (v, storage) in &plan.storage {
+        line(format!("store %{} as {}", names.get(*v), form(*storage)));
+    }
+    out.push_str("}\n");
+    out
+}
+
+fn form(storage: Storage) -> String {
+    match storage {
+        Storage::Plain => "plain".into(),
+        Storage::Packed(1) => "b1".into(),
+        Storage::Packed(bits) => format!("u{bits}"),
+    }
+}
+
+fn storage(word: &str) -> Option<Storage> {
+    match word {
+        "plain" => Some(Storage::Plain),
+        "b1" => Some(Storage::Packed(1)),
+        "u2" => Some(Storage::Packed(2)),
+        "u4" => Some(Storage::Packed(4)),
+        "u8" => Some(Storage::Packed(8)),
+        _ => None,
+    }
+}
+
+/// A word as messages quote it.
+fn short(word: &str) -> String {
+    const MOST: usize = 60;
+    match word.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}..", &word[..end]),
+        None => word.into(),
+    }
+}
+
+/// The most bytes of a plan's text.
+const MOST: usize = 64 << 20;
+
+/// Reads a plan.
+pub(crate) fn parse(text: &str, f: &Function, names: &Names) -> Result<Plan, Diagnostic> {
+    let mut values: HashMap<String, Value> = HashMap::new();
+    for &i in f.body_insts() {
+        for &v in f.inst_results(i) {
+            values.insert(names.get(v), v);
+        }
+    }
+    let params = f.params().iter().map(|&p| names.get(p)).collect();
+    let mut reader = Reader { f, values, params, at: 0, len: 0 };
+    if text.len() > MOST {
+        return reader.fail(Kind::Limit, format!("a plan has at most {MOST} bytes"));
+    }
+    reader.plan(text)
+}
+
+struct Reader<'f> {
+    f: &'f Function,
+    values: HashMap<String, Value>,
+    params: Vec<String>,
+    /// Where the line that is read begins, and its length.
+    at: usize,
+    len: usize,
+}
+
+impl Reader<'_> {
+    fn fail<T>(&self, kind: Kind, message: impl Into<String>) -> Result<T, Diagnostic> {
+        let place = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let span = Span { start: place(self.at), end: place(self.at + self.len) };
+        Err(Diagnostic::new(At { span: Some(span), ..At::default() }, kind, message))
+    }
+
+    fn plan(&mut self, text: &str) -> Result<Plan, Diagnostic> {
+        let mut plan = Plan {
+            name: String::new(),
+            graph: String::new(),
+            device: String::new(),
+            fp: Fp::Strict,
+            donated: Vec::new(),
+            inline: Vec::new(),
+            groups: Vec::new(),
+            storage: Vec::new(),
+        };
+        let (mut open, mut closed) = (false, false);
+        let mut lossy: Vec<(Value, Narrow)> = Vec::new();
+        let mut next = 0;
+        for line in text.split_inclusive('\n') {
+            let trimmed = line.trim();
+            self.at = next + (line.len() - line.trim_start().len());
+            self.len = trimmed.len();
+            next += line.len();
+            if trimmed.is_empty() {
+                continue;
+            }
+            let (word, rest) = trimmed.split_once(' ').unwrap_or((trimmed, ""));
+            match (open, closed, word) {
+                (false, _, "plan") => {
+                    let name = rest.strip_suffix('{').map(str::trim);
+                    match name.and_then(|n| n.strip_prefix('@')) {
+                        Some(name) => plan.name = name.into(),
+                        None => return self.fail(Kind::Syntax, "expected `plan @name {`"),
+                    }
+                    open = true;
+                }
+                (true, false, "}") if rest.is_empty() => closed = true,
+                (true, false, "graph") => plan.graph = rest.into(),
+                (true, false, "device") => plan.device = rest.into(),
+                (true, false, "fp") => match Fp::ALL.iter().find(|(_, name)| *name == rest) {
+                    Some((fp, _)) => plan.fp = *fp,
+                    None => {
+                        return self.fail(Kind::Syntax, format!("`{}` is no mode", short(rest)));
+                    }
+                },
+                (true, false, "lossy") => {
+                    let Some((name, form)) = rest.split_once(" as ") else {
+                        return self.fail(Kind::Syntax, "expected `lossy %value as type`");
+                    };
+                    let v = self.value(name)?;
+                    match Narrow::named(form.trim()) {
+                        Some(narrow) => lossy.push((v, narrow)),
+                        None => {
+                            let m = format!("nothing is kept with losses as `{}`", short(form));
+                            return self.fail(Kind::Syntax, m);
+                        }
+                    }
+                }
+                (true, false, "donate") => {
+                    let given = rest.split(',').map(|name| self.param(name));
+                    let given: Vec<usize> = given.collect::<Result<_, _>>()?;
+                    if !given.is_sorted_by(|a, b| a < b) {
+                        return self
+                            .fail(Kind::Usage, "parameters are listed in their order, once");
+                    }
+                    plan.donated = given;
+                }
+                (true, false, "inline") => plan.inline.extend(self.insts(rest)?),
+                (true, false, "group") => {
+                    let parts = rest.split(';').map(|part| self.insts(part));
+                    plan.groups.push(Group { parts: parts.collect::<Result<_, _>>()? });
+                }
+                (true, false, "store") => {
+                    let Some((name, form)) = rest.split_once(" as ") else {
+                        return self.fail(Kind::Syntax, "expected `store %value as form`");
+                    };
+                    let v = self.value(name)?;
+                    match storage(form.trim()) {
+                        Some(s) => plan.storage.push((v, s)),
+                        None => {
+                            return self
+                                .fail(Kind::Syntax, format!("`{}` is no form", short(form)));
+                        }
+                    }
+                }
+                _ => {
+                    return self
+                        .fail(Kind::Syntax, format!("`{}` is not expected here", short(word)));
+                }
+            }
+        }
+        if !closed {
+            (self.at, self.len) = (text.len(), 0);
+            return self.fail(Kind::Syntax, "the plan has no end");
+        }
+        if plan.name != self.f.name {
+            let m = format!("a plan of @{}, not of @{}", plan.name, self.f.name);
+            return self.fail(Kind::Usage, m);
+        }
+        let copies: Vec<_> = lossy_copies(self.f).iter().map(|c| (c.of, c.narrow)).collect();
+        if lossy != copies {
+            let m = format!("the plan and @{} keep other values with losses", self.f.name);
+            return self.fail(Kind::Usage, m);
+        }
+        Ok(plan)
+    }
+
+    fn insts(&self, list: &str) -> Result<Vec<Inst>, Diagnostic> {
+        list.split(',').map(|name| self.inst(name)).collect()
+    }
+
+    fn inst(&self, name: &str) -> Result<Inst, Diagnostic> {
+        match self.f.def(self.value(name)?) {
+            ValueDef::Inst(i, _) => Ok(i),
+            _ => self.fail(Kind::Usage, format!("{} is not computed", name.trim())),
+        }
+    }
+
+    /// The position of a parameter.
+    fn param(&self, name: &str) -> Result<usize, Diagnostic> {
+        let name = name.trim();
+        let found = name.strip_prefix('%').and_then(|n| self.params.iter().position(|p| p == n));
+        found.map_or_else(
+            || {
+                let m = format!("`{}` is no parameter of @{}", short(name), self.f.name);
+                self.fail(Kind::UnknownName, m)
+            },
+            Ok,
+        )
+    }
+
+    fn value(&self, name: &str) -> Result<Value, Diagnostic> {
+        let name = name.trim();
+        let found = name.strip_prefix('%').and_then(|n| self.values.get(n));
+        match found {
+            Some(&v) => Ok(v),
+            None => self.fail(
+                Kind::UnknownName,
+                format!("`{}` is no instruction of @{}", short(name), self.f.name),
+            ),
+        }
+    }
+}
+
+impl Plan {
+    /// A hash of the plan.
+    pub fn hash(&self, f: &Function) -> String {
+        short_hash(&self.text(f))
+    }
+
+    /// The plan's text, with the names that values have in the function's.
+    pub fn text(&self, f: &Function) -> String {
+        print(self, f, &Names::of(f))
+    }
+
+    /// Reads a plan of a function.
+    ///
+    /// # Errors
+    /// If the text is no plan, or not one of this function: the error has the place in the text.
+    pub fn parse(text: &str, f: &Function) -> Result<Plan, Diagnostic> {
+        parse(text, f, &Names::of(f))
+    }
+}

@@ -1,0 +1,50 @@
+//! Concatenations of many operands become a tree of concatenations of few.
+//!
+//! A kernel finds the operand that an element comes from by a guard for each. With many of them its code is long,
+//! no vectors reach them, and each element, or each stretch, asks them all: the time to compile and to run grows with
+//! their square. In a tree an element moves once for each level, and only what is beyond the first level moves twice.
+
+use super::replace::replaced;
+use crate::analysis::shifts::MOST_SHIFTED;
+use adfuse_ir::{Builder, Diagnostic, Function, Inst, Op, Value};
+
+/// The most operands of one concatenation: as many ways of reading one parameter as vectors have.
+const MOST_OPERANDS: usize = 16;
+
+/// The function with the concatenations of many operands as trees.
+pub(crate) fn concatenations_as_trees(f: &Function) -> Result<Function, Diagnostic> {
+    let wide =
+        |i: Inst| (f.op(i) == Op::Concatenate && f.args(i).len() > MOST_OPERANDS).then_some(());
+    replaced(f, wide, |b, copier, i, ()| {
+        let mut parts: Vec<Value> = f.args(i).iter().map(|&a| copier.get(b, a)).collect();
+        while parts.len() > MOST_OPERANDS {
+            parts = level(b, &parts, f, i);
+        }
+        let whole = joined(b, &parts, f, i);
+        let result = f.inst_results(i)[0];
+        b.func_mut().set_name(whole, f.name_of(result));
+        copier.set(result, whole);
+    })
+}
+
+/// One level of the tree. The last one groups no more operands than it has to, and no fewer than are
+/// kept: a group that is written out where it is read would make its reader the wide one again.
+fn level(b: &mut Builder, parts: &[Value], f: &Function, i: Inst) -> Vec<Value> {
+    let least = MOST_SHIFTED as usize + 1;
+    // Each group stands for its members, so one of n leaves n - 1 operands fewer.
+    let mut excess = parts.len() - MOST_OPERANDS;
+    let (mut next, mut rest) = (Vec::new(), parts);
+    while excess > 0 && rest.len() >= least {
+        let size = (excess + 1).clamp(least, MOST_OPERANDS).min(rest.len());
+        let (group, others) = rest.split_at(size);
+        next.push(joined(b, group, f, i));
+        excess = excess.saturating_sub(size - 1);
+        rest = others;
+    }
+    next.extend(rest);
+    next
+}
+
+fn joined(b: &mut Builder, parts: &[Value], f: &Function, i: Inst) -> Value {
+    b.op_with(Op::Concatenate, parts, f.attrs(i).clone())
+}

@@ -1,0 +1,199 @@
+//! Short folds that are no rows: the fold of a window becomes an expression of its elements.
+//!
+//! A kernel that folds a few neighbours for every element of its result wants its vectors along the result. Each
+//! element of a window is a view of what the window lies in, so the fold is written out over views, in the order that
+//! strict mode defines, and has the same bits. Folds along rows stay folds: their elements are neighbours in memory.
+
+use super::replace::replaced;
+use adfuse_ir::attrs::Attrs;
+use adfuse_ir::op::{Body, Monoid};
+use adfuse_ir::rewrite::Copier;
+use adfuse_ir::{Builder, Diagnostic, Function, Inst, Op, TensorType, Value, ValueDef};
+use std::collections::BTreeMap;
+
+/// The most elements of a fold that is written out: the lanes of the strict order, each of which has one.
+const MOST: u64 = 32;
+/// The least elements of a result that is worth it.
+const RESULT: u64 = 64;
+/// How many instructions may lie between a fold and the windows under it.
+const DEPTH: u32 = 12;
+
+/// The function with the folds of windows written out.
+pub(crate) fn windows_written_out(f: &Function) -> Result<Function, Diagnostic> {
+    replaced(f, |i| short(f, i), |b, copier, i, fold| fold.write(b, copier, f, i))
+}
+
+/// A fold over one run of axes.
+struct Short {
+    join: Op,
+    first: usize,
+    extents: Vec<u64>,
+    /// Whether kept axes follow, which makes the order that of a chain.
+    chain: bool,
+}
+
+/// What a fold is, if it is short and of windows.
+fn short(f: &Function, i: Inst) -> Option<Short> {
+    let Body::Reduce(monoid) = f.op(i).def().body else { return None };
+    let join = match monoid {
+        Monoid::Sum => Op::Add,
+        Monoid::Prod => Op::Mul,
+        Monoid::Max => Op::Max,
+        Monoid::Min => Op::Min,
+        Monoid::And => Op::And,
+        Monoid::Or => Op::Or,
+        Monoid::ArgMax | Monoid::ArgMin => return None,
+    };
+    let x = f.args(i)[0];
+    let dims = f.ty(x).dims()?;
+    let mut axes: Vec<usize> = f.attrs(i).ints("axes").iter().map(|&a| a as usize).collect();
+    axes.sort_unstable();
+    let first = *axes.first()?;
+    let run = axes.iter().enumerate().all(|(k, &a)| a == first + k);
+    let extents = dims[first..first + axes.len()].to_vec();
+    let n = extents.iter().try_fold(1u64, |n, &d| n.checked_mul(d))?;
+    let kept = f.ty(f.inst_results(i)[0]).elements()?;
+    if !run || !(2..=MOST).contains(&n) || kept < RESULT || !of_windows(f, x, DEPTH) {
+        return None;
+    }
+    let chain = dims[first + axes.len()..].iter().any(|&d| d != 1);
+    Some(Short { join, first, extents, chain })
+}
+
+/// Whether a value is made of windows, through views and arithmetic.
+fn of_windows(f: &Function, v: Value, depth: u32) -> bool {
+    let ValueDef::Inst(i, _) = f.def(v) else { return false };
+    match f.op(i).def().body {
+        _ if depth == 0 => false,
+        Body::View(_) if matches!(f.op(i), Op::Skew | Op::Unskew | Op::Transpose) => true,
+        Body::View(_) => of_windows(f, f.args(i)[0], depth - 1),
+        Body::Map(_) => f.args(i).iter().any(|&a| of_windows(f, a, depth - 1)),
+        _ => false,
+    }
+}
+
+impl Short {
+    fn write(&self, b: &mut Builder, copier: &mut Copier<'_>, f: &Function, i: Inst) {
+        let (x, result) = (f.args(i)[0], f.inst_results(i)[0]);
+        let out = f.ty(result).clone();
+        // 16-bit floats fold in `f32` and are rounded once.
+        let wide = out.with_dtype(out.dtype.compute());
+        let convert = |b: &mut Builder, v: Value, to: &TensorType| {
+            if b.ty(v) == to { v } else { b.op_as(Op::ConvertElementType, &[v], Attrs::none(), to) }
+        };
+        let mut parts = Vec::new();
+        for at in places(&self.extents) {
+            let mut pull = Pull { f, fold: self, at: &at, known: BTreeMap::new() };
+            let v = pull.value(b, copier, x, DEPTH);
+            parts.push(convert(b, v, &wide));
+        }
+        let join =
+            |b: &mut Builder, l: Value, r: Value| b.op_as(self.join, &[l, r], Attrs::none(), &wide);
+        let folded = if self.chain {
+            parts.into_iter().reduce(|l, r| join(b, l, r))
+        } else {
+            // Each lane has one element; the upper half of the lanes folds into the lower.
+            let mut half = MOST as usize / 2;
+            while half > 0 {
+                let upper = parts.split_off(half.min(parts.len()));
+                for (l, r) in parts.iter_mut().zip(upper) {
+                    *l = join(b, *l, r);
+                }
+                half /= 2;
+            }
+            parts.first().copied()
+        };
+        let folded = folded.expect("a fold of two elements or more");
+        let v = convert(b, folded, &out);
+        if b.func().literal(v).is_none() && b.func().name_of(v).is_none() {
+            b.func_mut().set_name(v, f.name_of(result));
+        }
+        copier.set(result, v);
+    }
+}
+
+/// Coordinates below the extents, row-major.
+fn places(extents: &[u64]) -> Vec<Vec<u64>> {
+    let mut all = vec![vec![]];
+    for &n in extents {
+        all = all.iter().flat_map(|p| (0..n).map(|k| [p.as_slice(), &[k]].concat())).collect();
+    }
+    all
+}
+
+/// Values at one place of the folded axes.
+struct Pull<'a> {
+    f: &'a Function,
+    fold: &'a Short,
+    at: &'a [u64],
+    known: BTreeMap<Value, Value>,
+}
+
+impl Pull<'_> {
+    /// The type of a value without the folded axes.
+    fn kept(&self, ty: &TensorType) -> TensorType {
+        let (first, n) = (self.fold.first, self.fold.extents.len());
+        let shape = ty.shape[..first].iter().chain(&ty.shape[first + n..]);
+        TensorType::new(ty.dtype, shape.copied())
+    }
+
+    /// A value at the place: arithmetic is done there, everything else is cut there.
+    fn value(&mut self, b: &mut Builder, copier: &mut Copier<'_>, v: Value, depth: u32) -> Value {
+        if let Some(&known) = self.known.get(&v) {
+            return known;
+        }
+        let f = self.f;
+        let ty = self.kept(f.ty(v));
+        let made = match f.def(v) {
+            ValueDef::Literal(l) => b.literal(&ty, l),
+            ValueDef::Inst(i, _) if depth > 0 && matches!(f.op(i).def().body, Body::Map(_)) => {
+                let args: Vec<Value> =
+                    f.args(i).iter().map(|&a| self.value(b, copier, a, depth - 1)).collect();
+                b.op_as(f.op(i), &args, f.attrs(i).clone(), &ty)
+            }
+            ValueDef::Inst(i, _) if f.op(i) == Op::BroadcastInDim && self.repeats(i) => {
+                self.repeated(b, copier, i, &ty)
+            }
+            _ => {
+                let x = copier.get(b, v);
+                self.cut(b, x, f.ty(v), &ty)
+            }
+        };
+        self.known.insert(v, made);
+        made
+    }
+
+    /// Whether a broadcast repeats along all folded axes.
+    fn repeats(&self, i: Inst) -> bool {
+        let folded = self.fold.first..self.fold.first + self.fold.extents.len();
+        self.f.attrs(i).ints("dims").iter().all(|&d| !folded.contains(&(d as usize)))
+    }
+
+    fn repeated(
+        &self,
+        b: &mut Builder,
+        copier: &mut Copier<'_>,
+        i: Inst,
+        ty: &TensorType,
+    ) -> Value {
+        let x = copier.get(b, self.f.args(i)[0]);
+        if b.ty(x) == ty {
+            return x;
+        }
+        let behind =
+            |d: i64| if d as usize > self.fold.first { self.fold.extents.len() as i64 } else { 0 };
+        let dims = self.f.attrs(i).ints("dims").iter().map(|&d| d - behind(d));
+        b.op_as(Op::BroadcastInDim, &[x], Attrs::none().with_ints("dims", dims), ty)
+    }
+
+    fn cut(&self, b: &mut Builder, x: Value, from: &TensorType, to: &TensorType) -> Value {
+        let dims = from.dims().unwrap_or_default();
+        let at = |d: usize| d.checked_sub(self.fold.first).and_then(|k| self.at.get(k)).copied();
+        let attrs = Attrs::none()
+            .with_ints("start", (0..dims.len()).map(|d| at(d).unwrap_or(0) as i64))
+            .with_ints("limit", (0..dims.len()).map(|d| at(d).map_or(dims[d], |k| k + 1) as i64))
+            .with_ints("stride", dims.iter().map(|_| 1));
+        let piece = b.op_with(Op::Slice, &[x], attrs);
+        b.op_as(Op::Reshape, &[piece], Attrs::none(), to)
+    }
+}

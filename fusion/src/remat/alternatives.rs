@@ -1,0 +1,271 @@
+//! Plans that differ from another in what becomes of one value.
+//!
+//! Each function here only says what the other plan would be; lowering says whether it is one.
+
+use super::crossing::{How, Laid, Reading, phase_of};
+use super::group_graph::{left, needed};
+use crate::analysis::facts::Facts;
+use crate::analysis::value_range::Ranges;
+use crate::fuse::greedy::narrow;
+use crate::lower::instances::instances;
+use crate::memory::residuals::{storage, stored};
+use crate::plan::{Group, Plan};
+use adfuse_ir::kernel::Storage;
+use adfuse_ir::{Diagnostic, Function, Inst, Phase, Value, ValueDef};
+use cranelift_entity::{EntitySet, SecondaryMap};
+
+fn made_by(f: &Function, v: Value) -> Option<Inst> {
+    match f.def(v) {
+        ValueDef::Inst(i, _) => Some(i),
+        _ => None,
+    }
+}
+
+/// Plans that compute a value again for later phases, which read it from memory now.
+pub(crate) fn again(
+    f: &Function,
+    plan: &Plan,
+    v: Value,
+    readings: &[Reading],
+) -> Result<Vec<Plan>, Diagnostic> {
+    let Some(i) = made_by(f, v) else { return Ok(Vec::new()) };
+    let x = instances(f, plan)?;
+    let laid = Laid::of(f, plan, x.as_ref())?;
+    let Some(first) = laid.first(v) else { return Ok(Vec::new()) };
+    let Some(home) = laid.home(first) else { return Ok(Vec::new()) };
+    // What the group computes for this value, in terms of the function.
+    let kept = left(&laid.facts, laid.plan).kept;
+    let parts = needed(&laid.facts, &laid.plan.groups[home], &[first], &kept);
+    let of = |j: &Inst| made_by(f, laid.origin(laid.facts.f.inst_results(*j)[0])?);
+    let parts: Vec<Vec<Inst>> = parts.iter().map(|p| p.iter().filter_map(of).collect()).collect();
+    let later = readings.iter().filter(|r| r.how == How::Memory).map(|r| r.group);
+    let later: Vec<usize> = later.collect();
+    let mut plans = vec![written_out(f, plan, &[i])];
+    let all: Vec<Inst> = parts.iter().flatten().copied().collect();
+    if all.len() > 1 {
+        plans.push(written_out(f, plan, &all));
+    }
+    plans.extend(inside(f, plan, v, &parts, &later));
+    if let Some(&before) = later.iter().min() {
+        let mut groups = plan.groups.clone();
+        groups.insert(before, Group { parts });
+        plans.push(Plan { groups, ..plan.clone() });
+    }
+    Ok(plans)
+}
+
+/// The plan with instructions written out wherever they are used.
+fn written_out(f: &Function, plan: &Plan, these: &[Inst]) -> Plan {
+    let mut groups = plan.groups.clone();
+    groups.iter_mut().for_each(|g| {
+        g.parts.iter_mut().for_each(|p| p.retain(|j| !these.contains(j)));
+        g.parts.retain(|p| !p.is_empty());
+    });
+    groups.retain(|g| !g.parts.is_empty());
+    let mut inline = EntitySet::<Inst>::new();
+    inline.extend(plan.inline.iter().chain(these).copied());
+    let inline = f.body_insts().iter().copied().filter(|&i| inline.contains(i)).collect();
+    Plan { inline, groups, ..plan.clone() }
+}
+
+/// The plan in which each group that needs a value for a later phase computes these instructions, too.
+fn inside(
+    f: &Function,
+    plan: &Plan,
+    v: Value,
+    parts: &[Vec<Inst>],
+    later: &[usize],
+) -> Option<Plan> {
+    let mut groups = plan.groups.clone();
+    for &g in later {
+        let mut inline = EntitySet::<Inst>::new();
+        inline.extend(plan.inline.iter().copied());
+        let part =
+            groups[g].parts.iter_mut().find(|p| p.iter().any(|&m| reads(f, &inline, m, v)))?;
+        let mut all = EntitySet::<Inst>::new();
+        all.extend(part.iter().chain(parts.iter().flatten()).copied());
+        *part = f.body_insts().iter().copied().filter(|&i| all.contains(i)).collect();
+    }
+    Some(Plan { groups, ..plan.clone() })
+}
+
+/// Whether an instruction reads a value, or reads what is written out in terms of it.
+fn reads(f: &Function, inline: &EntitySet<Inst>, m: Inst, v: Value) -> bool {
+    let (mut stack, mut seen) = (vec![m], EntitySet::<Inst>::new());
+    while let Some(i) = stack.pop() {
+        for &a in f.args(i) {
+            if a == v {
+                return true;
+            }
+            if let Some(j) = made_by(f, a)
+                && inline.contains(j)
+                && seen.insert(j)
+            {
+                stack.push(j);
+            }
+        }
+    }
+    false
+}
+
+/// Plans that keep a value which is computed again now.
+pub(crate) fn kept(f: &Function, plan: &Plan, v: Value) -> Result<Vec<Plan>, Diagnostic> {
+    let Some(i) = made_by(f, v) else { return Ok(Vec::new()) };
+    if !plan.inline.contains(&i) {
+        return Ok(vec![once(f, plan, i)?]);
+    }
+    let mut inline = EntitySet::<Inst>::new();
+    inline.extend(plan.inline.iter().copied());
+    let without = plan.inline.iter().copied().filter(|&j| j != i).collect();
+    let whole = Plan { inline: without, ..plan.clone() };
+    // The last of the groups that compute first what it is made of.
+    let mut first: SecondaryMap<Inst, Option<(usize, usize)>> = SecondaryMap::new();
+    for (g, group) in plan.groups.iter().enumerate() {
+        for (k, part) in group.parts.iter().enumerate() {
+            part.iter().for_each(|&j| {
+                first[j].get_or_insert((g, k));
+            });
+        }
+    }
+    let (mut stack, mut seen, mut last) = (vec![i], EntitySet::<Inst>::new(), None);
+    while let Some(j) = stack.pop() {
+        for a in f.args(j).iter().filter_map(|&a| made_by(f, a)) {
+            last = last.max(first[a]);
+            if inline.contains(a) && seen.insert(a) {
+                stack.push(a);
+            }
+        }
+    }
+    let mut plans = Vec::new();
+    if let Some((g, k)) = last {
+        let mut joined = whole.clone();
+        let part = &mut joined.groups[g].parts[k];
+        let mut all = EntitySet::<Inst>::new();
+        all.extend(part.iter().copied().chain([i]));
+        *part = f.body_insts().iter().copied().filter(|&j| all.contains(j)).collect();
+        plans.push(joined);
+    }
+    let mut apart = whole;
+    apart.groups.insert(last.map_or(0, |(g, _)| g + 1), Group { parts: vec![vec![i]] });
+    plans.push(apart);
+    Ok(plans)
+}
+
+/// The plan with an instruction computed the first time alone, and without what nothing reads then.
+fn once(f: &Function, plan: &Plan, i: Inst) -> Result<Plan, Diagnostic> {
+    let mut first = true;
+    let mut drop = |j: Inst, _: Value| j == i && !std::mem::replace(&mut first, false);
+    let mut plan = without(f, plan, &|_, v| v, &mut drop);
+    // Ends, since each time something goes.
+    while let Some(x) = instances(f, &plan)? {
+        let laid = Laid::of(f, &plan, Some(&x))?;
+        let mut used = EntitySet::<Value>::new();
+        used.extend(x.f.results().iter().copied());
+        used.extend(x.f.body_insts().iter().flat_map(|&j| x.f.args(j)).copied());
+        let dead =
+            |v: Value| !used.contains(v) && laid.origin(v).and_then(|of| laid.first(of)) != Some(v);
+        let at = |(g, k, n): (usize, usize, usize), _: Value| {
+            x.f.inst_results(x.plan.groups[g].parts[k][n])[0]
+        };
+        let less = without(f, &plan, &at, &mut |_, v| dead(v));
+        if less == plan {
+            break;
+        }
+        plan = less;
+    }
+    Ok(plan)
+}
+
+/// The plan without the occurrences of instructions that are to go, and without groups that are then
+/// empty. `value` says what is asked about: the value of an occurrence, from its place.
+fn without(
+    f: &Function,
+    plan: &Plan,
+    value: &dyn Fn((usize, usize, usize), Value) -> Value,
+    goes: &mut dyn FnMut(Inst, Value) -> bool,
+) -> Plan {
+    let mut groups = Vec::new();
+    for (g, group) in plan.groups.iter().enumerate() {
+        let mut parts = Vec::new();
+        for (k, part) in group.parts.iter().enumerate() {
+            let stays = |&(n, j): &(usize, Inst)| !goes(j, value((g, k, n), f.inst_results(j)[0]));
+            let part: Vec<Inst> =
+                part.iter().copied().enumerate().filter(stays).map(|(_, j)| j).collect();
+            if !part.is_empty() {
+                parts.push(part);
+            }
+        }
+        if !parts.is_empty() {
+            groups.push(Group { parts });
+        }
+    }
+    Plan { groups, ..plan.clone() }
+}
+
+/// The plan in which the groups that compute a value for a phase and need it for a later one are two
+/// each: one for what is computed in phases up to that of the value, one for the rest.
+pub(crate) fn apart(
+    f: &Function,
+    plan: &Plan,
+    v: Value,
+    readings: &[Reading],
+) -> Result<Vec<Plan>, Diagnostic> {
+    let x = instances(f, plan)?;
+    let laid = Laid::of(f, plan, x.as_ref())?;
+    let phase = phase_of(f, v);
+    let shared = |g: usize| readings.iter().any(|r| r.group == g && r.how == How::Here);
+    let mut groups = Vec::new();
+    for (g, group) in plan.groups.iter().enumerate() {
+        if !shared(g) {
+            groups.push(group.clone());
+            continue;
+        }
+        // Phases never fall along the flow of data, so that the second may follow the first.
+        let laid_out = &laid.plan.groups[g];
+        for early in [true, false] {
+            let side = |k: usize| -> Vec<Inst> {
+                let both = group.parts[k].iter().zip(&laid_out.parts[k]);
+                let at = |&(_, j): &(&Inst, &Inst)| -> bool {
+                    let of: Phase = laid.facts.f.inst(*j).phase;
+                    (of <= phase) == early
+                };
+                both.filter(at).map(|(&i, _)| i).collect()
+            };
+            let parts: Vec<Vec<Inst>> = (0..group.parts.len()).map(side).collect();
+            let parts: Vec<Vec<Inst>> = parts.into_iter().filter(|p| !p.is_empty()).collect();
+            match early {
+                true => groups.push(Group { parts }),
+                // What is left of several contractions need not be contractions.
+                false => groups.extend(parts.into_iter().map(|p| Group { parts: vec![p] })),
+            }
+        }
+    }
+    groups.retain(|g| !g.parts.is_empty());
+    Ok(vec![Plan { groups, ..plan.clone() }])
+}
+
+/// A plan with the forms in which its temporaries are stored: those they have in another, and the
+/// narrowest for what that one does not store.
+pub(crate) fn with_forms(f: &Function, plan: Plan, like: &Plan) -> Result<Plan, Diagnostic> {
+    let plan = Plan { storage: Vec::new(), ..plan };
+    let (there, here) = (temporaries(f, like)?, temporaries(f, &plan)?);
+    let facts = Facts::of(f, true)?;
+    let (known, ranges) = (storage(like), Ranges::of(&facts));
+    let form = |v: Value| match there.contains(v) {
+        true => Some(known[v]).filter(|form| *form != Storage::Plain),
+        false => narrow(&facts, &ranges, v),
+    };
+    let values = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
+    let values = values.filter(|&v| here.contains(v));
+    let storage = values.filter_map(|v| Some((v, form(v)?))).collect();
+    Ok(Plan { storage, ..plan })
+}
+
+/// The values that groups of a plan leave to others, results apart.
+fn temporaries(f: &Function, plan: &Plan) -> Result<EntitySet<Value>, Diagnostic> {
+    let x = instances(f, plan)?;
+    let laid = Laid::of(f, plan, x.as_ref())?;
+    let mut found = EntitySet::new();
+    found.extend(stored(&laid.facts, laid.plan).iter().filter_map(|s| laid.origin(s.value)));
+    Ok(found)
+}

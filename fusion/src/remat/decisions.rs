@@ -1,0 +1,431 @@
+//! What a plan decides for each value that crosses phases, and what else could have been decided.
+//!
+//! The alternative to a decision is a plan that differs in it alone: it is made, lowered, priced, and
+//! its memory packed, and what is told are differences.
+
+use super::alternatives;
+use super::crossing::{Crossing, How, Reading, is_constant, phase_of};
+use crate::analysis::facts::Facts;
+use crate::analysis::value_range::Ranges;
+use crate::fuse::greedy::narrow;
+use crate::lower::steps::steps_of;
+use crate::memory::engine::Engine;
+use crate::memory::peak::fullest;
+use crate::memory::residuals::{bytes, storage};
+use crate::plan::Plan;
+use crate::plan::lossy::{LossyCopy, copied};
+use crate::plan::options::Options;
+use crate::search::point::{PlanPoint, measured, measured_at};
+use adfuse_ir::kernel::Storage;
+use adfuse_ir::{Diagnostic, Function, Op, Phase, Value, ValueDef};
+use cranelift_entity::EntitySet;
+use std::cmp::Reverse;
+
+/// What becomes of a value between the phase that computes it and the later ones that need it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// It is kept as it is.
+    Save,
+    /// It is kept in a narrower form that loses nothing.
+    Compress {
+        /// Bits of an element.
+        bits: u8,
+    },
+    /// It is the copy of a value in a narrower type that the user allows: what loses something.
+    Lossy(LossyCopy),
+    /// It is computed again.
+    Remat {
+        /// The groups that compute it again for themselves.
+        inside: Vec<usize>,
+        /// The groups that compute it again for others.
+        own: Vec<usize>,
+        /// The values that are read for that.
+        from: Vec<Value>,
+    },
+    /// It is never in memory: the kernels that compute it need it for the later phase, too.
+    Shared,
+    /// It is a parameter, which is there anyway.
+    Parameter,
+    /// It is written in the program.
+    Constant,
+    /// It is a result, which is there anyway. What the user marks to be kept is a result.
+    Output,
+}
+
+/// How another plan differs: its figure less that of the plan at hand.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Difference {
+    /// The other plan.
+    pub plan: Plan,
+    /// Bytes of the peak.
+    pub peak: i64,
+    /// Bytes that phases leave to later ones.
+    pub saved: i64,
+    /// Predicted seconds.
+    pub seconds: f64,
+}
+
+/// Why there is no alternative.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// A parameter is not computed.
+    Parameter,
+    /// A constant is not computed.
+    Constant,
+    /// A result is in memory anyway: to compute it again frees nothing.
+    Output,
+    /// No such plan has a lowering: what is in the way of the first that was tried.
+    Refused(String),
+}
+
+/// What else could become of a value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Alternative {
+    /// It could be kept.
+    Keep(Difference),
+    /// It could be computed again.
+    Remat(Difference),
+    /// Nothing.
+    None(Why),
+}
+
+/// What settles a decision.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Constraint {
+    /// There is no alternative.
+    Legality,
+    /// The value need not be kept beside another that is, if what it is made of need not be exact.
+    Exactness {
+        /// The other value.
+        of: Value,
+    },
+    /// The alternative is no slower and takes more than the budget.
+    Budget {
+        /// By so many bytes.
+        over: u64,
+    },
+    /// The alternative is slower, and nobody asks for what it would free.
+    Time,
+    /// The alternative is as fast and frees nothing.
+    Bytes,
+    /// Nothing: the alternative is faster, or as fast with a lower peak, or with that and fewer bytes
+    /// saved, and the planner did not look there.
+    Search,
+}
+
+/// What was decided for a value.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Decision {
+    /// The value.
+    pub value: Value,
+    /// The phase that computes it.
+    pub phase: Phase,
+    /// The groups that need it for later phases, in the order in which they run, and how each comes by
+    /// it.
+    pub readings: Vec<Reading>,
+    /// What becomes of it.
+    pub choice: Choice,
+    /// Bytes that it takes where it is stored, or would take.
+    pub bytes: u64,
+    /// How many of the plan's [`saved_bytes`](crate::saved_bytes) are of this value.
+    pub saved: u64,
+    /// Whether it is in memory at the moment at which most bytes are in use, so that less of it would
+    /// lower the peak if nothing else is as high.
+    pub at_peak: bool,
+    /// What else could be decided, and what it costs.
+    pub other: Alternative,
+    /// What settles it.
+    pub bound: Constraint,
+}
+
+/// Decides about one value after the other what a plan has decided.
+pub struct Decider<'a> {
+    f: &'a Function,
+    plan: &'a Plan,
+    options: &'a Options,
+    budget: Option<u64>,
+    engine: &'a dyn Engine,
+    facts: Facts<'a>,
+    ranges: Ranges,
+    crossing: Crossing,
+    point: PlanPoint,
+    at_peak: EntitySet<Value>,
+    peak_group: Option<usize>,
+}
+
+/// What a plan of a prepared function decides for every value that crosses phases: parameters first, then
+/// in the order of the function. A value crosses where a group needs it for an instruction of a later
+/// phase, which reads it, or reads what is computed again from it. What an instruction reads from memory is
+/// needed for the first phase that needs the instruction.
+///
+/// # Errors
+/// As [`lower`](crate::lower()), and those of the engine.
+pub fn decisions(
+    f: &Function,
+    plan: &Plan,
+    options: &Options,
+    budget: Option<u64>,
+    engine: &dyn Engine,
+) -> Result<Vec<Decision>, Diagnostic> {
+    let decider = Decider::of(f, plan, options, budget, engine)?;
+    decider.values().iter().filter_map(|&v| decider.decision(v).transpose()).collect()
+}
+
+impl<'a> Decider<'a> {
+    /// Weighs a plan of a prepared function.
+    ///
+    /// # Errors
+    /// As [`decisions`].
+    pub fn of(
+        f: &'a Function,
+        plan: &'a Plan,
+        options: &'a Options,
+        budget: Option<u64>,
+        engine: &'a dyn Engine,
+    ) -> Result<Decider<'a>, Diagnostic> {
+        crate::lower::belongs(f, plan)?;
+        let (point, program, holders) = measured_at(f, plan.clone(), options, engine)?;
+        let (mut at_peak, mut peak_group) = (EntitySet::new(), None);
+        if let Some(moment) = fullest(&program, &engine.scratch(&program)?) {
+            let there = |v: &Value| holders[*v].iter().any(|b| moment.there.contains(b));
+            at_peak.extend(holders.keys().filter(there));
+            peak_group = steps_of(plan, &program).iter().position(|s| s.contains(&moment.step));
+        }
+        let (facts, crossing) = (Facts::of(f, true)?, Crossing::of(f, plan)?);
+        let ranges = Ranges::of(&facts);
+        Ok(Decider {
+            f,
+            plan,
+            options,
+            budget,
+            engine,
+            facts,
+            ranges,
+            crossing,
+            point,
+            at_peak,
+            peak_group,
+        })
+    }
+
+    /// The values that cross phases.
+    pub fn values(&self) -> &[Value] {
+        &self.crossing.values
+    }
+
+    /// The values that cross phases, those of the most bytes first.
+    pub(crate) fn by_size(&self) -> Vec<Value> {
+        let forms = storage(self.plan);
+        let size = |v: &Value| bytes(&self.facts, &forms, *v).unwrap_or(u64::MAX);
+        let mut all = self.crossing.values.clone();
+        all.sort_by_key(|v| Reverse(size(v)));
+        all
+    }
+
+    /// The group that runs when most bytes are in use; `None` where no group does.
+    pub fn peak_group(&self) -> Option<usize> {
+        self.peak_group
+    }
+
+    /// What the plan takes.
+    pub fn point(&self) -> &PlanPoint {
+        &self.point
+    }
+
+    /// What was decided for a value; `None` for one that does not cross phases.
+    ///
+    /// # Errors
+    /// As [`decisions`].
+    pub fn decision(&self, v: Value) -> Result<Option<Decision>, Diagnostic> {
+        let readings = &self.crossing.readings[v];
+        if readings.is_empty() {
+            return Ok(None);
+        }
+        let choice = self.choice(v, readings);
+        let other = self.other(v, &choice, readings)?;
+        let mut forms = storage(self.plan);
+        // What is not stored would be so in its narrowest form.
+        if !readings.iter().any(|r| matches!(r.how, How::Memory | How::Again { .. } | How::Given)) {
+            forms[v] = narrow(&self.facts, &self.ranges, v).unwrap_or(Storage::Plain);
+        }
+        Ok(Some(Decision {
+            value: v,
+            phase: phase_of(self.f, v),
+            readings: readings.clone(),
+            bytes: bytes(&self.facts, &forms, v).unwrap_or(u64::MAX),
+            saved: self.crossing.saved[v],
+            at_peak: self.at_peak.contains(v),
+            bound: self.bound(v, &choice, &other),
+            choice,
+            other,
+        }))
+    }
+
+    fn choice(&self, v: Value, readings: &[Reading]) -> Choice {
+        let any = |how: How| readings.iter().any(|r| r.how == how);
+        if is_constant(&self.facts, v) {
+            return Choice::Constant;
+        }
+        if !matches!(self.f.def(v), ValueDef::Inst(..)) {
+            return Choice::Parameter;
+        }
+        let (mut inside, mut own) = (Vec::new(), Vec::new());
+        for reading in readings {
+            match reading.how {
+                How::Written | How::HereAgain => inside.push(reading.group),
+                How::Again { group } if !own.contains(&group) => own.push(group),
+                _ => {}
+            }
+        }
+        let result = self.f.results().contains(&v);
+        let again = !inside.is_empty() || !own.is_empty();
+        if result && (any(How::Memory) || !again) {
+            return Choice::Output;
+        }
+        if any(How::Memory) {
+            if let ValueDef::Inst(i, _) = self.f.def(v)
+                && let Some(copy) = copied(self.f, i)
+            {
+                return Choice::Lossy(copy);
+            }
+            return match storage(self.plan)[v] {
+                Storage::Plain => Choice::Save,
+                Storage::Packed(bits) => Choice::Compress { bits },
+            };
+        }
+        match again {
+            true => Choice::Remat { inside, own, from: self.crossing.from[v].clone() },
+            false => Choice::Shared,
+        }
+    }
+
+    /// What else could be decided.
+    fn other(
+        &self,
+        v: Value,
+        choice: &Choice,
+        readings: &[Reading],
+    ) -> Result<Alternative, Diagnostic> {
+        let make: fn(Difference) -> Alternative = match choice {
+            Choice::Parameter => return Ok(Alternative::None(Why::Parameter)),
+            Choice::Constant => return Ok(Alternative::None(Why::Constant)),
+            Choice::Output => return Ok(Alternative::None(Why::Output)),
+            Choice::Save | Choice::Compress { .. } | Choice::Lossy(_) => Alternative::Remat,
+            Choice::Remat { .. } | Choice::Shared => Alternative::Keep,
+        };
+        let (mut best, mut refused): (Option<PlanPoint>, Option<String>) = (None, None);
+        for made in self.tried(v, choice, readings)? {
+            match made {
+                Ok(point) if best.as_ref().is_none_or(|b| self.before(&point, b, choice)) => {
+                    best = Some(point);
+                }
+                Ok(_) => {}
+                Err(d) => {
+                    refused.get_or_insert(d.message);
+                }
+            }
+        }
+        Ok(match best {
+            None => Alternative::None(Why::Refused(refused.unwrap_or_default())),
+            Some(b) => make(Difference {
+                peak: difference(b.peak, self.point.peak),
+                saved: difference(b.saved, self.point.saved),
+                seconds: b.seconds - self.point.seconds,
+                plan: b.plan,
+            }),
+        })
+    }
+
+    /// The plans that differ in this value alone, and what each takes.
+    pub(crate) fn alternatives(&self, v: Value) -> Result<Vec<PlanPoint>, Diagnostic> {
+        let readings = &self.crossing.readings[v];
+        let found = self.tried(v, &self.choice(v, readings), readings)?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// The same, with what is in the way of those that have no lowering.
+    fn tried(
+        &self,
+        v: Value,
+        choice: &Choice,
+        readings: &[Reading],
+    ) -> Result<Vec<Result<PlanPoint, Diagnostic>>, Diagnostic> {
+        let (f, plan) = (self.f, self.plan);
+        let plans = match choice {
+            Choice::Parameter | Choice::Constant | Choice::Output => Vec::new(),
+            Choice::Save | Choice::Compress { .. } | Choice::Lossy(_) => {
+                alternatives::again(f, plan, v, readings)?
+            }
+            Choice::Remat { .. } => alternatives::kept(f, plan, v)?,
+            Choice::Shared => alternatives::apart(f, plan, v, readings)?,
+        };
+        let price = |plan| {
+            let plan = alternatives::with_forms(f, plan, self.plan)?;
+            measured(f, plan, self.options, self.engine).map(|(point, _)| point)
+        };
+        Ok(plans.into_iter().map(price).collect())
+    }
+
+    /// Whether one alternative to a choice comes before another: within the budget first, then what does
+    /// what it is for, then faster, then smaller.
+    fn before(&self, a: &PlanPoint, b: &PlanPoint, choice: &Choice) -> bool {
+        let over = |p: &PlanPoint| self.budget.is_some_and(|budget| p.peak > budget);
+        // To compute one value again in order to keep another as large frees nothing.
+        let kept = matches!(choice, Choice::Save | Choice::Compress { .. } | Choice::Lossy(_));
+        let vain = |p: &PlanPoint| kept && p.saved >= self.point.saved && p.peak >= self.point.peak;
+        let first = (over(a), vain(a)).cmp(&(over(b), vain(b)));
+        let times = a.seconds.total_cmp(&b.seconds);
+        first.then(times).then((a.peak, a.saved).cmp(&(b.peak, b.saved))).is_lt()
+    }
+
+    /// What settles a decision.
+    fn bound(&self, v: Value, choice: &Choice, other: &Alternative) -> Constraint {
+        let d = match other {
+            Alternative::None(_) => return Constraint::Legality,
+            Alternative::Keep(d) | Alternative::Remat(d) => d,
+        };
+        if matches!(choice, Choice::Save | Choice::Compress { .. })
+            && let Some(of) = self.inverted(v)
+        {
+            return Constraint::Exactness { of };
+        }
+        // Sums of the same times in another order need not be equal.
+        let alike = ALIKE * self.point.seconds;
+        if d.seconds > alike {
+            return Constraint::Time;
+        }
+        let peak = i128::from(self.point.peak) + i128::from(d.peak);
+        let over = self.budget.map_or(0, |b| peak - i128::from(b));
+        match u64::try_from(over) {
+            Ok(over) if over > 0 => Constraint::Budget { over },
+            _ if d.seconds < -alike || d.peak < 0 || d.peak == 0 && d.saved < 0 => {
+                Constraint::Search
+            }
+            _ => Constraint::Bytes,
+        }
+    }
+
+    /// A value that is kept too, of which this one could be made if rounding did not matter.
+    fn inverted(&self, v: Value) -> Option<Value> {
+        let users = self.facts.users[v].iter();
+        let made = users.filter(|&&u| INVERTED.contains(&self.f.op(u)));
+        let kept = |y: &Value| {
+            let memory = self.crossing.readings[*y].iter().any(|r| r.how == How::Memory);
+            memory || self.f.results().contains(y)
+        };
+        made.map(|&u| self.f.inst_results(u)[0]).find(kept)
+    }
+}
+
+/// The part of a plan's time by which others differ that count as as fast.
+pub(crate) const ALIKE: f64 = 1e-9;
+
+/// Functions whose operand is known from their result, but for rounding.
+const INVERTED: [Op; 9] =
+    [Op::Exp, Op::Expm1, Op::Log, Op::Log1p, Op::Tanh, Op::Logistic, Op::Sqrt, Op::Rsqrt, Op::Cbrt];
+
+/// One number less another, as far as it can be told.
+fn difference(a: u64, b: u64) -> i64 {
+    let d = i128::from(a) - i128::from(b);
+    d.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}

@@ -1,0 +1,231 @@
+//! Schedules that trade memory for time, none worse than another in both.
+
+use super::cost_graph::{CostGraph, OpId, Role};
+use super::liveness::Meter;
+use super::local_search::{Archive, Entry};
+use super::residuals::{Hull, residuals};
+use super::segments;
+use super::steps::{Schedule, evaluate};
+use super::sweep::{Choice, computing_again, within};
+use std::cmp::Reverse;
+use thiserror::Error;
+
+/// How hard to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrontierOptions {
+    /// Steps of schedules that are measured while they are improved. The result depends on this and
+    /// the graph alone.
+    pub effort: u64,
+    /// The most points, evenly spread by peak; all of them without this.
+    pub points: Option<usize>,
+}
+
+impl Default for FrontierOptions {
+    fn default() -> FrontierOptions {
+        FrontierOptions { effort: 2_000_000, points: None }
+    }
+}
+
+/// A schedule, and what it takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Point {
+    /// The most bytes resident at once.
+    pub peak: u64,
+    /// The time of all steps.
+    pub time: u64,
+    /// Bytes that phase 0 leaves to later ones.
+    pub saved: u64,
+    /// The schedule.
+    pub schedule: Schedule,
+}
+
+/// What there is to choose from, whatever the budget.
+#[derive(Clone, Debug)]
+pub struct Frontier {
+    /// Peaks rise and times fall, both strictly. There is at least one.
+    points: Vec<Point>,
+    hull: Hull,
+    /// What saves nothing for a later phase and is resident when the first step of one runs: inputs
+    /// that stay, and the step's own value.
+    beside: u64,
+    /// The time of running everything once.
+    once: u64,
+    binding: String,
+}
+
+/// No schedule of the frontier is within a budget.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "no schedule within {budget} bytes was found: the least takes {least}, and the largest value at its \
+     peak is `{binding}`"
+)]
+pub struct Infeasible {
+    /// The budget.
+    pub budget: u64,
+    /// The least budget for which there is a schedule.
+    pub least: u64,
+    /// The largest value at the peak moment of that schedule.
+    pub binding: String,
+}
+
+/// Finds schedules for all budgets at once.
+///
+/// Saving everything is the fastest. From there on: what the cuts of [`residuals`] compute again,
+/// segments of all lengths between the graph's narrow places, and passes that keep within targets, are
+/// improved by small moves until nothing better is found or the effort is spent.
+pub fn frontier(g: &CostGraph, options: &FrontierOptions) -> Frontier {
+    let n = g.ops().len();
+    let mut archive = Archive::new(g);
+    let save_all: Vec<OpId> = g.runs().collect();
+    let top = archive.offer(save_all).map_or(0, |t| t.peak);
+    let hull = residuals(g, cuts(n));
+    for corner in &hull.points {
+        archive.offer(computing_again(g, &corner.recomputed));
+    }
+    segments::offer(g, &mut archive);
+    let least = least_possible(g);
+    let (count, choices) = passes(n);
+    for target in targets(least, top, count) {
+        for &choice in choices {
+            if let Some(steps) = within(g, target, choice) {
+                archive.offer(steps);
+            }
+        }
+    }
+    // On a large graph each schedule is long: few ways from many rather than many from few.
+    let most = options.effort / (64 * n as u64 + 1);
+    let most = usize::try_from(most).unwrap_or(MOST_WAYS).clamp(LEAST_WAYS, MOST_WAYS);
+    archive.improve(options.effort, most);
+    Frontier::of(g, archive.entries, hull, options.points)
+}
+
+/// Bounds of the moves that are tried from one schedule.
+const LEAST_WAYS: usize = 8;
+const MOST_WAYS: usize = 256;
+
+/// Minimum cuts that are worth their time.
+fn cuts(n: usize) -> usize {
+    (200_000 / n.max(1)).clamp(24, 64)
+}
+
+/// Targets for passes over the graph, which take longer than other ways on large ones, and how what
+/// goes is chosen.
+fn passes(n: usize) -> (usize, &'static [Choice]) {
+    let choices = if n <= LARGE { &[Choice::Stale, Choice::Cost][..] } else { &[Choice::Stale] };
+    ((20_000 / n.max(1)).clamp(12, 40), choices)
+}
+
+/// Operations from which on one choice will do.
+const LARGE: usize = 500;
+
+/// What the most demanding operation needs by itself.
+fn least_possible(g: &CostGraph) -> u64 {
+    let sources = stay(g);
+    let own = |op: OpId| {
+        let reads = g.ops()[op].inputs.iter().filter(|&&p| !g.is_source(p));
+        reads.map(|&p| g.ops()[p].bytes).sum::<u64>() + g.ops()[op].bytes
+    };
+    sources + g.runs().map(own).max().unwrap_or(0)
+}
+
+/// Bytes of inputs that are there all the time. Sums of bytes are at most 2^62.
+fn stay(g: &CostGraph) -> u64 {
+    g.ops().values().filter(|o| o.role == Role::Source).map(|o| o.bytes).sum()
+}
+
+/// Numbers from one to the other, each by the same factor above the last.
+fn targets(low: u64, high: u64, count: usize) -> Vec<u64> {
+    let (low, high) = (low.max(1), high.max(1));
+    let step = (high as f64 / low as f64).max(1.0).powf(1.0 / count.max(1) as f64);
+    let mut all: Vec<u64> = (0..count)
+        .map(|k| (low as f64 * step.powi(k as i32)) as u64)
+        .filter(|&t| t < high)
+        .collect();
+    all.dedup();
+    all
+}
+
+/// At most so many points: the ends, and between them the fastest within evenly spread peaks.
+fn spread(points: &[Point], most: usize) -> Vec<&Point> {
+    let (Some(low), Some(high)) = (points.first(), points.last()) else { return Vec::new() };
+    if points.len() <= most || most < 2 {
+        return points.iter().rev().take(most.max(1)).rev().collect();
+    }
+    let (wide, parts) = (u128::from(high.peak - low.peak), most as u128 - 1);
+    let budget = |k: u128| low.peak + (wide * k / parts) as u64;
+    let at = |k: u128| points.partition_point(|p| p.peak <= budget(k)).saturating_sub(1);
+    let mut chosen: Vec<usize> = (0..=parts).map(at).collect();
+    chosen.dedup();
+    chosen.into_iter().map(|k| &points[k]).collect()
+}
+
+/// The largest value that is resident at the peak moment.
+fn binding(g: &CostGraph, schedule: &Schedule) -> String {
+    let steps = schedule.steps.as_values_slice();
+    let mut meter = Meter::default();
+    let Some(totals) = meter.measure(g, steps) else { return String::new() };
+    let here = |s: &usize| meter.is_own(*s) && meter.last(*s) as usize >= totals.at;
+    let values = (0..=totals.at).take(steps.len()).filter(here).map(|s| steps[s]);
+    let inputs = g.ops().keys().filter(|&o| g.ops()[o].role == Role::Source);
+    let most = inputs.chain(values).max_by_key(|&o| (g.ops()[o].bytes, Reverse(o)));
+    most.map_or(String::new(), |o| g.ops()[o].name.clone())
+}
+
+impl Frontier {
+    fn of(g: &CostGraph, entries: Vec<Entry>, hull: Hull, most: Option<usize>) -> Frontier {
+        let mut points: Vec<Point> = Vec::new();
+        for entry in entries {
+            let schedule: Schedule = entry.steps.into_iter().collect();
+            // What cannot be evaluated is no schedule; there is one that can, which saves all.
+            if let Ok(e) = evaluate(g, &schedule) {
+                points.push(Point { peak: e.peak, time: e.time, saved: e.saved, schedule });
+            }
+        }
+        if let Some(most) = most {
+            points = spread(&points, most).into_iter().cloned().collect();
+        }
+        let later = g.runs().find(|&o| g.ops()[o].phase.0 > 0);
+        let beside = stay(g) + later.map_or(0, |o| g.ops()[o].bytes);
+        let binding = points.first().map_or(String::new(), |p| binding(g, &p.schedule));
+        Frontier { points, hull, beside, once: g.time(), binding }
+    }
+
+    /// The points: peaks rise and times fall.
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    /// At most so many points: the ends, and between them the fastest within evenly spread peaks.
+    pub fn spread(&self, most: usize) -> Vec<&Point> {
+        spread(&self.points, most)
+    }
+
+    /// The fastest point, which computes nothing again.
+    pub fn fastest(&self) -> &Point {
+        self.points.last().expect("a frontier has the point that saves all")
+    }
+
+    /// The point with the least peak.
+    pub fn least(&self) -> &Point {
+        self.points.first().expect("a frontier has the point that saves all")
+    }
+
+    /// The fastest point within a budget.
+    ///
+    /// # Errors
+    /// If there is none; it says what the least is, and what is in the way.
+    pub fn at(&self, budget: u64) -> Result<&Point, Infeasible> {
+        let fit = self.points.partition_point(|p| p.peak <= budget);
+        fit.checked_sub(1).map(|k| &self.points[k]).ok_or_else(|| Infeasible {
+            budget,
+            least: self.least().peak,
+            binding: self.binding.clone(),
+        })
+    }
+
+    /// What any schedule within a budget takes at least, found or not: what the cuts of
+    /// [`residuals`] prove of the moment at which the first later phase begins.
+    pub fn least_time(&self, budget: u64) -> u64 {
+        self.once.saturating_add(self.hull.least_time(budget.saturating_sub(self.beside)))
+    }
+}

@@ -1,0 +1,221 @@
+//! Cost graphs as JSON.
+
+use super::cost_graph::{CostGraph, GraphError, OpId, Operation, Role};
+use adfuse_ir::Phase;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Why a text is no cost graph.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum JsonError {
+    /// It is no JSON, or not of this form.
+    #[error("{0}")]
+    Form(#[from] serde_json::Error),
+    /// Two operations or inputs have one name.
+    #[error("`{0}` is there twice")]
+    Twice(String),
+    /// An operation reads or views what there is not.
+    #[error("`{operation}` reads `{name}`, which there is not")]
+    Unknown {
+        /// The operation.
+        operation: String,
+        /// What it reads.
+        name: String,
+    },
+    /// An operation reads what is computed from it, or itself.
+    #[error("`{}` is computed from itself: {}", .0.first().map_or("", String::as_str), .0.join(" reads "))]
+    Cycle(Vec<String>),
+    /// An operation reads what is listed after it.
+    #[error("`{operation}` reads `{name}`, which comes after it")]
+    Order {
+        /// The operation.
+        operation: String,
+        /// What it reads.
+        name: String,
+    },
+    /// An operation breaks a rule of graphs.
+    #[error(transparent)]
+    Graph(#[from] GraphError),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    operations: Vec<Line>,
+    #[serde(default)]
+    inputs: Vec<Input>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    name: String,
+    time: u64,
+    #[serde(default)]
+    bytes: u64,
+    #[serde(default)]
+    inputs: Vec<String>,
+    alias: Option<String>,
+    #[serde(default)]
+    phase: u8,
+    #[serde(default)]
+    output: bool,
+    #[serde(default)]
+    keep: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    name: String,
+    bytes: u64,
+    #[serde(default)]
+    donated: bool,
+}
+
+impl CostGraph {
+    /// Reads a graph from JSON: an object with `operations`, in the order in which they run, and `inputs`.
+    ///
+    /// # Errors
+    /// For a text that is no graph; it names the operation, or the place in the text.
+    pub fn from_json(text: &str) -> Result<CostGraph, JsonError> {
+        let text: Text = serde_json::from_str(text)?;
+        let mut lines: BTreeMap<&str, &Line> = BTreeMap::new();
+        let mut g = CostGraph::new();
+        let mut ids: BTreeMap<&str, OpId> = BTreeMap::new();
+        for input in &text.inputs {
+            let role = if input.donated { Role::Donated } else { Role::Source };
+            let id = g.push(Operation { role, ..Operation::source(&input.name, input.bytes) })?;
+            if ids.insert(&input.name, id).is_some() {
+                return Err(JsonError::Twice(input.name.clone()));
+            }
+        }
+        for line in &text.operations {
+            if ids.contains_key(line.name.as_str()) || lines.insert(&line.name, line).is_some() {
+                return Err(JsonError::Twice(line.name.clone()));
+            }
+        }
+        for line in &text.operations {
+            let find = |name: &String| {
+                ids.get(name.as_str()).copied().ok_or_else(|| not_there(line, name, &lines))
+            };
+            let mut inputs: Vec<OpId> = line.inputs.iter().map(find).collect::<Result<_, _>>()?;
+            let alias = line.alias.as_ref().map(find).transpose()?;
+            inputs.extend(alias);
+            let op = Operation {
+                inputs,
+                alias,
+                phase: Phase(line.phase),
+                output: line.output,
+                role: if line.keep { Role::Once } else { Role::Computed },
+                ..Operation::new(&line.name, line.time, line.bytes)
+            };
+            let id = g.push(op)?;
+            ids.insert(&line.name, id);
+        }
+        Ok(g)
+    }
+}
+
+/// Why an operation cannot read what has not come yet.
+fn not_there(line: &Line, name: &str, lines: &BTreeMap<&str, &Line>) -> JsonError {
+    let operation = line.name.clone();
+    if !lines.contains_key(name) {
+        return JsonError::Unknown { operation, name: name.into() };
+    }
+    // The way back from what is read to the reader, found by depth.
+    let mut from: BTreeMap<&str, &str> = BTreeMap::from([(name, line.name.as_str())]);
+    let mut open = vec![name];
+    while let Some(at) = open.pop() {
+        if at == line.name {
+            let mut way = vec![at.to_string()];
+            let mut back = at;
+            while let Some(&before) = from.get(back).filter(|_| way.len() <= from.len()) {
+                way.push(before.to_string());
+                back = before;
+                if back == line.name {
+                    break;
+                }
+            }
+            way.reverse();
+            return JsonError::Cycle(way);
+        }
+        let Some(reads) = lines.get(at) else { continue };
+        for next in reads.inputs.iter().chain(&reads.alias) {
+            if !from.contains_key(next.as_str()) {
+                from.insert(next, at);
+                open.push(next);
+            }
+        }
+    }
+    JsonError::Order { operation, name: name.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn graphs_are_read_whole() {
+        let g = CostGraph::from_json(
+            r#"{"inputs": [{"name": "x", "bytes": 8}, {"name": "d", "bytes": 4, "donated": true}],
+                "operations": [
+                  {"name": "a", "time": 5, "bytes": 16, "inputs": ["x", "d"]},
+                  {"name": "v", "time": 0, "alias": "a", "keep": true},
+                  {"name": "b", "time": 1, "bytes": 2, "inputs": ["v"], "phase": 1, "output": true}]}"#,
+        )
+        .expect("is a graph");
+        let mut due = CostGraph::new();
+        let mut push = |op| due.push(op).expect("obeys the rules");
+        let x = push(Operation::source("x", 8));
+        let d = push(Operation { role: Role::Donated, ..Operation::source("d", 4) });
+        let a = push(Operation::new("a", 5, 16).reads(&[x, d]));
+        let v = push(Operation::new("v", 0, 0).view(a).once());
+        push(Operation::new("b", 1, 2).reads(&[v]).phase(1).output());
+        assert_eq!(g.ops(), due.ops());
+    }
+
+    #[test]
+    fn what_is_no_graph_says_why() {
+        let op = |name: &str, rest: &str| format!("{{\"name\": \"{name}\", \"time\": 1{rest}}}");
+        let of = |ops: &[String]| format!("{{\"operations\": [{}]}}", ops.join(", "));
+        let reads = |name: &str, of: &str| op(name, &format!(", \"inputs\": [\"{of}\"]"));
+        for (text, why) in [
+            ("{".into(), "EOF while parsing an object at line 1 column 1"),
+            ("{\"inputs\": []}".into(), "missing field `operations`"),
+            (of(&[op("a", ", \"size\": 1")]), "unknown field `size`"),
+            (of(&[op("a", ", \"bytes\": -1")]), "invalid value: integer `-1`"),
+            (of(&[op("a", ", \"bytes\": 1e30")]), "floating point `1e+30`, expected u64"),
+            (
+                of(&[op("a", ", \"bytes\": 9000000000000000000")]),
+                "`a` makes all times or all bytes",
+            ),
+            (of(&[op("a", ", \"phase\": 300")]), "integer `300`, expected u8"),
+            (of(&[op("a", ", \"phase\": 1"), op("b", "")]), "`b` is of an earlier phase"),
+            (of(&[op("a", ""), op("a", "")]), "`a` is there twice"),
+            (of(&[reads("a", "z")]), "`a` reads `z`, which there is not"),
+            (of(&[op("a", ", \"alias\": \"z\"")]), "`a` reads `z`, which there is not"),
+            (of(&[reads("a", "b"), op("b", "")]), "`a` reads `b`, which comes after it"),
+            (of(&[reads("a", "a")]), "`a` is computed from itself: a reads a"),
+            (
+                of(&[reads("a", "b"), reads("b", "c"), reads("c", "a")]),
+                "`a` is computed from itself: a reads b reads c reads a",
+            ),
+            (
+                of(&[op("a", ""), op("b", ", \"alias\": \"a\", \"bytes\": 1")]),
+                "no bytes of its own",
+            ),
+            (
+                "{\"inputs\": [{\"name\": \"x\", \"bytes\": 1}, {\"name\": \"x\", \"bytes\": 1}], \
+                 \"operations\": []}"
+                    .into(),
+                "`x` is there twice",
+            ),
+        ] {
+            let error = CostGraph::from_json(&text).expect_err("is no graph").to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

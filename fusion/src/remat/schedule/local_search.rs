@@ -1,0 +1,223 @@
+//! The best schedules so far, and what small changes make of them.
+//!
+//! A schedule is expanded by moves: at its peak moment every value that is there and not read leaves in
+//! every way, and each run that computes something again is dropped. What comes out is kept where no
+//! other schedule is as good in both memory and time, and expanded in its turn.
+
+use super::cost_graph::{CostGraph, OpId};
+use super::dead_steps::Cleaner;
+use super::liveness::{Meter, Totals};
+use super::moves::{Eviction, Ground, Lack, Runs};
+use hashbrown::HashSet;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// A schedule that is the best so far for its peak.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) peak: u64,
+    pub(crate) time: u64,
+    pub(crate) steps: Vec<OpId>,
+    expanded: bool,
+}
+
+/// Schedules of which none is worse than another in both: peaks rise, times fall.
+#[derive(Debug)]
+pub(crate) struct Archive<'g> {
+    g: &'g CostGraph,
+    pub(crate) entries: Vec<Entry>,
+    /// Schedules that are beaten by little, those by the least first: the way on may lead through them.
+    near: BinaryHeap<Near>,
+    /// Hashes of schedules that were offered.
+    seen: HashSet<u64>,
+    meter: Meter,
+    cleaner: Cleaner,
+    /// Steps that improvements may still measure.
+    work: u64,
+}
+
+/// A schedule that is beaten.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Near {
+    /// By how much, in parts of a million of the time.
+    by: Reverse<u64>,
+    steps: Vec<OpId>,
+}
+
+/// The most by which a schedule may be beaten and still be a way on, in parts of a million.
+const NEAR: u64 = 100_000;
+/// The most schedules that wait.
+const MOST_NEAR: usize = 4096;
+/// The part of the effort that is spent on them: 1 over this.
+const NEAR_PART: u64 = 4;
+
+/// Ways to deal with inputs that are not there, from the most to the least computed again.
+const WAYS: [Lack; 7] = [
+    Lack::Deep(u32::MAX),
+    Lack::Deep(0),
+    Lack::Deep(1),
+    Lack::Deep(2),
+    Lack::Keep(1),
+    Lack::Keep(2),
+    Lack::Keep(4),
+];
+
+impl<'g> Archive<'g> {
+    /// Nothing yet.
+    pub(crate) fn new(g: &'g CostGraph) -> Archive<'g> {
+        Archive {
+            g,
+            entries: Vec::new(),
+            near: BinaryHeap::new(),
+            seen: HashSet::new(),
+            meter: Meter::default(),
+            cleaner: Cleaner::default(),
+            work: 0,
+        }
+    }
+
+    fn is_spent(&self) -> bool {
+        self.work == 0
+    }
+
+    /// Cleans and measures a sequence, and keeps it if it is better than what there is.
+    pub(crate) fn offer(&mut self, mut steps: Vec<OpId>) -> Option<Totals> {
+        self.work = self.work.saturating_sub(steps.len() as u64);
+        self.cleaner.clean(self.g, &mut steps);
+        let totals = self.meter.measure(self.g, &steps)?;
+        let Totals { peak, time, .. } = totals;
+        // Those before have a lower peak.
+        let at = self.entries.partition_point(|e| e.peak < peak);
+        let same = self.entries.get(at).filter(|e| e.peak == peak);
+        let below = at.checked_sub(1).map(|k| &self.entries[k]);
+        if let Some(e) = same.or(below).filter(|e| e.time <= time) {
+            let by = u128::from(time - e.time) * 1_000_000 / u128::from(e.time.max(1));
+            let by = u64::try_from(by).unwrap_or(u64::MAX);
+            if by <= NEAR && self.near.len() < MOST_NEAR && self.seen.insert(hash(&steps)) {
+                self.near.push(Near { by: Reverse(by), steps });
+            }
+            return Some(totals);
+        }
+        let worse = self.entries[at..].iter().take_while(|e| e.time >= time).count();
+        let entry = Entry { peak, time, steps, expanded: false };
+        self.entries.splice(at..at + worse, [entry]);
+        Some(totals)
+    }
+
+    /// Expands what is best until nothing better is found, then what is nearly as good, until the work
+    /// of measuring so many steps is done. At most so many ways are tried from each.
+    pub(crate) fn improve(&mut self, effort: u64, most: usize) {
+        self.work = effort;
+        self.climb(most);
+        self.work = self.work.min(effort / NEAR_PART);
+        while !self.is_spent()
+            && let Some(Near { steps, .. }) = self.near.pop()
+        {
+            self.expand(&steps, most);
+            self.climb(most);
+        }
+    }
+
+    /// Expands what is best until nothing better is found, or the work is spent.
+    fn climb(&mut self, most: usize) {
+        loop {
+            let before = self.entries.iter().rposition(|e| !e.expanded);
+            let Some(mut k) = before else { return };
+            // From the fastest down, since each shows the way to the next.
+            loop {
+                if self.is_spent() {
+                    return;
+                }
+                self.entries[k].expanded = true;
+                let steps = self.entries[k].steps.clone();
+                let peak = self.entries[k].peak;
+                self.expand(&steps, most);
+                let below = self.entries.partition_point(|e| e.peak < peak);
+                match self.entries[..below].iter().rposition(|e| !e.expanded) {
+                    Some(next) => k = next,
+                    None => break,
+                }
+            }
+        }
+    }
+
+    fn expand(&mut self, steps: &[OpId], most: usize) {
+        let mut steps = steps.to_vec();
+        let Some(start) = self.meter.measure(self.g, &steps) else { return };
+        // Where several moments are as crowded, one eviction does not lower the peak: the best goes on.
+        for _ in 0..DEEPEST {
+            let Some((totals, next)) = self.evict(&steps, most) else { break };
+            if totals.peak < start.peak {
+                break;
+            }
+            steps = next;
+        }
+        self.drop_runs(&steps, most);
+    }
+
+    /// Tries evictions at the peak moment; the one with the least time for its bytes is returned.
+    fn evict(&mut self, steps: &[OpId], most: usize) -> Option<(Totals, Vec<OpId>)> {
+        let totals = self.meter.measure(self.g, steps)?;
+        let meter = self.meter.clone();
+        let ground = Ground::of(self.g, &meter, steps);
+        let mut ways: Vec<(f64, Runs)> = Vec::new();
+        for e in ground.evictions(totals.at) {
+            self.ways_of(&ground, &e, most, &mut ways);
+        }
+        ways.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+        ways.truncate(most);
+        let mut best = None;
+        let mut least = (true, u64::MAX, f64::INFINITY);
+        for (price, runs) in ways {
+            let mut next = ground.with(&runs);
+            let Some(found) = self.offer(next.clone()) else { continue };
+            if found.peak > totals.peak {
+                continue;
+            }
+            let rank = (found.peak == totals.peak, found.time, price);
+            if best.is_none() || rank < least {
+                least = rank;
+                self.cleaner.clean(self.g, &mut next);
+                best = Some((found, next));
+            }
+        }
+        best
+    }
+
+    fn ways_of(&self, ground: &Ground<'_>, e: &Eviction, most: usize, ways: &mut Vec<(f64, Runs)>) {
+        let from = ways.len();
+        for lack in WAYS {
+            let Some(runs) = ground.runs_for(e, lack, MOST_RUNS.max(most)) else { continue };
+            if !ways[from..].iter().any(|(_, r)| *r == runs) {
+                ways.push((ground.time(&runs) as f64 / e.bytes as f64, runs));
+            }
+        }
+    }
+
+    /// Tries to do without each run that computes something again.
+    fn drop_runs(&mut self, steps: &[OpId], most: usize) {
+        if self.meter.measure(self.g, steps).is_none() {
+            return;
+        }
+        let meter = self.meter.clone();
+        let ground = Ground::of(self.g, &meter, steps);
+        let mut again: Vec<usize> = (0..steps.len()).filter(|&s| ground.is_again(s)).collect();
+        again.sort_by_key(|&s| (std::cmp::Reverse(self.g.ops()[steps[s]].time), s));
+        for &step in again.iter().take(most) {
+            self.offer(ground.without(step));
+        }
+    }
+}
+
+/// The most evictions one after the other at one peak.
+const DEEPEST: usize = 8;
+/// The most runs of one eviction.
+const MOST_RUNS: usize = 64;
+
+/// The same for equal sequences, in every process.
+fn hash(steps: &[OpId]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    steps.hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,44 @@
+//! What to keep and what to compute again: schedules under a budget of memory.
+//!
+//! A [`CostGraph`] has operations with a time, the bytes of a result and what they read; it knows
+//! nothing of tensors. A [`Schedule`] runs them in order, some more than once: that is
+//! rematerialization. [`evaluate`] says what a schedule takes, [`frontier`] finds schedules that trade
+//! memory for time, and [`residuals`] what any schedule has to pay for what it does not save.
+//!
+//! ```
+//! use adfuse_fusion::remat::schedule::{CostGraph, FrontierOptions, Operation, frontier};
+//!
+//! let mut g = CostGraph::new();
+//! let x = g.push(Operation::source("x", 8))?;
+//! let a = g.push(Operation::new("a", 5, 64).reads(&[x]))?;
+//! let b = g.push(Operation::new("b", 5, 64).reads(&[a]))?;
+//! let c = g.push(Operation::new("c", 5, 64).reads(&[b]))?;
+//! let db = g.push(Operation::new("db", 5, 8).reads(&[c, b]).phase(1))?;
+//! g.push(Operation::new("da", 5, 8).reads(&[db, a]).phase(1).output())?;
+//! let frontier = frontier(&g, &FrontierOptions::default());
+//! assert_eq!(frontier.fastest().peak, 8 + 3 * 64 + 8);
+//! // Within less, `a` is computed again.
+//! let point = frontier.at(8 + 2 * 64 + 8)?;
+//! assert_eq!(point.time, 25 + 5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub(crate) mod chain_dp;
+pub(crate) mod cost_graph;
+pub(crate) mod dead_steps;
+pub(crate) mod frontier;
+pub(crate) mod json;
+pub(crate) mod liveness;
+pub(crate) mod local_search;
+pub(crate) mod min_cut;
+pub(crate) mod moves;
+pub(crate) mod residuals;
+pub(crate) mod segments;
+pub(crate) mod steps;
+pub(crate) mod sweep;
+
+pub use cost_graph::{CostGraph, GraphError, GraphErrorKind, OpId, Operation, Role};
+pub use frontier::{Frontier, FrontierOptions, Infeasible, Point, frontier};
+pub use json::JsonError;
+pub use residuals::{Hull, Residuals, residuals};
+pub use steps::{Evaluation, Schedule, ScheduleError, StepId, evaluate};

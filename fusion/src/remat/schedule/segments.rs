@@ -1,0 +1,318 @@
+//! Schedules by segments: phase 0 as a chain of blocks between narrow places.
+//!
+//! Inputs and what later phases read aside, some places in the order of phase 0 are crossed by one value
+//! alone, or by fewer bytes than their neighbours. Between them are blocks. What a block may keep for its
+//! backward part are the corners of its own cut ([`residuals`]), found once for equal blocks; where to
+//! save along the chain is a dynamic program ([`Chain`]) for all amounts of memory at once. Bytes are
+//! rounded there, and what a backward part makes is left out: what comes out is measured like any other.
+
+use super::chain_dp::{Chain, Keep, Link, Step};
+use super::cost_graph::{CostGraph, OpId, Operation, Role};
+use super::local_search::Archive;
+use super::residuals::residuals;
+use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
+use std::collections::BTreeMap;
+
+/// Chains that are solved: the most blocks, the part of the memory that saving all takes (1 over the
+/// number), and the units into which that is divided. Where there is little memory, blocks must be short
+/// and units small.
+const CHAINS: [(usize, u64, u32); 2] = [(40, 1, 400), (80, 8, 200)];
+/// Cuts for the sets that a block may keep.
+const CUTS: usize = 10;
+
+/// Offers the schedules of chains for all amounts of memory.
+pub(crate) fn offer(g: &CostGraph, archive: &mut Archive<'_>) {
+    for (most, part, units) in CHAINS {
+        if let Some(blocks) = Blocks::of(g, most) {
+            offer_chain(g, archive, &blocks, part, units);
+        }
+    }
+}
+
+fn offer_chain(g: &CostGraph, archive: &mut Archive<'_>, blocks: &Blocks, part: u64, most: u32) {
+    let all: u64 = blocks.all.iter().map(|b| b.needed.max(b.crossing_bytes)).sum();
+    let unit = (all / part).div_ceil(u64::from(most)).max(1);
+    // Rounded to the nearest, so that errors do not add up.
+    let units = |bytes: u64| u32::try_from((bytes + unit / 2) / unit).unwrap_or(u32::MAX);
+    let link = |b: &Block| Link {
+        time: b.ops.iter().map(|&o| g.ops()[o].time).sum(),
+        end: b.ops.iter().filter(|o| b.crossing.contains(o)).map(|&o| g.ops()[o].time).sum(),
+        crossing: units(b.crossing_bytes),
+        needed: units(b.needed),
+        keeps: b.sets.iter().map(|s| Keep { saved: units(s.saved), again: s.time }).collect(),
+    };
+    let links: Vec<Link> = blocks.all.iter().map(link).collect();
+    let chain = Chain::solve(&links, most);
+    let mut last = None;
+    for m in (0..=most).rev() {
+        let time = chain.time(m);
+        if time.is_none() {
+            return;
+        }
+        // More memory for the same time lets go no more.
+        if time != last {
+            archive.offer(Emission::of(g, blocks, &chain).emit(m));
+        }
+        last = time;
+    }
+}
+
+/// Operations of phase 0 from one narrow place to the next, and what later phases do about them.
+#[derive(Debug, Default)]
+struct Block {
+    ops: Vec<OpId>,
+    /// Values that cross its end.
+    crossing: Vec<OpId>,
+    crossing_bytes: u64,
+    /// The operations of later phases that come when the block is there.
+    backward: Vec<OpId>,
+    /// Bytes of its values that they read.
+    needed: u64,
+    sets: Vec<Set>,
+}
+
+/// What a block computes again, by the places of its operations.
+#[derive(Clone, Debug)]
+struct Set {
+    saved: u64,
+    time: u64,
+    again: Vec<usize>,
+}
+
+struct Blocks {
+    all: Vec<Block>,
+}
+
+impl Blocks {
+    /// Divides a graph into at most so many; nothing if it has no narrow places or one phase alone.
+    fn of(g: &CostGraph, most: usize) -> Option<Blocks> {
+        let forward: Vec<OpId> = g.runs().filter(|&o| g.ops()[o].phase.0 == 0).collect();
+        let later: Vec<OpId> = g.runs().filter(|&o| g.ops()[o].phase.0 > 0).collect();
+        let ends = ends(g, &forward, most);
+        if ends.is_empty() || later.is_empty() {
+            return None;
+        }
+        let mut all: Vec<Block> = Vec::new();
+        let mut begin = 0;
+        for end in ends.into_iter().chain([forward.len()]) {
+            all.push(Block { ops: forward[begin..end].to_vec(), ..Block::default() });
+            begin = end;
+        }
+        let mut home: SecondaryMap<OpId, u32> = SecondaryMap::new();
+        for (k, block) in all.iter().enumerate() {
+            block.ops.iter().for_each(|&o| home[o] = k as u32);
+        }
+        let is_forward = |o: OpId| !g.is_source(o) && g.ops()[o].phase.0 == 0;
+        for &op in &forward {
+            let last = g.users(op).iter().filter(|&&u| is_forward(u)).map(|&u| home[u]).max();
+            for block in all.iter_mut().take(last.unwrap_or(0) as usize).skip(home[op] as usize) {
+                block.crossing.push(op);
+                block.crossing_bytes += g.ops()[op].bytes;
+            }
+        }
+        // Backward, each belongs to the latest block that it or a later one reads.
+        let mut at = 0;
+        for &op in later.iter().rev() {
+            let reads = g.ops()[op].inputs.iter().filter(|&&p| is_forward(p));
+            at = reads.map(|&p| home[p] as usize).fold(at, usize::max);
+            all[at].backward.push(op);
+        }
+        all.iter_mut().for_each(|b| b.backward.reverse());
+        let mut solved: BTreeMap<Vec<u64>, Vec<Set>> = BTreeMap::new();
+        for block in &mut all {
+            block.solve(g, &mut solved);
+        }
+        Some(Blocks { all })
+    }
+}
+
+/// Where blocks end, as numbers of operations before: the narrowest places, few enough.
+fn ends(g: &CostGraph, forward: &[OpId], most: usize) -> Vec<usize> {
+    let n = forward.len();
+    let mut place: SecondaryMap<OpId, u32> = SecondaryMap::new();
+    forward.iter().enumerate().for_each(|(k, &o)| place[o] = k as u32);
+    // For each place between two operations how many values cross it, and their bytes.
+    let (mut count, mut bytes) = (vec![0i64; n + 1], vec![0i128; n + 1]);
+    for (k, &op) in forward.iter().enumerate() {
+        let users = g.users(op).iter().filter(|&&u| g.ops()[u].phase.0 == 0);
+        let last = users.map(|&u| place[u] as usize).max().unwrap_or(k);
+        let size = i128::from(g.ops()[op].bytes);
+        count[k + 1] += 1;
+        bytes[k + 1] += size;
+        count[last + 1] -= 1;
+        bytes[last + 1] -= size;
+    }
+    for k in 1..=n {
+        count[k] += count[k - 1];
+        bytes[k] += bytes[k - 1];
+    }
+    let single: Vec<usize> = (1..n).filter(|&k| count[k] <= 1).collect();
+    let narrow = |k: &usize| bytes[*k] <= bytes[*k - 1] && bytes[*k] <= bytes[*k + 1];
+    let found: Vec<usize> = match single.len() {
+        0..FEW => (1..n).filter(narrow).collect(),
+        _ => single,
+    };
+    if found.len() < most {
+        return found;
+    }
+    // The narrowest of each stretch of equal length.
+    let slot = |k: usize| k * (most - 1) / n;
+    let mut chosen: Vec<usize> = Vec::new();
+    for k in found {
+        match chosen.last_mut() {
+            Some(last) if slot(*last) == slot(k) => {
+                if bytes[k] < bytes[*last] {
+                    *last = k;
+                }
+            }
+            _ => chosen.push(k),
+        }
+    }
+    chosen
+}
+
+/// Fewer places than this that one value alone crosses do not make a chain.
+const FEW: usize = 4;
+
+impl Block {
+    /// Finds what it may keep, or takes it from an equal block.
+    fn solve(&mut self, g: &CostGraph, solved: &mut BTreeMap<Vec<u64>, Vec<Set>>) {
+        let mut place: BTreeMap<OpId, u64> = BTreeMap::new();
+        let mut crosses = EntitySet::<OpId>::new();
+        crosses.extend(self.crossing.iter().copied());
+        let mut key = Vec::new();
+        for (k, &id) in self.ops.iter().enumerate() {
+            let op = &g.ops()[id];
+            let read = g.users(id).iter().any(|&u| g.ops()[u].phase.0 > 0);
+            if read {
+                self.needed += op.bytes;
+            }
+            let flags = u64::from(read)
+                | u64::from(op.role == Role::Once) << 1
+                | u64::from(op.output || crosses.contains(id)) << 2;
+            // What comes from outside is there, whatever it is.
+            let inside = |p: &OpId| place.get(p).copied().unwrap_or(u64::MAX);
+            key.extend([op.time, op.bytes, flags, op.alias.as_ref().map_or(u64::MAX, inside)]);
+            let inputs: Vec<u64> = op.inputs.iter().map(inside).filter(|&p| p < u64::MAX).collect();
+            key.push(inputs.len() as u64);
+            key.extend(inputs);
+            place.insert(id, k as u64);
+        }
+        self.sets = match solved.get(&key) {
+            Some(sets) => sets.clone(),
+            None => {
+                let sets = self.sets(g, &crosses);
+                solved.insert(key, sets.clone());
+                sets
+            }
+        };
+    }
+
+    /// The corners of the block's own cut; what crosses its end is there anyway.
+    fn sets(&self, g: &CostGraph, crosses: &EntitySet<OpId>) -> Vec<Set> {
+        let mut alone = CostGraph::new();
+        let mut ids: BTreeMap<OpId, OpId> = BTreeMap::new();
+        let mut read = Vec::new();
+        for &id in &self.ops {
+            let op = &g.ops()[id];
+            let inside = |p: &OpId| ids.get(p).copied();
+            let copy = Operation {
+                name: String::new(),
+                inputs: op.inputs.iter().filter_map(inside).collect(),
+                alias: op.alias.as_ref().and_then(inside),
+                output: op.output || crosses.contains(id),
+                ..op.clone()
+            };
+            // The rules that the graph obeys hold for a part of it, too.
+            let Ok(new) = alone.push(copy) else { return Vec::new() };
+            ids.insert(id, new);
+            if g.users(id).iter().any(|&u| g.ops()[u].phase.0 > 0) {
+                read.push(new);
+            }
+        }
+        let Ok(_) = alone.push(Operation::new("", 0, 0).reads(&read).phase(1)) else {
+            return Vec::new();
+        };
+        let corners = residuals(&alone, CUTS).points;
+        let set = |corner: crate::remat::schedule::residuals::Residuals| Set {
+            saved: corner.saved,
+            time: corner.time,
+            again: corner.recomputed.iter().map(EntityRef::index).collect(),
+        };
+        corners.into_iter().map(set).collect()
+    }
+}
+
+/// A sequence on its way.
+struct Emission<'a> {
+    g: &'a CostGraph,
+    blocks: &'a Blocks,
+    chain: &'a Chain<'a>,
+    steps: Vec<OpId>,
+    ran: EntitySet<OpId>,
+    /// For each value how many stretches around keep it.
+    held: SecondaryMap<OpId, u32>,
+}
+
+impl<'a> Emission<'a> {
+    fn of(g: &'a CostGraph, blocks: &'a Blocks, chain: &'a Chain<'a>) -> Emission<'a> {
+        let (steps, ran, held) = (Vec::new(), EntitySet::new(), SecondaryMap::new());
+        Emission { g, blocks, chain, steps, ran, held }
+    }
+
+    fn emit(mut self, m: u32) -> Vec<OpId> {
+        self.stretch(0, self.blocks.all.len(), m);
+        self.steps
+    }
+
+    /// Blocks from one to before another. The depth of recursion is at most the number of blocks.
+    fn stretch(&mut self, from: usize, to: usize, m: u32) {
+        match self.chain.choose(from, to, m) {
+            Step::Keep(k) => {
+                self.forward(from);
+                if from + 1 < to {
+                    self.stretch(from + 1, to, self.chain.left(from, m, k));
+                }
+                self.backward(from, k as usize);
+            }
+            Step::Restart(at) => {
+                let at = at as usize;
+                (from..at).for_each(|b| self.forward(b));
+                self.stretch(at, to, self.chain.left_after(at, m));
+                let crossing = &self.blocks.all[at - 1].crossing;
+                crossing.iter().for_each(|&v| self.held[v] += 1);
+                self.stretch(from, at, m);
+                crossing.iter().for_each(|&v| self.held[v] -= 1);
+            }
+        }
+    }
+
+    fn forward(&mut self, b: usize) {
+        for &op in &self.blocks.all[b].ops {
+            let stays = self.held[op] > 0 || self.g.ops()[op].role == Role::Once;
+            if self.ran.insert(op) || !stays {
+                self.steps.push(op);
+            }
+        }
+    }
+
+    /// The backward part, which computes a set again where it is read first.
+    fn backward(&mut self, b: usize, set: usize) {
+        let block = &self.blocks.all[b];
+        let mut lacks = EntitySet::<OpId>::new();
+        lacks.extend(block.sets[set].again.iter().map(|&k| block.ops[k]));
+        for &op in &block.backward {
+            let mut waiting = vec![op];
+            while let Some(&v) = waiting.last() {
+                match self.g.ops()[v].inputs.iter().find(|&&p| lacks.contains(p)) {
+                    Some(&p) => waiting.push(p),
+                    None => {
+                        waiting.pop();
+                        lacks.remove(v);
+                        self.steps.push(v);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The plan without a budget: the fastest of all that are made, by the cost model, and of equally fast ones the one
+//! of the lower peak.
+//!
+//! Grouping is greedy, and nothing says that more of it is always faster: a fused kernel may compute values again at
+//! many points, or read them against their order in memory. So the plans of the lesser efforts are made too, the one
+//! with a kernel for each instruction among them.
+
+use super::point::{PlanPoint, measured};
+use crate::analysis::class::Class;
+use crate::analysis::facts::Facts;
+use crate::cost::cost;
+use crate::fuse::greedy::plan_at;
+use crate::lower::lowered;
+use crate::memory::engine::{AnyEngine, Engine};
+use crate::plan::Plan;
+use crate::plan::machine_model::Device;
+use crate::plan::options::{Effort, Options};
+use adfuse_ir::{Diagnostic, Function};
+
+/// The efforts whose plans are compared: the wanted one, then the lesser ones.
+fn compared(effort: Effort) -> &'static [Effort] {
+    match effort {
+        Effort::Off => &[Effort::Off],
+        Effort::Quick => &[Effort::Quick, Effort::Off],
+        Effort::Default | Effort::Search => &[Effort::Default, Effort::Quick, Effort::Off],
+    }
+}
+
+/// A plan that was made without a budget.
+struct Attempt {
+    effort: Effort,
+    plan: Plan,
+    /// Predicted seconds.
+    seconds: f64,
+}
+
+/// The plans of an effort and the lesser ones, equal ones once. One that is certain to be slower than another is not
+/// made.
+fn attempts(f: &Function, options: &Options) -> Result<Vec<Attempt>, Diagnostic> {
+    let device = &options.device;
+    let mut found: Vec<Attempt> = Vec::new();
+    for &effort in compared(options.effort) {
+        let fastest = found.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
+        if effort == Effort::Off && least_unfused(f, device)? > fastest {
+            continue;
+        }
+        let plan = plan_at(f, &Options { effort, ..options.clone() }, 0.0)?;
+        if found.iter().all(|a| a.plan != plan) {
+            let seconds = cost(&lowered(f, &plan, device)?, device).seconds;
+            found.push(Attempt { effort, plan, seconds });
+        }
+    }
+    Ok(found)
+}
+
+/// Seconds that a kernel for each instruction takes at the least: to be begun, and to write its result.
+fn least_unfused(f: &Function, device: &Device) -> Result<f64, Diagnostic> {
+    let facts = Facts::of(f, true)?;
+    let bandwidth = device.memory_bytes_per_s.max(device.cache_bytes_per_s);
+    let kernel = |&i: &_| {
+        let v = f.inst_results(i)[0];
+        let bits = facts.elements[v].saturating_mul(f.ty(v).dtype.bits() as i64);
+        device.launch_s + bits as f64 / 8.0 / bandwidth
+    };
+    let made = f.body_insts().iter().filter(|&&i| facts.class[i] != Class::Constant);
+    Ok(made.map(kernel).sum())
+}
+
+/// The plan of a [prepared](crate::prepass()) function without a budget.
+pub(crate) fn fastest(f: &Function, options: &Options) -> Result<Plan, Diagnostic> {
+    if options.effort == Effort::Off {
+        return plan_at(f, options, 0.0);
+    }
+    let mut found = attempts(f, options)?;
+    let least = found.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
+    found.retain(|a| a.seconds == least);
+    if found.len() > 1 {
+        let mut by_peak = Vec::new();
+        for attempt in found {
+            let (point, _) = measured(f, attempt.plan, options, &AnyEngine)?;
+            by_peak.push(point);
+        }
+        let least = by_peak.into_iter().min_by_key(|point| point.peak);
+        return least.map_or_else(|| plan_at(f, options, 0.0), |point| Ok(point.plan));
+    }
+    match found.pop() {
+        Some(attempt) => Ok(attempt.plan),
+        None => plan_at(f, options, 0.0),
+    }
+}
+
+/// The plans that [`plan`](crate::plan()) chooses from, each with the effort that made it and what it takes with an
+/// engine, in the order in which they are made. Effort [`Search`](Effort::Search) has those it begins with.
+///
+/// # Errors
+/// As [`plan`](crate::plan()), and those of the engine.
+pub fn plan_attempts(
+    f: &Function,
+    options: &Options,
+    engine: &dyn Engine,
+) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
+    let made = attempts(f, options)?.into_iter();
+    made.map(|a| Ok((a.effort, measured(f, a.plan, options, engine)?.0))).collect()
+}

@@ -1,0 +1,89 @@
+//! Planning without a budget: the fastest greedy plan, and what a search makes of it.
+
+use super::fastest::fastest;
+use super::large_neighborhood::through_windows;
+use super::measure::Predicted;
+use super::policy::{Policy, Uniform};
+use super::price::{PRICES, Price};
+use super::space::Space;
+use super::walk::{Found, SearchOptions, is_better, walk};
+use crate::fuse::greedy::plan_at;
+use crate::memory::engine::{AnyEngine, Engine};
+use crate::plan::Plan;
+use crate::plan::options::{Effort, Options};
+use adfuse_ir::{Diagnostic, Function};
+
+/// Plans a [prepared](crate::prepass()) function: the fastest plan that is found, by the cost model. Of plans that are
+/// equally fast it is the one of the lower peak.
+///
+/// # Errors
+/// For what has no lowering: symbolic extents, tokens, effects and `cond`. The error names the symbol
+/// or the instruction.
+pub fn plan(f: &Function, options: &Options) -> Result<Plan, Diagnostic> {
+    match options.effort {
+        Effort::Search => searched(f, options, &AnyEngine),
+        _ => fastest(f, options),
+    }
+}
+
+/// Instructions up to which a function is searched as a whole.
+const MOST_WHOLE: usize = 250;
+
+/// Looks for a better plan than one of the function, by moves that the policy chooses: a faster one, or
+/// one as fast that takes less. Where times are measured, what was found is timed anew against the plan
+/// to begin with, and that one stays if it is faster.
+///
+/// `None` where the plan to begin with has no program, or takes more than the budget.
+pub fn search(
+    space: &Space<'_>,
+    start: &Plan,
+    wanted: &SearchOptions,
+    policy: &mut dyn Policy,
+) -> Option<Found> {
+    let price = space.price_at(start, space.options.effort)?;
+    if wanted.budget.is_some_and(|most| price.peak > most) {
+        return None;
+    }
+    let mut found = Found { plan: start.clone(), price, began: price, steps: 0 };
+    if space.facts.f.body_insts().len() > MOST_WHOLE {
+        through_windows(space, &mut found, wanted, policy);
+    } else {
+        walk(space, &mut found, wanted, policy);
+    }
+    // Of many times that were measured the least is too good: what won by that does not win again.
+    if found.plan != *start && !space.confirms(start, &found.plan) {
+        (found.plan, found.price) = (start.clone(), price);
+    }
+    Some(found)
+}
+
+/// The plan of a function that a search finds from the best of the planner's own.
+///
+/// # Errors
+/// As [`plan`](crate::plan()).
+pub(crate) fn searched(
+    f: &Function,
+    options: &Options,
+    engine: &dyn Engine,
+) -> Result<Plan, Diagnostic> {
+    let space = Space::new(f, options, engine, &Predicted)?;
+    let mut best: Option<(Price, Plan)> = None;
+    let mut first = None;
+    let plans = std::iter::once(fastest(f, options))
+        .chain(PRICES.into_iter().map(|price| plan_at(f, options, price)));
+    for plan in plans {
+        let plan = plan?;
+        first.get_or_insert_with(|| plan.clone());
+        if let Some(price) = space.price_at(&plan, options.effort)
+            && best.as_ref().is_none_or(|(least, _)| is_better(&price, least))
+        {
+            best = Some((price, plan));
+        }
+    }
+    let begun = best.map(|(_, plan)| plan).or(first);
+    let Some(plan) = begun else { return plan_at(f, options, 0.0) };
+    let wanted = SearchOptions::default();
+    let found = search(&space, &plan, &wanted, &mut Uniform::new(wanted.seed));
+    // What has no program is refused when it is lowered, with the reason.
+    Ok(found.map_or(plan, |found| found.plan))
+}

@@ -1,0 +1,72 @@
+//! A plan with what it takes: its peak, its predicted time, its residuals.
+
+use crate::cost::cost;
+use crate::lower::instances::computed_again;
+use crate::lower::{Holders, belongs, placed};
+use crate::memory::engine::Engine;
+use crate::memory::memory_beside;
+use crate::memory::residuals::saved_bytes;
+use crate::plan::Plan;
+use crate::plan::options::Options;
+use adfuse_ir::kernel::Program;
+use adfuse_ir::{Diagnostic, Function, Value};
+
+/// A plan, and what it takes.
+#[derive(Clone, Debug)]
+pub struct PlanPoint {
+    /// The plan.
+    pub plan: Plan,
+    /// The most bytes at once: inputs, outputs, constants, and the arena with what steps need.
+    pub peak: u64,
+    /// Predicted seconds.
+    pub seconds: f64,
+    /// Bytes that a phase leaves to a later one.
+    pub saved: u64,
+    /// Values that are computed again, in the order of the function, and how often.
+    pub again: Vec<(Value, u32)>,
+}
+
+/// A plan of a [prepared](crate::prepass()) function, and what it takes.
+///
+/// # Errors
+/// As [`lower`](crate::lower()), and those of the engine.
+pub fn plan_point(
+    f: &Function,
+    plan: Plan,
+    options: &Options,
+    engine: &dyn Engine,
+) -> Result<PlanPoint, Diagnostic> {
+    belongs(f, &plan)?;
+    measured(f, plan, options, engine).map(|(point, _)| point)
+}
+
+/// A plan with what it takes, and its program.
+pub(crate) fn measured(
+    f: &Function,
+    plan: Plan,
+    options: &Options,
+    engine: &dyn Engine,
+) -> Result<(PlanPoint, Program), Diagnostic> {
+    let (point, program, _) = measured_at(f, plan, options, engine)?;
+    Ok((point, program))
+}
+
+/// As [`measured`], with the buffers that values are in.
+pub(crate) fn measured_at(
+    f: &Function,
+    plan: Plan,
+    options: &Options,
+    engine: &dyn Engine,
+) -> Result<(PlanPoint, Program, Holders), Diagnostic> {
+    let plan = match engine.donated() {
+        [] => plan,
+        given => plan.donating(given),
+    };
+    let (program, holders) = placed(f, &plan, &options.device)?;
+    let seconds = cost(&program, &options.device).seconds;
+    let memory = memory_beside(&program, options.effort, &engine.scratch(&program)?)?;
+    let peak = engine.peak(&program, &memory)?;
+    let saved = saved_bytes(f, &plan)?;
+    let again = computed_again(f, &plan);
+    Ok((PlanPoint { plan, peak, seconds, saved, again }, program, holders))
+}

@@ -1,0 +1,61 @@
+//! The plans of a function, and what they are made for and measured by.
+
+use super::measure::Measure;
+use crate::analysis::class::Class;
+use crate::analysis::facts::Facts;
+use crate::analysis::value_range::Ranges;
+use crate::memory::engine::Engine;
+use crate::plan::options::Options;
+use crate::plan::{Plan, graph_hash};
+use adfuse_ir::{Diagnostic, Function, Value};
+use cranelift_entity::EntitySet;
+
+/// A function, and what its plans are made for and measured by.
+pub struct Space<'f> {
+    pub(crate) facts: Facts<'f>,
+    pub(crate) options: &'f Options,
+    pub(crate) engine: &'f dyn Engine,
+    pub(crate) measure: &'f dyn Measure,
+    pub(crate) results: EntitySet<Value>,
+    pub(crate) ranges: Ranges,
+    /// What all plans say of themselves.
+    pub(crate) head: Plan,
+}
+
+impl<'f> Space<'f> {
+    /// The plans of a [prepared](crate::prepass()) function.
+    ///
+    /// # Errors
+    /// As [`plan`](crate::plan()).
+    pub fn new(
+        f: &'f Function,
+        options: &'f Options,
+        engine: &'f dyn Engine,
+        measure: &'f dyn Measure,
+    ) -> Result<Space<'f>, Diagnostic> {
+        let facts = Facts::of(f, true)?;
+        let mut results = EntitySet::new();
+        results.extend(f.results().iter().copied());
+        let head = Plan {
+            name: f.name.clone(),
+            graph: graph_hash(f),
+            device: options.device.name.clone(),
+            fp: options.fp,
+            donated: engine.donated().to_vec(),
+            inline: Vec::new(),
+            groups: Vec::new(),
+            storage: Vec::new(),
+        };
+        let ranges = Ranges::of(&facts);
+        Ok(Space { facts, options, engine, measure, results, ranges, head })
+    }
+
+    /// The function.
+    pub fn function(&self) -> &'f Function {
+        self.facts.f
+    }
+
+    pub(crate) fn is_constant(&self, v: Value) -> bool {
+        self.maker(v).is_some_and(|i| self.facts.class[i] == Class::Constant)
+    }
+}
