@@ -247,6 +247,7 @@ fn hold(file: &str, record: &Record) {
 
 /// Bits of values and gradients. A host without vectors of 256 bits cannot check them, and says so.
 #[test]
+#[allow(clippy::print_stderr)]
 fn values_and_gradients_are_those_recorded() {
     if Vectors::Avx2.checked().is_err() {
         assert!(std::env::var_os("ADFUSE_BLESS").is_none(), "this host cannot record values");
