@@ -11,6 +11,7 @@ mod entries;
 pub mod functions;
 pub mod kernel_cache;
 pub mod measure;
+pub mod pipeline;
 pub mod plan_cache;
 pub mod sample;
 pub mod trace;

@@ -2,16 +2,15 @@
 
 use super::engine::Width;
 use super::failure::Failure;
+use super::plan_json;
 use super::planning::{Planning, Ready};
 use super::streams::Streams;
-use super::{plan_json, steps};
-use crate::backends::cpu::{Executable, Texts, Vectors};
+use crate::backends::cpu::{Executable, ListedFunction, Vectors};
 use crate::backends::gpu;
 use crate::engine::Cpu;
 use crate::fusion::Plan;
 use crate::ir::Diagnostic;
-use crate::ir::kernel::text;
-use crate::ir::text::{Names, parse, print_function};
+use crate::pipeline::text;
 use clap::{Args, ValueEnum};
 use std::process::ExitCode;
 
@@ -77,49 +76,33 @@ impl Emit {
         if self.stage == Stage::Ad && self.planning.is_decided() {
             return Err(Failure::usage("--stage ad comes before plans and budgets"));
         }
+        let wrong = |d: Diagnostic| ready.source.wrong(d);
         let mut decided = || ready.decide(streams).map(|decided| decided.plan);
         let printed = match self.stage {
-            Stage::Ad => function(&ready)?,
+            Stage::Ad => text::function(&ready.function).map_err(wrong)?,
             Stage::Plan => plan(&ready, &decided()?, self.json)?,
-            Stage::Kernels => kernels(&ready, &decided()?)?,
-            Stage::Program => {
-                let verified = ready.program(&decided()?)?;
-                let printed = verified.to_string();
-                if text::parse(&printed).is_ok_and(|again| again == *verified) {
-                    printed
-                } else {
-                    return Err(ready.broken("program"));
-                }
+            Stage::Kernels => {
+                let plan = decided()?;
+                text::kernels(&ready.function, &plan, &*ready.program(&plan)?).map_err(wrong)?
             }
-            Stage::Clif => functions(&ready, &decided()?, vectors, |texts| texts.clif)?,
+            Stage::Program => text::program(&*ready.program(&decided()?)?).map_err(wrong)?,
+            Stage::Clif => functions(&ready, &decided()?, vectors, |f| &f.clif)?,
             Stage::Ptx => {
                 let program = ready.program(&decided()?)?;
                 let text = gpu::text(&program, self.capability(), ready.options.fp);
                 text.map_err(|d| ready.source.wrong(d))?
             }
-            Stage::Asm => functions(&ready, &decided()?, vectors, |texts| texts.asm)?,
+            Stage::Asm => functions(&ready, &decided()?, vectors, |f| &f.asm)?,
         };
         streams.out.write_all(printed.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// The prepared function, once it reads back.
-fn function(ready: &Ready) -> Result<String, Failure> {
-    let printed = print_function(&ready.function);
-    match parse(&printed).is_ok_and(|again| again.to_string() == printed) {
-        true => Ok(printed),
-        false => Err(ready.broken("function")),
-    }
-}
-
 /// The plan, once it reads back and has a program.
 fn plan(ready: &Ready, plan: &Plan, json: bool) -> Result<String, Failure> {
     ready.program(plan)?;
-    let printed = plan.text(&ready.function);
-    if !Plan::parse(&printed, &ready.function).is_ok_and(|again| again == *plan) {
-        return Err(ready.broken("plan"));
-    }
+    let printed = text::plan(&ready.function, plan).map_err(|d| ready.source.wrong(d))?;
     if !json {
         return Ok(printed);
     }
@@ -131,35 +114,12 @@ fn plan(ready: &Ready, plan: &Plan, json: bool) -> Result<String, Failure> {
     }
 }
 
-/// The steps, each a program that reads back, under the names of what it computes.
-fn kernels(ready: &Ready, plan: &Plan) -> Result<String, Failure> {
-    let program = ready.program(plan)?;
-    let names = Names::of(&ready.function);
-    let mut out = String::new();
-    for (k, (step, insts)) in program.steps.iter().zip(steps::computed(plan, &program)).enumerate()
-    {
-        if k > 0 {
-            out.push('\n');
-        }
-        let results = insts.iter().flat_map(|&i| ready.function.inst_results(i));
-        let computed: Vec<String> = results.map(|&v| format!("%{}", names.get(v))).collect();
-        let computed = if computed.is_empty() { "a literal".into() } else { computed.join(", ") };
-        out += &format!("// step {k}: {computed}\n");
-        let alone = steps::alone(&program, step);
-        if text::parse(&alone).is_err() {
-            return Err(ready.broken("step"));
-        }
-        out += &alone;
-    }
-    Ok(out)
-}
-
 /// The functions of each step, and what happens beside them.
 fn functions(
     ready: &Ready,
     plan: &Plan,
     vectors: Vectors,
-    text: fn(Texts<'_>) -> &str,
+    text: fn(&ListedFunction) -> &str,
 ) -> Result<String, Failure> {
     let program = ready.program(plan)?;
     let cpu = Cpu { plan: ready.options.clone(), vectors, ..Cpu::default() };
@@ -167,32 +127,5 @@ fn functions(
     cpu.functions.check(&ready.function).map_err(wrong)?;
     let (_, layout) = cpu.layout(&program).map_err(wrong)?;
     let made = Executable::compile_listed(&program, &layout, cpu.options()).map_err(wrong)?;
-    let mut out = String::new();
-    for (k, step) in made.steps().iter().enumerate() {
-        if k > 0 {
-            out.push('\n');
-        }
-        out += &format!("// step {k}: {} ({})\n", step.name, step.generator);
-        for line in &step.beside {
-            out += &format!("// beside the functions: {line}\n");
-        }
-        for sweep in made.sweeps().filter(|s| s.step == k) {
-            let Some(texts) = sweep.texts else { continue };
-            let (name, bytes) = (sweep.name, sweep.code.len());
-            out += &format!("\n// {name}, {bytes} bytes, {}\n", texts.accesses);
-            let by = sweep.emitter.name();
-            out += &match sweep.emitter.why() {
-                Some(why) => format!("// by {by}: {why}\n"),
-                None => format!("// by {by}\n"),
-            };
-            out += match text(texts) {
-                "" => "// Cranelift is given nothing\n",
-                text => text,
-            };
-            if !out.ends_with('\n') {
-                out.push('\n');
-            }
-        }
-    }
-    Ok(out)
+    Ok(text::machine_code(&made.listing(), text))
 }

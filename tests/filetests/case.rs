@@ -105,7 +105,7 @@ fn staged(
     d: &Directive,
 ) -> Result<Got, String> {
     takes(d, stage.takes)?;
-    Ok(match (stage.make)(module, f, d) {
+    Ok(match stage.run(module, f, d) {
         Err(errors) => Got::Lines(error_lines(&file.text, &errors)),
         Ok(text) => match if stage.reads_back { reads_back(&text, module) } else { Ok(()) } {
             Err(why) => Got::Broken(why),
@@ -151,7 +151,7 @@ fn after(
     };
     let stage = STAGES.iter().find(|s| s.name == name).ok_or(format!("no stage `{name}`"))?;
     takes(d, &[stage.takes, &["engines", "after"]].concat())?;
-    let text = match (stage.make)(module, f, d) {
+    let text = match stage.run(module, f, d) {
         Ok(text) => text,
         Err(errors) => return Ok(Err(errors)),
     };

@@ -3,10 +3,15 @@
 
 use crate::file::Directive;
 use adfuse::autodiff;
+use adfuse::backends::cpu::{ListedFunction, Vectors, listing_for};
+use adfuse::backends::ptx;
+use adfuse::fusion::{Compiled, Device, Effort, Fp, Options, compile};
+use adfuse::ir::kernel::{self, Program, Verified};
 use adfuse::ir::rewrite::{self, Exactness};
 use adfuse::ir::text::{parse, print_function, print_module};
 use adfuse::ir::verify::verify;
-use adfuse::ir::{Diagnostic, Dim, Function, Module, Phase, Symbol};
+use adfuse::ir::{At, Diagnostic, Dim, Function, Kind, Module, Phase, Symbol};
+use adfuse::pipeline::text;
 use std::collections::BTreeMap;
 
 /// A text, or the errors that the stage gives instead.
@@ -19,9 +24,27 @@ pub(crate) struct Stage {
     /// The words and options it takes, besides `func`.
     pub(crate) takes: &'static [&'static str],
     /// What it makes of a function of a verified module.
-    pub(crate) make: fn(&Module, &Function, &Directive) -> Made,
+    pub(crate) make: Make,
     /// Whether its text reads back as a module that verifies and prints the same.
     pub(crate) reads_back: bool,
+}
+
+/// How a stage makes its text.
+pub(crate) enum Make {
+    /// Of the program.
+    Ir(fn(&Module, &Function, &Directive) -> Made),
+    /// Of what the program is planned as.
+    Planned(fn(&Planned) -> Result<String, Diagnostic>),
+}
+
+impl Stage {
+    /// Its text.
+    pub(crate) fn run(&self, module: &Module, f: &Function, d: &Directive) -> Made {
+        match self.make {
+            Make::Ir(make) => make(module, f, d),
+            Make::Planned(print) => Planned::new(module, f, d).and_then(|p| print(&p).map_err(one)),
+        }
+    }
 }
 
 const fn ir(
@@ -29,7 +52,14 @@ const fn ir(
     takes: &'static [&'static str],
     make: fn(&Module, &Function, &Directive) -> Made,
 ) -> Stage {
-    Stage { name, takes, make, reads_back: true }
+    Stage { name, takes, make: Make::Ir(make), reads_back: true }
+}
+
+/// A stage from the plan on, of the function or, with `grad`, of it and its gradients. What it prints was
+/// parsed again where there is a parser.
+const fn planned(name: &'static str, print: fn(&Planned) -> Result<String, Diagnostic>) -> Stage {
+    const TAKES: &[&str] = &["grad", "wrt", "device", "fp", "effort", "vectors"];
+    Stage { name, takes: TAKES, make: Make::Planned(print), reads_back: false }
 }
 
 /// All stages.
@@ -82,6 +112,15 @@ pub(crate) const STAGES: &[Stage] = &[
         }
         Ok(print_function(&rewrite::specialize(f, &extents)?))
     }),
+    planned("plan", |made| text::plan(&made.compiled.function, &made.compiled.plan)),
+    planned("kernels", |made| {
+        text::kernels(&made.compiled.function, &made.compiled.plan, &made.program)
+    }),
+    planned("program", |made| text::program(&made.program)),
+    planned("clif", |made| made.machine_code(|f| &f.clif)),
+    planned("asm", |made| made.machine_code(|f| &f.asm)),
+    planned("launches", |made| Ok(text::launches(&made.program, &made.ptx()?))),
+    planned("ptx", |made| Ok(made.ptx()?.text)),
 ];
 
 /// `size=3`, or a symbol; `same` for shared random bits; then axes by parameter.
@@ -94,6 +133,66 @@ fn batching(f: &Function, d: &Directive) -> autodiff::Batching {
     let axis = |&p| f.name_of(p).and_then(|n| d.options.get(n)).and_then(|a| a.parse().ok());
     let random = if d.has("same") { autodiff::Random::Same } else { autodiff::Random::Refused };
     autodiff::Batching::new(size, f.params().iter().map(axis)).random(random)
+}
+
+/// A function, planned as a directive says, and its program.
+pub(crate) struct Planned {
+    compiled: Compiled,
+    program: Verified<Program>,
+    fp: Fp,
+    vectors: Vectors,
+}
+
+/// Whether this host makes the text of a stage.
+pub(crate) fn is_here(stage: &str) -> bool {
+    !matches!(stage, "clif" | "asm") || cfg!(all(target_arch = "x86_64", target_os = "linux"))
+}
+
+/// The target of machine code in expected texts, whatever the host is.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+impl Planned {
+    fn new(module: &Module, f: &Function, d: &Directive) -> Result<Planned, Vec<Diagnostic>> {
+        let usage = |m: String| one(Diagnostic::new(At::default(), Kind::Usage, m));
+        let option = |name: &str, default: &'static str| -> String {
+            d.options.get(name).cloned().unwrap_or_else(|| default.into())
+        };
+        // What a GPU is given follows from a plan for one.
+        let usual = if matches!(d.name.as_str(), "launches" | "ptx") { "h200" } else { "cpu" };
+        let device = option("device", usual);
+        let device = Device::named(&device).ok_or_else(|| usage(format!("no device {device}")))?;
+        let (fp, effort) = (option("fp", "strict"), option("effort", "default"));
+        let efforts =
+            [("off", Effort::Off), ("quick", Effort::Quick), ("default", Effort::Default)];
+        let fp = Fp::ALL.iter().find(|(_, name)| *name == fp).map(|m| m.0);
+        let fp = fp.ok_or_else(|| usage("no such mode".into()))?;
+        let effort = efforts.iter().find(|(name, _)| *name == effort).map(|e| e.1);
+        let effort = effort.ok_or_else(|| usage("no such effort".into()))?;
+        let vectors = option("vectors", "256").parse().ok().and_then(Vectors::of_bits);
+        let vectors = vectors.ok_or_else(|| usage("no such vectors".into()))?;
+        let compiled = |module: &Module, f: &Function| {
+            compile(module, f, &Options { device: device.clone(), effort, fp }).map_err(one)
+        };
+        let compiled = match d.has("grad") {
+            false => compiled(module, f)?,
+            true => {
+                let wrt = wrt(f, d)?;
+                let f = autodiff::forward_and_backward(module, f, &wrt).map_err(one)?;
+                compiled(&Module::single(f.clone()), &f)?
+            }
+        };
+        let program = kernel::verify(compiled.program.clone())?;
+        Ok(Planned { compiled, program, fp, vectors })
+    }
+
+    fn machine_code(&self, of: fn(&ListedFunction) -> &str) -> Result<String, Diagnostic> {
+        let steps = listing_for(&self.program, TARGET, self.vectors, self.fp)?;
+        Ok(text::machine_code(&steps, of))
+    }
+
+    fn ptx(&self) -> Result<ptx::Module, Diagnostic> {
+        ptx::compile(&self.program, ptx::Target::Sm90, self.fp)
+    }
 }
 
 type Transform = fn(&Module, &Function, &[usize]) -> Result<Function, Diagnostic>;

@@ -33,7 +33,7 @@ mod trace;
 pub use crate::layout::ArenaLayout;
 pub use call::Handed;
 pub use code::{Emitter, Vectors, Why};
-pub use cross::code_for;
+pub use cross::{ListedFunction, ListedStep, code_for, listing_for};
 pub use engine::Engine;
 pub(crate) use engine::{key, take};
 #[cfg(target_arch = "x86_64")]

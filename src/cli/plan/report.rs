@@ -11,6 +11,7 @@ use crate::fusion::{
 use crate::ir::Function;
 use crate::ir::kernel::{Extents, Program};
 use crate::ir::text::Names;
+use crate::pipeline::text::computed;
 use serde_json::{Map, Value, json};
 
 /// A plan beside the one of effort off.
@@ -104,7 +105,7 @@ impl Report {
         };
         let value = |v: crate::ir::Value| format!("%{}", names.get(v));
         let copies = lossy_copies(f);
-        let computed = steps::computed(plan, program);
+        let computed = computed(plan, program);
         let groups =
             program.steps.iter().zip(&found.steps).zip(&computed).map(|((s, c), insts)| Row {
                 name: s.name().into(),

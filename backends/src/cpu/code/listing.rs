@@ -19,7 +19,7 @@ pub(crate) struct Listing {
 }
 
 /// What is known of a function.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Noted {
     /// The number of its step, among those that run.
     pub(crate) step: usize,

@@ -78,6 +78,9 @@ pub(super) struct Maker {
     /// What is known of the functions.
     pub(super) listing: Listing,
     contract: bool,
+    /// Whether the functions are made to be read alone: addresses in them are nominal, so that they are the
+    /// same every time.
+    is_listed: bool,
 }
 
 /// Where Cranelift puts functions.
@@ -95,6 +98,9 @@ impl Narrow {
         Ok(Narrow { module, calls })
     }
 }
+
+/// Where the constants of functions are that are made to be read alone: as long as addresses are.
+const NOMINAL: i64 = 0x1000_0000_0000;
 
 /// What made a function, and its number there.
 enum MadeBy {
@@ -158,11 +164,16 @@ impl Maker {
         Ok(Maker { vectors, ..Maker::of(host, fp)? })
     }
 
-    /// For another target, by its name; what it makes cannot run here.
-    pub(super) fn for_target(target: &str, fp: Fp) -> Result<Maker, Diagnostic> {
+    /// For a target, by its name, which need not be the host, with vectors of at most this width; what it makes
+    /// is not to be run.
+    pub(super) fn for_target(target: &str, vectors: Vectors, fp: Fp) -> Result<Maker, Diagnostic> {
         let none = |m: String| unsupported(format!("no machine code for {target}: {m}"));
         let triple = Triple::from_str(target).map_err(|m| none(m.to_string()))?;
-        Maker::of(isa::lookup(triple).map_err(|m| none(m.to_string()))?, fp)
+        let mut isa = isa::lookup(triple).map_err(|m| none(m.to_string()))?;
+        for feature in vectors.features() {
+            isa.enable(feature).map_err(|m| none(m.to_string()))?;
+        }
+        Ok(Maker { vectors, is_listed: true, ..Maker::of(isa, fp)? })
     }
 
     fn of(isa: isa::Builder, fp: Fp) -> Result<Maker, Diagnostic> {
@@ -205,6 +216,7 @@ impl Maker {
             host_fma,
             listing: Listing::default(),
             contract: fp != Fp::Strict && host_fma,
+            is_listed: false,
         })
     }
 
@@ -244,7 +256,10 @@ impl Maker {
         let id = narrow.module.declare_function(&name, local, &signature).map_err(failed)?;
         let mut context = Context::new();
         context.func = ir::Function::with_name_signature(UserFuncName::default(), signature);
-        let constants = self.constants.begin();
+        let constants = match self.constants.begin() {
+            _ if self.is_listed => NOMINAL,
+            there => there as i64,
+        };
         let unit = Unit {
             b: FunctionBuilder::new(&mut context.func, &mut self.context),
             module: &mut narrow.module,
@@ -257,7 +272,7 @@ impl Maker {
             x86: self.x86,
             host_fma: self.host_fma,
         };
-        unit.build(&planned, constants as i64)
+        unit.build(&planned, constants)
             .ok_or_else(|| failed("a program is not made of primitives"))?;
         self.listing.emitted(&mut begun, &mut context);
         narrow.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;

@@ -55,6 +55,32 @@ impl Vectors {
         Vectors::ALL.into_iter().find(|v| v.bits() == bits)
     }
 
+    /// What Cranelift calls the features of x86-64 that code with these vectors may use.
+    pub(super) fn features(self) -> &'static [&'static str] {
+        const ALL: [&str; 15] = [
+            "has_sse3",
+            "has_ssse3",
+            "has_sse41",
+            "has_sse42",
+            "has_popcnt",
+            "has_avx",
+            "has_avx2",
+            "has_fma",
+            "has_bmi1",
+            "has_bmi2",
+            "has_lzcnt",
+            "has_avx512f",
+            "has_avx512bitalg",
+            "has_avx512dq",
+            "has_avx512vl",
+        ];
+        match self {
+            Vectors::Narrow => &[],
+            Vectors::Avx2 => &ALL[..11],
+            Vectors::Avx512 => &ALL,
+        }
+    }
+
     /// Itself, where the host has it.
     ///
     /// # Errors

@@ -1,0 +1,3 @@
+//! The way of a program from text to what an engine runs.
+
+pub mod text;

@@ -1,0 +1,187 @@
+//! The text of what the compiler makes on the way to an engine. What has a parser is parsed again: a text
+//! that does not read back as what was printed is an internal error.
+
+use crate::backends::cpu::{ListedFunction, ListedStep};
+use crate::backends::ptx::{Arg, Launch, Module as Launches, StepCode};
+use crate::fusion::{Plan, steps_of};
+use crate::ir::kernel::{Buffer, Program, Role, Step, text};
+use crate::ir::text::{Names, parse, print_function};
+use crate::ir::{At, Diagnostic, Function, Inst, Kind};
+use std::fmt::Write as _;
+
+/// The error that something of a function does not read back.
+pub fn broken(func: &str, what: &str) -> Diagnostic {
+    let at = At { func: Some(func.into()), ..At::default() };
+    Diagnostic::new(at, Kind::Internal, format!("the {what} does not print as it parses"))
+}
+
+/// A function.
+///
+/// # Errors
+/// [`Kind::Internal`] where it does not read back.
+pub fn function(f: &Function) -> Result<String, Diagnostic> {
+    let printed = print_function(f);
+    match parse(&printed).is_ok_and(|again| again.to_string() == printed) {
+        true => Ok(printed),
+        false => Err(broken(&f.name, "function")),
+    }
+}
+
+/// A plan of a prepared function.
+///
+/// # Errors
+/// [`Kind::Internal`] where it does not read back.
+pub fn plan(f: &Function, plan: &Plan) -> Result<String, Diagnostic> {
+    let printed = plan.text(f);
+    match Plan::parse(&printed, f).is_ok_and(|again| again == *plan) {
+        true => Ok(printed),
+        false => Err(broken(&f.name, "plan")),
+    }
+}
+
+/// A program of kernels.
+///
+/// # Errors
+/// [`Kind::Internal`] where it does not read back.
+pub fn program(program: &Program) -> Result<String, Diagnostic> {
+    let printed = program.to_string();
+    match text::parse(&printed).is_ok_and(|again| again == *program) {
+        true => Ok(printed),
+        false => Err(broken(&program.name, "program")),
+    }
+}
+
+/// The steps of a plan's program, each a program of its own, under the names of what it computes.
+///
+/// # Errors
+/// [`Kind::Internal`] where a step does not read back.
+pub fn kernels(f: &Function, plan: &Plan, program: &Program) -> Result<String, Diagnostic> {
+    let names = Names::of(f);
+    let mut out = String::new();
+    for (k, (step, insts)) in program.steps.iter().zip(computed(plan, program)).enumerate() {
+        let results = insts.iter().flat_map(|&i| f.inst_results(i));
+        let computed: Vec<String> = results.map(|&v| format!("%{}", names.get(v))).collect();
+        let computed = if computed.is_empty() { "a literal".into() } else { computed.join(", ") };
+        begin(&mut out, k, &computed);
+        let alone = alone(program, step);
+        if text::parse(&alone).is_err() {
+            return Err(broken(&f.name, "step"));
+        }
+        out += &alone;
+    }
+    Ok(out)
+}
+
+/// The functions of machine code of each step, by one of their texts, and what happens beside them.
+pub fn machine_code(steps: &[ListedStep], text: fn(&ListedFunction) -> &str) -> String {
+    let mut out = String::new();
+    for (k, ListedStep { made, functions }) in steps.iter().enumerate() {
+        begin(&mut out, k, &format!("{} ({})", made.name, made.generator));
+        for line in &made.beside {
+            out += &format!("// beside the functions: {line}\n");
+        }
+        for function in functions {
+            let ListedFunction { name, emitter, bytes, accesses, .. } = function;
+            out += &format!("\n// {name}, {bytes} bytes, {accesses}\n");
+            let by = emitter.name();
+            out += &match emitter.why() {
+                Some(why) => format!("// by {by}: {why}\n"),
+                None => format!("// by {by}\n"),
+            };
+            out += match text(function) {
+                "" => "// Cranelift is given nothing\n",
+                text => text,
+            };
+            if !out.ends_with('\n') {
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+/// What the engine `gpu` launches for each step: the entry point, its blocks, the threads of a block, the
+/// bytes of dynamic shared memory, and the pointers it is given.
+pub fn launches(program: &Program, module: &Launches) -> String {
+    let named = |b: Buffer| format!("%{}", program.buffers[b].name);
+    let mut out = String::new();
+    let mut part = |title: &str, code: &StepCode| {
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let scratch = match code.scratch {
+            0 => String::new(),
+            bytes => format!(", {bytes} bytes of scratch"),
+        };
+        // Nothing is wrong with writing to a string.
+        let _ = writeln!(out, "// {title}{scratch}");
+        for Launch { entry, grid, block, resident, shared, args } in &code.launches {
+            let arg = |arg: &Arg| match *arg {
+                Arg::Buffer(b) => named(b),
+                Arg::Caller(b) => format!("caller {}", named(b)),
+                Arg::Scratch { offset } => format!("scratch + {offset}"),
+            };
+            let args: Vec<String> = args.iter().map(arg).collect();
+            let resident = resident.map_or_else(String::new, |n| format!(" resident {n}"));
+            let args = args.join(", ");
+            let _ = writeln!(
+                out,
+                "{entry} grid {grid:?}{resident} block {block} shared {shared} ({args})"
+            );
+        }
+    };
+    if !module.enter.launches.is_empty() {
+        part("before the first step", &module.enter);
+    }
+    for (k, (step, code)) in program.steps.iter().zip(&module.steps).enumerate() {
+        part(&format!("step {k}: {}", step.name()), code);
+    }
+    if !module.leave.launches.is_empty() {
+        part("after the last step", &module.leave);
+    }
+    out
+}
+
+/// A line that begins what is told of a step.
+fn begin(out: &mut String, k: usize, title: &str) {
+    if k > 0 {
+        out.push('\n');
+    }
+    *out += &format!("// step {k}: {title}\n");
+}
+
+/// The instructions that each step computes, in the order of the plan; none for what only fills a
+/// result with a literal.
+pub fn computed(plan: &Plan, program: &Program) -> Vec<Vec<Inst>> {
+    let mut all: Vec<Vec<Inst>> = Vec::with_capacity(program.steps.len());
+    for (group, steps) in plan.groups.iter().zip(steps_of(plan, program)) {
+        match steps.len() {
+            1 => all.push(group.parts.concat()),
+            _ => all.extend(group.parts.iter().cloned()),
+        }
+    }
+    all.resize(program.steps.len(), Vec::new());
+    all
+}
+
+/// A step as a program of its own, which reads back: what it reads is given, what it writes returned.
+pub fn alone(program: &Program, step: &Step) -> String {
+    let (reads, writes): (Vec<Buffer>, Vec<Buffer>) =
+        (step.reads().collect(), step.writes().collect());
+    let mut one = Program { steps: vec![step.clone()], outputs: writes.clone(), ..program.clone() };
+    one.name = step.name().into();
+    let mut absent = Vec::new();
+    for (b, data) in one.buffers.iter_mut() {
+        if writes.contains(&b) {
+            data.role = Role::Output;
+        } else if !reads.contains(&b) {
+            data.role = Role::Input;
+            absent.push(format!("  input %{}: ", data.name));
+        } else if !matches!(data.role, Role::Constant(_)) {
+            data.role = Role::Input;
+        }
+    }
+    let text = one.to_string();
+    let there = |line: &&str| !absent.iter().any(|a| line.starts_with(a.as_str()));
+    text.lines().filter(there).map(|l| format!("{l}\n")).collect()
+}

@@ -1,0 +1,289 @@
+//! The safety net: what the compiler gave for every model and every program of the benches is recorded in
+//! `tests/recorded/*.txt`, and a change that was to change nothing is held against it.
+//!
+//! Recorded are digests of values and gradients as the engine `cpu` computes them with vectors of 256 bits,
+//! what the default plans for `cpu` and `h200` launch and move, and the hash of the PTX, each in every mode.
+//! Nothing recorded depends on the host. `ADFUSE_BLESS=1` rewrites the files.
+
+mod common;
+
+use crate::common::{models, root};
+use adfuse::autodiff::{differentiable, forward_and_backward};
+use adfuse::backends::Array;
+use adfuse::backends::cpu::Vectors;
+use adfuse::backends::ptx::{self, Target};
+use adfuse::engine::Cpu;
+use adfuse::fusion::{Device, Effort, Fp, Options, compile, cost, memory};
+use adfuse::ir::kernel::verify;
+use adfuse::ir::op::Domain;
+use adfuse::ir::rewrite::{specialize, stabilize};
+use adfuse::ir::{Function, Module};
+use adfuse::sample::{rng, sample};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const MODES: [Fp; 3] = [Fp::Strict, Fp::Reproducible, Fp::Fast];
+
+/// Extents of a symbol: of a long vector, and of a number of rows.
+type Extents = [u64; 2];
+/// Where values are computed: no multiple of a vector.
+const SMALL: Extents = [4133, 37];
+/// Where programs are only planned: what the benches run.
+const LARGE: Extents = [1 << 20, 8192];
+
+/// What is recorded of one program in one mode: a line of each name.
+type Facts = BTreeMap<String, String>;
+/// By program and mode.
+type Record = BTreeMap<(String, String), Facts>;
+
+/// A program, by the name of its file.
+struct Subject {
+    name: String,
+    module: Module,
+    f: Function,
+}
+
+/// The models, the programs of the benches and the examples.
+fn subjects() -> Vec<Subject> {
+    let mut paths = models::paths();
+    for folder in ["benches/programs", "examples"] {
+        let entries = std::fs::read_dir(root().join(folder)).expect("a folder");
+        let found = entries.map(|e| e.expect("an entry").path());
+        paths.extend(found.filter(|p| p.extension().is_some_and(|e| e == "ir")));
+    }
+    paths.sort();
+    let named = |path: &PathBuf| {
+        let folder = path.parent().and_then(|p| p.file_name()).expect("a folder");
+        let stem = path.file_stem().expect("a name");
+        format!("{}/{}", folder.to_string_lossy(), stem.to_string_lossy())
+    };
+    let read = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path).expect("a program");
+        let module = adfuse::ir::text::parse(&text);
+        let module = module.unwrap_or_else(|e| panic!("{}: {e:?}", path.display()));
+        let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
+        let f = module.find(stem).or_else(|| module.find("main")).or(module.funcs.values().next());
+        let f = f.expect("a function").clone();
+        Subject { name: named(path), module, f }
+    };
+    let all: Vec<Subject> = paths.iter().map(read).collect();
+    assert!(all.len() >= 50, "{} programs", all.len());
+    all
+}
+
+impl Subject {
+    /// The results and the gradients in all float parameters, as a mode has them: outside of the strict mode
+    /// naive formulas are in their stable forms first.
+    fn differentiated(&self, fp: Fp, extents: Extents) -> Function {
+        let fail = |d: adfuse::ir::Diagnostic| -> Function { panic!("{}: {d}", self.name) };
+        let of = |f: &Function| match fp {
+            Fp::Strict => f.clone(),
+            _ => stabilize(f).map_or_else(fail, |(f, _)| f),
+        };
+        let mut module = Module::default();
+        for f in self.module.funcs.values() {
+            module.funcs.push(of(f));
+        }
+        let f = of(&self.f);
+        let vector = f.param_types().iter().all(|t| t.rank() < 2);
+        let extent = extents[usize::from(!vector)];
+        let bound = f.symbols.iter().map(|&s| (s, extent)).collect();
+        let f = specialize(&f, &bound).unwrap_or_else(|e| panic!("{}: {e:?}", self.name));
+        let wrt = differentiable(&f, None).expect("has floats");
+        forward_and_backward(&module, &f, &wrt).unwrap_or_else(fail)
+    }
+}
+
+/// The first half of a hash, in hexadecimal.
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().take(16).fold(String::new(), |mut s, b| {
+        write!(s, "{b:02x}").expect("writes to a string");
+        s
+    })
+}
+
+/// Values and gradients as machine code with vectors of 256 bits gives them.
+fn values(subject: &Subject, fp: Fp) -> Facts {
+    let g = subject.differentiated(fp, SMALL);
+    let mut rng = rng(18, 0);
+    let draw = |t| sample(t, Domain::Normal, &mut rng).expect("small");
+    let args: Vec<Array> = g.param_types().iter().map(draw).collect();
+    let plan = Options { device: Device::cpu(), effort: Effort::Default, fp };
+    let engine = Cpu { plan, vectors: Vectors::Avx2, ..Cpu::default() };
+    let made = engine.compile(&Module::single(g.clone()), &g);
+    let made = made.unwrap_or_else(|d| panic!("{}: {d}", subject.name)).executable;
+    let results = made.run(&args).unwrap_or_else(|d| panic!("{}: {d}", subject.name));
+    let primal = subject.f.results().len();
+    let named = |k: usize| match k < primal {
+        true => format!("value {k}"),
+        false => format!("gradient {}", k - primal),
+    };
+    let line = |(k, a): (usize, &Array)| (named(k), format!("{} {}", a.ty(), digest(a.bytes())));
+    results.iter().enumerate().map(line).collect()
+}
+
+/// What the default plans launch and move, and the PTX.
+fn plans(subject: &Subject, fp: Fp) -> Facts {
+    let g = subject.differentiated(fp, LARGE);
+    let module = Module::single(g.clone());
+    let mut facts = Facts::new();
+    for (name, device) in [("cpu", Device::cpu()), ("h200", Device::h200())] {
+        let options = Options { device, effort: Effort::Default, fp };
+        let made = compile(&module, &g, &options);
+        let program = made.unwrap_or_else(|d| panic!("{}: {d}", subject.name)).program;
+        let cost = cost(&program, &options.device);
+        let memory = memory(&program, options.effort).expect("small");
+        facts.insert(format!("{name} steps"), program.steps.len().to_string());
+        facts.insert(format!("{name} launches"), cost.launches.to_string());
+        facts.insert(format!("{name} bytes"), cost.bytes_moved.to_string());
+        facts.insert(format!("{name} peak"), memory.peak.to_string());
+        facts.insert(format!("{name} program"), digest(program.to_string().as_bytes()));
+        if name == "h200" {
+            let program = verify(program).unwrap_or_else(|e| panic!("{}: {}", subject.name, e[0]));
+            let made = ptx::compile(&program, Target::Sm90, fp);
+            let made = made.unwrap_or_else(|d| panic!("{}: {d}", subject.name));
+            let launches: usize = made.steps.iter().map(|s| s.launches.len()).sum();
+            facts.insert("ptx launches".into(), launches.to_string());
+            facts.insert("ptx text".into(), sha256(made.text.as_bytes()));
+        }
+    }
+    facts
+}
+
+/// A hash, in hexadecimal.
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// What a function finds for every program in every mode, on both cores.
+fn recorded(find: fn(&Subject, Fp) -> Facts) -> Record {
+    let subjects = subjects();
+    let (next, record) = (AtomicUsize::new(0), Mutex::new(Record::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(subject) = subjects.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    for fp in MODES {
+                        let found = find(subject, fp);
+                        let key = (subject.name.clone(), fp.name().to_string());
+                        record.lock().expect("no panic").insert(key, found);
+                    }
+                }
+            });
+        }
+    });
+    record.into_inner().expect("no panic")
+}
+
+/// The record as text: a line for program and mode, below it a line for each fact.
+fn print(record: &Record) -> String {
+    let mut out = String::new();
+    for ((program, mode), facts) in record {
+        writeln!(out, "{program} {mode}").expect("writes to a string");
+        for (name, value) in facts {
+            writeln!(out, "  {name} = {value}").expect("writes to a string");
+        }
+    }
+    out
+}
+
+fn parse(text: &str) -> Record {
+    let mut record = Record::new();
+    let mut key = None;
+    for line in text.lines() {
+        match line.strip_prefix("  ").and_then(|l| l.split_once(" = ")) {
+            Some((name, value)) => {
+                let key = key.clone().expect("a program before its facts");
+                let facts: &mut Facts = record.entry(key).or_default();
+                facts.insert(name.into(), value.into());
+            }
+            None => {
+                let (program, mode) = line.split_once(' ').expect("a program and a mode");
+                key = Some((program.to_string(), mode.to_string()));
+            }
+        }
+    }
+    record
+}
+
+/// What differs, a line each: program, mode, and what it was and is.
+fn differences(was: &Record, is: &Record) -> Vec<String> {
+    let (none, mut found) = (Facts::new(), Vec::new());
+    let keys: std::collections::BTreeSet<_> = was.keys().chain(is.keys()).collect();
+    for key @ (program, mode) in keys {
+        let (was, is) = (was.get(key).unwrap_or(&none), is.get(key).unwrap_or(&none));
+        let names: std::collections::BTreeSet<_> = was.keys().chain(is.keys()).collect();
+        for name in names {
+            let (was, is) = (was.get(name), is.get(name));
+            if was != is {
+                let said = |v: Option<&String>| v.cloned().unwrap_or_else(|| "nothing".into());
+                found.push(format!("{program} {mode}: {name}: {} -> {}", said(was), said(is)));
+            }
+        }
+    }
+    found
+}
+
+/// Compares with the file of a name, or rewrites it.
+fn hold(file: &str, record: &Record) {
+    let path = root().join("tests/recorded").join(file);
+    if std::env::var_os("ADFUSE_BLESS").is_some_and(|v| v != "0") {
+        std::fs::write(&path, print(record)).expect("writes");
+        return;
+    }
+    let text = std::fs::read_to_string(&path).expect("a record; ADFUSE_BLESS=1 writes it");
+    let found = differences(&parse(&text), record);
+    assert!(
+        found.is_empty(),
+        "{} differences from {file} (recorded -> found); ADFUSE_BLESS=1 records what is found:\n{}",
+        found.len(),
+        found.join("\n")
+    );
+}
+
+/// Bits of values and gradients. A host without vectors of 256 bits cannot check them, and says so.
+#[test]
+#[allow(clippy::print_stderr)]
+fn values_and_gradients_are_those_recorded() {
+    if Vectors::Avx2.checked().is_err() {
+        assert!(std::env::var_os("ADFUSE_BLESS").is_none(), "this host cannot record values");
+        eprintln!("skipped: this host has no AVX2 with FMA, so recorded values are not checked");
+        return;
+    }
+    hold("values.txt", &recorded(values));
+}
+
+/// Plans, launches, bytes, peaks and PTX.
+#[test]
+fn plans_and_ptx_are_those_recorded() {
+    hold("plans.txt", &recorded(plans));
+}
+
+/// A record reads back, and every kind of difference is told.
+#[test]
+fn differences_are_told() {
+    let of = |facts: &[(&str, &str)]| -> Facts {
+        facts.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+    };
+    let key = |p: &str| (p.to_string(), "fast".to_string());
+    let was = Record::from([
+        (key("a"), of(&[("cpu launches", "3"), ("value 0", "f32[] 12")])),
+        (key("b"), of(&[("ptx text", "ab")])),
+    ]);
+    assert_eq!(parse(&print(&was)), was);
+    assert!(differences(&was, &was).is_empty());
+    let mut is = was.clone();
+    is.remove(&key("b"));
+    is.insert(key("c"), of(&[("h200 bytes", "7")]));
+    is.get_mut(&key("a")).expect("there").insert("value 0".into(), "f32[] 13".into());
+    let told = [
+        "a fast: value 0: f32[] 12 -> f32[] 13",
+        "b fast: ptx text: ab -> nothing",
+        "c fast: h200 bytes: nothing -> 7",
+    ];
+    assert_eq!(differences(&was, &is), told);
+}
