@@ -4,7 +4,9 @@
 #[path = "optimal/vgg19.rs"]
 mod vgg19;
 
-use adfuse::fusion::remat::schedule::{CostGraph, FrontierOptions, OpId, Schedule, evaluate, frontier};
+use adfuse::fusion::remat::schedule::{
+    CostGraph, FrontierOptions, OpId, Schedule, evaluate, frontier,
+};
 use serde_json::Value;
 
 /// A graph, the least peak of the integer program, and pairs of a budget and the least time within it.

@@ -4,9 +4,9 @@
 //! Lines are shared out among the threads; each task has room for the numbers of one line.
 #![allow(unsafe_code)]
 
-use super::crew::{Crew, Worker};
-use super::kernel::Making;
+use super::kernel::compile::Making;
 use super::shape::volume;
+use super::workers::{Crew, Worker};
 use adfuse_ir::kernel::{Argsort, Storage};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
 use cranelift_entity::EntityRef;

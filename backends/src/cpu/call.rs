@@ -4,13 +4,13 @@
 //! given up; a run of such a plan is refused where one of these is only lent.
 #![allow(unsafe_code)]
 
-use super::crew::Crew;
-use super::memory::{Block, too_much};
-use super::run::{Executable, Memory, Output, Place, Work, handed};
-use super::trace::Recorder;
-use crate::array::Array;
-use crate::bytes::Bytes;
-use crate::truth;
+use super::executable::{Executable, Memory, Output, Place, Work, handed};
+use super::workers::Crew;
+use crate::runtime::array::Array;
+use crate::runtime::bytes::Bytes;
+use crate::runtime::host_memory::{Block, too_much};
+use crate::runtime::trace::{Recorder, Trace};
+use crate::runtime::truth;
 use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
 use std::sync::{PoisonError, TryLockError};
 
@@ -170,7 +170,7 @@ impl Executable {
     }
 
     /// Runs it, and takes down what happens when somebody asks.
-    pub(super) fn run_recorded(
+    pub(crate) fn run_recorded(
         &self,
         inputs: &[&[u8]],
         outputs: &mut [&mut [u8]],
@@ -354,5 +354,23 @@ impl Moved {
         let start = block.start();
         moved.push(Moved { from: at, bytes, block, back });
         Ok(start)
+    }
+}
+
+impl Executable {
+    /// As [`Executable::run_into`], and takes down when each step and each of its tasks ran.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_into_traced(
+        &self,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        trace: &mut Trace,
+    ) -> Result<(), Diagnostic> {
+        let mut recorder = Recorder::new(self.threads);
+        self.run_recorded(inputs, outputs, Some(&mut recorder))?;
+        *trace = recorder.finish();
+        Ok(())
     }
 }

@@ -1,12 +1,16 @@
 //! Contractions: operands as matrices, their product piece by piece, and what follows each piece while
 //! it is in the cache.
 
-use super::code::{Code, Part, Put, Slots, Sweep, SweepId};
-use super::crew::{Crew, Worker};
-use super::gemm::{Aid, Gemm, Matrix, Met, Side, Tiles, apart, best, canonical, tiles};
-use super::kernel::{Cuts, Made, Making};
+use super::codegen::loop_nest::{Part, Put, Slots, Sweep};
+use super::gemm::subnormal::Met;
+use super::gemm::tiles::{Side, Tiles};
+use super::gemm::{Aid, Gemm, Matrix, apart, best, canonical, tiles};
+use super::kernel::compile::Making;
+use super::kernel::{Cuts, Made};
+use super::machine_code::{Code, SweepId};
 use super::operand::{View, Windows, read, stored, windows};
 use super::shape::{gcd, volume};
+use super::workers::{Crew, Worker};
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::kernel::{Extents, Feed, Kernel, Member};
 use adfuse_ir::scalar::{Prim, SInst, SOp};

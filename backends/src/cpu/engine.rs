@@ -1,19 +1,16 @@
 //! An engine: threads that its executables share, and the executables it has made.
 
-use super::pool::Pool;
-use super::run::{Executable, Options};
-use crate::functions::Registry;
-use crate::layout::ArenaLayout;
+use super::executable::{Executable, Options};
+use super::thread_pool::Pool;
+use crate::runtime::arena_layout::ArenaLayout;
+use crate::runtime::executable_cache::{Key, key, take};
+use crate::runtime::functions::Registry;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Program, Verified};
-use sha2::{Digest, Sha256};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Executables that an engine keeps at most.
 const KEPT: usize = 64;
-
-/// Of a program, its layout and the options.
-type Key = [u8; 32];
 
 /// Makes executables that share its threads, and makes none twice: it keeps those that were asked for last,
 /// by the hash of program and layout. Machine code and memory are freed with the last of an executable's
@@ -83,36 +80,6 @@ impl Engine {
     fn made(&self) -> MutexGuard<'_, Vec<(Key, Arc<Executable>)>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// The executable of a key, which becomes the last one asked for.
-pub(crate) fn take<K: PartialEq, E>(all: &mut Vec<(K, Arc<E>)>, key: &K) -> Option<Arc<E>> {
-    let found = all.iter().position(|(k, _)| k == key)?;
-    let entry = all.remove(found);
-    let made = Arc::clone(&entry.1);
-    all.push(entry);
-    Some(made)
-}
-
-/// The hash of a program and its layout.
-pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout) -> Key {
-    let mut hash = Sha256::new();
-    // The text reads back as the same program.
-    hash.update(program.to_string());
-    hash.update(arena.bytes.to_le_bytes());
-    let place = |hash: &mut Sha256, at: Option<u64>| {
-        hash.update([u8::from(at.is_some())]);
-        hash.update(at.unwrap_or(0).to_le_bytes());
-    };
-    for b in program.buffers.keys() {
-        place(&mut hash, arena.offsets[b]);
-        place(&mut hash, arena.donated[b].map(|input| u64::from(input.as_u32())));
-    }
-    for scratch in &arena.scratch {
-        place(&mut hash, scratch.map(|(at, _)| at));
-        place(&mut hash, scratch.map(|(_, bytes)| bytes));
-    }
-    hash.finalize().into()
 }
 
 impl std::fmt::Debug for Engine {

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::element::{Element, Folding, beats, first_extremum};
-use super::order::{Lanes, join_parts, lane_block, line, scan, scan_room};
+use super::strict_folds::{Lanes, join_parts, lane_block, line, scan, scan_room};
 use crate::reference::order::{CHAIN_BLOCK, LANE_BLOCK};
 use adfuse_ir::kernel::{Extents, Order, Run};
 use smallvec::SmallVec;

@@ -5,42 +5,39 @@
 //! element is machine code (`code`); folds, scans and products of matrices are Rust (`fold`, `order`,
 //! `gemm`) over what that leaves in arrays. See `docs/cpu.md`.
 
-mod argsort;
-mod call;
-mod code;
-mod contract;
-mod crew;
-mod cross;
-mod element;
-mod engine;
-mod fold;
-mod gemm;
-mod inside;
-mod kernel;
-mod lower;
-mod memory;
-mod opaque;
-mod operand;
-mod order;
-mod pool;
-mod run;
-mod scatter;
-mod scratch;
-mod shape;
-mod store;
-mod trace;
+pub(crate) mod argsort;
+pub(crate) mod call;
+pub(crate) mod clif;
+pub(crate) mod codegen;
+pub(crate) mod contract;
+pub(crate) mod cross_compile;
+pub(crate) mod element;
+pub(crate) mod engine;
+pub(crate) mod executable;
+pub(crate) mod fold;
+pub(crate) mod gemm;
+pub(crate) mod introspect;
+pub(crate) mod kernel;
+pub(crate) mod library_call;
+pub(crate) mod machine_code;
+pub(crate) mod operand;
+pub(crate) mod scatter;
+pub(crate) mod scratch;
+pub(crate) mod shape;
+pub(crate) mod strict_folds;
+pub(crate) mod thread_pool;
+pub(crate) mod workers;
+#[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), path = "no_x86.rs")]
+pub(crate) mod x86;
 
-pub use crate::layout::ArenaLayout;
+pub use crate::runtime::arena_layout::ArenaLayout;
+pub use crate::runtime::trace::{Span, Trace};
 pub use call::Handed;
-pub use code::{Emitter, Vectors, Why};
-pub use cross::{ListedFunction, ListedStep, code_for, listing_for};
+pub use codegen::vector_width::{Emitter, Vectors, Why};
+pub use cross_compile::{ListedFunction, ListedStep, code_for, listing_for};
 pub use engine::Engine;
-pub(crate) use engine::{key, take};
+pub use executable::{Executable, Options};
 #[cfg(target_arch = "x86_64")]
-pub use gemm::LibraryProduct;
-pub use inside::{MadeStep, MadeSweep, MemoryReport, Texts};
-pub(crate) use lower::attend as attention;
-pub use run::{Executable, Options};
+pub use gemm::alone::LibraryProduct;
+pub use introspect::{MadeStep, MadeSweep, MemoryReport, Texts};
 pub use scratch::{peak, scratch};
-pub(crate) use store::Kept;
-pub use trace::{Span, Trace};

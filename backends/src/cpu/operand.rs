@@ -1,9 +1,9 @@
 //! Where the elements of operands are, and where sums go: buffers as matrices, and windows of them.
 
-use super::code::{affine, affine_of};
-use super::crew::Worker;
-use super::gemm::{Axis, Forms, GUARDS, Window, merged_axes};
+use super::codegen::affine_form::{affine, affine_of};
+use super::gemm::window::{Axis, Forms, GUARDS, Window, merged as merged_axes};
 use super::shape::volume;
+use super::workers::Worker;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Extents, Feed, Operand, Param, Program, Sink, Stage, Storage};

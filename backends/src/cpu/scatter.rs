@@ -5,10 +5,12 @@
 //! threads there are.
 #![allow(unsafe_code)]
 
-use super::code::{Part, Put, Slots, Sweep, SweepId, dense as is_dense};
-use super::crew::{Crew, Worker};
-use super::kernel::Making;
+use super::codegen::loop_nest::{Part, Put, Slots, Sweep};
+use super::kernel::compile::Making;
+use super::machine_code::SweepId;
 use super::shape::volume;
+use super::workers::{Crew, Worker};
+use crate::runtime::strides::dense as is_dense;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{BufferData, Operand, Param, Piece, Scatter};
 use adfuse_ir::op::Update;

@@ -1,10 +1,11 @@
 //! What steps need beside the buffers, and where they have it.
 
-use super::kernel::Making;
-use super::lower::{Lowered, lowered};
-use super::memory::{ALIGN, Room};
-use super::run::{bytes, handed, outputs, place, within, work};
-use crate::layout::ArenaLayout;
+use super::executable::{bytes, handed, outputs, place, work};
+use super::kernel::compile::Making;
+use crate::runtime::arena_layout::ArenaLayout;
+use crate::runtime::errors::within;
+use crate::runtime::host_memory::{ALIGN, Room};
+use crate::runtime::legalize::{Lowered, lowered};
 use adfuse_ir::kernel::{Buffer, Program, Verified};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cranelift_entity::SecondaryMap;
@@ -115,7 +116,7 @@ impl Rooms {
             within(Diagnostic::new(At::default(), Kind::Usage, m), program, Some(n))
         };
         let after = arena.bytes.checked_next_multiple_of(ALIGN);
-        let after = after.ok_or_else(|| super::memory::too_much(arena.bytes))?;
+        let after = after.ok_or_else(|| crate::runtime::host_memory::too_much(arena.bytes))?;
         let mut beside = Room::at(after);
         let mut kept = Vec::new();
         let given = |b: Buffer| arena.offsets[b].is_some() || arena.donated[b].is_some();

@@ -1,8 +1,8 @@
 //! Arithmetic of extents: which folds are in the order of the places, and where they may be cut.
 
-use super::code::folds;
+use super::codegen::fold::folds;
 use super::fold::Parted;
-use super::memory::too_much;
+use crate::runtime::host_memory::too_much;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Extents, Kernel, Order, Run, Sink, Stage};
 

@@ -1,16 +1,16 @@
 //! The reference engine: evaluates a verified function, one instruction at a time, in the declared
 //! element types and in the order that strict mode defines. It is the meaning of a program.
 
-mod contract;
-mod indirect;
+pub(crate) mod contract;
+pub(crate) mod indirect;
 pub mod kernel;
-mod map;
+pub(crate) mod map;
 pub mod order;
-mod reduce;
-mod view;
+pub(crate) mod reduce;
+pub(crate) mod view;
 
-use crate::array::{Array, out_of_memory};
-use crate::functions::Registry;
+use crate::runtime::array::{Array, out_of_memory};
+use crate::runtime::functions::Registry;
 use adfuse_ir::op::{Body, Control, Effect, composition};
 use adfuse_ir::rewrite::specialize;
 use adfuse_ir::verify::{at_inst, bind};

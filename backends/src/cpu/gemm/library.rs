@@ -3,10 +3,10 @@
 //! are not negative, and at least one product. What else there is goes to tiles.
 #![allow(unsafe_code)]
 
-use super::slab::{self, GAP, Moved};
+use super::slab::{GAP, Moved};
 use super::subnormal::{Float, Met, Span, factors, matters, slow_on_host};
 use super::tiles::found as tiles;
-use super::{Aid, Gemm, Matrix, Size, apart};
+use super::{Aid, Gemm, Matrix, Size, apart, slab};
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 use private_gemm_x86 as gemm;

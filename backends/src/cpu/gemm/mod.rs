@@ -3,25 +3,22 @@
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
-mod alone;
+pub(crate) mod alone;
 #[cfg(all(test, target_arch = "x86_64"))]
-mod far_tests;
+pub(crate) mod far_tests;
 #[cfg(target_arch = "x86_64")]
-mod library;
+pub(crate) mod library;
 #[cfg(target_arch = "x86_64")]
-mod slab;
+pub(crate) mod slab;
 #[cfg(target_arch = "x86_64")]
-mod subnormal;
+pub(crate) mod subnormal;
 #[cfg(test)]
-mod tests;
-mod tiles;
-mod window;
+pub(crate) mod tests;
+pub(crate) mod tiles;
+pub(crate) mod window;
 
-pub(super) use tiles::{Side, Tiles, found as tiles};
-pub(super) use window::{Axis, Forms, GUARDS, Window, merged as merged_axes};
+pub(super) use tiles::found as tiles;
 
-#[cfg(target_arch = "x86_64")]
-pub use alone::LibraryProduct;
 #[cfg(target_arch = "x86_64")]
 pub(super) use subnormal::Met;
 

@@ -1,8 +1,7 @@
 //! Everything that multiplies against the order written out.
 
-use super::tiles::all;
-use super::tiles::all as all_tiles;
-use super::window::Axes;
+use super::tiles::{Side, all, all as all_tiles};
+use super::window::{Axes, Axis, Forms, Window, merged as merged_axes};
 use super::*;
 use crate::reference::order::CONTRACT_CHUNK;
 use std::ops::Add;

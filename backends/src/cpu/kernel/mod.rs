@@ -5,14 +5,12 @@
 //! few places; a stage with more places than that at one point is cut into pieces. Tasks are ranges of
 //! points that are cut where the blocks of all folds over the domain end.
 
-mod make;
+pub(crate) mod compile;
 
-pub(super) use make::Making;
-
-use super::code::{Code, SweepId};
-use super::crew::{Crew, Worker};
 use super::element::fold_with;
 use super::fold::{Absorb, Extremum, Join, Lines, Many, Parted, Runs, Scan, Whole};
+use super::machine_code::{Code, SweepId};
+use super::workers::{Crew, Worker};
 use adfuse_ir::DType;
 use adfuse_ir::kernel::Order;
 use adfuse_ir::op::Monoid;

@@ -1,9 +1,9 @@
 //! Contractions and attention: operands in full, then sums one after the other.
 
-use super::super::contract::dot;
-use super::super::order::reduce_lane_blocked;
-use super::super::reduce::with_combine;
 use super::{Kept, Run, outputs, volume};
+use crate::reference::contract::dot;
+use crate::reference::order::reduce_lane_blocked;
+use crate::reference::reduce::with_combine;
 use crate::reference::reserve;
 use adfuse_ir::kernel::{Attend, Contract, Extents, Feed, Member};
 use adfuse_ir::op::Monoid;

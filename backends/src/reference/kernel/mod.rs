@@ -4,14 +4,15 @@
 //! the same scalar interpreter. It is how a lowering is tested without any other engine. It also says
 //! how much memory a program takes, so that a plan for memory has something to be measured against.
 
-mod contract;
-mod read;
-mod sink;
-mod steps;
+pub(crate) mod contract;
+pub(crate) mod read;
+pub(crate) mod sink;
+pub(crate) mod steps;
 
 use super::map::outputs;
 use super::{Tensor, out_of_memory, reserve};
-use crate::array::Array;
+use crate::runtime::array::Array;
+pub use crate::runtime::library_functions::{Functions, NoFunctions};
 use adfuse_ir::kernel::{
     Buffer, Extents, Kernel, Param, Program, Role, Row, Space, Stage, Step, Storage, Tile, Verified,
 };
@@ -20,21 +21,6 @@ use adfuse_ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
 use cranelift_entity::SecondaryMap;
 use read::Reader;
 use smallvec::SmallVec;
-
-/// The functions of libraries that programs call by name.
-pub trait Functions {
-    /// Calls a function; `None` where there is none of this name.
-    fn call(&mut self, name: &str, inputs: &[Array]) -> Option<Result<Vec<Array>, Diagnostic>>;
-}
-
-/// No functions: a program that calls one is refused when it comes to it.
-pub struct NoFunctions;
-
-impl Functions for NoFunctions {
-    fn call(&mut self, _: &str, _: &[Array]) -> Option<Result<Vec<Array>, Diagnostic>> {
-        None
-    }
-}
 
 /// Runs a program on arrays of its inputs' types.
 ///

@@ -1,8 +1,8 @@
 //! Where the outputs of a stage go.
 
-use super::super::order::{reduce_axis, scan};
-use super::super::reduce::{first_extremum, with_combine};
 use super::{Kept, OUTSIDE, Run, coordinates, internal, joined, offset, reserve, volume};
+use crate::reference::order::{reduce_axis, scan};
+use crate::reference::reduce::{first_extremum, with_combine};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Extents, Run as AxisRun, Sink, Stage};
 use adfuse_ir::op::Monoid;

@@ -1,11 +1,10 @@
 //! Scatters, orders and functions of libraries.
 
-use super::super::indirect::{argsort, joined};
-use super::{
-    Functions, Kept, OUTSIDE, Reader, Run, coordinates, internal, offset, outputs, volume,
-};
-use crate::array::Array;
+use super::{Kept, OUTSIDE, Reader, Run, coordinates, internal, offset, outputs, volume};
+use crate::reference::indirect::{argsort, joined};
 use crate::reference::reserve;
+use crate::runtime::array::Array;
+use crate::runtime::library_functions::Functions;
 use adfuse_ir::kernel::{Argsort, Library, Operand, Scatter};
 use adfuse_ir::{At, Diagnostic, Kind, Literal};
 

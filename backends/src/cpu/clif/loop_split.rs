@@ -1,0 +1,245 @@
+//! Stretches of a line: where guards are constant, and packed elements begin at bytes.
+//!
+//! Guards are affine along a line, so that each holds between two coordinates. Between neighbouring
+//! ones of these, every parameter is read through one way, chosen once: as a pointer that steps with the
+//! coordinate, or as one to constants that does not.
+
+use super::access::Here;
+use super::scalar::register;
+use super::sweep::{Line, accesses};
+use super::unit::Unit;
+use super::vector::{Copies, LANES};
+use crate::cpu::codegen::access_ranges::Reach;
+use crate::cpu::codegen::loop_nest::{Access, Planned, Read, Source};
+use adfuse_ir::{DType, Literal};
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{InstBuilder, Value, types};
+use std::ops::Range;
+
+/// Packed elements of vectors begin where a multiple of so many does, which is a byte for any width.
+const GRAIN: i64 = 8;
+
+/// Through which way a parameter is read in a stretch.
+#[derive(Clone, Copy)]
+pub(crate) struct Chosen {
+    /// Where the element of the innermost coordinate 0 is.
+    pointer: Value,
+    /// All ones where the element changes with the coordinate, 0 where it does not.
+    along: Value,
+}
+
+impl Unit<'_, '_> {
+    /// The loops along a line, from coordinate `low` to `high`, stretch by stretch.
+    pub(crate) fn stretches(
+        &mut self,
+        p: &Planned,
+        line: &mut Line,
+        low: Value,
+        high: Value,
+        copies: Option<Copies>,
+    ) -> Option<()> {
+        // Single elements find their ways by branches.
+        let (mut breaks, mut phases, mut literals) = (Vec::new(), Vec::new(), None);
+        if let Some(copies) = copies {
+            for (form, range) in &p.breaks {
+                let part = self.line_part(p, line, *form);
+                breaks.extend(self.bounds(part, p.step(*form), range));
+            }
+            phases = self.phases(p, line);
+            literals = Some(self.literals(p, copies)?);
+        }
+
+        let (head, body, exit) =
+            (self.b.create_block(), self.b.create_block(), self.b.create_block());
+        let from = self.b.append_block_param(head, types::I64);
+        self.b.ins().jump(head, &[low.into()]);
+        self.b.switch_to_block(head);
+        let more = self.b.ins().icmp(IntCC::SignedLessThan, from, high);
+        self.b.ins().brif(more, body, &[], exit, &[]);
+        self.b.seal_block(body);
+        self.b.switch_to_block(body);
+        let mut to = high;
+        for at in breaks {
+            to = self.sooner(from, at, to);
+        }
+        let blocks = self.begin_stretch(p, line, [from, to], copies)?;
+        to = blocks.map_or(to, |s| s.to);
+        let mut vectors_to = to;
+        if let Some((first, others)) = phases.split_first() {
+            // A stretch that begins inside of a byte ends with it.
+            let element = self.b.ins().iadd(*first, from);
+            let back = self.b.ins().ineg(element);
+            let grain = self.long(GRAIN - 1);
+            let short = self.b.ins().band(back, grain);
+            let aligned = self.b.ins().iadd(from, short);
+            to = self.sooner(from, aligned, to);
+            // No vectors where arrays do not begin bytes together.
+            vectors_to = to;
+            for other in others {
+                let apart = self.b.ins().isub(*other, *first);
+                let apart = self.b.ins().band(apart, grain);
+                let zero = self.long(0);
+                let together = self.b.ins().icmp(IntCC::Equal, apart, zero);
+                vectors_to = self.b.ins().select(together, vectors_to, from);
+            }
+        }
+        if let Some(blocks) = &blocks {
+            vectors_to = self.b.ins().select(blocks.aligned, vectors_to, from);
+        }
+        if let Some(literals) = literals {
+            self.choose(p, line, from, &literals)?;
+        }
+        self.stretch(p, line, [from, vectors_to, to], copies)?;
+        if let Some(blocks) = blocks {
+            self.end_stretch(p, line, &blocks, [from, to])?;
+        }
+        self.b.ins().jump(head, &[to.into()]);
+        self.b.seal_block(head);
+        self.b.seal_block(exit);
+        self.b.switch_to_block(exit);
+        line.ways = Vec::new();
+        Some(())
+    }
+
+    /// What a form is at the innermost coordinate 0.
+    fn line_part(&mut self, p: &Planned, line: &Line, form: usize) -> Value {
+        match line.fixed.forms.get(form).copied().flatten() {
+            Some(v) => v,
+            None => {
+                let here = Here { at: &line.outer, params: &line.fixed.params };
+                self.fixed_part(p, form, &here)
+            }
+        }
+    }
+
+    /// `at` where it lies between `from` and `to`, else `to`.
+    pub(crate) fn sooner(&mut self, from: Value, at: Value, to: Value) -> Value {
+        let after = self.b.ins().icmp(IntCC::SignedGreaterThan, at, from);
+        let before = self.b.ins().icmp(IntCC::SignedLessThan, at, to);
+        let between = self.b.ins().band(after, before);
+        self.b.ins().select(between, at, to)
+    }
+
+    /// The coordinates between which `part + step * d` is in a range.
+    fn bounds(&mut self, part: Value, step: i64, range: &Range<i64>) -> [Value; 2] {
+        // With a step above 0: from the quotients of `end - part`, rounded up; below 0, of `part - end`
+        // rounded down, and one more.
+        let by = step.checked_abs().unwrap_or(i64::MAX);
+        [range.start, range.end].map(|end| {
+            let end = self.long(end);
+            if step > 0 {
+                let up = self.long(by - 1);
+                let distance = self.b.ins().isub(end, part);
+                let distance = self.b.ins().iadd(distance, up);
+                self.floor_div(distance, by).0
+            } else {
+                let one = self.long(1);
+                let distance = self.b.ins().isub(part, end);
+                let quotient = self.floor_div(distance, by).0;
+                self.b.ins().iadd(quotient, one)
+            }
+        })
+    }
+
+    /// Of each packed array that vectors read or write, the element of the innermost coordinate 0.
+    fn phases(&mut self, p: &Planned, line: &Line) -> Vec<Value> {
+        let packed = accesses(p).filter(|a| p.byte_aligned(a));
+        packed.map(|a| self.line_part(p, line, a.form)).collect()
+    }
+
+    /// Of each way that is a literal, where vectors of it are.
+    fn literals(&mut self, p: &Planned, copies: Copies) -> Option<Vec<Vec<Value>>> {
+        let mut found = Vec::new();
+        for (read, reach) in p.reads.iter().zip(&p.loads) {
+            let mut places = Vec::new();
+            if let (Read::Ways(ways), Reach::Ways) = (read, reach) {
+                for way in ways {
+                    if let Source::Literal(l) = way.from {
+                        let bytes = u64::from(copies.most * LANES) * l.dtype().bytes();
+                        let times = bytes.div_ceil(16).max(1);
+                        let offset = self.constants.place(in_memory(l), times as usize)?;
+                        let offset = self.long(offset.into());
+                        places.push(self.b.ins().iadd(self.constant_base, offset));
+                    }
+                }
+            }
+            found.push(places);
+        }
+        Some(found)
+    }
+
+    /// Chooses the way of each parameter that is read through guards, as it is at a coordinate.
+    fn choose(
+        &mut self,
+        p: &Planned,
+        line: &mut Line,
+        from: Value,
+        literals: &[Vec<Value>],
+    ) -> Option<()> {
+        let mut at = line.outer.clone();
+        at.push(from);
+        let mut all: Vec<Option<Chosen>> = Vec::new();
+        for ((read, reach), literals) in p.reads.iter().zip(&p.loads).zip(literals) {
+            let (Read::Ways(ways), Reach::Ways) = (read, reach) else {
+                all.push(None);
+                continue;
+            };
+            let mut literals = literals.iter().rev();
+            let mut found: Option<Chosen> = None;
+            // The last way holds wherever no other does.
+            for way in ways.iter().rev() {
+                let here = Chosen {
+                    pointer: match &way.from {
+                        Source::Literal(_) => *literals.next()?,
+                        Source::Array(a) => self.start(line, a)?,
+                    },
+                    along: self.long(if matches!(way.from, Source::Literal(_)) { 0 } else { -1 }),
+                };
+                let here_at = Here { at: &at, params: &line.fixed.params };
+                let holds = self.guards(p, &way.guards, &line.fixed, &here_at);
+                found = Some(match (holds, found) {
+                    (Some(holds), Some(other)) => Chosen {
+                        pointer: self.b.ins().select(holds, here.pointer, other.pointer),
+                        along: self.b.ins().select(holds, here.along, other.along),
+                    },
+                    _ => here,
+                });
+            }
+            all.push(found);
+        }
+        line.ways = all;
+        Some(())
+    }
+
+    pub(crate) fn start(&mut self, line: &Line, a: &Access) -> Option<Value> {
+        line.fixed.starts.iter().find(|(f, _)| *f == a.form).map(|(_, v)| *v)
+    }
+
+    /// Where the element of a chosen way is.
+    pub(crate) fn chosen_address(&mut self, chosen: &Chosen, d: Value, dtype: DType) -> Value {
+        let along = self.b.ins().band(d, chosen.along);
+        let offset = self.times(along, dtype.bytes() as i64);
+        self.b.ins().iadd(chosen.pointer, offset)
+    }
+
+    /// An element through the chosen way.
+    pub(crate) fn chosen_element(&mut self, chosen: &Chosen, d: Value, dtype: DType) -> Value {
+        let address = self.chosen_address(chosen, d, dtype);
+        let value =
+            self.b.ins().load(register(dtype), crate::cpu::clif::access::flags(), address, 0);
+        match dtype {
+            DType::Bool => {
+                let one = self.int(types::I8, 1);
+                self.b.ins().band(value, one)
+            }
+            _ => value,
+        }
+    }
+}
+
+/// A literal as memory holds it, as often as it fits.
+fn in_memory(l: Literal) -> u128 {
+    let bits = 8 * l.dtype().bytes() as u32;
+    let one = u128::from(l.bits()) & ((1u128 << bits) - 1);
+    (0..128 / bits).fold(0, |all, k| all | one << (k * bits))
+}

@@ -1,0 +1,14 @@
+//! Loops by Cranelift.
+
+pub(crate) mod access;
+pub(crate) mod calls;
+pub(crate) mod convert;
+pub(crate) mod loop_split;
+pub(crate) mod scalar;
+pub(crate) mod sweep;
+pub(crate) mod unit;
+pub(crate) mod vector;
+pub(crate) mod vector_convert;
+pub(crate) mod vector_fold;
+pub(crate) mod vector_memory;
+pub(crate) mod vector_prim;

@@ -1,0 +1,341 @@
+//! Vectors of 128 bits along the innermost axis: a body on four elements at once, several times.
+//!
+//! Four elements are one vector of 32-bit lanes, or two of 64-bit lanes. Narrower types are widened
+//! to 32 bits: `i8` with its sign, other ones with zeros; truth values are masks, as wide as what they
+//! were compared of. What has no instruction for vectors is done lane by lane; a sweep of which that is
+//! the larger part has no vectors at all.
+
+use super::sweep::Line;
+use super::unit::Unit;
+use crate::cpu::codegen::access_ranges::Reach;
+use crate::cpu::codegen::loop_nest::Planned;
+use adfuse_ir::scalar::{SInst, SOp, SVal};
+use adfuse_ir::{DType, Literal};
+use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
+use cranelift_entity::EntityRef;
+use smallvec::SmallVec;
+
+/// The elements of a quad.
+pub(crate) const LANES: u32 = 4;
+
+/// How many quads of a body are interleaved. Two are slower for every body that was measured, six and
+/// eight for most; a body that is done lane by lane in part gains nothing.
+const MOST_COPIES: u32 = 4;
+
+/// Vector registers that constants may take all along a line; a body has the others.
+const REGISTERS: usize = 14;
+
+/// Four elements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Quad {
+    /// Lanes of 32 bits.
+    Narrow(Value),
+    /// Lanes of 64 bits, the lower elements first.
+    Wide([Value; 2]),
+}
+
+impl Quad {
+    pub(crate) fn parts(&self) -> &[Value] {
+        match self {
+            Quad::Narrow(v) => std::slice::from_ref(v),
+            Quad::Wide(both) => both,
+        }
+    }
+
+    pub(crate) fn of(parts: &[Value]) -> Option<Quad> {
+        match *parts {
+            [v] => Some(Quad::Narrow(v)),
+            [a, b] => Some(Quad::Wide([a, b])),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn wide(&self) -> bool {
+        matches!(self, Quad::Wide(_))
+    }
+}
+
+/// How many quads are interleaved in the loops along a line: first so many at a time, then the least
+/// number, then single elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Copies {
+    pub(crate) most: u32,
+    pub(crate) least: u32,
+}
+
+/// Whether four elements of a type are two vectors.
+pub(crate) fn wide(d: DType) -> bool {
+    d.bytes() == 8
+}
+
+/// The type of the vectors that hold elements of a type; truth values may be wider.
+pub(crate) fn vector(d: DType) -> Type {
+    match d {
+        DType::F32 => types::F32X4,
+        DType::F64 => types::F64X2,
+        DType::I64 => types::I64X2,
+        _ => types::I32X4,
+    }
+}
+
+impl Unit<'_, '_> {
+    /// How a sweep has vectors; `None` where it has none.
+    pub(crate) fn copies(&self, p: &Planned) -> Option<Copies> {
+        if p.target.is_some() || p.stores.contains(&Reach::Single) {
+            return None;
+        }
+        // What is done lane by lane must be the lesser part.
+        let (mut whole, mut single) = (p.writes.len(), 0);
+        for &v in &p.order {
+            let inst = &p.body.insts[v];
+            let vectors = match inst.op {
+                SOp::Param(k) => p.loads.get(k as usize).is_some_and(|r| *r != Reach::Single),
+                _ => self.has_vectors(inst, source(p, inst), &known(p, inst)),
+            };
+            *if vectors { &mut whole } else { &mut single } += 1;
+        }
+        // Bits are written by whole bytes.
+        let least = if p.packed() { 2 } else { 1 };
+        let most = match single {
+            0 => MOST_COPIES,
+            n if n < whole => 1,
+            _ => return None,
+        };
+        Some(Copies { most: most.max(least), least })
+    }
+
+    /// What does not change along a line but is used with what does, in all lanes.
+    pub(crate) fn spread_line(&mut self, p: &Planned, line: &mut Line) {
+        line.spread = vec![None; p.body.insts.len()];
+        let moving = p.order.iter().flat_map(|&v| &p.body.insts[v].args);
+        for &v in moving.chain(&p.body.outputs) {
+            let one = line.values.get(v.index()).copied().flatten();
+            if let (Some(one), None) = (one, line.spread[v.index()]) {
+                line.spread[v.index()] = Some(self.spread(p.body.insts[v].dtype, one));
+            }
+        }
+        // Where all constants fit into registers beside the interleaved copies, they stay there.
+        let mut wanted: Vec<Literal> = Vec::new();
+        let moving = p.order.iter().flat_map(|&v| &p.body.insts[v].args);
+        let used = moving.chain(&p.body.outputs).filter_map(|&v| constant(p, v));
+        let stored = p.writes.iter().filter(|a| a.buffer).filter_map(|a| quiet(a.dtype));
+        for l in used.chain(stored) {
+            if !wanted.contains(&l) {
+                wanted.push(l);
+            }
+        }
+        let spread = line.spread.iter().flatten().count();
+        if p.alive * MOST_COPIES as usize + spread + wanted.len() <= REGISTERS {
+            self.recent.clear();
+            for l in wanted {
+                self.constant(l);
+            }
+            self.held = std::mem::take(&mut self.recent);
+        }
+    }
+
+    /// The elements from coordinate `d` on: so many quads.
+    pub(crate) fn quads(&mut self, p: &Planned, line: &Line, d: Value, copies: u32) -> Option<()> {
+        let mut at = line.outer.clone();
+        at.push(d);
+        let mut values: Vec<Vec<Quad>> = vec![Vec::new(); p.body.insts.len()];
+        for &v in &p.order {
+            let inst = &p.body.insts[v];
+            if let SOp::Param(k) = inst.op {
+                values[v.index()] = self.param_quads(p, line, k as usize, &at, copies)?;
+                continue;
+            }
+            let known = known(p, inst);
+            self.recent.clear();
+            for copy in 0..copies as usize {
+                let mut args: SmallVec<[Quad; 3]> = SmallVec::new();
+                for &a in &inst.args {
+                    args.push(self.operand(p, line, a, &values, copy)?);
+                }
+                let value = self.quad(p, inst, &args, &known)?;
+                values[v.index()].push(value);
+            }
+        }
+        for (k, &v) in p.body.outputs.iter().enumerate() {
+            let mut all = Vec::new();
+            self.recent.clear();
+            for copy in 0..copies as usize {
+                all.push(self.operand(p, line, v, &values, copy)?);
+            }
+            match &p.folds[k] {
+                Some(fold) => self.fold_quads(fold, line, k, &all, d)?,
+                None => self.store_quads(p, line, k, &all, &at)?,
+            }
+        }
+        Some(())
+    }
+
+    /// An operand of one copy.
+    fn operand(
+        &mut self,
+        p: &Planned,
+        line: &Line,
+        v: SVal,
+        values: &[Vec<Quad>],
+        copy: usize,
+    ) -> Option<Quad> {
+        if let Some(&found) = values.get(v.index())?.get(copy) {
+            return Some(found);
+        }
+        if let Some(found) = line.spread.get(v.index()).copied().flatten() {
+            return Some(found);
+        }
+        constant(p, v).map(|l| self.constant(l))
+    }
+
+    /// The result of an instruction.
+    fn quad(
+        &mut self,
+        p: &Planned,
+        inst: &SInst,
+        args: &[Quad],
+        known: &[Option<Literal>],
+    ) -> Option<Quad> {
+        let from = source(p, inst);
+        if self.has_vectors(inst, from, known) {
+            return self.prim_quad(inst, from, args, known);
+        }
+        let given: SmallVec<[DType; 3]> =
+            inst.args.iter().map(|&a| p.body.insts[a].dtype).collect();
+        let mut results = [None; LANES as usize];
+        for (lane, result) in results.iter_mut().enumerate() {
+            let mut singles: SmallVec<[Value; 3]> = SmallVec::new();
+            for (a, &d) in args.iter().zip(&given) {
+                singles.push(self.lane(a, d, lane));
+            }
+            *result = Some(self.scalar(inst, from, &singles)?);
+        }
+        let results: Option<Vec<Value>> = results.into_iter().collect();
+        self.gathered(inst.dtype, &results?)
+    }
+
+    /// A lane as an element in a register.
+    pub(crate) fn lane(&mut self, q: &Quad, d: DType, lane: usize) -> Value {
+        let x = match *q {
+            Quad::Narrow(v) => self.b.ins().extractlane(v, lane as u8),
+            Quad::Wide(both) => self.b.ins().extractlane(both[lane / 2], (lane % 2) as u8),
+        };
+        match d {
+            DType::Bool => {
+                let narrow = self.b.ins().ireduce(types::I8, x);
+                let one = self.int(types::I8, 1);
+                self.b.ins().band(narrow, one)
+            }
+            DType::I8 | DType::U8 => self.b.ins().ireduce(types::I8, x),
+            DType::BF16 | DType::F16 => self.b.ins().ireduce(types::I16, x),
+            _ => x,
+        }
+    }
+
+    /// A register's value as what a lane holds.
+    fn in_lane(&mut self, d: DType, x: Value) -> Value {
+        let lane = vector(d).lane_type();
+        match d {
+            DType::Bool => {
+                let wide = self.b.ins().uextend(lane, x);
+                self.b.ins().ineg(wide)
+            }
+            DType::I8 => self.b.ins().sextend(lane, x),
+            DType::U8 | DType::BF16 | DType::F16 => self.b.ins().uextend(lane, x),
+            _ => x,
+        }
+    }
+
+    /// A quad of what registers hold.
+    pub(crate) fn gathered(&mut self, d: DType, singles: &[Value]) -> Option<Quad> {
+        let ty = vector(d);
+        let mut parts: SmallVec<[Value; 2]> = SmallVec::new();
+        for some in singles.chunks(ty.lane_count() as usize) {
+            let mut part: Option<Value> = None;
+            for (lane, &x) in some.iter().enumerate() {
+                let x = self.in_lane(d, x);
+                part = Some(match part {
+                    None => self.b.ins().splat(ty, x),
+                    Some(r) => self.b.ins().insertlane(r, x, lane as u8),
+                });
+            }
+            parts.push(part?);
+        }
+        Quad::of(&parts)
+    }
+
+    /// A register's value in all lanes.
+    fn spread(&mut self, d: DType, one: Value) -> Quad {
+        let x = self.in_lane(d, one);
+        let all = self.b.ins().splat(vector(d), x);
+        if wide(d) { Quad::Wide([all, all]) } else { Quad::Narrow(all) }
+    }
+
+    /// A constant in all lanes.
+    pub(crate) fn constant(&mut self, l: Literal) -> Quad {
+        let d = l.dtype();
+        let bits = match d {
+            DType::Bool => (l.bits() & 1).wrapping_neg(),
+            DType::I8 => l.to_i64() as u64,
+            _ => l.bits(),
+        };
+        let mut part = || self.every(vector(d), bits);
+        if wide(d) { Quad::Wide([part(), part()]) } else { Quad::Narrow(part()) }
+    }
+
+    /// A vector with the same bits in every lane.
+    pub(crate) fn every(&mut self, ty: Type, bits: u64) -> Value {
+        let all = match ty.lane_bits() {
+            64 => u128::from(bits) << 64 | u128::from(bits),
+            _ => u128::from(bits as u32) * 0x1_0000_0001_0000_0001_0000_0001,
+        };
+        self.whole_vector(ty, all)
+    }
+
+    /// A vector, lane by lane of 32 bits.
+    pub(crate) fn lanes_of(&mut self, lanes: [u32; 4]) -> Value {
+        let all = lanes.iter().rev().fold(0u128, |all, &x| all << 32 | u128::from(x));
+        self.whole_vector(types::I32X4, all)
+    }
+
+    pub(crate) fn whole_vector(&mut self, ty: Type, bits: u128) -> Value {
+        let there = self.held.iter().chain(&self.recent).find(|(b, _)| *b == bits);
+        if let Some(&(_, found)) = there {
+            return self.bitcast(found, ty);
+        }
+        let value = match self.constants.place(bits, 1) {
+            Some(offset) => {
+                let flags = MemFlagsData::trusted().with_can_move();
+                self.b.ins().load(ty, flags, self.constant_base, offset)
+            }
+            None => {
+                let bytes = bits.to_le_bytes();
+                let constant = self.b.func.dfg.constants.insert(bytes.as_slice().into());
+                self.b.ins().vconst(ty, constant)
+            }
+        };
+        self.recent.push((bits, value));
+        value
+    }
+}
+
+/// The NaN that buffers hold.
+pub(crate) fn quiet(d: DType) -> Option<Literal> {
+    matches!(d, DType::F32 | DType::F64).then(|| Literal::from_f64(d, f64::NAN))
+}
+
+/// The type of an instruction's first operand.
+fn source(p: &Planned, inst: &SInst) -> DType {
+    inst.args.first().map_or(inst.dtype, |&a| p.body.insts[a].dtype)
+}
+
+fn known(p: &Planned, inst: &SInst) -> SmallVec<[Option<Literal>; 3]> {
+    inst.args.iter().map(|&a| constant(p, a)).collect()
+}
+
+fn constant(p: &Planned, v: SVal) -> Option<Literal> {
+    match p.body.insts[v].op {
+        SOp::Const(l) => Some(l),
+        _ => None,
+    }
+}

@@ -1,0 +1,181 @@
+//! What is known of each function that was made: whose it is, its size, and, when asked, its text.
+
+use super::loop_nest::{Part, Put, Sweep};
+use super::vector_width::{Emitter, Why};
+use adfuse_ir::kernel::{Operand, Param};
+use cranelift_codegen::Context;
+use std::time::{Duration, Instant};
+
+/// Keeps what is known of functions while they are made.
+#[derive(Default)]
+pub(crate) struct Listing {
+    /// Whether to keep texts: they take longer than the functions do.
+    pub(crate) texts: bool,
+    /// The step whose sweeps are made.
+    step: usize,
+    title: String,
+    /// The functions so far.
+    pub(crate) noted: Vec<Noted>,
+}
+
+/// What is known of a function.
+#[derive(Clone, Debug)]
+pub(crate) struct Noted {
+    /// The number of its step, among those that run.
+    pub(crate) step: usize,
+    /// The step's name and what the function is there for.
+    pub(crate) name: String,
+    /// What made it.
+    pub(crate) emitter: Emitter,
+    /// Bytes of its code.
+    pub(crate) bytes: usize,
+    /// How long it took to make.
+    pub(crate) took: Duration,
+    /// What it reads and writes, its CLIF, its instructions.
+    pub(crate) texts: Option<[String; 3]>,
+}
+
+/// A function that is being made.
+pub(crate) struct Begun {
+    at: Instant,
+    clif: Option<String>,
+}
+
+impl Listing {
+    /// The sweeps that follow belong to this step.
+    pub(crate) fn begin(&mut self, step: usize, title: &str) {
+        self.step = step;
+        self.title = title.into();
+    }
+
+    /// What made the functions of a step, each emitter once.
+    pub(crate) fn emitters(&self, step: usize) -> Vec<&'static str> {
+        let mut found = Vec::new();
+        for noted in self.noted.iter().filter(|n| n.step == step) {
+            if !found.contains(&noted.emitter.name()) {
+                found.push(noted.emitter.name());
+            }
+        }
+        found
+    }
+
+    /// A function is about to be made.
+    pub(crate) fn clock(&self) -> Begun {
+        Begun { at: Instant::now(), clif: None }
+    }
+
+    /// Its instructions are there, and are about to become machine code.
+    pub(crate) fn emitted(&self, begun: &mut Begun, context: &mut Context) {
+        if self.texts {
+            begun.clif = Some(context.func.display().to_string());
+            context.set_disasm(true);
+        }
+    }
+
+    /// Cranelift has made it.
+    pub(crate) fn made(
+        &mut self,
+        mut begun: Begun,
+        sweep: &Sweep<'_>,
+        why: Option<Why>,
+        context: &Context,
+    ) {
+        let code = context.compiled_code();
+        let bytes = code.map_or(0, |c| c.code_info().total_size as usize);
+        let clif = begun.clif.take().unwrap_or_default();
+        let texts = || [clif, code.and_then(|c| c.vcode.clone()).unwrap_or_default()];
+        self.noted(begun, sweep, Emitter::Cranelift(why), bytes, texts);
+    }
+
+    /// It is made; its CLIF and its instructions are asked for if texts are kept.
+    pub(crate) fn noted(
+        &mut self,
+        begun: Begun,
+        sweep: &Sweep<'_>,
+        emitter: Emitter,
+        bytes: usize,
+        texts: impl FnOnce() -> [String; 2],
+    ) {
+        let took = begun.at.elapsed();
+        let texts = self.texts.then(|| {
+            let [clif, asm] = texts();
+            [accesses(sweep), clif, asm]
+        });
+        let name = self.name(&sweep.part);
+        self.noted.push(Noted { step: self.step, name, emitter, bytes, took, texts });
+    }
+
+    /// `softmax.1`; what a step has twice gets a number.
+    fn name(&self, part: &Part) -> String {
+        let first = format!("{}.{part}", self.title);
+        let mut name = first.clone();
+        let taken = |name: &String| {
+            self.noted.iter().rev().take_while(|n| n.step == self.step).any(|n| n.name == *name)
+        };
+        for k in 2.. {
+            if !taken(&name) {
+                break;
+            }
+            name = format!("{first}.{k}");
+        }
+        name
+    }
+}
+
+impl std::fmt::Display for Part {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Part::Stage(k) => write!(f, "{k}"),
+            Part::Folded => f.write_str("folded"),
+            Part::Then => f.write_str("then"),
+            Part::Operand => f.write_str("operand"),
+            Part::Begin => f.write_str("begin"),
+            Part::Updates => f.write_str("updates"),
+            Part::Finish => f.write_str("finish"),
+        }
+    }
+}
+
+/// Where a sweep walks, what it reads and what it writes.
+fn accesses(sweep: &Sweep<'_>) -> String {
+    let mut reads: Vec<String> = Vec::new();
+    let mut add = |what: String| {
+        if !reads.contains(&what) {
+            reads.push(what);
+        }
+    };
+    for param in sweep.params {
+        match param {
+            Param::Load(pieces) => {
+                for piece in pieces {
+                    if let Operand::Buffer(b) = piece.from {
+                        add(format!("%{}", sweep.program.buffers[b].name));
+                    }
+                }
+            }
+            Param::Coord(_) => add("coordinates".into()),
+            Param::Row(r) => add(r.to_string()),
+            Param::Tile(t) => add(t.to_string()),
+            Param::Sum => add("sums".into()),
+        }
+    }
+    let put = |put: &Put<'_>| {
+        let (slot, other) = match put {
+            Put::Store(b, _) => return format!("%{}", sweep.program.buffers[*b].name),
+            Put::Point(slot) | Put::Place(slot) => (slot, "an array"),
+            Put::Fold(fold) => (&fold.parts, "parts"),
+        };
+        let find = |all: &[u32]| all.iter().position(|s| s == slot);
+        match (find(&sweep.slots.rows), find(&sweep.slots.tiles)) {
+            (Some(r), _) => format!("r{r}"),
+            (_, Some(t)) => format!("t{t}"),
+            _ => other.into(),
+        }
+    };
+    let mut writes: Vec<String> = sweep.puts.iter().map(put).collect();
+    if sweep.target.is_some() {
+        writes.push("places".into());
+    }
+    let said = |all: Vec<String>| if all.is_empty() { "nothing".into() } else { all.join(", ") };
+    format!("over {:?}: reads {}; writes {}", sweep.extents.as_slice(), said(reads), said(writes))
+}

@@ -1,0 +1,427 @@
+//! What a sweep reads and writes, as forms over the axes that are walked.
+
+use super::access_ranges::Reach;
+use super::affine_form::{Form, Walk, mentions};
+use super::fold::{Fold, Folded};
+use super::loop_order::order;
+use crate::runtime::strides::row_major;
+use adfuse_ir::index::{Guard, IndexExpr};
+use adfuse_ir::kernel::{Buffer, BufferData, Extents, Operand, Order, Param, Program, Storage};
+use adfuse_ir::scalar::{SOp, SVal, ScalarProgram, contracted, expand};
+use adfuse_ir::{DType, Literal};
+use cranelift_entity::EntityRef;
+use std::ops::Range;
+
+/// Parameters, a scalar program and where its outputs go, at each coordinate of some axes.
+pub(crate) struct Sweep<'a> {
+    /// Whose buffers are named.
+    pub(crate) program: &'a Program,
+    /// All axes, outermost first; places are row-major over them.
+    pub(crate) extents: Extents,
+    /// How many of them are the domain's.
+    pub(crate) domain: usize,
+    /// What the scalar program reads.
+    pub(crate) params: &'a [Param],
+    /// What is computed.
+    pub(crate) body: &'a ScalarProgram,
+    /// Where each output goes.
+    pub(crate) puts: Vec<Put<'a>>,
+    /// Where the arrays are that are not buffers.
+    pub(crate) slots: Slots,
+    /// For a scatter, where the elements go that its updates are added to: their places as `i64` in a
+    /// slot, -1 where a guard does not hold.
+    pub(crate) target: Option<(Buffer, &'a [IndexExpr], &'a [Guard], u32)>,
+    /// What it is there for.
+    pub(crate) part: Part,
+}
+
+/// What a sweep of a step is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// A stage of a kernel, by its number.
+    Stage(usize),
+    /// What follows a fold over the domain.
+    Folded,
+    /// What follows the sums of a contraction.
+    Then,
+    /// An operand of a contraction.
+    Operand,
+    /// What the sums of a scatter begin with.
+    Begin,
+    /// The updates of a scatter.
+    Updates,
+    /// Where the sums of a scatter go.
+    Finish,
+}
+
+/// Arrays that are not buffers, as numbers in the table of pointers after those of the buffers.
+#[derive(Clone, Default)]
+pub(crate) struct Slots {
+    /// Of each row, an element a point.
+    pub(crate) rows: Vec<u32>,
+    /// Of each tile, an element a place.
+    pub(crate) tiles: Vec<u32>,
+    /// Of the sums that are read, an element a place.
+    pub(crate) sums: Option<(u32, DType)>,
+}
+
+/// Where an output goes.
+#[derive(Clone, Copy)]
+pub(crate) enum Put<'a> {
+    /// To an element of a buffer.
+    Store(Buffer, &'a [IndexExpr]),
+    /// To the element of a slot at the point.
+    Point(u32),
+    /// To the element of a slot at the place.
+    Place(u32),
+    /// Combined with others, block by block, to parts in a slot.
+    Fold(Fold),
+}
+
+/// An array with the form of the element.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    /// Its number in the table.
+    pub(crate) at: u32,
+    pub(crate) form: usize,
+    pub(crate) dtype: DType,
+    /// Bits of an element where it is packed.
+    pub(crate) packed: Option<u8>,
+    /// Whether it is a buffer: those have no NaN but the canonical one.
+    pub(crate) buffer: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Source {
+    Array(Access),
+    Literal(Literal),
+}
+
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) from: Source,
+    pub(crate) guards: Ranges,
+}
+
+/// How a parameter is read.
+#[derive(Debug)]
+pub(crate) enum Read {
+    Ways(Vec<Way>),
+    /// A form's value.
+    Coord(usize),
+}
+
+/// Forms with the ranges that they must lie in.
+pub(crate) type Ranges = Vec<(usize, Range<i64>)>;
+
+/// Where a scatter's updates go: the form of the element, its guards, and the array of places.
+pub(crate) type Target = (usize, Ranges, Access);
+
+/// A sweep over the axes that are walked.
+pub(crate) struct Planned {
+    pub(crate) walk: Walk,
+    pub(crate) forms: Vec<Form>,
+    pub(crate) reads: Vec<Read>,
+    pub(crate) types: Vec<DType>,
+    pub(crate) body: ScalarProgram,
+    /// Where each output goes; of one that folds, the part of the first block.
+    pub(crate) writes: Vec<Access>,
+    /// Of each output, how it folds, if it does.
+    pub(crate) folds: Vec<Option<Folded>>,
+    pub(crate) target: Option<Target>,
+    /// Whether a parameter changes along the innermost axis.
+    pub(crate) varies: Vec<bool>,
+    /// Whether a value of the body does.
+    pub(crate) moves: Vec<bool>,
+    /// How each parameter is reached by vectors.
+    pub(crate) loads: Vec<Reach>,
+    /// How each output is.
+    pub(crate) stores: Vec<Reach>,
+    /// Of each parameter, those that change along the axis and are read to know where it is.
+    pub(crate) needs: Vec<Vec<usize>>,
+    /// The guards that change along the axis, of what is read by ways.
+    pub(crate) breaks: Ranges,
+    /// The values of the body that change, in the order in which vectors are computed.
+    pub(crate) order: Vec<SVal>,
+    /// The most of them that are alive at once.
+    pub(crate) alive: usize,
+}
+
+struct Planning<'a> {
+    sweep: &'a Sweep<'a>,
+    forms: Vec<Form>,
+}
+
+impl Planning<'_> {
+    fn form(&mut self, form: Form) -> usize {
+        self.forms.push(form);
+        self.forms.len() - 1
+    }
+
+    fn rank(&self) -> usize {
+        self.sweep.extents.len()
+    }
+
+    fn slot(&self, slot: u32) -> u32 {
+        (self.sweep.program.buffers.len() as u32).saturating_add(slot)
+    }
+
+    fn element(&mut self, b: Buffer, index: &[IndexExpr]) -> Access {
+        let data: &BufferData = &self.sweep.program.buffers[b];
+        let form = Form::element(index, data, self.rank());
+        let packed = match data.storage {
+            Storage::Plain => None,
+            Storage::Packed(bits) => Some(bits),
+        };
+        Access {
+            at: b.index() as u32,
+            form: self.form(form),
+            dtype: data.dtype,
+            packed,
+            buffer: true,
+        }
+    }
+
+    /// An element of a slot at the place, or at the point.
+    fn local(&mut self, slot: u32, dtype: DType, outer: usize) -> Access {
+        let form = Form::place(&self.sweep.extents, outer);
+        Access { at: self.slot(slot), form: self.form(form), dtype, packed: None, buffer: false }
+    }
+
+    /// The part of the first block, and how it folds.
+    fn fold(&mut self, fold: &Fold, dtype: DType) -> (Access, Folded) {
+        let extents = &self.sweep.extents;
+        let [first, end] = fold.axes;
+        let (size, apart) = fold.extents(extents);
+        let blocks = size.saturating_add(fold.order.block() as i64 - 1) / fold.order.block() as i64;
+        let mut part = Form::place(extents, 0);
+        for (step, outer) in part.steps.iter_mut().zip(row_major(&extents[..first])) {
+            *step = outer.wrapping_mul(blocks).wrapping_mul(apart);
+        }
+        part.steps[end..].copy_from_slice(&row_major(&extents[end..]));
+        let mut place = Form::place(extents, 0);
+        place.steps[first..end].copy_from_slice(&row_major(&extents[first..end]));
+        let write = Access {
+            at: self.slot(fold.parts),
+            form: self.form(part),
+            dtype,
+            packed: None,
+            buffer: false,
+        };
+        let lanes = (fold.order == Order::Lane).then(|| self.local(fold.lanes, dtype, 0));
+        let Fold { monoid, order, .. } = *fold;
+        let place = self.form(place);
+        (write, Folded { monoid, order, dtype, place, size, apart, lanes })
+    }
+
+    fn guards(&mut self, guards: &[Guard]) -> Ranges {
+        let rank = self.rank();
+        guards.iter().map(|g| (self.form(Form::of(&g.expr, rank)), g.range.clone())).collect()
+    }
+
+    fn read(&mut self, param: &Param, dtype: DType) -> Read {
+        let (rank, domain) = (self.rank(), self.sweep.domain);
+        let whole = |from| Read::Ways(vec![Way { from, guards: Vec::new() }]);
+        let number = |all: &[u32], k: usize| all.get(k).copied().unwrap_or_default();
+        match param {
+            Param::Coord(e) => Read::Coord(self.form(Form::of(e, rank))),
+            Param::Row(r) => {
+                let slot = number(&self.sweep.slots.rows, r.index());
+                whole(Source::Array(self.local(slot, dtype, domain)))
+            }
+            Param::Tile(t) => {
+                let slot = number(&self.sweep.slots.tiles, t.index());
+                whole(Source::Array(self.local(slot, dtype, rank)))
+            }
+            Param::Sum => {
+                let slot = self.sweep.slots.sums.map_or(0, |(s, _)| s);
+                whole(Source::Array(self.local(slot, dtype, rank)))
+            }
+            Param::Load(pieces) => {
+                let mut ways = Vec::new();
+                for piece in pieces {
+                    let guards = self.guards(&piece.guards);
+                    let from = match piece.from {
+                        Operand::Literal(l) => Source::Literal(l),
+                        Operand::Buffer(b) => Source::Array(self.element(b, &piece.index)),
+                    };
+                    ways.push(Way { from, guards });
+                }
+                Read::Ways(ways)
+            }
+        }
+    }
+}
+
+impl Planned {
+    /// `contract` says whether products may be joined with sums, `masks` whether lanes may be left out of a
+    /// read.
+    pub(crate) fn new(sweep: &Sweep<'_>, contract: bool, masks: bool) -> Planned {
+        let mut p = Planning { sweep, forms: Vec::new() };
+        let body = match contract {
+            true => expand(&contracted(sweep.body)),
+            false => expand(sweep.body),
+        };
+        let types: Vec<DType> = body.params.to_vec();
+        let reads: Vec<Read> =
+            sweep.params.iter().zip(&types).map(|(param, &d)| p.read(param, d)).collect();
+        let (mut writes, mut folds) = (Vec::new(), Vec::new());
+        for (put, &v) in sweep.puts.iter().zip(&body.outputs) {
+            let dtype = body.insts[v].dtype;
+            let (write, fold) = match put {
+                Put::Store(b, index) => (p.element(*b, index), None),
+                Put::Point(slot) => (p.local(*slot, dtype, sweep.domain), None),
+                Put::Place(slot) => (p.local(*slot, dtype, sweep.extents.len()), None),
+                Put::Fold(fold) => {
+                    let (write, folded) = p.fold(fold, dtype);
+                    (write, Some(folded))
+                }
+            };
+            writes.push(write);
+            folds.push(fold);
+        }
+        let target = sweep.target.map(|(b, index, guards, slot)| {
+            let element = p.element(b, index);
+            let guards = p.guards(guards);
+            (element.form, guards, p.local(slot, DType::I64, sweep.extents.len()))
+        });
+        let mut forms = p.forms;
+        // Whether a place is row-major over what is walked does not change by merging, so that the
+        // range of places means the same.
+        let whole = &mut Form::place(&sweep.extents, sweep.extents.len());
+        let walk = {
+            let mut all: Vec<&mut Form> = forms.iter_mut().chain([whole]).collect();
+            let mut walk = Walk::new(&sweep.extents, &mut all);
+            if masks {
+                walk.spread(&mut all);
+            }
+            walk
+        };
+        let mut planned = Planned {
+            walk,
+            forms,
+            reads,
+            types,
+            body,
+            writes,
+            folds,
+            target,
+            varies: Vec::new(),
+            moves: Vec::new(),
+            loads: Vec::new(),
+            stores: Vec::new(),
+            needs: Vec::new(),
+            breaks: Vec::new(),
+            order: Vec::new(),
+            alive: 0,
+        };
+        planned.classify();
+        planned.reach(masks);
+        (planned.order, planned.alive) = order(&planned.body, &planned.moves);
+        planned
+    }
+
+    pub(crate) fn inner(&self) -> usize {
+        self.walk.extents.len() - 1
+    }
+
+    fn classify(&mut self) {
+        for k in 0..self.reads.len() {
+            let varies = !self.fixed(&self.reads[k]);
+            self.varies.push(varies);
+        }
+        for inst in self.body.insts.values() {
+            let moves = match inst.op {
+                SOp::Param(k) => self.varies.get(k as usize).copied().unwrap_or(true),
+                _ => inst.args.iter().any(|a| self.moves.get(a.index()).copied().unwrap_or(true)),
+            };
+            self.moves.push(moves);
+        }
+    }
+
+    /// The changing parameters that are read to know where a read is, each after those that it needs.
+    pub(crate) fn named(&self, read: &Read, found: &mut Vec<usize>) {
+        let mut forms: Vec<usize> = Vec::new();
+        match read {
+            Read::Coord(f) => forms.push(*f),
+            Read::Ways(ways) => {
+                for w in ways {
+                    if let Source::Array(a) = &w.from {
+                        forms.push(a.form);
+                    }
+                    forms.extend(w.guards.iter().map(|(f, _)| *f));
+                }
+            }
+        }
+        let rest = forms.iter().flat_map(|&f| &self.forms[f].rest);
+        let mut named: Vec<usize> = Vec::new();
+        for (e, _) in rest {
+            data(e, &mut named);
+        }
+        for k in named {
+            if self.data(k as u32) && !found.contains(&k) {
+                // What is named comes before, so that this ends.
+                if let Some(read) = self.reads.get(k) {
+                    self.named(read, found);
+                }
+                found.push(k);
+            }
+        }
+    }
+
+    /// The fold in the order of lanes whose place says where blocks are; all of a sweep agree.
+    pub(crate) fn lanes(&self) -> Option<&Folded> {
+        self.folds.iter().flatten().find(|f| f.order == Order::Lane)
+    }
+
+    /// Whether a read is the same all along the innermost axis.
+    fn fixed(&self, read: &Read) -> bool {
+        match read {
+            Read::Coord(f) => self.still(*f),
+            Read::Ways(ways) => ways.iter().all(|w| {
+                let source = match &w.from {
+                    Source::Array(a) => self.still(a.form),
+                    Source::Literal(_) => true,
+                };
+                source && w.guards.iter().all(|(f, _)| self.still(*f))
+            }),
+        }
+    }
+
+    /// Whether data changes along the innermost axis.
+    pub(crate) fn data(&self, k: u32) -> bool {
+        self.varies.get(k as usize).copied().unwrap_or(true)
+    }
+
+    fn still(&self, form: usize) -> bool {
+        self.forms[form].fixed_along(self.inner(), &|k| self.data(k))
+    }
+
+    /// Whether what a form adds to its steps is the same all along the innermost axis.
+    pub(crate) fn affine(&self, form: usize) -> bool {
+        self.forms[form].rest_fixed(self.inner(), &|k| self.data(k))
+    }
+
+    /// Whether an expression changes along the innermost axis.
+    pub(crate) fn changes(&self, e: &IndexExpr) -> bool {
+        mentions(e, &|a| a == self.inner(), &|k| self.data(k))
+    }
+
+    /// The step of a form along the innermost axis.
+    pub(crate) fn step(&self, form: usize) -> i64 {
+        self.forms[form].steps[self.inner()]
+    }
+}
+
+/// The parameters that an expression names.
+fn data(e: &IndexExpr, found: &mut Vec<usize>) {
+    match e {
+        IndexExpr::Axis(_) | IndexExpr::Const(_) => {}
+        IndexExpr::Add(a, b) => {
+            data(a, found);
+            data(b, found);
+        }
+        IndexExpr::Mul(a, _) | IndexExpr::FloorDiv(a, _) | IndexExpr::Mod(a, _) => data(a, found),
+        IndexExpr::Data { param, .. } => found.push(*param as usize),
+    }
+}

@@ -1,0 +1,173 @@
+//! How wide vectors are, who makes the code of a sweep, and why it is not the wide emitter.
+
+use adfuse_ir::scalar::Prim;
+use adfuse_ir::{At, DType, Diagnostic, Kind};
+use std::fmt;
+
+/// How wide the vectors of machine code are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Vectors {
+    /// 128 bits, on every host; all code is Cranelift's.
+    Narrow,
+    /// 256 bits, of hosts with AVX2, FMA, F16C and BMI2.
+    Avx2,
+    /// 512 bits, of hosts with the F, BW, DQ and VL parts of AVX-512 beside those.
+    Avx512,
+}
+
+impl Vectors {
+    /// All of them, the narrowest first.
+    pub const ALL: [Vectors; 3] = [Vectors::Narrow, Vectors::Avx2, Vectors::Avx512];
+
+    /// The widest that the host has.
+    pub fn host() -> Vectors {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        {
+            let has = std::arch::is_x86_feature_detected!("avx2")
+                && std::arch::is_x86_feature_detected!("fma")
+                && std::arch::is_x86_feature_detected!("f16c")
+                && std::arch::is_x86_feature_detected!("bmi2");
+            let more = std::arch::is_x86_feature_detected!("avx512f")
+                && std::arch::is_x86_feature_detected!("avx512bw")
+                && std::arch::is_x86_feature_detected!("avx512dq")
+                && std::arch::is_x86_feature_detected!("avx512vl");
+            return match (has, more) {
+                (true, true) => Vectors::Avx512,
+                (true, false) => Vectors::Avx2,
+                _ => Vectors::Narrow,
+            };
+        }
+        #[allow(unreachable_code)]
+        Vectors::Narrow
+    }
+
+    /// Bits of a vector.
+    pub fn bits(self) -> u32 {
+        match self {
+            Vectors::Narrow => 128,
+            Vectors::Avx2 => 256,
+            Vectors::Avx512 => 512,
+        }
+    }
+
+    /// Those of so many bits.
+    pub fn of_bits(bits: u32) -> Option<Vectors> {
+        Vectors::ALL.into_iter().find(|v| v.bits() == bits)
+    }
+
+    /// What Cranelift calls the features of x86-64 that code with these vectors may use.
+    pub(crate) fn features(self) -> &'static [&'static str] {
+        const ALL: [&str; 15] = [
+            "has_sse3",
+            "has_ssse3",
+            "has_sse41",
+            "has_sse42",
+            "has_popcnt",
+            "has_avx",
+            "has_avx2",
+            "has_fma",
+            "has_bmi1",
+            "has_bmi2",
+            "has_lzcnt",
+            "has_avx512f",
+            "has_avx512bitalg",
+            "has_avx512dq",
+            "has_avx512vl",
+        ];
+        match self {
+            Vectors::Narrow => &[],
+            Vectors::Avx2 => &ALL[..11],
+            Vectors::Avx512 => &ALL,
+        }
+    }
+
+    /// Itself, where the host has it.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] where it has not.
+    pub fn checked(self) -> Result<Vectors, Diagnostic> {
+        let host = Vectors::host();
+        if self <= host {
+            return Ok(self);
+        }
+        let m = format!(
+            "vectors of {} bits were asked for, and code for this host has {} at most",
+            self.bits(),
+            host.bits()
+        );
+        Err(Diagnostic::new(At::default(), Kind::Usage, m))
+    }
+}
+
+/// What made the code of a sweep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Emitter {
+    /// The emitter of wide vectors, of so many bits.
+    Wide(Vectors),
+    /// Cranelift, with vectors of 128 bits at most; with the reason where wider ones were wanted.
+    Cranelift(Option<Why>),
+}
+
+impl Emitter {
+    /// `wide512`, `wide256` or `cranelift`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Emitter::Wide(Vectors::Avx512) => "wide512",
+            Emitter::Wide(_) => "wide256",
+            Emitter::Cranelift(_) => "cranelift",
+        }
+    }
+
+    /// Why it is not the emitter of wide vectors, where that was wanted.
+    pub fn why(&self) -> Option<Why> {
+        match self {
+            Emitter::Wide(_) => None,
+            Emitter::Cranelift(why) => *why,
+        }
+    }
+}
+
+/// What the emitter of wide vectors does not take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// Places of updates are computed.
+    Places,
+    /// What a parameter reads is not at equal steps along the line.
+    Read(usize),
+    /// Where an output goes is not at equal steps along the line.
+    Write(usize),
+    /// Elements of so many bits are packed.
+    Packed(u8),
+    /// Packed arrays need not begin bytes together, or where blocks of a fold do.
+    Apart,
+    /// There is no instruction for this.
+    Prim(Prim, DType),
+    /// There is no instruction for this conversion.
+    Convert(DType, DType),
+    /// It would take too much of the stack.
+    Frame,
+    /// An array is walked in steps of 2 GiB or more.
+    Steps,
+    /// Values are named before they are computed.
+    Order,
+    /// There is no such emitter for the host.
+    Host,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Places => f.write_str("it computes places of updates"),
+            Why::Read(k) => write!(f, "p{k} is not read in equal steps"),
+            Why::Write(k) => write!(f, "output {k} is not written in equal steps"),
+            Why::Packed(bits) => write!(f, "elements of {bits} bits are packed"),
+            Why::Apart => f.write_str("packed arrays, or blocks of a fold, may not begin together"),
+            Why::Prim(p, d) => write!(f, "no vectors have {p:?} of {d}"),
+            Why::Convert(from, to) => write!(f, "no vectors convert {from} to {to}"),
+            Why::Frame => f.write_str("it has too many values"),
+            Why::Steps => f.write_str("it walks an array in steps of 2 GiB or more"),
+            Why::Host => f.write_str("there are no wider vectors on this host"),
+            Why::Order => f.write_str("values are named before they are computed"),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Machine code for other targets than the host: whether it can be made, how much there is, and how it reads.
+
+use super::codegen::listing::Noted;
+use super::codegen::vector_width::{Emitter, Vectors};
+use super::executable::{Executable, Work, work};
+use super::introspect::{MadeStep, told};
+use super::kernel::compile::Making;
+use super::machine_code::Maker;
+use crate::runtime::errors::within;
+use crate::runtime::functions::Registry;
+use crate::runtime::host_memory::Room;
+use crate::runtime::legalize::{Lowered, lowered};
+use adfuse_ir::kernel::{Program, Verified};
+use adfuse_ir::{Diagnostic, Fp};
+
+/// A step of a program, and its functions of machine code as text.
+#[derive(Clone, Debug)]
+pub struct ListedStep {
+    /// The step, as it runs.
+    pub made: MadeStep,
+    /// Its functions, in the order in which they were made.
+    pub functions: Vec<ListedFunction>,
+}
+
+/// A function of machine code as text.
+#[derive(Clone, Debug)]
+pub struct ListedFunction {
+    /// The step's name and what the function is there for: `softmax.1` is stage 1.
+    pub name: String,
+    /// What made it.
+    pub emitter: Emitter,
+    /// Bytes of its code.
+    pub bytes: usize,
+    /// Where it walks, what it reads and what it writes.
+    pub accesses: String,
+    /// What Cranelift is given; nothing where another emitter made it.
+    pub clif: String,
+    /// The instructions of the target.
+    pub asm: String,
+}
+
+/// What is said to multiply matrices: which code does is the choice of the host that runs it.
+const PRODUCTS: &str = "gemm";
+
+/// Makes the machine code of a program for a target, such as `aarch64-unknown-linux-gnu`, and drops it;
+/// gives its bytes.
+///
+/// # Errors
+/// [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) for targets that the code generator was built
+/// without, and for steps that call a library; else as
+/// [`Executable::compile`](crate::cpu::executable::Executable::compile).
+pub fn code_for(program: &Verified<Program>, target: &str, fp: Fp) -> Result<usize, Diagnostic> {
+    let maker = Maker::for_target(target, Vectors::Narrow, fp);
+    let maker = maker.map_err(|d| within(d, program, None))?;
+    Ok(made(program, lowered(program)?, maker)?.0.discard())
+}
+
+/// The machine code of a program for a target as text. It is the same on every host that has the emitter of
+/// wide vectors, x86-64 with Linux: addresses in it are nominal, and features of the target are those that
+/// the width of vectors asks for.
+///
+/// # Errors
+/// As [`code_for`], and [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) for vectors that the target does
+/// not have.
+pub fn listing_for(
+    program: &Verified<Program>,
+    target: &str,
+    vectors: Vectors,
+    fp: Fp,
+) -> Result<Vec<ListedStep>, Diagnostic> {
+    let maker = Maker::for_target(target, vectors, fp);
+    let mut maker = maker.map_err(|d| within(d, program, None))?;
+    maker.listing.texts = true;
+    let (mut maker, steps) = made(program, lowered(program)?, maker)?;
+    let mut noted = std::mem::take(&mut maker.listing.noted).into_iter().peekable();
+    maker.discard();
+    let mut all = Vec::new();
+    for (n, made) in steps.into_iter().enumerate() {
+        let mut functions = Vec::new();
+        while let Some(noted) = noted.next_if(|noted| noted.step == n) {
+            functions.extend(listed(noted));
+        }
+        all.push(ListedStep { made, functions });
+    }
+    Ok(all)
+}
+
+impl Executable {
+    /// Its machine code as text, where it was [made to be read](Executable::compile_listed); steps without
+    /// functions elsewhere.
+    pub fn listing(&self) -> Vec<ListedStep> {
+        let of = |n: usize| {
+            let functions = self.code.listed().filter(move |(noted, _)| noted.step == n);
+            functions.filter_map(|(noted, _)| listed(noted.clone())).collect()
+        };
+        let steps = self.made.iter().enumerate();
+        steps.map(|(n, made)| ListedStep { made: made.clone(), functions: of(n) }).collect()
+    }
+}
+
+fn listed(noted: Noted) -> Option<ListedFunction> {
+    let Noted { name, emitter, bytes, texts, .. } = noted;
+    let [accesses, clif, asm] = texts?;
+    Some(ListedFunction { name, emitter, bytes, accesses, clif, asm })
+}
+
+/// Has the functions of all steps made; tells of the steps.
+fn made(
+    program: &Verified<Program>,
+    low: Lowered,
+    mut maker: Maker,
+) -> Result<(Maker, Vec<MadeStep>), Diagnostic> {
+    let (mut slots, functions, mut steps) = (0, Registry::new(), Vec::new());
+    for (n, step) in low.program.steps.iter().enumerate() {
+        maker.listing.begin(n, step.name());
+        let mut making = Making {
+            maker: Some(&mut maker),
+            program: &low.program,
+            shared: &mut Room::default(),
+            own: &mut Room::default(),
+            slots,
+            functions: Some(&functions),
+        };
+        let origin = low.origin.get(n).copied();
+        let work = work(&mut making, step).map_err(|d| within(d, program, origin))?;
+        slots = making.slots;
+        let emitters = maker.listing.emitters(n);
+        let by: Vec<&str> = match &work {
+            Work::Contract(members) => members.iter().map(|_| PRODUCTS).collect(),
+            _ => Vec::new(),
+        };
+        steps.push(told(&low.program, step, origin.unwrap_or_default(), &emitters, &by));
+    }
+    Ok((maker, steps))
+}

@@ -1,0 +1,481 @@
+//! From kernels to what runs: sweeps of their stages, memory for what they keep, and where they are cut.
+
+use super::{Cuts, Fold, How, Local, Made, MadeStage, Parts, Reduce, Rest, ScanOf, What};
+use crate::cpu::codegen::affine_form::affine;
+use crate::cpu::codegen::loop_nest::{Part, Put, Slots, Sweep};
+use crate::cpu::fold::{Parted, Runs, STATE};
+use crate::cpu::machine_code;
+use crate::cpu::machine_code::{Maker, SweepId};
+use crate::cpu::shape::{InCode, covers, gcd, granule, in_code, of_rows, parted, volume};
+use crate::cpu::strict_folds::scan_room;
+use crate::reference::order::LANES;
+use crate::runtime::functions::Registry;
+use crate::runtime::host_memory::{Room, too_much};
+use crate::runtime::strides::row_major;
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::{
+    Buffer, Extents, Kernel, Order, Param, Program, Run, Sink, Stage, Storage,
+};
+use adfuse_ir::op::Monoid;
+use adfuse_ir::{DType, Diagnostic};
+use cranelift_entity::EntityRef;
+
+/// Places that a batch has, about: of what is read, kept and stored all fits the first cache, and there are
+/// whole blocks of every order.
+const BATCH: i64 = 1024;
+
+/// Places that a batch has where nothing is kept.
+const LONG_BATCH: i64 = 1 << 16;
+
+/// Primitives that a task has, about: below, waking another thread takes longer than the work.
+const WORK: i64 = 1 << 20;
+
+/// Places in order of what is packed are cut at multiples of this many, so that nobody shares a word of it.
+const WORD: i64 = 64;
+
+/// What reading and storing an element takes, in primitives.
+const ACCESS: i64 = 6;
+
+/// Where code and memory for kernels come from.
+pub(in crate::cpu) struct Making<'a> {
+    /// What makes code; `None` where only the memory is asked for.
+    pub(in crate::cpu) maker: Option<&'a mut Maker>,
+    pub(in crate::cpu) program: &'a Program,
+    /// Of all workers.
+    pub(in crate::cpu) shared: &'a mut Room,
+    /// Of each worker.
+    pub(in crate::cpu) own: &'a mut Room,
+    /// The most slots any step has.
+    pub(in crate::cpu) slots: u32,
+    /// The functions of the user's; `None` where only the memory is asked for.
+    pub(in crate::cpu) functions: Option<&'a Registry>,
+}
+
+impl Making<'_> {
+    /// Makes the code of a sweep.
+    pub(in crate::cpu) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
+        self.maker.as_mut().map_or(Ok(SweepId::default()), |maker| maker.sweep(sweep))
+    }
+
+    /// Makes a kernel. `sums` is the type of the sums that its one stage reads, if it follows any.
+    pub(in crate::cpu) fn kernel(
+        &mut self,
+        kernel: &Kernel,
+        sums: Option<DType>,
+    ) -> Result<Made, Diagnostic> {
+        let points = volume(&kernel.domain)?;
+        let volumes: Vec<i64> =
+            kernel.stages.iter().map(|s| volume(&s.axes)).collect::<Result<_, _>>()?;
+        let most = volumes.iter().copied().max().unwrap_or(1).max(1);
+        let folding = kernel.stages.iter().map(|s| in_code(kernel, s));
+        let folding: Vec<Vec<Option<InCode>>> = folding.collect::<Result<_, _>>()?;
+        let sinks = kernel.stages.iter().flat_map(|s| &s.sinks).zip(folding.iter().flatten());
+        let mut kept = sinks.filter(|(s, f)| f.is_none() && !matches!(s, Sink::Store { .. }));
+        let local = kernel.stages.len() > 1 || kept.next().is_some();
+        let room = if local { BATCH } else { LONG_BATCH };
+        let batch = (room / most).clamp(1, points.max(1));
+        let mut next = 0;
+        let mut slot = || {
+            next += 1;
+            next - 1
+        };
+        let mut rows = Vec::new();
+        for d in kernel.rows.values() {
+            let offset = self.own.take(batch, d.bytes())?;
+            rows.push(Local { slot: slot(), offset, bytes: d.bytes() });
+        }
+        let mut tiles = Vec::new();
+        for t in kernel.tiles.values() {
+            let places = volume(&t.dims)?.saturating_mul(batch);
+            let offset = self.own.take(places, t.dtype.bytes())?;
+            tiles.push(Local { slot: slot(), offset, bytes: t.dtype.bytes() });
+        }
+        let sums = sums.map(|d| (slot(), d));
+        let slots = Slots {
+            rows: rows.iter().map(|l| l.slot).collect(),
+            tiles: tiles.iter().map(|l| l.slot).collect(),
+            sums,
+        };
+        let mut made = Made {
+            points,
+            batch,
+            task: 1,
+            stages: Vec::new(),
+            folds: Vec::new(),
+            rows,
+            tiles,
+            sums: sums.map_or(0, |(s, _)| s),
+            cuts: Cuts::default(),
+        };
+        for (stage, folding) in kernel.stages.iter().zip(&folding) {
+            let stage = self.stage(kernel, stage, folding, &slots, &mut made, &mut slot)?;
+            made.stages.push(stage);
+        }
+        self.slots = self.slots.max(next);
+        made.cuts = self.cuts(kernel, &made, &volumes);
+        made.task = self.task(&made, &volumes);
+        Ok(made)
+    }
+
+    /// Points of a task.
+    fn task(&self, made: &Made, volumes: &[i64]) -> i64 {
+        let Some(grain) = made.cuts.grain else { return made.points.max(1) };
+        let size = |s: &MadeStage| self.maker.as_ref().map_or(0, |m| m.size(s.sweep));
+        let work =
+            |(s, &v): (&MadeStage, &i64)| v.max(1).saturating_mul(size(s).saturating_add(ACCESS));
+        let work = made.stages.iter().zip(volumes).map(work).fold(0, i64::saturating_add);
+        let wanted = (WORK / work.max(1)).max(1);
+        (wanted - 1) / grain * grain + grain
+    }
+
+    /// Where tasks may be cut: between the words of what is packed, and the blocks of folds.
+    fn cuts(&self, kernel: &Kernel, made: &Made, volumes: &[i64]) -> Cuts {
+        let mut cuts = Cuts::default();
+        for (stage, &volume) in kernel.stages.iter().zip(volumes) {
+            for sink in &stage.sinks {
+                if let Sink::Store { buffer, index } = sink {
+                    let before = cuts.grain;
+                    cuts.grain =
+                        before.and_then(|g| self.bytes(kernel, stage, *buffer, index, g, volume));
+                    if cuts.grain != before {
+                        cuts.bits = WORD;
+                    }
+                }
+            }
+        }
+        for (stage, &volume) in made.stages.iter().zip(volumes) {
+            let parts = stage.parts.iter().map(|(_, what)| what);
+            for what in stage.values.iter().map(|(_, what)| what).chain(parts) {
+                if let What::Fold(k) = what
+                    && let Some(by) = made.folds[*k].parted
+                {
+                    cuts.grain = cuts.grain.and_then(|g| granule(g, &by, volume));
+                    let columns = (by.order == Order::Chain && volume == 1)
+                        .then_some(i64::try_from(by.inner).unwrap_or(1));
+                    cuts.lines = cuts.lines.zip(columns).map(|(a, b)| gcd(a, b));
+                }
+            }
+        }
+        cuts
+    }
+
+    /// The least number of points, a multiple of `grain`, after which no byte is shared that a store
+    /// writes; `None` where there is none.
+    fn bytes(
+        &self,
+        kernel: &Kernel,
+        stage: &Stage,
+        buffer: Buffer,
+        index: &[IndexExpr],
+        grain: i64,
+        volume: i64,
+    ) -> Option<i64> {
+        let data = &self.program.buffers[buffer];
+        if !matches!(data.storage, Storage::Packed(bits) if bits < 8) {
+            return Some(grain);
+        }
+        let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
+        let (first, steps) = affine(index, data, extents.len())?;
+        // The last axes of which the order is that of the elements; others step over whole words.
+        let mut run = 1i64;
+        let mut others = false;
+        for ((&step, place), &n) in steps.iter().zip(row_major(&extents)).zip(&extents).rev() {
+            if n == 1 {
+                continue;
+            }
+            others |= step != place;
+            match others {
+                false => run = run.saturating_mul(n),
+                true if step % WORD != 0 => return None,
+                true => {}
+            }
+        }
+        // As a run of blocks of a word, each of 32 elements or more.
+        let word = Parted { outer: 1, size: 64, inner: 1, order: Order::Chain, blocks: 2 };
+        let whole = first == 0 && (!others || run % WORD == 0);
+        whole.then(|| granule(grain, &word, volume)).flatten()
+    }
+
+    fn stage(
+        &mut self,
+        kernel: &Kernel,
+        stage: &Stage,
+        folding: &[Option<InCode>],
+        slots: &Slots,
+        made: &mut Made,
+        slot: &mut dyn FnMut() -> u32,
+    ) -> Result<MadeStage, Diagnostic> {
+        let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
+        let places = volume(&stage.axes)?;
+        let kept = of_rows(kernel, stage)?;
+        // Folds that do not go piece by piece need all places.
+        let mut whole = false;
+        for sink in &stage.sinks {
+            if let Sink::Reduce { monoid, runs, .. } = sink {
+                whole |= match monoid.is_arg() {
+                    true => covers(runs, &stage.axes).is_none(),
+                    false => parted(runs, &stage.axes)?.is_none(),
+                };
+            }
+        }
+        let piece = if whole || places <= BATCH { places.max(1) } else { BATCH };
+        let held = made.batch.saturating_mul(places).max(1).min(piece.saturating_mul(made.batch));
+        let mut found = MadeStage {
+            sweep: SweepId::default(),
+            volume: places,
+            piece,
+            values: Vec::new(),
+            parts: Vec::new(),
+            scans: Vec::new(),
+            tiles: Vec::new(),
+        };
+        let mut puts = Vec::new();
+        let outputs = stage.sinks.iter().zip(&stage.program.outputs);
+        for ((sink, &v), folding) in outputs.zip(folding) {
+            let dtype = stage.program.insts[v].dtype;
+            let bytes = dtype.bytes();
+            puts.push(match sink {
+                Sink::Store { buffer, index } => Put::Store(*buffer, index),
+                Sink::Leave(r) => Put::Point(made.rows[r.index()].slot),
+                Sink::Keep(t) => {
+                    found.tiles.push(t.index());
+                    Put::Place(made.tiles[t.index()].slot)
+                }
+                Sink::Scan { monoid, axis, reverse, into } => {
+                    let axis = usize::from(*axis);
+                    let extent = stage.axes[axis] as usize;
+                    let inner = volume(&stage.axes[axis + 1..])? as usize;
+                    let (monoid, reverse) = (*monoid, *reverse);
+                    let room = if places > 0 { scan_room(extent) as i64 } else { 0 };
+                    let work = self.own.take(room, bytes)?;
+                    let of = ScanOf { monoid, dtype, extent, inner, reverse, work };
+                    found.scans.push((into.index(), of));
+                    found.tiles.push(into.index());
+                    Put::Place(made.tiles[into.index()].slot)
+                }
+                Sink::Reduce { monoid, runs, into } if let Some(folding) = folding => {
+                    let row = into.index();
+                    let (how, to) = match folding.by.parts() {
+                        Some(1) => (How::Row, made.rows[row].slot),
+                        _ => {
+                            let by = folding.by;
+                            let how =
+                                self.parts(dtype, runs, &stage.axes, (by, made.batch), None)?;
+                            (how, slot())
+                        }
+                    };
+                    let (parts, put) = self.put(*monoid, dtype, folding, to, slot)?;
+                    let reduce = Reduce { monoid: *monoid, dtype, row, how };
+                    found.parts.push((parts, What::Reduce(Box::new(reduce))));
+                    put
+                }
+                Sink::Fold { monoid, runs, then } if let Some(folding) = folding => {
+                    let fold = self.fold(&extents, kept, (*monoid, dtype), runs, then, slot)?;
+                    let (parts, put) = self.put(*monoid, dtype, folding, slot(), slot)?;
+                    found.parts.push((parts, What::Fold(made.folds.len())));
+                    made.folds.push(fold);
+                    put
+                }
+                Sink::Reduce { monoid, runs, into } => {
+                    let local = Local { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
+                    let how = self.how(*monoid, dtype, runs, &stage.axes, piece < places)?;
+                    let (row, monoid) = (into.index(), *monoid);
+                    let reduce = Reduce { monoid, dtype, row, how };
+                    found.values.push((local, What::Reduce(Box::new(reduce))));
+                    Put::Place(local.slot)
+                }
+                Sink::Fold { monoid, runs, then } => {
+                    let fold = self.fold(&extents, kept, (*monoid, dtype), runs, then, slot)?;
+                    let local = Local { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
+                    found.values.push((local, What::Fold(made.folds.len())));
+                    made.folds.push(fold);
+                    Put::Place(local.slot)
+                }
+            });
+        }
+        if found.values.is_empty() {
+            found.piece = places.max(1);
+        }
+        // Tiles that are read are over the same places.
+        for param in &stage.params {
+            if let Param::Tile(t) = param {
+                found.tiles.push(t.index());
+            }
+        }
+        found.sweep = self.sweep(&Sweep {
+            program: self.program,
+            extents,
+            domain: kernel.domain.len(),
+            params: &stage.params,
+            body: &stage.program,
+            puts,
+            slots: slots.clone(),
+            target: None,
+            part: match slots.sums {
+                None => Part::Stage(made.stages.len()),
+                Some(_) => Part::Then,
+            },
+        })?;
+        Ok(found)
+    }
+
+    /// Where a sweep that folds leaves the parts.
+    fn put(
+        &mut self,
+        monoid: Monoid,
+        dtype: DType,
+        folding: &InCode,
+        parts: u32,
+        slot: &mut dyn FnMut() -> u32,
+    ) -> Result<(Parts, Put<'static>), Diagnostic> {
+        let order = folding.by.order;
+        let lanes = match order {
+            Order::Lane => Some((slot(), self.own.take(LANES as i64, dtype.bytes())?)),
+            Order::Chain => None,
+        };
+        let axes = folding.axes;
+        let slots = lanes.map_or(0, |(slot, _)| slot);
+        let fold = machine_code::Fold { monoid, order, axes, parts, lanes: slots };
+        Ok((Parts { slot: parts, lanes }, Put::Fold(fold)))
+    }
+
+    /// How the parts of so many points become one each.
+    fn parts(
+        &mut self,
+        dtype: DType,
+        runs: &[Run],
+        axes: &Extents,
+        (by, points): (Parted, i64),
+        state: Option<u64>,
+    ) -> Result<How, Diagnostic> {
+        let many = |n: Option<usize>| {
+            let n = n.and_then(|n| i64::try_from(n).ok()).and_then(|n| n.checked_mul(points));
+            n.ok_or_else(|| too_much(u64::MAX))
+        };
+        let parts = self.own.take(many(by.parts())?, dtype.bytes())?;
+        let mut rest = None;
+        if runs.len() > 1 {
+            let all = many(by.outer.checked_mul(by.inner))?;
+            let joined = self.own.take(all, dtype.bytes())?;
+            let runs = Runs::new(&left(axes, runs), &runs[1..]);
+            let work = self.own.take(runs.room(all), dtype.bytes())?;
+            rest = Some(Rest { joined, runs, work });
+        }
+        Ok(How::Parts { by, parts, state, rest })
+    }
+
+    /// How the values of a point become one.
+    fn how(
+        &mut self,
+        monoid: Monoid,
+        dtype: DType,
+        runs: &[Run],
+        axes: &Extents,
+        pieces: bool,
+    ) -> Result<How, Diagnostic> {
+        let places = volume(axes)?;
+        let line = covers(runs, axes);
+        match (line, monoid.is_arg()) {
+            (Some(_), true) if pieces => return Ok(How::Place(self.own.take(1, dtype.bytes())?)),
+            (Some(order), false) if !pieces => return Ok(How::Lines(order)),
+            _ => {}
+        }
+        if pieces && let Some(by) = parted(runs, axes)? {
+            let state = self.own.take(STATE as i64, 1)?;
+            return self.parts(dtype, runs, axes, (by, 1), Some(state));
+        }
+        let runs = Runs::new(axes, runs);
+        let work = self.own.take(runs.room(places), dtype.bytes())?;
+        Ok(How::All { runs, work })
+    }
+
+    fn fold(
+        &mut self,
+        extents: &Extents,
+        kept: bool,
+        (monoid, dtype): (Monoid, DType),
+        runs: &[Run],
+        then: &Stage,
+        slot: &mut dyn FnMut() -> u32,
+    ) -> Result<Fold, Diagnostic> {
+        let mut remaining = extents.clone();
+        for &a in runs.iter().flat_map(|r| &r.axes) {
+            remaining[usize::from(a)] = 1;
+        }
+        let places = volume(extents)?;
+        let results = volume(&remaining)?;
+        let parted = if kept || monoid.is_arg() { None } else { parted(runs, extents)? };
+        let count = match &parted {
+            Some(by) => by.parts().ok_or_else(|| too_much(u64::MAX))? as i64,
+            None => places,
+        };
+        let at = self.shared.take(count, dtype.bytes())?;
+        let result = monoid.result(dtype).unwrap_or(dtype);
+        let joined = match &parted {
+            Some(by) if by.blocks != 1 => {
+                self.shared.take((by.outer * by.inner) as i64, dtype.bytes())?
+            }
+            _ => at,
+        };
+        let rest = match &parted {
+            Some(_) if runs.len() > 1 => Some(Runs::new(&left(extents, runs), &runs[1..])),
+            Some(_) => None,
+            None => Some(Runs::new(extents, runs)),
+        };
+        let (out, rest) = match rest {
+            None => (joined, None),
+            Some(rest) => {
+                let values = parted.map_or(count, |by| (by.outer * by.inner) as i64);
+                let work = self.shared.take(rest.room(values), dtype.bytes())?;
+                (self.shared.take(results, result.bytes())?, Some((rest, work)))
+            }
+        };
+        let state = self.own.take(STATE as i64, 1)?;
+        let sum = slot();
+        let mut puts = Vec::new();
+        let mut free = true;
+        for sink in &then.sinks {
+            if let Sink::Store { buffer, index } = sink {
+                free &= self.program.buffers[*buffer].storage == Storage::Plain;
+                puts.push(Put::Store(*buffer, index));
+            }
+        }
+        let slots = Slots { sums: Some((sum, result)), ..Slots::default() };
+        let then = self.sweep(&Sweep {
+            program: self.program,
+            domain: remaining.len(),
+            extents: remaining,
+            params: &then.params,
+            body: &then.program,
+            puts,
+            slots,
+            target: None,
+            part: Part::Folded,
+        })?;
+        Ok(Fold {
+            monoid,
+            dtype,
+            at,
+            count: count as usize,
+            parted,
+            state,
+            joined,
+            rest,
+            out,
+            results: results as usize,
+            then,
+            free,
+            sum,
+            bytes: dtype.bytes(),
+            result_bytes: result.bytes(),
+        })
+    }
+}
+
+/// What is left of the axes after the first run.
+fn left(axes: &[i64], runs: &[Run]) -> Extents {
+    let mut left: Extents = axes.into();
+    let first = runs.first().into_iter().flat_map(|r| &r.axes);
+    first.for_each(|&a| left[usize::from(a)] = 1);
+    left
+}

@@ -1,0 +1,110 @@
+//! Functions of the user's: called by the thread that runs the program, on the memory of the buffers.
+#![allow(unsafe_code)]
+
+use super::kernel::compile::Making;
+use super::workers::Crew;
+use crate::runtime::functions::{Call, Opaque, Tensor, TensorMut};
+use adfuse_ir::kernel::{Buffer, BufferData, Library};
+use adfuse_ir::{At, DType, Diagnostic, Kind};
+use cranelift_entity::EntityRef;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// A call, made.
+pub(super) struct MadeCall {
+    name: String,
+    /// Nothing where the call is made for its size alone.
+    function: Option<Arc<Opaque>>,
+    args: Vec<Dense>,
+    result: Dense,
+    scratch: u64,
+    scratch_bytes: usize,
+}
+
+/// A dense tensor: where it is, and what.
+struct Dense {
+    buffer: usize,
+    dtype: DType,
+    dims: Vec<u64>,
+    bytes: usize,
+}
+
+impl Making<'_> {
+    pub(super) fn library(&mut self, step: &Library) -> Result<MadeCall, Diagnostic> {
+        let name = &step.function;
+        let refuse = |m: String| Diagnostic::new(At::default(), Kind::Unsupported, m);
+        let function = match self.functions {
+            None => None,
+            Some(functions) => {
+                let found = functions.get(name).cloned();
+                let unknown = || refuse(format!("there is no library function @{name}"));
+                Some(found.ok_or_else(unknown)?)
+            }
+        };
+        let &[out] = step.outputs.as_slice() else {
+            let m = format!("@{name} has one result, not {}", step.outputs.len());
+            return Err(refuse(m));
+        };
+        let dense = |b: Buffer| {
+            let data: &BufferData = &self.program.buffers[b];
+            let dims = data.dims.iter().map(|n| n.unsigned_abs()).collect();
+            let bytes = data.bytes() as usize;
+            Dense { buffer: b.index(), dtype: data.dtype, dims, bytes }
+        };
+        let args = step.inputs.iter().map(|&b| dense(b)).collect();
+        let result = dense(out);
+        let elements = i64::try_from(step.scratch).unwrap_or(i64::MAX);
+        Ok(MadeCall {
+            name: name.clone(),
+            function,
+            args,
+            result,
+            scratch: self.shared.take(elements, 1)?,
+            scratch_bytes: step.scratch as usize,
+        })
+    }
+}
+
+impl MadeCall {
+    pub(super) fn run(&self, crew: &mut Crew<'_>) -> Result<(), Diagnostic> {
+        let Some(function) = &self.function else { return Ok(()) };
+        let worker = crew.worker(0);
+        let mut args: SmallVec<[Tensor<'_>; 8]> = SmallVec::new();
+        for d in &self.args {
+            // SAFETY: the buffer is dense and has so many bytes, which an earlier step or the caller has written and
+            // nobody writes meanwhile; they begin where its elements may.
+            let bytes = unsafe { slice(worker.table[d.buffer], d.bytes) };
+            args.push(Tensor { dtype: d.dtype, dims: &d.dims, bytes });
+        }
+        let out = &self.result;
+        // SAFETY: nobody else touches the result and the scratch while the function runs: the verifier has seen that
+        // the buffer is written here alone, and a plan for memory has both at bytes of their own. They hold
+        // anything, and so are made zeros as bytes before there is a slice of them.
+        let (bytes, scratch) = unsafe {
+            let (to, beside) = (worker.table[out.buffer], worker.all(self.scratch));
+            to.write_bytes(0, out.bytes);
+            beside.write_bytes(0, self.scratch_bytes);
+            (slice_mut(to, out.bytes), slice_mut(beside, self.scratch_bytes))
+        };
+        let result = TensorMut { dtype: out.dtype, dims: &out.dims, bytes };
+        function.call(&self.name, &mut Call { args: &args, result, scratch })
+    }
+}
+
+/// Bytes from a place on; it may be anything where there are none.
+///
+/// # Safety
+/// `bytes` bytes at `at` must be readable and initialised, and nobody writes them while the slice lives.
+unsafe fn slice<'a>(at: *const u8, bytes: usize) -> &'a [u8] {
+    // SAFETY: the caller's.
+    if bytes == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, bytes) } }
+}
+
+/// As [`slice`], to be written.
+///
+/// # Safety
+/// As of [`slice`], and nobody else may use them as long as the slice lives.
+unsafe fn slice_mut<'a>(at: *mut u8, bytes: usize) -> &'a mut [u8] {
+    // SAFETY: the caller's.
+    if bytes == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(at, bytes) } }
+}

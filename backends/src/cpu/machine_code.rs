@@ -1,0 +1,328 @@
+//! Machine code: one function for each sweep over a range of places.
+//!
+//! Everything that is computed element by element - a stage of a kernel, an operand of a contraction,
+//! what follows a sum, the updates of a scatter - is a [`Sweep`]: parameters, a scalar program, and
+//! where its outputs go, at each coordinate of some axes. Its function takes a table of pointers and a
+//! range of row-major places, `fn(table, begin, end)`, and is made by the emitter of wide vectors, or by
+//! Cranelift where that does not take it. It stores outputs, or folds them block by block and leaves the
+//! parts ([`Fold`]).
+
+use super::clif::unit::Unit;
+pub(super) use super::codegen::fold::Fold;
+pub(super) use super::codegen::listing::{Listing, Noted};
+pub(super) use super::codegen::loop_nest::Sweep;
+pub(crate) use super::codegen::vector_width::{Emitter, Vectors};
+
+use super::clif::calls::Calls;
+use super::clif::vector_fold::Held;
+use super::codegen::constants::Constants;
+use super::codegen::loop_nest::Planned;
+use super::x86::code_pages::Pages;
+use adfuse_ir::{At, Diagnostic, Fp, Kind};
+use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, Value, types};
+use cranelift_codegen::isa::{self, OwnedTargetIsa};
+use cranelift_codegen::settings::{self, Configurable};
+use cranelift_codegen::{Context, ir};
+use cranelift_entity::packed_option::ReservedValue;
+use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
+use cranelift_jit::{JITBuilder, JITModule};
+use cranelift_module::{FuncId, Module, default_libcall_names};
+use std::str::FromStr;
+use target_lexicon::Triple;
+
+/// A sweep's machine code: the table of pointers, the first place, and one past the last.
+pub(super) type Function = unsafe extern "C" fn(*const *mut u8, i64, i64);
+
+/// A sweep that has been handed in; its function is there when all have been.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct SweepId(usize);
+
+/// Collects sweeps and makes their functions.
+pub(super) struct Maker {
+    isa: OwnedTargetIsa,
+    /// There when a sweep has asked for it: a program whose sweeps are all wide has no use for it.
+    narrow: Option<Narrow>,
+    context: FunctionBuilderContext,
+    /// How wide vectors may be.
+    vectors: Vectors,
+    made: Vec<MadeBy>,
+    /// The functions that the emitter of wide vectors made.
+    wide: Vec<super::x86::Made>,
+    sizes: Vec<i64>,
+    constants: Constants,
+    bytes: usize,
+    x86: bool,
+    host_fma: bool,
+    /// What is known of the functions.
+    pub(super) listing: Listing,
+    contract: bool,
+    /// Whether the functions are made to be read alone: addresses in them are nominal, so that they are the
+    /// same every time.
+    is_listed: bool,
+}
+
+/// Where Cranelift puts functions.
+struct Narrow {
+    module: JITModule,
+    calls: Calls,
+}
+
+impl Narrow {
+    fn new(isa: OwnedTargetIsa) -> Result<Narrow, Diagnostic> {
+        let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
+        super::clif::calls::provide(&mut builder);
+        let mut module = JITModule::new(builder);
+        let calls = Calls::declare(&mut module).map_err(failed)?;
+        Ok(Narrow { module, calls })
+    }
+}
+
+/// Where the constants of functions are that are made to be read alone: as long as addresses are.
+const NOMINAL: i64 = 0x1000_0000_0000;
+
+/// What made a function, and its number there.
+enum MadeBy {
+    Cranelift(FuncId),
+    Wide(usize),
+}
+
+/// The functions of a program, in memory that may be executed.
+pub(super) struct Code {
+    /// Taken when dropped; there is none where no function is Cranelift's.
+    module: Option<JITModule>,
+    // What of the functions is not the module's.
+    #[allow(dead_code)]
+    wide: Pages,
+    functions: Vec<Function>,
+    noted: Vec<Noted>,
+    // What the functions read.
+    #[allow(dead_code)]
+    constants: Constants,
+}
+
+fn failed(what: impl std::fmt::Display) -> Diagnostic {
+    Diagnostic::new(At::default(), Kind::Internal, format!("machine code was not made: {what}"))
+}
+
+fn unsupported(m: String) -> Diagnostic {
+    Diagnostic::new(At::default(), Kind::Unsupported, m)
+}
+
+impl Maker {
+    /// For the host, with vectors of at most this width. In other modes than the strict one, products are
+    /// joined with sums where the host has an instruction for that.
+    pub(super) fn new(fp: Fp, vectors: Vectors) -> Result<Maker, Diagnostic> {
+        let vectors = vectors.checked()?;
+        let host = cranelift_native::builder();
+        let host = host.map_err(|m| unsupported(format!("no machine code for this host: {m}")))?;
+        Ok(Maker { vectors, ..Maker::of(host, fp)? })
+    }
+
+    /// For a target, by its name, which need not be the host, with vectors of at most this width; what it makes
+    /// is not to be run.
+    pub(super) fn for_target(target: &str, vectors: Vectors, fp: Fp) -> Result<Maker, Diagnostic> {
+        let none = |m: String| unsupported(format!("no machine code for {target}: {m}"));
+        let triple = Triple::from_str(target).map_err(|m| none(m.to_string()))?;
+        let mut isa = isa::lookup(triple).map_err(|m| none(m.to_string()))?;
+        for feature in vectors.features() {
+            isa.enable(feature).map_err(|m| none(m.to_string()))?;
+        }
+        Ok(Maker { vectors, is_listed: true, ..Maker::of(isa, fp)? })
+    }
+
+    fn of(isa: isa::Builder, fp: Fp) -> Result<Maker, Diagnostic> {
+        let mut flags = settings::builder();
+        let checked = if cfg!(debug_assertions) { "true" } else { "false" };
+        let set = [
+            // Interleaved copies of a body stay interleaved only so.
+            ("opt_level", "none"),
+            ("enable_verifier", checked),
+            ("enable_probestack", "false"),
+            ("unwind_info", "false"),
+            ("is_pic", "false"),
+            ("use_colocated_libcalls", "false"),
+        ];
+        for (name, value) in set {
+            flags.set(name, value).map_err(failed)?;
+        }
+        let isa = isa.finish(settings::Flags::new(flags)).map_err(failed)?;
+        let wide = isa.pointer_type() == types::I64;
+        if !wide || isa.endianness() != ir::Endianness::Little {
+            let m = "machine code is made for 64-bit little-endian hosts only";
+            return Err(unsupported(m.into()));
+        }
+        let has = |name: &str| {
+            isa.isa_flags().iter().any(|f| f.name == name && f.as_bool() == Some(true))
+        };
+        let x86 = isa.name() == "x64";
+        let host_fma = !x86 || has("has_fma") && has("has_avx");
+        Ok(Maker {
+            isa,
+            narrow: None,
+            context: FunctionBuilderContext::new(),
+            vectors: Vectors::Narrow,
+            made: Vec::new(),
+            wide: Vec::new(),
+            sizes: Vec::new(),
+            constants: Constants::default(),
+            bytes: 0,
+            x86,
+            host_fma,
+            listing: Listing::default(),
+            contract: fp != Fp::Strict && host_fma,
+            is_listed: false,
+        })
+    }
+
+    /// Makes the function of a sweep.
+    pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
+        let mut begun = self.listing.clock();
+        let masks = self.vectors == Vectors::Avx512;
+        let mut planned = Planned::new(sweep, self.contract, masks);
+        let mut why = None;
+        if self.vectors != Vectors::Narrow {
+            match super::x86::make(&planned, self.vectors) {
+                Ok(made) => {
+                    let bytes = made.code().len();
+                    self.bytes += bytes;
+                    let emitter = Emitter::Wide(self.vectors);
+                    let text = || [String::new(), made.text()];
+                    self.listing.noted(begun, sweep, emitter, bytes, text);
+                    self.wide.push(made);
+                    return Ok(self.known(MadeBy::Wide(self.wide.len() - 1), &planned));
+                }
+                Err(super::x86::No::Taken(not)) => {
+                    why = Some(not);
+                    planned = Planned::new(sweep, self.contract, false);
+                }
+                Err(super::x86::No::Failed(d)) => return Err(d),
+            }
+        }
+        let narrow = match &mut self.narrow {
+            Some(there) => there,
+            none => none.insert(Narrow::new(self.isa.clone())?),
+        };
+        let convention = narrow.module.target_config().default_call_conv;
+        let mut signature = Signature::new(convention);
+        signature.params = vec![AbiParam::new(types::I64); 3];
+        let name = format!("sweep{}", self.made.len());
+        let local = cranelift_module::Linkage::Local;
+        let id = narrow.module.declare_function(&name, local, &signature).map_err(failed)?;
+        let mut context = Context::new();
+        context.func = ir::Function::with_name_signature(UserFuncName::default(), signature);
+        let constants = match self.constants.begin() {
+            _ if self.is_listed => NOMINAL,
+            there => there as i64,
+        };
+        let unit = Unit {
+            b: FunctionBuilder::new(&mut context.func, &mut self.context),
+            module: &mut narrow.module,
+            calls: &narrow.calls,
+            constants: &mut self.constants,
+            constant_base: Value::reserved_value(),
+            held: Vec::new(),
+            recent: Vec::new(),
+            lanes: Held::default(),
+            x86: self.x86,
+            host_fma: self.host_fma,
+        };
+        unit.build(&planned, constants)
+            .ok_or_else(|| failed("a program is not made of primitives"))?;
+        self.listing.emitted(&mut begun, &mut context);
+        narrow.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;
+        self.bytes += context.compiled_code().map_or(0, |c| c.code_buffer().len());
+        self.listing.made(begun, sweep, why, &context);
+        Ok(self.known(MadeBy::Cranelift(id), &planned))
+    }
+
+    fn known(&mut self, made: MadeBy, planned: &Planned) -> SweepId {
+        self.made.push(made);
+        self.sizes.push(planned.body.insts.len() as i64);
+        SweepId(self.made.len() - 1)
+    }
+
+    /// How many primitives a sweep has, about what an element takes.
+    pub(super) fn size(&self, id: SweepId) -> i64 {
+        self.sizes.get(id.0).copied().unwrap_or(0)
+    }
+
+    /// Drops all functions; gives the bytes of their code.
+    #[allow(unsafe_code)]
+    pub(super) fn discard(self) -> usize {
+        if let Some(narrow) = self.narrow {
+            // SAFETY: nobody has been handed a function.
+            unsafe { narrow.module.free_memory() };
+        }
+        self.bytes
+    }
+
+    /// The functions of all sweeps.
+    pub(super) fn finish(self) -> Result<Code, Diagnostic> {
+        let mut module = self.narrow.map(|n| n.module);
+        if let Some(module) = &mut module {
+            module.finalize_definitions().map_err(failed)?;
+        }
+        let wide = Pages::new(&self.wide)?;
+        let place = |made: &MadeBy| match made {
+            MadeBy::Cranelift(id) => module.as_ref().map(|m| m.get_finalized_function(*id)),
+            MadeBy::Wide(k) => wide.entry(*k),
+        };
+        let places: Option<Vec<*const u8>> = self.made.iter().map(place).collect();
+        let places = places.ok_or_else(|| failed("a function is nowhere"))?;
+        #[allow(unsafe_code)]
+        let function = |p: *const u8| {
+            // SAFETY: the signature is the one that `sweep` declared, which both emitters keep to. The memory is
+            // the module's or the pages', which `Code` keeps as long as the functions.
+            unsafe { std::mem::transmute::<*const u8, Function>(p) }
+        };
+        let functions = places.into_iter().map(function).collect();
+        Ok(Code { module, wide, functions, noted: self.listing.noted, constants: self.constants })
+    }
+}
+
+impl Code {
+    /// The functions in the order in which they were made: what is known of each, and its bytes.
+    pub(super) fn listed(&self) -> impl ExactSizeIterator<Item = (&Noted, &[u8])> {
+        // SAFETY: so many bytes were written there, may be read, and stay as they are as long as this
+        // does.
+        #[allow(unsafe_code)]
+        let code =
+            |f: Function, n: &Noted| unsafe { std::slice::from_raw_parts(f as *const u8, n.bytes) };
+        self.functions.iter().zip(&self.noted).map(move |(f, noted)| (noted, code(*f, noted)))
+    }
+
+    /// Runs a sweep over places `begin..end`.
+    ///
+    /// # Safety
+    /// The table must hold, at the number of each buffer and slot that the sweep names, a pointer to
+    /// memory of the size and type that it was declared with; what is written must be nobody else's
+    /// meanwhile. Places must be within the sweep's extents. That the accesses then stay inside is what
+    /// the verifier has proven.
+    #[allow(unsafe_code)]
+    pub(super) unsafe fn run(&self, id: SweepId, table: &[*mut u8], begin: i64, end: i64) {
+        if let Some(f) = self.functions.get(id.0).filter(|_| begin < end) {
+            // SAFETY: as the caller promises.
+            unsafe { f(table.as_ptr(), begin, end) }
+        }
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        if let Some(module) = self.module.take() {
+            // SAFETY: no function of it runs any more, since calls borrow this, and none is called again.
+            #[allow(unsafe_code)]
+            unsafe {
+                module.free_memory();
+            }
+        }
+    }
+}
+
+// SAFETY: the memory of the code is written before this is made and never after; functions in it touch only
+// what their table points to, and the module is used again by `drop` alone, which has it to itself.
+#[allow(unsafe_code)]
+unsafe impl Send for Code {}
+// SAFETY: as above.
+#[allow(unsafe_code)]
+unsafe impl Sync for Code {}

@@ -1,0 +1,225 @@
+//! What is computed once a line: parameters, values and pointers that do not change along it.
+
+use super::body::{Opnd, Val, long};
+use super::inst::{Done, Mem, Op};
+use super::loops::{Lines, Loc, POINTERS, Pointer, Pointers};
+use super::regalloc::{choose, vector_move};
+use super::scalar_asm::Emit;
+use crate::cpu::codegen::access_ranges::Reach;
+use crate::cpu::codegen::loop_nest::{Read, Source};
+use crate::cpu::codegen::vector_width::Why;
+use adfuse_ir::DType;
+use adfuse_ir::scalar::{SOp, SVal};
+use cranelift_entity::EntityRef;
+use iced_x86::{Code, Register};
+
+const RAX: Register = Register::RAX;
+const RDX: Register = Register::RDX;
+
+impl Lines<'_> {
+    /// What does not change along a line.
+    pub(crate) fn line(&mut self) -> Result<(), Why> {
+        let p = self.p;
+        let mut values: Vec<Option<Val>> = vec![None; p.reads.len()];
+        // In order: data is read before what it names.
+        for (k, value) in values.iter_mut().enumerate() {
+            if !p.varies[k] {
+                self.once_read(k);
+                if p.body.reads_param(k) {
+                    *value = Some(self.spread(p.types[k]));
+                }
+            }
+        }
+        for (v, inst) in p.body.insts.iter() {
+            if let SOp::Param(k) = inst.op {
+                self.still[v.index()] = values.get(k as usize).copied().flatten();
+            }
+        }
+        self.reach();
+        let wanted = self.wanted();
+        if !wanted.is_empty() {
+            let mut low = self.low(None);
+            let still = low.once(&wanted)?;
+            let (items, classes) = (low.items, low.classes);
+            self.done.extend(choose(&items, &classes, self.wide, &mut self.frame).code);
+            self.still = still;
+        }
+        Ok(())
+    }
+
+    /// The values of the body that are the same all along a line and are asked for, in order.
+    fn wanted(&self) -> Vec<SVal> {
+        let p = self.p;
+        let computed = |v: SVal| {
+            !p.moves[v.index()] && !matches!(p.body.insts[v].op, SOp::Param(_) | SOp::Const(_))
+        };
+        let mut asked = vec![false; p.body.insts.len()];
+        let moving = p.order.iter().flat_map(|&v| &p.body.insts[v].args);
+        for &v in moving.chain(&p.body.outputs) {
+            asked[v.index()] = true;
+        }
+        let all: Vec<SVal> = p.body.insts.keys().collect();
+        for &v in all.iter().rev() {
+            if asked[v.index()] && computed(v) {
+                for a in &p.body.insts[v].args {
+                    asked[a.index()] = true;
+                }
+            }
+        }
+        all.into_iter().filter(|&v| asked[v.index()] && computed(v)).collect()
+    }
+
+    /// Reads a parameter through the first way whose guards hold, as a number in `rax` and in the frame.
+    fn once_read(&mut self, k: usize) {
+        let p = self.p;
+        match &p.reads[k] {
+            Read::Coord(form) => self.form(*form),
+            Read::Ways(ways) => {
+                let done = self.fresh();
+                for way in ways {
+                    let next = self.fresh();
+                    self.guards(&way.guards, next);
+                    match &way.from {
+                        Source::Array(a) => self.element(a),
+                        Source::Literal(l) => {
+                            let whole = l.dtype().is_signed_int();
+                            self.set(RAX, if whole { l.to_i64() } else { l.bits() as i64 });
+                        }
+                    }
+                    self.jump(crate::cpu::x86::encode::JUMP, done);
+                    self.bind(next);
+                }
+                self.bind(done);
+            }
+        }
+        self.store(Mem::Frame(self.scalars[k]), RAX);
+    }
+
+    /// The number in `rax` in all lanes of vectors in the frame.
+    fn spread(&mut self, d: DType) -> Val {
+        let slot = self.frame.vector();
+        if d == DType::Bool {
+            self.ins(Code::Neg_rm64, &[Op::Reg(RAX)]);
+            if self.wide {
+                self.store(Mem::Frame(slot), RAX);
+                return Val::Bits(Opnd::Slot(slot));
+            }
+        }
+        let (z, y, x) = (Register::ZMM0, Register::YMM0, Register::XMM0);
+        let low = Op::Reg(Register::EAX);
+        match (self.wide, long(d)) {
+            (true, true) => {
+                self.ins(Code::EVEX_Vpbroadcastq_zmm_k1z_r64, &[Op::Reg(z), Op::Reg(RAX)]);
+            }
+            (true, false) => self.ins(Code::EVEX_Vpbroadcastd_zmm_k1z_r32, &[Op::Reg(z), low]),
+            (false, true) => {
+                self.ins(Code::VEX_Vmovq_xmm_rm64, &[Op::Reg(x), Op::Reg(RAX)]);
+                self.ins(Code::VEX_Vpbroadcastq_ymm_xmmm64, &[Op::Reg(y), Op::Reg(x)]);
+            }
+            (false, false) => {
+                self.ins(Code::VEX_Vmovd_xmm_rm32, &[Op::Reg(x), low]);
+                self.ins(Code::VEX_Vpbroadcastd_ymm_xmmm32, &[Op::Reg(y), Op::Reg(x)]);
+            }
+        }
+        self.push(Done::Ins(vector_move(self.wide, 0, Mem::Frame(slot), false)));
+        match long(d) {
+            true => Val::Two([Opnd::Slot(slot); 2]),
+            false => Val::One(Opnd::Slot(slot)),
+        }
+    }
+
+    /// Pointers to what changes along the line.
+    fn reach(&mut self) {
+        let p = self.p;
+        let mut registers = POINTERS.into_iter();
+        // Pointers into one array that differ by a number: form, array, and where the first is.
+        let mut known: Vec<(usize, u32, Loc)> = Vec::new();
+        let mut place = |lines: &mut Self, at: u32, form: usize, bytes: i64, packed: bool| {
+            let first = lines.frame.long();
+            let loc = match registers.next() {
+                Some(r) => Loc::In(r),
+                None => Loc::At(lines.frame.long()),
+            };
+            let f = &p.forms[form];
+            let alike = |(other, array, _): &&(usize, u32, Loc)| {
+                let g = &p.forms[*other];
+                let inner = p.inner();
+                *array == at && (&g.steps[..inner], &g.rest) == (&f.steps[..inner], &f.rest)
+            };
+            let there = known.iter().find(alike).copied();
+            match there {
+                Some((other, _, loc)) if !packed => {
+                    match loc {
+                        Loc::In(r) => lines.mov(RAX, r),
+                        Loc::At(slot) => lines.load(RAX, Mem::Frame(slot)),
+                    }
+                    let apart = f.constant.wrapping_sub(p.forms[other].constant);
+                    lines.plus(RAX, apart.wrapping_mul(bytes), RDX);
+                }
+                _ => {
+                    lines.form(form);
+                    if packed {
+                        lines.store(Mem::Frame(first), RAX);
+                        lines.pointer(RAX, at);
+                    } else {
+                        lines.times(RAX, RAX, bytes, RDX);
+                        lines.pointer(RDX, at);
+                        lines.add(RAX, RDX);
+                        known.push((form, at, loc));
+                    }
+                }
+            }
+            match loc {
+                Loc::In(r) => lines.mov(r, RAX),
+                Loc::At(slot) => lines.store(Mem::Frame(slot), RAX),
+            }
+            Pointer { loc, first }
+        };
+        let mut pointers = Pointers::default();
+        for (k, read) in p.reads.iter().enumerate() {
+            pointers.reads.push(match read {
+                _ if !p.varies[k] => None,
+                Read::Coord(form) => {
+                    let first = self.frame.long();
+                    self.form(*form);
+                    self.store(Mem::Frame(first), RAX);
+                    Some(Pointer { loc: Loc::At(first), first })
+                }
+                Read::Ways(_) if p.loads[k] == Reach::Ways => {
+                    let loc = Loc::At(self.frame.long());
+                    Some(Pointer { loc, first: self.frame.long() })
+                }
+                Read::Ways(ways) => match ways.first().map(|w| &w.from) {
+                    Some(Source::Array(a)) => {
+                        let bytes = a.dtype.bytes() as i64;
+                        Some(place(self, a.at, a.form, bytes, a.packed.is_some()))
+                    }
+                    _ => None,
+                },
+            });
+        }
+        for (a, fold) in p.writes.iter().zip(&p.folds) {
+            let bytes = a.dtype.bytes() as i64;
+            let pointer = place(self, a.at, a.form, bytes, a.packed.is_some());
+            if let Some(f) = fold.as_ref().filter(|f| f.lanes.is_none()) {
+                self.form(f.place);
+                self.part(f);
+                match pointer.loc {
+                    Loc::In(r) => self.add(r, RAX),
+                    Loc::At(slot) => {
+                        let sum = Op::Mem(Mem::Frame(slot));
+                        self.ins(Code::Add_rm64_r64, &[sum, Op::Reg(RAX)]);
+                    }
+                }
+            }
+            pointers.writes.push(Some(pointer));
+        }
+        if let Some(f) = p.lanes() {
+            let slot = self.frame.long();
+            self.form(f.place);
+            self.store(Mem::Frame(slot), RAX);
+            pointers.place = Some(slot);
+        }
+        self.pointers = pointers;
+    }
+}

@@ -1,0 +1,389 @@
+//! Primitives on groups, bit for bit what the interpreter of scalar programs says they are.
+
+use super::body::{Low, Opnd, Pair, Val, long};
+use super::inst::{Arg, Reg, Width};
+use crate::cpu::codegen::vector_width::Why;
+use adfuse_ir::scalar::{Prim, SInst, SOp};
+use adfuse_ir::{DType, Literal};
+use iced_x86::Code;
+use smallvec::SmallVec;
+
+/// The instructions of both widths.
+macro_rules! pair {
+    ($a:ident, $b:ident) => {
+        Pair(Code::$a, Code::$b)
+    };
+}
+pub(crate) use pair;
+
+pub(crate) const AND: Pair = pair!(EVEX_Vpandd_zmm_k1z_zmm_zmmm512b32, VEX_Vpand_ymm_ymm_ymmm256);
+pub(crate) const AND_LONG: Pair =
+    pair!(EVEX_Vpandq_zmm_k1z_zmm_zmmm512b64, VEX_Vpand_ymm_ymm_ymmm256);
+pub(crate) const OR: Pair = pair!(EVEX_Vpord_zmm_k1z_zmm_zmmm512b32, VEX_Vpor_ymm_ymm_ymmm256);
+pub(crate) const OR_LONG: Pair = pair!(EVEX_Vporq_zmm_k1z_zmm_zmmm512b64, VEX_Vpor_ymm_ymm_ymmm256);
+pub(crate) const XOR: Pair = pair!(EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, VEX_Vpxor_ymm_ymm_ymmm256);
+pub(crate) const XOR_LONG: Pair =
+    pair!(EVEX_Vpxorq_zmm_k1z_zmm_zmmm512b64, VEX_Vpxor_ymm_ymm_ymmm256);
+pub(crate) const ADD_INT: Pair =
+    pair!(EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32, VEX_Vpaddd_ymm_ymm_ymmm256);
+pub(crate) const ADD_LONG: Pair =
+    pair!(EVEX_Vpaddq_zmm_k1z_zmm_zmmm512b64, VEX_Vpaddq_ymm_ymm_ymmm256);
+pub(crate) const SUB_INT: Pair =
+    pair!(EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32, VEX_Vpsubd_ymm_ymm_ymmm256);
+pub(crate) const SUB_LONG: Pair =
+    pair!(EVEX_Vpsubq_zmm_k1z_zmm_zmmm512b64, VEX_Vpsubq_ymm_ymm_ymmm256);
+pub(crate) const SHL: Pair = pair!(EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8, VEX_Vpslld_ymm_ymm_imm8);
+pub(crate) const SHR: Pair = pair!(EVEX_Vpsrld_zmm_k1z_zmmm512b32_imm8, VEX_Vpsrld_ymm_ymm_imm8);
+pub(crate) const SAR: Pair = pair!(EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8, VEX_Vpsrad_ymm_ymm_imm8);
+pub(crate) const SHL_LONG: Pair =
+    pair!(EVEX_Vpsllq_zmm_k1z_zmmm512b64_imm8, VEX_Vpsllq_ymm_ymm_imm8);
+pub(crate) const SHR_LONG: Pair =
+    pair!(EVEX_Vpsrlq_zmm_k1z_zmmm512b64_imm8, VEX_Vpsrlq_ymm_ymm_imm8);
+
+/// The arithmetic of floats that has one instruction.
+pub(crate) fn float(p: Prim, eight: bool) -> Option<Pair> {
+    Some(match (p, eight) {
+        (Prim::Add, false) => {
+            pair!(EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vaddps_ymm_ymm_ymmm256)
+        }
+        (Prim::Add, true) => {
+            pair!(EVEX_Vaddpd_zmm_k1z_zmm_zmmm512b64_er, VEX_Vaddpd_ymm_ymm_ymmm256)
+        }
+        (Prim::Sub, false) => {
+            pair!(EVEX_Vsubps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vsubps_ymm_ymm_ymmm256)
+        }
+        (Prim::Sub, true) => {
+            pair!(EVEX_Vsubpd_zmm_k1z_zmm_zmmm512b64_er, VEX_Vsubpd_ymm_ymm_ymmm256)
+        }
+        (Prim::Mul, false) => {
+            pair!(EVEX_Vmulps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vmulps_ymm_ymm_ymmm256)
+        }
+        (Prim::Mul, true) => {
+            pair!(EVEX_Vmulpd_zmm_k1z_zmm_zmmm512b64_er, VEX_Vmulpd_ymm_ymm_ymmm256)
+        }
+        (Prim::Div, false) => {
+            pair!(EVEX_Vdivps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vdivps_ymm_ymm_ymmm256)
+        }
+        (Prim::Div, true) => {
+            pair!(EVEX_Vdivpd_zmm_k1z_zmm_zmmm512b64_er, VEX_Vdivpd_ymm_ymm_ymmm256)
+        }
+        (Prim::Sqrt, false) => pair!(EVEX_Vsqrtps_zmm_k1z_zmmm512b32_er, VEX_Vsqrtps_ymm_ymmm256),
+        (Prim::Sqrt, true) => pair!(EVEX_Vsqrtpd_zmm_k1z_zmmm512b64_er, VEX_Vsqrtpd_ymm_ymmm256),
+        _ => return None,
+    })
+}
+
+/// Arithmetic of integers that has one instruction: in 32 bits, in 64 bits.
+pub(crate) fn whole(p: Prim, eight: bool) -> Option<Pair> {
+    Some(match (p, eight) {
+        (Prim::Add, false) => ADD_INT,
+        (Prim::Add, true) => ADD_LONG,
+        (Prim::Sub, false) => SUB_INT,
+        (Prim::Sub, true) => SUB_LONG,
+        (Prim::Mul, false) => {
+            pair!(EVEX_Vpmulld_zmm_k1z_zmm_zmmm512b32, VEX_Vpmulld_ymm_ymm_ymmm256)
+        }
+        _ => return None,
+    })
+}
+
+fn fma(eight: bool, addend_last: bool) -> Pair {
+    match (eight, addend_last) {
+        (false, true) => {
+            pair!(EVEX_Vfmadd213ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfmadd213ps_ymm_ymm_ymmm256)
+        }
+        (true, true) => {
+            pair!(EVEX_Vfmadd213pd_zmm_k1z_zmm_zmmm512b64_er, VEX_Vfmadd213pd_ymm_ymm_ymmm256)
+        }
+        (false, false) => {
+            pair!(EVEX_Vfmadd132ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfmadd132ps_ymm_ymm_ymmm256)
+        }
+        (true, false) => {
+            pair!(EVEX_Vfmadd132pd_zmm_k1z_zmm_zmmm512b64_er, VEX_Vfmadd132pd_ymm_ymm_ymmm256)
+        }
+    }
+}
+
+impl Low<'_> {
+    /// The result of an instruction.
+    pub(crate) fn inst(&mut self, inst: &SInst, args: &[Val]) -> Result<Val, Why> {
+        let SOp::Prim(p) = inst.op else { return Err(Why::Order) };
+        let from = inst.args.first().map_or(inst.dtype, |&a| self.p.body.insts[a].dtype);
+        let Some(&first) = args.first() else { return Err(Why::Order) };
+        let known: SmallVec<[Option<Literal>; 3]> = inst
+            .args
+            .iter()
+            .map(|&a| match self.p.body.insts[a].op {
+                SOp::Const(l) => Some(l),
+                _ => None,
+            })
+            .collect();
+        match p {
+            Prim::Convert => return self.convert(&first, from, inst.dtype),
+            Prim::Bitcast if inst.dtype != DType::Bool && from.bytes() == inst.dtype.bytes() => {
+                let d = inst.dtype;
+                return self.each(&[first], |low, x, _| Ok(low.kept(d, x[0])));
+            }
+            Prim::Select => return self.select(inst.dtype, args),
+            Prim::Lookup(table) => return self.lookup(table, &first),
+            _ if from == DType::Bool => return self.logic(p, args),
+            p if p.is_compare() => return self.compare_all(p, from, args),
+            _ => {}
+        }
+        self.each(args, |low, x, _| low.part(p, from, x, &known))
+    }
+
+    /// The same on each part.
+    pub(crate) fn each(
+        &mut self,
+        args: &[Val],
+        mut f: impl FnMut(&mut Self, &[Opnd], usize) -> Result<Opnd, Why>,
+    ) -> Result<Val, Why> {
+        let count = args.first().map_or(0, |a| a.parts().len());
+        let mut parts: SmallVec<[Opnd; 2]> = SmallVec::new();
+        for k in 0..count {
+            let given: Option<SmallVec<[Opnd; 3]>> =
+                args.iter().map(|a| a.parts().get(k).copied()).collect();
+            parts.push(f(self, &given.ok_or(Why::Order)?, k)?);
+        }
+        Ok(Val::of(&parts))
+    }
+
+    pub(crate) fn part(
+        &mut self,
+        p: Prim,
+        d: DType,
+        x: &[Opnd],
+        known: &[Option<Literal>],
+    ) -> Result<Opnd, Why> {
+        let none = Why::Prim(p, d);
+        let eight = long(d);
+        let a = x[0];
+        let b = x.get(1).copied().unwrap_or(a);
+        let sign = Literal::from_f64(if eight { DType::F64 } else { DType::F32 }, -0.0).bits();
+        let bytes = if eight { 8 } else { 4 };
+        let (and, or, xor) = match eight {
+            true => (AND_LONG, OR_LONG, XOR_LONG),
+            false => (AND, OR, XOR),
+        };
+        if d.is_float() {
+            if !matches!(d, DType::F32 | DType::F64) {
+                return Err(none);
+            }
+            return Ok(match p {
+                Prim::Add | Prim::Mul => {
+                    let pair = float(p, eight).ok_or(none)?;
+                    // The first operand of two NaNs wins, so that operands keep their order where both may
+                    // be one.
+                    match (a, b) {
+                        (Opnd::Const(..), Opnd::Reg(_)) if !nan(known, 0) => self.op(pair, &[b, a]),
+                        _ => self.op(pair, &[a, b]),
+                    }
+                }
+                Prim::Sub | Prim::Div => self.op(float(p, eight).ok_or(none)?, &[a, b]),
+                Prim::Sqrt => self.op(float(p, eight).ok_or(none)?, &[a]),
+                Prim::Neg => self.op(xor, &[a, Opnd::Const(sign, bytes)]),
+                Prim::Abs => {
+                    let mask = if eight { !sign } else { sign ^ 0xffff_ffff };
+                    self.op(and, &[a, Opnd::Const(mask, bytes)])
+                }
+                Prim::Floor | Prim::Ceil | Prim::RoundEven | Prim::Trunc => {
+                    self.rounded(p, a, eight)
+                }
+                Prim::CopySign => self.copy_sign(a, b, sign, eight),
+                Prim::Fma => self.fused(x, eight),
+                Prim::Min | Prim::Max => self.extremum(p == Prim::Max, d, a, b, known),
+                _ => return Err(none),
+            });
+        }
+        let found = match p {
+            Prim::Add | Prim::Mul if whole(p, eight).is_some() => {
+                let pair = whole(p, eight).ok_or(none)?;
+                self.either(pair, a, b)
+            }
+            Prim::Sub => self.op(whole(p, eight).ok_or(none)?, &[a, b]),
+            Prim::Mul => self.long_product(a, b),
+            Prim::And => self.either(and, a, b),
+            Prim::Or => self.either(or, a, b),
+            Prim::Xor => self.either(xor, a, b),
+            Prim::Not => {
+                let ones = if eight { u64::MAX } else { 0xffff_ffff };
+                self.op(xor, &[a, Opnd::Const(ones, bytes)])
+            }
+            Prim::Neg => {
+                let sub = if eight { SUB_LONG } else { SUB_INT };
+                self.op(sub, &[Opnd::Const(0, bytes), a])
+            }
+            Prim::Abs if !d.is_signed_int() => a,
+            Prim::Abs => self.absolute(a, eight),
+            Prim::Min | Prim::Max => self.int_extremum(p == Prim::Max, d, a, b),
+            Prim::MulHi if d.bytes() == 4 => self.high_product(a, b),
+            Prim::MulHi => self.high_long_product(a, b),
+            Prim::Shl | Prim::ShrL | Prim::ShrA => {
+                self.shift(p, d, a, b, known.get(1).copied().flatten())
+            }
+            Prim::Div | Prim::Rem if eight => self.long_quotient(p == Prim::Rem, a, b),
+            Prim::Div => self.quotient(d, a, b)?,
+            Prim::Rem => self.remainder(d, a, b)?,
+            Prim::PopCount => self.ones(d, a),
+            Prim::Clz => self.zeros(d, a),
+            _ => return Err(none),
+        };
+        Ok(self.kept(d, found))
+    }
+
+    /// 8-bit integers in 32-bit lanes, made what they are in 8 bits.
+    pub(crate) fn kept(&mut self, d: DType, x: Opnd) -> Opnd {
+        match d {
+            DType::I8 => {
+                let high = self.by(SHL, x, 24);
+                self.by(SAR, high, 24)
+            }
+            DType::U8 => self.op(AND, &[x, Opnd::Const(0xff, 4)]),
+            _ => x,
+        }
+    }
+
+    fn rounded(&mut self, p: Prim, x: Opnd, eight: bool) -> Opnd {
+        let pair = match eight {
+            true => {
+                pair!(EVEX_Vrndscalepd_zmm_k1z_zmmm512b64_imm8_sae, VEX_Vroundpd_ymm_ymmm256_imm8)
+            }
+            false => {
+                pair!(EVEX_Vrndscaleps_zmm_k1z_zmmm512b32_imm8_sae, VEX_Vroundps_ymm_ymmm256_imm8)
+            }
+        };
+        let mode = match p {
+            Prim::RoundEven => 0,
+            Prim::Floor => 1,
+            Prim::Ceil => 2,
+            _ => 3,
+        };
+        self.op_byte(pair, &[x], Some(8 | mode))
+    }
+
+    fn copy_sign(&mut self, x: Opnd, y: Opnd, sign: u64, eight: bool) -> Opnd {
+        let bytes = if eight { 8 } else { 4 };
+        if self.wide {
+            let (x, y) = (self.reg(x), self.reg(y));
+            let code = match eight {
+                true => Code::EVEX_Vpternlogq_zmm_k1z_zmm_zmmm512b64_imm8,
+                false => Code::EVEX_Vpternlogd_zmm_k1z_zmm_zmmm512b32_imm8,
+            };
+            let sign = self.any(Opnd::Const(sign, bytes));
+            // The third chooses the second over the first.
+            let args = [self.whole(y), sign, Arg::Byte(0xd8)];
+            return Opnd::Reg(self.make_with(code, Width::Z, &args, |i| i.tied = Some(x)));
+        }
+        let others = if eight { !sign } else { sign ^ 0xffff_ffff };
+        let x = self.op(AND, &[x, Opnd::Const(others, bytes)]);
+        let y = self.op(AND, &[y, Opnd::Const(sign, bytes)]);
+        self.op(OR, &[x, y])
+    }
+
+    /// `x * y + z`, rounded once.
+    fn fused(&mut self, args: &[Opnd], eight: bool) -> Opnd {
+        let [x, y, z] = [args[0], args[1], *args.get(2).unwrap_or(&args[0])];
+        // A factor in memory comes last, else the addend does.
+        let (x, y) = if matches!(x, Opnd::Reg(_)) { (x, y) } else { (y, x) };
+        let factor_last = !matches!(y, Opnd::Reg(_)) && matches!(z, Opnd::Reg(_));
+        let (second, third) = if factor_last { (z, y) } else { (y, z) };
+        // What is loaded anyway may be lost; the other factor need not be copied then.
+        let lost = !matches!(second, Opnd::Reg(_)) && !factor_last;
+        let (x, second) = if lost { (second, x) } else { (x, second) };
+        let (x, second) = (self.reg(x), self.reg(second));
+        let third = self.any(third);
+        let code = self.code(fma(eight, !factor_last));
+        let args = [self.whole(second), third];
+        Opnd::Reg(self.make_with(code, self.full(), &args, |i| i.tied = Some(x)))
+    }
+
+    /// The larger or the smaller of floats. A constant other than NaN, and other than the zero that loses,
+    /// needs one comparison; else equal operands are joined by their bits, which only differ between
+    /// zeros, and a NaN wins, the first of two.
+    fn extremum(
+        &mut self,
+        max: bool,
+        d: DType,
+        a: Opnd,
+        b: Opnd,
+        known: &[Option<Literal>],
+    ) -> Opnd {
+        let plain = |l: &Option<Literal>| {
+            l.is_some_and(|l| {
+                let loses = if max { -0.0f64 } else { 0.0 };
+                !l.to_f64().is_nan() && l.to_f64().to_bits() != loses.to_bits()
+            })
+        };
+        let constant = match known {
+            [_, c] if plain(c) => Some((a, b)),
+            [c, _] if plain(c) => Some((b, a)),
+            _ => None,
+        };
+        let eight = long(d);
+        if let Some((x, c)) = constant {
+            let x = Opnd::Reg(self.reg(x));
+            // Where it is within the constant; a NaN is not.
+            let within = self.float_test(if max { 0x12 } else { 0x1d }, eight, x, c);
+            return self.pick(within, c, x, eight);
+        }
+        let (a, b) = (Opnd::Reg(self.reg(a)), Opnd::Reg(self.reg(b)));
+        let best = match self.wide {
+            true => {
+                let pair = match eight {
+                    true => {
+                        Pair(Code::EVEX_Vrangepd_zmm_k1z_zmm_zmmm512b64_imm8_sae, Code::INVALID)
+                    }
+                    false => {
+                        Pair(Code::EVEX_Vrangeps_zmm_k1z_zmm_zmmm512b32_imm8_sae, Code::INVALID)
+                    }
+                };
+                self.op_byte(pair, &[a, b], Some(if max { 5 } else { 4 }))
+            }
+            false => {
+                let further = self.float_test(if max { 0x1e } else { 0x11 }, eight, a, b);
+                let better = self.pick(further, a, b, eight);
+                let same = self.float_test(0, eight, a, b);
+                let joined = self.op(if max { AND } else { OR }, &[a, b]);
+                self.pick(same, joined, better, eight)
+            }
+        };
+        let best = match self.wide {
+            true => {
+                let second = self.float_test(3, eight, b, b);
+                self.pick(second, b, best, eight)
+            }
+            false => best,
+        };
+        let first = self.float_test(3, eight, a, a);
+        self.pick(first, a, best, eight)
+    }
+
+    /// A comparison of floats, by its number in the instruction.
+    pub(crate) fn float_test(&mut self, which: u8, eight: bool, a: Opnd, b: Opnd) -> Reg {
+        let pair = match eight {
+            true => {
+                pair!(EVEX_Vcmppd_kr_k1_zmm_zmmm512b64_imm8_sae, VEX_Vcmppd_ymm_ymm_ymmm256_imm8)
+            }
+            false => {
+                pair!(EVEX_Vcmpps_kr_k1_zmm_zmmm512b32_imm8_sae, VEX_Vcmpps_ymm_ymm_ymmm256_imm8)
+            }
+        };
+        self.test(pair, a, b, Some(which))
+    }
+
+    /// A comparison.
+    pub(crate) fn test(&mut self, pair: Pair, a: Opnd, b: Opnd, which: Option<u8>) -> Reg {
+        let a = self.reg(a);
+        let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
+        args.push(self.whole(a));
+        args.push(self.any(b));
+        args.extend(which.map(Arg::Byte));
+        let width = if self.wide { Width::Mask } else { Width::Y };
+        self.make(self.code(pair), width, &args)
+    }
+}
+
+fn nan(known: &[Option<Literal>], k: usize) -> bool {
+    known.get(k).copied().flatten().is_some_and(|l| l.to_f64().is_nan())
+}

@@ -1,0 +1,98 @@
+//! The emitter of wide vectors: sweeps as instructions of AVX2 or AVX-512.
+//!
+//! Cranelift's code for x86-64 has vectors of 128 bits at most. This emitter takes the same description
+//! of a sweep, [`Planned`], and gives the same function, so that nothing beside the maker of code knows
+//! which of the two made it. What it does not take it says ([`Why`]), and Cranelift takes that.
+
+pub(crate) mod access;
+pub(crate) mod bit_counts;
+pub(crate) mod body;
+pub(crate) mod check;
+pub(crate) mod code_pages;
+pub(crate) mod compare;
+pub(crate) mod constant_pool;
+pub(crate) mod convert;
+pub(crate) mod divide;
+pub(crate) mod encode;
+pub(crate) mod fold;
+pub(crate) mod frame;
+pub(crate) mod gather;
+pub(crate) mod index;
+pub(crate) mod innermost;
+pub(crate) mod inst;
+pub(crate) mod integers;
+pub(crate) mod isel;
+pub(crate) mod loop_split;
+pub(crate) mod loops;
+pub(crate) mod nontemporal;
+pub(crate) mod predication;
+pub(crate) mod regalloc;
+pub(crate) mod scalar_asm;
+pub(crate) mod scalarized;
+pub(crate) mod supports;
+
+use super::codegen::loop_nest::Planned;
+use super::codegen::vector_width::{Vectors, Why};
+use adfuse_ir::{Diagnostic, Kind};
+use iced_x86::{Decoder, DecoderOptions, FastFormatter};
+use std::fmt::Write as _;
+
+/// The code of a sweep: constants, then instructions.
+pub(crate) struct Made {
+    pub(crate) bytes: Vec<u8>,
+    /// Where the function begins.
+    pub(crate) entry: usize,
+}
+
+/// Why there is no code.
+pub(crate) enum No {
+    /// The sweep is not of the kind that this emitter takes.
+    Taken(Why),
+    /// It is, and something is wrong.
+    Failed(Diagnostic),
+}
+
+/// Makes the function of a sweep.
+pub(crate) fn make(p: &Planned, vectors: Vectors) -> Result<Made, No> {
+    let (pool, code) = loops::function(p, vectors == Vectors::Avx512).map_err(No::Taken)?;
+    let mut bytes = pool.bytes();
+    let entry = bytes.len();
+    let code = encode::encode(&code, entry as u64).map_err(|m| {
+        let m = format!("machine code was not made: {m}");
+        No::Failed(Diagnostic::new(adfuse_ir::At::default(), Kind::Internal, m))
+    })?;
+    bytes.extend(code);
+    let made = Made { bytes, entry };
+    if cfg!(debug_assertions) {
+        check::checked(made.code(), vectors).map_err(|m| {
+            let m = format!("machine code is not what it has to be: {m}");
+            No::Failed(Diagnostic::new(adfuse_ir::At::default(), Kind::Internal, m))
+        })?;
+    }
+    Ok(made)
+}
+
+impl Made {
+    /// The function's own bytes.
+    pub(crate) fn code(&self) -> &[u8] {
+        &self.bytes[self.entry..]
+    }
+
+    /// The instructions as text, a line each, with their distance from the function's beginning.
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::new();
+        let mut decoder =
+            Decoder::with_ip(64, self.code(), self.entry as u64, DecoderOptions::NONE);
+        let mut formatter = FastFormatter::new();
+        formatter.options_mut().set_space_after_operand_separator(true);
+        let mut line = String::new();
+        while decoder.can_decode() {
+            let i = decoder.decode();
+            line.clear();
+            formatter.format(&i, &mut line);
+            // Nothing is wrong with writing to a string.
+            let _ = writeln!(out, "  {:5x}: {line}", i.ip());
+        }
+        out
+    }
+}

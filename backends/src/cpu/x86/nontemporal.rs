@@ -1,0 +1,128 @@
+//! Stores past the caches: outputs of light sweeps that the last level does not hold.
+//!
+//! A line that is written whole need not be read before, and takes no place of what is read. That pays where
+//! memory is the limit alone. Such stores are of whole vectors at their own multiples in memory, so that a
+//! line begins with a partial group up to there; where outputs do not get there together, they are plain. They
+//! are ordered among others by a fence on the way out.
+
+use super::access::ALONG;
+use super::inst::{Label, Mem, Op};
+use super::loops::{Lines, Loc};
+use super::scalar_asm::Emit;
+use crate::cpu::codegen::access_ranges::Reach;
+use crate::cpu::codegen::loop_nest::{Access, Planned, Read, Source};
+use iced_x86::{Code, Register};
+use std::sync::OnceLock;
+
+const RAX: Register = Register::RAX;
+const RCX: Register = Register::RCX;
+
+/// Bytes of a last level of cache, where the system does not tell.
+const USUAL: u64 = 32 << 20;
+
+/// Groups of a line at least: its first elements and its last are stored as ever.
+const LEAST_GROUPS: i64 = 16;
+
+/// Bytes of the host's last level of cache, as the system tells it (`32768K`).
+pub(crate) fn last_level() -> u64 {
+    static BYTES: OnceLock<u64> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let told = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index3/size");
+        told.ok().and_then(|text| bytes(text.trim())).unwrap_or(USUAL)
+    })
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit).filter(|&n| n > 0)
+}
+
+/// The outputs of a sweep that go past the caches.
+pub(crate) fn outputs(p: &Planned, light: bool, lanes: u32) -> Vec<bool> {
+    let places = p.walk.extents.iter().fold(1u64, |n, &e| n.saturating_mul(e.max(0) as u64));
+    let line = p.walk.extents.last().copied().unwrap_or(1);
+    let able = light && line >= LEAST_GROUPS * i64::from(lanes);
+    // What reads rows, tiles or sums is called for a batch at a time, and would wait for each.
+    let batch = |read: &Read| match read {
+        Read::Ways(ways) => ways.iter().any(|w| matches!(&w.from, Source::Array(a) if !a.buffer)),
+        Read::Coord(_) => false,
+    };
+    let able = able && !p.packed() && p.folds.iter().all(Option::is_none);
+    let able = able && !p.reads.iter().any(batch);
+    let far = |(a, reach): (&Access, &Reach)| {
+        let dense = a.buffer && *reach == Reach::Even && p.step(a.form) == 1;
+        let bytes = a.dtype.bytes();
+        able && dense && bytes >= 4 && places.saturating_mul(bytes) > last_level()
+    };
+    p.writes.iter().zip(&p.stores).map(far).collect()
+}
+
+impl Lines<'_> {
+    fn far(&self) -> Vec<(Loc, u32)> {
+        let writes = self.p.writes.iter().zip(&self.pointers.writes).zip(&self.beyond);
+        let far = writes.filter(|(_, far)| **far);
+        far.filter_map(|((a, at), _)| at.map(|at| (at.loc, a.dtype.bytes() as u32))).collect()
+    }
+
+    /// How many bytes past a multiple of a vector the element that is next has, in `rax`.
+    fn past(&mut self, (loc, bytes): (Loc, u32)) {
+        match loc {
+            Loc::In(r) => self.mov(RAX, r),
+            Loc::At(slot) => self.load(RAX, Mem::Frame(slot)),
+        }
+        let at = Mem::At { base: RAX, index: Some((ALONG, bytes)), offset: 0 };
+        self.ins(Code::Lea_r64_m, &[Op::Reg(RAX), Op::Mem(at)]);
+        let last = Op::Short(self.lanes() as i32 * 4 - 1);
+        self.ins(Code::And_rm64_imm32, &[Op::Reg(RAX), last]);
+    }
+
+    /// Puts in `rcx` how many elements there are up to a multiple of a vector, of the first output that goes
+    /// past the caches, if there is one; goes on at a label where it is there already.
+    pub(crate) fn short_of(&mut self, there: Label) -> bool {
+        let Some(&(loc, bytes)) = self.far().first() else { return false };
+        self.past((loc, bytes));
+        self.set(RCX, i64::from(self.lanes()) * 4);
+        self.sub(RCX, RAX);
+        self.ins(Code::Test_rm64_r64, &[Op::Reg(RAX), Op::Reg(RAX)]);
+        self.jump(Code::Je_rel32_64, there);
+        let shift = Op::Byte(bytes.trailing_zeros() as u8);
+        self.ins(Code::Shr_rm64_imm8, &[Op::Reg(RCX), shift]);
+        self.mov(RAX, super::loops::HIGH);
+        self.sub(RAX, ALONG);
+        self.compare(RAX, RCX);
+        self.ins(Code::Cmovl_r64_rm64, &[Op::Reg(RCX), Op::Reg(RAX)]);
+        true
+    }
+
+    /// Goes on at a label unless all outputs that go past the caches are at multiples of a vector.
+    pub(crate) fn unless_there(&mut self, otherwise: Label) {
+        for one in self.far() {
+            self.past(one);
+            self.ins(Code::Test_rm64_r64, &[Op::Reg(RAX), Op::Reg(RAX)]);
+            self.jump(Code::Jne_rel32_64, otherwise);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_as_the_system_tells_them() {
+        assert_eq!(bytes("32768K"), Some(32 << 20));
+        assert_eq!(bytes("8M"), Some(8 << 20));
+        assert_eq!(bytes("512"), Some(512));
+        for odd in ["", "K", "0K", "12Q", "-3K", "99999999999999999999K"] {
+            assert_eq!(bytes(odd), None, "{odd}");
+        }
+        assert!(last_level() > 0);
+    }
+}

@@ -1,0 +1,63 @@
+//! Which sweeps this emitter takes, as far as their accesses say.
+
+use crate::cpu::codegen::access_ranges::Reach;
+use crate::cpu::codegen::loop_nest::{Planned, Read, Source, Way};
+use crate::cpu::codegen::vector_width::Why;
+
+/// Whether it is a sweep that this emitter takes, as far as its accesses say.
+pub(crate) fn taken(p: &Planned, wide: bool) -> Result<(), Why> {
+    if p.target.is_some() {
+        return Err(Why::Places);
+    }
+    for (k, reach) in p.loads.iter().enumerate().filter(|(k, _)| p.varies[*k]) {
+        match reach {
+            Reach::Single => return Err(Why::Read(k)),
+            Reach::Even
+            | Reach::Packed
+            | Reach::Coord
+            | Reach::Ways
+            | Reach::Masked
+            | Reach::Spread(_) => {}
+        }
+    }
+    if let Some(k) = p.stores.iter().position(|r| *r == Reach::Single) {
+        return Err(Why::Write(k));
+    }
+    together(p, grain(p, wide))
+}
+
+/// Groups begin at multiples of so many elements, as packed arrays or folds count them; a power of two.
+pub(crate) fn grain(p: &Planned, wide: bool) -> i64 {
+    match p.lanes() {
+        Some(_) if wide => 16,
+        _ => 8,
+    }
+}
+
+/// Whether all packed arrays begin bytes, and all blocks lanes, at the same places along every line.
+fn together(p: &Planned, grain: i64) -> Result<(), Why> {
+    let reads = p.reads.iter().zip(&p.loads).filter_map(|(r, reach)| match (r, reach) {
+        (Read::Ways(ways), Reach::Packed) => match ways.as_slice() {
+            [Way { from: Source::Array(a), .. }] => Some(a),
+            _ => None,
+        },
+        _ => None,
+    });
+    let writes = p.writes.iter().zip(&p.stores).filter(|(_, r)| **r == Reach::Packed);
+    let packed = reads.chain(writes.map(|(a, _)| a)).map(|a| a.form);
+    let mut forms = packed.chain(p.lanes().map(|f| f.place)).map(|f| &p.forms[f]);
+    let Some(first) = forms.next() else { return Ok(()) };
+    // Groups begin where bytes or lanes do, and with the first of the coordinates that read one element.
+    let each = p.spreads().map_or(1, i64::from);
+    let mut before = first.steps.iter().take(p.inner()).chain([&first.constant]);
+    if each > 1 && !(first.rest.is_empty() && before.all(|n| n % each == 0)) {
+        return Err(Why::Apart);
+    }
+    let same = |a: i64, b: i64| a.wrapping_sub(b) & (grain - 1) == 0;
+    let alike = forms.all(|f| {
+        same(f.constant, first.constant)
+            && f.steps.iter().zip(&first.steps).all(|(&a, &b)| same(a, b))
+            && f.rest == first.rest
+    });
+    if alike { Ok(()) } else { Err(Why::Apart) }
+}

@@ -1,0 +1,179 @@
+//! The driver: looked for when it is needed, and its answers as errors.
+//!
+//! Nothing of it is there when a program is built or started. Its library is opened once, and every
+//! function that the engine calls is looked up before the first call, so that an absent or old driver is an
+//! error like any other.
+#![allow(unsafe_code)]
+
+use adfuse_ir::{At, Diagnostic, Kind};
+use cudarc::driver::sys::{self, CUresult};
+use std::ffi::CStr;
+use std::sync::OnceLock;
+
+/// The functions that the engine calls.
+const NEEDED: &[&str] = &[
+    "cuCtxSetCurrent",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetCount",
+    "cuDeviceGetDefaultMemPool",
+    "cuDeviceGetName",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuDeviceTotalMem_v2",
+    "cuDriverGetVersion",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventElapsedTime",
+    "cuEventRecord",
+    "cuEventRecordWithFlags",
+    "cuEventSynchronize",
+    "cuFuncGetAttribute",
+    "cuFuncSetAttribute",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuGraphDestroy",
+    "cuGraphExecDestroy",
+    "cuGraphInstantiateWithFlags",
+    "cuGraphLaunch",
+    "cuInit",
+    "cuLaunchKernel",
+    "cuLinkAddData_v2",
+    "cuLinkComplete",
+    "cuLinkCreate_v2",
+    "cuLinkDestroy",
+    "cuMemAllocAsync",
+    "cuMemAllocHost_v2",
+    "cuMemFreeAsync",
+    "cuMemFreeHost",
+    "cuMemGetInfo_v2",
+    "cuMemPoolGetAttribute",
+    "cuMemPoolSetAttribute",
+    "cuMemPoolTrimTo",
+    "cuMemcpyAsync",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuModuleGetFunction",
+    "cuModuleLoadDataEx",
+    "cuModuleUnload",
+    "cuStreamBeginCapture_v2",
+    "cuStreamCreate",
+    "cuStreamDestroy_v2",
+    "cuStreamEndCapture",
+    "cuStreamSynchronize",
+];
+
+/// What the driver refused, and how.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused {
+    call: &'static str,
+    code: CUresult,
+}
+
+/// An answer of the driver, as a result.
+pub(crate) fn answered(call: &'static str, code: CUresult) -> Result<(), Refused> {
+    match code {
+        CUresult::CUDA_SUCCESS => Ok(()),
+        code => Err(Refused { call, code }),
+    }
+}
+
+impl Refused {
+    /// Whether the device has not as much memory as was asked for.
+    pub(crate) fn is_memory(&self) -> bool {
+        self.code == CUresult::CUDA_ERROR_OUT_OF_MEMORY
+    }
+
+    fn text(&self) -> String {
+        let said = |ask: unsafe fn(CUresult, *mut *const std::ffi::c_char) -> CUresult| {
+            let mut text = std::ptr::null();
+            // SAFETY: the driver has the function, as its other functions were looked up with it, and
+            // writes a pointer to a text of its own, or none.
+            let code = unsafe { ask(self.code, &raw mut text) };
+            (code == CUresult::CUDA_SUCCESS && !text.is_null()).then(|| {
+                // SAFETY: what it points to ends with 0 and is never freed.
+                unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+            })
+        };
+        let name = said(sys::cuGetErrorName).unwrap_or_else(|| format!("{}", self.code as u32));
+        let text = said(sys::cuGetErrorString).unwrap_or_default();
+        format!("{}: {name}: {text}", self.call)
+    }
+}
+
+impl From<Refused> for Diagnostic {
+    fn from(refused: Refused) -> Diagnostic {
+        let kind = if refused.is_memory() { Kind::Limit } else { Kind::Internal };
+        Diagnostic::new(At::default(), kind, format!("the GPU's driver refused {}", refused.text()))
+    }
+}
+
+/// There is no device to run on, and why.
+pub(crate) fn absent(why: impl Into<String>) -> Diagnostic {
+    Diagnostic::new(At::default(), Kind::NoDevice, why)
+}
+
+/// Makes sure that there is a driver with all that is needed. Everything else in this folder is called
+/// after this.
+///
+/// # Errors
+/// [`Kind::NoDevice`], which says what is missing.
+pub(crate) fn there() -> Result<(), Diagnostic> {
+    static FOUND: OnceLock<Result<(), String>> = OnceLock::new();
+    FOUND.get_or_init(look).clone().map_err(absent)
+}
+
+fn look() -> Result<(), String> {
+    // SAFETY: opening the library runs what it does when it is loaded, as every program that uses the
+    // device has it.
+    if !unsafe { sys::is_culib_present() } {
+        return Err("no GPU: there is no CUDA driver (libcuda) on this machine".into());
+    }
+    // SAFETY: as above, and the library is there.
+    let library = unsafe { sys::culib() };
+    for name in NEEDED {
+        // SAFETY: the symbol is looked up and never called through this type.
+        if unsafe { library.get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_err() {
+            return Err(format!("no GPU: the CUDA driver is too old, it has no {name}"));
+        }
+    }
+    // SAFETY: the function is there.
+    let begun = answered("cuInit", unsafe { sys::cuInit(0) });
+    begun.map_err(|refused| format!("no GPU: {}", refused.text()))
+}
+
+/// Milliseconds between two events that have happened.
+pub(crate) fn elapsed(from: sys::CUevent, to: sys::CUevent) -> Result<f32, Refused> {
+    type Elapsed = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> CUresult;
+    let mut ms = 0f32;
+    // SAFETY: `there` has found the function, whose signature this has been in all versions; newer ones
+    // have a second name for it, which older drivers do not know.
+    let code = unsafe {
+        match sys::culib().get::<Elapsed>(b"cuEventElapsedTime") {
+            Ok(elapsed) => elapsed(&raw mut ms, from, to),
+            Err(_) => CUresult::CUDA_ERROR_NOT_FOUND,
+        }
+    };
+    answered("cuEventElapsedTime", code)?;
+    Ok(ms)
+}
+
+/// Has a graph do what another says, from its next launch on; whether it does. It is the same as before where it
+/// does not: the driver is of before CUDA 12, or cannot change what is asked.
+pub(crate) fn update(graph: sys::CUgraphExec, to: sys::CUgraph) -> bool {
+    type Update = unsafe extern "C" fn(
+        sys::CUgraphExec,
+        sys::CUgraph,
+        *mut sys::CUgraphExecUpdateResultInfo_st,
+    ) -> CUresult;
+    let mut said = std::mem::MaybeUninit::<sys::CUgraphExecUpdateResultInfo_st>::zeroed();
+    // SAFETY: the function has had this signature since there is one of this name. Callers have both
+    // graphs, and what is said is written, and not read.
+    let code = unsafe {
+        match sys::culib().get::<Update>(b"cuGraphExecUpdate_v2") {
+            Ok(update) => update(graph, to, said.as_mut_ptr()),
+            Err(_) => CUresult::CUDA_ERROR_NOT_FOUND,
+        }
+    };
+    code == CUresult::CUDA_SUCCESS
+}

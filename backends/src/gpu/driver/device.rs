@@ -1,0 +1,275 @@
+//! A device: what is known of it, its stream of work, and its memory.
+//!
+//! All work of a process on a device goes through one stream, so that memory is taken and given back in the
+//! order of that work. Graphs are drawn in a stream of their own, which nothing runs in.
+#![allow(unsafe_code)]
+
+use super::cublaslt::Handle;
+use super::cuda::{Refused, absent, answered, there};
+use super::staging::Staging;
+use adfuse_ir::Diagnostic;
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevice, CUdevice_attribute, CUmemPool_attribute, CUmemoryPool, CUstream,
+    CUstream_flags,
+};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// A GPU that programs run on.
+pub struct Device {
+    facts: Facts,
+    raw: CUdevice,
+    primary: CUcontext,
+    pub(crate) stream: CUstream,
+    drawing: Mutex<Drawing>,
+    pub(crate) staging: Mutex<Staging>,
+    pool: CUmemoryPool,
+    multiplies: OnceLock<Option<Handle>>,
+}
+
+/// A stream in which graphs are drawn.
+pub(crate) struct Drawing(pub(crate) CUstream);
+
+/// What is known of a device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// Its number among those that the driver shows.
+    pub number: u32,
+    /// What its maker calls it.
+    pub name: String,
+    /// The version of its instruction set: 9 and 0 for `sm_90`.
+    pub compute: (u32, u32),
+    /// How many multiprocessors it has.
+    pub processors: u32,
+    /// Bytes of shared memory that a block may ask for.
+    pub shared: u32,
+    /// Bytes of its memory.
+    pub memory: u64,
+    /// The version of CUDA that the driver knows: 13000 for 13.0.
+    pub driver: u32,
+}
+
+// SAFETY: a device is handles that the driver takes from any thread, once the thread has entered its memory.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// The device of a number, counted from 0.
+    ///
+    /// # Errors
+    /// [`Kind::NoDevice`](adfuse_ir::Kind::NoDevice) where there is no driver, or not as many devices.
+    pub fn open(number: u32) -> Result<Arc<Device>, Diagnostic> {
+        there()?;
+        let mut count = 0;
+        // SAFETY: the driver writes one number.
+        answered("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&raw mut count) })?;
+        let Some(wanted) = i32::try_from(number).ok().filter(|&n| n < count) else {
+            return Err(absent(match count {
+                0 => "no GPU: the driver shows none".to_string(),
+                1 => format!("no GPU gpu:{number}: there is gpu:0 alone"),
+                n => format!("no GPU gpu:{number}: there are gpu:0 to gpu:{}", n - 1),
+            }));
+        };
+        let mut raw = 0;
+        // SAFETY: there is a device of this number, and the driver writes its handle.
+        answered("cuDeviceGet", unsafe { sys::cuDeviceGet(&raw mut raw, wanted) })?;
+        let mut primary = std::ptr::null_mut();
+        // SAFETY: the device is there; what is retained is released when this is dropped.
+        let retained = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut primary, raw) };
+        answered("cuDevicePrimaryCtxRetain", retained)?;
+        let mut made = Device {
+            facts: Facts::of(number, raw)?,
+            raw,
+            primary,
+            stream: std::ptr::null_mut(),
+            drawing: Mutex::new(Drawing(std::ptr::null_mut())),
+            staging: Mutex::default(),
+            pool: std::ptr::null_mut(),
+            multiplies: OnceLock::new(),
+        };
+        made.enter()?;
+        made.stream = stream()?;
+        *made.drawing.get_mut().unwrap_or_else(PoisonError::into_inner) = Drawing(stream()?);
+        // SAFETY: the device is there, and the driver writes a handle that it keeps.
+        let pool = unsafe { sys::cuDeviceGetDefaultMemPool(&raw mut made.pool, raw) };
+        answered("cuDeviceGetDefaultMemPool", pool)?;
+        // Memory that is given back stays at hand for the next that asks.
+        made.set(CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)?;
+        Ok(Arc::new(made))
+    }
+
+    /// How many devices there are; none where there is no driver.
+    pub fn count() -> u32 {
+        let mut count = 0;
+        match there() {
+            // SAFETY: the driver is there and writes one number.
+            Ok(()) => match unsafe { sys::cuDeviceGetCount(&raw mut count) } {
+                sys::CUresult::CUDA_SUCCESS => count.unsigned_abs(),
+                _ => 0,
+            },
+            Err(_) => 0,
+        }
+    }
+
+    /// What is known of it.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Bytes of its memory that nobody has, what this process keeps at hand among them.
+    ///
+    /// # Errors
+    /// When the driver does not say.
+    pub fn free(&self) -> Result<u64, Diagnostic> {
+        self.enter()?;
+        let (mut free, mut all) = (0, 0);
+        // SAFETY: the driver writes two numbers.
+        let code = unsafe { sys::cuMemGetInfo_v2(&raw mut free, &raw mut all) };
+        answered("cuMemGetInfo_v2", code)?;
+        let reserved = self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)?;
+        let used = self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?;
+        Ok((free as u64).saturating_add(reserved.saturating_sub(used)))
+    }
+
+    /// Bytes that this process has taken of its memory and not given back.
+    ///
+    /// # Errors
+    /// When the driver does not say.
+    pub fn used(&self) -> Result<u64, Diagnostic> {
+        Ok(self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?)
+    }
+
+    /// The most that [`Device::used`] has been since [`Device::forget_most`].
+    ///
+    /// # Errors
+    /// When the driver does not say.
+    pub fn most_used(&self) -> Result<u64, Diagnostic> {
+        Ok(self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH)?)
+    }
+
+    /// Begins to look for the most that is used anew.
+    ///
+    /// # Errors
+    /// When the driver refuses.
+    pub fn forget_most(&self) -> Result<(), Diagnostic> {
+        Ok(self.set(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH, 0)?)
+    }
+
+    /// Waits until all that was asked of it is done.
+    ///
+    /// # Errors
+    /// What went wrong in any of that.
+    pub fn finish(&self) -> Result<(), Diagnostic> {
+        self.enter()?;
+        // SAFETY: the stream lives as long as the device.
+        let done = unsafe { sys::cuStreamSynchronize(self.stream) };
+        Ok(answered("cuStreamSynchronize", done)?)
+    }
+
+    /// Has the calling thread work on this device.
+    pub(crate) fn enter(&self) -> Result<(), Refused> {
+        // SAFETY: what was retained is not released before this is dropped.
+        answered("cuCtxSetCurrent", unsafe { sys::cuCtxSetCurrent(self.primary) })
+    }
+
+    /// The library of matrices, if there is one.
+    pub(crate) fn multiplies(&self) -> Result<Option<&Handle>, Refused> {
+        self.enter()?;
+        Ok(self.multiplies.get_or_init(Handle::new).as_ref())
+    }
+
+    /// The stream to draw graphs in, for one at a time.
+    pub(crate) fn drawing(&self) -> MutexGuard<'_, Drawing> {
+        self.drawing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back to the driver what is kept at hand.
+    pub(crate) fn trim(&self) {
+        // SAFETY: the pool is the device's own. What the driver says does not matter: it is asked again
+        // for what is needed.
+        unsafe { sys::cuMemPoolTrimTo(self.pool, 0) };
+    }
+
+    fn get(&self, what: CUmemPool_attribute) -> Result<u64, Refused> {
+        let mut value = 0u64;
+        // SAFETY: the attributes asked for are of 64 bits.
+        let code = unsafe { sys::cuMemPoolGetAttribute(self.pool, what, (&raw mut value).cast()) };
+        answered("cuMemPoolGetAttribute", code)?;
+        Ok(value)
+    }
+
+    fn set(&self, what: CUmemPool_attribute, mut value: u64) -> Result<(), Refused> {
+        // SAFETY: the attributes set are of 64 bits.
+        let code = unsafe { sys::cuMemPoolSetAttribute(self.pool, what, (&raw mut value).cast()) };
+        answered("cuMemPoolSetAttribute", code)
+    }
+}
+
+fn stream() -> Result<CUstream, Refused> {
+    let mut made = std::ptr::null_mut();
+    let apart = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+    // SAFETY: the thread has entered a device, and the driver writes a handle.
+    answered("cuStreamCreate", unsafe { sys::cuStreamCreate(&raw mut made, apart) })?;
+    Ok(made)
+}
+
+impl Facts {
+    fn of(number: u32, raw: CUdevice) -> Result<Facts, Refused> {
+        use CUdevice_attribute as Of;
+        let ask = |of| {
+            let mut value = 0;
+            // SAFETY: the device is there, and the driver writes one number.
+            let code = unsafe { sys::cuDeviceGetAttribute(&raw mut value, of, raw) };
+            answered("cuDeviceGetAttribute", code).map(|()| value.unsigned_abs())
+        };
+        let mut name = [0u8; 256];
+        // SAFETY: the driver writes at most so many bytes, the last of them 0.
+        let code = unsafe { sys::cuDeviceGetName(name.as_mut_ptr().cast(), 255, raw) };
+        answered("cuDeviceGetName", code)?;
+        let text = name.split(|&b| b == 0).next().unwrap_or_default();
+        let mut memory = 0;
+        // SAFETY: the driver writes one number.
+        let code = unsafe { sys::cuDeviceTotalMem_v2(&raw mut memory, raw) };
+        answered("cuDeviceTotalMem_v2", code)?;
+        let mut driver = 0;
+        // SAFETY: the driver writes one number.
+        let code = unsafe { sys::cuDriverGetVersion(&raw mut driver) };
+        answered("cuDriverGetVersion", code)?;
+        Ok(Facts {
+            number,
+            name: String::from_utf8_lossy(text).into_owned(),
+            compute: (
+                ask(Of::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                ask(Of::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            processors: ask(Of::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            shared: ask(Of::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+            memory: memory as u64,
+            driver: driver.unsigned_abs(),
+        })
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if self.enter().is_err() {
+            return;
+        }
+        let drawing = self.drawing.get_mut().unwrap_or_else(PoisonError::into_inner).0;
+        self.staging.get_mut().unwrap_or_else(PoisonError::into_inner).free();
+        drop(self.multiplies.take());
+        for stream in [self.stream, drawing].into_iter().filter(|s| !s.is_null()) {
+            // SAFETY: streams are destroyed once, here; work in them goes on to its end.
+            unsafe { sys::cuStreamDestroy_v2(stream) };
+        }
+        // SAFETY: it was retained once.
+        unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.raw) };
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Device").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}

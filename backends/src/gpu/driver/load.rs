@@ -1,0 +1,217 @@
+//! Modules: PTX to the device's own code, by the driver's assembler, or that code as it was kept before.
+#![allow(unsafe_code)]
+
+use super::cuda::{Refused, answered};
+use super::device::{Device, Facts};
+use adfuse_ir::{At, Diagnostic, Kind};
+use cudarc::driver::sys::{
+    self, CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlinkState, CUmodule,
+};
+use sha2::{Digest, Sha256};
+use std::ffi::{CString, c_void};
+use std::sync::Arc;
+
+/// Keeps code of devices from one run for the next.
+pub trait KeptCode: Send + Sync {
+    /// What is kept for a key, if that is there and whole.
+    fn find(&self, key: &str) -> Option<Vec<u8>>;
+
+    /// Keeps it. What becomes of that is no matter of who asked: it is made again where it is missing.
+    fn keep(&self, key: &str, code: &[u8]);
+}
+
+/// A module on a device.
+pub(crate) struct Loaded {
+    device: Arc<Device>,
+    module: CUmodule,
+    /// Whether it was kept from a run before.
+    pub(crate) kept: bool,
+    /// Bytes of its code.
+    pub(crate) bytes: u64,
+}
+
+// SAFETY: a module is a handle that the driver takes from any thread.
+unsafe impl Send for Loaded {}
+// SAFETY: as above.
+unsafe impl Sync for Loaded {}
+
+/// A function of a module.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) raw: CUfunction,
+    /// Registers of a thread.
+    pub(crate) registers: u32,
+    /// Bytes of a thread's own memory outside of registers.
+    pub(crate) local: u32,
+}
+
+// SAFETY: a function is a handle as a module is, and its executable keeps the module.
+unsafe impl Send for Entry {}
+// SAFETY: as above.
+unsafe impl Sync for Entry {}
+
+/// Room for what the assembler has to say.
+const LOG: usize = 16 << 10;
+
+/// What the code of a text depends on, beside the text: the form, the driver and the chip.
+pub(crate) fn key(text: &str, facts: &Facts) -> String {
+    let Facts { driver, compute: (major, minor), name, .. } = facts;
+    let mut hash = Sha256::new();
+    hash.update(format!("adfuse cubin 1\ndriver {driver}\nchip sm_{major}{minor} {name}\n"));
+    hash.update(text);
+    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
+}
+
+impl Loaded {
+    /// How many multiprocessors its device has.
+    pub(crate) fn processors(&self) -> u32 {
+        self.device.facts().processors
+    }
+
+    /// Loads a text.
+    ///
+    /// # Errors
+    /// [`Kind::Internal`] with what the driver's assembler says.
+    pub(crate) fn new(
+        device: &Arc<Device>,
+        text: &str,
+        cache: Option<&dyn KeptCode>,
+    ) -> Result<Loaded, Diagnostic> {
+        device.enter()?;
+        let key = key(text, device.facts());
+        // Code that the driver does not take is as good as none.
+        let found =
+            cache.and_then(|c| c.find(&key)).and_then(|code| Some((load(&code).ok()?, code)));
+        let kept = found.is_some();
+        let (module, code) = match found {
+            Some(found) => found,
+            None => {
+                let code = assembled(text)?;
+                if let Some(cache) = cache {
+                    cache.keep(&key, &code);
+                }
+                (load(&code)?, code)
+            }
+        };
+        Ok(Loaded { device: Arc::clone(device), module, kept, bytes: code.len() as u64 })
+    }
+
+    /// A function, which may use so many bytes of shared memory.
+    pub(crate) fn entry(&self, name: &str, shared: u32) -> Result<Entry, Diagnostic> {
+        let wrong = |_| Diagnostic::new(At::default(), Kind::Internal, "an entry point has a 0");
+        let name = CString::new(name).map_err(wrong)?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the module is loaded, the name ends with 0, and the driver writes a handle.
+        let code = unsafe { sys::cuModuleGetFunction(&raw mut raw, self.module, name.as_ptr()) };
+        answered("cuModuleGetFunction", code)?;
+        if shared > PLAIN_SHARED {
+            let what = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function is there.
+            let code = unsafe { sys::cuFuncSetAttribute(raw, what, shared as i32) };
+            answered("cuFuncSetAttribute", code)?;
+        }
+        let ask = |what| {
+            let mut value = 0;
+            // SAFETY: the function is there, and the driver writes one number.
+            let code = unsafe { sys::cuFuncGetAttribute(&raw mut value, what, raw) };
+            answered("cuFuncGetAttribute", code).map(|()| value.unsigned_abs())
+        };
+        // To ask has the driver load the function now: while a graph is drawn it could not.
+        let registers = ask(CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?;
+        let local = ask(CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?;
+        Ok(Entry { raw, registers, local })
+    }
+}
+
+/// Bytes of shared memory that every function may use.
+const PLAIN_SHARED: u32 = 48 << 10;
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        // What runs must be done before its code goes.
+        if self.device.finish().is_ok() {
+            // SAFETY: it was loaded once, and no work uses it.
+            unsafe { sys::cuModuleUnload(self.module) };
+        }
+    }
+}
+
+fn load(code: &[u8]) -> Result<CUmodule, Refused> {
+    let mut module = std::ptr::null_mut();
+    // SAFETY: the code is an image that the driver made, whose checksum was compared where it was kept;
+    // no options are given.
+    let answer = unsafe {
+        let none = std::ptr::null_mut();
+        sys::cuModuleLoadDataEx(&raw mut module, code.as_ptr().cast(), 0, none, none.cast())
+    };
+    answered("cuModuleLoadDataEx", answer)?;
+    Ok(module)
+}
+
+/// A state of the driver's linker, with the log it writes to.
+struct Linker {
+    state: CUlinkState,
+    // The driver has a pointer to it.
+    log: Box<[u8; LOG]>,
+}
+
+impl Drop for Linker {
+    fn drop(&mut self) {
+        // SAFETY: it was made once.
+        unsafe { sys::cuLinkDestroy(self.state) };
+    }
+}
+
+impl Linker {
+    fn new() -> Result<Linker, Refused> {
+        let mut log = Box::new([0u8; LOG]);
+        let mut options = [
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER,
+            CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+        ];
+        // Numbers are passed as if they were pointers.
+        let size = std::ptr::without_provenance_mut::<c_void>(LOG - 1);
+        let mut values = [log.as_mut_ptr().cast::<c_void>(), size];
+        let mut state = std::ptr::null_mut();
+        // SAFETY: there are two options and as many values; the log lives as long as the state.
+        let code = unsafe {
+            sys::cuLinkCreate_v2(2, options.as_mut_ptr(), values.as_mut_ptr(), &raw mut state)
+        };
+        answered("cuLinkCreate", code)?;
+        Ok(Linker { state, log })
+    }
+
+    fn said(&self) -> String {
+        let text = self.log.split(|&b| b == 0).next().unwrap_or_default();
+        String::from_utf8_lossy(text).trim().to_string()
+    }
+}
+
+/// The code of a text.
+fn assembled(text: &str) -> Result<Vec<u8>, Diagnostic> {
+    let linker = Linker::new()?;
+    let wrong = |refused: Refused| {
+        let d = Diagnostic::from(refused);
+        let said = linker.said();
+        match said.is_empty() {
+            true => d,
+            false => Diagnostic { message: format!("{}; it says: {said}", d.message), ..d },
+        }
+    };
+    // The driver wants the 0 that ends a text.
+    let mut image = Vec::from(text);
+    image.push(0);
+    // SAFETY: the text is there for the time of the call and ends with 0.
+    let added = unsafe {
+        let (none, kind) = (std::ptr::null_mut(), CUjitInputType::CU_JIT_INPUT_PTX);
+        let (at, name) = (image.as_mut_ptr().cast(), c"adfuse".as_ptr());
+        sys::cuLinkAddData_v2(linker.state, kind, at, image.len(), name, 0, none, none.cast())
+    };
+    answered("cuLinkAddData", added).map_err(wrong)?;
+    let (mut code, mut bytes) = (std::ptr::null_mut(), 0);
+    // SAFETY: the driver writes where the code is, which lives as long as the state.
+    let done = unsafe { sys::cuLinkComplete(linker.state, &raw mut code, &raw mut bytes) };
+    answered("cuLinkComplete", done).map_err(wrong)?;
+    // SAFETY: the driver has written so many bytes there.
+    Ok(unsafe { std::slice::from_raw_parts(code.cast::<u8>(), bytes) }.to_vec())
+}

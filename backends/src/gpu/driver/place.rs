@@ -1,0 +1,297 @@
+//! Where every buffer of a program is while it runs, and what each step needs beside them.
+
+use crate::gpu::launches::{Arg, Module};
+use crate::runtime::arena_layout::ArenaLayout;
+use crate::runtime::array::out_of_memory;
+use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Space};
+use adfuse_ir::{At, Diagnostic, Kind};
+use cranelift_entity::SecondaryMap;
+
+/// Where a buffer is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// In an input's memory, by position.
+    Input(usize),
+    /// In a result's memory, by position.
+    Output(usize),
+    /// In the executable's block.
+    Block(u64),
+    /// In its pinned memory.
+    Host(u64),
+}
+
+/// Where everything is. The block has the arena first, then what is beside it, then the constants.
+pub(crate) struct Places {
+    all_buffers: Vec<Place>,
+    /// For buffers in the memory of an input that is given up.
+    given_up: SecondaryMap<Buffer, bool>,
+    /// For results that are copied when all is done, out of buffers that have them otherwise: the
+    /// position of the result.
+    pub(crate) left_at: SecondaryMap<Buffer, Option<usize>>,
+    /// Where each step has what it needs beside the buffers, to be aligned.
+    pub(crate) scratch: Vec<u64>,
+    /// Bytes beside the arena, and of the constants.
+    pub(crate) beside: u64,
+    pub(crate) constants: u64,
+    pub(crate) constants_at: u64,
+    /// Bytes of the block.
+    pub(crate) all: u64,
+    /// Bytes of the pinned memory.
+    pub(crate) host: u64,
+}
+
+/// What every place in the block is a multiple of.
+const ALIGN: u64 = 256;
+
+/// What places in the arena are multiples of.
+const PLANNED: u64 = 64;
+
+/// Gives out places in a block that is made later.
+struct Room(u64);
+
+impl Room {
+    fn take(&mut self, bytes: u64) -> Result<u64, Diagnostic> {
+        let at = self.0.checked_next_multiple_of(ALIGN);
+        let end = at.and_then(|at| at.checked_add(bytes)).filter(|&end| end < 1 << 46);
+        let (Some(at), Some(end)) = (at, end) else { return Err(out_of_memory(bytes)) };
+        self.0 = end;
+        Ok(at)
+    }
+}
+
+impl Places {
+    /// Finds a place for every buffer, and checks those that are given.
+    pub(crate) fn new(
+        program: &Program,
+        arena: &ArenaLayout,
+        module: &Module,
+        needed: &[u64],
+    ) -> Result<Places, Diagnostic> {
+        let caller = |code: &crate::gpu::launches::StepCode| -> Vec<Buffer> {
+            let args = code.launches.iter().flat_map(|l| &l.args);
+            args.filter_map(|a| if let Arg::Caller(b) = a { Some(*b) } else { None }).collect()
+        };
+        let (entered, left) = (caller(&module.enter), caller(&module.leave));
+        let mut left_at = SecondaryMap::new();
+        for b in left {
+            left_at[b] = program.outputs.iter().position(|&o| o == b);
+        }
+        let mut beside = Room(arena.bytes);
+        let mut host = Room(0);
+        let mut given_up = SecondaryMap::new();
+        let mut all_buffers = Vec::new();
+        for (b, data) in program.buffers.iter() {
+            let output = program.outputs.iter().position(|&o| o == b);
+            all_buffers.push(match (&data.role, arena.donated[b]) {
+                (_, Some(input)) => {
+                    let at = given(program, b, input).map_err(|m| misfit(data, m))?;
+                    given_up[b] = true;
+                    Place::Input(at)
+                }
+                _ if data.space == Space::Host => Place::Host(host.take(data.bytes())?),
+                (Role::Input, _) if !entered.contains(&b) => {
+                    Place::Input(program.inputs().position(|i| i == b).unwrap_or_default())
+                }
+                (Role::Output, _) if output.is_some() && left_at[b].is_none() => {
+                    Place::Output(output.unwrap_or_default())
+                }
+                (Role::Constant(_), _) => Place::Block(0),
+                (Role::Temp, _) if arena.offsets[b].is_some() => {
+                    let at = arena.offsets[b].unwrap_or_default();
+                    inside(at, data.bytes(), arena).map_err(|m| misfit(data, m))?;
+                    Place::Block(at)
+                }
+                // What the caller has otherwise, or is not handed.
+                _ => Place::Block(beside.take(data.bytes())?),
+            });
+        }
+        let mut scratch = Vec::new();
+        let mut most = beside.0;
+        for (n, &bytes) in needed.iter().enumerate() {
+            scratch.push(match arena.scratch.get(n).copied().flatten() {
+                Some((at, size)) if size >= bytes => {
+                    inside(at, size, arena).map_err(|m| {
+                        let m = format!(
+                            "the layout of the arena does not fit: the scratch of step {n} {m}"
+                        );
+                        Diagnostic::new(At::default(), Kind::Usage, m)
+                    })?;
+                    at
+                }
+                // Steps follow each other: one place does for all.
+                _ => {
+                    let mut room = Room(beside.0);
+                    let at = room.take(bytes)?;
+                    most = most.max(room.0);
+                    at
+                }
+            });
+        }
+        // What makes them begin where they may is counted with what is beside the arena: a run takes what is
+        // planned, to the byte.
+        let is_constant = |data: &BufferData| {
+            matches!(data.role, Role::Constant(_)) && data.space == Space::Device
+        };
+        let any = program.buffers.values().any(|data| is_constant(data) && data.bytes() > 0);
+        let mut constants = Room(if any { Room(most).take(0)? } else { most });
+        let constants_at = constants.0;
+        for (place, (_, data)) in all_buffers.iter_mut().zip(program.buffers.iter()) {
+            if is_constant(data) {
+                *place = Place::Block(match any {
+                    true => constants.take(data.bytes())?,
+                    false => constants_at,
+                });
+            }
+        }
+        Ok(Places {
+            all_buffers,
+            given_up,
+            left_at,
+            scratch,
+            beside: constants_at - arena.bytes,
+            constants: constants.0 - constants_at,
+            constants_at,
+            all: constants.0,
+            host: host.0,
+        })
+    }
+
+    /// Where a buffer is.
+    pub(crate) fn of(&self, b: Buffer) -> Place {
+        self.all_buffers[cranelift_entity::EntityRef::index(b)]
+    }
+
+    /// Where each buffer is, in their order.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &Place> {
+        self.all_buffers.iter()
+    }
+
+    /// Where in the host's memory a buffer is, if it is there.
+    pub(crate) fn host_at(&self, b: Buffer) -> Option<u64> {
+        match self.of(b) {
+            Place::Host(at) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Whether a buffer is in the memory of an input that is given up for it.
+    pub(crate) fn is_given_up(&self, b: Buffer) -> bool {
+        self.given_up[b]
+    }
+
+    /// The names of the inputs that are written to, by position.
+    pub(crate) fn written(&self, program: &Program) -> Vec<Option<String>> {
+        let mut names: Vec<Option<String>> = program.inputs().map(|_| None).collect();
+        for b in program.buffers.keys().filter(|&b| self.given_up[b]) {
+            if let Place::Input(k) = self.of(b) {
+                names[k] = program.inputs().nth(k).map(|b| program.buffers[b].name.clone());
+            }
+        }
+        names
+    }
+
+    /// The bytes of the constants, as they are in the block.
+    pub(crate) fn filled(&self, program: &Program) -> Vec<u8> {
+        let mut bytes = vec![0; self.constants as usize];
+        for (b, data) in program.buffers.iter() {
+            let (Role::Constant(values), Place::Block(at)) = (&data.role, self.of(b)) else {
+                continue;
+            };
+            let width = data.dtype.bytes() as usize;
+            let to = bytes[(at - self.constants_at) as usize..].chunks_mut(width.max(1));
+            for (to, value) in to.zip(values) {
+                to.copy_from_slice(&value.bits().to_le_bytes()[..width]);
+            }
+        }
+        bytes
+    }
+}
+
+fn misfit(data: &BufferData, m: &str) -> Diagnostic {
+    let m = format!("the layout of the arena does not fit: %{} {m}", data.name);
+    Diagnostic::new(At::default(), Kind::Usage, m)
+}
+
+/// Whether so many bytes are in the arena.
+fn inside(at: u64, bytes: u64, arena: &ArenaLayout) -> Result<(), &'static str> {
+    if !at.is_multiple_of(PLANNED) {
+        return Err("is not aligned");
+    }
+    match at.checked_add(bytes).filter(|&end| end <= arena.bytes) {
+        Some(_) => Ok(()),
+        None => Err("is outside"),
+    }
+}
+
+/// The position of the input in whose memory a buffer is to be, or what is wrong with that.
+fn given(program: &Program, b: Buffer, input: Buffer) -> Result<usize, &'static str> {
+    let data = &program.buffers[b];
+    let at = program.inputs().position(|i| i == input);
+    let from = program.buffers.get(input).filter(|i| i.donated);
+    let (Some(at), Some(from)) = (at, from) else {
+        return Err("is in the memory of what is no input that is given up");
+    };
+    let fits = match data.role {
+        Role::Temp => data.bytes() <= from.bytes(),
+        // What is handed over twice is in two places.
+        Role::Output => {
+            let times = program.outputs.iter().filter(|&&o| o == b).count();
+            times == 1 && data.bytes() == from.bytes()
+        }
+        Role::Input | Role::Constant(_) => false,
+    };
+    fits.then_some(at).ok_or("does not fit into the input that is given up for it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpu::ptx::module::compile;
+    use crate::gpu::target::Target;
+    use adfuse_ir::Fp;
+    use adfuse_ir::kernel::{text::parse, verify};
+
+    #[test]
+    fn every_byte_of_the_block_is_told() {
+        let with = |constant: &str, read: &str| {
+            let text = format!(
+                "program @p {{
+                  input %x: f32[70000]
+                  {constant}
+                  temp %t: f32[3]
+                  output %y: f32[]
+                  kernel @k [70000] {{
+                    stage [] {{
+                      p0 = load {read}
+                      p1 = load %x[d0]
+                      s0 = param.f32 0
+                      s1 = param.f32 1
+                      s2 = add.f32 s0 s1
+                      %y[] = fold.sum s2 lane(d0)
+                    }}
+                  }}
+                  kernel @t [3] {{ stage [] {{ p0 = load %x[d0] s0 = param.f32 0 %t[d0] = store s0 }} }}
+                  return %y
+                }}"
+            );
+            verify(parse(&text).unwrap_or_else(|e| panic!("{e:?}")))
+                .unwrap_or_else(|e| panic!("{e:?}"))
+        };
+        let few = with("constant %c: f32[2] = [3.0, 4.0]", "%c[1]");
+        let none = with("constant %c: f32[0] = []", "f32(2.0)");
+        for (program, constants) in [(few, 8), (none, 0)] {
+            let module = compile(&program, Target::Sm90, Fp::Strict).expect("compiles");
+            for (bytes, scratch) in [(0, 0), (192, 0), (64, 300), (512, 1000)] {
+                let arena = ArenaLayout { bytes, ..ArenaLayout::default() };
+                let found = Places::new(&program, &arena, &module, &[scratch, 0]).expect("fits");
+                assert_eq!(found.constants, constants);
+                assert_eq!(bytes + found.beside + found.constants, found.all, "{bytes} {scratch}");
+                assert_eq!(found.filled(&program).len() as u64, constants);
+                // Twelve bytes of the temporary come after the arena, then scratch.
+                let after = (bytes.next_multiple_of(ALIGN) + 12).max(bytes);
+                assert!(found.all >= after + scratch, "{}", found.all);
+                assert!(found.all < after + scratch + 3 * ALIGN, "{}", found.all);
+            }
+        }
+    }
+}

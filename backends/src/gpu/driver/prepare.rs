@@ -1,0 +1,193 @@
+//! Programs before their memory is planned: divided, as text for the driver, and with what a library
+//! multiplies, so that it is known what each step needs beside the buffers.
+
+use super::cublaslt::Tuned;
+use super::device::Device;
+use crate::gpu::launches::{Module, StepCode};
+use crate::gpu::ptx::module::compile_but;
+use crate::gpu::schedule::library_split::{Divided, divided};
+use crate::gpu::target::Target;
+use adfuse_ir::kernel::{Program, Step, Verified};
+use adfuse_ir::{At, Diagnostic, Fp, Kind};
+use std::sync::Arc;
+
+/// How programs are made to run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// What may happen to numbers.
+    pub fp: Fp,
+    /// Whether a library may multiply where the mode lets it and there is one.
+    pub library: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { fp: Fp::default(), library: true }
+    }
+}
+
+/// A program as a device is to run it.
+pub struct Prepared {
+    pub(crate) device: Arc<Device>,
+    pub(crate) divided: Divided,
+    pub(crate) module: Module,
+    /// For each step, how a library multiplies; none where kernels do the step.
+    pub(crate) tuned: Vec<Option<Arc<Tuned>>>,
+    scratch: Vec<u64>,
+    /// What beside program and text says how it runs: the mode, and the steps that a library does.
+    pub(crate) how: String,
+}
+
+/// What a step's memory begins at a multiple of. Plans give out places at multiples of less.
+const SCRATCH_ALIGN: u64 = 256;
+
+/// The first multiple of what scratch begins at.
+pub(crate) fn aligned(at: u64) -> u64 {
+    at.next_multiple_of(SCRATCH_ALIGN)
+}
+
+/// What places in a plan are multiples of.
+const PLANNED_ALIGN: u64 = 64;
+
+/// What a device of this version of the instruction set is given.
+pub(crate) fn target((major, minor): (u32, u32)) -> Result<Target, Diagnostic> {
+    Target::of_capability(major, minor).ok_or_else(|| {
+        let m = format!("no code is made for GPUs of compute capability {major}.{minor}");
+        Diagnostic::new(At::default(), Kind::Unsupported, m)
+    })
+}
+
+impl Prepared {
+    /// Makes a program ready for a device.
+    ///
+    /// # Errors
+    /// [`Kind::Unsupported`] for what has no lowering, with the step.
+    pub fn new(
+        device: &Arc<Device>,
+        program: &Verified<Program>,
+        options: Options,
+    ) -> Result<Prepared, Diagnostic> {
+        let target = target(device.facts().compute)?;
+        let asks = options.library && options.fp != Fp::Strict;
+        let mut divided = divided(program, options.fp, asks)?;
+        // Opening the library takes longer than all else: it is opened where there is something to multiply.
+        let handle = match divided.products.iter().any(Option::is_some) {
+            true => device.multiplies()?,
+            false => None,
+        };
+        if asks && handle.is_none() {
+            divided = self::divided(program, options.fp, false)?;
+        }
+        let mut tuned = Vec::new();
+        let mut refused = false;
+        for product in &divided.products {
+            let found = match (product, handle) {
+                (Some(product), Some(handle)) => {
+                    Tuned::new(handle, product, options.fp)?.map(Arc::new)
+                }
+                _ => None,
+            };
+            refused |= product.is_some() && found.is_none();
+            tuned.push(found);
+        }
+        if refused {
+            // The library does not take all of it: kernels do then, in one piece.
+            divided = self::divided(program, options.fp, false)?;
+            tuned = divided.program.steps.iter().map(|_| None).collect();
+        }
+        let multiplied: Vec<bool> = tuned.iter().map(Option::is_some).collect();
+        let module = compiled(&divided.program, target, options.fp, &multiplied)?;
+        let made = Prepared::of(Arc::clone(device), divided, module, tuned);
+        let how = format!("{} {multiplied:?}", options.fp.name());
+        Ok(Prepared { how, ..made })
+    }
+
+    /// Of its parts: how a library multiplies is known for each step, or that none does.
+    pub(crate) fn of(
+        device: Arc<Device>,
+        divided: Divided,
+        module: Module,
+        tuned: Vec<Option<Arc<Tuned>>>,
+    ) -> Prepared {
+        let own = |n: usize| {
+            let steps = module.steps.get(n).map_or(0, |code| code.scratch);
+            // Copies before the first step and after the last use the same memory as those.
+            let first = if n == 0 { module.enter.scratch } else { 0 };
+            let last = if n + 1 == module.steps.len() { module.leave.scratch } else { 0 };
+            steps.max(first).max(last)
+        };
+        let needed = |(n, tuned): (usize, &Option<Arc<Tuned>>)| {
+            let all = tuned.as_ref().map_or(own(n), |t| t.workspace.max(own(n)));
+            if all == 0 { 0 } else { all + (SCRATCH_ALIGN - PLANNED_ALIGN) }
+        };
+        let scratch = tuned.iter().enumerate().map(needed).collect();
+        Prepared { device, divided, module, tuned, scratch, how: String::new() }
+    }
+
+    /// The program that runs: what its memory is planned for.
+    pub fn program(&self) -> &Verified<Program> {
+        &self.divided.program
+    }
+
+    /// For each of its steps, the number of the step that it was made of.
+    pub fn origin(&self) -> &[usize] {
+        &self.divided.origin
+    }
+
+    /// Bytes that each of its steps needs beside the buffers.
+    pub fn scratch(&self) -> &[u64] {
+        &self.scratch
+    }
+
+    /// For each of its steps, whether it reads again what it has read when it has begun to write, so that
+    /// nothing it writes may be in the place of what it reads. A launch follows the one before, and stages
+    /// compute again what does not fit: one launch of one stage alone reads first.
+    pub fn reads_again(&self) -> Vec<bool> {
+        let steps = self.divided.program.steps.iter().zip(&self.module.steps);
+        let simple = |(step, code): (&Step, &StepCode)| match step {
+            Step::Kernel(k) => code.launches.len() == 1 && k.stages.len() == 1,
+            Step::Contract(c) => code.launches.len() == 1 && c.members.len() == 1,
+            _ => false,
+        };
+        steps.map(|s| !simple(s)).collect()
+    }
+
+    /// The text that the driver is given.
+    pub fn text(&self) -> &str {
+        &self.module.text
+    }
+}
+
+/// The text of a program, in which the steps that a library does have no part.
+fn compiled(
+    program: &Verified<Program>,
+    target: Target,
+    fp: Fp,
+    multiplied: &[bool],
+) -> Result<Module, Diagnostic> {
+    let within = |mut d: Diagnostic| {
+        d.at.func.get_or_insert_with(|| program.name.clone());
+        d
+    };
+    compile_but(program, target, fp, multiplied).map_err(within)
+}
+
+/// PTX of a program for a device of this compute capability, with none there: what
+/// [`Prepared::text`] says where no library multiplies.
+///
+/// # Errors
+/// As [`Prepared::new`].
+pub fn text(
+    program: &Verified<Program>,
+    compute: (u32, u32),
+    fp: Fp,
+) -> Result<String, Diagnostic> {
+    let divided = divided(program, fp, false)?;
+    let none: Vec<bool> = divided.program.steps.iter().map(|_| false).collect();
+    Ok(compiled(&divided.program, target(compute)?, fp, &none)?.text)
+}
+
+/// Whether a step is a copy between memories.
+pub(crate) fn is_transfer(step: &Step) -> bool {
+    matches!(step, Step::Transfer(_))
+}

@@ -1,0 +1,82 @@
+//! What a program becomes: one module of PTX text, and for each step the launches that do its work.
+//!
+//! Everything that a runtime needs is data: which entry points run in which order, over how many blocks
+//! of how many threads, with how much shared memory, and which pointers they are given. A runtime that has
+//! a place on the device for each buffer of the program, for the arrays that callers hand over where
+//! those are laid out otherwise, and for [`Module::scratch`] bytes beside them, launches what stands here
+//! in order, on one stream.
+//!
+//! A step may be several launches, of which a later one reads again what an earlier one has read: what a step
+//! writes must be in no memory that the same step reads. Layouts that write results in the place of
+//! operands that die at the step are for engines that read each operand once. NaNs in memory are those that the
+//! chip makes: whoever hands an array over makes them canonical, as `Array` does.
+
+use adfuse_ir::kernel::Buffer;
+
+/// A program as text for the driver, and what to launch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Module {
+    /// One PTX module with all entry points. The same program gives the same text.
+    pub text: String,
+    /// What comes before the first step: copies of inputs that the caller hands over row-major and whose
+    /// buffers are packed or have strides.
+    pub enter: StepCode,
+    /// What each step of the program becomes, in their order. A transfer has no launches: a
+    /// runtime copies.
+    pub steps: Vec<StepCode>,
+    /// What comes after the last step: copies of outputs that the caller is handed row-major.
+    pub leave: StepCode,
+}
+
+impl Module {
+    /// The most bytes beside the buffers that any step needs. Steps run one after the other, so that
+    /// one block of memory does for all of them.
+    pub fn scratch(&self) -> u64 {
+        let all = self.steps.iter().chain([&self.enter, &self.leave]);
+        all.map(|s| s.scratch).max().unwrap_or(0)
+    }
+}
+
+/// What one step becomes.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct StepCode {
+    /// In the order in which they run, each after the one before is done.
+    pub launches: Vec<Launch>,
+    /// Bytes beside the buffers that they need while they run. What is in them before is never read.
+    pub scratch: u64,
+}
+
+/// One launch of an entry point.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Launch {
+    /// The entry point's name in the text.
+    pub entry: String,
+    /// Blocks along x, y and z; each at least 1.
+    pub grid: [u32; 3],
+    /// Threads of a block, along x.
+    pub block: u32,
+    /// Where it is given, blocks take turns: of the grid so many are launched for each multiprocessor, and they do
+    /// the work of all.
+    pub resident: Option<u32>,
+    /// Bytes of dynamic shared memory of a block. Where they are more than 48 KiB the function's attribute
+    /// for the most of it has to be raised before.
+    pub shared: u32,
+    /// The entry point's parameters: a device pointer of 64 bits each.
+    pub args: Vec<Arg>,
+}
+
+/// A device pointer that a launch is given.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Arg {
+    /// Where a buffer of the program is; 16-byte aligned at least.
+    Buffer(Buffer),
+    /// Where the caller's array of an input or output is, row-major without gaps, whose buffer is packed or
+    /// has strides. Only [`Module::enter`] and [`Module::leave`] have these; of all other buffers
+    /// [`Arg::Buffer`] is what the caller hands over and is handed.
+    Caller(Buffer),
+    /// So many bytes into the step's scratch, which is 256-byte aligned at least.
+    Scratch {
+        /// A multiple of 256.
+        offset: u64,
+    },
+}

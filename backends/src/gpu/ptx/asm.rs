@@ -1,0 +1,278 @@
+//! Text of one entry point: registers, instructions, labels.
+
+use hashbrown::HashMap;
+use std::fmt::{self, Display, Write};
+
+/// What a register holds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Class {
+    /// A truth value.
+    Pred,
+    /// 16 bits.
+    Half,
+    /// 32 bits.
+    Word,
+    /// 64 bits.
+    Long,
+    /// An `f32`.
+    Single,
+    /// An `f64`.
+    Double,
+}
+
+impl Class {
+    const ALL: [Class; 6] =
+        [Class::Pred, Class::Half, Class::Word, Class::Long, Class::Single, Class::Double];
+
+    /// The letter of its registers, and their type.
+    fn spelled(self) -> (&'static str, &'static str) {
+        match self {
+            Class::Pred => ("p", "pred"),
+            Class::Half => ("h", "b16"),
+            Class::Word => ("r", "b32"),
+            Class::Long => ("d", "b64"),
+            Class::Single => ("f", "f32"),
+            Class::Double => ("e", "f64"),
+        }
+    }
+
+    /// The type under which its bits are moved.
+    pub(crate) fn moved(self) -> &'static str {
+        self.spelled().1
+    }
+}
+
+/// A register.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Reg {
+    pub(crate) class: Class,
+    number: u32,
+}
+
+impl Display for Reg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "%{}{}", self.class.spelled().0, self.number)
+    }
+}
+
+/// Registers as instructions name several.
+pub(crate) fn listed(regs: &[Reg]) -> String {
+    match regs {
+        [one] => one.to_string(),
+        _ => {
+            let all: Vec<String> = regs.iter().map(Reg::to_string).collect();
+            format!("{{{}}}", all.join(", "))
+        }
+    }
+}
+
+/// Writes the body of one entry point. An instruction that only computes is written once in the part of
+/// the text where its result is known: asked for again, it gives the register of the first.
+#[derive(Default)]
+pub(crate) struct Asm {
+    head: String,
+    text: String,
+    counts: [u32; Class::ALL.len()],
+    labels: u32,
+    params: u32,
+    /// What is known: in the whole text, and in each open part of it.
+    known: Vec<HashMap<String, Reg>>,
+    /// The same of instructions with several results.
+    rows: Vec<HashMap<String, Vec<Reg>>>,
+    /// Whether it reads the table of the bits of 2/pi.
+    pub(crate) table: bool,
+    /// Whether quotients and roots of `f32` may be near what they round to.
+    pub(crate) near: bool,
+}
+
+impl Asm {
+    pub(crate) fn new() -> Asm {
+        Asm { known: vec![HashMap::new()], rows: vec![HashMap::new()], ..Asm::default() }
+    }
+
+    /// A register that nothing was written to.
+    pub(crate) fn fresh(&mut self, class: Class) -> Reg {
+        let count = &mut self.counts[class as usize];
+        let number = *count;
+        *count += 1;
+        Reg { class, number }
+    }
+
+    /// Writes an instruction.
+    pub(crate) fn emit(&mut self, line: impl Display) {
+        let _ = writeln!(self.text, "  {line};");
+    }
+
+    /// The result of an instruction that only computes: `op result, operands`.
+    pub(crate) fn pure(&mut self, class: Class, op: &str, operands: impl Display) -> Reg {
+        let key = format!("{op} {operands}");
+        if let Some(&found) = self.known.iter().rev().find_map(|known| known.get(&key)) {
+            return found;
+        }
+        let result = self.fresh(class);
+        let _ = writeln!(self.text, "  {op} {result}, {operands};");
+        if let Some(known) = self.known.last_mut() {
+            known.insert(key, result);
+        }
+        result
+    }
+
+    /// The results of an instruction that only computes several: `op {results}, operands`.
+    pub(crate) fn pure_row(
+        &mut self,
+        class: Class,
+        count: usize,
+        op: &str,
+        operands: impl Display,
+    ) -> Vec<Reg> {
+        let key = format!("{op} {operands}");
+        if let Some(found) = self.rows.iter().rev().find_map(|known| known.get(&key)) {
+            return found.clone();
+        }
+        let regs: Vec<Reg> = (0..count).map(|_| self.fresh(class)).collect();
+        let _ = writeln!(self.text, "  {op} {}, {operands};", listed(&regs));
+        if let Some(known) = self.rows.last_mut() {
+            known.insert(key, regs.clone());
+        }
+        regs
+    }
+
+    /// What a load of several registers finds: once in each part of the text where memory stays as it is.
+    pub(crate) fn load_row(
+        &mut self,
+        class: Class,
+        count: usize,
+        op: &str,
+        address: impl Display,
+    ) -> Vec<Reg> {
+        if op.contains(".nc") {
+            return self.pure_row(class, count, op, address);
+        }
+        let regs: Vec<Reg> = (0..count).map(|_| self.fresh(class)).collect();
+        self.emit(format_args!("{op} {}, {address}", listed(&regs)));
+        regs
+    }
+
+    /// Copies into a register that is written again.
+    pub(crate) fn set(&mut self, to: Reg, from: Reg) {
+        if to.class == Class::Pred {
+            // Some assemblers know no move between predicates.
+            self.emit(format_args!("or.pred {to}, {from}, {from}"));
+        } else {
+            self.emit(format_args!("mov.{} {to}, {from}", to.class.moved()));
+        }
+    }
+
+    /// A copy that may be written again.
+    pub(crate) fn copied(&mut self, from: Reg) -> Reg {
+        let to = self.fresh(from.class);
+        self.set(to, from);
+        to
+    }
+
+    /// A constant of 32 bits.
+    pub(crate) fn word(&mut self, value: i64) -> Reg {
+        self.pure(Class::Word, "mov.b32", format_args!("{}", value as u32))
+    }
+
+    /// A constant of 64 bits.
+    pub(crate) fn long(&mut self, value: i64) -> Reg {
+        self.pure(Class::Long, "mov.b64", format_args!("{value}"))
+    }
+
+    /// A number as one of 32 bits.
+    pub(crate) fn narrow(&mut self, x: Reg) -> Reg {
+        match x.class {
+            Class::Long => self.pure(Class::Word, "cvt.u32.u64", x),
+            _ => x,
+        }
+    }
+
+    /// A constant truth value.
+    pub(crate) fn truth(&mut self, value: bool) -> Reg {
+        let zero = self.word(0);
+        let relation = if value { "setp.eq.u32" } else { "setp.ne.u32" };
+        self.pure(Class::Pred, relation, format_args!("{zero}, 0"))
+    }
+
+    /// A label that is not yet placed.
+    pub(crate) fn label(&mut self) -> String {
+        self.labels += 1;
+        format!("L{}", self.labels)
+    }
+
+    /// Puts a label here. What was computed since a part began is known no further.
+    pub(crate) fn place(&mut self, label: &str) {
+        let _ = writeln!(self.text, "{label}:");
+    }
+
+    /// Puts a label here to which a loop comes back. What is to be written several times is: the assembler
+    /// writes it no more often, and takes no registers for that.
+    pub(crate) fn turn(&mut self, label: &str) {
+        self.place(label);
+        let _ = writeln!(self.text, "  .pragma \"nounroll\";");
+    }
+
+    /// Begins a part of the text that may be jumped over or back to: what it computes is known in it alone.
+    pub(crate) fn open(&mut self) {
+        self.known.push(HashMap::new());
+        self.rows.push(HashMap::new());
+    }
+
+    /// Ends it.
+    pub(crate) fn close(&mut self) {
+        if self.known.len() > 1 {
+            self.known.pop();
+            self.rows.pop();
+        }
+    }
+
+    /// The parameter of this number, a pointer to global memory; it is read at the beginning.
+    pub(crate) fn pointer(&mut self, number: u32) -> Reg {
+        self.params = self.params.max(number + 1);
+        let key = format!("param {number}");
+        if let Some(&found) = self.known[0].get(&key) {
+            return found;
+        }
+        let (raw, result) = (self.fresh(Class::Long), self.fresh(Class::Long));
+        let _ = writeln!(self.head, "  ld.param.u64 {raw}, [arg{number}];");
+        let _ = writeln!(self.head, "  cvta.to.global.u64 {result}, {raw};");
+        self.known[0].insert(key, result);
+        result
+    }
+
+    /// A special register of 32 bits, read at the beginning.
+    pub(crate) fn special(&mut self, name: &str) -> Reg {
+        let key = format!("special {name}");
+        if let Some(&found) = self.known[0].get(&key) {
+            return found;
+        }
+        let result = self.fresh(Class::Word);
+        let _ = writeln!(self.head, "  mov.u32 {result}, %{name};");
+        self.known[0].insert(key, result);
+        result
+    }
+
+    /// The entry point as text, for blocks of so many threads of which at least `blocks` shall fit a
+    /// multiprocessor.
+    pub(crate) fn finish(self, entry: &str, params: usize, threads: u32, blocks: u32) -> String {
+        let mut out = String::new();
+        let _ = writeln!(out, ".visible .entry {entry}(");
+        for k in 0..params {
+            let comma = if k + 1 < params { "," } else { "" };
+            let _ = writeln!(out, "  .param .u64 arg{k}{comma}");
+        }
+        let _ = writeln!(out, ")\n.maxntid {threads}, 1, 1\n.minnctapersm {blocks}\n{{");
+        for class in Class::ALL {
+            let count = self.counts[class as usize];
+            if count > 0 {
+                let (letter, ty) = class.spelled();
+                let _ = writeln!(out, "  .reg .{ty} %{letter}<{count}>;");
+            }
+        }
+        out.push_str(&self.head);
+        out.push_str(&self.text);
+        out.push_str("  ret;\n}\n");
+        out
+    }
+}

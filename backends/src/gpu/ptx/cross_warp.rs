@@ -1,0 +1,107 @@
+//! Parts of a fold that the warps of a team leave for each other in shared memory.
+
+use super::address::{resolved, value};
+use super::asm::{Class, Reg};
+use super::emit::Emit;
+use super::isel::{class, constant, select};
+use super::partial_fold::{Part, neutral};
+use super::rows::Point;
+use crate::gpu::schedule::row_residency::Reduction;
+use adfuse_ir::DType;
+
+/// Joins what lanes have come to: all of them have the result.
+pub(crate) fn halved(emit: &mut Emit<'_>, fold: &Reduction, part: Part, lanes: i64) -> Reg {
+    let mut part = part.value;
+    let mut half = lanes / 2;
+    while half > 0 {
+        let other = emit.exchanged(part, half as u32);
+        part = emit.combine(fold.monoid, fold.dtype, part, other);
+        half /= 2;
+    }
+    part
+}
+
+/// Leaves the parts of a warp's folds for all warps.
+pub(crate) fn leave_parts(
+    emit: &mut Emit<'_>,
+    p: &Point<'_>,
+    folds: &[Reduction],
+    parts: Vec<Part>,
+    number: Reg,
+    places: &[i64],
+) {
+    let lane = resolved(&p.lane, &emit.same(&p.vars), &p.vars);
+    let lane = value(&mut emit.asm, &lane, &p.vars, &[]);
+    let lowest = emit.asm.pure(Class::Pred, "setp.eq.s32", format_args!("{lane}, 0"));
+    for ((fold, part), place) in folds.iter().zip(parts).zip(places) {
+        let part = halved(emit, fold, part, 32);
+        let base = emit.asm.pure(Class::Word, "mov.u32", "dynamic");
+        let at = emit.asm.pure(Class::Word, "mad.lo.s32", format_args!("{number}, 8, {base}"));
+        let part = emit.plain(part, fold.dtype);
+        let spelled = word(fold.dtype);
+        emit.asm.emit(format_args!("@{lowest} st.shared.{spelled} [{at}+{place}], {part}"));
+    }
+}
+
+/// How parts in shared memory are spelled: in whole words.
+fn word(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "f64",
+        DType::I64 => "b64",
+        DType::F32 => "f32",
+        _ => "b32",
+    }
+}
+
+/// Every warp joins all parts: neighbours first, in groups of 32, and then the groups.
+pub(crate) fn tree(
+    emit: &mut Emit<'_>,
+    p: &Point<'_>,
+    fold: &Reduction,
+    place: i64,
+    blocks: i64,
+) -> Reg {
+    let lane = resolved(&p.lane, &emit.same(&p.vars), &p.vars);
+    let lane = value(&mut emit.asm, &lane, &p.vars, &[]);
+    let base = emit.asm.pure(Class::Word, "mov.u32", "dynamic");
+    let empty = constant(&mut emit.asm, neutral(fold.monoid, fold.dtype));
+    let mut groups = Vec::new();
+    for first in (0..blocks).step_by(32) {
+        let left = (blocks - first).min(32);
+        // As many lanes as there are parts, and again: all have the result.
+        let group = (left as u64).next_power_of_two();
+        let own = emit.asm.pure(Class::Word, "and.b32", format_args!("{lane}, {}", group - 1));
+        let most = emit.asm.pure(Class::Word, "min.s32", format_args!("{own}, {}", left - 1));
+        let at = emit.asm.pure(Class::Word, "mad.lo.s32", format_args!("{most}, 8, {base}"));
+        let form = if fold.dtype == DType::Bool { Class::Word } else { class(fold.dtype) };
+        let raw = emit.asm.fresh(form);
+        let offset = place + first * 8;
+        emit.asm.emit(format_args!("ld.shared.{} {raw}, [{at}+{offset}]", word(fold.dtype)));
+        let mut part = match fold.dtype {
+            DType::Bool => emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{raw}, 0")),
+            _ => raw,
+        };
+        if (left as u64) < group {
+            let there = emit.asm.pure(Class::Pred, "setp.lt.s32", format_args!("{own}, {left}"));
+            part = select(&mut emit.asm, there, part, empty);
+        }
+        let mut distance = 1;
+        while distance < left {
+            let other = emit.exchanged(part, distance as u32);
+            part = emit.combine(fold.monoid, fold.dtype, part, other);
+            distance *= 2;
+        }
+        groups.push(part);
+    }
+    while groups.len() > 1 {
+        let pairs: Vec<Vec<Reg>> = groups.chunks(2).map(<[Reg]>::to_vec).collect();
+        groups = pairs
+            .iter()
+            .map(|pair| match *pair.as_slice() {
+                [a, b] => emit.combine(fold.monoid, fold.dtype, a, b),
+                _ => pair[0],
+            })
+            .collect();
+    }
+    groups.pop().unwrap_or(empty)
+}

@@ -1,0 +1,232 @@
+//! Functions of `f32` as the chip has them, for the mode `fast`: exponentials, reciprocals and roots of its special
+//! unit, with what keeps their errors small. `docs/fp.md` says how large they are.
+//!
+//! Nothing is flushed that a caller sees: `.ftz` stands only where numbers below the normal ones are lost beside
+//! others, or cannot be.
+
+use super::asm::{Asm, Class, Reg};
+use super::isel::{class, constant, select, spelled};
+use adfuse_ir::scalar::math::{ERF_32, ERF_TAIL_32};
+use adfuse_ir::scalar::{Func, Prim, SInst, SOp, ScalarProgram};
+use adfuse_ir::{DType, Literal};
+use std::f64::consts::LOG2_E;
+
+/// Whether a function of this type is written by [`function`], and not as primitives.
+pub(crate) fn has(func: Func, dtype: DType) -> bool {
+    use Func::{Erf, Exp, Exp2, Logistic, Rsqrt, Tanh};
+    dtype == DType::F32 && matches!(func, Exp | Exp2 | Logistic | Tanh | Erf | Rsqrt)
+}
+
+/// A function that the chip [has](has).
+pub(crate) fn function(asm: &mut Asm, func: Func, x: Reg) -> Reg {
+    let mut f = Fast { asm };
+    match func {
+        Func::Exp2 => f.one("ex2.approx.f32", x),
+        Func::Rsqrt => f.one("rsqrt.approx.f32", x),
+        Func::Logistic => f.logistic(x),
+        Func::Tanh => f.tanh(x),
+        Func::Erf => f.erf(x),
+        _ => f.exp(x),
+    }
+}
+
+/// A quotient or a root that need not be rounded correctly.
+pub(crate) fn primitive(asm: &mut Asm, p: Prim, a: &[Reg]) -> Option<Reg> {
+    let mut f = Fast { asm };
+    match p {
+        Prim::Sqrt => Some(f.one("sqrt.approx.f32", a[0])),
+        Prim::Div => Some(f.two("div.full.f32", a[0], a[1])),
+        _ => None,
+    }
+}
+
+/// A quotient with a constant, without a division. By a power of two it is a product in every mode, with
+/// the same bits. Where quotients may be near, so it is by every constant that is a normal number and has a normal
+/// reciprocal, and 1 / x is a reciprocal of the chip.
+pub(crate) fn quotient(
+    asm: &mut Asm,
+    program: &ScalarProgram,
+    inst: &SInst,
+    a: &[Reg],
+) -> Option<Reg> {
+    if inst.op != SOp::Prim(Prim::Div) || !inst.dtype.is_float() {
+        return None;
+    }
+    let d = inst.dtype;
+    let near = asm.near && d == DType::F32;
+    let constant_at = |k: usize| match program.insts[*inst.args.get(k)?].op {
+        SOp::Const(c) => Some(c.to_f64()),
+        _ => None,
+    };
+    if let Some(by) = constant_at(1).and_then(|by| reciprocal(d, by, near)) {
+        let by = constant(asm, by);
+        let op = format!("mul.rn.{}", spelled(d));
+        return Some(asm.pure(class(d), &op, format_args!("{}, {by}", a[0])));
+    }
+    (near && constant_at(0) == Some(1.0)).then(|| Fast { asm }.one("rcp.approx.f32", a[1]))
+}
+
+/// What a product has in place of a divisor; `None` where it is no quotient, nor `near` one.
+fn reciprocal(d: DType, divisor: f64, near: bool) -> Option<Literal> {
+    let found = Literal::from_f64(d, 1.0 / divisor);
+    let smallest = if d == DType::F32 { f64::from(f32::MIN_POSITIVE) } else { f64::MIN_POSITIVE };
+    let normal = |x: f64| x.abs() >= smallest && x.is_finite();
+    // The significand of a power of two has no bits but the first.
+    let exact = divisor.to_bits() << 12 == 0;
+    ((exact || near) && normal(divisor) && normal(found.to_f64())).then_some(found)
+}
+
+/// Writes instructions on numbers of `f32`.
+struct Fast<'a> {
+    asm: &'a mut Asm,
+}
+
+impl Fast<'_> {
+    fn one(&mut self, op: &str, x: Reg) -> Reg {
+        self.asm.pure(Class::Single, op, x)
+    }
+
+    fn two(&mut self, op: &str, x: Reg, y: Reg) -> Reg {
+        self.asm.pure(Class::Single, op, format_args!("{x}, {y}"))
+    }
+
+    fn fma(&mut self, x: Reg, y: Reg, z: Reg) -> Reg {
+        self.asm.pure(Class::Single, "fma.rn.f32", format_args!("{x}, {y}, {z}"))
+    }
+
+    fn lit(&mut self, x: f64) -> Reg {
+        constant(self.asm, Literal::from_f64(DType::F32, x))
+    }
+
+    /// `coefficients[0] + z * (coefficients[1] + z * ..)`
+    fn poly(&mut self, z: Reg, coefficients: &[f64]) -> Reg {
+        let mut all = coefficients.iter().rev();
+        let mut y = self.lit(all.next().copied().unwrap_or(0.0));
+        for &c in all {
+            let c = self.lit(c);
+            y = self.fma(y, z, c);
+        }
+        y
+    }
+
+    /// `p ? x : y` where p says that the magnitude of `a` is below `edge`.
+    fn below(&mut self, a: Reg, edge: f64, x: Reg, y: Reg) -> Reg {
+        let edge = self.lit(edge);
+        let below = self.asm.pure(Class::Pred, "setp.lt.f32", format_args!("{a}, {edge}"));
+        select(self.asm, below, x, y)
+    }
+
+    /// The magnitude of `y` with the sign of `x`.
+    fn signed(&mut self, y: Reg, x: Reg) -> Reg {
+        self.two("copysign.f32", x, y)
+    }
+
+    /// e^x as 2^n 2^r. The first sum, held between 0 and 1, says which of the 253 exponents of normal numbers is
+    /// next below that of the result: beyond them r makes up for it, and the last product is rounded once.
+    fn exp(&mut self, x: Reg) -> Reg {
+        const STEPS: f64 = 252.0;
+        // An integer in the low bits of this sum, as far above -126 as its exponent is to be.
+        const MAGIC: f64 = 12_582_913.0;
+        let (step, half) = (self.lit(LOG2_E / STEPS), self.lit(0.5));
+        let held = format_args!("{x}, {step}, {half}").to_string();
+        let share = self.asm.pure(Class::Single, "fma.rn.sat.f32", held);
+        let (steps, magic) = (self.lit(STEPS), self.lit(MAGIC));
+        let down = format_args!("{share}, {steps}, {magic}").to_string();
+        let t = self.asm.pure(Class::Single, "fma.rm.f32", down);
+        let zero = self.lit(MAGIC + STEPS / 2.0);
+        let n = self.two("sub.rn.f32", t, zero);
+        let n = self.one("neg.f32", n);
+        let head = f64::from(LOG2_E as f32);
+        let (head, tail) = (self.lit(head), self.lit(LOG2_E - head));
+        let r = self.fma(x, head, n);
+        let r = self.fma(x, tail, r);
+        // Where this is below the normal numbers, so far below is the result that it is 0.
+        let e = self.one("ex2.approx.ftz.f32", r);
+        let bits = self.asm.pure(Class::Word, "mov.b32", t);
+        let power = self.asm.pure(Class::Word, "shl.b32", format_args!("{bits}, 23"));
+        let power = self.one("mov.b32", power);
+        self.two("mul.rn.f32", e, power)
+    }
+
+    /// 1 / (1 + e^-x), as e^x / (1 + e^x) on the left.
+    fn logistic(&mut self, x: Reg) -> Reg {
+        let a = self.one("abs.f32", x);
+        let a = self.one("neg.f32", a);
+        let e = self.exp(a);
+        let one = self.lit(1.0);
+        let sum = self.two("add.rn.f32", e, one);
+        let right = self.one("rcp.approx.ftz.f32", sum);
+        let left = self.two("mul.rn.f32", e, right);
+        self.below(x, 0.0, left, right)
+    }
+
+    /// 1 - 2 / (e^2|x| + 1), and a polynomial near 0.
+    fn tanh(&mut self, x: Reg) -> Reg {
+        let a = self.one("abs.f32", x);
+        let twice = self.lit(2.0 * LOG2_E);
+        let t = self.two("mul.rn.f32", a, twice);
+        let e = self.one("ex2.approx.ftz.f32", t);
+        let (one, minus) = (self.lit(1.0), self.lit(-2.0));
+        let sum = self.two("add.rn.f32", e, one);
+        // Of a sum that has no normal reciprocal it is 0, which nobody sees beside 1.
+        let r = self.one("rcp.approx.ftz.f32", sum);
+        let large = self.fma(r, minus, one);
+        let z = self.two("mul.rn.f32", a, a);
+        let p = self.poly(z, &TANH);
+        let cube = self.two("mul.rn.f32", a, z);
+        let small = self.fma(cube, p, a);
+        // The sign comes last: a sum loses that of zero.
+        let y = self.below(a, TANH_SMALL, small, large);
+        self.signed(y, x)
+    }
+
+    /// An odd polynomial up to 1, and 1 - e^-Q(|x|) beyond.
+    fn erf(&mut self, x: Reg) -> Reg {
+        let a = self.one("abs.f32", x);
+        let z = self.two("mul.rn.f32", x, x);
+        let p = self.poly(z, &ERF_32);
+        let small = self.fma(p, x, x);
+        // From here on the result rounds to 1; NaN stays what it is.
+        let end = self.lit(4.0);
+        let held = self.two("min.NaN.f32", a, end);
+        let q = self.poly(held, &ERF_TAIL_32.map(|c| -c * LOG2_E));
+        let e = self.one("ex2.approx.ftz.f32", q);
+        let one = self.lit(1.0);
+        let large = self.two("sub.rn.f32", one, e);
+        let large = self.signed(large, x);
+        self.below(a, 1.0, small, large)
+    }
+}
+
+/// Where [`TANH`] ends.
+const TANH_SMALL: f64 = 0.55;
+
+/// (tanh x - x) / x^3 in z = x^2 up to [`TANH_SMALL`], relative to tanh x. Error 2^-27.8.
+const TANH: [f64; 5] = [-0.33333316, 0.13332586, -0.053852309, 0.021071678, -0.0062742378];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotients_by_powers_of_two_are_products() {
+        let by = |d, x, near| reciprocal(d, x, near).map(Literal::to_f64);
+        assert_eq!(by(DType::F32, 4096.0, false), Some(1.0 / 4096.0));
+        assert_eq!(by(DType::F32, -0.25, false), Some(-4.0));
+        assert_eq!(by(DType::F64, 2f64.powi(-1022), false), Some(2f64.powi(1022)));
+        // Reciprocals below the normal numbers lose bits of what they multiply, or have none.
+        for x in [2f64.powi(127), 2f64.powi(-127), 0.0, f64::INFINITY, f64::NAN] {
+            assert_eq!(by(DType::F32, x, true), None, "{x}");
+        }
+        assert_eq!(by(DType::F32, 3.0, false), None);
+        assert_eq!(by(DType::F32, 3.0, true), Some(f64::from(1f32 / 3.0)));
+        assert_eq!(by(DType::F64, 3.0, true).map(|x| x * 3.0), Some(1.0));
+        // As quotients they are the same numbers.
+        for k in -40i32..40 {
+            let x = f32::from_bits(0x3f12_3456u32.wrapping_mul((k as u32) | 1) & 0x7f7f_ffff);
+            let divisor = 2f32.powi(k);
+            let by = reciprocal(DType::F32, divisor.into(), false).expect("a power of two");
+            assert_eq!((x / divisor).to_bits(), (x * by.to_f64() as f32).to_bits(), "{x} {k}");
+        }
+    }
+}

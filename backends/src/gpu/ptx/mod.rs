@@ -1,0 +1,40 @@
+//! PTX for NVIDIA GPUs: a verified program of kernels as text for the driver, and what to launch.
+//!
+//! Nothing here needs a GPU, a driver or a toolkit. In strict mode the text gives the bits of the kernel
+//! evaluator: scalar programs are the same primitives, and folds are written in the order of `docs/fp.md`,
+//! whose 32 lanes are those of a warp. See `docs/gpu.md`.
+
+pub(crate) mod address;
+pub(crate) mod asm;
+pub(crate) mod async_copy;
+pub(crate) mod convert;
+pub(crate) mod cross_warp;
+pub(crate) mod elementwise;
+pub(crate) mod emit;
+pub(crate) mod entry;
+pub(crate) mod fast_math;
+pub(crate) mod fold;
+pub(crate) mod isel;
+pub(crate) mod matmul;
+pub(crate) mod mma;
+pub(crate) mod module;
+pub(crate) mod operand_staging;
+pub(crate) mod pack;
+pub(crate) mod partial_fold;
+pub(crate) mod radix_pass;
+pub(crate) mod radix_sort;
+pub(crate) mod remainder;
+pub(crate) mod row_registers;
+pub(crate) mod row_walk;
+pub(crate) mod rows;
+pub(crate) mod scan;
+pub(crate) mod scatter;
+pub(crate) mod sort;
+pub(crate) mod sort_keys;
+pub(crate) mod sort_tiles;
+pub(crate) mod transpose;
+pub(crate) mod tree_fold;
+
+pub use super::launches::{Arg, Launch, Module, StepCode};
+pub use super::target::Target;
+pub use module::{compile, compile_but};

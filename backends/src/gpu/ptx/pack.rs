@@ -1,0 +1,57 @@
+//! Packing truth values and narrow integers into words.
+
+use super::scan::blocks_of;
+use crate::gpu::ptx::asm::{Class, Reg};
+use crate::gpu::ptx::emit::At;
+use crate::gpu::ptx::entry::{Out, begun, single};
+use crate::gpu::schedule::partition::Lowering;
+use adfuse_ir::Diagnostic;
+use adfuse_ir::kernel::{Buffer, Storage};
+
+use crate::gpu::schedule::shape::volume;
+use crate::gpu::target::THREADS;
+/// Launches packing: a thread for each word.
+pub(crate) fn pack(
+    low: &Lowering,
+    out: &mut Out,
+    from: Buffer,
+    to: Buffer,
+) -> Result<(), Diagnostic> {
+    let data = &low.program.buffers[to];
+    let Storage::Packed(bits) = data.storage else { return Ok(()) };
+    let places = volume(&low.program.buffers[from].dims);
+    let each = i64::from(32 / u32::from(bits.max(1)));
+    let words = (places + each - 1) / each;
+    if words == 0 || data.dims.contains(&0) {
+        return Ok(());
+    }
+    let dtype = data.dtype;
+    let mut emit = begun(low, out);
+    let (id, live) = emit.thread(words, THREADS, false);
+    emit.leave_unless(live);
+    let (vars, word) = single(id, words);
+    let mut all: Option<Reg> = None;
+    for k in 0..each {
+        let mut own = vars.clone();
+        // Past the end the last is read again: what is there is read by nobody.
+        let place = emit.below(&mut own, &word.clone().times(each).plus(k), places).place;
+        let x = emit.element_of(from, &At { vars: &own, coords: &[place] });
+        let x = emit.plain(x, dtype);
+        let x = match x.class {
+            Class::Long => emit.asm.pure(Class::Word, "cvt.u32.u64", x),
+            _ => x,
+        };
+        let low = emit.asm.pure(Class::Word, "bfe.u32", format_args!("{x}, 0, {bits}"));
+        let at = k * i64::from(bits);
+        let moved = emit.asm.pure(Class::Word, "shl.b32", format_args!("{low}, {at}"));
+        all = Some(match all {
+            Some(a) => emit.asm.pure(Class::Word, "or.b32", format_args!("{a}, {moved}")),
+            None => moved,
+        });
+    }
+    let address = emit.address(to, &word, 4, &vars, &[]);
+    if let Some(all) = all {
+        emit.asm.emit(format_args!("st.global.b32 {address}, {all}"));
+    }
+    out.launch(&low.homes, emit, blocks_of(words), THREADS, 0)
+}

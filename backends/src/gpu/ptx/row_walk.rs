@@ -1,0 +1,492 @@
+//! The elements of a stage of a row: read, computed and put where they go, each by the thread that the lane
+//! order gives it.
+
+use super::address::{Vars, resolved, value};
+use super::asm::{Class, Reg};
+use super::cross_warp::{halved, leave_parts, tree};
+use super::elementwise::Neighbours;
+use super::emit::{At, Emit};
+use super::entry::Below;
+use super::partial_fold::Part;
+use super::row_registers::{held, keep, name_registers, shared_row};
+use super::rows::{Ahead, Point};
+use crate::gpu::schedule::async_copy::Array;
+use crate::gpu::schedule::cooperative_row::{Has, Piece};
+use crate::gpu::schedule::index::coordinates;
+use crate::gpu::schedule::row_residency::{Hold, Reduction, pieces};
+use crate::gpu::schedule::shape::{free, output_type, volume};
+use adfuse_ir::Fp;
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::{Param, Sink, Stage, Tile};
+use adfuse_ir::scalar::ScalarProgram;
+
+/// Instructions of a loop's body that is not written out whole.
+const BODY: i64 = 600;
+
+/// A stage that is being written.
+struct Walk<'a> {
+    stage: &'a Stage,
+    number: usize,
+    program: ScalarProgram,
+    folds: Vec<Reduction>,
+    /// What a warp's pieces come to together, where they are not parts of their own.
+    sums: Option<Vec<Part>>,
+    /// Groups of neighbours that have a text of their own.
+    text: i64,
+    /// Groups whose loads are under way together.
+    batch: i64,
+    /// The arrays that are read here last, and the row whose arrays take their place.
+    done: Vec<&'a Array>,
+    next: Option<&'a Ahead<'a>>,
+}
+
+/// Some of the elements that a thread has.
+struct Span {
+    vars: Vars,
+    /// The place of the first lane's first group of neighbours.
+    start: IndexExpr,
+    turns: i64,
+    /// The number of the first among all of the thread.
+    cell: i64,
+}
+
+/// What is known of an element while others are read.
+struct Read {
+    near: Neighbours,
+    /// The place of the group.
+    here: Below,
+    /// The number of its first element among all of the thread.
+    cell: i64,
+    /// What the parameters of each are.
+    params: Vec<Vec<Option<Reg>>>,
+}
+
+pub(crate) fn reductions(stage: &Stage) -> Vec<Reduction> {
+    let of = |k: usize| match &stage.sinks[k] {
+        Sink::Reduce { monoid, into, .. } => {
+            Some(Reduction { monoid: *monoid, dtype: output_type(stage, k), into: *into })
+        }
+        _ => None,
+    };
+    (0..stage.sinks.len()).filter_map(of).collect()
+}
+
+/// A stage over elements; whether it has a barrier.
+///
+/// Where a row comes next, its arrays are copied over those that are read here last, block by block.
+pub(crate) fn elements(
+    emit: &mut Emit<'_>,
+    p: &mut Point<'_>,
+    number: usize,
+    next: Option<&Ahead<'_>>,
+) -> bool {
+    let stage = &p.layout.kernel.stages[number];
+    let n = volume(&stage.axes);
+    let team = p.layout.team;
+    let program = emit.written(&stage.program);
+    let in_registers = |t: &Tile| p.layout.holds[*t] == Some(Hold::Registers);
+    let registers = stage.sinks.iter().any(|s| match s {
+        Sink::Keep(t) => in_registers(t),
+        Sink::Fold { .. } => true,
+        _ => false,
+    }) || stage.params.iter().any(|p| match p {
+        Param::Tile(t) => in_registers(t),
+        _ => false,
+    });
+    let pieces = pieces(team, stage);
+    let turns = pieces.iter().map(|p| p.turns).max().unwrap_or(1);
+    let size = program.insts.len() as i64 + 1;
+    // Threads of large blocks have few registers for addresses that are far apart.
+    let far = far_loads(p, number, &program);
+    let body = if team.block() > 512 && (team.width == 1 || far) { BODY / 3 } else { BODY };
+    let unrolled = registers || turns * team.width * size <= body;
+    let loads =
+        stage.params.iter().enumerate().filter(|(k, p)| {
+            matches!(p, Param::Load(_) | Param::Tile(_)) && program.reads_param(*k)
+        });
+    // Addresses take some, too.
+    let stores = stage.sinks.iter().filter(|s| matches!(s, Sink::Store { .. })).count();
+    let loads = loads.count();
+    let batch = (p.layout.spare - 3 * (loads + stores) as i64) / (loads as i64 + 1);
+    let batch = (batch.clamp(2, 32) / team.width).max(1);
+    let text = match unrolled {
+        true => turns,
+        false => body / (size * team.width),
+    };
+    let done = p.layout.arrays.iter().filter(|a| a.last == number);
+    let done = if next.is_some() { done.collect() } else { Vec::new() };
+    let folds = reductions(stage);
+    // Where the order is free a warp joins its pieces before its lanes.
+    let free = |f: &Reduction| emit.fp != Fp::Strict || free(f.monoid, f.dtype);
+    let together = team.warps() > 1 && pieces.len() > 1 && folds.iter().all(free);
+    let sums = together.then(|| folds.iter().map(|f| empty(emit, f)).collect());
+    let walk = Walk { stage, number, program, folds, sums, text, batch, done, next };
+    name_registers(emit, p, stage, &pieces);
+    if team.warps() == 1 {
+        let Some(&piece) = pieces.first() else { return false };
+        let start = IndexExpr::Const(0);
+        let span = Span { vars: p.vars.clone(), start, turns: piece.turns, cell: 0 };
+        let parts = walked(emit, p, &walk, &span);
+        for (fold, part) in walk.folds.iter().zip(parts) {
+            p.rows[fold.into] = Some(halved(emit, fold, part, team.threads.min(32)));
+        }
+        follows(emit, &walk, None, n);
+        return false;
+    }
+    let blocks = match &walk.sums {
+        Some(_) => team.warps(),
+        None => (n + team.piece - 1) / team.piece,
+    };
+    let places: Vec<i64> = walk.folds.iter().map(|_| p.parts_of(blocks)).collect();
+    // Whole blocks that every warp has are one text where registers are not named for each.
+    let alike = pieces.iter().take_while(|p| p.has == Has::All).count();
+    let looped = !registers && alike > 1;
+    if looped {
+        let (l, turn) = emit.repeat(alike as i64);
+        let mut vars = p.vars.clone();
+        let turn = vars.push(turn, alike as i64);
+        let block = turn.times(team.warps()).sum(p.warp.clone());
+        piece(emit, p, &walk, &places, &vars, block, team.piece, 0, n / team.piece);
+        emit.again(l);
+    }
+    let mut cell = 0;
+    for (k, own) in pieces.iter().enumerate() {
+        if !(looped && k < alike) {
+            // Sums are written again: what a piece has added is not known to the next.
+            emit.asm.open();
+            pieced(emit, p, &walk, &places, own, cell, n);
+            emit.asm.close();
+        }
+        cell += own.turns * team.width;
+    }
+    if walk.folds.is_empty() {
+        return false;
+    }
+    if let Some(sums) = &walk.sums {
+        let warp = resolved(&p.warp, &emit.same(&p.vars), &p.vars);
+        let warp = value(&mut emit.asm, &warp, &p.vars, &[]);
+        leave_parts(emit, p, &walk.folds, sums.clone(), warp, &places);
+    }
+    emit.asm.emit("bar.sync 0");
+    for (fold, &place) in walk.folds.iter().zip(&places) {
+        let part = tree(emit, p, fold, place, blocks);
+        p.rows[fold.into] = Some(part);
+    }
+    true
+}
+
+/// Whether a stage loads elements of rows that were not copied ahead.
+fn far_loads(p: &Point<'_>, number: usize, program: &ScalarProgram) -> bool {
+    let stage = &p.layout.kernel.stages[number];
+    let rank = p.layout.kernel.domain.len();
+    let of_rows =
+        |e: &IndexExpr| (rank..rank + stage.axes.len()).any(|a| e.shares(&IndexExpr::axis(a)));
+    stage.params.iter().enumerate().any(|(k, param)| match param {
+        Param::Load(pieces) => {
+            let rows = pieces.iter().any(|piece| piece.index.iter().any(of_rows));
+            rows && program.reads_param(k) && p.layout.reads[number][k].is_none()
+        }
+        _ => false,
+    })
+}
+
+/// A block of each warp that has one.
+fn pieced(
+    emit: &mut Emit<'_>,
+    p: &mut Point<'_>,
+    walk: &Walk<'_>,
+    places: &[i64],
+    own: &Piece,
+    cell: i64,
+    n: i64,
+) {
+    let each = p.layout.team.piece;
+    let block = p.warp.clone().plus(own.block);
+    let Has::Some { full, rest } = own.has else {
+        let vars = p.vars.clone();
+        return piece(emit, p, walk, places, &vars, block, each, cell, n / each);
+    };
+    let number = resolved(&block, &emit.same(&p.vars), &p.vars);
+    let number = value(&mut emit.asm, &number, &p.vars, &[]);
+    if full > own.block {
+        let test = format_args!("{number}, {full}").to_string();
+        let here = emit.asm.pure(Class::Pred, "setp.lt.s32", test);
+        emit.when(Some(here), |emit| {
+            let mut vars = p.vars.clone();
+            let block = vars.push(number, full);
+            piece(emit, p, walk, places, &vars, block, each, cell, full);
+        });
+    }
+    if rest > 0 {
+        let test = format_args!("{number}, {full}").to_string();
+        let here = emit.asm.pure(Class::Pred, "setp.eq.s32", test);
+        emit.when(Some(here), |emit| {
+            let vars = p.vars.clone();
+            let block = IndexExpr::Const(full);
+            piece(emit, p, walk, places, &vars, block, rest, cell, full + 1);
+        });
+    }
+}
+
+/// A block of the lane order, and its parts.
+#[allow(clippy::too_many_arguments)]
+fn piece(
+    emit: &mut Emit<'_>,
+    p: &mut Point<'_>,
+    walk: &Walk<'_>,
+    places: &[i64],
+    vars: &Vars,
+    block: IndexExpr,
+    elements: i64,
+    cell: i64,
+    blocks: i64,
+) {
+    let team = p.layout.team;
+    let mut vars = vars.clone();
+    let number = resolved(&block, &emit.same(&vars), &vars);
+    let number = value(&mut emit.asm, &number, &vars, &[]);
+    let block = match block {
+        IndexExpr::Const(_) => block,
+        _ => vars.push(number, blocks),
+    };
+    let start = block.times(team.piece / team.width);
+    let span = Span { vars, start, turns: team.turns(elements), cell };
+    let parts = walked(emit, p, walk, &span);
+    follows(emit, walk, Some((number, blocks)), elements);
+    match &walk.sums {
+        Some(sums) => sums.iter().zip(parts).for_each(|(&to, part)| emit.set_part(to, part)),
+        None => leave_parts(emit, p, &walk.folds, parts, number, places),
+    }
+}
+
+/// Copies what comes next in the place of what was read here last: so many elements, those of the block of
+/// this number where there are several.
+fn follows(emit: &mut Emit<'_>, walk: &Walk<'_>, block: Option<(Reg, i64)>, elements: i64) {
+    let Some(next) = walk.next.filter(|_| !walk.done.is_empty()) else { return };
+    // All lanes have read what is written over.
+    emit.asm.emit("bar.warp.sync 0xffffffff");
+    emit.when(Some(next.more), |emit| {
+        let mut vars = next.vars.clone();
+        let block = match block {
+            Some((number, blocks)) => vars.push(number, blocks),
+            None => IndexExpr::Const(0),
+        };
+        for a in &walk.done {
+            let units = a.units(elements);
+            emit.copy_units(a, &next.own, &vars, &next.point, &block, units, next.to);
+        }
+    });
+}
+
+/// What a fold begins with, in registers that are written again.
+fn empty(emit: &mut Emit<'_>, fold: &Reduction) -> Part {
+    let part = emit.empty_part(fold.monoid, fold.dtype);
+    emit.kept_part(part)
+}
+
+/// Elements of a stage; gives what its folds have come to in each lane.
+fn walked(emit: &mut Emit<'_>, p: &mut Point<'_>, walk: &Walk<'_>, span: &Span) -> Vec<Part> {
+    let begun = |emit: &mut Emit<'_>| -> Vec<Part> {
+        match &walk.sums {
+            Some(sums) => sums.clone(),
+            None => walk.folds.iter().map(|f| empty(emit, f)).collect(),
+        }
+    };
+    let batches = |emit: &mut Emit<'_>,
+                   p: &mut Point<'_>,
+                   places: Vec<(i64, Vars, IndexExpr)>,
+                   now: &mut [Option<Part>]| {
+        let mut left = places.as_slice();
+        while !left.is_empty() {
+            let (first, rest) = left.split_at(left.len().min(walk.batch as usize));
+            batch(emit, p, walk, span, first, now);
+            left = rest;
+        }
+    };
+    if walk.text >= span.turns {
+        let mut now: Vec<Option<Part>> = match &walk.sums {
+            Some(sums) => sums.iter().map(|&part| Some(part)).collect(),
+            None => vec![None; walk.folds.len()],
+        };
+        let places = (0..span.turns).map(|t| (t, span.vars.clone(), IndexExpr::Const(t)));
+        batches(emit, p, places.collect(), &mut now);
+        let found = walk.folds.iter().zip(now);
+        return found
+            .map(|(f, part)| part.unwrap_or_else(|| emit.empty_part(f.monoid, f.dtype)))
+            .collect();
+    }
+    // A short block has turns that the text may not divide.
+    let each = (1..=walk.text.max(1)).rev().find(|u| span.turns % u == 0).unwrap_or(1);
+    let accs = begun(emit);
+    let (l, turn) = emit.repeat(span.turns / each);
+    let mut vars = span.vars.clone();
+    let turn = vars.push(turn, span.turns / each);
+    let places = (0..each).map(|u| (0, vars.clone(), turn.clone().times(each).plus(u)));
+    let mut now: Vec<Option<Part>> = accs.iter().map(|&a| Some(a)).collect();
+    batches(emit, p, places.collect(), &mut now);
+    for (&acc, part) in accs.iter().zip(now) {
+        part.into_iter().for_each(|part| emit.set_part(acc, part));
+    }
+    emit.again(l);
+    accs
+}
+
+/// The neighbours of a group among those of a stage's row, and where the group is.
+fn group(
+    emit: &mut Emit<'_>,
+    p: &Point<'_>,
+    stage: &Stage,
+    mut vars: Vars,
+    place: &IndexExpr,
+) -> (Below, Neighbours) {
+    let width = p.layout.team.width;
+    let here = emit.below(&mut vars, place, volume(&stage.axes) / width);
+    let coords = |u: i64| {
+        let mut at = p.domain.clone();
+        at.extend(coordinates(&here.place.clone().times(width).plus(u), &stage.axes));
+        at
+    };
+    let coords = (0..width).map(coords).collect();
+    (here, Neighbours { vars, coords })
+}
+
+/// Some groups of neighbours: all are read, then all are computed.
+fn batch(
+    emit: &mut Emit<'_>,
+    p: &mut Point<'_>,
+    walk: &Walk<'_>,
+    span: &Span,
+    places: &[(i64, Vars, IndexExpr)],
+    now: &mut [Option<Part>],
+) {
+    let team = p.layout.team;
+    let (lanes, width) = (team.threads.min(32), team.width);
+    let arrays = &p.layout.reads[walk.number];
+    let mut reads = Vec::new();
+    for (turn, vars, number) in places {
+        let first = number.clone().times(lanes).sum(p.lane.clone());
+        let place = span.start.clone().sum(first);
+        let (here, near) = group(emit, p, walk.stage, vars.clone(), &place);
+        let cell = span.cell + turn * width;
+        let mut rows = emit.loaded_where(walk.stage, &near, &|k| arrays[k].is_none());
+        for (k, param) in walk.stage.params.iter().enumerate() {
+            if walk.program.reads_param(k)
+                && let Some(found) = shared_row(emit, p, arrays[k], param, &here, &near.vars)
+            {
+                rows.insert(k, found);
+            }
+        }
+        let mut params = Vec::new();
+        for (u, coords) in near.coords.iter().enumerate() {
+            let at = At { vars: &near.vars, coords };
+            let known: &Point<'_> = p;
+            let given = &mut |emit: &mut Emit<'_>, k: usize, param: &Param| match param {
+                Param::Row(r) => known.rows[*r],
+                Param::Tile(t) if known.layout.holds[*t] == Some(Hold::Registers) => {
+                    held(emit, known, *t, cell as usize + u)
+                }
+                _ => match rows.get(&k) {
+                    Some(row) => row.get(u).copied(),
+                    // What chooses places and nothing else.
+                    None => shared_row(emit, known, arrays[k], param, &here, &near.vars)
+                        .and_then(|row| row.get(u).copied()),
+                },
+            };
+            params.push(emit.params(&walk.stage.params, &walk.program, &at, given).0);
+        }
+        reads.push(Read { near, here, cell, params });
+    }
+    for read in reads {
+        let mut values: Vec<Vec<Reg>> = vec![Vec::new(); walk.stage.sinks.len()];
+        for params in &read.params {
+            let found = crate::gpu::ptx::isel::outputs(&mut emit.asm, &walk.program, params);
+            values.iter_mut().zip(found).for_each(|(list, value)| list.push(value));
+        }
+        put(emit, p, walk, span, &read, &values, now);
+    }
+}
+
+/// What becomes of the values of neighbours.
+fn put(
+    emit: &mut Emit<'_>,
+    p: &mut Point<'_>,
+    walk: &Walk<'_>,
+    span: &Span,
+    read: &Read,
+    values: &[Vec<Reg>],
+    now: &mut [Option<Part>],
+) {
+    let valid = read.here.valid;
+    let stored = emit.all(p.live, valid);
+    let mut number = 0;
+    for (k, (sink, values)) in walk.stage.sinks.iter().zip(values).enumerate() {
+        match sink {
+            Sink::Store { buffer, index } => {
+                emit.store_row(*buffer, index, values, &read.near, stored)
+            }
+            Sink::Keep(t) => {
+                let end = span.cell + span.turns * p.layout.team.width;
+                let cells = [read.cell as usize, end as usize];
+                keep(emit, p, *t, values, (&read.here, &read.near.vars), cells);
+            }
+            Sink::Reduce { .. } => {
+                let fold = &walk.folds[number];
+                for &value in values {
+                    let part = Part { value, place: None };
+                    let part = emit.part_if(valid, part, fold.monoid, fold.dtype);
+                    now[number] = Some(match now[number] {
+                        Some(before) => emit.join(fold.monoid, fold.dtype, before, part),
+                        None => part,
+                    });
+                }
+                number += 1;
+            }
+            // What lanes past the end add is in no result.
+            Sink::Fold { monoid, .. } => {
+                let found = p.columns.iter().position(|c| (c.stage, c.sink) == (walk.number, k));
+                let Some(c) = found else { continue };
+                for (u, &value) in values.iter().enumerate() {
+                    let column = &p.columns[c];
+                    let (acc, dtype) = (column.accs[read.cell as usize + u], column.dtype);
+                    let sum = emit.combine(*monoid, dtype, acc, value);
+                    emit.asm.set(acc, sum);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Does the loads that give the same for every row, before the first: what asks for them again is given
+/// what they gave.
+pub(crate) fn once(emit: &mut Emit<'_>, p: &Point<'_>) {
+    let (layout, team) = (p.layout, p.layout.team);
+    for &(s, k) in &layout.once {
+        let stage = &layout.kernel.stages[s];
+        let n = volume(&stage.axes);
+        let Some(Param::Load(loads)) = stage.params.get(k) else { continue };
+        for own in pieces(team, stage) {
+            let mut vars = p.vars.clone();
+            let start = match team.warps() {
+                1 => IndexExpr::Const(0),
+                _ => {
+                    let block = p.warp.clone().plus(own.block);
+                    let number = resolved(&block, &emit.same(&vars), &vars);
+                    let number = value(&mut emit.asm, &number, &vars, &[]);
+                    vars.push(number, n / team.piece).times(team.piece / team.width)
+                }
+            };
+            for turn in 0..own.turns {
+                let lanes = team.threads.min(32);
+                let place = start.clone().plus(turn * lanes).sum(p.lane.clone());
+                let (_, near) = group(emit, p, stage, vars.clone(), &place);
+                if emit.loaded_where(stage, &near, &|other| other == k).is_empty() {
+                    for coords in &near.coords {
+                        let at = At { vars: &near.vars, coords };
+                        emit.load(loads, stage.program.params[k], &at, &[]);
+                    }
+                }
+            }
+        }
+    }
+}

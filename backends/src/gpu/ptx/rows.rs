@@ -1,0 +1,454 @@
+//! Kernels that fold rows: a team of threads for each point, a warp or part of one where rows are short
+//! and a block of warps where they are long.
+//!
+//! The lane order is the order of a warp: lane `l` takes elements `l`, `l + 32`, .. of a block of 1024, and the lanes
+//! halve. What a stage keeps for a later one stays with the thread that computed it, so that a row is read
+//! once. A team may walk several rows: a chain of them, whose columns it folds, or every so manyth, of which the
+//! next is copied while one is computed.
+
+use super::address::{Vars, resolved, value};
+use super::asm::{Class, Reg};
+use super::async_copy::Own;
+use super::elementwise::Neighbours;
+use super::emit::{At, Emit};
+use super::entry::{Out, begun};
+use super::fold::{Fold, Shape};
+use super::row_registers::Held;
+use super::row_walk::{elements, once};
+use super::tree_fold::joined;
+use crate::gpu::schedule::column_folds::Columns;
+use crate::gpu::schedule::index::coordinates;
+use crate::gpu::schedule::partition::Lowering;
+use crate::gpu::schedule::row_residency::{Layout, Turns, pieces};
+use crate::gpu::schedule::shape::{axes, output_type, volume};
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::{Extents, Kernel, Order, Param, Row, Sink, Stage, Tile};
+use adfuse_ir::{DType, Diagnostic};
+use cranelift_entity::SecondaryMap;
+
+/// What is known while a kernel is written.
+pub(crate) struct Point<'k> {
+    pub(crate) layout: &'k Layout,
+    pub(crate) rows: SecondaryMap<Row, Option<Reg>>,
+    pub(crate) held: SecondaryMap<Tile, Held>,
+    pub(crate) columns: Vec<Column>,
+    /// The team's shared memory.
+    pub(crate) memory: Option<Reg>,
+    /// Where in it the arrays of this row are.
+    pub(crate) slot: Option<Reg>,
+    /// One past the last byte that all teams have for tiles.
+    end: i64,
+    pub(crate) vars: Vars,
+    pub(crate) domain: Vec<IndexExpr>,
+    pub(crate) lane: IndexExpr,
+    pub(crate) warp: IndexExpr,
+    pub(crate) live: Option<Reg>,
+    leads: Reg,
+}
+
+/// A fold of columns: what each of a thread's elements has come to.
+pub(crate) struct Column {
+    pub(crate) stage: usize,
+    pub(crate) sink: usize,
+    pub(crate) dtype: DType,
+    pub(crate) accs: Vec<Reg>,
+}
+
+/// What the chains of a column's fold leave.
+struct Chains {
+    stage: usize,
+    sink: usize,
+    fold: Fold,
+    shape: Shape,
+    domain: Extents,
+}
+
+impl Point<'_> {
+    /// Takes room for the parts of a fold, past the tiles.
+    pub(crate) fn parts_of(&mut self, blocks: i64) -> i64 {
+        let at = self.end;
+        self.end += (blocks * 8 + 15) / 16 * 16;
+        at
+    }
+}
+
+/// Launches a kernel.
+pub(crate) fn rows(low: &mut Lowering, out: &mut Out, kernel: &Kernel) -> Result<(), Diagnostic> {
+    let columns = Columns::of(kernel, out.fp);
+    let layout = Layout::of(&low.program, kernel, columns.as_ref(), out)?;
+    let chains = match &columns {
+        Some(columns) => chains(low, &layout.kernel, columns),
+        None => Vec::new(),
+    };
+    launch(low, out, &layout, columns.as_ref(), &chains)?;
+    for c in &chains {
+        if let (Some(parts), Some(columns)) = (c.fold.parts, &columns) {
+            let count = (columns.count + columns.chain - 1) / columns.chain;
+            joined(low, out, &c.domain, &c.shape, &c.fold, parts, count)?;
+        }
+    }
+    Ok(())
+}
+
+/// The folds of columns, with room for what their chains leave.
+fn chains(low: &mut Lowering, kernel: &Kernel, columns: &Columns) -> Vec<Chains> {
+    let mut found = Vec::new();
+    let blocks = (columns.count + columns.chain - 1) / columns.chain;
+    for (number, stage) in kernel.stages.iter().enumerate() {
+        for (sink, what) in stage.sinks.iter().enumerate() {
+            let Sink::Fold { monoid, then, .. } = what else { continue };
+            let domain: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
+            let kept: Vec<usize> =
+                (0..domain.len()).filter(|a| !columns.axes.contains(a)).collect();
+            let shape = Shape {
+                axes: columns.axes.clone(),
+                order: Order::Chain,
+                count: columns.count,
+                kept_extents: kept.iter().map(|&a| domain[a]).collect(),
+                kept,
+            };
+            let dtype = output_type(stage, sink);
+            let dims = Extents::from_iter([blocks, shape.results()]);
+            let parts = (blocks > 1).then(|| (low.temp(dtype, dims), None));
+            let fold = Fold { monoid: *monoid, dtype, then: then.as_ref().clone(), parts };
+            found.push(Chains { stage: number, sink, fold, shape, domain });
+        }
+    }
+    found
+}
+
+/// How far a team's rows go: the numbers of launches, in registers.
+struct Walked {
+    /// The number of the row, among those along the columns or of all points.
+    row: Reg,
+    /// One past the last.
+    end: Reg,
+    /// From one row to the next.
+    step: Reg,
+}
+
+fn launch(
+    low: &Lowering,
+    out: &mut Out,
+    layout: &Layout,
+    columns: Option<&Columns>,
+    chains: &[Chains],
+) -> Result<(), Diagnostic> {
+    let (kernel, team) = (&layout.kernel, layout.team);
+    let points = volume(&kernel.domain);
+    let mut emit = begun(low, out);
+    let threads = team.block() as u32;
+    let teams = match (layout.turns, columns) {
+        (Turns::Chain(chain), Some(c)) => {
+            (c.count + chain - 1) / chain * volume(&extents(&kernel.domain, &c.kept))
+        }
+        _ => points,
+    };
+    let mut vars = Vars::default();
+    let mut live = None;
+    let number = match layout.turns {
+        // A block has one team.
+        Turns::Stride => emit.asm.special("ctaid.x"),
+        _ => {
+            let (id, within) = emit.thread(teams * team.threads, threads, true);
+            live = within;
+            let thread = vars.push(id, teams * team.threads);
+            let team = resolved(&thread.floor_div(team.threads), &emit.same(&vars), &vars);
+            value(&mut emit.asm, &team, &vars, &[])
+        }
+    };
+    let mut vars = Vars::default();
+    let own_id = emit.asm.special("tid.x");
+    let local = vars.push(own_id, threads.into());
+    let within = local.clone().modulo(team.threads);
+    let (lane, warp) = (within.clone().modulo(32.min(team.threads)), within.clone().floor_div(32));
+    let memory = (layout.bytes > 0 || team.warps() > 1).then(|| {
+        let base = emit.asm.pure(Class::Word, "mov.u32", "dynamic");
+        let number = resolved(&local.floor_div(team.threads), &emit.same(&vars), &vars);
+        let number = value(&mut emit.asm, &number, &vars, &[]);
+        let args = format!("{number}, {}, {base}", layout.bytes);
+        emit.asm.pure(Class::Word, "mad.lo.s32", args)
+    });
+    let first = resolved(&within, &emit.same(&vars), &vars);
+    let first = value(&mut emit.asm, &first, &vars, &[]);
+    let leads = emit.asm.pure(Class::Pred, "setp.eq.s32", format_args!("{first}, 0"));
+    if layout.turns != Turns::One && team.warps() == 1 {
+        // Whole warps have nothing to do, and no barrier waits for them.
+        emit.leave_unless(live.take());
+    }
+    let leads = emit.all(Some(leads), live).unwrap_or(leads);
+    let mut p = Point {
+        layout,
+        rows: SecondaryMap::new(),
+        held: SecondaryMap::new(),
+        columns: Vec::new(),
+        memory,
+        slot: memory,
+        end: layout.bytes * team.teams,
+        vars,
+        domain: Vec::new(),
+        lane,
+        warp,
+        live,
+        leads,
+    };
+    for c in chains {
+        let cells = team.cells(volume(&kernel.stages[c.stage].axes));
+        let accs = (0..cells).map(|_| {
+            let part = emit.empty_part(c.fold.monoid, c.fold.dtype);
+            emit.asm.copied(part.value)
+        });
+        let accs = accs.collect();
+        p.columns.push(Column { stage: c.stage, sink: c.sink, dtype: c.fold.dtype, accs });
+    }
+    let mut blocks = (teams - 1) / team.teams + 1;
+    match (layout.turns, columns) {
+        (Turns::Chain(chain), Some(columns)) => {
+            let others = volume(&extents(&kernel.domain, &columns.kept));
+            let mut own = Vars::default();
+            let number = own.push(number, teams);
+            let of = |emit: &mut Emit<'_>, e: IndexExpr| {
+                let e = resolved(&e, &emit.same(&own), &own);
+                let found = value(&mut emit.asm, &e, &own, &[]);
+                emit.asm.narrow(found)
+            };
+            let block = of(&mut emit, number.clone().floor_div(others));
+            let other = of(&mut emit, number.modulo(others));
+            let row = emit.asm.pure(Class::Word, "mul.lo.s32", format_args!("{block}, {chain}"));
+            let end = emit.asm.pure(Class::Word, "add.s32", format_args!("{row}, {chain}"));
+            let last = format!("{end}, {}", columns.count);
+            let end = emit.asm.pure(Class::Word, "min.s32", last);
+            let step = emit.asm.word(1);
+            let other = p.vars.push(other, others);
+            let at = |vars: &mut Vars, row: Reg| {
+                let row = vars.push(row, columns.count);
+                placed(&kernel.domain, columns, &row, &other)
+            };
+            several(&mut emit, &mut p, &Walked { row, end, step }, &at);
+            for (k, c) in chains.iter().enumerate() {
+                left(&mut emit, &mut p, c, k, block, &other, columns);
+            }
+        }
+        (Turns::Stride, _) => {
+            let step = emit.asm.special("nctaid.x");
+            let end = emit.asm.word(points);
+            let at = |vars: &mut Vars, row: Reg| {
+                let row = vars.push(row, points);
+                coordinates(&row, &kernel.domain)
+            };
+            several(&mut emit, &mut p, &Walked { row: number, end, step }, &at);
+            blocks = points;
+        }
+        _ => {
+            let point = p.vars.push(number, points);
+            p.domain = coordinates(&point, &kernel.domain);
+            stages(&mut emit, &mut p, None);
+        }
+    }
+    emit.resident = Some(layout.resident);
+    let shared = u32::try_from(p.end).unwrap_or(u32::MAX);
+    out.launch(&low.homes, emit, blocks, threads, shared)?;
+    if let (Turns::Stride, Some(launch)) = (layout.turns, out.launches.last_mut()) {
+        launch.resident = Some(layout.resident);
+    }
+    Ok(())
+}
+
+fn extents(domain: &Extents, which: &[usize]) -> Extents {
+    which.iter().map(|&a| domain[a]).collect()
+}
+
+/// The coordinates of a point, of those along the columns and of the others.
+fn placed(
+    domain: &Extents,
+    columns: &Columns,
+    row: &IndexExpr,
+    other: &IndexExpr,
+) -> Vec<IndexExpr> {
+    let mut at = vec![IndexExpr::Const(0); domain.len()];
+    let along = coordinates(row, &extents(domain, &columns.axes));
+    for (&a, e) in columns.axes.iter().zip(along) {
+        at[a] = e;
+    }
+    let kept = coordinates(other, &extents(domain, &columns.kept));
+    for (&a, e) in columns.kept.iter().zip(kept) {
+        at[a] = e;
+    }
+    at
+}
+
+/// The row that comes next.
+pub(crate) struct Ahead<'a> {
+    /// The variables with its number among them, and its coordinates.
+    pub(crate) vars: Vars,
+    pub(crate) point: Vec<IndexExpr>,
+    /// Whether there is one.
+    pub(crate) more: Reg,
+    /// Where it goes.
+    pub(crate) to: Reg,
+    pub(crate) own: Own<'a>,
+}
+
+/// Rows one after the other.
+fn several(
+    emit: &mut Emit<'_>,
+    p: &mut Point<'_>,
+    walked: &Walked,
+    at: &dyn Fn(&mut Vars, Reg) -> Vec<IndexExpr>,
+) {
+    let layout = p.layout;
+    let row = emit.asm.copied(walked.row);
+    let (lane, warp) = (p.lane.clone(), p.warp.clone());
+    let turn = (layout.copies > 1).then(|| {
+        let zero = emit.asm.word(0);
+        emit.asm.copied(zero)
+    });
+    if let (true, Some(memory)) = (layout.copies > 0, p.memory) {
+        // By the number that stays: what is known of it is known in the loop, too.
+        let mut vars = p.vars.clone();
+        let point = at(&mut vars, walked.row);
+        let own = Own { team: layout.team, lane: &lane, warp: &warp };
+        for a in &layout.arrays {
+            emit.copy_ahead(a, &own, &vars, &point, memory);
+        }
+    }
+    let before = p.vars.clone();
+    p.domain = at(&mut p.vars, row);
+    once(emit, p);
+    let label = emit.asm.label();
+    emit.asm.turn(&label);
+    emit.asm.open();
+    let next = emit.asm.pure(Class::Word, "add.s32", format_args!("{row}, {}", walked.step));
+    let more = format!("{next}, {}", walked.end);
+    let more = emit.asm.pure(Class::Pred, "setp.lt.s32", more);
+    let ahead = match (layout.copies, p.memory) {
+        (0, _) | (_, None) => None,
+        (copies, Some(memory)) => {
+            emit.copied();
+            let mut to = memory;
+            if let (2, Some(turn)) = (copies, turn) {
+                let asm = &mut emit.asm;
+                let args = format!("{turn}, {}, {memory}", layout.ahead);
+                p.slot = Some(asm.pure(Class::Word, "mad.lo.s32", args));
+                let other = asm.pure(Class::Word, "xor.b32", format_args!("{turn}, 1"));
+                let args = format!("{other}, {}, {memory}", layout.ahead);
+                to = asm.pure(Class::Word, "mad.lo.s32", args);
+            }
+            let mut vars = before.clone();
+            let point = at(&mut vars, next);
+            let own = Own { team: layout.team, lane: &lane, warp: &warp };
+            let ahead = Ahead { vars, point, more, to, own };
+            if copies == 2 {
+                emit.when(Some(more), |emit| {
+                    for a in &layout.arrays {
+                        emit.copy_ahead(a, &ahead.own, &ahead.vars, &ahead.point, to);
+                    }
+                });
+            }
+            Some(ahead)
+        }
+    };
+    let barriers = stages(emit, p, ahead.as_ref().filter(|_| layout.copies == 1));
+    if barriers == 1 {
+        // The parts of this row are read before those of the next are written.
+        emit.asm.emit("bar.sync 0");
+    }
+    if let Some(turn) = turn {
+        emit.asm.emit(format_args!("xor.b32 {turn}, {turn}, 1"));
+    }
+    let again = emit.asm.copied(more);
+    emit.asm.set(row, next);
+    emit.asm.close();
+    emit.asm.emit(format_args!("@{again} bra {label}"));
+    p.vars = before;
+    p.slot = p.memory;
+}
+
+/// All stages at one point; how many barriers they have.
+fn stages(emit: &mut Emit<'_>, p: &mut Point<'_>, ahead: Option<&Ahead<'_>>) -> usize {
+    let layout = p.layout;
+    let mut barriers = 0;
+    for (s, stage) in layout.kernel.stages.iter().enumerate() {
+        // What a stage has loaded is not held for the next: that loads it again where it is not kept.
+        emit.asm.open();
+        match stage.axes.is_empty() && !folds(stage) {
+            true => alone(emit, p, stage),
+            false => barriers += usize::from(elements(emit, p, s, ahead)),
+        }
+        emit.asm.close();
+    }
+    barriers
+}
+
+fn folds(stage: &Stage) -> bool {
+    stage.sinks.iter().any(|s| matches!(s, Sink::Reduce { .. }))
+}
+
+/// A stage of the point alone: every thread computes it, one stores.
+fn alone(emit: &mut Emit<'_>, p: &mut Point<'_>, stage: &Stage) {
+    let program = emit.written(&stage.program);
+    let at = At { vars: &p.vars, coords: &p.domain };
+    let known: &Point<'_> = p;
+    let values = emit.outputs(stage, &program, &at, &mut |_, _, param| match param {
+        Param::Row(r) => known.rows[*r],
+        Param::Tile(t) => known.held[*t].one(),
+        _ => None,
+    });
+    for (sink, value) in stage.sinks.iter().zip(values) {
+        match sink {
+            Sink::Store { buffer, index } => {
+                let at = At { vars: &p.vars, coords: &p.domain };
+                emit.store(*buffer, index, value, &at, Some(p.leads));
+            }
+            Sink::Leave(r) => p.rows[*r] = Some(value),
+            Sink::Keep(t) => p.held[*t] = Held::of(value),
+            _ => {}
+        }
+    }
+}
+
+/// Stores what a chain's columns have come to, or goes on with it where there is one chain.
+fn left(
+    emit: &mut Emit<'_>,
+    p: &mut Point<'_>,
+    chains: &Chains,
+    k: usize,
+    block: Reg,
+    other: &IndexExpr,
+    columns: &Columns,
+) {
+    let stage = &p.layout.kernel.stages[chains.stage];
+    let n = volume(&stage.axes);
+    let team = p.layout.team;
+    let mut cell = 0;
+    for piece in pieces(team, stage) {
+        let first = p.warp.clone().plus(piece.block).times(team.piece / team.width);
+        for turn in 0..piece.turns {
+            let lane = p.lane.clone().plus(turn * team.threads.min(32));
+            let mut vars = p.vars.clone();
+            let here = emit.below(&mut vars, &first.clone().sum(lane), n / team.width);
+            let values = &p.columns[k].accs[cell..cell + team.width as usize];
+            cell += values.len();
+            let block = vars.push(block, (columns.count + columns.chain - 1) / columns.chain);
+            let place = |u: i64| here.place.clone().times(team.width).plus(u);
+            let result = |u: i64| other.clone().times(n).sum(place(u));
+            match chains.fold.parts {
+                Some((parts, _)) => {
+                    let coords = (0..team.width).map(|u| vec![block.clone(), result(u)]).collect();
+                    let near = Neighbours { vars, coords };
+                    emit.store_row(parts, &axes(2), values, &near, here.valid);
+                }
+                None => {
+                    for (u, &value) in (0..).zip(values) {
+                        let kept = coordinates(&result(u), &chains.shape.kept_extents);
+                        let coords = chains.shape.remaining(&kept, chains.domain.len());
+                        emit.when(here.valid, |emit| {
+                            let at = At { vars: &vars, coords: &coords };
+                            emit.follow(&chains.fold.then, value, &at);
+                        });
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Scatters: updates joined with elements in the row-major order of the updates, whatever the threads do.
+//!
+//! Few updates are all looked at by every thread, which takes those of its own places. Many are sorted by
+//! their places, stably: then those of one place are neighbours in their order, and a thread folds
+//! them from left to right.
+
+use super::address::{Datum, Truth, Vars, holds, resolved};
+use super::asm::{Class, Reg};
+use super::elementwise::Neighbours;
+use super::emit::{At, Emit, memory};
+use super::entry::{Out, begun, single};
+use super::isel;
+use super::isel::{class, select};
+use super::scan::blocks_of;
+use super::sort::sort;
+use crate::gpu::schedule::index::{coordinates, data_of};
+use crate::gpu::schedule::partition::Lowering;
+use crate::gpu::schedule::shape::{internal, volume};
+use crate::gpu::schedule::sort::{Sort, Source, Target};
+use crate::gpu::schedule::update_columns::Columns;
+use crate::gpu::target::THREADS;
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::{Buffer, Extents, Scatter, Stage};
+use adfuse_ir::op::{Monoid, Update};
+use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
+use adfuse_ir::{DType, Diagnostic};
+
+/// Threads that a scatter has, if there is so much to do.
+const WRITERS: i64 = 1 << 16;
+/// Updates of one column that each thread looks at, at most.
+const FEW: i64 = 256;
+/// Updates whose elements are read before the first of them is joined.
+const AHEAD: i64 = 8;
+
+/// Launches a scatter whose sums begin in their buffer.
+pub(crate) fn scatter(
+    low: &mut Lowering,
+    out: &mut Out,
+    scatter: &Scatter,
+) -> Result<(), Diagnostic> {
+    if volume(&scatter.domain) == 0 {
+        return Ok(());
+    }
+    let columns = Columns::of(low, scatter);
+    match columns.updates() > FEW && columns.rows() <= LAST_ROW && columns.updates() <= 1 << 30 {
+        true => many(low, out, scatter, &columns),
+        false => few(low, out, scatter),
+    }
+}
+
+/// Rows that a key of 32 bits tells apart, with one number left for updates that are left out.
+const LAST_ROW: i64 = u32::MAX as i64;
+
+/// Sorts updates by the rows that they are of, and folds those of each row and column.
+fn many(
+    low: &mut Lowering,
+    out: &mut Out,
+    scatter: &Scatter,
+    columns: &Columns,
+) -> Result<(), Diagnostic> {
+    let (updates, rows) = (columns.updates(), columns.rows());
+    let dims = || Extents::from_iter([1, updates]);
+    let keys = low.temp(DType::U32, dims());
+    let (sorted, order) = (low.temp(DType::U32, dims()), low.temp(DType::I32, dims()));
+    choose(low, out, scatter, columns, keys)?;
+    let by_row = Sort {
+        from: Source::Keys { keys, with: None },
+        lines: 1,
+        long: updates,
+        bits: (rows as u64).ilog2() + 1,
+        count: updates,
+        to: Target::Entries { keys: sorted, with: order },
+    };
+    sort(low, out, &by_row)?;
+    fold(low, out, scatter, columns, (sorted, order))
+}
+
+/// Launches a thread for each update of a column, which finds its row: one past the last where it is left out.
+fn choose(
+    low: &Lowering,
+    out: &mut Out,
+    scatter: &Scatter,
+    columns: &Columns,
+    keys: Buffer,
+) -> Result<(), Diagnostic> {
+    let (updates, rows) = (columns.updates(), columns.rows());
+    let mut emit = begun(low, out);
+    let (id, live) = emit.thread(updates, THREADS, false);
+    emit.leave_unless(live);
+    let (vars, update) = single(id, updates);
+    let none: Vec<IndexExpr> = columns.axes.iter().map(|_| IndexExpr::Const(0)).collect();
+    let coords = columns.update(&none, &update);
+    let at = At { vars: &vars, coords: &coords };
+    let data = emit.chosen(scatter, &at);
+    let mut row = IndexExpr::Const(0);
+    for (&d, &n) in columns.row_axes.iter().zip(&columns.row_extents) {
+        row = row.times(n).sum(scatter.index[d].clone());
+    }
+    let row = resolved(&row, &coords, &vars);
+    let row = crate::gpu::ptx::address::value(&mut emit.asm, &row, &vars, &data);
+    let mut row = match row.class {
+        Class::Long => emit.asm.pure(Class::Word, "cvt.u32.u64", row),
+        _ => row,
+    };
+    let none = emit.asm.word(rows);
+    match holds(&mut emit.asm, &scatter.guards, at.coords, at.vars, &data) {
+        Truth::When(p) => row = select(&mut emit.asm, p, row, none),
+        Truth::Never => row = none,
+        Truth::Always => {}
+    }
+    let place = [IndexExpr::Const(0), update];
+    emit.store(
+        keys,
+        &crate::gpu::schedule::shape::axes(2),
+        row,
+        &At { vars: &vars, coords: &place },
+        None,
+    );
+    out.launch(&low.homes, emit, blocks_of(updates), THREADS, 0)
+}
+
+/// Launches a thread for each sorted update and some neighbouring columns. Where the update is the first of
+/// its row, the thread joins all of that row with the elements, in their order.
+fn fold(
+    low: &Lowering,
+    out: &mut Out,
+    scatter: &Scatter,
+    columns: &Columns,
+    (sorted, order): (Buffer, Buffer),
+) -> Result<(), Diagnostic> {
+    let (updates, rows) = (columns.updates(), columns.rows());
+    let data = &low.program.buffers[scatter.out];
+    let near = columns.near(data.dtype);
+    let groups = volume(&columns.extents) / near;
+    let total = updates.saturating_mul(groups);
+    let mut emit = begun(low, out);
+    let (id, live) = emit.thread(total, THREADS, false);
+    emit.leave_unless(live);
+    let (mut vars, thread) = single(id, total);
+    let (first, group) = (thread.clone().floor_div(groups), thread.modulo(groups));
+    let own: Vec<Vec<IndexExpr>> = (0..near).map(|j| columns.column(&group, near, j)).collect();
+    let in_order = |emit: &mut Emit<'_>, b: Buffer, vars: &Vars, place: &IndexExpr| {
+        emit.element_of(b, &At { vars, coords: &[IndexExpr::Const(0), place.clone()] })
+    };
+    let row = in_order(&mut emit, sorted, &vars, &first);
+    // The one before, which the very first does not have.
+    let number = emit.number(&first, &vars);
+    let begins = emit.asm.pure(Class::Pred, "setp.eq.s32", format_args!("{number}, 0"));
+    let back = emit.asm.pure(Class::Word, "sub.s32", format_args!("{number}, 1"));
+    let back = emit.asm.pure(Class::Word, "max.s32", format_args!("{back}, 0"));
+    let back = vars.push(back, updates);
+    let before = in_order(&mut emit, sorted, &vars, &back);
+    let other = emit.asm.pure(Class::Pred, "setp.ne.u32", format_args!("{before}, {row}"));
+    let leads = emit.asm.pure(Class::Pred, "or.pred", format_args!("{begins}, {other}"));
+    let some = emit.asm.pure(Class::Pred, "setp.lt.u32", format_args!("{row}, {rows}"));
+    let leads = isel::both(&mut emit.asm, leads, some);
+    emit.leave_unless(Some(leads));
+    let wide = row_number(&mut emit, row, rows);
+    let place = vars.push(wide, rows);
+    let coords = own.iter().map(|column| columns.element(column, &place)).collect();
+    let elements = Neighbours { vars: vars.clone(), coords };
+    let begun = emit.read_row(scatter.out, &elements);
+    let own_update = in_order(&mut emit, order, &vars, &first);
+    let stage = Stage {
+        params: scatter.params.clone(),
+        program: scatter.program.clone(),
+        ..Stage::default()
+    };
+    let program = emit.written(&stage.program);
+    let values = |emit: &mut Emit<'_>, vars: &Vars, update: Reg| {
+        let mut vars = vars.clone();
+        let update = vars.push(update, updates);
+        let coords = own.iter().map(|column| columns.update(column, &update)).collect();
+        let n = Neighbours { vars, coords };
+        let loaded = emit.loaded(&stage, &n);
+        let mut values = Vec::new();
+        for (j, coords) in n.coords.iter().enumerate() {
+            let at = At { vars: &n.vars, coords };
+            values.extend(emit.outputs(&stage, &program, &at, &mut |_, k, _| {
+                loaded.get(&k).and_then(|regs| regs.get(j)).copied()
+            }));
+        }
+        values
+    };
+    // The first, which most rows have alone.
+    let found = values(&mut emit, &vars, own_update);
+    let mut sums = Vec::new();
+    for (was, update) in begun.into_iter().zip(found) {
+        let sum = updated(&mut emit, scatter.update, data.dtype, was, update);
+        sums.push(emit.asm.copied(sum));
+    }
+    let next = emit.asm.pure(Class::Word, "add.s32", format_args!("{number}, 1"));
+    let next = emit.asm.copied(next);
+    // The number of the update so far from the next, and whether it is of the row.
+    let of_row = |emit: &mut Emit<'_>, k: i64| {
+        let number = emit.asm.pure(Class::Word, "add.s32", format_args!("{next}, {k}"));
+        let inside = emit.asm.pure(Class::Pred, "setp.lt.s32", format_args!("{number}, {updates}"));
+        let last = format!("{number}, {}", updates - 1);
+        let number = emit.asm.pure(Class::Word, "min.s32", last);
+        let mut vars = vars.clone();
+        let place = vars.push(number, updates);
+        let key = in_order(emit, sorted, &vars, &place);
+        let same = emit.asm.pure(Class::Pred, "setp.eq.u32", format_args!("{key}, {row}"));
+        (isel::both(&mut emit.asm, inside, same), in_order(emit, order, &vars, &place))
+    };
+    let (label, done) = (emit.asm.label(), emit.asm.label());
+    emit.asm.open();
+    let (more, _) = of_row(&mut emit, 0);
+    emit.asm.close();
+    emit.asm.emit(format_args!("@!{more} bra {done}"));
+    emit.asm.turn(&label);
+    emit.asm.open();
+    // All loads, then what they are joined to; past the end of the row the first is read again.
+    let mut found = Vec::new();
+    for k in 0..AHEAD {
+        let (valid, update) = of_row(&mut emit, k);
+        let update = select(&mut emit.asm, valid, update, own_update);
+        found.push((valid, values(&mut emit, &vars, update)));
+    }
+    let mut now = sums.clone();
+    let mut more = more;
+    for (valid, values) in found {
+        for (now, update) in now.iter_mut().zip(values) {
+            let joined = updated(&mut emit, scatter.update, data.dtype, *now, update);
+            *now = select(&mut emit.asm, valid, joined, *now);
+        }
+        more = valid;
+    }
+    for (&sum, &now) in sums.iter().zip(&now) {
+        emit.asm.set(sum, now);
+    }
+    emit.asm.emit(format_args!("add.s32 {next}, {next}, {AHEAD}"));
+    emit.asm.close();
+    emit.asm.emit(format_args!("@{more} bra {label}"));
+    emit.asm.place(&done);
+    emit.store_row(
+        scatter.out,
+        &crate::gpu::schedule::shape::axes(data.dims.len()),
+        &sums,
+        &elements,
+        None,
+    );
+    out.launch(&low.homes, emit, blocks_of(total), THREADS, 0)
+}
+
+/// A row's number as index arithmetic takes it: with a sign, of 64 bits where 31 do not do.
+fn row_number(emit: &mut Emit<'_>, row: Reg, rows: i64) -> Reg {
+    match rows <= i64::from(i32::MAX) {
+        true => row,
+        false => emit.asm.pure(Class::Long, "cvt.u64.u32", row),
+    }
+}
+
+/// An element after an update.
+fn updated(emit: &mut Emit<'_>, update: Update, dtype: DType, was: Reg, x: Reg) -> Reg {
+    let monoid = match update {
+        Update::Add => Monoid::Sum,
+        Update::Max => Monoid::Max,
+        Update::Min => Monoid::Min,
+        Update::Set => return x,
+    };
+    match (dtype, monoid) {
+        // The sum of truth values is what `or` is not: kept apart from the primitives.
+        (DType::Bool, Monoid::Sum) => {
+            emit.asm.pure(Class::Pred, "or.pred", format_args!("{was}, {x}"))
+        }
+        _ => emit.combine(monoid, dtype, was, x),
+    }
+}
+
+/// A thread owns the places of some range, at some coordinates that are places themselves, and comes by
+/// all updates in their order: no two threads write one place, and none is written out of order.
+/// Each update is looked at as often as there are ranges.
+fn few(low: &Lowering, out: &mut Out, scatter: &Scatter) -> Result<(), Diagnostic> {
+    let data = low.program.buffers[scatter.out].clone();
+    let places = volume(&data.dims);
+    // Axes of the updates that are axes of the result: threads differ by those.
+    let window: Vec<usize> = (0..scatter.domain.len())
+        .filter(|&a| scatter.index.contains(&IndexExpr::axis(a)))
+        .collect();
+    let others: Vec<usize> = (0..scatter.domain.len()).filter(|a| !window.contains(a)).collect();
+    let extents = |axes: &[usize]| -> Extents { axes.iter().map(|&a| scatter.domain[a]).collect() };
+    let (columns, updates) = (extents(&window), extents(&others));
+    let width = volume(&columns);
+    // Places of one column: ranges of them go by the rest of the index.
+    let turns = volume(&updates);
+    let ranges = match turns {
+        1 => 1,
+        _ => (WRITERS / width).clamp(1, (places / width).max(1)),
+    };
+    let mut emit = begun(low, out);
+    let (id, live) = emit.thread(width * ranges, THREADS, false);
+    emit.leave_unless(live);
+    let (vars, thread) = single(id, width * ranges);
+    let column = coordinates(&thread.clone().modulo(width), &columns);
+    let range = thread.floor_div(width);
+    let each = (places + ranges - 1) / ranges;
+    let program = emit.written(&scatter.program);
+    let from = resolved(&range.times(each), &emit.same(&vars), &vars);
+    let from = crate::gpu::ptx::address::long(&mut emit.asm, &from, &vars, &[]);
+    let to = emit.asm.pure(Class::Long, "add.s64", format_args!("{from}, {each}"));
+    if turns >= 1 << 31 {
+        return Err(internal("a scatter of so many updates has no loop"));
+    }
+    let (l, turn) = emit.repeat(turns);
+    let mut own: Vars = vars.clone();
+    let turn = own.push(turn, turns);
+    let mut at = vec![IndexExpr::Const(0); scatter.domain.len()];
+    for (&a, e) in window.iter().zip(&column) {
+        at[a] = e.clone();
+    }
+    for (&a, e) in others.iter().zip(coordinates(&turn, &updates)) {
+        at[a] = e;
+    }
+    let at = At { vars: &own, coords: &at };
+    // Places first: what is read of data for them, then the update of those that are in the range.
+    let data_regs = emit.chosen(scatter, &at);
+    let element = emit.element(scatter.out, &scatter.index, &at);
+    let place = crate::gpu::ptx::address::long(&mut emit.asm, &element, &own, &data_regs);
+    let above = emit.asm.pure(Class::Pred, "setp.ge.s64", format_args!("{place}, {from}"));
+    let below = emit.asm.pure(Class::Pred, "setp.lt.s64", format_args!("{place}, {to}"));
+    let mut here = isel::both(&mut emit.asm, above, below);
+    let mut never = false;
+    match holds(&mut emit.asm, &scatter.guards, at.coords, at.vars, &data_regs) {
+        Truth::When(p) => here = isel::both(&mut emit.asm, here, p),
+        Truth::Never => never = true,
+        Truth::Always => {}
+    }
+    if !never {
+        emit.when(Some(here), |emit| {
+            let (regs, _) = emit.params(&scatter.params, &program, &at, &mut |_, _, _| None);
+            let Some(&update) = isel::outputs(&mut emit.asm, &program, &regs).first() else {
+                return;
+            };
+            joined(emit, scatter, &data, place, update);
+        });
+    }
+    emit.again(l);
+    out.launch(&low.homes, emit, blocks_of(width * ranges), THREADS, 0)
+}
+
+/// Joins an update with its element.
+fn joined(
+    emit: &mut Emit<'_>,
+    scatter: &Scatter,
+    data: &adfuse_ir::kernel::BufferData,
+    place: Reg,
+    update: Reg,
+) {
+    let base = emit.pointer(scatter.out);
+    let args = format!("{place}, {}, {base}", data.dtype.bytes());
+    let address = emit.asm.pure(Class::Long, "mad.lo.s64", args);
+    let mut found = update;
+    if scatter.update != Update::Set {
+        let dtype = data.dtype;
+        let form = if dtype == DType::Bool { Class::Word } else { class(dtype) };
+        let mut was = emit.asm.fresh(form);
+        emit.asm.emit(format_args!("ld.global.{} {was}, [{address}]", memory(dtype)));
+        if dtype == DType::Bool {
+            was = emit.asm.pure(Class::Pred, "setp.ne.s32", format_args!("{was}, 0"));
+        }
+        found = updated(emit, scatter.update, dtype, was, update);
+    }
+    let spelled = match data.dtype {
+        DType::I8 | DType::U8 | DType::Bool => "b8",
+        d => memory(d),
+    };
+    let found = emit.plain(found, data.dtype);
+    emit.asm.emit(format_args!("st.global.{spelled} [{address}], {found}"));
+}
+
+impl Emit<'_> {
+    /// The parameters that places are chosen by, in a program that gives just these.
+    fn chosen(&mut self, scatter: &Scatter, at: &At<'_>) -> Vec<Datum> {
+        let mut wanted = vec![false; scatter.params.len()];
+        let mut mark = |e: &IndexExpr| data_of(e, &mut |p| wanted[p] = true);
+        scatter.index.iter().for_each(&mut mark);
+        scatter.guards.iter().for_each(|g| mark(&g.expr));
+        let params = scatter.program.params.clone();
+        let mut only = ScalarProgram { params, ..ScalarProgram::default() };
+        for (k, _) in (0u32..).zip(&wanted).filter(|(_, w)| **w) {
+            let dtype = only.params[k as usize];
+            let inst = SInst { op: SOp::Param(k), args: Default::default(), dtype };
+            let v = only.insts.push(inst);
+            only.outputs.push(v);
+        }
+        self.params(&scatter.params, &only, at, &mut |_, _, _| None).1
+    }
+}

@@ -1,0 +1,170 @@
+//! Folds of columns: what a kernel of rows folds over its points, element by element of the rows.
+//!
+//! The gradient of a scale or a bias is such a fold. A team that walks a chain of rows keeps a partial result
+//! for each of its elements in registers, so that the rows are read once: a chain of 64 rows is a block
+//! of the strict order, and what the chains leave goes into the tree.
+
+use super::cooperative_row::{BLOCK, Team};
+use super::inline::{Inliner, defs};
+use super::shape::{free, output_type, volume};
+use adfuse_ir::Fp;
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::{Extents, Kernel, Order, Param, Sink, Stage};
+use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
+
+/// Threads that fill a chip well enough.
+const ENOUGH: i64 = 96 * 128;
+/// Threads that fill it.
+const FULL: i64 = 120 * 256;
+/// Registers of a thread for partial results of columns, and for all else.
+const ROOM: i64 = 128;
+const OTHERS: i64 = 56;
+/// Instructions of a stage, written once for each element that a thread has.
+const TEXT: i64 = 8000;
+
+/// How the columns of a kernel are folded: the points are chains of rows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Columns {
+    /// The axes of the domain along which columns fold, the slowest first.
+    pub(crate) axes: Vec<usize>,
+    /// Rows that fold into one.
+    pub(crate) count: i64,
+    /// The other axes of the domain.
+    pub(crate) kept: Vec<usize>,
+    /// Rows of a chain.
+    pub(crate) chain: i64,
+}
+
+impl Columns {
+    /// How the columns fold that can be folded as the rows are walked; `None` where none can be.
+    pub(crate) fn of(kernel: &Kernel, fp: Fp) -> Option<Columns> {
+        let mut all = folds(kernel);
+        let axes = all.find_map(|(stage, k)| along(kernel, stage, k, fp))?;
+        let count = axes.iter().fold(1i64, |n, &a| n.saturating_mul(kernel.domain[a]));
+        let kept: Vec<usize> = (0..kernel.domain.len()).filter(|a| !axes.contains(a)).collect();
+        let found = Columns { axes, count, kept, chain: Order::Chain.block() as i64 };
+        let team = Team::of(kernel, fp);
+        let mut words = 0;
+        for (stage, k) in folds(kernel) {
+            if found.takes(kernel, stage, k, fp) {
+                let size = (output_type(stage, k).bytes() as i64 + 3) / 4;
+                words += team.cells(volume(&stage.axes)) * size;
+            }
+        }
+        let long = |s: &Stage| team.cells(volume(&s.axes)) * s.program.insts.len() as i64 > TEXT;
+        // Registers are given to groups of four warps.
+        let block = ((team.block() + 127) / 128 * 128).max(256);
+        if team.threads < 32
+            || words > ROOM
+            || words + OTHERS > (65536 / block).min(255)
+            || !(2..1 << 30).contains(&count)
+            || kernel.stages.iter().any(long)
+        {
+            return None;
+        }
+        // Where the order is free chains may be shorter, and there are more of them.
+        let least = if fp == Fp::Strict { found.chain } else { 8 };
+        let threads = |chain: i64| {
+            let others = found.kept.iter().fold(1i64, |n, &a| n.saturating_mul(kernel.domain[a]));
+            ((count + chain - 1) / chain).saturating_mul(others).saturating_mul(team.threads)
+        };
+        let mut chain = found.chain;
+        while chain > least && threads(chain) < FULL {
+            chain /= 2;
+        }
+        (threads(chain) >= ENOUGH).then_some(Columns { chain, ..found })
+    }
+
+    /// Whether an output of a stage is folded so.
+    pub(crate) fn takes(&self, kernel: &Kernel, stage: &Stage, k: usize, fp: Fp) -> bool {
+        along(kernel, stage, k, fp).is_some_and(|axes| axes == self.axes)
+    }
+}
+
+fn folds(kernel: &Kernel) -> impl Iterator<Item = (&Stage, usize)> {
+    let of = |s: &Stage| (0..s.sinks.len()).collect::<Vec<_>>();
+    kernel.stages.iter().flat_map(move |s| of(s).into_iter().map(move |k| (s, k)))
+}
+
+/// The axes of the domain that an output folds over, where it folds over no others, and in an order that chains of
+/// rows have.
+fn along(kernel: &Kernel, stage: &Stage, k: usize, fp: Fp) -> Option<Vec<usize>> {
+    let Sink::Fold { monoid, runs, .. } = &stage.sinks[k] else { return None };
+    let [run] = runs.as_slice() else { return None };
+    let any = free(*monoid, output_type(stage, k)) || fp != Fp::Strict;
+    let axes: Vec<usize> = run.axes.iter().map(|&a| usize::from(a)).collect();
+    let rows = axes.iter().all(|&a| a < kernel.domain.len());
+    let ordered = run.order == Order::Chain || any;
+    (rows && ordered && !monoid.is_arg() && !stage.axes.is_empty()).then_some(axes)
+}
+
+/// A kernel without axes that folds columns, as one of rows along its last axis; `None` where it folds none
+/// that way.
+pub(crate) fn panel(kernel: &Kernel, fp: Fp) -> Option<Kernel> {
+    let rank = kernel.domain.len();
+    let last = kernel.domain.iter().rposition(|&n| n != 1)?;
+    let n = kernel.domain[last];
+    let defs = defs(kernel);
+    let (rows, tiles) = (SecondaryMap::new(), SecondaryMap::new());
+    let inliner = Inliner { kernel, defs: &defs, rows: &rows, tiles: &tiles };
+    let wanted = |s: &Sink| matches!(s, Sink::Store { .. } | Sink::Fold { .. });
+    let mut outputs = Vec::new();
+    for (s, stage) in kernel.stages.iter().enumerate() {
+        outputs.extend((0..stage.sinks.len()).filter(|&k| wanted(&stage.sinks[k])).map(|k| (s, k)));
+    }
+    let mut stage = inliner.stage(&outputs)?;
+    stage.sinks = outputs.iter().map(|&(s, k)| kernel.stages[s].sinks[k].clone()).collect();
+    // Pieces of rows that are blocks of the lane order, so that more warps have some.
+    let split = n > BLOCK && n % BLOCK == 0;
+    let mut domain: Extents = kernel.domain[..last].iter().copied().collect();
+    let mut at: Vec<IndexExpr> = (0..last).map(IndexExpr::axis).collect();
+    match split {
+        true => {
+            domain.push(n / BLOCK);
+            at.push(IndexExpr::axis(last).times(BLOCK).sum(IndexExpr::axis(last + 1)));
+            stage.axes = Extents::from_iter([BLOCK]);
+        }
+        false => {
+            at.push(IndexExpr::axis(last));
+            stage.axes = Extents::from_iter([n]);
+        }
+    }
+    at.resize(rank, IndexExpr::Const(0));
+    moved(&mut stage, &at);
+    for sink in &mut stage.sinks {
+        let Sink::Fold { runs, then, .. } = sink else { continue };
+        moved(then, &at);
+        for run in runs {
+            let both = |a: &u8| match usize::from(*a) == last && split {
+                true => SmallVec::<[u8; 2]>::from_iter([*a, *a + 1]),
+                false => SmallVec::from_iter([*a]),
+            };
+            run.axes = run.axes.iter().flat_map(both).collect();
+        }
+    }
+    let made =
+        Kernel { name: kernel.name.clone(), domain, stages: vec![stage], ..Kernel::default() };
+    Columns::of(&made, fp).is_some().then_some(made)
+}
+
+/// Puts other expressions in the place of a stage's coordinates.
+fn moved(stage: &mut Stage, at: &[IndexExpr]) {
+    for param in &mut stage.params {
+        match param {
+            Param::Load(pieces) => {
+                for piece in pieces {
+                    piece.index.iter_mut().for_each(|e| *e = e.compose(at));
+                    piece.guards.iter_mut().for_each(|g| g.expr = g.expr.compose(at));
+                }
+            }
+            Param::Coord(e) => *e = e.compose(at),
+            Param::Row(_) | Param::Tile(_) | Param::Sum => {}
+        }
+    }
+    for sink in &mut stage.sinks {
+        if let Sink::Store { index, .. } = sink {
+            index.iter_mut().for_each(|e| *e = e.compose(at));
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A program as a device runs it: in the modes that let a library multiply, a product that it multiplies
+//! multiplies stands alone, with what is done to its operands and its sums in kernels of their own.
+
+use super::library_product::{Product, lies};
+use crate::runtime::legalize::attention;
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::{
+    Buffer, BufferData, Contract, Extents, Feed, Kernel, Member, Operand, Param, Piece, Program,
+    Role, Sink, Stage, Step, Verified, verify,
+};
+use adfuse_ir::scalar::Recorder;
+use adfuse_ir::types::MAX_RANK;
+use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
+use smallvec::SmallVec;
+
+/// A program, divided.
+pub(crate) struct Divided {
+    /// What runs.
+    pub(crate) program: Verified<Program>,
+    /// For each step, the number of the one it was made of.
+    pub(crate) origin: Vec<usize>,
+    /// For each step, the products that a library makes of it; none where kernels of the engine's own do.
+    pub(crate) products: Vec<Option<Product>>,
+}
+
+/// Divides a program. `library` says whether there is one that multiplies.
+///
+/// # Errors
+/// [`Kind::Internal`] where what comes out breaks a rule of programs.
+pub(crate) fn divided(
+    given: &Verified<Program>,
+    fp: Fp,
+    library: bool,
+) -> Result<Divided, Diagnostic> {
+    let mut making = Making { program: (**given).clone(), steps: Vec::new() };
+    for (n, step) in given.steps.iter().enumerate() {
+        match step {
+            // In the modes that let a library multiply its products are contractions like others.
+            Step::Attend(a) if library && fp != Fp::Strict => {
+                let mut parts = Vec::new();
+                attention(&mut making.program, a, &mut |step| parts.push(step));
+                for part in parts {
+                    match &part {
+                        Step::Contract(c) => making.contract(n, c),
+                        _ => making.steps.push((n, part)),
+                    }
+                }
+            }
+            Step::Contract(c) if library && fp != Fp::Strict => making.contract(n, c),
+            step => making.steps.push((n, step.clone())),
+        }
+    }
+    let Making { mut program, steps } = making;
+    let (origin, steps): (Vec<usize>, Vec<Step>) = steps.into_iter().unzip();
+    program.steps = steps;
+    let at = At { func: Some(program.name.clone()), ..At::default() };
+    let program = verify(program).map_err(|errors| {
+        let why = errors.first().map_or(String::new(), ToString::to_string);
+        Diagnostic::new(at, Kind::Internal, format!("a program was divided wrongly: {why}"))
+    })?;
+    let multiplied = |step: &Step| match step {
+        Step::Contract(c) if library && fp != Fp::Strict => match c.members.as_slice() {
+            [m] => Product::of(&program, m).filter(Product::is_worth_a_call),
+            _ => None,
+        },
+        _ => None,
+    };
+    let products = program.steps.iter().map(multiplied).collect();
+    Ok(Divided { origin, products, program })
+}
+
+struct Making {
+    program: Program,
+    steps: Vec<(usize, Step)>,
+}
+
+impl Making {
+    /// A contraction: products that stand alone where a library multiplies all of its members, itself
+    /// otherwise.
+    fn contract(&mut self, n: usize, c: &Contract) {
+        let (buffers, steps) = (self.program.buffers.len(), self.steps.len());
+        for m in &c.members {
+            if self.member(n, &c.name, m).is_none() {
+                // What was made for members before is taken back.
+                self.steps.truncate(steps);
+                let kept = self.program.buffers.iter().take(buffers);
+                self.program.buffers = kept.map(|(_, data)| data.clone()).collect();
+                self.steps.push((n, Step::Contract(c.clone())));
+                return;
+            }
+        }
+    }
+
+    fn member(&mut self, n: usize, name: &str, m: &Member) -> Option<()> {
+        let mut alone = m.clone();
+        let result = m.result();
+        if result.len() > MAX_RANK {
+            return None;
+        }
+        let [(_, lhs, over), (_, rhs, under)] = m.feeds();
+        let mut operands = Vec::new();
+        for (feed, extents, free) in [(lhs, over, &m.rows), (rhs, under, &m.cols)] {
+            if lies(&self.program, feed, [&m.batch, free, &m.depth]).is_some() {
+                operands.push(feed.clone());
+                continue;
+            }
+            if extents.len() > MAX_RANK {
+                return None;
+            }
+            let to = self.temp(name, element(feed), extents.clone());
+            let stage = Stage {
+                axes: Extents::new(),
+                params: feed.params.clone(),
+                program: feed.program.clone(),
+                sinks: vec![store(to, extents.len())],
+            };
+            self.kernel(n, format!("{name}.operand"), extents.clone(), stage);
+            operands.push(plain(to, extents.len(), feed));
+        }
+        alone.rhs = operands.pop()?;
+        alone.lhs = operands.pop()?;
+        let product = Product::of(&self.program, &alone);
+        let (product, then) = match product {
+            Some(product) => (product, None),
+            None => {
+                let sums = self.temp(name, m.sum, result.clone());
+                alone.then = Stage::storing(m.sum, sums, m.sum, axes(result.len()));
+                (Product::of(&self.program, &alone)?, Some(sums))
+            }
+        };
+        if !product.is_worth_a_call() {
+            return None;
+        }
+        let contract = Contract { name: name.into(), members: SmallVec::from_iter([alone]) };
+        self.steps.push((n, Step::Contract(contract)));
+        if let Some(sums) = then {
+            let mut stage = m.then.clone();
+            let rank = result.len();
+            for param in stage.params.iter_mut().filter(|p| **p == Param::Sum) {
+                *param = load(sums, rank);
+            }
+            self.kernel(n, format!("{name}.then"), result, stage);
+        }
+        Some(())
+    }
+
+    fn temp(&mut self, name: &str, dtype: DType, dims: Extents) -> Buffer {
+        let name = format!("{name}.{}", self.program.buffers.len());
+        self.program.buffers.push(BufferData::new(name, dtype, dims, Role::Temp))
+    }
+
+    fn kernel(&mut self, n: usize, name: String, domain: Extents, stage: Stage) {
+        let kernel = Kernel { name, domain, stages: vec![stage], ..Kernel::default() };
+        self.steps.push((n, Step::Kernel(kernel)));
+    }
+}
+
+fn axes(n: usize) -> SmallVec<[IndexExpr; 4]> {
+    (0..n).map(IndexExpr::axis).collect()
+}
+
+fn load(b: Buffer, rank: usize) -> Param {
+    let piece = Piece { from: Operand::Buffer(b), index: axes(rank), guards: SmallVec::new() };
+    Param::Load(SmallVec::from_iter([piece]))
+}
+
+fn store(buffer: Buffer, rank: usize) -> Sink {
+    Sink::Store { buffer, index: axes(rank) }
+}
+
+/// The feed that reads what another has computed.
+fn plain(b: Buffer, rank: usize, of: &Feed) -> Feed {
+    let program = Recorder::record_any(&[element(of)], |x| x[0]);
+    Feed { params: vec![load(b, rank)], program }
+}
+
+/// The type of what a feed computes, of which there is one: the verifier has seen to it.
+fn element(feed: &Feed) -> DType {
+    feed.program.outputs.first().map_or(DType::F32, |&v| feed.program.insts[v].dtype)
+}

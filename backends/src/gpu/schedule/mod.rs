@@ -1,0 +1,20 @@
+//! Decisions.
+
+pub(crate) mod async_copy;
+#[cfg(test)]
+pub(crate) mod checks;
+pub(crate) mod column_folds;
+pub(crate) mod cooperative_row;
+pub(crate) mod fission;
+pub(crate) mod index;
+pub(crate) mod inline;
+pub(crate) mod library_product;
+pub(crate) mod library_split;
+pub(crate) mod operand_path;
+pub(crate) mod partition;
+pub(crate) mod row_residency;
+pub(crate) mod shape;
+pub(crate) mod sort;
+pub(crate) mod tiling;
+pub(crate) mod transpose_tile;
+pub(crate) mod update_columns;

@@ -1,0 +1,403 @@
+//! Steps of a program as work of few forms: flat loops, rows, products, and what joins them through
+//! memory beside the buffers.
+//!
+//! A kernel whose points fold rows in the lane order stays whole ([`Work::Rows`]). What folds over points
+//! is taken out of it, as a flat loop that reads what the rows left; any other kernel is taken apart
+//! into flat loops. A fold of several runs is one for each run.
+
+use super::index::coordinates;
+use super::shape::{axes, free, identity, load, volume};
+use super::sort::Sort;
+use crate::runtime::legalize::attention;
+use adfuse_ir::affine::simplified;
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::{
+    Buffer, BufferData, Contract, Extents, Kernel, Member, Operand, Order, Param, Piece, Program,
+    Role, Run, Scatter, Sink, Space, Stage, Step, Storage,
+};
+use adfuse_ir::op::Monoid;
+use adfuse_ir::scalar::Recorder;
+use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
+use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
+
+/// A loop over points, in any order, with one stage that has no axes: stores, and folds of one run each.
+#[derive(Clone)]
+pub(crate) struct Flat {
+    pub(crate) domain: Extents,
+    pub(crate) stage: Stage,
+}
+
+/// What a step is made of.
+pub(crate) enum Work {
+    Flat(Flat),
+    /// A kernel whose folds are rows in the lane order, or columns of its rows.
+    Rows(Kernel),
+    Scan(Scan),
+    Join(Join),
+    /// Elements of one buffer, at the places they have in memory, into the words of a packed one.
+    Pack {
+        from: Buffer,
+        to: Buffer,
+    },
+    /// A contraction whose sums are stored.
+    Product(Member),
+    Scatter(Scatter),
+    Sort(Sort),
+}
+
+/// Partial results along the middle one of three axes, in place.
+pub(crate) struct Scan {
+    pub(crate) buffer: Buffer,
+    pub(crate) extents: [i64; 3],
+    pub(crate) monoid: Monoid,
+    pub(crate) reverse: bool,
+    /// Buffers for the last elements of groups, a level each.
+    pub(crate) lasts: Vec<Buffer>,
+}
+
+/// Parts of folds, joined in the balanced tree: of each point one part, folded over its last axes.
+pub(crate) struct Join {
+    pub(crate) from: Buffer,
+    pub(crate) domain: Extents,
+    pub(crate) folded: Vec<usize>,
+    pub(crate) monoid: Monoid,
+    pub(crate) dtype: DType,
+    pub(crate) then: Stage,
+}
+
+/// Where a buffer of the lowered program is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Home {
+    /// Where the given program has it.
+    #[default]
+    Given,
+    /// The caller's array of a buffer.
+    Caller(Buffer),
+    /// So far into the scratch of its step.
+    Scratch(u64),
+}
+
+/// The work of one step.
+#[derive(Default)]
+struct Lowered {
+    works: Vec<Work>,
+    scratch: u64,
+}
+
+/// Lowers steps one after the other.
+pub(crate) struct Lowering {
+    /// The mode, by which folds may go in other orders.
+    pub(crate) fp: Fp,
+    /// The given program with the buffers that were added.
+    pub(crate) program: Program,
+    pub(crate) homes: SecondaryMap<Buffer, Home>,
+    step: Lowered,
+    pub(crate) problem: Option<Diagnostic>,
+}
+
+impl Lowering {
+    pub(crate) fn new(program: &Program, fp: Fp) -> Lowering {
+        Lowering {
+            program: program.clone(),
+            fp,
+            homes: SecondaryMap::new(),
+            step: Lowered::default(),
+            problem: None,
+        }
+    }
+
+    /// A buffer in the scratch of the step.
+    pub(crate) fn temp(&mut self, dtype: DType, dims: Extents) -> Buffer {
+        let name = format!("beside.{}", self.program.buffers.len());
+        let data = BufferData::new(name, dtype, dims, Role::Temp);
+        let bytes = volume(&data.dims).saturating_mul(dtype.bytes() as i64) as u64;
+        let b = self.program.buffers.push(data);
+        self.homes[b] = Home::Scratch(self.step.scratch);
+        let end =
+            self.step.scratch.checked_add(bytes).and_then(|n| n.checked_next_multiple_of(256));
+        match end.filter(|&n| n < 1 << 62) {
+            Some(end) => self.step.scratch = end,
+            None => {
+                let m = "memory beside the buffers outgrows what can be addressed".to_owned();
+                self.problem = Some(Diagnostic::new(At::default(), Kind::Limit, m));
+            }
+        }
+        b
+    }
+
+    /// The same memory as a buffer of the scratch, with other extents.
+    pub(crate) fn alias(&mut self, b: Buffer, dims: Extents) -> Buffer {
+        let name = format!("beside.{}", self.program.buffers.len());
+        let dtype = self.program.buffers[b].dtype;
+        let other = self.program.buffers.push(BufferData::new(name, dtype, dims, Role::Temp));
+        self.homes[other] = self.homes[b];
+        other
+    }
+
+    pub(crate) fn push(&mut self, work: Work) {
+        self.step.works.push(work);
+    }
+
+    /// The work that was added since this was asked last.
+    pub(crate) fn taken(&mut self) -> Result<Vec<Work>, Diagnostic> {
+        let works = std::mem::take(&mut self.step.works);
+        self.problem.take().map_or(Ok(works), Err)
+    }
+
+    /// Ends a step: the bytes of its scratch.
+    pub(crate) fn ended(&mut self) -> Result<u64, Diagnostic> {
+        let step = std::mem::take(&mut self.step);
+        self.problem.take().map_or(Ok(step.scratch), Err)
+    }
+
+    /// What a step is made of; nothing for a transfer, which copies.
+    pub(crate) fn step(&mut self, step: &Step) -> Result<Vec<Work>, Diagnostic> {
+        self.one(step)?;
+        self.taken()
+    }
+
+    fn one(&mut self, step: &Step) -> Result<(), Diagnostic> {
+        match step {
+            Step::Kernel(kernel) => self.kernel(kernel),
+            Step::Contract(contract) => self.contract(contract),
+            Step::Attend(attend) => {
+                // The rewriting adds temporaries, which are this step's own.
+                let mut steps = Vec::new();
+                let mut given = std::mem::take(&mut self.program);
+                let before = given.buffers.len();
+                attention(&mut given, attend, &mut |step| steps.push(step));
+                let added: Vec<Buffer> = given.buffers.keys().skip(before).collect();
+                self.program = given;
+                for b in added {
+                    let bytes = self.program.buffers[b].bytes().next_multiple_of(256);
+                    self.homes[b] = Home::Scratch(self.step.scratch);
+                    self.step.scratch = self.step.scratch.saturating_add(bytes);
+                }
+                steps.iter().try_for_each(|step| self.one(step))?;
+            }
+            Step::Scatter(scatter) => self.scatter(scatter),
+            Step::Library(library) => {
+                let m = format!("there is no library function @{} for PTX", library.function);
+                return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
+            }
+            Step::Argsort(step) => self.push(Work::Sort(Sort::of(self, step))),
+            Step::Transfer(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Copies of what callers hand over (`enter`) or are handed, where buffers are packed or have strides.
+    pub(crate) fn copies(&mut self, enter: bool) -> Result<Vec<Work>, Diagnostic> {
+        let inputs: Vec<Buffer> = self.program.inputs().collect();
+        let mut wanted = if enter { inputs } else { self.program.outputs.clone() };
+        wanted.sort();
+        wanted.dedup();
+        for b in wanted {
+            let data = self.program.buffers[b].clone();
+            let dense = data.storage == Storage::Plain && data.strides.is_none();
+            let device = data.space == Space::Device;
+            if dense || !device || matches!(data.role, Role::Constant(_)) {
+                continue;
+            }
+            let name = format!("copy of %{}", data.name);
+            let plain = BufferData { storage: Storage::Plain, strides: None, name, ..data.clone() };
+            let caller = self.program.buffers.push(plain);
+            self.homes[caller] = Home::Caller(b);
+            let (from, to) = if enter { (caller, b) } else { (b, caller) };
+            let stage = Stage {
+                params: vec![load(from, axes(data.dims.len()))],
+                program: identity(data.dtype),
+                sinks: vec![Sink::Store { buffer: to, index: axes(data.dims.len()) }],
+                ..Stage::default()
+            };
+            self.flat(data.dims.clone(), stage);
+        }
+        self.taken()
+    }
+
+    /// Adds a flat loop: stores into packed buffers and folds of several runs become loops of their own.
+    pub(crate) fn flat(&mut self, domain: Extents, mut stage: Stage) {
+        let mut after = Vec::new();
+        let mut before = Vec::new();
+        let folds = stage.sinks.iter().any(|s| matches!(s, Sink::Fold { .. }));
+        for (k, sink) in stage.sinks.iter_mut().enumerate() {
+            let dtype = stage.program.insts[stage.program.outputs[k]].dtype;
+            match sink {
+                // Threads next to each other make words of neighbours.
+                Sink::Store { buffer, index }
+                    if !folds && self.in_order(*buffer, index, &domain) => {}
+                Sink::Store { buffer, index } => {
+                    if let Some((temp, place)) = self.unpacked(*buffer, index) {
+                        after.push(Work::Pack { from: temp, to: *buffer });
+                        (*buffer, *index) = (temp, place);
+                    }
+                }
+                Sink::Fold { monoid, runs, then } => {
+                    if free(*monoid, dtype) {
+                        merge(runs);
+                    }
+                    if runs.len() > 1 {
+                        // The first run into memory, and what is left of it as a loop of its own.
+                        let mut left = domain.clone();
+                        runs[0].axes.iter().for_each(|&a| left[usize::from(a)] = 1);
+                        let temp = self.temp(dtype, left.clone());
+                        let rest: SmallVec<[Run; 2]> = runs.drain(1..).collect();
+                        let whole = axes(left.len());
+                        // What is folded away has no coordinate.
+                        let folded = |a: usize| runs[0].axes.iter().any(|&b| usize::from(b) == a);
+                        let of = |a: usize| match folded(a) {
+                            true => IndexExpr::Const(0),
+                            false => IndexExpr::axis(a),
+                        };
+                        let place = (0..left.len()).map(of).collect();
+                        let own = Stage::storing(dtype, temp, dtype, place);
+                        let then = std::mem::replace(then, Box::new(own));
+                        let stage = Stage {
+                            params: vec![load(temp, whole)],
+                            program: identity(dtype),
+                            sinks: vec![Sink::Fold { monoid: *monoid, runs: rest, then }],
+                            ..Stage::default()
+                        };
+                        before.push((left, stage));
+                    }
+                }
+                _ => {}
+            }
+        }
+        // What follows a fold may pack too.
+        for sink in &mut stage.sinks {
+            if let Sink::Fold { then, .. } = sink {
+                for sink in &mut then.sinks {
+                    if let Sink::Store { buffer, index } = sink
+                        && let Some((temp, place)) = self.unpacked(*buffer, index)
+                    {
+                        after.push(Work::Pack { from: temp, to: *buffer });
+                        (*buffer, *index) = (temp, place);
+                    }
+                }
+            }
+        }
+        self.push(Work::Flat(Flat { domain, stage }));
+        before.into_iter().for_each(|(domain, stage)| self.flat(domain, stage));
+        after.into_iter().for_each(|work| self.push(work));
+    }
+
+    /// Whether a store goes by the elements of its buffer in the order in which memory has them.
+    fn in_order(&self, b: Buffer, index: &[IndexExpr], domain: &[i64]) -> bool {
+        let data = &self.program.buffers[b];
+        let mut place = IndexExpr::Const(0);
+        for (e, &n) in index.iter().zip(&data.dims) {
+            place = place.times(n.max(1)).sum(e.clone());
+        }
+        let total = volume(domain);
+        let at = coordinates(&IndexExpr::axis(0), domain);
+        let place = simplified(&place.compose(&at), &[total]);
+        data.strides.is_none() && (place == IndexExpr::axis(0) || total == 1)
+    }
+
+    /// For a packed buffer, where its elements are put first: in a buffer of one axis, by their places.
+    pub(crate) fn unpacked(
+        &mut self,
+        b: Buffer,
+        index: &[IndexExpr],
+    ) -> Option<(Buffer, SmallVec<[IndexExpr; 4]>)> {
+        let data = self.program.buffers[b].clone();
+        let Storage::Packed(_) = data.storage else { return None };
+        let (mut dense, mut reach) = (1i64, 1i64);
+        let mut place = IndexExpr::Const(0);
+        for (k, e) in index.iter().enumerate().rev() {
+            let stride = data.strides.as_ref().map_or(dense, |s| s[k]);
+            place = e.clone().times(stride).sum(place);
+            reach = reach.saturating_add((data.dims[k] - 1).max(0).saturating_mul(stride));
+            dense = dense.saturating_mul(data.dims[k].max(1));
+        }
+        let temp = self.temp(data.dtype, Extents::from_iter([reach]));
+        Some((temp, SmallVec::from_iter([place])))
+    }
+
+    /// Members one after the other. What is folded or packed of their results goes through memory.
+    fn contract(&mut self, contract: &Contract) {
+        for member in &contract.members {
+            let result = member.result();
+            let mut own = member.clone();
+            let mut after: Vec<(Buffer, DType, Sink)> = Vec::new();
+            let mut packs = Vec::new();
+            for (k, sink) in own.then.sinks.iter_mut().enumerate() {
+                let dtype = own.then.program.insts[own.then.program.outputs[k]].dtype;
+                match sink {
+                    Sink::Store { buffer, index } => {
+                        if let Some((temp, place)) = self.unpacked(*buffer, index) {
+                            packs.push(Work::Pack { from: temp, to: *buffer });
+                            (*buffer, *index) = (temp, place);
+                        }
+                    }
+                    sink => {
+                        let temp = self.temp(dtype, result.clone());
+                        let store = Sink::Store { buffer: temp, index: axes(result.len()) };
+                        after.push((temp, dtype, std::mem::replace(sink, store)));
+                    }
+                }
+            }
+            self.push(Work::Product(own));
+            packs.into_iter().for_each(|work| self.push(work));
+            for (temp, dtype, fold) in after {
+                let stage = Stage {
+                    params: vec![load(temp, axes(result.len()))],
+                    program: identity(dtype),
+                    sinks: vec![fold],
+                    ..Stage::default()
+                };
+                self.flat(result.clone(), stage);
+            }
+        }
+    }
+
+    /// What the elements begin with, then the updates, then the type of the buffer where sums have
+    /// another.
+    fn scatter(&mut self, scatter: &Scatter) {
+        let data = self.program.buffers[scatter.out].clone();
+        let wide = data.dtype.compute();
+        let rank = data.dims.len();
+        let direct = wide == data.dtype && data.storage == Storage::Plain && data.strides.is_none();
+        let sums = match direct {
+            true => scatter.out,
+            false => self.temp(wide, data.dims.clone()),
+        };
+        let piece = Piece {
+            from: scatter.from,
+            index: match scatter.from {
+                Operand::Buffer(_) => axes(rank),
+                Operand::Literal(_) => SmallVec::new(),
+            },
+            guards: SmallVec::new(),
+        };
+        let begin = Stage {
+            params: vec![Param::Load(SmallVec::from_iter([piece]))],
+            program: Recorder::record_any(&[data.dtype], |x| x[0].convert(wide)),
+            sinks: vec![Sink::Store { buffer: sums, index: axes(rank) }],
+            ..Stage::default()
+        };
+        self.flat(data.dims.clone(), begin);
+        self.push(Work::Scatter(Scatter { out: sums, ..scatter.clone() }));
+        if !direct {
+            let end = Stage {
+                params: vec![load(sums, axes(rank))],
+                program: Recorder::record_any(&[wide], |x| x[0].convert(data.dtype)),
+                sinks: vec![Sink::Store { buffer: scatter.out, index: axes(rank) }],
+                ..Stage::default()
+            };
+            self.flat(data.dims.clone(), end);
+        }
+    }
+}
+
+/// Several runs as one, in the row-major order in which they count places: the last is the outermost.
+fn merge(runs: &mut SmallVec<[Run; 2]>) {
+    if runs.len() > 1 {
+        let axes = runs.iter().rev().flat_map(|r| r.axes.iter().copied()).collect();
+        let order =
+            if runs.iter().all(|r| r.order == Order::Lane) { Order::Lane } else { Order::Chain };
+        *runs = SmallVec::from_iter([Run { axes, order }]);
+    }
+}

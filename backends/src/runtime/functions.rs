@@ -1,0 +1,419 @@
+//! Functions that programs call by name: what a user of the engines gives them.
+//!
+//! A function reads dense row-major tensors and writes one. Its types and its price are asked for when a program is
+//! compiled, and stand in the instruction from then on: what plans does not know it.
+#![allow(unsafe_code)]
+
+use super::array::{Array, out_of_memory};
+use super::library_functions::Functions;
+use super::truth;
+use adfuse_ir::rewrite::Copier;
+use adfuse_ir::types::MAX_BYTES;
+use adfuse_ir::verify::at_inst;
+use adfuse_ir::{
+    At, Attr, Attrs, Builder, DType, Diagnostic, Function, Inst, Kind, Literal, Op, TensorType,
+};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// The type of the result for those of the operands, or what is wrong with them.
+type Types = dyn Fn(&[TensorType]) -> Result<TensorType, String> + Send + Sync;
+/// What a call takes, for the types of the operands.
+type Prices = dyn Fn(&[TensorType]) -> Price + Send + Sync;
+/// A call.
+type Run = dyn Fn(&mut Call<'_>) -> Result<(), String> + Send + Sync;
+
+/// What a call of a function takes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Price {
+    /// Operations.
+    pub operations: u64,
+    /// Bytes that it moves beside those of operands and result.
+    pub bytes: u64,
+    /// Bytes of memory that it needs beside operands and result ([`Call::scratch`]); they are planned as buffers are.
+    pub scratch: u64,
+}
+
+/// A function that programs call by name.
+pub struct Opaque {
+    types: Box<Types>,
+    prices: Box<Prices>,
+    run: Box<Run>,
+}
+
+impl Opaque {
+    /// A function with the type of its result for those of its operands, or what is wrong with them; `run` is a call. It
+    /// gives the same result for the same operands: calls are left out, shared and done again.
+    pub fn new(
+        types: impl Fn(&[TensorType]) -> Result<TensorType, String> + Send + Sync + 'static,
+        run: impl Fn(&mut Call<'_>) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Opaque {
+        Opaque {
+            types: Box::new(types),
+            prices: Box::new(|_| Price::default()),
+            run: Box::new(run),
+        }
+    }
+
+    /// The function with what a call takes, for the types of the operands.
+    #[must_use]
+    pub fn priced(self, prices: impl Fn(&[TensorType]) -> Price + Send + Sync + 'static) -> Opaque {
+        Opaque { prices: Box::new(prices), ..self }
+    }
+
+    /// Calls it, and leaves what buffers may hold: no NaN but the canonical one. The result has zeros.
+    pub(crate) fn call(&self, name: &str, call: &mut Call<'_>) -> Result<(), Diagnostic> {
+        let failed =
+            |m: String| Diagnostic::new(At::default(), Kind::Usage, format!("@{name} failed: {m}"));
+        (self.run)(call).map_err(failed)?;
+        let (dtype, width) = (call.result.dtype, call.result.dtype.bytes() as usize);
+        if dtype.is_float() {
+            for element in call.result.bytes.chunks_exact_mut(width) {
+                let mut word = [0; 8];
+                word[..width].copy_from_slice(element);
+                let bits = Literal::from_bits(dtype, u64::from_le_bytes(word)).bits();
+                element.copy_from_slice(&bits.to_le_bytes()[..width]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A call of a function: what it reads, where its result goes, and memory for it.
+pub struct Call<'a> {
+    /// The operands.
+    pub args: &'a [Tensor<'a>],
+    /// The result: zeros, before the function writes it.
+    pub result: TensorMut<'a>,
+    /// The bytes that the price asks for, of no meaning before and after.
+    pub scratch: &'a mut [u8],
+}
+
+/// A dense row-major tensor that a function reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensor<'a> {
+    pub(crate) dtype: DType,
+    pub(crate) dims: &'a [u64],
+    pub(crate) bytes: &'a [u8],
+}
+
+/// A dense row-major tensor that a function writes.
+#[derive(Debug)]
+pub struct TensorMut<'a> {
+    pub(crate) dtype: DType,
+    pub(crate) dims: &'a [u64],
+    pub(crate) bytes: &'a mut [u8],
+}
+
+mod sealed {
+    /// Types of plain numbers: all bits are values, or [`Element::valid`](super::Element::valid) says which.
+    pub trait Sealed {}
+}
+
+/// A type of elements in Rust.
+pub trait Element: sealed::Sealed + Copy {
+    /// Whether elements of this type are such.
+    fn holds(dtype: DType) -> bool;
+
+    /// Whether all of these bytes are values of the type, or what is wrong.
+    ///
+    /// # Errors
+    /// The first byte that is no value.
+    fn valid(_: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+macro_rules! elements {
+    ($($t:ty: $($dtype:ident)|+;)*) => {$(
+        impl sealed::Sealed for $t {}
+        impl Element for $t {
+            fn holds(dtype: DType) -> bool {
+                matches!(dtype, $(DType::$dtype)|+)
+            }
+        }
+    )*};
+}
+
+elements! {
+    f64: F64;
+    f32: F32;
+    half::bf16: BF16;
+    half::f16: F16;
+    i64: I64;
+    i32: I32;
+    u32: U32;
+    i8: I8;
+    u8: U8;
+}
+
+impl sealed::Sealed for bool {}
+impl Element for bool {
+    fn holds(dtype: DType) -> bool {
+        dtype == DType::Bool
+    }
+
+    fn valid(bytes: &[u8]) -> Result<(), String> {
+        truth::stray(bytes).map_or(Ok(()), |at| {
+            let byte = bytes[at];
+            Err(format!("byte {at} of a tensor of bool is {byte}: neither 0 nor 1"))
+        })
+    }
+}
+
+fn typed<T: Element>(dtype: DType) -> Result<(), String> {
+    match T::holds(dtype) {
+        true => Ok(()),
+        false => Err(format!("a tensor of {dtype} is not one of {}", std::any::type_name::<T>())),
+    }
+}
+
+impl<'a> Tensor<'a> {
+    /// The extents.
+    pub fn dims(&self) -> &'a [u64] {
+        self.dims
+    }
+
+    /// The type.
+    pub fn ty(&self) -> TensorType {
+        TensorType::of(self.dtype, self.dims)
+    }
+
+    /// The elements, row-major.
+    ///
+    /// # Errors
+    /// When they are of another type, or bytes of truth values are neither 0 nor 1.
+    pub fn elements<T: Element>(&self) -> Result<&'a [T], String> {
+        typed::<T>(self.dtype)?;
+        T::valid(self.bytes)?;
+        // SAFETY: all bits are values of these types but for `bool`, whose bytes have just been looked at. Bytes
+        // that are not aligned for the type are left out, which is checked.
+        let (before, elements, after) = unsafe { self.bytes.align_to::<T>() };
+        match before.is_empty() && after.is_empty() {
+            true => Ok(elements),
+            false => Err("a tensor begins in the middle of an element".into()),
+        }
+    }
+}
+
+impl TensorMut<'_> {
+    /// The extents.
+    pub fn dims(&self) -> &[u64] {
+        self.dims
+    }
+
+    /// The type.
+    pub fn ty(&self) -> TensorType {
+        TensorType::of(self.dtype, self.dims)
+    }
+
+    /// The elements, row-major.
+    ///
+    /// # Errors
+    /// When they are of another type.
+    pub fn elements<T: Element>(&mut self) -> Result<&mut [T], String> {
+        typed::<T>(self.dtype)?;
+        T::valid(self.bytes)?;
+        // SAFETY: as above; nobody else has the bytes.
+        let (before, elements, after) = unsafe { self.bytes.align_to_mut::<T>() };
+        match before.is_empty() && after.is_empty() {
+            true => Ok(elements),
+            false => Err("a tensor begins in the middle of an element".into()),
+        }
+    }
+}
+
+/// Functions by name. Clones share them.
+#[derive(Clone, Default)]
+pub struct Registry(Arc<BTreeMap<String, Arc<Opaque>>>);
+
+impl Registry {
+    /// No functions.
+    pub fn new() -> Registry {
+        Registry::default()
+    }
+
+    /// These functions and one more; it takes the place of one of its name.
+    #[must_use]
+    pub fn with(self, name: impl Into<String>, function: Opaque) -> Registry {
+        let mut all = (*self.0).clone();
+        all.insert(name.into(), Arc::new(function));
+        Registry(Arc::new(all))
+    }
+
+    /// The function of a name.
+    pub fn get(&self, name: &str) -> Option<&Arc<Opaque>> {
+        self.0.get(name)
+    }
+
+    /// Whether the functions of two are the same ones.
+    pub fn is(&self, other: &Registry) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Checks what a function calls of these.
+    ///
+    /// # Errors
+    /// [`Kind::UnknownName`] for what is not there, and errors of types; they name the instruction.
+    pub fn check(&self, f: &Function) -> Result<(), Diagnostic> {
+        let mut found = Ok(());
+        f.walk(&mut |f, i| {
+            if found.is_ok() && f.op(i) == Op::Opaque {
+                found = self.price(f, i).map(|_| ());
+            }
+        });
+        found
+    }
+
+    /// The function with what its calls of these take written into them, so that it is planned by that. Calls inside
+    /// of regions, which are not planned, are checked alone.
+    ///
+    /// # Errors
+    /// As [`Registry::check`].
+    pub fn priced(&self, f: &Function) -> Result<Function, Diagnostic> {
+        self.check(f)?;
+        if f.body_insts().iter().all(|&i| f.op(i) != Op::Opaque) {
+            return Ok(f.clone());
+        }
+        let mut b = Builder::new(f.name.clone());
+        b.func_mut().symbols = f.symbols.clone();
+        b.func_mut().rule = f.rule.clone();
+        let mut copier = Copier::new(f);
+        copier.params(&mut b);
+        for &i in f.body_insts() {
+            if f.op(i) != Op::Opaque {
+                copier.inst(&mut b, i);
+                continue;
+            }
+            let price = self.price(f, i)?;
+            let fact = |n: u64| Attr::Int(i64::try_from(n).unwrap_or(i64::MAX));
+            let mut attrs = Attrs::none();
+            for (name, attr) in f.attrs(i).iter() {
+                let new = match name {
+                    "operations" => fact(price.operations),
+                    "bytes" => fact(price.bytes),
+                    "scratch" => fact(price.scratch),
+                    _ => attr.clone(),
+                };
+                attrs = attrs.with(name, new);
+            }
+            b.set_phase(f.inst(i).phase);
+            b.set_span(f.span(i));
+            let args: Vec<_> = f.args(i).iter().map(|&a| copier.get(&mut b, a)).collect();
+            let old = f.inst_results(i)[0];
+            let new = b.op_as(Op::Opaque, &args, attrs, f.ty(old));
+            b.func_mut().set_name(new, f.name_of(old));
+            copier.set(old, new);
+        }
+        let results: Vec<_> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
+        b.set_results(&results);
+        b.finish()
+    }
+
+    /// What a call takes; types with symbols wait until those are known.
+    fn price(&self, f: &Function, i: Inst) -> Result<Price, Diagnostic> {
+        let name = f.attrs(i).text("name");
+        let wrong = |kind, m: String| Diagnostic::new(at_inst(f, i), kind, m);
+        let function = self.get(name).ok_or_else(|| wrong(Kind::UnknownName, unknown(name)))?;
+        let types: Vec<TensorType> = f.args(i).iter().map(|&a| f.ty(a).clone()).collect();
+        let written = f.ty(f.inst_results(i)[0]);
+        if types.iter().chain([written]).any(|t| t.dims().is_none()) {
+            return Ok(Price::default());
+        }
+        let given = (function.types)(&types);
+        let given = given.map_err(|m| wrong(Kind::Shape, misfit(name, &types, &m)))?;
+        if given != *written {
+            let kind = if given.dtype == written.dtype { Kind::Shape } else { Kind::DType };
+            return Err(wrong(kind, format!("the result of `{name}` is {given}, not {written}")));
+        }
+        let price = (function.prices)(&types);
+        match price.scratch <= MAX_BYTES {
+            true => Ok(price),
+            false => {
+                let m = format!("{} bytes of scratch, the limit is {MAX_BYTES}", price.scratch);
+                Err(wrong(Kind::Limit, m))
+            }
+        }
+    }
+
+    /// Calls a function on arrays.
+    pub(crate) fn evaluate(&self, name: &str, args: &[Array]) -> Result<Array, Diagnostic> {
+        let wrong = |kind, m| Diagnostic::new(At::default(), kind, m);
+        let function = self.get(name).ok_or_else(|| wrong(Kind::UnknownName, unknown(name)))?;
+        let types: Vec<TensorType> = args.iter().map(Array::ty).collect();
+        let ty =
+            (function.types)(&types).map_err(|m| wrong(Kind::Shape, misfit(name, &types, &m)))?;
+        let dims = ty.dims().unwrap_or_default();
+        let copies: Vec<Words> =
+            args.iter().map(|a| Words::of(a.bytes())).collect::<Result<_, _>>()?;
+        let tensor = |(a, w)| -> Tensor<'_> {
+            let (a, w): (&Array, &Words) = (a, w);
+            Tensor { dtype: a.dtype(), dims: a.dims(), bytes: w.bytes() }
+        };
+        let tensors: Vec<Tensor<'_>> = args.iter().zip(&copies).map(tensor).collect();
+        let mut out = Words::zeros(ty.elements().and_then(|n| n.checked_mul(ty.dtype.bytes())))?;
+        let mut scratch = Words::zeros(Some((function.prices)(&types).scratch))?;
+        let result = TensorMut { dtype: ty.dtype, dims: &dims, bytes: out.bytes_mut() };
+        function.call(name, &mut Call { args: &tensors, result, scratch: scratch.bytes_mut() })?;
+        Ok(Array::from_bytes(ty.dtype, &dims, out.bytes().to_vec().into()))
+    }
+}
+
+/// What to say of operands that a function does not take.
+fn misfit(name: &str, types: &[TensorType], why: &str) -> String {
+    let types: Vec<String> = types.iter().map(ToString::to_string).collect();
+    format!("`{name}` does not take ({}): {why}", types.join(", "))
+}
+
+/// What to say of a name that no function has.
+pub(crate) fn unknown(name: &str) -> String {
+    format!("there is no function `{name}` among those that the engine was given")
+}
+
+/// Bytes that begin where every element may.
+struct Words {
+    words: Vec<u64>,
+    bytes: usize,
+}
+
+impl Words {
+    /// So many bytes; `None` is more than can be counted.
+    fn zeros(bytes: Option<u64>) -> Result<Words, Diagnostic> {
+        let size = bytes.and_then(|n| usize::try_from(n).ok());
+        let mut words = Vec::new();
+        let room = size.filter(|n| words.try_reserve_exact(n.div_ceil(8)).is_ok());
+        let bytes = room.ok_or_else(|| out_of_memory(bytes.unwrap_or(u64::MAX)))?;
+        words.resize(bytes.div_ceil(8), 0);
+        Ok(Words { words, bytes })
+    }
+
+    fn of(bytes: &[u8]) -> Result<Words, Diagnostic> {
+        let mut words = Words::zeros(Some(bytes.len() as u64))?;
+        words.bytes_mut().copy_from_slice(bytes);
+        Ok(words)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: words have eight bytes each, and so many as there are bytes at least.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.bytes) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.bytes) }
+    }
+}
+
+impl Functions for Registry {
+    fn call(&mut self, name: &str, inputs: &[Array]) -> Option<Result<Vec<Array>, Diagnostic>> {
+        self.get(name)?;
+        Some(self.evaluate(name, inputs).map(|array| vec![array]))
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}

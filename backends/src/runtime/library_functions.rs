@@ -1,0 +1,19 @@
+//! The functions of libraries that programs call by name.
+
+use super::array::Array;
+use adfuse_ir::Diagnostic;
+
+/// The functions of libraries that programs call by name.
+pub trait Functions {
+    /// Calls a function; `None` where there is none of this name.
+    fn call(&mut self, name: &str, inputs: &[Array]) -> Option<Result<Vec<Array>, Diagnostic>>;
+}
+
+/// No functions: a program that calls one is refused when it comes to it.
+pub(crate) struct NoFunctions;
+
+impl Functions for NoFunctions {
+    fn call(&mut self, _: &str, _: &[Array]) -> Option<Result<Vec<Array>, Diagnostic>> {
+        None
+    }
+}

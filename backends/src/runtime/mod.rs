@@ -1,0 +1,15 @@
+//! What every engine shares.
+
+pub(crate) mod arena_layout;
+pub mod array;
+pub(crate) mod bytes;
+pub(crate) mod errors;
+pub(crate) mod executable_cache;
+pub mod functions;
+pub(crate) mod host_memory;
+pub(crate) mod legalize;
+pub(crate) mod library_functions;
+pub(crate) mod result_pool;
+pub(crate) mod strides;
+pub(crate) mod trace;
+pub(crate) mod truth;
