@@ -10,7 +10,7 @@ pub trait Functions {
 }
 
 /// No functions: a program that calls one is refused when it comes to it.
-pub(crate) struct NoFunctions;
+pub struct NoFunctions;
 
 impl Functions for NoFunctions {
     fn call(&mut self, _: &str, _: &[Array]) -> Option<Result<Vec<Array>, Diagnostic>> {
