@@ -7,5 +7,5 @@ pub mod reference;
 mod runtime;
 
 pub use gpu::ptx;
-pub use runtime::array::{self, Array};
-pub use runtime::functions;
+pub use runtime::array::Array;
+pub use runtime::{array, functions};

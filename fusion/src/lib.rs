@@ -38,12 +38,13 @@ pub use plan::{Group, Members, Plan, graph_hash};
 pub use prepass::lossy::planned_function;
 pub use prepass::prepare;
 pub use remat::crossing::{How, Reading};
-pub use remat::decisions::decisions;
-pub use remat::decisions::{Alternative, Choice, Constraint, Decider, Decision, Difference, Why};
+pub use remat::decisions::{
+    Alternative, Choice, Constraint, Decider, Decision, Difference, Why, decisions,
+};
 pub use remat::lossy::{AsItIs, Left, Narrowed, keep_lossy};
 pub use remat::{PlanFrontier, plan_frontier};
 pub use search::fastest::plan_attempts;
-pub use search::plan;
+pub use search::planner::plan;
 pub use search::point::{PlanPoint, plan_point};
 
 pub use adfuse_ir::Fp;

@@ -1,7 +1,7 @@
 //! Contractions: operands as matrices, their product piece by piece, and what follows each piece while
 //! it is in the cache.
 
-use super::codegen::loop_nest::{Part, Put, Slots, Sweep};
+use super::codegen::loop_ir::{Part, Put, Slots, Sweep};
 use super::gemm::subnormal::Met;
 use super::gemm::tiles::{Side, Tiles};
 use super::gemm::{Aid, Gemm, Matrix, apart, best, canonical, tiles};

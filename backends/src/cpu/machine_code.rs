@@ -8,15 +8,14 @@
 //! parts ([`Fold`]).
 
 use super::clif::unit::Unit;
-pub(super) use super::codegen::fold::Fold;
 pub(super) use super::codegen::listing::{Listing, Noted};
-pub(super) use super::codegen::loop_nest::Sweep;
+pub(super) use super::codegen::loop_ir::{Fold, Sweep};
 pub(crate) use super::codegen::vector_width::{Emitter, Vectors};
 
 use super::clif::calls::Calls;
-use super::clif::vector_fold::Held;
+use super::clif::state::Held;
 use super::codegen::constants::Constants;
-use super::codegen::loop_nest::Planned;
+use super::codegen::loop_ir::Planned;
 use super::x86::code_pages::Pages;
 use adfuse_ir::{At, Diagnostic, Fp, Kind};
 use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, Value, types};

@@ -1,7 +1,7 @@
 //! For hosts without an emitter of wide vectors: it takes no sweep. Code for such a host is never asked for
 //! with vectors wider than Cranelift's.
 
-use super::codegen::loop_nest::Planned;
+use super::codegen::loop_ir::Planned;
 use super::codegen::vector_width::{Vectors, Why};
 use adfuse_ir::Diagnostic;
 

@@ -5,7 +5,7 @@
 //! threads there are.
 #![allow(unsafe_code)]
 
-use super::codegen::loop_nest::{Part, Put, Slots, Sweep};
+use super::codegen::loop_ir::{Part, Put, Slots, Sweep};
 use super::kernel::compile::Making;
 use super::machine_code::SweepId;
 use super::shape::volume;

@@ -1,34 +1,13 @@
 //! Index expressions, loads and stores of single elements, as machine code.
 
-use super::scalar::register;
+use super::state::{Fixed, Here, flags, register};
 use super::unit::Unit;
-use crate::cpu::codegen::loop_nest::{Access, Planned, Read, Source, Way};
+use crate::cpu::codegen::loop_ir::{Access, Planned, Read, Source, Way};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
-use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Value, types};
+use cranelift_codegen::ir::{InstBuilder, Value, types};
 use std::ops::Range;
-
-/// What is known at a coordinate.
-pub(crate) struct Here<'a> {
-    /// The coordinates that are walked.
-    pub(crate) at: &'a [Value],
-    /// The parameters that have been read.
-    pub(crate) params: &'a [Option<Value>],
-}
-
-/// What is the same all along the innermost axis.
-#[derive(Default)]
-pub(crate) struct Fixed {
-    /// Of each form, all but the step along it and what changes.
-    pub(crate) forms: Vec<Option<Value>>,
-    /// Of each parameter that does not change.
-    pub(crate) params: Vec<Option<Value>>,
-    /// The pointers of the table.
-    pub(crate) bases: Vec<(u32, Value)>,
-    /// Of each array whose element is affine, a pointer to where the innermost coordinate is 0.
-    pub(crate) starts: Vec<(usize, Value)>,
-}
 
 impl Unit<'_, '_> {
     /// The value of an index expression.
@@ -335,9 +314,4 @@ impl Unit<'_, '_> {
         self.b.switch_to_block(done);
         result
     }
-}
-
-/// Accesses are in bounds, but callers' arrays are aligned to bytes only.
-pub(crate) fn flags() -> MemFlagsData {
-    MemFlagsData::new().with_notrap()
 }

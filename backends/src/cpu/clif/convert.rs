@@ -4,7 +4,7 @@
 //! floats are integers in registers, and are taken apart with integer instructions.
 
 use super::calls::Call;
-use super::scalar::register;
+use super::state::register;
 use super::unit::Unit;
 use adfuse_ir::DType;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};

@@ -4,13 +4,9 @@
 //! ones of these, every parameter is read through one way, chosen once: as a pointer that steps with the
 //! coordinate, or as one to constants that does not.
 
-use super::access::Here;
-use super::scalar::register;
-use super::sweep::{Line, accesses};
+use super::state::{Chosen, Copies, Here, LANES, Line, accesses, register};
 use super::unit::Unit;
-use super::vector::{Copies, LANES};
-use crate::cpu::codegen::access_ranges::Reach;
-use crate::cpu::codegen::loop_nest::{Access, Planned, Read, Source};
+use crate::cpu::codegen::loop_ir::{Access, Planned, Reach, Read, Source};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -18,15 +14,6 @@ use std::ops::Range;
 
 /// Packed elements of vectors begin where a multiple of so many does, which is a byte for any width.
 const GRAIN: i64 = 8;
-
-/// Through which way a parameter is read in a stretch.
-#[derive(Clone, Copy)]
-pub(crate) struct Chosen {
-    /// Where the element of the innermost coordinate 0 is.
-    pointer: Value,
-    /// All ones where the element changes with the coordinate, 0 where it does not.
-    along: Value,
-}
 
 impl Unit<'_, '_> {
     /// The loops along a line, from coordinate `low` to `high`, stretch by stretch.
@@ -226,7 +213,7 @@ impl Unit<'_, '_> {
     pub(crate) fn chosen_element(&mut self, chosen: &Chosen, d: Value, dtype: DType) -> Value {
         let address = self.chosen_address(chosen, d, dtype);
         let value =
-            self.b.ins().load(register(dtype), crate::cpu::clif::access::flags(), address, 0);
+            self.b.ins().load(register(dtype), crate::cpu::clif::state::flags(), address, 0);
         match dtype {
             DType::Bool => {
                 let one = self.int(types::I8, 1);

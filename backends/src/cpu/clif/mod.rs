@@ -5,6 +5,7 @@ pub(crate) mod calls;
 pub(crate) mod convert;
 pub(crate) mod loop_split;
 pub(crate) mod scalar;
+pub(crate) mod state;
 pub(crate) mod sweep;
 pub(crate) mod unit;
 pub(crate) mod vector;

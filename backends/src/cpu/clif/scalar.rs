@@ -2,24 +2,13 @@
 //! programs defines, for every type.
 
 use super::calls::Call;
+use super::state::register;
 use super::unit::Unit;
 use adfuse_ir::scalar::{Prim, SInst, SOp};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
 use cranelift_codegen::ir::{Endianness, InstBuilder, MemFlagsData, Type, Value, types};
-
-/// The type of an element in a register.
-pub(crate) fn register(d: DType) -> Type {
-    match d {
-        DType::F64 => types::F64,
-        DType::F32 => types::F32,
-        DType::BF16 | DType::F16 => types::I16,
-        DType::I64 => types::I64,
-        DType::I32 | DType::U32 => types::I32,
-        DType::I8 | DType::U8 | DType::Bool | DType::Token => types::I8,
-    }
-}
 
 impl Unit<'_, '_> {
     /// A constant.

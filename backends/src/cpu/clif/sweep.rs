@@ -3,13 +3,9 @@
 //! A line begins with what is the same all along it: coordinates, pointers, parameters and values that
 //! do not change. Then come vectors, several interleaved, vectors one at a time, and single elements.
 
-use super::access::{Fixed, Here, flags};
-use super::loop_split::Chosen;
+use super::state::{Copies, Fixed, Here, LANES, Line, accesses, flags};
 use super::unit::Unit;
-use super::vector::{Copies, LANES, Quad};
-use super::vector_fold::FoldLine;
-use crate::cpu::codegen::access_ranges::Reach;
-use crate::cpu::codegen::loop_nest::{Access, Planned, Read, Source};
+use crate::cpu::codegen::loop_ir::{Planned, Reach};
 use adfuse_ir::scalar::SOp;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{BlockArg, InstBuilder, MemFlagsData, Value, types};
@@ -18,21 +14,6 @@ use cranelift_module::Module;
 
 /// Bodies of more instructions are not copied: the code would outgrow its cache.
 const MOST_COPIED: usize = 300;
-
-/// What is the same in a line, as the body of the loop finds it.
-pub(crate) struct Line {
-    pub(crate) fixed: Fixed,
-    /// Coordinates of all axes but the innermost.
-    pub(crate) outer: Vec<Value>,
-    /// The values of the body that do not change.
-    pub(crate) values: Vec<Option<Value>>,
-    /// Those of them that vectors read, in all lanes.
-    pub(crate) spread: Vec<Option<Quad>>,
-    /// Of each parameter that is read through guards, the way of the stretch.
-    pub(crate) ways: Vec<Option<Chosen>>,
-    /// Of each output that folds, where.
-    pub(crate) folds: Vec<Option<FoldLine>>,
-}
 
 impl Unit<'_, '_> {
     /// Emits the whole function; `None` where the body holds what no expanded program does.
@@ -334,18 +315,4 @@ impl Unit<'_, '_> {
         }
         Some(())
     }
-}
-
-/// The arrays that are read and written.
-pub(crate) fn accesses(p: &Planned) -> impl Iterator<Item = &Access> {
-    let reads = p.reads.iter().flat_map(|r| match r {
-        Read::Ways(ways) => ways.as_slice(),
-        Read::Coord(_) => &[],
-    });
-    let arrays = reads.filter_map(|w| match &w.from {
-        Source::Array(a) => Some(a),
-        Source::Literal(_) => None,
-    });
-    let lanes = p.folds.iter().flatten().filter_map(|f| f.lanes.as_ref());
-    arrays.chain(&p.writes).chain(lanes).chain(p.target.iter().map(|(_, _, places)| places))
 }

@@ -1,7 +1,7 @@
 //! What emits the instructions of one function through Cranelift.
 
 use super::calls::Calls;
-use super::vector_fold::Held;
+use super::state::Held;
 use crate::cpu::codegen::constants::Constants;
 use cranelift_codegen::ir::{Value, types};
 use cranelift_frontend::FunctionBuilder;

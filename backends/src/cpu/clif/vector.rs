@@ -5,18 +5,14 @@
 //! were compared of. What has no instruction for vectors is done lane by lane; a sweep of which that is
 //! the larger part has no vectors at all.
 
-use super::sweep::Line;
+use super::state::{Copies, LANES, Line, Quad, vector, wide};
 use super::unit::Unit;
-use crate::cpu::codegen::access_ranges::Reach;
-use crate::cpu::codegen::loop_nest::Planned;
+use crate::cpu::codegen::loop_ir::{Planned, Reach};
 use adfuse_ir::scalar::{SInst, SOp, SVal};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
-
-/// The elements of a quad.
-pub(crate) const LANES: u32 = 4;
 
 /// How many quads of a body are interleaved. Two are slower for every body that was measured, six and
 /// eight for most; a body that is done lane by lane in part gains nothing.
@@ -24,59 +20,6 @@ const MOST_COPIES: u32 = 4;
 
 /// Vector registers that constants may take all along a line; a body has the others.
 const REGISTERS: usize = 14;
-
-/// Four elements.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Quad {
-    /// Lanes of 32 bits.
-    Narrow(Value),
-    /// Lanes of 64 bits, the lower elements first.
-    Wide([Value; 2]),
-}
-
-impl Quad {
-    pub(crate) fn parts(&self) -> &[Value] {
-        match self {
-            Quad::Narrow(v) => std::slice::from_ref(v),
-            Quad::Wide(both) => both,
-        }
-    }
-
-    pub(crate) fn of(parts: &[Value]) -> Option<Quad> {
-        match *parts {
-            [v] => Some(Quad::Narrow(v)),
-            [a, b] => Some(Quad::Wide([a, b])),
-            _ => None,
-        }
-    }
-
-    pub(crate) fn wide(&self) -> bool {
-        matches!(self, Quad::Wide(_))
-    }
-}
-
-/// How many quads are interleaved in the loops along a line: first so many at a time, then the least
-/// number, then single elements.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Copies {
-    pub(crate) most: u32,
-    pub(crate) least: u32,
-}
-
-/// Whether four elements of a type are two vectors.
-pub(crate) fn wide(d: DType) -> bool {
-    d.bytes() == 8
-}
-
-/// The type of the vectors that hold elements of a type; truth values may be wider.
-pub(crate) fn vector(d: DType) -> Type {
-    match d {
-        DType::F32 => types::F32X4,
-        DType::F64 => types::F64X2,
-        DType::I64 => types::I64X2,
-        _ => types::I32X4,
-    }
-}
 
 impl Unit<'_, '_> {
     /// How a sweep has vectors; `None` where it has none.

@@ -1,7 +1,7 @@
 //! Conversions on vectors: the same numbers as one element at a time.
 
+use super::state::{Quad, vector, wide};
 use super::unit::Unit;
-use super::vector::{Quad, vector, wide};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};

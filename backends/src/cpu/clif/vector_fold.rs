@@ -1,12 +1,8 @@
 //! Folds as machine code: lanes and columns in memory, lanes in registers where the body leaves enough.
 
-use super::access::flags;
-use super::scalar::register;
-use super::sweep::Line;
+use super::state::{Copies, FoldLine, LANES, Line, Quad, flags, register, vector, wide};
 use super::unit::Unit;
-use super::vector::{Copies, LANES, Quad, vector, wide};
-use crate::cpu::codegen::fold::Folded;
-use crate::cpu::codegen::loop_nest::Planned;
+use crate::cpu::codegen::loop_ir::{Folded, Planned};
 use adfuse_ir::DType;
 use adfuse_ir::kernel::Order;
 use adfuse_ir::op::Monoid;
@@ -23,24 +19,6 @@ const HALF: u32 = QUADS / 2;
 
 /// Vector registers.
 const REGISTERS: usize = 16;
-
-/// Where an output folds, all along a line.
-#[derive(Clone, Copy)]
-pub(crate) struct FoldLine {
-    /// Of lanes, where they are; of columns, where the part of coordinate 0 is.
-    start: Value,
-    /// The place of coordinate 0 among those that fold into one result.
-    place: Value,
-}
-
-/// The lanes of all outputs that fold in that order, in registers.
-#[derive(Default)]
-pub(crate) struct Held {
-    /// Of each output.
-    quads: Vec<Vec<Quad>>,
-    /// The first of those that a body combines with.
-    first: usize,
-}
 
 /// What a stretch of a line begins with.
 #[derive(Clone, Copy)]

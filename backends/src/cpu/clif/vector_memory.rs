@@ -1,13 +1,10 @@
 //! Reads and writes of vectors: what is walked in equal steps, packed elements, coordinates, and what is
 //! read lane by lane.
 
-use super::access::{Here, flags};
-use super::scalar::register;
-use super::sweep::Line;
+use super::state::{Here, LANES, Line, Quad, flags, register, vector, wide};
 use super::unit::Unit;
-use super::vector::{LANES, Quad, quiet, vector, wide};
-use crate::cpu::codegen::access_ranges::Reach;
-use crate::cpu::codegen::loop_nest::{Access, Planned, Read, Source, Way};
+use super::vector::quiet;
+use crate::cpu::codegen::loop_ir::{Access, Planned, Reach, Read, Source, Way};
 use adfuse_ir::DType;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};

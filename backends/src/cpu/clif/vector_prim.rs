@@ -1,8 +1,8 @@
 //! Primitives on vectors: those that have instructions.
 
 use super::scalar::{float_cc, int_cc};
+use super::state::{Quad, vector, wide};
 use super::unit::Unit;
-use super::vector::{Quad, vector, wide};
 use adfuse_ir::scalar::{Prim, SInst, SOp};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};

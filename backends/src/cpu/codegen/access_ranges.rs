@@ -1,35 +1,8 @@
 //! How vectors reach what a sweep reads and writes.
 
 use super::affine_form::spreads;
-use super::loop_nest::{Access, Planned, Ranges, Read, Source, Way};
+use super::loop_ir::{Access, Planned, Ranges, Reach, Read, Source, Spread, Way};
 use adfuse_ir::index::IndexExpr;
-
-/// How vectors reach what a parameter reads or an output writes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reach {
-    /// In equal steps.
-    Even,
-    /// Neighbouring packed elements.
-    Packed,
-    /// Coordinates in equal steps.
-    Coord,
-    /// One element for each few coordinates, of 32 bits.
-    Spread(Spread),
-    /// Through guards that are affine along the axis, each way to neighbouring elements or to one value.
-    Ways,
-    /// Neighbouring elements where guards hold that are affine along the axis, one value elsewhere: lane by
-    /// lane, by a mask.
-    Masked,
-    /// Lane by lane.
-    Single,
-}
-
-/// An element for each `each` coordinates, `step` elements apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Spread {
-    pub(crate) each: u32,
-    pub(crate) step: u32,
-}
 
 /// Literals that are read through guards have vectors in memory, of which there are only so many.
 const MOST_WAYS: usize = 16;

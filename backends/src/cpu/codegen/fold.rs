@@ -5,24 +5,10 @@
 //! the array of parts itself. Either begins with neutral elements, which gives the bits of beginning with
 //! the first element: `-0 + x`, `1 * x` and `max(-inf, x)` are `x`, whatever that is.
 
-use super::loop_nest::Access;
-use adfuse_ir::kernel::{Extents, Order};
+use super::loop_ir::{Fold, Folded};
+use adfuse_ir::kernel::Extents;
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Literal};
-
-/// An output that folds over neighbouring axes, one part for each block of the places along them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Fold {
-    pub(crate) monoid: Monoid,
-    /// In which order: of lanes where no axis of more than one element follows, else of chains.
-    pub(crate) order: Order,
-    /// The first of the axes that fold, by their numbers in the sweep, and one past the last.
-    pub(crate) axes: [usize; 2],
-    /// The slot of the parts: row-major over the axes before, the blocks, and the axes after.
-    pub(crate) parts: u32,
-    /// For the order of lanes, the slot of 32 elements that nobody else touches.
-    pub(crate) lanes: u32,
-}
 
 impl Fold {
     /// The places that fold into one result, and the parts that lie between neighbouring blocks.
@@ -31,24 +17,6 @@ impl Fold {
         let product = |all: &[i64]| all.iter().fold(1i64, |n, &x| n.saturating_mul(x));
         (product(&extents[first..end]), product(&extents[end..]))
     }
-}
-
-/// A fold over the axes that are walked.
-#[derive(Debug)]
-pub(crate) struct Folded {
-    pub(crate) monoid: Monoid,
-    pub(crate) order: Order,
-    /// The type of the values and of the parts.
-    pub(crate) dtype: DType,
-    /// The form of the place among those that fold into one result. Along the innermost axis that is walked
-    /// its step is 1 for lanes and 0 for columns.
-    pub(crate) place: usize,
-    /// How many places fold into one result.
-    pub(crate) size: i64,
-    /// How many parts the next block's is further; the write of the output is the first block's part.
-    pub(crate) apart: i64,
-    /// The 32 lanes, element by element.
-    pub(crate) lanes: Option<Access>,
 }
 
 impl Folded {

@@ -1,6 +1,6 @@
 //! What is known of each function that was made: whose it is, its size, and, when asked, its text.
 
-use super::loop_nest::{Part, Put, Sweep};
+use super::loop_ir::{Part, Put, Sweep};
 use super::vector_width::{Emitter, Why};
 use adfuse_ir::kernel::{Operand, Param};
 use cranelift_codegen::Context;

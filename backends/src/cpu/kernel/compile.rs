@@ -2,7 +2,7 @@
 
 use super::{Cuts, Fold, How, Local, Made, MadeStage, Parts, Reduce, Rest, ScanOf, What};
 use crate::cpu::codegen::affine_form::affine;
-use crate::cpu::codegen::loop_nest::{Part, Put, Slots, Sweep};
+use crate::cpu::codegen::loop_ir::{Part, Put, Slots, Sweep};
 use crate::cpu::fold::{Parted, Runs, STATE};
 use crate::cpu::machine_code;
 use crate::cpu::machine_code::{Maker, SweepId};

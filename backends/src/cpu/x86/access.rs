@@ -1,28 +1,14 @@
 //! Groups of elements read from memory and written to it.
 
-use super::body::{Low, Opnd, Pair, Val, long};
 use super::inst::{Arg, Mem, Op, Reg, Width};
 use super::isel::{AND, pair};
-use super::loops::{Loc, Pointer};
 use super::scalar_asm::Emit;
-use crate::cpu::codegen::access_ranges::Reach;
-use crate::cpu::codegen::loop_nest::{Access, Read, Source};
+use super::state::{ALONG, Loc, Low, Opnd, Pair, Place, Pointer, Val, long};
+use crate::cpu::codegen::loop_ir::{Access, Reach, Read, Source};
 use crate::cpu::codegen::vector_width::Why;
 use adfuse_ir::DType;
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
-
-/// The coordinate along the line.
-pub(crate) const ALONG: Register = Register::R9;
-
-/// Where the elements of a group are, one after the other.
-#[derive(Clone, Copy)]
-pub(crate) enum Place {
-    /// At a pointer and an index, with so many bytes an element, this group of the copies.
-    Array { base: Register, index: Register, bytes: u32, copy: u32 },
-    /// In the frame.
-    Frame(u32),
-}
 
 impl Low<'_> {
     /// What the body needs before all else: the elements that are there.

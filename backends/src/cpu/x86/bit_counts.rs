@@ -1,8 +1,8 @@
 //! Counts of bits, by a table of four bits: the levels of instructions that are asked for have no others.
 
-use super::body::{Low, Opnd, Pair};
 use super::inst::{Arg, Mem};
 use super::isel::{AND, OR, OR_LONG, SHR, SHR_LONG, SUB_INT, SUB_LONG, pair};
+use super::state::{Low, Opnd, Pair};
 use adfuse_ir::DType;
 use iced_x86::Code;
 

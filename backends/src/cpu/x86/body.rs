@@ -5,14 +5,10 @@
 //! zeros. Truth values are the bits of a mask register with AVX-512, and with AVX2 vectors of all ones or
 //! zeros, with lanes as wide as what they were compared of.
 
-use super::constant_pool::Pool;
-use super::fold::Held;
-use super::frame::Frame;
 use super::inst::{Arg, Class, Done, Ins, Item, Label, Mem, Reg, Width};
-use super::loops::{Partial, Pointers};
-use super::predication::Between;
 use super::scalar_asm::Emit;
-use crate::cpu::codegen::loop_nest::Planned;
+use super::state::{Low, Opnd, Pair, Val, long};
+use crate::cpu::codegen::loop_ir::Planned;
 use crate::cpu::codegen::vector_width::Why;
 use adfuse_ir::scalar::{SInst, SOp, SVal};
 use adfuse_ir::{DType, Literal};
@@ -20,88 +16,6 @@ use cranelift_entity::EntityRef;
 use iced_x86::Code;
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
-
-/// What an instruction reads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Opnd {
-    Reg(Reg),
-    /// The same bits in every lane of so many bytes.
-    Const(u64, u8),
-    /// A vector in the function's frame, or the bits of a mask.
-    Slot(u32),
-    /// A vector of an array that is read where it is used, once.
-    There(Mem),
-}
-
-/// A value of the body, for one group.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Val {
-    /// Lanes of 32 bits.
-    One(Opnd),
-    /// Lanes of 64 bits, the lower elements first.
-    Two([Opnd; 2]),
-    /// A truth value an element, in a mask register.
-    Bits(Opnd),
-}
-
-impl Val {
-    pub(crate) fn parts(&self) -> &[Opnd] {
-        match self {
-            Val::One(x) | Val::Bits(x) => std::slice::from_ref(x),
-            Val::Two(both) => both,
-        }
-    }
-
-    pub(crate) fn of(parts: &[Opnd]) -> Val {
-        match *parts {
-            [a, b] => Val::Two([a, b]),
-            [a, ..] => Val::One(a),
-            [] => Val::One(Opnd::Const(0, 4)),
-        }
-    }
-
-    pub(crate) fn two(&self) -> bool {
-        matches!(self, Val::Two(_))
-    }
-}
-
-/// The instructions of AVX-512 and of AVX2 that do the same.
-#[derive(Clone, Copy)]
-pub(crate) struct Pair(pub(crate) Code, pub(crate) Code);
-
-/// Whether a group of a type is two vectors.
-pub(crate) fn long(d: DType) -> bool {
-    d.bytes() == 8
-}
-
-/// What a body becomes.
-pub(crate) struct Low<'a> {
-    pub(crate) p: &'a Planned,
-    /// Whether vectors have 512 bits; else 256.
-    pub(crate) wide: bool,
-    pub(crate) items: Vec<Item>,
-    pub(crate) classes: Vec<Class>,
-    pub(crate) labels: &'a mut u32,
-    pub(crate) pool: &'a mut Pool,
-    pub(crate) frame: &'a mut Frame,
-    /// The values that are the same all along a line.
-    pub(crate) still: &'a [Option<Val>],
-    pub(crate) pointers: &'a Pointers,
-    /// Of each parameter that is read by a mask, the coordinates between which it is.
-    pub(crate) between: &'a [Option<Between>],
-    /// Coordinates along the line of the groups that have asked for them.
-    pub(crate) coordinates: Vec<(u32, Reg)>,
-    /// The outputs that are stored past the caches, in a body for that.
-    pub(crate) beyond: &'a [bool],
-    /// For a group of which not all elements are there.
-    pub(crate) partial: Option<Partial>,
-    /// The masks of such a group.
-    pub(crate) present: SmallVec<[Reg; 2]>,
-    /// Masks and the upper halves of them that are there.
-    pub(crate) uppers: Vec<(Reg, Reg)>,
-    /// The lanes of folds, where they are in registers.
-    pub(crate) held: Option<Held>,
-}
 
 impl Emit for Low<'_> {
     fn push(&mut self, done: Done) {

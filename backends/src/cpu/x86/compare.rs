@@ -1,8 +1,8 @@
 //! Comparisons, choices, and operations on truth values.
 
-use super::body::{Low, Opnd, Pair, Val, long};
 use super::inst::{Arg, Reg, Width};
 use super::isel::{AND, OR, XOR, XOR_LONG, pair};
+use super::state::{Low, Opnd, Pair, Val, long};
 use crate::cpu::codegen::vector_width::Why;
 use adfuse_ir::DType;
 use adfuse_ir::scalar::Prim;

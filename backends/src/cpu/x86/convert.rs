@@ -1,8 +1,8 @@
 //! Conversions on groups: the same numbers as one element at a time.
 
-use super::body::{Low, Opnd, Pair, Val, long};
 use super::inst::{Arg, Reg, Width};
 use super::isel::{ADD_INT, AND, AND_LONG, OR, OR_LONG, SHL, SHR, SHR_LONG, XOR, XOR_LONG, pair};
+use super::state::{Low, Opnd, Pair, Val, long};
 use crate::cpu::codegen::vector_width::Why;
 use adfuse_ir::{DType, Literal};
 use iced_x86::Code;

@@ -4,11 +4,11 @@
 //! quotient of numbers so short is never rounded up to the next integer. Those of 64 bits are computed one
 //! after the other in general registers.
 
-use super::body::{Low, Opnd, Pair, Val};
 use super::convert::{TO_FLOAT, TRUNCATE};
 use super::inst::{Arg, Mem, Op};
 use super::isel::{SUB_INT, float, pair, whole};
 use super::scalar_asm::Emit;
+use super::state::{Low, Opnd, Pair, Val};
 use crate::cpu::codegen::vector_width::Why;
 use adfuse_ir::DType;
 use adfuse_ir::scalar::Prim;

@@ -3,32 +3,17 @@
 //! Columns are in memory. Lanes are in registers of their own while whole rounds of them are done, where the
 //! body leaves enough, and in memory else: for groups at the ends of a line, and between two calls.
 
-use super::access::{ALONG, Place};
-use super::body::{Low, Opnd, Pair, Val, long};
 use super::inst::{Arg, Class, Done, Label, Mem, Op, Reg, Width};
 use super::isel::{OR, OR_LONG, XOR, XOR_LONG, pair};
-use super::loops::Lines;
 use super::regalloc::{own, vector_move};
 use super::scalar_asm::Emit;
-use crate::cpu::codegen::fold::Folded;
-use crate::cpu::codegen::loop_nest::Access;
+use super::state::{ALONG, Held, LANES, Lines, Low, Opnd, Pair, Place, Val, long};
+use crate::cpu::codegen::loop_ir::{Access, Folded};
 use crate::cpu::codegen::vector_width::Why;
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::Prim;
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
-
-/// Lanes of a block.
-pub(crate) const LANES: u32 = 32;
-
-/// The lanes of the outputs that fold in that order, in registers.
-#[derive(Clone, Default)]
-pub(crate) struct Held {
-    /// Of each output, the first of its registers.
-    first: Vec<Option<u8>>,
-    /// What is in each register.
-    now: Vec<Reg>,
-}
 
 fn operation(m: Monoid) -> Prim {
     match m {

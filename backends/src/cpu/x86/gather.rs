@@ -2,12 +2,10 @@
 //! other one, the first of each two or four, and one for each two or four lanes. For AVX-512, whose masks keep lanes
 //! from touching what is not wanted.
 
-use super::access::ALONG;
-use super::body::{Low, Opnd, Val};
 use super::inst::{Arg, Mem, Op, Reg, Width};
-use super::loops::Pointer;
 use super::scalar_asm::Emit;
-use crate::cpu::codegen::access_ranges::Spread;
+use super::state::{ALONG, Low, Opnd, Pointer, Val};
+use crate::cpu::codegen::loop_ir::Spread;
 use iced_x86::{Code, Register};
 
 const EAX: Op = Op::Reg(Register::EAX);

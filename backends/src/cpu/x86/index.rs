@@ -1,10 +1,9 @@
 //! Places and guards of a line, in general registers: what is computed once for it.
 
-use super::access::ALONG;
 use super::inst::{Label, Mem, Op};
-use super::loops::Lines;
 use super::scalar_asm::Emit;
-use crate::cpu::codegen::loop_nest::{Access, Ranges};
+use super::state::{ALONG, Lines};
+use crate::cpu::codegen::loop_ir::{Access, Ranges};
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use iced_x86::{Code, Register};

@@ -1,12 +1,10 @@
 //! What is computed once a line: parameters, values and pointers that do not change along it.
 
-use super::body::{Opnd, Val, long};
 use super::inst::{Done, Mem, Op};
-use super::loops::{Lines, Loc, POINTERS, Pointer, Pointers};
 use super::regalloc::{choose, vector_move};
 use super::scalar_asm::Emit;
-use crate::cpu::codegen::access_ranges::Reach;
-use crate::cpu::codegen::loop_nest::{Read, Source};
+use super::state::{Lines, Loc, Opnd, POINTERS, Pointer, Pointers, Val, long};
+use crate::cpu::codegen::loop_ir::{Reach, Read, Source};
 use crate::cpu::codegen::vector_width::Why;
 use adfuse_ir::DType;
 use adfuse_ir::scalar::{SOp, SVal};

@@ -1,11 +1,11 @@
 //! Integers on groups: what takes more than one instruction, and tables.
 
-use super::body::{Low, Opnd, Pair, Val, long};
 use super::inst::{Arg, Width};
 use super::isel::{
     ADD_LONG, AND_LONG, OR_LONG, SAR, SHL, SHL_LONG, SHR, SHR_LONG, SUB_LONG, XOR, XOR_LONG, pair,
 };
 use super::scalar_asm::Emit;
+use super::state::{Low, Opnd, Pair, Val, long};
 use crate::cpu::codegen::vector_width::Why;
 use adfuse_ir::scalar::{Prim, Table};
 use adfuse_ir::{DType, Literal};

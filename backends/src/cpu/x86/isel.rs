@@ -1,7 +1,7 @@
 //! Primitives on groups, bit for bit what the interpreter of scalar programs says they are.
 
-use super::body::{Low, Opnd, Pair, Val, long};
 use super::inst::{Arg, Reg, Width};
+use super::state::{Low, Opnd, Pair, Val, long};
 use crate::cpu::codegen::vector_width::Why;
 use adfuse_ir::scalar::{Prim, SInst, SOp};
 use adfuse_ir::{DType, Literal};

@@ -4,15 +4,11 @@
 //! these, every parameter is read through one way, chosen once. Lanes are what is neutral where a block
 //! begins, and join where it ends; what is between stays in memory, for the next range of places too.
 
-use super::access::ALONG;
-use super::body::Low;
 use super::inst::{Mem, Op};
-use super::loops::{HIGH, Lines, Loc, Pointer};
 use super::regalloc::choose;
 use super::scalar_asm::Emit;
-use crate::cpu::codegen::access_ranges::Reach;
-use crate::cpu::codegen::fold::Folded;
-use crate::cpu::codegen::loop_nest::{Access, Planned, Read, Source, Way};
+use super::state::{ALONG, HIGH, Lines, Loc, Low, Pointer};
+use crate::cpu::codegen::loop_ir::{Access, Folded, Planned, Reach, Read, Source, Way};
 use crate::cpu::codegen::vector_width::Why;
 use adfuse_ir::Literal;
 use iced_x86::{Code, Register};
@@ -241,7 +237,7 @@ impl Lines<'_> {
             self.jump(Code::Jne_rel32_64, begun);
             let low = self.frame.long();
             self.store(Mem::Frame(low), ALONG);
-            let partial = crate::cpu::x86::loops::Partial { from: None, ..self.partial };
+            let partial = crate::cpu::x86::state::Partial { from: None, ..self.partial };
             self.bind(top);
             self.left(done);
             self.masks(&partial);

@@ -5,20 +5,17 @@
 //! ones, of which the last is partial: a mask says which elements are there. Packed bits begin with a
 //! partial group too, whose first elements are before the line.
 
-use super::access::ALONG;
-use super::body::{Low, Val};
 use super::constant_pool::Pool;
-use super::fold::{Held, LANES};
 use super::frame::{Frame, MOST};
 use super::inst::{Done, Label, Mem, Op};
 use super::loop_split::guarded;
 use super::nontemporal::outputs;
-use super::predication::Between;
 use super::regalloc::{choose, vector_move};
 use super::scalar_asm::Emit;
+pub(crate) use super::state::HIGH;
+use super::state::{ALONG, Held, LANES, Lines, Low, Partial, Pointers, Shape};
 use super::supports::{grain, taken};
-use crate::cpu::codegen::access_ranges::Reach;
-use crate::cpu::codegen::loop_nest::Planned;
+use crate::cpu::codegen::loop_ir::{Planned, Reach};
 use crate::cpu::codegen::vector_width::Why;
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
@@ -26,8 +23,6 @@ use smallvec::SmallVec;
 const RAX: Register = Register::RAX;
 const RCX: Register = Register::RCX;
 const RDX: Register = Register::RDX;
-/// One past the last coordinate of the line.
-pub(crate) const HIGH: Register = Register::R10;
 /// The place that is next, and one past the last.
 const PLACE: Register = Register::RSI;
 const END: Register = Register::R8;
@@ -35,17 +30,6 @@ const END: Register = Register::R8;
 /// Registers that the caller has again as they were.
 const SAVED: [Register; 6] =
     [Register::RBX, Register::RBP, Register::R12, Register::R13, Register::R14, Register::R15];
-
-/// Registers that hold pointers all along a line; the frame has the others.
-pub(crate) const POINTERS: [Register; 7] = [
-    Register::RBX,
-    Register::R12,
-    Register::R13,
-    Register::R14,
-    Register::R15,
-    Register::R11,
-    Register::RBP,
-];
 
 /// Bodies of more values are not copied: the code would outgrow its cache.
 const MOST_COPIED: usize = 1000;
@@ -57,80 +41,8 @@ const SPARED: usize = 20;
 /// Groups that are interleaved: of bodies of fewer values than this four, of others two.
 const LIGHT: usize = 16;
 
-/// The groups of a body: so many interleaved, so many times.
-#[derive(Clone, Copy)]
-struct Shape {
-    copies: u32,
-    rounds: u32,
-    /// Whether outputs go past the caches that may.
-    far: bool,
-}
-
 /// One group.
 const SINGLE: Shape = Shape { copies: 1, rounds: 1, far: false };
-
-/// Where a pointer is.
-#[derive(Clone, Copy)]
-pub(crate) enum Loc {
-    In(Register),
-    At(u32),
-}
-
-/// How an access is reached along a line.
-#[derive(Clone, Copy)]
-pub(crate) struct Pointer {
-    /// Where the element of coordinate 0 is; of packed bits, where the array begins; of lanes that fold,
-    /// where the part of the first block is.
-    pub(crate) loc: Loc,
-    /// Of packed bits the number of the element of coordinate 0, of coordinates their value there; of what
-    /// is read through guards, the bits of coordinates that count.
-    pub(crate) first: u32,
-}
-
-/// How all accesses are.
-#[derive(Default)]
-pub(crate) struct Pointers {
-    pub(crate) reads: Vec<Option<Pointer>>,
-    pub(crate) writes: Vec<Option<Pointer>>,
-    /// The place of coordinate 0 among those that fold in the order of lanes.
-    pub(crate) place: Option<u32>,
-}
-
-/// Which elements of a group are there; all of it in the function's frame.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Partial {
-    /// One past the last.
-    pub(crate) to: u32,
-    /// The first, where that is not always 0.
-    pub(crate) from: Option<u32>,
-    /// A bit each.
-    pub(crate) bits: u32,
-    /// With AVX2, a lane each: of 32 bits, and of 64 in two vectors.
-    pub(crate) masks: [u32; 3],
-}
-
-/// The function of a sweep, as it is made.
-pub(crate) struct Lines<'a> {
-    pub(crate) p: &'a Planned,
-    pub(crate) wide: bool,
-    pub(crate) done: Vec<Done>,
-    labels: u32,
-    pub(crate) pool: Pool,
-    pub(crate) frame: Frame,
-    /// Where the coordinates are, of all axes but the innermost.
-    pub(crate) outer: Vec<u32>,
-    /// Where parameters are that do not change along a line, as numbers.
-    pub(crate) scalars: Vec<u32>,
-    /// Places for what waits while an expression is computed.
-    pub(crate) spares: Vec<u32>,
-    /// Which outputs go past the caches.
-    pub(crate) beyond: Vec<bool>,
-    pub(crate) still: Vec<Option<Val>>,
-    pub(crate) pointers: Pointers,
-    pub(crate) partial: Partial,
-    /// Of each parameter that is read by a mask, the coordinates between which it is.
-    pub(crate) between: Vec<Option<Between>>,
-}
 
 impl Emit for Lines<'_> {
     fn push(&mut self, done: Done) {

@@ -29,9 +29,10 @@ pub(crate) mod predication;
 pub(crate) mod regalloc;
 pub(crate) mod scalar_asm;
 pub(crate) mod scalarized;
+pub(crate) mod state;
 pub(crate) mod supports;
 
-use super::codegen::loop_nest::Planned;
+use super::codegen::loop_ir::Planned;
 use super::codegen::vector_width::{Vectors, Why};
 use adfuse_ir::{Diagnostic, Kind};
 use iced_x86::{Decoder, DecoderOptions, FastFormatter};

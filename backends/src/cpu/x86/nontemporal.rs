@@ -5,12 +5,10 @@
 //! line begins with a partial group up to there; where outputs do not get there together, they are plain. They
 //! are ordered among others by a fence on the way out.
 
-use super::access::ALONG;
 use super::inst::{Label, Mem, Op};
-use super::loops::{Lines, Loc};
 use super::scalar_asm::Emit;
-use crate::cpu::codegen::access_ranges::Reach;
-use crate::cpu::codegen::loop_nest::{Access, Planned, Read, Source};
+use super::state::{ALONG, Lines, Loc};
+use crate::cpu::codegen::loop_ir::{Access, Planned, Reach, Read, Source};
 use iced_x86::{Code, Register};
 use std::sync::OnceLock;
 
@@ -94,7 +92,7 @@ impl Lines<'_> {
         self.jump(Code::Je_rel32_64, there);
         let shift = Op::Byte(bytes.trailing_zeros() as u8);
         self.ins(Code::Shr_rm64_imm8, &[Op::Reg(RCX), shift]);
-        self.mov(RAX, super::loops::HIGH);
+        self.mov(RAX, super::state::HIGH);
         self.sub(RAX, ALONG);
         self.compare(RAX, RCX);
         self.ins(Code::Cmovl_r64_rm64, &[Op::Reg(RCX), Op::Reg(RAX)]);

@@ -5,13 +5,10 @@
 //! literal. This is for short lines, which would be cut into pieces of a few elements each, and for AVX-512,
 //! whose masks keep lanes from touching memory.
 
-use super::access::{ALONG, Place};
-use super::body::{Low, Opnd, Val, long};
 use super::inst::{Arg, Mem, Op, Reg, Width};
-use super::loops::{Lines, Pointer};
 use super::scalar_asm::Emit;
-use crate::cpu::codegen::access_ranges::Reach;
-use crate::cpu::codegen::loop_nest::{Read, Source, Way};
+use super::state::{ALONG, Between, Lines, Low, Opnd, Place, Pointer, Val, long};
+use crate::cpu::codegen::loop_ir::{Reach, Read, Source, Way};
 use crate::cpu::codegen::vector_width::Why;
 use adfuse_ir::DType;
 use iced_x86::{Code, Register};
@@ -23,13 +20,6 @@ const RCX: Register = Register::RCX;
 /// Comparisons of whole numbers, as the instruction counts them.
 const LESS: u8 = 1;
 const NOT_LESS: u8 = 5;
-
-/// Where in the frame two coordinates are: the first of those between them, and one past the last.
-#[derive(Clone, Copy)]
-pub(crate) struct Between {
-    low: u32,
-    high: u32,
-}
 
 impl Lines<'_> {
     /// Computes between which coordinates of a line of `n` elements each parameter is read that a mask is for.

@@ -2,11 +2,9 @@
 //! frame, where a vector reaches them. So are read and written what is walked in steps other than one,
 //! and with AVX2 the narrow elements of a group of which not all are there.
 
-use super::access::ALONG;
-use super::body::Low;
 use super::inst::{Mem, Op};
-use super::loops::Pointer;
 use super::scalar_asm::Emit;
+use super::state::{ALONG, Low, Pointer};
 use crate::cpu::codegen::vector_width::Why;
 use iced_x86::{Code, Register};
 

@@ -1,7 +1,6 @@
 //! Which sweeps this emitter takes, as far as their accesses say.
 
-use crate::cpu::codegen::access_ranges::Reach;
-use crate::cpu::codegen::loop_nest::{Planned, Read, Source, Way};
+use crate::cpu::codegen::loop_ir::{Planned, Reach, Read, Source, Way};
 use crate::cpu::codegen::vector_width::Why;
 
 /// Whether it is a sweep that this emitter takes, as far as its accesses say.

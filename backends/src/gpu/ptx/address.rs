@@ -2,9 +2,10 @@
 
 use super::asm::{Asm, Class, Reg};
 use crate::gpu::schedule::index::{fits, range};
+use adfuse_ir::DType;
 use adfuse_ir::affine::simplified;
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::{DType, kernel::Extents};
+use adfuse_ir::kernel::Extents;
 
 /// What coordinates are made of: numbers below known extents, in registers of 32 bits where they fit.
 #[derive(Clone, Default)]

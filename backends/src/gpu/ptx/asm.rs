@@ -1,7 +1,8 @@
 //! Text of one entry point: registers, instructions, labels.
 
 use hashbrown::HashMap;
-use std::fmt::{self, Display, Write};
+use std::fmt;
+use std::fmt::{Display, Write};
 
 /// What a register holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

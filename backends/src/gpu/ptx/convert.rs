@@ -1,7 +1,7 @@
 //! Conversions between element types, as `Literal::convert` defines them.
 
 use super::asm::{Asm, Class, Reg};
-use super::isel::{class, constant, select};
+use super::operands::{class, constant, select};
 use adfuse_ir::{DType, Literal};
 
 /// A number of 32 bits as the type of 8 bits that it is one of, extended to 32; others as they are.

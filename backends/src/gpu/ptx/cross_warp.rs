@@ -3,9 +3,9 @@
 use super::address::{resolved, value};
 use super::asm::{Class, Reg};
 use super::emit::Emit;
-use super::isel::{class, constant, select};
+use super::operands::{class, constant, select};
 use super::partial_fold::{Part, neutral};
-use super::rows::Point;
+use super::row_point::Point;
 use crate::gpu::schedule::row_residency::Reduction;
 use adfuse_ir::DType;
 

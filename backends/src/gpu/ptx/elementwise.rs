@@ -5,15 +5,15 @@ use super::address::Vars;
 use super::asm::{Class, Reg, listed};
 use super::emit::{At, Emit, memory};
 use super::entry::{Out, begun};
-use super::isel;
+use super::operands;
 use super::transpose::turned;
-use crate::gpu::schedule::index::{coordinates, divisible, split};
-use crate::gpu::schedule::partition::{Flat, Lowering};
+use crate::gpu::schedule::index::{coordinates, divisible, split, whole};
 use crate::gpu::schedule::shape::volume;
 use crate::gpu::schedule::transpose_tile::Turn;
+use crate::gpu::schedule::work::{Flat, Lowering};
 use crate::gpu::target::THREADS;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Operand, Param, Piece, Sink, Stage, Storage};
+use adfuse_ir::kernel::{Buffer, Sink, Stage, Storage};
 use adfuse_ir::{DType, Diagnostic};
 use hashbrown::HashMap;
 
@@ -68,20 +68,9 @@ impl Emit<'_> {
         (in_a_row && start % width == 0 && divisible(&rest, width)).then_some(first)
     }
 
-    /// The buffer and the index of a parameter that is read without conditions and at no place that is data.
-    pub(crate) fn whole<'q>(&self, param: &'q Param) -> Option<(Buffer, &'q Piece)> {
-        let Param::Load(pieces) = param else { return None };
-        let [piece] = pieces.as_slice() else { return None };
-        let plain = piece.index.iter().all(|e| !has_data(e)) && piece.guards.is_empty();
-        match piece.from {
-            Operand::Buffer(b) if plain => Some((b, piece)),
-            _ => None,
-        }
-    }
-
     /// How many of a stage's accesses are of neighbours in a row.
     pub(crate) fn in_rows(&self, stage: &Stage, n: &Neighbours) -> usize {
-        let loads = stage.params.iter().filter_map(|p| self.whole(p));
+        let loads = stage.params.iter().filter_map(|p| whole(p));
         let loads = loads.filter(|(b, piece)| self.aligned(*b, &piece.index, n).is_some()).count();
         let stores = stage.sinks.iter().filter(|sink| match sink {
             Sink::Store { buffer, index } => self.aligned(*buffer, index, n).is_some(),
@@ -104,7 +93,7 @@ impl Emit<'_> {
     ) -> HashMap<usize, Vec<Reg>> {
         let mut found = HashMap::new();
         for (k, param) in stage.params.iter().enumerate().filter(|(k, _)| wanted(*k)) {
-            let Some((b, piece)) = self.whole(param) else { continue };
+            let Some((b, piece)) = whole(param) else { continue };
             let Some(first) = self.aligned(b, &piece.index, n) else { continue };
             if !stage.program.reads_param(k) {
                 continue;
@@ -145,7 +134,7 @@ impl Emit<'_> {
         for j in (0..width).step_by(step as usize) {
             let place = first.clone().plus(j);
             let address = self.address(b, &normal(&place), dtype.bytes(), &n.vars, &[]);
-            let class = if dtype == DType::Bool { Class::Word } else { isel::class(dtype) };
+            let class = if dtype == DType::Bool { Class::Word } else { operands::class(dtype) };
             if dtype.bytes() == 2 && step == 8 {
                 let words = self.asm.load_row(Class::Word, 4, &format!("{load}.v4.b32"), address);
                 for word in words {
@@ -233,7 +222,7 @@ impl Emit<'_> {
         }
         if let Some(live) = live {
             let none = asm.word(0);
-            word = isel::select(asm, live, word, none);
+            word = operands::select(asm, live, word, none);
         }
         let thread = asm.special("tid.x");
         let number = asm.pure(Class::Word, "and.b32", format_args!("{thread}, {}", threads - 1));
@@ -279,12 +268,6 @@ fn step(dtype: DType, width: i64) -> i64 {
     }
 }
 
-fn has_data(e: &IndexExpr) -> bool {
-    let mut found = false;
-    crate::gpu::schedule::index::data_of(e, &mut |_| found = true);
-    found
-}
-
 /// Launches a loop whose sinks all store.
 pub(crate) fn stores(low: &Lowering, out: &mut Out, flat: &Flat) -> Result<(), Diagnostic> {
     let total = volume(&flat.domain);
@@ -293,7 +276,7 @@ pub(crate) fn stores(low: &Lowering, out: &mut Out, flat: &Flat) -> Result<(), D
     }
     let mut emit = begun(low, out);
     let program = emit.written(&flat.stage.program);
-    if let Some(turn) = Turn::of(&emit, flat, program.insts.len()) {
+    if let Some(turn) = Turn::of(emit.program, flat, program.insts.len()) {
         return turned(low, out, &turn);
     }
     // The number of the group is the first register that is written, whatever the width.
@@ -335,7 +318,7 @@ pub(crate) fn stores(low: &Lowering, out: &mut Out, flat: &Flat) -> Result<(), D
 
 /// How many neighbours a thread computes.
 fn width(emit: &Emit<'_>, flat: &Flat, instructions: usize) -> i64 {
-    let mut buffers = flat.stage.params.iter().filter_map(|p| emit.whole(p)).map(|(b, _)| b);
+    let mut buffers = flat.stage.params.iter().filter_map(whole).map(|(b, _)| b);
     let small = buffers.all(|b| emit.program.buffers[b].dtype.bytes() <= 2)
         && flat.stage.sinks.iter().all(|sink| match sink {
             Sink::Store { buffer, .. } => emit.program.buffers[*buffer].dtype.bytes() <= 2,

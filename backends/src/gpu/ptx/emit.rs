@@ -1,15 +1,17 @@
 //! Reading parameters, computing and storing at one coordinate.
 
+use super::operands;
+use crate::gpu::schedule::scalar_form::written;
+
 use super::address::{Datum, Truth, Vars, holds, long, resolved, value};
 use super::asm::{Asm, Class, Reg};
 use super::convert::narrowed;
-use super::isel::{class, constant};
-use super::{fast_math, isel};
-use crate::gpu::schedule::index::data_of;
-use crate::gpu::schedule::index::split;
+use super::isel;
+use super::operands::{class, constant};
+use crate::gpu::schedule::index::{data_of, split};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Operand, Param, Piece, Program, Stage, Storage};
-use adfuse_ir::scalar::{ScalarProgram, contracted, expand, expand_but};
+use adfuse_ir::scalar::ScalarProgram;
 use adfuse_ir::{DType, Fp};
 
 /// Writes an entry point of a program.
@@ -73,14 +75,9 @@ impl<'p> Emit<'p> {
         self.asm.pointer(number as u32)
     }
 
-    /// A program as it is computed: without functions, but for those that the mode takes from the chip, and with
-    /// products joined to sums where the mode allows it.
+    /// A program as it is computed, in the kernel's mode: [`written`].
     pub(crate) fn written(&self, program: &ScalarProgram) -> ScalarProgram {
-        match self.fp {
-            Fp::Strict => expand(program),
-            Fp::Reproducible => expand(&contracted(program)),
-            Fp::Fast => expand_but(&contracted(program), fast_math::has),
-        }
+        written(program, self.fp)
     }
 
     /// The number of elements of memory before an element, as an expression of the variables.
@@ -181,10 +178,10 @@ impl<'p> Emit<'p> {
             };
             let when = match (before, now) {
                 (None, now) => now,
-                (Some(q), None) => Some(isel::not(&mut self.asm, q)),
+                (Some(q), None) => Some(operands::not(&mut self.asm, q)),
                 (Some(q), Some(p)) => {
-                    let not = isel::not(&mut self.asm, q);
-                    Some(isel::both(&mut self.asm, not, p))
+                    let not = operands::not(&mut self.asm, q);
+                    Some(operands::both(&mut self.asm, not, p))
                 }
             };
             // What is addressed by guarded expressions is computed under no condition; only the access has one.

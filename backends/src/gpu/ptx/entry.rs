@@ -3,10 +3,10 @@
 use super::address::{Vars, resolved, value};
 use super::asm::{Class, Reg};
 use super::emit::{At, Emit};
-use super::isel;
+use super::{isel, operands};
 use crate::gpu::launches::{Arg, Launch};
 use crate::gpu::schedule::index::range;
-use crate::gpu::schedule::partition::{Home, Lowering};
+use crate::gpu::schedule::work::{Home, Lowering};
 use crate::gpu::target::Target;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Param, Sink, Stage};
@@ -202,7 +202,7 @@ impl Emit<'_> {
     /// Both conditions, where there are any.
     pub(crate) fn all(&mut self, p: Option<Reg>, q: Option<Reg>) -> Option<Reg> {
         match (p, q) {
-            (Some(p), Some(q)) => Some(isel::both(&mut self.asm, p, q)),
+            (Some(p), Some(q)) => Some(operands::both(&mut self.asm, p, q)),
             (p, q) => p.or(q),
         }
     }

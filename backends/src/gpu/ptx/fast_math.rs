@@ -5,17 +5,11 @@
 //! others, or cannot be.
 
 use super::asm::{Asm, Class, Reg};
-use super::isel::{class, constant, select, spelled};
+use super::operands::{class, constant, select, spelled};
 use adfuse_ir::scalar::math::{ERF_32, ERF_TAIL_32};
 use adfuse_ir::scalar::{Func, Prim, SInst, SOp, ScalarProgram};
 use adfuse_ir::{DType, Literal};
 use std::f64::consts::LOG2_E;
-
-/// Whether a function of this type is written by [`function`], and not as primitives.
-pub(crate) fn has(func: Func, dtype: DType) -> bool {
-    use Func::{Erf, Exp, Exp2, Logistic, Rsqrt, Tanh};
-    dtype == DType::F32 && matches!(func, Exp | Exp2 | Logistic | Tanh | Erf | Rsqrt)
-}
 
 /// A function that the chip [has](has).
 pub(crate) fn function(asm: &mut Asm, func: Func, x: Reg) -> Reg {

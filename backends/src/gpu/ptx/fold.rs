@@ -6,15 +6,16 @@ use super::asm::{Class, Reg};
 use super::elementwise::{Neighbours, neighbours};
 use super::emit::{At, Emit};
 use super::entry::{Out, begun, single};
-use super::isel::constant;
+use super::fold_order::{Fold, Shape};
+use super::operands::constant;
 use super::partial_fold::Part;
 use super::tree_fold::joined;
 use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::partition::{Flat, Lowering};
 use crate::gpu::schedule::shape::{axes, free, load, only, output_type, volume};
+use crate::gpu::schedule::work::{Flat, Lowering};
 use crate::gpu::target::THREADS;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Extents, Order, Sink, Stage, Storage};
+use adfuse_ir::kernel::{Extents, Order, Sink, Stage, Storage};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{SInst, SOp};
 use adfuse_ir::{DType, Diagnostic};
@@ -22,29 +23,6 @@ use smallvec::SmallVec;
 
 /// Lanes of a warp.
 const LANES: i64 = 32;
-
-/// How the folds of a launch run: over which axes, in which order.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Shape {
-    /// Folded axes, the slowest first.
-    pub(crate) axes: Vec<usize>,
-    pub(crate) order: Order,
-    /// Elements that fold into one result.
-    pub(crate) count: i64,
-    /// The axes that remain.
-    pub(crate) kept: Vec<usize>,
-    /// Extents of those.
-    pub(crate) kept_extents: Extents,
-}
-
-/// One fold of a launch.
-pub(crate) struct Fold {
-    pub(crate) monoid: Monoid,
-    pub(crate) dtype: DType,
-    pub(crate) then: Stage,
-    /// Where its parts go, and their places, where there are several.
-    pub(crate) parts: Option<(Buffer, Option<Buffer>)>,
-}
 
 /// The folds of a loop by their shapes, each with the numbers of their sinks.
 fn shapes(flat: &Flat) -> Vec<(Shape, Vec<usize>)> {
@@ -75,43 +53,6 @@ fn shape(domain: &[i64], run: Option<&adfuse_ir::kernel::Run>, monoid: Monoid, d
         order = if along && count > 8 { Order::Lane } else { Order::Chain };
     }
     Shape { axes, order, count, kept, kept_extents }
-}
-
-impl Shape {
-    fn block(&self) -> i64 {
-        self.order.block() as i64
-    }
-
-    fn blocks(&self) -> i64 {
-        (self.count + self.block() - 1) / self.block()
-    }
-
-    pub(crate) fn results(&self) -> i64 {
-        volume(&self.kept_extents)
-    }
-
-    /// All coordinates, of those of the remaining axes and of a place in the run.
-    fn coords(&self, kept: &[IndexExpr], place: &IndexExpr, domain: &[i64]) -> Vec<IndexExpr> {
-        let extents: Vec<i64> = self.axes.iter().map(|&a| domain[a]).collect();
-        let folded = coordinates(place, &extents);
-        let mut at = vec![IndexExpr::Const(0); domain.len()];
-        for (&a, e) in self.kept.iter().zip(kept) {
-            at[a] = e.clone();
-        }
-        for (&a, e) in self.axes.iter().zip(folded) {
-            at[a] = e;
-        }
-        at
-    }
-
-    /// The coordinates at which results are, 0 along what is folded.
-    pub(crate) fn remaining(&self, kept: &[IndexExpr], rank: usize) -> Vec<IndexExpr> {
-        let mut at = vec![IndexExpr::Const(0); rank];
-        for (&a, e) in self.kept.iter().zip(kept) {
-            at[a] = e.clone();
-        }
-        at
-    }
 }
 
 /// Launches a flat loop.

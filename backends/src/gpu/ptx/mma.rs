@@ -3,8 +3,9 @@
 use super::address::{Vars, resolved, value};
 use super::asm::{Class, Reg};
 use super::emit::Emit;
-use super::isel::class;
-use crate::gpu::schedule::tiling::{Cut, Unit};
+use super::operands::class;
+use crate::gpu::schedule::mma_unit::Unit;
+use crate::gpu::schedule::tiling::Cut;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 

@@ -2,7 +2,7 @@
 
 use super::entry::Out;
 use crate::gpu::launches::{Module, StepCode};
-use crate::gpu::schedule::partition::{Lowering, Work};
+use crate::gpu::schedule::work::{Lowering, Work};
 use crate::gpu::target::Target;
 use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::{At, Diagnostic, Fp};

@@ -5,7 +5,8 @@ use super::address::{Vars, resolved, value};
 use super::asm::{Class, Reg};
 use super::convert::convert;
 use super::emit::{At, Emit};
-use super::isel::{constant, outputs, select};
+use super::isel::outputs;
+use super::operands::{constant, select};
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::operand_path::{Way, feed, whole};
 use crate::gpu::schedule::shape::volume;
@@ -189,7 +190,7 @@ impl Feeding {
             ));
             if let Some(within) = within {
                 let pad = constant(&mut emit.asm, pad(cut.held, self.side));
-                let past = crate::gpu::ptx::isel::not(&mut emit.asm, within);
+                let past = crate::gpu::ptx::operands::not(&mut emit.asm, within);
                 let past = emit.all(Some(past), has).unwrap_or(past);
                 emit.pad(past, pad, to, place, bytes);
             }

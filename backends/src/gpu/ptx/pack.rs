@@ -1,10 +1,10 @@
 //! Packing truth values and narrow integers into words.
 
+use super::asm::{Class, Reg};
+use super::emit::At;
+use super::entry::{Out, begun, single};
 use super::scan::blocks_of;
-use crate::gpu::ptx::asm::{Class, Reg};
-use crate::gpu::ptx::emit::At;
-use crate::gpu::ptx::entry::{Out, begun, single};
-use crate::gpu::schedule::partition::Lowering;
+use crate::gpu::schedule::work::Lowering;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Buffer, Storage};
 

@@ -2,7 +2,7 @@
 
 use super::asm::{Class, Reg};
 use super::emit::Emit;
-use super::isel::{constant, select};
+use super::operands::{constant, select};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Literal};
 
@@ -38,7 +38,7 @@ impl Emit<'_> {
             let value = self.combine(monoid, dtype, x.value, y.value);
             return Part { value, place: None };
         };
-        let t = crate::gpu::ptx::isel::spelled(dtype);
+        let t = crate::gpu::ptx::operands::spelled(dtype);
         let relation = if monoid == Monoid::ArgMax { "gt" } else { "lt" };
         let (a, b) = (x.value, y.value);
         let mut test = |relation: &str, t: &str, a: Reg, b: Reg| {
@@ -51,16 +51,16 @@ impl Emit<'_> {
         let mut wins = better;
         if dtype.is_float() {
             let (nan_x, nan_y) = (test("nan", t, a, a), test("nan", t, b, b));
-            let not_x = crate::gpu::ptx::isel::not(&mut self.asm, nan_x);
-            let alone = crate::gpu::ptx::isel::both(&mut self.asm, nan_y, not_x);
-            let two = crate::gpu::ptx::isel::both(&mut self.asm, nan_x, nan_y);
+            let not_x = crate::gpu::ptx::operands::not(&mut self.asm, nan_x);
+            let alone = crate::gpu::ptx::operands::both(&mut self.asm, nan_y, not_x);
+            let two = crate::gpu::ptx::operands::both(&mut self.asm, nan_x, nan_y);
             let or = |asm: &mut crate::gpu::ptx::asm::Asm, p: Reg, q: Reg| {
                 asm.pure(Class::Pred, "or.pred", format_args!("{p}, {q}"))
             };
             wins = or(&mut self.asm, wins, alone);
             equal = or(&mut self.asm, equal, two);
         }
-        let tie = crate::gpu::ptx::isel::both(&mut self.asm, equal, before);
+        let tie = crate::gpu::ptx::operands::both(&mut self.asm, equal, before);
         let wins = self.asm.pure(Class::Pred, "or.pred", format_args!("{wins}, {tie}"));
         let value = select(&mut self.asm, wins, b, a);
         Part { value, place: Some(select(&mut self.asm, wins, py, px)) }

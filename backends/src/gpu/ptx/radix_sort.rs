@@ -13,8 +13,6 @@ use adfuse_ir::index::IndexExpr;
 
 /// Digits that there are.
 pub(crate) const DIGITS: i64 = 256;
-/// Bits of a digit at most.
-pub(crate) const DIGIT: u32 = 8;
 
 /// Lanes of a warp.
 const LANES: i64 = 32;
@@ -125,7 +123,7 @@ impl Block {
                 let votes = asm.fresh(Class::Word);
                 asm.emit(format_args!("vote.sync.ballot.b32 {votes}, {set}, 0xffffffff"));
                 let not = asm.pure(Class::Word, "not.b32", votes);
-                let alike = crate::gpu::ptx::isel::select(asm, set, votes, not);
+                let alike = crate::gpu::ptx::operands::select(asm, set, votes, not);
                 same = Some(match same {
                     Some(s) => asm.pure(Class::Word, "and.b32", format_args!("{s}, {alike}")),
                     None => alike,
@@ -185,7 +183,7 @@ impl Block {
         let at = asm.pure(Class::Word, "mad.lo.u32", format_args!("{warp}, 4, {base}"));
         let ends = asm.pure(Class::Pred, "setp.eq.u32", format_args!("{lane}, {}", LANES - 1));
         let ends = match has {
-            Some(has) => crate::gpu::ptx::isel::both(asm, ends, has),
+            Some(has) => crate::gpu::ptx::operands::both(asm, ends, has),
             None => ends,
         };
         asm.emit(format_args!("@{ends} st.shared.b32 [{at}+{}], {sum}", self.sums(room)));
@@ -195,7 +193,7 @@ impl Block {
             let part = self.read(asm, base, self.sums(room) + other * 4, None);
             let comes = asm.pure(Class::Pred, "setp.gt.u32", format_args!("{warp}, {other}"));
             let zero = asm.word(0);
-            let part = crate::gpu::ptx::isel::select(asm, comes, part, zero);
+            let part = crate::gpu::ptx::operands::select(asm, comes, part, zero);
             found = asm.pure(Class::Word, "add.u32", format_args!("{found}, {part}"));
         }
         found
@@ -283,7 +281,7 @@ pub(crate) fn warp_scan(asm: &mut Asm, x: Reg) -> Reg {
         let (other, has) = (asm.fresh(Class::Word), asm.fresh(Class::Pred));
         asm.emit(format_args!("shfl.sync.up.b32 {other}|{has}, {sum}, {distance}, 0, 0xffffffff"));
         let zero = asm.word(0);
-        let other = crate::gpu::ptx::isel::select(asm, has, other, zero);
+        let other = crate::gpu::ptx::operands::select(asm, has, other, zero);
         sum = asm.pure(Class::Word, "add.u32", format_args!("{sum}, {other}"));
     }
     sum

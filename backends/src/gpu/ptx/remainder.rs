@@ -1,7 +1,7 @@
 //! The exact remainder of floats, with the sign of the dividend.
 
 use super::asm::{Asm, Class, Reg};
-use super::isel::{class, constant, select, spelled};
+use super::operands::{class, constant, select, spelled};
 use adfuse_ir::{DType, Literal};
 
 /// `x - y * trunc(x / y)` without rounding: the divisor is doubled until it exceeds the half of what is

@@ -4,23 +4,13 @@ use super::address::Vars;
 use super::asm::{Asm, Class, Reg, listed};
 use super::emit::{Emit, memory};
 use super::entry::Below;
-use super::isel::class;
-use super::rows::Point;
+use super::operands::class;
+use super::row_point::{Held, Point};
 use crate::gpu::schedule::cooperative_row::{Has, Piece};
 use crate::gpu::schedule::row_residency::Hold;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Operand, Param, Sink, Stage, Tile};
-
-/// The elements of a tile that a thread has in registers.
-#[derive(Clone, Default)]
-pub(crate) struct Held {
-    regs: Vec<Option<Reg>>,
-    /// The first of two that share a register.
-    half: Option<Reg>,
-    /// Whether registers are written wherever there is an element, and were named before.
-    named: bool,
-}
 
 impl Held {
     /// The one element of a tile without axes.

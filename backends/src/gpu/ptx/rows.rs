@@ -12,47 +12,19 @@ use super::async_copy::Own;
 use super::elementwise::Neighbours;
 use super::emit::{At, Emit};
 use super::entry::{Out, begun};
-use super::fold::{Fold, Shape};
-use super::row_registers::Held;
+use super::fold_order::{Fold, Shape};
+use super::row_point::{Ahead, Column, Held, Point};
 use super::row_walk::{elements, once};
 use super::tree_fold::joined;
 use crate::gpu::schedule::column_folds::Columns;
 use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::partition::Lowering;
 use crate::gpu::schedule::row_residency::{Layout, Turns, pieces};
 use crate::gpu::schedule::shape::{axes, output_type, volume};
+use crate::gpu::schedule::work::Lowering;
+use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Extents, Kernel, Order, Param, Row, Sink, Stage, Tile};
-use adfuse_ir::{DType, Diagnostic};
+use adfuse_ir::kernel::{Extents, Kernel, Order, Param, Sink, Stage};
 use cranelift_entity::SecondaryMap;
-
-/// What is known while a kernel is written.
-pub(crate) struct Point<'k> {
-    pub(crate) layout: &'k Layout,
-    pub(crate) rows: SecondaryMap<Row, Option<Reg>>,
-    pub(crate) held: SecondaryMap<Tile, Held>,
-    pub(crate) columns: Vec<Column>,
-    /// The team's shared memory.
-    pub(crate) memory: Option<Reg>,
-    /// Where in it the arrays of this row are.
-    pub(crate) slot: Option<Reg>,
-    /// One past the last byte that all teams have for tiles.
-    end: i64,
-    pub(crate) vars: Vars,
-    pub(crate) domain: Vec<IndexExpr>,
-    pub(crate) lane: IndexExpr,
-    pub(crate) warp: IndexExpr,
-    pub(crate) live: Option<Reg>,
-    leads: Reg,
-}
-
-/// A fold of columns: what each of a thread's elements has come to.
-pub(crate) struct Column {
-    pub(crate) stage: usize,
-    pub(crate) sink: usize,
-    pub(crate) dtype: DType,
-    pub(crate) accs: Vec<Reg>,
-}
 
 /// What the chains of a column's fold leave.
 struct Chains {
@@ -63,19 +35,10 @@ struct Chains {
     domain: Extents,
 }
 
-impl Point<'_> {
-    /// Takes room for the parts of a fold, past the tiles.
-    pub(crate) fn parts_of(&mut self, blocks: i64) -> i64 {
-        let at = self.end;
-        self.end += (blocks * 8 + 15) / 16 * 16;
-        at
-    }
-}
-
 /// Launches a kernel.
 pub(crate) fn rows(low: &mut Lowering, out: &mut Out, kernel: &Kernel) -> Result<(), Diagnostic> {
     let columns = Columns::of(kernel, out.fp);
-    let layout = Layout::of(&low.program, kernel, columns.as_ref(), out)?;
+    let layout = Layout::of(&low.program, kernel, columns.as_ref(), (out.target, out.fp))?;
     let chains = match &columns {
         Some(columns) => chains(low, &layout.kernel, columns),
         None => Vec::new(),
@@ -275,18 +238,6 @@ fn placed(
         at[a] = e;
     }
     at
-}
-
-/// The row that comes next.
-pub(crate) struct Ahead<'a> {
-    /// The variables with its number among them, and its coordinates.
-    pub(crate) vars: Vars,
-    pub(crate) point: Vec<IndexExpr>,
-    /// Whether there is one.
-    pub(crate) more: Reg,
-    /// Where it goes.
-    pub(crate) to: Reg,
-    pub(crate) own: Own<'a>,
 }
 
 /// Rows one after the other.

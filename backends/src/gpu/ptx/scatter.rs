@@ -9,15 +9,14 @@ use super::asm::{Class, Reg};
 use super::elementwise::Neighbours;
 use super::emit::{At, Emit, memory};
 use super::entry::{Out, begun, single};
-use super::isel;
-use super::isel::{class, select};
+use super::operands::{class, select};
 use super::scan::blocks_of;
 use super::sort::sort;
+use super::{isel, operands};
 use crate::gpu::schedule::index::{coordinates, data_of};
-use crate::gpu::schedule::partition::Lowering;
 use crate::gpu::schedule::shape::{internal, volume};
-use crate::gpu::schedule::sort::{Sort, Source, Target};
 use crate::gpu::schedule::update_columns::Columns;
+use crate::gpu::schedule::work::{Lowering, Sort, Source, Target};
 use crate::gpu::target::THREADS;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Extents, Scatter, Stage};
@@ -153,7 +152,7 @@ fn fold(
     let other = emit.asm.pure(Class::Pred, "setp.ne.u32", format_args!("{before}, {row}"));
     let leads = emit.asm.pure(Class::Pred, "or.pred", format_args!("{begins}, {other}"));
     let some = emit.asm.pure(Class::Pred, "setp.lt.u32", format_args!("{row}, {rows}"));
-    let leads = isel::both(&mut emit.asm, leads, some);
+    let leads = operands::both(&mut emit.asm, leads, some);
     emit.leave_unless(Some(leads));
     let wide = row_number(&mut emit, row, rows);
     let place = vars.push(wide, rows);
@@ -201,7 +200,7 @@ fn fold(
         let place = vars.push(number, updates);
         let key = in_order(emit, sorted, &vars, &place);
         let same = emit.asm.pure(Class::Pred, "setp.eq.u32", format_args!("{key}, {row}"));
-        (isel::both(&mut emit.asm, inside, same), in_order(emit, order, &vars, &place))
+        (operands::both(&mut emit.asm, inside, same), in_order(emit, order, &vars, &place))
     };
     let (label, done) = (emit.asm.label(), emit.asm.label());
     emit.asm.open();
@@ -319,10 +318,10 @@ fn few(low: &Lowering, out: &mut Out, scatter: &Scatter) -> Result<(), Diagnosti
     let place = crate::gpu::ptx::address::long(&mut emit.asm, &element, &own, &data_regs);
     let above = emit.asm.pure(Class::Pred, "setp.ge.s64", format_args!("{place}, {from}"));
     let below = emit.asm.pure(Class::Pred, "setp.lt.s64", format_args!("{place}, {to}"));
-    let mut here = isel::both(&mut emit.asm, above, below);
+    let mut here = operands::both(&mut emit.asm, above, below);
     let mut never = false;
     match holds(&mut emit.asm, &scatter.guards, at.coords, at.vars, &data_regs) {
-        Truth::When(p) => here = isel::both(&mut emit.asm, here, p),
+        Truth::When(p) => here = operands::both(&mut emit.asm, here, p),
         Truth::Never => never = true,
         Truth::Always => {}
     }

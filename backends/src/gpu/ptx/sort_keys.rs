@@ -1,13 +1,9 @@
 //! Elements as whole numbers that are in the order of the elements: -0 is 0, and NaN is above all others.
 
 use super::asm::{Asm, Class, Reg};
-use super::isel::select;
+use super::operands::select;
+pub(crate) use crate::gpu::schedule::sort::bits;
 use adfuse_ir::DType;
-
-/// Bits of the numbers of a type.
-pub(crate) fn bits(dtype: DType) -> u32 {
-    if dtype == DType::Bool { 1 } else { dtype.bits() }
-}
 
 /// The largest number of so many bits: what comes after everything else.
 pub(crate) fn last(asm: &mut Asm, bits: u32) -> Reg {

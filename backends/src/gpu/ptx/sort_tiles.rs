@@ -4,11 +4,11 @@ use super::address::Vars;
 use super::asm::{Class, Reg};
 use super::emit::Emit;
 use super::entry::{Out, begun};
-use super::isel::select;
+use super::operands::select;
 use super::radix_sort::{Block, DIGITS, Entry, digit};
 use super::sort_keys;
-use crate::gpu::schedule::partition::Lowering;
-use crate::gpu::schedule::sort::{EACH, FEW_THREADS, MOST, Sort};
+use crate::gpu::schedule::sort::{EACH, FEW_THREADS, MOST};
+use crate::gpu::schedule::work::{Lowering, Sort};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
 

@@ -1,6 +1,6 @@
 //! Asynchronous copies: which arrays of a row are copied ahead, while the row before is computed.
 
-use crate::gpu::schedule::cooperative_row::Team;
+use super::cooperative_row::Team;
 use adfuse_ir::affine::simplified;
 use adfuse_ir::kernel::{Buffer, Extents, Kernel, Operand, Param, Program, Storage};
 use smallvec::SmallVec;

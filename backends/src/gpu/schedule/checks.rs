@@ -1,7 +1,7 @@
 //! What steps are lowered to, run by the kernel evaluator: the bits are those of the program itself. Work that
 //! no kernel says is left out; `tests/ptx/machine.rs` runs what is emitted for that too.
 
-use super::partition::{Lowering, Work};
+use super::work::{Lowering, Work};
 use crate::reference::kernel::run;
 use crate::runtime::array::Array;
 use adfuse_ir::kernel::text::parse;

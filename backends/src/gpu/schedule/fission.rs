@@ -2,8 +2,8 @@
 
 use super::column_folds::{Columns, panel};
 use super::inline::{Defs, Inliner, Source, data_sources, defs};
-use super::partition::{Join, Lowering, Scan, Work};
 use super::shape::{axes, free, identity, internal, load, volume};
+use super::work::{Join, Lowering, Scan, Work};
 use adfuse_ir::kernel::{
     Extents, Kernel, Order, Param, Row, Run, Schedule, Sink, Stage, Storage, Tile,
 };

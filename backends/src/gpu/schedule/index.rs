@@ -1,5 +1,7 @@
 //! Index expressions: ranges, divisibility, coordinates of a place.
 
+use adfuse_ir::kernel::{Buffer, Operand, Param, Piece};
+
 use adfuse_ir::index::IndexExpr;
 
 /// The parameters whose values an expression has.
@@ -106,6 +108,17 @@ pub(crate) fn coordinates(place: &IndexExpr, extents: &[i64]) -> Vec<IndexExpr> 
     at
 }
 
+/// The buffer and the index of a parameter that is read without conditions and at no place that is data.
+pub(crate) fn whole(param: &Param) -> Option<(Buffer, &Piece)> {
+    let Param::Load(pieces) = param else { return None };
+    let [piece] = pieces.as_slice() else { return None };
+    let plain = piece.index.iter().all(|e| !has_data(e)) && piece.guards.is_empty();
+    match piece.from {
+        Operand::Buffer(b) if plain => Some((b, piece)),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,4 +169,10 @@ mod tests {
             }
         }
     }
+}
+
+pub(crate) fn has_data(e: &IndexExpr) -> bool {
+    let mut found = false;
+    crate::gpu::schedule::index::data_of(e, &mut |_| found = true);
+    found
 }

@@ -3,8 +3,8 @@
 use adfuse_ir::kernel::{Operand as From, Param, Storage};
 use adfuse_ir::scalar::SOp;
 
+use super::mma_unit::Unit;
 use super::shape::volume;
-use super::tiling::Unit;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Extents, Feed, Member, Piece, Program};

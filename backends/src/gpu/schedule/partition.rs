@@ -7,94 +7,18 @@
 
 use super::index::coordinates;
 use super::shape::{axes, free, identity, load, volume};
-use super::sort::Sort;
+use super::work::{Flat, Home, Lowered, Lowering, Sort, Work};
 use crate::runtime::legalize::attention;
 use adfuse_ir::affine::simplified;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
-    Buffer, BufferData, Contract, Extents, Kernel, Member, Operand, Order, Param, Piece, Program,
-    Role, Run, Scatter, Sink, Space, Stage, Step, Storage,
+    Buffer, BufferData, Contract, Extents, Operand, Order, Param, Piece, Program, Role, Run,
+    Scatter, Sink, Space, Stage, Step, Storage,
 };
-use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::Recorder;
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
-
-/// A loop over points, in any order, with one stage that has no axes: stores, and folds of one run each.
-#[derive(Clone)]
-pub(crate) struct Flat {
-    pub(crate) domain: Extents,
-    pub(crate) stage: Stage,
-}
-
-/// What a step is made of.
-pub(crate) enum Work {
-    Flat(Flat),
-    /// A kernel whose folds are rows in the lane order, or columns of its rows.
-    Rows(Kernel),
-    Scan(Scan),
-    Join(Join),
-    /// Elements of one buffer, at the places they have in memory, into the words of a packed one.
-    Pack {
-        from: Buffer,
-        to: Buffer,
-    },
-    /// A contraction whose sums are stored.
-    Product(Member),
-    Scatter(Scatter),
-    Sort(Sort),
-}
-
-/// Partial results along the middle one of three axes, in place.
-pub(crate) struct Scan {
-    pub(crate) buffer: Buffer,
-    pub(crate) extents: [i64; 3],
-    pub(crate) monoid: Monoid,
-    pub(crate) reverse: bool,
-    /// Buffers for the last elements of groups, a level each.
-    pub(crate) lasts: Vec<Buffer>,
-}
-
-/// Parts of folds, joined in the balanced tree: of each point one part, folded over its last axes.
-pub(crate) struct Join {
-    pub(crate) from: Buffer,
-    pub(crate) domain: Extents,
-    pub(crate) folded: Vec<usize>,
-    pub(crate) monoid: Monoid,
-    pub(crate) dtype: DType,
-    pub(crate) then: Stage,
-}
-
-/// Where a buffer of the lowered program is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Home {
-    /// Where the given program has it.
-    #[default]
-    Given,
-    /// The caller's array of a buffer.
-    Caller(Buffer),
-    /// So far into the scratch of its step.
-    Scratch(u64),
-}
-
-/// The work of one step.
-#[derive(Default)]
-struct Lowered {
-    works: Vec<Work>,
-    scratch: u64,
-}
-
-/// Lowers steps one after the other.
-pub(crate) struct Lowering {
-    /// The mode, by which folds may go in other orders.
-    pub(crate) fp: Fp,
-    /// The given program with the buffers that were added.
-    pub(crate) program: Program,
-    pub(crate) homes: SecondaryMap<Buffer, Home>,
-    step: Lowered,
-    pub(crate) problem: Option<Diagnostic>,
-}
 
 impl Lowering {
     pub(crate) fn new(program: &Program, fp: Fp) -> Lowering {

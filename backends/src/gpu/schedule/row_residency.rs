@@ -5,14 +5,14 @@ use super::async_copy::{Array, arrays};
 use super::column_folds::Columns;
 use super::cooperative_row::{Has, Piece, Team};
 use super::inline::{Inliner, Source, data_sources, defs};
+use super::scalar_form::written;
 use super::shape::{internal, output_type, volume};
-use crate::gpu::ptx::emit::Emit;
-use crate::gpu::ptx::entry::Out;
+use crate::gpu::target::Target;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Kernel, Operand, Param, Program, Sink, Stage, Tile};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
-use adfuse_ir::{DType, Diagnostic};
+use adfuse_ir::{DType, Diagnostic, Fp};
 use cranelift_entity::SecondaryMap;
 
 /// Registers of a multiprocessor.
@@ -89,7 +89,7 @@ struct Attempt<'a> {
     room: i64,
     /// Bytes of a multiprocessor.
     all: i64,
-    emit: &'a Emit<'a>,
+    fp: Fp,
 }
 
 impl Layout {
@@ -97,9 +97,9 @@ impl Layout {
         program: &Program,
         kernel: &Kernel,
         columns: Option<&Columns>,
-        out: &Out,
+        (target, fp): (Target, Fp),
     ) -> Result<Layout, Diagnostic> {
-        let mut team = Team::of(kernel, out.fp);
+        let mut team = Team::of(kernel, fp);
         let parts = |s: &Stage| {
             let blocks = (volume(&s.axes) + team.piece - 1) / team.piece;
             s.sinks.iter().filter(|k| matches!(k, Sink::Reduce { .. })).count() as i64
@@ -109,7 +109,7 @@ impl Layout {
             1 => 0,
             _ => kernel.stages.iter().map(parts).sum(),
         };
-        let shared = i64::from(out.target.shared());
+        let shared = i64::from(target.shared());
         let words = |(stage, k): (&Stage, usize)| match &stage.sinks[k] {
             Sink::Fold { .. } => {
                 team.cells(volume(&stage.axes)) * ((output_type(stage, k).bytes() as i64 + 3) / 4)
@@ -118,7 +118,6 @@ impl Layout {
         };
         let every = kernel.stages.iter().flat_map(|s| (0..s.sinks.len()).map(move |k| (s, k)));
         let accumulated = every.map(words).sum();
-        let emit = Emit::new(program, out.fp);
         let walks = match columns {
             Some(c) => Turns::Chain(c.chain),
             None if team.block() >= LARGE && volume(&kernel.domain) < 1 << 30 => Turns::Stride,
@@ -139,7 +138,7 @@ impl Layout {
             columns: accumulated,
             room,
             all: shared + 1024,
-            emit: &emit,
+            fp,
         };
         let mut stored = read_tiles(kernel);
         let cheap = |most: usize| -> Vec<Tile> {
@@ -208,7 +207,7 @@ impl Attempt<'_> {
         let output = stage.program.outputs[k];
         let mut only = stage.program.clone();
         only.outputs = [output].into_iter().collect();
-        let only = self.emit.written(&only);
+        let only = written(&only, self.fp);
         let loads = stage.params.iter().enumerate();
         let loads = loads.filter(|(k, p)| matches!(p, Param::Load(_)) && only.reads_param(*k));
         let computes = |i: &SInst| !matches!(i.op, SOp::Const(_) | SOp::Param(_));
@@ -289,7 +288,7 @@ impl Attempt<'_> {
             lives.push(Life { tile: t, from, until, words: words(&kernel, t, cells) });
         }
         let written: Vec<ScalarProgram> =
-            kernel.stages.iter().map(|s| self.emit.written(&s.program)).collect();
+            kernel.stages.iter().map(|s| written(&s.program, self.fp)).collect();
         let small = kernel.stages.iter().zip(&written).all(|(s, p)| {
             self.team.cells(volume(&s.axes)).saturating_mul(p.insts.len() as i64) <= TEXT
         });

@@ -1,6 +1,7 @@
 //! How a product is cut: what multiplies, tiles of sums, steps and parts of the depth, and where all of it
 //! lies in shared memory.
 
+use super::mma_unit::Unit;
 use super::operand_path::{Way, way};
 use super::shape::volume;
 use crate::gpu::target::Target;
@@ -17,45 +18,6 @@ const FILLS: i64 = 100;
 const CHIP: i64 = 132;
 /// Bytes of the sums of parts, at most.
 const MOST_BESIDE: i64 = 64 << 20;
-
-/// What multiplies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Unit {
-    /// Fused multiply-adds: each sum is a chain, in the strict order.
-    Fma,
-    /// Tensor cores, on 16-bit floats.
-    Half(DType),
-    /// Tensor cores, on the upper 19 bits of `f32`.
-    Tf32,
-}
-
-impl Unit {
-    /// Strict sums have an order that tensor cores do not keep; operands lose bits in `fast` alone.
-    fn of(m: &Member, fp: Fp) -> Unit {
-        let element = |f: &adfuse_ir::kernel::Feed| {
-            f.program.outputs.first().map_or(m.sum, |&v| f.program.insts[v].dtype)
-        };
-        let types = [element(&m.lhs), element(&m.rhs)];
-        let short = |d: DType| matches!(d, DType::BF16 | DType::F16);
-        match (fp, m.sum, types) {
-            (Fp::Strict, ..) => Unit::Fma,
-            (_, DType::F32, [a, b]) if a == b && short(a) => Unit::Half(a),
-            (Fp::Fast, DType::F32, all) if all.iter().all(|&d| d == DType::F32 || short(d)) => {
-                Unit::Tf32
-            }
-            _ => Unit::Fma,
-        }
-    }
-
-    /// The type of operands in shared memory.
-    fn held(self, sum: DType) -> DType {
-        match self {
-            Unit::Fma => sum,
-            Unit::Half(d) => d,
-            Unit::Tf32 => DType::F32,
-        }
-    }
-}
 
 /// An operand of a product.
 pub(crate) struct Operand {

@@ -1,11 +1,11 @@
 //! Transposes through tiles of shared memory: which elementwise kernels are one.
 
-use crate::gpu::ptx::emit::Emit;
+use super::index::whole;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Param, Sink, Storage};
+use adfuse_ir::kernel::{Param, Program, Sink, Storage};
 use smallvec::SmallVec;
 
-use super::partition::Flat;
+use super::work::Flat;
 
 /// Points along both axes from which on tiles are worth it.
 const LEAST: i64 = 16;
@@ -29,10 +29,10 @@ type Steps = SmallVec<[i64; 8]>;
 
 impl Turn {
     /// What a loop turns around, if it is worth it.
-    pub(crate) fn of(emit: &Emit<'_>, flat: &Flat, instructions: usize) -> Option<Turn> {
+    pub(crate) fn of(program: &Program, flat: &Flat, instructions: usize) -> Option<Turn> {
         let rank = flat.domain.len();
         let steps = |b, index: &[IndexExpr]| {
-            let data = &emit.program.buffers[b];
+            let data = &program.buffers[b];
             data.steps(index, rank).filter(|_| data.storage == Storage::Plain)
         };
         let mut stored: Vec<Steps> = Vec::new();
@@ -42,7 +42,7 @@ impl Turn {
         }
         let mut read: Vec<(usize, Steps)> = Vec::new();
         for (k, param) in flat.stage.params.iter().enumerate() {
-            let whole = emit.whole(param).filter(|_| flat.stage.program.reads_param(k));
+            let whole = whole(param).filter(|_| flat.stage.program.reads_param(k));
             read.extend(whole.and_then(|(b, piece)| Some((k, steps(b, &piece.index)?))));
         }
         let mut flat = flat.clone();

@@ -2,8 +2,8 @@
 //! which updates choose the rows alone.
 
 use super::index::{coordinates, data_of};
-use super::partition::Lowering;
 use super::shape::volume;
+use super::work::Lowering;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Extents, Param, Scatter};

@@ -1,6 +1,7 @@
 //! Contractions and attention: operands in full, then sums one after the other.
 
-use super::{Kept, Run, outputs, volume};
+use super::outputs;
+use super::state::{Kept, Run, volume};
 use crate::reference::contract::dot;
 use crate::reference::order::reduce_lane_blocked;
 use crate::reference::reduce::with_combine;

@@ -7,20 +7,21 @@
 pub(crate) mod contract;
 pub(crate) mod read;
 pub(crate) mod sink;
+pub(crate) mod state;
 pub(crate) mod steps;
 
 use super::map::outputs;
-use super::{Tensor, out_of_memory, reserve};
+use super::{Tensor, reserve};
 use crate::runtime::array::Array;
 pub use crate::runtime::library_functions::{Functions, NoFunctions};
 use adfuse_ir::kernel::{
-    Buffer, Extents, Kernel, Param, Program, Role, Row, Space, Stage, Step, Storage, Tile, Verified,
+    Buffer, Kernel, Param, Program, Role, Space, Stage, Step, Storage, Verified,
 };
 use adfuse_ir::scalar::ScalarProgram;
-use adfuse_ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
+use adfuse_ir::{At, Diagnostic, Kind, Literal, TensorType};
 use cranelift_entity::SecondaryMap;
 use read::Reader;
-use smallvec::SmallVec;
+use state::{Kept, Run, coordinates, internal, joined, volume};
 
 /// Runs a program on arrays of its inputs' types.
 ///
@@ -96,24 +97,6 @@ pub fn run_measured(
     let results: Result<Vec<Array>, Diagnostic> =
         program.outputs.iter().map(|&b| run.tensor(b)?.to_array()).collect();
     Ok((results?, run.peak))
-}
-
-struct Run<'p> {
-    program: &'p Program,
-    tensors: SecondaryMap<Buffer, Option<Tensor>>,
-    /// Bytes of the buffers in the engine's memory.
-    live: u64,
-    /// The most there were.
-    peak: u64,
-}
-
-/// What a kernel keeps, for all points of its domain.
-#[derive(Default)]
-struct Kept {
-    rows: SecondaryMap<Row, Vec<u64>>,
-    tiles: SecondaryMap<Tile, Vec<u64>>,
-    /// The sums that a stage follows.
-    sums: Vec<u64>,
 }
 
 impl Run<'_> {
@@ -202,42 +185,4 @@ impl Run<'_> {
             Ok(())
         })
     }
-}
-
-const OUTSIDE: &str = "an access of a verified program is outside of its buffer";
-
-fn internal(message: &str) -> Diagnostic {
-    Diagnostic::new(At::default(), Kind::Internal, message)
-}
-
-fn joined(domain: &[i64], axes: &[i64]) -> Extents {
-    domain.iter().chain(axes).copied().collect()
-}
-
-fn volume(extents: &[i64]) -> Result<u64, Diagnostic> {
-    let dims: SmallVec<[u64; 4]> = extents.iter().map(|&n| n.max(0) as u64).collect();
-    TensorType::of(DType::U8, &dims).elements().ok_or_else(|| out_of_memory(u64::MAX))
-}
-
-/// The coordinates of a row-major place.
-fn coordinates(extents: &[i64], place: u64) -> Extents {
-    let mut at: Extents = extents.iter().map(|_| 0).collect();
-    let mut rest = place as i64;
-    for (x, &n) in at.iter_mut().zip(extents).rev() {
-        *x = rest % n;
-        rest /= n;
-    }
-    at
-}
-
-/// The row-major place of coordinates.
-fn offset(index: impl ExactSizeIterator<Item = i64>, dims: &[i64]) -> Result<usize, Diagnostic> {
-    let mut place = 0;
-    for (i, &n) in index.zip(dims) {
-        if !(0..n).contains(&i) {
-            return Err(internal(OUTSIDE));
-        }
-        place = place * n + i;
-    }
-    Ok(place as usize)
 }

@@ -1,6 +1,6 @@
 //! Reading the parameters of a stage at one coordinate.
 
-use super::{Kept, OUTSIDE, Run, internal, offset};
+use super::state::{Kept, OUTSIDE, Run, internal, offset};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Operand, Param, Piece};
 use adfuse_ir::{DType, Diagnostic, Literal};

@@ -1,6 +1,7 @@
 //! Where the outputs of a stage go.
 
-use super::{Kept, OUTSIDE, Run, coordinates, internal, joined, offset, reserve, volume};
+use super::reserve;
+use super::state::{Kept, OUTSIDE, Run, coordinates, internal, joined, offset, volume};
 use crate::reference::order::{reduce_axis, scan};
 use crate::reference::reduce::{first_extremum, with_combine};
 use adfuse_ir::index::IndexExpr;

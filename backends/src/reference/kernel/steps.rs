@@ -1,6 +1,7 @@
 //! Scatters, orders and functions of libraries.
 
-use super::{Kept, OUTSIDE, Reader, Run, coordinates, internal, offset, outputs, volume};
+use super::state::{Kept, OUTSIDE, Run, coordinates, internal, offset, volume};
+use super::{Reader, outputs};
 use crate::reference::indirect::{argsort, joined};
 use crate::reference::reserve;
 use crate::runtime::array::Array;

@@ -1,0 +1,205 @@
+//! The loop IR: a sweep as it is given, and as it is planned: accesses, guarded ways to read, folds.
+
+use adfuse_ir::op::Monoid;
+
+use super::affine_form::{Form, Walk};
+
+use adfuse_ir::index::{Guard, IndexExpr};
+use adfuse_ir::kernel::{Buffer, Extents, Order, Param, Program};
+use adfuse_ir::scalar::{SVal, ScalarProgram};
+use adfuse_ir::{DType, Literal};
+use std::ops::Range;
+
+/// Parameters, a scalar program and where its outputs go, at each coordinate of some axes.
+pub(crate) struct Sweep<'a> {
+    /// Whose buffers are named.
+    pub(crate) program: &'a Program,
+    /// All axes, outermost first; places are row-major over them.
+    pub(crate) extents: Extents,
+    /// How many of them are the domain's.
+    pub(crate) domain: usize,
+    /// What the scalar program reads.
+    pub(crate) params: &'a [Param],
+    /// What is computed.
+    pub(crate) body: &'a ScalarProgram,
+    /// Where each output goes.
+    pub(crate) puts: Vec<Put<'a>>,
+    /// Where the arrays are that are not buffers.
+    pub(crate) slots: Slots,
+    /// For a scatter, where the elements go that its updates are added to: their places as `i64` in a
+    /// slot, -1 where a guard does not hold.
+    pub(crate) target: Option<(Buffer, &'a [IndexExpr], &'a [Guard], u32)>,
+    /// What it is there for.
+    pub(crate) part: Part,
+}
+
+/// What a sweep of a step is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Part {
+    /// A stage of a kernel, by its number.
+    Stage(usize),
+    /// What follows a fold over the domain.
+    Folded,
+    /// What follows the sums of a contraction.
+    Then,
+    /// An operand of a contraction.
+    Operand,
+    /// What the sums of a scatter begin with.
+    Begin,
+    /// The updates of a scatter.
+    Updates,
+    /// Where the sums of a scatter go.
+    Finish,
+}
+
+/// Arrays that are not buffers, as numbers in the table of pointers after those of the buffers.
+#[derive(Clone, Default)]
+pub(crate) struct Slots {
+    /// Of each row, an element a point.
+    pub(crate) rows: Vec<u32>,
+    /// Of each tile, an element a place.
+    pub(crate) tiles: Vec<u32>,
+    /// Of the sums that are read, an element a place.
+    pub(crate) sums: Option<(u32, DType)>,
+}
+
+/// Where an output goes.
+#[derive(Clone, Copy)]
+pub(crate) enum Put<'a> {
+    /// To an element of a buffer.
+    Store(Buffer, &'a [IndexExpr]),
+    /// To the element of a slot at the point.
+    Point(u32),
+    /// To the element of a slot at the place.
+    Place(u32),
+    /// Combined with others, block by block, to parts in a slot.
+    Fold(Fold),
+}
+
+/// An array with the form of the element.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    /// Its number in the table.
+    pub(crate) at: u32,
+    pub(crate) form: usize,
+    pub(crate) dtype: DType,
+    /// Bits of an element where it is packed.
+    pub(crate) packed: Option<u8>,
+    /// Whether it is a buffer: those have no NaN but the canonical one.
+    pub(crate) buffer: bool,
+}
+
+#[derive(Debug)]
+pub(crate) enum Source {
+    Array(Access),
+    Literal(Literal),
+}
+
+#[derive(Debug)]
+pub(crate) struct Way {
+    pub(crate) from: Source,
+    pub(crate) guards: Ranges,
+}
+
+/// How a parameter is read.
+#[derive(Debug)]
+pub(crate) enum Read {
+    Ways(Vec<Way>),
+    /// A form's value.
+    Coord(usize),
+}
+
+/// Forms with the ranges that they must lie in.
+pub(crate) type Ranges = Vec<(usize, Range<i64>)>;
+
+/// Where a scatter's updates go: the form of the element, its guards, and the array of places.
+pub(crate) type Target = (usize, Ranges, Access);
+
+/// A sweep over the axes that are walked.
+pub(crate) struct Planned {
+    pub(crate) walk: Walk,
+    pub(crate) forms: Vec<Form>,
+    pub(crate) reads: Vec<Read>,
+    pub(crate) types: Vec<DType>,
+    pub(crate) body: ScalarProgram,
+    /// Where each output goes; of one that folds, the part of the first block.
+    pub(crate) writes: Vec<Access>,
+    /// Of each output, how it folds, if it does.
+    pub(crate) folds: Vec<Option<Folded>>,
+    pub(crate) target: Option<Target>,
+    /// Whether a parameter changes along the innermost axis.
+    pub(crate) varies: Vec<bool>,
+    /// Whether a value of the body does.
+    pub(crate) moves: Vec<bool>,
+    /// How each parameter is reached by vectors.
+    pub(crate) loads: Vec<Reach>,
+    /// How each output is.
+    pub(crate) stores: Vec<Reach>,
+    /// Of each parameter, those that change along the axis and are read to know where it is.
+    pub(crate) needs: Vec<Vec<usize>>,
+    /// The guards that change along the axis, of what is read by ways.
+    pub(crate) breaks: Ranges,
+    /// The values of the body that change, in the order in which vectors are computed.
+    pub(crate) order: Vec<SVal>,
+    /// The most of them that are alive at once.
+    pub(crate) alive: usize,
+}
+
+/// An output that folds over neighbouring axes, one part for each block of the places along them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fold {
+    pub(crate) monoid: Monoid,
+    /// In which order: of lanes where no axis of more than one element follows, else of chains.
+    pub(crate) order: Order,
+    /// The first of the axes that fold, by their numbers in the sweep, and one past the last.
+    pub(crate) axes: [usize; 2],
+    /// The slot of the parts: row-major over the axes before, the blocks, and the axes after.
+    pub(crate) parts: u32,
+    /// For the order of lanes, the slot of 32 elements that nobody else touches.
+    pub(crate) lanes: u32,
+}
+
+/// A fold over the axes that are walked.
+#[derive(Debug)]
+pub(crate) struct Folded {
+    pub(crate) monoid: Monoid,
+    pub(crate) order: Order,
+    /// The type of the values and of the parts.
+    pub(crate) dtype: DType,
+    /// The form of the place among those that fold into one result. Along the innermost axis that is walked
+    /// its step is 1 for lanes and 0 for columns.
+    pub(crate) place: usize,
+    /// How many places fold into one result.
+    pub(crate) size: i64,
+    /// How many parts the next block's is further; the write of the output is the first block's part.
+    pub(crate) apart: i64,
+    /// The 32 lanes, element by element.
+    pub(crate) lanes: Option<Access>,
+}
+
+/// How vectors reach what a parameter reads or an output writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// In equal steps.
+    Even,
+    /// Neighbouring packed elements.
+    Packed,
+    /// Coordinates in equal steps.
+    Coord,
+    /// One element for each few coordinates, of 32 bits.
+    Spread(Spread),
+    /// Through guards that are affine along the axis, each way to neighbouring elements or to one value.
+    Ways,
+    /// Neighbouring elements where guards hold that are affine along the axis, one value elsewhere: lane by
+    /// lane, by a mask.
+    Masked,
+    /// Lane by lane.
+    Single,
+}
+
+/// An element for each `each` coordinates, `step` elements apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Spread {
+    pub(crate) each: u32,
+    pub(crate) step: u32,
+}

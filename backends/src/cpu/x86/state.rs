@@ -1,0 +1,213 @@
+//! What the emitters of loops and of their bodies share: registers by role, values, pointers, partial results.
+
+use super::constant_pool::Pool;
+
+use super::frame::Frame;
+use super::inst::{Class, Done, Item};
+
+use crate::cpu::codegen::loop_ir::Planned;
+
+use super::inst::{Mem, Reg};
+
+use adfuse_ir::DType;
+use iced_x86::{Code, Register};
+use smallvec::SmallVec;
+
+/// The coordinate along the line.
+pub(crate) const ALONG: Register = Register::R9;
+
+/// Where the elements of a group are, one after the other.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// At a pointer and an index, with so many bytes an element, this group of the copies.
+    Array { base: Register, index: Register, bytes: u32, copy: u32 },
+    /// In the frame.
+    Frame(u32),
+}
+
+/// What an instruction reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Opnd {
+    Reg(Reg),
+    /// The same bits in every lane of so many bytes.
+    Const(u64, u8),
+    /// A vector in the function's frame, or the bits of a mask.
+    Slot(u32),
+    /// A vector of an array that is read where it is used, once.
+    There(Mem),
+}
+
+/// A value of the body, for one group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Val {
+    /// Lanes of 32 bits.
+    One(Opnd),
+    /// Lanes of 64 bits, the lower elements first.
+    Two([Opnd; 2]),
+    /// A truth value an element, in a mask register.
+    Bits(Opnd),
+}
+
+impl Val {
+    pub(crate) fn parts(&self) -> &[Opnd] {
+        match self {
+            Val::One(x) | Val::Bits(x) => std::slice::from_ref(x),
+            Val::Two(both) => both,
+        }
+    }
+
+    pub(crate) fn of(parts: &[Opnd]) -> Val {
+        match *parts {
+            [a, b] => Val::Two([a, b]),
+            [a, ..] => Val::One(a),
+            [] => Val::One(Opnd::Const(0, 4)),
+        }
+    }
+
+    pub(crate) fn two(&self) -> bool {
+        matches!(self, Val::Two(_))
+    }
+}
+
+/// The instructions of AVX-512 and of AVX2 that do the same.
+#[derive(Clone, Copy)]
+pub(crate) struct Pair(pub(crate) Code, pub(crate) Code);
+
+/// Whether a group of a type is two vectors.
+pub(crate) fn long(d: DType) -> bool {
+    d.bytes() == 8
+}
+
+/// What a body becomes.
+pub(crate) struct Low<'a> {
+    pub(crate) p: &'a Planned,
+    /// Whether vectors have 512 bits; else 256.
+    pub(crate) wide: bool,
+    pub(crate) items: Vec<Item>,
+    pub(crate) classes: Vec<Class>,
+    pub(crate) labels: &'a mut u32,
+    pub(crate) pool: &'a mut Pool,
+    pub(crate) frame: &'a mut Frame,
+    /// The values that are the same all along a line.
+    pub(crate) still: &'a [Option<Val>],
+    pub(crate) pointers: &'a Pointers,
+    /// Of each parameter that is read by a mask, the coordinates between which it is.
+    pub(crate) between: &'a [Option<Between>],
+    /// Coordinates along the line of the groups that have asked for them.
+    pub(crate) coordinates: Vec<(u32, Reg)>,
+    /// The outputs that are stored past the caches, in a body for that.
+    pub(crate) beyond: &'a [bool],
+    /// For a group of which not all elements are there.
+    pub(crate) partial: Option<Partial>,
+    /// The masks of such a group.
+    pub(crate) present: SmallVec<[Reg; 2]>,
+    /// Masks and the upper halves of them that are there.
+    pub(crate) uppers: Vec<(Reg, Reg)>,
+    /// The lanes of folds, where they are in registers.
+    pub(crate) held: Option<Held>,
+}
+
+/// Lanes of a block.
+pub(crate) const LANES: u32 = 32;
+
+/// The lanes of the outputs that fold in that order, in registers.
+#[derive(Clone, Default)]
+pub(crate) struct Held {
+    /// Of each output, the first of its registers.
+    pub(crate) first: Vec<Option<u8>>,
+    /// What is in each register.
+    pub(crate) now: Vec<Reg>,
+}
+
+/// One past the last coordinate of the line.
+pub(crate) const HIGH: Register = Register::R10;
+
+/// Registers that hold pointers all along a line; the frame has the others.
+pub(crate) const POINTERS: [Register; 7] = [
+    Register::RBX,
+    Register::R12,
+    Register::R13,
+    Register::R14,
+    Register::R15,
+    Register::R11,
+    Register::RBP,
+];
+
+/// Where a pointer is.
+#[derive(Clone, Copy)]
+pub(crate) enum Loc {
+    In(Register),
+    At(u32),
+}
+
+/// How an access is reached along a line.
+#[derive(Clone, Copy)]
+pub(crate) struct Pointer {
+    /// Where the element of coordinate 0 is; of packed bits, where the array begins; of lanes that fold,
+    /// where the part of the first block is.
+    pub(crate) loc: Loc,
+    /// Of packed bits the number of the element of coordinate 0, of coordinates their value there; of what
+    /// is read through guards, the bits of coordinates that count.
+    pub(crate) first: u32,
+}
+
+/// How all accesses are.
+#[derive(Default)]
+pub(crate) struct Pointers {
+    pub(crate) reads: Vec<Option<Pointer>>,
+    pub(crate) writes: Vec<Option<Pointer>>,
+    /// The place of coordinate 0 among those that fold in the order of lanes.
+    pub(crate) place: Option<u32>,
+}
+
+/// Which elements of a group are there; all of it in the function's frame.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Partial {
+    /// One past the last.
+    pub(crate) to: u32,
+    /// The first, where that is not always 0.
+    pub(crate) from: Option<u32>,
+    /// A bit each.
+    pub(crate) bits: u32,
+    /// With AVX2, a lane each: of 32 bits, and of 64 in two vectors.
+    pub(crate) masks: [u32; 3],
+}
+
+/// The groups of a body: so many interleaved, so many times.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) copies: u32,
+    pub(crate) rounds: u32,
+    /// Whether outputs go past the caches that may.
+    pub(crate) far: bool,
+}
+
+/// The function of a sweep, as it is made.
+pub(crate) struct Lines<'a> {
+    pub(crate) p: &'a Planned,
+    pub(crate) wide: bool,
+    pub(crate) done: Vec<Done>,
+    pub(crate) labels: u32,
+    pub(crate) pool: Pool,
+    pub(crate) frame: Frame,
+    /// Where the coordinates are, of all axes but the innermost.
+    pub(crate) outer: Vec<u32>,
+    /// Where parameters are that do not change along a line, as numbers.
+    pub(crate) scalars: Vec<u32>,
+    /// Places for what waits while an expression is computed.
+    pub(crate) spares: Vec<u32>,
+    /// Which outputs go past the caches.
+    pub(crate) beyond: Vec<bool>,
+    pub(crate) still: Vec<Option<Val>>,
+    pub(crate) pointers: Pointers,
+    pub(crate) partial: Partial,
+    /// Of each parameter that is read by a mask, the coordinates between which it is.
+    pub(crate) between: Vec<Option<Between>>,
+}
+
+/// Where in the frame two coordinates are: the first of those between them, and one past the last.
+#[derive(Clone, Copy)]
+pub(crate) struct Between {
+    pub(crate) low: u32,
+    pub(crate) high: u32,
+}

@@ -1,0 +1,73 @@
+//! Folds: what is folded, and in which order.
+
+use crate::gpu::schedule::index::coordinates;
+use crate::gpu::schedule::shape::volume;
+use adfuse_ir::DType;
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::{Buffer, Extents, Order, Stage};
+use adfuse_ir::op::Monoid;
+
+/// How the folds of a launch run: over which axes, in which order.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Folded axes, the slowest first.
+    pub(crate) axes: Vec<usize>,
+    pub(crate) order: Order,
+    /// Elements that fold into one result.
+    pub(crate) count: i64,
+    /// The axes that remain.
+    pub(crate) kept: Vec<usize>,
+    /// Extents of those.
+    pub(crate) kept_extents: Extents,
+}
+
+/// One fold of a launch.
+pub(crate) struct Fold {
+    pub(crate) monoid: Monoid,
+    pub(crate) dtype: DType,
+    pub(crate) then: Stage,
+    /// Where its parts go, and their places, where there are several.
+    pub(crate) parts: Option<(Buffer, Option<Buffer>)>,
+}
+
+impl Shape {
+    pub(crate) fn block(&self) -> i64 {
+        self.order.block() as i64
+    }
+
+    pub(crate) fn blocks(&self) -> i64 {
+        (self.count + self.block() - 1) / self.block()
+    }
+
+    pub(crate) fn results(&self) -> i64 {
+        volume(&self.kept_extents)
+    }
+
+    /// All coordinates, of those of the remaining axes and of a place in the run.
+    pub(crate) fn coords(
+        &self,
+        kept: &[IndexExpr],
+        place: &IndexExpr,
+        domain: &[i64],
+    ) -> Vec<IndexExpr> {
+        let extents: Vec<i64> = self.axes.iter().map(|&a| domain[a]).collect();
+        let folded = coordinates(place, &extents);
+        let mut at = vec![IndexExpr::Const(0); domain.len()];
+        for (&a, e) in self.kept.iter().zip(kept) {
+            at[a] = e.clone();
+        }
+        for (&a, e) in self.axes.iter().zip(folded) {
+            at[a] = e;
+        }
+        at
+    }
+
+    /// The coordinates at which results are, 0 along what is folded.
+    pub(crate) fn remaining(&self, kept: &[IndexExpr], rank: usize) -> Vec<IndexExpr> {
+        let mut at = vec![IndexExpr::Const(0); rank];
+        for (&a, e) in self.kept.iter().zip(kept) {
+            at[a] = e.clone();
+        }
+        at
+    }
+}

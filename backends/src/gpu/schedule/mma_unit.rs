@@ -1,0 +1,43 @@
+//! The units that multiply tiles, and the shapes that they take.
+
+use adfuse_ir::kernel::Member;
+use adfuse_ir::{DType, Fp};
+
+/// What multiplies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unit {
+    /// Fused multiply-adds: each sum is a chain, in the strict order.
+    Fma,
+    /// Tensor cores, on 16-bit floats.
+    Half(DType),
+    /// Tensor cores, on the upper 19 bits of `f32`.
+    Tf32,
+}
+
+impl Unit {
+    /// Strict sums have an order that tensor cores do not keep; operands lose bits in `fast` alone.
+    pub(crate) fn of(m: &Member, fp: Fp) -> Unit {
+        let element = |f: &adfuse_ir::kernel::Feed| {
+            f.program.outputs.first().map_or(m.sum, |&v| f.program.insts[v].dtype)
+        };
+        let types = [element(&m.lhs), element(&m.rhs)];
+        let short = |d: DType| matches!(d, DType::BF16 | DType::F16);
+        match (fp, m.sum, types) {
+            (Fp::Strict, ..) => Unit::Fma,
+            (_, DType::F32, [a, b]) if a == b && short(a) => Unit::Half(a),
+            (Fp::Fast, DType::F32, all) if all.iter().all(|&d| d == DType::F32 || short(d)) => {
+                Unit::Tf32
+            }
+            _ => Unit::Fma,
+        }
+    }
+
+    /// The type of operands in shared memory.
+    pub(crate) fn held(self, sum: DType) -> DType {
+        match self {
+            Unit::Fma => sum,
+            Unit::Half(d) => d,
+            Unit::Tf32 => DType::F32,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The state of a run, and how places are counted.
+
+use crate::reference::{Tensor, out_of_memory};
+use adfuse_ir::kernel::{Buffer, Extents, Program, Row, Tile};
+use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
+use cranelift_entity::SecondaryMap;
+use smallvec::SmallVec;
+
+pub(crate) struct Run<'p> {
+    pub(crate) program: &'p Program,
+    pub(crate) tensors: SecondaryMap<Buffer, Option<Tensor>>,
+    /// Bytes of the buffers in the engine's memory.
+    pub(crate) live: u64,
+    /// The most there were.
+    pub(crate) peak: u64,
+}
+
+/// What a kernel keeps, for all points of its domain.
+#[derive(Default)]
+pub(crate) struct Kept {
+    pub(crate) rows: SecondaryMap<Row, Vec<u64>>,
+    pub(crate) tiles: SecondaryMap<Tile, Vec<u64>>,
+    /// The sums that a stage follows.
+    pub(crate) sums: Vec<u64>,
+}
+
+pub(crate) const OUTSIDE: &str = "an access of a verified program is outside of its buffer";
+
+pub(crate) fn internal(message: &str) -> Diagnostic {
+    Diagnostic::new(At::default(), Kind::Internal, message)
+}
+
+pub(crate) fn joined(domain: &[i64], axes: &[i64]) -> Extents {
+    domain.iter().chain(axes).copied().collect()
+}
+
+pub(crate) fn volume(extents: &[i64]) -> Result<u64, Diagnostic> {
+    let dims: SmallVec<[u64; 4]> = extents.iter().map(|&n| n.max(0) as u64).collect();
+    TensorType::of(DType::U8, &dims).elements().ok_or_else(|| out_of_memory(u64::MAX))
+}
+
+/// The coordinates of a row-major place.
+pub(crate) fn coordinates(extents: &[i64], place: u64) -> Extents {
+    let mut at: Extents = extents.iter().map(|_| 0).collect();
+    let mut rest = place as i64;
+    for (x, &n) in at.iter_mut().zip(extents).rev() {
+        *x = rest % n;
+        rest /= n;
+    }
+    at
+}
+
+/// The row-major place of coordinates.
+pub(crate) fn offset(
+    index: impl ExactSizeIterator<Item = i64>,
+    dims: &[i64],
+) -> Result<usize, Diagnostic> {
+    let mut place = 0;
+    for (i, &n) in index.zip(dims) {
+        if !(0..n).contains(&i) {
+            return Err(internal(OUTSIDE));
+        }
+        place = place * n + i;
+    }
+    Ok(place as usize)
+}

@@ -1,0 +1,156 @@
+//! The parts of a plan, grown again from its lists of members: the check that a plan is legal.
+
+use crate::analysis::axes::Place;
+use crate::analysis::class::{Class, Shape};
+use crate::analysis::facts::Facts;
+use crate::analysis::leaves::leaves;
+use crate::fuse::part::{Around, Part};
+use crate::lower::instances::NOT_ALSO;
+use crate::plan::machine_model::Device;
+use crate::plan::refusal::Refusal;
+use crate::plan::{Group, Plan};
+use adfuse_ir::verify::at_inst;
+use adfuse_ir::{At as Located, Diagnostic, Function, Inst, Kind, Value, ValueDef};
+use cranelift_entity::SecondaryMap;
+
+/// The facts that a plan rests on in which no instruction occurs twice, and its parts, grown again.
+///
+/// # Errors
+/// Those of [`lower`] that do not need a program to be found.
+pub(crate) fn regrow<'f>(
+    f: &'f Function,
+    plan: &Plan,
+    device: &Device,
+) -> Result<(Facts<'f>, Grown), Diagnostic> {
+    let mut facts = Facts::of(f, true)?;
+    for &i in &plan.inline {
+        if facts.class[i] != Class::Point {
+            let m = "only elementwise instructions and views are written out where they are used";
+            return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+        }
+        if facts.forced[f.inst_results(i)[0]] {
+            let m = "the plan writes out what must be in memory, and no group computes it";
+            return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+        }
+        facts.set_free(i);
+    }
+    if let Some(i) = facts.too_deep() {
+        let m = "the plan writes out too many shifted views one upon the other";
+        return Err(Diagnostic::new(at_inst(f, i), Kind::Limit, m));
+    }
+    let grown = Grown::of(&facts, plan, device)?;
+    Ok((facts, grown))
+}
+
+/// The parts of a plan, with their nests.
+pub(crate) struct Grown {
+    /// For each group.
+    pub(crate) parts: Vec<Vec<Part>>,
+    /// The group and part that compute a value.
+    pub(crate) home: SecondaryMap<Value, Option<(u32, u32)>>,
+    pub(crate) place: SecondaryMap<Value, Option<Place>>,
+    /// Whether another part reads a value.
+    pub(crate) read: SecondaryMap<Value, bool>,
+}
+
+impl Grown {
+    fn of(facts: &Facts<'_>, plan: &Plan, device: &Device) -> Result<Grown, Diagnostic> {
+        let f = facts.f;
+        let mut grown = Grown {
+            parts: Vec::new(),
+            home: SecondaryMap::new(),
+            place: SecondaryMap::new(),
+            read: SecondaryMap::new(),
+        };
+        for (g, group) in plan.groups.iter().enumerate() {
+            let mut parts = Vec::new();
+            for (k, members) in group.parts.iter().enumerate() {
+                let here = (g as u32, k as u32);
+                parts.push(grown.part(facts, device, members, here)?);
+            }
+            check_group(f, group, &parts)?;
+            grown.parts.push(parts);
+        }
+        for &i in f.body_insts() {
+            let v = f.inst_results(i)[0];
+            let owned = matches!(facts.class[i], Class::Free | Class::Constant);
+            if grown.home[v].is_none() && !owned {
+                let m = "no group of the plan computes this";
+                return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+            }
+        }
+        Ok(grown)
+    }
+
+    fn part(
+        &mut self,
+        facts: &Facts<'_>,
+        device: &Device,
+        members: &[Inst],
+        here: (u32, u32),
+    ) -> Result<Part, Diagnostic> {
+        let f = facts.f;
+        let refuse = |i: Inst, m: String| Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+        let mut part: Option<Part> = None;
+        for &i in members {
+            let v = f.inst_results(i)[0];
+            if matches!(facts.class[i], Class::Free | Class::Constant) {
+                return refuse(i, NOT_ALSO.into());
+            }
+            for leaf in leaves(facts, i) {
+                let constant = match f.def(leaf) {
+                    ValueDef::Inst(j, _) => facts.class[j] == Class::Constant,
+                    _ => true,
+                };
+                match self.home[leaf] {
+                    Some(home) if home == here => {}
+                    Some((g, _)) if g < here.0 => self.read[leaf] = true,
+                    None if constant => {}
+                    _ => return refuse(i, "it reads what a later group computes".into()),
+                }
+            }
+            let around = Around { facts, device, place: &self.place };
+            let place = match &mut part {
+                None => {
+                    let (begun, place) = Part::begin(&around, i);
+                    part = Some(begun);
+                    place
+                }
+                Some(part) => {
+                    let inside = |v: Value| Ok::<bool, Refusal>(self.home[v] == Some(here));
+                    match part.join(&around, i, &inside) {
+                        Ok(place) => place,
+                        Err(why) => {
+                            return refuse(i, format!("it does not join its group: {why}"));
+                        }
+                    }
+                }
+            };
+            self.home[v] = Some(here);
+            self.place[v] = Some(place);
+        }
+        part.ok_or_else(|| {
+            Diagnostic::new(in_function(f), Kind::Usage, "a group of the plan is empty")
+        })
+    }
+}
+
+/// Checks that only contractions are several parts of a group.
+fn check_group(f: &Function, group: &Group, parts: &[Part]) -> Result<(), Diagnostic> {
+    let contract = |p: &Part| matches!(p.shape, Shape::Contract(_));
+    // Only where it is needed: it names every value of the function.
+    let at = || {
+        let first = group.parts.first().and_then(|m| m.first());
+        first.map_or_else(|| in_function(f), |&i| at_inst(f, i))
+    };
+    match parts {
+        [] => Err(Diagnostic::new(at(), Kind::Usage, "a group of the plan is empty")),
+        [_] => Ok(()),
+        several if several.iter().all(contract) => Ok(()),
+        _ => Err(Diagnostic::new(at(), Kind::Usage, "only contractions run as one")),
+    }
+}
+
+pub(super) fn in_function(f: &Function) -> Located {
+    Located { func: Some(f.name.clone()), ..Located::default() }
+}
