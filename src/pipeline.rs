@@ -127,7 +127,7 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
             "the plan becomes a program of kernels")
             .prints("program", passes::program_text).prints("kernels", passes::kernels_text),
         row("layout", [Program, Layout], Verifier::Layout, passes::layout,
-            "every temporary gets a place in one arena").of("cpu"),
+            "every temporary gets a place in one arena").of("cpu").prints("layout", passes::layout_text),
         row("machine_code", [Layout, MachineCode], Verifier::Emitters, passes::machine_code,
             "a function of machine code for each sweep").of("cpu")
             .prints("asm", passes::asm_text).prints("clif", passes::clif_text),
@@ -211,24 +211,33 @@ impl fmt::Display for Pass {
         if let Some(engine) = self.engine {
             write!(f, "; engine {engine}")?;
         }
-        match self.stages() {
-            stages if stages.is_empty() => Ok(()),
-            stages => write!(f, "; prints {}", stages.join(", ")),
+        match self.stages().get(1..) {
+            None | Some([]) => Ok(()),
+            Some(others) => write!(f, "; also --stage {}", others.join(", ")),
         }
     }
 }
 
 impl Pass {
-    /// The stages that it prints.
+    /// The stages that it prints: its own name, and others. None where it has no text.
     pub fn stages(&self) -> Vec<&'static str> {
-        self.texts.iter().map(|t| t.name).collect()
+        let others = self.texts.iter().map(|t| t.name).filter(|&name| name != self.name);
+        match self.texts.is_empty() {
+            true => Vec::new(),
+            false => std::iter::once(self.name).chain(others).collect(),
+        }
     }
 }
 
-/// A stage of this name, and the pass after which it is printed.
+/// A stage of this name, and the pass after which it is printed. What a pass prints under its own name is
+/// the first of its texts.
 pub fn stage(name: &str) -> Option<(&'static Pass, Printed)> {
-    let mut all = PASSES.iter().flat_map(|p| p.texts.iter().map(move |&t| (p, t)));
-    all.find(|(_, text)| text.name == name)
+    let of = |pass: &'static Pass| {
+        let named = pass.texts.iter().find(|text| text.name == name);
+        let own = || pass.texts.first().filter(|_| pass.name == name);
+        Some((pass, *named.or_else(own)?))
+    };
+    PASSES.iter().find_map(of)
 }
 
 /// The names of all stages, in the order of the passes.
@@ -301,4 +310,112 @@ fn prepass(pass: Prepass, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
 /// [`Kind::Internal`] where it does not read back, or the pass has not run.
 pub fn print(stage: Printed, unit: &Unit<'_>) -> Result<String, Diagnostic> {
     (stage.print)(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backends::ptx;
+    use crate::engine::{Cpu, Gpu};
+    use crate::fusion::Options;
+
+    fn listed(machine: Machine) -> Listed {
+        Listed { options: Options { ..Cpu::default().plan }, machine }
+    }
+
+    const TEXT: &str = "func @f(%x: f32[40]) -> f32[40] {
+      %y = mul %x, %x : f32[40]
+      return %y
+    }";
+
+    /// What a pass takes is what one before it gives, in the list of every engine; names are unique.
+    #[test]
+    fn passes_fit_together() {
+        let mut names: Vec<&str> = PASSES.iter().map(|p| p.name).collect();
+        let mut all = stages();
+        for engine in [Cpu::NAME, Gpu::NAME] {
+            let mut there = vec![Artifact::Text];
+            for pass in PASSES.iter().filter(|p| p.engine.is_none_or(|e| e == engine)) {
+                assert!(there.contains(&pass.takes), "{} of {engine}", pass.name);
+                there.push(pass.gives);
+            }
+        }
+        for list in [&mut names, &mut all] {
+            let n = list.len();
+            list.sort_unstable();
+            list.dedup();
+            assert_eq!(list.len(), n);
+        }
+        for name in all {
+            assert!(stage(name).is_some(), "{name}");
+        }
+    }
+
+    /// What a pass gives is refused by its verifier, with the pass's name.
+    #[test]
+    #[cfg(debug_assertions)]
+    fn a_broken_pass_is_named() {
+        let compiler = listed(Machine::Gpu(9, 0));
+        let refused = |row: Pass, unit: &mut Unit<'_>| {
+            let d = row.apply(&compiler, unit).expect_err("is refused");
+            assert_eq!(d.kind, Kind::Internal, "{d}");
+            assert!(d.message.starts_with("pass `broken`: "), "{d}");
+            d.message
+        };
+        let mut unit = Unit::of_text(TEXT, Selection::default());
+        run(&compiler, &mut unit, "parse", "ptx").expect("compiles");
+        let row = |gives, verifier, run| {
+            Pass::new("broken", [Artifact::Function, gives], verifier, run, "breaks what there is")
+        };
+        // A call of what is not there.
+        let call = row(Artifact::Function, Verifier::Ir, |_, unit| {
+            let text = "func @f(%x: f32[40]) -> f32[40] {
+              %z = call %x {func = @gone} : f32[40]
+              return %z
+            }";
+            let module = crate::ir::text::parse(text).map_err(|e| e[0].clone())?;
+            unit.function = module.funcs.values().next().cloned();
+            Ok(())
+        });
+        let mut early = Unit::of(&unit.module, unit.function.as_ref().expect("there"));
+        assert!(refused(call, &mut early).contains("ir::verify"));
+        // A launch of what the text does not have, one without blocks, one with too many threads.
+        let breaks: [fn(&mut ptx::Launch); 3] =
+            [|l| l.entry += "x", |l| l.grid[0] = 0, |l| l.block = 2048];
+        for (k, broken) in breaks.into_iter().enumerate() {
+            let (program, module) = unit.launches().expect("there");
+            let mut module = module.clone();
+            broken(&mut module.steps[0].launches[0]);
+            unit.launches = Some((program.clone(), module));
+            let row = row(Artifact::Launches, Verifier::Launches, passes::nothing);
+            let told = ["not one entry", "empty grid", "no such block"][k];
+            assert!(refused(row, &mut unit).contains(told), "{told}");
+            run(&compiler, &mut unit, "ptx", "ptx").expect("compiles");
+        }
+        // A layout with two values in the same bytes.
+        let cpu = listed(Machine::Host(crate::backends::cpu::Vectors::Narrow));
+        let text = TEXT.replace("return", "%z = reduce_sum %y {axes = [0]} : f32[]\n return");
+        let mut unit = Unit::of_text(&text, Selection::default());
+        run(&cpu, &mut unit, "parse", "layout").expect("compiles");
+        let row = row(Artifact::Layout, Verifier::Layout, |_, unit| {
+            let program = unit.program()?.clone();
+            if let Some((_, layout)) = &mut unit.memory {
+                let output = program.outputs[0];
+                layout.offsets[output] = Some(0);
+            }
+            Ok(())
+        });
+        assert!(refused(row, &mut unit).contains("check_layout"));
+    }
+
+    /// A pass whose operand is not there says so; engines have no passes of others.
+    #[test]
+    fn passes_come_in_their_order() {
+        let compiler = listed(Machine::Gpu(9, 0));
+        let mut unit = Unit::of_text(TEXT, Selection::default());
+        let d = run(&compiler, &mut unit, "plan", "plan").expect_err("has no function");
+        assert_eq!(d.message, "pass `plan`: there is no function");
+        let d = run(&compiler, &mut unit, "machine_code", "machine_code").expect_err("none");
+        assert!(d.message.contains("engine gpu has no passes"), "{d}");
+    }
 }

@@ -141,6 +141,11 @@ pub(super) fn kernels_text(unit: &Unit<'_>) -> Text {
     text::kernels(unit.function()?, unit.plan()?, unit.program()?)
 }
 
+pub(super) fn layout_text(unit: &Unit<'_>) -> Text {
+    let memory = unit.memory.as_ref().ok_or_else(|| missing("layout"))?;
+    Ok(text::layout(unit.program()?, &memory.0))
+}
+
 pub(super) fn asm_text(unit: &Unit<'_>) -> Text {
     let listing = unit.listing.as_ref().ok_or_else(|| missing("listing"))?;
     Ok(text::machine_code(listing, |f| &f.asm))
