@@ -53,7 +53,7 @@ pub const PREPASSES: &[Prepass] = &[
         run: |_, f| windows_written_out(&f),
     },
     Prepass {
-        name: "concat_trees",
+        name: "concat_tree",
         about: "a concatenation of many operands becomes a tree of concatenations of few",
         run: |_, f| concatenations_as_trees(&f),
     },
