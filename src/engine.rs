@@ -10,11 +10,12 @@ use crate::backends::functions::Registry;
 use crate::backends::reference::{Silent, run, run_with};
 use crate::budget::choose;
 use crate::fusion::{
-    self, Device, Effort, Fp, Lossy, Memory, Narrowed, Plan, keep_lossy, lower, prepare,
+    self, Device, Effort, Fp, Lossy, Memory, Narrowed, PREPASSES, Plan, keep_lossy,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::text::Names;
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
+use crate::pipeline::{self, Compiler, Unit};
 use crate::plan_cache::PlanCache;
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -153,12 +154,10 @@ impl Cpu {
     /// machine code is made; [`Kind::UnknownName`] for a call of a function that is not there; [`Kind::Limit`] when memory is not enough, or the budget is too small for
     /// every plan.
     pub fn compile(&self, module: &Module, f: &Function) -> Result<Compiled, Diagnostic> {
-        let function = self.functions.priced(&prepare(module, f)?)?;
-        let function = self.narrowed(&function)?.function;
-        self.follow(&function, &self.decide(&function)?.plan)
+        self.run(Unit::of(module, f), PREPASSES[0].name)
     }
 
-    /// A [prepared](prepare()) function that keeps what it may with losses, where that pays: what is
+    /// A [prepared](crate::fusion::prepare()) function that keeps what it may with losses, where that pays: what is
     /// decided and followed then.
     ///
     /// # Errors
@@ -167,7 +166,7 @@ impl Cpu {
         keep_lossy(function, &self.lossy, &self.plan, self)
     }
 
-    /// The plan for a [prepared](prepare()) function, within the budget if there is one.
+    /// The plan for a [prepared](crate::fusion::prepare()) function, within the budget if there is one.
     ///
     /// # Errors
     /// As [`Cpu::compile`].
@@ -182,9 +181,7 @@ impl Cpu {
     /// As [`Cpu::compile`], and [`Kind::Usage`] for a plan that does not fit, or that uses the memory of a
     /// parameter that the caller does not give up.
     pub fn follow(&self, function: &Function, plan: &Plan) -> Result<Compiled, Diagnostic> {
-        given_up(function, plan, &self.donated)?;
-        self.functions.check(function)?;
-        self.of_program(verified(lower(function, plan, &self.plan.device)?)?)
+        self.run(Unit::planned(function, plan), "lower")
     }
 
     /// Makes machine code of a program.
@@ -192,11 +189,13 @@ impl Cpu {
     /// # Errors
     /// As [`Cpu::compile`].
     pub fn of_program(&self, program: Verified<Program>) -> Result<Compiled, Diagnostic> {
-        let (memory, layout) = self.layout(&program)?;
-        within(self.mem_budget, &program, cpu::peak(&program, &layout)?)?;
-        let executable =
-            self.kept.engine(self.options(), &self.functions).executable(&program, &layout)?;
-        within(self.mem_budget, &program, executable.memory().peak())?;
+        self.run(Unit::of_program(program), "layout")
+    }
+
+    /// The passes from one on.
+    fn run(&self, mut unit: Unit<'_>, from: &str) -> Result<Compiled, Diagnostic> {
+        pipeline::run(self, &mut unit, from, "machine_code")?;
+        let (program, memory, executable) = unit.made(|unit| unit.executable.take())?;
         Ok(Compiled { program, memory, executable })
     }
 
@@ -216,6 +215,48 @@ impl Cpu {
     }
 }
 
+impl Compiler for Cpu {
+    fn engine(&self) -> &'static str {
+        Cpu::NAME
+    }
+
+    fn options(&self) -> &fusion::Options {
+        &self.plan
+    }
+
+    fn price(&self, f: Function) -> Result<Function, Diagnostic> {
+        self.functions.priced(&f)
+    }
+
+    fn narrow(&self, f: Function) -> Result<Function, Diagnostic> {
+        Ok(self.narrowed(&f)?.function)
+    }
+
+    fn choose(&self, f: &Function) -> Result<Plan, Diagnostic> {
+        Ok(self.decide(f)?.plan)
+    }
+
+    fn admit(&self, f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
+        given_up(f, plan, &self.donated)?;
+        self.functions.check(f)
+    }
+
+    fn arrange(&self, program: &Verified<Program>) -> Result<(Memory, ArenaLayout), Diagnostic> {
+        let (memory, layout) = self.layout(program)?;
+        within(self.mem_budget, program, cpu::peak(program, &layout)?)?;
+        Ok((memory, layout))
+    }
+
+    fn emit(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        let (program, layout) = (unit.program()?, unit.layout()?);
+        let engine = self.kept.engine(Cpu::options(self), &self.functions);
+        let executable = engine.executable(program, layout)?;
+        within(self.mem_budget, program, executable.memory().peak())?;
+        unit.executable = Some(executable);
+        Ok(())
+    }
+}
+
 /// Frontiers count what the engine needs beside the buffers.
 impl fusion::Engine for Cpu {
     fn donated(&self) -> &[usize] {
@@ -232,12 +273,12 @@ impl fusion::Engine for Cpu {
 }
 
 /// Where temporaries are, as the engine is told.
-fn arena(memory: &Memory) -> ArenaLayout {
+pub(crate) fn arena(memory: &Memory) -> ArenaLayout {
     let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
     ArenaLayout { bytes: memory.arena, offsets, scratch, donated: memory.donated.clone() }
 }
 
-/// The plan for a [prepared](prepare()) function, within the budget if there is one.
+/// The plan for a [prepared](crate::fusion::prepare()) function, within the budget if there is one.
 fn decided(
     function: &Function,
     options: &fusion::Options,

@@ -7,5 +7,6 @@ pub mod reference;
 mod runtime;
 
 pub use gpu::ptx;
-pub use runtime::array::Array;
-pub use runtime::{array, functions};
+pub use runtime::arena_layout::check as check_layout;
+pub use runtime::array::{self, Array};
+pub use runtime::functions;

@@ -5,13 +5,12 @@ use super::failure::Failure;
 use super::plan_json;
 use super::planning::{Planning, Ready};
 use super::streams::Streams;
-use crate::backends::cpu::{Executable, ListedFunction, Vectors};
-use crate::backends::gpu;
-use crate::engine::Cpu;
+use crate::engine::Gpu;
 use crate::fusion::Plan;
-use crate::ir::Diagnostic;
-use crate::pipeline::text;
-use clap::{Args, ValueEnum};
+use crate::pipeline::{self, Listed, Machine, PASSES, Pass, Printed, Unit, is_before};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use std::fmt::Write as _;
 use std::process::ExitCode;
 
 /// Prints what a function becomes on its way to an engine
@@ -24,108 +23,114 @@ pub(super) struct Emit {
     #[command(flatten)]
     width: Width,
     /// How far to go
-    #[arg(long, value_enum)]
-    stage: Stage,
+    #[arg(long, required = true, value_parser = names())]
+    stage: Option<String>,
     /// The compute capability of the GPU that `ptx` is for, without its dot; without this, 90
     #[arg(long, value_name = "NN", value_parser = clap::value_parser!(u32).range(10..=999))]
     sm: Option<u32>,
     /// Print JSON; of the stage `plan` alone
     #[arg(long)]
     json: bool,
+    /// List the passes of compilation, and the stages that they print
+    #[arg(long, exclusive = true)]
+    stages: bool,
 }
 
-/// How far a function is taken.
-#[derive(Clone, Copy, PartialEq, ValueEnum)]
-enum Stage {
-    /// The function as it is planned: differentiated, calls inlined, simplified
-    Ad,
-    /// Which instructions share a kernel
-    Plan,
-    /// Each step of the program as one of its own, with what it computes
-    Kernels,
-    /// A program of kernels
-    Program,
-    /// Each step's functions as Cranelift is given them, on the engine `cpu`
-    Clif,
-    /// Each step's functions as instructions of the host
-    Asm,
-    /// What the driver of a GPU is given, on the engine `gpu`; none need be there
-    Ptx,
+/// The stages, each with what its pass does.
+fn names() -> PossibleValuesParser {
+    let of = |pass: &'static Pass| {
+        pass.stages().into_iter().map(|name| PossibleValue::new(name).help(pass.about))
+    };
+    PossibleValuesParser::new(PASSES.iter().flat_map(of))
 }
+
+/// The pass that makes the plan.
+const PLAN: &str = "plan";
+/// The pass before it: what it leaves is planned.
+const LAST: &str = "narrow_storage";
 
 impl Emit {
-    /// The compute capability that is asked for.
-    fn capability(&self) -> (u32, u32) {
-        let sm = self.sm.unwrap_or(90);
-        (sm / 10, sm % 10)
-    }
-
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        if self.json && self.stage != Stage::Plan {
+        if self.stages {
+            let mut list = String::new();
+            for pass in PASSES.iter() {
+                // Nothing is wrong with writing to a string.
+                let _ = writeln!(list, "{pass}");
+            }
+            streams.out.write_all(list.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let name = self.stage.as_deref().unwrap_or_default();
+        let Some((pass, stage)) = pipeline::stage(name) else {
+            return Err(Failure::usage(format!("no stage `{name}`")));
+        };
+        if self.json && name != PLAN {
             return Err(Failure::usage("--json needs --stage plan"));
         }
         let vectors = self.width.vectors()?;
-        if self.sm.is_some() && self.stage != Stage::Ptx {
+        let on_gpu = pass.engine == Some(Gpu::NAME);
+        if self.sm.is_some() && !on_gpu {
             return Err(Failure::usage("--sm is for --stage ptx"));
         }
-        let ready = match self.stage {
-            Stage::Ptx => self.planning.ready_for("h200")?,
-            _ => self.planning.ready()?,
+        let ready = match on_gpu {
+            true => self.planning.ready_for("h200")?,
+            false => self.planning.ready()?,
         };
-        if self.stage == Stage::Ad && self.planning.is_decided() {
-            return Err(Failure::usage("--stage ad comes before plans and budgets"));
+        if is_before(pass.name, PLAN) && self.planning.is_decided() {
+            return Err(Failure::usage(format!("--stage {name} comes before plans and budgets")));
         }
-        let wrong = |d: Diagnostic| ready.source.wrong(d);
-        let mut decided = || ready.decide(streams).map(|decided| decided.plan);
-        let printed = match self.stage {
-            Stage::Ad => text::function(&ready.function).map_err(wrong)?,
-            Stage::Plan => plan(&ready, &decided()?, self.json)?,
-            Stage::Kernels => {
-                let plan = decided()?;
-                text::kernels(&ready.function, &plan, &*ready.program(&plan)?).map_err(wrong)?
+        let sm = self.sm.unwrap_or(90);
+        let machine = if on_gpu { Machine::Gpu(sm / 10, sm % 10) } else { Machine::Host(vectors) };
+        let compiler = Listed { options: ready.options.clone(), machine };
+        let printed = match pass.name {
+            before if is_before(before, LAST) => {
+                let text = &ready.source.source.text;
+                let mut unit = Unit::of_text(text, ready.selection.clone());
+                stop_at(&ready, &compiler, &mut unit, (PASSES[0].name, pass, stage))?
             }
-            Stage::Program => text::program(&*ready.program(&decided()?)?).map_err(wrong)?,
-            Stage::Clif => functions(&ready, &decided()?, vectors, |f| &f.clif)?,
-            Stage::Ptx => {
-                let program = ready.program(&decided()?)?;
-                let text = gpu::text(&program, self.capability(), ready.options.fp);
-                text.map_err(|d| ready.source.wrong(d))?
+            LAST => {
+                let unit = Unit { function: Some(ready.function.clone()), ..Unit::default() };
+                pipeline::print(stage, &unit).map_err(|d| ready.source.wrong(d))?
             }
-            Stage::Asm => functions(&ready, &decided()?, vectors, |f| &f.asm)?,
+            _ => {
+                let plan = ready.decide(streams)?.plan;
+                let mut unit = Unit::planned(&ready.function, &plan);
+                match pass.name {
+                    PLAN => self.plan(&ready, &plan)?,
+                    _ => stop_at(&ready, &compiler, &mut unit, ("lower", pass, stage))?,
+                }
+            }
         };
         streams.out.write_all(printed.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
+
+    /// The plan, once it reads back and has a program.
+    fn plan(&self, ready: &Ready, plan: &Plan) -> Result<String, Failure> {
+        ready.program(plan)?;
+        let printed = pipeline::text::plan(&ready.function, plan);
+        let printed = printed.map_err(|d| ready.source.wrong(d))?;
+        if !self.json {
+            return Ok(printed);
+        }
+        let value = plan_json::of_text(&printed).map_err(|_| ready.broken("plan"))?;
+        let json = format!("{value:#}\n");
+        match plan_json::to_text(&json) {
+            Ok(again) if again == printed => Ok(json),
+            _ => Err(ready.broken("plan")),
+        }
+    }
 }
 
-/// The plan, once it reads back and has a program.
-fn plan(ready: &Ready, plan: &Plan, json: bool) -> Result<String, Failure> {
-    ready.program(plan)?;
-    let printed = text::plan(&ready.function, plan).map_err(|d| ready.source.wrong(d))?;
-    if !json {
-        return Ok(printed);
-    }
-    let value = plan_json::of_text(&printed).map_err(|_| ready.broken("plan"))?;
-    let json = format!("{value:#}\n");
-    match plan_json::to_text(&json) {
-        Ok(again) if again == printed => Ok(json),
-        _ => Err(ready.broken("plan")),
-    }
-}
-
-/// The functions of each step, and what happens beside them.
-fn functions(
+/// Runs the passes from one on up to another, and prints a stage.
+fn stop_at(
     ready: &Ready,
-    plan: &Plan,
-    vectors: Vectors,
-    text: fn(&ListedFunction) -> &str,
+    compiler: &Listed,
+    unit: &mut Unit<'_>,
+    (from, to, stage): (&str, &Pass, Printed),
 ) -> Result<String, Failure> {
-    let program = ready.program(plan)?;
-    let cpu = Cpu { plan: ready.options.clone(), vectors, ..Cpu::default() };
-    let wrong = |d: Diagnostic| ready.source.wrong(d);
-    cpu.functions.check(&ready.function).map_err(wrong)?;
-    let (_, layout) = cpu.layout(&program).map_err(wrong)?;
-    let made = Executable::compile_listed(&program, &layout, cpu.options()).map_err(wrong)?;
-    Ok(text::machine_code(&made.listing(), text))
+    let printed = pipeline::run(compiler, unit, from, to.name);
+    let printed = printed.and_then(|()| pipeline::print(stage, unit));
+    printed.map_err(|d| ready.wrong(d))
 }

@@ -11,9 +11,10 @@ use super::streams::Streams;
 use crate::backends::Array;
 use crate::backends::cpu::{Executable, Vectors};
 use crate::engine::{Compiled, Cpu, Decided, Either, Engine as Runs, Gpu, OnGpu, Reference};
-use crate::fusion::{Device, Effort, Fp, Lossy, Narrowed, Options, Plan, prepare};
+use crate::fusion::{Device, Effort, Fp, Lossy, Narrowed, Options, Plan};
 use crate::ir::{Diagnostic, Function, Kind as Wrong, Module};
 use crate::kernel_cache::KernelCache;
+use crate::pipeline::prepared;
 use crate::plan_cache::PlanCache;
 use clap::Args;
 use std::num::NonZero;
@@ -201,7 +202,7 @@ impl Engine {
             Some(Machine::Cpu) | None => Box::new(Cpu { donated, ..self.cpu(settled)? }),
         };
         let make = || -> Result<Result<Made, Diagnostic>, Failure> {
-            let function = match prepare(module, f) {
+            let function = match prepared(module, f) {
                 Ok(function) => function,
                 Err(d) => return Ok(Err(d)),
             };

@@ -17,11 +17,12 @@ use crate::budget::{Choice, choose};
 use crate::engine::Gpu;
 use crate::fusion::{
     Device, Effort, Engine, Fp, Lossy, Memory, Narrowed, Options, Plan, PlanFrontier, PlanPoint,
-    keep_lossy, lower, memory_beside, plan, plan_attempts, plan_frontier, prepare,
+    keep_lossy, lower, memory_beside, plan, plan_attempts, plan_frontier,
 };
 use crate::ir::kernel::{Program as Kernels, Verified, verify};
 use crate::ir::rewrite::stabilize;
-use crate::ir::{At, Diagnostic, Function, Inst, Kind, Module, Op};
+use crate::ir::{Diagnostic, Function, Inst, Kind, Module, Op};
+use crate::pipeline::{Selection, prepared, text};
 use crate::plan_cache::PlanCache;
 use clap::Args;
 use std::collections::BTreeSet;
@@ -54,6 +55,8 @@ pub(super) struct Planning {
 pub(super) struct Ready {
     /// Where it came from.
     pub(super) source: Program,
+    /// What of it is compiled.
+    pub(super) selection: Selection,
     /// As the planner sees it.
     pub(super) function: Function,
     /// What it is planned for.
@@ -142,15 +145,17 @@ impl Planning {
         let arguments = params(&f).len();
         let mut recognised = Vec::new();
         let (module, f) = in_mode(&source, f, options.fp, &mut recognised)?;
+        let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
         let (module, f) = match self.grad {
             false => (module, f),
             true => {
                 let wrt = self.wrt.positions(&source, &f)?;
+                selection.wrt = Some(wrt.clone());
                 let made = forward_and_backward(&module, &f, &wrt).map_err(|d| source.wrong(d))?;
                 (Module::single(made.clone()), made)
             }
         };
-        let function = prepare(&module, &f).map_err(|d| source.wrong(d))?;
+        let function = prepared(&module, &f).map_err(|d| source.wrong(d))?;
         let mut donated = self.donated.positions(&function)?;
         let (function, given, kept) = match given {
             Some(written) => {
@@ -178,6 +183,7 @@ impl Planning {
         clock.end("ad");
         Ok(Ready {
             source,
+            selection,
             function,
             options,
             recognised,
@@ -419,19 +425,22 @@ impl Ready {
     /// The program of a plan, verified.
     pub(super) fn program(&self, plan: &Plan) -> Result<Verified<Kernels>, Failure> {
         let program = lower(&self.function, plan, &self.options.device);
-        let program = program.map_err(|d| match d.kind {
+        let program = program.map_err(|d| self.wrong(d))?;
+        verify(program).map_err(|errors| self.source.source.wrong(errors))
+    }
+
+    /// The failure that an error of a pass is.
+    pub(super) fn wrong(&self, d: Diagnostic) -> Failure {
+        match d.kind {
             // What is wrong with a plan is not wrong with the program.
             Kind::Usage if self.given.is_some() => Failure::Usage(d),
             _ => self.source.wrong(d),
-        })?;
-        verify(program).map_err(|errors| self.source.source.wrong(errors))
+        }
     }
 
     /// The failure that something of this function does not read back.
     pub(super) fn broken(&self, what: &str) -> Failure {
-        let at = At { func: Some(self.function.name.clone()), ..At::default() };
-        let m = format!("the {what} does not print as it parses");
-        self.source.wrong(Diagnostic::new(at, Kind::Internal, m))
+        self.source.wrong(text::broken(&self.function.name, what))
     }
 
     /// The values of these names.

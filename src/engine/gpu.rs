@@ -3,11 +3,12 @@
 use super::{Decided, Engine, Ready, arena, decided, given_up, verified, within};
 use crate::backends::gpu::{self, Device, Executable, Prepared};
 use crate::fusion::{
-    self, Effort, Fp, Lossy, Memory, Narrowed, Plan, keep_lossy, lower, memory_apart, prepare,
+    self, Effort, Fp, Lossy, Memory, Narrowed, PREPASSES, Plan, keep_lossy, memory_apart,
 };
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
 use crate::kernel_cache::KernelCache;
+use crate::pipeline::{self, Compiler, Unit};
 use crate::plan_cache::PlanCache;
 use std::sync::Arc;
 
@@ -82,11 +83,10 @@ impl Gpu {
     /// [`Kind::Limit`](crate::ir::Kind::Limit) when memory is not enough, or the budget is too small for
     /// every plan.
     pub fn compile(&self, module: &Module, f: &Function) -> Result<OnGpu, Diagnostic> {
-        let function = self.narrowed(&prepare(module, f)?)?.function;
-        self.follow(&function, &self.decide(&function)?.plan)
+        self.run(Unit::of(module, f), PREPASSES[0].name)
     }
 
-    /// A [prepared](prepare()) function that keeps what it may with losses, where that pays.
+    /// A [prepared](crate::fusion::prepare()) function that keeps what it may with losses, where that pays.
     ///
     /// # Errors
     /// As [`keep_lossy`].
@@ -94,7 +94,7 @@ impl Gpu {
         keep_lossy(function, &self.lossy, &self.plan, self)
     }
 
-    /// The plan for a [prepared](prepare()) function, within the budget if there is one.
+    /// The plan for a [prepared](crate::fusion::prepare()) function, within the budget if there is one.
     ///
     /// # Errors
     /// As [`Gpu::compile`].
@@ -109,8 +109,7 @@ impl Gpu {
     /// As [`Gpu::compile`], and [`Kind::Usage`](crate::ir::Kind::Usage) for a plan that does not fit, or that
     /// uses the memory of a parameter that the caller does not give up.
     pub fn follow(&self, function: &Function, plan: &Plan) -> Result<OnGpu, Diagnostic> {
-        given_up(function, plan, &self.donated)?;
-        self.of_program(verified(lower(function, plan, &self.plan.device)?)?)
+        self.run(Unit::planned(function, plan), "lower")
     }
 
     /// Makes a program ready.
@@ -118,12 +117,13 @@ impl Gpu {
     /// # Errors
     /// As [`Gpu::compile`].
     pub fn of_program(&self, program: Verified<Program>) -> Result<OnGpu, Diagnostic> {
-        let prepared = self.prepared(&program)?;
-        let memory = self.memory(&prepared)?;
-        let layout = arena(&memory);
-        within(self.mem_budget, &program, prepared.report(&layout)?.peak())?;
-        let code = self.code.as_ref().map(|c| c as &dyn gpu::KeptCode);
-        let executable = self.kept.executable(&prepared, &layout, code)?;
+        self.run(Unit::of_program(program), "ptx")
+    }
+
+    /// The passes from one on.
+    fn run(&self, mut unit: Unit<'_>, from: &str) -> Result<OnGpu, Diagnostic> {
+        pipeline::run(self, &mut unit, from, "load")?;
+        let (program, memory, executable) = unit.made(|unit| unit.loaded.take())?;
         Ok(OnGpu { program, memory, executable })
     }
 
@@ -137,6 +137,48 @@ impl Gpu {
     fn memory(&self, prepared: &Prepared) -> Result<Memory, Diagnostic> {
         let (scratch, again) = (prepared.scratch(), prepared.reads_again());
         memory_apart(prepared.program(), self.plan.effort, scratch, &again)
+    }
+}
+
+impl Compiler for Gpu {
+    fn engine(&self) -> &'static str {
+        Gpu::NAME
+    }
+
+    fn options(&self) -> &fusion::Options {
+        &self.plan
+    }
+
+    fn narrow(&self, f: Function) -> Result<Function, Diagnostic> {
+        Ok(self.narrowed(&f)?.function)
+    }
+
+    fn choose(&self, f: &Function) -> Result<Plan, Diagnostic> {
+        Ok(self.decide(f)?.plan)
+    }
+
+    fn admit(&self, f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
+        given_up(f, plan, &self.donated)
+    }
+
+    fn launch(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        unit.prepared = Some(self.prepared(unit.program()?)?);
+        Ok(())
+    }
+
+    fn arrange_launches(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        let prepared = unit.prepared()?;
+        let memory = self.memory(prepared)?;
+        let layout = arena(&memory);
+        within(self.mem_budget, unit.program()?, prepared.report(&layout)?.peak())?;
+        unit.memory = Some((memory, layout));
+        Ok(())
+    }
+
+    fn load(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        let code = self.code.as_ref().map(|c| c as &dyn gpu::KeptCode);
+        unit.loaded = Some(self.kept.executable(unit.prepared()?, unit.layout()?, code)?);
+        Ok(())
     }
 }
 

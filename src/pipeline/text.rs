@@ -3,7 +3,7 @@
 
 use crate::backends::cpu::{ListedFunction, ListedStep};
 use crate::backends::ptx::{Arg, Launch, Module as Launches, StepCode};
-use crate::fusion::{Plan, steps_of};
+use crate::fusion::{Memory, Plan, steps_of};
 use crate::ir::kernel::{Buffer, Program, Role, Step, text};
 use crate::ir::text::{Names, parse, print_function};
 use crate::ir::{At, Diagnostic, Function, Inst, Kind};
@@ -70,6 +70,27 @@ pub fn kernels(f: &Function, plan: &Plan, program: &Program) -> Result<String, D
         out += &alone;
     }
     Ok(out)
+}
+
+/// Where the temporaries of a program are, in bytes from the beginning of the arena.
+pub fn layout(program: &Program, memory: &Memory) -> String {
+    let named = |b: Buffer| format!("%{}", program.buffers[b].name);
+    // Nothing is wrong with writing to a string.
+    let mut out = format!("// arena of {} bytes, peak of {} bytes\n", memory.arena, memory.peak);
+    for (b, data) in program.buffers.iter() {
+        if let Some(at) = memory.offsets[b] {
+            let _ = writeln!(out, "{} at {at}, {} bytes", named(b), data.bytes());
+        }
+        if let Some(input) = memory.donated[b] {
+            let _ = writeln!(out, "{} in the memory of {}", named(b), named(input));
+        }
+    }
+    for (k, scratch) in memory.scratch.iter().enumerate() {
+        if let Some((at, bytes)) = scratch {
+            let _ = writeln!(out, "step {k} at {at}, {bytes} bytes");
+        }
+    }
+    out
 }
 
 /// The functions of machine code of each step, by one of their texts, and what happens beside them.

@@ -2,7 +2,7 @@
 
 use crate::engine::{ENGINES, Engine, Recorded};
 use crate::file::{Case, Directive, Key, TestFile};
-use crate::stage::{STAGES, Stage, reads_back};
+use crate::stage::{Stage, find, reads_back};
 use crate::value;
 use adfuse::backends::Array;
 use adfuse::check::{Options, Outcome, check};
@@ -66,8 +66,8 @@ pub(crate) fn run(file: &TestFile, k: usize) -> Result<Got, String> {
             Err(errors) => Ok(Got::Lines(error_lines(&file.text, &errors))),
         },
         "check" => checked(d, &module),
-        name => match STAGES.iter().find(|s| s.name == name) {
-            Some(stage) => staged(file, stage, &module, f, d),
+        name => match find(name) {
+            Some(stage) => staged(file, &stage, &module, f, d),
             None => Err(format!("no test `{name}`")),
         },
     }
@@ -149,7 +149,7 @@ fn after(
         takes(d, &["engines"])?;
         return Ok(Ok(None));
     };
-    let stage = STAGES.iter().find(|s| s.name == name).ok_or(format!("no stage `{name}`"))?;
+    let stage = find(name).ok_or(format!("no stage `{name}`"))?;
     takes(d, &[stage.takes, &["engines", "after"]].concat())?;
     let text = match stage.run(module, f, d) {
         Ok(text) => text,

@@ -1,23 +1,23 @@
-//! The stages of the compiler that filetests look at: each makes text of a program. A new stage is
-//! one more row here.
+//! The stages of the compiler that filetests look at: each makes text of a program. Those that are not
+//! transformations of their own are the pipeline's.
 
 use crate::file::Directive;
 use adfuse::autodiff;
-use adfuse::backends::cpu::{ListedFunction, Vectors, listing_for};
-use adfuse::backends::ptx;
-use adfuse::fusion::{Compiled, Device, Effort, Fp, Options, compile};
-use adfuse::ir::kernel::{self, Program, Verified};
+use adfuse::backends::cpu::Vectors;
+use adfuse::engine::Gpu;
+use adfuse::fusion::{Device, Effort, Fp, Options};
 use adfuse::ir::rewrite::{self, Exactness};
 use adfuse::ir::text::{parse, print_function, print_module};
 use adfuse::ir::verify::verify;
 use adfuse::ir::{At, Diagnostic, Dim, Function, Kind, Module, Phase, Symbol};
-use adfuse::pipeline::text;
+use adfuse::pipeline::{self, Artifact, Listed, Machine, PASSES, Pass, Printed, Selection, Unit};
 use std::collections::BTreeMap;
 
 /// A text, or the errors that the stage gives instead.
 pub(crate) type Made = Result<String, Vec<Diagnostic>>;
 
 /// A stage by its name in directives.
+#[derive(Clone, Copy)]
 pub(crate) struct Stage {
     /// As in `test: ..`.
     pub(crate) name: &'static str,
@@ -30,11 +30,12 @@ pub(crate) struct Stage {
 }
 
 /// How a stage makes its text.
+#[derive(Clone, Copy)]
 pub(crate) enum Make {
     /// Of the program.
     Ir(fn(&Module, &Function, &Directive) -> Made),
-    /// Of what the program is planned as.
-    Planned(fn(&Planned) -> Result<String, Diagnostic>),
+    /// By the passes of the pipeline up to one, as it prints.
+    Pass(&'static Pass, Printed),
 }
 
 impl Stage {
@@ -42,7 +43,7 @@ impl Stage {
     pub(crate) fn run(&self, module: &Module, f: &Function, d: &Directive) -> Made {
         match self.make {
             Make::Ir(make) => make(module, f, d),
-            Make::Planned(print) => Planned::new(module, f, d).and_then(|p| print(&p).map_err(one)),
+            Make::Pass(pass, stage) => passed(module, f, d, (pass, stage)),
         }
     }
 }
@@ -55,15 +56,20 @@ const fn ir(
     Stage { name, takes, make: Make::Ir(make), reads_back: true }
 }
 
-/// A stage from the plan on, of the function or, with `grad`, of it and its gradients. What it prints was
-/// parsed again where there is a parser.
-const fn planned(name: &'static str, print: fn(&Planned) -> Result<String, Diagnostic>) -> Stage {
+/// The stage of a name: of this table, or of the pipeline.
+pub(crate) fn find(name: &str) -> Option<Stage> {
     const TAKES: &[&str] = &["grad", "wrt", "device", "fp", "effort", "vectors"];
-    Stage { name, takes: TAKES, make: Make::Planned(print), reads_back: false }
+    if let Some(stage) = STAGES.iter().find(|s| s.name == name) {
+        return Some(*stage);
+    }
+    let (pass, stage) = pipeline::stage(name)?;
+    // Other texts are parsed again where they are printed, if they have a parser.
+    let reads_back = matches!(pass.gives, Artifact::Module | Artifact::Function);
+    Some(Stage { name: stage.name, takes: TAKES, make: Make::Pass(pass, stage), reads_back })
 }
 
-/// All stages.
-pub(crate) const STAGES: &[Stage] = &[
+/// The transformations, each of the program as it stands.
+const STAGES: &[Stage] = &[
     ir("format", &[], |m, _, _| Ok(print_module(m))),
     ir("jvp", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::jvp)),
     ir("vjp", &["wrt"], |m, f, d| differentiated(m, f, d, autodiff::vjp)),
@@ -112,15 +118,6 @@ pub(crate) const STAGES: &[Stage] = &[
         }
         Ok(print_function(&rewrite::specialize(f, &extents)?))
     }),
-    planned("plan", |made| text::plan(&made.compiled.function, &made.compiled.plan)),
-    planned("kernels", |made| {
-        text::kernels(&made.compiled.function, &made.compiled.plan, &made.program)
-    }),
-    planned("program", |made| text::program(&made.program)),
-    planned("clif", |made| made.machine_code(|f| &f.clif)),
-    planned("asm", |made| made.machine_code(|f| &f.asm)),
-    planned("launches", |made| Ok(text::launches(&made.program, &made.ptx()?))),
-    planned("ptx", |made| Ok(made.ptx()?.text)),
 ];
 
 /// `size=3`, or a symbol; `same` for shared random bits; then axes by parameter.
@@ -135,14 +132,6 @@ fn batching(f: &Function, d: &Directive) -> autodiff::Batching {
     autodiff::Batching::new(size, f.params().iter().map(axis)).random(random)
 }
 
-/// A function, planned as a directive says, and its program.
-pub(crate) struct Planned {
-    compiled: Compiled,
-    program: Verified<Program>,
-    fp: Fp,
-    vectors: Vectors,
-}
-
 /// Whether this host makes the text of a stage.
 pub(crate) fn is_here(stage: &str) -> bool {
     !matches!(stage, "clif" | "asm") || cfg!(all(target_arch = "x86_64", target_os = "linux"))
@@ -151,48 +140,32 @@ pub(crate) fn is_here(stage: &str) -> bool {
 /// The target of machine code in expected texts, whatever the host is.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-impl Planned {
-    fn new(module: &Module, f: &Function, d: &Directive) -> Result<Planned, Vec<Diagnostic>> {
-        let usage = |m: String| one(Diagnostic::new(At::default(), Kind::Usage, m));
-        let option = |name: &str, default: &'static str| -> String {
-            d.options.get(name).cloned().unwrap_or_else(|| default.into())
-        };
-        // What a GPU is given follows from a plan for one.
-        let usual = if matches!(d.name.as_str(), "launches" | "ptx") { "h200" } else { "cpu" };
-        let device = option("device", usual);
-        let device = Device::named(&device).ok_or_else(|| usage(format!("no device {device}")))?;
-        let (fp, effort) = (option("fp", "strict"), option("effort", "default"));
-        let efforts =
-            [("off", Effort::Off), ("quick", Effort::Quick), ("default", Effort::Default)];
-        let fp = Fp::ALL.iter().find(|(_, name)| *name == fp).map(|m| m.0);
-        let fp = fp.ok_or_else(|| usage("no such mode".into()))?;
-        let effort = efforts.iter().find(|(name, _)| *name == effort).map(|e| e.1);
-        let effort = effort.ok_or_else(|| usage("no such effort".into()))?;
-        let vectors = option("vectors", "256").parse().ok().and_then(Vectors::of_bits);
-        let vectors = vectors.ok_or_else(|| usage("no such vectors".into()))?;
-        let compiled = |module: &Module, f: &Function| {
-            compile(module, f, &Options { device: device.clone(), effort, fp }).map_err(one)
-        };
-        let compiled = match d.has("grad") {
-            false => compiled(module, f)?,
-            true => {
-                let wrt = wrt(f, d)?;
-                let f = autodiff::forward_and_backward(module, f, &wrt).map_err(one)?;
-                compiled(&Module::single(f.clone()), &f)?
-            }
-        };
-        let program = kernel::verify(compiled.program.clone())?;
-        Ok(Planned { compiled, program, fp, vectors })
-    }
-
-    fn machine_code(&self, of: fn(&ListedFunction) -> &str) -> Result<String, Diagnostic> {
-        let steps = listing_for(&self.program, TARGET, self.vectors, self.fp)?;
-        Ok(text::machine_code(&steps, of))
-    }
-
-    fn ptx(&self) -> Result<ptx::Module, Diagnostic> {
-        ptx::compile(&self.program, ptx::Target::Sm90, self.fp)
-    }
+/// Runs the passes up to one, of the function or, with `grad`, of it and its gradients.
+fn passed(module: &Module, f: &Function, d: &Directive, (to, stage): (&Pass, Printed)) -> Made {
+    let usage = |m: String| one(Diagnostic::new(At::default(), Kind::Usage, m));
+    let option = |name: &str, default: &'static str| -> String {
+        d.options.get(name).cloned().unwrap_or_else(|| default.into())
+    };
+    // What a GPU is given follows from a plan for one.
+    let on_gpu = to.engine == Some(Gpu::NAME);
+    let device = option("device", if on_gpu { "h200" } else { "cpu" });
+    let device = Device::named(&device).ok_or_else(|| usage(format!("no device {device}")))?;
+    let (fp, effort) = (option("fp", "strict"), option("effort", "default"));
+    let fp = Fp::ALL.iter().find(|(_, name)| *name == fp).map(|m| m.0);
+    let fp = fp.ok_or_else(|| usage("no such mode".into()))?;
+    let efforts = [("off", Effort::Off), ("quick", Effort::Quick), ("default", Effort::Default)];
+    let effort = efforts.iter().find(|(name, _)| *name == effort).map(|e| e.1);
+    let effort = effort.ok_or_else(|| usage("no such effort".into()))?;
+    let vectors = option("vectors", "256").parse().ok().and_then(Vectors::of_bits);
+    let vectors = vectors.ok_or_else(|| usage("no such vectors".into()))?;
+    let machine = if on_gpu { Machine::Gpu(9, 0) } else { Machine::Target(TARGET, vectors) };
+    let compiler = Listed { options: Options { device, effort, fp }, machine };
+    let wrt = if d.has("grad") { Some(wrt(f, d)?) } else { None };
+    let selection = Selection { func: Some(f.name.clone()), wrt, ..Selection::default() };
+    let text = print_module(module);
+    let mut unit = Unit::of_text(&text, selection);
+    pipeline::run(&compiler, &mut unit, PASSES[0].name, to.name).map_err(one)?;
+    pipeline::print(stage, &unit).map_err(one)
 }
 
 type Transform = fn(&Module, &Function, &[usize]) -> Result<Function, Diagnostic>;

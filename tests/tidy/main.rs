@@ -3,6 +3,7 @@
 
 mod ops_page;
 
+use adfuse::pipeline::PASSES;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -188,12 +189,42 @@ fn names_say_what_things_are() {
 #[test]
 fn the_page_of_ops_is_fresh() {
     let path = root().join("docs/ops.md");
-    let due = ops_page::page();
+    fresh(&path, &ops_page::page());
+}
+
+/// Checks that a page is as it has to be, or makes it so.
+fn fresh(path: &Path, due: &str) {
+    let name = path.display();
     if std::env::var_os("ADFUSE_BLESS").is_some_and(|v| v != "0") {
-        std::fs::write(&path, &due).expect("docs/ops.md is written");
+        std::fs::write(path, due).unwrap_or_else(|e| panic!("{name}: {e}"));
     }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    let found = std::fs::read_to_string(path).unwrap_or_default();
     let first = due.lines().zip(found.lines()).position(|(a, b)| a != b);
     let line = first.unwrap_or(due.lines().count().min(found.lines().count())) + 1;
-    assert!(due == found, "docs/ops.md differs at line {line}: run this test with ADFUSE_BLESS=1");
+    assert!(due == found, "{name} differs at line {line}: run this test with ADFUSE_BLESS=1");
+}
+
+/// The table of passes stands between these lines of the architecture page.
+const TABLE: [&str; 2] = ["<!-- passes -->\n", "<!-- end of passes -->\n"];
+
+#[test]
+fn the_table_of_passes_is_fresh() {
+    let path = root().join("docs/architecture.md");
+    let page = read(&path);
+    let (before, rest) = page.split_once(TABLE[0]).expect("the page has the table's first line");
+    let (_, after) = rest.split_once(TABLE[1]).expect("the page has the table's last line");
+    let mut table =
+        String::from("| pass | takes | gives | verifier | what it does |\n|---|---|---|---|---|\n");
+    for pass in PASSES.iter() {
+        let engine = pass.engine.map_or_else(String::new, |e| format!(" (engine `{e}`)"));
+        table += &format!(
+            "| `{}`{engine} | {} | {} | {} | {} |\n",
+            pass.name,
+            pass.takes.name(),
+            pass.gives.name(),
+            pass.verifier.name(),
+            pass.about
+        );
+    }
+    fresh(&path, &[before, TABLE[0], &table, TABLE[1], after].concat());
 }

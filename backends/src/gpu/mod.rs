@@ -17,4 +17,4 @@ pub use driver::executable::{Executable, MadeStep, MemoryReport};
 pub use driver::executable_cache::Kept;
 pub use driver::load::KeptCode;
 pub use driver::memory::DeviceArray;
-pub use driver::prepare::{Options, Prepared, text};
+pub use driver::prepare::{Options, Prepared, launches_for};

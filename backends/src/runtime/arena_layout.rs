@@ -44,7 +44,7 @@ enum Tenant {
 /// # Errors
 /// [`Kind::Usage`] with the names of the two, at the step at which both are in use; also for the offset of what
 /// is no temporary.
-pub(crate) fn check(
+pub fn check(
     program: &Program,
     layout: &ArenaLayout,
     reads_again: &[bool],

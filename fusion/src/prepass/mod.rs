@@ -1,5 +1,5 @@
-//! What a function goes through before it is planned: calls inlined, exact rewrites, one result an
-//! instruction, folds of windows written out, concatenations of many operands as trees.
+//! The passes over a function before it is planned: calls are inlined, rewritten exactly, and brought into
+//! the forms that plans have kernels for.
 
 pub(crate) mod concat_tree;
 pub(crate) mod lossy;
@@ -14,17 +14,72 @@ use concat_tree::concatenations_as_trees;
 use scatter_to_select::scatters_to_choices;
 use unroll_windows::windows_written_out;
 
+/// A pass over a function before it is planned. The bits of its results stay.
+#[derive(Clone, Copy, Debug)]
+pub struct Prepass {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub about: &'static str,
+    /// The function that it makes of a function of a module; after the first, nothing is called any more.
+    pub run: fn(&Module, Function) -> Result<Function, Diagnostic>,
+}
+
+/// The passes of [`prepare`], in their order.
+pub const PREPASSES: &[Prepass] = &[
+    Prepass {
+        name: "inline",
+        about: "calls become the instructions of the functions they call",
+        run: |module, f| inline(module, &f, &|_| true),
+    },
+    Prepass {
+        name: "split_views",
+        about: "a view of several results becomes a view for each",
+        run: |_, f| split::multi_result_views(&f),
+    },
+    Prepass {
+        name: "scatter_to_select",
+        about: "a scatter of one element a row becomes an elementwise choice",
+        run: |_, f| scatters_to_choices(&f),
+    },
+    Prepass {
+        name: "simplify",
+        about: "exact algebraic rewrites",
+        run: |_, f| simplify(&f, Exactness::Exact),
+    },
+    Prepass {
+        name: "unroll_windows",
+        about: "the fold of a window becomes an expression of its elements",
+        run: |_, f| windows_written_out(&f),
+    },
+    Prepass {
+        name: "concat_tree",
+        about: "a concatenation of many operands becomes a tree of concatenations of few",
+        run: |_, f| concatenations_as_trees(&f),
+    },
+    Prepass {
+        name: "cse",
+        about: "common subexpressions are computed once",
+        run: |_, mut f| {
+            cse(&mut f);
+            Ok(f)
+        },
+    },
+    Prepass {
+        name: "dce",
+        about: "instructions that no result needs are removed",
+        run: |_, mut f| {
+            dce(&mut f);
+            Ok(f)
+        },
+    },
+];
+
 /// The function as the planner sees it: the same bits, without calls, duplicates and dead
 /// instructions. Plans name the values of this function.
 ///
 /// # Errors
 /// If calls expand beyond [`MAX_INLINED`](adfuse_ir::rewrite::MAX_INLINED) instructions.
 pub fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
-    let inlined = inline(module, f, &|_| true)?;
-    let f = scatters_to_choices(&split::multi_result_views(&inlined)?)?;
-    let f = simplify(&f, Exactness::Exact)?;
-    let mut f = concatenations_as_trees(&windows_written_out(&f)?)?;
-    cse(&mut f);
-    dce(&mut f);
-    Ok(f)
+    PREPASSES.iter().try_fold(f.clone(), |f, pass| (pass.run)(module, f))
 }

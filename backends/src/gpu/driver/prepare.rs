@@ -152,6 +152,11 @@ impl Prepared {
         steps.map(|s| !simple(s)).collect()
     }
 
+    /// What is launched.
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
     /// The text that the driver is given.
     pub fn text(&self) -> &str {
         &self.module.text
@@ -172,19 +177,20 @@ fn compiled(
     compile_but(program, target, fp, multiplied).map_err(within)
 }
 
-/// PTX of a program for a device of this compute capability, with none there: what
-/// [`Prepared::text`] says where no library multiplies.
+/// What a device of this compute capability launches, with none there and where no library multiplies: the
+/// program as the engine divides it, and its PTX, which is what [`Prepared::text`] says.
 ///
 /// # Errors
 /// As [`Prepared::new`].
-pub fn text(
+pub fn launches_for(
     program: &Verified<Program>,
     compute: (u32, u32),
     fp: Fp,
-) -> Result<String, Diagnostic> {
-    let divided = divided(program, fp, false)?;
-    let none: Vec<bool> = divided.program.steps.iter().map(|_| false).collect();
-    Ok(compiled(&divided.program, target(compute)?, fp, &none)?.text)
+) -> Result<(Verified<Program>, Module), Diagnostic> {
+    let program = divided(program, fp, false)?.program;
+    let none: Vec<bool> = program.steps.iter().map(|_| false).collect();
+    let module = compiled(&program, target(compute)?, fp, &none)?;
+    Ok((program, module))
 }
 
 /// Whether a step is a copy between memories.

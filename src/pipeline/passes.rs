@@ -1,0 +1,166 @@
+//! The passes of the table that are not the planner's, and the texts of what all of them give.
+
+use super::compiler::Compiler;
+use super::text;
+use super::unit::{Unit, missing};
+use crate::autodiff::forward_and_backward;
+use crate::fusion;
+use crate::ir::kernel::verify;
+use crate::ir::rewrite::{self, stabilize as stable};
+use crate::ir::text::{parse as read, print_module};
+use crate::ir::{At, Diagnostic, Fp, Function, Kind, Module, verify as ir};
+use std::borrow::Cow;
+
+type Done = Result<(), Diagnostic>;
+
+fn first(errors: Vec<Diagnostic>) -> Diagnostic {
+    let none = || Diagnostic::new(At::default(), Kind::Internal, "an error without a reason");
+    errors.into_iter().next().unwrap_or_else(none)
+}
+
+/// In place of what a row of the planner's does.
+pub(super) fn nothing(_: &dyn Compiler, _: &mut Unit<'_>) -> Done {
+    Ok(())
+}
+
+pub(super) fn parse(_: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+    let module = read(unit.text.unwrap_or_default()).map_err(first)?;
+    // What users write is verified in every build.
+    ir::verify(&module).map_err(first)?;
+    unit.module = Cow::Owned(module);
+    Ok(())
+}
+
+pub(super) fn specialize(_: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+    let chosen = match &unit.selection.func {
+        Some(name) => unit.module.find(name),
+        None => unit.module.funcs.values().next(),
+    };
+    let f = chosen.ok_or_else(|| missing("function of this name"))?;
+    let extents = &unit.selection.extents;
+    unit.function = Some(match extents.is_empty() {
+        true => f.clone(),
+        false => rewrite::specialize(f, extents).map_err(first)?,
+    });
+    Ok(())
+}
+
+pub(super) fn stabilize(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+    if compiler.options().fp == Fp::Strict {
+        return Ok(());
+    }
+    let mut module = Module::default();
+    for f in unit.module.funcs.values() {
+        module.funcs.push(stable(f)?.0);
+    }
+    unit.module = Cow::Owned(module);
+    unit.function = Some(stable(&unit.take_function()?)?.0);
+    Ok(())
+}
+
+pub(super) fn differentiate(_: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+    if let Some(wrt) = &unit.selection.wrt {
+        let made = forward_and_backward(&unit.module, unit.function()?, wrt)?;
+        unit.function = Some(made);
+    }
+    Ok(())
+}
+
+pub(super) fn price(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+    unit.function = Some(compiler.price(unit.take_function()?)?);
+    Ok(())
+}
+
+pub(super) fn narrow(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+    unit.function = Some(compiler.narrow(unit.take_function()?)?);
+    Ok(())
+}
+
+pub(super) fn plan(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+    unit.plan = Some(compiler.choose(unit.function()?)?);
+    Ok(())
+}
+
+pub(super) fn lower(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+    let (f, plan) = (unit.function()?, unit.plan()?);
+    compiler.admit(f, plan)?;
+    let program = fusion::lower(f, plan, &compiler.options().device)?;
+    // Only what is verified runs: this is checked in every build, and says what is too large.
+    let program = verify(program).map_err(first).map_err(|d| match d.kind {
+        Kind::Limit | Kind::Unsupported => d,
+        _ => {
+            let m = format!("pass `lower`: kernel::verify refuses what it gave: {d}");
+            Diagnostic { kind: Kind::Internal, message: m, ..d }
+        }
+    })?;
+    unit.program = Some(program);
+    Ok(())
+}
+
+pub(super) fn layout(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+    unit.memory = Some(compiler.arrange(unit.program()?)?);
+    Ok(())
+}
+
+pub(super) fn machine_code(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+    compiler.emit(unit)
+}
+
+pub(super) fn ptx(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+    compiler.launch(unit)
+}
+
+pub(super) fn device_layout(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+    compiler.arrange_launches(unit)
+}
+
+pub(super) fn load(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+    compiler.load(unit)
+}
+
+type Text = Result<String, Diagnostic>;
+
+pub(super) fn module(unit: &Unit<'_>) -> Text {
+    Ok(print_module(&unit.module))
+}
+
+pub(super) fn function(unit: &Unit<'_>) -> Text {
+    let f: &Function = unit.function()?;
+    text::function(f)
+}
+
+pub(super) fn plan_text(unit: &Unit<'_>) -> Text {
+    text::plan(unit.function()?, unit.plan()?)
+}
+
+pub(super) fn program_text(unit: &Unit<'_>) -> Text {
+    text::program(unit.program()?)
+}
+
+pub(super) fn kernels_text(unit: &Unit<'_>) -> Text {
+    text::kernels(unit.function()?, unit.plan()?, unit.program()?)
+}
+
+pub(super) fn layout_text(unit: &Unit<'_>) -> Text {
+    let memory = unit.memory.as_ref().ok_or_else(|| missing("layout"))?;
+    Ok(text::layout(unit.program()?, &memory.0))
+}
+
+pub(super) fn asm_text(unit: &Unit<'_>) -> Text {
+    let listing = unit.listing.as_ref().ok_or_else(|| missing("listing"))?;
+    Ok(text::machine_code(listing, |f| &f.asm))
+}
+
+pub(super) fn clif_text(unit: &Unit<'_>) -> Text {
+    let listing = unit.listing.as_ref().ok_or_else(|| missing("listing"))?;
+    Ok(text::machine_code(listing, |f| &f.clif))
+}
+
+pub(super) fn ptx_text(unit: &Unit<'_>) -> Text {
+    Ok(unit.launches()?.1.text.clone())
+}
+
+pub(super) fn launches_text(unit: &Unit<'_>) -> Text {
+    let (program, module) = unit.launches()?;
+    Ok(text::launches(program, module))
+}

@@ -1,0 +1,100 @@
+//! What checks the things that passes give.
+
+use super::unit::Unit;
+use super::{Artifact, text};
+use crate::backends::{check_layout, ptx};
+use crate::ir::kernel::{Program, verify};
+use crate::ir::{At, Diagnostic, Function, Kind, Module, verify as ir};
+
+/// A verifier. All of them run in builds with debug assertions; which run in every build is said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verifier {
+    /// The IR's: types, dominance, effects, calls.
+    Ir,
+    /// A plan reads back from its text as the same plan.
+    Plan,
+    /// The verifier of kernels: accesses in bounds, writes disjoint. It runs in every build.
+    Kernels,
+    /// No two values have the same bytes at one time. Executables check their layout in every build.
+    Layout,
+    /// Those of the emitters, inside of the pass: instructions decode as what was meant, CLIF verifies.
+    Emitters,
+    /// Every launch is of an entry point of the text, with a grid, a block and shared memory that a GPU takes.
+    Launches,
+    /// The driver's assembler, in every build.
+    Driver,
+}
+
+impl Verifier {
+    /// Its name in lists.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verifier::Ir => "ir::verify",
+            Verifier::Plan => "reads back",
+            Verifier::Kernels => "kernel::verify",
+            Verifier::Layout => "check_layout",
+            Verifier::Emitters => "the emitters'",
+            Verifier::Launches => "launches",
+            Verifier::Driver => "the driver's",
+        }
+    }
+
+    /// Checks what a pass gave.
+    pub(super) fn check(self, unit: &Unit<'_>, gives: Artifact) -> Result<(), Diagnostic> {
+        let first = |errors: Vec<Diagnostic>| match errors.into_iter().next() {
+            Some(d) => Err(d),
+            None => Ok(()),
+        };
+        match self {
+            Verifier::Ir if gives == Artifact::Module => ir::verify(&unit.module).or_else(first),
+            Verifier::Ir => ir::verify(&alone(&unit.module, unit.function()?)).or_else(first),
+            Verifier::Plan => text::plan(unit.function()?, unit.plan()?).map(|_| ()),
+            Verifier::Kernels => verify(Program::clone(unit.program()?)).map(|_| ()).or_else(first),
+            Verifier::Layout => match &unit.prepared {
+                Some(p) => check_layout(p.program(), unit.layout()?, &p.reads_again()),
+                None => check_layout(unit.program()?, unit.layout()?, &[]),
+            },
+            Verifier::Launches => unit.launches().and_then(|(_, module)| launches(module)),
+            // They have run inside of the pass.
+            Verifier::Emitters | Verifier::Driver => Ok(()),
+        }
+    }
+}
+
+/// A module with the function and those that it may call. Its rule is for callers, of whom it has none.
+fn alone(module: &Module, f: &Function) -> Module {
+    let mut f = f.clone();
+    f.rule = None;
+    let mut calls = false;
+    f.walk(&mut |f, i| calls |= f.op(i) == crate::ir::Op::Call);
+    if !calls {
+        return Module::single(f);
+    }
+    let mut all = module.clone();
+    // Others may have rules that name the function as it was.
+    f.name += ".checked";
+    all.funcs.push(f);
+    all
+}
+
+/// The most threads of a block.
+const MOST_THREADS: u32 = 1024;
+
+fn launches(module: &ptx::Module) -> Result<(), Diagnostic> {
+    let all = module.steps.iter().chain([&module.enter, &module.leave]);
+    let most = ptx::Target::ALL.map(ptx::Target::shared).into_iter().max().unwrap_or(0);
+    for launch in all.flat_map(|code| &code.launches) {
+        let ptx::Launch { entry, grid, block, shared, .. } = launch;
+        let begin = format!(".entry {entry}(");
+        let wrong = match () {
+            () if module.text.matches(&begin).count() != 1 => "is not one entry point of the text",
+            () if grid.contains(&0) => "has an empty grid",
+            () if !(1..=MOST_THREADS).contains(block) => "has no such block",
+            () if *shared > most => "has too much shared memory",
+            () => continue,
+        };
+        let m = format!("the launch of `{entry}` {wrong}");
+        return Err(Diagnostic::new(At::default(), Kind::Internal, m));
+    }
+    Ok(())
+}
