@@ -5,7 +5,6 @@
 
 pub mod budget;
 pub mod check;
-pub mod cli;
 pub mod engine;
 mod entries;
 pub mod functions;
@@ -15,7 +14,7 @@ pub mod pipeline;
 pub mod plan_cache;
 pub mod sample;
 pub mod trace;
-mod whole;
+pub mod whole;
 
 pub use adfuse_autodiff as autodiff;
 pub use adfuse_backends as backends;
