@@ -10,6 +10,8 @@ mod entries;
 pub mod functions;
 pub mod kernel_cache;
 pub mod measure;
+#[cfg(feature = "npz")]
+pub mod npz;
 pub mod pipeline;
 pub mod plan_cache;
 pub mod sample;
