@@ -3,6 +3,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod kernels;
+pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod orders;
 pub(crate) mod products;
