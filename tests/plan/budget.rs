@@ -1,9 +1,9 @@
 //! Budgets of the engine `cpu`: no executable holds more than its budget, whatever it is, and all give
 //! the same bits. `ADFUSE_PROGRAMS` sets how many random programs (40 by default).
 
-use crate::common::models;
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
+use crate::common::{models, parallel};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::reference::{Silent, run};
 use adfuse::budget::choose;
@@ -13,7 +13,7 @@ use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Kind, Module};
 use adfuse::plan_cache::PlanCache;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 fn cpu(effort: Effort) -> Cpu {
     let plan = fusion::Options { device: Device::cpu(), effort, fp: Fp::Strict };
@@ -114,11 +114,12 @@ fn model(path: &Path) -> Function {
 
 #[test]
 fn no_model_holds_more_than_its_budget() {
-    let mut several = 0;
-    for (k, path) in models::paths().into_iter().enumerate() {
-        let peaks = kept(&model(&path), Effort::Default, 7 * k as u64);
-        several += usize::from(peaks.unwrap_or_else(|e| panic!("{}: {e}", path.display())) > 1);
-    }
+    let paths: Vec<(usize, PathBuf)> = models::paths().into_iter().enumerate().collect();
+    let peaks = parallel::each(&paths, |(k, path)| {
+        let peaks = kept(&model(path), Effort::Default, 7 * *k as u64);
+        peaks.unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+    });
+    let several = peaks.iter().filter(|&&n| n > 1).count();
     assert!(several > 5, "{several} models differ by their budget");
 }
 

@@ -3,23 +3,32 @@
 //! budget, and a looser budget is never slower. `ADFUSE_PROGRAMS` sets how many random programs (60 by
 //! default).
 
-use crate::common::models;
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
+use crate::common::{models, parallel};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
+use adfuse::backends::cpu::ArenaLayout;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
     Alternative, AnyEngine, Constraint, Decision, Device, Effort, Fp, Options, Plan, PlanFrontier,
     decisions, lower, plan, plan_frontier, plan_point, prepare,
 };
-use adfuse::ir::kernel::{Storage, verify};
+use adfuse::ir::kernel::{Program, Storage, verify};
 use adfuse::ir::op::Domain;
 use adfuse::ir::{DType, Function, Module};
 
 fn options(effort: Effort) -> Options {
     Options { device: Device::cpu(), effort, fp: Fp::Strict }
+}
+
+/// Programs of one function that gave its bits, with what is planned for each and the bytes that it held:
+/// what efforts have in common is not run again.
+#[derive(Default)]
+struct Checked {
+    evaluated: Vec<Program>,
+    executed: Vec<(Program, ArenaLayout, u64)>,
 }
 
 /// A plan gives the expected bits on the kernel evaluator and on the engine, which holds no more than
@@ -30,21 +39,34 @@ fn gives(
     peak: u64,
     engine: &Cpu,
     (args, expected): (&[Array], &[Array]),
+    checked: &mut Checked,
 ) -> Result<(), String> {
     let why = |m: String| format!("{m}\n{}\n{f}", plan.text(f));
     let program = lower(f, plan, &engine.plan.device).map_err(|d| why(d.to_string()))?;
     let program = verify(program).map_err(|e| why(e[0].to_string()))?;
-    let (planned, _) = engine.layout(&program).map_err(|d| why(d.to_string()))?;
-    let found = kernel::run(&program, args).map_err(|d| why(d.to_string()))?;
-    if found != expected {
-        return Err(why(format!("{found:?} is not {expected:?}")));
+    let (planned, layout) = engine.layout(&program).map_err(|d| why(d.to_string()))?;
+    if !checked.evaluated.contains(&program) {
+        let found = kernel::run(&program, args).map_err(|d| why(d.to_string()))?;
+        if found != expected {
+            return Err(why(format!("{found:?} is not {expected:?}")));
+        }
+        checked.evaluated.push((*program).clone());
     }
-    let made = engine.of_program(program).map_err(|d| why(d.to_string()))?;
-    let found = made.executable.run(args).map_err(|d| why(d.to_string()))?;
-    if found != expected {
-        return Err(why(format!("as machine code {found:?} is not {expected:?}")));
-    }
-    let held = made.executable.memory().peak();
+    let known = checked.executed.iter().find(|(p, l, _)| *p == *program && *l == layout);
+    let held = match known {
+        Some(&(.., held)) => held,
+        None => {
+            let executed = (*program).clone();
+            let made = engine.of_program(program).map_err(|d| why(d.to_string()))?;
+            let found = made.executable.run(args).map_err(|d| why(d.to_string()))?;
+            if found != expected {
+                return Err(why(format!("as machine code {found:?} is not {expected:?}")));
+            }
+            let held = made.executable.memory().peak();
+            checked.executed.push((executed, layout, held));
+            held
+        }
+    };
     if held > peak || planned.peak > peak {
         return Err(why(format!("{held} bytes held, {} planned, {peak} said", planned.peak)));
     }
@@ -70,7 +92,7 @@ fn stored(plan: &Plan) -> Vec<Plan> {
 
 /// Every point of the frontier gives the bits of the reference engine, within what it says it takes, and
 /// so does what 20 budgets choose.
-fn holds(f: &Function, effort: Effort) -> Result<PlanFrontier, String> {
+fn holds(f: &Function, effort: Effort, checked: &mut Checked) -> Result<PlanFrontier, String> {
     let f = prepare(&Module::single(f.clone()), f).map_err(|d| d.to_string())?;
     let args = inputs(&f, &[Domain::Normal]);
     let expected = run(&Module::single(f.clone()), &f, &args, &mut Silent);
@@ -92,10 +114,10 @@ fn holds(f: &Function, effort: Effort) -> Result<PlanFrontier, String> {
         if again != point.plan {
             return Err(why("does not read back".into()));
         }
-        gives(&f, &point.plan, point.peak, &engine, (&args, &expected))?;
+        gives(&f, &point.plan, point.peak, &engine, (&args, &expected), checked)?;
         for other in stored(&point.plan) {
             let other = plan_point(&f, other, &options, &engine).map_err(|d| why(d.to_string()))?;
-            gives(&f, &other.plan, other.peak, &engine, (&args, &expected))?;
+            gives(&f, &other.plan, other.peak, &engine, (&args, &expected), checked)?;
         }
         let at = frontier.at(point.peak).map_err(|d| why(d.to_string()))?;
         if at.peak != point.peak {
@@ -134,12 +156,13 @@ fn random_programs() {
         random::programs(29, 60, |steps| {
             let f = decode(steps, dtype);
             let g = gradients(&Module::single(f.clone()), &f)?;
+            let mut checked = Checked::default();
             for effort in [Effort::Off, Effort::Quick, Effort::Default] {
-                holds(&g, effort)?;
+                holds(&g, effort, &mut checked)?;
             }
             // A search takes as long as twenty of the others.
             if steps.iter().map(|s| s.0 as usize).sum::<usize>() % 20 == 0 {
-                holds(&g, Effort::Search)?;
+                holds(&g, Effort::Search, &mut checked)?;
             }
             Ok(())
         });
@@ -148,18 +171,21 @@ fn random_programs() {
 
 #[test]
 fn models() {
-    let mut several = 0;
-    for (stem, module, f) in models::all() {
-        let g = gradients(&module, &f).expect("differentiates");
-        let at = |effort| holds(&g, effort).unwrap_or_else(|why| panic!("{stem}: {why}"));
+    let several = parallel::each(&models::all(), |(stem, module, f)| {
+        let g = gradients(module, f).expect("differentiates");
+        let mut checked = Checked::default();
+        let mut at =
+            |effort| holds(&g, effort, &mut checked).unwrap_or_else(|why| panic!("{stem}: {why}"));
         at(Effort::Off);
         at(Effort::Quick);
-        several += usize::from(at(Effort::Default).points().len() > 1);
+        let several = at(Effort::Default).points().len() > 1;
         // A search of long functions takes as long as all the rest.
         if g.inst_count() < 60 {
             at(Effort::Search);
         }
-    }
+        several
+    });
+    let several = several.into_iter().filter(|&several| several).count();
     assert!(several > 4, "{several} models have a choice");
 }
 

@@ -3,6 +3,7 @@
 use crate::assembler::Assembly;
 use crate::common::kernels::{arguments, files};
 use crate::common::orders::{self, Case};
+use crate::common::parallel;
 use crate::common::programs::decode_over;
 use crate::common::random;
 use crate::machine::run;
@@ -39,7 +40,7 @@ fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) {
 
 fn all(cases: Vec<Case>) {
     assert!(!cases.is_empty());
-    cases.iter().for_each(|case| agrees(&case.name, &case.program, &case.args));
+    parallel::each(&cases, |case| agrees(&case.name, &case.program, &case.args));
 }
 
 pub(crate) fn orders_of_short_lines() {
@@ -50,8 +51,9 @@ pub(crate) fn orders_of_short_lines() {
 }
 
 pub(crate) fn orders_of_long_lines() {
-    [5000, 8193, 12_000].into_iter().for_each(|n| all(orders::orders(n)));
-    all(vec![orders::longest(DType::Bool)]);
+    let mut cases = vec![orders::longest(DType::Bool)];
+    cases.extend([5000, 8193, 12_000].into_iter().flat_map(orders::orders));
+    all(cases);
 }
 
 pub(crate) fn scatters() {

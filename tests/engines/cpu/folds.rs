@@ -1,7 +1,7 @@
 //! Folds of every length, type and operation, on values that are hard to get right: along lines, over columns,
 //! in bodies that leave registers for the lanes, that do not, and that have no vectors.
 
-use super::{agrees, same, special};
+use super::{agrees, layout, same_on, special};
 use crate::common::random::inputs;
 use adfuse::backends::Array;
 use adfuse::fusion::Effort;
@@ -24,10 +24,10 @@ fn agree(text: &str, turn: usize) {
     let program = read(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     let program = verify(program).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
     let ordinary = super::arguments(&program);
-    for args in [hard(&program, turn), zeros(&ordinary, 1), zeros(&ordinary, 37), ordinary] {
-        if let Err(why) = same(&program, Effort::Default, &args) {
-            panic!("{}\n{text}", &why[..why.len().min(2000)]);
-        }
+    let all = [hard(&program, turn), zeros(&ordinary, 1), zeros(&ordinary, 37), ordinary];
+    let agreed = layout(&program, Effort::Default).and_then(|at| same_on(&program, &at, &all));
+    if let Err(why) = agreed {
+        panic!("{}\n{text}", &why[..why.len().min(2000)]);
     }
 }
 

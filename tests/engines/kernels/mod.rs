@@ -6,6 +6,7 @@ mod rules;
 mod schedules;
 
 pub(crate) use crate::common::kernels::{arguments, files, numbers};
+use crate::common::parallel;
 use crate::common::programs::{Step, decode};
 use crate::common::random;
 pub(crate) use crate::common::random::inputs;
@@ -102,7 +103,7 @@ fn random_programs_agree_with_the_reference_engine() {
 
 #[test]
 fn gradients_of_random_programs_agree_with_the_reference_engine() {
-    for dtype in [DType::F32, DType::F64, DType::BF16] {
+    parallel::each(&[DType::F32, DType::F64, DType::BF16], |&dtype| {
         programs(|steps| {
             let f = decode(steps, dtype);
             let module = Module::single(f.clone());
@@ -110,7 +111,7 @@ fn gradients_of_random_programs_agree_with_the_reference_engine() {
             let g = forward_and_backward(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
             agrees(&Module::single(g.clone()), &g, &inputs(&g, &[Domain::Normal]))
         });
-    }
+    });
 }
 
 pub(crate) fn off() -> Options {
