@@ -17,7 +17,7 @@ built() {
 }
 
 # Each as a command of its own, so that a build that fails ends the script.
-adfuse=$(built build -p adfuse --bin adfuse)
+adfuse=$(built build -p adfuse-cli --bin adfuse)
 tests_gpu=$(built test --no-run -p adfuse --test gpu)
 tests_runtime=$(built test --no-run -p adfuse-backends --lib)
 for pair in "adfuse=$adfuse" "tests-gpu=$tests_gpu" "tests-runtime=$tests_runtime"; do

@@ -1,7 +1,9 @@
 //! Engines: from a function to something that runs it.
 
+#[cfg(feature = "gpu")]
 mod gpu;
 
+#[cfg(feature = "gpu")]
 pub use gpu::{Gpu, OnGpu};
 
 use crate::backends::Array;

@@ -5,17 +5,19 @@
 
 pub mod budget;
 pub mod check;
-pub mod cli;
 pub mod engine;
 mod entries;
 pub mod functions;
+#[cfg(feature = "gpu")]
 pub mod kernel_cache;
 pub mod measure;
+#[cfg(feature = "npz")]
+pub mod npz;
 pub mod pipeline;
 pub mod plan_cache;
 pub mod sample;
 pub mod trace;
-mod whole;
+pub mod whole;
 
 pub use adfuse_autodiff as autodiff;
 pub use adfuse_backends as backends;
@@ -31,7 +33,9 @@ pub mod prelude {
     };
     pub use crate::backends::Array;
     pub use crate::backends::reference::{Silent, run};
-    pub use crate::engine::{Cpu, Gpu};
+    pub use crate::engine::Cpu;
+    #[cfg(feature = "gpu")]
+    pub use crate::engine::Gpu;
     pub use crate::ir::verify::verify;
     pub use crate::ir::{
         Attrs, DType, Diagnostic, Dim, Function, Kind, Module, Op, Symbol, TensorType,

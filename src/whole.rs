@@ -8,10 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Makes or replaces the file at `path` with what `fill` writes: into a new file beside it, which
 /// takes its name when it is complete. A symbolic link stays, and what it points to is replaced.
-pub(crate) fn replace(
-    path: &Path,
-    fill: impl FnOnce(&mut File) -> io::Result<()>,
-) -> io::Result<()> {
+pub fn replace(path: &Path, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let (target, permissions) = match fs::metadata(path) {
         // Renaming over a device or a pipe would take it away.
         Ok(meta) if !meta.is_file() => return Err(io::Error::other("not a regular file")),

@@ -3,8 +3,10 @@
 
 pub(crate) mod batch;
 pub(crate) mod kernels;
+pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod orders;
+pub(crate) mod parallel;
 pub(crate) mod products;
 pub(crate) mod programs;
 pub(crate) mod random;

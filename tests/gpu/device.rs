@@ -1,6 +1,7 @@
 //! What the engine does with a device: its memory, what stays there, what is kept, and what goes wrong.
 
 use crate::common::random;
+use crate::trials::Skipped;
 use crate::{alone, gpu, say};
 use adfuse::backends::Array;
 use adfuse::backends::gpu::DeviceArray;
@@ -39,9 +40,8 @@ fn read(text: &str) -> (Module, Vec<Array>) {
     (module, args)
 }
 
-#[test]
-fn arrays_stay_on_the_device() {
-    let Some(gpu) = gpu("arrays_stay_on_the_device") else { return };
+pub(crate) fn arrays_stay_on_the_device() -> Result<(), Skipped> {
+    let gpu = gpu()?;
     let (module, args) = step();
     let f = module.find("step").expect("there");
     let made = gpu.compile(&module, f).unwrap_or_else(|d| panic!("{d}")).executable;
@@ -61,11 +61,11 @@ fn arrays_stay_on_the_device() {
     assert_eq!(weights.download().expect("there"), expected);
     let refused = made.run_on(&[&x]).expect_err("one argument of two");
     assert_eq!(refused.kind, Kind::Usage);
+    Ok(())
 }
 
-#[test]
-fn memory_that_is_given_up_is_used() {
-    let Some(gpu) = gpu("memory_that_is_given_up_is_used") else { return };
+pub(crate) fn memory_that_is_given_up_is_used() -> Result<(), Skipped> {
+    let gpu = gpu()?;
     let (module, args) = read(MOVED);
     let f = module.find("step").expect("there");
     let mut giving = Gpu::clone(&gpu);
@@ -83,11 +83,11 @@ fn memory_that_is_given_up_is_used() {
     let found = given.executable.run_on_donating(resident().collect()).expect("runs");
     let found: Vec<Array> = found.iter().map(|a| a.download().expect("there")).collect();
     assert_eq!(found, due);
+    Ok(())
 }
 
-#[test]
-fn times_are_the_devices() {
-    let Some(gpu) = gpu("times_are_the_devices") else { return };
+pub(crate) fn times_are_the_devices() -> Result<(), Skipped> {
+    let gpu = gpu()?;
     let (module, args) = step();
     let made = gpu.compile(&module, module.find("step").expect("there")).expect("compiles");
     let upload = |a: &Array| DeviceArray::upload(gpu.device(), a).expect("fits");
@@ -100,11 +100,11 @@ fn times_are_the_devices() {
         assert_eq!(trace.spans.len(), made.executable.steps().len());
         assert!(trace.spans.iter().all(|s| s.begin <= s.end), "{trace:?}");
     }
+    Ok(())
 }
 
-#[test]
-fn too_much_memory_is_an_error_with_numbers() {
-    let Some(gpu) = gpu("too_much_memory_is_an_error_with_numbers") else { return };
+pub(crate) fn too_much_memory_is_an_error_with_numbers() -> Result<(), Skipped> {
+    let gpu = gpu()?;
     // Four times what any device has.
     let text = "func @f(%x: f32[]) -> f32[1048576,1048576] {
       %y = broadcast_in_dim %x {dims = []} : f32[1048576,1048576]
@@ -130,11 +130,11 @@ fn too_much_memory_is_an_error_with_numbers() {
         gpu.compile(&module, f).expect("compiles").executable.run(&args).expect("runs"),
         due
     );
+    Ok(())
 }
 
-#[test]
-fn code_is_kept_and_damage_does_no_harm() {
-    let Some(first) = gpu("code_is_kept_and_damage_does_no_harm") else { return };
+pub(crate) fn code_is_kept_and_damage_does_no_harm() -> Result<(), Skipped> {
+    let first = gpu()?;
     let folder = std::env::temp_dir().join(format!("adfuse-gpu-{}", std::process::id()));
     let (module, args) = step();
     let f = module.find("step").expect("there");
@@ -142,7 +142,7 @@ fn code_is_kept_and_damage_does_no_harm() {
     drop(first);
     // An engine of its own each time, which keeps no executables of another.
     let was_kept = || {
-        let opened = gpu("code_is_kept_and_damage_does_no_harm").expect("there");
+        let opened = gpu().expect("there");
         let mut gpu = Gpu::clone(&opened);
         gpu.code = Some(KernelCache::new(&folder));
         let made = gpu.compile(&module, f).unwrap_or_else(|d| panic!("{d}"));
@@ -159,6 +159,7 @@ fn code_is_kept_and_damage_does_no_harm() {
     std::fs::write(&path, bytes).expect("writes");
     assert_eq!([was_kept(), was_kept()], [false, true]);
     std::fs::remove_dir_all(folder).expect("there");
+    Ok(())
 }
 
 /// Programs whose memory is measured: products with what is done to their operands and sums, one number out of
@@ -195,9 +196,8 @@ const MEASURED: [&str; 4] = [
     }",
 ];
 
-#[test]
-fn as_much_memory_is_taken_as_planned() {
-    let Some(gpu) = alone("as_much_memory_is_taken_as_planned") else { return };
+pub(crate) fn as_much_memory_is_taken_as_planned() -> Result<(), Skipped> {
+    let gpu = alone()?;
     let mut wrong = Vec::new();
     for (n, text) in MEASURED.iter().enumerate() {
         for fp in [Fp::Strict, Fp::Reproducible] {
@@ -221,6 +221,7 @@ fn as_much_memory_is_taken_as_planned() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
+    Ok(())
 }
 
 /// Both gradients of a sum are one value.
@@ -232,9 +233,8 @@ const SUMS: &str =
   return %s, %s, %l
 }";
 
-#[test]
-fn results_that_are_one_value_share_their_memory() {
-    let Some(gpu) = alone("results_that_are_one_value_share_their_memory") else { return };
+pub(crate) fn results_that_are_one_value_share_their_memory() -> Result<(), Skipped> {
+    let gpu = alone()?;
     let (module, args) = read(SUMS);
     let f = module.find("step").expect("there");
     let made = gpu.compile(&module, f).expect("compiles").executable;
@@ -264,4 +264,5 @@ fn results_that_are_one_value_share_their_memory() {
     let moved = given.run_on_donating(vec![second, x]).expect("runs");
     assert_eq!(moved[0].download().expect("there"), due_then[0]);
     assert!(gpu.device().used().expect("answers") < before, "the copy of x is gone");
+    Ok(())
 }

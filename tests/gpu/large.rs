@@ -3,6 +3,7 @@
 
 use crate::common::random;
 use crate::near::distance;
+use crate::trials::Skipped;
 use crate::{Outcome, all, gpu};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::engine::Cpu;
@@ -59,9 +60,8 @@ fn function(name: &str, row: &str, n: u64, length: &str) -> Function {
     forward_and_backward(&module, &f, &wrt).unwrap_or_else(|d| panic!("{d}"))
 }
 
-#[test]
-fn rows_that_fill_a_chip() {
-    let Some(gpu) = gpu("rows_that_fill_a_chip") else { return };
+pub(crate) fn rows_that_fill_a_chip() -> Result<(), Skipped> {
+    let gpu = gpu()?;
     let mut cases = Vec::new();
     for (name, row, sizes) in CASES {
         cases.extend(sizes.iter().map(|&(n, length)| (name, row, n, length)));
@@ -106,4 +106,5 @@ fn rows_that_fill_a_chip() {
         }
         Outcome::Same
     });
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! The GPU engine gives the bits of the kernel evaluator in strict mode, and comes near them in the others:
 //! the programs of the filetests, the models with their gradients, every row of the op table, and random
 //! programs. `ADFUSE_PROGRAMS` sets how many of those (1000 by default). Where there is no GPU every test
-//! says so and passes.
+//! but one is ignored, with that reason.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,6 +10,8 @@ mod large;
 mod near;
 mod product;
 mod strict;
+#[path = "../common/trials.rs"]
+mod trials;
 mod ulps;
 
 use adfuse::backends::Array;
@@ -18,8 +20,10 @@ use adfuse::engine::Gpu;
 use adfuse::ir::{Diagnostic, Kind};
 use std::io::Write;
 use std::ops::Deref;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use trials::{Skipped, run, trials};
 
 /// Held by tests that measure what others change, such as the memory that is taken; all others share it.
 static DEVICE: RwLock<()> = RwLock::new(());
@@ -38,26 +42,22 @@ impl<G> Deref for Opened<G> {
     }
 }
 
-/// The engine on the first GPU; where there is none that is said, also by tests that pass. One at a time is open in
-/// a test.
-fn gpu(test: &str) -> Option<Opened<RwLockReadGuard<'static, ()>>> {
+/// The engine on the first GPU. One at a time is open in a test.
+fn gpu() -> Result<Opened<RwLockReadGuard<'static, ()>>, Skipped> {
     let held = DEVICE.read().unwrap_or_else(PoisonError::into_inner);
-    opened(test).map(|gpu| Opened { gpu, _held: held })
+    opened().map(|gpu| Opened { gpu, _held: held })
 }
 
 /// The same while no other test uses it.
-fn alone(test: &str) -> Option<Opened<RwLockWriteGuard<'static, ()>>> {
+fn alone() -> Result<Opened<RwLockWriteGuard<'static, ()>>, Skipped> {
     let held = DEVICE.write().unwrap_or_else(PoisonError::into_inner);
-    opened(test).map(|gpu| Opened { gpu, _held: held })
+    opened().map(|gpu| Opened { gpu, _held: held })
 }
 
-fn opened(test: &str) -> Option<Gpu> {
+fn opened() -> Result<Gpu, Skipped> {
     match Gpu::open(0) {
-        Ok(gpu) => Some(gpu),
-        Err(d) if d.kind == Kind::NoDevice => {
-            say(&format!("{test}: skipped: no device ({})", d.message));
-            None
-        }
+        Ok(gpu) => Ok(gpu),
+        Err(d) if d.kind == Kind::NoDevice => Err(Skipped(d.message)),
         Err(d) => panic!("{d}"),
     }
 }
@@ -135,11 +135,39 @@ fn ran(result: Result<Vec<Array>, Diagnostic>) -> Result<Vec<Array>, Outcome> {
     })
 }
 
-#[test]
 fn a_machine_has_as_many_devices_as_can_be_opened() {
     let count = Device::count();
     let absent = Device::open(count).expect_err("one more than there are");
     assert_eq!(absent.kind, Kind::NoDevice);
     assert!(absent.message.starts_with("no GPU"), "{absent}");
     assert!((0..count).all(|n| Device::open(n).is_ok()));
+}
+
+fn main() -> ExitCode {
+    run(trials![
+        a_machine_has_as_many_devices_as_can_be_opened,
+        device::arrays_stay_on_the_device,
+        device::memory_that_is_given_up_is_used,
+        device::times_are_the_devices,
+        device::too_much_memory_is_an_error_with_numbers,
+        device::code_is_kept_and_damage_does_no_harm,
+        device::as_much_memory_is_taken_as_planned,
+        device::results_that_are_one_value_share_their_memory,
+        large::rows_that_fill_a_chip,
+        near::models_in_free_modes,
+        near::products,
+        product::products_without_a_library,
+        product::zeros_below_zero_stay,
+        strict::programs_of_the_filetests,
+        strict::models_and_their_gradients,
+        strict::every_row,
+        strict::random_programs,
+        strict::unusual_values,
+        strict::orders,
+        strict::scatters,
+        strict::transposes,
+        strict::scans,
+        ulps::functions_are_as_near_as_they_say,
+        ulps::the_measure_is_right,
+    ])
 }

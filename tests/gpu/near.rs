@@ -2,6 +2,7 @@
 
 use crate::common::models;
 use crate::common::random;
+use crate::trials::Skipped;
 use crate::{Outcome, all, gpu, say};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
@@ -21,9 +22,8 @@ pub(crate) fn distance(found: &Array, expected: &Array) -> f64 {
     apart / norm(&mut b.iter().copied()).max(1e-30)
 }
 
-#[test]
-fn models_in_free_modes() {
-    let Some(gpu) = gpu("models_in_free_modes") else { return };
+pub(crate) fn models_in_free_modes() -> Result<(), Skipped> {
+    let gpu = gpu()?;
     let mut cases = Vec::new();
     for (name, module, f) in models::all() {
         let wrt = differentiable(&f, None).expect("has floats");
@@ -66,6 +66,7 @@ fn models_in_free_modes() {
         }
         Outcome::Same
     });
+    Ok(())
 }
 
 /// A product, with what the program does before and after it, and how its operands lie.
@@ -110,9 +111,8 @@ const PRODUCTS: [&str; 8] = [
      }",
 ];
 
-#[test]
-fn products() {
-    let Some(gpu) = gpu("products") else { return };
+pub(crate) fn products() -> Result<(), Skipped> {
+    let gpu = gpu()?;
     say(&format!("products: the library of matrices is {:?}", library()));
     let mut cases = Vec::new();
     for (n, text) in PRODUCTS.iter().enumerate() {
@@ -157,4 +157,5 @@ fn products() {
             false => Outcome::Wrong(format!("{n} {fp:?} {with}: {apart:e} apart, not {most:e}")),
         }
     });
+    Ok(())
 }

@@ -3,6 +3,7 @@
 use crate::common::kernels::arguments;
 use crate::common::products::{Product, table};
 use crate::near::distance;
+use crate::trials::Skipped;
 use crate::{Outcome, all, gpu};
 use adfuse::engine::{Cpu, Gpu};
 use adfuse::fusion::Fp;
@@ -56,21 +57,20 @@ fn check(gpu: &Gpu, product: &Product, fp: Fp) -> Outcome {
     Outcome::Same
 }
 
-#[test]
-fn products_without_a_library() {
-    let Some(gpu) = gpu("products_without_a_library") else { return };
+pub(crate) fn products_without_a_library() -> Result<(), Skipped> {
+    let gpu = gpu()?;
     let modes = [Fp::Strict, Fp::Reproducible, Fp::Fast];
     let cases: Vec<(Product, Fp)> =
         table().into_iter().flat_map(|p| modes.map(|fp| (p, fp))).collect();
     all("products_without_a_library", &cases, |(product, fp)| check(&gpu, product, *fp));
+    Ok(())
 }
 
 /// Sums that underflow from below are -0 in the strict order; what stands past the end of the depth, and what
 /// sums of parts are added to, must not make them +0.
-#[test]
-fn zeros_below_zero_stay() {
+pub(crate) fn zeros_below_zero_stay() -> Result<(), Skipped> {
     use adfuse::backends::Array;
-    let Some(gpu) = gpu("zeros_below_zero_stay") else { return };
+    let gpu = gpu()?;
     let cases: Vec<([u64; 4], [bool; 2])> =
         [[1, 33, 65, 37], [1, 40, 72, 9000], [120, 72, 70, 1041]]
             .into_iter()
@@ -99,4 +99,5 @@ fn zeros_below_zero_stay() {
             false => Outcome::Wrong(format!("{product:?}: some sums are +0")),
         }
     });
+    Ok(())
 }

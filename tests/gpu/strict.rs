@@ -4,6 +4,7 @@ use crate::common::kernels::{arguments, files};
 use crate::common::orders::{self, Case};
 use crate::common::programs::{Step, decode_over};
 use crate::common::{count_from_env, models, random};
+use crate::trials::Skipped;
 use crate::{Outcome, all, gpu, ran};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
@@ -58,9 +59,8 @@ fn agrees(gpu: &Gpu, module: &Module, f: &Function, args: &[Array], efforts: &[E
 
 const EFFORTS: [Effort; 2] = [Effort::Off, Effort::Default];
 
-#[test]
-fn programs_of_the_filetests() {
-    let Some(gpu) = gpu("programs_of_the_filetests") else { return };
+pub(crate) fn programs_of_the_filetests() -> Result<(), Skipped> {
+    let gpu = gpu()?;
     let cases = files();
     all("programs_of_the_filetests", &cases, |(name, text)| {
         let program = verify(read(text).expect("reads")).expect("verifies");
@@ -76,11 +76,11 @@ fn programs_of_the_filetests() {
             outcome => outcome,
         }
     });
+    Ok(())
 }
 
-#[test]
-fn models_and_their_gradients() {
-    let Some(gpu) = gpu("models_and_their_gradients") else { return };
+pub(crate) fn models_and_their_gradients() -> Result<(), Skipped> {
+    let gpu = gpu()?;
     let mut cases = Vec::new();
     for (name, module, f) in models::all() {
         let wrt = differentiable(&f, None).expect("has floats");
@@ -94,11 +94,11 @@ fn models_and_their_gradients() {
             outcome => outcome,
         }
     });
+    Ok(())
 }
 
-#[test]
-fn every_row() {
-    let Some(gpu) = gpu("every_row") else { return };
+pub(crate) fn every_row() -> Result<(), Skipped> {
+    let gpu = gpu()?;
     let mut cases = Vec::new();
     for &op in Op::ALL {
         if matches!(op.def().body, Body::Region(_) | Body::Effect(_)) {
@@ -123,6 +123,7 @@ fn every_row() {
             outcome => outcome,
         }
     });
+    Ok(())
 }
 
 /// Lists of small numbers, of which every one is a program.
@@ -150,9 +151,8 @@ fn function(n: usize, steps: &[Step], dtype: DType) -> Result<Function, String> 
     forward_and_backward(&Module::single(f.clone()), &f, &wrt).map_err(|d| format!("{d}\n{f}"))
 }
 
-#[test]
-fn random_programs() {
-    let Some(gpu) = gpu("random_programs") else { return };
+pub(crate) fn random_programs() -> Result<(), Skipped> {
+    let gpu = gpu()?;
     let count = count_from_env("ADFUSE_PROGRAMS", 1000);
     let types = [DType::F32, DType::F64, DType::BF16, DType::F32];
     let check = |n: usize, steps: &[Step]| -> Outcome {
@@ -180,6 +180,7 @@ fn random_programs() {
         }
         Outcome::Wrong(why)
     });
+    Ok(())
 }
 
 /// What is hard to get right: infinities, NaN, both zeros, subnormals, and the ends of integers.
@@ -213,9 +214,8 @@ fn special(dtype: DType, turn: usize) -> Array {
     Array::from_bits(dtype, &[n as u64], &bits).expect("fits")
 }
 
-#[test]
-fn unusual_values() {
-    let Some(gpu) = gpu("unusual_values") else { return };
+pub(crate) fn unusual_values() -> Result<(), Skipped> {
+    let gpu = gpu()?;
     let mut cases = Vec::new();
     for &op in Op::ALL {
         if matches!(op.def().body, Body::Region(_) | Body::Effect(_)) {
@@ -244,11 +244,12 @@ fn unusual_values() {
         }
         Outcome::Same
     });
+    Ok(())
 }
 
 /// Programs with hard values: where `ADFUSE_PROGRAMS` says how many, so many of them, from all over the list.
-fn hold(test: &str, cases: Vec<Case>) {
-    let Some(gpu) = gpu(test) else { return };
+fn hold(test: &str, cases: Vec<Case>) -> Result<(), Skipped> {
+    let gpu = gpu()?;
     let most = count_from_env("ADFUSE_PROGRAMS", u32::MAX).max(1) as usize;
     let apart = cases.len().div_ceil(most);
     let cases: Vec<Case> = cases.into_iter().step_by(apart).collect();
@@ -259,30 +260,27 @@ fn hold(test: &str, cases: Vec<Case>) {
         }
         outcome => outcome,
     });
+    Ok(())
 }
 
-#[test]
-fn orders() {
+pub(crate) fn orders() -> Result<(), Skipped> {
     let lengths = [0, 1, 2, 31, 32, 33, 1023, 1024, 1025, 5000, 8192, 8193, 20_000, 100_000];
     let mut cases: Vec<Case> = lengths.into_iter().flat_map(orders::orders).collect();
     cases.extend(orders::layouts());
     cases.extend([DType::Bool, DType::F32].map(orders::longest));
-    hold("orders", cases);
+    hold("orders", cases)
 }
 
-#[test]
-fn scatters() {
-    hold("scatters", orders::scatters(100_000));
+pub(crate) fn scatters() -> Result<(), Skipped> {
+    hold("scatters", orders::scatters(100_000))
 }
 
-#[test]
-fn transposes() {
-    hold("transposes", orders::transposes());
+pub(crate) fn transposes() -> Result<(), Skipped> {
+    hold("transposes", orders::transposes())
 }
 
-#[test]
-fn scans() {
+pub(crate) fn scans() -> Result<(), Skipped> {
     let lengths = [0, 1, 2, 31, 32, 33, 1023, 1024, 1025, 5000, 100_000];
     let cases: Vec<Case> = lengths.into_iter().flat_map(orders::scans).collect();
-    hold("scans", cases);
+    hold("scans", cases)
 }

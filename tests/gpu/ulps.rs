@@ -1,6 +1,7 @@
 //! How far the functions of the mode `fast` are from what they are of: measured on the device over all numbers of
 //! `f32`, against the functions of `f64`, which that mode leaves as they are. The bounds are those of `docs/fp.md`.
 
+use crate::trials::Skipped;
 use crate::{alone, say};
 use adfuse::backends::Array;
 use adfuse::backends::reference::kernel;
@@ -131,9 +132,8 @@ fn worst(gpu: &Gpu, of: Of, launches: i64) -> (f64, f32) {
     worst
 }
 
-#[test]
-fn functions_are_as_near_as_they_say() {
-    let Some(gpu) = alone("functions_are_as_near_as_they_say") else { return };
+pub(crate) fn functions_are_as_near_as_they_say() -> Result<(), Skipped> {
+    let gpu = alone()?;
     let mut gpu = gpu.clone();
     gpu.plan.fp = Fp::Fast;
     let mut failed = Vec::new();
@@ -146,10 +146,10 @@ fn functions_are_as_near_as_they_say() {
         }
     }
     assert!(failed.is_empty(), "{failed:?}");
+    Ok(())
 }
 
-#[test]
-fn the_measure_is_right() {
+pub(crate) fn the_measure_is_right() {
     let measured = |of: Of| {
         let program = program(of, 1 << 14);
         let given = Array::from_i64s(DType::I32, &[1], &[77]).expect("one");

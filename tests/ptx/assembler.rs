@@ -1,5 +1,6 @@
 //! Text through the assembler, many modules at a time, and what it says of registers.
 
+use crate::trials::Skipped;
 use adfuse::backends::ptx::{Module, Target};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -43,13 +44,12 @@ impl Assembly {
     }
 
     /// Assembles all of them for every target; what it says of each entry point for the last.
-    pub(crate) fn assembled(self) -> Vec<Resources> {
+    pub(crate) fn assembled(self) -> Result<Vec<Resources>, Skipped> {
         assert!(!self.modules.is_empty());
         let Some(ptxas) = found() else {
-            let mut out = std::io::stderr().lock();
-            let skipped = b"skipped: no ptxas (ADFUSE_PTXAS names one)\n";
-            std::io::Write::write_all(&mut out, skipped).expect("writes");
-            return Vec::new();
+            return Err(Skipped(
+                "no ptxas: emitted, but not assembled (ADFUSE_PTXAS names one)".into(),
+            ));
         };
         let mut batches: Vec<Vec<&Named>> = vec![Vec::new()];
         let mut size = 0;
@@ -75,7 +75,7 @@ impl Assembly {
                 }
             }
         }
-        resources
+        Ok(resources)
     }
 }
 

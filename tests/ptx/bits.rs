@@ -3,9 +3,11 @@
 use crate::assembler::Assembly;
 use crate::common::kernels::{arguments, files};
 use crate::common::orders::{self, Case};
+use crate::common::parallel;
 use crate::common::programs::decode_over;
 use crate::common::random;
 use crate::machine::run;
+use crate::trials::Skipped;
 use crate::{benched, differentiated, lowered, refused};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
@@ -38,40 +40,35 @@ fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) {
 
 fn all(cases: Vec<Case>) {
     assert!(!cases.is_empty());
-    cases.iter().for_each(|case| agrees(&case.name, &case.program, &case.args));
+    parallel::each(&cases, |case| agrees(&case.name, &case.program, &case.args));
 }
 
-#[test]
-fn orders_of_short_lines() {
+pub(crate) fn orders_of_short_lines() {
     [0, 1, 2, 31, 32, 33, 255, 256, 257, 1023, 1024, 1025].into_iter().for_each(|n| {
         all(orders::orders(n));
     });
     all(orders::layouts());
 }
 
-#[test]
-fn orders_of_long_lines() {
-    [5000, 8193, 12_000].into_iter().for_each(|n| all(orders::orders(n)));
-    all(vec![orders::longest(DType::Bool)]);
+pub(crate) fn orders_of_long_lines() {
+    let mut cases = vec![orders::longest(DType::Bool)];
+    cases.extend([5000, 8193, 12_000].into_iter().flat_map(orders::orders));
+    all(cases);
 }
 
-#[test]
-fn scatters() {
+pub(crate) fn scatters() {
     all(orders::scatters(20000));
 }
 
-#[test]
-fn transposes() {
+pub(crate) fn transposes() {
     all(orders::transposes());
 }
 
-#[test]
-fn scans() {
+pub(crate) fn scans() {
     [0, 1, 2, 31, 32, 33, 1023, 1024, 1025, 5000].into_iter().for_each(|n| all(orders::scans(n)));
 }
 
-#[test]
-fn programs_of_the_filetests() {
+pub(crate) fn programs_of_the_filetests() {
     for (name, text) in files() {
         let program = verify(read(&text).expect("reads")).expect("verifies");
         if !refused(&program) {
@@ -80,8 +77,7 @@ fn programs_of_the_filetests() {
     }
 }
 
-#[test]
-fn every_row() {
+pub(crate) fn every_row() {
     for &op in Op::ALL {
         if matches!(op.def().body, Body::Region(_) | Body::Effect(_)) {
             continue;
@@ -102,8 +98,7 @@ fn every_row() {
     }
 }
 
-#[test]
-fn models_and_their_gradients() {
+pub(crate) fn models_and_their_gradients() {
     for (name, g) in differentiated() {
         let args = random::inputs(&g, &[Domain::Normal]);
         let program = lowered(&Module::single(g.clone()), &g, Effort::Default, Fp::Strict);
@@ -113,8 +108,7 @@ fn models_and_their_gradients() {
     }
 }
 
-#[test]
-fn random_programs() {
+pub(crate) fn random_programs() {
     for (dtype, extents) in [(DType::F32, [3, 67]), (DType::F64, [33, 5]), (DType::BF16, [70, 33])]
     {
         random::programs(23, 20, |steps| {
@@ -145,8 +139,7 @@ const LARGE: [(&str, u64, &str, u64, &str); 7] = [
     ("vocabulary_loss_bf16", 8192, "50304", 3, "50304"),
 ];
 
-#[test]
-fn rows_that_fill_a_chip() {
+pub(crate) fn rows_that_fill_a_chip() {
     for (name, rows, length, n, shorter) in LARGE {
         let g = benched(name, rows, (length, length));
         let planned = lowered(&Module::single(g.clone()), &g, Effort::Default, Fp::Strict);
@@ -163,8 +156,7 @@ fn rows_that_fill_a_chip() {
 
 /// Sums of values that do not depend on the place, in rows of several pieces a warp: each piece adds its own. The
 /// sums are of integers, the same in any order.
-#[test]
-fn pieces_of_a_row_add_up() {
+pub(crate) fn pieces_of_a_row_add_up() {
     let text = "func @f(%x: bf16[2,32768], %r: i32[2]) -> (bf16[2,32768], i32[2]) {
       %e = abs %x : bf16[2,32768]
       %ef = convert_element_type %e : f32[2,32768]
@@ -200,8 +192,7 @@ fn for_two(f: &Function) -> Verified<Program> {
 }
 
 /// What is held in registers stays there.
-#[test]
-fn nothing_spills() {
+pub(crate) fn nothing_spills() -> Result<(), Skipped> {
     let cases = [1024, 8192, 12_000].into_iter().flat_map(orders::orders);
     let cases = cases.chain(orders::scatters(9000)).chain(orders::transposes());
     let cases = cases.chain([31, 1025, 5000].into_iter().flat_map(orders::scans));
@@ -210,7 +201,8 @@ fn nothing_spills() {
         let module = ptx::compile(&case.program, Target::Sm80, Fp::Strict).expect("compiles");
         assembly.add(&case.name, &module, &case.program.to_string());
     }
-    for r in assembly.assembled() {
+    for r in assembly.assembled()? {
         assert_eq!(r.spilled, 0, "{}: {} registers", r.entry, r.registers);
     }
+    Ok(())
 }

@@ -21,6 +21,8 @@ const FLOORS: &[(&str, &[&str])] = &[
         "adfuse",
         &["adfuse-ir", "adfuse-memplan", "adfuse-autodiff", "adfuse-fusion", "adfuse-backends"],
     ),
+    ("adfuse-cli", &["adfuse"]),
+    ("adfuse-examples", &["adfuse"]),
 ];
 
 /// Words that say nothing about what a thing is.
@@ -110,7 +112,7 @@ fn crates_import_from_lower_floors_alone() {
                 line.strip_prefix("name = ").filter(|_| section == "package")
             {
                 name = quoted.trim_matches('"').to_string();
-            } else if section == "dependencies" && line.starts_with("adfuse-") {
+            } else if section == "dependencies" && line.starts_with("adfuse") {
                 let imported = line.split(['.', ' ', '=']).next().unwrap_or(line);
                 let floor = FLOORS.iter().find(|(n, _)| *n == name);
                 if !floor.is_some_and(|(_, below)| below.contains(&imported)) {

@@ -15,7 +15,7 @@ Made from the op table by `ADFUSE_BLESS=1 cargo test --test tidy`; a test compar
 type converts by itself. In derivatives `y` is the result and `x0, x1, ..` are the operands (`x` where
 there is one). A derivative that is a truth value lets the tangent pass where it is true.
 \"Sampled\" says where tests draw the operands. An op runs on every engine unless its entry says otherwise
-(`tests/kernels`, `tests/cpu`: every row on every type).
+(`tests/engines/kernels/`, `tests/engines/cpu/`: every row on every type).
 ";
 
 /// A section of the page: its title, and whether an op belongs there.
@@ -167,7 +167,7 @@ fn derivative(out: &mut String, op: Op) {
     }
 }
 
-/// What lowering to kernels does not take, which `tests/kernels` holds it to.
+/// What lowering to kernels does not take, which `tests/engines/kernels/` holds it to.
 fn engines(out: &mut String, op: Op) {
     match op.def().body {
         Body::Region(_) if op == Op::Call => {

@@ -4,17 +4,26 @@
 //! multiplies matrices, where there is one. Driver and library are looked for when they are needed: a
 //! program that holds this starts, and says so, where there is neither. See `docs/gpu.md`.
 
+#[cfg(feature = "gpu")]
 pub(crate) mod driver;
 pub(crate) mod launches;
 pub mod ptx;
 pub(crate) mod schedule;
 pub(crate) mod target;
 
+#[cfg(feature = "gpu")]
 pub use driver::copy::Copy;
+#[cfg(feature = "gpu")]
 pub use driver::cublaslt::library;
+#[cfg(feature = "gpu")]
 pub use driver::device::{Device, Facts};
+#[cfg(feature = "gpu")]
 pub use driver::executable::{Executable, MadeStep, MemoryReport};
+#[cfg(feature = "gpu")]
 pub use driver::executable_cache::Kept;
+#[cfg(feature = "gpu")]
 pub use driver::load::KeptCode;
+#[cfg(feature = "gpu")]
 pub use driver::memory::DeviceArray;
+#[cfg(feature = "gpu")]
 pub use driver::prepare::{Options, Prepared, launches_for};

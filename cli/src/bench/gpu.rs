@@ -1,0 +1,230 @@
+//! Measures on a GPU: inputs stay there, and times are the device's.
+
+use super::gpu_report::{Compiled, Figures, Kernel, Report};
+use super::measure::Spread;
+use super::subject::flops;
+use super::{Bench, events};
+use crate::clock::Clock;
+use crate::failure::Failure;
+use crate::inputs::{Inputs, arguments};
+use crate::planning::{Ready, effort_name};
+use crate::streams::Streams;
+use crate::whole;
+use adfuse::backends::Array;
+use adfuse::backends::cpu::Trace;
+use adfuse::backends::gpu::{Copy, DeviceArray};
+use adfuse::engine::{Gpu, OnGpu};
+use adfuse::fusion::{Cost, Effort, Plan, cost};
+use adfuse::ir::Diagnostic;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// A plan on the GPU, with its inputs there.
+struct Subject {
+    effort: &'static str,
+    made: OnGpu,
+    cost: Cost,
+    clock: Clock,
+    inputs: Vec<DeviceArray>,
+    /// Bytes of the device's memory at the most, inputs and results among them.
+    peak: u64,
+    seconds: Vec<f64>,
+    /// Runs of a sample.
+    times: u32,
+}
+
+/// How long a sample takes at least, unless one run takes longer.
+const SAMPLE: f64 = 2e-3;
+
+/// Runs of a sample at most.
+const MOST_RUNS: f64 = 1000.0;
+
+/// Fewer samples say nothing about their spread; more are not kept.
+const SAMPLES: std::ops::Range<usize> = 5..10_000;
+
+/// How often each step is measured.
+const RUNS: u32 = 51;
+
+/// Runs before the first that counts: clocks rise, and caches fill.
+const WARM: u32 = 3;
+
+impl Subject {
+    fn new(
+        ready: &Ready,
+        gpu: &Gpu,
+        plan: &Plan,
+        (effort, name): (Effort, &'static str),
+        mut clock: Clock,
+        args: &[Array],
+    ) -> Result<Subject, Failure> {
+        let wrong = |d: Diagnostic| ready.source.wrong(d);
+        let program = ready.program(plan)?;
+        clock.end("plan");
+        let mut gpu = gpu.clone();
+        gpu.plan.effort = effort;
+        let before = gpu.device().used().map_err(wrong)?;
+        gpu.device().forget_most().map_err(wrong)?;
+        let cost = cost(&program, &ready.options.device);
+        let made = gpu.of_program(program).map_err(wrong)?;
+        clock.end("codegen");
+        let upload = |a: &Array| DeviceArray::upload(gpu.device(), a);
+        let inputs = args.iter().map(upload).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+        // The first run is no measure: it draws the graph.
+        let mut fastest = made.executable.timed(&inputs, 1).map_err(wrong)?;
+        for _ in 0..WARM {
+            fastest = fastest.min(made.executable.timed(&inputs, 1).map_err(wrong)?);
+        }
+        let most = gpu.device().most_used().map_err(wrong)?;
+        let (peak, seconds) = (most.saturating_sub(before), Vec::new());
+        let times = often(fastest);
+        Ok(Subject { effort: name, made, cost, clock, inputs, peak, seconds, times })
+    }
+
+    fn sample(&mut self) -> Result<(), Diagnostic> {
+        self.seconds.push(self.made.executable.timed(&self.inputs, self.times)?);
+        Ok(())
+    }
+
+    /// Measures each step of the program.
+    fn kernels(&self) -> Result<Vec<Kernel>, Diagnostic> {
+        let executable = &self.made.executable;
+        let traces = executable.traced(&self.inputs, RUNS)?;
+        let count = self.made.program.steps.len();
+        let steps = executable.steps();
+        let of = |trace: &Trace, k: usize| -> f64 {
+            let spans =
+                trace.spans.iter().filter(|s| steps.get(s.step).map(|m| m.origin) == Some(k));
+            spans.map(|s| s.end.saturating_sub(s.begin).as_secs_f64()).sum()
+        };
+        let median = |k| Spread::of(traces.iter().map(|t| of(t, k)).collect()).median;
+        let medians: Vec<f64> = (0..count).map(median).collect();
+        let total: f64 = medians.iter().sum();
+        let row = |(k, seconds): (usize, f64)| {
+            let (step, cost) = (&self.made.program.steps[k], &self.cost.steps[k]);
+            let made: Vec<_> = steps.iter().filter(|s| s.origin == k).collect();
+            let mut by: Vec<&str> = made.iter().map(|s| s.generator).collect();
+            by.dedup();
+            Kernel {
+                name: step.name().into(),
+                kind: step.kind(),
+                generator: by.join(" + "),
+                launches: made.iter().map(|s| s.launches).sum(),
+                registers: made.iter().map(|s| s.registers).max().unwrap_or(0),
+                local: made.iter().map(|s| s.local).max().unwrap_or(0),
+                seconds,
+                bytes: cost.reads.saturating_add(cost.writes),
+                flops: flops(&cost.ops),
+                share: if total > 0.0 { seconds / total } else { 0.0 },
+            }
+        };
+        Ok(medians.into_iter().enumerate().map(row).collect())
+    }
+}
+
+/// How many runs of what takes so long make a sample.
+fn often(seconds: f64) -> u32 {
+    (SAMPLE / seconds.max(1e-9)).ceil().clamp(1.0, MOST_RUNS) as u32
+}
+
+/// Takes samples of all and of the copy in turns; the seconds of the copies.
+fn measured(
+    subjects: &mut [Subject],
+    copy: &Copy,
+    least: Duration,
+) -> Result<Vec<f64>, Diagnostic> {
+    copy.timed(1)?;
+    let copies = often(copy.timed(1)?);
+    let mut seconds = Vec::new();
+    let begin = Instant::now();
+    while seconds.len() < SAMPLES.start || seconds.len() < SAMPLES.end && begin.elapsed() < least {
+        for k in 0..subjects.len() {
+            // Each goes first as often as the other.
+            let k = (k + seconds.len()) % subjects.len();
+            subjects[k].sample()?;
+        }
+        seconds.push(copy.timed(copies)?);
+    }
+    Ok(seconds)
+}
+
+impl Bench {
+    /// Runs the command on a GPU.
+    pub(super) fn on_gpu(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        let mut clock = Clock::new();
+        let ready = self.planning.ready_on(Some(self.engine), &mut clock)?;
+        let Some(gpu) = ready.gpu() else { return Err(Failure::usage("no GPU")) };
+        let read = clock.clone();
+        if !ready.donated.is_empty() {
+            let m = "bench runs at the same inputs again and again, which are not given up";
+            return Err(Failure::usage(m));
+        }
+        let wrong = |d| ready.source.wrong(d);
+        let inputs = Inputs::new(Vec::new(), self.seed)?;
+        let given = (0..ready.arguments).map(|_| None).collect();
+        let args = arguments(&ready.source, &ready.function, &inputs, given)?;
+        clock.begin();
+        let plan = ready.decide(streams)?.plan;
+        let effort = (ready.options.effort, ready.effort());
+        let mut subjects = vec![Subject::new(&ready, &gpu, &plan, effort, clock, &args)?];
+        if let Some(look) = self.compare {
+            let (effort, mut clock) = (look.effort(), read);
+            clock.begin();
+            let plan = ready.plan_with(effort)?;
+            let effort = (effort, effort_name(effort));
+            subjects.push(Subject::new(&ready, &gpu, &plan, effort, clock, &args)?);
+        }
+        let working_set = subjects[0].made.executable.memory().peak();
+        let copy = Copy::new(gpu.device(), working_set).map_err(wrong)?;
+        let copies = measured(&mut subjects, &copy, self.min_seconds).map_err(wrong)?;
+        let kernels = match self.kernels {
+            true => Some(subjects[0].kernels().map_err(wrong)?),
+            false => None,
+        };
+        if let Some(path) = &self.trace {
+            let first = &subjects[0];
+            let traces = first.made.executable.traced(&first.inputs, 1).map_err(wrong)?;
+            let names: Vec<&str> =
+                first.made.executable.steps().iter().map(|s| s.name.as_str()).collect();
+            let text = traces.first().map(|t| events::text(t, &names)).unwrap_or_default();
+            whole::write(path, |file| file.write_all(text.as_bytes()))?;
+        }
+        let figures = subjects.iter().map(|s| {
+            let (made, cost) = (&s.made, &s.cost);
+            let memory = made.executable.memory();
+            Figures {
+                effort: s.effort,
+                step: Spread::of(s.seconds.clone()),
+                compiled: Compiled { clock: &s.clock, kept: made.executable.was_kept() },
+                peak: s.peak,
+                planned: memory.peak(),
+                code: memory.code,
+                launches: made.executable.launches(),
+                steps: made.program.steps.len(),
+                bytes: cost.bytes_moved,
+                flops: cost.steps.iter().map(|s| flops(&s.ops)).fold(0, u64::saturating_add),
+            }
+        });
+        let pairs = subjects.get(1).map(|other| {
+            let pairs = subjects[0].seconds.iter().zip(&other.seconds);
+            Spread::of(pairs.map(|(a, b)| b / a.max(1e-12)).collect())
+        });
+        let report = Report {
+            ready: &ready,
+            device: gpu.device().facts(),
+            figures: figures.collect(),
+            pairs,
+            samples: copies.len(),
+            copied: copy.bytes(),
+            copy: Spread::of(copies.iter().map(|s| copy.bytes() as f64 / s.max(1e-12)).collect()),
+            kernels,
+            seed: self.seed,
+        };
+        let printed = match self.json {
+            true => format!("{:#}\n", report.json()),
+            false => report.text(),
+        };
+        streams.out.write_all(printed.as_bytes())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,149 @@
+//! Samples: the step, what it is compared with and a copy, one after the other, again and again.
+
+use super::copy::Copy;
+use super::subject::Subject;
+use adfuse::backends::Array;
+use adfuse::ir::Diagnostic;
+use std::time::{Duration, Instant};
+
+/// What was measured.
+pub(super) struct Measures {
+    /// Seconds of a step, of each subject.
+    pub(super) steps: Vec<Spread>,
+    /// Bytes a second of the copy.
+    pub(super) copy: Spread,
+    /// What the copy reads and writes.
+    pub(super) copied: u64,
+    /// How much longer the second subject takes than the first, by pairs of samples.
+    pub(super) ratio: Option<Spread>,
+    /// How many samples each has.
+    pub(super) samples: usize,
+}
+
+/// How samples are spread.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Spread {
+    pub(super) min: f64,
+    /// A tenth of the samples is below.
+    pub(super) p10: f64,
+    pub(super) median: f64,
+    /// A tenth of the samples is above.
+    pub(super) p90: f64,
+}
+
+impl Spread {
+    /// Of samples; zeros where there are none.
+    pub(super) fn of(mut samples: Vec<f64>) -> Spread {
+        samples.sort_by(f64::total_cmp);
+        let last = samples.len().saturating_sub(1) as f64;
+        let at = |share: f64| {
+            let place = share * last;
+            let of = |k: f64| samples.get(k as usize).copied().unwrap_or(0.0);
+            let (below, above) = (of(place.floor()), of(place.ceil()));
+            below + (above - below) * place.fract()
+        };
+        Spread { min: at(0.0), p10: at(0.1), median: at(0.5), p90: at(0.9) }
+    }
+}
+
+/// How long a sample takes at least, unless one step takes longer.
+const SAMPLE: f64 = 2e-4;
+
+/// Steps of a sample at most.
+const MOST_STEPS: f64 = 10_000.0;
+
+/// Fewer samples say nothing about their spread; more are not kept.
+const SAMPLES: std::ops::Range<usize> = 5..100_000;
+
+/// How long samples of one kind follow each other before those of the next.
+const TURN: f64 = 5e-3;
+
+/// Turns that fit the time at least, were there one subject.
+const TURNS: f64 = 20.0;
+
+/// Samples of a turn, at most.
+const MOST_OF_TURN: f64 = 16.0;
+
+/// The part of the time that goes to warming up.
+const WARM: f64 = 0.1;
+
+/// Takes samples for so long.
+pub(super) fn measured(
+    subjects: &mut [Subject],
+    args: &[Array],
+    threads: usize,
+    least: Duration,
+) -> Result<Measures, Diagnostic> {
+    let working_set = subjects.first().map_or(0, |s| s.made.executable.memory().peak());
+    let mut copy = Copy::new(working_set, threads)?;
+    let mut times = Vec::new();
+    let mut longest = 0f64;
+    for subject in subjects.iter_mut() {
+        subject.first(args)?;
+        let begin = Instant::now();
+        let mut fastest = subject.run(args, 1)?;
+        while begin.elapsed() < least.mul_f64(WARM) {
+            fastest = fastest.min(subject.run(args, 1)?);
+        }
+        times.push(often(fastest));
+        longest = longest.max(fastest * f64::from(often(fastest)));
+    }
+    // There are several turns, however short the time is.
+    let seconds_of_turn = TURN.min(least.as_secs_f64() / TURNS);
+    let turn = (seconds_of_turn / longest.max(1e-9)).clamp(1.0, MOST_OF_TURN) as usize;
+    copy.run(1);
+    let copies = often(copy.run(1).as_secs_f64());
+    let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); subjects.len()];
+    let mut rates = Vec::new();
+    let begin = Instant::now();
+    while rates.len() < SAMPLES.start || rates.len() < SAMPLES.end && begin.elapsed() < least {
+        // Each goes first as often as the other. What came before has taken the cache, which a step of
+        // a loop would find as it left it.
+        for k in 0..subjects.len() {
+            let k = (k + rates.len() / turn) % subjects.len();
+            subjects[k].run(args, 1)?;
+            for _ in 0..turn {
+                seconds[k].push(subjects[k].run(args, times[k])?);
+            }
+        }
+        copy.run(1);
+        for _ in 0..turn {
+            let took = copy.run(copies).as_secs_f64().max(1e-9);
+            rates.push(copy.bytes() as f64 * f64::from(copies) / took);
+        }
+    }
+    let ratio = match seconds.as_slice() {
+        [first, second] => {
+            let pairs = first.iter().zip(second).filter(|(a, _)| **a > 0.0);
+            Some(Spread::of(pairs.map(|(a, b)| b / a).collect()))
+        }
+        _ => None,
+    };
+    let samples = rates.len();
+    let steps = seconds.into_iter().map(Spread::of).collect();
+    Ok(Measures { steps, copy: Spread::of(rates), copied: copy.bytes(), ratio, samples })
+}
+
+/// How many of what takes so long make a sample.
+fn often(seconds: f64) -> u32 {
+    (SAMPLE / seconds.max(1e-9)).ceil().clamp(1.0, MOST_STEPS) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_between_their_neighbours() {
+        let of = Spread::of(vec![4.0, 1.0, 3.0, 2.0, 5.0]);
+        assert_eq!(of, Spread { min: 1.0, p10: 1.4, median: 3.0, p90: 4.6 });
+        assert_eq!(Spread::of(vec![2.0, 4.0]).median, 3.0);
+        assert_eq!(Spread::of(vec![7.0]).p90, 7.0);
+        assert_eq!(Spread::of(Vec::new()).median, 0.0);
+    }
+
+    #[test]
+    fn a_sample_is_a_fifth_of_a_millisecond_or_one_step() {
+        assert_eq!([often(1.0), often(1.5e-4), often(0.0)], [1, 2, 10_000]);
+    }
+}

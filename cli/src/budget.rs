@@ -1,0 +1,153 @@
+//! Budgets of memory on the command line, and where their plans are kept.
+
+use super::bytes::bytes as size;
+use super::streams::Streams;
+use adfuse::engine::{Cpu, Gpu};
+use adfuse::fusion::{AnyEngine, Device, Engine, Memory, Options};
+use adfuse::ir::kernel::Program;
+use adfuse::ir::{Diagnostic, Kind};
+use adfuse::kernel_cache::KernelCache;
+use adfuse::plan_cache::PlanCache;
+use clap::Args;
+use etcetera::base_strategy::{BaseStrategy, choose_base_strategy};
+use std::path::PathBuf;
+
+/// How much memory there is.
+#[derive(Args)]
+pub(super) struct Budget {
+    /// The most that inputs, outputs, constants and everything between may take together: 64MiB,
+    /// 1.5GB, or bytes
+    ///
+    /// What does not fit is computed again where it is needed. The fastest plan is taken of those that
+    /// fit; if none does, the least budget that will do is told, and the exit status is 1.
+    #[arg(
+        long,
+        value_name = "SIZE",
+        value_parser = size,
+        allow_hyphen_values = true
+    )]
+    mem_budget: Option<u64>,
+    #[command(flatten)]
+    folder: Folder,
+    /// Neither look for kept plans for budgets and code of GPUs nor keep any
+    #[arg(long, conflicts_with = "cache")]
+    no_cache: bool,
+}
+
+/// Where plans are kept.
+#[derive(Args)]
+pub(super) struct Folder {
+    /// The folder where plans for budgets, and code of GPUs, are kept; without this, what ADFUSE_CACHE says, or `adfuse`
+    /// in the user's folder for such files
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+}
+
+/// Names the folder where plans are kept.
+const CACHE: &str = "ADFUSE_CACHE";
+
+impl Budget {
+    /// The budget, in bytes.
+    pub(super) fn bytes(&self) -> Option<u64> {
+        self.mem_budget
+    }
+
+    /// Where plans for the budget are kept; nowhere without one, or if that is wanted or there is no such folder.
+    pub(super) fn cache(&self) -> Option<PlanCache> {
+        let keeps = self.mem_budget.is_some() && !self.no_cache;
+        keeps.then(|| self.folder.cache()).flatten()
+    }
+
+    /// Where the code of GPUs is kept; nowhere, if that is wanted or there is no such folder.
+    pub(super) fn code(&self) -> Option<KernelCache> {
+        let folder = || self.folder.place().map(KernelCache::new);
+        (!self.no_cache).then(folder).flatten()
+    }
+}
+
+impl Folder {
+    /// The plans of the folder; `None` for users who have none.
+    pub(super) fn cache(&self) -> Option<PlanCache> {
+        self.place().map(PlanCache::new)
+    }
+
+    /// The folder.
+    pub(super) fn place(&self) -> Option<PathBuf> {
+        let named = || std::env::var_os(CACHE).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let own = || Some(choose_base_strategy().ok()?.cache_dir().join("adfuse"));
+        self.cache.clone().or_else(named).or_else(own)
+    }
+}
+
+/// Tells what was wrong with the place where plans are kept.
+pub(super) fn tell(notes: &[String], streams: &mut Streams<'_>) {
+    notes.iter().for_each(|note| streams.note(note));
+}
+
+/// What counts the memory of plans for a machine.
+pub(super) enum Counting {
+    /// The engine `cpu`; on hosts for which it makes no code, what programs say of themselves.
+    Cpu(Box<Cpu>),
+    /// The engine `gpu`, on the machine that has it.
+    Gpu(Box<Gpu>),
+    /// No engine, with the parameters that the caller gives up.
+    Any(Vec<usize>),
+}
+
+impl Counting {
+    /// For a machine. Those whose threads share registers are not what the engine `cpu` runs on.
+    pub(super) fn of(options: &Options, donated: &[usize]) -> Counting {
+        let shares = |device: &Device| device.register_file > 0;
+        match shares(&options.device) {
+            true => Counting::Any(donated.to_vec()),
+            false => Counting::here(options, donated),
+        }
+    }
+
+    /// For what runs on this host, whatever machine it is planned for.
+    pub(super) fn here(options: &Options, donated: &[usize]) -> Counting {
+        let (plan, donated) = (options.clone(), donated.to_vec());
+        Counting::Cpu(Box::new(Cpu { plan, donated, ..Cpu::default() }))
+    }
+
+    /// What tells its plans from those of others.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Counting::Cpu(_) => Cpu::NAME,
+            Counting::Gpu(_) => Gpu::NAME,
+            Counting::Any(_) => "any",
+        }
+    }
+}
+
+impl Engine for Counting {
+    fn donated(&self) -> &[usize] {
+        match self {
+            Counting::Cpu(cpu) => &cpu.donated,
+            Counting::Gpu(gpu) => &gpu.donated,
+            Counting::Any(donated) => donated,
+        }
+    }
+
+    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
+        match self {
+            Counting::Gpu(gpu) => gpu.scratch(program),
+            Counting::Any(_) => AnyEngine.scratch(program),
+            Counting::Cpu(cpu) => match cpu.scratch(program) {
+                Err(d) if d.kind == Kind::Unsupported => AnyEngine.scratch(program),
+                counted => counted,
+            },
+        }
+    }
+
+    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
+        match self {
+            Counting::Gpu(gpu) => gpu.peak(program, memory),
+            Counting::Any(_) => AnyEngine.peak(program, memory),
+            Counting::Cpu(cpu) => match cpu.peak(program, memory) {
+                Err(d) if d.kind == Kind::Unsupported => AnyEngine.peak(program, memory),
+                counted => counted,
+            },
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `check`: verifies a program and compares its derivatives with the functions themselves.
+
+use super::engine::{Engine, Settled};
+use super::failure::Failure;
+use super::freedom::Freedom;
+use super::json;
+use super::planning::module_in_mode;
+use super::source::Program;
+use super::streams::Streams;
+use super::target::Dims;
+use adfuse::check::{Mode, Options, Outcome, Row, check_on};
+use adfuse::engine::Engine as Runs;
+use adfuse::fusion::Lossy;
+use adfuse::ir::Symbol;
+use clap::Args;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Verifies a program and checks its derivatives
+///
+/// For every differentiable input of every function, in f64: forward mode is compared with central
+/// differences, reverse mode with forward mode. The error is a share of what is tolerated. Where they
+/// disagree, the op at fault is named, and the exit status is 1. What cannot be compared is counted
+/// as unsupported, and is no failure. Modes other than strict, efforts and budgets are for the engines cpu and
+/// gpu, which run all functions then or say why not.
+#[derive(Args)]
+pub(super) struct Check {
+    /// The program, or `-` for standard input
+    file: PathBuf,
+    /// The seed of inputs and directions
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// The relative tolerance of an element
+    #[arg(long, value_name = "X", default_value_t = Options::default().rtol, value_parser = tolerance)]
+    rtol: f64,
+    /// The absolute tolerance of an element, scaled by the size of the result where that is above 1
+    #[arg(long, value_name = "X", default_value_t = Options::default().atol, value_parser = tolerance)]
+    atol: f64,
+    #[command(flatten)]
+    dims: Dims,
+    #[command(flatten)]
+    engine: Engine,
+    #[command(flatten)]
+    freedom: Freedom,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Check {
+    /// Runs the command.
+    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        let program = Program::read(&self.file)?;
+        program.has_functions()?;
+        let mut symbols: Vec<Symbol> =
+            program.module.funcs.values().flat_map(|f| f.symbols.iter().copied()).collect();
+        symbols.sort();
+        symbols.dedup();
+        let owner = format!("`{}` has", program.source.name);
+        let extents = self.dims.of(&symbols, &owner)?;
+        let options = Options { seed: self.seed, rtol: self.rtol, atol: self.atol, extents };
+        let settled = Settled::of(&self.freedom, Lossy::default(), None, &self.engine)?;
+        let module = module_in_mode(&program, settled.fp)?;
+        let check = |engine: &dyn Runs| check_on(&module, &options, engine);
+        let rows = self.engine.with(&program, settled, streams, check)?;
+        let failed = rows.iter().filter(|r| r.failed()).count();
+        if self.json {
+            write_json(streams.out, &rows)?;
+        } else {
+            write_table(streams.out, &rows)?;
+            writeln!(streams.out, "{}", verdict(&rows))?;
+        }
+        Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+fn unsupported(rows: &[Row]) -> usize {
+    rows.iter().filter(|r| matches!(r.outcome, Outcome::Unsupported(_))).count()
+}
+
+/// The last line: what was not compared is told apart from what passed.
+fn verdict(rows: &[Row]) -> String {
+    let n = rows.iter().filter(|r| r.outcome != Outcome::Nothing).count();
+    let mut line = match rows.iter().filter(|r| r.failed()).count() {
+        0 => format!("{n} checks, none failed"),
+        failed => format!("{n} checks, {failed} failed"),
+    };
+    let unsupported = unsupported(rows);
+    if unsupported > 0 {
+        line += &format!(", {unsupported} unsupported");
+    }
+    line
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    let x: f64 = text.parse().map_err(|_| "expected a number")?;
+    if x >= 0.0 && x.is_finite() { Ok(x) } else { Err("expected a finite number from 0 on".into()) }
+}
+
+fn mode(row: &Row) -> &'static str {
+    match (&row.outcome, row.mode) {
+        (Outcome::Nothing, _) => "-",
+        (_, Mode::Forward) => "forward",
+        (_, Mode::Reverse) => "reverse",
+    }
+}
+
+/// The result, the error, and more to say about it.
+fn result(row: &Row) -> (&'static str, Option<f64>, Option<String>) {
+    match &row.outcome {
+        Outcome::Pass(error) => ("ok", Some(*error), None),
+        Outcome::Flat => ("ok, all zero", Some(0.0), None),
+        Outcome::Fail(error, at) => {
+            ("FAILED", Some(*error), at.as_ref().map(|at| format!("at fault: {at}")))
+        }
+        Outcome::NotFinite(which) => {
+            let m = format!("no inputs were found where all results are finite: {which} is not");
+            ("FAILED", None, Some(m))
+        }
+        Outcome::Unsupported(why) => ("unsupported", None, Some(why.clone())),
+        Outcome::Nothing => ("nothing to check", None, None),
+    }
+}
+
+fn write_table(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
+    let title = ["function", "input", "mode", "result", "error"].map(String::from);
+    let mut lines = vec![(title, None)];
+    for row in rows {
+        let (result, error, more) = result(row);
+        let func = format!("@{}", row.func);
+        let input = if row.input.is_empty() { "-".into() } else { format!("%{}", row.input) };
+        let error = error.map_or("-".into(), |e| format!("{e:.1e}"));
+        lines.push(([func, input, mode(row).into(), result.into(), error], more));
+    }
+    let width =
+        |c: usize| lines.iter().map(|(cells, _)| cells[c].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..5).map(width).collect();
+    for (cells, more) in &lines {
+        let padded: Vec<String> =
+            cells.iter().zip(&widths).map(|(cell, w)| format!("{cell:w$}")).collect();
+        writeln!(out, "{}", padded.join("  ").trim_end())?;
+        if let Some(more) = more {
+            writeln!(out, "    {more}")?;
+        }
+    }
+    Ok(())
+}
+
+fn write_json(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
+    let passed = !rows.iter().any(Row::failed);
+    let unsupported = unsupported(rows);
+    write!(out, "{{\"passed\": {passed}, \"unsupported\": {unsupported}, \"checks\": [")?;
+    for (k, row) in rows.iter().enumerate() {
+        let (result, error, more) = result(row);
+        let optional = |text: Option<String>| text.map_or("null".into(), |t| json::quoted(&t));
+        let input = (!row.input.is_empty()).then(|| row.input.clone());
+        let mode = (row.outcome != Outcome::Nothing).then(|| mode(row).to_string());
+        write!(
+            out,
+            "{}\n  {{\"function\": {}, \"input\": {}, \"mode\": {}, \"result\": {}, \"error\": {}, \
+             \"message\": {}}}",
+            if k > 0 { "," } else { "" },
+            json::quoted(&row.func),
+            optional(input),
+            optional(mode),
+            json::quoted(&result.to_lowercase()),
+            error.map_or("null".into(), json::number),
+            optional(more),
+        )?;
+    }
+    writeln!(out, "{}]}}", if rows.is_empty() { "" } else { "\n" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Row> {
+        let row = |input: &str, mode, outcome| Row {
+            func: "f".into(),
+            input: input.into(),
+            mode,
+            outcome,
+        };
+        vec![
+            row("x", Mode::Forward, Outcome::Pass(0.25)),
+            row("x", Mode::Reverse, Outcome::Fail(f64::INFINITY, Some("%0 = sin %x".into()))),
+            row("long", Mode::Reverse, Outcome::Unsupported("no rule".into())),
+            row("", Mode::Forward, Outcome::NotFinite("result 1".into())),
+            row("", Mode::Forward, Outcome::Nothing),
+        ]
+    }
+
+    #[test]
+    fn a_table_has_columns_and_names_the_op_at_fault() {
+        let mut out = Vec::new();
+        write_table(&mut out, &rows()).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "function  input  mode     result            error\n\
+             @f        %x     forward  ok                2.5e-1\n\
+             @f        %x     reverse  FAILED            inf\n    at fault: %0 = sin %x\n\
+             @f        %long  reverse  unsupported       -\n    no rule\n\
+             @f        -      forward  FAILED            -\n    \
+             no inputs were found where all results are finite: result 1 is not\n\
+             @f        -      -        nothing to check  -\n"
+        );
+    }
+
+    #[test]
+    fn the_verdict_counts_what_is_unsupported_apart() {
+        let rows = rows();
+        assert_eq!(verdict(&rows), "4 checks, 2 failed, 1 unsupported");
+        assert_eq!(verdict(&rows[..1]), "1 checks, none failed");
+        assert_eq!(verdict(&rows[2..3]), "1 checks, none failed, 1 unsupported");
+    }
+
+    #[test]
+    fn json_says_the_same() {
+        let mut out = Vec::new();
+        write_json(&mut out, &rows()).unwrap();
+        let json: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!(json["passed"], false);
+        assert_eq!(json["unsupported"], 1);
+        assert_eq!(json["checks"][0]["error"], 0.25);
+        assert_eq!(json["checks"][0]["result"], "ok");
+        assert_eq!(json["checks"][1]["error"], "inf");
+        assert_eq!(json["checks"][1]["message"], "at fault: %0 = sin %x");
+        assert_eq!(json["checks"][4]["mode"], serde_json::Value::Null);
+        assert_eq!(json["checks"].as_array().map(Vec::len), Some(5));
+    }
+}

@@ -1,0 +1,136 @@
+//! `emit`: what a function becomes on its way to an engine.
+
+use super::engine::Width;
+use super::failure::Failure;
+use super::plan_json;
+use super::planning::{Planning, Ready};
+use super::streams::Streams;
+use adfuse::engine::Gpu;
+use adfuse::fusion::Plan;
+use adfuse::pipeline::{self, Listed, Machine, PASSES, Pass, Printed, Unit, is_before};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+/// Prints what a function becomes on its way to an engine
+///
+/// Symbolic dimensions need extents.
+#[derive(Args)]
+pub(super) struct Emit {
+    #[command(flatten)]
+    planning: Planning,
+    #[command(flatten)]
+    width: Width,
+    /// How far to go
+    #[arg(long, required = true, value_parser = names())]
+    stage: Option<String>,
+    /// The compute capability of the GPU that `ptx` is for, without its dot; without this, 90
+    #[arg(long, value_name = "NN", value_parser = clap::value_parser!(u32).range(10..=999))]
+    sm: Option<u32>,
+    /// Print JSON; of the stage `plan` alone
+    #[arg(long)]
+    json: bool,
+    /// List the passes of compilation, and the stages that they print
+    #[arg(long, exclusive = true)]
+    stages: bool,
+}
+
+/// The stages, each with what its pass does.
+fn names() -> PossibleValuesParser {
+    let of = |pass: &'static Pass| {
+        pass.stages().into_iter().map(|name| PossibleValue::new(name).help(pass.about))
+    };
+    PossibleValuesParser::new(PASSES.iter().flat_map(of))
+}
+
+/// The pass that makes the plan.
+const PLAN: &str = "plan";
+/// The pass before it: what it leaves is planned.
+const LAST: &str = "narrow_storage";
+
+impl Emit {
+    /// Runs the command.
+    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        if self.stages {
+            let mut list = String::new();
+            for pass in PASSES.iter() {
+                // Nothing is wrong with writing to a string.
+                let _ = writeln!(list, "{pass}");
+            }
+            streams.out.write_all(list.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let name = self.stage.as_deref().unwrap_or_default();
+        let Some((pass, stage)) = pipeline::stage(name) else {
+            return Err(Failure::usage(format!("no stage `{name}`")));
+        };
+        if self.json && name != PLAN {
+            return Err(Failure::usage("--json needs --stage plan"));
+        }
+        let vectors = self.width.vectors()?;
+        let on_gpu = pass.engine == Some(Gpu::NAME);
+        if self.sm.is_some() && !on_gpu {
+            return Err(Failure::usage("--sm is for --stage ptx"));
+        }
+        let ready = match on_gpu {
+            true => self.planning.ready_for("h200")?,
+            false => self.planning.ready()?,
+        };
+        if is_before(pass.name, PLAN) && self.planning.is_decided() {
+            return Err(Failure::usage(format!("--stage {name} comes before plans and budgets")));
+        }
+        let sm = self.sm.unwrap_or(90);
+        let machine = if on_gpu { Machine::Gpu(sm / 10, sm % 10) } else { Machine::Host(vectors) };
+        let compiler = Listed { options: ready.options.clone(), machine };
+        let printed = match pass.name {
+            before if is_before(before, LAST) => {
+                let text = &ready.source.source.text;
+                let mut unit = Unit::of_text(text, ready.selection.clone());
+                stop_at(&ready, &compiler, &mut unit, (PASSES[0].name, pass, stage))?
+            }
+            LAST => {
+                let unit = Unit { function: Some(ready.function.clone()), ..Unit::default() };
+                pipeline::print(stage, &unit).map_err(|d| ready.source.wrong(d))?
+            }
+            _ => {
+                let plan = ready.decide(streams)?.plan;
+                let mut unit = Unit::planned(&ready.function, &plan);
+                match pass.name {
+                    PLAN => self.plan(&ready, &plan)?,
+                    _ => stop_at(&ready, &compiler, &mut unit, ("lower", pass, stage))?,
+                }
+            }
+        };
+        streams.out.write_all(printed.as_bytes())?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The plan, once it reads back and has a program.
+    fn plan(&self, ready: &Ready, plan: &Plan) -> Result<String, Failure> {
+        ready.program(plan)?;
+        let printed = pipeline::text::plan(&ready.function, plan);
+        let printed = printed.map_err(|d| ready.source.wrong(d))?;
+        if !self.json {
+            return Ok(printed);
+        }
+        let value = plan_json::of_text(&printed).map_err(|_| ready.broken("plan"))?;
+        let json = format!("{value:#}\n");
+        match plan_json::to_text(&json) {
+            Ok(again) if again == printed => Ok(json),
+            _ => Err(ready.broken("plan")),
+        }
+    }
+}
+
+/// Runs the passes from one on up to another, and prints a stage.
+fn stop_at(
+    ready: &Ready,
+    compiler: &Listed,
+    unit: &mut Unit<'_>,
+    (from, to, stage): (&str, &Pass, Printed),
+) -> Result<String, Failure> {
+    let printed = pipeline::run(compiler, unit, from, to.name);
+    let printed = printed.and_then(|()| pipeline::print(stage, unit));
+    printed.map_err(|d| ready.wrong(d))
+}

@@ -1,0 +1,70 @@
+//! Why a command stops, and the exit status that this gives.
+
+use super::render;
+use super::source::Source;
+use adfuse::ir::{At, Diagnostic, Kind};
+use std::io;
+use std::process::ExitCode;
+
+/// Why a command stops.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// The command line, or a file it names, cannot be used.
+    Usage(Diagnostic),
+    /// A file beside the program, such as a plan, cannot be used.
+    File(Source, Vec<Diagnostic>),
+    /// The program is wrong, or cannot be run or differentiated.
+    Program(Source, Vec<Diagnostic>),
+}
+
+impl Failure {
+    /// The command line, or a file it names, cannot be used.
+    pub(super) fn usage(message: impl Into<String>) -> Failure {
+        Failure::Usage(Diagnostic::new(At::default(), Kind::Usage, message))
+    }
+
+    /// The same with something that may help.
+    pub(super) fn hint(self, hint: Option<String>) -> Failure {
+        match self {
+            Failure::Usage(mut d) => {
+                d.hint = hint.or(d.hint);
+                Failure::Usage(d)
+            }
+            other => other,
+        }
+    }
+
+    /// The message for standard error.
+    pub(super) fn render(&self, color: bool) -> String {
+        match self {
+            Failure::Usage(d) => render::report(None, std::slice::from_ref(d), color),
+            Failure::File(source, errors) | Failure::Program(source, errors) => {
+                render::report(Some(source), errors, color)
+            }
+        }
+    }
+
+    /// The exit status.
+    pub(super) fn code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::Usage(_) | Failure::File(..) => 2,
+            Failure::Program(..) => 1,
+        })
+    }
+}
+
+/// Errors of the standard streams: files are wrapped with their names where they are used.
+impl From<io::Error> for Failure {
+    fn from(e: io::Error) -> Failure {
+        Failure::usage(format!("cannot write to standard output: {e}"))
+    }
+}
+
+/// "did you mean `..`?"
+pub(super) fn mean<'a>(
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    sigil: &str,
+) -> Option<String> {
+    adfuse::ir::diag::did_you_mean(name, known).map(|near| format!("did you mean `{sigil}{near}`?"))
+}

@@ -1,0 +1,106 @@
+//! How free a plan is: what may happen to numbers, how hard it is looked for, and what it may take.
+
+use super::budget::Budget;
+use super::failure::Failure;
+use super::given::Written;
+use adfuse::fusion::{Effort, Fp};
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+
+/// How free plans are.
+#[derive(Args)]
+pub(super) struct Freedom {
+    /// How numbers may differ from the text's; without this, strict: not at all
+    #[arg(long, value_enum)]
+    fp: Option<Mode>,
+    /// How hard to look for a plan; without this, default
+    #[arg(long, value_enum)]
+    effort: Option<Look>,
+    #[command(flatten)]
+    pub(super) budget: Budget,
+}
+
+/// A plan to follow instead.
+#[derive(Args)]
+pub(super) struct Followed {
+    /// A plan to follow, as text or JSON, instead of making one; the mode is the plan's
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["effort", "mem_budget"])]
+    plan: Option<PathBuf>,
+}
+
+impl Followed {
+    /// The plan's file, if one is given.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.plan.as_deref()
+    }
+}
+
+/// How numbers may differ from those of the text.
+#[derive(Clone, Copy, ValueEnum)]
+enum Mode {
+    /// The same bits whatever the plan
+    Strict,
+    /// The same bits for one plan; stable forms stand for naive ones
+    Reproducible,
+    /// As reproducible, with approximate functions where an engine has them
+    Fast,
+}
+
+/// How hard to look for a plan.
+#[derive(Clone, Copy, ValueEnum)]
+pub(super) enum Look {
+    /// A kernel an instruction
+    Off,
+    /// One pass
+    Quick,
+    /// As long as it pays
+    Default,
+    /// As default, then many small changes, of which the best are kept
+    Search,
+}
+
+impl Look {
+    /// As the planner calls it.
+    pub(super) fn effort(self) -> Effort {
+        match self {
+            Look::Off => Effort::Off,
+            Look::Quick => Effort::Quick,
+            Look::Default => Effort::Default,
+            Look::Search => Effort::Search,
+        }
+    }
+}
+
+impl Freedom {
+    /// The mode that is asked for.
+    pub(super) fn fp(&self) -> Option<Fp> {
+        self.fp.map(|mode| match mode {
+            Mode::Strict => Fp::Strict,
+            Mode::Reproducible => Fp::Reproducible,
+            Mode::Fast => Fp::Fast,
+        })
+    }
+
+    /// How hard to look.
+    pub(super) fn effort(&self) -> Effort {
+        self.effort.unwrap_or(Look::Default).effort()
+    }
+
+    /// Whether any of it is asked for that not every engine has. All keep the bits of the text.
+    pub(super) fn is_asked(&self) -> bool {
+        let differs = self.fp.is_some_and(|mode| !matches!(mode, Mode::Strict));
+        differs || self.effort.is_some() || self.budget.bytes().is_some()
+    }
+}
+
+impl Followed {
+    /// Reads the plan.
+    pub(super) fn read(&self) -> Result<Option<Written>, Failure> {
+        self.plan.as_deref().map(Written::read).transpose()
+    }
+
+    /// Whether there is one.
+    pub(super) fn is_given(&self) -> bool {
+        self.plan.is_some()
+    }
+}

@@ -1,0 +1,95 @@
+//! Plans that are given in files.
+
+use super::failure::Failure;
+use super::plan_json;
+use super::planning::device;
+use super::source::Source;
+use adfuse::fusion::{Device, Fp, Plan, graph_hash, planned_function};
+use adfuse::ir::Function;
+use std::path::Path;
+
+/// A plan as it is written in a file.
+pub(super) struct Written {
+    /// The file, and the plan's text; for a plan in JSON, that text is made from it.
+    source: Source,
+    json: bool,
+}
+
+impl Written {
+    /// Reads the file.
+    pub(super) fn read(path: &Path) -> Result<Written, Failure> {
+        let source = Source::read(path)?;
+        if !source.text.trim_start().starts_with('{') {
+            return Ok(Written { source, json: false });
+        }
+        let text = plan_json::to_text(&source.text)
+            .map_err(|why| Failure::usage(format!("`{}` is no plan: {why}", source.name)))?;
+        let source = Source { text: text.into(), ..source };
+        Ok(Written { source, json: true })
+    }
+
+    /// The mode that it was made for, which is the one that is asked for, if one is.
+    pub(super) fn fp(&self, asked: Option<Fp>) -> Result<Fp, Failure> {
+        let planned = Fp::ALL.iter().find(|(_, name)| Some(*name) == self.says("fp"));
+        let planned = planned.map(|(fp, _)| *fp).unwrap_or_default();
+        match asked.filter(|fp| *fp != planned) {
+            Some(asked) => differs("--fp", planned.name(), asked.name()),
+            None => Ok(planned),
+        }
+    }
+
+    /// The machine that it was made for, which is the one that is asked for, if one is.
+    pub(super) fn device(&self, asked: Option<&str>) -> Result<Device, Failure> {
+        // A plan that does not say is refused when it is read.
+        let name = self.says("device").unwrap_or("cpu");
+        let device = match asked {
+            Some(asked) => device(asked)?,
+            None => Device::named(name).ok_or_else(|| {
+                let m = format!("the plan is for the device `{name}`");
+                Failure::usage(m).hint(Some("give the file that describes it with --device".into()))
+            })?,
+        };
+        match device.name == name {
+            true => Ok(device),
+            false => differs("the device", name, &device.name),
+        }
+    }
+
+    /// What the line of this word says.
+    fn says(&self, word: &str) -> Option<&str> {
+        let lines = self.source.text.lines().map(str::trim);
+        lines.filter_map(|l| l.split_once(' ')).find(|(w, _)| *w == word).map(|(_, says)| says)
+    }
+
+    /// The plan, and the function that it is one of: this one, or this one keeping values with losses.
+    pub(super) fn plan(self, f: &Function) -> Result<(Function, Plan), Failure> {
+        // Where the names are not those of this function, its own hash is what the plan's is not.
+        let f = planned_function(f, &self.source.text).unwrap_or_else(|_| f.clone());
+        self.of_function(&f).map(|plan| (f, plan))
+    }
+
+    fn of_function(self, f: &Function) -> Result<Plan, Failure> {
+        // Of another function's plan, the names are unknown too: what matters comes first.
+        let graph = graph_hash(f);
+        if self.says("graph").is_some_and(|said| said != graph) {
+            let m = format!(
+                "the plan in `{}` is of another function than this @{}",
+                self.source.name, f.name
+            );
+            let hint = "a plan belongs to one program, function, --dim, --grad, --wrt and --fp";
+            return Err(Failure::usage(m).hint(Some(hint.into())));
+        }
+        Plan::parse(&self.source.text, f).map_err(|d| match self.json {
+            // Places are those of the text made of it, which nobody has seen.
+            true => Failure::usage(format!(
+                "`{}` is no plan of @{}: {}",
+                self.source.name, f.name, d.message
+            )),
+            false => Failure::File(self.source, vec![d]),
+        })
+    }
+}
+
+fn differs<T>(what: &str, plan: &str, asked: &str) -> Result<T, Failure> {
+    Err(Failure::usage(format!("the plan is for {what} `{plan}`, not `{asked}`")))
+}

@@ -1,0 +1,217 @@
+//! From what `--input` says to the arguments of a function.
+
+use super::failure::{Failure, mean};
+use super::npz;
+use super::source::Program;
+use super::spec::{Fill, Input, Spec};
+use adfuse::backends::Array;
+use adfuse::ir::diag::listed;
+use adfuse::ir::op::Domain;
+use adfuse::ir::{DType, Diagnostic, Dim, Function, Literal, Symbol, TensorType};
+use adfuse::sample::{rng, sample};
+use rand::Rng;
+use rand_distr::StandardNormal;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A parameter that takes an argument.
+#[derive(Clone, Debug)]
+pub(super) struct Param {
+    /// Its name; what the printer numbers has its number.
+    pub(super) name: String,
+    /// Its type.
+    pub(super) ty: TensorType,
+}
+
+/// The parameters of a function that take arguments: all but tokens. As in its text, a name that
+/// an earlier one has gets a suffix: a cotangent may be named like a parameter.
+pub(super) fn params(f: &Function) -> Vec<Param> {
+    let mut numbers = 0..;
+    let mut taken = BTreeSet::new();
+    let named = f.params().iter().map(|&p| {
+        let number = |n: Option<u32>| n.unwrap_or_default().to_string();
+        let wanted = f.name_of(p).map_or_else(|| number(numbers.next()), str::to_string);
+        let name = unique(wanted, &mut taken);
+        Param { name, ty: f.ty(p).clone() }
+    });
+    named.filter(|p| p.ty.dtype != DType::Token).collect()
+}
+
+/// The name, with a suffix where it is taken already; takes it.
+pub(super) fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
+    let mut candidate = name.clone();
+    for k in 1.. {
+        if taken.insert(candidate.clone()) {
+            break;
+        }
+        candidate = format!("{name}_{k}");
+    }
+    candidate
+}
+
+/// What is given on the command line.
+pub(super) struct Inputs {
+    given: Vec<Input>,
+    seed: u64,
+}
+
+/// What is given for one parameter.
+pub(super) enum Given {
+    /// A tensor.
+    Array(Array),
+    /// A rule for every element.
+    Fill(Fill),
+}
+
+impl Inputs {
+    /// Inputs, each named once.
+    pub(super) fn new(given: Vec<Input>, seed: u64) -> Result<Inputs, Failure> {
+        let mut names = BTreeSet::new();
+        match given.iter().find(|i| !names.insert(&i.name)) {
+            Some(twice) => Err(Failure::usage(format!("--input {} is given twice", twice.name))),
+            None => Ok(Inputs { given, seed }),
+        }
+    }
+
+    /// Errs when an input is none of these parameters.
+    pub(super) fn all_known(&self, params: &[Param], func: &str) -> Result<(), Failure> {
+        let names: Vec<&str> = params.iter().map(|p| p.name.as_str()).collect();
+        let Some(i) = self.given.iter().find(|i| !names.contains(&i.name.as_str())) else {
+            return Ok(());
+        };
+        let all = match names.as_slice() {
+            [] => "it takes none".to_string(),
+            names => format!("the inputs are {}", listed(names, "")),
+        };
+        let hint = mean(&i.name, names, "").unwrap_or(all);
+        Err(Failure::usage(format!("@{func} has no input `{}`", i.name)).hint(Some(hint)))
+    }
+
+    /// What is given for a parameter, read from files and found to fit; symbols fit every extent.
+    pub(super) fn read(&self, param: &Param) -> Result<Option<Given>, Failure> {
+        let Some(input) = self.given.iter().find(|i| i.name == param.name) else {
+            return Ok(None);
+        };
+        Ok(Some(match &input.spec {
+            Spec::Npy(path) => Given::Array(npz::read_npy(path, param)?),
+            Spec::Npz(path, member) => {
+                let member = member.as_deref().unwrap_or(&param.name);
+                Given::Array(npz::read_npz(path, member, param)?)
+            }
+            Spec::List(list) => {
+                fits(param, &list.dims, "the list")?;
+                let dtype = param.ty.dtype;
+                let bits = list.bits(dtype).map_err(|n| is_no(n, param))?;
+                Given::Array(Array::from_bits(dtype, &list.dims, &bits).map_err(Failure::Usage)?)
+            }
+            Spec::Fill(Fill::Number(n)) if n.typed(param.ty.dtype).is_none() => {
+                return Err(is_no(n, param));
+            }
+            Spec::Fill(f @ (Fill::Randn | Fill::Uniform)) if !param.ty.dtype.is_float() => {
+                let name = if *f == Fill::Randn { "randn" } else { "uniform" };
+                let m = format!("{name} is for float types, %{} is {}", param.name, param.ty);
+                return Err(Failure::usage(m));
+            }
+            Spec::Fill(fill) => Given::Fill(*fill),
+        }))
+    }
+
+    /// The argument for a parameter with known extents. Random numbers depend on the seed and on
+    /// `stream` alone, so that giving one input does not change another.
+    pub(super) fn argument(
+        &self,
+        given: Given,
+        ty: &TensorType,
+        stream: usize,
+    ) -> Result<Array, Diagnostic> {
+        let dims = ty.dims().unwrap_or_default();
+        let fill = match given {
+            Given::Array(a) => return Ok(a),
+            Given::Fill(fill) => fill,
+        };
+        let mut rng = rng(self.seed, stream as u64);
+        let literal = match fill {
+            Fill::Zeros => Literal::zero(ty.dtype),
+            Fill::Ones => Literal::one(ty.dtype),
+            Fill::Number(n) => n.typed(ty.dtype).unwrap_or(Literal::zero(ty.dtype)),
+            Fill::Uniform => return sample(ty, Domain::Uniform(0.0, 1.0), &mut rng),
+            // For these types, small integers whatever the domain.
+            Fill::Any if !ty.dtype.is_float() => return sample(ty, Domain::Normal, &mut rng),
+            Fill::Randn | Fill::Any => {
+                return Array::drawn(ty.dtype, &dims, || rng.sample(StandardNormal));
+            }
+        };
+        Array::splat(&dims, literal)
+    }
+}
+
+/// The arguments of the function to run, which has the parameters of the function asked for, then
+/// cotangents.
+pub(super) fn arguments(
+    program: &Program,
+    running: &Function,
+    inputs: &Inputs,
+    given: Vec<Option<Given>>,
+) -> Result<Vec<Array>, Failure> {
+    let params: Vec<Param> = params(running);
+    inputs.all_known(&params, &running.name)?;
+    let mut given = given.into_iter();
+    let mut args = Vec::new();
+    for (k, param) in params.iter().enumerate() {
+        let value = match given.next() {
+            Some(value) => value.unwrap_or(Given::Fill(Fill::Any)),
+            None => inputs.read(param)?.unwrap_or(Given::Fill(Fill::Ones)),
+        };
+        let found = inputs.argument(value, &param.ty, k).map_err(|mut d| {
+            d.at.func.get_or_insert_with(|| running.name.clone());
+            d.at.inst.get_or_insert_with(|| format!("%{}", param.name));
+            program.wrong(d)
+        });
+        args.push(found?);
+    }
+    Ok(args)
+}
+
+/// Extents for the symbols of the parameters: those given, and those that given tensors have.
+pub(super) fn bind(
+    params: &[Param],
+    given: &[Option<Given>],
+    mut extents: BTreeMap<Symbol, u64>,
+) -> Result<BTreeMap<Symbol, u64>, Failure> {
+    let mut by: BTreeMap<Symbol, String> =
+        extents.keys().map(|&s| (s, format!("--dim {}", s.as_str()))).collect();
+    for (param, given) in params.iter().zip(given) {
+        let Some(Given::Array(a)) = given else { continue };
+        for (d, &n) in param.ty.shape.iter().zip(a.dims()) {
+            let Dim::Sym(s) = *d else { continue };
+            let before = *extents.entry(s).or_insert(n);
+            let source = by.entry(s).or_insert_with(|| format!("input {}", param.name));
+            if before != n {
+                let Param { name, ty } = param;
+                let m = format!("input {name}: %{name} is {ty}, found {}", a.ty());
+                let hint = format!("{} is {before} by {source}", s.as_str());
+                return Err(Failure::usage(m).hint(Some(hint)));
+            }
+        }
+    }
+    Ok(extents)
+}
+
+/// Errs unless the parameter can have these extents; `what` has them.
+pub(super) fn fits(param: &Param, dims: &[u64], what: &str) -> Result<(), Failure> {
+    let Param { name, ty } = param;
+    let same = |(d, n): (&Dim, &u64)| d.known().is_none_or(|k| k == *n);
+    if ty.rank() == dims.len() && ty.shape.iter().zip(dims).all(same) {
+        return Ok(());
+    }
+    let found = TensorType::of(ty.dtype, dims);
+    Err(Failure::usage(format!("input {name}: %{name} is {ty}, {what} is {found}")))
+}
+
+fn is_no(n: impl std::fmt::Display, param: &Param) -> Failure {
+    let Param { name, ty } = param;
+    let hint = match ty.dtype {
+        DType::Bool => Some("truth values are true and false".to_string()),
+        _ => None,
+    };
+    Failure::usage(format!("input {name}: {n} is no {}, and %{name} is {ty}", ty.dtype)).hint(hint)
+}

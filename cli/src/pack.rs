@@ -1,0 +1,93 @@
+//! `pack`: offsets for buffers with given lifetimes and sizes, in the CSV form that MiniMalloc made
+//! common.
+
+use super::bytes::bytes;
+use super::failure::Failure;
+use super::streams::Streams;
+use super::whole;
+use adfuse::memplan::{Options, PlanError, check, csv, plan};
+use clap::Args;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Packs buffers into one arena
+///
+/// Reads `id,lower,upper,size` (the range of time is half open; columns `alignment`, `gaps` and `offset` are
+/// understood too) and writes the same with an `offset` column. Greedy orders come first, then an exact
+/// search within the effort. Without a capacity the least peak is sought. The exit status is 1 if the
+/// buffers do not fit.
+#[derive(Args)]
+pub(super) struct Pack {
+    /// The buffers, or `-` for standard input
+    file: PathBuf,
+    /// The bytes there are, such as 1048576 or 1MiB: any packing within them will do
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    capacity: Option<u64>,
+    /// Where to write the packing, instead of standard output
+    #[arg(short, long, value_name = "OUT.csv")]
+    output: Option<PathBuf>,
+    /// The search steps that may be spent; without this, 1000000, or all there is time for with --time-limit
+    #[arg(long, value_name = "N")]
+    effort: Option<u64>,
+    /// Seconds after which the best packing so far is taken, whatever effort is left
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    time_limit: Option<Duration>,
+}
+
+impl Pack {
+    /// Runs the command.
+    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        if let Some(path) = &self.output {
+            whole::spares(path, [self.file.as_path()])?;
+        }
+        // Reading counts too.
+        let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
+        let mut table = self.read()?;
+        table.problem.capacity = self.capacity;
+        let unsaid = if deadline.is_some() { u64::MAX } else { Options::DEFAULT_EFFORT };
+        let options = Options { effort: self.effort.unwrap_or(unsaid), deadline };
+        let packing = match plan(&table.problem, &options) {
+            Ok(packing) => packing,
+            Err(e @ PlanError::DoesNotFit { .. }) => {
+                // Nobody is left to tell when standard error is closed.
+                let _ = writeln!(streams.err, "error: {e}");
+                return Ok(ExitCode::FAILURE);
+            }
+            Err(e) => return Err(Failure::usage(format!("`{}`: {e}", self.file.display()))),
+        };
+        check(&table.problem, &packing)
+            .map_err(|e| Failure::usage(format!("internal: the packing is not sound: {e}")))?;
+        match &self.output {
+            Some(path) => whole::write(path, |file| {
+                csv::write(BufWriter::new(file), &table, Some(&packing.offsets))
+            })?,
+            None => csv::write(&mut *streams.out, &table, Some(&packing.offsets))?,
+        }
+        let optimal = if packing.is_optimal() { ", the least possible" } else { "" };
+        streams.note(format_args!(
+            "peak {} bytes{optimal} (at least {}), by {}, {} search steps",
+            packing.peak, packing.lower_bound, packing.method, packing.steps
+        ));
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn read(&self) -> Result<csv::Table, Failure> {
+        let input: Box<dyn Read> = if self.file == Path::new("-") {
+            Box::new(io::stdin().lock())
+        } else {
+            let file = File::open(&self.file).map_err(|e| {
+                Failure::usage(format!("cannot read `{}`: {e}", self.file.display()))
+            })?;
+            Box::new(BufReader::new(file))
+        };
+        csv::read(input).map_err(|e| Failure::usage(format!("`{}`: {e}", self.file.display())))
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let x: f64 = text.parse().map_err(|_| "expected a number")?;
+    Duration::try_from_secs_f64(x).map_err(|e| e.to_string())
+}

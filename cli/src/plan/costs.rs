@@ -1,0 +1,176 @@
+//! `plan --cost-graph`: what to keep and what to compute again within a budget.
+
+use super::super::failure::Failure;
+use super::super::source::Source;
+use super::table::{bytes, columns};
+use adfuse::fusion::remat::schedule::{
+    CostGraph, Frontier, FrontierOptions, OpId, Point, Schedule, evaluate, frontier,
+};
+use clap::Args;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Costs in place of a program.
+#[derive(Args)]
+pub(super) struct Costs {
+    /// Operations with times and bytes, as JSON, in place of a program; `-` for standard input
+    #[arg(long, value_name = "GRAPH.json", conflicts_with_all = OTHERS)]
+    cost_graph: Option<PathBuf>,
+}
+
+/// What is said about programs alone.
+const OTHERS: [&str; 16] = [
+    "file",
+    "func",
+    "dims",
+    "grad",
+    "wrt",
+    "device",
+    "fp",
+    "effort",
+    "plan",
+    "explain_fusion",
+    "explain",
+    "decisions",
+    "candidates",
+    "out",
+    "cache",
+    "no_cache",
+];
+
+impl Costs {
+    /// What is printed about a graph, if one is given: within a budget, with so many points.
+    pub(super) fn printed(
+        &self,
+        budget: Option<u64>,
+        points: usize,
+        as_json: bool,
+    ) -> Result<Option<String>, Failure> {
+        let Some(path) = &self.cost_graph else { return Ok(None) };
+        let source = Source::read(path)?;
+        let g = CostGraph::from_json(&source.text)
+            .map_err(|e| Failure::usage(format!("`{}` is no cost graph: {e}", source.name)))?;
+        let found = frontier(&g, &FrontierOptions::default());
+        let chosen = match budget {
+            Some(budget) => found.at(budget).map_err(|e| Failure::usage(e.to_string()))?,
+            None => found.fastest(),
+        };
+        let report = Report { g: &g, found: &found, chosen, budget };
+        Ok(Some(match as_json {
+            true => super::json(&report.json(points)?),
+            false => report.text(points)?,
+        }))
+    }
+}
+
+struct Report<'a> {
+    g: &'a CostGraph,
+    found: &'a Frontier,
+    chosen: &'a Point,
+    budget: Option<u64>,
+}
+
+impl Report<'_> {
+    fn text(&self, points: usize) -> Result<String, Failure> {
+        let (g, found, p) = (self.g, self.found, self.chosen);
+        let (peak, _) = self.save_all()?;
+        let mut rows = vec![["", "peak", "time", "overhead", "saved"].map(String::from).to_vec()];
+        let mut row = |name: &str, p: &Point, peak: u64| {
+            let over = format!("{:.2} %", self.overhead(p.time));
+            rows.push(vec![name.into(), bytes(peak), p.time.to_string(), over, bytes(p.saved)]);
+        };
+        row("save all", found.fastest(), peak);
+        row("least", found.least(), found.least().peak);
+        row("chosen", p, p.peak);
+        let mut out = format!("{} operations", g.runs().count());
+        if let Some(budget) = self.budget {
+            out += &format!(", within {}", bytes(budget));
+        }
+        out += &format!("\n\n{}\n", columns(&rows));
+        out += &format!("no schedule {} is faster than ", self.within());
+        out += &format!("{}: the gap is at most {:.2} %\n", self.bound(), self.gap());
+        let again = self.recomputed();
+        if !again.is_empty() {
+            let list: Vec<String> =
+                again.iter().map(|(op, n)| format!("{} {n}x", g.ops()[*op].name)).collect();
+            out += &format!("recomputed: {}\n", list.join(", "));
+        }
+        if points > 0 {
+            let mut rows = vec![["peak", "time", "overhead", "saved"].map(String::from).to_vec()];
+            rows.extend(found.spread(points).into_iter().map(|p| {
+                let over = format!("{:.2} %", self.overhead(p.time));
+                vec![bytes(p.peak), p.time.to_string(), over, bytes(p.saved)]
+            }));
+            out += &format!("\n{}", columns(&rows));
+        }
+        Ok(out)
+    }
+
+    fn json(&self, points: usize) -> Result<Value, Failure> {
+        let (found, p) = (self.found, self.chosen);
+        let (peak, time) = self.save_all()?;
+        let name = |op: &OpId| self.g.ops()[*op].name.as_str();
+        let again: Vec<Value> = (self.recomputed().iter())
+            .map(|(op, n)| json!({"name": name(op), "times": n}))
+            .collect();
+        let schedule: Vec<&str> = p.schedule.steps.values().map(name).collect();
+        let mut report = json!({
+            "operations": self.g.runs().count(),
+            "mem_budget": self.budget,
+            "save_all": {"peak_bytes": peak, "time": time},
+            "least": point(found.least()),
+            "chosen": point(p),
+            "overhead_percent": self.overhead(p.time),
+            "least_time": self.bound(),
+            "gap_percent": self.gap(),
+            "recomputed": again,
+            "schedule": schedule,
+        });
+        if points > 0 {
+            report["frontier"] = found.spread(points).into_iter().map(point).collect();
+        }
+        Ok(report)
+    }
+
+    /// Peak and time of running everything once.
+    fn save_all(&self) -> Result<(u64, u64), Failure> {
+        let e = evaluate(self.g, &Schedule::save_all(self.g));
+        e.map(|e| (e.peak, e.time)).map_err(|e| Failure::usage(e.to_string()))
+    }
+
+    fn within(&self) -> String {
+        format!("within {}", bytes(self.budget.unwrap_or(self.chosen.peak)))
+    }
+
+    /// The time that no schedule within the budget is below.
+    fn bound(&self) -> u64 {
+        self.found.least_time(self.budget.unwrap_or(self.chosen.peak))
+    }
+
+    fn gap(&self) -> f64 {
+        percent(self.chosen.time, self.bound())
+    }
+
+    fn overhead(&self, time: u64) -> f64 {
+        percent(time, self.g.time())
+    }
+
+    /// What runs more than once, in order, and how often it runs again.
+    fn recomputed(&self) -> Vec<(OpId, usize)> {
+        let mut runs: BTreeMap<OpId, usize> = BTreeMap::new();
+        for &op in self.chosen.schedule.steps.values() {
+            *runs.entry(op).or_default() += 1;
+        }
+        runs.into_iter().filter(|(_, n)| *n > 1).map(|(op, n)| (op, n - 1)).collect()
+    }
+}
+
+fn point(p: &Point) -> Value {
+    json!({"peak_bytes": p.peak, "time": p.time, "saved_bytes": p.saved})
+}
+
+/// By how much the one is above the other, in percent.
+fn percent(time: u64, least: u64) -> f64 {
+    (time as f64 - least as f64) * 100.0 / least.max(1) as f64
+}

@@ -1,0 +1,312 @@
+//! What a plan keeps for later passes, as text and as JSON.
+
+use super::table::{bytes, columns};
+use crate::budget::Counting;
+use crate::failure::Failure;
+use crate::planning::Ready;
+use adfuse::fusion::{
+    Alternative, Choice, Constraint, Decider, Decision, Difference, How, LossyCopy, Plan, Why,
+    lossy_copies,
+};
+use adfuse::ir::text::Names;
+use adfuse::ir::{Function, Value};
+use serde_json::{Value as Json, json};
+
+/// What was decided for one value.
+pub(super) fn one(
+    ready: &Ready,
+    plan: &Plan,
+    budget: Option<u64>,
+    v: Value,
+    as_json: bool,
+) -> Result<String, Failure> {
+    let counting = ready.counting();
+    let decider = decider(ready, plan, budget, &counting)?;
+    // Of what is kept with losses, later phases read the copy.
+    let copy = lossy_copies(&ready.function).into_iter().find(|c| c.of == v);
+    let v = copy.map_or(v, |c| c.copy);
+    let found = decider.decision(v).map_err(|d| ready.source.wrong(d))?;
+    let names = Names::of(&ready.function);
+    Ok(match found {
+        Some(d) if as_json => super::json(&object(&ready.function, &names, &d)),
+        Some(d) => super::lines(&lines(&ready.function, &names, &decider, &d)),
+        None if as_json => super::json(&Json::Null),
+        None => format!("%{} is needed for no later phase than its own\n", names.get(v)),
+    })
+}
+
+/// What was decided for every value that crosses phases.
+pub(super) fn all(
+    ready: &Ready,
+    plan: &Plan,
+    budget: Option<u64>,
+    as_json: bool,
+) -> Result<String, Failure> {
+    let counting = ready.counting();
+    let decider = decider(ready, plan, budget, &counting)?;
+    let found = decider.values().iter().filter_map(|&v| decider.decision(v).transpose());
+    let found = found.collect::<Result<Vec<_>, _>>().map_err(|d| ready.source.wrong(d))?;
+    let (f, names) = (&ready.function, Names::of(&ready.function));
+    if as_json {
+        return Ok(super::json(&found.iter().map(|d| object(f, &names, d)).collect()));
+    }
+    let head = [
+        "value",
+        "type",
+        "decision",
+        "bytes",
+        "saved",
+        "at peak",
+        "instead",
+        "peak",
+        "saved",
+        "us",
+        "settled by",
+    ];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    rows.extend(found.iter().map(|d| cells(f, &names, d)));
+    Ok(columns(&rows))
+}
+
+fn decider<'a>(
+    ready: &'a Ready,
+    plan: &'a Plan,
+    budget: Option<u64>,
+    counting: &'a Counting,
+) -> Result<Decider<'a>, Failure> {
+    Decider::of(&ready.function, plan, &ready.options, budget, counting)
+        .map_err(|d| ready.source.wrong(d))
+}
+
+/// A line of the table.
+fn cells(f: &Function, names: &Names, d: &Decision) -> Vec<String> {
+    let dash = || "-".to_string();
+    let [instead, peak, saved, us] = match &d.other {
+        Alternative::None(_) => [dash(), dash(), dash(), dash()],
+        Alternative::Keep(x) => ["keep".into(), signed(x.peak), signed(x.saved), micros(x.seconds)],
+        Alternative::Remat(x) => {
+            ["remat".into(), signed(x.peak), signed(x.saved), micros(x.seconds)]
+        }
+    };
+    vec![
+        format!("%{}", names.get(d.value)),
+        f.ty(d.value).to_string(),
+        match d.choice {
+            Choice::Compress { bits: 1 } => format!("{} b1", name(&d.choice)),
+            Choice::Compress { bits } => format!("{} u{bits}", name(&d.choice)),
+            _ => name(&d.choice).into(),
+        },
+        bytes(d.bytes),
+        bytes(d.saved),
+        if d.at_peak { "yes" } else { "no" }.into(),
+        instead,
+        peak,
+        saved,
+        us,
+        constraint(d.bound).into(),
+    ]
+}
+
+/// The whole of a decision in plain words.
+fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Vec<String> {
+    let name_of = |v: Value| format!("%{}", names.get(v));
+    let list = |values: &[Value]| {
+        let all: Vec<String> = values.iter().map(|&v| name_of(v)).collect();
+        if all.is_empty() { "nothing".into() } else { all.join(", ") }
+    };
+    let size = bytes(d.bytes);
+    let what = match &d.choice {
+        Choice::Save => format!("kept as it is, {size}"),
+        Choice::Compress { bits: 1 } => format!("kept as b1, 1 bit an element, {size}"),
+        Choice::Compress { bits } => format!("kept as u{bits}, {bits} bits an element, {size}"),
+        Choice::Lossy(copy) => {
+            let of = name_of(copy.of);
+            format!(
+                "{of} kept as {}, {size}, {} less than as it is",
+                copy.narrow.name(),
+                bytes(freed(f, copy))
+            )
+        }
+        Choice::Remat { from, .. } => format!("computed again from {}", list(from)),
+        Choice::Shared => "never in memory: forward and backward share the kernel".into(),
+        Choice::Parameter => format!("a parameter, there anyway, {size}"),
+        Choice::Constant => format!("written in the program, {size}"),
+        Choice::Output => format!("a result, there anyway, {size}"),
+    };
+    let mut out =
+        vec![format!("{}: {}, of phase {}: {what}", name_of(d.value), f.ty(d.value), d.phase.0)];
+    if let Choice::Lossy(copy) = &d.choice {
+        let bound = copy.narrow.bound();
+        out.push(format!(
+            "  read back within {:e} of each value, relative to it, or {:e}; finite ones beyond {:e} as that",
+            bound.relative, bound.absolute, bound.most
+        ));
+    }
+    for reading in &d.readings {
+        let how = match reading.how {
+            How::Memory => "reads it from memory".into(),
+            How::Again { group } => format!("reads what group {group} computes again"),
+            How::Here => "computes it, and needs it for a later phase too".into(),
+            How::HereAgain => "computes it again in its kernel".into(),
+            How::Written => "writes it out where it is used".into(),
+            How::Given => "reads it".into(),
+        };
+        out.push(format!("  group {} {how}", reading.group));
+    }
+    let at = decider.peak_group().map_or_else(String::new, |g| format!(", in group {g}"));
+    let there = if d.at_peak { "it is" } else { "it is not" };
+    let peak = bytes(decider.point().peak);
+    out.push(format!("  {there} in memory at the peak of {peak}{at}"));
+    out.push(match &d.other {
+        Alternative::Keep(x) => format!("  kept in memory instead: {}", change(x)),
+        Alternative::Remat(x) => format!("  computed again instead: {}", change(x)),
+        Alternative::None(why) => format!(
+            "  nothing else can be: {}",
+            match why {
+                Why::Parameter => "nothing computes a parameter",
+                Why::Constant => "nothing computes what is written in the program",
+                Why::Output => "a result is in memory whatever is planned",
+                Why::Refused(m) => m,
+            }
+        ),
+    });
+    out.push(match d.bound {
+        Constraint::Legality => "  settled by the rules: there is no alternative".into(),
+        Constraint::Exactness { of } => format!(
+            "  settled by exactness: {} is kept as well, and gives this but for rounding",
+            name_of(of)
+        ),
+        Constraint::Budget { over } => {
+            format!("  settled by the budget: the alternative is {} over it", bytes(over))
+        }
+        Constraint::Time => {
+            "  settled by time: the alternative is slower, and nothing asks for what it frees"
+                .into()
+        }
+        Constraint::Bytes => "  settled by bytes: the alternative is as fast and frees none".into(),
+        Constraint::Search => {
+            "  settled by nothing: the alternative is faster or as fast in less, and was not tried"
+                .into()
+        }
+    });
+    out
+}
+
+/// Bytes that a copy takes less than its value.
+fn freed(f: &Function, copy: &LossyCopy) -> u64 {
+    let [wide, narrow] = [copy.of, copy.copy].map(|v| f.ty(v));
+    let elements = wide.elements().unwrap_or(0);
+    elements.saturating_mul(wide.dtype.bytes().saturating_sub(narrow.dtype.bytes()))
+}
+
+fn change(d: &Difference) -> String {
+    format!("peak {}, saved {}, {} us", signed(d.peak), signed(d.saved), micros(d.seconds))
+}
+
+fn signed(n: i64) -> String {
+    let sign = if n < 0 { "-" } else { "+" };
+    format!("{sign}{}", bytes(n.unsigned_abs()))
+}
+
+fn micros(seconds: f64) -> String {
+    format!("{:+.4}", seconds * 1e6)
+}
+
+fn name(choice: &Choice) -> &'static str {
+    match choice {
+        Choice::Save => "save",
+        Choice::Compress { .. } => "compress",
+        Choice::Lossy(_) => "lossy",
+        Choice::Remat { .. } => "remat",
+        Choice::Shared => "shared",
+        Choice::Parameter => "parameter",
+        Choice::Constant => "constant",
+        Choice::Output => "output",
+    }
+}
+
+fn constraint(bound: Constraint) -> &'static str {
+    match bound {
+        Constraint::Legality => "legality",
+        Constraint::Exactness { .. } => "exactness",
+        Constraint::Budget { .. } => "budget",
+        Constraint::Time => "time",
+        Constraint::Bytes => "bytes",
+        Constraint::Search => "search",
+    }
+}
+
+/// A decision as JSON.
+fn object(f: &Function, names: &Names, d: &Decision) -> Json {
+    let name_of = |v: Value| format!("%{}", names.get(v));
+    let mut all = json!({
+        "value": name_of(d.value),
+        "type": f.ty(d.value).to_string(),
+        "phase": d.phase.0,
+        "decision": name(&d.choice),
+        "bytes": d.bytes,
+        "saved_bytes": d.saved,
+        "at_peak": d.at_peak,
+    });
+    match &d.choice {
+        Choice::Compress { bits } => all["bits"] = json!(bits),
+        Choice::Lossy(copy) => {
+            let bound = copy.narrow.bound();
+            all["lossy"] = json!({
+                "of": name_of(copy.of),
+                "as": copy.narrow.name(),
+                "freed_bytes": freed(f, copy),
+                "relative": bound.relative,
+                "absolute": bound.absolute,
+                "most": bound.most,
+            });
+        }
+        Choice::Remat { inside, own, from } => {
+            all["inside"] = json!(inside);
+            all["own"] = json!(own);
+            all["from"] = from.iter().map(|&v| name_of(v)).collect();
+        }
+        _ => {}
+    }
+    let reading = |r: &adfuse::fusion::Reading| {
+        let how = match r.how {
+            How::Memory => "memory",
+            How::Again { .. } => "again",
+            How::Here => "here",
+            How::HereAgain => "here_again",
+            How::Written => "written",
+            How::Given => "given",
+        };
+        match r.how {
+            How::Again { group } => json!({"group": r.group, "how": how, "computed_by": group}),
+            _ => json!({"group": r.group, "how": how}),
+        }
+    };
+    all["readings"] = d.readings.iter().map(reading).collect();
+    all["instead"] = match &d.other {
+        Alternative::Keep(x) => difference("keep", x),
+        Alternative::Remat(x) => difference("remat", x),
+        Alternative::None(why) => match why {
+            Why::Parameter => json!({"impossible": "parameter"}),
+            Why::Constant => json!({"impossible": "constant"}),
+            Why::Output => json!({"impossible": "output"}),
+            Why::Refused(m) => json!({"impossible": "refused", "message": m}),
+        },
+    };
+    all["settled_by"] = json!(constraint(d.bound));
+    match d.bound {
+        Constraint::Exactness { of } => all["inexact_from"] = json!(name_of(of)),
+        Constraint::Budget { over } => all["over_bytes"] = json!(over),
+        _ => {}
+    }
+    all
+}
+
+fn difference(decision: &str, d: &Difference) -> Json {
+    json!({
+        "decision": decision,
+        "peak_bytes": d.peak,
+        "saved_bytes": d.saved,
+        "ms": (d.seconds * 1e12).round() / 1e9,
+    })
+}

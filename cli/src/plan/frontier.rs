@@ -1,0 +1,89 @@
+//! What there is to choose from: points of the frontier as a table and as JSON.
+
+use super::report::{milliseconds, named_again};
+use super::table::{again, bytes, columns};
+use crate::planning::Ready;
+use adfuse::fusion::{PlanFrontier, PlanPoint, graph_hash};
+use serde_json::{Value, json};
+
+/// So many of the points, the first and the last among them, the others evenly between; all where
+/// there are no more.
+fn some(points: &[PlanPoint], count: usize) -> Vec<&PlanPoint> {
+    let last = points.len().saturating_sub(1);
+    match count.min(points.len()) {
+        0 => Vec::new(),
+        1 => points.last().into_iter().collect(),
+        n => (0..n).map(|k| &points[k * last / (n - 1)]).collect(),
+    }
+}
+
+/// How much longer a point takes than the fastest, in percent.
+pub(super) fn slower(seconds: f64, fastest: f64) -> f64 {
+    if fastest > 0.0 { (seconds / fastest - 1.0) * 100.0 } else { 0.0 }
+}
+
+fn fastest(frontier: &PlanFrontier) -> f64 {
+    frontier.fastest().map_or(0.0, |p| p.seconds)
+}
+
+/// A line a point, tightest first.
+pub(super) fn text(ready: &Ready, frontier: &PlanFrontier, count: usize) -> String {
+    let f = &ready.function;
+    let options = &ready.options;
+    let shown = some(frontier.points(), count);
+    let mut out = format!(
+        "@{} on {}, fp {}, effort {}: {} of {} plans\n\n",
+        f.name,
+        options.device.name,
+        options.fp.name(),
+        ready.effort(),
+        shown.len(),
+        frontier.points().len()
+    );
+    let head = ["budget", "bytes", "ms", "slower", "saved for backward", "computed again"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    let fastest = fastest(frontier);
+    rows.extend(shown.iter().map(|p| {
+        vec![
+            bytes(p.peak),
+            p.peak.to_string(),
+            format!("{:.4}", p.seconds * 1e3),
+            format!("{:.1} %", slower(p.seconds, fastest)),
+            bytes(p.saved),
+            again(&named_again(f, &p.again)),
+        ]
+    }));
+    out += &columns(&rows);
+    out
+}
+
+/// The same as data.
+pub(super) fn json(ready: &Ready, frontier: &PlanFrontier, count: usize) -> Value {
+    let (f, options) = (&ready.function, &ready.options);
+    let fastest = fastest(frontier);
+    let point = |p: &PlanPoint| {
+        json!({
+            "peak_bytes": p.peak,
+            "predicted_ms": milliseconds(p.seconds),
+            "slower_percent": slower(p.seconds, fastest),
+            "saved_bytes": p.saved,
+            "plan": p.plan.hash(f),
+            "again": again_json(&named_again(f, &p.again)),
+        })
+    };
+    let points: Vec<Value> = some(frontier.points(), count).into_iter().map(point).collect();
+    json!({
+        "function": f.name,
+        "device": options.device.name,
+        "fp": options.fp.name(),
+        "effort": ready.effort(),
+        "graph": graph_hash(f),
+        "plans": frontier.points().len(),
+        "points": points,
+    })
+}
+
+/// What is computed again, and how often.
+pub(super) fn again_json(all: &[(String, u32)]) -> Value {
+    all.iter().map(|(name, times)| json!({"value": name, "times": times})).collect()
+}

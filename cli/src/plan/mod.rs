@@ -1,0 +1,140 @@
+//! `plan`: what a plan costs, what it is made of, why it is as it is.
+
+mod costs;
+mod decided;
+mod explained;
+mod frontier;
+mod opportunities;
+mod report;
+mod table;
+
+use super::clock::Clock;
+use super::failure::Failure;
+use super::machine::{Machine, machine};
+use super::planning::{Decided, Planning};
+use super::streams::Streams;
+use super::whole;
+use clap::Args;
+use report::Report;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+pub(super) use table::{bytes, columns};
+
+/// Shows which instructions share a kernel, and what that costs beside a kernel for each
+///
+/// Bytes, launches and times are those of the cost model, counted from the structure of the program.
+/// Symbolic dimensions need extents. With --cost-graph, shows instead what to keep and what to compute
+/// again of operations with given costs.
+#[derive(Args)]
+#[command(mut_arg("file", |a| a.required(false).required_unless_present("cost_graph")))]
+pub(super) struct Show {
+    #[command(flatten)]
+    planning: Planning,
+    #[command(flatten)]
+    costs: costs::Costs,
+    /// Instead, say whether two values are computed in one kernel, and if not, why
+    #[arg(long, value_names = ["%A", "%B"], num_args = 2, conflicts_with = "candidates")]
+    explain_fusion: Option<Vec<String>>,
+    /// Instead, say what becomes of a value that a later pass needs, and what else would cost
+    #[arg(long, value_name = "%V", conflicts_with_all = ["candidates", "explain_fusion"])]
+    explain: Option<String>,
+    /// Instead, list what becomes of every value that a later pass needs
+    #[arg(long, conflicts_with_all = ["candidates", "explain_fusion", "explain"])]
+    decisions: bool,
+    /// Instead, list neighbours that might share a kernel, and whether they do
+    #[arg(long)]
+    candidates: bool,
+    /// Instead, list what there is to choose from with --mem-budget: so many plans at most, from the one
+    /// that takes the least memory to the fastest
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1000),
+        conflicts_with_all = ["plan", "explain_fusion", "explain", "decisions", "candidates", "out"]
+    )]
+    frontier: Option<u32>,
+    /// Count memory as this engine holds it: gpu or gpu:N, whose machine must be there, or cpu; without this, as
+    /// what runs on the machine that is planned for
+    #[arg(long, value_name = "ENGINE", value_parser = machine)]
+    engine: Option<Machine>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Where to write the plan's text too
+    #[arg(short, long, value_name = "PLAN")]
+    out: Option<PathBuf>,
+}
+
+impl Show {
+    /// Runs the command.
+    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        if let Some(path) = &self.out {
+            whole::spares(path, self.planning.files())?;
+        }
+        let (budget, count) = (self.planning.budget(), self.frontier.map(|n| n as usize));
+        if let Some(printed) = self.costs.printed(budget, count.unwrap_or(0), self.json)? {
+            streams.out.write_all(printed.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if budget.is_some() && count.is_some() {
+            return Err(Failure::usage(
+                "--frontier is about every budget, not one of --mem-budget",
+            ));
+        }
+        let ready = self.planning.ready_on(self.engine, &mut Clock::new())?;
+        let asked = self.explain_fusion.as_deref().map(|names| ready.values(names)).transpose()?;
+        let one = self.explain.as_ref().map(|name| ready.values(std::slice::from_ref(name)));
+        let one = one.transpose()?.map(|values| values[0]);
+        if let Some(count) = count {
+            let found = ready.frontier(streams)?;
+            let printed = match self.json {
+                true => json(&frontier::json(&ready, &found, count)),
+                false => frontier::text(&ready, &found, count),
+            };
+            streams.out.write_all(printed.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let Decided { plan, choice } = ready.decide(streams)?;
+        let program = ready.program(&plan)?;
+        let (f, device) = (&ready.function, &ready.options.device);
+        let printed = if let Some(values) = asked {
+            let [a, b] = values[..] else { return Err(Failure::usage("two values are explained")) };
+            let explanation = adfuse::fusion::explain(f, &plan, device, a, b);
+            let explanation = explanation.map_err(|d| ready.source.wrong(d))?;
+            match self.json {
+                true => json(&explained::json(f, &plan, device, &explanation)),
+                false => lines(&explanation.lines(f, &plan, device)),
+            }
+        } else if let Some(v) = one {
+            decided::one(&ready, &plan, budget, v, self.json)?
+        } else if self.decisions {
+            decided::all(&ready, &plan, budget, self.json)?
+        } else if self.candidates {
+            let found = adfuse::fusion::candidates(f, &plan, device);
+            let found = found.map_err(|d| ready.source.wrong(d))?;
+            match self.json {
+                true => json(&opportunities::json(f, &found)),
+                false => opportunities::text(f, &found),
+            }
+        } else {
+            let report = Report::of(&ready, &plan, &program, choice.as_ref())?;
+            if self.json { json(&report.json()) } else { table::text(&report) }
+        };
+        if let Some(path) = &self.out {
+            let text = plan.text(f);
+            whole::write(path, |file| file.write_all(text.as_bytes()))?;
+        }
+        streams.out.write_all(printed.as_bytes())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn lines(all: &[String]) -> String {
+    all.iter().map(|l| format!("{l}\n")).collect()
+}
+
+/// JSON as people can read it too.
+fn json(value: &serde_json::Value) -> String {
+    format!("{value:#}\n")
+}

@@ -1,0 +1,292 @@
+//! What a plan costs and what it is made of, as data and as JSON.
+
+use super::frontier::{again_json, slower};
+use crate::failure::Failure;
+use crate::planning::{Ready, effort_name};
+use crate::steps;
+use adfuse::budget::Choice;
+use adfuse::fusion::{
+    Bound, Cost, Effort, Plan, computed_again, cost, lossy_copies, patterns, saved_bytes,
+};
+use adfuse::ir::Function;
+use adfuse::ir::kernel::{Extents, Program};
+use adfuse::ir::text::Names;
+use adfuse::pipeline::text::computed;
+use serde_json::{Map, Value, json};
+
+/// A plan beside the one of effort off.
+pub(super) struct Report {
+    pub(super) function: String,
+    pub(super) device: String,
+    pub(super) fp: &'static str,
+    pub(super) effort: &'static str,
+    /// The plan's hash, and that of the function it belongs to.
+    pub(super) plan: String,
+    pub(super) graph: String,
+    pub(super) chosen: Figures,
+    pub(super) off: Figures,
+    /// What the budget did.
+    pub(super) budget: Option<Within>,
+    /// The plan that takes the least memory of those that were made, where it takes less than this one.
+    pub(super) leanest: Option<Leanest>,
+    /// What is computed again, and how often.
+    pub(super) again: Vec<(String, u32)>,
+    /// Values that are kept with losses, and the types of their copies.
+    pub(super) lossy: Vec<(String, &'static str)>,
+    /// Inputs that are given up.
+    pub(super) donated: Vec<String>,
+    /// Rules of stable forms, and what they rewrote.
+    pub(super) recognised: Vec<(&'static str, String)>,
+    /// Named patterns, and their results.
+    pub(super) patterns: Vec<(&'static str, String)>,
+    pub(super) groups: Vec<Row>,
+}
+
+/// A budget, and the plan beside the fastest.
+pub(super) struct Within {
+    pub(super) bytes: u64,
+    pub(super) fastest_ms: f64,
+    pub(super) fastest_peak: u64,
+    pub(super) slower_percent: f64,
+}
+
+/// A plan that takes less memory than the fastest.
+pub(super) struct Leanest {
+    pub(super) effort: &'static str,
+    pub(super) peak_bytes: u64,
+    pub(super) predicted_ms: f64,
+}
+
+/// What a program costs.
+pub(super) struct Figures {
+    pub(super) launches: u64,
+    pub(super) bytes_moved: u64,
+    pub(super) least_bytes: u64,
+    pub(super) arena_bytes: u64,
+    pub(super) peak_bytes: u64,
+    pub(super) saved_bytes: u64,
+    pub(super) predicted_ms: f64,
+}
+
+/// A step.
+pub(super) struct Row {
+    pub(super) name: String,
+    pub(super) kind: &'static str,
+    pub(super) domains: Vec<Extents>,
+    pub(super) reads: Vec<String>,
+    pub(super) writes: Vec<String>,
+    /// What it computes, whether stored or not.
+    pub(super) computes: Vec<String>,
+    pub(super) read_bytes: u64,
+    pub(super) written_bytes: u64,
+    pub(super) ops: u64,
+    pub(super) launches: u64,
+    pub(super) predicted_ms: f64,
+    pub(super) bound: &'static str,
+}
+
+impl Report {
+    /// Weighs a plan and its program.
+    pub(super) fn of(
+        ready: &Ready,
+        plan: &Plan,
+        program: &Program,
+        choice: Option<&Choice>,
+    ) -> Result<Report, Failure> {
+        let f = &ready.function;
+        let device = &ready.options.device;
+        let found = cost(program, device);
+        let apart = ready.plan_with(Effort::Off)?;
+        let apart_program = ready.program(&apart)?;
+        let apart_cost = cost(&apart_program, device);
+        let names = Names::of(f);
+        let name = |i: &adfuse::ir::Inst| {
+            f.inst_results(*i).first().map_or_else(String::new, |&v| format!("%{}", names.get(v)))
+        };
+        let value = |v: adfuse::ir::Value| format!("%{}", names.get(v));
+        let copies = lossy_copies(f);
+        let computed = computed(plan, program);
+        let groups =
+            program.steps.iter().zip(&found.steps).zip(&computed).map(|((s, c), insts)| Row {
+                name: s.name().into(),
+                kind: s.kind(),
+                domains: steps::domains(program, s),
+                reads: steps::names(program, s.reads()),
+                writes: steps::names(program, s.writes()),
+                computes: insts.iter().map(name).collect(),
+                read_bytes: c.reads,
+                written_bytes: c.writes,
+                ops: operations(&c.ops),
+                launches: c.launches.into(),
+                predicted_ms: milliseconds(c.seconds),
+                bound: match c.bound {
+                    Bound::Memory => "memory",
+                    Bound::Compute => "compute",
+                    Bound::Launch => "launch",
+                },
+            });
+        let groups = groups.collect();
+        let last = |insts: &[adfuse::ir::Inst]| insts.last().map_or_else(String::new, name);
+        let chosen = Figures::of(ready, plan, program, &found, ready.options.effort)?;
+        let leanest = ready.leanest()?.filter(|(_, point)| point.peak < chosen.peak_bytes);
+        Ok(Report {
+            function: f.name.clone(),
+            device: device.name.clone(),
+            fp: ready.options.fp.name(),
+            effort: ready.effort(),
+            plan: plan.hash(f),
+            graph: plan.graph.clone(),
+            chosen,
+            leanest: leanest.map(|(effort, point)| Leanest {
+                effort: effort_name(effort),
+                peak_bytes: point.peak,
+                predicted_ms: milliseconds(point.seconds),
+            }),
+            off: Figures::of(ready, &apart, &apart_program, &apart_cost, Effort::Off)?,
+            budget: choice.zip(ready.budget).map(|(choice, bytes)| Within {
+                bytes,
+                fastest_ms: milliseconds(choice.fastest_seconds),
+                fastest_peak: choice.fastest_peak,
+                slower_percent: slower(choice.point.seconds, choice.fastest_seconds),
+            }),
+            again: named_again(f, &computed_again(f, plan)),
+            lossy: copies.iter().map(|c| (value(c.of), c.narrow.name())).collect(),
+            donated: plan
+                .donated
+                .iter()
+                .filter_map(|&k| f.params().get(k))
+                .map(|&p| value(p))
+                .collect(),
+            recognised: ready.recognised.clone(),
+            patterns: patterns(f).iter().map(|p| (p.name, last(&p.insts))).collect(),
+            groups,
+        })
+    }
+
+    /// An object whose keys keep their order.
+    pub(super) fn json(&self) -> Value {
+        let mut all = Map::new();
+        let mut put = |key: &str, value: Value| all.insert(key.into(), value);
+        put("function", json!(self.function));
+        put("device", json!(self.device));
+        put("fp", json!(self.fp));
+        put("effort", json!(self.effort));
+        put("plan", json!(self.plan));
+        put("graph", json!(self.graph));
+        for (key, value) in self.chosen.entries() {
+            put(key, value);
+        }
+        put("off", Value::Object(self.off.entries().map(|(k, v)| (k.to_string(), v)).collect()));
+        if let Some(l) = &self.leanest {
+            let (effort, peak, ms) = (l.effort, l.peak_bytes, l.predicted_ms);
+            let leanest = json!({"effort": effort, "peak_bytes": peak, "predicted_ms": ms});
+            put("leanest", leanest);
+        }
+        if let Some(b) = &self.budget {
+            let within = json!({
+                "mem_budget": b.bytes,
+                "fastest_ms": b.fastest_ms,
+                "fastest_peak_bytes": b.fastest_peak,
+                "slower_percent": b.slower_percent,
+            });
+            put("budget", within);
+        }
+        if self.budget.is_some() || !self.again.is_empty() {
+            put("again", again_json(&self.again));
+        }
+        if !self.lossy.is_empty() {
+            let copies = self.lossy.iter().map(|(of, form)| json!({"value": of, "as": form}));
+            put("lossy", copies.collect());
+        }
+        if !self.donated.is_empty() {
+            put("donated", json!(self.donated));
+        }
+        put("recognised", named(&self.recognised, "rule"));
+        put("patterns", named(&self.patterns, "name"));
+        put("groups", self.groups.iter().map(Row::json).collect());
+        Value::Object(all)
+    }
+}
+
+fn named(list: &[(&str, String)], key: &str) -> Value {
+    list.iter().map(|(name, at)| json!({key: name, "at": at})).collect()
+}
+
+/// Operations of every kind; a multiply-add is one.
+fn operations(ops: &adfuse::fusion::Ops) -> u64 {
+    let kinds = [
+        ops.simple,
+        ops.special,
+        ops.contract_f32,
+        ops.contract_f16,
+        ops.contract_f64,
+        ops.integer,
+    ];
+    kinds.into_iter().fold(0, u64::saturating_add)
+}
+
+/// Values by their names, and how often each is computed again.
+pub(super) fn named_again(f: &Function, again: &[(adfuse::ir::Value, u32)]) -> Vec<(String, u32)> {
+    let names = Names::of(f);
+    again.iter().map(|&(v, times)| (format!("%{}", names.get(v)), times)).collect()
+}
+
+/// Rounded to a picosecond, which no model is good for.
+pub(super) fn milliseconds(seconds: f64) -> f64 {
+    (seconds * 1e12).round() / 1e9
+}
+
+impl Figures {
+    fn of(
+        ready: &Ready,
+        plan: &Plan,
+        program: &Program,
+        cost: &Cost,
+        effort: Effort,
+    ) -> Result<Figures, Failure> {
+        let memory = ready.memory(program, effort)?;
+        let saved = saved_bytes(&ready.function, plan).map_err(|d| ready.source.wrong(d))?;
+        Ok(Figures {
+            launches: cost.launches.into(),
+            bytes_moved: cost.bytes_moved,
+            least_bytes: cost.least_bytes,
+            arena_bytes: memory.arena,
+            peak_bytes: memory.peak,
+            saved_bytes: saved,
+            predicted_ms: milliseconds(cost.seconds),
+        })
+    }
+
+    fn entries(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        [
+            ("launches", json!(self.launches)),
+            ("bytes_moved", json!(self.bytes_moved)),
+            ("least_bytes", json!(self.least_bytes)),
+            ("arena_bytes", json!(self.arena_bytes)),
+            ("peak_bytes", json!(self.peak_bytes)),
+            ("saved_bytes", json!(self.saved_bytes)),
+            ("predicted_ms", json!(self.predicted_ms)),
+        ]
+        .into_iter()
+    }
+}
+
+impl Row {
+    fn json(&self) -> Value {
+        let domains: Vec<&[i64]> = self.domains.iter().map(|d| d.as_slice()).collect();
+        json!({
+            "name": self.name,
+            "kind": self.kind,
+            "domains": domains,
+            "reads": self.reads,
+            "writes": self.writes,
+            "computes": self.computes,
+            "read_bytes": self.read_bytes,
+            "written_bytes": self.written_bytes,
+            "ops": self.ops,
+            "launches": self.launches,
+            "predicted_ms": self.predicted_ms,
+            "bound": self.bound,
+        })
+    }
+}

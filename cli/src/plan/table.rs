@@ -1,0 +1,179 @@
+//! A plan as people read it.
+
+use super::report::{Figures, Report, Row};
+
+/// The report in lines and columns.
+pub(super) fn text(report: &Report) -> String {
+    let r = report;
+    let mut out = format!(
+        "@{} on {}, fp {}, effort {}\nplan {}\ngraph {}\n\n",
+        r.function, r.device, r.fp, r.effort, r.plan, r.graph
+    );
+    out += &columns(&figures(&r.chosen, &r.off));
+    if let Some(l) = &r.leanest {
+        out += &format!(
+            "\nless memory: peak {}, predicted ms {:.4}, with --mem-budget {} (grouped as by effort {})\n",
+            bytes(l.peak_bytes),
+            l.predicted_ms,
+            l.peak_bytes,
+            l.effort
+        );
+    }
+    if let Some(b) = &r.budget {
+        out += &format!(
+            "\nbudget {} ({} bytes): {:.1} % slower than the fastest, which takes {:.4} ms and {}\n",
+            bytes(b.bytes),
+            b.bytes,
+            b.slower_percent,
+            b.fastest_ms,
+            bytes(b.fastest_peak)
+        );
+    }
+    if r.budget.is_some() || !r.again.is_empty() {
+        out += &format!("\ncomputed again: {}\n", again(&r.again));
+    }
+    let lossy: Vec<String> = r.lossy.iter().map(|(of, form)| format!("{of} as {form}")).collect();
+    for (what, list) in [("kept with losses", &lossy), ("given up", &r.donated)] {
+        if !list.is_empty() {
+            out += &format!("\n{what}: {}\n", list.join(", "));
+        }
+    }
+    for (what, list) in [("recognised", &r.recognised), ("patterns", &r.patterns)] {
+        if !list.is_empty() {
+            let list: Vec<String> =
+                list.iter().map(|(name, at)| format!("{name} at {at}")).collect();
+            out += &format!("\n{what}: {}\n", list.join(", "));
+        }
+    }
+    let head = ["", "name", "kind", "domain", "read", "written", "ops", "ms", "bound"];
+    let mut rows = vec![head.map(String::from).to_vec()];
+    rows.extend(r.groups.iter().enumerate().map(|(k, row)| cells(k, row)));
+    out.push('\n');
+    // What each reads and writes follows its line.
+    for (k, line) in columns(&rows).lines().enumerate() {
+        out += &format!("{line}\n");
+        if let Some(row) = k.checked_sub(1).and_then(|k| r.groups.get(k)) {
+            out += &format!("      {} <- {}\n", list(&row.writes), list(&row.reads));
+        }
+    }
+    out
+}
+
+/// Values that are computed again; how often, where that is more than once.
+pub(super) fn again(all: &[(String, u32)]) -> String {
+    let one = |(name, times): &(String, u32)| match times {
+        1 => name.clone(),
+        times => format!("{name} ({times} times)"),
+    };
+    match all {
+        [] => "nothing".into(),
+        all => all.iter().map(one).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn figures(chosen: &Figures, off: &Figures) -> Vec<Vec<String>> {
+    let head = ["", "plan", "effort off", "ratio"].map(String::from).to_vec();
+    let mut rows = vec![head];
+    let mut row = |name: &str, mine: String, theirs: String, (a, b): (f64, f64)| {
+        let ratio = if a == b { 1.0 } else { a / b };
+        let ratio = if ratio.is_finite() { format!("{ratio:.3}") } else { "-".into() };
+        rows.push(vec![name.into(), mine, theirs, ratio]);
+    };
+    let count = |a: u64, b: u64| (a as f64, b as f64);
+    let (a, b) = (chosen, off);
+    row("launches", a.launches.to_string(), b.launches.to_string(), count(a.launches, b.launches));
+    for (name, a, b) in [
+        ("bytes moved", a.bytes_moved, b.bytes_moved),
+        ("least possible", a.least_bytes, b.least_bytes),
+        ("arena", a.arena_bytes, b.arena_bytes),
+        ("peak", a.peak_bytes, b.peak_bytes),
+        ("saved for backward", a.saved_bytes, b.saved_bytes),
+    ] {
+        row(name, bytes(a), bytes(b), count(a, b));
+    }
+    let ms = |x: f64| format!("{x:.4}");
+    let times = (a.predicted_ms, b.predicted_ms);
+    row("predicted ms", ms(a.predicted_ms), ms(b.predicted_ms), times);
+    rows
+}
+
+fn cells(k: usize, row: &Row) -> Vec<String> {
+    let domains: Vec<String> = row.domains.iter().map(|d| format!("{:?}", d.as_slice())).collect();
+    vec![
+        k.to_string(),
+        row.name.clone(),
+        row.kind.into(),
+        domains.join(" "),
+        bytes(row.read_bytes),
+        bytes(row.written_bytes),
+        row.ops.to_string(),
+        format!("{:.4}", row.predicted_ms),
+        row.bound.into(),
+    ]
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "-".into() } else { names.join(", ") }
+}
+
+/// Bytes in the largest unit of which there is one.
+pub(crate) fn bytes(n: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut unit = None;
+    let mut x = n as f64;
+    for name in UNITS {
+        if x < 1024.0 {
+            break;
+        }
+        x /= 1024.0;
+        unit = Some(name);
+    }
+    unit.map_or_else(|| format!("{n} B"), |unit| format!("{x:.2} {unit}"))
+}
+
+/// Cells under each other, two blanks between columns: words to the left, numbers to the right.
+pub(crate) fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max();
+    let number =
+        |s: &String| s.starts_with(|c: char| c.is_ascii_digit()) || s == "-" || s.is_empty();
+    let numbers = |c: usize| rows.iter().skip(1).filter_map(|r| r.get(c)).all(number);
+    let layout: Vec<(usize, bool)> =
+        (0..count).map(|c| (width(c).unwrap_or(0), numbers(c))).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (c, (cell, &(width, number))) in row.iter().zip(&layout).enumerate() {
+            let gap = if c > 0 { "  " } else { "" };
+            line += &match number {
+                true => format!("{gap}{cell:>width$}"),
+                false => format!("{gap}{cell:<width$}"),
+            };
+        }
+        out += line.trim_end();
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_take_the_largest_unit() {
+        let of = |n| bytes(n);
+        assert_eq!(
+            [of(0), of(1023), of(1024), of(1536)],
+            ["0 B", "1023 B", "1.00 KiB", "1.50 KiB"]
+        );
+        assert_eq!(of(u64::MAX), "16.00 EiB");
+    }
+
+    #[test]
+    fn numbers_stand_to_the_right() {
+        let rows = [["", "n"], ["ab", "1"], ["c", "20"]];
+        let rows: Vec<Vec<String>> = rows.iter().map(|r| r.map(String::from).to_vec()).collect();
+        assert_eq!(columns(&rows), "     n\nab   1\nc   20\n");
+    }
+}

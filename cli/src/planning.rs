@@ -1,0 +1,464 @@
+//! What `plan`, `emit` and `bench` share: which function is planned, for what, and by which plan.
+
+use super::budget::{Counting, tell};
+use super::clock::Clock;
+use super::derivative::Wrt;
+use super::failure::{Failure, mean};
+use super::freedom::{Followed, Freedom};
+use super::given::Written;
+use super::inputs::params;
+use super::losses::{self, Donated, Losses};
+use super::machine::{Machine, gpu};
+use super::source::{Program, Source};
+use super::streams::Streams;
+use super::target::{Target, all_bound, specialized};
+use adfuse::autodiff::forward_and_backward;
+use adfuse::budget::{Choice, choose};
+use adfuse::engine::Gpu;
+use adfuse::fusion::{
+    Device, Effort, Engine, Fp, Lossy, Memory, Narrowed, Options, Plan, PlanFrontier, PlanPoint,
+    keep_lossy, lower, memory_beside, plan, plan_attempts, plan_frontier,
+};
+use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
+use adfuse::ir::rewrite::stabilize;
+use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module, Op};
+use adfuse::pipeline::{Selection, prepared, text};
+use adfuse::plan_cache::PlanCache;
+use clap::Args;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// The arguments that say what is planned, and how.
+#[derive(Args)]
+pub(super) struct Planning {
+    #[command(flatten)]
+    target: Target,
+    /// Differentiate first: the results, then a gradient for each parameter of --wrt
+    #[arg(long)]
+    grad: bool,
+    #[command(flatten)]
+    wrt: Wrt,
+    /// The machine: cpu, h200, or a file that describes one; without this, the plan's, or cpu
+    #[arg(long, value_name = "NAME|FILE.toml")]
+    device: Option<String>,
+    #[command(flatten)]
+    freedom: Freedom,
+    #[command(flatten)]
+    followed: Followed,
+    #[command(flatten)]
+    losses: Losses,
+    #[command(flatten)]
+    donated: Donated,
+}
+
+/// A function ready to be planned.
+pub(super) struct Ready {
+    /// Where it came from.
+    pub(super) source: Program,
+    /// What of it is compiled.
+    pub(super) selection: Selection,
+    /// As the planner sees it.
+    pub(super) function: Function,
+    /// What it is planned for.
+    pub(super) options: Options,
+    /// What was recognised and rewritten, in order: rules, and the names of their results.
+    pub(super) recognised: Vec<(&'static str, String)>,
+    /// How many arguments it takes before cotangents.
+    pub(super) arguments: usize,
+    /// The most bytes that a plan may take.
+    pub(super) budget: Option<u64>,
+    /// What may be kept with losses, and what is.
+    kept: Option<(Lossy, Narrowed)>,
+    /// The parameters that the caller gives up, by position.
+    pub(super) donated: Vec<usize>,
+    /// The plan that was given.
+    given: Option<Plan>,
+    /// The engine that runs it, whatever machine it is planned for; none where it is only planned.
+    runs_on: Option<RunsOn>,
+    /// Where plans for budgets are kept.
+    cache: Option<PlanCache>,
+}
+
+/// An engine that counts what plans take.
+pub(super) enum RunsOn {
+    /// The engine `cpu`.
+    Cpu,
+    /// The engine `gpu`.
+    Gpu(Box<Gpu>),
+}
+
+/// A plan, and what it was chosen from where a budget decided.
+pub(super) struct Decided {
+    pub(super) plan: Plan,
+    pub(super) choice: Option<Choice>,
+}
+
+impl Planning {
+    /// Reads, rewrites, differentiates and prepares the function, and reads the plan.
+    pub(super) fn ready(&self) -> Result<Ready, Failure> {
+        self.ready_on(None, &mut Clock::new())
+    }
+
+    /// The same, planned for another machine than `cpu` where none is named.
+    pub(super) fn ready_for(&self, usual: &str) -> Result<Ready, Failure> {
+        self.read(None, usual, &mut Clock::new())
+    }
+
+    /// The same for an engine to run it, with the phases `parse` and `ad` timed.
+    pub(super) fn ready_on(
+        &self,
+        machine: Option<Machine>,
+        clock: &mut Clock,
+    ) -> Result<Ready, Failure> {
+        self.read(machine, machine.map_or("cpu", Machine::device), clock)
+    }
+
+    fn read(
+        &self,
+        machine: Option<Machine>,
+        usual: &str,
+        clock: &mut Clock,
+    ) -> Result<Ready, Failure> {
+        if self.wrt.is_given() && !self.grad {
+            return Err(Failure::usage("--wrt needs --grad"));
+        }
+        let given = self.followed.read()?;
+        let options = self.options(given.as_ref(), usual)?;
+        let (budget, cache) = (self.freedom.budget.bytes(), self.freedom.budget.cache());
+        let runs_on = match machine {
+            None => None,
+            Some(Machine::Gpu(number)) => {
+                let mut engine = gpu(number)?;
+                engine.plan = options.clone();
+                engine.code = self.freedom.budget.code();
+                engine.mem_budget = budget;
+                Some(RunsOn::Gpu(Box::new(engine)))
+            }
+            Some(Machine::Cpu | Machine::Reference) => Some(RunsOn::Cpu),
+        };
+        let text = self.target.source()?;
+        clock.begin();
+        let source = Program::of(text)?;
+        clock.end("parse");
+        let f = self.target.choose(&source)?;
+        let extents = self.target.extents(f)?;
+        all_bound(f, &extents)?;
+        let f = specialized(&source, f, &extents)?;
+        let arguments = params(&f).len();
+        let mut recognised = Vec::new();
+        let (module, f) = in_mode(&source, f, options.fp, &mut recognised)?;
+        let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
+        let (module, f) = match self.grad {
+            false => (module, f),
+            true => {
+                let wrt = self.wrt.positions(&source, &f)?;
+                selection.wrt = Some(wrt.clone());
+                let made = forward_and_backward(&module, &f, &wrt).map_err(|d| source.wrong(d))?;
+                (Module::single(made.clone()), made)
+            }
+        };
+        let function = prepared(&module, &f).map_err(|d| source.wrong(d))?;
+        let mut donated = self.donated.positions(&function)?;
+        let (function, given, kept) = match given {
+            Some(written) => {
+                let (function, plan) = written.plan(&function)?;
+                if !self.donated.is_empty() && donated != plan.donated {
+                    let m = "the plan is for a caller who gives up other inputs than --donate";
+                    return Err(Failure::usage(m));
+                }
+                donated.clone_from(&plan.donated);
+                (function, Some(plan), None)
+            }
+            None => {
+                let counting = counting(runs_on.as_ref(), &options, &donated);
+                let lossy = self.losses.allowed()?;
+                let kept = keep_lossy(&function, &lossy, &options, &counting);
+                let kept = kept.map_err(|d| match d.kind {
+                    Kind::UnknownName | Kind::Usage => {
+                        Failure::Usage(Diagnostic { kind: Kind::Usage, ..d })
+                    }
+                    _ => source.wrong(d),
+                })?;
+                (kept.function.clone(), None, Some((lossy, kept)))
+            }
+        };
+        clock.end("ad");
+        Ok(Ready {
+            source,
+            selection,
+            function,
+            options,
+            recognised,
+            arguments,
+            budget,
+            kept,
+            donated,
+            given,
+            runs_on,
+            cache,
+        })
+    }
+
+    fn options(&self, given: Option<&Written>, usual: &str) -> Result<Options, Failure> {
+        let (fp, effort) = (self.freedom.fp(), self.freedom.effort());
+        let (device, fp) = match given {
+            Some(plan) => (plan.device(self.device.as_deref())?, plan.fp(fp)?),
+            None => (device(self.device.as_deref().unwrap_or(usual))?, fp.unwrap_or_default()),
+        };
+        Ok(Options { device, effort, fp })
+    }
+
+    /// The files that are read: the program, the plan, the machine's description.
+    pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
+        let device = self.device.as_deref().filter(|name| Device::named(name).is_none());
+        self.target.path().into_iter().chain(self.followed.path()).chain(device.map(Path::new))
+    }
+
+    /// The most bytes that a plan may take.
+    pub(super) fn budget(&self) -> Option<u64> {
+        self.freedom.budget.bytes()
+    }
+
+    /// Whether a budget is given, or a plan to follow.
+    pub(super) fn is_decided(&self) -> bool {
+        self.followed.is_given() || self.budget().is_some()
+    }
+}
+
+/// What counts the memory of plans.
+fn counting(runs_on: Option<&RunsOn>, options: &Options, donated: &[usize]) -> Counting {
+    match runs_on {
+        None => Counting::of(options, donated),
+        Some(RunsOn::Cpu) => Counting::here(options, donated),
+        Some(RunsOn::Gpu(gpu)) => {
+            let mut engine = gpu.clone();
+            engine.plan = options.clone();
+            engine.donated = donated.to_vec();
+            Counting::Gpu(engine)
+        }
+    }
+}
+
+/// The machine of this name, or the one that a file describes.
+pub(super) fn device(name: &str) -> Result<Device, Failure> {
+    if let Some(known) = Device::named(name) {
+        return Ok(known);
+    }
+    let path = Path::new(name);
+    if path.extension().is_none_or(|e| e != "toml") {
+        let hint = mean(name, ["cpu", "h200"], "");
+        let all = "devices are cpu, h200, and files that end in .toml".to_string();
+        return Err(Failure::usage(format!("no device `{name}`")).hint(hint.or(Some(all))));
+    }
+    let source = Source::read(path)?;
+    Device::from_toml(&source.text).map_err(|d| Failure::File(source, vec![d]))
+}
+
+/// The program's module and a function in it as a mode has them; what was rewritten is told.
+pub(super) fn in_mode(
+    source: &Program,
+    f: Function,
+    fp: Fp,
+    recognised: &mut Vec<(&'static str, String)>,
+) -> Result<(Module, Function), Failure> {
+    match fp {
+        Fp::Strict => Ok((source.module.clone(), f)),
+        _ => stable(source, &f, recognised).map_err(|d| source.wrong(d)),
+    }
+}
+
+/// The program's module as a mode has it, all of its functions.
+pub(super) fn module_in_mode(source: &Program, fp: Fp) -> Result<Module, Failure> {
+    if fp == Fp::Strict {
+        return Ok(source.module.clone());
+    }
+    let mut new = Module::default();
+    for f in source.module.funcs.values() {
+        new.funcs.push(stabilize(f).map_err(|d| source.wrong(d))?.0);
+    }
+    Ok(new)
+}
+
+/// A module with stable forms for naive ones, and the function in it; what was rewritten is told.
+fn stable(
+    source: &Program,
+    f: &Function,
+    recognised: &mut Vec<(&'static str, String)>,
+) -> Result<(Module, Function), Diagnostic> {
+    let mut rewritten = |f: &Function| {
+        let (new, fired) = stabilize(f)?;
+        recognised.extend(fired.iter().map(|r| (r.rule, place(source, &new, r.at))));
+        Ok::<Function, Diagnostic>(new)
+    };
+    let module = &source.module;
+    let made = rewritten(f)?;
+    let called = called(module, f);
+    let mut new = Module::default();
+    for g in module.funcs.values() {
+        new.funcs.push(match called.contains(&g.name) {
+            _ if g.name == f.name => made.clone(),
+            true => rewritten(g)?,
+            false => g.clone(),
+        });
+    }
+    Ok((new, made))
+}
+
+/// Where an instruction is: the name of its result, or the line it comes from, since numbers are
+/// given anew when a function is prepared.
+fn place(source: &Program, f: &Function, i: Inst) -> String {
+    if let Some(name) = f.inst_results(i).first().and_then(|&v| f.name_of(v)) {
+        return format!("%{name}");
+    }
+    let before = f.span(i).and_then(|s| source.source.text.get(..s.start as usize));
+    match before {
+        Some(before) => format!("line {}", before.matches('\n').count() + 1),
+        None => format!("@{}", f.name),
+    }
+}
+
+/// The names of the functions that a function calls, and that those call.
+fn called(module: &Module, f: &Function) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut from = vec![f];
+    while let Some(f) = from.pop() {
+        f.walk(&mut |f, i| {
+            if f.op(i) == Op::Call {
+                let name = f.attrs(i).text("func");
+                if names.insert(name.to_string()) {
+                    from.extend(module.find(name));
+                }
+            }
+        });
+    }
+    names
+}
+
+/// The name of an effort.
+pub(super) fn effort_name(effort: Effort) -> &'static str {
+    match effort {
+        Effort::Off => "off",
+        Effort::Quick => "quick",
+        Effort::Default => "default",
+        Effort::Search => "search",
+    }
+}
+
+impl Ready {
+    /// The plan: the one given, or one made, within the budget if there is one.
+    pub(super) fn decide(&self, streams: &mut Streams<'_>) -> Result<Decided, Failure> {
+        self.tell_losses(streams);
+        if let Some(plan) = &self.given {
+            return Ok(Decided { plan: plan.clone(), choice: None });
+        }
+        let Some(budget) = self.budget else {
+            let plan = self.plan_with(self.options.effort)?;
+            return Ok(Decided { plan, choice: None });
+        };
+        let counting = self.counting();
+        let engine = (&counting as &dyn Engine, counting.name());
+        let choice = choose(&self.function, &self.options, budget, engine, self.cache.as_ref());
+        let choice = choice.map_err(|d| self.source.wrong(d))?;
+        tell(&choice.notes, streams);
+        Ok(Decided { plan: choice.point.plan.clone(), choice: Some(choice) })
+    }
+
+    fn tell_losses(&self, streams: &mut Streams<'_>) {
+        if let Some((lossy, kept)) = &self.kept {
+            losses::tell(lossy, kept, streams);
+        }
+    }
+
+    /// The plan for every budget.
+    pub(super) fn frontier(&self, streams: &mut Streams<'_>) -> Result<PlanFrontier, Failure> {
+        self.tell_losses(streams);
+        let counting = self.counting();
+        plan_frontier(&self.function, &self.options, &counting).map_err(|d| self.source.wrong(d))
+    }
+
+    /// What a program takes, with what the engine needs beside the buffers; the peak is as the engine
+    /// counts it.
+    pub(super) fn memory(&self, program: &Kernels, effort: Effort) -> Result<Memory, Failure> {
+        let counting = self.counting();
+        let counted = || {
+            let memory = memory_beside(program, effort, &counting.scratch(program)?)?;
+            let peak = counting.peak(program, &memory)?;
+            Ok(Memory { peak, ..memory })
+        };
+        counted().map_err(|d| self.source.wrong(d))
+    }
+
+    /// What counts the memory of its plans.
+    pub(super) fn counting(&self) -> Counting {
+        counting(self.runs_on.as_ref(), &self.options, &self.donated)
+    }
+
+    /// The engine `gpu`, where that runs it.
+    pub(super) fn gpu(&self) -> Option<Gpu> {
+        match &self.runs_on {
+            Some(RunsOn::Gpu(gpu)) => {
+                let mut engine = (**gpu).clone();
+                engine.plan = self.options.clone();
+                Some(engine)
+            }
+            _ => None,
+        }
+    }
+
+    /// How hard the plan was looked for.
+    pub(super) fn effort(&self) -> &'static str {
+        match self.options.effort {
+            _ if self.given.is_some() => "replayed",
+            effort => effort_name(effort),
+        }
+    }
+
+    /// The plan of this effort.
+    pub(super) fn plan_with(&self, effort: Effort) -> Result<Plan, Failure> {
+        let options = Options { effort, ..self.options.clone() };
+        let made = plan(&self.function, &options).map_err(|d| self.source.wrong(d))?;
+        Ok(made.donating(&self.donated))
+    }
+
+    /// Of the plans that the one without a budget is chosen from, the one of the least peak.
+    pub(super) fn leanest(&self) -> Result<Option<(Effort, PlanPoint)>, Failure> {
+        if self.given.is_some() || self.budget.is_some() {
+            return Ok(None);
+        }
+        let made = plan_attempts(&self.function, &self.options, &self.counting());
+        let made = made.map_err(|d| self.source.wrong(d))?;
+        Ok(made.into_iter().min_by_key(|(_, point)| point.peak))
+    }
+
+    /// The program of a plan, verified.
+    pub(super) fn program(&self, plan: &Plan) -> Result<Verified<Kernels>, Failure> {
+        let program = lower(&self.function, plan, &self.options.device);
+        let program = program.map_err(|d| self.wrong(d))?;
+        verify(program).map_err(|errors| self.source.source.wrong(errors))
+    }
+
+    /// The failure that an error of a pass is.
+    pub(super) fn wrong(&self, d: Diagnostic) -> Failure {
+        match d.kind {
+            // What is wrong with a plan is not wrong with the program.
+            Kind::Usage if self.given.is_some() => Failure::Usage(d),
+            _ => self.source.wrong(d),
+        }
+    }
+
+    /// The failure that something of this function does not read back.
+    pub(super) fn broken(&self, what: &str) -> Failure {
+        self.source.wrong(text::broken(&self.function.name, what))
+    }
+
+    /// The values of these names.
+    pub(super) fn values(&self, names: &[String]) -> Result<Vec<adfuse::ir::Value>, Failure> {
+        let find = |name: &String| {
+            adfuse::fusion::value_named(&self.function, name).map_err(|mut d| {
+                d.kind = Kind::Usage;
+                Failure::Usage(d)
+            })
+        };
+        names.iter().map(find).collect()
+    }
+}

@@ -1,0 +1,213 @@
+//! `run`: a function, or its gradient function, at given or random inputs.
+
+use super::derivative::Wrt;
+use super::engine::{Engine, Settled};
+use super::failure::Failure;
+use super::freedom::{Followed, Freedom};
+use super::inputs::{self, Given, Inputs, arguments};
+use super::losses::{Donated, Losses};
+use super::planning::in_mode;
+use super::source::Program;
+use super::spec::{Input, input};
+use super::streams::Streams;
+use super::target::{Target, all_bound, specialized};
+use super::{json, npz, show, whole};
+use adfuse::autodiff::forward_and_backward;
+use adfuse::backends::Array;
+use adfuse::backends::reference::{self, Effects};
+use adfuse::ir::diag::listed;
+use adfuse::ir::{DType, Function};
+use clap::Args;
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Runs a function and prints its results
+///
+/// Results have the names they are returned by, or out0, out1, ..; the gradient of %x is grad_x.
+/// Inputs that are not given are random: normal for floats, 0 to 3 for integers. They depend on
+/// --seed and their position alone. What the program prints goes to standard error.
+#[derive(Args)]
+pub(super) struct Run {
+    #[command(flatten)]
+    target: Target,
+    /// An input: x.npy, file.npz#name, zeros, ones, randn, uniform, a number, or a nested list
+    ///
+    /// SPEC is x.npy, file.npz#name (or file.npz, for the array named like the input), zeros, ones,
+    /// randn (normal, mean 0, variance 1), uniform (from 0 to 1), a number for every element, or a
+    /// nested list such as [[1,2],[3,4]]. Files must hold the parameter's element type; bf16 is read
+    /// from float32, rounded to nearest. Extents of files and lists bind symbolic dimensions.
+    #[arg(long = "input", value_name = "NAME=SPEC", value_parser = input)]
+    inputs: Vec<Input>,
+    /// The seed of inputs that are not given
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Run the gradient too
+    ///
+    /// Unless the function has one result of a float type, a scalar, each such result takes a
+    /// cotangent as one more input: `<result>_ct` (or ct0, ct1, .. by position; with a
+    /// suffix where a parameter has that name), by default ones.
+    #[arg(long)]
+    grad: bool,
+    #[command(flatten)]
+    wrt: Wrt,
+    #[command(flatten)]
+    engine: Engine,
+    #[command(flatten)]
+    freedom: Freedom,
+    #[command(flatten)]
+    followed: Followed,
+    #[command(flatten)]
+    losses: Losses,
+    #[command(flatten)]
+    donated: Donated,
+    /// Print JSON, with every element
+    #[arg(long, conflicts_with = "digest")]
+    json: bool,
+    /// Print a SHA-256 of each result's little-endian bytes
+    #[arg(long)]
+    digest: bool,
+    /// Also write the results, then the gradients, to a .npz file, or a single one to a .npy file (bf16 as
+    /// float32)
+    #[arg(long, value_name = "OUT.npz|OUT.npy")]
+    save: Option<PathBuf>,
+}
+
+impl Run {
+    /// Runs the command.
+    pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        if self.wrt.is_given() && !self.grad {
+            return Err(Failure::usage("--wrt is for --grad"));
+        }
+        if let Some(path) = &self.save {
+            let inputs = self.inputs.iter().filter_map(|input| input.spec.file());
+            whole::spares(
+                path,
+                self.target.path().into_iter().chain(self.followed.path()).chain(inputs),
+            )?;
+        }
+        let (lossy, plan) = (self.losses.allowed()?, self.followed.read()?);
+        let settled = Settled::of(&self.freedom, lossy, plan, &self.engine)?;
+        let program = self.target.read()?;
+        let f = self.target.choose(&program)?;
+        let inputs = Inputs::new(self.inputs.clone(), self.seed)?;
+        let (f, given) = self.at_extents(&program, f, &inputs)?;
+        let (module, formed) = in_mode(&program, f.clone(), settled.fp, &mut Vec::new())?;
+        let (running, wrt) = if self.grad {
+            let wrt = self.wrt.positions(&program, &f)?;
+            let g = forward_and_backward(&module, &formed, &wrt).map_err(|d| program.wrong(d))?;
+            (g, wrt)
+        } else {
+            (formed, Vec::new())
+        };
+        let names = names(&f, &wrt);
+        if let Some(path) = self.save.as_deref().filter(|p| npz::holds_one(p) && names.len() != 1) {
+            let m = format!(
+                "`{}` would hold one array, the results are {}",
+                path.display(),
+                listed(&names, "")
+            );
+            return Err(
+                Failure::usage(m).hint(Some("name a .npz file, which holds several".into()))
+            );
+        }
+        let args = arguments(&program, &running, &inputs, given)?;
+        renamed(&f, &running, streams);
+        let what = (&module, &running, f.name.as_str());
+        let donated = self.donated.positions(&running)?;
+        let settled = (settled, donated);
+        let values = match self.engine.compile(&program, what, settled, streams)? {
+            Some(made) => made.run(args, !self.donated.is_empty()),
+            None => reference::run(&module, &running, &args, &mut Printing(streams.err)),
+        };
+        let values = values.map_err(|d| program.wrong(d))?;
+        let named: Vec<(String, &Array)> = names.into_iter().zip(&values).collect();
+        if let Some(path) = &self.save {
+            match named.as_slice() {
+                [(_, only)] if npz::holds_one(path) => npz::save_npy(path, only)?,
+                all => npz::save(path, all)?,
+            }
+        }
+        let (outputs, gradients) = named.split_at(named.len() - wrt.len());
+        self.print(streams.out, &f.name, outputs, gradients)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The function with all symbols bound, and what is given for its parameters.
+    fn at_extents(
+        &self,
+        program: &Program,
+        f: &Function,
+        inputs: &Inputs,
+    ) -> Result<(Function, Vec<Option<Given>>), Failure> {
+        let params = inputs::params(f);
+        if !self.grad {
+            inputs.all_known(&params, &f.name)?;
+        }
+        let given = params.iter().map(|p| inputs.read(p)).collect::<Result<Vec<_>, _>>()?;
+        let extents = inputs::bind(&params, &given, self.target.extents(f)?)?;
+        all_bound(f, &extents)?;
+        Ok((specialized(program, f, &extents)?, given))
+    }
+
+    fn print(
+        &self,
+        out: &mut dyn Write,
+        func: &str,
+        outputs: &[(String, &Array)],
+        gradients: &[(String, &Array)],
+    ) -> io::Result<()> {
+        if self.json {
+            write!(out, "{{\"func\": {}, \"outputs\": ", json::quoted(func))?;
+            json::write_arrays(out, outputs)?;
+            if self.grad {
+                write!(out, ", \"gradients\": ")?;
+                json::write_arrays(out, gradients)?;
+            }
+            return writeln!(out, "}}");
+        }
+        for (name, a) in outputs.iter().chain(gradients) {
+            if self.digest {
+                show::write_digest(out, name, a)?;
+            } else {
+                show::write_array(out, name, a)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Tells which cotangents have other names than --help says, since parameters have those.
+fn renamed(f: &Function, running: &Function, streams: &mut Streams<'_>) {
+    let own = inputs::params(f).len();
+    let taking = running.params().iter().filter(|&&p| running.ty(p).dtype != DType::Token);
+    for (param, &p) in inputs::params(running).iter().zip(taking).skip(own) {
+        if let Some(name) = running.name_of(p).filter(|n| *n != param.name) {
+            let m = format!("%{name} is a parameter; the cotangent's input is {}", param.name);
+            streams.note(m);
+        }
+    }
+}
+
+/// A name for each result that is no token, then for each gradient; all different.
+fn names(f: &Function, wrt: &[usize]) -> Vec<String> {
+    let results = f.results().iter().filter(|r| f.ty(**r).dtype != DType::Token);
+    let outputs = results
+        .enumerate()
+        .map(|(k, &r)| f.name_of(r).map_or_else(|| format!("out{k}"), str::to_string));
+    let of = |k: usize| f.name_of(f.params()[k]).map_or_else(|| k.to_string(), str::to_string);
+    let gradients = wrt.iter().map(|&k| format!("grad_{}", of(k)));
+    let mut taken = BTreeSet::new();
+    outputs.chain(gradients).map(|name| inputs::unique(name, &mut taken)).collect()
+}
+
+/// What the program prints, on standard error.
+struct Printing<'a>(&'a mut dyn Write);
+
+impl Effects for Printing<'_> {
+    fn print(&mut self, label: &str, value: &Array) {
+        // A closed standard error stops nothing.
+        let _ = show::write_array(self.0, &label.escape_debug().to_string(), value);
+    }
+}

@@ -1,0 +1,24 @@
+//! Steps of a program as people name them.
+
+use adfuse::ir::kernel::{Buffer, Extents, Program, Step};
+
+/// The extents that a step runs over: the points of a kernel, the results of contractions, the elements
+/// of a sort.
+pub(super) fn domains(program: &Program, step: &Step) -> Vec<Extents> {
+    let join = |parts: &[&Extents]| parts.iter().flat_map(|e| e.iter().copied()).collect();
+    match step {
+        Step::Kernel(k) => vec![k.domain.clone()],
+        Step::Contract(c) => {
+            c.members.iter().map(|m| join(&[&m.batch, &m.rows, &m.cols])).collect()
+        }
+        Step::Attend(a) => vec![join(&[&a.batch, &a.rows, &a.width])],
+        Step::Scatter(s) => vec![s.domain.clone()],
+        Step::Argsort(s) => vec![program.buffers[s.from].dims.clone()],
+        Step::Library(_) | Step::Transfer(_) => Vec::new(),
+    }
+}
+
+/// The names of buffers, with `%`.
+pub(super) fn names(program: &Program, buffers: impl Iterator<Item = Buffer>) -> Vec<String> {
+    buffers.map(|b| format!("%{}", program.buffers[b].name)).collect()
+}

@@ -1,0 +1,135 @@
+//! Which function of which program a command is about, at which extents.
+
+use super::failure::{Failure, mean};
+use super::source::{Program, Source, is_stdin};
+use adfuse::ir::diag::listed;
+use adfuse::ir::rewrite::specialize;
+use adfuse::ir::{Function, Symbol};
+use clap::Args;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The arguments that choose a function.
+#[derive(Args)]
+pub(super) struct Target {
+    /// The program, or `-` for standard input
+    #[arg(required = true)]
+    file: Option<PathBuf>,
+    /// The function; without this, the only one or `main`
+    #[arg(long, value_name = "NAME")]
+    func: Option<String>,
+    #[command(flatten)]
+    dims: Dims,
+}
+
+/// The arguments that give symbolic dimensions their extents.
+#[derive(Args)]
+pub(super) struct Dims {
+    /// The extent of a symbolic dimension, such as n=128; may be repeated
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = dim)]
+    dims: Vec<(Symbol, u64)>,
+}
+
+impl Target {
+    /// The program's file, which a command that does without one does not ask for.
+    fn file(&self) -> Result<&Path, Failure> {
+        self.file.as_deref().ok_or_else(|| Failure::usage("expected a program"))
+    }
+
+    /// The program's file, if one is named.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.file.as_deref().filter(|path| !is_stdin(path))
+    }
+
+    /// Reads the program's text.
+    pub(super) fn source(&self) -> Result<Source, Failure> {
+        Source::read(self.file()?)
+    }
+
+    /// Reads the program.
+    pub(super) fn read(&self) -> Result<Program, Failure> {
+        Program::read(self.file()?)
+    }
+
+    /// The chosen function of the program.
+    pub(super) fn choose<'p>(&self, program: &'p Program) -> Result<&'p Function, Failure> {
+        program.has_functions()?;
+        let module = &program.module;
+        let names: Vec<&str> = module.funcs.values().map(|f| f.name.as_str()).collect();
+        if let Some(name) = &self.func {
+            let name = name.trim_start_matches('@');
+            return module.find(name).ok_or_else(|| {
+                let hint = mean(name, names.iter().copied(), "@");
+                let all = format!("the functions are {}", listed(&names, "@"));
+                Failure::usage(format!("no function @{name} in `{}`", program.source.name))
+                    .hint(hint.or(Some(all)))
+            });
+        }
+        match module.funcs.values().next() {
+            Some(only) if names.len() == 1 => Ok(only),
+            _ => module.find("main").ok_or_else(|| {
+                let name = &program.source.name;
+                Failure::usage(format!("`{name}` has several functions and no @main"))
+                    .hint(Some(format!("choose one with --func: {}", listed(&names, "@"))))
+            }),
+        }
+    }
+
+    /// The extents given for symbols of `f`.
+    pub(super) fn extents(&self, f: &Function) -> Result<BTreeMap<Symbol, u64>, Failure> {
+        self.dims.of(&f.symbols, &format!("@{} has", f.name))
+    }
+}
+
+impl Dims {
+    /// The extents by symbol; each must be one of `known`, which `owner` names.
+    pub(super) fn of(
+        &self,
+        known: &[Symbol],
+        owner: &str,
+    ) -> Result<BTreeMap<Symbol, u64>, Failure> {
+        let mut extents = BTreeMap::new();
+        for &(s, n) in &self.dims {
+            let name = s.as_str();
+            if !known.contains(&s) {
+                let m = format!("{owner} no symbolic dimension `{name}`");
+                return Err(Failure::usage(m).hint(mean(
+                    name,
+                    known.iter().map(Symbol::as_str),
+                    "",
+                )));
+            }
+            if extents.insert(s, n).is_some() {
+                return Err(Failure::usage(format!("--dim {name} is given twice")));
+            }
+        }
+        Ok(extents)
+    }
+}
+
+/// Errs when these extents leave a symbol of the function open.
+pub(super) fn all_bound(f: &Function, extents: &BTreeMap<Symbol, u64>) -> Result<(), Failure> {
+    let Some(open) = f.symbols.iter().find(|s| !extents.contains_key(s)) else { return Ok(()) };
+    let name = open.as_str();
+    let m = format!("nothing gives the symbolic dimension `{name}` of @{} an extent", f.name);
+    Err(Failure::usage(m).hint(Some(format!("add --dim {name}=4"))))
+}
+
+/// The function at these extents; the symbols not among them stay.
+pub(super) fn specialized(
+    program: &Program,
+    f: &Function,
+    extents: &BTreeMap<Symbol, u64>,
+) -> Result<Function, Failure> {
+    if extents.is_empty() {
+        return Ok(f.clone());
+    }
+    specialize(f, extents).map_err(|errors| program.source.wrong(errors))
+}
+
+fn dim(text: &str) -> Result<(Symbol, u64), String> {
+    let (name, extent) = text.split_once('=').ok_or("expected NAME=N")?;
+    let symbol = Symbol::new(name).ok_or_else(|| format!("`{name}` is no name of a dimension"))?;
+    let extent = extent.parse().map_err(|_| format!("`{extent}` is no extent"))?;
+    Ok((symbol, extent))
+}

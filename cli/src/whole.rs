@@ -1,0 +1,68 @@
+//! Files that a command writes, whole or not at all.
+
+use super::failure::Failure;
+use adfuse::whole::replace;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+/// Makes or replaces the file at `path` with what `fill` writes ([`replace`]).
+pub(super) fn write(
+    path: &Path,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<(), Failure> {
+    replace(path, fill)
+        .map_err(|e| Failure::usage(format!("cannot write `{}`: {e}", path.display())))
+}
+
+/// Errs where writing `path` would replace a file that the command reads.
+pub(super) fn spares<'a>(
+    path: &Path,
+    read: impl IntoIterator<Item = &'a Path>,
+) -> Result<(), Failure> {
+    match read.into_iter().find(|r| same_file(path, r)) {
+        None => Ok(()),
+        Some(input) => {
+            let m = format!(
+                "writing `{}` would replace `{}`, which is read",
+                path.display(),
+                input.display()
+            );
+            Err(Failure::usage(m).hint(Some("choose another name for the output".into())))
+        }
+    }
+}
+
+/// Whether two paths lead to one file; what cannot be looked at is none.
+fn same_file(a: &Path, b: &Path) -> bool {
+    let same_path = match (fs::canonicalize(a), fs::canonicalize(b)) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    };
+    same_path || same_inode(a, b)
+}
+
+/// Names that differ in their cases, and hard links, lead to one file by different paths.
+#[cfg(unix)]
+fn same_inode(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let of = |path| fs::metadata(path).map(|m| (m.dev(), m.ino())).ok();
+    of(a).is_some_and(|id| of(b) == Some(id))
+}
+
+#[cfg(not(unix))]
+fn same_inode(_: &Path, _: &Path) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_the_file() {
+        let path = std::env::temp_dir().join(format!("adfuse-{}-none/a", std::process::id()));
+        let text = write(&path, |_| Ok(())).unwrap_err().render(false);
+        assert!(text.contains("cannot write") && text.contains("-none/a"), "{text}");
+    }
+}

@@ -1,5 +1,0 @@
-//! The command-line program.
-
-fn main() -> std::process::ExitCode {
-    adfuse::cli::main()
-}

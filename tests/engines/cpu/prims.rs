@@ -1,0 +1,164 @@
+//! Every scalar primitive on every element type, with vectors of every width: the bits of the interpreter,
+//! and which of them the emitter of wide vectors leaves to Cranelift.
+
+use super::{layout, same, special, strict};
+use adfuse::backends::Array;
+use adfuse::backends::cpu::{Executable, Options, Vectors};
+use adfuse::fusion::Effort;
+use adfuse::ir::DType;
+use adfuse::ir::kernel::text::parse as read;
+use adfuse::ir::kernel::{Program, Verified, verify};
+use adfuse::ir::scalar::Prim;
+
+/// What is left to Cranelift, by the widths that leave it, each for the reason beside it.
+const LEFT: [(&str, &str, &[u32]); 8] = [
+    ("rem.f64 of f64", "fmod has as many steps as the exponents differ", &[256, 512]),
+    ("rem.f32 of f32", "fmod has as many steps as the exponents differ", &[256, 512]),
+    ("convert.i64 of f64", "AVX2 has no integers of 64 bits beside floats", &[256]),
+    ("convert.i64 of f32", "AVX2 has no integers of 64 bits beside floats", &[256]),
+    ("convert.i64 of bf16", "AVX2 has no integers of 64 bits beside floats", &[256]),
+    ("convert.i64 of f16", "AVX2 has no integers of 64 bits beside floats", &[256]),
+    ("convert.f32 of i64", "two roundings would not be one", &[256]),
+    ("bitcast.bool of bool", "nothing makes one", &[256, 512]),
+];
+
+/// The bits of another float of 16 bits may be a NaN that is not the canonical one, which engines keep and
+/// the evaluator does not. No op makes such a bit cast.
+const OTHER_BITS: [&str; 2] = ["bitcast.f16 of bf16", "bitcast.bf16 of f16"];
+
+/// Element types in the order of their table.
+fn types() -> impl Iterator<Item = DType> {
+    DType::ALL.into_iter().filter(|&d| d != DType::Token)
+}
+
+/// A primitive with the types of its operands and its result, as text has them.
+struct Case {
+    name: String,
+    /// The operation and its type.
+    head: String,
+    params: Vec<DType>,
+    result: DType,
+}
+
+impl Case {
+    fn new(p: Prim, from: DType, result: DType) -> Case {
+        let name = match p {
+            Prim::Lookup(table) => format!("lookup.{result} {table:?}"),
+            _ => format!("{p:?}.{result}").to_lowercase(),
+        };
+        let mut params = vec![from; p.arity()];
+        if p == Prim::Select {
+            params[0] = DType::Bool;
+        }
+        Case { name: format!("{name} of {from}"), head: name, params, result }
+    }
+
+    /// All that the verifier accepts.
+    fn all() -> Vec<Case> {
+        let mut cases = Vec::new();
+        for &p in Prim::ALL {
+            for from in types() {
+                let cases_of = types().map(|to| Case::new(p, from, to));
+                cases.extend(cases_of.filter(|c| c.program(1, None).is_some()));
+            }
+        }
+        cases
+    }
+
+    /// The program of it over so many elements, the last operand a constant if one is given; none where the
+    /// primitive is not defined so.
+    fn program(&self, n: u64, constant: Option<&str>) -> Option<Verified<Program>> {
+        let [mut inputs, mut loads, mut values, mut names] = [(); 4].map(|()| String::new());
+        for (k, d) in self.params.iter().enumerate() {
+            inputs += &format!("input %x{k}: {d}[{n}]\n");
+            loads += &format!("p{k} = load %x{k}[d0]\n");
+            values += &match constant.filter(|_| k + 1 == self.params.len()) {
+                Some(c) => format!("s{k} = const.{d} {c}\n"),
+                None => format!("s{k} = param.{d} {k}\n"),
+            };
+            names += &format!(" s{k}");
+        }
+        let (last, head, result) = (self.params.len(), &self.head, self.result);
+        let text = format!(
+            "program @p {{
+               {inputs}output %r: {result}[{n}]
+               kernel @k [{n}] {{
+                 stage [] {{
+                   {loads}{values}s{last} = {head}{names}
+                   %r[d0] = store s{last}
+                 }}
+               }}
+               return %r
+             }}"
+        );
+        verify(read(&text).ok()?).ok()
+    }
+}
+
+/// Of each operand, what its type has of the unusual, and small numbers for what counts.
+fn operands(case: &Case, n: u64, turn: usize) -> Vec<Array> {
+    let one = |(k, &d): (usize, &DType)| {
+        let turn = turn * 3 + k;
+        if turn % 4 == 3 && d.is_int() {
+            let small: Vec<u64> =
+                (0..n).map(|i| (i * 5 + k as u64) % (d.bits() as u64 + 2)).collect();
+            return Array::from_bits(d, &[n], &small).expect("fits");
+        }
+        special(d, &[n], turn)
+    };
+    case.params.iter().enumerate().map(one).collect()
+}
+
+#[test]
+fn every_primitive_has_the_bits_of_the_interpreter() {
+    let cases = Case::all();
+    assert!(cases.len() > 300, "{} primitives", cases.len());
+    for case in cases.iter().filter(|c| !OTHER_BITS.contains(&c.name.as_str())) {
+        // Partial groups alone, and after whole ones, one and several.
+        for n in [1, 7, 67, 131] {
+            let program = case.program(n, None).expect("is defined");
+            for turn in 0..6 {
+                if let Err(why) = same(&program, Effort::Default, &operands(case, n, turn)) {
+                    panic!("{}: {}", case.name, &why[..why.len().min(3000)]);
+                }
+            }
+        }
+        if case.params.len() < 2 {
+            continue;
+        }
+        for constant in
+            ["0", "1", "-1", "3", "31", "200", "0.0", "-0.0", "1.5", "inf", "nan", "true"]
+        {
+            let Some(program) = case.program(131, Some(constant)) else { continue };
+            for turn in 0..3 {
+                if let Err(why) = same(&program, Effort::Default, &operands(case, 131, turn)) {
+                    panic!("{} {constant}: {}", case.name, &why[..why.len().min(3000)]);
+                }
+            }
+        }
+    }
+}
+
+/// Primitives are emitted or listed by name; what is listed and emitted after all fails too.
+#[test]
+fn what_is_left_to_cranelift_is_listed() {
+    let widths = Vectors::ALL.into_iter();
+    for vectors in widths.filter(|&v| v > Vectors::Narrow && v <= Vectors::host()) {
+        let mut left = Vec::new();
+        for case in Case::all() {
+            let program = case.program(67, None).expect("is defined");
+            let layout = layout(&program, Effort::Default).expect("fits");
+            let options = Options { vectors, ..strict() };
+            let made = Executable::compile_listed(&program, &layout, options).expect("compiles");
+            if made.sweeps().any(|s| s.emitter.why().is_some()) {
+                left.push(case.name);
+            }
+        }
+        let bits = vectors.bits();
+        let listed = LEFT.iter().filter(|(_, _, widths)| widths.contains(&bits));
+        let mut listed: Vec<&str> = listed.map(|(name, _, _)| *name).collect();
+        listed.sort_unstable();
+        left.sort_unstable();
+        assert_eq!(left, listed, "with vectors of {bits} bits");
+    }
+}

@@ -1,0 +1,146 @@
+//! Convolutions and pools with their gradients: operands that are windows, short lines under guards, and elements that
+//! are repeated or left out along a line.
+
+use super::agrees;
+use crate::common::random::inputs;
+use adfuse::autodiff::{differentiable, forward_and_backward};
+use adfuse::ir::Module;
+use adfuse::ir::op::Domain;
+use adfuse::ir::text::parse;
+
+/// A function of these instructions, which end in `%r`, and its gradient give the bits of the evaluator.
+fn holds(params: &str, body: &str, result: &str) {
+    let text = format!(
+        "func @f({params}, %t: {result}) -> {}[] {{
+           {body}
+           %w = mul %r, %t : {result}
+           %s = reduce_sum %w {{axes = [{}]}} : {0}[]
+           return %s
+         }}",
+        &result[..3],
+        (0..result.matches(',').count() + 1).map(|k| k.to_string()).collect::<Vec<_>>().join(", "),
+    );
+    let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    let f = module.funcs.values().next().expect("a function");
+    let wrt = differentiable(f, None).expect("has floats");
+    let g = forward_and_backward(&module, f, &wrt).unwrap_or_else(|d| panic!("{d}\n{text}"));
+    if let Err(why) = agrees(&Module::single(g.clone()), &g, &inputs(&g, &[Domain::Normal])) {
+        panic!("{text}: {}", &why[..why.len().min(3000)]);
+    }
+}
+
+/// Extents of a convolution along an axis.
+fn places(n: i64, k: i64, [stride, dilation, low, high, holes]: [i64; 5]) -> i64 {
+    let wide = (n - 1) * holes + 1 + low + high;
+    (wide - dilation * (k - 1) - 1) / stride + 1
+}
+
+#[test]
+fn convolutions() {
+    // Images, features in and out, lines and columns, kernel, groups; stride, dilation, padding before and behind, and
+    // dilation of the image.
+    let cases: [([i64; 8], [i64; 5]); 12] = [
+        ([3, 1, 6, 12, 12, 5, 5, 1], [1, 1, 0, 0, 1]),
+        ([2, 6, 16, 12, 12, 5, 5, 1], [1, 1, 0, 0, 1]),
+        ([2, 3, 4, 9, 17, 3, 3, 1], [1, 1, 1, 1, 1]),
+        ([1, 2, 70, 7, 8, 3, 3, 1], [1, 1, 1, 1, 1]),
+        ([1, 70, 3, 6, 5, 3, 3, 1], [1, 1, 1, 1, 1]),
+        ([2, 2, 5, 11, 13, 3, 2, 1], [2, 1, 1, 0, 1]),
+        ([1, 4, 2, 10, 20, 3, 3, 1], [1, 2, 2, 2, 1]),
+        ([2, 4, 6, 8, 8, 3, 3, 2], [1, 1, 1, 1, 1]),
+        ([1, 6, 6, 7, 9, 3, 3, 6], [1, 1, 1, 1, 1]),
+        ([1, 2, 3, 5, 6, 2, 2, 1], [1, 1, 1, 1, 2]),
+        ([2, 1, 1, 1, 40, 1, 7, 1], [1, 1, 0, 0, 1]),
+        ([1, 1, 33, 20, 20, 4, 4, 1], [4, 1, 0, 0, 1]),
+    ];
+    for dtype in ["f32", "f64"] {
+        for (sizes, along) in cases {
+            let [images, features, out, high, wide, kh, kw, groups] = sizes;
+            let [stride, dilation, low, behind, holes] = along;
+            let (oh, ow) = (places(high, kh, along), places(wide, kw, along));
+            let own = features / groups;
+            let attrs = format!(
+                "strides = [{stride}, {stride}], low = [{low}, {low}], high = [{behind}, {behind}], \
+                 lhs_dilation = [{holes}, {holes}], rhs_dilation = [{dilation}, {dilation}], \
+                 feature_group_count = {groups}"
+            );
+            let result = format!("{dtype}[{images},{out},{oh},{ow}]");
+            holds(
+                &format!(
+                    "%x: {dtype}[{images},{features},{high},{wide}], %k: {dtype}[{out},{own},{kh},{kw}]"
+                ),
+                &format!("%r = conv_general_dilated %x, %k {{{attrs}}} : {result}"),
+                &result,
+            );
+        }
+    }
+}
+
+/// Windows of two, three and four, beside each other and overlapping, after a relu, so that there are ties.
+#[test]
+fn pools() {
+    for kind in ["max", "sum"] {
+        for (window, stride) in [(2, 2), (4, 4), (3, 2), (3, 3), (2, 1)] {
+            for (high, wide) in [(8, 24), (12, 12), (4, 70), (9, 33)] {
+                let count = |n: i64| (n - window) / stride + 1;
+                let image = format!("f32[3,2,{high},{wide}]");
+                let result = format!("f32[3,2,{},{}]", count(high), count(wide));
+                let body = format!(
+                    "%b = broadcast_in_dim %c {{dims = [1]}} : {image}
+                     %a = add %x, %b : {image}
+                     %h = relu %a : {image}
+                     %r = reduce_window_{kind} %h {{window = [1, 1, {window}, {window}], \
+                          strides = [1, 1, {stride}, {stride}]}} : {result}"
+                );
+                holds(&format!("%x: {image}, %c: f32[2]"), &body, &result);
+            }
+        }
+    }
+}
+
+/// An element for each two or four of another, and every second one.
+#[test]
+fn repeated_and_left_out() {
+    for dtype in ["f32", "f64"] {
+        for n in [1, 3, 8, 17, 40, 300] {
+            for each in [2, 3, 4] {
+                let (all, few) = (format!("{dtype}[5,{}]", n * each), format!("{dtype}[5,{n}]"));
+                let body = format!(
+                    "%a = broadcast_in_dim %x {{dims = [0, 1]}} : {dtype}[5,{n},{each}]
+                     %b = reshape %a : {all}
+                     %d = mul %b, %y : {all}
+                     %e = exp %d : {all}
+                     %f = slice %e {{start = [0, 0], limit = [5, {}], stride = [1, {each}]}} : {few}
+                     %g = broadcast_in_dim %f {{dims = [0, 1]}} : {dtype}[5,{n},{each}]
+                     %h = reshape %g : {all}
+                     %r = add %h, %b : {all}",
+                    n * each
+                );
+                holds(&format!("%x: {few}, %y: {all}"), &body, &all);
+            }
+        }
+    }
+}
+
+/// More shifted neighbours than lines are cut for, with a value behind the edges that is not 0.
+#[test]
+fn many_guards() {
+    for dtype in ["f32", "f64"] {
+        for n in [5, 12, 40, 64, 200] {
+            let image = format!("{dtype}[3,{n}]");
+            let mut body = String::from("%s0 = mul %x, 0.5 : T\n");
+            for k in 1..=12i64 {
+                let shift = if k % 2 == 0 { k.min(n) } else { -k.min(n) };
+                let edge = if k % 3 == 0 { "0.0" } else { "1.25" };
+                body += &format!(
+                    "%p{k} = pad %x, {edge} {{low = [0, {shift}], high = [0, {}], interior = [0, 0]}} : T
+                     %s{k} = add %s{}, %p{k} : T\n",
+                    -shift,
+                    k - 1
+                );
+            }
+            body += "%r = mul %s12, %x : T";
+            holds(&format!("%x: {image}"), &body.replace(": T", &format!(": {image}")), &image);
+        }
+    }
+}

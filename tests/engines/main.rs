@@ -1,0 +1,12 @@
+//! What runs programs: the kernel evaluator, the CPU engine, and what is asked of every engine.
+
+mod boundary;
+#[path = "../common/mod.rs"]
+mod common;
+mod cpu;
+mod gradbench;
+mod inside;
+mod kernels;
+mod opaque;
+mod steps;
+mod storage;

@@ -1,0 +1,11 @@
+//! What programs mean: transformations of random programs, every row of the op table, functions over
+//! batches, tracing from Rust.
+
+mod accepted;
+#[path = "../common/mod.rs"]
+mod common;
+mod compose;
+mod ops;
+mod programs;
+mod trace;
+mod vmap;

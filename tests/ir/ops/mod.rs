@@ -1,0 +1,19 @@
+//! Tests that go over the whole op table: a new row is tested by them without a line of its own.
+
+mod batches;
+mod cases;
+mod closed;
+mod conformance;
+mod derivatives;
+mod evaluation;
+mod forms;
+mod gradients;
+mod limits;
+mod rewrites;
+mod rows;
+mod rules;
+mod sorting;
+mod stable;
+mod structure;
+mod verifier;
+mod windows;

@@ -1,0 +1,377 @@
+//! What plans keep from one phase for a later one: every value that crosses has a decision, the bytes
+//! are those that are counted, and known ops keep no more than they have to. `ADFUSE_PROGRAMS` sets
+//! how many random programs (60 by default).
+
+use crate::common::models;
+use crate::common::programs::decode;
+use crate::common::random::{self, inputs};
+use adfuse::autodiff::{differentiable, forward_and_backward};
+use adfuse::backends::Array;
+use adfuse::backends::reference::{Silent, kernel, run};
+use adfuse::fusion::{
+    Alternative, AnyEngine, Choice, Constraint, Decision, Device, Effort, Fp, Options, Plan, Why,
+    decisions, lower, plan, plan_frontier, prepare, saved_bytes, value_named,
+};
+use adfuse::ir::kernel::verify;
+use adfuse::ir::op::Domain;
+use adfuse::ir::text::{Names, parse};
+use adfuse::ir::{DType, Function, Module, Op, Phase, Value, ValueDef};
+use std::collections::{BTreeMap, BTreeSet};
+
+fn options(effort: Effort) -> Options {
+    Options { device: Device::cpu(), effort, fp: Fp::Strict }
+}
+
+fn gradients(module: &Module, f: &Function, wrt: Option<&[usize]>) -> Result<Function, String> {
+    let all = differentiable(f, None).map_err(|d| d.to_string())?;
+    let g = forward_and_backward(module, f, wrt.unwrap_or(&all)).map_err(|d| d.to_string())?;
+    prepare(&Module::single(g.clone()), &g).map_err(|d| d.to_string())
+}
+
+fn phase(f: &Function, v: Value) -> Phase {
+    match f.def(v) {
+        ValueDef::Inst(i, _) => f.inst(i).phase,
+        _ => Phase::default(),
+    }
+}
+
+/// An instruction of a group, each time that one computes it.
+struct Occurrence {
+    group: usize,
+    /// The phase that it belongs to: that of the instruction, or the latest so far where it comes again.
+    own: Phase,
+    /// What it reads, what that is written out in terms of as well, and the occurrence that computed it.
+    reads: Vec<(Value, Option<usize>)>,
+}
+
+/// The occurrences of a plan in their order, and the first of each value.
+fn occurrences(f: &Function, plan: &Plan) -> (Vec<Occurrence>, BTreeMap<Value, usize>) {
+    let (mut all, mut latest) = (Vec::new(), Phase::default());
+    let (mut last, mut first) = (BTreeMap::<Value, usize>::new(), BTreeMap::<Value, usize>::new());
+    for (group, g) in plan.groups.iter().enumerate() {
+        for &m in g.parts.iter().flatten() {
+            let (mut reads, mut stack) = (Vec::new(), f.args(m).to_vec());
+            while let Some(v) = stack.pop() {
+                if f.literal(v).is_some() || reads.iter().any(|(r, _)| *r == v) {
+                    continue;
+                }
+                match f.def(v) {
+                    ValueDef::Inst(i, _) if plan.inline.contains(&i) => {
+                        reads.push((v, None));
+                        stack.extend(f.args(i));
+                    }
+                    _ => reads.push((v, last.get(&v).copied())),
+                }
+            }
+            latest = latest.max(f.inst(m).phase);
+            let v = f.inst_results(m)[0];
+            let again = last.insert(v, all.len()).is_some();
+            first.entry(v).or_insert(all.len());
+            let own = if again { latest } else { f.inst(m).phase };
+            all.push(Occurrence { group, own, reads });
+        }
+    }
+    (all, first)
+}
+
+/// The values that cross phases, counted by walking through the plan, forward to find who reads what, and
+/// backward to find the first phase that needs it.
+fn crossing(f: &Function, plan: &Plan) -> BTreeSet<Value> {
+    let (all, first) = occurrences(f, plan);
+    let mut needed: Vec<Option<Phase>> = vec![None; all.len()];
+    f.results().iter().filter_map(|v| first.get(v)).for_each(|&k| needed[k] = Some(all[k].own));
+    let mut found = BTreeSet::new();
+    for (k, o) in all.iter().enumerate().rev() {
+        let serves = needed[k].map_or(o.own, |p| p.max(o.own));
+        for &(v, from) in &o.reads {
+            if let Some(from) = from {
+                needed[from] = Some(needed[from].map_or(serves, |p| p.min(serves)));
+            }
+            let memory = from.is_some_and(|from| all[from].group != o.group);
+            if (if memory { serves } else { o.own }) > phase(f, v) {
+                found.insert(v);
+            }
+        }
+    }
+    found
+}
+
+/// The decisions of a plan, after what must hold for any.
+fn decided(f: &Function, plan: &Plan, options: &Options) -> Result<Vec<Decision>, String> {
+    checked(f, plan, options, None)
+}
+
+/// As [`decided`]; the plans of alternatives give these results for these arguments, too.
+fn checked(
+    f: &Function,
+    plan: &Plan,
+    options: &Options,
+    run: Option<&(Vec<Array>, Vec<Array>)>,
+) -> Result<Vec<Decision>, String> {
+    let why = |m: String| format!("{m}\n{}\n{f}", plan.text(f));
+    let found = decisions(f, plan, options, None, &AnyEngine).map_err(|d| why(d.to_string()))?;
+    let values: BTreeSet<Value> = found.iter().map(|d| d.value).collect();
+    let expected = crossing(f, plan);
+    if values != expected || found.len() != values.len() {
+        return Err(why(format!("{values:?} are decided, {expected:?} cross")));
+    }
+    let saved = saved_bytes(f, plan).map_err(|d| why(d.to_string()))?;
+    if found.iter().map(|d| d.saved).sum::<u64>() != saved {
+        return Err(why(format!("{saved} bytes are saved, not those of {found:?}")));
+    }
+    for d in &found {
+        let kept = matches!(d.choice, Choice::Save | Choice::Compress { .. });
+        if d.saved > 0 && !kept && !matches!(d.choice, Choice::Remat { .. } | Choice::Shared) {
+            return Err(why(format!("it is there anyway, and bytes are counted: {d:?}")));
+        }
+        if let Alternative::Keep(x) | Alternative::Remat(x) = &d.other {
+            let program = lower(f, &x.plan, &options.device).map_err(|d| why(d.to_string()))?;
+            let program = verify(program).map_err(|e| why(format!("{}: {d:?}", e[0])))?;
+            if let Some((args, expected)) = run
+                && kernel::run(&program, args).as_ref() != Ok(expected)
+            {
+                return Err(why(format!("other bits: {d:?}")));
+            }
+        }
+        let fits = match (&d.choice, &d.other) {
+            (Choice::Save | Choice::Compress { .. }, Alternative::Remat(_)) => true,
+            (Choice::Remat { .. } | Choice::Shared, Alternative::Keep(_)) => true,
+            (_, Alternative::None(_)) => d.bound == Constraint::Legality,
+            _ => false,
+        };
+        if !fits {
+            return Err(why(format!("no alternative: {d:?}")));
+        }
+    }
+    Ok(found)
+}
+
+#[test]
+fn random_programs() {
+    random::programs(31, 60, |steps| {
+        let f = decode(steps, DType::F32);
+        let g = gradients(&Module::single(f.clone()), &f, None)?;
+        let args = inputs(&g, &[Domain::Normal]);
+        let expected = run(&Module::single(g.clone()), &g, &args, &mut Silent);
+        let known = (args, expected.map_err(|d| d.to_string())?);
+        for effort in [Effort::Off, Effort::Quick] {
+            let plan = plan(&g, &options(effort)).map_err(|d| d.to_string())?;
+            checked(&g, &plan, &options(effort), Some(&known))?;
+        }
+        let frontier = plan_frontier(&g, &options(Effort::Quick), &AnyEngine);
+        let frontier = frontier.map_err(|d| d.to_string())?;
+        let plan = &frontier.points()[0].plan;
+        checked(&g, plan, &options(Effort::Quick), Some(&known)).map(drop)
+    });
+}
+
+#[test]
+fn models() {
+    let options = options(Effort::Quick);
+    let mut counts = BTreeMap::<String, usize>::new();
+    for (stem, module, f) in models::all() {
+        let g = gradients(&module, &f, None).expect("differentiates");
+        let frontier = plan_frontier(&g, &options, &AnyEngine).expect("plans");
+        let points = frontier.points();
+        for plan in [&points[0].plan, &points[points.len() - 1].plan] {
+            let found = decided(&g, plan, &options).unwrap_or_else(|why| panic!("{stem}: {why}"));
+            for d in &found {
+                let choice = format!("{:?}", d.choice);
+                let word = choice.split([' ', '{']).next().unwrap_or_default();
+                let bound = format!("{:?}", d.bound);
+                let bound = bound.split([' ', '{']).next().unwrap_or_default();
+                *counts.entry(format!("{word} {bound}")).or_default() += 1;
+            }
+        }
+    }
+    for choice in ["Save Time", "Compress Time", "Remat Time", "Shared Time", "Output Legality"] {
+        assert!(counts.contains_key(choice), "{choice} is not among {counts:?}");
+    }
+}
+
+fn gradient(text: &str, wrt: &[usize]) -> Function {
+    let module = parse(text).expect("parses");
+    let f = module.funcs.values().next().expect("a function");
+    gradients(&module, f, Some(wrt)).expect("differentiates")
+}
+
+/// What a program keeps for its backward pass at the least, without computing a contraction again: names
+/// of values, as they are kept.
+fn kept(text: &str, wrt: &[usize]) -> (u64, Vec<String>) {
+    let g = gradient(text, wrt);
+    let options = options(Effort::Default);
+    let frontier = plan_frontier(&g, &options, &AnyEngine).expect("plans");
+    let contracts =
+        |v: Value| matches!(g.def(v), ValueDef::Inst(i, _) if g.op(i) == Op::DotGeneral);
+    let cheap = frontier.points().iter().filter(|p| !p.again.iter().any(|&(v, _)| contracts(v)));
+    let least = cheap.min_by_key(|p| p.saved).expect("a plan");
+    kept_by(&g, &least.plan)
+}
+
+/// What a plan keeps for the backward pass.
+fn kept_by(g: &Function, plan: &Plan) -> (u64, Vec<String>) {
+    let found = decided(g, plan, &options(Effort::Default)).expect("decides");
+    let names = Names::of(g);
+    let one = |d: &Decision| match d.choice {
+        Choice::Save => Some(format!("{} {}", names.get(d.value), g.ty(d.value))),
+        Choice::Compress { bits } => {
+            Some(format!("{} {} b{bits}", names.get(d.value), g.ty(d.value)))
+        }
+        _ => None,
+    };
+    (found.iter().map(|d| d.saved).sum(), found.iter().filter_map(one).collect())
+}
+
+#[test]
+fn least_residuals() {
+    // With constant weights nothing but the sign of the hidden layer is asked for: 1 bit an element.
+    let relu = "func @f(%x: f32[64,128], %w1: f32[128,256], %w2: f32[256,64]) -> f32[] {
+  %h = dot_general %x, %w1 {contract = [1] x [0]} : f32[64,256]
+  %r = relu %h : f32[64,256]
+  %y = dot_general %r, %w2 {contract = [1] x [0]} : f32[64,64]
+  %s = reduce_sum %y {axes = [0, 1]} : f32[]
+  return %s
+}
+";
+    let (saved, what) = kept(relu, &[0]);
+    assert_eq!((saved, what.len()), (64 * 256 / 8, 1), "{what:?}");
+    assert!(what[0].ends_with("bool[64,256] b1"), "{what:?}");
+
+    let dropout = "func @f(%x: f32[64,128], %w: f32[128,64], %seed: i64[]) -> f32[] {
+  %b = rng_bits %seed, 7 : u32[64,128]
+  %k = lt %b, 2147483648 : bool[64,128]
+  %z = mul %x, 2.0 : f32[64,128]
+  %d = select_n %k, 0.0, %z : f32[64,128]
+  %y = dot_general %d, %w {contract = [1] x [0]} : f32[64,64]
+  %s = reduce_sum %y {axes = [0, 1]} : f32[]
+  return %s
+}
+";
+    assert_eq!(kept(dropout, &[0]), (0, vec![]));
+
+    let gelu = "func @f(%x: f32[64,128], %w1: f32[128,256], %w2: f32[256,64]) -> f32[] {
+  %h = dot_general %x, %w1 {contract = [1] x [0]} : f32[64,256]
+  %a = mul %h, 0.70710677 : f32[64,256]
+  %e = erf %a : f32[64,256]
+  %p = add %e, 1.0 : f32[64,256]
+  %q = mul %h, %p : f32[64,256]
+  %g = mul %q, 0.5 : f32[64,256]
+  %y = dot_general %g, %w2 {contract = [1] x [0]} : f32[64,64]
+  %s = reduce_sum %y {axes = [0, 1]} : f32[]
+  return %s
+}
+";
+    assert_eq!(kept(gelu, &[0]), (64 * 256 * 4, vec!["h f32[64,256]".into()]));
+
+    // The input of the whole is there anyway; of each row, a mean and a reciprocal deviation.
+    let norm = "func @f(%x: f32[64,256], %w: f32[256,32], %t: f32[64,32]) -> f32[] {
+  %s = reduce_sum %x {axes = [1]} : f32[64]
+  %m = div %s, 256.0 : f32[64]
+  %mb = broadcast_in_dim %m {dims = [0]} : f32[64,256]
+  %c = sub %x, %mb : f32[64,256]
+  %q = mul %c, %c : f32[64,256]
+  %v = reduce_sum %q {axes = [1]} : f32[64]
+  %a = div %v, 256.0 : f32[64]
+  %e = add %a, 0.00001 : f32[64]
+  %r = rsqrt %e : f32[64]
+  %rb = broadcast_in_dim %r {dims = [0]} : f32[64,256]
+  %n = mul %c, %rb : f32[64,256]
+  %y = dot_general %n, %w {contract = [1] x [0]} : f32[64,32]
+  %z = mul %y, %t : f32[64,32]
+  %l = reduce_sum %z {axes = [0, 1]} : f32[]
+  return %l
+}
+";
+    // Two sums a row; nothing, where the kernel that reads the rows again folds them again.
+    let g = gradient(norm, &[0]);
+    let made = plan(&g, &options(Effort::Default)).expect("has a lowering");
+    let (saved, what) = kept_by(&g, &made);
+    assert_eq!((saved, what.len()), (2 * 64 * 4, 2), "{what:?}");
+    assert!(what.iter().all(|w| w.ends_with("f32[64]")), "{what:?}");
+    assert_eq!(kept(norm, &[0]), (0, Vec::new()));
+}
+
+/// The mask of `relu` is a comparison of its result, so that it is none where the result is kept.
+#[test]
+fn masks_come_from_kept_outputs() {
+    let text = std::fs::read_to_string("tests/models/mlp_relu.ir").expect("a model");
+    let module = parse(&text).expect("parses");
+    let f = module.find("mlp_relu").expect("the function");
+    let g = gradients(&module, f, None).expect("differentiates");
+    let options = options(Effort::Default);
+    let frontier = plan_frontier(&g, &options, &AnyEngine).expect("plans");
+    let names = Names::of(&g);
+    let from = frontier.points().iter().any(|p| {
+        let found = decided(&g, &p.plan, &options).expect("decides");
+        found.iter().any(|d| {
+            let hidden = |v: &[Value]| v.len() == 1 && names.get(v[0]).starts_with('h');
+            g.ty(d.value).dtype == DType::Bool
+                && matches!(&d.choice, Choice::Remat { from, .. } if hidden(from))
+        })
+    });
+    assert!(from, "no plan makes a mask of a kept result");
+}
+
+/// What the user returns is in memory whatever is planned; what a kept value gives but for rounding is
+/// not taken from it.
+#[test]
+fn results_and_inverses() {
+    let text = "func @f(%x: f32[8,64], %w: f32[64,64], %g: f32[8,64]) -> (f32[8,64], f32[64,64], f32[8,64]) {
+  %h = dot_general %x, %w {contract = [1] x [0]} : f32[8,64]
+  %e = exp %h : f32[8,64]
+  %y = dot_general %e, %w {contract = [1] x [0]} : f32[8,64]
+  %d = dot_general %g, %w {contract = [1] x [1]} : f32[8,64] @p1
+  %c = mul %d, %h : f32[8,64] @p1
+  %v = dot_general %e, %c {contract = [0] x [0]} : f32[64,64] @p1
+  return %y, %v, RESULT
+}
+";
+    for (result, chosen) in [("%h", Choice::Output), ("%c", Choice::Save)] {
+        let module = parse(&text.replace("RESULT", result)).expect("parses");
+        let f = module.funcs.values().next().expect("a function");
+        let f = prepare(&module, f).expect("prepares");
+        let options = options(Effort::Default);
+        let plan = plan(&f, &options).expect("plans");
+        let found = decided(&f, &plan, &options).expect("decides");
+        let of = |name: &str| {
+            let v = value_named(&f, name).expect("a value");
+            found.iter().find(|d| d.value == v).expect("crosses")
+        };
+        assert_eq!(of("h").choice, chosen);
+        match chosen {
+            Choice::Output => assert_eq!(of("h").other, Alternative::None(Why::Output)),
+            _ => assert_eq!(of("h").bound, Constraint::Exactness { of: of("e").value }),
+        }
+        assert!(of("h").at_peak);
+        assert_eq!(of("w").choice, Choice::Parameter);
+    }
+}
+
+/// Within a budget, what would be faster does not fit, and by how much is said.
+#[test]
+fn budgets_bind() {
+    let text = std::fs::read_to_string("tests/models/deep_mlp.ir").expect("a model");
+    let module = parse(&text).expect("parses");
+    let f = module.find("deep_mlp").expect("the function");
+    let g = gradients(&module, f, None).expect("differentiates");
+    let options = options(Effort::Default);
+    let frontier = plan_frontier(&g, &options, &AnyEngine).expect("plans");
+    let point = &frontier.points()[0];
+    assert!(frontier.points().len() > 1 && !point.again.is_empty());
+    let found = decisions(&g, &point.plan, &options, Some(point.peak), &AnyEngine);
+    let mut over = 0;
+    for d in found.expect("decides") {
+        if let Constraint::Budget { over: bytes } = d.bound {
+            let (Alternative::Keep(x) | Alternative::Remat(x)) = &d.other else {
+                panic!("bound without an alternative: {d:?}");
+            };
+            assert_eq!(Ok(bytes), u64::try_from(x.peak), "{d:?}");
+            assert!(x.seconds <= 1e-9 * point.seconds, "{d:?}");
+            over += 1;
+        }
+    }
+    assert!(over > 0, "the budget binds nothing");
+    // Without one it binds nothing.
+    let free = decisions(&g, &point.plan, &options, None, &AnyEngine).expect("decides");
+    assert!(free.iter().all(|d| !matches!(d.bound, Constraint::Budget { .. })));
+}

@@ -1,0 +1,20 @@
+//! Plans: which instructions share a kernel, what is kept for later phases, memory and its budgets, what it
+//! all costs, and that no plan changes a bit.
+
+mod budget;
+#[path = "../common/mod.rs"]
+mod common;
+mod cost;
+mod decisions;
+mod donated;
+mod explain;
+mod groups;
+mod joint;
+mod lossy;
+mod memory;
+mod models;
+mod optimal;
+mod plan_cache;
+mod replay;
+mod retain;
+mod search;
