@@ -4,11 +4,11 @@
 //! calls of functions with a rule stay, since a later one may need the rule. So a function on its way
 //! is held together with what it calls, and calls are replaced when the last transformation is done.
 
+use crate::closed::closed;
 use crate::reverse::{BACKWARD, FORWARD_AND_BACKWARD, GRAD, HAS_AUX, VALUE_AND_GRAD, VJP};
 use crate::vmap::{Batching, Callees};
 use crate::{jacobian, jvp, linear_transpose, reverse, vmap};
-use adfuse_ir::rewrite::inline;
-use adfuse_ir::{Diagnostic, Function, Module, Op};
+use adfuse_ir::{Diagnostic, Function, Module};
 
 /// A function and what it calls, for one transformation after another:
 /// `Derived::new(&module, f).grad(&[0])?.jvp(&[0])?.finish()?`.
@@ -175,12 +175,4 @@ impl Derived {
         }
         Derived { callees: self.callees, f }
     }
-}
-
-/// The function without calls and without a rule.
-pub(crate) fn closed(module: &Module, mut f: Function) -> Result<Function, Diagnostic> {
-    f.rule = None;
-    let mut calls = false;
-    f.walk(&mut |f, i| calls |= f.op(i) == Op::Call);
-    if calls { inline(module, &f, &|_| true) } else { Ok(f) }
 }

@@ -1,6 +1,5 @@
 //! Jacobians and Hessians: derivatives along every basis direction at once, by `vmap`.
 
-use crate::derived::Derived;
 use crate::reverse::{BACKWARD, last_phase};
 use crate::vmap::{Batching, Callees, Random};
 use crate::{forward as push, jvp, positions, reverse as pull, vmap};
@@ -11,44 +10,6 @@ use adfuse_ir::{
     TensorType, Value,
 };
 
-/// The function `x.. -> blocks..`: for each result of a float type, and for it for each parameter at
-/// `wrt`, the derivative of every element of the result by every element of the parameter; the axes of
-/// a block are the result's, then the parameter's. By forward mode: one pass an element of a parameter.
-///
-/// # Errors
-/// Where an instruction has no derivative rule or no batched form, with its place, and for parameters
-/// of several axes that are not all known.
-pub fn jacfwd(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    Derived::new(module, f).jacfwd(wrt)?.finish()
-}
-
-/// As [`jacfwd`], by reverse mode: one pass an element of a result.
-///
-/// # Errors
-/// As [`jacfwd`], of results instead of parameters.
-pub fn jacrev(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    Derived::new(module, f).jacrev(wrt)?.finish()
-}
-
-/// Second derivatives, forward over reverse: for each result of a float type, and for it for each pair
-/// of parameters at `wrt`, a block with the axes of the result, of the first and of the second.
-///
-/// # Errors
-/// As [`jacfwd`].
-pub fn hessian(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    Derived::new(module, f).hessian(wrt)?.finish()
-}
-
-/// The function `(x.., ct.., v..) -> hv..`: the products of the Hessian of the result with `v`, a
-/// tangent for each parameter at `wrt`, in one pass of forward mode over the gradient. A single scalar
-/// result takes no cotangent; of others, it is the Hessian of their products with the cotangents.
-///
-/// # Errors
-/// As [`vjp`](crate::vjp).
-pub fn hvp(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    Derived::new(module, f).hvp(wrt)?.finish()
-}
-
 /// Other results, and nothing that they do not need.
 pub(crate) fn set_results(f: &mut Function, results: Vec<Value>) {
     let body = f.body();
@@ -56,7 +17,7 @@ pub(crate) fn set_results(f: &mut Function, results: Vec<Value>) {
     dce(f);
 }
 
-/// As [`jacfwd`]; calls of functions with a rule may stay.
+/// As [`jacfwd`](crate::jacfwd); calls of functions with a rule may stay.
 pub(crate) fn forward(
     module: &Module,
     f: &Function,
@@ -82,7 +43,7 @@ pub(crate) fn forward(
     whole.finish(blocks)
 }
 
-/// As [`jacrev`]; calls of functions with a rule may stay.
+/// As [`jacrev`](crate::jacrev); calls of functions with a rule may stay.
 pub(crate) fn reverse(
     module: &Module,
     f: &Function,

@@ -1,6 +1,6 @@
 //! `jvp`: results and their tangents from parameters and theirs.
 
-use crate::derived::closed;
+use crate::closed::closed;
 use crate::forward::{Forward, Pushing, prepare};
 use crate::positions;
 use adfuse_ir::rewrite::dce;

@@ -6,6 +6,7 @@
 //! Every transformation takes a verified module and gives a new function without calls. Zero
 //! tangents and cotangents are symbolic: they become literals only where they are results.
 
+mod closed;
 mod derived;
 mod forward;
 mod jacobian;
@@ -14,20 +15,20 @@ mod linear_transpose;
 mod linearize;
 mod partial;
 mod reverse;
+mod single;
 mod slices;
 mod transpose;
 mod vmap;
 
 pub use derived::Derived;
-pub use jacobian::{hessian, hvp, jacfwd, jacrev};
 pub use jvp::jvp;
-pub use linear_transpose::linear_transpose;
 pub use linearize::{Linearized, linearize};
 pub use reverse::{
     backward, forward_and_backward, grad, value_and_grad, value_and_grad_has_aux, vjp,
 };
+pub use single::{hessian, hvp, jacfwd, jacrev, linear_transpose, vmap};
 pub use transpose::transpose;
-pub use vmap::{Batching, Random, vmap};
+pub use vmap::{Batching, Random};
 
 use adfuse_ir::{At, Diagnostic, Function, Kind};
 

@@ -1,6 +1,5 @@
 //! `linear_transpose`: a user's function that is linear in some of its parameters, turned around.
 
-use crate::derived::Derived;
 use crate::forward::prepare;
 use crate::positions;
 use crate::reverse::last_phase;
@@ -11,21 +10,7 @@ use adfuse_ir::verify::at_inst;
 use adfuse_ir::{At, Builder, Diagnostic, Function, Inst, Kind, Literal, Module, Value};
 use cranelift_entity::EntitySet;
 
-/// The function `(x.., ct..) -> ct of the parameters at wrt..` of an `f` that is linear in them
-/// together: the other parameters, in order, then a cotangent for each result.
-///
-/// # Errors
-/// Where an instruction is not linear in what it reads of the parameters at `wrt`, with its place, and
-/// for a result that is not.
-pub fn linear_transpose(
-    module: &Module,
-    f: &Function,
-    wrt: &[usize],
-) -> Result<Function, Diagnostic> {
-    Derived::new(module, f).linear_transpose(wrt)?.finish()
-}
-
-/// As [`linear_transpose`]; nothing stays to be closed, since a call's rule says nothing here.
+/// As [`linear_transpose`](fn@crate::linear_transpose); nothing stays to be closed, since a call's rule says nothing here.
 pub(crate) fn open(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
     let plain = inline(module, &prepare(module, f)?, &|_| true)?;
     let mut ordered = linear_last(&plain, wrt)?;

@@ -1,6 +1,6 @@
 //! `linearize`: a function as a primal part and a linear part that reads residuals.
 
-use crate::derived::closed;
+use crate::closed::closed;
 use crate::forward::{BACKWARD, Pushing};
 use crate::jvp::joint;
 use adfuse_ir::rewrite::{Copier, dce, splice};

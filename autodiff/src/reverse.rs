@@ -3,7 +3,7 @@
 //! They differ in what the cotangents of the results are. `vjp` takes them as parameters. `grad` is of one
 //! scalar, whose cotangent is 1; other results are refused, unless they are handed through as auxiliary ones.
 
-use crate::derived::closed;
+use crate::closed::closed;
 use crate::forward::Pushing;
 use crate::linearize;
 use crate::transpose::transposed;

@@ -5,9 +5,9 @@ use crate::diag::{At, Diagnostic, Kind, Span};
 use crate::dtype::DType;
 use crate::entity::{Inst, Phase, Region, Value};
 use crate::function::Function;
-use crate::infer::{InferCx, InferError, Sig, Types};
+use crate::infer::InferError;
 use crate::literal::Literal;
-use crate::op::{Arity, Infer, Op, composed_types};
+use crate::op::Op;
 use crate::types::TensorType;
 use smallvec::SmallVec;
 
@@ -62,61 +62,6 @@ impl std::fmt::Display for Number {
             Number::Bool(b) => write!(f, "{b}"),
         }
     }
-}
-
-/// Result types and operand types of an instruction, or why it does not fit.
-///
-/// This is the one place where builder, parser and verifier check an instruction.
-pub fn infer(
-    op: Op,
-    args: SmallVec<[Option<TensorType>; 4]>,
-    attrs: &Attrs,
-    declared: Option<&[TensorType]>,
-) -> Result<(SmallVec<[TensorType; 4]>, Types), InferError> {
-    let def = op.def();
-    let fits = match def.arity {
-        Arity::Exactly(n) => args.len() == n,
-        Arity::AtLeast(n) => args.len() >= n,
-    };
-    if !fits {
-        let wanted = match def.arity {
-            Arity::Exactly(1) => "1 operand".into(),
-            Arity::Exactly(n) => format!("{n} operands"),
-            Arity::AtLeast(n) => format!("at least {n}"),
-        };
-        let m = format!("`{op}` takes {wanted}, found {}", args.len());
-        return Err(InferError::new(Kind::Arity, m));
-    }
-    let mut cx = InferCx::new(args, attrs, declared);
-    let results = match def.infer {
-        Infer::Map(sig) => Sig::infer(&sig, &mut cx)?,
-        Infer::Rule(rule) => rule(&mut cx)?,
-        Infer::Composed(check) => {
-            check(&mut cx)?;
-            composed_types(op, &cx)?
-        }
-    };
-    if let Some(why) = results.iter().find_map(TensorType::excess) {
-        return Err(InferError::new(Kind::Limit, format!("result: {why}")));
-    }
-    if let Some(declared) = declared
-        && declared != results.as_slice()
-    {
-        let show = |types: &[TensorType]| {
-            types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-        };
-        let (found, written) = (show(&results), show(declared));
-        let same_dtypes = results.iter().map(|t| t.dtype).eq(declared.iter().map(|t| t.dtype));
-        let kind = if results.len() != declared.len() {
-            Kind::Arity
-        } else if same_dtypes {
-            Kind::Shape
-        } else {
-            Kind::DType
-        };
-        return Err(InferError::new(kind, format!("the result is {found}, not {written}")));
-    }
-    Ok((cx.into_args()?, results))
 }
 
 /// Appends checked instructions to a function.
@@ -221,7 +166,7 @@ impl Builder {
                 _ => None,
             })
             .collect();
-        let (types, results) = infer(op, known, &attrs, declared)?;
+        let (types, results) = op.infer(known, &attrs, declared)?;
         let mut values = SmallVec::<[Value; 4]>::new();
         for (k, (arg, ty)) in args.iter().zip(&types).enumerate() {
             values.push(match *arg {
@@ -292,7 +237,7 @@ impl Builder {
         results: &[TensorType],
     ) -> Vec<Value> {
         let known = |&v: &Value| self.func.literal(v).is_none().then(|| self.func.ty(v).clone());
-        let fits = match infer(op, args.iter().map(known).collect(), attrs, Some(results)) {
+        let fits = match op.infer(args.iter().map(known).collect(), attrs, Some(results)) {
             Ok((types, _)) => args.iter().zip(&types).all(|(&v, ty)| self.func.ty(v) == ty),
             Err(_) => false,
         };

@@ -7,7 +7,6 @@ mod calls;
 
 pub use calls::MAX_CALL_DEPTH;
 
-use crate::builder::infer;
 use crate::diag::{At, Diagnostic, Kind, did_you_mean};
 use crate::dtype::DType;
 use crate::entity::{Inst, Phase, Region, Value};
@@ -190,7 +189,7 @@ impl Check<'_> {
             let results: Vec<TensorType> =
                 f.inst_results(i).iter().map(|&v| f.ty(v).clone()).collect();
             let known = f.args(i).iter().map(ty).collect();
-            match infer(data.op, known, f.attrs(i), Some(&results)) {
+            match data.op.infer(known, f.attrs(i), Some(&results)) {
                 Err(e) => self.report(i, e.kind, e.message),
                 Ok((args, _)) => {
                     let wrong = f.args(i).iter().zip(&args).find(|(v, ty)| f.ty(**v) != *ty);

@@ -19,7 +19,6 @@ mod tensor;
 pub use callee::{Callee, Traced};
 pub use tensor::{Operand, Tensor};
 
-use crate::ir::builder::infer;
 use crate::ir::infer::InferError;
 use crate::ir::rewrite::Copier;
 use crate::ir::verify::{substitute, verify};
@@ -421,7 +420,7 @@ fn apply_all(
     let known = || args.iter().map(|t| Some(t.ty.clone())).collect();
     // What the results would be: stand-ins have these types, so that one error does not cause others.
     let expected = match attrs.clone().conform(op.def().attrs) {
-        Ok(attrs) => infer(op, known(), &attrs, types).map(|(_, results)| results.to_vec()),
+        Ok(attrs) => op.infer(known(), &attrs, types).map(|(_, results)| results.to_vec()),
         Err(m) => Err(InferError::attr(m)),
     };
     let due = match (&expected, types) {

@@ -69,17 +69,7 @@ impl Batching {
     }
 }
 
-/// The function over a batch: parameters and results as `f`'s, those that are mapped with an axis more.
-///
-/// # Errors
-/// For a batching that does not fit the function, for effects, for random bits that all elements would
-/// share (unless [`Random::Same`] is asked for), and for an instruction that has no batched form, with
-/// its place.
-pub fn vmap(module: &Module, f: &Function, batching: &Batching) -> Result<Function, Diagnostic> {
-    crate::Derived::new(module, f).vmap(batching)?.finish()
-}
-
-/// As [`vmap`]; calls of functions with a rule stay, to batched callees that go into `callees`.
+/// As [`vmap`](fn@crate::vmap); calls of functions with a rule stay, to batched callees that go into `callees`.
 pub(crate) fn open(
     module: &Module,
     f: &Function,

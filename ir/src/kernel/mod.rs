@@ -7,6 +7,7 @@
 //! no check of its own. [`in_place`] says which buffers may be written over ones that die. [`text`] is its text form; [`interchange`], [`split`] and [`vectorize`] change
 //! how a kernel is walked.
 
+mod buffer;
 mod in_place;
 mod loops;
 mod program;
@@ -17,11 +18,11 @@ pub mod text;
 mod verify;
 mod visit;
 
+pub use buffer::{Buffer, BufferData, Extents, Role, Space, Storage};
 pub use in_place::{InPlace, Lives, in_place, lives};
 pub use loops::loops;
 pub use program::{
-    Argsort, Attend, Buffer, BufferData, Contract, Extents, Feed, Library, Member, Program, Role,
-    Scatter, Space, Step, Storage, Transfer,
+    Argsort, Attend, Contract, Feed, Library, Member, Program, Scatter, Step, Transfer,
 };
 pub use schedule::{interchange, split, vectorize};
 pub use stage::{

@@ -1,6 +1,6 @@
 //! Changes to how a kernel is walked: pure functions from kernel to kernel that keep every bit.
 
-use super::program::Extents;
+use super::buffer::Extents;
 use super::stage::{Kernel, Param, Run, Schedule, Sink, Stage};
 use super::verify::{Wrong, scheduled};
 use crate::diag::{At, Diagnostic, Kind};

@@ -1,6 +1,7 @@
 //! Memory that steps need beside the buffers.
 
-use super::program::{Extents, Program, Step};
+use super::buffer::Extents;
+use super::program::{Program, Step};
 use super::stage::{Order, Run, Sink, Stage};
 
 /// The most partial results that a fold over the domain keeps for one element. Aligned groups of

@@ -1,6 +1,6 @@
 //! Kernels: a domain whose points are independent, and stages that run in order at each of them.
 
-use super::program::{Buffer, Extents};
+use super::buffer::{Buffer, Extents};
 use crate::dtype::DType;
 use crate::index::{Guard, IndexExpr};
 use crate::literal::Literal;

@@ -1,6 +1,7 @@
 //! What a step reads and writes, found in one place for everybody who asks.
 
-use super::program::{Attend, Buffer, Extents, Feed, Member, Step};
+use super::buffer::{Buffer, Extents};
+use super::program::{Attend, Feed, Member, Step};
 use super::stage::{Operand, Param, Sink, Stage};
 use hashbrown::HashSet;
 use smallvec::SmallVec;

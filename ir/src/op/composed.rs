@@ -50,7 +50,7 @@ pub fn composition(op: Op, args: &[TensorType], attrs: &Attrs) -> Result<Functio
 }
 
 /// The result types of an op that is composed of others.
-pub(crate) fn composed_types(op: Op, cx: &InferCx<'_>) -> Result<Types, InferError> {
+pub(super) fn composed_types(op: Op, cx: &InferCx<'_>) -> Result<Types, InferError> {
     let args: Vec<TensorType> =
         (0..cx.arity()).map(|k| cx.arg(k).cloned()).collect::<Result<_, _>>()?;
     let f = composition(op, &args, cx.attrs)

@@ -4,10 +4,13 @@ mod composed;
 mod contract;
 mod control;
 pub mod def;
+mod definitions;
 mod indirect;
+mod infer;
 mod maps;
 mod monoid;
 mod opaque;
+mod opcode;
 mod order;
 mod pad;
 mod reduce;
@@ -18,7 +21,6 @@ mod source;
 mod table;
 mod view;
 
-pub(crate) use composed::composed_types;
 pub use composed::composition;
 pub use def::{
     Arity, Body, Check, Compose, Control, Deriv, Domain, Effect, Indirect, Infer, JvpRule,
@@ -26,7 +28,7 @@ pub use def::{
     TransposeRule, Update, ViewCx,
 };
 pub use opaque::batched_opaque;
-pub use table::Op;
+pub use opcode::Op;
 
 use crate::attrs::Attrs;
 use crate::dtype::DType;

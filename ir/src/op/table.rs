@@ -1,58 +1,10 @@
 //! The op table: one row an op. Everything else about an op is read off its row.
+//!
+//! The rows are written with the constructors of `rows.rs` and the signatures of `definitions.rs`.
 
-use super::{composed, contract, control, indirect, opaque, order, pad, reduce, reshape};
-use super::{def::*, maps::*, rows::*, skew, source, view};
-use crate::attrs::{Attr0, AttrKind, maybe, need};
-use crate::dtype::{DType, DTypeSet};
-use crate::infer::{Class, Sig};
-use crate::scalar::Func;
-
-const T: Class = Class::T;
-const BOOL: Class = Class::Bool;
-const FLOAT: Sig = Sig::new(DTypeSet::Float, &[T], T);
-const FLOAT2: Sig = Sig::new(DTypeSet::Float, &[T, T], T);
-const NUMBER: Sig = Sig::new(DTypeSet::Number, &[T], T);
-const NUMBER2: Sig = Sig::new(DTypeSet::Number, &[T, T], T);
-const NUMBER3: Sig = Sig::new(DTypeSet::Number, &[T, T, T], T);
-const ORDERED2: Sig = Sig::new(DTypeSet::Any, &[T, T], T);
-const INT2: Sig = Sig::new(DTypeSet::Int, &[T, T], T);
-const INT: Sig = Sig::new(DTypeSet::Int, &[T], T);
-const BITS2: Sig = Sig::new(DTypeSet::IntBool, &[T, T], T);
-const BITS: Sig = Sig::new(DTypeSet::IntBool, &[T], T);
-const ANY: Sig = Sig::new(DTypeSet::Any, &[T], T);
-const TEST2: Sig = Sig::new(DTypeSet::Any, &[T, T], BOOL);
-const CHOICE: Sig = Sig::new(DTypeSet::Any, &[BOOL, T, T], T);
-const FLAG: Sig = Sig::new(DTypeSet::Float, &[T], BOOL);
-const CONVERT: Sig = Sig::new(DTypeSet::Any, &[T], Class::Declared(DTypeSet::Any));
-
-const WIDE: &[Domain] = &[Domain::Uniform(-1.3, 1.3)];
-const UNIT: &[Domain] = &[Domain::Uniform(-0.9, 0.9)];
-const FRACTION: &[Domain] = &[Domain::Uniform(0.1, 0.4)];
-const ABOVE_ONE: &[Domain] = &[Domain::Uniform(1.1, 3.0)];
-const REM: &[Domain] = &[Domain::Uniform(-9.0, 9.0), Domain::SignedUniform(0.1, 5.0)];
-const COUNTS: &[Domain] = &[Domain::Ints(-100, 100), Domain::Ints(0, 9)];
-const INTS: &[Domain] = &[Domain::Ints(-100, 100)];
-
-macro_rules! ops {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $row:expr;)*) => {
-        /// An op: an index into the table.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-        pub enum Op { $($(#[doc = $doc])+ $variant,)* }
-
-        impl Op {
-            /// Every op, in the order of the table.
-            pub const ALL: &'static [Op] = &[$(Op::$variant),*];
-
-            /// The op's row.
-            pub fn def(self) -> &'static OpDef {
-                static TABLE: &[OpDef] = &[$(OpDef { doc: concat!($($doc),+), ..$row }),*];
-                &TABLE[self as usize]
-            }
-        }
-    };
-}
-
-ops! {
+/// Hands all rows to the macro of this name: the enum of the ops takes their names, the table their definitions.
+macro_rules! for_each_op {
+    ($use_rows:ident) => { $use_rows! {
     // Arithmetic.
     /// Sum.
     Add = map("add", NUMBER2, D, |x| x[0] + x[1], &[|_, x| x[0].lit(1.0), |_, x| x[0].lit(1.0)]);
@@ -515,4 +467,6 @@ ops! {
     DebugPrint = other("debug_print", Arity::Exactly(2), &[need("label", AttrKind::Str)], Written::Inferred,
         control::infer_print, Body::Effect(Effect::Print), D, Deriv::Zero,
         &["%t: token, %x: f32[3] | debug_print %t, %x {label = \"x\"} : token"]);
+    } };
 }
+pub(super) use for_each_op;

@@ -12,9 +12,11 @@ mod expand;
 pub mod math;
 mod program;
 mod record;
+mod table;
 
 pub use contract::contracted;
 pub use eval::{LANES, Lanes, eval_lanes, eval_one};
 pub use expand::{expand, expand_but};
-pub use program::{Func, Prim, SInst, SOp, SVal, ScalarProgram, Table};
+pub use program::{Func, Prim, SInst, SOp, SVal, ScalarProgram};
 pub use record::{Recorder, S};
+pub use table::Table;

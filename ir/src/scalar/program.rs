@@ -1,5 +1,6 @@
 //! The scalar program itself: primitives, functions, typed SSA instructions.
 
+use super::table::Table;
 use crate::dtype::DType;
 use crate::literal::Literal;
 use cranelift_entity::{PrimaryMap, entity_impl};
@@ -123,30 +124,6 @@ impl Prim {
     pub fn is_compare(self) -> bool {
         use Prim::*;
         matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
-    }
-}
-
-/// A constant table that scalar programs may read.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Table {
-    /// 2/pi without its leading bits, by blocks of exponents: the bits, as `i64`, of `f64` numbers
-    /// whose sums it is ([`TWO_OVER_PI`](crate::scalar::math::TWO_OVER_PI)).
-    TwoOverPi,
-}
-
-impl Table {
-    /// Type of the entries.
-    pub fn dtype(self) -> DType {
-        match self {
-            Table::TwoOverPi => DType::I64,
-        }
-    }
-
-    /// The entries' bits.
-    pub fn entries(self) -> &'static [u64] {
-        match self {
-            Table::TwoOverPi => &crate::scalar::math::TWO_OVER_PI,
-        }
     }
 }
 

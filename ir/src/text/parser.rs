@@ -6,7 +6,8 @@
 use super::ast::{BlockAst, EndAst, FuncAst, InstAst, ParamAst, RegionAst, RuleAst};
 use super::errors::{Errors, Failed, shown};
 use super::lexer::{Bad, Lexer, MAX_NAME, Tok, Token};
-use super::{Limits, OpNames};
+use super::limits::Limits;
+use super::op_names::OpNames;
 use crate::diag::{Kind, Span};
 
 /// A piece of the tree, or an error that is reported already.

@@ -2,10 +2,10 @@
 //!
 //! A value whose definition is in error is poisoned: what uses it is not checked and not reported.
 
-use super::OpNames;
 use super::ast::*;
 use super::attrs::resolve_attrs;
 use super::errors::{Errors, mean, shown};
+use super::op_names::OpNames;
 use super::scope::{Binding, Scope};
 use crate::attrs::{AttrKind, AttrSpec};
 use crate::builder::{Builder, Operand};

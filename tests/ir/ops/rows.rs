@@ -121,9 +121,7 @@ fn every_row_refuses_too_few_and_too_many_operands() {
             let kind = |n: usize| {
                 let first = known.first().cloned().unwrap_or(Some(TensorType::scalar(DType::F32)));
                 let args = (0..n).map(|k| known.get(k).cloned().unwrap_or(first.clone())).collect();
-                adfuse::ir::builder::infer(op, args, f.attrs(inst), Some(&written))
-                    .err()
-                    .map(|e| e.kind)
+                op.infer(args, f.attrs(inst), Some(&written)).err().map(|e| e.kind)
             };
             assert_eq!(kind(known.len()), None, "{}", case.text());
             if let Some(fewer) = least_operands(op).checked_sub(1) {

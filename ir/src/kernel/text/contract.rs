@@ -1,10 +1,10 @@
 //! Contractions and attention.
 
 use super::cursor::Read;
-use super::parser::Parser;
-use super::stage::Around;
+use super::parser::{Around, Parser};
 use crate::dtype::DType;
-use crate::kernel::program::{Attend, Contract, Extents, Feed, Member};
+use crate::kernel::buffer::Extents;
+use crate::kernel::program::{Attend, Contract, Feed, Member};
 use crate::kernel::stage::{Param, Stage};
 use cranelift_entity::PrimaryMap;
 

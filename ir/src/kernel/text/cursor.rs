@@ -3,7 +3,7 @@
 use crate::builder::Number;
 use crate::diag::{At, Diagnostic, Kind, Span};
 use crate::dtype::DType;
-use crate::kernel::program::Extents;
+use crate::kernel::buffer::Extents;
 use crate::literal::Literal;
 use crate::text::lexer::{Lexer, Tok, Token};
 

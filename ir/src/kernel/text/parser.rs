@@ -1,15 +1,17 @@
 //! Programs and their steps.
 
 use super::cursor::{Cursor, Read};
-use super::stage::Around;
 use crate::diag::{Diagnostic, Kind, Span};
+use crate::dtype::DType;
+use crate::kernel::buffer::{Buffer, BufferData, Role, Space, Storage};
 use crate::kernel::program::{Argsort, Library, Transfer};
-use crate::kernel::program::{Buffer, BufferData, Program, Role, Scatter, Space, Step, Storage};
-use crate::kernel::stage::{Kernel, Operand, Schedule, TileData};
+use crate::kernel::program::{Program, Scatter, Step};
+use crate::kernel::stage::{Kernel, Operand, Row, Schedule, Tile, TileData};
 use crate::op::Update;
 use crate::scalar::{Func, Prim, SOp};
 use crate::text::Limits;
 use crate::text::lexer::Tok;
+use cranelift_entity::PrimaryMap;
 use hashbrown::HashMap;
 
 /// Reads a program. What it means is checked by [`verify`](crate::kernel::verify), not here.
@@ -42,6 +44,18 @@ pub(super) struct Parser<'s> {
     pub(super) ops: HashMap<String, SOp>,
     /// What follows a fold is being read.
     pub(super) within_fold: bool,
+}
+
+/// What a stage finds around it.
+pub(super) struct Around<'a> {
+    /// How many axes the domain has.
+    pub(super) domain: usize,
+    /// The scalars that may be kept.
+    pub(super) rows: &'a PrimaryMap<Row, DType>,
+    /// The tensors that may be kept.
+    pub(super) tiles: &'a PrimaryMap<Tile, TileData>,
+    /// The type of the sum that it follows, if any.
+    pub(super) sum: Option<DType>,
 }
 
 impl<'s> Parser<'s> {

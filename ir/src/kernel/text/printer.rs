@@ -2,10 +2,8 @@
 
 use crate::index::Guard;
 use crate::index::IndexExpr;
-use crate::kernel::program::{
-    Attend, Buffer, BufferData, Contract, Feed, Library, Program, Role, Scatter, Space, Step,
-    Storage,
-};
+use crate::kernel::buffer::{Buffer, BufferData, Role, Space, Storage};
+use crate::kernel::program::{Attend, Contract, Feed, Library, Program, Scatter, Step};
 use crate::kernel::stage::{Kernel, Operand, Param, Piece, Run, Schedule, Sink, Stage};
 use crate::literal::Literal;
 use crate::scalar::{SVal, ScalarProgram};

@@ -1,11 +1,11 @@
 //! Stages: parameters, scalar programs, sinks.
 
 use super::cursor::Read;
-use super::parser::Parser;
+use super::parser::{Around, Parser};
 use crate::diag::Kind;
 use crate::dtype::DType;
-use crate::kernel::program::Extents;
-use crate::kernel::stage::{Operand, Order, Param, Piece, Row, Run, Sink, Stage, Tile, TileData};
+use crate::kernel::buffer::Extents;
+use crate::kernel::stage::{Operand, Order, Param, Piece, Row, Run, Sink, Stage, Tile};
 use crate::op::Monoid;
 use crate::scalar::{Prim, SInst, SOp, SVal, ScalarProgram, Table};
 use crate::text::lexer::Tok;
@@ -14,18 +14,6 @@ use smallvec::SmallVec;
 
 /// A parameter and, where it is read off a buffer or a constant, its type.
 pub(super) type Typed = (Param, DType);
-
-/// What a stage finds around it.
-pub(super) struct Around<'a> {
-    /// How many axes the domain has.
-    pub(super) domain: usize,
-    /// The scalars that may be kept.
-    pub(super) rows: &'a PrimaryMap<Row, DType>,
-    /// The tensors that may be kept.
-    pub(super) tiles: &'a PrimaryMap<Tile, TileData>,
-    /// The type of the sum that it follows, if any.
-    pub(super) sum: Option<DType>,
-}
 
 impl Parser<'_> {
     /// `{ .. }` of a stage over these axes.

@@ -6,7 +6,7 @@ use super::{Check, Wrong, iterable};
 use crate::diag::Kind;
 use crate::dtype::DType;
 use crate::index::IndexExpr;
-use crate::kernel::program::{Buffer, Extents};
+use crate::kernel::buffer::{Buffer, Extents};
 use crate::kernel::stage::{Kernel, Param, Row, Run, Sink, Stage, Tile, TileData};
 use crate::op::Monoid;
 use cranelift_entity::{PrimaryMap, SecondaryMap};

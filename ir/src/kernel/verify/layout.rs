@@ -4,7 +4,7 @@ use super::Wrong;
 use super::disjoint::reach;
 use crate::diag::Kind;
 use crate::dtype::DType;
-use crate::kernel::program::{BufferData, Role, Space, Storage};
+use crate::kernel::buffer::{BufferData, Role, Space, Storage};
 
 /// The most elements that a buffer with strides spans.
 const MOST_SPAN: i128 = 1 << 46;

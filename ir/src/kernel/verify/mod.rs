@@ -13,7 +13,8 @@ mod params;
 mod schedule;
 mod steps;
 
-use super::program::{Buffer, BufferData, Program, Role, Space, Step};
+use super::buffer::{Buffer, BufferData, Role, Space};
+use super::program::{Program, Step};
 use super::stage::{Kernel, Param, Sink};
 use crate::diag::{At, Diagnostic, Kind};
 use crate::text::lexer::is_word;

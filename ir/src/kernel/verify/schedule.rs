@@ -2,7 +2,7 @@
 
 use super::{Check, Wrong};
 use crate::diag::Kind;
-use crate::kernel::program::Storage;
+use crate::kernel::buffer::Storage;
 use crate::kernel::stage::{Kernel, Order, Sink};
 
 /// Checks what a schedule says against its kernel alone.

@@ -5,7 +5,8 @@ use super::kernel::fits;
 use super::{Check, Wrong, iterable};
 use crate::diag::Kind;
 use crate::dtype::DType;
-use crate::kernel::program::{Argsort, Library, Scatter, Storage, Transfer};
+use crate::kernel::buffer::Storage;
+use crate::kernel::program::{Argsort, Library, Scatter, Transfer};
 use crate::kernel::stage::{Operand, Param};
 use crate::types::MAX_BYTES;
 

@@ -28,8 +28,8 @@ mod trig;
 use super::program::Func;
 use super::record::S;
 
+pub use super::table::TWO_OVER_PI;
 pub use erf::{ERF_32, ERF_TAIL_32};
-pub use reduce::TWO_OVER_PI;
 
 /// Records the primitives that compute `func` of `args`, which are all `f32` or all `f64`.
 pub fn write<'r>(func: Func, args: &[S<'r>]) -> S<'r> {
