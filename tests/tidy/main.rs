@@ -1,7 +1,11 @@
 //! What holds of the sources as text: sizes, documentation, which crate imports which, words that are
 //! not used, and that generated pages are fresh.
 
+mod functions;
+mod graph;
+mod imports;
 mod ops_page;
+mod words;
 
 use adfuse::pipeline::PASSES;
 use std::collections::BTreeMap;
@@ -56,6 +60,31 @@ fn sources() -> BTreeMap<String, String> {
     }
     assert!(found.len() > 50, "{} files", found.len());
     found
+}
+
+/// The files of each package's `src`, by package (the folder's name; the root is `adfuse`) and by their path below it.
+fn package_sources() -> BTreeMap<String, BTreeMap<String, String>> {
+    let mut all = BTreeMap::new();
+    for package in packages() {
+        let (mut found, mut files) = (BTreeMap::new(), BTreeMap::new());
+        let src = package.join("src");
+        rust_files(&src, &mut found);
+        for (name, text) in found {
+            let below = root().join(&name);
+            let below =
+                below.strip_prefix(&src).expect("below src").to_string_lossy().replace('\\', "/");
+            files.insert(below, text);
+        }
+        let name = match package.strip_prefix(root()) {
+            Ok(p) if !p.as_os_str().is_empty() => p.to_string_lossy().into_owned(),
+            _ => "adfuse".to_string(),
+        };
+        if !files.is_empty() {
+            all.insert(name, files);
+        }
+    }
+    assert!(all.len() >= 6, "{} packages", all.len());
+    all
 }
 
 fn rust_files(folder: &Path, found: &mut BTreeMap<String, String>) {
