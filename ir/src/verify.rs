@@ -4,8 +4,10 @@
 //! accepts, every later stage may rely on.
 
 mod calls;
+mod place;
 
 pub use calls::MAX_CALL_DEPTH;
+pub use place::at_inst;
 
 use crate::diag::{At, Diagnostic, Kind, did_you_mean};
 use crate::dtype::DType;
@@ -55,11 +57,6 @@ pub const MAX_ERRORS: usize = 50;
 /// As [`verify`].
 pub fn verify_function(f: &Function) -> Result<(), Vec<Diagnostic>> {
     verify(&Module::single(f.clone()))
-}
-
-/// The place of an instruction, for an error.
-pub fn at_inst(f: &Function, i: Inst) -> At {
-    At { func: Some(f.name.clone()), inst: Some(crate::text::print_inst(f, i)), span: f.span(i) }
 }
 
 struct Check<'m> {

@@ -7,6 +7,7 @@ pub mod kernel;
 pub(crate) mod map;
 pub mod order;
 pub(crate) mod reduce;
+mod tensor;
 pub(crate) mod view;
 
 use crate::runtime::array::{Array, out_of_memory};
@@ -14,13 +15,11 @@ use crate::runtime::functions::Registry;
 use adfuse_ir::op::{Body, Control, Effect, composition};
 use adfuse_ir::rewrite::specialize;
 use adfuse_ir::verify::{at_inst, bind};
-use adfuse_ir::{
-    At, DType, Diagnostic, Function, Inst, Kind, Literal, Module, Region, TensorType, Value,
-};
+use adfuse_ir::{At, DType, Diagnostic, Function, Inst, Kind, Module, Region, TensorType, Value};
 use cranelift_entity::SecondaryMap;
-use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::rc::Rc;
+pub(crate) use tensor::{Tensor, reserve};
 
 /// Where effects go.
 pub trait Effects {
@@ -100,56 +99,6 @@ pub fn specialized_to<'f>(
     }
     let extents = bound.iter().filter_map(|(&s, d)| Some((s, d.known()?))).collect();
     specialize(f, &extents).map(Cow::Owned).map_err(|mut e| e.swap_remove(0))
-}
-
-/// A tensor in evaluation: each element's bits in a `u64`.
-#[derive(Clone)]
-pub(crate) struct Tensor {
-    pub(crate) dtype: DType,
-    pub(crate) dims: SmallVec<[i64; 4]>,
-    pub(crate) bits: Vec<u64>,
-}
-
-impl Tensor {
-    fn token() -> Tensor {
-        Tensor { dtype: DType::Token, dims: SmallVec::new(), bits: Vec::new() }
-    }
-
-    fn from_array(a: &Array) -> Result<Tensor, Diagnostic> {
-        let mut bits = reserve(a.len() as u64)?;
-        bits.extend(a.iter().map(Literal::bits));
-        Ok(Tensor { dtype: a.dtype(), dims: a.dims().iter().map(|&n| n as i64).collect(), bits })
-    }
-
-    fn to_array(&self) -> Result<Array, Diagnostic> {
-        let dims: Vec<u64> = self.dims.iter().map(|&n| n as u64).collect();
-        Array::from_bits(self.dtype, &dims, &self.bits)
-    }
-
-    /// A tensor of this type, whose elements `fill` appends; NaNs are made canonical.
-    pub(crate) fn build(
-        ty: &TensorType,
-        fill: impl FnOnce(&mut Vec<u64>) -> Result<(), Diagnostic>,
-    ) -> Result<Tensor, Diagnostic> {
-        let n = ty.elements().ok_or_else(|| out_of_memory(u64::MAX))?;
-        let mut bits = reserve(n)?;
-        fill(&mut bits)?;
-        debug_assert_eq!(bits.len() as u64, n, "elements of {ty}");
-        if ty.dtype.is_float() {
-            for b in &mut bits {
-                *b = Literal::from_bits(ty.dtype, *b).bits();
-            }
-        }
-        let dims = ty.dims().unwrap_or_default().iter().map(|&n| n as i64).collect();
-        Ok(Tensor { dtype: ty.dtype, dims, bits })
-    }
-}
-
-/// An empty vector with room for `n` elements, or an error instead of an abort.
-pub(crate) fn reserve(n: u64) -> Result<Vec<u64>, Diagnostic> {
-    let mut bits = Vec::new();
-    let room = usize::try_from(n).ok().filter(|&n| bits.try_reserve_exact(n).is_ok());
-    room.map(|_| bits).ok_or_else(|| out_of_memory(n.saturating_mul(8)))
 }
 
 /// What calls are found in: the functions of the module, and those of the user.

@@ -3,6 +3,8 @@
 use super::library::Library;
 use super::subnormal::{Float, Span, factors, matters};
 use super::*;
+use crate::reference::order::CONTRACT_CHUNK;
+use adfuse_ir::DType;
 
 /// Draws bits; the same ones each time.
 struct Draw(u64);

@@ -8,6 +8,7 @@ pub(crate) mod alone;
 pub(crate) mod far_tests;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod library;
+mod matrix;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod slab;
 #[cfg(target_arch = "x86_64")]
@@ -17,130 +18,16 @@ pub(crate) mod tests;
 pub(crate) mod tiles;
 pub(crate) mod window;
 
+pub(in crate::cpu) use matrix::{Aid, Gemm, Matrix, Size, apart, canonical};
 pub(super) use tiles::found as tiles;
 
 #[cfg(target_arch = "x86_64")]
 pub(super) use subnormal::Met;
 
-use crate::reference::order::CONTRACT_CHUNK;
-use adfuse_ir::DType;
-
 /// What is known of a step's operands: nothing, where no host minds.
 #[cfg(not(target_arch = "x86_64"))]
 #[derive(Default)]
 pub(super) struct Met;
-
-/// What a product has beside its matrices.
-#[derive(Clone, Copy)]
-pub(super) struct Aid<'a> {
-    /// As many bytes as [`Gemm::room`] says, from a line of the cache on.
-    pub(super) room: *mut u8,
-    /// What earlier products of the same step have met.
-    pub(super) met: &'a Met,
-}
-
-/// Bytes that the elements of a chunk of the depth may lie across; where they lie further apart, rows are copied before they
-/// are multiplied. Steps of 1 KiB stay below, which lines of the second cache still have sets for.
-const NEAR: u64 = 512 << 10;
-
-/// Whether elements of an operand that lie so far from each other along the depth are copied.
-pub(super) fn apart(depth: usize, step: i64, bytes: u64) -> bool {
-    let across = (depth.min(CONTRACT_CHUNK) as u64).saturating_mul(step.unsigned_abs());
-    step != 1 && across.saturating_mul(bytes) > NEAR
-}
-
-/// A matrix of `f32` or `f64`, or of integers.
-#[derive(Clone, Copy)]
-pub(super) struct Matrix {
-    pub(super) at: *mut u8,
-    /// Elements from one row to the next.
-    pub(super) row: isize,
-    /// Elements from one column to the next.
-    pub(super) column: isize,
-}
-
-impl Matrix {
-    fn place<T>(&self, i: usize, j: usize) -> *mut T {
-        self.at.cast::<T>().wrapping_offset(i as isize * self.row + j as isize * self.column)
-    }
-
-    /// From this row and column on.
-    fn from<T>(self, i: usize, j: usize) -> Matrix {
-        Matrix { at: self.place::<T>(i, j).cast(), ..self }
-    }
-
-    /// With rows for columns.
-    fn transposed(self) -> Matrix {
-        Matrix { row: self.column, column: self.row, ..self }
-    }
-}
-
-/// `[rows, cols, depth]`
-pub(super) type Size = [usize; 3];
-
-/// What multiplies matrices: `out = lhs * rhs`, every bit of it defined.
-pub(super) trait Gemm: Sync {
-    /// What computes sums of this type.
-    fn name(&self, dtype: DType) -> &'static str;
-
-    /// Bytes that it needs beside the matrices for a product of this size, or a smaller one; `apart` says whether an
-    /// operand is ([`apart`]).
-    fn room(&self, dtype: DType, size: Size, apart: bool) -> u64;
-
-    /// Writes all of `out`, also where there are no products.
-    ///
-    /// # Safety
-    /// The matrices must have elements of this type at all places of the size, and `out` be used by
-    /// nobody else. The steps of operands along the depth are not negative. The room is used by nobody else.
-    unsafe fn product(
-        &self,
-        dtype: DType,
-        size: Size,
-        lhs: Matrix,
-        rhs: Matrix,
-        out: Matrix,
-        aid: Aid<'_>,
-    );
-}
-
-/// Makes every NaN the canonical one.
-///
-/// # Safety
-/// As for the result of [`Gemm::product`].
-pub(super) unsafe fn canonical(dtype: DType, [rows, cols]: [usize; 2], out: Matrix) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        match dtype {
-            DType::F64 => each(rows, cols, out, |x: f64| if x.is_nan() { f64::NAN } else { x }),
-            DType::F32 => each(rows, cols, out, |x: f32| if x.is_nan() { f32::NAN } else { x }),
-            _ => {}
-        }
-    }
-}
-
-/// Puts what a function makes of each element in its place.
-///
-/// # Safety
-/// `out` must have `rows` rows and `cols` columns of elements of type `T`, and nobody else uses them during the call.
-unsafe fn each<T: Copy>(rows: usize, cols: usize, out: Matrix, f: impl Fn(T) -> T) {
-    // Along what is close together.
-    let (outer, inner, m) = match out.column <= out.row {
-        true => (rows, cols, out),
-        false => (cols, rows, Matrix { row: out.column, column: out.row, ..out }),
-    };
-    for i in 0..outer {
-        if m.column == 1 {
-            // SAFETY: as the caller promises.
-            let line = unsafe { std::slice::from_raw_parts_mut(m.place::<T>(i, 0), inner) };
-            line.iter_mut().for_each(|x| *x = f(*x));
-            continue;
-        }
-        for j in 0..inner {
-            // SAFETY: as the caller promises.
-            unsafe { *m.place::<T>(i, j) = f(*m.place::<T>(i, j)) };
-        }
-    }
-}
 
 /// The fastest of those that the host has.
 pub(super) fn best() -> &'static dyn Gemm {

@@ -4,6 +4,7 @@ use super::tiles::{Side, all, all as all_tiles};
 use super::window::{Axes, Axis, Forms, Window, merged as merged_axes};
 use super::*;
 use crate::reference::order::CONTRACT_CHUNK;
+use adfuse_ir::DType;
 use std::ops::Add;
 
 fn numbers<T>(n: usize, of: impl Fn(f64) -> T) -> Vec<T> {

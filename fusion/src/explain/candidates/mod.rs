@@ -3,6 +3,7 @@
 //!
 //! The list is for people. Plans are made by [`group`](crate::fuse::group) and do not read it.
 
+mod candidate;
 pub(crate) mod weigh;
 
 use super::patterns::{Pattern, patterns};
@@ -17,82 +18,10 @@ use crate::plan::machine_model::Device;
 use crate::plan::refusal::Refusal;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
+pub use candidate::{Candidate, Relation};
+use candidate::{Search, Unit};
 use cranelift_entity::SecondaryMap;
 use hashbrown::HashSet;
-
-/// What makes instructions neighbours.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Relation {
-    /// Together they are a pattern with a name.
-    Pattern,
-    /// One reads what the other computes.
-    Producer,
-    /// One reads the result of a contraction.
-    Epilogue,
-    /// They read one tensor.
-    Siblings,
-}
-
-impl Relation {
-    /// The name in text.
-    pub fn name(self) -> &'static str {
-        match self {
-            Relation::Pattern => "pattern",
-            Relation::Producer => "producer",
-            Relation::Epilogue => "epilogue",
-            Relation::Siblings => "siblings",
-        }
-    }
-}
-
-/// Instructions that might share a kernel, and what speaks for it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Candidate {
-    /// What makes them neighbours.
-    pub relation: Relation,
-    /// What they are, for people: patterns and ops.
-    pub name: String,
-    /// The names of the patterns among them.
-    pub patterns: Vec<&'static str>,
-    /// Their results, in the order of the function.
-    pub values: Vec<Value>,
-    /// Bytes that kernels of one instruction each read and write.
-    pub bytes_apart: f64,
-    /// Bytes that one kernel for all reads and writes.
-    pub bytes_together: f64,
-    /// The share of the time of kernels of one instruction that goes into starting all but one.
-    pub launch_share: f64,
-    /// An estimate of the 32-bit registers that an element takes in one kernel.
-    pub registers: u32,
-    /// Primitive operations of an element.
-    pub primitives: u32,
-    /// Folds and contractions, after each of which a kernel has another stage.
-    pub folds: u32,
-    /// Operations for each byte that one kernel reads or writes.
-    pub intensity: f64,
-    /// Operations for each byte at which the machine's memory and arithmetic take the same time.
-    pub balance: f64,
-    /// What speaks for fusing them, from 0 to 1; a quarter of it where a rule is in the way.
-    pub score: f64,
-    /// The rule in the way, and the value that it keeps out, in plain words.
-    pub refused: Option<String>,
-    /// Whether the plan computes them in one group.
-    pub fused: bool,
-    /// The group that does, or why none does, in plain words.
-    pub reason: String,
-}
-
-impl Candidate {
-    /// The share of their bytes that one kernel saves.
-    pub fn saved_share(&self) -> f64 {
-        if self.bytes_apart > 0.0 { 1.0 - self.bytes_together / self.bytes_apart } else { 0.0 }
-    }
-
-    /// Whether arithmetic and not memory decides the time of one kernel.
-    pub fn compute_bound(&self) -> bool {
-        self.intensity > self.balance
-    }
-}
 
 /// The most readers of a value that are paired with the next.
 const MOST_SIBLINGS: usize = 8;
@@ -133,28 +62,6 @@ pub fn candidates(
     // Stable, so that equal scores keep the order of the function.
     found.sort_by(|a, b| b.score.total_cmp(&a.score));
     Ok(found)
-}
-
-/// A pattern, or a single instruction.
-struct Unit {
-    name: Option<&'static str>,
-    insts: Vec<Inst>,
-}
-
-struct Search<'a> {
-    facts: &'a Facts<'a>,
-    device: &'a Device,
-    explainer: Explainer<'a>,
-    words: Words<'a>,
-    units: Vec<Unit>,
-    unit_of: SecondaryMap<Inst, Option<u32>>,
-    found: Vec<Candidate>,
-    /// Where instructions are in the function.
-    position: SecondaryMap<Inst, u32>,
-    /// Where values lie in the part that is tried; empty between trials.
-    place: SecondaryMap<Value, Option<Place>>,
-    /// The sets that were looked at.
-    seen: HashSet<Vec<Inst>>,
 }
 
 impl Search<'_> {

@@ -1,6 +1,6 @@
 //! What candidates are weighed by.
 
-use super::{Candidate, Search};
+use super::candidate::{Candidate, Search};
 use crate::analysis::class::Class;
 use crate::cost::operations::registers;
 use crate::fuse::inline::bytes;

@@ -1,7 +1,6 @@
 //! Programs to text, in the one canonical form.
 
-use crate::index::Guard;
-use crate::index::IndexExpr;
+use crate::index::{Guard, IndexExpr};
 use crate::kernel::buffer::{Buffer, BufferData, Role, Space, Storage};
 use crate::kernel::program::{Attend, Contract, Feed, Library, Program, Scatter, Step};
 use crate::kernel::stage::{Kernel, Operand, Param, Piece, Run, Schedule, Sink, Stage};

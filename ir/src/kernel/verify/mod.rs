@@ -12,6 +12,7 @@ mod layout;
 mod params;
 mod schedule;
 mod steps;
+mod wrong;
 
 use super::buffer::{Buffer, BufferData, Role, Space};
 use super::program::{Program, Step};
@@ -24,6 +25,7 @@ use cranelift_entity::SecondaryMap;
 use hashbrown::HashSet;
 use std::fmt;
 use std::ops::Deref;
+pub(super) use wrong::Wrong;
 
 pub(super) use schedule::scheduled;
 
@@ -61,19 +63,6 @@ pub fn verify(program: Program) -> Result<Verified<Program>, Vec<Diagnostic>> {
     let mut errors = check.errors;
     errors.truncate(MAX_ERRORS);
     if errors.is_empty() { Ok(Verified(program)) } else { Err(errors) }
-}
-
-/// A broken rule, before its place is known.
-#[derive(PartialEq, Eq, Debug)]
-pub(super) struct Wrong {
-    pub(super) kind: Kind,
-    pub(super) message: String,
-}
-
-impl Wrong {
-    fn new(kind: Kind, message: impl Into<String>) -> Wrong {
-        Wrong { kind, message: message.into() }
-    }
 }
 
 struct Check<'p> {
