@@ -72,6 +72,7 @@ pub const PREPASSES: &[Prepass] = &[
             Ok(f)
         },
     },
+];
 
 /// The tables of rules that [`prepare`] applies, in their order; [`simplify`] is after the second.
 pub const RULE_TABLES: &[&RuleTable] = &[
