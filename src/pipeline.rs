@@ -6,6 +6,7 @@
 
 mod compiler;
 mod passes;
+pub mod rules;
 pub mod text;
 mod unit;
 mod verifier;

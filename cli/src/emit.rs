@@ -34,6 +34,9 @@ pub(super) struct Emit {
     /// List the passes of compilation, and the stages that they print
     #[arg(long, exclusive = true)]
     stages: bool,
+    /// List the rewrite rules: table, name, what each keeps, what it does
+    #[arg(long, exclusive = true)]
+    rules: bool,
 }
 
 /// The stages, each with what its pass does.
@@ -52,6 +55,10 @@ const LAST: &str = "narrow_storage";
 impl Emit {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
+        if self.rules {
+            streams.out.write_all(pipeline::rules::text().as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
         if self.stages {
             let mut list = String::new();
             for pass in PASSES.iter() {

@@ -36,7 +36,7 @@ pub use plan::options::{Effort, Options};
 pub use plan::refusal::Refusal;
 pub use plan::{Group, Members, Plan, graph_hash};
 pub use prepass::lossy::planned_function;
-pub use prepass::{PREPASSES, Prepass, prepare};
+pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};
 pub use remat::crossing::{How, Reading};
 pub use remat::decisions::{
     Alternative, Choice, Constraint, Decider, Decision, Difference, Why, decisions,

@@ -5,6 +5,7 @@ mod functions;
 mod graph;
 mod imports;
 mod ops_page;
+mod rules_page;
 mod words;
 
 use adfuse::pipeline::PASSES;
@@ -221,6 +222,11 @@ fn names_say_what_things_are() {
 fn the_page_of_ops_is_fresh() {
     let path = root().join("docs/ops.md");
     fresh(&path, &ops_page::page());
+}
+
+#[test]
+fn the_page_of_rules_is_fresh() {
+    fresh(&root().join("docs/rules.md"), &rules_page::page());
 }
 
 /// Checks that a page is as it has to be, or makes it so.

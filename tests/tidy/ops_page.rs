@@ -243,7 +243,7 @@ fn expression(p: &ScalarProgram, params: &[String]) -> String {
                 Prim::ShrA => infix(">>>"),
                 Prim::Select => format!("if {} then {} else {}", part(0), part(1), part(2)),
                 Prim::Convert => format!("{}({})", inst.dtype, arg(0)),
-                other => call(&format!("{other:?}").to_lowercase()),
+                other => call(other.name()),
             },
         });
     }

@@ -50,6 +50,22 @@ fn programs_are_printed() {
 }
 
 #[test]
+fn rules_are_listed() {
+    let d = programs();
+    let listed = d.good("emit --rules");
+    for table in adfuse::pipeline::rules::tables() {
+        assert!(listed.contains(&format!("{}: {}", table.name, table.doc)), "{listed}");
+        for rule in table.rules {
+            let line = format!("  {} ({}): {}\n", rule.name, rule.exactness, rule.doc);
+            assert!(listed.contains(&line), "{listed}");
+        }
+    }
+    for args in ["emit --rules ints.ir", "emit --rules --stage plan", "emit ints.ir"] {
+        assert_eq!(d.run(args).code, 2, "{args}");
+    }
+}
+
+#[test]
 fn what_cannot_be_lowered_is_named() {
     let d = programs();
     for (args, code, said) in [

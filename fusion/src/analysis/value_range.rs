@@ -171,7 +171,7 @@ fn primitive(
         Some((*ends.iter().min()?, *ends.iter().max()?))
     };
     match p {
-        p if p.is_compare() => Some((0, 1)),
+        Prim::Eq | Prim::Ne | Prim::Lt | Prim::Le | Prim::Gt | Prim::Ge => Some((0, 1)),
         Prim::Select => Some(union(arg(1)?, arg(2)?)),
         Prim::Add => both(i64::checked_add),
         Prim::Sub => both(i64::checked_sub),
@@ -188,6 +188,17 @@ fn primitive(
             // Floats may be anything.
             whole(from).and(x)
         }
-        _ => None,
+        // What the type holds.
+        Prim::And | Prim::Or | Prim::Xor | Prim::Not => None,
+        Prim::Div | Prim::Rem | Prim::Neg | Prim::Abs => None,
+        Prim::Shl | Prim::ShrL | Prim::ShrA | Prim::MulHi | Prim::Clz | Prim::PopCount => None,
+        Prim::Fma
+        | Prim::Sqrt
+        | Prim::Floor
+        | Prim::Ceil
+        | Prim::RoundEven
+        | Prim::Trunc
+        | Prim::CopySign => None,
+        Prim::Bitcast | Prim::Lookup(_) => None,
     }
 }

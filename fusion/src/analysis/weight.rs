@@ -1,7 +1,7 @@
 //! How much work a scalar program is.
 
 use adfuse_ir::DType;
-use adfuse_ir::scalar::{Func, Prim, SInst, SOp, ScalarProgram, expand};
+use adfuse_ir::scalar::{Func, SInst, SOp, ScalarProgram, expand};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
@@ -9,9 +9,8 @@ use std::sync::OnceLock;
 pub(crate) fn weight(program: &ScalarProgram) -> u32 {
     let live = program.live();
     let of = |inst: &SInst| match inst.op {
-        SOp::Param(_) | SOp::Const(_) | SOp::Prim(Prim::Convert) => 0,
-        SOp::Prim(Prim::Div | Prim::Sqrt | Prim::Rem) => 4,
-        SOp::Prim(_) => 1,
+        SOp::Param(_) | SOp::Const(_) => 0,
+        SOp::Prim(p) => p.def().weight,
         SOp::Func(f) => func_weight(f),
     };
     let live = program.insts.values().zip(&live).filter(|&(_, &l)| l);

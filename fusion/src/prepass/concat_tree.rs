@@ -4,8 +4,8 @@
 //! no vectors reach them, and each element, or each stretch, asks them all: the time to compile and to run grows with
 //! their square. In a tree an element moves once for each level, and only what is beyond the first level moves twice.
 
-use super::replace::replaced;
 use crate::analysis::shifts::MOST_SHIFTED;
+use adfuse_ir::rewrite::{Exactness, Pattern, Reads, Rule, RuleTable, Site, When, rewrite};
 use adfuse_ir::{Builder, Diagnostic, Function, Inst, Op, Value};
 
 /// The most operands of one concatenation: as many ways of reading one parameter as vectors have.
@@ -13,18 +13,34 @@ const MOST_OPERANDS: usize = 16;
 
 /// The function with the concatenations of many operands as trees.
 pub(crate) fn concatenations_as_trees(f: &Function) -> Result<Function, Diagnostic> {
-    let wide =
-        |i: Inst| (f.op(i) == Op::Concatenate && f.args(i).len() > MOST_OPERANDS).then_some(());
-    replaced(f, wide, |b, copier, i, ()| {
-        let mut parts: Vec<Value> = f.args(i).iter().map(|&a| copier.get(b, a)).collect();
-        while parts.len() > MOST_OPERANDS {
-            parts = level(b, &parts, f, i);
-        }
-        let whole = joined(b, &parts, f, i);
-        let result = f.inst_results(i)[0];
-        b.func_mut().set_name(whole, f.name_of(result));
-        copier.set(result, whole);
-    })
+    Ok(rewrite(f, &CONCATENATIONS, Exactness::Exact)?.0)
+}
+
+/// Concatenations of many operands as trees.
+pub(crate) static CONCATENATIONS: RuleTable = RuleTable {
+    name: "concatenation trees",
+    doc: "Before planning, after windows.",
+    reads: Reads::Source,
+    regions: false,
+    rules: &[Rule {
+        name: "concat-tree",
+        doc: "A concatenation of more than 16 operands becomes a tree of concatenations.",
+        exactness: Exactness::Exact,
+        pattern: Pattern::AnyOf(&[Op::Concatenate]),
+        then: &When {
+            condition: |m| (m.root.args.len() > MOST_OPERANDS).then_some(()),
+            build: tree,
+        },
+    }],
+};
+
+fn tree(s: &mut Site<'_, '_>, (): ()) -> Value {
+    let (f, i) = (s.f, s.root.inst);
+    let mut parts: Vec<Value> = f.args(i).iter().map(|&a| s.get(a)).collect();
+    while parts.len() > MOST_OPERANDS {
+        parts = level(s.b, &parts, f, i);
+    }
+    joined(s.b, &parts, f, i)
 }
 
 /// One level of the tree. The last one groups no more operands than it has to, and no fewer than are

@@ -3,12 +3,11 @@
 
 pub(crate) mod concat_tree;
 pub(crate) mod lossy;
-pub(crate) mod replace;
 pub(crate) mod scatter_to_select;
 pub(crate) mod split;
 pub(crate) mod unroll_windows;
 
-use adfuse_ir::rewrite::{Exactness, cse, dce, inline, simplify};
+use adfuse_ir::rewrite::{Exactness, RuleTable, cse, dce, inline, simplify};
 use adfuse_ir::{Diagnostic, Function, Module};
 use concat_tree::concatenations_as_trees;
 use scatter_to_select::scatters_to_choices;
@@ -73,6 +72,14 @@ pub const PREPASSES: &[Prepass] = &[
             Ok(f)
         },
     },
+];
+
+/// The tables of rules that [`prepare`] applies, in their order; [`simplify`] is after the second.
+pub const RULE_TABLES: &[&RuleTable] = &[
+    &split::SEVERAL_RESULTS,
+    &scatter_to_select::SCATTERS,
+    &unroll_windows::WINDOWS,
+    &concat_tree::CONCATENATIONS,
 ];
 
 /// The function as the planner sees it: the same bits, without calls, duplicates and dead

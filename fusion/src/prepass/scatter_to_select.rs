@@ -4,32 +4,34 @@
 //! an `iota`. Seen through, the rows are coordinates of the loop nest, and only the labels are data;
 //! and a scatter at such places writes every row once, so it is an elementwise choice.
 
-use super::replace::replaced;
 use crate::analysis::index_columns::{Column, columns, dims};
 use adfuse_ir::attrs::Attrs;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::op::{Body, Indirect, Update};
-use adfuse_ir::rewrite::Copier;
-use adfuse_ir::{Builder, Diagnostic, Function, Inst, Literal, Op, TensorType, Value, ValueDef};
+use adfuse_ir::rewrite::{Exactness, Pattern, Reads, Rule, RuleTable, Site, When, rewrite};
+use adfuse_ir::{Diagnostic, Function, Inst, Literal, Op, TensorType, Value, ValueDef};
 
 /// Scatters of one value a row into one value everywhere become choices.
 pub(crate) fn scatters_to_choices(f: &Function) -> Result<Function, Diagnostic> {
-    replaced(
-        f,
-        |i| rows(f, i),
-        |b, copier, i, (columns, start)| {
-            let old = f.inst_results(i)[0];
-            let updates = copier.get(b, f.args(i)[2]);
-            let new = choice(f, i, &columns, start, updates, copier, b);
-            b.func_mut().set_name(new, f.name_of(old));
-            copier.set(old, new);
-        },
-    )
+    Ok(rewrite(f, &SCATTERS, Exactness::Exact)?.0)
 }
+
+/// Scatters of one value a row into one value everywhere become choices.
+pub(crate) static SCATTERS: RuleTable = RuleTable {
+    name: "scatters as selections",
+    doc: "Before planning, after views have one result.",
+    reads: Reads::Source,
+    regions: false,
+    rules: &[Rule {
+        name: "scatter-to-select",
+        doc: "A `scatter_add` of one element of every row into a splat becomes an elementwise selection.",
+        exactness: Exactness::Exact,
+        pattern: Pattern::AnyOf(&[Op::ScatterAdd]),
+        then: &When { condition: |m| rows(m.f, m.root.inst), build: choice },
+    }],
+};
 
 /// The columns of a scatter that writes one element of every row, and what it begins with.
 fn rows(f: &Function, i: Inst) -> Option<(Vec<Column>, Literal)> {
-    let Body::Indirect(Indirect::Scatter(Update::Add)) = f.op(i).def().body else { return None };
     let &[x, indices, updates] = f.args(i) else { return None };
     let attrs = f.attrs(i);
     let shape = dims(f, x)?;
@@ -79,15 +81,9 @@ fn splat(f: &Function, v: Value) -> Option<Literal> {
     }
 }
 
-fn choice(
-    f: &Function,
-    i: Inst,
-    columns: &[Column],
-    start: Literal,
-    updates: Value,
-    copier: &mut Copier<'_>,
-    b: &mut Builder,
-) -> Value {
+fn choice(s: &mut Site<'_, '_>, (columns, start): (Vec<Column>, Literal)) -> Value {
+    let (f, i) = (s.f, s.root.inst);
+    let updates = s.get(updates_of(f, i));
     let ty = f.ty(f.inst_results(i)[0]).clone();
     let axes: Vec<Option<usize>> =
         columns.iter().map(|c| if let Column::Axis(a) = c { Some(*a) } else { None }).collect();
@@ -98,38 +94,38 @@ fn choice(
     let mut hit: Option<Value> = None;
     for (d, c) in columns.iter().enumerate() {
         let Column::Data(v, _) = c else { continue };
-        let mut label = copier.get(b, *v);
+        let mut label = s.get(*v);
         let flat =
-            TensorType { dtype: b.ty(label).dtype, shape: f.ty(updates_of(f, i)).shape.clone() };
-        if *b.ty(label) != flat {
-            label = b.op_as(Op::Reshape, &[label], Attrs::none(), &flat);
+            TensorType { dtype: s.b.ty(label).dtype, shape: f.ty(updates_of(f, i)).shape.clone() };
+        if *s.b.ty(label) != flat {
+            label = s.b.op_as(Op::Reshape, &[label], Attrs::none(), &flat);
         }
         if f.attrs(i).word("mode") != "drop" {
             let most = ty.shape[d].known().unwrap_or(1).saturating_sub(1);
-            let lo = b.literal(&flat, Literal::zero(flat.dtype));
-            let hi = b.literal(&flat, Literal::from_i64(flat.dtype, most as i64));
-            label = b.op(Op::Clamp, &[lo, label, hi]);
+            let lo = s.b.literal(&flat, Literal::zero(flat.dtype));
+            let hi = s.b.literal(&flat, Literal::from_i64(flat.dtype, most as i64));
+            label = s.b.op(Op::Clamp, &[lo, label, hi]);
         }
         let wide = ty.with_dtype(flat.dtype);
         let spread = Attrs::none().with_ints("dims", place.iter().copied());
-        let label = b.op_as(Op::BroadcastInDim, &[label], spread, &wide);
+        let label = s.b.op_as(Op::BroadcastInDim, &[label], spread, &wide);
         let along = Attrs::none().with_int("axis", d as i64);
-        let here = b.op_as(Op::Iota, &[], along, &wide);
-        let equal = b.op(Op::Eq, &[here, label]);
+        let here = s.b.op_as(Op::Iota, &[], along, &wide);
+        let equal = s.b.op(Op::Eq, &[here, label]);
         hit = Some(match hit {
             None => equal,
-            Some(h) => b.op(Op::And, &[h, equal]),
+            Some(h) => s.b.op(Op::And, &[h, equal]),
         });
     }
-    let small = b.ty(updates).clone();
-    let begin = b.literal(&small, start);
+    let small = s.b.ty(updates).clone();
+    let begin = s.b.literal(&small, start);
     // The sum of one update: adding it to what was there turns -0 into +0 as the scatter does.
-    let sum = b.op(Op::Add, &[begin, updates]);
+    let sum = s.b.op(Op::Add, &[begin, updates]);
     let spread = Attrs::none().with_ints("dims", place.iter().copied());
-    let sum = b.op_as(Op::BroadcastInDim, &[sum], spread, &ty);
-    let rest = b.literal(&ty, start);
+    let sum = s.b.op_as(Op::BroadcastInDim, &[sum], spread, &ty);
+    let rest = s.b.literal(&ty, start);
     match hit {
-        Some(hit) => b.op(Op::SelectN, &[hit, rest, sum]),
+        Some(hit) => s.b.op(Op::SelectN, &[hit, rest, sum]),
         None => sum,
     }
 }

@@ -4,10 +4,9 @@
 //! element of a window is a view of what the window lies in, so the fold is written out over views, in the order that
 //! strict mode defines, and has the same bits. Folds along rows stay folds: their elements are neighbours in memory.
 
-use super::replace::replaced;
 use adfuse_ir::attrs::Attrs;
 use adfuse_ir::op::{Body, Monoid};
-use adfuse_ir::rewrite::Copier;
+use adfuse_ir::rewrite::{Exactness, Pattern, Reads, Rule, RuleTable, Site, When, rewrite};
 use adfuse_ir::{Builder, Diagnostic, Function, Inst, Op, TensorType, Value, ValueDef};
 use std::collections::BTreeMap;
 
@@ -20,8 +19,26 @@ const DEPTH: u32 = 12;
 
 /// The function with the folds of windows written out.
 pub(crate) fn windows_written_out(f: &Function) -> Result<Function, Diagnostic> {
-    replaced(f, |i| short(f, i), |b, copier, i, fold| fold.write(b, copier, f, i))
+    Ok(rewrite(f, &WINDOWS, Exactness::Exact)?.0)
 }
+
+/// The folds of windows, written out.
+pub(crate) static WINDOWS: RuleTable = RuleTable {
+    name: "windows",
+    doc: "Before planning, after algebra.",
+    reads: Reads::Source,
+    regions: false,
+    rules: &[Rule {
+        name: "unroll-windows",
+        doc: "A fold of at most 32 elements of a window becomes an expression of its elements, in strict order.",
+        exactness: Exactness::Exact,
+        pattern: Pattern::Class(|body| matches!(body, Body::Reduce(_))),
+        then: &When {
+            condition: |m| short(m.f, m.root.inst),
+            build: |s, fold: Short| fold.write(s),
+        },
+    }],
+};
 
 /// A fold over one run of axes.
 struct Short {
@@ -73,7 +90,8 @@ fn of_windows(f: &Function, v: Value, depth: u32) -> bool {
 }
 
 impl Short {
-    fn write(&self, b: &mut Builder, copier: &mut Copier<'_>, f: &Function, i: Inst) {
+    fn write(&self, s: &mut Site<'_, '_>) -> Value {
+        let (f, i) = (s.f, s.root.inst);
         let (x, result) = (f.args(i)[0], f.inst_results(i)[0]);
         let out = f.ty(result).clone();
         // 16-bit floats fold in `f32` and are rounded once.
@@ -84,31 +102,27 @@ impl Short {
         let mut parts = Vec::new();
         for at in places(&self.extents) {
             let mut pull = Pull { f, fold: self, at: &at, known: BTreeMap::new() };
-            let v = pull.value(b, copier, x, DEPTH);
-            parts.push(convert(b, v, &wide));
+            let v = pull.value(s, x, DEPTH);
+            parts.push(convert(s.b, v, &wide));
         }
         let join =
             |b: &mut Builder, l: Value, r: Value| b.op_as(self.join, &[l, r], Attrs::none(), &wide);
         let folded = if self.chain {
-            parts.into_iter().reduce(|l, r| join(b, l, r))
+            parts.into_iter().reduce(|l, r| join(s.b, l, r))
         } else {
             // Each lane has one element; the upper half of the lanes folds into the lower.
             let mut half = MOST as usize / 2;
             while half > 0 {
                 let upper = parts.split_off(half.min(parts.len()));
                 for (l, r) in parts.iter_mut().zip(upper) {
-                    *l = join(b, *l, r);
+                    *l = join(s.b, *l, r);
                 }
                 half /= 2;
             }
             parts.first().copied()
         };
         let folded = folded.expect("a fold of two elements or more");
-        let v = convert(b, folded, &out);
-        if b.func().literal(v).is_none() && b.func().name_of(v).is_none() {
-            b.func_mut().set_name(v, f.name_of(result));
-        }
-        copier.set(result, v);
+        convert(s.b, folded, &out)
     }
 }
 
@@ -138,25 +152,25 @@ impl Pull<'_> {
     }
 
     /// A value at the place: arithmetic is done there, everything else is cut there.
-    fn value(&mut self, b: &mut Builder, copier: &mut Copier<'_>, v: Value, depth: u32) -> Value {
+    fn value(&mut self, s: &mut Site<'_, '_>, v: Value, depth: u32) -> Value {
         if let Some(&known) = self.known.get(&v) {
             return known;
         }
         let f = self.f;
         let ty = self.kept(f.ty(v));
         let made = match f.def(v) {
-            ValueDef::Literal(l) => b.literal(&ty, l),
+            ValueDef::Literal(l) => s.b.literal(&ty, l),
             ValueDef::Inst(i, _) if depth > 0 && matches!(f.op(i).def().body, Body::Map(_)) => {
                 let args: Vec<Value> =
-                    f.args(i).iter().map(|&a| self.value(b, copier, a, depth - 1)).collect();
-                b.op_as(f.op(i), &args, f.attrs(i).clone(), &ty)
+                    f.args(i).iter().map(|&a| self.value(s, a, depth - 1)).collect();
+                s.b.op_as(f.op(i), &args, f.attrs(i).clone(), &ty)
             }
             ValueDef::Inst(i, _) if f.op(i) == Op::BroadcastInDim && self.repeats(i) => {
-                self.repeated(b, copier, i, &ty)
+                self.repeated(s, i, &ty)
             }
             _ => {
-                let x = copier.get(b, v);
-                self.cut(b, x, f.ty(v), &ty)
+                let x = s.get(v);
+                self.cut(s.b, x, f.ty(v), &ty)
             }
         };
         self.known.insert(v, made);
@@ -169,21 +183,15 @@ impl Pull<'_> {
         self.f.attrs(i).ints("dims").iter().all(|&d| !folded.contains(&(d as usize)))
     }
 
-    fn repeated(
-        &self,
-        b: &mut Builder,
-        copier: &mut Copier<'_>,
-        i: Inst,
-        ty: &TensorType,
-    ) -> Value {
-        let x = copier.get(b, self.f.args(i)[0]);
-        if b.ty(x) == ty {
+    fn repeated(&self, s: &mut Site<'_, '_>, i: Inst, ty: &TensorType) -> Value {
+        let x = s.get(self.f.args(i)[0]);
+        if s.b.ty(x) == ty {
             return x;
         }
         let behind =
             |d: i64| if d as usize > self.fold.first { self.fold.extents.len() as i64 } else { 0 };
         let dims = self.f.attrs(i).ints("dims").iter().map(|&d| d - behind(d));
-        b.op_as(Op::BroadcastInDim, &[x], Attrs::none().with_ints("dims", dims), ty)
+        s.b.op_as(Op::BroadcastInDim, &[x], Attrs::none().with_ints("dims", dims), ty)
     }
 
     fn cut(&self, b: &mut Builder, x: Value, from: &TensorType, to: &TensorType) -> Value {

@@ -1,264 +1,216 @@
-//! Algebraic simplification: a table of rules, each marked with whether it keeps every bit.
+//! Algebraic simplification: rules about single instructions and their operands, most of which keep every bit.
 
-use super::Copier;
+use super::pattern::Pattern::{AnyOf, Class, Commuted, Number, Op as Of, Var};
+use super::pattern::{Match, Pattern, Root};
+use super::rule::{Exactness, Reads, Rule, RuleTable, Site, When, always, rewrite};
 use crate::DType;
 use crate::attrs::Attrs;
-use crate::builder::Builder;
 use crate::diag::Diagnostic;
-use crate::entity::{Inst, Value};
+use crate::entity::Value;
 use crate::function::{Function, ValueDef};
 use crate::literal::Literal;
 use crate::op::{Body, Op};
 use crate::scalar::{eval_one, expand};
-use crate::types::TensorType;
-
-/// Which rules may be used.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Exactness {
-    /// Only rules that keep every bit of every result: what strict mode allows.
-    Exact,
-    /// Also rules that are off where zeros are negative or operands are not finite.
-    Finite,
-}
-
-/// A rule: given an instruction, the value that may stand for its only result.
-pub struct Rule {
-    /// For people and tests.
-    pub name: &'static str,
-    /// What it keeps.
-    pub exactness: Exactness,
-    apply: fn(&mut Builder, &Site<'_>) -> Option<Value>,
-}
-
-/// An instruction about to be copied, operands already new.
-struct Site<'a> {
-    op: Op,
-    args: &'a [Value],
-    attrs: &'a Attrs,
-    ty: &'a TensorType,
-}
 
 /// The function with the rules applied once, in program order, and what they freed removed.
 ///
 /// # Errors
 /// Only if a rule builds an instruction that does not fit, which is a defect of the rule.
 pub fn simplify(f: &Function, allowed: Exactness) -> Result<Function, Diagnostic> {
-    let mut b = Builder::new(f.name.clone());
-    b.func_mut().symbols = f.symbols.clone();
-    b.func_mut().rule = f.rule.clone();
-    let mut copier = Copier::new(f);
-    copier.params(&mut b);
-    for &i in f.body_insts() {
-        place(f, &mut copier, &mut b, i, allowed);
-    }
-    let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    let mut new = b.finish()?;
+    let (mut new, _) = rewrite(f, &ALGEBRA, allowed)?;
     super::dce(&mut new);
     Ok(new)
 }
 
-fn place(f: &Function, copier: &mut Copier<'_>, b: &mut Builder, i: Inst, allowed: Exactness) {
-    if let &[result] = f.inst_results(i)
-        && f.inst(i).regions.is_empty()
-        && !f.op(i).is_effect()
-    {
-        b.set_phase(f.inst(i).phase);
-        b.set_span(f.span(i));
-        let args: Vec<Value> = f.args(i).iter().map(|&a| copier.get(b, a)).collect();
-        let ty = f.ty(result);
-        let mut best = apply(b, &Site { op: f.op(i), args: &args, attrs: f.attrs(i), ty }, allowed);
-        // What a rule wrote may allow another: a bounded number, since none is known to need more.
-        for _ in 0..4 {
-            let Some(ValueDef::Inst(new, 0)) = best.map(|v| b.func().def(v)) else { break };
-            if b.func().region(b.region()).insts.last() != Some(&new) {
-                break;
-            }
-            let (op, args) = (b.func().op(new), b.func().args(new).to_vec());
-            let attrs = b.func().attrs(new).clone();
-            match apply(b, &Site { op, args: &args, attrs: &attrs, ty }, allowed) {
-                Some(v) => best = Some(v),
-                None => break,
-            }
-        }
-        if let Some(v) = best {
-            copier.set(result, v);
-            return;
-        }
-    }
-    let nested = copier.inst_with(b, i, &mut |copier, b, i| {
-        place(f, copier, b, i, allowed);
-        Ok(())
-    });
-    debug_assert!(nested.is_ok());
-}
+/// Algebraic rules, which see what others wrote.
+pub static ALGEBRA: RuleTable = RuleTable {
+    name: "algebra",
+    doc: "Simplification, after differentiation and before planning.",
+    reads: Reads::Written,
+    regions: true,
+    rules: RULES,
+};
 
-/// What the first rule that fits makes of an instruction.
-fn apply(b: &mut Builder, site: &Site<'_>, allowed: Exactness) -> Option<Value> {
-    if site.args.is_empty() {
-        return None;
-    }
-    let rules = RULES.iter().filter(|r| r.exactness <= allowed);
-    let replaced = rules.filter_map(|r| (r.apply)(b, site)).next();
-    replaced.filter(|&v| b.ty(v) == site.ty)
-}
+const X: Pattern = Var('x');
 
 macro_rules! rules {
-    ($($name:literal $exactness:ident |$b:pat_param, $s:ident| $body:expr;)*) => {
-        /// Every rule, in the order they are tried.
-        pub const RULES: &[Rule] = &[$(Rule {
+    ($($name:literal $exactness:ident $doc:literal: $pattern:expr, $condition:expr => $build:expr;)*) => {
+        const RULES: &[Rule] = &[$(Rule {
             name: $name,
+            doc: $doc,
             exactness: Exactness::$exactness,
-            apply: |$b, $s| $body,
+            pattern: $pattern,
+            then: &When { condition: $condition, build: $build },
         }),*];
     };
 }
 
 rules! {
-    "fold-literals" Exact |b, s| fold(b, s);
-    "one-times-x" Exact |b, s| commuted(b, s, Op::Mul, Literal::is_one);
-    "x-minus-zero" Exact |b, s| right(b, s, Op::Sub, Literal::is_positive_zero);
-    "x-plus-negative-zero" Exact |b, s| commuted(b, s, Op::Add, |l| {
-        l.is_zero() && (!l.is_positive_zero() || !l.dtype().is_float())
-    });
-    "x-over-one" Exact |b, s| right(b, s, Op::Div, Literal::is_one);
-    "minus-one-times-x" Exact |b, s| {
-        let minus = |l: Literal| l == Literal::from_i64(l.dtype(), -1) && l.dtype().is_float();
-        let x = commuted(b, s, Op::Mul, minus)?;
-        Some(b.op(Op::Neg, &[x]))
-    };
-    "twice-negated" Exact |b, s| undone(b, s, Op::Neg);
-    "twice-complemented" Exact |b, s| undone(b, s, Op::Not);
-    "twice-reversed" Exact |b, s| {
-        let inner = under(b, s, 0, Op::Rev)?;
-        (s.op == Op::Rev && b.func().attrs(inner) == s.attrs).then(|| b.func().args(inner)[0])
-    };
-    "chosen" Exact |b, s| {
-        if s.op != Op::SelectN { return None; }
-        match b.func().literal(s.args[0]) {
-            Some(p) => Some(s.args[1 + usize::from(p.is_one())]),
-            None => (s.args[1] == s.args[2]).then_some(s.args[1]),
-        }
-    };
-    "same-type" Exact |b, s| {
-        (s.op == Op::ConvertElementType && b.ty(s.args[0]) == s.ty).then_some(s.args[0])
-    };
-    "same-shape" Exact |b, s| {
-        let identity = match s.op {
-            Op::Reshape => true,
-            Op::BroadcastInDim => s.attrs.ints("dims").len() == s.ty.rank(),
-            _ => false,
+    "fold-literals" Exact "An elementwise op of literals becomes a literal.":
+        ELEMENTWISE, |m| folded(m.f, m.root, m.root.args) => |s, l| s.b.literal(s.root.ty, l);
+    "one-times-x" Exact "`1 * x` becomes `x`.":
+        Commuted(Op::Mul, &[X, Number(Literal::is_one)]), always => x;
+    "x-minus-zero" Exact "`x - 0` becomes `x`.":
+        Of(Op::Sub, &[X, Number(Literal::is_positive_zero)]), always => x;
+    "x-plus-negative-zero" Exact "`x + -0` becomes `x`; of integers, `x + 0`.":
+        Commuted(Op::Add, &[X, Number(is_neutral)]), always => x;
+    "x-over-one" Exact "`x / 1` becomes `x`.":
+        Of(Op::Div, &[X, Number(Literal::is_one)]), always => x;
+    "minus-one-times-x" Exact "`-1 * x` of floats becomes `-x`.":
+        Commuted(Op::Mul, &[X, Number(is_minus_one)]), always => |s, ()| {
+            let x = s.var('x');
+            s.b.op(Op::Neg, &[x])
         };
-        (identity && b.ty(s.args[0]) == s.ty).then_some(s.args[0])
-    };
-    "nothing-moved" Exact |b, s| {
-        let ints = |name| s.attrs.ints(name);
-        let zeros = |name| ints(name).iter().all(|&i| i == 0);
-        let identity = match s.op {
-            Op::Transpose => ints("perm").iter().enumerate().all(|(k, &p)| k as i64 == p),
-            Op::Pad => zeros("low") && zeros("high") && zeros("interior"),
-            Op::Slice => b.ty(s.args[0]) == s.ty,
-            Op::Rev | Op::ReduceSum | Op::ReduceProd | Op::ReduceMax | Op::ReduceMin => {
-                ints("axes").is_empty()
-            }
-            Op::Concatenate => s.args.len() == 1,
-            _ => false,
+    "twice-negated" Exact "`-(-x)` becomes `x`.":
+        Of(Op::Neg, &[Of(Op::Neg, &[X])]), always => x;
+    "twice-complemented" Exact "`not (not x)` becomes `x`.":
+        Of(Op::Not, &[Of(Op::Not, &[X])]), always => x;
+    "twice-reversed" Exact "`rev (rev x)` along the same axes becomes `x`.":
+        Of(Op::Rev, &[Of(Op::Rev, &[X])]),
+        |m| (m.f.attrs(m.inner(0)) == m.root.attrs).then_some(()) => x;
+    "chosen" Exact "A selection by a literal, or between a value and itself, becomes what it selects.":
+        Of(Op::SelectN, &[Var('p'), X, Var('y')]), chosen => |_, v| v;
+    "same-type" Exact "A conversion to the type that a value has becomes the value.":
+        Of(Op::ConvertElementType, &[X]), same_type => x;
+    "same-shape" Exact "A reshape or broadcast to the shape that a value has becomes the value.":
+        AnyOf(&[Op::Reshape, Op::BroadcastInDim]), same_shape => |_, v| v;
+    "nothing-moved" Exact "A view or reduction that moves and folds nothing becomes its operand.":
+        AnyOf(&[Op::Transpose, Op::Pad, Op::Slice, Op::Rev, Op::ReduceSum, Op::ReduceProd, Op::ReduceMax,
+            Op::ReduceMin, Op::Concatenate]),
+        |m| moves_nothing(m).then(|| m.root.args[0]) => |_, v| v;
+    "reshape-of-reshape" Exact "Two reshapes become one, or none.":
+        Of(Op::Reshape, &[Of(Op::Reshape, &[X])]), always => |s, ()| {
+            let x = s.var('x');
+            if s.b.ty(x) == s.root.ty { return x; }
+            s.b.op_as(Op::Reshape, &[x], Attrs::none(), s.root.ty)
         };
-        identity.then_some(s.args[0])
-    };
-    "reshape-of-reshape" Exact |b, s| {
-        if s.op != Op::Reshape { return None; }
-        let inner = under(b, s, 0, Op::Reshape)?;
-        let x = b.func().args(inner)[0];
-        if b.ty(x) == s.ty { return Some(x); }
-        Some(b.op_as(Op::Reshape, &[x], Attrs::none(), s.ty))
-    };
-    "transpose-of-transpose" Exact |b, s| {
-        if s.op != Op::Transpose { return None; }
-        let inner = under(b, s, 0, Op::Transpose)?;
-        let first = b.func().attrs(inner).ints("perm").to_vec();
-        let x = b.func().args(inner)[0];
-        let both: Vec<i64> = s.attrs.ints("perm").iter().map(|&p| first[p as usize]).collect();
-        if both.iter().enumerate().all(|(k, &p)| k as i64 == p) { return Some(x); }
-        Some(b.op_with(Op::Transpose, &[x], Attrs::none().with_ints("perm", both)))
-    };
-    "broadcast-of-literal" Exact |b, s| splat(b, s);
-    "first-power" Exact |_, s| {
-        (s.op == Op::IntegerPow && s.attrs.int("y") == 1).then(|| s.args[0])
-    };
-    "relu-of-relu" Exact |b, s| {
-        let inner = under(b, s, 0, Op::Relu)?;
-        (s.op == Op::Relu).then(|| b.func().inst_results(inner)[0])
-    };
-    "x-plus-zero" Finite |b, s| commuted(b, s, Op::Add, Literal::is_zero);
-    "zero-times-x" Finite |b, s| {
-        commuted(b, s, Op::Mul, Literal::is_zero)?;
-        Some(b.literal(s.ty, Literal::zero(s.ty.dtype)))
-    };
+    "transpose-of-transpose" Exact "Two transpositions become one, or none.":
+        Of(Op::Transpose, &[Of(Op::Transpose, &[X])]), both_permutations => |s, both| {
+            let x = s.var('x');
+            if is_identity(&both) { return x; }
+            s.b.op_with(Op::Transpose, &[x], Attrs::none().with_ints("perm", both))
+        };
+    "broadcast-of-literal" Exact "An elementwise op reads a literal itself instead of its broadcast.":
+        ELEMENTWISE, splat => |s, splat| match splat {
+            Splat::Folded(l) => s.b.literal(s.root.ty, l),
+            Splat::Operands(operands) => over_splats(s, &operands),
+        };
+    "first-power" Exact "`x^1` becomes `x`.":
+        Of(Op::IntegerPow, &[X]), |m| (m.root.attrs.int("y") == 1).then_some(()) => x;
+    "relu-of-relu" Exact "`relu (relu x)` becomes `relu x`.":
+        Of(Op::Relu, &[Of(Op::Relu, &[X])]), |m| Some(m.root.args[0]) => |_, v| v;
+    "x-plus-zero" Finite "`x + 0` becomes `x`.":
+        Commuted(Op::Add, &[X, Number(Literal::is_zero)]), always => x;
+    "zero-times-x" Finite "`0 * x` becomes `0`.":
+        Commuted(Op::Mul, &[X, Number(Literal::is_zero)]), always => |s, ()| {
+            s.b.literal(s.root.ty, Literal::zero(s.root.ty.dtype))
+        };
 }
 
-/// The other operand of a commutative op with a literal that satisfies `test`.
-fn commuted(b: &Builder, s: &Site<'_>, op: Op, test: impl Fn(Literal) -> bool) -> Option<Value> {
-    if s.op != op {
-        return None;
-    }
-    let is = |k: usize| b.func().literal(s.args[k]).is_some_and(&test);
-    if is(1) { Some(s.args[0]) } else { is(0).then(|| s.args[1]) }
+/// An elementwise op of whatever operands.
+const ELEMENTWISE: Pattern = Class(|body| matches!(body, Body::Map(_)));
+
+/// The build of rules after which `x` stands alone.
+fn x(s: &mut Site<'_, '_>, (): ()) -> Value {
+    s.var('x')
 }
 
-/// The first operand of an op whose second is a literal that satisfies `test`.
-fn right(b: &Builder, s: &Site<'_>, op: Op, test: impl Fn(Literal) -> bool) -> Option<Value> {
-    let l = (s.op == op).then(|| b.func().literal(s.args[1])).flatten()?;
-    test(l).then_some(s.args[0])
+/// What changes no number when it is added: of floats -0 alone.
+fn is_neutral(l: Literal) -> bool {
+    l.is_zero() && (!l.is_positive_zero() || !l.dtype().is_float())
 }
 
-/// The instruction that makes operand `k`, when it is of this op.
-fn under(b: &Builder, s: &Site<'_>, k: usize, op: Op) -> Option<Inst> {
-    match b.func().def(*s.args.get(k)?) {
-        ValueDef::Inst(i, _) if b.func().op(i) == op => Some(i),
-        _ => None,
+fn is_minus_one(l: Literal) -> bool {
+    l == Literal::from_i64(l.dtype(), -1) && l.dtype().is_float()
+}
+
+fn chosen(m: &Match<'_>) -> Option<Value> {
+    match m.f.literal(m.var('p')) {
+        Some(p) => Some(m.var(if p.is_one() { 'y' } else { 'x' })),
+        None => (m.var('x') == m.var('y')).then(|| m.var('x')),
     }
 }
 
-fn undone(b: &Builder, s: &Site<'_>, op: Op) -> Option<Value> {
-    let inner = (s.op == op).then(|| under(b, s, 0, op)).flatten()?;
-    Some(b.func().args(inner)[0])
+fn same_type(m: &Match<'_>) -> Option<()> {
+    (m.f.ty(m.var('x')) == m.root.ty).then_some(())
 }
 
-/// An elementwise op of literals is a literal.
-fn fold(b: &mut Builder, s: &Site<'_>) -> Option<Value> {
-    if !matches!(s.op.def().body, Body::Map(_)) {
-        return None;
+fn same_shape(m: &Match<'_>) -> Option<Value> {
+    let in_order = m.root.op == Op::Reshape || m.root.attrs.ints("dims").len() == m.root.ty.rank();
+    let &x = m.root.args.first()?;
+    (in_order && m.f.ty(x) == m.root.ty).then_some(x)
+}
+
+fn moves_nothing(m: &Match<'_>) -> bool {
+    let ints = |name| m.root.attrs.ints(name);
+    let zeros = |name| ints(name).iter().all(|&i| i == 0);
+    match m.root.op {
+        Op::Transpose => is_identity(ints("perm")),
+        Op::Pad => zeros("low") && zeros("high") && zeros("interior"),
+        Op::Slice => m.f.ty(m.root.args[0]) == m.root.ty,
+        Op::Concatenate => m.root.args.len() == 1,
+        _ => ints("axes").is_empty(),
     }
-    let literals: Vec<Literal> =
-        s.args.iter().map(|&a| b.func().literal(a)).collect::<Option<_>>()?;
+}
+
+fn is_identity(perm: &[i64]) -> bool {
+    perm.iter().enumerate().all(|(k, &p)| k as i64 == p)
+}
+
+fn both_permutations(m: &Match<'_>) -> Option<Vec<i64>> {
+    let first = m.f.attrs(m.inner(0)).ints("perm");
+    Some(m.root.attrs.ints("perm").iter().map(|&p| first[p as usize]).collect())
+}
+
+/// The literal that an elementwise op of literals is.
+fn folded(f: &Function, root: Root<'_>, args: &[Value]) -> Option<Literal> {
+    let literals: Vec<Literal> = args.iter().map(|&a| f.literal(a)).collect::<Option<_>>()?;
+    of_literals(root, &literals)
+}
+
+fn of_literals(root: Root<'_>, literals: &[Literal]) -> Option<Literal> {
     let dtypes: Vec<DType> = literals.iter().map(|l| l.dtype()).collect();
-    let program = expand(&s.op.scalar_program(&dtypes, s.ty.dtype, s.attrs)?);
-    Some(b.literal(s.ty, eval_one(&program, &literals)))
+    let program = expand(&root.op.scalar_program(&dtypes, root.ty.dtype, root.attrs)?);
+    Some(eval_one(&program, literals))
 }
 
-/// An elementwise op reads the literal itself instead of its broadcast.
-fn splat(b: &mut Builder, s: &Site<'_>) -> Option<Value> {
-    if !matches!(s.op.def().body, Body::Map(_)) {
+/// What an elementwise op becomes when it reads literals instead of their broadcasts.
+enum Splat {
+    /// All operands are literals.
+    Folded(Literal),
+    /// For each operand the literal that is read instead, if any.
+    Operands(Vec<Option<Literal>>),
+}
+
+fn splat(m: &Match<'_>) -> Option<Splat> {
+    let f = m.f;
+    let broadcast = |&a: &Value| match f.def(a) {
+        ValueDef::Inst(i, _) if f.op(i) == Op::BroadcastInDim => {
+            // The literal takes the broadcast's element type, which is its own.
+            f.literal(f.args(i)[0])
+        }
+        _ => None,
+    };
+    let splats: Vec<Option<Literal>> = m.root.args.iter().map(broadcast).collect();
+    if splats.iter().all(Option::is_none) {
         return None;
     }
-    let mut changed = false;
-    let mut args = s.args.to_vec();
-    for (k, arg) in args.iter_mut().enumerate() {
-        if let Some(i) = under(b, s, k, Op::BroadcastInDim)
-            && let Some(l) = b.func().literal(b.func().args(i)[0])
-        {
-            let ty = b.ty(*arg).clone();
-            *arg = b.literal(&ty, l);
-            changed = true;
+    let literal = |(&a, splat): (&Value, &Option<Literal>)| splat.or_else(|| f.literal(a));
+    let literals: Option<Vec<Literal>> = m.root.args.iter().zip(&splats).map(literal).collect();
+    match literals {
+        Some(literals) => of_literals(m.root, &literals).map(Splat::Folded),
+        None => Some(Splat::Operands(splats)),
+    }
+}
+
+fn over_splats(s: &mut Site<'_, '_>, splats: &[Option<Literal>]) -> Value {
+    let mut args = s.root.args.to_vec();
+    for (arg, splat) in args.iter_mut().zip(splats) {
+        if let Some(l) = *splat {
+            let ty = s.b.ty(*arg).clone();
+            *arg = s.b.literal(&ty, l);
         }
     }
-    if changed && args.iter().all(|&a| b.func().literal(a).is_some()) {
-        return fold(b, &Site { args: &args, ..*s });
-    }
-    changed
-        .then(|| {
-            b.inst(s.op, &args, s.attrs.clone(), Some(std::slice::from_ref(s.ty))).first().copied()
-        })
-        .flatten()
+    let ty = std::slice::from_ref(s.root.ty);
+    s.b.inst(s.root.op, &args, s.root.attrs.clone(), Some(ty))[0]
 }

@@ -6,15 +6,21 @@ mod copy;
 mod cse;
 mod dce;
 mod inline;
+mod pattern;
+mod rule;
 mod specialize;
 mod stable;
 mod widen;
 
-pub use algebra::{Exactness, RULES, Rule, simplify};
+pub use algebra::{ALGEBRA, simplify};
 pub use copy::{Copier, Each};
 pub use cse::cse;
 pub use dce::dce;
 pub use inline::{MAX_INLINED, inline, splice};
+pub use pattern::{Match, Pattern, Root};
+pub use rule::{
+    Exactness, Reads, Recognised, Replacement, Rule, RuleTable, Site, Then, When, always, rewrite,
+};
 pub use specialize::specialize;
-pub use stable::{Recognised, STABLE_RULES, StableRule, stabilize};
+pub use stable::{STABLE, stabilize};
 pub use widen::{widen, widened};

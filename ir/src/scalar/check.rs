@@ -1,6 +1,6 @@
 //! What a scalar program must satisfy before anything runs it.
 
-use super::program::{Prim, SInst, SOp, SVal, ScalarProgram};
+use super::program::{SInst, SOp, SVal, ScalarProgram};
 use crate::dtype::DType;
 
 impl ScalarProgram {
@@ -41,7 +41,7 @@ impl ScalarProgram {
             SOp::Func(_) => float(inst.dtype) && inst.args.iter().all(|a| ty(a) == inst.dtype),
             SOp::Prim(p) => {
                 let args: Vec<DType> = inst.args.iter().map(ty).collect();
-                prim(p, &args, inst.dtype)
+                p.def().typing.allows(&args, inst.dtype)
             }
         };
         if fits && inst.dtype != DType::Token {
@@ -56,43 +56,11 @@ fn float(d: DType) -> bool {
     matches!(d, DType::F32 | DType::F64)
 }
 
-/// Whether a primitive, with the right number of operands, is defined on these types.
-fn prim(p: Prim, args: &[DType], result: DType) -> bool {
-    let first = args[0];
-    let same = args.iter().all(|&a| a == first);
-    let keeps = same && result == first;
-    let bits = first.is_int() || first == DType::Bool;
-    let number = float(first) || first.is_int();
-    match p {
-        Prim::Add | Prim::Sub | Prim::Mul | Prim::Div | Prim::Rem | Prim::Neg | Prim::Abs => {
-            keeps && number
-        }
-        Prim::Min | Prim::Max => keeps && (number || first == DType::Bool),
-        Prim::Fma
-        | Prim::Sqrt
-        | Prim::Floor
-        | Prim::Ceil
-        | Prim::RoundEven
-        | Prim::Trunc
-        | Prim::CopySign => keeps && float(first),
-        Prim::And | Prim::Or | Prim::Xor | Prim::Not => keeps && bits,
-        Prim::Shl | Prim::ShrL | Prim::ShrA | Prim::Clz | Prim::PopCount => keeps && first.is_int(),
-        Prim::MulHi => keeps && matches!(first, DType::U32 | DType::I32 | DType::I64),
-        Prim::Eq | Prim::Ne | Prim::Lt | Prim::Le | Prim::Gt | Prim::Ge => {
-            same && (number || bits) && result == DType::Bool
-        }
-        Prim::Select => first == DType::Bool && args[1] == args[2] && result == args[1],
-        Prim::Convert => first != DType::Token,
-        Prim::Bitcast => first != DType::Token && first.bits() == result.bits(),
-        Prim::Lookup(table) => first == DType::I32 && result == table.dtype(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::literal::Literal;
-    use crate::scalar::{Func, Recorder, expand};
+    use crate::scalar::{Func, Prim, Recorder, expand};
     use smallvec::SmallVec;
 
     fn inst(op: SOp, args: &[u32], dtype: DType) -> SInst {
@@ -143,7 +111,7 @@ mod tests {
     #[test]
     fn all_lists_every_primitive() {
         // One entry each; the names are what text is read by.
-        let mut names: Vec<String> = Prim::ALL.iter().map(|p| format!("{p:?}")).collect();
+        let mut names: Vec<&str> = Prim::ALL.iter().map(|p| p.name()).collect();
         names.sort();
         names.dedup();
         assert_eq!(names.len(), Prim::ALL.len());

@@ -3,7 +3,8 @@
 //! For the modes that allow it alone. What comes out has a defined result like any program: the same
 //! values go in, the same bits come out.
 
-use super::program::{Prim, SInst, SOp, SVal, ScalarProgram};
+use super::prim::Prim;
+use super::program::{SInst, SOp, SVal, ScalarProgram};
 
 /// The same program with each product that is used once, by a sum or a difference of floats, as the
 /// `fma` of the two. Of two such products in one sum the left one is taken.

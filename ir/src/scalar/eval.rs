@@ -3,7 +3,8 @@
 //! Elements travel as bits in `u64`, whatever their type; an instruction is decoded once for
 //! [`LANES`] elements, which keeps this plain interpreter fast enough to train small models.
 
-use super::program::{Prim, SInst, SOp, ScalarProgram};
+use super::prim::Prim;
+use super::program::{SInst, SOp, ScalarProgram};
 use crate::dtype::DType;
 use crate::literal::Literal;
 
@@ -139,9 +140,28 @@ fn eval_prim<'a>(
             let f = |a: i64, b: i64| ((a as u64 as u128 * b as u64 as u128) >> bits) as i64;
             map2::<i64, i64>(arg(0), arg(1), out, f);
         }
-        p if p.is_compare() => compare(p, from, arg, out),
-        p if from.is_float() => float(p, from, arg, out),
-        p => int(p, from, arg, out),
+        Prim::Eq | Prim::Ne | Prim::Lt | Prim::Le | Prim::Gt | Prim::Ge => {
+            compare(prim, from, arg, out)
+        }
+        Prim::Fma
+        | Prim::Sqrt
+        | Prim::Floor
+        | Prim::Ceil
+        | Prim::RoundEven
+        | Prim::Trunc
+        | Prim::CopySign => float(prim, from, arg, out),
+        Prim::Add
+        | Prim::Sub
+        | Prim::Mul
+        | Prim::Div
+        | Prim::Rem
+        | Prim::Neg
+        | Prim::Abs
+        | Prim::Min
+        | Prim::Max => match from.is_float() {
+            true => float(prim, from, arg, out),
+            false => int(prim, from, arg, out),
+        },
     }
 }
 
@@ -166,6 +186,7 @@ fn shift<'a>(prim: Prim, d: DType, arg: &impl Fn(usize) -> &'a [u64], out: &mut 
                 Prim::Shl if inside => a << count,
                 Prim::ShrL if inside => a >> count,
                 Prim::ShrA => (signed >> count.min(63)) as u64,
+                // Counts outside.
                 _ => 0,
             };
     }
@@ -181,7 +202,8 @@ fn compare<'a>(prim: Prim, d: DType, arg: &impl Fn(usize) -> &'a [u64], out: &mu
         Prim::Lt => map2::<T, bool>(a, b, out, |x, y| x < y),
         Prim::Le => map2::<T, bool>(a, b, out, |x, y| x <= y),
         Prim::Gt => map2::<T, bool>(a, b, out, |x, y| x > y),
-        _ => map2::<T, bool>(a, b, out, |x, y| x >= y),
+        Prim::Ge => map2::<T, bool>(a, b, out, |x, y| x >= y),
+        other => unreachable!("{other:?} is no comparison"),
     })
 }
 

@@ -1,6 +1,6 @@
-//! The scalar program itself: primitives, functions, typed SSA instructions.
+//! The scalar program itself: functions, typed SSA instructions.
 
-use super::table::Table;
+use super::prim::Prim;
 use crate::dtype::DType;
 use crate::literal::Literal;
 use cranelift_entity::{PrimaryMap, entity_impl};
@@ -11,121 +11,6 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SVal(u32);
 entity_impl!(SVal, "s");
-
-macro_rules! prims {
-    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
-        /// A scalar primitive: one IEEE 754 or integer operation with one defined result.
-        ///
-        /// Operands of one instruction share a type unless said otherwise; the result has that type too.
-        /// Floats are `f32` and `f64` only: 16-bit floats are converted at the borders of a program.
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-        pub enum Prim {
-            $($(#[doc = $doc])* $name,)*
-            /// Entry of a constant table at an `i32` index, clamped to the table.
-            Lookup(Table),
-        }
-
-        impl Prim {
-            /// Every primitive.
-            pub const ALL: &'static [Prim] =
-                &[$(Prim::$name,)* Prim::Lookup(Table::TwoOverPi)];
-        }
-    };
-}
-
-prims! {
-    /// Sum; integers wrap.
-    Add,
-    /// Difference; integers wrap.
-    Sub,
-    /// Product; integers wrap.
-    Mul,
-    /// Quotient. Integers truncate; `x / 0` is -1 (all ones) and `MIN / -1` is `MIN`.
-    Div,
-    /// Exact remainder with the sign of the dividend (C's `fmod`). Integers: `x % 0` is `x`,
-    /// `MIN % -1` is 0.
-    Rem,
-    /// Negation; flips the sign bit of a float; integers wrap.
-    Neg,
-    /// Absolute value; clears the sign bit of a float; integers wrap (`MIN` stays).
-    Abs,
-    /// `a * b + c` with one rounding. Floats only.
-    Fma,
-    /// Correctly rounded square root. Floats only.
-    Sqrt,
-    /// The smaller; NaN if either is NaN; `min(-0, +0)` is `-0`.
-    Min,
-    /// The larger; NaN if either is NaN; `max(-0, +0)` is `+0`.
-    Max,
-    /// Rounds toward negative infinity. Floats only.
-    Floor,
-    /// Rounds toward positive infinity. Floats only.
-    Ceil,
-    /// Rounds to the nearest integer, ties to even. Floats only.
-    RoundEven,
-    /// Rounds toward zero. Floats only.
-    Trunc,
-    /// Magnitude of the first operand, sign of the second. Floats only.
-    CopySign,
-    /// Bitwise and; logical on `bool`.
-    And,
-    /// Bitwise or; logical on `bool`.
-    Or,
-    /// Bitwise exclusive or; logical on `bool`.
-    Xor,
-    /// Bitwise complement; logical on `bool`.
-    Not,
-    /// Left shift; a count outside `0..bits` gives 0.
-    Shl,
-    /// Logical right shift (zeros enter, whatever the type's sign); a count outside gives 0.
-    ShrL,
-    /// Arithmetic right shift (copies of the top bit enter, whatever the type's sign); a count
-    /// outside gives the sign's fill.
-    ShrA,
-    /// High half of the product of the operands read as unsigned. `u32`, `i32` and `i64` only.
-    MulHi,
-    /// Number of leading zero bits. Integers only.
-    Clz,
-    /// Number of set bits. Integers only.
-    PopCount,
-    /// `a == b`, giving `bool`; false on NaN.
-    Eq,
-    /// `a != b`, giving `bool`; true on NaN.
-    Ne,
-    /// `a < b`, giving `bool`; false on NaN.
-    Lt,
-    /// `a <= b`, giving `bool`; false on NaN.
-    Le,
-    /// `a > b`, giving `bool`; false on NaN.
-    Gt,
-    /// `a >= b`, giving `bool`; false on NaN.
-    Ge,
-    /// `p ? a : b`; `p` is `bool`, `a` and `b` share the result's type.
-    Select,
-    /// Converts to the instruction's type as [`Literal::convert`] defines it.
-    Convert,
-    /// Reinterprets the bits as the instruction's type, which has the same width.
-    Bitcast,
-}
-
-impl Prim {
-    /// Number of operands.
-    pub fn arity(self) -> usize {
-        use Prim::*;
-        match self {
-            Neg | Abs | Sqrt | Floor | Ceil | RoundEven | Trunc | Not | Clz | PopCount
-            | Convert | Bitcast | Lookup(_) => 1,
-            Fma | Select => 3,
-            _ => 2,
-        }
-    }
-
-    /// Whether the result is `bool` whatever the operands' type.
-    pub fn is_compare(self) -> bool {
-        use Prim::*;
-        matches!(self, Eq | Ne | Lt | Le | Gt | Ge)
-    }
-}
 
 macro_rules! funcs {
     ($($(#[doc = $doc:literal])* $name:ident = $text:literal, $arity:literal;)*) => {
@@ -348,8 +233,8 @@ impl fmt::Display for SInst {
         match self.op {
             SOp::Param(k) => write!(f, "param.{} {k}", self.dtype)?,
             SOp::Const(c) => write!(f, "const.{} {c}", self.dtype)?,
-            SOp::Prim(Prim::Lookup(t)) => write!(f, "lookup.{} {t:?}", self.dtype)?,
-            SOp::Prim(p) => write!(f, "{}.{}", format!("{p:?}").to_lowercase(), self.dtype)?,
+            SOp::Prim(p @ Prim::Lookup(t)) => write!(f, "{}.{} {t:?}", p.name(), self.dtype)?,
+            SOp::Prim(p) => write!(f, "{}.{}", p.name(), self.dtype)?,
             SOp::Func(g) => write!(f, "{}.{}", g.name(), self.dtype)?,
         }
         self.args.iter().try_for_each(|a| write!(f, " {a}"))

@@ -1,6 +1,7 @@
 //! Recording a scalar program from a closure: `S` looks like a number and writes instructions.
 
-use super::program::{Func, Prim, SInst, SOp, SVal, ScalarProgram};
+use super::prim::Prim;
+use super::program::{Func, SInst, SOp, SVal, ScalarProgram};
 use super::table::Table;
 use crate::dtype::DType;
 use crate::literal::Literal;

@@ -2,7 +2,7 @@
 
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
-use adfuse::ir::rewrite::{Exactness, RULES, simplify};
+use adfuse::ir::rewrite::{ALGEBRA, Exactness, simplify};
 use adfuse::ir::text::{parse, print_function};
 use adfuse::ir::{DType, Function, Module, verify};
 use std::collections::BTreeSet;
@@ -116,15 +116,15 @@ fn result(m: &Module, args: &[Array]) -> Array {
 #[test]
 fn every_rule_has_a_program() {
     let named: BTreeSet<&str> = PROGRAMS.iter().map(|p| p.0).collect();
-    let all: BTreeSet<&str> = RULES.iter().map(|r| r.name).collect();
-    assert_eq!(all.len(), RULES.len(), "names of rules are different");
+    let all: BTreeSet<&str> = ALGEBRA.rules.iter().map(|r| r.name).collect();
+    assert_eq!(all.len(), ALGEBRA.rules.len(), "names of rules are different");
     assert_eq!(named, all);
 }
 
 #[test]
 fn exact_rules_fire_and_keep_every_bit() {
     for (name, gone, body) in PROGRAMS {
-        let rule = RULES.iter().find(|r| r.name == *name).expect("a rule");
+        let rule = ALGEBRA.rules.iter().find(|r| r.name == *name).expect("a rule");
         let integers = !["exp", "1.5", "-1.0", "-0.0"].iter().any(|w| body.contains(w));
         let floats = [DType::F32, DType::F64, DType::BF16, DType::F16];
         let ints = [DType::I32, DType::U8].into_iter().filter(|_| integers);

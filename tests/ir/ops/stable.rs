@@ -7,7 +7,7 @@ use adfuse::autodiff::{grad, jvp};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::ir::op::Domain;
-use adfuse::ir::rewrite::{STABLE_RULES, stabilize};
+use adfuse::ir::rewrite::{STABLE, stabilize};
 use adfuse::ir::text::{parse, print_function};
 use adfuse::ir::{DType, Function, Module, verify};
 use adfuse::sample::rng;
@@ -80,10 +80,10 @@ fn assert_agree(naive: &Module, stable: &Module, args: &[Array], tol: f64) {
 #[test]
 fn every_rule_has_a_form() {
     let named: BTreeSet<&str> = FORMS.iter().map(|f| f.0).collect();
-    let all: BTreeSet<&str> = STABLE_RULES.iter().map(|r| r.name).collect();
-    assert_eq!(all.len(), STABLE_RULES.len(), "names of rules are different");
+    let all: BTreeSet<&str> = STABLE.rules.iter().map(|r| r.name).collect();
+    assert_eq!(all.len(), STABLE.rules.len(), "names of rules are different");
     assert_eq!(named, all);
-    assert!(STABLE_RULES.iter().all(|r| r.doc.contains("become")));
+    assert!(STABLE.rules.iter().all(|r| r.doc.contains("become")));
 }
 
 #[test]

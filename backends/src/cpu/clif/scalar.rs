@@ -104,9 +104,28 @@ impl Unit<'_, '_> {
                 let high = self.b.ins().ushr_imm_s(product, 32);
                 Some(self.b.ins().ireduce(types::I32, high))
             }
-            p if p.is_compare() => Some(self.compare(p, from, x, y)),
-            p if from.is_float() => self.float(p, from, args),
-            p => self.whole(p, from, x, y),
+            Prim::Eq | Prim::Ne | Prim::Lt | Prim::Le | Prim::Gt | Prim::Ge => {
+                Some(self.compare(p, from, x, y))
+            }
+            Prim::Fma
+            | Prim::Sqrt
+            | Prim::Floor
+            | Prim::Ceil
+            | Prim::RoundEven
+            | Prim::Trunc
+            | Prim::CopySign => self.float(p, from, args),
+            Prim::Add
+            | Prim::Sub
+            | Prim::Mul
+            | Prim::Div
+            | Prim::Rem
+            | Prim::Neg
+            | Prim::Abs
+            | Prim::Min
+            | Prim::Max => match from.is_float() {
+                true => self.float(p, from, args),
+                false => self.whole(p, from, x, y),
+            },
         }
     }
 
@@ -166,7 +185,26 @@ impl Unit<'_, '_> {
             Prim::Fma if self.host_fma => self.b.ins().fma(x, y, *args.get(2)?),
             Prim::Fma => self.call(if double { Call::Fma64 } else { Call::Fma32 }, args)?,
             Prim::Rem => self.call(if double { Call::Fmod64 } else { Call::Fmod32 }, args)?,
-            _ => return None,
+            Prim::And
+            | Prim::Or
+            | Prim::Xor
+            | Prim::Not
+            | Prim::Shl
+            | Prim::ShrL
+            | Prim::ShrA
+            | Prim::MulHi
+            | Prim::Clz
+            | Prim::PopCount => return None,
+            Prim::Eq
+            | Prim::Ne
+            | Prim::Lt
+            | Prim::Le
+            | Prim::Gt
+            | Prim::Ge
+            | Prim::Select
+            | Prim::Convert
+            | Prim::Bitcast
+            | Prim::Lookup(_) => return None,
         })
     }
 
@@ -201,7 +239,33 @@ impl Unit<'_, '_> {
             Prim::Max if signed => pick(self, IntCC::SignedGreaterThan),
             Prim::Max => pick(self, IntCC::UnsignedGreaterThan),
             Prim::Div | Prim::Rem => self.divide(p == Prim::Div, d, x, y),
-            _ => return None,
+            Prim::Fma
+            | Prim::Sqrt
+            | Prim::Floor
+            | Prim::Ceil
+            | Prim::RoundEven
+            | Prim::Trunc
+            | Prim::CopySign
+            | Prim::And
+            | Prim::Or
+            | Prim::Xor
+            | Prim::Not
+            | Prim::Shl
+            | Prim::ShrL
+            | Prim::ShrA
+            | Prim::MulHi
+            | Prim::Clz
+            | Prim::PopCount => return None,
+            Prim::Eq
+            | Prim::Ne
+            | Prim::Lt
+            | Prim::Le
+            | Prim::Gt
+            | Prim::Ge
+            | Prim::Select
+            | Prim::Convert
+            | Prim::Bitcast
+            | Prim::Lookup(_) => return None,
         })
     }
 

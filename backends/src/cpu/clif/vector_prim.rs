@@ -23,7 +23,22 @@ impl Unit<'_, '_> {
                 by.is_some_and(|l| l.bits() < u64::from(from.bits()))
             }
             Prim::Convert => self.converts(from, inst.dtype),
-            _ => true,
+            Prim::Add | Prim::Sub | Prim::Mul | Prim::Neg | Prim::Abs | Prim::Min | Prim::Max => {
+                true
+            }
+            Prim::Sqrt | Prim::Floor | Prim::Ceil | Prim::RoundEven | Prim::Trunc => true,
+            Prim::CopySign
+            | Prim::And
+            | Prim::Or
+            | Prim::Xor
+            | Prim::Not
+            | Prim::Eq
+            | Prim::Ne
+            | Prim::Lt
+            | Prim::Le
+            | Prim::Gt
+            | Prim::Ge => true,
+            Prim::Select | Prim::Bitcast => true,
         }
     }
 

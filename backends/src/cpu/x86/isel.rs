@@ -119,18 +119,53 @@ impl Low<'_> {
             })
             .collect();
         match p {
-            Prim::Convert => return self.convert(&first, from, inst.dtype),
+            Prim::Convert => self.convert(&first, from, inst.dtype),
             Prim::Bitcast if inst.dtype != DType::Bool && from.bytes() == inst.dtype.bytes() => {
                 let d = inst.dtype;
-                return self.each(&[first], |low, x, _| Ok(low.kept(d, x[0])));
+                self.each(&[first], |low, x, _| Ok(low.kept(d, x[0])))
             }
-            Prim::Select => return self.select(inst.dtype, args),
-            Prim::Lookup(table) => return self.lookup(table, &first),
-            _ if from == DType::Bool => return self.logic(p, args),
-            p if p.is_compare() => return self.compare_all(p, from, args),
-            _ => {}
+            Prim::Select => self.select(inst.dtype, args),
+            Prim::Lookup(table) => self.lookup(table, &first),
+            Prim::Bitcast => match from {
+                DType::Bool => self.logic(p, args),
+                _ => Err(Why::Prim(p, from)),
+            },
+            Prim::Eq | Prim::Ne | Prim::Lt | Prim::Le | Prim::Gt | Prim::Ge => match from {
+                DType::Bool => self.logic(p, args),
+                _ => self.compare_all(p, from, args),
+            },
+            Prim::And | Prim::Or | Prim::Xor | Prim::Not | Prim::Min | Prim::Max
+                if from == DType::Bool =>
+            {
+                self.logic(p, args)
+            }
+            Prim::Add
+            | Prim::Sub
+            | Prim::Mul
+            | Prim::Div
+            | Prim::Rem
+            | Prim::Neg
+            | Prim::Abs
+            | Prim::Fma
+            | Prim::Sqrt
+            | Prim::Floor
+            | Prim::Ceil
+            | Prim::RoundEven
+            | Prim::Trunc
+            | Prim::CopySign
+            | Prim::Min
+            | Prim::Max
+            | Prim::And
+            | Prim::Or
+            | Prim::Xor
+            | Prim::Not
+            | Prim::Shl
+            | Prim::ShrL
+            | Prim::ShrA
+            | Prim::MulHi
+            | Prim::Clz
+            | Prim::PopCount => self.each(args, |low, x, _| low.part(p, from, x, &known)),
         }
-        self.each(args, |low, x, _| low.part(p, from, x, &known))
     }
 
     /// The same on each part.
@@ -193,7 +228,27 @@ impl Low<'_> {
                 Prim::CopySign => self.copy_sign(a, b, sign, eight),
                 Prim::Fma => self.fused(x, eight),
                 Prim::Min | Prim::Max => self.extremum(p == Prim::Max, d, a, b, known),
-                _ => return Err(none),
+                Prim::Rem
+                | Prim::And
+                | Prim::Or
+                | Prim::Xor
+                | Prim::Not
+                | Prim::Shl
+                | Prim::ShrL
+                | Prim::ShrA
+                | Prim::MulHi
+                | Prim::Clz
+                | Prim::PopCount
+                | Prim::Eq
+                | Prim::Ne
+                | Prim::Lt
+                | Prim::Le
+                | Prim::Gt
+                | Prim::Ge
+                | Prim::Select
+                | Prim::Convert
+                | Prim::Bitcast
+                | Prim::Lookup(_) => return Err(none),
             });
         }
         let found = match p {
@@ -227,7 +282,24 @@ impl Low<'_> {
             Prim::Rem => self.remainder(d, a, b)?,
             Prim::PopCount => self.ones(d, a),
             Prim::Clz => self.zeros(d, a),
-            _ => return Err(none),
+            Prim::Add
+            | Prim::Fma
+            | Prim::Sqrt
+            | Prim::Floor
+            | Prim::Ceil
+            | Prim::RoundEven
+            | Prim::Trunc
+            | Prim::CopySign
+            | Prim::Eq
+            | Prim::Ne
+            | Prim::Lt
+            | Prim::Le
+            | Prim::Gt
+            | Prim::Ge
+            | Prim::Select
+            | Prim::Convert
+            | Prim::Bitcast
+            | Prim::Lookup(_) => return Err(none),
         };
         Ok(self.kept(d, found))
     }

@@ -50,10 +50,53 @@ fn prim(asm: &mut Asm, p: Prim, from: DType, inst: &SInst, a: &[Reg]) -> Reg {
         Prim::Convert => convert(asm, a[0], from, inst.dtype),
         Prim::Bitcast => bitcast(asm, a[0], from, inst.dtype),
         Prim::Lookup(table) => lookup(asm, a[0], table.entries().len()),
-        p if p.is_compare() => compare(asm, p, from, a[0], a[1]),
-        p if from == DType::Bool => truth(asm, p, a),
-        p if from.is_float() => float(asm, p, from, a),
-        p => integer(asm, p, from, a),
+        Prim::Eq | Prim::Ne | Prim::Lt | Prim::Le | Prim::Gt | Prim::Ge => {
+            compare(asm, p, from, a[0], a[1])
+        }
+        Prim::Fma
+        | Prim::Sqrt
+        | Prim::Floor
+        | Prim::Ceil
+        | Prim::RoundEven
+        | Prim::Trunc
+        | Prim::CopySign => float(asm, p, from, a),
+        Prim::Add
+        | Prim::Sub
+        | Prim::Mul
+        | Prim::Div
+        | Prim::Rem
+        | Prim::Neg
+        | Prim::Abs
+        | Prim::Min
+        | Prim::Max
+            if from.is_float() =>
+        {
+            float(asm, p, from, a)
+        }
+        Prim::And | Prim::Or | Prim::Xor | Prim::Not | Prim::Min | Prim::Max
+            if from == DType::Bool =>
+        {
+            truth(asm, p, a)
+        }
+        Prim::Add
+        | Prim::Sub
+        | Prim::Mul
+        | Prim::Div
+        | Prim::Rem
+        | Prim::Neg
+        | Prim::Abs
+        | Prim::Min
+        | Prim::Max
+        | Prim::And
+        | Prim::Or
+        | Prim::Xor
+        | Prim::Not
+        | Prim::Shl
+        | Prim::ShrL
+        | Prim::ShrA
+        | Prim::MulHi
+        | Prim::Clz
+        | Prim::PopCount => integer(asm, p, from, a),
     }
 }
 
@@ -156,7 +199,30 @@ fn float(asm: &mut Asm, p: Prim, d: DType, a: &[Reg]) -> Reg {
             let quiet = constant(asm, Literal::from_f64(d, f64::NAN));
             select(asm, nan, quiet, least)
         }
-        _ => asm.pure(c, &format!("fma.rn.{t}"), format_args!("{}, {}, {}", a[0], a[1], a[2])),
+        Prim::Fma => {
+            asm.pure(c, &format!("fma.rn.{t}"), format_args!("{}, {}, {}", a[0], a[1], a[2]))
+        }
+        // None of these is one of floats.
+        Prim::And
+        | Prim::Or
+        | Prim::Xor
+        | Prim::Not
+        | Prim::Shl
+        | Prim::ShrL
+        | Prim::ShrA
+        | Prim::MulHi
+        | Prim::Clz
+        | Prim::PopCount
+        | Prim::Eq
+        | Prim::Ne
+        | Prim::Lt
+        | Prim::Le
+        | Prim::Gt
+        | Prim::Ge
+        | Prim::Select
+        | Prim::Convert
+        | Prim::Bitcast
+        | Prim::Lookup(_) => a[0],
     }
 }
 
@@ -197,8 +263,24 @@ fn integer(asm: &mut Asm, p: Prim, d: DType, a: &[Reg]) -> Reg {
                 _ => count,
             }
         }
-        // Nothing else is defined on integers.
-        _ => a[0],
+        // None of these is one of integers.
+        Prim::Fma
+        | Prim::Sqrt
+        | Prim::Floor
+        | Prim::Ceil
+        | Prim::RoundEven
+        | Prim::Trunc
+        | Prim::CopySign
+        | Prim::Eq
+        | Prim::Ne
+        | Prim::Lt
+        | Prim::Le
+        | Prim::Gt
+        | Prim::Ge
+        | Prim::Select
+        | Prim::Convert
+        | Prim::Bitcast
+        | Prim::Lookup(_) => a[0],
     };
     narrowed(asm, found, d)
 }

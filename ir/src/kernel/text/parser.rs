@@ -26,7 +26,7 @@ pub fn parse(source: &str) -> Result<Program, Diagnostic> {
         return Err(cursor.error(Span::default(), Kind::Limit, m));
     }
     let ops = Prim::ALL.iter().filter(|p| !matches!(p, Prim::Lookup(_)));
-    let ops = ops.map(|&p| (format!("{p:?}").to_lowercase(), SOp::Prim(p)));
+    let ops = ops.map(|&p| (p.name().to_string(), SOp::Prim(p)));
     let funcs = Func::ALL.iter().map(|&f| (f.name().to_string(), SOp::Func(f)));
     let ops = ops.chain(funcs).collect();
     let program = Program::default();

@@ -5,15 +5,16 @@
 //! NaN comes from inf - inf. `m` is held fixed for derivatives. That is right at every order, since
 //! the shifted forms do not depend on the shift at all.
 
-use super::Site;
-use super::pattern::{REACH, Spread, both_ways, made_by, number, operand, strip};
+use super::shape::{REACH, Spread, both_ways, made_by, number, operand, strip};
 use crate::entity::{Inst, Value};
 use crate::function::{Function, ValueDef};
 use crate::literal::Literal;
 use crate::op::Op;
+use crate::rewrite::pattern::Match;
+use crate::rewrite::rule::Site;
 
 /// Exponents and the sum of their exponentials.
-struct Sum {
+pub(super) struct Sum {
     x: Value,
     sum: Inst,
 }
@@ -125,57 +126,67 @@ impl Site<'_, '_> {
     }
 }
 
-pub(super) fn softmax(site: &mut Site<'_, '_>) -> Option<Value> {
-    let s = quotient(site.f, site.inst).filter(|s| !is_shifted(site.f, s.x, s.sum))?;
+/// A naive softmax.
+pub(super) fn is_softmax(m: &Match<'_>) -> Option<Sum> {
+    quotient(m.f, m.root.inst).filter(|s| !is_shifted(m.f, s.x, s.sum))
+}
+
+pub(super) fn softmax(site: &mut Site<'_, '_>, s: Sum) -> Value {
     let (_, x) = site.shifted(&s);
     let e = site.b.op(Op::Exp, &[x]);
     let sum = site.reduce(Op::ReduceSum, e, s.sum);
     let below = site.spread(sum, s.sum);
-    Some(site.b.op(Op::Div, &[e, below]))
+    site.b.op(Op::Div, &[e, below])
 }
 
-pub(super) fn log_softmax(site: &mut Site<'_, '_>) -> Option<Value> {
-    let f = site.f;
-    let of_log = match site.op() {
-        Op::Log => match f.def(site.args()[0]) {
-            ValueDef::Inst(i, _) => quotient(f, i),
-            _ => None,
-        },
+/// The sum of a log-softmax, and whether its exponents are shifted already.
+pub(super) fn is_log_softmax(m: &Match<'_>) -> Option<(Sum, bool)> {
+    let f = m.f;
+    let of_log = match (m.root.op, f.def(m.root.args[0])) {
+        (Op::Log, ValueDef::Inst(i, _)) => quotient(f, i),
         _ => None,
     };
-    let (x, sum, s) = match of_log {
+    match of_log {
+        Some(s) => {
+            let shifted = is_shifted(f, s.x, s.sum);
+            Some((s, shifted))
+        }
+        None => {
+            let s = difference(f, m.root.inst).filter(|s| !is_shifted(f, s.x, s.sum))?;
+            Some((s, false))
+        }
+    }
+}
+
+pub(super) fn log_softmax(site: &mut Site<'_, '_>, (s, is_shifted): (Sum, bool)) -> Value {
+    let (x, sum) = if is_shifted {
         // Shifted exponents give a finite sum, but their quotient may be 0 where its log is not -inf.
-        Some(s) if is_shifted(f, s.x, s.sum) => {
-            (site.get(s.x), site.get(f.inst_results(s.sum)[0]), s)
-        }
-        found => {
-            let s = found
-                .or_else(|| difference(f, site.inst).filter(|s| !is_shifted(f, s.x, s.sum)))?;
-            let (_, x) = site.shifted(&s);
-            let e = site.b.op(Op::Exp, &[x]);
-            (x, site.reduce(Op::ReduceSum, e, s.sum), s)
-        }
+        let x = site.get(s.x);
+        (x, site.get(site.f.inst_results(s.sum)[0]))
+    } else {
+        let (_, x) = site.shifted(&s);
+        let e = site.b.op(Op::Exp, &[x]);
+        (x, site.reduce(Op::ReduceSum, e, s.sum))
     };
     let log = site.b.op(Op::Log, &[sum]);
     let spread = site.spread(log, s.sum);
-    Some(site.b.op(Op::Sub, &[x, spread]))
+    site.b.op(Op::Sub, &[x, spread])
 }
 
-pub(super) fn logsumexp(site: &mut Site<'_, '_>) -> Option<Value> {
-    let f = site.f;
-    if site.op() != Op::Log {
-        return None;
-    }
+/// A naive sum under a logarithm, and the views between the two.
+pub(super) fn is_logsumexp(m: &Match<'_>) -> Option<(Sum, Vec<Inst>)> {
+    let f = m.f;
     let mut views = Vec::new();
-    let sum = made_by(f, strip(f, site.args()[0], &mut views), Op::ReduceSum)?;
+    let sum = made_by(f, strip(f, m.root.args[0], &mut views), Op::ReduceSum)?;
     let x = exponents(f, sum)?;
-    if is_shifted(f, x, sum) {
-        return None;
-    }
-    let (shift, x) = site.shifted(&Sum { x, sum });
+    (!is_shifted(f, x, sum)).then_some((Sum { x, sum }, views))
+}
+
+pub(super) fn logsumexp(site: &mut Site<'_, '_>, (s, views): (Sum, Vec<Inst>)) -> Value {
+    let (shift, x) = site.shifted(&s);
     let e = site.b.op(Op::Exp, &[x]);
-    let sum = site.reduce(Op::ReduceSum, e, sum);
+    let sum = site.reduce(Op::ReduceSum, e, s.sum);
     let log = site.b.op(Op::Log, &[sum]);
     let whole = site.b.op(Op::Add, &[shift, log]);
-    Some(site.under_views(&views, whole))
+    site.under_views(&views, whole)
 }

@@ -10,61 +10,59 @@
 //! goes. No rule fires on what a rule makes, so that a second time changes nothing.
 
 mod exponential;
-mod pattern;
+mod shape;
 mod variance;
 
-use super::Copier;
+use super::pattern::Pattern::AnyOf;
+use super::rule::{Exactness, Reads, Recognised, Rule, RuleTable, Site, When, rewrite};
 use crate::attrs::Attrs;
-use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::entity::{Inst, Value};
-use crate::function::{Function, ValueDef};
+use crate::function::Function;
 use crate::op::Op;
 use cranelift_entity::EntitySet;
 
-/// A rule: a form that is recognised and what stands for it.
-pub struct StableRule {
-    /// For people, plans and tests.
-    pub name: &'static str,
-    /// What it matches and what it makes of it.
-    pub doc: &'static str,
-    apply: fn(&mut Site<'_, '_>) -> Option<Value>,
-}
+/// Stable forms. One instruction ends at most one pattern: the first rule that fits is used.
+pub static STABLE: RuleTable = RuleTable {
+    name: "stable forms",
+    doc: "Formulas that overflow or cancel, before differentiation; not in strict mode.",
+    reads: Reads::Source,
+    regions: true,
+    rules: RULES,
+};
 
-/// A rule that fired.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Recognised {
-    /// The rule's name.
-    pub rule: &'static str,
-    /// The instruction of the new function that gives the result.
-    pub at: Inst,
-}
-
-/// Every rule. One instruction ends at most one pattern: the first rule that fits is used.
-pub const STABLE_RULES: &[StableRule] = &[
-    StableRule {
+const RULES: &[Rule] = &[
+    Rule {
         name: "softmax",
         doc: "`exp(x) / spread(sum(exp(x)))`, or a product with the reciprocal, becomes \
-              `exp(x - m) / spread(sum(exp(x - m)))` for the maximum `m` of `x` over the summed axes",
-        apply: exponential::softmax,
+              `exp(x - m) / spread(sum(exp(x - m)))` for the maximum `m` of `x` over the summed axes.",
+        exactness: Exactness::Real,
+        pattern: AnyOf(&[Op::Div, Op::Mul]),
+        then: &When { condition: exponential::is_softmax, build: exponential::softmax },
     },
-    StableRule {
+    Rule {
         name: "log-softmax",
         doc: "`log` of a softmax, and `x - spread(log(sum(exp(x))))`, become \
               `(x - m) - spread(log(sum(exp(x - m))))`; of a softmax that is shifted already, \
-              without a second shift",
-        apply: exponential::log_softmax,
+              without a second shift.",
+        exactness: Exactness::Real,
+        pattern: AnyOf(&[Op::Log, Op::Sub]),
+        then: &When { condition: exponential::is_log_softmax, build: exponential::log_softmax },
     },
-    StableRule {
+    Rule {
         name: "logsumexp",
-        doc: "`log(sum(exp(x)))` becomes `m + log(sum(exp(x - m)))`",
-        apply: exponential::logsumexp,
+        doc: "`log(sum(exp(x)))` becomes `m + log(sum(exp(x - m)))`.",
+        exactness: Exactness::Real,
+        pattern: AnyOf(&[Op::Log]),
+        then: &When { condition: exponential::is_logsumexp, build: exponential::logsumexp },
     },
-    StableRule {
+    Rule {
         name: "variance",
         doc: "`mean(x * x) - mean(x)^2` becomes `mean((x - spread(mean(x)))^2)`; a mean is a sum that \
-              is divided by, or multiplied with the reciprocal of, the number of summed elements",
-        apply: variance::variance,
+              is divided by, or multiplied with the reciprocal of, the number of summed elements.",
+        exactness: Exactness::Real,
+        pattern: AnyOf(&[Op::Sub]),
+        then: &When { condition: variance::is_variance, build: variance::variance },
     },
 ];
 
@@ -75,18 +73,7 @@ pub const STABLE_RULES: &[StableRule] = &[
 /// # Errors
 /// Only if a rule builds an instruction that does not fit, which is a defect of the rule.
 pub fn stabilize(f: &Function) -> Result<(Function, Vec<Recognised>), Diagnostic> {
-    let mut b = Builder::new(f.name.clone());
-    b.func_mut().symbols = f.symbols.clone();
-    b.func_mut().rule = f.rule.clone();
-    let mut copier = Copier::new(f);
-    copier.params(&mut b);
-    let mut fired = Vec::new();
-    for &i in f.body_insts() {
-        place(f, &mut copier, &mut b, i, &mut fired)?;
-    }
-    let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    let mut new = b.finish()?;
+    let (mut new, mut fired) = rewrite(f, &STABLE, Exactness::Real)?;
     super::dce(&mut new);
     // A softmax inside a log-softmax, say, was rewritten for its own sake and then not needed.
     let mut left = EntitySet::new();
@@ -97,56 +84,7 @@ pub fn stabilize(f: &Function) -> Result<(Function, Vec<Recognised>), Diagnostic
     Ok((new, fired))
 }
 
-fn place(
-    f: &Function,
-    copier: &mut Copier<'_>,
-    b: &mut Builder,
-    i: Inst,
-    fired: &mut Vec<Recognised>,
-) -> Result<(), Diagnostic> {
-    if let &[result] = f.inst_results(i)
-        && f.inst(i).regions.is_empty()
-        && f.ty(result).dtype.is_float()
-    {
-        b.set_phase(f.inst(i).phase);
-        b.set_span(f.span(i));
-        let mut site = Site { f, b: &mut *b, copier: &mut *copier, inst: i };
-        let made = STABLE_RULES.iter().find_map(|r| Some((r.name, (r.apply)(&mut site)?)));
-        if let Some((rule, new)) = made
-            && let ValueDef::Inst(at, _) = b.func().def(new)
-        {
-            b.func_mut().set_name(new, f.name_of(result));
-            copier.set(result, new);
-            fired.push(Recognised { rule, at });
-            return Ok(());
-        }
-    }
-    copier.inst_with(b, i, &mut |copier, b, i| place(f, copier, b, i, fired))?;
-    Ok(())
-}
-
-/// An instruction of the old function that may end a pattern, and where to write what stands for it.
-struct Site<'s, 'c> {
-    f: &'s Function,
-    b: &'s mut Builder,
-    copier: &'s mut Copier<'c>,
-    inst: Inst,
-}
-
-impl<'s> Site<'s, '_> {
-    fn op(&self) -> Op {
-        self.f.op(self.inst)
-    }
-
-    fn args(&self) -> &'s [Value] {
-        self.f.args(self.inst)
-    }
-
-    /// The new value for an old one.
-    fn get(&mut self, old: Value) -> Value {
-        self.copier.get(self.b, old)
-    }
-
+impl Site<'_, '_> {
     /// The same reduction, of its op or another, of a new value.
     fn reduce(&mut self, op: Op, x: Value, like: Inst) -> Value {
         self.b.op_with(op, &[x], self.f.attrs(like).clone())
@@ -155,11 +93,11 @@ impl<'s> Site<'s, '_> {
     /// A value over the axes that a reduction keeps, repeated along those that it reduces.
     fn spread(&mut self, v: Value, reduction: Inst) -> Value {
         let to = self.f.ty(self.f.args(reduction)[0]);
-        let dims = pattern::kept(self.f, reduction).into_iter().map(|d| d as i64);
+        let dims = shape::kept(self.f, reduction).into_iter().map(|d| d as i64);
         self.b.op_as(Op::BroadcastInDim, &[v], Attrs::none().with_ints("dims", dims), to)
     }
 
-    /// The views that `pattern::strip` took off, put on a new value.
+    /// The views that `shape::strip` took off, put on a new value.
     fn under_views(&mut self, views: &[Inst], v: Value) -> Value {
         views.iter().rev().fold(v, |v, &i| {
             let ty = self.f.ty(self.f.inst_results(i)[0]);

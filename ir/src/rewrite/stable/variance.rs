@@ -1,15 +1,16 @@
 //! Variances as the mean of squares less the square of the mean, which cancels where the mean is
 //! large beside the deviation, and may even be negative.
 
-use super::Site;
-use super::pattern::{both_ways, made_by, number, operand, same_views, strip};
+use super::shape::{both_ways, made_by, number, operand, same_views, strip};
 use crate::entity::{Inst, Value};
 use crate::function::Function;
 use crate::literal::Literal;
 use crate::op::Op;
+use crate::rewrite::pattern::Match;
+use crate::rewrite::rule::Site;
 
 /// A mean, as it is written.
-struct Mean {
+pub(super) struct Mean {
     /// The sum.
     sum: Inst,
     /// The op that makes the mean of it: `mul` or `div`.
@@ -64,8 +65,15 @@ fn root(f: &Function, v: Value) -> Option<Value> {
 }
 
 /// Two means over the same axes, of the squares and of what is squared, and the views around both.
-fn matched(f: &Function, i: Inst) -> Option<(Mean, Mean, Vec<Inst>)> {
-    let (Op::Sub, &[of_squares, square]) = (f.op(i), f.args(i)) else { return None };
+pub(super) type Means = (Mean, Mean, Vec<Inst>);
+
+/// The means of a variance of floats.
+pub(super) fn is_variance(m: &Match<'_>) -> Option<Means> {
+    let f = m.f;
+    let &[of_squares, square] = m.root.args else { return None };
+    if !m.root.ty.dtype.is_float() {
+        return None;
+    }
     let (mut outer, mut inner) = (Vec::new(), Vec::new());
     let of_squares = mean(f, of_squares, &mut outer)?;
     let square = strip(f, square, &mut inner);
@@ -86,8 +94,7 @@ impl Site<'_, '_> {
     }
 }
 
-pub(super) fn variance(site: &mut Site<'_, '_>) -> Option<Value> {
-    let (of_squares, plain, views) = matched(site.f, site.inst)?;
+pub(super) fn variance(site: &mut Site<'_, '_>, (of_squares, plain, views): Means) -> Value {
     let x = site.get(site.f.args(plain.sum)[0]);
     // The mean is often needed elsewhere too, to normalise.
     let mean = match plain.value {
@@ -103,5 +110,5 @@ pub(super) fn variance(site: &mut Site<'_, '_>) -> Option<Value> {
     let squares = site.b.op(Op::Square, &[centred]);
     let sum = site.reduce(Op::ReduceSum, squares, plain.sum);
     let variance = site.scaled(sum, &of_squares);
-    Some(site.under_views(&views, variance))
+    site.under_views(&views, variance)
 }

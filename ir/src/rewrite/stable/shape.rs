@@ -1,4 +1,4 @@
-//! What patterns are made of: values under views, reductions spread back, literals.
+//! What conditions of stable forms look at: values under views, reductions spread back, literals.
 
 use crate::entity::{Inst, Value};
 use crate::function::{Function, ValueDef};
