@@ -2,7 +2,7 @@
 //! `tests/recorded/*.txt`, and a change that was to change nothing is held against it.
 //!
 //! Recorded are digests of values and gradients as the engine `cpu` computes them with vectors of 256 bits,
-//! what the default plans for `cpu` and `h200` launch and move, and the hash of the PTX, each in every mode.
+//! of its machine code for x86-64, what the default plans for `cpu` and `h200` launch and move, and the hash of the PTX, each in every mode.
 //! Nothing recorded depends on the host. `ADFUSE_BLESS=1` rewrites the files.
 
 mod common;
@@ -10,7 +10,7 @@ mod common;
 use crate::common::{models, root};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::Vectors;
+use adfuse::backends::cpu::{Vectors, listing_for};
 use adfuse::backends::ptx::{self, Target};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{Device, Effort, Fp, Options, compile, cost, memory};
@@ -18,6 +18,7 @@ use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::{specialize, stabilize};
 use adfuse::ir::{Function, Module};
+use adfuse::pipeline::text::machine_code;
 use adfuse::sample::{rng, sample};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -41,8 +42,11 @@ type Facts = BTreeMap<String, String>;
 type Record = BTreeMap<(String, String), Facts>;
 
 /// A program, by the name of its file.
+#[derive(Clone)]
 struct Subject {
     name: String,
+    /// Whether its gradients are computed too.
+    with_gradients: bool,
     module: Module,
     f: Function,
 }
@@ -68,17 +72,20 @@ fn subjects() -> Vec<Subject> {
         let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
         let f = module.find(stem).or_else(|| module.find("main")).or(module.funcs.values().next());
         let f = f.expect("a function").clone();
-        Subject { name: named(path), module, f }
+        Subject { name: named(path), with_gradients: true, module, f }
     };
-    let all: Vec<Subject> = paths.iter().map(read).collect();
-    assert!(all.len() >= 50, "{} programs", all.len());
-    all
+    let alone = |s: Subject| {
+        let name = format!("{}:values", s.name);
+        [Subject { name, with_gradients: false, ..s.clone() }, s]
+    };
+    assert!(paths.len() >= 50, "{} programs", paths.len());
+    paths.iter().map(read).flat_map(alone).collect()
 }
 
 impl Subject {
-    /// The results and the gradients in all float parameters, as a mode has them: outside of the strict mode
+    /// The results, and the gradients in all float parameters where they are wanted, as a mode has them: outside of the strict mode
     /// naive formulas are in their stable forms first.
-    fn differentiated(&self, fp: Fp, extents: Extents) -> Function {
+    fn in_mode(&self, fp: Fp, extents: Extents) -> (Module, Function) {
         let fail = |d: adfuse::ir::Diagnostic| -> Function { panic!("{}: {d}", self.name) };
         let of = |f: &Function| match fp {
             Fp::Strict => f.clone(),
@@ -93,8 +100,12 @@ impl Subject {
         let extent = extents[usize::from(!vector)];
         let bound = f.symbols.iter().map(|&s| (s, extent)).collect();
         let f = specialize(&f, &bound).unwrap_or_else(|e| panic!("{}: {e:?}", self.name));
+        if !self.with_gradients {
+            return (module, f);
+        }
         let wrt = differentiable(&f, None).expect("has floats");
-        forward_and_backward(&module, &f, &wrt).unwrap_or_else(fail)
+        let g = forward_and_backward(&module, &f, &wrt).unwrap_or_else(fail);
+        (Module::single(g.clone()), g)
     }
 }
 
@@ -106,30 +117,40 @@ fn digest(bytes: &[u8]) -> String {
     })
 }
 
-/// Values and gradients as machine code with vectors of 256 bits gives them.
+/// What code is recorded for, whatever the host is.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Values and gradients as machine code with vectors of 256 bits gives them, and that code: by Cranelift
+/// alone, and with the emitter of wide vectors.
 fn values(subject: &Subject, fp: Fp) -> Facts {
-    let g = subject.differentiated(fp, SMALL);
+    let (module, g) = subject.in_mode(fp, SMALL);
     let mut rng = rng(18, 0);
     let draw = |t| sample(t, Domain::Normal, &mut rng).expect("small");
     let args: Vec<Array> = g.param_types().iter().map(draw).collect();
     let plan = Options { device: Device::cpu(), effort: Effort::Default, fp };
     let engine = Cpu { plan, vectors: Vectors::Avx2, ..Cpu::default() };
-    let made = engine.compile(&Module::single(g.clone()), &g);
-    let made = made.unwrap_or_else(|d| panic!("{}: {d}", subject.name)).executable;
-    let results = made.run(&args).unwrap_or_else(|d| panic!("{}: {d}", subject.name));
+    let made = engine.compile(&module, &g);
+    let made = made.unwrap_or_else(|d| panic!("{}: {d}", subject.name));
+    let results = made.executable.run(&args).unwrap_or_else(|d| panic!("{}: {d}", subject.name));
     let primal = subject.f.results().len();
     let named = |k: usize| match k < primal {
         true => format!("value {k}"),
         false => format!("gradient {}", k - primal),
     };
     let line = |(k, a): (usize, &Array)| (named(k), format!("{} {}", a.ty(), digest(a.bytes())));
-    results.iter().enumerate().map(line).collect()
+    let mut facts: Facts = results.iter().enumerate().map(line).collect();
+    for (name, vectors) in [("code 128", Vectors::Narrow), ("code 256", Vectors::Avx2)] {
+        let steps = listing_for(&made.program, TARGET, vectors, fp);
+        let steps = steps.unwrap_or_else(|d| panic!("{}: {d}", subject.name));
+        let text = [machine_code(&steps, |f| &f.clif), machine_code(&steps, |f| &f.asm)].concat();
+        facts.insert(name.into(), digest(text.as_bytes()));
+    }
+    facts
 }
 
 /// What the default plans launch and move, and the PTX.
 fn plans(subject: &Subject, fp: Fp) -> Facts {
-    let g = subject.differentiated(fp, LARGE);
-    let module = Module::single(g.clone());
+    let (module, g) = subject.in_mode(fp, LARGE);
     let mut facts = Facts::new();
     for (name, device) in [("cpu", Device::cpu()), ("h200", Device::h200())] {
         let options = Options { device, effort: Effort::Default, fp };

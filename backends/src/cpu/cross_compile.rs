@@ -11,6 +11,7 @@ use crate::runtime::functions::Registry;
 use crate::runtime::host_memory::Room;
 use crate::runtime::legalize::{Lowered, lowered};
 use adfuse_ir::kernel::{Program, Verified};
+use adfuse_ir::scalar::Table;
 use adfuse_ir::{Diagnostic, Fp};
 
 /// A step of a program, and its functions of machine code as text.
@@ -78,7 +79,7 @@ pub fn listing_for(
     for (n, made) in steps.into_iter().enumerate() {
         let mut functions = Vec::new();
         while let Some(noted) = noted.next_if(|noted| noted.step == n) {
-            functions.extend(listed(noted));
+            functions.extend(listed(noted).map(without_addresses));
         }
         all.push(ListedStep { made, functions });
     }
@@ -102,6 +103,25 @@ fn listed(noted: Noted) -> Option<ListedFunction> {
     let Noted { name, emitter, bytes, texts, .. } = noted;
     let [accesses, clif, asm] = texts?;
     Some(ListedFunction { name, emitter, bytes, accesses, clif, asm })
+}
+
+/// The function with the names of constant tables for where they are in this process.
+fn without_addresses(mut function: ListedFunction) -> ListedFunction {
+    for table in Table::ALL {
+        let address = format!("{:x}", table.entries().as_ptr().addr());
+        let digits: Vec<&str> = address.split("").filter(|d| !d.is_empty()).collect();
+        // CLIF has groups of four digits; the other texts have none.
+        let groups: Vec<String> = digits.rchunks(4).rev().map(<[&str]>::concat).collect();
+        let upper = address.to_uppercase();
+        let spelled = [format!("0x{}", groups.join("_")), format!("0x{address}")];
+        let spelled = spelled.into_iter().chain([format!("0{upper}h"), format!("{upper}h")]);
+        for spelled in spelled {
+            for text in [&mut function.clif, &mut function.asm] {
+                *text = text.replace(&spelled, &format!("{table:?}"));
+            }
+        }
+    }
+    function
 }
 
 /// Has the functions of all steps made; tells of the steps.

@@ -1,6 +1,7 @@
 //! `emit`: programs of kernels.
 
 use super::programs;
+use adfuse::pipeline::{PASSES, stages};
 
 const INTS: &str = "program @main {
   input %x: i32[3]
@@ -75,6 +76,39 @@ fn what_cannot_be_lowered_is_named() {
     ] {
         let ran = d.run(&format!("emit {args} --stage program"));
         assert_eq!((ran.code, ran.out.as_str()), (code, ""), "{args}");
+        assert!(ran.err.contains(said), "{}", ran.err);
+    }
+}
+
+/// The list has a line for each pass, and every stage that it names prints.
+#[test]
+fn passes_are_listed_and_stages_print() {
+    let d = programs();
+    let list = d.good("emit --stages");
+    for (pass, line) in PASSES.iter().zip(list.lines()) {
+        let way = format!("{} -> {}", pass.takes.name(), pass.gives.name());
+        assert!(line.starts_with(pass.name) && line.contains(&way), "{line}");
+        assert!(line.contains(pass.verifier.name()) && line.contains(pass.about), "{line}");
+    }
+    assert_eq!(list.lines().count(), PASSES.len());
+    for stage in stages() {
+        let text = d.good(&format!("emit loss.ir --stage {stage} --grad --wrt w"));
+        assert!(!text.is_empty(), "{stage}");
+    }
+    // What is planned is what the passes before leave.
+    let of = |stage: &str| d.good(&format!("emit loss.ir --stage {stage} --grad --wrt w"));
+    assert_eq!(of("dce"), of("ad"));
+    assert_ne!(of("differentiate"), of("specialize"));
+    assert_eq!(of("lower"), of("program"));
+    assert_eq!(of("machine_code"), of("asm"));
+    for (args, said) in [
+        ("loss.ir --stage nowhere", "possible values: parse, specialize"),
+        ("loss.ir", "--stage <STAGE>"),
+        ("loss.ir --stages", "cannot be used with"),
+        ("loss.ir --stage cse --mem-budget 1MiB", "--stage cse comes before plans and budgets"),
+    ] {
+        let ran = d.run(&format!("emit {args}"));
+        assert_eq!(ran.code, 2, "{args}");
         assert!(ran.err.contains(said), "{}", ran.err);
     }
 }

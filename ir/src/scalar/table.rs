@@ -11,6 +11,9 @@ pub enum Table {
 }
 
 impl Table {
+    /// Every table.
+    pub const ALL: [Table; 1] = [Table::TwoOverPi];
+
     /// Type of the entries.
     pub fn dtype(self) -> DType {
         match self {
