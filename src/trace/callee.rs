@@ -1,6 +1,6 @@
 //! What a trace calls, and what a trace becomes: functions together with those that they call.
 
-use super::state::State;
+use super::State;
 use crate::ir::verify::bind;
 use crate::ir::{Attr, Attrs, Dim, Function, Kind, Module, Op, Symbol, TensorType};
 use std::collections::BTreeMap;

@@ -3,8 +3,9 @@
 use super::{Shared, apply, apply_all, each_live, number, own_all};
 use crate::ir::attrs::{Attr, Attrs};
 use crate::ir::{DType, Dim, Kind, Op, Shape, TensorType, Value};
+use std::fmt;
+use std::ops;
 use std::panic::Location;
-use std::{fmt, ops};
 
 /// A tensor in a trace: cheap to clone; operators and methods record instructions.
 ///
