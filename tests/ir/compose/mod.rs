@@ -246,7 +246,7 @@ fn blocks_have_their_closed_form() {
     let found = numbers(&evaluate(&h, &[scalar(4.0), scalar(0.0)]).expect("runs"));
     let log = 4f64.ln();
     for (x, due) in found.iter().zip([0.0, 0.25, 0.25, log * log]) {
-        assert!(abs_diff_eq!(x, due, epsilon = 1e-12), "{found:?}");
+        assert!(abs_diff_eq!(*x, due, epsilon = 1e-12), "{found:?}");
     }
     let inverse = program("func @f(%x: f64[]) -> f64[] { %0 = div 1.0, %x : f64[] return %0 }");
     let mut chain = Derived::new(&inverse, first(&inverse));

@@ -230,7 +230,8 @@ fn specialize_keeps_bits() {
         let fixed = specialize(f, &extents).expect("specializes");
         assert!(fixed.symbols.is_empty());
         let args = arguments(&fixed, &[Domain::Normal; 2], &mut rng(5, n));
-        let p = Program { name: "f".into(), module: module.clone(), f: f.clone(), args };
+        let (own, once) = (module.clone(), OnceLock::new());
+        let p = Program { name: "f".into(), module: own, f: f.clone(), args, outcome: once };
         assert_eq!(outcome(&p, f), outcome(&p, &fixed));
         assert!(fixed.param_types().iter().all(|t| t.dims().is_some() && t.dtype == DType::F32));
     }
