@@ -1,8 +1,12 @@
 //! The model programs, `tests/models/*.ir`.
 
+use adfuse::engine::Cpu;
+use adfuse::fusion::{AnyEngine, Options, PlanFrontier, plan_frontier};
 use adfuse::ir::text::parse;
-use adfuse::ir::{Function, Module};
+use adfuse::ir::{Diagnostic, Function, Module};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Their files, sorted.
 pub(crate) fn paths() -> Vec<PathBuf> {
@@ -27,4 +31,21 @@ pub(crate) fn read(path: &Path) -> (String, Module, Function) {
 /// All of them.
 pub(crate) fn all() -> Vec<(String, Module, Function)> {
     paths().iter().map(|p| read(p)).collect()
+}
+
+/// A frontier, or why there is none; shared by all who ask for it.
+type Shared = Result<Arc<PlanFrontier>, Diagnostic>;
+
+/// The frontier of a prepared function, counted for an engine or for any: whoever asks first makes it, and
+/// those who ask meanwhile wait.
+pub(crate) fn frontier(f: &Function, options: &Options, engine: Option<&Cpu>) -> Shared {
+    static MADE: Mutex<BTreeMap<String, Arc<OnceLock<Shared>>>> = Mutex::new(BTreeMap::new());
+    let counts = engine.map(|e| (e.threads, e.vectors, &e.donated));
+    let key = format!("{counts:?} {options:?}\n{f}");
+    let place = Arc::clone(MADE.lock().expect("no panic").entry(key).or_default());
+    let made = place.get_or_init(|| match engine {
+        Some(engine) => plan_frontier(f, options, engine).map(Arc::new),
+        None => plan_frontier(f, options, &AnyEngine).map(Arc::new),
+    });
+    made.clone()
 }

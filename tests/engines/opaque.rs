@@ -12,6 +12,7 @@ use adfuse::ir::kernel::{Program, Step, verify as verified};
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::{parse, print_module};
 use adfuse::ir::{DType, Diagnostic, Function, Kind, Module, TensorType, verify};
+use approx::assert_abs_diff_eq;
 
 fn program(text: &str) -> Module {
     let module = parse(text).unwrap_or_else(|e| panic!("{text}\n{e:#?}"));
@@ -171,7 +172,7 @@ fn near(found: &[Array], wanted: &[Array]) {
     for (a, b) in found.iter().zip(wanted) {
         assert_eq!(a.ty(), b.ty());
         for (a, b) in a.to_f64s().into_iter().zip(b.to_f64s()) {
-            assert!((a - b).abs() <= 1e-12 * (1.0 + b.abs()), "{a} is not {b}");
+            assert_abs_diff_eq!(a, b, epsilon = 1e-12 * (1.0 + b.abs()));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use adfuse::backends::Array;
 use adfuse::ir::{DType, Dim, Literal, Number, TensorType};
+use approx::abs_diff_eq;
 
 /// The tensor that `text` means as a value of type `ty`; where that has symbols, the text's own
 /// extents count.
@@ -151,7 +152,7 @@ pub(crate) fn difference(expected: &str, found: &Array, tol: f64) -> Option<Stri
         0.0 => e != f,
         _ => {
             let (e, f) = (e.to_f64(), f.to_f64());
-            let near = (e - f).abs() <= tol * e.abs().max(1.0);
+            let near = abs_diff_eq!(e, f, epsilon = tol * e.abs().max(1.0));
             !(near || e == f || e.is_nan() && f.is_nan())
         }
     };

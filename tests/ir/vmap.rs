@@ -10,6 +10,7 @@ use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Diagnostic, Function, Module, TensorType, verify};
 use adfuse::sample::{rng, sample};
+use approx::abs_diff_eq;
 
 fn evaluate(f: &Function, args: &[Array]) -> Vec<Array> {
     let module = Module::single(f.clone());
@@ -92,7 +93,7 @@ fn gradients_and_batches_commute() {
         for (x, y) in a.iter().zip(&b) {
             let most = y.to_f64s().iter().fold(1f64, |m, v| m.max(v.abs()));
             let near = |(x, y): (&f64, &f64)| {
-                (x - y).abs() <= 1e-5 * most
+                abs_diff_eq!(x, y, epsilon = 1e-5 * most)
                     || x.is_nan() == y.is_nan() && (x == y || !x.is_finite())
             };
             if !x.to_f64s().iter().zip(&y.to_f64s()).all(near) {

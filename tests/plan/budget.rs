@@ -8,7 +8,7 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::reference::{Silent, run};
 use adfuse::budget::choose;
 use adfuse::engine::Cpu;
-use adfuse::fusion::{self, Device, Effort, Fp, plan_frontier, prepare};
+use adfuse::fusion::{self, Device, Effort, Fp, prepare};
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Kind, Module};
@@ -34,7 +34,7 @@ fn kept(g: &Function, effort: Effort, seed: u64) -> Result<usize, String> {
     let expected = run(&Module::single(f.clone()), &f, &args, &mut Silent);
     let expected = expected.map_err(|d| d.to_string())?;
     let free = cpu(effort);
-    let frontier = plan_frontier(&f, &free.plan, &free).map_err(|d| d.to_string())?;
+    let frontier = models::frontier(&f, &free.plan, Some(&free)).map_err(|d| d.to_string())?;
     let points = frontier.points();
     let (least, most) = (points[0].peak, points[points.len() - 1].peak);
     let (low, span) = (least - least / 4, (most - least) + least / 2 + 2);

@@ -1,12 +1,12 @@
 //! Explanations of plans: every pair of values of random programs and their gradients has one, and it
 //! is what the plan says, also where the plan computes instructions more than once. `ADFUSE_PROGRAMS` sets how many programs (40 by default).
 
-use crate::common::count_from_env;
 use crate::common::programs::{Step, decode};
+use crate::common::{count_from_env, models};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::fusion::{
-    AnyEngine, Device, Effort, Explainer, Fp, Group, Obstacle, Occurrences, Options, Plan, Role,
-    candidates, plan, plan_frontier, prepare,
+    Device, Effort, Explainer, Fp, Group, Obstacle, Occurrences, Options, Plan, Role, candidates,
+    plan, prepare,
 };
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Inst, Module};
@@ -119,7 +119,7 @@ fn plans_that_compute_again_have_explanations() {
         let wrt = differentiable(f, None).expect("has floats");
         let g = forward_and_backward(&module, f, &wrt).expect("has a gradient");
         let f = prepare(&Module::single(g.clone()), &g).expect("is prepared");
-        let frontier = plan_frontier(&f, &options, &AnyEngine).expect("is planned");
+        let frontier = models::frontier(&f, &options, None).expect("is planned");
         for point in frontier.points() {
             again += usize::from(!point.again.is_empty());
             consistent(&f, &point.plan, &options.device).unwrap_or_else(|e| panic!("{model}: {e}"));

@@ -13,11 +13,12 @@ use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
     Alternative, AnyEngine, Constraint, Decision, Device, Effort, Fp, Options, Plan, PlanFrontier,
-    decisions, lower, plan, plan_frontier, plan_point, prepare,
+    decisions, lower, plan, plan_point, prepare,
 };
 use adfuse::ir::kernel::{Program, Storage, verify};
 use adfuse::ir::op::Domain;
 use adfuse::ir::{DType, Function, Module};
+use std::sync::Arc;
 
 fn options(effort: Effort) -> Options {
     Options { device: Device::cpu(), effort, fp: Fp::Strict }
@@ -92,14 +93,14 @@ fn stored(plan: &Plan) -> Vec<Plan> {
 
 /// Every point of the frontier gives the bits of the reference engine, within what it says it takes, and
 /// so does what 20 budgets choose.
-fn holds(f: &Function, effort: Effort, checked: &mut Checked) -> Result<PlanFrontier, String> {
+fn holds(f: &Function, effort: Effort, checked: &mut Checked) -> Result<Arc<PlanFrontier>, String> {
     let f = prepare(&Module::single(f.clone()), f).map_err(|d| d.to_string())?;
     let args = inputs(&f, &[Domain::Normal]);
     let expected = run(&Module::single(f.clone()), &f, &args, &mut Silent);
     let expected = expected.map_err(|d| d.to_string())?;
     let options = options(effort);
     let engine = Cpu { plan: options.clone(), threads: 2, ..Cpu::default() };
-    let frontier = plan_frontier(&f, &options, &engine).map_err(|d| d.to_string())?;
+    let frontier = models::frontier(&f, &options, Some(&engine)).map_err(|d| d.to_string())?;
     let mut last = None;
     for point in frontier.points() {
         let why = |m: String| format!("{m}\n{}\n{f}", point.plan.text(&f));
@@ -210,7 +211,7 @@ fn no_other_decision_about_one_value_is_faster() {
             let faster = all.iter().filter(|d| d.bound == Constraint::Search && seconds(d) < 0.0);
             faster.count()
         };
-        let frontier = plan_frontier(&f, &options, &AnyEngine).expect("has a lowering");
+        let frontier = models::frontier(&f, &options, None).expect("has a lowering");
         let fastest = frontier.fastest().expect("a plan");
         assert_eq!(faster(&fastest.plan), 0, "{stem}\n{}\n{f}", fastest.plan.text(&f));
         greedy += faster(&plan(&f, &options).expect("has a lowering"));

@@ -10,6 +10,7 @@ use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Module};
 use adfuse::sample::{rng, sample};
+use approx::abs_diff_eq;
 use std::path::Path;
 
 fn inputs(f: &Function) -> Vec<Array> {
@@ -73,7 +74,7 @@ fn other_modes_differ_by_rounding() {
                 };
                 let (x, y) = (x.to_f64s(), y.to_f64s());
                 let most = y.iter().fold(1.0f64, |m, y| m.max(y.abs()));
-                let near = |(x, y): (&f64, &f64)| (x - y).abs() <= tolerance * most;
+                let near = |(x, y): (&f64, &f64)| abs_diff_eq!(x, y, epsilon = tolerance * most);
                 let all = x.iter().zip(&y).all(near);
                 assert!(all, "{} at {fp:?}, result {k}: {x:?} {y:?}", path.display());
             }

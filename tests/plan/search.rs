@@ -14,7 +14,7 @@ use adfuse::fusion::search::{
     Found, Measure, Move, Policy, Predicted, SearchOptions, Space, State, Uniform, search,
 };
 use adfuse::fusion::{
-    AnyEngine, Device, Effort, Fp, Options, Plan, cost, lower, memory, plan, plan_frontier, prepare,
+    AnyEngine, Device, Effort, Fp, Options, Plan, cost, lower, memory, plan, prepare,
 };
 use adfuse::ir::kernel::{Program, verify};
 use adfuse::ir::op::Domain;
@@ -245,8 +245,8 @@ fn budgets_hold() {
     for name in ["batch_norm", "variational", "rms_norm"] {
         let subject = model(name);
         let f = &subject.f;
-        let known = plan_frontier(f, &options(Effort::Default), &AnyEngine).expect("plans");
-        let found = plan_frontier(f, &options(Effort::Search), &AnyEngine).expect("plans");
+        let known = models::frontier(f, &options(Effort::Default), None).expect("plans");
+        let found = models::frontier(f, &options(Effort::Search), None).expect("plans");
         let mut faster = false;
         for point in known.points() {
             let better = found.at(point.peak).expect("fits");

@@ -16,6 +16,7 @@ use adfuse::ir::rewrite::widen;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Diagnostic, Function, Kind, Literal, Module, Op, TensorType, verify};
 use adfuse::sample::{rng, sample};
+use approx::{abs_diff_eq, assert_abs_diff_eq};
 
 pub(crate) fn first(m: &Module) -> &Function {
     m.funcs.values().next().expect("a function")
@@ -54,8 +55,9 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 /// Whether two vectors agree to 1e-8 of their size; where one is not finite nothing is compared.
 fn near(a: &[f64], b: &[f64]) -> bool {
     let size = a.iter().chain(b).fold(1f64, |m, x| m.max(x.abs()));
-    let close =
-        |(x, y): (&f64, &f64)| (x - y).abs() <= 1e-8 * size || !(x.is_finite() && y.is_finite());
+    let close = |(x, y): (&f64, &f64)| {
+        abs_diff_eq!(x, y, epsilon = 1e-8 * size) || !(x.is_finite() && y.is_finite())
+    };
     a.len() == b.len() && a.iter().zip(b).all(close)
 }
 
@@ -244,7 +246,7 @@ fn blocks_have_their_closed_form() {
     let found = numbers(&evaluate(&h, &[scalar(4.0), scalar(0.0)]).expect("runs"));
     let log = 4f64.ln();
     for (x, due) in found.iter().zip([0.0, 0.25, 0.25, log * log]) {
-        assert!((x - due).abs() <= 1e-12, "{found:?}");
+        assert!(abs_diff_eq!(*x, due, epsilon = 1e-12), "{found:?}");
     }
     let inverse = program("func @f(%x: f64[]) -> f64[] { %0 = div 1.0, %x : f64[] return %0 }");
     let mut chain = Derived::new(&inverse, first(&inverse));
@@ -322,7 +324,7 @@ fn linear_functions_turn_around() {
         let left = dot(&numbers(&evaluate(f, &args).expect("runs")), &numbers(&cts));
         let back = evaluate(&turned, &[fixed, cts].concat()).expect("runs");
         let moved: Vec<Array> = wrt.iter().map(|&k| args[k].clone()).collect();
-        assert!((left - dot(&numbers(&back), &numbers(&moved))).abs() <= 1e-12);
+        assert_abs_diff_eq!(left, dot(&numbers(&back), &numbers(&moved)), epsilon = 1e-12);
     }
     for (body, part) in [
         ("%y = sin %x : f64[3]", "`sin` is not linear"),

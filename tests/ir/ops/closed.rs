@@ -8,6 +8,7 @@ use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Module, TensorType};
 use adfuse::sample::rng;
 use adfuse::trace::{Tensor, trace};
+use approx::abs_diff_eq;
 use std::f64::consts::{FRAC_2_SQRT_PI, FRAC_PI_2, FRAC_PI_4, LN_2, PI};
 
 /// Euler's constant.
@@ -62,7 +63,7 @@ fn reverse(m: &Module, x: f64, n: usize) -> f64 {
 }
 
 fn assert_near(found: f64, due: f64, what: &str) {
-    let near = (found - due).abs() <= 1e-12 * due.abs().max(1e-300);
+    let near = abs_diff_eq!(found, due, epsilon = 1e-12 * due.abs().max(1e-300));
     let both_nan = found.is_nan() && due.is_nan();
     assert!(near || found == due || both_nan, "{what}: {found:e} instead of {due:e}");
 }
@@ -179,14 +180,14 @@ fn activations_have_their_derivatives_to_order_four() {
         for (x, allowed) in [(0.0, 1e-13), (1e-8, 4e-8)] {
             for found in [forward(&mish, x, k + 1), reverse(&mish, x, k + 1)] {
                 let what = format!("derivative {} of mish at {x}: {found} instead of {d}", k + 1);
-                assert!((found - d).abs() <= allowed, "{what}");
+                assert!(abs_diff_eq!(found, d, epsilon = allowed), "{what}");
             }
         }
     }
     for (order, due) in (1..).zip(near).skip(2) {
         for found in [forward(&softplus, 1e-8, order), reverse(&softplus, 1e-8, order)] {
             let what = format!("derivative {order} of softplus: {found} instead of {due}");
-            assert!((found - due).abs() <= 1e-15, "{what}");
+            assert!(abs_diff_eq!(found, due, epsilon = 1e-15), "{what}");
         }
     }
     for m in [&softplus, &mish] {
@@ -277,7 +278,8 @@ fn hessian(m: &Module, args: &[Array]) -> Vec<Vec<f64>> {
 
 fn assert_matrix(found: &[Vec<f64>], due: &[Vec<f64>]) {
     for (f, d) in found.iter().flatten().zip(due.iter().flatten()) {
-        assert!((f - d).abs() <= 1e-12 * d.abs().max(1.0), "{found:?} instead of {due:?}");
+        let near = abs_diff_eq!(f, d, epsilon = 1e-12 * d.abs().max(1.0));
+        assert!(near, "{found:?} instead of {due:?}");
     }
     assert_eq!(found.len(), due.len());
 }

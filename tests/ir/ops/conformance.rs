@@ -9,6 +9,7 @@ use adfuse::ir::op::Domain::{self, Ints, Normal, NormalFar, SignedUniform, Small
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Module, TensorType};
 use adfuse::sample::{rng, sample};
+use approx::abs_diff_eq;
 
 /// Where operands are drawn: one entry an operand, the last repeats.
 type Domains = &'static [Domain];
@@ -167,7 +168,10 @@ fn f32_is_as_near_as_its_condition_allows() {
         for (i, (g, e)) in got.iter().zip(&exact).enumerate() {
             let allowed = 16.0 * (-23f64).exp2() * e.abs().max(change[i]) + 1e-44;
             let at: Vec<f64> = widened.iter().map(|a| a.get(i).to_f64()).collect();
-            assert!((g - e).abs() <= allowed, "`{text}` at {at:?}: {g} in f32, {e} in f64");
+            assert!(
+                abs_diff_eq!(g, e, epsilon = allowed),
+                "`{text}` at {at:?}: {g} in f32, {e} in f64"
+            );
             compared += 1;
         }
     });

@@ -11,6 +11,7 @@ use adfuse::ir::rewrite::{STABLE, stabilize};
 use adfuse::ir::text::{parse, print_function};
 use adfuse::ir::{DType, Function, Module, verify};
 use adfuse::sample::rng;
+use approx::relative_eq;
 use std::collections::BTreeSet;
 
 fn module(text: &str, dtype: DType) -> Module {
@@ -66,7 +67,7 @@ fn values(m: &Module, args: &[Array]) -> Vec<f64> {
 
 fn agree(a: &[f64], b: &[f64], tol: f64) -> bool {
     let close = |(&a, &b): (&f64, &f64)| {
-        a == b || a.is_nan() && b.is_nan() || (a - b).abs() <= tol * a.abs().max(b.abs()).max(1.0)
+        a.is_nan() && b.is_nan() || relative_eq!(a, b, epsilon = tol, max_relative = tol)
     };
     a.len() == b.len() && a.iter().zip(b).all(close)
 }
