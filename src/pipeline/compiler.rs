@@ -1,12 +1,11 @@
 //! What differs from engine to engine in the passes of the pipeline.
 
 use super::unit::{Unit, missing};
-use crate::backends::cpu::{ArenaLayout, Executable, Vectors, listing_for};
+use crate::backends::cpu::{Executable, Vectors, listing_for};
 use crate::backends::functions::Registry;
 use crate::backends::gpu;
 use crate::engine::{Cpu, Gpu};
-use crate::fusion::{self, Memory, Plan, memory};
-use crate::ir::kernel::{Program, Verified};
+use crate::fusion::{self, Plan, memory};
 use crate::ir::{Diagnostic, Function};
 
 /// An engine, as the passes ask it. What a method does not say is what no engine minds; the last passes
@@ -54,7 +53,7 @@ pub trait Compiler {
     ///
     /// # Errors
     /// When that is too much.
-    fn arrange(&self, _: &Verified<Program>) -> Result<(Memory, ArenaLayout), Diagnostic> {
+    fn arrange(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
         Err(missing("layout of this engine"))
     }
 
@@ -72,14 +71,6 @@ pub trait Compiler {
     /// Where the engine makes none.
     fn launch(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
         Err(missing("PTX of this engine"))
-    }
-
-    /// Plans the memory of what is launched.
-    ///
-    /// # Errors
-    /// When that is too much.
-    fn arrange_launches(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
-        Err(missing("device"))
     }
 
     /// Loads what is launched.
@@ -123,18 +114,21 @@ impl Compiler for Listed {
         &self.options
     }
 
-    fn arrange(&self, program: &Verified<Program>) -> Result<(Memory, ArenaLayout), Diagnostic> {
-        match self.machine {
+    fn arrange(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        let program = unit.program()?;
+        let arranged = match self.machine {
             Machine::Host(_) => {
-                Cpu { plan: self.options.clone(), ..Cpu::default() }.layout(program)
+                Cpu { plan: self.options.clone(), ..Cpu::default() }.layout(program)?
             }
             // What steps need beside the buffers is for the machine that runs them to say.
             _ => {
                 let memory = memory(program, self.options.effort)?;
-                let layout = crate::engine::arena(&memory);
-                Ok((memory, layout))
+                let layout = crate::engine::layout_of(&memory);
+                (memory, layout)
             }
-        }
+        };
+        unit.memory = Some(arranged);
+        Ok(())
     }
 
     fn emit(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
