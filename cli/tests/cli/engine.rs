@@ -236,8 +236,10 @@ fn engines_are_rows_of_one_table() {
         assert!(help.contains(&spelled), "{spelled}: {help}");
     }
     let run = "run layer_norm.ir --grad --digest --seed 5";
-    let least = d.run(&format!("{run} --engine evaluator --mem-budget 1")).err;
-    let least = least.split_whitespace().filter_map(|w| w.parse::<u64>().ok()).max();
+    // Machine code holds whole lines of a cache, the evaluator bytes.
+    let least = d.run(&format!("{run} --engine cpu --mem-budget 1")).err;
+    let numbers = least.split(|c: char| !c.is_ascii_digit()).filter_map(|w| w.parse::<u64>().ok());
+    let least = numbers.max();
     let least = least.unwrap_or_else(|| panic!("no number of bytes"));
     for more in [
         "--effort off",
@@ -251,8 +253,8 @@ fn engines_are_rows_of_one_table() {
         let [evaluated, made] = ["evaluator", "cpu"]
             .map(|engine| d.good(&format!("{run} --no-cache --engine {engine} {more}")));
         assert!(evaluated.lines().count() > 1, "{evaluated}");
-        // The mode fast lets machine code approximate functions; it may round otherwise.
-        assert!(more.contains("fast") || evaluated == made, "{more}: {evaluated}{made}");
+        // Modes other than strict let machine code round otherwise.
+        assert!(more.contains("--fp") || evaluated == made, "{more}: {evaluated}{made}");
     }
     let checked = d.good("check layer_norm.ir --engine evaluator");
     assert_eq!(checked, d.good("check layer_norm.ir --engine reference"));
