@@ -57,7 +57,7 @@ impl<E> ExecutableCache<E> {
         }
         // Others go on meanwhile; should one of them make the same, the first stays.
         let made = match make() {
-            Err(d) if d.kind == Kind::Limit && self.len() > 0 => {
+            Err(d) if d.kind == Kind::Limit && !self.is_empty() => {
                 self.clear();
                 make()
             }
