@@ -5,14 +5,17 @@
 //! --stages` lists it, the filetests and the table in `docs/architecture.md` read it. A new pass is a new row.
 
 mod compiler;
+mod listed;
 mod passes;
 pub mod rules;
 pub mod text;
 mod unit;
 mod verifier;
 
-pub use compiler::{Compiler, Listed, Machine};
-pub use unit::{Selection, Unit};
+pub use compiler::Compiler;
+pub use listed::{Listed, Machine};
+pub(crate) use unit::missing;
+pub use unit::{Made, Selection, Unit};
 pub use verifier::Verifier;
 
 use crate::fusion::{PREPASSES, Prepass};
@@ -135,7 +138,7 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
         row("ptx", [Program, Launches], Verifier::Launches, passes::ptx,
             "PTX for each step, and what is launched").of("gpu")
             .prints("ptx", passes::ptx_text).prints("launches", passes::launches_text),
-        row("device_layout", [Launches, Layout], Verifier::Layout, passes::device_layout,
+        row("device_layout", [Launches, Layout], Verifier::Layout, passes::layout,
             "every temporary of what is launched gets a place in one arena").of("gpu"),
         row("load", [Layout, Loaded], Verifier::Driver, passes::load,
             "the driver assembles the PTX, a graph of launches is made").of("gpu"),
@@ -244,6 +247,11 @@ pub fn stage(name: &str) -> Option<(&'static Pass, Printed)> {
 /// The names of all stages, in the order of the passes.
 pub fn stages() -> Vec<&'static str> {
     PASSES.iter().flat_map(Pass::stages).collect()
+}
+
+/// The passes that one engine alone has, which come last.
+pub(crate) fn own_passes(engine: &str) -> impl DoubleEndedIterator<Item = &'static Pass> {
+    PASSES.iter().filter(move |pass| pass.engine == Some(engine))
 }
 
 /// Whether a pass comes before another.

@@ -7,6 +7,11 @@ pub mod reference;
 mod runtime;
 
 pub use gpu::ptx;
+pub use runtime::arena_layout::ArenaLayout;
 pub use runtime::arena_layout::check as check_layout;
 pub use runtime::array::{self, Array};
+pub use runtime::backend::{self, AnyBackend, Backend};
+pub use runtime::executable_cache::ExecutableCache;
 pub use runtime::functions;
+pub use runtime::report::{MemoryReport, StepReport};
+pub use runtime::trace::{Span, Trace};

@@ -2,7 +2,7 @@
 
 use super::bytes::bytes as size;
 use super::streams::Streams;
-use adfuse::engine::{Cpu, Gpu};
+use adfuse::engine::{Cpu, Session};
 use adfuse::fusion::{AnyEngine, Device, Engine, Memory, Options};
 use adfuse::ir::kernel::Program;
 use adfuse::ir::{Diagnostic, Kind};
@@ -86,10 +86,10 @@ pub(super) fn tell(notes: &[String], streams: &mut Streams<'_>) {
 
 /// What counts the memory of plans for a machine.
 pub(super) enum Counting {
-    /// The engine `cpu`; on hosts for which it makes no code, what programs say of themselves.
-    Cpu(Box<Cpu>),
-    /// The engine `gpu`, on the machine that has it.
-    Gpu(Box<Gpu>),
+    /// An engine.
+    On(Box<Session>),
+    /// An engine; what it does not run is counted by what programs say of themselves.
+    OnOrAny(Box<Session>),
     /// No engine, with the parameters that the caller gives up.
     Any(Vec<usize>),
 }
@@ -107,14 +107,15 @@ impl Counting {
     /// For what runs on this host, whatever machine it is planned for.
     pub(super) fn here(options: &Options, donated: &[usize]) -> Counting {
         let (plan, donated) = (options.clone(), donated.to_vec());
-        Counting::Cpu(Box::new(Cpu { plan, donated, ..Cpu::default() }))
+        let cpu = Cpu { plan, donated, ..Cpu::default() };
+        // On hosts for which it makes no code programs are counted all the same.
+        Counting::OnOrAny(Box::new(cpu.into()))
     }
 
     /// What tells its plans from those of others.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Counting::Cpu(_) => Cpu::NAME,
-            Counting::Gpu(_) => Gpu::NAME,
+            Counting::On(session) | Counting::OnOrAny(session) => session.backend.name(),
             Counting::Any(_) => "any",
         }
     }
@@ -123,17 +124,16 @@ impl Counting {
 impl Engine for Counting {
     fn donated(&self) -> &[usize] {
         match self {
-            Counting::Cpu(cpu) => &cpu.donated,
-            Counting::Gpu(gpu) => &gpu.donated,
+            Counting::On(session) | Counting::OnOrAny(session) => session.donated(),
             Counting::Any(donated) => donated,
         }
     }
 
     fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
         match self {
-            Counting::Gpu(gpu) => gpu.scratch(program),
+            Counting::On(session) => session.scratch(program),
             Counting::Any(_) => AnyEngine.scratch(program),
-            Counting::Cpu(cpu) => match cpu.scratch(program) {
+            Counting::OnOrAny(session) => match session.scratch(program) {
                 Err(d) if d.kind == Kind::Unsupported => AnyEngine.scratch(program),
                 counted => counted,
             },
@@ -142,9 +142,9 @@ impl Engine for Counting {
 
     fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
         match self {
-            Counting::Gpu(gpu) => gpu.peak(program, memory),
+            Counting::On(session) => session.peak(program, memory),
             Counting::Any(_) => AnyEngine.peak(program, memory),
-            Counting::Cpu(cpu) => match cpu.peak(program, memory) {
+            Counting::OnOrAny(session) => match session.peak(program, memory) {
                 Err(d) if d.kind == Kind::Unsupported => AnyEngine.peak(program, memory),
                 counted => counted,
             },

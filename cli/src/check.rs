@@ -22,8 +22,8 @@ use std::process::ExitCode;
 /// For every differentiable input of every function, in f64: forward mode is compared with central
 /// differences, reverse mode with forward mode. The error is a share of what is tolerated. Where they
 /// disagree, the op at fault is named, and the exit status is 1. What cannot be compared is counted
-/// as unsupported, and is no failure. Modes other than strict, efforts and budgets are for the engines cpu and
-/// gpu, which run all functions then or say why not.
+/// as unsupported, and is no failure. Modes other than strict, efforts and budgets are for the
+/// engines that plan, which run all functions then or say why not.
 #[derive(Args)]
 pub(super) struct Check {
     /// The program, or `-` for standard input

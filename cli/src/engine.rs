@@ -5,13 +5,14 @@ use super::failure::Failure;
 use super::freedom::Freedom;
 use super::given::Written;
 use super::losses;
-use super::machine::{Machine, gpu, machine};
+use super::machine::{machine, session};
 use super::source::Program;
 use super::streams::Streams;
-use adfuse::backends::Array;
-use adfuse::backends::cpu::{Executable, Vectors};
-use adfuse::engine::{Compiled, Cpu, Decided, Either, Engine as Runs, Gpu, OnGpu, Reference};
-use adfuse::fusion::{Device, Effort, Fp, Lossy, Narrowed, Options, Plan};
+use adfuse::backends::backend::Executable;
+use adfuse::backends::cpu::Vectors;
+use adfuse::engine::registry::{self, Named, Request};
+use adfuse::engine::{Compiled, Either, Engine as Runs, Reference, Session, Settings};
+use adfuse::fusion::{Effort, Fp, Lossy, Options};
 use adfuse::ir::{Diagnostic, Function, Kind as Wrong, Module};
 use adfuse::kernel_cache::KernelCache;
 use adfuse::pipeline::prepared;
@@ -23,15 +24,18 @@ use std::thread::available_parallelism;
 /// What runs a function.
 #[derive(Args)]
 pub(super) struct Engine {
-    /// What runs functions: reference (instruction by instruction; the one that runs effects and `cond`), cpu
-    /// (planned, as machine code), gpu or gpu:N (planned, on an NVIDIA GPU); without this, cpu, and
-    /// reference what that cannot run
-    #[arg(long, value_name = "ENGINE", value_parser = machine)]
-    engine: Option<Machine>,
+    #[arg(long, value_name = "ENGINE", value_parser = machine, help = help())]
+    engine: Option<Named>,
     #[command(flatten)]
     threads: Threads,
     #[command(flatten)]
     width: Width,
+}
+
+/// What engines there are.
+fn help() -> String {
+    let (all, usual) = (registry::described(), registry::usual().row.name);
+    format!("What runs functions: {all}; without this, {usual}, and reference what that cannot run")
 }
 
 /// How wide vectors are.
@@ -50,6 +54,9 @@ pub(super) struct Threads {
     threads: Option<usize>,
 }
 
+/// A function that an engine has made ready.
+pub(super) type Made = Compiled<dyn Executable>;
+
 /// What [`Freedom`] comes to, once the files that it names are read.
 pub(super) struct Settled {
     /// How numbers may differ from the text's.
@@ -63,69 +70,6 @@ pub(super) struct Settled {
     lossy: Lossy,
     /// Whether any of it was asked for.
     asked: bool,
-}
-
-/// A function, made ready by an engine.
-pub(super) enum Made {
-    /// Machine code.
-    Cpu(Compiled),
-    /// On a GPU.
-    Gpu(OnGpu),
-}
-
-impl Made {
-    /// Runs it; `gives` says whether the caller gives the arguments up.
-    pub(super) fn run(&self, args: Vec<Array>, gives: bool) -> Result<Vec<Array>, Diagnostic> {
-        match self {
-            Made::Cpu(made) if gives => made.executable.run_donating(args),
-            Made::Cpu(made) => made.executable.run(&args),
-            Made::Gpu(made) => made.executable.run(&args),
-        }
-    }
-}
-
-/// What engines that follow plans have in common.
-trait Follows {
-    fn narrowed(&self, f: &Function) -> Result<Narrowed, Diagnostic>;
-    fn decide(&self, f: &Function) -> Result<Decided, Diagnostic>;
-    fn follow(&self, f: &Function, plan: &Plan) -> Result<Made, Diagnostic>;
-    fn lossy(&self) -> &Lossy;
-}
-
-impl Follows for Cpu {
-    fn narrowed(&self, f: &Function) -> Result<Narrowed, Diagnostic> {
-        self.narrowed(f)
-    }
-
-    fn decide(&self, f: &Function) -> Result<Decided, Diagnostic> {
-        self.decide(f)
-    }
-
-    fn follow(&self, f: &Function, plan: &Plan) -> Result<Made, Diagnostic> {
-        self.follow(f, plan).map(Made::Cpu)
-    }
-
-    fn lossy(&self) -> &Lossy {
-        &self.lossy
-    }
-}
-
-impl Follows for Gpu {
-    fn narrowed(&self, f: &Function) -> Result<Narrowed, Diagnostic> {
-        self.narrowed(f)
-    }
-
-    fn decide(&self, f: &Function) -> Result<Decided, Diagnostic> {
-        self.decide(f)
-    }
-
-    fn follow(&self, f: &Function, plan: &Plan) -> Result<Made, Diagnostic> {
-        self.follow(f, plan).map(Made::Gpu)
-    }
-
-    fn lossy(&self) -> &Lossy {
-        &self.lossy
-    }
 }
 
 /// The most threads that may be asked for.
@@ -168,7 +112,7 @@ impl Settled {
     ) -> Result<Settled, Failure> {
         let (budget, cache) = (freedom.budget.bytes(), freedom.budget.cache());
         let code = freedom.budget.code();
-        let machine = engine.engine.unwrap_or(Machine::Cpu).device();
+        let machine = engine.engine.unwrap_or_else(registry::usual).row.machine;
         let asked = freedom.is_asked() || given.is_some() || !lossy.is_nothing();
         let fp = match &given {
             // The engine knows its machine.
@@ -187,23 +131,13 @@ impl Engine {
         &self,
         program: &Program,
         (module, f, of): (&Module, &Function, &str),
-        (settled, donated): (Settled, Vec<usize>),
+        (mut settled, donated): (Settled, Vec<usize>),
         streams: &mut Streams<'_>,
     ) -> Result<Option<Made>, Failure> {
         let asked = settled.asked || !donated.is_empty();
-        let Settled { given, .. } = settled;
-        let settled = Settled { given: None, ..settled };
-        let engine: Box<dyn Follows> = match self.engine {
-            Some(Machine::Reference) => {
-                self.nothing_of_cpu(asked)?;
-                return Ok(None);
-            }
-            Some(Machine::Gpu(number)) => {
-                let mut engine = self.gpu(number, settled)?;
-                engine.donated = donated;
-                Box::new(engine)
-            }
-            Some(Machine::Cpu) | None => Box::new(Cpu { donated, ..self.cpu(settled)? }),
+        let given = settled.given.take();
+        let Some(engine) = self.session(Settled { asked, ..settled }, donated)? else {
+            return Ok(None);
         };
         let make = || -> Result<Result<Made, Diagnostic>, Failure> {
             let function = match prepared(module, f) {
@@ -225,7 +159,7 @@ impl Engine {
                 Err(d) => return Ok(Err(d)),
                 Ok(kept) => kept,
             };
-            losses::tell(engine.lossy(), &kept, streams);
+            losses::tell(&engine.settings.lossy, &kept, streams);
             let function = kept.function;
             Ok(engine.decide(&function).and_then(|decided| {
                 budget::tell(&decided.notes, streams);
@@ -234,9 +168,7 @@ impl Engine {
         };
         match make()? {
             Ok(made) => {
-                if let Made::Cpu(made) = &made {
-                    map_for_profilers(&made.executable, streams);
-                }
+                map_for_profilers(&*made.executable, streams);
                 Ok(Some(made))
             }
             Err(d) if self.falls(&d) && !asked => {
@@ -256,52 +188,44 @@ impl Engine {
         run: impl FnOnce(&dyn Runs) -> Result<T, Diagnostic>,
     ) -> Result<T, Failure> {
         let asked = settled.asked;
-        if self.engine == Some(Machine::Reference) {
-            self.nothing_of_cpu(asked)?;
+        let Some(session) = self.session(settled, Vec::new())? else {
             return run(&Reference).map_err(|d| program.wrong(d));
+        };
+        if self.engine.is_some() || asked {
+            return run(&session).map_err(|d| program.wrong(d));
         }
-        if let Some(Machine::Gpu(number)) = self.engine {
-            return run(&self.gpu(number, settled)?).map_err(|d| program.wrong(d));
-        }
-        let cpu = self.cpu(settled)?;
-        if self.engine == Some(Machine::Cpu) || asked {
-            return run(&cpu).map_err(|d| program.wrong(d));
-        }
-        let either = Either::new(cpu);
+        let either = Either::new(session);
         let result = run(&either);
         either.fell().iter().for_each(|(of, d)| tell(streams, of, d));
         result.map_err(|d| program.wrong(d))
     }
 
-    /// The engine `cpu` as it was asked for.
-    fn cpu(&self, settled: Settled) -> Result<Cpu, Failure> {
-        let Settled { fp, effort, budget, cache, lossy, .. } = settled;
-        let plan = Options { device: Device::cpu(), effort, fp };
-        let (threads, vectors) = (self.threads.count()?, self.width.vectors()?);
-        Ok(Cpu { plan, threads, vectors, mem_budget: budget, cache, lossy, ..Cpu::default() })
-    }
-
-    /// The engine `gpu` as it was asked for.
-    fn gpu(&self, number: u32, settled: Settled) -> Result<Gpu, Failure> {
-        self.no_threads()?;
-        let Settled { fp, effort, budget, cache, code, lossy, .. } = settled;
-        let mut engine = gpu(number)?;
-        engine.plan = Options { device: Gpu::planned_for(), effort, fp };
-        engine.mem_budget = budget;
-        engine.cache = cache;
-        engine.code = code;
-        engine.lossy = lossy;
-        Ok(engine)
-    }
-
-    /// Errs when something is asked of the reference engine that it has not.
-    fn nothing_of_cpu(&self, asked: bool) -> Result<(), Failure> {
-        if asked {
-            let m = "--fp reproducible and fast, --effort, --plan, --mem-budget, --lossy and --donate are for \
-                 --engine cpu and gpu";
+    /// The engine as it was asked for; none for one that does not plan, of which nothing may be asked that only
+    /// others have.
+    fn session(&self, settled: Settled, donated: Vec<usize>) -> Result<Option<Session>, Failure> {
+        let named = self.engine.unwrap_or_else(registry::usual);
+        if named.row.open.is_none() && settled.asked {
+            let planned = registry::names(|row| row.open.is_some());
+            let m = format!(
+                "--fp reproducible and fast, --effort, --plan, --mem-budget, --lossy and --donate are for \
+                 --engine {planned}"
+            );
             return Err(Failure::usage(m));
         }
-        self.no_threads()
+        if !named.row.threads {
+            self.no_threads()?;
+        }
+        let Settled { fp, effort, budget, cache, code, lossy, .. } = settled;
+        let plan = Options { device: named.device(), effort, fp };
+        let (threads, vectors) = match named.row.threads {
+            true => (self.threads.count()?, self.width.vectors()?),
+            false => (1, Vectors::host()),
+        };
+        let usual = Request::new(plan.clone());
+        let request = Request { number: named.number, threads, vectors, code, ..usual };
+        let mem_budget = budget;
+        let settings = Settings { mem_budget, cache, lossy, donated, ..Settings::new(plan) };
+        session(named, settings, &request)
     }
 
     /// Errs when something is asked of another engine that `cpu` alone has.
@@ -327,12 +251,13 @@ fn tell(streams: &mut Streams<'_>, of: &str, d: &Diagnostic) {
 }
 
 /// Adds the functions to the map that profilers read, if the environment says so.
-pub(super) fn map_for_profilers(executable: &Executable, streams: &mut Streams<'_>) {
+pub(super) fn map_for_profilers(executable: &dyn Executable, streams: &mut Streams<'_>) {
     if std::env::var_os(PERF_MAP).is_none_or(|v| v.is_empty() || v == "0") {
         return;
     }
     match executable.write_perf_map() {
-        Ok(path) => streams.note(format!("functions are named in {}", path.display())),
-        Err(e) => streams.note(format!("profilers will see no names of functions: {e}")),
+        None => {}
+        Some(Ok(path)) => streams.note(format!("functions are named in {}", path.display())),
+        Some(Err(e)) => streams.note(format!("profilers will see no names of functions: {e}")),
     }
 }

@@ -8,13 +8,14 @@ use super::freedom::{Followed, Freedom};
 use super::given::Written;
 use super::inputs::params;
 use super::losses::{self, Donated, Losses};
-use super::machine::{Machine, gpu};
+use super::machine::session;
 use super::source::{Program, Source};
 use super::streams::Streams;
 use super::target::{Target, all_bound, specialized};
 use adfuse::autodiff::forward_and_backward;
 use adfuse::budget::{Choice, choose};
-use adfuse::engine::Gpu;
+use adfuse::engine::registry::{self, Named, Request};
+use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
     Device, Effort, Engine, Fp, Lossy, Memory, Narrowed, Options, Plan, PlanFrontier, PlanPoint,
     keep_lossy, lower, memory_beside, plan, plan_attempts, plan_frontier,
@@ -22,11 +23,13 @@ use adfuse::fusion::{
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::rewrite::stabilize;
 use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module, Op};
+use adfuse::kernel_cache::KernelCache;
 use adfuse::pipeline::{Selection, prepared, text};
 use adfuse::plan_cache::PlanCache;
 use clap::Args;
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The arguments that say what is planned, and how.
 #[derive(Args)]
@@ -74,17 +77,9 @@ pub(super) struct Ready {
     /// The plan that was given.
     given: Option<Plan>,
     /// The engine that runs it, whatever machine it is planned for; none where it is only planned.
-    runs_on: Option<RunsOn>,
+    runs_on: Option<Session>,
     /// Where plans for budgets are kept.
     cache: Option<PlanCache>,
-}
-
-/// An engine that counts what plans take.
-pub(super) enum RunsOn {
-    /// The engine `cpu`.
-    Cpu,
-    /// The engine `gpu`.
-    Gpu(Box<Gpu>),
 }
 
 /// A plan, and what it was chosen from where a budget decided.
@@ -96,27 +91,25 @@ pub(super) struct Decided {
 impl Planning {
     /// Reads, rewrites, differentiates and prepares the function, and reads the plan.
     pub(super) fn ready(&self) -> Result<Ready, Failure> {
-        self.ready_on(None, &mut Clock::new())
+        self.ready_for("cpu")
     }
 
     /// The same, planned for another machine than `cpu` where none is named.
     pub(super) fn ready_for(&self, usual: &str) -> Result<Ready, Failure> {
-        self.read(None, usual, &mut Clock::new())
+        self.ready_by(usual, |_| Ok(None), &mut Clock::new())
     }
 
     /// The same for an engine to run it, with the phases `parse` and `ad` timed.
-    pub(super) fn ready_on(
-        &self,
-        machine: Option<Machine>,
-        clock: &mut Clock,
-    ) -> Result<Ready, Failure> {
-        self.read(machine, machine.map_or("cpu", Machine::device), clock)
+    pub(super) fn ready_on(&self, named: Named, clock: &mut Clock) -> Result<Ready, Failure> {
+        self.ready_by(named.row.machine, |options| self.session(named, options), clock)
     }
 
-    fn read(
+    /// The same, planned for a machine where none is named, and for an engine that is opened once it is known what
+    /// is planned.
+    pub(super) fn ready_by(
         &self,
-        machine: Option<Machine>,
         usual: &str,
+        open: impl FnOnce(&Options) -> Result<Option<Session>, Failure>,
         clock: &mut Clock,
     ) -> Result<Ready, Failure> {
         if self.wrt.is_given() && !self.grad {
@@ -125,17 +118,7 @@ impl Planning {
         let given = self.followed.read()?;
         let options = self.options(given.as_ref(), usual)?;
         let (budget, cache) = (self.freedom.budget.bytes(), self.freedom.budget.cache());
-        let runs_on = match machine {
-            None => None,
-            Some(Machine::Gpu(number)) => {
-                let mut engine = gpu(number)?;
-                engine.plan = options.clone();
-                engine.code = self.freedom.budget.code();
-                engine.mem_budget = budget;
-                Some(RunsOn::Gpu(Box::new(engine)))
-            }
-            Some(Machine::Cpu | Machine::Reference) => Some(RunsOn::Cpu),
-        };
+        let runs_on = open(&options)?;
         let text = self.target.source()?;
         clock.begin();
         let source = Program::of(text)?;
@@ -199,6 +182,21 @@ impl Planning {
         })
     }
 
+    /// The engine, with what counting the memory of plans asks for. What runs functions as they are has no plans:
+    /// these are counted for the one that is usual.
+    fn session(&self, named: Named, options: &Options) -> Result<Option<Session>, Failure> {
+        let named = if named.row.open.is_none() { registry::usual() } else { named };
+        let (plan, code) = (options.clone(), self.code());
+        let request = Request { number: named.number, code, ..Request::new(plan.clone()) };
+        let settings = Settings { mem_budget: self.budget(), ..Settings::new(plan) };
+        session(named, settings, &request)
+    }
+
+    /// Where the code of GPUs is kept.
+    pub(super) fn code(&self) -> Option<KernelCache> {
+        self.freedom.budget.code()
+    }
+
     fn options(&self, given: Option<&Written>, usual: &str) -> Result<Options, Failure> {
         let (fp, effort) = (self.freedom.fp(), self.freedom.effort());
         let (device, fp) = match given {
@@ -226,15 +224,15 @@ impl Planning {
 }
 
 /// What counts the memory of plans.
-fn counting(runs_on: Option<&RunsOn>, options: &Options, donated: &[usize]) -> Counting {
+fn counting(runs_on: Option<&Session>, options: &Options, donated: &[usize]) -> Counting {
     match runs_on {
         None => Counting::of(options, donated),
-        Some(RunsOn::Cpu) => Counting::here(options, donated),
-        Some(RunsOn::Gpu(gpu)) => {
-            let mut engine = gpu.clone();
-            engine.plan = options.clone();
-            engine.donated = donated.to_vec();
-            Counting::Gpu(engine)
+        Some(session) if session.backend.name() == Cpu::NAME => Counting::here(options, donated),
+        Some(session) => {
+            let (plan, donated) = (options.clone(), donated.to_vec());
+            let settings = Settings { plan, donated, ..session.settings.clone() };
+            let backend = Arc::clone(&session.backend);
+            Counting::On(Box::new(Session { settings, backend }))
         }
     }
 }
@@ -391,18 +389,6 @@ impl Ready {
     /// What counts the memory of its plans.
     pub(super) fn counting(&self) -> Counting {
         counting(self.runs_on.as_ref(), &self.options, &self.donated)
-    }
-
-    /// The engine `gpu`, where that runs it.
-    pub(super) fn gpu(&self) -> Option<Gpu> {
-        match &self.runs_on {
-            Some(RunsOn::Gpu(gpu)) => {
-                let mut engine = (**gpu).clone();
-                engine.plan = self.options.clone();
-                Some(engine)
-            }
-            _ => None,
-        }
     }
 
     /// How hard the plan was looked for.

@@ -118,7 +118,8 @@ impl Run {
         let donated = self.donated.positions(&running)?;
         let settled = (settled, donated);
         let values = match self.engine.compile(&program, what, settled, streams)? {
-            Some(made) => made.run(args, !self.donated.is_empty()),
+            Some(made) if self.donated.is_empty() => made.executable.run(&args),
+            Some(made) => made.executable.run_donating(args),
             None => reference::run(&module, &running, &args, &mut Printing(streams.err)),
         };
         let values = values.map_err(|d| program.wrong(d))?;

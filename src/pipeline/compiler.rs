@@ -1,12 +1,7 @@
 //! What differs from engine to engine in the passes of the pipeline.
 
 use super::unit::{Unit, missing};
-use crate::backends::cpu::{ArenaLayout, Executable, Vectors, listing_for};
-use crate::backends::functions::Registry;
-use crate::backends::gpu;
-use crate::engine::{Cpu, Gpu};
-use crate::fusion::{self, Memory, Plan, memory};
-use crate::ir::kernel::{Program, Verified};
+use crate::fusion::{self, Plan};
 use crate::ir::{Diagnostic, Function};
 
 /// An engine, as the passes ask it. What a method does not say is what no engine minds; the last passes
@@ -54,7 +49,7 @@ pub trait Compiler {
     ///
     /// # Errors
     /// When that is too much.
-    fn arrange(&self, _: &Verified<Program>) -> Result<(Memory, ArenaLayout), Diagnostic> {
+    fn arrange(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
         Err(missing("layout of this engine"))
     }
 
@@ -74,89 +69,11 @@ pub trait Compiler {
         Err(missing("PTX of this engine"))
     }
 
-    /// Plans the memory of what is launched.
-    ///
-    /// # Errors
-    /// When that is too much.
-    fn arrange_launches(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
-        Err(missing("device"))
-    }
-
     /// Loads what is launched.
     ///
     /// # Errors
     /// What the driver has against it.
     fn load(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
         Err(missing("device"))
-    }
-}
-
-/// A compiler for reading: its last passes leave text and nothing that runs.
-#[derive(Clone, Debug)]
-pub struct Listed {
-    /// What is planned for.
-    pub options: fusion::Options,
-    /// What is emitted for.
-    pub machine: Machine,
-}
-
-/// What code is made for to be read.
-#[derive(Clone, Debug)]
-pub enum Machine {
-    /// This host, with vectors of at most this width.
-    Host(Vectors),
-    /// A target by its name, with vectors of at most this width.
-    Target(&'static str, Vectors),
-    /// A GPU of this compute capability, with none there.
-    Gpu(u32, u32),
-}
-
-impl Compiler for Listed {
-    fn engine(&self) -> &'static str {
-        match self.machine {
-            Machine::Host(_) | Machine::Target(..) => Cpu::NAME,
-            Machine::Gpu(..) => Gpu::NAME,
-        }
-    }
-
-    fn options(&self) -> &fusion::Options {
-        &self.options
-    }
-
-    fn arrange(&self, program: &Verified<Program>) -> Result<(Memory, ArenaLayout), Diagnostic> {
-        match self.machine {
-            Machine::Host(_) => {
-                Cpu { plan: self.options.clone(), ..Cpu::default() }.layout(program)
-            }
-            // What steps need beside the buffers is for the machine that runs them to say.
-            _ => {
-                let memory = memory(program, self.options.effort)?;
-                let layout = crate::engine::arena(&memory);
-                Ok((memory, layout))
-            }
-        }
-    }
-
-    fn emit(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
-        let program = unit.program()?;
-        unit.listing = Some(match self.machine {
-            Machine::Target(name, vectors) => listing_for(program, name, vectors, self.options.fp)?,
-            Machine::Host(vectors) => {
-                // Nobody has given functions for programs to call.
-                Registry::new().check(unit.function()?)?;
-                let cpu = Cpu { plan: self.options.clone(), vectors, ..Cpu::default() };
-                let layout = unit.layout()?;
-                Executable::compile_listed(program, layout, cpu.options())?.listing()
-            }
-            Machine::Gpu(..) => return Err(missing("code generator of this engine")),
-        });
-        Ok(())
-    }
-
-    fn launch(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
-        let Machine::Gpu(major, minor) = self.machine else { return Err(missing("GPU")) };
-        let made = gpu::launches_for(unit.program()?, (major, minor), self.options.fp)?;
-        unit.launches = Some(made);
-        Ok(())
     }
 }

@@ -98,8 +98,7 @@ pub(super) fn lower(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
 }
 
 pub(super) fn layout(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
-    unit.memory = Some(compiler.arrange(unit.program()?)?);
-    Ok(())
+    compiler.arrange(unit)
 }
 
 pub(super) fn machine_code(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
@@ -108,10 +107,6 @@ pub(super) fn machine_code(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done
 
 pub(super) fn ptx(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
     compiler.launch(unit)
-}
-
-pub(super) fn device_layout(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
-    compiler.arrange_launches(unit)
 }
 
 pub(super) fn load(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {

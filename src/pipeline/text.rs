@@ -98,7 +98,7 @@ pub fn machine_code(steps: &[ListedStep], text: fn(&ListedFunction) -> &str) -> 
     let mut out = String::new();
     for (k, ListedStep { made, functions }) in steps.iter().enumerate() {
         begin(&mut out, k, &format!("{} ({})", made.name, made.generator));
-        for line in &made.beside {
+        for line in &made.notes {
             out += &format!("// beside the functions: {line}\n");
         }
         for function in functions {

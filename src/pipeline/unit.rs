@@ -1,15 +1,14 @@
 //! A program on its way: what passes have made of it so far.
 
 use super::Artifact;
-use crate::backends::cpu::{self, ArenaLayout, ListedStep};
-use crate::backends::gpu::{self, Prepared};
+use crate::backends::ArenaLayout;
+use crate::backends::cpu::ListedStep;
 use crate::backends::ptx;
 use crate::fusion::{Memory, Plan};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{At, Diagnostic, Function, Kind, Module, Symbol};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// What is compiled of a module.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +19,16 @@ pub struct Selection {
     pub extents: BTreeMap<Symbol, u64>,
     /// The parameters, by position, in which it is differentiated; without them, it is not.
     pub wrt: Option<Vec<usize>>,
+}
+
+/// What an engine that runs a program has made of it.
+#[derive(Default)]
+pub struct Made {
+    /// The program whose memory is planned, and for each of its steps whether it reads again what it has read
+    /// when it has begun to write.
+    pub prepared: Option<(Verified<Program>, Vec<bool>)>,
+    /// Whether there is an executable.
+    pub executable: bool,
 }
 
 /// A program between two passes.
@@ -39,16 +48,12 @@ pub struct Unit<'a> {
     pub program: Option<Verified<Program>>,
     /// What that takes, and where its temporaries are.
     pub memory: Option<(Memory, ArenaLayout)>,
-    /// Machine code that runs.
-    pub executable: Option<Arc<cpu::Executable>>,
     /// Machine code as text.
     pub listing: Option<Vec<ListedStep>>,
     /// What a GPU launches, and the program whose steps that does.
     pub launches: Option<(Verified<Program>, ptx::Module)>,
-    /// The same for a device that is there.
-    pub prepared: Option<Prepared>,
-    /// What runs on that.
-    pub loaded: Option<Arc<gpu::Executable>>,
+    /// What an engine that runs it has made; that itself has the engine's session.
+    pub backend: Made,
 }
 
 impl<'a> Unit<'a> {
@@ -81,9 +86,9 @@ impl<'a> Unit<'a> {
             Artifact::Plan => self.plan.is_some() && self.function.is_some(),
             Artifact::Program => self.program.is_some(),
             Artifact::Layout => self.memory.is_some(),
-            Artifact::MachineCode => self.executable.is_some() || self.listing.is_some(),
-            Artifact::Launches => self.launches.is_some() || self.prepared.is_some(),
-            Artifact::Loaded => self.loaded.is_some(),
+            Artifact::MachineCode => self.backend.executable || self.listing.is_some(),
+            Artifact::Launches => self.launches.is_some() || self.backend.prepared.is_some(),
+            Artifact::Loaded => self.backend.executable,
         }
     }
 
@@ -121,36 +126,25 @@ impl<'a> Unit<'a> {
         self.memory.as_ref().map(|m| &m.1).ok_or_else(|| missing("layout"))
     }
 
-    /// What a device launches.
-    pub(crate) fn prepared(&self) -> Result<&Prepared, Diagnostic> {
-        self.prepared.as_ref().ok_or_else(|| missing("program of a device"))
-    }
-
     /// What a GPU launches, and the program whose steps that does.
     pub(super) fn launches(&self) -> Result<(&Verified<Program>, &ptx::Module), Diagnostic> {
         let there = self.launches.as_ref().map(|(program, module)| (program, module));
-        let on_device = || self.prepared.as_ref().map(|p| (p.program(), p.module()));
-        there.or_else(on_device).ok_or_else(|| missing("launches"))
+        there.ok_or_else(|| missing("launches"))
     }
 
-    /// The program, its memory and what was made of it by the last pass.
+    /// The program and its memory.
     ///
     /// # Errors
     /// As [`Unit::take_function`].
-    pub(crate) fn made<T>(
-        self,
-        last: fn(&mut Unit<'a>) -> Option<T>,
-    ) -> Result<(Verified<Program>, Memory, T), Diagnostic> {
-        let mut unit = self;
-        let last = last(&mut unit).ok_or_else(|| missing("executable"))?;
-        let program = unit.program.ok_or_else(|| missing("program"))?;
-        let (memory, _) = unit.memory.ok_or_else(|| missing("layout"))?;
-        Ok((program, memory, last))
+    pub(crate) fn arranged(self) -> Result<(Verified<Program>, Memory), Diagnostic> {
+        let program = self.program.ok_or_else(|| missing("program"))?;
+        let (memory, _) = self.memory.ok_or_else(|| missing("layout"))?;
+        Ok((program, memory))
     }
 }
 
 /// The error that a pass comes too early.
-pub(super) fn missing(what: &str) -> Diagnostic {
+pub(crate) fn missing(what: &str) -> Diagnostic {
     let m = format!("a pass of the pipeline comes before there is a {what}");
     Diagnostic::new(At::default(), Kind::Internal, m)
 }

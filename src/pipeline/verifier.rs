@@ -48,10 +48,12 @@ impl Verifier {
             Verifier::Ir if gives == Artifact::Module => ir::verify(&unit.module).or_else(first),
             Verifier::Ir => ir::verify(&alone(&unit.module, unit.function()?)).or_else(first),
             Verifier::Plan => text::plan(unit.function()?, unit.plan()?).map(|_| ()),
-            Verifier::Layout => match &unit.prepared {
-                Some(p) => check_layout(p.program(), unit.layout()?, &p.reads_again()),
+            Verifier::Layout => match &unit.backend.prepared {
+                Some((program, again)) => check_layout(program, unit.layout()?, again),
                 None => check_layout(unit.program()?, unit.layout()?, &[]),
             },
+            // A device that is there has its driver check them.
+            Verifier::Launches if unit.launches.is_none() => Ok(()),
             Verifier::Launches => unit.launches().and_then(|(_, module)| launches(module)),
             // They have run inside of the pass: a `Verified<Program>` comes from its verifier alone.
             Verifier::Kernels | Verifier::Emitters | Verifier::Driver => Ok(()),

@@ -3,7 +3,8 @@
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{Emitter, Executable, MadeStep, Trace};
+use adfuse::backends::StepReport;
+use adfuse::backends::cpu::{Emitter, Executable, Trace};
 use adfuse::engine::{Compiled, Cpu};
 use adfuse::fusion::{self, Device, Effort, Fp};
 use adfuse::ir::Module;
@@ -97,12 +98,17 @@ fn memory_is_what_the_plan_says_and_what_is_beside_it() {
             assert_eq!((report.inputs, report.outputs), (bytes(args), bytes(&results)), "{name}");
             // Nothing is beside what was planned, to lines of the cache.
             let arena = plan.arena.next_multiple_of(64);
-            assert_eq!(report.arena + report.shared, arena, "{name}");
+            assert_eq!(report.arena + report.outside_arena, arena, "{name}");
             // Each constant begins at a line of the cache.
             let constants = made.program.buffers.len() as u64 * 64 + plan.constants;
             assert!((plan.constants..=constants).contains(&report.constants), "{name}");
-            let all =
-                [report.inputs, report.outputs, report.constants, report.arena, report.shared];
+            let all = [
+                report.inputs,
+                report.outputs,
+                report.constants,
+                report.arena,
+                report.outside_arena,
+            ];
             assert_eq!(report.peak(), all.iter().sum::<u64>(), "{name}");
         });
     }
@@ -171,11 +177,12 @@ fn what_happens_beside_the_functions_is_said() {
         let mut by: Vec<&str> = made.sweeps().map(|s| s.emitter.name()).collect();
         by.dedup();
         by.extend(said.map(|_| "rust"));
-        let expected = MadeStep {
+        let expected = StepReport {
             origin: 0,
             name: "norm".into(),
             generator: by.join(" + "),
-            beside: said.map(String::from).into_iter().collect(),
+            notes: said.map(String::from).into_iter().collect(),
+            ..StepReport::default()
         };
         assert_eq!(made.steps(), [expected]);
         let names: Vec<&str> = made.sweeps().map(|s| s.name).collect();

@@ -1,11 +1,13 @@
 //! The engines that `run` tests go through. A new engine is one more row here.
 
 use adfuse::backends::Array;
+use adfuse::backends::backend::Executable;
 use adfuse::backends::cpu::Vectors;
-use adfuse::backends::reference::{self, Effects, specialized_to};
-use adfuse::engine::Cpu;
+use adfuse::backends::reference::{self, Effects, Evaluator, specialized_to};
+use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::prepare;
 use adfuse::ir::{DType, Diagnostic, Function, Module};
+use std::sync::Arc;
 
 /// How one engine runs a function: arguments in, results and what was printed out.
 pub(crate) type Run =
@@ -24,10 +26,24 @@ pub(crate) struct Engine {
 /// All engines. The first defines the values; the others must give the same.
 pub(crate) const ENGINES: &[Engine] = &[
     Engine { name: "reference", run: reference::run, takes: |_, _| true },
+    Engine { name: "evaluator", run: evaluated, takes: straight },
     Engine { name: "cpu", run: machine_code, takes: straight },
     Engine { name: "cpu-128", run: narrow_code, takes: straight },
     Engine { name: "cpu-256", run: middle_code, takes: straight },
 ];
+
+/// Planned, and evaluated kernel by kernel.
+fn evaluated(
+    module: &Module,
+    f: &Function,
+    args: &[Array],
+    _: &mut dyn Effects,
+) -> Result<Vec<Array>, Diagnostic> {
+    let f = specialized_to(f, args)?;
+    let settings = Settings::new(Cpu::default().plan);
+    let session = Session { settings, backend: Arc::new(Evaluator::default()) };
+    session.compile(module, &f)?.executable.run(args)
+}
 
 /// Planned, as machine code with the host's vectors, on two threads.
 fn machine_code(

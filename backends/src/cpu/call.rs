@@ -358,6 +358,20 @@ impl Moved {
 }
 
 impl Executable {
+    /// Runs it once on arrays, and says when each step and each of its tasks ran.
+    ///
+    /// # Errors
+    /// As [`Executable::run`].
+    pub(super) fn traced(&self, args: &[Array]) -> Result<Trace, Diagnostic> {
+        self.fits(args)?;
+        let inputs: Vec<&[u8]> = args.iter().map(Array::bytes).collect();
+        let mut results = self.room()?;
+        let mut slices: Vec<&mut [u8]> = results.iter_mut().map(|r| &mut r[..]).collect();
+        let mut recorder = Recorder::new(self.threads);
+        self.go_recorded(&inputs, &mut slices, Some(&mut recorder))?;
+        Ok(recorder.finish())
+    }
+
     /// As [`Executable::run_into`], and takes down when each step and each of its tasks ran.
     ///
     /// # Errors

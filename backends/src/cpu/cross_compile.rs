@@ -1,15 +1,17 @@
 //! Machine code for other targets than the host: whether it can be made, how much there is, and how it reads.
 
+use super::capabilities::CAPABILITIES;
 use super::codegen::listing::Noted;
 use super::codegen::vector_width::{Emitter, Vectors};
 use super::executable::{Executable, Work, work};
-use super::introspect::{MadeStep, told};
+use super::introspect::told;
 use super::kernel::compile::Making;
 use super::machine_code::Maker;
 use crate::runtime::errors::within;
 use crate::runtime::functions::Registry;
 use crate::runtime::host_memory::Room;
-use crate::runtime::legalize::{Lowered, lowered};
+use crate::runtime::legalize::{Legalized, legalize};
+use crate::runtime::report::StepReport;
 use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::scalar::Table;
 use adfuse_ir::{Diagnostic, Fp};
@@ -18,7 +20,7 @@ use adfuse_ir::{Diagnostic, Fp};
 #[derive(Clone, Debug)]
 pub struct ListedStep {
     /// The step, as it runs.
-    pub made: MadeStep,
+    pub made: StepReport,
     /// Its functions, in the order in which they were made.
     pub functions: Vec<ListedFunction>,
 }
@@ -53,7 +55,7 @@ const PRODUCTS: &str = "gemm";
 pub fn code_for(program: &Verified<Program>, target: &str, fp: Fp) -> Result<usize, Diagnostic> {
     let maker = Maker::for_target(target, Vectors::Narrow, fp);
     let maker = maker.map_err(|d| within(d, program, None))?;
-    Ok(made(program, lowered(program)?, maker)?.0.discard())
+    Ok(made(program, legalize(program, &CAPABILITIES)?, maker)?.0.discard())
 }
 
 /// The machine code of a program for a target as text. It is the same on every host that has the emitter of
@@ -72,7 +74,7 @@ pub fn listing_for(
     let maker = Maker::for_target(target, vectors, fp);
     let mut maker = maker.map_err(|d| within(d, program, None))?;
     maker.listing.texts = true;
-    let (mut maker, steps) = made(program, lowered(program)?, maker)?;
+    let (mut maker, steps) = made(program, legalize(program, &CAPABILITIES)?, maker)?;
     let mut noted = std::mem::take(&mut maker.listing.noted).into_iter().peekable();
     maker.discard();
     let mut all = Vec::new();
@@ -127,9 +129,9 @@ fn without_addresses(mut function: ListedFunction) -> ListedFunction {
 /// Has the functions of all steps made; tells of the steps.
 fn made(
     program: &Verified<Program>,
-    low: Lowered,
+    low: Legalized,
     mut maker: Maker,
-) -> Result<(Maker, Vec<MadeStep>), Diagnostic> {
+) -> Result<(Maker, Vec<StepReport>), Diagnostic> {
     let (mut slots, functions, mut steps) = (0, Registry::new(), Vec::new());
     for (n, step) in low.program.steps.iter().enumerate() {
         maker.listing.begin(n, step.name());

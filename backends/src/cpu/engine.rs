@@ -1,13 +1,22 @@
-//! An engine: threads that its executables share, and the executables it has made.
+//! The engine `cpu`: threads that its executables share, and the executables it has made.
 
+use super::capabilities::CAPABILITIES;
 use super::executable::{Executable, Options};
+use super::scratch::{needed, peak_of};
 use super::thread_pool::Pool;
 use crate::runtime::arena_layout::ArenaLayout;
-use crate::runtime::executable_cache::{Key, key, take};
+use crate::runtime::array::Array;
+use crate::runtime::backend::{self, Backend, Capabilities};
+use crate::runtime::executable_cache::{ExecutableCache, key};
 use crate::runtime::functions::Registry;
+use crate::runtime::legalize::{Legalized, legalize};
+use crate::runtime::report::{MemoryReport, StepReport};
+use crate::runtime::trace::Trace;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Program, Verified};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 /// Executables that an engine keeps at most.
 const KEPT: usize = 64;
@@ -19,11 +28,13 @@ pub struct Engine {
     options: Options,
     functions: Registry,
     pool: Arc<Mutex<Pool>>,
-    /// Those asked for last come last.
-    made: Mutex<Vec<(Key, Arc<Executable>)>>,
+    made: ExecutableCache<Executable>,
 }
 
 impl Engine {
+    /// What tells plans for this engine from those for others.
+    pub const NAME: &str = "cpu";
+
     /// With as many threads as the options say.
     pub fn new(options: Options) -> Engine {
         Engine::with_functions(options, Registry::new())
@@ -31,8 +42,8 @@ impl Engine {
 
     /// As [`Engine::new`], with functions for programs to call.
     pub fn with_functions(options: Options, functions: Registry) -> Engine {
-        let pool = Pool::new(options.threads.max(1) - 1);
-        Engine { options, functions, pool: Arc::new(Mutex::new(pool)), made: Mutex::default() }
+        let pool = Arc::new(Mutex::new(Pool::new(options.threads.max(1) - 1)));
+        Engine { options, functions, pool, made: ExecutableCache::new(KEPT) }
     }
 
     /// The executable of a program, made when it is asked for first.
@@ -44,22 +55,25 @@ impl Engine {
         program: &Verified<Program>,
         arena: &ArenaLayout,
     ) -> Result<Arc<Executable>, Diagnostic> {
-        let key = key(program, arena);
-        if let Some(found) = take(&mut self.made(), &key) {
-            return Ok(found);
-        }
-        // Others go on meanwhile; should one of them make the same, the first stays.
+        self.made.get_or_make(key(program, arena, ""), || {
+            let (low, needed) = legalized(program)?;
+            self.make(program, (&low, &needed), arena)
+        })
+    }
+
+    fn make(
+        &self,
+        program: &Verified<Program>,
+        low: (&Legalized, &[u64]),
+        arena: &ArenaLayout,
+    ) -> Result<Executable, Diagnostic> {
         let (pool, how) = (Arc::clone(&self.pool), (self.options, &self.functions));
-        let made = Arc::new(Executable::with_pool(program, arena, how, pool)?);
-        let mut all = self.made();
-        if let Some(found) = take(&mut all, &key) {
-            return Ok(found);
-        }
-        if all.len() >= KEPT {
-            all.remove(0);
-        }
-        all.push((key, Arc::clone(&made)));
-        Ok(made)
+        Executable::of_legalized(program, low, arena, how, pool, false)
+    }
+
+    /// How its executables run.
+    pub fn options(&self) -> Options {
+        self.options
     }
 
     /// The functions that its programs may call.
@@ -69,16 +83,105 @@ impl Engine {
 
     /// How many executables it keeps.
     pub fn kept(&self) -> usize {
-        self.made().len()
+        self.made.len()
     }
 
     /// Forgets all executables; they live as long as somebody else has them.
     pub fn clear(&self) {
-        self.made().clear();
+        self.made.clear();
+    }
+}
+
+/// A program as the engine runs it, and what each step of the given one needs beside the buffers.
+fn legalized(program: &Program) -> Result<(Legalized, Vec<u64>), Diagnostic> {
+    let low = legalize(program, &CAPABILITIES)?;
+    let needed = needed(program, &low)?;
+    Ok((low, needed))
+}
+
+impl Backend for Engine {
+    type Executable = Executable;
+
+    fn name(&self) -> &'static str {
+        Engine::NAME
     }
 
-    fn made(&self) -> MutexGuard<'_, Vec<(Key, Arc<Executable>)>> {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        program: &Verified<Program>,
+    ) -> Result<Box<dyn backend::Prepared<Executable = Executable> + 'a>, Diagnostic> {
+        let (low, needed) = legalized(program)?;
+        Ok(Box::new(Prepared { engine: self, program: program.clone(), low, needed }))
+    }
+}
+
+/// A program before its memory is planned: steps are rewritten, and counted.
+struct Prepared<'a> {
+    engine: &'a Engine,
+    program: Verified<Program>,
+    low: Legalized,
+    needed: Vec<u64>,
+}
+
+impl backend::Prepared for Prepared<'_> {
+    type Executable = Executable;
+
+    fn program(&self) -> &Verified<Program> {
+        &self.program
+    }
+
+    // What is rewritten has its memory in the step it was made of.
+    fn origin(&self) -> Option<&[usize]> {
+        None
+    }
+
+    fn scratch(&self) -> &[u64] {
+        &self.needed
+    }
+
+    // Steps of this engine read at a coordinate before they write there.
+    fn reads_again(&self) -> Vec<bool> {
+        Vec::new()
+    }
+
+    fn peak(&self, layout: &ArenaLayout) -> Result<u64, Diagnostic> {
+        peak_of(&self.program, (&self.low, &self.needed), layout)
+    }
+
+    fn compile(&self, layout: &ArenaLayout) -> Result<Arc<Executable>, Diagnostic> {
+        let Prepared { engine, program, low, needed } = self;
+        let make = || engine.make(program, (low, needed), layout);
+        engine.made.get_or_make(key(program, layout, ""), make)
+    }
+}
+
+impl backend::Executable for Executable {
+    fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
+        self.run(args)
+    }
+
+    fn run_donating(&self, args: Vec<Array>) -> Result<Vec<Array>, Diagnostic> {
+        self.run_donating(args)
+    }
+
+    fn trace(&self, args: &[Array]) -> Result<Trace, Diagnostic> {
+        self.traced(args)
+    }
+
+    fn steps(&self) -> &[StepReport] {
+        self.steps()
+    }
+
+    fn memory(&self) -> MemoryReport {
+        self.memory()
+    }
+
+    fn write_perf_map(&self) -> Option<io::Result<PathBuf>> {
+        Some(self.write_perf_map())
     }
 }
 

@@ -4,23 +4,24 @@
 use crate::runtime::errors::within;
 
 use super::argsort::MadeArgsort;
+use super::capabilities::CAPABILITIES;
 use super::codegen::vector_width::Vectors;
 use super::contract::MadeMember;
 use super::introspect;
-use super::introspect::{MadeStep, MemoryReport};
 use super::kernel::Made;
 use super::kernel::compile::Making;
 use super::library_call::MadeCall;
 use super::machine_code::{Code, Maker};
 use super::scatter::MadeScatter;
-use super::scratch::Rooms;
+use super::scratch::{Rooms, needed};
 use super::thread_pool::Pool;
 use super::workers::Worker;
 use crate::runtime::arena_layout;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::functions::Registry;
 use crate::runtime::host_memory::{ALIGN, Block, Room};
-use crate::runtime::legalize::{Lowered, lowered};
+use crate::runtime::legalize::{Legalized, legalize};
+use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::result_pool::Store;
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Step, Verified};
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind, TensorType};
@@ -49,7 +50,7 @@ pub struct Executable {
     pub(super) name: String,
     pub(super) code: Code,
     pub(super) steps: Vec<Work>,
-    pub(super) made: Vec<MadeStep>,
+    pub(super) made: Vec<StepReport>,
     pub(super) report: MemoryReport,
     pub(super) places: Vec<Place>,
     pub(super) inputs: Vec<TensorType>,
@@ -129,7 +130,7 @@ impl Executable {
     ) -> Result<Executable, Diagnostic> {
         let pool = Pool::new(options.threads.max(1) - 1);
         let pool = Arc::new(Mutex::new(pool));
-        Executable::with_pool(program, arena, (options, &Registry::new()), pool)
+        Executable::made_of(program, arena, (options, &Registry::new()), pool, false)
     }
 
     /// As [`Executable::compile`], with functions for the program to call.
@@ -143,7 +144,7 @@ impl Executable {
         functions: &Registry,
     ) -> Result<Executable, Diagnostic> {
         let pool = Arc::new(Mutex::new(Pool::new(options.threads.max(1) - 1)));
-        Executable::with_pool(program, arena, (options, functions), pool)
+        Executable::made_of(program, arena, (options, functions), pool, false)
     }
 
     /// Compiles a program to be read: as [`Executable::compile`], with the texts of its sweeps kept.
@@ -159,28 +160,32 @@ impl Executable {
         Executable::made_of(program, arena, (options, &Registry::new()), pool, true)
     }
 
-    /// As [`Executable::compile`], with threads that others use too.
-    pub(super) fn with_pool(
+    fn made_of(
         program: &Verified<Program>,
         arena: &ArenaLayout,
         how: (Options, &Registry),
         pool: Arc<Mutex<Pool>>,
+        texts: bool,
     ) -> Result<Executable, Diagnostic> {
-        Executable::made_of(program, arena, how, pool, false)
+        let low = legalize(program, &CAPABILITIES)?;
+        let needed = needed(program, &low)?;
+        Executable::of_legalized(program, (&low, &needed), arena, how, pool, texts)
     }
 
-    fn made_of(
+    /// Of a program that is legalized, and what its steps need beside the buffers; with threads that others
+    /// use too, and the texts of its sweeps if these are wanted.
+    pub(super) fn of_legalized(
         program: &Verified<Program>,
+        (low, needed): (&Legalized, &[u64]),
         arena: &ArenaLayout,
         (options, functions): (Options, &Registry),
         pool: Arc<Mutex<Pool>>,
         texts: bool,
     ) -> Result<Executable, Diagnostic> {
-        let low = lowered(program)?;
         let within = |d: Diagnostic, step: Option<usize>| within(d, program, step);
-        let rooms = Rooms::new(program, &low, arena)?;
+        let rooms = Rooms::new(program, (low, needed), arena)?;
         let mut constants = Room::default();
-        let mut places = place(&low, arena, &rooms, &mut constants).map_err(|d| within(d, None))?;
+        let mut places = place(low, arena, &rooms, &mut constants).map_err(|d| within(d, None))?;
         // Steps of this engine read at a coordinate before they write there.
         arena_layout::check(program, arena, &[])?;
         let mut all = rooms.end;
@@ -233,7 +238,7 @@ impl Executable {
             memory.own.push(block);
         }
         fill(&low.program, &places, &memory.constants);
-        let outputs = outputs(&low, &places);
+        let outputs = outputs(low, &places);
         for place in &mut places {
             if let Place::Output(k) = place {
                 *k = outputs.get(*k).map_or(0, |o| o.at);
@@ -250,7 +255,7 @@ impl Executable {
         let input_bytes: Vec<usize> = inputs.iter().map(bytes).collect();
         let report = MemoryReport {
             arena: arena.bytes,
-            shared: all.saturating_sub(arena.bytes),
+            outside_arena: all.saturating_sub(arena.bytes),
             constants: constants.most,
             per_thread: own.most,
             inputs: input_bytes.iter().map(|&n| n as u64).sum(),
@@ -305,7 +310,7 @@ pub(super) fn work(making: &mut Making<'_>, step: &Step) -> Result<Work, Diagnos
     })
 }
 
-pub(super) fn outputs(low: &Lowered, places: &[Place]) -> Vec<Output> {
+pub(super) fn outputs(low: &Legalized, places: &[Place]) -> Vec<Output> {
     let mut at = 0;
     let made = |(k, &b): (usize, &Buffer)| {
         let data = &low.program.buffers[b];
@@ -327,7 +332,7 @@ pub(super) fn outputs(low: &Lowered, places: &[Place]) -> Vec<Output> {
 
 /// Finds a place for every buffer, and checks those that are given.
 pub(super) fn place(
-    low: &Lowered,
+    low: &Legalized,
     arena: &ArenaLayout,
     rooms: &Rooms,
     constants: &mut Room,
@@ -364,7 +369,7 @@ pub(super) fn place(
 }
 
 /// The position of the input in whose memory a buffer is to be, or what is wrong with that.
-fn given(low: &Lowered, b: Buffer, input: Buffer) -> Result<usize, &'static str> {
+fn given(low: &Legalized, b: Buffer, input: Buffer) -> Result<usize, &'static str> {
     let data = &low.program.buffers[b];
     let at = low.inputs.iter().position(|&b| b == input);
     let given = low.program.buffers.get(input).filter(|i| i.donated);

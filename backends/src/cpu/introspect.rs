@@ -4,6 +4,7 @@
 use super::codegen::vector_width::Emitter;
 use super::executable::Executable;
 use super::shape::in_code;
+use crate::runtime::report::{MemoryReport, StepReport};
 use adfuse_ir::kernel::{
     Argsort, Buffer, Contract, Kernel, Member, Program, Run, Scatter, Sink, Step,
 };
@@ -13,19 +14,6 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-
-/// A step as it runs. One step of a program may be several of these, such as attention.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MadeStep {
-    /// The number of the step of the program that it was made of.
-    pub origin: usize,
-    /// Its name.
-    pub name: String,
-    /// What makes its code: `wide512`, `wide256` or `cranelift`, and what else there is.
-    pub generator: String,
-    /// What happens beside its sweeps, which a listing of those does not show; a line each.
-    pub beside: Vec<String>,
-}
 
 /// A sweep: one function of machine code.
 #[derive(Clone, Copy, Debug)]
@@ -55,41 +43,9 @@ pub struct Texts<'e> {
     pub asm: &'e str,
 }
 
-/// Bytes that an executable holds, and those that a caller must hand it.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct MemoryReport {
-    /// Of the arena, as the layout has it.
-    pub arena: u64,
-    /// Of memory that all threads use beside the arena.
-    pub shared: u64,
-    /// Of the constants.
-    pub constants: u64,
-    /// Of what each thread has for itself.
-    pub per_thread: u64,
-    /// Of the inputs.
-    pub inputs: u64,
-    /// Of the outputs.
-    pub outputs: u64,
-    /// Of results that callers have dropped, kept for the next run: never more than `outputs`. A run on
-    /// arrays takes them for its results, and one that brings memory for those frees them.
-    pub spare: u64,
-    /// Of the machine code.
-    pub code: u64,
-}
-
-impl MemoryReport {
-    /// What a run takes: inputs, outputs, constants, the arena and what is beside it. Each thread's own
-    /// memory and the code are not in it.
-    pub fn peak(&self) -> u64 {
-        [self.inputs, self.outputs, self.constants, self.arena, self.shared]
-            .into_iter()
-            .fold(0, u64::saturating_add)
-    }
-}
-
 impl Executable {
     /// The steps, in the order in which they run.
-    pub fn steps(&self) -> &[MadeStep] {
+    pub fn steps(&self) -> &[StepReport] {
         &self.made
     }
 
@@ -143,39 +99,40 @@ pub(super) fn told(
     origin: usize,
     emitters: &[&'static str],
     products_by: &[&'static str],
-) -> MadeStep {
-    let mut beside = Vec::new();
+) -> StepReport {
+    let mut notes = Vec::new();
     let mut by = emitters.to_vec();
     match step {
-        Step::Kernel(kernel) => folds(kernel, &mut beside),
+        Step::Kernel(kernel) => folds(kernel, &mut notes),
         Step::Contract(contract) => {
-            products(contract, products_by, &mut beside);
+            products(contract, products_by, &mut notes);
             if !contract.members.iter().any(computes) {
                 by.clear();
             }
             by.extend(products_by);
             by.dedup();
         }
-        Step::Scatter(scatter) => beside.push(added(program, scatter)),
+        Step::Scatter(scatter) => notes.push(added(program, scatter)),
         Step::Argsort(argsort) => {
-            beside.push(sorted(program, argsort));
+            notes.push(sorted(program, argsort));
             by = vec!["rust"];
         }
         Step::Transfer(t) => {
-            beside.push(format!("copies {} to {}", named(program, t.from), named(program, t.to)));
+            notes.push(format!("copies {} to {}", named(program, t.from), named(program, t.to)));
             by = vec!["copy"];
         }
         Step::Library(library) => {
-            beside.push(format!("@{} is called", library.function));
+            notes.push(format!("@{} is called", library.function));
             by = vec!["the user's"];
         }
         Step::Attend(_) => {}
     }
-    let folded = matches!(step, Step::Kernel(_) | Step::Scatter(_)) && !beside.is_empty();
+    let folded = matches!(step, Step::Kernel(_) | Step::Scatter(_)) && !notes.is_empty();
     if folded {
         by.push("rust");
     }
-    MadeStep { origin, name: step.name().into(), generator: by.join(" + "), beside }
+    let (name, generator) = (step.name().into(), by.join(" + "));
+    StepReport { origin, name, generator, notes, ..StepReport::default() }
 }
 
 fn named(program: &Program, b: Buffer) -> String {

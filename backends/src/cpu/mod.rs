@@ -7,6 +7,7 @@
 
 pub(crate) mod argsort;
 pub(crate) mod call;
+pub(crate) mod capabilities;
 pub(crate) mod clif;
 pub(crate) mod codegen;
 pub(crate) mod contract;
@@ -39,5 +40,5 @@ pub use engine::Engine;
 pub use executable::{Executable, Options};
 #[cfg(target_arch = "x86_64")]
 pub use gemm::alone::LibraryProduct;
-pub use introspect::{MadeStep, MadeSweep, MemoryReport, Texts};
+pub use introspect::{MadeSweep, Texts};
 pub use scratch::{peak, scratch};

@@ -1,11 +1,12 @@
 //! What steps need beside the buffers, and where they have it.
 
+use super::capabilities::CAPABILITIES;
 use super::executable::{bytes, handed, outputs, place, work};
 use super::kernel::compile::Making;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::errors::within;
 use crate::runtime::host_memory::{ALIGN, Room};
-use crate::runtime::legalize::{Lowered, lowered};
+use crate::runtime::legalize::{Legalized, legalize};
 use adfuse_ir::kernel::{Buffer, Program, Verified};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cranelift_entity::SecondaryMap;
@@ -18,24 +19,34 @@ use cranelift_entity::SecondaryMap;
 /// # Errors
 /// As [`Executable::compile`](super::Executable::compile).
 pub fn scratch(program: &Verified<Program>) -> Result<Vec<u64>, Diagnostic> {
-    needed(program, &lowered(program)?)
+    needed(program, &legalize(program, &CAPABILITIES)?)
 }
 
 /// Bytes at the peak of a program with this layout, as the engine holds them: inputs, outputs, constants,
 /// the arena and what is beside it, each block to whole lines of the cache. An executable of it says
-/// that it holds no more ([`MemoryReport::peak`](super::MemoryReport::peak)).
+/// that it holds no more ([`MemoryReport::peak`](crate::MemoryReport::peak)).
 ///
 /// # Errors
 /// As [`Executable::compile`](super::Executable::compile).
 pub fn peak(program: &Verified<Program>, arena: &ArenaLayout) -> Result<u64, Diagnostic> {
-    let low = lowered(program)?;
-    let rooms = Rooms::new(program, &low, arena)?;
+    let low = legalize(program, &CAPABILITIES)?;
+    let needed = needed(program, &low)?;
+    peak_of(program, (&low, &needed), arena)
+}
+
+/// As [`peak`], for a program that is legalized, and what its steps need.
+pub(super) fn peak_of(
+    program: &Program,
+    (low, needed): (&Legalized, &[u64]),
+    arena: &ArenaLayout,
+) -> Result<u64, Diagnostic> {
+    let rooms = Rooms::new(program, (low, needed), arena)?;
     let mut constants = Room::default();
-    let places = place(&low, arena, &rooms, &mut constants);
+    let places = place(low, arena, &rooms, &mut constants);
     let places = places.map_err(|d| within(d, program, None))?;
     let inputs = low.inputs.iter().filter_map(|&b| low.program.buffers[b].ty());
     let inputs = inputs.fold(0, |sum: u64, ty| sum.saturating_add(bytes(&ty) as u64));
-    let outputs = outputs(&low, &places);
+    let outputs = outputs(low, &places);
     let outputs = handed(&outputs).fold(0, |sum: u64, o| sum.saturating_add(o.bytes as u64));
     let all = [rooms.most, constants.most, inputs, outputs];
     Ok(all.into_iter().fold(0, u64::saturating_add))
@@ -44,7 +55,8 @@ pub fn peak(program: &Verified<Program>, arena: &ArenaLayout) -> Result<u64, Dia
 /// Where temporaries are that the layout knows nothing of.
 type Offsets = SecondaryMap<Buffer, Option<u64>>;
 
-fn needed(program: &Program, low: &Lowered) -> Result<Vec<u64>, Diagnostic> {
+/// As [`scratch`], for a program that is legalized.
+pub(super) fn needed(program: &Program, low: &Legalized) -> Result<Vec<u64>, Diagnostic> {
     let starts = vec![0u64; program.steps.len()];
     let whole = |&at: &u64| Room::at(at);
     let (mut rooms, _) =
@@ -74,7 +86,7 @@ fn needed(program: &Program, low: &Lowered) -> Result<Vec<u64>, Diagnostic> {
 /// For each step of the given program the room that it has, without the temporaries that it was given
 /// by rewriting, and where those are.
 fn begun(
-    low: &Lowered,
+    low: &Legalized,
     starts: impl Iterator<Item = Room>,
 ) -> Result<(Vec<Room>, Offsets), Diagnostic> {
     let mut rooms: Vec<Room> = starts.collect();
@@ -88,7 +100,7 @@ fn begun(
     Ok((rooms, temps))
 }
 
-fn size(low: &Lowered, b: Buffer) -> i64 {
+fn size(low: &Legalized, b: Buffer) -> i64 {
     i64::try_from(low.program.buffers[b].bytes()).unwrap_or(i64::MAX)
 }
 
@@ -107,10 +119,9 @@ impl Rooms {
     /// As the layout says, or beside the arena.
     pub(super) fn new(
         program: &Program,
-        low: &Lowered,
+        (low, needed): (&Legalized, &[u64]),
         arena: &ArenaLayout,
     ) -> Result<Rooms, Diagnostic> {
-        let needed = needed(program, low)?;
         let wrong = |n: usize, m: &str| {
             let m = format!("the layout of the arena does not fit: the scratch of step {n} {m}");
             within(Diagnostic::new(At::default(), Kind::Usage, m), program, Some(n))
@@ -139,9 +150,9 @@ impl Rooms {
             });
         }
         // What is made is made twice, and the second time takes no more.
-        let ends = starts.iter().zip(&needed).map(|(&at, &bytes)| at.saturating_add(bytes));
+        let ends = starts.iter().zip(needed).map(|(&at, &bytes)| at.saturating_add(bytes));
         let most = ends.max().unwrap_or(0).max(beside.most);
-        let rooms = starts.iter().zip(&needed).map(|(&at, &bytes)| Room::at(at).within(bytes));
+        let rooms = starts.iter().zip(needed).map(|(&at, &bytes)| Room::at(at).within(bytes));
         let (steps, mut temps) = begun(low, rooms)?;
         kept.into_iter().for_each(|(b, at)| temps[b] = Some(at));
         Ok(Rooms { steps, temps, end: beside.most, most })

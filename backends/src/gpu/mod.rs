@@ -18,9 +18,9 @@ pub use driver::cublaslt::library;
 #[cfg(feature = "gpu")]
 pub use driver::device::{Device, Facts};
 #[cfg(feature = "gpu")]
-pub use driver::executable::{Executable, MadeStep, MemoryReport};
+pub use driver::engine::Engine;
 #[cfg(feature = "gpu")]
-pub use driver::executable_cache::Kept;
+pub use driver::executable::Executable;
 #[cfg(feature = "gpu")]
 pub use driver::load::KeptCode;
 #[cfg(feature = "gpu")]

@@ -2,6 +2,7 @@
 //! element types and in the order that strict mode defines. It is the meaning of a program.
 
 pub(crate) mod contract;
+pub(crate) mod evaluator;
 pub(crate) mod indirect;
 pub mod kernel;
 pub(crate) mod map;
@@ -9,6 +10,8 @@ pub mod order;
 pub(crate) mod reduce;
 mod tensor;
 pub(crate) mod view;
+
+pub use evaluator::{Evaluated, Evaluator};
 
 use crate::runtime::array::{Array, out_of_memory};
 use crate::runtime::functions::Registry;

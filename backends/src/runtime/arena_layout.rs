@@ -19,12 +19,12 @@ pub struct ArenaLayout {
     /// without.
     pub offsets: SecondaryMap<Buffer, Option<u64>>,
     /// For each step, where it has what it needs beside the buffers, a multiple of 64, and how many bytes
-    /// ([`scratch`](crate::cpu::scratch) says how many it needs); the engine finds room beside the arena where
+    /// ([`scratch`](super::backend::Prepared::scratch) says how many it needs); the engine finds room beside the arena where
     /// there is nothing, or not enough.
     pub scratch: Vec<Option<(u64, u64)>>,
     /// For results and temporaries, the input in whose memory they are. The program says that the caller
     /// gives that up; runs are then those of
-    /// [`Executable::run_donating`](crate::cpu::executable::Executable::run_donating).
+    /// [`Executable::run_donating`](super::backend::Executable::run_donating).
     pub donated: SecondaryMap<Buffer, Option<Buffer>>,
 }
 

@@ -1,24 +1,17 @@
-//! Executables that an engine keeps, by the program and the layout that they are of.
+//! Executables that an engine keeps, by the program and the layout that they are of, so that none is made twice.
 
 use super::arena_layout::ArenaLayout;
 use adfuse_ir::kernel::{Program, Verified};
+use adfuse_ir::{Diagnostic, Kind};
 use sha2::{Digest, Sha256};
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Of a program, its layout and the options.
+/// Of a program, its layout and how it is made.
 pub(crate) type Key = [u8; 32];
 
-/// The executable of a key, which becomes the last one asked for.
-pub(crate) fn take<K: PartialEq, E>(all: &mut Vec<(K, Arc<E>)>, key: &K) -> Option<Arc<E>> {
-    let found = all.iter().position(|(k, _)| k == key)?;
-    let entry = all.remove(found);
-    let made = Arc::clone(&entry.1);
-    all.push(entry);
-    Some(made)
-}
-
-/// The hash of a program and its layout.
-pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout) -> Key {
+/// The hash of a program, its layout, and what else says how it is made.
+pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout, how: &str) -> Key {
     let mut hash = Sha256::new();
     // The text reads back as the same program.
     hash.update(program.to_string());
@@ -35,5 +28,131 @@ pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout) -> Key {
         place(&mut hash, scratch.map(|(at, _)| at));
         place(&mut hash, scratch.map(|(_, bytes)| bytes));
     }
+    hash.update(how);
     hash.finalize().into()
+}
+
+/// The executables that were asked for last, as many as it keeps at most. Each lives as long as anybody has it.
+pub struct ExecutableCache<E> {
+    capacity: usize,
+    /// Those asked for last come last.
+    entries: Mutex<Vec<(Key, Arc<E>)>>,
+}
+
+impl<E> ExecutableCache<E> {
+    /// One that keeps so many.
+    pub(crate) fn new(capacity: usize) -> ExecutableCache<E> {
+        ExecutableCache { capacity, entries: Mutex::default() }
+    }
+
+    /// The executable of a key, made when it is asked for first. Where memory is not enough, those that are
+    /// kept give up theirs, if nobody else has them, and it is made again.
+    pub(crate) fn get_or_make(
+        &self,
+        key: Key,
+        make: impl Fn() -> Result<E, Diagnostic>,
+    ) -> Result<Arc<E>, Diagnostic> {
+        if let Some(found) = touch(&mut self.entries(), &key) {
+            return Ok(found);
+        }
+        // Others go on meanwhile; should one of them make the same, the first stays.
+        let made = match make() {
+            Err(d) if d.kind == Kind::Limit && !self.is_empty() => {
+                self.clear();
+                make()
+            }
+            made => made,
+        };
+        let made = Arc::new(made?);
+        let mut entries = self.entries();
+        if let Some(found) = touch(&mut entries, &key) {
+            return Ok(found);
+        }
+        if entries.len() >= self.capacity {
+            entries.remove(0);
+        }
+        entries.push((key, Arc::clone(&made)));
+        Ok(made)
+    }
+
+    /// How many it keeps.
+    pub fn len(&self) -> usize {
+        self.entries().len()
+    }
+
+    /// Whether it keeps none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets all of them; they live as long as somebody else has them.
+    pub fn clear(&self) {
+        // Those that nobody else has are freed when the lock is released.
+        let _freed = std::mem::take(&mut *self.entries());
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Vec<(Key, Arc<E>)>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<E> fmt::Debug for ExecutableCache<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecutableCache").field("executables", &self.len()).finish()
+    }
+}
+
+/// The executable of a key, which becomes the last one asked for.
+fn touch<E>(entries: &mut Vec<(Key, Arc<E>)>, key: &Key) -> Option<Arc<E>> {
+    let found = entries.iter().position(|(k, _)| k == key)?;
+    let entry = entries.remove(found);
+    let made = Arc::clone(&entry.1);
+    entries.push(entry);
+    Some(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adfuse_ir::At;
+    use std::cell::Cell;
+
+    #[test]
+    fn the_one_asked_for_longest_ago_goes_first() {
+        let cache = ExecutableCache::new(2);
+        let key = |n: u8| [n; 32];
+        let ask = |n: u8| cache.get_or_make(key(n), || Ok(n)).map(|found| *found);
+        let again = |n: u8| cache.get_or_make(key(n), || Ok(100 + n)).map(|found| *found);
+        assert_eq!([ask(1), ask(2), again(1), ask(3)], [Ok(1), Ok(2), Ok(1), Ok(3)]);
+        assert_eq!(cache.len(), 2);
+        assert_eq!([again(1), again(3), again(2)], [Ok(1), Ok(3), Ok(102)]);
+        cache.clear();
+        assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn what_is_kept_makes_room() {
+        let cache = ExecutableCache::new(4);
+        let short = || Diagnostic::new(At::default(), Kind::Limit, "no room");
+        let _ = cache.get_or_make([1; 32], || Ok(1));
+        let times = Cell::new(0);
+        let made = cache.get_or_make([2; 32], || {
+            times.set(times.get() + 1);
+            if cache.is_empty() { Ok(2) } else { Err(short()) }
+        });
+        assert_eq!((made.map(|m| *m), times.get(), cache.len()), (Ok(2), 2, 1));
+        // Another error is not tried again, nor is this where there is nothing to give up.
+        for (kind, kept) in [(Kind::Usage, 1), (Kind::Limit, 0)] {
+            if kept == 0 {
+                cache.clear();
+            }
+            times.set(0);
+            let failed = cache.get_or_make([3; 32], || {
+                times.set(times.get() + 1);
+                Err(Diagnostic { kind, ..short() })
+            });
+            assert_eq!((failed.err().map(|d| d.kind), times.get()), (Some(kind), 1));
+            assert_eq!(cache.len(), kept);
+        }
+    }
 }

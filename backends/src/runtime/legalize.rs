@@ -1,7 +1,10 @@
-//! A program as the engine runs it: what callers hand over is dense, attention is contractions and
-//! kernels, the axes of kernels are the loops that their schedules ask for, and the memory of the caller is
-//! like any other.
+//! A program in the form that an engine runs, by what the engine is capable of: what callers hand over is dense,
+//! attention is contractions and kernels, and the axes of kernels are the loops that their schedules ask for.
+//!
+//! Engines that plan memory for each step of the given program take steps one at a time ([`expand`]); what is
+//! added is then that step's own.
 
+use super::backend::Capabilities;
 use super::errors::within;
 use super::strides::dense;
 use adfuse_ir::index::IndexExpr;
@@ -15,8 +18,8 @@ use adfuse_ir::{DType, Diagnostic};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-/// The program, and which buffers the caller's arrays are.
-pub(crate) struct Lowered {
+/// A program that an engine runs, and which buffers the caller's arrays are.
+pub(crate) struct Legalized {
     pub(crate) program: Program,
     /// For each step, the number of the one it was made of.
     pub(crate) origin: Vec<usize>,
@@ -29,18 +32,17 @@ pub(crate) struct Lowered {
     pub(crate) outputs: Vec<Buffer>,
 }
 
-/// Rewrites a verified program.
+/// Rewrites a verified program for an engine that can do so much.
 ///
 /// # Errors
 /// Where a kernel cannot be walked as its schedule says; the error names the step.
-pub(crate) fn lowered(given: &Program) -> Result<Lowered, Diagnostic> {
+pub(crate) fn legalize(given: &Program, can: &Capabilities) -> Result<Legalized, Diagnostic> {
     let mut program = given.clone();
     let mut steps: Vec<(usize, Step)> = Vec::new();
-    let mut inputs = Vec::new();
-    let mut temps = Vec::new();
+    let (mut inputs, mut temps) = (Vec::new(), Vec::new());
     for b in given.inputs() {
         let data = &given.buffers[b];
-        if dense(data) {
+        if can.any_layout || dense(data) {
             inputs.push(b);
             continue;
         }
@@ -51,29 +53,18 @@ pub(crate) fn lowered(given: &Program) -> Result<Lowered, Diagnostic> {
         inputs.push(from);
     }
     for (n, step) in given.steps.iter().enumerate() {
-        match step {
-            Step::Attend(a) => {
-                let before = program.buffers.len();
-                attention(&mut program, a, &mut |step| steps.push((n, step)));
-                temps.extend(program.buffers.keys().skip(before).map(|b| (b, Some(n))));
-            }
-            Step::Kernel(kernel) => {
-                let loops = loops(kernel).map_err(|d| within(d, given, Some(n)))?;
-                steps.extend(loops.into_iter().map(|kernel| (n, Step::Kernel(kernel))));
-            }
-            Step::Library(library) => {
-                let before = program.buffers.len();
-                plainly(&mut program, library, &mut |step| steps.push((n, step)));
-                temps.extend(program.buffers.keys().skip(before).map(|b| (b, Some(n))));
-            }
-            step => steps.push((n, step.clone())),
+        let before = program.buffers.len();
+        let expanded = expand(&mut program, step, can).map_err(|d| within(d, given, Some(n)))?;
+        match expanded {
+            Some(all) => steps.extend(all.into_iter().map(|step| (n, step))),
+            None => steps.push((n, step.clone())),
         }
+        temps.extend(program.buffers.keys().skip(before).map(|b| (b, Some(n))));
     }
-    let mut handed: SecondaryMap<Buffer, bool> = SecondaryMap::new();
     let mut outputs = Vec::new();
     for &b in &given.outputs {
         let data = &given.buffers[b];
-        if dense(data) {
+        if can.any_layout || dense(data) {
             outputs.push(b);
         } else {
             let to = program.buffers.push(plain(data, Role::Output));
@@ -83,17 +74,52 @@ pub(crate) fn lowered(given: &Program) -> Result<Lowered, Diagnostic> {
             temps.push((b, None));
         }
     }
+    if !can.any_layout {
+        own_what_is_not_handed(&mut program, &outputs, &mut temps);
+    }
+    let (origin, steps) = steps.into_iter().unzip();
+    program.steps = steps;
+    Ok(Legalized { program, origin, temps, inputs, outputs })
+}
+
+/// What nobody is handed is kept like a temporary.
+fn own_what_is_not_handed(
+    program: &mut Program,
+    outputs: &[Buffer],
+    temps: &mut Vec<(Buffer, Option<usize>)>,
+) {
+    let mut handed: SecondaryMap<Buffer, bool> = SecondaryMap::new();
     outputs.iter().for_each(|&b| handed[b] = true);
     for (b, data) in program.buffers.iter_mut() {
-        // What nobody is handed is kept like a temporary.
         if data.role == Role::Output && !handed[b] {
             data.role = Role::Temp;
             temps.push((b, None));
         }
     }
-    let origin = steps.iter().map(|(n, _)| *n).collect();
-    program.steps = steps.into_iter().map(|(_, step)| step).collect();
-    Ok(Lowered { program, origin, temps, inputs, outputs })
+}
+
+/// The steps that an engine does instead of one that it does not do itself; `None` where it does. Buffers that
+/// these need are added to the program.
+///
+/// # Errors
+/// Where a kernel cannot be walked as its schedule says.
+pub(crate) fn expand(
+    program: &mut Program,
+    step: &Step,
+    can: &Capabilities,
+) -> Result<Option<Vec<Step>>, Diagnostic> {
+    let mut steps = Vec::new();
+    match step {
+        Step::Attend(a) if !can.attention => attention(program, a, &mut |step| steps.push(step)),
+        Step::Kernel(kernel) if !can.schedules => {
+            steps.extend(loops(kernel)?.into_iter().map(Step::Kernel));
+        }
+        Step::Library(library) if !can.any_layout => {
+            plainly(program, library, &mut |step| steps.push(step));
+        }
+        _ => return Ok(None),
+    }
+    Ok(Some(steps))
 }
 
 /// A call on dense tensors: what is packed or strided is copied before it or after it.
@@ -120,7 +146,8 @@ fn plainly(program: &mut Program, library: &Library, step: &mut dyn FnMut(Step))
     after.into_iter().for_each(step);
 }
 
-fn plain(data: &BufferData, role: Role) -> BufferData {
+/// A buffer of the same elements, row-major without gaps.
+pub(crate) fn plain(data: &BufferData, role: Role) -> BufferData {
     BufferData { role, storage: Storage::Plain, strides: None, ..data.clone() }
 }
 
@@ -138,7 +165,7 @@ fn store(buffer: Buffer, n: usize) -> Sink {
 }
 
 /// A kernel that moves the elements of one buffer to another.
-fn copy(from: Buffer, to: Buffer, data: &BufferData) -> Kernel {
+pub(crate) fn copy(from: Buffer, to: Buffer, data: &BufferData) -> Kernel {
     let rank = data.dims.len();
     let stage = Stage {
         axes: Extents::new(),
@@ -169,7 +196,7 @@ fn run(lengths: &Extents) -> SmallVec<[Run; 2]> {
 }
 
 /// Attention as its definition says it: all scores, then their weights, then the weighed values.
-pub(crate) fn attention(program: &mut Program, a: &Attend, push: &mut dyn FnMut(Step)) {
+fn attention(program: &mut Program, a: &Attend, push: &mut dyn FnMut(Step)) {
     let Attend { batch, rows, stream, depth, width, sum, .. } = a;
     let sum = *sum;
     let temp = |program: &mut Program, dims: Extents| {

@@ -2,6 +2,7 @@
 
 pub(crate) mod arena_layout;
 pub mod array;
+pub mod backend;
 pub(crate) mod bytes;
 pub(crate) mod errors;
 pub(crate) mod executable_cache;
@@ -9,6 +10,7 @@ pub mod functions;
 pub(crate) mod host_memory;
 pub(crate) mod legalize;
 pub(crate) mod library_functions;
+pub(crate) mod report;
 pub(crate) mod result_pool;
 pub(crate) mod strides;
 pub(crate) mod trace;

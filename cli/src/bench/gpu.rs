@@ -7,6 +7,7 @@ use super::{Bench, events};
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::inputs::{Inputs, arguments};
+use crate::machine::gpu;
 use crate::planning::{Ready, effort_name};
 use crate::streams::Streams;
 use crate::whole;
@@ -14,7 +15,7 @@ use adfuse::backends::Array;
 use adfuse::backends::cpu::Trace;
 use adfuse::backends::gpu::{Copy, DeviceArray};
 use adfuse::engine::{Gpu, OnGpu};
-use adfuse::fusion::{Cost, Effort, Plan, cost};
+use adfuse::fusion::{Cost, Effort, Options, Plan, cost};
 use adfuse::ir::Diagnostic;
 use std::io::Write;
 use std::process::ExitCode;
@@ -103,7 +104,7 @@ impl Subject {
         let row = |(k, seconds): (usize, f64)| {
             let (step, cost) = (&self.made.program.steps[k], &self.cost.steps[k]);
             let made: Vec<_> = steps.iter().filter(|s| s.origin == k).collect();
-            let mut by: Vec<&str> = made.iter().map(|s| s.generator).collect();
+            let mut by: Vec<&str> = made.iter().map(|s| s.generator.as_str()).collect();
             by.dedup();
             Kernel {
                 name: step.name().into(),
@@ -152,8 +153,12 @@ impl Bench {
     /// Runs the command on a GPU.
     pub(super) fn on_gpu(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let mut clock = Clock::new();
-        let ready = self.planning.ready_on(Some(self.engine), &mut clock)?;
-        let Some(gpu) = ready.gpu() else { return Err(Failure::usage("no GPU")) };
+        let (code, mem_budget) = (self.planning.code(), self.planning.budget());
+        let gpu = Gpu { code, mem_budget, ..gpu(self.engine.number)? };
+        let planned = |options: &Options| Gpu { plan: options.clone(), ..gpu.clone() };
+        let counting = |options: &Options| Ok(Some(planned(options).into()));
+        let ready = self.planning.ready_by(self.engine.row.machine, counting, &mut clock)?;
+        let gpu = planned(&ready.options);
         let read = clock.clone();
         if !ready.donated.is_empty() {
             let m = "bench runs at the same inputs again and again, which are not given up";

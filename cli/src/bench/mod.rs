@@ -13,10 +13,12 @@ use super::engine::{Threads, Width};
 use super::failure::Failure;
 use super::freedom::Look;
 use super::inputs::{Inputs, arguments};
-use super::machine::{Machine, machine};
+use super::machine::machine;
 use super::planning::Planning;
 use super::streams::Streams;
 use super::whole;
+use adfuse::engine::registry::Named;
+use adfuse::engine::{Cpu, Gpu};
 use clap::Args;
 use measure::measured;
 use report::Report;
@@ -38,7 +40,7 @@ pub(super) struct Bench {
     planning: Planning,
     /// What runs the function: cpu, gpu or gpu:N
     #[arg(long, value_name = "ENGINE", default_value = "cpu", value_parser = machine)]
-    engine: Machine,
+    engine: Named,
     #[command(flatten)]
     threads: Threads,
     #[command(flatten)]
@@ -69,10 +71,10 @@ impl Bench {
         if let Some(path) = &self.trace {
             whole::spares(path, self.planning.files())?;
         }
-        match self.engine {
-            Machine::Cpu => self.on_cpu(streams),
-            Machine::Gpu(_) => self.on_gpu(streams),
-            Machine::Reference => Err(Failure::usage("bench measures the engines cpu and gpu")),
+        match self.engine.row.name {
+            Cpu::NAME => self.on_cpu(streams),
+            Gpu::NAME => self.on_gpu(streams),
+            _ => Err(Failure::usage("bench measures the engines cpu and gpu")),
         }
     }
 
@@ -80,7 +82,7 @@ impl Bench {
         let threads = self.threads.count()?;
         let how = (threads, self.width.vectors()?);
         let mut clock = Clock::new();
-        let ready = self.planning.ready_on(Some(self.engine), &mut clock)?;
+        let ready = self.planning.ready_on(self.engine, &mut clock)?;
         let read = clock.clone();
         if !ready.donated.is_empty() {
             let m = "bench runs at the same inputs again and again, which are not given up";

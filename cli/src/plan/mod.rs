@@ -10,10 +10,11 @@ mod table;
 
 use super::clock::Clock;
 use super::failure::Failure;
-use super::machine::{Machine, machine};
+use super::machine::machine;
 use super::planning::{Decided, Planning};
 use super::streams::Streams;
 use super::whole;
+use adfuse::engine::registry::Named;
 use clap::Args;
 use report::Report;
 use std::io::Write;
@@ -57,7 +58,7 @@ pub(super) struct Show {
     /// Count memory as this engine holds it: gpu or gpu:N, whose machine must be there, or cpu; without this, as
     /// what runs on the machine that is planned for
     #[arg(long, value_name = "ENGINE", value_parser = machine)]
-    engine: Option<Machine>,
+    engine: Option<Named>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -82,7 +83,10 @@ impl Show {
                 "--frontier is about every budget, not one of --mem-budget",
             ));
         }
-        let ready = self.planning.ready_on(self.engine, &mut Clock::new())?;
+        let ready = match self.engine {
+            Some(named) => self.planning.ready_on(named, &mut Clock::new())?,
+            None => self.planning.ready()?,
+        };
         let asked = self.explain_fusion.as_deref().map(|names| ready.values(names)).transpose()?;
         let one = self.explain.as_ref().map(|name| ready.values(std::slice::from_ref(name)));
         let one = one.transpose()?.map(|values| values[0]);

@@ -2,6 +2,7 @@
 
 use crate::folder::Folder;
 use crate::plan::models;
+use adfuse::engine::registry::ENGINES;
 
 const EFFECT: &str = "func @f(%x: f32[2]) -> f32[2] {
   %t = create_token : token
@@ -36,9 +37,15 @@ fn engines_give_the_same_bits() {
     for name in names {
         let run = format!("run {name}.ir --grad --digest --seed 3");
         let expected = d.good(&format!("{run} --engine reference"));
-        for more in
-            ["", "--engine cpu", "--threads 1", "--fp strict", "--effort off", "--effort quick"]
-        {
+        for more in [
+            "",
+            "--engine cpu",
+            "--engine evaluator",
+            "--threads 1",
+            "--fp strict",
+            "--effort off",
+            "--effort quick",
+        ] {
             assert_eq!(d.good(&format!("{run} {more}")), expected, "{name} {more}");
         }
     }
@@ -129,7 +136,11 @@ fn what_an_engine_cannot_run_is_said() {
         ("run layer_norm.ir --engine cpu --threads 0", 2, "--threads is from 1 to 256, found 0"),
         ("check layer_norm.ir --threads 257", 2, "--threads is from 1 to 256, found 257"),
         ("run layer_norm.ir --threads many", 2, "invalid value 'many'"),
-        ("run layer_norm.ir --engine gpus", 2, "engines are reference, cpu, gpu and gpu:N"),
+        (
+            "run layer_norm.ir --engine gpus",
+            2,
+            "engines are reference, evaluator, cpu, gpu and gpu:N",
+        ),
         ("run layer_norm.ir --engine gpu:one", 2, "`one` is no number of a GPU"),
         // There are not so many on any machine, and on most there is no driver.
         ("run layer_norm.ir --engine gpu:999", 2, "no GPU"),
@@ -137,6 +148,11 @@ fn what_an_engine_cannot_run_is_said() {
         ("bench layer_norm.ir --engine gpu:999", 2, "no GPU"),
         ("plan layer_norm.ir --engine gpu:999", 2, "no GPU"),
         ("bench layer_norm.ir --engine reference", 2, "bench measures the engines cpu and gpu"),
+        ("run effect.ir --engine evaluator", 1, "tokens have no lowering to kernels"),
+        ("run layer_norm.ir --engine evaluator --threads 2", 2, "--threads is for --engine cpu"),
+        ("run layer_norm.ir --engine evaluator --mem-budget 16", 1, "no plan within 16 bytes"),
+        ("bench layer_norm.ir --engine evaluator", 2, "bench measures the engines cpu and gpu"),
+        ("run layer_norm.ir --engine reference --lossy bf16", 2, "--engine evaluator, cpu, gpu"),
         ("emit layer_norm.ir --stage asm --sm 90", 2, "--sm is for --stage ptx"),
         ("emit layer_norm.ir --stage ptx --sm 70", 1, "compute capability 7.0"),
         ("run layer_norm.ir --fp exact", 2, "invalid value 'exact'"),
@@ -206,6 +222,45 @@ fn profilers_are_told_the_names_of_functions() {
     for off in ["0", ""] {
         assert_eq!(d.with("ADFUSE_PERF_MAP", off, run).err, "");
     }
+}
+
+/// What is in the table of engines is what is offered, and what is planned takes whatever plans take.
+#[test]
+fn engines_are_rows_of_one_table() {
+    let d = models(&["layer_norm"]);
+    let help = d.good("run --help").split_whitespace().collect::<Vec<_>>().join(" ");
+    for row in ENGINES {
+        let spelled = format!("{} ({})", row.numbered.map_or("", |_| "gpu or gpu:N"), row.about);
+        let spelled =
+            if row.numbered.is_none() { format!("{}{spelled}", row.name) } else { spelled };
+        assert!(help.contains(&spelled), "{spelled}: {help}");
+    }
+    let run = "run layer_norm.ir --grad --digest --seed 5";
+    // Machine code holds whole lines of a cache, the evaluator bytes.
+    let least = d.run(&format!("{run} --engine cpu --mem-budget 1")).err;
+    let numbers = least.split(|c: char| !c.is_ascii_digit()).filter_map(|w| w.parse::<u64>().ok());
+    let least = numbers.max();
+    let least = least.unwrap_or_else(|| panic!("no number of bytes"));
+    for more in [
+        "--effort off",
+        "--effort quick",
+        "--fp reproducible",
+        "--fp fast --effort off",
+        "--lossy bf16",
+        "--donate x",
+        &format!("--mem-budget {least}"),
+    ] {
+        let [evaluated, made] = ["evaluator", "cpu"]
+            .map(|engine| d.run(&format!("{run} --no-cache --engine {engine} {more}")));
+        assert_eq!((evaluated.code, made.code), (0, 0), "{more}: {}{}", evaluated.err, made.err);
+        let (evaluated, made) = (evaluated.out, made.out);
+        assert!(evaluated.lines().count() > 1, "{evaluated}");
+        // Modes other than strict let machine code round otherwise.
+        assert!(more.contains("--fp") || evaluated == made, "{more}: {evaluated}{made}");
+    }
+    let checked = d.good("check layer_norm.ir --engine evaluator");
+    assert_eq!(checked, d.good("check layer_norm.ir --engine reference"));
+    assert!(d.good("plan layer_norm.ir --engine evaluator").contains("layer_norm"));
 }
 
 /// Concatenations of many operands are made in steps, and so are their gradients; no bit shows it.

@@ -11,6 +11,7 @@ use super::prepare::{Prepared, aligned, is_transfer};
 use crate::gpu::launches::{Arg, StepCode};
 use crate::runtime::arena_layout;
 use crate::runtime::arena_layout::ArenaLayout;
+use crate::runtime::report::{MemoryReport, StepReport};
 use adfuse_ir::kernel::{Program, Step};
 use adfuse_ir::{At, Diagnostic, Kind, TensorType};
 use cranelift_entity::EntityRef;
@@ -25,7 +26,7 @@ pub struct Executable {
     // Entry points are its.
     pub(crate) loaded: Loaded,
     pub(crate) steps: Vec<Work>,
-    pub(crate) made: Vec<MadeStep>,
+    pub(crate) made: Vec<StepReport>,
     pub(crate) places: Places,
     pub(crate) inputs: Vec<TensorType>,
     pub(crate) outputs: Vec<Output>,
@@ -105,49 +106,6 @@ pub(crate) enum Pointer {
     Block(u64),
 }
 
-/// A step as it runs. One step of a program may be several of these.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct MadeStep {
-    /// The number of the step of the program that it was made of.
-    pub origin: usize,
-    /// Its name.
-    pub name: String,
-    /// What makes it: `ptx`, `cublaslt` or `copy`.
-    pub generator: &'static str,
-    /// Kernels launched, calls of the library and copies.
-    pub launches: u32,
-    /// Registers of a thread, the most of its kernels.
-    pub registers: u32,
-    /// Bytes of memory of a thread's own outside of registers, the most of its kernels.
-    pub local: u32,
-}
-
-/// Bytes that a run takes of the device's memory.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct MemoryReport {
-    /// Of the arena, as the layout has it.
-    pub arena: u64,
-    /// Of what there is no room for in it.
-    pub beside: u64,
-    /// Of the constants.
-    pub constants: u64,
-    /// Of the inputs.
-    pub inputs: u64,
-    /// Of the outputs.
-    pub outputs: u64,
-    /// Of the kernels' code.
-    pub code: u64,
-}
-
-impl MemoryReport {
-    /// What a run takes: inputs, outputs, constants, the arena and what is beside it. The code is not in
-    /// it.
-    pub fn peak(&self) -> u64 {
-        let all = [self.inputs, self.outputs, self.constants, self.arena, self.beside];
-        all.into_iter().fold(0, u64::saturating_add)
-    }
-}
-
 impl Prepared {
     /// What a run takes with this layout of the memory.
     ///
@@ -168,11 +126,11 @@ impl Prepared {
         let own = outputs.iter().filter(|o| matches!(o.from, From::There | From::Copied(_)));
         let report = MemoryReport {
             arena: arena.bytes,
-            beside: places.beside,
+            outside_arena: places.beside,
             constants: places.constants,
             inputs: program.inputs().filter(|&b| places.host_at(b).is_none()).map(size).sum(),
             outputs: own.map(|o| o.bytes).sum(),
-            code: 0,
+            ..MemoryReport::default()
         };
         Ok((places, report))
     }
@@ -229,7 +187,7 @@ impl Prepared {
             let scratch = (aligned(scratch), side);
             let work = launches(program, code, scratch, &loaded, &mut entries)?;
             let work = Work::Launches(work);
-            let told = MadeStep { name: name.into(), ..told_of(at, &work) };
+            let told = StepReport { name: name.into(), ..told_of(at, &work) };
             Ok::<_, Diagnostic>((work, told))
         };
         let first = places.scratch.first().copied().unwrap_or(0);
@@ -327,12 +285,12 @@ fn launches(
     Ok(all)
 }
 
-fn told(step: &Step, origin: usize, work: &Work) -> MadeStep {
+fn told(step: &Step, origin: usize, work: &Work) -> StepReport {
     debug_assert!(is_transfer(step) == matches!(work, Work::Copy { .. }), "a copy is a transfer");
-    MadeStep { name: step.name().into(), ..told_of(origin, work) }
+    StepReport { name: step.name().into(), ..told_of(origin, work) }
 }
 
-fn told_of(origin: usize, work: &Work) -> MadeStep {
+fn told_of(origin: usize, work: &Work) -> StepReport {
     let (generator, launches) = match work {
         Work::Launches(launches) => ("ptx", launches.len() as u32),
         Work::Product(..) => ("cublaslt", 1),
@@ -343,7 +301,8 @@ fn told_of(origin: usize, work: &Work) -> MadeStep {
         _ => 0,
     };
     let (registers, local) = (most(|e| e.registers), most(|e| e.local));
-    MadeStep { origin, name: String::new(), generator, launches, registers, local }
+    let generator = generator.to_owned();
+    StepReport { origin, generator, launches, registers, local, ..StepReport::default() }
 }
 
 /// What a caller is handed, and where that comes from.
@@ -371,7 +330,7 @@ fn outputs(program: &Program, places: &Places) -> Vec<Output> {
 
 impl Executable {
     /// The steps, in the order in which they run.
-    pub fn steps(&self) -> &[MadeStep] {
+    pub fn steps(&self) -> &[StepReport] {
         &self.made
     }
 

@@ -1,8 +1,10 @@
 //! A program as a device runs it: in the modes that let a library multiply, a product that it multiplies
 //! multiplies stands alone, with what is done to its operands and its sums in kernels of their own.
 
+use super::capabilities::CAPABILITIES;
 use super::library_product::{Product, lies};
-use crate::runtime::legalize::attention;
+use crate::runtime::backend::Capabilities;
+use crate::runtime::legalize::legalize;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Buffer, BufferData, Contract, Extents, Feed, Kernel, Member, Operand, Param, Piece, Program,
@@ -32,22 +34,15 @@ pub(crate) fn divided(
     fp: Fp,
     library: bool,
 ) -> Result<Divided, Diagnostic> {
-    let mut making = Making { program: (**given).clone(), steps: Vec::new() };
-    for (n, step) in given.steps.iter().enumerate() {
+    let multiplies = library && fp != Fp::Strict;
+    // Where a library multiplies, the products of attention are contractions like others.
+    let legal = legalize(given, &Capabilities { attention: !multiplies, ..CAPABILITIES })?;
+    let mut making = Making { program: legal.program, steps: Vec::new() };
+    let steps = std::mem::take(&mut making.program.steps);
+    for (n, step) in legal.origin.into_iter().zip(steps) {
         match step {
-            // In the modes that let a library multiply its products are contractions like others.
-            Step::Attend(a) if library && fp != Fp::Strict => {
-                let mut parts = Vec::new();
-                attention(&mut making.program, a, &mut |step| parts.push(step));
-                for part in parts {
-                    match &part {
-                        Step::Contract(c) => making.contract(n, c),
-                        _ => making.steps.push((n, part)),
-                    }
-                }
-            }
-            Step::Contract(c) if library && fp != Fp::Strict => making.contract(n, c),
-            step => making.steps.push((n, step.clone())),
+            Step::Contract(c) if multiplies => making.contract(n, &c),
+            step => making.steps.push((n, step)),
         }
     }
     let Making { mut program, steps } = making;
@@ -59,7 +54,7 @@ pub(crate) fn divided(
         Diagnostic::new(at, Kind::Internal, format!("a program was divided wrongly: {why}"))
     })?;
     let multiplied = |step: &Step| match step {
-        Step::Contract(c) if library && fp != Fp::Strict => match c.members.as_slice() {
+        Step::Contract(c) if multiplies => match c.members.as_slice() {
             [m] => Product::of(&program, m).filter(Product::is_worth_a_call),
             _ => None,
         },

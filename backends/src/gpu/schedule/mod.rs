@@ -1,6 +1,7 @@
 //! Decisions.
 
 pub(crate) mod async_copy;
+pub(crate) mod capabilities;
 #[cfg(test)]
 pub(crate) mod checks;
 pub(crate) mod column_folds;

@@ -5,10 +5,12 @@
 //! is taken out of it, as a flat loop that reads what the rows left; any other kernel is taken apart
 //! into flat loops. A fold of several runs is one for each run.
 
+use super::capabilities::CAPABILITIES;
 use super::index::coordinates;
 use super::shape::{axes, free, identity, load, volume};
 use super::work::{Flat, Home, Lowered, Lowering, Sort, Work};
-use crate::runtime::legalize::attention;
+use crate::runtime::backend::Capabilities;
+use crate::runtime::legalize::{copy, expand, plain};
 use adfuse_ir::affine::simplified;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -85,14 +87,12 @@ impl Lowering {
         match step {
             Step::Kernel(kernel) => self.kernel(kernel),
             Step::Contract(contract) => self.contract(contract),
-            Step::Attend(attend) => {
+            Step::Attend(_) => {
                 // The rewriting adds temporaries, which are this step's own.
-                let mut steps = Vec::new();
-                let mut given = std::mem::take(&mut self.program);
-                let before = given.buffers.len();
-                attention(&mut given, attend, &mut |step| steps.push(step));
-                let added: Vec<Buffer> = given.buffers.keys().skip(before).collect();
-                self.program = given;
+                let before = self.program.buffers.len();
+                let launched = Capabilities { attention: false, ..CAPABILITIES };
+                let steps = expand(&mut self.program, step, &launched)?.unwrap_or_default();
+                let added: Vec<Buffer> = self.program.buffers.keys().skip(before).collect();
                 for b in added {
                     let bytes = self.program.buffers[b].bytes().next_multiple_of(256);
                     self.homes[b] = Home::Scratch(self.step.scratch);
@@ -125,17 +125,12 @@ impl Lowering {
                 continue;
             }
             let name = format!("copy of %{}", data.name);
-            let plain = BufferData { storage: Storage::Plain, strides: None, name, ..data.clone() };
-            let caller = self.program.buffers.push(plain);
+            let dense = BufferData { name, ..plain(&data, data.role.clone()) };
+            let caller = self.program.buffers.push(dense);
             self.homes[caller] = Home::Caller(b);
             let (from, to) = if enter { (caller, b) } else { (b, caller) };
-            let stage = Stage {
-                params: vec![load(from, axes(data.dims.len()))],
-                program: identity(data.dtype),
-                sinks: vec![Sink::Store { buffer: to, index: axes(data.dims.len()) }],
-                ..Stage::default()
-            };
-            self.flat(data.dims.clone(), stage);
+            let copy = copy(from, to, &data);
+            copy.stages.into_iter().for_each(|stage| self.flat(copy.domain.clone(), stage));
         }
         self.taken()
     }

@@ -55,6 +55,16 @@ pub fn run_measured(
     args: &[Array],
     functions: &mut dyn Functions,
 ) -> Result<(Vec<Array>, u64), Diagnostic> {
+    run_observed(program, args, functions, &mut |_| {})
+}
+
+/// As [`run_measured`], and tells when each step is done, by its number.
+pub(crate) fn run_observed(
+    program: &Verified<Program>,
+    args: &[Array],
+    functions: &mut dyn Functions,
+    done: &mut dyn FnMut(usize),
+) -> Result<(Vec<Array>, u64), Diagnostic> {
     let in_program = || At { func: Some(program.name.clone()), ..At::default() };
     let inputs: Vec<Buffer> = program.inputs().collect();
     let wanted: Vec<TensorType> = inputs.iter().filter_map(|&b| program.buffers[b].ty()).collect();
@@ -87,6 +97,7 @@ pub fn run_measured(
             }
             d
         })?;
+        done(n);
         run.peak = run.peak.max(run.live.saturating_add(program.scratch(step)));
         for b in step.writes().chain(step.reads()) {
             if program.buffers[b].role == Role::Temp && last_reads[b] == Some(n) {

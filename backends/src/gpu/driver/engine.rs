@@ -1,0 +1,138 @@
+//! The engine `gpu`: a device, how programs run on it, and the executables that were made.
+
+use super::device::Device;
+use super::executable::Executable;
+use super::load::{KeptCode, key as code_key};
+use super::memory::DeviceArray;
+use super::prepare::{Options, Prepared};
+use crate::gpu::schedule::capabilities::CAPABILITIES;
+use crate::runtime::arena_layout::ArenaLayout;
+use crate::runtime::array::Array;
+use crate::runtime::backend::{self, Backend, Capabilities};
+use crate::runtime::executable_cache::{ExecutableCache, key};
+use crate::runtime::report::{MemoryReport, StepReport};
+use crate::runtime::trace::Trace;
+use adfuse_ir::Diagnostic;
+use adfuse_ir::kernel::{Program, Verified};
+use std::fmt;
+use std::sync::Arc;
+
+/// Executables kept at most. Each has memory of the device.
+const KEPT: usize = 16;
+
+/// The engine on a device. Clones share the device and the executables that are kept.
+#[derive(Clone)]
+pub struct Engine {
+    device: Arc<Device>,
+    options: Options,
+    /// Where the code of kernels is kept from one run for the next.
+    code: Option<Arc<dyn KeptCode>>,
+    made: Arc<ExecutableCache<Executable>>,
+}
+
+impl Engine {
+    /// What tells plans for this engine from those for others.
+    pub const NAME: &str = "gpu";
+
+    /// The engine on a device.
+    pub fn new(device: Arc<Device>) -> Engine {
+        let made = Arc::new(ExecutableCache::new(KEPT));
+        Engine { device, options: Options::default(), code: None, made }
+    }
+
+    /// The same with other options, and another place for the code of kernels.
+    #[must_use]
+    pub fn with(&self, options: Options, code: Option<Arc<dyn KeptCode>>) -> Engine {
+        Engine { options, code, ..self.clone() }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+}
+
+impl Backend for Engine {
+    type Executable = Executable;
+
+    fn name(&self) -> &'static str {
+        Engine::NAME
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        CAPABILITIES
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        program: &Verified<Program>,
+    ) -> Result<Box<dyn backend::Prepared<Executable = Executable> + 'a>, Diagnostic> {
+        let prepared = Prepared::new(&self.device, program, self.options)?;
+        Ok(Box::new(OfEngine { engine: self, prepared }))
+    }
+}
+
+/// A prepared program, and the engine that keeps what is made of it.
+struct OfEngine<'a> {
+    engine: &'a Engine,
+    prepared: Prepared,
+}
+
+impl backend::Prepared for OfEngine<'_> {
+    type Executable = Executable;
+
+    fn program(&self) -> &Verified<Program> {
+        self.prepared.program()
+    }
+
+    fn origin(&self) -> Option<&[usize]> {
+        Some(self.prepared.origin())
+    }
+
+    fn scratch(&self) -> &[u64] {
+        self.prepared.scratch()
+    }
+
+    fn reads_again(&self) -> Vec<bool> {
+        self.prepared.reads_again()
+    }
+
+    fn peak(&self, layout: &ArenaLayout) -> Result<u64, Diagnostic> {
+        Ok(self.prepared.report(layout)?.peak())
+    }
+
+    fn compile(&self, layout: &ArenaLayout) -> Result<Arc<Executable>, Diagnostic> {
+        let OfEngine { engine, prepared } = self;
+        let code = code_key(prepared.text(), engine.device.facts());
+        let how = format!("{code} {}", prepared.how);
+        let make = || prepared.finish(layout, engine.code.as_deref());
+        engine.made.get_or_make(key(prepared.program(), layout, &how), make)
+    }
+}
+
+impl backend::Executable for Executable {
+    fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
+        // Copies on the device are the engine's own: what a plan writes to is none of the caller's.
+        self.run(args)
+    }
+
+    fn trace(&self, args: &[Array]) -> Result<Trace, Diagnostic> {
+        let upload = |a: &Array| DeviceArray::upload(self.device(), a);
+        let args = args.iter().map(upload).collect::<Result<Vec<_>, _>>()?;
+        Ok(self.traced(&args, 1)?.pop().unwrap_or_default())
+    }
+
+    fn steps(&self) -> &[StepReport] {
+        self.steps()
+    }
+
+    fn memory(&self) -> MemoryReport {
+        self.memory()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("device", &self.device).finish_non_exhaustive()
+    }
+}

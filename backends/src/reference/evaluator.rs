@@ -1,0 +1,164 @@
+//! The engine `evaluator`: planned programs, run by the kernel evaluator.
+//!
+//! It is slow and safe, and has no code generator: what it gives is what a plan means. It checks the layout of
+//! the arena as other engines do, though it keeps each value apart from others.
+
+use super::kernel::{run_observed, run_with};
+use crate::runtime::arena_layout::{ArenaLayout, check};
+use crate::runtime::array::Array;
+use crate::runtime::backend::{Backend, Capabilities, Executable, Prepared};
+use crate::runtime::functions::Registry;
+use crate::runtime::report::{MemoryReport, StepReport};
+use crate::runtime::trace::{Recorder, Trace};
+use adfuse_ir::kernel::{Buffer, Program, Role, Space, Verified};
+use adfuse_ir::{At, Diagnostic, Kind};
+use std::sync::Arc;
+
+/// Runs planned programs by evaluating their kernels.
+#[derive(Clone, Debug, Default)]
+pub struct Evaluator {
+    functions: Registry,
+}
+
+/// A program that is evaluated.
+#[derive(Debug)]
+pub struct Evaluated {
+    program: Verified<Program>,
+    functions: Registry,
+    steps: Vec<StepReport>,
+    memory: MemoryReport,
+}
+
+impl Evaluator {
+    /// What tells plans for this engine from those for others.
+    pub const NAME: &str = "evaluator";
+
+    /// With functions for programs to call.
+    pub fn new(functions: Registry) -> Evaluator {
+        Evaluator { functions }
+    }
+}
+
+impl Backend for Evaluator {
+    type Executable = Evaluated;
+
+    fn name(&self) -> &'static str {
+        Evaluator::NAME
+    }
+
+    // Whatever a verified program may hold has a meaning.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { attention: true, any_layout: true, schedules: true, functions: true }
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        program: &Verified<Program>,
+    ) -> Result<Box<dyn Prepared<Executable = Evaluated> + 'a>, Diagnostic> {
+        let scratch = program.steps.iter().map(|step| program.scratch(step)).collect();
+        Ok(Box::new(Counted { engine: self, program: program.clone(), scratch }))
+    }
+}
+
+/// A program, and what its steps need by their structure.
+struct Counted<'a> {
+    engine: &'a Evaluator,
+    program: Verified<Program>,
+    scratch: Vec<u64>,
+}
+
+impl Counted<'_> {
+    /// What a run takes as the layout has it; the evaluator's own representation of values is not counted.
+    fn report(&self, layout: &ArenaLayout) -> Result<MemoryReport, Diagnostic> {
+        let program = &self.program;
+        let sum = |buffers: &mut dyn Iterator<Item = Buffer>| {
+            let on_device = buffers.filter(|&b| program.buffers[b].space == Space::Device);
+            let mut sizes = on_device.map(|b| program.buffers[b].bytes());
+            sizes.try_fold(0, u64::checked_add).ok_or_else(|| {
+                let at = At { func: Some(program.name.clone()), ..At::default() };
+                Diagnostic::new(at, Kind::Limit, "the buffers take more bytes than can be counted")
+            })
+        };
+        let of_role = |wanted: fn(&Role) -> bool| {
+            let all = program.buffers.iter().filter(move |(_, data)| wanted(&data.role));
+            all.map(|(b, _)| b)
+        };
+        let own = |b: &Buffer| layout.donated[*b].is_none();
+        let unhanded = of_role(|role| *role == Role::Output);
+        let unhanded = unhanded.filter(|b| !program.outputs.contains(b));
+        Ok(MemoryReport {
+            arena: layout.bytes,
+            constants: sum(&mut of_role(|role| matches!(role, Role::Constant(_))))?,
+            inputs: sum(&mut program.inputs())?,
+            outputs: sum(&mut program.outputs.iter().copied().chain(unhanded).filter(own))?,
+            ..MemoryReport::default()
+        })
+    }
+}
+
+impl Prepared for Counted<'_> {
+    type Executable = Evaluated;
+
+    fn program(&self) -> &Verified<Program> {
+        &self.program
+    }
+
+    fn origin(&self) -> Option<&[usize]> {
+        None
+    }
+
+    fn scratch(&self) -> &[u64] {
+        &self.scratch
+    }
+
+    // A step's values are computed before any is stored.
+    fn reads_again(&self) -> Vec<bool> {
+        Vec::new()
+    }
+
+    fn peak(&self, layout: &ArenaLayout) -> Result<u64, Diagnostic> {
+        Ok(self.report(layout)?.peak())
+    }
+
+    fn compile(&self, layout: &ArenaLayout) -> Result<Arc<Evaluated>, Diagnostic> {
+        check(&self.program, layout, &[])?;
+        let steps = self.program.steps.iter().enumerate().map(|(origin, step)| StepReport {
+            origin,
+            name: step.name().into(),
+            generator: Evaluator::NAME.into(),
+            ..StepReport::default()
+        });
+        Ok(Arc::new(Evaluated {
+            program: self.program.clone(),
+            functions: self.engine.functions.clone(),
+            steps: steps.collect(),
+            memory: self.report(layout)?,
+        }))
+    }
+}
+
+impl Executable for Evaluated {
+    // The arguments are copied: none is written to, whatever is given up.
+    fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
+        run_with(&self.program, args, &mut self.functions.clone())
+    }
+
+    fn trace(&self, args: &[Array]) -> Result<Trace, Diagnostic> {
+        let mut recorder = Recorder::new(0);
+        let mut begin = recorder.now();
+        let mut done = |step| {
+            recorder.step(step, begin);
+            begin = recorder.now();
+        };
+        run_observed(&self.program, args, &mut self.functions.clone(), &mut done)?;
+        Ok(recorder.finish())
+    }
+
+    fn steps(&self) -> &[StepReport] {
+        &self.steps
+    }
+
+    fn memory(&self) -> MemoryReport {
+        self.memory
+    }
+}

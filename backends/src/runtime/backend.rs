@@ -1,0 +1,193 @@
+//! What an engine is to everything above it: a [`Backend`] prepares a verified program, what is prepared says
+//! what it needs beside the buffers, and becomes an [`Executable`] once its memory is planned.
+//!
+//! A backend has executables of a type of its own, which may do more than all of them do. [`AnyBackend`] is one
+//! whose executables are known by this interface alone, for tables of engines; [`erased`] makes it.
+
+use super::arena_layout::ArenaLayout;
+use super::array::Array;
+use super::report::{MemoryReport, StepReport};
+use super::trace::Trace;
+use adfuse_ir::Diagnostic;
+use adfuse_ir::kernel::{Program, Verified};
+use std::fmt::Debug;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What an engine does with a program itself; what it does not is rewritten before (`legalize`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// Attention is a step like others; where it is not, it becomes contractions and kernels.
+    pub attention: bool,
+    /// Callers' arrays are copied from and to packed or strided buffers; where they are not, kernels copy.
+    pub any_layout: bool,
+    /// Loops of kernels go as the schedules say; where they do not, kernels are rewritten so that their axes
+    /// are those loops.
+    pub schedules: bool,
+    /// Programs may call functions of the user's, by name.
+    pub functions: bool,
+}
+
+/// An engine.
+pub trait Backend: Debug + Send + Sync {
+    /// What runs.
+    type Executable: Executable + ?Sized;
+
+    /// What tells plans for this engine from those for others.
+    fn name(&self) -> &'static str;
+
+    /// What it does itself.
+    fn capabilities(&self) -> Capabilities;
+
+    /// A program as this engine runs it, before it has memory. It is kept apart from the given one.
+    ///
+    /// # Errors
+    /// [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) for what the engine does not run, with the step.
+    fn prepare<'a>(
+        &'a self,
+        program: &Verified<Program>,
+    ) -> Result<Box<dyn Prepared<Executable = Self::Executable> + 'a>, Diagnostic>;
+}
+
+/// A program as an engine is to run it.
+pub trait Prepared {
+    /// What runs.
+    type Executable: ?Sized;
+
+    /// The program whose memory is planned: the one given, or what the engine divides it into.
+    fn program(&self) -> &Verified<Program>;
+
+    /// For each step of [`Prepared::program`], the number of the given program's step that it was made of;
+    /// `None` where it is the given program.
+    fn origin(&self) -> Option<&[usize]>;
+
+    /// Bytes that each of its steps needs beside the buffers while it runs.
+    fn scratch(&self) -> &[u64];
+
+    /// For each of its steps, whether it reads again what it has read when it has begun to write: nothing that
+    /// it writes may be in the place of what it reads. Steps that are not listed read first.
+    fn reads_again(&self) -> Vec<bool>;
+
+    /// Bytes at the peak of a run with this layout, as the engine holds them.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`](adfuse_ir::Kind::Usage) for a layout that does not fit;
+    /// [`Kind::Limit`](adfuse_ir::Kind::Limit) for more than can be counted.
+    fn peak(&self, layout: &ArenaLayout) -> Result<u64, Diagnostic>;
+
+    /// What runs it with this layout; the engine keeps it, and makes none twice.
+    ///
+    /// # Errors
+    /// As [`Prepared::peak`]; and `Usage` for a layout that puts two values into the same bytes at one time,
+    /// `Limit` when memory is not enough.
+    fn compile(&self, layout: &ArenaLayout) -> Result<Arc<Self::Executable>, Diagnostic>;
+}
+
+/// A program, ready to run as often as one likes.
+pub trait Executable: Debug + Send + Sync {
+    /// Runs it on arrays.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`](adfuse_ir::Kind::Usage) when the arguments do not have the inputs' types, or one is
+    /// written to that is only lent; [`Kind::Limit`](adfuse_ir::Kind::Limit) when memory is not enough.
+    fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic>;
+
+    /// Runs it on arrays that the caller gives up: results may be in their memory.
+    ///
+    /// # Errors
+    /// As [`Executable::run`].
+    fn run_donating(&self, args: Vec<Array>) -> Result<Vec<Array>, Diagnostic> {
+        self.run(&args)
+    }
+
+    /// Runs it once, and says when each step ran.
+    ///
+    /// # Errors
+    /// As [`Executable::run`].
+    fn trace(&self, args: &[Array]) -> Result<Trace, Diagnostic>;
+
+    /// The steps, in the order in which they run.
+    fn steps(&self) -> &[StepReport];
+
+    /// Bytes that it holds, and those that a caller hands it.
+    fn memory(&self) -> MemoryReport;
+
+    /// Adds its functions to the map that profilers read for this process, and says where that is; `None`
+    /// where it has no machine code of the host.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    fn write_perf_map(&self) -> Option<io::Result<PathBuf>> {
+        None
+    }
+}
+
+/// A backend known by this interface alone.
+pub type AnyBackend = dyn Backend<Executable = dyn Executable>;
+
+/// A backend without the type of its executables.
+pub fn erased<B>(backend: Arc<B>) -> Arc<AnyBackend>
+where
+    B: Backend + 'static,
+    B::Executable: Sized + 'static,
+{
+    Arc::new(Erased(backend))
+}
+
+#[derive(Debug)]
+struct Erased<B>(Arc<B>);
+
+impl<B> Backend for Erased<B>
+where
+    B: Backend,
+    B::Executable: Sized + 'static,
+{
+    type Executable = dyn Executable;
+
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        program: &Verified<Program>,
+    ) -> Result<Box<dyn Prepared<Executable = dyn Executable> + 'a>, Diagnostic> {
+        Ok(Box::new(ErasedPrepared(self.0.prepare(program)?)))
+    }
+}
+
+struct ErasedPrepared<'a, E>(Box<dyn Prepared<Executable = E> + 'a>);
+
+impl<E: Executable + 'static> Prepared for ErasedPrepared<'_, E> {
+    type Executable = dyn Executable;
+
+    fn program(&self) -> &Verified<Program> {
+        self.0.program()
+    }
+
+    fn origin(&self) -> Option<&[usize]> {
+        self.0.origin()
+    }
+
+    fn scratch(&self) -> &[u64] {
+        self.0.scratch()
+    }
+
+    fn reads_again(&self) -> Vec<bool> {
+        self.0.reads_again()
+    }
+
+    fn peak(&self, layout: &ArenaLayout) -> Result<u64, Diagnostic> {
+        self.0.peak(layout)
+    }
+
+    fn compile(&self, layout: &ArenaLayout) -> Result<Arc<dyn Executable>, Diagnostic> {
+        let made: Arc<E> = self.0.compile(layout)?;
+        Ok(made)
+    }
+}

@@ -1,0 +1,170 @@
+//! The engine `cpu`: functions as machine code of the host.
+
+use super::{Compiled, Decided, Engine, Ready, Session, Settings};
+use crate::backends::cpu::{self, ArenaLayout};
+use crate::backends::functions::Registry;
+use crate::fusion::{self, Device, Effort, Fp, Lossy, Memory, Narrowed, Plan};
+use crate::ir::kernel::{Program, Verified};
+use crate::ir::{Diagnostic, Function, Module};
+use crate::plan_cache::PlanCache;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the engine `cpu` has made, with the threads for it: clones of an engine share both, and nothing is
+/// made twice.
+#[derive(Clone, Debug, Default)]
+pub struct Kept(Arc<Mutex<Option<Arc<cpu::Engine>>>>);
+
+impl Kept {
+    /// What makes executables that run like this and call these functions: the same as before, unless that was
+    /// asked for others.
+    fn engine(&self, options: cpu::Options, functions: &Registry) -> Arc<cpu::Engine> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*kept {
+            Some(engine) if engine.options() == options && engine.functions().is(functions) => {
+                Arc::clone(engine)
+            }
+            _ => {
+                let engine = cpu::Engine::with_functions(options, functions.clone());
+                Arc::clone(kept.insert(Arc::new(engine)))
+            }
+        }
+    }
+}
+
+/// The engine that plans a function and makes machine code of it.
+#[derive(Clone, Debug)]
+pub struct Cpu {
+    /// What is planned for.
+    pub plan: fusion::Options,
+    /// Threads that work on it; they change no bit.
+    pub threads: usize,
+    /// How wide vectors may be; that changes no bit either.
+    pub vectors: cpu::Vectors,
+    /// As [`Settings::mem_budget`].
+    pub mem_budget: Option<u64>,
+    /// As [`Settings::cache`].
+    pub cache: Option<PlanCache>,
+    /// As [`Settings::lossy`].
+    pub lossy: Lossy,
+    /// As [`Settings::donated`]; runs are [`Executable::run_donating`](cpu::Executable::run_donating)'s.
+    pub donated: Vec<usize>,
+    /// The functions that programs call by name.
+    pub functions: Registry,
+    /// Executables, and the threads that they share.
+    pub kept: Kept,
+}
+
+impl Default for Cpu {
+    fn default() -> Cpu {
+        let plan =
+            fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::default() };
+        Cpu {
+            plan,
+            threads: 1,
+            vectors: cpu::Vectors::host(),
+            mem_budget: None,
+            cache: None,
+            lossy: Lossy::default(),
+            donated: Vec::new(),
+            functions: Registry::new(),
+            kept: Kept::default(),
+        }
+    }
+}
+
+impl Cpu {
+    /// What tells plans for this engine from those for others.
+    pub const NAME: &str = cpu::Engine::NAME;
+
+    /// The engine as it is set now.
+    pub fn session(&self) -> Session<cpu::Engine> {
+        let Cpu { plan, mem_budget, cache, lossy, donated, functions, .. } = self.clone();
+        let settings = Settings { plan, mem_budget, cache, lossy, donated, functions };
+        Session { settings, backend: self.kept.engine(self.options(), &self.functions) }
+    }
+
+    /// As [`Session::compile`]: plans a function of a verified module and makes machine code of it.
+    ///
+    /// # Errors
+    /// As there; [`Kind::Unsupported`](crate::ir::Kind::Unsupported) also on hosts for which no machine code
+    /// is made.
+    pub fn compile(&self, module: &Module, f: &Function) -> Result<Compiled, Diagnostic> {
+        self.session().compile(module, f)
+    }
+
+    /// As [`Session::narrowed`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn narrowed(&self, function: &Function) -> Result<Narrowed, Diagnostic> {
+        self.session().narrowed(function)
+    }
+
+    /// As [`Session::decide`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn decide(&self, function: &Function) -> Result<Decided, Diagnostic> {
+        self.session().decide(function)
+    }
+
+    /// As [`Session::follow`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn follow(&self, function: &Function, plan: &Plan) -> Result<Compiled, Diagnostic> {
+        self.session().follow(function, plan)
+    }
+
+    /// As [`Session::of_program`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of_program(&self, program: Verified<Program>) -> Result<Compiled, Diagnostic> {
+        self.session().of_program(program)
+    }
+
+    /// As [`Session::layout`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn layout(&self, program: &Verified<Program>) -> Result<(Memory, ArenaLayout), Diagnostic> {
+        self.session().layout(program)
+    }
+
+    /// How executables run.
+    pub fn options(&self) -> cpu::Options {
+        cpu::Options { threads: self.threads, fp: self.plan.fp, vectors: self.vectors }
+    }
+}
+
+impl From<Cpu> for Session {
+    fn from(engine: Cpu) -> Session {
+        engine.session().erased()
+    }
+}
+
+impl fusion::Engine for Cpu {
+    fn donated(&self) -> &[usize] {
+        &self.donated
+    }
+
+    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
+        self.session().scratch(program)
+    }
+
+    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
+        self.session().peak(program, memory)
+    }
+}
+
+impl Engine for Cpu {
+    fn ready<'a>(
+        &'a self,
+        module: &'a Module,
+        f: &'a Function,
+        _: &str,
+    ) -> Result<Ready<'a>, Diagnostic> {
+        self.session().callable(module, f)
+    }
+}

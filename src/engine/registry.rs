@@ -1,0 +1,223 @@
+//! The engines by name: what each is, which machine plans for it are made for, and how it is opened. A new engine
+//! is a folder in `backends/` and a row here.
+
+use super::Cpu;
+#[cfg(feature = "gpu")]
+use super::Gpu;
+use crate::backends::AnyBackend;
+use crate::backends::backend::erased;
+use crate::backends::cpu::Vectors;
+use crate::backends::functions::Registry;
+use crate::backends::reference::Evaluator;
+use crate::fusion::{self, Device};
+use crate::ir::Diagnostic;
+#[cfg(feature = "gpu")]
+use crate::kernel_cache::KernelCache;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// An engine.
+#[derive(Debug)]
+pub struct Row {
+    /// As in `--engine NAME`.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub about: &'static str,
+    /// Where there may be several, told apart by numbers from 0 on (`gpu:1`), what each of them is.
+    pub numbered: Option<&'static str>,
+    /// Whether it works on threads of the host, with vectors.
+    pub threads: bool,
+    /// The machine that plans are made for, where none is named.
+    pub machine: &'static str,
+    /// Opens what runs plans; an engine without it takes functions as they are.
+    pub open: Option<Open>,
+}
+
+/// Opens an engine.
+///
+/// # Errors
+/// Where it is not on this host.
+pub type Open = fn(&Request) -> Result<Arc<AnyBackend>, Diagnostic>;
+
+/// How an engine is to run. What it has no use for it does not look at.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Which one, where there are several.
+    pub number: u32,
+    /// What is planned for; engines take the mode from it.
+    pub plan: fusion::Options,
+    /// Threads of the host.
+    pub threads: usize,
+    /// How wide vectors may be.
+    pub vectors: Vectors,
+    /// Where the code of kernels is kept from one run for the next.
+    #[cfg(feature = "gpu")]
+    pub code: Option<KernelCache>,
+    /// The functions that programs call by name.
+    pub functions: Registry,
+}
+
+impl Request {
+    /// For an engine with nothing asked for but what is planned.
+    pub fn new(plan: fusion::Options) -> Request {
+        let (vectors, functions) = (Vectors::host(), Registry::new());
+        Request {
+            number: 0,
+            plan,
+            threads: 1,
+            vectors,
+            #[cfg(feature = "gpu")]
+            code: None,
+            functions,
+        }
+    }
+}
+
+/// All engines.
+pub const ENGINES: &[Row] = &[
+    Row {
+        name: "reference",
+        about: "instruction by instruction; the one that runs effects and `cond`",
+        numbered: None,
+        threads: false,
+        machine: "cpu",
+        open: None,
+    },
+    Row {
+        name: Evaluator::NAME,
+        about: "planned, and evaluated kernel by kernel",
+        numbered: None,
+        threads: false,
+        machine: "cpu",
+        open: Some(|request| Ok(erased(Arc::new(Evaluator::new(request.functions.clone()))))),
+    },
+    Row {
+        name: Cpu::NAME,
+        about: "planned, as machine code",
+        numbered: None,
+        threads: true,
+        machine: "cpu",
+        open: Some(|request| {
+            let Request { plan, threads, vectors, functions, .. } = request.clone();
+            let cpu = Cpu { plan, threads, vectors, functions, ..Cpu::default() };
+            Ok(cpu.session().erased().backend)
+        }),
+    },
+    #[cfg(feature = "gpu")]
+    Row {
+        name: Gpu::NAME,
+        about: "planned, on an NVIDIA GPU",
+        numbered: Some("GPU"),
+        threads: false,
+        machine: "h200",
+        open: Some(|request| {
+            let Request { plan, code, number, .. } = request.clone();
+            let gpu = Gpu { plan, code, ..Gpu::open(number)? };
+            Ok(gpu.session().erased().backend)
+        }),
+    },
+];
+
+/// An engine that was named, and its number.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// Its row.
+    pub row: &'static Row,
+    /// Which one, where there are several.
+    pub number: u32,
+}
+
+impl Named {
+    /// The machine that plans are made for, where none is named.
+    pub fn device(&self) -> Device {
+        Device::named(self.row.machine).unwrap_or_else(Device::cpu)
+    }
+
+    /// Whether it runs functions as they are, without a plan.
+    pub fn is_unplanned(&self) -> bool {
+        self.row.open.is_none()
+    }
+}
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Named, String> {
+        let (name, number) = match text.split_once(':') {
+            None => (text, None),
+            Some((name, number)) => (name, Some(number)),
+        };
+        let found = ENGINES.iter().find(|row| row.name == name);
+        match (found, number, found.and_then(|row| row.numbered)) {
+            (Some(row), None, _) => Ok(Named { row, number: 0 }),
+            (Some(row), Some(number), Some(one)) => {
+                let wrong = |_| format!("`{number}` is no number of a {one}");
+                number.parse().map(|number| Named { row, number }).map_err(wrong)
+            }
+            _ => Err(format!("engines are {}", names(|_| true))),
+        }
+    }
+}
+
+/// The names that some engines are asked for by, as a list in words.
+pub fn names(wanted: fn(&Row) -> bool) -> String {
+    let all: Vec<String> = ENGINES.iter().filter(|row| wanted(row)).flat_map(spellings).collect();
+    match all.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => all.concat(),
+    }
+}
+
+fn spellings(row: &Row) -> Vec<String> {
+    let numbered = row.numbered.map(|_| format!("{}:N", row.name));
+    [row.name.to_owned()].into_iter().chain(numbered).collect()
+}
+
+/// What each engine is: a list for a help text.
+pub fn described() -> String {
+    let one = |row: &Row| format!("{} ({})", spellings(row).join(" or "), row.about);
+    ENGINES.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// The row of the engine that runs functions where none is named.
+pub fn usual() -> Named {
+    let row = ENGINES.iter().find(|row| row.name == Cpu::NAME).unwrap_or(&ENGINES[0]);
+    Named { row, number: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_are_read_by_name() {
+        for (text, name, number) in [
+            #[cfg(feature = "gpu")]
+            ("gpu", "gpu", 0),
+            #[cfg(feature = "gpu")]
+            ("gpu:3", "gpu", 3),
+            ("cpu", "cpu", 0),
+            ("reference", "reference", 0),
+            ("evaluator", "evaluator", 0),
+        ] {
+            let found: Named = text.parse().expect(text);
+            assert_eq!((found.row.name, found.number), (name, number));
+        }
+        for wrong in ["", "gp", "gpu:", "gpu:-1", "gpu:x", "cpu:0", "gpu:0:1", "gpu:4294967296"] {
+            assert!(wrong.parse::<Named>().is_err(), "{wrong}");
+        }
+    }
+
+    /// A row has the name of the backend that it opens, which is what tells kept plans apart.
+    #[test]
+    fn rows_open_what_they_name() {
+        for row in ENGINES {
+            let Some(open) = row.open else { continue };
+            assert!(Device::named(row.machine).is_some(), "{}", row.name);
+            match open(&Request::new(Cpu::default().plan)) {
+                Ok(backend) => assert_eq!(backend.name(), row.name),
+                Err(d) => assert_eq!((d.kind, row.name), (crate::ir::Kind::NoDevice, "gpu")),
+            }
+        }
+    }
+}

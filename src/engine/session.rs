@@ -1,0 +1,383 @@
+//! An engine at work: what plans are asked for, and the backend that they are for. Every engine that plans prepares,
+//! narrows, decides and follows here.
+
+use super::{Engine, Ready};
+use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
+use crate::backends::functions::Registry;
+use crate::backends::{ArenaLayout, Array};
+use crate::budget::choose;
+use crate::fusion::{self, Lossy, Memory, Narrowed, PREPASSES, Plan, keep_lossy, memory_apart};
+use crate::ir::kernel::{Program, Verified, verify};
+use crate::ir::text::Names;
+use crate::ir::{At, Diagnostic, Function, Kind, Module};
+use crate::pipeline::{self, Compiler, Unit, missing};
+use crate::plan_cache::PlanCache;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// What is asked of plans, whatever engine runs them.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What is planned for.
+    pub plan: fusion::Options,
+    /// The most bytes that inputs, outputs, constants and everything between may take together. It is
+    /// kept, or nothing is made.
+    pub mem_budget: Option<u64>,
+    /// Where plans for budgets are kept from one run for the next.
+    pub cache: Option<PlanCache>,
+    /// What may be kept for later passes in a narrower type than it has; nothing, if not asked for.
+    pub lossy: Lossy,
+    /// The parameters that the caller gives up, by position: plans put results and temporaries into their
+    /// memory.
+    pub donated: Vec<usize>,
+    /// The functions that programs call by name, for backends that call any.
+    pub functions: Registry,
+}
+
+impl Settings {
+    /// Of plans for this, with nothing else asked.
+    pub fn new(plan: fusion::Options) -> Settings {
+        Settings {
+            plan,
+            mem_budget: None,
+            cache: None,
+            lossy: Lossy::default(),
+            donated: Vec::new(),
+            functions: Registry::new(),
+        }
+    }
+}
+
+/// What is followed, and what there was to say.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// The plan.
+    pub plan: Plan,
+    /// What was wrong with the place where plans are kept.
+    pub notes: Vec<String>,
+}
+
+/// A function that an engine runs, and what that was made of.
+#[derive(Debug)]
+pub struct Compiled<E: ?Sized = crate::backends::cpu::Executable> {
+    /// Its kernels, before the engine divides them.
+    pub program: Verified<Program>,
+    /// What they take, as the engine divides them.
+    pub memory: Memory,
+    /// What runs; the engine keeps it too.
+    pub executable: Arc<E>,
+}
+
+/// A backend, and what is asked of its plans.
+#[derive(Debug)]
+pub struct Session<B: ?Sized = AnyBackend> {
+    /// What is asked of plans.
+    pub settings: Settings,
+    /// What runs them.
+    pub backend: Arc<B>,
+}
+
+impl<B: ?Sized> Clone for Session<B> {
+    fn clone(&self) -> Session<B> {
+        Session { settings: self.settings.clone(), backend: Arc::clone(&self.backend) }
+    }
+}
+
+impl<B> Session<B>
+where
+    B: Backend + 'static,
+    B::Executable: Sized + 'static,
+{
+    /// The session without the type of its backend.
+    pub fn erased(self) -> Session {
+        Session { settings: self.settings, backend: erased(self.backend) }
+    }
+}
+
+impl<B: Backend + ?Sized> Session<B> {
+    /// Plans a function of a verified module and makes it ready.
+    ///
+    /// # Errors
+    /// [`Kind::Unsupported`] for what has no lowering, which the error names, and what the backend does not run;
+    /// [`Kind::UnknownName`] for a call of a function that is not there; [`Kind::Limit`] when memory is not
+    /// enough, or the budget is too small for every plan.
+    pub fn compile(
+        &self,
+        module: &Module,
+        f: &Function,
+    ) -> Result<Compiled<B::Executable>, Diagnostic> {
+        self.run(Unit::of(module, f), Some(PREPASSES[0].name))
+    }
+
+    /// A [prepared](crate::fusion::prepare()) function that keeps what it may with losses, where that pays: what is
+    /// decided and followed then.
+    ///
+    /// # Errors
+    /// As [`keep_lossy`].
+    pub fn narrowed(&self, function: &Function) -> Result<Narrowed, Diagnostic> {
+        keep_lossy(function, &self.settings.lossy, &self.settings.plan, self)
+    }
+
+    /// The plan for a [prepared](crate::fusion::prepare()) function, within the budget if there is one.
+    ///
+    /// # Errors
+    /// As [`Session::compile`].
+    pub fn decide(&self, function: &Function) -> Result<Decided, Diagnostic> {
+        let Settings { plan: options, mem_budget, cache, donated, .. } = &self.settings;
+        let Some(budget) = *mem_budget else {
+            let plan = fusion::plan(function, options)?.donating(donated);
+            return Ok(Decided { plan, notes: Vec::new() });
+        };
+        let engine = (self as &dyn fusion::Engine, self.backend.name());
+        let choice = choose(function, options, budget, engine, cache.as_ref())?;
+        Ok(Decided { plan: choice.point.plan, notes: choice.notes })
+    }
+
+    /// Makes a plan of a prepared function ready.
+    ///
+    /// # Errors
+    /// As [`Session::compile`], and [`Kind::Usage`] for a plan that does not fit, or that uses the memory of a
+    /// parameter that the caller does not give up.
+    pub fn follow(
+        &self,
+        function: &Function,
+        plan: &Plan,
+    ) -> Result<Compiled<B::Executable>, Diagnostic> {
+        self.run(Unit::planned(function, plan), Some("lower"))
+    }
+
+    /// Makes a program ready.
+    ///
+    /// # Errors
+    /// As [`Session::compile`].
+    pub fn of_program(
+        &self,
+        program: Verified<Program>,
+    ) -> Result<Compiled<B::Executable>, Diagnostic> {
+        self.run(Unit::of_program(program), None)
+    }
+
+    /// The passes from one on, or from the first that is the engine's own. One that has none arranges its memory
+    /// and makes what runs all the same.
+    fn run(
+        &self,
+        mut unit: Unit<'_>,
+        from: Option<&str>,
+    ) -> Result<Compiled<B::Executable>, Diagnostic> {
+        let running =
+            Running { session: self, prepared: RefCell::default(), made: RefCell::default() };
+        let mut own = pipeline::own_passes(self.backend.name()).map(|pass| pass.name);
+        let (first, last) = (own.next(), own.next_back());
+        if let Some(from) = from.or(first) {
+            let to = last.or(first).unwrap_or("lower");
+            pipeline::run(&running, &mut unit, from, to)?;
+        }
+        if first.is_none() {
+            running.arrange(&mut unit)?;
+            running.make(&mut unit)?;
+        }
+        let executable = running.made.take().ok_or_else(|| missing("executable"))?;
+        let (program, memory) = unit.arranged()?;
+        Ok(Compiled { program, memory, executable })
+    }
+
+    /// What a program takes, and where its temporaries are.
+    ///
+    /// # Errors
+    /// [`Kind::Limit`] when the buffers are too large to count, and as [`Backend::prepare`].
+    pub fn layout(&self, program: &Verified<Program>) -> Result<(Memory, ArenaLayout), Diagnostic> {
+        let memory = self.memory(&*self.backend.prepare(program)?)?;
+        let layout = layout_of(&memory);
+        Ok((memory, layout))
+    }
+
+    /// A function, ready to be run at arguments that are only lent: where the plan uses their memory, copies of
+    /// them are given up.
+    ///
+    /// # Errors
+    /// As [`Session::compile`].
+    pub fn callable(&self, module: &Module, f: &Function) -> Result<Ready<'static>, Diagnostic>
+    where
+        B::Executable: 'static,
+    {
+        let made = self.compile(module, f)?.executable;
+        let lent = self.settings.donated.is_empty();
+        Ok(Box::new(move |args: &[Array]| match lent {
+            true => made.run(args),
+            false => made.run_donating(args.to_vec()),
+        }))
+    }
+
+    fn memory<E: ?Sized>(
+        &self,
+        prepared: &dyn Prepared<Executable = E>,
+    ) -> Result<Memory, Diagnostic> {
+        let (scratch, again) = (prepared.scratch(), prepared.reads_again());
+        memory_apart(prepared.program(), self.settings.plan.effort, scratch, &again)
+    }
+}
+
+/// A session on its way through the passes, with what its backend has made so far.
+struct Running<'s, B: Backend + ?Sized> {
+    session: &'s Session<B>,
+    prepared: RefCell<Option<Box<dyn Prepared<Executable = B::Executable> + 's>>>,
+    made: RefCell<Option<Arc<B::Executable>>>,
+}
+
+impl<B: Backend + ?Sized> Running<'_, B> {
+    /// Has the program prepared, unless it is.
+    fn prepare(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        let mut prepared = self.prepared.borrow_mut();
+        if prepared.is_none() {
+            let made = self.session.backend.prepare(unit.program()?)?;
+            unit.backend.prepared = Some((made.program().clone(), made.reads_again()));
+            *prepared = Some(made);
+        }
+        Ok(())
+    }
+
+    /// Makes what runs.
+    fn make(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        let prepared = self.prepared.borrow();
+        let prepared = prepared.as_ref().ok_or_else(|| missing("prepared program"))?;
+        let made = prepared.compile(unit.layout()?)?;
+        within(self.session.settings.mem_budget, unit.program()?, made.memory().peak())?;
+        unit.backend.executable = true;
+        *self.made.borrow_mut() = Some(made);
+        Ok(())
+    }
+}
+
+impl<B: Backend + ?Sized> Compiler for Running<'_, B> {
+    fn engine(&self) -> &'static str {
+        self.session.backend.name()
+    }
+
+    fn options(&self) -> &fusion::Options {
+        &self.session.settings.plan
+    }
+
+    fn price(&self, f: Function) -> Result<Function, Diagnostic> {
+        match self.session.backend.capabilities().functions {
+            true => self.session.settings.functions.priced(&f),
+            false => Ok(f),
+        }
+    }
+
+    fn narrow(&self, f: Function) -> Result<Function, Diagnostic> {
+        Ok(self.session.narrowed(&f)?.function)
+    }
+
+    fn choose(&self, f: &Function) -> Result<Plan, Diagnostic> {
+        Ok(self.session.decide(f)?.plan)
+    }
+
+    fn admit(&self, f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
+        given_up(f, plan, &self.session.settings.donated)?;
+        match self.session.backend.capabilities().functions {
+            true => self.session.settings.functions.check(f),
+            false => Ok(()),
+        }
+    }
+
+    fn launch(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        self.prepare(unit)
+    }
+
+    fn arrange(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        self.prepare(unit)?;
+        let prepared = self.prepared.borrow();
+        let prepared = prepared.as_ref().ok_or_else(|| missing("prepared program"))?;
+        let memory = self.session.memory(&**prepared)?;
+        let layout = layout_of(&memory);
+        within(self.session.settings.mem_budget, unit.program()?, prepared.peak(&layout)?)?;
+        unit.memory = Some((memory, layout));
+        Ok(())
+    }
+
+    fn emit(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        self.make(unit)
+    }
+
+    fn load(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        self.make(unit)
+    }
+}
+
+/// Frontiers count what the backend needs beside the buffers.
+impl<B: Backend + ?Sized> fusion::Engine for Session<B> {
+    fn donated(&self) -> &[usize] {
+        &self.settings.donated
+    }
+
+    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
+        let given = verified(program.clone())?;
+        let prepared = self.backend.prepare(&given)?;
+        let Some(origin) = prepared.origin() else { return Ok(prepared.scratch().to_vec()) };
+        // Steps that one is divided into run one after the other.
+        let mut most = vec![0; program.steps.len()];
+        for (&origin, &bytes) in origin.iter().zip(prepared.scratch()) {
+            if let Some(most) = most.get_mut(origin) {
+                *most = bytes.max(*most);
+            }
+        }
+        Ok(most)
+    }
+
+    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
+        let given = verified(program.clone())?;
+        let prepared = self.backend.prepare(&given)?;
+        match prepared.origin() {
+            None => prepared.peak(&layout_of(memory)),
+            // What steps are divided into has buffers that the given program does not know of.
+            Some(_) => prepared.peak(&layout_of(&self.memory(&*prepared)?)),
+        }
+    }
+}
+
+impl<B> Engine for Session<B>
+where
+    B: Backend + ?Sized,
+    B::Executable: 'static,
+{
+    fn ready<'a>(
+        &'a self,
+        module: &'a Module,
+        f: &'a Function,
+        _: &str,
+    ) -> Result<Ready<'a>, Diagnostic> {
+        self.callable(module, f)
+    }
+}
+
+/// Where temporaries are, as backends are told.
+pub(crate) fn layout_of(memory: &Memory) -> ArenaLayout {
+    let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
+    ArenaLayout { bytes: memory.arena, offsets, scratch, donated: memory.donated.clone() }
+}
+
+/// Refuses a plan that uses the memory of a parameter that the caller does not give up.
+fn given_up(function: &Function, plan: &Plan, donated: &[usize]) -> Result<(), Diagnostic> {
+    let Some(&kept) = plan.donated.iter().find(|k| !donated.contains(k)) else { return Ok(()) };
+    let names = Names::of(function);
+    let name = function.params().get(kept).map_or_else(String::new, |&p| names.get(p));
+    let at = At { func: Some(function.name.clone()), ..At::default() };
+    let m = format!("the plan uses the memory of %{name}, which is not given up");
+    Err(Diagnostic::new(at, Kind::Usage, m))
+}
+
+/// Refuses what takes more than the budget.
+fn within(mem_budget: Option<u64>, program: &Program, peak: u64) -> Result<(), Diagnostic> {
+    match mem_budget.filter(|&budget| peak > budget) {
+        None => Ok(()),
+        Some(budget) => {
+            let at = At { func: Some(program.name.clone()), ..At::default() };
+            let m = format!("the program takes {peak} bytes, the budget is {budget}");
+            Err(Diagnostic::new(at, Kind::Limit, m))
+        }
+    }
+}
+
+fn verified(program: Program) -> Result<Verified<Program>, Diagnostic> {
+    verify(program).map_err(|mut errors| errors.swap_remove(0))
+}

@@ -1,0 +1,83 @@
+//! The passes without anything that runs: code of the last ones is text.
+
+use super::compiler::Compiler;
+use super::unit::{Unit, missing};
+use crate::backends::cpu::{Executable, Vectors, listing_for};
+use crate::backends::functions::Registry;
+use crate::backends::gpu;
+use crate::engine::{Cpu, Gpu};
+use crate::fusion::{self, memory};
+use crate::ir::Diagnostic;
+
+/// A compiler for reading: its last passes leave text and nothing that runs.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// What is planned for.
+    pub options: fusion::Options,
+    /// What is emitted for.
+    pub machine: Machine,
+}
+
+/// What code is made for to be read.
+#[derive(Clone, Debug)]
+pub enum Machine {
+    /// This host, with vectors of at most this width.
+    Host(Vectors),
+    /// A target by its name, with vectors of at most this width.
+    Target(&'static str, Vectors),
+    /// A GPU of this compute capability, with none there.
+    Gpu(u32, u32),
+}
+
+impl Compiler for Listed {
+    fn engine(&self) -> &'static str {
+        match self.machine {
+            Machine::Host(_) | Machine::Target(..) => Cpu::NAME,
+            Machine::Gpu(..) => Gpu::NAME,
+        }
+    }
+
+    fn options(&self) -> &fusion::Options {
+        &self.options
+    }
+
+    fn arrange(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        let program = unit.program()?;
+        let arranged = match self.machine {
+            Machine::Host(_) => {
+                Cpu { plan: self.options.clone(), ..Cpu::default() }.layout(program)?
+            }
+            // What steps need beside the buffers is for the machine that runs them to say.
+            _ => {
+                let memory = memory(program, self.options.effort)?;
+                let layout = crate::engine::layout_of(&memory);
+                (memory, layout)
+            }
+        };
+        unit.memory = Some(arranged);
+        Ok(())
+    }
+
+    fn emit(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        let program = unit.program()?;
+        unit.listing = Some(match self.machine {
+            Machine::Target(name, vectors) => listing_for(program, name, vectors, self.options.fp)?,
+            Machine::Host(vectors) => {
+                // Nobody has given functions for programs to call.
+                Registry::new().check(unit.function()?)?;
+                let cpu = Cpu { plan: self.options.clone(), vectors, ..Cpu::default() };
+                let layout = unit.layout()?;
+                Executable::compile_listed(program, layout, cpu.options())?.listing()
+            }
+            Machine::Gpu(..) => return Err(missing("code generator of this engine")),
+        });
+        Ok(())
+    }
+
+    fn launch(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        let Machine::Gpu(major, minor) = self.machine else { return Err(missing("GPU")) };
+        let made = gpu::launches_for(unit.program()?, (major, minor), self.options.fp)?;
+        unit.launches = Some(made);
+        Ok(())
+    }
+}
