@@ -1,7 +1,7 @@
 //! A pair of values that might share a kernel, and what is looked through for them.
 
 use super::super::Explainer;
-use super::super::patterns::{Pattern, patterns};
+
 use super::super::words::Words;
 use crate::analysis::axes::Place;
 use crate::analysis::facts::Facts;
