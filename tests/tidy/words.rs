@@ -61,3 +61,30 @@ fn files_have_the_names_of_the_field() {
     }
     none(wrong, "names of files");
 }
+
+/// Folders that a path in a page begins with.
+const FOLDERS: &[&str] = &[
+    "ir", "memplan", "autodiff", "fusion", "backends", "src", "cli", "tests", "benches",
+    "examples", "scripts", "docs",
+];
+
+#[test]
+fn paths_in_pages_exist() {
+    let mut wrong = Vec::new();
+    let pages = std::fs::read_dir(root().join("docs")).expect("docs").flatten().map(|e| e.path());
+    for page in pages.chain([root().join("README.md")]) {
+        let text = crate::read(&page);
+        // Every second piece stands between backquotes, where they are paired in a line.
+        for line in text.lines() {
+            for quoted in line.split('`').skip(1).step_by(2) {
+                let plain = |c: char| c.is_ascii_alphanumeric() || "/_-.".contains(c);
+                let begins = quoted.split_once('/').is_some_and(|(top, _)| FOLDERS.contains(&top));
+                let path = quoted.chars().all(plain) && (begins || quoted.ends_with(".rs"));
+                if path && !root().join(quoted).exists() {
+                    wrong.push(format!("{}: `{quoted}`", page.display()));
+                }
+            }
+        }
+    }
+    none(wrong, "paths that are not there");
+}

@@ -2,8 +2,8 @@
 //! often as one likes.
 //!
 //! It gives the bits of the kernel evaluator, at any number of threads. What is computed element by
-//! element is machine code (`code`); folds, scans and products of matrices are Rust (`fold`, `order`,
-//! `gemm`) over what that leaves in arrays. See `docs/cpu.md`.
+//! element is machine code (`codegen`, `clif`, `x86`); folds, scans and products of matrices are Rust (`fold`,
+//! `strict_folds`, `gemm`) over what that leaves in arrays. See `docs/cpu.md`.
 
 pub(crate) mod argsort;
 pub(crate) mod call;

@@ -1,4 +1,7 @@
-//! What every engine shares.
+//! What every engine shares: arrays and the layout of the arena, the cache of executables, traces and reports, user
+//! functions, legalization, and the trait of engines ([`backend`]).
+//!
+//! Nothing here knows an engine. An engine is a folder beside this one, and a row in the facade's registry.
 
 pub(crate) mod arena_layout;
 pub mod array;

@@ -375,8 +375,8 @@ impl Part {
         if !added.is_empty() {
             // What is there already is computed once a row of the larger nest.
             demand(old.clone(), Refusal::Nest)?;
-            // A few elements beside each other are no row that a core goes along: what is spread so is read
-            // by a kernel that goes along what it stores.
+            // A few a few adjacent elements are not a row with vectors: what is spread over them is read
+            // by a kernel whose axes are those of what it stores.
             let spread = self.rows.is_none() && matches!(facts.class[i], Class::Point);
             if spread && self.axes.points(added) < FEWEST {
                 return Err(Refusal::Nest);

@@ -192,7 +192,7 @@ fn stabilize_is_done_after_one_time() {
         assert_eq!(print_function(&once), print_function(&twice), "{}: a second time", p.name);
         assert_eq!(second, [], "{}: a second time", p.name);
         if first.is_empty() {
-            assert_eq!(outcome(&p, &p.f), outcome(&p, &once), "{}: nothing fired", p.name);
+            assert_eq!(outcome(p, &p.f), outcome(p, &once), "{}: nothing fired", p.name);
         }
         fired += first.len();
     }

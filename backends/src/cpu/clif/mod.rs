@@ -1,4 +1,6 @@
-//! Loops by Cranelift.
+//! Instruction selection through Cranelift: a planned sweep as Cranelift IR, scalar or with vectors of 128 bits.
+//!
+//! It takes every sweep on every target. Register allocation and encoding are Cranelift's.
 
 pub(crate) mod access;
 pub(crate) mod calls;

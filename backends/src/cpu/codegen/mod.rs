@@ -1,4 +1,7 @@
-//! Loop nests of a kernel, before instructions are chosen.
+//! Code generation before instructions are chosen: the loop IR of a sweep ([`loop_ir`]) and its passes.
+//!
+//! [`loop_nest`] plans a sweep: which loops there are, in which order, how each operand is read. [`access_ranges`] says
+//! where guards hold, [`vector_width`] how wide vectors are and which emitter takes the sweep.
 
 pub(crate) mod access_ranges;
 pub(crate) mod affine_form;

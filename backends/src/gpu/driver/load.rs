@@ -16,7 +16,7 @@ pub trait KeptCode: Send + Sync {
     /// What is kept for a key, if that is there and whole.
     fn find(&self, key: &str) -> Option<Vec<u8>>;
 
-    /// Keeps it. What becomes of that is no matter of who asked: it is made again where it is missing.
+    /// Keeps it. A failure to keep it is not an error for whoever asked: it is made again where it is missing.
     fn keep(&self, key: &str, code: &[u8]);
 }
 

@@ -1,4 +1,6 @@
-//! The driver.
+//! Runs what was compiled for a GPU: devices, memory, modules, graphs of launches, and cuBLASLt, through the CUDA driver.
+//!
+//! Driver and library are loaded when they are first needed; where there is none, that is an error of its own kind.
 
 pub(crate) mod call;
 pub(crate) mod copy;

@@ -1,4 +1,9 @@
-//! Decisions.
+//! Decisions about a program's kernels on a GPU, before any text is printed.
+//!
+//! [`partition`] divides a step into pieces of work, [`fission`] a kernel into several; [`cooperative_row`] says which
+//! threads share a row, [`row_residency`] where a row's elements are between stages (registers or shared memory),
+//! [`async_copy`] what is prefetched, [`tiling`] how products are tiled and split along the depth, [`sort`] how lines are
+//! sorted. Nothing here writes PTX.
 
 pub(crate) mod async_copy;
 pub(crate) mod capabilities;

@@ -44,9 +44,9 @@ pub(crate) enum Hold {
 pub(crate) enum Turns {
     /// One.
     One,
-    /// So many, one after the other, along the columns that are folded.
+    /// A chain of this many consecutive rows, along the columns that are folded.
     Chain(i64),
-    /// Every so manyth, as many as there are blocks.
+    /// Rows a grid apart: each block takes one of as many rows as there are blocks.
     Stride,
 }
 
