@@ -9,6 +9,7 @@
 use crate::graph::circles;
 use crate::{none, package_sources};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
 use syn::visit::{self, Visit};
 
 /// A module or an item, by its path in its crate.
@@ -271,8 +272,10 @@ impl Crate {
     }
 }
 
-fn crates() -> BTreeMap<String, Crate> {
-    package_sources().iter().map(|(name, files)| (name.clone(), Crate::read(files))).collect()
+fn crates() -> &'static BTreeMap<String, Crate> {
+    static READ: OnceLock<BTreeMap<String, Crate>> = OnceLock::new();
+    let read = || package_sources().iter().map(|(name, files)| (name.clone(), Crate::read(files)));
+    READ.get_or_init(|| read().collect())
 }
 
 #[test]
@@ -295,7 +298,8 @@ fn folders_import_in_no_circle() {
         }
         let tabled: BTreeSet<&str> = ARROWS.iter().map(|row| row.0).collect();
         for ((from, to), [file, of]) in &arrows {
-            let row = ARROWS.iter().find(|(c, f, _)| *c == name && [*f] == from.as_slice());
+            let row =
+                ARROWS.iter().find(|(c, f, _)| *c == name.as_str() && [*f] == from.as_slice());
             let may =
                 row.is_some_and(|(.., below)| to.len() == 1 && below.contains(&to[0].as_str()));
             if tabled.contains(name.as_str()) && from.len() == 1 && !may {
@@ -318,7 +322,7 @@ fn circles_of_files_are_few_and_named() {
             println!("{name}: a circle of {}: {}", files.len(), files.join(", "));
             count += 1;
             let named = CIRCLES.iter().any(|(c, names, _)| {
-                *c == name
+                *c == name.as_str()
                     && names.len() == files.len()
                     && names.iter().zip(&files).all(|(n, f)| f.ends_with(n))
             });

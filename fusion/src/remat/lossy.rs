@@ -82,7 +82,7 @@ const MOST_TRIED: usize = 16;
 /// Elements from which on a value is worth a copy, where nobody names it.
 const WORTH: i64 = 64;
 
-/// Has a [prepared](crate::prepass()) function keep values in narrower types for later phases, of those
+/// Has a [prepared](crate::prepare()) function keep values in narrower types for later phases, of those
 /// that may be: where the plan of the function keeps a value, and that with copies keeps the copy. Of values
 /// that are not named, plans with copies leave fewer bytes to later phases and take no more at their
 /// peak. The function is as it was where nothing may be, or nothing pays.

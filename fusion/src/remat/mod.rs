@@ -89,7 +89,7 @@ impl PlanFrontier {
 /// Instructions of all candidates together that are lowered and measured, about.
 const MEASURED: usize = 40_000;
 
-/// Plans a [prepared](crate::prepass()) function for all budgets at once.
+/// Plans a [prepared](crate::prepare()) function for all budgets at once.
 ///
 /// # Errors
 /// As [`plan`](crate::plan()), and those of the engine.

@@ -66,7 +66,7 @@ fn least_unfused(f: &Function, device: &Device) -> Result<f64, Diagnostic> {
     Ok(made.map(kernel).sum())
 }
 
-/// The plan of a [prepared](crate::prepass()) function without a budget.
+/// The plan of a [prepared](crate::prepare()) function without a budget.
 pub(crate) fn fastest(f: &Function, options: &Options) -> Result<Plan, Diagnostic> {
     if options.effort == Effort::Off {
         return plan_at(f, options, 0.0);

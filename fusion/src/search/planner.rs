@@ -13,7 +13,7 @@ use crate::plan::Plan;
 use crate::plan::options::{Effort, Options};
 use adfuse_ir::{Diagnostic, Function};
 
-/// Plans a [prepared](crate::prepass()) function: the fastest plan that is found, by the cost model. Of plans that are
+/// Plans a [prepared](crate::prepare()) function: the fastest plan that is found, by the cost model. Of plans that are
 /// equally fast it is the one of the lower peak.
 ///
 /// # Errors

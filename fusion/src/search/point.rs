@@ -26,7 +26,7 @@ pub struct PlanPoint {
     pub again: Vec<(Value, u32)>,
 }
 
-/// A plan of a [prepared](crate::prepass()) function, and what it takes.
+/// A plan of a [prepared](crate::prepare()) function, and what it takes.
 ///
 /// # Errors
 /// As [`lower`](crate::lower()), and those of the engine.

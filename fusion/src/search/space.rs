@@ -23,7 +23,7 @@ pub struct Space<'f> {
 }
 
 impl<'f> Space<'f> {
-    /// The plans of a [prepared](crate::prepass()) function.
+    /// The plans of a [prepared](crate::prepare()) function.
     ///
     /// # Errors
     /// As [`plan`](crate::plan()).

@@ -183,7 +183,7 @@ prims! {
     Ge = "ge", 2, Comparison, 1;
     /// `p ? a : b`; `p` is `bool`, `a` and `b` share the result's type.
     Select = "select", 3, Choice, 1;
-    /// Converts to the instruction's type as [`Literal::convert`] defines it.
+    /// Converts to the instruction's type as [`Literal::convert`](crate::Literal::convert) defines it.
     Convert = "convert", 1, Conversion, 0;
     /// Reinterprets the bits as the instruction's type, which has the same width.
     Bitcast = "bitcast", 1, SameWidth, 1;
