@@ -274,8 +274,8 @@ impl Crate {
 
 fn crates() -> &'static BTreeMap<String, Crate> {
     static READ: OnceLock<BTreeMap<String, Crate>> = OnceLock::new();
-    let read = || package_sources().iter().map(|(name, files)| (name.clone(), Crate::read(files)));
-    READ.get_or_init(|| read().collect())
+    let read = |(name, files): (String, _)| (name, Crate::read(&files));
+    READ.get_or_init(|| package_sources().into_iter().map(read).collect())
 }
 
 #[test]
