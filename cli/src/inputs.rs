@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, mean};
 use super::npz;
-use super::source::Program;
+use super::program::Program;
 use super::spec::{Fill, Input, Spec};
 use adfuse::backends::Array;
 use adfuse::ir::diag::listed;

@@ -27,6 +27,7 @@ mod pack;
 mod plan;
 mod plan_json;
 mod planning;
+mod program;
 mod render;
 mod run;
 mod show;

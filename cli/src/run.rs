@@ -7,7 +7,7 @@ use super::freedom::{Followed, Freedom};
 use super::inputs::{self, Given, Inputs, arguments};
 use super::losses::{Donated, Losses};
 use super::planning::in_mode;
-use super::source::Program;
+use super::program::Program;
 use super::spec::{Input, input};
 use super::streams::Streams;
 use super::target::{Target, all_bound, specialized};
