@@ -12,6 +12,7 @@ mod cache;
 mod check;
 mod clock;
 mod derivative;
+mod device;
 mod emit;
 mod engine;
 mod failure;
