@@ -25,6 +25,7 @@ mod losses;
 mod machine;
 mod npz;
 mod pack;
+mod params;
 mod plan;
 mod plan_json;
 mod planning;
