@@ -6,8 +6,10 @@ mod explained;
 mod frontier;
 mod opportunities;
 mod printed;
+mod recomputed;
 mod report;
 mod table;
+mod times;
 
 use super::clock::Clock;
 use super::failure::Failure;
