@@ -3,12 +3,14 @@
 mod cpu;
 #[cfg(feature = "gpu")]
 mod gpu;
+mod listed;
 pub mod registry;
 mod session;
 
 pub use cpu::{Cpu, Kept};
 #[cfg(feature = "gpu")]
 pub use gpu::{Gpu, OnGpu};
+pub use listed::{Listed, Machine};
 pub(crate) use session::layout_of;
 pub use session::{Compiled, Decided, Session, Settings};
 

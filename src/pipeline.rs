@@ -4,16 +4,17 @@
 //! everything else: engines compile by it, `adfuse emit --stage` stops at a row and prints, `adfuse emit
 //! --stages` lists it, the filetests and the table in `docs/architecture.md` read it. A new pass is a new row.
 
+mod artifact;
 mod compiler;
-mod listed;
 mod passes;
 pub mod rules;
 pub mod text;
 mod unit;
 mod verifier;
 
+pub use crate::engine::{Listed, Machine};
+pub use artifact::Artifact;
 pub use compiler::Compiler;
-pub use listed::{Listed, Machine};
 pub(crate) use unit::missing;
 pub use unit::{Made, Selection, Unit};
 pub use verifier::Verifier;
@@ -22,46 +23,6 @@ use crate::fusion::{PREPASSES, Prepass};
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
 use std::fmt;
 use std::sync::LazyLock;
-
-/// What compilation makes on its way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Artifact {
-    /// A program as it is written.
-    Text,
-    /// Its functions.
-    Module,
-    /// The function that is compiled.
-    Function,
-    /// Which instructions share a kernel, and what is kept or computed again.
-    Plan,
-    /// A program of kernels.
-    Program,
-    /// Where the program's temporaries are.
-    Layout,
-    /// Functions for the processor.
-    MachineCode,
-    /// PTX, and what is launched.
-    Launches,
-    /// What runs on a GPU.
-    Loaded,
-}
-
-impl Artifact {
-    /// Its name in lists.
-    pub fn name(self) -> &'static str {
-        match self {
-            Artifact::Text => "text",
-            Artifact::Module => "module",
-            Artifact::Function => "function",
-            Artifact::Plan => "plan",
-            Artifact::Program => "program",
-            Artifact::Layout => "layout",
-            Artifact::MachineCode => "machine code",
-            Artifact::Launches => "launches",
-            Artifact::Loaded => "loaded",
-        }
-    }
-}
 
 /// A row of the table.
 pub struct Pass {

@@ -5,7 +5,7 @@ use super::failure::Failure;
 use super::freedom::Freedom;
 use super::json;
 use super::planning::module_in_mode;
-use super::source::Program;
+use super::program::Program;
 use super::streams::Streams;
 use super::target::Dims;
 use adfuse::check::{Mode, Options, Outcome, Row, check_on};

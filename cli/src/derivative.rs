@@ -1,7 +1,7 @@
 //! `grad`, `jvp`, `hvp`, `jacobian` and `hessian`: derivatives of a function, as functions.
 
 use super::failure::Failure;
-use super::source::Program;
+use super::program::Program;
 use super::streams::Streams;
 use super::target::{Target, specialized};
 use adfuse::autodiff::{Derived, differentiable};

@@ -6,7 +6,7 @@ use super::freedom::Freedom;
 use super::given::Written;
 use super::losses;
 use super::machine::{machine, session};
-use super::source::Program;
+use super::program::Program;
 use super::streams::Streams;
 use adfuse::backends::backend::Executable;
 use adfuse::backends::cpu::Vectors;

@@ -1,8 +1,8 @@
 //! Plans that are given in files.
 
+use super::device::device;
 use super::failure::Failure;
 use super::plan_json;
-use super::planning::device;
 use super::source::Source;
 use adfuse::fusion::{Device, Fp, Plan, graph_hash, planned_function};
 use adfuse::ir::Function;

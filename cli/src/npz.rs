@@ -4,7 +4,7 @@
 //! written as `float32` and read from `float32` (rounded to nearest) or from two-byte void.
 
 use super::failure::{Failure, mean};
-use super::inputs::{Param, fits};
+use super::params::{Param, fits};
 use super::whole;
 use adfuse::backends::Array;
 use adfuse::ir::DType;

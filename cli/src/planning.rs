@@ -3,13 +3,14 @@
 use super::budget::{Counting, tell};
 use super::clock::Clock;
 use super::derivative::Wrt;
-use super::failure::{Failure, mean};
+use super::device::device;
+use super::failure::Failure;
 use super::freedom::{Followed, Freedom};
 use super::given::Written;
-use super::inputs::params;
 use super::losses::{self, Donated, Losses};
 use super::machine::session;
-use super::source::{Program, Source};
+use super::params::params;
+use super::program::Program;
 use super::streams::Streams;
 use super::target::{Target, all_bound, specialized};
 use adfuse::autodiff::forward_and_backward;
@@ -235,21 +236,6 @@ fn counting(runs_on: Option<&Session>, options: &Options, donated: &[usize]) -> 
             Counting::On(Box::new(Session { settings, backend }))
         }
     }
-}
-
-/// The machine of this name, or the one that a file describes.
-pub(super) fn device(name: &str) -> Result<Device, Failure> {
-    if let Some(known) = Device::named(name) {
-        return Ok(known);
-    }
-    let path = Path::new(name);
-    if path.extension().is_none_or(|e| e != "toml") {
-        let hint = mean(name, ["cpu", "h200"], "");
-        let all = "devices are cpu, h200, and files that end in .toml".to_string();
-        return Err(Failure::usage(format!("no device `{name}`")).hint(hint.or(Some(all))));
-    }
-    let source = Source::read(path)?;
-    Device::from_toml(&source.text).map_err(|d| Failure::File(source, vec![d]))
 }
 
 /// The program's module and a function in it as a mode has them; what was rewritten is told.

@@ -6,8 +6,9 @@ use super::failure::Failure;
 use super::freedom::{Followed, Freedom};
 use super::inputs::{self, Given, Inputs, arguments};
 use super::losses::{Donated, Losses};
+use super::params;
 use super::planning::in_mode;
-use super::source::Program;
+use super::program::Program;
 use super::spec::{Input, input};
 use super::streams::Streams;
 use super::target::{Target, all_bound, specialized};
@@ -142,7 +143,7 @@ impl Run {
         f: &Function,
         inputs: &Inputs,
     ) -> Result<(Function, Vec<Option<Given>>), Failure> {
-        let params = inputs::params(f);
+        let params = params::params(f);
         if !self.grad {
             inputs.all_known(&params, &f.name)?;
         }
@@ -181,9 +182,9 @@ impl Run {
 
 /// Tells which cotangents have other names than --help says, since parameters have those.
 fn renamed(f: &Function, running: &Function, streams: &mut Streams<'_>) {
-    let own = inputs::params(f).len();
+    let own = params::params(f).len();
     let taking = running.params().iter().filter(|&&p| running.ty(p).dtype != DType::Token);
-    for (param, &p) in inputs::params(running).iter().zip(taking).skip(own) {
+    for (param, &p) in params::params(running).iter().zip(taking).skip(own) {
         if let Some(name) = running.name_of(p).filter(|n| *n != param.name) {
             let m = format!("%{name} is a parameter; the cotangent's input is {}", param.name);
             streams.note(m);
@@ -200,7 +201,7 @@ fn names(f: &Function, wrt: &[usize]) -> Vec<String> {
     let of = |k: usize| f.name_of(f.params()[k]).map_or_else(|| k.to_string(), str::to_string);
     let gradients = wrt.iter().map(|&k| format!("grad_{}", of(k)));
     let mut taken = BTreeSet::new();
-    outputs.chain(gradients).map(|name| inputs::unique(name, &mut taken)).collect()
+    outputs.chain(gradients).map(|name| params::unique(name, &mut taken)).collect()
 }
 
 /// What the program prints, on standard error.

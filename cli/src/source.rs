@@ -1,10 +1,5 @@
-//! Reading a program: from a file or standard input to a verified module.
+//! The text of a program or of a file beside it, as messages point into it.
 
-use super::failure::Failure;
-use adfuse::ir::text::{Limits, parse};
-use adfuse::ir::{Diagnostic, Module, verify};
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 use std::rc::Rc;
 
@@ -17,81 +12,7 @@ pub(super) struct Source {
     pub(super) text: Rc<str>,
 }
 
-/// A verified module, and where it came from.
-#[derive(Debug)]
-pub(super) struct Program {
-    /// The text.
-    pub(super) source: Source,
-    /// What it says.
-    pub(super) module: Module,
-}
-
-impl Source {
-    /// Reads a file, or standard input for `-`.
-    pub(super) fn read(path: &Path) -> Result<Source, Failure> {
-        let name = if is_stdin(path) { "<stdin>".into() } else { path.display().to_string() };
-        let most = Limits::default().source;
-        let bytes = read_at_most(path, most as u64 + 1)
-            .map_err(|e| Failure::usage(format!("cannot read `{name}`: {e}")))?;
-        if bytes.len() > most {
-            return Err(Failure::usage(format!("`{name}` has more than {most} bytes")));
-        }
-        let text = String::from_utf8(bytes).map_err(|e| {
-            let at = e.utf8_error().valid_up_to();
-            Failure::usage(format!("`{name}` is not UTF-8 text: byte {at} is wrong"))
-        })?;
-        Ok(Source { name, text: text.into() })
-    }
-
-    /// Parses the text, without verifying it.
-    pub(super) fn parse(&self) -> Result<Module, Failure> {
-        parse(&self.text).map_err(|errors| self.wrong(errors))
-    }
-
-    /// The failure that these errors in the program are.
-    pub(super) fn wrong(&self, errors: impl Into<Vec<Diagnostic>>) -> Failure {
-        Failure::Program(self.clone(), errors.into())
-    }
-}
-
-impl Program {
-    /// Reads, parses and verifies a program.
-    pub(super) fn read(path: &Path) -> Result<Program, Failure> {
-        Program::of(Source::read(path)?)
-    }
-
-    /// Parses and verifies a text.
-    pub(super) fn of(source: Source) -> Result<Program, Failure> {
-        let module = source.parse()?;
-        verify(&module).map_err(|errors| source.wrong(errors))?;
-        Ok(Program { source, module })
-    }
-
-    /// Errs when there is nothing to work on: an empty text is a program, but hardly what was meant.
-    pub(super) fn has_functions(&self) -> Result<(), Failure> {
-        if self.module.funcs.values().next().is_some() {
-            return Ok(());
-        }
-        Err(Failure::usage(format!("`{}` has no functions", self.source.name)))
-    }
-
-    /// The failure that an error in the program is.
-    pub(super) fn wrong(&self, error: Diagnostic) -> Failure {
-        self.source.wrong([error])
-    }
-}
-
 /// Whether the path stands for standard input.
 pub(super) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
-}
-
-fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    if is_stdin(path) {
-        io::stdin().lock().take(most).read_to_end(&mut bytes)?;
-    } else {
-        File::open(path)?.take(most).read_to_end(&mut bytes)?;
-    }
-    Ok(bytes)
 }

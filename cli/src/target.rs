@@ -1,7 +1,8 @@
 //! Which function of which program a command is about, at which extents.
 
 use super::failure::{Failure, mean};
-use super::source::{Program, Source, is_stdin};
+use super::program::Program;
+use super::source::{Source, is_stdin};
 use adfuse::ir::diag::listed;
 use adfuse::ir::rewrite::specialize;
 use adfuse::ir::{Function, Symbol};

@@ -23,6 +23,7 @@ pub mod scalar;
 pub mod text;
 pub mod types;
 pub mod verify;
+mod words;
 
 pub use attrs::{Attr, Attrs};
 pub use builder::{Builder, Number, Operand};

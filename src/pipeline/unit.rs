@@ -1,6 +1,6 @@
 //! A program on its way: what passes have made of it so far.
 
-use super::Artifact;
+use super::artifact::Artifact;
 use crate::backends::ArenaLayout;
 use crate::backends::cpu::ListedStep;
 use crate::backends::ptx;
@@ -107,7 +107,7 @@ impl<'a> Unit<'a> {
     }
 
     /// The function.
-    pub(super) fn function(&self) -> Result<&Function, Diagnostic> {
+    pub(crate) fn function(&self) -> Result<&Function, Diagnostic> {
         self.function.as_ref().ok_or_else(|| missing("function"))
     }
 

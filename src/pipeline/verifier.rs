@@ -1,7 +1,8 @@
 //! What checks the things that passes give.
 
+use super::artifact::Artifact;
+use super::text;
 use super::unit::Unit;
-use super::{Artifact, text};
 use crate::backends::{check_layout, ptx};
 use crate::ir::{At, Diagnostic, Function, Kind, Module, verify as ir};
 

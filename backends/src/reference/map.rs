@@ -1,6 +1,7 @@
 //! Elementwise ops and generated sources: one scalar program, run over chunks of lanes.
 
-use super::{Tensor, out_of_memory, reserve};
+use super::{Tensor, reserve};
+use crate::runtime::array::out_of_memory;
 use adfuse_ir::scalar::{LANES, Lanes, ScalarProgram, eval_lanes, expand};
 use adfuse_ir::{At, Attrs, DType, Diagnostic, Kind, Op, TensorType};
 

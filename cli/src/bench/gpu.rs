@@ -1,7 +1,7 @@
 //! Measures on a GPU: inputs stay there, and times are the device's.
 
 use super::gpu_report::{Compiled, Figures, Kernel, Report};
-use super::measure::Spread;
+use super::spread::Spread;
 use super::subject::flops;
 use super::{Bench, events};
 use crate::clock::Clock;

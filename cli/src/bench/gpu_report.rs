@@ -1,7 +1,7 @@
 //! What was measured on a GPU, as people and as programs read it.
 
-use super::measure::Spread;
 use super::report::{ms, rate};
+use super::spread::Spread;
 use crate::clock::Clock;
 use crate::plan::{bytes, columns};
 use crate::planning::Ready;

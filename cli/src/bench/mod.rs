@@ -6,6 +6,7 @@ mod gpu;
 mod gpu_report;
 mod measure;
 mod report;
+mod spread;
 mod subject;
 
 use super::clock::Clock;

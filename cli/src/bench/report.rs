@@ -1,6 +1,7 @@
 //! What was measured, as people and as programs read it.
 
-use super::measure::{Measures, Spread};
+use super::measure::Measures;
+use super::spread::Spread;
 use super::subject::{Kernel, Subject};
 use crate::plan::{bytes, columns};
 use crate::planning::Ready;

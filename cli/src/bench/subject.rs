@@ -1,5 +1,6 @@
 //! What is measured: a plan of the function as machine code, with memory for its results.
 
+use super::spread::Spread;
 use crate::clock::Clock;
 use crate::engine::map_for_profilers;
 use crate::failure::Failure;
@@ -111,8 +112,7 @@ impl Subject {
             }
             samples.iter_mut().zip(seconds).for_each(|(all, s)| all.push(s));
         }
-        let medians: Vec<f64> =
-            samples.into_iter().map(|s| super::measure::Spread::of(s).median).collect();
+        let medians: Vec<f64> = samples.into_iter().map(|s| Spread::of(s).median).collect();
         let total: f64 = medians.iter().sum();
         let made = self.made.executable.steps();
         let row = |(k, seconds): (usize, f64)| {

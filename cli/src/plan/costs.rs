@@ -2,6 +2,7 @@
 
 use super::super::failure::Failure;
 use super::super::source::Source;
+use super::printed;
 use super::table::{bytes, columns};
 use adfuse::fusion::remat::schedule::{
     CostGraph, Frontier, FrontierOptions, OpId, Point, Schedule, evaluate, frontier,
@@ -58,7 +59,7 @@ impl Costs {
         };
         let report = Report { g: &g, found: &found, chosen, budget };
         Ok(Some(match as_json {
-            true => super::json(&report.json(points)?),
+            true => printed::json(&report.json(points)?),
             false => report.text(points)?,
         }))
     }

@@ -1,5 +1,6 @@
 //! What a plan keeps for later passes, as text and as JSON.
 
+use super::printed;
 use super::table::{bytes, columns};
 use crate::budget::Counting;
 use crate::failure::Failure;
@@ -28,9 +29,9 @@ pub(super) fn one(
     let found = decider.decision(v).map_err(|d| ready.source.wrong(d))?;
     let names = Names::of(&ready.function);
     Ok(match found {
-        Some(d) if as_json => super::json(&object(&ready.function, &names, &d)),
-        Some(d) => super::lines(&lines(&ready.function, &names, &decider, &d)),
-        None if as_json => super::json(&Json::Null),
+        Some(d) if as_json => printed::json(&object(&ready.function, &names, &d)),
+        Some(d) => printed::lines(&lines(&ready.function, &names, &decider, &d)),
+        None if as_json => printed::json(&Json::Null),
         None => format!("%{} is needed for no later phase than its own\n", names.get(v)),
     })
 }
@@ -48,7 +49,7 @@ pub(super) fn all(
     let found = found.collect::<Result<Vec<_>, _>>().map_err(|d| ready.source.wrong(d))?;
     let (f, names) = (&ready.function, Names::of(&ready.function));
     if as_json {
-        return Ok(super::json(&found.iter().map(|d| object(f, &names, d)).collect()));
+        return Ok(printed::json(&found.iter().map(|d| object(f, &names, d)).collect()));
     }
     let head = [
         "value",

@@ -1,7 +1,8 @@
 //! What there is to choose from: points of the frontier as a table and as JSON.
 
-use super::report::{milliseconds, named_again};
-use super::table::{again, bytes, columns};
+use super::recomputed;
+use super::table::{bytes, columns};
+use super::times::{milliseconds, slower};
 use crate::planning::Ready;
 use adfuse::fusion::{PlanFrontier, PlanPoint, graph_hash};
 use serde_json::{Value, json};
@@ -15,11 +16,6 @@ fn some(points: &[PlanPoint], count: usize) -> Vec<&PlanPoint> {
         1 => points.last().into_iter().collect(),
         n => (0..n).map(|k| &points[k * last / (n - 1)]).collect(),
     }
-}
-
-/// How much longer a point takes than the fastest, in percent.
-pub(super) fn slower(seconds: f64, fastest: f64) -> f64 {
-    if fastest > 0.0 { (seconds / fastest - 1.0) * 100.0 } else { 0.0 }
 }
 
 fn fastest(frontier: &PlanFrontier) -> f64 {
@@ -50,7 +46,7 @@ pub(super) fn text(ready: &Ready, frontier: &PlanFrontier, count: usize) -> Stri
             format!("{:.4}", p.seconds * 1e3),
             format!("{:.1} %", slower(p.seconds, fastest)),
             bytes(p.saved),
-            again(&named_again(f, &p.again)),
+            recomputed::text(&recomputed::named(f, &p.again)),
         ]
     }));
     out += &columns(&rows);
@@ -68,7 +64,7 @@ pub(super) fn json(ready: &Ready, frontier: &PlanFrontier, count: usize) -> Valu
             "slower_percent": slower(p.seconds, fastest),
             "saved_bytes": p.saved,
             "plan": p.plan.hash(f),
-            "again": again_json(&named_again(f, &p.again)),
+            "again": recomputed::json(&recomputed::named(f, &p.again)),
         })
     };
     let points: Vec<Value> = some(frontier.points(), count).into_iter().map(point).collect();
@@ -81,9 +77,4 @@ pub(super) fn json(ready: &Ready, frontier: &PlanFrontier, count: usize) -> Valu
         "plans": frontier.points().len(),
         "points": points,
     })
-}
-
-/// What is computed again, and how often.
-pub(super) fn again_json(all: &[(String, u32)]) -> Value {
-    all.iter().map(|(name, times)| json!({"value": name, "times": times})).collect()
 }

@@ -5,8 +5,11 @@ mod decided;
 mod explained;
 mod frontier;
 mod opportunities;
+mod printed;
+mod recomputed;
 mod report;
 mod table;
+mod times;
 
 use super::clock::Clock;
 use super::failure::Failure;
@@ -16,6 +19,7 @@ use super::streams::Streams;
 use super::whole;
 use adfuse::engine::registry::Named;
 use clap::Args;
+use printed::{json, lines};
 use report::Report;
 use std::io::Write;
 use std::path::PathBuf;
@@ -132,13 +136,4 @@ impl Show {
         streams.out.write_all(printed.as_bytes())?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-fn lines(all: &[String]) -> String {
-    all.iter().map(|l| format!("{l}\n")).collect()
-}
-
-/// JSON as people can read it too.
-fn json(value: &serde_json::Value) -> String {
-    format!("{value:#}\n")
 }

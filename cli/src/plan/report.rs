@@ -1,6 +1,7 @@
 //! What a plan costs and what it is made of, as data and as JSON.
 
-use super::frontier::{again_json, slower};
+use super::recomputed;
+use super::times::{milliseconds, slower};
 use crate::failure::Failure;
 use crate::planning::{Ready, effort_name};
 use crate::steps;
@@ -8,7 +9,6 @@ use adfuse::budget::Choice;
 use adfuse::fusion::{
     Bound, Cost, Effort, Plan, computed_again, cost, lossy_copies, patterns, saved_bytes,
 };
-use adfuse::ir::Function;
 use adfuse::ir::kernel::{Extents, Program};
 use adfuse::ir::text::Names;
 use adfuse::pipeline::text::computed;
@@ -149,7 +149,7 @@ impl Report {
                 fastest_peak: choice.fastest_peak,
                 slower_percent: slower(choice.point.seconds, choice.fastest_seconds),
             }),
-            again: named_again(f, &computed_again(f, plan)),
+            again: recomputed::named(f, &computed_again(f, plan)),
             lossy: copies.iter().map(|c| (value(c.of), c.narrow.name())).collect(),
             donated: plan
                 .donated
@@ -192,7 +192,7 @@ impl Report {
             put("budget", within);
         }
         if self.budget.is_some() || !self.again.is_empty() {
-            put("again", again_json(&self.again));
+            put("again", recomputed::json(&self.again));
         }
         if !self.lossy.is_empty() {
             let copies = self.lossy.iter().map(|(of, form)| json!({"value": of, "as": form}));
@@ -223,17 +223,6 @@ fn operations(ops: &adfuse::fusion::Ops) -> u64 {
         ops.integer,
     ];
     kinds.into_iter().fold(0, u64::saturating_add)
-}
-
-/// Values by their names, and how often each is computed again.
-pub(super) fn named_again(f: &Function, again: &[(adfuse::ir::Value, u32)]) -> Vec<(String, u32)> {
-    let names = Names::of(f);
-    again.iter().map(|&(v, times)| (format!("%{}", names.get(v)), times)).collect()
-}
-
-/// Rounded to a picosecond, which no model is good for.
-pub(super) fn milliseconds(seconds: f64) -> f64 {
-    (seconds * 1e12).round() / 1e9
 }
 
 impl Figures {

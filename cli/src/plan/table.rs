@@ -1,5 +1,6 @@
 //! A plan as people read it.
 
+use super::recomputed;
 use super::report::{Figures, Report, Row};
 
 /// The report in lines and columns.
@@ -30,7 +31,7 @@ pub(super) fn text(report: &Report) -> String {
         );
     }
     if r.budget.is_some() || !r.again.is_empty() {
-        out += &format!("\ncomputed again: {}\n", again(&r.again));
+        out += &format!("\ncomputed again: {}\n", recomputed::text(&r.again));
     }
     let lossy: Vec<String> = r.lossy.iter().map(|(of, form)| format!("{of} as {form}")).collect();
     for (what, list) in [("kept with losses", &lossy), ("given up", &r.donated)] {
@@ -57,18 +58,6 @@ pub(super) fn text(report: &Report) -> String {
         }
     }
     out
-}
-
-/// Values that are computed again; how often, where that is more than once.
-pub(super) fn again(all: &[(String, u32)]) -> String {
-    let one = |(name, times): &(String, u32)| match times {
-        1 => name.clone(),
-        times => format!("{name} ({times} times)"),
-    };
-    match all {
-        [] => "nothing".into(),
-        all => all.iter().map(one).collect::<Vec<_>>().join(", "),
-    }
 }
 
 fn figures(chosen: &Figures, off: &Figures) -> Vec<Vec<String>> {

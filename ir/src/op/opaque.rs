@@ -4,8 +4,8 @@ use crate::Kind;
 use crate::attrs::{Attr0, AttrKind, AttrSpec, Attrs, maybe, need};
 use crate::dtype::{DType, DTypeSet};
 use crate::infer::{InferCx, InferError, Types};
-use crate::text::lexer::is_word;
 use crate::types::MAX_BYTES;
+use crate::words::is_word;
 use smallvec::smallvec;
 
 /// Schema of `opaque`.

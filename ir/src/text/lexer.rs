@@ -1,9 +1,7 @@
 //! Text to tokens, one at a time: a position in the source, cheap to copy for looking ahead.
 
 use crate::diag::Span;
-
-/// The longest name, in bytes: names appear in messages, so their length is bounded.
-pub(crate) const MAX_NAME: usize = 255;
+use crate::words::{MAX_NAME, is_name, is_name_start};
 
 /// The class of a token; its text is the source at its span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -239,21 +237,6 @@ fn unicode(chars: &mut std::str::Chars<'_>) -> Result<char, String> {
     let (Some(c), Some(hex)) = (c, hex) else { return Err("\\u".into()) };
     *chars = rest[hex.len() + 2..].chars();
     Ok(c)
-}
-
-/// Whether `name` is what follows the `@` of a name.
-pub(crate) fn is_word(name: &str) -> bool {
-    name.len() < MAX_NAME
-        && name.bytes().next().is_some_and(is_name_start)
-        && name.bytes().all(is_name)
-}
-
-fn is_name_start(b: u8) -> bool {
-    b == b'_' || b.is_ascii_alphabetic()
-}
-
-fn is_name(b: u8) -> bool {
-    b == b'_' || b == b'.' || b.is_ascii_alphanumeric()
 }
 
 #[cfg(test)]

@@ -5,10 +5,11 @@
 
 use super::ast::{BlockAst, EndAst, FuncAst, InstAst, ParamAst, RegionAst, RuleAst};
 use super::errors::{Errors, Failed, shown};
-use super::lexer::{Bad, Lexer, MAX_NAME, Tok, Token};
+use super::lexer::{Bad, Lexer, Tok, Token};
 use super::limits::Limits;
 use super::op_names::OpNames;
 use crate::diag::{Kind, Span};
+use crate::words::MAX_NAME;
 
 /// A piece of the tree, or an error that is reported already.
 pub(super) type Parsed<T> = Result<T, Failed>;

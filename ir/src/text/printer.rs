@@ -1,10 +1,10 @@
 //! Functions to text, in the one canonical form.
 
-use super::lexer::MAX_NAME;
 use crate::entity::{Inst, Phase, Region, Value};
 use crate::function::{CustomRule, Function};
 use crate::module::Module;
 use crate::types::TensorType;
+use crate::words::MAX_NAME;
 use cranelift_entity::SecondaryMap;
 use hashbrown::{HashMap, HashSet};
 use std::fmt::{self, Display, Write};

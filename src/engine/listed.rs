@@ -1,13 +1,12 @@
 //! The passes without anything that runs: code of the last ones is text.
 
-use super::compiler::Compiler;
-use super::unit::{Unit, missing};
+use super::{Cpu, Gpu, layout_of};
 use crate::backends::cpu::{Executable, Vectors, listing_for};
 use crate::backends::functions::Registry;
 use crate::backends::gpu;
-use crate::engine::{Cpu, Gpu};
 use crate::fusion::{self, memory};
 use crate::ir::Diagnostic;
+use crate::pipeline::{Compiler, Unit, missing};
 
 /// A compiler for reading: its last passes leave text and nothing that runs.
 #[derive(Clone, Debug)]
@@ -50,7 +49,7 @@ impl Compiler for Listed {
             // What steps need beside the buffers is for the machine that runs them to say.
             _ => {
                 let memory = memory(program, self.options.effort)?;
-                let layout = crate::engine::layout_of(&memory);
+                let layout = layout_of(&memory);
                 (memory, layout)
             }
         };
