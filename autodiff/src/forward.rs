@@ -94,27 +94,38 @@ impl<'f> Forward<'f> {
         if !active {
             return Ok(());
         }
+        let out = self.tangents_of(b, i, new)?;
+        if let Some(d) = b.error() {
+            if d.kind == Kind::Unsupported {
+                return Err(Diagnostic::new(at_inst(f, i), d.kind, d.message.clone()));
+            }
+            let m = format!("the derivative rule of `{op}` does not fit: {}", d.message);
+            return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
+        }
+        for (&old, t) in f.inst_results(i).iter().zip(out) {
+            self.set_named(b, old, t);
+        }
+        Ok(())
+    }
+
+    /// Emits the tangents of the results of an active instruction, by the rule of its op. `new` is its copy
+    /// in the new function.
+    fn tangents_of(
+        &self,
+        b: &mut Builder,
+        i: Inst,
+        new: Inst,
+    ) -> Result<Vec<Option<Value>>, Diagnostic> {
+        let f = self.f;
+        let op = f.op(i);
         let args = b.func().args(new).to_vec();
         let results = b.func().inst_results(new).to_vec();
         let tangents: Vec<Option<Value>> = f.args(i).iter().map(|&a| self.tangents[a]).collect();
         let attrs = f.attrs(i);
-        let out = match op.def().deriv {
+        Ok(match op.def().deriv {
             Deriv::Zero => vec![None; results.len()],
             Deriv::Partials(_) => {
-                let result = f.ty(f.inst_results(i)[0]);
-                let dtypes: Vec<DType> = args.iter().map(|&a| b.ty(a).dtype).collect();
-                let given: Vec<Option<Value>> = args.iter().map(|&a| Some(a)).collect();
-                let mut sum = None;
-                for (k, t) in tangents.iter().enumerate() {
-                    let Some(t) = *t else { continue };
-                    let program = op
-                        .partial(k, &dtypes, result.dtype, attrs)
-                        .ok_or_else(|| self.error(i, format!("`{op}` has no partials")))?;
-                    let factor = factor(b, &program, Some(results[0]), &given, result);
-                    let term = apply(b, &factor, t);
-                    sum = accumulate(b, sum, term);
-                }
-                vec![sum]
+                vec![self.sum_of_partials(b, i, (&args, results[0]), &tangents)?]
             }
             Deriv::Linear(slots, _) => {
                 let types: Vec<TensorType> = results.iter().map(|&v| b.ty(v).clone()).collect();
@@ -166,18 +177,32 @@ impl<'f> Forward<'f> {
             Deriv::Structural => {
                 return Err(self.error(i, format!("`{op}` does not differentiate")));
             }
-        };
-        if let Some(d) = b.error() {
-            if d.kind == Kind::Unsupported {
-                return Err(Diagnostic::new(at_inst(f, i), d.kind, d.message.clone()));
-            }
-            let m = format!("the derivative rule of `{op}` does not fit: {}", d.message);
-            return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
+        })
+    }
+
+    /// Emits the tangent of the result `y`: the sum of the partials by `args`, each times its tangent.
+    fn sum_of_partials(
+        &self,
+        b: &mut Builder,
+        i: Inst,
+        (args, y): (&[Value], Value),
+        tangents: &[Option<Value>],
+    ) -> Result<Option<Value>, Diagnostic> {
+        let (f, op, attrs) = (self.f, self.f.op(i), self.f.attrs(i));
+        let result = f.ty(f.inst_results(i)[0]);
+        let dtypes: Vec<DType> = args.iter().map(|&a| b.ty(a).dtype).collect();
+        let given: Vec<Option<Value>> = args.iter().map(|&a| Some(a)).collect();
+        let mut sum = None;
+        for (k, t) in tangents.iter().enumerate() {
+            let Some(t) = *t else { continue };
+            let program = op
+                .partial(k, &dtypes, result.dtype, attrs)
+                .ok_or_else(|| self.error(i, format!("`{op}` has no partials")))?;
+            let factor = factor(b, &program, Some(y), &given, result);
+            let term = apply(b, &factor, t);
+            sum = accumulate(b, sum, term);
         }
-        for (&old, t) in f.inst_results(i).iter().zip(out) {
-            self.set_named(b, old, t);
-        }
-        Ok(())
+        Ok(sum)
     }
 
     /// Sets a tangent that an instruction just made, named after its primal.

@@ -207,7 +207,7 @@ fn attention(program: &mut Program, a: &Attend, push: &mut dyn FnMut(Step)) {
     let (n, m) = (points.len(), points.len() + stream.len());
     let scores = temp(program, extents(&[batch, rows, stream]));
     let weights = temp(program, extents(&[batch, rows, stream]));
-    let (most, total) = (temp(program, points.clone()), temp(program, points.clone()));
+    let (most, total) = (temp(program, points.clone()), temp(program, points));
     let weighed = temp(program, a.result());
     let then = Stage {
         axes: Extents::new(),
@@ -222,6 +222,45 @@ fn attention(program: &mut Program, a: &Attend, push: &mut dyn FnMut(Step)) {
     };
     push(member(rows, stream, depth, a.lhs.clone(), a.rhs.clone(), then));
 
+    push(Step::Kernel(softmax(a, (scores, weights), (most, total))));
+
+    // Weights are over batch, rows, stream; values over batch, stream, width.
+    let weight = Feed { params: vec![load(weights, axes(m))], program: identity(sum) };
+    let after = |e: &IndexExpr| e.compose(&value_axes(batch.len(), stream.len(), width.len()));
+    let values = renamed(&a.values, &after);
+    let result = a.result();
+    let stored = Stage::storing(sum, weighed, sum, axes(result.len()));
+    push(member(rows, width, stream, weight, values, stored));
+
+    let mut last = Kernel { name: a.name.clone(), domain: result.clone(), ..Kernel::default() };
+    let r = last.rows.push(sum);
+    last.stages.push(Stage {
+        axes: Extents::new(),
+        params: vec![load(weighed, axes(result.len())), load(total, axes(n))],
+        program: Recorder::record_any(&[sum, sum], |x| x[0] / x[1]),
+        sinks: vec![Sink::Leave(r)],
+    });
+    let mut then = a.then.clone();
+    for param in &mut then.params {
+        if *param == Param::Sum {
+            *param = Param::Row(r);
+        }
+    }
+    last.stages.push(then);
+    push(Step::Kernel(last));
+}
+
+/// The kernel of the weights: of `scores`, rows along `stream`, the exponentials below the greatest of the row go
+/// to `weights`; the greatest of every row goes to `most`, and the sum of its weights to `total`.
+fn softmax(
+    a: &Attend,
+    (scores, weights): (Buffer, Buffer),
+    (most, total): (Buffer, Buffer),
+) -> Kernel {
+    let Attend { batch, rows, stream, sum, .. } = a;
+    let sum = *sum;
+    let points = extents(&[batch, rows]);
+    let (n, m) = (points.len(), points.len() + stream.len());
     let mut kernel = Kernel { name: a.name.clone(), domain: points, ..Kernel::default() };
     let (r0, r1) = (kernel.rows.push(sum), kernel.rows.push(sum));
     let reduce = |monoid, into| Sink::Reduce { monoid, runs: run(stream), into };
@@ -255,32 +294,7 @@ fn attention(program: &mut Program, a: &Attend, push: &mut dyn FnMut(Step)) {
         left.sinks.push(store(b, n));
     }
     kernel.stages.push(left);
-    push(Step::Kernel(kernel));
-
-    // Weights are over batch, rows, stream; values over batch, stream, width.
-    let weight = Feed { params: vec![load(weights, axes(m))], program: identity(sum) };
-    let after = |e: &IndexExpr| e.compose(&value_axes(batch.len(), stream.len(), width.len()));
-    let values = renamed(&a.values, &after);
-    let result = a.result();
-    let stored = Stage::storing(sum, weighed, sum, axes(result.len()));
-    push(member(rows, width, stream, weight, values, stored));
-
-    let mut last = Kernel { name: a.name.clone(), domain: result.clone(), ..Kernel::default() };
-    let r = last.rows.push(sum);
-    last.stages.push(Stage {
-        axes: Extents::new(),
-        params: vec![load(weighed, axes(result.len())), load(total, axes(n))],
-        program: Recorder::record_any(&[sum, sum], |x| x[0] / x[1]),
-        sinks: vec![Sink::Leave(r)],
-    });
-    let mut then = a.then.clone();
-    for param in &mut then.params {
-        if *param == Param::Sum {
-            *param = Param::Row(r);
-        }
-    }
-    last.stages.push(then);
-    push(Step::Kernel(last));
+    kernel
 }
 
 /// The coordinates of values, batch, stream, width, where an operand has batch, width, stream.

@@ -87,6 +87,14 @@ impl Subject {
         Ok(())
     }
 
+    /// Traces one run; the events as text.
+    fn trace_text(&self) -> Result<String, Diagnostic> {
+        let traces = self.made.executable.traced(&self.inputs, 1)?;
+        let names: Vec<&str> =
+            self.made.executable.steps().iter().map(|s| s.name.as_str()).collect();
+        Ok(traces.first().map(|t| events::text(t, &names)).unwrap_or_default())
+    }
+
     /// Measures each step of the program.
     fn kernels(&self) -> Result<Vec<Kernel>, Diagnostic> {
         let executable = &self.made.executable;
@@ -187,11 +195,7 @@ impl Bench {
             false => None,
         };
         if let Some(path) = &self.trace {
-            let first = &subjects[0];
-            let traces = first.made.executable.traced(&first.inputs, 1).map_err(wrong)?;
-            let names: Vec<&str> =
-                first.made.executable.steps().iter().map(|s| s.name.as_str()).collect();
-            let text = traces.first().map(|t| events::text(t, &names)).unwrap_or_default();
+            let text = subjects[0].trace_text().map_err(wrong)?;
             whole::write(path, |file| file.write_all(text.as_bytes()))?;
         }
         let figures = subjects.iter().map(|s| {

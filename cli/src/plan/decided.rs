@@ -171,11 +171,17 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
             }
         ),
     });
-    out.push(match d.bound {
+    out.push(settled_by(names, d.bound));
+    out
+}
+
+/// What settled a decision, in plain words.
+fn settled_by(names: &Names, bound: Constraint) -> String {
+    match bound {
         Constraint::Legality => "  settled by the rules: there is no alternative".into(),
         Constraint::Exactness { of } => format!(
-            "  settled by exactness: {} is kept as well, and gives this but for rounding",
-            name_of(of)
+            "  settled by exactness: %{} is kept as well, and gives this but for rounding",
+            names.get(of)
         ),
         Constraint::Budget { over } => {
             format!("  settled by the budget: the alternative is {} over it", bytes(over))
@@ -189,8 +195,7 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
             "  settled by nothing: the alternative is faster or as fast in less, and was not tried"
                 .into()
         }
-    });
-    out
+    }
 }
 
 /// Bytes that a copy takes less than its value.

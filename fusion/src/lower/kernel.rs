@@ -13,6 +13,7 @@ use adfuse_ir::kernel::{
     Extents, Feed, Kernel, Member, Order, Param, Sink, Stage, TileData, strict_runs,
 };
 use adfuse_ir::op::Monoid;
+use adfuse_ir::scalar::SVal;
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{DType, Diagnostic, Inst, Kind, Value};
 use hashbrown::HashMap;
@@ -31,6 +32,12 @@ pub(crate) struct Lowering<'a> {
 }
 
 type Kept = HashMap<(Value, Place), (Param, DType)>;
+
+/// An entry of [`Kept`]: a value at a place, and what reads it.
+type Entry = ((Value, Place), (Param, DType));
+
+/// A fold by the number of its sink, the result that what follows reads, and what is stored of it.
+type AfterFold<'t> = (usize, Entry, &'t [(Value, Place)]);
 
 impl Lowering<'_> {
     fn facts(&self) -> &Facts<'_> {
@@ -86,7 +93,7 @@ impl Lowering<'_> {
         let axes_of_stage = if slot.1 { inside.clone() } else { Extents::new() };
         let rank = kernel.domain.len();
         let mut sinks = Vec::new();
-        let mut left: Vec<((Value, Place), (Param, DType))> = Vec::new();
+        let mut left: Vec<Entry> = Vec::new();
         let mut folds: Vec<(Inst, Place, usize)> = Vec::new();
         let mut after = Vec::new();
         let mut e = Emit::new(&self.ground, &mut self.axes, numbers, kept);
@@ -110,38 +117,28 @@ impl Lowering<'_> {
                     (e.value(*v, &At::Place(place.clone()))?, Sink::Keep(tile))
                 }
                 Task::Scan(i, place) => {
-                    let x = f.args(*i)[0];
-                    let wide = f.ty(x).dtype.compute();
-                    let s = e.value(x, &At::Place(place.clone()))?;
+                    let (s, wide) = operand(&mut e, *i, place)?;
                     let tile = kernel.tiles.push(TileData { dtype: wide, dims: inside.clone() });
                     let key = (f.inst_results(*i)[0], place.clone());
                     left.push((key, (Param::Tile(tile), wide)));
                     let along = f.attrs(*i).int("axis") as usize;
                     let number = place[along].first().and_then(|a| numbers.get(a)).copied();
-                    let reverse = f.attrs(*i).flag("reverse");
-                    let monoid = monoid(facts, *i);
-                    let s = e.convert(s, wide);
-                    match number {
-                        Some(n) => {
-                            let axis = (n - rank) as u8;
-                            (s, Sink::Scan { monoid, axis, reverse, into: tile })
-                        }
+                    let (monoid, reverse) = (monoid(facts, *i), f.attrs(*i).flag("reverse"));
+                    match number.map(|n| (n - rank) as u8) {
+                        Some(axis) => (s, Sink::Scan { monoid, axis, reverse, into: tile }),
                         // Along an axis of extent 1 nothing folds.
                         None => (s, Sink::Keep(tile)),
                     }
                 }
                 Task::Row(i, place) | Task::Fold(i, place, _) => {
-                    let x = f.args(*i)[0];
-                    let wide = f.ty(x).dtype.compute();
-                    let s = e.value(x, &At::Place(place.clone()))?;
-                    let s = e.convert(s, wide);
+                    let (s, wide) = operand(&mut e, *i, place)?;
                     let monoid = monoid(facts, *i);
                     let to = if monoid.is_arg() { DType::I32 } else { wide };
                     let runs = SmallVec::new();
                     folds.push((*i, place.clone(), sinks.len()));
                     let result = (f.inst_results(*i)[0], kept_place(facts, *i, place));
                     if let Task::Fold(.., stored) = task {
-                        after.push((sinks.len(), (result, (Param::Sum, to)), stored));
+                        after.push((sinks.len(), (result, (Param::Sum, to)), stored.as_slice()));
                         (s, Sink::Fold { monoid, runs, then: Box::default() })
                     } else {
                         let row = kernel.rows.push(to);
@@ -154,6 +151,23 @@ impl Lowering<'_> {
             sinks.push(sink);
         }
         let (params, program) = (std::mem::take(&mut e.params), std::mem::take(&mut e.program));
+        self.complete(&mut sinks, (folds, after), numbers, rank)?;
+        for (key, value) in left {
+            let key = (key.0, self.axes.resolve(&key.1));
+            kept.insert(key, value);
+        }
+        Ok(Stage { axes: axes_of_stage, params, program, sinks })
+    }
+
+    /// Completes the sinks that fold: with the order of the axes of each, counted from `rank` in rows, and with what
+    /// is stored of the results.
+    fn complete(
+        &mut self,
+        sinks: &mut [Sink],
+        (folds, after): (Vec<(Inst, Place, usize)>, Vec<AfterFold<'_>>),
+        numbers: &Coordinates,
+        rank: usize,
+    ) -> Result<(), Diagnostic> {
         for (k, sum, stored) in after {
             let made = self.after(sum, stored, numbers)?;
             if let Sink::Fold { then, .. } = &mut sinks[k] {
@@ -168,17 +182,13 @@ impl Lowering<'_> {
                 _ => {}
             }
         }
-        for (key, value) in left {
-            let key = (key.0, self.axes.resolve(&key.1));
-            kept.insert(key, value);
-        }
-        Ok(Stage { axes: axes_of_stage, params, program, sinks })
+        Ok(())
     }
 
     /// What follows a fold: what is made of its results is stored.
     fn after(
         &mut self,
-        (result, sum): ((Value, Place), (Param, DType)),
+        (result, sum): Entry,
         stored: &[(Value, Place)],
         numbers: &Coordinates,
     ) -> Result<Stage, Diagnostic> {
@@ -319,6 +329,15 @@ fn as_folded(part: &Part, inside: &Run) -> Option<Run> {
         }
     }
     found
+}
+
+/// Emits the operand of a fold or of a scan, in the type that it is computed in.
+fn operand(e: &mut Emit<'_>, i: Inst, place: &Place) -> Result<(SVal, DType), Diagnostic> {
+    let f = e.ground.facts.f;
+    let x = f.args(i)[0];
+    let wide = f.ty(x).dtype.compute();
+    let s = e.value(x, &At::Place(place.clone()))?;
+    Ok((e.convert(s, wide), wide))
 }
 
 fn no_buffer() -> Diagnostic {

@@ -158,58 +158,8 @@ impl Reader<'_> {
                     open = true;
                 }
                 (true, false, "}") if rest.is_empty() => closed = true,
-                (true, false, "graph") => plan.graph = rest.into(),
-                (true, false, "device") => plan.device = rest.into(),
-                (true, false, "fp") => match Fp::ALL.iter().find(|(_, name)| *name == rest) {
-                    Some((fp, _)) => plan.fp = *fp,
-                    None => {
-                        return self.fail(Kind::Syntax, format!("`{}` is no mode", short(rest)));
-                    }
-                },
-                (true, false, "lossy") => {
-                    let Some((name, form)) = rest.split_once(" as ") else {
-                        return self.fail(Kind::Syntax, "expected `lossy %value as type`");
-                    };
-                    let v = self.value(name)?;
-                    match Narrow::named(form.trim()) {
-                        Some(narrow) => lossy.push((v, narrow)),
-                        None => {
-                            let m = format!("nothing is kept with losses as `{}`", short(form));
-                            return self.fail(Kind::Syntax, m);
-                        }
-                    }
-                }
-                (true, false, "donate") => {
-                    let given = rest.split(',').map(|name| self.param(name));
-                    let given: Vec<usize> = given.collect::<Result<_, _>>()?;
-                    if !given.is_sorted_by(|a, b| a < b) {
-                        return self
-                            .fail(Kind::Usage, "parameters are listed in their order, once");
-                    }
-                    plan.donated = given;
-                }
-                (true, false, "inline") => plan.inline.extend(self.insts(rest)?),
-                (true, false, "group") => {
-                    let parts = rest.split(';').map(|part| self.insts(part));
-                    plan.groups.push(Group { parts: parts.collect::<Result<_, _>>()? });
-                }
-                (true, false, "store") => {
-                    let Some((name, form)) = rest.split_once(" as ") else {
-                        return self.fail(Kind::Syntax, "expected `store %value as form`");
-                    };
-                    let v = self.value(name)?;
-                    match storage(form.trim()) {
-                        Some(s) => plan.storage.push((v, s)),
-                        None => {
-                            return self
-                                .fail(Kind::Syntax, format!("`{}` is no form", short(form)));
-                        }
-                    }
-                }
-                _ => {
-                    return self
-                        .fail(Kind::Syntax, format!("`{}` is not expected here", short(word)));
-                }
+                (true, false, _) => self.entry(&mut plan, &mut lossy, (word, rest))?,
+                _ => return self.unexpected(word),
             }
         }
         if !closed {
@@ -226,6 +176,70 @@ impl Reader<'_> {
             return self.fail(Kind::Usage, m);
         }
         Ok(plan)
+    }
+
+    /// Reads a line inside of the plan: its first word, and the rest of it.
+    fn entry(
+        &self,
+        plan: &mut Plan,
+        lossy: &mut Vec<(Value, Narrow)>,
+        (word, rest): (&str, &str),
+    ) -> Result<(), Diagnostic> {
+        match word {
+            "graph" => plan.graph = rest.into(),
+            "device" => plan.device = rest.into(),
+            "fp" => match Fp::ALL.iter().find(|(_, name)| *name == rest) {
+                Some((fp, _)) => plan.fp = *fp,
+                None => {
+                    return self.fail(Kind::Syntax, format!("`{}` is no mode", short(rest)));
+                }
+            },
+            "lossy" => {
+                let Some((name, form)) = rest.split_once(" as ") else {
+                    return self.fail(Kind::Syntax, "expected `lossy %value as type`");
+                };
+                let v = self.value(name)?;
+                match Narrow::named(form.trim()) {
+                    Some(narrow) => lossy.push((v, narrow)),
+                    None => {
+                        let m = format!("nothing is kept with losses as `{}`", short(form));
+                        return self.fail(Kind::Syntax, m);
+                    }
+                }
+            }
+            "donate" => {
+                let given = rest.split(',').map(|name| self.param(name));
+                let given: Vec<usize> = given.collect::<Result<_, _>>()?;
+                if !given.is_sorted_by(|a, b| a < b) {
+                    return self.fail(Kind::Usage, "parameters are listed in their order, once");
+                }
+                plan.donated = given;
+            }
+            "inline" => plan.inline.extend(self.insts(rest)?),
+            "group" => {
+                let parts = rest.split(';').map(|part| self.insts(part));
+                plan.groups.push(Group { parts: parts.collect::<Result<_, _>>()? });
+            }
+            "store" => {
+                let Some((name, form)) = rest.split_once(" as ") else {
+                    return self.fail(Kind::Syntax, "expected `store %value as form`");
+                };
+                let v = self.value(name)?;
+                match storage(form.trim()) {
+                    Some(s) => plan.storage.push((v, s)),
+                    None => {
+                        return self.fail(Kind::Syntax, format!("`{}` is no form", short(form)));
+                    }
+                }
+            }
+            _ => return self.unexpected(word),
+        }
+        Ok(())
+    }
+
+    /// Fails at a line that cannot begin with this word.
+    fn unexpected<T>(&self, word: &str) -> Result<T, Diagnostic> {
+        self.fail(Kind::Syntax, format!("`{}` is not expected here", short(word)))
     }
 
     fn insts(&self, list: &str) -> Result<Vec<Inst>, Diagnostic> {

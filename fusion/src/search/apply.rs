@@ -50,35 +50,9 @@ impl Space<'_> {
                 target.parts.extend(next.get(from.at())?.parts.iter().cloned());
                 self.placed(state, &mut next, into, from, target)?;
             }
-            Move::Split { seat, at } => {
-                let members = part(&mut next, seat)?;
-                if at == 0 || at as usize >= members.len() {
-                    return None;
-                }
-                let tail = members.split_off(at as usize);
-                next.insert(seat.slot.at() + 1, Group { parts: vec![tail] });
-            }
-            Move::Apart { seat } => {
-                part(&mut next, seat)?;
-                let parts = &mut next[seat.slot.at()].parts;
-                if parts.len() < 2 {
-                    return None;
-                }
-                let alone = parts.remove(seat.part as usize);
-                next.insert(seat.slot.at() + 1, Group { parts: vec![alone] });
-            }
-            Move::Shift { from, at, into } => {
-                let members = part(&mut next, from)?;
-                if from == into || members.len() < 2 || at as usize >= members.len() {
-                    return None;
-                }
-                let i = members.remove(at as usize);
-                let target = part(&mut next, into)?;
-                // Where it is there already, the part reads that.
-                if !target.contains(&i) {
-                    self.seated(state, target, i);
-                }
-            }
+            Move::Split { seat, at } => split(&mut next, seat, at)?,
+            Move::Apart { seat } => set_apart(&mut next, seat)?,
+            Move::Shift { from, at, into } => self.shifted(state, &mut next, (from, at), into)?,
             Move::WriteOut { inst } => {
                 if state.written_out[inst] {
                     return None;
@@ -92,16 +66,7 @@ impl Space<'_> {
                     return None;
                 }
                 written_out = Some((inst, false));
-                match into {
-                    Some(seat) => self.seated(state, part(&mut next, seat)?, inst),
-                    None => {
-                        let first = state.seats().find(|(_, members)| {
-                            members.iter().any(|&i| self.uses_of(state, i, inst))
-                        });
-                        let at = first?.0.slot.at();
-                        next.insert(at, Group { parts: vec![vec![inst]] });
-                    }
-                }
+                self.computed(state, &mut next, inst, into)?;
             }
             Move::Again { inst, into } => {
                 let target = part(&mut next, into)?;
@@ -110,29 +75,14 @@ impl Space<'_> {
                 }
                 self.seated(state, target, inst);
             }
-            Move::Once { seat, at } => {
-                let members = part(&mut next, seat)?;
-                let i = *members.get(at as usize)?;
-                members.remove(at as usize);
-                if !next.iter().flat_map(|g| &g.parts).any(|p| p.contains(&i)) {
-                    return None;
-                }
-                emptied(&mut next);
-            }
+            Move::Once { seat, at } => read_again(&mut next, seat, at)?,
             Move::Store { value, form: to } => {
                 if state.forms[value] == to {
                     return None;
                 }
                 form = Some((value, to));
             }
-            Move::Order { from, before } => {
-                if from.at() >= next.len() || before.at() > next.len() {
-                    return None;
-                }
-                let group = next.remove(from.at());
-                let to = before.at() - usize::from(before > from);
-                next.insert(to, group);
-            }
+            Move::Order { from, before } => reordered(&mut next, from, before)?,
         }
         Some(state.changed(next, written_out, form))
     }
@@ -165,6 +115,49 @@ impl Space<'_> {
         }
         before.push(made);
         groups.splice(first.at()..=second.at(), before.into_iter().chain(after));
+        Some(())
+    }
+
+    /// Moves a member of the part `from` to the part `into`.
+    fn shifted(
+        &self,
+        state: &State,
+        next: &mut [Group],
+        (from, at): (Seat, u32),
+        into: Seat,
+    ) -> Option<()> {
+        let members = part(next, from)?;
+        if from == into || members.len() < 2 || at as usize >= members.len() {
+            return None;
+        }
+        let i = members.remove(at as usize);
+        let target = part(next, into)?;
+        // Where it is there already, the part reads that.
+        if !target.contains(&i) {
+            self.seated(state, target, i);
+        }
+        Some(())
+    }
+
+    /// Has an instruction that was written out computed: by the part `into`, or by a group before the first
+    /// that uses it.
+    fn computed(
+        &self,
+        state: &State,
+        next: &mut Vec<Group>,
+        inst: Inst,
+        into: Option<Seat>,
+    ) -> Option<()> {
+        match into {
+            Some(seat) => self.seated(state, part(next, seat)?, inst),
+            None => {
+                let first = state
+                    .seats()
+                    .find(|(_, members)| members.iter().any(|&i| self.uses_of(state, i, inst)));
+                let at = first?.0.slot.at();
+                next.insert(at, Group { parts: vec![vec![inst]] });
+            }
+        }
         Some(())
     }
 
@@ -208,6 +201,52 @@ fn only(groups: &[Group], slot: Slot) -> Option<&Vec<Inst>> {
 
 fn part(groups: &mut [Group], seat: Seat) -> Option<&mut Vec<Inst>> {
     groups.get_mut(seat.slot.at())?.parts.get_mut(seat.part as usize)
+}
+
+/// Cuts a part: its members from `at` on become a group that runs next.
+fn split(next: &mut Vec<Group>, seat: Seat, at: u32) -> Option<()> {
+    let members = part(next, seat)?;
+    if at == 0 || at as usize >= members.len() {
+        return None;
+    }
+    let tail = members.split_off(at as usize);
+    next.insert(seat.slot.at() + 1, Group { parts: vec![tail] });
+    Some(())
+}
+
+/// Makes one of several parts a group that runs next.
+fn set_apart(next: &mut Vec<Group>, seat: Seat) -> Option<()> {
+    part(next, seat)?;
+    let parts = &mut next[seat.slot.at()].parts;
+    if parts.len() < 2 {
+        return None;
+    }
+    let alone = parts.remove(seat.part as usize);
+    next.insert(seat.slot.at() + 1, Group { parts: vec![alone] });
+    Some(())
+}
+
+/// Drops a member that another part computes too.
+fn read_again(next: &mut Vec<Group>, seat: Seat, at: u32) -> Option<()> {
+    let members = part(next, seat)?;
+    let i = *members.get(at as usize)?;
+    members.remove(at as usize);
+    if !next.iter().flat_map(|g| &g.parts).any(|p| p.contains(&i)) {
+        return None;
+    }
+    emptied(next);
+    Some(())
+}
+
+/// Runs a group before another one, or last.
+fn reordered(next: &mut Vec<Group>, from: Slot, before: Slot) -> Option<()> {
+    if from.at() >= next.len() || before.at() > next.len() {
+        return None;
+    }
+    let group = next.remove(from.at());
+    let to = before.at() - usize::from(before > from);
+    next.insert(to, group);
+    Some(())
 }
 
 /// Drops parts and groups that have no members.

@@ -432,26 +432,7 @@ impl Making<'_> {
         };
         let state = self.own.take(STATE as i64, 1)?;
         let sum = slot();
-        let mut puts = Vec::new();
-        let mut free = true;
-        for sink in &then.sinks {
-            if let Sink::Store { buffer, index } = sink {
-                free &= self.program.buffers[*buffer].storage == Storage::Plain;
-                puts.push(Put::Store(*buffer, index));
-            }
-        }
-        let slots = Slots { sums: Some((sum, result)), ..Slots::default() };
-        let then = self.sweep(&Sweep {
-            program: self.program,
-            domain: remaining.len(),
-            extents: remaining,
-            params: &then.params,
-            body: &then.program,
-            puts,
-            slots,
-            target: None,
-            part: Part::Folded,
-        })?;
+        let (then, free) = self.after_fold(remaining, then, (sum, result))?;
         Ok(Fold {
             monoid,
             dtype,
@@ -469,6 +450,37 @@ impl Making<'_> {
             bytes: dtype.bytes(),
             result_bytes: result.bytes(),
         })
+    }
+
+    /// Makes the sweep of what follows a fold, over the axes that remain; `sum` is the slot and the type of the
+    /// results. Whether all that it stores is of whole bytes is told too.
+    fn after_fold(
+        &mut self,
+        remaining: Extents,
+        then: &Stage,
+        sum: (u32, DType),
+    ) -> Result<(SweepId, bool), Diagnostic> {
+        let mut puts = Vec::new();
+        let mut free = true;
+        for sink in &then.sinks {
+            if let Sink::Store { buffer, index } = sink {
+                free &= self.program.buffers[*buffer].storage == Storage::Plain;
+                puts.push(Put::Store(*buffer, index));
+            }
+        }
+        let slots = Slots { sums: Some(sum), ..Slots::default() };
+        let sweep = self.sweep(&Sweep {
+            program: self.program,
+            domain: remaining.len(),
+            extents: remaining,
+            params: &then.params,
+            body: &then.program,
+            puts,
+            slots,
+            target: None,
+            part: Part::Folded,
+        })?;
+        Ok((sweep, free))
     }
 }
 

@@ -84,6 +84,9 @@ pub(crate) enum Work {
     },
 }
 
+/// Entry points that are known, by name and bytes of shared memory.
+type Entries = BTreeMap<(String, u32), Entry>;
+
 /// One launch.
 pub(crate) struct Launch {
     pub(crate) entry: Entry,
@@ -135,31 +138,15 @@ impl Prepared {
         Ok((places, report))
     }
 
-    /// Makes an executable of it. `arena` says where the temporaries of [`Prepared::program`] are.
-    ///
-    /// # Errors
-    /// [`Kind::Usage`] when the layout does not fit or puts two values into the same bytes at one time;
-    /// [`Kind::Limit`] when the device has not enough memory;
-    /// [`Kind::Internal`] when the driver does not take the code, with what its assembler says.
-    pub fn finish(
+    /// Makes the work of every step, and what is reported of it.
+    fn works(
         &self,
-        arena: &ArenaLayout,
-        cache: Option<&dyn KeptCode>,
-    ) -> Result<Executable, Diagnostic> {
-        let (places, mut report) = self.placed(arena)?;
-        arena_layout::check(self.program(), arena, &self.reads_again())?;
-        let Prepared { device, divided, module, tuned, .. } = self;
+        places: &Places,
+        loaded: &Loaded,
+        entries: &mut Entries,
+    ) -> Result<(Vec<Work>, Vec<StepReport>), Diagnostic> {
+        let Prepared { divided, module, tuned, .. } = self;
         let (program, origin) = (&divided.program, &divided.origin);
-        let whole = |d| within(d, program, None);
-        let beside = module.enter.scratch.max(module.leave.scratch);
-        if program.steps.is_empty() && beside > 0 {
-            // What copies need is planned with a step's.
-            let m = "copies of a program without steps need memory beside its buffers";
-            return Err(whole(Diagnostic::new(At::default(), Kind::Unsupported, m)));
-        }
-        let loaded = Loaded::new(device, &module.text, cache).map_err(whole)?;
-        report.code = loaded.bytes;
-        let mut entries = BTreeMap::new();
         let (mut steps, mut made) = (Vec::new(), Vec::new());
         let all = program.steps.iter().zip(&module.steps).zip(tuned);
         for (n, ((step, code), tuned)) in all.enumerate() {
@@ -175,13 +162,42 @@ impl Prepared {
                     bytes: program.buffers[t.from].bytes(),
                 },
                 (_, None) => Work::Launches(
-                    launches(program, code, (scratch, Side::In), &loaded, &mut entries)
+                    launches(program, code, (scratch, Side::In), loaded, entries)
                         .map_err(|d| within(d, program, Some(n)))?,
                 ),
             };
             made.push(told(step, origin[n], &work));
             steps.push(work);
         }
+        Ok((steps, made))
+    }
+
+    /// Makes an executable of it. `arena` says where the temporaries of [`Prepared::program`] are.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] when the layout does not fit or puts two values into the same bytes at one time;
+    /// [`Kind::Limit`] when the device has not enough memory;
+    /// [`Kind::Internal`] when the driver does not take the code, with what its assembler says.
+    pub fn finish(
+        &self,
+        arena: &ArenaLayout,
+        cache: Option<&dyn KeptCode>,
+    ) -> Result<Executable, Diagnostic> {
+        let (places, mut report) = self.placed(arena)?;
+        arena_layout::check(self.program(), arena, &self.reads_again())?;
+        let Prepared { device, divided, module, .. } = self;
+        let (program, origin) = (&divided.program, &divided.origin);
+        let whole = |d| within(d, program, None);
+        let beside = module.enter.scratch.max(module.leave.scratch);
+        if program.steps.is_empty() && beside > 0 {
+            // What copies need is planned with a step's.
+            let m = "copies of a program without steps need memory beside its buffers";
+            return Err(whole(Diagnostic::new(At::default(), Kind::Unsupported, m)));
+        }
+        let loaded = Loaded::new(device, &module.text, cache).map_err(whole)?;
+        report.code = loaded.bytes;
+        let mut entries = Entries::new();
+        let (mut steps, mut made) = self.works(&places, &loaded, &mut entries)?;
         // What callers hand over otherwise than the program has it is copied first, and at the end.
         let mut beside = |code: &StepCode, (scratch, side): (u64, Side), name: &str, at: usize| {
             let scratch = (aligned(scratch), side);
@@ -252,7 +268,7 @@ fn launches(
     code: &StepCode,
     (scratch, side): (u64, Side),
     loaded: &Loaded,
-    entries: &mut BTreeMap<(String, u32), Entry>,
+    entries: &mut Entries,
 ) -> Result<Vec<Launch>, Diagnostic> {
     let mut all = Vec::new();
     for launch in &code.launches {

@@ -1,6 +1,6 @@
 //! Where every buffer of a program is while it runs, and what each step needs beside them.
 
-use crate::gpu::launches::{Arg, Module};
+use crate::gpu::launches::{Arg, Module, StepCode};
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::out_of_memory;
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Space};
@@ -67,11 +67,7 @@ impl Places {
         module: &Module,
         needed: &[u64],
     ) -> Result<Places, Diagnostic> {
-        let caller = |code: &crate::gpu::launches::StepCode| -> Vec<Buffer> {
-            let args = code.launches.iter().flat_map(|l| &l.args);
-            args.filter_map(|a| if let Arg::Caller(b) = a { Some(*b) } else { None }).collect()
-        };
-        let (entered, left) = (caller(&module.enter), caller(&module.leave));
+        let (entered, left) = (caller_buffers(&module.enter), caller_buffers(&module.leave));
         let mut left_at = SecondaryMap::new();
         for b in left {
             left_at[b] = program.outputs.iter().position(|&o| o == b);
@@ -105,28 +101,7 @@ impl Places {
                 _ => Place::Block(beside.take(data.bytes())?),
             });
         }
-        let mut scratch = Vec::new();
-        let mut most = beside.0;
-        for (n, &bytes) in needed.iter().enumerate() {
-            scratch.push(match arena.scratch.get(n).copied().flatten() {
-                Some((at, size)) if size >= bytes => {
-                    inside(at, size, arena).map_err(|m| {
-                        let m = format!(
-                            "the layout of the arena does not fit: the scratch of step {n} {m}"
-                        );
-                        Diagnostic::new(At::default(), Kind::Usage, m)
-                    })?;
-                    at
-                }
-                // Steps follow each other: one place does for all.
-                _ => {
-                    let mut room = Room(beside.0);
-                    let at = room.take(bytes)?;
-                    most = most.max(room.0);
-                    at
-                }
-            });
-        }
+        let (scratch, most) = scratch_places(arena, needed, beside.0)?;
         // What makes them begin where they may is counted with what is beside the arena: a run takes what is
         // planned, to the byte.
         let is_constant = |data: &BufferData| {
@@ -205,6 +180,44 @@ impl Places {
         }
         bytes
     }
+}
+
+/// The buffers in the caller's memory that launches read or write.
+fn caller_buffers(code: &StepCode) -> Vec<Buffer> {
+    let args = code.launches.iter().flat_map(|l| &l.args);
+    args.filter_map(|a| if let Arg::Caller(b) = a { Some(*b) } else { None }).collect()
+}
+
+/// Where each step has its scratch, of which `needed` has the bytes, and the end of all of it. What the arena
+/// has no place for begins at `beside`.
+fn scratch_places(
+    arena: &ArenaLayout,
+    needed: &[u64],
+    beside: u64,
+) -> Result<(Vec<u64>, u64), Diagnostic> {
+    let mut scratch = Vec::new();
+    let mut most = beside;
+    for (n, &bytes) in needed.iter().enumerate() {
+        scratch.push(match arena.scratch.get(n).copied().flatten() {
+            Some((at, size)) if size >= bytes => {
+                inside(at, size, arena).map_err(|m| {
+                    let m = format!(
+                        "the layout of the arena does not fit: the scratch of step {n} {m}"
+                    );
+                    Diagnostic::new(At::default(), Kind::Usage, m)
+                })?;
+                at
+            }
+            // Steps follow each other: one place does for all.
+            _ => {
+                let mut room = Room(beside);
+                let at = room.take(bytes)?;
+                most = most.max(room.0);
+                at
+            }
+        });
+    }
+    Ok((scratch, most))
 }
 
 fn misfit(data: &BufferData, m: &str) -> Diagnostic {
