@@ -6,7 +6,7 @@
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{ArenaLayout, Executable, Options, Vectors, scratch};
-use adfuse::fusion::{self, Device, Effort, Fp, compile, memory_beside};
+use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, memory_beside};
 use adfuse::ir::Module;
 use adfuse::ir::kernel::{Program, Verified, verify};
 use adfuse::ir::op::Domain;
@@ -162,7 +162,8 @@ fn program(text: &str, grad: bool) -> (Verified<Program>, ArenaLayout) {
             (Module::single(g.clone()), g)
         }
     };
-    let options = fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: mode() };
+    let options =
+        fusion::Options { device: MachineModel::cpu(), effort: Effort::Default, fp: mode() };
     let program = verify(compile(&module, &f, &options).expect("compiles").program);
     let program = program.unwrap_or_else(|e| panic!("{}", e[0]));
     let beside = scratch(&program).expect("compiles");

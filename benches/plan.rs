@@ -1,7 +1,7 @@
 //! The way from a gradient to a program of kernels against the size of the gradient.
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
-use adfuse::fusion::{Device, Effort, Fp, Options, lower, memory, plan, prepare};
+use adfuse::fusion::{Effort, Fp, MachineModel, Options, lower, memory, plan, prepare};
 use adfuse::ir::{Function, Module, kernel, text};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::fmt::Write;
@@ -125,9 +125,10 @@ fn planning(c: &mut Criterion) {
             let g = sized(layers, n);
             let module = Module::single(g.clone());
             let f = prepare(&module, &g).expect("no calls");
-            let options = |effort| Options { device: Device::cpu(), effort, fp: Fp::Reproducible };
+            let options =
+                |effort| Options { device: MachineModel::cpu(), effort, fp: Fp::Reproducible };
             let found = plan(&f, &options(Effort::Default)).expect("has a lowering");
-            let program = lower(&f, &found, &Device::cpu()).expect("is a plan of it");
+            let program = lower(&f, &found, &MachineModel::cpu()).expect("is a plan of it");
             group.throughput(Throughput::Elements(f.body_insts().len() as u64));
             let size = format!("{n}/{} steps of {}", program.steps.len(), f.body_insts().len());
             group.bench_function(BenchmarkId::new("prepare", &size), |b| {
@@ -142,7 +143,7 @@ fn planning(c: &mut Criterion) {
                 });
             }
             group.bench_function(BenchmarkId::new("lower", &size), |b| {
-                b.iter(|| lower(black_box(&f), &found, &Device::cpu()));
+                b.iter(|| lower(black_box(&f), &found, &MachineModel::cpu()));
             });
             group.bench_function(BenchmarkId::new("verify", &size), |b| {
                 b.iter_batched(|| program.clone(), kernel::verify, BatchSize::LargeInput);

@@ -25,7 +25,7 @@ const TRANSFORMER: &[Part] = &[
     (5, 100, &[6, 10], false, false),
 ];
 
-/// A graph of so many operations or a few less, forward and backward.
+/// A graph of this many operations or a few less, forward and backward.
 fn graph(layer: &[Part], operations: usize) -> CostGraph {
     let mut g = CostGraph::new();
     let mut push = |op| g.push(op).expect("obeys the rules");

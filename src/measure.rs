@@ -24,7 +24,7 @@ pub struct Timed {
 }
 
 impl Timed {
-    /// Times of so many runs of each program.
+    /// Times of this many runs of each program.
     pub fn new(cpu: Cpu, runs: u32) -> Timed {
         Timed { cpu, runs, known: RefCell::default(), inputs: RefCell::default() }
     }

@@ -3,7 +3,7 @@
 use super::bytes::bytes as size;
 use super::streams::Streams;
 use adfuse::engine::{Cpu, Session};
-use adfuse::fusion::{AnyEngine, Device, Engine, Memory, Options};
+use adfuse::fusion::{AnyEngine, Engine, MachineModel, Memory, Options};
 use adfuse::ir::kernel::Program;
 use adfuse::ir::{Diagnostic, Kind};
 use adfuse::kernel_cache::KernelCache;
@@ -97,7 +97,7 @@ pub(super) enum Counting {
 impl Counting {
     /// For a machine. Those whose threads share registers are not what the engine `cpu` runs on.
     pub(super) fn of(options: &Options, donated: &[usize]) -> Counting {
-        let shares = |device: &Device| device.register_file > 0;
+        let shares = |device: &MachineModel| device.register_file > 0;
         match shares(&options.device) {
             true => Counting::Any(donated.to_vec()),
             false => Counting::here(options, donated),

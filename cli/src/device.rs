@@ -2,12 +2,12 @@
 
 use super::failure::{Failure, mean};
 use super::source::Source;
-use adfuse::fusion::Device;
+use adfuse::fusion::MachineModel;
 use std::path::Path;
 
 /// The machine of this name, or the one that a file describes.
-pub(super) fn device(name: &str) -> Result<Device, Failure> {
-    if let Some(known) = Device::named(name) {
+pub(super) fn device(name: &str) -> Result<MachineModel, Failure> {
+    if let Some(known) = MachineModel::named(name) {
         return Ok(known);
     }
     let path = Path::new(name);
@@ -17,5 +17,5 @@ pub(super) fn device(name: &str) -> Result<Device, Failure> {
         return Err(Failure::usage(format!("no device `{name}`")).hint(hint.or(Some(all))));
     }
     let source = Source::read(path)?;
-    Device::from_toml(&source.text).map_err(|d| Failure::File(source, vec![d]))
+    MachineModel::from_toml(&source.text).map_err(|d| Failure::File(source, vec![d]))
 }

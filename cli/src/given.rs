@@ -4,7 +4,7 @@ use super::device::device;
 use super::failure::Failure;
 use super::plan_json;
 use super::source::Source;
-use adfuse::fusion::{Device, Fp, Plan, graph_hash, planned_function};
+use adfuse::fusion::{Fp, MachineModel, Plan, graph_hash, planned_function};
 use adfuse::ir::Function;
 use std::path::Path;
 
@@ -39,12 +39,12 @@ impl Written {
     }
 
     /// The machine that it was made for, which is the one that is asked for, if one is.
-    pub(super) fn device(&self, asked: Option<&str>) -> Result<Device, Failure> {
+    pub(super) fn device(&self, asked: Option<&str>) -> Result<MachineModel, Failure> {
         // A plan that does not say is refused when it is read.
         let name = self.says("device").unwrap_or("cpu");
         let device = match asked {
             Some(asked) => device(asked)?,
-            None => Device::named(name).ok_or_else(|| {
+            None => MachineModel::named(name).ok_or_else(|| {
                 let m = format!("the plan is for the device `{name}`");
                 Failure::usage(m).hint(Some("give the file that describes it with --device".into()))
             })?,

@@ -18,8 +18,8 @@ use adfuse::budget::{Choice, choose};
 use adfuse::engine::registry::{self, Named, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
-    Device, Effort, Engine, Fp, Lossy, Memory, Narrowed, Options, Plan, PlanFrontier, PlanPoint,
-    keep_lossy, lower, memory_beside, plan, plan_attempts, plan_frontier,
+    Effort, Engine, Fp, Lossy, MachineModel, Memory, Narrowed, Options, Plan, PlanFrontier,
+    PlanPoint, keep_lossy, lower, memory_beside, plan, plan_attempts, plan_frontier,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::rewrite::stabilize;
@@ -209,7 +209,7 @@ impl Planning {
 
     /// The files that are read: the program, the plan, the machine's description.
     pub(super) fn files(&self) -> impl Iterator<Item = &Path> {
-        let device = self.device.as_deref().filter(|name| Device::named(name).is_none());
+        let device = self.device.as_deref().filter(|name| MachineModel::named(name).is_none());
         self.target.path().into_iter().chain(self.followed.path()).chain(device.map(Path::new))
     }
 

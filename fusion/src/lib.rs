@@ -30,7 +30,7 @@ pub use memory::engine::{AnyEngine, Engine};
 pub use memory::residuals::saved_bytes;
 pub use memory::{ALIGN, Memory, memory, memory_apart, memory_beside};
 pub use plan::lossy::{Bound as LossyBound, Lossy, LossyCopy, Narrow, lossy_copies};
-pub use plan::machine_model::Device;
+pub use plan::machine_model::MachineModel;
 pub use plan::names::value_named;
 pub use plan::options::{Effort, Options};
 pub use plan::refusal::Refusal;

@@ -1,6 +1,6 @@
 //! Programs written as text, whose costs are counted by hand.
 
-use adfuse_fusion::{Bound, Cost, Device, Ops, StepCost, cost, step_cost};
+use adfuse_fusion::{Bound, Cost, MachineModel, Ops, StepCost, cost, step_cost};
 use adfuse_ir::kernel::text::parse;
 use adfuse_ir::kernel::{Program, Role, Step, verify};
 
@@ -23,9 +23,9 @@ fn program(text: &str) -> Program {
 
 fn on_cpu(text: &str) -> Cost {
     let program = program(text);
-    let found = cost(&program, &Device::cpu());
+    let found = cost(&program, &MachineModel::cpu());
     for (step, cost) in program.steps.iter().zip(&found.steps) {
-        assert_eq!(step_cost(&program, step, &Device::cpu()), *cost);
+        assert_eq!(step_cost(&program, step, &MachineModel::cpu()), *cost);
     }
     found
 }
@@ -263,7 +263,7 @@ fn contractions_count_multiply_adds() {
     assert_eq!(plain.ops, Ops { contract_f32: macs, ..Ops::default() });
     assert_eq!((plain.reads, plain.writes), (4 * (256 + 512) * 1024, 4 * 256 * 512));
     assert_eq!(plain.bound, Bound::Compute);
-    let due = Device::cpu().launch_s + macs as f64 / Device::cpu().contract_f32_per_s;
+    let due = MachineModel::cpu().launch_s + macs as f64 / MachineModel::cpu().contract_f32_per_s;
     assert!((plain.seconds - due).abs() < 1e-12, "{plain:?}");
     let narrow = step(&contract("bf16", "f32", store));
     assert_eq!(narrow.ops, Ops { contract_f16: macs, ..Ops::default() });
@@ -332,7 +332,7 @@ fn other_steps_move_what_they_name() {
          %z = library @fft(%x, %y) scratch 4096",
     );
     assert_eq!((library.reads, library.writes, library.launches), (40 + 32, 24, 1));
-    let h200 = Device::h200();
+    let h200 = MachineModel::h200();
     let copy = program("input %x: f32[1024] in host output %y: f32[1024] %y = transfer %x");
     let copy = cost(&copy, &h200).steps.remove(0);
     assert_eq!((copy.reads, copy.writes, copy.ops), (4096, 4096, Ops::default()));
@@ -394,7 +394,7 @@ fn the_least_is_what_no_grouping_saves() {
 
 #[test]
 fn time_is_that_of_memory_compute_or_launches() {
-    let device = Device::cpu();
+    let device = MachineModel::cpu();
     let copy = |n: u64| {
         step(&format!(
             "input %x: f32[{n}] output %y: f32[{n}] {}",
@@ -444,20 +444,20 @@ fn many_live_values_cost_threads_on_a_gpu_and_spills_on_a_cpu() {
         );
         program(&text)
     };
-    let found = |n, device: &Device| {
+    let found = |n, device: &MachineModel| {
         let c = cost(&wide(n), device).steps.remove(0);
         (c.registers, c.occupancy)
     };
     // The sum so far, and every parameter.
-    assert_eq!(found(16, &Device::cpu()), (17, 1.0));
-    assert_eq!(found(63, &Device::cpu()), (64, 0.5));
-    assert_eq!(found(16, &Device::h200()), (17, 1.0));
-    assert_eq!(found(63, &Device::h200()), (64, 0.5));
-    let (registers, occupancy) = found(509, &Device::h200());
+    assert_eq!(found(16, &MachineModel::cpu()), (17, 1.0));
+    assert_eq!(found(63, &MachineModel::cpu()), (64, 0.5));
+    assert_eq!(found(16, &MachineModel::h200()), (17, 1.0));
+    assert_eq!(found(63, &MachineModel::h200()), (64, 0.5));
+    let (registers, occupancy) = found(509, &MachineModel::h200());
     assert_eq!(registers, 510);
     // 257 threads of 2048 have 255 registers each, which is half of what they need.
     assert_eq!(occupancy, 0.5 * 257.0 / 2048.0);
-    let unlimited = Device { registers: 0, ..Device::h200() };
+    let unlimited = MachineModel { registers: 0, ..MachineModel::h200() };
     assert_eq!(found(509, &unlimited).1, 1.0);
 }
 
@@ -480,7 +480,7 @@ fn nothing_is_too_wrong_to_count() {
     for text in [kernel, scatter] {
         let program = parse(&format!("program @f {{ {text} return }}"));
         let program = program.unwrap_or_else(|d| panic!("{d}"));
-        let found = cost(&program, &Device::cpu());
+        let found = cost(&program, &MachineModel::cpu());
         assert!(found.seconds > 0.0 && found.seconds.is_finite(), "{found:?}");
     }
     // Neither do buffers and values have to be there.
@@ -491,5 +491,5 @@ fn nothing_is_too_wrong_to_count() {
         kernel.stages[0].params.clear();
         kernel.stages[0].program.insts.clear();
     }
-    assert_eq!(cost(&broken, &Device::h200()).bytes_moved, 0);
+    assert_eq!(cost(&broken, &MachineModel::h200()).bytes_moved, 0);
 }

@@ -135,7 +135,7 @@ impl IndexExpr {
         }
     }
 
-    /// The factors of the axes where it is affine in the coordinates along so many axes; `None` where it is
+    /// The factors of the axes where it is affine in the coordinates along this many axes; `None` where it is
     /// not, or a factor is too large.
     pub fn factors(&self, axes: usize) -> Option<SmallVec<[i128; 8]>> {
         let mut factors: SmallVec<[i128; 8]> = smallvec![0; axes];

@@ -42,7 +42,7 @@ pub(crate) fn boxed(instance: &Instance, zeal: Zeal, seed: u64, limit: &mut Limi
 /// The cost of a box, counted in places of a placement.
 const BOX: usize = 64;
 
-/// Of boxes with equal lives each is compared with so many others.
+/// Of boxes with equal lives each is compared with this many others.
 const MOST_COMPARED: usize = 64;
 
 /// Boxes under construction.

@@ -89,7 +89,7 @@ impl Limit {
     }
 }
 
-/// The deadline is looked at once in so many steps.
+/// The deadline is looked at once in this many steps.
 const CLOCK: u64 = 256;
 
 /// The clock is read once for this many places, which take about a millisecond.

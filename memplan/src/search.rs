@@ -48,7 +48,7 @@ pub(crate) fn decide(
 /// Dead ends in the shortest run, beside one for every four slots.
 const DEAD_ENDS: u64 = 64;
 
-/// Looking at so many sections counts as a step.
+/// Looking at this many sections counts as a step.
 const WORK: u64 = 192;
 
 /// A choice under way.

@@ -3,7 +3,7 @@
 use super::{Compiled, Decided, Engine, Ready, Session, Settings};
 use crate::backends::cpu::{self, ArenaLayout};
 use crate::backends::functions::Registry;
-use crate::fusion::{self, Device, Effort, Fp, Lossy, Memory, Narrowed, Plan};
+use crate::fusion::{self, Effort, Fp, Lossy, MachineModel, Memory, Narrowed, Plan};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
 use crate::plan_cache::PlanCache;
@@ -56,8 +56,11 @@ pub struct Cpu {
 
 impl Default for Cpu {
     fn default() -> Cpu {
-        let plan =
-            fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::default() };
+        let plan = fusion::Options {
+            device: MachineModel::cpu(),
+            effort: Effort::Default,
+            fp: Fp::default(),
+        };
         Cpu {
             plan,
             threads: 1,

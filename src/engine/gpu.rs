@@ -2,7 +2,7 @@
 
 use super::{Compiled, Decided, Engine, Ready, Session, Settings};
 use crate::backends::functions::Registry;
-use crate::backends::gpu::{self, Device, Executable, KeptCode};
+use crate::backends::gpu::{self, Executable, GpuDevice, KeptCode};
 use crate::fusion::{self, Effort, Fp, Lossy, Memory, Narrowed, Plan};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
@@ -49,7 +49,7 @@ impl Gpu {
             fp: Fp::default(),
         };
         Ok(Gpu {
-            engine: gpu::Engine::new(Device::open(number)?),
+            engine: gpu::Engine::new(GpuDevice::open(number)?),
             plan,
             library: true,
             mem_budget: None,
@@ -61,12 +61,12 @@ impl Gpu {
     }
 
     /// The machine that is planned for unless another is named.
-    pub fn planned_for() -> fusion::Device {
-        fusion::Device::h200()
+    pub fn planned_for() -> fusion::MachineModel {
+        fusion::MachineModel::h200()
     }
 
     /// The device.
-    pub fn device(&self) -> &Arc<Device> {
+    pub fn device(&self) -> &Arc<GpuDevice> {
         self.engine.device()
     }
 

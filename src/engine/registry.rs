@@ -9,7 +9,7 @@ use crate::backends::backend::erased;
 use crate::backends::cpu::Vectors;
 use crate::backends::functions::Registry;
 use crate::backends::reference::Evaluator;
-use crate::fusion::{self, Device};
+use crate::fusion::{self, MachineModel};
 use crate::ir::Diagnostic;
 #[cfg(feature = "gpu")]
 use crate::kernel_cache::KernelCache;
@@ -129,8 +129,8 @@ pub struct Named {
 
 impl Named {
     /// The machine that plans are made for, where none is named.
-    pub fn device(&self) -> Device {
-        Device::named(self.row.machine).unwrap_or_else(Device::cpu)
+    pub fn device(&self) -> MachineModel {
+        MachineModel::named(self.row.machine).unwrap_or_else(MachineModel::cpu)
     }
 
     /// Whether it runs functions as they are, without a plan.
@@ -213,7 +213,7 @@ mod tests {
     fn rows_open_what_they_name() {
         for row in ENGINES {
             let Some(open) = row.open else { continue };
-            assert!(Device::named(row.machine).is_some(), "{}", row.name);
+            assert!(MachineModel::named(row.machine).is_some(), "{}", row.name);
             match open(&Request::new(Cpu::default().plan)) {
                 Ok(backend) => assert_eq!(backend.name(), row.name),
                 Err(d) => assert_eq!((d.kind, row.name), (crate::ir::Kind::NoDevice, "gpu")),

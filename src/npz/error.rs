@@ -24,7 +24,7 @@ pub enum Why {
     NoNumpy,
     /// A version of the `.npy` format that is not known.
     Version(u8),
-    /// A header of so many bytes, which is more than any array needs.
+    /// A header of this many bytes, which is more than any array needs.
     LongHeader(usize),
     /// The header is no dictionary of literals; what was expected where it is not.
     Header(&'static str),

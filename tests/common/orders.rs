@@ -3,7 +3,7 @@
 
 use super::kernels::numbers;
 use adfuse::backends::Array;
-use adfuse::fusion::{Device, Effort, Fp, Options, compile};
+use adfuse::fusion::{Effort, Fp, MachineModel, Options, compile};
 use adfuse::ir::kernel::text::parse;
 use adfuse::ir::kernel::{Program, Verified, verify};
 use adfuse::ir::text::parse_example;
@@ -53,7 +53,7 @@ fn finite(dtype: DType, dims: &[u64], seed: u64) -> Array {
 fn lowered(text: &str) -> Verified<Program> {
     let module = parse_example(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     let f = module.funcs.values().next().expect("a function");
-    let options = Options { device: Device::h200(), effort: Effort::Default, fp: Fp::Strict };
+    let options = Options { device: MachineModel::h200(), effort: Effort::Default, fp: Fp::Strict };
     let made = compile(&module, f, &options).unwrap_or_else(|d| panic!("{d}"));
     verify(made.program).unwrap_or_else(|e| panic!("{}", e[0]))
 }
@@ -93,7 +93,7 @@ pub(crate) fn orders(length: u64) -> Vec<Case> {
     cases
 }
 
-/// The order of a line of so many blocks that their counts are added up in several turns.
+/// The order of a line of this many blocks that their counts are added up in several turns.
 pub(crate) fn longest(dtype: DType) -> Case {
     let n = 1_100_000;
     let text = format!(

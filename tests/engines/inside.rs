@@ -6,7 +6,7 @@ use adfuse::backends::Array;
 use adfuse::backends::StepReport;
 use adfuse::backends::cpu::{Emitter, Executable, Trace};
 use adfuse::engine::{Compiled, Cpu};
-use adfuse::fusion::{self, Device, Effort, Fp};
+use adfuse::fusion::{self, Effort, Fp, MachineModel};
 use adfuse::ir::Module;
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::verify;
@@ -25,7 +25,7 @@ fn models(effort: Effort, threads: usize, mut each: impl FnMut(&str, &Compiled, 
         .collect();
     files.sort();
     assert!(files.len() > 5, "{files:?}");
-    let plan = fusion::Options { device: Device::cpu(), effort, fp: Fp::Strict };
+    let plan = fusion::Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
     let cpu = Cpu { plan, threads, ..Cpu::default() };
     for file in files {
         let text = std::fs::read_to_string(&file).expect("text");

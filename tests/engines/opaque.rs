@@ -7,7 +7,7 @@ use adfuse::backends::Array;
 use adfuse::backends::reference::{self, Silent, kernel, run_with};
 use adfuse::engine::{Cpu, Either, Engine};
 use adfuse::functions::{Opaque, Price, Registry};
-use adfuse::fusion::{self, Device, Effort, Fp, compile, cost, prepare};
+use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, cost, prepare};
 use adfuse::ir::kernel::{Program, Step, verify as verified};
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::{parse, print_module};
@@ -100,7 +100,7 @@ fn everywhere(module: &Module, f: &Function, args: &[Array]) -> Vec<Array> {
     let expected = run_with(module, f, args, &mut Silent, &functions);
     let expected = expected.unwrap_or_else(|d| panic!("{d}\n{f}"));
     for effort in [Effort::Off, Effort::Quick, Effort::Default, Effort::Search] {
-        let options = fusion::Options { device: Device::cpu(), effort, fp: Fp::Strict };
+        let options = fusion::Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
         let ready = functions.priced(&prepare(module, f).expect("prepares")).expect("is known");
         let compiled = compile(&Module::single(ready.clone()), &ready, &options);
         let program = compiled.unwrap_or_else(|d| panic!("{d}\n{f}")).program;
@@ -298,7 +298,8 @@ fn prices_are_planned() {
     let priced = functions().priced(f).expect("is known");
     let text = priced.to_string();
     assert!(text.contains("operations = 280, bytes = 16, scratch = 56"), "{text}");
-    let options = fusion::Options { device: Device::cpu(), effort: Effort::Off, fp: Fp::Strict };
+    let options =
+        fusion::Options { device: MachineModel::cpu(), effort: Effort::Off, fp: Fp::Strict };
     let lowered = |f: &Function| -> Program {
         compile(&Module::single(f.clone()), f, &options).expect("compiles").program
     };

@@ -4,7 +4,7 @@
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{ArenaLayout, Engine, Executable, Options, scratch};
-use adfuse::fusion::{self, Device, Effort, Fp, compile, memory_beside};
+use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, memory_beside};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{BufferData, Program, Role, Verified, verify};
 use adfuse::ir::op::Domain;
@@ -23,7 +23,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// The program of a function, and where everything is.
 fn planned(module: &Module, f: &Function, effort: Effort) -> (Verified<Program>, ArenaLayout) {
-    let options = fusion::Options { device: Device::cpu(), effort, fp: Fp::Strict };
+    let options = fusion::Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
     let program = compile(module, f, &options).unwrap_or_else(|d| panic!("{d}")).program;
     laid_out(verify(program).unwrap_or_else(|e| panic!("{}", e[0])), effort)
 }

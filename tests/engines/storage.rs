@@ -3,14 +3,14 @@
 use crate::common::random::inputs;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
-use adfuse::fusion::{Device, Effort, Fp, Options, Plan, lower, plan, prepare};
+use adfuse::fusion::{Effort, Fp, MachineModel, Options, Plan, lower, plan, prepare};
 use adfuse::ir::kernel::{Storage, verify};
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{Function, Module};
 
 const OPTIONS: fn() -> Options =
-    || Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
+    || Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
 
 /// A function that leaves `%v` in memory, made from `%x`, for a kernel of other points.
 fn leaving(x: &str, made: &str, v: &str) -> Function {
@@ -33,7 +33,7 @@ fn leaving(x: &str, made: &str, v: &str) -> Function {
 
 /// The form in which the plan stores what the gather reads.
 fn form(f: &Function, plan: &Plan) -> Storage {
-    let program = lower(f, plan, &Device::cpu()).unwrap_or_else(|d| panic!("{d}"));
+    let program = lower(f, plan, &MachineModel::cpu()).unwrap_or_else(|d| panic!("{d}"));
     let forms: Vec<Storage> = program
         .buffers
         .values()
@@ -92,7 +92,7 @@ fn numbers_take_the_bits_they_need() {
         let args = inputs(&f, &[Domain::Normal, Domain::Ints(0, 89)]);
         let module = Module::single(f.clone());
         let expected = run(&module, &f, &args, &mut Silent).expect("runs");
-        let program = lower(&f, &found, &Device::cpu()).expect("has a lowering");
+        let program = lower(&f, &found, &MachineModel::cpu()).expect("has a lowering");
         let program = verify(program).unwrap_or_else(|e| panic!("{}", e[0]));
         assert_eq!(kernel::run(&program, &args).expect("runs"), expected, "{f}");
         let made = Cpu::default().of_program(program).expect("compiles");
@@ -102,7 +102,7 @@ fn numbers_take_the_bits_they_need() {
         if let Some((value, Storage::Packed(bits))) = stored.filter(|s| s.1 != Storage::Packed(1)) {
             let narrow = if bits > 2 { Storage::Packed(bits / 2) } else { Storage::Packed(1) };
             let wrong = Plan { storage: vec![(value, narrow)], ..found };
-            let refused = lower(&f, &wrong, &Device::cpu()).expect_err("too narrow");
+            let refused = lower(&f, &wrong, &MachineModel::cpu()).expect_err("too narrow");
             assert!(refused.message.contains("fewer bits"), "{refused}");
         }
     }

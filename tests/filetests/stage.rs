@@ -5,7 +5,7 @@ use crate::file::Directive;
 use adfuse::autodiff;
 use adfuse::backends::cpu::Vectors;
 use adfuse::engine::Gpu;
-use adfuse::fusion::{Device, Effort, Fp, Options};
+use adfuse::fusion::{Effort, Fp, MachineModel, Options};
 use adfuse::ir::rewrite::{self, Exactness};
 use adfuse::ir::text::{parse, print_function, print_module};
 use adfuse::ir::verify::verify;
@@ -149,7 +149,8 @@ fn passed(module: &Module, f: &Function, d: &Directive, (to, stage): (&Pass, Pri
     // What a GPU is given follows from a plan for one.
     let on_gpu = to.engine == Some(Gpu::NAME);
     let device = option("device", if on_gpu { "h200" } else { "cpu" });
-    let device = Device::named(&device).ok_or_else(|| usage(format!("no device {device}")))?;
+    let device =
+        MachineModel::named(&device).ok_or_else(|| usage(format!("no device {device}")))?;
     let (fp, effort) = (option("fp", "strict"), option("effort", "default"));
     let fp = Fp::ALL.iter().find(|(_, name)| *name == fp).map(|m| m.0);
     let fp = fp.ok_or_else(|| usage("no such mode".into()))?;

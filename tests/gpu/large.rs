@@ -7,7 +7,7 @@ use crate::trials::Skipped;
 use crate::{Outcome, all, gpu};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::engine::Cpu;
-use adfuse::fusion::{self, Device, Effort, Fp, compile};
+use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::specialize;
@@ -73,7 +73,8 @@ pub(crate) fn rows_that_fill_a_chip() -> Result<(), Skipped> {
         let mut first = None;
         for fp in [Fp::Strict, Fp::Reproducible, Fp::Fast] {
             let of = |what: String| Outcome::Wrong(format!("{name} {n} x {length} {fp:?}: {what}"));
-            let options = fusion::Options { device: Device::h200(), effort: Effort::Default, fp };
+            let options =
+                fusion::Options { device: MachineModel::h200(), effort: Effort::Default, fp };
             let compiled = compile(&module, &f, &options).unwrap_or_else(|d| panic!("{d}"));
             let program = verify(compiled.program).expect("lowering gives sound programs");
             if fp == Fp::Strict {

@@ -15,7 +15,7 @@ mod trials;
 mod ulps;
 
 use adfuse::backends::Array;
-use adfuse::backends::gpu::Device;
+use adfuse::backends::gpu::GpuDevice;
 use adfuse::engine::Gpu;
 use adfuse::ir::{Diagnostic, Kind};
 use std::io::Write;
@@ -136,11 +136,11 @@ fn ran(result: Result<Vec<Array>, Diagnostic>) -> Result<Vec<Array>, Outcome> {
 }
 
 fn a_machine_has_as_many_devices_as_can_be_opened() {
-    let count = Device::count();
-    let absent = Device::open(count).expect_err("one more than there are");
+    let count = GpuDevice::count();
+    let absent = GpuDevice::open(count).expect_err("one more than there are");
     assert_eq!(absent.kind, Kind::NoDevice);
     assert!(absent.message.starts_with("no GPU"), "{absent}");
-    assert!((0..count).all(|n| Device::open(n).is_ok()));
+    assert!((0..count).all(|n| GpuDevice::open(n).is_ok()));
 }
 
 fn main() -> ExitCode {

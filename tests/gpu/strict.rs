@@ -10,7 +10,7 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::kernel;
 use adfuse::engine::Gpu;
-use adfuse::fusion::{self, Device, Effort, Fp, compile};
+use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Step as ProgramStep, Verified, verify};
 use adfuse::ir::op::{Body, Domain};
@@ -43,7 +43,7 @@ fn same(gpu: &Gpu, program: &Verified<Program>, args: &[Array]) -> Outcome {
 /// Every effort's plan of a function.
 fn agrees(gpu: &Gpu, module: &Module, f: &Function, args: &[Array], efforts: &[Effort]) -> Outcome {
     for &effort in efforts {
-        let options = fusion::Options { device: Device::h200(), effort, fp: Fp::Strict };
+        let options = fusion::Options { device: MachineModel::h200(), effort, fp: Fp::Strict };
         let program = match compile(module, f, &options) {
             Ok(compiled) => verify(compiled.program).expect("lowering gives sound programs"),
             Err(d) => return Outcome::Wrong(format!("{d}\n{f}")),
@@ -247,7 +247,7 @@ pub(crate) fn unusual_values() -> Result<(), Skipped> {
     Ok(())
 }
 
-/// Programs with hard values: where `ADFUSE_PROGRAMS` says how many, so many of them, from all over the list.
+/// Programs with hard values: where `ADFUSE_PROGRAMS` says how many, this many of them, from all over the list.
 fn hold(test: &str, cases: Vec<Case>) -> Result<(), Skipped> {
     let gpu = gpu()?;
     let most = count_from_env("ADFUSE_PROGRAMS", u32::MAX).max(1) as usize;

@@ -31,7 +31,7 @@ const OWN: [(&str, f64, Of); 10] = [
 ];
 
 /// Functions made of primitives, with the bounds that they have in this mode as they divide and take roots. One number
-/// in so many is tried.
+/// in this many is tried.
 const OTHERS: [(&str, f64, Of); 19] = [
     ("expm1", 1.5, |x, _| x.expm1()),
     ("log", 1.0, |x, _| x.log()),
@@ -54,7 +54,7 @@ const OTHERS: [(&str, f64, Of); 19] = [
     ("pow", 0.75, |x, y| x.abs().pow(y)),
 ];
 
-/// Numbers of a launch: one in so many of all.
+/// Numbers of a launch: one in this many of all.
 const COUNT: u64 = 1 << 24;
 
 /// Every number of `f32` that is `%first` apart from a multiple of the step, and how far the function is off there.

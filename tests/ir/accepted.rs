@@ -7,7 +7,7 @@ use adfuse::autodiff::{
 };
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
-use adfuse::fusion::{Device, Effort, Fp, Options, compile};
+use adfuse::fusion::{Effort, Fp, MachineModel, Options, compile};
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::stabilize;
 use adfuse::ir::{DType, Diagnostic, Dim, Function, Kind, Module, Symbol, kernel, text, verify};
@@ -172,5 +172,5 @@ fn what_the_verifier_accepts_goes_through() {
 }
 
 fn options() -> Options {
-    Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict }
+    Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict }
 }

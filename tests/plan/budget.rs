@@ -8,7 +8,7 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::reference::{Silent, run};
 use adfuse::budget::choose;
 use adfuse::engine::Cpu;
-use adfuse::fusion::{self, Device, Effort, Fp, prepare};
+use adfuse::fusion::{self, Effort, Fp, MachineModel, prepare};
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Kind, Module};
@@ -16,7 +16,7 @@ use adfuse::plan_cache::PlanCache;
 use std::path::{Path, PathBuf};
 
 fn cpu(effort: Effort) -> Cpu {
-    let plan = fusion::Options { device: Device::cpu(), effort, fp: Fp::Strict };
+    let plan = fusion::Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
     Cpu { plan, threads: 2, ..Cpu::default() }
 }
 

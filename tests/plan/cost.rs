@@ -5,7 +5,7 @@ use crate::common::programs::decode;
 use crate::common::random::programs;
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::fusion::{
-    AnyEngine, Device, Effort, Fp, Options, compile, cost, plan, plan_attempts, plan_point,
+    AnyEngine, Effort, Fp, MachineModel, Options, compile, cost, plan, plan_attempts, plan_point,
     prepare, step_cost,
 };
 use adfuse::ir::kernel::text::parse;
@@ -16,7 +16,7 @@ use adfuse::ir::{DType, Function, Module};
 /// What holds of the cost of any program that lowering makes.
 fn sound(module: &Module, f: &Function) -> Result<(), String> {
     for effort in [Effort::Off, Effort::Default] {
-        let options = Options { device: Device::cpu(), effort, fp: Fp::Strict };
+        let options = Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
         let compiled = compile(module, f, &options).map_err(|d| format!("{d}\n{f}"))?;
         cost_is_sound(&compiled.program, effort)?;
     }
@@ -25,8 +25,8 @@ fn sound(module: &Module, f: &Function) -> Result<(), String> {
 
 fn cost_is_sound(program: &Program, effort: Effort) -> Result<(), String> {
     // Nothing stays close where every buffer is larger than what does.
-    let bare = Device { tile_bytes: 0, ..Device::cpu() };
-    for device in [Device::cpu(), Device::h200(), bare] {
+    let bare = MachineModel { tile_bytes: 0, ..MachineModel::cpu() };
+    for device in [MachineModel::cpu(), MachineModel::h200(), bare] {
         let found = cost(program, &device);
         let fail = |why: &str| Err(format!("{why}: {found:?}\n{program}"));
         if found.bytes_moved < found.least_bytes {
@@ -86,7 +86,7 @@ fn the_plan_is_the_fastest_that_was_made() {
     assert!(programs.len() >= 40, "{} programs", programs.len());
     for (name, f) in programs {
         for effort in [Effort::Quick, Effort::Default] {
-            let options = Options { device: Device::cpu(), effort, fp: Fp::Strict };
+            let options = Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
             let point = |plan| plan_point(&f, plan, &options, &AnyEngine).expect("lowers");
             let chosen = point(plan(&f, &options).expect("plans"));
             let off = Options { effort: Effort::Off, ..options.clone() };
@@ -104,7 +104,7 @@ fn the_plan_is_the_fastest_that_was_made() {
 /// On a device on which nothing is as slow as an operation, computing again what is fused does not pay.
 #[test]
 fn a_kernel_for_each_instruction_may_be_the_fastest() {
-    let mut device = Device::cpu();
+    let mut device = MachineModel::cpu();
     (device.launch_s, device.ops_per_s) = (1e-9, 1e6);
     device.memory_bytes_per_s = 1e15;
     device.cache_bytes_per_s = 1e15;
@@ -148,7 +148,7 @@ fn long_programs_are_counted_quickly() {
     );
     let mut program: Program = parse(&text).expect("reads");
     program.steps = vec![program.steps[0].clone(); 10_000];
-    let device = Device::cpu();
+    let device = MachineModel::cpu();
     let mut best = f64::INFINITY;
     for _ in 0..5 {
         let begin = std::time::Instant::now();
@@ -168,7 +168,7 @@ fn lying(domain: &str, body: &str) -> [f64; 4] {
     );
     let program = parse(&text).unwrap_or_else(|d| panic!("{d}\n{text}"));
     // An operation takes a second, and nothing else any time.
-    let none = Device {
+    let none = MachineModel {
         ops_per_s: 1.0,
         memory_bytes_per_s: 1e30,
         cache_bytes_per_s: 1e30,
@@ -178,14 +178,14 @@ fn lying(domain: &str, body: &str) -> [f64; 4] {
         place_ops: 0.0,
         branch_ops: 0.0,
         cut_ops: 0.0,
-        ..Device::cpu()
+        ..MachineModel::cpu()
     };
     let without = cost(&program, &none).seconds;
     let priced = [
-        Device { stride_ops: 1.0, ..none.clone() },
-        Device { place_ops: 1.0, ..none.clone() },
-        Device { branch_ops: 1.0, ..none.clone() },
-        Device { cut_ops: 1.0, ..none.clone() },
+        MachineModel { stride_ops: 1.0, ..none.clone() },
+        MachineModel { place_ops: 1.0, ..none.clone() },
+        MachineModel { branch_ops: 1.0, ..none.clone() },
+        MachineModel { cut_ops: 1.0, ..none.clone() },
     ];
     priced.map(|device| (cost(&program, &device).seconds - without).round())
 }

@@ -9,8 +9,8 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::fusion::{
-    Alternative, AnyEngine, Choice, Constraint, Decision, Device, Effort, Fp, Options, Plan, Why,
-    decisions, lower, plan, plan_frontier, prepare, saved_bytes, value_named,
+    Alternative, AnyEngine, Choice, Constraint, Decision, Effort, Fp, MachineModel, Options, Plan,
+    Why, decisions, lower, plan, plan_frontier, prepare, saved_bytes, value_named,
 };
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
@@ -19,7 +19,7 @@ use adfuse::ir::{DType, Function, Module, Op, Phase, Value, ValueDef};
 use std::collections::{BTreeMap, BTreeSet};
 
 fn options(effort: Effort) -> Options {
-    Options { device: Device::cpu(), effort, fp: Fp::Strict }
+    Options { device: MachineModel::cpu(), effort, fp: Fp::Strict }
 }
 
 fn gradients(module: &Module, f: &Function, wrt: Option<&[usize]>) -> Result<Function, String> {

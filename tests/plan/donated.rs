@@ -9,14 +9,14 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::cpu::Handed;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::engine::Cpu;
-use adfuse::fusion::{Device, Effort, Fp, Options, Plan, lower, plan_frontier, prepare};
+use adfuse::fusion::{Effort, Fp, MachineModel, Options, Plan, lower, plan_frontier, prepare};
 use adfuse::ir::kernel::text;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Kind, Module};
 
 fn cpu(effort: Effort, donated: Vec<usize>) -> Cpu {
-    let plan = Options { device: Device::cpu(), effort, fp: Fp::Strict };
+    let plan = Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
     Cpu { plan, donated, ..Cpu::default() }
 }
 
@@ -179,7 +179,7 @@ fn what_there_is_not_cannot_be_given_up() {
     let f = update();
     let plan = cpu(Effort::Default, Vec::new()).decide(&f).expect("a plan").plan;
     let wrong = plan.clone().donating(&[7]);
-    let refused = lower(&f, &wrong, &Device::cpu()).expect_err("no such parameter");
+    let refused = lower(&f, &wrong, &MachineModel::cpu()).expect_err("no such parameter");
     assert_eq!(refused.kind, Kind::Usage, "{refused}");
     let text = plan.donating(&[0, 1]).text(&f);
     for (from, to) in [("%x, %w", "%w, %x"), ("%x, %w", "%x, %x"), ("%x, %w", "%d")] {

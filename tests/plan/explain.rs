@@ -5,8 +5,8 @@ use crate::common::programs::{Step, decode};
 use crate::common::{count_from_env, models};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::fusion::{
-    Device, Effort, Explainer, Fp, Group, Obstacle, Occurrences, Options, Plan, Role, candidates,
-    plan, prepare,
+    Effort, Explainer, Fp, Group, MachineModel, Obstacle, Occurrences, Options, Plan, Role,
+    candidates, plan, prepare,
 };
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Inst, Module};
@@ -21,7 +21,7 @@ fn groups(plan: &Plan, i: Inst) -> Vec<usize> {
 }
 
 /// What holds of the explanations of a plan.
-fn consistent(f: &Function, plan: &Plan, device: &Device) -> Result<(), String> {
+fn consistent(f: &Function, plan: &Plan, device: &MachineModel) -> Result<(), String> {
     let planned = Occurrences::of(f, plan).map_err(|d| d.to_string())?;
     let explainer = Explainer::new(&planned, device).map_err(|d| d.to_string())?;
     for &i in f.body_insts() {
@@ -91,7 +91,7 @@ fn every_pair_of_values_has_an_explanation() {
                 let module = Module::single(f.clone());
                 let f = prepare(&module, f).map_err(|d| d.to_string())?;
                 for effort in [Effort::Off, Effort::Default] {
-                    let device = Device::h200();
+                    let device = MachineModel::h200();
                     let options = Options { device, effort, fp: Fp::Strict };
                     let plan = plan(&f, &options).map_err(|d| d.to_string())?;
                     consistent(&f, &plan, &options.device)
@@ -110,7 +110,7 @@ fn every_pair_of_values_has_an_explanation() {
 #[test]
 fn plans_that_compute_again_have_explanations() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
-    let options = Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
+    let options = Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
     let mut again = 0;
     for model in ["deep_mlp", "recurrent", "mlp_relu", "residual_layer_norm_bf16"] {
         let text = std::fs::read_to_string(folder.join(format!("{model}.ir"))).expect("a model");

@@ -2,7 +2,7 @@
 //! read once, nothing kept that can be computed where it is used.
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
-use adfuse::fusion::{Compiled, Device, Effort, Fp, Ops, Options, compile, cost};
+use adfuse::fusion::{Compiled, Effort, Fp, MachineModel, Ops, Options, compile, cost};
 use adfuse::ir::Module;
 use adfuse::ir::index::IndexExpr;
 use adfuse::ir::kernel::{Param, Program, Role, Run, Sink, Step, Storage, verify};
@@ -21,7 +21,7 @@ fn compiled(text: &str, grad: bool) -> Vec<(Options, Compiled)> {
         false => (module, f),
     };
     let mut all = Vec::new();
-    for device in [Device::cpu(), Device::h200()] {
+    for device in [MachineModel::cpu(), MachineModel::h200()] {
         for effort in [Effort::Quick, Effort::Default] {
             for fp in [Fp::Strict, Fp::Reproducible] {
                 let options = Options { device: device.clone(), effort, fp };
@@ -358,7 +358,8 @@ fn kernels_stay_small_in_wide_programs() {
         let f = module.funcs.values().next().expect("a function");
         let g = adfuse::autodiff::vjp(&module, f, &differentiable(f, None).expect("floats"));
         let f = if grad { g.expect("differentiates") } else { f.clone() };
-        let options = Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
+        let options =
+            Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
         let made = compile(&module, &f, &options).expect("compiles");
         verify(made.program.clone()).expect("verifies");
         let mut total = 0;
@@ -394,7 +395,7 @@ fn kernels_stay_small_in_wide_programs() {
 /// Operations of all steps.
 fn operations(program: &Program) -> u64 {
     let of = |o: &Ops| o.simple + o.special + o.integer;
-    cost(program, &Device::cpu()).steps.iter().map(|s| of(&s.ops)).sum()
+    cost(program, &MachineModel::cpu()).steps.iter().map(|s| of(&s.ops)).sum()
 }
 
 fn strict(text: &str, grad: bool) -> Compiled {
@@ -405,7 +406,7 @@ fn strict(text: &str, grad: bool) -> Compiled {
         true => forward_and_backward(&module, &f, &wrt()).expect("differentiates"),
         false => f,
     };
-    let options = Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
+    let options = Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
     compile(&Module::single(f.clone()), &f, &options).expect("compiles")
 }
 
@@ -434,7 +435,7 @@ fn gradients_of_slices_are_linear_in_their_number() {
     };
     let [less, more] = [64, 256].map(|n| {
         let made = strict(&sliced(n), true);
-        (operations(&made.program), cost(&made.program, &Device::cpu()).bytes_moved)
+        (operations(&made.program), cost(&made.program, &MachineModel::cpu()).bytes_moved)
     });
     assert!(more.0 <= 5 * less.0 && more.1 <= 6 * less.1, "{less:?} and {more:?}");
 }

@@ -12,8 +12,8 @@ use adfuse::backends::cpu::ArenaLayout;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
-    Alternative, AnyEngine, Constraint, Decision, Device, Effort, Fp, Options, Plan, PlanFrontier,
-    decisions, lower, plan, plan_point, prepare,
+    Alternative, AnyEngine, Constraint, Decision, Effort, Fp, MachineModel, Options, Plan,
+    PlanFrontier, decisions, lower, plan, plan_point, prepare,
 };
 use adfuse::ir::kernel::{Program, Storage, verify};
 use adfuse::ir::op::Domain;
@@ -21,7 +21,7 @@ use adfuse::ir::{DType, Function, Module};
 use std::sync::Arc;
 
 fn options(effort: Effort) -> Options {
-    Options { device: Device::cpu(), effort, fp: Fp::Strict }
+    Options { device: MachineModel::cpu(), effort, fp: Fp::Strict }
 }
 
 /// Programs of one function that gave its bits, with what is planned for each and the bytes that it held:

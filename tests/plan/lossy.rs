@@ -10,7 +10,7 @@ use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
-    AnyEngine, Choice, Decider, Device, Effort, Fp, Lossy, LossyCopy, Narrow, Options, Plan,
+    AnyEngine, Choice, Decider, Effort, Fp, Lossy, LossyCopy, MachineModel, Narrow, Options, Plan,
     keep_lossy, lossy_copies, lower, plan, plan_frontier, plan_point, planned_function, prepare,
     value_named,
 };
@@ -21,7 +21,7 @@ use adfuse::ir::text::parse;
 use adfuse::ir::{Builder, DType, Function, Kind, Module, Value, ValueDef};
 
 fn options(effort: Effort) -> Options {
-    Options { device: Device::cpu(), effort, fp: Fp::Strict }
+    Options { device: MachineModel::cpu(), effort, fp: Fp::Strict }
 }
 
 fn every(narrow: Narrow) -> Lossy {

@@ -1,7 +1,7 @@
 //! Plans kept in a folder: what is damaged or foreign is never used, writers do not disturb each other,
 //! and a folder does not grow without bound.
 
-use adfuse::fusion::{Device, Effort, Fp, Options};
+use adfuse::fusion::{Effort, Fp, MachineModel, Options};
 use adfuse::plan_cache::{Entry, Key, Lookup, PlanCache};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ impl Drop for Folder {
 }
 
 fn options() -> Options {
-    Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict }
+    Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict }
 }
 
 fn key(budget: u64) -> Key {

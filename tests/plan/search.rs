@@ -14,7 +14,7 @@ use adfuse::fusion::search::{
     Found, Measure, Move, Policy, Predicted, SearchOptions, Space, State, Uniform, search,
 };
 use adfuse::fusion::{
-    AnyEngine, Device, Effort, Fp, Options, Plan, cost, lower, memory, plan, prepare,
+    AnyEngine, Effort, Fp, MachineModel, Options, Plan, cost, lower, memory, plan, prepare,
 };
 use adfuse::ir::kernel::{Program, verify};
 use adfuse::ir::op::Domain;
@@ -27,7 +27,7 @@ use std::path::Path;
 use std::time::Instant;
 
 fn options(effort: Effort) -> Options {
-    Options { device: Device::cpu(), effort, fp: Fp::Strict }
+    Options { device: MachineModel::cpu(), effort, fp: Fp::Strict }
 }
 
 fn steps(steps: u32) -> SearchOptions {
@@ -74,8 +74,8 @@ impl Subject {
         if Plan::parse(&text, f).map_err(|d| why(d.to_string()))? != *plan {
             return Err(why("does not read back".into()));
         }
-        let program = lower(f, plan, &Device::cpu()).map_err(|d| why(d.to_string()))?;
-        let seconds = cost(&program, &Device::cpu()).seconds;
+        let program = lower(f, plan, &MachineModel::cpu()).map_err(|d| why(d.to_string()))?;
+        let seconds = cost(&program, &MachineModel::cpu()).seconds;
         let peak = memory(&program, Effort::Default).map_err(|d| why(d.to_string()))?.peak;
         let program = verify(program).map_err(|e| why(e[0].to_string()))?;
         let found = kernel::run(&program, &self.args).map_err(|d| why(d.to_string()))?;

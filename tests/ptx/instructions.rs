@@ -8,9 +8,9 @@ use std::collections::HashMap;
 pub(crate) enum Does {
     /// Computes a register of up to three others.
     Compute(fn([u64; 3]) -> u64),
-    /// A register as two halves of so many bits, low first.
+    /// A register as two halves of this many bits, low first.
     Halves(u32),
-    /// Two halves of so many bits as one register.
+    /// Two halves of this many bits as one register.
     Whole(u32),
     Load {
         space: Space,
@@ -23,7 +23,7 @@ pub(crate) enum Does {
         bytes: u32,
         offset: i64,
     },
-    /// Copies so many bytes of global memory to shared memory, of which the first may be all that are there and
+    /// Copies this many bytes of global memory to shared memory, of which the first may be all that are there and
     /// zeros follow. It is done at once: who waits for it comes later.
     Copy {
         bytes: u32,

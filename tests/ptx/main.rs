@@ -15,7 +15,7 @@ mod trials;
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::ptx::{self, Target};
-use adfuse::fusion::{self, Device, Effort, Fp, compile};
+use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Step, Verified, verify};
 use adfuse::ir::op::Body;
@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use trials::{Skipped, run, trials};
 
 fn lowered(module: &Module, f: &Function, effort: Effort, fp: Fp) -> Verified<Program> {
-    let options = fusion::Options { device: Device::h200(), effort, fp };
+    let options = fusion::Options { device: MachineModel::h200(), effort, fp };
     let compiled = compile(module, f, &options).unwrap_or_else(|d| panic!("{d}\n{f}"));
     verify(compiled.program).unwrap_or_else(|e| panic!("{}", e[0]))
 }

@@ -4,8 +4,7 @@ use crate::{none, root, sources};
 
 /// Phrases that a native engineer has to read twice, with what to write. In lower case, as whole words.
 const PHRASES: &[(&str, &str)] = &[
-    ("so many always", "the number"),
-    ("every so manyth", "every n-th"),
+    ("so many", "this many, or the number"),
     ("is no matter of", "does not depend on"),
     ("what it goes along", "its axes"),
     ("goes along what", "has the axes of what"),

@@ -168,7 +168,7 @@ impl MadeArgsort {
     ) {
         let (long, count) = (self.long as usize, self.count as usize);
         let room = worker.all(self.numbers).cast::<T>().wrapping_add(task as usize * long);
-        // SAFETY: there is room for so many entries of each task, of 16 bytes where entries have that, at a
+        // SAFETY: there is room for this many entries of each task, of 16 bytes where entries have that, at a
         // line of the cache; nobody else uses this task's.
         let entries = unsafe {
             (0..long).for_each(|k| room.add(k).write(entry(k as i64)));

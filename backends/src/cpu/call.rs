@@ -265,7 +265,7 @@ impl Executable {
                 Work::Call(call) => call.run(crew).map_err(|d| self.at_step(n, d))?,
                 Work::Copy(from, to, n) => {
                     let (from, to) = (pointers[*from], pointers[*to]);
-                    // SAFETY: both have so many bytes, and are not the same.
+                    // SAFETY: both have this many bytes, and are not the same.
                     unsafe { std::ptr::copy_nonoverlapping(from, to, *n) }
                 }
             }
@@ -348,7 +348,7 @@ impl Moved {
         }
         let block = Block::new(bytes as u64)?;
         if there {
-            // SAFETY: both have so many bytes.
+            // SAFETY: both have this many bytes.
             unsafe { std::ptr::copy_nonoverlapping(at, block.start(), bytes) }
         }
         let start = block.start();

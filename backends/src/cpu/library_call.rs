@@ -71,7 +71,7 @@ impl MadeCall {
         let worker = crew.worker(0);
         let mut args: SmallVec<[Tensor<'_>; 8]> = SmallVec::new();
         for d in &self.args {
-            // SAFETY: the buffer is dense and has so many bytes, which an earlier step or the caller has written and
+            // SAFETY: the buffer is dense and has this many bytes, which an earlier step or the caller has written and
             // nobody writes meanwhile; they begin where its elements may.
             let bytes = unsafe { slice(worker.table[d.buffer], d.bytes) };
             args.push(Tensor { dtype: d.dtype, dims: &d.dims, bytes });

@@ -282,7 +282,7 @@ impl Maker {
 impl Code {
     /// The functions in the order in which they were made: what is known of each, and its bytes.
     pub(super) fn listed(&self) -> impl ExactSizeIterator<Item = (&Noted, &[u8])> {
-        // SAFETY: so many bytes were written there, may be read, and stay as they are as long as this
+        // SAFETY: this many bytes were written there, may be read, and stay as they are as long as this
         // does.
         #[allow(unsafe_code)]
         let code =

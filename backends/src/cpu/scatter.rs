@@ -190,7 +190,7 @@ impl MadeScatter {
         add: impl Fn(T, T) -> T,
     ) {
         let length = (range.end - range.start) as usize;
-        // SAFETY: the sweep has left so many updates and places for all workers, which nobody writes
+        // SAFETY: the sweep has left this many updates and places for all workers, which nobody writes
         // meanwhile; there are sums for all elements, those of the range are this task's alone, and
         // callers' slices have been aligned.
         let (values, places, sums) = unsafe {

@@ -167,7 +167,7 @@ pub(super) fn line<T: Element>(
 /// results in the first line.
 ///
 /// # Safety
-/// `xs` must point to so many lines, and nobody else may use these columns meanwhile.
+/// `xs` must point to this many lines, and nobody else may use these columns meanwhile.
 pub(super) unsafe fn join_parts<T: Element>(
     xs: *mut T,
     [parts, inner]: [usize; 2],
@@ -288,7 +288,7 @@ mod tests {
         for parts in 1..40 {
             let xs = numbers(parts * 3);
             let mut joined = xs.clone();
-            // SAFETY: there are so many lines of three.
+            // SAFETY: there are this many lines of three.
             unsafe { join_parts(joined.as_mut_ptr(), [parts, 3], [0, 2], add) };
             // SAFETY: as above.
             unsafe { join_parts(joined.as_mut_ptr(), [parts, 3], [2, 3], add) };

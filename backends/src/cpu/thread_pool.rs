@@ -31,7 +31,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// So many threads beside the caller's; fewer where the system gives no more.
+    /// This many threads beside the caller's; fewer where the system gives no more.
     pub(super) fn new(beside: usize) -> Pool {
         let shared = Arc::new(Shared {
             call: AtomicU64::new(0),

@@ -55,7 +55,7 @@ pub struct Launch {
     pub grid: [u32; 3],
     /// Threads of a block, along x.
     pub block: u32,
-    /// Where it is given, blocks take turns: of the grid so many are launched for each multiprocessor, and they do
+    /// Where it is given, blocks take turns: of the grid this many are launched for each multiprocessor, and they do
     /// the work of all.
     pub resident: Option<u32>,
     /// Bytes of dynamic shared memory of a block. Where they are more than 48 KiB the function's attribute
@@ -74,7 +74,7 @@ pub enum Arg {
     /// has strides. Only [`Module::enter`] and [`Module::leave`] have these; of all other buffers
     /// [`Arg::Buffer`] is what the caller hands over and is handed.
     Caller(Buffer),
-    /// So many bytes into the step's scratch, which is 256-byte aligned at least.
+    /// This many bytes into the step's scratch, which is 256-byte aligned at least.
     Scratch {
         /// A multiple of 256.
         offset: u64,

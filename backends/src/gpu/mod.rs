@@ -16,7 +16,7 @@ pub use driver::copy::Copy;
 #[cfg(feature = "gpu")]
 pub use driver::cublaslt::library;
 #[cfg(feature = "gpu")]
-pub use driver::device::{Device, Facts};
+pub use driver::device::{Facts, GpuDevice};
 #[cfg(feature = "gpu")]
 pub use driver::engine::Engine;
 #[cfg(feature = "gpu")]

@@ -198,7 +198,7 @@ impl fmt::Debug for Array {
     }
 }
 
-/// Appends so many elements of `W` bytes each.
+/// Appends this many elements of `W` bytes each.
 fn put<const W: usize>(bytes: &mut Vec<u8>, n: u64, mut next: impl FnMut() -> u64) {
     for _ in 0..n {
         if let Some(element) = next().to_le_bytes().first_chunk::<W>() {

@@ -40,7 +40,7 @@ pub struct ExecutableCache<E> {
 }
 
 impl<E> ExecutableCache<E> {
-    /// One that keeps so many.
+    /// One that keeps this many.
     pub(crate) fn new(capacity: usize) -> ExecutableCache<E> {
         ExecutableCache { capacity, entries: Mutex::default() }
     }

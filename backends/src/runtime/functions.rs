@@ -378,7 +378,7 @@ struct Words {
 }
 
 impl Words {
-    /// So many bytes; `None` is more than can be counted.
+    /// This many bytes; `None` is more than can be counted.
     fn zeros(bytes: Option<u64>) -> Result<Words, Diagnostic> {
         let size = bytes.and_then(|n| usize::try_from(n).ok());
         let mut words = Vec::new();
@@ -395,7 +395,7 @@ impl Words {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: words have eight bytes each, and so many as there are bytes at least.
+        // SAFETY: words have eight bytes each, and this many as there are bytes at least.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.bytes) }
     }
 

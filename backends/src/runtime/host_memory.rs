@@ -23,7 +23,7 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// So many bytes.
+    /// This many bytes.
     pub(crate) fn new(bytes: u64) -> Result<Block, Diagnostic> {
         if bytes == 0 {
             return Ok(Block { start: NonNull::<Line>::dangling().cast(), layout: None });
@@ -40,11 +40,11 @@ impl Block {
         Ok(Block { start, layout: Some(layout) })
     }
 
-    /// So many bytes, all of them 0.
+    /// This many bytes, all of them 0.
     pub(crate) fn zeroed(bytes: u64) -> Result<Block, Diagnostic> {
         let block = Block::new(bytes)?;
         let size = block.layout.map_or(0, |layout| layout.size());
-        // SAFETY: the block has so many bytes, and nobody else knows of it.
+        // SAFETY: the block has this many bytes, and nobody else knows of it.
         unsafe { block.start().write_bytes(0, size) };
         Ok(block)
     }
@@ -109,12 +109,12 @@ impl Room {
         Room { base, next: base, most: base, limit: MOST }
     }
 
-    /// The same with so many bytes at most.
+    /// The same with this many bytes at most.
     pub(crate) fn within(self, bytes: u64) -> Room {
         Room { limit: self.base.saturating_add(bytes).min(self.limit), ..self }
     }
 
-    /// An offset for so many elements of so many bytes.
+    /// An offset for this many elements of this many bytes.
     pub(crate) fn take(&mut self, elements: i64, bytes: u64) -> Result<u64, Diagnostic> {
         let all = || {
             let size = u64::try_from(elements).ok()?.checked_mul(bytes)?;

@@ -20,7 +20,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// For results of so many bytes each.
+    /// For results of this many bytes each.
     pub(crate) fn new(results: impl Iterator<Item = usize>) -> Arc<Store> {
         let sizes: Vec<usize> = results.filter(|&bytes| bytes >= LEAST).collect();
         let spare = Mutex::new(Vec::with_capacity(sizes.len()));
@@ -83,7 +83,7 @@ impl Kept {
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.block {
             None => &[],
-            // SAFETY: the block has so many bytes, which were 0 at first and written by runs since, and
+            // SAFETY: the block has this many bytes, which were 0 at first and written by runs since, and
             // only who has it alone may write there.
             Some(block) => unsafe { std::slice::from_raw_parts(block.start(), self.bytes) },
         }

@@ -34,7 +34,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// For so many threads; the run begins now.
+    /// For this many threads; the run begins now.
     pub(crate) fn new(threads: usize) -> Recorder {
         let tasks = (0..threads).map(|_| Mutex::default()).collect();
         Recorder { start: Instant::now(), steps: Vec::new(), tasks }

@@ -54,7 +54,7 @@ impl Runs {
     }
 }
 
-/// The product of extents, if tensors may have so many elements.
+/// The product of extents, if tensors may have this many elements.
 pub(super) fn elements(extents: &[u64]) -> Result<u64, String> {
     let all = extents.iter().try_fold(1u64, |n, &e| n.checked_mul(e)).filter(|&n| n <= MOST);
     all.ok_or_else(|| format!("a tensor of extents {extents:?} is above {MOST} elements"))

@@ -84,7 +84,7 @@ impl<'a> Fields<'a> {
         Ok(Rows { rows: all.len(), width, elements })
     }
 
-    /// Rows of numbers, so many and so long.
+    /// Rows of numbers, this many and so long.
     pub(super) fn rows_of(&self, name: &str, rows: u64, width: u64) -> Result<Vec<f64>, String> {
         let found = self.rows(name)?;
         // Without rows there is no width.

@@ -28,7 +28,7 @@ fn powers(t: &Tracer, of: &Tensor, step: u64, count: u64, n: u64) -> Tensor {
     power
 }
 
-/// Coefficients in a row, and so many rows: powers of two beside numbers that have no fewer in all.
+/// Coefficients in a row, and this many rows: powers of two beside numbers that have no fewer in all.
 fn split(m: u64) -> (u64, u64) {
     let mut width = 1u64;
     while width * width < m {

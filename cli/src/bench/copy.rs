@@ -23,7 +23,7 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    /// A copy that reads and writes so many bytes together, on so many threads at most.
+    /// A copy that reads and writes this many bytes together, on this many threads at most.
     pub(super) fn new(working_set: u64, threads: usize) -> Result<Copy, Diagnostic> {
         let bytes = (working_set.clamp(RANGE[0], RANGE[1]) / 2) as usize;
         let buffer = |value: u8| {

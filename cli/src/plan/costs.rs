@@ -41,7 +41,7 @@ const OTHERS: [&str; 16] = [
 ];
 
 impl Costs {
-    /// What is printed about a graph, if one is given: within a budget, with so many points.
+    /// What is printed about a graph, if one is given: within a budget, with this many points.
     pub(super) fn printed(
         &self,
         budget: Option<u64>,

@@ -1,12 +1,12 @@
 //! Explanations as JSON.
 
-use adfuse::fusion::{Device, Explanation, Obstacle, Plan, Refusal, Role};
+use adfuse::fusion::{Explanation, MachineModel, Obstacle, Plan, Refusal, Role};
 use adfuse::ir::Function;
 use adfuse::ir::text::Names;
 use serde_json::{Value, json};
 
 /// The answer; `text` holds it in plain words.
-pub(super) fn json(f: &Function, plan: &Plan, device: &Device, found: &Explanation) -> Value {
+pub(super) fn json(f: &Function, plan: &Plan, device: &MachineModel, found: &Explanation) -> Value {
     let names = Names::of(f);
     let name = |v: adfuse::ir::Value| format!("%{}", names.get(v));
     let shared = found.together.iter().map(|t| {

@@ -7,7 +7,7 @@ use crate::planning::Ready;
 use adfuse::fusion::{PlanFrontier, PlanPoint, graph_hash};
 use serde_json::{Value, json};
 
-/// So many of the points, the first and the last among them, the others evenly between; all where
+/// This many of the points, the first and the last among them, the others evenly between; all where
 /// there are no more.
 fn some(points: &[PlanPoint], count: usize) -> Vec<&PlanPoint> {
     let last = points.len().saturating_sub(1);

@@ -50,7 +50,7 @@ pub(super) struct Show {
     /// Instead, list neighbours that might share a kernel, and whether they do
     #[arg(long)]
     candidates: bool,
-    /// Instead, list what there is to choose from with --mem-budget: so many plans at most, from the one
+    /// Instead, list what there is to choose from with --mem-budget: this many plans at most, from the one
     /// that takes the least memory to the fastest
     #[arg(
         long,

@@ -142,7 +142,7 @@ fn what_an_engine_cannot_run_is_said() {
             "engines are reference, evaluator, cpu, gpu and gpu:N",
         ),
         ("run layer_norm.ir --engine gpu:one", 2, "`one` is no number of a GPU"),
-        // There are not so many on any machine, and on most there is no driver.
+        // No machine has this many, and on most there is no driver.
         ("run layer_norm.ir --engine gpu:999", 2, "no GPU"),
         ("check layer_norm.ir --engine gpu:999", 2, "no GPU"),
         ("bench layer_norm.ir --engine gpu:999", 2, "no GPU"),

@@ -156,7 +156,7 @@ fn a_plan_is_replayed_as_text_and_as_json() {
         d.file("a.json", &value);
         let program = d.good(&format!("emit {args} --stage program"));
         for file in ["a.plan", "a.json"] {
-            // Device and mode are the plan's.
+            // Machine and mode are the plan's.
             let replay = format!("{model}.ir --grad --plan {file}");
             assert_eq!(d.good(&format!("emit {replay} --stage plan")), text);
             assert_eq!(d.good(&format!("emit {replay} --stage plan --json")), value);

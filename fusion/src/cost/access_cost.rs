@@ -2,7 +2,7 @@
 //! their own, and lines that guards cut.
 
 use super::footprint::{Mask, Places, of};
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{BufferData, Operand, Param, Piece, Program, Sink, Stage, Storage};
 use smallvec::SmallVec;
@@ -35,7 +35,7 @@ const MOST_WAYS: usize = 16;
 
 impl Lying {
     /// The time of it in operations.
-    pub(super) fn slots(&self, device: &Device) -> f64 {
+    pub(super) fn slots(&self, device: &MachineModel) -> f64 {
         self.strided as f64 * device.stride_ops
             + self.placed as f64 * device.place_ops
             + self.branched as f64 * device.branch_ops

@@ -8,7 +8,7 @@ pub(crate) mod footprint;
 pub(crate) mod operations;
 pub(crate) mod traffic;
 
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use access_cost::Lying;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::{Argsort, Attend, Contract, Kernel, Member, Program, Role, Scatter, Step};
@@ -73,7 +73,7 @@ pub enum Bound {
 }
 
 /// What a program costs on a device.
-pub fn cost(program: &Program, device: &Device) -> Cost {
+pub fn cost(program: &Program, device: &MachineModel) -> Cost {
     let mut cost = Cost {
         steps: Vec::with_capacity(program.steps.len()),
         bytes_moved: 0,
@@ -103,14 +103,14 @@ pub fn cost(program: &Program, device: &Device) -> Cost {
 }
 
 /// What one step of the program costs on a device.
-pub fn step_cost(program: &Program, step: &Step, device: &Device) -> StepCost {
+pub fn step_cost(program: &Program, step: &Step, device: &MachineModel) -> StepCost {
     priced(program, step, device, &traffic(program, step, device.tile_bytes))
 }
 
 /// Work of a step, and how much of the device it keeps busy.
 struct Load<'d> {
     program: &'d Program,
-    device: &'d Device,
+    device: &'d MachineModel,
     work: Work,
     /// Time in primitive operations on `f32`, those longer that keep less of the device busy.
     slots: f64,
@@ -121,7 +121,7 @@ struct Load<'d> {
 }
 
 impl<'d> Load<'d> {
-    fn new(program: &'d Program, device: &'d Device) -> Load<'d> {
+    fn new(program: &'d Program, device: &'d MachineModel) -> Load<'d> {
         Load { program, device, work: Work::default(), slots: 0.0, contract_s: 0.0, busy: 0.0 }
     }
 
@@ -281,7 +281,7 @@ fn is_narrow(dtype: DType) -> bool {
 /// The part of a core's threads from which on more of them hide no more.
 const ENOUGH_THREADS: f64 = 0.25;
 
-fn priced(program: &Program, step: &Step, device: &Device, moved: &Traffic) -> StepCost {
+fn priced(program: &Program, step: &Step, device: &MachineModel, moved: &Traffic) -> StepCost {
     let mut load = Load::new(program, device);
     let mut launches = 1;
     match step {
@@ -339,7 +339,7 @@ fn priced(program: &Program, step: &Step, device: &Device, moved: &Traffic) -> S
 }
 
 /// The part of a core's threads that fit, times the part of the values that are not spilled.
-fn occupancy(registers: u32, device: &Device) -> f64 {
+fn occupancy(registers: u32, device: &MachineModel) -> f64 {
     if registers == 0 || device.registers == 0 {
         return 1.0;
     }

@@ -17,7 +17,7 @@ use crate::lower::belongs;
 use crate::lower::grown::{Grown, regrow};
 use crate::lower::instances::{Instances, instances};
 use crate::plan::Plan;
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
@@ -139,7 +139,7 @@ pub struct Explanation {
 pub fn explain(
     f: &Function,
     plan: &Plan,
-    device: &Device,
+    device: &MachineModel,
     a: Value,
     b: Value,
 ) -> Result<Explanation, Diagnostic> {
@@ -186,7 +186,7 @@ pub struct Explainer<'a> {
     /// Of the function in which occurrences are told apart.
     facts: Facts<'a>,
     grown: Grown,
-    device: &'a Device,
+    device: &'a MachineModel,
     /// The occurrences of each value, in the order of the plan, where they are told apart.
     occurrences: SecondaryMap<Value, Vec<Value>>,
     /// Where instructions of the function are in it.
@@ -205,7 +205,7 @@ impl<'a> Explainer<'a> {
     /// Those of [`lower`](crate::lower()) for a plan that does not fit the function.
     pub fn new(
         planned: &'a Occurrences<'a>,
-        device: &'a Device,
+        device: &'a MachineModel,
     ) -> Result<Explainer<'a>, Diagnostic> {
         let (f, plan) = planned.told_apart();
         let (facts, grown) = regrow(f, plan, device)?;

@@ -2,7 +2,7 @@
 
 use super::{Apart, Explanation, Obstacle};
 use crate::plan::Plan;
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
 use adfuse_ir::op::{Body, Indirect};
 use adfuse_ir::text::Names;
@@ -10,7 +10,7 @@ use adfuse_ir::{Function, Value, ValueDef};
 
 impl Explanation {
     /// The answer in plain words, a sentence a line.
-    pub fn lines(&self, f: &Function, plan: &Plan, device: &Device) -> Vec<String> {
+    pub fn lines(&self, f: &Function, plan: &Plan, device: &MachineModel) -> Vec<String> {
         let words = Words::new(f, plan, device);
         let [a, b] = self.values.map(|v| words.name(v));
         let mut out = Vec::new();
@@ -46,12 +46,12 @@ impl Explanation {
 pub(crate) struct Words<'a> {
     f: &'a Function,
     plan: &'a Plan,
-    device: &'a Device,
+    device: &'a MachineModel,
     names: Names,
 }
 
 impl<'a> Words<'a> {
-    pub(crate) fn new(f: &'a Function, plan: &'a Plan, device: &'a Device) -> Words<'a> {
+    pub(crate) fn new(f: &'a Function, plan: &'a Plan, device: &'a MachineModel) -> Words<'a> {
         Words { f, plan, device, names: Names::of(f) }
     }
 

@@ -15,7 +15,7 @@ use cranelift_entity::EntitySet;
 /// Elements from which on truth values and small numbers are packed.
 const PACKED: i64 = 64;
 
-/// As [`plan`], with a price on what is kept from one phase for a later one: it is worth so many times
+/// As [`plan`], with a price on what is kept from one phase for a later one: it is worth this many times
 /// what moving it takes, beside that.
 pub(crate) fn plan_at(f: &Function, options: &Options, price: f64) -> Result<Plan, Diagnostic> {
     let (facts, groups) = group(f, options, price)?;

@@ -5,7 +5,7 @@ use crate::analysis::axes::Place;
 use crate::analysis::class::{Class, Shape};
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
 use adfuse_ir::{Inst, Value};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
@@ -38,7 +38,7 @@ impl Groups {
 
     pub(crate) fn grow(
         facts: &Facts<'_>,
-        device: &Device,
+        device: &MachineModel,
         apart: bool,
         since: &SecondaryMap<Inst, u32>,
     ) -> Groups {
@@ -61,7 +61,7 @@ impl Groups {
         groups
     }
 
-    fn put(&mut self, facts: &Facts<'_>, device: &Device, i: Inst, apart: bool, since: u32) {
+    fn put(&mut self, facts: &Facts<'_>, device: &MachineModel, i: Inst, apart: bool, since: u32) {
         if !apart {
             for p in self.candidates(facts, i) {
                 if self.last[p] >= since && self.try_join(facts, device, i, p).is_ok() {
@@ -80,7 +80,7 @@ impl Groups {
     pub(crate) fn try_join(
         &mut self,
         facts: &Facts<'_>,
-        device: &Device,
+        device: &MachineModel,
         i: Inst,
         p: PartId,
     ) -> Result<(), Refusal> {

@@ -7,7 +7,7 @@ use super::groups::Groups;
 use super::part::PartId;
 use crate::analysis::class::Class;
 use crate::analysis::facts::{Facts, space};
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use adfuse_ir::op::Body;
 use adfuse_ir::{DType, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -20,7 +20,7 @@ use smallvec::{SmallVec, smallvec};
 pub(crate) fn worthwhile(
     facts: &Facts<'_>,
     groups: &Groups,
-    device: &Device,
+    device: &MachineModel,
     price: f64,
 ) -> Vec<Inst> {
     let mut kept: SecondaryMap<PartId, Vec<Value>> = SecondaryMap::new();
@@ -57,7 +57,7 @@ const MOST: u32 = 500;
 fn pays(
     facts: &Facts<'_>,
     groups: &Groups,
-    device: &Device,
+    device: &MachineModel,
     price: f64,
     values: &[Value],
     again: &mut EntitySet<Inst>,
@@ -89,7 +89,7 @@ fn pays(
 fn pays_by(
     facts: &Facts<'_>,
     groups: &Groups,
-    device: &Device,
+    device: &MachineModel,
     price: f64,
     values: &[Value],
     recipe: &Recipe,
@@ -157,7 +157,13 @@ fn evaluations(facts: &Facts<'_>, groups: &Groups, v: Value) -> f64 {
 /// Seconds that truth values take beside their bytes, as far as they are saved by computing them again: an element is
 /// packed and taken out of its word, which is done one by one where the reader goes along another order than that
 /// of the words. What is read instead, and is not read there as it is, takes as long as its bytes do.
-fn packed(facts: &Facts<'_>, groups: &Groups, device: &Device, v: Value, recipe: &Recipe) -> f64 {
+fn packed(
+    facts: &Facts<'_>,
+    groups: &Groups,
+    device: &MachineModel,
+    v: Value,
+    recipe: &Recipe,
+) -> f64 {
     if facts.f.ty(v).dtype != DType::Bool {
         return 0.0;
     }

@@ -10,7 +10,7 @@ use crate::analysis::class::Class;
 pub(crate) use crate::analysis::class::Shape;
 use crate::analysis::contraction_operands::{depth, side};
 use crate::analysis::facts::{Facts, folded, space};
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Inst, Value, ValueDef};
@@ -83,7 +83,7 @@ type Levels = (Option<Run>, Option<Value>);
 /// What is known of a part's surroundings.
 pub(crate) struct Around<'a> {
     pub(crate) facts: &'a Facts<'a>,
-    pub(crate) device: &'a Device,
+    pub(crate) device: &'a MachineModel,
     /// Where the values of each part's members lie.
     pub(crate) place: &'a SecondaryMap<Value, Option<Place>>,
 }

@@ -6,7 +6,7 @@ use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
 use crate::fuse::part::{Around, Part};
 use crate::lower::instances::NOT_ALSO;
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
 use crate::plan::{Group, Plan};
 use adfuse_ir::verify::at_inst;
@@ -20,7 +20,7 @@ use cranelift_entity::SecondaryMap;
 pub(crate) fn regrow<'f>(
     f: &'f Function,
     plan: &Plan,
-    device: &Device,
+    device: &MachineModel,
 ) -> Result<(Facts<'f>, Grown), Diagnostic> {
     let mut facts = Facts::of(f, true)?;
     for &i in &plan.inline {
@@ -54,7 +54,7 @@ pub(crate) struct Grown {
 }
 
 impl Grown {
-    fn of(facts: &Facts<'_>, plan: &Plan, device: &Device) -> Result<Grown, Diagnostic> {
+    fn of(facts: &Facts<'_>, plan: &Plan, device: &MachineModel) -> Result<Grown, Diagnostic> {
         let f = facts.f;
         let mut grown = Grown {
             parts: Vec::new(),
@@ -85,7 +85,7 @@ impl Grown {
     fn part(
         &mut self,
         facts: &Facts<'_>,
-        device: &Device,
+        device: &MachineModel,
         members: &[Inst],
         here: (u32, u32),
     ) -> Result<Part, Diagnostic> {

@@ -8,7 +8,7 @@ use crate::analysis::class::Class;
 use crate::analysis::contraction_operands::{roles, side};
 use crate::analysis::facts::{Facts, folded};
 use crate::fuse::part::Part;
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use adfuse_ir::kernel::{
     Extents, Feed, Kernel, Member, Order, Param, Sink, Stage, TileData, strict_runs,
 };
@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 /// A part on its way to a step.
 pub(crate) struct Lowering<'a> {
     pub(crate) ground: Ground<'a>,
-    pub(crate) device: &'a Device,
+    pub(crate) device: &'a MachineModel,
     pub(crate) axes: Axes,
     pub(crate) frame: (Run, Run),
     /// Where the operands of reductions and scans lie.
@@ -304,7 +304,7 @@ impl Lowering<'_> {
     /// Prepares the lowering of a part.
     pub(crate) fn of<'a>(
         ground: Ground<'a>,
-        device: &'a Device,
+        device: &'a MachineModel,
         part: &Part,
         stores: Vec<(Value, Place)>,
     ) -> Lowering<'a> {

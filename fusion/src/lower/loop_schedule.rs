@@ -163,7 +163,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// A tile of about so many elements along an axis, one that divides its extent where there is one near.
+/// A tile of about this many elements along an axis, one that divides its extent where there is one near.
 fn fitting(extent: i64, wanted: i64) -> i64 {
     if extent <= wanted * 3 / 2 {
         return extent.max(1);

@@ -18,7 +18,7 @@ use crate::analysis::class::{Class, Shape};
 use crate::analysis::facts::Facts;
 use crate::analysis::value_range::Ranges;
 use crate::fuse::part::Part;
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use crate::plan::{Plan, graph_hash};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -45,13 +45,17 @@ use smallvec::SmallVec;
 /// # Errors
 /// For what has no lowering, and for a plan that is not one of this function or breaks a rule: the
 /// error names the instruction.
-pub fn lower(f: &Function, plan: &Plan, device: &Device) -> Result<Program, Diagnostic> {
+pub fn lower(f: &Function, plan: &Plan, device: &MachineModel) -> Result<Program, Diagnostic> {
     belongs(f, plan)?;
     lowered(f, plan, device)
 }
 
 /// As [`lower`], of a plan that is known to be one of this function.
-pub(crate) fn lowered(f: &Function, plan: &Plan, device: &Device) -> Result<Program, Diagnostic> {
+pub(crate) fn lowered(
+    f: &Function,
+    plan: &Plan,
+    device: &MachineModel,
+) -> Result<Program, Diagnostic> {
     Ok(placed(f, plan, device)?.0)
 }
 
@@ -62,7 +66,7 @@ pub(crate) type Holders = SecondaryMap<Value, SmallVec<[Buffer; 1]>>;
 pub(crate) fn placed(
     f: &Function,
     plan: &Plan,
-    device: &Device,
+    device: &MachineModel,
 ) -> Result<(Program, Holders), Diagnostic> {
     let mut holders = Holders::new();
     let program = match instances(f, plan)? {
@@ -97,7 +101,7 @@ pub(crate) fn belongs(f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
 fn applied(
     f: &Function,
     plan: &Plan,
-    device: &Device,
+    device: &MachineModel,
     origin: Option<&SecondaryMap<Value, Option<Value>>>,
     printed: &dyn Fn(Value) -> String,
 ) -> Result<(Program, SecondaryMap<Value, Option<Buffer>>), Diagnostic> {
@@ -126,7 +130,7 @@ fn applied(
 struct Lower<'a> {
     facts: &'a Facts<'a>,
     plan: &'a Plan,
-    device: &'a Device,
+    device: &'a MachineModel,
     grown: Grown,
     program: Program,
     buffers: SecondaryMap<Value, Option<Buffer>>,

@@ -97,7 +97,7 @@ pub(crate) fn bytes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::machine_model::Device;
+    use crate::plan::machine_model::MachineModel;
     use crate::plan::options::{Effort, Options};
     use crate::{Fp, compile};
     use adfuse_ir::kernel::Role;
@@ -126,7 +126,7 @@ mod tests {
             (Effort::Off, 512 + 2048),
             (Effort::Default, 64 + 2048),
         ] {
-            let options = Options { device: Device::cpu(), effort, fp: Fp::Strict };
+            let options = Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
             let compiled = compile(&module, f, &options).expect("has a lowering");
             let (f, plan) = (&compiled.function, &compiled.plan);
             assert_eq!(saved_bytes(f, plan), Ok(saved), "{effort:?}\n{}", plan.text(f));

@@ -1,13 +1,13 @@
 //! What plans are made for: the machine, the effort, the floating-point mode.
 
-use super::machine_model::Device;
+use super::machine_model::MachineModel;
 use adfuse_ir::Fp;
 
 /// What a plan is made for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     /// The machine.
-    pub device: Device,
+    pub device: MachineModel,
     /// How hard to look.
     pub effort: Effort,
     /// What may happen to numbers.

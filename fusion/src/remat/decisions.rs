@@ -101,7 +101,7 @@ pub enum Constraint {
     },
     /// The alternative is no slower and takes more than the budget.
     Budget {
-        /// By so many bytes.
+        /// By this many bytes.
         over: u64,
     },
     /// The alternative is slower, and nobody asks for what it would free.

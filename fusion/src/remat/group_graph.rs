@@ -8,7 +8,7 @@ use crate::analysis::leaves::leaves;
 use crate::cost::cost;
 use crate::lower::steps::steps_of;
 use crate::memory::residuals::{bytes, storage};
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use crate::plan::{Group, Plan};
 use adfuse_ir::kernel::Program;
 use adfuse_ir::text::Names;
@@ -67,7 +67,7 @@ impl GroupGraph {
         facts: &Facts<'_>,
         plan: &Plan,
         program: &Program,
-        device: &Device,
+        device: &MachineModel,
     ) -> Result<GroupGraph, GraphError> {
         let (f, names) = (facts.f, Names::of(facts.f));
         let (forms, seconds) = (storage(plan), cost(program, device).steps);

@@ -43,7 +43,7 @@ pub struct Left {
 pub enum AsItIs {
     /// It is no float of a wider type.
     NotWider,
-    /// It has fewer elements than are worth a copy, so many.
+    /// It has fewer elements than are worth a copy, this many.
     Short {
         /// Its elements.
         elements: i64,
@@ -54,7 +54,7 @@ pub enum AsItIs {
     SavesNothing,
     /// Plans with the copy take more at their peak.
     Peak {
-        /// By so many bytes.
+        /// By this many bytes.
         more: u64,
     },
     /// It was not tried by itself: others with more elements were.

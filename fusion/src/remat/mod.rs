@@ -24,7 +24,7 @@ use crate::lower::lowered;
 pub use crate::lower::steps::steps_of;
 use crate::memory::engine::Engine;
 use crate::plan::Plan;
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, Options};
 use crate::search::fastest::plan_attempts;
 use crate::search::measure::Predicted;
@@ -191,7 +191,12 @@ fn chosen(
 }
 
 /// The largest buffer at the moment at which a plan takes most.
-fn binding(f: &Function, plan: &Plan, device: &Device, engine: &dyn Engine) -> Option<String> {
+fn binding(
+    f: &Function,
+    plan: &Plan,
+    device: &MachineModel,
+    engine: &dyn Engine,
+) -> Option<String> {
     let program = lowered(f, plan, device).ok()?;
     let scratch = engine.scratch(&program).ok()?;
     crate::memory::peak::binding(&program, &scratch)

@@ -13,7 +13,7 @@ use crate::fuse::greedy::plan_at;
 use crate::lower::lowered;
 use crate::memory::engine::{AnyEngine, Engine};
 use crate::plan::Plan;
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, Options};
 use adfuse_ir::{Diagnostic, Function};
 
@@ -54,7 +54,7 @@ fn attempts(f: &Function, options: &Options) -> Result<Vec<Attempt>, Diagnostic>
 }
 
 /// Seconds that a kernel for each instruction takes at the least: to be begun, and to write its result.
-fn least_unfused(f: &Function, device: &Device) -> Result<f64, Diagnostic> {
+fn least_unfused(f: &Function, device: &MachineModel) -> Result<f64, Diagnostic> {
     let facts = Facts::of(f, true)?;
     let bandwidth = device.memory_bytes_per_s.max(device.cache_bytes_per_s);
     let kernel = |&i: &_| {

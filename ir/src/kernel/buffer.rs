@@ -105,7 +105,7 @@ impl BufferData {
         }
     }
 
-    /// How many elements of memory apart neighbours along each of so many axes are, at an index that is
+    /// How many elements of memory apart neighbours along each of this many axes are, at an index that is
     /// affine in their coordinates; `None` where it is not.
     pub fn steps(&self, index: &[IndexExpr], axes: usize) -> Option<SmallVec<[i64; 8]>> {
         let mut steps: SmallVec<[i64; 8]> = smallvec![0; axes];

@@ -58,7 +58,7 @@ pub(super) fn composed_types(op: Op, cx: &InferCx<'_>) -> Result<Types, InferErr
     Ok(f.result_types().into_iter().collect())
 }
 
-/// One entry of a list attribute for each of so many axes, `default` where the list is empty.
+/// One entry of a list attribute for each of this many axes, `default` where the list is empty.
 fn per_axis(attrs: &Attrs, name: &str, axes: usize, default: i64) -> Ints {
     match attrs.ints(name) {
         [] => (0..axes).map(|_| default).collect(),

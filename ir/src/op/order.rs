@@ -26,7 +26,7 @@ pub(in crate::op) fn ordered(
     Ok((x.clone(), extent))
 }
 
-/// The first so many places of an axis, if there are as many.
+/// The first this many places of an axis, if there are as many.
 pub(in crate::op) fn counted(name: &str, count: i64, extent: Dim) -> Result<Dim, InferError> {
     let there = known_dim(&format!("`{name}`"), extent)?;
     match u64::try_from(count) {

@@ -254,7 +254,7 @@ macro_rules! for_each_op {
         skew::infer_unskew, skew::index_unskew, skew::transpose_unskew,
         &["%x: f32[2,2,3] | unskew %x, 0.0 {axes = [1], along = [2], strides = [2], dilation = [1], extents = [6]} : f32[2,6,3]",
           "%x: f32[2,3], %p: f32[] | unskew %x, %p {axes = [0], along = [1], strides = [1], dilation = [2], extents = [6]} : f32[6,3]"]);
-    /// Repeats the whole so many times along each axis.
+    /// Repeats the whole this many times along each axis.
     Tile = composed("tile", Arity::Exactly(1), composed::TILE, composed::check_tile, composed::tile, D,
         &["%x: f32[2,3] | tile %x {counts = [2, 1]} : f32[4,3]", "%x: f32[2] | tile %x {counts = [0]} : f32[0]"]);
 
@@ -400,7 +400,7 @@ macro_rules! for_each_op {
     // Order.
     /// Places of the elements along an axis in ascending order: equal ones as they come, -0 and +0 among them, NaN
     /// after all numbers. `descending` has larger elements first, NaN before all, and equal ones as they come;
-    /// `count` leaves the first so many.
+    /// `count` leaves the first this many.
     Argsort = other("argsort", Arity::Exactly(1), order::ARGSORT, Written::Inferred, order::infer_argsort,
         Body::Indirect(Indirect::Argsort), D, Deriv::Zero,
         &["%x: f32[2,3] | argsort %x {axis = 1} : i32[2,3]",

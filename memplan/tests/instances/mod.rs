@@ -17,9 +17,9 @@ pub(crate) struct Recipe {
     pub(crate) height: u64,
     /// All sizes and offsets are multiples of this.
     pub(crate) grain: u64,
-    /// Of 100 cuts so many are pinwheels: five pieces that no straight cut separates.
+    /// Of 100 cuts this many are pinwheels: five pieces that no straight cut separates.
     pub(crate) pinwheels: u64,
-    /// Of 100 buffers so many are left out, none of them live in the middle.
+    /// Of 100 buffers this many are left out, none of them live in the middle.
     pub(crate) holes: u64,
     /// Buffers are aligned to the grain; those not live in the middle shrink by less than a grain.
     pub(crate) aligned: bool,

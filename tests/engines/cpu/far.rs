@@ -3,7 +3,7 @@
 use super::widths::{made, wide};
 use super::{layout, strict};
 use adfuse::backends::cpu::{Executable, Options};
-use adfuse::fusion::{self, Device, Effort, Fp, compile};
+use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::Module;
 use adfuse::ir::kernel::verify;
 use adfuse::ir::text::parse;
@@ -79,7 +79,7 @@ fn results_that_begin_anywhere() {
     let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
     let f = module.funcs.values().next().expect("a function");
     let options =
-        fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
+        fusion::Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
     let program = compile(&Module::single(f.clone()), f, &options).expect("compiles").program;
     let program = verify(program).unwrap_or_else(|e| panic!("{}", e[0]));
     let layout = layout(&program, Effort::Default).expect("fits");

@@ -36,7 +36,7 @@ fn hard(program: &Program, turn: usize) -> Vec<Array> {
     types.map(|t| special(t.dtype, &t.dims().expect("constant"), turn)).collect()
 }
 
-/// Zeros below 0, every so many-th of them above; all below where that is the first.
+/// Zeros below 0, every this many-th of them above; all below where that is the first.
 fn zeros(like: &[Array], every: usize) -> Vec<Array> {
     let one = |k: usize| if k % every == every / 2 && every > 1 { 0.0 } else { -0.0 };
     let zeros = like.iter().map(|a| {

@@ -21,7 +21,7 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{ArenaLayout, Executable, Options, Vectors, scratch};
 use adfuse::backends::reference::kernel;
-use adfuse::fusion::{self, Device, Effort, Fp, compile, memory_beside};
+use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, memory_beside};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Step as ProgramStep, Verified, verify};
 use adfuse::ir::op::{Body, Domain};
@@ -93,7 +93,7 @@ fn agrees(module: &Module, f: &Function, args: &[Array]) -> Result<(), String> {
 fn agrees_on(module: &Module, f: &Function, all: &[Vec<Array>]) -> Result<(), String> {
     let mut checked = Vec::new();
     for effort in [Effort::Off, Effort::Quick, Effort::Default] {
-        let options = fusion::Options { device: Device::cpu(), effort, fp: Fp::Strict };
+        let options = fusion::Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
         let compiled = compile(module, f, &options).map_err(|d| d.to_string())?;
         let program = verify(compiled.program).map_err(|e| e[0].to_string())?;
         let layout = layout(&program, effort)?;

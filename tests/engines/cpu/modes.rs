@@ -5,7 +5,7 @@ use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{Executable, Options};
-use adfuse::fusion::{self, Device, Effort, Fp, compile};
+use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
@@ -15,7 +15,7 @@ use std::cell::Cell;
 /// Plans and compiles a function for a mode, and runs it twice on one thread and on two; the bits are the
 /// same every time.
 fn steady(f: &Function, args: &[Array], fp: Fp) -> Result<Vec<Array>, String> {
-    let options = fusion::Options { device: Device::cpu(), effort: Effort::Default, fp };
+    let options = fusion::Options { device: MachineModel::cpu(), effort: Effort::Default, fp };
     let compiled = compile(&Module::single(f.clone()), f, &options).map_err(|d| d.to_string())?;
     let program = verify(compiled.program).map_err(|e| e[0].to_string())?;
     let layout = layout(&program, Effort::Default)?;

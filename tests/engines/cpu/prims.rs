@@ -65,7 +65,7 @@ impl Case {
         cases
     }
 
-    /// The program of it over so many elements, the last operand a constant if one is given; none where the
+    /// The program of it over this many elements, the last operand a constant if one is given; none where the
     /// primitive is not defined so.
     fn program(&self, n: u64, constant: Option<&str>) -> Option<Verified<Program>> {
         let [mut inputs, mut loads, mut values, mut names] = [(); 4].map(|()| String::new());

@@ -4,7 +4,7 @@
 use super::differentiated;
 use crate::common::random;
 use adfuse::backends::cpu::code_for;
-use adfuse::fusion::{self, Device, Effort, Fp, compile};
+use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Body;
@@ -14,7 +14,7 @@ use adfuse::ir::{Function, Kind, Module, Op};
 const TARGETS: [&str; 2] = ["aarch64-unknown-linux-gnu", "aarch64-apple-darwin"];
 
 fn compiles(module: &Module, f: &Function, fp: Fp) -> Result<(), String> {
-    let options = fusion::Options { device: Device::cpu(), effort: Effort::Default, fp };
+    let options = fusion::Options { device: MachineModel::cpu(), effort: Effort::Default, fp };
     let compiled = compile(module, f, &options).map_err(|d| d.to_string())?;
     let program = verify(compiled.program).map_err(|e| e[0].to_string())?;
     for target in TARGETS {

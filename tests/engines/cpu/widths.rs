@@ -4,7 +4,7 @@
 use super::{agrees, differentiated, layout, special, strict};
 use crate::common::random::inputs;
 use adfuse::backends::cpu::{Emitter, Executable, Options, Vectors};
-use adfuse::fusion::{self, Device, Effort, Fp, compile};
+use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
@@ -20,7 +20,7 @@ pub(crate) fn made(text: &str, vectors: Vectors) -> Vec<(Emitter, String)> {
     let module = parse(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     let f = module.funcs.values().next().expect("a function");
     let options =
-        fusion::Options { device: Device::cpu(), effort: Effort::Default, fp: Fp::Strict };
+        fusion::Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
     let program =
         verify(compile(&Module::single(f.clone()), f, &options).expect("compiles").program);
     let program = program.unwrap_or_else(|e| panic!("{}", e[0]));

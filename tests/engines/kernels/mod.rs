@@ -13,7 +13,9 @@ pub(crate) use crate::common::random::inputs;
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
-use adfuse::fusion::{Device, Effort, Fp, Options, Plan, compile, cost, lower, plan, prepare};
+use adfuse::fusion::{
+    Effort, Fp, MachineModel, Options, Plan, compile, cost, lower, plan, prepare,
+};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, verify};
 use adfuse::ir::op::{Body, Domain};
@@ -47,17 +49,18 @@ fn agrees(module: &Module, f: &Function, args: &[Array]) -> Result<(), String> {
 
 /// The devices there are, one on which no row fits a tile, one on which few do, and one that leaves
 /// little to share.
-fn devices() -> [Device; 5] {
-    let narrow = Device { name: "narrow".into(), tile_bytes: 8, parallel: 1, ..Device::cpu() };
-    let tight = Device { name: "tight".into(), tile_bytes: 36, ..narrow.clone() };
-    let plain = Device {
+fn devices() -> [MachineModel; 5] {
+    let narrow =
+        MachineModel { name: "narrow".into(), tile_bytes: 8, parallel: 1, ..MachineModel::cpu() };
+    let tight = MachineModel { name: "tight".into(), tile_bytes: 36, ..narrow.clone() };
+    let plain = MachineModel {
         name: "plain".into(),
         contract_epilogue: false,
         parallel: i64::MAX,
         ops_per_s: 1e18,
-        ..Device::cpu()
+        ..MachineModel::cpu()
     };
-    [Device::cpu(), Device::h200(), narrow, tight, plain]
+    [MachineModel::cpu(), MachineModel::h200(), narrow, tight, plain]
 }
 
 fn planned(
@@ -115,7 +118,7 @@ fn gradients_of_random_programs_agree_with_the_reference_engine() {
 }
 
 pub(crate) fn off() -> Options {
-    Options { device: Device::cpu(), effort: Effort::Off, fp: Fp::Strict }
+    Options { device: MachineModel::cpu(), effort: Effort::Off, fp: Fp::Strict }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use std::ops::Range;
 
-/// Packed elements of vectors begin where a multiple of so many does, which is a byte for any width.
+/// Packed elements of vectors begin where a multiple of this many does, which is a byte for any width.
 const GRAIN: i64 = 8;
 
 impl Unit<'_, '_> {

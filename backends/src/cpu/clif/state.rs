@@ -94,7 +94,7 @@ impl Quad {
     }
 }
 
-/// How many quads are interleaved in the loops along a line: first so many at a time, then the least
+/// How many quads are interleaved in the loops along a line: first this many at a time, then the least
 /// number, then single elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Copies {

@@ -77,7 +77,7 @@ impl Unit<'_, '_> {
         }
     }
 
-    /// The elements from coordinate `d` on: so many quads.
+    /// The elements from coordinate `d` on: this many quads.
     pub(crate) fn quads(&mut self, p: &Planned, line: &Line, d: Value, copies: u32) -> Option<()> {
         let mut at = line.outer.clone();
         at.push(d);

@@ -261,7 +261,7 @@ impl Unit<'_, '_> {
         }
     }
 
-    /// Bytes, of four copies at once where there are so many.
+    /// Bytes, of four copies at once where there are this many.
     fn store_bytes(&mut self, d: DType, all: &[Quad], address: Value) -> Option<()> {
         let mut offset = 0;
         for some in all.chunks(if all.len().is_multiple_of(4) { 4 } else { 1 }) {
@@ -298,7 +298,7 @@ impl Unit<'_, '_> {
         if d == DType::Bool { self.mask(q, false) } else { *q }
     }
 
-    /// Elements of 16 bits, of two copies at once where there are so many.
+    /// Elements of 16 bits, of two copies at once where there are this many.
     fn store_halves(&mut self, all: &[Quad], address: Value) -> Option<()> {
         let mut offset = 0;
         for some in all.chunks(2) {

@@ -4,10 +4,10 @@ use super::affine_form::spreads;
 use super::loop_ir::{Access, Planned, Ranges, Reach, Read, Source, Spread, Way};
 use adfuse_ir::index::IndexExpr;
 
-/// Literals that are read through guards have vectors in memory, of which there are only so many.
+/// Literals that are read through guards have vectors in memory, whose number is limited.
 const MOST_WAYS: usize = 16;
 
-/// Lines of at most so many elements are not cut where guards begin and cease to hold: masks say which
+/// Lines of at most this many elements are not cut where guards begin and cease to hold: masks say which
 /// lanes read.
 const SHORT: i64 = 64;
 

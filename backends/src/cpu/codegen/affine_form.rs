@@ -22,7 +22,7 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// The form of one expression over so many axes.
+    /// The form of one expression over this many axes.
     pub(crate) fn of(e: &IndexExpr, axes: usize) -> Form {
         let mut form = Form { steps: smallvec![0; axes], ..Form::default() };
         form.add(e, 1);
@@ -174,7 +174,7 @@ impl Walk {
     }
 }
 
-/// Whether vectors read an element for each so many coordinates, so many elements apart.
+/// Whether vectors read an element for each this many coordinates, this many elements apart.
 pub(crate) fn spreads(each: i64, step: i64) -> bool {
     matches!(each, 2 | 4) && (step == 1 || step == each)
 }

@@ -50,7 +50,7 @@ impl Vectors {
         }
     }
 
-    /// Those of so many bits.
+    /// Those of this many bits.
     pub fn of_bits(bits: u32) -> Option<Vectors> {
         Vectors::ALL.into_iter().find(|v| v.bits() == bits)
     }
@@ -102,7 +102,7 @@ impl Vectors {
 /// What made the code of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Emitter {
-    /// The emitter of wide vectors, of so many bits.
+    /// The emitter of wide vectors, of this many bits.
     Wide(Vectors),
     /// Cranelift, with vectors of 128 bits at most; with the reason where wider ones were wanted.
     Cranelift(Option<Why>),
@@ -136,7 +136,7 @@ pub enum Why {
     Read(usize),
     /// Where an output goes is not at equal steps along the line.
     Write(usize),
-    /// Elements of so many bits are packed.
+    /// Elements of this many bits are packed.
     Packed(u8),
     /// Packed arrays need not begin bytes together, or where blocks of a fold do.
     Apart,

@@ -339,7 +339,7 @@ impl Making<'_> {
         Ok((Parts { slot: parts, lanes }, Put::Fold(fold)))
     }
 
-    /// How the parts of so many points become one each.
+    /// How the parts of this many points become one each.
     fn parts(
         &mut self,
         dtype: DType,

@@ -33,12 +33,12 @@ pub(super) struct Made {
 /// Where the points of a kernel may be cut into tasks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cuts {
-    /// Tasks of consecutive points have a multiple of so many; `None` where one task has all.
+    /// Tasks of consecutive points have a multiple of this many; `None` where one task has all.
     pub(super) grain: Option<i64>,
     /// Points may also be cut within lines of this length, or of one that divides it: what folds them goes
     /// column by column. 0 where any length will do, and `None` where none does.
     pub(super) lines: Option<i64>,
-    /// Where lines are cut, places are multiples of so many.
+    /// Where lines are cut, places are multiples of this many.
     pub(super) bits: i64,
 }
 

@@ -40,7 +40,7 @@ impl Pool {
         }
     }
 
-    /// All of them, so many that code may follow.
+    /// All of them, this many that code may follow.
     pub(crate) fn bytes(mut self) -> Vec<u8> {
         let n = self.bytes.len().next_multiple_of(64);
         self.bytes.resize(n, 0);

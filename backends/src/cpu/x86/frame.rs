@@ -10,7 +10,7 @@ pub(crate) struct Frame {
 pub(crate) const MOST: u32 = 1 << 16;
 
 impl Frame {
-    /// Room for so many bytes, at a multiple of their number or of 64.
+    /// Room for this many bytes, at a multiple of their number or of 64.
     pub(crate) fn room(&mut self, bytes: u32) -> u32 {
         let at = self.bytes.next_multiple_of(bytes.next_power_of_two().min(64));
         self.bytes = at.saturating_add(bytes);

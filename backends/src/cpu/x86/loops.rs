@@ -34,7 +34,7 @@ const SAVED: [Register; 6] =
 /// Bodies of more values are not copied: the code would outgrow its cache.
 const MOST_COPIED: usize = 1000;
 
-/// Of so many instructions of interleaved groups one value may move to the frame. That costs less than
+/// Of this many instructions of interleaved groups one value may move to the frame. That costs less than
 /// waiting for one group's results does; more of it does not.
 const SPARED: usize = 20;
 
@@ -327,14 +327,14 @@ impl Lines<'_> {
         Ok(())
     }
 
-    /// Compares the end of so many elements with the line's.
+    /// Compares the end of this many elements with the line's.
     fn next(&mut self, step: u32) {
         let m = Mem::At { base: ALONG, index: None, offset: step as i32 };
         self.ins(Code::Lea_r64_m, &[Op::Reg(RAX), Op::Mem(m)]);
         self.compare(RAX, HIGH);
     }
 
-    /// A body of so many elements, as long as there are so many; there are once.
+    /// A body of this many elements, as long as there are this many; there are once.
     fn loop_of(&mut self, step: u32, code: Vec<Done>) {
         let top = self.fresh();
         self.bind(top);
@@ -385,7 +385,7 @@ impl Lines<'_> {
         let (low, count) = (Op::Reg(Register::EAX), Op::Reg(Register::ECX));
         self.ins(Code::VEX_Bzhi_r32_rm32_r32, &[low, low, count]);
         if !self.wide {
-            // So many lanes are cut out of a table.
+            // This many lanes are cut out of a table.
             let table: Vec<u8> =
                 (0..96).map(|k| if (32..64).contains(&k) { 0xff } else { 0 }).collect();
             let offset = self.pool.place(&table);

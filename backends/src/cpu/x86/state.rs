@@ -19,7 +19,7 @@ pub(crate) const ALONG: Register = Register::R9;
 /// Where the elements of a group are, one after the other.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
-    /// At a pointer and an index, with so many bytes an element, this group of the copies.
+    /// At a pointer and an index, with this many bytes an element, this group of the copies.
     Array { base: Register, index: Register, bytes: u32, copy: u32 },
     /// In the frame.
     Frame(u32),
@@ -29,7 +29,7 @@ pub(crate) enum Place {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Opnd {
     Reg(Reg),
-    /// The same bits in every lane of so many bytes.
+    /// The same bits in every lane of this many bytes.
     Const(u64, u8),
     /// A vector in the function's frame, or the bits of a mask.
     Slot(u32),
@@ -173,7 +173,7 @@ pub(crate) struct Partial {
     pub(crate) masks: [u32; 3],
 }
 
-/// The groups of a body: so many interleaved, so many times.
+/// The groups of a body: this many interleaved, this many times.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) copies: u32,

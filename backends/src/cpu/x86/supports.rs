@@ -25,7 +25,7 @@ pub(crate) fn taken(p: &Planned, wide: bool) -> Result<(), Why> {
     together(p, grain(p, wide))
 }
 
-/// Groups begin at multiples of so many elements, as packed arrays or folds count them; a power of two.
+/// Groups begin at multiples of this many elements, as packed arrays or folds count them; a power of two.
 pub(crate) fn grain(p: &Planned, wide: bool) -> i64 {
     match p.lanes() {
         Some(_) if wide => 16,

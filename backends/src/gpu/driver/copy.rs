@@ -1,6 +1,6 @@
 //! A copy on the device, as the measure of what it moves.
 
-use super::device::Device;
+use super::device::GpuDevice;
 use super::graph::{Event, copy};
 use super::memory::Block;
 use adfuse_ir::Diagnostic;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Bytes that are copied again and again.
 pub struct Copy {
-    device: Arc<Device>,
+    device: Arc<GpuDevice>,
     from: Block,
     to: Block,
 }
@@ -17,11 +17,11 @@ pub struct Copy {
 const RANGE: [u64; 2] = [4 << 10, 1 << 30];
 
 impl Copy {
-    /// A copy that reads and writes so many bytes together.
+    /// A copy that reads and writes this many bytes together.
     ///
     /// # Errors
     /// [`Kind::Limit`](adfuse_ir::Kind::Limit) when the device has not as much memory.
-    pub fn new(device: &Arc<Device>, working_set: u64) -> Result<Copy, Diagnostic> {
+    pub fn new(device: &Arc<GpuDevice>, working_set: u64) -> Result<Copy, Diagnostic> {
         let bytes = working_set.clamp(RANGE[0], RANGE[1]) / 2;
         let block = || Block::new(device, bytes, 2 * bytes);
         Ok(Copy { device: Arc::clone(device), from: block()?, to: block()? })

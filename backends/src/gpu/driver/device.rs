@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// A GPU that programs run on.
-pub struct Device {
+pub struct GpuDevice {
     facts: Facts,
     raw: CUdevice,
     primary: CUcontext,
@@ -50,16 +50,16 @@ pub struct Facts {
 }
 
 // SAFETY: a device is handles that the driver takes from any thread, once the thread has entered its memory.
-unsafe impl Send for Device {}
+unsafe impl Send for GpuDevice {}
 // SAFETY: as above.
-unsafe impl Sync for Device {}
+unsafe impl Sync for GpuDevice {}
 
-impl Device {
+impl GpuDevice {
     /// The device of a number, counted from 0.
     ///
     /// # Errors
     /// [`Kind::NoDevice`](adfuse_ir::Kind::NoDevice) where there is no driver, or not as many devices.
-    pub fn open(number: u32) -> Result<Arc<Device>, Diagnostic> {
+    pub fn open(number: u32) -> Result<Arc<GpuDevice>, Diagnostic> {
         there()?;
         let mut count = 0;
         // SAFETY: the driver writes one number.
@@ -78,7 +78,7 @@ impl Device {
         // SAFETY: the device is there; what is retained is released when this is dropped.
         let retained = unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut primary, raw) };
         answered("cuDevicePrimaryCtxRetain", retained)?;
-        let mut made = Device {
+        let mut made = GpuDevice {
             facts: Facts::of(number, raw)?,
             raw,
             primary,
@@ -140,7 +140,7 @@ impl Device {
         Ok(self.get(CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT)?)
     }
 
-    /// The most that [`Device::used`] has been since [`Device::forget_most`].
+    /// The most that [`GpuDevice::used`] has been since [`GpuDevice::forget_most`].
     ///
     /// # Errors
     /// When the driver does not say.
@@ -224,7 +224,7 @@ impl Facts {
             answered("cuDeviceGetAttribute", code).map(|()| value.unsigned_abs())
         };
         let mut name = [0u8; 256];
-        // SAFETY: the driver writes at most so many bytes, the last of them 0.
+        // SAFETY: the driver writes at most this many bytes, the last of them 0.
         let code = unsafe { sys::cuDeviceGetName(name.as_mut_ptr().cast(), 255, raw) };
         answered("cuDeviceGetName", code)?;
         let text = name.split(|&b| b == 0).next().unwrap_or_default();
@@ -251,7 +251,7 @@ impl Facts {
     }
 }
 
-impl Drop for Device {
+impl Drop for GpuDevice {
     fn drop(&mut self) {
         if self.enter().is_err() {
             return;
@@ -268,8 +268,8 @@ impl Drop for Device {
     }
 }
 
-impl fmt::Debug for Device {
+impl fmt::Debug for GpuDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Device").field("facts", &self.facts).finish_non_exhaustive()
+        f.debug_struct("GpuDevice").field("facts", &self.facts).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! The engine `gpu`: a device, how programs run on it, and the executables that were made.
 
-use super::device::Device;
+use super::device::GpuDevice;
 use super::executable::Executable;
 use super::load::{KeptCode, key as code_key};
 use super::memory::DeviceArray;
@@ -23,7 +23,7 @@ const KEPT: usize = 16;
 /// The engine on a device. Clones share the device and the executables that are kept.
 #[derive(Clone)]
 pub struct Engine {
-    device: Arc<Device>,
+    device: Arc<GpuDevice>,
     options: Options,
     /// Where the code of kernels is kept from one run for the next.
     code: Option<Arc<dyn KeptCode>>,
@@ -35,7 +35,7 @@ impl Engine {
     pub const NAME: &str = "gpu";
 
     /// The engine on a device.
-    pub fn new(device: Arc<Device>) -> Engine {
+    pub fn new(device: Arc<GpuDevice>) -> Engine {
         let made = Arc::new(ExecutableCache::new(KEPT));
         Engine { device, options: Options::default(), code: None, made }
     }
@@ -47,7 +47,7 @@ impl Engine {
     }
 
     /// The device.
-    pub fn device(&self) -> &Arc<Device> {
+    pub fn device(&self) -> &Arc<GpuDevice> {
         &self.device
     }
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::cublaslt::Tuned;
-use super::device::Device;
+use super::device::GpuDevice;
 use super::graph::Graph;
 use super::load::{Entry, KeptCode, Loaded};
 use super::memory::{Block, Pinned};
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 /// A program on a device, ready to run as often as one likes.
 pub struct Executable {
     pub(crate) name: String,
-    pub(crate) device: Arc<Device>,
+    pub(crate) device: Arc<GpuDevice>,
     // Entry points are its.
     pub(crate) loaded: Loaded,
     pub(crate) steps: Vec<Work>,
@@ -368,7 +368,7 @@ impl Executable {
     }
 
     /// The device.
-    pub fn device(&self) -> &Arc<Device> {
+    pub fn device(&self) -> &Arc<GpuDevice> {
         &self.device
     }
 

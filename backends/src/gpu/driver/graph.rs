@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::cuda::{Refused, answered, elapsed, update};
-use super::device::Device;
+use super::device::GpuDevice;
 use super::executable::{Executable, From, Launch, Pointer, Work};
 use adfuse_ir::Diagnostic;
 use cudarc::driver::sys::{
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// What was drawn.
 pub(crate) struct Graph {
-    device: Arc<Device>,
+    device: Arc<GpuDevice>,
     raw: CUgraphExec,
     /// Where inputs and outputs are.
     pub(crate) places: Vec<CUdeviceptr>,
@@ -26,12 +26,12 @@ unsafe impl Send for Graph {}
 
 /// A moment of the device's work.
 pub(crate) struct Event {
-    device: Arc<Device>,
+    device: Arc<GpuDevice>,
     raw: CUevent,
 }
 
 impl Event {
-    pub(crate) fn new(device: &Arc<Device>) -> Result<Event, Refused> {
+    pub(crate) fn new(device: &Arc<GpuDevice>) -> Result<Event, Refused> {
         device.enter()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: the driver writes a handle.
@@ -221,7 +221,7 @@ pub(crate) fn copy(
     if bytes == 0 {
         return Ok(());
     }
-    // SAFETY: both places have so many bytes, which lie apart, of the device or pinned.
+    // SAFETY: both places have this many bytes, which lie apart, of the device or pinned.
     let code = unsafe { sys::cuMemcpyAsync(to, from, bytes as usize, stream) };
     answered("cuMemcpyAsync", code)
 }

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::cuda::{Refused, answered};
-use super::device::{Device, Facts};
+use super::device::{Facts, GpuDevice};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cudarc::driver::sys::{
     self, CUfunction, CUfunction_attribute, CUjit_option, CUjitInputType, CUlinkState, CUmodule,
@@ -22,7 +22,7 @@ pub trait KeptCode: Send + Sync {
 
 /// A module on a device.
 pub(crate) struct Loaded {
-    device: Arc<Device>,
+    device: Arc<GpuDevice>,
     module: CUmodule,
     /// Whether it was kept from a run before.
     pub(crate) kept: bool,
@@ -73,7 +73,7 @@ impl Loaded {
     /// # Errors
     /// [`Kind::Internal`] with what the driver's assembler says.
     pub(crate) fn new(
-        device: &Arc<Device>,
+        device: &Arc<GpuDevice>,
         text: &str,
         cache: Option<&dyn KeptCode>,
     ) -> Result<Loaded, Diagnostic> {
@@ -96,7 +96,7 @@ impl Loaded {
         Ok(Loaded { device: Arc::clone(device), module, kept, bytes: code.len() as u64 })
     }
 
-    /// A function, which may use so many bytes of shared memory.
+    /// A function, which may use this many bytes of shared memory.
     pub(crate) fn entry(&self, name: &str, shared: u32) -> Result<Entry, Diagnostic> {
         let wrong = |_| Diagnostic::new(At::default(), Kind::Internal, "an entry point has a 0");
         let name = CString::new(name).map_err(wrong)?;
@@ -212,6 +212,6 @@ fn assembled(text: &str) -> Result<Vec<u8>, Diagnostic> {
     // SAFETY: the driver writes where the code is, which lives as long as the state.
     let done = unsafe { sys::cuLinkComplete(linker.state, &raw mut code, &raw mut bytes) };
     answered("cuLinkComplete", done).map_err(wrong)?;
-    // SAFETY: the driver has written so many bytes there.
+    // SAFETY: the driver has written this many bytes there.
     Ok(unsafe { std::slice::from_raw_parts(code.cast::<u8>(), bytes) }.to_vec())
 }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::cuda::answered;
-use super::device::{Device, Facts};
+use super::device::{Facts, GpuDevice};
 use super::graph::copy;
 use crate::runtime::array::{Array, out_of_memory};
 use crate::runtime::truth;
@@ -14,17 +14,21 @@ use std::sync::{Arc, PoisonError};
 
 /// Bytes of the device's memory. What they hold at first is undefined.
 pub(crate) struct Block {
-    device: Arc<Device>,
+    device: Arc<GpuDevice>,
     at: CUdeviceptr,
     bytes: u64,
 }
 
 impl Block {
-    /// So many bytes, of `planned` that a run takes in all. They are there for work that is asked for later.
+    /// This many bytes, of `planned` that a run takes in all. They are there for work that is asked for later.
     ///
     /// # Errors
     /// [`Kind::Limit`] with what was planned and what is free, where the device has not as much.
-    pub(crate) fn new(device: &Arc<Device>, bytes: u64, planned: u64) -> Result<Block, Diagnostic> {
+    pub(crate) fn new(
+        device: &Arc<GpuDevice>,
+        bytes: u64,
+        planned: u64,
+    ) -> Result<Block, Diagnostic> {
         device.enter()?;
         let mut at = 0;
         let size = usize::try_from(bytes).map_err(|_| out_of_memory(bytes))?;
@@ -84,7 +88,7 @@ impl Block {
 }
 
 /// The device has not so much memory.
-fn too_much(device: &Device, bytes: u64, planned: u64) -> Diagnostic {
+fn too_much(device: &GpuDevice, bytes: u64, planned: u64) -> Diagnostic {
     let free = match device.free() {
         Ok(free) => format!("{free} are free"),
         Err(_) => "it does not say how many are free".into(),
@@ -107,7 +111,7 @@ impl Drop for Block {
 
 /// Bytes of the host's memory that the device reaches itself.
 pub(crate) struct Pinned {
-    device: Arc<Device>,
+    device: Arc<GpuDevice>,
     start: *mut u8,
     bytes: usize,
 }
@@ -116,8 +120,8 @@ pub(crate) struct Pinned {
 unsafe impl Send for Pinned {}
 
 impl Pinned {
-    /// So many bytes.
-    pub(crate) fn new(device: &Arc<Device>, bytes: u64) -> Result<Pinned, Diagnostic> {
+    /// This many bytes.
+    pub(crate) fn new(device: &Arc<GpuDevice>, bytes: u64) -> Result<Pinned, Diagnostic> {
         device.enter()?;
         let mut start = std::ptr::null_mut();
         let bytes = usize::try_from(bytes).map_err(|_| out_of_memory(bytes))?;
@@ -167,7 +171,7 @@ impl DeviceArray {
     ///
     /// # Errors
     /// [`Kind::Limit`] when the device has not enough memory; the array is as it was.
-    pub fn upload(device: &Arc<Device>, array: &Array) -> Result<DeviceArray, Diagnostic> {
+    pub fn upload(device: &Arc<GpuDevice>, array: &Array) -> Result<DeviceArray, Diagnostic> {
         let bytes = array.bytes().len() as u64;
         let made = DeviceArray::undefined(device, array.dtype(), array.dims(), bytes)?;
         made.block.upload(array.bytes())?;
@@ -176,7 +180,7 @@ impl DeviceArray {
 
     /// Room for an array's elements; `planned` is what the run takes that they are for.
     pub(crate) fn undefined(
-        device: &Arc<Device>,
+        device: &Arc<GpuDevice>,
         dtype: DType,
         dims: &[u64],
         planned: u64,
@@ -234,7 +238,7 @@ impl DeviceArray {
     }
 
     /// The device in whose memory it is.
-    pub fn device(&self) -> &Arc<Device> {
+    pub fn device(&self) -> &Arc<GpuDevice> {
         &self.block.device
     }
 }

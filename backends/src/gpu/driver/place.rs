@@ -225,7 +225,7 @@ fn misfit(data: &BufferData, m: &str) -> Diagnostic {
     Diagnostic::new(At::default(), Kind::Usage, m)
 }
 
-/// Whether so many bytes are in the arena.
+/// Whether this many bytes are in the arena.
 fn inside(at: u64, bytes: u64, arena: &ArenaLayout) -> Result<(), &'static str> {
     if !at.is_multiple_of(PLANNED) {
         return Err("is not aligned");

@@ -2,7 +2,7 @@
 //! multiplies, so that it is known what each step needs beside the buffers.
 
 use super::cublaslt::Tuned;
-use super::device::Device;
+use super::device::GpuDevice;
 use crate::gpu::launches::{Module, StepCode};
 use crate::gpu::ptx::module::compile_but;
 use crate::gpu::schedule::library_split::{Divided, divided};
@@ -28,7 +28,7 @@ impl Default for Options {
 
 /// A program as a device is to run it.
 pub struct Prepared {
-    pub(crate) device: Arc<Device>,
+    pub(crate) device: Arc<GpuDevice>,
     pub(crate) divided: Divided,
     pub(crate) module: Module,
     /// For each step, how a library multiplies; none where kernels do the step.
@@ -63,7 +63,7 @@ impl Prepared {
     /// # Errors
     /// [`Kind::Unsupported`] for what has no lowering, with the step.
     pub fn new(
-        device: &Arc<Device>,
+        device: &Arc<GpuDevice>,
         program: &Verified<Program>,
         options: Options,
     ) -> Result<Prepared, Diagnostic> {
@@ -104,7 +104,7 @@ impl Prepared {
 
     /// Of its parts: how a library multiplies is known for each step, or that none does.
     pub(crate) fn of(
-        device: Arc<Device>,
+        device: Arc<GpuDevice>,
         divided: Divided,
         module: Module,
         tuned: Vec<Option<Arc<Tuned>>>,

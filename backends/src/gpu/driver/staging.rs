@@ -37,7 +37,7 @@ impl Staging {
             let piece = &self.pieces[n % self.pieces.len()];
             piece.wait()?;
             let at = to + (n * PIECE) as u64;
-            // SAFETY: the piece has so many bytes, and the device is done with it; the caller has as many
+            // SAFETY: the piece has this many bytes, and the device is done with it; the caller has as many
             // at `to`.
             unsafe {
                 std::ptr::copy_nonoverlapping(chunk.as_ptr(), piece.start, chunk.len());
@@ -65,7 +65,7 @@ impl Staging {
             if n < count {
                 let piece = &self.pieces[n % self.pieces.len()];
                 let at = from + (n * PIECE) as u64;
-                // SAFETY: the piece has so many bytes, which were read when it was emptied before.
+                // SAFETY: the piece has this many bytes, which were read when it was emptied before.
                 let sent = unsafe {
                     sys::cuMemcpyDtoHAsync_v2(piece.start.cast(), at, size(n, all), stream)
                 };
@@ -76,7 +76,7 @@ impl Staging {
                 let piece = &self.pieces[before % self.pieces.len()];
                 piece.wait()?;
                 let bytes = &mut to[before * PIECE..][..size(before, all)];
-                // SAFETY: the device has written so many bytes of the piece.
+                // SAFETY: the device has written this many bytes of the piece.
                 unsafe {
                     std::ptr::copy_nonoverlapping(piece.start, bytes.as_mut_ptr(), bytes.len());
                 }

@@ -4,7 +4,7 @@
 use super::copy::Copy;
 use super::cublaslt::{Tuned, library};
 use super::cuda::absent;
-use super::device::Device;
+use super::device::GpuDevice;
 use super::executable::Executable;
 use super::load::KeptCode;
 use super::memory::DeviceArray;
@@ -18,8 +18,8 @@ use adfuse_ir::{DType, Fp, Kind};
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-fn device(test: &str) -> Option<Arc<Device>> {
-    match Device::open(0) {
+fn device(test: &str) -> Option<Arc<GpuDevice>> {
+    match GpuDevice::open(0) {
         Ok(device) => Some(device),
         Err(d) => {
             assert_eq!(d.kind, absent("").kind, "{d}");
@@ -93,7 +93,7 @@ fn buffer(program: &Program, name: &str) -> Buffer {
 }
 
 /// The program with its text.
-fn prepared(device: &Arc<Device>, text: &str) -> Prepared {
+fn prepared(device: &Arc<GpuDevice>, text: &str) -> Prepared {
     let program = verify(parse(PROGRAM).unwrap_or_else(|e| panic!("{e:?}")));
     let program = program.unwrap_or_else(|e| panic!("{e:?}"));
     let of = |name| Arg::Buffer(buffer(&program, name));
@@ -121,12 +121,12 @@ fn prepared(device: &Arc<Device>, text: &str) -> Prepared {
     Prepared::of(Arc::clone(device), divided, module, vec![None, None])
 }
 
-fn made(device: &Arc<Device>, cache: Option<&dyn KeptCode>) -> Executable {
+fn made(device: &Arc<GpuDevice>, cache: Option<&dyn KeptCode>) -> Executable {
     let made = prepared(device, TEXT).finish(&layout(device), cache);
     made.unwrap_or_else(|d| panic!("{d}"))
 }
 
-fn layout(device: &Arc<Device>) -> ArenaLayout {
+fn layout(device: &Arc<GpuDevice>) -> ArenaLayout {
     let mut arena = ArenaLayout { bytes: 8192, ..ArenaLayout::default() };
     let prepared = prepared(device, TEXT);
     arena.offsets[buffer(prepared.program(), "t")] = Some(64);
@@ -334,7 +334,7 @@ fn the_library_multiplies() {
 
 /// How far the library's products are from sums in f64, against their norm.
 fn multiplied(
-    device: &Arc<Device>,
+    device: &Arc<GpuDevice>,
     program: &Verified<Program>,
     fp: Fp,
     turned: [bool; 3],

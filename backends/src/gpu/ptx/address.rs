@@ -126,7 +126,7 @@ fn resized(asm: &mut Asm, x: Reg, w: &Width) -> Reg {
     }
 }
 
-/// An expression moved above zero by so many times `c`, and how many times that was.
+/// An expression moved above zero by this many times `c`, and how many times that was.
 fn above_zero(
     asm: &mut Asm,
     e: &IndexExpr,

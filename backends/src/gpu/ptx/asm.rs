@@ -254,7 +254,7 @@ impl Asm {
         result
     }
 
-    /// The entry point as text, for blocks of so many threads of which at least `blocks` shall fit a
+    /// The entry point as text, for blocks of this many threads of which at least `blocks` shall fit a
     /// multiprocessor.
     pub(crate) fn finish(self, entry: &str, params: usize, threads: u32, blocks: u32) -> String {
         let mut out = String::new();

@@ -67,7 +67,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Begins to copy a block of an array's row: so many pieces of 16 bytes.
+    /// Begins to copy a block of an array's row: this many pieces of 16 bytes.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn copy_units(
         &mut self,
@@ -99,7 +99,7 @@ impl Emit<'_> {
         }
     }
 
-    /// The address in shared memory of an element: so many elements and bytes after `base`.
+    /// The address in shared memory of an element: this many elements and bytes after `base`.
     pub(crate) fn shared_address(
         &mut self,
         place: &IndexExpr,

@@ -93,7 +93,7 @@ impl<'p> Emit<'p> {
         resolved(&sum, at.coords, at.vars)
     }
 
-    /// The address of an element that is so many elements of so many bytes from the beginning.
+    /// The address of an element that is this many elements of this many bytes from the beginning.
     pub(crate) fn address(
         &mut self,
         b: Buffer,

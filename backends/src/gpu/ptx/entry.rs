@@ -59,7 +59,7 @@ impl Out {
         text
     }
 
-    /// Ends an entry point, and launches it: `blocks` blocks of `threads` threads, with so many bytes of
+    /// Ends an entry point, and launches it: `blocks` blocks of `threads` threads, with this many bytes of
     /// dynamic shared memory.
     pub(crate) fn launch(
         &mut self,
@@ -153,7 +153,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Begins what is done so many times: the number of the turn.
+    /// Begins what is done this many times: the number of the turn.
     pub(crate) fn repeat(&mut self, times: i64) -> (Loop, Reg) {
         let zero = self.asm.word(0);
         let counter = self.asm.copied(zero);

@@ -24,7 +24,7 @@ const TAKEN: i64 = 32;
 /// further along the depth, of the right one both places of 8 lines and then those of 8 more.
 const LINES: [u32; 2] = [3, 4];
 
-/// A part of a number: so many bits of it from a bit on.
+/// A part of a number: this many bits of it from a bit on.
 fn bits(e: &IndexExpr, from: u32, count: u32) -> IndexExpr {
     e.clone().floor_div(1 << from).modulo(1 << count)
 }
@@ -114,7 +114,7 @@ impl Core {
         Core { bases, sum }
     }
 
-    /// Adds the products of one step, in the stage that is so many bytes in.
+    /// Adds the products of one step, in the stage that is this many bytes in.
     pub(crate) fn step(&self, emit: &mut Emit<'_>, cut: &Cut, stage: Reg, sums: &[Reg]) {
         let at = self.bases.map(|base| {
             let at = emit.asm.fresh(Class::Word);

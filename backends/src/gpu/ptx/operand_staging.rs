@@ -27,7 +27,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Threads next to each other have neighbours, so many elements each, along the depth or across it.
+    /// Threads next to each other have neighbours, this many elements each, along the depth or across it.
     fn new(cut: &Cut, side: usize, thread: &IndexExpr, along: bool, wide: i64) -> Walk {
         let long = cut.side[side];
         let near = if along { cut.deep } else { long } / wide;
@@ -50,7 +50,7 @@ impl Walk {
 }
 
 impl Operand {
-    /// Bytes into shared memory of something so many lines and so deep.
+    /// Bytes into shared memory of something this many lines and so deep.
     fn bytes(&self, size: i64, [line, deep]: [i64; 2]) -> i64 {
         match self.along {
             true => line * self.pitch + deep * size,
@@ -144,7 +144,7 @@ impl Feeding {
         self.from.is_some()
     }
 
-    /// Begins to copy the next step, to a stage that is so many bytes in.
+    /// Begins to copy the next step, to a stage that is this many bytes in.
     pub(crate) fn copy(&self, emit: &mut Emit<'_>, p: &Place<'_>, stage: Reg) {
         let cut = p.cut;
         let operand = &cut.operands[self.side];
@@ -247,7 +247,7 @@ fn pad(held: DType, side: usize) -> Literal {
 }
 
 impl Emit<'_> {
-    /// Puts elements that were computed into a stage that is so many bytes in.
+    /// Puts elements that were computed into a stage that is this many bytes in.
     pub(crate) fn put(&mut self, held: &Held, stage: Reg) {
         for (value, to, offset) in held {
             let at = self.asm.pure(Class::Word, "add.s32", format_args!("{to}, {stage}"));
@@ -256,7 +256,7 @@ impl Emit<'_> {
         }
     }
 
-    /// Fills so many bytes of shared memory with an element, under a condition.
+    /// Fills this many bytes of shared memory with an element, under a condition.
     fn pad(&mut self, when: Reg, pad: Reg, to: Reg, place: i64, bytes: i64) {
         let moved = pad.class.moved();
         match (pad.class, bytes) {

@@ -1,6 +1,6 @@
 //! Blocks of threads that put entries in order by a digit of their keys.
 //!
-//! An entry is a key and a number that goes with it. A block has so many a thread: the entries of a warp
+//! An entry is a key and a number that goes with it. A block has this many a thread: the entries of a warp
 //! are neighbours, and those that one turn of a warp has are too. The order is stable. An entry's
 //! rank among those of its warp with the same digit is how many lanes before it vote for the digit,
 //! beside what a counter of the warp has of the turns before; there are no atomics, and it takes
@@ -287,7 +287,7 @@ pub(crate) fn warp_scan(asm: &mut Asm, x: Reg) -> Reg {
     sum
 }
 
-/// So many bits of a key, from a bit on that is in a register or known.
+/// This many bits of a key, from a bit on that is in a register or known.
 pub(crate) fn digit(asm: &mut Asm, key: Reg, shift: impl std::fmt::Display, bits: u32) -> Reg {
     let (class, op) = match key.class {
         Class::Long => (Class::Long, "shr.u64"),

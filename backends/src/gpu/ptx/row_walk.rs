@@ -259,7 +259,7 @@ fn piece(
     }
 }
 
-/// Copies what comes next in the place of what was read here last: so many elements, those of the block of
+/// Copies what comes next in the place of what was read here last: this many elements, those of the block of
 /// this number where there are several.
 fn follows(emit: &mut Emit<'_>, walk: &Walk<'_>, block: Option<(Reg, i64)>, elements: i64) {
     let Some(next) = walk.next.filter(|_| !walk.done.is_empty()) else { return };

@@ -201,7 +201,7 @@ fn by_lanes(
 }
 
 impl Emit<'_> {
-    /// A value from the lane that is so many before, where there is one.
+    /// A value from the lane that is this many before, where there is one.
     fn of_lane_before(&mut self, x: Reg, distance: u32) -> Reg {
         let asm = &mut self.asm;
         let moved = |asm: &mut Asm, word: Reg| {

@@ -299,7 +299,7 @@ fn few(low: &Lowering, out: &mut Out, scatter: &Scatter) -> Result<(), Diagnosti
     let from = crate::gpu::ptx::address::long(&mut emit.asm, &from, &vars, &[]);
     let to = emit.asm.pure(Class::Long, "add.s64", format_args!("{from}, {each}"));
     if turns >= 1 << 31 {
-        return Err(internal("a scatter of so many updates has no loop"));
+        return Err(internal("a scatter of this many updates has no loop"));
     }
     let (l, turn) = emit.repeat(turns);
     let mut own: Vars = vars.clone();

@@ -5,7 +5,7 @@ use super::operands::select;
 pub(crate) use crate::gpu::schedule::sort::bits;
 use adfuse_ir::DType;
 
-/// The largest number of so many bits: what comes after everything else.
+/// The largest number of this many bits: what comes after everything else.
 pub(crate) fn last(asm: &mut Asm, bits: u32) -> Reg {
     let most = u64::MAX >> (64 - bits);
     if bits > 32 { asm.long(most as i64) } else { asm.word(most as i64) }

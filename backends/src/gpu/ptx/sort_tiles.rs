@@ -17,7 +17,7 @@ const TOGETHER: i64 = 2048;
 /// Threads of a block with more entries than fewer threads have in registers.
 const MANY_THREADS: i64 = 512;
 
-/// Lines, or so many parts of each line, that a block sorts in shared memory.
+/// Lines, or this many parts of each line, that a block sorts in shared memory.
 struct Tiles<'s> {
     sort: &'s Sort,
     block: Block,

@@ -37,7 +37,7 @@ pub(crate) fn join(low: &mut Lowering, out: &mut Out, join: &Join) -> Result<(),
     joined(low, out, domain, &shape, &fold, (rows, None), count)
 }
 
-/// Joins parts in the balanced tree, so many a block, until one is left, and goes on with that.
+/// Joins parts in the balanced tree, this many a block, until one is left, and goes on with that.
 pub(crate) fn joined(
     low: &mut Lowering,
     out: &mut Out,

@@ -26,7 +26,7 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// Pieces of 16 bytes of so many elements.
+    /// Pieces of 16 bytes of this many elements.
     pub(crate) fn units(&self, elements: i64) -> i64 {
         (elements * self.size + UNIT - 1) / UNIT
     }

@@ -83,7 +83,7 @@ impl Team {
         Team::of_rows(&sizes.collect::<Vec<_>>(), fp)
     }
 
-    /// For rows of so many elements.
+    /// For rows of this many elements.
     fn of_rows(sizes: &[i64], fp: Fp) -> Team {
         let longest = sizes.iter().copied().max().unwrap_or(1);
         // In the lane order a lane's elements are 32 apart.
@@ -110,12 +110,12 @@ impl Team {
         self.threads * self.teams
     }
 
-    /// Elements of a thread, of a row of so many: those that it may have, where it has fewer than others.
+    /// Elements of a thread, of a row of this many: those that it may have, where it has fewer than others.
     pub(crate) fn cells(self, n: i64) -> i64 {
         self.pieces(n).iter().map(|p| p.turns * self.width).sum()
     }
 
-    /// How often a warp goes on to come by so many elements.
+    /// How often a warp goes on to come by this many elements.
     pub(crate) fn turns(self, elements: i64) -> i64 {
         (elements + 32 * self.width - 1) / (32 * self.width)
     }

@@ -12,7 +12,7 @@ use adfuse_ir::kernel::{Buffer, Extents, Feed, Member, Piece, Program};
 /// How an operand's elements come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
-    /// Copied from a buffer, so many bytes at a time; from line to line and along the depth they lie so
+    /// Copied from a buffer, this many bytes at a time; from line to line and along the depth they lie so
     /// many elements apart.
     Copied { buffer: Buffer, steps: [i64; 2], bytes: i64, along: bool },
     /// Computed, by threads that go along the depth or across it.
@@ -87,7 +87,7 @@ pub(crate) fn whole<'f>(
     (as_it_is && plain).then_some((b, piece))
 }
 
-/// The number of the element at the first coordinates, of which there are so many.
+/// The number of the element at the first coordinates, of which there are this many.
 pub(crate) fn first(program: &Program, b: Buffer, index: &[IndexExpr], rank: usize) -> Option<i64> {
     let data = &program.buffers[b];
     let zeros = vec![0; rank];

@@ -23,8 +23,8 @@ const OTHERS: i64 = 24;
 const ROW: i64 = 64;
 /// Instructions of a stage that are written once for each element of a thread.
 const TEXT: i64 = 8000;
-/// Instructions that are done again sooner than rows are not copied ahead: so few always, and so many where tiles
-/// fit no other way.
+/// A tile that takes at most the first number of instructions is computed again rather than give up copying rows
+/// ahead; one that takes at most the second, only where the tiles do not fit otherwise.
 const CHEAP: [usize; 2] = [12, 30];
 /// Threads of a block of which few fit a multiprocessor.
 const LARGE: i64 = 512;
@@ -33,7 +33,7 @@ const LARGE: i64 = 512;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hold {
     Registers,
-    /// In the team's shared memory, so many bytes from its first.
+    /// In the team's shared memory, this many bytes from its first.
     Shared(i64),
     /// It is an array that is copied ahead.
     Ahead(usize),
@@ -257,7 +257,7 @@ impl Attempt<'_> {
         found
     }
 
-    /// A layout with these tiles computed again and so many rows ahead, where it fits.
+    /// A layout with these tiles computed again and this many rows ahead, where it fits.
     fn layout(&self, again: &[Tile], copies: i64) -> Result<Option<Layout>, Diagnostic> {
         let kernel = self.inlined(again)?;
         let (mut arrays, reads) = match copies {

@@ -5,7 +5,7 @@ use super::super::Explainer;
 use super::super::words::Words;
 use crate::analysis::axes::Place;
 use crate::analysis::facts::Facts;
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use adfuse_ir::{Inst, Value};
 use cranelift_entity::SecondaryMap;
 use hashbrown::HashSet;
@@ -92,7 +92,7 @@ pub(super) struct Unit {
 
 pub(super) struct Search<'a> {
     pub(super) facts: &'a Facts<'a>,
-    pub(super) device: &'a Device,
+    pub(super) device: &'a MachineModel,
     pub(super) explainer: Explainer<'a>,
     pub(super) words: Words<'a>,
     pub(super) units: Vec<Unit>,

@@ -14,7 +14,7 @@ use crate::analysis::class::Class;
 use crate::analysis::facts::Facts;
 use crate::fuse::part::{Around, Part};
 use crate::plan::Plan;
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
@@ -33,7 +33,7 @@ const MOST_SIBLINGS: usize = 8;
 pub fn candidates(
     f: &Function,
     plan: &Plan,
-    device: &Device,
+    device: &MachineModel,
 ) -> Result<Vec<Candidate>, Diagnostic> {
     let facts = Facts::of(f, false)?;
     let planned = Occurrences::of(f, plan)?;

@@ -4,7 +4,7 @@ use super::candidate::{Candidate, Search};
 use crate::analysis::class::Class;
 use crate::cost::operations::registers;
 use crate::fuse::inline::bytes;
-use crate::plan::machine_model::Device;
+use crate::plan::machine_model::MachineModel;
 use adfuse_ir::{Inst, Value, ValueDef};
 use hashbrown::{HashMap, HashSet};
 
@@ -107,7 +107,7 @@ impl Search<'_> {
 /// What speaks for a candidate. The weights: bytes saved 0.4 (all of it from 60 percent on), launches
 /// saved 0.2 (all from 20 percent of the time on), registers 0.2 (all below 50), the size of the code
 /// and its stages 0.1 each.
-pub(crate) fn score(c: &Candidate, device: &Device) -> f64 {
+pub(crate) fn score(c: &Candidate, device: &MachineModel) -> f64 {
     let bytes = (c.saved_share() / 0.6).clamp(0.0, 1.0);
     let launches = (c.launch_share / 0.2).clamp(0.0, 1.0);
     let least = 50.0;

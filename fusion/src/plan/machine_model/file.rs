@@ -1,6 +1,6 @@
 //! A device as a file that a user writes: a machine known by name, and what differs from it.
 
-use super::Device;
+use super::MachineModel;
 use adfuse_ir::diag::Span;
 use adfuse_ir::{At, Diagnostic, Kind};
 use serde::Deserialize;
@@ -28,14 +28,14 @@ macro_rules! numbers {
             $($key: Option<Spanned<$ty>>,)*
         }
 
-        fn numbers(file: &File, device: &mut Device) -> Result<(), Diagnostic> {
+        fn numbers(file: &File, device: &mut MachineModel) -> Result<(), Diagnostic> {
             $(if let Some(number) = &file.$key {
                 device.$key = within(stringify!($key), number, $bounds)?;
             })*
             Ok(())
         }
 
-        fn written(device: &Device) -> Vec<(&'static str, Value)> {
+        fn written(device: &MachineModel) -> Vec<(&'static str, Value)> {
             vec![$((stringify!($key), device.$key.value()),)*]
         }
     };
@@ -64,15 +64,15 @@ numbers! {
     threads: u32 = 1..=1 << 16;
 }
 
-impl Device {
+impl MachineModel {
     /// Reads a description: TOML with `base = "cpu"` or `base = "h200"`, and keys named like the
-    /// fields of [`Device`] that replace the base's. Without a name, one that differs from its base
+    /// fields of [`MachineModel`] that replace the base's. Without a name, one that differs from its base
     /// is `custom`.
     ///
     /// # Errors
     /// For text that is no TOML, keys that there are not, and numbers that are not finite or make no
     /// sense; the error has the place in the text.
-    pub fn from_toml(text: &str) -> Result<Device, Diagnostic> {
+    pub fn from_toml(text: &str) -> Result<MachineModel, Diagnostic> {
         if text.len() > MOST_BYTES {
             let m = format!("the file has {} bytes, the limit is {MOST_BYTES}", text.len());
             return Err(Diagnostic::new(At::default(), Kind::Limit, m));
@@ -82,7 +82,7 @@ impl Device {
             Diagnostic::new(at, Kind::Syntax, e.message().replace('\n', " "))
         })?;
         let base = file.base.get_ref();
-        let Some(mut device) = Device::named(base) else {
+        let Some(mut device) = MachineModel::named(base) else {
             let m = format!("no device `{}`", base.escape_debug());
             let d = Diagnostic::new(place(&file.base), Kind::UnknownName, m);
             return Err(d.hint("`base` is \"cpu\" or \"h200\""));
@@ -98,7 +98,7 @@ impl Device {
         device.contract_epilogue = file.contract_epilogue.unwrap_or(device.contract_epilogue);
         numbers(&file, &mut device)?;
         // A plan names the machine it is made for: no two have one name.
-        if Device::named(&device.name).is_some_and(|known| known != device) {
+        if MachineModel::named(&device.name).is_some_and(|known| known != device) {
             if let Some(name) = &file.name {
                 let m = format!("`{}` is built in, with other numbers", device.name);
                 return Err(Diagnostic::new(place(name), Kind::Redefinition, m));
@@ -108,7 +108,7 @@ impl Device {
         Ok(device)
     }
 
-    /// The description as [`Device::from_toml`] reads it, every key in it.
+    /// The description as [`MachineModel::from_toml`] reads it, every key in it.
     pub fn to_toml(&self) -> String {
         let base = if self.name == "h200" { "h200" } else { "cpu" };
         let mut text = format!("base = \"{base}\"\n");
@@ -177,28 +177,28 @@ mod tests {
 
     #[test]
     fn what_is_written_reads_back() {
-        let mut odd = Device::h200();
+        let mut odd = MachineModel::h200();
         odd.name = "two \"quoted\" words".into();
         odd.launch_s = 1.0 / 3.0;
         odd.contract_epilogue = false;
-        for device in [Device::cpu(), Device::h200(), odd] {
+        for device in [MachineModel::cpu(), MachineModel::h200(), odd] {
             let text = device.to_toml();
-            assert_eq!(Device::from_toml(&text), Ok(device), "{text}");
+            assert_eq!(MachineModel::from_toml(&text), Ok(device), "{text}");
         }
     }
 
     #[test]
     fn keys_replace_the_base() {
         let text = "base = \"h200\"\nname = \"half\"\nmemory_bytes_per_s = 2e12\nparallel = 132\n";
-        let half = Device {
+        let half = MachineModel {
             name: "half".into(),
             memory_bytes_per_s: 2e12,
             parallel: 132,
-            ..Device::h200()
+            ..MachineModel::h200()
         };
-        assert_eq!(Device::from_toml(text), Ok(half));
+        assert_eq!(MachineModel::from_toml(text), Ok(half));
         // A whole number is a number of any kind.
-        let whole = Device::from_toml("base = \"cpu\"\nops_per_s = 1_000_000\n");
+        let whole = MachineModel::from_toml("base = \"cpu\"\nops_per_s = 1_000_000\n");
         assert_eq!(whole.map(|d| d.ops_per_s), Ok(1e6));
     }
 
@@ -220,16 +220,16 @@ mod tests {
             ("[launch_s", Kind::Syntax, ""),
         ] {
             let text = format!("base = \"cpu\"\n{line}\n");
-            let d = Device::from_toml(&text).expect_err(line);
+            let d = MachineModel::from_toml(&text).expect_err(line);
             assert_eq!(d.kind, kind, "{line}: {d}");
             assert!(d.message.contains(part), "{line}: {d}");
             let span = d.at.span.expect("a place");
             assert!(span.start as usize >= "base = \"cpu\"\n".len(), "{line}: {span:?}");
         }
-        let d = Device::from_toml("base = \"tpu\"\n").expect_err("not there");
+        let d = MachineModel::from_toml("base = \"tpu\"\n").expect_err("not there");
         assert_eq!((d.kind, d.message.as_str()), (Kind::UnknownName, "no device `tpu`"));
-        assert!(Device::from_toml("launch_s = 1e-6").is_err(), "no base");
+        assert!(MachineModel::from_toml("launch_s = 1e-6").is_err(), "no base");
         let long = format!("base = \"cpu\" #{}", " ".repeat(MOST_BYTES));
-        assert_eq!(Device::from_toml(&long).map_err(|d| d.kind), Err(Kind::Limit));
+        assert_eq!(MachineModel::from_toml(&long).map_err(|d| d.kind), Err(Kind::Limit));
     }
 }

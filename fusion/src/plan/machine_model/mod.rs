@@ -6,12 +6,12 @@ use super::refusal::Refusal;
 
 /// What a plan must know of a machine. Numbers are data: those of the machines named here were
 /// measured unless their constructor says otherwise; others come from a file
-/// ([`Device::from_toml`]).
+/// ([`MachineModel::from_toml`]).
 ///
 /// A *core* is what one point of a kernel's domain runs on at a time; a *lane* is one of the elements
 /// that a core computes side by side.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Device {
+pub struct MachineModel {
     /// Its name.
     pub name: String,
     /// Bytes a second between the processor and its memory, reads and writes together.
@@ -66,7 +66,7 @@ pub struct Device {
 /// Elements that are not worth more than one core.
 const SMALL: i64 = 1 << 12;
 
-impl Device {
+impl MachineModel {
     /// Two cores of a server processor with AVX-512.
     ///
     /// Measured there: copies move 26 to 34 GB/s from memory with two threads (19.5 with one), 44 in
@@ -79,8 +79,8 @@ impl Device {
     /// measured: a launch is taken to be what handing work to waiting threads takes; the part of the
     /// third cache that a kernel may count on is a guess between 8 MB, which it serves, and 128 MB, which
     /// it does not.
-    pub fn cpu() -> Device {
-        Device {
+    pub fn cpu() -> MachineModel {
+        MachineModel {
             name: "cpu".into(),
             memory_bytes_per_s: 28e9,
             cache_bytes_per_s: 44e9,
@@ -128,8 +128,8 @@ impl Device {
     /// half as many in `f64`; 50 MB of cache; a PCIe 5 link of 16 lanes. Not measured: the bandwidth
     /// of the cache; how much of memory's bandwidth a multiprocessor reaches alone is taken to be its
     /// share of the copy.
-    pub fn h200() -> Device {
-        Device {
+    pub fn h200() -> MachineModel {
+        MachineModel {
             name: "h200".into(),
             memory_bytes_per_s: 4.28e12,
             cache_bytes_per_s: 7e12,
@@ -159,10 +159,10 @@ impl Device {
     }
 
     /// The machine of this name: `cpu` or `h200`.
-    pub fn named(name: &str) -> Option<Device> {
+    pub fn named(name: &str) -> Option<MachineModel> {
         match name {
-            "cpu" => Some(Device::cpu()),
-            "h200" => Some(Device::h200()),
+            "cpu" => Some(MachineModel::cpu()),
+            "h200" => Some(MachineModel::h200()),
             _ => None,
         }
     }

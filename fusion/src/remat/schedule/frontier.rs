@@ -145,7 +145,7 @@ fn targets(low: u64, high: u64, count: usize) -> Vec<u64> {
     all
 }
 
-/// At most so many points: the ends, and between them the fastest within evenly spread peaks.
+/// At most this many points: the ends, and between them the fastest within evenly spread peaks.
 fn spread(points: &[Point], most: usize) -> Vec<&Point> {
     let (Some(low), Some(high)) = (points.first(), points.last()) else { return Vec::new() };
     if points.len() <= most || most < 2 {
@@ -195,7 +195,7 @@ impl Frontier {
         &self.points
     }
 
-    /// At most so many points: the ends, and between them the fastest within evenly spread peaks.
+    /// At most this many points: the ends, and between them the fastest within evenly spread peaks.
     pub fn spread(&self, most: usize) -> Vec<&Point> {
         spread(&self.points, most)
     }

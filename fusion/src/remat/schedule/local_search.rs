@@ -106,7 +106,7 @@ impl<'g> Archive<'g> {
     }
 
     /// Expands what is best until nothing better is found, then what is nearly as good, until the work
-    /// of measuring so many steps is done. At most so many ways are tried from each.
+    /// of measuring this many steps is done. At most this many ways are tried from each.
     pub(crate) fn improve(&mut self, effort: u64, most: usize) {
         self.work = effort;
         self.climb(most);

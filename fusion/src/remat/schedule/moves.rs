@@ -11,7 +11,7 @@ use cranelift_entity::EntityRef;
 /// What to do about an input that is not there where a value is computed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
-    /// Computes it again too, and what that lacks, so many levels deep; keeps what lies deeper.
+    /// Computes it again too, and what that lacks, this many levels deep; keeps what lies deeper.
     Deep(u32),
     /// Keeps it where it has at most this part of the bytes that go: 1 over the number.
     Keep(u64),

@@ -47,12 +47,12 @@ struct Bound {
 }
 
 impl Hull {
-    /// The fastest corner that saves at most so many bytes.
+    /// The fastest corner that saves at most this many bytes.
     pub fn at(&self, saved: u64) -> Option<&Residuals> {
         self.points.iter().find(|p| p.saved <= saved)
     }
 
-    /// What any schedule computes again at least, as time, if at most so many bytes are saved.
+    /// What any schedule computes again at least, as time, if at most this many bytes are saved.
     pub fn least_time(&self, saved: u64) -> u64 {
         let least = |b: &Bound| {
             let over = b.least.saturating_sub(u128::from(b.price) * u128::from(saved));
@@ -62,7 +62,7 @@ impl Hull {
         self.bounds.iter().map(least).max().unwrap_or(0)
     }
 
-    /// How far the corner at so many bytes can be from the best choice: the one's time over the
+    /// How far the corner at this many bytes can be from the best choice: the one's time over the
     /// other's, less 1. Nothing where no corner saves so little.
     pub fn gap(&self, saved: u64) -> Option<f64> {
         let (found, least) = (self.at(saved)?.time, self.least_time(saved));
@@ -70,7 +70,7 @@ impl Hull {
     }
 }
 
-/// The hull, by at most so many cuts, of which two are for its ends. Where that is not enough for
+/// The hull, by at most this many cuts, of which two are for its ends. Where that is not enough for
 /// every corner, the widest stretches are divided first, and bounds remain true.
 pub fn residuals(g: &CostGraph, cuts: usize) -> Hull {
     let closure = Closure::of(g);

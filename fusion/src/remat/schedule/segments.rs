@@ -84,7 +84,7 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// Divides a graph into at most so many; nothing if it has no narrow places or one phase alone.
+    /// Divides a graph into at most this many; nothing if it has no narrow places or one phase alone.
     fn of(g: &CostGraph, most: usize) -> Option<Blocks> {
         let forward: Vec<OpId> = g.runs().filter(|&o| g.ops()[o].phase.0 == 0).collect();
         let later: Vec<OpId> = g.runs().filter(|&o| g.ops()[o].phase.0 > 0).collect();
