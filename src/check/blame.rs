@@ -1,6 +1,7 @@
 //! Naming the instruction at fault.
 
-use super::{Case, Outcome, Setting, freeze, values_at};
+use super::case::{Case, Setting, freeze, values_at};
+use super::outcome::Outcome;
 use crate::autodiff::differentiable;
 use crate::backends::Array;
 use crate::ir::rewrite::Copier;

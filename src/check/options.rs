@@ -1,0 +1,23 @@
+//! What a check is asked for: a seed, tolerances and extents.
+
+use crate::ir::Symbol;
+use std::collections::BTreeMap;
+
+/// How to check.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Seed of inputs and directions.
+    pub seed: u64,
+    /// Relative tolerance, per element.
+    pub rtol: f64,
+    /// Absolute tolerance, per element, scaled by `max(1, |f|)`.
+    pub atol: f64,
+    /// Extents for symbols; others get 3, 4, 5, .. in order.
+    pub extents: BTreeMap<Symbol, u64>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { seed: 0, rtol: 1e-5, atol: 1e-9, extents: BTreeMap::new() }
+    }
+}
