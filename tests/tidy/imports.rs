@@ -27,6 +27,11 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
         &["cpu::executable", "cpu::introspect", "cpu::scratch"],
         "what an executable holds and what it reports are counted from its own steps",
     ),
+    (
+        "adfuse",
+        &["trace", "trace::callee"],
+        "a tracer calls traced functions, and what a callee is adds to the tracer's state",
+    ),
 ];
 
 /// The most circles of files in all crates, and the most files in one.
