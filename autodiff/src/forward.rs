@@ -6,7 +6,7 @@ use adfuse_ir::rewrite::{Copier, inline, splice};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
     Attr, Attrs, Builder, CustomRule, DType, Diagnostic, Function, Inst, Kind, Literal, Module,
-    TensorType, Value,
+    NewInst, TensorType, Value,
 };
 use cranelift_entity::SecondaryMap;
 
@@ -242,12 +242,14 @@ impl<'f> Forward<'f> {
         let at = b.region();
         let new = b.func_mut().add_inst(
             at,
-            Op::Cond,
-            &[predicate],
-            f.attrs(i).clone(),
-            &types,
-            &regions,
-            f.inst(i).phase,
+            NewInst {
+                op: Op::Cond,
+                args: &[predicate],
+                attrs: f.attrs(i).clone(),
+                results: &types,
+                regions: &regions,
+                phase: f.inst(i).phase,
+            },
         );
         b.func_mut().set_span(new, f.span(i));
         let values = b.func().inst_results(new).to_vec();
@@ -288,7 +290,17 @@ impl<'f> Forward<'f> {
                     .with(BACKWARD, Attr::Bool(true));
                 let (at, phase) = (b.region(), f.inst(i).phase);
                 let args = [residuals, tangents].concat();
-                let map = b.func_mut().add_inst(at, Op::Call, &args, attrs, &types, &[], phase);
+                let map = b.func_mut().add_inst(
+                    at,
+                    NewInst {
+                        op: Op::Call,
+                        args: &args,
+                        attrs,
+                        results: &types,
+                        regions: &[],
+                        phase,
+                    },
+                );
                 b.func_mut().set_span(map, f.span(i));
                 (primal, b.func().inst_results(map).to_vec())
             }

@@ -4,7 +4,7 @@ use crate::attrs::Attrs;
 use crate::diag::{At, Diagnostic, Kind, Span};
 use crate::dtype::DType;
 use crate::entity::{Inst, Phase, Region, Value};
-use crate::function::Function;
+use crate::function::{Function, NewInst};
 use crate::infer::InferError;
 use crate::literal::Literal;
 use crate::op::Op;
@@ -189,7 +189,8 @@ impl Builder {
             return Err(InferError::new(Kind::Arity, m));
         }
         let region = self.region();
-        let inst = self.func.add_inst(region, op, &values, attrs, &results, regions, self.phase);
+        let (args, results, phase) = (&values, &results, self.phase);
+        let inst = self.func.add_inst(region, NewInst { op, args, attrs, results, regions, phase });
         self.func.set_span(inst, self.span);
         Ok(inst)
     }

@@ -43,6 +43,24 @@ pub struct InstData {
     pub regions: SmallVec<[Region; 2]>,
 }
 
+/// An instruction to be appended by [`Function::add_inst`]: with its attributes and result types as they are, or
+/// as the ids under which the function has them.
+#[derive(Clone, Debug)]
+pub struct NewInst<'a, A = Attrs, T = TensorType> {
+    /// The op.
+    pub op: Op,
+    /// Its operands.
+    pub args: &'a [Value],
+    /// Its attributes.
+    pub attrs: A,
+    /// The type of each result.
+    pub results: &'a [T],
+    /// Its nested regions, in the order the op's row names them.
+    pub regions: &'a [Region],
+    /// The pass of the step it belongs to.
+    pub phase: Phase,
+}
+
 /// Parameters, instructions in order, results.
 #[derive(Clone, Debug, Default)]
 pub struct RegionData {
@@ -271,34 +289,20 @@ impl Function {
     }
 
     /// Appends an instruction to `region` without checking it; see [`Builder`](crate::Builder).
-    #[allow(clippy::too_many_arguments)]
-    pub fn add_inst(
-        &mut self,
-        region: Region,
-        op: Op,
-        args: &[Value],
-        attrs: Attrs,
-        results: &[TensorType],
-        regions: &[Region],
-        phase: Phase,
-    ) -> Inst {
+    pub fn add_inst(&mut self, region: Region, new: NewInst<'_>) -> Inst {
+        let NewInst { op, args, attrs, results, regions, phase } = new;
         let attrs = self.attrs.intern(&attrs);
         let types: SmallVec<[TypeId; 2]> = results.iter().map(|ty| self.types.intern(ty)).collect();
-        self.add_interned(region, op, args, attrs, &types, regions, phase)
+        self.add_interned(region, NewInst { op, args, attrs, results: &types, regions, phase })
     }
 
     /// As [`Function::add_inst`], of attributes and result types that the function has.
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn add_interned(
         &mut self,
         region: Region,
-        op: Op,
-        args: &[Value],
-        attrs: AttrsId,
-        results: &[TypeId],
-        regions: &[Region],
-        phase: Phase,
+        new: NewInst<'_, AttrsId, TypeId>,
     ) -> Inst {
+        let NewInst { op, args, attrs, results, regions, phase } = new;
         let args = EntityList::from_slice(args, &mut self.pool);
         let inst = self.insts.push(InstData {
             op,

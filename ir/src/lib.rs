@@ -31,7 +31,7 @@ pub use diag::{At, Diagnostic, Kind, Span};
 pub use dtype::{DType, DTypeSet};
 pub use entity::{Func, Inst, Phase, Region, Value};
 pub use fp::Fp;
-pub use function::{CustomRule, Function, ValueDef};
+pub use function::{CustomRule, Function, NewInst, ValueDef};
 pub use literal::Literal;
 pub use module::Module;
 pub use op::Op;

@@ -3,7 +3,7 @@
 
 use super::Batch;
 use adfuse_ir::{
-    Attrs, Builder, DType, Diagnostic, Function, Inst, Kind, Op, Region, TensorType, Value,
+    Attrs, Builder, DType, Diagnostic, Function, Inst, Kind, NewInst, Op, Region, TensorType, Value,
 };
 use cranelift_entity::EntitySet;
 
@@ -38,7 +38,17 @@ impl Batch<'_, '_> {
             .map(|&v| if self.is_mapped(v) { self.type_of(v) } else { f.ty(v).clone() })
             .collect();
         let (at, attrs, phase) = (b.region(), f.attrs(i).clone(), self.phase(i));
-        let new = b.func_mut().add_inst(at, f.op(i), &[predicate], attrs, &types, &regions, phase);
+        let new = b.func_mut().add_inst(
+            at,
+            NewInst {
+                op: f.op(i),
+                args: &[predicate],
+                attrs,
+                results: &types,
+                regions: &regions,
+                phase,
+            },
+        );
         b.func_mut().set_span(new, f.span(i));
         let values = b.func().inst_results(new).to_vec();
         for (&old, &v) in results.iter().zip(&values) {

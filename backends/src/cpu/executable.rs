@@ -188,38 +188,12 @@ impl Executable {
         let mut places = place(low, arena, &rooms, &mut constants).map_err(|d| within(d, None))?;
         // Steps of this engine read at a coordinate before they write there.
         arena_layout::check(program, arena, &[])?;
-        let mut all = rooms.end;
         let mut own = Room::default();
         let mut maker = Maker::new(options.fp, options.vectors).map_err(|d| within(d, None))?;
         maker.listing.texts = texts;
-        let (mut steps, mut made) = (Vec::new(), Vec::new());
-        let mut slots = 0;
-        for (n, step) in low.program.steps.iter().enumerate() {
-            let origin = low.origin.get(n).copied();
-            // Steps run one after the other: each has all of what is not kept.
-            own.free();
-            maker.listing.begin(n, step.name());
-            let mut shared = rooms.of(origin);
-            let mut making = Making {
-                maker: Some(&mut maker),
-                program: &low.program,
-                shared: &mut shared,
-                own: &mut own,
-                slots,
-                functions: Some(functions),
-            };
-            let work = work(&mut making, step).map_err(|d| within(d, origin))?;
-            slots = making.slots;
-            let emitters = maker.listing.emitters(n);
-            let origin = origin.unwrap_or_default();
-            let by: Vec<&str> = match &work {
-                Work::Contract(members) => members.iter().map(MadeMember::generator).collect(),
-                _ => Vec::new(),
-            };
-            steps.push(work);
-            made.push(introspect::told(&low.program, step, origin, &emitters, &by));
-            all = all.max(shared.most);
-        }
+        let functions = Some(functions);
+        let Compiled { steps, made, slots, arena: all } =
+            compiled(program, low, &rooms, (&mut maker, functions), &mut own)?;
         let code = maker.finish().map_err(|d| within(d, None))?;
         let mut memory = Memory {
             arena: Block::new(all).map_err(|d| within(d, None))?,
@@ -244,12 +218,7 @@ impl Executable {
                 *k = outputs.get(*k).map_or(0, |o| o.at);
             }
         }
-        let mut written: Vec<Option<String>> = vec![None; low.inputs.len()];
-        for (b, place) in low.program.buffers.keys().zip(&places) {
-            if let (Place::Input(k), false) = (*place, low.inputs.contains(&b)) {
-                written[k] = Some(low.program.buffers[low.inputs[k]].name.clone());
-            }
-        }
+        let written = written(low, &places);
         let inputs: Vec<TensorType> =
             low.inputs.iter().filter_map(|&b| low.program.buffers[b].ty()).collect();
         let input_bytes: Vec<usize> = inputs.iter().map(bytes).collect();
@@ -328,6 +297,67 @@ pub(super) fn outputs(low: &Legalized, places: &[Place]) -> Vec<Output> {
         Some(output)
     };
     low.outputs.iter().enumerate().filter_map(made).collect()
+}
+
+/// The steps of a program, compiled.
+struct Compiled {
+    steps: Vec<Work>,
+    made: Vec<StepReport>,
+    /// The most slots that a step has.
+    slots: u32,
+    /// Bytes of the arena, and of what steps need beside it.
+    arena: u64,
+}
+
+/// Compiles every step. `own` takes what each worker needs.
+fn compiled(
+    program: &Program,
+    low: &Legalized,
+    rooms: &Rooms,
+    (maker, functions): (&mut Maker, Option<&Registry>),
+    own: &mut Room,
+) -> Result<Compiled, Diagnostic> {
+    let mut all = rooms.end;
+    let (mut steps, mut made) = (Vec::new(), Vec::new());
+    let mut slots = 0;
+    for (n, step) in low.program.steps.iter().enumerate() {
+        let origin = low.origin.get(n).copied();
+        // Steps run one after the other: each has all of what is not kept.
+        own.free();
+        maker.listing.begin(n, step.name());
+        let mut shared = rooms.of(origin);
+        let mut making = Making {
+            maker: Some(&mut *maker),
+            program: &low.program,
+            shared: &mut shared,
+            own: &mut *own,
+            slots,
+            functions,
+        };
+        let work = work(&mut making, step).map_err(|d| within(d, program, origin))?;
+        slots = making.slots;
+        let emitters = maker.listing.emitters(n);
+        let origin = origin.unwrap_or_default();
+        let by: Vec<&str> = match &work {
+            Work::Contract(members) => members.iter().map(MadeMember::generator).collect(),
+            _ => Vec::new(),
+        };
+        steps.push(work);
+        made.push(introspect::told(&low.program, step, origin, &emitters, &by));
+        all = all.max(shared.most);
+    }
+    Ok(Compiled { steps, made, slots, arena: all })
+}
+
+/// The name of each input that is written to.
+fn written(low: &Legalized, places: &[Place]) -> Vec<Option<String>> {
+    let mut written: Vec<Option<String>> = vec![None; low.inputs.len()];
+    for (b, place) in low.program.buffers.keys().zip(places) {
+        if let (Place::Input(k), false) = (*place, low.inputs.contains(&b)) {
+            written[k] = Some(low.program.buffers[low.inputs[k]].name.clone());
+        }
+    }
+    written
 }
 
 /// Finds a place for every buffer, and checks those that are given.

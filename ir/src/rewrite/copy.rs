@@ -3,7 +3,7 @@
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::entity::{AttrsId, Inst, TypeId, Value};
-use crate::function::Function;
+use crate::function::{Function, NewInst};
 use crate::types::TensorType;
 use cranelift_entity::SecondaryMap;
 use cranelift_entity::packed_option::PackedOption;
@@ -144,8 +144,17 @@ impl<'f> Copier<'f> {
             from.inst_results(i).iter().map(|&v| self.type_number(b, v)).collect();
         let attrs = self.attrs_number(b, i);
         let at = b.region();
-        let new =
-            b.func_mut().add_interned(at, data.op, &args, attrs, &types, &regions, data.phase);
+        let new = b.func_mut().add_interned(
+            at,
+            NewInst {
+                op: data.op,
+                args: &args,
+                attrs,
+                results: &types,
+                regions: &regions,
+                phase: data.phase,
+            },
+        );
         b.func_mut().set_span(new, from.span(i));
         for (k, &old) in from.inst_results(i).iter().enumerate() {
             let v = b.func().inst_results(new)[k];

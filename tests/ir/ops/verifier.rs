@@ -7,8 +7,8 @@ use adfuse::ir::diag::Kind;
 use adfuse::ir::text::print_function;
 use adfuse::ir::verify::{MAX_ERRORS, verify_function};
 use adfuse::ir::{
-    Attrs, Builder, DType, Diagnostic, Dim, Function, Literal, Module, Op, Operand, Phase, Symbol,
-    TensorType, verify,
+    Attrs, Builder, DType, Diagnostic, Dim, Function, Literal, Module, NewInst, Op, Operand, Phase,
+    Symbol, TensorType, Value, verify,
 };
 use std::path::{Path, PathBuf};
 
@@ -24,6 +24,11 @@ fn f32s(dims: &[u64]) -> TensorType {
     TensorType::of(DType::F32, dims)
 }
 
+/// An instruction of the primal, without regions.
+fn primal<'a>(op: Op, args: &'a [Value], attrs: Attrs, results: &'a [TensorType]) -> NewInst<'a> {
+    NewInst { op, args, attrs, results, regions: &[], phase: Phase::PRIMAL }
+}
+
 /// A function of `%x: f32[2]` with one unchecked instruction, whose results it returns.
 fn unchecked(op: Op, attrs: Attrs, results: &[TensorType]) -> Function {
     let mut f = Function::new("f");
@@ -32,7 +37,7 @@ fn unchecked(op: Op, attrs: Attrs, results: &[TensorType]) -> Function {
     let n = match op.def().arity {
         adfuse::ir::op::Arity::Exactly(n) | adfuse::ir::op::Arity::AtLeast(n) => n,
     };
-    let i = f.add_inst(body, op, &vec![x; n], attrs, results, &[], Phase::PRIMAL);
+    let i = f.add_inst(body, primal(op, &vec![x; n], attrs, results));
     f.region_mut(body).results = f.inst_results(i).to_vec();
     f
 }
@@ -88,9 +93,9 @@ fn by_hand() -> Vec<Broken> {
     let mut g = Function::new("f");
     let body = g.body();
     let x = g.add_param(body, f32s(&[]));
-    let first = g.add_inst(body, Op::Neg, &[x], Attrs::none(), &[f32s(&[])], &[], Phase::PRIMAL);
+    let first = g.add_inst(body, primal(Op::Neg, &[x], Attrs::none(), &[f32s(&[])]));
     let v = g.inst_results(first)[0];
-    let second = g.add_inst(body, Op::Neg, &[v], Attrs::none(), &[f32s(&[])], &[], Phase::PRIMAL);
+    let second = g.add_inst(body, primal(Op::Neg, &[v], Attrs::none(), &[f32s(&[])]));
     let w = g.inst_results(second)[0];
     g.region_mut(body).results = vec![w];
     let mut swapped = g.clone();
@@ -131,7 +136,7 @@ fn by_hand() -> Vec<Broken> {
     let body = g.body();
     let x = g.add_param(body, f32s(&[2]));
     let wide = g.add_literal(f32s(&[3]), Literal::one(DType::F32));
-    let i = g.add_inst(body, Op::Add, &[x, wide], Attrs::none(), &[f32s(&[2])], &[], Phase::PRIMAL);
+    let i = g.add_inst(body, primal(Op::Add, &[x, wide], Attrs::none(), &[f32s(&[2])]));
     g.region_mut(body).results = g.inst_results(i).to_vec();
     add(
         "a literal of another type",
@@ -143,7 +148,7 @@ fn by_hand() -> Vec<Broken> {
     let mut g = Function::new("f");
     let body = g.body();
     let p = g.add_param(body, TensorType::scalar(DType::Bool));
-    g.add_inst(body, Op::Cond, &[p], Attrs::none(), &[], &[], Phase::PRIMAL);
+    g.add_inst(body, primal(Op::Cond, &[p], Attrs::none(), &[]));
     add("missing regions", single(g), Kind::Arity, "`cond` has the regions then, else");
     all
 }
@@ -228,7 +233,7 @@ fn errors_are_bounded() {
     let body = f.body();
     let x = f.add_param(body, f32s(&[2]));
     for _ in 0..2 * MAX_ERRORS {
-        f.add_inst(body, Op::Neg, &[x], Attrs::none(), &[f32s(&[3])], &[], Phase::PRIMAL);
+        f.add_inst(body, primal(Op::Neg, &[x], Attrs::none(), &[f32s(&[3])]));
     }
     assert_eq!(errors(&Module::single(f.clone())).len(), MAX_ERRORS);
     assert!(print_function(&f).lines().count() > MAX_ERRORS);

@@ -51,6 +51,18 @@ pub(in crate::cpu) struct Making<'a> {
     pub(in crate::cpu) functions: Option<&'a Registry>,
 }
 
+/// What the sinks of a stage have in common.
+struct SinkScope<'a> {
+    /// Of the stage.
+    axes: &'a Extents,
+    /// Of the domain and the stage.
+    extents: &'a Extents,
+    /// Whether its folds over the domain give a value for each of a few rows: see [`of_rows`].
+    kept: bool,
+    /// Elements that a batch holds of a value.
+    held: i64,
+}
+
 impl Making<'_> {
     /// Makes the code of a sweep.
     pub(in crate::cpu) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
@@ -230,68 +242,11 @@ impl Making<'_> {
             tiles: Vec::new(),
         };
         let mut puts = Vec::new();
+        let scope = SinkScope { axes: &stage.axes, extents: &extents, kept, held };
         let outputs = stage.sinks.iter().zip(&stage.program.outputs);
         for ((sink, &v), folding) in outputs.zip(folding) {
-            let dtype = stage.program.insts[v].dtype;
-            let bytes = dtype.bytes();
-            puts.push(match sink {
-                Sink::Store { buffer, index } => Put::Store(*buffer, index),
-                Sink::Leave(r) => Put::Point(made.rows[r.index()].slot),
-                Sink::Keep(t) => {
-                    found.tiles.push(t.index());
-                    Put::Place(made.tiles[t.index()].slot)
-                }
-                Sink::Scan { monoid, axis, reverse, into } => {
-                    let axis = usize::from(*axis);
-                    let extent = stage.axes[axis] as usize;
-                    let inner = volume(&stage.axes[axis + 1..])? as usize;
-                    let (monoid, reverse) = (*monoid, *reverse);
-                    let room = if places > 0 { scan_room(extent) as i64 } else { 0 };
-                    let work = self.own.take(room, bytes)?;
-                    let of = ScanOf { monoid, dtype, extent, inner, reverse, work };
-                    found.scans.push((into.index(), of));
-                    found.tiles.push(into.index());
-                    Put::Place(made.tiles[into.index()].slot)
-                }
-                Sink::Reduce { monoid, runs, into } if let Some(folding) = folding => {
-                    let row = into.index();
-                    let (how, to) = match folding.by.parts() {
-                        Some(1) => (How::Row, made.rows[row].slot),
-                        _ => {
-                            let by = folding.by;
-                            let how =
-                                self.parts(dtype, runs, &stage.axes, (by, made.batch), None)?;
-                            (how, slot())
-                        }
-                    };
-                    let (parts, put) = self.put(*monoid, dtype, folding, to, slot)?;
-                    let reduce = Reduce { monoid: *monoid, dtype, row, how };
-                    found.parts.push((parts, What::Reduce(Box::new(reduce))));
-                    put
-                }
-                Sink::Fold { monoid, runs, then } if let Some(folding) = folding => {
-                    let fold = self.fold(&extents, kept, (*monoid, dtype), runs, then, slot)?;
-                    let (parts, put) = self.put(*monoid, dtype, folding, slot(), slot)?;
-                    found.parts.push((parts, What::Fold(made.folds.len())));
-                    made.folds.push(fold);
-                    put
-                }
-                Sink::Reduce { monoid, runs, into } => {
-                    let local = Local { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
-                    let how = self.how(*monoid, dtype, runs, &stage.axes, piece < places)?;
-                    let (row, monoid) = (into.index(), *monoid);
-                    let reduce = Reduce { monoid, dtype, row, how };
-                    found.values.push((local, What::Reduce(Box::new(reduce))));
-                    Put::Place(local.slot)
-                }
-                Sink::Fold { monoid, runs, then } => {
-                    let fold = self.fold(&extents, kept, (*monoid, dtype), runs, then, slot)?;
-                    let local = Local { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
-                    found.values.push((local, What::Fold(made.folds.len())));
-                    made.folds.push(fold);
-                    Put::Place(local.slot)
-                }
-            });
+            let sink = (sink, stage.program.insts[v].dtype);
+            puts.push(self.sink(&scope, sink, folding.as_ref(), (&mut found, made), slot)?);
         }
         if found.values.is_empty() {
             found.piece = places.max(1);
@@ -317,6 +272,73 @@ impl Making<'_> {
             },
         })?;
         Ok(found)
+    }
+
+    /// Where a value of a stage goes: a sink, and the type of its value. Memory that it needs is taken, and what
+    /// is done with it after the sweep is noted in the stage.
+    fn sink<'s>(
+        &mut self,
+        scope: &SinkScope<'_>,
+        (sink, dtype): (&'s Sink, DType),
+        folding: Option<&InCode>,
+        (found, made): (&mut MadeStage, &mut Made),
+        slot: &mut dyn FnMut() -> u32,
+    ) -> Result<Put<'s>, Diagnostic> {
+        let SinkScope { axes, extents, kept, held } = *scope;
+        let (places, bytes) = (found.volume, dtype.bytes());
+        Ok(match sink {
+            Sink::Store { buffer, index } => Put::Store(*buffer, index),
+            Sink::Leave(r) => Put::Point(made.rows[r.index()].slot),
+            Sink::Keep(t) => {
+                found.tiles.push(t.index());
+                Put::Place(made.tiles[t.index()].slot)
+            }
+            Sink::Scan { monoid, axis, reverse, into } => {
+                let axis = usize::from(*axis);
+                let extent = axes[axis] as usize;
+                let inner = volume(&axes[axis + 1..])? as usize;
+                let (monoid, reverse) = (*monoid, *reverse);
+                let room = if places > 0 { scan_room(extent) as i64 } else { 0 };
+                let work = self.own.take(room, bytes)?;
+                let of = ScanOf { monoid, dtype, extent, inner, reverse, work };
+                found.scans.push((into.index(), of));
+                found.tiles.push(into.index());
+                Put::Place(made.tiles[into.index()].slot)
+            }
+            Sink::Reduce { monoid, runs, into } if let Some(folding) = folding => {
+                let row = into.index();
+                let (how, to) = match folding.by.parts() {
+                    Some(1) => (How::Row, made.rows[row].slot),
+                    _ => (self.parts(dtype, runs, axes, (folding.by, made.batch), None)?, slot()),
+                };
+                let (parts, put) = self.put(*monoid, dtype, folding, to, slot)?;
+                let reduce = Reduce { monoid: *monoid, dtype, row, how };
+                found.parts.push((parts, What::Reduce(Box::new(reduce))));
+                put
+            }
+            Sink::Fold { monoid, runs, then } if let Some(folding) = folding => {
+                let fold = self.fold(extents, kept, (*monoid, dtype), runs, then, slot)?;
+                let (parts, put) = self.put(*monoid, dtype, folding, slot(), slot)?;
+                found.parts.push((parts, What::Fold(made.folds.len())));
+                made.folds.push(fold);
+                put
+            }
+            Sink::Reduce { monoid, runs, into } => {
+                let local = Local { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
+                let how = self.how(*monoid, dtype, runs, axes, found.piece < places)?;
+                let (row, monoid) = (into.index(), *monoid);
+                let reduce = Reduce { monoid, dtype, row, how };
+                found.values.push((local, What::Reduce(Box::new(reduce))));
+                Put::Place(local.slot)
+            }
+            Sink::Fold { monoid, runs, then } => {
+                let fold = self.fold(extents, kept, (*monoid, dtype), runs, then, slot)?;
+                let local = Local { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
+                found.values.push((local, What::Fold(made.folds.len())));
+                made.folds.push(fold);
+                Put::Place(local.slot)
+            }
+        })
     }
 
     /// Where a sweep that folds leaves the parts.
