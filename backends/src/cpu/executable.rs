@@ -192,8 +192,8 @@ impl Executable {
         let mut maker = Maker::new(options.fp, options.vectors).map_err(|d| within(d, None))?;
         maker.listing.texts = texts;
         let functions = Some(functions);
-        let Compiled { steps, made, slots, arena: all } =
-            compiled(program, low, &rooms, (&mut maker, functions), &mut own)?;
+        let CompiledSteps { steps, made, slots, arena: all } =
+            compiled_steps(program, low, &rooms, (&mut maker, functions), &mut own)?;
         let code = maker.finish().map_err(|d| within(d, None))?;
         let mut memory = Memory {
             arena: Block::new(all).map_err(|d| within(d, None))?,
@@ -300,7 +300,7 @@ pub(super) fn outputs(low: &Legalized, places: &[Place]) -> Vec<Output> {
 }
 
 /// The steps of a program, compiled.
-struct Compiled {
+struct CompiledSteps {
     steps: Vec<Work>,
     made: Vec<StepReport>,
     /// The most slots that a step has.
@@ -310,13 +310,13 @@ struct Compiled {
 }
 
 /// Compiles every step. `own` takes what each worker needs.
-fn compiled(
+fn compiled_steps(
     program: &Program,
     low: &Legalized,
     rooms: &Rooms,
     (maker, functions): (&mut Maker, Option<&Registry>),
     own: &mut Room,
-) -> Result<Compiled, Diagnostic> {
+) -> Result<CompiledSteps, Diagnostic> {
     let mut all = rooms.end;
     let (mut steps, mut made) = (Vec::new(), Vec::new());
     let mut slots = 0;
@@ -346,7 +346,7 @@ fn compiled(
         made.push(introspect::told(&low.program, step, origin, &emitters, &by));
         all = all.max(shared.most);
     }
-    Ok(Compiled { steps, made, slots, arena: all })
+    Ok(CompiledSteps { steps, made, slots, arena: all })
 }
 
 /// The name of each input that is written to.

@@ -34,10 +34,10 @@ pub(crate) struct Lowering<'a> {
 type Kept = HashMap<(Value, Place), (Param, DType)>;
 
 /// An entry of [`Kept`]: a value at a place, and what reads it.
-type Entry = ((Value, Place), (Param, DType));
+type KeptEntry = ((Value, Place), (Param, DType));
 
 /// A fold by the number of its sink, the result that what follows reads, and what is stored of it.
-type AfterFold<'t> = (usize, Entry, &'t [(Value, Place)]);
+type AfterFold<'t> = (usize, KeptEntry, &'t [(Value, Place)]);
 
 impl Lowering<'_> {
     fn facts(&self) -> &Facts<'_> {
@@ -93,7 +93,7 @@ impl Lowering<'_> {
         let axes_of_stage = if slot.1 { inside.clone() } else { Extents::new() };
         let rank = kernel.domain.len();
         let mut sinks = Vec::new();
-        let mut left: Vec<Entry> = Vec::new();
+        let mut left: Vec<KeptEntry> = Vec::new();
         let mut folds: Vec<(Inst, Place, usize)> = Vec::new();
         let mut after = Vec::new();
         let mut e = Emit::new(&self.ground, &mut self.axes, numbers, kept);
@@ -188,7 +188,7 @@ impl Lowering<'_> {
     /// What follows a fold: what is made of its results is stored.
     fn after(
         &mut self,
-        (result, sum): Entry,
+        (result, sum): KeptEntry,
         stored: &[(Value, Place)],
         numbers: &Coordinates,
     ) -> Result<Stage, Diagnostic> {

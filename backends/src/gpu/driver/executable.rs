@@ -85,7 +85,7 @@ pub(crate) enum Work {
 }
 
 /// Entry points that are known, by name and bytes of shared memory.
-type Entries = BTreeMap<(String, u32), Entry>;
+type EntryPoints = BTreeMap<(String, u32), Entry>;
 
 /// One launch.
 pub(crate) struct Launch {
@@ -143,7 +143,7 @@ impl Prepared {
         &self,
         places: &Places,
         loaded: &Loaded,
-        entries: &mut Entries,
+        entries: &mut EntryPoints,
     ) -> Result<(Vec<Work>, Vec<StepReport>), Diagnostic> {
         let Prepared { divided, module, tuned, .. } = self;
         let (program, origin) = (&divided.program, &divided.origin);
@@ -196,7 +196,7 @@ impl Prepared {
         }
         let loaded = Loaded::new(device, &module.text, cache).map_err(whole)?;
         report.code = loaded.bytes;
-        let mut entries = Entries::new();
+        let mut entries = EntryPoints::new();
         let (mut steps, mut made) = self.works(&places, &loaded, &mut entries)?;
         // What callers hand over otherwise than the program has it is copied first, and at the end.
         let mut beside = |code: &StepCode, (scratch, side): (u64, Side), name: &str, at: usize| {
@@ -268,7 +268,7 @@ fn launches(
     code: &StepCode,
     (scratch, side): (u64, Side),
     loaded: &Loaded,
-    entries: &mut Entries,
+    entries: &mut EntryPoints,
 ) -> Result<Vec<Launch>, Diagnostic> {
     let mut all = Vec::new();
     for launch in &code.launches {
