@@ -1,6 +1,6 @@
 //! The passes without anything that runs: code of the last ones is text.
 
-use super::{Cpu, Gpu, layout_of};
+use super::{Cpu, layout_of};
 use crate::backends::cpu::{Executable, Vectors, listing_for};
 use crate::backends::functions::Registry;
 use crate::backends::gpu;
@@ -32,7 +32,7 @@ impl Compiler for Listed {
     fn engine(&self) -> &'static str {
         match self.machine {
             Machine::Host(_) | Machine::Target(..) => Cpu::NAME,
-            Machine::Gpu(..) => Gpu::NAME,
+            Machine::Gpu(..) => gpu::NAME,
         }
     }
 

@@ -4,6 +4,7 @@
 //! multiplies matrices, where there is one. Driver and library are looked for when they are needed: a
 //! program that holds this starts, and says so, where there is neither. See `docs/gpu.md`.
 
+pub(crate) mod compile;
 #[cfg(feature = "gpu")]
 pub(crate) mod driver;
 pub(crate) mod launches;
@@ -11,6 +12,7 @@ pub mod ptx;
 pub(crate) mod schedule;
 pub(crate) mod target;
 
+pub use compile::launches_for;
 #[cfg(feature = "gpu")]
 pub use driver::copy::Copy;
 #[cfg(feature = "gpu")]
@@ -26,4 +28,7 @@ pub use driver::load::KeptCode;
 #[cfg(feature = "gpu")]
 pub use driver::memory::DeviceArray;
 #[cfg(feature = "gpu")]
-pub use driver::prepare::{Options, Prepared, launches_for};
+pub use driver::prepare::{Options, Prepared};
+
+/// What tells plans for the engine from those for others, and names it on the command line.
+pub const NAME: &str = "gpu";

@@ -32,7 +32,7 @@ pub struct Engine {
 
 impl Engine {
     /// What tells plans for this engine from those for others.
-    pub const NAME: &str = "gpu";
+    pub const NAME: &str = crate::gpu::NAME;
 
     /// The engine on a device.
     pub fn new(device: Arc<GpuDevice>) -> Engine {

@@ -3,12 +3,11 @@
 
 use super::cublaslt::Tuned;
 use super::device::GpuDevice;
+use crate::gpu::compile::{compiled, target};
 use crate::gpu::launches::{Module, StepCode};
-use crate::gpu::ptx::module::compile_but;
 use crate::gpu::schedule::library_split::{Divided, divided};
-use crate::gpu::target::Target;
 use adfuse_ir::kernel::{Program, Step, Verified};
-use adfuse_ir::{At, Diagnostic, Fp, Kind};
+use adfuse_ir::{Diagnostic, Fp};
 use std::sync::Arc;
 
 /// How programs are made to run.
@@ -48,14 +47,6 @@ pub(crate) fn aligned(at: u64) -> u64 {
 
 /// What places in a plan are multiples of.
 const PLANNED_ALIGN: u64 = 64;
-
-/// What a device of this version of the instruction set is given.
-pub(crate) fn target((major, minor): (u32, u32)) -> Result<Target, Diagnostic> {
-    Target::of_capability(major, minor).ok_or_else(|| {
-        let m = format!("no code is made for GPUs of compute capability {major}.{minor}");
-        Diagnostic::new(At::default(), Kind::Unsupported, m)
-    })
-}
 
 impl Prepared {
     /// Makes a program ready for a device.
@@ -161,36 +152,6 @@ impl Prepared {
     pub fn text(&self) -> &str {
         &self.module.text
     }
-}
-
-/// The text of a program, in which the steps that a library does have no part.
-fn compiled(
-    program: &Verified<Program>,
-    target: Target,
-    fp: Fp,
-    multiplied: &[bool],
-) -> Result<Module, Diagnostic> {
-    let within = |mut d: Diagnostic| {
-        d.at.func.get_or_insert_with(|| program.name.clone());
-        d
-    };
-    compile_but(program, target, fp, multiplied).map_err(within)
-}
-
-/// What a device of this compute capability launches, with none there and where no library multiplies: the
-/// program as the engine divides it, and its PTX, which is what [`Prepared::text`] says.
-///
-/// # Errors
-/// As [`Prepared::new`].
-pub fn launches_for(
-    program: &Verified<Program>,
-    compute: (u32, u32),
-    fp: Fp,
-) -> Result<(Verified<Program>, Module), Diagnostic> {
-    let program = divided(program, fp, false)?.program;
-    let none: Vec<bool> = program.steps.iter().map(|_| false).collect();
-    let module = compiled(&program, target(compute)?, fp, &none)?;
-    Ok((program, module))
 }
 
 /// Whether a step is a copy between memories.

@@ -16,6 +16,8 @@ use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
 use smallvec::SmallVec;
 
 /// A program, divided.
+// Without the driver nothing reads which products a library makes.
+#[cfg_attr(not(feature = "gpu"), allow(dead_code))]
 pub(crate) struct Divided {
     /// What runs.
     pub(crate) program: Verified<Program>,

@@ -14,9 +14,7 @@ pub(crate) mod cooperative_row;
 pub(crate) mod fission;
 pub(crate) mod index;
 pub(crate) mod inline;
-#[cfg(feature = "gpu")]
 pub(crate) mod library_product;
-#[cfg(feature = "gpu")]
 pub(crate) mod library_split;
 pub(crate) mod mma_unit;
 pub(crate) mod operand_path;

@@ -1,0 +1,46 @@
+//! From a verified program to the launches of a GPU, with no driver there.
+
+use super::launches::Module;
+use super::ptx::compile_but;
+use super::schedule::library_split::divided;
+use super::target::Target;
+use adfuse_ir::kernel::{Program, Verified};
+use adfuse_ir::{At, Diagnostic, Fp, Kind};
+
+/// What a device of this version of the instruction set is given.
+pub(crate) fn target((major, minor): (u32, u32)) -> Result<Target, Diagnostic> {
+    Target::of_capability(major, minor).ok_or_else(|| {
+        let m = format!("no code is made for GPUs of compute capability {major}.{minor}");
+        Diagnostic::new(At::default(), Kind::Unsupported, m)
+    })
+}
+
+/// The text of a program, in which the steps that a library does have no part.
+pub(crate) fn compiled(
+    program: &Verified<Program>,
+    target: Target,
+    fp: Fp,
+    multiplied: &[bool],
+) -> Result<Module, Diagnostic> {
+    let within = |mut d: Diagnostic| {
+        d.at.func.get_or_insert_with(|| program.name.clone());
+        d
+    };
+    compile_but(program, target, fp, multiplied).map_err(within)
+}
+
+/// What a device of this compute capability launches, with none there and where no library multiplies: the
+/// program as the engine divides it, and its PTX, which is what [`Prepared::text`] says.
+///
+/// # Errors
+/// As [`Prepared::new`].
+pub fn launches_for(
+    program: &Verified<Program>,
+    compute: (u32, u32),
+    fp: Fp,
+) -> Result<(Verified<Program>, Module), Diagnostic> {
+    let program = divided(program, fp, false)?.program;
+    let none: Vec<bool> = program.steps.iter().map(|_| false).collect();
+    let module = compiled(&program, target(compute)?, fp, &none)?;
+    Ok((program, module))
+}
