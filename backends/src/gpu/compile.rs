@@ -30,10 +30,10 @@ pub(crate) fn compiled(
 }
 
 /// What a device of this compute capability launches, with none there and where no library multiplies: the
-/// program as the engine divides it, and its PTX, which is what [`Prepared::text`] says.
+/// program as the engine divides it, and its PTX, as an engine on such a device would compile it.
 ///
 /// # Errors
-/// As [`Prepared::new`].
+/// [`Kind::Unsupported`] for what has no lowering, with the step, and for devices older than every target.
 pub fn launches_for(
     program: &Verified<Program>,
     compute: (u32, u32),

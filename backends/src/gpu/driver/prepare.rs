@@ -52,7 +52,7 @@ impl Prepared {
     /// Makes a program ready for a device.
     ///
     /// # Errors
-    /// [`Kind::Unsupported`] for what has no lowering, with the step.
+    /// [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) for what has no lowering, with the step.
     pub fn new(
         device: &Arc<GpuDevice>,
         program: &Verified<Program>,

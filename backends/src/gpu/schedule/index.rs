@@ -119,6 +119,12 @@ pub(crate) fn whole(param: &Param) -> Option<(Buffer, &Piece)> {
     }
 }
 
+pub(crate) fn has_data(e: &IndexExpr) -> bool {
+    let mut found = false;
+    crate::gpu::schedule::index::data_of(e, &mut |_| found = true);
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,10 +175,4 @@ mod tests {
             }
         }
     }
-}
-
-pub(crate) fn has_data(e: &IndexExpr) -> bool {
-    let mut found = false;
-    crate::gpu::schedule::index::data_of(e, &mut |_| found = true);
-    found
 }
