@@ -1,4 +1,4 @@
-//! Contractions that share an operand run as one.
+//! Horizontal fusion: contractions that share an operand run as one.
 
 use super::groups::Groups;
 use super::part::PartId;

@@ -1,4 +1,4 @@
-//! Index values that are coordinates in part: the index columns of gathers and scatters.
+//! Scatters of one element a row become elementwise selections, where the rows are index columns that are coordinates.
 //!
 //! Picking an element of every row is written as a gather at (row, label), with the rows counted by
 //! an `iota`. Seen through, the rows are coordinates of the loop nest, and only the labels are data;

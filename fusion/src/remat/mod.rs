@@ -4,8 +4,8 @@
 //! The plan without a budget says what the groups are, what each leaves for others, and what it takes.
 //! Seen as a graph of operations ([`crate::remat::schedule`]), schedules trade memory for time; each becomes a
 //! plan in which groups recur. Their instructions are grouped anew, so that what is computed again joins
-//! its readers, lowered, priced, and their memory packed. What differs from the fastest in one value is tried, too. What is not worse than another in both is the
-//! frontier. It does not depend on a budget: a budget picks from it, so that a tighter one never has a
+//! its readers, lowered, priced, and their memory packed. What differs from the fastest in one value is tried, too.
+//! What is not worse than another in both is the frontier. It does not depend on a budget: a budget picks from it, so that a tighter one never has a
 //! higher peak, and a looser one is never slower.
 
 pub(crate) mod alternatives;

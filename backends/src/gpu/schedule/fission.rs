@@ -1,4 +1,4 @@
-//! Kernels as rows and flat loops.
+//! Fission: a kernel becomes several, each of rows that threads share or of independent elements.
 
 use super::column_folds::{Columns, panel};
 use super::inline::{Defs, Inliner, Source, data_sources, defs};

@@ -1,5 +1,5 @@
 //! A program as a device runs it: in the modes that let a library multiply, a product that it multiplies
-//! multiplies stands alone, with what is done to its operands and its sums in kernels of their own.
+//! stands alone, with what is done to its operands and its sums in kernels of their own.
 
 use super::capabilities::CAPABILITIES;
 use super::library_product::{Product, lies};
