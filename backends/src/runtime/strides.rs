@@ -18,7 +18,7 @@ pub(crate) fn row_major(extents: &[i64]) -> Extents {
 
 /// Whether a buffer's elements are at their row-major places.
 pub(crate) fn dense(data: &BufferData) -> bool {
-    let wanted = crate::runtime::strides::row_major(&data.dims);
+    let wanted = row_major(&data.dims);
     let long = |k: usize| data.dims[k] > 1;
     data.storage == Storage::Plain
         && strides(data).iter().zip(&wanted).enumerate().all(|(k, (a, b))| a == b || !long(k))

@@ -356,9 +356,7 @@ impl<'f> Facts<'f> {
     /// Whether a reduction's axes all have extent 1.
     pub(crate) fn folds_nothing(&self, i: Inst) -> bool {
         let dims = &self.dims[self.f.args(i)[0]];
-        dims.iter()
-            .zip(crate::analysis::facts::folded(self, i))
-            .all(|(&n, folded)| n == 1 || !folded)
+        dims.iter().zip(folded(self, i)).all(|(&n, folded)| n == 1 || !folded)
     }
 
     /// The scalar program of an elementwise or generated instruction, and its primitives.

@@ -334,7 +334,7 @@ impl Lines<'_> {
         self.compare(RAX, HIGH);
     }
 
-    /// A body of this many elements, as long as there are this many; there are once.
+    /// A loop over bodies of this many elements, while at least as many remain; the caller knows that the first does.
     fn loop_of(&mut self, step: u32, code: Vec<Done>) {
         let top = self.fresh();
         self.bind(top);

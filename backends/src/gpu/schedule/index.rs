@@ -121,7 +121,7 @@ pub(crate) fn whole(param: &Param) -> Option<(Buffer, &Piece)> {
 
 pub(crate) fn has_data(e: &IndexExpr) -> bool {
     let mut found = false;
-    crate::gpu::schedule::index::data_of(e, &mut |_| found = true);
+    data_of(e, &mut |_| found = true);
     found
 }
 
