@@ -1,14 +1,15 @@
 //! The forward rules: copies instructions into a builder and pushes tangents along.
 
 use crate::partial::{accumulate, apply, factor};
-use adfuse_ir::op::{Body, Control, Deriv, Op, RuleCx};
+use adfuse_ir::control::{Follow, reach};
+use adfuse_ir::op::{Control, Deriv, Op, RuleCx};
 use adfuse_ir::rewrite::{Copier, inline, splice};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
     Attr, Attrs, Builder, CustomRule, DType, Diagnostic, Function, Inst, Kind, Literal, Module,
     NewInst, TensorType, Value,
 };
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The function without calls, but for those of functions with a custom rule.
 pub(crate) fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
@@ -37,6 +38,8 @@ pub(crate) const BACKWARD: &str = "backward";
 pub(crate) enum Pushing {
     /// They are results.
     ToResults,
+    /// They are results of a linear function of its own, which what is known is kept for.
+    ToLinear,
     /// What computes them is transposed, so that a rule for the transposed alone will do.
     ToTranspose,
 }
@@ -44,15 +47,18 @@ pub(crate) enum Pushing {
 /// A function being differentiated: where its values went, and their tangents.
 pub(crate) struct Forward<'f> {
     module: &'f Module,
-    f: &'f Function,
+    pub(crate) f: &'f Function,
     pushing: Pushing,
     pub(crate) primal: Copier<'f>,
     tangents: SecondaryMap<Value, Option<Value>>,
+    /// The values that may have a tangent, those in regions among them.
+    active: EntitySet<Value>,
 }
 
 impl<'f> Forward<'f> {
     pub(crate) fn new(module: &'f Module, f: &'f Function, pushing: Pushing) -> Forward<'f> {
-        Forward { module, f, pushing, primal: Copier::new(f), tangents: SecondaryMap::new() }
+        let (primal, tangents) = (Copier::new(f), SecondaryMap::new());
+        Forward { module, f, pushing, primal, tangents, active: EntitySet::new() }
     }
 
     /// Declares the tangent of an old value.
@@ -65,8 +71,21 @@ impl<'f> Forward<'f> {
         self.tangents[old].unwrap_or_else(|| zeros(b, self.f.ty(old)))
     }
 
+    /// Whether a value may have a tangent.
+    pub(crate) fn is_active(&self, old: Value) -> bool {
+        self.active.contains(old)
+    }
+
+    pub(crate) fn pushing(&self) -> Pushing {
+        self.pushing
+    }
+
     /// Copies the body's instructions and their tangents.
     pub(crate) fn body(&mut self, b: &mut Builder) -> Result<(), Diagnostic> {
+        let given = self.f.params().iter().filter(|p| self.tangents[**p].is_some());
+        let mut seeds = EntitySet::new();
+        seeds.extend(given.copied());
+        self.active = reach(self.f, seeds, Follow::Tangents);
         for &i in self.f.body_insts() {
             self.inst(b, i)?;
         }
@@ -77,18 +96,16 @@ impl<'f> Forward<'f> {
         Diagnostic::new(at_inst(self.f, i), Kind::Derivative, message)
     }
 
-    fn inst(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+    pub(crate) fn inst(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
         let f = self.f;
         let op = f.op(i);
         b.set_phase(f.inst(i).phase);
         b.set_span(f.span(i));
         let active = f.args(i).iter().any(|&a| self.tangents[a].is_some());
-        match op.def().body {
-            Body::Region(Control::Call) if active => return self.call(b, i),
-            Body::Region(Control::Cond) if f.reads(i, &|v| self.tangents[v].is_some()) => {
-                return self.cond(b, i);
-            }
-            _ => {}
+        match op.control() {
+            Some(Control::Call) if !active => {}
+            Some(control) => return self.control(b, i, control),
+            None => {}
         }
         let new = self.primal.inst(b, i);
         if !active {
@@ -206,7 +223,7 @@ impl<'f> Forward<'f> {
     }
 
     /// Sets a tangent that an instruction just made, named after its primal.
-    fn set_named(&mut self, b: &mut Builder, old: Value, tangent: Option<Value>) {
+    pub(crate) fn set_named(&mut self, b: &mut Builder, old: Value, tangent: Option<Value>) {
         if let (Some(t), Some(name)) = (tangent, self.f.name_of(old))
             && b.func().name_of(t).is_none()
         {
@@ -216,56 +233,9 @@ impl<'f> Forward<'f> {
         self.tangents[old] = tangent;
     }
 
-    /// Both branches yield their tangents beside their results.
-    fn cond(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
-        let f = self.f;
-        let results = f.inst_results(i);
-        let float = |v: &&Value| f.ty(**v).dtype.is_float();
-        let mut regions = Vec::new();
-        for &r in &f.inst(i).regions {
-            let new = b.open_region();
-            for &j in &f.region(r).insts {
-                self.inst(b, j)?;
-            }
-            let mut yields: Vec<Value> =
-                f.region(r).results.iter().map(|&v| self.primal.get(b, v)).collect();
-            let differentiable: Vec<Value> =
-                f.region(r).results.iter().filter(float).copied().collect();
-            yields.extend(differentiable.iter().map(|&v| self.tangent_or_zero(b, v)));
-            b.close_region(&yields);
-            regions.push(new);
-        }
-        let moving: Vec<Value> = results.iter().filter(float).copied().collect();
-        let types: Vec<TensorType> =
-            results.iter().chain(&moving).map(|&v| f.ty(v).clone()).collect();
-        let predicate = self.primal.get(b, f.args(i)[0]);
-        let at = b.region();
-        let new = b.func_mut().add_inst(
-            at,
-            NewInst {
-                op: Op::Cond,
-                args: &[predicate],
-                attrs: f.attrs(i).clone(),
-                results: &types,
-                regions: &regions,
-                phase: f.inst(i).phase,
-            },
-        );
-        b.func_mut().set_span(new, f.span(i));
-        let values = b.func().inst_results(new).to_vec();
-        for (&old, &v) in results.iter().zip(&values) {
-            b.func_mut().set_name(v, f.name_of(old));
-            self.primal.set(old, v);
-        }
-        for (&old, &t) in moving.iter().zip(&values[results.len()..]) {
-            self.set_named(b, old, Some(t));
-        }
-        Ok(())
-    }
-
     /// A call of a function with a custom rule becomes the rule. Calls that no tangent flows into
     /// stay, and so do those inside of the rule: a later derivative finds their rules.
-    fn call(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+    pub(crate) fn call(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
         let f = self.f;
         let name = f.attrs(i).text("func");
         let rule = self.module.find(name).and_then(|c| c.rule.as_ref());

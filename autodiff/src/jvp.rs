@@ -3,7 +3,7 @@
 use crate::closed::closed;
 use crate::forward::{Forward, Pushing, prepare};
 use crate::positions;
-use adfuse_ir::rewrite::dce;
+use adfuse_ir::control::prune;
 use adfuse_ir::{Builder, Diagnostic, Function, Module, Value};
 
 /// The function `(x.., t..) -> (y.., ty..)`: a tangent for each parameter at a position in `wrt`
@@ -17,9 +17,8 @@ pub fn jvp(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Dia
 
 /// As [`jvp`]; calls of functions with a rule stay where no tangent flows into them.
 pub(crate) fn open(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    let (mut joint, _) = joint(module, f, wrt, Pushing::ToResults)?;
-    dce(&mut joint);
-    Ok(joint)
+    let (joint, _) = joint(module, f, wrt, Pushing::ToResults)?;
+    prune(&joint)
 }
 
 /// `jvp` without cleaning, and the tangent parameters.

@@ -7,6 +7,7 @@
 //! tangents and cotangents are symbolic: they become literals only where they are results.
 
 mod closed;
+mod control;
 mod derived;
 mod forward;
 mod jacobian;

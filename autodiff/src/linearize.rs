@@ -1,11 +1,13 @@
 //! `linearize`: a function as a primal part and a linear part that reads residuals.
 
 use crate::closed::closed;
+use crate::control::Part;
 use crate::forward::{BACKWARD, Pushing};
 use crate::jvp::joint;
+use adfuse_ir::control::{Follow, reach};
 use adfuse_ir::rewrite::{Copier, dce, splice};
 use adfuse_ir::verify::at_inst;
-use adfuse_ir::{At, Builder, DType, Diagnostic, Function, Inst, Kind, Module, Op, Value};
+use adfuse_ir::{Builder, DType, Diagnostic, Function, Module, Op, Value};
 use cranelift_entity::EntitySet;
 
 /// A function split at a point: what depends on tangents, and what does not.
@@ -26,7 +28,7 @@ pub struct Linearized {
 /// # Errors
 /// As [`jvp`](crate::jvp).
 pub fn linearize(module: &Module, f: &Function, wrt: &[usize]) -> Result<Linearized, Diagnostic> {
-    let split = open(module, f, wrt, Pushing::ToResults, usize::MAX)?;
+    let split = open(module, f, wrt, Pushing::ToLinear, usize::MAX)?;
     Ok(Linearized { primal: closed(module, split.primal)?, ..split })
 }
 
@@ -44,26 +46,17 @@ pub(crate) fn open(
     joint.region_mut(body).results.truncate(f.results().len().saturating_add(differentiated));
     dce(&mut joint);
     let joint = &joint;
-    let mut moving: EntitySet<Value> = EntitySet::new();
-    moving.extend(seeds.iter().copied());
-    let (mut primal_insts, mut linear_insts) = (Vec::new(), Vec::new());
-    for &i in joint.body_insts() {
-        if joint.reads(i, &|v| moving.contains(v)) {
-            // Truth values and integers carry no tangent even where they are computed from one.
-            moving.extend(joint.inst_results(i).iter().copied());
-            linear_insts.push(i);
-        } else {
-            primal_insts.push(i);
-        }
-    }
-    if let Some(&i) = linear_insts.iter().find(|&&i| joint.op(i) == Op::Cond) {
-        // Its primal results and its tangents are made by one instruction, which cannot be split.
-        let m = "linearizing `cond` is not supported: use forward mode, or `select_n`";
-        let at = At { func: Some(f.name.clone()), ..at_inst(joint, i) };
-        return Err(Diagnostic::new(at, Kind::Unsupported, m));
-    }
+    let mut moved: EntitySet<Value> = EntitySet::new();
+    moved.extend(seeds.iter().copied());
+    // Truth values and integers carry no tangent even where they are computed from one.
+    let moving = reach(joint, moved, Follow::Uses);
     let (results, tangents) = joint.results().split_at(f.results().len());
-    let residuals = residuals(joint, &linear_insts, tangents, &moving);
+    let moves = |v: Value| moving.contains(v);
+    let linear = Part::new(joint, tangents, &moves, false);
+    let residuals: Vec<Value> =
+        linear.reads().into_iter().filter(|&v| joint.ty(v).dtype != DType::Token).collect();
+    let known = |v: Value| !moving.contains(v);
+    let fixed = Part::new(joint, &[results, &residuals].concat(), &known, true);
 
     let name = joint.name.trim_end_matches("_jvp");
     let mut b = Builder::new(format!("{name}_primal"));
@@ -73,8 +66,8 @@ pub(crate) fn open(
         let new = b.param(joint.ty(p).clone(), joint.name_of(p));
         copier.set(p, new);
     }
-    for &i in &primal_insts {
-        copier.inst(&mut b, i);
+    for &i in joint.body_insts() {
+        fixed.copy(&mut copier, &mut b, i);
     }
     let all: Vec<Value> =
         results.iter().chain(&residuals).map(|&v| copier.get(&mut b, v)).collect();
@@ -88,11 +81,11 @@ pub(crate) fn open(
         let new = b.param(joint.ty(v).clone(), joint.name_of(v));
         copier.set(v, new);
     }
-    for &i in &linear_insts {
+    for &i in joint.body_insts().iter().filter(|&&i| linear.has(i)) {
         let callee = module.find(joint.attrs(i).text("func"));
         let (Op::Call, false, Some(callee)) = (joint.op(i), joint.attrs(i).flag(BACKWARD), callee)
         else {
-            copier.inst(&mut b, i);
+            linear.copy(&mut copier, &mut b, i);
             continue;
         };
         // A rule called a function of a tangent: what that does is linear, whatever rule it has.
@@ -107,36 +100,4 @@ pub(crate) fn open(
     let all: Vec<Value> = tangents.iter().map(|&v| copier.get(&mut b, v)).collect();
     b.set_results(&all);
     Ok(Linearized { primal, linear: b.finish()?, residuals: residuals.len() })
-}
-
-fn residuals(
-    f: &Function,
-    linear: &[Inst],
-    tangents: &[Value],
-    moving: &EntitySet<Value>,
-) -> Vec<Value> {
-    let mut needed: EntitySet<Value> = EntitySet::new();
-    let mut inside: EntitySet<Value> = EntitySet::new();
-    fn visit(f: &Function, i: Inst, needed: &mut EntitySet<Value>, inside: &mut EntitySet<Value>) {
-        needed.extend(f.args(i).iter().copied());
-        for &r in &f.inst(i).regions {
-            for &i in &f.region(r).insts {
-                visit(f, i, needed, inside);
-                inside.extend(f.inst_results(i).iter().copied());
-            }
-            needed.extend(f.region(r).results.iter().copied());
-        }
-    }
-    for &i in linear {
-        visit(f, i, &mut needed, &mut inside);
-    }
-    needed.extend(tangents.iter().copied());
-    let fixed = |v: &Value| {
-        !moving.contains(*v)
-            && !inside.contains(*v)
-            && f.literal(*v).is_none()
-            && f.ty(*v).dtype != DType::Token
-    };
-    // Ascending ids are the order of definition.
-    needed.keys().filter(|v| needed.contains(*v)).filter(fixed).collect()
 }

@@ -7,6 +7,7 @@ use crate::closed::closed;
 use crate::forward::Pushing;
 use crate::linearize;
 use crate::transpose::transposed;
+use adfuse_ir::control::prune;
 use adfuse_ir::rewrite::{Copier, Exactness, cse, simplify};
 use adfuse_ir::{At, Builder, Diagnostic, Function, Kind, Literal, Module, Phase, Value};
 
@@ -225,7 +226,7 @@ pub(crate) fn open(
     b.set_results(&results);
     let mut joint = simplify(&b.finish()?, Exactness::Exact)?;
     cse(&mut joint);
-    Ok(joint)
+    prune(&joint)
 }
 
 /// The latest phase of an instruction.

@@ -1,9 +1,11 @@
 //! `transpose`: the linear part turned around, cotangents in, cotangents out.
 
+use crate::control::Part;
 use crate::forward::{BACKWARD, zeros};
 use crate::partial::{Factor, accumulate, apply, factor};
 use crate::slices::{is_padded, side_by_side};
-use adfuse_ir::op::{Deriv, RuleCx};
+use adfuse_ir::control::{Follow, reach};
+use adfuse_ir::op::{Control, Deriv, RuleCx};
 use adfuse_ir::rewrite::{Copier, splice};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
@@ -44,13 +46,15 @@ pub(crate) fn transposed(
         let new = b.param(f.ty(p).clone(), f.name_of(p));
         pass.fixed.set(p, new);
     }
-    pass.linear.extend(linear.iter().copied());
+    let mut moved = EntitySet::new();
+    moved.extend(linear.iter().copied());
+    pass.linear = reach(f, moved, Follow::Uses);
+    let linear_set = pass.linear.clone();
+    let fixed_part = |v: Value| !linear_set.contains(v);
+    let all: Vec<Value> = f.body_insts().iter().flat_map(|&i| f.inst_results(i)).copied().collect();
+    let part = Part::new(f, &all, &fixed_part, false);
     for &i in f.body_insts() {
-        if f.args(i).iter().any(|&a| pass.linear.contains(a)) {
-            pass.linear.extend(f.inst_results(i).iter().copied());
-        } else if f.inst(i).regions.is_empty() {
-            pass.fixed.inst(&mut b, i);
-        }
+        part.copy(&mut pass.fixed, &mut b, i);
     }
     b.set_phase(phase);
     for (k, &r) in f.results().iter().enumerate() {
@@ -74,12 +78,12 @@ pub(crate) fn transposed(
     b.finish()
 }
 
-struct Transpose<'f> {
-    module: &'f Module,
-    f: &'f Function,
-    phase: Phase,
-    fixed: Copier<'f>,
-    linear: EntitySet<Value>,
+pub(crate) struct Transpose<'f> {
+    pub(crate) module: &'f Module,
+    pub(crate) f: &'f Function,
+    pub(crate) phase: Phase,
+    pub(crate) fixed: Copier<'f>,
+    pub(crate) linear: EntitySet<Value>,
     cts: SecondaryMap<Value, Option<Value>>,
     /// Cotangents of slices, which are not in `cts` until all of them are there.
     slices: SecondaryMap<Value, Vec<Value>>,
@@ -87,7 +91,7 @@ struct Transpose<'f> {
 
 impl Transpose<'_> {
     /// Adds to a value's cotangent, named after the value whose tangent it belongs to.
-    fn add(&mut self, b: &mut Builder, v: Value, ct: Option<Value>) {
+    pub(crate) fn add(&mut self, b: &mut Builder, v: Value, ct: Option<Value>) {
         if let Some(ct) = ct
             && is_padded(b, ct)
         {
@@ -119,7 +123,7 @@ impl Transpose<'_> {
         }
     }
 
-    fn not_linear(&self, i: Inst) -> Diagnostic {
+    pub(crate) fn not_linear(&self, i: Inst) -> Diagnostic {
         let f = self.f;
         let m = format!("`{}` is not linear in its tangent: it cannot be transposed", f.op(i));
         Diagnostic::new(at_inst(f, i), Kind::Derivative, m)
@@ -134,6 +138,10 @@ impl Transpose<'_> {
             return Ok(());
         }
         let (op, attrs) = (f.op(i), f.attrs(i));
+        b.set_phase(self.phase);
+        if let Some(control) = op.control().filter(|c| *c != Control::Call) {
+            return self.control(b, i, control, &cts);
+        }
         let linear: Vec<bool> = f.args(i).iter().map(|&a| self.linear.contains(a)).collect();
         let types: Vec<TensorType> = f.args(i).iter().map(|&a| f.ty(a).clone()).collect();
         let out: Vec<Option<Value>> = match op.def().deriv {

@@ -184,8 +184,8 @@ impl Builder {
                 Operand::Value(v) => v,
             });
         }
-        if regions.len() != op.def().regions.len() {
-            let m = format!("`{op}` has {} regions", op.def().regions.len());
+        if op.region_names(regions.len()).is_none() {
+            let m = format!("`{op}` cannot have {} regions", regions.len());
             return Err(InferError::new(Kind::Arity, m));
         }
         let region = self.region();
@@ -252,6 +252,24 @@ impl Builder {
         let scalar = self.literal(&TensorType::scalar(ty.dtype), l);
         let attrs = Attrs::none().with_ints("dims", []);
         self.inst(Op::BroadcastInDim, &[scalar], attrs, Some(&[ty]))[0]
+    }
+
+    /// Appends an instruction with regions and written result types, without checking it; literals are
+    /// materialised where their slots do not give them their type.
+    pub fn place(
+        &mut self,
+        op: Op,
+        args: &[Value],
+        attrs: Attrs,
+        results: &[TensorType],
+        regions: &[Region],
+    ) -> Inst {
+        let args = self.legal_args(op, args.to_vec(), &attrs, results);
+        let (at, phase) = (self.region(), self.phase);
+        let args = &args;
+        let inst = self.func.add_inst(at, NewInst { op, args, attrs, results, regions, phase });
+        self.func.set_span(inst, self.span);
+        inst
     }
 
     /// Appends an instruction without attributes and with one result.

@@ -7,6 +7,7 @@
 pub mod affine;
 pub mod attrs;
 pub mod builder;
+pub mod control;
 pub mod diag;
 pub mod dtype;
 pub mod entity;

@@ -14,7 +14,8 @@ use crate::dtype::DType;
 use crate::entity::{Inst, Phase, Region, Value};
 use crate::function::{CustomRule, Function, ValueDef};
 use crate::module::Module;
-use crate::op::{Body, Control, Op};
+use crate::control::{LoopRoles, captures, signature};
+use crate::op::{Control, Op};
 use crate::types::{Dim, Symbol, TensorType};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use std::collections::BTreeMap;
@@ -209,12 +210,11 @@ impl Check<'_> {
     fn nested(&mut self, i: Inst) {
         let f = self.f;
         let data = f.inst(i);
-        let names = data.op.def().regions;
-        if data.regions.len() != names.len() {
-            let m = format!("`{}` has the regions {}", data.op, names.join(", "));
+        let Some(names) = data.op.region_names(data.regions.len()) else {
+            let m = format!("`{}` has the regions {}", data.op, data.op.def().regions.join(", "));
             self.report(i, Kind::Arity, m);
             return;
-        }
+        };
         for &r in &data.regions {
             self.region(r);
         }
@@ -226,22 +226,40 @@ impl Check<'_> {
                 "a region yields a value that is computed in a later phase",
             );
         }
-        if let Body::Region(Control::Cond) = data.op.def().body {
-            let results: Vec<&TensorType> = f.inst_results(i).iter().map(|&v| f.ty(v)).collect();
-            for (&r, name) in data.regions.iter().zip(names) {
-                let region = f.region(r);
-                if !region.params.is_empty() {
-                    self.report(i, Kind::Arity, format!("region `{name}` takes no parameters"));
-                }
-                let yields: Vec<&TensorType> = region.results.iter().map(|&v| f.ty(v)).collect();
-                if yields != results {
-                    let m =
-                        format!("region `{name}` yields {yields:?}, the results are {results:?}");
-                    let kind =
-                        if yields.len() == results.len() { Kind::Shape } else { Kind::Arity };
+        self.region_types(i, &names);
+    }
+
+    /// Whether regions are entered with and end with what the op asks for.
+    fn region_types(&mut self, i: Inst, names: &[&str]) {
+        let f = self.f;
+        let types = |values: &[Value]| values.iter().map(|&v| f.ty(v).clone()).collect::<Vec<_>>();
+        let (args, results) = (types(f.args(i)), types(f.inst_results(i)));
+        let regions = &f.inst(i).regions;
+        let due = signature(f.op(i), f.attrs(i), (&args, &results), regions.len());
+        for ((&r, name), due) in regions.iter().zip(names).zip(due.into_iter().flatten()) {
+            let region = f.region(r);
+            let mut ends = |what: &str, values: &[Value], due: &[TensorType]| {
+                let found = types(values);
+                if found != due {
+                    let m = format!("region `{name}` {what} {found:?}, {due:?} is due");
+                    let kind = if found.len() == due.len() { Kind::Shape } else { Kind::Arity };
                     self.report(i, kind, m);
                 }
-            }
+            };
+            ends("is entered with", &region.params, &due.params);
+            ends("yields", &region.results, &due.yields);
+        }
+        let repeats = matches!(f.op(i).control(), Some(Control::Loop(_) | Control::While));
+        let token = |v: &Value| f.ty(*v).dtype == DType::Token;
+        if repeats && regions.iter().any(|&r| captures(f, r).iter().any(token)) {
+            let m = "a region that is repeated uses a token from outside: carry it";
+            self.report(i, Kind::Effect, m);
+        }
+        let twice = LoopRoles::of(f.op(i), f.attrs(i), args.len(), results.len())
+            .is_some_and(|roles| roles.returns());
+        if twice && args.iter().any(|ty| ty.dtype == DType::Token) {
+            let m = format!("`{}` computes steps again: it cannot carry effects", f.op(i));
+            self.report(i, Kind::Effect, m);
         }
     }
 

@@ -7,11 +7,12 @@
 //! regions, say more. Every element has the bits that the function gives it alone.
 
 mod attrs;
+mod branch;
 mod call;
-mod cond;
 mod contract;
 mod flow;
 mod indirect;
+mod loops;
 mod source;
 mod update;
 mod view;
@@ -280,8 +281,11 @@ impl<'f> Batch<'f, '_> {
             return Err(self.error(i, Kind::Effect, m));
         }
         let moves = f.inst_results(i).iter().any(|&v| self.is_mapped(v));
-        if let Body::Region(Control::Cond) = body {
-            return self.cond(b, i);
+        match f.op(i).control() {
+            Some(Control::Branch) => return self.branch(b, i),
+            Some(Control::While) => return self.while_loop(b, i),
+            Some(Control::Loop(_)) => return self.steps(b, i),
+            Some(Control::Call) | None => {}
         }
         if !moves {
             return self.shared(b, i);
@@ -299,7 +303,7 @@ impl<'f> Batch<'f, '_> {
             Body::Source(_) => vec![self.source(b, i)?],
             Body::Region(Control::Call) => self.call(b, i)?,
             Body::Opaque => vec![self.opaque(b, i)?],
-            Body::Constant | Body::Effect(_) | Body::Composed(_) | Body::Region(Control::Cond) => {
+            Body::Constant | Body::Effect(_) | Body::Composed(_) | Body::Region(_) => {
                 let m = format!("`{}` is no op that depends on a batch", f.op(i));
                 return Err(self.error(i, Kind::Internal, m));
             }

@@ -2,6 +2,7 @@
 //! element types and in the order that strict mode defines. It is the meaning of a program.
 
 pub(crate) mod contract;
+mod control;
 pub(crate) mod evaluator;
 pub(crate) mod indirect;
 pub mod kernel;
@@ -113,7 +114,8 @@ fn call(
     args: &[Rc<Tensor>],
     effects: &mut dyn Effects,
 ) -> Result<Vec<Rc<Tensor>>, Diagnostic> {
-    let mut eval = Eval { known, f, values: SecondaryMap::new(), last_use: last_uses(f), effects };
+    let (values, last_use) = (SecondaryMap::new(), last_uses(f));
+    let mut eval = Eval { known, f, values, last_use, effects, max_trips: control::MAX_TRIPS };
     for (&p, a) in f.params().iter().zip(args) {
         eval.values[p] = Some(a.clone());
     }
@@ -152,6 +154,7 @@ struct Eval<'m> {
     values: SecondaryMap<Value, Option<Rc<Tensor>>>,
     last_use: SecondaryMap<Value, Option<Inst>>,
     effects: &'m mut dyn Effects,
+    max_trips: u64,
 }
 
 impl Eval<'_> {
@@ -214,10 +217,9 @@ impl Eval<'_> {
                 bits.extend(attrs.literals("values").iter().map(|l| l.bits()));
                 Ok(())
             })?,
-            Body::Region(Control::Cond) => {
-                let branch = usize::from(arg(0).bits[0] & 1 == 0);
-                return self.region(f.inst(i).regions[branch]);
-            }
+            Body::Region(Control::Branch) => return self.branch(i, arg(0)),
+            Body::Region(Control::While) => return self.while_loop(i, args),
+            Body::Region(Control::Loop(_)) => return self.steps(i, &args, &types),
             Body::Region(Control::Call) => return self.call(attrs.text("func"), &args),
             Body::Composed(_) => {
                 let types: Vec<TensorType> = f.args(i).iter().map(|&a| f.ty(a).clone()).collect();

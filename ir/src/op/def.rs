@@ -21,7 +21,8 @@ pub struct OpDef {
     pub arity: Arity,
     /// Attribute schema, in printing order.
     pub attrs: &'static [AttrSpec],
-    /// Names of the nested regions, in order.
+    /// Names of the nested regions, in order; where they are [`Control::Branch`]es of one name, there may be any
+    /// number of them.
     pub regions: &'static [&'static str],
     /// Whether the result type cannot be inferred and must be written.
     pub declared: bool,
@@ -230,13 +231,42 @@ pub enum Effect {
     Print,
 }
 
-/// Ops with regions or callees.
+/// Ops with regions or callees. What values a region is entered with, ends with and sees is told by
+/// [`control`](crate::control) from this.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Control {
-    /// One of two regions.
-    Cond,
+    /// One of several regions: the first or the second where the operand is true or false, or the one with that
+    /// number, the nearest there is.
+    Branch,
+    /// A region that is repeated a number of times that is known before, and for some a second one that goes back
+    /// over the steps.
+    Loop(LoopRow),
+    /// A region that is repeated while another gives true.
+    While,
     /// A function of the module.
     Call,
+}
+
+/// How a loop op is written.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LoopRow {
+    /// What says how many steps there are.
+    pub bounds: Bounds,
+    /// Whether steps scan operands and stack results.
+    pub stacks: bool,
+    /// Whether there is a second region.
+    pub returns: bool,
+}
+
+/// What says how many steps a loop takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Bounds {
+    /// The extent of what is scanned.
+    Length,
+    /// Two operands: from the first to before the second.
+    Range,
+    /// The extent of what is scanned, or one operand where attribute `counted` is set.
+    Either,
 }
 
 /// Meaning of an op, and its fusion class: engines and planner match on this, never on opcodes.

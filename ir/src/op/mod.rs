@@ -23,8 +23,8 @@ mod view;
 
 pub use composed::composition;
 pub use def::{
-    Arity, Body, Check, Compose, Control, Deriv, Domain, Effect, Indirect, Infer, JvpRule,
-    LinearSlots, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody, Tangents,
+    Arity, Body, Bounds, Check, Compose, Control, Deriv, Domain, Effect, Indirect, Infer, JvpRule,
+    LinearSlots, LoopRow, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody, Tangents,
     TransposeRule, Update, ViewCx,
 };
 pub use opaque::batched_opaque;
@@ -51,6 +51,25 @@ impl Op {
     /// Whether this op has an effect that order matters for.
     pub fn is_effect(self) -> bool {
         matches!(self.def().body, Body::Effect(_))
+    }
+
+    /// What kind of control it is, for ops with regions or a callee.
+    pub fn control(self) -> Option<Control> {
+        match self.def().body {
+            Body::Region(control) => Some(control),
+            _ => None,
+        }
+    }
+
+    /// The names of its regions where an instruction has this many; none where it cannot.
+    pub fn region_names(self, count: usize) -> Option<SmallVec<[&'static str; 2]>> {
+        let names = self.def().regions;
+        match (names, self.control()) {
+            ([name], Some(Control::Branch)) => {
+                (count > 0).then(|| std::iter::repeat_n(*name, count).collect())
+            }
+            _ => (names.len() == count).then(|| names.iter().copied().collect()),
+        }
     }
 
     /// The scalar program of an elementwise op on operands of these types; `None` for other ops.

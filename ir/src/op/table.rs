@@ -450,8 +450,36 @@ macro_rules! for_each_op {
 
     // Control and effects.
     /// The results of one of two regions, by a scalar condition.
-    Cond = region("cond", Arity::Exactly(1), &[], &["then", "else"], control::infer_cond, Control::Cond,
+    Cond = region("cond", Arity::Exactly(1), &[], &["then", "else"], control::infer_cond, Control::Branch,
         &["%p: bool[], %x: f32[3] | cond %p : f32[3] then { yield %x } else { %y = neg %x : f32[3] yield %y }"]);
+    /// The results of the region with a number, the first where it is negative, the last where it is too large.
+    Switch = region("switch", Arity::Exactly(1), &[], &["case"], control::infer_switch, Control::Branch,
+        &["%i: i32[], %x: f32[3] | switch %i : f32[3] case { yield %x } case { %y = neg %x : f32[3] yield %y } case { yield 0.0 }"]);
+    /// A region repeated over the elements of its operands along their first axes. The first `carry` operands are
+    /// handed from step to step; the region is entered with them and with an element of each other operand, and ends with
+    /// their next values and with elements that are stacked. With `reverse` it goes from the last element to the first;
+    /// `length` is needed where nothing is scanned or stacked; `unroll` steps are written out at a time.
+    Scan = region("scan", Arity::AtLeast(0), control::SCAN, &["body"], control::infer_scan_loop,
+        Control::Loop(control::SCAN_ROW),
+        &["%h: f32[3], %xs: f32[5,3] | scan %h, %xs {carry = 1} : f32[3], f32[5,3] body(%c: f32[3], %x: f32[3]) { %n = add %c, %x : f32[3] yield %n, %c }"]);
+    /// A region repeated for each integer from the first operand to before the second. It is entered with the
+    /// integer and the values that are handed from step to step, and ends with their next values.
+    Fori = region("fori", Arity::AtLeast(2), &[], &["body"], control::infer_fori,
+        Control::Loop(control::FORI_ROW),
+        &["%n: i32[], %x: f32[3] | fori 0, %n, %x : f32[3] body(%i: i32[], %c: f32[3]) { %y = sin %c : f32[3] yield %y }"]);
+    /// A region repeated while another, entered with the same values, gives true. Where there are more than
+    /// `max_trips` steps, if that is not 0, running is an error.
+    While = region("while", Arity::AtLeast(0), control::WHILE, &["cond", "body"], control::infer_while, Control::While,
+        &["%x: f32[] | while %x : f32[] cond(%c: f32[]) { %p = lt %c, 10.0 : bool[] yield %p } body(%d: f32[]) { %y = mul %d, 2.0 : f32[] yield %y }"]);
+    /// A loop and its way back: `step` is repeated as in a scan, then `back` once for each step, from the last to
+    /// the first, entered with the position, with what the step was entered with, with values that are handed from step
+    /// to step on the way back, and with elements of further operands. It is what reverse mode makes of loops. Operands:
+    /// the number of steps if `counted`, `carry` values, `up` values handed back, `xs` scanned by both regions, the others
+    /// scanned on the way back. Results: carries, values handed back, `ys` stacks of `step`, stacks of `back`. What `back` is
+    /// entered with is kept or computed again: of the steps, `checkpoints` are kept at a time, all where that is 0.
+    Adjoint = region("adjoint", Arity::AtLeast(0), control::ADJOINT, &["step", "back"], control::infer_adjoint,
+        Control::Loop(control::ADJOINT_ROW),
+        &["%n: i64[], %x: f32[], %a: f32[] | adjoint %n, %x, %a {counted = true, carry = 1, up = 1} : f32[], f32[] step(%i: i64[], %c: f32[]) { %y = sin %c : f32[] yield %y } back(%j: i64[], %d: f32[], %b: f32[]) { %z = cos %d : f32[] %w = mul %b, %z : f32[] yield %w }"]);
     /// The results of a function of the module.
     Call = region("call", Arity::AtLeast(0), &[need("func", AttrKind::Func)], &[], control::infer_call,
         Control::Call, &[]);

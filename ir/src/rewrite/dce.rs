@@ -1,5 +1,6 @@
 //! Dead code elimination: drops pure instructions whose results nothing uses.
 
+use crate::control::has_effect;
 use crate::entity::{Inst, Region, Value};
 use crate::function::Function;
 use cranelift_entity::EntitySet;
@@ -26,15 +27,6 @@ fn mark(f: &Function, region: Region, live: &mut EntitySet<Value>, keep: &mut En
             }
         }
     }
-}
-
-fn has_effect(f: &Function, i: Inst) -> bool {
-    let nested = |r: &Region| f.region(*r).insts.iter().any(|&i| has_effect(f, i));
-    // A callee may have effects of its own only if a token passes through the call.
-    let token = |v: &Value| f.ty(*v).dtype == crate::DType::Token;
-    f.op(i).is_effect()
-        || f.inst(i).regions.iter().any(nested)
-        || f.inst_results(i).iter().any(token)
 }
 
 fn prune(f: &mut Function, region: Region, keep: &EntitySet<Inst>) {

@@ -27,7 +27,7 @@ pub fn print_function(f: &Function) -> String {
 pub fn print_inst(f: &Function, inst: Inst) -> String {
     let mut p = Printer::new(f);
     p.head(inst);
-    for name in f.op(inst).def().regions {
+    for name in f.op(inst).region_names(f.inst(inst).regions.len()).unwrap_or_default() {
         p.put(format_args!(" {name} {{..}}"));
     }
     p.out
@@ -124,7 +124,8 @@ impl<'f> Printer<'f> {
         for &inst in &data.insts {
             self.line();
             self.head(inst);
-            let names = self.func.op(inst).def().regions;
+            let count = self.func.inst(inst).regions.len();
+            let names = self.func.op(inst).region_names(count).unwrap_or_default();
             for (k, &nested) in self.func.inst(inst).regions.iter().enumerate() {
                 self.put(format_args!(" {}", names.get(k).unwrap_or(&"region")));
                 if !self.func.region(nested).params.is_empty() {

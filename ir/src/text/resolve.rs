@@ -7,8 +7,9 @@ use super::attrs::resolve_attrs;
 use super::errors::{Errors, mean, shown};
 use super::op_names::OpNames;
 use super::scope::{Binding, Scope};
-use crate::attrs::{AttrKind, AttrSpec};
+use crate::attrs::{AttrKind, AttrSpec, Attrs};
 use crate::builder::{Builder, Operand};
+use crate::control::signature;
 use crate::diag::{Kind, Span, did_you_mean};
 use crate::dtype::DType;
 use crate::entity::{Inst, Region, Value};
@@ -317,13 +318,17 @@ impl<'s, 'a> Resolver<'s, 'a> {
         let declared = types.as_ref().and_then(|t| t.as_deref());
         let operands: SmallVec<[Option<Operand>; 4]> =
             ast.operands.iter().map(|o| self.operand(o, body)).collect();
-        let regions: SmallVec<[Option<Region>; 2]> =
-            ast.regions.iter().map(|r| self.region(r, body, declared)).collect();
-        let op = op?;
-        let named = self.region_names(op, ast);
         let dtype = declared.and_then(|d| d.first()).map(|t| t.dtype);
         let (source, at) = (self.source, ast.span);
-        let attrs = resolve_attrs(source, op, at, &ast.attrs, dtype, self.errors).ok();
+        let attrs =
+            op.and_then(|op| resolve_attrs(source, op, at, &ast.attrs, dtype, self.errors).ok());
+        let yields = self.yields(op, attrs.as_ref(), (&operands, declared), ast.regions.len());
+        let mut regions = SmallVec::<[Option<Region>; 2]>::new();
+        for (k, r) in ast.regions.iter().enumerate() {
+            regions.push(self.region(r, body, yields.get(k).map(Vec::as_slice)));
+        }
+        let op = op?;
+        let named = self.region_names(op, ast);
         let needs_type = op.def().declared || !op.def().regions.is_empty();
         let typed = |s: &AttrSpec| s.kind == AttrKind::Literals;
         let untyped = declared.is_some_and(<[_]>::is_empty) && op.def().attrs.iter().any(typed);
@@ -345,6 +350,35 @@ impl<'s, 'a> Resolver<'s, 'a> {
                 None
             }
         }
+    }
+
+    /// The types that each region ends with, for the literals there; nothing where they are not known.
+    fn yields(
+        &self,
+        op: Option<Op>,
+        attrs: Option<&Attrs>,
+        (operands, declared): (&[Option<Operand>], Option<&[TensorType]>),
+        regions: usize,
+    ) -> Vec<Vec<TensorType>> {
+        let (Some(op), Some(attrs), Some(results)) = (op, attrs, declared) else { return Vec::new() };
+        if regions == 0 {
+            return Vec::new();
+        }
+        let known = operands.iter().map(|o| match o {
+            Some(Operand::Value(v)) if self.builder.func().literal(*v).is_none() => {
+                Some(self.builder.ty(*v).clone())
+            }
+            _ => None,
+        });
+        let Ok(Ok((args, _))) = attrs
+            .clone()
+            .conform(op.def().attrs)
+            .map(|attrs| op.infer(known.collect(), &attrs, Some(results)))
+        else {
+            return Vec::new();
+        };
+        let due = signature(op, attrs, (&args, results), regions).unwrap_or_default();
+        due.into_iter().map(|s| s.yields).collect()
     }
 
     fn op(&mut self, ast: &InstAst) -> Option<Op> {
@@ -415,11 +449,12 @@ impl<'s, 'a> Resolver<'s, 'a> {
 
     /// Whether the regions are those of the op's row, in order; reported where not.
     fn region_names(&mut self, op: Op, ast: &InstAst) -> bool {
-        let wanted = op.def().regions;
         let found: SmallVec<[&str; 2]> = ast.regions.iter().map(|r| self.text(r.name)).collect();
-        if found.as_slice() == wanted {
+        let named = op.region_names(found.len());
+        if named.as_ref().is_some_and(|named| named[..] == found[..]) {
             return true;
         }
+        let wanted = named.as_deref().unwrap_or(op.def().regions);
         let wrong = found.iter().enumerate().find(|&(k, f)| wanted.get(k) != Some(f));
         let span = wrong.map_or(ast.span, |(k, _)| ast.regions[k].name);
         let list = |names: &[&str]| match names.len() {

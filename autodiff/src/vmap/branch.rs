@@ -1,0 +1,190 @@
+//! Branches over a batch: they are batched where all elements take the same one, and all are
+//! computed and selected from where they do not, gated so that derivatives are those of one branch.
+
+use super::Batch;
+use adfuse_ir::control::{branch, captures};
+use adfuse_ir::{
+    Attrs, Builder, DType, Diagnostic, Function, Inst, Kind, Literal, Op, Region, TensorType, Value,
+};
+
+impl Batch<'_, '_> {
+    /// Places a branch.
+    pub(super) fn branch(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+        if self.is_mapped(self.f.args(i)[0]) { self.each(b, i) } else { self.one(b, i) }
+    }
+
+    /// All elements take the same branch.
+    fn one(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+        let f = self.f;
+        let results = f.inst_results(i);
+        let predicate = self.values.get(b, f.args(i)[0]);
+        let mut regions = Vec::new();
+        for &r in &f.inst(i).regions {
+            let new = b.open_region();
+            for &j in &f.region(r).insts {
+                self.inst(b, j)?;
+            }
+            b.set_phase(self.phase(i));
+            let mut yields = Vec::new();
+            for (&v, &result) in f.region(r).results.iter().zip(results) {
+                let mapped = self.is_mapped(result);
+                yields.push(if mapped { self.batched(b, v) } else { self.values.get(b, v) });
+            }
+            b.close_region(&yields);
+            regions.push(new);
+        }
+        let types: Vec<TensorType> = results
+            .iter()
+            .map(|&v| if self.is_mapped(v) { self.type_of(v) } else { f.ty(v).clone() })
+            .collect();
+        b.set_span(f.span(i));
+        let new = branch(b, f.op(i), predicate, &types, &regions);
+        let values = b.func().inst_results(new).to_vec();
+        for (&old, &v) in results.iter().zip(&values) {
+            b.func_mut().set_name(v, f.name_of(old));
+            self.values.set(old, v);
+        }
+        Ok(())
+    }
+
+    /// Elements differ: every branch is computed, and each element keeps the results of its own.
+    fn each(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
+        let f = self.f;
+        if f.inst_results(i).iter().any(|&v| f.ty(v).dtype == DType::Token) {
+            let m = "a branch that depends on the batch passes a token: effects cannot be batched";
+            return Err(self.error(i, Kind::Effect, m));
+        }
+        let regions = &f.inst(i).regions;
+        let masks = self.masks(b, i);
+        // What a branch reads is gated by its mask, so that it is computed no earlier.
+        let before = self.least;
+        self.least = self.phase(i);
+        for (&r, &mask) in regions.iter().zip(&masks) {
+            let outer = self.entered(b, i, r, mask);
+            for &j in &f.region(r).insts {
+                self.inst(b, j)?;
+            }
+            for (old, new) in outer {
+                self.values.set(old, new);
+            }
+        }
+        self.least = before;
+        b.set_phase(self.phase(i));
+        b.set_span(f.span(i));
+        for (k, &result) in f.inst_results(i).iter().enumerate() {
+            let mut ends = Vec::new();
+            for &r in regions {
+                ends.push(self.batched(b, f.region(r).results[k]));
+            }
+            let ty = self.type_of(result);
+            let mut value = ends[ends.len() - 1];
+            for (&end, &mask) in ends.iter().zip(&masks).rev().skip(1) {
+                if end != value {
+                    value = select(b, mask, value, end, &ty);
+                }
+            }
+            if b.func().literal(value).is_none() && b.func().name_of(value).is_none() {
+                b.func_mut().set_name(value, f.name_of(result));
+            }
+            self.values.set(result, value);
+        }
+        Ok(())
+    }
+
+    /// For each region which elements take it.
+    fn masks(&mut self, b: &mut Builder, i: Inst) -> Vec<Mask> {
+        let f = self.f;
+        let selector = self.values.get(b, f.args(i)[0]);
+        let ty = b.ty(selector).clone();
+        if ty.dtype == DType::Bool {
+            return vec![Mask { own: selector, taken: true }, Mask { own: selector, taken: false }];
+        }
+        let last = f.inst(i).regions.len() as i64 - 1;
+        let number = |b: &mut Builder, k: i64| b.literal(&ty, Literal::from_i64(ty.dtype, k));
+        let (low, high) = (number(b, 0), number(b, last));
+        let index = b.op_as(Op::Clamp, &[low, selector, high], Attrs::none(), &ty);
+        let mut all = Vec::new();
+        for k in 0..=last {
+            let k = number(b, k);
+            all.push(Mask { own: b.op(Op::Eq, &[index, k]), taken: true });
+        }
+        all
+    }
+}
+
+/// Which elements of the batch take a region: those where a truth value is this one.
+#[derive(Clone, Copy)]
+pub(super) struct Mask {
+    pub(super) own: Value,
+    pub(super) taken: bool,
+}
+
+/// One of two batched values by a mask: `no` for the elements that do not take the region.
+pub(super) fn select(b: &mut Builder, mask: Mask, no: Value, yes: Value, ty: &TensorType) -> Value {
+    let own = spread(b, mask.own, ty);
+    let (no, yes) = if mask.taken { (no, yes) } else { (yes, no) };
+    b.op_as(Op::SelectN, &[own, no, yes], Attrs::none(), ty)
+}
+
+impl Batch<'_, '_> {
+    /// Gates what a region reads from outside: derivatives pass into it only for the elements that take
+    /// it, so that one which is infinite for others does them no harm (0 times infinity is NaN).
+    /// The numbers stay what they are. Gives the values to put back.
+    pub(super) fn entered(
+        &mut self,
+        b: &mut Builder,
+        i: Inst,
+        region: Region,
+        mask: Mask,
+    ) -> Vec<(Value, Value)> {
+        let f = self.f;
+        b.set_phase(self.phase(i));
+        b.set_span(f.span(i));
+        let mut outer = Vec::new();
+        for old in read_from_outside(f, region) {
+            let new = self.values.get(b, old);
+            let gated = self.gated(b, new, self.is_mapped(old), mask);
+            self.values.set(old, gated);
+            outer.push((old, new));
+        }
+        outer
+    }
+
+    /// A value of a float type through which derivatives pass for the elements that take the region alone.
+    pub(super) fn gated(&self, b: &mut Builder, new: Value, mapped: bool, mask: Mask) -> Value {
+        let Mask { own, taken } = mask;
+        let ty = b.ty(new).clone();
+        let of_all = if mapped {
+            spread(b, own, &ty)
+        } else {
+            // What all share is used if any element takes the region.
+            let own = if taken { own } else { b.op(Op::Not, &[own]) };
+            let any = b.op_with(Op::ReduceOr, &[own], Attrs::none().with_ints("axes", [0]));
+            let any = if taken { any } else { b.op(Op::Not, &[any]) };
+            let dims = Attrs::none().with_ints("dims", []);
+            match ty.rank() {
+                0 => any,
+                _ => b.op_as(Op::BroadcastInDim, &[any], dims, &ty.with_dtype(DType::Bool)),
+            }
+        };
+        let fixed = b.op(Op::StopGradient, &[new]);
+        let (no, yes) = if taken { (fixed, new) } else { (new, fixed) };
+        b.op_as(Op::SelectN, &[of_all, no, yes], Attrs::none(), &ty)
+    }
+}
+
+/// The floats that the instructions of a region read and it does not define, each once, in order.
+fn read_from_outside(f: &Function, region: Region) -> Vec<Value> {
+    let mut found = captures(f, region);
+    found.retain(|&v| f.ty(v).dtype.is_float());
+    found
+}
+
+/// One truth value an element of the batch, over a whole batched type.
+pub(super) fn spread(b: &mut Builder, predicate: Value, ty: &TensorType) -> Value {
+    if ty.rank() == 1 {
+        return predicate;
+    }
+    let attrs = Attrs::none().with_ints("dims", [0]);
+    b.op_as(Op::BroadcastInDim, &[predicate], attrs, &ty.with_dtype(DType::Bool))
+}
