@@ -9,12 +9,12 @@ mod place;
 pub use calls::MAX_CALL_DEPTH;
 pub use place::at_inst;
 
+use crate::control::{LoopRoles, captures, signature};
 use crate::diag::{At, Diagnostic, Kind, did_you_mean};
 use crate::dtype::DType;
 use crate::entity::{Inst, Phase, Region, Value};
 use crate::function::{CustomRule, Function, ValueDef};
 use crate::module::Module;
-use crate::control::{LoopRoles, captures, signature};
 use crate::op::{Control, Op};
 use crate::types::{Dim, Symbol, TensorType};
 use cranelift_entity::{EntitySet, SecondaryMap};

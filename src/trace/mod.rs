@@ -14,9 +14,11 @@
 
 mod activation;
 mod callee;
+mod control;
 mod tensor;
 
 pub use callee::{Callee, Traced};
+pub use control::{Bounds, ScanOptions, Tensors};
 pub use tensor::{Operand, Tensor};
 
 use crate::ir::infer::InferError;

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod batch;
+pub(crate) mod control;
 pub(crate) mod kernels;
 pub(crate) mod messages;
 pub(crate) mod models;

@@ -5,6 +5,7 @@ mod accepted;
 #[path = "../common/mod.rs"]
 mod common;
 mod compose;
+mod control;
 mod ops;
 mod programs;
 mod trace;

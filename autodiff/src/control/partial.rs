@@ -48,10 +48,7 @@ impl<'f> Part<'f> {
     }
 
     fn has_regions(&self, i: Inst) -> bool {
-        matches!(
-            self.f.op(i).control(),
-            Some(Control::Branch | Control::Loop(_) | Control::While)
-        )
+        matches!(self.f.op(i).control(), Some(Control::Branch | Control::Loop(_) | Control::While))
     }
 
     fn visit(&mut self, i: Inst) {

@@ -9,19 +9,13 @@
 use crate::forward::zeros;
 use crate::partial::accumulate;
 use crate::transpose::{Transpose, transposed};
-use adfuse_ir::control::{element, Entered, Liveness, Loop, LoopRoles, Outlined, branch, outline};
+use adfuse_ir::control::{Entered, Liveness, Loop, LoopRoles, Outlined, branch, element, outline};
 use adfuse_ir::op::Control;
 use adfuse_ir::rewrite::{Copier, splice};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
     Attr, Attrs, Builder, DType, Diagnostic, Function, Inst, Literal, Op, TensorType, Value,
 };
-
-/// A region as a linear function turned around, with where its operands come from.
-struct Turned {
-    /// `(fixed.., cotangents of what it ends with..) -> cotangents of linear..`
-    func: Function,
-}
 
 /// What becomes of each parameter of an outlined region.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,10 +69,11 @@ impl Transpose<'_> {
         }
     }
 
-    fn turned(&self, f: &Function, slots: &[Slot], keep: &[usize]) -> Result<Turned, Diagnostic> {
+    /// The cotangents of the linear parameters from those of the results at `keep`.
+    fn turned(&self, f: &Function, slots: &[Slot], keep: &[usize]) -> Result<Function, Diagnostic> {
         let fixed = slots.iter().filter(|s| **s == Slot::Fixed).count();
         let linear = arranged(f, slots, keep)?;
-        Ok(Turned { func: transposed(self.module, &linear, fixed, self.phase)? })
+        transposed(self.module, &linear, fixed, self.phase)
     }
 
     fn splice(
@@ -108,8 +103,7 @@ impl Transpose<'_> {
         cts: &[Option<Value>],
     ) -> Result<(), Diagnostic> {
         let f = self.f;
-        let outlined: Vec<Outlined> =
-            f.inst(i).regions.iter().map(|&r| outline(f, r)).collect();
+        let outlined: Vec<Outlined> = f.inst(i).regions.iter().map(|&r| outline(f, r)).collect();
         let mut read: Vec<Value> = Vec::new();
         for &v in outlined.iter().flat_map(|o| &o.captures) {
             if self.is_linear(v) && !read.contains(&v) {
@@ -125,7 +119,7 @@ impl Transpose<'_> {
             let mut args = self.fixed_of(b, &o.captures);
             args.extend(given.iter().filter_map(|&k| cts[k]));
             regions.push(b.open_region());
-            let out = self.splice(b, i, &turned.func, &args)?;
+            let out = self.splice(b, i, &turned, &args)?;
             let own: Vec<Value> =
                 o.captures.iter().copied().filter(|&v| self.is_linear(v)).collect();
             let mut ends = Vec::new();
@@ -157,12 +151,7 @@ impl Transpose<'_> {
         fixed.into_iter().map(|v| self.fixed.get(b, v)).collect()
     }
 
-    fn steps(
-        &mut self,
-        b: &mut Builder,
-        i: Inst,
-        cts: &[Option<Value>],
-    ) -> Result<(), Diagnostic> {
+    fn steps(&mut self, b: &mut Builder, i: Inst, cts: &[Option<Value>]) -> Result<(), Diagnostic> {
         let turn = Turn::new(self, i, cts)?;
         let f = self.f;
         let (args, roles) = (f.args(i), turn.roles);
@@ -199,7 +188,7 @@ impl Transpose<'_> {
         if let Some(back) = &turn.back {
             let mut args = e.back_args(&turn, self, b, true);
             args.extend(e.alpha.iter().chain(&e.z_cts));
-            let out = self.splice(b, i, &back.by_up.func, &args)?;
+            let out = self.splice(b, i, &back.by_up, &args)?;
             let (alpha, w) = out.split_at(turn.up.linear.len());
             next.extend(alpha);
             ends = w.to_vec();
@@ -216,12 +205,12 @@ impl Transpose<'_> {
         let mut args = e.step_args(&turn, self, b);
         args.extend(e.gamma.iter().chain(&e.y_cts));
         let mut sums = Sums::new(&turn, &e.read);
-        let out = self.splice(b, i, &turn.by_carry.func, &args)?;
+        let out = self.splice(b, i, &turn.by_carry, &args)?;
         sums.add(b, &turn, &turn.step_captures, &out);
         if let Some(back) = &turn.back {
             let mut args = e.back_args(&turn, self, b, false);
             args.extend(e.alpha.iter().chain(&e.z_cts));
-            let out = self.splice(b, i, &back.by_carry.func, &args)?;
+            let out = self.splice(b, i, &back.by_carry, &args)?;
             sums.add(b, &turn, &back.captures, &out);
         }
         for (&k, sum) in turn.carry.linear.iter().zip(&sums.carry) {
@@ -301,9 +290,9 @@ struct Back {
     /// What it does to values that are fixed.
     fixed: Function,
     /// The cotangents of what is handed back and of what is scanned on the way back.
-    by_up: Turned,
+    by_up: Function,
     /// The cotangents of captures, carries and what both regions scan.
-    by_carry: Turned,
+    by_carry: Function,
 }
 
 /// A loop with linear parts, taken apart.
@@ -320,16 +309,12 @@ struct Turn {
     read: Vec<Value>,
     step_captures: Vec<Value>,
     step_fixed: Function,
-    by_carry: Turned,
+    by_carry: Function,
     back: Option<Back>,
 }
 
 impl Turn {
-    fn new(
-        pass: &Transpose<'_>,
-        i: Inst,
-        cts: &[Option<Value>],
-    ) -> Result<Turn, Diagnostic> {
+    fn new(pass: &Transpose<'_>, i: Inst, cts: &[Option<Value>]) -> Result<Turn, Diagnostic> {
         let f = pass.f;
         let roles = LoopRoles::at(f, i);
         let lin = |v: Value| pass.is_linear(v);
@@ -380,43 +365,51 @@ impl Turn {
             push(&e.up, true);
             push(&e.xs, false);
             push(&e.ws, true);
-            let only = |of_back: bool| -> Vec<Slot> {
-                let keep = |&(s, own): &(Slot, bool)| match s {
-                    Slot::Linear if own != of_back => Slot::Zero,
-                    s => s,
-                };
-                all.iter().map(keep).collect()
-            };
-            let dropped: Vec<Slot> = all
-                .iter()
-                .map(|(s, _)| if *s == Slot::Linear { Slot::Zero } else { *s })
-                .collect();
+            let dropped: Vec<Slot> =
+                all.iter().map(|(s, _)| if *s == Slot::Linear { Slot::Zero } else { *s }).collect();
             let keep: Vec<usize> =
                 up.linear.iter().copied().chain(zs.iter().map(|k| roles.up + k)).collect();
-            let by_up = pass.turned(&outer.func, &only(true), &keep)?;
+            let slots: Vec<Slot> = all.iter().map(|(s, _)| *s).collect();
+            let turned = pass.turned(&outer.func, &slots, &keep)?;
+            let of_back: Vec<bool> =
+                all.iter().filter(|(s, _)| *s == Slot::Linear).map(|(_, own)| *own).collect();
+            let (own, others): (Vec<usize>, Vec<usize>) =
+                (0..of_back.len()).partition(|&k| of_back[k]);
+            let every = vec![Slot::Fixed; turned.params().len()];
+            let by_up = arranged(&turned, &every, &own)?;
             // What is handed back is not there on the way forward.
-            let mut live = Liveness::new(&by_up.func, false);
-            by_up.func.results().iter().for_each(|&v| {
+            let mut live = Liveness::new(&by_up, false);
+            by_up.results().iter().for_each(|&v| {
                 live.need(v);
             });
-            live.region(by_up.func.body());
+            live.region(by_up.body());
             let lead = outer.captures.iter().filter(|v| !lin(**v)).count()
                 + usize::from(e.index.is_some())
                 + carry.fixed.len();
-            let handed = &by_up.func.params()[lead..lead + up.fixed.len()];
+            let handed = &by_up.params()[lead..lead + up.fixed.len()];
             if handed.iter().any(|&p| live.contains(p)) {
                 return Err(pass.not_linear(i));
             }
             back = Some(Back {
                 fixed: arranged(&outer.func, &dropped, &up.fixed)?,
-                by_carry: pass.turned(&outer.func, &only(false), &keep)?,
+                by_carry: arranged(&turned, &every, &others)?,
                 captures: outer.captures,
                 by_up,
             });
         }
         let step_captures = outer.captures;
         Ok(Turn {
-            roles, carry, up, xs, ws, ys, zs, read, step_captures, step_fixed, by_carry,
+            roles,
+            carry,
+            up,
+            xs,
+            ws,
+            ys,
+            zs,
+            read,
+            step_captures,
+            step_fixed,
+            by_carry,
             back,
         })
     }
@@ -507,9 +500,8 @@ impl Here {
         args.extend(&self.c);
         if forward {
             let at = args.len();
-            let params = &back.by_up.func.params()[at..at + turn.up.fixed.len()];
-            let types: Vec<TensorType> =
-                params.iter().map(|&p| back.by_up.func.ty(p).clone()).collect();
+            let params = &back.by_up.params()[at..at + turn.up.fixed.len()];
+            let types: Vec<TensorType> = params.iter().map(|&p| back.by_up.ty(p).clone()).collect();
             args.extend(types.iter().map(|ty| zeros(b, ty)));
         } else {
             args.extend(&self.a);
@@ -537,10 +529,8 @@ impl Sums {
 
     /// Adds what a region gives: cotangents of linear captures, carries and scanned elements.
     fn add(&mut self, b: &mut Builder, turn: &Turn, captures: &[Value], out: &[Value]) {
-        let linear: Vec<usize> = captures
-            .iter()
-            .filter_map(|v| turn.read.iter().position(|r| r == v))
-            .collect();
+        let linear: Vec<usize> =
+            captures.iter().filter_map(|v| turn.read.iter().position(|r| r == v)).collect();
         let (read, rest) = out.split_at(linear.len());
         let (carry, xs) = rest.split_at(turn.carry.linear.len());
         let mut into = |slot: &mut Option<Value>, v: Value| {

@@ -85,10 +85,10 @@ impl Reach<'_> {
         self.pass(f.args(i), carried);
         loop {
             self.region(test);
-            self.region(body);
             if f.region(test).results.iter().any(|&v| self.has(v)) {
                 carried.iter().chain(tested).for_each(|&v| self.add(v));
             }
+            self.region(body);
             let mut new = self.pass(&f.region(body).results, carried);
             new |= self.pass(carried, tested);
             if !new {

@@ -63,7 +63,12 @@ impl Loop {
         }
     }
 
-    fn params(&self, b: &mut Builder, back: bool, names: &dyn Fn(Value) -> Option<String>) -> Params {
+    fn params(
+        &self,
+        b: &mut Builder,
+        back: bool,
+        names: &dyn Fn(Value) -> Option<String>,
+    ) -> Params {
         let like = |b: &mut Builder, v: &Value, whole: bool| {
             let ty = if whole { b.ty(*v).clone() } else { element(b.ty(*v)) };
             b.param(ty, names(*v).as_deref())

@@ -101,7 +101,12 @@ impl Liveness<'_> {
         (branch(b, f.op(i), selector, &types, &regions), kept)
     }
 
-    fn copy_while_loop(&self, copier: &mut Copier<'_>, b: &mut Builder, i: Inst) -> (Inst, Vec<usize>) {
+    fn copy_while_loop(
+        &self,
+        copier: &mut Copier<'_>,
+        b: &mut Builder,
+        i: Inst,
+    ) -> (Inst, Vec<usize>) {
         let f = self.f;
         let (test, body) = (f.inst(i).regions[0], f.inst(i).regions[1]);
         // What the condition reads is carried; so are results.
@@ -174,7 +179,8 @@ impl Liveness<'_> {
             let stacks: Vec<Value> = pick(stacks, &zs).map(|v| copier.get(b, v)).collect();
             new.close_back(b, &next, &stacks);
         }
-        let all = |from: usize, kept: &[usize]| kept.iter().map(move |k| from + k).collect::<Vec<_>>();
+        let all =
+            |from: usize, kept: &[usize]| kept.iter().map(move |k| from + k).collect::<Vec<_>>();
         let kept = [
             all(0, &carry),
             all(roles.up_results().start, &returned),

@@ -24,8 +24,8 @@ mod view;
 pub use composed::composition;
 pub use def::{
     Arity, Body, Bounds, Check, Compose, Control, Deriv, Domain, Effect, Indirect, Infer, JvpRule,
-    LinearSlots, LoopRow, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody, Tangents,
-    TransposeRule, Update, ViewCx,
+    LinearSlots, LoopRow, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody,
+    Tangents, TransposeRule, Update, ViewCx,
 };
 pub use opaque::batched_opaque;
 pub use opcode::Op;

@@ -360,7 +360,9 @@ impl<'s, 'a> Resolver<'s, 'a> {
         (operands, declared): (&[Option<Operand>], Option<&[TensorType]>),
         regions: usize,
     ) -> Vec<Vec<TensorType>> {
-        let (Some(op), Some(attrs), Some(results)) = (op, attrs, declared) else { return Vec::new() };
+        let (Some(op), Some(attrs), Some(results)) = (op, attrs, declared) else {
+            return Vec::new();
+        };
         if regions == 0 {
             return Vec::new();
         }

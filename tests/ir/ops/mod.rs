@@ -4,7 +4,7 @@ mod batches;
 mod cases;
 mod closed;
 mod conformance;
-mod derivatives;
+pub(crate) mod derivatives;
 mod evaluation;
 mod forms;
 mod gradients;
