@@ -149,7 +149,9 @@ impl Growing<'_> {
         new.xs = vec![self.m];
         let p = new.open_step(self.b);
         let vectors = [p.xs[0], p.carry[0]];
+        let m = self.m;
         let (v, s) = self.body(known, rest, &vectors, &p.carry[1..], c / 2);
+        self.m = m;
         let next = if both { vec![v, s] } else { vec![v] };
         let y = self.b.op(Op::Mul, &[v, p.xs[0]]);
         new.close_step(self.b, &next, &[y]);
