@@ -7,12 +7,12 @@ mod listed;
 pub mod registry;
 mod session;
 
-pub use cpu::{Cpu, Kept};
+pub use cpu::{Cpu, SharedCpuEngine};
 #[cfg(feature = "gpu")]
 pub use gpu::{Gpu, OnGpu};
-pub use listed::{Listed, Machine};
+pub use listed::{ListingCompiler, Machine};
 pub(crate) use session::layout_of;
-pub use session::{Compiled, Decided, Session, Settings};
+pub use session::{Compiled, PlanDecision, Session, Settings};
 
 use crate::backends::Array;
 use crate::backends::reference::{Silent, run, run_with};
@@ -20,7 +20,7 @@ use crate::ir::{Diagnostic, Function, Kind, Module};
 use std::cell::RefCell;
 
 /// A function, ready to be run at arguments as often as one likes.
-pub type Ready<'a> = Box<dyn Fn(&[Array]) -> Result<Vec<Array>, Diagnostic> + 'a>;
+pub type ReadyFunction<'a> = Box<dyn Fn(&[Array]) -> Result<Vec<Array>, Diagnostic> + 'a>;
 
 /// What runs functions, planned or not.
 pub trait Engine {
@@ -34,7 +34,7 @@ pub trait Engine {
         module: &'a Module,
         f: &'a Function,
         of: &str,
-    ) -> Result<Ready<'a>, Diagnostic>;
+    ) -> Result<ReadyFunction<'a>, Diagnostic>;
 }
 
 /// The engine that defines what programs mean. It keeps no print.
@@ -43,16 +43,16 @@ pub struct Reference;
 
 /// An engine that plans where it runs a function, the reference engine elsewhere.
 #[derive(Debug)]
-pub struct Either {
+pub struct WithFallback {
     /// The first choice.
     pub first: Session,
     fell: RefCell<Vec<(String, Diagnostic)>>,
 }
 
-impl Either {
+impl WithFallback {
     /// What this engine runs, by it.
-    pub fn new(first: impl Into<Session>) -> Either {
-        Either { first: first.into(), fell: RefCell::default() }
+    pub fn new(first: impl Into<Session>) -> WithFallback {
+        WithFallback { first: first.into(), fell: RefCell::default() }
     }
 
     /// The functions that the reference engine ran, each once by the name that the user knows, and
@@ -68,18 +68,18 @@ impl Engine for Reference {
         module: &'a Module,
         f: &'a Function,
         _: &str,
-    ) -> Result<Ready<'a>, Diagnostic> {
+    ) -> Result<ReadyFunction<'a>, Diagnostic> {
         Ok(Box::new(move |args| run(module, f, args, &mut Silent)))
     }
 }
 
-impl Engine for Either {
+impl Engine for WithFallback {
     fn ready<'a>(
         &'a self,
         module: &'a Module,
         f: &'a Function,
         of: &str,
-    ) -> Result<Ready<'a>, Diagnostic> {
+    ) -> Result<ReadyFunction<'a>, Diagnostic> {
         match self.first.ready(module, f, of) {
             Err(d) if d.kind == Kind::Unsupported => {
                 let mut fell = self.fell.borrow_mut();

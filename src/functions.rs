@@ -57,4 +57,6 @@
 //! # Ok::<(), Diagnostic>(())
 //! ```
 
-pub use crate::backends::functions::{Call, Element, Opaque, Price, Registry, Tensor, TensorMut};
+pub use crate::backends::functions::{
+    Call, CallPrice, Element, Opaque, Registry, TensorMut, TensorRef,
+};

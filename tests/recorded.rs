@@ -13,7 +13,7 @@ use adfuse::backends::Array;
 use adfuse::backends::cpu::{Vectors, listing_for};
 use adfuse::backends::ptx::{self, Target};
 use adfuse::engine::Cpu;
-use adfuse::fusion::{Effort, Fp, MachineModel, Options, compile, cost, memory};
+use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, compile, cost, memory};
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::{specialize, stabilize};
@@ -127,7 +127,7 @@ fn values(subject: &Subject, fp: Fp) -> Facts {
     let mut rng = rng(18, 0);
     let draw = |t| sample(t, Domain::Normal, &mut rng).expect("small");
     let args: Vec<Array> = g.param_types().iter().map(draw).collect();
-    let plan = Options { device: MachineModel::cpu(), effort: Effort::Default, fp };
+    let plan = PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp };
     let engine = Cpu { plan, vectors: Vectors::Avx2, ..Cpu::default() };
     let made = engine.compile(&module, &g);
     let made = made.unwrap_or_else(|d| panic!("{}: {d}", subject.name));
@@ -153,7 +153,7 @@ fn plans(subject: &Subject, fp: Fp) -> Facts {
     let (module, g) = subject.in_mode(fp, LARGE);
     let mut facts = Facts::new();
     for (name, device) in [("cpu", MachineModel::cpu()), ("h200", MachineModel::h200())] {
-        let options = Options { device, effort: Effort::Default, fp };
+        let options = PlanOptions { device, effort: Effort::Default, fp };
         let made = compile(&module, &g, &options);
         let program = made.unwrap_or_else(|d| panic!("{}: {d}", subject.name)).program;
         let cost = cost(&program, &options.device);

@@ -14,4 +14,4 @@ pub use runtime::backend::{self, AnyBackend, Backend};
 pub use runtime::executable_cache::ExecutableCache;
 pub use runtime::functions;
 pub use runtime::report::{MemoryReport, StepReport};
-pub use runtime::trace::{Span, Trace};
+pub use runtime::trace::{TimedSpan, Trace};

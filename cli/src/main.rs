@@ -45,7 +45,7 @@ use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use streams::{Out, Streams};
+use streams::{PipeWriter, Streams};
 
 /// Runs the command line of the process.
 fn main() -> ExitCode {
@@ -82,10 +82,10 @@ enum Command {
     Jacobian(derivative::Jacobian),
     Hessian(derivative::Hessian),
     Vmap(vmap::Vmap),
-    Run(run::Run),
-    Check(check::Check),
+    Run(run::RunCommand),
+    Check(check::CheckCommand),
     Bench(bench::Bench),
-    Emit(emit::Emit),
+    Emit(emit::EmitCommand),
     Fmt(fmt::Fmt),
     Plan(plan::Show),
     Pack(pack::Pack),
@@ -101,7 +101,7 @@ fn command_line() -> ExitCode {
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
         }
     };
-    let mut out = Out::new(io::stdout().lock());
+    let mut out = PipeWriter::new(io::stdout().lock());
     let mut err = io::stderr().lock();
     let color = err.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let mut streams = Streams { out: &mut out, err: &mut err };

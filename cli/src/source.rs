@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 /// A program's text and the name it has in messages.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct SourceText {
     /// The file's name, or `<stdin>`.
     pub(super) name: String,
     /// The text.

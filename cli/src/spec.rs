@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// One `--input`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Input {
+pub(super) struct InputArg {
     /// The parameter's name, without `%`.
     pub(super) name: String,
     /// Where its value comes from.
@@ -70,7 +70,7 @@ impl List {
 }
 
 /// Reads `NAME=SPEC`.
-pub(super) fn input(text: &str) -> Result<Input, String> {
+pub(super) fn input(text: &str) -> Result<InputArg, String> {
     let (name, spec) = text.split_once('=').ok_or("expected NAME=SPEC")?;
     let name = name.trim_start_matches('%').to_string();
     if name.is_empty() {
@@ -100,7 +100,7 @@ pub(super) fn input(text: &str) -> Result<Input, String> {
             },
         },
     };
-    Ok(Input { name, spec: spec? })
+    Ok(InputArg { name, spec: spec? })
 }
 
 fn number(text: &str) -> Option<Number> {
@@ -134,7 +134,7 @@ fn written(n: Number, text: &str) -> Result<Number, String> {
 
 /// Reads a nested list; all lists of one depth have one length.
 fn list(text: &str) -> Result<List, String> {
-    let mut reader = Lists { rest: text, depth: 0, dims: Vec::new(), numbers: Vec::new() };
+    let mut reader = ListParser { rest: text, depth: 0, dims: Vec::new(), numbers: Vec::new() };
     reader.list()?;
     match reader.rest.trim() {
         "" => {
@@ -145,7 +145,7 @@ fn list(text: &str) -> Result<List, String> {
     }
 }
 
-struct Lists<'t> {
+struct ListParser<'t> {
     rest: &'t str,
     depth: usize,
     /// The lengths of the lists of each depth, as far as they are known.
@@ -153,7 +153,7 @@ struct Lists<'t> {
     numbers: Vec<Number>,
 }
 
-impl Lists<'_> {
+impl ListParser<'_> {
     fn eat(&mut self, c: char) -> bool {
         self.rest = self.rest.trim_start();
         let rest = self.rest.strip_prefix(c);

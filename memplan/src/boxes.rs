@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use cranelift_entity::EntityRef;
 use smallvec::smallvec;
 
-use crate::instance::{Instance, Part, Slot, SlotId, align_up};
+use crate::instance::{Instance, Slot, SlotId, SlotPart, align_up};
 use crate::joined::Joined;
 use crate::limit::Limit;
 use crate::scatter::scatter;
 
 /// How far to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Zeal {
+pub(crate) enum BoxEffort {
     /// Join in time only.
     Chains,
     /// Stack two only if what results can then be joined in time.
@@ -26,12 +26,12 @@ pub(crate) enum Zeal {
 
 /// Joins what can be joined, as far as there is time. Where several can be joined to one, `seed` decides;
 /// 0 takes the first.
-pub(crate) fn boxed(instance: &Instance, zeal: Zeal, seed: u64, limit: &mut Limit) -> Joined {
-    let mut yard = Yard::new(instance, seed);
+pub(crate) fn boxed(instance: &Instance, zeal: BoxEffort, seed: u64, limit: &mut Limit) -> Joined {
+    let mut yard = BoxSet::new(instance, seed);
     yard.chain(limit);
-    if zeal != Zeal::Chains {
+    if zeal != BoxEffort::Chains {
         while limit.look(yard.boxes.len() * BOX)
-            && (yard.stack_matching() || (zeal == Zeal::All && yard.stack_shortest()))
+            && (yard.stack_matching() || (zeal == BoxEffort::All && yard.stack_shortest()))
         {
             yard.chain(limit);
         }
@@ -46,13 +46,13 @@ const BOX: usize = 64;
 const MOST_COMPARED: usize = 64;
 
 /// Boxes under construction.
-struct Yard {
-    boxes: Vec<Crate>,
+struct BoxSet {
+    boxes: Vec<SlotBox>,
 }
 
 /// A box: slots at offsets relative to its own.
 #[derive(Clone)]
-struct Crate {
+struct SlotBox {
     /// The size rounded up to what all slots are aligned to: that much is taken up anyway.
     size: i64,
     slot: Slot,
@@ -61,19 +61,19 @@ struct Crate {
     plain: bool,
 }
 
-impl Crate {
+impl SlotBox {
     fn life(&self) -> (usize, usize) {
         (self.slot.birth(), self.slot.death())
     }
 }
 
-impl Yard {
+impl BoxSet {
     fn new(instance: &Instance, seed: u64) -> Self {
         let granule = instance.slots.values().map(|slot| slot.align).min().unwrap_or(1);
-        let mut boxes: Vec<Crate> = instance
+        let mut boxes: Vec<SlotBox> = instance
             .slots
             .iter()
-            .map(|(id, slot)| Crate {
+            .map(|(id, slot)| SlotBox {
                 size: align_up(slot.extent, granule),
                 slot: slot.clone(),
                 members: vec![(id, 0)],
@@ -203,7 +203,7 @@ impl Yard {
             let end = lower.slot.extent.max(start + upper.slot.extent);
             lower.size = start + upper.size;
             lower.slot.extent = end;
-            lower.slot.parts = smallvec![Part { from, to, lo: 0, hi: end }];
+            lower.slot.parts = smallvec![SlotPart { from, to, lo: 0, hi: end }];
             if !stacked {
                 lower.slot.lifetime = lower.slot.lifetime.saturating_add(upper.slot.lifetime);
             }

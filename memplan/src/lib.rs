@@ -25,12 +25,12 @@
 //! # How a plan is found
 //!
 //! A lower bound, what is live at the most crowded moment, ends the work as soon as it is reached. All
-//! greedy [`Order`]s come first, and one pass along time, for which there is always time. Then slots
+//! greedy [`PlacementOrder`]s come first, and one pass along time, for which there is always time. Then slots
 //! that fit together exactly are joined to boxes, of which there are few, and an exact search tries to
 //! place the boxes and the slots themselves at the bound and between it and the best peak so far. The
 //! search follows the idea of canonical packings (Moffitt, *MiniMalloc*, ASPLOS 2023): only those where
 //! nothing can sink need be looked at. It counts steps, not time, so that a plan depends on the problem
-//! and [`Options::effort`] alone. It goes level by level, each with more steps than the one before, and
+//! and [`PackOptions::effort`] alone. It goes level by level, each with more steps than the one before, and
 //! no level depends on how much effort there is in all: more effort never gives a higher peak.
 
 #![forbid(unsafe_code)]
@@ -61,6 +61,6 @@ mod validate;
 
 pub use check::{Violation, check, check_offsets};
 pub use error::PlanError;
-pub use packing::{Method, Order, Packing};
-pub use plan::{Options, plan, plan_in_order};
-pub use problem::{Buffer, BufferId, Gap, Offset, Problem, Share};
+pub use packing::{Method, Packing, PlacementOrder};
+pub use plan::{PackOptions, plan, plan_in_order};
+pub use problem::{BufferId, BufferSpec, Gap, Offset, Problem, Share};

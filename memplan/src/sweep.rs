@@ -25,7 +25,7 @@ pub(crate) fn sweep(instance: &Instance) -> Vec<i64> {
         }
     }
     events.sort_unstable();
-    let mut rooms = Rooms::new(fixed.max().unwrap_or(0));
+    let mut rooms = FreeRanges::new(fixed.max().unwrap_or(0));
     for (_, born, id) in events {
         let slot = &instance.slots[id];
         if born {
@@ -38,7 +38,7 @@ pub(crate) fn sweep(instance: &Instance) -> Vec<i64> {
 }
 
 /// The free stretches of the arena, none beside another.
-struct Rooms {
+struct FreeRanges {
     /// Their ends, by their starts.
     ends: BTreeMap<i64, i64>,
     /// Their sizes and starts.
@@ -47,7 +47,7 @@ struct Rooms {
     top: i64,
 }
 
-impl Rooms {
+impl FreeRanges {
     fn new(top: i64) -> Self {
         Self { ends: BTreeMap::new(), sizes: BTreeSet::new(), top }
     }

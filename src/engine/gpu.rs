@@ -1,6 +1,6 @@
 //! The engine `gpu`: functions as graphs of kernels on a GPU.
 
-use super::{Compiled, Decided, Engine, Ready, Session, Settings};
+use super::{Compiled, Engine, PlanDecision, ReadyFunction, Session, Settings};
 use crate::backends::functions::Registry;
 use crate::backends::gpu::{self, Executable, GpuDevice, KeptCode};
 use crate::fusion::{self, Effort, Fp, Lossy, Memory, Narrowed, Plan};
@@ -17,7 +17,7 @@ pub type OnGpu = Compiled<Executable>;
 #[derive(Clone, Debug)]
 pub struct Gpu {
     /// What is planned for.
-    pub plan: fusion::Options,
+    pub plan: fusion::PlanOptions,
     /// Whether a library may multiply matrices, in the modes that are not strict and where there is one.
     pub library: bool,
     /// As [`Settings::mem_budget`].
@@ -43,7 +43,7 @@ impl Gpu {
     /// # Errors
     /// [`Kind::NoDevice`](crate::ir::Kind::NoDevice) where there is no driver, or no such GPU.
     pub fn open(number: u32) -> Result<Gpu, Diagnostic> {
-        let plan = fusion::Options {
+        let plan = fusion::PlanOptions {
             device: Gpu::planned_for(),
             effort: Effort::Default,
             fp: Fp::default(),
@@ -100,7 +100,7 @@ impl Gpu {
     ///
     /// # Errors
     /// As there.
-    pub fn decide(&self, function: &Function) -> Result<Decided, Diagnostic> {
+    pub fn decide(&self, function: &Function) -> Result<PlanDecision, Diagnostic> {
         self.session().decide(function)
     }
 
@@ -127,7 +127,7 @@ impl From<Gpu> for Session {
     }
 }
 
-impl fusion::Engine for Gpu {
+impl fusion::EngineModel for Gpu {
     fn donated(&self) -> &[usize] {
         &self.donated
     }
@@ -147,7 +147,7 @@ impl Engine for Gpu {
         module: &'a Module,
         f: &'a Function,
         _: &str,
-    ) -> Result<Ready<'a>, Diagnostic> {
+    ) -> Result<ReadyFunction<'a>, Diagnostic> {
         self.session().callable(module, f)
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// An engine.
 #[derive(Debug)]
-pub struct Row {
+pub struct EngineRow {
     /// As in `--engine NAME`.
     pub name: &'static str,
     /// What it is, in a few words.
@@ -45,7 +45,7 @@ pub struct Request {
     /// Which one, where there are several.
     pub number: u32,
     /// What is planned for; engines take the mode from it.
-    pub plan: fusion::Options,
+    pub plan: fusion::PlanOptions,
     /// Threads of the host.
     pub threads: usize,
     /// How wide vectors may be.
@@ -59,7 +59,7 @@ pub struct Request {
 
 impl Request {
     /// For an engine with nothing asked for but what is planned.
-    pub fn new(plan: fusion::Options) -> Request {
+    pub fn new(plan: fusion::PlanOptions) -> Request {
         let (vectors, functions) = (Vectors::host(), Registry::new());
         Request {
             number: 0,
@@ -74,8 +74,8 @@ impl Request {
 }
 
 /// All engines.
-pub const ENGINES: &[Row] = &[
-    Row {
+pub const ENGINES: &[EngineRow] = &[
+    EngineRow {
         name: "reference",
         about: "instruction by instruction; the one that runs effects and `cond`",
         numbered: None,
@@ -83,7 +83,7 @@ pub const ENGINES: &[Row] = &[
         machine: "cpu",
         open: None,
     },
-    Row {
+    EngineRow {
         name: Evaluator::NAME,
         about: "planned, and evaluated kernel by kernel",
         numbered: None,
@@ -91,7 +91,7 @@ pub const ENGINES: &[Row] = &[
         machine: "cpu",
         open: Some(|request| Ok(erased(Arc::new(Evaluator::new(request.functions.clone()))))),
     },
-    Row {
+    EngineRow {
         name: Cpu::NAME,
         about: "planned, as machine code",
         numbered: None,
@@ -104,7 +104,7 @@ pub const ENGINES: &[Row] = &[
         }),
     },
     #[cfg(feature = "gpu")]
-    Row {
+    EngineRow {
         name: Gpu::NAME,
         about: "planned, on an NVIDIA GPU",
         numbered: Some("GPU"),
@@ -120,14 +120,14 @@ pub const ENGINES: &[Row] = &[
 
 /// An engine that was named, and its number.
 #[derive(Clone, Copy, Debug)]
-pub struct Named {
+pub struct NamedEngine {
     /// Its row.
-    pub row: &'static Row,
+    pub row: &'static EngineRow,
     /// Which one, where there are several.
     pub number: u32,
 }
 
-impl Named {
+impl NamedEngine {
     /// The machine that plans are made for, where none is named.
     pub fn device(&self) -> MachineModel {
         MachineModel::named(self.row.machine).unwrap_or_else(MachineModel::cpu)
@@ -139,20 +139,20 @@ impl Named {
     }
 }
 
-impl FromStr for Named {
+impl FromStr for NamedEngine {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Named, String> {
+    fn from_str(text: &str) -> Result<NamedEngine, String> {
         let (name, number) = match text.split_once(':') {
             None => (text, None),
             Some((name, number)) => (name, Some(number)),
         };
         let found = ENGINES.iter().find(|row| row.name == name);
         match (found, number, found.and_then(|row| row.numbered)) {
-            (Some(row), None, _) => Ok(Named { row, number: 0 }),
+            (Some(row), None, _) => Ok(NamedEngine { row, number: 0 }),
             (Some(row), Some(number), Some(one)) => {
                 let wrong = |_| format!("`{number}` is no number of a {one}");
-                number.parse().map(|number| Named { row, number }).map_err(wrong)
+                number.parse().map(|number| NamedEngine { row, number }).map_err(wrong)
             }
             _ => Err(format!("engines are {}", names(|_| true))),
         }
@@ -160,7 +160,7 @@ impl FromStr for Named {
 }
 
 /// The names that some engines are asked for by, as a list in words.
-pub fn names(wanted: fn(&Row) -> bool) -> String {
+pub fn names(wanted: fn(&EngineRow) -> bool) -> String {
     let all: Vec<String> = ENGINES.iter().filter(|row| wanted(row)).flat_map(spellings).collect();
     match all.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
@@ -168,21 +168,21 @@ pub fn names(wanted: fn(&Row) -> bool) -> String {
     }
 }
 
-fn spellings(row: &Row) -> Vec<String> {
+fn spellings(row: &EngineRow) -> Vec<String> {
     let numbered = row.numbered.map(|_| format!("{}:N", row.name));
     [row.name.to_owned()].into_iter().chain(numbered).collect()
 }
 
 /// What each engine is: a list for a help text.
 pub fn described() -> String {
-    let one = |row: &Row| format!("{} ({})", spellings(row).join(" or "), row.about);
+    let one = |row: &EngineRow| format!("{} ({})", spellings(row).join(" or "), row.about);
     ENGINES.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 /// The row of the engine that runs functions where none is named.
-pub fn usual() -> Named {
+pub fn usual() -> NamedEngine {
     let row = ENGINES.iter().find(|row| row.name == Cpu::NAME).unwrap_or(&ENGINES[0]);
-    Named { row, number: 0 }
+    NamedEngine { row, number: 0 }
 }
 
 #[cfg(test)]
@@ -200,11 +200,11 @@ mod tests {
             ("reference", "reference", 0),
             ("evaluator", "evaluator", 0),
         ] {
-            let found: Named = text.parse().expect(text);
+            let found: NamedEngine = text.parse().expect(text);
             assert_eq!((found.row.name, found.number), (name, number));
         }
         for wrong in ["", "gp", "gpu:", "gpu:-1", "gpu:x", "cpu:0", "gpu:0:1", "gpu:4294967296"] {
-            assert!(wrong.parse::<Named>().is_err(), "{wrong}");
+            assert!(wrong.parse::<NamedEngine>().is_err(), "{wrong}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! An engine at work: what plans are asked for, and the backend that they are for. Every engine that plans prepares,
 //! narrows, decides and follows here.
 
-use super::{Engine, Ready};
+use super::{Engine, ReadyFunction};
 use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
 use crate::backends::functions::Registry;
 use crate::backends::{ArenaLayout, Array};
@@ -10,7 +10,7 @@ use crate::fusion::{self, Lossy, Memory, Narrowed, PREPASSES, Plan, keep_lossy, 
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::text::Names;
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
-use crate::pipeline::{self, Compiler, Unit, missing};
+use crate::pipeline::{self, CompileUnit, Compiler, missing};
 use crate::plan_cache::PlanCache;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// What is planned for.
-    pub plan: fusion::Options,
+    pub plan: fusion::PlanOptions,
     /// The most bytes that inputs, outputs, constants and everything between may take together. It is
     /// kept, or nothing is made.
     pub mem_budget: Option<u64>,
@@ -36,7 +36,7 @@ pub struct Settings {
 
 impl Settings {
     /// Of plans for this, with nothing else asked.
-    pub fn new(plan: fusion::Options) -> Settings {
+    pub fn new(plan: fusion::PlanOptions) -> Settings {
         Settings {
             plan,
             mem_budget: None,
@@ -50,7 +50,7 @@ impl Settings {
 
 /// What is followed, and what there was to say.
 #[derive(Clone, Debug)]
-pub struct Decided {
+pub struct PlanDecision {
     /// The plan.
     pub plan: Plan,
     /// What was wrong with the place where plans are kept.
@@ -59,7 +59,7 @@ pub struct Decided {
 
 /// A function that an engine runs, and what that was made of.
 #[derive(Debug)]
-pub struct Compiled<E: ?Sized = crate::backends::cpu::Executable> {
+pub struct Compiled<E: ?Sized = crate::backends::cpu::CpuExecutable> {
     /// Its kernels, before the engine divides them.
     pub program: Verified<Program>,
     /// What they take, as the engine divides them.
@@ -106,7 +106,7 @@ impl<B: Backend + ?Sized> Session<B> {
         module: &Module,
         f: &Function,
     ) -> Result<Compiled<B::Executable>, Diagnostic> {
-        self.run(Unit::of(module, f), Some(PREPASSES[0].name))
+        self.run(CompileUnit::of(module, f), Some(PREPASSES[0].name))
     }
 
     /// A [prepared](crate::fusion::prepare()) function that keeps what it may with losses, where that pays: what is
@@ -122,15 +122,15 @@ impl<B: Backend + ?Sized> Session<B> {
     ///
     /// # Errors
     /// As [`Session::compile`].
-    pub fn decide(&self, function: &Function) -> Result<Decided, Diagnostic> {
+    pub fn decide(&self, function: &Function) -> Result<PlanDecision, Diagnostic> {
         let Settings { plan: options, mem_budget, cache, donated, .. } = &self.settings;
         let Some(budget) = *mem_budget else {
             let plan = fusion::plan(function, options)?.donating(donated);
-            return Ok(Decided { plan, notes: Vec::new() });
+            return Ok(PlanDecision { plan, notes: Vec::new() });
         };
-        let engine = (self as &dyn fusion::Engine, self.backend.name());
+        let engine = (self as &dyn fusion::EngineModel, self.backend.name());
         let choice = choose(function, options, budget, engine, cache.as_ref())?;
-        Ok(Decided { plan: choice.point.plan, notes: choice.notes })
+        Ok(PlanDecision { plan: choice.point.plan, notes: choice.notes })
     }
 
     /// Makes a plan of a prepared function ready.
@@ -143,7 +143,7 @@ impl<B: Backend + ?Sized> Session<B> {
         function: &Function,
         plan: &Plan,
     ) -> Result<Compiled<B::Executable>, Diagnostic> {
-        self.run(Unit::planned(function, plan), Some("lower"))
+        self.run(CompileUnit::planned(function, plan), Some("lower"))
     }
 
     /// Makes a program ready.
@@ -154,18 +154,18 @@ impl<B: Backend + ?Sized> Session<B> {
         &self,
         program: Verified<Program>,
     ) -> Result<Compiled<B::Executable>, Diagnostic> {
-        self.run(Unit::of_program(program), None)
+        self.run(CompileUnit::of_program(program), None)
     }
 
     /// The passes from one on, or from the first that is the engine's own. One that has none arranges its memory
     /// and makes what runs all the same.
     fn run(
         &self,
-        mut unit: Unit<'_>,
+        mut unit: CompileUnit<'_>,
         from: Option<&str>,
     ) -> Result<Compiled<B::Executable>, Diagnostic> {
         let running =
-            Running { session: self, prepared: RefCell::default(), made: RefCell::default() };
+            PassState { session: self, prepared: RefCell::default(), made: RefCell::default() };
         let mut own = pipeline::own_passes(self.backend.name()).map(|pass| pass.name);
         let (first, last) = (own.next(), own.next_back());
         if let Some(from) = from.or(first) {
@@ -196,7 +196,11 @@ impl<B: Backend + ?Sized> Session<B> {
     ///
     /// # Errors
     /// As [`Session::compile`].
-    pub fn callable(&self, module: &Module, f: &Function) -> Result<Ready<'static>, Diagnostic>
+    pub fn callable(
+        &self,
+        module: &Module,
+        f: &Function,
+    ) -> Result<ReadyFunction<'static>, Diagnostic>
     where
         B::Executable: 'static,
     {
@@ -218,15 +222,15 @@ impl<B: Backend + ?Sized> Session<B> {
 }
 
 /// A session on its way through the passes, with what its backend has made so far.
-struct Running<'s, B: Backend + ?Sized> {
+struct PassState<'s, B: Backend + ?Sized> {
     session: &'s Session<B>,
     prepared: RefCell<Option<Box<dyn Prepared<Executable = B::Executable> + 's>>>,
     made: RefCell<Option<Arc<B::Executable>>>,
 }
 
-impl<B: Backend + ?Sized> Running<'_, B> {
+impl<B: Backend + ?Sized> PassState<'_, B> {
     /// Has the program prepared, unless it is.
-    fn prepare(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn prepare(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         let mut prepared = self.prepared.borrow_mut();
         if prepared.is_none() {
             let made = self.session.backend.prepare(unit.program()?)?;
@@ -237,7 +241,7 @@ impl<B: Backend + ?Sized> Running<'_, B> {
     }
 
     /// Makes what runs.
-    fn make(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn make(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         let prepared = self.prepared.borrow();
         let prepared = prepared.as_ref().ok_or_else(|| missing("prepared program"))?;
         let made = prepared.compile(unit.layout()?)?;
@@ -248,12 +252,12 @@ impl<B: Backend + ?Sized> Running<'_, B> {
     }
 }
 
-impl<B: Backend + ?Sized> Compiler for Running<'_, B> {
+impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     fn engine(&self) -> &'static str {
         self.session.backend.name()
     }
 
-    fn options(&self) -> &fusion::Options {
+    fn options(&self) -> &fusion::PlanOptions {
         &self.session.settings.plan
     }
 
@@ -280,11 +284,11 @@ impl<B: Backend + ?Sized> Compiler for Running<'_, B> {
         }
     }
 
-    fn launch(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn launch(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         self.prepare(unit)
     }
 
-    fn arrange(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn arrange(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         self.prepare(unit)?;
         let prepared = self.prepared.borrow();
         let prepared = prepared.as_ref().ok_or_else(|| missing("prepared program"))?;
@@ -295,17 +299,17 @@ impl<B: Backend + ?Sized> Compiler for Running<'_, B> {
         Ok(())
     }
 
-    fn emit(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn emit(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         self.make(unit)
     }
 
-    fn load(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn load(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         self.make(unit)
     }
 }
 
 /// Frontiers count what the backend needs beside the buffers.
-impl<B: Backend + ?Sized> fusion::Engine for Session<B> {
+impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
     fn donated(&self) -> &[usize] {
         &self.settings.donated
     }
@@ -345,7 +349,7 @@ where
         module: &'a Module,
         f: &'a Function,
         _: &str,
-    ) -> Result<Ready<'a>, Diagnostic> {
+    ) -> Result<ReadyFunction<'a>, Diagnostic> {
         self.callable(module, f)
     }
 }

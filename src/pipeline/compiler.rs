@@ -1,6 +1,6 @@
 //! What differs from engine to engine in the passes of the pipeline.
 
-use super::unit::{Unit, missing};
+use super::unit::{CompileUnit, missing};
 use crate::fusion::{self, Plan};
 use crate::ir::{Diagnostic, Function};
 
@@ -11,7 +11,7 @@ pub trait Compiler {
     fn engine(&self) -> &'static str;
 
     /// What is planned for.
-    fn options(&self) -> &fusion::Options;
+    fn options(&self) -> &fusion::PlanOptions;
 
     /// A function with the prices of the user's functions in it.
     ///
@@ -49,7 +49,7 @@ pub trait Compiler {
     ///
     /// # Errors
     /// When that is too much.
-    fn arrange(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn arrange(&self, _: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         Err(missing("layout of this engine"))
     }
 
@@ -57,7 +57,7 @@ pub trait Compiler {
     ///
     /// # Errors
     /// Where the engine makes none.
-    fn emit(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn emit(&self, _: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         Err(missing("code generator of this engine"))
     }
 
@@ -65,7 +65,7 @@ pub trait Compiler {
     ///
     /// # Errors
     /// Where the engine makes none.
-    fn launch(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn launch(&self, _: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         Err(missing("PTX of this engine"))
     }
 
@@ -73,7 +73,7 @@ pub trait Compiler {
     ///
     /// # Errors
     /// What the driver has against it.
-    fn load(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn load(&self, _: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         Err(missing("device"))
     }
 }

@@ -23,7 +23,7 @@ pub struct Selection {
 
 /// What an engine that runs a program has made of it.
 #[derive(Default)]
-pub struct Made {
+pub struct EngineArtifacts {
     /// The program whose memory is planned, and for each of its steps whether it reads again what it has read
     /// when it has begun to write.
     pub prepared: Option<(Verified<Program>, Vec<bool>)>,
@@ -33,7 +33,7 @@ pub struct Made {
 
 /// A program between two passes.
 #[derive(Default)]
-pub struct Unit<'a> {
+pub struct CompileUnit<'a> {
     /// The program as it is written.
     pub text: Option<&'a str>,
     /// What is compiled of it.
@@ -53,28 +53,36 @@ pub struct Unit<'a> {
     /// What a GPU launches, and the program whose steps that does.
     pub launches: Option<(Verified<Program>, ptx::Module)>,
     /// What an engine that runs it has made; that itself has the engine's session.
-    pub backend: Made,
+    pub backend: EngineArtifacts,
 }
 
-impl<'a> Unit<'a> {
+impl<'a> CompileUnit<'a> {
     /// Of a text.
-    pub fn of_text(text: &'a str, selection: Selection) -> Unit<'a> {
-        Unit { text: Some(text), selection, ..Unit::default() }
+    pub fn of_text(text: &'a str, selection: Selection) -> CompileUnit<'a> {
+        CompileUnit { text: Some(text), selection, ..CompileUnit::default() }
     }
 
     /// Of a function of a verified module, or one made of it.
-    pub fn of(module: &'a Module, f: &Function) -> Unit<'a> {
-        Unit { module: Cow::Borrowed(module), function: Some(f.clone()), ..Unit::default() }
+    pub fn of(module: &'a Module, f: &Function) -> CompileUnit<'a> {
+        CompileUnit {
+            module: Cow::Borrowed(module),
+            function: Some(f.clone()),
+            ..CompileUnit::default()
+        }
     }
 
     /// Of a prepared function and its plan.
-    pub fn planned(f: &Function, plan: &Plan) -> Unit<'static> {
-        Unit { function: Some(f.clone()), plan: Some(plan.clone()), ..Unit::default() }
+    pub fn planned(f: &Function, plan: &Plan) -> CompileUnit<'static> {
+        CompileUnit {
+            function: Some(f.clone()),
+            plan: Some(plan.clone()),
+            ..CompileUnit::default()
+        }
     }
 
     /// Of a program of kernels.
-    pub fn of_program(program: Verified<Program>) -> Unit<'static> {
-        Unit { program: Some(program), ..Unit::default() }
+    pub fn of_program(program: Verified<Program>) -> CompileUnit<'static> {
+        CompileUnit { program: Some(program), ..CompileUnit::default() }
     }
 
     /// Whether this has been made.
@@ -135,7 +143,7 @@ impl<'a> Unit<'a> {
     /// The program and its memory.
     ///
     /// # Errors
-    /// As [`Unit::take_function`].
+    /// As [`CompileUnit::take_function`].
     pub(crate) fn arranged(self) -> Result<(Verified<Program>, Memory), Diagnostic> {
         let program = self.program.ok_or_else(|| missing("program"))?;
         let (memory, _) = self.memory.ok_or_else(|| missing("layout"))?;

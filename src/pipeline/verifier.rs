@@ -2,7 +2,7 @@
 
 use super::artifact::Artifact;
 use super::text;
-use super::unit::Unit;
+use super::unit::CompileUnit;
 use crate::backends::{check_layout, ptx};
 use crate::ir::{At, Diagnostic, Function, Kind, Module, verify as ir};
 
@@ -40,7 +40,7 @@ impl Verifier {
     }
 
     /// Checks what a pass gave.
-    pub(super) fn check(self, unit: &Unit<'_>, gives: Artifact) -> Result<(), Diagnostic> {
+    pub(super) fn check(self, unit: &CompileUnit<'_>, gives: Artifact) -> Result<(), Diagnostic> {
         let first = |errors: Vec<Diagnostic>| match errors.into_iter().next() {
             Some(d) => Err(d),
             None => Ok(()),

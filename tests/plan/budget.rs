@@ -16,7 +16,7 @@ use adfuse::plan_cache::PlanCache;
 use std::path::{Path, PathBuf};
 
 fn cpu(effort: Effort) -> Cpu {
-    let plan = fusion::Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+    let plan = fusion::PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
     Cpu { plan, threads: 2, ..Cpu::default() }
 }
 

@@ -6,17 +6,17 @@ use crate::common::models;
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
 use adfuse::autodiff::{differentiable, forward_and_backward};
-use adfuse::backends::cpu::Handed;
+use adfuse::backends::cpu::CallInput;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::engine::Cpu;
-use adfuse::fusion::{Effort, Fp, MachineModel, Options, Plan, lower, plan_frontier, prepare};
+use adfuse::fusion::{Effort, Fp, MachineModel, Plan, PlanOptions, lower, plan_frontier, prepare};
 use adfuse::ir::kernel::text;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Kind, Module};
 
 fn cpu(effort: Effort, donated: Vec<usize>) -> Cpu {
-    let plan = Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+    let plan = PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
     Cpu { plan, donated, ..Cpu::default() }
 }
 
@@ -159,8 +159,11 @@ fn a_parameter_is_updated_in_its_place() {
         let at = room.as_ptr().align_offset(8) + shift;
         let w = &mut room[at..at + args[1].bytes().len()];
         w.copy_from_slice(args[1].bytes());
-        let lent =
-            [Handed::Lent(args[0].bytes()), Handed::Donated(w), Handed::Lent(args[2].bytes())];
+        let lent = [
+            CallInput::Lent(args[0].bytes()),
+            CallInput::Donated(w),
+            CallInput::Lent(args[2].bytes()),
+        ];
         made.executable.run_into_donating(&mut { lent }, &mut []).expect("runs");
         assert_eq!(
             &room[at..at + args[1].bytes().len()],
@@ -168,7 +171,7 @@ fn a_parameter_is_updated_in_its_place() {
             "shifted by {shift}"
         );
     }
-    let mut lent = [0, 1, 2].map(|k: usize| Handed::Lent(args[k].bytes()));
+    let mut lent = [0, 1, 2].map(|k: usize| CallInput::Lent(args[k].bytes()));
     let refused = made.executable.run_into_donating(&mut lent, &mut []).expect_err("lent");
     assert_eq!(refused.kind, Kind::Usage);
     assert!(refused.message.contains("%w"), "{refused}");

@@ -5,8 +5,8 @@ use crate::common::programs::{Step, decode};
 use crate::common::{count_from_env, models};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::fusion::{
-    Effort, Explainer, Fp, Group, MachineModel, Obstacle, Occurrences, Options, Plan, Role,
-    candidates, plan, prepare,
+    Effort, Explainer, Fp, Group, GroupRole, MachineModel, Obstacle, Occurrences, Plan,
+    PlanOptions, candidates, plan, prepare,
 };
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Inst, Module};
@@ -42,7 +42,7 @@ fn consistent(f: &Function, plan: &Plan, device: &MachineModel) -> Result<(), St
                     return fail("the groups are not those of the plan");
                 }
                 let written = written[k];
-                if found.together.iter().any(|t| (t.roles[k] == Role::Written) != written) {
+                if found.together.iter().any(|t| (t.roles[k] == GroupRole::Written) != written) {
                     return fail("what is written out is not what the plan says");
                 }
             }
@@ -92,7 +92,7 @@ fn every_pair_of_values_has_an_explanation() {
                 let f = prepare(&module, f).map_err(|d| d.to_string())?;
                 for effort in [Effort::Off, Effort::Default] {
                     let device = MachineModel::h200();
-                    let options = Options { device, effort, fp: Fp::Strict };
+                    let options = PlanOptions { device, effort, fp: Fp::Strict };
                     let plan = plan(&f, &options).map_err(|d| d.to_string())?;
                     consistent(&f, &plan, &options.device)
                         .map_err(|why| format!("{effort:?}: {why}\n{f}"))?;
@@ -110,7 +110,8 @@ fn every_pair_of_values_has_an_explanation() {
 #[test]
 fn plans_that_compute_again_have_explanations() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models");
-    let options = Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
+    let options =
+        PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
     let mut again = 0;
     for model in ["deep_mlp", "recurrent", "mlp_relu", "residual_layer_norm_bf16"] {
         let text = std::fs::read_to_string(folder.join(format!("{model}.ir"))).expect("a model");

@@ -12,16 +12,16 @@ use adfuse::backends::cpu::ArenaLayout;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
-    Alternative, AnyEngine, Constraint, Decision, Effort, Fp, MachineModel, Options, Plan,
-    PlanFrontier, decisions, lower, plan, plan_point, prepare,
+    Alternative, AnyEngine, Constraint, Decision, Effort, Fp, MachineModel, Plan, PlanFrontier,
+    PlanOptions, decisions, lower, plan, plan_point, prepare,
 };
 use adfuse::ir::kernel::{Program, Storage, verify};
 use adfuse::ir::op::Domain;
 use adfuse::ir::{DType, Function, Module};
 use std::sync::Arc;
 
-fn options(effort: Effort) -> Options {
-    Options { device: MachineModel::cpu(), effort, fp: Fp::Strict }
+fn options(effort: Effort) -> PlanOptions {
+    PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict }
 }
 
 /// Programs of one function that gave its bits, with what is planned for each and the bytes that it held:

@@ -10,9 +10,9 @@ use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
-    AnyEngine, Choice, Decider, Effort, Fp, Lossy, LossyCopy, MachineModel, Narrow, Options, Plan,
-    keep_lossy, lossy_copies, lower, plan, plan_frontier, plan_point, planned_function, prepare,
-    value_named,
+    AnyEngine, Decider, Effort, Fp, Lossy, LossyCopy, MachineModel, Narrow, Plan, PlanOptions,
+    ResidualChoice, keep_lossy, lossy_copies, lower, plan, plan_frontier, plan_point,
+    planned_function, prepare, value_named,
 };
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
@@ -20,8 +20,8 @@ use adfuse::ir::rewrite::Copier;
 use adfuse::ir::text::parse;
 use adfuse::ir::{Builder, DType, Function, Kind, Module, Value, ValueDef};
 
-fn options(effort: Effort) -> Options {
-    Options { device: MachineModel::cpu(), effort, fp: Fp::Strict }
+fn options(effort: Effort) -> PlanOptions {
+    PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict }
 }
 
 fn every(narrow: Narrow) -> Lossy {
@@ -212,7 +212,7 @@ fn what_a_plan_keeps_takes_half_the_bytes() {
     let decider = Decider::of(&g, &made, &options, None, &AnyEngine).expect("has a lowering");
     let copy = lossy_copies(&g)[0];
     let decision = decider.decision(copy.copy).expect("has a lowering").expect("crosses");
-    assert_eq!(decision.choice, Choice::Lossy(copy));
+    assert_eq!(decision.choice, ResidualChoice::Lossy(copy));
     assert_eq!(decider.decision(copy.of).expect("has a lowering"), None, "{g}");
 }
 

@@ -8,8 +8,8 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::kernel::{NoFunctions, run_measured};
 use adfuse::fusion::{
-    ALIGN, Compiled, Effort, Fp, InPlace, MachineModel, Memory, Options, compile, memory,
-    saved_bytes,
+    ALIGN, Effort, Fp, InPlace, LoweredFunction, MachineModel, Memory, PlanOptions, compile,
+    memory, saved_bytes,
 };
 use adfuse::ir::index::IndexExpr;
 use adfuse::ir::kernel::text::parse as read;
@@ -25,11 +25,11 @@ use std::collections::BTreeMap;
 
 const EFFORTS: [Effort; 3] = [Effort::Off, Effort::Quick, Effort::Default];
 
-fn plans(module: &Module, f: &Function) -> Vec<(Effort, Compiled)> {
+fn plans(module: &Module, f: &Function) -> Vec<(Effort, LoweredFunction)> {
     let mut found = Vec::new();
     for effort in EFFORTS {
         for device in [MachineModel::cpu(), MachineModel::h200()] {
-            let options = Options { device, effort, fp: Fp::Strict };
+            let options = PlanOptions { device, effort, fp: Fp::Strict };
             found.push((effort, compile(module, f, &options).expect("has a lowering")));
         }
     }

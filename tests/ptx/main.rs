@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use trials::{Skipped, run, trials};
 
 fn lowered(module: &Module, f: &Function, effort: Effort, fp: Fp) -> Verified<Program> {
-    let options = fusion::Options { device: MachineModel::h200(), effort, fp };
+    let options = fusion::PlanOptions { device: MachineModel::h200(), effort, fp };
     let compiled = compile(module, f, &options).unwrap_or_else(|d| panic!("{d}\n{f}"));
     verify(compiled.program).unwrap_or_else(|e| panic!("{}", e[0]))
 }

@@ -4,9 +4,9 @@
 //! Lines are shared out among the threads; each task has room for the numbers of one line.
 #![allow(unsafe_code)]
 
-use super::kernel::compile::Making;
+use super::kernel::compile::CompileContext;
 use super::shape::volume;
-use super::workers::{Crew, Worker};
+use super::workers::{Worker, WorkerSet};
 use adfuse_ir::kernel::{Argsort, Storage};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
 use cranelift_entity::EntityRef;
@@ -20,7 +20,7 @@ const TOGETHER: i64 = 1 << 18;
 const AT_ONCE: (i64, i64) = (8, 256);
 
 /// Places in order, made.
-pub(super) struct MadeArgsort {
+pub(super) struct CompiledArgsort {
     from: usize,
     out: usize,
     dtype: DType,
@@ -39,8 +39,8 @@ pub(super) struct MadeArgsort {
     tasks: i64,
 }
 
-impl Making<'_> {
-    pub(super) fn argsort(&mut self, step: &Argsort) -> Result<MadeArgsort, Diagnostic> {
+impl CompileContext<'_> {
+    pub(super) fn argsort(&mut self, step: &Argsort) -> Result<CompiledArgsort, Diagnostic> {
         let [from, out] = [step.from, step.out].map(|b| &self.program.buffers[b]);
         let axis = usize::from(step.axis);
         let strides = |data: &adfuse_ir::kernel::BufferData| -> SmallVec<[i64; 4]> {
@@ -60,7 +60,7 @@ impl Making<'_> {
         let together = (TOGETHER / long.max(1)).clamp(AT_ONCE.0, AT_ONCE.1);
         let tasks = lines.min(together).min(elements / PIECE + 1);
         let bytes = if is_wide(from.dtype) { 16 } else { 8 };
-        Ok(MadeArgsort {
+        Ok(CompiledArgsort {
             from: step.from.index(),
             out: step.out.index(),
             dtype: from.dtype,
@@ -85,8 +85,8 @@ fn is_wide(dtype: DType) -> bool {
     dtype.bytes() > 4
 }
 
-impl MadeArgsort {
-    pub(super) fn run(&self, crew: &mut Crew<'_>) {
+impl CompiledArgsort {
+    pub(super) fn run(&self, crew: &mut WorkerSet<'_>) {
         if self.count == 0 || self.tasks == 0 {
             return;
         }

@@ -32,13 +32,13 @@ pub(crate) mod workers;
 pub(crate) mod x86;
 
 pub use crate::runtime::arena_layout::ArenaLayout;
-pub use crate::runtime::trace::{Span, Trace};
-pub use call::Handed;
-pub use codegen::vector_width::{Emitter, Vectors, Why};
+pub use crate::runtime::trace::{TimedSpan, Trace};
+pub use call::CallInput;
+pub use codegen::vector_width::{Emitter, Unsupported, Vectors};
 pub use cross_compile::{ListedFunction, ListedStep, code_for, listing_for};
-pub use engine::Engine;
-pub use executable::{Executable, Options};
+pub use engine::CpuEngine;
+pub use executable::{CpuExecutable, CpuOptions};
 #[cfg(target_arch = "x86_64")]
 pub use gemm::alone::LibraryProduct;
-pub use introspect::{MadeSweep, Texts};
+pub use introspect::{CompiledSweep, SweepTexts};
 pub use scratch::{peak, scratch};

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::machine_code::{Code, SweepId};
-use super::thread_pool::Pool;
-use crate::runtime::trace::Recorder;
+use super::thread_pool::ThreadPool;
+use crate::runtime::trace::SpanRecorder;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -51,19 +51,19 @@ impl Worker {
 }
 
 /// The workers, and how many of them there are.
-pub(super) struct Crew<'a> {
+pub(super) struct WorkerSet<'a> {
     pub(super) code: &'a Code,
     /// One for each thread.
     pub(super) workers: &'a [Mutex<Worker>],
     /// The threads beside the caller's, unless somebody else has them.
-    pub(super) pool: Option<&'a mut Pool>,
+    pub(super) pool: Option<&'a mut ThreadPool>,
     /// The step that runs.
     pub(super) step: usize,
     /// What takes down when tasks run, if anybody asks.
-    pub(super) recorder: Option<&'a Recorder>,
+    pub(super) recorder: Option<&'a SpanRecorder>,
 }
 
-impl Crew<'_> {
+impl WorkerSet<'_> {
     /// Runs tasks `0..count`, each once, in any order.
     pub(super) fn each(&mut self, count: i64, task: impl Fn(&Code, &mut Worker, i64) + Sync) {
         let (code, step, recorder) = (self.code, self.step, self.recorder);

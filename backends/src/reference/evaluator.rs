@@ -9,7 +9,7 @@ use crate::runtime::array::Array;
 use crate::runtime::backend::{Backend, Capabilities, Executable, Prepared};
 use crate::runtime::functions::Registry;
 use crate::runtime::report::{MemoryReport, StepReport};
-use crate::runtime::trace::{Recorder, Trace};
+use crate::runtime::trace::{SpanRecorder, Trace};
 use adfuse_ir::kernel::{Buffer, Program, Role, Space, Verified};
 use adfuse_ir::{At, Diagnostic, Kind};
 use std::sync::Arc;
@@ -144,7 +144,7 @@ impl Executable for Evaluated {
     }
 
     fn trace(&self, args: &[Array]) -> Result<Trace, Diagnostic> {
-        let mut recorder = Recorder::new(0);
+        let mut recorder = SpanRecorder::new(0);
         let mut begin = recorder.now();
         let mut done = |step| {
             recorder.step(step, begin);

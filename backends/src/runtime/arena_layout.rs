@@ -5,7 +5,7 @@
 
 use adfuse_ir::kernel::{Buffer, Lives, Program, Role, in_place, lives};
 use adfuse_ir::{At, Diagnostic, Kind};
-use adfuse_memplan::{Buffer as Block, BufferId, Offset, Problem, Violation, check_offsets};
+use adfuse_memplan::{BufferId, BufferSpec, Offset, Problem, Violation, check_offsets};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -118,7 +118,7 @@ impl Residents {
     }
 
     fn push(&mut self, tenant: Tenant, live: Range<u64>, at: u64, bytes: u64) {
-        self.problem.push(Block::new(live, bytes));
+        self.problem.push(BufferSpec::new(live, bytes));
         self.offsets.push(Offset(at));
         self.tenants.push(tenant);
     }

@@ -8,10 +8,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Of a program, its layout and how it is made.
-pub(crate) type Key = [u8; 32];
+pub(crate) type CacheKey = [u8; 32];
 
 /// The hash of a program, its layout, and what else says how it is made.
-pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout, how: &str) -> Key {
+pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout, how: &str) -> CacheKey {
     let mut hash = Sha256::new();
     // The text reads back as the same program.
     hash.update(program.to_string());
@@ -36,7 +36,7 @@ pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout, how: &str) -
 pub struct ExecutableCache<E> {
     capacity: usize,
     /// Those asked for last come last.
-    entries: Mutex<Vec<(Key, Arc<E>)>>,
+    entries: Mutex<Vec<(CacheKey, Arc<E>)>>,
 }
 
 impl<E> ExecutableCache<E> {
@@ -49,7 +49,7 @@ impl<E> ExecutableCache<E> {
     /// kept give up theirs, if nobody else has them, and it is made again.
     pub(crate) fn get_or_make(
         &self,
-        key: Key,
+        key: CacheKey,
         make: impl Fn() -> Result<E, Diagnostic>,
     ) -> Result<Arc<E>, Diagnostic> {
         if let Some(found) = touch(&mut self.entries(), &key) {
@@ -91,7 +91,7 @@ impl<E> ExecutableCache<E> {
         let _freed = std::mem::take(&mut *self.entries());
     }
 
-    fn entries(&self) -> MutexGuard<'_, Vec<(Key, Arc<E>)>> {
+    fn entries(&self) -> MutexGuard<'_, Vec<(CacheKey, Arc<E>)>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,7 +103,7 @@ impl<E> fmt::Debug for ExecutableCache<E> {
 }
 
 /// The executable of a key, which becomes the last one asked for.
-fn touch<E>(entries: &mut Vec<(Key, Arc<E>)>, key: &Key) -> Option<Arc<E>> {
+fn touch<E>(entries: &mut Vec<(CacheKey, Arc<E>)>, key: &CacheKey) -> Option<Arc<E>> {
     let found = entries.iter().position(|(k, _)| k == key)?;
     let entry = entries.remove(found);
     let made = Arc::clone(&entry.1);

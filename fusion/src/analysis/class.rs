@@ -5,7 +5,7 @@ use adfuse_ir::op::Monoid;
 
 /// How an instruction takes part in groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Class {
+pub(crate) enum InstClass {
     /// Written out wherever it is used: changes of index, generated values, small arithmetic whose
     /// result is only ever spread. It is in no group of its own.
     Free,
@@ -28,16 +28,16 @@ pub(crate) enum Class {
     Constant,
 }
 
-impl Class {
+impl InstClass {
     /// Whether it is a step that nothing joins.
     pub(crate) fn is_alone(self) -> bool {
-        matches!(self, Class::Scatter | Class::Argsort | Class::Opaque)
+        matches!(self, InstClass::Scatter | InstClass::Argsort | InstClass::Opaque)
     }
 }
 
 /// What a part is lowered to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum PartKind {
     /// A kernel.
     Kernel,
     /// A contraction and what follows each of its sums.
@@ -50,15 +50,15 @@ pub(crate) enum Shape {
     Opaque(Inst),
 }
 
-impl Shape {
+impl PartKind {
     /// That of a part which begins with an instruction of this class.
-    pub(crate) fn of(class: Class, i: Inst) -> Shape {
+    pub(crate) fn of(class: InstClass, i: Inst) -> PartKind {
         match class {
-            Class::Contract => Shape::Contract(i),
-            Class::Scatter => Shape::Scatter(i),
-            Class::Argsort => Shape::Argsort(i),
-            Class::Opaque => Shape::Opaque(i),
-            _ => Shape::Kernel,
+            InstClass::Contract => PartKind::Contract(i),
+            InstClass::Scatter => PartKind::Scatter(i),
+            InstClass::Argsort => PartKind::Argsort(i),
+            InstClass::Opaque => PartKind::Opaque(i),
+            _ => PartKind::Kernel,
         }
     }
 }

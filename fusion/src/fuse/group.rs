@@ -9,7 +9,7 @@
 use super::groups::Groups;
 use super::inline;
 use crate::analysis::facts::Facts;
-use crate::plan::options::{Effort, Options};
+use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::{Diagnostic, Function, Inst};
 use cranelift_entity::SecondaryMap;
 
@@ -19,7 +19,7 @@ use cranelift_entity::SecondaryMap;
 /// For what has no lowering: symbolic extents, tokens, effects and regions.
 pub(crate) fn group<'f>(
     f: &'f Function,
-    options: &Options,
+    options: &PlanOptions,
     price: f64,
 ) -> Result<(Facts<'f>, Groups), Diagnostic> {
     group_again(f, options, price, &SecondaryMap::new())
@@ -30,7 +30,7 @@ pub(crate) fn group<'f>(
 /// done by then.
 pub(crate) fn group_again<'f>(
     f: &'f Function,
-    options: &Options,
+    options: &PlanOptions,
     price: f64,
     since: &SecondaryMap<Inst, u32>,
 ) -> Result<(Facts<'f>, Groups), Diagnostic> {

@@ -5,7 +5,7 @@
 
 use super::groups::Groups;
 use super::part::PartId;
-use crate::analysis::class::Class;
+use crate::analysis::class::InstClass;
 use crate::analysis::facts::{Facts, space};
 use crate::plan::machine_model::MachineModel;
 use adfuse_ir::op::Body;
@@ -135,7 +135,7 @@ fn evaluations(facts: &Facts<'_>, groups: &Groups, v: Value) -> f64 {
             let result = facts.f.inst_results(u)[0];
             let shifted = matches!(facts.f.op(u).def().body, Body::View(_)) && !facts.is_aligned(u);
             let via = if shifted { Some(u) } else { via };
-            if facts.class[u] == Class::Free {
+            if facts.class[u] == InstClass::Free {
                 if !seen.contains(&(result, via)) {
                     seen.push((result, via));
                 }
@@ -190,7 +190,7 @@ fn crosses(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
 /// Whether a value in memory is there for its own phase alone, so that a reader in a later one keeps it.
 fn would_cross(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
     let computed =
-        matches!(facts.f.def(v), ValueDef::Inst(i, _) if facts.class[i] != Class::Constant);
+        matches!(facts.f.def(v), ValueDef::Inst(i, _) if facts.class[i] != InstClass::Constant);
     computed
         && in_memory(facts, groups, v)
         && !crosses(facts, groups, v)
@@ -224,7 +224,7 @@ impl Recipe {
             }
             match facts.f.def(v) {
                 ValueDef::Literal(_) => {}
-                ValueDef::Inst(i, _) if facts.class[i] == Class::Free => {
+                ValueDef::Inst(i, _) if facts.class[i] == InstClass::Free => {
                     let view = matches!(facts.f.op(i).def().body, Body::View(_));
                     // What is computed again at shifted coordinates is computed more than once.
                     self.shifted |= view
@@ -250,21 +250,23 @@ const LONGEST: usize = 64;
 fn is_computed(facts: &Facts<'_>, v: Value) -> bool {
     match facts.f.def(v) {
         ValueDef::Inst(i, _) => {
-            facts.class[i] == Class::Free || is_elementwise(facts, i) && !facts.forced[v]
+            facts.class[i] == InstClass::Free || is_elementwise(facts, i) && !facts.forced[v]
         }
         _ => false,
     }
 }
 
 fn is_elementwise(facts: &Facts<'_>, i: Inst) -> bool {
-    facts.class[i] == Class::Point && matches!(facts.f.op(i).def().body, Body::Map(_))
+    facts.class[i] == InstClass::Point && matches!(facts.f.op(i).def().body, Body::Map(_))
 }
 
 /// Whether a value is in a buffer whatever is decided.
 fn in_memory(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
     match facts.f.def(v) {
         ValueDef::Inst(i, _) => {
-            facts.class[i] == Class::Constant || facts.forced[v] || !groups.readers(v).is_empty()
+            facts.class[i] == InstClass::Constant
+                || facts.forced[v]
+                || !groups.readers(v).is_empty()
         }
         _ => true,
     }

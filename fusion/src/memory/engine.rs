@@ -5,7 +5,7 @@ use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Program;
 
 /// What an engine knows that a plan depends on.
-pub trait Engine {
+pub trait EngineModel {
     /// Bytes that each step of a program needs beside the buffers while it runs.
     ///
     /// # Errors
@@ -23,7 +23,7 @@ pub trait Engine {
     /// engine may hold more than is planned, where it takes whole lines of a cache.
     ///
     /// # Errors
-    /// As [`Engine::scratch`].
+    /// As [`EngineModel::scratch`].
     fn peak(&self, _program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
         Ok(memory.peak)
     }
@@ -33,4 +33,4 @@ pub trait Engine {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnyEngine;
 
-impl Engine for AnyEngine {}
+impl EngineModel for AnyEngine {}

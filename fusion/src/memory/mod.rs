@@ -15,11 +15,11 @@ use crate::plan::options::Effort;
 use adfuse_ir::kernel::{Buffer, InPlace, Lives, Program, Role, Space, in_place, lives};
 use adfuse_ir::{At, Diagnostic, Kind};
 use adfuse_memplan::{
-    Buffer as Block, BufferId, Options, Order, Packing, PlanError, Problem, check, plan,
+    BufferId, BufferSpec, PackOptions, Packing, PlacementOrder, PlanError, Problem, check, plan,
     plan_in_order,
 };
 use cranelift_entity::SecondaryMap;
-use donation::{Placed, placed};
+use donation::{DonorOf, placed};
 use size::{MOST_BYTES, bytes, first_reading};
 
 /// What every offset in the arena is a multiple of, in bytes: a line of the cache, and more than the
@@ -118,7 +118,7 @@ pub fn memory_apart(
         let size = bytes(&program.buffers[b]).ok_or_else(too_large)?;
         memory.outputs = memory.outputs.checked_add(size).ok_or_else(too_large)?;
     }
-    let packed = |donated: &Placed| {
+    let packed = |donated: &DonorOf| {
         let beside = (scratch, reads_again);
         let arena = Arena::of(program, effort, beside, &lives, donated).ok_or_else(too_large)?;
         let packing = arena.pack(effort).map_err(|e| match e {
@@ -172,7 +172,7 @@ impl Arena {
         effort: Effort,
         (scratch, reads_again): (&[u64], &[bool]),
         lives: &Lives,
-        donated: &Placed,
+        donated: &DonorOf,
     ) -> Option<Arena> {
         let mut arena = Arena {
             problem: Problem::new(),
@@ -183,7 +183,7 @@ impl Arena {
         for (b, data) in program.buffers.iter() {
             let here = data.role == Role::Temp && data.space == Space::Device;
             if let Some((from, last)) = lives[b].filter(|_| here && donated[b].is_none()) {
-                let block = Block::new(from as u64..last as u64 + 1, bytes(data)?);
+                let block = BufferSpec::new(from as u64..last as u64 + 1, bytes(data)?);
                 arena.blocks[b] = Some(arena.problem.push(block.with_align(ALIGN)));
             }
         }
@@ -192,7 +192,7 @@ impl Arena {
             if size > MOST_BYTES {
                 return None;
             }
-            let block = Block::new(n as u64..n as u64 + 1, size).with_align(ALIGN);
+            let block = BufferSpec::new(n as u64..n as u64 + 1, size).with_align(ALIGN);
             arena.scratch.push((size > 0).then(|| arena.problem.push(block)));
         }
         if effort != Effort::Off {
@@ -230,16 +230,20 @@ impl Arena {
     fn pack(&self, effort: Effort) -> Result<Packing, PlanError> {
         let count = self.problem.buffers.len();
         match effort {
-            Effort::Off => plan_in_order(&self.problem, Order::Birth),
+            Effort::Off => plan_in_order(&self.problem, PlacementOrder::Birth),
             // Placing takes time by the square of the number.
-            _ if count > MOST_ORDERED => plan_in_order(&self.with_pairs(true), Order::Size),
-            Effort::Quick => best_of(&self.with_pairs(true), &[Order::Size, Order::Birth]),
+            _ if count > MOST_ORDERED => {
+                plan_in_order(&self.with_pairs(true), PlacementOrder::Size)
+            }
+            Effort::Quick => {
+                best_of(&self.with_pairs(true), &[PlacementOrder::Size, PlacementOrder::Birth])
+            }
             Effort::Default | Effort::Search if count > MOST_SEARCHED => {
-                best_of(&self.with_pairs(true), &Order::ALL)
+                best_of(&self.with_pairs(true), &PlacementOrder::ALL)
             }
             Effort::Default | Effort::Search => {
                 let effort = STEPS / count.max(1) as u64;
-                plan(&self.with_pairs(false), &Options { effort, ..Options::default() })
+                plan(&self.with_pairs(false), &PackOptions { effort, ..PackOptions::default() })
             }
         }
     }
@@ -255,7 +259,7 @@ const MOST_SEARCHED: usize = 1000;
 const STEPS: u64 = 1_000_000;
 
 /// The best of what these orders give.
-fn best_of(problem: &Problem, orders: &[Order]) -> Result<Packing, PlanError> {
+fn best_of(problem: &Problem, orders: &[PlacementOrder]) -> Result<Packing, PlanError> {
     let mut best: Option<Packing> = None;
     for &order in orders {
         let found = plan_in_order(problem, order)?;
@@ -266,5 +270,5 @@ fn best_of(problem: &Problem, orders: &[Order]) -> Result<Packing, PlanError> {
             break;
         }
     }
-    best.map_or_else(|| plan_in_order(problem, Order::Size), Ok)
+    best.map_or_else(|| plan_in_order(problem, PlacementOrder::Size), Ok)
 }

@@ -37,14 +37,14 @@ pub fn saved_bytes(f: &Function, plan: &Plan) -> Result<u64, Diagnostic> {
 }
 
 /// A temporary of a plan.
-pub(crate) struct Stored {
+pub(crate) struct PlanTemporary {
     pub(crate) value: Value,
     /// Whether an instruction reads it that serves a later phase alone.
     pub(crate) later: bool,
 }
 
 /// The temporaries, in the order in which they are read first.
-pub(crate) fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<Stored> {
+pub(crate) fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<PlanTemporary> {
     let f = facts.f;
     let mut results: EntitySet<Value> = EntitySet::new();
     results.extend(f.results().iter().copied());
@@ -54,7 +54,7 @@ pub(crate) fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<Stored> {
             home[f.inst_results(i)[0]] = Some((g, f.inst(i).phase));
         }
     }
-    let mut found: Vec<Stored> = Vec::new();
+    let mut found: Vec<PlanTemporary> = Vec::new();
     let mut place: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
     let serves = served(f);
     for (g, group) in plan.groups.iter().enumerate() {
@@ -65,7 +65,7 @@ pub(crate) fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<Stored> {
             if at != g && !results.contains(v) {
                 let k = *place[v].get_or_insert(found.len());
                 if k == found.len() {
-                    found.push(Stored { value: v, later: false });
+                    found.push(PlanTemporary { value: v, later: false });
                 }
                 found[k].later |= serves[i] > phase;
             }
@@ -98,7 +98,7 @@ pub(crate) fn bytes(
 mod tests {
     use super::*;
     use crate::plan::machine_model::MachineModel;
-    use crate::plan::options::{Effort, Options};
+    use crate::plan::options::{Effort, PlanOptions};
     use crate::{Fp, compile};
     use adfuse_ir::kernel::Role;
     use adfuse_ir::text::parse;
@@ -126,7 +126,7 @@ mod tests {
             (Effort::Off, 512 + 2048),
             (Effort::Default, 64 + 2048),
         ] {
-            let options = Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+            let options = PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
             let compiled = compile(&module, f, &options).expect("has a lowering");
             let (f, plan) = (&compiled.function, &compiled.plan);
             assert_eq!(saved_bytes(f, plan), Ok(saved), "{effort:?}\n{}", plan.text(f));

@@ -5,7 +5,7 @@ use adfuse_ir::Fp;
 
 /// What a plan is made for.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Options {
+pub struct PlanOptions {
     /// The machine.
     pub device: MachineModel,
     /// How hard to look.

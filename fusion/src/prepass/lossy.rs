@@ -47,7 +47,7 @@ pub(crate) fn keeping(f: &Function, wanted: &[(Value, Narrow)]) -> Result<Functi
     copier.params(&mut b);
     let serves = served(f);
     // What each phase reads: the value itself, its copy, and what that is read back to.
-    let mut kept: SecondaryMap<Value, Option<Kept>> = SecondaryMap::new();
+    let mut kept: SecondaryMap<Value, Option<CopiedValue>> = SecondaryMap::new();
     for &i in f.body_insts() {
         let phase = f.inst(i).phase;
         for &a in f.args(i) {
@@ -74,7 +74,7 @@ pub(crate) fn keeping(f: &Function, wanted: &[(Value, Narrow)]) -> Result<Functi
             let name = names.get(v);
             let copy =
                 narrowed_copy(&mut b, plain, narrow, &mut |word| fresh(&mut taken, &name, word));
-            kept[v] = Some(Kept { plain, copy, back: None, phase, name });
+            kept[v] = Some(CopiedValue { plain, copy, back: None, phase, name });
         }
     }
     for &v in f.results() {
@@ -89,7 +89,7 @@ pub(crate) fn keeping(f: &Function, wanted: &[(Value, Narrow)]) -> Result<Functi
 
 /// A value with a copy, while the function is written anew.
 #[derive(Clone)]
-struct Kept {
+struct CopiedValue {
     plain: Value,
     copy: Value,
     back: Option<Value>,

@@ -2,10 +2,10 @@
 //!
 //! Each function here only says what the other plan would be; lowering says whether it is one.
 
-use super::crossing::{How, Laid, Reading, phase_of};
+use super::crossing::{ExecutedPlan, Reading, ValueSource, phase_of};
 use super::group_graph::{left, needed};
 use crate::analysis::facts::Facts;
-use crate::analysis::value_range::Ranges;
+use crate::analysis::value_range::ValueRanges;
 use crate::fuse::greedy::narrow;
 use crate::lower::instances::instances;
 use crate::memory::residuals::{storage, stored};
@@ -30,7 +30,7 @@ pub(crate) fn again(
 ) -> Result<Vec<Plan>, Diagnostic> {
     let Some(i) = made_by(f, v) else { return Ok(Vec::new()) };
     let x = instances(f, plan)?;
-    let laid = Laid::of(f, plan, x.as_ref())?;
+    let laid = ExecutedPlan::of(f, plan, x.as_ref())?;
     let Some(first) = laid.first(v) else { return Ok(Vec::new()) };
     let Some(home) = laid.home(first) else { return Ok(Vec::new()) };
     // What the group computes for this value, in terms of the function.
@@ -38,7 +38,7 @@ pub(crate) fn again(
     let parts = needed(&laid.facts, &laid.plan.groups[home], &[first], &kept);
     let of = |j: &Inst| made_by(f, laid.origin(laid.facts.f.inst_results(*j)[0])?);
     let parts: Vec<Vec<Inst>> = parts.iter().map(|p| p.iter().filter_map(of).collect()).collect();
-    let later = readings.iter().filter(|r| r.how == How::Memory).map(|r| r.group);
+    let later = readings.iter().filter(|r| r.how == ValueSource::Memory).map(|r| r.group);
     let later: Vec<usize> = later.collect();
     let mut plans = vec![written_out(f, plan, &[i])];
     let all: Vec<Inst> = parts.iter().flatten().copied().collect();
@@ -158,7 +158,7 @@ fn once(f: &Function, plan: &Plan, i: Inst) -> Result<Plan, Diagnostic> {
     let mut plan = without(f, plan, &|_, v| v, &mut drop);
     // Ends, since each time something goes.
     while let Some(x) = instances(f, &plan)? {
-        let laid = Laid::of(f, &plan, Some(&x))?;
+        let laid = ExecutedPlan::of(f, &plan, Some(&x))?;
         let mut used = EntitySet::<Value>::new();
         used.extend(x.f.results().iter().copied());
         used.extend(x.f.body_insts().iter().flat_map(|&j| x.f.args(j)).copied());
@@ -211,9 +211,9 @@ pub(crate) fn apart(
     readings: &[Reading],
 ) -> Result<Vec<Plan>, Diagnostic> {
     let x = instances(f, plan)?;
-    let laid = Laid::of(f, plan, x.as_ref())?;
+    let laid = ExecutedPlan::of(f, plan, x.as_ref())?;
     let phase = phase_of(f, v);
-    let shared = |g: usize| readings.iter().any(|r| r.group == g && r.how == How::Here);
+    let shared = |g: usize| readings.iter().any(|r| r.group == g && r.how == ValueSource::Here);
     let mut groups = Vec::new();
     for (g, group) in plan.groups.iter().enumerate() {
         if !shared(g) {
@@ -250,7 +250,7 @@ pub(crate) fn with_forms(f: &Function, plan: Plan, like: &Plan) -> Result<Plan, 
     let plan = Plan { storage: Vec::new(), ..plan };
     let (there, here) = (temporaries(f, like)?, temporaries(f, &plan)?);
     let facts = Facts::of(f, true)?;
-    let (known, ranges) = (storage(like), Ranges::of(&facts));
+    let (known, ranges) = (storage(like), ValueRanges::of(&facts));
     let form = |v: Value| match there.contains(v) {
         true => Some(known[v]).filter(|form| *form != Storage::Plain),
         false => narrow(&facts, &ranges, v),
@@ -264,7 +264,7 @@ pub(crate) fn with_forms(f: &Function, plan: Plan, like: &Plan) -> Result<Plan, 
 /// The values that groups of a plan leave to others, results apart.
 fn temporaries(f: &Function, plan: &Plan) -> Result<EntitySet<Value>, Diagnostic> {
     let x = instances(f, plan)?;
-    let laid = Laid::of(f, plan, x.as_ref())?;
+    let laid = ExecutedPlan::of(f, plan, x.as_ref())?;
     let mut found = EntitySet::new();
     found.extend(stored(&laid.facts, laid.plan).iter().filter_map(|s| laid.origin(s.value)));
     Ok(found)

@@ -1,6 +1,6 @@
 //! Which values cross from one phase to a later one under a plan, and how each gets there.
 
-use crate::analysis::class::Class;
+use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::analysis::phases::served;
 use crate::lower::instances::{Instances, instances};
@@ -11,7 +11,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// How a group comes by a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum How {
+pub enum ValueSource {
     /// It reads what was computed first, from memory.
     Memory,
     /// It reads what a later group computed again, from memory.
@@ -35,7 +35,7 @@ pub struct Reading {
     /// The group.
     pub group: usize,
     /// How it comes by the value.
-    pub how: How,
+    pub how: ValueSource,
 }
 
 /// What crosses phases.
@@ -50,7 +50,7 @@ pub(crate) struct Crossing {
 }
 
 /// A plan as it is carried out: each instance of a value is one of the function `facts.f`.
-pub(crate) struct Laid<'a> {
+pub(crate) struct ExecutedPlan<'a> {
     pub(crate) facts: Facts<'a>,
     pub(crate) plan: &'a Plan,
     x: Option<&'a Instances>,
@@ -62,19 +62,19 @@ pub(crate) struct Laid<'a> {
     serves: SecondaryMap<Inst, Phase>,
 }
 
-impl<'a> Laid<'a> {
+impl<'a> ExecutedPlan<'a> {
     /// Of a plan of a function, with what [`instances`] makes of it.
     pub(crate) fn of(
         f: &'a Function,
         plan: &'a Plan,
         x: Option<&'a Instances>,
-    ) -> Result<Laid<'a>, Diagnostic> {
+    ) -> Result<ExecutedPlan<'a>, Diagnostic> {
         let (g, plan) = x.map_or((f, plan), |x| (&x.f, &x.plan));
         let mut facts = Facts::of(g, true)?;
         plan.inline.iter().for_each(|&i| facts.set_free(i));
         let (home, first) = (SecondaryMap::new(), SecondaryMap::new());
         let serves = served(g);
-        let mut laid = Laid { facts, plan, x, home, first, serves };
+        let mut laid = ExecutedPlan { facts, plan, x, home, first, serves };
         for (at, group) in plan.groups.iter().enumerate() {
             for &i in group.parts.iter().flatten() {
                 let v = g.inst_results(i)[0];
@@ -117,15 +117,15 @@ impl<'a> Laid<'a> {
     }
 
     /// How a group comes by an instance that an instruction of it reads.
-    fn how(&self, group: usize, v: Value) -> How {
+    fn how(&self, group: usize, v: Value) -> ValueSource {
         match self.home[v] {
-            _ if self.facts.free(v).is_some() => How::Written,
-            None => How::Given,
+            _ if self.facts.free(v).is_some() => ValueSource::Written,
+            None => ValueSource::Given,
             Some(home) => match (home == group, self.is_first(v)) {
-                (true, true) => How::Here,
-                (true, false) => How::HereAgain,
-                (false, true) => How::Memory,
-                (false, false) => How::Again { group: home },
+                (true, true) => ValueSource::Here,
+                (true, false) => ValueSource::HereAgain,
+                (false, true) => ValueSource::Memory,
+                (false, false) => ValueSource::Again { group: home },
             },
         }
     }
@@ -140,7 +140,7 @@ impl<'a> Laid<'a> {
                     continue;
                 }
                 match self.how(group, a) {
-                    How::Written | How::HereAgain => stack.push(a),
+                    ValueSource::Written | ValueSource::HereAgain => stack.push(a),
                     _ => found.extend(self.origin(a)),
                 }
             }
@@ -161,7 +161,7 @@ impl Crossing {
     /// For what has no lowering.
     pub(crate) fn of(f: &Function, plan: &Plan) -> Result<Crossing, Diagnostic> {
         let x = instances(f, plan)?;
-        let laid = Laid::of(f, plan, x.as_ref())?;
+        let laid = ExecutedPlan::of(f, plan, x.as_ref())?;
         let mut found = Crossing {
             values: Vec::new(),
             readings: SecondaryMap::new(),
@@ -185,7 +185,7 @@ impl Crossing {
     }
 
     /// Notes what a group needs for later phases.
-    fn group(&mut self, f: &Function, laid: &Laid<'_>, g: usize) {
+    fn group(&mut self, f: &Function, laid: &ExecutedPlan<'_>, g: usize) {
         let (facts, h) = (&laid.facts, laid.facts.f);
         let members = || laid.plan.groups[g].parts.iter().flatten().copied();
         for m in members() {
@@ -198,7 +198,7 @@ impl Crossing {
                     };
                     let how = laid.how(g, a);
                     let needed = match how {
-                        How::Memory | How::Again { .. } => laid.serves[m],
+                        ValueSource::Memory | ValueSource::Again { .. } => laid.serves[m],
                         _ => own,
                     };
                     if let Some(j) = facts.free(a)
@@ -214,9 +214,11 @@ impl Crossing {
                         self.readings[v].push(reading);
                     }
                     match how {
-                        How::Written | How::HereAgain => laid.sources(g, a, &mut self.from[v]),
-                        How::Again { group } => laid.sources(group, a, &mut self.from[v]),
-                        How::Memory | How::Here | How::Given => {}
+                        ValueSource::Written | ValueSource::HereAgain => {
+                            laid.sources(g, a, &mut self.from[v])
+                        }
+                        ValueSource::Again { group } => laid.sources(group, a, &mut self.from[v]),
+                        ValueSource::Memory | ValueSource::Here | ValueSource::Given => {}
                     }
                 }
             }
@@ -234,5 +236,5 @@ pub(crate) fn phase_of(f: &Function, v: Value) -> Phase {
 
 /// Whether a value is written in the program.
 pub(crate) fn is_constant(facts: &Facts<'_>, v: Value) -> bool {
-    matches!(facts.f.def(v), ValueDef::Inst(i, _) if facts.class[i] == Class::Constant)
+    matches!(facts.f.def(v), ValueDef::Inst(i, _) if facts.class[i] == InstClass::Constant)
 }

@@ -22,22 +22,23 @@ use crate::fuse::greedy::plan_at;
 pub use crate::lower::instances::computed_again;
 use crate::lower::lowered;
 pub use crate::lower::steps::steps_of;
-use crate::memory::engine::Engine;
+use crate::memory::engine::EngineModel;
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
-use crate::plan::options::{Effort, Options};
+use crate::plan::options::{Effort, PlanOptions};
 use crate::search::fastest::plan_attempts;
 use crate::search::measure::Predicted;
 use crate::search::planner::search;
 use crate::search::point::{PlanPoint, measured};
 use crate::search::policy::Uniform;
 use crate::search::price::PRICES;
-use crate::search::space::Space;
+use crate::search::space::PlanSpace;
 use crate::search::walk::SearchOptions;
 use adfuse_ir::{At, Diagnostic, Function, Kind};
-pub use crossing::{How, Reading};
+pub use crossing::{Reading, ValueSource};
 pub use decisions::{
-    Alternative, Choice, Constraint, Decider, Decision, Difference, Why, decisions,
+    Alternative, Constraint, Decider, Decision, Difference, NoAlternative, ResidualChoice,
+    decisions,
 };
 use schedule::frontier;
 use schedule::frontier::FrontierOptions;
@@ -95,8 +96,8 @@ const MEASURED: usize = 40_000;
 /// As [`plan`](crate::plan()), and those of the engine.
 pub fn plan_frontier(
     f: &Function,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<PlanFrontier, Diagnostic> {
     let mut points = Vec::new();
     let prices = if options.effort == Effort::Off { &PRICES[..1] } else { &PRICES };
@@ -154,10 +155,10 @@ pub fn plan_frontier(
 fn bettered(
     f: &Function,
     found: PlanFrontier,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<PlanFrontier, Diagnostic> {
-    let space = Space::new(f, options, engine, &Predicted)?;
+    let space = PlanSpace::new(f, options, engine, &Predicted)?;
     let all = SearchOptions::default();
     let steps = all.steps / found.points.len().max(1) as u32;
     let mut points = Vec::new();
@@ -176,8 +177,8 @@ fn bettered(
 fn chosen(
     f: &Function,
     mut points: Vec<PlanPoint>,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> PlanFrontier {
     points.sort_by(|a, b| a.peak.cmp(&b.peak).then(a.seconds.total_cmp(&b.seconds)));
     let mut best: Vec<PlanPoint> = Vec::new();
@@ -195,7 +196,7 @@ fn binding(
     f: &Function,
     plan: &Plan,
     device: &MachineModel,
-    engine: &dyn Engine,
+    engine: &dyn EngineModel,
 ) -> Option<String> {
     let program = lowered(f, plan, device).ok()?;
     let scratch = engine.scratch(&program).ok()?;

@@ -1,14 +1,14 @@
 //! Applying a move, and taking it back.
 
 use super::moves::Move;
-use super::space::Space;
-use super::state::{Seat, Slot, State};
+use super::space::PlanSpace;
+use super::state::{GroupSlot, PartSlot, PlanState};
 use crate::plan::Group;
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::{Inst, Value};
 use cranelift_entity::EntitySet;
 
-/// What a move has changed: it is taken back by [`State::undo`].
+/// What a move has changed: it is taken back by [`PlanState::undo`].
 #[derive(Clone, Debug)]
 pub struct Undo {
     /// Where groups changed, how many are there now, and what was there.
@@ -19,7 +19,7 @@ pub struct Undo {
     form: Option<(Value, Storage)>,
 }
 
-impl State {
+impl PlanState {
     /// Takes back the move that was applied last.
     pub fn undo(&mut self, undo: Undo) {
         self.groups.splice(undo.at..undo.at + undo.now, undo.groups);
@@ -32,10 +32,10 @@ impl State {
     }
 }
 
-impl Space<'_> {
+impl PlanSpace<'_> {
     /// Applies a move of this state. `None` where what is named is not there; then the state is as it
-    /// was. Whether the outcome is a plan is another question: [`Space::moves`] has moves of which it is.
-    pub fn apply(&self, state: &mut State, change: &Move) -> Option<Undo> {
+    /// was. Whether the outcome is a plan is another question: [`PlanSpace::moves`] has moves of which it is.
+    pub fn apply(&self, state: &mut PlanState, change: &Move) -> Option<Undo> {
         let mut next = state.groups.clone();
         let (mut written_out, mut form) = (None, None);
         match *change {
@@ -91,10 +91,10 @@ impl Space<'_> {
     /// it.
     fn placed(
         &self,
-        state: &State,
+        state: &PlanState,
         groups: &mut Vec<Group>,
-        first: Slot,
-        second: Slot,
+        first: GroupSlot,
+        second: GroupSlot,
         made: Group,
     ) -> Option<()> {
         if first >= second || second.at() >= groups.len() {
@@ -121,10 +121,10 @@ impl Space<'_> {
     /// Moves a member of the part `from` to the part `into`.
     fn shifted(
         &self,
-        state: &State,
+        state: &PlanState,
         next: &mut [Group],
-        (from, at): (Seat, u32),
-        into: Seat,
+        (from, at): (PartSlot, u32),
+        into: PartSlot,
     ) -> Option<()> {
         let members = part(next, from)?;
         if from == into || members.len() < 2 || at as usize >= members.len() {
@@ -143,10 +143,10 @@ impl Space<'_> {
     /// that uses it.
     fn computed(
         &self,
-        state: &State,
+        state: &PlanState,
         next: &mut Vec<Group>,
         inst: Inst,
-        into: Option<Seat>,
+        into: Option<PartSlot>,
     ) -> Option<()> {
         match into {
             Some(seat) => self.seated(state, part(next, seat)?, inst),
@@ -162,13 +162,13 @@ impl Space<'_> {
     }
 
     /// Puts an instruction into a part: before what reads it there, otherwise last.
-    fn seated(&self, state: &State, members: &mut Vec<Inst>, i: Inst) {
+    fn seated(&self, state: &PlanState, members: &mut Vec<Inst>, i: Inst) {
         let reader = members.iter().position(|&m| self.uses_of(state, m, i));
         members.insert(reader.unwrap_or(members.len()), i);
     }
 }
 
-impl State {
+impl PlanState {
     /// Takes over what has changed.
     fn changed(
         &mut self,
@@ -192,19 +192,19 @@ impl State {
 }
 
 /// The members of a group of one part.
-fn only(groups: &[Group], slot: Slot) -> Option<&Vec<Inst>> {
+fn only(groups: &[Group], slot: GroupSlot) -> Option<&Vec<Inst>> {
     match groups.get(slot.at())?.parts.as_slice() {
         [members] => Some(members),
         _ => None,
     }
 }
 
-fn part(groups: &mut [Group], seat: Seat) -> Option<&mut Vec<Inst>> {
+fn part(groups: &mut [Group], seat: PartSlot) -> Option<&mut Vec<Inst>> {
     groups.get_mut(seat.slot.at())?.parts.get_mut(seat.part as usize)
 }
 
 /// Cuts a part: its members from `at` on become a group that runs next.
-fn split(next: &mut Vec<Group>, seat: Seat, at: u32) -> Option<()> {
+fn split(next: &mut Vec<Group>, seat: PartSlot, at: u32) -> Option<()> {
     let members = part(next, seat)?;
     if at == 0 || at as usize >= members.len() {
         return None;
@@ -215,7 +215,7 @@ fn split(next: &mut Vec<Group>, seat: Seat, at: u32) -> Option<()> {
 }
 
 /// Makes one of several parts a group that runs next.
-fn set_apart(next: &mut Vec<Group>, seat: Seat) -> Option<()> {
+fn set_apart(next: &mut Vec<Group>, seat: PartSlot) -> Option<()> {
     part(next, seat)?;
     let parts = &mut next[seat.slot.at()].parts;
     if parts.len() < 2 {
@@ -227,7 +227,7 @@ fn set_apart(next: &mut Vec<Group>, seat: Seat) -> Option<()> {
 }
 
 /// Drops a member that another part computes too.
-fn read_again(next: &mut Vec<Group>, seat: Seat, at: u32) -> Option<()> {
+fn read_again(next: &mut Vec<Group>, seat: PartSlot, at: u32) -> Option<()> {
     let members = part(next, seat)?;
     let i = *members.get(at as usize)?;
     members.remove(at as usize);
@@ -239,7 +239,7 @@ fn read_again(next: &mut Vec<Group>, seat: Seat, at: u32) -> Option<()> {
 }
 
 /// Runs a group before another one, or last.
-fn reordered(next: &mut Vec<Group>, from: Slot, before: Slot) -> Option<()> {
+fn reordered(next: &mut Vec<Group>, from: GroupSlot, before: GroupSlot) -> Option<()> {
     if from.at() >= next.len() || before.at() > next.len() {
         return None;
     }

@@ -1,6 +1,6 @@
 //! Search: small changes of a plan, as long as they make it better.
 //!
-//! A [`Space`] is a function with what its plans are made for. A [`State`] is a plan of it as data, a
+//! A [`PlanSpace`] is a function with what its plans are made for. A [`PlanState`] is a plan of it as data, a
 //! [`Move`] a small change that can be taken back, and [`Features`] are the numbers by which one might
 //! choose among moves. [`search`] walks from a plan by moves that a [`Policy`] chooses and keeps the best
 //! plan on its way: it is never worse than the one it began with, and equal seeds give equal plans.
@@ -28,7 +28,7 @@ pub use measure::{Measure, Predicted};
 pub use moves::Move;
 pub use planner::{plan, search};
 pub use policy::{Policy, Uniform};
-pub use price::Price;
-pub use space::Space;
-pub use state::{Seat, Slot, State};
-pub use walk::{Found, SearchOptions};
+pub use price::PlanPrice;
+pub use space::PlanSpace;
+pub use state::{GroupSlot, PartSlot, PlanState};
+pub use walk::{SearchOptions, SearchResult};

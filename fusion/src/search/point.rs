@@ -3,11 +3,11 @@
 use crate::cost::cost;
 use crate::lower::instances::computed_again;
 use crate::lower::{Holders, belongs, placed};
-use crate::memory::engine::Engine;
+use crate::memory::engine::EngineModel;
 use crate::memory::memory_beside;
 use crate::memory::residuals::saved_bytes;
 use crate::plan::Plan;
-use crate::plan::options::Options;
+use crate::plan::options::PlanOptions;
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{Diagnostic, Function, Value};
 
@@ -33,8 +33,8 @@ pub struct PlanPoint {
 pub fn plan_point(
     f: &Function,
     plan: Plan,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<PlanPoint, Diagnostic> {
     belongs(f, &plan)?;
     measured(f, plan, options, engine).map(|(point, _)| point)
@@ -44,8 +44,8 @@ pub fn plan_point(
 pub(crate) fn measured(
     f: &Function,
     plan: Plan,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<(PlanPoint, Program), Diagnostic> {
     let (point, program, _) = measured_at(f, plan, options, engine)?;
     Ok((point, program))
@@ -55,8 +55,8 @@ pub(crate) fn measured(
 pub(crate) fn measured_at(
     f: &Function,
     plan: Plan,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<(PlanPoint, Program, Holders), Diagnostic> {
     let plan = match engine.donated() {
         [] => plan,

@@ -1,6 +1,6 @@
 //! A plan on its way: what moves change.
 
-use super::space::Space;
+use super::space::PlanSpace;
 use crate::analysis::leaves::leaves_under;
 use crate::fuse::greedy::narrow;
 use crate::plan::{Group, Plan};
@@ -11,14 +11,14 @@ use smallvec::SmallVec;
 
 /// Where a group is in the order in which groups run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Slot(u32);
-entity_impl!(Slot, "slot");
+pub struct GroupSlot(u32);
+entity_impl!(GroupSlot, "slot");
 
 /// A part of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Seat {
+pub struct PartSlot {
     /// The group.
-    pub slot: Slot,
+    pub slot: GroupSlot,
     /// Which of its parts.
     pub part: u32,
 }
@@ -28,13 +28,13 @@ pub struct Seat {
 /// A value's form is what it is stored in wherever a plan leaves it to another group; plans say it of
 /// those alone that they do leave.
 #[derive(Clone, PartialEq, Debug)]
-pub struct State {
+pub struct PlanState {
     pub(super) groups: Vec<Group>,
     pub(super) written_out: SecondaryMap<Inst, bool>,
     pub(super) forms: SecondaryMap<Value, Storage>,
 }
 
-impl State {
+impl PlanState {
     /// The groups in the order in which they run. Instructions may recur in several.
     pub fn groups(&self) -> &[Group] {
         &self.groups
@@ -50,23 +50,23 @@ impl State {
         self.forms[v]
     }
 
-    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> + use<> {
-        (0..self.groups.len() as u32).map(Slot)
+    pub(super) fn slots(&self) -> impl Iterator<Item = GroupSlot> + use<> {
+        (0..self.groups.len() as u32).map(GroupSlot)
     }
 
-    pub(super) fn group(&self, slot: Slot) -> &Group {
+    pub(super) fn group(&self, slot: GroupSlot) -> &Group {
         &self.groups[slot.0 as usize]
     }
 
-    pub(super) fn seats(&self) -> impl Iterator<Item = (Seat, &Vec<Inst>)> + '_ {
+    pub(super) fn seats(&self) -> impl Iterator<Item = (PartSlot, &Vec<Inst>)> + '_ {
         self.groups.iter().zip(0..).flat_map(|(group, slot)| {
-            let seat = move |part| Seat { slot: Slot(slot), part };
+            let seat = move |part| PartSlot { slot: GroupSlot(slot), part };
             group.parts.iter().zip(0..).map(move |(members, part)| (seat(part), members))
         })
     }
 }
 
-impl Slot {
+impl GroupSlot {
     pub(super) fn at(self) -> usize {
         self.0 as usize
     }
@@ -75,17 +75,17 @@ impl Slot {
 /// Who reads a value and who computes it, for all values of a state.
 pub(super) struct Uses {
     /// The parts that compute a value.
-    pub(super) made: SecondaryMap<Value, SmallVec<[Seat; 1]>>,
+    pub(super) made: SecondaryMap<Value, SmallVec<[PartSlot; 1]>>,
     /// The parts that read it from a buffer.
-    pub(super) read: SecondaryMap<Value, SmallVec<[Seat; 4]>>,
+    pub(super) read: SecondaryMap<Value, SmallVec<[PartSlot; 4]>>,
     /// Whether some part reads an instance that another has computed.
     pub(super) crosses: SecondaryMap<Value, bool>,
 }
 
-impl Space<'_> {
+impl PlanSpace<'_> {
     /// A plan of the function, ready to be changed.
-    pub fn state(&self, plan: &Plan) -> State {
-        let mut state = State {
+    pub fn state(&self, plan: &Plan) -> PlanState {
+        let mut state = PlanState {
             groups: plan.groups.clone(),
             written_out: SecondaryMap::new(),
             forms: SecondaryMap::new(),
@@ -106,7 +106,7 @@ impl Space<'_> {
     }
 
     /// The plan that a state is.
-    pub fn plan(&self, state: &State) -> Plan {
+    pub fn plan(&self, state: &PlanState) -> Plan {
         let f = self.facts.f;
         let uses = self.uses(state);
         let values = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
@@ -122,13 +122,13 @@ impl Space<'_> {
     }
 
     /// What an instruction reads from buffers or members before it, constants apart.
-    pub(super) fn reads(&self, state: &State, i: Inst) -> SmallVec<[Value; 8]> {
+    pub(super) fn reads(&self, state: &PlanState, i: Inst) -> SmallVec<[Value; 8]> {
         let mut found = leaves_under(self.facts.f, i, |j| state.written_out[j]);
         found.retain(|v| !self.is_constant(*v));
         found
     }
 
-    pub(super) fn uses(&self, state: &State) -> Uses {
+    pub(super) fn uses(&self, state: &PlanState) -> Uses {
         let mut uses = Uses {
             made: SecondaryMap::new(),
             read: SecondaryMap::new(),

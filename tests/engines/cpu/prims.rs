@@ -3,7 +3,7 @@
 
 use super::{layout, same, special, strict};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{Executable, Options, Vectors};
+use adfuse::backends::cpu::{CpuExecutable, CpuOptions, Vectors};
 use adfuse::fusion::Effort;
 use adfuse::ir::DType;
 use adfuse::ir::kernel::text::parse as read;
@@ -148,8 +148,8 @@ fn what_is_left_to_cranelift_is_listed() {
         for case in Case::all() {
             let program = case.program(67, None).expect("is defined");
             let layout = layout(&program, Effort::Default).expect("fits");
-            let options = Options { vectors, ..strict() };
-            let made = Executable::compile_listed(&program, &layout, options).expect("compiles");
+            let options = CpuOptions { vectors, ..strict() };
+            let made = CpuExecutable::compile_listed(&program, &layout, options).expect("compiles");
             if made.sweeps().any(|s| s.emitter.why().is_some()) {
                 left.push(case.name);
             }

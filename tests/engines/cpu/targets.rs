@@ -14,7 +14,7 @@ use adfuse::ir::{Function, Kind, Module, Op};
 const TARGETS: [&str; 2] = ["aarch64-unknown-linux-gnu", "aarch64-apple-darwin"];
 
 fn compiles(module: &Module, f: &Function, fp: Fp) -> Result<(), String> {
-    let options = fusion::Options { device: MachineModel::cpu(), effort: Effort::Default, fp };
+    let options = fusion::PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp };
     let compiled = compile(module, f, &options).map_err(|d| d.to_string())?;
     let program = verify(compiled.program).map_err(|e| e[0].to_string())?;
     for target in TARGETS {

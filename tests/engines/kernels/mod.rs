@@ -14,7 +14,7 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::fusion::{
-    Effort, Fp, MachineModel, Options, Plan, compile, cost, lower, plan, prepare,
+    Effort, Fp, MachineModel, Plan, PlanOptions, compile, cost, lower, plan, prepare,
 };
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, verify};
@@ -39,7 +39,7 @@ fn agrees(module: &Module, f: &Function, args: &[Array]) -> Result<(), String> {
     let mut checked = Vec::new();
     for effort in [Effort::Off, Effort::Quick, Effort::Default] {
         for device in devices() {
-            let options = Options { device, effort, fp: Fp::Strict };
+            let options = PlanOptions { device, effort, fp: Fp::Strict };
             planned(&prepared, &options, args, &expected, &mut checked)
                 .map_err(|why| format!("{effort:?} {}: {why}\n{prepared}", options.device.name))?;
         }
@@ -65,7 +65,7 @@ fn devices() -> [MachineModel; 5] {
 
 fn planned(
     f: &Function,
-    options: &Options,
+    options: &PlanOptions,
     args: &[Array],
     expected: &[Array],
     checked: &mut Vec<Program>,
@@ -117,8 +117,8 @@ fn gradients_of_random_programs_agree_with_the_reference_engine() {
     });
 }
 
-pub(crate) fn off() -> Options {
-    Options { device: MachineModel::cpu(), effort: Effort::Off, fp: Fp::Strict }
+pub(crate) fn off() -> PlanOptions {
+    PlanOptions { device: MachineModel::cpu(), effort: Effort::Off, fp: Fp::Strict }
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn hard_programs_agree_with_the_reference_engine() {
                 panic!("{name}: {why}");
             }
             let seconds = |effort| {
-                let options = Options { effort, ..off() };
+                let options = PlanOptions { effort, ..off() };
                 let compiled = compile(&module, &f, &options).expect("compiles");
                 cost(&compiled.program, &options.device).seconds
             };

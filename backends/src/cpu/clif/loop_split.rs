@@ -4,9 +4,11 @@
 //! ones of these, every parameter is read through one way, chosen once: as a pointer that steps with the
 //! coordinate, or as one to constants that does not.
 
-use super::state::{Chosen, Copies, Here, LANES, Line, accesses, register};
-use super::unit::Unit;
-use crate::cpu::codegen::loop_ir::{Access, Planned, Reach, Read, Source};
+use super::state::{
+    ChosenPointer, Interleaving, LANES, LineValues, PointValues, accesses, register,
+};
+use super::unit::FunctionEmitter;
+use crate::cpu::codegen::loop_ir::{Access, LoadSource, LoopNest, ParamRead, VectorAccess};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -15,15 +17,15 @@ use std::ops::Range;
 /// Packed elements of vectors begin where a multiple of this many does, which is a byte for any width.
 const GRAIN: i64 = 8;
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// The loops along a line, from coordinate `low` to `high`, stretch by stretch.
     pub(crate) fn stretches(
         &mut self,
-        p: &Planned,
-        line: &mut Line,
+        p: &LoopNest,
+        line: &mut LineValues,
         low: Value,
         high: Value,
-        copies: Option<Copies>,
+        copies: Option<Interleaving>,
     ) -> Option<()> {
         // Single elements find their ways by branches.
         let (mut breaks, mut phases, mut literals) = (Vec::new(), Vec::new(), None);
@@ -89,11 +91,11 @@ impl Unit<'_, '_> {
     }
 
     /// What a form is at the innermost coordinate 0.
-    fn line_part(&mut self, p: &Planned, line: &Line, form: usize) -> Value {
+    fn line_part(&mut self, p: &LoopNest, line: &LineValues, form: usize) -> Value {
         match line.fixed.forms.get(form).copied().flatten() {
             Some(v) => v,
             None => {
-                let here = Here { at: &line.outer, params: &line.fixed.params };
+                let here = PointValues { at: &line.outer, params: &line.fixed.params };
                 self.fixed_part(p, form, &here)
             }
         }
@@ -129,19 +131,19 @@ impl Unit<'_, '_> {
     }
 
     /// Of each packed array that vectors read or write, the element of the innermost coordinate 0.
-    fn phases(&mut self, p: &Planned, line: &Line) -> Vec<Value> {
+    fn phases(&mut self, p: &LoopNest, line: &LineValues) -> Vec<Value> {
         let packed = accesses(p).filter(|a| p.byte_aligned(a));
         packed.map(|a| self.line_part(p, line, a.form)).collect()
     }
 
     /// Of each way that is a literal, where vectors of it are.
-    fn literals(&mut self, p: &Planned, copies: Copies) -> Option<Vec<Vec<Value>>> {
+    fn literals(&mut self, p: &LoopNest, copies: Interleaving) -> Option<Vec<Vec<Value>>> {
         let mut found = Vec::new();
         for (read, reach) in p.reads.iter().zip(&p.loads) {
             let mut places = Vec::new();
-            if let (Read::Ways(ways), Reach::Ways) = (read, reach) {
+            if let (ParamRead::Ways(ways), VectorAccess::Ways) = (read, reach) {
                 for way in ways {
-                    if let Source::Literal(l) = way.from {
+                    if let LoadSource::Literal(l) = way.from {
                         let bytes = u64::from(copies.most * LANES) * l.dtype().bytes();
                         let times = bytes.div_ceil(16).max(1);
                         let offset = self.constants.place(in_memory(l), times as usize)?;
@@ -158,34 +160,38 @@ impl Unit<'_, '_> {
     /// Chooses the way of each parameter that is read through guards, as it is at a coordinate.
     fn choose(
         &mut self,
-        p: &Planned,
-        line: &mut Line,
+        p: &LoopNest,
+        line: &mut LineValues,
         from: Value,
         literals: &[Vec<Value>],
     ) -> Option<()> {
         let mut at = line.outer.clone();
         at.push(from);
-        let mut all: Vec<Option<Chosen>> = Vec::new();
+        let mut all: Vec<Option<ChosenPointer>> = Vec::new();
         for ((read, reach), literals) in p.reads.iter().zip(&p.loads).zip(literals) {
-            let (Read::Ways(ways), Reach::Ways) = (read, reach) else {
+            let (ParamRead::Ways(ways), VectorAccess::Ways) = (read, reach) else {
                 all.push(None);
                 continue;
             };
             let mut literals = literals.iter().rev();
-            let mut found: Option<Chosen> = None;
+            let mut found: Option<ChosenPointer> = None;
             // The last way holds wherever no other does.
             for way in ways.iter().rev() {
-                let here = Chosen {
+                let here = ChosenPointer {
                     pointer: match &way.from {
-                        Source::Literal(_) => *literals.next()?,
-                        Source::Array(a) => self.start(line, a)?,
+                        LoadSource::Literal(_) => *literals.next()?,
+                        LoadSource::Array(a) => self.start(line, a)?,
                     },
-                    along: self.long(if matches!(way.from, Source::Literal(_)) { 0 } else { -1 }),
+                    along: self.long(if matches!(way.from, LoadSource::Literal(_)) {
+                        0
+                    } else {
+                        -1
+                    }),
                 };
-                let here_at = Here { at: &at, params: &line.fixed.params };
+                let here_at = PointValues { at: &at, params: &line.fixed.params };
                 let holds = self.guards(p, &way.guards, &line.fixed, &here_at);
                 found = Some(match (holds, found) {
-                    (Some(holds), Some(other)) => Chosen {
+                    (Some(holds), Some(other)) => ChosenPointer {
                         pointer: self.b.ins().select(holds, here.pointer, other.pointer),
                         along: self.b.ins().select(holds, here.along, other.along),
                     },
@@ -198,19 +204,29 @@ impl Unit<'_, '_> {
         Some(())
     }
 
-    pub(crate) fn start(&mut self, line: &Line, a: &Access) -> Option<Value> {
+    pub(crate) fn start(&mut self, line: &LineValues, a: &Access) -> Option<Value> {
         line.fixed.starts.iter().find(|(f, _)| *f == a.form).map(|(_, v)| *v)
     }
 
     /// Where the element of a chosen way is.
-    pub(crate) fn chosen_address(&mut self, chosen: &Chosen, d: Value, dtype: DType) -> Value {
+    pub(crate) fn chosen_address(
+        &mut self,
+        chosen: &ChosenPointer,
+        d: Value,
+        dtype: DType,
+    ) -> Value {
         let along = self.b.ins().band(d, chosen.along);
         let offset = self.times(along, dtype.bytes() as i64);
         self.b.ins().iadd(chosen.pointer, offset)
     }
 
     /// An element through the chosen way.
-    pub(crate) fn chosen_element(&mut self, chosen: &Chosen, d: Value, dtype: DType) -> Value {
+    pub(crate) fn chosen_element(
+        &mut self,
+        chosen: &ChosenPointer,
+        d: Value,
+        dtype: DType,
+    ) -> Value {
         let address = self.chosen_address(chosen, d, dtype);
         let value =
             self.b.ins().load(register(dtype), crate::cpu::clif::state::flags(), address, 0);

@@ -5,9 +5,9 @@
 //! were compared of. What has no instruction for vectors is done lane by lane; a sweep of which that is
 //! the larger part has no vectors at all.
 
-use super::state::{Copies, LANES, Line, Quad, vector, wide};
-use super::unit::Unit;
-use crate::cpu::codegen::loop_ir::{Planned, Reach};
+use super::state::{Interleaving, LANES, LineValues, Quad, vector, wide};
+use super::unit::FunctionEmitter;
+use crate::cpu::codegen::loop_ir::{LoopNest, VectorAccess};
 use adfuse_ir::scalar::{SInst, SOp, SVal};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
@@ -21,10 +21,10 @@ const MOST_COPIES: u32 = 4;
 /// Vector registers that constants may take all along a line; a body has the others.
 const REGISTERS: usize = 14;
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// How a sweep has vectors; `None` where it has none.
-    pub(crate) fn copies(&self, p: &Planned) -> Option<Copies> {
-        if p.target.is_some() || p.stores.contains(&Reach::Single) {
+    pub(crate) fn copies(&self, p: &LoopNest) -> Option<Interleaving> {
+        if p.target.is_some() || p.stores.contains(&VectorAccess::Single) {
             return None;
         }
         // What is done lane by lane must be the lesser part.
@@ -32,7 +32,9 @@ impl Unit<'_, '_> {
         for &v in &p.order {
             let inst = &p.body.insts[v];
             let vectors = match inst.op {
-                SOp::Param(k) => p.loads.get(k as usize).is_some_and(|r| *r != Reach::Single),
+                SOp::Param(k) => {
+                    p.loads.get(k as usize).is_some_and(|r| *r != VectorAccess::Single)
+                }
                 _ => self.has_vectors(inst, source(p, inst), &known(p, inst)),
             };
             *if vectors { &mut whole } else { &mut single } += 1;
@@ -44,11 +46,11 @@ impl Unit<'_, '_> {
             n if n < whole => 1,
             _ => return None,
         };
-        Some(Copies { most: most.max(least), least })
+        Some(Interleaving { most: most.max(least), least })
     }
 
     /// What does not change along a line but is used with what does, in all lanes.
-    pub(crate) fn spread_line(&mut self, p: &Planned, line: &mut Line) {
+    pub(crate) fn spread_line(&mut self, p: &LoopNest, line: &mut LineValues) {
         line.spread = vec![None; p.body.insts.len()];
         let moving = p.order.iter().flat_map(|&v| &p.body.insts[v].args);
         for &v in moving.chain(&p.body.outputs) {
@@ -78,7 +80,13 @@ impl Unit<'_, '_> {
     }
 
     /// The elements from coordinate `d` on: this many quads.
-    pub(crate) fn quads(&mut self, p: &Planned, line: &Line, d: Value, copies: u32) -> Option<()> {
+    pub(crate) fn quads(
+        &mut self,
+        p: &LoopNest,
+        line: &LineValues,
+        d: Value,
+        copies: u32,
+    ) -> Option<()> {
         let mut at = line.outer.clone();
         at.push(d);
         let mut values: Vec<Vec<Quad>> = vec![Vec::new(); p.body.insts.len()];
@@ -116,8 +124,8 @@ impl Unit<'_, '_> {
     /// An operand of one copy.
     fn operand(
         &mut self,
-        p: &Planned,
-        line: &Line,
+        p: &LoopNest,
+        line: &LineValues,
         v: SVal,
         values: &[Vec<Quad>],
         copy: usize,
@@ -134,7 +142,7 @@ impl Unit<'_, '_> {
     /// The result of an instruction.
     fn quad(
         &mut self,
-        p: &Planned,
+        p: &LoopNest,
         inst: &SInst,
         args: &[Quad],
         known: &[Option<Literal>],
@@ -268,15 +276,15 @@ pub(crate) fn quiet(d: DType) -> Option<Literal> {
 }
 
 /// The type of an instruction's first operand.
-fn source(p: &Planned, inst: &SInst) -> DType {
+fn source(p: &LoopNest, inst: &SInst) -> DType {
     inst.args.first().map_or(inst.dtype, |&a| p.body.insts[a].dtype)
 }
 
-fn known(p: &Planned, inst: &SInst) -> SmallVec<[Option<Literal>; 3]> {
+fn known(p: &LoopNest, inst: &SInst) -> SmallVec<[Option<Literal>; 3]> {
     inst.args.iter().map(|&a| constant(p, a)).collect()
 }
 
-fn constant(p: &Planned, v: SVal) -> Option<Literal> {
+fn constant(p: &LoopNest, v: SVal) -> Option<Literal> {
     match p.body.insts[v].op {
         SOp::Const(l) => Some(l),
         _ => None,

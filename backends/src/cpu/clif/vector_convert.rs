@@ -1,7 +1,7 @@
 //! Conversions on vectors: the same numbers as one element at a time.
 
 use super::state::{Quad, vector, wide};
-use super::unit::Unit;
+use super::unit::FunctionEmitter;
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -12,7 +12,7 @@ fn small_int(d: DType) -> bool {
     matches!(d, DType::I32 | DType::U32 | DType::I8 | DType::U8)
 }
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// Whether a conversion has instructions for vectors.
     pub(crate) fn converts(&self, from: DType, to: DType) -> bool {
         use DType::{BF16, Bool, F16, F32, F64, I64};

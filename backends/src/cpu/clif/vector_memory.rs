@@ -1,46 +1,48 @@
 //! Reads and writes of vectors: what is walked in equal steps, packed elements, coordinates, and what is
 //! read lane by lane.
 
-use super::state::{Here, LANES, Line, Quad, flags, register, vector, wide};
-use super::unit::Unit;
+use super::state::{LANES, LineValues, PointValues, Quad, flags, register, vector, wide};
+use super::unit::FunctionEmitter;
 use super::vector::quiet;
-use crate::cpu::codegen::loop_ir::{Access, Planned, Reach, Read, Source, Way};
+use crate::cpu::codegen::loop_ir::{
+    Access, GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess,
+};
 use adfuse_ir::DType;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use smallvec::SmallVec;
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// A parameter that changes along the line, in each copy.
     pub(crate) fn param_quads(
         &mut self,
-        p: &Planned,
-        line: &Line,
+        p: &LoopNest,
+        line: &LineValues,
         k: usize,
         at: &[Value],
         copies: u32,
     ) -> Option<Vec<Quad>> {
         let (read, dtype) = (p.reads.get(k)?, *p.types.get(k)?);
-        let here = Here { at, params: &line.fixed.params };
+        let here = PointValues { at, params: &line.fixed.params };
         self.recent.clear();
         match (*p.loads.get(k)?, read) {
-            (Reach::Coord, Read::Coord(form)) => {
+            (VectorAccess::Coord, ParamRead::Coord(form)) => {
                 let first = self.form(p, *form, &line.fixed, &here);
                 let step = p.step(*form);
                 (0..copies).map(|copy| Some(self.coordinates(first, step, copy))).collect()
             }
-            (Reach::Ways, _) => {
+            (VectorAccess::Ways, _) => {
                 let chosen = line.ways.get(k).copied().flatten()?;
                 let address = self.chosen_address(&chosen, *at.last()?, dtype);
                 (0..copies).map(|copy| self.load_quad(dtype, address, 1, copy)).collect()
             }
-            (Reach::Even, Read::Ways(ways)) => {
+            (VectorAccess::Even, ParamRead::Ways(ways)) => {
                 let a = array(ways)?;
                 let address = self.address(p, a, &line.fixed, &here);
                 let step = p.step(a.form);
                 (0..copies).map(|copy| self.load_quad(a.dtype, address, step, copy)).collect()
             }
-            (Reach::Packed, Read::Ways(ways)) => {
+            (VectorAccess::Packed, ParamRead::Ways(ways)) => {
                 let a = array(ways)?;
                 let (address, _) = self.packed_place(p, a, a.packed?, &line.fixed, &here);
                 self.load_packed(a.dtype, a.packed?, address, copies)
@@ -52,8 +54,8 @@ impl Unit<'_, '_> {
     /// Lane by lane, with what each lane reads to know its place.
     fn singly(
         &mut self,
-        p: &Planned,
-        line: &Line,
+        p: &LoopNest,
+        line: &LineValues,
         k: usize,
         at: &[Value],
         copies: u32,
@@ -218,15 +220,15 @@ impl Unit<'_, '_> {
     /// Writes the copies of an output.
     pub(crate) fn store_quads(
         &mut self,
-        p: &Planned,
-        line: &Line,
+        p: &LoopNest,
+        line: &LineValues,
         k: usize,
         values: &[Quad],
         at: &[Value],
     ) -> Option<()> {
         let a = p.writes.get(k)?;
-        let here = Here { at, params: &line.fixed.params };
-        if let (Reach::Packed, Some(bits)) = (*p.stores.get(k)?, a.packed) {
+        let here = PointValues { at, params: &line.fixed.params };
+        if let (VectorAccess::Packed, Some(bits)) = (*p.stores.get(k)?, a.packed) {
             let (address, _) = self.packed_place(p, a, bits, &line.fixed, &here);
             return self.store_packed(bits, values, address);
         }
@@ -386,9 +388,9 @@ impl Unit<'_, '_> {
 }
 
 /// The only array that a parameter is read from.
-fn array(ways: &[Way]) -> Option<&Access> {
+fn array(ways: &[GuardedSource]) -> Option<&Access> {
     match ways {
-        [Way { from: Source::Array(a), .. }] => Some(a),
+        [GuardedSource { from: LoadSource::Array(a), .. }] => Some(a),
         _ => None,
     }
 }

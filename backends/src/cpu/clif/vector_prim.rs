@@ -2,14 +2,14 @@
 
 use super::scalar::{float_cc, int_cc};
 use super::state::{Quad, vector, wide};
-use super::unit::Unit;
+use super::unit::FunctionEmitter;
 use adfuse_ir::scalar::{Prim, SInst, SOp};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Opcode, Value, types};
 use smallvec::SmallVec;
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// Whether there are instructions for an operation on vectors.
     pub(crate) fn has_vectors(&self, inst: &SInst, from: DType, known: &[Option<Literal>]) -> bool {
         let SOp::Prim(p) = inst.op else { return false };

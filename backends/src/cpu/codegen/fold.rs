@@ -5,12 +5,12 @@
 //! the array of parts itself. Either begins with neutral elements, which gives the bits of beginning with
 //! the first element: `-0 + x`, `1 * x` and `max(-inf, x)` are `x`, whatever that is.
 
-use super::loop_ir::{Fold, Folded};
+use super::loop_ir::{FoldOutput, WalkedFold};
 use adfuse_ir::kernel::Extents;
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Literal};
 
-impl Fold {
+impl FoldOutput {
     /// The places that fold into one result, and the parts that lie between neighbouring blocks.
     pub(crate) fn extents(&self, extents: &Extents) -> (i64, i64) {
         let [first, end] = self.axes;
@@ -19,7 +19,7 @@ impl Fold {
     }
 }
 
-impl Folded {
+impl WalkedFold {
     /// The places of a block, as a power of two.
     pub(crate) fn block_bits(&self) -> u32 {
         self.order.block().trailing_zeros()

@@ -1,17 +1,17 @@
 //! Matrices in memory, and what every product of them is given.
 #![allow(unsafe_code)]
 
-use super::Met;
+use super::SubnormalState;
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 
 /// What a product has beside its matrices.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Aid<'a> {
+pub(in crate::cpu) struct ProductContext<'a> {
     /// As many bytes as [`Gemm::room`] says, from a line of the cache on.
     pub(in crate::cpu) room: *mut u8,
     /// What earlier products of the same step have met.
-    pub(in crate::cpu) met: &'a Met,
+    pub(in crate::cpu) met: &'a SubnormalState,
 }
 
 /// Bytes that the elements of a chunk of the depth may lie across; where they lie further apart, rows are copied before they
@@ -26,7 +26,7 @@ pub(in crate::cpu) fn apart(depth: usize, step: i64, bytes: u64) -> bool {
 
 /// A matrix of `f32` or `f64`, or of integers.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Matrix {
+pub(in crate::cpu) struct MatrixView {
     pub(in crate::cpu) at: *mut u8,
     /// Elements from one row to the next.
     pub(in crate::cpu) row: isize,
@@ -34,19 +34,19 @@ pub(in crate::cpu) struct Matrix {
     pub(in crate::cpu) column: isize,
 }
 
-impl Matrix {
+impl MatrixView {
     pub(in crate::cpu) fn place<T>(&self, i: usize, j: usize) -> *mut T {
         self.at.cast::<T>().wrapping_offset(i as isize * self.row + j as isize * self.column)
     }
 
     /// From this row and column on.
-    pub(in crate::cpu) fn from<T>(self, i: usize, j: usize) -> Matrix {
-        Matrix { at: self.place::<T>(i, j).cast(), ..self }
+    pub(in crate::cpu) fn from<T>(self, i: usize, j: usize) -> MatrixView {
+        MatrixView { at: self.place::<T>(i, j).cast(), ..self }
     }
 
     /// With rows for columns.
-    pub(in crate::cpu) fn transposed(self) -> Matrix {
-        Matrix { row: self.column, column: self.row, ..self }
+    pub(in crate::cpu) fn transposed(self) -> MatrixView {
+        MatrixView { row: self.column, column: self.row, ..self }
     }
 }
 
@@ -71,10 +71,10 @@ pub(in crate::cpu) trait Gemm: Sync {
         &self,
         dtype: DType,
         size: Size,
-        lhs: Matrix,
-        rhs: Matrix,
-        out: Matrix,
-        aid: Aid<'_>,
+        lhs: MatrixView,
+        rhs: MatrixView,
+        out: MatrixView,
+        aid: ProductContext<'_>,
     );
 }
 
@@ -82,7 +82,7 @@ pub(in crate::cpu) trait Gemm: Sync {
 ///
 /// # Safety
 /// As for the result of [`Gemm::product`].
-pub(in crate::cpu) unsafe fn canonical(dtype: DType, [rows, cols]: [usize; 2], out: Matrix) {
+pub(in crate::cpu) unsafe fn canonical(dtype: DType, [rows, cols]: [usize; 2], out: MatrixView) {
     // SAFETY: as the caller promises.
     unsafe {
         match dtype {
@@ -97,11 +97,11 @@ pub(in crate::cpu) unsafe fn canonical(dtype: DType, [rows, cols]: [usize; 2], o
 ///
 /// # Safety
 /// `out` must have `rows` rows and `cols` columns of elements of type `T`, and nobody else uses them during the call.
-unsafe fn each<T: Copy>(rows: usize, cols: usize, out: Matrix, f: impl Fn(T) -> T) {
+unsafe fn each<T: Copy>(rows: usize, cols: usize, out: MatrixView, f: impl Fn(T) -> T) {
     // Along what is close together.
     let (outer, inner, m) = match out.column <= out.row {
         true => (rows, cols, out),
-        false => (cols, rows, Matrix { row: out.column, column: out.row, ..out }),
+        false => (cols, rows, MatrixView { row: out.column, column: out.row, ..out }),
     };
     for i in 0..outer {
         if m.column == 1 {

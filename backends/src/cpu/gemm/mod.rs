@@ -18,16 +18,16 @@ pub(crate) mod tests;
 pub(crate) mod tiles;
 pub(crate) mod window;
 
-pub(in crate::cpu) use matrix::{Aid, Gemm, Matrix, Size, apart, canonical};
+pub(in crate::cpu) use matrix::{Gemm, MatrixView, ProductContext, Size, apart, canonical};
 pub(super) use tiles::found as tiles;
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use subnormal::Met;
+pub(super) use subnormal::SubnormalState;
 
 /// What is known of a step's operands: nothing, where no host minds.
 #[cfg(not(target_arch = "x86_64"))]
 #[derive(Default)]
-pub(super) struct Met;
+pub(super) struct SubnormalState;
 
 /// The fastest of those that the host has.
 pub(super) fn best() -> &'static dyn Gemm {

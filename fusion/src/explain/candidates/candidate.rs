@@ -2,8 +2,8 @@
 
 use super::super::Explainer;
 
-use super::super::words::Words;
-use crate::analysis::axes::Place;
+use super::super::words::SentenceWriter;
+use crate::analysis::axes::TensorAxes;
 use crate::analysis::facts::Facts;
 use crate::plan::machine_model::MachineModel;
 use adfuse_ir::{Inst, Value};
@@ -85,7 +85,7 @@ impl Candidate {
 }
 
 /// A pattern, or a single instruction.
-pub(super) struct Unit {
+pub(super) struct CandidateUnit {
     pub(super) name: Option<&'static str>,
     pub(super) insts: Vec<Inst>,
 }
@@ -94,14 +94,14 @@ pub(super) struct Search<'a> {
     pub(super) facts: &'a Facts<'a>,
     pub(super) device: &'a MachineModel,
     pub(super) explainer: Explainer<'a>,
-    pub(super) words: Words<'a>,
-    pub(super) units: Vec<Unit>,
+    pub(super) words: SentenceWriter<'a>,
+    pub(super) units: Vec<CandidateUnit>,
     pub(super) unit_of: SecondaryMap<Inst, Option<u32>>,
     pub(super) found: Vec<Candidate>,
     /// Where instructions are in the function.
     pub(super) position: SecondaryMap<Inst, u32>,
     /// Where values lie in the part that is tried; empty between trials.
-    pub(super) place: SecondaryMap<Value, Option<Place>>,
+    pub(super) place: SecondaryMap<Value, Option<TensorAxes>>,
     /// The sets that were looked at.
     pub(super) seen: HashSet<Vec<Inst>>,
 }

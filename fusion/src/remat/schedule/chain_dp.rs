@@ -32,7 +32,7 @@ pub(crate) struct Link {
 
 /// What is done with a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ChainStep {
     /// The first block keeps this set, by number, and the rest follows.
     Keep(u32),
     /// All before this block runs and is let go but for what crosses.
@@ -109,11 +109,11 @@ impl<'l> Chain<'l> {
     }
 
     /// The best way through a stretch: keeping a set, where that is as good as a restart.
-    pub(crate) fn choose(&self, from: usize, to: usize, m: u32) -> Step {
+    pub(crate) fn choose(&self, from: usize, to: usize, m: u32) -> ChainStep {
         let best = self.least(from, to, m);
         let keeps = &self.links[from].keeps;
         if let Some(k) = keeps.iter().position(|keep| self.keeping(from, to, m, *keep) == best) {
-            return Step::Keep(k as u32);
+            return ChainStep::Keep(k as u32);
         }
         let restart = |at: &usize| {
             let Some(left) = m.checked_sub(self.links[at - 1].crossing) else { return false };
@@ -121,7 +121,7 @@ impl<'l> Chain<'l> {
             let (rest, again) = (self.least(*at, to, left), self.least(from, *at, m));
             run.saturating_add(rest).saturating_add(again) == best
         };
-        Step::Restart((from + 1..to).find(restart).unwrap_or(to) as u32)
+        ChainStep::Restart((from + 1..to).find(restart).unwrap_or(to) as u32)
     }
 
     /// The time if the first block keeps a set.

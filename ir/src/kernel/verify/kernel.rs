@@ -1,8 +1,8 @@
 //! Kernels and their stages.
 
-use super::bounds::Scope;
+use super::bounds::BoundsScope;
 use super::disjoint::exactly_once;
-use super::{Check, Wrong, iterable};
+use super::{ProgramVerifier, Wrong, iterable};
 use crate::diag::Kind;
 use crate::dtype::DType;
 use crate::index::IndexExpr;
@@ -13,7 +13,7 @@ use cranelift_entity::{PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
 
 /// What a stage finds around it.
-pub(super) struct Around<'a> {
+pub(super) struct StageContext<'a> {
     /// Extents of the domain.
     pub(super) domain: &'a [i64],
     /// The scalars that are kept.
@@ -25,7 +25,7 @@ pub(super) struct Around<'a> {
 }
 
 /// What a fold is made of.
-struct Made<'a> {
+struct FoldSource<'a> {
     monoid: Monoid,
     runs: &'a [Run],
     /// The type of what is folded.
@@ -34,13 +34,13 @@ struct Made<'a> {
 
 /// What the stages of a step have left so far.
 #[derive(Default)]
-pub(super) struct Left {
+pub(super) struct StageOutputs {
     rows: SecondaryMap<Row, bool>,
     tiles: SecondaryMap<Tile, bool>,
     stored: Vec<Buffer>,
 }
 
-impl Left {
+impl StageOutputs {
     /// Notes all that a stage leaves: one that is wrong is reported once, not by what comes after.
     fn note(&mut self, stage: &Stage) {
         for sink in &stage.sinks {
@@ -54,7 +54,7 @@ impl Left {
     }
 }
 
-impl Check<'_> {
+impl ProgramVerifier<'_> {
     pub(super) fn kernel(&mut self, place: &str, kernel: &Kernel) {
         let sound = iterable(&kernel.domain)
             .and_then(|()| kernel.tiles.values().try_for_each(|t| iterable(&t.dims)))
@@ -63,8 +63,8 @@ impl Check<'_> {
             return self.report(place, wrong);
         }
         let (domain, rows, tiles) = (&kernel.domain, &kernel.rows, &kernel.tiles);
-        let around = Around { domain, rows, tiles, sum: None };
-        let mut left = Left::default();
+        let around = StageContext { domain, rows, tiles, sum: None };
+        let mut left = StageOutputs::default();
         for (k, stage) in kernel.stages.iter().enumerate() {
             self.stage(&format!("{place}, stage {k}"), &around, stage, &mut left);
         }
@@ -79,9 +79,9 @@ impl Check<'_> {
     pub(super) fn stage(
         &mut self,
         place: &str,
-        around: &Around<'_>,
+        around: &StageContext<'_>,
         stage: &Stage,
-        left: &mut Left,
+        left: &mut StageOutputs,
     ) {
         let extents: Extents = around.domain.iter().chain(&stage.axes).copied().collect();
         if let Err(wrong) = iterable(&extents) {
@@ -119,13 +119,13 @@ impl Check<'_> {
         if self.errors.len() > before {
             return left.note(stage);
         }
-        let mut made = Left::default();
+        let mut made = StageOutputs::default();
         for (k, sink) in stage.sinks.iter().enumerate() {
             let dtype = stage.program.insts[stage.program.outputs[k]].dtype;
             let place = format!("{place}, sink {k}");
             let checked = match sink {
                 Sink::Fold { monoid, runs, then } => {
-                    let made = Made { monoid: *monoid, runs, dtype };
+                    let made = FoldSource { monoid: *monoid, runs, dtype };
                     self.fold(&place, &extents, &made, then, left)
                 }
                 _ => self.sink(around, stage, sink, dtype, left, &mut made),
@@ -142,9 +142,9 @@ impl Check<'_> {
         &mut self,
         place: &str,
         extents: &[i64],
-        made: &Made<'_>,
+        made: &FoldSource<'_>,
         then: &Stage,
-        left: &mut Left,
+        left: &mut StageOutputs,
     ) -> Result<(), Wrong> {
         let Some(sum) = made.monoid.result(made.dtype) else {
             return fits(None, made.dtype, made.dtype, "");
@@ -166,12 +166,12 @@ impl Check<'_> {
     /// Checks where an output of this type goes. `made` is what the stage's other outputs leave.
     fn sink(
         &self,
-        around: &Around<'_>,
+        around: &StageContext<'_>,
         stage: &Stage,
         sink: &Sink,
         dtype: DType,
-        left: &Left,
-        made: &mut Left,
+        left: &StageOutputs,
+        made: &mut StageOutputs,
     ) -> Result<(), Wrong> {
         let extents: Extents = around.domain.iter().chain(&stage.axes).copied().collect();
         match sink {
@@ -196,7 +196,7 @@ impl Check<'_> {
             Sink::Store { buffer, index } => {
                 let data = self.data(*buffer);
                 fits(Some(dtype), dtype, data.dtype, format_args!("%{}", data.name))?;
-                Scope::new(&extents, &[]).inside(index, &data.dims)?;
+                BoundsScope::new(&extents, &[]).inside(index, &data.dims)?;
                 exactly_once(index, &data.dims, &extents)
             }
             // Its own check reports what is wrong with what follows.
