@@ -46,19 +46,19 @@ pub struct Reference;
 pub struct WithFallback {
     /// The first choice.
     pub first: Session,
-    fell: RefCell<Vec<(String, Diagnostic)>>,
+    fallbacks: RefCell<Vec<(String, Diagnostic)>>,
 }
 
 impl WithFallback {
     /// What this engine runs, by it.
     pub fn new(first: impl Into<Session>) -> WithFallback {
-        WithFallback { first: first.into(), fell: RefCell::default() }
+        WithFallback { first: first.into(), fallbacks: RefCell::default() }
     }
 
     /// The functions that the reference engine ran, each once by the name that the user knows, and
     /// why.
-    pub fn fell(self) -> Vec<(String, Diagnostic)> {
-        self.fell.into_inner()
+    pub fn fallbacks(self) -> Vec<(String, Diagnostic)> {
+        self.fallbacks.into_inner()
     }
 }
 
@@ -82,9 +82,9 @@ impl Engine for WithFallback {
     ) -> Result<ReadyFunction<'a>, Diagnostic> {
         match self.first.ready(module, f, of) {
             Err(d) if d.kind == Kind::Unsupported => {
-                let mut fell = self.fell.borrow_mut();
-                if fell.iter().all(|(name, _)| name != of) {
-                    fell.push((of.into(), d));
+                let mut fallbacks = self.fallbacks.borrow_mut();
+                if fallbacks.iter().all(|(name, _)| name != of) {
+                    fallbacks.push((of.into(), d));
                 }
                 let functions = &self.first.settings.functions;
                 Ok(Box::new(move |args| run_with(module, f, args, &mut Silent, functions)))

@@ -196,7 +196,7 @@ impl EngineArgs {
         }
         let either = WithFallback::new(session);
         let result = run(&either);
-        either.fell().iter().for_each(|(of, d)| tell(streams, of, d));
+        either.fallbacks().iter().for_each(|(of, d)| tell(streams, of, d));
         result.map_err(|d| program.wrong(d))
     }
 

@@ -47,7 +47,7 @@ fn described(source: Option<&SourceText>, d: &Diagnostic) -> Report<()> {
         Some(place) => notes.push(place.position),
         None => {
             notes.extend(d.at.func.iter().map(|f| format!("in @{f}")));
-            notes.extend(d.at.inst.iter().map(|i| format!("at `{}`", cut(i))));
+            notes.extend(d.at.inst.iter().map(|i| format!("at `{}`", shortened(i))));
         }
     }
     notes.extend(d.hint.iter().map(|h| format!("help: {h}")));
@@ -77,13 +77,13 @@ impl SnippetSpan {
         let widest = source.text[line_start..line_end].lines().map(str::len).max();
         let line = before.matches('\n').count() + 1;
         let column = before[line_start..].chars().count() + 1;
-        let position = format!("{}:{line}:{column}: `{}`", source.name, cut(inside));
+        let position = format!("{}:{line}:{column}: `{}`", source.name, shortened(inside));
         Some(SnippetSpan { range: start..end, narrow: widest.unwrap_or(0) <= WIDEST, position })
     }
 }
 
 /// The first line of a text, cut where it is long.
-fn cut(text: &str) -> String {
+fn shortened(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     match line.char_indices().nth(160) {
         Some((k, _)) => format!("{}..", &line[..k]),

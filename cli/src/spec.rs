@@ -126,7 +126,7 @@ fn written(n: Number, text: &str) -> Result<Number, String> {
     match n {
         Number::Float(x) if x.is_infinite() && !text.ends_with("inf") => {
             let inf = if x > 0.0 { "inf" } else { "-inf" };
-            Err(format!("`{}` is beyond every float; infinity is `{inf}`", cut(text)))
+            Err(format!("`{}` is beyond every float; infinity is `{inf}`", shortened(text)))
         }
         n => Ok(n),
     }
@@ -141,7 +141,7 @@ fn list(text: &str) -> Result<List, String> {
             let dims = reader.dims.into_iter().map(|n| n.unwrap_or(0)).collect();
             Ok(List { dims, numbers: reader.numbers })
         }
-        rest => Err(format!("`{}` after the list", cut(rest))),
+        rest => Err(format!("`{}` after the list", shortened(rest))),
     }
 }
 
@@ -179,7 +179,7 @@ impl ListParser<'_> {
             if length > 0 && !self.eat(',') {
                 return Err(match self.rest {
                     "" => "a list is not closed".into(),
-                    rest => format!("expected `,` or `]` before `{}`", cut(rest)),
+                    rest => format!("expected `,` or `]` before `{}`", shortened(rest)),
                 });
             }
             self.depth = depth + 1;
@@ -206,7 +206,7 @@ impl ListParser<'_> {
             return Err(match text.trim() {
                 "" if rest.is_empty() => "a list is not closed".into(),
                 "" => "a number is missing in the list".into(),
-                text => format!("`{}` is no number", cut(text)),
+                text => format!("`{}` is no number", shortened(text)),
             });
         };
         if self.dims.len() != self.depth {
@@ -218,7 +218,7 @@ impl ListParser<'_> {
     }
 }
 
-fn cut(text: &str) -> String {
+fn shortened(text: &str) -> String {
     text.chars().take(40).collect()
 }
 

@@ -25,7 +25,7 @@ pub use explain::patterns::{PatternMatch, patterns};
 pub use explain::{
     Explainer, Explanation, GroupRole, NotShared, Obstacle, Occurrences, SharedGroup, explain,
 };
-pub use lower::instances::computed_again;
+pub use lower::instances::recomputed_values;
 pub use lower::lower;
 pub use lower::steps::steps_of;
 pub use memory::engine::{AnyEngine, EngineModel};

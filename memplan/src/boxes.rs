@@ -26,17 +26,23 @@ pub(crate) enum BoxEffort {
 
 /// Joins what can be joined, as far as there is time. Where several can be joined to one, `seed` decides;
 /// 0 takes the first.
-pub(crate) fn boxed(instance: &Instance, zeal: BoxEffort, seed: u64, limit: &mut Limit) -> Joined {
-    let mut yard = BoxSet::new(instance, seed);
-    yard.chain(limit);
-    if zeal != BoxEffort::Chains {
-        while limit.look(yard.boxes.len() * BOX)
-            && (yard.stack_matching() || (zeal == BoxEffort::All && yard.stack_shortest()))
+pub(crate) fn boxed(
+    instance: &Instance,
+    box_effort: BoxEffort,
+    seed: u64,
+    limit: &mut Limit,
+) -> Joined {
+    let mut box_set = BoxSet::new(instance, seed);
+    box_set.chain(limit);
+    if box_effort != BoxEffort::Chains {
+        while limit.look(box_set.boxes.len() * BOX)
+            && (box_set.stack_matching()
+                || (box_effort == BoxEffort::All && box_set.stack_shortest()))
         {
-            yard.chain(limit);
+            box_set.chain(limit);
         }
     }
-    yard.finish(instance)
+    box_set.finish(instance)
 }
 
 /// The cost of a box, counted in places of a placement.

@@ -33,9 +33,9 @@ pub(crate) fn decide(
     let mut refuted = DeadStates::new(instance.slots.len());
     for run in 1.. {
         let dead_ends = luby(run) * (DEAD_ENDS + instance.slots.len() as u64 / 4);
-        let taste = CandidateOrder::of_run(run, round);
+        let preference = CandidateOrder::of_run(run, round);
         let mut skyline = Skyline::new(instance, shape, capacity);
-        match dive(instance, &mut skyline, taste, dead_ends, &mut refuted, limit) {
+        match dive(instance, &mut skyline, preference, dead_ends, &mut refuted, limit) {
             Some(true) => return Verdict::Fits(skyline.offsets().to_vec()),
             Some(false) => return Verdict::DoesNotFit,
             None if limit.is_reached() => return Verdict::Unknown,
@@ -67,7 +67,7 @@ struct SearchFrame {
 fn dive(
     instance: &Instance,
     skyline: &mut Skyline<'_>,
-    taste: CandidateOrder,
+    preference: CandidateOrder,
     mut dead_ends: u64,
     refuted: &mut DeadStates,
     limit: &mut Limit,
@@ -80,7 +80,7 @@ fn dive(
         let key = skyline.key();
         let choice = if refuted.contains(key) { None } else { skyline.choice() };
         if let Some(mut choice) = choice {
-            taste.sort(instance, &mut choice);
+            preference.sort(instance, &mut choice);
             let SectionChoice { section, valley, candidates, raised } = choice;
             let (mark, height) = (skyline.mark(), valley.height);
             frames.push(SearchFrame { mark, key, height, section, candidates, raised, next: 0 });

@@ -199,11 +199,11 @@ impl<'a> Solver<'a> {
     /// Boxes of the slots of `joined`, those with the most joined first. Other rounds join otherwise.
     fn boxes(&self, joined: &Joined, round: u64, limit: &mut Limit) -> Vec<SearchForm> {
         let mut forms: Vec<SearchForm> = Vec::new();
-        for zeal in [BoxEffort::All, BoxEffort::Matching, BoxEffort::Chains] {
+        for box_effort in [BoxEffort::All, BoxEffort::Matching, BoxEffort::Chains] {
             if !limit.spend(joined.instance.slots.len() as u64) {
                 break;
             }
-            let boxes = boxed(&joined.instance, zeal, round, limit);
+            let boxes = boxed(&joined.instance, box_effort, round, limit);
             let before = forms.last().map_or(0, |form| form.joined.instance.slots.len());
             let count = boxes.instance.slots.len();
             if count != before && count != joined.instance.slots.len() {

@@ -31,7 +31,7 @@ pub(crate) fn sweep(instance: &Instance) -> Vec<i64> {
         if born {
             offsets[id.index()] = rooms.take(slot.extent, slot.align);
         } else {
-            rooms.give(offsets[id.index()], slot.extent);
+            rooms.release(offsets[id.index()], slot.extent);
         }
     }
     offsets
@@ -60,18 +60,18 @@ impl FreeRanges {
         let Some((room, start)) = exact.filter(fits).or_else(sure) else {
             let (before, offset) = (self.top, align_up(self.top, align));
             self.top = offset + size;
-            self.give(before, offset - before);
+            self.release(before, offset - before);
             return offset;
         };
         self.remove(start, start + room);
         let offset = align_up(start, align);
-        self.give(start, offset - start);
-        self.give(offset + size, start + room - offset - size);
+        self.release(start, offset - start);
+        self.release(offset + size, start + room - offset - size);
         offset
     }
 
     /// Frees a stretch.
-    fn give(&mut self, start: i64, size: i64) {
+    fn release(&mut self, start: i64, size: i64) {
         if size == 0 {
             return;
         }

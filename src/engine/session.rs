@@ -277,7 +277,7 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     }
 
     fn admit(&self, f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
-        given_up(f, plan, &self.session.settings.donated)?;
+        check_donations(f, plan, &self.session.settings.donated)?;
         match self.session.backend.capabilities().functions {
             true => self.session.settings.functions.check(f),
             false => Ok(()),
@@ -361,7 +361,7 @@ pub(crate) fn layout_of(memory: &Memory) -> ArenaLayout {
 }
 
 /// Refuses a plan that uses the memory of a parameter that the caller does not give up.
-fn given_up(function: &Function, plan: &Plan, donated: &[usize]) -> Result<(), Diagnostic> {
+fn check_donations(function: &Function, plan: &Plan, donated: &[usize]) -> Result<(), Diagnostic> {
     let Some(&kept) = plan.donated.iter().find(|k| !donated.contains(k)) else { return Ok(()) };
     let names = Names::of(function);
     let name = function.params().get(kept).map_or_else(String::new, |&p| names.get(p));

@@ -68,7 +68,7 @@ impl<'a> Literals<'a> {
     fn header(mut self) -> Result<Header, NpzErrorKind> {
         let (mut descr, mut order, mut shape) = (None, None, None);
         self.expect(b'{', "`{`")?;
-        while !self.takes(b'}') {
+        while !self.accepts(b'}') {
             let key = self.string()?;
             self.expect(b':', "`:`")?;
             match key {
@@ -77,7 +77,7 @@ impl<'a> Literals<'a> {
                 b"shape" => shape = Some(self.shape()?),
                 _ => return Err(NpzErrorKind::Header("`descr`, `fortran_order` or `shape`")),
             }
-            if !self.takes(b',') {
+            if !self.accepts(b',') {
                 self.expect(b'}', "`,` or `}`")?;
                 break;
             }
@@ -97,7 +97,7 @@ impl<'a> Literals<'a> {
     }
 
     /// Takes this byte, if it comes next.
-    fn takes(&mut self, byte: u8) -> bool {
+    fn accepts(&mut self, byte: u8) -> bool {
         self.blank();
         let rest = self.rest.strip_prefix(&[byte]);
         self.rest = rest.unwrap_or(self.rest);
@@ -105,7 +105,7 @@ impl<'a> Literals<'a> {
     }
 
     fn expect(&mut self, byte: u8, due: &'static str) -> Result<(), NpzErrorKind> {
-        if self.takes(byte) { Ok(()) } else { Err(NpzErrorKind::Header(due)) }
+        if self.accepts(byte) { Ok(()) } else { Err(NpzErrorKind::Header(due)) }
     }
 
     /// A string without escapes, in either quotes.
@@ -134,11 +134,11 @@ impl<'a> Literals<'a> {
     fn shape(&mut self) -> Result<Vec<u64>, NpzErrorKind> {
         self.expect(b'(', "a tuple of extents")?;
         let (mut shape, mut product) = (Vec::new(), 1u64);
-        while !self.takes(b')') {
+        while !self.accepts(b')') {
             let extent = self.extent()?;
             product = product.checked_mul(extent.max(1)).filter(|&p| p < 1 << 60).ok_or(SIZE)?;
             shape.push(extent);
-            if !self.takes(b',') {
+            if !self.accepts(b',') {
                 // A bracket alone makes no tuple.
                 if shape.len() == 1 {
                     return Err(NpzErrorKind::Header("`,`"));
@@ -151,7 +151,7 @@ impl<'a> Literals<'a> {
     }
 
     fn extent(&mut self) -> Result<u64, NpzErrorKind> {
-        if self.takes(b'-') {
+        if self.accepts(b'-') {
             return Err(NpzErrorKind::Header("an extent that is not negative"));
         }
         let digits = self.rest.iter().take_while(|b| b.is_ascii_digit()).count();

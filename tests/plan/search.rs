@@ -370,7 +370,7 @@ fn what_reads_at_shifted_places_is_slower_by_the_model_as_it_is_by_the_clock() {
     let mut state = space.state(&start);
     let mut written = 0;
     loop {
-        let next = space.moves(&state).find(|m| matches!(m, Move::WriteOut { .. }));
+        let next = space.moves(&state).find(|m| matches!(m, Move::Inline { .. }));
         let Some(next) = next else { break };
         space.apply(&mut state, &next).expect("is legal");
         written += 1;

@@ -6,6 +6,7 @@
 mod functions;
 mod graph;
 mod imports;
+mod names;
 mod ops_page;
 mod rules_page;
 mod words;

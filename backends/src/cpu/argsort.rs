@@ -86,12 +86,12 @@ fn is_wide(dtype: DType) -> bool {
 }
 
 impl CompiledArgsort {
-    pub(super) fn run(&self, crew: &mut WorkerSet<'_>) {
+    pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) {
         if self.count == 0 || self.tasks == 0 {
             return;
         }
         let (whole, rest) = (self.lines / self.tasks, self.lines % self.tasks);
-        crew.each(self.tasks, |_, worker, k| {
+        worker_set.each(self.tasks, |_, worker, k| {
             let first = k * whole + k.min(rest);
             let last = first + whole + i64::from(k < rest);
             (first..last).for_each(|line| self.line(worker, k, line));
@@ -120,9 +120,9 @@ impl CompiledArgsort {
         }
         let from = worker.table[self.from];
         macro_rules! elements {
-            ($way:ident, $t:ty, |$x:ident| $number:expr) => {{
+            ($source:ident, $t:ty, |$x:ident| $number:expr) => {{
                 let first = from.cast::<$t>().wrapping_offset(at[0] as isize);
-                self.$way(worker, task, at[1], |k| {
+                self.$source(worker, task, at[1], |k| {
                     // SAFETY: the line is inside of the buffer, whose elements are of this type, and which
                     // nobody writes meanwhile; callers' slices have been aligned.
                     let $x = unsafe { *first.offset((k * self.step[0]) as isize) };

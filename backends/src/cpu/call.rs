@@ -144,7 +144,7 @@ impl CpuExecutable {
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Diagnostic> {
         let lent = |k: usize| matches!(inputs[k], CallInput::Lent(_));
-        self.given_up(&lent)?;
+        self.check_donations(&lent)?;
         self.go(
             &mut |k| match &mut inputs[k] {
                 CallInput::Lent(s) => s.as_ptr().cast_mut(),
@@ -156,7 +156,7 @@ impl CpuExecutable {
     }
 
     /// Refuses to write to what is only lent.
-    fn given_up(&self, lent: &dyn Fn(usize) -> bool) -> Result<(), Diagnostic> {
+    fn check_donations(&self, lent: &dyn Fn(usize) -> bool) -> Result<(), Diagnostic> {
         let mut wanted = self.written.iter().enumerate();
         let kept = wanted.find_map(|(k, name)| name.as_ref().filter(|_| lent(k)));
         match kept {
@@ -205,7 +205,7 @@ impl CpuExecutable {
         outputs: &mut [&mut [u8]],
         recorder: Option<&mut SpanRecorder>,
     ) -> Result<(), Diagnostic> {
-        self.given_up(&|_| true)?;
+        self.check_donations(&|_| true)?;
         self.go(&mut |k| inputs[k].as_ptr().cast_mut(), outputs, recorder)
     }
 
@@ -252,7 +252,7 @@ impl CpuExecutable {
         };
         for (n, step) in self.steps.iter().enumerate() {
             let begun = recorder.as_ref().map(|r| r.now());
-            let crew = &mut WorkerSet {
+            let worker_set = &mut WorkerSet {
                 code: &self.code,
                 workers,
                 pool: pool.as_deref_mut(),
@@ -260,11 +260,11 @@ impl CpuExecutable {
                 recorder: recorder.as_deref(),
             };
             match step {
-                CompiledStep::Kernel(kernel) => kernel.run(crew),
-                CompiledStep::Contract(members) => members.iter().for_each(|m| m.run(crew)),
-                CompiledStep::Scatter(scatter) => scatter.run(crew),
-                CompiledStep::Argsort(argsort) => argsort.run(crew),
-                CompiledStep::Call(call) => call.run(crew).map_err(|d| self.at_step(n, d))?,
+                CompiledStep::Kernel(kernel) => kernel.run(worker_set),
+                CompiledStep::Contract(members) => members.iter().for_each(|m| m.run(worker_set)),
+                CompiledStep::Scatter(scatter) => scatter.run(worker_set),
+                CompiledStep::Argsort(argsort) => argsort.run(worker_set),
+                CompiledStep::Call(call) => call.run(worker_set).map_err(|d| self.at_step(n, d))?,
                 CompiledStep::Copy(from, to, n) => {
                     let (from, to) = (pointers[*from], pointers[*to]);
                     // SAFETY: both have this many bytes, and are not the same.

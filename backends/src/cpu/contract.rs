@@ -3,8 +3,8 @@
 
 use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use super::gemm::subnormal::SubnormalState;
-use super::gemm::tiles::{ProductKernel, ProductOperand};
-use super::gemm::{Gemm, MatrixView, ProductContext, apart, best, canonical, tiles};
+use super::gemm::tiles::{GemmSide, ProductKernel};
+use super::gemm::{Gemm, GemmArgs, MatrixView, best, canonical, needs_copy, tiles};
 use super::kernel::compile::CompileContext;
 use super::kernel::{CompiledKernel, TaskGranularity};
 use super::machine_code::{Code, SweepId};
@@ -76,8 +76,8 @@ enum OperandSource {
 
 impl OperandSource {
     /// Whether neighbours along the depth lie so far apart that they are copied as pieces go.
-    fn apart(&self, depth: usize, bytes: u64) -> bool {
-        matches!(self, OperandSource::View(v) if apart(depth, v.steps[1], bytes))
+    fn needs_copy(&self, depth: usize, bytes: u64) -> bool {
+        matches!(self, OperandSource::View(v) if needs_copy(depth, v.steps[1], bytes))
     }
 }
 
@@ -155,7 +155,7 @@ impl CompileContext<'_> {
             false => Multiplier::Matrices(best()),
         };
         let most = [cut.rows, cut.task[1], size[3]].map(|n| usize::try_from(n).unwrap_or(0));
-        let far = operands.iter().flatten().any(|s| s.apart(most[2], bytes));
+        let far = operands.iter().flatten().any(|s| s.needs_copy(most[2], bytes));
         let room = i64::try_from(by.gemm().room(m.sum, most, far)).unwrap_or(i64::MAX);
         let room = self.own.take(room, 1)?;
         Ok(CompiledMember {
@@ -291,12 +291,12 @@ impl CompiledMember {
         self.by.gemm().name(self.sum)
     }
 
-    pub(super) fn run(&self, crew: &mut WorkerSet<'_>) {
+    pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) {
         if let Some(operands) = &self.operands {
             let bytes = self.sum.bytes();
             for operand in operands {
                 let OperandSource::Packed(packed) = operand else { continue };
-                crew.each((packed.count + TASK - 1) / TASK, |code, worker, k| {
+                worker_set.each((packed.count + TASK - 1) / TASK, |code, worker, k| {
                     let at = worker.all(packed.at);
                     worker.set(0, at, 0, bytes);
                     let end = ((k + 1) * TASK).min(packed.count);
@@ -306,7 +306,7 @@ impl CompiledMember {
             let [batch, rows, cols, _] = self.size;
             let (all, [height, width]) = (batch * rows, self.cut.task);
             let across = (cols + width - 1) / width;
-            crew.each((all + height - 1) / height * across, |code, worker, k| {
+            worker_set.each((all + height - 1) / height * across, |code, worker, k| {
                 let (from, left) = (k / across * height, k % across * width);
                 let cols = [left, (left + width).min(cols)];
                 let mut row = from;
@@ -320,7 +320,7 @@ impl CompiledMember {
             });
         }
         if let SumTarget::Sums(_, then) = &self.to {
-            then.finish(crew);
+            then.finish(worker_set);
         }
     }
 
@@ -337,7 +337,7 @@ impl CompiledMember {
         let matrix = |at, free: i64, deep: i64, left: bool| {
             let (free, deep) = (free as isize, deep as isize);
             let (row, column) = if left { (free, deep) } else { (deep, free) };
-            ProductOperand::Matrix(MatrixView { at, row, column })
+            GemmSide::Matrix(MatrixView { at, row, column })
         };
         let of = |source: &'a OperandSource, free: i64, skipped: i64, left: bool| match source {
             OperandSource::Packed(packed) => {
@@ -352,7 +352,7 @@ impl CompiledMember {
             }
             OperandSource::Windows(w) => {
                 let at = worker.table[w.buffer].cast_const();
-                ProductOperand::Window(w.window.placed(at, p.batch as usize, skipped as usize))
+                GemmSide::Window(w.window.placed(at, p.batch as usize, skipped as usize))
             }
         };
         let sides = [of(lhs, rows, p.rows[0], true), of(rhs, cols, p.cols[0], false)];
@@ -374,18 +374,8 @@ impl CompiledMember {
         #[allow(unsafe_code)]
         unsafe {
             match (self.by, sides) {
-                (
-                    Multiplier::Matrices(gemm),
-                    [ProductOperand::Matrix(x), ProductOperand::Matrix(y)],
-                ) => {
-                    gemm.product(
-                        self.sum,
-                        size,
-                        x,
-                        y,
-                        out,
-                        ProductContext { room, met: &self.met },
-                    );
+                (Multiplier::Matrices(gemm), [GemmSide::Matrix(x), GemmSide::Matrix(y)]) => {
+                    gemm.product(self.sum, size, x, y, out, GemmArgs { room, met: &self.met });
                 }
                 // Matrices are multiplied by what copies, too.
                 _ => tiles().windows(self.sum, size, sides, out, room),

@@ -53,9 +53,9 @@ const PRODUCTS: &str = "gemm";
 /// without, and for steps that call a library; else as
 /// [`CpuExecutable::compile`](crate::cpu::executable::Executable::compile).
 pub fn code_for(program: &Verified<Program>, target: &str, fp: Fp) -> Result<usize, Diagnostic> {
-    let maker = SweepCompiler::for_target(target, Vectors::Narrow, fp);
-    let maker = maker.map_err(|d| within(d, program, None))?;
-    Ok(made(program, legalize(program, &CAPABILITIES)?, maker)?.0.discard())
+    let compiler = SweepCompiler::for_target(target, Vectors::Narrow, fp);
+    let compiler = compiler.map_err(|d| within(d, program, None))?;
+    Ok(made(program, legalize(program, &CAPABILITIES)?, compiler)?.0.discard())
 }
 
 /// The machine code of a program for a target as text. It is the same on every host that has the emitter of
@@ -71,12 +71,12 @@ pub fn listing_for(
     vectors: Vectors,
     fp: Fp,
 ) -> Result<Vec<ListedStep>, Diagnostic> {
-    let maker = SweepCompiler::for_target(target, vectors, fp);
-    let mut maker = maker.map_err(|d| within(d, program, None))?;
-    maker.listing.texts = true;
-    let (mut maker, steps) = made(program, legalize(program, &CAPABILITIES)?, maker)?;
-    let mut noted = std::mem::take(&mut maker.listing.noted).into_iter().peekable();
-    maker.discard();
+    let compiler = SweepCompiler::for_target(target, vectors, fp);
+    let mut compiler = compiler.map_err(|d| within(d, program, None))?;
+    compiler.listing.texts = true;
+    let (mut compiler, steps) = made(program, legalize(program, &CAPABILITIES)?, compiler)?;
+    let mut noted = std::mem::take(&mut compiler.listing.noted).into_iter().peekable();
+    compiler.discard();
     let mut all = Vec::new();
     for (n, made) in steps.into_iter().enumerate() {
         let mut functions = Vec::new();
@@ -130,13 +130,13 @@ fn without_addresses(mut function: ListedFunction) -> ListedFunction {
 fn made(
     program: &Verified<Program>,
     low: Legalized,
-    mut maker: SweepCompiler,
+    mut compiler: SweepCompiler,
 ) -> Result<(SweepCompiler, Vec<StepReport>), Diagnostic> {
     let (mut slots, functions, mut steps) = (0, Registry::new(), Vec::new());
     for (n, step) in low.program.steps.iter().enumerate() {
-        maker.listing.begin(n, step.name());
+        compiler.listing.begin(n, step.name());
         let mut making = CompileContext {
-            maker: Some(&mut maker),
+            compiler: Some(&mut compiler),
             program: &low.program,
             shared: &mut OffsetAllocator::default(),
             own: &mut OffsetAllocator::default(),
@@ -146,12 +146,12 @@ fn made(
         let origin = low.origin.get(n).copied();
         let work = work(&mut making, step).map_err(|d| within(d, program, origin))?;
         slots = making.slots;
-        let emitters = maker.listing.emitters(n);
+        let emitters = compiler.listing.emitters(n);
         let by: Vec<&str> = match &work {
             CompiledStep::Contract(members) => members.iter().map(|_| PRODUCTS).collect(),
             _ => Vec::new(),
         };
         steps.push(told(&low.program, step, origin.unwrap_or_default(), &emitters, &by));
     }
-    Ok((maker, steps))
+    Ok((compiler, steps))
 }

@@ -189,13 +189,13 @@ impl CpuExecutable {
         // Steps of this engine read at a coordinate before they write there.
         arena_layout::check(program, arena, &[])?;
         let mut own = OffsetAllocator::default();
-        let mut maker =
+        let mut compiler =
             SweepCompiler::new(options.fp, options.vectors).map_err(|d| within(d, None))?;
-        maker.listing.texts = texts;
+        compiler.listing.texts = texts;
         let functions = Some(functions);
         let CompiledSteps { steps, made, slots, arena: all } =
-            compiled_steps(program, low, &rooms, (&mut maker, functions), &mut own)?;
-        let code = maker.finish().map_err(|d| within(d, None))?;
+            compiled_steps(program, low, &rooms, (&mut compiler, functions), &mut own)?;
+        let code = compiler.finish().map_err(|d| within(d, None))?;
         let mut memory = RunMemory {
             arena: AlignedBlock::new(all).map_err(|d| within(d, None))?,
             constants: AlignedBlock::new(constants.most).map_err(|d| within(d, None))?,
@@ -318,7 +318,7 @@ fn compiled_steps(
     program: &Program,
     low: &Legalized,
     rooms: &ScratchLayout,
-    (maker, functions): (&mut SweepCompiler, Option<&Registry>),
+    (compiler, functions): (&mut SweepCompiler, Option<&Registry>),
     own: &mut OffsetAllocator,
 ) -> Result<CompiledSteps, Diagnostic> {
     let mut all = rooms.end;
@@ -328,10 +328,10 @@ fn compiled_steps(
         let origin = low.origin.get(n).copied();
         // Steps run one after the other: each has all of what is not kept.
         own.free();
-        maker.listing.begin(n, step.name());
+        compiler.listing.begin(n, step.name());
         let mut shared = rooms.of(origin);
         let mut making = CompileContext {
-            maker: Some(&mut *maker),
+            compiler: Some(&mut *compiler),
             program: &low.program,
             shared: &mut shared,
             own: &mut *own,
@@ -340,7 +340,7 @@ fn compiled_steps(
         };
         let work = work(&mut making, step).map_err(|d| within(d, program, origin))?;
         slots = making.slots;
-        let emitters = maker.listing.emitters(n);
+        let emitters = compiler.listing.emitters(n);
         let origin = origin.unwrap_or_default();
         let by: Vec<&str> = match &work {
             CompiledStep::Contract(members) => {

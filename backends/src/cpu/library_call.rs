@@ -66,9 +66,9 @@ impl CompileContext<'_> {
 }
 
 impl CompiledCall {
-    pub(super) fn run(&self, crew: &mut WorkerSet<'_>) -> Result<(), Diagnostic> {
+    pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) -> Result<(), Diagnostic> {
         let Some(function) = &self.function else { return Ok(()) };
-        let worker = crew.worker(0);
+        let worker = worker_set.worker(0);
         let mut args: SmallVec<[TensorRef<'_>; 8]> = SmallVec::new();
         for d in &self.args {
             // SAFETY: the buffer is dense and has this many bytes, which an earlier step or the caller has written and

@@ -119,35 +119,35 @@ impl CompileContext<'_> {
 }
 
 impl CompiledScatter {
-    pub(super) fn run(&self, crew: &mut WorkerSet<'_>) {
-        self.all(crew, self.begin);
-        let threads = crew.workers.len() as i64;
+    pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) {
+        self.all(worker_set, self.begin);
+        let threads = worker_set.workers.len() as i64;
         let round = if threads > 1 { ROUND } else { PIECE };
         let range = (self.elements + threads - 1) / threads;
         let mut from = 0;
         while from < self.count {
             let to = (from + round).min(self.count);
-            crew.each((to - from + PIECE - 1) / PIECE, |code, worker, k| {
+            worker_set.each((to - from + PIECE - 1) / PIECE, |code, worker, k| {
                 let (values, places) = (worker.all(self.values), worker.all(self.places));
                 worker.set(0, values, from, self.wide.bytes());
                 worker.set(1, places, from, 8);
                 let first = from + k * PIECE;
                 worker.sweep(code, self.updates, first, (first + PIECE).min(to));
             });
-            crew.each(threads, |_, worker, k| {
+            worker_set.each(threads, |_, worker, k| {
                 let end = ((k + 1) * range).min(self.elements);
                 self.add(worker, (to - from) as usize, (k * range).min(end)..end);
             });
             from = to;
         }
         if let ScatterSums::Beside(_, finish) = self.sums {
-            self.all(crew, finish);
+            self.all(worker_set, finish);
         }
     }
 
     /// Runs a sweep over all sums.
-    fn all(&self, crew: &mut WorkerSet<'_>, sweep: SweepId) {
-        crew.each((self.elements + ELEMENTS - 1) / ELEMENTS, |code, worker, k| {
+    fn all(&self, worker_set: &mut WorkerSet<'_>, sweep: SweepId) {
+        worker_set.each((self.elements + ELEMENTS - 1) / ELEMENTS, |code, worker, k| {
             let sums = self.sums(worker);
             worker.set(0, sums, 0, self.wide.bytes());
             worker.sweep(code, sweep, k * ELEMENTS, ((k + 1) * ELEMENTS).min(self.elements));

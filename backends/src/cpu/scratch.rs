@@ -71,7 +71,7 @@ pub(super) fn needed(program: &Program, low: &Legalized) -> Result<Vec<u64>, Dia
         room.free();
         own.free();
         let mut making = CompileContext {
-            maker: None,
+            compiler: None,
             program: &low.program,
             shared: room,
             own: &mut own,

@@ -57,7 +57,7 @@ impl Store {
     }
 
     /// Takes a block back, unless there are as many of its size as results.
-    fn give(&self, bytes: usize, block: AlignedBlock) {
+    fn put_back(&self, bytes: usize, block: AlignedBlock) {
         let most = self.sizes.iter().filter(|&&of| of == bytes).count();
         let mut spare = self.spare();
         let full = spare.iter().filter(|&&(of, _)| of == bytes).count() >= most;
@@ -102,7 +102,7 @@ impl Drop for PooledBytes {
     fn drop(&mut self) {
         // Without its executable a block is freed.
         if let (Some(block), Some(home)) = (self.block.take(), self.home.upgrade()) {
-            home.give(self.bytes, block);
+            home.put_back(self.bytes, block);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::planning::{PlanRequest, effort_name};
 use crate::steps;
 use adfuse::budget::BudgetChoice;
 use adfuse::fusion::{
-    Bottleneck, Cost, Effort, Plan, computed_again, cost, lossy_copies, patterns, saved_bytes,
+    Bottleneck, Cost, Effort, Plan, cost, lossy_copies, patterns, recomputed_values, saved_bytes,
 };
 use adfuse::ir::kernel::{Extents, Program};
 use adfuse::ir::text::Names;
@@ -149,7 +149,7 @@ impl PlanReport {
                 fastest_peak: choice.fastest_peak,
                 slower_percent: slower(choice.point.seconds, choice.fastest_seconds),
             }),
-            again: recomputed::named(f, &computed_again(f, plan)),
+            again: recomputed::named(f, &recomputed_values(f, plan)),
             lossy: copies.iter().map(|c| (value(c.of), c.narrow.name())).collect(),
             donated: plan
                 .donated

@@ -216,7 +216,7 @@ impl LoopAxes {
     }
 
     /// Cuts a flat run into axes of these extents; `None` where atoms do not divide so.
-    pub(crate) fn cut(&mut self, flat: &[Atom], dims: &[i64]) -> Option<TensorAxes> {
+    pub(crate) fn split_flat(&mut self, flat: &[Atom], dims: &[i64]) -> Option<TensorAxes> {
         if dims.contains(&0) || flat.iter().any(|&a| self.extent(a) == 0) {
             return None;
         }
@@ -264,11 +264,11 @@ mod tests {
         let mut axes = LoopAxes::default();
         let x = axes.place(&[6, 4]);
         let flat = axes.all(&x);
-        let cut = axes.cut(&flat, &[2, 12]).expect("12 is 3 times 4");
+        let cut = axes.split_flat(&flat, &[2, 12]).expect("12 is 3 times 4");
         assert_eq!(cut.iter().map(|r| r.len()).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(axes.whole(&x[0]).len(), 2);
-        assert!(axes.cut(&flat, &[5, 5]).is_none());
-        assert_eq!(axes.cut(&flat, &[1, 24, 1]).expect("one run")[1].len(), 3);
+        assert!(axes.split_flat(&flat, &[5, 5]).is_none());
+        assert_eq!(axes.split_flat(&flat, &[1, 24, 1]).expect("one run")[1].len(), 3);
     }
 
     #[test]

@@ -416,7 +416,7 @@ impl<'f> Facts<'f> {
             return None;
         }
         let flat: SmallVec<[_; 8]> = place.iter().flatten().copied().collect();
-        axes.cut(&flat, dims)
+        axes.split_flat(&flat, dims)
     }
 }
 

@@ -148,9 +148,9 @@ impl<'d> StepLoad<'d> {
 
     /// What loads and stores take beyond that of neighbours. No lanes share it: cores are all that is
     /// idle where there is little of it.
-    fn apart(&mut self, lying: &AccessPattern, share: f64) {
+    fn add_access(&mut self, pattern: &AccessPattern, share: f64) {
         let cores = share.max(1.0 / self.device.parallel.max(1) as f64);
-        self.slots += lying.slots(self.device) / cores;
+        self.slots += pattern.slots(self.device) / cores;
     }
 
     /// Multiply-adds with sums of a type, of 16-bit floats or wider ones.
@@ -173,7 +173,7 @@ impl<'d> StepLoad<'d> {
             let points = places.points().checked_div(places.inner()).unwrap_or(0);
             let share = self.share(points, places.inner());
             self.add(&operations::stage(stage, &places), share);
-            self.apart(
+            self.add_access(
                 &access_cost::stage(self.program, stage, &places, kernel.schedule.vector),
                 share,
             );
@@ -203,7 +203,7 @@ impl<'d> StepLoad<'d> {
             let places = IterationSpace::new(&extents, extents.len());
             let share = self.share(places.points(), 1);
             self.add(&operations::program(&feed.program, &feed.params, &places), share);
-            self.apart(&access_cost::operand(self.program, &feed.params, &places), share);
+            self.add_access(&access_cost::operand(self.program, &feed.params, &places), share);
         }
         let deep = IterationSpace::new(&member.depth, member.depth.len()).points();
         let count = places.points().saturating_mul(deep);
@@ -212,7 +212,7 @@ impl<'d> StepLoad<'d> {
         // The sum itself.
         then.registers = then.registers.saturating_add(if member.sum.bytes() > 4 { 2 } else { 1 });
         self.add(&then, share);
-        self.apart(&access_cost::stage(self.program, &member.then, &places, None), share);
+        self.add_access(&access_cost::stage(self.program, &member.then, &places, None), share);
     }
 
     fn attend(&mut self, attend: &Attend) {
@@ -235,14 +235,14 @@ impl<'d> StepLoad<'d> {
                 self.contract(attend.sum, narrow, scores.saturating_mul(deep), share);
             }
             self.add(&work, share);
-            self.apart(&access_cost::operand(self.program, &feed.params, &places), share);
+            self.add_access(&access_cost::operand(self.program, &feed.params, &places), share);
         }
         let long = IterationSpace::new(stream, stream.len()).points();
         self.contract(attend.sum, narrow, places.points().saturating_mul(long), share);
         let mut then = operations::stage(&attend.then, &places);
         then.each(attend.sum, places.points());
         self.add(&then, share);
-        self.apart(&access_cost::stage(self.program, &attend.then, &places, None), share);
+        self.add_access(&access_cost::stage(self.program, &attend.then, &places, None), share);
     }
 
     fn scatter(&mut self, scatter: &Scatter) {
@@ -252,7 +252,7 @@ impl<'d> StepLoad<'d> {
         work.each(result.map_or(DType::F32, |i| i.dtype), places.points());
         let share = self.share(places.points(), 1);
         self.add(&work, share);
-        self.apart(&access_cost::operand(self.program, &scatter.params, &places), share);
+        self.add_access(&access_cost::operand(self.program, &scatter.params, &places), share);
     }
 
     /// Keys are made of all elements; the places that are asked for are found by comparing, a line on one

@@ -244,7 +244,7 @@ impl<'a> Explainer<'a> {
         if together.is_empty() {
             let later = if self.position(a) > self.position(b) { (a, b) } else { (b, a) };
             for (value, other, first) in [(later.0, later.1, true), (later.1, later.0, false)] {
-                apart.extend(self.apart(value, other, first));
+                apart.extend(self.not_shared(value, other, first));
             }
         }
         Explanation { values: [a, b], groups, together, apart }
@@ -355,7 +355,7 @@ impl<'a> Explainer<'a> {
 
     /// Why `value` is not in the group of `other`, the last that computes it; `None` where the other way
     /// says it all.
-    pub(crate) fn apart(&self, value: Value, other: Value, later: bool) -> Option<NotShared> {
+    pub(crate) fn not_shared(&self, value: Value, other: Value, later: bool) -> Option<NotShared> {
         let to = self.homes(other).last().map(|&(home, _)| home);
         let group = to.map(|h| h.0 as usize);
         let found = |chain: Vec<Value>, obstacle: Obstacle| {
@@ -423,9 +423,8 @@ impl<'a> Explainer<'a> {
             Some(home) if home > to => Err(Refusal::Order(v)),
             home => Ok(home == Some(to)),
         };
-        let around =
-            PartContext { facts: &self.facts, device: self.device, place: &self.grown.place };
-        part.clone().join(&around, i, &inside).map(|_| ())
+        let cx = PartContext { facts: &self.facts, device: self.device, place: &self.grown.place };
+        part.clone().join(&cx, i, &inside).map(|_| ())
     }
 
     /// Whether a part computes something from occurrences of a value.

@@ -37,7 +37,7 @@ impl Explanation {
                 }
             });
         }
-        out.extend(self.apart.iter().map(|apart| words.apart(apart)));
+        out.extend(self.apart.iter().map(|apart| words.not_shared(apart)));
         out
     }
 }
@@ -70,7 +70,7 @@ impl<'a> SentenceWriter<'a> {
         matches!(self.f.def(v), ValueDef::Inst(i, _) if self.plan.inline.contains(&i))
     }
 
-    pub(crate) fn apart(&self, apart: &NotShared) -> String {
+    pub(crate) fn not_shared(&self, apart: &NotShared) -> String {
         let name = self.name(apart.value);
         let mut out = match apart.group {
             Some(g) => format!("{name} is not in group {g}: "),

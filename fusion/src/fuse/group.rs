@@ -22,13 +22,13 @@ pub(crate) fn group<'f>(
     options: &PlanOptions,
     price: f64,
 ) -> Result<(Facts<'f>, Groups), Diagnostic> {
-    group_again(f, options, price, &SecondaryMap::new())
+    regroup(f, options, price, &SecondaryMap::new())
 }
 
 /// As [`group`], with instructions that compute again what was computed before: `since` is the place in
 /// the function from which on they are wanted, as a number of instructions. They share no kernel that is
 /// done by then.
-pub(crate) fn group_again<'f>(
+pub(crate) fn regroup<'f>(
     f: &'f Function,
     options: &PlanOptions,
     price: f64,

@@ -69,8 +69,8 @@ impl Groups {
                 }
             }
         }
-        let around = PartContext { facts, device, place: &self.place };
-        let (part, place) = Part::begin(&around, i);
+        let cx = PartContext { facts, device, place: &self.place };
+        let (part, place) = Part::begin(&cx, i);
         let p = self.parts.push(part);
         self.since[p] = since;
         self.settle(facts, i, p, place);
@@ -89,8 +89,8 @@ impl Groups {
             Some(h) if h > p => Err(Refusal::Order(v)),
             h => Ok(h == Some(p)),
         };
-        let around = PartContext { facts, device, place: &self.place };
-        let place = self.parts[p].join(&around, i, &inside)?;
+        let cx = PartContext { facts, device, place: &self.place };
+        let place = self.parts[p].join(&cx, i, &inside)?;
         self.settle(facts, i, p, place);
         Ok(())
     }

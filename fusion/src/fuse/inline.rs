@@ -125,8 +125,8 @@ const FOLLOWED: usize = 64;
 /// points of the whole, and one under windows once for each element of a window.
 fn evaluations(facts: &Facts<'_>, groups: &Groups, v: Value) -> f64 {
     /// A part, the view it reads through, and its points.
-    type Site = (Option<PartId>, Option<Inst>, i64);
-    let mut sites: SmallVec<[Site; 8]> = SmallVec::new();
+    type InlineSite = (Option<PartId>, Option<Inst>, i64);
+    let mut sites: SmallVec<[InlineSite; 8]> = SmallVec::new();
     let mut seen: SmallVec<[(Value, Option<Inst>); 8]> = smallvec![(v, None)];
     let mut next = 0;
     while let Some(&(w, via)) = seen.get(next) {
@@ -170,7 +170,7 @@ fn packed(
     let mut saved = 0.0;
     for &p in groups.readers(v) {
         let part = &groups.parts[p];
-        let ops = if part.goes_along(v) { 2.0 } else { 2.0 + device.stride_ops };
+        let ops = if part.has_axes_of(v) { 2.0 } else { 2.0 + device.stride_ops };
         saved += ops * facts.elements[v] as f64 / device.ops_per_s;
         let more = recipe.roots.iter().filter(|&&r| !groups.readers(r).contains(&p));
         let more: f64 = more.map(|&r| bytes(facts, r)).sum();

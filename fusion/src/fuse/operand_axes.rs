@@ -43,6 +43,6 @@ impl Part {
     ) -> bool {
         self.axes.begin();
         let Some(runs) = self.operand(facts, k) else { return false };
-        runs.iter().zip(wanted).all(|(run, dims)| self.axes.cut(run, dims).is_some())
+        runs.iter().zip(wanted).all(|(run, dims)| self.axes.split_flat(run, dims).is_some())
     }
 }

@@ -87,8 +87,8 @@ pub(crate) struct PartContext<'a> {
 
 impl Part {
     /// A part that begins with this instruction, and where its value lies.
-    pub(crate) fn begin(around: &PartContext<'_>, i: Inst) -> (Part, TensorAxes) {
-        let facts = around.facts;
+    pub(crate) fn begin(cx: &PartContext<'_>, i: Inst) -> (Part, TensorAxes) {
+        let facts = cx.facts;
         let shape = PartKind::of(facts.class[i], i);
         let mut part = Part {
             shape,
@@ -151,7 +151,7 @@ impl Part {
 
     /// Whether a value that it reads lies in memory as the largest of what it computes does, which is what it goes
     /// along.
-    pub(crate) fn goes_along(&self, v: Value) -> bool {
+    pub(crate) fn has_axes_of(&self, v: Value) -> bool {
         let Some((_, place)) = self.reads.iter().find(|(w, _)| *w == v) else { return false };
         let mut walked = self.axes.all(&self.written.1).into_iter();
         self.axes.all(place).iter().all(|a| walked.any(|b| b == *a))
@@ -201,37 +201,37 @@ impl Part {
     /// whether a value is computed in this part.
     pub(crate) fn join(
         &mut self,
-        around: &PartContext<'_>,
+        cx: &PartContext<'_>,
         i: Inst,
         inside: &dyn Fn(Value) -> Result<bool, Refusal>,
     ) -> Result<TensorAxes, Refusal> {
-        let class = around.facts.class[i];
+        let class = cx.facts.class[i];
         if class.is_alone()
             || matches!(class, InstClass::Contract | InstClass::Constant)
             || matches!(
                 self.shape,
                 PartKind::Scatter(_) | PartKind::Argsort(_) | PartKind::Opaque(_)
             )
-            || matches!(self.shape, PartKind::Contract(_)) && !around.device.contract_epilogue
+            || matches!(self.shape, PartKind::Contract(_)) && !cx.device.contract_epilogue
         {
             return Err(Refusal::Kind);
         }
         let mark = self.axes.begin();
         let rows = self.rows.clone();
-        let joined = self.try_join(around, i, inside);
+        let joined = self.try_join(cx, i, inside);
         match joined {
             Ok((space, rows, added, reach)) => {
-                let place = self.axes.resolve(&result_place(around.facts, i, &space));
-                self.note_under(around.facts, i, &space);
+                let place = self.axes.resolve(&result_place(cx.facts, i, &space));
+                self.note_under(cx.facts, i, &space);
                 if let Some(fold) = rows.1 {
-                    self.after.push((around.facts.f.inst_results(i)[0], fold));
+                    self.after.push((cx.facts.f.inst_results(i)[0], fold));
                 }
                 let rows = rows.0;
                 self.rows = rows;
                 self.frame.extend(added);
-                self.note(around.facts, i, reach);
+                self.note(cx.facts, i, reach);
                 self.members.push(i);
-                self.write(around.facts, i, &place);
+                self.write(cx.facts, i, &place);
                 Ok(place)
             }
             Err(why) => {
@@ -244,11 +244,11 @@ impl Part {
 
     fn try_join(
         &mut self,
-        around: &PartContext<'_>,
+        cx: &PartContext<'_>,
         i: Inst,
         inside: &dyn Fn(Value) -> Result<bool, Refusal>,
     ) -> Result<(TensorAxes, Levels, AtomRun, ReachedLeaves), Refusal> {
-        let facts = around.facts;
+        let facts = cx.facts;
         let place = self.axes.place(&facts.dims[space(facts, i)]);
         let mut reach = self.reach(facts, i, &place);
         let new = reach.seen.iter().map(|(j, _)| *j).chain([i]).filter(|&j| !self.lists(j));
@@ -266,7 +266,7 @@ impl Part {
             return Err(Refusal::Size);
         }
         for leaf in &here {
-            let known = around.place[leaf.value].as_ref();
+            let known = cx.place[leaf.value].as_ref();
             match (&leaf.place, known) {
                 (Some(p), Some(known)) if self.axes.unify_places(p, known) => {}
                 _ => return Err(Refusal::Axes(leaf.value)),
@@ -300,7 +300,7 @@ impl Part {
         if (1..all.len()).any(|k| all[..k].contains(&all[k])) {
             return Err(Refusal::Axes(facts.f.inst_results(i)[0]));
         }
-        let rows = self.levels(around, i, &place, &all, &added, &here)?;
+        let rows = self.levels(cx, i, &place, &all, &added, &here)?;
         if self.reads.len() + outside.len() > MOST_READS {
             return Err(Refusal::Size);
         }
@@ -335,14 +335,14 @@ impl Part {
     /// The domain with an instruction along the atoms `all` in it, if that is possible.
     fn levels(
         &mut self,
-        around: &PartContext<'_>,
+        cx: &PartContext<'_>,
         i: Inst,
         place: &TensorAxes,
         all: &AtomRun,
         added: &AtomRun,
         here: &[Leaf],
     ) -> Result<Levels, Refusal> {
-        let facts = around.facts;
+        let facts = cx.facts;
         if let Some(fold) = self.follows(facts, i, all, here) {
             return Ok((self.rows.clone(), Some(fold)));
         }
@@ -402,7 +402,7 @@ impl Part {
         if decided || !added.is_empty() {
             let domain = rows.as_ref().unwrap_or(&frame);
             let inner = self.axes.points(&without(&frame, domain));
-            around.device.rows(self.axes.points(domain), inner)?;
+            cx.device.rows(self.axes.points(domain), inner)?;
         }
         Ok((rows, None))
     }

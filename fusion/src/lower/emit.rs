@@ -40,7 +40,7 @@ const MOST_VALUES: usize = 100_000;
 
 /// The program of one stage, as it grows.
 pub(crate) struct StageEmitter<'a> {
-    pub(crate) ground: &'a EmitContext<'a>,
+    pub(crate) cx: &'a EmitContext<'a>,
     axes: &'a mut LoopAxes,
     numbers: &'a Coordinates,
     /// What earlier stages left, by value and place.
@@ -57,13 +57,13 @@ type EmittedStage = Result<SVal, Diagnostic>;
 impl<'a> StageEmitter<'a> {
     /// An empty program.
     pub(crate) fn new(
-        ground: &'a EmitContext<'a>,
+        cx: &'a EmitContext<'a>,
         axes: &'a mut LoopAxes,
         numbers: &'a Coordinates,
         kept: &'a HashMap<(Value, TensorAxes), (Param, DType)>,
     ) -> StageEmitter<'a> {
         StageEmitter {
-            ground,
+            cx,
             axes,
             numbers,
             kept,
@@ -88,7 +88,7 @@ impl<'a> StageEmitter<'a> {
 
     /// The value at a point, in its own type.
     pub(crate) fn value(&mut self, v: Value, at: &ElementRef) -> EmittedStage {
-        let facts = self.ground.facts;
+        let facts = self.cx.facts;
         if let Some(l) = facts.f.literal(v) {
             return Ok(self.constant(l));
         }
@@ -119,7 +119,7 @@ impl<'a> StageEmitter<'a> {
     }
 
     fn fresh(&mut self, v: Value, at: &ElementRef) -> EmittedStage {
-        let facts = self.ground.facts;
+        let facts = self.cx.facts;
         let dtype = facts.f.ty(v).dtype;
         if let ElementRef::Place(place) = at
             && let Some((param, kept)) = self.kept.get(&(v, place.clone()))
@@ -128,7 +128,7 @@ impl<'a> StageEmitter<'a> {
             return Ok(self.convert(s, dtype));
         }
         match facts.f.def(v) {
-            ValueDef::Inst(i, _) if (self.ground.listed)(i) => self.computed(v, i, at),
+            ValueDef::Inst(i, _) if (self.cx.listed)(i) => self.computed(v, i, at),
             _ => {
                 let s = self.load(v, at)?.0;
                 Ok(s)
@@ -138,7 +138,7 @@ impl<'a> StageEmitter<'a> {
 
     /// Reads a value from its buffer; the number of the parameter too.
     pub(crate) fn load(&mut self, v: Value, at: &ElementRef) -> Result<(SVal, usize), Diagnostic> {
-        let dtype = self.ground.facts.f.ty(v).dtype;
+        let dtype = self.cx.facts.f.ty(v).dtype;
         let from = self.operand(v)?;
         let index = match from {
             Operand::Buffer(_) => self.index(at),
@@ -159,8 +159,8 @@ impl<'a> StageEmitter<'a> {
 
     /// The buffer or the literal that a value is.
     pub(crate) fn operand(&self, v: Value) -> Result<Operand, Diagnostic> {
-        let facts = self.ground.facts;
-        match (self.ground.buffers[v], facts.f.def(v)) {
+        let facts = self.cx.facts;
+        match (self.cx.buffers[v], facts.f.def(v)) {
             (_, ValueDef::Literal(l)) => Ok(Operand::Literal(l)),
             (Some(b), _) => Ok(Operand::Buffer(b)),
             (None, def) => {
@@ -175,7 +175,7 @@ impl<'a> StageEmitter<'a> {
     }
 
     fn computed(&mut self, v: Value, i: Inst, at: &ElementRef) -> EmittedStage {
-        let facts = self.ground.facts;
+        let facts = self.cx.facts;
         let f = facts.f;
         let wrong = |m: &str| Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
         match f.op(i).def().body {
@@ -229,7 +229,7 @@ impl<'a> StageEmitter<'a> {
     }
 
     fn view(&mut self, i: Inst, at: &ElementRef) -> EmittedStage {
-        let facts = self.ground.facts;
+        let facts = self.cx.facts;
         if let ElementRef::Place(place) = at {
             let mark = self.axes.begin();
             let under = facts.through(self.axes, i, place);
@@ -265,7 +265,7 @@ impl<'a> StageEmitter<'a> {
             let mut at: Index = p.index.iter().map(|e| simple(e.compose(&index))).collect();
             // A view of what is in memory is another place in it.
             while let ValueDef::Inst(j, _) = facts.f.def(v)
-                && (self.ground.listed)(j)
+                && (self.cx.listed)(j)
                 && let Some(under) = facts.view(j)
                 && let [whole] = under.pieces.as_slice()
                 && whole.guards.is_empty()
@@ -277,7 +277,7 @@ impl<'a> StageEmitter<'a> {
             pieces.push((v, at, p.guards.iter().map(guard).collect()));
         }
         let simple = |v: Value| match facts.f.def(v) {
-            ValueDef::Inst(j, _) => !(self.ground.listed)(j),
+            ValueDef::Inst(j, _) => !(self.cx.listed)(j),
             _ => true,
         };
         if pieces.iter().all(|(v, ..)| simple(*v)) {
@@ -311,7 +311,7 @@ impl<'a> StageEmitter<'a> {
         pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)>,
         outer: SmallVec<[Guard; 2]>,
     ) -> EmittedStage {
-        let facts = self.ground.facts;
+        let facts = self.cx.facts;
         let dtype = facts.f.ty(facts.f.inst_results(i)[0]).dtype;
         let mut kept: SmallVec<[Piece; 1]> = SmallVec::new();
         let last = pieces.len().saturating_sub(1);
@@ -368,7 +368,7 @@ impl<'a> StageEmitter<'a> {
 
     /// The program of an instruction on these operands.
     fn inline(&mut self, i: Inst, args: &[SVal]) -> EmittedStage {
-        let facts = self.ground.facts;
+        let facts = self.cx.facts;
         let Some((program, _)) = facts.program(i) else {
             let m = "an elementwise op without a program";
             return Err(Diagnostic::new(at_inst(facts.f, i), Kind::Internal, m));
@@ -401,7 +401,7 @@ impl<'a> StageEmitter<'a> {
         if inst.dtype == to {
             return x;
         }
-        if !self.ground.strict
+        if !self.cx.strict
             && inst.op == SOp::Prim(Prim::Convert)
             && inst.dtype.is_float()
             && inst.dtype.compute() != inst.dtype

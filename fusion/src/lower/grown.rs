@@ -109,16 +109,16 @@ impl Grown {
                     _ => return refuse(i, "it reads what a later group computes".into()),
                 }
             }
-            let around = PartContext { facts, device, place: &self.place };
+            let cx = PartContext { facts, device, place: &self.place };
             let place = match &mut part {
                 None => {
-                    let (begun, place) = Part::begin(&around, i);
+                    let (begun, place) = Part::begin(&cx, i);
                     part = Some(begun);
                     place
                 }
                 Some(part) => {
                     let inside = |v: Value| Ok::<bool, Refusal>(self.home[v] == Some(here));
-                    match part.join(&around, i, &inside) {
+                    match part.join(&cx, i, &inside) {
                         Ok(place) => place,
                         Err(why) => {
                             return refuse(i, format!("it does not join its group: {why}"));

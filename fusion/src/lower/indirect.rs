@@ -45,7 +45,7 @@ impl IndirectWindows<'_> {
         let walks = |d: &usize| self.inside.contains(&(*d as i64));
         let batch: Index =
             (0..coordinates.len()).filter(|d| !walks(d)).map(|d| coordinates[d].clone()).collect();
-        let facts = e.ground.facts;
+        let facts = e.cx.facts;
         // Scatters read all their places from the buffer, as do gathers of places that are computed.
         let kept = |v| facts.free(v).is_none();
         let columns = match facts.forced[indices] {
@@ -114,7 +114,7 @@ fn guards(at: &ElementRef) -> SmallVec<[Guard; 2]> {
 impl StageEmitter<'_> {
     /// An element of an instruction that moves elements by index values.
     pub(crate) fn indirect(&mut self, i: Inst, at: &ElementRef) -> Result<SVal, Diagnostic> {
-        let f = self.ground.facts.f;
+        let f = self.cx.facts.f;
         match f.op(i).def().body {
             Body::Indirect(Indirect::Gather) => gather(self, i, at),
             Body::Indirect(Indirect::DynamicSlice) => dynamic_slice(self, i, at),
@@ -125,7 +125,7 @@ impl StageEmitter<'_> {
 }
 
 fn gather(e: &mut StageEmitter<'_>, i: Inst, at: &ElementRef) -> Result<SVal, Diagnostic> {
-    let facts = e.ground.facts;
+    let facts = e.cx.facts;
     let (f, attrs) = (facts.f, facts.f.attrs(i));
     let (x, indices) = (f.args(i)[0], f.args(i)[1]);
     let mode = attrs.word("mode");
@@ -175,7 +175,7 @@ fn scalars(
 }
 
 fn dynamic_slice(e: &mut StageEmitter<'_>, i: Inst, at: &ElementRef) -> Result<SVal, Diagnostic> {
-    let facts = e.ground.facts;
+    let facts = e.cx.facts;
     let f = facts.f;
     let (x, starts) = (f.args(i)[0], &f.args(i)[1..]);
     let (dims, sizes) = (&facts.dims[x], &facts.dims[f.inst_results(i)[0]]);
@@ -191,7 +191,7 @@ fn dynamic_update_slice(
     i: Inst,
     at: &ElementRef,
 ) -> Result<SVal, Diagnostic> {
-    let facts = e.ground.facts;
+    let facts = e.cx.facts;
     let f = facts.f;
     let (x, update, starts) = (f.args(i)[0], f.args(i)[1], &f.args(i)[2..]);
     let (dims, sizes) = (&facts.dims[x], &facts.dims[update]);
@@ -225,7 +225,7 @@ pub(crate) fn scatter(
     i: Inst,
     out: Buffer,
 ) -> Result<Scatter, Diagnostic> {
-    let facts: &Facts<'_> = e.ground.facts;
+    let facts: &Facts<'_> = e.cx.facts;
     let (f, attrs) = (facts.f, facts.f.attrs(i));
     let (&[x, indices, updates], Body::Indirect(Indirect::Scatter(joins))) =
         (f.args(i), f.op(i).def().body)
@@ -265,14 +265,10 @@ pub(crate) fn scatter(
 }
 
 /// The step of an order; what it orders is in a buffer.
-pub(crate) fn argsort(
-    ground: &EmitContext<'_>,
-    i: Inst,
-    out: Buffer,
-) -> Result<Argsort, Diagnostic> {
-    let f = ground.facts.f;
+pub(crate) fn argsort(cx: &EmitContext<'_>, i: Inst, out: Buffer) -> Result<Argsort, Diagnostic> {
+    let f = cx.facts.f;
     let (attrs, x) = (f.attrs(i), f.args(i)[0]);
-    let (Some(from), Ok(axis)) = (ground.buffers[x], u8::try_from(attrs.int("axis"))) else {
+    let (Some(from), Ok(axis)) = (cx.buffers[x], u8::try_from(attrs.int("axis"))) else {
         return Err(Diagnostic::new(
             at_inst(f, i),
             Kind::Internal,
@@ -283,14 +279,10 @@ pub(crate) fn argsort(
 }
 
 /// The step of a function of the user's; what it reads is in buffers.
-pub(crate) fn opaque(
-    ground: &EmitContext<'_>,
-    i: Inst,
-    out: Buffer,
-) -> Result<Library, Diagnostic> {
-    let f = ground.facts.f;
+pub(crate) fn opaque(cx: &EmitContext<'_>, i: Inst, out: Buffer) -> Result<Library, Diagnostic> {
+    let f = cx.facts.f;
     let attrs = f.attrs(i);
-    let inputs: Option<Vec<Buffer>> = f.args(i).iter().map(|&v| ground.buffers[v]).collect();
+    let inputs: Option<Vec<Buffer>> = f.args(i).iter().map(|&v| cx.buffers[v]).collect();
     let Some(inputs) = inputs else {
         let m = "a function reads what is in no buffer";
         return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));

@@ -216,7 +216,7 @@ impl<'f> Copying<'f> {
 pub(crate) const NOT_ALSO: &str = "a group computes what the plan writes out, or has as a constant";
 
 /// The values that a plan computes more than once, in the order of the function, and how often again.
-pub fn computed_again(f: &Function, plan: &Plan) -> Vec<(Value, u32)> {
+pub fn recomputed_values(f: &Function, plan: &Plan) -> Vec<(Value, u32)> {
     let mut count: SecondaryMap<Inst, u32> = SecondaryMap::new();
     plan.groups.iter().flat_map(|g| &g.parts).flatten().for_each(|&i| count[i] += 1);
     let more = f.body_insts().iter().filter(|&&i| count[i] > 1);

@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 
 /// A part on its way to a step.
 pub(crate) struct PartLowering<'a> {
-    pub(crate) ground: EmitContext<'a>,
+    pub(crate) cx: EmitContext<'a>,
     pub(crate) device: &'a MachineModel,
     pub(crate) axes: LoopAxes,
     pub(crate) frame: (AtomRun, AtomRun),
@@ -41,7 +41,7 @@ type AfterFold<'t> = (usize, KeptEntry, &'t [(Value, TensorAxes)]);
 
 impl PartLowering<'_> {
     fn facts(&self) -> &Facts<'_> {
-        self.ground.facts
+        self.cx.facts
     }
 
     fn extents(&self, atoms: &[Atom]) -> Extents {
@@ -55,11 +55,11 @@ impl PartLowering<'_> {
     /// The kernel of a part.
     pub(crate) fn kernel(mut self, name: &str) -> Result<Kernel, Diagnostic> {
         let stores = std::mem::take(&mut self.stores);
-        let facts = self.ground.facts;
+        let facts = self.cx.facts;
         let mut stages = None;
         // Where a row outgrows its tile, elements are read or computed again instead.
         for tiles in [TileUse::Computed, TileUse::Read, TileUse::None] {
-            let (frame, listed) = (self.frame.clone(), self.ground.listed);
+            let (frame, listed) = (self.frame.clone(), self.cx.listed);
             let mut nest = Nest::new(facts, &mut self.axes, frame, listed, &self.under, tiles);
             let made = nest.stages(&stores);
             let fits = made.tile_bytes <= self.device.tile_bytes;
@@ -88,7 +88,7 @@ impl PartLowering<'_> {
         kept: &mut KeptParams,
         inside: &Extents,
     ) -> Result<Stage, Diagnostic> {
-        let facts = self.ground.facts;
+        let facts = self.cx.facts;
         let f = facts.f;
         let axes_of_stage = if slot.1 { inside.clone() } else { Extents::new() };
         let rank = kernel.domain.len();
@@ -96,12 +96,12 @@ impl PartLowering<'_> {
         let mut left: Vec<KeptEntry> = Vec::new();
         let mut folds: Vec<(Inst, TensorAxes, usize)> = Vec::new();
         let mut after = Vec::new();
-        let mut e = StageEmitter::new(&self.ground, &mut self.axes, numbers, kept);
+        let mut e = StageEmitter::new(&self.cx, &mut self.axes, numbers, kept);
         for task in tasks {
             let (value, sink) = match task {
                 Task::Store(v, place) => {
                     let at = ElementRef::Place(place.clone());
-                    let buffer = self.ground.buffers[*v].ok_or_else(no_buffer)?;
+                    let buffer = self.cx.buffers[*v].ok_or_else(no_buffer)?;
                     (e.value(*v, &at)?, Sink::Store { buffer, index: e.index(&at) })
                 }
                 Task::Leave(v, place) => {
@@ -194,13 +194,13 @@ impl PartLowering<'_> {
     ) -> Result<Stage, Diagnostic> {
         let mut kept = KeptParams::new();
         kept.insert((result.0, self.axes.resolve(&result.1)), sum);
-        let mut e = StageEmitter::new(&self.ground, &mut self.axes, numbers, &kept);
+        let mut e = StageEmitter::new(&self.cx, &mut self.axes, numbers, &kept);
         let mut sinks = Vec::new();
         for (v, place) in stored {
             let at = ElementRef::Place(place.clone());
             let value = e.value(*v, &at)?;
             e.program.outputs.push(value);
-            let buffer = self.ground.buffers[*v].ok_or_else(no_buffer)?;
+            let buffer = self.cx.buffers[*v].ok_or_else(no_buffer)?;
             sinks.push(Sink::Store { buffer, index: e.index(&at) });
         }
         let (params, program) = (std::mem::take(&mut e.params), std::mem::take(&mut e.program));
@@ -223,7 +223,7 @@ impl PartLowering<'_> {
         let all: AtomRun = gone.iter().flat_map(|run| self.axes.whole(run)).collect();
         let (inner, outer): (AtomRun, AtomRun) =
             all.iter().copied().partition(|a| self.frame.1.contains(a));
-        if !self.ground.strict && from == 0 && !monoid(facts, i).is_arg() {
+        if !self.cx.strict && from == 0 && !monoid(facts, i).is_arg() {
             // Each row by itself, then the rows: no block of elements spans two rows.
             let run = |atoms: AtomRun, order: Order| adfuse_ir::kernel::Run {
                 axes: atoms.iter().filter_map(|a| numbers.get(a)).map(|&n| n as u8).collect(),
@@ -248,7 +248,7 @@ impl PartLowering<'_> {
         place: &TensorAxes,
         depth: &TensorAxes,
     ) -> Result<Member, Diagnostic> {
-        let facts = self.ground.facts;
+        let facts = self.cx.facts;
         let f = facts.f;
         let (batched, left) = roles(facts, i);
         let whole = |runs: &[AtomRun], axes: &LoopAxes| -> AtomRun {
@@ -266,7 +266,7 @@ impl PartLowering<'_> {
             let order = batch.iter().chain(own).chain(&deep);
             let numbers = Coordinates::new(&self.axes, order.copied());
             let at = ElementRef::Place(side(facts, i, k, place, depth));
-            let mut e = StageEmitter::new(&self.ground, &mut self.axes, &numbers, &none);
+            let mut e = StageEmitter::new(&self.cx, &mut self.axes, &numbers, &none);
             let s = e.value(f.args(i)[k], &at)?;
             e.program.outputs.push(s);
             feeds.push(Feed { params: e.params, program: e.program });
@@ -280,7 +280,7 @@ impl PartLowering<'_> {
         let mut kept = KeptParams::new();
         kept.insert((v, self.axes.resolve(place)), (Param::Sum, sum));
         let stores = std::mem::take(&mut self.stores);
-        let (frame, listed) = (self.frame.clone(), self.ground.listed);
+        let (frame, listed) = (self.frame.clone(), self.cx.listed);
         let (axes, under) = (&mut self.axes, &self.under);
         let mut nest = Nest::new(facts, axes, frame, listed, under, TileUse::None);
         // Nothing is in rows, so there is one stage.
@@ -303,7 +303,7 @@ impl PartLowering<'_> {
 
     /// Prepares the lowering of a part.
     pub(crate) fn of<'a>(
-        ground: EmitContext<'a>,
+        cx: EmitContext<'a>,
         device: &'a MachineModel,
         part: &Part,
         stores: Vec<(Value, TensorAxes)>,
@@ -313,7 +313,7 @@ impl PartLowering<'_> {
         let inside = as_folded(part, &inside).unwrap_or(inside);
         let under = part.under.iter().map(|(i, p)| (*i, axes.resolve(p))).collect();
         let stores = stores.into_iter().map(|(v, p)| (v, axes.resolve(&p))).collect();
-        PartLowering { ground, device, frame: (domain, inside), axes, under, stores }
+        PartLowering { cx, device, frame: (domain, inside), axes, under, stores }
     }
 }
 
@@ -337,7 +337,7 @@ fn operand(
     i: Inst,
     place: &TensorAxes,
 ) -> Result<(SVal, DType), Diagnostic> {
-    let f = e.ground.facts.f;
+    let f = e.cx.facts.f;
     let x = f.args(i)[0];
     let wide = f.ty(x).dtype.compute();
     let s = e.value(x, &ElementRef::Place(place.clone()))?;

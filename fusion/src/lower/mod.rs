@@ -246,7 +246,7 @@ impl Lower<'_> {
             let listed = |i: Inst| {
                 class[i] == InstClass::Free || class[i] != InstClass::Constant && part.lists(i)
             };
-            let ground = EmitContext {
+            let cx = EmitContext {
                 facts: self.facts,
                 buffers: &self.buffers,
                 listed: &listed,
@@ -254,14 +254,14 @@ impl Lower<'_> {
             };
             match part.shape {
                 PartKind::Kernel => {
-                    let lowering = PartLowering::of(ground, self.device, part, stores);
+                    let lowering = PartLowering::of(cx, self.device, part, stores);
                     let kernel = lowering.kernel(&name)?;
                     self.program.steps.push(Step::Kernel(kernel));
                 }
                 PartKind::Contract(i) => {
                     let v = self.facts.f.inst_results(i)[0];
                     let place = self.grown.place[v].clone().unwrap_or_default();
-                    let lowering = PartLowering::of(ground, self.device, part, stores);
+                    let lowering = PartLowering::of(cx, self.device, part, stores);
                     members.push(lowering.member(i, &place, &part.depth)?);
                 }
                 PartKind::Scatter(i) => {
@@ -269,20 +269,20 @@ impl Lower<'_> {
                     let Some(out) = self.buffers[v] else { continue };
                     let (mut axes, kept) = (part.axes.clone(), HashMap::new());
                     let numbers = Coordinates::default();
-                    let mut e = StageEmitter::new(&ground, &mut axes, &numbers, &kept);
+                    let mut e = StageEmitter::new(&cx, &mut axes, &numbers, &kept);
                     let step = scatter(&mut e, i, out)?;
                     self.program.steps.push(Step::Scatter(step));
                 }
                 PartKind::Argsort(i) => {
                     let v = self.facts.f.inst_results(i)[0];
                     let Some(out) = self.buffers[v] else { continue };
-                    let step = argsort(&ground, i, out)?;
+                    let step = argsort(&cx, i, out)?;
                     self.program.steps.push(Step::Argsort(step));
                 }
                 PartKind::Opaque(i) => {
                     let v = self.facts.f.inst_results(i)[0];
                     let Some(out) = self.buffers[v] else { continue };
-                    self.program.steps.push(Step::Library(opaque(&ground, i, out)?));
+                    self.program.steps.push(Step::Library(opaque(&cx, i, out)?));
                 }
             }
         }

@@ -100,7 +100,7 @@ impl Short {
             if b.ty(v) == to { v } else { b.op_as(Op::ConvertElementType, &[v], Attrs::none(), to) }
         };
         let mut parts = Vec::new();
-        for at in places(&self.extents) {
+        for at in coordinates(&self.extents) {
             let mut pull = Pull { f, fold: self, at: &at, known: BTreeMap::new() };
             let v = pull.value(s, x, DEPTH);
             parts.push(convert(s.b, v, &wide));
@@ -127,7 +127,7 @@ impl Short {
 }
 
 /// Coordinates below the extents, row-major.
-fn places(extents: &[u64]) -> Vec<Vec<u64>> {
+fn coordinates(extents: &[u64]) -> Vec<Vec<u64>> {
     let mut all = vec![vec![]];
     for &n in extents {
         all = all.iter().flat_map(|p| (0..n).map(|k| [p.as_slice(), &[k]].concat())).collect();
@@ -170,7 +170,7 @@ impl Pull<'_> {
             }
             _ => {
                 let x = s.get(v);
-                self.cut(s.b, x, f.ty(v), &ty)
+                self.slice_window(s.b, x, f.ty(v), &ty)
             }
         };
         self.known.insert(v, made);
@@ -194,7 +194,7 @@ impl Pull<'_> {
         s.b.op_as(Op::BroadcastInDim, &[x], Attrs::none().with_ints("dims", dims), ty)
     }
 
-    fn cut(&self, b: &mut Builder, x: Value, from: &TensorType, to: &TensorType) -> Value {
+    fn slice_window(&self, b: &mut Builder, x: Value, from: &TensorType, to: &TensorType) -> Value {
         let dims = from.dims().unwrap_or_default();
         let at = |d: usize| d.checked_sub(self.fold.first).and_then(|k| self.at.get(k)).copied();
         let attrs = Attrs::none()

@@ -74,17 +74,17 @@ impl<'a> ExecutedPlan<'a> {
         plan.inline.iter().for_each(|&i| facts.set_free(i));
         let (home, first) = (SecondaryMap::new(), SecondaryMap::new());
         let serves = served(g);
-        let mut laid = ExecutedPlan { facts, plan, x, home, first, serves };
+        let mut executed = ExecutedPlan { facts, plan, x, home, first, serves };
         for (at, group) in plan.groups.iter().enumerate() {
             for &i in group.parts.iter().flatten() {
                 let v = g.inst_results(i)[0];
-                laid.home[v] = Some(at);
-                if let Some(of) = laid.origin(v) {
-                    laid.first[of].get_or_insert(v);
+                executed.home[v] = Some(at);
+                if let Some(of) = executed.origin(v) {
+                    executed.first[of].get_or_insert(v);
                 }
             }
         }
-        Ok(laid)
+        Ok(executed)
     }
 
     /// The value of which this is an instance.
@@ -161,23 +161,23 @@ impl Crossing {
     /// For what has no lowering.
     pub(crate) fn of(f: &Function, plan: &Plan) -> Result<Crossing, Diagnostic> {
         let x = instances(f, plan)?;
-        let laid = ExecutedPlan::of(f, plan, x.as_ref())?;
+        let executed = ExecutedPlan::of(f, plan, x.as_ref())?;
         let mut found = Crossing {
             values: Vec::new(),
             readings: SecondaryMap::new(),
             from: SecondaryMap::new(),
             saved: SecondaryMap::new(),
         };
-        for g in 0..laid.plan.groups.len() {
-            found.group(f, &laid, g);
+        for g in 0..executed.plan.groups.len() {
+            found.group(f, &executed, g);
         }
         let body = f.body_insts().iter().flat_map(|&i| f.inst_results(i));
         let all = f.params().iter().chain(body).copied();
         found.values = all.filter(|&v| !found.readings[v].is_empty()).collect();
-        let forms = storage(laid.plan);
-        for kept in stored(&laid.facts, laid.plan).into_iter().filter(|s| s.later) {
-            if let Some(v) = laid.origin(kept.value) {
-                let size = bytes(&laid.facts, &forms, kept.value).unwrap_or(u64::MAX);
+        let forms = storage(executed.plan);
+        for kept in stored(&executed.facts, executed.plan).into_iter().filter(|s| s.later) {
+            if let Some(v) = executed.origin(kept.value) {
+                let size = bytes(&executed.facts, &forms, kept.value).unwrap_or(u64::MAX);
                 found.saved[v] = found.saved[v].saturating_add(size);
             }
         }
@@ -185,20 +185,20 @@ impl Crossing {
     }
 
     /// Notes what a group needs for later phases.
-    fn group(&mut self, f: &Function, laid: &ExecutedPlan<'_>, g: usize) {
-        let (facts, h) = (&laid.facts, laid.facts.f);
-        let members = || laid.plan.groups[g].parts.iter().flatten().copied();
+    fn group(&mut self, f: &Function, executed: &ExecutedPlan<'_>, g: usize) {
+        let (facts, h) = (&executed.facts, executed.facts.f);
+        let members = || executed.plan.groups[g].parts.iter().flatten().copied();
         for m in members() {
             let own = h.inst(m).phase;
             let (mut stack, mut seen) = (vec![m], EntitySet::<Inst>::new());
             while let Some(i) = stack.pop() {
                 for &a in h.args(i) {
-                    let Some(v) = laid.origin(a).filter(|_| h.literal(a).is_none()) else {
+                    let Some(v) = executed.origin(a).filter(|_| h.literal(a).is_none()) else {
                         continue;
                     };
-                    let how = laid.how(g, a);
+                    let how = executed.how(g, a);
                     let needed = match how {
-                        ValueSource::Memory | ValueSource::Again { .. } => laid.serves[m],
+                        ValueSource::Memory | ValueSource::Again { .. } => executed.serves[m],
                         _ => own,
                     };
                     if let Some(j) = facts.free(a)
@@ -215,9 +215,11 @@ impl Crossing {
                     }
                     match how {
                         ValueSource::Written | ValueSource::HereAgain => {
-                            laid.sources(g, a, &mut self.from[v])
+                            executed.sources(g, a, &mut self.from[v])
                         }
-                        ValueSource::Again { group } => laid.sources(group, a, &mut self.from[v]),
+                        ValueSource::Again { group } => {
+                            executed.sources(group, a, &mut self.from[v])
+                        }
                         ValueSource::Memory | ValueSource::Here | ValueSource::Given => {}
                     }
                 }

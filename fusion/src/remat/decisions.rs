@@ -360,10 +360,10 @@ impl<'a> Decider<'a> {
                 Vec::new()
             }
             ResidualChoice::Save | ResidualChoice::Compress { .. } | ResidualChoice::Lossy(_) => {
-                alternatives::again(f, plan, v, readings)?
+                alternatives::rematerialize(f, plan, v, readings)?
             }
             ResidualChoice::Remat { .. } => alternatives::kept(f, plan, v)?,
-            ResidualChoice::Shared => alternatives::apart(f, plan, v, readings)?,
+            ResidualChoice::Shared => alternatives::split_phases(f, plan, v, readings)?,
         };
         let price = |plan| {
             let plan = alternatives::with_forms(f, plan, self.plan)?;

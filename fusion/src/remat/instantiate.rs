@@ -4,7 +4,7 @@ use super::group_graph::{GroupGraph, needed};
 use super::schedule::steps::OpSchedule;
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::of_groups;
-use crate::fuse::group::group_again;
+use crate::fuse::group::regroup;
 use crate::lower::instances::instances;
 use crate::plan::options::PlanOptions;
 use crate::plan::{Group, Plan};
@@ -71,7 +71,7 @@ pub(crate) fn regrouped(
         let first = members().map(|i| place[i]).min().unwrap_or(0);
         members().for_each(|i| since[i] = first);
     }
-    let (facts, groups) = group_again(&x.f, options, price, &since)?;
+    let (facts, groups) = regroup(&x.f, options, price, &since)?;
     let made = of_groups(&facts, &groups, options);
     let origin = |i: Inst| -> Option<Inst> {
         let v = x.value[x.f.inst_results(i)[0]]?;

@@ -19,7 +19,7 @@ pub(crate) mod single_changes;
 
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::plan_at;
-pub use crate::lower::instances::computed_again;
+pub use crate::lower::instances::recomputed_values;
 use crate::lower::lowered;
 pub use crate::lower::steps::steps_of;
 use crate::memory::engine::EngineModel;

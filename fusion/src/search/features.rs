@@ -96,7 +96,7 @@ impl PlanSpace<'_> {
             let v = f.inst_results(i)[0];
             for reader in &uses.read[v] {
                 let before = uses.made[v].iter().rev().find(|m| m.slot < reader.slot);
-                let Some(from) = before.map(|seat| seat.slot) else { continue };
+                let Some(from) = before.map(|part_slot| part_slot.slot) else { continue };
                 let members = state.members(*reader);
                 found.edges.push(EdgeFeatures {
                     value: v,

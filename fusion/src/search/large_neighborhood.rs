@@ -41,7 +41,7 @@ pub(super) fn through_windows(
             let (tried, next) = window.searched(space, &state, &within, policy);
             found.steps += tried;
             if let Some(next) = next
-                && space.takes(found, &next, wanted.budget)
+                && space.is_new_best(found, &next, wanted.budget)
             {
                 state = next;
             }
@@ -95,7 +95,7 @@ impl<'f> Neighborhood<'f> {
             for &a in f.args(i) {
                 match space.maker(a) {
                     Some(j) if members.contains(j) => {}
-                    Some(j) if state.written_out[j] || space.is_constant(a) => {
+                    Some(j) if state.inlined[j] || space.is_constant(a) => {
                         if copied.insert(j) {
                             stack.push(j);
                         }
@@ -134,7 +134,7 @@ impl<'f> Neighborhood<'f> {
         for i in groups.iter_mut().flat_map(|g| &mut g.parts).flatten() {
             *i = new[*i]?;
         }
-        let inline = f.body_insts().iter().filter(|&&i| state.written_out[i]);
+        let inline = f.body_insts().iter().filter(|&&i| state.inlined[i]);
         let forms = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
         let forms = forms.filter_map(|v| Some((copier.find(v)?, state.forms[v])));
         let plan = Plan {
@@ -179,7 +179,7 @@ impl<'f> Neighborhood<'f> {
         next.groups.splice(self.range.clone(), groups);
         for &i in self.f.body_insts() {
             let Some(old) = self.whole[i] else { continue };
-            next.written_out[old] = window.written_out[i];
+            next.inlined[old] = window.inlined[i];
             // How results are stored is no question of the window.
             let v = self.f.inst_results(i)[0];
             if !self.f.results().contains(&v) && window.forms[v] != before.forms[v] {

@@ -27,14 +27,14 @@ pub enum Move {
     /// A part's members from one on become a group that runs next.
     Split {
         /// The part.
-        seat: PartSlot,
+        part_slot: PartSlot,
         /// The first member that leaves.
         at: u32,
     },
     /// One of several parts becomes a group that runs next.
     Apart {
         /// The part.
-        seat: PartSlot,
+        part_slot: PartSlot,
     },
     /// A member leaves a part for another.
     Shift {
@@ -46,7 +46,7 @@ pub enum Move {
         into: PartSlot,
     },
     /// An elementwise instruction is written out in every group that uses it.
-    WriteOut {
+    Inline {
         /// The instruction.
         inst: Inst,
     },
@@ -68,7 +68,7 @@ pub enum Move {
     /// A part reads what it computed again.
     Once {
         /// The part.
-        seat: PartSlot,
+        part_slot: PartSlot,
         /// Which member.
         at: u32,
     },
@@ -97,7 +97,7 @@ impl Move {
             Move::Split { .. } => 2,
             Move::Apart { .. } => 3,
             Move::Shift { .. } => 4,
-            Move::WriteOut { .. } => 5,
+            Move::Inline { .. } => 5,
             Move::Keep { .. } => 6,
             Move::Again { .. } => 7,
             Move::Once { .. } => 8,
@@ -183,14 +183,14 @@ impl PlanSpace<'_> {
     }
 
     fn parting(&self, state: &PlanState, uses: &Uses, found: &mut Vec<Move>) {
-        for (seat, members) in state.seats() {
-            if state.group(seat.slot).parts.len() > 1 {
-                found.push(Move::Apart { seat });
+        for (part_slot, members) in state.part_slots() {
+            if state.group(part_slot.slot).parts.len() > 1 {
+                found.push(Move::Apart { part_slot });
             }
-            found.extend((1..members.len() as u32).map(|at| Move::Split { seat, at }));
+            found.extend((1..members.len() as u32).map(|at| Move::Split { part_slot, at }));
             for (&i, at) in members.iter().zip(0..) {
                 if uses.made[self.facts.f.inst_results(i)[0]].len() > 1 {
-                    found.push(Move::Once { seat, at });
+                    found.push(Move::Once { part_slot, at });
                 }
             }
         }
@@ -206,10 +206,11 @@ impl PlanSpace<'_> {
         let f = self.facts.f;
         for &inst in f.body_insts() {
             let v = f.inst_results(inst)[0];
-            if state.written_out[inst] {
+            if state.inlined[inst] {
                 found.push(Move::Keep { inst, into: None });
-                let users =
-                    state.seats().filter(|(_, m)| m.iter().any(|&i| self.uses_of(state, i, inst)));
+                let users = state
+                    .part_slots()
+                    .filter(|(_, m)| m.iter().any(|&i| self.uses_of(state, i, inst)));
                 found.extend(users.take(NEAR).map(|(s, _)| Move::Keep { inst, into: Some(s) }));
                 continue;
             }
@@ -217,7 +218,7 @@ impl PlanSpace<'_> {
                 continue;
             }
             if self.facts.class[inst] == InstClass::Point && !self.facts.forced[v] {
-                found.push(Move::WriteOut { inst });
+                found.push(Move::Inline { inst });
             }
             let again = uses.read[v].iter().filter(|s| !uses.made[v].contains(s));
             found.extend(again.take(NEAR).map(|&into| Move::Again { inst, into }));
@@ -240,7 +241,7 @@ impl PlanSpace<'_> {
                 if j == inst {
                     return true;
                 }
-                if state.written_out[j] && seen.insert(j) {
+                if state.inlined[j] && seen.insert(j) {
                     stack.push(j);
                 }
             }
@@ -250,11 +251,11 @@ impl PlanSpace<'_> {
 }
 
 impl PlanState {
-    pub(super) fn members(&self, seat: PartSlot) -> &Vec<Inst> {
-        &self.group(seat.slot).parts[seat.part as usize]
+    pub(super) fn members(&self, part_slot: PartSlot) -> &Vec<Inst> {
+        &self.group(part_slot.slot).parts[part_slot.part as usize]
     }
 
     fn written_out_value(&self, space: &PlanSpace<'_>, v: Value) -> bool {
-        space.maker(v).is_some_and(|i| self.written_out[i])
+        space.maker(v).is_some_and(|i| self.inlined[i])
     }
 }

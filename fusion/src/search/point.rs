@@ -1,7 +1,7 @@
 //! A plan with what it takes: its peak, its predicted time, its residuals.
 
 use crate::cost::cost;
-use crate::lower::instances::computed_again;
+use crate::lower::instances::recomputed_values;
 use crate::lower::{Holders, belongs, placed};
 use crate::memory::engine::EngineModel;
 use crate::memory::memory_beside;
@@ -67,6 +67,6 @@ pub(crate) fn measured_at(
     let memory = memory_beside(&program, options.effort, &engine.scratch(&program)?)?;
     let peak = engine.peak(&program, &memory)?;
     let saved = saved_bytes(f, &plan)?;
-    let again = computed_again(f, &plan);
+    let again = recomputed_values(f, &plan);
     Ok((PlanPoint { plan, peak, seconds, saved, again }, program, holders))
 }

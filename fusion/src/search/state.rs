@@ -30,7 +30,7 @@ pub struct PartSlot {
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlanState {
     pub(super) groups: Vec<Group>,
-    pub(super) written_out: SecondaryMap<Inst, bool>,
+    pub(super) inlined: SecondaryMap<Inst, bool>,
     pub(super) forms: SecondaryMap<Value, Storage>,
 }
 
@@ -42,7 +42,7 @@ impl PlanState {
 
     /// Whether an instruction is written out in every group that uses it.
     pub fn is_written_out(&self, i: Inst) -> bool {
-        self.written_out[i]
+        self.inlined[i]
     }
 
     /// What a value is stored in, where it is left to another group.
@@ -58,10 +58,10 @@ impl PlanState {
         &self.groups[slot.0 as usize]
     }
 
-    pub(super) fn seats(&self) -> impl Iterator<Item = (PartSlot, &Vec<Inst>)> + '_ {
+    pub(super) fn part_slots(&self) -> impl Iterator<Item = (PartSlot, &Vec<Inst>)> + '_ {
         self.groups.iter().zip(0..).flat_map(|(group, slot)| {
-            let seat = move |part| PartSlot { slot: GroupSlot(slot), part };
-            group.parts.iter().zip(0..).map(move |(members, part)| (seat(part), members))
+            let part_slot = move |part| PartSlot { slot: GroupSlot(slot), part };
+            group.parts.iter().zip(0..).map(move |(members, part)| (part_slot(part), members))
         })
     }
 }
@@ -87,10 +87,10 @@ impl PlanSpace<'_> {
     pub fn state(&self, plan: &Plan) -> PlanState {
         let mut state = PlanState {
             groups: plan.groups.clone(),
-            written_out: SecondaryMap::new(),
+            inlined: SecondaryMap::new(),
             forms: SecondaryMap::new(),
         };
-        plan.inline.iter().for_each(|&i| state.written_out[i] = true);
+        plan.inline.iter().for_each(|&i| state.inlined[i] = true);
         plan.storage.iter().for_each(|&(v, form)| state.forms[v] = form);
         let uses = self.uses(&state);
         for &i in self.facts.f.body_insts() {
@@ -114,7 +114,7 @@ impl PlanSpace<'_> {
             state.forms[v] != Storage::Plain && uses.crosses[v] && !self.results.contains(v)
         });
         Plan {
-            inline: f.body_insts().iter().copied().filter(|&i| state.written_out[i]).collect(),
+            inline: f.body_insts().iter().copied().filter(|&i| state.inlined[i]).collect(),
             groups: state.groups.clone(),
             storage: left.map(|v| (v, state.forms[v])).collect(),
             ..self.head.clone()
@@ -123,7 +123,7 @@ impl PlanSpace<'_> {
 
     /// What an instruction reads from buffers or members before it, constants apart.
     pub(super) fn reads(&self, state: &PlanState, i: Inst) -> SmallVec<[Value; 8]> {
-        let mut found = leaves_under(self.facts.f, i, |j| state.written_out[j]);
+        let mut found = leaves_under(self.facts.f, i, |j| state.inlined[j]);
         found.retain(|v| !self.is_constant(*v));
         found
     }
@@ -134,18 +134,18 @@ impl PlanSpace<'_> {
             read: SecondaryMap::new(),
             crosses: SecondaryMap::new(),
         };
-        for (seat, members) in state.seats() {
+        for (part_slot, members) in state.part_slots() {
             for &i in members {
                 for v in self.reads(state, i) {
-                    if uses.made[v].last() == Some(&seat) {
+                    if uses.made[v].last() == Some(&part_slot) {
                         continue;
                     }
                     uses.crosses[v] |= !uses.made[v].is_empty();
-                    if uses.read[v].last() != Some(&seat) {
-                        uses.read[v].push(seat);
+                    if uses.read[v].last() != Some(&part_slot) {
+                        uses.read[v].push(part_slot);
                     }
                 }
-                uses.made[self.facts.f.inst_results(i)[0]].push(seat);
+                uses.made[self.facts.f.inst_results(i)[0]].push(part_slot);
             }
         }
         uses

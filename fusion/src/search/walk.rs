@@ -79,7 +79,7 @@ pub(super) fn walk(
             continue;
         }
         (now, moves) = (price, space.proposals(&here));
-        if is_better(&price, &found.price) && space.takes(found, &here, wanted.budget) {
+        if is_better(&price, &found.price) && space.is_new_best(found, &here, wanted.budget) {
             best.clone_from(&here);
             since = 0;
         }
@@ -88,7 +88,7 @@ pub(super) fn walk(
 
 impl PlanSpace<'_> {
     /// Takes a state for the best, if it is that once its memory is packed as the plan's will be.
-    pub(super) fn takes(
+    pub(super) fn is_new_best(
         &self,
         found: &mut SearchResult,
         state: &PlanState,

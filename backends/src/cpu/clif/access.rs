@@ -293,22 +293,22 @@ impl FunctionEmitter<'_, '_> {
         fixed: &LoopInvariants,
         here: &PointValues<'_>,
     ) -> Value {
-        let ways = match read {
+        let sources = match read {
             ParamRead::Coord(form) => return self.form(p, *form, fixed, here),
-            ParamRead::Ways(ways) => ways,
+            ParamRead::Guarded(sources) => sources,
         };
-        let way = |unit: &mut Self, w: &GuardedSource| match &w.from {
+        let source = |unit: &mut Self, w: &GuardedSource| match &w.from {
             LoadSource::Literal(l) => unit.literal(*l),
             LoadSource::Array(a) => unit.load(p, a, fixed, here),
         };
-        if let [only] = ways.as_slice() {
-            return way(self, only);
+        if let [only] = sources.as_slice() {
+            return source(self, only);
         }
         let done = self.b.create_block();
         let result = self.b.append_block_param(done, register(dtype));
-        for w in ways {
+        for w in sources {
             let Some(holds) = self.guards(p, &w.guards, fixed, here) else {
-                let value = way(self, w);
+                let value = source(self, w);
                 self.b.ins().jump(done, &[value.into()]);
                 break;
             };
@@ -317,7 +317,7 @@ impl FunctionEmitter<'_, '_> {
             self.b.seal_block(yes);
             self.b.seal_block(no);
             self.b.switch_to_block(yes);
-            let value = way(self, w);
+            let value = source(self, w);
             self.b.ins().jump(done, &[value.into()]);
             self.b.switch_to_block(no);
         }

@@ -19,7 +19,7 @@ const GRAIN: i64 = 8;
 
 impl FunctionEmitter<'_, '_> {
     /// The loops along a line, from coordinate `low` to `high`, stretch by stretch.
-    pub(crate) fn stretches(
+    pub(crate) fn segments(
         &mut self,
         p: &LoopNest,
         line: &mut LineValues,
@@ -51,7 +51,7 @@ impl FunctionEmitter<'_, '_> {
         for at in breaks {
             to = self.sooner(from, at, to);
         }
-        let blocks = self.begin_stretch(p, line, [from, to], copies)?;
+        let blocks = self.begin_segment(p, line, [from, to], copies)?;
         to = blocks.map_or(to, |s| s.to);
         let mut vectors_to = to;
         if let Some((first, others)) = phases.split_first() {
@@ -78,15 +78,15 @@ impl FunctionEmitter<'_, '_> {
         if let Some(literals) = literals {
             self.choose(p, line, from, &literals)?;
         }
-        self.stretch(p, line, [from, vectors_to, to], copies)?;
+        self.segment(p, line, [from, vectors_to, to], copies)?;
         if let Some(blocks) = blocks {
-            self.end_stretch(p, line, &blocks, [from, to])?;
+            self.end_segment(p, line, &blocks, [from, to])?;
         }
         self.b.ins().jump(head, &[to.into()]);
         self.b.seal_block(head);
         self.b.seal_block(exit);
         self.b.switch_to_block(exit);
-        line.ways = Vec::new();
+        line.sources = Vec::new();
         Some(())
     }
 
@@ -141,9 +141,9 @@ impl FunctionEmitter<'_, '_> {
         let mut found = Vec::new();
         for (read, reach) in p.reads.iter().zip(&p.loads) {
             let mut places = Vec::new();
-            if let (ParamRead::Ways(ways), VectorAccess::Ways) = (read, reach) {
-                for way in ways {
-                    if let LoadSource::Literal(l) = way.from {
+            if let (ParamRead::Guarded(sources), VectorAccess::Guarded) = (read, reach) {
+                for source in sources {
+                    if let LoadSource::Literal(l) = source.from {
                         let bytes = u64::from(copies.most * LANES) * l.dtype().bytes();
                         let times = bytes.div_ceil(16).max(1);
                         let offset = self.constants.place(in_memory(l), times as usize)?;
@@ -169,27 +169,27 @@ impl FunctionEmitter<'_, '_> {
         at.push(from);
         let mut all: Vec<Option<ChosenPointer>> = Vec::new();
         for ((read, reach), literals) in p.reads.iter().zip(&p.loads).zip(literals) {
-            let (ParamRead::Ways(ways), VectorAccess::Ways) = (read, reach) else {
+            let (ParamRead::Guarded(sources), VectorAccess::Guarded) = (read, reach) else {
                 all.push(None);
                 continue;
             };
             let mut literals = literals.iter().rev();
             let mut found: Option<ChosenPointer> = None;
             // The last way holds wherever no other does.
-            for way in ways.iter().rev() {
+            for source in sources.iter().rev() {
                 let here = ChosenPointer {
-                    pointer: match &way.from {
+                    pointer: match &source.from {
                         LoadSource::Literal(_) => *literals.next()?,
                         LoadSource::Array(a) => self.start(line, a)?,
                     },
-                    along: self.long(if matches!(way.from, LoadSource::Literal(_)) {
+                    along: self.long(if matches!(source.from, LoadSource::Literal(_)) {
                         0
                     } else {
                         -1
                     }),
                 };
                 let here_at = PointValues { at: &at, params: &line.fixed.params };
-                let holds = self.guards(p, &way.guards, &line.fixed, &here_at);
+                let holds = self.guards(p, &source.guards, &line.fixed, &here_at);
                 found = Some(match (holds, found) {
                     (Some(holds), Some(other)) => ChosenPointer {
                         pointer: self.b.ins().select(holds, here.pointer, other.pointer),
@@ -200,7 +200,7 @@ impl FunctionEmitter<'_, '_> {
             }
             all.push(found);
         }
-        line.ways = all;
+        line.sources = all;
         Some(())
     }
 

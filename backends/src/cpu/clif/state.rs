@@ -42,7 +42,7 @@ pub(crate) struct LineValues {
     /// Those of them that vectors read, in all lanes.
     pub(crate) spread: Vec<Option<Quad>>,
     /// Of each parameter that is read through guards, the way of the stretch.
-    pub(crate) ways: Vec<Option<ChosenPointer>>,
+    pub(crate) sources: Vec<Option<ChosenPointer>>,
     /// Of each output that folds, where.
     pub(crate) folds: Vec<Option<FoldLine>>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct LineValues {
 /// The arrays that are read and written.
 pub(crate) fn accesses(p: &LoopNest) -> impl Iterator<Item = &Access> {
     let reads = p.reads.iter().flat_map(|r| match r {
-        ParamRead::Ways(ways) => ways.as_slice(),
+        ParamRead::Guarded(sources) => sources.as_slice(),
         ParamRead::Coord(_) => &[],
     });
     let arrays = reads.filter_map(|w| match &w.from {

@@ -149,8 +149,8 @@ impl FunctionEmitter<'_, '_> {
             };
             values.push(value);
         }
-        let (spread, ways, folds) = (Vec::new(), Vec::new(), Vec::new());
-        Some(LineValues { fixed, outer, values, spread, ways, folds })
+        let (spread, sources, folds) = (Vec::new(), Vec::new(), Vec::new());
+        Some(LineValues { fixed, outer, values, spread, sources, folds })
     }
 
     /// Operands, constants among them made anew.
@@ -176,15 +176,15 @@ impl FunctionEmitter<'_, '_> {
             self.spread_line(p, line);
         }
         self.fold_line(p, line, low, high)?;
-        let cut = p.packed() || p.loads.contains(&VectorAccess::Ways);
+        let cut = p.packed() || p.loads.contains(&VectorAccess::Guarded);
         if p.lanes().is_some() || copies.is_some() && cut {
-            return self.stretches(p, line, low, high, copies);
+            return self.segments(p, line, low, high, copies);
         }
-        self.stretch(p, line, [low, high, high], copies)
+        self.segment(p, line, [low, high, high], copies)
     }
 
     /// Vectors from a coordinate while they fit below another, then elements up to the last.
-    pub(crate) fn stretch(
+    pub(crate) fn segment(
         &mut self,
         p: &LoopNest,
         line: &LineValues,
@@ -271,7 +271,7 @@ impl FunctionEmitter<'_, '_> {
         params: &[Option<Value>],
     ) -> Option<Value> {
         let (read, dtype) = (p.reads.get(k)?, *p.types.get(k)?);
-        if let Some(chosen) = line.ways.get(k).copied().flatten() {
+        if let Some(chosen) = line.sources.get(k).copied().flatten() {
             return Some(self.chosen_element(&chosen, *at.last()?, dtype));
         }
         Some(self.read(p, read, dtype, &line.fixed, &PointValues { at, params }))

@@ -56,7 +56,7 @@ impl FunctionEmitter<'_, '_> {
         for &v in moving.chain(&p.body.outputs) {
             let one = line.values.get(v.index()).copied().flatten();
             if let (Some(one), None) = (one, line.spread[v.index()]) {
-                line.spread[v.index()] = Some(self.spread(p.body.insts[v].dtype, one));
+                line.spread[v.index()] = Some(self.broadcast_element(p.body.insts[v].dtype, one));
             }
         }
         // Where all constants fit into registers beside the interleaved copies, they stay there.
@@ -216,7 +216,7 @@ impl FunctionEmitter<'_, '_> {
     }
 
     /// A register's value in all lanes.
-    fn spread(&mut self, d: DType, one: Value) -> Quad {
+    fn broadcast_element(&mut self, d: DType, one: Value) -> Quad {
         let x = self.in_lane(d, one);
         let all = self.b.ins().splat(vector(d), x);
         if wide(d) { Quad::Wide([all, all]) } else { Quad::Narrow(all) }

@@ -132,7 +132,7 @@ impl FunctionEmitter<'_, '_> {
     }
 
     /// Begins a stretch at a coordinate: where a block does, the lanes are what is neutral.
-    pub(crate) fn begin_stretch(
+    pub(crate) fn begin_segment(
         &mut self,
         p: &LoopNest,
         line: &LineValues,
@@ -183,7 +183,7 @@ impl FunctionEmitter<'_, '_> {
     }
 
     /// Ends a stretch: where the block does, its lanes join.
-    pub(crate) fn end_stretch(
+    pub(crate) fn end_segment(
         &mut self,
         p: &LoopNest,
         line: &LineValues,
@@ -253,7 +253,7 @@ impl FunctionEmitter<'_, '_> {
         for (&a, &x) in a.parts().iter().zip(x.parts()) {
             let [one, other] = [(a, x), (x, a)].map(|(a, x)| {
                 let less = self.b.ins().fcmp(FloatCC::LessThan, a, x);
-                self.pick(less, a, x)
+                self.select(less, a, x)
             });
             parts.push(self.b.ins().bor(one, other));
         }

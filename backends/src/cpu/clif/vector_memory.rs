@@ -31,19 +31,19 @@ impl FunctionEmitter<'_, '_> {
                 let step = p.step(*form);
                 (0..copies).map(|copy| Some(self.coordinates(first, step, copy))).collect()
             }
-            (VectorAccess::Ways, _) => {
-                let chosen = line.ways.get(k).copied().flatten()?;
+            (VectorAccess::Guarded, _) => {
+                let chosen = line.sources.get(k).copied().flatten()?;
                 let address = self.chosen_address(&chosen, *at.last()?, dtype);
                 (0..copies).map(|copy| self.load_quad(dtype, address, 1, copy)).collect()
             }
-            (VectorAccess::Even, ParamRead::Ways(ways)) => {
-                let a = array(ways)?;
+            (VectorAccess::Even, ParamRead::Guarded(sources)) => {
+                let a = array(sources)?;
                 let address = self.address(p, a, &line.fixed, &here);
                 let step = p.step(a.form);
                 (0..copies).map(|copy| self.load_quad(a.dtype, address, step, copy)).collect()
             }
-            (VectorAccess::Packed, ParamRead::Ways(ways)) => {
-                let a = array(ways)?;
+            (VectorAccess::Packed, ParamRead::Guarded(sources)) => {
+                let a = array(sources)?;
                 let (address, _) = self.packed_place(p, a, a.packed?, &line.fixed, &here);
                 self.load_packed(a.dtype, a.packed?, address, copies)
             }
@@ -211,7 +211,7 @@ impl FunctionEmitter<'_, '_> {
                     let high = self.words(x, x, [2, 3, 2, 3]);
                     Quad::Wide([self.b.ins().uwiden_low(x), self.b.ins().uwiden_low(high)])
                 }
-                false => Quad::Narrow(self.kept(d, x)),
+                false => Quad::Narrow(self.wrapped_small_int(d, x)),
             });
         }
         Some(found)
@@ -381,15 +381,15 @@ impl FunctionEmitter<'_, '_> {
         for &x in q.parts() {
             let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
             let quiet = self.every(vector(d), quiet.bits());
-            parts.push(self.pick(nan, quiet, x));
+            parts.push(self.select(nan, quiet, x));
         }
         Quad::of(&parts)
     }
 }
 
 /// The only array that a parameter is read from.
-fn array(ways: &[GuardedSource]) -> Option<&Access> {
-    match ways {
+fn array(sources: &[GuardedSource]) -> Option<&Access> {
+    match sources {
         [GuardedSource { from: LoadSource::Array(a), .. }] => Some(a),
         _ => None,
     }

@@ -17,27 +17,27 @@ const SHORT: i64 = 64;
 impl LoopNest {
     /// Finds how vectors reach what is read and written.
     pub(crate) fn reach(&mut self, masks: bool) {
-        let mut ways = 0;
+        let mut sources = 0;
         let masked = masks && self.masked();
         for k in 0..self.reads.len() {
             let reach = match self.reach_of(&self.reads[k]) {
-                VectorAccess::Ways if masked && self.varies[k] => VectorAccess::Masked,
+                VectorAccess::Guarded if masked && self.varies[k] => VectorAccess::Masked,
                 reach => reach,
             };
             let mut needs = Vec::new();
             self.named(&self.reads[k], &mut needs);
-            if let (VectorAccess::Ways, ParamRead::Ways(all), true) =
+            if let (VectorAccess::Guarded, ParamRead::Guarded(all), true) =
                 (reach, &self.reads[k], self.varies[k])
             {
-                ways += all.len();
+                sources += all.len();
                 let guards = all.iter().flat_map(|w| &w.guards);
                 let moving: FormRanges =
                     guards.filter(|(f, _)| self.step(*f) != 0).cloned().collect();
-                if ways <= MOST_WAYS {
+                if sources <= MOST_WAYS {
                     self.breaks.extend(moving);
                 }
             }
-            let fits = reach != VectorAccess::Ways || ways <= MOST_WAYS && self.varies[k];
+            let fits = reach != VectorAccess::Guarded || sources <= MOST_WAYS && self.varies[k];
             self.loads.push(if fits { reach } else { VectorAccess::Single });
             self.needs.push(needs);
         }
@@ -54,12 +54,12 @@ impl LoopNest {
         let mut count = 0;
         let mut fits = true;
         for (read, _) in
-            all.filter(|(r, varies)| **varies && self.reach_of(r) == VectorAccess::Ways)
+            all.filter(|(r, varies)| **varies && self.reach_of(r) == VectorAccess::Guarded)
         {
-            let ParamRead::Ways(ways) = read else { continue };
-            count += ways.len();
+            let ParamRead::Guarded(sources) = read else { continue };
+            count += sources.len();
             fits &= matches!(
-                ways.as_slice(),
+                sources.as_slice(),
                 [GuardedSource { from: LoadSource::Array(a), .. }, GuardedSource { from: LoadSource::Literal(_), guards }]
                     if guards.is_empty() && a.dtype.bytes() >= 4
             );
@@ -110,23 +110,23 @@ impl LoopNest {
     }
 
     fn reach_of(&self, read: &ParamRead) -> VectorAccess {
-        let ways = match read {
+        let sources = match read {
             ParamRead::Coord(form) if self.affine(*form) => return VectorAccess::Coord,
             ParamRead::Coord(_) => return VectorAccess::Single,
-            ParamRead::Ways(ways) => ways,
+            ParamRead::Guarded(sources) => sources,
         };
-        if let [GuardedSource { from: LoadSource::Array(a), .. }] = ways.as_slice() {
+        if let [GuardedSource { from: LoadSource::Array(a), .. }] = sources.as_slice() {
             return self.reach_of_read(a);
         }
         let steps =
             |a: &Access| a.packed.is_none() && self.affine(a.form) && self.step(a.form) == 1;
-        let chosen = ways.iter().all(|w| {
+        let chosen = sources.iter().all(|w| {
             let guards = w.guards.iter().all(|(f, _)| self.affine(*f));
             guards
                 && matches!(&w.from, LoadSource::Literal(_))
                     | matches!(&w.from, LoadSource::Array(a) if steps(a))
         });
-        if chosen { VectorAccess::Ways } else { VectorAccess::Single }
+        if chosen { VectorAccess::Guarded } else { VectorAccess::Single }
     }
 
     /// Whether vectors read or write an array by whole bytes of packed elements.

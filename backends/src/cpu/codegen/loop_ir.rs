@@ -104,7 +104,7 @@ pub(crate) struct GuardedSource {
 /// How a parameter is read.
 #[derive(Debug)]
 pub(crate) enum ParamRead {
-    Ways(Vec<GuardedSource>),
+    Guarded(Vec<GuardedSource>),
     /// A form's value.
     Coord(usize),
 }
@@ -189,7 +189,7 @@ pub(crate) enum VectorAccess {
     /// One element for each few coordinates, of 32 bits.
     Spread(BroadcastStride),
     /// Through guards that are affine along the axis, each way to neighbouring elements or to one value.
-    Ways,
+    Guarded,
     /// Neighbouring elements where guards hold that are affine along the axis, one value elsewhere: lane by
     /// lane, by a mask.
     Masked,

@@ -87,7 +87,7 @@ impl NestPlanner<'_> {
 
     fn read(&mut self, param: &Param, dtype: DType) -> ParamRead {
         let (rank, domain) = (self.rank(), self.sweep.domain);
-        let whole = |from| ParamRead::Ways(vec![GuardedSource { from, guards: Vec::new() }]);
+        let whole = |from| ParamRead::Guarded(vec![GuardedSource { from, guards: Vec::new() }]);
         let number = |all: &[u32], k: usize| all.get(k).copied().unwrap_or_default();
         match param {
             Param::Coord(e) => ParamRead::Coord(self.form(AffineForm::of(e, rank))),
@@ -104,16 +104,16 @@ impl NestPlanner<'_> {
                 whole(LoadSource::Array(self.local(slot, dtype, rank)))
             }
             Param::Load(pieces) => {
-                let mut ways = Vec::new();
+                let mut sources = Vec::new();
                 for piece in pieces {
                     let guards = self.guards(&piece.guards);
                     let from = match piece.from {
                         Operand::Literal(l) => LoadSource::Literal(l),
                         Operand::Buffer(b) => LoadSource::Array(self.element(b, &piece.index)),
                     };
-                    ways.push(GuardedSource { from, guards });
+                    sources.push(GuardedSource { from, guards });
                 }
-                ParamRead::Ways(ways)
+                ParamRead::Guarded(sources)
             }
         }
     }
@@ -210,8 +210,8 @@ impl LoopNest {
         let mut forms: Vec<usize> = Vec::new();
         match read {
             ParamRead::Coord(f) => forms.push(*f),
-            ParamRead::Ways(ways) => {
-                for w in ways {
+            ParamRead::Guarded(sources) => {
+                for w in sources {
                     if let LoadSource::Array(a) = &w.from {
                         forms.push(a.form);
                     }
@@ -244,7 +244,7 @@ impl LoopNest {
     fn fixed(&self, read: &ParamRead) -> bool {
         match read {
             ParamRead::Coord(f) => self.still(*f),
-            ParamRead::Ways(ways) => ways.iter().all(|w| {
+            ParamRead::Guarded(sources) => sources.iter().all(|w| {
                 let source = match &w.from {
                     LoadSource::Array(a) => self.still(a.form),
                     LoadSource::Literal(_) => true,

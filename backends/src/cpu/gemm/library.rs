@@ -6,7 +6,7 @@
 use super::slab::{GAP, SlabElement};
 use super::subnormal::{FloatBits, MagnitudeRange, SubnormalState, factors, matters, slow_on_host};
 use super::tiles::found as tiles;
-use super::{Gemm, MatrixView, ProductContext, Size, apart, slab};
+use super::{Gemm, GemmArgs, MatrixView, Size, needs_copy, slab};
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 use private_gemm_x86 as gemm;
@@ -34,7 +34,7 @@ const FEW: usize = 32;
 /// # Safety
 /// The processor must have AVX, which both sets of instructions of the library include.
 #[target_feature(enable = "avx")]
-fn clean() {
+fn zero_upper_halves() {
     std::arch::x86_64::_mm256_zeroupper();
 }
 
@@ -123,7 +123,7 @@ impl GemmLibrary {
         // SAFETY: as the caller promises.
         unsafe {
             call(self, size, lhs, rhs, out, gemm::Accum::Replace);
-            clean();
+            zero_upper_halves();
         }
     }
 
@@ -137,14 +137,14 @@ impl GemmLibrary {
         lhs: MatrixView,
         rhs: MatrixView,
         out: MatrixView,
-        aid: ProductContext<'_>,
+        aid: GemmArgs<'_>,
     ) {
         let [_, cols, depth] = size;
         let looked_at = self.wary && aid.met.expects();
         let whole = || {
             // SAFETY: as the caller promises.
             unsafe {
-                if cols >= FEW && apart(depth, lhs.column as i64, size_of::<T>() as u64) {
+                if cols >= FEW && needs_copy(depth, lhs.column as i64, size_of::<T>() as u64) {
                     self.in_slabs::<T>(size, lhs, rhs, out, aid.room, None);
                 } else {
                     self.call::<T>(size, lhs, rhs, out, gemm::Accum::Replace);
@@ -269,7 +269,7 @@ impl Gemm for GemmLibrary {
         lhs: MatrixView,
         rhs: MatrixView,
         out: MatrixView,
-        aid: ProductContext<'_>,
+        aid: GemmArgs<'_>,
     ) {
         let [rows, cols, depth] = size;
         let kind = match (dtype, depth) {
@@ -288,7 +288,7 @@ impl Gemm for GemmLibrary {
                     kind(self, size, rhs.transposed(), lhs.transposed(), out.transposed(), aid);
                 }
             }
-            clean();
+            zero_upper_halves();
         }
     }
 }

@@ -7,7 +7,7 @@ use adfuse_ir::DType;
 
 /// What a product has beside its matrices.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct ProductContext<'a> {
+pub(in crate::cpu) struct GemmArgs<'a> {
     /// As many bytes as [`Gemm::room`] says, from a line of the cache on.
     pub(in crate::cpu) room: *mut u8,
     /// What earlier products of the same step have met.
@@ -19,7 +19,7 @@ pub(in crate::cpu) struct ProductContext<'a> {
 const NEAR: u64 = 512 << 10;
 
 /// Whether elements of an operand that lie so far from each other along the depth are copied.
-pub(in crate::cpu) fn apart(depth: usize, step: i64, bytes: u64) -> bool {
+pub(in crate::cpu) fn needs_copy(depth: usize, step: i64, bytes: u64) -> bool {
     let across = (depth.min(CONTRACT_CHUNK) as u64).saturating_mul(step.unsigned_abs());
     step != 1 && across.saturating_mul(bytes) > NEAR
 }
@@ -58,8 +58,8 @@ pub(in crate::cpu) trait Gemm: Sync {
     /// What computes sums of this type.
     fn name(&self, dtype: DType) -> &'static str;
 
-    /// Bytes that it needs beside the matrices for a product of this size, or a smaller one; `apart` says whether an
-    /// operand is ([`apart`]).
+    /// Bytes that it needs beside the matrices for a product of this size, or a smaller one; `needs_copy` says whether an
+    /// operand is ([`needs_copy`]).
     fn room(&self, dtype: DType, size: Size, apart: bool) -> u64;
 
     /// Writes all of `out`, also where there are no products.
@@ -74,7 +74,7 @@ pub(in crate::cpu) trait Gemm: Sync {
         lhs: MatrixView,
         rhs: MatrixView,
         out: MatrixView,
-        aid: ProductContext<'_>,
+        aid: GemmArgs<'_>,
     );
 }
 

@@ -4,13 +4,13 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod alone;
-#[cfg(all(test, target_arch = "x86_64"))]
-pub(crate) mod far_tests;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod library;
 mod matrix;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod slab;
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) mod strided_tests;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod subnormal;
 #[cfg(test)]
@@ -18,7 +18,7 @@ pub(crate) mod tests;
 pub(crate) mod tiles;
 pub(crate) mod window;
 
-pub(in crate::cpu) use matrix::{Gemm, MatrixView, ProductContext, Size, apart, canonical};
+pub(in crate::cpu) use matrix::{Gemm, GemmArgs, MatrixView, Size, canonical, needs_copy};
 pub(super) use tiles::found as tiles;
 
 #[cfg(target_arch = "x86_64")]

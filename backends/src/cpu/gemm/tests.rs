@@ -1,6 +1,6 @@
 //! Everything that multiplies against the order written out.
 
-use super::tiles::{ProductOperand, all, all as all_tiles};
+use super::tiles::{GemmSide, all, all as all_tiles};
 use super::window::{Forms, Window, WindowAxes, WindowAxis, merged as merged_axes};
 use super::*;
 use crate::reference::order::CONTRACT_CHUNK;
@@ -18,8 +18,8 @@ fn products() -> Vec<(&'static str, &'static dyn Gemm)> {
     found
 }
 
-fn aid<'a>(room: &mut [u64], met: &'a SubnormalState) -> ProductContext<'a> {
-    ProductContext { room: room.as_mut_ptr().cast(), met }
+fn aid<'a>(room: &mut [u64], met: &'a SubnormalState) -> GemmArgs<'a> {
+    GemmArgs { room: room.as_mut_ptr().cast(), met }
 }
 
 /// A matrix in memory: its extents, and the elements from one row and column to the next.
@@ -267,11 +267,11 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
                 let size = [rows, to - from, k];
                 let mut room =
                     vec![u64::MAX; tiles.room(dtype, size, false).div_ceil(8) as usize + 1];
-                let right = ProductOperand::Window(window.placed(image.as_ptr().cast(), 0, from));
+                let right = GemmSide::Window(window.placed(image.as_ptr().cast(), 0, from));
                 let mut out = vec![T::default(); rows * (to - from)];
                 let dense = |at: *mut T, row| MatrixView { at: at.cast(), row, column: 1 };
                 let result = dense(out.as_mut_ptr(), (to - from) as isize);
-                let sides = [ProductOperand::Matrix(left), right];
+                let sides = [GemmSide::Matrix(left), right];
                 let room_at = room.as_mut_ptr().cast();
                 // SAFETY: the vectors have these sizes.
                 unsafe { tiles.windows(dtype, size, sides, result, room_at) };
@@ -284,7 +284,7 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
                 let size = [to - from, rows, k];
                 let mut room =
                     vec![u64::MAX; tiles.room(dtype, size, false).div_ceil(8) as usize + 1];
-                let sides = [right, ProductOperand::Matrix(left.transposed())];
+                let sides = [right, GemmSide::Matrix(left.transposed())];
                 let mut out = vec![T::default(); rows * (to - from)];
                 let result = dense(out.as_mut_ptr(), rows as isize);
                 // SAFETY: the vectors have these sizes.

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::window::PlacedWindow;
-use super::{Gemm, MatrixView, ProductContext, Size};
+use super::{Gemm, GemmArgs, MatrixView, Size};
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 use std::array::from_fn;
@@ -25,7 +25,7 @@ const BLOCK: usize = 8;
 const SHORT: [usize; 2] = [2, 3];
 
 /// What is multiplied and added up.
-trait TileElement: Copy + Default {
+trait FmaType: Copy + Default {
     /// `a * b + sum`, rounded once.
     fn fused(a: Self, b: Self, sum: Self) -> Self;
 
@@ -34,7 +34,7 @@ trait TileElement: Copy + Default {
 
 macro_rules! elements {
     ($($t:ty: |$a:ident, $b:ident, $s:ident| $fused:expr, $plus:expr;)*) => {
-        $(impl TileElement for $t {
+        $(impl FmaType for $t {
             #[inline(always)]
             fn fused($a: $t, $b: $t, $s: $t) -> $t { $fused }
             #[inline(always)]
@@ -73,7 +73,7 @@ fn room<T, const R: usize, const C: usize>([rows, cols, depth]: Size) -> u64 {
 // Iterators in place of the numbers keep the sums in memory, which is fifteen times as slow.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
-unsafe fn tile<T: TileElement, const R: usize, const C: usize>(
+unsafe fn tile<T: FmaType, const R: usize, const C: usize>(
     depth: usize,
     (rows, along): ([*const T; R], usize),
     (columns, line): (*const T, isize),
@@ -101,7 +101,7 @@ unsafe fn tile<T: TileElement, const R: usize, const C: usize>(
 // A block is read across its lines.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
-unsafe fn pack<T: TileElement, const C: usize>(
+unsafe fn pack<T: FmaType, const C: usize>(
     from: MatrixView,
     depth: usize,
     cols: usize,
@@ -148,7 +148,7 @@ unsafe fn pack<T: TileElement, const C: usize>(
 /// The result must have as many rows and columns as are written, at most `R` and `C`, with elements of this type, and
 /// nobody else uses them during the call.
 #[inline(always)]
-unsafe fn put<T: TileElement, const R: usize, const C: usize>(
+unsafe fn put<T: FmaType, const R: usize, const C: usize>(
     sums: &[[T; C]; R],
     [rows, cols]: [usize; 2],
     out: MatrixView,
@@ -174,17 +174,17 @@ unsafe fn put<T: TileElement, const R: usize, const C: usize>(
 
 /// An operand: a matrix, or what is copied from where forms say.
 #[derive(Clone, Copy)]
-pub(in super::super) enum ProductOperand<'a> {
+pub(in super::super) enum GemmSide<'a> {
     /// Of rows and depth, or of depth and columns.
     Matrix(MatrixView),
     /// The same, whichever of the two.
     Window(PlacedWindow<'a>),
 }
 
-impl ProductOperand<'_> {
+impl GemmSide<'_> {
     fn transposed(self) -> Self {
         match self {
-            ProductOperand::Matrix(m) => ProductOperand::Matrix(m.transposed()),
+            GemmSide::Matrix(m) => GemmSide::Matrix(m.transposed()),
             window => window,
         }
     }
@@ -209,8 +209,8 @@ struct PackedColumns<T> {
 /// or bare; the result must have room for them. `room` has that of `R` packed rows. Nobody else uses the result and
 /// the room meanwhile, nor writes the operands.
 #[inline(always)]
-unsafe fn rows<T: TileElement, const R: usize, const C: usize>(
-    lhs: ProductOperand<'_>,
+unsafe fn rows<T: FmaType, const R: usize, const C: usize>(
+    lhs: GemmSide<'_>,
     rows: usize,
     columns: PackedColumns<T>,
     out: MatrixView,
@@ -219,18 +219,18 @@ unsafe fn rows<T: TileElement, const R: usize, const C: usize>(
     let depth = columns.depth;
     // Rows that are read where they are, or have been copied one after the other.
     let dense = match lhs {
-        ProductOperand::Matrix(m) if m.column == 1 => Some(m),
-        ProductOperand::Matrix(m) => {
+        GemmSide::Matrix(m) if m.column == 1 => Some(m),
+        GemmSide::Matrix(m) => {
             // SAFETY: as the caller promises; the rows of a tile are as many columns.
             unsafe { pack::<T, R>(m.transposed(), depth, rows, room) };
             None
         }
-        ProductOperand::Window(w) if w.deep() => {
+        GemmSide::Window(w) if w.deep() => {
             // SAFETY: as the caller promises.
             unsafe { w.rows(depth, rows, room, depth) };
             Some(MatrixView { at: room.cast(), row: depth as isize, column: 1 })
         }
-        ProductOperand::Window(w) => {
+        GemmSide::Window(w) => {
             // SAFETY: as the caller promises.
             unsafe { panel::<T, R>(w, depth, rows, room) };
             None
@@ -260,7 +260,7 @@ unsafe fn rows<T: TileElement, const R: usize, const C: usize>(
 /// # Safety
 /// As of [`PlacedWindow::columns`]; `to` has room for `depth` lines of `C` elements.
 #[inline(always)]
-unsafe fn panel<T: TileElement, const C: usize>(
+unsafe fn panel<T: FmaType, const C: usize>(
     w: PlacedWindow<'_>,
     depth: usize,
     n: usize,
@@ -282,15 +282,9 @@ unsafe fn panel<T: TileElement, const C: usize>(
 /// # Safety
 /// As of [`ProductKernel::windows`], for elements of this type; `room` is that of [`room`] for `R` and `C`.
 #[inline(always)]
-unsafe fn product<
-    T: TileElement,
-    const R: usize,
-    const S: usize,
-    const U: usize,
-    const C: usize,
->(
+unsafe fn product<T: FmaType, const R: usize, const S: usize, const U: usize, const C: usize>(
     [m, n, depth]: Size,
-    [lhs, rhs]: [ProductOperand<'_>; 2],
+    [lhs, rhs]: [GemmSide<'_>; 2],
     out: MatrixView,
     room: *mut T,
 ) {
@@ -326,7 +320,7 @@ unsafe fn product<
             let deep = CONTRACT_CHUNK.min(depth - k);
             let mut bare = None;
             match rhs {
-                ProductOperand::Matrix(rhs) => {
+                GemmSide::Matrix(rhs) => {
                     let from = rhs.from::<T>(k, j);
                     // Columns that are read once are not worth packing.
                     bare = (m <= R && from.column == 1 && count % C == 0).then_some(from);
@@ -335,7 +329,7 @@ unsafe fn product<
                         unsafe { pack::<T, C>(from, deep, count, room) };
                     }
                 }
-                ProductOperand::Window(w) => {
+                GemmSide::Window(w) => {
                     for c in (0..count).step_by(C) {
                         let (from, to) = (w.from(j + c, k), room.wrapping_add(c * deep));
                         // SAFETY: as the caller promises.
@@ -346,8 +340,8 @@ unsafe fn product<
             let columns = PackedColumns { packed: room, bare, count, depth: deep, first: k == 0 };
             for i in (0..m).step_by(R) {
                 let lhs = match lhs {
-                    ProductOperand::Matrix(m) => ProductOperand::Matrix(m.from::<T>(i, k)),
-                    ProductOperand::Window(w) => ProductOperand::Window(w.from(i, k)),
+                    GemmSide::Matrix(m) => GemmSide::Matrix(m.from::<T>(i, k)),
+                    GemmSide::Window(w) => GemmSide::Window(w.from(i, k)),
                 };
                 let (out, high) = (out.from::<T>(i, j), R.min(m - i));
                 // SAFETY: as the caller promises.
@@ -369,7 +363,7 @@ unsafe fn product<
 pub(in super::super) struct ProductKernel {
     name: &'static str,
     room: fn(DType, Size) -> u64,
-    product: unsafe fn(DType, Size, [ProductOperand<'_>; 2], MatrixView, *mut u8),
+    product: unsafe fn(DType, Size, [GemmSide<'_>; 2], MatrixView, *mut u8),
 }
 
 /// An instance for an instruction set, with a tile's rows, a part of them, and its columns of 8 bytes, of
@@ -395,7 +389,7 @@ macro_rules! tiles {
             unsafe fn run(
                 dtype: DType,
                 size: Size,
-                sides: [ProductOperand<'_>; 2],
+                sides: [GemmSide<'_>; 2],
                 out: MatrixView,
                 room: *mut u8,
             ) {
@@ -453,7 +447,7 @@ impl ProductKernel {
         &self,
         dtype: DType,
         size: Size,
-        sides: [ProductOperand<'_>; 2],
+        sides: [GemmSide<'_>; 2],
         out: MatrixView,
         room: *mut u8,
     ) {
@@ -478,14 +472,14 @@ impl Gemm for ProductKernel {
         lhs: MatrixView,
         rhs: MatrixView,
         out: MatrixView,
-        aid: ProductContext<'_>,
+        aid: GemmArgs<'_>,
     ) {
         // SAFETY: as the caller promises; only instances that the host can run are given out.
         unsafe {
             (self.product)(
                 dtype,
                 size,
-                [ProductOperand::Matrix(lhs), ProductOperand::Matrix(rhs)],
+                [GemmSide::Matrix(lhs), GemmSide::Matrix(rhs)],
                 out,
                 aid.room,
             )

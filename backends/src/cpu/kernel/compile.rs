@@ -41,7 +41,7 @@ const ACCESS: i64 = 6;
 /// Where kernels get code and memory from while they are compiled.
 pub(in crate::cpu) struct CompileContext<'a> {
     /// Compiles sweeps; `None` if only the memory is asked for.
-    pub(in crate::cpu) maker: Option<&'a mut SweepCompiler>,
+    pub(in crate::cpu) compiler: Option<&'a mut SweepCompiler>,
     pub(in crate::cpu) program: &'a Program,
     /// Memory that all workers share.
     pub(in crate::cpu) shared: &'a mut OffsetAllocator,
@@ -68,7 +68,7 @@ struct SinkScope<'a> {
 impl CompileContext<'_> {
     /// Makes the code of a sweep.
     pub(in crate::cpu) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
-        self.maker.as_mut().map_or(Ok(SweepId::default()), |maker| maker.sweep(sweep))
+        self.compiler.as_mut().map_or(Ok(SweepId::default()), |compiler| compiler.sweep(sweep))
     }
 
     /// Makes a kernel. `sums` is the type of the sums that its one stage reads, if it follows any.
@@ -134,7 +134,7 @@ impl CompileContext<'_> {
     /// Points of a task.
     fn task(&self, made: &CompiledKernel, volumes: &[i64]) -> i64 {
         let Some(grain) = made.cuts.grain else { return made.points.max(1) };
-        let size = |s: &CompiledStage| self.maker.as_ref().map_or(0, |m| m.size(s.sweep));
+        let size = |s: &CompiledStage| self.compiler.as_ref().map_or(0, |m| m.size(s.sweep));
         let work = |(s, &v): (&CompiledStage, &i64)| {
             v.max(1).saturating_mul(size(s).saturating_add(ACCESS))
         };

@@ -158,18 +158,18 @@ const FINISHED: usize = 1 << 14;
 
 impl CompiledKernel {
     /// Runs it.
-    pub(super) fn run(&self, crew: &mut WorkerSet<'_>) {
+    pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) {
         let tasks = (self.points + self.task - 1) / self.task;
-        crew.each(tasks, |code, worker, k| {
+        worker_set.each(tasks, |code, worker, k| {
             let end = ((k + 1) * self.task).min(self.points);
             self.points(code, worker, k * self.task, end);
         });
-        self.finish(crew);
+        self.finish(worker_set);
     }
 
     /// Finishes its folds, when all points are done.
-    pub(super) fn finish(&self, crew: &mut WorkerSet<'_>) {
-        self.folds.iter().for_each(|fold| fold.finish(crew));
+    pub(super) fn finish(&self, worker_set: &mut WorkerSet<'_>) {
+        self.folds.iter().for_each(|fold| fold.finish(worker_set));
     }
 
     /// Puts the sums that it reads in their slot: those of the places from `first` on are at `at`.
@@ -370,14 +370,14 @@ impl DomainFold {
     }
 
     /// Joins what the tasks have left, and goes on with the results.
-    fn finish(&self, crew: &mut WorkerSet<'_>) {
+    fn finish(&self, worker_set: &mut WorkerSet<'_>) {
         let empty = self.monoid.empty(self.dtype).bits();
         if let Some(by) = self.parted.filter(|_| self.joined != self.at) {
             // Tasks have columns of a line, or lines.
             let columns = by.inner.div_ceil(FINISHED).max(1);
             let lines = (FINISHED / by.inner.max(1)).max(1);
             let tasks = by.outer.div_ceil(lines) * columns;
-            crew.each(tasks as i64, |_, worker, k| {
+            worker_set.each(tasks as i64, |_, worker, k| {
                 let (o, j) = (k as usize / columns * lines, k as usize % columns * FINISHED);
                 let parts = ElementArray { at: worker.all(self.at), count: self.count };
                 let out = ElementArray { at: worker.all(self.joined), count: by.outer * by.inner };
@@ -388,7 +388,7 @@ impl DomainFold {
             });
         }
         if let Some((runs, work)) = &self.rest {
-            crew.each(1, |_, worker, _| {
+            worker_set.each(1, |_, worker, _| {
                 let count = self.parted.map_or(self.count, |by| by.outer * by.inner);
                 let values = ElementArray { at: worker.all(self.joined), count };
                 let places = self.monoid.is_arg().then_some(self.monoid == Monoid::ArgMax);
@@ -400,7 +400,7 @@ impl DomainFold {
         }
         let all = self.results as i64;
         let task = if self.free { FINISHED as i64 } else { all.max(1) };
-        crew.each((all + task - 1) / task, |code, worker, k| {
+        worker_set.each((all + task - 1) / task, |code, worker, k| {
             let at = worker.all(self.out);
             worker.set(self.sum, at, 0, self.result_bytes);
             worker.sweep(code, self.then, k * task, ((k + 1) * task).min(all));

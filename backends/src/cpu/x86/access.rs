@@ -67,8 +67,8 @@ impl BodyLowering<'_> {
                 let pointer = pointer.ok_or(Unsupported::Order)?;
                 Ok(self.coordinates(&pointer, p.step(*form), copy))
             }
-            (VectorAccess::Even | VectorAccess::Packed, ParamRead::Ways(ways)) => {
-                let Some(LoadSource::Array(a)) = ways.first().map(|w| &w.from) else {
+            (VectorAccess::Even | VectorAccess::Packed, ParamRead::Guarded(sources)) => {
+                let Some(LoadSource::Array(a)) = sources.first().map(|w| &w.from) else {
                     return Err(Unsupported::Read(k));
                 };
                 let pointer = pointer.ok_or(Unsupported::Order)?;
@@ -80,14 +80,14 @@ impl BodyLowering<'_> {
                     _ => self.load_even(&pointer, a, p.step(a.form), copy),
                 }
             }
-            (VectorAccess::Ways, _) => {
+            (VectorAccess::Guarded, _) => {
                 self.load_chosen(&pointer.ok_or(Unsupported::Order)?, dtype, copy)
             }
             (VectorAccess::Spread(by), _) => {
                 Ok(self.load_spread(&pointer.ok_or(Unsupported::Order)?, by, copy))
             }
-            (VectorAccess::Masked, ParamRead::Ways(ways)) => {
-                self.load_masked(&pointer.ok_or(Unsupported::Order)?, (k, dtype), ways, copy)
+            (VectorAccess::Masked, ParamRead::Guarded(sources)) => {
+                self.load_masked(&pointer.ok_or(Unsupported::Order)?, (k, dtype), sources, copy)
             }
             _ => Err(Unsupported::Read(k)),
         }
@@ -97,8 +97,8 @@ impl BodyLowering<'_> {
     /// whole vector of neighbours at a pointer that has a register all along the line.
     pub(crate) fn operand(&mut self, k: usize, copy: u32) -> Result<GroupValue, Unsupported> {
         let p = self.p;
-        if let (VectorAccess::Even, ParamRead::Ways(ways)) = (p.loads[k], &p.reads[k])
-            && let Some(LoadSource::Array(a)) = ways.first().map(|w| &w.from)
+        if let (VectorAccess::Even, ParamRead::Guarded(sources)) = (p.loads[k], &p.reads[k])
+            && let Some(LoadSource::Array(a)) = sources.first().map(|w| &w.from)
             && let Some(LinePointer { loc: PointerHome::In(base), .. }) =
                 self.pointers.reads.get(k).copied().flatten()
             && self.partial.is_none()
@@ -373,7 +373,7 @@ impl BodyLowering<'_> {
             let base = self.base(at.loc);
             let place = GroupAddress::Array { base, index: ALONG, bytes, copy };
             match self.beyond.get(k) {
-                Some(true) => self.store_far(&parts, place),
+                Some(true) => self.store_nontemporal(&parts, place),
                 _ => self.store_dense(d, &parts, place, true),
             }
             return Ok(());
@@ -423,7 +423,7 @@ impl BodyLowering<'_> {
     }
 
     /// Whole vectors past the caches.
-    fn store_far(&mut self, parts: &[VirtualReg], place: GroupAddress) {
+    fn store_nontemporal(&mut self, parts: &[VirtualReg], place: GroupAddress) {
         let code = self.code(pair!(EVEX_Vmovntps_m512_zmm, VEX_Vmovntps_m256_ymm));
         for (k, &x) in parts.iter().enumerate() {
             let m = VirtualOperand::Mem(self.memory(place, k as u32 * self.lanes() * 4));

@@ -12,7 +12,7 @@ const SET: [u8; 16] = [0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4];
 impl BodyLowering<'_> {
     /// How many bits of a number are set.
     pub(crate) fn ones(&mut self, d: DType, x: ReadOperand) -> ReadOperand {
-        let x = if d == DType::I8 { self.kept(DType::U8, x) } else { x };
+        let x = if d == DType::I8 { self.wrapped_small_int(DType::U8, x) } else { x };
         let x = ReadOperand::Reg(self.reg(x));
         let offset = self.pool.place(&SET.repeat(if self.wide { 4 } else { 2 }));
         let m = VirtualOperand::Mem(Mem::Const { offset, every: false });
@@ -49,7 +49,7 @@ impl BodyLowering<'_> {
             true => (SHR_LONG, OR_LONG, SUB_LONG),
             false => (SHR, OR, SUB_INT),
         };
-        let x = if d == DType::I8 { self.kept(DType::U8, x) } else { x };
+        let x = if d == DType::I8 { self.wrapped_small_int(DType::U8, x) } else { x };
         let mut x = ReadOperand::Reg(self.reg(x));
         for by in
             [1u8, 2, 4, 8, 16, 32].into_iter().filter(|&by| u64::from(by) < u64::from(d.bits()))

@@ -225,7 +225,7 @@ impl BodyLowering<'_> {
     }
 
     /// `mask ? x : y` on a part, where `mask` is a register of the class that the target has.
-    pub(crate) fn pick(
+    pub(crate) fn select(
         &mut self,
         mask: VirtualReg,
         x: ReadOperand,

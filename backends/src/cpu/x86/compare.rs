@@ -167,7 +167,7 @@ impl BodyLowering<'_> {
         ReadOperand::Reg(self.make(Code::VEX_Vpermq_ymm_ymmm256_imm8, RegWidth::Y, &args))
     }
 
-    pub(crate) fn select(
+    pub(crate) fn select_prim(
         &mut self,
         d: DType,
         args: &[GroupValue],
@@ -182,20 +182,20 @@ impl BodyLowering<'_> {
             }
             let [mask, x, y] = [mask, x, y].map(|v| self.mask(&v, false).parts()[0]);
             let mask = self.reg(mask);
-            return Ok(GroupValue::One(self.pick(mask, x, y, false)));
+            return Ok(GroupValue::One(self.select(mask, x, y, false)));
         }
         let eight = long(d);
         if self.wide {
             let bits = mask.parts()[0];
             return self.each(&[x, y], |low, v, k| {
                 let m = low.bits_of(bits, k);
-                Ok(low.pick(m, v[0], v[1], eight))
+                Ok(low.select(m, v[0], v[1], eight))
             });
         }
         let mask = self.mask(&mask, eight);
         self.each(&[mask, x, y], |low, v, _| {
             let m = low.reg(v[0]);
-            Ok(low.pick(m, v[1], v[2], eight))
+            Ok(low.select(m, v[1], v[2], eight))
         })
     }
 

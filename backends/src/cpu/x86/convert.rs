@@ -103,7 +103,7 @@ impl BodyLowering<'_> {
             (I64, d) if small_int(d) => {
                 let [a, b] = both(x)?;
                 let low = self.low_halves(a, b);
-                Ok(GroupValue::One(self.kept(d, low)))
+                Ok(GroupValue::One(self.wrapped_small_int(d, low)))
             }
             (DType::U32, F32) => self.each(&[*x], |low, x, _| Ok(low.float_of_u32(x[0]))),
             (_, F32) if small_int(from) => self.each(&[*x], |low, x, _| Ok(low.op(TO_FLOAT, x))),
@@ -135,7 +135,7 @@ impl BodyLowering<'_> {
                 },
             ),
             (_, d) if small_int(from) && small_int(d) => {
-                self.each(&[*x], |low, x, _| Ok(low.kept(d, x[0])))
+                self.each(&[*x], |low, x, _| Ok(low.wrapped_small_int(d, x[0])))
             }
             _ => Err(none),
         }
@@ -243,7 +243,7 @@ impl BodyLowering<'_> {
         let whole = self.op(TRUNCATE, &[x]);
         // Above the most, the instruction gives the least.
         let above = self.float_test(0x1d, false, x, number(DType::F32, 2_147_483_648.0));
-        let whole = self.pick(above, ReadOperand::Const(0x7fff_ffff, 4), whole, false);
+        let whole = self.select(above, ReadOperand::Const(0x7fff_ffff, 4), whole, false);
         let number = self.float_test(7, false, x, x);
         let whole = self.only(number, whole, false);
         self.saturated(to, whole)
@@ -306,7 +306,7 @@ impl BodyLowering<'_> {
         let whole =
             self.op(OpcodePair(Code::EVEX_Vcvttpd2qq_zmm_k1z_zmmm512b64_sae, Code::INVALID), &[x]);
         let above = self.float_test(0x1d, true, x, number(DType::F64, 9_223_372_036_854_775_808.0));
-        let whole = self.pick(above, ReadOperand::Const(i64::MAX as u64, 8), whole, true);
+        let whole = self.select(above, ReadOperand::Const(i64::MAX as u64, 8), whole, true);
         let number = self.float_test(7, true, x, x);
         self.only(number, whole, true)
     }
@@ -349,10 +349,10 @@ impl BodyLowering<'_> {
         // The integers of floats are in the order of their magnitudes.
         let less = self.op(ADD_INT, &[near.parts()[0], ReadOperand::Const(0xffff_ffff, 4)]);
         let above = self.mask_of(&above);
-        let toward = self.pick(above, less, near.parts()[0], false);
+        let toward = self.select(above, less, near.parts()[0], false);
         let odd = self.op(OR, &[toward, ReadOperand::Const(1, 4)]);
         let lost = self.mask_of(&lost);
-        Ok(GroupValue::One(self.pick(lost, odd, toward, false)))
+        Ok(GroupValue::One(self.select(lost, odd, toward, false)))
     }
 
     /// A truth value of 32-bit lanes in a register.
@@ -427,7 +427,7 @@ impl BodyLowering<'_> {
         let rounded = self.op(ADD_INT, &[rounded, odd]);
         let rounded = self.by(SHR, rounded, 16);
         let nan = self.float_test(3, false, x, x);
-        self.pick(nan, ReadOperand::Const(0x7fc0, 4), rounded, false)
+        self.select(nan, ReadOperand::Const(0x7fc0, 4), rounded, false)
     }
 
     /// Floats with every NaN as the canonical one.
@@ -437,7 +437,7 @@ impl BodyLowering<'_> {
         }
         let x = ReadOperand::Reg(self.reg(x));
         let nan = self.float_test(3, long(d), x, x);
-        self.pick(nan, number(d, f64::NAN), x, long(d))
+        self.select(nan, number(d, f64::NAN), x, long(d))
     }
 }
 

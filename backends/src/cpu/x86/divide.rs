@@ -50,7 +50,7 @@ impl BodyLowering<'_> {
             }
         };
         let none = self.int_test(Prim::Eq, d, b, NONE);
-        Ok(self.pick(none, ONES, found, false))
+        Ok(self.select(none, ONES, found, false))
     }
 
     /// `a % b` in 32-bit lanes: what the quotient leaves, which is `a` where `b` is 0.

@@ -106,7 +106,7 @@ impl BodyLowering<'_> {
     }
 
     /// Takes the lanes as they are in registers when a body begins.
-    pub(crate) fn hold(&mut self, held: &LaneRegs) {
+    pub(crate) fn bind_lanes(&mut self, held: &LaneRegs) {
         let now = (0..held.now.len()).map(|k| self.fresh_value(RegClass::Held(k as u8))).collect();
         self.held = Some(LaneRegs { first: held.first.clone(), now });
     }
@@ -265,7 +265,7 @@ impl BodyLowering<'_> {
 
 impl SweepEmitter<'_> {
     /// Registers for all lanes, if there are enough of them beside some for a body.
-    pub(crate) fn held(&self) -> Option<LaneRegs> {
+    pub(crate) fn lane_registers(&self) -> Option<LaneRegs> {
         let size = if self.wide { 64 } else { 32 };
         let mut held = LaneRegs::default();
         let mut count = 0;

@@ -26,7 +26,7 @@ impl SweepEmitter<'_> {
             if !p.varies[k] {
                 self.once_read(k);
                 if p.body.reads_param(k) {
-                    *value = Some(self.spread(p.types[k]));
+                    *value = Some(self.broadcast_element(p.types[k]));
                 }
             }
         }
@@ -74,12 +74,12 @@ impl SweepEmitter<'_> {
         let p = self.p;
         match &p.reads[k] {
             ParamRead::Coord(form) => self.form(*form),
-            ParamRead::Ways(ways) => {
+            ParamRead::Guarded(sources) => {
                 let done = self.fresh();
-                for way in ways {
+                for source in sources {
                     let next = self.fresh();
-                    self.guards(&way.guards, next);
-                    match &way.from {
+                    self.guards(&source.guards, next);
+                    match &source.from {
                         LoadSource::Array(a) => self.element(a),
                         LoadSource::Literal(l) => {
                             let whole = l.dtype().is_signed_int();
@@ -96,7 +96,7 @@ impl SweepEmitter<'_> {
     }
 
     /// The number in `rax` in all lanes of vectors in the frame.
-    fn spread(&mut self, d: DType) -> GroupValue {
+    fn broadcast_element(&mut self, d: DType) -> GroupValue {
         let slot = self.frame.vector();
         if d == DType::Bool {
             self.ins(Code::Neg_rm64, &[AllocatedOperand::Reg(RAX)]);
@@ -199,11 +199,11 @@ impl SweepEmitter<'_> {
                     self.store(Mem::Frame(first), RAX);
                     Some(LinePointer { loc: PointerHome::At(first), first })
                 }
-                ParamRead::Ways(_) if p.loads[k] == VectorAccess::Ways => {
+                ParamRead::Guarded(_) if p.loads[k] == VectorAccess::Guarded => {
                     let loc = PointerHome::At(self.frame.long());
                     Some(LinePointer { loc, first: self.frame.long() })
                 }
-                ParamRead::Ways(ways) => match ways.first().map(|w| &w.from) {
+                ParamRead::Guarded(sources) => match sources.first().map(|w| &w.from) {
                     Some(LoadSource::Array(a)) => {
                         let bytes = a.dtype.bytes() as i64;
                         Some(place(self, a.at, a.form, bytes, a.packed.is_some()))

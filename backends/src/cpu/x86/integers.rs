@@ -93,8 +93,8 @@ impl BodyLowering<'_> {
     ) -> ReadOperand {
         let (eight, bits) = (long(d), u64::from(d.bits()));
         let x = match (p, d) {
-            (Prim::ShrL, DType::I8) => self.kept(DType::U8, x),
-            (Prim::ShrA, DType::U8) => self.kept(DType::I8, x),
+            (Prim::ShrL, DType::I8) => self.wrapped_small_int(DType::U8, x),
+            (Prim::ShrA, DType::U8) => self.wrapped_small_int(DType::I8, x),
             _ => x,
         };
         let Some(count) = known.map(|l| l.bits()).filter(|&c| c < bits) else {
@@ -131,7 +131,7 @@ impl BodyLowering<'_> {
                 }
             };
             let moved = self.op(pair, &[x, by]);
-            return self.kept(d, moved);
+            return self.wrapped_small_int(d, moved);
         };
         let count = count as u8;
         let moved = match (p, eight) {
@@ -157,7 +157,7 @@ impl BodyLowering<'_> {
                 self.op(OR_LONG, &[moved, above])
             }
         };
-        self.kept(d, moved)
+        self.wrapped_small_int(d, moved)
     }
 
     pub(crate) fn int_extremum(
@@ -175,7 +175,7 @@ impl BodyLowering<'_> {
                 false => self.op(more, &[b, a]),
             };
             let further = self.reg(further);
-            return self.pick(further, a, b, true);
+            return self.select(further, a, b, true);
         }
         let pair = match (max, d.is_signed_int(), long(d)) {
             (true, _, true) => OpcodePair(Code::EVEX_Vpmaxsq_zmm_k1z_zmm_zmmm512b64, Code::INVALID),

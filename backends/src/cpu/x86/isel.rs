@@ -133,9 +133,9 @@ impl BodyLowering<'_> {
             Prim::Convert => self.convert(&first, from, inst.dtype),
             Prim::Bitcast if inst.dtype != DType::Bool && from.bytes() == inst.dtype.bytes() => {
                 let d = inst.dtype;
-                self.each(&[first], |low, x, _| Ok(low.kept(d, x[0])))
+                self.each(&[first], |low, x, _| Ok(low.wrapped_small_int(d, x[0])))
             }
-            Prim::Select => self.select(inst.dtype, args),
+            Prim::Select => self.select_prim(inst.dtype, args),
             Prim::Lookup(table) => self.lookup(table, &first),
             Prim::Bitcast => match from {
                 DType::Bool => self.logic(p, args),
@@ -314,11 +314,11 @@ impl BodyLowering<'_> {
             | Prim::Bitcast
             | Prim::Lookup(_) => return Err(none),
         };
-        Ok(self.kept(d, found))
+        Ok(self.wrapped_small_int(d, found))
     }
 
     /// 8-bit integers in 32-bit lanes, made what they are in 8 bits.
-    pub(crate) fn kept(&mut self, d: DType, x: ReadOperand) -> ReadOperand {
+    pub(crate) fn wrapped_small_int(&mut self, d: DType, x: ReadOperand) -> ReadOperand {
         match d {
             DType::I8 => {
                 let high = self.by(SHL, x, 24);
@@ -412,7 +412,7 @@ impl BodyLowering<'_> {
             let x = ReadOperand::Reg(self.reg(x));
             // Where it is within the constant; a NaN is not.
             let within = self.float_test(if max { 0x12 } else { 0x1d }, eight, x, c);
-            return self.pick(within, c, x, eight);
+            return self.select(within, c, x, eight);
         }
         let (a, b) = (ReadOperand::Reg(self.reg(a)), ReadOperand::Reg(self.reg(b)));
         let best = match self.wide {
@@ -431,21 +431,21 @@ impl BodyLowering<'_> {
             }
             false => {
                 let further = self.float_test(if max { 0x1e } else { 0x11 }, eight, a, b);
-                let better = self.pick(further, a, b, eight);
+                let better = self.select(further, a, b, eight);
                 let same = self.float_test(0, eight, a, b);
                 let joined = self.op(if max { AND } else { OR }, &[a, b]);
-                self.pick(same, joined, better, eight)
+                self.select(same, joined, better, eight)
             }
         };
         let best = match self.wide {
             true => {
                 let second = self.float_test(3, eight, b, b);
-                self.pick(second, b, best, eight)
+                self.select(second, b, best, eight)
             }
             false => best,
         };
         let first = self.float_test(3, eight, a, a);
-        self.pick(first, a, best, eight)
+        self.select(first, a, best, eight)
     }
 
     /// A comparison of floats, by its number in the instruction.

@@ -26,8 +26,8 @@ const LITERAL: usize = 4 * 16;
 /// The parameters that are read through guards which change along the line.
 pub(crate) fn guarded(p: &LoopNest) -> impl Iterator<Item = (usize, &[GuardedSource])> {
     p.reads.iter().enumerate().filter_map(|(k, read)| match read {
-        ParamRead::Ways(ways) if p.varies[k] && p.loads[k] == VectorAccess::Ways => {
-            Some((k, ways.as_slice()))
+        ParamRead::Guarded(sources) if p.varies[k] && p.loads[k] == VectorAccess::Guarded => {
+            Some((k, sources.as_slice()))
         }
         _ => None,
     })
@@ -41,7 +41,7 @@ fn lane_folds(p: &LoopNest) -> Vec<(usize, &WalkedFold, &Access)> {
 
 impl SweepEmitter<'_> {
     /// Along a line, stretch by stretch.
-    pub(crate) fn stretches(&mut self, n: i64) -> Result<(), Unsupported> {
+    pub(crate) fn segments(&mut self, n: i64) -> Result<(), Unsupported> {
         let p = self.p;
         let end = self.frame.long();
         self.store(Mem::Frame(end), HIGH);
@@ -66,8 +66,8 @@ impl SweepEmitter<'_> {
         if !folds.is_empty() {
             self.begin_block(&folds)?;
         }
-        self.choose_ways();
-        self.stretch(n)?;
+        self.choose_sources();
+        self.segment(n)?;
         self.mov(ALONG, HIGH);
         if !folds.is_empty() {
             self.end_block(&folds)?;
@@ -108,22 +108,22 @@ impl SweepEmitter<'_> {
     }
 
     /// Chooses the way of each parameter that is read through guards.
-    fn choose_ways(&mut self) {
+    fn choose_sources(&mut self) {
         let p = self.p;
-        for (k, ways) in guarded(p) {
+        for (k, sources) in guarded(p) {
             let Some(LinePointer { loc: PointerHome::At(pointer), first: along }) =
                 self.pointers.reads.get(k).copied().flatten()
             else {
                 continue;
             };
             let done = self.fresh();
-            for (n, way) in ways.iter().enumerate() {
+            for (n, source) in sources.iter().enumerate() {
                 let next = self.fresh();
                 // The last way holds wherever no other does.
-                if n + 1 < ways.len() {
-                    self.guards(&way.guards, next);
+                if n + 1 < sources.len() {
+                    self.guards(&source.guards, next);
                 }
-                let bits = match &way.from {
+                let bits = match &source.from {
                     LoadSource::Array(a) => {
                         self.form(a.form);
                         self.times(RAX, RAX, a.dtype.bytes() as i64, RDX);

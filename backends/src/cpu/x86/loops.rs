@@ -44,7 +44,7 @@ const SPARED: usize = 20;
 const LIGHT: usize = 16;
 
 /// One group.
-const SINGLE: BodyShape = BodyShape { copies: 1, rounds: 1, far: false };
+const SINGLE: BodyShape = BodyShape { copies: 1, rounds: 1, nontemporal: false };
 
 impl CodeSink for SweepEmitter<'_> {
     fn push(&mut self, done: CodeItem) {
@@ -204,12 +204,12 @@ impl SweepEmitter<'_> {
         partial: Option<Partial>,
     ) -> Result<Option<Vec<CodeItem>>, Unsupported> {
         let frame = self.frame;
-        let beyond = if shape.far { self.beyond.clone() } else { Vec::new() };
+        let beyond = if shape.nontemporal { self.beyond.clone() } else { Vec::new() };
         let mut low = self.low(partial);
         low.beyond = &beyond;
         low.begin();
         if let Some(held) = held {
-            low.hold(held);
+            low.bind_lanes(held);
         }
         for round in 0..shape.rounds {
             low.groups(round * shape.copies..(round + 1) * shape.copies)?;
@@ -229,7 +229,7 @@ impl SweepEmitter<'_> {
         &mut self,
         n: i64,
         held: Option<&LaneRegs>,
-        far: bool,
+        nontemporal: bool,
     ) -> Result<Option<(u32, Vec<CodeItem>)>, Unsupported> {
         let wanted: &[u32] = match self.p.order.len() {
             0..LIGHT => &[4, 2, 1],
@@ -239,7 +239,7 @@ impl SweepEmitter<'_> {
         for &copies in wanted {
             // Lanes in registers are gone through whole.
             let least = if held.is_some() { LANES / self.lanes() } else { 1 };
-            let shape = BodyShape { copies, rounds: least.div_ceil(copies), far };
+            let shape = BodyShape { copies, rounds: least.div_ceil(copies), nontemporal };
             let step = shape.copies * shape.rounds * self.lanes();
             if i64::from(step) <= n
                 && let Some(code) = self.body(shape, held, None)?
@@ -265,13 +265,13 @@ impl SweepEmitter<'_> {
         self.between(n);
         self.begin_columns()?;
         match p.lanes().is_some() || guarded(p).next().is_some() {
-            true => self.stretches(n),
-            false => self.stretch(n),
+            true => self.segments(n),
+            false => self.segment(n),
         }
     }
 
     /// From a coordinate to another.
-    pub(crate) fn stretch(&mut self, n: i64) -> Result<(), Unsupported> {
+    pub(crate) fn segment(&mut self, n: i64) -> Result<(), Unsupported> {
         let p = self.p;
         let lanes = self.lanes();
         let partial = self.partial;
@@ -303,7 +303,7 @@ impl SweepEmitter<'_> {
             self.jump(Code::Jne_rel32_64, rest);
         }
         self.bind(main);
-        let mut held = self.held();
+        let mut held = self.lane_registers();
         let mut several = match &held {
             Some(_) => self.several(n, held.as_ref(), false)?,
             None => None,
@@ -313,7 +313,7 @@ impl SweepEmitter<'_> {
             several = self.several(n, None, false)?;
         }
         if let Some((step, code)) = several {
-            self.far_loop(n, rest)?;
+            self.nontemporal_loop(n, rest)?;
             self.next(step);
             self.jump(Code::Jg_rel32_64, rest);
             if let Some(held) = &held {
@@ -361,7 +361,7 @@ impl SweepEmitter<'_> {
 
     /// The loop that stores past the caches, where outputs do; it goes on at a label, or behind itself where
     /// outputs do not lie so.
-    fn far_loop(&mut self, n: i64, rest: Label) -> Result<(), Unsupported> {
+    fn nontemporal_loop(&mut self, n: i64, rest: Label) -> Result<(), Unsupported> {
         let (there, plain) = (self.fresh(), self.fresh());
         if !self.short_of(there) {
             return Ok(());

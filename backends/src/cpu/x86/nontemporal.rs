@@ -49,26 +49,28 @@ pub(crate) fn outputs(p: &LoopNest, light: bool, lanes: u32) -> Vec<bool> {
     let able = light && line >= LEAST_GROUPS * i64::from(lanes);
     // What reads rows, tiles or sums is called for a batch at a time, and would wait for each.
     let batch = |read: &ParamRead| match read {
-        ParamRead::Ways(ways) => {
-            ways.iter().any(|w| matches!(&w.from, LoadSource::Array(a) if !a.buffer))
+        ParamRead::Guarded(sources) => {
+            sources.iter().any(|w| matches!(&w.from, LoadSource::Array(a) if !a.buffer))
         }
         ParamRead::Coord(_) => false,
     };
     let able = able && !p.packed() && p.folds.iter().all(Option::is_none);
     let able = able && !p.reads.iter().any(batch);
-    let far = |(a, reach): (&Access, &VectorAccess)| {
+    let nontemporal = |(a, reach): (&Access, &VectorAccess)| {
         let dense = a.buffer && *reach == VectorAccess::Even && p.step(a.form) == 1;
         let bytes = a.dtype.bytes();
         able && dense && bytes >= 4 && places.saturating_mul(bytes) > last_level()
     };
-    p.writes.iter().zip(&p.stores).map(far).collect()
+    p.writes.iter().zip(&p.stores).map(nontemporal).collect()
 }
 
 impl SweepEmitter<'_> {
-    fn far(&self) -> Vec<(PointerHome, u32)> {
+    fn nontemporal(&self) -> Vec<(PointerHome, u32)> {
         let writes = self.p.writes.iter().zip(&self.pointers.writes).zip(&self.beyond);
-        let far = writes.filter(|(_, far)| **far);
-        far.filter_map(|((a, at), _)| at.map(|at| (at.loc, a.dtype.bytes() as u32))).collect()
+        let nontemporal = writes.filter(|(_, nontemporal)| **nontemporal);
+        nontemporal
+            .filter_map(|((a, at), _)| at.map(|at| (at.loc, a.dtype.bytes() as u32)))
+            .collect()
     }
 
     /// How many bytes past a multiple of a vector the element that is next has, in `rax`.
@@ -86,7 +88,7 @@ impl SweepEmitter<'_> {
     /// Puts in `rcx` how many elements there are up to a multiple of a vector, of the first output that goes
     /// past the caches, if there is one; goes on at a label where it is there already.
     pub(crate) fn short_of(&mut self, there: Label) -> bool {
-        let Some(&(loc, bytes)) = self.far().first() else { return false };
+        let Some(&(loc, bytes)) = self.nontemporal().first() else { return false };
         self.past((loc, bytes));
         self.set(RCX, i64::from(self.lanes()) * 4);
         self.sub(RCX, RAX);
@@ -103,7 +105,7 @@ impl SweepEmitter<'_> {
 
     /// Goes on at a label unless all outputs that go past the caches are at multiples of a vector.
     pub(crate) fn unless_there(&mut self, otherwise: Label) {
-        for one in self.far() {
+        for one in self.nontemporal() {
             self.past(one);
             self.ins(
                 Code::Test_rm64_r64,

@@ -31,13 +31,13 @@ impl SweepEmitter<'_> {
         let mut known: Vec<(usize, Range<i64>, CoordinateRange)> = Vec::new();
         let mut found = vec![None; p.reads.len()];
         for (k, read) in p.reads.iter().enumerate() {
-            let (ParamRead::Ways(ways), VectorAccess::Masked, true) =
+            let (ParamRead::Guarded(sources), VectorAccess::Masked, true) =
                 (read, p.loads[k], p.varies[k])
             else {
                 continue;
             };
             let mut all: Vec<CoordinateRange> = Vec::new();
-            for (form, range) in ways.first().map_or(&[][..], |w| &w.guards) {
+            for (form, range) in sources.first().map_or(&[][..], |w| &w.guards) {
                 let same = |(f, r, _): &&(usize, Range<i64>, CoordinateRange)| {
                     let (a, b) = (&p.forms[*f], &p.forms[*form]);
                     r == range && (a.constant, &a.steps, &a.rest) == (b.constant, &b.steps, &b.rest)
@@ -118,11 +118,11 @@ impl BodyLowering<'_> {
         &mut self,
         at: &LinePointer,
         (k, d): (usize, DType),
-        ways: &[GuardedSource],
+        sources: &[GuardedSource],
         copy: u32,
     ) -> Result<GroupValue, Unsupported> {
         let between = self.between.get(k).copied().flatten().ok_or(Unsupported::Order)?;
-        let Some(GuardedSource { from: LoadSource::Literal(rest), .. }) = ways.last() else {
+        let Some(GuardedSource { from: LoadSource::Literal(rest), .. }) = sources.last() else {
             return Err(Unsupported::Read(k));
         };
         let there = self.inside(between, copy);
@@ -142,7 +142,7 @@ impl BodyLowering<'_> {
             }));
             match rest.bits() {
                 0 => x,
-                bits => low.pick(mask, x, ReadOperand::Const(bits, bytes as u8), eight),
+                bits => low.select(mask, x, ReadOperand::Const(bits, bytes as u8), eight),
             }
         };
         Ok(match eight {

@@ -45,8 +45,8 @@ impl BodyLowering<'_> {
         load: bool,
     ) -> Result<(), Unsupported> {
         use Register::{RAX, RCX, RDX};
-        let far = step.checked_mul(bytes.into()).ok_or(Unsupported::Steps)?;
-        let near = i32::try_from(far).map_err(|_| Unsupported::Steps)?;
+        let nontemporal = step.checked_mul(bytes.into()).ok_or(Unsupported::Steps)?;
+        let near = i32::try_from(nontemporal).map_err(|_| Unsupported::Steps)?;
         // The first element is at `rax`, its number in the group is in `rdx`.
         match self.partial.and_then(|p| p.from) {
             Some(from) => self.load(RDX, Mem::Frame(from)),
@@ -64,7 +64,7 @@ impl BodyLowering<'_> {
                 &[AllocatedOperand::Reg(RAX), AllocatedOperand::Mem(Mem::Frame(bits))],
             );
         }
-        self.times(RAX, RAX, far, RCX);
+        self.times(RAX, RAX, nontemporal, RCX);
         let base = self.base(at.loc);
         self.add(RAX, base);
         let top = self.fresh();

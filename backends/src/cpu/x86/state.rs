@@ -179,7 +179,7 @@ pub(crate) struct BodyShape {
     pub(crate) copies: u32,
     pub(crate) rounds: u32,
     /// Whether outputs go past the caches that may.
-    pub(crate) far: bool,
+    pub(crate) nontemporal: bool,
 }
 
 /// The function of a sweep, as it is made.

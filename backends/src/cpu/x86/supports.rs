@@ -14,7 +14,7 @@ pub(crate) fn taken(p: &LoopNest, wide: bool) -> Result<(), Unsupported> {
             VectorAccess::Even
             | VectorAccess::Packed
             | VectorAccess::Coord
-            | VectorAccess::Ways
+            | VectorAccess::Guarded
             | VectorAccess::Masked
             | VectorAccess::Spread(_) => {}
         }
@@ -36,7 +36,7 @@ pub(crate) fn grain(p: &LoopNest, wide: bool) -> i64 {
 /// Whether all packed arrays begin bytes, and all blocks lanes, at the same places along every line.
 fn together(p: &LoopNest, grain: i64) -> Result<(), Unsupported> {
     let reads = p.reads.iter().zip(&p.loads).filter_map(|(r, reach)| match (r, reach) {
-        (ParamRead::Ways(ways), VectorAccess::Packed) => match ways.as_slice() {
+        (ParamRead::Guarded(sources), VectorAccess::Packed) => match sources.as_slice() {
             [GuardedSource { from: LoadSource::Array(a), .. }] => Some(a),
             _ => None,
         },

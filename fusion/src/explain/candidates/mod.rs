@@ -274,16 +274,16 @@ impl Search<'_> {
             if matches!(self.facts.class[i], InstClass::Free | InstClass::Constant) {
                 continue;
             }
-            let around = PartContext { facts: self.facts, device: self.device, place };
+            let cx = PartContext { facts: self.facts, device: self.device, place };
             let at = match &mut part {
                 None => {
-                    let (begun, at) = Part::begin(&around, i);
+                    let (begun, at) = Part::begin(&cx, i);
                     part = Some(begun);
                     at
                 }
                 Some(part) => {
                     let inside = |v: Value| Ok::<bool, Refusal>(home.contains(&v));
-                    part.join(&around, i, &inside).map_err(|why| (i, why))?
+                    part.join(&cx, i, &inside).map_err(|why| (i, why))?
                 }
             };
             let v = self.result(i);
@@ -307,8 +307,8 @@ impl Search<'_> {
             let own = self.explainer.groups(v);
             groups.retain(|g| own.contains(g));
             if groups.is_empty() {
-                let why = self.explainer.apart(v, first, true);
-                return (false, why.map(|a| self.words.apart(&a)).unwrap_or_default());
+                let why = self.explainer.not_shared(v, first, true);
+                return (false, why.map(|a| self.words.not_shared(&a)).unwrap_or_default());
             }
         }
         (true, groups.first().map_or_else(String::new, |g| format!("group {g}")))

@@ -66,7 +66,7 @@ impl<'l> Chain<'l> {
         for length in 1..=n {
             for from in 0..=n - length {
                 let to = from + length;
-                chain.stretch(from, to, &mut times);
+                chain.segment(from, to, &mut times);
                 let place = chain.place(from, to, 0);
                 chain.least[place..place + times.len()].copy_from_slice(&times);
             }
@@ -89,7 +89,7 @@ impl<'l> Chain<'l> {
     }
 
     /// The least time of a stretch for all amounts of memory, from those of shorter ones.
-    fn stretch(&self, from: usize, to: usize, times: &mut [u64]) {
+    fn segment(&self, from: usize, to: usize, times: &mut [u64]) {
         times.fill(NEVER);
         for keep in &self.links[from].keeps {
             for (m, time) in times.iter_mut().enumerate() {

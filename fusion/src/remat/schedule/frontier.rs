@@ -6,7 +6,7 @@ use super::local_search::{FrontierEntry, ParetoArchive};
 use super::residuals::{Hull, residuals};
 use super::segments;
 use super::steps::{OpSchedule, evaluate};
-use super::sweep::{EvictionRule, computing_again, within};
+use super::sweep::{EvictionRule, recomputing, within};
 use std::cmp::Reverse;
 use thiserror::Error;
 
@@ -80,7 +80,7 @@ pub fn frontier(g: &CostGraph, options: &FrontierOptions) -> Frontier {
     let top = archive.offer(save_all).map_or(0, |t| t.peak);
     let hull = residuals(g, cuts(n));
     for corner in &hull.points {
-        archive.offer(computing_again(g, &corner.recomputed));
+        archive.offer(recomputing(g, &corner.recomputed));
     }
     segments::offer(g, &mut archive);
     let least = least_possible(g);
@@ -166,9 +166,9 @@ fn spread(points: &[FrontierPoint], most: usize) -> Vec<&FrontierPoint> {
 /// The largest value that is resident at the peak moment.
 fn binding(g: &CostGraph, schedule: &OpSchedule) -> String {
     let steps = schedule.steps.as_values_slice();
-    let mut meter = LivenessMeter::default();
-    let Some(totals) = meter.measure(g, steps) else { return String::new() };
-    let here = |s: &usize| meter.is_own(*s) && meter.last(*s) as usize >= totals.at;
+    let mut liveness = LivenessMeter::default();
+    let Some(totals) = liveness.measure(g, steps) else { return String::new() };
+    let here = |s: &usize| liveness.is_own(*s) && liveness.last(*s) as usize >= totals.at;
     let values = (0..=totals.at).take(steps.len()).filter(here).map(|s| steps[s]);
     let inputs = g.ops().keys().filter(|&o| g.ops()[o].role == OpRole::Source);
     let most = inputs.chain(values).max_by_key(|&o| (g.ops()[o].bytes, Reverse(o)));

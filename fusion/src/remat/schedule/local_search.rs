@@ -5,7 +5,7 @@
 //! other schedule is as good in both memory and time, and expanded in its turn.
 
 use super::cost_graph::{CostGraph, OpId};
-use super::dead_steps::Cleaner;
+use super::dead_steps::DeadSteps;
 use super::liveness::{LivenessMeter, ScheduleTotals};
 use super::moves::{Eviction, Insertions, MissingInput, MoveContext};
 use hashbrown::HashSet;
@@ -31,8 +31,8 @@ pub(crate) struct ParetoArchive<'g> {
     near: BinaryHeap<BeatenSchedule>,
     /// Hashes of schedules that were offered.
     seen: HashSet<u64>,
-    meter: LivenessMeter,
-    cleaner: Cleaner,
+    liveness: LivenessMeter,
+    dead_steps: DeadSteps,
     /// Steps that improvements may still measure.
     work: u64,
 }
@@ -71,8 +71,8 @@ impl<'g> ParetoArchive<'g> {
             entries: Vec::new(),
             near: BinaryHeap::new(),
             seen: HashSet::new(),
-            meter: LivenessMeter::default(),
-            cleaner: Cleaner::default(),
+            liveness: LivenessMeter::default(),
+            dead_steps: DeadSteps::default(),
             work: 0,
         }
     }
@@ -84,8 +84,8 @@ impl<'g> ParetoArchive<'g> {
     /// Cleans and measures a sequence, and keeps it if it is better than what there is.
     pub(crate) fn offer(&mut self, mut steps: Vec<OpId>) -> Option<ScheduleTotals> {
         self.work = self.work.saturating_sub(steps.len() as u64);
-        self.cleaner.clean(self.g, &mut steps);
-        let totals = self.meter.measure(self.g, &steps)?;
+        self.dead_steps.remove(self.g, &mut steps);
+        let totals = self.liveness.measure(self.g, &steps)?;
         let ScheduleTotals { peak, time, .. } = totals;
         // Those before have a lower peak.
         let at = self.entries.partition_point(|e| e.peak < peak);
@@ -144,7 +144,7 @@ impl<'g> ParetoArchive<'g> {
 
     fn expand(&mut self, steps: &[OpId], most: usize) {
         let mut steps = steps.to_vec();
-        let Some(start) = self.meter.measure(self.g, &steps) else { return };
+        let Some(start) = self.liveness.measure(self.g, &steps) else { return };
         // Where several moments are as crowded, one eviction does not lower the peak: the best goes on.
         for _ in 0..DEEPEST {
             let Some((totals, next)) = self.evict(&steps, most) else { break };
@@ -158,19 +158,19 @@ impl<'g> ParetoArchive<'g> {
 
     /// Tries evictions at the peak moment; the one with the least time for its bytes is returned.
     fn evict(&mut self, steps: &[OpId], most: usize) -> Option<(ScheduleTotals, Vec<OpId>)> {
-        let totals = self.meter.measure(self.g, steps)?;
-        let meter = self.meter.clone();
-        let ground = MoveContext::of(self.g, &meter, steps);
+        let totals = self.liveness.measure(self.g, steps)?;
+        let liveness = self.liveness.clone();
+        let cx = MoveContext::of(self.g, &liveness, steps);
         let mut ways: Vec<(f64, Insertions)> = Vec::new();
-        for e in ground.evictions(totals.at) {
-            self.ways_of(&ground, &e, most, &mut ways);
+        for e in cx.evictions(totals.at) {
+            self.ways_of(&cx, &e, most, &mut ways);
         }
         ways.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
         ways.truncate(most);
         let mut best = None;
         let mut least = (true, u64::MAX, f64::INFINITY);
         for (price, runs) in ways {
-            let mut next = ground.with(&runs);
+            let mut next = cx.with(&runs);
             let Some(found) = self.offer(next.clone()) else { continue };
             if found.peak > totals.peak {
                 continue;
@@ -178,7 +178,7 @@ impl<'g> ParetoArchive<'g> {
             let rank = (found.peak == totals.peak, found.time, price);
             if best.is_none() || rank < least {
                 least = rank;
-                self.cleaner.clean(self.g, &mut next);
+                self.dead_steps.remove(self.g, &mut next);
                 best = Some((found, next));
             }
         }
@@ -187,31 +187,31 @@ impl<'g> ParetoArchive<'g> {
 
     fn ways_of(
         &self,
-        ground: &MoveContext<'_>,
+        cx: &MoveContext<'_>,
         e: &Eviction,
         most: usize,
         ways: &mut Vec<(f64, Insertions)>,
     ) {
         let from = ways.len();
-        for lack in WAYS {
-            let Some(runs) = ground.runs_for(e, lack, MOST_RUNS.max(most)) else { continue };
+        for missing in WAYS {
+            let Some(runs) = cx.runs_for(e, missing, MOST_RUNS.max(most)) else { continue };
             if !ways[from..].iter().any(|(_, r)| *r == runs) {
-                ways.push((ground.time(&runs) as f64 / e.bytes as f64, runs));
+                ways.push((cx.time(&runs) as f64 / e.bytes as f64, runs));
             }
         }
     }
 
     /// Tries to do without each run that computes something again.
     fn drop_runs(&mut self, steps: &[OpId], most: usize) {
-        if self.meter.measure(self.g, steps).is_none() {
+        if self.liveness.measure(self.g, steps).is_none() {
             return;
         }
-        let meter = self.meter.clone();
-        let ground = MoveContext::of(self.g, &meter, steps);
-        let mut again: Vec<usize> = (0..steps.len()).filter(|&s| ground.is_again(s)).collect();
+        let liveness = self.liveness.clone();
+        let cx = MoveContext::of(self.g, &liveness, steps);
+        let mut again: Vec<usize> = (0..steps.len()).filter(|&s| cx.is_recomputation(s)).collect();
         again.sort_by_key(|&s| (std::cmp::Reverse(self.g.ops()[steps[s]].time), s));
         for &step in again.iter().take(most) {
-            self.offer(ground.without(step));
+            self.offer(cx.without(step));
         }
     }
 }

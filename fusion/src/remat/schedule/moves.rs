@@ -32,7 +32,7 @@ pub(crate) struct Eviction {
 #[derive(Debug)]
 pub(crate) struct MoveContext<'a> {
     g: &'a CostGraph,
-    meter: &'a LivenessMeter,
+    liveness: &'a LivenessMeter,
     steps: &'a [OpId],
     /// The steps of each operation, in rows.
     runs: Vec<u32>,
@@ -43,10 +43,10 @@ pub(crate) struct MoveContext<'a> {
 pub(crate) type Insertions = Vec<(u32, OpId)>;
 
 impl<'a> MoveContext<'a> {
-    /// A sequence that was measured last by `meter`.
+    /// A sequence that was measured last by `liveness`.
     pub(crate) fn of(
         g: &'a CostGraph,
-        meter: &'a LivenessMeter,
+        liveness: &'a LivenessMeter,
         steps: &'a [OpId],
     ) -> MoveContext<'a> {
         let mut row = vec![0u32; g.ops().len() + 1];
@@ -62,7 +62,7 @@ impl<'a> MoveContext<'a> {
             runs[free[op.index()] as usize] = step as u32;
             free[op.index()] += 1;
         }
-        MoveContext { g, meter, steps, runs, row }
+        MoveContext { g, liveness, steps, runs, row }
     }
 
     fn runs(&self, op: OpId) -> &[u32] {
@@ -77,7 +77,7 @@ impl<'a> MoveContext<'a> {
     }
 
     /// Whether this step computes again what was computed before.
-    pub(crate) fn is_again(&self, step: usize) -> bool {
+    pub(crate) fn is_recomputation(&self, step: usize) -> bool {
         self.runs(self.steps[step]).first() != Some(&(step as u32))
     }
 
@@ -85,9 +85,9 @@ impl<'a> MoveContext<'a> {
     pub(crate) fn evictions(&self, at: usize) -> Vec<Eviction> {
         let mut of_memory: Vec<Option<u32>> = vec![None; self.steps.len()];
         let mut found: Vec<Eviction> = Vec::new();
-        for s in (0..at).filter(|&s| self.meter.is_own(s)) {
+        for s in (0..at).filter(|&s| self.liveness.is_own(s)) {
             let op = &self.g.ops()[self.steps[s]];
-            let last = self.meter.last(s);
+            let last = self.liveness.last(s);
             if op.bytes > 0 && op.role == OpRole::Computed && last as usize > at {
                 of_memory[s] = Some(found.len() as u32);
                 found.push(Eviction { bytes: op.bytes, again: Vec::new(), memory: s });
@@ -101,7 +101,7 @@ impl<'a> MoveContext<'a> {
         }
         let mut read = |value: u32, by: u32, found: &mut Vec<Eviction>| {
             let Some(met) = met.get_mut(value as usize) else { return };
-            let memory = self.meter.memory(value as usize);
+            let memory = self.liveness.memory(value as usize);
             let Some(&Some(e)) = of_memory.get(memory) else { return };
             if !std::mem::replace(met, true) {
                 found[e as usize].again.push((by, self.steps[value as usize]));
@@ -148,7 +148,7 @@ impl<'a> MoveContext<'a> {
     pub(crate) fn runs_for(
         &self,
         e: &Eviction,
-        lack: MissingInput,
+        missing: MissingInput,
         most: usize,
     ) -> Option<Insertions> {
         let mut runs: Insertions = Vec::new();
@@ -167,10 +167,10 @@ impl<'a> MoveContext<'a> {
                     continue;
                 }
                 let Some(run) = self.run_before(input, before) else { continue };
-                let memory = self.meter.memory(run);
+                let memory = self.liveness.memory(run);
                 let there = memory != e.memory
-                    && (memory >= self.steps.len() || self.meter.last(run) >= before);
-                let again = match lack {
+                    && (memory >= self.steps.len() || self.liveness.last(run) >= before);
+                let again = match missing {
                     MissingInput::Deep(most) => depth < most,
                     MissingInput::Keep(part) => operation.bytes > e.bytes / part,
                 };

@@ -79,10 +79,10 @@ pub fn residuals(g: &CostGraph, cuts: usize) -> Hull {
     let first = closure.solve(&mut hull, closure.bytes + 1, 1);
     let last = closure.solve(&mut hull, 1, closure.time + 1);
     let mut found = vec![first, last];
-    let mut stretches = BinaryHeap::new();
-    stretches.extend(HullSegment::between(&found, 0, 1));
+    let mut segments = BinaryHeap::new();
+    segments.extend(HullSegment::between(&found, 0, 1));
     for _ in 2..cuts {
-        let Some(HullSegment { a, b, .. }) = stretches.pop() else { break };
+        let Some(HullSegment { a, b, .. }) = segments.pop() else { break };
         let (p, q) = (&found[a], &found[b]);
         let (unit, price) = (p.saved - q.saved, q.time - p.time);
         let weight = |r: &Residuals| weight(r, unit, price);
@@ -90,8 +90,8 @@ pub fn residuals(g: &CostGraph, cuts: usize) -> Hull {
         if weight(&corner) < weight(p) {
             found.push(corner);
             let c = found.len() - 1;
-            stretches.extend(HullSegment::between(&found, a, c));
-            stretches.extend(HullSegment::between(&found, c, b));
+            segments.extend(HullSegment::between(&found, a, c));
+            segments.extend(HullSegment::between(&found, c, b));
         }
     }
     found.sort_by_key(|p| (p.time, p.saved));

@@ -267,27 +267,27 @@ impl<'a> Emission<'a> {
     }
 
     fn emit(mut self, m: u32) -> Vec<OpId> {
-        self.stretch(0, self.blocks.all.len(), m);
+        self.segment(0, self.blocks.all.len(), m);
         self.steps
     }
 
     /// Blocks from one to before another. The depth of recursion is at most the number of blocks.
-    fn stretch(&mut self, from: usize, to: usize, m: u32) {
+    fn segment(&mut self, from: usize, to: usize, m: u32) {
         match self.chain.choose(from, to, m) {
             ChainStep::Keep(k) => {
                 self.forward(from);
                 if from + 1 < to {
-                    self.stretch(from + 1, to, self.chain.left(from, m, k));
+                    self.segment(from + 1, to, self.chain.left(from, m, k));
                 }
                 self.backward(from, k as usize);
             }
             ChainStep::Restart(at) => {
                 let at = at as usize;
                 (from..at).for_each(|b| self.forward(b));
-                self.stretch(at, to, self.chain.left_after(at, m));
+                self.segment(at, to, self.chain.left_after(at, m));
                 let crossing = &self.blocks.all[at - 1].crossing;
                 crossing.iter().for_each(|&v| self.held[v] += 1);
-                self.stretch(from, at, m);
+                self.segment(from, at, m);
                 crossing.iter().for_each(|&v| self.held[v] -= 1);
             }
         }

@@ -94,22 +94,22 @@ pub fn evaluate(g: &CostGraph, schedule: &OpSchedule) -> Result<Evaluation, Sche
         return Err(ScheduleError::Missing(name(op)));
     }
     let steps = schedule.steps.as_values_slice();
-    let mut meter = LivenessMeter::default();
+    let mut liveness = LivenessMeter::default();
     // First runs are in order, so that whatever is read has been computed.
-    let totals = meter.measure(g, steps).ok_or(ScheduleError::TooMuch)?;
+    let totals = liveness.measure(g, steps).ok_or(ScheduleError::TooMuch)?;
     Ok(Evaluation {
         peak: totals.peak,
         peak_at: (!steps.is_empty()).then(|| StepId::new(totals.at)),
         time: totals.time,
-        saved: saved(g, steps, &meter).ok_or(ScheduleError::TooMuch)?,
+        saved: saved(g, steps, &liveness).ok_or(ScheduleError::TooMuch)?,
     })
 }
 
 /// What crosses from phase 0 to later ones.
-fn saved(g: &CostGraph, steps: &[OpId], meter: &LivenessMeter) -> Option<u64> {
+fn saved(g: &CostGraph, steps: &[OpId], liveness: &LivenessMeter) -> Option<u64> {
     let first = steps.iter().position(|&o| g.ops()[o].phase.0 > 0).unwrap_or(steps.len());
-    let mut kept = (0..first).filter(|&s| meter.is_own(s) && meter.last(s) != END);
-    kept.try_fold(0u64, |sum, s| match meter.last(s) as usize >= first {
+    let mut kept = (0..first).filter(|&s| liveness.is_own(s) && liveness.last(s) != END);
+    kept.try_fold(0u64, |sum, s| match liveness.last(s) as usize >= first {
         true => sum.checked_add(g.ops()[steps[s]].bytes),
         false => Some(sum),
     })

@@ -9,7 +9,7 @@ use super::cost_graph::{CostGraph, OpId, OpRole};
 use cranelift_entity::{EntityRef, EntitySet};
 
 /// Saves what later phases need but for a set, which is computed again once, where it is read first.
-pub(crate) fn computing_again(g: &CostGraph, again: &EntitySet<OpId>) -> Vec<OpId> {
+pub(crate) fn recomputing(g: &CostGraph, again: &EntitySet<OpId>) -> Vec<OpId> {
     let mut steps = Vec::new();
     let mut there = EntitySet::<OpId>::new();
     for op in g.runs() {

@@ -257,8 +257,8 @@ impl<'s> ProgramParser<'s> {
         while self.cursor.accept("stage") {
             let axes = self.cursor.extents()?;
             let (rows, tiles) = (&kernel.rows, &kernel.tiles);
-            let around = ParseContext { domain: kernel.domain.len(), rows, tiles, sum: None };
-            let stage = self.stage(&around, axes)?;
+            let cx = ParseContext { domain: kernel.domain.len(), rows, tiles, sum: None };
+            let stage = self.stage(&cx, axes)?;
             kernel.stages.push(stage);
         }
         self.cursor.expect("}")?;

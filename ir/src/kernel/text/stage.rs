@@ -17,27 +17,27 @@ pub(super) type Typed = (Param, DType);
 
 impl ProgramParser<'_> {
     /// `{ .. }` of a stage over these axes.
-    pub(super) fn stage(&mut self, around: &ParseContext<'_>, axes: Extents) -> ParseResult<Stage> {
+    pub(super) fn stage(&mut self, cx: &ParseContext<'_>, axes: Extents) -> ParseResult<Stage> {
         self.cursor.expect("{")?;
         let mut params = self.params()?;
         for (param, dtype) in &mut params {
             match param {
-                Param::Row(r) => match around.rows.get(*r) {
+                Param::Row(r) => match cx.rows.get(*r) {
                     Some(&d) => *dtype = d,
                     None => return Err(self.undeclared(&r.to_string())),
                 },
-                Param::Tile(t) => match around.tiles.get(*t) {
+                Param::Tile(t) => match cx.tiles.get(*t) {
                     Some(data) => *dtype = data.dtype,
                     None => return Err(self.undeclared(&t.to_string())),
                 },
-                Param::Sum => *dtype = around.sum.unwrap_or(DType::Token),
+                Param::Sum => *dtype = cx.sum.unwrap_or(DType::Token),
                 Param::Load(_) | Param::Coord(_) => {}
             }
         }
         let mut program = self.scalars(&params)?;
         let mut sinks = Vec::new();
         while !self.cursor.accept("}") {
-            let (sink, v) = self.sink(around, axes.len(), &program.insts)?;
+            let (sink, v) = self.sink(cx, axes.len(), &program.insts)?;
             sinks.push(sink);
             program.outputs.push(v);
         }
@@ -163,7 +163,7 @@ impl ProgramParser<'_> {
 
     fn sink(
         &mut self,
-        around: &ParseContext<'_>,
+        cx: &ParseContext<'_>,
         axes: usize,
         insts: &PrimaryMap<SVal, SInst>,
     ) -> ParseResult<(Sink, SVal)> {
@@ -176,7 +176,7 @@ impl ProgramParser<'_> {
             }
             let monoid = self.monoid("fold.", "`store` or `fold.` and a monoid")?;
             let v = self.scalar(insts)?;
-            let runs = self.runs(0, around.domain + axes)?;
+            let runs = self.runs(0, cx.domain + axes)?;
             let dtype = self.program.buffers[buffer].dtype;
             let then = Stage::storing(folded(monoid, insts[v].dtype), buffer, dtype, index);
             return Ok((Sink::Fold { monoid, runs, then: Box::new(then) }, v));
@@ -184,21 +184,21 @@ impl ProgramParser<'_> {
         if self.cursor.text().starts_with("fold.") {
             let monoid = self.monoid("fold.", "`fold.` and a monoid")?;
             let v = self.scalar(insts)?;
-            let runs = self.runs(0, around.domain + axes)?;
+            let runs = self.runs(0, cx.domain + axes)?;
             if self.within_fold {
                 return Err(self.cursor.wrong("a sink that folds nothing"));
             }
             let sum = Some(folded(monoid, insts[v].dtype));
             // A fold that follows a fold is no program: texts do not nest without end.
             let outer = std::mem::replace(&mut self.within_fold, true);
-            let domain = around.domain + axes;
-            let then = self.stage(&ParseContext { domain, sum, ..*around }, Extents::new());
+            let domain = cx.domain + axes;
+            let then = self.stage(&ParseContext { domain, sum, ..*cx }, Extents::new());
             self.within_fold = outer;
             return Ok((Sink::Fold { monoid, runs, then: Box::new(then?) }, v));
         }
         if let Some(r) = self.cursor.numbered('r') {
             let into = Row::from_u32(r);
-            if !around.rows.is_valid(into) {
+            if !cx.rows.is_valid(into) {
                 return Err(self.undeclared(&into.to_string()));
             }
             self.cursor.next();
@@ -208,14 +208,14 @@ impl ProgramParser<'_> {
             }
             let monoid = self.monoid("reduce.", "`leave` or `reduce.` and a monoid")?;
             let v = self.scalar(insts)?;
-            let runs = self.runs(around.domain, axes)?;
+            let runs = self.runs(cx.domain, axes)?;
             return Ok((Sink::Reduce { monoid, runs, into }, v));
         }
         let Some(t) = self.cursor.numbered('t') else {
             return Err(self.cursor.wrong("a parameter, a value, a sink or `}`"));
         };
         let into = Tile::new(t as usize);
-        if !around.tiles.is_valid(into) {
+        if !cx.tiles.is_valid(into) {
             return Err(self.undeclared(&into.to_string()));
         }
         self.cursor.next();
@@ -225,7 +225,7 @@ impl ProgramParser<'_> {
         }
         let monoid = self.monoid("scan.", "`keep` or `scan.` and a monoid")?;
         let v = self.scalar(insts)?;
-        let axis = axis(&mut self.cursor, around.domain, axes)?;
+        let axis = axis(&mut self.cursor, cx.domain, axes)?;
         let reverse = self.cursor.accept("reverse");
         Ok((Sink::Scan { monoid, axis, reverse, into }, v))
     }

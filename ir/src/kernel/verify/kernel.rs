@@ -63,10 +63,10 @@ impl ProgramVerifier<'_> {
             return self.report(place, wrong);
         }
         let (domain, rows, tiles) = (&kernel.domain, &kernel.rows, &kernel.tiles);
-        let around = StageContext { domain, rows, tiles, sum: None };
+        let cx = StageContext { domain, rows, tiles, sum: None };
         let mut left = StageOutputs::default();
         for (k, stage) in kernel.stages.iter().enumerate() {
-            self.stage(&format!("{place}, stage {k}"), &around, stage, &mut left);
+            self.stage(&format!("{place}, stage {k}"), &cx, stage, &mut left);
         }
         let rows = kernel.rows.keys().filter(|&r| !left.rows[r]).map(|r| r.to_string());
         let tiles = kernel.tiles.keys().filter(|&t| !left.tiles[t]).map(|t| t.to_string());
@@ -79,11 +79,11 @@ impl ProgramVerifier<'_> {
     pub(super) fn stage(
         &mut self,
         place: &str,
-        around: &StageContext<'_>,
+        cx: &StageContext<'_>,
         stage: &Stage,
         left: &mut StageOutputs,
     ) {
-        let extents: Extents = around.domain.iter().chain(&stage.axes).copied().collect();
+        let extents: Extents = cx.domain.iter().chain(&stage.axes).copied().collect();
         if let Err(wrong) = iterable(&extents) {
             left.note(stage);
             return self.report(place, wrong);
@@ -91,16 +91,16 @@ impl ProgramVerifier<'_> {
         let before = self.errors.len();
         self.params(place, &extents, &stage.params, &stage.program.params, |param| match param {
             Param::Row(r) => match left.rows[*r] {
-                true => Ok(around.rows[*r]),
+                true => Ok(cx.rows[*r]),
                 false => Err(early(r)),
             },
             Param::Tile(t) => {
                 if !left.tiles[*t] {
                     return Err(early(t));
                 }
-                over(*t, &around.tiles[*t].dims, &stage.axes).map(|()| around.tiles[*t].dtype)
+                over(*t, &cx.tiles[*t].dims, &stage.axes).map(|()| cx.tiles[*t].dtype)
             }
-            Param::Sum => around.sum.ok_or_else(|| {
+            Param::Sum => cx.sum.ok_or_else(|| {
                 Wrong::new(
                     Kind::Dominance,
                     "there is no sum: only what follows a contraction has it",
@@ -128,7 +128,7 @@ impl ProgramVerifier<'_> {
                     let made = FoldSource { monoid: *monoid, runs, dtype };
                     self.fold(&place, &extents, &made, then, left)
                 }
-                _ => self.sink(around, stage, sink, dtype, left, &mut made),
+                _ => self.sink(cx, stage, sink, dtype, left, &mut made),
             };
             if let Err(wrong) = checked {
                 self.report(place, wrong);
@@ -166,14 +166,14 @@ impl ProgramVerifier<'_> {
     /// Checks where an output of this type goes. `made` is what the stage's other outputs leave.
     fn sink(
         &self,
-        around: &StageContext<'_>,
+        cx: &StageContext<'_>,
         stage: &Stage,
         sink: &Sink,
         dtype: DType,
         left: &StageOutputs,
         made: &mut StageOutputs,
     ) -> Result<(), Wrong> {
-        let extents: Extents = around.domain.iter().chain(&stage.axes).copied().collect();
+        let extents: Extents = cx.domain.iter().chain(&stage.axes).copied().collect();
         match sink {
             Sink::Store { buffer, .. } => {
                 let again = left.stored.contains(buffer) || made.stored.contains(buffer);
@@ -189,7 +189,7 @@ impl ProgramVerifier<'_> {
             Sink::Scan { into, .. } | Sink::Keep(into) => {
                 once(left.tiles[*into] || made.tiles[*into], into)?;
                 made.tiles[*into] = true;
-                over(*into, &around.tiles[*into].dims, &stage.axes)?;
+                over(*into, &cx.tiles[*into].dims, &stage.axes)?;
             }
         }
         match sink {
@@ -202,7 +202,7 @@ impl ProgramVerifier<'_> {
             // Its own check reports what is wrong with what follows.
             Sink::Fold { .. } => Ok(()),
             Sink::Reduce { monoid, runs, into } => {
-                fits(monoid.result(dtype), dtype, around.rows[*into], into)?;
+                fits(monoid.result(dtype), dtype, cx.rows[*into], into)?;
                 let kept = remaining(runs, &stage.axes)?;
                 match kept.iter().all(|&n| n == 1) {
                     true => Ok(()),
@@ -214,19 +214,19 @@ impl ProgramVerifier<'_> {
             }
             Sink::Scan { monoid, axis, into, .. } => {
                 let result = monoid.result(dtype).filter(|_| !monoid.is_arg());
-                fits(result, dtype, around.tiles[*into].dtype, into)?;
+                fits(result, dtype, cx.tiles[*into].dtype, into)?;
                 match usize::from(*axis) < stage.axes.len() {
                     true => Ok(()),
                     false => Err(Wrong::new(Kind::Shape, "the scan's axis is not the stage's")),
                 }
             }
-            Sink::Keep(into) => fits(Some(dtype), dtype, around.tiles[*into].dtype, into),
+            Sink::Keep(into) => fits(Some(dtype), dtype, cx.tiles[*into].dtype, into),
             Sink::Leave(into) => {
                 if !stage.axes.is_empty() {
                     let m = "a stage with axes has many values, not one to leave";
                     return Err(Wrong::new(Kind::Shape, m));
                 }
-                fits(Some(dtype), dtype, around.rows[*into], into)
+                fits(Some(dtype), dtype, cx.rows[*into], into)
             }
         }
     }

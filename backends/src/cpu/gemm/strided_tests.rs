@@ -91,7 +91,7 @@ fn product<T: Tested>(
     let mut out = Laid::<T>::new(rows, cols, out, T::default);
     let words = library.room(T::DTYPE, size, true).div_ceil(8) as usize;
     let mut room = vec![u64::MAX; words + 1];
-    let aid = ProductContext { room: room.as_mut_ptr().cast(), met };
+    let aid = GemmArgs { room: room.as_mut_ptr().cast(), met };
     // SAFETY: the vectors have these sizes.
     unsafe { library.product(T::DTYPE, size, x.matrix(), y.matrix(), out.matrix(), aid) };
     assert_eq!(room.last(), Some(&u64::MAX), "{size:?}");
@@ -222,7 +222,7 @@ fn what_lies_across_pages_is_copied() {
         (10, 4096, false),
         (1 << 40, 1 << 40, true),
     ] {
-        assert_eq!(apart(depth, step, 4), copied, "{depth} deep, {step} apart");
+        assert_eq!(needs_copy(depth, step, 4), copied, "{depth} deep, {step} apart");
     }
     let library = GemmLibrary::new(false);
     let rooms =
