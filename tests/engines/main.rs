@@ -5,7 +5,7 @@ mod boundary;
 mod common;
 mod cpu;
 mod gradbench;
-mod inside;
+mod introspect;
 mod kernels;
 mod opaque;
 mod steps;

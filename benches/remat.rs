@@ -55,7 +55,7 @@ fn graph(layer: &[Part], operations: usize) -> CostGraph {
 }
 
 fn frontiers(c: &mut Criterion) {
-    let mut group = c.benchmark_group("retain");
+    let mut group = c.benchmark_group("remat");
     group.sample_size(10);
     for (name, layer) in [("chain", CHAIN), ("transformer", TRANSFORMER)] {
         for operations in [100, 1_000, 10_000] {
