@@ -1,4 +1,4 @@
-//! Frontiers of what to keep against the number of operations.
+//! Frontiers of rematerialization schedules against the number of operations.
 
 use adfuse::fusion::remat::schedule::{CostGraph, FrontierOptions, OpId, Operation, frontier};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};

@@ -1,4 +1,4 @@
-//! Plans within a budget of memory: made, or found where one was kept.
+//! Plans within a memory budget: made, or found in the plan cache.
 
 use crate::fusion::{
     Effort, EngineModel, Plan, PlanOptions, PlanPoint, graph_hash, plan_frontier, plan_point,

@@ -1,9 +1,9 @@
-//! Checking derivatives against the function itself, in `f64`.
+//! Checks derivatives against the function itself, in `f64`.
 //!
-//! Forward mode is compared with central differences along a random direction of each differentiable
-//! input; reverse mode with forward mode through `<ct, J t> = <Jᵀ ct, t>`. Where they disagree, each
-//! instruction is checked alone at the point it was evaluated at, so that the op at fault is named. A
-//! function with a `custom_vjp` has no forward mode: its rule is compared with that of the function itself.
+//! Forward mode is compared with central differences along a random direction of each differentiable input. Reverse
+//! mode is compared with forward mode by `<ct, J t> = <Jᵀ ct, t>`. If they disagree, each instruction is checked alone
+//! at its operands, so that the faulty op is named. A function with a `custom_vjp` has no forward mode: its rule is
+//! compared with the derivative of the function itself.
 
 mod blame;
 mod case;

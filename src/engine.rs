@@ -1,4 +1,4 @@
-//! Engines: from a function to something that runs it.
+//! Engines: they turn a function into something that runs.
 
 mod cpu;
 #[cfg(feature = "gpu")]

@@ -1,7 +1,7 @@
-//! Files that are kept in a folder from one run for the next, within a bound on their bytes.
+//! Folders of cached files, with a bound on their total size.
 //!
-//! Each is named by a hash of what it is for, and written whole or not at all, so that any number of
-//! processes may share a folder. When the files of one kind are too much, the oldest go.
+//! Each file is named by a hash of its key, and is written whole or not at all, so any number of processes may share a
+//! folder. When the files of one kind exceed the bound, the oldest are removed.
 
 use crate::whole;
 use sha2::{Digest, Sha256};

@@ -1,8 +1,8 @@
-//! The way of a program from text to what an engine runs: a table of named passes.
+//! The pipeline from text to what an engine runs: a table of named passes.
 //!
-//! A row says what a pass takes and gives, who checks what it gave, and how that prints. The table drives
-//! everything else: engines compile by it, `adfuse emit --stage` stops at a row and prints, `adfuse emit
-//! --stages` lists it, the filetests and the table in `docs/architecture.md` read it. A new pass is a new row.
+//! A row has a pass's input and output, the verifier of its output, and how the output is printed. The table drives
+//! everything else: engines compile by it, `adfuse emit --stage` stops at a row and prints, `adfuse emit --stages`
+//! lists it, and the filetests and the table in `docs/architecture.md` read it. A new pass is a new row.
 
 mod artifact;
 mod compiler;

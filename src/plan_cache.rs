@@ -1,13 +1,12 @@
-//! Plans kept in a folder from one run for the next.
+//! A folder that caches plans between runs.
 //!
-//! To plan for a budget is to make and measure many plans, so the one that was chosen is worth keeping.
-//! An entry is a file: what the plan was made for, in full, then its text, then a checksum. Its name is
-//! a hash of what it was made for, and the whole of that is compared when it is read, so that no plan
-//! is taken for another's. Entries are written whole or not at all, so that any number of processes
-//! may share a folder; one that is cut, damaged or foreign is never used, and the next one to be kept
-//! takes its place. When a folder holds too much, the oldest entries go.
+//! Planning for a budget makes and measures many plans, so the chosen one is cached. An entry is a file: its key in
+//! full, the text of the plan, and a checksum. The file's name is a hash of the key, and the whole key is compared when
+//! the entry is read. Entries are written whole or not at all, so any number of processes may share a folder. A
+//! truncated, damaged or foreign entry is never used, and is replaced. When a folder exceeds its bound, the oldest
+//! entries are removed.
 //!
-//! Whatever an entry says is checked again by whoever uses it: a plan is measured before it is followed.
+//! An entry is only a suggestion: a cached plan is measured before it is followed.
 
 use crate::entries::{Entries, hash, named};
 use crate::fusion::{Effort, PLANNER, PlanOptions};

@@ -1,9 +1,9 @@
-//! The safety net: what the compiler gave for every model and every program of the benches is recorded in
-//! `tests/recorded/*.txt`, and a change that was to change nothing is held against it.
+//! Recorded outputs: digests of what the compiler produces for every model and every program of the benches are in
+//! `tests/recorded/*.txt`. A change that is meant to change nothing must keep them.
 //!
-//! Recorded are digests of values and gradients as the engine `cpu` computes them with vectors of 256 bits,
-//! of its machine code for x86-64, what the default plans for `cpu` and `h200` launch and move, and the hash of the PTX, each in every mode.
-//! Nothing recorded depends on the host. `ADFUSE_BLESS=1` rewrites the files.
+//! The records are digests of values and gradients of the engine `cpu` with vectors of 256 bits, of its machine code
+//! for x86-64, what the default plans for `cpu` and `h200` launch and move, and the hash of the PTX, each in every
+//! mode. They do not depend on the host. `ADFUSE_BLESS=1` rewrites the files.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Budgets of memory on the command line, and where their plans are kept.
+//! Memory budgets on the command line, and the folder of their plans.
 
 use super::bytes::bytes as size;
 use super::streams::Streams;

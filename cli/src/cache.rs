@@ -1,4 +1,4 @@
-//! `cache`: plans, and code of GPUs, that are kept from one run for the next.
+//! `cache`: lists and clears cached plans and cached GPU code.
 
 use super::budget::Folder;
 use super::failure::Failure;

@@ -1,4 +1,4 @@
-//! `check`: verifies a program and compares its derivatives with the functions themselves.
+//! `check`: verifies a program and checks its derivatives numerically.
 
 use super::engine::{EngineArgs, ResolvedFreedom};
 use super::failure::Failure;

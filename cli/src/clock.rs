@@ -1,4 +1,4 @@
-//! How long the phases of a command take.
+//! The durations of a command's phases.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The device that is planned for: a known one, or one that a TOML file describes.
+//! The machine that is planned for: a known one, or one that a TOML file describes.
 
 use super::failure::{Failure, mean};
 use super::source::SourceText;

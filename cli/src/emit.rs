@@ -1,4 +1,4 @@
-//! `emit`: what a function becomes on its way to an engine.
+//! `emit`: prints a stage of a function on its way to an engine.
 
 use super::engine::VectorsArg;
 use super::failure::Failure;

@@ -1,4 +1,4 @@
-//! Which engine runs a function, on how many threads, and how free it is.
+//! The options that choose an engine and its number of threads.
 
 use super::budget;
 use super::failure::Failure;

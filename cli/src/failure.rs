@@ -1,4 +1,4 @@
-//! Why a command stops, and the exit status that this gives.
+//! Errors of commands, and their exit statuses.
 
 use super::render;
 use super::source::SourceText;

@@ -1,4 +1,4 @@
-//! `fmt`: programs in their canonical form.
+//! `fmt`: rewrites programs in canonical form.
 
 use super::failure::Failure;
 use super::source::{SourceText, is_stdin};

@@ -1,4 +1,4 @@
-//! How free a plan is: what may happen to numbers, how hard it is looked for, and what it may take.
+//! The options of plans: floating-point mode, effort, and memory budget.
 
 use super::budget::Budget;
 use super::failure::Failure;

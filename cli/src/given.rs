@@ -1,4 +1,4 @@
-//! Plans that are given in files.
+//! Plans that users provide as files.
 
 use super::device::device;
 use super::failure::Failure;

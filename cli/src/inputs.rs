@@ -1,4 +1,4 @@
-//! From what `--input` says to the arguments of a function.
+//! Turns `--input` options into the arguments of a function.
 
 use super::failure::{Failure, mean};
 use super::npz;

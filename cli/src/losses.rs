@@ -1,4 +1,4 @@
-//! What may be lost of what is kept for later passes, and what the caller gives up, on the command line.
+//! The options for lossy storage and donated inputs.
 
 use super::failure::Failure;
 use super::streams::Streams;

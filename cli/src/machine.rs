@@ -1,4 +1,4 @@
-//! What runs functions, by the name that `--engine` takes.
+//! Engines by the names that `--engine` accepts.
 
 use super::failure::Failure;
 use adfuse::engine::registry::{NamedEngine, Request};

@@ -1,9 +1,8 @@
-//! The command line: what a person types becomes calls of the library, and what the library answers
-//! becomes text, JSON, digests or files.
+//! The command line: turns what a person types into calls of the library, and the library's results into text, JSON,
+//! digests or files.
 //!
-//! Standard output carries results alone; everything else goes to standard error. The exit status is
-//! 0 when all is well, 1 when the program is wrong or a check fails, and 2 when the command line, or
-//! a file it names, cannot be used.
+//! Standard output carries results only; everything else goes to standard error. The exit status is 0 on success, 1 if
+//! the program is wrong or a check fails, and 2 if the command line, or a file that it names, cannot be used.
 
 mod bench;
 mod budget;

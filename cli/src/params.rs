@@ -1,4 +1,4 @@
-//! The parameters of a function that take arguments: their names, their types, the extents that fit them.
+//! The parameters of a function that take arguments: names, types, and matching extents.
 
 use super::failure::Failure;
 use adfuse::ir::{DType, Dim, Function, TensorType};

@@ -1,4 +1,4 @@
-//! What `plan`, `emit` and `bench` share: which function is planned, for what, and by which plan.
+//! What `plan`, `emit` and `bench` share: the function to plan, the options, and the plan.
 
 use super::budget::{Counting, tell};
 use super::clock::Clock;

@@ -1,4 +1,4 @@
-//! Errors as people read them: the source line, a caret below it, and what may help.
+//! Errors as text: the source line, a caret below it, and a hint.
 
 use super::source::SourceText;
 use adfuse::ir::{Diagnostic, Kind, Span};

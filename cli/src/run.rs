@@ -1,4 +1,4 @@
-//! `run`: a function, or its gradient function, at given or random inputs.
+//! `run`: runs a function, or its gradient function, at given or random inputs.
 
 use super::derivative::Wrt;
 use super::engine::{EngineArgs, ResolvedFreedom};

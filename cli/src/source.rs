@@ -1,4 +1,4 @@
-//! The text of a program or of a file beside it, as messages point into it.
+//! Source texts that messages point into.
 
 use std::path::Path;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What `--input NAME=SPEC` says.
+//! The syntax of `--input NAME=SPEC`.
 
 use adfuse::ir::types::MAX_RANK;
 use adfuse::ir::{DType, Literal, Number};

@@ -1,4 +1,4 @@
-//! Where output goes.
+//! Output streams.
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 

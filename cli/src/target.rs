@@ -1,4 +1,4 @@
-//! Which function of which program a command is about, at which extents.
+//! The function that a command is about, and its extents.
 
 use super::failure::{Failure, mean};
 use super::program::LoadedProgram;

@@ -1,4 +1,4 @@
-//! `vmap`: a function of one element, as a function of a batch.
+//! `vmap`: turns a function of one element into a function of a batch.
 
 use super::derivative::print;
 use super::failure::Failure;

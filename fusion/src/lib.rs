@@ -1,10 +1,9 @@
-//! The planner: which instructions of a function share a kernel, and the program of kernels that
-//! follows.
+//! The planner: it decides which instructions of a function share a kernel, and lowers the function to a program of
+//! kernels.
 //!
-//! [`prepare`](prepare()) gives the function as it is planned, [`plan`] decides, [`lower`](lower())
-//! applies what was decided. The function holds every phase of a step, so forward and backward are
-//! grouped together. What programs cost on a machine is counted from their structure
-//! ([`fn@cost`]).
+//! [`prepare`](prepare()) rewrites the function into the form that is planned, [`plan`] decides, and [`lower`](lower())
+//! applies the plan. The function contains every phase of a step, so forward and backward are grouped together. The
+//! cost of a program on a machine is counted from its structure ([`fn@cost`]).
 
 mod analysis;
 mod cost;

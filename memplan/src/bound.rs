@@ -1,5 +1,5 @@
-//! A lower bound on the peak: what is live at the most crowded moment, with the bytes that alignment
-//! wastes and without the bytes that in-place pairs may save.
+//! A lower bound on the peak: the bytes that are live at the most crowded moment, with alignment waste, and without the
+//! bytes that in-place pairs may save.
 
 use cranelift_entity::EntityRef;
 

@@ -1,7 +1,6 @@
-//! Joining slots that fit together exactly: one above the other over the same time, or one after the
-//! other with the same size. Such a pair wastes nothing, so that an instance of the joined slots is
-//! smaller and has the same load; it may have a greater least peak, which is why it is one way to
-//! plan among others.
+//! Joins slots that fit together exactly: stacked over the same time, or consecutive in time with the same size. Such a
+//! pair wastes nothing, so the joined instance is smaller and has the same load. Its minimum peak may be higher, so it
+//! is one method among others.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Proof that a packing is sound, by a sweep over time that shares no code with the planner.
+//! Proves that a packing is sound, by a sweep over time that shares no code with the planner.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Why a problem has no plan.
+//! Errors: why a problem has no plan.
 
 use thiserror::Error;
 

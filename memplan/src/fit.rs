@@ -1,4 +1,4 @@
-//! Placing one slot among those already placed.
+//! Placing one slot among placed slots.
 
 use cranelift_entity::EntityRef;
 

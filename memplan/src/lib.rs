@@ -5,16 +5,16 @@
 //! of its own. The crate knows nothing of programs: time is a number, a buffer a size.
 //!
 //! ```
-//! use adfuse_memplan::{Buffer, Options, Problem, check, plan};
+//! use adfuse_memplan::{BufferSpec, PackOptions, Problem, check, plan};
 //!
 //! let mut problem = Problem::new();
-//! let input = problem.push(Buffer::new(0..3, 4096).with_align(64));
-//! let output = problem.push(Buffer::new(2..9, 4096).with_align(64));
-//! problem.push(Buffer::new(4..6, 1000));
+//! let input = problem.push(BufferSpec::new(0..3, 4096).with_align(64));
+//! let output = problem.push(BufferSpec::new(2..9, 4096).with_align(64));
+//! problem.push(BufferSpec::new(4..6, 1000));
 //! // The output is computed in place of the input, which dies as it is born.
 //! problem.may_share(output, input);
 //!
-//! let packing = plan(&problem, &Options::default())?;
+//! let packing = plan(&problem, &PackOptions::default())?;
 //! assert_eq!(packing.offsets[input], packing.offsets[output]);
 //! assert_eq!(packing.peak, 5096);
 //! assert!(packing.is_optimal());

@@ -1,5 +1,4 @@
-//! How much work may be spent: steps, which are the same on every machine, and a point in time, which
-//! is not.
+//! Limits on the work: a number of steps, which is the same on every machine, and a deadline, which is not.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The planner: independent parts of a problem one by one, each by the cheap ways first.
+//! The planner: independent parts of a problem one by one, cheap methods first.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! The question put to the planner: buffers, who may or must share storage, and the capacity.
+//! Problems: buffers, which of them may or must share storage, and the capacity.
 
 use std::fmt;
 use std::ops::Range;

@@ -1,8 +1,7 @@
 //! Exact search: whether an instance fits a capacity.
 //!
-//! Depth-first over the choices of a [`Skyline`], restarted with another way of ordering the
-//! candidates when a run meets too many dead ends. States known to lead nowhere are remembered over
-//! all runs, so that no run repeats what another one has refuted; a run that ends by itself has shown
+//! It is depth-first over the choices of a [`Skyline`], and restarts with another order of candidates after too many
+//! dead ends. Dead states are remembered across runs, so that no run repeats them. A run that ends by itself proves
 //! that nothing fits.
 
 use crate::instance::{Instance, SlotId};

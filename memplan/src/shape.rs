@@ -1,4 +1,4 @@
-//! What stays the same throughout a search: which slots begin and end where, and which are alike.
+//! Facts about an instance that are constant during a search: which slots begin and end where, and which are equal.
 
 use cranelift_entity::EntityRef;
 

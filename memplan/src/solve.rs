@@ -1,4 +1,4 @@
-//! One group of slots: the cheap ways first, the exact search last, and none further than needed.
+//! Solves one group of slots: cheap methods first, the exact search last, and only as far as needed.
 
 use crate::bound::lower_bound;
 use crate::boxes::{BoxEffort, boxed};

@@ -1,8 +1,7 @@
-//! An allocator that sees the slots as they are born and die, and gives each the room that fits best.
+//! A best-fit allocator that visits the slots in order of birth and death.
 //!
-//! It takes time by the number of slots and little more, so that there is a packing whatever the time. What
-//! it does not look at is given away: a slot takes all its bytes from its birth to its death, and none is in
-//! place of another.
+//! Its time is nearly linear in the number of slots, so there is always a packing, whatever the deadline. It ignores
+//! gaps and in-place pairs: a slot takes all its bytes from birth to death.
 
 use std::collections::{BTreeMap, BTreeSet};
 

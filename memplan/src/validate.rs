@@ -1,5 +1,5 @@
-//! From a problem as given to an instance: every malformed part is reported, must-share groups become
-//! slots, and time becomes sections.
+//! Validation: turns a problem into an instance, and reports every malformed part. Must-share groups become slots, and
+//! time becomes sections.
 
 use std::ops::Range;
 

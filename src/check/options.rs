@@ -1,4 +1,4 @@
-//! What a check is asked for: a seed, tolerances and extents.
+//! Options of a check: a seed, tolerances and extents.
 
 use crate::ir::Symbol;
 use std::collections::BTreeMap;

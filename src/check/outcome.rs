@@ -1,4 +1,4 @@
-//! The rows of a check's report: what was compared, and how that ended.
+//! The rows of a check's report: what was compared, and the outcome.
 
 /// What was compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! The passes without anything that runs: code of the last ones is text.
+//! The passes of the pipeline without an engine: the last ones give text, and nothing runs.
 
 use super::{Cpu, layout_of};
 use crate::backends::cpu::{CpuExecutable, Vectors, listing_for};

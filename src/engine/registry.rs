@@ -1,5 +1,5 @@
-//! The engines by name: what each is, which machine plans for it are made for, and how it is opened. A new engine
-//! is a folder in `backends/` and a row here.
+//! The table of engines by name: their descriptions, the machines that plans for them are made for, and how they are
+//! opened. A new engine is a folder in `backends/` and a row here.
 
 use super::Cpu;
 #[cfg(feature = "gpu")]

@@ -1,5 +1,5 @@
-//! An engine at work: what plans are asked for, and the backend that they are for. Every engine that plans prepares,
-//! narrows, decides and follows here.
+//! Sessions: a backend with planning options. Preparation, storage narrowing, planning and replay are here, for every
+//! engine that plans.
 
 use super::{Engine, ReadyFunction};
 use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};

@@ -1,4 +1,4 @@
-//! Artifacts: what passes take and give.
+//! Artifacts: the inputs and outputs of passes.
 
 /// What compilation makes on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! What differs from engine to engine in the passes of the pipeline.
+//! The part of the pipeline that differs between engines.
 
 use super::unit::{CompileUnit, missing};
 use crate::fusion::{self, Plan};

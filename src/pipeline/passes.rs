@@ -1,4 +1,4 @@
-//! The passes of the table that are not the planner's, and the texts of what all of them give.
+//! The passes that are not the planner's, and the printed forms of all artifacts.
 
 use super::compiler::Compiler;
 use super::text;

@@ -1,5 +1,5 @@
-//! The text of what the compiler makes on the way to an engine. What has a parser is parsed again: a text
-//! that does not read back as what was printed is an internal error.
+//! The printed forms of artifacts. A form that has a parser is parsed again: if it does not read back as it was
+//! printed, that is an internal error.
 
 use crate::backends::cpu::{ListedFunction, ListedStep};
 use crate::backends::ptx::{Arg, Launch, Module as Launches, StepCode};

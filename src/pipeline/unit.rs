@@ -1,4 +1,4 @@
-//! A program on its way: what passes have made of it so far.
+//! The unit of compilation: a program with the artifacts of the passes so far.
 
 use super::artifact::Artifact;
 use crate::backends::ArenaLayout;

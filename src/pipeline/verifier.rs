@@ -1,4 +1,4 @@
-//! What checks the things that passes give.
+//! The verifiers of the passes' outputs.
 
 use super::artifact::Artifact;
 use super::text;

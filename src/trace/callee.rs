@@ -1,4 +1,4 @@
-//! What a trace calls, and what a trace becomes: functions together with those that they call.
+//! Calls in a trace, and the module that a trace becomes: functions together with their callees.
 
 use super::TraceState;
 use crate::ir::verify::bind;

@@ -1,5 +1,5 @@
-//! Programs that put elements in order, scatter them or turn them around, with values that are hard to get
-//! right: for every engine that is to have the bits of the kernel evaluator.
+//! Programs with sorts, scatters and transpositions on difficult values, for every engine that must have the bits of
+//! the kernel evaluator.
 
 use super::kernels::numbers;
 use adfuse::backends::Array;

@@ -1,5 +1,4 @@
-//! What callers hand to an engine as raw bytes and offsets is checked before machine code and functions of the
-//! user's rest on it.
+//! Raw bytes and offsets from callers are checked before machine code and user functions rely on them.
 
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{ArenaLayout, CallInput, CpuExecutable, CpuOptions};

@@ -1,5 +1,4 @@
-//! What an executable tells of itself: names and texts of its functions, the memory it holds, and when
-//! its steps ran.
+//! Reports of executables: names and texts of functions, memory, and traces of runs.
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;

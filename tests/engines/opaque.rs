@@ -1,5 +1,5 @@
-//! Functions that users give by name: the same values on every engine and of every plan, derivatives by rules
-//! of functions around them, and refusals that name the instruction.
+//! User functions: equal values on every engine and for every plan, derivatives by rules of the calling functions, and
+//! refusals that name the instruction.
 
 use crate::common::random::inputs;
 use adfuse::autodiff::{Batching, Derived, grad, vmap};

@@ -1,5 +1,5 @@
-//! What a step of the CPU engine takes beside its arguments: no memory that was not planned, and none
-//! that is asked for while it runs; machine code that is never writable, and goes with its executable.
+//! Memory of steps of the CPU engine: nothing beyond the plan, and no allocation during a run. Machine code is never
+//! writable while executable, and is freed with its executable.
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;

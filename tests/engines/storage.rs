@@ -1,4 +1,4 @@
-//! What is left in memory is stored in no more bits than its values need, and reads back the same.
+//! Values in memory are stored in no more bits than they need, and read back the same.
 
 use crate::common::random::inputs;
 use adfuse::backends::reference::{Silent, kernel, run};

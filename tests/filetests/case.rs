@@ -1,4 +1,4 @@
-//! Runs one test of a file and gives what came of it.
+//! Runs one test of a file and returns its outcome.
 
 use crate::engine::{ENGINES, Engine, Recorded};
 use crate::file::{Case, Directive, Key, TestFile};

@@ -1,5 +1,5 @@
-//! The stages of the compiler that filetests look at: each makes text of a program. Those that are not
-//! transformations of their own are the pipeline's.
+//! The compiler stages of filetests: each prints a program. Stages that are not transformations of their own are those
+//! of the pipeline.
 
 use crate::file::Directive;
 use adfuse::autodiff;

@@ -1,6 +1,5 @@
-//! Inputs that the caller gives up: the peak falls by what is put into their memory, bits stay the same,
-//! and no plan writes to an input that is only lent. `ADFUSE_PROGRAMS` sets how many random programs (60
-//! by default).
+//! Donated inputs: the peak falls by what is placed in them, bits do not change, and no plan writes to an input that is
+//! only lent. `ADFUSE_PROGRAMS` sets how many random programs (60 by default).
 
 use crate::common::models;
 use crate::common::programs::decode;

@@ -1,5 +1,5 @@
-//! Explanations of plans: every pair of values of random programs and their gradients has one, and it
-//! is what the plan says, also where the plan computes instructions more than once. `ADFUSE_PROGRAMS` sets how many programs (40 by default).
+//! Explanations: every pair of values of random programs and their gradients has one, and it agrees with the plan, also
+//! if the plan recomputes instructions. `ADFUSE_PROGRAMS` sets how many programs (40 by default).
 
 use crate::common::programs::{Step, decode};
 use crate::common::{count_from_env, models};

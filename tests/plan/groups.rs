@@ -1,5 +1,5 @@
-//! What groups must come out as: one pass over the big tensors where one is possible, shared operands
-//! read once, nothing kept that can be computed where it is used.
+//! Expected groups: one pass over large tensors where possible, shared operands read once, and nothing stored that can
+//! be computed where it is used.
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::fusion::{Effort, Fp, LoweredFunction, MachineModel, Ops, PlanOptions, compile, cost};

@@ -1,6 +1,5 @@
-//! What is kept with losses: within the declared bound of what it was, results of the forward pass with
-//! all their bits, gradients moved only where copies reach, and nothing at all unless it is asked for.
-//! `ADFUSE_PROGRAMS` sets how many random programs (60 by default).
+//! Lossy copies: within the declared bound, without effect on the bits of the forward pass, with effect only on
+//! gradients that read copies, and only on request. `ADFUSE_PROGRAMS` sets how many random programs (60 by default).
 
 use crate::common::models;
 use crate::common::programs::decode;

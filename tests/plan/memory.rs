@@ -1,6 +1,5 @@
-//! Memory of planned programs: what the planner says they take is what they take, no two buffers are on
-//! the same bytes at the same time, and what is written in place is read before it is overwritten.
-//! `ADFUSE_PROGRAMS` sets how many random programs (200 by default).
+//! Memory of planned programs: runs take what was planned, no two live buffers share bytes, and what is written in
+//! place has been read before. `ADFUSE_PROGRAMS` sets how many random programs (200 by default).
 
 use crate::common::programs::{Step, decode};
 use crate::common::{count_from_env, models};

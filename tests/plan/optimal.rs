@@ -1,5 +1,5 @@
-//! How far the planner of what to keep is from optimal: proven optima of small random graphs, and
-//! published figures of a network. `tests/plan/optimal/exact.py` makes the instances.
+//! The distance of schedules from the optimum: proven optima of small random graphs, and published figures of a
+//! network. `tests/plan/optimal/exact.py` makes the instances.
 
 #[path = "optimal/vgg19.rs"]
 mod vgg19;

@@ -1,5 +1,5 @@
-//! Plans kept in a folder: what is damaged or foreign is never used, writers do not disturb each other,
-//! and a folder does not grow without bound.
+//! The plan cache: damaged or foreign entries are never used, writers do not disturb each other, and a folder does not
+//! grow without bound.
 
 use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions};
 use adfuse::plan_cache::{CachedPlan, Lookup, PlanCache, PlanKey};

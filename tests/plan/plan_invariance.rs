@@ -1,7 +1,6 @@
-//! Plans under budgets: whatever is kept or computed again, in whatever exact form it is stored, the
-//! results have the same bits on the kernel evaluator and as machine code, no plan takes more than its
-//! budget, and a looser budget is never slower. `ADFUSE_PROGRAMS` sets how many random programs (60 by
-//! default).
+//! Plans under budgets: whatever a plan saves or recomputes, results have the same bits on the kernel evaluator and as
+//! machine code, no plan exceeds its budget, and a larger budget is never slower. `ADFUSE_PROGRAMS` sets how many
+//! random programs (60 by default).
 
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};

@@ -1,5 +1,5 @@
-//! What holds of every frontier: its points are what they claim, none is worse than another in both, and
-//! bounds are bounds. `ADFUSE_PROGRAMS` sets how many random graphs (200 by default).
+//! Properties of frontiers: points have the peaks and times that they claim, no point is beaten by another in both, and
+//! lower bounds hold. `ADFUSE_PROGRAMS` sets how many random graphs (200 by default).
 
 use crate::common::count_from_env;
 use adfuse::fusion::remat::schedule::{

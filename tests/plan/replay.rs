@@ -1,6 +1,5 @@
-//! Plans that were changed by hand, or damaged: each is refused, or its program is accepted and has the
-//! bits of the reference engine. `ADFUSE_PROGRAMS` sets how many changes of each plan are tried (60 by
-//! default).
+//! Plans that were edited or damaged: each is refused, or its program is accepted and has the bits of the reference
+//! engine. `ADFUSE_PROGRAMS` sets how many changes of each plan are tried (60 by default).
 
 use crate::common::count_from_env;
 use adfuse::autodiff::{differentiable, forward_and_backward};

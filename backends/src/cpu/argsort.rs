@@ -1,7 +1,7 @@
-//! Places in order: a line's elements become whole numbers that compare as they do, each with its place
-//! below, and those are sorted. No two are equal, so there is one order, whoever sorts.
+//! Argsort: elements become integers that compare in the same way, with the position in the low bits, and lines of
+//! these are sorted. No two are equal, so the order is unique.
 //!
-//! Lines are shared out among the threads; each task has room for the numbers of one line.
+//! Tasks are groups of lines; each task has memory for the integers of one line.
 #![allow(unsafe_code)]
 
 use super::kernel::compile::CompileContext;

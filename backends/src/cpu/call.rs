@@ -1,7 +1,7 @@
-//! Runs of executables: what the caller hands over, where that begins, and the steps one after the other.
+//! Runs of executables: the caller's inputs, their addresses, and the steps in order.
 //!
-//! An input is lent or given up. A plan may put results and temporaries into the memory of inputs that are
-//! given up; a run of such a plan is refused where one of these is only lent.
+//! An input is lent or donated. A plan may put results and temporaries into donated inputs; a run of such a plan is
+//! refused if one of these inputs is only lent.
 #![allow(unsafe_code)]
 
 use super::executable::{

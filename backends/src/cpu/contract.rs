@@ -1,5 +1,5 @@
-//! Contractions: operands as matrices, their product piece by piece, and what follows each piece while
-//! it is in the cache.
+//! Contractions: operands as matrices, products piece by piece, and the epilogue of each piece while it is in the
+//! cache.
 
 use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use super::gemm::subnormal::SubnormalState;

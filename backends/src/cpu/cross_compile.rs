@@ -1,4 +1,4 @@
-//! Machine code for other targets than the host: whether it can be made, how much there is, and how it reads.
+//! Machine code for targets other than the host: whether it compiles, its size, and its text.
 
 use super::capabilities::CAPABILITIES;
 use super::codegen::listing::ListingEntry;

@@ -1,4 +1,4 @@
-//! The engine `cpu`: threads that its executables share, and the executables it has made.
+//! The engine `cpu`: a thread pool that executables share, and a cache of executables.
 
 use super::capabilities::CAPABILITIES;
 use super::executable::{CpuExecutable, CpuOptions};

@@ -1,4 +1,4 @@
-//! Executables: a program that has been compiled, and the memory it runs in.
+//! Executables: compiled programs, and the memory that they run in.
 
 #![allow(unsafe_code)]
 use crate::runtime::errors::within;

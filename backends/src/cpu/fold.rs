@@ -1,7 +1,7 @@
-//! Folding what sweeps have left in arrays: the orders of `order`, on memory known by its address.
+//! Folds of arrays that sweeps have written: the orders of `order`, on raw memory.
 //!
-//! Every job here is a description of arrays - where they are, how many elements they have, of which
-//! type - and what becomes of them. Whoever makes one promises that the arrays are there.
+//! Every job here describes arrays - address, number and type of elements - and what to do with them. The code that
+//! creates a job promises that the arrays are valid.
 #![allow(unsafe_code)]
 
 use super::element::{FoldElement, Folding, beats, first_extremum};

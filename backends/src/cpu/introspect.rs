@@ -1,5 +1,4 @@
-//! What an executable tells of itself: its steps, the functions they call, the memory it holds, and a
-//! map of its functions for profilers.
+//! Introspection of executables: steps, functions, memory, and a map of functions for profilers.
 
 use super::codegen::vector_width::Emitter;
 use super::executable::CpuExecutable;

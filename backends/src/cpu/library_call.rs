@@ -1,4 +1,4 @@
-//! Functions of the user's: called by the thread that runs the program, on the memory of the buffers.
+//! Calls of user functions, by the thread that runs the program, on the memory of the buffers.
 #![allow(unsafe_code)]
 
 use super::kernel::compile::CompileContext;

@@ -1,11 +1,10 @@
-//! Machine code: one function for each sweep over a range of places.
+//! Machine code: one function for each sweep, over a range of points.
 //!
-//! Everything that is computed element by element - a stage of a kernel, an operand of a contraction,
-//! what follows a sum, the updates of a scatter - is a [`Sweep`]: parameters, a scalar program, and
-//! where its outputs go, at each coordinate of some axes. Its function takes a table of pointers and a
-//! range of row-major places, `fn(table, begin, end)`, and is made by the emitter of wide vectors, or by
-//! Cranelift where that does not take it. It stores outputs, or folds them block by block and leaves the
-//! parts ([`FoldOutput`]).
+//! Everything that is computed element by element - a stage of a kernel, an operand of a contraction, its epilogue, the
+//! updates of a scatter - is a [`Sweep`]: parameters, a scalar program, and a destination for each output, at each
+//! coordinate of some axes. Its function takes a table of pointers and a range of row-major points, `fn(table, begin,
+//! end)`. The x86 emitter compiles it, or Cranelift if that emitter does not support the sweep. The function stores
+//! outputs, or folds them block by block and leaves the parts ([`FoldOutput`]).
 
 use super::clif::unit::FunctionEmitter;
 pub(super) use super::codegen::listing::{Listing, ListingEntry};

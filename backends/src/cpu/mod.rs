@@ -1,9 +1,8 @@
-//! The CPU engine: programs of kernels as machine code, made when a program is compiled and run as
-//! often as one likes.
+//! The CPU engine: compiles programs of kernels to machine code.
 //!
-//! It gives the bits of the kernel evaluator, at any number of threads. What is computed element by
-//! element is machine code (`codegen`, `clif`, `x86`); folds, scans and products of matrices are Rust (`fold`,
-//! `strict_folds`, `gemm`) over what that leaves in arrays. See `docs/cpu.md`.
+//! It gives the bits of the kernel evaluator, at any number of threads. Elementwise computation is machine code
+//! (`codegen`, `clif`, `x86`). Folds of arrays, scans and matrix products are Rust (`fold`, `strict_folds`, `gemm`).
+//! See `docs/cpu.md`.
 
 pub(crate) mod argsort;
 pub(crate) mod call;

@@ -1,5 +1,5 @@
-//! For hosts without an emitter of wide vectors: it takes no sweep. Code for such a host is never asked for
-//! with vectors wider than Cranelift's.
+//! The stand-in for the x86 emitter on other hosts: it supports no sweep. On such hosts vectors are never wider than
+//! Cranelift's.
 
 use super::codegen::loop_ir::LoopNest;
 use super::codegen::vector_width::{Unsupported, Vectors};

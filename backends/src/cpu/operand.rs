@@ -1,4 +1,4 @@
-//! Where the elements of operands are, and where sums go: buffers as matrices, and windows of them.
+//! Operands and results of contractions in memory: buffers as matrices, and windows of buffers.
 
 use super::codegen::affine_form::{affine, affine_of};
 use super::gemm::window::{Forms, GUARDS, Window, WindowAxis, merged as merged_axes};

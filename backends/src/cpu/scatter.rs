@@ -1,8 +1,7 @@
-//! Scatters: updates and their places are computed by a sweep, and joined with what is where they go.
+//! Scatters: a sweep computes updates and their indices, which are then applied to the result.
 //!
-//! Both are done by all threads, a round of updates at a time. Each thread adds the updates whose place is in
-//! its range of the sums, in the order of the updates: every sum gets its own in that order, however many
-//! threads there are.
+//! All threads do both, one round of updates at a time. Each thread applies the updates whose index is in its range of
+//! the result, in the order of the updates. So every sum has its defined order, whatever the number of threads.
 #![allow(unsafe_code)]
 
 use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};

@@ -1,4 +1,4 @@
-//! What steps need beside the buffers, and where they have it.
+//! Scratch memory of steps: how much each needs, and its offsets.
 
 use super::capabilities::CAPABILITIES;
 use super::executable::{bytes, handed, outputs, place, work};

@@ -1,4 +1,4 @@
-//! Arithmetic of extents: which folds are in the order of the places, and where they may be cut.
+//! Arithmetic of extents: which folds are in the order of the points, and where they may be divided.
 
 use super::codegen::fold::folds;
 use super::fold::BlockPartition;

@@ -1,4 +1,4 @@
-//! The strict orders over slices: the same as `reference::order`, without memory of their own.
+//! The strict orders over slices: as in `reference::order`, but without allocation.
 #![allow(unsafe_code)]
 
 use super::element::FoldElement;

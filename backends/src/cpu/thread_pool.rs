@@ -1,4 +1,4 @@
-//! Threads that wait for work: a short while spinning, then asleep.
+//! A pool of threads, which spin for a short while and then sleep until there is work.
 #![allow(unsafe_code)]
 
 use std::hint::spin_loop;

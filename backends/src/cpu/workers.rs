@@ -1,4 +1,4 @@
-//! The workers of a run: each with its table of pointers and its own memory.
+//! The workers of a run: each has its table of pointers and memory of its own.
 #![allow(unsafe_code)]
 
 use super::machine_code::{Code, SweepId};

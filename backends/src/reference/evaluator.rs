@@ -1,7 +1,7 @@
-//! The engine `evaluator`: planned programs, run by the kernel evaluator.
+//! The engine `evaluator`: runs planned programs by the kernel evaluator.
 //!
-//! It is slow and safe, and has no code generator: what it gives is what a plan means. It checks the layout of
-//! the arena as other engines do, though it keeps each value apart from others.
+//! It is slow, safe, and has no code generator, so its results define the meaning of a plan. It checks the layout of
+//! the arena as other engines do, although it stores each value separately.
 
 use super::kernel::{run_observed, run_with};
 use crate::runtime::arena_layout::{ArenaLayout, check};

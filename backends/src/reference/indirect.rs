@@ -1,4 +1,4 @@
-//! Indirect access: gather, scatters in index order, the dynamic slices, and places in order.
+//! Indirect access: gathers, scatters in index order, dynamic slices, and argsorts.
 
 use super::EvalTensor;
 use super::reduce::with_combine;

@@ -1,5 +1,5 @@
-//! The reference engine: evaluates a verified function, one instruction at a time, in the declared
-//! element types and in the order that strict mode defines. It is the meaning of a program.
+//! The reference engine: evaluates a verified function, one instruction at a time, in the declared element types and in
+//! the order that strict mode defines. Its results define the meaning of a program.
 
 pub(crate) mod contract;
 pub(crate) mod evaluator;

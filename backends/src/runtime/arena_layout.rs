@@ -1,7 +1,7 @@
-//! Layouts: where a plan puts a program's temporaries, and the check that no byte holds two values at one time.
+//! Layouts: the offsets of a program's temporaries, and the check that no two live values share a byte.
 //!
-//! Machine code and functions of the user's rely on it: what a step writes is nobody else's while it runs. A
-//! layout is plain data that anybody can make, so executables check it instead of trusting it.
+//! Machine code and user functions rely on it: no one else accesses the memory that a step writes while it runs. A
+//! layout is plain data that anyone can make, so executables check it.
 
 use adfuse_ir::kernel::{Buffer, Lives, Program, Role, in_place, lives};
 use adfuse_ir::{At, Diagnostic, Kind};

@@ -1,8 +1,8 @@
-//! What an engine is to everything above it: a [`Backend`] prepares a verified program, what is prepared says
-//! what it needs beside the buffers, and becomes an [`Executable`] once its memory is planned.
+//! The interface of engines: a [`Backend`] prepares a verified program; the prepared program reports its scratch
+//! memory, and becomes an [`Executable`] once its memory is planned.
 //!
-//! A backend has executables of a type of its own, which may do more than all of them do. [`AnyBackend`] is one
-//! whose executables are known by this interface alone, for tables of engines; [`erased`] makes it.
+//! A backend has its own type of executables, which may have more methods than this interface. [`AnyBackend`] is a
+//! backend whose executables have this interface only, for tables of engines; [`erased`] makes it.
 
 use super::arena_layout::ArenaLayout;
 use super::array::Array;

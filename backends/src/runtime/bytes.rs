@@ -1,4 +1,4 @@
-//! Where an array's bytes are: in memory of its own, or in memory of an executable that takes it back.
+//! The bytes of an array: in memory of their own, or in a block that goes back to an executable.
 
 use super::result_pool::PooledBytes;
 use std::ops::{Deref, DerefMut};

@@ -1,4 +1,4 @@
-//! Executables that an engine keeps, by the program and the layout that they are of, so that none is made twice.
+//! A cache of executables by program and layout, so that none is compiled twice.
 
 use super::arena_layout::ArenaLayout;
 use adfuse_ir::kernel::{Program, Verified};

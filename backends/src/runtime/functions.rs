@@ -1,7 +1,7 @@
-//! Functions that programs call by name: what a user of the engines gives them.
+//! User functions that programs call by name.
 //!
-//! A function reads dense row-major tensors and writes one. Its types and its price are asked for when a program is
-//! compiled, and stand in the instruction from then on: what plans does not know it.
+//! A function reads dense row-major tensors and writes one. Its result type and its price are evaluated when a program
+//! is compiled, and are then part of the instruction, so planners need not know the function.
 #![allow(unsafe_code)]
 
 use super::array::{Array, out_of_memory};

@@ -1,4 +1,4 @@
-//! Memory of an executable: sizes are found while it is made, and nothing is asked for afterwards.
+//! Memory of an executable: all sizes are known when it is compiled, and nothing is allocated afterwards.
 #![allow(unsafe_code)]
 
 use adfuse_ir::{At, Diagnostic, Kind};

@@ -1,4 +1,4 @@
-//! The functions of libraries that programs call by name.
+//! Library functions that programs call by name.
 
 use super::array::Array;
 use adfuse_ir::Diagnostic;

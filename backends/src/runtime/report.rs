@@ -1,4 +1,4 @@
-//! What executables tell of themselves: their steps, and the memory that they take.
+//! Reports of executables about their steps and their memory.
 
 /// A step as it runs. One step of a program may be several of these, such as attention.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

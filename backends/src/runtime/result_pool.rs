@@ -1,8 +1,8 @@
-//! Memory of results that callers have dropped, for the next run.
+//! A pool of result memory: blocks of dropped results, for the next run.
 //!
-//! Fresh pages cost more than what most steps write to them. So large results are in blocks that go back
-//! to the executable when the array that has them is dropped: one for each result at most, which is what
-//! one run takes. A run writes all of its results, so nothing that an earlier one left there is seen.
+//! Fresh pages cost more than most steps spend on writing. So large results are in blocks that return to the executable
+//! when their array is dropped: at most one for each result, which is what one run takes. A run writes all of its
+//! results, so no data of an earlier run is visible.
 #![allow(unsafe_code)]
 
 use super::host_memory::AlignedBlock;

@@ -1,4 +1,4 @@
-//! When what happened during a run.
+//! Traces: what happened when during a run.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A copy, as the measure of what the machine moves.
+//! A copy of memory, as the measure of the machine's bandwidth.
 
 use adfuse::ir::{At, Diagnostic, Kind};
 use std::hint::{black_box, spin_loop};

@@ -1,4 +1,4 @@
-//! Measures on a GPU: inputs stay there, and times are the device's.
+//! Measurements on a GPU: inputs stay on the device, and times are the device's.
 
 use super::gpu_report::{CompileTime, GpuBenchReport, GpuPlanFigures, MeasuredGpuStep};
 use super::spread::SampleStats;

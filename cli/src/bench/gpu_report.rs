@@ -1,4 +1,4 @@
-//! What was measured on a GPU, as people and as programs read it.
+//! The report of a measurement on a GPU, as text and as JSON.
 
 use super::report::{ms, rate};
 use super::spread::SampleStats;

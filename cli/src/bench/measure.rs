@@ -1,4 +1,4 @@
-//! Samples: the step, what it is compared with and a copy, one after the other, again and again.
+//! Samples: the step, its comparison and a copy, alternating.
 
 use super::copy::CopyBenchmark;
 use super::spread::SampleStats;

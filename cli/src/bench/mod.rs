@@ -1,4 +1,4 @@
-//! `bench`: how long a step takes, what it moves and holds, beside a copy measured at the same time.
+//! `bench`: the time, traffic and memory of a step, compared with a copy measured at the same time.
 
 mod copy;
 mod events;

@@ -1,4 +1,4 @@
-//! What was measured, as people and as programs read it.
+//! The report of a measurement, as text and as JSON.
 
 use super::measure::Measures;
 use super::spread::SampleStats;

@@ -1,4 +1,4 @@
-//! What is measured: a plan of the function as machine code, with memory for its results.
+//! The subject of a measurement: a plan of the function as machine code, with memory for its results.
 
 use super::spread::SampleStats;
 use crate::clock::Clock;

@@ -1,4 +1,4 @@
-//! `plan --cost-graph`: what to keep and what to compute again within a budget.
+//! `plan --cost-graph`: rematerialization of a graph of operations within a budget.
 
 use super::super::failure::Failure;
 use super::super::source::SourceText;

@@ -1,4 +1,4 @@
-//! What a plan keeps for later passes, as text and as JSON.
+//! The residuals of a plan, as text and as JSON.
 
 use super::printed;
 use super::table::{bytes, columns};

@@ -1,4 +1,4 @@
-//! What there is to choose from: points of the frontier as a table and as JSON.
+//! The points of a frontier, as a table and as JSON.
 
 use super::recomputed;
 use super::table::{bytes, columns};

@@ -1,4 +1,4 @@
-//! `plan`: what a plan costs, what it is made of, why it is as it is.
+//! `plan`: the cost of a plan, its contents, and explanations.
 
 mod costs;
 mod decided;

@@ -1,4 +1,4 @@
-//! What a plan costs and what it is made of, as data and as JSON.
+//! The cost and the contents of a plan, as data and as JSON.
 
 use super::recomputed;
 use super::times::{milliseconds, slower};

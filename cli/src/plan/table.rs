@@ -1,4 +1,4 @@
-//! A plan as people read it.
+//! A plan as a table of text.
 
 use super::recomputed;
 use super::report::{PlanReport, ProgramFigures, StepRow};

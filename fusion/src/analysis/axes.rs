@@ -1,10 +1,9 @@
-//! Axes of a loop nest, and where the axes of tensors lie in it.
+//! Axes of a loop nest, and the mapping of tensor axes to them.
 //!
-//! A nest is made of *atoms*, axes that are not divided further. A tensor's axis is a run of atoms,
-//! slowest first, so that a reshape is another way to cut the same atoms into runs, a transposition
-//! another order of runs, and a broadcast leaves atoms out. Two tensors are computed at the same point
-//! of the nest when their axes are the same runs; [`LoopAxes::unify`] finds the runs that make it so and
-//! divides atoms where it must. What was tried and does not fit is taken back.
+//! A nest consists of *atoms*, axes that are not split further. An axis of a tensor is a run of atoms, slowest first.
+//! So a reshape divides the same atoms into other runs, a transposition permutes runs, and a broadcast leaves atoms
+//! out. Two tensors are computed at the same point of the nest if their axes are the same runs; [`LoopAxes::unify`]
+//! finds such runs and splits atoms where it must. A trial that fails is rolled back.
 
 use adfuse_ir::index::IndexExpr;
 use cranelift_entity::entity_impl;

@@ -1,4 +1,4 @@
-//! What instructions are to the planner, by their bodies, and what the parts become that they begin.
+//! The class of each instruction for the planner, by its body, and the kind of part that it begins.
 
 use adfuse_ir::Inst;
 use adfuse_ir::op::Monoid;

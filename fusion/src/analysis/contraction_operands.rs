@@ -1,4 +1,4 @@
-//! The operands of contractions: where they lie in the nest of the result and of what is summed over.
+//! The operands of contractions: their axes in the loop nest of the result and the contracted axes.
 
 use super::axes::TensorAxes;
 use super::facts::Facts;

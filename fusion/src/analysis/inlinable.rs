@@ -1,5 +1,5 @@
-//! What is free: instructions that are written out wherever they are used, because to compute them again costs less
-//! than to keep them.
+//! Free instructions: those that are inlined wherever they are used, because recomputing them is cheaper than storing
+//! their results.
 
 use super::class::InstClass;
 use super::facts::{Facts, is_affine};

@@ -1,4 +1,4 @@
-//! Which numbers an integer value may have, so that it is stored in no more bits than they need.
+//! Value ranges of integers, so that a value is stored in no more bits than it needs.
 
 use super::facts::Facts;
 use adfuse_ir::kernel::Storage;

@@ -1,5 +1,5 @@
-//! How what is read and stored lies along the loop that vectors run along: elements that take loads of
-//! their own, and lines that guards cut.
+//! The cost of access patterns along the vectorized loop: strided or indexed elements, branches, and guard boundaries
+//! inside lines.
 
 use super::footprint::{IterationSpace, Mask, of};
 use crate::plan::machine_model::MachineModel;

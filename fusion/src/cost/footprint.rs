@@ -1,4 +1,4 @@
-//! How many elements a load touches, and which coordinates a value depends on.
+//! Footprints: how many elements a load touches, and which coordinates a value depends on.
 
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, BufferData, Extents, Param, Piece, Program, Run, Storage};

@@ -1,7 +1,7 @@
-//! What a program costs on a device: bytes, operations, launches, and the seconds they take.
+//! The cost model: bytes, operations, launches and seconds of a program on a device.
 //!
-//! Counts follow from the structure of the program alone, so equal programs cost the same, whatever
-//! made them. `docs/planner.md` has the rules.
+//! Counts depend only on the structure of the program, so equal programs have equal costs, however they were made.
+//! `docs/planner.md` has the rules.
 
 pub(crate) mod access_cost;
 pub(crate) mod footprint;

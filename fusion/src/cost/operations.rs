@@ -1,4 +1,4 @@
-//! Operations of a scalar program, and the values that it holds at once.
+//! Operations of a scalar program, and the number of values that are live at once.
 
 use super::footprint::IterationSpace;
 use adfuse_ir::DType;

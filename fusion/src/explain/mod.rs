@@ -1,9 +1,8 @@
-//! Why two values are, or are not, computed in one kernel.
+//! Explains why two values are, or are not, computed in one kernel.
 //!
-//! The plan is grown again, and the later value's instruction is offered to the part that computes the
-//! other one: [`Part::join`] is the one that says what is legal, here as when plans are made. Where a
-//! value in between is computed later, the question is passed on to it, so that the answer names what
-//! stands at the beginning of the chain.
+//! The plan's parts are grown again, and the later value's instruction is offered to the part that computes the other
+//! value. [`Part::join`] decides, as it does when plans are made. If a value in between is computed later, the question
+//! is repeated for that value, so that the answer names the first obstacle of the chain.
 
 pub(crate) mod candidates;
 pub(crate) mod patterns;

@@ -1,4 +1,4 @@
-//! Answers in sentences.
+//! Explanations as sentences.
 
 use super::{Explanation, NotShared, Obstacle};
 use crate::plan::Plan;

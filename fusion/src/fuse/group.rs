@@ -1,10 +1,9 @@
-//! Groups: which instructions share a kernel.
+//! Grouping: which instructions share a kernel.
 //!
-//! Instructions are taken in order. Each joins the part that computes what it reads last, or a part
-//! that reads what it reads, when [`Part::join`] allows it, and begins a part otherwise. Parts are in
-//! an order from the start and an instruction joins none before the last part it needs, so no cycle
-//! between parts can arise. Then what is cheaper to compute again than to keep is looked for, written
-//! out where it is used, and the grouping done anew.
+//! Instructions are visited in order. Each joins the part that computes its last operand, or a part that reads a common
+//! operand, if [`Part::join`] allows it; otherwise it begins a part. Parts are ordered from the start, and an
+//! instruction joins no part before the last one that it depends on, so cycles cannot arise. Then values that are
+//! cheaper to recompute than to store are inlined, and grouping is repeated.
 
 use super::groups::Groups;
 use super::inline;

@@ -1,4 +1,4 @@
-//! The parts of a function while it is grouped.
+//! The parts of a function while groups are formed.
 
 use super::part::{Part, PartContext, PartId};
 use crate::analysis::axes::TensorAxes;

@@ -1,7 +1,7 @@
-//! What is cheaper to compute again than to keep.
+//! Inlining of values that are cheaper to recompute than to store.
 //!
-//! A value that one part stores for others costs its bytes twice; what it is made of may be in memory
-//! anyway, or be smaller. Such values are written out where they are used.
+//! A value that one part stores and others load moves its bytes twice. The values that it is computed from may be in
+//! memory anyway, or may be smaller. Such a value is inlined where it is used.
 
 use super::groups::Groups;
 use super::part::PartId;

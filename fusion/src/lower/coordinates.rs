@@ -1,4 +1,4 @@
-//! The coordinates of a step, and the axes of its nest that they are.
+//! The coordinates of a step, and the atoms of its nest that they stand for.
 
 use crate::analysis::axes::{Atom, AtomRun, LoopAxes, TensorAxes};
 use adfuse_ir::index::IndexExpr;

@@ -1,4 +1,4 @@
-//! Writing the scalar program of a stage: what a value is at a point, from what the stage reads.
+//! Emits the scalar program of a stage: the value at a point in terms of what the stage reads.
 
 use super::coordinates::Coordinates;
 use crate::analysis::axes::{LoopAxes, TensorAxes};

@@ -1,4 +1,4 @@
-//! Access by index values: loads through clamped data, scatters, places in order, and functions of the user's.
+//! Indirect access: loads at clamped data, scatters, argsorts, and calls of user functions.
 
 use super::emit::{ElementRef, EmitContext, StageEmitter, guarded};
 use crate::analysis::facts::Facts;

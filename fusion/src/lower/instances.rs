@@ -1,13 +1,12 @@
 //! Plans in which an instruction occurs more than once.
 //!
-//! Such a plan computes it again: each group that lists it has an instance of its own, and whoever
-//! reads the value reads the instance that was computed last before - in its own group, or in an earlier
-//! one. What is written out where it is used is written out from the instances that its user sees. Every
-//! instance has the same bits, so which one is read decides how long values are kept and nothing else.
+//! Each group that lists an instruction computes an instance of its own. A reader uses the latest instance before it:
+//! in its own group, or in an earlier one. An inlined value is inlined from the instances that its user sees. All
+//! instances have the same bits, so the choice of instance affects only live ranges.
 //!
-//! Everything that looks at a plan wants to know which instance is meant, so a plan of that kind is
-//! first turned into one without: a function in which every instance is an instruction, in the order
-//! of the plan, and a plan of that function.
+//! Every analysis of a plan needs to know which instance is meant. So such a plan is first rewritten: into a function
+//! in which every instance is an instruction, in the order of the plan, and a plan of that function without
+//! repetitions.
 
 use crate::plan::{Group, Plan};
 use adfuse_ir::op::Body;

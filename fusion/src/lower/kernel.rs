@@ -1,4 +1,4 @@
-//! Steps of parts: kernels of stages, and contractions with what follows them.
+//! Lowers parts to steps: kernels with stages, and contractions with epilogues.
 
 use super::coordinates::Coordinates;
 use super::emit::{ElementRef, EmitContext, StageEmitter};

@@ -1,5 +1,5 @@
-//! In which order a kernel's points are walked: so that vectors run along neighbours in memory, in tiles
-//! where buffers lie across one another.
+//! Loop schedules of kernels: vectors run along contiguous elements, and tiles are used where buffers are laid out
+//! across one another.
 
 use adfuse_ir::kernel::{Kernel, Operand, Param, Program, Schedule, Sink, Stage, Step, Storage};
 use smallvec::{SmallVec, smallvec};

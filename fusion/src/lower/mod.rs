@@ -1,7 +1,7 @@
 //! Lowering: a plan applied to its function gives a program of kernels.
 //!
-//! The plan's groups are grown again as the planner grew them, which both checks the plan and finds
-//! the nests; then each becomes a step.
+//! The parts of the plan's groups are grown again as the planner grew them, which checks the plan and rebuilds the loop
+//! nests. Then each group becomes a step.
 
 pub(crate) mod coordinates;
 pub(crate) mod emit;

@@ -1,9 +1,9 @@
-//! What the stages of a kernel are: which values each computes, and what it leaves to later ones.
+//! The stages of a kernel: which values each stage computes, and what it leaves to later stages.
 //!
-//! A value's *time* is how many folds of the kernel lie before it. At each time there may be a stage
-//! once a point (rows' scalars) and after it a stage over the axes inside. Stages are gone through
-//! last first, asking for what each needs: scalars of earlier times are left in rows; elements are kept
-//! in tiles where computing them again costs more, and read once where several stages read them.
+//! A value's *time* is the number of folds of the kernel that it depends on. For each time there may be a stage once a
+//! point, for scalars of rows, followed by a stage over the inner axes. Stages are visited from last to first, and each
+//! requests its operands. Scalars of earlier times become rows. Elements become tiles if recomputing them costs more,
+//! and are loaded once if several stages read them.
 
 use crate::analysis::axes::{AtomRun, LoopAxes, TensorAxes};
 use crate::analysis::class::InstClass;

@@ -1,9 +1,8 @@
-//! What is written into the memory of inputs that the caller gives up.
+//! Donation: results and temporaries in the memory of inputs that the caller donates.
 //!
-//! An input is read until the last step that reads it. From the next step on its bytes are free, and at
-//! that step itself for what may be written in its place ([`in_place`]). A result of as many bytes
-//! takes them for good; the caller finds it where the input was. In what is left, temporaries go one
-//! after the other.
+//! An input is live up to the last step that reads it. From the next step on its bytes are free; at that step itself
+//! they are free for values that may be written in place ([`in_place`]). A result of the same size takes the memory for
+//! good, and the caller finds the result in the input. Temporaries share what is left, one after the other.
 
 use super::size::{bytes, first_reading};
 use crate::plan::options::Effort;

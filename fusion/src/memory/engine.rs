@@ -1,4 +1,4 @@
-//! What an engine holds beyond the buffers of a program.
+//! What an engine needs in addition to the buffers of a program.
 
 use super::Memory;
 use adfuse_ir::Diagnostic;

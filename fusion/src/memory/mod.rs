@@ -1,9 +1,8 @@
-//! Memory: where the temporaries of a program are, and what the program takes in all.
+//! Memory: the offsets of temporaries, and the total that a program takes.
 //!
-//! Temporaries and what steps need beside the buffers share one arena. A temporary is there from the
-//! step that writes it to the last that reads it; what a step needs beside, while the step runs.
-//! Inputs, constants and outputs are the caller's for the whole run, but for inputs that the caller gives
-//! up: results and temporaries may be in their memory ([`crate::memory::donation`]).
+//! Temporaries and the scratch of steps share one arena. A temporary is live from the step that writes it to the last
+//! step that reads it; scratch is live during its step. Inputs, constants and outputs count for the whole run. Results
+//! and temporaries may be in donated inputs ([`crate::memory::donation`]).
 
 pub(crate) mod donation;
 pub(crate) mod engine;

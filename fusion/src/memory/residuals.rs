@@ -1,4 +1,4 @@
-//! What a step keeps from one phase for a later one.
+//! Residuals: the values that a step keeps from one phase for a later one.
 
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;

@@ -1,7 +1,7 @@
-//! Plans: which instructions share a kernel, in which order, and how what they leave is stored.
+//! Plans: which instructions share a kernel, in which order, and in which form their results are stored.
 //!
-//! A plan is data. It belongs to one prepared function, which it names by a hash of its text, and is
-//! applied by the one lowering there is ([`lower`](crate::lower())).
+//! A plan is data. It belongs to one prepared function, which it identifies by a hash of its text, and is applied by
+//! [`lower`](crate::lower()).
 
 pub(crate) mod lossy;
 pub(crate) mod machine_model;

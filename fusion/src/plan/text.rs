@@ -14,9 +14,9 @@
 //! }
 //! ```
 //!
-//! Values have the names of the prepared function's text. The parts of a group are set off by `;`. What is
-//! kept with losses is part of the function ([`crate::prepass::lossy`]), and said again so that the function can be
-//! made of one without.
+//! Values have the names of the prepared function's text. The parts of a group are separated by `;`. Lossy copies are
+//! part of the function ([`crate::prepass::lossy`]); they are repeated here so that the function can be made from one
+//! without copies.
 
 use super::lossy::{LossyCopy, Narrow, lossy_copies};
 use super::{Group, Plan, short_hash};

@@ -1,16 +1,14 @@
-//! Storage that loses something: floats kept for a later phase in a narrower type, where the user asks
-//! for that by name.
+//! Lossy storage: floats that are kept for a later phase in a narrower type, if the user asks for it.
 //!
-//! It is a rewrite of the prepared function. A value `%h` that later phases read gets a copy `%h.bf16`,
-//! which is converted once and must be in memory, and later phases read what that is converted back to.
-//! What the results of its own phase are made of reads `%h` as ever, so these keep their bits; what only
-//! later phases need, such as a partial derivative, reads the copy. From there on nothing
-//! knows of losses: plans of the new function have one meaning, whatever is fused, kept or computed
-//! again.
+//! It is a rewrite of the prepared function. A value `%h` that later phases read gets a copy `%h.bf16`, which is
+//! converted once and must be in memory; later phases read the copy converted back. Instructions that results of `%h`'s
+//! own phase need still read `%h`, so these results keep their bits. Instructions that only later phases need, such as
+//! partial derivatives, read the copy. After the rewrite nothing is lossy: plans of the new function have one meaning,
+//! whatever they fuse, save or recompute.
 //!
-//! **The bound.** What is read back differs from the value by at most half an ulp of the narrower type,
-//! relative to the value, or by half of its smallest subnormal where that is more. Finite values beyond
-//! its greatest number are kept as that number, infinities and NaN as themselves.
+//! **Error bound.** The value that is read back differs by at most half an ulp of the narrower type, relative to the
+//! value, or by half of its smallest subnormal if that is more. Finite values beyond the largest finite number saturate
+//! to it. Infinities and NaN are unchanged.
 
 use crate::analysis::phases::served;
 use crate::plan::lossy::Narrow;

@@ -1,8 +1,8 @@
-//! Scatters of one element a row become elementwise selections, where the rows are index columns that are coordinates.
+//! Scatters of one element a row become elementwise selections, if their index columns are coordinates.
 //!
-//! Picking an element of every row is written as a gather at (row, label), with the rows counted by
-//! an `iota`. Seen through, the rows are coordinates of the loop nest, and only the labels are data;
-//! and a scatter at such places writes every row once, so it is an elementwise choice.
+//! Selecting one element of every row is written as a gather at (row, label), where an `iota` counts the rows. The rows
+//! are coordinates of the loop nest, and only the labels are data. A scatter at such indices writes every row once, so
+//! it is an elementwise selection.
 
 use crate::analysis::index_columns::{IndexColumn, columns, dims};
 use adfuse_ir::attrs::Attrs;

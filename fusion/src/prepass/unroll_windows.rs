@@ -1,8 +1,8 @@
-//! Short folds that are no rows: the fold of a window becomes an expression of its elements.
+//! Unrolls short folds: the fold of a window becomes an expression of its elements.
 //!
-//! A kernel that folds a few neighbours for every element of its result wants its vectors along the result. Each
-//! element of a window is a view of what the window lies in, so the fold is written out over views, in the order that
-//! strict mode defines, and has the same bits. Folds along rows stay folds: their elements are neighbours in memory.
+//! A kernel that folds a few neighbours for every element of its result should be vectorized along the result. Each
+//! element of a window is a view of the operand. So the fold is unrolled over views, in the order that strict mode
+//! defines, and keeps its bits. Folds along rows are not unrolled: their elements are contiguous.
 
 use adfuse_ir::attrs::Attrs;
 use adfuse_ir::op::{Body, Monoid};

@@ -1,6 +1,6 @@
-//! Plans that differ from another in what becomes of one value.
+//! Plans that differ from another plan in the decision about one value.
 //!
-//! Each function here only says what the other plan would be; lowering says whether it is one.
+//! These functions only construct the alternative; lowering decides whether it is legal.
 
 use super::crossing::{ExecutedPlan, Reading, ValueSource, phase_of};
 use super::group_graph::{left, needed};

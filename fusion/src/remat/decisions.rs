@@ -1,7 +1,7 @@
-//! What a plan decides for each value that crosses phases, and what else could have been decided.
+//! A plan's decision for each value that crosses phases, with its alternative.
 //!
-//! The alternative to a decision is a plan that differs in it alone: it is made, lowered, priced, and
-//! its memory packed, and what is told are differences.
+//! The alternative is a plan that differs in this decision alone. It is made, lowered, priced and packed, and the
+//! differences are reported.
 
 use super::alternatives;
 use super::crossing::{Crossing, Reading, ValueSource, is_constant, phase_of};

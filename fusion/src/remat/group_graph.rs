@@ -1,5 +1,4 @@
-//! The groups of a plan as operations with costs: what the choice between keeping and computing again
-//! is made on.
+//! The groups of a plan as a graph of operations with costs, on which rematerialization is decided.
 
 use super::schedule::cost_graph::{CostGraph, GraphError, OpId, Operation};
 use crate::analysis::class::InstClass;

@@ -1,4 +1,4 @@
-//! From a schedule of operations to a plan in which instructions recur.
+//! Turns a schedule of operations into a plan in which instructions recur.
 
 use super::group_graph::{GroupGraph, needed};
 use super::schedule::steps::OpSchedule;

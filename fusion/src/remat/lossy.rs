@@ -1,4 +1,4 @@
-//! Which values are worth a copy in a narrower type, and why the others are kept as they are.
+//! Chooses the values that get a lossy copy, and reports why others get none.
 
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::plan_at;

@@ -1,12 +1,12 @@
-//! Plans under a budget: what is kept for the backward pass and what is computed again, decided for
-//! forward and backward together.
+//! Plans under a budget: which values are saved for the backward pass and which are recomputed, decided for forward and
+//! backward together.
 //!
-//! The plan without a budget says what the groups are, what each leaves for others, and what it takes.
-//! Seen as a graph of operations ([`crate::remat::schedule`]), schedules trade memory for time; each becomes a
-//! plan in which groups recur. Their instructions are grouped anew, so that what is computed again joins
-//! its readers, lowered, priced, and their memory packed. What differs from the fastest in one value is tried, too.
-//! What is not worse than another in both is the frontier. It does not depend on a budget: a budget picks from it, so that a tighter one never has a
-//! higher peak, and a looser one is never slower.
+//! The plan without a budget defines the groups, what each leaves to others, and its cost. As a graph of operations
+//! ([`crate::remat::schedule`]) it has schedules that trade memory for time. Each schedule becomes a plan in which
+//! groups recur. Its instructions are grouped again, so that recomputed values join their readers; then the plan is
+//! lowered, priced and packed. Plans that differ from the fastest in one decision are tried as well. The plans that no
+//! other beats in both memory and time are the frontier. It does not depend on a budget: a budget selects from it, so a
+//! smaller budget never has a higher peak, and a larger one is never slower.
 
 pub(crate) mod alternatives;
 pub(crate) mod crossing;

@@ -1,5 +1,5 @@
-//! Plans that differ from the fastest in what becomes of one value: the planner, which is greedy, does not
-//! look at all of them, and some are better.
+//! Plans that differ from the fastest plan in one decision. The planner is greedy and does not try all of them; some
+//! are better.
 
 use super::decisions::{ALIKE, Decider};
 use crate::memory::engine::EngineModel;

@@ -1,4 +1,4 @@
-//! Applying a move, and taking it back.
+//! Applying a move, and undoing it.
 
 use super::moves::Move;
 use super::space::PlanSpace;

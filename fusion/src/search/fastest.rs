@@ -1,9 +1,9 @@
-//! The plan without a budget: the fastest of all that are made, by the cost model, and of equally fast ones the one
-//! of the lower peak.
+//! The plan without a budget: by the cost model the fastest of all plans that are made; of equally fast plans, the one
+//! with the lowest peak.
 //!
-//! Grouping is greedy, and nothing says that more of it is always faster: a fused kernel may compute values again at
-//! many points, or read them against their order in memory. So the plans of the lesser efforts are made too, the one
-//! with a kernel for each instruction among them.
+//! Grouping is greedy, and more fusion is not always faster: a fused kernel may recompute values at many points, or
+//! read them against their order in memory. So the plans of lower efforts are made too, among them the one with a
+//! kernel for each instruction.
 
 use super::point::{PlanPoint, measured};
 use crate::analysis::class::InstClass;

@@ -1,4 +1,4 @@
-//! Numbers about a state, for policies that choose by them.
+//! Features of a state, for policies that choose moves by them.
 
 use super::space::PlanSpace;
 use super::state::{GroupSlot, PlanState};

@@ -1,7 +1,7 @@
-//! Windows: neighbouring groups of a large function, searched as a function of their own.
+//! Large-neighborhood search: consecutive groups of a large function, searched as a function of their own.
 //!
-//! What the groups of a window read of others are parameters of that function, and what others read of
-//! them its results. A plan found for it takes the place of the window, if the whole is better for it.
+//! The values that a neighborhood reads become parameters of that function, and the values that others read become its
+//! results. An improved plan replaces the neighborhood if the whole plan becomes faster.
 
 use super::policy::Policy;
 use super::space::PlanSpace;

@@ -1,4 +1,4 @@
-//! Moves: small changes of a plan, and which of them a state has.
+//! Moves: small changes of a plan, and the moves that a state has.
 
 use super::space::PlanSpace;
 use super::state::{GroupSlot, PartSlot, PlanState, Uses};

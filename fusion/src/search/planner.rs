@@ -1,4 +1,4 @@
-//! Planning without a budget: the fastest greedy plan, and what a search makes of it.
+//! Planning without a budget: the fastest greedy plan, improved by search if the effort asks for it.
 
 use super::fastest::fastest;
 use super::large_neighborhood::through_windows;

@@ -1,4 +1,4 @@
-//! A plan with what it takes: its peak, its predicted time, its residuals.
+//! A plan with its peak, its predicted time and its residuals.
 
 use crate::cost::cost;
 use crate::lower::instances::recomputed_values;

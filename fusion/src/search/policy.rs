@@ -1,4 +1,4 @@
-//! Which move comes next.
+//! Policies: which move is tried next.
 
 use super::moves::Move;
 use super::space::PlanSpace;

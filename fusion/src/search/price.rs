@@ -1,4 +1,4 @@
-//! What a state costs.
+//! The price of a state.
 
 use super::space::PlanSpace;
 use super::state::PlanState;

@@ -1,4 +1,4 @@
-//! The plans of a function, and what they are made for and measured by.
+//! The plans of a function, with their options and their cost.
 
 use super::measure::Measure;
 use crate::analysis::class::InstClass;

@@ -1,4 +1,4 @@
-//! A plan on its way: what moves change.
+//! The state of a search: a plan as data that moves change.
 
 use super::space::PlanSpace;
 use crate::analysis::leaves::leaves_under;

@@ -1,4 +1,4 @@
-//! The search itself: a walk that goes on from worse plans less and less readily.
+//! Simulated annealing over plans.
 
 use super::policy::{Policy, SplitMix64};
 use super::price::PlanPrice;

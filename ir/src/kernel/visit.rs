@@ -1,4 +1,4 @@
-//! What a step reads and writes, found in one place for everybody who asks.
+//! Visits the buffers that a step reads and writes; every analysis uses this.
 
 use super::buffer::{Buffer, Extents};
 use super::program::{Attend, Feed, Member, Step};

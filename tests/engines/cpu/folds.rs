@@ -1,5 +1,5 @@
-//! Folds of every length, type and operation, on values that are hard to get right: along lines, over columns,
-//! in bodies that leave registers for the lanes, that do not, and that have no vectors.
+//! Folds of every length, type and operation, on difficult values: along lines and over columns, in bodies that leave
+//! registers for the lanes, in bodies that do not, and in bodies without vectors.
 
 use super::{agrees, layout, same_on, special};
 use crate::common::random::inputs;

@@ -1,4 +1,4 @@
-//! What vectors read and write in memory: operands that are not loaded first, and stores past the caches.
+//! Vector accesses to memory: memory operands and nontemporal stores.
 
 use super::widths::{made, wide};
 use super::{layout, strict};

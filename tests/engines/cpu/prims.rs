@@ -1,5 +1,5 @@
-//! Every scalar primitive on every element type, with vectors of every width: the bits of the interpreter,
-//! and which of them the emitter of wide vectors leaves to Cranelift.
+//! Every scalar primitive on every element type, with vectors of every width: the bits of the interpreter, and the list
+//! of primitives that the x86 emitter does not support.
 
 use super::{layout, same, special, strict};
 use adfuse::backends::Array;

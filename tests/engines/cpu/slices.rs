@@ -1,4 +1,4 @@
-//! Callers' slices: they may begin anywhere, and inputs may share memory.
+//! Slices of callers: any alignment, and inputs that share memory.
 
 use super::{arguments, read, strict};
 use adfuse::backends::Array;

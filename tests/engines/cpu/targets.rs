@@ -1,5 +1,4 @@
-//! Machine code for targets other than the host is made, though not run: nothing is emitted that only one
-//! of them has.
+//! Machine code for targets other than the host compiles; it is not run.
 
 use super::differentiated;
 use crate::common::random;

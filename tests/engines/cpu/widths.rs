@@ -1,5 +1,5 @@
-//! Vectors of every width that the host has: lines of every length, which sweeps have wide ones and why
-//! others do not, and how their code ends.
+//! Vectors of every width of the host: lines of every length, which sweeps the x86 emitter supports, why it refuses
+//! others, and how its code ends.
 
 use super::{agrees, differentiated, layout, special, strict};
 use crate::common::random::inputs;

@@ -1,4 +1,4 @@
-//! Kernels walked otherwise: what changes a schedule or a domain changes no bit.
+//! Changed schedules and domains of kernels change no bit.
 
 use super::{arguments, cases, files, inputs, numbers, programs};
 use crate::common::programs::decode;

@@ -1,4 +1,4 @@
-//! Index expressions, loads and stores of single elements, as machine code.
+//! Index expressions, and loads and stores of single elements.
 
 use super::state::{LoopInvariants, PointValues, flags, register};
 use super::unit::FunctionEmitter;

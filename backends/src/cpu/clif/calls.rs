@@ -1,4 +1,4 @@
-//! Functions that machine code calls: what the host has no instruction for.
+//! Helper functions that machine code calls for operations without an instruction.
 
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::{AbiParam, FuncRef, Signature, Type, types};

@@ -1,7 +1,7 @@
 //! Conversions between element types, one element at a time.
 //!
-//! Each rounds once, to nearest even; floats truncate and saturate to integers; integers wrap. 16-bit
-//! floats are integers in registers, and are taken apart with integer instructions.
+//! Each rounds once, to nearest even; floats truncate and saturate to integers; integers wrap. 16-bit floats are held
+//! as integers and are converted with integer instructions.
 
 use super::calls::HelperFunction;
 use super::state::register;

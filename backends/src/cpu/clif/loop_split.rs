@@ -1,8 +1,8 @@
-//! Stretches of a line: where guards are constant, and packed elements begin at bytes.
+//! Splits lines into segments in which guards are constant and packed elements begin at bytes.
 //!
-//! Guards are affine along a line, so that each holds between two coordinates. Between neighbouring
-//! ones of these, every parameter is read through one way, chosen once: as a pointer that steps with the
-//! coordinate, or as one to constants that does not.
+//! A guard is affine along a line, so it holds between two coordinates. In a segment between neighbouring bounds, every
+//! parameter is read from one source, chosen once: a pointer that advances with the coordinate, or a pointer to
+//! constants that does not.
 
 use super::state::{
     ChosenPointer, Interleaving, LANES, LineValues, PointValues, accesses, register,

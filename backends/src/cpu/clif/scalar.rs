@@ -1,5 +1,4 @@
-//! Primitives on one element at a time, as machine code: the meaning that the interpreter of scalar
-//! programs defines, for every type.
+//! Primitives on single elements, with the semantics of the interpreter of scalar programs, for every type.
 
 use super::calls::HelperFunction;
 use super::state::register;

@@ -1,4 +1,4 @@
-//! What the emitters of loops and vectors share: types of registers, lines, copies of a vector, held values.
+//! State that the emitters of loops and vectors share: register types, lines, interleaved groups, lanes of folds.
 
 use cranelift_codegen::ir::Type;
 

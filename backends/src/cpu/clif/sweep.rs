@@ -1,7 +1,7 @@
-//! The loops of a sweep: over lines of the innermost axis, and along it.
+//! The loops of a sweep: over lines of the innermost axis, and along each line.
 //!
-//! A line begins with what is the same all along it: coordinates, pointers, parameters and values that
-//! do not change. Then come vectors, several interleaved, vectors one at a time, and single elements.
+//! Loop invariants of a line come first: coordinates, pointers, parameters and values. Then come interleaved vectors,
+//! single vectors, and single elements.
 
 use super::state::{Interleaving, LANES, LineValues, LoopInvariants, PointValues, accesses, flags};
 use super::unit::FunctionEmitter;

@@ -1,4 +1,4 @@
-//! What emits the instructions of one function through Cranelift.
+//! The function that is being emitted through Cranelift.
 
 use super::calls::HelperFunctions;
 use super::state::FoldLanes;

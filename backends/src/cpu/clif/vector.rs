@@ -1,9 +1,8 @@
-//! Vectors of 128 bits along the innermost axis: a body on four elements at once, several times.
+//! Vectors of 128 bits along the innermost axis: a body on four elements, interleaved several times.
 //!
-//! Four elements are one vector of 32-bit lanes, or two of 64-bit lanes. Narrower types are widened
-//! to 32 bits: `i8` with its sign, other ones with zeros; truth values are masks, as wide as what they
-//! were compared of. What has no instruction for vectors is done lane by lane; a sweep of which that is
-//! the larger part has no vectors at all.
+//! Four elements are one vector of 32-bit lanes, or two of 64-bit lanes. Narrower types are widened to 32 bits: `i8`
+//! with its sign, others with zeros. Truth values are masks as wide as the operands of their comparison. Operations
+//! without a vector instruction run lane by lane. A sweep in which these dominate is not vectorized.
 
 use super::state::{Interleaving, LANES, LineValues, Quad, vector, wide};
 use super::unit::FunctionEmitter;

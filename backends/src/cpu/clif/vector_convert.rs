@@ -1,4 +1,4 @@
-//! Conversions on vectors: the same numbers as one element at a time.
+//! Conversions of vectors, with the results of the scalar ones.
 
 use super::state::{Quad, vector, wide};
 use super::unit::FunctionEmitter;

@@ -1,4 +1,4 @@
-//! Folds as machine code: lanes and columns in memory, lanes in registers where the body leaves enough.
+//! Folds in machine code: lanes and columns in memory, or lanes in registers if the body leaves enough of them.
 
 use super::state::{
     FoldLine, Interleaving, LANES, LineValues, Quad, flags, register, vector, wide,

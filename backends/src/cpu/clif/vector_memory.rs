@@ -1,5 +1,4 @@
-//! Reads and writes of vectors: what is walked in equal steps, packed elements, coordinates, and what is
-//! read lane by lane.
+//! Loads and stores of vectors: strided and packed elements, coordinates, and gathers lane by lane.
 
 use super::state::{LANES, LineValues, PointValues, Quad, flags, register, vector, wide};
 use super::unit::FunctionEmitter;

@@ -1,4 +1,4 @@
-//! Primitives on vectors: those that have instructions.
+//! Primitives with vector instructions.
 
 use super::scalar::{float_cc, int_cc};
 use super::state::{Quad, vector, wide};

@@ -1,4 +1,4 @@
-//! How vectors reach what a sweep reads and writes.
+//! How vectors access each parameter and output of a sweep, and where guards hold.
 
 use super::affine_form::spreads;
 use super::loop_ir::{

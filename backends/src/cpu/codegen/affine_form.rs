@@ -1,10 +1,8 @@
-//! Places as sums: where an access of a sweep goes, as a constant, a step along each axis, and what
-//! is left over.
+//! Affine forms: the offset of an access as a constant, a stride along each axis, and further terms.
 //!
-//! A place in memory is the sum of index expressions times strides. Most of it is affine in the
-//! coordinates, and becomes one step per axis; quotients, remainders and data stay as expressions
-//! with a factor. Arithmetic wraps: the verifier has proven that the place itself is inside of its
-//! buffer, and sums modulo 2^64 agree with it whatever their terms are.
+//! An offset is a sum of index expressions times strides. Most of it is affine in the coordinates and becomes one
+//! stride for each axis; quotients, remainders and data stay as expressions with a factor. Arithmetic wraps: the
+//! verifier has proven that the offset is inside its buffer, and sums modulo 2^64 agree with it whatever the terms are.
 
 use crate::runtime::strides::{row_major, strides};
 use adfuse_ir::index::IndexExpr;

@@ -1,4 +1,4 @@
-//! What is known of each function that was made: whose it is, its size, and, when asked, its text.
+//! A record of each compiled function: its step, its size and, on request, its text.
 
 use super::loop_ir::{Sweep, SweepOutput, SweepRole};
 use super::vector_width::{Emitter, Unsupported};

@@ -1,4 +1,4 @@
-//! The loop IR: a sweep as it is given, and as it is planned: accesses, guarded ways to read, folds.
+//! The loop IR: a sweep, and the loop nest that it becomes: accesses, guarded sources, folds.
 
 use adfuse_ir::op::Monoid;
 

@@ -1,4 +1,4 @@
-//! What a sweep reads and writes, as forms over the axes that are walked.
+//! Builds the loop nest of a sweep: its accesses as affine forms over merged axes.
 
 use super::affine_form::{AffineForm, WalkedAxes, mentions};
 use super::loop_ir::{

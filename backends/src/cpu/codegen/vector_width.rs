@@ -1,4 +1,4 @@
-//! How wide vectors are, who makes the code of a sweep, and why it is not the wide emitter.
+//! Vector widths, the emitter of a sweep, and why it is not the x86 emitter.
 
 use adfuse_ir::scalar::Prim;
 use adfuse_ir::{At, DType, Diagnostic, Kind};

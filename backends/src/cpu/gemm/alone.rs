@@ -1,4 +1,4 @@
-//! The matrix library without the engine, to measure the engine against.
+//! The matrix library without the engine, as a baseline for measurements.
 #![allow(unsafe_code)]
 
 use super::MatrixView;

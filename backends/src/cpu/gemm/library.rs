@@ -1,6 +1,6 @@
-//! Floats by `private-gemm-x86`, whose order is the defined one under the conditions of
-//! `docs/fp.md`: a pinned version, `Accum::Replace`, alpha 1, full results, steps along the depth that
-//! are not negative, and at least one product. What else there is goes to tiles.
+//! Float products by `private-gemm-x86`. Its order is the defined one under the conditions of `docs/fp.md`: a pinned
+//! version, `Accum::Replace`, alpha 1, full results, strides along the depth that are not negative, and at least one
+//! product. All other products use tiles.
 #![allow(unsafe_code)]
 
 use super::slab::{GAP, SlabElement};

@@ -1,4 +1,4 @@
-//! Matrices in memory, and what every product of them is given.
+//! Views of matrices in memory, and the interface of products.
 #![allow(unsafe_code)]
 
 use super::SubnormalState;

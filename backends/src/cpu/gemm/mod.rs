@@ -1,5 +1,5 @@
-//! Products of matrices in the order of contractions: chunks of 512 products, each a chain of fused
-//! multiply-adds from +0, added up one after the other.
+//! Matrix products in the order of contractions: chunks of 512 products, each a chain of fused multiply-adds from +0,
+//! added in order.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,8 @@
-//! Parts of operands copied into memory of the thread, where the matrix library reads them quickly.
+//! Slabs: parts of operands, copied into memory of the thread with the depth dense.
 //!
-//! The library broadcasts the elements of one operand straight from where they are, four rows at a time. Where
-//! neighbours along the depth lie far apart, as in the gradient of weights, each of them is a line of the
-//! cache and a page of its own, and those lines fall into the same few sets. A slab has the depth dense.
+//! The library broadcasts the elements of one operand in place, four rows at a time. If neighbours along the depth have
+//! a large stride, as in the gradient of weights, each of them is in a cache line and a page of its own, and those
+//! lines fall into a few cache sets.
 #![allow(unsafe_code)]
 
 use super::MatrixView;

@@ -1,4 +1,4 @@
-//! Operands that lie across pages, and subnormal ones, against the order written out: to the bit.
+//! Products of operands with large strides, and of subnormal operands, compared with the defined order to the bit.
 
 use super::library::GemmLibrary;
 use super::subnormal::{FloatBits, MagnitudeRange, factors, matters};

@@ -1,13 +1,13 @@
-//! Products with subnormal operands, at the speed of others.
+//! Fast products of subnormal operands.
 //!
-//! Some processors hand every multiply-add with a subnormal operand to microcode: where one element in a
-//! hundred is subnormal, a product takes forty times as long. The bits are defined, so nothing may be flushed.
-//! But `a * b` is the same number as `(a / 2^n) * (b * 2^n)`, and a fused multiply-add rounds after the sum: with one
-//! operand scaled up and the other one down, every sum keeps its bits as long as no element of the two
-//! overflows or loses digits. Whether it does is read off the least and the greatest magnitudes of both.
+//! Some processors execute every multiply-add with a subnormal operand in microcode: if one element in a hundred is
+//! subnormal, a product takes forty times as long. The bits are defined, so nothing may be flushed. But `a * b` equals
+//! `(a / 2^n) * (b * 2^n)`, and a fused multiply-add rounds after the sum. So with one operand scaled up and the other
+//! one down, every sum keeps its bits if no element overflows or loses digits. The smallest and the largest magnitudes
+//! of both operands tell whether that holds.
 //!
-//! The flag that the processor raises when it meets a subnormal operand says for nothing whether a product
-//! has any. The next products of the same step are then looked at, and copied and scaled where that helps.
+//! The processor's flag for subnormal operands tells for free whether a product had any. If so, the next products of
+//! the step inspect their operands, and copy and scale them if that helps.
 #![allow(unsafe_code)]
 
 use std::arch::asm;

@@ -1,4 +1,4 @@
-//! Everything that multiplies against the order written out.
+//! All implementations of products, compared with the defined order.
 
 use super::tiles::{GemmSide, all, all as all_tiles};
 use super::window::{Forms, Window, WindowAxes, WindowAxis, merged as merged_axes};

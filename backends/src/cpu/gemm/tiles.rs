@@ -1,9 +1,9 @@
-//! Products in tiles: the sums of a few rows and columns stay in registers while their operands go by.
+//! Products in tiles: the sums of a few rows and columns stay in registers for a chunk of the depth.
 //!
-//! Columns of the right operand are packed, as many as a tile has beside each other, a chunk of the depth
-//! at a time, so that a tile reads them one line after the other; rows of the left one are read where they
-//! are, or packed where their depth is not dense. It is plain Rust: arrays of as many elements as a tile
-//! has columns become vectors of the instruction set that a function is compiled for.
+//! Columns of the right operand are packed, one tile's width and one chunk of the depth at a time, so that a tile reads
+//! them contiguously. Rows of the left operand are read in place, or packed if their depth is not dense. This is plain
+//! Rust: arrays with one element for each column of a tile become vectors of the instruction set that a function is
+//! compiled for.
 #![allow(unsafe_code)]
 
 use super::window::PlacedWindow;

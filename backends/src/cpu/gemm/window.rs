@@ -1,6 +1,6 @@
-//! Operands that are no matrix in memory: windows of images, parts of tensors whose axes do not merge, and
-//! what lies in padding. Where an element is, and whether it is there, are affine in its coordinates, so
-//! what a tile wants is copied in runs of neighbours.
+//! Operands that are not matrices in memory: windows of images, tensors whose axes do not merge, and padding. The
+//! offset of an element, and whether it is inside, are affine in its coordinates, so tiles pack them in runs of
+//! contiguous elements.
 #![allow(unsafe_code)]
 
 use smallvec::SmallVec;

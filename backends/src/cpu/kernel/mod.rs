@@ -1,9 +1,9 @@
-//! Kernels: stages over batches of points, and folds over what they leave.
+//! Kernels: stages over batches of points, and folds of what the stages leave.
 //!
-//! A batch of points goes through a stage before it goes on to the next, which is the same as one point
-//! after the other, since points are independent. So that what is kept stays in the cache, a batch has
-//! few places; a stage with more places than that at one point is cut into pieces. Tasks are ranges of
-//! points that are cut where the blocks of all folds over the domain end.
+//! A batch of points goes through a stage before it proceeds to the next stage. Points are independent, so this equals
+//! one point after the other. A batch is small enough for its values to stay in the cache; a stage with more elements
+//! at a single point is divided into pieces. Tasks are ranges of points that end at block boundaries of all folds over
+//! the domain.
 
 pub(crate) mod compile;
 

@@ -1,4 +1,4 @@
-//! Groups of elements read from memory and written to it.
+//! Loads and stores of groups of elements.
 
 use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualOperand, VirtualReg};
 use super::isel::{AND, pair};

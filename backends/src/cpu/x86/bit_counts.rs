@@ -1,4 +1,4 @@
-//! Counts of bits, by a table of four bits: the levels of instructions that are asked for have no others.
+//! Bit counts by a table of four bits: the required instruction sets have no instruction for them.
 
 use super::inst::{Mem, VirtualOperand};
 use super::isel::{AND, OR, OR_LONG, SHR, SHR_LONG, SUB_INT, SUB_LONG, pair};

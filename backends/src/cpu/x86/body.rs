@@ -1,9 +1,9 @@
-//! A body on a group of elements: operands, and instructions over values.
+//! The loop body on a group of elements: operands, and instructions over virtual registers.
 //!
-//! A group is as many elements as a vector has lanes of 32 bits: 16 with AVX-512, 8 with AVX2. Values of
-//! 64 bits take two vectors. Narrower ones are widened to 32 bits: `i8` with its sign, others with
-//! zeros. Truth values are the bits of a mask register with AVX-512, and with AVX2 vectors of all ones or
-//! zeros, with lanes as wide as what they were compared of.
+//! A group has as many elements as a vector has lanes of 32 bits: 16 with AVX-512, 8 with AVX2. Values of 64 bits take
+//! two vectors. Narrower ones are widened to 32 bits: `i8` with its sign, others with zeros. Truth values are the bits
+//! of a mask register with AVX-512. With AVX2 they are vectors of ones or zeros, with lanes as wide as the operands of
+//! the comparison.
 
 use super::inst::{
     CodeItem, Label, Mem, RegClass, RegWidth, VirtualInst, VirtualItem, VirtualOperand, VirtualReg,

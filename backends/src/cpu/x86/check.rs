@@ -1,9 +1,8 @@
-//! What holds of every function, read off its bytes: the engine looks where it has debug assertions, as the
-//! code generator's own verifier does.
+//! Checks every emitted function by disassembling it; the engine does so with debug assertions.
 //!
-//! Nothing is called. Every jump ends at an instruction of the function. Vectors are cleared above their
-//! lower halves on every way out, without which other code that does not know of them would be slow. No
-//! instruction is of an extension that the chosen width does not promise.
+//! A function makes no calls. Every jump ends at an instruction of the function. The upper halves of vector registers
+//! are cleared on every exit, since code that does not expect them would be slow. No instruction belongs to an
+//! extension beyond the chosen width.
 
 use crate::cpu::codegen::vector_width::Vectors;
 use iced_x86::{

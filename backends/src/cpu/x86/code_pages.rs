@@ -1,4 +1,4 @@
-//! Memory for code: written before it may be executed, and never after.
+//! Pages for code: writable before they are executable, and never after.
 #![allow(unsafe_code)]
 
 use super::SweepCode;

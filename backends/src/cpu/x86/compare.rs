@@ -1,4 +1,4 @@
-//! Comparisons, choices, and operations on truth values.
+//! Comparisons, selections, and operations on truth values.
 
 use super::inst::{RegWidth, VirtualOperand, VirtualReg};
 use super::isel::{AND, OR, XOR, XOR_LONG, pair};

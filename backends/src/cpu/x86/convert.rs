@@ -1,4 +1,4 @@
-//! Conversions on groups: the same numbers as one element at a time.
+//! Conversions of groups, with the results of the scalar ones.
 
 use super::inst::{RegWidth, VirtualOperand, VirtualReg};
 use super::isel::{ADD_INT, AND, AND_LONG, OR, OR_LONG, SHL, SHR, SHR_LONG, XOR, XOR_LONG, pair};

@@ -1,8 +1,8 @@
-//! Quotients and remainders of integers, which have no vector instruction.
+//! Integer division and remainders, which have no vector instruction.
 //!
-//! Those of 32 bits are quotients of `f64`, those of 8 bits of `f32`: the types hold the operands, and a
-//! quotient of numbers so short is never rounded up to the next integer. Those of 64 bits are computed one
-//! after the other in general registers.
+//! 32-bit quotients are computed in `f64`, 8-bit quotients in `f32`: these types hold the operands exactly, and a
+//! quotient of such short numbers is never rounded up to the next integer. 64-bit quotients are computed one after the
+//! other in general registers.
 
 use super::convert::{TO_FLOAT, TRUNCATE};
 use super::inst::{AllocatedOperand, Mem, VirtualOperand};

@@ -1,4 +1,4 @@
-//! From instructions to bytes.
+//! Encodes instructions to bytes.
 
 use super::inst::{CodeItem, Label};
 use iced_x86::{Code, Encoder, Instruction};

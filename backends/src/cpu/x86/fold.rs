@@ -1,7 +1,7 @@
-//! Folds: lanes and columns, a group at a time, in the order that is strict.
+//! Folds in the strict order: lanes and columns, one group at a time.
 //!
-//! Columns are in memory. Lanes are in registers of their own while whole rounds of them are done, where the
-//! body leaves enough, and in memory else: for groups at the ends of a line, and between two calls.
+//! Columns are in memory. Lanes are in registers for whole rounds, if the body leaves enough of them. Otherwise they
+//! are in memory, as they are for groups at the ends of a line and between two calls.
 
 use super::inst::{
     AllocatedOperand, CodeItem, Label, Mem, RegClass, RegWidth, VirtualOperand, VirtualReg,

@@ -1,4 +1,4 @@
-//! The part of the stack that a function has.
+//! The stack frame of a function.
 
 /// Offsets from the stack pointer, which is at a multiple of 64 bytes.
 #[derive(Clone, Copy, Default)]

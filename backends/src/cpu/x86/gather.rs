@@ -1,6 +1,5 @@
-//! Elements of 32 bits that lie apart or are repeated, reached by whole vectors and put in place in registers: every
-//! other one, the first of each two or four, and one for each two or four lanes. For AVX-512, whose masks keep lanes
-//! from touching what is not wanted.
+//! Gathers of 32-bit elements by vector loads and permutations: every other element, the first of each two or four, and
+//! one for each two or four lanes. For AVX-512, whose masks suppress accesses of unwanted lanes.
 
 use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualOperand, VirtualReg};
 use super::scalar_asm::CodeSink;

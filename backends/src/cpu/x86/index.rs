@@ -1,4 +1,4 @@
-//! Places and guards of a line, in general registers: what is computed once for it.
+//! Indices and guards of a line in general registers, computed once a line.
 
 use super::inst::{AllocatedOperand, Label, Mem};
 use super::scalar_asm::CodeSink;

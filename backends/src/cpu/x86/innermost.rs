@@ -1,4 +1,4 @@
-//! What is computed once a line: parameters, values and pointers that do not change along it.
+//! Loop invariants of a line: parameters, values and pointers, computed once.
 
 use super::inst::{AllocatedOperand, CodeItem, Mem};
 use super::regalloc::{choose, vector_move};

@@ -1,8 +1,7 @@
-//! Instructions of the host, before and after registers are chosen.
+//! Instructions before and after register allocation.
 //!
-//! A body is a list of instructions over values that are defined once; what stands between them -
-//! instructions of general registers, labels, jumps - names its registers itself and keeps no value in a
-//! vector register.
+//! A body is a list of instructions over virtual registers, each defined once. Instructions of general registers,
+//! labels and jumps between them name their registers themselves, and keep no value in a vector register.
 
 use iced_x86::{Code, Instruction, OpKind, Register};
 use smallvec::SmallVec;

@@ -1,4 +1,4 @@
-//! Integers on groups: what takes more than one instruction, and tables.
+//! Integer operations on groups that take more than one instruction, and tables.
 
 use super::inst::{RegWidth, VirtualOperand};
 use super::isel::{

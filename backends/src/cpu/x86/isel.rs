@@ -1,4 +1,4 @@
-//! Primitives on groups, bit for bit what the interpreter of scalar programs says they are.
+//! Instruction selection for primitives on groups, with the bits of the interpreter of scalar programs.
 
 use super::inst::{RegWidth, VirtualOperand, VirtualReg};
 use super::state::{BodyLowering, GroupValue, OpcodePair, ReadOperand, long};

@@ -1,8 +1,8 @@
-//! Stretches of a line: where guards are constant, and blocks of folds begin and end.
+//! Splits lines into segments in which guards are constant, and at which blocks of folds begin and end.
 //!
-//! Guards are affine along a line, so that each holds between two coordinates; between neighbouring ones of
-//! these, every parameter is read through one way, chosen once. Lanes are what is neutral where a block
-//! begins, and join where it ends; what is between stays in memory, for the next range of places too.
+//! A guard is affine along a line, so it holds between two coordinates. In a segment between neighbouring bounds, every
+//! parameter is read from one source, chosen once. Lanes are set to the neutral element where a block begins, and are
+//! joined where it ends. In between they stay in memory, also for the next call.
 
 use super::inst::{AllocatedOperand, Mem};
 use super::regalloc::choose;

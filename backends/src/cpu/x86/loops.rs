@@ -1,9 +1,8 @@
-//! The loops of a sweep: over lines of the innermost axis, and along it.
+//! The loops of a sweep: over lines of the innermost axis, and along each line.
 //!
-//! A line begins with what is the same all along it: coordinates, pointers, parameters and values that
-//! do not change, which stay in the function's frame. Then come several groups at a time, and then single
-//! ones, of which the last is partial: a mask says which elements are there. Packed bits begin with a
-//! partial group too, whose first elements are before the line.
+//! Loop invariants of a line come first: coordinates, pointers, parameters and values, which are kept in the stack
+//! frame. Then come interleaved groups, and then single groups, of which the last is partial: a mask selects its
+//! elements. Loops over packed bits begin with a partial group too, whose first elements are before the line.
 
 use super::constant_pool::ConstantPool;
 use super::frame::{MOST, StackFrame};

@@ -1,8 +1,8 @@
-//! The emitter of wide vectors: sweeps as instructions of AVX2 or AVX-512.
+//! The x86 emitter: sweeps as AVX2 or AVX-512 code.
 //!
-//! Cranelift's code for x86-64 has vectors of 128 bits at most. This emitter takes the same description
-//! of a sweep, [`LoopNest`], and gives the same function, so that nothing beside the maker of code knows
-//! which of the two made it. What it does not take it says ([`Unsupported`]), and Cranelift takes that.
+//! Cranelift's vectors for x86-64 have at most 128 bits. This emitter compiles the same [`LoopNest`] to the same
+//! function, so only the code that chooses the emitter knows the difference. It refuses what it does not support
+//! ([`Unsupported`]), and Cranelift compiles that.
 
 pub(crate) mod access;
 pub(crate) mod bit_counts;

@@ -1,9 +1,8 @@
-//! Stores past the caches: outputs of light sweeps that the last level does not hold.
+//! Nontemporal stores, for outputs of light sweeps that exceed the last-level cache.
 //!
-//! A line that is written whole need not be read before, and takes no place of what is read. That pays where
-//! memory is the limit alone. Such stores are of whole vectors at their own multiples in memory, so that a
-//! line begins with a partial group up to there; where outputs do not get there together, they are plain. They
-//! are ordered among others by a fence on the way out.
+//! A line that is stored whole need not be read first, and evicts nothing from the cache. That pays only where memory
+//! is the limit. Such stores are aligned whole vectors, so a line begins with a partial group up to the first aligned
+//! vector. If several outputs are not aligned together, stores are plain. A fence before the return orders them.
 
 use super::inst::{AllocatedOperand, Label, Mem};
 use super::scalar_asm::CodeSink;

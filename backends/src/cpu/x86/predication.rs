@@ -1,9 +1,8 @@
-//! Elements that are read where guards hold: a mask says which lanes those are.
+//! Predication: a mask selects the lanes in which guards hold.
 //!
-//! Guards are affine along a line, so that each holds between two coordinates, which are computed once a line,
-//! once for equal guards. A group compares its coordinates with them. What is read where no guard holds is the
-//! literal. This is for short lines, which would be cut into pieces of a few elements each, and for AVX-512,
-//! whose masks keep lanes from touching memory.
+//! A guard is affine along a line, so it holds between two coordinates, which are computed once a line, once for equal
+//! guards. A group compares its coordinates with them. Lanes in which no guard holds get the literal. This is for short
+//! lines, which would be split into segments of a few elements, and for AVX-512, whose masks suppress accesses.
 
 use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualOperand, VirtualReg};
 use super::scalar_asm::CodeSink;

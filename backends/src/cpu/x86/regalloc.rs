@@ -1,6 +1,6 @@
-//! Registers for the values of a body: one walk along it, which knows where each value is used next.
+//! Register allocation: one walk along a body that knows the next use of each value.
 //!
-//! Where registers do not suffice, the value that is used last moves to the function's frame.
+//! When registers run out, the value with the most distant next use is spilled to the stack frame.
 
 use super::frame::StackFrame;
 use super::inst::{

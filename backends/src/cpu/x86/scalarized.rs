@@ -1,6 +1,5 @@
-//! Elements that no vector instruction reaches: copied one at a time between an array and the function's
-//! frame, where a vector reaches them. So are read and written what is walked in steps other than one,
-//! and with AVX2 the narrow elements of a group of which not all are there.
+//! Scalarized accesses: elements are copied one at a time between an array and the stack frame, where vectors access
+//! them. For strides other than one, and with AVX2 for narrow elements of partial groups.
 
 use super::inst::{AllocatedOperand, Mem};
 use super::scalar_asm::CodeSink;

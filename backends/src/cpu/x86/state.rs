@@ -1,4 +1,4 @@
-//! What the emitters of loops and of their bodies share: registers by role, values, pointers, partial results.
+//! State that the emitters of loops and bodies share: reserved registers, values, pointers, lanes of folds.
 
 use super::constant_pool::ConstantPool;
 

@@ -1,4 +1,4 @@
-//! Which sweeps this emitter takes, as far as their accesses say.
+//! Which sweeps this emitter supports, judged by their accesses.
 
 use crate::cpu::codegen::loop_ir::{GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess};
 use crate::cpu::codegen::vector_width::Unsupported;

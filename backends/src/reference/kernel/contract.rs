@@ -1,4 +1,4 @@
-//! Contractions and attention: operands in full, then sums one after the other.
+//! Contractions and attention: operands are computed in full, then sums one after the other.
 
 use super::outputs;
 use super::state::{KernelState, ProgramRun, volume};

@@ -1,8 +1,8 @@
-//! Runs verified programs of kernels: slow, safe, in the orders that strict mode defines.
+//! The kernel evaluator: runs verified programs of kernels, slowly and safely, in the orders that strict mode defines.
 //!
-//! What the reference engine does with instructions, this does with steps, with the same orders and
-//! the same scalar interpreter. It is how a lowering is tested without any other engine. It also says
-//! how much memory a program takes, so that a plan for memory has something to be measured against.
+//! It does for steps what the reference engine does for instructions, with the same orders and the same scalar
+//! interpreter. So lowering is tested without any other engine. It also measures the memory that a program takes, with
+//! which memory plans are compared.
 
 pub(crate) mod contract;
 pub(crate) mod read;

@@ -1,4 +1,4 @@
-//! The state of a run, and how places are counted.
+//! The state of a run, and the enumeration of points.
 
 use crate::reference::{EvalTensor, out_of_memory};
 use adfuse_ir::kernel::{Buffer, Extents, Program, Row, Tile};

@@ -1,4 +1,4 @@
-//! Scatters, orders and functions of libraries.
+//! Scatters, argsorts and library functions.
 
 use super::state::{KernelState, OUTSIDE, ProgramRun, coordinates, internal, offset, volume};
 use super::{ParamReader, outputs};

@@ -1,4 +1,4 @@
-//! A pair of values that might share a kernel, and what is looked through for them.
+//! Pairs of values that might share a kernel, and the search for them.
 
 use super::super::Explainer;
 

@@ -1,7 +1,7 @@
-//! Fusion opportunities: neighbours among the kernels of an unfused program, what fusing them would
-//! save, and whether a plan took them.
+//! Fusion candidates: pairs of kernels of an unfused program, what fusing them would save, and whether a plan fuses
+//! them.
 //!
-//! The list is for people. Plans are made by [`group`](crate::fuse::group) and do not read it.
+//! The list is for people. Plans are made by [`group`](crate::fuse::group), which does not read it.
 
 mod candidate;
 pub(crate) mod weigh;

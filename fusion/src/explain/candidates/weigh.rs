@@ -1,4 +1,4 @@
-//! What candidates are weighed by.
+//! The criteria that weigh candidates.
 
 use super::candidate::{Candidate, Search};
 use crate::analysis::class::InstClass;

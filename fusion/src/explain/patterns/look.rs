@@ -1,4 +1,4 @@
-//! Looking at what values are made of.
+//! The uses and definitions of values, for pattern matching.
 
 use adfuse_ir::op::Body;
 use adfuse_ir::{Function, Inst, Op, Value, ValueDef};

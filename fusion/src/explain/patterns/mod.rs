@@ -1,7 +1,7 @@
-//! Named patterns: what people call the things that functions are made of, found by their structure.
+//! Named patterns, found by their structure: layer norm, softmax, attention and others.
 //!
-//! A recogniser looks at one instruction, the last of its pattern, and says what the pattern reads. The
-//! pattern is what lies between. Names of values play no part.
+//! A recogniser starts at the last instruction of its pattern and returns the pattern's inputs. The pattern is
+//! everything between them. Names of values play no part.
 
 pub(crate) mod look;
 

@@ -1,4 +1,4 @@
-//! A device as a file that a user writes: a machine known by name, and what differs from it.
+//! Machine models as TOML files: a base machine, and the numbers that differ from it.
 
 use super::MachineModel;
 use adfuse_ir::diag::Span;

@@ -1,10 +1,10 @@
-//! Where to save along a chain of blocks: a dynamic program over stretches of blocks and memory.
+//! Where to save along a chain of segments: a dynamic program over ranges of segments and memory.
 //!
-//! A stretch begins with what enters its first block in memory, and none of it run. Either its first
-//! block runs and keeps one of its sets for its backward part; or blocks run up to some place at which
-//! only what crosses it is kept, the rest is done from there, and what came before is a stretch of its own,
-//! to run once more. This is the recursion of Beaumont et al. (*Optimal checkpointing for heterogeneous
-//! chains*, 2019), with several sets to keep for each block.
+//! A range begins with the inputs of its first segment in memory and none of it computed. Either its first segment runs
+//! and keeps one of its sets for its backward part. Or segments run up to some boundary at which only the crossing
+//! values are kept; the rest of the range continues from there, and the segments before it form a range of their own,
+//! to be run again. This is the recursion of Beaumont et al. (*Optimal checkpointing for heterogeneous chains*, 2019),
+//! with several sets for each segment.
 
 /// One way to go through a block once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

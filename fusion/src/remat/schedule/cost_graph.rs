@@ -1,4 +1,4 @@
-//! Operations with costs, in the order in which they run first.
+//! Cost graphs: operations with times and bytes, in the order of their first runs.
 
 use adfuse_ir::Phase;
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};

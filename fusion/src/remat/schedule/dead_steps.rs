@@ -1,4 +1,4 @@
-//! Sequences without steps that nobody needs.
+//! Removal of dead steps from a schedule.
 
 use super::cost_graph::{CostGraph, OpId};
 use cranelift_entity::EntityRef;

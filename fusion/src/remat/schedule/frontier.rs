@@ -1,4 +1,4 @@
-//! Schedules that trade memory for time, none worse than another in both.
+//! The frontier: schedules of which none is beaten by another in both memory and time.
 
 use super::cost_graph::{CostGraph, OpId, OpRole};
 use super::liveness::LivenessMeter;

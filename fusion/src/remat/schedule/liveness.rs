@@ -1,9 +1,9 @@
-//! What a sequence of operations takes: the one definition of residency.
+//! Liveness: the peak and the time of a sequence of operations, and the one definition of both.
 //!
-//! A step's value is resident from that step to the last one that reads it before the operation runs
-//! again; nothing is freed during a step, so what a step reads and makes is there together. A value
-//! that nobody reads is there during its own step. The last value of an output stays to the end. A view
-//! is in the memory of the step whose value it views, and keeps that.
+//! A step's value is live from that step to the last one that reads it before the operation runs again. Nothing is
+//! freed during a step, so its operands and its result are live together. A value without readers is live during its
+//! own step. The last value of an output is live to the end. A view shares the memory of the step that it views, and
+//! keeps it live.
 
 use super::cost_graph::{CostGraph, OpId, OpRole};
 use cranelift_entity::EntityRef;

@@ -1,8 +1,8 @@
-//! The best schedules so far, and what small changes make of them.
+//! Local search: the best schedules so far, and the small changes that improve them.
 //!
-//! A schedule is expanded by moves: at its peak moment every value that is there and not read leaves in
-//! every way, and each run that computes something again is dropped. What comes out is kept where no
-//! other schedule is as good in both memory and time, and expanded in its turn.
+//! A schedule is expanded by moves: each value that is live but not read at the peak is evicted in every way, and each
+//! run that recomputes a value is dropped. A new schedule is kept if no other is as good in both memory and time, and
+//! is expanded in its turn.
 
 use super::cost_graph::{CostGraph, OpId};
 use super::dead_steps::DeadSteps;

@@ -1,9 +1,9 @@
-//! What to keep and what to compute again: schedules under a budget of memory.
+//! Schedules under a memory budget: which values are kept, and which are recomputed.
 //!
 //! A [`CostGraph`] has operations with a time, the bytes of a result and what they read; it knows
 //! nothing of tensors. A [`OpSchedule`] runs them in order, some more than once: that is
-//! rematerialization. [`evaluate`] says what a schedule takes, [`frontier`] finds schedules that trade
-//! memory for time, and [`residuals`] what any schedule has to pay for what it does not save.
+//! rematerialization. [`evaluate`] gives the peak and the time of a schedule, [`frontier`] finds schedules that
+//! trade memory for time, and [`residuals`] bounds the time of every schedule from below.
 //!
 //! ```
 //! use adfuse_fusion::remat::schedule::{CostGraph, FrontierOptions, Operation, frontier};

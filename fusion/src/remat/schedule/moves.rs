@@ -1,8 +1,7 @@
-//! Changes to a sequence: a value leaves memory for a while, or is not computed again.
+//! Moves of the local search: a value is evicted for a while, or is no longer recomputed.
 //!
-//! A sequence decides everything, since a value stays until its operation runs again. So a value is
-//! evicted over a moment by a run of its operation before its next reader, and an earlier value
-//! kept by dropping such a run.
+//! The sequence of operations determines everything, since a value stays in memory until its operation runs again. So a
+//! value is evicted over the peak by a run of its operation before its next reader, and kept by dropping such a run.
 
 use super::cost_graph::{CostGraph, OpId, OpRole};
 use super::liveness::LivenessMeter;

@@ -1,4 +1,4 @@
-//! What to save for later phases, and what to compute again instead: the trade of bytes for time.
+//! What to save for later phases and what to recompute: the trade-off between bytes and time, by minimum cuts.
 //!
 //! Each value v of phase 0 is needed later or not (n), and computed again or not (r). What is needed
 //! and not computed again is saved. Values that later phases read are needed; what is computed again

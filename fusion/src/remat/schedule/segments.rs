@@ -1,10 +1,10 @@
-//! Schedules by segments: phase 0 as a chain of blocks between narrow places.
+//! Schedules by segments: phase 0 as a chain of segments between narrow points.
 //!
-//! Inputs and what later phases read aside, some places in the order of phase 0 are crossed by one value
-//! alone, or by fewer bytes than their neighbours. Between them are blocks. What a block may keep for its
-//! backward part are the corners of its own cut ([`residuals`]), found once for equal blocks; where to
-//! save along the chain is a dynamic program ([`Chain`]) for all amounts of memory at once. Bytes are
-//! rounded there, and what a backward part makes is left out: what comes out is measured like any other.
+//! Apart from inputs and from what later phases read, some points in the order of phase 0 are crossed by a single
+//! value, or by fewer bytes than their neighbours. They separate the segments. The sets that a segment may keep for its
+//! backward part are the corners of its own minimum cut ([`residuals`]), found once for equal segments. A dynamic
+//! program ([`Chain`]) decides where to save along the chain, for all amounts of memory at once. It rounds bytes and
+//! leaves out what backward parts compute, so its schedules are measured like any other.
 
 use super::chain_dp::{Chain, ChainStep, Keep, Link};
 use super::cost_graph::{CostGraph, OpId, OpRole, Operation};

@@ -1,4 +1,4 @@
-//! Schedules, and what they take.
+//! Schedules, and their peaks and times.
 
 use super::cost_graph::{CostGraph, OpId, OpRole};
 use super::liveness::{END, LivenessMeter};

@@ -1,9 +1,9 @@
-//! Schedules made in one pass: those that compute a given set again, and those within a target.
+//! Schedules made in one pass: those that recompute a given set, and those within a target peak.
 //!
-//! The pass goes through the graph in its order. Where an operation reads what is not there, that is
-//! computed again first; where what is there and the new value exceed the target, the value goes that is
-//! the cheapest to compute again for its bytes and the time until it is read next. The order of
-//! evictions is that of dynamic tensor rematerialization (Kirisame et al., 2021), with the future known.
+//! The pass visits the graph in order. If an operand is not in memory, it is recomputed first. If the live values and
+//! the new one exceed the target, the value is evicted that has the lowest recomputation cost for its bytes and the
+//! time until its next use. This is the eviction order of dynamic tensor rematerialization (Kirisame et al., 2021),
+//! with the future known.
 
 use super::cost_graph::{CostGraph, OpId, OpRole};
 use cranelift_entity::{EntityRef, EntitySet};

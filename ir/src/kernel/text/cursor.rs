@@ -1,4 +1,4 @@
-//! Tokens one at a time, and the small phrases that everything else is made of.
+//! A cursor over tokens, and the small phrases of the grammar.
 
 use crate::builder::Number;
 use crate::diag::{At, Diagnostic, Kind, Span};

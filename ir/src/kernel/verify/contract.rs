@@ -1,4 +1,4 @@
-//! Contractions and attention: their operands, what becomes of their sums, and what members share.
+//! Contractions and attention: operands, epilogues, and what members share.
 
 use super::kernel::{StageContext, StageOutputs};
 use super::{ProgramVerifier, Wrong, iterable};

@@ -1,4 +1,4 @@
-//! Parameters: what is read, of which type, and that it is there.
+//! Parameters of stages: sources, types, and bounds.
 
 use super::bounds::BoundsScope;
 use super::{ProgramVerifier, Wrong};

@@ -1,4 +1,4 @@
-//! Schedules: that they speak of coordinates that are there and can be walked so.
+//! Schedules: their coordinates exist and can be reordered as they ask.
 
 use super::{ProgramVerifier, Wrong};
 use crate::diag::Kind;

@@ -1,4 +1,4 @@
-//! Scatters, orders, functions of libraries, copies.
+//! Scatters, argsorts, library functions, transfers.
 
 use super::bounds::BoundsScope;
 use super::kernel::fits;
