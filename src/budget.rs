@@ -9,13 +9,13 @@ use crate::plan_cache::{CachedPlan, Lookup, PlanCache, PlanKey};
 /// The plan for a budget.
 #[derive(Clone, Debug)]
 pub struct BudgetChoice {
-    /// The plan, and what it takes.
+    /// The plan, with its cost.
     pub point: PlanPoint,
-    /// Predicted seconds of the fastest plan there is without a budget.
+    /// Predicted seconds of the fastest plan without a budget.
     pub fastest_seconds: f64,
-    /// What that one takes at its peak, in bytes.
+    /// Its peak in bytes.
     pub fastest_peak: u64,
-    /// What was wrong with the place where plans are kept: nothing that changes the plan.
+    /// Problems with the plan cache; they do not change the plan.
     pub notes: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ pub fn choose(
     Ok(BudgetChoice { point, fastest_seconds, fastest_peak, notes })
 }
 
-/// A plan that was kept, once it is known to be one of this function within the budget.
+/// A cached plan, once it is verified to be one of this function within the budget.
 fn followed(
     f: &Function,
     options: &PlanOptions,

@@ -19,16 +19,16 @@ use crate::backends::reference::{Silent, run, run_with};
 use crate::ir::{Diagnostic, Function, Kind, Module};
 use std::cell::RefCell;
 
-/// A function, ready to be run at arguments as often as one likes.
+/// A compiled function that takes arguments and returns results.
 pub type ReadyFunction<'a> = Box<dyn Fn(&[Array]) -> Result<Vec<Array>, Diagnostic> + 'a>;
 
-/// What runs functions, planned or not.
+/// An engine that runs functions, with or without plans.
 pub trait Engine {
     /// Makes a function of a verified module, or one made of it, ready. `of` is the function that the
     /// user knows it by.
     ///
     /// # Errors
-    /// What the engine has against it.
+    /// If the engine does not support it.
     fn ready<'a>(
         &'a self,
         module: &'a Module,
@@ -37,11 +37,11 @@ pub trait Engine {
     ) -> Result<ReadyFunction<'a>, Diagnostic>;
 }
 
-/// The engine that defines what programs mean. It keeps no print.
+/// The engine that defines the meaning of programs. It discards prints.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reference;
 
-/// An engine that plans where it runs a function, the reference engine elsewhere.
+/// An engine that plans, with the reference engine as a fallback for functions that it does not support.
 #[derive(Debug)]
 pub struct WithFallback {
     /// The first choice.
@@ -50,7 +50,7 @@ pub struct WithFallback {
 }
 
 impl WithFallback {
-    /// What this engine runs, by it.
+    /// With this engine as the first choice.
     pub fn new(first: impl Into<Session>) -> WithFallback {
         WithFallback { first: first.into(), fallbacks: RefCell::default() }
     }

@@ -21,7 +21,7 @@ const FORM: &str = "adfuse kernel cache 1";
 /// How names of entries end.
 const SUFFIX: &str = ".adfuse-kernel";
 
-/// Bytes that a folder holds at most, where nobody says otherwise.
+/// The default bound on the bytes of a folder.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// Bytes of an entry at most.

@@ -19,24 +19,24 @@ pub struct PlanCache {
     entries: Entries,
 }
 
-/// What a plan was made for.
+/// The key of a cached plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanKey {
     text: String,
 }
 
-/// A plan that was chosen, and what it was chosen from.
+/// A chosen plan, with figures of the fastest one.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CachedPlan {
     /// The plan's text.
     pub plan: String,
-    /// Predicted seconds of the fastest plan there was.
+    /// Predicted seconds of the fastest plan.
     pub fastest_seconds: f64,
-    /// What that one takes at its peak, in bytes.
+    /// Its peak in bytes.
     pub fastest_peak: u64,
 }
 
-/// What a folder has for a key.
+/// The result of a look-up.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Lookup {
     /// Its entry.
@@ -47,7 +47,7 @@ pub enum Lookup {
     Spoiled(String),
 }
 
-/// An entry as a list shows it.
+/// An entry in a listing.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ListedPlan {
     /// The name of its file.
@@ -64,7 +64,7 @@ const FORM: &str = "adfuse plan cache 1";
 /// How names of entries end.
 const SUFFIX: &str = ".adfuse-plan";
 
-/// Bytes that a folder holds at most, where nobody says otherwise.
+/// The default bound on the bytes of a folder.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// Bytes of an entry at most: those of a plan's text, and some more.
@@ -106,7 +106,7 @@ impl CachedPlan {
         text
     }
 
-    /// What it was made for, and the entry.
+    /// The key, and the entry.
     fn parse(text: &str) -> Result<(PlanKey, CachedPlan), String> {
         let whole = text.strip_suffix('\n').ok_or("it is cut off")?;
         let end = whole.rfind('\n').map_or(0, |at| at + 1);

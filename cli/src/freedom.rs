@@ -81,7 +81,7 @@ impl Freedom {
         })
     }
 
-    /// How hard to look.
+    /// The effort.
     pub(super) fn effort(&self) -> Effort {
         self.effort.unwrap_or(EffortArg::Default).effort()
     }

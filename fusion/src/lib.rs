@@ -57,14 +57,14 @@ use adfuse_ir::{Diagnostic, Function, Module};
 /// those of one planner.
 pub const PLANNER: &str = env!("ADFUSE_PLANNER");
 
-/// A function on its way to an engine: as it was planned, the plan, and the program.
+/// A function with its plan and its program.
 #[derive(Clone, Debug)]
 pub struct LoweredFunction {
     /// The prepared function, whose values the plan names.
     pub function: Function,
-    /// What was decided.
+    /// The plan.
     pub plan: Plan,
-    /// What follows.
+    /// The program.
     pub program: Program,
 }
 

@@ -58,7 +58,7 @@ impl Limit {
         self.late
     }
 
-    /// Whether there is nothing left to spend for anybody.
+    /// Whether the limit is exhausted.
     pub(crate) fn is_over(&self) -> bool {
         self.late || self.spent >= self.end
     }

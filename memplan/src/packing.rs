@@ -17,7 +17,7 @@ pub struct Packing {
     pub lower_bound: u64,
     /// What found the packing.
     pub method: Method,
-    /// Search steps spent, of [`Options::effort`](crate::Options::effort).
+    /// Search steps spent, of [`PackOptions::effort`](crate::PackOptions::effort).
     pub steps: u64,
 }
 

@@ -36,7 +36,7 @@ pub(crate) fn sweep(instance: &Instance) -> Vec<i64> {
     offsets
 }
 
-/// The free stretches of the arena, none beside another.
+/// The free ranges of the arena; no two are adjacent.
 struct FreeRanges {
     /// Their ends, by their starts.
     ends: BTreeMap<i64, i64>,

@@ -31,14 +31,14 @@ impl SharedCpuEngine {
     }
 }
 
-/// The engine that plans a function and makes machine code of it.
+/// The engine that plans functions and compiles them to machine code.
 #[derive(Clone, Debug)]
 pub struct Cpu {
-    /// What is planned for.
+    /// The options of plans.
     pub plan: fusion::PlanOptions,
     /// Threads that work on it; they change no bit.
     pub threads: usize,
-    /// How wide vectors may be; that changes no bit either.
+    /// The largest vector width; it changes no bit.
     pub vectors: cpu::Vectors,
     /// As [`Settings::mem_budget`].
     pub mem_budget: Option<u64>,
@@ -46,11 +46,11 @@ pub struct Cpu {
     pub cache: Option<PlanCache>,
     /// As [`Settings::lossy`].
     pub lossy: Lossy,
-    /// As [`Settings::donated`]; runs are [`Executable::run_donating`](cpu::Executable::run_donating)'s.
+    /// As [`Settings::donated`]; runs are [`Executable::run_donating`](cpu::CpuExecutable::run_donating)'s.
     pub donated: Vec<usize>,
-    /// The functions that programs call by name.
+    /// The user functions.
     pub functions: Registry,
-    /// Executables, and the threads that they share.
+    /// The cache of executables, and their thread pool.
     pub kept: SharedCpuEngine,
 }
 
@@ -76,10 +76,10 @@ impl Default for Cpu {
 }
 
 impl Cpu {
-    /// What tells plans for this engine from those for others.
+    /// The name that identifies plans for this engine.
     pub const NAME: &str = cpu::CpuEngine::NAME;
 
-    /// The engine as it is set now.
+    /// A session with the present settings.
     pub fn session(&self) -> Session<cpu::CpuEngine> {
         let Cpu { plan, mem_budget, cache, lossy, donated, functions, .. } = self.clone();
         let settings = Settings { plan, mem_budget, cache, lossy, donated, functions };

@@ -10,13 +10,13 @@ use crate::kernel_cache::KernelCache;
 use crate::plan_cache::PlanCache;
 use std::sync::Arc;
 
-/// A function on a GPU, and what that was made of.
+/// A function that is compiled for a GPU.
 pub type OnGpu = Compiled<Executable>;
 
 /// The engine that plans a function and runs it on a GPU.
 #[derive(Clone, Debug)]
 pub struct Gpu {
-    /// What is planned for.
+    /// The options of plans.
     pub plan: fusion::PlanOptions,
     /// Whether a library may multiply matrices, in the modes that are not strict and where there is one.
     pub library: bool,
@@ -24,7 +24,7 @@ pub struct Gpu {
     pub mem_budget: Option<u64>,
     /// As [`Settings::cache`].
     pub cache: Option<PlanCache>,
-    /// Where the code of kernels is kept from one run for the next.
+    /// The cache of GPU code.
     pub code: Option<KernelCache>,
     /// As [`Settings::lossy`].
     pub lossy: Lossy,
@@ -35,7 +35,7 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// What tells plans for this engine from those for others.
+    /// The name that identifies plans for this engine.
     pub const NAME: &str = gpu::Engine::NAME;
 
     /// The engine on the GPU of a number, counted from 0, planning for [`Gpu::planned_for`].
@@ -60,7 +60,7 @@ impl Gpu {
         })
     }
 
-    /// The machine that is planned for unless another is named.
+    /// The default machine of plans.
     pub fn planned_for() -> fusion::MachineModel {
         fusion::MachineModel::h200()
     }
@@ -70,7 +70,7 @@ impl Gpu {
         self.engine.device()
     }
 
-    /// The engine as it is set now.
+    /// A session with the present settings.
     pub fn session(&self) -> Session<gpu::Engine> {
         let Gpu { plan, mem_budget, cache, lossy, donated, .. } = self.clone();
         let options = gpu::Options { fp: plan.fp, library: self.library };

@@ -11,7 +11,7 @@ use crate::pipeline::{CompileUnit, Compiler, missing};
 /// A compiler for reading: its last passes leave text and nothing that runs.
 #[derive(Clone, Debug)]
 pub struct ListingCompiler {
-    /// What is planned for.
+    /// The options of plans.
     pub options: fusion::PlanOptions,
     /// What is emitted for.
     pub machine: Machine,

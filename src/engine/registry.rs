@@ -21,15 +21,15 @@ use std::sync::Arc;
 pub struct EngineRow {
     /// As in `--engine NAME`.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A short description.
     pub about: &'static str,
     /// Where there may be several, told apart by numbers from 0 on (`gpu:1`), what each of them is.
     pub numbered: Option<&'static str>,
     /// Whether it works on threads of the host, with vectors.
     pub threads: bool,
-    /// The machine that plans are made for, where none is named.
+    /// The default machine of plans.
     pub machine: &'static str,
-    /// Opens what runs plans; an engine without it takes functions as they are.
+    /// Opens the engine; an engine without it runs functions without plans.
     pub open: Option<Open>,
 }
 
@@ -39,7 +39,7 @@ pub struct EngineRow {
 /// Where it is not on this host.
 pub type Open = fn(&Request) -> Result<Arc<AnyBackend>, Diagnostic>;
 
-/// How an engine is to run. What it has no use for it does not look at.
+/// Options for opening an engine; each engine ignores those that do not apply.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Which one, where there are several.
@@ -48,17 +48,17 @@ pub struct Request {
     pub plan: fusion::PlanOptions,
     /// Threads of the host.
     pub threads: usize,
-    /// How wide vectors may be.
+    /// The largest vector width.
     pub vectors: Vectors,
-    /// Where the code of kernels is kept from one run for the next.
+    /// The cache of GPU code.
     #[cfg(feature = "gpu")]
     pub code: Option<KernelCache>,
-    /// The functions that programs call by name.
+    /// The user functions.
     pub functions: Registry,
 }
 
 impl Request {
-    /// For an engine with nothing asked for but what is planned.
+    /// A request with these planning options and defaults otherwise.
     pub fn new(plan: fusion::PlanOptions) -> Request {
         let (vectors, functions) = (Vectors::host(), Registry::new());
         Request {
@@ -128,12 +128,12 @@ pub struct NamedEngine {
 }
 
 impl NamedEngine {
-    /// The machine that plans are made for, where none is named.
+    /// The default machine of plans.
     pub fn device(&self) -> MachineModel {
         MachineModel::named(self.row.machine).unwrap_or_else(MachineModel::cpu)
     }
 
-    /// Whether it runs functions as they are, without a plan.
+    /// Whether it runs functions without plans.
     pub fn is_unplanned(&self) -> bool {
         self.row.open.is_none()
     }
@@ -159,7 +159,7 @@ impl FromStr for NamedEngine {
     }
 }
 
-/// The names that some engines are asked for by, as a list in words.
+/// The names of some engines, as a list in words.
 pub fn names(wanted: fn(&EngineRow) -> bool) -> String {
     let all: Vec<String> = ENGINES.iter().filter(|row| wanted(row)).flat_map(spellings).collect();
     match all.split_last() {
@@ -173,13 +173,13 @@ fn spellings(row: &EngineRow) -> Vec<String> {
     [row.name.to_owned()].into_iter().chain(numbered).collect()
 }
 
-/// What each engine is: a list for a help text.
+/// Descriptions of the engines for a help text.
 pub fn described() -> String {
     let one = |row: &EngineRow| format!("{} ({})", spellings(row).join(" or "), row.about);
     ENGINES.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The row of the engine that runs functions where none is named.
+/// The row of the default engine.
 pub fn usual() -> NamedEngine {
     let row = ENGINES.iter().find(|row| row.name == Cpu::NAME).unwrap_or(&ENGINES[0]);
     NamedEngine { row, number: 0 }

@@ -15,27 +15,27 @@ use crate::plan_cache::PlanCache;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// What is asked of plans, whatever engine runs them.
+/// Planning options that all engines share.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is planned for.
+    /// The options of plans.
     pub plan: fusion::PlanOptions,
     /// The most bytes that inputs, outputs, constants and everything between may take together. It is
     /// kept, or nothing is made.
     pub mem_budget: Option<u64>,
-    /// Where plans for budgets are kept from one run for the next.
+    /// The cache of plans for budgets.
     pub cache: Option<PlanCache>,
-    /// What may be kept for later passes in a narrower type than it has; nothing, if not asked for.
+    /// Which residuals may be stored in narrower types; none by default.
     pub lossy: Lossy,
     /// The parameters that the caller gives up, by position: plans put results and temporaries into their
     /// memory.
     pub donated: Vec<usize>,
-    /// The functions that programs call by name, for backends that call any.
+    /// The user functions, for backends that call any.
     pub functions: Registry,
 }
 
 impl Settings {
-    /// Of plans for this, with nothing else asked.
+    /// Settings with these options and defaults otherwise.
     pub fn new(plan: fusion::PlanOptions) -> Settings {
         Settings {
             plan,
@@ -48,23 +48,23 @@ impl Settings {
     }
 }
 
-/// What is followed, and what there was to say.
+/// The chosen plan, with notes.
 #[derive(Clone, Debug)]
 pub struct PlanDecision {
     /// The plan.
     pub plan: Plan,
-    /// What was wrong with the place where plans are kept.
+    /// Problems with the plan cache.
     pub notes: Vec<String>,
 }
 
-/// A function that an engine runs, and what that was made of.
+/// A compiled function with its program and its memory plan.
 #[derive(Debug)]
 pub struct Compiled<E: ?Sized = crate::backends::cpu::CpuExecutable> {
-    /// Its kernels, before the engine divides them.
+    /// Its kernels, before the engine rewrites them.
     pub program: Verified<Program>,
-    /// What they take, as the engine divides them.
+    /// Its memory, after the engine rewrites them.
     pub memory: Memory,
-    /// What runs; the engine keeps it too.
+    /// The executable; the engine caches it too.
     pub executable: Arc<E>,
 }
 
@@ -95,7 +95,7 @@ where
 }
 
 impl<B: Backend + ?Sized> Session<B> {
-    /// Plans a function of a verified module and makes it ready.
+    /// Plans and compiles a function of a verified module.
     ///
     /// # Errors
     /// [`Kind::Unsupported`] for what has no lowering, which the error names, and what the backend does not run;
@@ -133,7 +133,7 @@ impl<B: Backend + ?Sized> Session<B> {
         Ok(PlanDecision { plan: choice.point.plan, notes: choice.notes })
     }
 
-    /// Makes a plan of a prepared function ready.
+    /// Compiles a prepared function with a given plan.
     ///
     /// # Errors
     /// As [`Session::compile`], and [`Kind::Usage`] for a plan that does not fit, or that uses the memory of a
@@ -146,7 +146,7 @@ impl<B: Backend + ?Sized> Session<B> {
         self.run(CompileUnit::planned(function, plan), Some("lower"))
     }
 
-    /// Makes a program ready.
+    /// Compiles a program.
     ///
     /// # Errors
     /// As [`Session::compile`].
@@ -181,7 +181,7 @@ impl<B: Backend + ?Sized> Session<B> {
         Ok(Compiled { program, memory, executable })
     }
 
-    /// What a program takes, and where its temporaries are.
+    /// The memory plan of a program.
     ///
     /// # Errors
     /// [`Kind::Limit`] when the buffers are too large to count, and as [`Backend::prepare`].
@@ -308,7 +308,7 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     }
 }
 
-/// Frontiers count what the backend needs beside the buffers.
+/// Frontiers count the scratch memory of the backend.
 impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
     fn donated(&self) -> &[usize] {
         &self.settings.donated
@@ -354,13 +354,13 @@ where
     }
 }
 
-/// Where temporaries are, as backends are told.
+/// The layout of temporaries for backends.
 pub(crate) fn layout_of(memory: &Memory) -> ArenaLayout {
     let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
     ArenaLayout { bytes: memory.arena, offsets, scratch, donated: memory.donated.clone() }
 }
 
-/// Refuses a plan that uses the memory of a parameter that the caller does not give up.
+/// Refuses a plan that uses the memory of a parameter that the caller does not donate.
 fn check_donations(function: &Function, plan: &Plan, donated: &[usize]) -> Result<(), Diagnostic> {
     let Some(&kept) = plan.donated.iter().find(|k| !donated.contains(k)) else { return Ok(()) };
     let names = Names::of(function);
@@ -370,7 +370,7 @@ fn check_donations(function: &Function, plan: &Plan, donated: &[usize]) -> Resul
     Err(Diagnostic::new(at, Kind::Usage, m))
 }
 
-/// Refuses what takes more than the budget.
+/// Refuses a program that exceeds the budget.
 fn within(mem_budget: Option<u64>, program: &Program, peak: u64) -> Result<(), Diagnostic> {
     match mem_budget.filter(|&budget| peak > budget) {
         None => Ok(()),

@@ -57,7 +57,7 @@ impl<R: Read + Seek> Archive<R> {
     /// Reads the directory of an archive.
     ///
     /// # Errors
-    /// [`Why::Directory`], [`Why::SeveralDisks`], and [`Why::Io`] where the file cannot be read.
+    /// [`NpzErrorKind::Directory`], [`NpzErrorKind::SeveralDisks`], and [`NpzErrorKind::Io`] where the file cannot be read.
     pub fn new(mut file: R) -> Result<Archive<R>, NpzError> {
         let entries = read_directory(&mut file)?;
         Ok(Archive { file, entries })
@@ -81,8 +81,8 @@ impl<R: Read + Seek> Archive<R> {
     /// The `.npy` file of an array, whose size and checksum are those of the directory.
     ///
     /// # Errors
-    /// [`Why::NoEntry`]; [`Why::Encrypted`], [`Why::Method`], [`Why::Deflate`], [`Why::Checksum`],
-    /// [`Why::Directory`], [`Why::Short`] and [`Why::Io`], which name the entry.
+    /// [`NpzErrorKind::NoEntry`]; [`NpzErrorKind::Encrypted`], [`NpzErrorKind::Method`], [`NpzErrorKind::Deflate`], [`NpzErrorKind::Checksum`],
+    /// [`NpzErrorKind::Directory`], [`NpzErrorKind::Short`] and [`NpzErrorKind::Io`], which name the entry.
     pub fn bytes(&mut self, name: &str) -> Result<Vec<u8>, NpzError> {
         let file_name = format!("{name}.npy");
         // Where a name recurs, the last entry is the newest.

@@ -10,7 +10,7 @@ impl<'a> Fields<'a> {
     /// The next bytes.
     ///
     /// # Errors
-    /// [`Why::Directory`] where fewer are left.
+    /// [`NpzErrorKind::Directory`] where fewer are left.
     pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], NpzErrorKind> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(CUT)?;
         self.0 = rest;

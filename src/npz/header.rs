@@ -31,8 +31,8 @@ impl Header {
     /// Reads magic bytes, version and dictionary; what is left of `from` are the elements.
     ///
     /// # Errors
-    /// [`Why::NoNumpy`], [`Why::Version`], [`Why::LongHeader`], [`Why::Header`], [`Why::NoKey`], and
-    /// [`Why::Short`] where `from` ends.
+    /// [`NpzErrorKind::NoNumpy`], [`NpzErrorKind::Version`], [`NpzErrorKind::LongHeader`], [`NpzErrorKind::Header`], [`NpzErrorKind::NoKey`], and
+    /// [`NpzErrorKind::Short`] where `from` ends.
     pub fn read(from: &mut impl Read) -> Result<Header, NpzError> {
         let mut start = [0; 10];
         from.read_exact(&mut start)?;

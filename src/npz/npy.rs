@@ -19,8 +19,8 @@ impl Header {
     /// Reads the elements, to row-major order.
     ///
     /// # Errors
-    /// [`Why::ElementType`], [`Why::TooLarge`], [`Why::Short`] where `from` ends too early and
-    /// [`Why::Surplus`] where it does not end.
+    /// [`NpzErrorKind::ElementType`], [`NpzErrorKind::TooLarge`], [`NpzErrorKind::Short`] where `from` ends too early and
+    /// [`NpzErrorKind::Surplus`] where it does not end.
     pub fn array(&self, from: &mut impl Read) -> Result<Array, NpzError> {
         let dtype = self.dtype.ok_or_else(|| NpzErrorKind::ElementType(self.descr.clone()))?;
         let ty = TensorType::of(dtype, &self.shape);

@@ -10,7 +10,7 @@ pub trait Compiler {
     /// The engine whose passes run.
     fn engine(&self) -> &'static str;
 
-    /// What is planned for.
+    /// The options of plans.
     fn options(&self) -> &fusion::PlanOptions;
 
     /// A function with the prices of the user's functions in it.

@@ -21,7 +21,7 @@ pub struct Selection {
     pub wrt: Option<Vec<usize>>,
 }
 
-/// What an engine that runs a program has made of it.
+/// What the engine has compiled so far.
 #[derive(Default)]
 pub struct EngineArtifacts {
     /// The program whose memory is planned, and for each of its steps whether it reads again what it has read

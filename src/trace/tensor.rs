@@ -286,7 +286,7 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// What may stand beside a tensor: another one, or a number of its type.
+/// An operand of a tensor operator: another tensor, or a number of its type.
 pub trait TensorOperand {
     /// The operand as a tensor like `other`. A number must be one of `other`'s element type.
     #[track_caller]

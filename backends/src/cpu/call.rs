@@ -51,7 +51,7 @@ impl CpuExecutable {
         Ok(typed.map(array).collect())
     }
 
-    /// As [`CpuExecutable::run`], on arrays that the caller gives up: results may be in their memory.
+    /// As [`CpuExecutable::run`], on donated arrays: results may be in their memory.
     ///
     /// # Errors
     /// As there.
@@ -171,7 +171,7 @@ impl CpuExecutable {
         }
     }
 
-    /// Runs it, and takes down what happens when somebody asks.
+    /// Runs it, and records a trace on request.
     pub(crate) fn run_recorded(
         &self,
         inputs: &[&[u8]],
@@ -374,7 +374,7 @@ impl CpuExecutable {
         Ok(recorder.finish())
     }
 
-    /// As [`CpuExecutable::run_into`], and takes down when each step and each of its tasks ran.
+    /// As [`CpuExecutable::run_into`], and records when each step and each of its tasks ran.
     ///
     /// # Errors
     /// As there.

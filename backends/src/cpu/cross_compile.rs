@@ -28,7 +28,7 @@ pub struct ListedStep {
 /// A function of machine code as text.
 #[derive(Clone, Debug)]
 pub struct ListedFunction {
-    /// The step's name and what the function is there for: `softmax.1` is stage 1.
+    /// The step's name and the role of the function: `softmax.1` is stage 1.
     pub name: String,
     /// What made it.
     pub emitter: Emitter,
@@ -51,7 +51,7 @@ const PRODUCTS: &str = "gemm";
 /// # Errors
 /// [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) for targets that the code generator was built
 /// without, and for steps that call a library; else as
-/// [`CpuExecutable::compile`](crate::cpu::executable::Executable::compile).
+/// [`CpuExecutable::compile`](crate::cpu::executable::CpuExecutable::compile).
 pub fn code_for(program: &Verified<Program>, target: &str, fp: Fp) -> Result<usize, Diagnostic> {
     let compiler = SweepCompiler::for_target(target, Vectors::Narrow, fp);
     let compiler = compiler.map_err(|d| within(d, program, None))?;
@@ -89,7 +89,7 @@ pub fn listing_for(
 }
 
 impl CpuExecutable {
-    /// Its machine code as text, where it was [made to be read](Executable::compile_listed); steps without
+    /// Its machine code as text, where it was [made to be read](CpuExecutable::compile_listed); steps without
     /// functions elsewhere.
     pub fn listing(&self) -> Vec<ListedStep> {
         let of = |n: usize| {

@@ -32,7 +32,7 @@ pub struct CpuEngine {
 }
 
 impl CpuEngine {
-    /// What tells plans for this engine from those for others.
+    /// The name that identifies plans for this engine.
     pub const NAME: &str = "cpu";
 
     /// With as many threads as the options say.

@@ -33,9 +33,9 @@ use std::sync::{Arc, Mutex};
 pub struct CpuOptions {
     /// Threads that work on it, the caller's among them; at least one. They change no bit.
     pub threads: usize,
-    /// What may happen to numbers.
+    /// The floating-point mode.
     pub fp: Fp,
-    /// How wide vectors may be; without other wishes, as wide as the host has them. It changes no bit.
+    /// The largest vector width, by default that of the host. It changes no bit.
     pub vectors: Vectors,
 }
 

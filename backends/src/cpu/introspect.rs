@@ -19,7 +19,7 @@ use std::time::Duration;
 pub struct CompiledSweep<'e> {
     /// The number of its step, among those that run.
     pub step: usize,
-    /// The step's name and what the function is there for: `softmax.1` is stage 1.
+    /// The step's name and the role of the function: `softmax.1` is stage 1.
     pub name: &'e str,
     /// What made it.
     pub emitter: Emitter,

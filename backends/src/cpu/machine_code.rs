@@ -31,20 +31,20 @@ use target_lexicon::Triple;
 /// A sweep's machine code: the table of pointers, the first place, and one past the last.
 pub(super) type SweepFn = unsafe extern "C" fn(*const *mut u8, i64, i64);
 
-/// A sweep that has been handed in; its function is there when all have been.
+/// A sweep that has been submitted; its function exists when all have been.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct SweepId(usize);
 
-/// Collects sweeps and makes their functions.
+/// Compiles sweeps to functions.
 pub(super) struct SweepCompiler {
     isa: OwnedTargetIsa,
     /// There when a sweep has asked for it: a program whose sweeps are all wide has no use for it.
     narrow: Option<CraneliftModule>,
     context: FunctionBuilderContext,
-    /// How wide vectors may be.
+    /// The largest vector width.
     vectors: Vectors,
     made: Vec<EmittedBy>,
-    /// The functions that the emitter of wide vectors made.
+    /// The functions that the x86 emitter compiled.
     wide: Vec<super::x86::SweepCode>,
     sizes: Vec<i64>,
     constants: Constants,
@@ -84,7 +84,7 @@ enum EmittedBy {
     Wide(usize),
 }
 
-/// The functions of a program, in memory that may be executed.
+/// The functions of a program, in executable memory.
 pub(super) struct Code {
     /// Taken when dropped; there is none where no function is Cranelift's.
     module: Option<JITModule>,
@@ -176,7 +176,7 @@ impl SweepCompiler {
         })
     }
 
-    /// Makes the function of a sweep.
+    /// Compiles a sweep.
     pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
         let mut begun = self.listing.clock();
         let masks = self.vectors == Vectors::Avx512;

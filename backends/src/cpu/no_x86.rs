@@ -32,7 +32,7 @@ impl SweepCode {
     }
 }
 
-/// Memory for code, of which there is none.
+/// Memory for code; it is always empty.
 pub(crate) struct CodePages;
 
 impl CodePages {

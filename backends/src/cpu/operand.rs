@@ -22,7 +22,7 @@ pub(super) struct View {
     pub(super) steps: [i64; 2],
 }
 
-/// A buffer of which an operand is windows.
+/// A buffer and the windows of it that are an operand.
 pub(super) struct WindowOperand {
     pub(super) buffer: usize,
     pub(super) window: Window,

@@ -17,7 +17,7 @@ use cranelift_entity::SecondaryMap;
 /// the engine takes for the program, but for what each of its threads has for the piece that it works on.
 ///
 /// # Errors
-/// As [`Executable::compile`](super::Executable::compile).
+/// As [`Executable::compile`](super::CpuExecutable::compile).
 pub fn scratch(program: &Verified<Program>) -> Result<Vec<u64>, Diagnostic> {
     needed(program, &legalize(program, &CAPABILITIES)?)
 }
@@ -27,7 +27,7 @@ pub fn scratch(program: &Verified<Program>) -> Result<Vec<u64>, Diagnostic> {
 /// that it holds no more ([`MemoryReport::peak`](crate::MemoryReport::peak)).
 ///
 /// # Errors
-/// As [`Executable::compile`](super::Executable::compile).
+/// As [`Executable::compile`](super::CpuExecutable::compile).
 pub fn peak(program: &Verified<Program>, arena: &ArenaLayout) -> Result<u64, Diagnostic> {
     let low = legalize(program, &CAPABILITIES)?;
     let needed = needed(program, &low)?;

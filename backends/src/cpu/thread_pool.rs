@@ -24,14 +24,14 @@ struct PoolState {
     stop: AtomicBool,
 }
 
-/// Threads beside the caller's.
+/// Threads in addition to the caller's.
 pub(super) struct ThreadPool {
     shared: Arc<PoolState>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl ThreadPool {
-    /// This many threads beside the caller's; fewer where the system gives no more.
+    /// This many threads in addition to the caller's; fewer if the system refuses more.
     pub(super) fn new(beside: usize) -> ThreadPool {
         let shared = Arc::new(PoolState {
             call: AtomicU64::new(0),

@@ -7,7 +7,7 @@ use crate::runtime::trace::SpanRecorder;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What runs tasks: a table of pointers and memory that nobody else uses.
+/// A worker: a table of pointers, and memory of its own.
 pub(super) struct Worker {
     /// Pointers to the buffers, then to the slots of the step that runs.
     pub(super) table: Vec<*mut u8>,
@@ -59,7 +59,7 @@ pub(super) struct WorkerSet<'a> {
     pub(super) pool: Option<&'a mut ThreadPool>,
     /// The step that runs.
     pub(super) step: usize,
-    /// What takes down when tasks run, if anybody asks.
+    /// Records when tasks run, on request.
     pub(super) recorder: Option<&'a SpanRecorder>,
 }
 

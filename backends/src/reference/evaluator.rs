@@ -30,7 +30,7 @@ pub struct Evaluated {
 }
 
 impl Evaluator {
-    /// What tells plans for this engine from those for others.
+    /// The name that identifies plans for this engine.
     pub const NAME: &str = "evaluator";
 
     /// With functions for programs to call.

@@ -30,7 +30,7 @@ pub trait Effects {
     fn print(&mut self, label: &str, value: &Array);
 }
 
-/// Effects that nobody listens to.
+/// A sink that discards effects.
 pub struct Silent;
 
 impl Effects for Silent {

@@ -10,7 +10,7 @@ use cranelift_entity::{PrimaryMap, SecondaryMap};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Where a program's temporaries are in one arena.
+/// The offsets of a program's temporaries in the arena.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ArenaLayout {
     /// Bytes of the arena.
@@ -28,12 +28,12 @@ pub struct ArenaLayout {
     pub donated: SecondaryMap<Buffer, Option<Buffer>>,
 }
 
-/// What has bytes of a layout.
+/// The owner of bytes in a layout.
 #[derive(Clone, Copy)]
 enum Tenant {
     /// A buffer, in the arena or in the memory of an input.
     Buffer(Buffer),
-    /// What a step needs beside the buffers.
+    /// The scratch memory of a step.
     Scratch(usize),
 }
 
@@ -70,10 +70,10 @@ pub fn check(
     }
 }
 
-/// The time of the first step: what the caller hands over is there before it.
+/// The time of the first step; inputs are live before it.
 const FIRST: u64 = 1;
 
-/// All tenants of a layout, as the question that the planner of memory would be asked.
+/// All tenants of a layout as a problem of the memory planner.
 struct Residents {
     problem: Problem,
     offsets: PrimaryMap<BufferId, Offset>,

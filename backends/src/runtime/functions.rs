@@ -17,19 +17,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The type of the result for those of the operands, or what is wrong with them.
+/// The result type for given operand types, or an error.
 type ResultTypeFn = dyn Fn(&[TensorType]) -> Result<TensorType, String> + Send + Sync;
-/// What a call takes, for the types of the operands.
+/// The price of a call for given operand types.
 type CallPriceFn = dyn Fn(&[TensorType]) -> CallPrice + Send + Sync;
 /// A call.
 type CallFn = dyn Fn(&mut Call<'_>) -> Result<(), String> + Send + Sync;
 
-/// What a call of a function takes.
+/// The price of a call of a user function.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CallPrice {
     /// Operations.
     pub operations: u64,
-    /// Bytes that it moves beside those of operands and result.
+    /// Bytes that it moves in addition to operands and result.
     pub bytes: u64,
     /// Bytes of memory that it needs beside operands and result ([`Call::scratch`]); they are planned as buffers are.
     pub scratch: u64,
@@ -83,13 +83,13 @@ impl Opaque {
     }
 }
 
-/// A call of a function: what it reads, where its result goes, and memory for it.
+/// A call of a user function: operands, result and scratch memory.
 pub struct Call<'a> {
     /// The operands.
     pub args: &'a [TensorRef<'a>],
     /// The result: zeros, before the function writes it.
     pub result: TensorMut<'a>,
-    /// The bytes that the price asks for, of no meaning before and after.
+    /// Scratch memory of the size in the price; its contents are undefined before and after.
     pub scratch: &'a mut [u8],
 }
 
@@ -110,13 +110,13 @@ pub struct TensorMut<'a> {
 }
 
 mod sealed {
-    /// Types of plain numbers: all bits are values, or [`Element::valid`](super::Element::valid) says which.
+    /// Types of plain numbers: all bit patterns are values, or [`Element::valid`](super::Element::valid) says which.
     pub trait Sealed {}
 }
 
 /// A type of elements in Rust.
 pub trait Element: sealed::Sealed + Copy {
-    /// Whether elements of this type are such.
+    /// Whether this is the Rust type of elements of a `DType`.
     fn holds(dtype: DType) -> bool;
 
     /// Whether all of these bytes are values of the type, or what is wrong.
@@ -237,7 +237,7 @@ impl Registry {
         Registry::default()
     }
 
-    /// These functions and one more; it takes the place of one of its name.
+    /// These functions and one more, which replaces a function of the same name.
     #[must_use]
     pub fn with(self, name: impl Into<String>, function: Opaque) -> Registry {
         let mut all = (*self.0).clone();
@@ -250,12 +250,12 @@ impl Registry {
         self.0.get(name)
     }
 
-    /// Whether the functions of two are the same ones.
+    /// Whether two registries share their functions.
     pub fn is(&self, other: &Registry) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Checks what a function calls of these.
+    /// Checks the calls of a function against this registry.
     ///
     /// # Errors
     /// [`Kind::UnknownName`] for what is not there, and errors of types; they name the instruction.
@@ -364,18 +364,18 @@ impl Registry {
     }
 }
 
-/// What to say of operands that a function does not take.
+/// The error for operands that a function refuses.
 fn misfit(name: &str, types: &[TensorType], why: &str) -> String {
     let types: Vec<String> = types.iter().map(ToString::to_string).collect();
     format!("`{name}` does not take ({}): {why}", types.join(", "))
 }
 
-/// What to say of a name that no function has.
+/// The error for an unknown name.
 pub(crate) fn unknown(name: &str) -> String {
     format!("there is no function `{name}` among those that the engine was given")
 }
 
-/// Bytes that begin where every element may.
+/// Bytes that are aligned for every element type.
 struct AlignedBytes {
     words: Vec<u64>,
     bytes: usize,

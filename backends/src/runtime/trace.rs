@@ -3,14 +3,14 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What happened during a run: steps, and the tasks of each.
+/// A trace of a run: steps, and the tasks of each.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Trace {
     /// Steps in order, each followed by its tasks, those of one thread together.
     pub spans: Vec<TimedSpan>,
 }
 
-/// Something that took time.
+/// A time span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimedSpan {
     /// The number of the step, among those that run.

@@ -20,7 +20,7 @@ pub(crate) enum InstClass {
     Contract,
     /// Sums at computed places.
     Scatter,
-    /// Places in order along an axis.
+    /// Positions of the sorted elements along an axis.
     Argsort,
     /// A function of the user's.
     Opaque,

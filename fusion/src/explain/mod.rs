@@ -39,11 +39,11 @@ pub enum GroupRole {
     Contraction,
     /// Sums at computed places.
     Scatter,
-    /// Places in order along an axis.
+    /// Positions of the sorted elements along an axis.
     Argsort,
-    /// The result of a function of the user's.
+    /// The result of a user function.
     Opaque,
-    /// Written out wherever it is used: it is never stored.
+    /// Inlined wherever it is used: it is never stored.
     Written,
 }
 
@@ -100,11 +100,11 @@ pub enum Obstacle {
     Refused(Refusal),
     /// Its value is needed before the group runs, by what computes this one.
     Needed(Value),
-    /// Nothing of the group uses it, and it is written out only where it is used.
+    /// Nothing in the group uses it, and it is inlined only where it is used.
     Unused,
     /// It is not computed at all: a parameter, a constant or a literal.
     Given,
-    /// Nothing: the plan just has them apart.
+    /// No obstacle: the plan merely keeps them separate.
     Nothing,
 }
 
@@ -194,7 +194,7 @@ pub struct Explainer<'a> {
     occurrences: SecondaryMap<Value, Vec<Value>>,
     /// Where instructions of the function are in it.
     position: SecondaryMap<Inst, usize>,
-    /// What is written out where it is used.
+    /// Values that are inlined where they are used.
     written: EntitySet<Inst>,
 }
 
@@ -258,12 +258,12 @@ impl<'a> Explainer<'a> {
         computing(self.facts.f, v)
     }
 
-    /// Where in the function a value is computed; what is given comes first.
+    /// The position at which a value is computed; parameters come first.
     fn position(&self, v: Value) -> Option<usize> {
         computing(self.planned.f, v).map(|i| self.position[i])
     }
 
-    /// Whether a value is written out where it is used.
+    /// Whether a value is inlined where it is used.
     pub(crate) fn is_written(&self, v: Value) -> bool {
         computing(self.planned.f, v).is_some_and(|i| self.written.contains(i))
     }

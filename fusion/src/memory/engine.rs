@@ -4,9 +4,9 @@ use super::Memory;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Program;
 
-/// What an engine knows that a plan depends on.
+/// What plans need to know about an engine.
 pub trait EngineModel {
-    /// Bytes that each step of a program needs beside the buffers while it runs.
+    /// The scratch memory of each step of a program, in bytes.
     ///
     /// # Errors
     /// For a program that the engine does not run.
@@ -14,7 +14,7 @@ pub trait EngineModel {
         Ok(program.steps.iter().map(|s| program.scratch(s)).collect())
     }
 
-    /// The parameters that the caller gives up, by position: plans use their memory.
+    /// The donated parameters, by position: plans reuse their memory.
     fn donated(&self) -> &[usize] {
         &[]
     }
@@ -29,7 +29,7 @@ pub trait EngineModel {
     }
 }
 
-/// No engine in particular: steps need what the program says.
+/// No particular engine: steps need the scratch that the program states.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnyEngine;
 

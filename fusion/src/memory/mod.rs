@@ -154,7 +154,7 @@ pub fn memory_apart(
     Ok(memory)
 }
 
-/// The question put to the planner.
+/// The problem for the memory planner.
 struct Arena {
     problem: Problem,
     blocks: SecondaryMap<Buffer, Option<BufferId>>,

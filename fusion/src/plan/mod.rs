@@ -34,7 +34,7 @@ pub struct Plan {
     pub graph: String,
     /// The machine it is made for.
     pub device: String,
-    /// What may happen to numbers.
+    /// The floating-point mode.
     pub fp: Fp,
     /// Parameters that the caller gives up, by position, ascending: their memory may be used.
     pub donated: Vec<usize>,

@@ -9,21 +9,21 @@ use crate::plan::Plan;
 use adfuse_ir::{Diagnostic, Function, Inst, Phase, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-/// How a group comes by a value.
+/// How a group gets a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueSource {
-    /// It reads what was computed first, from memory.
+    /// It reads the first instance from memory.
     Memory,
-    /// It reads what a later group computed again, from memory.
+    /// It reads an instance that a later group recomputed from memory.
     Again {
         /// That group.
         group: usize,
     },
     /// It computes it, and needed it for an earlier phase too: nothing crosses memory.
     Here,
-    /// It computes it again.
+    /// It recomputes the value.
     HereAgain,
-    /// It writes the value out wherever it uses it.
+    /// It inlines the value wherever it uses it.
     Written,
     /// It is a parameter or constant.
     Given,
@@ -34,7 +34,7 @@ pub enum ValueSource {
 pub struct Reading {
     /// The group.
     pub group: usize,
-    /// How it comes by the value.
+    /// How it gets the value.
     pub how: ValueSource,
 }
 

@@ -21,25 +21,25 @@ use adfuse_ir::{Diagnostic, Function, Op, Phase, Value, ValueDef};
 use cranelift_entity::EntitySet;
 use std::cmp::Reverse;
 
-/// What becomes of a value between the phase that computes it and the later ones that need it.
+/// The decision about a value between the phase that computes it and the later phases that need it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ResidualChoice {
-    /// It is kept as it is.
+    /// It is stored unchanged.
     Save,
-    /// It is kept in a narrower form that loses nothing.
+    /// It is stored in a narrower lossless form.
     Compress {
         /// Bits of an element.
         bits: u8,
     },
-    /// It is the copy of a value in a narrower type that the user allows: what loses something.
+    /// It is a lossy copy in a narrower type that the user allows.
     Lossy(LossyCopy),
-    /// It is computed again.
+    /// It is recomputed.
     Remat {
-        /// The groups that compute it again for themselves.
+        /// The groups that recompute it for themselves.
         inside: Vec<usize>,
-        /// The groups that compute it again for others.
+        /// The groups that recompute it for others.
         own: Vec<usize>,
-        /// The values that are read for that.
+        /// The values that are read for the recomputation.
         from: Vec<Value>,
     },
     /// It is never in memory: the kernels that compute it need it for the later phase, too.
@@ -52,7 +52,7 @@ pub enum ResidualChoice {
     Output,
 }
 
-/// How another plan differs: its figure less that of the plan at hand.
+/// The difference of another plan: its figures less those of the present plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Difference {
     /// The other plan.
@@ -72,18 +72,18 @@ pub enum NoAlternative {
     Parameter,
     /// A constant is not computed.
     Constant,
-    /// A result is in memory anyway: to compute it again frees nothing.
+    /// A result is in memory anyway: recomputing it frees nothing.
     Output,
-    /// No such plan has a lowering: what is in the way of the first that was tried.
+    /// No alternative can be lowered: the refusal of the first one.
     Refused(String),
 }
 
-/// What else could become of a value.
+/// The alternative to a decision.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Alternative {
-    /// It could be kept.
+    /// It could be stored.
     Keep(Difference),
-    /// It could be computed again.
+    /// It could be recomputed.
     Remat(Difference),
     /// Nothing.
     None(NoAlternative),
@@ -104,7 +104,7 @@ pub enum Constraint {
         /// By this many bytes.
         over: u64,
     },
-    /// The alternative is slower, and nobody asks for what it would free.
+    /// The alternative is slower, and no budget needs the memory that it frees.
     Time,
     /// The alternative is as fast and frees nothing.
     Bytes,
@@ -113,7 +113,7 @@ pub enum Constraint {
     Search,
 }
 
-/// What was decided for a value.
+/// The decision for a value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decision {
     /// The value.
@@ -132,13 +132,13 @@ pub struct Decision {
     /// Whether it is in memory at the moment at which most bytes are in use, so that less of it would
     /// lower the peak if nothing else is as high.
     pub at_peak: bool,
-    /// What else could be decided, and what it costs.
+    /// The alternative and its cost.
     pub other: Alternative,
     /// What settles it.
     pub bound: Constraint,
 }
 
-/// Decides about one value after the other what a plan has decided.
+/// Evaluates the decisions of a plan, one value after the other.
 pub struct Decider<'a> {
     f: &'a Function,
     plan: &'a Plan,
@@ -227,7 +227,7 @@ impl<'a> Decider<'a> {
         self.peak_group
     }
 
-    /// What the plan takes.
+    /// The cost of the plan.
     pub fn point(&self) -> &PlanPoint {
         &self.point
     }

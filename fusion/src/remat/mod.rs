@@ -46,7 +46,7 @@ use schedule::frontier::FrontierOptions;
 use group_graph::GroupGraph;
 use instantiate::{recurring, regrouped};
 
-/// What there is to choose from, whatever the budget: peaks rise and seconds fall, both strictly.
+/// The frontier of plans: peaks rise and seconds fall, both strictly.
 #[derive(Clone, Debug)]
 pub struct PlanFrontier {
     points: Vec<PlanPoint>,
@@ -62,7 +62,7 @@ impl PlanFrontier {
         &self.points
     }
 
-    /// The point that takes the least time, whatever it holds.
+    /// The fastest point.
     pub fn fastest(&self) -> Option<&PlanPoint> {
         self.points.last()
     }

@@ -45,7 +45,7 @@ pub enum Move {
         /// The part that it joins.
         into: PartSlot,
     },
-    /// An elementwise instruction is written out in every group that uses it.
+    /// An elementwise instruction is inlined in every group that uses it.
     Inline {
         /// The instruction.
         inst: Inst,
@@ -58,14 +58,14 @@ pub enum Move {
         /// The part that computes it.
         into: Option<PartSlot>,
     },
-    /// A part computes again what it reads.
+    /// A part recomputes a value that it reads.
     Again {
         /// The instruction.
         inst: Inst,
         /// The part.
         into: PartSlot,
     },
-    /// A part reads what it computed again.
+    /// A part reads a value that it recomputed.
     Once {
         /// The part.
         part_slot: PartSlot,
@@ -233,7 +233,7 @@ impl PlanSpace<'_> {
         }
     }
 
-    /// Whether an instruction is written out in another.
+    /// Whether an instruction is inlined in another.
     pub(super) fn uses_of(&self, state: &PlanState, reader: Inst, inst: Inst) -> bool {
         let (mut stack, mut seen) = (vec![reader], BTreeSet::new());
         while let Some(i) = stack.pop() {

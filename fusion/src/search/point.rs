@@ -11,7 +11,7 @@ use crate::plan::options::PlanOptions;
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{Diagnostic, Function, Value};
 
-/// A plan, and what it takes.
+/// A plan with its cost.
 #[derive(Clone, Debug)]
 pub struct PlanPoint {
     /// The plan.
@@ -22,11 +22,11 @@ pub struct PlanPoint {
     pub seconds: f64,
     /// Bytes that a phase leaves to a later one.
     pub saved: u64,
-    /// Values that are computed again, in the order of the function, and how often.
+    /// Recomputed values in the order of the function, with counts.
     pub again: Vec<(Value, u32)>,
 }
 
-/// A plan of a [prepared](crate::prepare()) function, and what it takes.
+/// The cost of a plan of a [prepared](crate::prepare()) function.
 ///
 /// # Errors
 /// As [`lower`](crate::lower()), and those of the engine.
@@ -40,7 +40,7 @@ pub fn plan_point(
     measured(f, plan, options, engine).map(|(point, _)| point)
 }
 
-/// A plan with what it takes, and its program.
+/// A plan with its cost and its program.
 pub(crate) fn measured(
     f: &Function,
     plan: Plan,

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::plan::options::Effort;
 use adfuse_ir::kernel::{Program, verify};
 
-/// What a plan costs.
+/// The cost of a plan.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PlanPrice {
     /// Seconds, measured or predicted.

@@ -40,7 +40,7 @@ impl PlanState {
         &self.groups
     }
 
-    /// Whether an instruction is written out in every group that uses it.
+    /// Whether an instruction is inlined in every group that uses it.
     pub fn is_written_out(&self, i: Inst) -> bool {
         self.inlined[i]
     }

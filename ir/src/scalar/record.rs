@@ -104,7 +104,7 @@ pub struct S<'r> {
     recorder: &'r Recorder,
 }
 
-/// Something that can stand as an operand beside an `S`.
+/// An operand of an operator on `S`.
 pub trait ScalarOperand<'r> {
     /// The operand as a scalar of the type of `like`.
     fn beside(self, like: S<'r>) -> S<'r>;

@@ -29,11 +29,11 @@ pub(crate) struct Sweep<'a> {
     /// For a scatter, where the elements go that its updates are added to: their places as `i64` in a
     /// slot, -1 where a guard does not hold.
     pub(crate) target: Option<(Buffer, &'a [IndexExpr], &'a [Guard], u32)>,
-    /// What it is there for.
+    /// Its role.
     pub(crate) part: SweepRole,
 }
 
-/// What a sweep of a step is there for.
+/// The role of a sweep in its step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SweepRole {
     /// A stage of a kernel, by its number.
@@ -63,7 +63,7 @@ pub(crate) struct ArraySlots {
     pub(crate) sums: Option<(u32, DType)>,
 }
 
-/// Where an output goes.
+/// The destination of an output.
 #[derive(Clone, Copy)]
 pub(crate) enum SweepOutput<'a> {
     /// To an element of a buffer.
@@ -115,7 +115,7 @@ pub(crate) type FormRanges = Vec<(usize, Range<i64>)>;
 /// Where a scatter's updates go: the form of the element, its guards, and the array of places.
 pub(crate) type ScatterTarget = (usize, FormRanges, Access);
 
-/// A sweep over the axes that are walked.
+/// A sweep as a loop nest over merged axes.
 pub(crate) struct LoopNest {
     pub(crate) walk: WalkedAxes,
     pub(crate) forms: Vec<AffineForm>,
@@ -177,7 +177,7 @@ pub(crate) struct WalkedFold {
     pub(crate) lanes: Option<Access>,
 }
 
-/// How vectors reach what a parameter reads or an output writes.
+/// How vectors access the source of a parameter or the destination of an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum VectorAccess {
     /// In equal steps.

@@ -102,7 +102,7 @@ impl Vectors {
 /// What made the code of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Emitter {
-    /// The emitter of wide vectors, of this many bits.
+    /// The x86 emitter, with vectors of this many bits.
     Wide(Vectors),
     /// Cranelift, with vectors of 128 bits at most; with the reason where wider ones were wanted.
     Cranelift(Option<Unsupported>),
@@ -118,7 +118,7 @@ impl Emitter {
         }
     }
 
-    /// Why it is not the emitter of wide vectors, where that was wanted.
+    /// Why the x86 emitter does not support it, if it was asked.
     pub fn why(&self) -> Option<Unsupported> {
         match self {
             Emitter::Wide(_) => None,
@@ -127,7 +127,7 @@ impl Emitter {
     }
 }
 
-/// What the emitter of wide vectors does not take.
+/// What the x86 emitter does not support.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsupported {
     /// Places of updates are computed.

@@ -5,7 +5,7 @@ use super::SubnormalState;
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 
-/// What a product has beside its matrices.
+/// Scratch memory and state of a product.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct GemmArgs<'a> {
     /// As many bytes as [`Gemm::room`] says, from a line of the cache on.

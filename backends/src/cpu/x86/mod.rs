@@ -53,7 +53,7 @@ pub(crate) enum NoCode {
     Failed(Diagnostic),
 }
 
-/// Makes the function of a sweep.
+/// Compiles a sweep.
 pub(crate) fn make(p: &LoopNest, vectors: Vectors) -> Result<SweepCode, NoCode> {
     let (pool, code) = loops::function(p, vectors == Vectors::Avx512).map_err(NoCode::Taken)?;
     let mut bytes = pool.bytes();

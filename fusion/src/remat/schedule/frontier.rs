@@ -10,7 +10,7 @@ use super::sweep::{EvictionRule, recomputing, within};
 use std::cmp::Reverse;
 use thiserror::Error;
 
-/// How hard to look.
+/// The effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrontierOptions {
     /// Steps of schedules that are measured while they are improved. The result depends on this and
