@@ -72,7 +72,7 @@ const MOST_ENTRY: u64 = 65 << 20;
 
 impl PlanKey {
     /// For a function of this hash, options and budget in bytes, where `engine` says what steps need
-    /// beside the buffers. The threads that run a plan play no part.
+    /// in addition to the buffers. The threads that run a plan play no part.
     pub fn new(graph: &str, engine: &str, options: &PlanOptions, budget: u64) -> PlanKey {
         let effort = match options.effort {
             Effort::Off => "off",

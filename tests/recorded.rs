@@ -121,7 +121,7 @@ fn digest(bytes: &[u8]) -> String {
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Values and gradients as machine code with vectors of 256 bits gives them, and that code: by Cranelift
-/// alone, and with the emitter of wide vectors.
+/// alone, and with the x86 emitter.
 fn values(subject: &Subject, fp: Fp) -> Facts {
     let (module, g) = subject.in_mode(fp, SMALL);
     let mut rng = rng(18, 0);

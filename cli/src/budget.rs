@@ -90,7 +90,7 @@ pub(super) enum Counting {
     On(Box<Session>),
     /// An engine; what it does not run is counted by what programs say of themselves.
     OnOrAny(Box<Session>),
-    /// No engine, with the parameters that the caller gives up.
+    /// No engine, with the donated parameters.
     Any(Vec<usize>),
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Takes down phases that follow each other.
+/// Records consecutive phases.
 #[derive(Clone)]
 pub(super) struct Clock {
     since: Instant,

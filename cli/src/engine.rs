@@ -49,7 +49,7 @@ pub(super) struct VectorsArg {
 /// On how many threads.
 #[derive(Args)]
 pub(super) struct Threads {
-    /// Threads of the engine `cpu`, 1 to 256; as many as there are cores where it is not given
+    /// Threads of the engine `cpu`, 1 to 256; by default the number of cores
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 }

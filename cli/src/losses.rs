@@ -38,7 +38,7 @@ fn loss(text: &str) -> Result<Loss, String> {
     Ok(Loss { of, narrow })
 }
 
-/// Inputs that are given up.
+/// Donated inputs.
 #[derive(Args)]
 pub(super) struct Donated {
     /// Inputs whose memory results and temporaries may take, once they are read: parameters that a step

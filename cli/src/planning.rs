@@ -73,7 +73,7 @@ pub(super) struct PlanRequest {
     pub(super) budget: Option<u64>,
     /// What may be kept with losses, and what is.
     kept: Option<(Lossy, Narrowed)>,
-    /// The parameters that the caller gives up, by position.
+    /// The donated parameters, by position.
     pub(super) donated: Vec<usize>,
     /// The plan that was given.
     given: Option<Plan>,

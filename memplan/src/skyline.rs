@@ -389,7 +389,7 @@ impl<'a> Skyline<'a> {
         self.replace_runs(&[FlatRun { from: section, to: section + 1, floor }]);
     }
 
-    /// Puts runs in the place of a part of one run.
+    /// Replaces a part of a run by other runs.
     fn replace_runs(&mut self, new: &[FlatRun]) {
         let (Some(start), Some(end)) = (new.first(), new.last()) else { return };
         let first = self.runs.partition_point(|run| run.to <= start.from);

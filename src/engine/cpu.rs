@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct SharedCpuEngine(Arc<Mutex<Option<Arc<cpu::CpuEngine>>>>);
 
 impl SharedCpuEngine {
-    /// What makes executables that run like this and call these functions: the same as before, unless that was
-    /// asked for others.
+    /// The engine for these options and functions: the same as before, unless that was
+    /// made for others.
     fn engine(&self, options: cpu::CpuOptions, functions: &Registry) -> Arc<cpu::CpuEngine> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*kept {

@@ -27,7 +27,7 @@ pub struct Settings {
     pub cache: Option<PlanCache>,
     /// Which residuals may be stored in narrower types; none by default.
     pub lossy: Lossy,
-    /// The parameters that the caller gives up, by position: plans put results and temporaries into their
+    /// The donated parameters, by position: plans put results and temporaries into their
     /// memory.
     pub donated: Vec<usize>,
     /// The user functions, for backends that call any.
@@ -137,7 +137,7 @@ impl<B: Backend + ?Sized> Session<B> {
     ///
     /// # Errors
     /// As [`Session::compile`], and [`Kind::Usage`] for a plan that does not fit, or that uses the memory of a
-    /// parameter that the caller does not give up.
+    /// parameter that the caller does not donate.
     pub fn follow(
         &self,
         function: &Function,
@@ -192,7 +192,7 @@ impl<B: Backend + ?Sized> Session<B> {
     }
 
     /// A function, ready to be run at arguments that are only lent: where the plan uses their memory, copies of
-    /// them are given up.
+    /// them are donated.
     ///
     /// # Errors
     /// As [`Session::compile`].

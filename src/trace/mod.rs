@@ -307,7 +307,7 @@ fn record(
     record_all(shared, std::slice::from_ref(ty), |s| f(s).map(|v| vec![v])).remove(0)
 }
 
-/// The number `x` as an operand beside `other`.
+/// The number `x` as an operand together with `other`.
 #[track_caller]
 fn number(other: &Tensor, x: f64) -> Tensor {
     let place = Location::caller();

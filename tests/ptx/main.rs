@@ -288,7 +288,7 @@ fn no_spills() -> Result<(), Skipped> {
     Ok(())
 }
 
-/// Functions of rows and their gradients come by each large operand once, the gradients of scales and
+/// Functions of rows and their gradients read each large operand once, the gradients of scales and
 /// biases with it.
 fn rows_are_read_once() {
     let cases = [

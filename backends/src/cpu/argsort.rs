@@ -19,7 +19,7 @@ const TOGETHER: i64 = 1 << 18;
 /// Lines that are in work at once: at least, where there are as many, and at most.
 const AT_ONCE: (i64, i64) = (8, 256);
 
-/// Places in order, made.
+/// A compiled argsort.
 pub(super) struct CompiledArgsort {
     from: usize,
     out: usize,

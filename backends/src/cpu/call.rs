@@ -21,7 +21,7 @@ use std::sync::{PoisonError, TryLockError};
 pub enum CallInput<'a> {
     /// To be read.
     Lent(&'a [u8]),
-    /// Given up: what it holds after the run is a result, or of no meaning.
+    /// Donated: after the run it holds a result, or is undefined.
     Donated(&'a mut [u8]),
 }
 

@@ -20,14 +20,14 @@ use smallvec::SmallVec;
 /// Places of an operand that one task computes.
 const TASK: i64 = 1 << 16;
 
-/// Bytes of the sums of a piece, at most: what fits the second cache beside the operands.
+/// The most bytes of the sums of a piece: they fit L2 together with the operands.
 const PIECE: i64 = 256 << 10;
 
 /// Columns of a piece, unless there are few rows.
 const COLUMNS: i64 = 256;
 
 /// Bytes of the columns of a chunk, at most, where pieces have whole lines because what follows the sums
-/// walks memory along them: packed for each piece, they fit the second cache beside the sums.
+/// walks memory along them: packed for each piece, they fit L2 together with the sums.
 const PACKED: i64 = 512 << 10;
 
 /// What rows and columns of pieces are a multiple of.
@@ -75,7 +75,7 @@ enum OperandSource {
 }
 
 impl OperandSource {
-    /// Whether neighbours along the depth lie so far apart that they are copied as pieces go.
+    /// Whether the stride along the depth is so large that pieces copy the operand.
     fn needs_copy(&self, depth: usize, bytes: u64) -> bool {
         matches!(self, OperandSource::View(v) if needs_copy(depth, v.steps[1], bytes))
     }

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex};
 /// Executables that an engine keeps at most.
 const KEPT: usize = 64;
 
-/// Makes executables that share its threads, and makes none twice: it keeps those that were asked for last,
+/// Compiles executables that share its threads, and caches those that were requested last,
 /// by the hash of program and layout. Machine code and memory are freed with the last of an executable's
 /// owners.
 pub struct CpuEngine {
@@ -86,7 +86,7 @@ impl CpuEngine {
         self.made.len()
     }
 
-    /// Forgets all executables; they live as long as somebody else has them.
+    /// Drops all cached executables; they live on while they have other owners.
     pub fn clear(&self) {
         self.made.clear();
     }

@@ -88,7 +88,7 @@ pub(super) enum CompiledStep {
     Contract(Vec<CompiledMember>),
     Scatter(CompiledScatter),
     Argsort(CompiledArgsort),
-    /// A function of the user's.
+    /// A user function.
     Call(CompiledCall),
     /// Bytes from one buffer to another.
     Copy(usize, usize, usize),

@@ -55,7 +55,7 @@ pub(super) struct WorkerSet<'a> {
     pub(super) code: &'a Code,
     /// One for each thread.
     pub(super) workers: &'a [Mutex<Worker>],
-    /// The threads beside the caller's, unless somebody else has them.
+    /// The threads in addition to the caller's, unless another run uses them.
     pub(super) pool: Option<&'a mut ThreadPool>,
     /// The step that runs.
     pub(super) step: usize,

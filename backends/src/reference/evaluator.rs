@@ -138,7 +138,7 @@ impl Prepared for Counted<'_> {
 }
 
 impl Executable for Evaluated {
-    // The arguments are copied: none is written to, whatever is given up.
+    // The arguments are copied: none is written to, donated or not.
     fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
         run_with(&self.program, args, &mut self.functions.clone())
     }

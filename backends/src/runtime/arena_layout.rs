@@ -15,10 +15,10 @@ use std::ops::Range;
 pub struct ArenaLayout {
     /// Bytes of the arena.
     pub bytes: u64,
-    /// Where each temporary begins, a multiple of 64; the engine finds room beside the arena for those
+    /// The offset of each temporary, a multiple of 64; the engine finds room outside the arena for those
     /// without.
     pub offsets: SecondaryMap<Buffer, Option<u64>>,
-    /// For each step, where it has what it needs beside the buffers, a multiple of 64, and how many bytes
+    /// For each step, the offset of its scratch memory, a multiple of 64, and how many bytes
     /// ([`scratch`](super::backend::Prepared::scratch) says how many it needs); the engine finds room beside the arena where
     /// there is nothing, or not enough.
     pub scratch: Vec<Option<(u64, u64)>>,

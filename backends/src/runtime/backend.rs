@@ -66,7 +66,7 @@ pub trait Prepared {
     fn scratch(&self) -> &[u64];
 
     /// For each of its steps, whether it reads again what it has read when it has begun to write: nothing that
-    /// it writes may be in the place of what it reads. Steps that are not listed read first.
+    /// it writes may share memory with what it reads. Steps that are not listed read first.
     fn reads_again(&self) -> Vec<bool>;
 
     /// Bytes at the peak of a run with this layout, as the engine holds them.
@@ -76,7 +76,7 @@ pub trait Prepared {
     /// [`Kind::Limit`](adfuse_ir::Kind::Limit) for more than can be counted.
     fn peak(&self, layout: &ArenaLayout) -> Result<u64, Diagnostic>;
 
-    /// What runs it with this layout; the engine keeps it, and makes none twice.
+    /// The executable for this layout; the engine caches executables.
     ///
     /// # Errors
     /// As [`Prepared::peak`]; and `Usage` for a layout that puts two values into the same bytes at one time,

@@ -32,7 +32,7 @@ pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout, how: &str) -
     hash.finalize().into()
 }
 
-/// The executables that were asked for last, as many as it keeps at most. Each lives as long as anybody has it.
+/// A bounded cache of the executables that were requested last. Each lives as long as it has an owner.
 pub struct ExecutableCache<E> {
     capacity: usize,
     /// Those asked for last come last.
@@ -46,7 +46,7 @@ impl<E> ExecutableCache<E> {
     }
 
     /// The executable of a key, made when it is asked for first. Where memory is not enough, those that are
-    /// kept give up theirs, if nobody else has them, and it is made again.
+    /// cached ones release theirs, if they have no other owner, and it is compiled again.
     pub(crate) fn get_or_make(
         &self,
         key: CacheKey,
@@ -85,7 +85,7 @@ impl<E> ExecutableCache<E> {
         self.len() == 0
     }
 
-    /// Forgets all of them; they live as long as somebody else has them.
+    /// Drops all of them; they live on while they have other owners.
     pub fn clear(&self) {
         // Those that nobody else has are freed when the lock is released.
         let _freed = std::mem::take(&mut *self.entries());
@@ -141,7 +141,7 @@ mod tests {
             if cache.is_empty() { Ok(2) } else { Err(short()) }
         });
         assert_eq!((made.map(|m| *m), times.get(), cache.len()), (Ok(2), 2, 1));
-        // Another error is not tried again, nor is this where there is nothing to give up.
+        // Another error is not tried again, nor is this one if there is nothing to release.
         for (kind, kept) in [(Kind::Usage, 1), (Kind::Limit, 0)] {
             if kept == 0 {
                 cache.clear();

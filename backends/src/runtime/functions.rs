@@ -44,7 +44,7 @@ pub struct Opaque {
 
 impl Opaque {
     /// A function with the type of its result for those of its operands, or what is wrong with them; `run` is a call. It
-    /// gives the same result for the same operands: calls are left out, shared and done again.
+    /// must give the same result for the same operands: calls may be removed, shared and repeated.
     pub fn new(
         types: impl Fn(&[TensorType]) -> Result<TensorType, String> + Send + Sync + 'static,
         run: impl Fn(&mut Call<'_>) -> Result<(), String> + Send + Sync + 'static,

@@ -5,7 +5,7 @@ use adfuse_ir::{At, Diagnostic, Kind};
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 
-/// What every array begins at a multiple of: a line of the cache.
+/// The alignment of every array: a cache line.
 pub(crate) const ALIGN: u64 = 64;
 
 /// What is aligned as arrays are.
@@ -16,7 +16,7 @@ struct CacheLine;
 /// addresses, and fresh ones come faster.
 const LARGE_PAGE: u64 = 2 << 20;
 
-/// Bytes that begin at a line of the cache. What they hold at first is undefined.
+/// Bytes that are aligned to cache lines. Their initial contents are undefined.
 pub(crate) struct AlignedBlock {
     start: NonNull<u8>,
     layout: Option<Layout>,

@@ -30,7 +30,7 @@ pub(super) struct MeasuredStep {
     pub(super) kind: &'static str,
     /// What made its code.
     pub(super) generator: String,
-    /// Which of its functions are not the wide emitter's, and why.
+    /// Which of its functions the x86 emitter does not support, and why.
     pub(super) not_wide: Vec<String>,
     /// Seconds, the median of several runs.
     pub(super) seconds: f64,

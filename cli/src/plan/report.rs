@@ -33,7 +33,7 @@ pub(super) struct PlanReport {
     pub(super) again: Vec<(String, u32)>,
     /// Values that are kept with losses, and the types of their copies.
     pub(super) lossy: Vec<(String, &'static str)>,
-    /// Inputs that are given up.
+    /// Donated inputs.
     pub(super) donated: Vec<String>,
     /// Rules of stable forms, and what they rewrote.
     pub(super) recognised: Vec<(&'static str, String)>,

@@ -6,7 +6,7 @@ use adfuse_ir::op::Monoid;
 /// How an instruction takes part in groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum InstClass {
-    /// Written out wherever it is used: changes of index, generated values, small arithmetic whose
+    /// Inlined wherever it is used: changes of index, generated values, small arithmetic whose
     /// result is only ever spread. It is in no group of its own.
     Free,
     /// An element at each point of the result.
@@ -22,7 +22,7 @@ pub(crate) enum InstClass {
     Scatter,
     /// Positions of the sorted elements along an axis.
     Argsort,
-    /// A function of the user's.
+    /// A user function.
     Opaque,
     /// Values written in the program.
     Constant,
@@ -44,9 +44,9 @@ pub(crate) enum PartKind {
     Contract(Inst),
     /// A scatter.
     Scatter(Inst),
-    /// Places in order.
+    /// An argsort.
     Argsort(Inst),
-    /// A function of the user's.
+    /// A user function.
     Opaque(Inst),
 }
 

@@ -342,7 +342,7 @@ impl<'f> Facts<'f> {
         })
     }
 
-    /// Marks instructions to be written out wherever they are used.
+    /// Marks instructions to be inlined wherever they are used.
     pub(crate) fn set_free(&mut self, i: Inst) {
         self.class[i] = InstClass::Free;
     }

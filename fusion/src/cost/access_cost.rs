@@ -23,7 +23,7 @@ pub(super) struct AccessPattern {
 /// What one parameter or sink does at each place of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LineAccess {
-    /// It goes along, or is the same all along the line.
+    /// It is contiguous or invariant along the line.
     Even,
     Strided,
     Placed,

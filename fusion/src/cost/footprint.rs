@@ -275,7 +275,7 @@ mod tests {
                 "p0 = load %x[d0 / 2] when d0 * 2 in [0, 5) and d0 / 2 in [0, 9) else f32(0.0)",
                 vec![3],
             ),
-            // Rows picked by data: as many as there are places to read, and as their range is wide.
+            // Rows selected by data: at most one for each point, and at most their range.
             (
                 "[500, 2]",
                 "[8, 2]",

@@ -14,7 +14,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use hashbrown::HashSet;
 use smallvec::{SmallVec, smallvec};
 
-/// The instructions that are better written out wherever they are used.
+/// The instructions that are better inlined wherever they are used.
 ///
 /// `price` is what keeping a value for a later phase costs beside moving it, as a multiple of that.
 pub(crate) fn worthwhile(
@@ -120,7 +120,7 @@ fn pays_by(
 /// The most instructions that are followed from a value to its readers.
 const FOLLOWED: usize = 64;
 
-/// Points at which its readers would compute a value, were it written out: those of each part that reads it, once
+/// Points at which its readers would compute a value, were it inlined: those of each part that reads it, once
 /// for each shifted view that the part reads it through. So a value that is put beside others is computed at all
 /// points of the whole, and one under windows once for each element of a window.
 fn evaluations(facts: &Facts<'_>, groups: &Groups, v: Value) -> f64 {
@@ -155,7 +155,7 @@ fn evaluations(facts: &Facts<'_>, groups: &Groups, v: Value) -> f64 {
 }
 
 /// Seconds that truth values take beside their bytes, as far as they are saved by computing them again: an element is
-/// packed and taken out of its word, which is done one by one where the reader goes along another order than that
+/// packed and taken out of its word, which is done one by one if the reader iterates in another order than that
 /// of the words. What is read instead, and is not read there as it is, takes as long as its bytes do.
 fn packed(
     facts: &Facts<'_>,
@@ -201,7 +201,7 @@ fn would_cross(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
 #[derive(Default)]
 struct Recipe {
     insts: Vec<Inst>,
-    /// What is written out already, and is computed again with them.
+    /// Instructions that are inlined already, and are recomputed with them.
     free: Vec<Inst>,
     roots: Vec<Value>,
     /// It goes through views that shift what is computed.

@@ -60,7 +60,7 @@ const MOST_MEMBERS: usize = 256;
 /// The most tensors a kernel may read.
 const MOST_READS: usize = 48;
 
-/// What an instruction reads once free ones are written out.
+/// What an instruction reads once free instructions are inlined.
 struct Leaf {
     value: Value,
     /// Where, if its axes are axes of the reader.
@@ -157,7 +157,7 @@ impl Part {
         self.axes.all(place).iter().all(|a| walked.any(|b| b == *a))
     }
 
-    /// Notes what an instruction computes. A contraction goes along its result, whatever follows.
+    /// Records what an instruction computes. A contraction iterates over its result, whatever follows.
     fn write(&mut self, facts: &Facts<'_>, i: Inst, place: &TensorAxes) {
         let v = facts.f.inst_results(i)[0];
         let bytes = facts.elements[v].saturating_mul(facts.f.ty(v).dtype.bytes() as i64);
@@ -167,7 +167,7 @@ impl Part {
         }
     }
 
-    /// Whether it computes an instruction, as a member or written out.
+    /// Whether it computes an instruction, as a member or inlined.
     pub(crate) fn lists(&self, i: Inst) -> bool {
         self.listed.contains(&i)
     }

@@ -278,7 +278,7 @@ pub(crate) fn argsort(cx: &EmitContext<'_>, i: Inst, out: Buffer) -> Result<Args
     Ok(Argsort { from, out, axis, descending: attrs.flag("descending") })
 }
 
-/// The step of a function of the user's; what it reads is in buffers.
+/// The step of a user function; its operands are in buffers.
 pub(crate) fn opaque(cx: &EmitContext<'_>, i: Inst, out: Buffer) -> Result<Library, Diagnostic> {
     let f = cx.facts.f;
     let attrs = f.attrs(i);

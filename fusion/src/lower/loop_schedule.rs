@@ -8,14 +8,14 @@ use std::cmp::Reverse;
 /// Bytes of a line of the caches, with the one that is fetched beside it.
 const LINES: i64 = 128;
 
-/// Bytes after which lines are in the same set of the first cache again, and how many of a set stay.
+/// The distance in bytes of lines that share a set of L1, and the number of lines of a set that stay.
 const PERIOD: u64 = 4096;
 const WAYS: u64 = 8;
 
 /// The most elements of a tile along the vectors.
 const ALONG: u64 = 256;
 
-/// Bytes of a buffer that stays in the first cache, however it is walked.
+/// The size of a buffer that stays in L1 in whatever order it is walked.
 const NEAR: u64 = 16 << 10;
 
 /// Gives every kernel of a program its schedule.
@@ -70,7 +70,7 @@ fn walk(program: &Program, kernel: &Kernel) -> Schedule {
         let least = lines(over).map(|x| x.bytes).min().unwrap_or(1);
         let mut tiles: SmallVec<[i64; 4]> = smallvec![1; rank];
         tiles[over] = fitting(kernel.domain[over], LINES / least.clamp(1, LINES));
-        // As many places as have lines that stay in the first cache until the tile is done.
+        // As many points as have lines that stay in L1 until the tile is done.
         let pitch = |x: &StridedAccess| x.steps[along].saturating_mul(x.bytes).unsigned_abs();
         let sets = |x: &StridedAccess| PERIOD / gcd(pitch(x), PERIOD);
         let stay = lines(over).map(|x| sets(x) * WAYS).min().unwrap_or(1).clamp(2 * WAYS, ALONG);

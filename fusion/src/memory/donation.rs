@@ -10,7 +10,7 @@ use adfuse_ir::kernel::{Buffer, BufferData, Lives, Program, Role, Space, Storage
 use cranelift_entity::{EntitySet, SecondaryMap};
 use std::cmp::Reverse;
 
-/// An input that is given up.
+/// A donated input.
 struct DonatedInput {
     input: Buffer,
     bytes: u64,

@@ -21,7 +21,7 @@ use cranelift_entity::SecondaryMap;
 use donation::{DonorOf, placed};
 use size::{MOST_BYTES, bytes, first_reading};
 
-/// What every offset in the arena is a multiple of, in bytes: a line of the cache, and more than the
+/// The alignment of every offset in the arena, in bytes: a cache line, and more than the
 /// widest load of any engine needs.
 pub const ALIGN: u64 = 64;
 
@@ -36,16 +36,16 @@ pub struct Memory {
     /// Of the inputs.
     pub inputs: u64,
     /// Of the results: the caller is handed an array for each, also where two are the same or one is an
-    /// input. Those in the memory of an input that is given up do not count.
+    /// input. Those in the memory of a donated input do not count.
     pub outputs: u64,
     /// Of the constants.
     pub constants: u64,
     /// Where each temporary starts in the arena, a multiple of [`ALIGN`]; `None` for other buffers.
     pub offsets: SecondaryMap<Buffer, Option<u64>>,
-    /// Where in the arena each step has what it needs beside the buffers, a multiple of [`ALIGN`], and how
+    /// The offset in the arena of each step's scratch memory, a multiple of [`ALIGN`], and how
     /// many bytes; `None` for steps that need nothing.
     pub scratch: Vec<Option<(u64, u64)>>,
-    /// For results and temporaries, the input in whose memory they are: one that the caller gives up.
+    /// For results and temporaries in donated inputs: the input.
     pub donated: SecondaryMap<Buffer, Option<Buffer>>,
     /// The temporaries that are written where one is that dies at the same step, in the order of the
     /// steps.
@@ -66,7 +66,7 @@ pub fn memory(program: &Program, effort: Effort) -> Result<Memory, Diagnostic> {
     memory_beside(program, effort, &scratch)
 }
 
-/// As [`memory`], for an engine that says how many bytes each step needs beside the buffers while it
+/// As [`memory`], for an engine that says how many bytes of scratch memory each step needs while it
 /// runs; steps that it does not list need none.
 ///
 /// # Errors
@@ -80,7 +80,7 @@ pub fn memory_beside(
 }
 
 /// As [`memory_beside`], for an engine that says of each step whether it reads again what it has read when
-/// it has begun to write: what such a step writes is in the place of nothing that it reads. Steps that are
+/// it has begun to write: what such a step writes shares no memory with what it reads. Steps that are
 /// not listed read first.
 ///
 /// # Errors

@@ -36,9 +36,9 @@ pub struct Plan {
     pub device: String,
     /// The floating-point mode.
     pub fp: Fp,
-    /// Parameters that the caller gives up, by position, ascending: their memory may be used.
+    /// Donated parameters by position, ascending: their memory may be reused.
     pub donated: Vec<usize>,
-    /// Instructions that are written out in every group that uses them.
+    /// Instructions that are inlined in every group that uses them.
     pub inline: Vec<Inst>,
     /// The groups, in the order in which they run.
     pub groups: Vec<Group>,
@@ -57,7 +57,7 @@ fn short_hash(text: &str) -> String {
 }
 
 impl Plan {
-    /// The plan for a caller who gives up these parameters, by position.
+    /// The plan for a caller that donates these parameters, by position.
     pub fn donating(self, positions: &[usize]) -> Plan {
         let mut donated = positions.to_vec();
         donated.sort_unstable();

@@ -54,7 +54,7 @@ pub(crate) fn rematerialize(
     Ok(plans)
 }
 
-/// The plan with instructions written out wherever they are used.
+/// The plan with instructions inlined wherever they are used.
 fn written_out(f: &Function, plan: &Plan, these: &[Inst]) -> Plan {
     let mut groups = plan.groups.clone();
     groups.iter_mut().for_each(|g| {

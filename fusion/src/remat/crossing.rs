@@ -116,7 +116,7 @@ impl<'a> ExecutedPlan<'a> {
         }
     }
 
-    /// How a group comes by an instance that an instruction of it reads.
+    /// How a group gets an instance that one of its instructions reads.
     fn how(&self, group: usize, v: Value) -> ValueSource {
         match self.home[v] {
             _ if self.facts.free(v).is_some() => ValueSource::Written,

@@ -120,7 +120,7 @@ pub struct Decision {
     pub value: Value,
     /// The phase that computes it.
     pub phase: Phase,
-    /// The groups that need it for later phases, in the order in which they run, and how each comes by
+    /// The groups that need it for later phases, in the order in which they run, and how each gets
     /// it.
     pub readings: Vec<Reading>,
     /// What becomes of it.

@@ -90,7 +90,7 @@ const WORTH: i64 = 64;
 /// # Errors
 /// As [`plan`](crate::plan()) and those of the engine;
 /// [`Kind::UnknownName`](adfuse_ir::Kind::UnknownName) and [`Kind::Usage`](adfuse_ir::Kind::Usage) for
-/// named values that there are not, or that have no copy of that type.
+/// named values that do not exist, or that have no copy of that type.
 pub fn keep_lossy(
     f: &Function,
     lossy: &Lossy,

@@ -87,7 +87,7 @@ impl PlanSpace<'_> {
         Some(state.changed(next, inlined, form))
     }
 
-    /// Puts a group in the place of two. What is between them and reads the first of the two moves behind
+    /// Replaces two groups by one. What is between them and reads the first of the two moves behind
     /// it.
     fn placed(
         &self,
@@ -139,7 +139,7 @@ impl PlanSpace<'_> {
         Some(())
     }
 
-    /// Has an instruction that was written out computed: by the part `into`, or by a group before the first
+    /// Computes an inlined instruction: in the part `into`, or by a group before the first
     /// that uses it.
     fn computed(
         &self,

@@ -13,7 +13,7 @@ use adfuse_ir::{Builder, Function, Inst, Value};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use std::ops::Range;
 
-/// Instructions of a window, about: members, not what they have written out.
+/// About the number of instructions of a neighborhood: members, not inlined ones.
 const SIZE: usize = 40;
 
 /// The fewest moves that are worth trying in a window.
@@ -87,7 +87,7 @@ impl<'f> Neighborhood<'f> {
                 return None;
             }
         }
-        // What is written out in them, and the constants that they read.
+        // Instructions that are inlined in them, and the constants that they read.
         let (mut copied, mut stack) = (members.clone(), Vec::new());
         let mut outside = EntitySet::<Value>::new();
         stack.extend(groups.iter().flat_map(|g| &g.parts).flatten().copied());

@@ -50,7 +50,7 @@ pub enum Move {
         /// The instruction.
         inst: Inst,
     },
-    /// One that was written out is computed by a group: by the part that is named, or by itself before the
+    /// An inlined instruction is computed by a group: by the given part, or by a group of its own before the
     /// first that uses it.
     Keep {
         /// The instruction.

@@ -1,4 +1,4 @@
-//! Which temporaries a step may write in the place of others that die at it.
+//! Which temporaries a step may write in place, over others that die at it.
 //!
 //! **The rule.** A step stores the temporary C in a stage S through the index map I, and the temporary
 //! P is read by no later step. C may take the place of P when
@@ -22,7 +22,7 @@
 //! What follows a contraction or an attention is such a stage over the coordinates of the result. Its
 //! operands, and what follows the other members of the step, read in no order that relates to it, so
 //! what they read is left alone. Sums of [`Sink::Fold`] are complete only when all points are done and
-//! scatters write at places that are data: their results take nobody's place; nor do places in order, which are
+//! scatters write at places that are data: their results are never in place; nor are those of argsorts, which are
 //! written while others are still looked for.
 
 use super::{
@@ -33,7 +33,7 @@ use cranelift_entity::SecondaryMap;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-/// A temporary that is written in the place of another.
+/// A temporary that is written over another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InPlace {
     /// The step, by its number.

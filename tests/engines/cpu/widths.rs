@@ -190,7 +190,7 @@ fn what_models_leave_to_cranelift_is_listed() {
     }
 }
 
-/// Upper halves of registers are cleared on the way out, and nothing is called: code that knows nothing of
+/// Upper halves of registers are cleared on every exit, and nothing is called: code that knows nothing of
 /// them would be slow after it.
 #[test]
 fn upper_halves_are_cleared() {

@@ -8,7 +8,7 @@ use adfuse_ir::DType;
 /// Scratch memory and state of a product.
 #[derive(Clone, Copy)]
 pub(in crate::cpu) struct GemmArgs<'a> {
-    /// As many bytes as [`Gemm::room`] says, from a line of the cache on.
+    /// Scratch memory of [`Gemm::room`] bytes, aligned to cache lines.
     pub(in crate::cpu) room: *mut u8,
     /// What earlier products of the same step have met.
     pub(in crate::cpu) met: &'a SubnormalState,
@@ -18,7 +18,7 @@ pub(in crate::cpu) struct GemmArgs<'a> {
 /// are multiplied. Steps of 1 KiB stay below, which lines of the second cache still have sets for.
 const NEAR: u64 = 512 << 10;
 
-/// Whether elements of an operand that lie so far from each other along the depth are copied.
+/// Whether an operand with this stride along the depth is copied.
 pub(in crate::cpu) fn needs_copy(depth: usize, step: i64, bytes: u64) -> bool {
     let across = (depth.min(CONTRACT_CHUNK) as u64).saturating_mul(step.unsigned_abs());
     step != 1 && across.saturating_mul(bytes) > NEAR

@@ -12,7 +12,7 @@ use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 use std::array::from_fn;
 
-/// Bytes of the packed columns of a chunk, at most: they stay in the second cache.
+/// The most bytes of the packed columns of a chunk: they stay in L2.
 const PACKED: usize = 512 << 10;
 
 /// Columns that are packed at a time, at most.

@@ -238,8 +238,8 @@ impl Window {
         PlacedWindow { window: self, at, first, free, depth: 0 }
     }
 
-    /// Whether copies go along the depth: its neighbours are neighbours in memory, and those of the other axes
-    /// are not, or are fewer.
+    /// Whether copies run along the depth: it is contiguous in memory, and the other axes
+    /// are not, or are shorter.
     fn deep(&self) -> bool {
         let along = |axes: &WindowAxes| match axes.last() {
             Some(axis) if axis.steps[0] == 1 => axis.extent,

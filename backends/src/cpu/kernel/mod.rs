@@ -90,7 +90,7 @@ struct TileScanSpec {
     work: u64,
 }
 
-/// What becomes of an array of values, or of parts.
+/// The destination of an array of values, or of parts.
 enum FoldTarget {
     /// Folded at each point into a row.
     Reduce(Box<Reduce>),

@@ -13,7 +13,7 @@ pub(crate) struct CodePages {
     entries: Vec<usize>,
 }
 
-/// Functions begin at lines of the cache.
+/// Functions are aligned to cache lines.
 const ALIGN: usize = 64;
 
 impl CodePages {

@@ -35,7 +35,7 @@ impl Relation {
     }
 }
 
-/// Instructions that might share a kernel, and what speaks for it.
+/// Instructions that might share a kernel, with a score.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Candidate {
     /// What makes them neighbours.
@@ -62,7 +62,7 @@ pub struct Candidate {
     pub intensity: f64,
     /// Operations for each byte at which the machine's memory and arithmetic take the same time.
     pub balance: f64,
-    /// What speaks for fusing them, from 0 to 1; a quarter of it where a rule is in the way.
+    /// The score of fusing them, from 0 to 1; a quarter of it if a rule forbids that.
     pub score: f64,
     /// The rule in the way, and the value that it keeps out, in plain words.
     pub refused: Option<String>,

@@ -108,7 +108,7 @@ impl Search<'_> {
     }
 }
 
-/// What speaks for a candidate. The weights: bytes saved 0.4 (all of it from 60 percent on), launches
+/// The score of a candidate. The weights: bytes saved 0.4 (all of it from 60 percent on), launches
 /// saved 0.2 (all from 20 percent of the time on), registers 0.2 (all below 50), the size of the code
 /// and its stages 0.1 each.
 pub(crate) fn score(c: &Candidate, device: &MachineModel) -> f64 {

@@ -70,7 +70,7 @@ impl MachineModel {
     /// is `custom`.
     ///
     /// # Errors
-    /// For text that is no TOML, keys that there are not, and numbers that are not finite or make no
+    /// For text that is not TOML, unknown keys, and numbers that are not finite or make no
     /// sense; the error has the place in the text.
     pub fn from_toml(text: &str) -> Result<MachineModel, Diagnostic> {
         if text.len() > MOST_BYTES {

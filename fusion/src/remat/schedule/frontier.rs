@@ -39,7 +39,7 @@ pub struct FrontierPoint {
     pub schedule: OpSchedule,
 }
 
-/// What there is to choose from, whatever the budget.
+/// The frontier of schedules, for all budgets.
 #[derive(Clone, Debug)]
 pub struct Frontier {
     /// Peaks rise and times fall, both strictly. There is at least one.
