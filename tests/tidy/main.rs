@@ -35,7 +35,7 @@ const FLOORS: &[(&str, &[&str])] = &[
 
 /// Words that say nothing about what a thing is.
 const EMPTY_WORDS: &[&str] =
-    &["tape", "node", "nodes", "context", "manager", "util", "utils", "helper", "helpers"];
+    &["tape", "node", "nodes", "manager", "util", "utils", "helper", "helpers"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

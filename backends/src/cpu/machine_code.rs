@@ -11,7 +11,7 @@ pub(super) use super::codegen::listing::{Listing, ListingEntry};
 pub(super) use super::codegen::loop_ir::{FoldOutput, Sweep};
 pub(crate) use super::codegen::vector_width::{Emitter, Vectors};
 
-use super::clif::calls::HelperFunctions;
+use super::clif::calls::RuntimeFunctions;
 use super::clif::state::FoldLanes;
 use super::codegen::constants::Constants;
 use super::codegen::loop_ir::LoopNest;
@@ -62,7 +62,7 @@ pub(super) struct SweepCompiler {
 /// Where Cranelift puts functions.
 struct CraneliftModule {
     module: JITModule,
-    calls: HelperFunctions,
+    calls: RuntimeFunctions,
 }
 
 impl CraneliftModule {
@@ -70,7 +70,7 @@ impl CraneliftModule {
         let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
         super::clif::calls::provide(&mut builder);
         let mut module = JITModule::new(builder);
-        let calls = HelperFunctions::declare(&mut module).map_err(failed)?;
+        let calls = RuntimeFunctions::declare(&mut module).map_err(failed)?;
         Ok(CraneliftModule { module, calls })
     }
 }

@@ -3,7 +3,7 @@
 //! Each rounds once, to nearest even; floats truncate and saturate to integers; integers wrap. 16-bit floats are held
 //! as integers and are converted with integer instructions.
 
-use super::calls::HelperFunction;
+use super::calls::RuntimeFunction;
 use super::state::register;
 use super::unit::FunctionEmitter;
 use adfuse_ir::DType;
@@ -25,8 +25,11 @@ impl FunctionEmitter<'_, '_> {
             (DType::F32, DType::BF16) => Some(self.narrow_bf16(x)),
             (DType::F32, DType::F16) => Some(self.narrow_f16(x)),
             (DType::F64, DType::BF16 | DType::F16) => {
-                let call =
-                    if to == DType::BF16 { HelperFunction::ToBf16 } else { HelperFunction::ToF16 };
+                let call = if to == DType::BF16 {
+                    RuntimeFunction::ToBf16
+                } else {
+                    RuntimeFunction::ToF16
+                };
                 let bits = self.call(call, &[x])?;
                 Some(self.b.ins().ireduce(types::I16, bits))
             }

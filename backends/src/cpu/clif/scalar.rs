@@ -1,6 +1,6 @@
 //! Primitives on single elements, with the semantics of the interpreter of scalar programs, for every type.
 
-use super::calls::HelperFunction;
+use super::calls::RuntimeFunction;
 use super::state::register;
 use super::unit::FunctionEmitter;
 use adfuse_ir::scalar::{Prim, SInst, SOp};
@@ -182,11 +182,12 @@ impl FunctionEmitter<'_, '_> {
             Prim::Min => self.b.ins().fmin(x, y),
             Prim::Max => self.b.ins().fmax(x, y),
             Prim::Fma if self.host_fma => self.b.ins().fma(x, y, *args.get(2)?),
-            Prim::Fma => {
-                self.call(if double { HelperFunction::Fma64 } else { HelperFunction::Fma32 }, args)?
-            }
-            Prim::Rem => self
-                .call(if double { HelperFunction::Fmod64 } else { HelperFunction::Fmod32 }, args)?,
+            Prim::Fma => self
+                .call(if double { RuntimeFunction::Fma64 } else { RuntimeFunction::Fma32 }, args)?,
+            Prim::Rem => self.call(
+                if double { RuntimeFunction::Fmod64 } else { RuntimeFunction::Fmod32 },
+                args,
+            )?,
             Prim::And
             | Prim::Or
             | Prim::Xor
@@ -210,7 +211,7 @@ impl FunctionEmitter<'_, '_> {
         })
     }
 
-    pub(crate) fn call(&mut self, call: HelperFunction, args: &[Value]) -> Option<Value> {
+    pub(crate) fn call(&mut self, call: RuntimeFunction, args: &[Value]) -> Option<Value> {
         let f = self.calls.get(self.module, &mut self.b, call)?;
         let inst = self.b.ins().call(f, args);
         self.b.inst_results(inst).first().copied()

@@ -1,6 +1,6 @@
 //! The function that is being emitted through Cranelift.
 
-use super::calls::HelperFunctions;
+use super::calls::RuntimeFunctions;
 use super::state::FoldLanes;
 use crate::cpu::codegen::constants::Constants;
 use cranelift_codegen::ir::{Value, types};
@@ -11,7 +11,7 @@ use cranelift_jit::JITModule;
 pub(crate) struct FunctionEmitter<'m, 'f> {
     pub(crate) b: FunctionBuilder<'f>,
     pub(crate) module: &'m mut JITModule,
-    pub(crate) calls: &'m HelperFunctions,
+    pub(crate) calls: &'m RuntimeFunctions,
     pub(crate) constants: &'m mut Constants,
     /// Where the constants begin.
     pub(crate) constant_base: Value,
