@@ -83,7 +83,7 @@ const MOST_THREADS: u32 = 1024;
 
 fn launches(module: &ptx::Module) -> Result<(), Diagnostic> {
     let all = module.steps.iter().chain([&module.enter, &module.leave]);
-    let most = ptx::Target::ALL.map(ptx::Target::shared).into_iter().max().unwrap_or(0);
+    let most = ptx::GpuTarget::ALL.map(|t| t.shared).into_iter().max().unwrap_or(0);
     for launch in all.flat_map(|code| &code.launches) {
         let ptx::Launch { entry, grid, block, shared, .. } = launch;
         let begin = format!(".entry {entry}(");

@@ -3,13 +3,13 @@
 use super::launches::Module;
 use super::ptx::compile_but;
 use super::schedule::library_split::divided;
-use super::target::Target;
+use super::target::GpuTarget;
 use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::{At, Diagnostic, Fp, Kind};
 
 /// What a device of this version of the instruction set is given.
-pub(crate) fn target((major, minor): (u32, u32)) -> Result<Target, Diagnostic> {
-    Target::of_capability(major, minor).ok_or_else(|| {
+pub(crate) fn target((major, minor): (u32, u32)) -> Result<GpuTarget, Diagnostic> {
+    GpuTarget::of_capability(major, minor).ok_or_else(|| {
         let m = format!("no code is made for GPUs of compute capability {major}.{minor}");
         Diagnostic::new(At::default(), Kind::Unsupported, m)
     })
@@ -18,7 +18,7 @@ pub(crate) fn target((major, minor): (u32, u32)) -> Result<Target, Diagnostic> {
 /// The text of a program, in which the steps that a library does have no part.
 pub(crate) fn compiled(
     program: &Verified<Program>,
-    target: Target,
+    target: GpuTarget,
     fp: Fp,
     multiplied: &[bool],
 ) -> Result<Module, Diagnostic> {
