@@ -280,6 +280,10 @@ impl<B: Backend + ?Sized> Compiler for Running<'_, B> {
         }
     }
 
+    fn schedule(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+        self.prepare(unit)
+    }
+
     fn launch(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
         self.prepare(unit)
     }

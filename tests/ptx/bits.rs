@@ -25,9 +25,19 @@ use adfuse::ir::{DType, Function, Module, Op};
 fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) {
     let module = ptx::compile(program, GpuTarget::SM80, Fp::Strict)
         .unwrap_or_else(|d| panic!("{name}: {d}\n{}", **program));
+    agrees_as(name, &module, program, args);
+}
+
+/// Runs what a program was made into, forwards and backwards.
+pub(crate) fn agrees_as(
+    name: &str,
+    module: &ptx::Module,
+    program: &Verified<Program>,
+    args: &[Array],
+) {
     let expected = kernel::run(program, args).unwrap_or_else(|d| panic!("{name}: {d}"));
     for backwards in [false, true] {
-        let found = run(&module, program, args, backwards);
+        let found = run(module, program, args, backwards);
         for (found, expected) in found.iter().zip(&expected) {
             let differs = (0..found.len()).find(|&k| found.get(k) != expected.get(k));
             if let Some(k) = differs {

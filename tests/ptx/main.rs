@@ -10,6 +10,7 @@ mod common;
 mod instructions;
 mod machine;
 mod products;
+mod schedules;
 #[path = "../common/trials.rs"]
 mod trials;
 
@@ -340,6 +341,9 @@ fn main() -> ExitCode {
         bits::rows_that_fill_a_chip,
         bits::pieces_of_a_row_add_up,
         bits::nothing_spills,
+        schedules::texts_read_back,
+        schedules::edited_texts_are_refused_or_run,
+        schedules::mutated_texts_do_not_panic,
         products::all_of_them_assemble_without_spills,
         products::the_largest_tiles_leave_room,
         products::modes_choose_what_multiplies,
