@@ -12,7 +12,7 @@ use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, BufferData, Extents, Scatter};
 use adfuse_ir::{DType, Diagnostic};
 
-/// Threads of a scatter whose threads own places, if there are places for so many.
+/// Threads of a scatter whose threads own places, if there are places for all of them.
 const OWNERS: i64 = 1 << 16;
 /// Updates of one column that each thread looks at, at most: beyond, sorting them is sooner done.
 const MOST_LOOKED_AT: i64 = 256;
@@ -165,7 +165,7 @@ fn sorted(
 ) -> Result<ScatterMethod, String> {
     grid.check(target)?;
     if !sorts(&columns) {
-        return Err("updates are not sorted by so many rows".to_owned());
+        return Err("there are too many rows to sort updates by".to_owned());
     }
     if width < 1 || columns.near(dtype) % width != 0 {
         return Err(format!("threads do not have {width} neighbouring columns"));

@@ -123,7 +123,7 @@ impl Digits {
 /// One way over all lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SortStage {
-    /// Blocks sort in shared memory: so many whole lines, or one of so many parts of each line.
+    /// Blocks sort in shared memory: this many whole lines, or one of this many parts of each line.
     Tiles { lines: i64, parts: i64, grid: Grid, digit: u32 },
     /// A pass over memory for each digit; this many counts of a lane are added up at a time.
     Radix { each: i64, counts: i64, grid: Grid, digit: u32 },
@@ -210,7 +210,7 @@ pub(crate) struct ScheduledSort {
     pub(crate) launches: Vec<SortLaunch>,
 }
 
-/// Errs for blocks that do not sort digits of so many bits.
+/// Errs for blocks that do not sort digits of this many bits.
 fn check_block(
     block: &SortBlock,
     resident: u32,
