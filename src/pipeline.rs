@@ -86,7 +86,7 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
         row("narrow_storage", [Function, Function], Verifier::Ir, passes::narrow,
             "what later phases read is kept in fewer bits, where that is allowed")
             .prints("narrow_storage", passes::function).prints("ad", passes::function),
-        row("plan", [Function, Plan], Verifier::Plan, passes::plan,
+        row("plan", [Function, Plan], Verifier::ReadsBack, passes::plan,
             "which instructions share a kernel, what is kept, what is computed again").prints("plan", passes::plan_text),
         row("lower", [Plan, Program], Verifier::Kernels, passes::lower,
             "the plan becomes a program of kernels")
@@ -96,8 +96,11 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
         row("machine_code", [Layout, MachineCode], Verifier::Emitters, passes::machine_code,
             "a function of machine code for each sweep").of("cpu")
             .prints("asm", passes::asm_text).prints("clif", passes::clif_text),
-        row("ptx", [Program, Launches], Verifier::Launches, passes::ptx,
-            "PTX for each step, and what is launched").of("gpu")
+        row("schedule", [Program, Schedule], Verifier::ReadsBack, passes::schedule,
+            "what threads share, keep, prefetch, tile and sort of each step is decided").of("gpu")
+            .prints("schedule", passes::schedule_text),
+        row("ptx", [Schedule, Launches], Verifier::Launches, passes::ptx,
+            "the schedule is printed as PTX for each step, and what is launched").of("gpu")
             .prints("ptx", passes::ptx_text).prints("launches", passes::launches_text),
         row("device_layout", [Launches, Layout], Verifier::Layout, passes::layout,
             "every temporary of what is launched gets a place in one arena").of("gpu"),

@@ -11,7 +11,7 @@ use crate::common::{models, root};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{Vectors, listing_for};
-use adfuse::backends::ptx::{self, Target};
+use adfuse::backends::ptx::{self, GpuTarget};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, compile, cost, memory};
 use adfuse::ir::kernel::verify;
@@ -165,7 +165,7 @@ fn plans(subject: &Subject, fp: Fp) -> Facts {
         facts.insert(format!("{name} program"), digest(program.to_string().as_bytes()));
         if name == "h200" {
             let program = verify(program).unwrap_or_else(|e| panic!("{}: {}", subject.name, e[0]));
-            let made = ptx::compile(&program, Target::Sm90, fp);
+            let made = ptx::compile(&program, GpuTarget::SM90, fp);
             let made = made.unwrap_or_else(|d| panic!("{}: {d}", subject.name));
             let launches: usize = made.steps.iter().map(|s| s.launches.len()).sum();
             facts.insert("ptx launches".into(), launches.to_string());

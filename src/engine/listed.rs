@@ -3,7 +3,7 @@
 use super::{Cpu, layout_of};
 use crate::backends::cpu::{CpuExecutable, Vectors, listing_for};
 use crate::backends::functions::Registry;
-use crate::backends::gpu;
+use crate::backends::{gpu, ptx};
 use crate::fusion::{self, memory};
 use crate::ir::Diagnostic;
 use crate::pipeline::{CompileUnit, Compiler, missing};
@@ -73,10 +73,16 @@ impl Compiler for ListingCompiler {
         Ok(())
     }
 
-    fn launch(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
+    fn schedule(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         let Machine::Gpu(major, minor) = self.machine else { return Err(missing("GPU")) };
-        let made = gpu::launches_for(unit.program()?, (major, minor), self.options.fp)?;
-        unit.launches = Some(made);
+        let made = gpu::schedule_for(unit.program()?, (major, minor), self.options.fp)?;
+        unit.schedule = Some(made);
+        Ok(())
+    }
+
+    fn launch(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
+        let (program, schedule) = unit.schedule()?;
+        unit.launches = Some((program.clone(), ptx::print(schedule)?));
         Ok(())
     }
 }

@@ -284,6 +284,10 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
         }
     }
 
+    fn schedule(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
+        self.prepare(unit)
+    }
+
     fn launch(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         self.prepare(unit)
     }

@@ -61,6 +61,14 @@ pub trait Compiler {
         Err(missing("code generator of this engine"))
     }
 
+    /// Decides how a GPU runs the program.
+    ///
+    /// # Errors
+    /// Where the engine has no schedule.
+    fn schedule(&self, _: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
+        Err(missing("schedule of this engine"))
+    }
+
     /// Makes PTX.
     ///
     /// # Errors

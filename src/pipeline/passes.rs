@@ -105,6 +105,10 @@ pub(super) fn machine_code(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) 
     compiler.emit(unit)
 }
 
+pub(super) fn schedule(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
+    compiler.schedule(unit)
+}
+
 pub(super) fn ptx(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     compiler.launch(unit)
 }
@@ -149,6 +153,11 @@ pub(super) fn asm_text(unit: &CompileUnit<'_>) -> TextResult {
 pub(super) fn clif_text(unit: &CompileUnit<'_>) -> TextResult {
     let listing = unit.listing.as_ref().ok_or_else(|| missing("listing"))?;
     Ok(text::machine_code(listing, |f| &f.clif))
+}
+
+pub(super) fn schedule_text(unit: &CompileUnit<'_>) -> TextResult {
+    let (program, schedule) = unit.schedule()?;
+    text::schedule(program, schedule)
 }
 
 pub(super) fn ptx_text(unit: &CompileUnit<'_>) -> TextResult {

@@ -50,6 +50,8 @@ pub struct CompileUnit<'a> {
     pub memory: Option<(Memory, ArenaLayout)>,
     /// Machine code as text.
     pub listing: Option<Vec<ListedStep>>,
+    /// How a GPU runs a program, and that program: as the engine divides the one that was lowered.
+    pub schedule: Option<(Verified<Program>, ptx::Schedule)>,
     /// What a GPU launches, and the program whose steps that does.
     pub launches: Option<(Verified<Program>, ptx::Module)>,
     /// What an engine that runs it has made; that itself has the engine's session.
@@ -95,6 +97,7 @@ impl<'a> CompileUnit<'a> {
             Artifact::Program => self.program.is_some(),
             Artifact::Layout => self.memory.is_some(),
             Artifact::MachineCode => self.backend.executable || self.listing.is_some(),
+            Artifact::Schedule => self.schedule.is_some() || self.backend.prepared.is_some(),
             Artifact::Launches => self.launches.is_some() || self.backend.prepared.is_some(),
             Artifact::Loaded => self.backend.executable,
         }
@@ -132,6 +135,12 @@ impl<'a> CompileUnit<'a> {
     /// Where temporaries are.
     pub(crate) fn layout(&self) -> Result<&ArenaLayout, Diagnostic> {
         self.memory.as_ref().map(|m| &m.1).ok_or_else(|| missing("layout"))
+    }
+
+    /// How a GPU runs a program, and that program.
+    pub(crate) fn schedule(&self) -> Result<(&Verified<Program>, &ptx::Schedule), Diagnostic> {
+        let there = self.schedule.as_ref().map(|(program, schedule)| (program, schedule));
+        there.ok_or_else(|| missing("schedule"))
     }
 
     /// What a GPU launches, and the program whose steps that does.
