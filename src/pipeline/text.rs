@@ -2,7 +2,7 @@
 //! printed, that is an internal error.
 
 use crate::backends::cpu::{ListedFunction, ListedStep};
-use crate::backends::ptx::{Arg, Launch, Module as Launches, Schedule, StepCode};
+use crate::backends::ptx::{Arg, GpuSchedule, Launch, Module as Launches, StepCode};
 use crate::fusion::{Memory, Plan, steps_of};
 use crate::ir::kernel::{Buffer, Program, Role, Step, Verified, text};
 use crate::ir::text::{Names, parse, print_function};
@@ -55,9 +55,9 @@ pub fn program(program: &Program) -> Result<String, Diagnostic> {
 ///
 /// # Errors
 /// [`Kind::Internal`] where it does not read back.
-pub fn schedule(program: &Verified<Program>, schedule: &Schedule) -> Result<String, Diagnostic> {
+pub fn schedule(program: &Verified<Program>, schedule: &GpuSchedule) -> Result<String, Diagnostic> {
     let printed = schedule.to_string();
-    match Schedule::parse(&printed, program).is_ok_and(|again| again.to_string() == printed) {
+    match GpuSchedule::parse(&printed, program).is_ok_and(|again| again.to_string() == printed) {
         true => Ok(printed),
         false => Err(broken(&program.name, "schedule")),
     }

@@ -51,7 +51,7 @@ pub struct CompileUnit<'a> {
     /// Machine code as text.
     pub listing: Option<Vec<ListedStep>>,
     /// How a GPU runs a program, and that program: as the engine divides the one that was lowered.
-    pub schedule: Option<(Verified<Program>, ptx::Schedule)>,
+    pub schedule: Option<(Verified<Program>, ptx::GpuSchedule)>,
     /// What a GPU launches, and the program whose steps that does.
     pub launches: Option<(Verified<Program>, ptx::Module)>,
     /// What an engine that runs it has made; that itself has the engine's session.
@@ -138,7 +138,7 @@ impl<'a> CompileUnit<'a> {
     }
 
     /// How a GPU runs a program, and that program.
-    pub(crate) fn schedule(&self) -> Result<(&Verified<Program>, &ptx::Schedule), Diagnostic> {
+    pub(crate) fn schedule(&self) -> Result<(&Verified<Program>, &ptx::GpuSchedule), Diagnostic> {
         let there = self.schedule.as_ref().map(|(program, schedule)| (program, schedule));
         there.ok_or_else(|| missing("schedule"))
     }

@@ -7,7 +7,7 @@ use crate::common::kernels::{arguments, files, numbers};
 use crate::common::orders::{self, Case};
 use crate::{differentiated, lowered};
 use adfuse::backends::Array;
-use adfuse::backends::ptx::{self, GpuTarget, Schedule};
+use adfuse::backends::ptx::{self, GpuSchedule, GpuTarget};
 use adfuse::fusion::{Effort, Fp};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Step, Verified, verify};
@@ -39,7 +39,7 @@ pub(crate) fn texts_read_back() {
                 let made = ptx::schedule(program, target, fp);
                 let made = made.unwrap_or_else(|d| panic!("{name}: {d}"));
                 let text = made.to_string();
-                let again = Schedule::parse(&text, program);
+                let again = GpuSchedule::parse(&text, program);
                 let again = again.unwrap_or_else(|d| panic!("{name}: {d}\n{text}"));
                 assert_eq!(again.to_string(), text, "{name}");
                 assert_eq!(ptx::print(&again), ptx::print(&made), "{name}");
@@ -114,7 +114,7 @@ pub(crate) fn edited_texts_are_refused_or_run() {
         let text = made.to_string();
         assert!(text.contains(from), "no `{from}` in\n{text}");
         let edited = text.replacen(from, to, 1);
-        let other = Schedule::parse(&edited, &program);
+        let other = GpuSchedule::parse(&edited, &program);
         let other = other.unwrap_or_else(|d| panic!("{to}: {d}\n{edited}"));
         assert_eq!(other.to_string(), edited);
         let module = ptx::print(&other).expect("prints");
@@ -128,7 +128,7 @@ pub(crate) fn edited_texts_are_refused_or_run() {
         let text = made.to_string();
         assert!(text.contains(from), "no `{from}` in\n{text}");
         let edited = text.replacen(from, to, 1);
-        let refused = Schedule::parse(&edited, &program).expect_err(to);
+        let refused = GpuSchedule::parse(&edited, &program).expect_err(to);
         assert_eq!(refused.kind, kind, "{to}: {refused}");
         assert!(refused.at.span.is_some(), "{to}: {refused}");
     }
@@ -140,7 +140,7 @@ fn sorts_of_other_digits() {
         let made = ptx::schedule(&program, GpuTarget::SM90, Fp::Strict).expect("is scheduled");
         let text = made.to_string();
         if text.contains("digit=8") {
-            let other = Schedule::parse(&text.replace("digit=8", "digit=5"), &program);
+            let other = GpuSchedule::parse(&text.replace("digit=8", "digit=5"), &program);
             let other = other.unwrap_or_else(|d| panic!("{name}: {d}\n{text}"));
             let module = ptx::print(&other).expect("prints");
             agrees_as(&name, &module, &program, &args);
@@ -181,7 +181,7 @@ pub(crate) fn mutated_texts_do_not_panic() {
         let mut rng = numbers(k as u64);
         let which = rng(all.len());
         let text = mutated(&texts[which], &mut rng);
-        match Schedule::parse(&text, &all[which]) {
+        match GpuSchedule::parse(&text, &all[which]) {
             Ok(schedule) => {
                 ptx::print(&schedule).unwrap_or_else(|d| panic!("{d}\n{text}"));
             }

@@ -3,7 +3,7 @@
 use super::launches::Module;
 use super::ptx::compile_but;
 use super::schedule::library_split::divided;
-use super::schedule::{Schedule, schedule};
+use super::schedule::{GpuSchedule, schedule};
 use super::target::GpuTarget;
 use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::{At, Diagnostic, Fp, Kind};
@@ -39,7 +39,7 @@ pub fn schedule_for(
     program: &Verified<Program>,
     compute: (u32, u32),
     fp: Fp,
-) -> Result<(Verified<Program>, Schedule), Diagnostic> {
+) -> Result<(Verified<Program>, GpuSchedule), Diagnostic> {
     let program = divided(program, fp, false)?.program;
     let made = schedule(&program, target(compute)?, fp)?;
     Ok((program, made))

@@ -6,11 +6,11 @@ use super::asm::{Class, Reg, listed};
 use super::emit::{At, Emit, memory};
 use super::entry::{Out, begun};
 use super::operands;
-use crate::gpu::schedule::elementwise::{Elementwise, Vectors};
+use crate::gpu::schedule::elementwise::{Elementwise, VectorAccess};
 use crate::gpu::schedule::index::whole;
-use crate::gpu::schedule::program::Schedule;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::volume;
-use crate::gpu::schedule::vectorize::{Lanes, neighbours};
+use crate::gpu::schedule::vectorize::{VectorLanes, neighbours};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Sink, Stage, Storage};
 use adfuse_ir::{DType, Diagnostic};
@@ -33,7 +33,7 @@ fn of_group(group: Reg, domain: &[i64], width: i64) -> Option<Neighbours> {
 impl Emit<'_> {
     /// The element that neighbours have in a row, aligned to their number: the first.
     fn aligned(&self, b: Buffer, index: &[IndexExpr], n: &Neighbours) -> Option<IndexExpr> {
-        let lanes = Lanes { coords: &n.coords, extents: &n.vars.extents };
+        let lanes = VectorLanes { coords: &n.coords, extents: &n.vars.extents };
         lanes.aligned(self.program, b, index)
     }
 
@@ -227,8 +227,8 @@ fn step(dtype: DType, width: i64) -> i64 {
 }
 
 /// Launches a loop whose sinks all store.
-pub(crate) fn stores(s: &Schedule, out: &mut Out, e: &Elementwise) -> Result<(), Diagnostic> {
-    let Elementwise { flat, vectors: Vectors { grid, width } } = e;
+pub(crate) fn stores(s: &GpuSchedule, out: &mut Out, e: &Elementwise) -> Result<(), Diagnostic> {
+    let Elementwise { flat, vectors: VectorAccess { grid, width } } = e;
     let threads = volume(&flat.domain) / width;
     let mut emit = begun(s);
     let program = emit.written(&flat.stage.program);

@@ -7,7 +7,7 @@ use super::{isel, operands};
 use crate::gpu::launches::{Arg, Launch};
 use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::range;
-use crate::gpu::schedule::program::Schedule;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::work::Home;
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::index::IndexExpr;
@@ -92,7 +92,7 @@ impl Out {
 }
 
 /// Starts an entry point.
-pub(crate) fn begun<'s>(s: &'s Schedule) -> Emit<'s> {
+pub(crate) fn begun<'s>(s: &'s GpuSchedule) -> Emit<'s> {
     Emit::new(&s.program, s.fp)
 }
 

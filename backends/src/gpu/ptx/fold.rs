@@ -12,14 +12,14 @@ use super::tree_fold::joined;
 use crate::gpu::schedule::fold::{FoldDecision, FoldLoop, ScheduledFold};
 use crate::gpu::schedule::fold_order::{FoldResult, FoldShape};
 use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::program::Schedule;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::axes;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Extents, Order, Sink, Stage};
 
 /// Launches a flat loop with folds, and what joins their parts.
-pub(crate) fn fold(s: &Schedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagnostic> {
+pub(crate) fn fold(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagnostic> {
     match (f.shape.count, f.shape.order) {
         (0, _) => empty(s, out, f)?,
         (_, Order::Lane) => lanes(s, out, f)?,
@@ -29,7 +29,7 @@ pub(crate) fn fold(s: &Schedule, out: &mut Out, f: &ScheduledFold) -> Result<(),
 }
 
 /// Nothing is folded: the monoid's own value, and what follows.
-fn empty(s: &Schedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagnostic> {
+fn empty(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagnostic> {
     let ScheduledFold { domain, shape, folds, .. } = f;
     let grid = f.decision.grid;
     let results = shape.results();
@@ -47,7 +47,7 @@ fn empty(s: &Schedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagnosti
 }
 
 /// By warps, or parts of warps where fewer elements fold: each lane takes what the lane order gives it.
-fn lanes(s: &Schedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagnostic> {
+fn lanes(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagnostic> {
     let ScheduledFold { domain, stage, shape, folds, .. } = f;
     let FoldDecision { grid, unroll, .. } = f.decision;
     let (n, blocks, results) = (shape.count, shape.blocks(), shape.results());
@@ -181,7 +181,7 @@ fn finish(
 }
 
 /// By threads: each takes a block of a chain, for neighbouring results.
-fn chains(s: &Schedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagnostic> {
+fn chains(s: &GpuSchedule, out: &mut Out, f: &ScheduledFold) -> Result<(), Diagnostic> {
     let ScheduledFold { domain, stage, shape, folds, .. } = f;
     let FoldDecision { grid, unroll, width, .. } = f.decision;
     let (n, blocks, results) = (shape.count, shape.blocks(), shape.results());

@@ -15,7 +15,7 @@ use super::operands::{class, constant, spelled};
 use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::product::ScheduledProduct;
-use crate::gpu::schedule::program::Schedule;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::{axes, volume};
 use crate::gpu::schedule::tiling::{CHUNK, Combine, ProductTiling};
 use adfuse_ir::index::IndexExpr;
@@ -38,7 +38,7 @@ struct Product<'m> {
 
 /// Launches a contraction whose sums are stored.
 pub(crate) fn product(
-    s: &Schedule,
+    s: &GpuSchedule,
     out: &mut Out,
     product: &ScheduledProduct,
 ) -> Result<(), Diagnostic> {
@@ -50,7 +50,7 @@ pub(crate) fn product(
 }
 
 /// Launches the tiles, whose sums go on or are those of parts.
-fn tiles(s: &Schedule, out: &mut Out, product: &ScheduledProduct) -> Result<(), Diagnostic> {
+fn tiles(s: &GpuSchedule, out: &mut Out, product: &ScheduledProduct) -> Result<(), Diagnostic> {
     let ScheduledProduct { member: m, tiling: cut, parts, .. } = product;
     let (batch, rows, cols) = (volume(&m.batch), volume(&m.rows), volume(&m.cols));
     let count = |n: i64, k: usize| (n + cut.side[k] - 1) / cut.side[k];
@@ -340,7 +340,7 @@ impl Totals {
 /// Launches what adds up the sums of parts, in their order, and what becomes of the results: a thread for
 /// each.
 fn added(
-    s: &Schedule,
+    s: &GpuSchedule,
     out: &mut Out,
     product: &ScheduledProduct,
     from: Buffer,

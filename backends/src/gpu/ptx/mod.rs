@@ -38,6 +38,6 @@ pub(crate) mod transpose;
 pub(crate) mod tree_fold;
 
 pub use super::launches::{Arg, Launch, Module, StepCode};
-pub use super::schedule::{Schedule, schedule, schedule_but};
+pub use super::schedule::{GpuSchedule, schedule, schedule_but};
 pub use super::target::GpuTarget;
 pub use module::{compile, compile_but, print};

@@ -2,7 +2,7 @@
 
 use super::entry::Out;
 use crate::gpu::launches::{Module, StepCode};
-use crate::gpu::schedule::program::{Schedule, Scheduled, StepSchedule, schedule, schedule_but};
+use crate::gpu::schedule::program::{GpuSchedule, Scheduled, StepSchedule, schedule, schedule_but};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::{At, Diagnostic, Fp};
@@ -36,7 +36,7 @@ pub fn compile_but(
 ///
 /// # Errors
 /// Where a step outgrows what a launch can have; the error names the step.
-pub fn print(schedule: &Schedule) -> Result<Module, Diagnostic> {
+pub fn print(schedule: &GpuSchedule) -> Result<Module, Diagnostic> {
     let mut out = Out::new(schedule.target);
     let within = |mut d: Diagnostic, step: Option<usize>| {
         let titled =
@@ -58,7 +58,7 @@ pub fn print(schedule: &Schedule) -> Result<Module, Diagnostic> {
 }
 
 /// Launches of the work of one step.
-fn printed(s: &Schedule, out: &mut Out, step: &StepSchedule) -> Result<StepCode, Diagnostic> {
+fn printed(s: &GpuSchedule, out: &mut Out, step: &StepSchedule) -> Result<StepCode, Diagnostic> {
     out.entries = 0;
     for work in &step.works {
         match work {

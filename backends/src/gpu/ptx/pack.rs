@@ -4,14 +4,14 @@ use super::asm::{Class, Reg};
 use super::emit::At;
 use super::entry::{Out, begun, single};
 use crate::gpu::schedule::grid::Grid;
-use crate::gpu::schedule::program::Schedule;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::volume;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Buffer, Storage};
 
 /// Launches packing: a thread for each word.
 pub(crate) fn pack(
-    s: &Schedule,
+    s: &GpuSchedule,
     out: &mut Out,
     [from, to]: [Buffer; 2],
     grid: Grid,

@@ -8,14 +8,14 @@ use super::operands::select;
 use super::radix_sort::{Entry, digit, warp_scan};
 use super::scan::read_if;
 use crate::gpu::schedule::grid::Grid;
-use crate::gpu::schedule::program::Schedule;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::axes;
 use crate::gpu::schedule::sort::{DIGITS, ScheduledPass};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
 
 /// Launches a pass over all lines.
-pub(crate) fn pass(s: &Schedule, out: &mut Out, pass: &ScheduledPass) -> Result<(), Diagnostic> {
+pub(crate) fn pass(s: &GpuSchedule, out: &mut Out, pass: &ScheduledPass) -> Result<(), Diagnostic> {
     let p = Pass { of: pass };
     p.count(s, out)?;
     p.add_up(s, out)?;
@@ -70,7 +70,7 @@ impl Pass<'_> {
         (entries, digits)
     }
 
-    fn launch(&self, s: &Schedule, out: &mut Out, emit: Emit<'_>) -> Result<(), Diagnostic> {
+    fn launch(&self, s: &GpuSchedule, out: &mut Out, emit: Emit<'_>) -> Result<(), Diagnostic> {
         let blocks = self.of.sort.lines.saturating_mul(self.of.blocks);
         let grid = Grid { threads: self.of.block.threads, resident: self.of.resident };
         out.launch(&s.homes, emit, blocks, grid, self.of.block.shared())
@@ -78,7 +78,7 @@ impl Pass<'_> {
 
     /// How many entries of each block have each digit. What is past the end of a line is counted in the
     /// last digit of its last block, after which nothing comes.
-    fn count(&self, s: &Schedule, out: &mut Out) -> Result<(), Diagnostic> {
+    fn count(&self, s: &GpuSchedule, out: &mut Out) -> Result<(), Diagnostic> {
         let mut emit = begun(s);
         let (vars, at) = self.begin(&mut emit);
         let (_, digits) = self.entries(&mut emit, &vars, &at, false);
@@ -90,7 +90,7 @@ impl Pass<'_> {
     }
 
     /// Adds up, of each line and digit, the counts of the blocks before each: a warp each.
-    fn add_up(&self, s: &Schedule, out: &mut Out) -> Result<(), Diagnostic> {
+    fn add_up(&self, s: &GpuSchedule, out: &mut Out) -> Result<(), Diagnostic> {
         let rows = self.of.sort.lines.saturating_mul(DIGITS);
         let (grid, each) = (Grid::default(), self.of.each_lane);
         let mut emit = begun(s);
@@ -139,7 +139,7 @@ impl Pass<'_> {
     }
 
     /// Entries to where they belong, in shared memory first, so that those of a digit are stored as neighbours.
-    fn move_entries(&self, s: &Schedule, out: &mut Out) -> Result<(), Diagnostic> {
+    fn move_entries(&self, s: &GpuSchedule, out: &mut Out) -> Result<(), Diagnostic> {
         let ScheduledPass { sort, block, .. } = self.of;
         let bits = self.of.digits.bits;
         let mut emit = begun(s);

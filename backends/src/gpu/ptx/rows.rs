@@ -18,7 +18,7 @@ use super::tree_fold::joined;
 use crate::gpu::schedule::column_folds::ColumnFold;
 use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::program::Schedule;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::row_decision::RowWalk;
 use crate::gpu::schedule::row_residency::pieces;
 use crate::gpu::schedule::rows::{Chains, ScheduledRows};
@@ -29,7 +29,7 @@ use adfuse_ir::kernel::{Extents, Param, Sink, Stage};
 use cranelift_entity::SecondaryMap;
 
 /// Launches a kernel.
-pub(crate) fn rows(s: &Schedule, out: &mut Out, rows: &ScheduledRows) -> Result<(), Diagnostic> {
+pub(crate) fn rows(s: &GpuSchedule, out: &mut Out, rows: &ScheduledRows) -> Result<(), Diagnostic> {
     launch(s, out, rows)?;
     rows.trees.iter().try_for_each(|tree| joined(s, out, tree))
 }
@@ -44,7 +44,7 @@ struct Walked {
     step: Reg,
 }
 
-fn launch(s: &Schedule, out: &mut Out, rows: &ScheduledRows) -> Result<(), Diagnostic> {
+fn launch(s: &GpuSchedule, out: &mut Out, rows: &ScheduledRows) -> Result<(), Diagnostic> {
     let ScheduledRows { layout, columns, chains, .. } = rows;
     let (kernel, team) = (&layout.kernel, layout.team);
     let points = volume(&kernel.domain);

@@ -7,7 +7,7 @@ use super::entry::{Out, begun, single};
 use super::operands::{class, constant, select};
 use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::{coordinates, range};
-use crate::gpu::schedule::program::Schedule;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::{axes, internal};
 use crate::gpu::schedule::work::{SCAN_GROUP, Scan};
 use adfuse_ir::index::IndexExpr;
@@ -15,7 +15,12 @@ use adfuse_ir::kernel::Buffer;
 use adfuse_ir::{DType, Diagnostic, Literal};
 
 /// Launches a scan: groups, their last elements by the same rule, and what those add to the groups after.
-pub(crate) fn scan(s: &Schedule, out: &mut Out, scan: &Scan, grid: Grid) -> Result<(), Diagnostic> {
+pub(crate) fn scan(
+    s: &GpuSchedule,
+    out: &mut Out,
+    scan: &Scan,
+    grid: Grid,
+) -> Result<(), Diagnostic> {
     let [_, n, _] = scan.extents;
     let mut levels = vec![(scan.buffer, n)];
     for &b in &scan.lasts {
@@ -41,7 +46,7 @@ fn along(place: IndexExpr, n: i64, reverse: bool) -> IndexExpr {
 
 /// Errs unless coordinates are inside of a buffer wherever the variables are: what moves elements of a scan
 /// follows from no kernel that was verified.
-fn inside(s: &Schedule, b: Buffer, coords: &[IndexExpr], vars: &Vars) -> Result<(), Diagnostic> {
+fn inside(s: &GpuSchedule, b: Buffer, coords: &[IndexExpr], vars: &Vars) -> Result<(), Diagnostic> {
     let dims = &s.program.buffers[b].dims;
     let fits = |(e, &n): (&IndexExpr, &i64)| {
         let (least, most) = range(e, &vars.extents);
@@ -87,7 +92,7 @@ pub(crate) fn read(emit: &mut Emit<'_>, b: Buffer, at: &At<'_>) -> Reg {
 /// A thread for each group and line: the group in registers, at distances 1, 2, 4, 8, 16. Neighbouring threads
 /// have neighbouring lines.
 fn groups(
-    s: &Schedule,
+    s: &GpuSchedule,
     out: &mut Out,
     (scan, grid): (&Scan, Grid),
     (b, n): (Buffer, i64),
@@ -148,7 +153,7 @@ fn groups(
 /// A lane for each element, where those of a line are neighbours: a group is a warp, whose lanes exchange
 /// partial results at distances 1, 2, 4, 8, 16.
 fn by_lanes(
-    s: &Schedule,
+    s: &GpuSchedule,
     out: &mut Out,
     (scan, grid): (&Scan, Grid),
     (b, n): (Buffer, i64),
@@ -234,7 +239,7 @@ impl Emit<'_> {
 
 /// Coordinates of a level: what is scanned has lines and the places between them as any number of axes,
 /// what is taken of it has one of each.
-fn lines(s: &Schedule, b: Buffer, at: &[IndexExpr; 3], scan: &Scan) -> Vec<IndexExpr> {
+fn lines(s: &GpuSchedule, b: Buffer, at: &[IndexExpr; 3], scan: &Scan) -> Vec<IndexExpr> {
     if b != scan.buffer {
         return at.to_vec();
     }
@@ -245,7 +250,7 @@ fn lines(s: &Schedule, b: Buffer, at: &[IndexExpr; 3], scan: &Scan) -> Vec<Index
 
 /// Joins the scanned last element of the group before with each element of a group.
 fn spread(
-    s: &Schedule,
+    s: &GpuSchedule,
     out: &mut Out,
     (scan, grid): (&Scan, Grid),
     (b, n): (Buffer, i64),

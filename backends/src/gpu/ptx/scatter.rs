@@ -13,7 +13,7 @@ use super::operands::{class, select};
 use super::sort::sort;
 use super::{isel, operands};
 use crate::gpu::schedule::index::{coordinates, data_of};
-use crate::gpu::schedule::program::Schedule;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::scatter::{
     OwnedPlaces, ScatterMethod, ScheduledScatter, SortedUpdates, extents,
 };
@@ -26,7 +26,7 @@ use adfuse_ir::{DType, Diagnostic};
 
 /// Launches a scatter whose sums begin in their buffer.
 pub(crate) fn scatter(
-    s: &Schedule,
+    s: &GpuSchedule,
     out: &mut Out,
     scheduled: &ScheduledScatter,
 ) -> Result<(), Diagnostic> {
@@ -43,7 +43,7 @@ pub(crate) fn scatter(
 
 /// Launches a thread for each update of a column, which finds its row: one past the last where it is left out.
 fn choose(
-    s: &Schedule,
+    s: &GpuSchedule,
     out: &mut Out,
     scatter: &Scatter,
     sorted: &SortedUpdates,
@@ -88,7 +88,7 @@ fn choose(
 /// Launches a thread for each sorted update and some neighbouring columns. Where the update is the first of
 /// its row, the thread joins all of that row with the elements, in their order.
 fn fold(
-    s: &Schedule,
+    s: &GpuSchedule,
     out: &mut Out,
     scatter: &Scatter,
     by_row: &SortedUpdates,
@@ -237,7 +237,7 @@ fn updated(emit: &mut Emit<'_>, update: Update, dtype: DType, was: Reg, x: Reg) 
 /// all updates in their order: no two threads write one place, and none is written out of order.
 /// Each update is looked at as often as there are ranges.
 fn owned(
-    s: &Schedule,
+    s: &GpuSchedule,
     out: &mut Out,
     scatter: &Scatter,
     owned: &OwnedPlaces,

@@ -15,7 +15,7 @@ use super::radix_sort::Entry;
 use super::sort_keys;
 use super::sort_tiles::tiles;
 use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::program::Schedule;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::axes;
 use crate::gpu::schedule::sort::{ScheduledSort, SortLaunch, without};
 use crate::gpu::schedule::work::{SortDestination, SortSource};
@@ -24,7 +24,7 @@ use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::Buffer;
 
 /// Launches what sorts lines.
-pub(crate) fn sort(s: &Schedule, out: &mut Out, sort: &ScheduledSort) -> Result<(), Diagnostic> {
+pub(crate) fn sort(s: &GpuSchedule, out: &mut Out, sort: &ScheduledSort) -> Result<(), Diagnostic> {
     sort.launches.iter().try_for_each(|launch| match launch {
         SortLaunch::Tiles(t) => tiles(s, out, t),
         SortLaunch::Pass(p) => pass(s, out, p),

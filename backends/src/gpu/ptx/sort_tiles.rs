@@ -8,7 +8,7 @@ use super::operands::select;
 use super::radix_sort::{Entry, digit};
 use super::sort_keys;
 use crate::gpu::schedule::grid::Grid;
-use crate::gpu::schedule::program::Schedule;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::sort::{Digits, ScheduledTiles};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
@@ -21,7 +21,7 @@ struct Tiles<'s> {
 }
 
 /// Launches blocks that each sort a part of every line, or all of some lines.
-pub(crate) fn tiles(s: &Schedule, out: &mut Out, of: &ScheduledTiles) -> Result<(), Diagnostic> {
+pub(crate) fn tiles(s: &GpuSchedule, out: &mut Out, of: &ScheduledTiles) -> Result<(), Diagnostic> {
     let mut emit = begun(s);
     let along = emit.is_last(&of.sort.from);
     let groups = (of.sort.lines + of.together - 1) / of.together;

@@ -8,17 +8,21 @@ use super::entry::{Out, begun};
 use super::operands::class;
 use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::program::Schedule;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::volume;
-use crate::gpu::schedule::transpose_tile::{Transpose, element_bytes};
+use crate::gpu::schedule::transpose_tile::{ScheduledTranspose, element_bytes};
 use crate::gpu::schedule::work::Flat;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Extents, Param, Sink};
 use adfuse_ir::{DType, Diagnostic};
 
 /// Launches a loop that turns elements around.
-pub(crate) fn transposed(s: &Schedule, out: &mut Out, turn: &Transpose) -> Result<(), Diagnostic> {
-    let Transpose { flat, tile: shape, .. } = turn;
+pub(crate) fn transposed(
+    s: &GpuSchedule,
+    out: &mut Out,
+    turn: &ScheduledTranspose,
+) -> Result<(), Diagnostic> {
+    let ScheduledTranspose { flat, tile: shape, .. } = turn;
     let side = shape.side;
     let mut emit = begun(s);
     let tiles = |axis: usize| (flat.domain[axis] + side - 1) / side;
@@ -54,7 +58,7 @@ pub(crate) fn transposed(s: &Schedule, out: &mut Out, turn: &Transpose) -> Resul
 
 struct Tile<'f> {
     flat: &'f Flat,
-    turn: &'f Transpose,
+    turn: &'f ScheduledTranspose,
     vars: Vars,
     /// Coordinates but for those of the two axes.
     others: Vec<IndexExpr>,
@@ -81,7 +85,7 @@ impl Tile<'_> {
         vars: &mut Vars,
         [read, stored]: [&IndexExpr; 2],
     ) -> (Vec<IndexExpr>, Option<Reg>) {
-        let Transpose { to, from, .. } = *self.turn;
+        let ScheduledTranspose { to, from, .. } = *self.turn;
         let mut coords = self.others.clone();
         let domain = &self.flat.domain;
         let here = emit.below(vars, &self.first[0].clone().sum(read.clone()), domain[from]);

@@ -8,7 +8,7 @@ use super::operands::class;
 use super::partial_fold::Part;
 use crate::gpu::schedule::fold_order::FoldResult;
 use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::program::Schedule;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::axes;
 use crate::gpu::schedule::tree_fold::{TreeFold, TreeLevel, TreeSplit};
 use adfuse_ir::index::IndexExpr;
@@ -16,11 +16,16 @@ use adfuse_ir::kernel::Order;
 use adfuse_ir::{DType, Diagnostic};
 
 /// Launches the joining of parts, a level after the other, and goes on with the last.
-pub(crate) fn joined(s: &Schedule, out: &mut Out, fold: &TreeFold) -> Result<(), Diagnostic> {
+pub(crate) fn joined(s: &GpuSchedule, out: &mut Out, fold: &TreeFold) -> Result<(), Diagnostic> {
     fold.levels.iter().try_for_each(|at| level(s, out, fold, at))
 }
 
-fn level(s: &Schedule, out: &mut Out, joins: &TreeFold, at: &TreeLevel) -> Result<(), Diagnostic> {
+fn level(
+    s: &GpuSchedule,
+    out: &mut Out,
+    joins: &TreeFold,
+    at: &TreeLevel,
+) -> Result<(), Diagnostic> {
     let TreeFold { domain, shape, fold, tree, .. } = joins;
     let &TreeLevel { from, count, to, ref split } = at;
     let grid = tree.grid;

@@ -4,7 +4,7 @@ use super::grid::Grid;
 use super::index::whole;
 use super::scalar_form::written;
 use super::shape::volume;
-use super::text::{Decision, Reader, Writer};
+use super::text::{DecisionLine, Reader, Writer};
 use super::vectorize::{neighbours, vectors};
 use super::work::Flat;
 use crate::gpu::target::GpuTarget;
@@ -18,7 +18,7 @@ const WIDEST: i64 = 8;
 
 /// How a flat loop is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Vectors {
+pub(crate) struct VectorAccess {
     pub(crate) grid: Grid,
     /// Neighbours that a thread computes, with loads and stores of up to 16 bytes.
     pub(crate) width: i64,
@@ -27,7 +27,7 @@ pub(crate) struct Vectors {
 /// A flat loop whose sinks all store.
 pub(crate) struct Elementwise {
     pub(crate) flat: Flat,
-    pub(crate) vectors: Vectors,
+    pub(crate) vectors: VectorAccess,
 }
 
 /// Bits that neighbours take of a packed word; 0 where no sink packs.
@@ -42,9 +42,9 @@ fn packed_bits(program: &Program, flat: &Flat, width: i64) -> i64 {
     flat.stage.sinks.iter().map(bits).max().unwrap_or(0)
 }
 
-impl Vectors {
+impl VectorAccess {
     /// As many neighbours as make some access a vector.
-    pub(crate) fn of(program: &Program, flat: &Flat, fp: Fp) -> Vectors {
+    pub(crate) fn of(program: &Program, flat: &Flat, fp: Fp) -> VectorAccess {
         let instructions = written(&flat.stage.program, fp).insts.len();
         let mut buffers = flat.stage.params.iter().filter_map(whole).map(|(b, _)| b);
         let small = buffers.all(|b| program.buffers[b].dtype.bytes() <= 2)
@@ -60,7 +60,7 @@ impl Vectors {
                 && vectors(program, &flat.stage, &flat.domain, width).is_some_and(|n| n > 0)
         };
         let width = [WIDEST, 4, 2].into_iter().find(fits).unwrap_or(1);
-        Vectors { grid: Grid::default(), width }
+        VectorAccess { grid: Grid::default(), width }
     }
 
     /// Errs where the loop cannot be run so.
@@ -84,15 +84,15 @@ impl Vectors {
     }
 }
 
-impl Decision for Vectors {
+impl DecisionLine for VectorAccess {
     fn write(&self, to: &mut Writer) {
         self.grid.write(to);
         to.line("vector", &[("width", &self.width)]);
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Vectors, Diagnostic> {
+    fn read(from: &mut Reader<'_>) -> Result<VectorAccess, Diagnostic> {
         let grid = Grid::read(from)?;
         let width = from.line("vector", &["width"])?.int("width")?;
-        Ok(Vectors { grid, width })
+        Ok(VectorAccess { grid, width })
     }
 }

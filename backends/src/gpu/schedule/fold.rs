@@ -4,7 +4,7 @@ use super::fold_order::{FoldResult, FoldShape};
 use super::grid::Grid;
 use super::scalar_form::written;
 use super::shape::{free, load, only, output_type, volume};
-use super::text::{Decision, Reader, Writer, wrong};
+use super::text::{DecisionLine, Reader, Writer, wrong};
 use super::tree_fold::{Tree, TreeFold, joined};
 use super::vectorize::vectors;
 use super::work::{Flat, Lowering};
@@ -250,7 +250,7 @@ impl FoldLoop {
     }
 }
 
-impl Decision for FoldDecision {
+impl DecisionLine for FoldDecision {
     fn write(&self, to: &mut Writer) {
         let order = match self.order {
             Order::Lane => "lane",

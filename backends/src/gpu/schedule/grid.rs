@@ -1,6 +1,6 @@
 //! How a launch is shared by threads: threads of a block, and blocks of a multiprocessor.
 
-use super::text::{Decision, Line, Reader, Writer};
+use super::text::{DecisionLine, Line, Reader, Writer};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::Diagnostic;
 
@@ -67,7 +67,7 @@ pub(crate) fn resident_fits(resident: u32, threads: i64, target: &GpuTarget) -> 
     Ok(())
 }
 
-impl Decision for Grid {
+impl DecisionLine for Grid {
     fn write(&self, to: &mut Writer) {
         to.line("grid", &[("threads", &self.threads), ("resident", &self.resident)]);
     }

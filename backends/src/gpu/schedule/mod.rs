@@ -1,4 +1,4 @@
-//! Decisions about a program's kernels on a GPU, before any text is printed: the [`Schedule`], which is data and has a text.
+//! Decisions about a program's kernels on a GPU, before any text is printed: the [`GpuSchedule`], which is data and has a text.
 //!
 //! [`partition`] divides a step into pieces of work, [`fission`] a kernel into several, and [`program`] decides each piece:
 //! [`elementwise`] and [`fold`] vectors and unrolling, [`row_search`] which threads share a row, where its elements are
@@ -44,4 +44,4 @@ pub(crate) mod update_columns;
 pub(crate) mod vectorize;
 pub(crate) mod work;
 
-pub use program::{Schedule, schedule, schedule_but};
+pub use program::{GpuSchedule, schedule, schedule_but};

@@ -1,7 +1,7 @@
 //! The schedule of a program on a GPU: for each step its pieces of work, each with the decisions made for it.
 
 use super::column_folds::ColumnFold;
-use super::elementwise::{Elementwise, Vectors};
+use super::elementwise::{Elementwise, VectorAccess};
 use super::fold::{self, FoldDecision, FoldLoop, ScheduledFold};
 use super::grid::Grid;
 use super::product::{self, ScheduledProduct};
@@ -11,9 +11,9 @@ use super::scalar_form::written;
 use super::scatter::{self, ScatterDecision, ScheduledScatter};
 use super::shape::{internal, volume};
 use super::sort::{self, ScheduledSort, SortDecision};
-use super::text::{Decision, Reader, Writer, wrong};
+use super::text::{DecisionLine, Reader, Writer, wrong};
 use super::tiling::TileDecision;
-use super::transpose_tile::{Transpose, TransposeTile};
+use super::transpose_tile::{ScheduledTranspose, TransposeTile};
 use super::tree_fold::{self, Tree, TreeFold};
 use super::work::{Flat, Home, Join, Lowering, Scan, Sort, Work};
 use crate::gpu::target::GpuTarget;
@@ -22,7 +22,7 @@ use adfuse_ir::{At, Diagnostic, Fp, Kind, Span};
 use cranelift_entity::SecondaryMap;
 
 /// A program as a GPU runs it, decided.
-pub struct Schedule {
+pub struct GpuSchedule {
     /// The name of the program.
     pub(crate) name: String,
     pub(crate) target: GpuTarget,
@@ -47,7 +47,7 @@ pub(crate) struct StepSchedule {
 /// A piece of work with its decisions.
 pub(crate) enum Scheduled {
     Elementwise(Elementwise),
-    Transpose(Transpose),
+    Transpose(ScheduledTranspose),
     Fold(Box<ScheduledFold>),
     Rows(Box<ScheduledRows>),
     Join { fold: Box<TreeFold>, tree: Tree },
@@ -103,7 +103,7 @@ pub fn schedule(
     program: &Verified<Program>,
     target: GpuTarget,
     fp: Fp,
-) -> Result<Schedule, Diagnostic> {
+) -> Result<GpuSchedule, Diagnostic> {
     schedule_but(program, target, fp, &[])
 }
 
@@ -116,7 +116,7 @@ pub fn schedule_but(
     target: GpuTarget,
     fp: Fp,
     done: &[bool],
-) -> Result<Schedule, Diagnostic> {
+) -> Result<GpuSchedule, Diagnostic> {
     scheduled(program, (target, fp), done, None)
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn scheduled(
     (target, fp): (GpuTarget, Fp),
     done: &[bool],
     given: Option<Vec<Given<'_>>>,
-) -> Result<Schedule, Diagnostic> {
+) -> Result<GpuSchedule, Diagnostic> {
     let mut low = Lowering::new(program, target, fp);
     let within = |d: Diagnostic, step: Option<usize>| {
         let inst = step.and_then(|n| Some(format!("step {n}: {}", program.steps.get(n)?.title())));
@@ -154,7 +154,7 @@ pub(crate) fn scheduled(
     let leave = leave.map_err(|d| within(d, None))?;
     let name = program.name.clone();
     let Lowering { program, homes, .. } = low;
-    Ok(Schedule { name, target, fp, program, homes, enter, leave, steps })
+    Ok(GpuSchedule { name, target, fp, program, homes, enter, leave, steps })
 }
 
 /// The work of one step, decided.
@@ -163,9 +163,9 @@ fn decided(
     given: Option<Given<'_>>,
     works: Vec<Work>,
 ) -> Result<StepSchedule, Diagnostic> {
-    let mut decider = Decider { low, given, works: Vec::new() };
+    let mut decider = Scheduler { low, given, works: Vec::new() };
     works.into_iter().try_for_each(|work| decider.work(work))?;
-    let Decider { low, given, works } = decider;
+    let Scheduler { low, given, works } = decider;
     if let Some((name, reader)) = given.and_then(|mut given| given.pop_front()) {
         return Err(wrong(reader.head, format!("there is no such work `{name}`")));
     }
@@ -173,7 +173,7 @@ fn decided(
 }
 
 /// Decides the work of one step, a piece after the other.
-struct Decider<'l, 't> {
+struct Scheduler<'l, 't> {
     low: &'l mut Lowering,
     given: Option<Given<'t>>,
     works: Vec<Scheduled>,
@@ -190,9 +190,9 @@ fn fits<T>(found: Result<T, String>, span: Option<Span>) -> Result<T, Diagnostic
     })
 }
 
-impl Decider<'_, '_> {
+impl Scheduler<'_, '_> {
     /// The decision of the next piece of work, which has this name: the one that is given, or the engine's own.
-    fn decision<D: Decision>(
+    fn decision<D: DecisionLine>(
         &mut self,
         name: &str,
         own: impl FnOnce(&Lowering) -> Result<D, Diagnostic>,
@@ -257,7 +257,7 @@ impl Decider<'_, '_> {
     fn stores(&mut self, flat: Flat) -> Result<(), Diagnostic> {
         let low = &*self.low;
         let instructions = written(&flat.stage.program, low.fp).insts.len();
-        let mut transpose = Transpose::of(&low.program, &flat, instructions);
+        let mut transpose = ScheduledTranspose::of(&low.program, &flat, instructions);
         let front = self.given.as_ref().and_then(|given| given.front());
         if front.is_some_and(|(name, _)| *name == "elementwise") {
             transpose = None;
@@ -266,10 +266,10 @@ impl Decider<'_, '_> {
             let own = |_: &Lowering| Ok(best.tile.clone());
             let (tile, span) = self.decision::<TransposeTile>("transpose", own)?;
             self.check(span, |low| tile.check(&best, &low.target))?;
-            self.works.push(Scheduled::Transpose(Transpose { tile, ..best }));
+            self.works.push(Scheduled::Transpose(ScheduledTranspose { tile, ..best }));
             return Ok(());
         }
-        let own = |low: &Lowering| Ok(Vectors::of(&low.program, &flat, low.fp));
+        let own = |low: &Lowering| Ok(VectorAccess::of(&low.program, &flat, low.fp));
         let (vectors, span) = self.decision("elementwise", own)?;
         self.check(span, |low| vectors.check(&low.program, &flat, &low.target))?;
         self.works.push(Scheduled::Elementwise(Elementwise { flat, vectors }));

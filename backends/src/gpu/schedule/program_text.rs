@@ -20,7 +20,7 @@
 //! last (`leave`); the lines below it are its decisions, one each. What the work is follows from the program, so that a
 //! text is read with the program that it schedules. Lines that are not there are no defaults: a text says everything.
 
-use super::program::{Given, Schedule, Scheduled, StepSchedule, scheduled};
+use super::program::{Given, GpuSchedule, Scheduled, StepSchedule, scheduled};
 use super::text::{Line, Reader, Writer, number, words, wrong};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Program, Verified};
@@ -30,7 +30,7 @@ use std::fmt;
 /// Bytes of a text at most.
 const MOST: usize = 1 << 26;
 
-impl fmt::Display for Schedule {
+impl fmt::Display for GpuSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "schedule @{} {{", self.name)?;
         writeln!(f, "  target {}", self.target.name)?;
@@ -54,24 +54,24 @@ fn written(f: &mut fmt::Formatter<'_>, head: &str, number: usize, work: &Schedul
     f.write_str(&lines.text)
 }
 
-impl fmt::Debug for Schedule {
+impl fmt::Debug for GpuSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl Schedule {
+impl GpuSchedule {
     /// Reads the text of a schedule of a program.
     ///
     /// # Errors
     /// [`Kind::Syntax`] for what is no text of decisions, [`Kind::Usage`] for decisions that do not fit the program, each
     /// with its place; and as [`schedule`](super::program::schedule).
-    pub fn parse(text: &str, program: &Verified<Program>) -> Result<Schedule, Diagnostic> {
+    pub fn parse(text: &str, program: &Verified<Program>) -> Result<GpuSchedule, Diagnostic> {
         if text.len() > MOST {
             let m = format!("a schedule has at most {MOST} bytes");
             return Err(Diagnostic::new(At::default(), Kind::Limit, m));
         }
-        let mut parser = Parser::new(text);
+        let mut parser = ScheduleParser::new(text);
         let (name, span) = parser.head("schedule", 3)?;
         if name != format!("@{}", program.name) {
             let m = format!("the schedule is of {name}, not of @{}", program.name);
@@ -89,18 +89,18 @@ impl Schedule {
 }
 
 /// The lines of a text that are not empty, with the place of each.
-struct Parser<'t> {
+struct ScheduleParser<'t> {
     lines: Vec<(usize, &'t str)>,
     at: usize,
     end: Span,
 }
 
-impl<'t> Parser<'t> {
-    fn new(text: &'t str) -> Parser<'t> {
+impl<'t> ScheduleParser<'t> {
+    fn new(text: &'t str) -> ScheduleParser<'t> {
         let place = |line: &'t str| (line.as_ptr() as usize - text.as_ptr() as usize, line);
         let is_full = |line: &&str| !line.split("//").next().unwrap_or_default().trim().is_empty();
         let lines = text.lines().filter(is_full).map(place).collect();
-        Parser { lines, at: 0, end: Span::new(text.len(), text.len()) }
+        ScheduleParser { lines, at: 0, end: Span::new(text.len(), text.len()) }
     }
 
     /// The words of the next line.

@@ -2,7 +2,7 @@
 
 use super::cooperative_row::Team;
 use super::grid::Grid;
-use super::text::{Decision, Reader, Writer, entity, listed, number, wrong};
+use super::text::{DecisionLine, Reader, Writer, entity, listed, number, wrong};
 use super::tree_fold::Tree;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Tile;
@@ -50,7 +50,7 @@ pub(crate) struct RowDecision {
     pub(crate) tree: Tree,
 }
 
-impl Decision for RowDecision {
+impl DecisionLine for RowDecision {
     fn write(&self, to: &mut Writer) {
         let Team { threads, teams, piece, width } = &self.team;
         to.line(

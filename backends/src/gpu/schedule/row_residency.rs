@@ -82,7 +82,7 @@ pub(crate) struct RowFrame {
 }
 
 /// Where tiles and arrays are in shared memory.
-pub(crate) struct Placed {
+pub(crate) struct RowPlacement {
     residency: SecondaryMap<Tile, Option<Residency>>,
     arrays: Vec<RowArray>,
     ahead: i64,
@@ -126,7 +126,7 @@ impl RowFrame {
     }
 
     /// Places what is not in registers.
-    pub(crate) fn placed(&self, registers: &[Tile], copies: i64) -> Placed {
+    pub(crate) fn placed(&self, registers: &[Tile], copies: i64) -> RowPlacement {
         let (kernel, mut arrays) = (&self.kernel, self.arrays.clone());
         let mut residency = SecondaryMap::new();
         self.prefetched.iter().for_each(|&(t, a)| residency[t] = Some(Residency::Prefetched(a)));
@@ -163,14 +163,14 @@ impl RowFrame {
             };
             residency[life.tile] = Some(Residency::Shared(at));
         }
-        Placed { residency, arrays, ahead, bytes }
+        RowPlacement { residency, arrays, ahead, bytes }
     }
 }
 
 impl RowLayout {
     /// What a decision lays out, of a kernel as it is when some tiles are computed again.
     pub(crate) fn new(frame: RowFrame, decision: &RowDecision) -> RowLayout {
-        let Placed { residency, arrays, ahead, bytes } =
+        let RowPlacement { residency, arrays, ahead, bytes } =
             frame.placed(&decision.registers, decision.copies);
         RowLayout {
             kernel: frame.kernel,

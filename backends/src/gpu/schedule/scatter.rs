@@ -4,7 +4,7 @@
 use super::grid::Grid;
 use super::shape::{internal, volume};
 use super::sort::{self, ScheduledSort, SortDecision};
-use super::text::{Decision, Reader, Writer, wrong};
+use super::text::{DecisionLine, Reader, Writer, wrong};
 use super::update_columns::UpdateColumns;
 use super::work::{Lowering, Sort, SortDestination, SortSource};
 use crate::gpu::target::GpuTarget;
@@ -182,7 +182,7 @@ fn sorted(
     Ok(ScatterMethod::Sorted(Box::new(made)))
 }
 
-impl Decision for ScatterDecision {
+impl DecisionLine for ScatterDecision {
     fn write(&self, to: &mut Writer) {
         match self {
             ScatterDecision::Owners { grid, ranges } => {

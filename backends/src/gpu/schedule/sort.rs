@@ -5,7 +5,7 @@
 //! long line takes three launches a digit.
 
 use super::grid::{Grid, resident_fits};
-use super::text::{Decision, Reader, Writer};
+use super::text::{DecisionLine, Reader, Writer};
 use super::work::{Lowering, Sort, SortDestination, SortSource};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::kernel::{Argsort, Buffer, Extents};
@@ -357,7 +357,7 @@ impl RadixRun {
     }
 }
 
-impl Decision for SortDecision {
+impl DecisionLine for SortDecision {
     fn write(&self, to: &mut Writer) {
         for stage in &self.stages {
             match stage {

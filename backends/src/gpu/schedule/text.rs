@@ -1,12 +1,12 @@
 //! The syntax of decisions as text: lines of a name and of fields `key=value`, with the place of each.
 //!
-//! What the lines mean is said where each decision is defined, by [`Decision::write`] and [`Decision::read`].
+//! What the lines mean is said where each decision is defined, by [`DecisionLine::write`] and [`DecisionLine::read`].
 
 use adfuse_ir::{At, Diagnostic, Kind, Span};
 use std::fmt::{Display, Write as _};
 
 /// A choice of a schedule that people can read and edit.
-pub(crate) trait Decision: Sized {
+pub(crate) trait DecisionLine: Sized {
     /// Adds its lines.
     fn write(&self, to: &mut Writer);
 

@@ -6,7 +6,7 @@ use super::mma_unit::Unit;
 use super::operand_path::{OperandPath, operand_path};
 use super::scalar_form::written;
 use super::shape::volume;
-use super::text::{Decision, Line, Reader, Writer, listed, pair, wrong};
+use super::text::{DecisionLine, Line, Reader, Writer, listed, pair, wrong};
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::kernel::{Member, Program};
 use adfuse_ir::{DType, Diagnostic, Fp};
@@ -248,7 +248,7 @@ impl TileDecision {
     }
 }
 
-impl Decision for TileDecision {
+impl DecisionLine for TileDecision {
     fn write(&self, to: &mut Writer) {
         let path = |bytes: Option<i64>| bytes.map_or("computed".into(), |n| format!("copy{n}"));
         let [lhs, rhs] = self.copied.map(path);

@@ -6,7 +6,7 @@ use adfuse_ir::kernel::{Param, Program, Sink, Storage};
 use smallvec::SmallVec;
 
 use super::grid::resident_fits;
-use super::text::{Decision, Reader, Writer, listed, number};
+use super::text::{DecisionLine, Reader, Writer, listed, number};
 use super::work::Flat;
 use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::{DType, Diagnostic};
@@ -21,7 +21,7 @@ const MOST_INSTRUCTIONS: usize = 300;
 const MOST_TILES: usize = 4;
 
 /// A loop whose parameters are read along one axis and whose results are stored along another.
-pub(crate) struct Transpose {
+pub(crate) struct ScheduledTranspose {
     /// The loop, with axes joined that all accesses go through as one.
     pub(crate) flat: Flat,
     /// The axis along which everything is stored.
@@ -61,7 +61,11 @@ impl TransposeTile {
     }
 
     /// Errs where the loop, whose best tiles are known, cannot be run so.
-    pub(crate) fn check(&self, best: &Transpose, target: &GpuTarget) -> Result<(), String> {
+    pub(crate) fn check(
+        &self,
+        best: &ScheduledTranspose,
+        target: &GpuTarget,
+    ) -> Result<(), String> {
         let TransposeTile { side, lines, ref params, .. } = *self;
         let of = |n: i64| (4..=64).contains(&n) && n.count_ones() == 1;
         if !of(side) || !of(lines) || lines > side || self.threads() > target.block_threads.into() {
@@ -91,7 +95,7 @@ pub(crate) fn element_bytes(dtype: DType) -> i64 {
     dtype.bytes().max(4) as i64
 }
 
-impl Decision for TransposeTile {
+impl DecisionLine for TransposeTile {
     fn write(&self, to: &mut Writer) {
         let Self { side, lines, resident, .. } = self;
         to.line("tile", &[("side", side), ("lines", lines), ("resident", resident)]);
@@ -112,9 +116,13 @@ impl Decision for TransposeTile {
 /// How far apart neighbours along each axis are.
 type Steps = SmallVec<[i64; 8]>;
 
-impl Transpose {
+impl ScheduledTranspose {
     /// How a loop is transposed, if that is worth it.
-    pub(crate) fn of(program: &Program, flat: &Flat, instructions: usize) -> Option<Transpose> {
+    pub(crate) fn of(
+        program: &Program,
+        flat: &Flat,
+        instructions: usize,
+    ) -> Option<ScheduledTranspose> {
         let rank = flat.domain.len();
         let steps = |b, index: &[IndexExpr]| {
             let data = &program.buffers[b];
@@ -158,7 +166,7 @@ impl Transpose {
             }
         }
         let tile = TransposeTile { side: 32, lines: 8, resident: 2, params };
-        Some(Transpose { flat, to, from: from?, tile })
+        Some(ScheduledTranspose { flat, to, from: from?, tile })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::fold_order::{FoldResult, FoldShape, Parts};
 use super::grid::{Grid, THREADS};
-use super::text::{Decision, Reader, Writer};
+use super::text::{DecisionLine, Reader, Writer};
 use super::work::{Join, Lowering};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::DType;
@@ -36,7 +36,7 @@ impl Tree {
     }
 }
 
-impl Decision for Tree {
+impl DecisionLine for Tree {
     fn write(&self, to: &mut Writer) {
         let Grid { threads, resident } = self.grid;
         to.line("tree", &[("parts", &self.radix), ("threads", &threads), ("resident", &resident)]);

@@ -7,7 +7,7 @@ use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Program, Sink, Stage, Storage};
 
 /// The coordinates of neighbouring points, in terms of variables of these extents.
-pub(crate) struct Lanes<'a> {
+pub(crate) struct VectorLanes<'a> {
     pub(crate) coords: &'a [Vec<IndexExpr>],
     pub(crate) extents: &'a [i64],
 }
@@ -50,7 +50,7 @@ pub(crate) fn element(
     simplified(&sum.compose(coords), extents)
 }
 
-impl Lanes<'_> {
+impl VectorLanes<'_> {
     /// The first of the elements that the points have in a row of memory, which begins at a multiple of their number.
     pub(crate) fn aligned(
         &self,
@@ -83,7 +83,7 @@ pub(crate) fn vectors(
 ) -> Option<usize> {
     let coords = neighbours(domain, width)?;
     let extents = [(volume(domain) / width).max(1)];
-    let lanes = Lanes { coords: &coords, extents: &extents };
+    let lanes = VectorLanes { coords: &coords, extents: &extents };
     let loads = stage.params.iter().filter_map(whole);
     let loads = loads.filter(|(b, piece)| lanes.aligned(program, *b, &piece.index).is_some());
     let stores = stage.sinks.iter().filter(|sink| match sink {
