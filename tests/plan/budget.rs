@@ -39,14 +39,15 @@ fn kept(g: &Function, effort: Effort, seed: u64) -> Result<usize, String> {
     let (least, most) = (points[0].peak, points[points.len() - 1].peak);
     let (low, span) = (least - least / 4, (most - least) + least / 2 + 2);
     let mut random = seed | 1;
-    let (mut peaks, mut refused) = (Vec::new(), false);
+    // The whole path makes the frontier again: of a long function once, below.
+    let (mut peaks, mut refused) = (Vec::new(), f.inst_count() > 60);
     for _ in 0..20 {
         random =
             random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let budget = low + (random >> 33) % span;
         let decided = match frontier.at(budget) {
             Ok(point) => point,
-            // The whole path is asked once: it makes the frontier again.
+            // The whole path is asked once.
             Err(_) if std::mem::replace(&mut refused, true) => continue,
             Err(d) => {
                 let engine = Cpu { mem_budget: Some(budget), ..free.clone() };

@@ -2,7 +2,7 @@
 //! is what the plan says, also where the plan computes instructions more than once. `ADFUSE_PROGRAMS` sets how many programs (40 by default).
 
 use crate::common::programs::{Step, decode};
-use crate::common::{count_from_env, models};
+use crate::common::{count_from_env, models, parallel};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::fusion::{
     Effort, Explainer, Fp, Group, MachineModel, Obstacle, Occurrences, Options, Plan, Role,
@@ -120,10 +120,10 @@ fn plans_that_compute_again_have_explanations() {
         let g = forward_and_backward(&module, f, &wrt).expect("has a gradient");
         let f = prepare(&Module::single(g.clone()), &g).expect("is prepared");
         let frontier = models::frontier(&f, &options, None).expect("is planned");
-        for point in frontier.points() {
-            again += usize::from(!point.again.is_empty());
+        again += frontier.points().iter().filter(|p| !p.again.is_empty()).count();
+        parallel::each(frontier.points(), |point| {
             consistent(&f, &point.plan, &options.device).unwrap_or_else(|e| panic!("{model}: {e}"));
-        }
+        });
     }
     assert!(again > 5, "{again} plans compute something again");
 }

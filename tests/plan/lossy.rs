@@ -2,9 +2,9 @@
 //! all their bits, gradients moved only where copies reach, and nothing at all unless it is asked for.
 //! `ADFUSE_PROGRAMS` sets how many random programs (60 by default).
 
-use crate::common::models;
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
+use crate::common::{models, parallel};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
@@ -166,14 +166,13 @@ fn random_programs() {
 
 #[test]
 fn models() {
-    let mut copies = 0;
-    for (stem, module, f) in models::all() {
-        let g = prepared_gradient(&module, &f).unwrap_or_else(|why| panic!("{stem}: {why}"));
-        for narrow in Narrow::ALL {
-            let found = holds(&g, narrow, Effort::Default);
-            copies += found.unwrap_or_else(|why| panic!("{stem}: {why}"));
-        }
-    }
+    let copies = parallel::each(&models::all(), |(stem, module, f)| {
+        let g = prepared_gradient(module, f).unwrap_or_else(|why| panic!("{stem}: {why}"));
+        let of = |narrow| holds(&g, narrow, Effort::Default);
+        let all = Narrow::ALL.into_iter().map(of);
+        all.map(|n| n.unwrap_or_else(|why| panic!("{stem}: {why}"))).sum::<usize>()
+    });
+    let copies: usize = copies.into_iter().sum();
     assert!(copies > 10, "{copies} copies in all models");
 }
 
