@@ -8,5 +8,6 @@ mod gradbench;
 mod inside;
 mod kernels;
 mod opaque;
+mod recorded;
 mod steps;
 mod storage;
