@@ -29,6 +29,8 @@ pub use lower::lower;
 pub use lower::steps::steps_of;
 pub use memory::engine::{AnyEngine, EngineModel};
 pub use memory::residuals::saved_bytes;
+#[doc(hidden)]
+pub use memory::residuals::stored_bytes;
 pub use memory::{ALIGN, Memory, memory, memory_apart, memory_beside};
 pub use plan::lossy::{ErrorBound as LossyBound, Lossy, LossyCopy, Narrow, lossy_copies};
 pub use plan::machine_model::MachineModel;

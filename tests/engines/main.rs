@@ -8,5 +8,6 @@ mod gradbench;
 mod introspect;
 mod kernels;
 mod opaque;
+mod recorded;
 mod steps;
 mod storage;

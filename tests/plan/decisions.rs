@@ -10,10 +10,10 @@ use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::fusion::{
     Alternative, AnyEngine, Constraint, Decision, Effort, Fp, MachineModel, NoAlternative, Plan,
-    PlanOptions, ResidualChoice, decisions, lower, plan, plan_frontier, prepare, saved_bytes,
-    value_named,
+    PlanOptions, ResidualChoice, compile, decisions, lower, plan, plan_frontier, prepare,
+    saved_bytes, stored_bytes, value_named,
 };
-use adfuse::ir::kernel::verify;
+use adfuse::ir::kernel::{Role, verify};
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::{Names, parse};
 use adfuse::ir::{DType, Function, Module, Op, Phase, Value, ValueDef};
@@ -380,4 +380,35 @@ fn budgets_bind() {
     // Without one it binds nothing.
     let free = decisions(&g, &point.plan, &options, None, &AnyEngine).expect("decides");
     assert!(free.iter().all(|d| !matches!(d.bound, Constraint::Budget { .. })));
+}
+
+/// A forward and a backward pass as a transposition leaves them: the bytes that cross are those of what is
+/// stored, and the temporaries that are counted for them are those of the program.
+#[test]
+fn what_crosses_phases_is_counted_as_it_is_stored() {
+    let text = "func @f(%x: f32[8,64], %w: f32[64,64], %g: f32[8,64]) -> (f32[8,64], f32[64,64]) {
+  %h = dot_general %x, %w {contract = [1] x [0]} : f32[8,64]
+  %p = gt %h, 0.0 : bool[8,64]
+  %r = select_n %p, %h, 0.0 : f32[8,64]
+  %y = dot_general %r, %w {contract = [1] x [0]} : f32[8,64]
+  %d = dot_general %g, %w {contract = [1] x [1]} : f32[8,64] @p1
+  %e = select_n %p, %d, 0.0 : f32[8,64] @p1
+  %v = dot_general %r, %e {contract = [0] x [0]} : f32[64,64] @p1
+  return %y, %v
+}
+";
+    let module = parse(text).expect("parses");
+    let f = module.funcs.values().next().expect("a function");
+    for (effort, saved) in [
+        // The truth values a byte each, and the rectified values.
+        (Effort::Off, 512 + 2048),
+        (Effort::Default, 64 + 2048),
+    ] {
+        let compiled = compile(&module, f, &options(effort)).expect("has a lowering");
+        let (f, plan) = (&compiled.function, &compiled.plan);
+        assert_eq!(saved_bytes(f, plan), Ok(saved), "{effort:?}\n{}", plan.text(f));
+        let temps = compiled.program.buffers.values().filter(|b| b.role == Role::Temp);
+        let bytes = temps.map(|b| b.bytes()).sum();
+        assert_eq!(stored_bytes(f, plan), Ok(Some(bytes)), "{effort:?}");
+    }
 }

@@ -5,7 +5,7 @@
 
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
-use crate::common::{count_from_env, models};
+use crate::common::{count_from_env, models, parallel};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
@@ -204,21 +204,17 @@ fn moves_are_legal_and_taken_back() {
 
 #[test]
 fn models_get_better() {
-    let mut table = String::new();
-    let (mut faster, mut smaller) = (Vec::new(), 0);
-    for path in models::paths() {
-        let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
-        let subject = Subject::model(&path);
+    let wanted = steps(count_from_env("ADFUSE_STEPS", 600));
+    let rows = parallel::each(&models::paths(), |path| {
+        let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name").to_string();
+        let subject = Subject::model(path);
         let begin = Instant::now();
-        let found = subject
-            .searched(&steps(count_from_env("ADFUSE_STEPS", 600)))
-            .unwrap_or_else(|why| panic!("{stem}: {why}"));
+        let found = subject.searched(&wanted).unwrap_or_else(|why| panic!("{stem}: {why}"));
         // Twice, and checked.
         let took = begin.elapsed() / 2;
         let (from, to) = (found.began, found.price);
-        let _ = writeln!(
-            table,
-            "| {stem} | {} | {:.2} | {:.2} | {:.1} % | {} | {} | {} ms |",
+        let row = format!(
+            "| {stem} | {} | {:.2} | {:.2} | {:.1} % | {} | {} | {} ms |\n",
             subject.f.body_insts().len(),
             from.seconds * 1e6,
             to.seconds * 1e6,
@@ -227,15 +223,16 @@ fn models_get_better() {
             to.peak,
             took.as_millis(),
         );
-        if to.seconds < from.seconds * 0.99 {
-            faster.push(stem.to_string());
-        }
-        smaller += usize::from(to.peak < from.peak);
-    }
+        let faster = to.seconds < from.seconds * 0.99;
+        (row, faster.then_some(stem), to.peak < from.peak)
+    });
+    let table: String = rows.iter().map(|(row, ..)| row.as_str()).collect();
+    let faster: Vec<&str> = rows.iter().filter_map(|(_, stem, _)| stem.as_deref()).collect();
+    let smaller = rows.iter().filter(|(.., smaller)| *smaller).count();
     if std::env::var_os("ADFUSE_SHOW").is_some() {
         std::io::stdout().write_all(table.as_bytes()).expect("a place to print");
     }
-    assert!(faster.len() >= 6 && faster.iter().any(|m| m == "batch_norm"), "{faster:?}\n{table}");
+    assert!(faster.len() >= 6 && faster.contains(&"batch_norm"), "{faster:?}\n{table}");
     assert!(smaller > 0, "{table}");
 }
 

@@ -5,8 +5,6 @@
 //! for x86-64, what the default plans for `cpu` and `h200` launch and move, and the hash of the PTX, each in every
 //! mode. They do not depend on the host. `ADFUSE_BLESS=1` rewrites the files.
 
-mod common;
-
 use crate::common::{models, root};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;

@@ -1,6 +1,6 @@
 //! Time to plan, to place in one order and to check, for 100 and for 1,000 buffers.
 
-#[path = "../tests/instances/mod.rs"]
+#[path = "../memplan/tests/instances/mod.rs"]
 mod instances;
 
 use adfuse_memplan::{PackOptions, PlacementOrder, check, plan, plan_in_order};
