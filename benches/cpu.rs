@@ -5,7 +5,7 @@
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, Executable, Options, Vectors, scratch};
+use adfuse::backends::cpu::{ArenaLayout, CpuExecutable, CpuOptions, Vectors, scratch};
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, memory_beside};
 use adfuse::ir::Module;
 use adfuse::ir::kernel::{Program, Verified, verify};
@@ -163,7 +163,7 @@ fn program(text: &str, grad: bool) -> (Verified<Program>, ArenaLayout) {
         }
     };
     let options =
-        fusion::Options { device: MachineModel::cpu(), effort: Effort::Default, fp: mode() };
+        fusion::PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp: mode() };
     let program = verify(compile(&module, &f, &options).expect("compiles").program);
     let program = program.unwrap_or_else(|e| panic!("{}", e[0]));
     let beside = scratch(&program).expect("compiles");
@@ -189,9 +189,9 @@ fn vectors() -> Vectors {
     bits.and_then(Vectors::of_bits).unwrap_or_else(Vectors::host)
 }
 
-fn made(program: &Verified<Program>, layout: &ArenaLayout) -> Executable {
+fn made(program: &Verified<Program>, layout: &ArenaLayout) -> CpuExecutable {
     let threads = std::env::var("ADFUSE_THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(1);
-    Executable::compile(program, layout, Options { threads, fp: mode(), vectors: vectors() })
+    CpuExecutable::compile(program, layout, CpuOptions { threads, fp: mode(), vectors: vectors() })
         .expect("compiles")
 }
 

@@ -1,7 +1,7 @@
 //! The way from a gradient to a program of kernels against the size of the gradient.
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
-use adfuse::fusion::{Effort, Fp, MachineModel, Options, lower, memory, plan, prepare};
+use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, lower, memory, plan, prepare};
 use adfuse::ir::{Function, Module, kernel, text};
 use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::fmt::Write;
@@ -126,7 +126,7 @@ fn planning(c: &mut Criterion) {
             let module = Module::single(g.clone());
             let f = prepare(&module, &g).expect("no calls");
             let options =
-                |effort| Options { device: MachineModel::cpu(), effort, fp: Fp::Reproducible };
+                |effort| PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Reproducible };
             let found = plan(&f, &options(Effort::Default)).expect("has a lowering");
             let program = lower(&f, &found, &MachineModel::cpu()).expect("is a plan of it");
             group.throughput(Throughput::Elements(f.body_insts().len() as u64));

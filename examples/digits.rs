@@ -1,4 +1,4 @@
-//! Trains a 64-128-10 relu network on handwritten digits: `cargo run --release --example digits`.
+//! Trains a 64-128-10 relu network on handwritten digits: `cargo run --release -p adfuse-examples --example digits`.
 //!
 //! The loss is traced from Rust, differentiated, and turned into one function that does a whole step
 //! of stochastic gradient descent: parameters in, loss and new parameters out. It is compiled once, and

@@ -1,21 +1,21 @@
-//! Plans within a budget of memory: made, or found where one was kept.
+//! Plans within a memory budget: made, or found in the plan cache.
 
 use crate::fusion::{
-    Effort, Engine, Options, Plan, PlanPoint, graph_hash, plan_frontier, plan_point,
+    Effort, EngineModel, Plan, PlanOptions, PlanPoint, graph_hash, plan_frontier, plan_point,
 };
 use crate::ir::{Diagnostic, Function};
-use crate::plan_cache::{Entry, Key, Lookup, PlanCache};
+use crate::plan_cache::{CachedPlan, Lookup, PlanCache, PlanKey};
 
 /// The plan for a budget.
 #[derive(Clone, Debug)]
-pub struct Choice {
-    /// The plan, and what it takes.
+pub struct BudgetChoice {
+    /// The plan, with its cost.
     pub point: PlanPoint,
-    /// Predicted seconds of the fastest plan there is without a budget.
+    /// Predicted seconds of the fastest plan without a budget.
     pub fastest_seconds: f64,
-    /// What that one takes at its peak, in bytes.
+    /// Its peak in bytes.
     pub fastest_peak: u64,
-    /// What was wrong with the place where plans are kept: nothing that changes the plan.
+    /// Problems with the plan cache; they do not change the plan.
     pub notes: Vec<String>,
 }
 
@@ -29,11 +29,11 @@ pub struct Choice {
 /// error says what the least one is, and which value is in the way.
 pub fn choose(
     f: &Function,
-    options: &Options,
+    options: &PlanOptions,
     budget: u64,
-    (engine, name): (&dyn Engine, &str),
+    (engine, name): (&dyn EngineModel, &str),
     cache: Option<&PlanCache>,
-) -> Result<Choice, Diagnostic> {
+) -> Result<BudgetChoice, Diagnostic> {
     // One plan alone is made faster than it is found.
     let cache = cache.filter(|_| options.effort != Effort::Off);
     let graph = graph_hash(f);
@@ -41,7 +41,7 @@ pub fn choose(
         [] => name.to_owned(),
         given => format!("{name} donating {given:?}"),
     };
-    let key = Key::new(&graph, &counting, options, budget);
+    let key = PlanKey::new(&graph, &counting, options, budget);
     let mut notes = Vec::new();
     if let Some(cache) = cache {
         match cache.find(&key) {
@@ -49,8 +49,8 @@ pub fn choose(
             Lookup::Spoiled(why) => notes.push(format!("a kept plan is made anew: {why}")),
             Lookup::Found(entry) => match followed(f, options, budget, engine, &entry) {
                 Ok(point) => {
-                    let Entry { fastest_seconds, fastest_peak, .. } = entry;
-                    return Ok(Choice { point, fastest_seconds, fastest_peak, notes });
+                    let CachedPlan { fastest_seconds, fastest_peak, .. } = entry;
+                    return Ok(BudgetChoice { point, fastest_seconds, fastest_peak, notes });
                 }
                 Err(why) => notes.push(format!("a kept plan is made anew: {why}")),
             },
@@ -61,21 +61,21 @@ pub fn choose(
     let fastest = frontier.fastest().unwrap_or(&point);
     let (fastest_seconds, fastest_peak) = (fastest.seconds, fastest.peak);
     if let Some(cache) = cache {
-        let entry = Entry { plan: point.plan.text(f), fastest_seconds, fastest_peak };
+        let entry = CachedPlan { plan: point.plan.text(f), fastest_seconds, fastest_peak };
         if let Err(e) = cache.keep(&key, &entry) {
             notes.push(format!("the plan is not kept in `{}`: {e}", cache.folder().display()));
         }
     }
-    Ok(Choice { point, fastest_seconds, fastest_peak, notes })
+    Ok(BudgetChoice { point, fastest_seconds, fastest_peak, notes })
 }
 
-/// A plan that was kept, once it is known to be one of this function within the budget.
+/// A cached plan, once it is verified to be one of this function within the budget.
 fn followed(
     f: &Function,
-    options: &Options,
+    options: &PlanOptions,
     budget: u64,
-    engine: &dyn Engine,
-    entry: &Entry,
+    engine: &dyn EngineModel,
+    entry: &CachedPlan,
 ) -> Result<PlanPoint, String> {
     let plan = Plan::parse(&entry.plan, f).map_err(|d| d.message)?;
     let point = plan_point(f, plan, options, engine).map_err(|d| d.message)?;

@@ -1,17 +1,17 @@
-//! Checking derivatives against the function itself, in `f64`.
+//! Checks derivatives against the function itself, in `f64`.
 //!
-//! Forward mode is compared with central differences along a random direction of each differentiable
-//! input; reverse mode with forward mode through `<ct, J t> = <Jᵀ ct, t>`. Where they disagree, each
-//! instruction is checked alone at the point it was evaluated at, so that the op at fault is named. A
-//! function with a `custom_vjp` has no forward mode: its rule is compared with that of the function itself.
+//! Forward mode is compared with central differences along a random direction of each differentiable input. Reverse
+//! mode is compared with forward mode by `<ct, J t> = <Jᵀ ct, t>`. If they disagree, each instruction is checked alone
+//! at its operands, so that the faulty op is named. A function with a `custom_vjp` has no forward mode: its rule is
+//! compared with the derivative of the function itself.
 
 mod blame;
 mod case;
 mod options;
 mod outcome;
 
-pub use options::Options;
-pub use outcome::{Mode, Outcome, Row};
+pub use options::CheckOptions;
+pub use outcome::{CheckRow, CheckedMode, Outcome};
 
 use crate::autodiff::differentiable;
 use crate::backends::Array;
@@ -20,14 +20,14 @@ use crate::ir::op::Domain;
 use crate::ir::rewrite::{specialize, widen};
 use crate::ir::{DType, Diagnostic, Function, Module, Symbol};
 use crate::sample::{rng, sample};
-use case::{Case, Setting, freeze};
+use case::{Case, CaseContext, freeze};
 use std::collections::BTreeMap;
 
 /// Checks every function of a verified module.
 ///
 /// # Errors
 /// When a function cannot be evaluated at all (memory, symbols that nothing binds).
-pub fn check(module: &Module, options: &Options) -> Result<Vec<Row>, Diagnostic> {
+pub fn check(module: &Module, options: &CheckOptions) -> Result<Vec<CheckRow>, Diagnostic> {
     check_on(module, options, &Reference)
 }
 
@@ -37,14 +37,14 @@ pub fn check(module: &Module, options: &Options) -> Result<Vec<Row>, Diagnostic>
 /// As [`check`], and where the engine does not run a function.
 pub fn check_on(
     module: &Module,
-    options: &Options,
+    options: &CheckOptions,
     engine: &dyn Engine,
-) -> Result<Vec<Row>, Diagnostic> {
+) -> Result<Vec<CheckRow>, Diagnostic> {
     let wide = widen(module)?;
     let mut rows = Vec::new();
     for (f, written) in wide.funcs.values().zip(module.funcs.values()) {
         let f = with_extents(f, options)?;
-        let setting = Setting { module: &wide, written, options, engine };
+        let setting = CaseContext { module: &wide, written, options, engine };
         rows.extend(check_one(&setting, &f)?);
     }
     Ok(rows)
@@ -57,13 +57,13 @@ pub fn check_on(
 pub fn check_function(
     module: &Module,
     f: &Function,
-    options: &Options,
-) -> Result<Vec<Row>, Diagnostic> {
-    check_one(&Setting { module, written: f, options, engine: &Reference }, f)
+    options: &CheckOptions,
+) -> Result<Vec<CheckRow>, Diagnostic> {
+    check_one(&CaseContext { module, written: f, options, engine: &Reference }, f)
 }
 
-fn check_one(setting: &Setting<'_>, f: &Function) -> Result<Vec<Row>, Diagnostic> {
-    let row = |input: &str, mode, outcome| Row {
+fn check_one(setting: &CaseContext<'_>, f: &Function) -> Result<Vec<CheckRow>, Diagnostic> {
+    let row = |input: &str, mode, outcome| CheckRow {
         func: f.name.clone(),
         input: input.to_string(),
         mode,
@@ -71,14 +71,14 @@ fn check_one(setting: &Setting<'_>, f: &Function) -> Result<Vec<Row>, Diagnostic
     };
     let has_float_result = f.result_types().iter().any(|t| t.dtype.is_float());
     let Ok(wrt) = differentiable(f, None) else {
-        return Ok(vec![row("", Mode::Forward, Outcome::Nothing)]);
+        return Ok(vec![row("", CheckedMode::Forward, Outcome::Nothing)]);
     };
     if !has_float_result {
-        return Ok(vec![row("", Mode::Forward, Outcome::Nothing)]);
+        return Ok(vec![row("", CheckedMode::Forward, Outcome::Nothing)]);
     }
     let point = match finite_point(setting, f)? {
         Ok(point) => point,
-        Err(result) => return Ok(vec![row("", Mode::Forward, Outcome::NotFinite(result))]),
+        Err(result) => return Ok(vec![row("", CheckedMode::Forward, Outcome::NotFinite(result))]),
     };
     let fixed = freeze(setting, f, &point)?;
     let mut rows = Vec::new();
@@ -93,13 +93,13 @@ fn check_one(setting: &Setting<'_>, f: &Function) -> Result<Vec<Row>, Diagnostic
             }
             other => other,
         };
-        rows.push(row(&name, Mode::Forward, blame(forward)));
-        rows.push(row(&name, Mode::Reverse, blame(reverse)));
+        rows.push(row(&name, CheckedMode::Forward, blame(forward)));
+        rows.push(row(&name, CheckedMode::Reverse, blame(reverse)));
     }
     Ok(rows)
 }
 
-fn with_extents(f: &Function, options: &Options) -> Result<Function, Diagnostic> {
+fn with_extents(f: &Function, options: &CheckOptions) -> Result<Function, Diagnostic> {
     let extents: BTreeMap<Symbol, u64> = f
         .symbols
         .iter()
@@ -114,7 +114,7 @@ fn with_extents(f: &Function, options: &Options) -> Result<Function, Diagnostic>
 
 /// A point where all float results are finite, or a result that never was.
 fn finite_point(
-    setting: &Setting<'_>,
+    setting: &CaseContext<'_>,
     f: &Function,
 ) -> Result<Result<Vec<Array>, String>, Diagnostic> {
     let run = setting.ready(f)?;

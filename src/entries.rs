@@ -1,7 +1,7 @@
-//! Files that are kept in a folder from one run for the next, within a bound on their bytes.
+//! Folders of cached files, with a bound on their total size.
 //!
-//! Each is named by a hash of what it is for, and written whole or not at all, so that any number of
-//! processes may share a folder. When the files of one kind are too much, the oldest go.
+//! Each file is named by a hash of its key, and is written whole or not at all, so any number of processes may share a
+//! folder. When the files of one kind exceed the bound, the oldest are removed.
 
 use crate::whole;
 use sha2::{Digest, Sha256};
@@ -23,7 +23,7 @@ pub(crate) struct Entries {
 }
 
 /// A file.
-pub(crate) struct Found {
+pub(crate) struct FoundFile {
     pub(crate) name: String,
     pub(crate) bytes: u64,
     changed: SystemTime,
@@ -89,7 +89,7 @@ impl Entries {
     fn evict(&self, kept: &Path) -> io::Result<()> {
         let mut files = self.files()?;
         let now = SystemTime::now();
-        let old = |f: &Found| now.duration_since(f.changed).is_ok_and(|age| age > LEFT_BEHIND);
+        let old = |f: &FoundFile| now.duration_since(f.changed).is_ok_and(|age| age > LEFT_BEHIND);
         for file in files.iter().filter(|f| f.unfinished && old(f)) {
             remove(&self.folder.join(&file.name))?;
         }
@@ -107,7 +107,7 @@ impl Entries {
     }
 
     /// The files, by name.
-    pub(crate) fn files(&self) -> io::Result<Vec<Found>> {
+    pub(crate) fn files(&self) -> io::Result<Vec<FoundFile>> {
         let entries = match fs::read_dir(&self.folder) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries?,
@@ -120,7 +120,7 @@ impl Entries {
             match entry.metadata() {
                 Ok(meta) if meta.is_file() => {
                     let (bytes, changed) = (meta.len(), meta.modified()?);
-                    files.push(Found { name, bytes, changed, unfinished });
+                    files.push(FoundFile { name, bytes, changed, unfinished });
                 }
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::NotFound => {}

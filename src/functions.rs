@@ -1,11 +1,11 @@
-//! Functions that programs call by name and their users write in Rust: `opaque` in text.
+//! User functions: written in Rust, and called by name from programs (`opaque` in text).
 //!
-//! A [`Registry`] is given to engines that shall know its functions: [`Cpu::functions`](crate::engine::Cpu::functions),
-//! [`reference::run_with`](crate::backends::reference::run_with). There is no other place where they could be. A
+//! An engine knows the functions of the [`Registry`] that it is given: [`Cpu::functions`](crate::engine::Cpu::functions),
+//! [`reference::run_with`](crate::backends::reference::run_with). There is no global registry. The
 //! derivative is that of a function with a rule (`custom_jvp`, `custom_vjp`) that calls the opaque one.
 //!
 //! ```
-//! use adfuse::functions::{Opaque, Price, Registry};
+//! use adfuse::functions::{CallPrice, Opaque, Registry};
 //! use adfuse::ir::text::parse;
 //! use adfuse::prelude::*;
 //!
@@ -21,7 +21,10 @@
 //!         Ok(())
 //!     },
 //! )
-//! .priced(|types| Price { operations: 2 * types[0].elements().unwrap_or(0), ..Price::default() });
+//! .priced(|types| CallPrice {
+//!     operations: 2 * types[0].elements().unwrap_or(0),
+//!     ..CallPrice::default()
+//! });
 //! let functions = Registry::new().with("horner", horner);
 //!
 //! // Its derivative in x is written in terms of itself: the polynomial of k c[k].
@@ -57,4 +60,6 @@
 //! # Ok::<(), Diagnostic>(())
 //! ```
 
-pub use crate::backends::functions::{Call, Element, Opaque, Price, Registry, Tensor, TensorMut};
+pub use crate::backends::functions::{
+    Call, CallPrice, Element, Opaque, Registry, TensorMut, TensorRef,
+};

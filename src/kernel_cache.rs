@@ -1,9 +1,8 @@
-//! Code of GPUs kept in a folder from one run for the next.
+//! A folder that caches GPU code between runs.
 //!
-//! The driver takes a tenth of a second or more to make code of a program's text, so what it made is worth
-//! keeping. An entry is a file: what the code was made of and for, as a hash, then a checksum, then the
-//! code. One that is cut, damaged or foreign is never handed to the driver; it is made again then, and
-//! takes its place.
+//! The driver takes a tenth of a second or more to compile a program's text, so its code is cached. An entry is a file:
+//! a hash of what the code was compiled from and for, a checksum, and the code. A truncated, damaged or foreign entry
+//! is never given to the driver; it is compiled again and replaced.
 
 use crate::backends::gpu::KeptCode;
 use crate::entries::{Entries, hash, named};
@@ -22,7 +21,7 @@ const FORM: &str = "adfuse kernel cache 1";
 /// How names of entries end.
 const SUFFIX: &str = ".adfuse-kernel";
 
-/// Bytes that a folder holds at most, where nobody says otherwise.
+/// The default bound on the bytes of a folder.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// Bytes of an entry at most.

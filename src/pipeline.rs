@@ -1,8 +1,8 @@
-//! The way of a program from text to what an engine runs: a table of named passes.
+//! The pipeline from text to what an engine runs: a table of named passes.
 //!
-//! A row says what a pass takes and gives, who checks what it gave, and how that prints. The table drives
-//! everything else: engines compile by it, `adfuse emit --stage` stops at a row and prints, `adfuse emit
-//! --stages` lists it, the filetests and the table in `docs/architecture.md` read it. A new pass is a new row.
+//! A row has a pass's input and output, the verifier of its output, and how the output is printed. The table drives
+//! everything else: engines compile by it, `adfuse emit --stage` stops at a row and prints, `adfuse emit --stages`
+//! lists it, and the filetests and the table in `docs/architecture.md` read it. A new pass is a new row.
 
 mod artifact;
 mod compiler;
@@ -12,11 +12,11 @@ pub mod text;
 mod unit;
 mod verifier;
 
-pub use crate::engine::{Listed, Machine};
+pub use crate::engine::{ListingCompiler, Machine};
 pub use artifact::Artifact;
 pub use compiler::Compiler;
 pub(crate) use unit::missing;
-pub use unit::{Made, Selection, Unit};
+pub use unit::{CompileUnit, EngineArtifacts, Selection};
 pub use verifier::Verifier;
 
 use crate::fusion::{PREPASSES, Prepass};
@@ -40,7 +40,7 @@ pub struct Pass {
     pub about: &'static str,
     /// What prints, by the names of the stages.
     pub texts: Vec<Printed>,
-    run: Run,
+    run: PassBody,
 }
 
 /// A stage: the text of what a pass gave.
@@ -48,16 +48,16 @@ pub struct Pass {
 pub struct Printed {
     /// Its name.
     pub name: &'static str,
-    print: fn(&Unit<'_>) -> Result<String, Diagnostic>,
+    print: fn(&CompileUnit<'_>) -> Result<String, Diagnostic>,
 }
 
 /// What a pass does.
 #[derive(Clone, Copy)]
-enum Run {
+enum PassBody {
     /// A pass of the planner's crate.
     Prepass(Prepass),
     /// A pass of [`passes`].
-    Here(fn(&dyn Compiler, &mut Unit<'_>) -> Result<(), Diagnostic>),
+    Here(fn(&dyn Compiler, &mut CompileUnit<'_>) -> Result<(), Diagnostic>),
 }
 
 /// Every pass, in the order in which they run. Those of one engine follow those of all.
@@ -66,7 +66,7 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
     let row = Pass::new;
     let prepass = |pass: &Prepass| {
         let row = row(pass.name, [Function, Function], Verifier::Ir, passes::nothing, pass.about);
-        Pass { run: Run::Prepass(*pass), ..row.prints(pass.name, passes::function) }
+        Pass { run: PassBody::Prepass(*pass), ..row.prints(pass.name, passes::function) }
     };
     #[rustfmt::skip]
     let front = [
@@ -86,7 +86,7 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
         row("narrow_storage", [Function, Function], Verifier::Ir, passes::narrow,
             "what later phases read is kept in fewer bits, where that is allowed")
             .prints("narrow_storage", passes::function).prints("ad", passes::function),
-        row("plan", [Function, Plan], Verifier::Plan, passes::plan,
+        row("plan", [Function, Plan], Verifier::ReadsBack, passes::plan,
             "which instructions share a kernel, what is kept, what is computed again").prints("plan", passes::plan_text),
         row("lower", [Plan, Program], Verifier::Kernels, passes::lower,
             "the plan becomes a program of kernels")
@@ -96,8 +96,11 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
         row("machine_code", [Layout, MachineCode], Verifier::Emitters, passes::machine_code,
             "a function of machine code for each sweep").of("cpu")
             .prints("asm", passes::asm_text).prints("clif", passes::clif_text),
-        row("ptx", [Program, Launches], Verifier::Launches, passes::ptx,
-            "PTX for each step, and what is launched").of("gpu")
+        row("schedule", [Program, Schedule], Verifier::ReadsBack, passes::schedule,
+            "what threads share, keep, prefetch, tile and sort of each step is decided").of("gpu")
+            .prints("schedule", passes::schedule_text),
+        row("ptx", [Schedule, Launches], Verifier::Launches, passes::ptx,
+            "the schedule is printed as PTX for each step, and what is launched").of("gpu")
             .prints("ptx", passes::ptx_text).prints("launches", passes::launches_text),
         row("device_layout", [Launches, Layout], Verifier::Layout, passes::layout,
             "every temporary of what is launched gets a place in one arena").of("gpu"),
@@ -112,10 +115,10 @@ impl Pass {
         name: &'static str,
         [takes, gives]: [Artifact; 2],
         verifier: Verifier,
-        run: fn(&dyn Compiler, &mut Unit<'_>) -> Result<(), Diagnostic>,
+        run: fn(&dyn Compiler, &mut CompileUnit<'_>) -> Result<(), Diagnostic>,
         about: &'static str,
     ) -> Pass {
-        let (engine, texts, run) = (None, Vec::new(), Run::Here(run));
+        let (engine, texts, run) = (None, Vec::new(), PassBody::Here(run));
         Pass { name, engine, takes, gives, verifier, about, texts, run }
     }
 
@@ -128,17 +131,17 @@ impl Pass {
     fn prints(
         mut self,
         name: &'static str,
-        print: fn(&Unit<'_>) -> Result<String, Diagnostic>,
+        print: fn(&CompileUnit<'_>) -> Result<String, Diagnostic>,
     ) -> Pass {
         self.texts.push(Printed { name, print });
         self
     }
 
     /// Runs it.
-    fn apply(&self, compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn apply(&self, compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         self.checked(unit, |unit| match self.run {
-            Run::Here(run) => run(compiler, unit),
-            Run::Prepass(pass) => prepass(pass, unit),
+            PassBody::Here(run) => run(compiler, unit),
+            PassBody::Prepass(pass) => prepass(pass, unit),
         })
     }
 
@@ -146,8 +149,8 @@ impl Pass {
     /// checks in every build is part of the pass.
     fn checked(
         &self,
-        unit: &mut Unit<'_>,
-        run: impl FnOnce(&mut Unit<'_>) -> Result<(), Diagnostic>,
+        unit: &mut CompileUnit<'_>,
+        run: impl FnOnce(&mut CompileUnit<'_>) -> Result<(), Diagnostic>,
     ) -> Result<(), Diagnostic> {
         if !unit.has(self.takes) {
             return Err(self.internal(unit, format!("there is no {}", self.takes.name())));
@@ -161,7 +164,7 @@ impl Pass {
         })
     }
 
-    fn internal(&self, unit: &Unit<'_>, m: String) -> Diagnostic {
+    fn internal(&self, unit: &CompileUnit<'_>, m: String) -> Diagnostic {
         let at = At { func: unit.name(), ..At::default() };
         Diagnostic::new(at, Kind::Internal, format!("pass `{}`: {m}", self.name))
     }
@@ -228,7 +231,7 @@ pub fn is_before(pass: &str, other: &str) -> bool {
 /// what it gave.
 pub fn run(
     compiler: &dyn Compiler,
-    unit: &mut Unit<'_>,
+    unit: &mut CompileUnit<'_>,
     from: &str,
     to: &str,
 ) -> Result<(), Diagnostic> {
@@ -259,16 +262,16 @@ pub fn run(
 /// # Errors
 /// As there, and as [`run`].
 pub fn prepared(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
-    let mut unit = Unit::of(module, f);
+    let mut unit = CompileUnit::of(module, f);
     for pass in PASSES.iter() {
-        if let Run::Prepass(planners) = pass.run {
+        if let PassBody::Prepass(planners) = pass.run {
             pass.checked(&mut unit, |unit| prepass(planners, unit))?;
         }
     }
     unit.take_function()
 }
 
-fn prepass(pass: Prepass, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+fn prepass(pass: Prepass, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
     let f = unit.take_function()?;
     unit.function = Some((pass.run)(&unit.module, f)?);
     Ok(())
@@ -278,7 +281,7 @@ fn prepass(pass: Prepass, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
 ///
 /// # Errors
 /// [`Kind::Internal`] where it does not read back, or the pass has not run.
-pub fn print(stage: Printed, unit: &Unit<'_>) -> Result<String, Diagnostic> {
+pub fn print(stage: Printed, unit: &CompileUnit<'_>) -> Result<String, Diagnostic> {
     (stage.print)(unit)
 }
 
@@ -287,10 +290,10 @@ mod tests {
     use super::*;
     use crate::backends::ptx;
     use crate::engine::{Cpu, Gpu};
-    use crate::fusion::Options;
+    use crate::fusion::PlanOptions;
 
-    fn listed(machine: Machine) -> Listed {
-        Listed { options: Options { ..Cpu::default().plan }, machine }
+    fn listed(machine: Machine) -> ListingCompiler {
+        ListingCompiler { options: PlanOptions { ..Cpu::default().plan }, machine }
     }
 
     const TEXT: &str = "func @f(%x: f32[40]) -> f32[40] {
@@ -326,13 +329,13 @@ mod tests {
     #[cfg(debug_assertions)]
     fn a_broken_pass_is_named() {
         let compiler = listed(Machine::Gpu(9, 0));
-        let refused = |row: Pass, unit: &mut Unit<'_>| {
+        let refused = |row: Pass, unit: &mut CompileUnit<'_>| {
             let d = row.apply(&compiler, unit).expect_err("is refused");
             assert_eq!(d.kind, Kind::Internal, "{d}");
             assert!(d.message.starts_with("pass `broken`: "), "{d}");
             d.message
         };
-        let mut unit = Unit::of_text(TEXT, Selection::default());
+        let mut unit = CompileUnit::of_text(TEXT, Selection::default());
         run(&compiler, &mut unit, "parse", "ptx").expect("compiles");
         let row = |gives, verifier, run| {
             Pass::new("broken", [Artifact::Function, gives], verifier, run, "breaks what there is")
@@ -347,7 +350,7 @@ mod tests {
             unit.function = module.funcs.values().next().cloned();
             Ok(())
         });
-        let mut early = Unit::of(&unit.module, unit.function.as_ref().expect("there"));
+        let mut early = CompileUnit::of(&unit.module, unit.function.as_ref().expect("there"));
         assert!(refused(call, &mut early).contains("ir::verify"));
         // A launch of what the text does not have, one without blocks, one with too many threads.
         let breaks: [fn(&mut ptx::Launch); 3] =
@@ -365,7 +368,7 @@ mod tests {
         // A layout with two values in the same bytes.
         let cpu = listed(Machine::Host(crate::backends::cpu::Vectors::Narrow));
         let text = TEXT.replace("return", "%z = reduce_sum %y {axes = [0]} : f32[]\n return");
-        let mut unit = Unit::of_text(&text, Selection::default());
+        let mut unit = CompileUnit::of_text(&text, Selection::default());
         run(&cpu, &mut unit, "parse", "layout").expect("compiles");
         let row = row(Artifact::Layout, Verifier::Layout, |_, unit| {
             let program = unit.program()?.clone();
@@ -382,7 +385,7 @@ mod tests {
     #[test]
     fn passes_come_in_their_order() {
         let compiler = listed(Machine::Gpu(9, 0));
-        let mut unit = Unit::of_text(TEXT, Selection::default());
+        let mut unit = CompileUnit::of_text(TEXT, Selection::default());
         let d = run(&compiler, &mut unit, "plan", "plan").expect_err("has no function");
         assert_eq!(d.message, "pass `plan`: there is no function");
         let d = run(&compiler, &mut unit, "machine_code", "machine_code").expect_err("none");

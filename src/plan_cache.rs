@@ -1,16 +1,15 @@
-//! Plans kept in a folder from one run for the next.
+//! A folder that caches plans between runs.
 //!
-//! To plan for a budget is to make and measure many plans, so the one that was chosen is worth keeping.
-//! An entry is a file: what the plan was made for, in full, then its text, then a checksum. Its name is
-//! a hash of what it was made for, and the whole of that is compared when it is read, so that no plan
-//! is taken for another's. Entries are written whole or not at all, so that any number of processes
-//! may share a folder; one that is cut, damaged or foreign is never used, and the next one to be kept
-//! takes its place. When a folder holds too much, the oldest entries go.
+//! Planning for a budget makes and measures many plans, so the chosen one is cached. An entry is a file: its key in
+//! full, the text of the plan, and a checksum. The file's name is a hash of the key, and the whole key is compared when
+//! the entry is read. Entries are written whole or not at all, so any number of processes may share a folder. A
+//! truncated, damaged or foreign entry is never used, and is replaced. When a folder exceeds its bound, the oldest
+//! entries are removed.
 //!
-//! Whatever an entry says is checked again by whoever uses it: a plan is measured before it is followed.
+//! An entry is only a suggestion: a cached plan is measured before it is followed.
 
 use crate::entries::{Entries, hash, named};
-use crate::fusion::{Effort, Options, PLANNER};
+use crate::fusion::{Effort, PLANNER, PlanOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -20,37 +19,37 @@ pub struct PlanCache {
     entries: Entries,
 }
 
-/// What a plan was made for.
+/// The key of a cached plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Key {
+pub struct PlanKey {
     text: String,
 }
 
-/// A plan that was chosen, and what it was chosen from.
+/// A chosen plan, with figures of the fastest one.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Entry {
+pub struct CachedPlan {
     /// The plan's text.
     pub plan: String,
-    /// Predicted seconds of the fastest plan there was.
+    /// Predicted seconds of the fastest plan.
     pub fastest_seconds: f64,
-    /// What that one takes at its peak, in bytes.
+    /// Its peak in bytes.
     pub fastest_peak: u64,
 }
 
-/// What a folder has for a key.
+/// The result of a look-up.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Lookup {
     /// Its entry.
-    Found(Entry),
+    Found(CachedPlan),
     /// Nothing.
     Absent,
     /// A file that is not used, and why.
     Spoiled(String),
 }
 
-/// An entry as a list shows it.
+/// An entry in a listing.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Listed {
+pub struct ListedPlan {
     /// The name of its file.
     pub name: String,
     /// Bytes of the file.
@@ -65,16 +64,16 @@ const FORM: &str = "adfuse plan cache 1";
 /// How names of entries end.
 const SUFFIX: &str = ".adfuse-plan";
 
-/// Bytes that a folder holds at most, where nobody says otherwise.
+/// The default bound on the bytes of a folder.
 const MOST_BYTES: u64 = 256 << 20;
 
 /// Bytes of an entry at most: those of a plan's text, and some more.
 const MOST_ENTRY: u64 = 65 << 20;
 
-impl Key {
+impl PlanKey {
     /// For a function of this hash, options and budget in bytes, where `engine` says what steps need
-    /// beside the buffers. The threads that run a plan play no part.
-    pub fn new(graph: &str, engine: &str, options: &Options, budget: u64) -> Key {
+    /// in addition to the buffers. The threads that run a plan play no part.
+    pub fn new(graph: &str, engine: &str, options: &PlanOptions, budget: u64) -> PlanKey {
         let effort = match options.effort {
             Effort::Off => "off",
             Effort::Quick => "quick",
@@ -90,7 +89,7 @@ impl Key {
         for line in options.device.to_toml().lines() {
             text += &format!("device {line}\n");
         }
-        Key { text }
+        PlanKey { text }
     }
 
     fn file(&self) -> String {
@@ -98,8 +97,8 @@ impl Key {
     }
 }
 
-impl Entry {
-    fn text(&self, key: &Key) -> String {
+impl CachedPlan {
+    fn text(&self, key: &PlanKey) -> String {
         let (seconds, peak) = (self.fastest_seconds.to_bits(), self.fastest_peak);
         let mut text =
             format!("{FORM}\n{}fastest {seconds:016x} {peak}\n\n{}", key.text, self.plan);
@@ -107,8 +106,8 @@ impl Entry {
         text
     }
 
-    /// What it was made for, and the entry.
-    fn parse(text: &str) -> Result<(Key, Entry), String> {
+    /// The key, and the entry.
+    fn parse(text: &str) -> Result<(PlanKey, CachedPlan), String> {
         let whole = text.strip_suffix('\n').ok_or("it is cut off")?;
         let end = whole.rfind('\n').map_or(0, |at| at + 1);
         let sum = whole[end..].strip_prefix("sha256 ").ok_or("it is cut off")?;
@@ -125,8 +124,8 @@ impl Entry {
             Some((seconds, peak.parse().ok()?)).filter(|_| seconds.is_finite())
         });
         let (fastest_seconds, fastest_peak) = figures.ok_or("it has no figures")?;
-        let key = Key { text: format!("{made_for}\n") };
-        Ok((key, Entry { plan: plan.into(), fastest_seconds, fastest_peak }))
+        let key = PlanKey { text: format!("{made_for}\n") };
+        Ok((key, CachedPlan { plan: plan.into(), fastest_seconds, fastest_peak }))
     }
 }
 
@@ -149,7 +148,7 @@ impl PlanCache {
     }
 
     /// The entry for a key.
-    pub fn find(&self, key: &Key) -> Lookup {
+    pub fn find(&self, key: &PlanKey) -> Lookup {
         let name = key.file();
         let spoiled = |why: String| Lookup::Spoiled(format!("{name}: {why}"));
         match self.entry(&name) {
@@ -166,7 +165,7 @@ impl PlanCache {
     ///
     /// # Errors
     /// When the folder cannot be made or written to.
-    pub fn keep(&self, key: &Key, entry: &Entry) -> io::Result<()> {
+    pub fn keep(&self, key: &PlanKey, entry: &CachedPlan) -> io::Result<()> {
         let text = entry.text(key);
         self.entries.keep(&key.file(), text.as_bytes())
     }
@@ -175,7 +174,7 @@ impl PlanCache {
     ///
     /// # Errors
     /// When the folder cannot be read; one that is not there has no entries.
-    pub fn list(&self) -> io::Result<Vec<Listed>> {
+    pub fn list(&self) -> io::Result<Vec<ListedPlan>> {
         let mut all = Vec::new();
         for file in self.entries.files()?.into_iter().filter(|f| !f.unfinished) {
             let key = match self.entry(&file.name) {
@@ -185,7 +184,7 @@ impl PlanCache {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
                 Err(e) => Err(format!("it cannot be read: {e}")),
             };
-            all.push(Listed { name: file.name, bytes: file.bytes, key });
+            all.push(ListedPlan { name: file.name, bytes: file.bytes, key });
         }
         Ok(all)
     }
@@ -199,16 +198,16 @@ impl PlanCache {
     }
 
     /// What a file holds, or why that is no entry.
-    fn entry(&self, name: &str) -> io::Result<Result<(Key, Entry), String>> {
+    fn entry(&self, name: &str) -> io::Result<Result<(PlanKey, CachedPlan), String>> {
         Ok(self.entries.read(name)?.and_then(|bytes| {
             let text = String::from_utf8(bytes).map_err(|_| "it is no text".to_string())?;
-            Entry::parse(&text)
+            CachedPlan::parse(&text)
         }))
     }
 }
 
 /// What an entry is for, a word and what it says, the function first.
-fn said(key: &Key, entry: &Entry) -> Vec<(String, String)> {
+fn said(key: &PlanKey, entry: &CachedPlan) -> Vec<(String, String)> {
     let of = entry.plan.lines().next().unwrap_or_default();
     let func = of.trim_start_matches("plan ").trim_end_matches('{').trim();
     let lines = key.text.lines().filter_map(|l| l.split_once(' '));

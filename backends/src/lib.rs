@@ -1,5 +1,4 @@
-//! Engines. `reference` is plain, slow and obviously right: it defines what every other engine must
-//! give, to the bit, in strict mode.
+//! Engines. `reference` is simple and slow: in strict mode it defines the bits that every other engine must give.
 
 pub mod cpu;
 pub mod gpu;
@@ -14,4 +13,4 @@ pub use runtime::backend::{self, AnyBackend, Backend};
 pub use runtime::executable_cache::ExecutableCache;
 pub use runtime::functions;
 pub use runtime::report::{MemoryReport, StepReport};
-pub use runtime::trace::{Span, Trace};
+pub use runtime::trace::{TimedSpan, Trace};

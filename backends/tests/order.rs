@@ -1,7 +1,7 @@
 //! The vector loops have the bits of the reference.
 use adfuse_backends::reference::order::{reduce_axes, reduce_lane_blocked, scan};
 
-#[path = "../benches/order/vector.rs"]
+#[path = "../../benches/order/vector.rs"]
 #[allow(dead_code)]
 mod vector;
 

@@ -1,4 +1,4 @@
-//! adfuse as a tool of GradBench: `cargo run --release --example gradbench`.
+//! adfuse as a tool of GradBench: `cargo run --release -p adfuse-examples --example gradbench`.
 //!
 //! Messages come on standard input and answers go to standard output, one JSON object a line. Modules are
 //! written down as their primal functions alone; every derivative is made of them.

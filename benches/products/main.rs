@@ -16,7 +16,7 @@ mod library;
 mod programs;
 
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, Executable, Options, Trace, Vectors, scratch};
+use adfuse::backends::cpu::{ArenaLayout, CpuExecutable, CpuOptions, Trace, Vectors, scratch};
 use adfuse::fusion::{Effort, Fp, memory_beside};
 use adfuse::ir::kernel::{Member, Program, Step, Verified};
 use adfuse::ir::op::Domain;
@@ -56,7 +56,7 @@ fn median(all: &[f64]) -> f64 {
 
 /// A program that can be run again and again.
 struct Runner {
-    executable: Executable,
+    executable: CpuExecutable,
     inputs: Vec<Array>,
     outputs: Vec<Vec<u8>>,
 }
@@ -68,8 +68,8 @@ impl Runner {
         let plan = memory_beside(program, Effort::Default, &beside).ok()?;
         let (bytes, offsets, scratch) = (plan.arena, plan.offsets, plan.scratch);
         let layout = ArenaLayout { bytes, offsets, scratch, ..ArenaLayout::default() };
-        let options = Options { threads, fp: Fp::Strict, vectors: Vectors::host() };
-        let executable = Executable::compile(program, &layout, options).ok()?;
+        let options = CpuOptions { threads, fp: Fp::Strict, vectors: Vectors::host() };
+        let executable = CpuExecutable::compile(program, &layout, options).ok()?;
         let mut rng = rng(1, 0);
         let types = program.inputs().map(|b| program.buffers[b].ty());
         let inputs: Option<Vec<Array>> =

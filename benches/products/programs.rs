@@ -1,7 +1,7 @@
 //! Programs with products, at the extents of real ones.
 
 use adfuse::autodiff::{differentiable, value_and_grad};
-use adfuse::fusion::{Effort, Fp, MachineModel, Options, compile};
+use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, compile};
 use adfuse::ir::kernel::{Program, Verified, verify};
 use adfuse::ir::text::parse;
 use adfuse::ir::{Diagnostic, Module};
@@ -79,6 +79,7 @@ pub(crate) fn made(given: &Given) -> Result<Verified<Program>, String> {
         f = value_and_grad(&module, &f, &wrt).map_err(wrong)?;
         module = Module::single(f.clone());
     }
-    let options = Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
+    let options =
+        PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
     verify(compile(&module, &f, &options).map_err(wrong)?.program).map_err(|e| format!("{}", e[0]))
 }

@@ -1,9 +1,9 @@
-//! Budgets of memory on the command line, and where their plans are kept.
+//! Memory budgets on the command line, and the folder of their plans.
 
 use super::bytes::bytes as size;
 use super::streams::Streams;
 use adfuse::engine::{Cpu, Session};
-use adfuse::fusion::{AnyEngine, Engine, MachineModel, Memory, Options};
+use adfuse::fusion::{AnyEngine, EngineModel, MachineModel, Memory, PlanOptions};
 use adfuse::ir::kernel::Program;
 use adfuse::ir::{Diagnostic, Kind};
 use adfuse::kernel_cache::KernelCache;
@@ -90,13 +90,13 @@ pub(super) enum Counting {
     On(Box<Session>),
     /// An engine; what it does not run is counted by what programs say of themselves.
     OnOrAny(Box<Session>),
-    /// No engine, with the parameters that the caller gives up.
+    /// No engine, with the donated parameters.
     Any(Vec<usize>),
 }
 
 impl Counting {
     /// For a machine. Those whose threads share registers are not what the engine `cpu` runs on.
-    pub(super) fn of(options: &Options, donated: &[usize]) -> Counting {
+    pub(super) fn of(options: &PlanOptions, donated: &[usize]) -> Counting {
         let shares = |device: &MachineModel| device.register_file > 0;
         match shares(&options.device) {
             true => Counting::Any(donated.to_vec()),
@@ -105,7 +105,7 @@ impl Counting {
     }
 
     /// For what runs on this host, whatever machine it is planned for.
-    pub(super) fn here(options: &Options, donated: &[usize]) -> Counting {
+    pub(super) fn here(options: &PlanOptions, donated: &[usize]) -> Counting {
         let (plan, donated) = (options.clone(), donated.to_vec());
         let cpu = Cpu { plan, donated, ..Cpu::default() };
         // On hosts for which it makes no code programs are counted all the same.
@@ -121,7 +121,7 @@ impl Counting {
     }
 }
 
-impl Engine for Counting {
+impl EngineModel for Counting {
     fn donated(&self) -> &[usize] {
         match self {
             Counting::On(session) | Counting::OnOrAny(session) => session.donated(),

@@ -1,11 +1,11 @@
-//! `cache`: plans, and code of GPUs, that are kept from one run for the next.
+//! `cache`: lists and clears cached plans and cached GPU code.
 
 use super::budget::Folder;
 use super::failure::Failure;
 use super::plan::{bytes, columns};
 use super::streams::Streams;
 use adfuse::kernel_cache::KernelCache;
-use adfuse::plan_cache::{Listed, PlanCache};
+use adfuse::plan_cache::{ListedPlan, PlanCache};
 use clap::{Args, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -14,11 +14,11 @@ use std::process::ExitCode;
 #[derive(Args)]
 pub(super) struct Cache {
     #[command(subcommand)]
-    what: What,
+    what: CacheCommand,
 }
 
 #[derive(Subcommand)]
-enum What {
+enum CacheCommand {
     /// Lists the plans, and what each is for
     List(Folder),
     /// Removes the plans and the code, and no other file
@@ -28,7 +28,7 @@ enum What {
 impl Cache {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        let (What::List(folder) | What::Clear(folder)) = &self.what;
+        let (CacheCommand::List(folder) | CacheCommand::Clear(folder)) = &self.what;
         let cache = folder.cache().ok_or_else(|| {
             Failure::usage("there is no folder for kept plans")
                 .hint(Some("name one with --cache".into()))
@@ -37,7 +37,7 @@ impl Cache {
         let place = cache.folder().display().to_string();
         let wrong = |e: io::Error| Failure::usage(format!("cannot use `{place}`: {e}"));
         match self.what {
-            What::List(_) => {
+            CacheCommand::List(_) => {
                 list(&cache, &cache.list().map_err(wrong)?, streams.out)?;
                 let (count, size) = code.size().map_err(wrong)?;
                 if count > 0 {
@@ -45,7 +45,7 @@ impl Cache {
                     writeln!(streams.out, "{}, {size} in {place}", programs(count))?;
                 }
             }
-            What::Clear(_) => {
+            CacheCommand::Clear(_) => {
                 let removed = cache.clear().map_err(wrong)?;
                 let code = code.clear().map_err(wrong)?;
                 writeln!(streams.out, "{} removed from {place}", plans(removed))?;
@@ -69,7 +69,7 @@ fn programs(count: usize) -> String {
 }
 
 /// A line a plan, and their sum.
-fn list(cache: &PlanCache, all: &[Listed], out: &mut dyn Write) -> io::Result<()> {
+fn list(cache: &PlanCache, all: &[ListedPlan], out: &mut dyn Write) -> io::Result<()> {
     const WORDS: [&str; 6] = ["function", "budget", "effort", "fp", "engine", "graph"];
     let mut rows = vec![WORDS.iter().chain(&["size", "file"]).map(|w| w.to_string()).collect()];
     let mut spoiled = Vec::new();

@@ -1,14 +1,14 @@
-//! `check`: verifies a program and compares its derivatives with the functions themselves.
+//! `check`: verifies a program and checks its derivatives numerically.
 
-use super::engine::{Engine, Settled};
+use super::engine::{EngineArgs, ResolvedFreedom};
 use super::failure::Failure;
 use super::freedom::Freedom;
 use super::json;
 use super::planning::module_in_mode;
-use super::program::Program;
+use super::program::LoadedProgram;
 use super::streams::Streams;
 use super::target::Dims;
-use adfuse::check::{Mode, Options, Outcome, Row, check_on};
+use adfuse::check::{CheckOptions, CheckRow, CheckedMode, Outcome, check_on};
 use adfuse::engine::Engine as Runs;
 use adfuse::fusion::Lossy;
 use adfuse::ir::Symbol;
@@ -25,22 +25,22 @@ use std::process::ExitCode;
 /// as unsupported, and is no failure. Modes other than strict, efforts and budgets are for the
 /// engines that plan, which run all functions then or say why not.
 #[derive(Args)]
-pub(super) struct Check {
+pub(super) struct CheckCommand {
     /// The program, or `-` for standard input
     file: PathBuf,
     /// The seed of inputs and directions
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
     /// The relative tolerance of an element
-    #[arg(long, value_name = "X", default_value_t = Options::default().rtol, value_parser = tolerance)]
+    #[arg(long, value_name = "X", default_value_t = CheckOptions::default().rtol, value_parser = tolerance)]
     rtol: f64,
     /// The absolute tolerance of an element, scaled by the size of the result where that is above 1
-    #[arg(long, value_name = "X", default_value_t = Options::default().atol, value_parser = tolerance)]
+    #[arg(long, value_name = "X", default_value_t = CheckOptions::default().atol, value_parser = tolerance)]
     atol: f64,
     #[command(flatten)]
     dims: Dims,
     #[command(flatten)]
-    engine: Engine,
+    engine: EngineArgs,
     #[command(flatten)]
     freedom: Freedom,
     /// Print JSON
@@ -48,10 +48,10 @@ pub(super) struct Check {
     json: bool,
 }
 
-impl Check {
+impl CheckCommand {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
-        let program = Program::read(&self.file)?;
+        let program = LoadedProgram::read(&self.file)?;
         program.has_functions()?;
         let mut symbols: Vec<Symbol> =
             program.module.funcs.values().flat_map(|f| f.symbols.iter().copied()).collect();
@@ -59,8 +59,8 @@ impl Check {
         symbols.dedup();
         let owner = format!("`{}` has", program.source.name);
         let extents = self.dims.of(&symbols, &owner)?;
-        let options = Options { seed: self.seed, rtol: self.rtol, atol: self.atol, extents };
-        let settled = Settled::of(&self.freedom, Lossy::default(), None, &self.engine)?;
+        let options = CheckOptions { seed: self.seed, rtol: self.rtol, atol: self.atol, extents };
+        let settled = ResolvedFreedom::of(&self.freedom, Lossy::default(), None, &self.engine)?;
         let module = module_in_mode(&program, settled.fp)?;
         let check = |engine: &dyn Runs| check_on(&module, &options, engine);
         let rows = self.engine.with(&program, settled, streams, check)?;
@@ -75,12 +75,12 @@ impl Check {
     }
 }
 
-fn unsupported(rows: &[Row]) -> usize {
+fn unsupported(rows: &[CheckRow]) -> usize {
     rows.iter().filter(|r| matches!(r.outcome, Outcome::Unsupported(_))).count()
 }
 
 /// The last line: what was not compared is told apart from what passed.
-fn verdict(rows: &[Row]) -> String {
+fn verdict(rows: &[CheckRow]) -> String {
     let n = rows.iter().filter(|r| r.outcome != Outcome::Nothing).count();
     let mut line = match rows.iter().filter(|r| r.failed()).count() {
         0 => format!("{n} checks, none failed"),
@@ -98,16 +98,16 @@ fn tolerance(text: &str) -> Result<f64, String> {
     if x >= 0.0 && x.is_finite() { Ok(x) } else { Err("expected a finite number from 0 on".into()) }
 }
 
-fn mode(row: &Row) -> &'static str {
+fn mode(row: &CheckRow) -> &'static str {
     match (&row.outcome, row.mode) {
         (Outcome::Nothing, _) => "-",
-        (_, Mode::Forward) => "forward",
-        (_, Mode::Reverse) => "reverse",
+        (_, CheckedMode::Forward) => "forward",
+        (_, CheckedMode::Reverse) => "reverse",
     }
 }
 
 /// The result, the error, and more to say about it.
-fn result(row: &Row) -> (&'static str, Option<f64>, Option<String>) {
+fn result(row: &CheckRow) -> (&'static str, Option<f64>, Option<String>) {
     match &row.outcome {
         Outcome::Pass(error) => ("ok", Some(*error), None),
         Outcome::Flat => ("ok, all zero", Some(0.0), None),
@@ -123,7 +123,7 @@ fn result(row: &Row) -> (&'static str, Option<f64>, Option<String>) {
     }
 }
 
-fn write_table(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
+fn write_table(out: &mut dyn Write, rows: &[CheckRow]) -> io::Result<()> {
     let title = ["function", "input", "mode", "result", "error"].map(String::from);
     let mut lines = vec![(title, None)];
     for row in rows {
@@ -147,8 +147,8 @@ fn write_table(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
     Ok(())
 }
 
-fn write_json(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
-    let passed = !rows.iter().any(Row::failed);
+fn write_json(out: &mut dyn Write, rows: &[CheckRow]) -> io::Result<()> {
+    let passed = !rows.iter().any(CheckRow::failed);
     let unsupported = unsupported(rows);
     write!(out, "{{\"passed\": {passed}, \"unsupported\": {unsupported}, \"checks\": [")?;
     for (k, row) in rows.iter().enumerate() {
@@ -176,19 +176,23 @@ fn write_json(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn rows() -> Vec<Row> {
-        let row = |input: &str, mode, outcome| Row {
+    fn rows() -> Vec<CheckRow> {
+        let row = |input: &str, mode, outcome| CheckRow {
             func: "f".into(),
             input: input.into(),
             mode,
             outcome,
         };
         vec![
-            row("x", Mode::Forward, Outcome::Pass(0.25)),
-            row("x", Mode::Reverse, Outcome::Fail(f64::INFINITY, Some("%0 = sin %x".into()))),
-            row("long", Mode::Reverse, Outcome::Unsupported("no rule".into())),
-            row("", Mode::Forward, Outcome::NotFinite("result 1".into())),
-            row("", Mode::Forward, Outcome::Nothing),
+            row("x", CheckedMode::Forward, Outcome::Pass(0.25)),
+            row(
+                "x",
+                CheckedMode::Reverse,
+                Outcome::Fail(f64::INFINITY, Some("%0 = sin %x".into())),
+            ),
+            row("long", CheckedMode::Reverse, Outcome::Unsupported("no rule".into())),
+            row("", CheckedMode::Forward, Outcome::NotFinite("result 1".into())),
+            row("", CheckedMode::Forward, Outcome::Nothing),
         ]
     }
 

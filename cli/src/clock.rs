@@ -1,8 +1,8 @@
-//! How long the phases of a command take.
+//! The durations of a command's phases.
 
 use std::time::{Duration, Instant};
 
-/// Takes down phases that follow each other.
+/// Records consecutive phases.
 #[derive(Clone)]
 pub(super) struct Clock {
     since: Instant,

@@ -1,9 +1,9 @@
 //! `grad`, `jvp`, `hvp`, `jacobian` and `hessian`: derivatives of a function, as functions.
 
 use super::failure::Failure;
-use super::program::Program;
+use super::program::LoadedProgram;
 use super::streams::Streams;
-use super::target::{Target, specialized};
+use super::target::{FunctionArgs, specialized};
 use adfuse::autodiff::{Derived, differentiable};
 use adfuse::ir::text::{parse, print_function};
 use adfuse::ir::types::MAX_RANK;
@@ -23,7 +23,7 @@ use std::process::ExitCode;
 #[derive(Args)]
 pub(super) struct Grad {
     #[command(flatten)]
-    target: Target,
+    target: FunctionArgs,
     #[command(flatten)]
     wrt: Wrt,
     /// Leave the results out, and return gradients alone
@@ -41,7 +41,7 @@ pub(super) struct Grad {
 #[derive(Args)]
 pub(super) struct Jvp {
     #[command(flatten)]
-    target: Target,
+    target: FunctionArgs,
     #[command(flatten)]
     wrt: Wrt,
 }
@@ -54,7 +54,7 @@ pub(super) struct Jvp {
 #[derive(Args)]
 pub(super) struct Hvp {
     #[command(flatten)]
-    target: Target,
+    target: FunctionArgs,
     #[command(flatten)]
     wrt: Wrt,
 }
@@ -66,17 +66,17 @@ pub(super) struct Hvp {
 #[derive(Args)]
 pub(super) struct Jacobian {
     #[command(flatten)]
-    target: Target,
+    target: FunctionArgs,
     #[command(flatten)]
     wrt: Wrt,
     /// The mode of differentiation; without this, the one that takes fewer passes
     #[arg(long, value_enum)]
-    mode: Option<Mode>,
+    mode: Option<DerivativeMode>,
 }
 
 /// A mode of differentiation.
 #[derive(Clone, Copy, ValueEnum)]
-enum Mode {
+enum DerivativeMode {
     /// Forward: a pass for each element of a parameter
     Fwd,
     /// Reverse: a pass for each element of a result
@@ -90,7 +90,7 @@ enum Mode {
 #[derive(Args)]
 pub(super) struct Hessian {
     #[command(flatten)]
-    target: Target,
+    target: FunctionArgs,
     #[command(flatten)]
     wrt: Wrt,
 }
@@ -137,8 +137,8 @@ impl Jacobian {
             .mode
             .unwrap_or_else(|| cheaper(f.function(), wrt))
         {
-            Mode::Fwd => f.jacfwd(wrt),
-            Mode::Rev => f.jacrev(wrt),
+            DerivativeMode::Fwd => f.jacfwd(wrt),
+            DerivativeMode::Rev => f.jacrev(wrt),
         };
         derive(&self.target, &self.wrt, transform, streams)
     }
@@ -146,20 +146,20 @@ impl Jacobian {
 
 /// The mode with fewer passes, reverse where that is not known. A mode whose passes need an axis more
 /// than a tensor can have is not one to choose.
-fn cheaper(f: &Function, wrt: &[usize]) -> Mode {
+fn cheaper(f: &Function, wrt: &[usize]) -> DerivativeMode {
     let params: Vec<TensorType> = wrt.iter().map(|&k| f.ty(f.params()[k]).clone()).collect();
     let mut results = f.result_types();
     results.retain(|t| t.dtype.is_float());
     let full = |types: &[TensorType]| types.iter().any(|t| t.rank() == MAX_RANK);
     if full(&params) != full(&results) {
-        return if full(&params) { Mode::Rev } else { Mode::Fwd };
+        return if full(&params) { DerivativeMode::Rev } else { DerivativeMode::Fwd };
     }
     let count = |types: &[TensorType]| {
         types.iter().try_fold(0u64, |sum, t| Some(sum.saturating_add(t.elements()?)))
     };
     match (count(&params), count(&results)) {
-        (Some(params), Some(results)) if params < results => Mode::Fwd,
-        _ => Mode::Rev,
+        (Some(params), Some(results)) if params < results => DerivativeMode::Fwd,
+        _ => DerivativeMode::Rev,
     }
 }
 
@@ -172,7 +172,11 @@ impl Hessian {
 
 impl Wrt {
     /// The positions of the parameters in `f`.
-    pub(super) fn positions(&self, program: &Program, f: &Function) -> Result<Vec<usize>, Failure> {
+    pub(super) fn positions(
+        &self,
+        program: &LoadedProgram,
+        f: &Function,
+    ) -> Result<Vec<usize>, Failure> {
         let names = (!self.wrt.is_empty()).then_some(self.wrt.as_slice());
         differentiable(f, names).map_err(|d| match names {
             Some(_) => Failure::Usage(d),
@@ -187,7 +191,7 @@ impl Wrt {
 }
 
 fn derive(
-    target: &Target,
+    target: &FunctionArgs,
     wrt: &Wrt,
     transform: impl FnOnce(Derived, &[usize]) -> Result<Derived, Diagnostic>,
     streams: &mut Streams<'_>,
@@ -202,7 +206,7 @@ fn derive(
 
 /// Prints what was made of a function of the program.
 pub(super) fn print(
-    program: &Program,
+    program: &LoadedProgram,
     made: Result<Function, Diagnostic>,
     streams: &mut Streams<'_>,
 ) -> Result<ExitCode, Failure> {

@@ -1,7 +1,7 @@
-//! The device that is planned for: a known one, or one that a TOML file describes.
+//! The machine that is planned for: a known one, or one that a TOML file describes.
 
 use super::failure::{Failure, mean};
-use super::source::Source;
+use super::source::SourceText;
 use adfuse::fusion::MachineModel;
 use std::path::Path;
 
@@ -16,6 +16,6 @@ pub(super) fn device(name: &str) -> Result<MachineModel, Failure> {
         let all = "devices are cpu, h200, and files that end in .toml".to_string();
         return Err(Failure::usage(format!("no device `{name}`")).hint(hint.or(Some(all))));
     }
-    let source = Source::read(path)?;
+    let source = SourceText::read(path)?;
     MachineModel::from_toml(&source.text).map_err(|d| Failure::File(source, vec![d]))
 }

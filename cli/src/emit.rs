@@ -1,13 +1,15 @@
-//! `emit`: what a function becomes on its way to an engine.
+//! `emit`: prints a stage of a function on its way to an engine.
 
-use super::engine::Width;
+use super::engine::VectorsArg;
 use super::failure::Failure;
 use super::plan_json;
-use super::planning::{Planning, Ready};
+use super::planning::{PlanRequest, PlanningArgs};
 use super::streams::Streams;
 use adfuse::engine::Gpu;
 use adfuse::fusion::Plan;
-use adfuse::pipeline::{self, Listed, Machine, PASSES, Pass, Printed, Unit, is_before};
+use adfuse::pipeline::{
+    self, CompileUnit, ListingCompiler, Machine, PASSES, Pass, Printed, is_before,
+};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use std::fmt::Write as _;
@@ -17,11 +19,11 @@ use std::process::ExitCode;
 ///
 /// Symbolic dimensions need extents.
 #[derive(Args)]
-pub(super) struct Emit {
+pub(super) struct EmitCommand {
     #[command(flatten)]
-    planning: Planning,
+    planning: PlanningArgs,
     #[command(flatten)]
-    width: Width,
+    width: VectorsArg,
     /// How far to go
     #[arg(long, required = true, value_parser = names())]
     stage: Option<String>,
@@ -52,7 +54,7 @@ const PLAN: &str = "plan";
 /// The pass before it: what it leaves is planned.
 const LAST: &str = "narrow_storage";
 
-impl Emit {
+impl EmitCommand {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         if self.rules {
@@ -89,20 +91,23 @@ impl Emit {
         }
         let sm = self.sm.unwrap_or(90);
         let machine = if on_gpu { Machine::Gpu(sm / 10, sm % 10) } else { Machine::Host(vectors) };
-        let compiler = Listed { options: ready.options.clone(), machine };
+        let compiler = ListingCompiler { options: ready.options.clone(), machine };
         let printed = match pass.name {
             before if is_before(before, LAST) => {
                 let text = &ready.source.source.text;
-                let mut unit = Unit::of_text(text, ready.selection.clone());
+                let mut unit = CompileUnit::of_text(text, ready.selection.clone());
                 stop_at(&ready, &compiler, &mut unit, (PASSES[0].name, pass, stage))?
             }
             LAST => {
-                let unit = Unit { function: Some(ready.function.clone()), ..Unit::default() };
+                let unit = CompileUnit {
+                    function: Some(ready.function.clone()),
+                    ..CompileUnit::default()
+                };
                 pipeline::print(stage, &unit).map_err(|d| ready.source.wrong(d))?
             }
             _ => {
                 let plan = ready.decide(streams)?.plan;
-                let mut unit = Unit::planned(&ready.function, &plan);
+                let mut unit = CompileUnit::planned(&ready.function, &plan);
                 match pass.name {
                     PLAN => self.plan(&ready, &plan)?,
                     _ => stop_at(&ready, &compiler, &mut unit, ("lower", pass, stage))?,
@@ -114,7 +119,7 @@ impl Emit {
     }
 
     /// The plan, once it reads back and has a program.
-    fn plan(&self, ready: &Ready, plan: &Plan) -> Result<String, Failure> {
+    fn plan(&self, ready: &PlanRequest, plan: &Plan) -> Result<String, Failure> {
         ready.program(plan)?;
         let printed = pipeline::text::plan(&ready.function, plan);
         let printed = printed.map_err(|d| ready.source.wrong(d))?;
@@ -132,9 +137,9 @@ impl Emit {
 
 /// Runs the passes from one on up to another, and prints a stage.
 fn stop_at(
-    ready: &Ready,
-    compiler: &Listed,
-    unit: &mut Unit<'_>,
+    ready: &PlanRequest,
+    compiler: &ListingCompiler,
+    unit: &mut CompileUnit<'_>,
     (from, to, stage): (&str, &Pass, Printed),
 ) -> Result<String, Failure> {
     let printed = pipeline::run(compiler, unit, from, to.name);

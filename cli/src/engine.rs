@@ -1,18 +1,18 @@
-//! Which engine runs a function, on how many threads, and how free it is.
+//! The options that choose an engine and its number of threads.
 
 use super::budget;
 use super::failure::Failure;
 use super::freedom::Freedom;
-use super::given::Written;
+use super::given::PlanFile;
 use super::losses;
 use super::machine::{machine, session};
-use super::program::Program;
+use super::program::LoadedProgram;
 use super::streams::Streams;
 use adfuse::backends::backend::Executable;
 use adfuse::backends::cpu::Vectors;
-use adfuse::engine::registry::{self, Named, Request};
-use adfuse::engine::{Compiled, Either, Engine as Runs, Reference, Session, Settings};
-use adfuse::fusion::{Effort, Fp, Lossy, Options};
+use adfuse::engine::registry::{self, NamedEngine, Request};
+use adfuse::engine::{Compiled, Engine as Runs, Reference, Session, Settings, WithFallback};
+use adfuse::fusion::{Effort, Fp, Lossy, PlanOptions};
 use adfuse::ir::{Diagnostic, Function, Kind as Wrong, Module};
 use adfuse::kernel_cache::KernelCache;
 use adfuse::pipeline::prepared;
@@ -23,13 +23,13 @@ use std::thread::available_parallelism;
 
 /// What runs a function.
 #[derive(Args)]
-pub(super) struct Engine {
+pub(super) struct EngineArgs {
     #[arg(long, value_name = "ENGINE", value_parser = machine, help = help())]
-    engine: Option<Named>,
+    engine: Option<NamedEngine>,
     #[command(flatten)]
     threads: Threads,
     #[command(flatten)]
-    width: Width,
+    width: VectorsArg,
 }
 
 /// What engines there are.
@@ -40,7 +40,7 @@ fn help() -> String {
 
 /// How wide vectors are.
 #[derive(Args)]
-pub(super) struct Width {
+pub(super) struct VectorsArg {
     /// Bits of the vectors of the engine `cpu`: 128, 256 or 512; as many as the host has where it is not given
     #[arg(long, value_name = "BITS")]
     vectors: Option<u32>,
@@ -49,20 +49,20 @@ pub(super) struct Width {
 /// On how many threads.
 #[derive(Args)]
 pub(super) struct Threads {
-    /// Threads of the engine `cpu`, 1 to 256; as many as there are cores where it is not given
+    /// Threads of the engine `cpu`, 1 to 256; by default the number of cores
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 }
 
 /// A function that an engine has made ready.
-pub(super) type Made = Compiled<dyn Executable>;
+pub(super) type AnyCompiled = Compiled<dyn Executable>;
 
 /// What [`Freedom`] comes to, once the files that it names are read.
-pub(super) struct Settled {
+pub(super) struct ResolvedFreedom {
     /// How numbers may differ from the text's.
     pub(super) fp: Fp,
     /// The plan that was given.
-    given: Option<Written>,
+    given: Option<PlanFile>,
     effort: Effort,
     budget: Option<u64>,
     cache: Option<PlanCache>,
@@ -92,7 +92,7 @@ impl Threads {
     }
 }
 
-impl Width {
+impl VectorsArg {
     /// How wide.
     pub(super) fn vectors(&self) -> Result<Vectors, Failure> {
         let Some(bits) = self.vectors else { return Ok(Vectors::host()) };
@@ -102,14 +102,14 @@ impl Width {
     }
 }
 
-impl Settled {
+impl ResolvedFreedom {
     /// What was asked for, with the plan that is to be followed if there is one.
     pub(super) fn of(
         freedom: &Freedom,
         lossy: Lossy,
-        given: Option<Written>,
-        engine: &Engine,
-    ) -> Result<Settled, Failure> {
+        given: Option<PlanFile>,
+        engine: &EngineArgs,
+    ) -> Result<ResolvedFreedom, Failure> {
         let (budget, cache) = (freedom.budget.bytes(), freedom.budget.cache());
         let code = freedom.budget.code();
         let machine = engine.engine.unwrap_or_else(registry::usual).row.machine;
@@ -120,26 +120,26 @@ impl Settled {
             None => freedom.fp().unwrap_or_default(),
         };
         let effort = freedom.effort();
-        Ok(Settled { fp, given, effort, budget, cache, code, lossy, asked })
+        Ok(ResolvedFreedom { fp, given, effort, budget, cache, code, lossy, asked })
     }
 }
 
-impl Engine {
+impl EngineArgs {
     /// A function that is made of the program's, ready, with the module that it calls; none
     /// where the reference engine is to run it. `of` is the name that the user knows it by.
     pub(super) fn compile(
         &self,
-        program: &Program,
+        program: &LoadedProgram,
         (module, f, of): (&Module, &Function, &str),
-        (mut settled, donated): (Settled, Vec<usize>),
+        (mut settled, donated): (ResolvedFreedom, Vec<usize>),
         streams: &mut Streams<'_>,
-    ) -> Result<Option<Made>, Failure> {
+    ) -> Result<Option<AnyCompiled>, Failure> {
         let asked = settled.asked || !donated.is_empty();
         let given = settled.given.take();
-        let Some(engine) = self.session(Settled { asked, ..settled }, donated)? else {
+        let Some(engine) = self.session(ResolvedFreedom { asked, ..settled }, donated)? else {
             return Ok(None);
         };
-        let make = || -> Result<Result<Made, Diagnostic>, Failure> {
+        let make = || -> Result<Result<AnyCompiled, Diagnostic>, Failure> {
             let function = match prepared(module, f) {
                 Ok(function) => function,
                 Err(d) => return Ok(Err(d)),
@@ -182,8 +182,8 @@ impl Engine {
     /// Has functions run by the engine that is asked for, and tells what it did not run.
     pub(super) fn with<T>(
         &self,
-        program: &Program,
-        settled: Settled,
+        program: &LoadedProgram,
+        settled: ResolvedFreedom,
         streams: &mut Streams<'_>,
         run: impl FnOnce(&dyn Runs) -> Result<T, Diagnostic>,
     ) -> Result<T, Failure> {
@@ -194,15 +194,19 @@ impl Engine {
         if self.engine.is_some() || asked {
             return run(&session).map_err(|d| program.wrong(d));
         }
-        let either = Either::new(session);
+        let either = WithFallback::new(session);
         let result = run(&either);
-        either.fell().iter().for_each(|(of, d)| tell(streams, of, d));
+        either.fallbacks().iter().for_each(|(of, d)| tell(streams, of, d));
         result.map_err(|d| program.wrong(d))
     }
 
     /// The engine as it was asked for; none for one that does not plan, of which nothing may be asked that only
     /// others have.
-    fn session(&self, settled: Settled, donated: Vec<usize>) -> Result<Option<Session>, Failure> {
+    fn session(
+        &self,
+        settled: ResolvedFreedom,
+        donated: Vec<usize>,
+    ) -> Result<Option<Session>, Failure> {
         let named = self.engine.unwrap_or_else(registry::usual);
         if named.row.open.is_none() && settled.asked {
             let planned = registry::names(|row| row.open.is_some());
@@ -215,8 +219,8 @@ impl Engine {
         if !named.row.threads {
             self.no_threads()?;
         }
-        let Settled { fp, effort, budget, cache, code, lossy, .. } = settled;
-        let plan = Options { device: named.device(), effort, fp };
+        let ResolvedFreedom { fp, effort, budget, cache, code, lossy, .. } = settled;
+        let plan = PlanOptions { device: named.device(), effort, fp };
         let (threads, vectors) = match named.row.threads {
             true => (self.threads.count()?, self.width.vectors()?),
             false => (1, Vectors::host()),

@@ -1,7 +1,7 @@
-//! Why a command stops, and the exit status that this gives.
+//! Errors of commands, and their exit statuses.
 
 use super::render;
-use super::source::Source;
+use super::source::SourceText;
 use adfuse::ir::{At, Diagnostic, Kind};
 use std::io;
 use std::process::ExitCode;
@@ -12,9 +12,9 @@ pub(super) enum Failure {
     /// The command line, or a file it names, cannot be used.
     Usage(Diagnostic),
     /// A file beside the program, such as a plan, cannot be used.
-    File(Source, Vec<Diagnostic>),
+    File(SourceText, Vec<Diagnostic>),
     /// The program is wrong, or cannot be run or differentiated.
-    Program(Source, Vec<Diagnostic>),
+    Program(SourceText, Vec<Diagnostic>),
 }
 
 impl Failure {

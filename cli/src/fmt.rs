@@ -1,7 +1,7 @@
-//! `fmt`: programs in their canonical form.
+//! `fmt`: rewrites programs in canonical form.
 
 use super::failure::Failure;
-use super::source::{Source, is_stdin};
+use super::source::{SourceText, is_stdin};
 use super::streams::Streams;
 use super::whole;
 use adfuse::ir::text::parse;
@@ -39,7 +39,7 @@ impl Fmt {
         let mut code = ExitCode::SUCCESS;
         let mut done: Vec<(&PathBuf, String)> = Vec::new();
         for path in &self.files {
-            let source = Source::read(path)?;
+            let source = SourceText::read(path)?;
             let canonical = canonical(&source)?;
             let comments = Comments::of(&source.text);
             if !self.check && !self.write {
@@ -80,7 +80,7 @@ impl Fmt {
 }
 
 /// The canonical text, which must mean the same.
-fn canonical(source: &Source) -> Result<String, Failure> {
+fn canonical(source: &SourceText) -> Result<String, Failure> {
     let canonical = source.parse()?.to_string();
     match parse(&canonical) {
         Ok(again) if again.to_string() == canonical => Ok(canonical),

@@ -1,8 +1,8 @@
-//! How free a plan is: what may happen to numbers, how hard it is looked for, and what it may take.
+//! The options of plans: floating-point mode, effort, and memory budget.
 
 use super::budget::Budget;
 use super::failure::Failure;
-use super::given::Written;
+use super::given::PlanFile;
 use adfuse::fusion::{Effort, Fp};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use std::path::{Path, PathBuf};
 pub(super) struct Freedom {
     /// How numbers may differ from the text's; without this, strict: not at all
     #[arg(long, value_enum)]
-    fp: Option<Mode>,
+    fp: Option<FpArg>,
     /// How hard to look for a plan; without this, default
     #[arg(long, value_enum)]
-    effort: Option<Look>,
+    effort: Option<EffortArg>,
     #[command(flatten)]
     pub(super) budget: Budget,
 }
 
 /// A plan to follow instead.
 #[derive(Args)]
-pub(super) struct Followed {
+pub(super) struct PlanArg {
     /// A plan to follow, as text or JSON, instead of making one; the mode is the plan's
     #[arg(long, value_name = "PLAN", conflicts_with_all = ["effort", "mem_budget"])]
     plan: Option<PathBuf>,
 }
 
-impl Followed {
+impl PlanArg {
     /// The plan's file, if one is given.
     pub(super) fn path(&self) -> Option<&Path> {
         self.plan.as_deref()
@@ -37,7 +37,7 @@ impl Followed {
 
 /// How numbers may differ from those of the text.
 #[derive(Clone, Copy, ValueEnum)]
-enum Mode {
+enum FpArg {
     /// The same bits whatever the plan
     Strict,
     /// The same bits for one plan; stable forms stand for naive ones
@@ -48,7 +48,7 @@ enum Mode {
 
 /// How hard to look for a plan.
 #[derive(Clone, Copy, ValueEnum)]
-pub(super) enum Look {
+pub(super) enum EffortArg {
     /// A kernel an instruction
     Off,
     /// One pass
@@ -59,14 +59,14 @@ pub(super) enum Look {
     Search,
 }
 
-impl Look {
+impl EffortArg {
     /// As the planner calls it.
     pub(super) fn effort(self) -> Effort {
         match self {
-            Look::Off => Effort::Off,
-            Look::Quick => Effort::Quick,
-            Look::Default => Effort::Default,
-            Look::Search => Effort::Search,
+            EffortArg::Off => Effort::Off,
+            EffortArg::Quick => Effort::Quick,
+            EffortArg::Default => Effort::Default,
+            EffortArg::Search => Effort::Search,
         }
     }
 }
@@ -75,28 +75,28 @@ impl Freedom {
     /// The mode that is asked for.
     pub(super) fn fp(&self) -> Option<Fp> {
         self.fp.map(|mode| match mode {
-            Mode::Strict => Fp::Strict,
-            Mode::Reproducible => Fp::Reproducible,
-            Mode::Fast => Fp::Fast,
+            FpArg::Strict => Fp::Strict,
+            FpArg::Reproducible => Fp::Reproducible,
+            FpArg::Fast => Fp::Fast,
         })
     }
 
-    /// How hard to look.
+    /// The effort.
     pub(super) fn effort(&self) -> Effort {
-        self.effort.unwrap_or(Look::Default).effort()
+        self.effort.unwrap_or(EffortArg::Default).effort()
     }
 
     /// Whether any of it is asked for that not every engine has. All keep the bits of the text.
     pub(super) fn is_asked(&self) -> bool {
-        let differs = self.fp.is_some_and(|mode| !matches!(mode, Mode::Strict));
+        let differs = self.fp.is_some_and(|mode| !matches!(mode, FpArg::Strict));
         differs || self.effort.is_some() || self.budget.bytes().is_some()
     }
 }
 
-impl Followed {
+impl PlanArg {
     /// Reads the plan.
-    pub(super) fn read(&self) -> Result<Option<Written>, Failure> {
-        self.plan.as_deref().map(Written::read).transpose()
+    pub(super) fn read(&self) -> Result<Option<PlanFile>, Failure> {
+        self.plan.as_deref().map(PlanFile::read).transpose()
     }
 
     /// Whether there is one.

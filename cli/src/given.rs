@@ -1,31 +1,31 @@
-//! Plans that are given in files.
+//! Plans that users provide as files.
 
 use super::device::device;
 use super::failure::Failure;
 use super::plan_json;
-use super::source::Source;
+use super::source::SourceText;
 use adfuse::fusion::{Fp, MachineModel, Plan, graph_hash, planned_function};
 use adfuse::ir::Function;
 use std::path::Path;
 
 /// A plan as it is written in a file.
-pub(super) struct Written {
+pub(super) struct PlanFile {
     /// The file, and the plan's text; for a plan in JSON, that text is made from it.
-    source: Source,
+    source: SourceText,
     json: bool,
 }
 
-impl Written {
+impl PlanFile {
     /// Reads the file.
-    pub(super) fn read(path: &Path) -> Result<Written, Failure> {
-        let source = Source::read(path)?;
+    pub(super) fn read(path: &Path) -> Result<PlanFile, Failure> {
+        let source = SourceText::read(path)?;
         if !source.text.trim_start().starts_with('{') {
-            return Ok(Written { source, json: false });
+            return Ok(PlanFile { source, json: false });
         }
         let text = plan_json::to_text(&source.text)
             .map_err(|why| Failure::usage(format!("`{}` is no plan: {why}", source.name)))?;
-        let source = Source { text: text.into(), ..source };
-        Ok(Written { source, json: true })
+        let source = SourceText { text: text.into(), ..source };
+        Ok(PlanFile { source, json: true })
     }
 
     /// The mode that it was made for, which is the one that is asked for, if one is.

@@ -1,10 +1,10 @@
-//! From what `--input` says to the arguments of a function.
+//! Turns `--input` options into the arguments of a function.
 
 use super::failure::{Failure, mean};
 use super::npz;
-use super::params::{Param, fits, params};
-use super::program::Program;
-use super::spec::{Fill, Input, Spec};
+use super::params::{NamedParam, fits, params};
+use super::program::LoadedProgram;
+use super::spec::{Fill, InputArg, Spec};
 use adfuse::backends::Array;
 use adfuse::ir::diag::listed;
 use adfuse::ir::op::Domain;
@@ -16,12 +16,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What is given on the command line.
 pub(super) struct Inputs {
-    given: Vec<Input>,
+    given: Vec<InputArg>,
     seed: u64,
 }
 
 /// What is given for one parameter.
-pub(super) enum Given {
+pub(super) enum GivenValue {
     /// A tensor.
     Array(Array),
     /// A rule for every element.
@@ -30,7 +30,7 @@ pub(super) enum Given {
 
 impl Inputs {
     /// Inputs, each named once.
-    pub(super) fn new(given: Vec<Input>, seed: u64) -> Result<Inputs, Failure> {
+    pub(super) fn new(given: Vec<InputArg>, seed: u64) -> Result<Inputs, Failure> {
         let mut names = BTreeSet::new();
         match given.iter().find(|i| !names.insert(&i.name)) {
             Some(twice) => Err(Failure::usage(format!("--input {} is given twice", twice.name))),
@@ -39,7 +39,7 @@ impl Inputs {
     }
 
     /// Errs when an input is none of these parameters.
-    pub(super) fn all_known(&self, params: &[Param], func: &str) -> Result<(), Failure> {
+    pub(super) fn all_known(&self, params: &[NamedParam], func: &str) -> Result<(), Failure> {
         let names: Vec<&str> = params.iter().map(|p| p.name.as_str()).collect();
         let Some(i) = self.given.iter().find(|i| !names.contains(&i.name.as_str())) else {
             return Ok(());
@@ -53,21 +53,23 @@ impl Inputs {
     }
 
     /// What is given for a parameter, read from files and found to fit; symbols fit every extent.
-    pub(super) fn read(&self, param: &Param) -> Result<Option<Given>, Failure> {
+    pub(super) fn read(&self, param: &NamedParam) -> Result<Option<GivenValue>, Failure> {
         let Some(input) = self.given.iter().find(|i| i.name == param.name) else {
             return Ok(None);
         };
         Ok(Some(match &input.spec {
-            Spec::Npy(path) => Given::Array(npz::read_npy(path, param)?),
+            Spec::Npy(path) => GivenValue::Array(npz::read_npy(path, param)?),
             Spec::Npz(path, member) => {
                 let member = member.as_deref().unwrap_or(&param.name);
-                Given::Array(npz::read_npz(path, member, param)?)
+                GivenValue::Array(npz::read_npz(path, member, param)?)
             }
             Spec::List(list) => {
                 fits(param, &list.dims, "the list")?;
                 let dtype = param.ty.dtype;
                 let bits = list.bits(dtype).map_err(|n| is_no(n, param))?;
-                Given::Array(Array::from_bits(dtype, &list.dims, &bits).map_err(Failure::Usage)?)
+                GivenValue::Array(
+                    Array::from_bits(dtype, &list.dims, &bits).map_err(Failure::Usage)?,
+                )
             }
             Spec::Fill(Fill::Number(n)) if n.typed(param.ty.dtype).is_none() => {
                 return Err(is_no(n, param));
@@ -77,7 +79,7 @@ impl Inputs {
                 let m = format!("{name} is for float types, %{} is {}", param.name, param.ty);
                 return Err(Failure::usage(m));
             }
-            Spec::Fill(fill) => Given::Fill(*fill),
+            Spec::Fill(fill) => GivenValue::Fill(*fill),
         }))
     }
 
@@ -85,14 +87,14 @@ impl Inputs {
     /// `stream` alone, so that giving one input does not change another.
     pub(super) fn argument(
         &self,
-        given: Given,
+        given: GivenValue,
         ty: &TensorType,
         stream: usize,
     ) -> Result<Array, Diagnostic> {
         let dims = ty.dims().unwrap_or_default();
         let fill = match given {
-            Given::Array(a) => return Ok(a),
-            Given::Fill(fill) => fill,
+            GivenValue::Array(a) => return Ok(a),
+            GivenValue::Fill(fill) => fill,
         };
         let mut rng = rng(self.seed, stream as u64);
         let literal = match fill {
@@ -113,19 +115,19 @@ impl Inputs {
 /// The arguments of the function to run, which has the parameters of the function asked for, then
 /// cotangents.
 pub(super) fn arguments(
-    program: &Program,
+    program: &LoadedProgram,
     running: &Function,
     inputs: &Inputs,
-    given: Vec<Option<Given>>,
+    given: Vec<Option<GivenValue>>,
 ) -> Result<Vec<Array>, Failure> {
-    let params: Vec<Param> = params(running);
+    let params: Vec<NamedParam> = params(running);
     inputs.all_known(&params, &running.name)?;
     let mut given = given.into_iter();
     let mut args = Vec::new();
     for (k, param) in params.iter().enumerate() {
         let value = match given.next() {
-            Some(value) => value.unwrap_or(Given::Fill(Fill::Any)),
-            None => inputs.read(param)?.unwrap_or(Given::Fill(Fill::Ones)),
+            Some(value) => value.unwrap_or(GivenValue::Fill(Fill::Any)),
+            None => inputs.read(param)?.unwrap_or(GivenValue::Fill(Fill::Ones)),
         };
         let found = inputs.argument(value, &param.ty, k).map_err(|mut d| {
             d.at.func.get_or_insert_with(|| running.name.clone());
@@ -139,20 +141,20 @@ pub(super) fn arguments(
 
 /// Extents for the symbols of the parameters: those given, and those that given tensors have.
 pub(super) fn bind(
-    params: &[Param],
-    given: &[Option<Given>],
+    params: &[NamedParam],
+    given: &[Option<GivenValue>],
     mut extents: BTreeMap<Symbol, u64>,
 ) -> Result<BTreeMap<Symbol, u64>, Failure> {
     let mut by: BTreeMap<Symbol, String> =
         extents.keys().map(|&s| (s, format!("--dim {}", s.as_str()))).collect();
     for (param, given) in params.iter().zip(given) {
-        let Some(Given::Array(a)) = given else { continue };
+        let Some(GivenValue::Array(a)) = given else { continue };
         for (d, &n) in param.ty.shape.iter().zip(a.dims()) {
             let Dim::Sym(s) = *d else { continue };
             let before = *extents.entry(s).or_insert(n);
             let source = by.entry(s).or_insert_with(|| format!("input {}", param.name));
             if before != n {
-                let Param { name, ty } = param;
+                let NamedParam { name, ty } = param;
                 let m = format!("input {name}: %{name} is {ty}, found {}", a.ty());
                 let hint = format!("{} is {before} by {source}", s.as_str());
                 return Err(Failure::usage(m).hint(Some(hint)));
@@ -162,8 +164,8 @@ pub(super) fn bind(
     Ok(extents)
 }
 
-fn is_no(n: impl std::fmt::Display, param: &Param) -> Failure {
-    let Param { name, ty } = param;
+fn is_no(n: impl std::fmt::Display, param: &NamedParam) -> Failure {
+    let NamedParam { name, ty } = param;
     let hint = match ty.dtype {
         DType::Bool => Some("truth values are true and false".to_string()),
         _ => None,

@@ -1,4 +1,4 @@
-//! What may be lost of what is kept for later passes, and what the caller gives up, on the command line.
+//! The options for lossy storage and donated inputs.
 
 use super::failure::Failure;
 use super::streams::Streams;
@@ -38,7 +38,7 @@ fn loss(text: &str) -> Result<Loss, String> {
     Ok(Loss { of, narrow })
 }
 
-/// Inputs that are given up.
+/// Donated inputs.
 #[derive(Args)]
 pub(super) struct Donated {
     /// Inputs whose memory results and temporaries may take, once they are read: parameters that a step

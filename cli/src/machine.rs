@@ -1,18 +1,18 @@
-//! What runs functions, by the name that `--engine` takes.
+//! Engines by the names that `--engine` accepts.
 
 use super::failure::Failure;
-use adfuse::engine::registry::{Named, Request};
+use adfuse::engine::registry::{NamedEngine, Request};
 use adfuse::engine::{Gpu, Session, Settings};
 use adfuse::ir::{Diagnostic, Kind};
 
 /// Reads an engine's name.
-pub(super) fn machine(text: &str) -> Result<Named, String> {
+pub(super) fn machine(text: &str) -> Result<NamedEngine, String> {
     text.parse()
 }
 
 /// An engine that plans, opened; `None` for one that does not.
 pub(super) fn session(
-    named: Named,
+    named: NamedEngine,
     settings: Settings,
     request: &Request,
 ) -> Result<Option<Session>, Failure> {

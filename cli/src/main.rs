@@ -1,9 +1,8 @@
-//! The command line: what a person types becomes calls of the library, and what the library answers
-//! becomes text, JSON, digests or files.
+//! The command line: turns what a person types into calls of the library, and the library's results into text, JSON,
+//! digests or files.
 //!
-//! Standard output carries results alone; everything else goes to standard error. The exit status is
-//! 0 when all is well, 1 when the program is wrong or a check fails, and 2 when the command line, or
-//! a file it names, cannot be used.
+//! Standard output carries results only; everything else goes to standard error. The exit status is 0 on success, 1 if
+//! the program is wrong or a check fails, and 2 if the command line, or a file that it names, cannot be used.
 
 mod bench;
 mod budget;
@@ -45,7 +44,7 @@ use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
-use streams::{Out, Streams};
+use streams::{PipeWriter, Streams};
 
 /// Runs the command line of the process.
 fn main() -> ExitCode {
@@ -82,10 +81,10 @@ enum Command {
     Jacobian(derivative::Jacobian),
     Hessian(derivative::Hessian),
     Vmap(vmap::Vmap),
-    Run(run::Run),
-    Check(check::Check),
+    Run(run::RunCommand),
+    Check(check::CheckCommand),
     Bench(bench::Bench),
-    Emit(emit::Emit),
+    Emit(emit::EmitCommand),
     Fmt(fmt::Fmt),
     Plan(plan::Show),
     Pack(pack::Pack),
@@ -101,7 +100,7 @@ fn command_line() -> ExitCode {
             return ExitCode::from(if e.use_stderr() { 2 } else { 0 });
         }
     };
-    let mut out = Out::new(io::stdout().lock());
+    let mut out = PipeWriter::new(io::stdout().lock());
     let mut err = io::stderr().lock();
     let color = err.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
     let mut streams = Streams { out: &mut out, err: &mut err };

@@ -4,25 +4,25 @@
 //! written as `float32` and read from `float32` (rounded to nearest) or from two-byte void.
 
 use super::failure::{Failure, mean};
-use super::params::{Param, fits};
+use super::params::{NamedParam, fits};
 use super::whole;
 use adfuse::backends::Array;
 use adfuse::ir::DType;
 use adfuse::ir::diag::listed;
-use adfuse::npz::{Archive, ArchiveWriter, Error, Header, numpy_name, write_npy};
+use adfuse::npz::{Archive, ArchiveWriter, Header, NpzError, numpy_name, write_npy};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
 
 /// Reads a `.npy` file as the argument for a parameter.
-pub(super) fn read_npy(path: &Path, param: &Param) -> Result<Array, Failure> {
+pub(super) fn read_npy(path: &Path, param: &NamedParam) -> Result<Array, Failure> {
     let what = format!("`{}`", path.display());
     let file = File::open(path).map_err(|e| unreadable(&what, e.into()))?;
     read_array(&mut BufReader::new(file), &what, param)
 }
 
 /// Reads an array of a `.npz` file as the argument for a parameter.
-pub(super) fn read_npz(path: &Path, member: &str, param: &Param) -> Result<Array, Failure> {
+pub(super) fn read_npz(path: &Path, member: &str, param: &NamedParam) -> Result<Array, Failure> {
     let what = format!("`{}`", path.display());
     let file = File::open(path).map_err(|e| unreadable(&what, e.into()))?;
     let mut archive = Archive::new(BufReader::new(file)).map_err(|e| unreadable(&what, e))?;
@@ -66,14 +66,14 @@ pub(super) fn save(path: &Path, arrays: &[(String, &Array)]) -> Result<(), Failu
 }
 
 /// What is wrong; `what` names the file and the array.
-fn unreadable(what: &str, e: Error) -> Failure {
+fn unreadable(what: &str, e: NpzError) -> Failure {
     Failure::usage(format!("cannot read {what}: {}", e.why))
 }
 
 /// Reads what is left of `from` as one array; its type is compared before its elements are read.
-fn read_array(from: &mut impl Read, what: &str, param: &Param) -> Result<Array, Failure> {
+fn read_array(from: &mut impl Read, what: &str, param: &NamedParam) -> Result<Array, Failure> {
     let header = Header::read(from).map_err(|e| unreadable(what, e))?;
-    let Param { name, ty } = param;
+    let NamedParam { name, ty } = param;
     let rounded = ty.dtype == DType::BF16 && header.dtype == Some(DType::F32);
     if header.dtype != Some(ty.dtype) && !rounded {
         let held = header.dtype.map_or(header.descr.as_str(), |d| numpy_name(d));

@@ -5,7 +5,7 @@ use super::bytes::bytes;
 use super::failure::Failure;
 use super::streams::Streams;
 use super::whole;
-use adfuse::memplan::{Options, PlanError, check, csv, plan};
+use adfuse::memplan::{PackOptions, PlanError, check, csv, plan};
 use clap::Args;
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read};
@@ -47,8 +47,8 @@ impl Pack {
         let deadline = self.time_limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut table = self.read()?;
         table.problem.capacity = self.capacity;
-        let unsaid = if deadline.is_some() { u64::MAX } else { Options::DEFAULT_EFFORT };
-        let options = Options { effort: self.effort.unwrap_or(unsaid), deadline };
+        let unsaid = if deadline.is_some() { u64::MAX } else { PackOptions::DEFAULT_EFFORT };
+        let options = PackOptions { effort: self.effort.unwrap_or(unsaid), deadline };
         let packing = match plan(&table.problem, &options) {
             Ok(packing) => packing,
             Err(e @ PlanError::DoesNotFit { .. }) => {
@@ -74,7 +74,7 @@ impl Pack {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn read(&self) -> Result<csv::Table, Failure> {
+    fn read(&self) -> Result<csv::CsvTable, Failure> {
         let input: Box<dyn Read> = if self.file == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {

@@ -1,4 +1,4 @@
-//! The parameters of a function that take arguments: their names, their types, the extents that fit them.
+//! The parameters of a function that take arguments: names, types, and matching extents.
 
 use super::failure::Failure;
 use adfuse::ir::{DType, Dim, Function, TensorType};
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// A parameter that takes an argument.
 #[derive(Clone, Debug)]
-pub(super) struct Param {
+pub(super) struct NamedParam {
     /// Its name; what the printer numbers has its number.
     pub(super) name: String,
     /// Its type.
@@ -15,14 +15,14 @@ pub(super) struct Param {
 
 /// The parameters of a function that take arguments: all but tokens. As in its text, a name that
 /// an earlier one has gets a suffix: a cotangent may be named like a parameter.
-pub(super) fn params(f: &Function) -> Vec<Param> {
+pub(super) fn params(f: &Function) -> Vec<NamedParam> {
     let mut numbers = 0..;
     let mut taken = BTreeSet::new();
     let named = f.params().iter().map(|&p| {
         let number = |n: Option<u32>| n.unwrap_or_default().to_string();
         let wanted = f.name_of(p).map_or_else(|| number(numbers.next()), str::to_string);
         let name = unique(wanted, &mut taken);
-        Param { name, ty: f.ty(p).clone() }
+        NamedParam { name, ty: f.ty(p).clone() }
     });
     named.filter(|p| p.ty.dtype != DType::Token).collect()
 }
@@ -40,8 +40,8 @@ pub(super) fn unique(name: String, taken: &mut BTreeSet<String>) -> String {
 }
 
 /// Errs unless the parameter can have these extents; `what` has them.
-pub(super) fn fits(param: &Param, dims: &[u64], what: &str) -> Result<(), Failure> {
-    let Param { name, ty } = param;
+pub(super) fn fits(param: &NamedParam, dims: &[u64], what: &str) -> Result<(), Failure> {
+    let NamedParam { name, ty } = param;
     let same = |(d, n): (&Dim, &u64)| d.known().is_none_or(|k| k == *n);
     if ty.rank() == dims.len() && ty.shape.iter().zip(dims).all(same) {
         return Ok(());

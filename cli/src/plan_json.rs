@@ -1,6 +1,6 @@
-//! Plans as JSON: the same as their text, for programs that read JSON.
+//! Plans as JSON: the same content as their text.
 //!
-//! Both ways go by the text, which has the only reader and printer of plans.
+//! Both directions go through the text, which has the only parser and printer of plans.
 
 use serde_json::{Map, Value, json};
 use std::fmt::Write;

@@ -1,25 +1,25 @@
-//! What `plan`, `emit` and `bench` share: which function is planned, for what, and by which plan.
+//! What `plan`, `emit` and `bench` share: the function to plan, the options, and the plan.
 
 use super::budget::{Counting, tell};
 use super::clock::Clock;
 use super::derivative::Wrt;
 use super::device::device;
 use super::failure::Failure;
-use super::freedom::{Followed, Freedom};
-use super::given::Written;
+use super::freedom::{Freedom, PlanArg};
+use super::given::PlanFile;
 use super::losses::{self, Donated, Losses};
 use super::machine::session;
 use super::params::params;
-use super::program::Program;
+use super::program::LoadedProgram;
 use super::streams::Streams;
-use super::target::{Target, all_bound, specialized};
+use super::target::{FunctionArgs, all_bound, specialized};
 use adfuse::autodiff::forward_and_backward;
-use adfuse::budget::{Choice, choose};
-use adfuse::engine::registry::{self, Named, Request};
+use adfuse::budget::{BudgetChoice, choose};
+use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
-    Effort, Engine, Fp, Lossy, MachineModel, Memory, Narrowed, Options, Plan, PlanFrontier,
-    PlanPoint, keep_lossy, lower, memory_beside, plan, plan_attempts, plan_frontier,
+    Effort, EngineModel, Fp, Lossy, MachineModel, Memory, Narrowed, Plan, PlanFrontier,
+    PlanOptions, PlanPoint, keep_lossy, lower, memory_beside, plan, plan_attempts, plan_frontier,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::rewrite::stabilize;
@@ -34,9 +34,9 @@ use std::sync::Arc;
 
 /// The arguments that say what is planned, and how.
 #[derive(Args)]
-pub(super) struct Planning {
+pub(super) struct PlanningArgs {
     #[command(flatten)]
-    target: Target,
+    target: FunctionArgs,
     /// Differentiate first: the results, then a gradient for each parameter of --wrt
     #[arg(long)]
     grad: bool,
@@ -48,7 +48,7 @@ pub(super) struct Planning {
     #[command(flatten)]
     freedom: Freedom,
     #[command(flatten)]
-    followed: Followed,
+    followed: PlanArg,
     #[command(flatten)]
     losses: Losses,
     #[command(flatten)]
@@ -56,15 +56,15 @@ pub(super) struct Planning {
 }
 
 /// A function ready to be planned.
-pub(super) struct Ready {
+pub(super) struct PlanRequest {
     /// Where it came from.
-    pub(super) source: Program,
+    pub(super) source: LoadedProgram,
     /// What of it is compiled.
     pub(super) selection: Selection,
     /// As the planner sees it.
     pub(super) function: Function,
     /// What it is planned for.
-    pub(super) options: Options,
+    pub(super) options: PlanOptions,
     /// What was recognised and rewritten, in order: rules, and the names of their results.
     pub(super) recognised: Vec<(&'static str, String)>,
     /// How many arguments it takes before cotangents.
@@ -73,7 +73,7 @@ pub(super) struct Ready {
     pub(super) budget: Option<u64>,
     /// What may be kept with losses, and what is.
     kept: Option<(Lossy, Narrowed)>,
-    /// The parameters that the caller gives up, by position.
+    /// The donated parameters, by position.
     pub(super) donated: Vec<usize>,
     /// The plan that was given.
     given: Option<Plan>,
@@ -84,24 +84,28 @@ pub(super) struct Ready {
 }
 
 /// A plan, and what it was chosen from where a budget decided.
-pub(super) struct Decided {
+pub(super) struct ChosenPlan {
     pub(super) plan: Plan,
-    pub(super) choice: Option<Choice>,
+    pub(super) choice: Option<BudgetChoice>,
 }
 
-impl Planning {
+impl PlanningArgs {
     /// Reads, rewrites, differentiates and prepares the function, and reads the plan.
-    pub(super) fn ready(&self) -> Result<Ready, Failure> {
+    pub(super) fn ready(&self) -> Result<PlanRequest, Failure> {
         self.ready_for("cpu")
     }
 
     /// The same, planned for another machine than `cpu` where none is named.
-    pub(super) fn ready_for(&self, usual: &str) -> Result<Ready, Failure> {
+    pub(super) fn ready_for(&self, usual: &str) -> Result<PlanRequest, Failure> {
         self.ready_by(usual, |_| Ok(None), &mut Clock::new())
     }
 
     /// The same for an engine to run it, with the phases `parse` and `ad` timed.
-    pub(super) fn ready_on(&self, named: Named, clock: &mut Clock) -> Result<Ready, Failure> {
+    pub(super) fn ready_on(
+        &self,
+        named: NamedEngine,
+        clock: &mut Clock,
+    ) -> Result<PlanRequest, Failure> {
         self.ready_by(named.row.machine, |options| self.session(named, options), clock)
     }
 
@@ -110,9 +114,9 @@ impl Planning {
     pub(super) fn ready_by(
         &self,
         usual: &str,
-        open: impl FnOnce(&Options) -> Result<Option<Session>, Failure>,
+        open: impl FnOnce(&PlanOptions) -> Result<Option<Session>, Failure>,
         clock: &mut Clock,
-    ) -> Result<Ready, Failure> {
+    ) -> Result<PlanRequest, Failure> {
         if self.wrt.is_given() && !self.grad {
             return Err(Failure::usage("--wrt needs --grad"));
         }
@@ -122,7 +126,7 @@ impl Planning {
         let runs_on = open(&options)?;
         let text = self.target.source()?;
         clock.begin();
-        let source = Program::of(text)?;
+        let source = LoadedProgram::of(text)?;
         clock.end("parse");
         let f = self.target.choose(&source)?;
         let extents = self.target.extents(f)?;
@@ -167,7 +171,7 @@ impl Planning {
             }
         };
         clock.end("ad");
-        Ok(Ready {
+        Ok(PlanRequest {
             source,
             selection,
             function,
@@ -185,7 +189,11 @@ impl Planning {
 
     /// The engine, with what counting the memory of plans asks for. What runs functions as they are has no plans:
     /// these are counted for the one that is usual.
-    fn session(&self, named: Named, options: &Options) -> Result<Option<Session>, Failure> {
+    fn session(
+        &self,
+        named: NamedEngine,
+        options: &PlanOptions,
+    ) -> Result<Option<Session>, Failure> {
         let named = if named.row.open.is_none() { registry::usual() } else { named };
         let (plan, code) = (options.clone(), self.code());
         let request = Request { number: named.number, code, ..Request::new(plan.clone()) };
@@ -198,13 +206,13 @@ impl Planning {
         self.freedom.budget.code()
     }
 
-    fn options(&self, given: Option<&Written>, usual: &str) -> Result<Options, Failure> {
+    fn options(&self, given: Option<&PlanFile>, usual: &str) -> Result<PlanOptions, Failure> {
         let (fp, effort) = (self.freedom.fp(), self.freedom.effort());
         let (device, fp) = match given {
             Some(plan) => (plan.device(self.device.as_deref())?, plan.fp(fp)?),
             None => (device(self.device.as_deref().unwrap_or(usual))?, fp.unwrap_or_default()),
         };
-        Ok(Options { device, effort, fp })
+        Ok(PlanOptions { device, effort, fp })
     }
 
     /// The files that are read: the program, the plan, the machine's description.
@@ -225,7 +233,7 @@ impl Planning {
 }
 
 /// What counts the memory of plans.
-fn counting(runs_on: Option<&Session>, options: &Options, donated: &[usize]) -> Counting {
+fn counting(runs_on: Option<&Session>, options: &PlanOptions, donated: &[usize]) -> Counting {
     match runs_on {
         None => Counting::of(options, donated),
         Some(session) if session.backend.name() == Cpu::NAME => Counting::here(options, donated),
@@ -240,7 +248,7 @@ fn counting(runs_on: Option<&Session>, options: &Options, donated: &[usize]) -> 
 
 /// The program's module and a function in it as a mode has them; what was rewritten is told.
 pub(super) fn in_mode(
-    source: &Program,
+    source: &LoadedProgram,
     f: Function,
     fp: Fp,
     recognised: &mut Vec<(&'static str, String)>,
@@ -252,7 +260,7 @@ pub(super) fn in_mode(
 }
 
 /// The program's module as a mode has it, all of its functions.
-pub(super) fn module_in_mode(source: &Program, fp: Fp) -> Result<Module, Failure> {
+pub(super) fn module_in_mode(source: &LoadedProgram, fp: Fp) -> Result<Module, Failure> {
     if fp == Fp::Strict {
         return Ok(source.module.clone());
     }
@@ -265,7 +273,7 @@ pub(super) fn module_in_mode(source: &Program, fp: Fp) -> Result<Module, Failure
 
 /// A module with stable forms for naive ones, and the function in it; what was rewritten is told.
 fn stable(
-    source: &Program,
+    source: &LoadedProgram,
     f: &Function,
     recognised: &mut Vec<(&'static str, String)>,
 ) -> Result<(Module, Function), Diagnostic> {
@@ -290,7 +298,7 @@ fn stable(
 
 /// Where an instruction is: the name of its result, or the line it comes from, since numbers are
 /// given anew when a function is prepared.
-fn place(source: &Program, f: &Function, i: Inst) -> String {
+fn place(source: &LoadedProgram, f: &Function, i: Inst) -> String {
     if let Some(name) = f.inst_results(i).first().and_then(|&v| f.name_of(v)) {
         return format!("%{name}");
     }
@@ -328,23 +336,23 @@ pub(super) fn effort_name(effort: Effort) -> &'static str {
     }
 }
 
-impl Ready {
+impl PlanRequest {
     /// The plan: the one given, or one made, within the budget if there is one.
-    pub(super) fn decide(&self, streams: &mut Streams<'_>) -> Result<Decided, Failure> {
+    pub(super) fn decide(&self, streams: &mut Streams<'_>) -> Result<ChosenPlan, Failure> {
         self.tell_losses(streams);
         if let Some(plan) = &self.given {
-            return Ok(Decided { plan: plan.clone(), choice: None });
+            return Ok(ChosenPlan { plan: plan.clone(), choice: None });
         }
         let Some(budget) = self.budget else {
             let plan = self.plan_with(self.options.effort)?;
-            return Ok(Decided { plan, choice: None });
+            return Ok(ChosenPlan { plan, choice: None });
         };
         let counting = self.counting();
-        let engine = (&counting as &dyn Engine, counting.name());
+        let engine = (&counting as &dyn EngineModel, counting.name());
         let choice = choose(&self.function, &self.options, budget, engine, self.cache.as_ref());
         let choice = choice.map_err(|d| self.source.wrong(d))?;
         tell(&choice.notes, streams);
-        Ok(Decided { plan: choice.point.plan.clone(), choice: Some(choice) })
+        Ok(ChosenPlan { plan: choice.point.plan.clone(), choice: Some(choice) })
     }
 
     fn tell_losses(&self, streams: &mut Streams<'_>) {
@@ -387,7 +395,7 @@ impl Ready {
 
     /// The plan of this effort.
     pub(super) fn plan_with(&self, effort: Effort) -> Result<Plan, Failure> {
-        let options = Options { effort, ..self.options.clone() };
+        let options = PlanOptions { effort, ..self.options.clone() };
         let made = plan(&self.function, &options).map_err(|d| self.source.wrong(d))?;
         Ok(made.donating(&self.donated))
     }

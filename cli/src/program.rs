@@ -1,7 +1,7 @@
 //! Reading a program: from a file or standard input to a verified module.
 
 use super::failure::Failure;
-use super::source::{Source, is_stdin};
+use super::source::{SourceText, is_stdin};
 use adfuse::ir::text::{Limits, parse};
 use adfuse::ir::{Diagnostic, Module, verify};
 use std::fs::File;
@@ -10,16 +10,16 @@ use std::path::Path;
 
 /// A verified module, and where it came from.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct LoadedProgram {
     /// The text.
-    pub(super) source: Source,
+    pub(super) source: SourceText,
     /// What it says.
     pub(super) module: Module,
 }
 
-impl Source {
+impl SourceText {
     /// Reads a file, or standard input for `-`.
-    pub(super) fn read(path: &Path) -> Result<Source, Failure> {
+    pub(super) fn read(path: &Path) -> Result<SourceText, Failure> {
         let name = if is_stdin(path) { "<stdin>".into() } else { path.display().to_string() };
         let most = Limits::default().source;
         let bytes = read_at_most(path, most as u64 + 1)
@@ -31,7 +31,7 @@ impl Source {
             let at = e.utf8_error().valid_up_to();
             Failure::usage(format!("`{name}` is not UTF-8 text: byte {at} is wrong"))
         })?;
-        Ok(Source { name, text: text.into() })
+        Ok(SourceText { name, text: text.into() })
     }
 
     /// Parses the text, without verifying it.
@@ -45,17 +45,17 @@ impl Source {
     }
 }
 
-impl Program {
+impl LoadedProgram {
     /// Reads, parses and verifies a program.
-    pub(super) fn read(path: &Path) -> Result<Program, Failure> {
-        Program::of(Source::read(path)?)
+    pub(super) fn read(path: &Path) -> Result<LoadedProgram, Failure> {
+        LoadedProgram::of(SourceText::read(path)?)
     }
 
     /// Parses and verifies a text.
-    pub(super) fn of(source: Source) -> Result<Program, Failure> {
+    pub(super) fn of(source: SourceText) -> Result<LoadedProgram, Failure> {
         let module = source.parse()?;
         verify(&module).map_err(|errors| source.wrong(errors))?;
-        Ok(Program { source, module })
+        Ok(LoadedProgram { source, module })
     }
 
     /// Errs when there is nothing to work on: an empty text is a program, but hardly what was meant.

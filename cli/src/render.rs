@@ -1,6 +1,6 @@
-//! Errors as people read them: the source line, a caret below it, and what may help.
+//! Errors as text: the source line, a caret below it, and a hint.
 
-use super::source::Source;
+use super::source::SourceText;
 use adfuse::ir::{Diagnostic, Kind, Span};
 use codespan_reporting::diagnostic::{Diagnostic as Report, Label};
 use codespan_reporting::files::SimpleFile;
@@ -8,7 +8,7 @@ use codespan_reporting::term::termcolor::Buffer;
 use codespan_reporting::term::{Chars, Config, Styles, StylesWriter, emit_to_write_style};
 
 /// The errors, one after another, and how many there are if there are several.
-pub(super) fn report(source: Option<&Source>, errors: &[Diagnostic], color: bool) -> String {
+pub(super) fn report(source: Option<&SourceText>, errors: &[Diagnostic], color: bool) -> String {
     let (name, text) = source.map_or(("", ""), |s| (s.name.as_str(), &*s.text));
     let file = SimpleFile::new(name, text);
     let config = Config { chars: Chars::ascii(), ..Config::default() };
@@ -33,21 +33,21 @@ pub(super) fn report(source: Option<&Source>, errors: &[Diagnostic], color: bool
     out
 }
 
-fn described(source: Option<&Source>, d: &Diagnostic) -> Report<()> {
+fn described(source: Option<&SourceText>, d: &Diagnostic) -> Report<()> {
     let mut report = Report::error().with_message(&d.message);
     if d.kind != Kind::Usage {
         report = report.with_code(code(d.kind));
     }
     let mut notes = Vec::new();
-    let place = source.zip(d.at.span).and_then(|(s, span)| Place::of(s, span));
+    let place = source.zip(d.at.span).and_then(|(s, span)| SnippetSpan::of(s, span));
     match place {
-        Some(Place { range, narrow: true, .. }) => {
+        Some(SnippetSpan { range, narrow: true, .. }) => {
             report = report.with_label(Label::primary((), range));
         }
         Some(place) => notes.push(place.position),
         None => {
             notes.extend(d.at.func.iter().map(|f| format!("in @{f}")));
-            notes.extend(d.at.inst.iter().map(|i| format!("at `{}`", cut(i))));
+            notes.extend(d.at.inst.iter().map(|i| format!("at `{}`", shortened(i))));
         }
     }
     notes.extend(d.hint.iter().map(|h| format!("help: {h}")));
@@ -58,7 +58,7 @@ fn described(source: Option<&Source>, d: &Diagnostic) -> Report<()> {
 }
 
 /// A place in the text.
-struct Place {
+struct SnippetSpan {
     range: std::ops::Range<usize>,
     /// Whether its lines are short enough to show.
     narrow: bool,
@@ -66,8 +66,8 @@ struct Place {
     position: String,
 }
 
-impl Place {
-    fn of(source: &Source, span: Span) -> Option<Place> {
+impl SnippetSpan {
+    fn of(source: &SourceText, span: Span) -> Option<SnippetSpan> {
         // Lines of tables of numbers run to megabytes.
         const WIDEST: usize = 300;
         let (start, end) = (span.start as usize, span.end as usize);
@@ -77,13 +77,13 @@ impl Place {
         let widest = source.text[line_start..line_end].lines().map(str::len).max();
         let line = before.matches('\n').count() + 1;
         let column = before[line_start..].chars().count() + 1;
-        let position = format!("{}:{line}:{column}: `{}`", source.name, cut(inside));
-        Some(Place { range: start..end, narrow: widest.unwrap_or(0) <= WIDEST, position })
+        let position = format!("{}:{line}:{column}: `{}`", source.name, shortened(inside));
+        Some(SnippetSpan { range: start..end, narrow: widest.unwrap_or(0) <= WIDEST, position })
     }
 }
 
 /// The first line of a text, cut where it is long.
-fn cut(text: &str) -> String {
+fn shortened(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     match line.char_indices().nth(160) {
         Some((k, _)) => format!("{}..", &line[..k]),
@@ -123,8 +123,8 @@ mod tests {
     use super::*;
     use adfuse::ir::At;
 
-    fn source(text: &str) -> Source {
-        Source { name: "a.ir".into(), text: text.into() }
+    fn source(text: &str) -> SourceText {
+        SourceText { name: "a.ir".into(), text: text.into() }
     }
 
     fn wrong(start: usize, end: usize) -> Diagnostic {

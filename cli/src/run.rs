@@ -1,17 +1,17 @@
-//! `run`: a function, or its gradient function, at given or random inputs.
+//! `run`: runs a function, or its gradient function, at given or random inputs.
 
 use super::derivative::Wrt;
-use super::engine::{Engine, Settled};
+use super::engine::{EngineArgs, ResolvedFreedom};
 use super::failure::Failure;
-use super::freedom::{Followed, Freedom};
-use super::inputs::{self, Given, Inputs, arguments};
+use super::freedom::{Freedom, PlanArg};
+use super::inputs::{self, GivenValue, Inputs, arguments};
 use super::losses::{Donated, Losses};
 use super::params;
 use super::planning::in_mode;
-use super::program::Program;
-use super::spec::{Input, input};
+use super::program::LoadedProgram;
+use super::spec::{InputArg, input};
 use super::streams::Streams;
-use super::target::{Target, all_bound, specialized};
+use super::target::{FunctionArgs, all_bound, specialized};
 use super::{json, npz, show, whole};
 use adfuse::autodiff::forward_and_backward;
 use adfuse::backends::Array;
@@ -30,9 +30,9 @@ use std::process::ExitCode;
 /// Inputs that are not given are random: normal for floats, 0 to 3 for integers. They depend on
 /// --seed and their position alone. What the program prints goes to standard error.
 #[derive(Args)]
-pub(super) struct Run {
+pub(super) struct RunCommand {
     #[command(flatten)]
-    target: Target,
+    target: FunctionArgs,
     /// An input: x.npy, file.npz#name, zeros, ones, randn, uniform, a number, or a nested list
     ///
     /// SPEC is x.npy, file.npz#name (or file.npz, for the array named like the input), zeros, ones,
@@ -40,7 +40,7 @@ pub(super) struct Run {
     /// nested list such as [[1,2],[3,4]]. Files must hold the parameter's element type; bf16 is read
     /// from float32, rounded to nearest. Extents of files and lists bind symbolic dimensions.
     #[arg(long = "input", value_name = "NAME=SPEC", value_parser = input)]
-    inputs: Vec<Input>,
+    inputs: Vec<InputArg>,
     /// The seed of inputs that are not given
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -54,11 +54,11 @@ pub(super) struct Run {
     #[command(flatten)]
     wrt: Wrt,
     #[command(flatten)]
-    engine: Engine,
+    engine: EngineArgs,
     #[command(flatten)]
     freedom: Freedom,
     #[command(flatten)]
-    followed: Followed,
+    followed: PlanArg,
     #[command(flatten)]
     losses: Losses,
     #[command(flatten)]
@@ -75,7 +75,7 @@ pub(super) struct Run {
     save: Option<PathBuf>,
 }
 
-impl Run {
+impl RunCommand {
     /// Runs the command.
     pub(super) fn execute(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         if self.wrt.is_given() && !self.grad {
@@ -89,7 +89,7 @@ impl Run {
             )?;
         }
         let (lossy, plan) = (self.losses.allowed()?, self.followed.read()?);
-        let settled = Settled::of(&self.freedom, lossy, plan, &self.engine)?;
+        let settled = ResolvedFreedom::of(&self.freedom, lossy, plan, &self.engine)?;
         let program = self.target.read()?;
         let f = self.target.choose(&program)?;
         let inputs = Inputs::new(self.inputs.clone(), self.seed)?;
@@ -139,10 +139,10 @@ impl Run {
     /// The function with all symbols bound, and what is given for its parameters.
     fn at_extents(
         &self,
-        program: &Program,
+        program: &LoadedProgram,
         f: &Function,
         inputs: &Inputs,
-    ) -> Result<(Function, Vec<Option<Given>>), Failure> {
+    ) -> Result<(Function, Vec<Option<GivenValue>>), Failure> {
         let params = params::params(f);
         if !self.grad {
             inputs.all_known(&params, &f.name)?;

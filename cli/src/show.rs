@@ -1,4 +1,4 @@
-//! Tensors as people read them, and their digests.
+//! Tensors as text, and their digests.
 
 use adfuse::backends::Array;
 use adfuse::ir::Literal;

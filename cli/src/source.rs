@@ -1,11 +1,11 @@
-//! The text of a program or of a file beside it, as messages point into it.
+//! Source texts that messages point into.
 
 use std::path::Path;
 use std::rc::Rc;
 
 /// A program's text and the name it has in messages.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct SourceText {
     /// The file's name, or `<stdin>`.
     pub(super) name: String,
     /// The text.

@@ -1,4 +1,4 @@
-//! What `--input NAME=SPEC` says.
+//! The syntax of `--input NAME=SPEC`.
 
 use adfuse::ir::types::MAX_RANK;
 use adfuse::ir::{DType, Literal, Number};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// One `--input`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Input {
+pub(super) struct InputArg {
     /// The parameter's name, without `%`.
     pub(super) name: String,
     /// Where its value comes from.
@@ -70,7 +70,7 @@ impl List {
 }
 
 /// Reads `NAME=SPEC`.
-pub(super) fn input(text: &str) -> Result<Input, String> {
+pub(super) fn input(text: &str) -> Result<InputArg, String> {
     let (name, spec) = text.split_once('=').ok_or("expected NAME=SPEC")?;
     let name = name.trim_start_matches('%').to_string();
     if name.is_empty() {
@@ -100,7 +100,7 @@ pub(super) fn input(text: &str) -> Result<Input, String> {
             },
         },
     };
-    Ok(Input { name, spec: spec? })
+    Ok(InputArg { name, spec: spec? })
 }
 
 fn number(text: &str) -> Option<Number> {
@@ -126,7 +126,7 @@ fn written(n: Number, text: &str) -> Result<Number, String> {
     match n {
         Number::Float(x) if x.is_infinite() && !text.ends_with("inf") => {
             let inf = if x > 0.0 { "inf" } else { "-inf" };
-            Err(format!("`{}` is beyond every float; infinity is `{inf}`", cut(text)))
+            Err(format!("`{}` is beyond every float; infinity is `{inf}`", shortened(text)))
         }
         n => Ok(n),
     }
@@ -134,18 +134,18 @@ fn written(n: Number, text: &str) -> Result<Number, String> {
 
 /// Reads a nested list; all lists of one depth have one length.
 fn list(text: &str) -> Result<List, String> {
-    let mut reader = Lists { rest: text, depth: 0, dims: Vec::new(), numbers: Vec::new() };
+    let mut reader = ListParser { rest: text, depth: 0, dims: Vec::new(), numbers: Vec::new() };
     reader.list()?;
     match reader.rest.trim() {
         "" => {
             let dims = reader.dims.into_iter().map(|n| n.unwrap_or(0)).collect();
             Ok(List { dims, numbers: reader.numbers })
         }
-        rest => Err(format!("`{}` after the list", cut(rest))),
+        rest => Err(format!("`{}` after the list", shortened(rest))),
     }
 }
 
-struct Lists<'t> {
+struct ListParser<'t> {
     rest: &'t str,
     depth: usize,
     /// The lengths of the lists of each depth, as far as they are known.
@@ -153,7 +153,7 @@ struct Lists<'t> {
     numbers: Vec<Number>,
 }
 
-impl Lists<'_> {
+impl ListParser<'_> {
     fn eat(&mut self, c: char) -> bool {
         self.rest = self.rest.trim_start();
         let rest = self.rest.strip_prefix(c);
@@ -179,7 +179,7 @@ impl Lists<'_> {
             if length > 0 && !self.eat(',') {
                 return Err(match self.rest {
                     "" => "a list is not closed".into(),
-                    rest => format!("expected `,` or `]` before `{}`", cut(rest)),
+                    rest => format!("expected `,` or `]` before `{}`", shortened(rest)),
                 });
             }
             self.depth = depth + 1;
@@ -206,7 +206,7 @@ impl Lists<'_> {
             return Err(match text.trim() {
                 "" if rest.is_empty() => "a list is not closed".into(),
                 "" => "a number is missing in the list".into(),
-                text => format!("`{}` is no number", cut(text)),
+                text => format!("`{}` is no number", shortened(text)),
             });
         };
         if self.dims.len() != self.depth {
@@ -218,7 +218,7 @@ impl Lists<'_> {
     }
 }
 
-fn cut(text: &str) -> String {
+fn shortened(text: &str) -> String {
     text.chars().take(40).collect()
 }
 

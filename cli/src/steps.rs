@@ -1,4 +1,4 @@
-//! Steps of a program as people name them.
+//! Names of a program's steps.
 
 use adfuse::ir::kernel::{Buffer, Extents, Program, Step};
 

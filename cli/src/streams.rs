@@ -1,4 +1,4 @@
-//! Where output goes.
+//! Output streams.
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 
@@ -19,18 +19,18 @@ impl Streams<'_> {
 
 /// A buffered stream whose reader may leave: what is written after that is dropped silently, since
 /// `adfuse .. | head` is no error.
-pub(super) struct Out<W: Write> {
+pub(super) struct PipeWriter<W: Write> {
     inner: BufWriter<Leaving<W>>,
 }
 
-impl<W: Write> Out<W> {
+impl<W: Write> PipeWriter<W> {
     /// Writes to `inner`.
-    pub(super) fn new(inner: W) -> Out<W> {
-        Out { inner: BufWriter::new(Leaving { inner, closed: false }) }
+    pub(super) fn new(inner: W) -> PipeWriter<W> {
+        PipeWriter { inner: BufWriter::new(Leaving { inner, closed: false }) }
     }
 }
 
-impl<W: Write> Write for Out<W> {
+impl<W: Write> Write for PipeWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.inner.write(bytes)
     }

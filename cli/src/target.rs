@@ -1,8 +1,8 @@
-//! Which function of which program a command is about, at which extents.
+//! The function that a command is about, and its extents.
 
 use super::failure::{Failure, mean};
-use super::program::Program;
-use super::source::{Source, is_stdin};
+use super::program::LoadedProgram;
+use super::source::{SourceText, is_stdin};
 use adfuse::ir::diag::listed;
 use adfuse::ir::rewrite::specialize;
 use adfuse::ir::{Function, Symbol};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// The arguments that choose a function.
 #[derive(Args)]
-pub(super) struct Target {
+pub(super) struct FunctionArgs {
     /// The program, or `-` for standard input
     #[arg(required = true)]
     file: Option<PathBuf>,
@@ -31,7 +31,7 @@ pub(super) struct Dims {
     dims: Vec<(Symbol, u64)>,
 }
 
-impl Target {
+impl FunctionArgs {
     /// The program's file, which a command that does without one does not ask for.
     fn file(&self) -> Result<&Path, Failure> {
         self.file.as_deref().ok_or_else(|| Failure::usage("expected a program"))
@@ -43,17 +43,17 @@ impl Target {
     }
 
     /// Reads the program's text.
-    pub(super) fn source(&self) -> Result<Source, Failure> {
-        Source::read(self.file()?)
+    pub(super) fn source(&self) -> Result<SourceText, Failure> {
+        SourceText::read(self.file()?)
     }
 
     /// Reads the program.
-    pub(super) fn read(&self) -> Result<Program, Failure> {
-        Program::read(self.file()?)
+    pub(super) fn read(&self) -> Result<LoadedProgram, Failure> {
+        LoadedProgram::read(self.file()?)
     }
 
     /// The chosen function of the program.
-    pub(super) fn choose<'p>(&self, program: &'p Program) -> Result<&'p Function, Failure> {
+    pub(super) fn choose<'p>(&self, program: &'p LoadedProgram) -> Result<&'p Function, Failure> {
         program.has_functions()?;
         let module = &program.module;
         let names: Vec<&str> = module.funcs.values().map(|f| f.name.as_str()).collect();
@@ -118,7 +118,7 @@ pub(super) fn all_bound(f: &Function, extents: &BTreeMap<Symbol, u64>) -> Result
 
 /// The function at these extents; the symbols not among them stay.
 pub(super) fn specialized(
-    program: &Program,
+    program: &LoadedProgram,
     f: &Function,
     extents: &BTreeMap<Symbol, u64>,
 ) -> Result<Function, Failure> {

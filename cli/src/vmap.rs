@@ -1,9 +1,9 @@
-//! `vmap`: a function of one element, as a function of a batch.
+//! `vmap`: turns a function of one element into a function of a batch.
 
 use super::derivative::print;
 use super::failure::Failure;
 use super::streams::Streams;
-use super::target::{Target, specialized};
+use super::target::{FunctionArgs, specialized};
 use adfuse::autodiff::{Batching, Random, vmap};
 use adfuse::ir::diag::instead;
 use adfuse::ir::{DType, Dim, Function, Kind, Symbol, Value};
@@ -17,18 +17,18 @@ use std::process::ExitCode;
 #[derive(Args)]
 pub(super) struct Vmap {
     #[command(flatten)]
-    target: Target,
+    target: FunctionArgs,
     /// The extent of the batch: a number, or a name for a symbolic dimension
     #[arg(long, value_name = "N", value_parser = size)]
     size: Dim,
     /// The axis of the batch by parameter, such as x=0,y=none; all elements share those that are not
     /// named. Without this it is the first axis of every parameter
     #[arg(long, value_name = "NAME=AXIS,..", value_delimiter = ',', value_parser = named)]
-    in_axes: Vec<(String, Axis)>,
+    in_axes: Vec<(String, AxisArg)>,
     /// The axis of the batch by result, such as 0,none; without this, the first of each. A negative
     /// axis counts from the last
     #[arg(long, value_name = "AXIS,..", value_delimiter = ',', value_parser = axis, allow_hyphen_values = true)]
-    out_axes: Vec<Axis>,
+    out_axes: Vec<AxisArg>,
     /// Let all elements draw the same random bits where they share seed and offset
     #[arg(long)]
     same_bits: bool,
@@ -36,7 +36,7 @@ pub(super) struct Vmap {
 
 /// An axis as it is written.
 #[derive(Clone, Copy, Debug)]
-enum Axis {
+enum AxisArg {
     None,
     At(i64),
 }
@@ -94,10 +94,10 @@ impl Vmap {
     }
 }
 
-impl Axis {
+impl AxisArg {
     /// The axis of the batch in what `v` becomes.
     fn of(self, f: &Function, v: Value, what: &str) -> Result<Option<usize>, Failure> {
-        let Axis::At(at) = self else { return Ok(None) };
+        let AxisArg::At(at) = self else { return Ok(None) };
         let ty = f.ty(v);
         let rank = ty.rank() as i64;
         let axis = if at < 0 { at.saturating_add(rank + 1) } else { at };
@@ -119,14 +119,14 @@ fn size(text: &str) -> Result<Dim, String> {
     }
 }
 
-fn axis(text: &str) -> Result<Axis, String> {
+fn axis(text: &str) -> Result<AxisArg, String> {
     match text {
-        "none" => Ok(Axis::None),
-        text => text.parse().map(Axis::At).map_err(|_| "expected an axis or `none`".to_string()),
+        "none" => Ok(AxisArg::None),
+        text => text.parse().map(AxisArg::At).map_err(|_| "expected an axis or `none`".to_string()),
     }
 }
 
-fn named(text: &str) -> Result<(String, Axis), String> {
+fn named(text: &str) -> Result<(String, AxisArg), String> {
     let (name, at) = text.split_once('=').ok_or("expected NAME=AXIS")?;
     Ok((name.trim_start_matches('%').to_string(), axis(at)?))
 }

@@ -1,10 +1,9 @@
-//! The planner: which instructions of a function share a kernel, and the program of kernels that
-//! follows.
+//! The planner: it decides which instructions of a function share a kernel, and lowers the function to a program of
+//! kernels.
 //!
-//! [`prepare`](prepare()) gives the function as it is planned, [`plan`] decides, [`lower`](lower())
-//! applies what was decided. The function holds every phase of a step, so forward and backward are
-//! grouped together. What programs cost on a machine is counted from their structure
-//! ([`fn@cost`]).
+//! [`prepare`](prepare()) rewrites the function into the form that is planned, [`plan`] decides, and [`lower`](lower())
+//! applies the plan. The function contains every phase of a step, so forward and backward are grouped together. The
+//! cost of a program on a machine is counted from its structure ([`fn@cost`]).
 
 mod analysis;
 mod cost;
@@ -19,29 +18,34 @@ pub mod search;
 
 pub use adfuse_ir::kernel::InPlace;
 pub use cost::operations::Ops;
-pub use cost::{Bound, Cost, StepCost, cost, step_cost};
+pub use cost::{Bottleneck, Cost, StepCost, cost, step_cost};
 pub use explain::candidates::{Candidate, Relation, candidates};
-pub use explain::patterns::{Pattern, patterns};
-pub use explain::{Apart, Explainer, Explanation, Obstacle, Occurrences, Role, Together, explain};
-pub use lower::instances::computed_again;
+pub use explain::patterns::{PatternMatch, patterns};
+pub use explain::{
+    Explainer, Explanation, GroupRole, NotShared, Obstacle, Occurrences, SharedGroup, explain,
+};
+pub use lower::instances::recomputed_values;
 pub use lower::lower;
 pub use lower::steps::steps_of;
-pub use memory::engine::{AnyEngine, Engine};
+pub use memory::engine::{AnyEngine, EngineModel};
 pub use memory::residuals::saved_bytes;
+#[doc(hidden)]
+pub use memory::residuals::stored_bytes;
 pub use memory::{ALIGN, Memory, memory, memory_apart, memory_beside};
-pub use plan::lossy::{Bound as LossyBound, Lossy, LossyCopy, Narrow, lossy_copies};
+pub use plan::lossy::{ErrorBound as LossyBound, Lossy, LossyCopy, Narrow, lossy_copies};
 pub use plan::machine_model::MachineModel;
 pub use plan::names::value_named;
-pub use plan::options::{Effort, Options};
+pub use plan::options::{Effort, PlanOptions};
 pub use plan::refusal::Refusal;
 pub use plan::{Group, Members, Plan, graph_hash};
 pub use prepass::lossy::planned_function;
 pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};
-pub use remat::crossing::{How, Reading};
+pub use remat::crossing::{Reading, ValueSource};
 pub use remat::decisions::{
-    Alternative, Choice, Constraint, Decider, Decision, Difference, Why, decisions,
+    Alternative, Constraint, Decider, Decision, Difference, NoAlternative, ResidualChoice,
+    decisions,
 };
-pub use remat::lossy::{AsItIs, Left, Narrowed, keep_lossy};
+pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy};
 pub use remat::{PlanFrontier, plan_frontier};
 pub use search::fastest::plan_attempts;
 pub use search::planner::plan;
@@ -55,14 +59,14 @@ use adfuse_ir::{Diagnostic, Function, Module};
 /// those of one planner.
 pub const PLANNER: &str = env!("ADFUSE_PLANNER");
 
-/// A function on its way to an engine: as it was planned, the plan, and the program.
+/// A function with its plan and its program.
 #[derive(Clone, Debug)]
-pub struct Compiled {
+pub struct LoweredFunction {
     /// The prepared function, whose values the plan names.
     pub function: Function,
-    /// What was decided.
+    /// The plan.
     pub plan: Plan,
-    /// What follows.
+    /// The program.
     pub program: Program,
 }
 
@@ -71,9 +75,13 @@ pub struct Compiled {
 /// # Errors
 /// For what has no lowering: symbolic extents, tokens, effects and `cond`. The error names the symbol
 /// or the instruction.
-pub fn compile(module: &Module, f: &Function, options: &Options) -> Result<Compiled, Diagnostic> {
+pub fn compile(
+    module: &Module,
+    f: &Function,
+    options: &PlanOptions,
+) -> Result<LoweredFunction, Diagnostic> {
     let function = prepare(module, f)?;
     let plan = plan(&function, options)?;
     let program = lower(&function, &plan, &options.device)?;
-    Ok(Compiled { function, plan, program })
+    Ok(LoweredFunction { function, plan, program })
 }

@@ -1,6 +1,6 @@
 //! Programs written as text, whose costs are counted by hand.
 
-use adfuse_fusion::{Bound, Cost, MachineModel, Ops, StepCost, cost, step_cost};
+use adfuse_fusion::{Bottleneck, Cost, MachineModel, Ops, StepCost, cost, step_cost};
 use adfuse_ir::kernel::text::parse;
 use adfuse_ir::kernel::{Program, Role, Step, verify};
 
@@ -262,7 +262,7 @@ fn contractions_count_multiply_adds() {
     let plain = step(&contract("f32", "f32", store));
     assert_eq!(plain.ops, Ops { contract_f32: macs, ..Ops::default() });
     assert_eq!((plain.reads, plain.writes), (4 * (256 + 512) * 1024, 4 * 256 * 512));
-    assert_eq!(plain.bound, Bound::Compute);
+    assert_eq!(plain.bound, Bottleneck::Compute);
     let due = MachineModel::cpu().launch_s + macs as f64 / MachineModel::cpu().contract_f32_per_s;
     assert!((plain.seconds - due).abs() < 1e-12, "{plain:?}");
     let narrow = step(&contract("bf16", "f32", store));
@@ -402,12 +402,12 @@ fn time_is_that_of_memory_compute_or_launches() {
         ))
     };
     let tiny = copy(16);
-    assert_eq!((tiny.bound, tiny.resident), (Bound::Launch, true));
+    assert_eq!((tiny.bound, tiny.resident), (Bottleneck::Launch, true));
     let near = copy(N);
-    assert_eq!((near.bound, near.resident), (Bound::Memory, true));
+    assert_eq!((near.bound, near.resident), (Bottleneck::Memory, true));
     assert_eq!(near.seconds, device.launch_s + 8.0 * N as f64 / device.cache_bytes_per_s);
     let far = copy(16 * N);
-    assert_eq!((far.bound, far.resident), (Bound::Memory, false));
+    assert_eq!((far.bound, far.resident), (Bottleneck::Memory, false));
     assert_eq!(far.seconds, device.launch_s + 128.0 * N as f64 / device.memory_bytes_per_s);
     // One point: one core, its lanes on the axes of the stage.
     let sum = step(&format!(

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 /// A sum of terms times constants, and a constant. Terms are axes, quotients, remainders and data.
 #[derive(Clone, Default)]
-struct Sum {
+struct AffineSum {
     terms: SmallVec<[(IndexExpr, i64); 4]>,
     constant: i64,
 }
@@ -20,8 +20,8 @@ pub fn simplified(e: &IndexExpr, extents: &[i64]) -> IndexExpr {
     sum(e, extents).and_then(|s| s.written()).unwrap_or_else(|| e.clone())
 }
 
-fn sum(e: &IndexExpr, extents: &[i64]) -> Option<Sum> {
-    let mut out = Sum::default();
+fn sum(e: &IndexExpr, extents: &[i64]) -> Option<AffineSum> {
+    let mut out = AffineSum::default();
     match e {
         IndexExpr::Axis(a) if extents.get(*a as usize) == Some(&1) => {}
         IndexExpr::Axis(_) | IndexExpr::Data { .. } => out.terms.push((e.clone(), 1)),
@@ -69,7 +69,7 @@ fn sum(e: &IndexExpr, extents: &[i64]) -> Option<Sum> {
     Some(out)
 }
 
-impl Sum {
+impl AffineSum {
     fn push(&mut self, term: IndexExpr, factor: i64) -> Option<()> {
         match self.terms.iter_mut().find(|(t, _)| *t == term) {
             Some((_, f)) => *f = f.checked_add(factor)?,
@@ -79,7 +79,7 @@ impl Sum {
         Some(())
     }
 
-    fn add(&mut self, other: &Sum, factor: i64) -> Option<()> {
+    fn add(&mut self, other: &AffineSum, factor: i64) -> Option<()> {
         for (t, f) in &other.terms {
             self.push(t.clone(), f.checked_mul(factor)?)?;
         }
@@ -88,8 +88,8 @@ impl Sum {
     }
 
     /// What `c` divides, divided, and the rest.
-    fn split(self, c: i64) -> Option<(Sum, Sum)> {
-        let (mut whole, mut rest) = (Sum::default(), Sum::default());
+    fn split(self, c: i64) -> Option<(AffineSum, AffineSum)> {
+        let (mut whole, mut rest) = (AffineSum::default(), AffineSum::default());
         for (t, f) in self.terms {
             match f % c {
                 0 => whole.terms.push((t, f / c)),
@@ -163,8 +163,8 @@ impl Sum {
 }
 
 /// The sum that an expression in simple form is, without looking into its terms.
-fn flat(e: &IndexExpr) -> Option<Sum> {
-    let mut out = Sum::default();
+fn flat(e: &IndexExpr) -> Option<AffineSum> {
+    let mut out = AffineSum::default();
     match e {
         IndexExpr::Const(c) => out.constant = *c,
         IndexExpr::Add(a, b) => {

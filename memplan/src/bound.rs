@@ -1,9 +1,9 @@
-//! A lower bound on the peak: what is live at the most crowded moment, with the bytes that alignment
-//! wastes and without the bytes that in-place pairs may save.
+//! A lower bound on the peak: the bytes that are live at the most crowded moment, with alignment waste, and without the
+//! bytes that in-place pairs may save.
 
 use cranelift_entity::EntityRef;
 
-use crate::instance::{Instance, Part, Slot, SlotId, align_up};
+use crate::instance::{Instance, Slot, SlotId, SlotPart, align_up};
 
 /// No placement of `instance` has a peak below this many bytes.
 pub(crate) fn lower_bound(instance: &Instance) -> i64 {
@@ -26,7 +26,7 @@ pub(crate) fn loads(instance: &Instance) -> Vec<i64> {
 /// starts at a multiple of `align`, so that all but the topmost take up their size rounded up.
 fn most_crowded(instance: &Instance, align: i64) -> i64 {
     // A window does not start where its slot does, so that the argument fails for it.
-    let counts = |slot: &Slot, part: &Part| slot.align >= align && (align == 1 || part.lo == 0);
+    let counts = |slot: &Slot, part: &SlotPart| slot.align >= align && (align == 1 || part.lo == 0);
     let mut load =
         sum_of(
             instance,
@@ -34,7 +34,7 @@ fn most_crowded(instance: &Instance, align: i64) -> i64 {
                 if counts(slot, part) { align_up(part.hi - part.lo, align) } else { 0 }
             },
         );
-    let mut padded: Vec<(i64, Part)> = Vec::new();
+    let mut padded: Vec<(i64, SlotPart)> = Vec::new();
     for slot in instance.slots.values() {
         for part in slot.parts.iter().filter(|part| counts(slot, part)) {
             let padding = align_up(part.hi - part.lo, align) - (part.hi - part.lo);
@@ -51,7 +51,7 @@ fn most_crowded(instance: &Instance, align: i64) -> i64 {
 }
 
 /// Sums `bytes` over the parts live in each section.
-fn sum_of(instance: &Instance, bytes: impl Fn(&Slot, &Part) -> i64) -> Vec<i64> {
+fn sum_of(instance: &Instance, bytes: impl Fn(&Slot, &SlotPart) -> i64) -> Vec<i64> {
     let mut change = vec![0i64; instance.section_count + 1];
     for slot in instance.slots.values() {
         for part in &slot.parts {
@@ -70,7 +70,7 @@ fn sum_of(instance: &Instance, bytes: impl Fn(&Slot, &Part) -> i64) -> Vec<i64> 
 }
 
 /// Takes from each section the greatest of the values whose parts cover it.
-fn subtract_greatest(load: &mut [i64], mut values: Vec<(i64, Part)>) {
+fn subtract_greatest(load: &mut [i64], mut values: Vec<(i64, SlotPart)>) {
     values.sort_by_key(|&(value, part)| (std::cmp::Reverse(value), part.from));
     // `next[i]` leads to the first section from `i` on that no greater value has covered.
     let mut next: Vec<usize> = (0..=load.len()).collect();

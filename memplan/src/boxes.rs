@@ -1,21 +1,20 @@
-//! Joining slots that fit together exactly: one above the other over the same time, or one after the
-//! other with the same size. Such a pair wastes nothing, so that an instance of the joined slots is
-//! smaller and has the same load; it may have a greater least peak, which is why it is one way to
-//! plan among others.
+//! Joins slots that fit together exactly: stacked over the same time, or consecutive in time with the same size. Such a
+//! pair wastes nothing, so the joined instance is smaller and has the same load. Its minimum peak may be higher, so it
+//! is one method among others.
 
 use std::collections::BTreeMap;
 
 use cranelift_entity::EntityRef;
 use smallvec::smallvec;
 
-use crate::instance::{Instance, Part, Slot, SlotId, align_up};
+use crate::instance::{Instance, Slot, SlotId, SlotPart, align_up};
 use crate::joined::Joined;
 use crate::limit::Limit;
 use crate::scatter::scatter;
 
 /// How far to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Zeal {
+pub(crate) enum BoxEffort {
     /// Join in time only.
     Chains,
     /// Stack two only if what results can then be joined in time.
@@ -26,17 +25,23 @@ pub(crate) enum Zeal {
 
 /// Joins what can be joined, as far as there is time. Where several can be joined to one, `seed` decides;
 /// 0 takes the first.
-pub(crate) fn boxed(instance: &Instance, zeal: Zeal, seed: u64, limit: &mut Limit) -> Joined {
-    let mut yard = Yard::new(instance, seed);
-    yard.chain(limit);
-    if zeal != Zeal::Chains {
-        while limit.look(yard.boxes.len() * BOX)
-            && (yard.stack_matching() || (zeal == Zeal::All && yard.stack_shortest()))
+pub(crate) fn boxed(
+    instance: &Instance,
+    box_effort: BoxEffort,
+    seed: u64,
+    limit: &mut Limit,
+) -> Joined {
+    let mut box_set = BoxSet::new(instance, seed);
+    box_set.chain(limit);
+    if box_effort != BoxEffort::Chains {
+        while limit.look(box_set.boxes.len() * BOX)
+            && (box_set.stack_matching()
+                || (box_effort == BoxEffort::All && box_set.stack_shortest()))
         {
-            yard.chain(limit);
+            box_set.chain(limit);
         }
     }
-    yard.finish(instance)
+    box_set.finish(instance)
 }
 
 /// The cost of a box, counted in places of a placement.
@@ -46,13 +51,13 @@ const BOX: usize = 64;
 const MOST_COMPARED: usize = 64;
 
 /// Boxes under construction.
-struct Yard {
-    boxes: Vec<Crate>,
+struct BoxSet {
+    boxes: Vec<SlotBox>,
 }
 
 /// A box: slots at offsets relative to its own.
 #[derive(Clone)]
-struct Crate {
+struct SlotBox {
     /// The size rounded up to what all slots are aligned to: that much is taken up anyway.
     size: i64,
     slot: Slot,
@@ -61,19 +66,19 @@ struct Crate {
     plain: bool,
 }
 
-impl Crate {
+impl SlotBox {
     fn life(&self) -> (usize, usize) {
         (self.slot.birth(), self.slot.death())
     }
 }
 
-impl Yard {
+impl BoxSet {
     fn new(instance: &Instance, seed: u64) -> Self {
         let granule = instance.slots.values().map(|slot| slot.align).min().unwrap_or(1);
-        let mut boxes: Vec<Crate> = instance
+        let mut boxes: Vec<SlotBox> = instance
             .slots
             .iter()
-            .map(|(id, slot)| Crate {
+            .map(|(id, slot)| SlotBox {
                 size: align_up(slot.extent, granule),
                 slot: slot.clone(),
                 members: vec![(id, 0)],
@@ -203,7 +208,7 @@ impl Yard {
             let end = lower.slot.extent.max(start + upper.slot.extent);
             lower.size = start + upper.size;
             lower.slot.extent = end;
-            lower.slot.parts = smallvec![Part { from, to, lo: 0, hi: end }];
+            lower.slot.parts = smallvec![SlotPart { from, to, lo: 0, hi: end }];
             if !stacked {
                 lower.slot.lifetime = lower.slot.lifetime.saturating_add(upper.slot.lifetime);
             }

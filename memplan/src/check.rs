@@ -1,4 +1,4 @@
-//! Proof that a packing is sound, by a sweep over time that shares no code with the planner.
+//! Proves that a packing is sound, by a sweep over time that shares no code with the planner.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use cranelift_entity::{EntityRef, PrimaryMap};
 use thiserror::Error;
 
 use crate::packing::Packing;
-use crate::problem::{Buffer, BufferId, Offset, Problem, Share};
+use crate::problem::{BufferId, BufferSpec, Offset, Problem, Share};
 
 /// Whether `packing` answers `problem`: every offset aligned, fixed and shared as asked, no two
 /// buffers on the same byte at the same time, and the peak and bound as stated.
@@ -43,7 +43,7 @@ pub fn check_offsets(
     for (id, buffer) in problem.buffers.iter() {
         peak = peak.max(check_placement(id, buffer, offsets[id])?);
     }
-    let shares = Shares::of(problem, offsets)?;
+    let shares = SharedStorage::of(problem, offsets)?;
     check_disjoint(problem, offsets, &shares)?;
     match problem.capacity {
         Some(capacity) if peak > capacity => Err(Violation::Capacity { capacity, peak }),
@@ -148,7 +148,7 @@ pub enum Violation {
 }
 
 /// Checks one buffer by itself; returns its end if it counts towards the peak, else 0.
-fn check_placement(id: BufferId, buffer: &Buffer, offset: Offset) -> Result<u64, Violation> {
+fn check_placement(id: BufferId, buffer: &BufferSpec, offset: Offset) -> Result<u64, Violation> {
     if buffer.align == 0 || !offset.bytes().is_multiple_of(buffer.align) {
         return Err(Violation::Misaligned { buffer: id, offset, align: buffer.align });
     }
@@ -165,14 +165,14 @@ fn check_placement(id: BufferId, buffer: &Buffer, offset: Offset) -> Result<u64,
 }
 
 /// Which buffers are the same storage by declaration.
-struct Shares {
+struct SharedStorage {
     /// For each buffer the buffer that stands for its storage.
     leader: Vec<usize>,
     /// In-place pairs at equal offsets, lower id first, sorted.
     in_place: Vec<(BufferId, BufferId)>,
 }
 
-impl Shares {
+impl SharedStorage {
     fn of(problem: &Problem, offsets: &PrimaryMap<BufferId, Offset>) -> Result<Self, Violation> {
         let count = problem.buffers.len();
         let mut edges: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -226,7 +226,7 @@ impl Shares {
 
 /// Bytes that one buffer occupies for some time.
 #[derive(Clone)]
-struct Block {
+struct OccupiedBlock {
     owner: BufferId,
     time: Range<u64>,
     bytes: Range<u64>,
@@ -236,7 +236,7 @@ struct Block {
 fn check_disjoint(
     problem: &Problem,
     offsets: &PrimaryMap<BufferId, Offset>,
-    shares: &Shares,
+    shares: &SharedStorage,
 ) -> Result<(), Violation> {
     let mut blocks = Vec::new();
     for (id, buffer) in problem.buffers.iter() {
@@ -271,10 +271,15 @@ fn check_disjoint(
 }
 
 /// Cuts a buffer at its gaps.
-fn collect_blocks(owner: BufferId, buffer: &Buffer, offset: u64, blocks: &mut Vec<Block>) {
+fn collect_blocks(
+    owner: BufferId,
+    buffer: &BufferSpec,
+    offset: u64,
+    blocks: &mut Vec<OccupiedBlock>,
+) {
     let mut push = |time: Range<u64>, bytes: Range<u64>| {
         if !time.is_empty() && !bytes.is_empty() {
-            blocks.push(Block { owner, time, bytes });
+            blocks.push(OccupiedBlock { owner, time, bytes });
         }
     };
     let mut gaps: Vec<_> = buffer.gaps.iter().collect();
@@ -291,7 +296,7 @@ fn collect_blocks(owner: BufferId, buffer: &Buffer, offset: u64, blocks: &mut Ve
     push(now..buffer.live.end, offset..offset + buffer.size);
 }
 
-fn overlap(x: &Block, y: &Block) -> Violation {
+fn overlap(x: &OccupiedBlock, y: &OccupiedBlock) -> Violation {
     let (a, b) = if x.owner <= y.owner { (x, y) } else { (y, x) };
     let meet = |r: &Range<u64>, s: &Range<u64>| r.start.max(s.start)..r.end.min(s.end);
     Violation::Overlap {

@@ -22,18 +22,18 @@ use cranelift_entity::PrimaryMap;
 use csv::{ByteRecord, ReaderBuilder, WriterBuilder};
 use thiserror::Error;
 
-use crate::problem::{Buffer, BufferId, Gap, Offset, Problem};
+use crate::problem::{BufferId, BufferSpec, Gap, Offset, Problem};
 
 /// A problem with the names of its buffers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table {
+pub struct CsvTable {
     /// The `id` of each buffer.
     pub ids: PrimaryMap<BufferId, String>,
     /// The buffers, in the order of the lines.
     pub problem: Problem,
 }
 
-impl Table {
+impl CsvTable {
     /// Takes out the offsets that the file fixed: the packing, where the file held one. `None` and
     /// nothing taken unless every buffer has one.
     pub fn take_offsets(&mut self) -> Option<PrimaryMap<BufferId, Offset>> {
@@ -51,29 +51,29 @@ impl Table {
 /// # Errors
 ///
 /// The first fault, with its line and column.
-pub fn read(mut input: impl Read) -> Result<Table, CsvError> {
+pub fn read(mut input: impl Read) -> Result<CsvTable, CsvError> {
     let unreadable = |line, error: String| {
         let kind = CsvErrorKind::Unreadable(error);
         CsvError { line, column: 1, kind }
     };
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes).map_err(|error| unreadable(1, error.to_string()))?;
-    let mut lines = Lines { bytes: &bytes, at: 0, line: 1 };
+    let mut lines = RecordLines { bytes: &bytes, at: 0, line: 1 };
     let mut reader =
         ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes.as_slice());
-    let mut columns: Option<Columns> = None;
-    let mut table = Table::default();
+    let mut columns: Option<CsvColumns> = None;
+    let mut table = CsvTable::default();
     let mut line_of: BTreeMap<String, u64> = BTreeMap::new();
     for record in reader.byte_records() {
         let record = record.map_err(|error| unreadable(lines.line, error.to_string()))?;
         let line = lines.of(&record);
         let Some(columns) = &columns else {
-            columns = Some(Columns::of(&record, line)?);
+            columns = Some(CsvColumns::of(&record, line)?);
             continue;
         };
         let (id, buffer) = columns.buffer(&record, line)?;
         if let Some(first) = line_of.insert(id.clone(), line) {
-            let column = columns.0.iter().position(|&c| c == Column::Id).unwrap_or(0) + 1;
+            let column = columns.0.iter().position(|&c| c == CsvColumn::Id).unwrap_or(0) + 1;
             return Err(CsvError { line, column, kind: CsvErrorKind::RepeatedId { id, first } });
         }
         table.ids.push(id);
@@ -94,7 +94,7 @@ pub fn read(mut input: impl Read) -> Result<Table, CsvError> {
 /// Those of `output`.
 pub fn write(
     output: impl Write,
-    table: &Table,
+    table: &CsvTable,
     offsets: Option<&PrimaryMap<BufferId, Offset>>,
 ) -> io::Result<()> {
     let buffers = &table.problem.buffers;
@@ -193,7 +193,7 @@ pub enum CsvErrorKind {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Column {
+enum CsvColumn {
     Id,
     Lower,
     Upper,
@@ -206,27 +206,27 @@ enum Column {
 }
 
 /// The meaning of each field of a record.
-struct Columns(Vec<Column>);
+struct CsvColumns(Vec<CsvColumn>);
 
-impl Columns {
+impl CsvColumns {
     fn of(header: &ByteRecord, line: u64) -> Result<Self, CsvError> {
-        let mut columns: Vec<Column> = Vec::new();
+        let mut columns: Vec<CsvColumn> = Vec::new();
         for (index, field) in header.iter().enumerate() {
             let fault = |kind| CsvError { line, column: index + 1, kind };
             let name = std::str::from_utf8(field).map_err(|_| fault(CsvErrorKind::NotText))?;
             let column = match name {
-                "id" | "buffer" | "buffer_id" => Column::Id,
-                "lower" | "start" | "begin" => Column::Lower,
-                "upper" => Column::Upper,
-                "end" => Column::End,
-                "size" => Column::Size,
-                "alignment" => Column::Alignment,
-                "gaps" => Column::Gaps,
-                "offset" => Column::Offset,
-                "hint" => Column::Hint,
+                "id" | "buffer" | "buffer_id" => CsvColumn::Id,
+                "lower" | "start" | "begin" => CsvColumn::Lower,
+                "upper" => CsvColumn::Upper,
+                "end" => CsvColumn::End,
+                "size" => CsvColumn::Size,
+                "alignment" => CsvColumn::Alignment,
+                "gaps" => CsvColumn::Gaps,
+                "offset" => CsvColumn::Offset,
+                "hint" => CsvColumn::Hint,
                 _ => return Err(fault(CsvErrorKind::UnknownColumn(name.to_string()))),
             };
-            let is_end = |c: Column| matches!(c, Column::Upper | Column::End);
+            let is_end = |c: CsvColumn| matches!(c, CsvColumn::Upper | CsvColumn::End);
             if columns.iter().any(|&c| c == column || (is_end(c) && is_end(column))) {
                 return Err(fault(CsvErrorKind::RepeatedColumn(name.to_string())));
             }
@@ -237,47 +237,48 @@ impl Columns {
             column: columns.len() + 1,
             kind: CsvErrorKind::MissingColumn(name),
         };
-        let required = [(Column::Id, "id"), (Column::Lower, "lower"), (Column::Size, "size")];
+        let required =
+            [(CsvColumn::Id, "id"), (CsvColumn::Lower, "lower"), (CsvColumn::Size, "size")];
         for (column, name) in required {
             if !columns.contains(&column) {
                 return Err(missing(name));
             }
         }
-        if !columns.contains(&Column::Upper) && !columns.contains(&Column::End) {
+        if !columns.contains(&CsvColumn::Upper) && !columns.contains(&CsvColumn::End) {
             return Err(missing("upper"));
         }
         Ok(Self(columns))
     }
 
-    fn buffer(&self, record: &ByteRecord, line: u64) -> Result<(String, Buffer), CsvError> {
+    fn buffer(&self, record: &ByteRecord, line: u64) -> Result<(String, BufferSpec), CsvError> {
         let (expected, found) = (self.0.len(), record.len());
         if expected != found {
             let kind = CsvErrorKind::FieldCount { expected, found };
             return Err(CsvError { line, column: expected.min(found) + 1, kind });
         }
         let mut id = String::new();
-        let mut buffer = Buffer::new(0..0, 0);
+        let mut buffer = BufferSpec::new(0..0, 0);
         let mut end_column = 0;
         for (index, (field, &column)) in record.iter().zip(&self.0).enumerate() {
             let fault = |kind| CsvError { line, column: index + 1, kind };
             let text = std::str::from_utf8(field).map_err(|_| fault(CsvErrorKind::NotText))?;
             let parsed = match column {
-                Column::Id => {
+                CsvColumn::Id => {
                     id = text.to_string();
                     Ok(())
                 }
-                Column::Lower => number(text).map(|lower| buffer.live.start = lower),
-                Column::Upper | Column::End => {
+                CsvColumn::Lower => number(text).map(|lower| buffer.live.start = lower),
+                CsvColumn::Upper | CsvColumn::End => {
                     end_column = index + 1;
                     self.upper(text).map(|upper| buffer.live.end = upper)
                 }
-                Column::Size => number(text).map(|size| buffer.size = size),
-                Column::Alignment if text.is_empty() => Ok(()),
-                Column::Alignment => alignment(text).map(|align| buffer.align = align),
-                Column::Gaps => self.gaps(text).map(|gaps| buffer.gaps = gaps),
-                Column::Offset | Column::Hint if text.is_empty() => Ok(()),
-                Column::Offset => number(text).map(|offset| buffer.fixed = Some(Offset(offset))),
-                Column::Hint => number(text).map(|_| ()),
+                CsvColumn::Size => number(text).map(|size| buffer.size = size),
+                CsvColumn::Alignment if text.is_empty() => Ok(()),
+                CsvColumn::Alignment => alignment(text).map(|align| buffer.align = align),
+                CsvColumn::Gaps => self.gaps(text).map(|gaps| buffer.gaps = gaps),
+                CsvColumn::Offset | CsvColumn::Hint if text.is_empty() => Ok(()),
+                CsvColumn::Offset => number(text).map(|offset| buffer.fixed = Some(Offset(offset))),
+                CsvColumn::Hint => number(text).map(|_| ()),
             };
             parsed.map_err(fault)?;
         }
@@ -292,7 +293,7 @@ impl Columns {
     /// The end of a live range, exclusive.
     fn upper(&self, text: &str) -> Result<u64, CsvErrorKind> {
         let value = number(text)?;
-        if self.0.contains(&Column::End) {
+        if self.0.contains(&CsvColumn::End) {
             value.checked_add(1).ok_or_else(|| CsvErrorKind::NotANumber(text.to_string()))
         } else {
             Ok(value)
@@ -340,14 +341,14 @@ fn gap_text(gap: &Gap) -> String {
 }
 
 /// Numbers the lines of records, which come in order.
-struct Lines<'a> {
+struct RecordLines<'a> {
     bytes: &'a [u8],
     /// How far the lines are counted.
     at: usize,
     line: u64,
 }
 
-impl Lines<'_> {
+impl RecordLines<'_> {
     /// The line on which a record starts. Its position is that of the empty lines before it, if any.
     fn of(&mut self, record: &ByteRecord) -> u64 {
         let start = record.position().map_or(0, csv::Position::byte);

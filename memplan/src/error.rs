@@ -1,4 +1,4 @@
-//! Why a problem has no plan.
+//! Errors: why a problem has no plan.
 
 use thiserror::Error;
 
@@ -31,7 +31,7 @@ pub enum PlanError {
     Gap {
         /// The buffer.
         buffer: BufferId,
-        /// The position of the gap in [`Buffer::gaps`](crate::Buffer::gaps).
+        /// The position of the gap in [`BufferSpec::gaps`](crate::BufferSpec::gaps).
         gap: usize,
     },
     /// A share names a buffer that the problem does not have.

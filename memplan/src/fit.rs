@@ -1,8 +1,8 @@
-//! Placing one slot among those already placed.
+//! Placing one slot among placed slots.
 
 use cranelift_entity::EntityRef;
 
-use crate::instance::{Instance, Part, Slot, SlotId, align_up};
+use crate::instance::{Instance, Slot, SlotId, SlotPart, align_up};
 use crate::limit::Limit;
 
 /// Which of the free places a slot takes.
@@ -181,7 +181,7 @@ impl<'a> Placement<'a> {
 
     /// The lowest offset for a slot of one part. What is placed is sorted by where it starts, so that
     /// the first room that is large enough ends the search.
-    fn find_from_below(&self, slot: &Slot, part: Part) -> i64 {
+    fn find_from_below(&self, slot: &Slot, part: SlotPart) -> i64 {
         let mut free = 0;
         for &(offset, other) in &self.placed {
             if offset >= free + part.hi {

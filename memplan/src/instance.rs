@@ -27,7 +27,7 @@ entity_impl!(SlotId, "slot");
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     /// Disjoint in time, in the order of time.
-    pub(crate) parts: SmallVec<[Part; 1]>,
+    pub(crate) parts: SmallVec<[SlotPart; 1]>,
     /// The end of the slot, from its offset, for the peak. No part reaches beyond.
     pub(crate) extent: i64,
     /// A power of two.
@@ -39,7 +39,7 @@ pub(crate) struct Slot {
 
 /// A run of sections in which a slot occupies the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct SlotPart {
     pub(crate) from: usize,
     pub(crate) to: usize,
     /// The first byte occupied, from the offset of the slot.
@@ -135,12 +135,12 @@ impl Slot {
                 *piece = Some((lo.min(part.lo), hi.max(part.hi)));
             }
         }
-        let mut parts: SmallVec<[Part; 1]> = SmallVec::new();
+        let mut parts: SmallVec<[SlotPart; 1]> = SmallVec::new();
         for (ends, piece) in cuts.windows(2).zip(&pieces) {
             let Some((lo, hi)) = *piece else { continue };
             match parts.last_mut() {
                 Some(p) if p.to == ends[0] && p.lo == lo && p.hi == hi => p.to = ends[1],
-                _ => parts.push(Part { from: ends[0], to: ends[1], lo, hi }),
+                _ => parts.push(SlotPart { from: ends[0], to: ends[1], lo, hi }),
             }
         }
         Slot {

@@ -5,16 +5,16 @@
 //! of its own. The crate knows nothing of programs: time is a number, a buffer a size.
 //!
 //! ```
-//! use adfuse_memplan::{Buffer, Options, Problem, check, plan};
+//! use adfuse_memplan::{BufferSpec, PackOptions, Problem, check, plan};
 //!
 //! let mut problem = Problem::new();
-//! let input = problem.push(Buffer::new(0..3, 4096).with_align(64));
-//! let output = problem.push(Buffer::new(2..9, 4096).with_align(64));
-//! problem.push(Buffer::new(4..6, 1000));
+//! let input = problem.push(BufferSpec::new(0..3, 4096).with_align(64));
+//! let output = problem.push(BufferSpec::new(2..9, 4096).with_align(64));
+//! problem.push(BufferSpec::new(4..6, 1000));
 //! // The output is computed in place of the input, which dies as it is born.
 //! problem.may_share(output, input);
 //!
-//! let packing = plan(&problem, &Options::default())?;
+//! let packing = plan(&problem, &PackOptions::default())?;
 //! assert_eq!(packing.offsets[input], packing.offsets[output]);
 //! assert_eq!(packing.peak, 5096);
 //! assert!(packing.is_optimal());
@@ -25,12 +25,12 @@
 //! # How a plan is found
 //!
 //! A lower bound, what is live at the most crowded moment, ends the work as soon as it is reached. All
-//! greedy [`Order`]s come first, and one pass along time, for which there is always time. Then slots
+//! greedy [`PlacementOrder`]s come first, and one pass along time, for which there is always time. Then slots
 //! that fit together exactly are joined to boxes, of which there are few, and an exact search tries to
 //! place the boxes and the slots themselves at the bound and between it and the best peak so far. The
 //! search follows the idea of canonical packings (Moffitt, *MiniMalloc*, ASPLOS 2023): only those where
 //! nothing can sink need be looked at. It counts steps, not time, so that a plan depends on the problem
-//! and [`Options::effort`] alone. It goes level by level, each with more steps than the one before, and
+//! and [`PackOptions::effort`] alone. It goes level by level, each with more steps than the one before, and
 //! no level depends on how much effort there is in all: more effort never gives a higher peak.
 
 #![forbid(unsafe_code)]
@@ -61,6 +61,6 @@ mod validate;
 
 pub use check::{Violation, check, check_offsets};
 pub use error::PlanError;
-pub use packing::{Method, Order, Packing};
-pub use plan::{Options, plan, plan_in_order};
-pub use problem::{Buffer, BufferId, Gap, Offset, Problem, Share};
+pub use packing::{Method, Packing, PlacementOrder};
+pub use plan::{PackOptions, plan, plan_in_order};
+pub use problem::{BufferId, BufferSpec, Gap, Offset, Problem, Share};

@@ -1,5 +1,4 @@
-//! How much work may be spent: steps, which are the same on every machine, and a point in time, which
-//! is not.
+//! Limits on the work: a number of steps, which is the same on every machine, and a deadline, which is not.
 
 use std::time::Instant;
 
@@ -59,7 +58,7 @@ impl Limit {
         self.late
     }
 
-    /// Whether there is nothing left to spend for anybody.
+    /// Whether the limit is exhausted.
     pub(crate) fn is_over(&self) -> bool {
         self.late || self.spent >= self.end
     }

@@ -6,13 +6,13 @@ use cranelift_entity::EntityRef;
 
 use crate::bound::loads;
 use crate::instance::{Instance, SlotId};
-use crate::packing::Order;
+use crate::packing::PlacementOrder;
 
 /// The slots of `instance` in the given order. Ties go to the larger, then the longer-lived, then the
 /// earlier slot.
-pub(crate) fn ordered(instance: &Instance, order: Order) -> Vec<SlotId> {
+pub(crate) fn ordered(instance: &Instance, order: PlacementOrder) -> Vec<SlotId> {
     let loads = match order {
-        Order::Load => greatest_load(instance),
+        PlacementOrder::Load => greatest_load(instance),
         _ => Vec::new(),
     };
     let mut ids: Vec<SlotId> = instance.slots.keys().collect();
@@ -20,12 +20,12 @@ pub(crate) fn ordered(instance: &Instance, order: Order) -> Vec<SlotId> {
         let slot = &instance.slots[id];
         let (size, life) = (slot.extent.unsigned_abs(), slot.lifetime);
         let first = match order {
-            Order::Size => Reverse(u128::from(size)),
-            Order::Area => Reverse(u128::from(size) * u128::from(life)),
-            Order::Lifetime => Reverse(u128::from(life)),
-            Order::Birth => Reverse((instance.section_count - slot.birth()) as u128),
-            Order::Death => Reverse(slot.death() as u128),
-            Order::Load => Reverse(u128::from(loads[id.index()].unsigned_abs())),
+            PlacementOrder::Size => Reverse(u128::from(size)),
+            PlacementOrder::Area => Reverse(u128::from(size) * u128::from(life)),
+            PlacementOrder::Lifetime => Reverse(u128::from(life)),
+            PlacementOrder::Birth => Reverse((instance.section_count - slot.birth()) as u128),
+            PlacementOrder::Death => Reverse(slot.death() as u128),
+            PlacementOrder::Load => Reverse(u128::from(loads[id.index()].unsigned_abs())),
         };
         (first, Reverse(size), Reverse(life), id)
     });

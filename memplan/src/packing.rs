@@ -17,7 +17,7 @@ pub struct Packing {
     pub lower_bound: u64,
     /// What found the packing.
     pub method: Method,
-    /// Search steps spent, of [`Options::effort`](crate::Options::effort).
+    /// Search steps spent, of [`PackOptions::effort`](crate::PackOptions::effort).
     pub steps: u64,
 }
 
@@ -30,7 +30,7 @@ impl Packing {
 
 /// A rule that puts buffers in the order in which they are placed, each as low as it fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Order {
+pub enum PlacementOrder {
     /// Largest size first.
     Size,
     /// Largest product of size and lifetime first.
@@ -45,10 +45,16 @@ pub enum Order {
     Load,
 }
 
-impl Order {
+impl PlacementOrder {
     /// All orders, in the order they are tried.
-    pub const ALL: [Order; 6] =
-        [Order::Size, Order::Area, Order::Lifetime, Order::Load, Order::Birth, Order::Death];
+    pub const ALL: [PlacementOrder; 6] = [
+        PlacementOrder::Size,
+        PlacementOrder::Area,
+        PlacementOrder::Lifetime,
+        PlacementOrder::Load,
+        PlacementOrder::Birth,
+        PlacementOrder::Death,
+    ];
 }
 
 /// The part of the planner that found a packing.
@@ -60,7 +66,7 @@ pub enum Method {
     /// No buffer needed placing.
     Trivial,
     /// One pass in a fixed order.
-    Greedy(Order),
+    Greedy(PlacementOrder),
     /// One pass along time, each buffer where it fits best.
     Sweep,
     /// Buffers that fit together exactly were joined to boxes first, and the boxes placed.
@@ -75,12 +81,12 @@ impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Method::Trivial => "trivial",
-            Method::Greedy(Order::Size) => "greedy by size",
-            Method::Greedy(Order::Area) => "greedy by area",
-            Method::Greedy(Order::Lifetime) => "greedy by lifetime",
-            Method::Greedy(Order::Birth) => "greedy by birth",
-            Method::Greedy(Order::Death) => "greedy by death",
-            Method::Greedy(Order::Load) => "greedy by load",
+            Method::Greedy(PlacementOrder::Size) => "greedy by size",
+            Method::Greedy(PlacementOrder::Area) => "greedy by area",
+            Method::Greedy(PlacementOrder::Lifetime) => "greedy by lifetime",
+            Method::Greedy(PlacementOrder::Birth) => "greedy by birth",
+            Method::Greedy(PlacementOrder::Death) => "greedy by death",
+            Method::Greedy(PlacementOrder::Load) => "greedy by load",
             Method::Sweep => "one pass along time",
             Method::Boxes => "boxes",
             Method::Refined => "refined order",

@@ -1,4 +1,4 @@
-//! The planner: independent parts of a problem one by one, each by the cheap ways first.
+//! The planner: independent parts of a problem one by one, cheap methods first.
 
 use std::time::Instant;
 
@@ -10,14 +10,14 @@ use crate::fit::{Fit, Overlaps, Placement};
 use crate::instance::{Instance, SlotId};
 use crate::limit::Limit;
 use crate::orders::ordered;
-use crate::packing::{Method, Order, Packing};
+use crate::packing::{Method, Packing, PlacementOrder};
 use crate::problem::{BufferId, Offset, Problem};
 use crate::solve::Solver;
 use crate::validate::validate;
 
 /// How hard to try.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct PackOptions {
     /// Search steps. A step tries one placement; one for which much has to be looked at, as among
     /// many buffers, counts for several, so that equal effort takes about equal time. All greedy
     /// orders are tried whatever the effort, and the effort is spent once more where a capacity was
@@ -30,12 +30,12 @@ pub struct Options {
     pub deadline: Option<Instant>,
 }
 
-impl Options {
-    /// The steps of [`Options::default`].
+impl PackOptions {
+    /// The steps of [`PackOptions::default`].
     pub const DEFAULT_EFFORT: u64 = 1_000_000;
 }
 
-impl Default for Options {
+impl Default for PackOptions {
     fn default() -> Self {
         Self { effort: Self::DEFAULT_EFFORT, deadline: None }
     }
@@ -43,14 +43,14 @@ impl Default for Options {
 
 /// Finds offsets for all buffers of `problem`.
 ///
-/// Tries every [`Order`] and keeps the best, then improves on it, until the peak equals its lower
+/// Tries every [`PlacementOrder`] and keeps the best, then improves on it, until the peak equals its lower
 /// bound, is within the capacity where there is one, or the effort is spent. Problems whose buffers
 /// fall into groups that are never live together are planned group by group.
 ///
 /// # Errors
 ///
 /// A malformed problem, or [`PlanError::DoesNotFit`].
-pub fn plan(problem: &Problem, options: &Options) -> Result<Packing, PlanError> {
+pub fn plan(problem: &Problem, options: &PackOptions) -> Result<Packing, PlanError> {
     let (instance, slot_of) = validate(problem)?;
     let parts = components(&instance);
     let enough =
@@ -73,7 +73,12 @@ pub fn plan(problem: &Problem, options: &Options) -> Result<Packing, PlanError> 
 const MOST_BYTES: i64 = 1 << 62;
 
 /// Plans part by part, none to a lower peak than `enough`.
-fn plan_parts(instance: &Instance, parts: &[Component], enough: i64, options: &Options) -> Placed {
+fn plan_parts(
+    instance: &Instance,
+    parts: &[Component],
+    enough: i64,
+    options: &PackOptions,
+) -> PackedOffsets {
     let mut limit = Limit::new(options.effort, options.deadline);
     let mut offsets: SecondaryMap<SlotId, i64> = SecondaryMap::new();
     let bounds: Vec<i64> = parts.iter().map(|part| lower_bound(&part.instance)).collect();
@@ -94,7 +99,7 @@ fn plan_parts(instance: &Instance, parts: &[Component], enough: i64, options: &O
         bound = bound.max(solved.lower_bound);
     }
     let offsets = instance.slots.keys().map(|id| offsets[id]).collect();
-    Placed { offsets, bound, method, steps: limit.spent() }
+    PackedOffsets { offsets, bound, method, steps: limit.spent() }
 }
 
 /// Searches where the peak is, level by level: no part need be better than the worst.
@@ -122,13 +127,13 @@ fn improve(solvers: &mut [Solver<'_>], goal: i64, limit: &mut Limit) {
 /// # Errors
 ///
 /// A malformed problem, or [`PlanError::DoesNotFit`].
-pub fn plan_in_order(problem: &Problem, order: Order) -> Result<Packing, PlanError> {
+pub fn plan_in_order(problem: &Problem, order: PlacementOrder) -> Result<Packing, PlanError> {
     let (instance, slot_of) = validate(problem)?;
     let overlaps = Overlaps::of(&instance);
     let mut placement = Placement::new(&instance, &overlaps);
     let mut limit = Limit::new(0, None);
     placement.place_all(&ordered(&instance, order), Fit::Lowest, &mut limit);
-    let placed = Placed {
+    let placed = PackedOffsets {
         offsets: placement.offsets().to_vec(),
         bound: lower_bound(&instance),
         method: Method::Greedy(order),
@@ -137,7 +142,7 @@ pub fn plan_in_order(problem: &Problem, order: Order) -> Result<Packing, PlanErr
     finish(problem, &instance, &slot_of, placed)
 }
 
-struct Placed {
+struct PackedOffsets {
     /// For each slot.
     offsets: Vec<i64>,
     bound: i64,
@@ -145,7 +150,7 @@ struct Placed {
     steps: u64,
 }
 
-impl Placed {
+impl PackedOffsets {
     fn peak(&self, instance: &Instance) -> i64 {
         instance.peak(&self.offsets)
     }
@@ -155,7 +160,7 @@ fn finish(
     problem: &Problem,
     instance: &Instance,
     slot_of: &SecondaryMap<BufferId, SlotId>,
-    placed: Placed,
+    placed: PackedOffsets,
 ) -> Result<Packing, PlanError> {
     let peak = placed.peak(instance).unsigned_abs();
     let lower_bound = placed.bound.unsigned_abs();

@@ -1,4 +1,4 @@
-//! The question put to the planner: buffers, who may or must share storage, and the capacity.
+//! Problems: buffers, which of them may or must share storage, and the capacity.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use cranelift_entity::{EntityRef, PrimaryMap, entity_impl};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problem {
     /// The buffers. A [`Packing`](crate::Packing) has one offset for each.
-    pub buffers: PrimaryMap<BufferId, Buffer>,
+    pub buffers: PrimaryMap<BufferId, BufferSpec>,
     /// Pairs of buffers that share storage, in the order they were declared.
     pub shares: Vec<Share>,
     /// Bytes available. With a capacity any packing within it is good enough, and none is an error;
@@ -31,7 +31,7 @@ impl Problem {
     }
 
     /// Adds a buffer.
-    pub fn push(&mut self, buffer: Buffer) -> BufferId {
+    pub fn push(&mut self, buffer: BufferSpec) -> BufferId {
         self.buffers.push(buffer)
     }
 
@@ -79,7 +79,7 @@ impl fmt::Display for Offset {
 /// A buffer of size 0, or with an empty live range, is legal: it overlaps nothing, does not count
 /// towards the peak, and still gets an offset that is aligned, fixed and shared as asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Buffer {
+pub struct BufferSpec {
     /// When the buffer holds a value. The start is inclusive, the end exclusive; the unit of time is
     /// the caller's.
     pub live: Range<u64>,
@@ -94,7 +94,7 @@ pub struct Buffer {
     pub gaps: Vec<Gap>,
 }
 
-impl Buffer {
+impl BufferSpec {
     /// A buffer of `size` bytes with alignment 1, free to go anywhere.
     pub fn new(live: Range<u64>, size: u64) -> Self {
         Self { live, size, align: 1, fixed: None, gaps: Vec::new() }

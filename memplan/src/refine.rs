@@ -1,4 +1,4 @@
-//! Improving an order: what ends above the goal moves to the front, and the order is placed again.
+//! Improves an order: slots that end above the goal move to the front, and the order is placed again.
 
 use cranelift_entity::EntityRef;
 

@@ -1,15 +1,14 @@
 //! Exact search: whether an instance fits a capacity.
 //!
-//! Depth-first over the choices of a [`Skyline`], restarted with another way of ordering the
-//! candidates when a run meets too many dead ends. States known to lead nowhere are remembered over
-//! all runs, so that no run repeats what another one has refuted; a run that ends by itself has shown
+//! It is depth-first over the choices of a [`Skyline`], and restarts with another order of candidates after too many
+//! dead ends. Dead states are remembered across runs, so that no run repeats them. A run that ends by itself proves
 //! that nothing fits.
 
 use crate::instance::{Instance, SlotId};
 use crate::limit::Limit;
 use crate::scatter::scatter;
-use crate::shape::Shape;
-use crate::skyline::{Choice, Skyline};
+use crate::shape::InstanceFacts;
+use crate::skyline::{SectionChoice, Skyline};
 
 /// The outcome of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,17 +24,17 @@ pub(crate) enum Verdict {
 /// Looks for offsets with which no slot ends above `capacity`. Other rounds search in another order.
 pub(crate) fn decide(
     instance: &Instance,
-    shape: &Shape,
+    shape: &InstanceFacts,
     capacity: i64,
     round: u64,
     limit: &mut Limit,
 ) -> Verdict {
-    let mut refuted = Refuted::new(instance.slots.len());
+    let mut refuted = DeadStates::new(instance.slots.len());
     for run in 1.. {
         let dead_ends = luby(run) * (DEAD_ENDS + instance.slots.len() as u64 / 4);
-        let taste = Taste::of_run(run, round);
+        let preference = CandidateOrder::of_run(run, round);
         let mut skyline = Skyline::new(instance, shape, capacity);
-        match dive(instance, &mut skyline, taste, dead_ends, &mut refuted, limit) {
+        match dive(instance, &mut skyline, preference, dead_ends, &mut refuted, limit) {
             Some(true) => return Verdict::Fits(skyline.offsets().to_vec()),
             Some(false) => return Verdict::DoesNotFit,
             None if limit.is_reached() => return Verdict::Unknown,
@@ -52,7 +51,7 @@ const DEAD_ENDS: u64 = 64;
 const WORK: u64 = 192;
 
 /// A choice under way.
-struct Frame {
+struct SearchFrame {
     mark: usize,
     key: u128,
     height: i64,
@@ -67,12 +66,12 @@ struct Frame {
 fn dive(
     instance: &Instance,
     skyline: &mut Skyline<'_>,
-    taste: Taste,
+    preference: CandidateOrder,
     mut dead_ends: u64,
-    refuted: &mut Refuted,
+    refuted: &mut DeadStates,
     limit: &mut Limit,
 ) -> Option<bool> {
-    let mut frames: Vec<Frame> = Vec::new();
+    let mut frames: Vec<SearchFrame> = Vec::new();
     loop {
         if skyline.is_complete() {
             return Some(true);
@@ -80,10 +79,10 @@ fn dive(
         let key = skyline.key();
         let choice = if refuted.contains(key) { None } else { skyline.choice() };
         if let Some(mut choice) = choice {
-            taste.sort(instance, &mut choice);
-            let Choice { section, valley, candidates, raised } = choice;
+            preference.sort(instance, &mut choice);
+            let SectionChoice { section, valley, candidates, raised } = choice;
             let (mark, height) = (skyline.mark(), valley.height);
-            frames.push(Frame { mark, key, height, section, candidates, raised, next: 0 });
+            frames.push(SearchFrame { mark, key, height, section, candidates, raised, next: 0 });
         } else {
             dead_ends = dead_ends.checked_sub(1)?;
         }
@@ -110,7 +109,7 @@ fn dive(
 
 /// What a run prefers among candidates.
 #[derive(Clone, Copy)]
-enum Taste {
+enum CandidateOrder {
     /// What fills the width of the valley or reaches up to its wall, then the larger.
     Snug,
     /// The longer-lived.
@@ -121,19 +120,19 @@ enum Taste {
     Random(u64),
 }
 
-impl Taste {
+impl CandidateOrder {
     fn of_run(run: u64, round: u64) -> Self {
         match run {
-            _ if round > 0 && run.is_multiple_of(2) => Taste::Random(run ^ round << 16),
-            1 => Taste::Snug,
-            2 => Taste::Wide,
-            3 => Taste::Tall,
-            _ if run.is_multiple_of(2) => Taste::Snug,
-            _ => Taste::Random(run),
+            _ if round > 0 && run.is_multiple_of(2) => CandidateOrder::Random(run ^ round << 16),
+            1 => CandidateOrder::Snug,
+            2 => CandidateOrder::Wide,
+            3 => CandidateOrder::Tall,
+            _ if run.is_multiple_of(2) => CandidateOrder::Snug,
+            _ => CandidateOrder::Random(run),
         }
     }
 
-    fn sort(self, instance: &Instance, choice: &mut Choice) {
+    fn sort(self, instance: &Instance, choice: &mut SectionChoice) {
         let valley = &choice.valley;
         let rank = |id: SlotId| {
             let slot = &instance.slots[id];
@@ -141,10 +140,12 @@ impl Taste {
             let end = valley.height + slot.extent;
             let level = end == valley.walls.0 || end == valley.walls.1;
             match self {
-                Taste::Snug => (u64::from(wide) + u64::from(level), slot.extent.unsigned_abs()),
-                Taste::Wide => (slot.lifetime, slot.extent.unsigned_abs()),
-                Taste::Tall => (slot.extent.unsigned_abs(), slot.lifetime),
-                Taste::Random(seed) => (scatter(seed, id.as_u32().into()), 0),
+                CandidateOrder::Snug => {
+                    (u64::from(wide) + u64::from(level), slot.extent.unsigned_abs())
+                }
+                CandidateOrder::Wide => (slot.lifetime, slot.extent.unsigned_abs()),
+                CandidateOrder::Tall => (slot.extent.unsigned_abs(), slot.lifetime),
+                CandidateOrder::Random(seed) => (scatter(seed, id.as_u32().into()), 0),
             }
         };
         choice.candidates.sort_by_cached_key(|&id| (std::cmp::Reverse(rank(id)), id));
@@ -164,11 +165,11 @@ fn luby(index: u64) -> u64 {
 }
 
 /// States that lead nowhere. Of two that collide the later stays, which costs time only.
-struct Refuted {
+struct DeadStates {
     keys: Vec<Option<u128>>,
 }
 
-impl Refuted {
+impl DeadStates {
     fn new(slots: usize) -> Self {
         let size = (slots * 256).next_power_of_two().clamp(1 << 10, 1 << 19);
         Self { keys: vec![None; size] }

@@ -1,4 +1,4 @@
-//! What stays the same throughout a search: which slots begin and end where, and which are alike.
+//! Facts about an instance that are constant during a search: which slots begin and end where, and which are equal.
 
 use cranelift_entity::EntityRef;
 
@@ -6,9 +6,9 @@ use crate::instance::{Instance, SlotId, align_up};
 use crate::scatter::scatter_wide;
 
 /// Facts about an instance that the search asks for over and over.
-pub(crate) struct Shape {
-    pub(crate) begins: Lists,
-    pub(crate) ends: Lists,
+pub(crate) struct InstanceFacts {
+    pub(crate) begins: SectionLists,
+    pub(crate) ends: SectionLists,
     /// Sizes are rounded up to multiples of this, to which the slots above are aligned anyway.
     pub(crate) granule: i64,
     /// At most this much of a section's topmost slot is rounding.
@@ -24,7 +24,7 @@ pub(crate) struct Shape {
     section_code: Vec<[u128; 2]>,
 }
 
-impl Shape {
+impl InstanceFacts {
     /// `None` if the search cannot treat the instance: windows let slots interlock, and pairs that
     /// may be in place must be decided on first.
     pub(crate) fn of(instance: &Instance) -> Option<Self> {
@@ -38,8 +38,8 @@ impl Shape {
         let parts = || used().flat_map(|(id, s)| s.parts.iter().map(move |p| (id, p)));
         let count = instance.section_count;
         Some(Self {
-            begins: Lists::new(count, parts().map(|(id, p)| (p.from, id))),
-            ends: Lists::new(count, parts().map(|(id, p)| (p.to - 1, id))),
+            begins: SectionLists::new(count, parts().map(|(id, p)| (p.from, id))),
+            ends: SectionLists::new(count, parts().map(|(id, p)| (p.to - 1, id))),
             granule,
             slack,
             twin: twins(instance),
@@ -65,12 +65,12 @@ impl Shape {
 }
 
 /// Slots listed by section.
-pub(crate) struct Lists {
+pub(crate) struct SectionLists {
     starts: Vec<usize>,
     ids: Vec<SlotId>,
 }
 
-impl Lists {
+impl SectionLists {
     fn new(sections: usize, entries: impl Iterator<Item = (usize, SlotId)>) -> Self {
         let mut entries: Vec<_> = entries.collect();
         entries.sort_unstable();

@@ -1,4 +1,4 @@
-//! Decisions on in-place pairs: which of the slots that may share an offset do.
+//! Decisions on in-place pairs: which slots that may share an offset do share it.
 
 use cranelift_entity::EntityRef;
 

@@ -15,18 +15,18 @@ use std::collections::BinaryHeap;
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
 
-use crate::instance::{Instance, Part, Slot, SlotId, align_up};
-use crate::shape::Shape;
+use crate::instance::{Instance, Slot, SlotId, SlotPart, align_up};
+use crate::shape::InstanceFacts;
 
 /// Slots placed so far, and what is left.
 pub(crate) struct Skyline<'a> {
     instance: &'a Instance,
-    shape: &'a Shape,
+    shape: &'a InstanceFacts,
     /// No slot may end above.
     capacity: i64,
     offsets: Vec<i64>,
     /// The lowest offset for further slots over all sections, in the order of time; neighbours differ.
-    runs: Vec<Run>,
+    runs: Vec<FlatRun>,
     /// The end of the highest slot in each section, which may be below the floor.
     top: Vec<i64>,
     /// Sections whose top is below their floor.
@@ -39,7 +39,7 @@ pub(crate) struct Skyline<'a> {
     /// What to restore on the way back.
     trail: Vec<Change>,
     /// Runs that were replaced, in the order of the trail.
-    replaced: Vec<Run>,
+    replaced: Vec<FlatRun>,
     key: u128,
     /// Sections looked at; a slot counts for several.
     work: Cell<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct Skyline<'a> {
 
 /// Neighbouring sections with the same floor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Run {
+struct FlatRun {
     from: usize,
     to: usize,
     floor: i64,
@@ -70,7 +70,7 @@ enum Change {
 
 /// A choice to be made: what rests on the floor of one section.
 #[derive(Clone, Debug)]
-pub(crate) struct Choice {
+pub(crate) struct SectionChoice {
     pub(crate) section: usize,
     pub(crate) valley: Valley,
     /// Slots that can rest there.
@@ -81,7 +81,7 @@ pub(crate) struct Choice {
 
 impl<'a> Skyline<'a> {
     /// Nothing placed.
-    pub(crate) fn new(instance: &'a Instance, shape: &'a Shape, capacity: i64) -> Self {
+    pub(crate) fn new(instance: &'a Instance, shape: &'a InstanceFacts, capacity: i64) -> Self {
         let count = instance.section_count;
         let mut spare = vec![capacity + shape.slack; count];
         let mut left = 0;
@@ -97,10 +97,10 @@ impl<'a> Skyline<'a> {
                 spare[part.from..part.to].iter_mut().for_each(|spare| *spare -= size);
             }
         }
-        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        let mut runs: SmallVec<[FlatRun; 8]> = SmallVec::new();
         for (section, &spare) in spare.iter().enumerate() {
             let floor = if spare == capacity + shape.slack { CLOSED } else { 0 };
-            push_run(&mut runs, Run { from: section, to: section + 1, floor });
+            push_run(&mut runs, FlatRun { from: section, to: section + 1, floor });
         }
         Self {
             instance,
@@ -152,13 +152,13 @@ impl<'a> Skyline<'a> {
 
     /// The end of a valley that has the fewest choices; `None` if some valley has no choice left.
     /// There must be slots left.
-    pub(crate) fn choice(&self) -> Option<Choice> {
+    pub(crate) fn choice(&self) -> Option<SectionChoice> {
         self.worked(2 * self.runs.len());
         let lowest = self.runs.iter().map(|run| run.floor).min().unwrap_or(CLOSED);
         let mut best: Option<Edge> = None;
         let mut fewest = (usize::MAX, CLOSED);
         for (index, run) in self.runs.iter().enumerate() {
-            let wall = |at: Option<&Run>| at.map_or(CLOSED, |run| run.floor);
+            let wall = |at: Option<&FlatRun>| at.map_or(CLOSED, |run| run.floor);
             let before = wall(index.checked_sub(1).and_then(|at| self.runs.get(at)));
             let walls = (before, wall(self.runs.get(index + 1)));
             // Slots of several parts reach into several valleys: only the lowest is sure to have all
@@ -229,7 +229,7 @@ impl<'a> Skyline<'a> {
         let resting = ids.iter().filter(|&&id| {
             self.offsets[id.index()] == UNPLACED
                 && self.is_first_twin(id)
-                && matches!(self.rest(id, &edge.valley), Rest::Here)
+                && matches!(self.rest(id, &edge.valley), RestPosition::Here)
         });
         resting.count() + usize::from(self.spare[section] > 0)
     }
@@ -243,7 +243,7 @@ impl<'a> Skyline<'a> {
         }
     }
 
-    fn choices(&self, edge: Edge) -> Choice {
+    fn choices(&self, edge: Edge) -> SectionChoice {
         let (section, ids) = self.edge(&edge);
         let valley = &edge.valley;
         let mut candidates: Vec<SlotId> = Vec::new();
@@ -251,16 +251,21 @@ impl<'a> Skyline<'a> {
         let mut next = valley.walls.0.min(valley.walls.1);
         for &id in ids.iter().filter(|id| self.offsets[id.index()] == UNPLACED) {
             match self.rest(id, valley) {
-                Rest::Here if self.is_first_twin(id) => candidates.push(id),
-                Rest::From(offset) => next = next.min(offset),
-                Rest::Here | Rest::Never => {}
+                RestPosition::Here if self.is_first_twin(id) => candidates.push(id),
+                RestPosition::From(offset) => next = next.min(offset),
+                RestPosition::Here | RestPosition::Never => {}
             }
         }
         if self.spare[section] > 0 {
             next = next.min(self.least_support(section, valley));
         }
         let affordable = next != CLOSED && next - valley.height <= self.spare[section];
-        Choice { section, valley: edge.valley, candidates, raised: affordable.then_some(next) }
+        SectionChoice {
+            section,
+            valley: edge.valley,
+            candidates,
+            raised: affordable.then_some(next),
+        }
     }
 
     /// The least end of a slot, yet to be placed beside `section`, on which one over `section` could
@@ -290,27 +295,27 @@ impl<'a> Skyline<'a> {
     }
 
     /// Where a slot that reaches the edge of a valley can rest on its floor.
-    fn rest(&self, id: SlotId, valley: &Valley) -> Rest {
+    fn rest(&self, id: SlotId, valley: &Valley) -> RestPosition {
         let slot = &self.instance.slots[id];
         let height = valley.height;
-        let floor_of = |p: &Part| {
+        let floor_of = |p: &SlotPart| {
             let inside = valley.from <= p.from && p.to <= valley.to;
             if inside { height } else { self.greatest_floor(p.from, p.to) }
         };
         let floor = slot.parts.iter().map(floor_of).max().unwrap_or(height);
         let offset = match slot.fixed {
-            Some(fixed) if fixed < floor => return Rest::Never,
+            Some(fixed) if fixed < floor => return RestPosition::Never,
             Some(fixed) => fixed,
             None => align_up(floor.min(self.capacity), slot.align),
         };
         if floor == CLOSED || offset + slot.extent > self.capacity {
-            return Rest::Never;
+            return RestPosition::Never;
         }
         if offset > height {
-            return Rest::From(offset);
+            return RestPosition::From(offset);
         }
         let sunk = self.hollow > 0 && slot.fixed.is_none() && self.can_sink(slot, height);
-        if sunk || self.hits_fixed(id, height) { Rest::Never } else { Rest::Here }
+        if sunk || self.hits_fixed(id, height) { RestPosition::Never } else { RestPosition::Here }
     }
 
     fn greatest_floor(&self, from: usize, to: usize) -> i64 {
@@ -350,7 +355,7 @@ impl<'a> Skyline<'a> {
         self.trail.push(Change::Placed { id, height });
         self.key = self.key.wrapping_add(self.shape.slot_code[id.index()]);
         self.touched = (slot.birth(), slot.death());
-        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        let mut runs: SmallVec<[FlatRun; 8]> = SmallVec::new();
         for part in &slot.parts {
             self.worked((part.to - part.from) / 2);
             let above = height + align_up(part.hi, self.shape.granule);
@@ -365,7 +370,7 @@ impl<'a> Skyline<'a> {
                 // What is not spare is full, placed or raised: nothing is left to come.
                 let full = self.capacity + self.shape.slack - self.spare[section];
                 let floor = if above == full { CLOSED } else { above };
-                push_run(&mut runs, Run { from: section, to: section + 1, floor });
+                push_run(&mut runs, FlatRun { from: section, to: section + 1, floor });
             }
             self.replace_runs(&runs);
         }
@@ -381,18 +386,18 @@ impl<'a> Skyline<'a> {
         self.key = self.key.wrapping_add(self.shape.raise_code(section, by));
         self.touched = (section, section + 1);
         self.trail.push(Change::Raised { section, by });
-        self.replace_runs(&[Run { from: section, to: section + 1, floor }]);
+        self.replace_runs(&[FlatRun { from: section, to: section + 1, floor }]);
     }
 
-    /// Puts runs in the place of a part of one run.
-    fn replace_runs(&mut self, new: &[Run]) {
+    /// Replaces a part of a run by other runs.
+    fn replace_runs(&mut self, new: &[FlatRun]) {
         let (Some(start), Some(end)) = (new.first(), new.last()) else { return };
         let first = self.runs.partition_point(|run| run.to <= start.from);
         let old = self.runs[first];
         let mut range = first..first + 1;
-        let mut runs: SmallVec<[Run; 8]> = SmallVec::new();
+        let mut runs: SmallVec<[FlatRun; 8]> = SmallVec::new();
         if old.from < start.from {
-            runs.push(Run { to: start.from, ..old });
+            runs.push(FlatRun { to: start.from, ..old });
         } else if first > 0 {
             range.start -= 1;
             runs.push(self.runs[first - 1]);
@@ -401,7 +406,7 @@ impl<'a> Skyline<'a> {
             push_run(&mut runs, run);
         }
         if end.to < old.to {
-            push_run(&mut runs, Run { from: end.to, ..old });
+            push_run(&mut runs, FlatRun { from: end.to, ..old });
         } else if let Some(&after) = self.runs.get(first + 1) {
             range.end += 1;
             push_run(&mut runs, after);
@@ -469,14 +474,14 @@ struct Edge {
     at_start: bool,
 }
 
-enum Rest {
+enum RestPosition {
     Here,
     /// At this offset or higher.
     From(i64),
     Never,
 }
 
-fn push_run<A: smallvec::Array<Item = Run>>(runs: &mut SmallVec<A>, run: Run) {
+fn push_run<A: smallvec::Array<Item = FlatRun>>(runs: &mut SmallVec<A>, run: FlatRun) {
     match runs.last_mut() {
         Some(last) if last.floor == run.floor => last.to = run.to,
         _ => runs.push(run),

@@ -1,16 +1,16 @@
-//! One group of slots: the cheap ways first, the exact search last, and none further than needed.
+//! Solves one group of slots: cheap methods first, the exact search last, and only as far as needed.
 
 use crate::bound::lower_bound;
-use crate::boxes::{Zeal, boxed};
+use crate::boxes::{BoxEffort, boxed};
 use crate::fit::{Fit, Overlaps, Placement};
 use crate::instance::{Instance, SlotId};
 use crate::joined::Joined;
 use crate::limit::Limit;
 use crate::orders::ordered;
-use crate::packing::{Method, Order};
+use crate::packing::{Method, PlacementOrder};
 use crate::refine::refine;
 use crate::search::{Verdict, decide};
-use crate::shape::Shape;
+use crate::shape::InstanceFacts;
 use crate::sharing::{Sharings, sharings};
 use crate::sweep::sweep;
 
@@ -49,7 +49,7 @@ pub(crate) struct Solver<'a> {
     best_order: Vec<SlotId>,
     sharings: Sharings,
     /// The sharings as the search works on them; made when the first level begins.
-    plain: Option<Vec<Form>>,
+    plain: Option<Vec<SearchForm>>,
     /// Steps of the next level.
     steps: u64,
     /// Rounds done, of all levels.
@@ -59,17 +59,17 @@ pub(crate) struct Solver<'a> {
 }
 
 /// A form of the instance that the exact search works on.
-struct Form {
+struct SearchForm {
     joined: Joined,
-    shape: Shape,
+    shape: InstanceFacts,
     lower_bound: i64,
     method: Method,
 }
 
-impl Form {
+impl SearchForm {
     fn of(mut joined: Joined, method: Method) -> Option<Self> {
         joined.instance.merge_sections();
-        let shape = Shape::of(&joined.instance)?;
+        let shape = InstanceFacts::of(&joined.instance)?;
         let lower_bound = lower_bound(&joined.instance);
         Some(Self { joined, shape, lower_bound, method })
     }
@@ -120,7 +120,7 @@ impl<'a> Solver<'a> {
         let Sharings { all, exhaustive } =
             std::mem::replace(&mut self.sharings, Sharings { all: Vec::new(), exhaustive: false });
         let plain = self.plain.take().unwrap_or_else(|| {
-            all.iter().filter_map(|j| Form::of(j.clone(), Method::Search)).collect()
+            all.iter().filter_map(|j| SearchForm::of(j.clone(), Method::Search)).collect()
         });
         // Without a form for every sharing, that none fits shows nothing.
         let complete = exhaustive && plain.len() == all.len();
@@ -133,7 +133,7 @@ impl<'a> Solver<'a> {
     fn search(
         &mut self,
         joined: &Joined,
-        plain: &[Form],
+        plain: &[SearchForm],
         complete: bool,
         steps: u64,
         limit: &mut Limit,
@@ -179,7 +179,7 @@ impl<'a> Solver<'a> {
         }
         let overlaps = Overlaps::of(&joined.instance);
         let mut placement = Placement::new(&joined.instance, &overlaps);
-        for order in Order::ALL {
+        for order in PlacementOrder::ALL {
             let ids = ordered(&joined.instance, order);
             let fits: &[Fit] =
                 if ids.len() > MANY { &[Fit::Lowest] } else { &[Fit::Lowest, Fit::Tightest] };
@@ -197,24 +197,30 @@ impl<'a> Solver<'a> {
     }
 
     /// Boxes of the slots of `joined`, those with the most joined first. Other rounds join otherwise.
-    fn boxes(&self, joined: &Joined, round: u64, limit: &mut Limit) -> Vec<Form> {
-        let mut forms: Vec<Form> = Vec::new();
-        for zeal in [Zeal::All, Zeal::Matching, Zeal::Chains] {
+    fn boxes(&self, joined: &Joined, round: u64, limit: &mut Limit) -> Vec<SearchForm> {
+        let mut forms: Vec<SearchForm> = Vec::new();
+        for box_effort in [BoxEffort::All, BoxEffort::Matching, BoxEffort::Chains] {
             if !limit.spend(joined.instance.slots.len() as u64) {
                 break;
             }
-            let boxes = boxed(&joined.instance, zeal, round, limit);
+            let boxes = boxed(&joined.instance, box_effort, round, limit);
             let before = forms.last().map_or(0, |form| form.joined.instance.slots.len());
             let count = boxes.instance.slots.len();
             if count != before && count != joined.instance.slots.len() {
-                forms.extend(Form::of(boxes.after(joined), Method::Boxes));
+                forms.extend(SearchForm::of(boxes.after(joined), Method::Boxes));
             }
         }
         forms
     }
 
     /// Tries for the goal itself.
-    fn reach_goal(&mut self, plain: &[Form], exhaustive: bool, effort: u64, limit: &mut Limit) {
+    fn reach_goal(
+        &mut self,
+        plain: &[SearchForm],
+        exhaustive: bool,
+        effort: u64,
+        limit: &mut Limit,
+    ) {
         let steps = effort / plain.len().max(1) as u64;
         let mut refuted = exhaustive;
         for form in plain {
@@ -227,10 +233,16 @@ impl<'a> Solver<'a> {
     }
 
     /// Halves the distance between the best peak and the goal as long as that succeeds.
-    fn narrow(&mut self, boxes: &[Form], plain: &[Form], round: u64, limit: &mut Limit) {
+    fn narrow(
+        &mut self,
+        boxes: &[SearchForm],
+        plain: &[SearchForm],
+        round: u64,
+        limit: &mut Limit,
+    ) {
         let effort = limit.left();
         let mut low = self.goal;
-        let mut forms: Vec<&Form> = boxes.iter().chain(plain.iter().take(2)).collect();
+        let mut forms: Vec<&SearchForm> = boxes.iter().chain(plain.iter().take(2)).collect();
         while self.best.peak - low > (self.goal >> 9).max(1) && !limit.is_reached() {
             let target = low + (self.best.peak - low) / 2;
             let fitting = forms.iter().position(|form| {
@@ -257,7 +269,7 @@ impl<'a> Solver<'a> {
     }
 
     /// Spends what is left on peaks just below the best, until there is none.
-    fn close(&mut self, plain: &[Form], limit: &mut Limit) {
+    fn close(&mut self, plain: &[SearchForm], limit: &mut Limit) {
         while !self.is_done() && !limit.is_reached() {
             let target = self.best.peak - 1;
             let mut refuted = true;
@@ -281,7 +293,7 @@ impl<'a> Solver<'a> {
     /// Whether the form fits `capacity`; `None` if that was not found out.
     fn decide(
         &mut self,
-        form: &Form,
+        form: &SearchForm,
         capacity: i64,
         round: u64,
         steps: u64,

@@ -1,8 +1,7 @@
-//! An allocator that sees the slots as they are born and die, and gives each the room that fits best.
+//! A best-fit allocator that visits the slots in order of birth and death.
 //!
-//! It takes time by the number of slots and little more, so that there is a packing whatever the time. What
-//! it does not look at is given away: a slot takes all its bytes from its birth to its death, and none is in
-//! place of another.
+//! Its time is nearly linear in the number of slots, so there is always a packing, whatever the deadline. It ignores
+//! gaps and in-place pairs: a slot takes all its bytes from birth to death.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,20 +24,20 @@ pub(crate) fn sweep(instance: &Instance) -> Vec<i64> {
         }
     }
     events.sort_unstable();
-    let mut rooms = Rooms::new(fixed.max().unwrap_or(0));
+    let mut rooms = FreeRanges::new(fixed.max().unwrap_or(0));
     for (_, born, id) in events {
         let slot = &instance.slots[id];
         if born {
             offsets[id.index()] = rooms.take(slot.extent, slot.align);
         } else {
-            rooms.give(offsets[id.index()], slot.extent);
+            rooms.release(offsets[id.index()], slot.extent);
         }
     }
     offsets
 }
 
-/// The free stretches of the arena, none beside another.
-struct Rooms {
+/// The free ranges of the arena; no two are adjacent.
+struct FreeRanges {
     /// Their ends, by their starts.
     ends: BTreeMap<i64, i64>,
     /// Their sizes and starts.
@@ -47,7 +46,7 @@ struct Rooms {
     top: i64,
 }
 
-impl Rooms {
+impl FreeRanges {
     fn new(top: i64) -> Self {
         Self { ends: BTreeMap::new(), sizes: BTreeSet::new(), top }
     }
@@ -60,18 +59,18 @@ impl Rooms {
         let Some((room, start)) = exact.filter(fits).or_else(sure) else {
             let (before, offset) = (self.top, align_up(self.top, align));
             self.top = offset + size;
-            self.give(before, offset - before);
+            self.release(before, offset - before);
             return offset;
         };
         self.remove(start, start + room);
         let offset = align_up(start, align);
-        self.give(start, offset - start);
-        self.give(offset + size, start + room - offset - size);
+        self.release(start, offset - start);
+        self.release(offset + size, start + room - offset - size);
         offset
     }
 
     /// Frees a stretch.
-    fn give(&mut self, start: i64, size: i64) {
+    fn release(&mut self, start: i64, size: i64) {
         if size == 0 {
             return;
         }

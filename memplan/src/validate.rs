@@ -1,5 +1,5 @@
-//! From a problem as given to an instance: every malformed part is reported, must-share groups become
-//! slots, and time becomes sections.
+//! Validation: turns a problem into an instance, and reports every malformed part. Must-share groups become slots, and
+//! time becomes sections.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use cranelift_entity::{EntityRef, PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
 
 use crate::error::PlanError;
-use crate::instance::{Instance, Part, Slot, SlotId};
-use crate::problem::{Buffer, BufferId, Problem, Share, names_a_buffer};
+use crate::instance::{Instance, Slot, SlotId, SlotPart};
+use crate::problem::{BufferId, BufferSpec, Problem, Share, names_a_buffer};
 
 /// The instance that stands for `problem`, and the slot of each buffer.
 pub(crate) fn validate(
@@ -52,7 +52,7 @@ fn check_buffers(problem: &Problem) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn check_gaps(id: BufferId, buffer: &Buffer) -> Result<(), PlanError> {
+fn check_gaps(id: BufferId, buffer: &BufferSpec) -> Result<(), PlanError> {
     let mut order: Vec<usize> = (0..buffer.gaps.len()).collect();
     order.sort_by_key(|&i| (buffer.gaps[i].live.start, buffer.gaps[i].live.end));
     let mut now = buffer.live.start;
@@ -152,12 +152,12 @@ fn build(
 }
 
 /// The slot that holds one buffer.
-fn single(buffer: &Buffer, section: &impl Fn(u64) -> usize) -> Slot {
+fn single(buffer: &BufferSpec, section: &impl Fn(u64) -> usize) -> Slot {
     let size = signed(buffer.size);
-    let mut parts: SmallVec<[Part; 1]> = SmallVec::new();
+    let mut parts: SmallVec<[SlotPart; 1]> = SmallVec::new();
     let mut push = |time: Range<u64>, lo: i64, hi: i64| {
         if !time.is_empty() && lo < hi {
-            parts.push(Part { from: section(time.start), to: section(time.end), lo, hi });
+            parts.push(SlotPart { from: section(time.start), to: section(time.end), lo, hi });
         }
     };
     let mut gaps: Vec<_> = buffer.gaps.iter().filter(|gap| !gap.live.is_empty()).collect();

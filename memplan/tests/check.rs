@@ -3,12 +3,13 @@
 mod instances;
 
 use adfuse_memplan::{
-    Buffer, BufferId, Gap, Offset, Options, Packing, Problem, Violation, check, check_offsets, plan,
+    BufferId, BufferSpec, Gap, Offset, PackOptions, Packing, Problem, Violation, check,
+    check_offsets, plan,
 };
 use instances::{Random, Recipe};
 
 fn planned(problem: &Problem) -> Packing {
-    let packing = plan(problem, &Options { effort: 2_000, ..Options::default() }).unwrap();
+    let packing = plan(problem, &PackOptions { effort: 2_000, ..PackOptions::default() }).unwrap();
     check(problem, &packing).unwrap();
     packing
 }
@@ -60,8 +61,8 @@ fn every_overlap_put_in_is_found_and_named() {
 #[test]
 fn one_byte_and_one_time_unit_are_enough() {
     let mut problem = Problem::new();
-    let a = problem.push(Buffer::new(0..5, 10));
-    let b = problem.push(Buffer::new(4..9, 10));
+    let a = problem.push(BufferSpec::new(0..5, 10));
+    let b = problem.push(BufferSpec::new(4..9, 10));
     let offsets = [Offset(0), Offset(10)].into_iter().collect();
     assert_eq!(check_offsets(&problem, &offsets), Ok(20));
     let offsets = [Offset(0), Offset(9)].into_iter().collect();
@@ -75,8 +76,8 @@ fn one_byte_and_one_time_unit_are_enough() {
 fn overlaps_with_gaps_and_windows_are_found() {
     let mut problem = Problem::new();
     let gap = Gap { live: 3..6, window: Some(0..4) };
-    problem.push(Buffer::new(0..9, 10).with_gap(gap));
-    problem.push(Buffer::new(3..6, 6));
+    problem.push(BufferSpec::new(0..9, 10).with_gap(gap));
+    problem.push(BufferSpec::new(3..6, 6));
     let at = |offset| check_offsets(&problem, &[Offset(0), Offset(offset)].into_iter().collect());
     assert_eq!(at(4), Ok(10));
     assert!(matches!(at(3), Err(Violation::Overlap { bytes, .. }) if bytes == (3..4)));
@@ -85,9 +86,9 @@ fn overlaps_with_gaps_and_windows_are_found() {
 #[test]
 fn sharing_is_allowed_as_declared_and_no_further() {
     let mut problem = Problem::new();
-    let parent = problem.push(Buffer::new(0..4, 8));
-    let child = problem.push(Buffer::new(3..9, 8));
-    let other = problem.push(Buffer::new(3..9, 8));
+    let parent = problem.push(BufferSpec::new(0..4, 8));
+    let child = problem.push(BufferSpec::new(3..9, 8));
+    let other = problem.push(BufferSpec::new(3..9, 8));
     let offsets = |at: [u64; 3]| at.into_iter().map(Offset).collect();
     assert!(check_offsets(&problem, &offsets([0, 0, 8])).is_err());
     problem.may_share(child, parent);
@@ -106,8 +107,8 @@ fn sharing_is_allowed_as_declared_and_no_further() {
 #[test]
 fn faults_other_than_overlaps_are_found() {
     let mut problem = Problem::new();
-    let a = problem.push(Buffer::new(0..5, 10).with_align(8));
-    let b = problem.push(Buffer::new(0..5, 10).with_fixed(Offset(32)));
+    let a = problem.push(BufferSpec::new(0..5, 10).with_align(8));
+    let b = problem.push(BufferSpec::new(0..5, 10).with_fixed(Offset(32)));
     let good = planned(&problem);
     let with = |change: &dyn Fn(&mut Packing)| {
         let mut packing = good.clone();

@@ -1,12 +1,12 @@
 //! Reading and writing the CSV form.
 
-use adfuse_memplan::csv::{CsvError, CsvErrorKind, Table, read, write};
-use adfuse_memplan::{Buffer, Gap, Offset, Options, check_offsets, plan};
+use adfuse_memplan::csv::{CsvError, CsvErrorKind, CsvTable, read, write};
+use adfuse_memplan::{BufferSpec, Gap, Offset, PackOptions, check_offsets, plan};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-fn text(table: &Table, offsets: bool) -> String {
-    let packing = plan(&table.problem, &Options::default()).unwrap();
+fn text(table: &CsvTable, offsets: bool) -> String {
+    let packing = plan(&table.problem, &PackOptions::default()).unwrap();
     let mut out = Vec::new();
     write(&mut out, table, offsets.then_some(&packing.offsets)).unwrap();
     String::from_utf8(out).unwrap()
@@ -39,13 +39,13 @@ fn all_columns_are_read_in_any_order() {
     let table = read(input.as_bytes()).unwrap();
     let ids: Vec<&str> = table.ids.values().map(String::as_str).collect();
     assert_eq!(ids, ["a, \"b\"", ""]);
-    let first = Buffer::new(2..12, 64)
+    let first = BufferSpec::new(2..12, 64)
         .with_align(32)
         .with_fixed(Offset(96))
         .with_gap(Gap { live: 4..6, window: Some(0..16) })
         .with_gap(Gap { live: 8..9, window: None });
-    let buffers: Vec<&Buffer> = table.problem.buffers.values().collect();
-    assert_eq!(buffers, [&first, &Buffer::new(5..5, 8)]);
+    let buffers: Vec<&BufferSpec> = table.problem.buffers.values().collect();
+    assert_eq!(buffers, [&first, &BufferSpec::new(5..5, 8)]);
     let again = read(text(&table, false).as_bytes()).unwrap();
     assert_eq!(again, table);
 }
@@ -54,7 +54,7 @@ fn all_columns_are_read_in_any_order() {
 fn an_end_column_is_inclusive() {
     let table = read("buffer_id,begin,end,size,gaps\r\nx,1,4,8,2-2\r\n".as_bytes()).unwrap();
     let buffer = table.problem.buffers.values().next().unwrap();
-    assert_eq!(*buffer, Buffer::new(1..5, 8).with_gap(Gap { live: 2..3, window: None }));
+    assert_eq!(*buffer, BufferSpec::new(1..5, 8).with_gap(Gap { live: 2..3, window: None }));
 }
 
 #[test]
@@ -105,7 +105,7 @@ proptest! {
         let mut input = b"id,lower,upper,size,alignment,gaps,offset\n".to_vec();
         input.extend(&tail);
         if let Ok(table) = read(&input[..]) {
-            let _ = plan(&table.problem, &Options::default());
+            let _ = plan(&table.problem, &PackOptions::default());
         }
     }
 
@@ -113,10 +113,10 @@ proptest! {
     fn what_is_written_is_read_back(
         rows in prop::collection::vec((".{0,8}", 0..u64::MAX, 0..u64::MAX, any::<u64>(), 0..64u32), 0..8),
     ) {
-        let mut table = Table::default();
+        let mut table = CsvTable::default();
         for (index, (id, s, t, size, align)) in rows.into_iter().enumerate() {
             table.ids.push(format!("{id}{index}"));
-            table.problem.push(Buffer::new(s.min(t)..s.max(t), size).with_align(1 << align));
+            table.problem.push(BufferSpec::new(s.min(t)..s.max(t), size).with_align(1 << align));
         }
         let mut out = Vec::new();
         write(&mut out, &table, None).unwrap();

@@ -2,7 +2,7 @@
 
 mod instances;
 
-use adfuse_memplan::{Buffer, Method, Options, Problem, check, plan};
+use adfuse_memplan::{BufferSpec, Method, PackOptions, Problem, check, plan};
 use instances::Recipe;
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ fn hundred() -> Vec<Recipe> {
 
 #[test]
 fn of_a_hundred_instances_at_least_95_are_at_the_optimum_and_the_rest_within_two_percent() {
-    let options = Options::default();
+    let options = PackOptions::default();
     let mut missed = Vec::new();
     for recipe in hundred() {
         let problem = recipe.problem();
@@ -53,7 +53,7 @@ fn a_thousand_buffers_reach_the_optimum_in_few_steps() {
         let recipe = Recipe::plain(seed, 1000);
         let problem = recipe.problem();
         assert_eq!(problem.buffers.len(), 1000);
-        let packing = plan(&problem, &Options::default()).unwrap();
+        let packing = plan(&problem, &PackOptions::default()).unwrap();
         check(&problem, &packing).unwrap();
         assert_eq!(packing.peak, recipe.height);
         assert!(packing.steps < 20_000, "{} steps", packing.steps);
@@ -64,10 +64,10 @@ fn a_thousand_buffers_reach_the_optimum_in_few_steps() {
 fn pinwheels_are_beyond_the_orders_and_need_the_search() {
     let recipe = Recipe { pinwheels: 100, ..Recipe::plain(7, 60) };
     let problem = recipe.problem();
-    let greedy = plan(&problem, &Options { effort: 0, ..Options::default() }).unwrap();
+    let greedy = plan(&problem, &PackOptions { effort: 0, ..PackOptions::default() }).unwrap();
     assert!(greedy.peak > recipe.height);
     assert!(matches!(greedy.method, Method::Greedy(_)));
-    let packing = plan(&problem, &Options::default()).unwrap();
+    let packing = plan(&problem, &PackOptions::default()).unwrap();
     check(&problem, &packing).unwrap();
     assert!(packing.is_optimal());
     assert!(matches!(packing.method, Method::Search | Method::Boxes));
@@ -92,7 +92,7 @@ fn peaks_do_not_rise_with_effort() {
             }
             let mut before = u64::MAX;
             for effort in [0, 100, 300, 1000, 2500, 5000, 10_000, 20_000, 40_000, 80_000] {
-                let packing = plan(&problem, &Options { effort, deadline: None }).unwrap();
+                let packing = plan(&problem, &PackOptions { effort, deadline: None }).unwrap();
                 check(&problem, &packing).unwrap();
                 assert!(packing.steps <= effort);
                 assert!(packing.peak <= before, "{} of {recipe:?} by {effort}", packing.peak);
@@ -116,12 +116,12 @@ fn a_long_search_is_not_worse_than_a_short_one() {
         for _ in 0..150 {
             let (birth, life) = (below(150), 1 + below(50));
             let size = [1, 2, 3, 5, 8, 13, 21][below(7) as usize] * [1, 7, 16][below(3) as usize];
-            let buffer = Buffer::new(birth..birth + life, size);
+            let buffer = BufferSpec::new(birth..birth + life, size);
             problem.push(buffer.with_align([1, 4, 16][below(3) as usize]));
         }
-        let short = plan(&problem, &Options { effort: 30_000, deadline: None }).unwrap();
+        let short = plan(&problem, &PackOptions { effort: 30_000, deadline: None }).unwrap();
         let deadline = Instant::now().checked_add(Duration::from_millis(500));
-        let long = plan(&problem, &Options { effort: u64::MAX, deadline }).unwrap();
+        let long = plan(&problem, &PackOptions { effort: u64::MAX, deadline }).unwrap();
         check(&problem, &long).unwrap();
         // On a slow machine it may not have come as far.
         assert!(long.peak <= short.peak || long.steps < short.steps, "{long:?}, {short:?}");

@@ -1,18 +1,18 @@
 //! Properties of plans for random problems.
 
 use adfuse_memplan::{
-    Buffer, BufferId, Gap, Offset, Options, Order, PlanError, Problem, Share, check, check_offsets,
-    plan, plan_in_order,
+    BufferId, BufferSpec, Gap, Offset, PackOptions, PlacementOrder, PlanError, Problem, Share,
+    check, check_offsets, plan, plan_in_order,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
 /// A buffer with times up to `end` and sizes up to `most`.
-fn buffer(end: u64, most: u64) -> impl Strategy<Value = Buffer> {
+fn buffer(end: u64, most: u64) -> impl Strategy<Value = BufferSpec> {
     let gap = prop_oneof![4 => Just(None), 1 => (0..100u64, 0..100u64).prop_map(Some)];
     (0..end, 0..end, 0..=most, 0..3u32, gap).prop_map(|(s, t, size, align, gap)| {
         let live = s.min(t)..s.max(t) + 1;
-        let mut buffer = Buffer::new(live.clone(), size).with_align(1 << align);
+        let mut buffer = BufferSpec::new(live.clone(), size).with_align(1 << align);
         if let Some((from, to)) = gap {
             let length = live.end - live.start;
             let (from, to) = (live.start + from % length, live.start + to % length);
@@ -82,11 +82,11 @@ proptest! {
 
     #[test]
     fn plans_are_sound_and_never_worse_than_an_order(problem in problem(40, 30, 100)) {
-        let options = Options { effort: 3_000, ..Options::default() };
+        let options = PackOptions { effort: 3_000, ..PackOptions::default() };
         let packing = plan(&problem, &options).unwrap();
         prop_assert_eq!(check(&problem, &packing), Ok(()));
         prop_assert!(packing.steps <= options.effort);
-        for order in Order::ALL {
+        for order in PlacementOrder::ALL {
             let greedy = plan_in_order(&problem, order).unwrap();
             prop_assert_eq!(check(&problem, &greedy), Ok(()));
             prop_assert!(packing.peak <= greedy.peak, "{} above {:?}", packing.peak, order);
@@ -97,7 +97,7 @@ proptest! {
 
     #[test]
     fn a_capacity_is_kept_or_refused(problem in problem(20, 20, 50), share in 50..120u64) {
-        let options = Options { effort: 3_000, ..Options::default() };
+        let options = PackOptions { effort: 3_000, ..PackOptions::default() };
         let free = plan(&problem, &options).unwrap();
         let capacity = free.peak * share / 100;
         let tight = Problem { capacity: Some(capacity), ..problem };
@@ -115,7 +115,7 @@ proptest! {
 
     #[test]
     fn small_problems_reach_the_optimum(problem in problem(6, 8, 3)) {
-        let packing = plan(&problem, &Options::default()).unwrap();
+        let packing = plan(&problem, &PackOptions::default()).unwrap();
         prop_assert_eq!(check(&problem, &packing), Ok(()));
         prop_assert!(!has_packing_below(&problem, packing.peak), "{:?}", problem);
         prop_assert!(packing.is_optimal(), "not proven: {:?}", problem);
@@ -131,7 +131,7 @@ proptest! {
             problem.buffers[id].align = 1;
             problem.buffers[id].fixed = Some(Offset(fixed));
         }
-        let packing = plan(&problem, &Options::default()).unwrap();
+        let packing = plan(&problem, &PackOptions::default()).unwrap();
         prop_assert_eq!(check(&problem, &packing), Ok(()));
         prop_assert!(!has_packing_below(&problem, packing.peak), "{:?}", problem);
         prop_assert!(packing.is_optimal(), "not proven: {:?}", problem);

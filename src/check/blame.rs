@@ -1,6 +1,6 @@
 //! Naming the instruction at fault.
 
-use super::case::{Case, Setting, freeze, values_at};
+use super::case::{Case, CaseContext, freeze, values_at};
 use super::outcome::Outcome;
 use crate::autodiff::differentiable;
 use crate::backends::Array;
@@ -10,7 +10,7 @@ use crate::ir::{Builder, Function, Inst, Value, ValueDef};
 
 /// The first instruction whose own derivative is wrong at the values it had, printed as the user has
 /// it: the function before it was widened and its symbols got extents.
-pub(super) fn culprit(setting: &Setting<'_>, f: &Function, point: &[Array]) -> Option<String> {
+pub(super) fn culprit(setting: &CaseContext<'_>, f: &Function, point: &[Array]) -> Option<String> {
     for (k, &i) in f.body_insts().iter().enumerate() {
         let Some((alone, inputs)) = isolate(f, i) else { continue };
         let point = values_at(setting, f, &inputs, point).ok()?;

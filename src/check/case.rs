@@ -1,37 +1,37 @@
 //! One comparison: the derivatives of a function at a point in one of its parameters.
 
-use super::options::Options;
+use super::options::CheckOptions;
 use super::outcome::Outcome;
 use crate::autodiff::{jvp, vjp};
 use crate::backends::Array;
-use crate::engine::{Engine, Ready};
+use crate::engine::{Engine, ReadyFunction};
 use crate::ir::op::Domain;
 use crate::ir::rewrite::{Copier, inline};
 use crate::ir::{Builder, CustomRule, DType, Diagnostic, Function, Kind, Module, Op, Value};
 use crate::sample::{rng, sample};
 
 /// What is the same for all that is checked of a function.
-pub(super) struct Setting<'a> {
+pub(super) struct CaseContext<'a> {
     pub(super) module: &'a Module,
     /// What the user knows of the function.
     pub(super) written: &'a Function,
-    pub(super) options: &'a Options,
+    pub(super) options: &'a CheckOptions,
     pub(super) engine: &'a dyn Engine,
 }
 
-impl Setting<'_> {
+impl CaseContext<'_> {
     pub(super) fn run(&self, f: &Function, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
         self.ready(f)?(args)
     }
 
     /// A function of the module, or one made of it, that is run more than once.
-    pub(super) fn ready<'a>(&'a self, f: &'a Function) -> Result<Ready<'a>, Diagnostic> {
+    pub(super) fn ready<'a>(&'a self, f: &'a Function) -> Result<ReadyFunction<'a>, Diagnostic> {
         self.engine.ready(self.module, f, &self.written.name)
     }
 }
 
 /// What differences are taken of: the function with what stops gradients held at its value.
-pub(super) struct Fixed {
+pub(super) struct FrozenFunction {
     f: Function,
     held: Vec<Array>,
 }
@@ -40,10 +40,10 @@ pub(super) struct Fixed {
 /// values become parameters, after the function's own. None where one is in a region: its value there
 /// is not known outside, and may not exist.
 pub(super) fn freeze(
-    setting: &Setting<'_>,
+    setting: &CaseContext<'_>,
     f: &Function,
     point: &[Array],
-) -> Result<Option<Fixed>, Diagnostic> {
+) -> Result<Option<FrozenFunction>, Diagnostic> {
     let whole = inline(setting.module, f, &|_| true)?;
     let mut all = 0;
     whole.walk(&mut |f, i| all += usize::from(f.op(i) == Op::StopGradient));
@@ -69,7 +69,7 @@ pub(super) fn freeze(
     }
     let results: Vec<Value> = whole.results().iter().map(|&v| copier.get(&mut b, v)).collect();
     b.set_results(&results);
-    Ok(Some(Fixed { f: b.finish()?, held }))
+    Ok(Some(FrozenFunction { f: b.finish()?, held }))
 }
 
 const NESTED: &str = "a `stop_gradient` inside of `cond` cannot be held at its value: \
@@ -77,10 +77,10 @@ const NESTED: &str = "a `stop_gradient` inside of `cond` cannot be held at its v
 
 /// A function, a point and the parameter whose derivative is compared there.
 pub(super) struct Case<'a> {
-    pub(super) setting: &'a Setting<'a>,
+    pub(super) setting: &'a CaseContext<'a>,
     pub(super) f: &'a Function,
     /// None if differences cannot be taken.
-    pub(super) fixed: Option<&'a Fixed>,
+    pub(super) fixed: Option<&'a FrozenFunction>,
     pub(super) point: &'a [Array],
     pub(super) wrt: usize,
 }
@@ -89,7 +89,7 @@ impl Case<'_> {
     /// Forward mode against differences, reverse against forward.
     pub(super) fn compare(&self) -> Result<(Outcome, Outcome), Diagnostic> {
         let Case { setting, f, point, wrt, .. } = *self;
-        let Setting { module, options, .. } = *setting;
+        let CaseContext { module, options, .. } = *setting;
         let slot = argument(f, wrt);
         let mut rng = rng(options.seed, 1000 + wrt as u64);
         let direction = sample(&point[slot].ty(), Domain::Uniform(-1.0, 1.0), &mut rng)?;
@@ -165,7 +165,7 @@ impl Case<'_> {
     /// long ones, rounding the short ones, and a wrong derivative agrees at none.
     fn differences(
         &self,
-        fixed: &Fixed,
+        fixed: &FrozenFunction,
         slot: usize,
         direction: &Array,
         primal: &[Array],
@@ -241,7 +241,7 @@ fn adjoint_error(left: (f64, f64), right: (f64, f64)) -> f64 {
 
 /// Values inside the function at a point.
 pub(super) fn values_at(
-    setting: &Setting<'_>,
+    setting: &CaseContext<'_>,
     f: &Function,
     wanted: &[Value],
     point: &[Array],

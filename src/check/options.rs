@@ -1,11 +1,11 @@
-//! What a check is asked for: a seed, tolerances and extents.
+//! Options of a check: a seed, tolerances and extents.
 
 use crate::ir::Symbol;
 use std::collections::BTreeMap;
 
 /// How to check.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct CheckOptions {
     /// Seed of inputs and directions.
     pub seed: u64,
     /// Relative tolerance, per element.
@@ -16,8 +16,8 @@ pub struct Options {
     pub extents: BTreeMap<Symbol, u64>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { seed: 0, rtol: 1e-5, atol: 1e-9, extents: BTreeMap::new() }
+impl Default for CheckOptions {
+    fn default() -> CheckOptions {
+        CheckOptions { seed: 0, rtol: 1e-5, atol: 1e-9, extents: BTreeMap::new() }
     }
 }

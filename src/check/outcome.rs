@@ -1,8 +1,8 @@
-//! The rows of a check's report: what was compared, and how that ended.
+//! The rows of a check's report: what was compared, and the outcome.
 
 /// What was compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub enum CheckedMode {
     /// Forward mode with central differences.
     Forward,
     /// Reverse mode with forward mode.
@@ -29,18 +29,18 @@ pub enum Outcome {
 
 /// One line of the report.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Row {
+pub struct CheckRow {
     /// The function.
     pub func: String,
     /// The input, or empty for the whole function.
     pub input: String,
     /// What was compared.
-    pub mode: Mode,
+    pub mode: CheckedMode,
     /// How it ended.
     pub outcome: Outcome,
 }
 
-impl Row {
+impl CheckRow {
     /// Whether this row speaks against the derivatives.
     pub fn failed(&self) -> bool {
         matches!(self.outcome, Outcome::Fail(..) | Outcome::NotFinite(_))

@@ -1,6 +1,6 @@
 //! The engine `cpu`: functions as machine code of the host.
 
-use super::{Compiled, Decided, Engine, Ready, Session, Settings};
+use super::{Compiled, Engine, PlanDecision, ReadyFunction, Session, Settings};
 use crate::backends::cpu::{self, ArenaLayout};
 use crate::backends::functions::Registry;
 use crate::fusion::{self, Effort, Fp, Lossy, MachineModel, Memory, Narrowed, Plan};
@@ -12,33 +12,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What the engine `cpu` has made, with the threads for it: clones of an engine share both, and nothing is
 /// made twice.
 #[derive(Clone, Debug, Default)]
-pub struct Kept(Arc<Mutex<Option<Arc<cpu::Engine>>>>);
+pub struct SharedCpuEngine(Arc<Mutex<Option<Arc<cpu::CpuEngine>>>>);
 
-impl Kept {
-    /// What makes executables that run like this and call these functions: the same as before, unless that was
-    /// asked for others.
-    fn engine(&self, options: cpu::Options, functions: &Registry) -> Arc<cpu::Engine> {
+impl SharedCpuEngine {
+    /// The engine for these options and functions: the same as before, unless that was
+    /// made for others.
+    fn engine(&self, options: cpu::CpuOptions, functions: &Registry) -> Arc<cpu::CpuEngine> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*kept {
             Some(engine) if engine.options() == options && engine.functions().is(functions) => {
                 Arc::clone(engine)
             }
             _ => {
-                let engine = cpu::Engine::with_functions(options, functions.clone());
+                let engine = cpu::CpuEngine::with_functions(options, functions.clone());
                 Arc::clone(kept.insert(Arc::new(engine)))
             }
         }
     }
 }
 
-/// The engine that plans a function and makes machine code of it.
+/// The engine that plans functions and compiles them to machine code.
 #[derive(Clone, Debug)]
 pub struct Cpu {
-    /// What is planned for.
-    pub plan: fusion::Options,
+    /// The options of plans.
+    pub plan: fusion::PlanOptions,
     /// Threads that work on it; they change no bit.
     pub threads: usize,
-    /// How wide vectors may be; that changes no bit either.
+    /// The largest vector width; it changes no bit.
     pub vectors: cpu::Vectors,
     /// As [`Settings::mem_budget`].
     pub mem_budget: Option<u64>,
@@ -46,17 +46,17 @@ pub struct Cpu {
     pub cache: Option<PlanCache>,
     /// As [`Settings::lossy`].
     pub lossy: Lossy,
-    /// As [`Settings::donated`]; runs are [`Executable::run_donating`](cpu::Executable::run_donating)'s.
+    /// As [`Settings::donated`]; runs are [`Executable::run_donating`](cpu::CpuExecutable::run_donating)'s.
     pub donated: Vec<usize>,
-    /// The functions that programs call by name.
+    /// The user functions.
     pub functions: Registry,
-    /// Executables, and the threads that they share.
-    pub kept: Kept,
+    /// The cache of executables, and their thread pool.
+    pub kept: SharedCpuEngine,
 }
 
 impl Default for Cpu {
     fn default() -> Cpu {
-        let plan = fusion::Options {
+        let plan = fusion::PlanOptions {
             device: MachineModel::cpu(),
             effort: Effort::Default,
             fp: Fp::default(),
@@ -70,17 +70,17 @@ impl Default for Cpu {
             lossy: Lossy::default(),
             donated: Vec::new(),
             functions: Registry::new(),
-            kept: Kept::default(),
+            kept: SharedCpuEngine::default(),
         }
     }
 }
 
 impl Cpu {
-    /// What tells plans for this engine from those for others.
-    pub const NAME: &str = cpu::Engine::NAME;
+    /// The name that identifies plans for this engine.
+    pub const NAME: &str = cpu::CpuEngine::NAME;
 
-    /// The engine as it is set now.
-    pub fn session(&self) -> Session<cpu::Engine> {
+    /// A session with the present settings.
+    pub fn session(&self) -> Session<cpu::CpuEngine> {
         let Cpu { plan, mem_budget, cache, lossy, donated, functions, .. } = self.clone();
         let settings = Settings { plan, mem_budget, cache, lossy, donated, functions };
         Session { settings, backend: self.kept.engine(self.options(), &self.functions) }
@@ -107,7 +107,7 @@ impl Cpu {
     ///
     /// # Errors
     /// As there.
-    pub fn decide(&self, function: &Function) -> Result<Decided, Diagnostic> {
+    pub fn decide(&self, function: &Function) -> Result<PlanDecision, Diagnostic> {
         self.session().decide(function)
     }
 
@@ -136,8 +136,8 @@ impl Cpu {
     }
 
     /// How executables run.
-    pub fn options(&self) -> cpu::Options {
-        cpu::Options { threads: self.threads, fp: self.plan.fp, vectors: self.vectors }
+    pub fn options(&self) -> cpu::CpuOptions {
+        cpu::CpuOptions { threads: self.threads, fp: self.plan.fp, vectors: self.vectors }
     }
 }
 
@@ -147,7 +147,7 @@ impl From<Cpu> for Session {
     }
 }
 
-impl fusion::Engine for Cpu {
+impl fusion::EngineModel for Cpu {
     fn donated(&self) -> &[usize] {
         &self.donated
     }
@@ -167,7 +167,7 @@ impl Engine for Cpu {
         module: &'a Module,
         f: &'a Function,
         _: &str,
-    ) -> Result<Ready<'a>, Diagnostic> {
+    ) -> Result<ReadyFunction<'a>, Diagnostic> {
         self.session().callable(module, f)
     }
 }

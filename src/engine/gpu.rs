@@ -1,6 +1,6 @@
 //! The engine `gpu`: functions as graphs of kernels on a GPU.
 
-use super::{Compiled, Decided, Engine, Ready, Session, Settings};
+use super::{Compiled, Engine, PlanDecision, ReadyFunction, Session, Settings};
 use crate::backends::functions::Registry;
 use crate::backends::gpu::{self, Executable, GpuDevice, KeptCode};
 use crate::fusion::{self, Effort, Fp, Lossy, Memory, Narrowed, Plan};
@@ -10,21 +10,21 @@ use crate::kernel_cache::KernelCache;
 use crate::plan_cache::PlanCache;
 use std::sync::Arc;
 
-/// A function on a GPU, and what that was made of.
+/// A function that is compiled for a GPU.
 pub type OnGpu = Compiled<Executable>;
 
 /// The engine that plans a function and runs it on a GPU.
 #[derive(Clone, Debug)]
 pub struct Gpu {
-    /// What is planned for.
-    pub plan: fusion::Options,
+    /// The options of plans.
+    pub plan: fusion::PlanOptions,
     /// Whether a library may multiply matrices, in the modes that are not strict and where there is one.
     pub library: bool,
     /// As [`Settings::mem_budget`].
     pub mem_budget: Option<u64>,
     /// As [`Settings::cache`].
     pub cache: Option<PlanCache>,
-    /// Where the code of kernels is kept from one run for the next.
+    /// The cache of GPU code.
     pub code: Option<KernelCache>,
     /// As [`Settings::lossy`].
     pub lossy: Lossy,
@@ -35,7 +35,7 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// What tells plans for this engine from those for others.
+    /// The name that identifies plans for this engine.
     pub const NAME: &str = gpu::Engine::NAME;
 
     /// The engine on the GPU of a number, counted from 0, planning for [`Gpu::planned_for`].
@@ -43,7 +43,7 @@ impl Gpu {
     /// # Errors
     /// [`Kind::NoDevice`](crate::ir::Kind::NoDevice) where there is no driver, or no such GPU.
     pub fn open(number: u32) -> Result<Gpu, Diagnostic> {
-        let plan = fusion::Options {
+        let plan = fusion::PlanOptions {
             device: Gpu::planned_for(),
             effort: Effort::Default,
             fp: Fp::default(),
@@ -60,7 +60,7 @@ impl Gpu {
         })
     }
 
-    /// The machine that is planned for unless another is named.
+    /// The default machine of plans.
     pub fn planned_for() -> fusion::MachineModel {
         fusion::MachineModel::h200()
     }
@@ -70,7 +70,7 @@ impl Gpu {
         self.engine.device()
     }
 
-    /// The engine as it is set now.
+    /// A session with the present settings.
     pub fn session(&self) -> Session<gpu::Engine> {
         let Gpu { plan, mem_budget, cache, lossy, donated, .. } = self.clone();
         let options = gpu::Options { fp: plan.fp, library: self.library };
@@ -100,7 +100,7 @@ impl Gpu {
     ///
     /// # Errors
     /// As there.
-    pub fn decide(&self, function: &Function) -> Result<Decided, Diagnostic> {
+    pub fn decide(&self, function: &Function) -> Result<PlanDecision, Diagnostic> {
         self.session().decide(function)
     }
 
@@ -127,7 +127,7 @@ impl From<Gpu> for Session {
     }
 }
 
-impl fusion::Engine for Gpu {
+impl fusion::EngineModel for Gpu {
     fn donated(&self) -> &[usize] {
         &self.donated
     }
@@ -147,7 +147,7 @@ impl Engine for Gpu {
         module: &'a Module,
         f: &'a Function,
         _: &str,
-    ) -> Result<Ready<'a>, Diagnostic> {
+    ) -> Result<ReadyFunction<'a>, Diagnostic> {
         self.session().callable(module, f)
     }
 }

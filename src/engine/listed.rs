@@ -1,18 +1,18 @@
-//! The passes without anything that runs: code of the last ones is text.
+//! The passes of the pipeline without an engine: the last ones give text, and nothing runs.
 
 use super::{Cpu, layout_of};
-use crate::backends::cpu::{Executable, Vectors, listing_for};
+use crate::backends::cpu::{CpuExecutable, Vectors, listing_for};
 use crate::backends::functions::Registry;
-use crate::backends::gpu;
+use crate::backends::{gpu, ptx};
 use crate::fusion::{self, memory};
 use crate::ir::Diagnostic;
-use crate::pipeline::{Compiler, Unit, missing};
+use crate::pipeline::{CompileUnit, Compiler, missing};
 
 /// A compiler for reading: its last passes leave text and nothing that runs.
 #[derive(Clone, Debug)]
-pub struct Listed {
-    /// What is planned for.
-    pub options: fusion::Options,
+pub struct ListingCompiler {
+    /// The options of plans.
+    pub options: fusion::PlanOptions,
     /// What is emitted for.
     pub machine: Machine,
 }
@@ -28,7 +28,7 @@ pub enum Machine {
     Gpu(u32, u32),
 }
 
-impl Compiler for Listed {
+impl Compiler for ListingCompiler {
     fn engine(&self) -> &'static str {
         match self.machine {
             Machine::Host(_) | Machine::Target(..) => Cpu::NAME,
@@ -36,11 +36,11 @@ impl Compiler for Listed {
         }
     }
 
-    fn options(&self) -> &fusion::Options {
+    fn options(&self) -> &fusion::PlanOptions {
         &self.options
     }
 
-    fn arrange(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn arrange(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         let program = unit.program()?;
         let arranged = match self.machine {
             Machine::Host(_) => {
@@ -57,7 +57,7 @@ impl Compiler for Listed {
         Ok(())
     }
 
-    fn emit(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn emit(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         let program = unit.program()?;
         unit.listing = Some(match self.machine {
             Machine::Target(name, vectors) => listing_for(program, name, vectors, self.options.fp)?,
@@ -66,17 +66,23 @@ impl Compiler for Listed {
                 Registry::new().check(unit.function()?)?;
                 let cpu = Cpu { plan: self.options.clone(), vectors, ..Cpu::default() };
                 let layout = unit.layout()?;
-                Executable::compile_listed(program, layout, cpu.options())?.listing()
+                CpuExecutable::compile_listed(program, layout, cpu.options())?.listing()
             }
             Machine::Gpu(..) => return Err(missing("code generator of this engine")),
         });
         Ok(())
     }
 
-    fn launch(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn schedule(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         let Machine::Gpu(major, minor) = self.machine else { return Err(missing("GPU")) };
-        let made = gpu::launches_for(unit.program()?, (major, minor), self.options.fp)?;
-        unit.launches = Some(made);
+        let made = gpu::schedule_for(unit.program()?, (major, minor), self.options.fp)?;
+        unit.schedule = Some(made);
+        Ok(())
+    }
+
+    fn launch(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
+        let (program, schedule) = unit.schedule()?;
+        unit.launches = Some((program.clone(), ptx::print(schedule)?));
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! The engines by name: what each is, which machine plans for it are made for, and how it is opened. A new engine
-//! is a folder in `backends/` and a row here.
+//! The table of engines by name: their descriptions, the machines that plans for them are made for, and how they are
+//! opened. A new engine is a folder in `backends/` and a row here.
 
 use super::Cpu;
 #[cfg(feature = "gpu")]
@@ -18,18 +18,18 @@ use std::sync::Arc;
 
 /// An engine.
 #[derive(Debug)]
-pub struct Row {
+pub struct EngineRow {
     /// As in `--engine NAME`.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A short description.
     pub about: &'static str,
     /// Where there may be several, told apart by numbers from 0 on (`gpu:1`), what each of them is.
     pub numbered: Option<&'static str>,
     /// Whether it works on threads of the host, with vectors.
     pub threads: bool,
-    /// The machine that plans are made for, where none is named.
+    /// The default machine of plans.
     pub machine: &'static str,
-    /// Opens what runs plans; an engine without it takes functions as they are.
+    /// Opens the engine; an engine without it runs functions without plans.
     pub open: Option<Open>,
 }
 
@@ -39,27 +39,27 @@ pub struct Row {
 /// Where it is not on this host.
 pub type Open = fn(&Request) -> Result<Arc<AnyBackend>, Diagnostic>;
 
-/// How an engine is to run. What it has no use for it does not look at.
+/// Options for opening an engine; each engine ignores those that do not apply.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// Which one, where there are several.
     pub number: u32,
     /// What is planned for; engines take the mode from it.
-    pub plan: fusion::Options,
+    pub plan: fusion::PlanOptions,
     /// Threads of the host.
     pub threads: usize,
-    /// How wide vectors may be.
+    /// The largest vector width.
     pub vectors: Vectors,
-    /// Where the code of kernels is kept from one run for the next.
+    /// The cache of GPU code.
     #[cfg(feature = "gpu")]
     pub code: Option<KernelCache>,
-    /// The functions that programs call by name.
+    /// The user functions.
     pub functions: Registry,
 }
 
 impl Request {
-    /// For an engine with nothing asked for but what is planned.
-    pub fn new(plan: fusion::Options) -> Request {
+    /// A request with these planning options and defaults otherwise.
+    pub fn new(plan: fusion::PlanOptions) -> Request {
         let (vectors, functions) = (Vectors::host(), Registry::new());
         Request {
             number: 0,
@@ -74,8 +74,8 @@ impl Request {
 }
 
 /// All engines.
-pub const ENGINES: &[Row] = &[
-    Row {
+pub const ENGINES: &[EngineRow] = &[
+    EngineRow {
         name: "reference",
         about: "instruction by instruction; the one that runs effects and `cond`",
         numbered: None,
@@ -83,7 +83,7 @@ pub const ENGINES: &[Row] = &[
         machine: "cpu",
         open: None,
     },
-    Row {
+    EngineRow {
         name: Evaluator::NAME,
         about: "planned, and evaluated kernel by kernel",
         numbered: None,
@@ -91,7 +91,7 @@ pub const ENGINES: &[Row] = &[
         machine: "cpu",
         open: Some(|request| Ok(erased(Arc::new(Evaluator::new(request.functions.clone()))))),
     },
-    Row {
+    EngineRow {
         name: Cpu::NAME,
         about: "planned, as machine code",
         numbered: None,
@@ -104,7 +104,7 @@ pub const ENGINES: &[Row] = &[
         }),
     },
     #[cfg(feature = "gpu")]
-    Row {
+    EngineRow {
         name: Gpu::NAME,
         about: "planned, on an NVIDIA GPU",
         numbered: Some("GPU"),
@@ -120,47 +120,47 @@ pub const ENGINES: &[Row] = &[
 
 /// An engine that was named, and its number.
 #[derive(Clone, Copy, Debug)]
-pub struct Named {
+pub struct NamedEngine {
     /// Its row.
-    pub row: &'static Row,
+    pub row: &'static EngineRow,
     /// Which one, where there are several.
     pub number: u32,
 }
 
-impl Named {
-    /// The machine that plans are made for, where none is named.
+impl NamedEngine {
+    /// The default machine of plans.
     pub fn device(&self) -> MachineModel {
         MachineModel::named(self.row.machine).unwrap_or_else(MachineModel::cpu)
     }
 
-    /// Whether it runs functions as they are, without a plan.
+    /// Whether it runs functions without plans.
     pub fn is_unplanned(&self) -> bool {
         self.row.open.is_none()
     }
 }
 
-impl FromStr for Named {
+impl FromStr for NamedEngine {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Named, String> {
+    fn from_str(text: &str) -> Result<NamedEngine, String> {
         let (name, number) = match text.split_once(':') {
             None => (text, None),
             Some((name, number)) => (name, Some(number)),
         };
         let found = ENGINES.iter().find(|row| row.name == name);
         match (found, number, found.and_then(|row| row.numbered)) {
-            (Some(row), None, _) => Ok(Named { row, number: 0 }),
+            (Some(row), None, _) => Ok(NamedEngine { row, number: 0 }),
             (Some(row), Some(number), Some(one)) => {
                 let wrong = |_| format!("`{number}` is no number of a {one}");
-                number.parse().map(|number| Named { row, number }).map_err(wrong)
+                number.parse().map(|number| NamedEngine { row, number }).map_err(wrong)
             }
             _ => Err(format!("engines are {}", names(|_| true))),
         }
     }
 }
 
-/// The names that some engines are asked for by, as a list in words.
-pub fn names(wanted: fn(&Row) -> bool) -> String {
+/// The names of some engines, as a list in words.
+pub fn names(wanted: fn(&EngineRow) -> bool) -> String {
     let all: Vec<String> = ENGINES.iter().filter(|row| wanted(row)).flat_map(spellings).collect();
     match all.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
@@ -168,21 +168,21 @@ pub fn names(wanted: fn(&Row) -> bool) -> String {
     }
 }
 
-fn spellings(row: &Row) -> Vec<String> {
+fn spellings(row: &EngineRow) -> Vec<String> {
     let numbered = row.numbered.map(|_| format!("{}:N", row.name));
     [row.name.to_owned()].into_iter().chain(numbered).collect()
 }
 
-/// What each engine is: a list for a help text.
+/// Descriptions of the engines for a help text.
 pub fn described() -> String {
-    let one = |row: &Row| format!("{} ({})", spellings(row).join(" or "), row.about);
+    let one = |row: &EngineRow| format!("{} ({})", spellings(row).join(" or "), row.about);
     ENGINES.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The row of the engine that runs functions where none is named.
-pub fn usual() -> Named {
+/// The row of the default engine.
+pub fn usual() -> NamedEngine {
     let row = ENGINES.iter().find(|row| row.name == Cpu::NAME).unwrap_or(&ENGINES[0]);
-    Named { row, number: 0 }
+    NamedEngine { row, number: 0 }
 }
 
 #[cfg(test)]
@@ -200,11 +200,11 @@ mod tests {
             ("reference", "reference", 0),
             ("evaluator", "evaluator", 0),
         ] {
-            let found: Named = text.parse().expect(text);
+            let found: NamedEngine = text.parse().expect(text);
             assert_eq!((found.row.name, found.number), (name, number));
         }
         for wrong in ["", "gp", "gpu:", "gpu:-1", "gpu:x", "cpu:0", "gpu:0:1", "gpu:4294967296"] {
-            assert!(wrong.parse::<Named>().is_err(), "{wrong}");
+            assert!(wrong.parse::<NamedEngine>().is_err(), "{wrong}");
         }
     }
 

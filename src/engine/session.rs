@@ -1,7 +1,7 @@
-//! An engine at work: what plans are asked for, and the backend that they are for. Every engine that plans prepares,
-//! narrows, decides and follows here.
+//! Sessions: a backend with planning options. Preparation, storage narrowing, planning and replay are here, for every
+//! engine that plans.
 
-use super::{Engine, Ready};
+use super::{Engine, ReadyFunction};
 use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
 use crate::backends::functions::Registry;
 use crate::backends::{ArenaLayout, Array};
@@ -10,33 +10,33 @@ use crate::fusion::{self, Lossy, Memory, Narrowed, PREPASSES, Plan, keep_lossy, 
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::text::Names;
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
-use crate::pipeline::{self, Compiler, Unit, missing};
+use crate::pipeline::{self, CompileUnit, Compiler, missing};
 use crate::plan_cache::PlanCache;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// What is asked of plans, whatever engine runs them.
+/// Planning options that all engines share.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What is planned for.
-    pub plan: fusion::Options,
+    /// The options of plans.
+    pub plan: fusion::PlanOptions,
     /// The most bytes that inputs, outputs, constants and everything between may take together. It is
     /// kept, or nothing is made.
     pub mem_budget: Option<u64>,
-    /// Where plans for budgets are kept from one run for the next.
+    /// The cache of plans for budgets.
     pub cache: Option<PlanCache>,
-    /// What may be kept for later passes in a narrower type than it has; nothing, if not asked for.
+    /// Which residuals may be stored in narrower types; none by default.
     pub lossy: Lossy,
-    /// The parameters that the caller gives up, by position: plans put results and temporaries into their
+    /// The donated parameters, by position: plans put results and temporaries into their
     /// memory.
     pub donated: Vec<usize>,
-    /// The functions that programs call by name, for backends that call any.
+    /// The user functions, for backends that call any.
     pub functions: Registry,
 }
 
 impl Settings {
-    /// Of plans for this, with nothing else asked.
-    pub fn new(plan: fusion::Options) -> Settings {
+    /// Settings with these options and defaults otherwise.
+    pub fn new(plan: fusion::PlanOptions) -> Settings {
         Settings {
             plan,
             mem_budget: None,
@@ -48,23 +48,23 @@ impl Settings {
     }
 }
 
-/// What is followed, and what there was to say.
+/// The chosen plan, with notes.
 #[derive(Clone, Debug)]
-pub struct Decided {
+pub struct PlanDecision {
     /// The plan.
     pub plan: Plan,
-    /// What was wrong with the place where plans are kept.
+    /// Problems with the plan cache.
     pub notes: Vec<String>,
 }
 
-/// A function that an engine runs, and what that was made of.
+/// A compiled function with its program and its memory plan.
 #[derive(Debug)]
-pub struct Compiled<E: ?Sized = crate::backends::cpu::Executable> {
-    /// Its kernels, before the engine divides them.
+pub struct Compiled<E: ?Sized = crate::backends::cpu::CpuExecutable> {
+    /// Its kernels, before the engine rewrites them.
     pub program: Verified<Program>,
-    /// What they take, as the engine divides them.
+    /// Its memory, after the engine rewrites them.
     pub memory: Memory,
-    /// What runs; the engine keeps it too.
+    /// The executable; the engine caches it too.
     pub executable: Arc<E>,
 }
 
@@ -95,7 +95,7 @@ where
 }
 
 impl<B: Backend + ?Sized> Session<B> {
-    /// Plans a function of a verified module and makes it ready.
+    /// Plans and compiles a function of a verified module.
     ///
     /// # Errors
     /// [`Kind::Unsupported`] for what has no lowering, which the error names, and what the backend does not run;
@@ -106,7 +106,7 @@ impl<B: Backend + ?Sized> Session<B> {
         module: &Module,
         f: &Function,
     ) -> Result<Compiled<B::Executable>, Diagnostic> {
-        self.run(Unit::of(module, f), Some(PREPASSES[0].name))
+        self.run(CompileUnit::of(module, f), Some(PREPASSES[0].name))
     }
 
     /// A [prepared](crate::fusion::prepare()) function that keeps what it may with losses, where that pays: what is
@@ -122,31 +122,31 @@ impl<B: Backend + ?Sized> Session<B> {
     ///
     /// # Errors
     /// As [`Session::compile`].
-    pub fn decide(&self, function: &Function) -> Result<Decided, Diagnostic> {
+    pub fn decide(&self, function: &Function) -> Result<PlanDecision, Diagnostic> {
         let Settings { plan: options, mem_budget, cache, donated, .. } = &self.settings;
         let Some(budget) = *mem_budget else {
             let plan = fusion::plan(function, options)?.donating(donated);
-            return Ok(Decided { plan, notes: Vec::new() });
+            return Ok(PlanDecision { plan, notes: Vec::new() });
         };
-        let engine = (self as &dyn fusion::Engine, self.backend.name());
+        let engine = (self as &dyn fusion::EngineModel, self.backend.name());
         let choice = choose(function, options, budget, engine, cache.as_ref())?;
-        Ok(Decided { plan: choice.point.plan, notes: choice.notes })
+        Ok(PlanDecision { plan: choice.point.plan, notes: choice.notes })
     }
 
-    /// Makes a plan of a prepared function ready.
+    /// Compiles a prepared function with a given plan.
     ///
     /// # Errors
     /// As [`Session::compile`], and [`Kind::Usage`] for a plan that does not fit, or that uses the memory of a
-    /// parameter that the caller does not give up.
+    /// parameter that the caller does not donate.
     pub fn follow(
         &self,
         function: &Function,
         plan: &Plan,
     ) -> Result<Compiled<B::Executable>, Diagnostic> {
-        self.run(Unit::planned(function, plan), Some("lower"))
+        self.run(CompileUnit::planned(function, plan), Some("lower"))
     }
 
-    /// Makes a program ready.
+    /// Compiles a program.
     ///
     /// # Errors
     /// As [`Session::compile`].
@@ -154,18 +154,18 @@ impl<B: Backend + ?Sized> Session<B> {
         &self,
         program: Verified<Program>,
     ) -> Result<Compiled<B::Executable>, Diagnostic> {
-        self.run(Unit::of_program(program), None)
+        self.run(CompileUnit::of_program(program), None)
     }
 
     /// The passes from one on, or from the first that is the engine's own. One that has none arranges its memory
     /// and makes what runs all the same.
     fn run(
         &self,
-        mut unit: Unit<'_>,
+        mut unit: CompileUnit<'_>,
         from: Option<&str>,
     ) -> Result<Compiled<B::Executable>, Diagnostic> {
         let running =
-            Running { session: self, prepared: RefCell::default(), made: RefCell::default() };
+            PassState { session: self, prepared: RefCell::default(), made: RefCell::default() };
         let mut own = pipeline::own_passes(self.backend.name()).map(|pass| pass.name);
         let (first, last) = (own.next(), own.next_back());
         if let Some(from) = from.or(first) {
@@ -181,7 +181,7 @@ impl<B: Backend + ?Sized> Session<B> {
         Ok(Compiled { program, memory, executable })
     }
 
-    /// What a program takes, and where its temporaries are.
+    /// The memory plan of a program.
     ///
     /// # Errors
     /// [`Kind::Limit`] when the buffers are too large to count, and as [`Backend::prepare`].
@@ -192,11 +192,15 @@ impl<B: Backend + ?Sized> Session<B> {
     }
 
     /// A function, ready to be run at arguments that are only lent: where the plan uses their memory, copies of
-    /// them are given up.
+    /// them are donated.
     ///
     /// # Errors
     /// As [`Session::compile`].
-    pub fn callable(&self, module: &Module, f: &Function) -> Result<Ready<'static>, Diagnostic>
+    pub fn callable(
+        &self,
+        module: &Module,
+        f: &Function,
+    ) -> Result<ReadyFunction<'static>, Diagnostic>
     where
         B::Executable: 'static,
     {
@@ -218,15 +222,15 @@ impl<B: Backend + ?Sized> Session<B> {
 }
 
 /// A session on its way through the passes, with what its backend has made so far.
-struct Running<'s, B: Backend + ?Sized> {
+struct PassState<'s, B: Backend + ?Sized> {
     session: &'s Session<B>,
     prepared: RefCell<Option<Box<dyn Prepared<Executable = B::Executable> + 's>>>,
     made: RefCell<Option<Arc<B::Executable>>>,
 }
 
-impl<B: Backend + ?Sized> Running<'_, B> {
+impl<B: Backend + ?Sized> PassState<'_, B> {
     /// Has the program prepared, unless it is.
-    fn prepare(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn prepare(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         let mut prepared = self.prepared.borrow_mut();
         if prepared.is_none() {
             let made = self.session.backend.prepare(unit.program()?)?;
@@ -237,7 +241,7 @@ impl<B: Backend + ?Sized> Running<'_, B> {
     }
 
     /// Makes what runs.
-    fn make(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn make(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         let prepared = self.prepared.borrow();
         let prepared = prepared.as_ref().ok_or_else(|| missing("prepared program"))?;
         let made = prepared.compile(unit.layout()?)?;
@@ -248,12 +252,12 @@ impl<B: Backend + ?Sized> Running<'_, B> {
     }
 }
 
-impl<B: Backend + ?Sized> Compiler for Running<'_, B> {
+impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     fn engine(&self) -> &'static str {
         self.session.backend.name()
     }
 
-    fn options(&self) -> &fusion::Options {
+    fn options(&self) -> &fusion::PlanOptions {
         &self.session.settings.plan
     }
 
@@ -273,18 +277,22 @@ impl<B: Backend + ?Sized> Compiler for Running<'_, B> {
     }
 
     fn admit(&self, f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
-        given_up(f, plan, &self.session.settings.donated)?;
+        check_donations(f, plan, &self.session.settings.donated)?;
         match self.session.backend.capabilities().functions {
             true => self.session.settings.functions.check(f),
             false => Ok(()),
         }
     }
 
-    fn launch(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn schedule(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         self.prepare(unit)
     }
 
-    fn arrange(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn launch(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
+        self.prepare(unit)
+    }
+
+    fn arrange(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         self.prepare(unit)?;
         let prepared = self.prepared.borrow();
         let prepared = prepared.as_ref().ok_or_else(|| missing("prepared program"))?;
@@ -295,17 +303,17 @@ impl<B: Backend + ?Sized> Compiler for Running<'_, B> {
         Ok(())
     }
 
-    fn emit(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn emit(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         self.make(unit)
     }
 
-    fn load(&self, unit: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn load(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         self.make(unit)
     }
 }
 
-/// Frontiers count what the backend needs beside the buffers.
-impl<B: Backend + ?Sized> fusion::Engine for Session<B> {
+/// Frontiers count the scratch memory of the backend.
+impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
     fn donated(&self) -> &[usize] {
         &self.settings.donated
     }
@@ -345,19 +353,19 @@ where
         module: &'a Module,
         f: &'a Function,
         _: &str,
-    ) -> Result<Ready<'a>, Diagnostic> {
+    ) -> Result<ReadyFunction<'a>, Diagnostic> {
         self.callable(module, f)
     }
 }
 
-/// Where temporaries are, as backends are told.
+/// The layout of temporaries for backends.
 pub(crate) fn layout_of(memory: &Memory) -> ArenaLayout {
     let (offsets, scratch) = (memory.offsets.clone(), memory.scratch.clone());
     ArenaLayout { bytes: memory.arena, offsets, scratch, donated: memory.donated.clone() }
 }
 
-/// Refuses a plan that uses the memory of a parameter that the caller does not give up.
-fn given_up(function: &Function, plan: &Plan, donated: &[usize]) -> Result<(), Diagnostic> {
+/// Refuses a plan that uses the memory of a parameter that the caller does not donate.
+fn check_donations(function: &Function, plan: &Plan, donated: &[usize]) -> Result<(), Diagnostic> {
     let Some(&kept) = plan.donated.iter().find(|k| !donated.contains(k)) else { return Ok(()) };
     let names = Names::of(function);
     let name = function.params().get(kept).map_or_else(String::new, |&p| names.get(p));
@@ -366,7 +374,7 @@ fn given_up(function: &Function, plan: &Plan, donated: &[usize]) -> Result<(), D
     Err(Diagnostic::new(at, Kind::Usage, m))
 }
 
-/// Refuses what takes more than the budget.
+/// Refuses a program that exceeds the budget.
 fn within(mem_budget: Option<u64>, program: &Program, peak: u64) -> Result<(), Diagnostic> {
     match mem_budget.filter(|&budget| peak > budget) {
         None => Ok(()),

@@ -5,17 +5,17 @@ use std::io;
 
 /// Why an array cannot be read, and of which entry of an archive that is said.
 #[derive(Debug)]
-pub struct Error {
+pub struct NpzError {
     /// The entry of the archive, with its suffix `.npy`; `None` where the file as a whole is meant.
     pub entry: Option<String>,
     /// What is wrong.
-    pub why: Why,
+    pub why: NpzErrorKind,
 }
 
 /// What can be wrong with a NumPy file.
 #[derive(Debug)]
 #[non_exhaustive]
-pub enum Why {
+pub enum NpzErrorKind {
     /// The file cannot be read.
     Io(io::Error),
     /// The file, or an entry, has fewer bytes than it says.
@@ -52,34 +52,40 @@ pub enum Why {
     Checksum,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for NpzErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Io(e) => e.fmt(f),
-            Why::Short => f.write_str("it ends too early"),
-            Why::NoNumpy => f.write_str("it is no NumPy file"),
-            Why::Version(v) => write!(f, "version {v} of the format is not known"),
-            Why::LongHeader(bytes) => write!(f, "its header has {bytes} bytes"),
-            Why::Header(due) => write!(f, "its header is malformed: expected {due}"),
-            Why::NoKey(key) => write!(f, "its header is malformed: missing key `{key}`"),
-            Why::ElementType(descr) => write!(f, "elements of type {descr} are not supported"),
-            Why::TooLarge(why) => f.write_str(why),
-            Why::Surplus => f.write_str("there is more in it than its header says"),
-            Why::Directory(what) => write!(f, "it is no zip archive: {what}"),
-            Why::SeveralDisks => f.write_str("archives in several parts are not supported"),
-            Why::NoEntry => f.write_str("the archive has no such entry"),
-            Why::Encrypted => f.write_str("encrypted entries are not supported"),
-            Why::Method(method) => write!(
+            NpzErrorKind::Io(e) => e.fmt(f),
+            NpzErrorKind::Short => f.write_str("it ends too early"),
+            NpzErrorKind::NoNumpy => f.write_str("it is no NumPy file"),
+            NpzErrorKind::Version(v) => write!(f, "version {v} of the format is not known"),
+            NpzErrorKind::LongHeader(bytes) => write!(f, "its header has {bytes} bytes"),
+            NpzErrorKind::Header(due) => write!(f, "its header is malformed: expected {due}"),
+            NpzErrorKind::NoKey(key) => write!(f, "its header is malformed: missing key `{key}`"),
+            NpzErrorKind::ElementType(descr) => {
+                write!(f, "elements of type {descr} are not supported")
+            }
+            NpzErrorKind::TooLarge(why) => f.write_str(why),
+            NpzErrorKind::Surplus => f.write_str("there is more in it than its header says"),
+            NpzErrorKind::Directory(what) => write!(f, "it is no zip archive: {what}"),
+            NpzErrorKind::SeveralDisks => {
+                f.write_str("archives in several parts are not supported")
+            }
+            NpzErrorKind::NoEntry => f.write_str("the archive has no such entry"),
+            NpzErrorKind::Encrypted => f.write_str("encrypted entries are not supported"),
+            NpzErrorKind::Method(method) => write!(
                 f,
                 "compression by method {method} is not supported: entries are stored (0) or deflated (8)"
             ),
-            Why::Deflate => f.write_str("its compressed data is damaged"),
-            Why::Checksum => f.write_str("its data does not have the checksum of the directory"),
+            NpzErrorKind::Deflate => f.write_str("its compressed data is damaged"),
+            NpzErrorKind::Checksum => {
+                f.write_str("its data does not have the checksum of the directory")
+            }
         }
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for NpzError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.entry {
             Some(entry) => write!(f, "entry `{entry}`: {}", self.why),
@@ -88,39 +94,39 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {
+impl std::error::Error for NpzError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.why {
-            Why::Io(e) => Some(e),
+            NpzErrorKind::Io(e) => Some(e),
             _ => None,
         }
     }
 }
 
-impl From<Why> for Error {
-    fn from(why: Why) -> Error {
-        Error { entry: None, why }
+impl From<NpzErrorKind> for NpzError {
+    fn from(why: NpzErrorKind) -> NpzError {
+        NpzError { entry: None, why }
     }
 }
 
-impl From<io::Error> for Why {
-    fn from(e: io::Error) -> Why {
+impl From<io::Error> for NpzErrorKind {
+    fn from(e: io::Error) -> NpzErrorKind {
         match e.kind() {
-            io::ErrorKind::UnexpectedEof => Why::Short,
-            _ => Why::Io(e),
+            io::ErrorKind::UnexpectedEof => NpzErrorKind::Short,
+            _ => NpzErrorKind::Io(e),
         }
     }
 }
 
-impl From<io::Error> for Error {
-    fn from(e: io::Error) -> Error {
-        Why::from(e).into()
+impl From<io::Error> for NpzError {
+    fn from(e: io::Error) -> NpzError {
+        NpzErrorKind::from(e).into()
     }
 }
 
-impl Why {
+impl NpzErrorKind {
     /// The same, said of an entry.
-    pub(super) fn of(self, entry: &str) -> Error {
-        Error { entry: Some(entry.to_string()), why: self }
+    pub(super) fn of(self, entry: &str) -> NpzError {
+        NpzError { entry: Some(entry.to_string()), why: self }
     }
 }

@@ -1,6 +1,6 @@
 //! The header of a `.npy` file: magic bytes, version, and a Python dictionary of literals.
 
-use super::{Error, Why};
+use super::{NpzError, NpzErrorKind};
 use crate::ir::DType;
 use std::io::Read;
 
@@ -31,13 +31,13 @@ impl Header {
     /// Reads magic bytes, version and dictionary; what is left of `from` are the elements.
     ///
     /// # Errors
-    /// [`Why::NoNumpy`], [`Why::Version`], [`Why::LongHeader`], [`Why::Header`], [`Why::NoKey`], and
-    /// [`Why::Short`] where `from` ends.
-    pub fn read(from: &mut impl Read) -> Result<Header, Error> {
+    /// [`NpzErrorKind::NoNumpy`], [`NpzErrorKind::Version`], [`NpzErrorKind::LongHeader`], [`NpzErrorKind::Header`], [`NpzErrorKind::NoKey`], and
+    /// [`NpzErrorKind::Short`] where `from` ends.
+    pub fn read(from: &mut impl Read) -> Result<Header, NpzError> {
         let mut start = [0; 10];
         from.read_exact(&mut start)?;
         if !start.starts_with(MAGIC) {
-            return Err(Why::NoNumpy.into());
+            return Err(NpzErrorKind::NoNumpy.into());
         }
         let [.., major, _, low, high] = start;
         let length = match major {
@@ -47,10 +47,10 @@ impl Header {
                 from.read_exact(&mut rest)?;
                 u32::from_le_bytes([low, high, rest[0], rest[1]]) as usize
             }
-            _ => return Err(Why::Version(major).into()),
+            _ => return Err(NpzErrorKind::Version(major).into()),
         };
         if length > LONGEST {
-            return Err(Why::LongHeader(length).into());
+            return Err(NpzErrorKind::LongHeader(length).into());
         }
         let mut text = vec![0; length];
         from.read_exact(&mut text)?;
@@ -65,30 +65,30 @@ struct Literals<'a> {
 
 impl<'a> Literals<'a> {
     /// `{'descr': .., 'fortran_order': .., 'shape': ..}`, keys in any order.
-    fn header(mut self) -> Result<Header, Why> {
+    fn header(mut self) -> Result<Header, NpzErrorKind> {
         let (mut descr, mut order, mut shape) = (None, None, None);
         self.expect(b'{', "`{`")?;
-        while !self.takes(b'}') {
+        while !self.accepts(b'}') {
             let key = self.string()?;
             self.expect(b':', "`:`")?;
             match key {
                 b"descr" => descr = Some(self.descr()?),
                 b"fortran_order" => order = Some(self.boolean()?),
                 b"shape" => shape = Some(self.shape()?),
-                _ => return Err(Why::Header("`descr`, `fortran_order` or `shape`")),
+                _ => return Err(NpzErrorKind::Header("`descr`, `fortran_order` or `shape`")),
             }
-            if !self.takes(b',') {
+            if !self.accepts(b',') {
                 self.expect(b'}', "`,` or `}`")?;
                 break;
             }
         }
         self.blank();
         if !self.rest.is_empty() {
-            return Err(Why::Header("the end"));
+            return Err(NpzErrorKind::Header("the end"));
         }
-        let (descr, (dtype, big_endian)) = descr.ok_or(Why::NoKey("descr"))?;
-        let fortran_order = order.ok_or(Why::NoKey("fortran_order"))?;
-        let shape = shape.ok_or(Why::NoKey("shape"))?;
+        let (descr, (dtype, big_endian)) = descr.ok_or(NpzErrorKind::NoKey("descr"))?;
+        let fortran_order = order.ok_or(NpzErrorKind::NoKey("fortran_order"))?;
+        let shape = shape.ok_or(NpzErrorKind::NoKey("shape"))?;
         Ok(Header { descr, dtype, big_endian, fortran_order, shape })
     }
 
@@ -97,20 +97,20 @@ impl<'a> Literals<'a> {
     }
 
     /// Takes this byte, if it comes next.
-    fn takes(&mut self, byte: u8) -> bool {
+    fn accepts(&mut self, byte: u8) -> bool {
         self.blank();
         let rest = self.rest.strip_prefix(&[byte]);
         self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
     }
 
-    fn expect(&mut self, byte: u8, due: &'static str) -> Result<(), Why> {
-        if self.takes(byte) { Ok(()) } else { Err(Why::Header(due)) }
+    fn expect(&mut self, byte: u8, due: &'static str) -> Result<(), NpzErrorKind> {
+        if self.accepts(byte) { Ok(()) } else { Err(NpzErrorKind::Header(due)) }
     }
 
     /// A string without escapes, in either quotes.
-    fn string(&mut self) -> Result<&'a [u8], Why> {
-        const DUE: Why = Why::Header("a string without escapes");
+    fn string(&mut self) -> Result<&'a [u8], NpzErrorKind> {
+        const DUE: NpzErrorKind = NpzErrorKind::Header("a string without escapes");
         self.blank();
         let [quote @ (b'\'' | b'"'), rest @ ..] = self.rest else { return Err(DUE) };
         let end = rest.iter().position(|b| b == quote).ok_or(DUE)?;
@@ -119,7 +119,7 @@ impl<'a> Literals<'a> {
         if text.contains(&b'\\') { Err(DUE) } else { Ok(text) }
     }
 
-    fn boolean(&mut self) -> Result<bool, Why> {
+    fn boolean(&mut self) -> Result<bool, NpzErrorKind> {
         self.blank();
         for (word, value) in [("True", true), ("False", false)] {
             if let Some(rest) = self.rest.strip_prefix(word.as_bytes()) {
@@ -127,21 +127,21 @@ impl<'a> Literals<'a> {
                 return Ok(value);
             }
         }
-        Err(Why::Header("`True` or `False`"))
+        Err(NpzErrorKind::Header("`True` or `False`"))
     }
 
     /// A tuple of extents. Python 2 wrote long ones with an `L`.
-    fn shape(&mut self) -> Result<Vec<u64>, Why> {
+    fn shape(&mut self) -> Result<Vec<u64>, NpzErrorKind> {
         self.expect(b'(', "a tuple of extents")?;
         let (mut shape, mut product) = (Vec::new(), 1u64);
-        while !self.takes(b')') {
+        while !self.accepts(b')') {
             let extent = self.extent()?;
             product = product.checked_mul(extent.max(1)).filter(|&p| p < 1 << 60).ok_or(SIZE)?;
             shape.push(extent);
-            if !self.takes(b',') {
+            if !self.accepts(b',') {
                 // A bracket alone makes no tuple.
                 if shape.len() == 1 {
-                    return Err(Why::Header("`,`"));
+                    return Err(NpzErrorKind::Header("`,`"));
                 }
                 self.expect(b')', "`,` or `)`")?;
                 break;
@@ -150,14 +150,14 @@ impl<'a> Literals<'a> {
         Ok(shape)
     }
 
-    fn extent(&mut self) -> Result<u64, Why> {
-        if self.takes(b'-') {
-            return Err(Why::Header("an extent that is not negative"));
+    fn extent(&mut self) -> Result<u64, NpzErrorKind> {
+        if self.accepts(b'-') {
+            return Err(NpzErrorKind::Header("an extent that is not negative"));
         }
         let digits = self.rest.iter().take_while(|b| b.is_ascii_digit()).count();
         let (number, rest) = self.rest.split_at(digits);
         if number.is_empty() {
-            return Err(Why::Header("an extent"));
+            return Err(NpzErrorKind::Header("an extent"));
         }
         self.rest = rest.strip_prefix(b"L").unwrap_or(rest);
         let digit = |n: u64, b: &u8| n.checked_mul(10)?.checked_add(u64::from(b - b'0'));
@@ -165,7 +165,7 @@ impl<'a> Literals<'a> {
     }
 
     /// An element type as text, and what that means: a string, or a list or tuple for records.
-    fn descr(&mut self) -> Result<(String, (Option<DType>, bool)), Why> {
+    fn descr(&mut self) -> Result<(String, (Option<DType>, bool)), NpzErrorKind> {
         self.blank();
         if let [b'[' | b'(', ..] = self.rest {
             let text = self.brackets()?;
@@ -177,7 +177,7 @@ impl<'a> Literals<'a> {
     }
 
     /// The text from a bracket to the one that closes it.
-    fn brackets(&mut self) -> Result<&'a [u8], Why> {
+    fn brackets(&mut self) -> Result<&'a [u8], NpzErrorKind> {
         let start = self.rest;
         let mut depth = 0;
         loop {
@@ -191,10 +191,10 @@ impl<'a> Literals<'a> {
                         _ => {}
                     }
                 }
-                [] => return Err(Why::Header("a closing bracket")),
+                [] => return Err(NpzErrorKind::Header("a closing bracket")),
             }
             if depth > DEEPEST {
-                return Err(Why::Header("fewer brackets inside each other"));
+                return Err(NpzErrorKind::Header("fewer brackets inside each other"));
             }
             if depth == 0 {
                 return Ok(&start[..start.len() - self.rest.len()]);
@@ -203,7 +203,7 @@ impl<'a> Literals<'a> {
     }
 }
 
-const SIZE: Why = Why::Header("extents whose product is a size");
+const SIZE: NpzErrorKind = NpzErrorKind::Header("extents whose product is a size");
 
 /// The element type that NumPy writes this way, if adfuse has it, and whether its bytes are big-endian.
 fn element(descr: &str) -> (Option<DType>, bool) {

@@ -1,7 +1,7 @@
 //! Arrays in `.npy` files, read and written.
 
 use super::header::MAGIC;
-use super::{Error, Header, Why};
+use super::{Header, NpzError, NpzErrorKind};
 use crate::backends::Array;
 use crate::ir::{DType, TensorType};
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 ///
 /// # Errors
 /// Those of [`Header::read`] and [`Header::array`].
-pub fn read_npy(from: &mut impl Read) -> Result<Array, Error> {
+pub fn read_npy(from: &mut impl Read) -> Result<Array, NpzError> {
     Header::read(from)?.array(from)
 }
 
@@ -19,26 +19,27 @@ impl Header {
     /// Reads the elements, to row-major order.
     ///
     /// # Errors
-    /// [`Why::ElementType`], [`Why::TooLarge`], [`Why::Short`] where `from` ends too early and
-    /// [`Why::Surplus`] where it does not end.
-    pub fn array(&self, from: &mut impl Read) -> Result<Array, Error> {
-        let dtype = self.dtype.ok_or_else(|| Why::ElementType(self.descr.clone()))?;
+    /// [`NpzErrorKind::ElementType`], [`NpzErrorKind::TooLarge`], [`NpzErrorKind::Short`] where `from` ends too early and
+    /// [`NpzErrorKind::Surplus`] where it does not end.
+    pub fn array(&self, from: &mut impl Read) -> Result<Array, NpzError> {
+        let dtype = self.dtype.ok_or_else(|| NpzErrorKind::ElementType(self.descr.clone()))?;
         let ty = TensorType::of(dtype, &self.shape);
         if let Some(why) = ty.excess() {
-            return Err(Why::TooLarge(why).into());
+            return Err(NpzErrorKind::TooLarge(why).into());
         }
         let due = ty.bytes().unwrap_or(u64::MAX);
         // Grows as there is data: a header may promise more than the file has.
         let mut bytes = Vec::new();
         from.take(due).read_to_end(&mut bytes)?;
         if (bytes.len() as u64) < due {
-            return Err(Why::Short.into());
+            return Err(NpzErrorKind::Short.into());
         }
         if from.read(&mut [0])? > 0 {
-            return Err(Why::Surplus.into());
+            return Err(NpzErrorKind::Surplus.into());
         }
         let bits = self.bits(dtype, &bytes);
-        Array::from_bits(dtype, &self.shape, &bits).map_err(|e| Why::TooLarge(e.to_string()).into())
+        Array::from_bits(dtype, &self.shape, &bits)
+            .map_err(|e| NpzErrorKind::TooLarge(e.to_string()).into())
     }
 
     /// The elements' bits in row-major order.

@@ -1,7 +1,7 @@
 //! Files of other writers, wrong ones and damaged ones.
 
-use super::writer::{Entry, end};
-use super::{Archive, ArchiveWriter, Error, Header, Why, read_npy, write_npy};
+use super::writer::{WrittenEntry, end};
+use super::{Archive, ArchiveWriter, Header, NpzError, NpzErrorKind, read_npy, write_npy};
 use crate::backends::Array;
 use crate::ir::{DType, TensorType};
 use crate::sample::rng;
@@ -16,7 +16,7 @@ const DEFLATED: &[u8] = include_bytes!("../../tests/npz/deflated.npz");
 const STREAMED: &[u8] = include_bytes!("../../tests/npz/streamed.npz");
 const BZIP2: &[u8] = include_bytes!("../../tests/npz/bzip2.npz");
 
-fn archive(bytes: &[u8]) -> Result<Archive<Cursor<&[u8]>>, Error> {
+fn archive(bytes: &[u8]) -> Result<Archive<Cursor<&[u8]>>, NpzError> {
     Archive::new(Cursor::new(bytes))
 }
 
@@ -50,11 +50,11 @@ fn archives_of_other_writers_are_read() {
         let c = archive.array("é").unwrap();
         assert_eq!(c, Array::from_i64s(DType::I64, &[64], &[7; 64]).unwrap());
         let none = archive.array("d").unwrap_err();
-        assert!(matches!(none.why, Why::NoEntry), "{none}");
+        assert!(matches!(none.why, NpzErrorKind::NoEntry), "{none}");
     }
     let refused = archive(BZIP2).unwrap().array("a").unwrap_err();
     assert_eq!(refused.entry.as_deref(), Some("a.npy"));
-    assert!(matches!(refused.why, Why::Method(12)), "{refused}");
+    assert!(matches!(refused.why, NpzErrorKind::Method(12)), "{refused}");
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn numbers_of_64_bits_are_written_and_read() {
     let mut crc = flate2::Crc::new();
     crc.update(&data);
     let size = data.len() as u64;
-    let small = Entry { name: "x.npy".into(), crc: crc.sum(), size, at: 0 };
+    let small = WrittenEntry { name: "x.npy".into(), crc: crc.sum(), size, at: 0 };
     // Every number that is stated lies outside of the record with 32 bits, though it would fit.
     let [mut bytes, central] = [small.local(), small.central()];
     bytes.extend(&data);
@@ -227,7 +227,7 @@ fn numbers_of_64_bits_are_written_and_read() {
     let mut found = archive(&bytes).unwrap();
     assert_eq!(found.array("x").unwrap().to_f64s(), [1.5]);
 
-    let large = Entry { name: "y.npy".into(), crc: 1, size: 5 << 30, at: 6 << 30 };
+    let large = WrittenEntry { name: "y.npy".into(), crc: 1, size: 5 << 30, at: 6 << 30 };
     let central = large.central();
     assert_eq!(central[20..28], [0xff; 8]);
     assert_eq!(central[42..46], [0xff; 4]);
@@ -247,7 +247,7 @@ fn archives_that_are_damaged_are_refused_by_name() {
     let mut bad = STORED.to_vec();
     bad[data] ^= 1;
     let found = archive(&bad).unwrap().array("a").unwrap_err();
-    assert!(matches!(found.why, Why::Checksum), "{found}");
+    assert!(matches!(found.why, NpzErrorKind::Checksum), "{found}");
     assert_eq!(
         found.to_string(),
         "entry `a.npy`: its data does not have the checksum of the directory"
@@ -257,15 +257,15 @@ fn archives_that_are_damaged_are_refused_by_name() {
     let mut bad = STORED.to_vec();
     bad[central + 8] |= 1;
     let found = archive(&bad).unwrap().array("a").unwrap_err();
-    assert!(matches!(found.why, Why::Encrypted), "{found}");
+    assert!(matches!(found.why, NpzErrorKind::Encrypted), "{found}");
     // A size that no stream of so few bytes stands for is refused before anything is read.
     let central = DEFLATED.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
     let mut bad = DEFLATED.to_vec();
     bad[central + 24..central + 28].copy_from_slice(&0x7fff_ffffu32.to_le_bytes());
     let found = archive(&bad).unwrap().array("a").unwrap_err();
-    assert!(matches!(found.why, Why::Deflate), "{found}");
-    assert!(matches!(archive(b"no archive").unwrap_err().why, Why::Directory(_)));
-    assert!(matches!(archive(&[0; 100]).unwrap_err().why, Why::Directory(_)));
+    assert!(matches!(found.why, NpzErrorKind::Deflate), "{found}");
+    assert!(matches!(archive(b"no archive").unwrap_err().why, NpzErrorKind::Directory(_)));
+    assert!(matches!(archive(&[0; 100]).unwrap_err().why, NpzErrorKind::Directory(_)));
 }
 
 /// Whatever becomes of the bytes, reading ends with arrays or errors.

@@ -11,12 +11,12 @@ pub struct ArchiveWriter<W> {
     to: W,
     /// Bytes written so far.
     at: u64,
-    entries: Vec<Entry>,
+    entries: Vec<WrittenEntry>,
 }
 
 /// What the directory says of an entry.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct WrittenEntry {
     pub(super) name: String,
     pub(super) crc: u32,
     pub(super) size: u64,
@@ -51,7 +51,7 @@ impl<W: Write> ArchiveWriter<W> {
         crc.update(&head);
         crc.update(data);
         let size = head.len() as u64 + data.len() as u64;
-        let entry = Entry { name: format!("{name}.npy"), crc: crc.sum(), size, at: self.at };
+        let entry = WrittenEntry { name: format!("{name}.npy"), crc: crc.sum(), size, at: self.at };
         self.write(&entry.local())?;
         self.write(&head)?;
         self.write(data)?;
@@ -82,7 +82,7 @@ impl<W: Write> ArchiveWriter<W> {
     }
 }
 
-impl Entry {
+impl WrittenEntry {
     /// The header before the entry's data. Sizes are both in the extra field or both outside of it.
     pub(super) fn local(&self) -> Vec<u8> {
         let wide = self.size >= u64::from(u32::MAX);

@@ -1,4 +1,4 @@
-//! Artifacts: what passes take and give.
+//! Artifacts: the inputs and outputs of passes.
 
 /// What compilation makes on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +17,8 @@ pub enum Artifact {
     Layout,
     /// Functions for the processor.
     MachineCode,
+    /// How a GPU runs each step.
+    Schedule,
     /// PTX, and what is launched.
     Launches,
     /// What runs on a GPU.
@@ -34,6 +36,7 @@ impl Artifact {
             Artifact::Program => "program",
             Artifact::Layout => "layout",
             Artifact::MachineCode => "machine code",
+            Artifact::Schedule => "schedule",
             Artifact::Launches => "launches",
             Artifact::Loaded => "loaded",
         }

@@ -1,6 +1,6 @@
-//! What differs from engine to engine in the passes of the pipeline.
+//! The part of the pipeline that differs between engines.
 
-use super::unit::{Unit, missing};
+use super::unit::{CompileUnit, missing};
 use crate::fusion::{self, Plan};
 use crate::ir::{Diagnostic, Function};
 
@@ -10,8 +10,8 @@ pub trait Compiler {
     /// The engine whose passes run.
     fn engine(&self) -> &'static str;
 
-    /// What is planned for.
-    fn options(&self) -> &fusion::Options;
+    /// The options of plans.
+    fn options(&self) -> &fusion::PlanOptions;
 
     /// A function with the prices of the user's functions in it.
     ///
@@ -49,7 +49,7 @@ pub trait Compiler {
     ///
     /// # Errors
     /// When that is too much.
-    fn arrange(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn arrange(&self, _: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         Err(missing("layout of this engine"))
     }
 
@@ -57,15 +57,23 @@ pub trait Compiler {
     ///
     /// # Errors
     /// Where the engine makes none.
-    fn emit(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn emit(&self, _: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         Err(missing("code generator of this engine"))
+    }
+
+    /// Decides how a GPU runs the program.
+    ///
+    /// # Errors
+    /// Where the engine has no schedule.
+    fn schedule(&self, _: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
+        Err(missing("schedule of this engine"))
     }
 
     /// Makes PTX.
     ///
     /// # Errors
     /// Where the engine makes none.
-    fn launch(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn launch(&self, _: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         Err(missing("PTX of this engine"))
     }
 
@@ -73,7 +81,7 @@ pub trait Compiler {
     ///
     /// # Errors
     /// What the driver has against it.
-    fn load(&self, _: &mut Unit<'_>) -> Result<(), Diagnostic> {
+    fn load(&self, _: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         Err(missing("device"))
     }
 }

@@ -1,8 +1,8 @@
-//! The passes of the table that are not the planner's, and the texts of what all of them give.
+//! The passes that are not the planner's, and the printed forms of all artifacts.
 
 use super::compiler::Compiler;
 use super::text;
-use super::unit::{Unit, missing};
+use super::unit::{CompileUnit, missing};
 use crate::autodiff::forward_and_backward;
 use crate::fusion;
 use crate::ir::kernel::verify;
@@ -11,7 +11,7 @@ use crate::ir::text::{parse as read, print_module};
 use crate::ir::{At, Diagnostic, Fp, Function, Kind, Module, verify as ir};
 use std::borrow::Cow;
 
-type Done = Result<(), Diagnostic>;
+type PassResult = Result<(), Diagnostic>;
 
 fn first(errors: Vec<Diagnostic>) -> Diagnostic {
     let none = || Diagnostic::new(At::default(), Kind::Internal, "an error without a reason");
@@ -19,11 +19,11 @@ fn first(errors: Vec<Diagnostic>) -> Diagnostic {
 }
 
 /// In place of what a row of the planner's does.
-pub(super) fn nothing(_: &dyn Compiler, _: &mut Unit<'_>) -> Done {
+pub(super) fn nothing(_: &dyn Compiler, _: &mut CompileUnit<'_>) -> PassResult {
     Ok(())
 }
 
-pub(super) fn parse(_: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+pub(super) fn parse(_: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     let module = read(unit.text.unwrap_or_default()).map_err(first)?;
     // What users write is verified in every build.
     ir::verify(&module).map_err(first)?;
@@ -31,7 +31,7 @@ pub(super) fn parse(_: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
     Ok(())
 }
 
-pub(super) fn specialize(_: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+pub(super) fn specialize(_: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     let chosen = match &unit.selection.func {
         Some(name) => unit.module.find(name),
         None => unit.module.funcs.values().next(),
@@ -45,7 +45,7 @@ pub(super) fn specialize(_: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
     Ok(())
 }
 
-pub(super) fn stabilize(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+pub(super) fn stabilize(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     if compiler.options().fp == Fp::Strict {
         return Ok(());
     }
@@ -58,7 +58,7 @@ pub(super) fn stabilize(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
     Ok(())
 }
 
-pub(super) fn differentiate(_: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+pub(super) fn differentiate(_: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     if let Some(wrt) = &unit.selection.wrt {
         let made = forward_and_backward(&unit.module, unit.function()?, wrt)?;
         unit.function = Some(made);
@@ -66,22 +66,22 @@ pub(super) fn differentiate(_: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
     Ok(())
 }
 
-pub(super) fn price(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+pub(super) fn price(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     unit.function = Some(compiler.price(unit.take_function()?)?);
     Ok(())
 }
 
-pub(super) fn narrow(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+pub(super) fn narrow(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     unit.function = Some(compiler.narrow(unit.take_function()?)?);
     Ok(())
 }
 
-pub(super) fn plan(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+pub(super) fn plan(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     unit.plan = Some(compiler.choose(unit.function()?)?);
     Ok(())
 }
 
-pub(super) fn lower(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+pub(super) fn lower(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     let (f, plan) = (unit.function()?, unit.plan()?);
     compiler.admit(f, plan)?;
     let program = fusion::lower(f, plan, &compiler.options().device)?;
@@ -97,65 +97,74 @@ pub(super) fn lower(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
     Ok(())
 }
 
-pub(super) fn layout(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+pub(super) fn layout(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     compiler.arrange(unit)
 }
 
-pub(super) fn machine_code(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+pub(super) fn machine_code(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     compiler.emit(unit)
 }
 
-pub(super) fn ptx(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+pub(super) fn schedule(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
+    compiler.schedule(unit)
+}
+
+pub(super) fn ptx(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     compiler.launch(unit)
 }
 
-pub(super) fn load(compiler: &dyn Compiler, unit: &mut Unit<'_>) -> Done {
+pub(super) fn load(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
     compiler.load(unit)
 }
 
-type Text = Result<String, Diagnostic>;
+type TextResult = Result<String, Diagnostic>;
 
-pub(super) fn module(unit: &Unit<'_>) -> Text {
+pub(super) fn module(unit: &CompileUnit<'_>) -> TextResult {
     Ok(print_module(&unit.module))
 }
 
-pub(super) fn function(unit: &Unit<'_>) -> Text {
+pub(super) fn function(unit: &CompileUnit<'_>) -> TextResult {
     let f: &Function = unit.function()?;
     text::function(f)
 }
 
-pub(super) fn plan_text(unit: &Unit<'_>) -> Text {
+pub(super) fn plan_text(unit: &CompileUnit<'_>) -> TextResult {
     text::plan(unit.function()?, unit.plan()?)
 }
 
-pub(super) fn program_text(unit: &Unit<'_>) -> Text {
+pub(super) fn program_text(unit: &CompileUnit<'_>) -> TextResult {
     text::program(unit.program()?)
 }
 
-pub(super) fn kernels_text(unit: &Unit<'_>) -> Text {
+pub(super) fn kernels_text(unit: &CompileUnit<'_>) -> TextResult {
     text::kernels(unit.function()?, unit.plan()?, unit.program()?)
 }
 
-pub(super) fn layout_text(unit: &Unit<'_>) -> Text {
+pub(super) fn layout_text(unit: &CompileUnit<'_>) -> TextResult {
     let memory = unit.memory.as_ref().ok_or_else(|| missing("layout"))?;
     Ok(text::layout(unit.program()?, &memory.0))
 }
 
-pub(super) fn asm_text(unit: &Unit<'_>) -> Text {
+pub(super) fn asm_text(unit: &CompileUnit<'_>) -> TextResult {
     let listing = unit.listing.as_ref().ok_or_else(|| missing("listing"))?;
     Ok(text::machine_code(listing, |f| &f.asm))
 }
 
-pub(super) fn clif_text(unit: &Unit<'_>) -> Text {
+pub(super) fn clif_text(unit: &CompileUnit<'_>) -> TextResult {
     let listing = unit.listing.as_ref().ok_or_else(|| missing("listing"))?;
     Ok(text::machine_code(listing, |f| &f.clif))
 }
 
-pub(super) fn ptx_text(unit: &Unit<'_>) -> Text {
+pub(super) fn schedule_text(unit: &CompileUnit<'_>) -> TextResult {
+    let (program, schedule) = unit.schedule()?;
+    text::schedule(program, schedule)
+}
+
+pub(super) fn ptx_text(unit: &CompileUnit<'_>) -> TextResult {
     Ok(unit.launches()?.1.text.clone())
 }
 
-pub(super) fn launches_text(unit: &Unit<'_>) -> Text {
+pub(super) fn launches_text(unit: &CompileUnit<'_>) -> TextResult {
     let (program, module) = unit.launches()?;
     Ok(text::launches(program, module))
 }

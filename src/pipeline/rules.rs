@@ -1,4 +1,4 @@
-//! The rewrite rules that a function meets on its way to an engine.
+//! The rewrite rules that apply to a function on its way to an engine.
 
 use crate::fusion::RULE_TABLES;
 use crate::ir::rewrite::{ALGEBRA, RuleTable, STABLE};

@@ -1,10 +1,10 @@
-//! The text of what the compiler makes on the way to an engine. What has a parser is parsed again: a text
-//! that does not read back as what was printed is an internal error.
+//! The printed forms of artifacts. A form that has a parser is parsed again: if it does not read back as it was
+//! printed, that is an internal error.
 
 use crate::backends::cpu::{ListedFunction, ListedStep};
-use crate::backends::ptx::{Arg, Launch, Module as Launches, StepCode};
+use crate::backends::ptx::{Arg, GpuSchedule, Launch, Module as Launches, StepCode};
 use crate::fusion::{Memory, Plan, steps_of};
-use crate::ir::kernel::{Buffer, Program, Role, Step, text};
+use crate::ir::kernel::{Buffer, Program, Role, Step, Verified, text};
 use crate::ir::text::{Names, parse, print_function};
 use crate::ir::{At, Diagnostic, Function, Inst, Kind};
 use std::fmt::Write as _;
@@ -48,6 +48,18 @@ pub fn program(program: &Program) -> Result<String, Diagnostic> {
     match text::parse(&printed).is_ok_and(|again| again == *program) {
         true => Ok(printed),
         false => Err(broken(&program.name, "program")),
+    }
+}
+
+/// How a GPU runs a program.
+///
+/// # Errors
+/// [`Kind::Internal`] where it does not read back.
+pub fn schedule(program: &Verified<Program>, schedule: &GpuSchedule) -> Result<String, Diagnostic> {
+    let printed = schedule.to_string();
+    match GpuSchedule::parse(&printed, program).is_ok_and(|again| again.to_string() == printed) {
+        true => Ok(printed),
+        false => Err(broken(&program.name, "schedule")),
     }
 }
 

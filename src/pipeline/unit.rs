@@ -1,4 +1,4 @@
-//! A program on its way: what passes have made of it so far.
+//! The unit of compilation: a program with the artifacts of the passes so far.
 
 use super::artifact::Artifact;
 use crate::backends::ArenaLayout;
@@ -21,9 +21,9 @@ pub struct Selection {
     pub wrt: Option<Vec<usize>>,
 }
 
-/// What an engine that runs a program has made of it.
+/// What the engine has compiled so far.
 #[derive(Default)]
-pub struct Made {
+pub struct EngineArtifacts {
     /// The program whose memory is planned, and for each of its steps whether it reads again what it has read
     /// when it has begun to write.
     pub prepared: Option<(Verified<Program>, Vec<bool>)>,
@@ -33,7 +33,7 @@ pub struct Made {
 
 /// A program between two passes.
 #[derive(Default)]
-pub struct Unit<'a> {
+pub struct CompileUnit<'a> {
     /// The program as it is written.
     pub text: Option<&'a str>,
     /// What is compiled of it.
@@ -50,31 +50,41 @@ pub struct Unit<'a> {
     pub memory: Option<(Memory, ArenaLayout)>,
     /// Machine code as text.
     pub listing: Option<Vec<ListedStep>>,
+    /// How a GPU runs a program, and that program: as the engine divides the one that was lowered.
+    pub schedule: Option<(Verified<Program>, ptx::GpuSchedule)>,
     /// What a GPU launches, and the program whose steps that does.
     pub launches: Option<(Verified<Program>, ptx::Module)>,
     /// What an engine that runs it has made; that itself has the engine's session.
-    pub backend: Made,
+    pub backend: EngineArtifacts,
 }
 
-impl<'a> Unit<'a> {
+impl<'a> CompileUnit<'a> {
     /// Of a text.
-    pub fn of_text(text: &'a str, selection: Selection) -> Unit<'a> {
-        Unit { text: Some(text), selection, ..Unit::default() }
+    pub fn of_text(text: &'a str, selection: Selection) -> CompileUnit<'a> {
+        CompileUnit { text: Some(text), selection, ..CompileUnit::default() }
     }
 
     /// Of a function of a verified module, or one made of it.
-    pub fn of(module: &'a Module, f: &Function) -> Unit<'a> {
-        Unit { module: Cow::Borrowed(module), function: Some(f.clone()), ..Unit::default() }
+    pub fn of(module: &'a Module, f: &Function) -> CompileUnit<'a> {
+        CompileUnit {
+            module: Cow::Borrowed(module),
+            function: Some(f.clone()),
+            ..CompileUnit::default()
+        }
     }
 
     /// Of a prepared function and its plan.
-    pub fn planned(f: &Function, plan: &Plan) -> Unit<'static> {
-        Unit { function: Some(f.clone()), plan: Some(plan.clone()), ..Unit::default() }
+    pub fn planned(f: &Function, plan: &Plan) -> CompileUnit<'static> {
+        CompileUnit {
+            function: Some(f.clone()),
+            plan: Some(plan.clone()),
+            ..CompileUnit::default()
+        }
     }
 
     /// Of a program of kernels.
-    pub fn of_program(program: Verified<Program>) -> Unit<'static> {
-        Unit { program: Some(program), ..Unit::default() }
+    pub fn of_program(program: Verified<Program>) -> CompileUnit<'static> {
+        CompileUnit { program: Some(program), ..CompileUnit::default() }
     }
 
     /// Whether this has been made.
@@ -87,6 +97,7 @@ impl<'a> Unit<'a> {
             Artifact::Program => self.program.is_some(),
             Artifact::Layout => self.memory.is_some(),
             Artifact::MachineCode => self.backend.executable || self.listing.is_some(),
+            Artifact::Schedule => self.schedule.is_some() || self.backend.prepared.is_some(),
             Artifact::Launches => self.launches.is_some() || self.backend.prepared.is_some(),
             Artifact::Loaded => self.backend.executable,
         }
@@ -126,6 +137,12 @@ impl<'a> Unit<'a> {
         self.memory.as_ref().map(|m| &m.1).ok_or_else(|| missing("layout"))
     }
 
+    /// How a GPU runs a program, and that program.
+    pub(crate) fn schedule(&self) -> Result<(&Verified<Program>, &ptx::GpuSchedule), Diagnostic> {
+        let there = self.schedule.as_ref().map(|(program, schedule)| (program, schedule));
+        there.ok_or_else(|| missing("schedule"))
+    }
+
     /// What a GPU launches, and the program whose steps that does.
     pub(super) fn launches(&self) -> Result<(&Verified<Program>, &ptx::Module), Diagnostic> {
         let there = self.launches.as_ref().map(|(program, module)| (program, module));
@@ -135,7 +152,7 @@ impl<'a> Unit<'a> {
     /// The program and its memory.
     ///
     /// # Errors
-    /// As [`Unit::take_function`].
+    /// As [`CompileUnit::take_function`].
     pub(crate) fn arranged(self) -> Result<(Verified<Program>, Memory), Diagnostic> {
         let program = self.program.ok_or_else(|| missing("program"))?;
         let (memory, _) = self.memory.ok_or_else(|| missing("layout"))?;

@@ -1,8 +1,8 @@
-//! What checks the things that passes give.
+//! The verifiers of the passes' outputs.
 
 use super::artifact::Artifact;
 use super::text;
-use super::unit::Unit;
+use super::unit::CompileUnit;
 use crate::backends::{check_layout, ptx};
 use crate::ir::{At, Diagnostic, Function, Kind, Module, verify as ir};
 
@@ -11,8 +11,8 @@ use crate::ir::{At, Diagnostic, Function, Kind, Module, verify as ir};
 pub enum Verifier {
     /// The IR's: types, dominance, effects, calls.
     Ir,
-    /// A plan reads back from its text as the same plan.
-    Plan,
+    /// A plan or a schedule reads back from its text as the same one.
+    ReadsBack,
     /// The verifier of kernels: accesses in bounds, writes disjoint. It runs in every build.
     Kernels,
     /// No two values have the same bytes at one time. Executables check their layout in every build.
@@ -30,7 +30,7 @@ impl Verifier {
     pub fn name(self) -> &'static str {
         match self {
             Verifier::Ir => "ir::verify",
-            Verifier::Plan => "reads back",
+            Verifier::ReadsBack => "reads back",
             Verifier::Kernels => "kernel::verify",
             Verifier::Layout => "check_layout",
             Verifier::Emitters => "the emitters'",
@@ -40,7 +40,7 @@ impl Verifier {
     }
 
     /// Checks what a pass gave.
-    pub(super) fn check(self, unit: &Unit<'_>, gives: Artifact) -> Result<(), Diagnostic> {
+    pub(super) fn check(self, unit: &CompileUnit<'_>, gives: Artifact) -> Result<(), Diagnostic> {
         let first = |errors: Vec<Diagnostic>| match errors.into_iter().next() {
             Some(d) => Err(d),
             None => Ok(()),
@@ -48,7 +48,12 @@ impl Verifier {
         match self {
             Verifier::Ir if gives == Artifact::Module => ir::verify(&unit.module).or_else(first),
             Verifier::Ir => ir::verify(&alone(&unit.module, unit.function()?)).or_else(first),
-            Verifier::Plan => text::plan(unit.function()?, unit.plan()?).map(|_| ()),
+            Verifier::ReadsBack if gives == Artifact::Schedule => match &unit.schedule {
+                Some((program, schedule)) => text::schedule(program, schedule).map(|_| ()),
+                // A device that is there has made its launches of it already.
+                None => Ok(()),
+            },
+            Verifier::ReadsBack => text::plan(unit.function()?, unit.plan()?).map(|_| ()),
             Verifier::Layout => match &unit.backend.prepared {
                 Some((program, again)) => check_layout(program, unit.layout()?, again),
                 None => check_layout(unit.program()?, unit.layout()?, &[]),
@@ -78,19 +83,18 @@ fn alone(module: &Module, f: &Function) -> Module {
     all
 }
 
-/// The most threads of a block.
-const MOST_THREADS: u32 = 1024;
-
 fn launches(module: &ptx::Module) -> Result<(), Diagnostic> {
     let all = module.steps.iter().chain([&module.enter, &module.leave]);
-    let most = ptx::Target::ALL.map(ptx::Target::shared).into_iter().max().unwrap_or(0);
+    let targets = || ptx::GpuTarget::ALL.into_iter();
+    let threads = targets().map(|t| t.block_threads).max().unwrap_or(0);
+    let most = targets().map(|t| t.shared).max().unwrap_or(0);
     for launch in all.flat_map(|code| &code.launches) {
         let ptx::Launch { entry, grid, block, shared, .. } = launch;
         let begin = format!(".entry {entry}(");
         let wrong = match () {
             () if module.text.matches(&begin).count() != 1 => "is not one entry point of the text",
             () if grid.contains(&0) => "has an empty grid",
-            () if !(1..=MOST_THREADS).contains(block) => "has no such block",
+            () if !(1..=threads).contains(block) => "has no such block",
             () if *shared > most => "has too much shared memory",
             () => continue,
         };

@@ -1,4 +1,4 @@
-//! Activations that are no op of their own: a few ops each, with derivatives of every order.
+//! Activations that are not ops: a few ops each, with derivatives of every order.
 
 use super::{Tensor, apply, number};
 use crate::ir::Op;

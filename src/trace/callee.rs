@@ -1,6 +1,6 @@
-//! What a trace calls, and what a trace becomes: functions together with those that they call.
+//! Calls in a trace, and the module that a trace becomes: functions together with their callees.
 
-use super::State;
+use super::TraceState;
 use crate::ir::verify::bind;
 use crate::ir::{Attr, Attrs, Dim, Function, Kind, Module, Op, Symbol, TensorType};
 use std::collections::BTreeMap;
@@ -112,7 +112,7 @@ pub(super) fn named(f: &Function) -> Attrs {
     Attrs::none().with("func", Attr::Func(f.name.clone()))
 }
 
-impl State {
+impl TraceState {
     /// Has the trace know a function and all that it needs; whether it does.
     pub(super) fn link(&mut self, place: &Location<'_>, callee: &impl Callee) -> bool {
         let f = callee.function();

@@ -16,7 +16,7 @@
 //! # Ok::<(), adfuse::ir::Diagnostic>(())
 //! ```
 
-use super::{State, Tensor, Tracer, own_all, record_all};
+use super::{Tensor, TraceState, Tracer, own_all, record_all};
 use crate::ir::control::{element, stacked};
 use crate::ir::{
     Attr, Attrs, DType, Dim, Kind, Literal, Op, Phase, Region, TensorType, Value, ValueDef,
@@ -92,12 +92,12 @@ tuples!(A 0, B 1, C 2, D 3, E 4);
 tuples!(A 0, B 1, C 2, D 3, E 4, F 5);
 
 /// The integers a loop goes over.
-pub trait Bounds {
+pub trait LoopBounds {
     /// The first, and the one after the last.
     fn bounds(&self, t: &Tracer) -> [Tensor; 2];
 }
 
-impl Bounds for Range<i64> {
+impl LoopBounds for Range<i64> {
     fn bounds(&self, t: &Tracer) -> [Tensor; 2] {
         [self.start, self.end].map(|n| {
             let ty = TensorType::scalar(DType::I64);
@@ -109,7 +109,7 @@ impl Bounds for Range<i64> {
     }
 }
 
-impl Bounds for Range<&Tensor> {
+impl LoopBounds for Range<&Tensor> {
     fn bounds(&self, _: &Tracer) -> [Tensor; 2] {
         [self.start.clone(), self.end.clone()]
     }
@@ -232,7 +232,7 @@ impl Tracer {
     #[track_caller]
     pub fn fori<C: Tensors>(
         &self,
-        range: impl Bounds,
+        range: impl LoopBounds,
         init: C,
         body: impl FnOnce(Tensor, C) -> C,
     ) -> C {
@@ -396,7 +396,7 @@ impl Tracer {
 }
 
 /// The latest phase of operands and of what regions hold.
-fn latest(s: &State, args: &[Value], regions: &[Region]) -> Phase {
+fn latest(s: &TraceState, args: &[Value], regions: &[Region]) -> Phase {
     let f = s.b.func();
     let of = |v: &Value| match f.def(*v) {
         ValueDef::Inst(i, _) => f.inst(i).phase,

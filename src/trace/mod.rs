@@ -18,8 +18,8 @@ mod control;
 mod tensor;
 
 pub use callee::{Callee, Traced};
-pub use control::{Bounds, ScanOptions, Tensors};
-pub use tensor::{Operand, Tensor};
+pub use control::{LoopBounds, ScanOptions, Tensors};
+pub use tensor::{Tensor, TensorOperand};
 
 use crate::ir::infer::InferError;
 use crate::ir::rewrite::Copier;
@@ -67,7 +67,7 @@ pub fn trace<R: Outputs>(
         return Err(asked_for(d, place));
     }
     let tracer = Tracer { state: Rc::default() };
-    *tracer.state.borrow_mut() = Some(State::new(name));
+    *tracer.state.borrow_mut() = Some(TraceState::new(name));
     let results = body(&tracer).tensors();
     let state = tracer.state.borrow_mut().take();
     let Some(mut state) = state else {
@@ -76,7 +76,7 @@ pub fn trace<R: Outputs>(
     if results.iter().any(|t| !Rc::ptr_eq(&t.state, &tracer.state)) {
         state.fail(place, Kind::Usage, "a result belongs to another trace".into());
     }
-    let State { mut b, error, callees, .. } = state;
+    let TraceState { mut b, error, callees, .. } = state;
     if let Some(e) = error {
         return Err(e);
     }
@@ -103,9 +103,9 @@ fn asked_for(d: Diagnostic, place: &Location<'_>) -> Diagnostic {
 }
 
 /// The trace that a handle belongs to; `None` inside once it has ended.
-type Shared = Rc<RefCell<Option<State>>>;
+type SharedTrace = Rc<RefCell<Option<TraceState>>>;
 
-struct State {
+struct TraceState {
     b: Builder,
     error: Option<Diagnostic>,
     /// The functions that it calls, and what those need.
@@ -116,7 +116,7 @@ struct State {
 
 /// What a traced closure makes inputs and constants from.
 pub struct Tracer {
-    state: Shared,
+    state: SharedTrace,
 }
 
 impl Tracer {
@@ -251,8 +251,11 @@ impl Outputs for (Tensor, Tensor) {
 }
 
 /// Runs `f` on each of these traces that has not ended, once.
-fn each_live<'t>(traces: impl IntoIterator<Item = &'t Shared>, mut f: impl FnMut(&mut State)) {
-    let mut seen: Vec<&Shared> = Vec::new();
+fn each_live<'t>(
+    traces: impl IntoIterator<Item = &'t SharedTrace>,
+    mut f: impl FnMut(&mut TraceState),
+) {
+    let mut seen: Vec<&SharedTrace> = Vec::new();
     for shared in traces {
         if !seen.iter().any(|s| Rc::ptr_eq(s, shared)) {
             seen.push(shared);
@@ -264,7 +267,7 @@ fn each_live<'t>(traces: impl IntoIterator<Item = &'t Shared>, mut f: impl FnMut
 }
 
 /// Whether the trace lives and all operands are its own; if not, every live one gets an error.
-fn own_all(shared: &Shared, args: &[&Tensor], place: &Location<'_>, what: &str) -> bool {
+fn own_all(shared: &SharedTrace, args: &[&Tensor], place: &Location<'_>, what: &str) -> bool {
     let alive = shared.borrow().is_some();
     let foreign = args.iter().any(|t| !Rc::ptr_eq(&t.state, shared));
     if alive && !foreign {
@@ -281,9 +284,9 @@ fn own_all(shared: &Shared, args: &[&Tensor], place: &Location<'_>, what: &str) 
 /// The values that `f` makes, of these types; stand-ins after an error and after the trace's end.
 /// The error is what the caller of [`trace`] gets.
 fn record_all(
-    shared: &Shared,
+    shared: &SharedTrace,
     types: &[TensorType],
-    f: impl FnOnce(&mut State) -> Option<Vec<Value>>,
+    f: impl FnOnce(&mut TraceState) -> Option<Vec<Value>>,
 ) -> Vec<Tensor> {
     let handle = |value, ty: &TensorType| Tensor { state: shared.clone(), value, ty: ty.clone() };
     let made = shared.borrow_mut().as_mut().and_then(|s| {
@@ -298,11 +301,15 @@ fn record_all(
 }
 
 /// As [`record_all`], for one value.
-fn record(shared: &Shared, ty: &TensorType, f: impl FnOnce(&mut State) -> Option<Value>) -> Tensor {
+fn record(
+    shared: &SharedTrace,
+    ty: &TensorType,
+    f: impl FnOnce(&mut TraceState) -> Option<Value>,
+) -> Tensor {
     record_all(shared, std::slice::from_ref(ty), |s| f(s).map(|v| vec![v])).remove(0)
 }
 
-/// The number `x` as an operand beside `other`.
+/// The number `x` as an operand together with `other`.
 #[track_caller]
 fn number(other: &Tensor, x: f64) -> Tensor {
     let place = Location::caller();
@@ -312,10 +319,10 @@ fn number(other: &Tensor, x: f64) -> Tensor {
     })
 }
 
-impl State {
-    fn new(name: &str) -> State {
+impl TraceState {
+    fn new(name: &str) -> TraceState {
         let (callees, inputs) = (Vec::new(), BTreeMap::new());
-        State { b: Builder::new(name), error: None, callees, inputs }
+        TraceState { b: Builder::new(name), error: None, callees, inputs }
     }
 
     /// Gives an input a name that no other has: whoever looks for an input by name finds one.
@@ -386,7 +393,7 @@ fn raise(f: &mut Function, i: Inst, phase: Phase) {
 
 #[track_caller]
 fn apply(
-    shared: &Shared,
+    shared: &SharedTrace,
     op: Op,
     args: &[&Tensor],
     attrs: Attrs,
@@ -404,14 +411,14 @@ fn apply(
     }
 }
 
-fn stand_in(shared: &Shared, args: &[&Tensor]) -> Tensor {
+fn stand_in(shared: &SharedTrace, args: &[&Tensor]) -> Tensor {
     let ty = args.first().map_or_else(|| TensorType::scalar(DType::F32), |t| t.ty.clone());
     Tensor { state: shared.clone(), value: Value::from_u32(0), ty }
 }
 
 #[track_caller]
 fn apply_all(
-    shared: &Shared,
+    shared: &SharedTrace,
     op: Op,
     args: &[&Tensor],
     attrs: Attrs,

@@ -1,6 +1,6 @@
 //! Tensor handles: the operators and methods that record instructions.
 
-use super::{Shared, apply, apply_all, each_live, number, own_all};
+use super::{SharedTrace, apply, apply_all, each_live, number, own_all};
 use crate::ir::attrs::{Attr, Attrs};
 use crate::ir::{DType, Dim, Kind, Op, Shape, TensorType, Value};
 use std::fmt;
@@ -13,7 +13,7 @@ use std::panic::Location;
 /// [`Tensor::broadcast`] make them so. A plain `f64` may stand for either operand of an operator.
 #[derive(Clone)]
 pub struct Tensor {
-    pub(super) state: Shared,
+    pub(super) state: SharedTrace,
     pub(super) value: Value,
     pub(super) ty: TensorType,
 }
@@ -34,7 +34,7 @@ macro_rules! binary {
         $(#[doc = concat!("The op [`Op::", stringify!($op), "`].")]
         #[track_caller]
         #[must_use]
-        pub fn $name(&self, other: impl Operand) -> Tensor {
+        pub fn $name(&self, other: impl TensorOperand) -> Tensor {
             let other = other.beside(self);
             apply(&self.state, Op::$op, &[self, &other], Attrs::none(), None)
         })*
@@ -200,7 +200,7 @@ impl Tensor {
     /// Where this `bool` tensor holds, `yes`, elsewhere `no`.
     #[track_caller]
     #[must_use]
-    pub fn select(&self, yes: &Tensor, no: impl Operand) -> Tensor {
+    pub fn select(&self, yes: &Tensor, no: impl TensorOperand) -> Tensor {
         let no = no.beside(yes);
         apply(&self.state, Op::SelectN, &[self, &no, yes], Attrs::none(), None)
     }
@@ -286,28 +286,28 @@ impl fmt::Debug for Tensor {
     }
 }
 
-/// What may stand beside a tensor: another one, or a number of its type.
-pub trait Operand {
+/// An operand of a tensor operator: another tensor, or a number of its type.
+pub trait TensorOperand {
     /// The operand as a tensor like `other`. A number must be one of `other`'s element type.
     #[track_caller]
     fn beside(self, other: &Tensor) -> Tensor;
 }
 
-impl Operand for Tensor {
+impl TensorOperand for Tensor {
     #[track_caller]
     fn beside(self, _: &Tensor) -> Tensor {
         self
     }
 }
 
-impl Operand for &Tensor {
+impl TensorOperand for &Tensor {
     #[track_caller]
     fn beside(self, _: &Tensor) -> Tensor {
         self.clone()
     }
 }
 
-impl Operand for f64 {
+impl TensorOperand for f64 {
     #[track_caller]
     fn beside(self, other: &Tensor) -> Tensor {
         number(other, self)
@@ -316,7 +316,7 @@ impl Operand for f64 {
 
 macro_rules! operators {
     ($($trait:ident $method:ident $op:ident;)*) => {
-        $(impl<O: Operand> ops::$trait<O> for &Tensor {
+        $(impl<O: TensorOperand> ops::$trait<O> for &Tensor {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, other: O) -> Tensor {
@@ -324,7 +324,7 @@ macro_rules! operators {
                 apply(&self.state, Op::$op, &[self, &other], Attrs::none(), None)
             }
         }
-        impl<O: Operand> ops::$trait<O> for Tensor {
+        impl<O: TensorOperand> ops::$trait<O> for Tensor {
             type Output = Tensor;
             #[track_caller]
             fn $method(self, other: O) -> Tensor {

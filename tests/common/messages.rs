@@ -1,4 +1,4 @@
-//! Messages in sources, and whether a text is one of them: so that tests see which none of them gives.
+//! Finds the messages in sources, so that tests can list those that no test provokes.
 
 /// The string literals with a blank in them, outside of comments and attributes.
 pub(crate) fn messages(source: &str) -> Vec<String> {

@@ -19,6 +19,11 @@ pub(crate) fn root() -> &'static std::path::Path {
     if built.join("tests").is_dir() { built } else { std::path::Path::new(".") }
 }
 
+/// Whether near-duplicates run too, as `scripts/thorough` asks; else some of them do, always the same.
+pub(crate) fn thorough() -> bool {
+    std::env::var_os("ADFUSE_THOROUGH").is_some()
+}
+
 /// A number from the environment, for runs of other sizes than the default.
 pub(crate) fn count_from_env(name: &str, default: u32) -> u32 {
     std::env::var(name).ok().and_then(|s| s.parse().ok()).unwrap_or(default)

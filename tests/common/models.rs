@@ -1,7 +1,7 @@
 //! The model programs, `tests/models/*.ir`.
 
 use adfuse::engine::Cpu;
-use adfuse::fusion::{AnyEngine, Options, PlanFrontier, plan_frontier};
+use adfuse::fusion::{AnyEngine, PlanFrontier, PlanOptions, plan_frontier};
 use adfuse::ir::text::parse;
 use adfuse::ir::{Diagnostic, Function, Module};
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ type Shared = Result<Arc<PlanFrontier>, Diagnostic>;
 
 /// The frontier of a prepared function, counted for an engine or for any: whoever asks first makes it, and
 /// those who ask meanwhile wait.
-pub(crate) fn frontier(f: &Function, options: &Options, engine: Option<&Cpu>) -> Shared {
+pub(crate) fn frontier(f: &Function, options: &PlanOptions, engine: Option<&Cpu>) -> Shared {
     static MADE: Mutex<BTreeMap<String, Arc<OnceLock<Shared>>>> = Mutex::new(BTreeMap::new());
     let counts = engine.map(|e| (e.threads, e.vectors, &e.donated));
     let key = format!("{counts:?} {options:?}\n{f}");

@@ -1,9 +1,9 @@
-//! Programs that put elements in order, scatter them or turn them around, with values that are hard to get
-//! right: for every engine that is to have the bits of the kernel evaluator.
+//! Programs with sorts, scatters and transpositions on difficult values, for every engine that must have the bits of
+//! the kernel evaluator.
 
 use super::kernels::numbers;
 use adfuse::backends::Array;
-use adfuse::fusion::{Effort, Fp, MachineModel, Options, compile};
+use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, compile};
 use adfuse::ir::kernel::text::parse;
 use adfuse::ir::kernel::{Program, Verified, verify};
 use adfuse::ir::text::parse_example;
@@ -53,7 +53,8 @@ fn finite(dtype: DType, dims: &[u64], seed: u64) -> Array {
 fn lowered(text: &str) -> Verified<Program> {
     let module = parse_example(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     let f = module.funcs.values().next().expect("a function");
-    let options = Options { device: MachineModel::h200(), effort: Effort::Default, fp: Fp::Strict };
+    let options =
+        PlanOptions { device: MachineModel::h200(), effort: Effort::Default, fp: Fp::Strict };
     let made = compile(&module, f, &options).unwrap_or_else(|d| panic!("{d}"));
     verify(made.program).unwrap_or_else(|e| panic!("{}", e[0]))
 }

@@ -1,4 +1,4 @@
-//! Work on many items, spread over the cores: for tests that alone take longer than the rest of their program.
+//! Runs work on many items on all cores, for long tests.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};

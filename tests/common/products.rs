@@ -1,5 +1,5 @@
-//! Products of every form, as programs of kernels: sizes about those of tiles, types, operands that lie
-//! along the depth and across it, that are computed or stand beside others, and what follows the sums.
+//! Products of every form as programs of kernels: sizes near those of tiles, all types, dense and strided operands,
+//! computed operands, members with shared operands, and epilogues.
 
 use adfuse::ir::DType;
 

@@ -1,7 +1,7 @@
-//! Tests that find out when they run whether they can: what they skip is counted as ignored, with its reason.
+//! Tests that decide at run time whether they can run: a skipped test counts as ignored, with its reason.
 //!
-//! The standard harness has no such outcome, so these tests are trials of libtest-mimic. A function that is
-//! in no list of them is dead code, which lints refuse.
+//! The standard harness has no such outcome, so these tests are trials of libtest-mimic. A function in none of the
+//! lists is dead code, which lints refuse.
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::process::ExitCode;

@@ -1,10 +1,9 @@
-//! What callers hand to an engine as raw bytes and offsets is checked before machine code and functions of the
-//! user's rest on it.
+//! Raw bytes and offsets from callers are checked before machine code and user functions rely on them.
 
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, Executable, Handed, Options};
+use adfuse::backends::cpu::{ArenaLayout, CallInput, CpuExecutable, CpuOptions};
 use adfuse::engine::Cpu;
-use adfuse::functions::{Opaque, Price, Registry};
+use adfuse::functions::{CallPrice, Opaque, Registry};
 use adfuse::fusion::memory_beside;
 use adfuse::ir::kernel::{Buffer, Program, Verified, text::parse, verify};
 use adfuse::ir::{DType, Diagnostic, Kind, TensorType};
@@ -32,7 +31,7 @@ fn functions() -> Registry {
             Ok(())
         },
     )
-    .priced(|_| Price { scratch: 64, ..Price::default() });
+    .priced(|_| CallPrice { scratch: 64, ..CallPrice::default() });
     Registry::new().with("count", count).with("scale", scale)
 }
 
@@ -67,10 +66,10 @@ fn bytes_of_truth_values_are_0_or_1() {
         made.run_into(&[&[0, 1, 1, 0]], &mut [&mut out]).expect("truth values");
         for (wrong, at) in [([0, 1, 2, 255], 2), ([255, 0, 0, 0], 0), ([0, 0, 0, 128], 3)] {
             let mut given = wrong;
-            let mut donated = [Handed::Donated(&mut given)];
+            let mut donated = [CallInput::Donated(&mut given)];
             let refused = [
                 made.run_into(&[&wrong], &mut [&mut out]),
-                made.run_into_donating(&mut [Handed::Lent(&wrong)], &mut [&mut out]),
+                made.run_into_donating(&mut [CallInput::Lent(&wrong)], &mut [&mut out]),
                 made.run_into_donating(&mut donated, &mut [&mut out]),
             ];
             for found in refused {
@@ -154,8 +153,11 @@ const CHAIN: &str = "program @f {
   return %y, %z
 }";
 
-fn compiled(program: &Verified<Program>, layout: &ArenaLayout) -> Result<Executable, Diagnostic> {
-    Executable::compile_with(program, layout, Options::default(), &functions())
+fn compiled(
+    program: &Verified<Program>,
+    layout: &ArenaLayout,
+) -> Result<CpuExecutable, Diagnostic> {
+    CpuExecutable::compile_with(program, layout, CpuOptions::default(), &functions())
 }
 
 #[test]

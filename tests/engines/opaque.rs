@@ -1,12 +1,12 @@
-//! Functions that users give by name: the same values on every engine and of every plan, derivatives by rules
-//! of functions around them, and refusals that name the instruction.
+//! User functions: equal values on every engine and for every plan, derivatives by rules of the calling functions, and
+//! refusals that name the instruction.
 
 use crate::common::random::inputs;
 use adfuse::autodiff::{Batching, Derived, grad, vmap};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{self, Silent, kernel, run_with};
-use adfuse::engine::{Cpu, Either, Engine};
-use adfuse::functions::{Opaque, Price, Registry};
+use adfuse::engine::{Cpu, Engine, WithFallback};
+use adfuse::functions::{CallPrice, Opaque, Registry};
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, cost, prepare};
 use adfuse::ir::kernel::{Program, Step, verify as verified};
 use adfuse::ir::op::Domain;
@@ -62,7 +62,7 @@ fn functions() -> Registry {
     )
     .priced(|types| {
         let n = types[0].shape[1].known().unwrap_or(0);
-        Price { operations: types[0].elements().unwrap_or(0), bytes: 16, scratch: 8 * n }
+        CallPrice { operations: types[0].elements().unwrap_or(0), bytes: 16, scratch: 8 * n }
     });
     let choose = Opaque::new(
         |types| same(&types[1..]),
@@ -100,7 +100,7 @@ fn everywhere(module: &Module, f: &Function, args: &[Array]) -> Vec<Array> {
     let expected = run_with(module, f, args, &mut Silent, &functions);
     let expected = expected.unwrap_or_else(|d| panic!("{d}\n{f}"));
     for effort in [Effort::Off, Effort::Quick, Effort::Default, Effort::Search] {
-        let options = fusion::Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+        let options = fusion::PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
         let ready = functions.priced(&prepare(module, f).expect("prepares")).expect("is known");
         let compiled = compile(&Module::single(ready.clone()), &ready, &options);
         let program = compiled.unwrap_or_else(|d| panic!("{d}\n{f}")).program;
@@ -299,7 +299,7 @@ fn prices_are_planned() {
     let text = priced.to_string();
     assert!(text.contains("operations = 280, bytes = 16, scratch = 56"), "{text}");
     let options =
-        fusion::Options { device: MachineModel::cpu(), effort: Effort::Off, fp: Fp::Strict };
+        fusion::PlanOptions { device: MachineModel::cpu(), effort: Effort::Off, fp: Fp::Strict };
     let lowered = |f: &Function| -> Program {
         compile(&Module::single(f.clone()), f, &options).expect("compiles").program
     };
@@ -410,7 +410,7 @@ fn an_engine_keeps_functions_apart() {
         %0 = cond %p : f64[] then { %y = opaque %x {name = \"g\"} : f64[] yield %y } else { yield %x }
         return %0 }";
     let module = program(text);
-    let either = Either::new(one);
+    let either = WithFallback::new(one);
     let ready = either.ready(&module, first(&module), "f").expect("is ready");
     assert_eq!(ready(&[x]).expect("runs")[0].to_f64s(), [4.0]);
 }

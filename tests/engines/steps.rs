@@ -1,9 +1,9 @@
-//! What a step of the CPU engine takes beside its arguments: no memory that was not planned, and none
-//! that is asked for while it runs; machine code that is never writable, and goes with its executable.
+//! Memory of steps of the CPU engine: nothing beyond the plan, and no allocation during a run. Machine code is never
+//! writable while executable, and is freed with its executable.
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, Engine, Executable, Options, scratch};
+use adfuse::backends::cpu::{ArenaLayout, CpuEngine, CpuExecutable, CpuOptions, scratch};
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, memory_beside};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{BufferData, Program, Role, Verified, verify};
@@ -23,7 +23,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// The program of a function, and where everything is.
 fn planned(module: &Module, f: &Function, effort: Effort) -> (Verified<Program>, ArenaLayout) {
-    let options = fusion::Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+    let options = fusion::PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
     let program = compile(module, f, &options).unwrap_or_else(|d| panic!("{d}")).program;
     laid_out(verify(program).unwrap_or_else(|e| panic!("{}", e[0])), effort)
 }
@@ -102,10 +102,10 @@ fn a_step_asks_for_no_memory() {
         let args = arguments(&program);
         let inputs: Vec<&[u8]> = args.iter().map(Array::bytes).collect();
         for threads in [1, 2] {
-            let made = Executable::compile(
+            let made = CpuExecutable::compile(
                 &program,
                 &layout,
-                Options { threads, fp: Fp::Strict, ..Options::default() },
+                CpuOptions { threads, fp: Fp::Strict, ..CpuOptions::default() },
             );
             let made = made.unwrap_or_else(|d| panic!("{name}: {d}"));
             let mut results: Vec<Vec<u8>> =
@@ -185,10 +185,10 @@ fn an_executable_takes_what_was_planned() {
     for (name, program, layout) in programs {
         let mut made = None;
         let taken = measure(|| {
-            made = Some(Executable::compile(
+            made = Some(CpuExecutable::compile(
                 &program,
                 &layout,
-                Options { threads: 1, fp: Fp::Strict, ..Options::default() },
+                CpuOptions { threads: 1, fp: Fp::Strict, ..CpuOptions::default() },
             ))
         });
         let made = made.expect("was made").unwrap_or_else(|d| panic!("{name}: {d}"));
@@ -232,13 +232,23 @@ const TEXT: &str = "func @f(%x: f32[64,32], %w: f32[32,16]) -> f32[] {
 #[cfg(target_os = "linux")]
 #[test]
 fn code_is_never_writable_and_goes_with_its_executable() {
-    let _turn = alone();
+    // In a process of its own: other tests of this one have code, too.
+    const OWN: &str = "ADFUSE_OWN_PROCESS";
+    if std::env::var_os(OWN).is_none() {
+        let test = "steps::code_is_never_writable_and_goes_with_its_executable";
+        let mut own = std::process::Command::new(std::env::current_exe().expect("a program"));
+        let ran = own.args(["--exact", test]).env(OWN, "1").output().expect("starts");
+        let said = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+        return;
+    }
     let module = parse(TEXT).expect("reads");
     let f = module.funcs.values().next().expect("a function");
     let (program, layout) = planned(&module, f, Effort::Default);
-    let make = || Executable::compile(&program, &layout, Options::default()).expect("compiles");
+    let make =
+        || CpuExecutable::compile(&program, &layout, CpuOptions::default()).expect("compiles");
     let (before, _) = executable_mappings();
-    let held: Vec<Executable> = (0..20).map(|_| make()).collect();
+    let held: Vec<CpuExecutable> = (0..20).map(|_| make()).collect();
     let (meanwhile, writable) = executable_mappings();
     assert!(meanwhile > before, "code is somewhere");
     assert_eq!(writable, 0);
@@ -259,7 +269,7 @@ fn an_engine_makes_nothing_twice() {
     let module = parse(TEXT).expect("reads");
     let f = module.funcs.values().next().expect("a function");
     let (program, layout) = planned(&module, f, Effort::Default);
-    let engine = Engine::new(Options { threads: 2, fp: Fp::Strict, ..Options::default() });
+    let engine = CpuEngine::new(CpuOptions { threads: 2, fp: Fp::Strict, ..CpuOptions::default() });
     let first = engine.executable(&program, &layout).expect("compiles");
     let second = engine.executable(&program, &layout).expect("compiles");
     assert!(Arc::ptr_eq(&first, &second));
@@ -302,7 +312,8 @@ fn results_come_back() {
     let module = parse(text).expect("reads");
     let f = module.funcs.values().next().expect("a function");
     let (program, layout) = planned(&module, f, Effort::Default);
-    let make = || Executable::compile(&program, &layout, Options::default()).expect("compiles");
+    let make =
+        || CpuExecutable::compile(&program, &layout, CpuOptions::default()).expect("compiles");
     let made = make();
     let large = 2 * 300 * 300 * 4;
     let mut other = rng(2, 0);

@@ -1,16 +1,16 @@
-//! What is left in memory is stored in no more bits than its values need, and reads back the same.
+//! Values in memory are stored in no more bits than they need, and read back the same.
 
 use crate::common::random::inputs;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
-use adfuse::fusion::{Effort, Fp, MachineModel, Options, Plan, lower, plan, prepare};
+use adfuse::fusion::{Effort, Fp, MachineModel, Plan, PlanOptions, lower, plan, prepare};
 use adfuse::ir::kernel::{Storage, verify};
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{Function, Module};
 
-const OPTIONS: fn() -> Options =
-    || Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
+const OPTIONS: fn() -> PlanOptions =
+    || PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
 
 /// A function that leaves `%v` in memory, made from `%x`, for a kernel of other points.
 fn leaving(x: &str, made: &str, v: &str) -> Function {

@@ -1,11 +1,11 @@
-//! Runs one test of a file and gives what came of it.
+//! Runs one test of a file and returns its outcome.
 
 use crate::engine::{ENGINES, Engine, Recorded};
 use crate::file::{Case, Directive, Key, TestFile};
 use crate::stage::{Stage, find, reads_back};
 use crate::value;
 use adfuse::backends::Array;
-use adfuse::check::{Options, Outcome, check};
+use adfuse::check::{CheckOptions, Outcome, check};
 use adfuse::ir::text::{parse, print_module};
 use adfuse::ir::verify::verify;
 use adfuse::ir::{DType, Diagnostic, Function, Kind, Module};
@@ -224,7 +224,7 @@ fn run_engines(file: &TestFile, case: &Case, module: &Module, f: &Function) -> R
 /// Derivatives against differences: `check`, `check unsupported`, `check fails OP`.
 fn checked(d: &Directive, module: &Module) -> Result<Got, String> {
     let words: Vec<&str> = d.words.iter().map(String::as_str).collect();
-    let rows = match check(module, &Options::default()) {
+    let rows = match check(module, &CheckOptions::default()) {
         Ok(rows) => rows,
         Err(e) => return Ok(Got::Broken(e.to_string())),
     };

@@ -1,4 +1,4 @@
-//! What came of a test against what its file expects, and how a failure reads.
+//! Compares the outcome of a test with the expectation in its file, and formats failures.
 
 use crate::case::{Got, Line};
 use crate::file::{Case, Key, TestFile};

@@ -1,4 +1,4 @@
-//! The engines that `run` tests go through. A new engine is one more row here.
+//! The engines of `run` tests. A new engine is a row here.
 
 use adfuse::backends::Array;
 use adfuse::backends::backend::Executable;

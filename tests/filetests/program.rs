@@ -4,7 +4,7 @@ use crate::case::{Got, Line, fixpoint, place, takes};
 use crate::file::{Case, Key, TestFile};
 use crate::value;
 use adfuse::backends::Array;
-use adfuse::backends::reference::kernel::{Functions, run_measured};
+use adfuse::backends::reference::kernel::{LibraryFunctions, run_measured};
 use adfuse::ir::kernel::text::parse;
 use adfuse::ir::kernel::{Program, Verified, verify};
 use adfuse::ir::{At, DType, Diagnostic, Kind, Literal};
@@ -78,7 +78,7 @@ fn error_lines(text: &str, errors: &[Diagnostic]) -> Vec<Line> {
 /// The functions of libraries that these files may call.
 struct Known;
 
-impl Functions for Known {
+impl LibraryFunctions for Known {
     fn call(&mut self, name: &str, inputs: &[Array]) -> Option<Result<Vec<Array>, Diagnostic>> {
         let twice = |a: &Array| {
             let doubled: Vec<f64> = a.to_f64s().into_iter().map(|x| 2.0 * x).collect();

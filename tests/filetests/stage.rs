@@ -1,16 +1,18 @@
-//! The stages of the compiler that filetests look at: each makes text of a program. Those that are not
-//! transformations of their own are the pipeline's.
+//! The compiler stages of filetests: each prints a program. Stages that are not transformations of their own are those
+//! of the pipeline.
 
 use crate::file::Directive;
 use adfuse::autodiff;
 use adfuse::backends::cpu::Vectors;
 use adfuse::engine::Gpu;
-use adfuse::fusion::{Effort, Fp, MachineModel, Options};
+use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions};
 use adfuse::ir::rewrite::{self, Exactness};
 use adfuse::ir::text::{parse, print_function, print_module};
 use adfuse::ir::verify::verify;
 use adfuse::ir::{At, Diagnostic, Dim, Function, Kind, Module, Phase, Symbol};
-use adfuse::pipeline::{self, Artifact, Listed, Machine, PASSES, Pass, Printed, Selection, Unit};
+use adfuse::pipeline::{
+    self, Artifact, CompileUnit, ListingCompiler, Machine, PASSES, Pass, Printed, Selection,
+};
 use std::collections::BTreeMap;
 
 /// A text, or the errors that the stage gives instead.
@@ -160,11 +162,11 @@ fn passed(module: &Module, f: &Function, d: &Directive, (to, stage): (&Pass, Pri
     let vectors = option("vectors", "256").parse().ok().and_then(Vectors::of_bits);
     let vectors = vectors.ok_or_else(|| usage("no such vectors".into()))?;
     let machine = if on_gpu { Machine::Gpu(9, 0) } else { Machine::Target(TARGET, vectors) };
-    let compiler = Listed { options: Options { device, effort, fp }, machine };
+    let compiler = ListingCompiler { options: PlanOptions { device, effort, fp }, machine };
     let wrt = if d.has("grad") { Some(wrt(f, d)?) } else { None };
     let selection = Selection { func: Some(f.name.clone()), wrt, ..Selection::default() };
     let text = print_module(module);
-    let mut unit = Unit::of_text(&text, selection);
+    let mut unit = CompileUnit::of_text(&text, selection);
     pipeline::run(&compiler, &mut unit, PASSES[0].name, to.name).map_err(one)?;
     pipeline::print(stage, &unit).map_err(one)
 }

@@ -74,7 +74,7 @@ pub(crate) fn rows_that_fill_a_chip() -> Result<(), Skipped> {
         for fp in [Fp::Strict, Fp::Reproducible, Fp::Fast] {
             let of = |what: String| Outcome::Wrong(format!("{name} {n} x {length} {fp:?}: {what}"));
             let options =
-                fusion::Options { device: MachineModel::h200(), effort: Effort::Default, fp };
+                fusion::PlanOptions { device: MachineModel::h200(), effort: Effort::Default, fp };
             let compiled = compile(&module, &f, &options).unwrap_or_else(|d| panic!("{d}"));
             let program = verify(compiled.program).expect("lowering gives sound programs");
             if fp == Fp::Strict {

@@ -43,7 +43,7 @@ fn same(gpu: &Gpu, program: &Verified<Program>, args: &[Array]) -> Outcome {
 /// Every effort's plan of a function.
 fn agrees(gpu: &Gpu, module: &Module, f: &Function, args: &[Array], efforts: &[Effort]) -> Outcome {
     for &effort in efforts {
-        let options = fusion::Options { device: MachineModel::h200(), effort, fp: Fp::Strict };
+        let options = fusion::PlanOptions { device: MachineModel::h200(), effort, fp: Fp::Strict };
         let program = match compile(module, f, &options) {
             Ok(compiled) => verify(compiled.program).expect("lowering gives sound programs"),
             Err(d) => return Outcome::Wrong(format!("{d}\n{f}")),

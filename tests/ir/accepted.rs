@@ -7,7 +7,7 @@ use adfuse::autodiff::{
 };
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
-use adfuse::fusion::{Effort, Fp, MachineModel, Options, compile};
+use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, compile};
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::stabilize;
 use adfuse::ir::{DType, Diagnostic, Dim, Function, Kind, Module, Symbol, kernel, text, verify};
@@ -171,6 +171,6 @@ fn what_the_verifier_accepts_goes_through() {
     assert!(accepted > 100, "{accepted} mutations were accepted: too few to say anything");
 }
 
-fn options() -> Options {
-    Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict }
+fn options() -> PlanOptions {
+    PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict }
 }

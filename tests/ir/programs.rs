@@ -5,7 +5,7 @@ use crate::common::random::programs;
 use adfuse::autodiff::{differentiable, forward_and_backward, jvp, linearize, vjp};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
-use adfuse::check::{Options, Row, check_function};
+use adfuse::check::{CheckOptions, CheckRow, check_function};
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::{Exactness, cse, dce, simplify, widen};
 use adfuse::ir::{DType, Function, Module, text, verify};
@@ -39,8 +39,9 @@ fn derivatives_agree_with_differences() {
         well_formed(&f)?;
         let module = widen(&Module::single(f)).map_err(|d| d.to_string())?;
         let f = module.find("random").ok_or("no function")?;
-        let rows = check_function(&module, f, &Options::default()).map_err(|d| d.to_string())?;
-        let bad: Vec<&Row> = rows.iter().filter(|r| r.failed()).collect();
+        let rows =
+            check_function(&module, f, &CheckOptions::default()).map_err(|d| d.to_string())?;
+        let bad: Vec<&CheckRow> = rows.iter().filter(|r| r.failed()).collect();
         if bad.is_empty() { Ok(()) } else { Err(format!("{bad:#?}\n{f}")) }
     });
 }

@@ -3,7 +3,7 @@
 
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
-use crate::common::{models, parallel};
+use crate::common::{models, parallel, thorough};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::reference::{Silent, run};
 use adfuse::budget::choose;
@@ -16,7 +16,7 @@ use adfuse::plan_cache::PlanCache;
 use std::path::{Path, PathBuf};
 
 fn cpu(effort: Effort) -> Cpu {
-    let plan = fusion::Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+    let plan = fusion::PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
     Cpu { plan, threads: 2, ..Cpu::default() }
 }
 
@@ -24,6 +24,9 @@ fn gradient(module: &Module, f: &Function) -> Result<Function, String> {
     let wrt = differentiable(f, None).map_err(|d| d.to_string())?;
     forward_and_backward(module, f, &wrt).map_err(|d| d.to_string())
 }
+
+/// Instructions from which on the whole path, which makes the frontier again, is not asked.
+const LONG: usize = 80;
 
 /// Twenty budgets from below the least peak to above the highest keep their promise; how many different
 /// peaks there were.
@@ -39,14 +42,14 @@ fn kept(g: &Function, effort: Effort, seed: u64) -> Result<usize, String> {
     let (least, most) = (points[0].peak, points[points.len() - 1].peak);
     let (low, span) = (least - least / 4, (most - least) + least / 2 + 2);
     let mut random = seed | 1;
-    let (mut peaks, mut refused) = (Vec::new(), false);
+    let (mut peaks, mut refused) = (Vec::new(), f.inst_count() > LONG && !thorough());
     for _ in 0..20 {
         random =
             random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let budget = low + (random >> 33) % span;
         let decided = match frontier.at(budget) {
             Ok(point) => point,
-            // The whole path is asked once: it makes the frontier again.
+            // The whole path is asked once.
             Err(_) if std::mem::replace(&mut refused, true) => continue,
             Err(d) => {
                 let engine = Cpu { mem_budget: Some(budget), ..free.clone() };
@@ -75,10 +78,12 @@ fn kept(g: &Function, effort: Effort, seed: u64) -> Result<usize, String> {
         }
     }
     // What the whole path makes is that, too.
-    let engine = Cpu { mem_budget: Some(least), ..free.clone() };
-    let made = engine.compile(&module, g).map_err(|d| d.to_string())?;
-    if made.executable.memory().peak() > least {
-        return Err(format!("{} bytes of {least}", made.executable.memory().peak()));
+    if f.inst_count() <= LONG || thorough() {
+        let engine = Cpu { mem_budget: Some(least), ..free.clone() };
+        let made = engine.compile(&module, g).map_err(|d| d.to_string())?;
+        if made.executable.memory().peak() > least {
+            return Err(format!("{} bytes of {least}", made.executable.memory().peak()));
+        }
     }
     // A plan that takes more than the budget is not followed.
     let tight = Cpu { mem_budget: Some(least - 1), ..free };

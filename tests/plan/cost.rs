@@ -5,8 +5,8 @@ use crate::common::programs::decode;
 use crate::common::random::programs;
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::fusion::{
-    AnyEngine, Effort, Fp, MachineModel, Options, compile, cost, plan, plan_attempts, plan_point,
-    prepare, step_cost,
+    AnyEngine, Effort, Fp, MachineModel, PlanOptions, compile, cost, plan, plan_attempts,
+    plan_point, prepare, step_cost,
 };
 use adfuse::ir::kernel::text::parse;
 use adfuse::ir::kernel::{Program, Role};
@@ -16,7 +16,7 @@ use adfuse::ir::{DType, Function, Module};
 /// What holds of the cost of any program that lowering makes.
 fn sound(module: &Module, f: &Function) -> Result<(), String> {
     for effort in [Effort::Off, Effort::Default] {
-        let options = Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+        let options = PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
         let compiled = compile(module, f, &options).map_err(|d| format!("{d}\n{f}"))?;
         cost_is_sound(&compiled.program, effort)?;
     }
@@ -86,10 +86,10 @@ fn the_plan_is_the_fastest_that_was_made() {
     assert!(programs.len() >= 40, "{} programs", programs.len());
     for (name, f) in programs {
         for effort in [Effort::Quick, Effort::Default] {
-            let options = Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+            let options = PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
             let point = |plan| plan_point(&f, plan, &options, &AnyEngine).expect("lowers");
             let chosen = point(plan(&f, &options).expect("plans"));
-            let off = Options { effort: Effort::Off, ..options.clone() };
+            let off = PlanOptions { effort: Effort::Off, ..options.clone() };
             let unfused = point(plan(&f, &off).expect("plans"));
             assert!(chosen.seconds <= unfused.seconds, "{name}: effort off is faster");
             for (effort, made) in plan_attempts(&f, &options, &AnyEngine).expect("plans") {
@@ -111,8 +111,9 @@ fn a_kernel_for_each_instruction_may_be_the_fastest() {
     device.core_bytes_per_s = 1e15;
     let mut unfused = 0;
     for (_, f) in model_programs() {
-        let options = Options { device: device.clone(), effort: Effort::Default, fp: Fp::Strict };
-        let off = plan(&f, &Options { effort: Effort::Off, ..options.clone() }).expect("plans");
+        let options =
+            PlanOptions { device: device.clone(), effort: Effort::Default, fp: Fp::Strict };
+        let off = plan(&f, &PlanOptions { effort: Effort::Off, ..options.clone() }).expect("plans");
         unfused += u32::from(plan(&f, &options).expect("plans") == off);
     }
     assert!(unfused > 0, "effort off is never chosen");

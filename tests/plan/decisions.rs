@@ -9,17 +9,18 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::fusion::{
-    Alternative, AnyEngine, Choice, Constraint, Decision, Effort, Fp, MachineModel, Options, Plan,
-    Why, decisions, lower, plan, plan_frontier, prepare, saved_bytes, value_named,
+    Alternative, AnyEngine, Constraint, Decision, Effort, Fp, MachineModel, NoAlternative, Plan,
+    PlanOptions, ResidualChoice, compile, decisions, lower, plan, plan_frontier, prepare,
+    saved_bytes, stored_bytes, value_named,
 };
-use adfuse::ir::kernel::verify;
+use adfuse::ir::kernel::{Role, verify};
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::{Names, parse};
 use adfuse::ir::{DType, Function, Module, Op, Phase, Value, ValueDef};
 use std::collections::{BTreeMap, BTreeSet};
 
-fn options(effort: Effort) -> Options {
-    Options { device: MachineModel::cpu(), effort, fp: Fp::Strict }
+fn options(effort: Effort) -> PlanOptions {
+    PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict }
 }
 
 fn gradients(module: &Module, f: &Function, wrt: Option<&[usize]>) -> Result<Function, String> {
@@ -97,7 +98,7 @@ fn crossing(f: &Function, plan: &Plan) -> BTreeSet<Value> {
 }
 
 /// The decisions of a plan, after what must hold for any.
-fn decided(f: &Function, plan: &Plan, options: &Options) -> Result<Vec<Decision>, String> {
+fn decided(f: &Function, plan: &Plan, options: &PlanOptions) -> Result<Vec<Decision>, String> {
     checked(f, plan, options, None)
 }
 
@@ -105,7 +106,7 @@ fn decided(f: &Function, plan: &Plan, options: &Options) -> Result<Vec<Decision>
 fn checked(
     f: &Function,
     plan: &Plan,
-    options: &Options,
+    options: &PlanOptions,
     run: Option<&(Vec<Array>, Vec<Array>)>,
 ) -> Result<Vec<Decision>, String> {
     let why = |m: String| format!("{m}\n{}\n{f}", plan.text(f));
@@ -120,8 +121,11 @@ fn checked(
         return Err(why(format!("{saved} bytes are saved, not those of {found:?}")));
     }
     for d in &found {
-        let kept = matches!(d.choice, Choice::Save | Choice::Compress { .. });
-        if d.saved > 0 && !kept && !matches!(d.choice, Choice::Remat { .. } | Choice::Shared) {
+        let kept = matches!(d.choice, ResidualChoice::Save | ResidualChoice::Compress { .. });
+        if d.saved > 0
+            && !kept
+            && !matches!(d.choice, ResidualChoice::Remat { .. } | ResidualChoice::Shared)
+        {
             return Err(why(format!("it is there anyway, and bytes are counted: {d:?}")));
         }
         if let Alternative::Keep(x) | Alternative::Remat(x) = &d.other {
@@ -134,8 +138,8 @@ fn checked(
             }
         }
         let fits = match (&d.choice, &d.other) {
-            (Choice::Save | Choice::Compress { .. }, Alternative::Remat(_)) => true,
-            (Choice::Remat { .. } | Choice::Shared, Alternative::Keep(_)) => true,
+            (ResidualChoice::Save | ResidualChoice::Compress { .. }, Alternative::Remat(_)) => true,
+            (ResidualChoice::Remat { .. } | ResidualChoice::Shared, Alternative::Keep(_)) => true,
             (_, Alternative::None(_)) => d.bound == Constraint::Legality,
             _ => false,
         };
@@ -213,8 +217,8 @@ fn kept_by(g: &Function, plan: &Plan) -> (u64, Vec<String>) {
     let found = decided(g, plan, &options(Effort::Default)).expect("decides");
     let names = Names::of(g);
     let one = |d: &Decision| match d.choice {
-        Choice::Save => Some(format!("{} {}", names.get(d.value), g.ty(d.value))),
-        Choice::Compress { bits } => {
+        ResidualChoice::Save => Some(format!("{} {}", names.get(d.value), g.ty(d.value))),
+        ResidualChoice::Compress { bits } => {
             Some(format!("{} {} b{bits}", names.get(d.value), g.ty(d.value)))
         }
         _ => None,
@@ -306,7 +310,7 @@ fn masks_come_from_kept_outputs() {
         found.iter().any(|d| {
             let hidden = |v: &[Value]| v.len() == 1 && names.get(v[0]).starts_with('h');
             g.ty(d.value).dtype == DType::Bool
-                && matches!(&d.choice, Choice::Remat { from, .. } if hidden(from))
+                && matches!(&d.choice, ResidualChoice::Remat { from, .. } if hidden(from))
         })
     });
     assert!(from, "no plan makes a mask of a kept result");
@@ -326,7 +330,7 @@ fn results_and_inverses() {
   return %y, %v, RESULT
 }
 ";
-    for (result, chosen) in [("%h", Choice::Output), ("%c", Choice::Save)] {
+    for (result, chosen) in [("%h", ResidualChoice::Output), ("%c", ResidualChoice::Save)] {
         let module = parse(&text.replace("RESULT", result)).expect("parses");
         let f = module.funcs.values().next().expect("a function");
         let f = prepare(&module, f).expect("prepares");
@@ -339,11 +343,13 @@ fn results_and_inverses() {
         };
         assert_eq!(of("h").choice, chosen);
         match chosen {
-            Choice::Output => assert_eq!(of("h").other, Alternative::None(Why::Output)),
+            ResidualChoice::Output => {
+                assert_eq!(of("h").other, Alternative::None(NoAlternative::Output))
+            }
             _ => assert_eq!(of("h").bound, Constraint::Exactness { of: of("e").value }),
         }
         assert!(of("h").at_peak);
-        assert_eq!(of("w").choice, Choice::Parameter);
+        assert_eq!(of("w").choice, ResidualChoice::Parameter);
     }
 }
 
@@ -374,4 +380,35 @@ fn budgets_bind() {
     // Without one it binds nothing.
     let free = decisions(&g, &point.plan, &options, None, &AnyEngine).expect("decides");
     assert!(free.iter().all(|d| !matches!(d.bound, Constraint::Budget { .. })));
+}
+
+/// A forward and a backward pass as a transposition leaves them: the bytes that cross are those of what is
+/// stored, and the temporaries that are counted for them are those of the program.
+#[test]
+fn what_crosses_phases_is_counted_as_it_is_stored() {
+    let text = "func @f(%x: f32[8,64], %w: f32[64,64], %g: f32[8,64]) -> (f32[8,64], f32[64,64]) {
+  %h = dot_general %x, %w {contract = [1] x [0]} : f32[8,64]
+  %p = gt %h, 0.0 : bool[8,64]
+  %r = select_n %p, %h, 0.0 : f32[8,64]
+  %y = dot_general %r, %w {contract = [1] x [0]} : f32[8,64]
+  %d = dot_general %g, %w {contract = [1] x [1]} : f32[8,64] @p1
+  %e = select_n %p, %d, 0.0 : f32[8,64] @p1
+  %v = dot_general %r, %e {contract = [0] x [0]} : f32[64,64] @p1
+  return %y, %v
+}
+";
+    let module = parse(text).expect("parses");
+    let f = module.funcs.values().next().expect("a function");
+    for (effort, saved) in [
+        // The truth values a byte each, and the rectified values.
+        (Effort::Off, 512 + 2048),
+        (Effort::Default, 64 + 2048),
+    ] {
+        let compiled = compile(&module, f, &options(effort)).expect("has a lowering");
+        let (f, plan) = (&compiled.function, &compiled.plan);
+        assert_eq!(saved_bytes(f, plan), Ok(saved), "{effort:?}\n{}", plan.text(f));
+        let temps = compiled.program.buffers.values().filter(|b| b.role == Role::Temp);
+        let bytes = temps.map(|b| b.bytes()).sum();
+        assert_eq!(stored_bytes(f, plan), Ok(Some(bytes)), "{effort:?}");
+    }
 }

@@ -1,15 +1,15 @@
-//! What groups must come out as: one pass over the big tensors where one is possible, shared operands
-//! read once, nothing kept that can be computed where it is used.
+//! Expected groups: one pass over large tensors where possible, shared operands read once, and nothing stored that can
+//! be computed where it is used.
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
-use adfuse::fusion::{Compiled, Effort, Fp, MachineModel, Ops, Options, compile, cost};
+use adfuse::fusion::{Effort, Fp, LoweredFunction, MachineModel, Ops, PlanOptions, compile, cost};
 use adfuse::ir::Module;
 use adfuse::ir::index::IndexExpr;
 use adfuse::ir::kernel::{Param, Program, Role, Run, Sink, Step, Storage, verify};
 use adfuse::ir::text::parse;
 
 /// A function's program, with gradients or without, for every device and every effort that groups.
-fn compiled(text: &str, grad: bool) -> Vec<(Options, Compiled)> {
+fn compiled(text: &str, grad: bool) -> Vec<(PlanOptions, LoweredFunction)> {
     let module = parse(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     let f = module.funcs.values().next().expect("a function").clone();
     let (module, f) = match grad {
@@ -24,7 +24,7 @@ fn compiled(text: &str, grad: bool) -> Vec<(Options, Compiled)> {
     for device in [MachineModel::cpu(), MachineModel::h200()] {
         for effort in [Effort::Quick, Effort::Default] {
             for fp in [Fp::Strict, Fp::Reproducible] {
-                let options = Options { device: device.clone(), effort, fp };
+                let options = PlanOptions { device: device.clone(), effort, fp };
                 let compiled = compile(&module, &f, &options).expect("compiles");
                 let verified = verify(compiled.program.clone());
                 assert!(verified.is_ok(), "{:?}\n{}", verified.err(), compiled.program);
@@ -175,7 +175,7 @@ fn equal_gradients_are_one_buffer() {
     }
 }
 
-fn temps(compiled: &Compiled) -> usize {
+fn temps(compiled: &LoweredFunction) -> usize {
     compiled.program.buffers.values().filter(|b| b.role == Role::Temp).count()
 }
 
@@ -359,7 +359,7 @@ fn kernels_stay_small_in_wide_programs() {
         let g = adfuse::autodiff::vjp(&module, f, &differentiable(f, None).expect("floats"));
         let f = if grad { g.expect("differentiates") } else { f.clone() };
         let options =
-            Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
+            PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
         let made = compile(&module, &f, &options).expect("compiles");
         verify(made.program.clone()).expect("verifies");
         let mut total = 0;
@@ -398,7 +398,7 @@ fn operations(program: &Program) -> u64 {
     cost(program, &MachineModel::cpu()).steps.iter().map(|s| of(&s.ops)).sum()
 }
 
-fn strict(text: &str, grad: bool) -> Compiled {
+fn strict(text: &str, grad: bool) -> LoweredFunction {
     let module = parse(text).expect("parses");
     let f = module.funcs.values().next().expect("a function").clone();
     let wrt = || differentiable(&f, None).expect("has floats");
@@ -406,7 +406,8 @@ fn strict(text: &str, grad: bool) -> Compiled {
         true => forward_and_backward(&module, &f, &wrt()).expect("differentiates"),
         false => f,
     };
-    let options = Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
+    let options =
+        PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
     compile(&Module::single(f.clone()), &f, &options).expect("compiles")
 }
 

@@ -1,18 +1,17 @@
-//! What is kept with losses: within the declared bound of what it was, results of the forward pass with
-//! all their bits, gradients moved only where copies reach, and nothing at all unless it is asked for.
-//! `ADFUSE_PROGRAMS` sets how many random programs (60 by default).
+//! Lossy copies: within the declared bound, without effect on the bits of the forward pass, with effect only on
+//! gradients that read copies, and only on request. `ADFUSE_PROGRAMS` sets how many random programs (60 by default).
 
-use crate::common::models;
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
+use crate::common::{models, parallel, thorough};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
-    AnyEngine, Choice, Decider, Effort, Fp, Lossy, LossyCopy, MachineModel, Narrow, Options, Plan,
-    keep_lossy, lossy_copies, lower, plan, plan_frontier, plan_point, planned_function, prepare,
-    value_named,
+    AnyEngine, Decider, Effort, Fp, Lossy, LossyCopy, MachineModel, Narrow, Plan, PlanOptions,
+    ResidualChoice, keep_lossy, lossy_copies, lower, plan, plan_frontier, plan_point,
+    planned_function, prepare, value_named,
 };
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
@@ -20,8 +19,8 @@ use adfuse::ir::rewrite::Copier;
 use adfuse::ir::text::parse;
 use adfuse::ir::{Builder, DType, Function, Kind, Module, Value, ValueDef};
 
-fn options(effort: Effort) -> Options {
-    Options { device: MachineModel::cpu(), effort, fp: Fp::Strict }
+fn options(effort: Effort) -> PlanOptions {
+    PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict }
 }
 
 fn every(narrow: Narrow) -> Lossy {
@@ -166,14 +165,16 @@ fn random_programs() {
 
 #[test]
 fn models() {
-    let mut copies = 0;
-    for (stem, module, f) in models::all() {
-        let g = prepared_gradient(&module, &f).unwrap_or_else(|why| panic!("{stem}: {why}"));
-        for narrow in Narrow::ALL {
-            let found = holds(&g, narrow, Effort::Default);
-            copies += found.unwrap_or_else(|why| panic!("{stem}: {why}"));
-        }
-    }
+    let all: Vec<_> = models::all().into_iter().enumerate().collect();
+    let copies = parallel::each(&all, |(k, (stem, module, f))| {
+        let g = prepared_gradient(module, f).unwrap_or_else(|why| panic!("{stem}: {why}"));
+        let of = |narrow| holds(&g, narrow, Effort::Default);
+        // One of them each, in turns.
+        let turn = |&(n, _): &(usize, Narrow)| n == k % Narrow::ALL.len() || thorough();
+        let all = Narrow::ALL.into_iter().enumerate().filter(turn).map(|(_, narrow)| of(narrow));
+        all.map(|n| n.unwrap_or_else(|why| panic!("{stem}: {why}"))).sum::<usize>()
+    });
+    let copies: usize = copies.into_iter().sum();
     assert!(copies > 10, "{copies} copies in all models");
 }
 
@@ -212,7 +213,7 @@ fn what_a_plan_keeps_takes_half_the_bytes() {
     let decider = Decider::of(&g, &made, &options, None, &AnyEngine).expect("has a lowering");
     let copy = lossy_copies(&g)[0];
     let decision = decider.decision(copy.copy).expect("has a lowering").expect("crosses");
-    assert_eq!(decision.choice, Choice::Lossy(copy));
+    assert_eq!(decision.choice, ResidualChoice::Lossy(copy));
     assert_eq!(decider.decision(copy.of).expect("has a lowering"), None, "{g}");
 }
 

@@ -1,6 +1,5 @@
-//! Memory of planned programs: what the planner says they take is what they take, no two buffers are on
-//! the same bytes at the same time, and what is written in place is read before it is overwritten.
-//! `ADFUSE_PROGRAMS` sets how many random programs (200 by default).
+//! Memory of planned programs: runs take what was planned, no two live buffers share bytes, and what is written in
+//! place has been read before. `ADFUSE_PROGRAMS` sets how many random programs (200 by default).
 
 use crate::common::programs::{Step, decode};
 use crate::common::{count_from_env, models};
@@ -8,8 +7,8 @@ use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::kernel::{NoFunctions, run_measured};
 use adfuse::fusion::{
-    ALIGN, Compiled, Effort, Fp, InPlace, MachineModel, Memory, Options, compile, memory,
-    saved_bytes,
+    ALIGN, Effort, Fp, InPlace, LoweredFunction, MachineModel, Memory, PlanOptions, compile,
+    memory, saved_bytes,
 };
 use adfuse::ir::index::IndexExpr;
 use adfuse::ir::kernel::text::parse as read;
@@ -25,11 +24,11 @@ use std::collections::BTreeMap;
 
 const EFFORTS: [Effort; 3] = [Effort::Off, Effort::Quick, Effort::Default];
 
-fn plans(module: &Module, f: &Function) -> Vec<(Effort, Compiled)> {
+fn plans(module: &Module, f: &Function) -> Vec<(Effort, LoweredFunction)> {
     let mut found = Vec::new();
     for effort in EFFORTS {
         for device in [MachineModel::cpu(), MachineModel::h200()] {
-            let options = Options { device, effort, fp: Fp::Strict };
+            let options = PlanOptions { device, effort, fp: Fp::Strict };
             found.push((effort, compile(module, f, &options).expect("has a lowering")));
         }
     }

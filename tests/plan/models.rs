@@ -4,7 +4,7 @@
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
-use adfuse::fusion::{Effort, Fp, MachineModel, Options, compile, cost, prepare};
+use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, compile, cost, prepare};
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
@@ -42,7 +42,7 @@ fn plans_change_no_bit_of_any_model() {
         let mut steps = Vec::new();
         for effort in [Effort::Off, Effort::Quick, Effort::Default] {
             for device in [MachineModel::cpu(), MachineModel::h200()] {
-                let options = Options { device, effort, fp: Fp::Strict };
+                let options = PlanOptions { device, effort, fp: Fp::Strict };
                 let found = planned(&path, &module, &g, &options, &args, &mut steps);
                 assert!(found == expected, "{} at {effort:?}", path.display());
             }
@@ -61,7 +61,7 @@ fn other_modes_differ_by_rounding() {
         // What is rounded to 8 bits on the way differs by that much.
         let coarse = g.param_types().iter().any(|t| t.dtype == DType::BF16);
         for fp in [Fp::Reproducible, Fp::Fast] {
-            let options = Options { device: MachineModel::cpu(), effort: Effort::Default, fp };
+            let options = PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp };
             let mut steps = Vec::new();
             let found = planned(&path, &module, &g, &options, &args, &mut steps);
             assert_eq!(found, planned(&path, &module, &g, &options, &args, &mut steps));
@@ -87,7 +87,7 @@ fn planned(
     path: &Path,
     module: &Module,
     g: &Function,
-    options: &Options,
+    options: &PlanOptions,
     args: &[Array],
     steps: &mut Vec<usize>,
 ) -> Vec<Array> {
@@ -101,7 +101,7 @@ fn planned(
 
 /// The operations of a function with a kernel for every instruction: multiply-adds are two.
 fn operations(module: &Module, f: &Function) -> u64 {
-    let options = Options { device: MachineModel::cpu(), effort: Effort::Off, fp: Fp::Strict };
+    let options = PlanOptions { device: MachineModel::cpu(), effort: Effort::Off, fp: Fp::Strict };
     let compiled = compile(module, f, &options).expect("compiles");
     let ops = cost(&compiled.program, &options.device).steps.into_iter().map(|s| s.ops);
     let each = |o: adfuse::fusion::Ops| {

@@ -1,11 +1,11 @@
-//! How far the planner of what to keep is from optimal: proven optima of small random graphs, and
-//! published figures of a network. `tests/plan/optimal/exact.py` makes the instances.
+//! The distance of schedules from the optimum: proven optima of small random graphs, and published figures of a
+//! network. `tests/plan/optimal/exact.py` makes the instances.
 
 #[path = "optimal/vgg19.rs"]
 mod vgg19;
 
 use adfuse::fusion::remat::schedule::{
-    CostGraph, FrontierOptions, OpId, Schedule, evaluate, frontier,
+    CostGraph, FrontierOptions, OpId, OpSchedule, evaluate, frontier,
 };
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ fn instances() -> Vec<Instance> {
 
 /// Whether what runs between two first runs is not in the order of the graph, such as an operation that
 /// runs twice. The integer program has no such schedules, and may be beaten by them alone.
-fn is_beyond_the_program(g: &CostGraph, schedule: &Schedule) -> bool {
+fn is_beyond_the_program(g: &CostGraph, schedule: &OpSchedule) -> bool {
     let mut due = g.runs().peekable();
     let mut last: Option<OpId> = None;
     for &op in schedule.steps.values() {

@@ -1,8 +1,8 @@
-//! Plans kept in a folder: what is damaged or foreign is never used, writers do not disturb each other,
-//! and a folder does not grow without bound.
+//! The plan cache: damaged or foreign entries are never used, writers do not disturb each other, and a folder does not
+//! grow without bound.
 
-use adfuse::fusion::{Effort, Fp, MachineModel, Options};
-use adfuse::plan_cache::{Entry, Key, Lookup, PlanCache};
+use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions};
+use adfuse::plan_cache::{CachedPlan, Lookup, PlanCache, PlanKey};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -32,16 +32,16 @@ impl Drop for Folder {
     }
 }
 
-fn options() -> Options {
-    Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict }
+fn options() -> PlanOptions {
+    PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict }
 }
 
-fn key(budget: u64) -> Key {
-    Key::new("00ff", "cpu", &options(), budget)
+fn key(budget: u64) -> PlanKey {
+    PlanKey::new("00ff", "cpu", &options(), budget)
 }
 
-fn entry(text: &str) -> Entry {
-    Entry {
+fn entry(text: &str) -> CachedPlan {
+    CachedPlan {
         plan: format!("plan @f {{\n  graph {text}\n}}\n"),
         fastest_seconds: 0.1,
         fastest_peak: 7,
@@ -55,21 +55,21 @@ fn an_entry_is_found_by_all_that_its_plan_depends_on() {
     let plain = options();
     let mut fast = plain.clone();
     fast.device.launch_s *= 1.5;
-    let with = |change: fn(&mut Options)| {
+    let with = |change: fn(&mut PlanOptions)| {
         let mut options = plain.clone();
         change(&mut options);
         options
     };
     // A machine of the same name with other numbers is another.
     let keys = [
-        Key::new("00ff", "cpu", &plain, 100),
-        Key::new("00fe", "cpu", &plain, 100),
-        Key::new("00ff", "any", &plain, 100),
-        Key::new("00ff", "cpu", &plain, 101),
-        Key::new("00ff", "cpu", &fast, 100),
-        Key::new("00ff", "cpu", &with(|o| o.fp = Fp::Fast), 100),
-        Key::new("00ff", "cpu", &with(|o| o.effort = Effort::Quick), 100),
-        Key::new("00ff", "cpu", &with(|o| o.device.contract_epilogue = false), 100),
+        PlanKey::new("00ff", "cpu", &plain, 100),
+        PlanKey::new("00fe", "cpu", &plain, 100),
+        PlanKey::new("00ff", "any", &plain, 100),
+        PlanKey::new("00ff", "cpu", &plain, 101),
+        PlanKey::new("00ff", "cpu", &fast, 100),
+        PlanKey::new("00ff", "cpu", &with(|o| o.fp = Fp::Fast), 100),
+        PlanKey::new("00ff", "cpu", &with(|o| o.effort = Effort::Quick), 100),
+        PlanKey::new("00ff", "cpu", &with(|o| o.device.contract_epilogue = false), 100),
     ];
     for (k, key) in keys.iter().enumerate() {
         assert_eq!(cache.find(key), Lookup::Absent, "{k}");

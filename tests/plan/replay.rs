@@ -1,12 +1,11 @@
-//! Plans that were changed by hand, or damaged: each is refused, or its program is accepted and has the
-//! bits of the reference engine. `ADFUSE_PROGRAMS` sets how many changes of each plan are tried (60 by
-//! default).
+//! Plans that were edited or damaged: each is refused, or its program is accepted and has the bits of the reference
+//! engine. `ADFUSE_PROGRAMS` sets how many changes of each plan are tried (60 by default).
 
 use crate::common::count_from_env;
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::fusion::{
-    Effort, Explainer, Fp, MachineModel, Occurrences, Options, Plan, candidates, lower, plan,
+    Effort, Explainer, Fp, MachineModel, Occurrences, Plan, PlanOptions, candidates, lower, plan,
     prepare,
 };
 use adfuse::ir::Module;
@@ -92,7 +91,7 @@ fn changed_plans_are_refused_or_give_the_same_bits() {
         let args: Vec<_> = f.param_types().iter().map(draw).collect();
         let expected = run(&Module::single(f.clone()), &f, &args, &mut Silent).expect("runs");
         for effort in [Effort::Off, Effort::Default] {
-            let options = Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+            let options = PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
             let device = &options.device;
             let whole = plan(&f, &options).expect("is planned").text(&f);
             for _ in 0..tries {

@@ -5,16 +5,17 @@
 
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
-use crate::common::{count_from_env, models};
+use crate::common::{count_from_env, models, parallel};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, kernel, run};
 use adfuse::engine::Cpu;
 use adfuse::fusion::search::{
-    Found, Measure, Move, Policy, Predicted, SearchOptions, Space, State, Uniform, search,
+    Measure, Move, PlanSpace, PlanState, Policy, Predicted, SearchOptions, SearchResult, Uniform,
+    search,
 };
 use adfuse::fusion::{
-    AnyEngine, Effort, Fp, MachineModel, Options, Plan, cost, lower, memory, plan, prepare,
+    AnyEngine, Effort, Fp, MachineModel, Plan, PlanOptions, cost, lower, memory, plan, prepare,
 };
 use adfuse::ir::kernel::{Program, verify};
 use adfuse::ir::op::Domain;
@@ -26,8 +27,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-fn options(effort: Effort) -> Options {
-    Options { device: MachineModel::cpu(), effort, fp: Fp::Strict }
+fn options(effort: Effort) -> PlanOptions {
+    PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict }
 }
 
 fn steps(steps: u32) -> SearchOptions {
@@ -86,10 +87,10 @@ impl Subject {
     }
 
     /// What a search finds from the plan of effort default; that it is a plan and not worse is checked.
-    fn searched(&self, wanted: &SearchOptions) -> Result<Found, String> {
+    fn searched(&self, wanted: &SearchOptions) -> Result<SearchResult, String> {
         let options = options(Effort::Default);
         let start = plan(&self.f, &options).map_err(|d| d.to_string())?;
-        let space = Space::new(&self.f, &options, &AnyEngine, &Predicted);
+        let space = PlanSpace::new(&self.f, &options, &AnyEngine, &Predicted);
         let space = space.map_err(|d| d.to_string())?;
         let find = || search(&space, &start, wanted, &mut Uniform::new(wanted.seed));
         let found = find().ok_or("the plan to begin with is none")?;
@@ -128,7 +129,7 @@ fn random_programs() {
 fn wander(subject: &Subject, seed: u64, far: usize) -> Result<[usize; 11], String> {
     let options = options(Effort::Default);
     let start = plan(&subject.f, &options).map_err(|d| d.to_string())?;
-    let space = Space::new(&subject.f, &options, &AnyEngine, &Predicted);
+    let space = PlanSpace::new(&subject.f, &options, &AnyEngine, &Predicted);
     let space = space.map_err(|d| d.to_string())?;
     let mut policy = Uniform::new(seed);
     let mut state = space.state(&start);
@@ -166,7 +167,7 @@ fn wander(subject: &Subject, seed: u64, far: usize) -> Result<[usize; 11], Strin
 }
 
 /// The numbers of a state are those of its plan.
-fn features(space: &Space<'_>, state: &State) -> Result<(), String> {
+fn features(space: &PlanSpace<'_>, state: &PlanState) -> Result<(), String> {
     let numbers = space.features(state).ok_or("a plan has no numbers")?;
     let price = space.price(state).ok_or("a plan has no price")?;
     let all: f64 = numbers.groups.iter().map(|g| g.seconds).sum();
@@ -203,21 +204,17 @@ fn moves_are_legal_and_taken_back() {
 
 #[test]
 fn models_get_better() {
-    let mut table = String::new();
-    let (mut faster, mut smaller) = (Vec::new(), 0);
-    for path in models::paths() {
-        let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name");
-        let subject = Subject::model(&path);
+    let wanted = steps(count_from_env("ADFUSE_STEPS", 600));
+    let rows = parallel::each(&models::paths(), |path| {
+        let stem = path.file_stem().and_then(|s| s.to_str()).expect("a name").to_string();
+        let subject = Subject::model(path);
         let begin = Instant::now();
-        let found = subject
-            .searched(&steps(count_from_env("ADFUSE_STEPS", 600)))
-            .unwrap_or_else(|why| panic!("{stem}: {why}"));
+        let found = subject.searched(&wanted).unwrap_or_else(|why| panic!("{stem}: {why}"));
         // Twice, and checked.
         let took = begin.elapsed() / 2;
         let (from, to) = (found.began, found.price);
-        let _ = writeln!(
-            table,
-            "| {stem} | {} | {:.2} | {:.2} | {:.1} % | {} | {} | {} ms |",
+        let row = format!(
+            "| {stem} | {} | {:.2} | {:.2} | {:.1} % | {} | {} | {} ms |\n",
             subject.f.body_insts().len(),
             from.seconds * 1e6,
             to.seconds * 1e6,
@@ -226,15 +223,16 @@ fn models_get_better() {
             to.peak,
             took.as_millis(),
         );
-        if to.seconds < from.seconds * 0.99 {
-            faster.push(stem.to_string());
-        }
-        smaller += usize::from(to.peak < from.peak);
-    }
+        let faster = to.seconds < from.seconds * 0.99;
+        (row, faster.then_some(stem), to.peak < from.peak)
+    });
+    let table: String = rows.iter().map(|(row, ..)| row.as_str()).collect();
+    let faster: Vec<&str> = rows.iter().filter_map(|(_, stem, _)| stem.as_deref()).collect();
+    let smaller = rows.iter().filter(|(.., smaller)| *smaller).count();
     if std::env::var_os("ADFUSE_SHOW").is_some() {
         std::io::stdout().write_all(table.as_bytes()).expect("a place to print");
     }
-    assert!(faster.len() >= 6 && faster.iter().any(|m| m == "batch_norm"), "{faster:?}\n{table}");
+    assert!(faster.len() >= 6 && faster.contains(&"batch_norm"), "{faster:?}\n{table}");
     assert!(smaller > 0, "{table}");
 }
 
@@ -260,7 +258,7 @@ fn budgets_hold() {
         let start = &known.points()[0];
         let wanted = SearchOptions { budget: Some(start.peak), ..steps(150) };
         let options = options(Effort::Default);
-        let space = Space::new(f, &options, &AnyEngine, &Predicted).expect("plans");
+        let space = PlanSpace::new(f, &options, &AnyEngine, &Predicted).expect("plans");
         let mut policy = Uniform::new(3);
         let found = search(&space, &start.plan, &wanted, &mut policy).expect("fits");
         let (_, peak) = subject.holds(&found.plan).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -274,7 +272,7 @@ fn budgets_hold() {
 struct Merging;
 
 impl Policy for Merging {
-    fn choose(&mut self, space: &Space<'_>, state: &State, moves: &[Move]) -> usize {
+    fn choose(&mut self, space: &PlanSpace<'_>, state: &PlanState, moves: &[Move]) -> usize {
         let Some(numbers) = space.features(state) else { return 0 };
         let reads = |m: &Move| match m {
             Move::Merge { from, .. } | Move::Beside { from, .. } => {
@@ -295,7 +293,7 @@ fn other_policies_lead_a_search() {
     let off = options(Effort::Off);
     let apart = plan(&subject.f, &off).expect("plans");
     let options = options(Effort::Default);
-    let space = Space::new(&subject.f, &options, &AnyEngine, &Predicted).expect("plans");
+    let space = PlanSpace::new(&subject.f, &options, &AnyEngine, &Predicted).expect("plans");
     let found = search(&space, &apart, &steps(120), &mut Merging).expect("fits");
     subject.holds(&found.plan).unwrap_or_else(|why| panic!("{why}"));
     assert!(found.plan.groups.len() < apart.groups.len());
@@ -346,7 +344,7 @@ fn measured_times_lead_a_search() {
     let subject = model("gelu_rowbias");
     let options = options(Effort::Default);
     let timed = Timed::new(Cpu { plan: options.clone(), ..Cpu::default() }, 3);
-    let space = Space::new(&subject.f, &options, &AnyEngine, &timed).expect("plans");
+    let space = PlanSpace::new(&subject.f, &options, &AnyEngine, &timed).expect("plans");
     let start = plan(&subject.f, &options).expect("plans");
     let found = search(&space, &start, &steps(12), &mut Uniform::new(0)).expect("fits");
     subject.holds(&found.plan).unwrap_or_else(|why| panic!("{why}"));
@@ -364,11 +362,12 @@ fn what_reads_at_shifted_places_is_slower_by_the_model_as_it_is_by_the_clock() {
     let subject = model("conv_as_slices");
     let options = options(Effort::Default);
     let start = plan(&subject.f, &options).expect("has a lowering");
-    let space = Space::new(&subject.f, &options, &AnyEngine, &Predicted).expect("has a lowering");
+    let space =
+        PlanSpace::new(&subject.f, &options, &AnyEngine, &Predicted).expect("has a lowering");
     let mut state = space.state(&start);
     let mut written = 0;
     loop {
-        let next = space.moves(&state).find(|m| matches!(m, Move::WriteOut { .. }));
+        let next = space.moves(&state).find(|m| matches!(m, Move::Inline { .. }));
         let Some(next) = next else { break };
         space.apply(&mut state, &next).expect("is legal");
         written += 1;
@@ -406,7 +405,7 @@ fn what_the_clock_finds_slower_is_not_taken() {
     let options = options(Effort::Default);
     let start = plan(&subject.f, &options).expect("plans");
     let misled = Misled(&start);
-    let space = Space::new(&subject.f, &options, &AnyEngine, &misled).expect("plans");
+    let space = PlanSpace::new(&subject.f, &options, &AnyEngine, &misled).expect("plans");
     let found = search(&space, &start, &steps(40), &mut Uniform::new(0)).expect("fits");
     assert!(found.steps > 0);
     assert_eq!((&found.plan, found.price), (&start, found.began));

@@ -1,7 +1,7 @@
 //! Text through the assembler, many modules at a time, and what it says of registers.
 
 use crate::trials::Skipped;
-use adfuse::backends::ptx::{Module, Target};
+use adfuse::backends::ptx::{GpuTarget, Module};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -64,12 +64,12 @@ impl Assembly {
         let mut resources = Vec::new();
         // Both targets have the same instructions: the older one is asked of every other batch.
         for (n, batch) in batches.iter().enumerate() {
-            for target in Target::ALL {
-                if target == Target::Sm80 && n % 2 == 1 {
+            for target in GpuTarget::ALL {
+                if target == GpuTarget::SM80 && n % 2 == 1 {
                     continue;
                 }
                 match assemble(&ptxas, target, &joined(batch, target)) {
-                    Ok(log) if target == Target::Sm90 => resources.extend(read(&log)),
+                    Ok(log) if target == GpuTarget::SM90 => resources.extend(read(&log)),
                     Ok(_) => {}
                     Err(why) => one_by_one(&ptxas, target, batch, &why),
                 }
@@ -80,25 +80,25 @@ impl Assembly {
 }
 
 /// Finds the module that is refused.
-fn one_by_one(ptxas: &Path, target: Target, batch: &[&Named], why: &str) {
+fn one_by_one(ptxas: &Path, target: GpuTarget, batch: &[&Named], why: &str) {
     for &module in batch {
         let text = joined(&[module], target);
         if let Err(why) = assemble(ptxas, target, &text) {
-            panic!("{} for {}: {why}\n{}\n{text}", module.name, target.name(), module.program);
+            panic!("{} for {}: {why}\n{}\n{text}", module.name, target.name, module.program);
         }
     }
-    panic!("{}: {why}", target.name());
+    panic!("{}: {why}", target.name);
 }
 
 /// One module of many: entry points have the number of their module before their names.
-fn joined(batch: &[&Named], target: Target) -> String {
+fn joined(batch: &[&Named], target: GpuTarget) -> String {
     let mut all = String::new();
     let mut table = false;
     for (n, module) in batch.iter().enumerate() {
         let (head, body) = module.text.split_once(".visible").unwrap_or((&module.text, ""));
         if n == 0 {
             let head =
-                Target::ALL.iter().fold(head.to_owned(), |h, t| h.replace(t.name(), target.name()));
+                GpuTarget::ALL.iter().fold(head.to_owned(), |h, t| h.replace(t.name, target.name));
             let head = head.split(".const").next().unwrap_or_default().to_owned();
             all.push_str(&head);
         }
@@ -114,12 +114,12 @@ fn joined(batch: &[&Named], target: Target) -> String {
     all
 }
 
-fn assemble(ptxas: &Path, target: Target, text: &str) -> Result<String, String> {
+fn assemble(ptxas: &Path, target: GpuTarget, text: &str) -> Result<String, String> {
     let folder = tempfile();
     let (from, to) = (folder.join("module.ptx"), folder.join("module.cubin"));
     std::fs::write(&from, text).map_err(|e| e.to_string())?;
     let mut command = Command::new(ptxas);
-    command.args(["-v", "-arch", target.name()]).arg("-o").arg(&to).arg(&from);
+    command.args(["-v", "-arch", target.name]).arg("-o").arg(&to).arg(&from);
     let done = command.output().map_err(|e| e.to_string());
     let _ = std::fs::remove_dir_all(&folder);
     let done = done?;

@@ -11,7 +11,7 @@ use crate::trials::Skipped;
 use crate::{benched, differentiated, lowered, refused};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
-use adfuse::backends::ptx::{self, Target};
+use adfuse::backends::ptx::{self, GpuTarget};
 use adfuse::backends::reference::kernel;
 use adfuse::fusion::{Effort, Fp};
 use adfuse::ir::kernel::text::parse as read;
@@ -23,11 +23,21 @@ use adfuse::ir::{DType, Function, Module, Op};
 
 /// Runs a program, forwards and backwards through threads and blocks.
 fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) {
-    let module = ptx::compile(program, Target::Sm80, Fp::Strict)
+    let module = ptx::compile(program, GpuTarget::SM80, Fp::Strict)
         .unwrap_or_else(|d| panic!("{name}: {d}\n{}", **program));
+    agrees_as(name, &module, program, args);
+}
+
+/// Runs what a program was made into, forwards and backwards.
+pub(crate) fn agrees_as(
+    name: &str,
+    module: &ptx::Module,
+    program: &Verified<Program>,
+    args: &[Array],
+) {
     let expected = kernel::run(program, args).unwrap_or_else(|d| panic!("{name}: {d}"));
     for backwards in [false, true] {
-        let found = run(&module, program, args, backwards);
+        let found = run(module, program, args, backwards);
         for (found, expected) in found.iter().zip(&expected) {
             let differs = (0..found.len()).find(|&k| found.get(k) != expected.get(k));
             if let Some(k) = differs {
@@ -147,7 +157,7 @@ pub(crate) fn rows_that_fill_a_chip() {
         let text = text.replace(length, shorter).replace(&rows.to_string(), &n.to_string());
         let program = verify(read(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}")));
         let program = program.unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
-        let module = ptx::compile(&program, Target::Sm80, Fp::Strict).expect("compiles");
+        let module = ptx::compile(&program, GpuTarget::SM80, Fp::Strict).expect("compiles");
         let ahead = module.text.contains("cp.async");
         assert_eq!(ahead, shorter != "33", "{name} {shorter}");
         agrees(&format!("{name} {n} x {shorter}"), &program, &arguments(&program));
@@ -174,7 +184,7 @@ pub(crate) fn pieces_of_a_row_add_up() {
     let program = for_two(f);
     let args = random::inputs(f, &[Domain::Normal, Domain::Ints(1, 5)]);
     let expected = kernel::run(&program, &args).unwrap_or_else(|d| panic!("{d}"));
-    for target in [Target::Sm80, Target::Sm90] {
+    for target in [GpuTarget::SM80, GpuTarget::SM90] {
         let module = ptx::compile(&program, target, Fp::Reproducible).expect("compiles");
         let found = run(&module, &program, &args, false);
         assert_eq!(found, expected, "{}", *program);
@@ -198,7 +208,7 @@ pub(crate) fn nothing_spills() -> Result<(), Skipped> {
     let cases = cases.chain([31, 1025, 5000].into_iter().flat_map(orders::scans));
     let mut assembly = Assembly::default();
     for case in cases {
-        let module = ptx::compile(&case.program, Target::Sm80, Fp::Strict).expect("compiles");
+        let module = ptx::compile(&case.program, GpuTarget::SM80, Fp::Strict).expect("compiles");
         assembly.add(&case.name, &module, &case.program.to_string());
     }
     for r in assembly.assembled()? {

@@ -10,11 +10,12 @@ mod common;
 mod instructions;
 mod machine;
 mod products;
+mod schedules;
 #[path = "../common/trials.rs"]
 mod trials;
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
-use adfuse::backends::ptx::{self, Target};
+use adfuse::backends::ptx::{self, GpuTarget};
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Step, Verified, verify};
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 use trials::{Skipped, run, trials};
 
 fn lowered(module: &Module, f: &Function, effort: Effort, fp: Fp) -> Verified<Program> {
-    let options = fusion::Options { device: MachineModel::h200(), effort, fp };
+    let options = fusion::PlanOptions { device: MachineModel::h200(), effort, fp };
     let compiled = compile(module, f, &options).unwrap_or_else(|d| panic!("{d}\n{f}"));
     verify(compiled.program).unwrap_or_else(|e| panic!("{}", e[0]))
 }
@@ -39,8 +40,8 @@ fn lowered(module: &Module, f: &Function, effort: Effort, fp: Fp) -> Verified<Pr
 fn emitted(program: &Verified<Program>, fp: Fp) -> ptx::Module {
     let made =
         |target| ptx::compile(program, target, fp).unwrap_or_else(|d| panic!("{d}\n{}", **program));
-    let module = made(Target::Sm80);
-    assert_eq!(module, made(Target::Sm80), "{}", **program);
+    let module = made(GpuTarget::SM80);
+    assert_eq!(module, made(GpuTarget::SM80), "{}", **program);
     assert_eq!(module.steps.len(), program.steps.len());
     module
 }
@@ -55,7 +56,7 @@ fn refused(program: &Verified<Program>) -> bool {
     if !program.steps.iter().any(without) {
         return false;
     }
-    let refused = ptx::compile(program, Target::Sm80, Fp::Strict).expect_err("has no PTX");
+    let refused = ptx::compile(program, GpuTarget::SM80, Fp::Strict).expect_err("has no PTX");
     assert_eq!(refused.kind, Kind::Unsupported);
     assert!(refused.to_string().contains("step"), "{refused}");
     true
@@ -275,7 +276,7 @@ fn no_spills() -> Result<(), Skipped> {
             let program = lowered(&Module::single(g.clone()), &g, Effort::Default, fp);
             add(&mut all, &format!("{name} {row}"), &program, fp);
             // With more shared memory rows are kept that the older target reads again.
-            let newer = ptx::compile(&program, Target::Sm90, fp).expect("compiles");
+            let newer = ptx::compile(&program, GpuTarget::SM90, fp).expect("compiles");
             all.add(&format!("{name} {row}"), &newer, &program.to_string());
         }
         for r in &all.assembled()? {
@@ -288,7 +289,7 @@ fn no_spills() -> Result<(), Skipped> {
     Ok(())
 }
 
-/// Functions of rows and their gradients come by each large operand once, the gradients of scales and
+/// Functions of rows and their gradients read each large operand once, the gradients of scales and
 /// biases with it.
 fn rows_are_read_once() {
     let cases = [
@@ -302,7 +303,7 @@ fn rows_are_read_once() {
         let g = benched(name, n, ("1024", "1024"));
         for fp in [Fp::Strict, Fp::Fast] {
             let program = lowered(&Module::single(g.clone()), &g, Effort::Default, fp);
-            let module = ptx::compile(&program, Target::Sm90, fp).expect("compiles");
+            let module = ptx::compile(&program, GpuTarget::SM90, fp).expect("compiles");
             let launches = || module.steps.iter().flat_map(|s| &s.launches);
             for operand in operands {
                 let (b, _) = program
@@ -340,6 +341,9 @@ fn main() -> ExitCode {
         bits::rows_that_fill_a_chip,
         bits::pieces_of_a_row_add_up,
         bits::nothing_spills,
+        schedules::texts_read_back,
+        schedules::edited_texts_are_refused_or_run,
+        schedules::mutated_texts_do_not_panic,
         products::all_of_them_assemble_without_spills,
         products::the_largest_tiles_leave_room,
         products::modes_choose_what_multiplies,

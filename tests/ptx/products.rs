@@ -5,7 +5,7 @@ use crate::assembler::Assembly;
 use crate::common::products::{Feed, Product, table};
 use crate::trials::Skipped;
 use crate::{emitted, read};
-use adfuse::backends::ptx::{self, Target};
+use adfuse::backends::ptx::{self, GpuTarget};
 use adfuse::fusion::Fp;
 use adfuse::ir::DType;
 use adfuse::ir::kernel::{Program, Verified, verify};
@@ -25,7 +25,7 @@ pub(crate) fn all_of_them_assemble_without_spills() -> Result<(), Skipped> {
         for (k, fp) in MODES.into_iter().enumerate() {
             let module = emitted(&program, fp);
             for launch in module.steps.iter().flat_map(|s| &s.launches) {
-                assert!(launch.shared <= Target::Sm80.shared(), "{product:?} {}", launch.entry);
+                assert!(launch.shared <= GpuTarget::SM80.shared, "{product:?} {}", launch.entry);
             }
             // The assembler takes its time: types that differ in no more than a name share the rows.
             if product.dtype != DType::F16 && (n + k) % 3 == 0 {
@@ -57,8 +57,8 @@ pub(crate) fn the_largest_tiles_leave_room() -> Result<(), Skipped> {
                 let program = program(&product);
                 all.add(&format!("{product:?} {fp:?}"), &emitted(&program, fp), &product.text());
                 // With more shared memory steps are longer.
-                let newer = ptx::compile(&program, Target::Sm90, fp).expect("compiles");
-                assert!(newer.steps[0].launches[0].shared <= Target::Sm90.shared());
+                let newer = ptx::compile(&program, GpuTarget::SM90, fp).expect("compiles");
+                assert!(newer.steps[0].launches[0].shared <= GpuTarget::SM90.shared);
                 all.add(&format!("{product:?} {fp:?}"), &newer, &product.text());
             }
         }
@@ -76,7 +76,7 @@ pub(crate) fn modes_choose_what_multiplies() {
         Product { dtype, size, turned, feed: Feed::Plain, then: false }
     };
     let text = |p: &Product, fp| {
-        ptx::compile(&program(p), Target::Sm80, fp).unwrap_or_else(|d| panic!("{d}")).text
+        ptx::compile(&program(p), GpuTarget::SM80, fp).unwrap_or_else(|d| panic!("{d}")).text
     };
     for turned in [[false, false], [true, false]] {
         let single = plain(DType::F32, turned);

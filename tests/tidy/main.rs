@@ -6,6 +6,7 @@
 mod functions;
 mod graph;
 mod imports;
+mod names;
 mod ops_page;
 mod rules_page;
 mod words;
@@ -30,11 +31,12 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     ("adfuse-cli", &["adfuse"]),
     ("adfuse-examples", &["adfuse"]),
+    ("adfuse-benches", &[]),
 ];
 
 /// Words that say nothing about what a thing is.
 const EMPTY_WORDS: &[&str] =
-    &["tape", "node", "nodes", "context", "manager", "util", "utils", "helper", "helpers"];
+    &["tape", "node", "nodes", "manager", "util", "utils", "helper", "helpers"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -157,6 +159,28 @@ fn crates_import_from_lower_floors_alone() {
         }
     }
     none(wrong, "imports");
+}
+
+/// A library without unit tests says so and is not compiled a second time for them; what says so has none,
+/// for they would not run.
+#[test]
+fn libraries_without_unit_tests_say_so() {
+    let manifests = packages().into_iter().map(|p| (p.join("src/lib.rs"), p.join("Cargo.toml")));
+    let mut wrong = Vec::new();
+    for (library, manifest) in manifests.filter(|(library, _)| library.exists()) {
+        let mut files = BTreeMap::new();
+        rust_files(library.parent().expect("a folder"), &mut files);
+        let marks = ["#[test]", "#[cfg(test)]"];
+        let tests = |text: &String| code(text).any(|(_, l)| marks.iter().any(|m| l.contains(m)));
+        let (has, text) = (files.values().any(tests), read(&manifest));
+        let section = text.split_once("\n[lib]\n").map_or("", |(_, rest)| rest);
+        let runs =
+            !section.lines().take_while(|l| !l.starts_with('[')).any(|l| l == "test = false");
+        if has != runs {
+            wrong.push(format!("{}: unit tests: {has}, run: {runs}", manifest.display()));
+        }
+    }
+    none(wrong, "libraries");
 }
 
 #[test]

@@ -11,7 +11,36 @@ const PHRASES: &[(&str, &str)] = &[
     ("as much as not", "unless"),
 ];
 
-/// Files and types that had names of their own where the field has a term.
+/// More of them, which are gone from all files but those of `NOT_YET`.
+const MORE_PHRASES: &[(&str, &str)] = &[
+    ("goes along", "iterates over, or is contiguous along"),
+    ("as many as there are", "all, or the number of"),
+    ("as one likes", "any number of times"),
+    ("speaks for", "the score of, or the reason for"),
+    ("takes down", "records"),
+    ("that there are not", "unknown"),
+    ("comes by", "gets"),
+    ("come by", "get"),
+    ("emitter of wide vectors", "the x86 emitter"),
+    ("wide emitter", "the x86 emitter"),
+    ("functions of the user's", "user functions"),
+    ("in the place of", "over, or instead of"),
+    ("of which the next", "a sentence of its own"),
+    ("so far into", "the offset in"),
+    ("makes none twice", "caches them"),
+];
+
+/// Where those phrases still are.
+const NOT_YET: &[&str] = &[
+    "autodiff/",
+    "backends/src/gpu/",
+    "docs/gpu.md",
+    "ir/src/op/",
+    "ir/src/rewrite/",
+    "tests/ptx/",
+];
+
+/// Files that had names of their own where the field has a term.
 const OLD_NAMES: &[(&str, &str)] = &[
     ("few", "unroll_windows"),
     ("pick", "index_columns"),
@@ -25,23 +54,31 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ("stretch", "loop_split"),
 ];
 
+/// The pages of the documentation, by their path from the root.
+fn pages() -> Vec<(String, String)> {
+    let mut found = vec![("README.md".to_string(), crate::read(&root().join("README.md")))];
+    for folder in ["docs", "docs/notes"] {
+        for entry in std::fs::read_dir(root().join(folder)).expect(folder).flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|e| e == "md") {
+                let name = format!("{folder}/{}", entry.file_name().to_string_lossy());
+                found.push((name, crate::read(&path)));
+            }
+        }
+    }
+    found
+}
+
 #[test]
 fn sentences_are_plain() {
     let mut wrong = Vec::new();
-    let mut texts: Vec<(String, String)> = sources().into_iter().collect();
-    for entry in std::fs::read_dir(root().join("docs")).expect("docs").flatten() {
-        let path = entry.path();
-        if path.extension().is_some_and(|e| e == "md") {
-            texts.push((
-                format!("docs/{}", entry.file_name().to_string_lossy()),
-                crate::read(&path),
-            ));
-        }
-    }
+    let texts: Vec<(String, String)> = sources().into_iter().chain(pages()).collect();
     for (name, text) in texts.iter().filter(|(n, _)| !n.starts_with("tests/tidy/")) {
+        let done = !NOT_YET.iter().any(|place| name.starts_with(place));
         for (n, line) in text.lines().enumerate() {
             let low = line.to_lowercase();
-            for (phrase, better) in PHRASES.iter().filter(|(p, _)| low.contains(p)) {
+            let more = MORE_PHRASES.iter().filter(|_| done);
+            for (phrase, better) in PHRASES.iter().chain(more).filter(|(p, _)| low.contains(p)) {
                 wrong.push(format!("{name}:{}: `{phrase}`: write {better}", n + 1));
             }
         }
@@ -70,9 +107,7 @@ const FOLDERS: &[&str] = &[
 #[test]
 fn paths_in_pages_exist() {
     let mut wrong = Vec::new();
-    let pages = std::fs::read_dir(root().join("docs")).expect("docs").flatten().map(|e| e.path());
-    for page in pages.chain([root().join("README.md")]) {
-        let text = crate::read(&page);
+    for (page, text) in pages() {
         // Every second piece stands between backquotes, where they are paired in a line.
         for line in text.lines() {
             for quoted in line.split('`').skip(1).step_by(2) {
@@ -80,10 +115,43 @@ fn paths_in_pages_exist() {
                 let begins = quoted.split_once('/').is_some_and(|(top, _)| FOLDERS.contains(&top));
                 let path = quoted.chars().all(plain) && (begins || quoted.ends_with(".rs"));
                 if path && !root().join(quoted).exists() {
-                    wrong.push(format!("{}: `{quoted}`", page.display()));
+                    wrong.push(format!("{page}: `{quoted}`"));
                 }
             }
         }
     }
     none(wrong, "paths that are not there");
+}
+
+/// The anchor of a heading, as Markdown viewers make it.
+fn anchor(heading: &str) -> String {
+    let plain = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = plain.chars().filter(|&c| c.is_alphanumeric() || "-_ ".contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn links_in_pages_lead_somewhere() {
+    let pages = pages();
+    let anchors = |path: &std::path::Path| -> Vec<String> {
+        crate::read(path).lines().filter(|l| l.starts_with('#')).map(anchor).collect()
+    };
+    let mut wrong = Vec::new();
+    for (page, text) in &pages {
+        let folder = root().join(page);
+        let folder = folder.parent().expect("a page is in a folder");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.contains("://") || link.contains(char::is_whitespace) {
+                continue;
+            }
+            let (file, part) = link.split_once('#').unwrap_or((link, ""));
+            let to = if file.is_empty() { root().join(page) } else { folder.join(file) };
+            let is_page = to.extension().is_some_and(|e| e == "md");
+            if !to.exists() || (is_page && !part.is_empty() && !anchors(&to).contains(&part.into()))
+            {
+                wrong.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    none(wrong, "links that lead nowhere");
 }

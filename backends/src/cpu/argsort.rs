@@ -1,12 +1,12 @@
-//! Places in order: a line's elements become whole numbers that compare as they do, each with its place
-//! below, and those are sorted. No two are equal, so there is one order, whoever sorts.
+//! Argsort: elements become integers that compare in the same way, with the position in the low bits, and lines of
+//! these are sorted. No two are equal, so the order is unique.
 //!
-//! Lines are shared out among the threads; each task has room for the numbers of one line.
+//! Tasks are groups of lines; each task has memory for the integers of one line.
 #![allow(unsafe_code)]
 
-use super::kernel::compile::Making;
+use super::kernel::compile::CompileContext;
 use super::shape::volume;
-use super::workers::{Crew, Worker};
+use super::workers::{Worker, WorkerSet};
 use adfuse_ir::kernel::{Argsort, Storage};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
 use cranelift_entity::EntityRef;
@@ -19,8 +19,8 @@ const TOGETHER: i64 = 1 << 18;
 /// Lines that are in work at once: at least, where there are as many, and at most.
 const AT_ONCE: (i64, i64) = (8, 256);
 
-/// Places in order, made.
-pub(super) struct MadeArgsort {
+/// A compiled argsort.
+pub(super) struct CompiledArgsort {
     from: usize,
     out: usize,
     dtype: DType,
@@ -39,8 +39,8 @@ pub(super) struct MadeArgsort {
     tasks: i64,
 }
 
-impl Making<'_> {
-    pub(super) fn argsort(&mut self, step: &Argsort) -> Result<MadeArgsort, Diagnostic> {
+impl CompileContext<'_> {
+    pub(super) fn argsort(&mut self, step: &Argsort) -> Result<CompiledArgsort, Diagnostic> {
         let [from, out] = [step.from, step.out].map(|b| &self.program.buffers[b]);
         let axis = usize::from(step.axis);
         let strides = |data: &adfuse_ir::kernel::BufferData| -> SmallVec<[i64; 4]> {
@@ -60,7 +60,7 @@ impl Making<'_> {
         let together = (TOGETHER / long.max(1)).clamp(AT_ONCE.0, AT_ONCE.1);
         let tasks = lines.min(together).min(elements / PIECE + 1);
         let bytes = if is_wide(from.dtype) { 16 } else { 8 };
-        Ok(MadeArgsort {
+        Ok(CompiledArgsort {
             from: step.from.index(),
             out: step.out.index(),
             dtype: from.dtype,
@@ -85,13 +85,13 @@ fn is_wide(dtype: DType) -> bool {
     dtype.bytes() > 4
 }
 
-impl MadeArgsort {
-    pub(super) fn run(&self, crew: &mut Crew<'_>) {
+impl CompiledArgsort {
+    pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) {
         if self.count == 0 || self.tasks == 0 {
             return;
         }
         let (whole, rest) = (self.lines / self.tasks, self.lines % self.tasks);
-        crew.each(self.tasks, |_, worker, k| {
+        worker_set.each(self.tasks, |_, worker, k| {
             let first = k * whole + k.min(rest);
             let last = first + whole + i64::from(k < rest);
             (first..last).for_each(|line| self.line(worker, k, line));
@@ -120,9 +120,9 @@ impl MadeArgsort {
         }
         let from = worker.table[self.from];
         macro_rules! elements {
-            ($way:ident, $t:ty, |$x:ident| $number:expr) => {{
+            ($source:ident, $t:ty, |$x:ident| $number:expr) => {{
                 let first = from.cast::<$t>().wrapping_offset(at[0] as isize);
-                self.$way(worker, task, at[1], |k| {
+                self.$source(worker, task, at[1], |k| {
                     // SAFETY: the line is inside of the buffer, whose elements are of this type, and which
                     // nobody writes meanwhile; callers' slices have been aligned.
                     let $x = unsafe { *first.offset((k * self.step[0]) as isize) };

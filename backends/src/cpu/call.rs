@@ -1,38 +1,40 @@
-//! Runs of executables: what the caller hands over, where that begins, and the steps one after the other.
+//! Runs of executables: the caller's inputs, their addresses, and the steps in order.
 //!
-//! An input is lent or given up. A plan may put results and temporaries into the memory of inputs that are
-//! given up; a run of such a plan is refused where one of these is only lent.
+//! An input is lent or donated. A plan may put results and temporaries into donated inputs; a run of such a plan is
+//! refused if one of these inputs is only lent.
 #![allow(unsafe_code)]
 
-use super::executable::{Executable, Memory, Output, Place, Work, handed};
-use super::workers::Crew;
+use super::executable::{
+    BufferPlace, CompiledStep, CpuExecutable, ResultBuffer, RunMemory, handed,
+};
+use super::workers::WorkerSet;
 use crate::runtime::array::Array;
 use crate::runtime::bytes::Bytes;
-use crate::runtime::host_memory::{Block, too_much};
-use crate::runtime::trace::{Recorder, Trace};
+use crate::runtime::host_memory::{AlignedBlock, too_much};
+use crate::runtime::trace::{SpanRecorder, Trace};
 use crate::runtime::truth;
 use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
 use std::sync::{PoisonError, TryLockError};
 
 /// An input as it is handed to a run.
 #[derive(Debug)]
-pub enum Handed<'a> {
+pub enum CallInput<'a> {
     /// To be read.
     Lent(&'a [u8]),
-    /// Given up: what it holds after the run is a result, or of no meaning.
+    /// Donated: after the run it holds a result, or is undefined.
     Donated(&'a mut [u8]),
 }
 
-impl Handed<'_> {
+impl CallInput<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
-            Handed::Lent(bytes) => bytes,
-            Handed::Donated(bytes) => bytes,
+            CallInput::Lent(bytes) => bytes,
+            CallInput::Donated(bytes) => bytes,
         }
     }
 }
 
-impl Executable {
+impl CpuExecutable {
     /// Runs it on arrays.
     ///
     /// # Errors
@@ -45,11 +47,11 @@ impl Executable {
         let mut slices: Vec<&mut [u8]> = results.iter_mut().map(|r| &mut r[..]).collect();
         self.go_recorded(&inputs, &mut slices, None)?;
         let typed = self.outputs.iter().zip(results);
-        let array = |(o, bytes): (&Output, _)| Array::from_bytes(o.dtype, &o.dims, bytes);
+        let array = |(o, bytes): (&ResultBuffer, _)| Array::from_bytes(o.dtype, &o.dims, bytes);
         Ok(typed.map(array).collect())
     }
 
-    /// As [`Executable::run`], on arrays that the caller gives up: results may be in their memory.
+    /// As [`CpuExecutable::run`], on donated arrays: results may be in their memory.
     ///
     /// # Errors
     /// As there.
@@ -58,11 +60,11 @@ impl Executable {
         let mut given: Vec<Bytes> = args.into_iter().map(Array::into_bytes).collect();
         let mut results = self.room()?;
         let mut slices: Vec<&mut [u8]> = results.iter_mut().map(|r| &mut r[..]).collect();
-        let mut inputs: Vec<Handed<'_>> =
-            given.iter_mut().map(|g| Handed::Donated(&mut g[..])).collect();
+        let mut inputs: Vec<CallInput<'_>> =
+            given.iter_mut().map(|g| CallInput::Donated(&mut g[..])).collect();
         self.go_donating(&mut inputs, &mut slices)?;
         let mut results = results.into_iter();
-        let array = |o: &Output| {
+        let array = |o: &ResultBuffer| {
             let bytes = match o.left_in {
                 Some(k) => std::mem::take(&mut given[k]),
                 None => results.next().unwrap_or_default(),
@@ -120,33 +122,33 @@ impl Executable {
         self.run_recorded(inputs, outputs, None)
     }
 
-    /// As [`Executable::run_into`], with inputs that may be given up. There are slices for those outputs
-    /// alone that are not left in an input ([`Executable::left_in`]).
+    /// As [`CpuExecutable::run_into`], with inputs that may be given up. There are slices for those outputs
+    /// alone that are not left in an input ([`CpuExecutable::left_in`]).
     ///
     /// # Errors
     /// As there.
     pub fn run_into_donating(
         &self,
-        inputs: &mut [Handed<'_>],
+        inputs: &mut [CallInput<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Diagnostic> {
         self.store.free();
         self.sized("input", inputs.iter().map(|i| i.bytes().len()), &self.input_bytes)?;
-        self.truths(inputs.iter().map(Handed::bytes))?;
+        self.truths(inputs.iter().map(CallInput::bytes))?;
         self.go_donating(inputs, outputs)
     }
 
     fn go_donating(
         &self,
-        inputs: &mut [Handed<'_>],
+        inputs: &mut [CallInput<'_>],
         outputs: &mut [&mut [u8]],
     ) -> Result<(), Diagnostic> {
-        let lent = |k: usize| matches!(inputs[k], Handed::Lent(_));
-        self.given_up(&lent)?;
+        let lent = |k: usize| matches!(inputs[k], CallInput::Lent(_));
+        self.check_donations(&lent)?;
         self.go(
             &mut |k| match &mut inputs[k] {
-                Handed::Lent(s) => s.as_ptr().cast_mut(),
-                Handed::Donated(s) => s.as_mut_ptr(),
+                CallInput::Lent(s) => s.as_ptr().cast_mut(),
+                CallInput::Donated(s) => s.as_mut_ptr(),
             },
             outputs,
             None,
@@ -154,7 +156,7 @@ impl Executable {
     }
 
     /// Refuses to write to what is only lent.
-    fn given_up(&self, lent: &dyn Fn(usize) -> bool) -> Result<(), Diagnostic> {
+    fn check_donations(&self, lent: &dyn Fn(usize) -> bool) -> Result<(), Diagnostic> {
         let mut wanted = self.written.iter().enumerate();
         let kept = wanted.find_map(|(k, name)| name.as_ref().filter(|_| lent(k)));
         match kept {
@@ -169,12 +171,12 @@ impl Executable {
         }
     }
 
-    /// Runs it, and takes down what happens when somebody asks.
+    /// Runs it, and records a trace on request.
     pub(crate) fn run_recorded(
         &self,
         inputs: &[&[u8]],
         outputs: &mut [&mut [u8]],
-        recorder: Option<&mut Recorder>,
+        recorder: Option<&mut SpanRecorder>,
     ) -> Result<(), Diagnostic> {
         // Who brings memory for results needs none that came back.
         self.store.free();
@@ -201,9 +203,9 @@ impl Executable {
         &self,
         inputs: &[&[u8]],
         outputs: &mut [&mut [u8]],
-        recorder: Option<&mut Recorder>,
+        recorder: Option<&mut SpanRecorder>,
     ) -> Result<(), Diagnostic> {
-        self.given_up(&|_| true)?;
+        self.check_donations(&|_| true)?;
         self.go(&mut |k| inputs[k].as_ptr().cast_mut(), outputs, recorder)
     }
 
@@ -213,29 +215,29 @@ impl Executable {
         &self,
         input: &mut dyn FnMut(usize) -> *mut u8,
         outputs: &mut [&mut [u8]],
-        mut recorder: Option<&mut Recorder>,
+        mut recorder: Option<&mut SpanRecorder>,
     ) -> Result<(), Diagnostic> {
         self.sized("output", outputs.iter().map(|s| s.len()), &self.output_bytes)?;
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let Memory { arena, constants, workers, pointers, .. } = &mut *memory;
+        let RunMemory { arena, constants, workers, pointers, .. } = &mut *memory;
         let (arena, constants) = (arena.start(), constants.start());
         // Elements are at multiples of their size, as everything but machine code asks for. Slices that
         // begin elsewhere are rare, and copied.
-        let mut moved: Vec<Moved> = Vec::new();
+        let mut moved: Vec<StagedSlice> = Vec::new();
         pointers.clear();
         for place in &self.places {
             pointers.push(match *place {
                 // Verified programs do not write inputs; what is written there is in their place.
-                Place::Input(k) => {
+                BufferPlace::Input(k) => {
                     let back = self.written[k].is_some();
-                    Moved::aligned(input(k), self.input_bytes[k], (true, back), &mut moved)?
+                    StagedSlice::aligned(input(k), self.input_bytes[k], (true, back), &mut moved)?
                 }
-                Place::Output(k) => {
+                BufferPlace::Output(k) => {
                     let (at, n) = (outputs[k].as_mut_ptr(), outputs[k].len());
-                    Moved::aligned(at, n, (false, true), &mut moved)?
+                    StagedSlice::aligned(at, n, (false, true), &mut moved)?
                 }
-                Place::Arena(offset) => arena.wrapping_add(offset as usize),
-                Place::Constant(offset) => constants.wrapping_add(offset as usize),
+                BufferPlace::Arena(offset) => arena.wrapping_add(offset as usize),
+                BufferPlace::Constant(offset) => constants.wrapping_add(offset as usize),
             });
         }
         for worker in workers.iter_mut() {
@@ -250,7 +252,7 @@ impl Executable {
         };
         for (n, step) in self.steps.iter().enumerate() {
             let begun = recorder.as_ref().map(|r| r.now());
-            let crew = &mut Crew {
+            let worker_set = &mut WorkerSet {
                 code: &self.code,
                 workers,
                 pool: pool.as_deref_mut(),
@@ -258,12 +260,12 @@ impl Executable {
                 recorder: recorder.as_deref(),
             };
             match step {
-                Work::Kernel(kernel) => kernel.run(crew),
-                Work::Contract(members) => members.iter().for_each(|m| m.run(crew)),
-                Work::Scatter(scatter) => scatter.run(crew),
-                Work::Argsort(argsort) => argsort.run(crew),
-                Work::Call(call) => call.run(crew).map_err(|d| self.at_step(n, d))?,
-                Work::Copy(from, to, n) => {
+                CompiledStep::Kernel(kernel) => kernel.run(worker_set),
+                CompiledStep::Contract(members) => members.iter().for_each(|m| m.run(worker_set)),
+                CompiledStep::Scatter(scatter) => scatter.run(worker_set),
+                CompiledStep::Argsort(argsort) => argsort.run(worker_set),
+                CompiledStep::Call(call) => call.run(worker_set).map_err(|d| self.at_step(n, d))?,
+                CompiledStep::Copy(from, to, n) => {
                     let (from, to) = (pointers[*from], pointers[*to]);
                     // SAFETY: both have this many bytes, and are not the same.
                     unsafe { std::ptr::copy_nonoverlapping(from, to, *n) }
@@ -321,22 +323,22 @@ impl Executable {
 }
 
 /// A slice that begins elsewhere for the time of a run.
-struct Moved {
+struct StagedSlice {
     from: *mut u8,
     bytes: usize,
-    block: Block,
+    block: AlignedBlock,
     /// Whether it is copied back.
     back: bool,
 }
 
-impl Moved {
+impl StagedSlice {
     /// A slice's beginning, or that of an aligned copy of it, one for each slice; whether bytes go there
     /// before the run, and come back after it.
     fn aligned(
         at: *mut u8,
         bytes: usize,
         (there, back): (bool, bool),
-        moved: &mut Vec<Moved>,
+        moved: &mut Vec<StagedSlice>,
     ) -> Result<*mut u8, Diagnostic> {
         // No element has more bytes.
         if at.addr().is_multiple_of(8) || bytes == 0 {
@@ -346,33 +348,33 @@ impl Moved {
         if let Some(known) = moved.iter().find(|m| m.from == at && m.bytes == bytes) {
             return Ok(known.block.start());
         }
-        let block = Block::new(bytes as u64)?;
+        let block = AlignedBlock::new(bytes as u64)?;
         if there {
             // SAFETY: both have this many bytes.
             unsafe { std::ptr::copy_nonoverlapping(at, block.start(), bytes) }
         }
         let start = block.start();
-        moved.push(Moved { from: at, bytes, block, back });
+        moved.push(StagedSlice { from: at, bytes, block, back });
         Ok(start)
     }
 }
 
-impl Executable {
+impl CpuExecutable {
     /// Runs it once on arrays, and says when each step and each of its tasks ran.
     ///
     /// # Errors
-    /// As [`Executable::run`].
+    /// As [`CpuExecutable::run`].
     pub(super) fn traced(&self, args: &[Array]) -> Result<Trace, Diagnostic> {
         self.fits(args)?;
         let inputs: Vec<&[u8]> = args.iter().map(Array::bytes).collect();
         let mut results = self.room()?;
         let mut slices: Vec<&mut [u8]> = results.iter_mut().map(|r| &mut r[..]).collect();
-        let mut recorder = Recorder::new(self.threads);
+        let mut recorder = SpanRecorder::new(self.threads);
         self.go_recorded(&inputs, &mut slices, Some(&mut recorder))?;
         Ok(recorder.finish())
     }
 
-    /// As [`Executable::run_into`], and takes down when each step and each of its tasks ran.
+    /// As [`CpuExecutable::run_into`], and records when each step and each of its tasks ran.
     ///
     /// # Errors
     /// As there.
@@ -382,7 +384,7 @@ impl Executable {
         outputs: &mut [&mut [u8]],
         trace: &mut Trace,
     ) -> Result<(), Diagnostic> {
-        let mut recorder = Recorder::new(self.threads);
+        let mut recorder = SpanRecorder::new(self.threads);
         self.run_recorded(inputs, outputs, Some(&mut recorder))?;
         *trace = recorder.finish();
         Ok(())

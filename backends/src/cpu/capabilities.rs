@@ -1,4 +1,4 @@
-//! What steps are made machine code of as they stand, and what is rewritten before.
+//! The capabilities of the engine: which steps it compiles as they are, and which are rewritten first.
 
 use crate::runtime::backend::Capabilities;
 

@@ -1,16 +1,16 @@
-//! Contractions: operands as matrices, their product piece by piece, and what follows each piece while
-//! it is in the cache.
+//! Contractions: operands as matrices, products piece by piece, and the epilogue of each piece while it is in the
+//! cache.
 
-use super::codegen::loop_ir::{Part, Put, Slots, Sweep};
-use super::gemm::subnormal::Met;
-use super::gemm::tiles::{Side, Tiles};
-use super::gemm::{Aid, Gemm, Matrix, apart, best, canonical, tiles};
-use super::kernel::compile::Making;
-use super::kernel::{Cuts, Made};
+use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
+use super::gemm::subnormal::SubnormalState;
+use super::gemm::tiles::{GemmSide, ProductKernel};
+use super::gemm::{Gemm, GemmArgs, MatrixView, best, canonical, needs_copy, tiles};
+use super::kernel::compile::CompileContext;
+use super::kernel::{CompiledKernel, TaskGranularity};
 use super::machine_code::{Code, SweepId};
-use super::operand::{View, Windows, read, stored, windows};
+use super::operand::{View, WindowOperand, read, stored, windows};
 use super::shape::{gcd, volume};
-use super::workers::{Crew, Worker};
+use super::workers::{Worker, WorkerSet};
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::kernel::{Extents, Feed, Kernel, Member};
 use adfuse_ir::scalar::{Prim, SInst, SOp};
@@ -20,14 +20,14 @@ use smallvec::SmallVec;
 /// Places of an operand that one task computes.
 const TASK: i64 = 1 << 16;
 
-/// Bytes of the sums of a piece, at most: what fits the second cache beside the operands.
+/// The most bytes of the sums of a piece: they fit L2 together with the operands.
 const PIECE: i64 = 256 << 10;
 
 /// Columns of a piece, unless there are few rows.
 const COLUMNS: i64 = 256;
 
 /// Bytes of the columns of a chunk, at most, where pieces have whole lines because what follows the sums
-/// walks memory along them: packed for each piece, they fit the second cache beside the sums.
+/// walks memory along them: packed for each piece, they fit L2 together with the sums.
 const PACKED: i64 = 512 << 10;
 
 /// What rows and columns of pieces are a multiple of.
@@ -44,23 +44,23 @@ const FEWEST: i64 = 1 << 21;
 const TASKS: i64 = 4;
 
 /// A contraction, made.
-pub(super) struct MadeMember {
+pub(super) struct CompiledMember {
     /// Batch, rows, columns, depth.
     size: [i64; 4],
-    operands: Option<[Source; 2]>,
+    operands: Option<[OperandSource; 2]>,
     sum: DType,
-    to: Target,
-    cut: Cut,
+    to: SumTarget,
+    cut: TaskSplit,
     /// What multiplies, and what each worker has for it.
-    by: By,
+    by: Multiplier,
     room: u64,
     /// What the operands were like lately.
-    met: Met,
+    met: SubnormalState,
 }
 
 /// How the result is cut. Rows are those of all batches, one after the other.
 #[derive(Clone, Copy, Debug)]
-struct Cut {
+struct TaskSplit {
     /// Rows and columns of a task.
     task: [i64; 2],
     /// Rows of a piece: what is multiplied at once, of one batch.
@@ -68,41 +68,41 @@ struct Cut {
 }
 
 /// Where the elements of an operand are.
-enum Source {
+enum OperandSource {
     Packed(Packed),
     View(View),
-    Windows(Box<Windows>),
+    Windows(Box<WindowOperand>),
 }
 
-impl Source {
-    /// Whether neighbours along the depth lie so far apart that they are copied as pieces go.
-    fn apart(&self, depth: usize, bytes: u64) -> bool {
-        matches!(self, Source::View(v) if apart(depth, v.steps[1], bytes))
+impl OperandSource {
+    /// Whether the stride along the depth is so large that pieces copy the operand.
+    fn needs_copy(&self, depth: usize, bytes: u64) -> bool {
+        matches!(self, OperandSource::View(v) if needs_copy(depth, v.steps[1], bytes))
     }
 }
 
 /// What multiplies.
 #[derive(Clone, Copy)]
-enum By {
+enum Multiplier {
     /// Matrices.
     Matrices(&'static dyn Gemm),
     /// What copies operands from where they are as it goes.
-    Windows(&'static Tiles),
+    Windows(&'static ProductKernel),
 }
 
-impl By {
+impl Multiplier {
     fn gemm(self) -> &'static dyn Gemm {
         match self {
-            By::Matrices(gemm) => gemm,
-            By::Windows(tiles) => tiles,
+            Multiplier::Matrices(gemm) => gemm,
+            Multiplier::Windows(tiles) => tiles,
         }
     }
 }
 
 /// Where the sums go.
-enum Target {
+enum SumTarget {
     /// Those of a piece into an array of the worker, from which what follows takes them.
-    Sums(u64, Made),
+    Sums(u64, CompiledKernel),
     /// To where they are stored.
     View(View),
 }
@@ -114,8 +114,8 @@ struct Packed {
     count: i64,
 }
 
-impl Making<'_> {
-    pub(super) fn member(&mut self, m: &Member) -> Result<MadeMember, Diagnostic> {
+impl CompileContext<'_> {
+    pub(super) fn member(&mut self, m: &Member) -> Result<CompiledMember, Diagnostic> {
         let result = m.result();
         let results = volume(&result)?;
         // Extents of the operands of an empty result may be too large to walk.
@@ -131,46 +131,55 @@ impl Making<'_> {
         };
         let view = stored(self.program, &m.then, [&m.batch, &m.rows, &m.cols], m.sum);
         let (to, cuts) = match view {
-            Some(view) => (Target::View(view), Cuts::default()),
+            Some(view) => (SumTarget::View(view), TaskGranularity::default()),
             None => {
                 let stages = vec![m.then.clone()];
                 let then = self
                     .kernel(&Kernel { domain: result, stages, ..Kernel::default() }, Some(m.sum))?;
                 let cuts = then.cuts;
-                (Target::Sums(0, then), cuts)
+                (SumTarget::Sums(0, then), cuts)
             }
         };
         let bytes = m.sum.bytes();
-        let followed = matches!(to, Target::Sums(..));
-        let cut = Cut::new(size, cuts, followed, bytes as i64);
+        let followed = matches!(to, SumTarget::Sums(..));
+        let cut = TaskSplit::new(size, cuts, followed, bytes as i64);
         let to = match to {
-            Target::Sums(_, then) => {
-                Target::Sums(self.own.take(cut.rows.saturating_mul(cut.task[1]), bytes)?, then)
+            SumTarget::Sums(_, then) => {
+                SumTarget::Sums(self.own.take(cut.rows.saturating_mul(cut.task[1]), bytes)?, then)
             }
             to => to,
         };
-        let copies = |s: &Source| matches!(s, Source::Windows(_));
+        let copies = |s: &OperandSource| matches!(s, OperandSource::Windows(_));
         let by = match operands.iter().flatten().any(copies) {
-            true => By::Windows(tiles()),
-            false => By::Matrices(best()),
+            true => Multiplier::Windows(tiles()),
+            false => Multiplier::Matrices(best()),
         };
         let most = [cut.rows, cut.task[1], size[3]].map(|n| usize::try_from(n).unwrap_or(0));
-        let far = operands.iter().flatten().any(|s| s.apart(most[2], bytes));
+        let far = operands.iter().flatten().any(|s| s.needs_copy(most[2], bytes));
         let room = i64::try_from(by.gemm().room(m.sum, most, far)).unwrap_or(i64::MAX);
         let room = self.own.take(room, 1)?;
-        Ok(MadeMember { size, operands, sum: m.sum, to, cut, by, room, met: Met::default() })
+        Ok(CompiledMember {
+            size,
+            operands,
+            sum: m.sum,
+            to,
+            cut,
+            by,
+            room,
+            met: SubnormalState::default(),
+        })
     }
 
     /// Where the operands are. Windows that overlap are copied as tiles go, which reads no more than there
     /// is; so is what is no matrix where few rows or columns make a pass over it as long as the product.
-    fn operands(&mut self, m: &Member, size: [i64; 4]) -> Result<[Source; 2], Diagnostic> {
+    fn operands(&mut self, m: &Member, size: [i64; 4]) -> Result<[OperandSource; 2], Diagnostic> {
         let groups = |free| [&m.batch, free, &m.depth];
         let [lhs, rhs] = m.feeds();
         let sides = [(lhs, groups(&m.rows)), (rhs, groups(&m.cols))];
         let views = sides.each_ref().map(|(s, groups)| read(self.program, s.1, *groups, m.sum));
         let copied = sides.each_ref().map(|(s, groups)| windows(self.program, s.1, *groups, m.sum));
         let few = size[1].min(size[2]) <= FEW;
-        let open = |(v, w): (&Option<View>, &Option<Windows>)| {
+        let open = |(v, w): (&Option<View>, &Option<WindowOperand>)| {
             v.is_none() && w.as_ref().is_some_and(|w| few || w.overlaps)
         };
         let any = size[3] > 0 && views.iter().zip(&copied).any(open);
@@ -187,13 +196,13 @@ impl Making<'_> {
         &mut self,
         feed: &Feed,
         extents: Extents,
-        there: (Option<View>, Option<Windows>),
+        there: (Option<View>, Option<WindowOperand>),
         to: DType,
-    ) -> Result<Source, Diagnostic> {
+    ) -> Result<OperandSource, Diagnostic> {
         Ok(match there {
-            (Some(view), _) => Source::View(view),
-            (None, Some(windows)) => Source::Windows(Box::new(windows)),
-            (None, None) => Source::Packed(self.operand(feed, extents, to)?),
+            (Some(view), _) => OperandSource::View(view),
+            (None, Some(windows)) => OperandSource::Windows(Box::new(windows)),
+            (None, None) => OperandSource::Packed(self.operand(feed, extents, to)?),
         })
     }
 
@@ -214,19 +223,24 @@ impl Making<'_> {
             extents,
             params: &feed.params,
             body: &body,
-            puts: vec![Put::Place(0)],
-            slots: Slots::default(),
+            puts: vec![SweepOutput::Place(0)],
+            slots: ArraySlots::default(),
             target: None,
-            part: Part::Operand,
+            part: SweepRole::Operand,
         })?;
         Ok(Packed { sweep, at, count })
     }
 }
 
-impl Cut {
+impl TaskSplit {
     /// Pieces that fit the cache, and tasks of as many as are worth waking a thread. They depend on the
     /// extents alone; since every result is a sum of its own, they change no bit.
-    fn new([batch, rows, cols, depth]: [i64; 4], cuts: Cuts, followed: bool, bytes: i64) -> Cut {
+    fn new(
+        [batch, rows, cols, depth]: [i64; 4],
+        cuts: TaskGranularity,
+        followed: bool,
+        bytes: i64,
+    ) -> TaskSplit {
         let all = batch.saturating_mul(rows).max(1);
         let grained = |n: i64| (n / GRAIN * GRAIN).max(GRAIN);
         let cols = cols.max(1);
@@ -260,29 +274,29 @@ impl Cut {
                 (task.saturating_add(rows - 1) / rows).saturating_mul(rows)
             }
         };
-        Cut { task: [task.max(1), width], rows: height }
+        TaskSplit { task: [task.max(1), width], rows: height }
     }
 }
 
 /// A range of rows of one batch, and of columns.
-struct Place {
+struct TaskRange {
     batch: i64,
     rows: [i64; 2],
     cols: [i64; 2],
 }
 
-impl MadeMember {
+impl CompiledMember {
     /// What multiplies.
     pub(super) fn generator(&self) -> &'static str {
         self.by.gemm().name(self.sum)
     }
 
-    pub(super) fn run(&self, crew: &mut Crew<'_>) {
+    pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) {
         if let Some(operands) = &self.operands {
             let bytes = self.sum.bytes();
             for operand in operands {
-                let Source::Packed(packed) = operand else { continue };
-                crew.each((packed.count + TASK - 1) / TASK, |code, worker, k| {
+                let OperandSource::Packed(packed) = operand else { continue };
+                worker_set.each((packed.count + TASK - 1) / TASK, |code, worker, k| {
                     let at = worker.all(packed.at);
                     worker.set(0, at, 0, bytes);
                     let end = ((k + 1) * TASK).min(packed.count);
@@ -292,7 +306,7 @@ impl MadeMember {
             let [batch, rows, cols, _] = self.size;
             let (all, [height, width]) = (batch * rows, self.cut.task);
             let across = (cols + width - 1) / width;
-            crew.each((all + height - 1) / height * across, |code, worker, k| {
+            worker_set.each((all + height - 1) / height * across, |code, worker, k| {
                 let (from, left) = (k / across * height, k % across * width);
                 let cols = [left, (left + width).min(cols)];
                 let mut row = from;
@@ -300,50 +314,56 @@ impl MadeMember {
                     let batch = row / rows;
                     let end = (row + self.cut.rows).min(from + height).min((batch + 1) * rows);
                     let rows = [row - batch * rows, end - batch * rows];
-                    self.piece(code, worker, operands, Place { batch, rows, cols });
+                    self.piece(code, worker, operands, TaskRange { batch, rows, cols });
                     row = end;
                 }
             });
         }
-        if let Target::Sums(_, then) = &self.to {
-            then.finish(crew);
+        if let SumTarget::Sums(_, then) = &self.to {
+            then.finish(worker_set);
         }
     }
 
     /// Multiplies a piece, and does what follows.
-    fn piece<'a>(&self, code: &Code, worker: &mut Worker, [lhs, rhs]: &'a [Source; 2], p: Place) {
+    fn piece<'a>(
+        &self,
+        code: &Code,
+        worker: &mut Worker,
+        [lhs, rhs]: &'a [OperandSource; 2],
+        p: TaskRange,
+    ) {
         let [_, rows, cols, depth] = self.size;
         let bytes = self.sum.bytes();
         let matrix = |at, free: i64, deep: i64, left: bool| {
             let (free, deep) = (free as isize, deep as isize);
             let (row, column) = if left { (free, deep) } else { (deep, free) };
-            Side::Matrix(Matrix { at, row, column })
+            GemmSide::Matrix(MatrixView { at, row, column })
         };
-        let of = |source: &'a Source, free: i64, skipped: i64, left: bool| match source {
-            Source::Packed(packed) => {
+        let of = |source: &'a OperandSource, free: i64, skipped: i64, left: bool| match source {
+            OperandSource::Packed(packed) => {
                 let first = (p.batch * free + skipped) * depth;
                 let at = worker.all(packed.at).wrapping_add((first as u64 * bytes) as usize);
                 matrix(at, depth, 1, left)
             }
-            Source::View(v) => {
+            OperandSource::View(v) => {
                 let at = v.start(worker, p.batch, bytes);
                 let skip = skipped.wrapping_mul(v.steps[0]).wrapping_mul(bytes as i64);
                 matrix(at.wrapping_offset(skip as isize), v.steps[0], v.steps[1], left)
             }
-            Source::Windows(w) => {
+            OperandSource::Windows(w) => {
                 let at = worker.table[w.buffer].cast_const();
-                Side::Window(w.window.placed(at, p.batch as usize, skipped as usize))
+                GemmSide::Window(w.window.placed(at, p.batch as usize, skipped as usize))
             }
         };
         let sides = [of(lhs, rows, p.rows[0], true), of(rhs, cols, p.cols[0], false)];
         let [m, n] = [p.rows[1] - p.rows[0], p.cols[1] - p.cols[0]];
         let out = match &self.to {
-            Target::Sums(at, _) => Matrix { at: worker.at(*at), row: n as isize, column: 1 },
-            Target::View(v) => {
+            SumTarget::Sums(at, _) => MatrixView { at: worker.at(*at), row: n as isize, column: 1 },
+            SumTarget::View(v) => {
                 let first = p.rows[0] * v.steps[0] + p.cols[0] * v.steps[1];
                 let at = v.start(worker, p.batch, bytes);
                 let at = at.wrapping_offset((first * bytes as i64) as isize);
-                Matrix { at, row: v.steps[0] as isize, column: v.steps[1] as isize }
+                MatrixView { at, row: v.steps[0] as isize, column: v.steps[1] as isize }
             }
         };
         let size = [m, n, depth].map(|n| n as usize);
@@ -354,17 +374,17 @@ impl MadeMember {
         #[allow(unsafe_code)]
         unsafe {
             match (self.by, sides) {
-                (By::Matrices(gemm), [Side::Matrix(x), Side::Matrix(y)]) => {
-                    gemm.product(self.sum, size, x, y, out, Aid { room, met: &self.met });
+                (Multiplier::Matrices(gemm), [GemmSide::Matrix(x), GemmSide::Matrix(y)]) => {
+                    gemm.product(self.sum, size, x, y, out, GemmArgs { room, met: &self.met });
                 }
                 // Matrices are multiplied by what copies, too.
                 _ => tiles().windows(self.sum, size, sides, out, room),
             }
-            if let Target::View(_) = &self.to {
+            if let SumTarget::View(_) = &self.to {
                 canonical(self.sum, [size[0], size[1]], out);
             }
         }
-        let Target::Sums(at, then) = &self.to else { return };
+        let SumTarget::Sums(at, then) = &self.to else { return };
         let at = worker.at(*at);
         let first = (p.batch * rows + p.rows[0]) * cols;
         if n == cols {

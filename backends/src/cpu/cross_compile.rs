@@ -1,15 +1,15 @@
-//! Machine code for other targets than the host: whether it can be made, how much there is, and how it reads.
+//! Machine code for targets other than the host: whether it compiles, its size, and its text.
 
 use super::capabilities::CAPABILITIES;
-use super::codegen::listing::Noted;
+use super::codegen::listing::ListingEntry;
 use super::codegen::vector_width::{Emitter, Vectors};
-use super::executable::{Executable, Work, work};
+use super::executable::{CompiledStep, CpuExecutable, work};
 use super::introspect::told;
-use super::kernel::compile::Making;
-use super::machine_code::Maker;
+use super::kernel::compile::CompileContext;
+use super::machine_code::SweepCompiler;
 use crate::runtime::errors::within;
 use crate::runtime::functions::Registry;
-use crate::runtime::host_memory::Room;
+use crate::runtime::host_memory::OffsetAllocator;
 use crate::runtime::legalize::{Legalized, legalize};
 use crate::runtime::report::StepReport;
 use adfuse_ir::kernel::{Program, Verified};
@@ -28,7 +28,7 @@ pub struct ListedStep {
 /// A function of machine code as text.
 #[derive(Clone, Debug)]
 pub struct ListedFunction {
-    /// The step's name and what the function is there for: `softmax.1` is stage 1.
+    /// The step's name and the role of the function: `softmax.1` is stage 1.
     pub name: String,
     /// What made it.
     pub emitter: Emitter,
@@ -51,11 +51,11 @@ const PRODUCTS: &str = "gemm";
 /// # Errors
 /// [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) for targets that the code generator was built
 /// without, and for steps that call a library; else as
-/// [`Executable::compile`](crate::cpu::executable::Executable::compile).
+/// [`CpuExecutable::compile`](crate::cpu::executable::CpuExecutable::compile).
 pub fn code_for(program: &Verified<Program>, target: &str, fp: Fp) -> Result<usize, Diagnostic> {
-    let maker = Maker::for_target(target, Vectors::Narrow, fp);
-    let maker = maker.map_err(|d| within(d, program, None))?;
-    Ok(made(program, legalize(program, &CAPABILITIES)?, maker)?.0.discard())
+    let compiler = SweepCompiler::for_target(target, Vectors::Narrow, fp);
+    let compiler = compiler.map_err(|d| within(d, program, None))?;
+    Ok(made(program, legalize(program, &CAPABILITIES)?, compiler)?.0.discard())
 }
 
 /// The machine code of a program for a target as text. It is the same on every host that has the emitter of
@@ -71,12 +71,12 @@ pub fn listing_for(
     vectors: Vectors,
     fp: Fp,
 ) -> Result<Vec<ListedStep>, Diagnostic> {
-    let maker = Maker::for_target(target, vectors, fp);
-    let mut maker = maker.map_err(|d| within(d, program, None))?;
-    maker.listing.texts = true;
-    let (mut maker, steps) = made(program, legalize(program, &CAPABILITIES)?, maker)?;
-    let mut noted = std::mem::take(&mut maker.listing.noted).into_iter().peekable();
-    maker.discard();
+    let compiler = SweepCompiler::for_target(target, vectors, fp);
+    let mut compiler = compiler.map_err(|d| within(d, program, None))?;
+    compiler.listing.texts = true;
+    let (mut compiler, steps) = made(program, legalize(program, &CAPABILITIES)?, compiler)?;
+    let mut noted = std::mem::take(&mut compiler.listing.noted).into_iter().peekable();
+    compiler.discard();
     let mut all = Vec::new();
     for (n, made) in steps.into_iter().enumerate() {
         let mut functions = Vec::new();
@@ -88,8 +88,8 @@ pub fn listing_for(
     Ok(all)
 }
 
-impl Executable {
-    /// Its machine code as text, where it was [made to be read](Executable::compile_listed); steps without
+impl CpuExecutable {
+    /// Its machine code as text, where it was [made to be read](CpuExecutable::compile_listed); steps without
     /// functions elsewhere.
     pub fn listing(&self) -> Vec<ListedStep> {
         let of = |n: usize| {
@@ -101,8 +101,8 @@ impl Executable {
     }
 }
 
-fn listed(noted: Noted) -> Option<ListedFunction> {
-    let Noted { name, emitter, bytes, texts, .. } = noted;
+fn listed(noted: ListingEntry) -> Option<ListedFunction> {
+    let ListingEntry { name, emitter, bytes, texts, .. } = noted;
     let [accesses, clif, asm] = texts?;
     Some(ListedFunction { name, emitter, bytes, accesses, clif, asm })
 }
@@ -130,28 +130,28 @@ fn without_addresses(mut function: ListedFunction) -> ListedFunction {
 fn made(
     program: &Verified<Program>,
     low: Legalized,
-    mut maker: Maker,
-) -> Result<(Maker, Vec<StepReport>), Diagnostic> {
+    mut compiler: SweepCompiler,
+) -> Result<(SweepCompiler, Vec<StepReport>), Diagnostic> {
     let (mut slots, functions, mut steps) = (0, Registry::new(), Vec::new());
     for (n, step) in low.program.steps.iter().enumerate() {
-        maker.listing.begin(n, step.name());
-        let mut making = Making {
-            maker: Some(&mut maker),
+        compiler.listing.begin(n, step.name());
+        let mut making = CompileContext {
+            compiler: Some(&mut compiler),
             program: &low.program,
-            shared: &mut Room::default(),
-            own: &mut Room::default(),
+            shared: &mut OffsetAllocator::default(),
+            own: &mut OffsetAllocator::default(),
             slots,
             functions: Some(&functions),
         };
         let origin = low.origin.get(n).copied();
         let work = work(&mut making, step).map_err(|d| within(d, program, origin))?;
         slots = making.slots;
-        let emitters = maker.listing.emitters(n);
+        let emitters = compiler.listing.emitters(n);
         let by: Vec<&str> = match &work {
-            Work::Contract(members) => members.iter().map(|_| PRODUCTS).collect(),
+            CompiledStep::Contract(members) => members.iter().map(|_| PRODUCTS).collect(),
             _ => Vec::new(),
         };
         steps.push(told(&low.program, step, origin.unwrap_or_default(), &emitters, &by));
     }
-    Ok((maker, steps))
+    Ok((compiler, steps))
 }

@@ -4,7 +4,7 @@ use adfuse_ir::DType;
 use adfuse_ir::op::Monoid;
 
 /// An element that folds. Truth values are bytes of 0 and 1.
-pub(super) trait Element: Copy + PartialOrd + Default + Send + Sync + 'static {
+pub(super) trait FoldElement: Copy + PartialOrd + Default + Send + Sync + 'static {
     /// From the low bits of a literal.
     fn from_bits(bits: u64) -> Self;
 
@@ -14,7 +14,7 @@ pub(super) trait Element: Copy + PartialOrd + Default + Send + Sync + 'static {
 
 macro_rules! elements {
     ($($t:ty: |$b:ident| $from:expr, |$x:ident| $nan:expr;)*) => {
-        $(impl Element for $t {
+        $(impl FoldElement for $t {
             fn from_bits($b: u64) -> $t { $from }
             fn nan(self) -> bool { let $x = self; $nan }
         })*
@@ -34,7 +34,7 @@ elements! {
 /// What is done with an operation, whatever the type of its elements is.
 pub(super) trait Folding {
     /// With this operation. Of the two that give places, the operation is not to be used.
-    fn with<T: Element>(self, combine: impl Fn(T, T) -> T + Copy);
+    fn with<T: FoldElement>(self, combine: impl Fn(T, T) -> T + Copy);
 }
 
 macro_rules! floats {
@@ -79,12 +79,12 @@ pub(super) fn fold_with(monoid: Monoid, dtype: DType, folding: impl Folding) {
 }
 
 /// Whether `a` takes the place of `b`, which came before; a NaN beats every number.
-pub(super) fn beats<T: Element>(max: bool, a: T, b: T) -> bool {
+pub(super) fn beats<T: FoldElement>(max: bool, a: T, b: T) -> bool {
     !b.nan() && (if max { a > b } else { a < b } || a.nan())
 }
 
 /// The first of the places whose value no other beats.
-pub(super) fn first_extremum<T: Element>(max: bool, values: &[T]) -> i32 {
+pub(super) fn first_extremum<T: FoldElement>(max: bool, values: &[T]) -> i32 {
     let mut best = 0;
     for k in 1..values.len() {
         if beats(max, values[k], values[best]) {

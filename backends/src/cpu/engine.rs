@@ -1,9 +1,9 @@
-//! The engine `cpu`: threads that its executables share, and the executables it has made.
+//! The engine `cpu`: a thread pool that executables share, and a cache of executables.
 
 use super::capabilities::CAPABILITIES;
-use super::executable::{Executable, Options};
+use super::executable::{CpuExecutable, CpuOptions};
 use super::scratch::{needed, peak_of};
-use super::thread_pool::Pool;
+use super::thread_pool::ThreadPool;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
 use crate::runtime::backend::{self, Backend, Capabilities};
@@ -21,40 +21,40 @@ use std::sync::{Arc, Mutex};
 /// Executables that an engine keeps at most.
 const KEPT: usize = 64;
 
-/// Makes executables that share its threads, and makes none twice: it keeps those that were asked for last,
+/// Compiles executables that share its threads, and caches those that were requested last,
 /// by the hash of program and layout. Machine code and memory are freed with the last of an executable's
 /// owners.
-pub struct Engine {
-    options: Options,
+pub struct CpuEngine {
+    options: CpuOptions,
     functions: Registry,
-    pool: Arc<Mutex<Pool>>,
-    made: ExecutableCache<Executable>,
+    pool: Arc<Mutex<ThreadPool>>,
+    made: ExecutableCache<CpuExecutable>,
 }
 
-impl Engine {
-    /// What tells plans for this engine from those for others.
+impl CpuEngine {
+    /// The name that identifies plans for this engine.
     pub const NAME: &str = "cpu";
 
     /// With as many threads as the options say.
-    pub fn new(options: Options) -> Engine {
-        Engine::with_functions(options, Registry::new())
+    pub fn new(options: CpuOptions) -> CpuEngine {
+        CpuEngine::with_functions(options, Registry::new())
     }
 
-    /// As [`Engine::new`], with functions for programs to call.
-    pub fn with_functions(options: Options, functions: Registry) -> Engine {
-        let pool = Arc::new(Mutex::new(Pool::new(options.threads.max(1) - 1)));
-        Engine { options, functions, pool, made: ExecutableCache::new(KEPT) }
+    /// As [`CpuEngine::new`], with functions for programs to call.
+    pub fn with_functions(options: CpuOptions, functions: Registry) -> CpuEngine {
+        let pool = Arc::new(Mutex::new(ThreadPool::new(options.threads.max(1) - 1)));
+        CpuEngine { options, functions, pool, made: ExecutableCache::new(KEPT) }
     }
 
     /// The executable of a program, made when it is asked for first.
     ///
     /// # Errors
-    /// As [`Executable::compile`].
+    /// As [`CpuExecutable::compile`].
     pub fn executable(
         &self,
         program: &Verified<Program>,
         arena: &ArenaLayout,
-    ) -> Result<Arc<Executable>, Diagnostic> {
+    ) -> Result<Arc<CpuExecutable>, Diagnostic> {
         self.made.get_or_make(key(program, arena, ""), || {
             let (low, needed) = legalized(program)?;
             self.make(program, (&low, &needed), arena)
@@ -66,13 +66,13 @@ impl Engine {
         program: &Verified<Program>,
         low: (&Legalized, &[u64]),
         arena: &ArenaLayout,
-    ) -> Result<Executable, Diagnostic> {
+    ) -> Result<CpuExecutable, Diagnostic> {
         let (pool, how) = (Arc::clone(&self.pool), (self.options, &self.functions));
-        Executable::of_legalized(program, low, arena, how, pool, false)
+        CpuExecutable::of_legalized(program, low, arena, how, pool, false)
     }
 
     /// How its executables run.
-    pub fn options(&self) -> Options {
+    pub fn options(&self) -> CpuOptions {
         self.options
     }
 
@@ -86,7 +86,7 @@ impl Engine {
         self.made.len()
     }
 
-    /// Forgets all executables; they live as long as somebody else has them.
+    /// Drops all cached executables; they live on while they have other owners.
     pub fn clear(&self) {
         self.made.clear();
     }
@@ -99,11 +99,11 @@ fn legalized(program: &Program) -> Result<(Legalized, Vec<u64>), Diagnostic> {
     Ok((low, needed))
 }
 
-impl Backend for Engine {
-    type Executable = Executable;
+impl Backend for CpuEngine {
+    type Executable = CpuExecutable;
 
     fn name(&self) -> &'static str {
-        Engine::NAME
+        CpuEngine::NAME
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -113,22 +113,22 @@ impl Backend for Engine {
     fn prepare<'a>(
         &'a self,
         program: &Verified<Program>,
-    ) -> Result<Box<dyn backend::Prepared<Executable = Executable> + 'a>, Diagnostic> {
+    ) -> Result<Box<dyn backend::Prepared<Executable = CpuExecutable> + 'a>, Diagnostic> {
         let (low, needed) = legalized(program)?;
-        Ok(Box::new(Prepared { engine: self, program: program.clone(), low, needed }))
+        Ok(Box::new(CpuPrepared { engine: self, program: program.clone(), low, needed }))
     }
 }
 
 /// A program before its memory is planned: steps are rewritten, and counted.
-struct Prepared<'a> {
-    engine: &'a Engine,
+struct CpuPrepared<'a> {
+    engine: &'a CpuEngine,
     program: Verified<Program>,
     low: Legalized,
     needed: Vec<u64>,
 }
 
-impl backend::Prepared for Prepared<'_> {
-    type Executable = Executable;
+impl backend::Prepared for CpuPrepared<'_> {
+    type Executable = CpuExecutable;
 
     fn program(&self) -> &Verified<Program> {
         &self.program
@@ -152,14 +152,14 @@ impl backend::Prepared for Prepared<'_> {
         peak_of(&self.program, (&self.low, &self.needed), layout)
     }
 
-    fn compile(&self, layout: &ArenaLayout) -> Result<Arc<Executable>, Diagnostic> {
-        let Prepared { engine, program, low, needed } = self;
+    fn compile(&self, layout: &ArenaLayout) -> Result<Arc<CpuExecutable>, Diagnostic> {
+        let CpuPrepared { engine, program, low, needed } = self;
         let make = || engine.make(program, (low, needed), layout);
         engine.made.get_or_make(key(program, layout, ""), make)
     }
 }
 
-impl backend::Executable for Executable {
+impl backend::Executable for CpuExecutable {
     fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
         self.run(args)
     }
@@ -185,7 +185,7 @@ impl backend::Executable for Executable {
     }
 }
 
-impl std::fmt::Debug for Engine {
+impl std::fmt::Debug for CpuEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine").field("options", &self.options).finish_non_exhaustive()
     }

@@ -1,25 +1,25 @@
-//! Executables: a program that has been compiled, and the memory it runs in.
+//! Executables: compiled programs, and the memory that they run in.
 
 #![allow(unsafe_code)]
 use crate::runtime::errors::within;
 
-use super::argsort::MadeArgsort;
+use super::argsort::CompiledArgsort;
 use super::capabilities::CAPABILITIES;
 use super::codegen::vector_width::Vectors;
-use super::contract::MadeMember;
+use super::contract::CompiledMember;
 use super::introspect;
-use super::kernel::Made;
-use super::kernel::compile::Making;
-use super::library_call::MadeCall;
-use super::machine_code::{Code, Maker};
-use super::scatter::MadeScatter;
-use super::scratch::{Rooms, needed};
-use super::thread_pool::Pool;
+use super::kernel::CompiledKernel;
+use super::kernel::compile::CompileContext;
+use super::library_call::CompiledCall;
+use super::machine_code::{Code, SweepCompiler};
+use super::scatter::CompiledScatter;
+use super::scratch::{ScratchLayout, needed};
+use super::thread_pool::ThreadPool;
 use super::workers::Worker;
 use crate::runtime::arena_layout;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::functions::Registry;
-use crate::runtime::host_memory::{ALIGN, Block, Room};
+use crate::runtime::host_memory::{ALIGN, AlignedBlock, OffsetAllocator};
 use crate::runtime::legalize::{Legalized, legalize};
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::result_pool::Store;
@@ -30,46 +30,46 @@ use std::sync::{Arc, Mutex};
 
 /// How an executable runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Options {
+pub struct CpuOptions {
     /// Threads that work on it, the caller's among them; at least one. They change no bit.
     pub threads: usize,
-    /// What may happen to numbers.
+    /// The floating-point mode.
     pub fp: Fp,
-    /// How wide vectors may be; without other wishes, as wide as the host has them. It changes no bit.
+    /// The largest vector width, by default that of the host. It changes no bit.
     pub vectors: Vectors,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { threads: 1, fp: Fp::default(), vectors: Vectors::host() }
+impl Default for CpuOptions {
+    fn default() -> CpuOptions {
+        CpuOptions { threads: 1, fp: Fp::default(), vectors: Vectors::host() }
     }
 }
 
 /// A program as machine code, with the memory it runs in.
-pub struct Executable {
+pub struct CpuExecutable {
     pub(super) name: String,
     pub(super) code: Code,
-    pub(super) steps: Vec<Work>,
+    pub(super) steps: Vec<CompiledStep>,
     pub(super) made: Vec<StepReport>,
     pub(super) report: MemoryReport,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<BufferPlace>,
     pub(super) inputs: Vec<TensorType>,
     /// How many bytes each input has.
     pub(super) input_bytes: Vec<usize>,
     /// The name of each input that is written to.
     pub(super) written: Vec<Option<String>>,
-    pub(super) outputs: Vec<Output>,
+    pub(super) outputs: Vec<ResultBuffer>,
     /// How many bytes each output has that the caller has memory for.
     pub(super) output_bytes: Vec<usize>,
-    pub(super) memory: Mutex<Memory>,
+    pub(super) memory: Mutex<RunMemory>,
     /// Memory of results that came back.
     pub(super) store: Arc<Store>,
     pub(super) threads: usize,
-    pub(super) pool: Arc<Mutex<Pool>>,
+    pub(super) pool: Arc<Mutex<ThreadPool>>,
 }
 
 /// What a caller is handed.
-pub(super) struct Output {
+pub(super) struct ResultBuffer {
     pub(super) dtype: DType,
     pub(super) dims: Vec<u64>,
     pub(super) buffer: usize,
@@ -83,20 +83,20 @@ pub(super) struct Output {
 }
 
 /// A step, made.
-pub(super) enum Work {
-    Kernel(Made),
-    Contract(Vec<MadeMember>),
-    Scatter(MadeScatter),
-    Argsort(MadeArgsort),
-    /// A function of the user's.
-    Call(MadeCall),
+pub(super) enum CompiledStep {
+    Kernel(CompiledKernel),
+    Contract(Vec<CompiledMember>),
+    Scatter(CompiledScatter),
+    Argsort(CompiledArgsort),
+    /// A user function.
+    Call(CompiledCall),
     /// Bytes from one buffer to another.
     Copy(usize, usize, usize),
 }
 
 /// Where a buffer is.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum BufferPlace {
     Input(usize),
     Output(usize),
     /// In the arena, or beside it.
@@ -104,19 +104,19 @@ pub(super) enum Place {
     Constant(u64),
 }
 
-pub(super) struct Memory {
+pub(super) struct RunMemory {
     /// The arena, and what there was no room for in it.
-    pub(super) arena: Block,
-    pub(super) constants: Block,
+    pub(super) arena: AlignedBlock,
+    pub(super) constants: AlignedBlock,
     // Kept for the workers, which point to it.
     #[allow(dead_code)]
-    own: Vec<Block>,
+    own: Vec<AlignedBlock>,
     pub(super) workers: Vec<Mutex<Worker>>,
     /// Of the buffers, for the run.
     pub(super) pointers: Vec<*mut u8>,
 }
 
-impl Executable {
+impl CpuExecutable {
     /// Compiles a program. `arena` says where its temporaries are.
     ///
     /// # Errors
@@ -126,50 +126,50 @@ impl Executable {
     pub fn compile(
         program: &Verified<Program>,
         arena: &ArenaLayout,
-        options: Options,
-    ) -> Result<Executable, Diagnostic> {
-        let pool = Pool::new(options.threads.max(1) - 1);
+        options: CpuOptions,
+    ) -> Result<CpuExecutable, Diagnostic> {
+        let pool = ThreadPool::new(options.threads.max(1) - 1);
         let pool = Arc::new(Mutex::new(pool));
-        Executable::made_of(program, arena, (options, &Registry::new()), pool, false)
+        CpuExecutable::made_of(program, arena, (options, &Registry::new()), pool, false)
     }
 
-    /// As [`Executable::compile`], with functions for the program to call.
+    /// As [`CpuExecutable::compile`], with functions for the program to call.
     ///
     /// # Errors
     /// As there, but for steps that call one of these.
     pub fn compile_with(
         program: &Verified<Program>,
         arena: &ArenaLayout,
-        options: Options,
+        options: CpuOptions,
         functions: &Registry,
-    ) -> Result<Executable, Diagnostic> {
-        let pool = Arc::new(Mutex::new(Pool::new(options.threads.max(1) - 1)));
-        Executable::made_of(program, arena, (options, functions), pool, false)
+    ) -> Result<CpuExecutable, Diagnostic> {
+        let pool = Arc::new(Mutex::new(ThreadPool::new(options.threads.max(1) - 1)));
+        CpuExecutable::made_of(program, arena, (options, functions), pool, false)
     }
 
-    /// Compiles a program to be read: as [`Executable::compile`], with the texts of its sweeps kept.
+    /// Compiles a program to be read: as [`CpuExecutable::compile`], with the texts of its sweeps kept.
     ///
     /// # Errors
     /// As there.
     pub fn compile_listed(
         program: &Verified<Program>,
         arena: &ArenaLayout,
-        options: Options,
-    ) -> Result<Executable, Diagnostic> {
-        let pool = Arc::new(Mutex::new(Pool::new(options.threads.max(1) - 1)));
-        Executable::made_of(program, arena, (options, &Registry::new()), pool, true)
+        options: CpuOptions,
+    ) -> Result<CpuExecutable, Diagnostic> {
+        let pool = Arc::new(Mutex::new(ThreadPool::new(options.threads.max(1) - 1)));
+        CpuExecutable::made_of(program, arena, (options, &Registry::new()), pool, true)
     }
 
     fn made_of(
         program: &Verified<Program>,
         arena: &ArenaLayout,
-        how: (Options, &Registry),
-        pool: Arc<Mutex<Pool>>,
+        how: (CpuOptions, &Registry),
+        pool: Arc<Mutex<ThreadPool>>,
         texts: bool,
-    ) -> Result<Executable, Diagnostic> {
+    ) -> Result<CpuExecutable, Diagnostic> {
         let low = legalize(program, &CAPABILITIES)?;
         let needed = needed(program, &low)?;
-        Executable::of_legalized(program, (&low, &needed), arena, how, pool, texts)
+        CpuExecutable::of_legalized(program, (&low, &needed), arena, how, pool, texts)
     }
 
     /// Of a program that is legalized, and what its steps need beside the buffers; with threads that others
@@ -178,26 +178,27 @@ impl Executable {
         program: &Verified<Program>,
         (low, needed): (&Legalized, &[u64]),
         arena: &ArenaLayout,
-        (options, functions): (Options, &Registry),
-        pool: Arc<Mutex<Pool>>,
+        (options, functions): (CpuOptions, &Registry),
+        pool: Arc<Mutex<ThreadPool>>,
         texts: bool,
-    ) -> Result<Executable, Diagnostic> {
+    ) -> Result<CpuExecutable, Diagnostic> {
         let within = |d: Diagnostic, step: Option<usize>| within(d, program, step);
-        let rooms = Rooms::new(program, (low, needed), arena)?;
-        let mut constants = Room::default();
+        let rooms = ScratchLayout::new(program, (low, needed), arena)?;
+        let mut constants = OffsetAllocator::default();
         let mut places = place(low, arena, &rooms, &mut constants).map_err(|d| within(d, None))?;
         // Steps of this engine read at a coordinate before they write there.
         arena_layout::check(program, arena, &[])?;
-        let mut own = Room::default();
-        let mut maker = Maker::new(options.fp, options.vectors).map_err(|d| within(d, None))?;
-        maker.listing.texts = texts;
+        let mut own = OffsetAllocator::default();
+        let mut compiler =
+            SweepCompiler::new(options.fp, options.vectors).map_err(|d| within(d, None))?;
+        compiler.listing.texts = texts;
         let functions = Some(functions);
         let CompiledSteps { steps, made, slots, arena: all } =
-            compiled_steps(program, low, &rooms, (&mut maker, functions), &mut own)?;
-        let code = maker.finish().map_err(|d| within(d, None))?;
-        let mut memory = Memory {
-            arena: Block::new(all).map_err(|d| within(d, None))?,
-            constants: Block::new(constants.most).map_err(|d| within(d, None))?,
+            compiled_steps(program, low, &rooms, (&mut compiler, functions), &mut own)?;
+        let code = compiler.finish().map_err(|d| within(d, None))?;
+        let mut memory = RunMemory {
+            arena: AlignedBlock::new(all).map_err(|d| within(d, None))?,
+            constants: AlignedBlock::new(constants.most).map_err(|d| within(d, None))?,
             own: Vec::new(),
             workers: Vec::new(),
             pointers: Vec::with_capacity(low.program.buffers.len()),
@@ -205,7 +206,7 @@ impl Executable {
         let buffers = low.program.buffers.len();
         let shared = memory.arena.start();
         for _ in 0..options.threads.max(1) {
-            let block = Block::new(own.most).map_err(|d| within(d, None))?;
+            let block = AlignedBlock::new(own.most).map_err(|d| within(d, None))?;
             let table = vec![std::ptr::null_mut(); buffers + slots as usize];
             let worker = Worker { table, buffers, own: block.start(), shared };
             memory.workers.push(Mutex::new(worker));
@@ -214,7 +215,7 @@ impl Executable {
         fill(&low.program, &places, &memory.constants);
         let outputs = outputs(low, &places);
         for place in &mut places {
-            if let Place::Output(k) = place {
+            if let BufferPlace::Output(k) = place {
                 *k = outputs.get(*k).map_or(0, |o| o.at);
             }
         }
@@ -232,7 +233,7 @@ impl Executable {
             spare: 0,
             code: code.listed().map(|(noted, _)| noted.bytes as u64).sum(),
         };
-        Ok(Executable {
+        Ok(CpuExecutable {
             name: program.name.clone(),
             code,
             steps,
@@ -253,7 +254,7 @@ impl Executable {
 }
 
 /// The outputs that the caller has memory for.
-pub(super) fn handed(outputs: &[Output]) -> impl Iterator<Item = &Output> {
+pub(super) fn handed(outputs: &[ResultBuffer]) -> impl Iterator<Item = &ResultBuffer> {
     outputs.iter().filter(|o| o.left_in.is_none())
 }
 
@@ -261,38 +262,41 @@ pub(super) fn bytes(ty: &TensorType) -> usize {
     ty.elements().and_then(|n| n.checked_mul(ty.dtype.bytes())).map_or(0, |n| n as usize)
 }
 
-pub(super) fn work(making: &mut Making<'_>, step: &Step) -> Result<Work, Diagnostic> {
+pub(super) fn work(
+    making: &mut CompileContext<'_>,
+    step: &Step,
+) -> Result<CompiledStep, Diagnostic> {
     let unsupported = |m: String| Diagnostic::new(At::default(), Kind::Unsupported, m);
     Ok(match step {
-        Step::Kernel(kernel) => Work::Kernel(making.kernel(kernel, None)?),
-        Step::Contract(c) => {
-            Work::Contract(c.members.iter().map(|m| making.member(m)).collect::<Result<_, _>>()?)
-        }
-        Step::Scatter(s) => Work::Scatter(making.scatter(s)?),
-        Step::Argsort(s) => Work::Argsort(making.argsort(s)?),
+        Step::Kernel(kernel) => CompiledStep::Kernel(making.kernel(kernel, None)?),
+        Step::Contract(c) => CompiledStep::Contract(
+            c.members.iter().map(|m| making.member(m)).collect::<Result<_, _>>()?,
+        ),
+        Step::Scatter(s) => CompiledStep::Scatter(making.scatter(s)?),
+        Step::Argsort(s) => CompiledStep::Argsort(making.argsort(s)?),
         Step::Transfer(t) => {
             let n = making.program.buffers[t.from].bytes() as usize;
-            Work::Copy(t.from.index(), t.to.index(), n)
+            CompiledStep::Copy(t.from.index(), t.to.index(), n)
         }
-        Step::Library(l) => Work::Call(making.library(l)?),
+        Step::Library(l) => CompiledStep::Call(making.library(l)?),
         Step::Attend(_) => return Err(unsupported("attention is made of other steps".into())),
     })
 }
 
-pub(super) fn outputs(low: &Legalized, places: &[Place]) -> Vec<Output> {
+pub(super) fn outputs(low: &Legalized, places: &[BufferPlace]) -> Vec<ResultBuffer> {
     let mut at = 0;
     let made = |(k, &b): (usize, &Buffer)| {
         let data = &low.program.buffers[b];
         let ty = data.ty()?;
         let left_in = match places.get(b.index()) {
-            Some(Place::Input(j)) if data.role == Role::Output => Some(*j),
+            Some(BufferPlace::Input(j)) if data.role == Role::Output => Some(*j),
             _ => None,
         };
-        let own = matches!(places.get(b.index()), Some(Place::Output(at)) if *at == k);
+        let own = matches!(places.get(b.index()), Some(BufferPlace::Output(at)) if *at == k);
         let copied = !own && left_in.is_none();
         let (dims, buffer) = (ty.dims()?.to_vec(), b.index());
         let output =
-            Output { dtype: ty.dtype, dims, buffer, copied, left_in, at, bytes: bytes(&ty) };
+            ResultBuffer { dtype: ty.dtype, dims, buffer, copied, left_in, at, bytes: bytes(&ty) };
         at += usize::from(left_in.is_none());
         Some(output)
     };
@@ -301,7 +305,7 @@ pub(super) fn outputs(low: &Legalized, places: &[Place]) -> Vec<Output> {
 
 /// The steps of a program, compiled.
 struct CompiledSteps {
-    steps: Vec<Work>,
+    steps: Vec<CompiledStep>,
     made: Vec<StepReport>,
     /// The most slots that a step has.
     slots: u32,
@@ -313,9 +317,9 @@ struct CompiledSteps {
 fn compiled_steps(
     program: &Program,
     low: &Legalized,
-    rooms: &Rooms,
-    (maker, functions): (&mut Maker, Option<&Registry>),
-    own: &mut Room,
+    rooms: &ScratchLayout,
+    (compiler, functions): (&mut SweepCompiler, Option<&Registry>),
+    own: &mut OffsetAllocator,
 ) -> Result<CompiledSteps, Diagnostic> {
     let mut all = rooms.end;
     let (mut steps, mut made) = (Vec::new(), Vec::new());
@@ -324,10 +328,10 @@ fn compiled_steps(
         let origin = low.origin.get(n).copied();
         // Steps run one after the other: each has all of what is not kept.
         own.free();
-        maker.listing.begin(n, step.name());
+        compiler.listing.begin(n, step.name());
         let mut shared = rooms.of(origin);
-        let mut making = Making {
-            maker: Some(&mut *maker),
+        let mut making = CompileContext {
+            compiler: Some(&mut *compiler),
             program: &low.program,
             shared: &mut shared,
             own: &mut *own,
@@ -336,10 +340,12 @@ fn compiled_steps(
         };
         let work = work(&mut making, step).map_err(|d| within(d, program, origin))?;
         slots = making.slots;
-        let emitters = maker.listing.emitters(n);
+        let emitters = compiler.listing.emitters(n);
         let origin = origin.unwrap_or_default();
         let by: Vec<&str> = match &work {
-            Work::Contract(members) => members.iter().map(MadeMember::generator).collect(),
+            CompiledStep::Contract(members) => {
+                members.iter().map(CompiledMember::generator).collect()
+            }
             _ => Vec::new(),
         };
         steps.push(work);
@@ -350,10 +356,10 @@ fn compiled_steps(
 }
 
 /// The name of each input that is written to.
-fn written(low: &Legalized, places: &[Place]) -> Vec<Option<String>> {
+fn written(low: &Legalized, places: &[BufferPlace]) -> Vec<Option<String>> {
     let mut written: Vec<Option<String>> = vec![None; low.inputs.len()];
     for (b, place) in low.program.buffers.keys().zip(places) {
-        if let (Place::Input(k), false) = (*place, low.inputs.contains(&b)) {
+        if let (BufferPlace::Input(k), false) = (*place, low.inputs.contains(&b)) {
             written[k] = Some(low.program.buffers[low.inputs[k]].name.clone());
         }
     }
@@ -364,9 +370,9 @@ fn written(low: &Legalized, places: &[Place]) -> Vec<Option<String>> {
 pub(super) fn place(
     low: &Legalized,
     arena: &ArenaLayout,
-    rooms: &Rooms,
-    constants: &mut Room,
-) -> Result<Vec<Place>, Diagnostic> {
+    rooms: &ScratchLayout,
+    constants: &mut OffsetAllocator,
+) -> Result<Vec<BufferPlace>, Diagnostic> {
     let usage = |data: &BufferData, m: &str| {
         let m = format!("the layout of the arena does not fit: %{} {m}", data.name);
         Diagnostic::new(At::default(), Kind::Usage, m)
@@ -376,22 +382,23 @@ pub(super) fn place(
         let first = |all: &[Buffer]| all.iter().position(|&x| x == b);
         let size = data.bytes();
         if let Some(input) = arena.donated[b] {
-            places.push(Place::Input(given(low, b, input).map_err(|m| usage(data, m))?));
+            places.push(BufferPlace::Input(given(low, b, input).map_err(|m| usage(data, m))?));
             continue;
         }
-        let room = |room: &mut Room| room.take(i64::try_from(size).unwrap_or(i64::MAX), 1);
+        let room =
+            |room: &mut OffsetAllocator| room.take(i64::try_from(size).unwrap_or(i64::MAX), 1);
         places.push(match &data.role {
-            Role::Input => Place::Input(first(&low.inputs).unwrap_or_default()),
-            Role::Output => Place::Output(first(&low.outputs).unwrap_or_default()),
-            Role::Constant(_) => Place::Constant(room(constants)?),
+            Role::Input => BufferPlace::Input(first(&low.inputs).unwrap_or_default()),
+            Role::Output => BufferPlace::Output(first(&low.outputs).unwrap_or_default()),
+            Role::Constant(_) => BufferPlace::Constant(room(constants)?),
             Role::Temp => match arena.offsets[b].or(rooms.temps[b]) {
                 None => return Err(usage(data, "has no place")),
-                Some(at) if rooms.temps[b].is_some() => Place::Arena(at),
+                Some(at) if rooms.temps[b].is_some() => BufferPlace::Arena(at),
                 Some(at) if at % ALIGN != 0 => return Err(usage(data, "is not aligned")),
                 Some(at) if at.checked_add(size).is_none_or(|end| end > arena.bytes) => {
                     return Err(usage(data, "is outside"));
                 }
-                Some(at) => Place::Arena(at),
+                Some(at) => BufferPlace::Arena(at),
             },
         });
     }
@@ -419,10 +426,10 @@ fn given(low: &Legalized, b: Buffer, input: Buffer) -> Result<usize, &'static st
 }
 
 /// Writes the values of the constants.
-fn fill(program: &Program, places: &[Place], block: &Block) {
+fn fill(program: &Program, places: &[BufferPlace], block: &AlignedBlock) {
     let start = block.start();
     for (b, data) in program.buffers.iter() {
-        let (Role::Constant(values), Some(Place::Constant(at))) =
+        let (Role::Constant(values), Some(BufferPlace::Constant(at))) =
             (&data.role, places.get(b.index()))
         else {
             continue;
@@ -439,7 +446,7 @@ fn fill(program: &Program, places: &[Place], block: &Block) {
     }
 }
 
-impl std::fmt::Debug for Executable {
+impl std::fmt::Debug for CpuExecutable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Executable").field("name", &self.name).finish_non_exhaustive()
     }
@@ -447,4 +454,4 @@ impl std::fmt::Debug for Executable {
 
 // SAFETY: memory is behind a lock. Its pointers are to blocks that it owns, and to slices of the caller's that
 // every run sets anew before it uses them.
-unsafe impl Send for Memory {}
+unsafe impl Send for RunMemory {}

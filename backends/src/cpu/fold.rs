@@ -1,26 +1,26 @@
-//! Folding what sweeps have left in arrays: the orders of `order`, on memory known by its address.
+//! Folds of arrays that sweeps have written: the orders of `order`, on raw memory.
 //!
-//! Every job here is a description of arrays - where they are, how many elements they have, of which
-//! type - and what becomes of them. Whoever makes one promises that the arrays are there.
+//! Every job here describes arrays - address, number and type of elements - and what to do with them. The code that
+//! creates a job promises that the arrays are valid.
 #![allow(unsafe_code)]
 
-use super::element::{Element, Folding, beats, first_extremum};
-use super::strict_folds::{Lanes, join_parts, lane_block, line, scan, scan_room};
+use super::element::{FoldElement, Folding, beats, first_extremum};
+use super::strict_folds::{BlockLanes, join_parts, lane_block, line, scan, scan_room};
 use crate::reference::order::{CHAIN_BLOCK, LANE_BLOCK};
 use adfuse_ir::kernel::{Extents, Order, Run};
 use smallvec::SmallVec;
 
 /// An array of `count` elements of the type that is folded.
 #[derive(Clone, Copy)]
-pub(super) struct Many {
+pub(super) struct ElementArray {
     pub(super) at: *mut u8,
     pub(super) count: usize,
 }
 
-impl Many {
+impl ElementArray {
     /// # Safety
     /// There are as many elements of this type, aligned to it, and nobody writes them meanwhile.
-    unsafe fn read<'a, T: Element>(self) -> &'a [T] {
+    unsafe fn read<'a, T: FoldElement>(self) -> &'a [T] {
         match self.count {
             0 => &[],
             // SAFETY: as the caller promises.
@@ -29,8 +29,8 @@ impl Many {
     }
 
     /// # Safety
-    /// As [`Many::read`], and nobody else reads or writes them meanwhile.
-    unsafe fn write<'a, T: Element>(self) -> &'a mut [T] {
+    /// As [`ElementArray::read`], and nobody else reads or writes them meanwhile.
+    unsafe fn write<'a, T: FoldElement>(self) -> &'a mut [T] {
         match self.count {
             0 => &mut [],
             // SAFETY: as the caller promises.
@@ -40,16 +40,16 @@ impl Many {
 }
 
 /// Whole lines of `n` elements, each to one.
-pub(super) struct Lines {
-    pub(super) values: Many,
+pub(super) struct LineFold {
+    pub(super) values: ElementArray,
     pub(super) n: usize,
     pub(super) order: Order,
     pub(super) empty: u64,
-    pub(super) out: Many,
+    pub(super) out: ElementArray,
 }
 
-impl Folding for Lines {
-    fn with<T: Element>(self, combine: impl Fn(T, T) -> T + Copy) {
+impl Folding for LineFold {
+    fn with<T: FoldElement>(self, combine: impl Fn(T, T) -> T + Copy) {
         // SAFETY: `values` are what a sweep has left and `out` a row of the same worker.
         let (values, out) = unsafe { (self.values.read::<T>(), self.out.write::<T>()) };
         let empty = T::from_bits(self.empty);
@@ -64,7 +64,7 @@ impl Folding for Lines {
 
 /// A run over the middle one of three axes, cut into parts of whole blocks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Parted {
+pub(super) struct BlockPartition {
     pub(super) outer: usize,
     pub(super) size: usize,
     pub(super) inner: usize,
@@ -72,7 +72,7 @@ pub(super) struct Parted {
     pub(super) blocks: usize,
 }
 
-impl Parted {
+impl BlockPartition {
     /// Elements of the array of parts.
     pub(super) fn parts(&self) -> Option<usize> {
         self.outer.checked_mul(self.blocks.max(1))?.checked_mul(self.inner)
@@ -80,24 +80,24 @@ impl Parted {
 }
 
 /// Takes the values of places from `begin` on into the parts.
-pub(super) struct Absorb {
-    pub(super) by: Parted,
+pub(super) struct AbsorbValues {
+    pub(super) by: BlockPartition,
     pub(super) begin: usize,
-    pub(super) values: Many,
-    pub(super) parts: Many,
+    pub(super) values: ElementArray,
+    pub(super) parts: ElementArray,
     /// Memory of the worker for the lanes of a block that is not done.
     pub(super) state: *mut u8,
 }
 
 /// Bytes of that memory.
-pub(super) const STATE: usize = size_of::<Lanes<f64>>();
+pub(super) const STATE: usize = size_of::<BlockLanes<f64>>();
 
-impl Folding for Absorb {
-    fn with<T: Element>(self, combine: impl Fn(T, T) -> T + Copy) {
+impl Folding for AbsorbValues {
+    fn with<T: FoldElement>(self, combine: impl Fn(T, T) -> T + Copy) {
         // SAFETY: tasks take whole blocks, so that the parts which these places belong to are written
         // by one worker alone; the slice made here of the others' is not touched.
         let (values, parts) = unsafe { (self.values.read::<T>(), self.parts.at.cast::<T>()) };
-        let Parted { size, inner, order, blocks, .. } = self.by;
+        let BlockPartition { size, inner, order, blocks, .. } = self.by;
         let block = order.block() as usize;
         let whole = size * inner;
         let (mut place, mut rest) = (self.begin, values);
@@ -120,9 +120,9 @@ impl Folding for Absorb {
                         to[0] = lane_block(xs, combine);
                     } else {
                         // SAFETY: `state` has room for the lanes of the widest type.
-                        let state = unsafe { &mut *self.state.cast::<Lanes<T>>() };
+                        let state = unsafe { &mut *self.state.cast::<BlockLanes<T>>() };
                         if i % LANE_BLOCK == 0 {
-                            *state = Lanes::new();
+                            *state = BlockLanes::new();
                         }
                         state.take(xs, combine);
                         if ends {
@@ -149,20 +149,20 @@ impl Folding for Absorb {
 }
 
 /// Joins the parts, and puts the results, row-major, in an array of their own.
-pub(super) struct Join {
-    pub(super) by: Parted,
-    pub(super) parts: Many,
+pub(super) struct JoinParts {
+    pub(super) by: BlockPartition,
+    pub(super) parts: ElementArray,
     pub(super) empty: u64,
-    pub(super) out: Many,
+    pub(super) out: ElementArray,
     /// Of the outermost axis and of the innermost: what is joined here. Others may join the rest at the
     /// same time.
     pub(super) outer: [usize; 2],
     pub(super) inner: [usize; 2],
 }
 
-impl Folding for Join {
-    fn with<T: Element>(self, combine: impl Fn(T, T) -> T + Copy) {
-        let Parted { inner, blocks, .. } = self.by;
+impl Folding for JoinParts {
+    fn with<T: FoldElement>(self, combine: impl Fn(T, T) -> T + Copy) {
+        let BlockPartition { inner, blocks, .. } = self.by;
         let (parts, out) = (self.parts.at.cast::<T>(), self.out.at.cast::<T>());
         let [from, to] = self.inner;
         for o in self.outer[0]..self.outer[1] {
@@ -184,7 +184,7 @@ impl Folding for Join {
 
 /// Runs that fold an array, in terms of its places.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Runs {
+pub(super) struct FoldRuns {
     /// Extents of all axes.
     extents: Extents,
     /// The axes with those that fold last, from the last run to the first; `None` where they are so.
@@ -193,9 +193,9 @@ pub(super) struct Runs {
     sizes: SmallVec<[(usize, Order); 2]>,
 }
 
-impl Runs {
+impl FoldRuns {
     /// These runs over coordinates of these extents.
-    pub(super) fn new(extents: &[i64], runs: &[Run]) -> Runs {
+    pub(super) fn new(extents: &[i64], runs: &[Run]) -> FoldRuns {
         let axes = |r: &Run| r.axes.iter().map(|&a| usize::from(a)).collect::<Vec<_>>();
         let folded: Vec<usize> = runs.iter().rev().flat_map(axes).collect();
         let kept = (0..extents.len()).filter(|a| !folded.contains(a));
@@ -204,14 +204,14 @@ impl Runs {
         let long = order.iter().filter(|&&a| extents[a] != 1);
         let ordered = long.clone().zip(long.skip(1)).all(|(a, b)| a < b);
         let size = |r: &Run| axes(r).iter().map(|&a| extents[a] as usize).product();
-        Runs {
+        FoldRuns {
             extents: extents.into(),
             order: (!ordered).then_some(order),
             sizes: runs.iter().map(|r| (size(r), r.order)).collect(),
         }
     }
 
-    /// Elements beside the array that [`Whole`] works in.
+    /// Elements beside the array that [`ArrayFold`] works in.
     pub(super) fn room(&self, elements: i64) -> i64 {
         if self.order.is_some() { elements } else { 0 }
     }
@@ -219,24 +219,24 @@ impl Runs {
 
 /// Folds an array, whatever the order of its runs, and puts the results, row-major over what remains, in
 /// another. The array is used up.
-pub(super) struct Whole<'a> {
-    pub(super) values: Many,
-    pub(super) runs: &'a Runs,
+pub(super) struct ArrayFold<'a> {
+    pub(super) values: ElementArray,
+    pub(super) runs: &'a FoldRuns,
     pub(super) empty: u64,
     /// The greatest or the least, for the two that give places.
     pub(super) places: Option<bool>,
-    /// Room for as many elements as [`Runs::room`] says.
+    /// Room for as many elements as [`FoldRuns::room`] says.
     pub(super) work: *mut u8,
-    pub(super) out: Many,
+    pub(super) out: ElementArray,
 }
 
-impl Folding for Whole<'_> {
-    fn with<T: Element>(self, combine: impl Fn(T, T) -> T + Copy) {
+impl Folding for ArrayFold<'_> {
+    fn with<T: FoldElement>(self, combine: impl Fn(T, T) -> T + Copy) {
         // SAFETY: all values are there, and used by nobody else any more.
         let mut values = unsafe { self.values.write::<T>() };
         if let Some(order) = &self.runs.order {
-            let room = Many { at: self.work, count: values.len() };
-            // SAFETY: there is so much room, as `Runs::room` has said.
+            let room = ElementArray { at: self.work, count: values.len() };
+            // SAFETY: there is so much room, as `FoldRuns::room` has said.
             let work = unsafe { room.write::<T>() };
             permute(values, &self.runs.extents, order, work);
             values = work;
@@ -270,7 +270,7 @@ impl Folding for Whole<'_> {
 }
 
 /// The values with their axes in another order.
-fn permute<T: Element>(values: &[T], extents: &[i64], order: &[usize], to: &mut [T]) {
+fn permute<T: FoldElement>(values: &[T], extents: &[i64], order: &[usize], to: &mut [T]) {
     let stride = |a: usize| extents[a + 1..].iter().product::<i64>();
     let steps: SmallVec<[(i64, i64); 16]> =
         order.iter().map(|&a| (extents[a], stride(a))).collect();
@@ -293,17 +293,17 @@ fn permute<T: Element>(values: &[T], extents: &[i64], order: &[usize], to: &mut 
 /// Takes the next piece of a line into the place of its first extremum.
 pub(super) struct Extremum {
     pub(super) max: bool,
-    pub(super) values: Many,
+    pub(super) values: ElementArray,
     /// The place of the first of them.
     pub(super) first: usize,
     /// The best value so far.
-    pub(super) best: Many,
+    pub(super) best: ElementArray,
     /// Its place.
-    pub(super) out: Many,
+    pub(super) out: ElementArray,
 }
 
 impl Folding for Extremum {
-    fn with<T: Element>(self, _: impl Fn(T, T) -> T + Copy) {
+    fn with<T: FoldElement>(self, _: impl Fn(T, T) -> T + Copy) {
         // SAFETY: the values, the best of them and its place are the worker's own.
         let (values, best, out) =
             unsafe { (self.values.read::<T>(), self.best.write::<T>(), self.out.write::<i32>()) };
@@ -320,8 +320,8 @@ impl Folding for Extremum {
 }
 
 /// Scans tiles along one axis, in place.
-pub(super) struct Scan {
-    pub(super) values: Many,
+pub(super) struct TileScan {
+    pub(super) values: ElementArray,
     pub(super) extent: usize,
     pub(super) inner: usize,
     pub(super) reverse: bool,
@@ -329,9 +329,9 @@ pub(super) struct Scan {
     pub(super) work: *mut u8,
 }
 
-impl Folding for Scan {
-    fn with<T: Element>(self, combine: impl Fn(T, T) -> T + Copy) {
-        let work = Many { at: self.work, count: scan_room(self.extent) };
+impl Folding for TileScan {
+    fn with<T: FoldElement>(self, combine: impl Fn(T, T) -> T + Copy) {
+        let work = ElementArray { at: self.work, count: scan_room(self.extent) };
         // SAFETY: the tile and the room are the worker's own.
         let (values, work) = unsafe { (self.values.write::<T>(), work.write::<T>()) };
         scan(values, [self.extent, self.inner], self.reverse, work, combine);

@@ -1,8 +1,7 @@
-//! What an executable tells of itself: its steps, the functions they call, the memory it holds, and a
-//! map of its functions for profilers.
+//! Introspection of executables: steps, functions, memory, and a map of functions for profilers.
 
 use super::codegen::vector_width::Emitter;
-use super::executable::Executable;
+use super::executable::CpuExecutable;
 use super::shape::in_code;
 use crate::runtime::report::{MemoryReport, StepReport};
 use adfuse_ir::kernel::{
@@ -17,10 +16,10 @@ use std::time::Duration;
 
 /// A sweep: one function of machine code.
 #[derive(Clone, Copy, Debug)]
-pub struct MadeSweep<'e> {
+pub struct CompiledSweep<'e> {
     /// The number of its step, among those that run.
     pub step: usize,
-    /// The step's name and what the function is there for: `softmax.1` is stage 1.
+    /// The step's name and the role of the function: `softmax.1` is stage 1.
     pub name: &'e str,
     /// What made it.
     pub emitter: Emitter,
@@ -29,12 +28,12 @@ pub struct MadeSweep<'e> {
     /// How long it took to make.
     pub took: Duration,
     /// What else is known, for an executable that was made to be read.
-    pub texts: Option<Texts<'e>>,
+    pub texts: Option<SweepTexts<'e>>,
 }
 
 /// What a sweep is, as text.
 #[derive(Clone, Copy, Debug)]
-pub struct Texts<'e> {
+pub struct SweepTexts<'e> {
     /// Where it walks, what it reads and what it writes.
     pub accesses: &'e str,
     /// What Cranelift is given; nothing where another emitter made it.
@@ -43,21 +42,25 @@ pub struct Texts<'e> {
     pub asm: &'e str,
 }
 
-impl Executable {
+impl CpuExecutable {
     /// The steps, in the order in which they run.
     pub fn steps(&self) -> &[StepReport] {
         &self.made
     }
 
     /// The functions of machine code, in the order in which they were made.
-    pub fn sweeps(&self) -> impl ExactSizeIterator<Item = MadeSweep<'_>> {
-        self.code.listed().map(|(noted, code)| MadeSweep {
+    pub fn sweeps(&self) -> impl ExactSizeIterator<Item = CompiledSweep<'_>> {
+        self.code.listed().map(|(noted, code)| CompiledSweep {
             step: noted.step,
             name: &noted.name,
             emitter: noted.emitter,
             code,
             took: noted.took,
-            texts: noted.texts.as_ref().map(|[accesses, clif, asm]| Texts { accesses, clif, asm }),
+            texts: noted.texts.as_ref().map(|[accesses, clif, asm]| SweepTexts {
+                accesses,
+                clif,
+                asm,
+            }),
         })
     }
 

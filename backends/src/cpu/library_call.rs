@@ -1,9 +1,9 @@
-//! Functions of the user's: called by the thread that runs the program, on the memory of the buffers.
+//! Calls of user functions, by the thread that runs the program, on the memory of the buffers.
 #![allow(unsafe_code)]
 
-use super::kernel::compile::Making;
-use super::workers::Crew;
-use crate::runtime::functions::{Call, Opaque, Tensor, TensorMut};
+use super::kernel::compile::CompileContext;
+use super::workers::WorkerSet;
+use crate::runtime::functions::{Call, Opaque, TensorMut, TensorRef};
 use adfuse_ir::kernel::{Buffer, BufferData, Library};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
 use cranelift_entity::EntityRef;
@@ -11,26 +11,26 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// A call, made.
-pub(super) struct MadeCall {
+pub(super) struct CompiledCall {
     name: String,
     /// Nothing where the call is made for its size alone.
     function: Option<Arc<Opaque>>,
-    args: Vec<Dense>,
-    result: Dense,
+    args: Vec<DenseArray>,
+    result: DenseArray,
     scratch: u64,
     scratch_bytes: usize,
 }
 
 /// A dense tensor: where it is, and what.
-struct Dense {
+struct DenseArray {
     buffer: usize,
     dtype: DType,
     dims: Vec<u64>,
     bytes: usize,
 }
 
-impl Making<'_> {
-    pub(super) fn library(&mut self, step: &Library) -> Result<MadeCall, Diagnostic> {
+impl CompileContext<'_> {
+    pub(super) fn library(&mut self, step: &Library) -> Result<CompiledCall, Diagnostic> {
         let name = &step.function;
         let refuse = |m: String| Diagnostic::new(At::default(), Kind::Unsupported, m);
         let function = match self.functions {
@@ -49,12 +49,12 @@ impl Making<'_> {
             let data: &BufferData = &self.program.buffers[b];
             let dims = data.dims.iter().map(|n| n.unsigned_abs()).collect();
             let bytes = data.bytes() as usize;
-            Dense { buffer: b.index(), dtype: data.dtype, dims, bytes }
+            DenseArray { buffer: b.index(), dtype: data.dtype, dims, bytes }
         };
         let args = step.inputs.iter().map(|&b| dense(b)).collect();
         let result = dense(out);
         let elements = i64::try_from(step.scratch).unwrap_or(i64::MAX);
-        Ok(MadeCall {
+        Ok(CompiledCall {
             name: name.clone(),
             function,
             args,
@@ -65,16 +65,16 @@ impl Making<'_> {
     }
 }
 
-impl MadeCall {
-    pub(super) fn run(&self, crew: &mut Crew<'_>) -> Result<(), Diagnostic> {
+impl CompiledCall {
+    pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) -> Result<(), Diagnostic> {
         let Some(function) = &self.function else { return Ok(()) };
-        let worker = crew.worker(0);
-        let mut args: SmallVec<[Tensor<'_>; 8]> = SmallVec::new();
+        let worker = worker_set.worker(0);
+        let mut args: SmallVec<[TensorRef<'_>; 8]> = SmallVec::new();
         for d in &self.args {
             // SAFETY: the buffer is dense and has this many bytes, which an earlier step or the caller has written and
             // nobody writes meanwhile; they begin where its elements may.
             let bytes = unsafe { slice(worker.table[d.buffer], d.bytes) };
-            args.push(Tensor { dtype: d.dtype, dims: &d.dims, bytes });
+            args.push(TensorRef { dtype: d.dtype, dims: &d.dims, bytes });
         }
         let out = &self.result;
         // SAFETY: nobody else touches the result and the scratch while the function runs: the verifier has seen that

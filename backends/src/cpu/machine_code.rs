@@ -1,22 +1,21 @@
-//! Machine code: one function for each sweep over a range of places.
+//! Machine code: one function for each sweep, over a range of points.
 //!
-//! Everything that is computed element by element - a stage of a kernel, an operand of a contraction,
-//! what follows a sum, the updates of a scatter - is a [`Sweep`]: parameters, a scalar program, and
-//! where its outputs go, at each coordinate of some axes. Its function takes a table of pointers and a
-//! range of row-major places, `fn(table, begin, end)`, and is made by the emitter of wide vectors, or by
-//! Cranelift where that does not take it. It stores outputs, or folds them block by block and leaves the
-//! parts ([`Fold`]).
+//! Everything that is computed element by element - a stage of a kernel, an operand of a contraction, its epilogue, the
+//! updates of a scatter - is a [`Sweep`]: parameters, a scalar program, and a destination for each output, at each
+//! coordinate of some axes. Its function takes a table of pointers and a range of row-major points, `fn(table, begin,
+//! end)`. The x86 emitter compiles it, or Cranelift if that emitter does not support the sweep. The function stores
+//! outputs, or folds them block by block and leaves the parts ([`FoldOutput`]).
 
-use super::clif::unit::Unit;
-pub(super) use super::codegen::listing::{Listing, Noted};
-pub(super) use super::codegen::loop_ir::{Fold, Sweep};
+use super::clif::unit::FunctionEmitter;
+pub(super) use super::codegen::listing::{Listing, ListingEntry};
+pub(super) use super::codegen::loop_ir::{FoldOutput, Sweep};
 pub(crate) use super::codegen::vector_width::{Emitter, Vectors};
 
-use super::clif::calls::Calls;
-use super::clif::state::Held;
+use super::clif::calls::RuntimeFunctions;
+use super::clif::state::FoldLanes;
 use super::codegen::constants::Constants;
-use super::codegen::loop_ir::Planned;
-use super::x86::code_pages::Pages;
+use super::codegen::loop_ir::LoopNest;
+use super::x86::code_pages::CodePages;
 use adfuse_ir::{At, Diagnostic, Fp, Kind};
 use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, Value, types};
 use cranelift_codegen::isa::{self, OwnedTargetIsa};
@@ -30,23 +29,23 @@ use std::str::FromStr;
 use target_lexicon::Triple;
 
 /// A sweep's machine code: the table of pointers, the first place, and one past the last.
-pub(super) type Function = unsafe extern "C" fn(*const *mut u8, i64, i64);
+pub(super) type SweepFn = unsafe extern "C" fn(*const *mut u8, i64, i64);
 
-/// A sweep that has been handed in; its function is there when all have been.
+/// A sweep that has been submitted; its function exists when all have been.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct SweepId(usize);
 
-/// Collects sweeps and makes their functions.
-pub(super) struct Maker {
+/// Compiles sweeps to functions.
+pub(super) struct SweepCompiler {
     isa: OwnedTargetIsa,
     /// There when a sweep has asked for it: a program whose sweeps are all wide has no use for it.
-    narrow: Option<Narrow>,
+    narrow: Option<CraneliftModule>,
     context: FunctionBuilderContext,
-    /// How wide vectors may be.
+    /// The largest vector width.
     vectors: Vectors,
-    made: Vec<MadeBy>,
-    /// The functions that the emitter of wide vectors made.
-    wide: Vec<super::x86::Made>,
+    made: Vec<EmittedBy>,
+    /// The functions that the x86 emitter compiled.
+    wide: Vec<super::x86::SweepCode>,
     sizes: Vec<i64>,
     constants: Constants,
     bytes: usize,
@@ -61,18 +60,18 @@ pub(super) struct Maker {
 }
 
 /// Where Cranelift puts functions.
-struct Narrow {
+struct CraneliftModule {
     module: JITModule,
-    calls: Calls,
+    calls: RuntimeFunctions,
 }
 
-impl Narrow {
-    fn new(isa: OwnedTargetIsa) -> Result<Narrow, Diagnostic> {
+impl CraneliftModule {
+    fn new(isa: OwnedTargetIsa) -> Result<CraneliftModule, Diagnostic> {
         let mut builder = JITBuilder::with_isa(isa, default_libcall_names());
         super::clif::calls::provide(&mut builder);
         let mut module = JITModule::new(builder);
-        let calls = Calls::declare(&mut module).map_err(failed)?;
-        Ok(Narrow { module, calls })
+        let calls = RuntimeFunctions::declare(&mut module).map_err(failed)?;
+        Ok(CraneliftModule { module, calls })
     }
 }
 
@@ -80,20 +79,20 @@ impl Narrow {
 const NOMINAL: i64 = 0x1000_0000_0000;
 
 /// What made a function, and its number there.
-enum MadeBy {
+enum EmittedBy {
     Cranelift(FuncId),
     Wide(usize),
 }
 
-/// The functions of a program, in memory that may be executed.
+/// The functions of a program, in executable memory.
 pub(super) struct Code {
     /// Taken when dropped; there is none where no function is Cranelift's.
     module: Option<JITModule>,
     // What of the functions is not the module's.
     #[allow(dead_code)]
-    wide: Pages,
-    functions: Vec<Function>,
-    noted: Vec<Noted>,
+    wide: CodePages,
+    functions: Vec<SweepFn>,
+    noted: Vec<ListingEntry>,
     // What the functions read.
     #[allow(dead_code)]
     constants: Constants,
@@ -107,29 +106,33 @@ fn unsupported(m: String) -> Diagnostic {
     Diagnostic::new(At::default(), Kind::Unsupported, m)
 }
 
-impl Maker {
+impl SweepCompiler {
     /// For the host, with vectors of at most this width. In other modes than the strict one, products are
     /// joined with sums where the host has an instruction for that.
-    pub(super) fn new(fp: Fp, vectors: Vectors) -> Result<Maker, Diagnostic> {
+    pub(super) fn new(fp: Fp, vectors: Vectors) -> Result<SweepCompiler, Diagnostic> {
         let vectors = vectors.checked()?;
         let host = cranelift_native::builder();
         let host = host.map_err(|m| unsupported(format!("no machine code for this host: {m}")))?;
-        Ok(Maker { vectors, ..Maker::of(host, fp)? })
+        Ok(SweepCompiler { vectors, ..SweepCompiler::of(host, fp)? })
     }
 
     /// For a target, by its name, which need not be the host, with vectors of at most this width; what it makes
     /// is not to be run.
-    pub(super) fn for_target(target: &str, vectors: Vectors, fp: Fp) -> Result<Maker, Diagnostic> {
+    pub(super) fn for_target(
+        target: &str,
+        vectors: Vectors,
+        fp: Fp,
+    ) -> Result<SweepCompiler, Diagnostic> {
         let none = |m: String| unsupported(format!("no machine code for {target}: {m}"));
         let triple = Triple::from_str(target).map_err(|m| none(m.to_string()))?;
         let mut isa = isa::lookup(triple).map_err(|m| none(m.to_string()))?;
         for feature in vectors.features() {
             isa.enable(feature).map_err(|m| none(m.to_string()))?;
         }
-        Ok(Maker { vectors, is_listed: true, ..Maker::of(isa, fp)? })
+        Ok(SweepCompiler { vectors, is_listed: true, ..SweepCompiler::of(isa, fp)? })
     }
 
-    fn of(isa: isa::Builder, fp: Fp) -> Result<Maker, Diagnostic> {
+    fn of(isa: isa::Builder, fp: Fp) -> Result<SweepCompiler, Diagnostic> {
         let mut flags = settings::builder();
         let checked = if cfg!(debug_assertions) { "true" } else { "false" };
         let set = [
@@ -155,7 +158,7 @@ impl Maker {
         };
         let x86 = isa.name() == "x64";
         let host_fma = !x86 || has("has_fma") && has("has_avx");
-        Ok(Maker {
+        Ok(SweepCompiler {
             isa,
             narrow: None,
             context: FunctionBuilderContext::new(),
@@ -173,11 +176,11 @@ impl Maker {
         })
     }
 
-    /// Makes the function of a sweep.
+    /// Compiles a sweep.
     pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
         let mut begun = self.listing.clock();
         let masks = self.vectors == Vectors::Avx512;
-        let mut planned = Planned::new(sweep, self.contract, masks);
+        let mut planned = LoopNest::new(sweep, self.contract, masks);
         let mut why = None;
         if self.vectors != Vectors::Narrow {
             match super::x86::make(&planned, self.vectors) {
@@ -188,18 +191,18 @@ impl Maker {
                     let text = || [String::new(), made.text()];
                     self.listing.noted(begun, sweep, emitter, bytes, text);
                     self.wide.push(made);
-                    return Ok(self.known(MadeBy::Wide(self.wide.len() - 1), &planned));
+                    return Ok(self.known(EmittedBy::Wide(self.wide.len() - 1), &planned));
                 }
-                Err(super::x86::No::Taken(not)) => {
+                Err(super::x86::NoCode::Taken(not)) => {
                     why = Some(not);
-                    planned = Planned::new(sweep, self.contract, false);
+                    planned = LoopNest::new(sweep, self.contract, false);
                 }
-                Err(super::x86::No::Failed(d)) => return Err(d),
+                Err(super::x86::NoCode::Failed(d)) => return Err(d),
             }
         }
         let narrow = match &mut self.narrow {
             Some(there) => there,
-            none => none.insert(Narrow::new(self.isa.clone())?),
+            none => none.insert(CraneliftModule::new(self.isa.clone())?),
         };
         let convention = narrow.module.target_config().default_call_conv;
         let mut signature = Signature::new(convention);
@@ -213,7 +216,7 @@ impl Maker {
             _ if self.is_listed => NOMINAL,
             there => there as i64,
         };
-        let unit = Unit {
+        let unit = FunctionEmitter {
             b: FunctionBuilder::new(&mut context.func, &mut self.context),
             module: &mut narrow.module,
             calls: &narrow.calls,
@@ -221,7 +224,7 @@ impl Maker {
             constant_base: Value::reserved_value(),
             held: Vec::new(),
             recent: Vec::new(),
-            lanes: Held::default(),
+            lanes: FoldLanes::default(),
             x86: self.x86,
             host_fma: self.host_fma,
         };
@@ -231,10 +234,10 @@ impl Maker {
         narrow.module.define_function(id, &mut context).map_err(|e| failed(format!("{e:?}")))?;
         self.bytes += context.compiled_code().map_or(0, |c| c.code_buffer().len());
         self.listing.made(begun, sweep, why, &context);
-        Ok(self.known(MadeBy::Cranelift(id), &planned))
+        Ok(self.known(EmittedBy::Cranelift(id), &planned))
     }
 
-    fn known(&mut self, made: MadeBy, planned: &Planned) -> SweepId {
+    fn known(&mut self, made: EmittedBy, planned: &LoopNest) -> SweepId {
         self.made.push(made);
         self.sizes.push(planned.body.insts.len() as i64);
         SweepId(self.made.len() - 1)
@@ -261,10 +264,10 @@ impl Maker {
         if let Some(module) = &mut module {
             module.finalize_definitions().map_err(failed)?;
         }
-        let wide = Pages::new(&self.wide)?;
-        let place = |made: &MadeBy| match made {
-            MadeBy::Cranelift(id) => module.as_ref().map(|m| m.get_finalized_function(*id)),
-            MadeBy::Wide(k) => wide.entry(*k),
+        let wide = CodePages::new(&self.wide)?;
+        let place = |made: &EmittedBy| match made {
+            EmittedBy::Cranelift(id) => module.as_ref().map(|m| m.get_finalized_function(*id)),
+            EmittedBy::Wide(k) => wide.entry(*k),
         };
         let places: Option<Vec<*const u8>> = self.made.iter().map(place).collect();
         let places = places.ok_or_else(|| failed("a function is nowhere"))?;
@@ -272,7 +275,7 @@ impl Maker {
         let function = |p: *const u8| {
             // SAFETY: the signature is the one that `sweep` declared, which both emitters keep to. The memory is
             // the module's or the pages', which `Code` keeps as long as the functions.
-            unsafe { std::mem::transmute::<*const u8, Function>(p) }
+            unsafe { std::mem::transmute::<*const u8, SweepFn>(p) }
         };
         let functions = places.into_iter().map(function).collect();
         Ok(Code { module, wide, functions, noted: self.listing.noted, constants: self.constants })
@@ -281,12 +284,13 @@ impl Maker {
 
 impl Code {
     /// The functions in the order in which they were made: what is known of each, and its bytes.
-    pub(super) fn listed(&self) -> impl ExactSizeIterator<Item = (&Noted, &[u8])> {
+    pub(super) fn listed(&self) -> impl ExactSizeIterator<Item = (&ListingEntry, &[u8])> {
         // SAFETY: this many bytes were written there, may be read, and stay as they are as long as this
         // does.
         #[allow(unsafe_code)]
-        let code =
-            |f: Function, n: &Noted| unsafe { std::slice::from_raw_parts(f as *const u8, n.bytes) };
+        let code = |f: SweepFn, n: &ListingEntry| unsafe {
+            std::slice::from_raw_parts(f as *const u8, n.bytes)
+        };
         self.functions.iter().zip(&self.noted).map(move |(f, noted)| (noted, code(*f, noted)))
     }
 

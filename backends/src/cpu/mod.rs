@@ -1,9 +1,8 @@
-//! The CPU engine: programs of kernels as machine code, made when a program is compiled and run as
-//! often as one likes.
+//! The CPU engine: compiles programs of kernels to machine code.
 //!
-//! It gives the bits of the kernel evaluator, at any number of threads. What is computed element by
-//! element is machine code (`codegen`, `clif`, `x86`); folds, scans and products of matrices are Rust (`fold`,
-//! `strict_folds`, `gemm`) over what that leaves in arrays. See `docs/cpu.md`.
+//! It gives the bits of the kernel evaluator, at any number of threads. Elementwise computation is machine code
+//! (`codegen`, `clif`, `x86`). Folds of arrays, scans and matrix products are Rust (`fold`, `strict_folds`, `gemm`).
+//! See `docs/cpu.md`.
 
 pub(crate) mod argsort;
 pub(crate) mod call;
@@ -32,13 +31,13 @@ pub(crate) mod workers;
 pub(crate) mod x86;
 
 pub use crate::runtime::arena_layout::ArenaLayout;
-pub use crate::runtime::trace::{Span, Trace};
-pub use call::Handed;
-pub use codegen::vector_width::{Emitter, Vectors, Why};
+pub use crate::runtime::trace::{TimedSpan, Trace};
+pub use call::CallInput;
+pub use codegen::vector_width::{Emitter, Unsupported, Vectors};
 pub use cross_compile::{ListedFunction, ListedStep, code_for, listing_for};
-pub use engine::Engine;
-pub use executable::{Executable, Options};
+pub use engine::CpuEngine;
+pub use executable::{CpuExecutable, CpuOptions};
 #[cfg(target_arch = "x86_64")]
 pub use gemm::alone::LibraryProduct;
-pub use introspect::{MadeSweep, Texts};
+pub use introspect::{CompiledSweep, SweepTexts};
 pub use scratch::{peak, scratch};

@@ -1,28 +1,28 @@
-//! For hosts without an emitter of wide vectors: it takes no sweep. Code for such a host is never asked for
-//! with vectors wider than Cranelift's.
+//! The stand-in for the x86 emitter on other hosts: it supports no sweep. On such hosts vectors are never wider than
+//! Cranelift's.
 
-use super::codegen::loop_ir::Planned;
-use super::codegen::vector_width::{Vectors, Why};
+use super::codegen::loop_ir::LoopNest;
+use super::codegen::vector_width::{Unsupported, Vectors};
 use adfuse_ir::Diagnostic;
 
 /// The code of a sweep.
-pub(crate) struct Made {
+pub(crate) struct SweepCode {
     pub(crate) bytes: Vec<u8>,
 }
 
 /// Why there is no code.
-pub(crate) enum No {
+pub(crate) enum NoCode {
     /// The sweep is not of the kind that this emitter takes.
-    Taken(Why),
+    Taken(Unsupported),
     /// It is, and something is wrong.
     Failed(Diagnostic),
 }
 
-pub(crate) fn make(_: &Planned, _: Vectors) -> Result<Made, No> {
-    Err(No::Taken(Why::Host))
+pub(crate) fn make(_: &LoopNest, _: Vectors) -> Result<SweepCode, NoCode> {
+    Err(NoCode::Taken(Unsupported::Host))
 }
 
-impl Made {
+impl SweepCode {
     pub(crate) fn code(&self) -> &[u8] {
         &self.bytes
     }
@@ -32,12 +32,12 @@ impl Made {
     }
 }
 
-/// Memory for code, of which there is none.
-pub(crate) struct Pages;
+/// Memory for code; it is always empty.
+pub(crate) struct CodePages;
 
-impl Pages {
-    pub(crate) fn new(_: &[Made]) -> Result<Pages, Diagnostic> {
-        Ok(Pages)
+impl CodePages {
+    pub(crate) fn new(_: &[SweepCode]) -> Result<CodePages, Diagnostic> {
+        Ok(CodePages)
     }
 
     pub(crate) fn entry(&self, _: usize) -> Option<*const u8> {

@@ -1,7 +1,7 @@
-//! Where the elements of operands are, and where sums go: buffers as matrices, and windows of them.
+//! Operands and results of contractions in memory: buffers as matrices, and windows of buffers.
 
 use super::codegen::affine_form::{affine, affine_of};
-use super::gemm::window::{Axis, Forms, GUARDS, Window, merged as merged_axes};
+use super::gemm::window::{Forms, GUARDS, Window, WindowAxis, merged as merged_axes};
 use super::shape::volume;
 use super::workers::Worker;
 use adfuse_ir::DType;
@@ -22,8 +22,8 @@ pub(super) struct View {
     pub(super) steps: [i64; 2],
 }
 
-/// A buffer of which an operand is windows.
-pub(super) struct Windows {
+/// A buffer and the windows of it that are an operand.
+pub(super) struct WindowOperand {
     pub(super) buffer: usize,
     pub(super) window: Window,
     /// Whether elements are read more than once.
@@ -131,7 +131,7 @@ pub(super) fn windows(
     feed: &Feed,
     groups: [&Extents; 3],
     sum: DType,
-) -> Option<Windows> {
+) -> Option<WindowOperand> {
     let [Param::Load(pieces)] = feed.params.as_slice() else { return None };
     let piece = match pieces.as_slice() {
         [piece] if piece.guards.is_empty() => piece,
@@ -160,7 +160,7 @@ pub(super) fn windows(
         let first = next;
         next += extents.len();
         let axes = extents.iter().zip(first..);
-        merged_axes(axes.map(|(&extent, a)| Axis { extent, steps: at(&|k| forms[k].1[a]) }))
+        merged_axes(axes.map(|(&extent, a)| WindowAxis { extent, steps: at(&|k| forms[k].1[a]) }))
     };
     let [batch, free, depth] = [group(groups[0])?, group(groups[1])?, group(groups[2])?];
     let guards = piece.guards.iter().map(|g| g.range.clone()).collect();
@@ -168,5 +168,5 @@ pub(super) fn windows(
     let window = Window { first: at(&|k| forms[k].0), batch, free, depth, guards, elements };
     let all = groups.iter().try_fold(1i64, |n, g| n.checked_mul(volume(g).ok()?))?;
     let overlaps = all > volume(&data.dims).ok()?;
-    Some(Windows { buffer: b.index(), window, overlaps })
+    Some(WindowOperand { buffer: b.index(), window, overlaps })
 }

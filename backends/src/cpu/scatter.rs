@@ -1,15 +1,14 @@
-//! Scatters: updates and their places are computed by a sweep, and joined with what is where they go.
+//! Scatters: a sweep computes updates and their indices, which are then applied to the result.
 //!
-//! Both are done by all threads, a round of updates at a time. Each thread adds the updates whose place is in
-//! its range of the sums, in the order of the updates: every sum gets its own in that order, however many
-//! threads there are.
+//! All threads do both, one round of updates at a time. Each thread applies the updates whose index is in its range of
+//! the result, in the order of the updates. So every sum has its defined order, whatever the number of threads.
 #![allow(unsafe_code)]
 
-use super::codegen::loop_ir::{Part, Put, Slots, Sweep};
-use super::kernel::compile::Making;
+use super::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
+use super::kernel::compile::CompileContext;
 use super::machine_code::SweepId;
 use super::shape::volume;
-use super::workers::{Crew, Worker};
+use super::workers::{Worker, WorkerSet};
 use crate::runtime::strides::dense as is_dense;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{BufferData, Operand, Param, Piece, Scatter};
@@ -31,7 +30,7 @@ const ROUND: i64 = 16 * PIECE;
 const ELEMENTS: i64 = 1 << 16;
 
 /// A scatter, made.
-pub(super) struct MadeScatter {
+pub(super) struct CompiledScatter {
     updates: SweepId,
     count: i64,
     /// Of all workers: the updates of a round, and their places.
@@ -40,13 +39,13 @@ pub(super) struct MadeScatter {
     /// Puts what the sums begin with where they add up.
     begin: SweepId,
     elements: i64,
-    sums: Sums,
+    sums: ScatterSums,
     wide: DType,
     update: Update,
 }
 
 /// Where the sums add up.
-enum Sums {
+enum ScatterSums {
     /// In the buffer that they are for.
     There(usize),
     /// In an array of all workers, since the buffer is of another type or has its elements elsewhere; the
@@ -54,8 +53,8 @@ enum Sums {
     Beside(u64, SweepId),
 }
 
-impl Making<'_> {
-    pub(super) fn scatter(&mut self, step: &Scatter) -> Result<MadeScatter, Diagnostic> {
+impl CompileContext<'_> {
+    pub(super) fn scatter(&mut self, step: &Scatter) -> Result<CompiledScatter, Diagnostic> {
         let program = self.program;
         let data = &program.buffers[step.out];
         let wide = data.dtype.compute();
@@ -85,16 +84,18 @@ impl Making<'_> {
         let params = [Param::Load(SmallVec::from_iter([piece]))];
         let body = Recorder::record_any(&[data.dtype], |x| x[0].convert(wide));
         let there = wide == data.dtype && is_dense(data);
-        let put = if there { Put::Store(step.out, &index) } else { Put::Place(0) };
-        let begin = self.sweep(&whole(&params, &body, vec![put], Slots::default(), Part::Begin))?;
+        let put = if there { SweepOutput::Store(step.out, &index) } else { SweepOutput::Place(0) };
+        let begin =
+            self.sweep(&whole(&params, &body, vec![put], ArraySlots::default(), SweepRole::Begin))?;
         let sums = match there {
-            true => Sums::There(step.out.index()),
+            true => ScatterSums::There(step.out.index()),
             false => {
                 let body = Recorder::record_any(&[wide], |x| x[0].convert(data.dtype));
-                let slots = Slots { sums: Some((0, wide)), ..Slots::default() };
-                let puts = vec![Put::Store(step.out, &index)];
-                let finish = self.sweep(&whole(&[Param::Sum], &body, puts, slots, Part::Finish))?;
-                Sums::Beside(self.shared.take(elements, wide.bytes())?, finish)
+                let slots = ArraySlots { sums: Some((0, wide)), ..ArraySlots::default() };
+                let puts = vec![SweepOutput::Store(step.out, &index)];
+                let finish =
+                    self.sweep(&whole(&[Param::Sum], &body, puts, slots, SweepRole::Finish))?;
+                ScatterSums::Beside(self.shared.take(elements, wide.bytes())?, finish)
             }
         };
         // The place of an update is one among the sums, which are row-major.
@@ -106,46 +107,46 @@ impl Making<'_> {
             domain: step.domain.len(),
             params: &step.params,
             body: &step.program,
-            puts: vec![Put::Place(0)],
-            slots: Slots::default(),
+            puts: vec![SweepOutput::Place(0)],
+            slots: ArraySlots::default(),
             target: Some((step.out, &step.index, &step.guards, 1)),
-            part: Part::Updates,
+            part: SweepRole::Updates,
         })?;
         let update = step.update;
-        Ok(MadeScatter { updates, count, values, places, begin, elements, sums, wide, update })
+        Ok(CompiledScatter { updates, count, values, places, begin, elements, sums, wide, update })
     }
 }
 
-impl MadeScatter {
-    pub(super) fn run(&self, crew: &mut Crew<'_>) {
-        self.all(crew, self.begin);
-        let threads = crew.workers.len() as i64;
+impl CompiledScatter {
+    pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) {
+        self.all(worker_set, self.begin);
+        let threads = worker_set.workers.len() as i64;
         let round = if threads > 1 { ROUND } else { PIECE };
         let range = (self.elements + threads - 1) / threads;
         let mut from = 0;
         while from < self.count {
             let to = (from + round).min(self.count);
-            crew.each((to - from + PIECE - 1) / PIECE, |code, worker, k| {
+            worker_set.each((to - from + PIECE - 1) / PIECE, |code, worker, k| {
                 let (values, places) = (worker.all(self.values), worker.all(self.places));
                 worker.set(0, values, from, self.wide.bytes());
                 worker.set(1, places, from, 8);
                 let first = from + k * PIECE;
                 worker.sweep(code, self.updates, first, (first + PIECE).min(to));
             });
-            crew.each(threads, |_, worker, k| {
+            worker_set.each(threads, |_, worker, k| {
                 let end = ((k + 1) * range).min(self.elements);
                 self.add(worker, (to - from) as usize, (k * range).min(end)..end);
             });
             from = to;
         }
-        if let Sums::Beside(_, finish) = self.sums {
-            self.all(crew, finish);
+        if let ScatterSums::Beside(_, finish) = self.sums {
+            self.all(worker_set, finish);
         }
     }
 
     /// Runs a sweep over all sums.
-    fn all(&self, crew: &mut Crew<'_>, sweep: SweepId) {
-        crew.each((self.elements + ELEMENTS - 1) / ELEMENTS, |code, worker, k| {
+    fn all(&self, worker_set: &mut WorkerSet<'_>, sweep: SweepId) {
+        worker_set.each((self.elements + ELEMENTS - 1) / ELEMENTS, |code, worker, k| {
             let sums = self.sums(worker);
             worker.set(0, sums, 0, self.wide.bytes());
             worker.sweep(code, sweep, k * ELEMENTS, ((k + 1) * ELEMENTS).min(self.elements));
@@ -155,8 +156,8 @@ impl MadeScatter {
     /// Where the sums add up.
     fn sums(&self, worker: &Worker) -> *mut u8 {
         match &self.sums {
-            Sums::There(buffer) => worker.table[*buffer],
-            Sums::Beside(at, _) => worker.all(*at),
+            ScatterSums::There(buffer) => worker.table[*buffer],
+            ScatterSums::Beside(at, _) => worker.all(*at),
         }
     }
 
@@ -173,7 +174,7 @@ impl MadeScatter {
         }
     }
 
-    fn updated<T: Number>(&self, worker: &Worker, n: usize, range: Range<i64>) {
+    fn updated<T: ScatterElement>(&self, worker: &Worker, n: usize, range: Range<i64>) {
         match self.update {
             Update::Add => self.added(worker, n, range, T::sum),
             Update::Max => self.added(worker, n, range, T::larger),
@@ -212,7 +213,7 @@ impl MadeScatter {
 }
 
 /// What updates do with two elements of a type.
-trait Number: Copy {
+trait ScatterElement: Copy {
     fn sum(self, other: Self) -> Self;
     fn larger(self, other: Self) -> Self;
     fn smaller(self, other: Self) -> Self;
@@ -220,7 +221,7 @@ trait Number: Copy {
 
 macro_rules! floats {
     ($($t:ty),*) => {$(
-        impl Number for $t {
+        impl ScatterElement for $t {
             fn sum(self, other: $t) -> $t {
                 // A buffer holds no NaN but the canonical one.
                 let sum = self + other;
@@ -249,7 +250,7 @@ macro_rules! floats {
 
 macro_rules! integers {
     ($($t:ty),*) => {$(
-        impl Number for $t {
+        impl ScatterElement for $t {
             fn sum(self, other: $t) -> $t {
                 self.wrapping_add(other)
             }

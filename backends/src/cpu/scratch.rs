@@ -1,11 +1,11 @@
-//! What steps need beside the buffers, and where they have it.
+//! Scratch memory of steps: how much each needs, and its offsets.
 
 use super::capabilities::CAPABILITIES;
 use super::executable::{bytes, handed, outputs, place, work};
-use super::kernel::compile::Making;
+use super::kernel::compile::CompileContext;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::errors::within;
-use crate::runtime::host_memory::{ALIGN, Room};
+use crate::runtime::host_memory::{ALIGN, OffsetAllocator};
 use crate::runtime::legalize::{Legalized, legalize};
 use adfuse_ir::kernel::{Buffer, Program, Verified};
 use adfuse_ir::{At, Diagnostic, Kind};
@@ -17,7 +17,7 @@ use cranelift_entity::SecondaryMap;
 /// the engine takes for the program, but for what each of its threads has for the piece that it works on.
 ///
 /// # Errors
-/// As [`Executable::compile`](super::Executable::compile).
+/// As [`Executable::compile`](super::CpuExecutable::compile).
 pub fn scratch(program: &Verified<Program>) -> Result<Vec<u64>, Diagnostic> {
     needed(program, &legalize(program, &CAPABILITIES)?)
 }
@@ -27,7 +27,7 @@ pub fn scratch(program: &Verified<Program>) -> Result<Vec<u64>, Diagnostic> {
 /// that it holds no more ([`MemoryReport::peak`](crate::MemoryReport::peak)).
 ///
 /// # Errors
-/// As [`Executable::compile`](super::Executable::compile).
+/// As [`Executable::compile`](super::CpuExecutable::compile).
 pub fn peak(program: &Verified<Program>, arena: &ArenaLayout) -> Result<u64, Diagnostic> {
     let low = legalize(program, &CAPABILITIES)?;
     let needed = needed(program, &low)?;
@@ -40,8 +40,8 @@ pub(super) fn peak_of(
     (low, needed): (&Legalized, &[u64]),
     arena: &ArenaLayout,
 ) -> Result<u64, Diagnostic> {
-    let rooms = Rooms::new(program, (low, needed), arena)?;
-    let mut constants = Room::default();
+    let rooms = ScratchLayout::new(program, (low, needed), arena)?;
+    let mut constants = OffsetAllocator::default();
     let places = place(low, arena, &rooms, &mut constants);
     let places = places.map_err(|d| within(d, program, None))?;
     let inputs = low.inputs.iter().filter_map(|&b| low.program.buffers[b].ty());
@@ -58,10 +58,10 @@ type Offsets = SecondaryMap<Buffer, Option<u64>>;
 /// As [`scratch`], for a program that is legalized.
 pub(super) fn needed(program: &Program, low: &Legalized) -> Result<Vec<u64>, Diagnostic> {
     let starts = vec![0u64; program.steps.len()];
-    let whole = |&at: &u64| Room::at(at);
+    let whole = |&at: &u64| OffsetAllocator::at(at);
     let (mut rooms, _) =
         begun(low, starts.iter().map(whole)).map_err(|d| within(d, program, None))?;
-    let mut own = Room::default();
+    let mut own = OffsetAllocator::default();
     for (n, step) in low.program.steps.iter().enumerate() {
         let Some((origin, room)) =
             low.origin.get(n).and_then(|&origin| Some((origin, rooms.get_mut(origin)?)))
@@ -70,8 +70,8 @@ pub(super) fn needed(program: &Program, low: &Legalized) -> Result<Vec<u64>, Dia
         };
         room.free();
         own.free();
-        let mut making = Making {
-            maker: None,
+        let mut making = CompileContext {
+            compiler: None,
             program: &low.program,
             shared: room,
             own: &mut own,
@@ -87,9 +87,9 @@ pub(super) fn needed(program: &Program, low: &Legalized) -> Result<Vec<u64>, Dia
 /// by rewriting, and where those are.
 fn begun(
     low: &Legalized,
-    starts: impl Iterator<Item = Room>,
-) -> Result<(Vec<Room>, Offsets), Diagnostic> {
-    let mut rooms: Vec<Room> = starts.collect();
+    starts: impl Iterator<Item = OffsetAllocator>,
+) -> Result<(Vec<OffsetAllocator>, Offsets), Diagnostic> {
+    let mut rooms: Vec<OffsetAllocator> = starts.collect();
     let mut temps = Offsets::new();
     for &(b, step) in &low.temps {
         if let Some(room) = step.and_then(|n| rooms.get_mut(n)) {
@@ -105,8 +105,8 @@ fn size(low: &Legalized, b: Buffer) -> i64 {
 }
 
 /// Where steps have what they need.
-pub(super) struct Rooms {
-    steps: Vec<Room>,
+pub(super) struct ScratchLayout {
+    steps: Vec<OffsetAllocator>,
     /// Temporaries that the layout has no offset for.
     pub(super) temps: Offsets,
     /// One past the last byte of the arena and of temporaries beside it.
@@ -115,20 +115,20 @@ pub(super) struct Rooms {
     most: u64,
 }
 
-impl Rooms {
+impl ScratchLayout {
     /// As the layout says, or beside the arena.
     pub(super) fn new(
         program: &Program,
         (low, needed): (&Legalized, &[u64]),
         arena: &ArenaLayout,
-    ) -> Result<Rooms, Diagnostic> {
+    ) -> Result<ScratchLayout, Diagnostic> {
         let wrong = |n: usize, m: &str| {
             let m = format!("the layout of the arena does not fit: the scratch of step {n} {m}");
             within(Diagnostic::new(At::default(), Kind::Usage, m), program, Some(n))
         };
         let after = arena.bytes.checked_next_multiple_of(ALIGN);
         let after = after.ok_or_else(|| crate::runtime::host_memory::too_much(arena.bytes))?;
-        let mut beside = Room::at(after);
+        let mut beside = OffsetAllocator::at(after);
         let mut kept = Vec::new();
         let given = |b: Buffer| arena.offsets[b].is_some() || arena.donated[b].is_some();
         let rewritten = |b: Buffer| low.temps.iter().any(|&(t, step)| t == b && step.is_some());
@@ -152,16 +152,17 @@ impl Rooms {
         // What is made is made twice, and the second time takes no more.
         let ends = starts.iter().zip(needed).map(|(&at, &bytes)| at.saturating_add(bytes));
         let most = ends.max().unwrap_or(0).max(beside.most);
-        let rooms = starts.iter().zip(needed).map(|(&at, &bytes)| Room::at(at).within(bytes));
+        let rooms =
+            starts.iter().zip(needed).map(|(&at, &bytes)| OffsetAllocator::at(at).within(bytes));
         let (steps, mut temps) = begun(low, rooms)?;
         kept.into_iter().for_each(|(b, at)| temps[b] = Some(at));
-        Ok(Rooms { steps, temps, end: beside.most, most })
+        Ok(ScratchLayout { steps, temps, end: beside.most, most })
     }
 
     /// The room of a step of the given program.
-    pub(super) fn of(&self, step: Option<usize>) -> Room {
+    pub(super) fn of(&self, step: Option<usize>) -> OffsetAllocator {
         let room = step.and_then(|n| self.steps.get(n).copied());
         // A program without steps copies at most.
-        room.unwrap_or(Room::at(self.end))
+        room.unwrap_or(OffsetAllocator::at(self.end))
     }
 }

@@ -1,7 +1,7 @@
-//! Arithmetic of extents: which folds are in the order of the places, and where they may be cut.
+//! Arithmetic of extents: which folds are in the order of the points, and where they may be divided.
 
 use super::codegen::fold::folds;
-use super::fold::Parted;
+use super::fold::BlockPartition;
 use crate::runtime::host_memory::too_much;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Extents, Kernel, Order, Run, Sink, Stage};
@@ -26,11 +26,11 @@ pub(super) fn covers(runs: &[Run], axes: &[i64]) -> Option<Order> {
 }
 
 /// The first run as one over the middle of three axes; `None` where its places are not in order.
-pub(super) fn parted(runs: &[Run], extents: &[i64]) -> Result<Option<Parted>, Diagnostic> {
+pub(super) fn parted(runs: &[Run], extents: &[i64]) -> Result<Option<BlockPartition>, Diagnostic> {
     let Some(run) = runs.first() else {
         let outer = volume(extents)? as usize;
         let order = Order::Chain;
-        return Ok(Some(Parted { outer, size: 1, inner: 1, order, blocks: 1 }));
+        return Ok(Some(BlockPartition { outer, size: 1, inner: 1, order, blocks: 1 }));
     };
     let long: Vec<usize> = (0..extents.len()).filter(|&a| extents[a] != 1).collect();
     let axes: Vec<usize> = run.axes.iter().map(|&a| usize::from(a)).collect();
@@ -44,7 +44,7 @@ pub(super) fn parted(runs: &[Run], extents: &[i64]) -> Result<Option<Parted>, Di
         return Ok(None);
     }
     let blocks = size.div_ceil(run.order.block() as usize);
-    Ok(Some(Parted { outer, size, inner, order: run.order, blocks }))
+    Ok(Some(BlockPartition { outer, size, inner, order: run.order, blocks }))
 }
 
 /// Values of a fold over the domain that are kept until all points are done, at most: more are folded block
@@ -66,8 +66,8 @@ pub(super) fn of_rows(kernel: &Kernel, stage: &Stage) -> Result<bool, Diagnostic
 
 /// A fold that the code of a sweep does block by block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct InCode {
-    pub(super) by: Parted,
+pub(super) struct CodeFold {
+    pub(super) by: BlockPartition,
     /// The first of the axes that fold first, by their numbers in the sweep, and one past the last.
     pub(super) axes: [usize; 2],
 }
@@ -79,7 +79,7 @@ const SHORT: i64 = 16;
 /// Which sinks of a stage fold in code. Their first runs have to be of neighbouring axes, along lines or over
 /// columns that are not short, of values that vectors hold; those of one sweep along lines are all along the
 /// same.
-pub(super) fn in_code(kernel: &Kernel, stage: &Stage) -> Result<Vec<Option<InCode>>, Diagnostic> {
+pub(super) fn in_code(kernel: &Kernel, stage: &Stage) -> Result<Vec<Option<CodeFold>>, Diagnostic> {
     let domain = &kernel.domain;
     let kept = of_rows(kernel, stage)?;
     let all: Extents = domain.iter().chain(&stage.axes).copied().collect();
@@ -118,14 +118,14 @@ pub(super) fn in_code(kernel: &Kernel, stage: &Stage) -> Result<Vec<Option<InCod
         if fits && by.order == Order::Lane {
             lines = Some(axes);
         }
-        found.push(fits.then_some(InCode { by, axes }));
+        found.push(fits.then_some(CodeFold { by, axes }));
     }
     Ok(found)
 }
 
 /// The least number of points, a multiple of `grain`, after which no block of a fold is cut, of `volume`
 /// places each; `None` where there is none.
-pub(super) fn granule(grain: i64, by: &Parted, volume: i64) -> Option<i64> {
+pub(super) fn granule(grain: i64, by: &BlockPartition, volume: i64) -> Option<i64> {
     let line = i64::try_from(by.size.checked_mul(by.inner)?).ok()?;
     let block = i64::try_from(by.inner.checked_mul(by.order.block() as usize)?).ok()?;
     // Where there is nothing, nothing is cut.

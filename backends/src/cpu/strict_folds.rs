@@ -1,7 +1,7 @@
-//! The strict orders over slices: the same as `reference::order`, without memory of their own.
+//! The strict orders over slices: as in `reference::order`, but without allocation.
 #![allow(unsafe_code)]
 
-use super::element::Element;
+use super::element::FoldElement;
 use crate::reference::order::{CHAIN_BLOCK, LANE_BLOCK, LANES, SCAN_GROUP};
 use adfuse_ir::kernel::Order;
 
@@ -9,15 +9,15 @@ use adfuse_ir::kernel::Order;
 const LEVELS: usize = 64;
 
 /// The balanced tree over parts that arrive one after the other.
-pub(super) struct Tree<T> {
+pub(super) struct FoldTree<T> {
     count: u64,
     stack: [T; LEVELS],
     held: usize,
 }
 
-impl<T: Element> Tree<T> {
-    pub(super) fn new() -> Tree<T> {
-        Tree { count: 0, stack: [T::default(); LEVELS], held: 0 }
+impl<T: FoldElement> FoldTree<T> {
+    pub(super) fn new() -> FoldTree<T> {
+        FoldTree { count: 0, stack: [T::default(); LEVELS], held: 0 }
     }
 
     pub(super) fn push(&mut self, part: T, combine: impl Fn(T, T) -> T) {
@@ -38,17 +38,17 @@ impl<T: Element> Tree<T> {
 }
 
 /// One block of the lane order, of 1 to 1024 elements.
-pub(super) fn lane_block<T: Element>(xs: &[T], combine: impl Fn(T, T) -> T + Copy) -> T {
+pub(super) fn lane_block<T: FoldElement>(xs: &[T], combine: impl Fn(T, T) -> T + Copy) -> T {
     if xs.len() <= LANES {
         return short(xs, combine);
     }
-    let mut lanes = Lanes::new();
+    let mut lanes = BlockLanes::new();
     lanes.take(xs, combine);
     lanes.join(combine)
 }
 
 /// A block that fills each lane once at most: of short rows there are many, so it does no more than it must.
-fn short<T: Element>(xs: &[T], combine: impl Fn(T, T) -> T) -> T {
+fn short<T: FoldElement>(xs: &[T], combine: impl Fn(T, T) -> T) -> T {
     let mut a = [T::default(); LANES];
     for (a, &x) in a.iter_mut().zip(xs) {
         *a = x;
@@ -67,14 +67,14 @@ fn short<T: Element>(xs: &[T], combine: impl Fn(T, T) -> T) -> T {
 
 /// The 32 lanes of a block that is not done yet.
 #[derive(Clone, Copy)]
-pub(super) struct Lanes<T> {
+pub(super) struct BlockLanes<T> {
     lanes: [T; LANES],
     pub(super) taken: usize,
 }
 
-impl<T: Element> Lanes<T> {
-    pub(super) fn new() -> Lanes<T> {
-        Lanes { lanes: [T::default(); LANES], taken: 0 }
+impl<T: FoldElement> BlockLanes<T> {
+    pub(super) fn new() -> BlockLanes<T> {
+        BlockLanes { lanes: [T::default(); LANES], taken: 0 }
     }
 
     /// Takes the next elements of the block.
@@ -123,13 +123,13 @@ impl<T: Element> Lanes<T> {
     }
 }
 
-fn chain_block<T: Element>(xs: &[T], combine: impl Fn(T, T) -> T) -> T {
+fn chain_block<T: FoldElement>(xs: &[T], combine: impl Fn(T, T) -> T) -> T {
     xs.iter().copied().reduce(combine).unwrap_or_default()
 }
 
 /// Adds the blocks of a piece of a line to its tree. Every piece but the last is of whole blocks.
-pub(super) fn push_blocks<T: Element>(
-    tree: &mut Tree<T>,
+pub(super) fn push_blocks<T: FoldElement>(
+    tree: &mut FoldTree<T>,
     xs: &[T],
     order: Order,
     combine: impl Fn(T, T) -> T + Copy,
@@ -145,7 +145,7 @@ pub(super) fn push_blocks<T: Element>(
 }
 
 /// A whole line that is in memory.
-pub(super) fn line<T: Element>(
+pub(super) fn line<T: FoldElement>(
     xs: &[T],
     order: Order,
     combine: impl Fn(T, T) -> T + Copy,
@@ -158,7 +158,7 @@ pub(super) fn line<T: Element>(
             Order::Chain => chain_block(xs, combine),
         };
     }
-    let mut tree = Tree::new();
+    let mut tree = FoldTree::new();
     push_blocks(&mut tree, xs, order, combine);
     tree.finish(combine).unwrap_or(empty)
 }
@@ -168,7 +168,7 @@ pub(super) fn line<T: Element>(
 ///
 /// # Safety
 /// `xs` must point to this many lines, and nobody else may use these columns meanwhile.
-pub(super) unsafe fn join_parts<T: Element>(
+pub(super) unsafe fn join_parts<T: FoldElement>(
     xs: *mut T,
     [parts, inner]: [usize; 2],
     [from, to]: [usize; 2],
@@ -205,7 +205,7 @@ pub(super) fn scan_room(n: usize) -> usize {
 }
 
 /// Inclusive scan along the middle of three axes, in place. `work` has [`scan_room`] elements.
-pub(super) fn scan<T: Element>(
+pub(super) fn scan<T: FoldElement>(
     xs: &mut [T],
     [extent, inner]: [usize; 2],
     reverse: bool,
@@ -228,7 +228,7 @@ pub(super) fn scan<T: Element>(
 }
 
 /// As the definition says it, with the ends of groups in memory that is given.
-fn scan_line<T: Element>(xs: &mut [T], ends: &mut [T], combine: impl Fn(T, T) -> T + Copy) {
+fn scan_line<T: FoldElement>(xs: &mut [T], ends: &mut [T], combine: impl Fn(T, T) -> T + Copy) {
     for group in xs.chunks_mut(SCAN_GROUP) {
         let mut d = 1;
         while d < SCAN_GROUP {
@@ -277,7 +277,7 @@ mod tests {
     fn lanes_may_be_taken_in_any_pieces() {
         let xs = numbers(1024);
         for piece in [1, 3, 31, 32, 33, 100] {
-            let mut lanes = Lanes::new();
+            let mut lanes = BlockLanes::new();
             xs.chunks(piece).for_each(|p| lanes.take(p, add));
             assert_eq!(lanes.join(add), lane_block(&xs, add), "{piece}");
         }

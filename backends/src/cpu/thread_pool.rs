@@ -1,4 +1,4 @@
-//! Threads that wait for work: a short while spinning, then asleep.
+//! A pool of threads, which spin for a short while and then sleep until there is work.
 #![allow(unsafe_code)]
 
 use std::hint::spin_loop;
@@ -11,10 +11,10 @@ use std::thread::{Builder, JoinHandle, park, yield_now};
 /// takes to wake it.
 const SPINS: u32 = 4000;
 
-/// What threads do for a call of [`Pool::run`], with their numbers.
+/// What threads do for a call of [`ThreadPool::run`], with their numbers.
 type Job<'a> = &'a (dyn Fn(usize) + Sync);
 
-struct Shared {
+struct PoolState {
     /// Counts the calls.
     call: AtomicU64,
     job: Mutex<Option<Job<'static>>>,
@@ -24,16 +24,16 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// Threads beside the caller's.
-pub(super) struct Pool {
-    shared: Arc<Shared>,
+/// Threads in addition to the caller's.
+pub(super) struct ThreadPool {
+    shared: Arc<PoolState>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Pool {
-    /// This many threads beside the caller's; fewer where the system gives no more.
-    pub(super) fn new(beside: usize) -> Pool {
-        let shared = Arc::new(Shared {
+impl ThreadPool {
+    /// This many threads in addition to the caller's; fewer if the system refuses more.
+    pub(super) fn new(beside: usize) -> ThreadPool {
+        let shared = Arc::new(PoolState {
             call: AtomicU64::new(0),
             job: Mutex::new(None),
             busy: AtomicUsize::new(0),
@@ -44,7 +44,7 @@ impl Pool {
             let shared = Arc::clone(&shared);
             Builder::new().spawn(move || shared.wait(k + 1)).ok()
         };
-        Pool { threads: (0..beside).filter_map(thread).collect(), shared }
+        ThreadPool { threads: (0..beside).filter_map(thread).collect(), shared }
     }
 
     /// Runs a job on the caller's thread, as number 0, and on those others that come before that is done
@@ -81,7 +81,7 @@ impl Pool {
     }
 }
 
-impl Shared {
+impl PoolState {
     fn wait(&self, number: usize) {
         let mut seen = 0;
         loop {
@@ -104,7 +104,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl PoolState {
     /// The call and its job, if that has not been taken back, counting the thread in.
     fn take(&self) -> (u64, Option<Job<'static>>) {
         let job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +115,7 @@ impl Shared {
     }
 }
 
-impl Drop for Pool {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn no_thread_runs_a_job_twice() {
-        let mut pool = Pool::new(3);
+        let mut pool = ThreadPool::new(3);
         for call in 0..200 {
             let counts: Vec<AtomicUsize> = (0..4).map(|_| AtomicUsize::new(0)).collect();
             pool.run(&|k| {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_panic_comes_back() {
-        let mut pool = Pool::new(1);
+        let mut pool = ThreadPool::new(1);
         let begun = AtomicBool::new(false);
         let caught = catch_unwind(AssertUnwindSafe(|| {
             pool.run(&|k| {

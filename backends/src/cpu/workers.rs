@@ -1,13 +1,13 @@
-//! The workers of a run: each with its table of pointers and its own memory.
+//! The workers of a run: each has its table of pointers and memory of its own.
 #![allow(unsafe_code)]
 
 use super::machine_code::{Code, SweepId};
-use super::thread_pool::Pool;
-use crate::runtime::trace::Recorder;
+use super::thread_pool::ThreadPool;
+use crate::runtime::trace::SpanRecorder;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// What runs tasks: a table of pointers and memory that nobody else uses.
+/// A worker: a table of pointers, and memory of its own.
 pub(super) struct Worker {
     /// Pointers to the buffers, then to the slots of the step that runs.
     pub(super) table: Vec<*mut u8>,
@@ -51,19 +51,19 @@ impl Worker {
 }
 
 /// The workers, and how many of them there are.
-pub(super) struct Crew<'a> {
+pub(super) struct WorkerSet<'a> {
     pub(super) code: &'a Code,
     /// One for each thread.
     pub(super) workers: &'a [Mutex<Worker>],
-    /// The threads beside the caller's, unless somebody else has them.
-    pub(super) pool: Option<&'a mut Pool>,
+    /// The threads in addition to the caller's, unless another run uses them.
+    pub(super) pool: Option<&'a mut ThreadPool>,
     /// The step that runs.
     pub(super) step: usize,
-    /// What takes down when tasks run, if anybody asks.
-    pub(super) recorder: Option<&'a Recorder>,
+    /// Records when tasks run, on request.
+    pub(super) recorder: Option<&'a SpanRecorder>,
 }
 
-impl Crew<'_> {
+impl WorkerSet<'_> {
     /// Runs tasks `0..count`, each once, in any order.
     pub(super) fn each(&mut self, count: i64, task: impl Fn(&Code, &mut Worker, i64) + Sync) {
         let (code, step, recorder) = (self.code, self.step, self.recorder);

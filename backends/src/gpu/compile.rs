@@ -3,13 +3,14 @@
 use super::launches::Module;
 use super::ptx::compile_but;
 use super::schedule::library_split::divided;
-use super::target::Target;
+use super::schedule::{GpuSchedule, schedule};
+use super::target::GpuTarget;
 use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::{At, Diagnostic, Fp, Kind};
 
 /// What a device of this version of the instruction set is given.
-pub(crate) fn target((major, minor): (u32, u32)) -> Result<Target, Diagnostic> {
-    Target::of_capability(major, minor).ok_or_else(|| {
+pub(crate) fn target((major, minor): (u32, u32)) -> Result<GpuTarget, Diagnostic> {
+    GpuTarget::of_capability(major, minor).ok_or_else(|| {
         let m = format!("no code is made for GPUs of compute capability {major}.{minor}");
         Diagnostic::new(At::default(), Kind::Unsupported, m)
     })
@@ -18,7 +19,7 @@ pub(crate) fn target((major, minor): (u32, u32)) -> Result<Target, Diagnostic> {
 /// The text of a program, in which the steps that a library does have no part.
 pub(crate) fn compiled(
     program: &Verified<Program>,
-    target: Target,
+    target: GpuTarget,
     fp: Fp,
     multiplied: &[bool],
 ) -> Result<Module, Diagnostic> {
@@ -29,18 +30,17 @@ pub(crate) fn compiled(
     compile_but(program, target, fp, multiplied).map_err(within)
 }
 
-/// What a device of this compute capability launches, with none there and where no library multiplies: the
-/// program as the engine divides it, and its PTX, as an engine on such a device would compile it.
+/// What a device of this compute capability runs, with none there and where no library multiplies: the program as the
+/// engine divides it, and its schedule.
 ///
 /// # Errors
 /// [`Kind::Unsupported`] for what has no lowering, with the step, and for devices older than every target.
-pub fn launches_for(
+pub fn schedule_for(
     program: &Verified<Program>,
     compute: (u32, u32),
     fp: Fp,
-) -> Result<(Verified<Program>, Module), Diagnostic> {
+) -> Result<(Verified<Program>, GpuSchedule), Diagnostic> {
     let program = divided(program, fp, false)?.program;
-    let none: Vec<bool> = program.steps.iter().map(|_| false).collect();
-    let module = compiled(&program, target(compute)?, fp, &none)?;
-    Ok((program, module))
+    let made = schedule(&program, target(compute)?, fp)?;
+    Ok((program, made))
 }

@@ -12,7 +12,7 @@ pub mod ptx;
 pub(crate) mod schedule;
 pub(crate) mod target;
 
-pub use compile::launches_for;
+pub use compile::schedule_for;
 #[cfg(feature = "gpu")]
 pub use driver::copy::Copy;
 #[cfg(feature = "gpu")]

@@ -1,45 +1,96 @@
-//! The architectures that PTX is written for, and what is known of each.
+//! What is known of the GPUs that code is made for: one row of facts for each architecture.
+//!
+//! Every decision of [`crate::gpu::schedule`] reads these facts, and no other file states one. Thresholds that were
+//! found by measuring are no facts: they are constants beside the decision that they belong to.
 
-/// The instruction set that text is written for. A driver takes it on chips of that capability and later.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum Target {
-    /// Compute capability 8.0: Ampere.
-    #[default]
-    Sm80,
-    /// Compute capability 9.0: Hopper.
-    Sm90,
+/// Threads of a warp: the same on every architecture, and the number of lanes of the lane order (`docs/fp.md`).
+pub(crate) const WARP: i64 = 32;
+
+/// An architecture: the instruction set that PTX is written for, and the machine that schedules are made for. A
+/// driver takes the text on chips of that compute capability and later.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GpuTarget {
+    /// The name that assemblers know it by.
+    pub name: &'static str,
+    /// The compute capability, major and minor.
+    pub capability: (u32, u32),
+    /// Multiprocessors of the chip that grids are made large enough for.
+    pub multiprocessors: u32,
+    /// Registers of 32 bits of a multiprocessor.
+    pub registers: u32,
+    /// Registers of 32 bits that one thread may have.
+    pub thread_registers: u32,
+    /// Registers of a thread are allocated in multiples of this many.
+    pub register_unit: u32,
+    /// Registers of a block are allocated to multiples of this many threads: a warp for each scheduler.
+    pub register_threads: u32,
+    /// Bytes of shared memory that one block may have, its dynamic part raised by the driver's attribute.
+    pub shared: u32,
+    /// Bytes of shared memory that the driver takes for each block, besides what the block has.
+    pub reserved_shared: u32,
+    /// Threads that one block may have.
+    pub block_threads: u32,
+    /// Threads that a multiprocessor has at a time.
+    pub resident_threads: u32,
+    /// Blocks that a multiprocessor has at a time.
+    pub resident_blocks: u32,
+    /// Bytes along the depth of one step of a product whose tile has a multiprocessor to itself.
+    pub deep_line: i64,
 }
 
-impl Target {
-    /// Every target.
-    pub const ALL: [Target; 2] = [Target::Sm80, Target::Sm90];
+impl GpuTarget {
+    /// Compute capability 8.0: Ampere. An A100 has 108 multiprocessors; but this text also runs on every later chip, so
+    /// grids are made for as many as the largest of them has.
+    pub const SM80: GpuTarget = GpuTarget {
+        name: "sm_80",
+        capability: (8, 0),
+        multiprocessors: 132,
+        registers: 1 << 16,
+        thread_registers: 255,
+        register_unit: 8,
+        register_threads: 128,
+        // 164 KiB a multiprocessor.
+        shared: 163 << 10,
+        reserved_shared: 1 << 10,
+        block_threads: 1024,
+        resident_threads: 2048,
+        resident_blocks: 32,
+        deep_line: 64,
+    };
 
-    /// The name that assemblers know it by.
-    pub fn name(self) -> &'static str {
-        match self {
-            Target::Sm80 => "sm_80",
-            Target::Sm90 => "sm_90",
-        }
+    /// Compute capability 9.0: Hopper, as an H100 or H200 has it.
+    pub const SM90: GpuTarget = GpuTarget {
+        name: "sm_90",
+        capability: (9, 0),
+        // 228 KiB a multiprocessor.
+        shared: 227 << 10,
+        // Longer steps have fewer barriers, and three of them fit.
+        deep_line: 128,
+        ..GpuTarget::SM80
+    };
+
+    /// Every target, the oldest first.
+    pub const ALL: [GpuTarget; 2] = [GpuTarget::SM80, GpuTarget::SM90];
+
+    /// The target of a name.
+    pub fn named(name: &str) -> Option<GpuTarget> {
+        GpuTarget::ALL.into_iter().find(|t| t.name == name)
     }
 
     /// The newest target that a chip of this compute capability runs; none where it is older than all.
-    pub fn of_capability(major: u32, minor: u32) -> Option<Target> {
-        match (major, minor) {
-            (9.., _) => Some(Target::Sm90),
-            (8, _) => Some(Target::Sm80),
-            _ => None,
-        }
+    pub fn of_capability(major: u32, minor: u32) -> Option<GpuTarget> {
+        GpuTarget::ALL.into_iter().rfind(|t| t.capability <= (major, minor))
     }
 
-    /// Bytes of shared memory that one block may have, its dynamic part raised by the driver's attribute.
-    pub fn shared(self) -> u32 {
-        match self {
-            // 164 and 228 KiB a multiprocessor, of which the driver has one.
-            Target::Sm80 => 163 << 10,
-            Target::Sm90 => 227 << 10,
-        }
+    /// Threads of a block as registers are allocated to them: whole groups of warps.
+    pub(crate) fn allocated_threads(&self, threads: i64) -> i64 {
+        let unit = i64::from(self.register_threads);
+        (threads + unit - 1) / unit * unit
+    }
+
+    /// Registers of a thread, in whole units, where this many threads share a multiprocessor.
+    pub(crate) fn registers_of(&self, threads: i64) -> i64 {
+        let unit = i64::from(self.register_unit);
+        i64::from(self.registers) / threads / unit * unit
     }
 }
-
-/// Threads of a block where nothing speaks for another number.
-pub(crate) const THREADS: u32 = 256;

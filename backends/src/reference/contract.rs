@@ -1,6 +1,6 @@
 //! Contractions: a defined chain of fused multiply-adds for every result element.
 
-use super::Tensor;
+use super::EvalTensor;
 use super::order::contract as chain;
 use super::view::walk;
 use adfuse_ir::{DType, Diagnostic, Literal, TensorType};
@@ -12,21 +12,21 @@ pub(super) type Pairs<'a> = (&'a [i64], &'a [i64]);
 /// `dot_general`. Operands are widened to the result's type (16-bit floats to `f32`), sums run over
 /// the contracted axes in row-major order of their pairing, and the result is rounded once.
 pub(super) fn contract(
-    x: &Tensor,
-    y: &Tensor,
+    x: &EvalTensor,
+    y: &EvalTensor,
     batch: Pairs<'_>,
     contracted: Pairs<'_>,
     ty: &TensorType,
-) -> Result<Tensor, Diagnostic> {
+) -> Result<EvalTensor, Diagnostic> {
     if ty.elements() == Some(0) {
         // Extents of an empty result may be too large to walk.
-        return Tensor::build(ty, |_| Ok(()));
+        return EvalTensor::build(ty, |_| Ok(()));
     }
     let wide = ty.dtype.compute();
-    let x = Side::new(x, batch.0, contracted.0, wide)?;
-    let y = Side::new(y, batch.1, contracted.1, wide)?;
+    let x = OperandValues::new(x, batch.0, contracted.0, wide)?;
+    let y = OperandValues::new(y, batch.1, contracted.1, wide)?;
     let k = x.k;
-    Tensor::build(ty, |bits| {
+    EvalTensor::build(ty, |bits| {
         for b in 0..x.batch {
             for i in 0..x.free {
                 let row = &x.bits[(b * x.free + i) * k..][..k];
@@ -72,15 +72,20 @@ pub(super) fn dot(dtype: DType, x: &[u64], y: &[u64]) -> u64 {
 }
 
 /// An operand laid out as batch, free, contracted.
-struct Side {
+struct OperandValues {
     bits: Vec<u64>,
     batch: usize,
     free: usize,
     k: usize,
 }
 
-impl Side {
-    fn new(t: &Tensor, batch: &[i64], contracted: &[i64], wide: DType) -> Result<Side, Diagnostic> {
+impl OperandValues {
+    fn new(
+        t: &EvalTensor,
+        batch: &[i64],
+        contracted: &[i64],
+        wide: DType,
+    ) -> Result<OperandValues, Diagnostic> {
         let free: SmallVec<[i64; 4]> = (0..t.dims.len() as i64)
             .filter(|d| !batch.contains(d) && !contracted.contains(d))
             .collect();
@@ -97,6 +102,6 @@ impl Side {
             Ok(())
         })?;
         let extent = |axes: &[i64]| axes.iter().map(|&d| t.dims[d as usize] as usize).product();
-        Ok(Side { bits, batch: extent(batch), free: extent(&free), k: extent(contracted) })
+        Ok(OperandValues { bits, batch: extent(batch), free: extent(&free), k: extent(contracted) })
     }
 }

@@ -1,16 +1,16 @@
 //! Ops with regions: branches, loops, and loops that go back over their steps.
 
-use super::{Eval, Tensor};
+use super::{Eval, EvalTensor};
 use adfuse_ir::control::{Entered, LoopRoles, Trips};
 use adfuse_ir::{At, DType, Diagnostic, Inst, Kind, Literal, TensorType, Value};
 use std::ops::Range;
 use std::rc::Rc;
 
-type Tensors = Vec<Rc<Tensor>>;
+type Tensors = Vec<Rc<EvalTensor>>;
 
 impl Eval<'_> {
     /// The results of the region that the operand selects.
-    pub(super) fn branch(&mut self, i: Inst, selector: &Tensor) -> Result<Tensors, Diagnostic> {
+    pub(super) fn branch(&mut self, i: Inst, selector: &EvalTensor) -> Result<Tensors, Diagnostic> {
         let regions = &self.f.inst(i).regions;
         let index = Literal::from_bits(selector.dtype, selector.bits[0]).to_i64();
         let taken = match selector.dtype {
@@ -115,7 +115,7 @@ impl Eval<'_> {
         Ok(carry.into_iter().chain(up).chain(stacks).collect())
     }
 
-    fn enter<'t>(&mut self, params: &[Value], with: impl Iterator<Item = &'t Rc<Tensor>>) {
+    fn enter<'t>(&mut self, params: &[Value], with: impl Iterator<Item = &'t Rc<EvalTensor>>) {
         for (&p, t) in params.iter().zip(with) {
             self.values[p] = Some(t.clone());
         }
@@ -124,7 +124,7 @@ impl Eval<'_> {
     fn enter_step(&mut self, entered: &Entered, (at, dtype): (i64, DType), carry: &Tensors) {
         if let Some(p) = entered.index {
             let bits = vec![Literal::from_i64(dtype, at).bits()];
-            self.values[p] = Some(Rc::new(Tensor { dtype, dims: Default::default(), bits }));
+            self.values[p] = Some(Rc::new(EvalTensor { dtype, dims: Default::default(), bits }));
         }
         self.enter(&entered.carry, carry.iter());
     }
@@ -132,12 +132,12 @@ impl Eval<'_> {
     fn enter_elements(
         &mut self,
         params: &[Value],
-        of: &[Rc<Tensor>],
+        of: &[Rc<EvalTensor>],
         p: i64,
     ) -> Result<(), Diagnostic> {
         for (&param, whole) in params.iter().zip(of) {
             let range = part(p, whole.bits.len(), whole.dims[0]);
-            let element = Tensor::build(self.f.ty(param), |bits| {
+            let element = EvalTensor::build(self.f.ty(param), |bits| {
                 bits.extend_from_slice(&whole.bits[range]);
                 Ok(())
             })?;
@@ -149,19 +149,19 @@ impl Eval<'_> {
 
 /// A result that is filled an element at a time.
 struct Stack {
-    whole: Tensor,
+    whole: EvalTensor,
 }
 
 impl Stack {
     fn new(ty: &TensorType) -> Result<Stack, Diagnostic> {
-        let whole = Tensor::build(ty, |bits| {
+        let whole = EvalTensor::build(ty, |bits| {
             bits.resize(bits.capacity(), 0);
             Ok(())
         })?;
         Ok(Stack { whole })
     }
 
-    fn set(&mut self, p: i64, element: &Tensor) {
+    fn set(&mut self, p: i64, element: &EvalTensor) {
         let range = part(p, self.whole.bits.len(), self.whole.dims[0]);
         self.whole.bits[range].copy_from_slice(&element.bits);
     }
@@ -174,7 +174,7 @@ fn part(p: i64, words: usize, n: i64) -> Range<usize> {
     start..start + each
 }
 
-fn whole(t: &Tensor) -> i64 {
+fn whole(t: &EvalTensor) -> i64 {
     Literal::from_bits(t.dtype, t.bits[0]).to_i64()
 }
 
@@ -183,4 +183,4 @@ fn broken() -> Diagnostic {
 }
 
 /// The steps a loop may take where nothing else is said.
-pub const MAX_TRIPS: u64 = 1 << 40;
+pub(super) const MAX_TRIPS: u64 = 1 << 40;

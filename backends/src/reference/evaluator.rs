@@ -1,7 +1,7 @@
-//! The engine `evaluator`: planned programs, run by the kernel evaluator.
+//! The engine `evaluator`: runs planned programs by the kernel evaluator.
 //!
-//! It is slow and safe, and has no code generator: what it gives is what a plan means. It checks the layout of
-//! the arena as other engines do, though it keeps each value apart from others.
+//! It is slow, safe, and has no code generator, so its results define the meaning of a plan. It checks the layout of
+//! the arena as other engines do, although it stores each value separately.
 
 use super::kernel::{run_observed, run_with};
 use crate::runtime::arena_layout::{ArenaLayout, check};
@@ -9,7 +9,7 @@ use crate::runtime::array::Array;
 use crate::runtime::backend::{Backend, Capabilities, Executable, Prepared};
 use crate::runtime::functions::Registry;
 use crate::runtime::report::{MemoryReport, StepReport};
-use crate::runtime::trace::{Recorder, Trace};
+use crate::runtime::trace::{SpanRecorder, Trace};
 use adfuse_ir::kernel::{Buffer, Program, Role, Space, Verified};
 use adfuse_ir::{At, Diagnostic, Kind};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub struct Evaluated {
 }
 
 impl Evaluator {
-    /// What tells plans for this engine from those for others.
+    /// The name that identifies plans for this engine.
     pub const NAME: &str = "evaluator";
 
     /// With functions for programs to call.
@@ -138,13 +138,13 @@ impl Prepared for Counted<'_> {
 }
 
 impl Executable for Evaluated {
-    // The arguments are copied: none is written to, whatever is given up.
+    // The arguments are copied: none is written to, donated or not.
     fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
         run_with(&self.program, args, &mut self.functions.clone())
     }
 
     fn trace(&self, args: &[Array]) -> Result<Trace, Diagnostic> {
-        let mut recorder = Recorder::new(0);
+        let mut recorder = SpanRecorder::new(0);
         let mut begin = recorder.now();
         let mut done = |step| {
             recorder.step(step, begin);

@@ -1,6 +1,6 @@
-//! Indirect access: gather, scatters in index order, the dynamic slices, and places in order.
+//! Indirect access: gathers, scatters in index order, dynamic slices, and argsorts.
 
-use super::Tensor;
+use super::EvalTensor;
 use super::reduce::with_combine;
 use super::view::walk;
 use adfuse_ir::op::{Indirect, Update};
@@ -13,10 +13,10 @@ type Coords = SmallVec<[i64; 4]>;
 /// An op that moves elements by index values.
 pub(super) fn indirect(
     which: Indirect,
-    args: &[&Tensor],
+    args: &[&EvalTensor],
     attrs: &Attrs,
     ty: &TensorType,
-) -> Result<Tensor, Diagnostic> {
+) -> Result<EvalTensor, Diagnostic> {
     match which {
         Indirect::Gather => gather(args[0], args[1], attrs, ty),
         Indirect::Scatter(update) => scatter(update, (args[0], args[1], args[2]), attrs, ty),
@@ -25,7 +25,7 @@ pub(super) fn indirect(
             let (axis, descending) = (attrs.int("axis") as usize, attrs.flag("descending"));
             let places =
                 argsort(args[0], axis, descending, count.get(axis).map_or(0, |&n| n as usize))?;
-            Tensor::build(ty, |bits| {
+            EvalTensor::build(ty, |bits| {
                 bits.extend(places);
                 Ok(())
             })
@@ -33,7 +33,7 @@ pub(super) fn indirect(
         Indirect::DynamicSlice => {
             let sizes: Coords = ty.dims().unwrap_or_default().iter().map(|&n| n as i64).collect();
             let start = clamped_starts(&args[1..], &args[0].dims, &sizes);
-            Tensor::build(ty, |bits| {
+            EvalTensor::build(ty, |bits| {
                 walk(&sizes, |at| {
                     let place: Coords = at.iter().zip(&start).map(|(a, s)| a + s).collect();
                     bits.push(args[0].bits[offset(&place, &args[0].dims)]);
@@ -44,7 +44,7 @@ pub(super) fn indirect(
         Indirect::DynamicUpdateSlice => {
             let (x, u) = (args[0], args[1]);
             let start = clamped_starts(&args[2..], &x.dims, &u.dims);
-            Tensor::build(ty, |bits| {
+            EvalTensor::build(ty, |bits| {
                 bits.extend_from_slice(&x.bits);
                 let mut next = u.bits.iter();
                 walk(&u.dims, |at| {
@@ -63,14 +63,14 @@ fn offset(at: &[i64], dims: &[i64]) -> usize {
     at.iter().zip(dims).fold(0, |o, (a, n)| o * n + a) as usize
 }
 
-fn clamped_starts(starts: &[&Tensor], dims: &[i64], sizes: &[i64]) -> Coords {
+fn clamped_starts(starts: &[&EvalTensor], dims: &[i64], sizes: &[i64]) -> Coords {
     let start = |k: usize| Literal::from_bits(starts[k].dtype, starts[k].bits[0]).to_i64();
     (0..dims.len()).map(|d| start(d).clamp(0, dims[d] - sizes[d])).collect()
 }
 
 /// How coordinates of the big operand follow from those of the windows.
-struct Windows<'a> {
-    indices: &'a Tensor,
+struct WindowCoords<'a> {
+    indices: &'a EvalTensor,
     /// Axes of the windowed tensor that walk inside a window.
     inside: &'a [i64],
     /// Axes of the big operand that windows do not have.
@@ -82,7 +82,7 @@ struct Windows<'a> {
     clip: bool,
 }
 
-impl Windows<'_> {
+impl WindowCoords<'_> {
     /// The big operand's coordinates for the windowed tensor's; `None` for a window that does not
     /// fit, where those are not clamped.
     fn place(&self, at: &[i64]) -> Option<Coords> {
@@ -114,13 +114,13 @@ impl Windows<'_> {
 }
 
 fn gather(
-    x: &Tensor,
-    indices: &Tensor,
+    x: &EvalTensor,
+    indices: &EvalTensor,
     attrs: &Attrs,
     ty: &TensorType,
-) -> Result<Tensor, Diagnostic> {
+) -> Result<EvalTensor, Diagnostic> {
     let mode = attrs.word("mode");
-    let windows = Windows {
+    let windows = WindowCoords {
         indices,
         inside: attrs.ints("offset_dims"),
         missing: attrs.ints("collapsed"),
@@ -137,7 +137,7 @@ fn gather(
         (_, d) => Literal::from_f64(d, if d.is_signed_int() { f64::MIN } else { f64::MAX }),
     };
     let out: Coords = ty.dims().unwrap_or_default().iter().map(|&n| n as i64).collect();
-    Tensor::build(ty, |bits| {
+    EvalTensor::build(ty, |bits| {
         walk(&out, |at| {
             let place = windows.place(at);
             bits.push(place.map_or(outside.bits(), |p| x.bits[offset(&p, &x.dims)]));
@@ -150,10 +150,10 @@ fn gather(
 /// (16-bit floats accumulate in `f32` and round once, at the end).
 fn scatter(
     update: Update,
-    (x, indices, updates): (&Tensor, &Tensor, &Tensor),
+    (x, indices, updates): (&EvalTensor, &EvalTensor, &EvalTensor),
     attrs: &Attrs,
     ty: &TensorType,
-) -> Result<Tensor, Diagnostic> {
+) -> Result<EvalTensor, Diagnostic> {
     let inserted = attrs.ints("inserted");
     let mut window = attrs.ints("window_dims").iter();
     let sizes = (0..x.dims.len() as i64)
@@ -162,7 +162,7 @@ fn scatter(
             false => window.next().map_or(1, |&w| updates.dims[w as usize]),
         })
         .collect();
-    let windows = Windows {
+    let windows = WindowCoords {
         indices,
         inside: attrs.ints("window_dims"),
         missing: inserted,
@@ -184,7 +184,7 @@ fn scatter(
         }
         Ok(())
     })?;
-    Tensor::build(ty, |bits| {
+    EvalTensor::build(ty, |bits| {
         bits.extend(sums.iter().map(|&b| Literal::from_bits(wide, b).convert(x.dtype).bits()));
         Ok(())
     })
@@ -200,7 +200,7 @@ pub(super) fn joined(update: Update, dtype: DType, a: u64, b: u64) -> u64 {
 
 /// The first `count` places of the elements along an axis in order, row-major in the result.
 pub(super) fn argsort(
-    x: &Tensor,
+    x: &EvalTensor,
     axis: usize,
     descending: bool,
     count: usize,

@@ -1,6 +1,6 @@
 //! Elementwise ops and generated sources: one scalar program, run over chunks of lanes.
 
-use super::{Tensor, reserve};
+use super::{EvalTensor, reserve};
 use crate::runtime::array::out_of_memory;
 use adfuse_ir::scalar::{LANES, Lanes, ScalarProgram, eval_lanes, expand};
 use adfuse_ir::{At, Attrs, DType, Diagnostic, Kind, Op, TensorType};
@@ -8,10 +8,10 @@ use adfuse_ir::{At, Attrs, DType, Diagnostic, Kind, Op, TensorType};
 /// An elementwise op.
 pub(super) fn map(
     op: Op,
-    args: &[&Tensor],
+    args: &[&EvalTensor],
     attrs: &Attrs,
     ty: &TensorType,
-) -> Result<Tensor, Diagnostic> {
+) -> Result<EvalTensor, Diagnostic> {
     let dtypes: Vec<DType> = args.iter().map(|t| t.dtype).collect();
     let program = op.scalar_program(&dtypes, ty.dtype, attrs).ok_or_else(no_program)?;
     lanes(&program, ty, &mut |start, n, params| {
@@ -24,10 +24,10 @@ pub(super) fn map(
 /// A source whose elements follow from their place and scalar operands.
 pub(super) fn source(
     op: Op,
-    args: &[&Tensor],
+    args: &[&EvalTensor],
     attrs: &Attrs,
     ty: &TensorType,
-) -> Result<Tensor, Diagnostic> {
+) -> Result<EvalTensor, Diagnostic> {
     let dtypes: Vec<DType> = args.iter().map(|t| t.dtype).collect();
     let program = op.source_program(&dtypes, ty.dtype).ok_or_else(no_program)?;
     let dims = ty.dims().unwrap_or_default();
@@ -55,26 +55,27 @@ fn lanes(
     program: &ScalarProgram,
     ty: &TensorType,
     load: &mut dyn FnMut(usize, usize, &mut [Lanes]),
-) -> Result<Tensor, Diagnostic> {
+) -> Result<EvalTensor, Diagnostic> {
     let total = ty.elements().ok_or_else(|| out_of_memory(u64::MAX))?;
     let mut outputs = outputs(program, total, &mut |start, n, params| {
         load(start, n, params);
         Ok(())
     })?;
-    Tensor::build(ty, |bits| {
+    EvalTensor::build(ty, |bits| {
         bits.append(&mut outputs[0]);
         Ok(())
     })
 }
 
 /// Fills the parameters for `n` elements from one on.
-pub(super) type Load<'a> = &'a mut dyn FnMut(usize, usize, &mut [Lanes]) -> Result<(), Diagnostic>;
+pub(super) type LoadLanes<'a> =
+    &'a mut dyn FnMut(usize, usize, &mut [Lanes]) -> Result<(), Diagnostic>;
 
 /// The outputs of a program, each for `total` elements.
 pub(super) fn outputs(
     program: &ScalarProgram,
     total: u64,
-    load: Load<'_>,
+    load: LoadLanes<'_>,
 ) -> Result<Vec<Vec<u64>>, Diagnostic> {
     let program = expand(program);
     let mut params = vec![[0; LANES]; program.params.len()];

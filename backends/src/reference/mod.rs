@@ -1,5 +1,5 @@
-//! The reference engine: evaluates a verified function, one instruction at a time, in the declared
-//! element types and in the order that strict mode defines. It is the meaning of a program.
+//! The reference engine: evaluates a verified function, one instruction at a time, in the declared element types and in
+//! the order that strict mode defines. Its results define the meaning of a program.
 
 pub(crate) mod contract;
 mod control;
@@ -23,7 +23,7 @@ use adfuse_ir::{At, DType, Diagnostic, Function, Inst, Kind, Module, Region, Ten
 use cranelift_entity::SecondaryMap;
 use std::borrow::Cow;
 use std::rc::Rc;
-pub(crate) use tensor::{Tensor, reserve};
+pub(crate) use tensor::{EvalTensor, reserve};
 
 /// Where effects go.
 pub trait Effects {
@@ -31,7 +31,7 @@ pub trait Effects {
     fn print(&mut self, label: &str, value: &Array);
 }
 
-/// Effects that nobody listens to.
+/// A sink that discards effects.
 pub struct Silent;
 
 impl Effects for Silent {
@@ -68,8 +68,8 @@ pub fn run_with(
     let mut given = args.iter();
     for &p in f.params() {
         let t = match f.ty(p).dtype {
-            DType::Token => Tensor::token(),
-            _ => Tensor::from_array(given.next().expect("bound above"))?,
+            DType::Token => EvalTensor::token(),
+            _ => EvalTensor::from_array(given.next().expect("bound above"))?,
         };
         tensors.push(Rc::new(t));
     }
@@ -111,9 +111,9 @@ type Known<'m> = (&'m Module, &'m Registry);
 fn call(
     known: Known<'_>,
     f: &Function,
-    args: &[Rc<Tensor>],
+    args: &[Rc<EvalTensor>],
     effects: &mut dyn Effects,
-) -> Result<Vec<Rc<Tensor>>, Diagnostic> {
+) -> Result<Vec<Rc<EvalTensor>>, Diagnostic> {
     let (values, last_use) = (SecondaryMap::new(), last_uses(f));
     let mut eval = Eval { known, f, values, last_use, effects, max_trips: control::MAX_TRIPS };
     for (&p, a) in f.params().iter().zip(args) {
@@ -151,14 +151,14 @@ fn last_uses(f: &Function) -> SecondaryMap<Value, Option<Inst>> {
 struct Eval<'m> {
     known: Known<'m>,
     f: &'m Function,
-    values: SecondaryMap<Value, Option<Rc<Tensor>>>,
+    values: SecondaryMap<Value, Option<Rc<EvalTensor>>>,
     last_use: SecondaryMap<Value, Option<Inst>>,
     effects: &'m mut dyn Effects,
     max_trips: u64,
 }
 
 impl Eval<'_> {
-    fn region(&mut self, region: Region) -> Result<Vec<Rc<Tensor>>, Diagnostic> {
+    fn region(&mut self, region: Region) -> Result<Vec<Rc<EvalTensor>>, Diagnostic> {
         let f = self.f;
         for &i in &f.region(region).insts {
             let results = self.inst(i).map_err(|mut d| {
@@ -179,29 +179,29 @@ impl Eval<'_> {
         f.region(region).results.iter().map(|&v| self.get(v)).collect()
     }
 
-    fn get(&self, v: Value) -> Result<Rc<Tensor>, Diagnostic> {
+    fn get(&self, v: Value) -> Result<Rc<EvalTensor>, Diagnostic> {
         if let Some(t) = &self.values[v] {
             return Ok(t.clone());
         }
         let l = self.f.literal(v).ok_or_else(|| {
             Diagnostic::new(At::default(), Kind::Internal, "a value is read before it is made")
         })?;
-        let t = Tensor::build(self.f.ty(v), |bits| {
+        let t = EvalTensor::build(self.f.ty(v), |bits| {
             bits.resize(bits.capacity(), l.bits());
             Ok(())
         });
         t.map(Rc::new)
     }
 
-    fn inst(&mut self, i: Inst) -> Result<Vec<Rc<Tensor>>, Diagnostic> {
+    fn inst(&mut self, i: Inst) -> Result<Vec<Rc<EvalTensor>>, Diagnostic> {
         let f = self.f;
         let (op, attrs) = (f.op(i), f.attrs(i));
-        let args: Vec<Rc<Tensor>> =
+        let args: Vec<Rc<EvalTensor>> =
             f.args(i).iter().map(|&a| self.get(a)).collect::<Result<_, _>>()?;
         let arg = |k: usize| args[k].as_ref();
         let types: Vec<TensorType> = f.inst_results(i).iter().map(|&v| f.ty(v).clone()).collect();
         let ty = types.first().cloned().unwrap_or_else(TensorType::token);
-        let tensors: Vec<&Tensor> = args.iter().map(Rc::as_ref).collect();
+        let tensors: Vec<&EvalTensor> = args.iter().map(Rc::as_ref).collect();
         let one = match op.def().body {
             Body::Map(_) => map::map(op, &tensors, attrs, &ty)?,
             Body::Source(_) => map::source(op, &tensors, attrs, &ty)?,
@@ -213,7 +213,7 @@ impl Eval<'_> {
                 contract::contract(arg(0), arg(1), batch, contracted, &ty)?
             }
             Body::Indirect(which) => indirect::indirect(which, &tensors, attrs, &ty)?,
-            Body::Constant => Tensor::build(&ty, |bits| {
+            Body::Constant => EvalTensor::build(&ty, |bits| {
                 bits.extend(attrs.literals("values").iter().map(|l| l.bits()));
                 Ok(())
             })?,
@@ -235,26 +235,30 @@ impl Eval<'_> {
                     let m = format!("the result of `{name}` is {}, not {ty}", array.ty());
                     return Err(Diagnostic::new(At::default(), Kind::Shape, m));
                 }
-                Tensor::from_array(&array)?
+                EvalTensor::from_array(&array)?
             }
-            Body::Effect(Effect::Start) => Tensor::token(),
+            Body::Effect(Effect::Start) => EvalTensor::token(),
             Body::Effect(Effect::Print) => {
                 let array = arg(1).to_array()?;
                 self.effects.print(attrs.text("label"), &array);
-                Tensor::token()
+                EvalTensor::token()
             }
         };
         Ok(vec![Rc::new(one)])
     }
 
-    fn call(&mut self, name: &str, args: &[Rc<Tensor>]) -> Result<Vec<Rc<Tensor>>, Diagnostic> {
+    fn call(
+        &mut self,
+        name: &str,
+        args: &[Rc<EvalTensor>],
+    ) -> Result<Vec<Rc<EvalTensor>>, Diagnostic> {
         let callee = self.known.0.find(name).ok_or_else(|| {
             Diagnostic::new(At::default(), Kind::UnknownName, format!("no function @{name}"))
         })?;
         if callee.symbols.is_empty() {
             return call(self.known, callee, args, self.effects);
         }
-        let dims = |t: &Tensor| t.dims.iter().map(|&n| n as u64).collect::<Vec<_>>();
+        let dims = |t: &EvalTensor| t.dims.iter().map(|&n| n as u64).collect::<Vec<_>>();
         let types: Vec<TensorType> =
             args.iter().map(|t| TensorType::of(t.dtype, &dims(t))).collect();
         let bound = bind(&callee.param_types(), &types).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Reductions and scans in the defined order.
 
-use super::Tensor;
+use super::EvalTensor;
 use super::order::{reduce_axes, scan as scan_order};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::eval_one;
@@ -9,10 +9,10 @@ use adfuse_ir::{Attrs, DType, Diagnostic, Literal, TensorType};
 /// Folds axes away. 16-bit floats accumulate in `f32` and round once, at the end.
 pub(super) fn reduce(
     monoid: Monoid,
-    x: &Tensor,
+    x: &EvalTensor,
     attrs: &Attrs,
     ty: &TensorType,
-) -> Result<Tensor, Diagnostic> {
+) -> Result<EvalTensor, Diagnostic> {
     let dims: Vec<usize> = x.dims.iter().map(|&n| n as usize).collect();
     if matches!(monoid, Monoid::ArgMax | Monoid::ArgMin) {
         return arg_extremum(monoid, x, attrs.int("axis") as usize, ty);
@@ -27,7 +27,7 @@ pub(super) fn reduce(
     let empty = monoid.empty(wide).bits();
     let out =
         with_combine(monoid, wide, |combine| reduce_axes(&xs, &dims, &reduced, combine, empty));
-    Tensor::build(ty, |bits| {
+    EvalTensor::build(ty, |bits| {
         bits.extend(out.into_iter().map(|b| convert(wide, ty.dtype, b)));
         Ok(())
     })
@@ -36,16 +36,16 @@ pub(super) fn reduce(
 /// A running fold along an axis.
 pub(super) fn scan(
     monoid: Monoid,
-    x: &Tensor,
+    x: &EvalTensor,
     attrs: &Attrs,
     ty: &TensorType,
-) -> Result<Tensor, Diagnostic> {
+) -> Result<EvalTensor, Diagnostic> {
     let axis = attrs.int("axis") as usize;
     let extent = x.dims[axis] as usize;
     let inner: usize = x.dims[axis + 1..].iter().map(|&n| n as usize).product();
     let wide = x.dtype.compute();
     let convert = |from, to, b| Literal::from_bits(from, b).convert(to).bits();
-    Tensor::build(ty, |bits| {
+    EvalTensor::build(ty, |bits| {
         bits.extend_from_slice(&x.bits);
         with_combine(monoid, wide, |combine| {
             for line in 0..bits.len() / extent.max(1) {
@@ -97,14 +97,14 @@ pub(super) fn with_combine<R>(
 /// The index of the first extremum; a NaN is more extreme than any number.
 fn arg_extremum(
     monoid: Monoid,
-    x: &Tensor,
+    x: &EvalTensor,
     axis: usize,
     ty: &TensorType,
-) -> Result<Tensor, Diagnostic> {
+) -> Result<EvalTensor, Diagnostic> {
     let extent = x.dims[axis] as usize;
     let inner: usize = x.dims[axis + 1..].iter().map(|&n| n as usize).product();
     let outer: usize = x.dims[..axis].iter().map(|&n| n as usize).product();
-    Tensor::build(ty, |bits| {
+    EvalTensor::build(ty, |bits| {
         for line in 0..outer * inner {
             let at = |k: usize| line / inner * extent * inner + line % inner + k * inner;
             bits.push(first_extremum(monoid, x.dtype, extent, |k| x.bits[at(k)]) as u64);

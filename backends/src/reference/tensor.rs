@@ -6,21 +6,25 @@ use smallvec::SmallVec;
 
 /// A tensor in evaluation: each element's bits in a `u64`.
 #[derive(Clone)]
-pub(crate) struct Tensor {
+pub(crate) struct EvalTensor {
     pub(crate) dtype: DType,
     pub(crate) dims: SmallVec<[i64; 4]>,
     pub(crate) bits: Vec<u64>,
 }
 
-impl Tensor {
-    pub(super) fn token() -> Tensor {
-        Tensor { dtype: DType::Token, dims: SmallVec::new(), bits: Vec::new() }
+impl EvalTensor {
+    pub(super) fn token() -> EvalTensor {
+        EvalTensor { dtype: DType::Token, dims: SmallVec::new(), bits: Vec::new() }
     }
 
-    pub(super) fn from_array(a: &Array) -> Result<Tensor, Diagnostic> {
+    pub(super) fn from_array(a: &Array) -> Result<EvalTensor, Diagnostic> {
         let mut bits = reserve(a.len() as u64)?;
         bits.extend(a.iter().map(Literal::bits));
-        Ok(Tensor { dtype: a.dtype(), dims: a.dims().iter().map(|&n| n as i64).collect(), bits })
+        Ok(EvalTensor {
+            dtype: a.dtype(),
+            dims: a.dims().iter().map(|&n| n as i64).collect(),
+            bits,
+        })
     }
 
     pub(super) fn to_array(&self) -> Result<Array, Diagnostic> {
@@ -32,7 +36,7 @@ impl Tensor {
     pub(crate) fn build(
         ty: &TensorType,
         fill: impl FnOnce(&mut Vec<u64>) -> Result<(), Diagnostic>,
-    ) -> Result<Tensor, Diagnostic> {
+    ) -> Result<EvalTensor, Diagnostic> {
         let n = ty.elements().ok_or_else(|| out_of_memory(u64::MAX))?;
         let mut bits = reserve(n)?;
         fill(&mut bits)?;
@@ -43,7 +47,7 @@ impl Tensor {
             }
         }
         let dims = ty.dims().unwrap_or_default().iter().map(|&n| n as i64).collect();
-        Ok(Tensor { dtype: ty.dtype, dims, bits })
+        Ok(EvalTensor { dtype: ty.dtype, dims, bits })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Views: every element is read through its index map.
 
-use super::Tensor;
+use super::EvalTensor;
 use adfuse_ir::index::ViewMap;
 use adfuse_ir::op::ViewCx;
 use adfuse_ir::{At, Attrs, Diagnostic, Kind, TensorType};
@@ -10,16 +10,16 @@ use std::rc::Rc;
 /// All results of a view.
 pub(super) fn view(
     index: fn(&ViewCx<'_>) -> ViewMap,
-    args: &[&Tensor],
+    args: &[&EvalTensor],
     attrs: &Attrs,
     types: &[TensorType],
-) -> Result<Vec<Rc<Tensor>>, Diagnostic> {
+) -> Result<Vec<Rc<EvalTensor>>, Diagnostic> {
     let dims: Vec<SmallVec<[i64; 4]>> = args.iter().map(|t| t.dims.clone()).collect();
     let result = |(k, ty): (usize, &TensorType)| {
         let out: SmallVec<[i64; 4]> =
             ty.dims().unwrap_or_default().iter().map(|&n| n as i64).collect();
         let map = index(&ViewCx { args: &dims, out: &out, result: k, attrs });
-        Tensor::build(ty, |bits| {
+        EvalTensor::build(ty, |bits| {
             walk(&out, |at| {
                 bits.push(read(&map, args, at)?);
                 Ok(())
@@ -50,7 +50,7 @@ pub(super) fn walk(
     Ok(())
 }
 
-fn read(map: &ViewMap, args: &[&Tensor], at: &[i64]) -> Result<u64, Diagnostic> {
+fn read(map: &ViewMap, args: &[&EvalTensor], at: &[i64]) -> Result<u64, Diagnostic> {
     let holds = |g: &adfuse_ir::index::Guard| g.range.contains(&g.expr.eval(at, &[]));
     let piece = map.pieces.iter().find(|p| p.guards.iter().all(holds));
     let found = piece.and_then(|p| {

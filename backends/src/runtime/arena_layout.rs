@@ -1,24 +1,24 @@
-//! Layouts: where a plan puts a program's temporaries, and the check that no byte holds two values at one time.
+//! Layouts: the offsets of a program's temporaries, and the check that no two live values share a byte.
 //!
-//! Machine code and functions of the user's rely on it: what a step writes is nobody else's while it runs. A
-//! layout is plain data that anybody can make, so executables check it instead of trusting it.
+//! Machine code and user functions rely on it: no one else accesses the memory that a step writes while it runs. A
+//! layout is plain data that anyone can make, so executables check it.
 
 use adfuse_ir::kernel::{Buffer, Lives, Program, Role, in_place, lives};
 use adfuse_ir::{At, Diagnostic, Kind};
-use adfuse_memplan::{Buffer as Block, BufferId, Offset, Problem, Violation, check_offsets};
+use adfuse_memplan::{BufferId, BufferSpec, Offset, Problem, Violation, check_offsets};
 use cranelift_entity::{PrimaryMap, SecondaryMap};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Where a program's temporaries are in one arena.
+/// The offsets of a program's temporaries in the arena.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ArenaLayout {
     /// Bytes of the arena.
     pub bytes: u64,
-    /// Where each temporary begins, a multiple of 64; the engine finds room beside the arena for those
+    /// The offset of each temporary, a multiple of 64; the engine finds room outside the arena for those
     /// without.
     pub offsets: SecondaryMap<Buffer, Option<u64>>,
-    /// For each step, where it has what it needs beside the buffers, a multiple of 64, and how many bytes
+    /// For each step, the offset of its scratch memory, a multiple of 64, and how many bytes
     /// ([`scratch`](super::backend::Prepared::scratch) says how many it needs); the engine finds room beside the arena where
     /// there is nothing, or not enough.
     pub scratch: Vec<Option<(u64, u64)>>,
@@ -28,12 +28,12 @@ pub struct ArenaLayout {
     pub donated: SecondaryMap<Buffer, Option<Buffer>>,
 }
 
-/// What has bytes of a layout.
+/// The owner of bytes in a layout.
 #[derive(Clone, Copy)]
 enum Tenant {
     /// A buffer, in the arena or in the memory of an input.
     Buffer(Buffer),
-    /// What a step needs beside the buffers.
+    /// The scratch memory of a step.
     Scratch(usize),
 }
 
@@ -70,10 +70,10 @@ pub fn check(
     }
 }
 
-/// The time of the first step: what the caller hands over is there before it.
+/// The time of the first step; inputs are live before it.
 const FIRST: u64 = 1;
 
-/// All tenants of a layout, as the question that the planner of memory would be asked.
+/// All tenants of a layout as a problem of the memory planner.
 struct Residents {
     problem: Problem,
     offsets: PrimaryMap<BufferId, Offset>,
@@ -118,7 +118,7 @@ impl Residents {
     }
 
     fn push(&mut self, tenant: Tenant, live: Range<u64>, at: u64, bytes: u64) {
-        self.problem.push(Block::new(live, bytes));
+        self.problem.push(BufferSpec::new(live, bytes));
         self.offsets.push(Offset(at));
         self.tenants.push(tenant);
     }

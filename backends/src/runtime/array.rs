@@ -1,4 +1,4 @@
-//! Tensors on the host: a type with known extents and dense row-major bytes.
+//! Tensors on the host: a type with known extents, and dense row-major bytes.
 
 use super::bytes::Bytes;
 use adfuse_ir::{At, DType, Diagnostic, Kind, Literal, TensorType};

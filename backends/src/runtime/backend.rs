@@ -1,8 +1,8 @@
-//! What an engine is to everything above it: a [`Backend`] prepares a verified program, what is prepared says
-//! what it needs beside the buffers, and becomes an [`Executable`] once its memory is planned.
+//! The interface of engines: a [`Backend`] prepares a verified program; the prepared program reports its scratch
+//! memory, and becomes an [`Executable`] once its memory is planned.
 //!
-//! A backend has executables of a type of its own, which may do more than all of them do. [`AnyBackend`] is one
-//! whose executables are known by this interface alone, for tables of engines; [`erased`] makes it.
+//! A backend has its own type of executables, which may have more methods than this interface. [`AnyBackend`] is a
+//! backend whose executables have this interface only, for tables of engines; [`erased`] makes it.
 
 use super::arena_layout::ArenaLayout;
 use super::array::Array;
@@ -15,17 +15,17 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What an engine does with a program itself; what it does not is rewritten before (`legalize`).
+/// What an engine supports; programs are rewritten (`legalize`) to need no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Capabilities {
-    /// Attention is a step like others; where it is not, it becomes contractions and kernels.
+    /// Attention is a step; otherwise it becomes contractions and kernels.
     pub attention: bool,
-    /// Callers' arrays are copied from and to packed or strided buffers; where they are not, kernels copy.
+    /// The engine copies callers' arrays from and to packed or strided buffers; otherwise kernels do.
     pub any_layout: bool,
     /// Loops of kernels go as the schedules say; where they do not, kernels are rewritten so that their axes
     /// are those loops.
     pub schedules: bool,
-    /// Programs may call functions of the user's, by name.
+    /// Programs may call user functions by name.
     pub functions: bool,
 }
 
@@ -34,13 +34,13 @@ pub trait Backend: Debug + Send + Sync {
     /// What runs.
     type Executable: Executable + ?Sized;
 
-    /// What tells plans for this engine from those for others.
+    /// The name that identifies plans for this engine.
     fn name(&self) -> &'static str;
 
-    /// What it does itself.
+    /// What it supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// A program as this engine runs it, before it has memory. It is kept apart from the given one.
+    /// A program as this engine runs it, before its memory is planned.
     ///
     /// # Errors
     /// [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) for what the engine does not run, with the step.
@@ -50,7 +50,7 @@ pub trait Backend: Debug + Send + Sync {
     ) -> Result<Box<dyn Prepared<Executable = Self::Executable> + 'a>, Diagnostic>;
 }
 
-/// A program as an engine is to run it.
+/// A program that is prepared for an engine.
 pub trait Prepared {
     /// What runs.
     type Executable: ?Sized;
@@ -62,11 +62,11 @@ pub trait Prepared {
     /// `None` where it is the given program.
     fn origin(&self) -> Option<&[usize]>;
 
-    /// Bytes that each of its steps needs beside the buffers while it runs.
+    /// The scratch memory of each of its steps, in bytes.
     fn scratch(&self) -> &[u64];
 
     /// For each of its steps, whether it reads again what it has read when it has begun to write: nothing that
-    /// it writes may be in the place of what it reads. Steps that are not listed read first.
+    /// it writes may share memory with what it reads. Steps that are not listed read first.
     fn reads_again(&self) -> Vec<bool>;
 
     /// Bytes at the peak of a run with this layout, as the engine holds them.
@@ -76,7 +76,7 @@ pub trait Prepared {
     /// [`Kind::Limit`](adfuse_ir::Kind::Limit) for more than can be counted.
     fn peak(&self, layout: &ArenaLayout) -> Result<u64, Diagnostic>;
 
-    /// What runs it with this layout; the engine keeps it, and makes none twice.
+    /// The executable for this layout; the engine caches executables.
     ///
     /// # Errors
     /// As [`Prepared::peak`]; and `Usage` for a layout that puts two values into the same bytes at one time,
@@ -84,7 +84,7 @@ pub trait Prepared {
     fn compile(&self, layout: &ArenaLayout) -> Result<Arc<Self::Executable>, Diagnostic>;
 }
 
-/// A program, ready to run as often as one likes.
+/// A compiled program.
 pub trait Executable: Debug + Send + Sync {
     /// Runs it on arrays.
     ///
@@ -93,7 +93,7 @@ pub trait Executable: Debug + Send + Sync {
     /// written to that is only lent; [`Kind::Limit`](adfuse_ir::Kind::Limit) when memory is not enough.
     fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic>;
 
-    /// Runs it on arrays that the caller gives up: results may be in their memory.
+    /// Runs it on donated arrays: results may be in their memory.
     ///
     /// # Errors
     /// As [`Executable::run`].

@@ -1,6 +1,6 @@
-//! Where an array's bytes are: in memory of its own, or in memory of an executable that takes it back.
+//! The bytes of an array: in memory of their own, or in a block that goes back to an executable.
 
-use super::result_pool::Kept;
+use super::result_pool::PooledBytes;
 use std::ops::{Deref, DerefMut};
 
 /// The bytes of an array.
@@ -8,7 +8,7 @@ pub(crate) enum Bytes {
     /// Memory that the array frees.
     Own(Vec<u8>),
     /// Memory that goes back to the executable whose result it was.
-    Kept(Kept),
+    Kept(PooledBytes),
 }
 
 impl Deref for Bytes {

@@ -1,4 +1,4 @@
-//! Errors with the step at which they were met.
+//! Errors with the step in which they occurred.
 
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Program;

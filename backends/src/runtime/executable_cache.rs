@@ -1,4 +1,4 @@
-//! Executables that an engine keeps, by the program and the layout that they are of, so that none is made twice.
+//! A cache of executables by program and layout, so that none is compiled twice.
 
 use super::arena_layout::ArenaLayout;
 use adfuse_ir::kernel::{Program, Verified};
@@ -8,10 +8,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Of a program, its layout and how it is made.
-pub(crate) type Key = [u8; 32];
+pub(crate) type CacheKey = [u8; 32];
 
 /// The hash of a program, its layout, and what else says how it is made.
-pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout, how: &str) -> Key {
+pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout, how: &str) -> CacheKey {
     let mut hash = Sha256::new();
     // The text reads back as the same program.
     hash.update(program.to_string());
@@ -32,11 +32,11 @@ pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout, how: &str) -
     hash.finalize().into()
 }
 
-/// The executables that were asked for last, as many as it keeps at most. Each lives as long as anybody has it.
+/// A bounded cache of the executables that were requested last. Each lives as long as it has an owner.
 pub struct ExecutableCache<E> {
     capacity: usize,
     /// Those asked for last come last.
-    entries: Mutex<Vec<(Key, Arc<E>)>>,
+    entries: Mutex<Vec<(CacheKey, Arc<E>)>>,
 }
 
 impl<E> ExecutableCache<E> {
@@ -46,10 +46,10 @@ impl<E> ExecutableCache<E> {
     }
 
     /// The executable of a key, made when it is asked for first. Where memory is not enough, those that are
-    /// kept give up theirs, if nobody else has them, and it is made again.
+    /// cached ones release theirs, if they have no other owner, and it is compiled again.
     pub(crate) fn get_or_make(
         &self,
-        key: Key,
+        key: CacheKey,
         make: impl Fn() -> Result<E, Diagnostic>,
     ) -> Result<Arc<E>, Diagnostic> {
         if let Some(found) = touch(&mut self.entries(), &key) {
@@ -85,13 +85,13 @@ impl<E> ExecutableCache<E> {
         self.len() == 0
     }
 
-    /// Forgets all of them; they live as long as somebody else has them.
+    /// Drops all of them; they live on while they have other owners.
     pub fn clear(&self) {
         // Those that nobody else has are freed when the lock is released.
         let _freed = std::mem::take(&mut *self.entries());
     }
 
-    fn entries(&self) -> MutexGuard<'_, Vec<(Key, Arc<E>)>> {
+    fn entries(&self) -> MutexGuard<'_, Vec<(CacheKey, Arc<E>)>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -103,7 +103,7 @@ impl<E> fmt::Debug for ExecutableCache<E> {
 }
 
 /// The executable of a key, which becomes the last one asked for.
-fn touch<E>(entries: &mut Vec<(Key, Arc<E>)>, key: &Key) -> Option<Arc<E>> {
+fn touch<E>(entries: &mut Vec<(CacheKey, Arc<E>)>, key: &CacheKey) -> Option<Arc<E>> {
     let found = entries.iter().position(|(k, _)| k == key)?;
     let entry = entries.remove(found);
     let made = Arc::clone(&entry.1);
@@ -141,7 +141,7 @@ mod tests {
             if cache.is_empty() { Ok(2) } else { Err(short()) }
         });
         assert_eq!((made.map(|m| *m), times.get(), cache.len()), (Ok(2), 2, 1));
-        // Another error is not tried again, nor is this where there is nothing to give up.
+        // Another error is not tried again, nor is this one if there is nothing to release.
         for (kind, kept) in [(Kind::Usage, 1), (Kind::Limit, 0)] {
             if kept == 0 {
                 cache.clear();

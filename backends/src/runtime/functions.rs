@@ -1,11 +1,11 @@
-//! Functions that programs call by name: what a user of the engines gives them.
+//! User functions that programs call by name.
 //!
-//! A function reads dense row-major tensors and writes one. Its types and its price are asked for when a program is
-//! compiled, and stand in the instruction from then on: what plans does not know it.
+//! A function reads dense row-major tensors and writes one. Its result type and its price are evaluated when a program
+//! is compiled, and are then part of the instruction, so planners need not know the function.
 #![allow(unsafe_code)]
 
 use super::array::{Array, out_of_memory};
-use super::library_functions::Functions;
+use super::library_functions::LibraryFunctions;
 use super::truth;
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::types::MAX_BYTES;
@@ -17,19 +17,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The type of the result for those of the operands, or what is wrong with them.
-type Types = dyn Fn(&[TensorType]) -> Result<TensorType, String> + Send + Sync;
-/// What a call takes, for the types of the operands.
-type Prices = dyn Fn(&[TensorType]) -> Price + Send + Sync;
+/// The result type for given operand types, or an error.
+type ResultTypeFn = dyn Fn(&[TensorType]) -> Result<TensorType, String> + Send + Sync;
+/// The price of a call for given operand types.
+type CallPriceFn = dyn Fn(&[TensorType]) -> CallPrice + Send + Sync;
 /// A call.
-type Run = dyn Fn(&mut Call<'_>) -> Result<(), String> + Send + Sync;
+type CallFn = dyn Fn(&mut Call<'_>) -> Result<(), String> + Send + Sync;
 
-/// What a call of a function takes.
+/// The price of a call of a user function.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Price {
+pub struct CallPrice {
     /// Operations.
     pub operations: u64,
-    /// Bytes that it moves beside those of operands and result.
+    /// Bytes that it moves in addition to operands and result.
     pub bytes: u64,
     /// Bytes of memory that it needs beside operands and result ([`Call::scratch`]); they are planned as buffers are.
     pub scratch: u64,
@@ -37,28 +37,31 @@ pub struct Price {
 
 /// A function that programs call by name.
 pub struct Opaque {
-    types: Box<Types>,
-    prices: Box<Prices>,
-    run: Box<Run>,
+    types: Box<ResultTypeFn>,
+    prices: Box<CallPriceFn>,
+    run: Box<CallFn>,
 }
 
 impl Opaque {
     /// A function with the type of its result for those of its operands, or what is wrong with them; `run` is a call. It
-    /// gives the same result for the same operands: calls are left out, shared and done again.
+    /// must give the same result for the same operands: calls may be removed, shared and repeated.
     pub fn new(
         types: impl Fn(&[TensorType]) -> Result<TensorType, String> + Send + Sync + 'static,
         run: impl Fn(&mut Call<'_>) -> Result<(), String> + Send + Sync + 'static,
     ) -> Opaque {
         Opaque {
             types: Box::new(types),
-            prices: Box::new(|_| Price::default()),
+            prices: Box::new(|_| CallPrice::default()),
             run: Box::new(run),
         }
     }
 
     /// The function with what a call takes, for the types of the operands.
     #[must_use]
-    pub fn priced(self, prices: impl Fn(&[TensorType]) -> Price + Send + Sync + 'static) -> Opaque {
+    pub fn priced(
+        self,
+        prices: impl Fn(&[TensorType]) -> CallPrice + Send + Sync + 'static,
+    ) -> Opaque {
         Opaque { prices: Box::new(prices), ..self }
     }
 
@@ -80,19 +83,19 @@ impl Opaque {
     }
 }
 
-/// A call of a function: what it reads, where its result goes, and memory for it.
+/// A call of a user function: operands, result and scratch memory.
 pub struct Call<'a> {
     /// The operands.
-    pub args: &'a [Tensor<'a>],
+    pub args: &'a [TensorRef<'a>],
     /// The result: zeros, before the function writes it.
     pub result: TensorMut<'a>,
-    /// The bytes that the price asks for, of no meaning before and after.
+    /// Scratch memory of the size in the price; its contents are undefined before and after.
     pub scratch: &'a mut [u8],
 }
 
 /// A dense row-major tensor that a function reads.
 #[derive(Clone, Copy, Debug)]
-pub struct Tensor<'a> {
+pub struct TensorRef<'a> {
     pub(crate) dtype: DType,
     pub(crate) dims: &'a [u64],
     pub(crate) bytes: &'a [u8],
@@ -107,13 +110,13 @@ pub struct TensorMut<'a> {
 }
 
 mod sealed {
-    /// Types of plain numbers: all bits are values, or [`Element::valid`](super::Element::valid) says which.
+    /// Types of plain numbers: all bit patterns are values, or [`Element::valid`](super::Element::valid) says which.
     pub trait Sealed {}
 }
 
 /// A type of elements in Rust.
 pub trait Element: sealed::Sealed + Copy {
-    /// Whether elements of this type are such.
+    /// Whether this is the Rust type of elements of a `DType`.
     fn holds(dtype: DType) -> bool;
 
     /// Whether all of these bytes are values of the type, or what is wrong.
@@ -169,7 +172,7 @@ fn typed<T: Element>(dtype: DType) -> Result<(), String> {
     }
 }
 
-impl<'a> Tensor<'a> {
+impl<'a> TensorRef<'a> {
     /// The extents.
     pub fn dims(&self) -> &'a [u64] {
         self.dims
@@ -234,7 +237,7 @@ impl Registry {
         Registry::default()
     }
 
-    /// These functions and one more; it takes the place of one of its name.
+    /// These functions and one more, which replaces a function of the same name.
     #[must_use]
     pub fn with(self, name: impl Into<String>, function: Opaque) -> Registry {
         let mut all = (*self.0).clone();
@@ -247,12 +250,12 @@ impl Registry {
         self.0.get(name)
     }
 
-    /// Whether the functions of two are the same ones.
+    /// Whether two registries share their functions.
     pub fn is(&self, other: &Registry) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Checks what a function calls of these.
+    /// Checks the calls of a function against this registry.
     ///
     /// # Errors
     /// [`Kind::UnknownName`] for what is not there, and errors of types; they name the instruction.
@@ -312,14 +315,14 @@ impl Registry {
     }
 
     /// What a call takes; types with symbols wait until those are known.
-    fn price(&self, f: &Function, i: Inst) -> Result<Price, Diagnostic> {
+    fn price(&self, f: &Function, i: Inst) -> Result<CallPrice, Diagnostic> {
         let name = f.attrs(i).text("name");
         let wrong = |kind, m: String| Diagnostic::new(at_inst(f, i), kind, m);
         let function = self.get(name).ok_or_else(|| wrong(Kind::UnknownName, unknown(name)))?;
         let types: Vec<TensorType> = f.args(i).iter().map(|&a| f.ty(a).clone()).collect();
         let written = f.ty(f.inst_results(i)[0]);
         if types.iter().chain([written]).any(|t| t.dims().is_none()) {
-            return Ok(Price::default());
+            return Ok(CallPrice::default());
         }
         let given = (function.types)(&types);
         let given = given.map_err(|m| wrong(Kind::Shape, misfit(name, &types, &m)))?;
@@ -345,51 +348,52 @@ impl Registry {
         let ty =
             (function.types)(&types).map_err(|m| wrong(Kind::Shape, misfit(name, &types, &m)))?;
         let dims = ty.dims().unwrap_or_default();
-        let copies: Vec<Words> =
-            args.iter().map(|a| Words::of(a.bytes())).collect::<Result<_, _>>()?;
-        let tensor = |(a, w)| -> Tensor<'_> {
-            let (a, w): (&Array, &Words) = (a, w);
-            Tensor { dtype: a.dtype(), dims: a.dims(), bytes: w.bytes() }
+        let copies: Vec<AlignedBytes> =
+            args.iter().map(|a| AlignedBytes::of(a.bytes())).collect::<Result<_, _>>()?;
+        let tensor = |(a, w)| -> TensorRef<'_> {
+            let (a, w): (&Array, &AlignedBytes) = (a, w);
+            TensorRef { dtype: a.dtype(), dims: a.dims(), bytes: w.bytes() }
         };
-        let tensors: Vec<Tensor<'_>> = args.iter().zip(&copies).map(tensor).collect();
-        let mut out = Words::zeros(ty.elements().and_then(|n| n.checked_mul(ty.dtype.bytes())))?;
-        let mut scratch = Words::zeros(Some((function.prices)(&types).scratch))?;
+        let tensors: Vec<TensorRef<'_>> = args.iter().zip(&copies).map(tensor).collect();
+        let mut out =
+            AlignedBytes::zeros(ty.elements().and_then(|n| n.checked_mul(ty.dtype.bytes())))?;
+        let mut scratch = AlignedBytes::zeros(Some((function.prices)(&types).scratch))?;
         let result = TensorMut { dtype: ty.dtype, dims: &dims, bytes: out.bytes_mut() };
         function.call(name, &mut Call { args: &tensors, result, scratch: scratch.bytes_mut() })?;
         Ok(Array::from_bytes(ty.dtype, &dims, out.bytes().to_vec().into()))
     }
 }
 
-/// What to say of operands that a function does not take.
+/// The error for operands that a function refuses.
 fn misfit(name: &str, types: &[TensorType], why: &str) -> String {
     let types: Vec<String> = types.iter().map(ToString::to_string).collect();
     format!("`{name}` does not take ({}): {why}", types.join(", "))
 }
 
-/// What to say of a name that no function has.
+/// The error for an unknown name.
 pub(crate) fn unknown(name: &str) -> String {
     format!("there is no function `{name}` among those that the engine was given")
 }
 
-/// Bytes that begin where every element may.
-struct Words {
+/// Bytes that are aligned for every element type.
+struct AlignedBytes {
     words: Vec<u64>,
     bytes: usize,
 }
 
-impl Words {
+impl AlignedBytes {
     /// This many bytes; `None` is more than can be counted.
-    fn zeros(bytes: Option<u64>) -> Result<Words, Diagnostic> {
+    fn zeros(bytes: Option<u64>) -> Result<AlignedBytes, Diagnostic> {
         let size = bytes.and_then(|n| usize::try_from(n).ok());
         let mut words = Vec::new();
         let room = size.filter(|n| words.try_reserve_exact(n.div_ceil(8)).is_ok());
         let bytes = room.ok_or_else(|| out_of_memory(bytes.unwrap_or(u64::MAX)))?;
         words.resize(bytes.div_ceil(8), 0);
-        Ok(Words { words, bytes })
+        Ok(AlignedBytes { words, bytes })
     }
 
-    fn of(bytes: &[u8]) -> Result<Words, Diagnostic> {
-        let mut words = Words::zeros(Some(bytes.len() as u64))?;
+    fn of(bytes: &[u8]) -> Result<AlignedBytes, Diagnostic> {
+        let mut words = AlignedBytes::zeros(Some(bytes.len() as u64))?;
         words.bytes_mut().copy_from_slice(bytes);
         Ok(words)
     }
@@ -405,7 +409,7 @@ impl Words {
     }
 }
 
-impl Functions for Registry {
+impl LibraryFunctions for Registry {
     fn call(&mut self, name: &str, inputs: &[Array]) -> Option<Result<Vec<Array>, Diagnostic>> {
         self.get(name)?;
         Some(self.evaluate(name, inputs).map(|array| vec![array]))

@@ -1,32 +1,35 @@
-//! Memory of an executable: sizes are found while it is made, and nothing is asked for afterwards.
+//! Memory of an executable: all sizes are known when it is compiled, and nothing is allocated afterwards.
 #![allow(unsafe_code)]
 
 use adfuse_ir::{At, Diagnostic, Kind};
 use std::alloc::{Layout, alloc, dealloc};
 use std::ptr::NonNull;
 
-/// What every array begins at a multiple of: a line of the cache.
+/// The alignment of every array: a cache line.
 pub(crate) const ALIGN: u64 = 64;
 
 /// What is aligned as arrays are.
 #[repr(align(64))]
-struct Line;
+struct CacheLine;
 
 /// A page of the large kind, which blocks of several begin at: walking them takes fewer look-ups of
 /// addresses, and fresh ones come faster.
 const LARGE_PAGE: u64 = 2 << 20;
 
-/// Bytes that begin at a line of the cache. What they hold at first is undefined.
-pub(crate) struct Block {
+/// Bytes that are aligned to cache lines. Their initial contents are undefined.
+pub(crate) struct AlignedBlock {
     start: NonNull<u8>,
     layout: Option<Layout>,
 }
 
-impl Block {
+impl AlignedBlock {
     /// This many bytes.
-    pub(crate) fn new(bytes: u64) -> Result<Block, Diagnostic> {
+    pub(crate) fn new(bytes: u64) -> Result<AlignedBlock, Diagnostic> {
         if bytes == 0 {
-            return Ok(Block { start: NonNull::<Line>::dangling().cast(), layout: None });
+            return Ok(AlignedBlock {
+                start: NonNull::<CacheLine>::dangling().cast(),
+                layout: None,
+            });
         }
         let align = if bytes >= 2 * LARGE_PAGE { LARGE_PAGE } else { ALIGN };
         let size = bytes.checked_next_multiple_of(ALIGN).and_then(|n| usize::try_from(n).ok());
@@ -37,12 +40,12 @@ impl Block {
         if align == LARGE_PAGE {
             advise(start, layout.size());
         }
-        Ok(Block { start, layout: Some(layout) })
+        Ok(AlignedBlock { start, layout: Some(layout) })
     }
 
     /// This many bytes, all of them 0.
-    pub(crate) fn zeroed(bytes: u64) -> Result<Block, Diagnostic> {
-        let block = Block::new(bytes)?;
+    pub(crate) fn zeroed(bytes: u64) -> Result<AlignedBlock, Diagnostic> {
+        let block = AlignedBlock::new(bytes)?;
         let size = block.layout.map_or(0, |layout| layout.size());
         // SAFETY: the block has this many bytes, and nobody else knows of it.
         unsafe { block.start().write_bytes(0, size) };
@@ -65,7 +68,7 @@ fn advise(start: NonNull<u8>, bytes: usize) {
 #[cfg(not(target_os = "linux"))]
 fn advise(_: NonNull<u8>, _: usize) {}
 
-impl Drop for Block {
+impl Drop for AlignedBlock {
     fn drop(&mut self) {
         if let Some(layout) = self.layout {
             // SAFETY: it was allocated with this layout, and is freed once.
@@ -75,9 +78,9 @@ impl Drop for Block {
 }
 
 // SAFETY: a block is bytes that it owns, and where they begin never changes.
-unsafe impl Send for Block {}
+unsafe impl Send for AlignedBlock {}
 // SAFETY: as above; who writes the bytes by way of the pointer says why nobody else uses them.
-unsafe impl Sync for Block {}
+unsafe impl Sync for AlignedBlock {}
 
 /// More bytes than this are refused before they are asked for.
 const MOST: u64 = 1 << 46;
@@ -86,15 +89,15 @@ pub(crate) fn too_much(bytes: u64) -> Diagnostic {
     Diagnostic::new(At::default(), Kind::Limit, format!("out of memory: {bytes} bytes"))
 }
 
-impl Default for Room {
-    fn default() -> Room {
-        Room::at(0)
+impl Default for OffsetAllocator {
+    fn default() -> OffsetAllocator {
+        OffsetAllocator::at(0)
     }
 }
 
 /// Gives out offsets in a block that is made later.
 #[derive(Clone, Copy)]
-pub(crate) struct Room {
+pub(crate) struct OffsetAllocator {
     base: u64,
     next: u64,
     /// One past the last byte that was ever taken.
@@ -103,15 +106,15 @@ pub(crate) struct Room {
     limit: u64,
 }
 
-impl Room {
+impl OffsetAllocator {
     /// Offsets from `base` on.
-    pub(crate) fn at(base: u64) -> Room {
-        Room { base, next: base, most: base, limit: MOST }
+    pub(crate) fn at(base: u64) -> OffsetAllocator {
+        OffsetAllocator { base, next: base, most: base, limit: MOST }
     }
 
     /// The same with this many bytes at most.
-    pub(crate) fn within(self, bytes: u64) -> Room {
-        Room { limit: self.base.saturating_add(bytes).min(self.limit), ..self }
+    pub(crate) fn within(self, bytes: u64) -> OffsetAllocator {
+        OffsetAllocator { limit: self.base.saturating_add(bytes).min(self.limit), ..self }
     }
 
     /// An offset for this many elements of this many bytes.

@@ -1,8 +1,8 @@
-//! A program in the form that an engine runs, by what the engine is capable of: what callers hand over is dense,
-//! attention is contractions and kernels, and the axes of kernels are the loops that their schedules ask for.
+//! Legalization: rewrites a program for an engine's capabilities. Buffers of callers become dense, attention becomes
+//! contractions and kernels, and kernels get the loops of their schedules.
 //!
-//! Engines that plan memory for each step of the given program take steps one at a time ([`expand`]); what is
-//! added is then that step's own.
+//! Engines that plan memory for each step of the original program legalize steps one at a time ([`expand`]); added
+//! buffers are then scratch of that step.
 
 use super::backend::Capabilities;
 use super::errors::within;

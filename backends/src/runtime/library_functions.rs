@@ -1,10 +1,10 @@
-//! The functions of libraries that programs call by name.
+//! Library functions that programs call by name.
 
 use super::array::Array;
 use adfuse_ir::Diagnostic;
 
 /// The functions of libraries that programs call by name.
-pub trait Functions {
+pub trait LibraryFunctions {
     /// Calls a function; `None` where there is none of this name.
     fn call(&mut self, name: &str, inputs: &[Array]) -> Option<Result<Vec<Array>, Diagnostic>>;
 }
@@ -12,7 +12,7 @@ pub trait Functions {
 /// No functions: a program that calls one is refused when it comes to it.
 pub struct NoFunctions;
 
-impl Functions for NoFunctions {
+impl LibraryFunctions for NoFunctions {
     fn call(&mut self, _: &str, _: &[Array]) -> Option<Result<Vec<Array>, Diagnostic>> {
         None
     }

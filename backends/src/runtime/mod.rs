@@ -1,7 +1,7 @@
-//! What every engine shares: arrays and the layout of the arena, the cache of executables, traces and reports, user
+//! What all engines share: arrays and the layout of the arena, the cache of executables, traces and reports, user
 //! functions, legalization, and the trait of engines ([`backend`]).
 //!
-//! Nothing here knows an engine. An engine is a folder beside this one, and a row in the facade's registry.
+//! Nothing here depends on an engine. A new engine is a folder next to this one, and a row in the facade's registry.
 
 pub(crate) mod arena_layout;
 pub mod array;

@@ -1,4 +1,4 @@
-//! What executables tell of themselves: their steps, and the memory that they take.
+//! Reports of executables about their steps and their memory.
 
 /// A step as it runs. One step of a program may be several of these, such as attention.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -10,7 +10,7 @@ pub struct StepReport {
     /// What makes its code, or does its work: `wide512`, `wide256` or `cranelift` and what else there is,
     /// `ptx`, `cublaslt`, `evaluator`, `copy`.
     pub generator: String,
-    /// What happens beside its functions of machine code, which a listing of those does not show; a line each.
+    /// The work that is not in its machine code functions, one line each.
     pub notes: Vec<String>,
     /// Kernels launched on a device, calls of its library and copies; 0 on the host.
     pub launches: u32,

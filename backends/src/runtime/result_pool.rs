@@ -1,11 +1,11 @@
-//! Memory of results that callers have dropped, for the next run.
+//! A pool of result memory: blocks of dropped results, for the next run.
 //!
-//! Fresh pages cost more than what most steps write to them. So large results are in blocks that go back
-//! to the executable when the array that has them is dropped: one for each result at most, which is what
-//! one run takes. A run writes all of its results, so nothing that an earlier one left there is seen.
+//! Fresh pages cost more than most steps spend on writing. So large results are in blocks that return to the executable
+//! when their array is dropped: at most one for each result, which is what one run takes. A run writes all of its
+//! results, so no data of an earlier run is visible.
 #![allow(unsafe_code)]
 
-use super::host_memory::Block;
+use super::host_memory::AlignedBlock;
 use adfuse_ir::Diagnostic;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -16,7 +16,7 @@ const LEAST: usize = 128 << 10;
 pub(crate) struct Store {
     /// The sizes of all results that are in blocks.
     sizes: Vec<usize>,
-    spare: Mutex<Vec<(usize, Block)>>,
+    spare: Mutex<Vec<(usize, AlignedBlock)>>,
 }
 
 impl Store {
@@ -28,7 +28,7 @@ impl Store {
     }
 
     /// Memory for a result, if it is to be in a block: one that came back, or a fresh one.
-    pub(crate) fn take(self: &Arc<Store>, bytes: usize) -> Result<Option<Kept>, Diagnostic> {
+    pub(crate) fn take(self: &Arc<Store>, bytes: usize) -> Result<Option<PooledBytes>, Diagnostic> {
         if bytes < LEAST {
             return Ok(None);
         }
@@ -37,9 +37,9 @@ impl Store {
         drop(spare);
         let block = match found {
             Some(block) => block,
-            None => Block::zeroed(bytes as u64)?,
+            None => AlignedBlock::zeroed(bytes as u64)?,
         };
-        Ok(Some(Kept { block: Some(block), bytes, home: Arc::downgrade(self) }))
+        Ok(Some(PooledBytes { block: Some(block), bytes, home: Arc::downgrade(self) }))
     }
 
     /// Frees what came back.
@@ -57,7 +57,7 @@ impl Store {
     }
 
     /// Takes a block back, unless there are as many of its size as results.
-    fn give(&self, bytes: usize, block: Block) {
+    fn put_back(&self, bytes: usize, block: AlignedBlock) {
         let most = self.sizes.iter().filter(|&&of| of == bytes).count();
         let mut spare = self.spare();
         let full = spare.iter().filter(|&&(of, _)| of == bytes).count() >= most;
@@ -66,20 +66,20 @@ impl Store {
         }
     }
 
-    fn spare(&self) -> MutexGuard<'_, Vec<(usize, Block)>> {
+    fn spare(&self) -> MutexGuard<'_, Vec<(usize, AlignedBlock)>> {
         self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The bytes of a result, in a block that goes back.
-pub(crate) struct Kept {
+pub(crate) struct PooledBytes {
     /// Absent while it goes back.
-    block: Option<Block>,
+    block: Option<AlignedBlock>,
     bytes: usize,
     home: Weak<Store>,
 }
 
-impl Kept {
+impl PooledBytes {
     pub(crate) fn bytes(&self) -> &[u8] {
         match &self.block {
             None => &[],
@@ -98,11 +98,11 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for PooledBytes {
     fn drop(&mut self) {
         // Without its executable a block is freed.
         if let (Some(block), Some(home)) = (self.block.take(), self.home.upgrade()) {
-            home.give(self.bytes, block);
+            home.put_back(self.bytes, block);
         }
     }
 }
@@ -111,7 +111,7 @@ impl Drop for Kept {
 mod tests {
     use super::*;
 
-    fn taken(store: &Arc<Store>, bytes: usize) -> Kept {
+    fn taken(store: &Arc<Store>, bytes: usize) -> PooledBytes {
         store.take(bytes).unwrap().unwrap()
     }
 
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn no_more_comes_back_than_one_run_takes() {
         let store = Store::new([LEAST, LEAST, 3 * LEAST].into_iter());
-        let many: Vec<Kept> = (0..5).map(|_| taken(&store, LEAST)).collect();
+        let many: Vec<PooledBytes> = (0..5).map(|_| taken(&store, LEAST)).collect();
         drop(many);
         assert_eq!(store.bytes(), 2 * LEAST as u64);
         drop([taken(&store, 3 * LEAST), taken(&store, 3 * LEAST)]);

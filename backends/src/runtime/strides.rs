@@ -1,4 +1,4 @@
-//! Strides of buffers, and whether elements are at their row-major places.
+//! Strides of buffers, and whether a buffer is dense and row-major.
 
 use adfuse_ir::kernel::{BufferData, Extents, Storage};
 

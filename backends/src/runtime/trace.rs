@@ -1,18 +1,18 @@
-//! When what happened during a run.
+//! Traces: what happened when during a run.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What happened during a run: steps, and the tasks of each.
+/// A trace of a run: steps, and the tasks of each.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Trace {
     /// Steps in order, each followed by its tasks, those of one thread together.
-    pub spans: Vec<Span>,
+    pub spans: Vec<TimedSpan>,
 }
 
-/// Something that took time.
+/// A time span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
+pub struct TimedSpan {
     /// The number of the step, among those that run.
     pub step: usize,
     /// The thread; 0 is the caller's.
@@ -27,17 +27,17 @@ pub struct Span {
 }
 
 /// Takes spans down during a run, those of each thread apart.
-pub(crate) struct Recorder {
+pub(crate) struct SpanRecorder {
     start: Instant,
-    steps: Vec<Span>,
-    tasks: Vec<Mutex<Vec<Span>>>,
+    steps: Vec<TimedSpan>,
+    tasks: Vec<Mutex<Vec<TimedSpan>>>,
 }
 
-impl Recorder {
+impl SpanRecorder {
     /// For this many threads; the run begins now.
-    pub(crate) fn new(threads: usize) -> Recorder {
+    pub(crate) fn new(threads: usize) -> SpanRecorder {
         let tasks = (0..threads).map(|_| Mutex::default()).collect();
-        Recorder { start: Instant::now(), steps: Vec::new(), tasks }
+        SpanRecorder { start: Instant::now(), steps: Vec::new(), tasks }
     }
 
     /// The time since the run began.
@@ -47,7 +47,7 @@ impl Recorder {
 
     /// A step that began then is done.
     pub(crate) fn step(&mut self, step: usize, begin: Duration) {
-        self.steps.push(Span { step, thread: 0, task: None, begin, end: self.now() });
+        self.steps.push(TimedSpan { step, thread: 0, task: None, begin, end: self.now() });
     }
 
     /// A task that began then is done.
@@ -55,7 +55,7 @@ impl Recorder {
         let task = Some(task.unsigned_abs());
         if let Some(spans) = self.tasks.get(thread) {
             let mut spans = spans.lock().unwrap_or_else(PoisonError::into_inner);
-            spans.push(Span { step, thread, task, begin, end: self.now() });
+            spans.push(TimedSpan { step, thread, task, begin, end: self.now() });
         }
     }
 

@@ -1,7 +1,7 @@
 //! Truth values as bytes: 0 is false and 1 is true, in every memory of every engine.
 //!
-//! Arrays hold nothing else, however they are made. Bytes that come from elsewhere are checked where they enter:
-//! machine code computes with them as they are, and a Rust `bool` of another byte is undefined behavior.
+//! Arrays never hold other bytes. Bytes from elsewhere are checked where they enter: machine code computes with them,
+//! and a Rust `bool` of another byte is undefined behavior.
 
 /// The position of the first byte that is neither true nor false.
 pub(crate) fn stray(bytes: &[u8]) -> Option<usize> {

@@ -1,4 +1,4 @@
-//! A copy, as the measure of what the machine moves.
+//! A copy of memory, as the measure of the machine's bandwidth.
 
 use adfuse::ir::{At, Diagnostic, Kind};
 use std::hint::{black_box, spin_loop};
@@ -16,15 +16,15 @@ const RANGE: [u64; 2] = [4 << 10, 1 << 30];
 const SPINS: u32 = 1000;
 
 /// Bytes that are copied again and again.
-pub(super) struct Copy {
+pub(super) struct CopyBenchmark {
     from: Vec<u8>,
     to: Vec<u8>,
     threads: usize,
 }
 
-impl Copy {
+impl CopyBenchmark {
     /// A copy that reads and writes this many bytes together, on this many threads at most.
-    pub(super) fn new(working_set: u64, threads: usize) -> Result<Copy, Diagnostic> {
+    pub(super) fn new(working_set: u64, threads: usize) -> Result<CopyBenchmark, Diagnostic> {
         let bytes = (working_set.clamp(RANGE[0], RANGE[1]) / 2) as usize;
         let buffer = |value: u8| {
             let mut all = Vec::new();
@@ -37,7 +37,7 @@ impl Copy {
             Ok::<Vec<u8>, Diagnostic>(all)
         };
         let threads = threads.min(bytes / PIECE).max(1);
-        Ok(Copy { from: buffer(1)?, to: buffer(2)?, threads })
+        Ok(CopyBenchmark { from: buffer(1)?, to: buffer(2)?, threads })
     }
 
     /// Bytes read and written.
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn everything_is_copied_by_every_number_of_threads() {
         for (bytes, threads, used) in [(0, 1, 1), (5000, 4, 1), (4 << 20, 3, 3), (1 << 20, 9, 2)] {
-            let mut copy = Copy::new(bytes, threads).unwrap();
+            let mut copy = CopyBenchmark::new(bytes, threads).unwrap();
             assert_eq!(copy.threads, used, "{bytes} {threads}");
             assert!(copy.run(2) > Duration::ZERO);
             assert!(copy.to.iter().all(|&x| x == 1));

@@ -1,4 +1,4 @@
-//! One run as the trace viewers of browsers read it: `traceEvents`, times in microseconds.
+//! A run as an event trace for browsers: `traceEvents`, times in microseconds.
 
 use adfuse::backends::cpu::Trace;
 use serde_json::{Value, json};

@@ -1,28 +1,28 @@
-//! Measures on a GPU: inputs stay there, and times are the device's.
+//! Measurements on a GPU: inputs stay on the device, and times are the device's.
 
-use super::gpu_report::{Compiled, Figures, Kernel, Report};
-use super::spread::Spread;
+use super::gpu_report::{CompileTime, GpuBenchReport, GpuPlanFigures, MeasuredGpuStep};
+use super::spread::SampleStats;
 use super::subject::flops;
 use super::{Bench, events};
 use crate::clock::Clock;
 use crate::failure::Failure;
 use crate::inputs::{Inputs, arguments};
 use crate::machine::gpu;
-use crate::planning::{Ready, effort_name};
+use crate::planning::{PlanRequest, effort_name};
 use crate::streams::Streams;
 use crate::whole;
 use adfuse::backends::Array;
 use adfuse::backends::cpu::Trace;
 use adfuse::backends::gpu::{Copy, DeviceArray};
 use adfuse::engine::{Gpu, OnGpu};
-use adfuse::fusion::{Cost, Effort, Options, Plan, cost};
+use adfuse::fusion::{Cost, Effort, Plan, PlanOptions, cost};
 use adfuse::ir::Diagnostic;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// A plan on the GPU, with its inputs there.
-struct Subject {
+struct GpuSubject {
     effort: &'static str,
     made: OnGpu,
     cost: Cost,
@@ -50,15 +50,15 @@ const RUNS: u32 = 51;
 /// Runs before the first that counts: clocks rise, and caches fill.
 const WARM: u32 = 3;
 
-impl Subject {
+impl GpuSubject {
     fn new(
-        ready: &Ready,
+        ready: &PlanRequest,
         gpu: &Gpu,
         plan: &Plan,
         (effort, name): (Effort, &'static str),
         mut clock: Clock,
         args: &[Array],
-    ) -> Result<Subject, Failure> {
+    ) -> Result<GpuSubject, Failure> {
         let wrong = |d: Diagnostic| ready.source.wrong(d);
         let program = ready.program(plan)?;
         clock.end("plan");
@@ -79,7 +79,7 @@ impl Subject {
         let most = gpu.device().most_used().map_err(wrong)?;
         let (peak, seconds) = (most.saturating_sub(before), Vec::new());
         let times = often(fastest);
-        Ok(Subject { effort: name, made, cost, clock, inputs, peak, seconds, times })
+        Ok(GpuSubject { effort: name, made, cost, clock, inputs, peak, seconds, times })
     }
 
     fn sample(&mut self) -> Result<(), Diagnostic> {
@@ -96,7 +96,7 @@ impl Subject {
     }
 
     /// Measures each step of the program.
-    fn kernels(&self) -> Result<Vec<Kernel>, Diagnostic> {
+    fn kernels(&self) -> Result<Vec<MeasuredGpuStep>, Diagnostic> {
         let executable = &self.made.executable;
         let traces = executable.traced(&self.inputs, RUNS)?;
         let count = self.made.program.steps.len();
@@ -106,7 +106,7 @@ impl Subject {
                 trace.spans.iter().filter(|s| steps.get(s.step).map(|m| m.origin) == Some(k));
             spans.map(|s| s.end.saturating_sub(s.begin).as_secs_f64()).sum()
         };
-        let median = |k| Spread::of(traces.iter().map(|t| of(t, k)).collect()).median;
+        let median = |k| SampleStats::of(traces.iter().map(|t| of(t, k)).collect()).median;
         let medians: Vec<f64> = (0..count).map(median).collect();
         let total: f64 = medians.iter().sum();
         let row = |(k, seconds): (usize, f64)| {
@@ -114,7 +114,7 @@ impl Subject {
             let made: Vec<_> = steps.iter().filter(|s| s.origin == k).collect();
             let mut by: Vec<&str> = made.iter().map(|s| s.generator.as_str()).collect();
             by.dedup();
-            Kernel {
+            MeasuredGpuStep {
                 name: step.name().into(),
                 kind: step.kind(),
                 generator: by.join(" + "),
@@ -138,7 +138,7 @@ fn often(seconds: f64) -> u32 {
 
 /// Takes samples of all and of the copy in turns; the seconds of the copies.
 fn measured(
-    subjects: &mut [Subject],
+    subjects: &mut [GpuSubject],
     copy: &Copy,
     least: Duration,
 ) -> Result<Vec<f64>, Diagnostic> {
@@ -163,8 +163,8 @@ impl Bench {
         let mut clock = Clock::new();
         let (code, mem_budget) = (self.planning.code(), self.planning.budget());
         let gpu = Gpu { code, mem_budget, ..gpu(self.engine.number)? };
-        let planned = |options: &Options| Gpu { plan: options.clone(), ..gpu.clone() };
-        let counting = |options: &Options| Ok(Some(planned(options).into()));
+        let planned = |options: &PlanOptions| Gpu { plan: options.clone(), ..gpu.clone() };
+        let counting = |options: &PlanOptions| Ok(Some(planned(options).into()));
         let ready = self.planning.ready_by(self.engine.row.machine, counting, &mut clock)?;
         let gpu = planned(&ready.options);
         let read = clock.clone();
@@ -179,13 +179,13 @@ impl Bench {
         clock.begin();
         let plan = ready.decide(streams)?.plan;
         let effort = (ready.options.effort, ready.effort());
-        let mut subjects = vec![Subject::new(&ready, &gpu, &plan, effort, clock, &args)?];
+        let mut subjects = vec![GpuSubject::new(&ready, &gpu, &plan, effort, clock, &args)?];
         if let Some(look) = self.compare {
             let (effort, mut clock) = (look.effort(), read);
             clock.begin();
             let plan = ready.plan_with(effort)?;
             let effort = (effort, effort_name(effort));
-            subjects.push(Subject::new(&ready, &gpu, &plan, effort, clock, &args)?);
+            subjects.push(GpuSubject::new(&ready, &gpu, &plan, effort, clock, &args)?);
         }
         let working_set = subjects[0].made.executable.memory().peak();
         let copy = Copy::new(gpu.device(), working_set).map_err(wrong)?;
@@ -201,10 +201,10 @@ impl Bench {
         let figures = subjects.iter().map(|s| {
             let (made, cost) = (&s.made, &s.cost);
             let memory = made.executable.memory();
-            Figures {
+            GpuPlanFigures {
                 effort: s.effort,
-                step: Spread::of(s.seconds.clone()),
-                compiled: Compiled { clock: &s.clock, kept: made.executable.was_kept() },
+                step: SampleStats::of(s.seconds.clone()),
+                compiled: CompileTime { clock: &s.clock, kept: made.executable.was_kept() },
                 peak: s.peak,
                 planned: memory.peak(),
                 code: memory.code,
@@ -216,16 +216,18 @@ impl Bench {
         });
         let pairs = subjects.get(1).map(|other| {
             let pairs = subjects[0].seconds.iter().zip(&other.seconds);
-            Spread::of(pairs.map(|(a, b)| b / a.max(1e-12)).collect())
+            SampleStats::of(pairs.map(|(a, b)| b / a.max(1e-12)).collect())
         });
-        let report = Report {
+        let report = GpuBenchReport {
             ready: &ready,
             device: gpu.device().facts(),
             figures: figures.collect(),
             pairs,
             samples: copies.len(),
             copied: copy.bytes(),
-            copy: Spread::of(copies.iter().map(|s| copy.bytes() as f64 / s.max(1e-12)).collect()),
+            copy: SampleStats::of(
+                copies.iter().map(|s| copy.bytes() as f64 / s.max(1e-12)).collect(),
+            ),
             kernels,
             seed: self.seed,
         };

@@ -1,35 +1,35 @@
-//! What was measured on a GPU, as people and as programs read it.
+//! The report of a measurement on a GPU, as text and as JSON.
 
 use super::report::{ms, rate};
-use super::spread::Spread;
+use super::spread::SampleStats;
 use crate::clock::Clock;
 use crate::plan::{bytes, columns};
-use crate::planning::Ready;
+use crate::planning::PlanRequest;
 use adfuse::backends::gpu::{Facts, library};
 use serde_json::{Map, Value, json};
 
 /// What was measured, and of what.
-pub(super) struct Report<'a> {
-    pub(super) ready: &'a Ready,
+pub(super) struct GpuBenchReport<'a> {
+    pub(super) ready: &'a PlanRequest,
     pub(super) device: &'a Facts,
     /// Of what was asked for, then of what it is compared with.
-    pub(super) figures: Vec<Figures<'a>>,
+    pub(super) figures: Vec<GpuPlanFigures<'a>>,
     /// How much longer the second takes than the first, by pairs of samples.
-    pub(super) pairs: Option<Spread>,
+    pub(super) pairs: Option<SampleStats>,
     pub(super) samples: usize,
     /// Bytes a second of the copy, and what it reads and writes.
-    pub(super) copy: Spread,
+    pub(super) copy: SampleStats,
     pub(super) copied: u64,
-    pub(super) kernels: Option<Vec<Kernel>>,
+    pub(super) kernels: Option<Vec<MeasuredGpuStep>>,
     pub(super) seed: u64,
 }
 
 /// Figures of one plan.
-pub(super) struct Figures<'a> {
+pub(super) struct GpuPlanFigures<'a> {
     pub(super) effort: &'static str,
     /// Seconds of a run, by the device's clock.
-    pub(super) step: Spread,
-    pub(super) compiled: Compiled<'a>,
+    pub(super) step: SampleStats,
+    pub(super) compiled: CompileTime<'a>,
     /// Bytes of the device's memory at the most, measured and planned.
     pub(super) peak: u64,
     pub(super) planned: u64,
@@ -41,13 +41,13 @@ pub(super) struct Figures<'a> {
 }
 
 /// How long it took to make, and whether code was kept from before.
-pub(super) struct Compiled<'a> {
+pub(super) struct CompileTime<'a> {
     pub(super) clock: &'a Clock,
     pub(super) kept: bool,
 }
 
 /// A step of the program, measured.
-pub(super) struct Kernel {
+pub(super) struct MeasuredGpuStep {
     pub(super) name: String,
     pub(super) kind: &'static str,
     /// What made it.
@@ -64,7 +64,7 @@ pub(super) struct Kernel {
     pub(super) share: f64,
 }
 
-impl Figures<'_> {
+impl GpuPlanFigures<'_> {
     fn gbs(&self) -> f64 {
         rate(self.bytes, self.step.median)
     }
@@ -99,7 +99,7 @@ impl Figures<'_> {
     }
 }
 
-impl Report<'_> {
+impl GpuBenchReport<'_> {
     fn library(&self) -> Option<String> {
         library().map(|v| format!("cublaslt {v}"))
     }
@@ -127,7 +127,7 @@ impl Report<'_> {
         all.insert("copy_gbs".into(), json!(self.copy.median / 1e9));
         all.insert("copy_bytes".into(), json!(self.copied));
         if let Some(kernels) = &self.kernels {
-            let row = |k: &Kernel| {
+            let row = |k: &MeasuredGpuStep| {
                 json!({
                     "name": k.name, "kind": k.kind, "generator": k.generator,
                     "launches": k.launches, "registers": k.registers, "local_bytes": k.local,
@@ -172,7 +172,7 @@ impl Report<'_> {
         );
         let mut rows = vec![vec![String::new()]];
         rows[0].extend(self.figures.iter().map(|f| format!("effort {}", f.effort)));
-        let mut row = |name: &str, cell: &dyn Fn(&Figures<'_>) -> String| {
+        let mut row = |name: &str, cell: &dyn Fn(&GpuPlanFigures<'_>) -> String| {
             let mut cells = vec![name.to_string()];
             cells.extend(self.figures.iter().map(cell));
             rows.push(cells);
@@ -221,7 +221,7 @@ impl Report<'_> {
     }
 
     /// The steps, a line each.
-    fn table(&self, kernels: &[Kernel]) -> String {
+    fn table(&self, kernels: &[MeasuredGpuStep]) -> String {
         let head = [
             "",
             "name",

@@ -1,7 +1,7 @@
-//! Samples: the step, what it is compared with and a copy, one after the other, again and again.
+//! Samples: the step, its comparison and a copy, alternating.
 
-use super::copy::Copy;
-use super::spread::Spread;
+use super::copy::CopyBenchmark;
+use super::spread::SampleStats;
 use super::subject::Subject;
 use adfuse::backends::Array;
 use adfuse::ir::Diagnostic;
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 /// What was measured.
 pub(super) struct Measures {
     /// Seconds of a step, of each subject.
-    pub(super) steps: Vec<Spread>,
+    pub(super) steps: Vec<SampleStats>,
     /// Bytes a second of the copy.
-    pub(super) copy: Spread,
+    pub(super) copy: SampleStats,
     /// What the copy reads and writes.
     pub(super) copied: u64,
     /// How much longer the second subject takes than the first, by pairs of samples.
-    pub(super) ratio: Option<Spread>,
+    pub(super) ratio: Option<SampleStats>,
     /// How many samples each has.
     pub(super) samples: usize,
 }
@@ -50,7 +50,7 @@ pub(super) fn measured(
     least: Duration,
 ) -> Result<Measures, Diagnostic> {
     let working_set = subjects.first().map_or(0, |s| s.made.executable.memory().peak());
-    let mut copy = Copy::new(working_set, threads)?;
+    let mut copy = CopyBenchmark::new(working_set, threads)?;
     let mut times = Vec::new();
     let mut longest = 0f64;
     for subject in subjects.iter_mut() {
@@ -90,13 +90,13 @@ pub(super) fn measured(
     let ratio = match seconds.as_slice() {
         [first, second] => {
             let pairs = first.iter().zip(second).filter(|(a, _)| **a > 0.0);
-            Some(Spread::of(pairs.map(|(a, b)| b / a).collect()))
+            Some(SampleStats::of(pairs.map(|(a, b)| b / a).collect()))
         }
         _ => None,
     };
     let samples = rates.len();
-    let steps = seconds.into_iter().map(Spread::of).collect();
-    Ok(Measures { steps, copy: Spread::of(rates), copied: copy.bytes(), ratio, samples })
+    let steps = seconds.into_iter().map(SampleStats::of).collect();
+    Ok(Measures { steps, copy: SampleStats::of(rates), copied: copy.bytes(), ratio, samples })
 }
 
 /// How many of what takes so long make a sample.

@@ -1,4 +1,4 @@
-//! `bench`: how long a step takes, what it moves and holds, beside a copy measured at the same time.
+//! `bench`: the time, traffic and memory of a step, compared with a copy measured at the same time.
 
 mod copy;
 mod events;
@@ -10,19 +10,19 @@ mod spread;
 mod subject;
 
 use super::clock::Clock;
-use super::engine::{Threads, Width};
+use super::engine::{Threads, VectorsArg};
 use super::failure::Failure;
-use super::freedom::Look;
+use super::freedom::EffortArg;
 use super::inputs::{Inputs, arguments};
 use super::machine::machine;
-use super::planning::Planning;
+use super::planning::PlanningArgs;
 use super::streams::Streams;
 use super::whole;
-use adfuse::engine::registry::Named;
+use adfuse::engine::registry::NamedEngine;
 use adfuse::engine::{Cpu, Gpu};
 use clap::Args;
 use measure::measured;
-use report::Report;
+use report::BenchReport;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -38,14 +38,14 @@ use subject::Subject;
 #[derive(Args)]
 pub(super) struct Bench {
     #[command(flatten)]
-    planning: Planning,
+    planning: PlanningArgs,
     /// What runs the function: cpu, gpu or gpu:N
     #[arg(long, value_name = "ENGINE", default_value = "cpu", value_parser = machine)]
-    engine: Named,
+    engine: NamedEngine,
     #[command(flatten)]
     threads: Threads,
     #[command(flatten)]
-    width: Width,
+    width: VectorsArg,
     /// The seed of the inputs
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
@@ -57,7 +57,7 @@ pub(super) struct Bench {
     kernels: bool,
     /// Measure the same function at this effort beside it
     #[arg(long, value_enum, value_name = "EFFORT")]
-    compare: Option<Look>,
+    compare: Option<EffortArg>,
     /// Where to write one run's steps and tasks, as the trace viewers of browsers read them
     #[arg(long, value_name = "OUT.json")]
     trace: Option<PathBuf>,
@@ -119,7 +119,7 @@ impl Bench {
             whole::write(path, |file| file.write_all(text.as_bytes()))?;
         }
         let (subjects, seed) = (subjects.as_slice(), self.seed);
-        let report = Report { ready: &ready, subjects, measures, kernels, threads, seed };
+        let report = BenchReport { ready: &ready, subjects, measures, kernels, threads, seed };
         let printed = match self.json {
             true => format!("{:#}\n", report.json()),
             false => report.text(),

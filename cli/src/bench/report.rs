@@ -1,30 +1,30 @@
-//! What was measured, as people and as programs read it.
+//! The report of a measurement, as text and as JSON.
 
 use super::measure::Measures;
-use super::spread::Spread;
-use super::subject::{Kernel, Subject};
+use super::spread::SampleStats;
+use super::subject::{MeasuredStep, Subject};
 use crate::plan::{bytes, columns};
-use crate::planning::Ready;
+use crate::planning::PlanRequest;
 use serde_json::{Map, Value, json};
 
 /// What was measured, and of what.
-pub(super) struct Report<'a> {
-    pub(super) ready: &'a Ready,
+pub(super) struct BenchReport<'a> {
+    pub(super) ready: &'a PlanRequest,
     /// What was asked for, then what it is compared with.
     pub(super) subjects: &'a [Subject],
     pub(super) measures: Measures,
-    pub(super) kernels: Option<Vec<Kernel>>,
+    pub(super) kernels: Option<Vec<MeasuredStep>>,
     pub(super) threads: usize,
     pub(super) seed: u64,
 }
 
 /// Figures of one subject.
-struct Figures<'a> {
+struct SubjectFigures<'a> {
     subject: &'a Subject,
-    step: Spread,
+    step: SampleStats,
 }
 
-impl Figures<'_> {
+impl SubjectFigures<'_> {
     fn gbs(&self) -> f64 {
         rate(self.subject.cost.bytes_moved, self.step.median)
     }
@@ -72,10 +72,10 @@ pub(super) fn rate(count: u64, seconds: f64) -> f64 {
     count as f64 / seconds.max(1e-12) / 1e9
 }
 
-impl Report<'_> {
-    fn figures(&self) -> Vec<Figures<'_>> {
+impl BenchReport<'_> {
+    fn figures(&self) -> Vec<SubjectFigures<'_>> {
         let each = self.subjects.iter().zip(&self.measures.steps);
-        each.map(|(subject, &step)| Figures { subject, step }).collect()
+        each.map(|(subject, &step)| SubjectFigures { subject, step }).collect()
     }
 
     /// One object.
@@ -99,7 +99,7 @@ impl Report<'_> {
         all.insert("copy_gbs".into(), json!(self.measures.copy.median / 1e9));
         all.insert("copy_bytes".into(), json!(self.measures.copied));
         if let Some(kernels) = &self.kernels {
-            let row = |k: &Kernel| {
+            let row = |k: &MeasuredStep| {
                 json!({
                     "name": k.name, "kind": k.kind, "generator": k.generator,
                     "not_wide": k.not_wide,
@@ -139,7 +139,7 @@ impl Report<'_> {
         let figures = self.figures();
         let mut rows = vec![vec![String::new()]];
         rows[0].extend(figures.iter().map(|f| format!("effort {}", f.subject.effort)));
-        let mut row = |name: &str, cell: &dyn Fn(&Figures<'_>) -> String| {
+        let mut row = |name: &str, cell: &dyn Fn(&SubjectFigures<'_>) -> String| {
             let mut cells = vec![name.to_string()];
             cells.extend(figures.iter().map(cell));
             rows.push(cells);
@@ -189,7 +189,7 @@ impl Report<'_> {
 }
 
 /// The steps, a line each.
-fn table(kernels: &[Kernel]) -> String {
+fn table(kernels: &[MeasuredStep]) -> String {
     let head = [
         "",
         "name",

@@ -2,7 +2,7 @@
 
 /// How samples are spread.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Spread {
+pub(super) struct SampleStats {
     pub(super) min: f64,
     /// A tenth of the samples is below.
     pub(super) p10: f64,
@@ -11,9 +11,9 @@ pub(super) struct Spread {
     pub(super) p90: f64,
 }
 
-impl Spread {
+impl SampleStats {
     /// Of samples; zeros where there are none.
-    pub(super) fn of(mut samples: Vec<f64>) -> Spread {
+    pub(super) fn of(mut samples: Vec<f64>) -> SampleStats {
         samples.sort_by(f64::total_cmp);
         let last = samples.len().saturating_sub(1) as f64;
         let at = |share: f64| {
@@ -22,7 +22,7 @@ impl Spread {
             let (below, above) = (of(place.floor()), of(place.ceil()));
             below + (above - below) * place.fract()
         };
-        Spread { min: at(0.0), p10: at(0.1), median: at(0.5), p90: at(0.9) }
+        SampleStats { min: at(0.0), p10: at(0.1), median: at(0.5), p90: at(0.9) }
     }
 }
 
@@ -32,10 +32,10 @@ mod tests {
 
     #[test]
     fn quantiles_are_between_their_neighbours() {
-        let of = Spread::of(vec![4.0, 1.0, 3.0, 2.0, 5.0]);
-        assert_eq!(of, Spread { min: 1.0, p10: 1.4, median: 3.0, p90: 4.6 });
-        assert_eq!(Spread::of(vec![2.0, 4.0]).median, 3.0);
-        assert_eq!(Spread::of(vec![7.0]).p90, 7.0);
-        assert_eq!(Spread::of(Vec::new()).median, 0.0);
+        let of = SampleStats::of(vec![4.0, 1.0, 3.0, 2.0, 5.0]);
+        assert_eq!(of, SampleStats { min: 1.0, p10: 1.4, median: 3.0, p90: 4.6 });
+        assert_eq!(SampleStats::of(vec![2.0, 4.0]).median, 3.0);
+        assert_eq!(SampleStats::of(vec![7.0]).p90, 7.0);
+        assert_eq!(SampleStats::of(Vec::new()).median, 0.0);
     }
 }

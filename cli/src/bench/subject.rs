@@ -1,13 +1,13 @@
-//! What is measured: a plan of the function as machine code, with memory for its results.
+//! The subject of a measurement: a plan of the function as machine code, with memory for its results.
 
-use super::spread::Spread;
+use super::spread::SampleStats;
 use crate::clock::Clock;
 use crate::engine::map_for_profilers;
 use crate::failure::Failure;
-use crate::planning::Ready;
+use crate::planning::PlanRequest;
 use crate::streams::Streams;
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{Executable, MadeSweep, Trace, Vectors};
+use adfuse::backends::cpu::{CompiledSweep, CpuExecutable, Trace, Vectors};
 use adfuse::engine::{Compiled, Cpu};
 use adfuse::fusion::{Cost, Effort, Ops, Plan, cost};
 use adfuse::ir::Diagnostic;
@@ -25,12 +25,12 @@ pub(super) struct Subject {
 }
 
 /// A step of the program, measured.
-pub(super) struct Kernel {
+pub(super) struct MeasuredStep {
     pub(super) name: String,
     pub(super) kind: &'static str,
     /// What made its code.
     pub(super) generator: String,
-    /// Which of its functions are not the wide emitter's, and why.
+    /// Which of its functions the x86 emitter does not support, and why.
     pub(super) not_wide: Vec<String>,
     /// Seconds, the median of several runs.
     pub(super) seconds: f64,
@@ -46,7 +46,7 @@ const RUNS: usize = 51;
 impl Subject {
     /// Lowers a plan and makes machine code of it; what that takes is added to the clock.
     pub(super) fn new(
-        ready: &Ready,
+        ready: &PlanRequest,
         plan: &Plan,
         (effort, name): (Effort, &'static str),
         (threads, vectors): (usize, Vectors),
@@ -55,13 +55,13 @@ impl Subject {
     ) -> Result<Subject, Failure> {
         let wrong = |d: Diagnostic| ready.source.wrong(d);
         let program = ready.program(plan)?;
-        let plan = adfuse::fusion::Options { effort, ..ready.options.clone() };
+        let plan = adfuse::fusion::PlanOptions { effort, ..ready.options.clone() };
         let cpu = Cpu { plan, threads, vectors, ..Cpu::default() };
         // Here it has a place in the text.
         cpu.functions.check(&ready.function).map_err(wrong)?;
         let (memory, layout) = cpu.layout(&program).map_err(wrong)?;
         clock.end("plan");
-        let executable = Executable::compile(&program, &layout, cpu.options()).map_err(wrong)?;
+        let executable = CpuExecutable::compile(&program, &layout, cpu.options()).map_err(wrong)?;
         clock.end("codegen");
         map_for_profilers(&executable, streams);
         let cost = cost(&program, &ready.options.device);
@@ -97,7 +97,7 @@ impl Subject {
     }
 
     /// Measures each step of the program.
-    pub(super) fn kernels(&mut self, args: &[Array]) -> Result<Vec<Kernel>, Diagnostic> {
+    pub(super) fn kernels(&mut self, args: &[Array]) -> Result<Vec<MeasuredStep>, Diagnostic> {
         let count = self.made.program.steps.len();
         let mut samples: Vec<Vec<f64>> = vec![Vec::new(); count];
         for _ in 0..RUNS {
@@ -112,7 +112,7 @@ impl Subject {
             }
             samples.iter_mut().zip(seconds).for_each(|(all, s)| all.push(s));
         }
-        let medians: Vec<f64> = samples.into_iter().map(|s| Spread::of(s).median).collect();
+        let medians: Vec<f64> = samples.into_iter().map(|s| SampleStats::of(s).median).collect();
         let total: f64 = medians.iter().sum();
         let made = self.made.executable.steps();
         let row = |(k, seconds): (usize, f64)| {
@@ -122,8 +122,9 @@ impl Subject {
             by.dedup();
             let sweeps = self.made.executable.sweeps();
             let sweeps = sweeps.filter(|s| made.get(s.step).is_some_and(|m| m.origin == k));
-            let why = |s: MadeSweep<'_>| s.emitter.why().map(|why| format!("{}: {why}", s.name));
-            Kernel {
+            let why =
+                |s: CompiledSweep<'_>| s.emitter.why().map(|why| format!("{}: {why}", s.name));
+            MeasuredStep {
                 not_wide: sweeps.filter_map(why).collect(),
                 name: step.name().into(),
                 kind: step.kind(),

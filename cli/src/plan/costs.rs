@@ -1,11 +1,11 @@
-//! `plan --cost-graph`: what to keep and what to compute again within a budget.
+//! `plan --cost-graph`: rematerialization of a graph of operations within a budget.
 
 use super::super::failure::Failure;
-use super::super::source::Source;
+use super::super::source::SourceText;
 use super::printed;
 use super::table::{bytes, columns};
 use adfuse::fusion::remat::schedule::{
-    CostGraph, Frontier, FrontierOptions, OpId, Point, Schedule, evaluate, frontier,
+    CostGraph, Frontier, FrontierOptions, FrontierPoint, OpId, OpSchedule, evaluate, frontier,
 };
 use clap::Args;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ impl Costs {
         as_json: bool,
     ) -> Result<Option<String>, Failure> {
         let Some(path) = &self.cost_graph else { return Ok(None) };
-        let source = Source::read(path)?;
+        let source = SourceText::read(path)?;
         let g = CostGraph::from_json(&source.text)
             .map_err(|e| Failure::usage(format!("`{}` is no cost graph: {e}", source.name)))?;
         let found = frontier(&g, &FrontierOptions::default());
@@ -57,7 +57,7 @@ impl Costs {
             Some(budget) => found.at(budget).map_err(|e| Failure::usage(e.to_string()))?,
             None => found.fastest(),
         };
-        let report = Report { g: &g, found: &found, chosen, budget };
+        let report = FrontierReport { g: &g, found: &found, chosen, budget };
         Ok(Some(match as_json {
             true => printed::json(&report.json(points)?),
             false => report.text(points)?,
@@ -65,19 +65,19 @@ impl Costs {
     }
 }
 
-struct Report<'a> {
+struct FrontierReport<'a> {
     g: &'a CostGraph,
     found: &'a Frontier,
-    chosen: &'a Point,
+    chosen: &'a FrontierPoint,
     budget: Option<u64>,
 }
 
-impl Report<'_> {
+impl FrontierReport<'_> {
     fn text(&self, points: usize) -> Result<String, Failure> {
         let (g, found, p) = (self.g, self.found, self.chosen);
         let (peak, _) = self.save_all()?;
         let mut rows = vec![["", "peak", "time", "overhead", "saved"].map(String::from).to_vec()];
-        let mut row = |name: &str, p: &Point, peak: u64| {
+        let mut row = |name: &str, p: &FrontierPoint, peak: u64| {
             let over = format!("{:.2} %", self.overhead(p.time));
             rows.push(vec![name.into(), bytes(peak), p.time.to_string(), over, bytes(p.saved)]);
         };
@@ -136,7 +136,7 @@ impl Report<'_> {
 
     /// Peak and time of running everything once.
     fn save_all(&self) -> Result<(u64, u64), Failure> {
-        let e = evaluate(self.g, &Schedule::save_all(self.g));
+        let e = evaluate(self.g, &OpSchedule::save_all(self.g));
         e.map(|e| (e.peak, e.time)).map_err(|e| Failure::usage(e.to_string()))
     }
 
@@ -167,7 +167,7 @@ impl Report<'_> {
     }
 }
 
-fn point(p: &Point) -> Value {
+fn point(p: &FrontierPoint) -> Value {
     json!({"peak_bytes": p.peak, "time": p.time, "saved_bytes": p.saved})
 }
 

@@ -1,13 +1,13 @@
-//! What a plan keeps for later passes, as text and as JSON.
+//! The residuals of a plan, as text and as JSON.
 
 use super::printed;
 use super::table::{bytes, columns};
 use crate::budget::Counting;
 use crate::failure::Failure;
-use crate::planning::Ready;
+use crate::planning::PlanRequest;
 use adfuse::fusion::{
-    Alternative, Choice, Constraint, Decider, Decision, Difference, How, LossyCopy, Plan, Why,
-    lossy_copies,
+    Alternative, Constraint, Decider, Decision, Difference, LossyCopy, NoAlternative, Plan,
+    ResidualChoice, ValueSource, lossy_copies,
 };
 use adfuse::ir::text::Names;
 use adfuse::ir::{Function, Value};
@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 
 /// What was decided for one value.
 pub(super) fn one(
-    ready: &Ready,
+    ready: &PlanRequest,
     plan: &Plan,
     budget: Option<u64>,
     v: Value,
@@ -38,7 +38,7 @@ pub(super) fn one(
 
 /// What was decided for every value that crosses phases.
 pub(super) fn all(
-    ready: &Ready,
+    ready: &PlanRequest,
     plan: &Plan,
     budget: Option<u64>,
     as_json: bool,
@@ -70,7 +70,7 @@ pub(super) fn all(
 }
 
 fn decider<'a>(
-    ready: &'a Ready,
+    ready: &'a PlanRequest,
     plan: &'a Plan,
     budget: Option<u64>,
     counting: &'a Counting,
@@ -93,8 +93,8 @@ fn cells(f: &Function, names: &Names, d: &Decision) -> Vec<String> {
         format!("%{}", names.get(d.value)),
         f.ty(d.value).to_string(),
         match d.choice {
-            Choice::Compress { bits: 1 } => format!("{} b1", name(&d.choice)),
-            Choice::Compress { bits } => format!("{} u{bits}", name(&d.choice)),
+            ResidualChoice::Compress { bits: 1 } => format!("{} b1", name(&d.choice)),
+            ResidualChoice::Compress { bits } => format!("{} u{bits}", name(&d.choice)),
             _ => name(&d.choice).into(),
         },
         bytes(d.bytes),
@@ -117,10 +117,12 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
     };
     let size = bytes(d.bytes);
     let what = match &d.choice {
-        Choice::Save => format!("kept as it is, {size}"),
-        Choice::Compress { bits: 1 } => format!("kept as b1, 1 bit an element, {size}"),
-        Choice::Compress { bits } => format!("kept as u{bits}, {bits} bits an element, {size}"),
-        Choice::Lossy(copy) => {
+        ResidualChoice::Save => format!("kept as it is, {size}"),
+        ResidualChoice::Compress { bits: 1 } => format!("kept as b1, 1 bit an element, {size}"),
+        ResidualChoice::Compress { bits } => {
+            format!("kept as u{bits}, {bits} bits an element, {size}")
+        }
+        ResidualChoice::Lossy(copy) => {
             let of = name_of(copy.of);
             format!(
                 "{of} kept as {}, {size}, {} less than as it is",
@@ -128,15 +130,15 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
                 bytes(freed(f, copy))
             )
         }
-        Choice::Remat { from, .. } => format!("computed again from {}", list(from)),
-        Choice::Shared => "never in memory: forward and backward share the kernel".into(),
-        Choice::Parameter => format!("a parameter, there anyway, {size}"),
-        Choice::Constant => format!("written in the program, {size}"),
-        Choice::Output => format!("a result, there anyway, {size}"),
+        ResidualChoice::Remat { from, .. } => format!("computed again from {}", list(from)),
+        ResidualChoice::Shared => "never in memory: forward and backward share the kernel".into(),
+        ResidualChoice::Parameter => format!("a parameter, there anyway, {size}"),
+        ResidualChoice::Constant => format!("written in the program, {size}"),
+        ResidualChoice::Output => format!("a result, there anyway, {size}"),
     };
     let mut out =
         vec![format!("{}: {}, of phase {}: {what}", name_of(d.value), f.ty(d.value), d.phase.0)];
-    if let Choice::Lossy(copy) = &d.choice {
+    if let ResidualChoice::Lossy(copy) = &d.choice {
         let bound = copy.narrow.bound();
         out.push(format!(
             "  read back within {:e} of each value, relative to it, or {:e}; finite ones beyond {:e} as that",
@@ -145,12 +147,12 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
     }
     for reading in &d.readings {
         let how = match reading.how {
-            How::Memory => "reads it from memory".into(),
-            How::Again { group } => format!("reads what group {group} computes again"),
-            How::Here => "computes it, and needs it for a later phase too".into(),
-            How::HereAgain => "computes it again in its kernel".into(),
-            How::Written => "writes it out where it is used".into(),
-            How::Given => "reads it".into(),
+            ValueSource::Memory => "reads it from memory".into(),
+            ValueSource::Again { group } => format!("reads what group {group} computes again"),
+            ValueSource::Here => "computes it, and needs it for a later phase too".into(),
+            ValueSource::HereAgain => "computes it again in its kernel".into(),
+            ValueSource::Written => "writes it out where it is used".into(),
+            ValueSource::Given => "reads it".into(),
         };
         out.push(format!("  group {} {how}", reading.group));
     }
@@ -164,10 +166,10 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
         Alternative::None(why) => format!(
             "  nothing else can be: {}",
             match why {
-                Why::Parameter => "nothing computes a parameter",
-                Why::Constant => "nothing computes what is written in the program",
-                Why::Output => "a result is in memory whatever is planned",
-                Why::Refused(m) => m,
+                NoAlternative::Parameter => "nothing computes a parameter",
+                NoAlternative::Constant => "nothing computes what is written in the program",
+                NoAlternative::Output => "a result is in memory whatever is planned",
+                NoAlternative::Refused(m) => m,
             }
         ),
     });
@@ -218,16 +220,16 @@ fn micros(seconds: f64) -> String {
     format!("{:+.4}", seconds * 1e6)
 }
 
-fn name(choice: &Choice) -> &'static str {
+fn name(choice: &ResidualChoice) -> &'static str {
     match choice {
-        Choice::Save => "save",
-        Choice::Compress { .. } => "compress",
-        Choice::Lossy(_) => "lossy",
-        Choice::Remat { .. } => "remat",
-        Choice::Shared => "shared",
-        Choice::Parameter => "parameter",
-        Choice::Constant => "constant",
-        Choice::Output => "output",
+        ResidualChoice::Save => "save",
+        ResidualChoice::Compress { .. } => "compress",
+        ResidualChoice::Lossy(_) => "lossy",
+        ResidualChoice::Remat { .. } => "remat",
+        ResidualChoice::Shared => "shared",
+        ResidualChoice::Parameter => "parameter",
+        ResidualChoice::Constant => "constant",
+        ResidualChoice::Output => "output",
     }
 }
 
@@ -255,8 +257,8 @@ fn object(f: &Function, names: &Names, d: &Decision) -> Json {
         "at_peak": d.at_peak,
     });
     match &d.choice {
-        Choice::Compress { bits } => all["bits"] = json!(bits),
-        Choice::Lossy(copy) => {
+        ResidualChoice::Compress { bits } => all["bits"] = json!(bits),
+        ResidualChoice::Lossy(copy) => {
             let bound = copy.narrow.bound();
             all["lossy"] = json!({
                 "of": name_of(copy.of),
@@ -267,7 +269,7 @@ fn object(f: &Function, names: &Names, d: &Decision) -> Json {
                 "most": bound.most,
             });
         }
-        Choice::Remat { inside, own, from } => {
+        ResidualChoice::Remat { inside, own, from } => {
             all["inside"] = json!(inside);
             all["own"] = json!(own);
             all["from"] = from.iter().map(|&v| name_of(v)).collect();
@@ -276,15 +278,17 @@ fn object(f: &Function, names: &Names, d: &Decision) -> Json {
     }
     let reading = |r: &adfuse::fusion::Reading| {
         let how = match r.how {
-            How::Memory => "memory",
-            How::Again { .. } => "again",
-            How::Here => "here",
-            How::HereAgain => "here_again",
-            How::Written => "written",
-            How::Given => "given",
+            ValueSource::Memory => "memory",
+            ValueSource::Again { .. } => "again",
+            ValueSource::Here => "here",
+            ValueSource::HereAgain => "here_again",
+            ValueSource::Written => "written",
+            ValueSource::Given => "given",
         };
         match r.how {
-            How::Again { group } => json!({"group": r.group, "how": how, "computed_by": group}),
+            ValueSource::Again { group } => {
+                json!({"group": r.group, "how": how, "computed_by": group})
+            }
             _ => json!({"group": r.group, "how": how}),
         }
     };
@@ -293,10 +297,10 @@ fn object(f: &Function, names: &Names, d: &Decision) -> Json {
         Alternative::Keep(x) => difference("keep", x),
         Alternative::Remat(x) => difference("remat", x),
         Alternative::None(why) => match why {
-            Why::Parameter => json!({"impossible": "parameter"}),
-            Why::Constant => json!({"impossible": "constant"}),
-            Why::Output => json!({"impossible": "output"}),
-            Why::Refused(m) => json!({"impossible": "refused", "message": m}),
+            NoAlternative::Parameter => json!({"impossible": "parameter"}),
+            NoAlternative::Constant => json!({"impossible": "constant"}),
+            NoAlternative::Output => json!({"impossible": "output"}),
+            NoAlternative::Refused(m) => json!({"impossible": "refused", "message": m}),
         },
     };
     all["settled_by"] = json!(constraint(d.bound));

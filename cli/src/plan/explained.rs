@@ -1,6 +1,6 @@
 //! Explanations as JSON.
 
-use adfuse::fusion::{Explanation, MachineModel, Obstacle, Plan, Refusal, Role};
+use adfuse::fusion::{Explanation, GroupRole, MachineModel, Obstacle, Plan, Refusal};
 use adfuse::ir::Function;
 use adfuse::ir::text::Names;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ pub(super) fn json(f: &Function, plan: &Plan, device: &MachineModel, found: &Exp
     let shared = found.together.iter().map(|t| {
         json!({
             "group": t.group,
-            "roles": t.roles.map(Role::words),
+            "roles": t.roles.map(GroupRole::words),
             "one_stage": t.one_stage(),
         })
     });

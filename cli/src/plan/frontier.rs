@@ -1,9 +1,9 @@
-//! What there is to choose from: points of the frontier as a table and as JSON.
+//! The points of a frontier, as a table and as JSON.
 
 use super::recomputed;
 use super::table::{bytes, columns};
 use super::times::{milliseconds, slower};
-use crate::planning::Ready;
+use crate::planning::PlanRequest;
 use adfuse::fusion::{PlanFrontier, PlanPoint, graph_hash};
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ fn fastest(frontier: &PlanFrontier) -> f64 {
 }
 
 /// A line a point, tightest first.
-pub(super) fn text(ready: &Ready, frontier: &PlanFrontier, count: usize) -> String {
+pub(super) fn text(ready: &PlanRequest, frontier: &PlanFrontier, count: usize) -> String {
     let f = &ready.function;
     let options = &ready.options;
     let shown = some(frontier.points(), count);
@@ -54,7 +54,7 @@ pub(super) fn text(ready: &Ready, frontier: &PlanFrontier, count: usize) -> Stri
 }
 
 /// The same as data.
-pub(super) fn json(ready: &Ready, frontier: &PlanFrontier, count: usize) -> Value {
+pub(super) fn json(ready: &PlanRequest, frontier: &PlanFrontier, count: usize) -> Value {
     let (f, options) = (&ready.function, &ready.options);
     let fastest = fastest(frontier);
     let point = |p: &PlanPoint| {

@@ -1,4 +1,4 @@
-//! `plan`: what a plan costs, what it is made of, why it is as it is.
+//! `plan`: the cost of a plan, its contents, and explanations.
 
 mod costs;
 mod decided;
@@ -14,13 +14,13 @@ mod times;
 use super::clock::Clock;
 use super::failure::Failure;
 use super::machine::machine;
-use super::planning::{Decided, Planning};
+use super::planning::{ChosenPlan, PlanningArgs};
 use super::streams::Streams;
 use super::whole;
-use adfuse::engine::registry::Named;
+use adfuse::engine::registry::NamedEngine;
 use clap::Args;
 use printed::{json, lines};
-use report::Report;
+use report::PlanReport;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ pub(super) use table::{bytes, columns};
 #[command(mut_arg("file", |a| a.required(false).required_unless_present("cost_graph")))]
 pub(super) struct Show {
     #[command(flatten)]
-    planning: Planning,
+    planning: PlanningArgs,
     #[command(flatten)]
     costs: costs::Costs,
     /// Instead, say whether two values are computed in one kernel, and if not, why
@@ -62,7 +62,7 @@ pub(super) struct Show {
     /// Count memory as this engine holds it: gpu or gpu:N, whose machine must be there, or cpu; without this, as
     /// what runs on the machine that is planned for
     #[arg(long, value_name = "ENGINE", value_parser = machine)]
-    engine: Option<Named>,
+    engine: Option<NamedEngine>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -103,7 +103,7 @@ impl Show {
             streams.out.write_all(printed.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let Decided { plan, choice } = ready.decide(streams)?;
+        let ChosenPlan { plan, choice } = ready.decide(streams)?;
         let program = ready.program(&plan)?;
         let (f, device) = (&ready.function, &ready.options.device);
         let printed = if let Some(values) = asked {
@@ -126,7 +126,7 @@ impl Show {
                 false => opportunities::text(f, &found),
             }
         } else {
-            let report = Report::of(&ready, &plan, &program, choice.as_ref())?;
+            let report = PlanReport::of(&ready, &plan, &program, choice.as_ref())?;
             if self.json { json(&report.json()) } else { table::text(&report) }
         };
         if let Some(path) = &self.out {

@@ -1,4 +1,4 @@
-//! Lines and JSON as `plan` prints them.
+//! The output of `plan`: lines and JSON.
 
 /// A line each.
 pub(super) fn lines(all: &[String]) -> String {

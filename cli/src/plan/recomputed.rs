@@ -1,4 +1,4 @@
-//! Values that are computed again: by name, as text and as JSON.
+//! Recomputed values by name, as text and as JSON.
 
 use adfuse::ir::text::Names;
 use adfuse::ir::{Function, Value};

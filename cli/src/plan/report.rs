@@ -1,13 +1,13 @@
-//! What a plan costs and what it is made of, as data and as JSON.
+//! The cost and the contents of a plan, as data and as JSON.
 
 use super::recomputed;
 use super::times::{milliseconds, slower};
 use crate::failure::Failure;
-use crate::planning::{Ready, effort_name};
+use crate::planning::{PlanRequest, effort_name};
 use crate::steps;
-use adfuse::budget::Choice;
+use adfuse::budget::BudgetChoice;
 use adfuse::fusion::{
-    Bound, Cost, Effort, Plan, computed_again, cost, lossy_copies, patterns, saved_bytes,
+    Bottleneck, Cost, Effort, Plan, cost, lossy_copies, patterns, recomputed_values, saved_bytes,
 };
 use adfuse::ir::kernel::{Extents, Program};
 use adfuse::ir::text::Names;
@@ -15,7 +15,7 @@ use adfuse::pipeline::text::computed;
 use serde_json::{Map, Value, json};
 
 /// A plan beside the one of effort off.
-pub(super) struct Report {
+pub(super) struct PlanReport {
     pub(super) function: String,
     pub(super) device: String,
     pub(super) fp: &'static str,
@@ -23,8 +23,8 @@ pub(super) struct Report {
     /// The plan's hash, and that of the function it belongs to.
     pub(super) plan: String,
     pub(super) graph: String,
-    pub(super) chosen: Figures,
-    pub(super) off: Figures,
+    pub(super) chosen: ProgramFigures,
+    pub(super) off: ProgramFigures,
     /// What the budget did.
     pub(super) budget: Option<Within>,
     /// The plan that takes the least memory of those that were made, where it takes less than this one.
@@ -33,13 +33,13 @@ pub(super) struct Report {
     pub(super) again: Vec<(String, u32)>,
     /// Values that are kept with losses, and the types of their copies.
     pub(super) lossy: Vec<(String, &'static str)>,
-    /// Inputs that are given up.
+    /// Donated inputs.
     pub(super) donated: Vec<String>,
     /// Rules of stable forms, and what they rewrote.
     pub(super) recognised: Vec<(&'static str, String)>,
     /// Named patterns, and their results.
     pub(super) patterns: Vec<(&'static str, String)>,
-    pub(super) groups: Vec<Row>,
+    pub(super) groups: Vec<StepRow>,
 }
 
 /// A budget, and the plan beside the fastest.
@@ -58,7 +58,7 @@ pub(super) struct Leanest {
 }
 
 /// What a program costs.
-pub(super) struct Figures {
+pub(super) struct ProgramFigures {
     pub(super) launches: u64,
     pub(super) bytes_moved: u64,
     pub(super) least_bytes: u64,
@@ -69,7 +69,7 @@ pub(super) struct Figures {
 }
 
 /// A step.
-pub(super) struct Row {
+pub(super) struct StepRow {
     pub(super) name: String,
     pub(super) kind: &'static str,
     pub(super) domains: Vec<Extents>,
@@ -85,14 +85,14 @@ pub(super) struct Row {
     pub(super) bound: &'static str,
 }
 
-impl Report {
+impl PlanReport {
     /// Weighs a plan and its program.
     pub(super) fn of(
-        ready: &Ready,
+        ready: &PlanRequest,
         plan: &Plan,
         program: &Program,
-        choice: Option<&Choice>,
-    ) -> Result<Report, Failure> {
+        choice: Option<&BudgetChoice>,
+    ) -> Result<PlanReport, Failure> {
         let f = &ready.function;
         let device = &ready.options.device;
         let found = cost(program, device);
@@ -107,7 +107,7 @@ impl Report {
         let copies = lossy_copies(f);
         let computed = computed(plan, program);
         let groups =
-            program.steps.iter().zip(&found.steps).zip(&computed).map(|((s, c), insts)| Row {
+            program.steps.iter().zip(&found.steps).zip(&computed).map(|((s, c), insts)| StepRow {
                 name: s.name().into(),
                 kind: s.kind(),
                 domains: steps::domains(program, s),
@@ -120,16 +120,16 @@ impl Report {
                 launches: c.launches.into(),
                 predicted_ms: milliseconds(c.seconds),
                 bound: match c.bound {
-                    Bound::Memory => "memory",
-                    Bound::Compute => "compute",
-                    Bound::Launch => "launch",
+                    Bottleneck::Memory => "memory",
+                    Bottleneck::Compute => "compute",
+                    Bottleneck::Launch => "launch",
                 },
             });
         let groups = groups.collect();
         let last = |insts: &[adfuse::ir::Inst]| insts.last().map_or_else(String::new, name);
-        let chosen = Figures::of(ready, plan, program, &found, ready.options.effort)?;
+        let chosen = ProgramFigures::of(ready, plan, program, &found, ready.options.effort)?;
         let leanest = ready.leanest()?.filter(|(_, point)| point.peak < chosen.peak_bytes);
-        Ok(Report {
+        Ok(PlanReport {
             function: f.name.clone(),
             device: device.name.clone(),
             fp: ready.options.fp.name(),
@@ -142,14 +142,14 @@ impl Report {
                 peak_bytes: point.peak,
                 predicted_ms: milliseconds(point.seconds),
             }),
-            off: Figures::of(ready, &apart, &apart_program, &apart_cost, Effort::Off)?,
+            off: ProgramFigures::of(ready, &apart, &apart_program, &apart_cost, Effort::Off)?,
             budget: choice.zip(ready.budget).map(|(choice, bytes)| Within {
                 bytes,
                 fastest_ms: milliseconds(choice.fastest_seconds),
                 fastest_peak: choice.fastest_peak,
                 slower_percent: slower(choice.point.seconds, choice.fastest_seconds),
             }),
-            again: recomputed::named(f, &computed_again(f, plan)),
+            again: recomputed::named(f, &recomputed_values(f, plan)),
             lossy: copies.iter().map(|c| (value(c.of), c.narrow.name())).collect(),
             donated: plan
                 .donated
@@ -203,7 +203,7 @@ impl Report {
         }
         put("recognised", named(&self.recognised, "rule"));
         put("patterns", named(&self.patterns, "name"));
-        put("groups", self.groups.iter().map(Row::json).collect());
+        put("groups", self.groups.iter().map(StepRow::json).collect());
         Value::Object(all)
     }
 }
@@ -225,17 +225,17 @@ fn operations(ops: &adfuse::fusion::Ops) -> u64 {
     kinds.into_iter().fold(0, u64::saturating_add)
 }
 
-impl Figures {
+impl ProgramFigures {
     fn of(
-        ready: &Ready,
+        ready: &PlanRequest,
         plan: &Plan,
         program: &Program,
         cost: &Cost,
         effort: Effort,
-    ) -> Result<Figures, Failure> {
+    ) -> Result<ProgramFigures, Failure> {
         let memory = ready.memory(program, effort)?;
         let saved = saved_bytes(&ready.function, plan).map_err(|d| ready.source.wrong(d))?;
-        Ok(Figures {
+        Ok(ProgramFigures {
             launches: cost.launches.into(),
             bytes_moved: cost.bytes_moved,
             least_bytes: cost.least_bytes,
@@ -260,7 +260,7 @@ impl Figures {
     }
 }
 
-impl Row {
+impl StepRow {
     fn json(&self) -> Value {
         let domains: Vec<&[i64]> = self.domains.iter().map(|d| d.as_slice()).collect();
         json!({

@@ -1,10 +1,10 @@
-//! A plan as people read it.
+//! A plan as a table of text.
 
 use super::recomputed;
-use super::report::{Figures, Report, Row};
+use super::report::{PlanReport, ProgramFigures, StepRow};
 
 /// The report in lines and columns.
-pub(super) fn text(report: &Report) -> String {
+pub(super) fn text(report: &PlanReport) -> String {
     let r = report;
     let mut out = format!(
         "@{} on {}, fp {}, effort {}\nplan {}\ngraph {}\n\n",
@@ -60,7 +60,7 @@ pub(super) fn text(report: &Report) -> String {
     out
 }
 
-fn figures(chosen: &Figures, off: &Figures) -> Vec<Vec<String>> {
+fn figures(chosen: &ProgramFigures, off: &ProgramFigures) -> Vec<Vec<String>> {
     let head = ["", "plan", "effort off", "ratio"].map(String::from).to_vec();
     let mut rows = vec![head];
     let mut row = |name: &str, mine: String, theirs: String, (a, b): (f64, f64)| {
@@ -86,7 +86,7 @@ fn figures(chosen: &Figures, off: &Figures) -> Vec<Vec<String>> {
     rows
 }
 
-fn cells(k: usize, row: &Row) -> Vec<String> {
+fn cells(k: usize, row: &StepRow) -> Vec<String> {
     let domains: Vec<String> = row.domains.iter().map(|d| format!("{:?}", d.as_slice())).collect();
     vec![
         k.to_string(),

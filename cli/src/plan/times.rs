@@ -1,4 +1,4 @@
-//! Predicted times as they are reported: milliseconds, and percent above the fastest.
+//! Predicted times in reports: milliseconds, and percent above the fastest.
 
 /// Rounded to a picosecond, which no model is good for.
 pub(super) fn milliseconds(seconds: f64) -> f64 {

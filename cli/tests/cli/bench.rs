@@ -1,4 +1,4 @@
-//! `bench` and what shows the code: figures, files, and what is refused.
+//! `bench` and the stages that show code: figures, files, and refusals.
 
 use crate::folder::Folder;
 use crate::plan::models;

@@ -1,4 +1,4 @@
-//! `plan --cost-graph`: what to keep within a budget.
+//! `plan --cost-graph`: rematerialization within a budget.
 
 use crate::folder::Folder;
 use serde_json::{Value, json};

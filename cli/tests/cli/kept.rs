@@ -1,4 +1,4 @@
-//! Plans that are kept from one run for the next: `--cache`, `ADFUSE_CACHE`, `--no-cache` and `cache`.
+//! Cached plans: `--cache`, `ADFUSE_CACHE`, `--no-cache` and `cache`.
 
 use crate::folder::Folder;
 use crate::plan::models;

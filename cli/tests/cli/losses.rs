@@ -1,5 +1,4 @@
-//! `--lossy` and `--donate`: what is lost and what is given up, planned, explained, written to a plan and
-//! run from it.
+//! `--lossy` and `--donate`: planned, explained, written to a plan and run from it.
 
 use crate::plan::models;
 use serde_json::Value;

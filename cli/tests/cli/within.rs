@@ -1,4 +1,4 @@
-//! `--mem-budget` and `--frontier`: what a budget decides, on every command that takes one.
+//! `--mem-budget` and `--frontier`, on every command that accepts them.
 
 use crate::folder::Folder;
 use crate::plan::models;

@@ -1,4 +1,4 @@
-//! Wrong programs, wrong command lines, wrong files: which exit status, and what is said.
+//! Wrong programs, command lines and files: exit statuses and messages.
 
 use crate::folder::{Folder, npy};
 use crate::programs;

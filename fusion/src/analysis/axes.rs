@@ -1,10 +1,9 @@
-//! Axes of a loop nest, and where the axes of tensors lie in it.
+//! Axes of a loop nest, and the mapping of tensor axes to them.
 //!
-//! A nest is made of *atoms*, axes that are not divided further. A tensor's axis is a run of atoms,
-//! slowest first, so that a reshape is another way to cut the same atoms into runs, a transposition
-//! another order of runs, and a broadcast leaves atoms out. Two tensors are computed at the same point
-//! of the nest when their axes are the same runs; [`Axes::unify`] finds the runs that make it so and
-//! divides atoms where it must. What was tried and does not fit is taken back.
+//! A nest consists of *atoms*, axes that are not split further. An axis of a tensor is a run of atoms, slowest first.
+//! So a reshape divides the same atoms into other runs, a transposition permutes runs, and a broadcast leaves atoms
+//! out. Two tensors are computed at the same point of the nest if their axes are the same runs; [`LoopAxes::unify`]
+//! finds such runs and splits atoms where it must. A trial that fails is rolled back.
 
 use adfuse_ir::index::IndexExpr;
 use cranelift_entity::entity_impl;
@@ -16,13 +15,13 @@ pub(crate) struct Atom(u32);
 entity_impl!(Atom, "a");
 
 /// The atoms of one axis of a tensor, slowest first; none for an axis of extent 1.
-pub(crate) type Run = SmallVec<[Atom; 2]>;
+pub(crate) type AtomRun = SmallVec<[Atom; 2]>;
 
 /// The atoms of each axis of a tensor.
-pub(crate) type Place = SmallVec<[Run; 4]>;
+pub(crate) type TensorAxes = SmallVec<[AtomRun; 4]>;
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum AtomState {
     Whole,
     /// Divided, slowest first.
     Split(Atom, Atom),
@@ -33,7 +32,7 @@ enum State {
 #[derive(Clone, Debug)]
 struct AtomData {
     extent: i64,
-    state: State,
+    state: AtomState,
     /// Not to be divided.
     solid: bool,
     /// The trial it was made in; a part is as old as what it is a part of.
@@ -42,9 +41,9 @@ struct AtomData {
 
 /// The atoms of one nest.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Axes {
+pub(crate) struct LoopAxes {
     atoms: Vec<AtomData>,
-    journal: Vec<(Atom, State, bool)>,
+    journal: Vec<(Atom, AtomState, bool)>,
     trial: u32,
 }
 
@@ -55,7 +54,7 @@ pub(crate) struct Mark {
     journal: usize,
 }
 
-impl Axes {
+impl LoopAxes {
     /// Begins a trial: atoms made from now on may become names of others.
     pub(crate) fn begin(&mut self) -> Mark {
         self.journal.clear();
@@ -81,8 +80,8 @@ impl Axes {
     }
 
     /// New atoms for a tensor of these extents.
-    pub(crate) fn place(&mut self, dims: &[i64]) -> Place {
-        let run = |&n: &i64| if n == 1 { Run::new() } else { smallvec![self.atom(n)] };
+    pub(crate) fn place(&mut self, dims: &[i64]) -> TensorAxes {
+        let run = |&n: &i64| if n == 1 { AtomRun::new() } else { smallvec![self.atom(n)] };
         dims.iter().map(run).collect()
     }
 
@@ -91,7 +90,7 @@ impl Axes {
     }
 
     fn born(&mut self, extent: i64, birth: u32) -> Atom {
-        self.atoms.push(AtomData { extent, state: State::Whole, solid: false, birth });
+        self.atoms.push(AtomData { extent, state: AtomState::Whole, solid: false, birth });
         Atom::from_u32(self.atoms.len() as u32 - 1)
     }
 
@@ -124,19 +123,19 @@ impl Axes {
     }
 
     /// The undivided atoms that these are.
-    pub(crate) fn whole(&self, atoms: &[Atom]) -> Run {
-        let mut out = Run::new();
+    pub(crate) fn whole(&self, atoms: &[Atom]) -> AtomRun {
+        let mut out = AtomRun::new();
         for &a in atoms {
             self.push_whole(a, &mut out);
         }
         out
     }
 
-    fn push_whole(&self, a: Atom, out: &mut Run) {
+    fn push_whole(&self, a: Atom, out: &mut AtomRun) {
         match self.data(a).state {
-            State::Whole => out.push(a),
-            State::Is(b) => self.push_whole(b, out),
-            State::Split(slow, fast) => {
+            AtomState::Whole => out.push(a),
+            AtomState::Is(b) => self.push_whole(b, out),
+            AtomState::Split(slow, fast) => {
                 self.push_whole(slow, out);
                 self.push_whole(fast, out);
             }
@@ -144,16 +143,16 @@ impl Axes {
     }
 
     /// A place in undivided atoms.
-    pub(crate) fn resolve(&self, place: &Place) -> Place {
+    pub(crate) fn resolve(&self, place: &TensorAxes) -> TensorAxes {
         place.iter().map(|run| self.whole(run)).collect()
     }
 
     /// All undivided atoms of a place, axis by axis.
-    pub(crate) fn all(&self, place: &Place) -> Run {
+    pub(crate) fn all(&self, place: &TensorAxes) -> AtomRun {
         place.iter().flat_map(|run| self.whole(run)).collect()
     }
 
-    fn set(&mut self, a: Atom, state: State) {
+    fn set(&mut self, a: Atom, state: AtomState) {
         let data = &mut self.atoms[a.as_u32() as usize];
         self.journal.push((a, std::mem::replace(&mut data.state, state), data.solid));
     }
@@ -179,8 +178,8 @@ impl Axes {
                     if x == y {
                     } else if nx == ny {
                         match (self.is_fresh(x), self.is_fresh(y)) {
-                            (true, _) => self.set(x, State::Is(y)),
-                            (false, true) => self.set(y, State::Is(x)),
+                            (true, _) => self.set(x, AtomState::Is(y)),
+                            (false, true) => self.set(y, AtomState::Is(x)),
                             (false, false) => return false,
                         }
                     } else if nx > ny {
@@ -199,7 +198,7 @@ impl Axes {
     }
 
     /// Makes two places the same, axis by axis.
-    pub(crate) fn unify_places(&mut self, a: &Place, b: &Place) -> bool {
+    pub(crate) fn unify_places(&mut self, a: &TensorAxes, b: &TensorAxes) -> bool {
         a.len() == b.len() && a.iter().zip(b).all(|(a, b)| self.unify(a, b))
     }
 
@@ -211,20 +210,20 @@ impl Axes {
         }
         let birth = self.data(a).birth;
         let parts = (self.born(slow, birth), self.born(n / slow, birth));
-        self.set(a, State::Split(parts.0, parts.1));
+        self.set(a, AtomState::Split(parts.0, parts.1));
         Some(())
     }
 
     /// Cuts a flat run into axes of these extents; `None` where atoms do not divide so.
-    pub(crate) fn cut(&mut self, flat: &[Atom], dims: &[i64]) -> Option<Place> {
+    pub(crate) fn split_flat(&mut self, flat: &[Atom], dims: &[i64]) -> Option<TensorAxes> {
         if dims.contains(&0) || flat.iter().any(|&a| self.extent(a) == 0) {
             return None;
         }
         let mut rest = self.whole(flat);
         rest.reverse();
-        let mut place = Place::new();
+        let mut place = TensorAxes::new();
         for &n in dims {
-            let (mut run, mut have) = (Run::new(), 1);
+            let (mut run, mut have) = (AtomRun::new(), 1);
             while have < n {
                 let a = rest.pop()?;
                 let e = self.extent(a);
@@ -261,23 +260,23 @@ mod tests {
 
     #[test]
     fn a_reshape_divides_atoms() {
-        let mut axes = Axes::default();
+        let mut axes = LoopAxes::default();
         let x = axes.place(&[6, 4]);
         let flat = axes.all(&x);
-        let cut = axes.cut(&flat, &[2, 12]).expect("12 is 3 times 4");
+        let cut = axes.split_flat(&flat, &[2, 12]).expect("12 is 3 times 4");
         assert_eq!(cut.iter().map(|r| r.len()).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(axes.whole(&x[0]).len(), 2);
-        assert!(axes.cut(&flat, &[5, 5]).is_none());
-        assert_eq!(axes.cut(&flat, &[1, 24, 1]).expect("one run")[1].len(), 3);
+        assert!(axes.split_flat(&flat, &[5, 5]).is_none());
+        assert_eq!(axes.split_flat(&flat, &[1, 24, 1]).expect("one run")[1].len(), 3);
     }
 
     #[test]
     fn a_trial_is_taken_back() {
-        let mut axes = Axes::default();
+        let mut axes = LoopAxes::default();
         let x = axes.place(&[6, 4]);
         let mark = axes.begin();
         let y = axes.place(&[2, 3, 4]);
-        let flat: Run = y[..2].iter().flatten().copied().collect();
+        let flat: AtomRun = y[..2].iter().flatten().copied().collect();
         assert!(axes.unify(&flat, &x[0]) && axes.unify(&y[2], &x[1]));
         assert_eq!(axes.whole(&x[0]), axes.whole(&flat));
         axes.undo(mark);

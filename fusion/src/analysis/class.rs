@@ -1,12 +1,12 @@
-//! What instructions are to the planner, by their bodies, and what the parts become that they begin.
+//! The class of each instruction for the planner, by its body, and the kind of part that it begins.
 
 use adfuse_ir::Inst;
 use adfuse_ir::op::Monoid;
 
 /// How an instruction takes part in groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Class {
-    /// Written out wherever it is used: changes of index, generated values, small arithmetic whose
+pub(crate) enum InstClass {
+    /// Inlined wherever it is used: changes of index, generated values, small arithmetic whose
     /// result is only ever spread. It is in no group of its own.
     Free,
     /// An element at each point of the result.
@@ -20,45 +20,45 @@ pub(crate) enum Class {
     Contract,
     /// Sums at computed places.
     Scatter,
-    /// Places in order along an axis.
+    /// Positions of the sorted elements along an axis.
     Argsort,
-    /// A function of the user's.
+    /// A user function.
     Opaque,
     /// Values written in the program.
     Constant,
 }
 
-impl Class {
+impl InstClass {
     /// Whether it is a step that nothing joins.
     pub(crate) fn is_alone(self) -> bool {
-        matches!(self, Class::Scatter | Class::Argsort | Class::Opaque)
+        matches!(self, InstClass::Scatter | InstClass::Argsort | InstClass::Opaque)
     }
 }
 
 /// What a part is lowered to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum PartKind {
     /// A kernel.
     Kernel,
     /// A contraction and what follows each of its sums.
     Contract(Inst),
     /// A scatter.
     Scatter(Inst),
-    /// Places in order.
+    /// An argsort.
     Argsort(Inst),
-    /// A function of the user's.
+    /// A user function.
     Opaque(Inst),
 }
 
-impl Shape {
+impl PartKind {
     /// That of a part which begins with an instruction of this class.
-    pub(crate) fn of(class: Class, i: Inst) -> Shape {
+    pub(crate) fn of(class: InstClass, i: Inst) -> PartKind {
         match class {
-            Class::Contract => Shape::Contract(i),
-            Class::Scatter => Shape::Scatter(i),
-            Class::Argsort => Shape::Argsort(i),
-            Class::Opaque => Shape::Opaque(i),
-            _ => Shape::Kernel,
+            InstClass::Contract => PartKind::Contract(i),
+            InstClass::Scatter => PartKind::Scatter(i),
+            InstClass::Argsort => PartKind::Argsort(i),
+            InstClass::Opaque => PartKind::Opaque(i),
+            _ => PartKind::Kernel,
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The operands of contractions: where they lie in the nest of the result and of what is summed over.
+//! The operands of contractions: their axes in the loop nest of the result and the contracted axes.
 
-use super::axes::Place;
+use super::axes::TensorAxes;
 use super::facts::Facts;
 use adfuse_ir::Inst;
 use adfuse_ir::kernel::Extents;
@@ -19,7 +19,13 @@ pub(crate) fn roles(facts: &Facts<'_>, i: Inst) -> (usize, usize) {
 }
 
 /// Where operand `k` of a contraction lies, whose result lies at `place`.
-pub(crate) fn side(facts: &Facts<'_>, i: Inst, k: usize, place: &Place, depth: &Place) -> Place {
+pub(crate) fn side(
+    facts: &Facts<'_>,
+    i: Inst,
+    k: usize,
+    place: &TensorAxes,
+    depth: &TensorAxes,
+) -> TensorAxes {
     let attrs = facts.f.attrs(i);
     let pick = |pair: (&[i64], &[i64])| if k == 0 { pair.0.to_vec() } else { pair.1.to_vec() };
     let (batch, contract) = (pick(attrs.pair("batch")), pick(attrs.pair("contract")));

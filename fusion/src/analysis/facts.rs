@@ -1,8 +1,8 @@
 //! What the planner knows about a function before it decides anything.
 
-use super::axes::{Axes, Place};
-pub(crate) use super::class::Class;
-use super::index_columns::{Column, columns};
+use super::axes::{LoopAxes, TensorAxes};
+pub(crate) use super::class::InstClass;
+use super::index_columns::{IndexColumn, columns};
 use super::shifts::Shifts;
 use super::weight::weight;
 use crate::plan::lossy::{copied, read_back};
@@ -33,7 +33,7 @@ pub(crate) struct Facts<'f> {
     pub(crate) users: SecondaryMap<Value, SmallVec<[Inst; 4]>>,
     /// Whether a value must be in a buffer: results, and operands that are found by address.
     pub(crate) forced: SecondaryMap<Value, bool>,
-    pub(crate) class: SecondaryMap<Inst, Class>,
+    pub(crate) class: SecondaryMap<Inst, InstClass>,
     /// Whether a view is a matter of axes alone.
     aligned: SecondaryMap<Inst, bool>,
     /// Primitives that an element takes by itself.
@@ -175,7 +175,7 @@ impl<'f> Facts<'f> {
                     None => self.forced[f.args(i)[1]] = true,
                     Some(columns) => {
                         for c in columns {
-                            if let Column::Data(v, _) = c {
+                            if let IndexColumn::Data(v, _) = c {
                                 self.forced[v] = true;
                             }
                         }
@@ -205,15 +205,15 @@ impl<'f> Facts<'f> {
     }
 
     /// Whether the windows of a gather fit wherever it counts their places itself.
-    fn reach(&self, i: Inst, columns: &[Column]) -> bool {
+    fn reach(&self, i: Inst, columns: &[IndexColumn]) -> bool {
         let (f, attrs) = (self.f, self.f.attrs(i));
         let (x, indices) = (&self.dims[f.args(i)[0]], &self.dims[f.args(i)[1]]);
-        let fits = |(k, c): (usize, &Column)| match c {
-            Column::Axis(a) => {
+        let fits = |(k, c): (usize, &IndexColumn)| match c {
+            IndexColumn::Axis(a) => {
                 let d = attrs.ints("start_map")[k] as usize;
                 indices[*a] <= x[d] - attrs.ints("sizes")[d] + 1
             }
-            Column::Data(..) => true,
+            IndexColumn::Data(..) => true,
         };
         columns.iter().enumerate().all(fits)
     }
@@ -256,7 +256,7 @@ impl<'f> Facts<'f> {
     fn align(&mut self) {
         for &i in self.f.body_insts() {
             if matches!(self.f.op(i).def().body, Body::View(_)) {
-                let mut axes = Axes::default();
+                let mut axes = LoopAxes::default();
                 axes.begin();
                 let place = axes.place(&self.dims[self.f.inst_results(i)[0]]);
                 self.aligned[i] = self.through(&mut axes, i, &place).is_some();
@@ -298,29 +298,29 @@ impl<'f> Facts<'f> {
             let shifts = self.shifts(i, &shifted);
             let free = !apart && !self.forced[v] && shifts.are_few(1);
             self.class[i] = match f.op(i).def().body {
-                Body::View(_) | Body::Source(_) if free => Class::Free,
+                Body::View(_) | Body::Source(_) if free => InstClass::Free,
                 Body::Map(_)
                     if free && (read_back(f, i).is_some() || self.is_light(i, spread[v])) =>
                 {
-                    Class::Free
+                    InstClass::Free
                 }
-                Body::Map(_) | Body::View(_) | Body::Source(_) => Class::Point,
-                Body::Reduce(m) => Class::Reduce(m),
+                Body::Map(_) | Body::View(_) | Body::Source(_) => InstClass::Point,
+                Body::Reduce(m) => InstClass::Reduce(m),
                 // Along an axis of extent 1 nothing folds: each element is its own result.
-                Body::Scan(_) if self.scans_nothing(i) => Class::Point,
-                Body::Scan(m) => Class::Scan(m),
-                Body::Contract => Class::Contract,
-                Body::Indirect(Indirect::Scatter(_)) => Class::Scatter,
-                Body::Indirect(Indirect::Argsort) => Class::Argsort,
+                Body::Scan(_) if self.scans_nothing(i) => InstClass::Point,
+                Body::Scan(m) => InstClass::Scan(m),
+                Body::Contract => InstClass::Contract,
+                Body::Indirect(Indirect::Scatter(_)) => InstClass::Scatter,
+                Body::Indirect(Indirect::Argsort) => InstClass::Argsort,
                 // Elements that are found, not computed, are found again as well.
-                Body::Indirect(_) if free && self.users[v].len() <= 2 => Class::Free,
-                Body::Indirect(_) => Class::Point,
-                Body::Opaque => Class::Opaque,
-                Body::Constant => Class::Constant,
+                Body::Indirect(_) if free && self.users[v].len() <= 2 => InstClass::Free,
+                Body::Indirect(_) => InstClass::Point,
+                Body::Opaque => InstClass::Opaque,
+                Body::Constant => InstClass::Constant,
                 // Refused when programs were recorded.
-                Body::Region(_) | Body::Effect(_) | Body::Composed(_) => Class::Point,
+                Body::Region(_) | Body::Effect(_) | Body::Composed(_) => InstClass::Point,
             };
-            if self.class[i] == Class::Free {
+            if self.class[i] == InstClass::Free {
                 shifted[v] = shifts;
             }
             self.weight[i] = self.program(i).map_or(0, |(_, w)| w);
@@ -333,7 +333,7 @@ impl<'f> Facts<'f> {
         let mut shifted: SecondaryMap<Value, Shifts> = SecondaryMap::new();
         self.f.body_insts().iter().copied().find(|&i| {
             let shifts = self.shifts(i, &shifted);
-            if self.class[i] == Class::Free {
+            if self.class[i] == InstClass::Free {
                 shifted[self.f.inst_results(i)[0]] = shifts;
             }
             // What is free at first, and what is found to be later. How many elements there are is
@@ -342,9 +342,9 @@ impl<'f> Facts<'f> {
         })
     }
 
-    /// Marks instructions to be written out wherever they are used.
+    /// Marks instructions to be inlined wherever they are used.
     pub(crate) fn set_free(&mut self, i: Inst) {
-        self.class[i] = Class::Free;
+        self.class[i] = InstClass::Free;
     }
 
     /// Whether a scan's axis has extent 1.
@@ -367,7 +367,7 @@ impl<'f> Facts<'f> {
     /// The instruction that makes a value, when it is free.
     pub(crate) fn free(&self, v: Value) -> Option<Inst> {
         match self.f.def(v) {
-            ValueDef::Inst(i, _) if self.class[i] == Class::Free => Some(i),
+            ValueDef::Inst(i, _) if self.class[i] == InstClass::Free => Some(i),
             _ => None,
         }
     }
@@ -382,14 +382,19 @@ impl<'f> Facts<'f> {
 
     /// Where the operand of a view lies when its result lies at `place`; `None` where that is no
     /// matter of axes alone (slices, padding, reversal).
-    pub(crate) fn through(&self, axes: &mut Axes, i: Inst, place: &Place) -> Option<Place> {
+    pub(crate) fn through(
+        &self,
+        axes: &mut LoopAxes,
+        i: Inst,
+        place: &TensorAxes,
+    ) -> Option<TensorAxes> {
         let map = self.view(i)?;
         let [piece] = map.pieces.as_slice() else { return None };
         if !piece.guards.is_empty() || piece.operand != 0 {
             return None;
         }
         let dims = &self.dims[self.f.args(i)[0]];
-        let mut at = Place::new();
+        let mut at = TensorAxes::new();
         for (e, &n) in piece.index.iter().zip(dims) {
             match e {
                 _ if n == 1 => at.push(Default::default()),
@@ -397,7 +402,8 @@ impl<'f> Facts<'f> {
                 _ => break,
             }
         }
-        let whole = |at: &Place| at.iter().zip(dims).all(|(r, &n)| n == 1 || axes.points(r) == n);
+        let whole =
+            |at: &TensorAxes| at.iter().zip(dims).all(|(r, &n)| n == 1 || axes.points(r) == n);
         if at.len() == dims.len() && whole(&at) {
             return Some(at);
         }
@@ -410,7 +416,7 @@ impl<'f> Facts<'f> {
             return None;
         }
         let flat: SmallVec<[_; 8]> = place.iter().flatten().copied().collect();
-        axes.cut(&flat, dims)
+        axes.split_flat(&flat, dims)
     }
 }
 
@@ -427,7 +433,7 @@ pub(crate) fn is_affine(e: &IndexExpr) -> bool {
 /// The value whose axes an instruction runs along.
 pub(crate) fn space(facts: &Facts<'_>, i: Inst) -> Value {
     match facts.class[i] {
-        Class::Reduce(_) | Class::Scan(_) => facts.f.args(i)[0],
+        InstClass::Reduce(_) | InstClass::Scan(_) => facts.f.args(i)[0],
         _ => facts.f.inst_results(i)[0],
     }
 }
@@ -437,7 +443,7 @@ pub(crate) fn folded(facts: &Facts<'_>, i: Inst) -> SmallVec<[bool; 8]> {
     let attrs = facts.f.attrs(i);
     let rank = facts.dims[facts.f.args(i)[0]].len() as i64;
     match facts.class[i] {
-        Class::Reduce(m) if m.is_arg() => (0..rank).map(|d| d == attrs.int("axis")).collect(),
+        InstClass::Reduce(m) if m.is_arg() => (0..rank).map(|d| d == attrs.int("axis")).collect(),
         _ => (0..rank).map(|d| attrs.ints("axes").contains(&d)).collect(),
     }
 }

@@ -10,7 +10,7 @@ pub(crate) type Index = SmallVec<[IndexExpr; 4]>;
 
 /// One column of index values.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Column {
+pub(crate) enum IndexColumn {
     /// The coordinate along an axis of the index values.
     Axis(usize),
     /// An element of another tensor, at these expressions of the coordinates.
@@ -27,7 +27,7 @@ pub(crate) fn columns(
     f: &Function,
     indices: Value,
     kept: &dyn Fn(Value) -> bool,
-) -> Option<Vec<Column>> {
+) -> Option<Vec<IndexColumn>> {
     let all = dims(f, indices)?;
     let (&n, batch) = all.split_last()?;
     let column = |k: i64| {
@@ -44,14 +44,14 @@ fn column(
     mut at: Index,
     batch: &[i64],
     kept: &dyn Fn(Value) -> bool,
-) -> Option<Column> {
+) -> Option<IndexColumn> {
     loop {
         if kept(v) {
-            return Some(Column::Data(v, at));
+            return Some(IndexColumn::Data(v, at));
         }
         let ValueDef::Inst(i, result) = f.def(v) else {
             f.literal(v).is_none().then_some(())?;
-            return Some(Column::Data(v, at));
+            return Some(IndexColumn::Data(v, at));
         };
         match f.op(i).def().body {
             Body::View(index) => {
@@ -84,12 +84,12 @@ fn column(
                 let axis = usize::try_from(f.attrs(i).int("axis")).ok()?;
                 return match at.get(axis)? {
                     IndexExpr::Axis(d) if dims(f, v)?[axis] == batch[*d as usize] => {
-                        Some(Column::Axis(*d as usize))
+                        Some(IndexColumn::Axis(*d as usize))
                     }
                     _ => None,
                 };
             }
-            _ => return Some(Column::Data(v, at)),
+            _ => return Some(IndexColumn::Data(v, at)),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What is free: instructions that are written out wherever they are used, because to compute them again costs less
-//! than to keep them.
+//! Free instructions: those that are inlined wherever they are used, because recomputing them is cheaper than storing
+//! their results.
 
-use super::class::Class;
+use super::class::InstClass;
 use super::facts::{Facts, is_affine};
 use super::shifts::Shifts;
 use adfuse_ir::op::Body;
@@ -53,7 +53,7 @@ impl Facts<'_> {
         for &a in self.f.args(i) {
             match self.f.def(a) {
                 ValueDef::Literal(_) => {}
-                ValueDef::Inst(j, _) if self.class[j] == Class::Free => {
+                ValueDef::Inst(j, _) if self.class[j] == InstClass::Free => {
                     if !into.seen.contains(&(j, via)) {
                         into.seen.push((j, via));
                         into.weight = into.weight.saturating_add(self.weight[j]);

@@ -1,13 +1,13 @@
 //! The values that an instruction reads from memory.
 
-use super::class::Class;
+use super::class::InstClass;
 use super::facts::Facts;
 use adfuse_ir::{Function, Inst, Value, ValueDef};
 use smallvec::SmallVec;
 
 /// What an instruction reads once free ones are written out, constants apart.
 pub(crate) fn leaves(facts: &Facts<'_>, i: Inst) -> SmallVec<[Value; 8]> {
-    leaves_under(facts.f, i, |j| facts.class[j] == Class::Free)
+    leaves_under(facts.f, i, |j| facts.class[j] == InstClass::Free)
 }
 
 /// As [`leaves`], where `free` says what is written out.

@@ -1,4 +1,4 @@
-//! What holds of a function before anything is decided: extents, loop axes, classes, ranges of values.
+//! Facts about a function before planning: extents, loop axes, classes, value ranges.
 
 pub(crate) mod axes;
 pub(crate) mod class;

@@ -1,4 +1,4 @@
-//! Which numbers an integer value may have, so that it is stored in no more bits than they need.
+//! Value ranges of integers, so that a value is stored in no more bits than it needs.
 
 use super::facts::Facts;
 use adfuse_ir::kernel::Storage;
@@ -8,15 +8,15 @@ use adfuse_ir::{DType, Inst, Literal, Value, ValueDef};
 use cranelift_entity::SecondaryMap;
 
 /// From the least to the greatest, both included.
-type Range = (i64, i64);
+type ValueRange = (i64, i64);
 
 /// The ranges of integers and truth values; `None` where nothing is known.
-pub(crate) struct Ranges(SecondaryMap<Value, Option<Range>>);
+pub(crate) struct ValueRanges(SecondaryMap<Value, Option<ValueRange>>);
 
-impl Ranges {
+impl ValueRanges {
     /// Of all values of a function.
-    pub(crate) fn of(facts: &Facts<'_>) -> Ranges {
-        let mut ranges = Ranges(SecondaryMap::with_capacity(facts.f.value_count()));
+    pub(crate) fn of(facts: &Facts<'_>) -> ValueRanges {
+        let mut ranges = ValueRanges(SecondaryMap::with_capacity(facts.f.value_count()));
         for &i in facts.f.body_insts() {
             let v = facts.f.inst_results(i)[0];
             let dtype = facts.f.ty(v).dtype;
@@ -50,7 +50,7 @@ impl Ranges {
         bits <= 8 && range.is_some_and(|(least, most)| least >= 0 && most < 1 << bits)
     }
 
-    fn value(&self, facts: &Facts<'_>, v: Value) -> Option<Range> {
+    fn value(&self, facts: &Facts<'_>, v: Value) -> Option<ValueRange> {
         let dtype = facts.f.ty(v).dtype;
         match facts.f.def(v) {
             ValueDef::Literal(l) => number(l),
@@ -58,14 +58,15 @@ impl Ranges {
         }
     }
 
-    fn result(&self, facts: &Facts<'_>, i: Inst) -> Option<Range> {
+    fn result(&self, facts: &Facts<'_>, i: Inst) -> Option<ValueRange> {
         let f = facts.f;
         let args = || f.args(i).iter();
         let elements = |v: Value| facts.elements[v];
         match f.op(i).def().body {
             Body::Map(_) => {
                 let (program, _) = facts.program(i)?;
-                let params: Vec<Option<Range>> = args().map(|&a| self.value(facts, a)).collect();
+                let params: Vec<Option<ValueRange>> =
+                    args().map(|&a| self.value(facts, a)).collect();
                 through(program, &params)
             }
             // Elements of the operands, and of nothing else.
@@ -100,18 +101,18 @@ impl Ranges {
         }
     }
 
-    fn union(&self, facts: &Facts<'_>, values: &[Value]) -> Option<Range> {
+    fn union(&self, facts: &Facts<'_>, values: &[Value]) -> Option<ValueRange> {
         let mut ranges = values.iter().map(|&v| self.value(facts, v));
         let first = ranges.next()??;
         ranges.try_fold(first, |all, r| r.map(|r| union(all, r)))
     }
 }
 
-fn union(a: Range, b: Range) -> Range {
+fn union(a: ValueRange, b: ValueRange) -> ValueRange {
     (a.0.min(b.0), a.1.max(b.1))
 }
 
-fn number(l: Literal) -> Option<Range> {
+fn number(l: Literal) -> Option<ValueRange> {
     let d = l.dtype();
     whole(d)?;
     let n = match d {
@@ -126,7 +127,7 @@ fn number(l: Literal) -> Option<Range> {
 }
 
 /// All numbers of a type; `None` for what is no integer or truth value.
-fn whole(d: DType) -> Option<Range> {
+fn whole(d: DType) -> Option<ValueRange> {
     Some(match d {
         DType::Bool => (0, 1),
         DType::I64 => (i64::MIN, i64::MAX),
@@ -136,15 +137,15 @@ fn whole(d: DType) -> Option<Range> {
     })
 }
 
-fn fits(range: Range, d: DType) -> bool {
+fn fits(range: ValueRange, d: DType) -> bool {
     whole(d).is_some_and(|(least, most)| least <= range.0 && range.1 <= most)
 }
 
 /// What a scalar program gives for operands in these ranges.
-fn through(program: &ScalarProgram, params: &[Option<Range>]) -> Option<Range> {
-    let mut found: SecondaryMap<_, Option<Range>> = SecondaryMap::new();
+fn through(program: &ScalarProgram, params: &[Option<ValueRange>]) -> Option<ValueRange> {
+    let mut found: SecondaryMap<_, Option<ValueRange>> = SecondaryMap::new();
     for (v, inst) in program.insts.iter() {
-        let args: Vec<Option<Range>> = inst.args.iter().map(|&a| found[a]).collect();
+        let args: Vec<Option<ValueRange>> = inst.args.iter().map(|&a| found[a]).collect();
         let range = match inst.op {
             SOp::Param(k) => params.get(k as usize).copied().flatten(),
             SOp::Const(l) => number(l),
@@ -161,8 +162,8 @@ fn primitive(
     program: &ScalarProgram,
     p: Prim,
     inst: &SInst,
-    args: &[Option<Range>],
-) -> Option<Range> {
+    args: &[Option<ValueRange>],
+) -> Option<ValueRange> {
     let arg = |k: usize| args.get(k).copied().flatten();
     let (x, y) = (arg(0), arg(1));
     let both = |of: fn(i64, i64) -> Option<i64>| {

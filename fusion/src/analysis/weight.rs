@@ -1,4 +1,4 @@
-//! How much work a scalar program is.
+//! The cost of a scalar program.
 
 use adfuse_ir::DType;
 use adfuse_ir::scalar::{Func, SInst, SOp, ScalarProgram, expand};

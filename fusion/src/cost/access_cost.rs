@@ -1,7 +1,7 @@
-//! How what is read and stored lies along the loop that vectors run along: elements that take loads of
-//! their own, and lines that guards cut.
+//! The cost of access patterns along the vectorized loop: strided or indexed elements, branches, and guard boundaries
+//! inside lines.
 
-use super::footprint::{Mask, Places, of};
+use super::footprint::{IterationSpace, Mask, of};
 use crate::plan::machine_model::MachineModel;
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{BufferData, Operand, Param, Piece, Program, Sink, Stage, Storage};
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 /// What takes longer than neighbours that are read together.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub(super) struct Lying {
+pub(super) struct AccessPattern {
     /// Elements a fixed step, other than one, from the one before.
     pub(super) strided: u64,
     /// Elements whose place is computed for each: from data, quotients or remainders.
@@ -22,8 +22,8 @@ pub(super) struct Lying {
 
 /// What one parameter or sink does at each place of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Each {
-    /// It goes along, or is the same all along the line.
+enum LineAccess {
+    /// It is contiguous or invariant along the line.
     Even,
     Strided,
     Placed,
@@ -33,7 +33,7 @@ enum Each {
 /// The most ways through guards, of a stage's parameters together, that vectors choose between.
 const MOST_WAYS: usize = 16;
 
-impl Lying {
+impl AccessPattern {
     /// The time of it in operations.
     pub(super) fn slots(&self, device: &MachineModel) -> f64 {
         self.strided as f64 * device.stride_ops
@@ -42,17 +42,17 @@ impl Lying {
             + self.cuts as f64 * device.cut_ops
     }
 
-    fn add(&mut self, each: Each, points: u64) {
+    fn add(&mut self, each: LineAccess, points: u64) {
         let count = match each {
-            Each::Even => return,
-            Each::Strided => &mut self.strided,
-            Each::Placed => &mut self.placed,
-            Each::Branched => &mut self.branched,
+            LineAccess::Even => return,
+            LineAccess::Strided => &mut self.strided,
+            LineAccess::Placed => &mut self.placed,
+            LineAccess::Branched => &mut self.branched,
         };
         *count = count.saturating_add(points);
     }
 
-    fn join(&mut self, other: &Lying) {
+    fn join(&mut self, other: &AccessPattern) {
         self.strided = self.strided.saturating_add(other.strided);
         self.placed = self.placed.saturating_add(other.placed);
         self.branched = self.branched.saturating_add(other.branched);
@@ -61,7 +61,7 @@ impl Lying {
 }
 
 /// The axis that vectors run along, if no schedule names one: the last that is longer than one.
-fn last(places: &Places) -> Option<usize> {
+fn last(places: &IterationSpace) -> Option<usize> {
     places.extents().iter().rposition(|&n| n > 1)
 }
 
@@ -69,9 +69,9 @@ fn last(places: &Places) -> Option<usize> {
 pub(super) fn stage(
     program: &Program,
     stage: &Stage,
-    places: &Places,
+    places: &IterationSpace,
     vector: Option<u8>,
-) -> Lying {
+) -> AccessPattern {
     // Schedules are for stages without axes.
     let named = vector.map(usize::from).filter(|_| stage.axes.is_empty());
     let inner = named.or_else(|| last(places));
@@ -95,7 +95,11 @@ pub(super) fn stage(
 
 /// What an operand of a contraction reads, or the updates of a scatter. An element of a buffer in equal
 /// steps is read where it is, by what packs operands anyway.
-pub(super) fn operand(program: &Program, params: &[Param], places: &Places) -> Lying {
+pub(super) fn operand(
+    program: &Program,
+    params: &[Param],
+    places: &IterationSpace,
+) -> AccessPattern {
     if let [Param::Load(pieces)] = params
         && let [piece] = pieces.as_slice()
         && piece.guards.is_empty()
@@ -103,28 +107,33 @@ pub(super) fn operand(program: &Program, params: &[Param], places: &Places) -> L
         && let Some(data) = program.buffers.get(b)
         && data.steps(&piece.index, places.extents().len()).is_some()
     {
-        return Lying::default();
+        return AccessPattern::default();
     }
     along(program, params, places, last(places))
 }
 
-fn along(program: &Program, params: &[Param], places: &Places, inner: Option<usize>) -> Lying {
-    let mut found = Lying::default();
+fn along(
+    program: &Program,
+    params: &[Param],
+    places: &IterationSpace,
+    inner: Option<usize>,
+) -> AccessPattern {
+    let mut found = AccessPattern::default();
     let Some(inner) = inner.filter(|_| places.points() > 0) else { return found };
     let masks = places.params(params);
     let length = places.extents().get(inner).copied().unwrap_or(1).max(1);
     let mut ways = 0;
-    let mut cuts = Cuts::default();
+    let mut cuts = GuardBoundaries::default();
     for param in params {
         let Param::Load(pieces) = param else { continue };
         let one = |p: &Piece| match p.from {
-            Operand::Literal(_) => Some(Each::Even),
+            Operand::Literal(_) => Some(LineAccess::Even),
             Operand::Buffer(b) => {
                 program.buffers.get(b).map(|data| element(data, &p.index, inner, &masks))
             }
         };
         if let [piece] = pieces.as_slice() {
-            found.add(one(piece).unwrap_or(Each::Even), places.points());
+            found.add(one(piece).unwrap_or(LineAccess::Even), places.points());
             continue;
         }
         if pieces.iter().all(|p| fixed(p, inner, &masks)) {
@@ -136,7 +145,7 @@ fn along(program: &Program, params: &[Param], places: &Places, inner: Option<usi
             affine && neighbours(program, p, inner, &masks)
         });
         if !chosen || ways > MOST_WAYS {
-            found.add(Each::Branched, places.points());
+            found.add(LineAccess::Branched, places.points());
             continue;
         }
         pieces.iter().flat_map(|p| &p.guards).for_each(|g| cuts.guard(g, inner, length, &masks));
@@ -147,11 +156,11 @@ fn along(program: &Program, params: &[Param], places: &Places, inner: Option<usi
 }
 
 /// How a buffer's element lies along a line.
-fn element(data: &BufferData, index: &[IndexExpr], inner: usize, masks: &[Mask]) -> Each {
+fn element(data: &BufferData, index: &[IndexExpr], inner: usize, masks: &[Mask]) -> LineAccess {
     match memory_step(data, index, inner, masks) {
-        None => Each::Placed,
-        Some(0 | 1) => Each::Even,
-        Some(_) => Each::Strided,
+        None => LineAccess::Placed,
+        Some(0 | 1) => LineAccess::Even,
+        Some(_) => LineAccess::Strided,
     }
 }
 
@@ -212,13 +221,13 @@ fn step(e: &IndexExpr, axis: usize, masks: &[Mask]) -> Option<i64> {
 
 /// Where guards cut a line, each place once.
 #[derive(Default)]
-struct Cuts {
+struct GuardBoundaries {
     places: SmallVec<[i64; 8]>,
     /// Guards whose place depends on the line, an end each.
     moving: SmallVec<[(Guard, bool); 2]>,
 }
 
-impl Cuts {
+impl GuardBoundaries {
     fn guard(&mut self, guard: &Guard, inner: usize, length: i64, masks: &[Mask]) {
         let Some(by) = step(&guard.expr, inner, masks).filter(|&s| s != 0) else { return };
         let others = of(&guard.expr, masks) & !1u64.checked_shl(inner as u32).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! How many elements a load touches, and which coordinates a value depends on.
+//! Footprints: how many elements a load touches, and which coordinates a value depends on.
 
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, BufferData, Extents, Param, Piece, Program, Run, Storage};
@@ -11,7 +11,7 @@ pub(super) type Mask = u64;
 pub(super) type Masks = SmallVec<[Mask; 8]>;
 
 /// The coordinates at which a stage runs.
-pub(super) struct Places {
+pub(super) struct IterationSpace {
     extents: Extents,
     domain: Mask,
     all: Mask,
@@ -27,11 +27,11 @@ fn count(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }
 
-impl Places {
+impl IterationSpace {
     /// The coordinates with these extents, the domain's first.
-    pub(super) fn new(extents: &[i64], domain: usize) -> Places {
+    pub(super) fn new(extents: &[i64], domain: usize) -> IterationSpace {
         let all = below(extents.len());
-        Places { extents: extents.into(), domain: below(domain) & all, all }
+        IterationSpace { extents: extents.into(), domain: below(domain) & all, all }
     }
 
     /// The extents, the domain's first.
@@ -40,7 +40,7 @@ impl Places {
     }
 
     /// The coordinates that remain after a fold.
-    pub(super) fn after(&self, runs: &[Run]) -> Places {
+    pub(super) fn after(&self, runs: &[Run]) -> IterationSpace {
         let mut extents = self.extents.clone();
         for &a in runs.iter().flat_map(|r| &r.axes) {
             if let Some(n) = extents.get_mut(usize::from(a)) {
@@ -48,7 +48,7 @@ impl Places {
             }
         }
         let all = extents.len();
-        Places::new(&extents, all)
+        IterationSpace::new(&extents, all)
     }
 
     /// How many there are.
@@ -229,7 +229,7 @@ mod tests {
         );
         let program = parse(&text).expect("reads");
         let Step::Kernel(k) = &program.steps[0] else { panic!("a kernel") };
-        let places = Places::new(&k.domain, k.domain.len());
+        let places = IterationSpace::new(&k.domain, k.domain.len());
         let params = &k.stages[0].params;
         let masks = places.params(params);
         let mut found = Vec::new();
@@ -275,7 +275,7 @@ mod tests {
                 "p0 = load %x[d0 / 2] when d0 * 2 in [0, 5) and d0 / 2 in [0, 9) else f32(0.0)",
                 vec![3],
             ),
-            // Rows picked by data: as many as there are places to read, and as their range is wide.
+            // Rows selected by data: at most one for each point, and at most their range.
             (
                 "[500, 2]",
                 "[8, 2]",

@@ -1,7 +1,7 @@
-//! What a program costs on a device: bytes, operations, launches, and the seconds they take.
+//! The cost model: bytes, operations, launches and seconds of a program on a device.
 //!
-//! Counts follow from the structure of the program alone, so equal programs cost the same, whatever
-//! made them. `docs/planner.md` has the rules.
+//! Counts depend only on the structure of the program, so equal programs have equal costs, however they were made.
+//! `docs/planner.md` has the rules.
 
 pub(crate) mod access_cost;
 pub(crate) mod footprint;
@@ -9,13 +9,13 @@ pub(crate) mod operations;
 pub(crate) mod traffic;
 
 use crate::plan::machine_model::MachineModel;
-use access_cost::Lying;
+use access_cost::AccessPattern;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::{Argsort, Attend, Contract, Kernel, Member, Program, Role, Scatter, Step};
 use adfuse_ir::scalar::Func;
-use footprint::{Places, full};
-use operations::{Ops, Work};
-use traffic::{Sums, Traffic, traffic};
+use footprint::{IterationSpace, full};
+use operations::{OperationCounts, Ops};
+use traffic::{BytesByBuffer, Traffic, traffic};
 
 /// What a program costs.
 #[derive(Clone, PartialEq, Debug)]
@@ -58,12 +58,12 @@ pub struct StepCost {
     /// Seconds.
     pub seconds: f64,
     /// What takes most of them.
-    pub bound: Bound,
+    pub bound: Bottleneck,
 }
 
 /// What the time of a step goes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bound {
+pub enum Bottleneck {
     /// Moving bytes.
     Memory,
     /// Operations.
@@ -81,7 +81,7 @@ pub fn cost(program: &Program, device: &MachineModel) -> Cost {
         launches: 0,
         seconds: 0.0,
     };
-    let mut least = Sums::default();
+    let mut least = BytesByBuffer::default();
     for step in &program.steps {
         let moved = traffic(program, step, device.tile_bytes);
         let role = |b| program.buffers.get(b).map(|data| &data.role);
@@ -108,10 +108,10 @@ pub fn step_cost(program: &Program, step: &Step, device: &MachineModel) -> StepC
 }
 
 /// Work of a step, and how much of the device it keeps busy.
-struct Load<'d> {
+struct StepLoad<'d> {
     program: &'d Program,
     device: &'d MachineModel,
-    work: Work,
+    work: OperationCounts,
     /// Time in primitive operations on `f32`, those longer that keep less of the device busy.
     slots: f64,
     /// Seconds of multiply-adds.
@@ -120,9 +120,16 @@ struct Load<'d> {
     busy: f64,
 }
 
-impl<'d> Load<'d> {
-    fn new(program: &'d Program, device: &'d MachineModel) -> Load<'d> {
-        Load { program, device, work: Work::default(), slots: 0.0, contract_s: 0.0, busy: 0.0 }
+impl<'d> StepLoad<'d> {
+    fn new(program: &'d Program, device: &'d MachineModel) -> StepLoad<'d> {
+        StepLoad {
+            program,
+            device,
+            work: OperationCounts::default(),
+            slots: 0.0,
+            contract_s: 0.0,
+            busy: 0.0,
+        }
     }
 
     /// The part of the device that a stage keeps busy: points go to cores, the stage's own axes and
@@ -133,7 +140,7 @@ impl<'d> Load<'d> {
         (points as f64 * (inner as f64).min(lanes) / room).clamp(1.0 / room, 1.0)
     }
 
-    fn add(&mut self, work: &Work, share: f64) {
+    fn add(&mut self, work: &OperationCounts, share: f64) {
         self.work.join(work);
         self.slots += work.slots as f64 / share;
         self.busy = self.busy.max(share);
@@ -141,9 +148,9 @@ impl<'d> Load<'d> {
 
     /// What loads and stores take beyond that of neighbours. No lanes share it: cores are all that is
     /// idle where there is little of it.
-    fn apart(&mut self, lying: &Lying, share: f64) {
+    fn add_access(&mut self, pattern: &AccessPattern, share: f64) {
         let cores = share.max(1.0 / self.device.parallel.max(1) as f64);
-        self.slots += lying.slots(self.device) / cores;
+        self.slots += pattern.slots(self.device) / cores;
     }
 
     /// Multiply-adds with sums of a type, of 16-bit floats or wider ones.
@@ -162,11 +169,11 @@ impl<'d> Load<'d> {
     fn kernel(&mut self, kernel: &Kernel) {
         for stage in &kernel.stages {
             let extents: Vec<i64> = kernel.domain.iter().chain(&stage.axes).copied().collect();
-            let places = Places::new(&extents, kernel.domain.len());
+            let places = IterationSpace::new(&extents, kernel.domain.len());
             let points = places.points().checked_div(places.inner()).unwrap_or(0);
             let share = self.share(points, places.inner());
             self.add(&operations::stage(stage, &places), share);
-            self.apart(
+            self.add_access(
                 &access_cost::stage(self.program, stage, &places, kernel.schedule.vector),
                 share,
             );
@@ -183,7 +190,7 @@ impl<'d> Load<'d> {
     /// A contraction; what it reads like the first of its step is computed there.
     fn member(&mut self, member: &Member, first: Option<&Member>) {
         let result = member.result();
-        let places = Places::new(&result, result.len());
+        let places = IterationSpace::new(&result, result.len());
         let share = self.share(places.points(), 1);
         let mut narrow = true;
         let known = first.map(Member::feeds);
@@ -193,59 +200,59 @@ impl<'d> Load<'d> {
             if known.as_ref().is_some_and(|f| f[k].1 == feed && f[k].2 == extents) {
                 continue;
             }
-            let places = Places::new(&extents, extents.len());
+            let places = IterationSpace::new(&extents, extents.len());
             let share = self.share(places.points(), 1);
             self.add(&operations::program(&feed.program, &feed.params, &places), share);
-            self.apart(&access_cost::operand(self.program, &feed.params, &places), share);
+            self.add_access(&access_cost::operand(self.program, &feed.params, &places), share);
         }
-        let deep = Places::new(&member.depth, member.depth.len()).points();
+        let deep = IterationSpace::new(&member.depth, member.depth.len()).points();
         let count = places.points().saturating_mul(deep);
         self.contract(member.sum, narrow, count, share);
         let mut then = operations::stage(&member.then, &places);
         // The sum itself.
         then.registers = then.registers.saturating_add(if member.sum.bytes() > 4 { 2 } else { 1 });
         self.add(&then, share);
-        self.apart(&access_cost::stage(self.program, &member.then, &places, None), share);
+        self.add_access(&access_cost::stage(self.program, &member.then, &places, None), share);
     }
 
     fn attend(&mut self, attend: &Attend) {
         let Attend { stream, depth, .. } = attend;
         let result = attend.result();
-        let places = Places::new(&result, result.len());
+        let places = IterationSpace::new(&result, result.len());
         let share = self.share(places.points(), 1);
         let mut narrow = true;
         for (name, feed, extents) in attend.feeds() {
             let result = feed.program.outputs.first().and_then(|&v| feed.program.insts.get(v));
             narrow &= name == "score" || result.is_some_and(|i| is_narrow(i.dtype));
-            let places = Places::new(&extents, extents.len());
+            let places = IterationSpace::new(&extents, extents.len());
             let mut work = operations::program(&feed.program, &feed.params, &places);
             if name == "score" {
                 let scores = places.points();
                 // The maximum so far, what it is subtracted from, the weight, their sum.
                 (0..3).for_each(|_| work.each(attend.sum, scores));
                 work.function(Func::Exp, attend.sum, scores);
-                let deep = Places::new(depth, depth.len()).points();
+                let deep = IterationSpace::new(depth, depth.len()).points();
                 self.contract(attend.sum, narrow, scores.saturating_mul(deep), share);
             }
             self.add(&work, share);
-            self.apart(&access_cost::operand(self.program, &feed.params, &places), share);
+            self.add_access(&access_cost::operand(self.program, &feed.params, &places), share);
         }
-        let long = Places::new(stream, stream.len()).points();
+        let long = IterationSpace::new(stream, stream.len()).points();
         self.contract(attend.sum, narrow, places.points().saturating_mul(long), share);
         let mut then = operations::stage(&attend.then, &places);
         then.each(attend.sum, places.points());
         self.add(&then, share);
-        self.apart(&access_cost::stage(self.program, &attend.then, &places, None), share);
+        self.add_access(&access_cost::stage(self.program, &attend.then, &places, None), share);
     }
 
     fn scatter(&mut self, scatter: &Scatter) {
-        let places = Places::new(&scatter.domain, scatter.domain.len());
+        let places = IterationSpace::new(&scatter.domain, scatter.domain.len());
         let mut work = operations::program(&scatter.program, &scatter.params, &places);
         let result = scatter.program.outputs.first().and_then(|&v| scatter.program.insts.get(v));
         work.each(result.map_or(DType::F32, |i| i.dtype), places.points());
         let share = self.share(places.points(), 1);
         self.add(&work, share);
-        self.apart(&access_cost::operand(self.program, &scatter.params, &places), share);
+        self.add_access(&access_cost::operand(self.program, &scatter.params, &places), share);
     }
 
     /// Keys are made of all elements; the places that are asked for are found by comparing, a line on one
@@ -253,13 +260,13 @@ impl<'d> Load<'d> {
     fn argsort(&mut self, argsort: &Argsort) {
         let [from, out] = [argsort.from, argsort.out].map(|b| self.program.buffers.get(b));
         let (Some(from), Some(out)) = (from, out) else { return };
-        let elements = |dims: &[i64]| Places::new(dims, dims.len()).points();
+        let elements = |dims: &[i64]| IterationSpace::new(dims, dims.len()).points();
         let along =
             |dims: &[i64]| dims.get(usize::from(argsort.axis)).map_or(0, |n| n.unsigned_abs());
         let (all, found) = (elements(&from.dims), elements(&out.dims));
         let (long, few) = (along(&from.dims), along(&out.dims));
         let deep = |n: u64| u64::from(n.max(1).ilog2()) + 1;
-        let mut work = Work::default();
+        let mut work = OperationCounts::default();
         // To find the first few among all takes a pass or two; those are then put in order.
         let passes = if few < long { 3 } else { 1 };
         work.each(from.dtype, all.saturating_mul(passes));
@@ -282,7 +289,7 @@ fn is_narrow(dtype: DType) -> bool {
 const ENOUGH_THREADS: f64 = 0.25;
 
 fn priced(program: &Program, step: &Step, device: &MachineModel, moved: &Traffic) -> StepCost {
-    let mut load = Load::new(program, device);
+    let mut load = StepLoad::new(program, device);
     let mut launches = 1;
     match step {
         Step::Kernel(kernel) => load.kernel(kernel),
@@ -292,7 +299,7 @@ fn priced(program: &Program, step: &Step, device: &MachineModel, moved: &Traffic
         Step::Argsort(argsort) => load.argsort(argsort),
         // Libraries know how to fill a device, and copies need not.
         Step::Library(library) => {
-            let mut work = Work::default();
+            let mut work = OperationCounts::default();
             work.each(DType::F32, library.operations);
             load.add(&work, 1.0);
         }
@@ -320,9 +327,9 @@ fn priced(program: &Program, step: &Step, device: &MachineModel, moved: &Traffic
 
     let launch_s = f64::from(launches) * device.launch_s;
     let bound = match (launch_s, memory_s, compute_s) {
-        (l, m, c) if l > m.max(c) => Bound::Launch,
-        (_, m, c) if m >= c => Bound::Memory,
-        _ => Bound::Compute,
+        (l, m, c) if l > m.max(c) => Bottleneck::Launch,
+        (_, m, c) if m >= c => Bottleneck::Memory,
+        _ => Bottleneck::Compute,
     };
     StepCost {
         reads: moved.reads,

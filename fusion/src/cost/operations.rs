@@ -1,6 +1,6 @@
-//! Operations of a scalar program, and the values that it holds at once.
+//! Operations of a scalar program, and the number of values that are live at once.
 
-use super::footprint::Places;
+use super::footprint::IterationSpace;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::{Param, Sink, Stage};
 use adfuse_ir::scalar::{Func, SInst, SOp, SVal, ScalarProgram, expand};
@@ -14,7 +14,7 @@ fn words(dtype: DType) -> u32 {
 
 /// What a program does at its places.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub(super) struct Work {
+pub(super) struct OperationCounts {
     /// Operations.
     pub(super) ops: Ops,
     /// The time they take, in operations on `f32`: 64-bit ones count twice.
@@ -25,9 +25,9 @@ pub(super) struct Work {
     pub(super) registers: u32,
 }
 
-impl Work {
+impl OperationCounts {
     /// Adds what another program does, whose values are held at another time.
-    pub(super) fn join(&mut self, other: &Work) {
+    pub(super) fn join(&mut self, other: &OperationCounts) {
         self.ops.join(&other.ops);
         self.slots = self.slots.saturating_add(other.slots);
         self.recomputed = self.recomputed.saturating_add(other.recomputed);
@@ -51,7 +51,7 @@ impl Work {
 
 /// A function written out in primitives.
 #[derive(Clone, Copy, Default)]
-struct Written {
+struct PrimitiveCounts {
     ops: u64,
     slots: u64,
     /// The most words held at once, operands and result among them, where nothing else reads the
@@ -61,8 +61,8 @@ struct Written {
 }
 
 /// How long a function is; made once for each type.
-fn written(f: Func, dtype: DType) -> Written {
-    static ALL: [[OnceLock<Written>; 2]; Func::ALL.len()] =
+fn written(f: Func, dtype: DType) -> PrimitiveCounts {
+    static ALL: [[OnceLock<PrimitiveCounts>; 2]; Func::ALL.len()] =
         [const { [const { OnceLock::new() }; 2] }; Func::ALL.len()];
     let wide = dtype == DType::F64;
     let float = if wide { DType::F64 } else { DType::F32 };
@@ -85,7 +85,7 @@ fn written(f: Func, dtype: DType) -> Written {
         let params: Vec<SVal> = params.map(|(v, _)| v).collect();
         program.outputs.extend(params);
         let peak_kept = held(&program, &needed(&program));
-        Written { ops, slots, peak, peak_kept }
+        PrimitiveCounts { ops, slots, peak, peak_kept }
     };
     // The table has a place for every function.
     match f.index().and_then(|k| ALL.get(k)) {
@@ -180,11 +180,16 @@ pub(crate) fn registers(program: &ScalarProgram) -> u32 {
 }
 
 /// What a program does, read at `places` from these parameters.
-pub(super) fn program(program: &ScalarProgram, params: &[Param], places: &Places) -> Work {
+pub(super) fn program(
+    program: &ScalarProgram,
+    params: &[Param],
+    places: &IterationSpace,
+) -> OperationCounts {
     let masks = places.params(params);
     let points = places.points();
     let last = needed(program);
-    let mut work = Work { registers: held(program, &last), ..Work::default() };
+    let mut work =
+        OperationCounts { registers: held(program, &last), ..OperationCounts::default() };
     // Which coordinates each value depends on.
     let mut depends: SmallVec<[u64; 64]> = SmallVec::new();
     for (v, inst) in program.insts.iter() {
@@ -199,7 +204,7 @@ pub(super) fn program(program: &ScalarProgram, params: &[Param], places: &Places
         if last[v.as_u32() as usize].is_none() {
             continue;
         }
-        let mut one = Work::default();
+        let mut one = OperationCounts::default();
         match inst.op {
             SOp::Param(_) | SOp::Const(_) => continue,
             SOp::Prim(_) => {
@@ -223,7 +228,7 @@ pub(super) fn program(program: &ScalarProgram, params: &[Param], places: &Places
 }
 
 /// What a stage does: its program, and one operation an element for each fold.
-pub(super) fn stage(stage: &Stage, places: &Places) -> Work {
+pub(super) fn stage(stage: &Stage, places: &IterationSpace) -> OperationCounts {
     let mut work = program(&stage.program, &stage.params, places);
     for (k, sink) in stage.sinks.iter().enumerate() {
         let monoid = match sink {

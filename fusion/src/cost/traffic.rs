@@ -1,6 +1,6 @@
 //! Bytes that a step moves: what its loads touch, and what it stores.
 
-use super::footprint::{Places, full};
+use super::footprint::{IterationSpace, full};
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, Extents, Operand, Param, Piece, Program, Sink, Stage, Step};
 use hashbrown::HashMap;
@@ -13,7 +13,7 @@ pub(super) struct Traffic {
     pub(super) writes: u64,
     /// Of each buffer read, in the order of its first pass: the most bytes that one pass reads. The
     /// step reads no fewer distinct bytes of it.
-    pub(super) distinct: Sums,
+    pub(super) distinct: BytesByBuffer,
 }
 
 /// What a step of the program moves on a device that keeps buffers of `near` bytes close.
@@ -21,42 +21,45 @@ pub(super) fn traffic(program: &Program, step: &Step, near: u64) -> Traffic {
     let mut count = Count {
         program,
         near,
-        pass: Pass::default(),
-        kept: Pass::default(),
+        pass: PassLoads::default(),
+        kept: PassLoads::default(),
         reads: 0,
-        distinct: Sums::default(),
+        distinct: BytesByBuffer::default(),
     };
     match step {
         Step::Kernel(kernel) => {
             for stage in &kernel.stages {
                 let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
-                count.stage(stage, &Places::new(&extents, kernel.domain.len()));
+                count.stage(stage, &IterationSpace::new(&extents, kernel.domain.len()));
                 count.passed();
             }
         }
         Step::Contract(contract) => {
             for member in &contract.members {
                 for (_, feed, extents) in member.feeds() {
-                    count.params(&feed.params, &Places::new(&extents, extents.len()));
+                    count.params(&feed.params, &IterationSpace::new(&extents, extents.len()));
                 }
             }
             // Results come when the operands have gone by.
             count.passed();
             for member in &contract.members {
                 let result = member.result();
-                count.stage(&member.then, &Places::new(&result, result.len()));
+                count.stage(&member.then, &IterationSpace::new(&result, result.len()));
             }
         }
         Step::Attend(attend) => {
             for (_, feed, extents) in attend.feeds() {
-                count.params(&feed.params, &Places::new(&extents, extents.len()));
+                count.params(&feed.params, &IterationSpace::new(&extents, extents.len()));
             }
             count.passed();
             let result = attend.result();
-            count.stage(&attend.then, &Places::new(&result, result.len()));
+            count.stage(&attend.then, &IterationSpace::new(&result, result.len()));
         }
         Step::Scatter(scatter) => {
-            count.params(&scatter.params, &Places::new(&scatter.domain, scatter.domain.len()));
+            count.params(
+                &scatter.params,
+                &IterationSpace::new(&scatter.domain, scatter.domain.len()),
+            );
             count.passed();
             if let Operand::Buffer(from) = scatter.from {
                 count.whole(from);
@@ -77,12 +80,12 @@ pub(super) fn traffic(program: &Program, step: &Step, near: u64) -> Traffic {
 
 /// Numbers of bytes by buffer, in the order in which buffers came.
 #[derive(Default)]
-pub(super) struct Sums {
+pub(super) struct BytesByBuffer {
     at: HashMap<Buffer, usize>,
     list: Vec<(Buffer, u64)>,
 }
 
-impl Sums {
+impl BytesByBuffer {
     /// The number of a buffer, 0 if it is new.
     pub(super) fn of(&mut self, b: Buffer) -> &mut u64 {
         let at = *self.at.entry(b).or_insert(self.list.len());
@@ -99,18 +102,18 @@ impl Sums {
 }
 
 /// Loads that are the same wherever they stand: of equal text.
-type Key<'p> = (Buffer, &'p [IndexExpr], &'p [Guard]);
+type LoadKey<'p> = (Buffer, &'p [IndexExpr], &'p [Guard]);
 
 /// The loads of one pass over memory, equal ones once.
 #[derive(Default)]
-struct Pass<'p> {
-    at: HashMap<Key<'p>, usize>,
+struct PassLoads<'p> {
+    at: HashMap<LoadKey<'p>, usize>,
     loads: Vec<(Buffer, u64)>,
 }
 
-impl<'p> Pass<'p> {
+impl<'p> PassLoads<'p> {
     fn add(&mut self, b: Buffer, piece: &'p Piece, bytes: u64) {
-        let key: Key<'p> = (b, &piece.index, &piece.guards);
+        let key: LoadKey<'p> = (b, &piece.index, &piece.guards);
         let at = *self.at.entry(key).or_insert(self.loads.len());
         match self.loads.get_mut(at) {
             // Equal text over other extents: places begin at 0, so the larger holds the smaller.
@@ -124,16 +127,16 @@ struct Count<'p> {
     program: &'p Program,
     near: u64,
     /// Loads of the pass so far.
-    pass: Pass<'p>,
+    pass: PassLoads<'p>,
     /// Loads of buffers that stay close while the step runs.
-    kept: Pass<'p>,
+    kept: PassLoads<'p>,
     reads: u64,
-    distinct: Sums,
+    distinct: BytesByBuffer,
 }
 
 impl<'p> Count<'p> {
     /// What a stage reads, and what follows its folds.
-    fn stage(&mut self, stage: &'p Stage, places: &Places) {
+    fn stage(&mut self, stage: &'p Stage, places: &IterationSpace) {
         self.params(&stage.params, places);
         for sink in &stage.sinks {
             if let Sink::Fold { runs, then, .. } = sink {
@@ -142,7 +145,7 @@ impl<'p> Count<'p> {
         }
     }
 
-    fn params(&mut self, params: &'p [Param], places: &Places) {
+    fn params(&mut self, params: &'p [Param], places: &IterationSpace) {
         let masks = places.params(params);
         for param in params {
             let Param::Load(pieces) = param else { continue };
@@ -176,8 +179,8 @@ impl<'p> Count<'p> {
         self.count(kept);
     }
 
-    fn count(&mut self, pass: Pass<'p>) {
-        let mut sums = Sums::default();
+    fn count(&mut self, pass: PassLoads<'p>) {
+        let mut sums = BytesByBuffer::default();
         for (b, bytes) in pass.loads {
             let sum = sums.of(b);
             *sum = sum.saturating_add(bytes).min(full(self.program, b));

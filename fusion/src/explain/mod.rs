@@ -1,18 +1,17 @@
-//! Why two values are, or are not, computed in one kernel.
+//! Explains why two values are, or are not, computed in one kernel.
 //!
-//! The plan is grown again, and the later value's instruction is offered to the part that computes the
-//! other one: [`Part::join`] is the one that says what is legal, here as when plans are made. Where a
-//! value in between is computed later, the question is passed on to it, so that the answer names what
-//! stands at the beginning of the chain.
+//! The plan's parts are grown again, and the later value's instruction is offered to the part that computes the other
+//! value. [`Part::join`] decides, as it does when plans are made. If a value in between is computed later, the question
+//! is repeated for that value, so that the answer names the first obstacle of the chain.
 
 pub(crate) mod candidates;
 pub(crate) mod patterns;
 pub(crate) mod words;
 
-use crate::analysis::class::Class;
+use crate::analysis::class::InstClass;
 use crate::analysis::facts::{Facts, folded};
 use crate::analysis::leaves::leaves;
-use crate::fuse::part::{Around, Part};
+use crate::fuse::part::{Part, PartContext};
 use crate::lower::belongs;
 use crate::lower::grown::{Grown, regrow};
 use crate::lower::instances::{Instances, instances};
@@ -25,7 +24,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// How a group computes a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum GroupRole {
     /// At each element.
     Element,
     /// Once for each row that the kernel goes through.
@@ -40,50 +39,54 @@ pub enum Role {
     Contraction,
     /// Sums at computed places.
     Scatter,
-    /// Places in order along an axis.
+    /// Positions of the sorted elements along an axis.
     Argsort,
-    /// The result of a function of the user's.
+    /// The result of a user function.
     Opaque,
-    /// Written out wherever it is used: it is never stored.
+    /// Inlined wherever it is used: it is never stored.
     Written,
 }
 
-impl Role {
+impl GroupRole {
     /// In plain words.
     pub fn words(self) -> &'static str {
         match self {
-            Role::Element => "at each element",
-            Role::Row => "once a row",
-            Role::RowFold => "folded along each row",
-            Role::PointFold => "folded over the kernel's points",
-            Role::Scan => "folded along an axis, every partial result kept",
-            Role::Contraction => "a sum of products",
-            Role::Scatter => "sums at computed places",
-            Role::Argsort => "places in order along an axis",
-            Role::Opaque => "by a function of the user's",
-            Role::Written => "written out where it is used",
+            GroupRole::Element => "at each element",
+            GroupRole::Row => "once a row",
+            GroupRole::RowFold => "folded along each row",
+            GroupRole::PointFold => "folded over the kernel's points",
+            GroupRole::Scan => "folded along an axis, every partial result kept",
+            GroupRole::Contraction => "a sum of products",
+            GroupRole::Scatter => "sums at computed places",
+            GroupRole::Argsort => "places in order along an axis",
+            GroupRole::Opaque => "by a function of the user's",
+            GroupRole::Written => "written out where it is used",
         }
     }
 }
 
 /// A group that computes both values.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Together {
+pub struct SharedGroup {
     /// Its number in the plan.
     pub group: usize,
     /// How it computes them.
-    pub roles: [Role; 2],
+    pub roles: [GroupRole; 2],
     /// How many folds along rows lie before each: values of one number and level share a stage.
     pub times: [u32; 2],
 }
 
-impl Together {
+impl SharedGroup {
     /// Whether one stage computes both.
     pub fn one_stage(&self) -> bool {
-        let level = |r: Role| {
+        let level = |r: GroupRole| {
             matches!(
                 r,
-                Role::Row | Role::Contraction | Role::Scatter | Role::Argsort | Role::Opaque
+                GroupRole::Row
+                    | GroupRole::Contraction
+                    | GroupRole::Scatter
+                    | GroupRole::Argsort
+                    | GroupRole::Opaque
             )
         };
         self.times[0] == self.times[1] && level(self.roles[0]) == level(self.roles[1])
@@ -97,17 +100,17 @@ pub enum Obstacle {
     Refused(Refusal),
     /// Its value is needed before the group runs, by what computes this one.
     Needed(Value),
-    /// Nothing of the group uses it, and it is written out only where it is used.
+    /// Nothing in the group uses it, and it is inlined only where it is used.
     Unused,
     /// It is not computed at all: a parameter, a constant or a literal.
     Given,
-    /// Nothing: the plan just has them apart.
+    /// No obstacle: the plan merely keeps them separate.
     Nothing,
 }
 
 /// Why a value is not in a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Apart {
+pub struct NotShared {
     /// The value.
     pub value: Value,
     /// The group it could have joined; `None` where the other value has none.
@@ -127,9 +130,9 @@ pub struct Explanation {
     /// The groups that compute each: none for what is given, several for what is written out.
     pub groups: [Vec<usize>; 2],
     /// The groups that compute both.
-    pub together: Vec<Together>,
+    pub together: Vec<SharedGroup>,
     /// Why none does, the later value first.
-    pub apart: Vec<Apart>,
+    pub apart: Vec<NotShared>,
 }
 
 /// Explains whether two values of a prepared function share a kernel in a plan, and if not, why.
@@ -191,12 +194,12 @@ pub struct Explainer<'a> {
     occurrences: SecondaryMap<Value, Vec<Value>>,
     /// Where instructions of the function are in it.
     position: SecondaryMap<Inst, usize>,
-    /// What is written out where it is used.
+    /// Values that are inlined where they are used.
     written: EntitySet<Inst>,
 }
 
 /// A group and a part of it.
-type Home = (u32, u32);
+type GroupPart = (u32, u32);
 
 impl<'a> Explainer<'a> {
     /// Grows a plan of a prepared function again.
@@ -230,23 +233,23 @@ impl<'a> Explainer<'a> {
         let together = shared.into_iter().map(|g| {
             let describe = |k: usize| {
                 let here = homes[k].iter().find(|(home, _)| home.0 as usize == g);
-                here.map_or((Role::Element, 0), |&(home, v)| self.describe(home, v))
+                here.map_or((GroupRole::Element, 0), |&(home, v)| self.describe(home, v))
             };
             let (first, second) = (describe(0), describe(1));
-            Together { group: g, roles: [first.0, second.0], times: [first.1, second.1] }
+            SharedGroup { group: g, roles: [first.0, second.0], times: [first.1, second.1] }
         });
-        let together: Vec<Together> = together.collect();
+        let together: Vec<SharedGroup> = together.collect();
         let mut apart = Vec::new();
         if together.is_empty() {
             let later = if self.position(a) > self.position(b) { (a, b) } else { (b, a) };
             for (value, other, first) in [(later.0, later.1, true), (later.1, later.0, false)] {
-                apart.extend(self.apart(value, other, first));
+                apart.extend(self.not_shared(value, other, first));
             }
         }
         Explanation { values: [a, b], groups, together, apart }
     }
 
-    fn part(&self, home: Home) -> Option<&Part> {
+    fn part(&self, home: GroupPart) -> Option<&Part> {
         self.grown.parts.get(home.0 as usize)?.get(home.1 as usize)
     }
 
@@ -255,12 +258,12 @@ impl<'a> Explainer<'a> {
         computing(self.facts.f, v)
     }
 
-    /// Where in the function a value is computed; what is given comes first.
+    /// The position at which a value is computed; parameters come first.
     fn position(&self, v: Value) -> Option<usize> {
         computing(self.planned.f, v).map(|i| self.position[i])
     }
 
-    /// Whether a value is written out where it is used.
+    /// Whether a value is inlined where it is used.
     pub(crate) fn is_written(&self, v: Value) -> bool {
         computing(self.planned.f, v).is_some_and(|i| self.written.contains(i))
     }
@@ -275,11 +278,11 @@ impl<'a> Explainer<'a> {
 
     /// The parts that compute a value, each with the occurrence that it computes, in the order of the
     /// plan.
-    fn homes(&self, v: Value) -> Vec<(Home, Value)> {
+    fn homes(&self, v: Value) -> Vec<(GroupPart, Value)> {
         let mut homes = Vec::new();
         for &v in self.all(&v) {
             let Some(i) = self.inst(v) else { continue };
-            if self.facts.class[i] != Class::Free {
+            if self.facts.class[i] != InstClass::Free {
                 homes.extend(self.grown.home[v].map(|home| (home, v)));
                 continue;
             }
@@ -301,21 +304,21 @@ impl<'a> Explainer<'a> {
     }
 
     /// How a part computes a value, and how many folds along rows lie before.
-    fn describe(&self, home: Home, v: Value) -> (Role, u32) {
+    fn describe(&self, home: GroupPart, v: Value) -> (GroupRole, u32) {
         let (Some(part), Some(i)) = (self.part(home), self.inst(v)) else {
-            return (Role::Element, 0);
+            return (GroupRole::Element, 0);
         };
         let facts = &self.facts;
         let mut times: SecondaryMap<Value, u32> = SecondaryMap::new();
         for &j in facts.f.body_insts().iter().filter(|&&j| part.lists(j)) {
             let before = facts.f.args(j).iter().map(|&x| times[x]).max().unwrap_or(0);
-            let folds = matches!(self.role(part, j), Role::RowFold | Role::Scan);
+            let folds = matches!(self.role(part, j), GroupRole::RowFold | GroupRole::Scan);
             times[facts.f.inst_results(j)[0]] = before + u32::from(folds);
         }
         (self.role(part, i), times[v])
     }
 
-    fn role(&self, part: &Part, i: Inst) -> Role {
+    fn role(&self, part: &Part, i: Inst) -> GroupRole {
         let facts = &self.facts;
         let (domain, inside) = part.frame();
         let along = |v: Value| {
@@ -323,13 +326,13 @@ impl<'a> Explainer<'a> {
             place.map(|p| part.axes.all(p)).unwrap_or_default()
         };
         match facts.class[i] {
-            Class::Free => Role::Written,
-            Class::Scan(_) => Role::Scan,
-            Class::Contract => Role::Contraction,
-            Class::Scatter => Role::Scatter,
-            Class::Argsort => Role::Argsort,
-            Class::Opaque => Role::Opaque,
-            Class::Reduce(_) if !facts.folds_nothing(i) => {
+            InstClass::Free => GroupRole::Written,
+            InstClass::Scan(_) => GroupRole::Scan,
+            InstClass::Contract => GroupRole::Contraction,
+            InstClass::Scatter => GroupRole::Scatter,
+            InstClass::Argsort => GroupRole::Argsort,
+            InstClass::Opaque => GroupRole::Opaque,
+            InstClass::Reduce(_) if !facts.folds_nothing(i) => {
                 let under = part.under.iter().find(|(j, _)| *j == i);
                 let gone = under.map(|(_, place)| {
                     let runs = place.iter().zip(folded(facts, i)).filter(|(_, f)| *f);
@@ -339,24 +342,24 @@ impl<'a> Explainer<'a> {
                 let row = !inside.is_empty()
                     && inside.iter().all(|a| gone.contains(a))
                     && domain.iter().all(|a| !gone.contains(a));
-                if row { Role::RowFold } else { Role::PointFold }
+                if row { GroupRole::RowFold } else { GroupRole::PointFold }
             }
             _ => {
                 let along = along(facts.f.inst_results(i)[0]);
                 let inner = inside.is_empty() || inside.iter().any(|a| along.contains(a));
-                if inner { Role::Element } else { Role::Row }
+                if inner { GroupRole::Element } else { GroupRole::Row }
             }
         }
     }
 
     /// Why `value` is not in the group of `other`, the last that computes it; `None` where the other way
     /// says it all.
-    pub(crate) fn apart(&self, value: Value, other: Value, later: bool) -> Option<Apart> {
+    pub(crate) fn not_shared(&self, value: Value, other: Value, later: bool) -> Option<NotShared> {
         let to = self.homes(other).last().map(|&(home, _)| home);
         let group = to.map(|h| h.0 as usize);
         let found = |chain: Vec<Value>, obstacle: Obstacle| {
             let chain = chain.into_iter().map(|v| self.planned.origin(v)).collect();
-            Some(Apart { value, group, chain, obstacle: self.of_origins(obstacle) })
+            Some(NotShared { value, group, chain, obstacle: self.of_origins(obstacle) })
         };
         if computing(self.planned.f, value).is_none() {
             return found(Vec::new(), Obstacle::Given);
@@ -394,7 +397,7 @@ impl<'a> Explainer<'a> {
     }
 
     /// What keeps an instruction out of a part, and the chain that leads there.
-    fn obstacle(&self, i: Inst, to: Home) -> (Vec<Value>, Obstacle) {
+    fn obstacle(&self, i: Inst, to: GroupPart) -> (Vec<Value>, Obstacle) {
         let (mut i, mut chain) = (i, Vec::new());
         loop {
             match self.offer(i, to) {
@@ -413,18 +416,18 @@ impl<'a> Explainer<'a> {
     }
 
     /// Offers an instruction to a part as the plan has it.
-    fn offer(&self, i: Inst, to: Home) -> Result<(), Refusal> {
+    fn offer(&self, i: Inst, to: GroupPart) -> Result<(), Refusal> {
         let Some(part) = self.part(to) else { return Err(Refusal::Apart) };
         let inside = |v: Value| match self.grown.home[v] {
             Some(home) if home > to => Err(Refusal::Order(v)),
             home => Ok(home == Some(to)),
         };
-        let around = Around { facts: &self.facts, device: self.device, place: &self.grown.place };
-        part.clone().join(&around, i, &inside).map(|_| ())
+        let cx = PartContext { facts: &self.facts, device: self.device, place: &self.grown.place };
+        part.clone().join(&cx, i, &inside).map(|_| ())
     }
 
     /// Whether a part computes something from occurrences of a value.
-    fn leads_to(&self, of: &[Value], to: Home) -> bool {
+    fn leads_to(&self, of: &[Value], to: GroupPart) -> bool {
         let f = self.facts.f;
         let mut reached: EntitySet<Value> = EntitySet::new();
         reached.extend(of.iter().copied());
@@ -441,7 +444,7 @@ impl<'a> Explainer<'a> {
     }
 
     /// Something computed before a part that reads a value.
-    fn needed_before(&self, v: Value, to: Home) -> Option<Value> {
+    fn needed_before(&self, v: Value, to: GroupPart) -> Option<Value> {
         let f = self.facts.f;
         let made = f.body_insts().iter().map(|&i| (i, f.inst_results(i)[0]));
         let mut before = made.filter(|(_, w)| self.grown.home[*w].is_some_and(|h| h < to));

@@ -1,6 +1,6 @@
-//! Answers in sentences.
+//! Explanations as sentences.
 
-use super::{Apart, Explanation, Obstacle};
+use super::{Explanation, NotShared, Obstacle};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
@@ -11,7 +11,7 @@ use adfuse_ir::{Function, Value, ValueDef};
 impl Explanation {
     /// The answer in plain words, a sentence a line.
     pub fn lines(&self, f: &Function, plan: &Plan, device: &MachineModel) -> Vec<String> {
-        let words = Words::new(f, plan, device);
+        let words = SentenceWriter::new(f, plan, device);
         let [a, b] = self.values.map(|v| words.name(v));
         let mut out = Vec::new();
         for t in &self.together {
@@ -37,22 +37,26 @@ impl Explanation {
                 }
             });
         }
-        out.extend(self.apart.iter().map(|apart| words.apart(apart)));
+        out.extend(self.apart.iter().map(|apart| words.not_shared(apart)));
         out
     }
 }
 
 /// What turns answers into sentences.
-pub(crate) struct Words<'a> {
+pub(crate) struct SentenceWriter<'a> {
     f: &'a Function,
     plan: &'a Plan,
     device: &'a MachineModel,
     names: Names,
 }
 
-impl<'a> Words<'a> {
-    pub(crate) fn new(f: &'a Function, plan: &'a Plan, device: &'a MachineModel) -> Words<'a> {
-        Words { f, plan, device, names: Names::of(f) }
+impl<'a> SentenceWriter<'a> {
+    pub(crate) fn new(
+        f: &'a Function,
+        plan: &'a Plan,
+        device: &'a MachineModel,
+    ) -> SentenceWriter<'a> {
+        SentenceWriter { f, plan, device, names: Names::of(f) }
     }
 
     pub(crate) fn name(&self, v: Value) -> String {
@@ -66,7 +70,7 @@ impl<'a> Words<'a> {
         matches!(self.f.def(v), ValueDef::Inst(i, _) if self.plan.inline.contains(&i))
     }
 
-    pub(crate) fn apart(&self, apart: &Apart) -> String {
+    pub(crate) fn not_shared(&self, apart: &NotShared) -> String {
         let name = self.name(apart.value);
         let mut out = match apart.group {
             Some(g) => format!("{name} is not in group {g}: "),

@@ -3,10 +3,10 @@
 use super::group::group;
 use super::groups::Groups;
 use super::merge;
-use crate::analysis::class::Class;
+use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
-use crate::analysis::value_range::Ranges;
-use crate::plan::options::{Effort, Options};
+use crate::analysis::value_range::ValueRanges;
+use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan, graph_hash};
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::{Diagnostic, Function, Inst, Value};
@@ -17,13 +17,13 @@ const PACKED: i64 = 64;
 
 /// As [`plan`], with a price on what is kept from one phase for a later one: it is worth this many times
 /// what moving it takes, beside that.
-pub(crate) fn plan_at(f: &Function, options: &Options, price: f64) -> Result<Plan, Diagnostic> {
+pub(crate) fn plan_at(f: &Function, options: &PlanOptions, price: f64) -> Result<Plan, Diagnostic> {
     let (facts, groups) = group(f, options, price)?;
     Ok(Plan { graph: graph_hash(f), ..of_groups(&facts, &groups, options) })
 }
 
 /// The plan of what has been grouped, without the hash of the function's text.
-pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &Options) -> Plan {
+pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &PlanOptions) -> Plan {
     let f = facts.f;
     let apart = options.effort == Effort::Off;
     let order = match apart {
@@ -35,7 +35,7 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &Options) -
     };
     let mut results: EntitySet<Value> = EntitySet::new();
     results.extend(f.results().iter().copied());
-    let ranges = Ranges::of(facts);
+    let ranges = ValueRanges::of(facts);
     let left = |v: &Value| !apart && !results.contains(*v) && !groups.readers(*v).is_empty();
     let stored = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
     Plan {
@@ -54,7 +54,7 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &Options) -
 }
 
 /// The narrower form in which a temporary is stored, where there is one that loses nothing.
-pub(crate) fn narrow(facts: &Facts<'_>, ranges: &Ranges, v: Value) -> Option<Storage> {
+pub(crate) fn narrow(facts: &Facts<'_>, ranges: &ValueRanges, v: Value) -> Option<Storage> {
     (facts.elements[v] >= PACKED).then(|| ranges.narrowest(facts, v)).flatten()
 }
 
@@ -66,7 +66,7 @@ fn inline(facts: &Facts<'_>, groups: &Groups) -> Vec<Inst> {
             mark(facts, i, &mut used);
         }
     }
-    let free = |i: &Inst| facts.class[*i] == Class::Free && used.contains(*i);
+    let free = |i: &Inst| facts.class[*i] == InstClass::Free && used.contains(*i);
     facts.f.body_insts().iter().copied().filter(free).collect()
 }
 

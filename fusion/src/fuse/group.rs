@@ -1,15 +1,14 @@
-//! Groups: which instructions share a kernel.
+//! Grouping: which instructions share a kernel.
 //!
-//! Instructions are taken in order. Each joins the part that computes what it reads last, or a part
-//! that reads what it reads, when [`Part::join`] allows it, and begins a part otherwise. Parts are in
-//! an order from the start and an instruction joins none before the last part it needs, so no cycle
-//! between parts can arise. Then what is cheaper to compute again than to keep is looked for, written
-//! out where it is used, and the grouping done anew.
+//! Instructions are visited in order. Each joins the part that computes its last operand, or a part that reads a common
+//! operand, if [`Part::join`] allows it; otherwise it begins a part. Parts are ordered from the start, and an
+//! instruction joins no part before the last one that it depends on, so cycles cannot arise. Then values that are
+//! cheaper to recompute than to store are inlined, and grouping is repeated.
 
 use super::groups::Groups;
 use super::inline;
 use crate::analysis::facts::Facts;
-use crate::plan::options::{Effort, Options};
+use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::{Diagnostic, Function, Inst};
 use cranelift_entity::SecondaryMap;
 
@@ -19,18 +18,18 @@ use cranelift_entity::SecondaryMap;
 /// For what has no lowering: symbolic extents, tokens, effects and regions.
 pub(crate) fn group<'f>(
     f: &'f Function,
-    options: &Options,
+    options: &PlanOptions,
     price: f64,
 ) -> Result<(Facts<'f>, Groups), Diagnostic> {
-    group_again(f, options, price, &SecondaryMap::new())
+    regroup(f, options, price, &SecondaryMap::new())
 }
 
 /// As [`group`], with instructions that compute again what was computed before: `since` is the place in
 /// the function from which on they are wanted, as a number of instructions. They share no kernel that is
 /// done by then.
-pub(crate) fn group_again<'f>(
+pub(crate) fn regroup<'f>(
     f: &'f Function,
-    options: &Options,
+    options: &PlanOptions,
     price: f64,
     since: &SecondaryMap<Inst, u32>,
 ) -> Result<(Facts<'f>, Groups), Diagnostic> {

@@ -1,8 +1,8 @@
-//! The parts of a function while it is grouped.
+//! The parts of a function while groups are formed.
 
-use super::part::{Around, Part, PartId};
-use crate::analysis::axes::Place;
-use crate::analysis::class::{Class, Shape};
+use super::part::{Part, PartContext, PartId};
+use crate::analysis::axes::TensorAxes;
+use crate::analysis::class::{InstClass, PartKind};
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
 use crate::plan::machine_model::MachineModel;
@@ -17,7 +17,7 @@ pub(crate) struct Groups {
     pub(crate) parts: PrimaryMap<PartId, Part>,
     /// The part that computes a value.
     pub(crate) home: SecondaryMap<Value, Option<PartId>>,
-    pub(crate) place: SecondaryMap<Value, Option<Place>>,
+    pub(crate) place: SecondaryMap<Value, Option<TensorAxes>>,
     /// Parts that read a value from its buffer.
     readers: SecondaryMap<Value, SmallVec<[PartId; 4]>>,
     /// How far the function has been taken, and how far when a part got its last member.
@@ -54,7 +54,7 @@ impl Groups {
         };
         for (&i, now) in facts.f.body_insts().iter().zip(0..) {
             groups.now = now;
-            if !matches!(facts.class[i], Class::Free | Class::Constant) {
+            if !matches!(facts.class[i], InstClass::Free | InstClass::Constant) {
                 groups.put(facts, device, i, apart, since[i]);
             }
         }
@@ -69,8 +69,8 @@ impl Groups {
                 }
             }
         }
-        let around = Around { facts, device, place: &self.place };
-        let (part, place) = Part::begin(&around, i);
+        let cx = PartContext { facts, device, place: &self.place };
+        let (part, place) = Part::begin(&cx, i);
         let p = self.parts.push(part);
         self.since[p] = since;
         self.settle(facts, i, p, place);
@@ -89,13 +89,13 @@ impl Groups {
             Some(h) if h > p => Err(Refusal::Order(v)),
             h => Ok(h == Some(p)),
         };
-        let around = Around { facts, device, place: &self.place };
-        let place = self.parts[p].join(&around, i, &inside)?;
+        let cx = PartContext { facts, device, place: &self.place };
+        let place = self.parts[p].join(&cx, i, &inside)?;
         self.settle(facts, i, p, place);
         Ok(())
     }
 
-    fn settle(&mut self, facts: &Facts<'_>, i: Inst, p: PartId, place: Place) {
+    fn settle(&mut self, facts: &Facts<'_>, i: Inst, p: PartId, place: TensorAxes) {
         let v = facts.f.inst_results(i)[0];
         self.home[v] = Some(p);
         self.place[v] = Some(place);
@@ -118,7 +118,7 @@ impl Groups {
             found.extend(later.copied().filter(|&p| Some(p) > last));
         }
         // Kernels before contractions, later ones first.
-        let kernel = |p: &PartId| matches!(self.parts[*p].shape, Shape::Kernel);
+        let kernel = |p: &PartId| matches!(self.parts[*p].shape, PartKind::Kernel);
         found.sort_unstable_by_key(|p| (Reverse(kernel(p)), Reverse(*p)));
         found.dedup();
         found.truncate(MOST_TRIED);

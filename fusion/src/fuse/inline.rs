@@ -1,11 +1,11 @@
-//! What is cheaper to compute again than to keep.
+//! Inlining of values that are cheaper to recompute than to store.
 //!
-//! A value that one part stores for others costs its bytes twice; what it is made of may be in memory
-//! anyway, or be smaller. Such values are written out where they are used.
+//! A value that one part stores and others load moves its bytes twice. The values that it is computed from may be in
+//! memory anyway, or may be smaller. Such a value is inlined where it is used.
 
 use super::groups::Groups;
 use super::part::PartId;
-use crate::analysis::class::Class;
+use crate::analysis::class::InstClass;
 use crate::analysis::facts::{Facts, space};
 use crate::plan::machine_model::MachineModel;
 use adfuse_ir::op::Body;
@@ -14,7 +14,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 use hashbrown::HashSet;
 use smallvec::{SmallVec, smallvec};
 
-/// The instructions that are better written out wherever they are used.
+/// The instructions that are better inlined wherever they are used.
 ///
 /// `price` is what keeping a value for a later phase costs beside moving it, as a multiple of that.
 pub(crate) fn worthwhile(
@@ -120,13 +120,13 @@ fn pays_by(
 /// The most instructions that are followed from a value to its readers.
 const FOLLOWED: usize = 64;
 
-/// Points at which its readers would compute a value, were it written out: those of each part that reads it, once
+/// Points at which its readers would compute a value, were it inlined: those of each part that reads it, once
 /// for each shifted view that the part reads it through. So a value that is put beside others is computed at all
 /// points of the whole, and one under windows once for each element of a window.
 fn evaluations(facts: &Facts<'_>, groups: &Groups, v: Value) -> f64 {
     /// A part, the view it reads through, and its points.
-    type Site = (Option<PartId>, Option<Inst>, i64);
-    let mut sites: SmallVec<[Site; 8]> = SmallVec::new();
+    type InlineSite = (Option<PartId>, Option<Inst>, i64);
+    let mut sites: SmallVec<[InlineSite; 8]> = SmallVec::new();
     let mut seen: SmallVec<[(Value, Option<Inst>); 8]> = smallvec![(v, None)];
     let mut next = 0;
     while let Some(&(w, via)) = seen.get(next) {
@@ -135,7 +135,7 @@ fn evaluations(facts: &Facts<'_>, groups: &Groups, v: Value) -> f64 {
             let result = facts.f.inst_results(u)[0];
             let shifted = matches!(facts.f.op(u).def().body, Body::View(_)) && !facts.is_aligned(u);
             let via = if shifted { Some(u) } else { via };
-            if facts.class[u] == Class::Free {
+            if facts.class[u] == InstClass::Free {
                 if !seen.contains(&(result, via)) {
                     seen.push((result, via));
                 }
@@ -155,7 +155,7 @@ fn evaluations(facts: &Facts<'_>, groups: &Groups, v: Value) -> f64 {
 }
 
 /// Seconds that truth values take beside their bytes, as far as they are saved by computing them again: an element is
-/// packed and taken out of its word, which is done one by one where the reader goes along another order than that
+/// packed and taken out of its word, which is done one by one if the reader iterates in another order than that
 /// of the words. What is read instead, and is not read there as it is, takes as long as its bytes do.
 fn packed(
     facts: &Facts<'_>,
@@ -170,7 +170,7 @@ fn packed(
     let mut saved = 0.0;
     for &p in groups.readers(v) {
         let part = &groups.parts[p];
-        let ops = if part.goes_along(v) { 2.0 } else { 2.0 + device.stride_ops };
+        let ops = if part.has_axes_of(v) { 2.0 } else { 2.0 + device.stride_ops };
         saved += ops * facts.elements[v] as f64 / device.ops_per_s;
         let more = recipe.roots.iter().filter(|&&r| !groups.readers(r).contains(&p));
         let more: f64 = more.map(|&r| bytes(facts, r)).sum();
@@ -190,7 +190,7 @@ fn crosses(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
 /// Whether a value in memory is there for its own phase alone, so that a reader in a later one keeps it.
 fn would_cross(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
     let computed =
-        matches!(facts.f.def(v), ValueDef::Inst(i, _) if facts.class[i] != Class::Constant);
+        matches!(facts.f.def(v), ValueDef::Inst(i, _) if facts.class[i] != InstClass::Constant);
     computed
         && in_memory(facts, groups, v)
         && !crosses(facts, groups, v)
@@ -201,7 +201,7 @@ fn would_cross(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
 #[derive(Default)]
 struct Recipe {
     insts: Vec<Inst>,
-    /// What is written out already, and is computed again with them.
+    /// Instructions that are inlined already, and are recomputed with them.
     free: Vec<Inst>,
     roots: Vec<Value>,
     /// It goes through views that shift what is computed.
@@ -224,7 +224,7 @@ impl Recipe {
             }
             match facts.f.def(v) {
                 ValueDef::Literal(_) => {}
-                ValueDef::Inst(i, _) if facts.class[i] == Class::Free => {
+                ValueDef::Inst(i, _) if facts.class[i] == InstClass::Free => {
                     let view = matches!(facts.f.op(i).def().body, Body::View(_));
                     // What is computed again at shifted coordinates is computed more than once.
                     self.shifted |= view
@@ -250,21 +250,23 @@ const LONGEST: usize = 64;
 fn is_computed(facts: &Facts<'_>, v: Value) -> bool {
     match facts.f.def(v) {
         ValueDef::Inst(i, _) => {
-            facts.class[i] == Class::Free || is_elementwise(facts, i) && !facts.forced[v]
+            facts.class[i] == InstClass::Free || is_elementwise(facts, i) && !facts.forced[v]
         }
         _ => false,
     }
 }
 
 fn is_elementwise(facts: &Facts<'_>, i: Inst) -> bool {
-    facts.class[i] == Class::Point && matches!(facts.f.op(i).def().body, Body::Map(_))
+    facts.class[i] == InstClass::Point && matches!(facts.f.op(i).def().body, Body::Map(_))
 }
 
 /// Whether a value is in a buffer whatever is decided.
 fn in_memory(facts: &Facts<'_>, groups: &Groups, v: Value) -> bool {
     match facts.f.def(v) {
         ValueDef::Inst(i, _) => {
-            facts.class[i] == Class::Constant || facts.forced[v] || !groups.readers(v).is_empty()
+            facts.class[i] == InstClass::Constant
+                || facts.forced[v]
+                || !groups.readers(v).is_empty()
         }
         _ => true,
     }

@@ -2,7 +2,7 @@
 
 use super::groups::Groups;
 use super::part::PartId;
-use crate::analysis::class::Shape;
+use crate::analysis::class::PartKind;
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
 use adfuse_ir::Value;
@@ -11,7 +11,7 @@ use cranelift_entity::{EntityRef, SecondaryMap};
 use hashbrown::HashMap;
 
 /// What contractions share: an operand, which one, and the roles of its axes.
-type Shared = (Value, usize, Ints, Ints);
+type SharedOperand = (Value, usize, Ints, Ints);
 
 /// The most contractions of one step.
 const MOST: usize = 8;
@@ -21,17 +21,17 @@ pub(crate) fn merged(facts: &Facts<'_>, groups: &Groups) -> Vec<Vec<PartId>> {
     let mut position: SecondaryMap<PartId, usize> = SecondaryMap::new();
     let mut bundle: Vec<Vec<PartId>> = Vec::new();
     let mut bundle_of: SecondaryMap<PartId, usize> = SecondaryMap::new();
-    let mut first: HashMap<Shared, usize> = HashMap::new();
+    let mut first: HashMap<SharedOperand, usize> = HashMap::new();
     for (p, part) in groups.parts.iter() {
         position[p] = p.index();
-        let Shape::Contract(i) = part.shape else {
+        let PartKind::Contract(i) = part.shape else {
             bundle_of[p] = bundle.len();
             bundle.push(vec![p]);
             continue;
         };
         let attrs = facts.f.attrs(i);
         let (batch, contract) = (attrs.pair("batch"), attrs.pair("contract"));
-        let key = |k: usize| -> Shared {
+        let key = |k: usize| -> SharedOperand {
             let pick = |pair: (&[i64], &[i64])| Ints::from_slice([pair.0, pair.1][k]);
             (facts.f.args(i)[k], k, pick(batch), pick(contract))
         };
@@ -66,9 +66,9 @@ pub(crate) fn merged(facts: &Facts<'_>, groups: &Groups) -> Vec<Vec<PartId>> {
 }
 
 /// Whether all contractions of a bundle have what a key names.
-fn shares(facts: &Facts<'_>, groups: &Groups, bundle: &[PartId], key: &Shared) -> bool {
+fn shares(facts: &Facts<'_>, groups: &Groups, bundle: &[PartId], key: &SharedOperand) -> bool {
     bundle.iter().all(|&q| match groups.parts[q].shape {
-        Shape::Contract(j) => {
+        PartKind::Contract(j) => {
             let attrs = facts.f.attrs(j);
             let pick = |pair: (&[i64], &[i64])| Ints::from_slice([pair.0, pair.1][key.1]);
             let roles = (pick(attrs.pair("batch")), pick(attrs.pair("contract")));

@@ -1,8 +1,8 @@
 //! The axes of a contraction's operands, as atoms of the nest that computes it.
 
 use super::part::Part;
-use crate::analysis::axes::{Place, Run};
-use crate::analysis::class::Shape;
+use crate::analysis::axes::{AtomRun, TensorAxes};
+use crate::analysis::class::PartKind;
 use crate::analysis::contraction_operands::roles;
 use crate::analysis::facts::Facts;
 use adfuse_ir::Value;
@@ -10,7 +10,7 @@ use adfuse_ir::kernel::Extents;
 
 impl Part {
     /// Divides atoms as the views under a contraction's operand ask for.
-    pub(crate) fn divide(&mut self, facts: &Facts<'_>, v: Value, place: Place) {
+    pub(crate) fn divide(&mut self, facts: &Facts<'_>, v: Value, place: TensorAxes) {
         if let Some(i) = facts.free(v)
             && let Some(under) = facts.through(&mut self.axes, i, &place)
         {
@@ -19,18 +19,18 @@ impl Part {
     }
 
     /// The atoms of operand `k` of a contraction: shared by both, its own, summed over.
-    fn operand(&self, facts: &Facts<'_>, k: usize) -> Option<[Run; 3]> {
-        let Shape::Contract(i) = self.shape else { return None };
+    fn operand(&self, facts: &Facts<'_>, k: usize) -> Option<[AtomRun; 3]> {
+        let PartKind::Contract(i) = self.shape else { return None };
         let (batched, left) = roles(facts, i);
         let place = &self.result;
         let own = if k == 0 { &place[batched..left] } else { &place[left..] };
-        let whole = |runs: &[Run]| runs.iter().flat_map(|r| self.axes.whole(r)).collect();
+        let whole = |runs: &[AtomRun]| runs.iter().flat_map(|r| self.axes.whole(r)).collect();
         Some([whole(&place[..batched]), whole(own), whole(&self.depth)])
     }
 
     /// The extents of the atoms of operand `k` of a contraction.
     pub(crate) fn operand_extents(&self, facts: &Facts<'_>, k: usize) -> [Extents; 3] {
-        let of = |run: Run| run.iter().map(|&a| self.axes.extent(a)).collect();
+        let of = |run: AtomRun| run.iter().map(|&a| self.axes.extent(a)).collect();
         self.operand(facts, k).unwrap_or_default().map(of)
     }
 
@@ -43,6 +43,6 @@ impl Part {
     ) -> bool {
         self.axes.begin();
         let Some(runs) = self.operand(facts, k) else { return false };
-        runs.iter().zip(wanted).all(|(run, dims)| self.axes.cut(run, dims).is_some())
+        runs.iter().zip(wanted).all(|(run, dims)| self.axes.split_flat(run, dims).is_some())
     }
 }

@@ -1,13 +1,12 @@
 //! Parts: the instructions that one kernel computes, and the loop nest they share.
 //!
-//! A part grows by one instruction at a time. [`Part::join`] is the legality of fusion: it finds where
-//! the instruction's axes lie in the nest from what it reads of the part, and refuses with a reason
-//! when there is no such place, when a value would have to cross between points of the domain, or
-//! when a row would outgrow its tile. A refused part is left as it was.
+//! A part grows by one instruction at a time. [`Part::join`] decides whether fusion is legal: it aligns the axes of the
+//! instruction with the loop nest, and refuses with a reason where they do not align, where a value would cross between
+//! points of the domain, or where a row would outgrow its tile. A refusal leaves the part unchanged.
 
-use crate::analysis::axes::{Atom, Axes, Place, Run};
-use crate::analysis::class::Class;
-pub(crate) use crate::analysis::class::Shape;
+use crate::analysis::axes::{Atom, AtomRun, LoopAxes, TensorAxes};
+use crate::analysis::class::InstClass;
+pub(crate) use crate::analysis::class::PartKind;
 use crate::analysis::contraction_operands::{depth, side};
 use crate::analysis::facts::{Facts, folded, space};
 use crate::plan::machine_model::MachineModel;
@@ -26,106 +25,104 @@ entity_impl!(PartId, "part");
 /// Instructions that share a loop nest.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    pub(crate) shape: Shape,
-    pub(crate) axes: Axes,
+    pub(crate) shape: PartKind,
+    pub(crate) axes: LoopAxes,
     /// The nest, outermost first, as it was when atoms were added.
-    frame: Run,
+    frame: AtomRun,
     /// The atoms of the parallel domain, once something asks for rows; the rest are inside.
-    rows: Option<Run>,
+    rows: Option<AtomRun>,
     pub(crate) members: Vec<Inst>,
-    /// Where what is read from buffers lies, for what was read first.
-    reads: Vec<(Value, Place)>,
-    /// The bytes of the largest value that it computes, the last of several, and where that lies.
-    written: (i64, Place),
-    /// What is read at places that are no matter of axes.
+    /// The axes of each value that is read from a buffer, as its first read found them.
+    reads: Vec<(Value, TensorAxes)>,
+    /// The bytes and the axes of the largest value that the part computes, the last of several.
+    written: (i64, TensorAxes),
+    /// Values that are read at indices other than axes of the nest.
     shifted: Vec<Value>,
     /// Values that are made of one fold's results and nothing else of the part, with that fold's.
     after: Vec<(Value, Value)>,
     /// Where the operands of its reductions and scans lie.
-    pub(crate) under: Vec<(Inst, Place)>,
-    /// What it computes, written out ones included. Hashed, since a set of bits for each part takes
-    /// memory by the square of the function.
+    pub(crate) under: Vec<(Inst, TensorAxes)>,
+    /// What it computes, inlined values included. A hash set: bit sets would take memory quadratic in the function.
     listed: HashSet<Inst>,
     weight: u32,
     /// The axes summed over, for a contraction.
-    pub(crate) depth: Place,
+    pub(crate) depth: TensorAxes,
     /// Where a contraction's result lies.
-    pub(crate) result: Place,
+    pub(crate) result: TensorAxes,
 }
 
 /// The most primitives a kernel may have for each element.
 const MOST_WEIGHT: u32 = 3000;
 /// The fewest elements that what is computed once for all of them is kept for.
 const FEWEST: i64 = 8;
-/// A kernel of this many members is joined only by what is computed from values of its own: another view, or another
-/// value made of the same tensors, is one more result to store, and code.
+/// With this many members, a kernel accepts only instructions that read its own values: others add a result to store.
 const MOST_MEMBERS: usize = 256;
 /// The most tensors a kernel may read.
 const MOST_READS: usize = 48;
 
-/// What an instruction reads once free ones are written out.
+/// What an instruction reads once free instructions are inlined.
 struct Leaf {
     value: Value,
     /// Where, if its axes are axes of the reader.
-    place: Option<Place>,
+    place: Option<TensorAxes>,
 }
 
 /// What an instruction and the free ones it uses read, and which those are.
 #[derive(Default)]
-struct Reach {
+struct ReachedLeaves {
     leaves: Vec<Leaf>,
-    seen: SmallVec<[(Inst, Option<Place>); 8]>,
+    seen: SmallVec<[(Inst, Option<TensorAxes>); 8]>,
 }
 
 /// The domain once an instruction has joined, and the fold that it follows.
-type Levels = (Option<Run>, Option<Value>);
+type Levels = (Option<AtomRun>, Option<Value>);
 
 /// What is known of a part's surroundings.
-pub(crate) struct Around<'a> {
+pub(crate) struct PartContext<'a> {
     pub(crate) facts: &'a Facts<'a>,
     pub(crate) device: &'a MachineModel,
     /// Where the values of each part's members lie.
-    pub(crate) place: &'a SecondaryMap<Value, Option<Place>>,
+    pub(crate) place: &'a SecondaryMap<Value, Option<TensorAxes>>,
 }
 
 impl Part {
     /// A part that begins with this instruction, and where its value lies.
-    pub(crate) fn begin(around: &Around<'_>, i: Inst) -> (Part, Place) {
-        let facts = around.facts;
-        let shape = Shape::of(facts.class[i], i);
+    pub(crate) fn begin(cx: &PartContext<'_>, i: Inst) -> (Part, TensorAxes) {
+        let facts = cx.facts;
+        let shape = PartKind::of(facts.class[i], i);
         let mut part = Part {
             shape,
-            axes: Axes::default(),
-            frame: Run::new(),
+            axes: LoopAxes::default(),
+            frame: AtomRun::new(),
             rows: None,
             members: vec![i],
             reads: Vec::new(),
-            written: (0, Place::new()),
+            written: (0, TensorAxes::new()),
             shifted: Vec::new(),
             after: Vec::new(),
             under: Vec::new(),
             listed: HashSet::new(),
             weight: 0,
-            depth: Place::new(),
-            result: Place::new(),
+            depth: TensorAxes::new(),
+            result: TensorAxes::new(),
         };
         part.axes.begin();
         let space = space(facts, i);
         let place = part.axes.place(&facts.dims[space]);
         part.frame = part.axes.all(&place);
-        if let Shape::Contract(_) = shape {
+        if let PartKind::Contract(_) = shape {
             // Points of the result; the axes summed over are no part of the nest.
             let dims = depth(facts, i);
             part.depth = part.axes.place(&dims);
             part.rows = Some(part.frame.clone());
             part.result = place.clone();
         }
-        if let Class::Scan(_) = facts.class[i] {
+        if let InstClass::Scan(_) = facts.class[i] {
             let run = part.axes.whole(&place[facts.f.attrs(i).int("axis") as usize]);
             part.axes.solidify(&run);
             part.rows = Some(without(&part.frame, &run));
         }
-        if let Shape::Contract(_) = shape {
+        if let PartKind::Contract(_) = shape {
             // Operands may divide the axes; that is done before coordinates are counted.
             for k in 0..2 {
                 part.divide(
@@ -144,9 +141,9 @@ impl Part {
     }
 
     /// The nest in undivided atoms, the domain's first.
-    pub(crate) fn frame(&self) -> (Run, Run) {
+    pub(crate) fn frame(&self) -> (AtomRun, AtomRun) {
         let all = self.axes.whole(&self.frame);
-        let Some(rows) = &self.rows else { return (all, Run::new()) };
+        let Some(rows) = &self.rows else { return (all, AtomRun::new()) };
         let rows = self.axes.whole(rows);
         let inside = without(&all, &rows);
         (all.into_iter().filter(|a| rows.contains(a)).collect(), inside)
@@ -154,35 +151,35 @@ impl Part {
 
     /// Whether a value that it reads lies in memory as the largest of what it computes does, which is what it goes
     /// along.
-    pub(crate) fn goes_along(&self, v: Value) -> bool {
+    pub(crate) fn has_axes_of(&self, v: Value) -> bool {
         let Some((_, place)) = self.reads.iter().find(|(w, _)| *w == v) else { return false };
         let mut walked = self.axes.all(&self.written.1).into_iter();
         self.axes.all(place).iter().all(|a| walked.any(|b| b == *a))
     }
 
-    /// Notes what an instruction computes. A contraction goes along its result, whatever follows.
-    fn write(&mut self, facts: &Facts<'_>, i: Inst, place: &Place) {
+    /// Records what an instruction computes. A contraction iterates over its result, whatever follows.
+    fn write(&mut self, facts: &Facts<'_>, i: Inst, place: &TensorAxes) {
         let v = facts.f.inst_results(i)[0];
         let bytes = facts.elements[v].saturating_mul(facts.f.ty(v).dtype.bytes() as i64);
-        let largest = bytes >= self.written.0 && !matches!(self.shape, Shape::Contract(_));
+        let largest = bytes >= self.written.0 && !matches!(self.shape, PartKind::Contract(_));
         if largest || self.members.len() == 1 {
             self.written = (bytes, self.axes.resolve(place));
         }
     }
 
-    /// Whether it computes an instruction, as a member or written out.
+    /// Whether it computes an instruction, as a member or inlined.
     pub(crate) fn lists(&self, i: Inst) -> bool {
         self.listed.contains(&i)
     }
 
-    fn note_under(&mut self, facts: &Facts<'_>, i: Inst, place: &Place) {
-        if matches!(facts.class[i], Class::Reduce(_) | Class::Scan(_)) {
+    fn note_under(&mut self, facts: &Facts<'_>, i: Inst, place: &TensorAxes) {
+        if matches!(facts.class[i], InstClass::Reduce(_) | InstClass::Scan(_)) {
             let place = self.axes.resolve(place);
             self.under.push((i, place));
         }
     }
 
-    fn note(&mut self, facts: &Facts<'_>, i: Inst, reach: Reach) {
+    fn note(&mut self, facts: &Facts<'_>, i: Inst, reach: ReachedLeaves) {
         for leaf in reach.leaves {
             match leaf.place {
                 Some(place) if !self.reads.iter().any(|(v, _)| *v == leaf.value) => {
@@ -204,34 +201,37 @@ impl Part {
     /// whether a value is computed in this part.
     pub(crate) fn join(
         &mut self,
-        around: &Around<'_>,
+        cx: &PartContext<'_>,
         i: Inst,
         inside: &dyn Fn(Value) -> Result<bool, Refusal>,
-    ) -> Result<Place, Refusal> {
-        let class = around.facts.class[i];
+    ) -> Result<TensorAxes, Refusal> {
+        let class = cx.facts.class[i];
         if class.is_alone()
-            || matches!(class, Class::Contract | Class::Constant)
-            || matches!(self.shape, Shape::Scatter(_) | Shape::Argsort(_) | Shape::Opaque(_))
-            || matches!(self.shape, Shape::Contract(_)) && !around.device.contract_epilogue
+            || matches!(class, InstClass::Contract | InstClass::Constant)
+            || matches!(
+                self.shape,
+                PartKind::Scatter(_) | PartKind::Argsort(_) | PartKind::Opaque(_)
+            )
+            || matches!(self.shape, PartKind::Contract(_)) && !cx.device.contract_epilogue
         {
             return Err(Refusal::Kind);
         }
         let mark = self.axes.begin();
         let rows = self.rows.clone();
-        let joined = self.try_join(around, i, inside);
+        let joined = self.try_join(cx, i, inside);
         match joined {
             Ok((space, rows, added, reach)) => {
-                let place = self.axes.resolve(&result_place(around.facts, i, &space));
-                self.note_under(around.facts, i, &space);
+                let place = self.axes.resolve(&result_place(cx.facts, i, &space));
+                self.note_under(cx.facts, i, &space);
                 if let Some(fold) = rows.1 {
-                    self.after.push((around.facts.f.inst_results(i)[0], fold));
+                    self.after.push((cx.facts.f.inst_results(i)[0], fold));
                 }
                 let rows = rows.0;
                 self.rows = rows;
                 self.frame.extend(added);
-                self.note(around.facts, i, reach);
+                self.note(cx.facts, i, reach);
                 self.members.push(i);
-                self.write(around.facts, i, &place);
+                self.write(cx.facts, i, &place);
                 Ok(place)
             }
             Err(why) => {
@@ -244,11 +244,11 @@ impl Part {
 
     fn try_join(
         &mut self,
-        around: &Around<'_>,
+        cx: &PartContext<'_>,
         i: Inst,
         inside: &dyn Fn(Value) -> Result<bool, Refusal>,
-    ) -> Result<(Place, Levels, Run, Reach), Refusal> {
-        let facts = around.facts;
+    ) -> Result<(TensorAxes, Levels, AtomRun, ReachedLeaves), Refusal> {
+        let facts = cx.facts;
         let place = self.axes.place(&facts.dims[space(facts, i)]);
         let mut reach = self.reach(facts, i, &place);
         let new = reach.seen.iter().map(|(j, _)| *j).chain([i]).filter(|&j| !self.lists(j));
@@ -266,7 +266,7 @@ impl Part {
             return Err(Refusal::Size);
         }
         for leaf in &here {
-            let known = around.place[leaf.value].as_ref();
+            let known = cx.place[leaf.value].as_ref();
             match (&leaf.place, known) {
                 (Some(p), Some(known)) if self.axes.unify_places(p, known) => {}
                 _ => return Err(Refusal::Axes(leaf.value)),
@@ -300,7 +300,7 @@ impl Part {
         if (1..all.len()).any(|k| all[..k].contains(&all[k])) {
             return Err(Refusal::Axes(facts.f.inst_results(i)[0]));
         }
-        let rows = self.levels(around, i, &place, &all, &added, &here)?;
+        let rows = self.levels(cx, i, &place, &all, &added, &here)?;
         if self.reads.len() + outside.len() > MOST_READS {
             return Err(Refusal::Size);
         }
@@ -310,11 +310,11 @@ impl Part {
 
     /// Gives atoms that nothing told where they lie the atoms of the nest that are left over, in
     /// order; those that fit none are new, and returned.
-    fn align(&mut self, place: &Place) -> Run {
+    fn align(&mut self, place: &TensorAxes) -> AtomRun {
         let used = self.axes.all(place);
-        let mut left: Run =
+        let mut left: AtomRun =
             self.axes.whole(&self.frame).into_iter().filter(|a| !used.contains(a)).collect();
-        let mut added = Run::new();
+        let mut added = AtomRun::new();
         for a in used {
             if !self.axes.is_fresh(a) {
                 continue;
@@ -335,21 +335,21 @@ impl Part {
     /// The domain with an instruction along the atoms `all` in it, if that is possible.
     fn levels(
         &mut self,
-        around: &Around<'_>,
+        cx: &PartContext<'_>,
         i: Inst,
-        place: &Place,
-        all: &Run,
-        added: &Run,
+        place: &TensorAxes,
+        all: &AtomRun,
+        added: &AtomRun,
         here: &[Leaf],
     ) -> Result<Levels, Refusal> {
-        let facts = around.facts;
+        let facts = cx.facts;
         if let Some(fold) = self.follows(facts, i, all, here) {
             return Ok((self.rows.clone(), Some(fold)));
         }
         let old = self.axes.whole(&self.frame);
-        let frame: Run = old.iter().chain(added).copied().collect();
+        let frame: AtomRun = old.iter().chain(added).copied().collect();
         let mut rows = self.rows.as_ref().map(|r| self.axes.whole(r));
-        let mut demand = |atoms: Run, why: Refusal| match &rows {
+        let mut demand = |atoms: AtomRun, why: Refusal| match &rows {
             None => {
                 rows = Some(atoms);
                 Ok(())
@@ -360,11 +360,11 @@ impl Part {
         for leaf in here {
             if self.fold_of(facts, leaf.value).is_some() {
                 // Folded over all that is inside, so the fold is done when the point goes on.
-                let kept = leaf.place.as_ref().map_or_else(Run::new, |p| self.axes.all(p));
+                let kept = leaf.place.as_ref().map_or_else(AtomRun::new, |p| self.axes.all(p));
                 demand(kept, Refusal::Barrier(leaf.value))?;
             }
         }
-        if let Class::Scan(_) = facts.class[i] {
+        if let InstClass::Scan(_) = facts.class[i] {
             let run = self.axes.whole(&place[facts.f.attrs(i).int("axis") as usize]);
             if run.len() > 1 {
                 return Err(Refusal::Nest);
@@ -377,15 +377,15 @@ impl Part {
             demand(old.clone(), Refusal::Nest)?;
             // A few a few adjacent elements are not a row with vectors: what is spread over them is read
             // by a kernel whose axes are those of what it stores.
-            let spread = self.rows.is_none() && matches!(facts.class[i], Class::Point);
+            let spread = self.rows.is_none() && matches!(facts.class[i], InstClass::Point);
             if spread && self.axes.points(added) < FEWEST {
                 return Err(Refusal::Nest);
             }
         }
-        if matches!(self.shape, Shape::Contract(_)) && !added.is_empty() {
+        if matches!(self.shape, PartKind::Contract(_)) && !added.is_empty() {
             return Err(Refusal::Nest);
         }
-        if let (Shape::Contract(_), Class::Reduce(_)) = (self.shape, facts.class[i]) {
+        if let (PartKind::Contract(_), InstClass::Reduce(_)) = (self.shape, facts.class[i]) {
             self.check_tile_order(facts, i, place, &frame)?;
         }
         let full = all.len() == frame.len();
@@ -393,7 +393,7 @@ impl Part {
         if !full && !row {
             return Err(Refusal::Nest);
         }
-        if let Class::Scan(_) = facts.class[i]
+        if let InstClass::Scan(_) = facts.class[i]
             && !full
         {
             return Err(Refusal::Nest);
@@ -402,7 +402,7 @@ impl Part {
         if decided || !added.is_empty() {
             let domain = rows.as_ref().unwrap_or(&frame);
             let inner = self.axes.points(&without(&frame, domain));
-            around.device.rows(self.axes.points(domain), inner)?;
+            cx.device.rows(self.axes.points(domain), inner)?;
         }
         Ok((rows, None))
     }
@@ -412,8 +412,8 @@ impl Part {
         &self,
         facts: &Facts<'_>,
         i: Inst,
-        place: &Place,
-        frame: &Run,
+        place: &TensorAxes,
+        frame: &AtomRun,
     ) -> Result<(), Refusal> {
         // Rows of the result lie across tiles; a kernel that reads them whole folds them better.
         let marks = folded(facts, i);
@@ -423,7 +423,7 @@ impl Part {
             return Err(Refusal::Rows);
         }
         // In another order than that of the tiles every value would have to be kept.
-        let folds: Run = (place.iter().zip(&marks).filter(|(_, f)| **f))
+        let folds: AtomRun = (place.iter().zip(&marks).filter(|(_, f)| **f))
             .flat_map(|(run, _)| self.axes.whole(run))
             .collect();
         let first = frame.iter().position(|a| folds.contains(a)).unwrap_or(0);
@@ -437,7 +437,7 @@ impl Part {
     fn fold_of(&self, facts: &Facts<'_>, v: Value) -> Option<Value> {
         match facts.f.def(v) {
             ValueDef::Inst(j, _)
-                if matches!(facts.class[j], Class::Reduce(_)) && !facts.folds_nothing(j) =>
+                if matches!(facts.class[j], InstClass::Reduce(_)) && !facts.folds_nothing(j) =>
             {
                 Some(v)
             }
@@ -447,8 +447,8 @@ impl Part {
 
     /// The fold that an instruction can follow: it reads that alone of the part, at the coordinates
     /// that remain. It may be a whole pass later, so nothing is asked of the domain.
-    fn follows(&self, facts: &Facts<'_>, i: Inst, all: &Run, here: &[Leaf]) -> Option<Value> {
-        if facts.class[i] != Class::Point {
+    fn follows(&self, facts: &Facts<'_>, i: Inst, all: &AtomRun, here: &[Leaf]) -> Option<Value> {
+        if facts.class[i] != InstClass::Point {
             return None;
         }
         let fold = self.fold_of(facts, here.first()?.value)?;
@@ -460,13 +460,19 @@ impl Part {
     }
 
     /// What an instruction at `place` reads.
-    fn reach(&mut self, facts: &Facts<'_>, i: Inst, place: &Place) -> Reach {
-        let mut reach = Reach::default();
+    fn reach(&mut self, facts: &Facts<'_>, i: Inst, place: &TensorAxes) -> ReachedLeaves {
+        let mut reach = ReachedLeaves::default();
         self.operands(facts, i, Some(place), &mut reach);
         reach
     }
 
-    fn operands(&mut self, facts: &Facts<'_>, i: Inst, place: Option<&Place>, reach: &mut Reach) {
+    fn operands(
+        &mut self,
+        facts: &Facts<'_>,
+        i: Inst,
+        place: Option<&TensorAxes>,
+        reach: &mut ReachedLeaves,
+    ) {
         let body = facts.f.op(i).def().body;
         for (k, &a) in facts.f.args(i).iter().enumerate() {
             if facts.f.literal(a).is_some() {
@@ -475,7 +481,7 @@ impl Part {
             let at = match (body, place) {
                 (_, None) => None,
                 (Body::Map(_) | Body::Reduce(_) | Body::Scan(_), Some(p)) => Some(p.clone()),
-                (Body::Source(_), Some(_)) => Some(Place::new()),
+                (Body::Source(_), Some(_)) => Some(TensorAxes::new()),
                 (Body::View(_), Some(p)) if k == 0 => facts.through(&mut self.axes, i, p),
                 _ => None,
             };
@@ -494,9 +500,9 @@ impl Part {
     }
 }
 
-fn result_place(facts: &Facts<'_>, i: Inst, place: &Place) -> Place {
+fn result_place(facts: &Facts<'_>, i: Inst, place: &TensorAxes) -> TensorAxes {
     match facts.class[i] {
-        Class::Reduce(_) => {
+        InstClass::Reduce(_) => {
             let kept = place.iter().zip(folded(facts, i)).filter(|(_, f)| !f);
             kept.map(|(run, _)| run.clone()).collect()
         }
@@ -505,10 +511,10 @@ fn result_place(facts: &Facts<'_>, i: Inst, place: &Place) -> Place {
 }
 
 /// The atoms that are not among others.
-pub(crate) fn without(all: &Run, others: &Run) -> Run {
+pub(crate) fn without(all: &AtomRun, others: &AtomRun) -> AtomRun {
     all.iter().filter(|a| !others.contains(a)).copied().collect()
 }
 
-fn same(a: &Run, b: &Run) -> bool {
+fn same(a: &AtomRun, b: &AtomRun) -> bool {
     a.len() == b.len() && a.iter().all(|x| b.contains(x))
 }

@@ -1,6 +1,6 @@
-//! The coordinates of a step, and the axes of its nest that they are.
+//! The coordinates of a step, and the atoms of its nest that they stand for.
 
-use crate::analysis::axes::{Atom, Axes, Place, Run};
+use crate::analysis::axes::{Atom, AtomRun, LoopAxes, TensorAxes};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::Extents;
 use hashbrown::HashMap;
@@ -17,7 +17,7 @@ pub(crate) struct Coordinates {
 
 impl Coordinates {
     /// Coordinates in this order.
-    pub(crate) fn new(axes: &Axes, atoms: impl Iterator<Item = Atom>) -> Coordinates {
+    pub(crate) fn new(axes: &LoopAxes, atoms: impl Iterator<Item = Atom>) -> Coordinates {
         let mut new = Coordinates::default();
         for (k, a) in atoms.enumerate() {
             new.numbers.insert(a, k);
@@ -33,12 +33,12 @@ impl Coordinates {
     }
 
     /// The axes of the nest that an index is, where each of its expressions is the whole of one.
-    pub(crate) fn place(&self, index: &[IndexExpr], dims: &[i64]) -> Option<Place> {
+    pub(crate) fn place(&self, index: &[IndexExpr], dims: &[i64]) -> Option<TensorAxes> {
         let run = |(e, &n): (&IndexExpr, &i64)| match e {
             IndexExpr::Axis(k) if self.extents.get(usize::from(*k)) == Some(&n) => {
-                Some(Run::from_iter([*self.atoms.get(usize::from(*k))?]))
+                Some(AtomRun::from_iter([*self.atoms.get(usize::from(*k))?]))
             }
-            IndexExpr::Const(0) if n == 1 => Some(Run::new()),
+            IndexExpr::Const(0) if n == 1 => Some(AtomRun::new()),
             _ => None,
         };
         index.iter().zip(dims).map(run).collect()

@@ -1,7 +1,7 @@
-//! Writing the scalar program of a stage: what a value is at a point, from what the stage reads.
+//! Emits the scalar program of a stage: the value at a point in terms of what the stage reads.
 
 use super::coordinates::Coordinates;
-use crate::analysis::axes::{Axes, Place};
+use crate::analysis::axes::{LoopAxes, TensorAxes};
 use crate::analysis::facts::Facts;
 use crate::analysis::index_columns::Index;
 use adfuse_ir::affine::simplified;
@@ -17,15 +17,15 @@ use smallvec::SmallVec;
 
 /// Where an element is asked for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum At {
+pub(crate) enum ElementRef {
     /// At the coordinates of these axes.
-    Place(Place),
+    Place(TensorAxes),
     /// At these coordinates, where the guards hold; what is given elsewhere is of no matter.
     Index(Index, SmallVec<[Guard; 2]>),
 }
 
 /// What stages stand on: the function, where its values are, and the nest.
-pub(crate) struct Ground<'a> {
+pub(crate) struct EmitContext<'a> {
     pub(crate) facts: &'a Facts<'a>,
     /// The buffers of the values that have one.
     pub(crate) buffers: &'a SecondaryMap<Value, Option<Buffer>>,
@@ -39,31 +39,31 @@ pub(crate) struct Ground<'a> {
 const MOST_VALUES: usize = 100_000;
 
 /// The program of one stage, as it grows.
-pub(crate) struct Emit<'a> {
-    pub(crate) ground: &'a Ground<'a>,
-    axes: &'a mut Axes,
+pub(crate) struct StageEmitter<'a> {
+    pub(crate) cx: &'a EmitContext<'a>,
+    axes: &'a mut LoopAxes,
     numbers: &'a Coordinates,
     /// What earlier stages left, by value and place.
-    kept: &'a HashMap<(Value, Place), (Param, DType)>,
+    kept: &'a HashMap<(Value, TensorAxes), (Param, DType)>,
     pub(crate) program: ScalarProgram,
     pub(crate) params: Vec<Param>,
-    values: HashMap<(Value, At), SVal>,
+    values: HashMap<(Value, ElementRef), SVal>,
     known: HashMap<SInst, SVal>,
     numbers_of: HashMap<Param, usize>,
 }
 
-type Emitted = Result<SVal, Diagnostic>;
+type EmittedStage = Result<SVal, Diagnostic>;
 
-impl<'a> Emit<'a> {
+impl<'a> StageEmitter<'a> {
     /// An empty program.
     pub(crate) fn new(
-        ground: &'a Ground<'a>,
-        axes: &'a mut Axes,
+        cx: &'a EmitContext<'a>,
+        axes: &'a mut LoopAxes,
         numbers: &'a Coordinates,
-        kept: &'a HashMap<(Value, Place), (Param, DType)>,
-    ) -> Emit<'a> {
-        Emit {
-            ground,
+        kept: &'a HashMap<(Value, TensorAxes), (Param, DType)>,
+    ) -> StageEmitter<'a> {
+        StageEmitter {
+            cx,
             axes,
             numbers,
             kept,
@@ -76,28 +76,28 @@ impl<'a> Emit<'a> {
     }
 
     /// The coordinates of a place, an axis each.
-    pub(crate) fn index(&self, at: &At) -> Index {
+    pub(crate) fn index(&self, at: &ElementRef) -> Index {
         match at {
-            At::Place(place) => {
+            ElementRef::Place(place) => {
                 let number = |a| self.numbers.get(&a).copied().unwrap_or_default();
                 place.iter().map(|run| self.axes.coordinate(run, number)).collect()
             }
-            At::Index(index, _) => index.clone(),
+            ElementRef::Index(index, _) => index.clone(),
         }
     }
 
     /// The value at a point, in its own type.
-    pub(crate) fn value(&mut self, v: Value, at: &At) -> Emitted {
-        let facts = self.ground.facts;
+    pub(crate) fn value(&mut self, v: Value, at: &ElementRef) -> EmittedStage {
+        let facts = self.cx.facts;
         if let Some(l) = facts.f.literal(v) {
             return Ok(self.constant(l));
         }
         let at = match at {
-            At::Place(p) => At::Place(self.axes.resolve(p)),
+            ElementRef::Place(p) => ElementRef::Place(self.axes.resolve(p)),
             // Under a shifted view, what is not shifted itself is the same value as elsewhere, and there for all
             // coordinates.
-            At::Index(index, _) => match self.numbers.place(index, &facts.dims[v]) {
-                Some(place) => At::Place(self.axes.resolve(&place)),
+            ElementRef::Index(index, _) => match self.numbers.place(index, &facts.dims[v]) {
+                Some(place) => ElementRef::Place(self.axes.resolve(&place)),
                 None => at.clone(),
             },
         };
@@ -118,17 +118,17 @@ impl<'a> Emit<'a> {
         Ok(s)
     }
 
-    fn fresh(&mut self, v: Value, at: &At) -> Emitted {
-        let facts = self.ground.facts;
+    fn fresh(&mut self, v: Value, at: &ElementRef) -> EmittedStage {
+        let facts = self.cx.facts;
         let dtype = facts.f.ty(v).dtype;
-        if let At::Place(place) = at
+        if let ElementRef::Place(place) = at
             && let Some((param, kept)) = self.kept.get(&(v, place.clone()))
         {
             let s = self.param(param.clone(), *kept);
             return Ok(self.convert(s, dtype));
         }
         match facts.f.def(v) {
-            ValueDef::Inst(i, _) if (self.ground.listed)(i) => self.computed(v, i, at),
+            ValueDef::Inst(i, _) if (self.cx.listed)(i) => self.computed(v, i, at),
             _ => {
                 let s = self.load(v, at)?.0;
                 Ok(s)
@@ -137,30 +137,30 @@ impl<'a> Emit<'a> {
     }
 
     /// Reads a value from its buffer; the number of the parameter too.
-    pub(crate) fn load(&mut self, v: Value, at: &At) -> Result<(SVal, usize), Diagnostic> {
-        let dtype = self.ground.facts.f.ty(v).dtype;
+    pub(crate) fn load(&mut self, v: Value, at: &ElementRef) -> Result<(SVal, usize), Diagnostic> {
+        let dtype = self.cx.facts.f.ty(v).dtype;
         let from = self.operand(v)?;
         let index = match from {
             Operand::Buffer(_) => self.index(at),
             Operand::Literal(_) => Index::new(),
         };
         let guards = match at {
-            At::Index(_, guards) => guards.clone(),
-            At::Place(_) => SmallVec::new(),
+            ElementRef::Index(_, guards) => guards.clone(),
+            ElementRef::Place(_) => SmallVec::new(),
         };
         let pieces = guarded(Piece { from, index, guards }, dtype);
         Ok(self.numbered(Param::Load(pieces), dtype))
     }
 
     /// The number of a parameter with an integer, read from its buffer.
-    pub(crate) fn integer(&mut self, v: Value, at: &At) -> Result<usize, Diagnostic> {
+    pub(crate) fn integer(&mut self, v: Value, at: &ElementRef) -> Result<usize, Diagnostic> {
         Ok(self.load(v, at)?.1)
     }
 
     /// The buffer or the literal that a value is.
     pub(crate) fn operand(&self, v: Value) -> Result<Operand, Diagnostic> {
-        let facts = self.ground.facts;
-        match (self.ground.buffers[v], facts.f.def(v)) {
+        let facts = self.cx.facts;
+        match (self.cx.buffers[v], facts.f.def(v)) {
             (_, ValueDef::Literal(l)) => Ok(Operand::Literal(l)),
             (Some(b), _) => Ok(Operand::Buffer(b)),
             (None, def) => {
@@ -174,8 +174,8 @@ impl<'a> Emit<'a> {
         }
     }
 
-    fn computed(&mut self, v: Value, i: Inst, at: &At) -> Emitted {
-        let facts = self.ground.facts;
+    fn computed(&mut self, v: Value, i: Inst, at: &ElementRef) -> EmittedStage {
+        let facts = self.cx.facts;
         let f = facts.f;
         let wrong = |m: &str| Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
         match f.op(i).def().body {
@@ -200,7 +200,7 @@ impl<'a> Emit<'a> {
                 args.push(self.coord(along));
                 for &a in f.args(i) {
                     // Single numbers, the same everywhere.
-                    args.push(self.value(a, &At::Place(Place::new()))?);
+                    args.push(self.value(a, &ElementRef::Place(TensorAxes::new()))?);
                 }
                 self.inline(i, &args)
             }
@@ -214,10 +214,12 @@ impl<'a> Emit<'a> {
                 let x = f.args(i)[0];
                 let folded = crate::analysis::facts::folded(facts, i);
                 let at = match at {
-                    At::Place(kept) => At::Place(spread(kept, &folded, Default::default())),
-                    At::Index(kept, guards) => {
+                    ElementRef::Place(kept) => {
+                        ElementRef::Place(spread(kept, &folded, Default::default()))
+                    }
+                    ElementRef::Index(kept, guards) => {
                         let zero = IndexExpr::Const(0);
-                        At::Index(spread(kept, &folded, zero), guards.clone())
+                        ElementRef::Index(spread(kept, &folded, zero), guards.clone())
                     }
                 };
                 self.value(x, &at)
@@ -226,9 +228,9 @@ impl<'a> Emit<'a> {
         }
     }
 
-    fn view(&mut self, i: Inst, at: &At) -> Emitted {
-        let facts = self.ground.facts;
-        if let At::Place(place) = at {
+    fn view(&mut self, i: Inst, at: &ElementRef) -> EmittedStage {
+        let facts = self.cx.facts;
+        if let ElementRef::Place(place) = at {
             let mark = self.axes.begin();
             let under = facts.through(self.axes, i, place);
             // The nest is fixed by now: where it would have to be divided, coordinates will do.
@@ -236,7 +238,7 @@ impl<'a> Emit<'a> {
             if let Some(under) = under
                 && !divided
             {
-                return self.value(facts.f.args(i)[0], &At::Place(under));
+                return self.value(facts.f.args(i)[0], &ElementRef::Place(under));
             }
         }
         let Some(map) = facts.view(i) else {
@@ -245,8 +247,8 @@ impl<'a> Emit<'a> {
         };
         let index = self.index(at);
         let outer: SmallVec<[Guard; 2]> = match at {
-            At::Index(_, guards) => guards.clone(),
-            At::Place(_) => SmallVec::new(),
+            ElementRef::Index(_, guards) => guards.clone(),
+            ElementRef::Place(_) => SmallVec::new(),
         };
         // Guards speak of expressions as they are written; one that has nothing in common with them may be a
         // simpler one.
@@ -263,7 +265,7 @@ impl<'a> Emit<'a> {
             let mut at: Index = p.index.iter().map(|e| simple(e.compose(&index))).collect();
             // A view of what is in memory is another place in it.
             while let ValueDef::Inst(j, _) = facts.f.def(v)
-                && (self.ground.listed)(j)
+                && (self.cx.listed)(j)
                 && let Some(under) = facts.view(j)
                 && let [whole] = under.pieces.as_slice()
                 && whole.guards.is_empty()
@@ -275,7 +277,7 @@ impl<'a> Emit<'a> {
             pieces.push((v, at, p.guards.iter().map(guard).collect()));
         }
         let simple = |v: Value| match facts.f.def(v) {
-            ValueDef::Inst(j, _) => !(self.ground.listed)(j),
+            ValueDef::Inst(j, _) => !(self.cx.listed)(j),
             _ => true,
         };
         if pieces.iter().all(|(v, ..)| simple(*v)) {
@@ -285,7 +287,7 @@ impl<'a> Emit<'a> {
         let mut result: Option<SVal> = None;
         for (v, index, guards) in pieces.into_iter().rev() {
             let all = outer.iter().cloned().chain(guards.iter().cloned()).collect();
-            let x = self.value(v, &At::Index(index, all))?;
+            let x = self.value(v, &ElementRef::Index(index, all))?;
             result = Some(match result {
                 None => x,
                 // What is read is that already where the guards do not hold.
@@ -308,8 +310,8 @@ impl<'a> Emit<'a> {
         i: Inst,
         pieces: Vec<(Value, Index, SmallVec<[Guard; 2]>)>,
         outer: SmallVec<[Guard; 2]>,
-    ) -> Emitted {
-        let facts = self.ground.facts;
+    ) -> EmittedStage {
+        let facts = self.cx.facts;
         let dtype = facts.f.ty(facts.f.inst_results(i)[0]).dtype;
         let mut kept: SmallVec<[Piece; 1]> = SmallVec::new();
         let last = pieces.len().saturating_sub(1);
@@ -365,8 +367,8 @@ impl<'a> Emit<'a> {
     }
 
     /// The program of an instruction on these operands.
-    fn inline(&mut self, i: Inst, args: &[SVal]) -> Emitted {
-        let facts = self.ground.facts;
+    fn inline(&mut self, i: Inst, args: &[SVal]) -> EmittedStage {
+        let facts = self.cx.facts;
         let Some((program, _)) = facts.program(i) else {
             let m = "an elementwise op without a program";
             return Err(Diagnostic::new(at_inst(facts.f, i), Kind::Internal, m));
@@ -399,7 +401,7 @@ impl<'a> Emit<'a> {
         if inst.dtype == to {
             return x;
         }
-        if !self.ground.strict
+        if !self.cx.strict
             && inst.op == SOp::Prim(Prim::Convert)
             && inst.dtype.is_float()
             && inst.dtype.compute() != inst.dtype

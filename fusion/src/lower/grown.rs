@@ -1,10 +1,10 @@
 //! The parts of a plan, grown again from its lists of members: the check that a plan is legal.
 
-use crate::analysis::axes::Place;
-use crate::analysis::class::{Class, Shape};
+use crate::analysis::axes::TensorAxes;
+use crate::analysis::class::{InstClass, PartKind};
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
-use crate::fuse::part::{Around, Part};
+use crate::fuse::part::{Part, PartContext};
 use crate::lower::instances::NOT_ALSO;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
@@ -24,7 +24,7 @@ pub(crate) fn regrow<'f>(
 ) -> Result<(Facts<'f>, Grown), Diagnostic> {
     let mut facts = Facts::of(f, true)?;
     for &i in &plan.inline {
-        if facts.class[i] != Class::Point {
+        if facts.class[i] != InstClass::Point {
             let m = "only elementwise instructions and views are written out where they are used";
             return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
         }
@@ -48,7 +48,7 @@ pub(crate) struct Grown {
     pub(crate) parts: Vec<Vec<Part>>,
     /// The group and part that compute a value.
     pub(crate) home: SecondaryMap<Value, Option<(u32, u32)>>,
-    pub(crate) place: SecondaryMap<Value, Option<Place>>,
+    pub(crate) place: SecondaryMap<Value, Option<TensorAxes>>,
     /// Whether another part reads a value.
     pub(crate) read: SecondaryMap<Value, bool>,
 }
@@ -73,7 +73,7 @@ impl Grown {
         }
         for &i in f.body_insts() {
             let v = f.inst_results(i)[0];
-            let owned = matches!(facts.class[i], Class::Free | Class::Constant);
+            let owned = matches!(facts.class[i], InstClass::Free | InstClass::Constant);
             if grown.home[v].is_none() && !owned {
                 let m = "no group of the plan computes this";
                 return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
@@ -94,12 +94,12 @@ impl Grown {
         let mut part: Option<Part> = None;
         for &i in members {
             let v = f.inst_results(i)[0];
-            if matches!(facts.class[i], Class::Free | Class::Constant) {
+            if matches!(facts.class[i], InstClass::Free | InstClass::Constant) {
                 return refuse(i, NOT_ALSO.into());
             }
             for leaf in leaves(facts, i) {
                 let constant = match f.def(leaf) {
-                    ValueDef::Inst(j, _) => facts.class[j] == Class::Constant,
+                    ValueDef::Inst(j, _) => facts.class[j] == InstClass::Constant,
                     _ => true,
                 };
                 match self.home[leaf] {
@@ -109,16 +109,16 @@ impl Grown {
                     _ => return refuse(i, "it reads what a later group computes".into()),
                 }
             }
-            let around = Around { facts, device, place: &self.place };
+            let cx = PartContext { facts, device, place: &self.place };
             let place = match &mut part {
                 None => {
-                    let (begun, place) = Part::begin(&around, i);
+                    let (begun, place) = Part::begin(&cx, i);
                     part = Some(begun);
                     place
                 }
                 Some(part) => {
                     let inside = |v: Value| Ok::<bool, Refusal>(self.home[v] == Some(here));
-                    match part.join(&around, i, &inside) {
+                    match part.join(&cx, i, &inside) {
                         Ok(place) => place,
                         Err(why) => {
                             return refuse(i, format!("it does not join its group: {why}"));
@@ -137,7 +137,7 @@ impl Grown {
 
 /// Checks that only contractions are several parts of a group.
 fn check_group(f: &Function, group: &Group, parts: &[Part]) -> Result<(), Diagnostic> {
-    let contract = |p: &Part| matches!(p.shape, Shape::Contract(_));
+    let contract = |p: &Part| matches!(p.shape, PartKind::Contract(_));
     // Only where it is needed: it names every value of the function.
     let at = || {
         let first = group.parts.first().and_then(|m| m.first());

@@ -1,8 +1,8 @@
-//! Access by index values: loads through clamped data, scatters, places in order, and functions of the user's.
+//! Indirect access: loads at clamped data, scatters, argsorts, and calls of user functions.
 
-use super::emit::{At, Emit, Ground, guarded};
+use super::emit::{ElementRef, EmitContext, StageEmitter, guarded};
 use crate::analysis::facts::Facts;
-use crate::analysis::index_columns::{Column, Index, columns};
+use crate::analysis::index_columns::{Index, IndexColumn, columns};
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Argsort, Buffer, Extents, Library, Operand, Param, Piece, Scatter};
 use adfuse_ir::op::{Body, Indirect};
@@ -12,7 +12,7 @@ use adfuse_ir::{DType, Diagnostic, Inst, Kind, Literal, Value};
 use smallvec::SmallVec;
 
 /// How windows of a big operand are found.
-struct Windows<'a> {
+struct IndirectWindows<'a> {
     /// Axes of the windowed tensor that walk inside a window.
     inside: &'a [i64],
     /// Axes of the big operand that windows do not have.
@@ -33,14 +33,19 @@ enum Start {
     Data(usize),
 }
 
-impl Windows<'_> {
+impl IndirectWindows<'_> {
     /// Reads the start indices, in the order of the start map.
-    fn starts(&self, e: &mut Emit<'_>, indices: Value, at: &At) -> Result<Vec<Start>, Diagnostic> {
+    fn starts(
+        &self,
+        e: &mut StageEmitter<'_>,
+        indices: Value,
+        at: &ElementRef,
+    ) -> Result<Vec<Start>, Diagnostic> {
         let coordinates = e.index(at);
         let walks = |d: &usize| self.inside.contains(&(*d as i64));
         let batch: Index =
             (0..coordinates.len()).filter(|d| !walks(d)).map(|d| coordinates[d].clone()).collect();
-        let facts = e.ground.facts;
+        let facts = e.cx.facts;
         // Scatters read all their places from the buffer, as do gathers of places that are computed.
         let kept = |v| facts.free(v).is_none();
         let columns = match facts.forced[indices] {
@@ -50,11 +55,11 @@ impl Windows<'_> {
         let mut starts = Vec::new();
         for k in 0..self.start_map.len() {
             let (v, index) = match columns.as_ref().map(|c| &c[k]) {
-                Some(&Column::Axis(a)) => {
+                Some(&IndexColumn::Axis(a)) => {
                     starts.push(Start::Axis(batch[a].clone()));
                     continue;
                 }
-                Some(Column::Data(v, index)) => {
+                Some(IndexColumn::Data(v, index)) => {
                     (*v, index.iter().map(|e| e.compose(&batch)).collect())
                 }
                 _ => {
@@ -63,7 +68,7 @@ impl Windows<'_> {
                     (indices, index)
                 }
             };
-            starts.push(Start::Data(e.integer(v, &At::Index(index, guards(at)))?));
+            starts.push(Start::Data(e.integer(v, &ElementRef::Index(index, guards(at)))?));
         }
         Ok(starts)
     }
@@ -99,17 +104,17 @@ impl Windows<'_> {
     }
 }
 
-fn guards(at: &At) -> SmallVec<[Guard; 2]> {
+fn guards(at: &ElementRef) -> SmallVec<[Guard; 2]> {
     match at {
-        At::Place(_) => SmallVec::new(),
-        At::Index(_, guards) => guards.clone(),
+        ElementRef::Place(_) => SmallVec::new(),
+        ElementRef::Index(_, guards) => guards.clone(),
     }
 }
 
-impl Emit<'_> {
+impl StageEmitter<'_> {
     /// An element of an instruction that moves elements by index values.
-    pub(crate) fn indirect(&mut self, i: Inst, at: &At) -> Result<SVal, Diagnostic> {
-        let f = self.ground.facts.f;
+    pub(crate) fn indirect(&mut self, i: Inst, at: &ElementRef) -> Result<SVal, Diagnostic> {
+        let f = self.cx.facts.f;
         match f.op(i).def().body {
             Body::Indirect(Indirect::Gather) => gather(self, i, at),
             Body::Indirect(Indirect::DynamicSlice) => dynamic_slice(self, i, at),
@@ -119,12 +124,12 @@ impl Emit<'_> {
     }
 }
 
-fn gather(e: &mut Emit<'_>, i: Inst, at: &At) -> Result<SVal, Diagnostic> {
-    let facts = e.ground.facts;
+fn gather(e: &mut StageEmitter<'_>, i: Inst, at: &ElementRef) -> Result<SVal, Diagnostic> {
+    let facts = e.cx.facts;
     let (f, attrs) = (facts.f, facts.f.attrs(i));
     let (x, indices) = (f.args(i)[0], f.args(i)[1]);
     let mode = attrs.word("mode");
-    let windows = Windows {
+    let windows = IndirectWindows {
         inside: attrs.ints("offset_dims"),
         missing: attrs.ints("collapsed"),
         start_map: attrs.ints("start_map"),
@@ -160,13 +165,17 @@ fn outside(mode: &str, dtype: DType) -> Literal {
 }
 
 /// Reads scalars; the numbers of their parameters.
-fn scalars(e: &mut Emit<'_>, values: &[Value], at: &At) -> Result<Vec<usize>, Diagnostic> {
-    let everywhere = At::Index(Index::new(), guards(at));
+fn scalars(
+    e: &mut StageEmitter<'_>,
+    values: &[Value],
+    at: &ElementRef,
+) -> Result<Vec<usize>, Diagnostic> {
+    let everywhere = ElementRef::Index(Index::new(), guards(at));
     values.iter().map(|&v| Ok(e.load(v, &everywhere)?.1)).collect()
 }
 
-fn dynamic_slice(e: &mut Emit<'_>, i: Inst, at: &At) -> Result<SVal, Diagnostic> {
-    let facts = e.ground.facts;
+fn dynamic_slice(e: &mut StageEmitter<'_>, i: Inst, at: &ElementRef) -> Result<SVal, Diagnostic> {
+    let facts = e.cx.facts;
     let f = facts.f;
     let (x, starts) = (f.args(i)[0], &f.args(i)[1..]);
     let (dims, sizes) = (&facts.dims[x], &facts.dims[f.inst_results(i)[0]]);
@@ -174,11 +183,15 @@ fn dynamic_slice(e: &mut Emit<'_>, i: Inst, at: &At) -> Result<SVal, Diagnostic>
     let index = (e.index(at).into_iter().enumerate())
         .map(|(d, c)| c.sum(IndexExpr::data(starts[d], 0, dims[d] - sizes[d])))
         .collect();
-    Ok(e.load(x, &At::Index(index, guards(at)))?.0)
+    Ok(e.load(x, &ElementRef::Index(index, guards(at)))?.0)
 }
 
-fn dynamic_update_slice(e: &mut Emit<'_>, i: Inst, at: &At) -> Result<SVal, Diagnostic> {
-    let facts = e.ground.facts;
+fn dynamic_update_slice(
+    e: &mut StageEmitter<'_>,
+    i: Inst,
+    at: &ElementRef,
+) -> Result<SVal, Diagnostic> {
+    let facts = e.cx.facts;
     let f = facts.f;
     let (x, update, starts) = (f.args(i)[0], f.args(i)[1], &f.args(i)[2..]);
     let (dims, sizes) = (&facts.dims[x], &facts.dims[update]);
@@ -207,8 +220,12 @@ fn dynamic_update_slice(e: &mut Emit<'_>, i: Inst, at: &At) -> Result<SVal, Diag
 }
 
 /// The step of a scatter; everything it reads is in buffers.
-pub(crate) fn scatter(e: &mut Emit<'_>, i: Inst, out: Buffer) -> Result<Scatter, Diagnostic> {
-    let facts: &Facts<'_> = e.ground.facts;
+pub(crate) fn scatter(
+    e: &mut StageEmitter<'_>,
+    i: Inst,
+    out: Buffer,
+) -> Result<Scatter, Diagnostic> {
+    let facts: &Facts<'_> = e.cx.facts;
     let (f, attrs) = (facts.f, facts.f.attrs(i));
     let (&[x, indices, updates], Body::Indirect(Indirect::Scatter(joins))) =
         (f.args(i), f.op(i).def().body)
@@ -224,7 +241,7 @@ pub(crate) fn scatter(e: &mut Emit<'_>, i: Inst, out: Buffer) -> Result<Scatter,
         true => 1,
         false => walked.next().map_or(1, |&w| domain[w as usize]),
     };
-    let windows = Windows {
+    let windows = IndirectWindows {
         inside: attrs.ints("window_dims"),
         missing: inserted,
         start_map: attrs.ints("start_map"),
@@ -233,7 +250,7 @@ pub(crate) fn scatter(e: &mut Emit<'_>, i: Inst, out: Buffer) -> Result<Scatter,
         clip: attrs.word("mode") != "drop",
     };
     let coordinates: Index = (0..domain.len()).map(IndexExpr::axis).collect();
-    let at = At::Index(coordinates.clone(), SmallVec::new());
+    let at = ElementRef::Index(coordinates.clone(), SmallVec::new());
     let starts = windows.starts(e, indices, &at)?;
     let update = e.load(updates, &at)?.0;
     let update = e.convert(update, f.ty(x).dtype.compute());
@@ -248,10 +265,10 @@ pub(crate) fn scatter(e: &mut Emit<'_>, i: Inst, out: Buffer) -> Result<Scatter,
 }
 
 /// The step of an order; what it orders is in a buffer.
-pub(crate) fn argsort(ground: &Ground<'_>, i: Inst, out: Buffer) -> Result<Argsort, Diagnostic> {
-    let f = ground.facts.f;
+pub(crate) fn argsort(cx: &EmitContext<'_>, i: Inst, out: Buffer) -> Result<Argsort, Diagnostic> {
+    let f = cx.facts.f;
     let (attrs, x) = (f.attrs(i), f.args(i)[0]);
-    let (Some(from), Ok(axis)) = (ground.buffers[x], u8::try_from(attrs.int("axis"))) else {
+    let (Some(from), Ok(axis)) = (cx.buffers[x], u8::try_from(attrs.int("axis"))) else {
         return Err(Diagnostic::new(
             at_inst(f, i),
             Kind::Internal,
@@ -261,11 +278,11 @@ pub(crate) fn argsort(ground: &Ground<'_>, i: Inst, out: Buffer) -> Result<Argso
     Ok(Argsort { from, out, axis, descending: attrs.flag("descending") })
 }
 
-/// The step of a function of the user's; what it reads is in buffers.
-pub(crate) fn opaque(ground: &Ground<'_>, i: Inst, out: Buffer) -> Result<Library, Diagnostic> {
-    let f = ground.facts.f;
+/// The step of a user function; its operands are in buffers.
+pub(crate) fn opaque(cx: &EmitContext<'_>, i: Inst, out: Buffer) -> Result<Library, Diagnostic> {
+    let f = cx.facts.f;
     let attrs = f.attrs(i);
-    let inputs: Option<Vec<Buffer>> = f.args(i).iter().map(|&v| ground.buffers[v]).collect();
+    let inputs: Option<Vec<Buffer>> = f.args(i).iter().map(|&v| cx.buffers[v]).collect();
     let Some(inputs) = inputs else {
         let m = "a function reads what is in no buffer";
         return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));

@@ -1,13 +1,12 @@
 //! Plans in which an instruction occurs more than once.
 //!
-//! Such a plan computes it again: each group that lists it has an instance of its own, and whoever
-//! reads the value reads the instance that was computed last before - in its own group, or in an earlier
-//! one. What is written out where it is used is written out from the instances that its user sees. Every
-//! instance has the same bits, so which one is read decides how long values are kept and nothing else.
+//! Each group that lists an instruction computes an instance of its own. A reader uses the latest instance before it:
+//! in its own group, or in an earlier one. An inlined value is inlined from the instances that its user sees. All
+//! instances have the same bits, so the choice of instance affects only live ranges.
 //!
-//! Everything that looks at a plan wants to know which instance is meant, so a plan of that kind is
-//! first turned into one without: a function in which every instance is an instruction, in the order
-//! of the plan, and a plan of that function.
+//! Every analysis of a plan needs to know which instance is meant. So such a plan is first rewritten: into a function
+//! in which every instance is an instruction, in the order of the plan, and a plan of that function without
+//! repetitions.
 
 use crate::plan::{Group, Plan};
 use adfuse_ir::op::Body;
@@ -216,7 +215,7 @@ impl<'f> Copying<'f> {
 pub(crate) const NOT_ALSO: &str = "a group computes what the plan writes out, or has as a constant";
 
 /// The values that a plan computes more than once, in the order of the function, and how often again.
-pub fn computed_again(f: &Function, plan: &Plan) -> Vec<(Value, u32)> {
+pub fn recomputed_values(f: &Function, plan: &Plan) -> Vec<(Value, u32)> {
     let mut count: SecondaryMap<Inst, u32> = SecondaryMap::new();
     plan.groups.iter().flat_map(|g| &g.parts).flatten().for_each(|&i| count[i] += 1);
     let more = f.body_insts().iter().filter(|&&i| count[i] > 1);

@@ -1,10 +1,10 @@
-//! Steps of parts: kernels of stages, and contractions with what follows them.
+//! Lowers parts to steps: kernels with stages, and contractions with epilogues.
 
 use super::coordinates::Coordinates;
-use super::emit::{At, Emit, Ground};
-use super::stages::{Nest, Slot, Task, Tiles};
-use crate::analysis::axes::{Atom, Axes, Place, Run};
-use crate::analysis::class::Class;
+use super::emit::{ElementRef, EmitContext, StageEmitter};
+use super::stages::{Nest, StageTime, Task, TileUse};
+use crate::analysis::axes::{Atom, AtomRun, LoopAxes, TensorAxes};
+use crate::analysis::class::InstClass;
 use crate::analysis::contraction_operands::{roles, side};
 use crate::analysis::facts::{Facts, folded};
 use crate::fuse::part::Part;
@@ -20,28 +20,28 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 /// A part on its way to a step.
-pub(crate) struct Lowering<'a> {
-    pub(crate) ground: Ground<'a>,
+pub(crate) struct PartLowering<'a> {
+    pub(crate) cx: EmitContext<'a>,
     pub(crate) device: &'a MachineModel,
-    pub(crate) axes: Axes,
-    pub(crate) frame: (Run, Run),
+    pub(crate) axes: LoopAxes,
+    pub(crate) frame: (AtomRun, AtomRun),
     /// Where the operands of reductions and scans lie.
-    pub(crate) under: HashMap<Inst, Place>,
+    pub(crate) under: HashMap<Inst, TensorAxes>,
     /// What is stored, in order.
-    pub(crate) stores: Vec<(Value, Place)>,
+    pub(crate) stores: Vec<(Value, TensorAxes)>,
 }
 
-type Kept = HashMap<(Value, Place), (Param, DType)>;
+type KeptParams = HashMap<(Value, TensorAxes), (Param, DType)>;
 
-/// An entry of [`Kept`]: a value at a place, and what reads it.
-type KeptEntry = ((Value, Place), (Param, DType));
+/// An entry of [`KeptParams`]: a value at a place, and what reads it.
+type KeptEntry = ((Value, TensorAxes), (Param, DType));
 
 /// A fold by the number of its sink, the result that what follows reads, and what is stored of it.
-type AfterFold<'t> = (usize, KeptEntry, &'t [(Value, Place)]);
+type AfterFold<'t> = (usize, KeptEntry, &'t [(Value, TensorAxes)]);
 
-impl Lowering<'_> {
+impl PartLowering<'_> {
     fn facts(&self) -> &Facts<'_> {
-        self.ground.facts
+        self.cx.facts
     }
 
     fn extents(&self, atoms: &[Atom]) -> Extents {
@@ -55,11 +55,11 @@ impl Lowering<'_> {
     /// The kernel of a part.
     pub(crate) fn kernel(mut self, name: &str) -> Result<Kernel, Diagnostic> {
         let stores = std::mem::take(&mut self.stores);
-        let facts = self.ground.facts;
+        let facts = self.cx.facts;
         let mut stages = None;
         // Where a row outgrows its tile, elements are read or computed again instead.
-        for tiles in [Tiles::Computed, Tiles::Read, Tiles::None] {
-            let (frame, listed) = (self.frame.clone(), self.ground.listed);
+        for tiles in [TileUse::Computed, TileUse::Read, TileUse::None] {
+            let (frame, listed) = (self.frame.clone(), self.cx.listed);
             let mut nest = Nest::new(facts, &mut self.axes, frame, listed, &self.under, tiles);
             let made = nest.stages(&stores);
             let fits = made.tile_bytes <= self.device.tile_bytes;
@@ -71,7 +71,7 @@ impl Lowering<'_> {
         let domain = self.extents(&self.frame.0);
         let inside = self.extents(&self.frame.1);
         let mut kernel = Kernel { name: name.into(), domain, ..Kernel::default() };
-        let (numbers, mut kept) = (self.numbers(), Kept::new());
+        let (numbers, mut kept) = (self.numbers(), KeptParams::new());
         for (slot, tasks) in stages.map(|s| s.slots).unwrap_or_default() {
             let stage = self.stage(&mut kernel, slot, &tasks, &numbers, &mut kept, &inside)?;
             kernel.stages.push(stage);
@@ -82,39 +82,39 @@ impl Lowering<'_> {
     fn stage(
         &mut self,
         kernel: &mut Kernel,
-        slot: Slot,
+        slot: StageTime,
         tasks: &[Task],
         numbers: &Coordinates,
-        kept: &mut Kept,
+        kept: &mut KeptParams,
         inside: &Extents,
     ) -> Result<Stage, Diagnostic> {
-        let facts = self.ground.facts;
+        let facts = self.cx.facts;
         let f = facts.f;
         let axes_of_stage = if slot.1 { inside.clone() } else { Extents::new() };
         let rank = kernel.domain.len();
         let mut sinks = Vec::new();
         let mut left: Vec<KeptEntry> = Vec::new();
-        let mut folds: Vec<(Inst, Place, usize)> = Vec::new();
+        let mut folds: Vec<(Inst, TensorAxes, usize)> = Vec::new();
         let mut after = Vec::new();
-        let mut e = Emit::new(&self.ground, &mut self.axes, numbers, kept);
+        let mut e = StageEmitter::new(&self.cx, &mut self.axes, numbers, kept);
         for task in tasks {
             let (value, sink) = match task {
                 Task::Store(v, place) => {
-                    let at = At::Place(place.clone());
-                    let buffer = self.ground.buffers[*v].ok_or_else(no_buffer)?;
+                    let at = ElementRef::Place(place.clone());
+                    let buffer = self.cx.buffers[*v].ok_or_else(no_buffer)?;
                     (e.value(*v, &at)?, Sink::Store { buffer, index: e.index(&at) })
                 }
                 Task::Leave(v, place) => {
                     let dtype = f.ty(*v).dtype;
                     let row = kernel.rows.push(dtype);
                     left.push(((*v, place.clone()), (Param::Row(row), dtype)));
-                    (e.value(*v, &At::Place(place.clone()))?, Sink::Leave(row))
+                    (e.value(*v, &ElementRef::Place(place.clone()))?, Sink::Leave(row))
                 }
                 Task::Keep(v, place) => {
                     let dtype = f.ty(*v).dtype;
                     let tile = kernel.tiles.push(TileData { dtype, dims: inside.clone() });
                     left.push(((*v, place.clone()), (Param::Tile(tile), dtype)));
-                    (e.value(*v, &At::Place(place.clone()))?, Sink::Keep(tile))
+                    (e.value(*v, &ElementRef::Place(place.clone()))?, Sink::Keep(tile))
                 }
                 Task::Scan(i, place) => {
                     let (s, wide) = operand(&mut e, *i, place)?;
@@ -164,7 +164,7 @@ impl Lowering<'_> {
     fn complete(
         &mut self,
         sinks: &mut [Sink],
-        (folds, after): (Vec<(Inst, Place, usize)>, Vec<AfterFold<'_>>),
+        (folds, after): (Vec<(Inst, TensorAxes, usize)>, Vec<AfterFold<'_>>),
         numbers: &Coordinates,
         rank: usize,
     ) -> Result<(), Diagnostic> {
@@ -189,18 +189,18 @@ impl Lowering<'_> {
     fn after(
         &mut self,
         (result, sum): KeptEntry,
-        stored: &[(Value, Place)],
+        stored: &[(Value, TensorAxes)],
         numbers: &Coordinates,
     ) -> Result<Stage, Diagnostic> {
-        let mut kept = Kept::new();
+        let mut kept = KeptParams::new();
         kept.insert((result.0, self.axes.resolve(&result.1)), sum);
-        let mut e = Emit::new(&self.ground, &mut self.axes, numbers, &kept);
+        let mut e = StageEmitter::new(&self.cx, &mut self.axes, numbers, &kept);
         let mut sinks = Vec::new();
         for (v, place) in stored {
-            let at = At::Place(place.clone());
+            let at = ElementRef::Place(place.clone());
             let value = e.value(*v, &at)?;
             e.program.outputs.push(value);
-            let buffer = self.ground.buffers[*v].ok_or_else(no_buffer)?;
+            let buffer = self.cx.buffers[*v].ok_or_else(no_buffer)?;
             sinks.push(Sink::Store { buffer, index: e.index(&at) });
         }
         let (params, program) = (std::mem::take(&mut e.params), std::mem::take(&mut e.program));
@@ -211,21 +211,21 @@ impl Lowering<'_> {
     fn runs(
         &self,
         i: Inst,
-        place: &Place,
+        place: &TensorAxes,
         numbers: &Coordinates,
         from: usize,
     ) -> SmallVec<[adfuse_ir::kernel::Run; 2]> {
         let facts = self.facts();
         let marks = folded(facts, i);
         let mut runs = strict_runs(&facts.dims[facts.f.args(i)[0]], &marks);
-        let gone: Vec<&Run> =
+        let gone: Vec<&AtomRun> =
             place.iter().zip(&marks).filter(|&(_, &f)| f).map(|(run, _)| run).collect();
-        let all: Run = gone.iter().flat_map(|run| self.axes.whole(run)).collect();
-        let (inner, outer): (Run, Run) =
+        let all: AtomRun = gone.iter().flat_map(|run| self.axes.whole(run)).collect();
+        let (inner, outer): (AtomRun, AtomRun) =
             all.iter().copied().partition(|a| self.frame.1.contains(a));
-        if !self.ground.strict && from == 0 && !monoid(facts, i).is_arg() {
+        if !self.cx.strict && from == 0 && !monoid(facts, i).is_arg() {
             // Each row by itself, then the rows: no block of elements spans two rows.
-            let run = |atoms: Run, order: Order| adfuse_ir::kernel::Run {
+            let run = |atoms: AtomRun, order: Order| adfuse_ir::kernel::Run {
                 axes: atoms.iter().filter_map(|a| numbers.get(a)).map(|&n| n as u8).collect(),
                 order,
             };
@@ -245,13 +245,13 @@ impl Lowering<'_> {
     pub(crate) fn member(
         mut self,
         i: Inst,
-        place: &Place,
-        depth: &Place,
+        place: &TensorAxes,
+        depth: &TensorAxes,
     ) -> Result<Member, Diagnostic> {
-        let facts = self.ground.facts;
+        let facts = self.cx.facts;
         let f = facts.f;
         let (batched, left) = roles(facts, i);
-        let whole = |runs: &[Run], axes: &Axes| -> Run {
+        let whole = |runs: &[AtomRun], axes: &LoopAxes| -> AtomRun {
             runs.iter().flat_map(|r| axes.whole(r)).collect()
         };
         let batch = whole(&place[..batched], &self.axes);
@@ -260,13 +260,13 @@ impl Lowering<'_> {
         let deep = whole(depth, &self.axes);
         let v = f.inst_results(i)[0];
         let sum = f.ty(v).dtype.compute();
-        let none = Kept::new();
+        let none = KeptParams::new();
         let mut feeds = Vec::new();
         for (k, own) in [(0, &rows), (1, &cols)] {
             let order = batch.iter().chain(own).chain(&deep);
             let numbers = Coordinates::new(&self.axes, order.copied());
-            let at = At::Place(side(facts, i, k, place, depth));
-            let mut e = Emit::new(&self.ground, &mut self.axes, &numbers, &none);
+            let at = ElementRef::Place(side(facts, i, k, place, depth));
+            let mut e = StageEmitter::new(&self.cx, &mut self.axes, &numbers, &none);
             let s = e.value(f.args(i)[k], &at)?;
             e.program.outputs.push(s);
             feeds.push(Feed { params: e.params, program: e.program });
@@ -275,14 +275,14 @@ impl Lowering<'_> {
             let m = "a contraction has two operands";
             return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
         };
-        self.frame = (batch.iter().chain(&rows).chain(&cols).copied().collect(), Run::new());
+        self.frame = (batch.iter().chain(&rows).chain(&cols).copied().collect(), AtomRun::new());
         let numbers = self.numbers();
-        let mut kept = Kept::new();
+        let mut kept = KeptParams::new();
         kept.insert((v, self.axes.resolve(place)), (Param::Sum, sum));
         let stores = std::mem::take(&mut self.stores);
-        let (frame, listed) = (self.frame.clone(), self.ground.listed);
+        let (frame, listed) = (self.frame.clone(), self.cx.listed);
         let (axes, under) = (&mut self.axes, &self.under);
-        let mut nest = Nest::new(facts, axes, frame, listed, under, Tiles::None);
+        let mut nest = Nest::new(facts, axes, frame, listed, under, TileUse::None);
         // Nothing is in rows, so there is one stage.
         let slots = nest.stages(&stores).slots;
         let tasks: Vec<Task> = slots.into_iter().flat_map(|(_, tasks)| tasks).collect();
@@ -303,27 +303,27 @@ impl Lowering<'_> {
 
     /// Prepares the lowering of a part.
     pub(crate) fn of<'a>(
-        ground: Ground<'a>,
+        cx: EmitContext<'a>,
         device: &'a MachineModel,
         part: &Part,
-        stores: Vec<(Value, Place)>,
-    ) -> Lowering<'a> {
+        stores: Vec<(Value, TensorAxes)>,
+    ) -> PartLowering<'a> {
         let axes = part.axes.clone();
         let (domain, inside) = part.frame();
         let inside = as_folded(part, &inside).unwrap_or(inside);
         let under = part.under.iter().map(|(i, p)| (*i, axes.resolve(p))).collect();
         let stores = stores.into_iter().map(|(v, p)| (v, axes.resolve(&p))).collect();
-        Lowering { ground, device, frame: (domain, inside), axes, under, stores }
+        PartLowering { cx, device, frame: (domain, inside), axes, under, stores }
     }
 }
 
 /// The axes inside in the order in which rows are folded over them, where all reductions and scans agree on one: a row
 /// is folded as it is computed then. In another order an engine keeps the whole row and permutes it.
-fn as_folded(part: &Part, inside: &Run) -> Option<Run> {
-    let mut found: Option<Run> = None;
+fn as_folded(part: &Part, inside: &AtomRun) -> Option<AtomRun> {
+    let mut found: Option<AtomRun> = None;
     for (_, place) in &part.under {
         let all = part.axes.all(place);
-        let order: Run = all.into_iter().filter(|a| inside.contains(a)).collect();
+        let order: AtomRun = all.into_iter().filter(|a| inside.contains(a)).collect();
         if order.len() == inside.len() && *found.get_or_insert_with(|| order.clone()) != order {
             return None;
         }
@@ -332,11 +332,15 @@ fn as_folded(part: &Part, inside: &Run) -> Option<Run> {
 }
 
 /// Emits the operand of a fold or of a scan, in the type that it is computed in.
-fn operand(e: &mut Emit<'_>, i: Inst, place: &Place) -> Result<(SVal, DType), Diagnostic> {
-    let f = e.ground.facts.f;
+fn operand(
+    e: &mut StageEmitter<'_>,
+    i: Inst,
+    place: &TensorAxes,
+) -> Result<(SVal, DType), Diagnostic> {
+    let f = e.cx.facts.f;
     let x = f.args(i)[0];
     let wide = f.ty(x).dtype.compute();
-    let s = e.value(x, &At::Place(place.clone()))?;
+    let s = e.value(x, &ElementRef::Place(place.clone()))?;
     Ok((e.convert(s, wide), wide))
 }
 
@@ -346,13 +350,13 @@ fn no_buffer() -> Diagnostic {
 
 fn monoid(facts: &Facts<'_>, i: Inst) -> Monoid {
     match facts.class[i] {
-        Class::Reduce(m) | Class::Scan(m) => m,
+        InstClass::Reduce(m) | InstClass::Scan(m) => m,
         _ => Monoid::Sum,
     }
 }
 
 /// Where a reduction's result lies.
-fn kept_place(facts: &Facts<'_>, i: Inst, place: &Place) -> Place {
+fn kept_place(facts: &Facts<'_>, i: Inst, place: &TensorAxes) -> TensorAxes {
     let kept = place.iter().zip(folded(facts, i)).filter(|(_, f)| !f);
     kept.map(|(run, _)| run.clone()).collect()
 }

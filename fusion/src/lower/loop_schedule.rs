@@ -1,5 +1,5 @@
-//! In which order a kernel's points are walked: so that vectors run along neighbours in memory, in tiles
-//! where buffers lie across one another.
+//! Loop schedules of kernels: vectors run along contiguous elements, and tiles are used where buffers are laid out
+//! across one another.
 
 use adfuse_ir::kernel::{Kernel, Operand, Param, Program, Schedule, Sink, Stage, Step, Storage};
 use smallvec::{SmallVec, smallvec};
@@ -8,14 +8,14 @@ use std::cmp::Reverse;
 /// Bytes of a line of the caches, with the one that is fetched beside it.
 const LINES: i64 = 128;
 
-/// Bytes after which lines are in the same set of the first cache again, and how many of a set stay.
+/// The distance in bytes of lines that share a set of L1, and the number of lines of a set that stay.
 const PERIOD: u64 = 4096;
 const WAYS: u64 = 8;
 
 /// The most elements of a tile along the vectors.
 const ALONG: u64 = 256;
 
-/// Bytes of a buffer that stays in the first cache, however it is walked.
+/// The size of a buffer that stays in L1 in whatever order it is walked.
 const NEAR: u64 = 16 << 10;
 
 /// Gives every kernel of a program its schedule.
@@ -30,7 +30,7 @@ pub(crate) fn schedule(program: &mut Program) {
 }
 
 /// What is read or written at each point.
-struct Access {
+struct StridedAccess {
     /// Elements of memory between neighbours along each axis.
     steps: SmallVec<[i64; 8]>,
     /// Bytes of an element.
@@ -48,10 +48,10 @@ fn walk(program: &Program, kernel: &Kernel) -> Schedule {
         let order = as_stored(program, kernel).unwrap_or_default();
         return Schedule { order, ..Schedule::default() };
     };
-    let found: Vec<Access> = found.into_iter().flatten().collect();
+    let found: Vec<StridedAccess> = found.into_iter().flatten().collect();
     let long = |a: usize| kernel.domain[a] > 1;
     let Some(last) = (0..rank).rev().find(|&a| long(a)) else { return Schedule::default() };
-    let apart = |x: &&Access, axis: usize| x.steps[axis].abs() > 1 && x.all > NEAR;
+    let apart = |x: &&StridedAccess, axis: usize| x.steps[axis].abs() > 1 && x.all > NEAR;
     let across = |axis: usize| found.iter().filter(move |x| apart(x, axis));
     // What is stored decides between axes that are as good: later kernels read it so.
     let cost = |axis: usize| across(axis).map(|x| x.bytes).sum::<i64>();
@@ -70,9 +70,9 @@ fn walk(program: &Program, kernel: &Kernel) -> Schedule {
         let least = lines(over).map(|x| x.bytes).min().unwrap_or(1);
         let mut tiles: SmallVec<[i64; 4]> = smallvec![1; rank];
         tiles[over] = fitting(kernel.domain[over], LINES / least.clamp(1, LINES));
-        // As many places as have lines that stay in the first cache until the tile is done.
-        let pitch = |x: &Access| x.steps[along].saturating_mul(x.bytes).unsigned_abs();
-        let sets = |x: &Access| PERIOD / gcd(pitch(x), PERIOD);
+        // As many points as have lines that stay in L1 until the tile is done.
+        let pitch = |x: &StridedAccess| x.steps[along].saturating_mul(x.bytes).unsigned_abs();
+        let sets = |x: &StridedAccess| PERIOD / gcd(pitch(x), PERIOD);
         let stay = lines(over).map(|x| sets(x) * WAYS).min().unwrap_or(1).clamp(2 * WAYS, ALONG);
         tiles[along] = fitting(kernel.domain[along], stay as i64);
         schedule.tiles = tiles;
@@ -122,14 +122,14 @@ fn as_stored(program: &Program, kernel: &Kernel) -> Option<SmallVec<[u8; 4]>> {
 }
 
 /// What a stage reads and stores; `None` where the order of its points is that of a fold or of words.
-fn accesses(program: &Program, stage: &Stage, rank: usize) -> Option<Vec<Access>> {
+fn accesses(program: &Program, stage: &Stage, rank: usize) -> Option<Vec<StridedAccess>> {
     let mut found = Vec::new();
     let mut at = |b, index: &[_]| {
         let data = &program.buffers[b];
         let bytes = i64::try_from(data.dtype.bytes()).unwrap_or(1);
         // Where places are not affine, no order is better than another.
         if let Some(steps) = data.steps(index, rank) {
-            found.push(Access { steps, bytes, all: data.bytes() });
+            found.push(StridedAccess { steps, bytes, all: data.bytes() });
         }
     };
     if !stage.axes.is_empty() {

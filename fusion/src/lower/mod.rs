@@ -1,7 +1,7 @@
 //! Lowering: a plan applied to its function gives a program of kernels.
 //!
-//! The plan's groups are grown again as the planner grew them, which both checks the plan and finds
-//! the nests; then each becomes a step.
+//! The parts of the plan's groups are grown again as the planner grew them, which checks the plan and rebuilds the loop
+//! nests. Then each group becomes a step.
 
 pub(crate) mod coordinates;
 pub(crate) mod emit;
@@ -13,10 +13,10 @@ pub(crate) mod loop_schedule;
 pub(crate) mod stages;
 pub(crate) mod steps;
 
-use crate::analysis::axes::Place;
-use crate::analysis::class::{Class, Shape};
+use crate::analysis::axes::TensorAxes;
+use crate::analysis::class::{InstClass, PartKind};
 use crate::analysis::facts::Facts;
-use crate::analysis::value_range::Ranges;
+use crate::analysis::value_range::ValueRanges;
 use crate::fuse::part::Part;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::{Plan, graph_hash};
@@ -30,13 +30,13 @@ use adfuse_ir::verify::at_inst;
 use adfuse_ir::{Diagnostic, Fp, Function, Inst, Kind, Literal, Value, ValueDef};
 use coordinates::Coordinates;
 use cranelift_entity::{EntitySet, SecondaryMap};
-use emit::{Emit, Ground};
+use emit::{EmitContext, StageEmitter};
 use grown::regrow;
 use grown::{Grown, in_function};
 use hashbrown::{HashMap, HashSet};
 use indirect::{argsort, opaque, scatter};
 use instances::instances;
-use kernel::Lowering;
+use kernel::PartLowering;
 use loop_schedule::schedule;
 use smallvec::SmallVec;
 
@@ -162,7 +162,7 @@ impl Lower<'_> {
         for &i in f.body_insts() {
             let v = f.inst_results(i)[0];
             let role = match self.facts.class[i] {
-                Class::Constant => Role::Constant(f.attrs(i).literals("values").to_vec()),
+                InstClass::Constant => Role::Constant(f.attrs(i).literals("values").to_vec()),
                 _ if self.grown.home[v].is_none() => continue,
                 _ if results.contains(v) => Role::Output,
                 _ if self.grown.read[v] => Role::Temp,
@@ -177,7 +177,7 @@ impl Lower<'_> {
     /// at least.
     fn storage(&mut self) -> Result<(), Diagnostic> {
         let f = self.facts.f;
-        let ranges = Ranges::of(self.facts);
+        let ranges = ValueRanges::of(self.facts);
         let mut kept = EntitySet::new();
         let mut left = Vec::new();
         for &(v, storage) in &self.plan.storage {
@@ -243,45 +243,46 @@ impl Lower<'_> {
         for part in &parts {
             let stores = self.stores(part);
             let class = &self.facts.class;
-            let listed =
-                |i: Inst| class[i] == Class::Free || class[i] != Class::Constant && part.lists(i);
-            let ground = Ground {
+            let listed = |i: Inst| {
+                class[i] == InstClass::Free || class[i] != InstClass::Constant && part.lists(i)
+            };
+            let cx = EmitContext {
                 facts: self.facts,
                 buffers: &self.buffers,
                 listed: &listed,
                 strict: self.plan.fp == Fp::Strict,
             };
             match part.shape {
-                Shape::Kernel => {
-                    let lowering = Lowering::of(ground, self.device, part, stores);
+                PartKind::Kernel => {
+                    let lowering = PartLowering::of(cx, self.device, part, stores);
                     let kernel = lowering.kernel(&name)?;
                     self.program.steps.push(Step::Kernel(kernel));
                 }
-                Shape::Contract(i) => {
+                PartKind::Contract(i) => {
                     let v = self.facts.f.inst_results(i)[0];
                     let place = self.grown.place[v].clone().unwrap_or_default();
-                    let lowering = Lowering::of(ground, self.device, part, stores);
+                    let lowering = PartLowering::of(cx, self.device, part, stores);
                     members.push(lowering.member(i, &place, &part.depth)?);
                 }
-                Shape::Scatter(i) => {
+                PartKind::Scatter(i) => {
                     let v = self.facts.f.inst_results(i)[0];
                     let Some(out) = self.buffers[v] else { continue };
                     let (mut axes, kept) = (part.axes.clone(), HashMap::new());
                     let numbers = Coordinates::default();
-                    let mut e = Emit::new(&ground, &mut axes, &numbers, &kept);
+                    let mut e = StageEmitter::new(&cx, &mut axes, &numbers, &kept);
                     let step = scatter(&mut e, i, out)?;
                     self.program.steps.push(Step::Scatter(step));
                 }
-                Shape::Argsort(i) => {
+                PartKind::Argsort(i) => {
                     let v = self.facts.f.inst_results(i)[0];
                     let Some(out) = self.buffers[v] else { continue };
-                    let step = argsort(&ground, i, out)?;
+                    let step = argsort(&cx, i, out)?;
                     self.program.steps.push(Step::Argsort(step));
                 }
-                Shape::Opaque(i) => {
+                PartKind::Opaque(i) => {
                     let v = self.facts.f.inst_results(i)[0];
                     let Some(out) = self.buffers[v] else { continue };
-                    self.program.steps.push(Step::Library(opaque(&ground, i, out)?));
+                    self.program.steps.push(Step::Library(opaque(&cx, i, out)?));
                 }
             }
         }
@@ -304,7 +305,7 @@ impl Lower<'_> {
     }
 
     /// What a part stores, in the order of its members.
-    fn stores(&self, part: &Part) -> Vec<(Value, Place)> {
+    fn stores(&self, part: &Part) -> Vec<(Value, TensorAxes)> {
         let values = part.members.iter().map(|&i| self.facts.f.inst_results(i)[0]);
         let stored = values.filter(|&v| self.buffers[v].is_some());
         stored.filter_map(|v| Some((v, self.grown.place[v].clone()?))).collect()
@@ -352,7 +353,7 @@ impl Lower<'_> {
 fn share(facts: &Facts<'_>, parts: &mut [Part]) -> bool {
     let insts: Vec<Inst> = parts
         .iter()
-        .filter_map(|p| if let Shape::Contract(i) = p.shape { Some(i) } else { None })
+        .filter_map(|p| if let PartKind::Contract(i) = p.shape { Some(i) } else { None })
         .collect();
     if insts.len() < 2 || insts.len() < parts.len() {
         return true;

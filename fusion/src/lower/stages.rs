@@ -1,12 +1,12 @@
-//! What the stages of a kernel are: which values each computes, and what it leaves to later ones.
+//! The stages of a kernel: which values each stage computes, and what it leaves to later stages.
 //!
-//! A value's *time* is how many folds of the kernel lie before it. At each time there may be a stage
-//! once a point (rows' scalars) and after it a stage over the axes inside. Stages are gone through
-//! last first, asking for what each needs: scalars of earlier times are left in rows; elements are kept
-//! in tiles where computing them again costs more, and read once where several stages read them.
+//! A value's *time* is the number of folds of the kernel that it depends on. For each time there may be a stage once a
+//! point, for scalars of rows, followed by a stage over the inner axes. Stages are visited from last to first, and each
+//! requests its operands. Scalars of earlier times become rows. Elements become tiles if recomputing them costs more,
+//! and are loaded once if several stages read them.
 
-use crate::analysis::axes::{Axes, Place, Run};
-use crate::analysis::class::Class;
+use crate::analysis::axes::{AtomRun, LoopAxes, TensorAxes};
+use crate::analysis::class::InstClass;
 use crate::analysis::facts::{Facts, folded};
 use crate::fuse::part::without;
 use adfuse_ir::op::Body;
@@ -15,35 +15,35 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 /// When a stage runs: its time, and whether over the axes inside.
-pub(crate) type Slot = (u32, bool);
+pub(crate) type StageTime = (u32, bool);
 
 /// Something a stage must do.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Task {
     /// Store a value in its buffer.
-    Store(Value, Place),
+    Store(Value, TensorAxes),
     /// Fold the operand of a reduction over the axes inside, into a row.
-    Row(Inst, Place),
+    Row(Inst, TensorAxes),
     /// Fold the operand of a reduction over points too, and store what is made of the results.
-    Fold(Inst, Place, Vec<(Value, Place)>),
+    Fold(Inst, TensorAxes, Vec<(Value, TensorAxes)>),
     /// Fold the operand of a scan along its axis, into a tile.
-    Scan(Inst, Place),
+    Scan(Inst, TensorAxes),
     /// Leave a scalar in a row.
-    Leave(Value, Place),
+    Leave(Value, TensorAxes),
     /// Keep elements in a tile.
-    Keep(Value, Place),
+    Keep(Value, TensorAxes),
 }
 
 /// The stages of a kernel, in the order in which they run.
 pub(crate) struct Stages {
-    pub(crate) slots: Vec<(Slot, Vec<Task>)>,
+    pub(crate) slots: Vec<(StageTime, Vec<Task>)>,
     /// Bytes that a point keeps in tiles.
     pub(crate) tile_bytes: u64,
 }
 
 /// What a kernel keeps in tiles, from little memory to much.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Tiles {
+pub(crate) enum TileUse {
     /// Nothing but scans: stages read again, and compute again.
     None,
     /// What several stages read from memory.
@@ -55,17 +55,17 @@ pub(crate) enum Tiles {
 /// A nest with what is computed in it.
 pub(crate) struct Nest<'a> {
     pub(crate) facts: &'a Facts<'a>,
-    pub(crate) axes: &'a mut Axes,
+    pub(crate) axes: &'a mut LoopAxes,
     /// Atoms of the domain, and of the axes inside.
-    pub(crate) domain: Run,
-    pub(crate) inside: Run,
+    pub(crate) domain: AtomRun,
+    pub(crate) inside: AtomRun,
     pub(crate) listed: &'a dyn Fn(Inst) -> bool,
     /// Where the operands of reductions and scans lie.
-    pub(crate) places: &'a HashMap<Inst, Place>,
+    pub(crate) places: &'a HashMap<Inst, TensorAxes>,
     /// What is kept in tiles.
-    pub(crate) tiles: Tiles,
-    times: HashMap<(Value, Place), u32>,
-    folds: HashMap<(Value, Place), Option<Inst>>,
+    pub(crate) tiles: TileUse,
+    times: HashMap<(Value, TensorAxes), u32>,
+    folds: HashMap<(Value, TensorAxes), Option<Inst>>,
 }
 
 /// Primitives from which on an element is kept rather than computed again.
@@ -74,25 +74,25 @@ const KEPT: u32 = 6;
 impl<'a> Nest<'a> {
     pub(crate) fn new(
         facts: &'a Facts<'a>,
-        axes: &'a mut Axes,
-        frame: (Run, Run),
+        axes: &'a mut LoopAxes,
+        frame: (AtomRun, AtomRun),
         listed: &'a dyn Fn(Inst) -> bool,
-        places: &'a HashMap<Inst, Place>,
-        tiles: Tiles,
+        places: &'a HashMap<Inst, TensorAxes>,
+        tiles: TileUse,
     ) -> Nest<'a> {
         let (domain, inside) = frame;
         let (times, folds) = (HashMap::new(), HashMap::new());
         Nest { facts, axes, domain, inside, listed, places, tiles, times, folds }
     }
 
-    fn is_inner(&self, place: &Place) -> bool {
+    fn is_inner(&self, place: &TensorAxes) -> bool {
         self.axes.all(place).iter().any(|a| self.inside.contains(a))
     }
 
     /// Whether a reduction is done when its point goes on: over just the axes inside.
-    pub(crate) fn in_rows(&self, i: Inst, place: &Place) -> bool {
+    pub(crate) fn in_rows(&self, i: Inst, place: &TensorAxes) -> bool {
         let folded = folded(self.facts, i);
-        let of = |want: bool| -> Run {
+        let of = |want: bool| -> AtomRun {
             let runs = place.iter().zip(&folded).filter(|&(_, &f)| f == want);
             runs.flat_map(|(run, _)| self.axes.whole(run)).collect()
         };
@@ -104,13 +104,13 @@ impl<'a> Nest<'a> {
     }
 
     /// The operands of a computed value that are asked for at axes of the nest.
-    fn operands(&mut self, i: Inst, place: &Place) -> SmallVec<[(Value, Place); 4]> {
+    fn operands(&mut self, i: Inst, place: &TensorAxes) -> SmallVec<[(Value, TensorAxes); 4]> {
         let facts = self.facts;
         let f = facts.f;
         match f.op(i).def().body {
             Body::Map(_) => f.args(i).iter().map(|&a| (a, place.clone())).collect(),
             // Single numbers, the same everywhere.
-            Body::Source(_) => f.args(i).iter().map(|&a| (a, Place::new())).collect(),
+            Body::Source(_) => f.args(i).iter().map(|&a| (a, TensorAxes::new())).collect(),
             Body::Scan(_) if facts.scans_nothing(i) => {
                 SmallVec::from_iter([(f.args(i)[0], place.clone())])
             }
@@ -125,7 +125,7 @@ impl<'a> Nest<'a> {
                 let mut kept = place.iter().cloned();
                 let next = |f: bool| if f { None } else { kept.next() };
                 let at = folded(facts, i).into_iter().map(next);
-                let at = at.collect::<SmallVec<[Option<Run>; 4]>>();
+                let at = at.collect::<SmallVec<[Option<AtomRun>; 4]>>();
                 let at = at.into_iter().map(Option::unwrap_or_default).collect();
                 SmallVec::from_iter([(f.args(i)[0], at)])
             }
@@ -134,7 +134,7 @@ impl<'a> Nest<'a> {
     }
 
     /// The fold over points of the domain that a value is made of.
-    pub(crate) fn fold_of(&mut self, v: Value, place: &Place) -> Option<Inst> {
+    pub(crate) fn fold_of(&mut self, v: Value, place: &TensorAxes) -> Option<Inst> {
         let i = self.computed(v)?;
         let key = (v, self.axes.resolve(place));
         if let Some(&known) = self.folds.get(&key) {
@@ -142,11 +142,11 @@ impl<'a> Nest<'a> {
         }
         let facts = self.facts;
         let found = match facts.class[i] {
-            Class::Reduce(_) if !facts.folds_nothing(i) => {
+            InstClass::Reduce(_) if !facts.folds_nothing(i) => {
                 let at = self.under(i);
                 (!self.in_rows(i, &at)).then_some(i)
             }
-            Class::Scan(_) => None,
+            InstClass::Scan(_) => None,
             _ => {
                 let operands = self.operands(i, &key.1);
                 operands.iter().find_map(|(a, p)| self.fold_of(*a, p))
@@ -164,7 +164,7 @@ impl<'a> Nest<'a> {
     }
 
     /// How many folds lie before a value.
-    pub(crate) fn time(&mut self, v: Value, place: &Place) -> u32 {
+    pub(crate) fn time(&mut self, v: Value, place: &TensorAxes) -> u32 {
         let Some(i) = self.computed(v) else { return 0 };
         let key = (v, self.axes.resolve(place));
         if let Some(&t) = self.times.get(&key) {
@@ -172,11 +172,11 @@ impl<'a> Nest<'a> {
         }
         let facts = self.facts;
         let t = match facts.class[i] {
-            Class::Reduce(_) if !facts.folds_nothing(i) => {
+            InstClass::Reduce(_) if !facts.folds_nothing(i) => {
                 let x = self.under(i);
                 self.time(facts.f.args(i)[0], &x) + 1
             }
-            Class::Scan(_) => self.time(facts.f.args(i)[0], &key.1) + 1,
+            InstClass::Scan(_) => self.time(facts.f.args(i)[0], &key.1) + 1,
             _ => {
                 let operands = self.operands(i, &key.1);
                 operands.iter().map(|(a, p)| self.time(*a, p)).max().unwrap_or(0)
@@ -187,13 +187,13 @@ impl<'a> Nest<'a> {
     }
 
     /// Where the operand of a reduction or scan lies.
-    fn under(&self, i: Inst) -> Place {
+    fn under(&self, i: Inst) -> TensorAxes {
         self.places.get(&i).map(|p| self.axes.resolve(p)).unwrap_or_default()
     }
 
     /// Divides the tasks over stages, and adds what stages need of earlier ones.
-    pub(crate) fn stages(&mut self, stores: &[(Value, Place)]) -> Stages {
-        let mut tasks: HashMap<Slot, Vec<Task>> = HashMap::new();
+    pub(crate) fn stages(&mut self, stores: &[(Value, TensorAxes)]) -> Stages {
+        let mut tasks: HashMap<StageTime, Vec<Task>> = HashMap::new();
         let mut last = 0;
         for (v, place) in stores {
             let place = self.axes.resolve(place);
@@ -217,7 +217,7 @@ impl<'a> Nest<'a> {
             }
         }
         // What was read at axes inside, by stage; and what was asked for already.
-        let mut loads: Vec<(Value, Place, Vec<u32>)> = Vec::new();
+        let mut loads: Vec<(Value, TensorAxes, Vec<u32>)> = Vec::new();
         for t in (0..=last).rev() {
             for inner in [true, false] {
                 self.needs((t, inner), &mut tasks, &mut loads);
@@ -229,7 +229,7 @@ impl<'a> Nest<'a> {
             times.sort_unstable();
             // What every point reads alike stays in the cache by itself.
             let own = without(&self.domain, &self.axes.all(&place)).is_empty();
-            if self.tiles >= Tiles::Read && own && times.len() > 1 {
+            if self.tiles >= TileUse::Read && own && times.len() > 1 {
                 tasks.entry((times[0], true)).or_default().push(Task::Keep(v, place));
             }
         }
@@ -256,14 +256,14 @@ impl<'a> Nest<'a> {
     /// Asks for all that the tasks of a slot need.
     fn needs(
         &mut self,
-        slot: Slot,
-        tasks: &mut HashMap<Slot, Vec<Task>>,
-        loads: &mut Vec<(Value, Place, Vec<u32>)>,
+        slot: StageTime,
+        tasks: &mut HashMap<StageTime, Vec<Task>>,
+        loads: &mut Vec<(Value, TensorAxes, Vec<u32>)>,
     ) {
         let Some(list) = tasks.get(&slot) else { return };
         let facts = self.facts;
-        let mut seen: HashMap<(Value, Place), ()> = HashMap::new();
-        let mut stack: Vec<(Value, Place)> = Vec::new();
+        let mut seen: HashMap<(Value, TensorAxes), ()> = HashMap::new();
+        let mut stack: Vec<(Value, TensorAxes)> = Vec::new();
         // In the order of the tasks; what is made of what is asked for first.
         for task in list.iter().rev() {
             match task {
@@ -298,19 +298,19 @@ impl<'a> Nest<'a> {
                 continue;
             };
             let t = self.time(v, &place);
-            let mut ask = |slot: Slot, task: Task| {
+            let mut ask = |slot: StageTime, task: Task| {
                 let list = tasks.entry(slot).or_default();
                 if !list.contains(&task) {
                     list.push(task);
                 }
             };
             match facts.class[i] {
-                Class::Reduce(_) if !facts.folds_nothing(i) => {
+                InstClass::Reduce(_) if !facts.folds_nothing(i) => {
                     let at = self.under(i);
                     ask((t - 1, true), Task::Row(i, at));
                     continue;
                 }
-                Class::Scan(_) => {
+                InstClass::Scan(_) => {
                     ask((t - 1, true), Task::Scan(i, place));
                     continue;
                 }
@@ -325,7 +325,7 @@ impl<'a> Nest<'a> {
                 ask((t, false), Task::Leave(v, place));
                 continue;
             }
-            let keeps = self.tiles == Tiles::Computed;
+            let keeps = self.tiles == TileUse::Computed;
             if slot.1 && inner && t < slot.0 && keeps && self.is_kept(v, i, &place) {
                 ask((t, true), Task::Keep(v, place));
                 continue;
@@ -334,7 +334,7 @@ impl<'a> Nest<'a> {
         }
     }
 
-    fn push_parts(&mut self, v: Value, place: &Place, stack: &mut Vec<(Value, Place)>) {
+    fn push_parts(&mut self, v: Value, place: &TensorAxes, stack: &mut Vec<(Value, TensorAxes)>) {
         match self.computed(v) {
             Some(i) => stack.extend(self.operands(i, place).into_iter().rev()),
             None => stack.push((v, place.clone())),
@@ -342,7 +342,7 @@ impl<'a> Nest<'a> {
     }
 
     /// Whether an element that a later stage needs is kept, not computed again.
-    fn is_kept(&mut self, v: Value, i: Inst, place: &Place) -> bool {
+    fn is_kept(&mut self, v: Value, i: Inst, place: &TensorAxes) -> bool {
         // A view is kept as what it is a view of.
         if !matches!(self.facts.f.op(i).def().body, Body::Map(_)) {
             return false;
@@ -357,7 +357,7 @@ impl<'a> Nest<'a> {
             }
             match self.computed(v) {
                 Some(i) => {
-                    if v != seen.first().map_or(v, |(f, _): &(Value, Place)| *f)
+                    if v != seen.first().map_or(v, |(f, _): &(Value, TensorAxes)| *f)
                         && self.facts.weight[i] >= KEPT
                     {
                         loads += 1;

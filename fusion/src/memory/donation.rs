@@ -1,9 +1,8 @@
-//! What is written into the memory of inputs that the caller gives up.
+//! Donation: results and temporaries in the memory of inputs that the caller donates.
 //!
-//! An input is read until the last step that reads it. From the next step on its bytes are free, and at
-//! that step itself for what may be written in its place ([`in_place`]). A result of as many bytes
-//! takes them for good; the caller finds it where the input was. In what is left, temporaries go one
-//! after the other.
+//! An input is live up to the last step that reads it. From the next step on its bytes are free; at that step itself
+//! they are free for values that may be written in place ([`in_place`]). A result of the same size takes the memory for
+//! good, and the caller finds the result in the input. Temporaries share what is left, one after the other.
 
 use super::size::{bytes, first_reading};
 use crate::plan::options::Effort;
@@ -11,8 +10,8 @@ use adfuse_ir::kernel::{Buffer, BufferData, Lives, Program, Role, Space, Storage
 use cranelift_entity::{EntitySet, SecondaryMap};
 use std::cmp::Reverse;
 
-/// An input that is given up.
-struct Given {
+/// A donated input.
+struct DonatedInput {
     input: Buffer,
     bytes: u64,
     /// The last step that reads it; `None` where none does.
@@ -24,7 +23,7 @@ struct Given {
 }
 
 /// For each buffer the input in whose memory it is, if it is in one's.
-pub(crate) type Placed = SecondaryMap<Buffer, Option<Buffer>>;
+pub(crate) type DonorOf = SecondaryMap<Buffer, Option<Buffer>>;
 
 /// Where results are, and where results and temporaries are: what is in the memory of inputs. With
 /// [`Effort::Off`] nothing is.
@@ -33,18 +32,18 @@ pub(crate) fn placed(
     lives: &Lives,
     effort: Effort,
     reads_again: &[bool],
-) -> (Placed, Placed) {
-    let mut found = Placed::new();
+) -> (DonorOf, DonorOf) {
+    let mut found = DonorOf::new();
     if effort == Effort::Off {
         return (found.clone(), found);
     }
-    let mut given: Vec<Given> = Vec::new();
+    let mut given: Vec<DonatedInput> = Vec::new();
     for (b, data) in program.buffers.iter() {
         // An input that is a result, too, is the caller's.
         let free = data.role == Role::Input && data.donated && !program.outputs.contains(&b);
         if let Some(bytes) = bytes(data).filter(|_| free && is_dense(data)) {
             let last = lives[b].map(|(_, last)| last);
-            given.push(Given { input: b, bytes, last, taken: false, there: Vec::new() });
+            given.push(DonatedInput { input: b, bytes, last, taken: false, there: Vec::new() });
         }
     }
     if given.is_empty() {
@@ -70,8 +69,9 @@ pub(crate) fn placed(
     for &b in &results {
         let Some((from, _)) = lives[b].filter(|_| found[b].is_none()) else { continue };
         let size = bytes(&program.buffers[b]);
-        let fits =
-            |g: &&mut Given| !g.taken && Some(g.bytes) == size && g.last.is_none_or(|l| l < from);
+        let fits = |g: &&mut DonatedInput| {
+            !g.taken && Some(g.bytes) == size && g.last.is_none_or(|l| l < from)
+        };
         if let Some(g) = given.iter_mut().find(fits) {
             g.taken = true;
             found[b] = Some(g.input);
@@ -92,7 +92,7 @@ fn results(program: &Program) -> impl Iterator<Item = Buffer> + '_ {
 }
 
 /// Finds room for temporaries, the largest first.
-fn temporaries(program: &Program, lives: &Lives, given: &mut [Given], found: &mut Placed) {
+fn temporaries(program: &Program, lives: &Lives, given: &mut [DonatedInput], found: &mut DonorOf) {
     let temp = |(b, data): (Buffer, &BufferData)| {
         let here = data.role == Role::Temp && data.space == Space::Device;
         let (from, last) = lives[b].filter(|_| here)?;
@@ -102,7 +102,7 @@ fn temporaries(program: &Program, lives: &Lives, given: &mut [Given], found: &mu
         program.buffers.iter().filter_map(temp).filter(|t| t.0 > 0).collect();
     temps.sort_by_key(|&(size, from, _, b)| (Reverse(size), from, b));
     for (size, from, last, b) in temps {
-        let fits = |g: &&mut Given| {
+        let fits = |g: &&mut DonatedInput| {
             let before = g.last.is_none_or(|l| l < from);
             let apart = g.there.iter().all(|&(f, l)| l < from || last < f);
             !g.taken && size <= g.bytes && before && apart

@@ -1,12 +1,12 @@
-//! What an engine holds beyond the buffers of a program.
+//! What an engine needs in addition to the buffers of a program.
 
 use super::Memory;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Program;
 
-/// What an engine knows that a plan depends on.
-pub trait Engine {
-    /// Bytes that each step of a program needs beside the buffers while it runs.
+/// What plans need to know about an engine.
+pub trait EngineModel {
+    /// The scratch memory of each step of a program, in bytes.
     ///
     /// # Errors
     /// For a program that the engine does not run.
@@ -14,7 +14,7 @@ pub trait Engine {
         Ok(program.steps.iter().map(|s| program.scratch(s)).collect())
     }
 
-    /// The parameters that the caller gives up, by position: plans use their memory.
+    /// The donated parameters, by position: plans reuse their memory.
     fn donated(&self) -> &[usize] {
         &[]
     }
@@ -23,14 +23,14 @@ pub trait Engine {
     /// engine may hold more than is planned, where it takes whole lines of a cache.
     ///
     /// # Errors
-    /// As [`Engine::scratch`].
+    /// As [`EngineModel::scratch`].
     fn peak(&self, _program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
         Ok(memory.peak)
     }
 }
 
-/// No engine in particular: steps need what the program says.
+/// No particular engine: steps need the scratch that the program states.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AnyEngine;
 
-impl Engine for AnyEngine {}
+impl EngineModel for AnyEngine {}

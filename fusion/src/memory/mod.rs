@@ -1,9 +1,8 @@
-//! Memory: where the temporaries of a program are, and what the program takes in all.
+//! Memory: the offsets of temporaries, and the total that a program takes.
 //!
-//! Temporaries and what steps need beside the buffers share one arena. A temporary is there from the
-//! step that writes it to the last that reads it; what a step needs beside, while the step runs.
-//! Inputs, constants and outputs are the caller's for the whole run, but for inputs that the caller gives
-//! up: results and temporaries may be in their memory ([`crate::memory::donation`]).
+//! Temporaries and the scratch of steps share one arena. A temporary is live from the step that writes it to the last
+//! step that reads it; scratch is live during its step. Inputs, constants and outputs count for the whole run. Results
+//! and temporaries may be in donated inputs ([`crate::memory::donation`]).
 
 pub(crate) mod donation;
 pub(crate) mod engine;
@@ -15,14 +14,14 @@ use crate::plan::options::Effort;
 use adfuse_ir::kernel::{Buffer, InPlace, Lives, Program, Role, Space, in_place, lives};
 use adfuse_ir::{At, Diagnostic, Kind};
 use adfuse_memplan::{
-    Buffer as Block, BufferId, Options, Order, Packing, PlanError, Problem, check, plan,
+    BufferId, BufferSpec, PackOptions, Packing, PlacementOrder, PlanError, Problem, check, plan,
     plan_in_order,
 };
 use cranelift_entity::SecondaryMap;
-use donation::{Placed, placed};
+use donation::{DonorOf, placed};
 use size::{MOST_BYTES, bytes, first_reading};
 
-/// What every offset in the arena is a multiple of, in bytes: a line of the cache, and more than the
+/// The alignment of every offset in the arena, in bytes: a cache line, and more than the
 /// widest load of any engine needs.
 pub const ALIGN: u64 = 64;
 
@@ -37,16 +36,16 @@ pub struct Memory {
     /// Of the inputs.
     pub inputs: u64,
     /// Of the results: the caller is handed an array for each, also where two are the same or one is an
-    /// input. Those in the memory of an input that is given up do not count.
+    /// input. Those in the memory of a donated input do not count.
     pub outputs: u64,
     /// Of the constants.
     pub constants: u64,
     /// Where each temporary starts in the arena, a multiple of [`ALIGN`]; `None` for other buffers.
     pub offsets: SecondaryMap<Buffer, Option<u64>>,
-    /// Where in the arena each step has what it needs beside the buffers, a multiple of [`ALIGN`], and how
+    /// The offset in the arena of each step's scratch memory, a multiple of [`ALIGN`], and how
     /// many bytes; `None` for steps that need nothing.
     pub scratch: Vec<Option<(u64, u64)>>,
-    /// For results and temporaries, the input in whose memory they are: one that the caller gives up.
+    /// For results and temporaries in donated inputs: the input.
     pub donated: SecondaryMap<Buffer, Option<Buffer>>,
     /// The temporaries that are written where one is that dies at the same step, in the order of the
     /// steps.
@@ -67,7 +66,7 @@ pub fn memory(program: &Program, effort: Effort) -> Result<Memory, Diagnostic> {
     memory_beside(program, effort, &scratch)
 }
 
-/// As [`memory`], for an engine that says how many bytes each step needs beside the buffers while it
+/// As [`memory`], for an engine that says how many bytes of scratch memory each step needs while it
 /// runs; steps that it does not list need none.
 ///
 /// # Errors
@@ -81,7 +80,7 @@ pub fn memory_beside(
 }
 
 /// As [`memory_beside`], for an engine that says of each step whether it reads again what it has read when
-/// it has begun to write: what such a step writes is in the place of nothing that it reads. Steps that are
+/// it has begun to write: what such a step writes shares no memory with what it reads. Steps that are
 /// not listed read first.
 ///
 /// # Errors
@@ -118,7 +117,7 @@ pub fn memory_apart(
         let size = bytes(&program.buffers[b]).ok_or_else(too_large)?;
         memory.outputs = memory.outputs.checked_add(size).ok_or_else(too_large)?;
     }
-    let packed = |donated: &Placed| {
+    let packed = |donated: &DonorOf| {
         let beside = (scratch, reads_again);
         let arena = Arena::of(program, effort, beside, &lives, donated).ok_or_else(too_large)?;
         let packing = arena.pack(effort).map_err(|e| match e {
@@ -155,7 +154,7 @@ pub fn memory_apart(
     Ok(memory)
 }
 
-/// The question put to the planner.
+/// The problem for the memory planner.
 struct Arena {
     problem: Problem,
     blocks: SecondaryMap<Buffer, Option<BufferId>>,
@@ -172,7 +171,7 @@ impl Arena {
         effort: Effort,
         (scratch, reads_again): (&[u64], &[bool]),
         lives: &Lives,
-        donated: &Placed,
+        donated: &DonorOf,
     ) -> Option<Arena> {
         let mut arena = Arena {
             problem: Problem::new(),
@@ -183,7 +182,7 @@ impl Arena {
         for (b, data) in program.buffers.iter() {
             let here = data.role == Role::Temp && data.space == Space::Device;
             if let Some((from, last)) = lives[b].filter(|_| here && donated[b].is_none()) {
-                let block = Block::new(from as u64..last as u64 + 1, bytes(data)?);
+                let block = BufferSpec::new(from as u64..last as u64 + 1, bytes(data)?);
                 arena.blocks[b] = Some(arena.problem.push(block.with_align(ALIGN)));
             }
         }
@@ -192,7 +191,7 @@ impl Arena {
             if size > MOST_BYTES {
                 return None;
             }
-            let block = Block::new(n as u64..n as u64 + 1, size).with_align(ALIGN);
+            let block = BufferSpec::new(n as u64..n as u64 + 1, size).with_align(ALIGN);
             arena.scratch.push((size > 0).then(|| arena.problem.push(block)));
         }
         if effort != Effort::Off {
@@ -230,16 +229,20 @@ impl Arena {
     fn pack(&self, effort: Effort) -> Result<Packing, PlanError> {
         let count = self.problem.buffers.len();
         match effort {
-            Effort::Off => plan_in_order(&self.problem, Order::Birth),
+            Effort::Off => plan_in_order(&self.problem, PlacementOrder::Birth),
             // Placing takes time by the square of the number.
-            _ if count > MOST_ORDERED => plan_in_order(&self.with_pairs(true), Order::Size),
-            Effort::Quick => best_of(&self.with_pairs(true), &[Order::Size, Order::Birth]),
+            _ if count > MOST_ORDERED => {
+                plan_in_order(&self.with_pairs(true), PlacementOrder::Size)
+            }
+            Effort::Quick => {
+                best_of(&self.with_pairs(true), &[PlacementOrder::Size, PlacementOrder::Birth])
+            }
             Effort::Default | Effort::Search if count > MOST_SEARCHED => {
-                best_of(&self.with_pairs(true), &Order::ALL)
+                best_of(&self.with_pairs(true), &PlacementOrder::ALL)
             }
             Effort::Default | Effort::Search => {
                 let effort = STEPS / count.max(1) as u64;
-                plan(&self.with_pairs(false), &Options { effort, ..Options::default() })
+                plan(&self.with_pairs(false), &PackOptions { effort, ..PackOptions::default() })
             }
         }
     }
@@ -255,7 +258,7 @@ const MOST_SEARCHED: usize = 1000;
 const STEPS: u64 = 1_000_000;
 
 /// The best of what these orders give.
-fn best_of(problem: &Problem, orders: &[Order]) -> Result<Packing, PlanError> {
+fn best_of(problem: &Problem, orders: &[PlacementOrder]) -> Result<Packing, PlanError> {
     let mut best: Option<Packing> = None;
     for &order in orders {
         let found = plan_in_order(problem, order)?;
@@ -266,5 +269,5 @@ fn best_of(problem: &Problem, orders: &[Order]) -> Result<Packing, PlanError> {
             break;
         }
     }
-    best.map_or_else(|| plan_in_order(problem, Order::Size), Ok)
+    best.map_or_else(|| plan_in_order(problem, PlacementOrder::Size), Ok)
 }

@@ -4,7 +4,7 @@ use super::size::bytes;
 use adfuse_ir::kernel::{Buffer, Program, Role, lives};
 
 /// A moment of a run.
-pub(crate) struct Moment {
+pub(crate) struct LiveSet {
     /// The step that runs.
     pub(crate) step: usize,
     /// The buffers that are there meanwhile, in their order.
@@ -12,7 +12,7 @@ pub(crate) struct Moment {
 }
 
 /// The first moment at which the most bytes are in use; `None` where there are no steps.
-pub(crate) fn fullest(program: &Program, scratch: &[u64]) -> Option<Moment> {
+pub(crate) fn fullest(program: &Program, scratch: &[u64]) -> Option<LiveSet> {
     let lives = lives(program);
     let there = |b: Buffer, n: usize| match program.buffers[b].role {
         Role::Temp => lives[b].is_some_and(|(from, last)| from <= n && n <= last),
@@ -34,7 +34,7 @@ pub(crate) fn fullest(program: &Program, scratch: &[u64]) -> Option<Moment> {
         }
     }
     let (_, step) = most?;
-    Some(Moment { step, there: program.buffers.keys().filter(|&b| there(b, step)).collect() })
+    Some(LiveSet { step, there: program.buffers.keys().filter(|&b| there(b, step)).collect() })
 }
 
 /// The largest buffer at the moment at which the most bytes are in use.

@@ -1,4 +1,4 @@
-//! What a step keeps from one phase for a later one.
+//! Residuals: the values that a step keeps from one phase for a later one.
 
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
@@ -37,14 +37,14 @@ pub fn saved_bytes(f: &Function, plan: &Plan) -> Result<u64, Diagnostic> {
 }
 
 /// A temporary of a plan.
-pub(crate) struct Stored {
+pub(crate) struct PlanTemporary {
     pub(crate) value: Value,
     /// Whether an instruction reads it that serves a later phase alone.
     pub(crate) later: bool,
 }
 
 /// The temporaries, in the order in which they are read first.
-pub(crate) fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<Stored> {
+pub(crate) fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<PlanTemporary> {
     let f = facts.f;
     let mut results: EntitySet<Value> = EntitySet::new();
     results.extend(f.results().iter().copied());
@@ -54,7 +54,7 @@ pub(crate) fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<Stored> {
             home[f.inst_results(i)[0]] = Some((g, f.inst(i).phase));
         }
     }
-    let mut found: Vec<Stored> = Vec::new();
+    let mut found: Vec<PlanTemporary> = Vec::new();
     let mut place: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
     let serves = served(f);
     for (g, group) in plan.groups.iter().enumerate() {
@@ -65,13 +65,26 @@ pub(crate) fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<Stored> {
             if at != g && !results.contains(v) {
                 let k = *place[v].get_or_insert(found.len());
                 if k == found.len() {
-                    found.push(Stored { value: v, later: false });
+                    found.push(PlanTemporary { value: v, later: false });
                 }
                 found[k].later |= serves[i] > phase;
             }
         }
     }
     found
+}
+
+/// Bytes of all temporaries that are found here; `None` where they are too many to count. For the test that
+/// they are those of the program.
+///
+/// # Errors
+/// For what has no lowering.
+#[doc(hidden)]
+pub fn stored_bytes(f: &Function, plan: &Plan) -> Result<Option<u64>, Diagnostic> {
+    let mut facts = Facts::of(f, true)?;
+    plan.inline.iter().for_each(|&i| facts.set_free(i));
+    let storage = storage(plan);
+    Ok(stored(&facts, plan).iter().map(|s| bytes(&facts, &storage, s.value)).sum())
 }
 
 /// How a plan stores each value.
@@ -91,52 +104,5 @@ pub(crate) fn bytes(
     match storage[v] {
         Storage::Plain => elements.checked_mul(facts.f.ty(v).dtype.bytes()),
         Storage::Packed(bits) => elements.checked_mul(bits.into())?.div_ceil(32).checked_mul(4),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::machine_model::MachineModel;
-    use crate::plan::options::{Effort, Options};
-    use crate::{Fp, compile};
-    use adfuse_ir::kernel::Role;
-    use adfuse_ir::text::parse;
-
-    /// A forward and a backward pass as a transposition leaves them.
-    const TEXT: &str =
-        "func @f(%x: f32[8,64], %w: f32[64,64], %g: f32[8,64]) -> (f32[8,64], f32[64,64]) {
-  %h = dot_general %x, %w {contract = [1] x [0]} : f32[8,64]
-  %p = gt %h, 0.0 : bool[8,64]
-  %r = select_n %p, %h, 0.0 : f32[8,64]
-  %y = dot_general %r, %w {contract = [1] x [0]} : f32[8,64]
-  %d = dot_general %g, %w {contract = [1] x [1]} : f32[8,64] @p1
-  %e = select_n %p, %d, 0.0 : f32[8,64] @p1
-  %v = dot_general %r, %e {contract = [0] x [0]} : f32[64,64] @p1
-  return %y, %v
-}
-";
-
-    #[test]
-    fn what_crosses_phases_is_counted_as_it_is_stored() {
-        let module = parse(TEXT).expect("parses");
-        let f = module.funcs.values().next().expect("a function");
-        for (effort, saved) in [
-            // The truth values a byte each, and the rectified values.
-            (Effort::Off, 512 + 2048),
-            (Effort::Default, 64 + 2048),
-        ] {
-            let options = Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
-            let compiled = compile(&module, f, &options).expect("has a lowering");
-            let (f, plan) = (&compiled.function, &compiled.plan);
-            assert_eq!(saved_bytes(f, plan), Ok(saved), "{effort:?}\n{}", plan.text(f));
-            // The temporaries found here are those of the program.
-            let mut facts = Facts::of(f, true).expect("known extents");
-            plan.inline.iter().for_each(|&i| facts.set_free(i));
-            let found: Option<u64> =
-                stored(&facts, plan).iter().map(|s| bytes(&facts, &storage(plan), s.value)).sum();
-            let temps = compiled.program.buffers.values().filter(|b| b.role == Role::Temp);
-            assert_eq!(found, Some(temps.map(|b| b.bytes()).sum()), "{effort:?}");
-        }
     }
 }

@@ -13,7 +13,7 @@ pub enum Narrow {
 
 /// How far what is read back may be from what was kept.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Bound {
+pub struct ErrorBound {
     /// The difference at most, relative to the value.
     pub relative: f64,
     /// The difference that may be at least, however small the value is.
@@ -49,15 +49,15 @@ impl Narrow {
     }
 
     /// What it loses at most.
-    pub fn bound(self) -> Bound {
+    pub fn bound(self) -> ErrorBound {
         match self {
-            Narrow::Bf16 => Bound {
+            Narrow::Bf16 => ErrorBound {
                 relative: 2f64.powi(-8),
                 absolute: 2f64.powi(-134),
                 most: 255.0 * 2f64.powi(120),
             },
             Narrow::F16 => {
-                Bound { relative: 2f64.powi(-11), absolute: 2f64.powi(-25), most: 65504.0 }
+                ErrorBound { relative: 2f64.powi(-11), absolute: 2f64.powi(-25), most: 65504.0 }
             }
         }
     }

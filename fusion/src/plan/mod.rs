@@ -1,7 +1,7 @@
-//! Plans: which instructions share a kernel, in which order, and how what they leave is stored.
+//! Plans: which instructions share a kernel, in which order, and in which form their results are stored.
 //!
-//! A plan is data. It belongs to one prepared function, which it names by a hash of its text, and is
-//! applied by the one lowering there is ([`lower`](crate::lower())).
+//! A plan is data. It belongs to one prepared function, which it identifies by a hash of its text, and is applied by
+//! [`lower`](crate::lower()).
 
 pub(crate) mod lossy;
 pub(crate) mod machine_model;
@@ -34,11 +34,11 @@ pub struct Plan {
     pub graph: String,
     /// The machine it is made for.
     pub device: String,
-    /// What may happen to numbers.
+    /// The floating-point mode.
     pub fp: Fp,
-    /// Parameters that the caller gives up, by position, ascending: their memory may be used.
+    /// Donated parameters by position, ascending: their memory may be reused.
     pub donated: Vec<usize>,
-    /// Instructions that are written out in every group that uses them.
+    /// Instructions that are inlined in every group that uses them.
     pub inline: Vec<Inst>,
     /// The groups, in the order in which they run.
     pub groups: Vec<Group>,
@@ -57,7 +57,7 @@ fn short_hash(text: &str) -> String {
 }
 
 impl Plan {
-    /// The plan for a caller who gives up these parameters, by position.
+    /// The plan for a caller that donates these parameters, by position.
     pub fn donating(self, positions: &[usize]) -> Plan {
         let mut donated = positions.to_vec();
         donated.sort_unstable();

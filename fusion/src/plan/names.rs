@@ -1,4 +1,4 @@
-//! Values by the names that plans give them.
+//! The names of values in plans.
 
 use adfuse_ir::text::Names;
 use adfuse_ir::{At, Diagnostic, Function, Kind, Value};

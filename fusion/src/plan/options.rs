@@ -3,27 +3,27 @@
 use super::machine_model::MachineModel;
 use adfuse_ir::Fp;
 
-/// What a plan is made for.
+/// Options of planning.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Options {
+pub struct PlanOptions {
     /// The machine.
     pub device: MachineModel,
-    /// How hard to look.
+    /// The effort.
     pub effort: Effort,
-    /// What may happen to numbers.
+    /// The floating-point mode.
     pub fp: Fp,
 }
 
-/// How hard to look for a good plan.
+/// How much effort planning spends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Effort {
-    /// A kernel an instruction: what every plan is measured against.
+    /// One kernel for each instruction: the baseline of every plan.
     Off,
-    /// One pass over the instructions, and one more where recomputing pays.
+    /// One pass over the instructions, and one more if recomputation pays.
     Quick,
-    /// As long as recomputing pays.
+    /// Repeated passes, as long as recomputation pays.
     #[default]
     Default,
-    /// As default, and from there on a search over small changes.
+    /// As default, followed by a search over small changes.
     Search,
 }

@@ -14,9 +14,9 @@
 //! }
 //! ```
 //!
-//! Values have the names of the prepared function's text. The parts of a group are set off by `;`. What is
-//! kept with losses is part of the function ([`crate::prepass::lossy`]), and said again so that the function can be
-//! made of one without.
+//! Values have the names of the prepared function's text. The parts of a group are separated by `;`. Lossy copies are
+//! part of the function ([`crate::prepass::lossy`]); they are repeated here so that the function can be made from one
+//! without copies.
 
 use super::lossy::{LossyCopy, Narrow, lossy_copies};
 use super::{Group, Plan, short_hash};
@@ -102,14 +102,14 @@ pub(crate) fn parse(text: &str, f: &Function, names: &Names) -> Result<Plan, Dia
         }
     }
     let params = f.params().iter().map(|&p| names.get(p)).collect();
-    let mut reader = Reader { f, values, params, at: 0, len: 0 };
+    let mut reader = PlanReader { f, values, params, at: 0, len: 0 };
     if text.len() > MOST {
         return reader.fail(Kind::Limit, format!("a plan has at most {MOST} bytes"));
     }
     reader.plan(text)
 }
 
-struct Reader<'f> {
+struct PlanReader<'f> {
     f: &'f Function,
     values: HashMap<String, Value>,
     params: Vec<String>,
@@ -118,7 +118,7 @@ struct Reader<'f> {
     len: usize,
 }
 
-impl Reader<'_> {
+impl PlanReader<'_> {
     fn fail<T>(&self, kind: Kind, message: impl Into<String>) -> Result<T, Diagnostic> {
         let place = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let span = Span { start: place(self.at), end: place(self.at + self.len) };

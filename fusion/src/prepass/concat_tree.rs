@@ -1,8 +1,8 @@
-//! Concatenations of many operands become a tree of concatenations of few.
+//! Rewrites a concatenation of many operands into a tree of concatenations of few.
 //!
-//! A kernel finds the operand that an element comes from by a guard for each. With many of them its code is long,
-//! no vectors reach them, and each element, or each stretch, asks them all: the time to compile and to run grows with
-//! their square. In a tree an element moves once for each level, and only what is beyond the first level moves twice.
+//! A kernel selects the operand of an element by one guard an operand. With many operands its code is long and not
+//! vectorized, and each element or segment evaluates all guards, so compile time and run time grow with the square. In
+//! a tree, an element moves once for each level.
 
 use crate::analysis::shifts::MOST_SHIFTED;
 use adfuse_ir::rewrite::{Exactness, Pattern, Reads, Rule, RuleTable, Site, When, rewrite};

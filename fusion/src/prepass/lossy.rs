@@ -1,16 +1,14 @@
-//! Storage that loses something: floats kept for a later phase in a narrower type, where the user asks
-//! for that by name.
+//! Lossy storage: floats that are kept for a later phase in a narrower type, if the user asks for it.
 //!
-//! It is a rewrite of the prepared function. A value `%h` that later phases read gets a copy `%h.bf16`,
-//! which is converted once and must be in memory, and later phases read what that is converted back to.
-//! What the results of its own phase are made of reads `%h` as ever, so these keep their bits; what only
-//! later phases need, such as a partial derivative, reads the copy. From there on nothing
-//! knows of losses: plans of the new function have one meaning, whatever is fused, kept or computed
-//! again.
+//! It is a rewrite of the prepared function. A value `%h` that later phases read gets a copy `%h.bf16`, which is
+//! converted once and must be in memory; later phases read the copy converted back. Instructions that results of `%h`'s
+//! own phase need still read `%h`, so these results keep their bits. Instructions that only later phases need, such as
+//! partial derivatives, read the copy. After the rewrite nothing is lossy: plans of the new function have one meaning,
+//! whatever they fuse, save or recompute.
 //!
-//! **The bound.** What is read back differs from the value by at most half an ulp of the narrower type,
-//! relative to the value, or by half of its smallest subnormal where that is more. Finite values beyond
-//! its greatest number are kept as that number, infinities and NaN as themselves.
+//! **Error bound.** The value that is read back differs by at most half an ulp of the narrower type, relative to the
+//! value, or by half of its smallest subnormal if that is more. Finite values beyond the largest finite number saturate
+//! to it. Infinities and NaN are unchanged.
 
 use crate::analysis::phases::served;
 use crate::plan::lossy::Narrow;
@@ -47,7 +45,7 @@ pub(crate) fn keeping(f: &Function, wanted: &[(Value, Narrow)]) -> Result<Functi
     copier.params(&mut b);
     let serves = served(f);
     // What each phase reads: the value itself, its copy, and what that is read back to.
-    let mut kept: SecondaryMap<Value, Option<Kept>> = SecondaryMap::new();
+    let mut kept: SecondaryMap<Value, Option<CopiedValue>> = SecondaryMap::new();
     for &i in f.body_insts() {
         let phase = f.inst(i).phase;
         for &a in f.args(i) {
@@ -74,7 +72,7 @@ pub(crate) fn keeping(f: &Function, wanted: &[(Value, Narrow)]) -> Result<Functi
             let name = names.get(v);
             let copy =
                 narrowed_copy(&mut b, plain, narrow, &mut |word| fresh(&mut taken, &name, word));
-            kept[v] = Some(Kept { plain, copy, back: None, phase, name });
+            kept[v] = Some(CopiedValue { plain, copy, back: None, phase, name });
         }
     }
     for &v in f.results() {
@@ -89,7 +87,7 @@ pub(crate) fn keeping(f: &Function, wanted: &[(Value, Narrow)]) -> Result<Functi
 
 /// A value with a copy, while the function is written anew.
 #[derive(Clone)]
-struct Kept {
+struct CopiedValue {
     plain: Value,
     copy: Value,
     back: Option<Value>,

@@ -1,5 +1,5 @@
-//! The passes over a function before it is planned: calls are inlined, rewritten exactly, and brought into
-//! the forms that plans have kernels for.
+//! The passes before planning: calls are inlined, exact rewrites apply, and instructions get the forms that plans have
+//! kernels for.
 
 pub(crate) mod concat_tree;
 pub(crate) mod lossy;

@@ -1,10 +1,10 @@
-//! Scatters of one element a row become elementwise selections, where the rows are index columns that are coordinates.
+//! Scatters of one element a row become elementwise selections, if their index columns are coordinates.
 //!
-//! Picking an element of every row is written as a gather at (row, label), with the rows counted by
-//! an `iota`. Seen through, the rows are coordinates of the loop nest, and only the labels are data;
-//! and a scatter at such places writes every row once, so it is an elementwise choice.
+//! Selecting one element of every row is written as a gather at (row, label), where an `iota` counts the rows. The rows
+//! are coordinates of the loop nest, and only the labels are data. A scatter at such indices writes every row once, so
+//! it is an elementwise selection.
 
-use crate::analysis::index_columns::{Column, columns, dims};
+use crate::analysis::index_columns::{IndexColumn, columns, dims};
 use adfuse_ir::attrs::Attrs;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::rewrite::{Exactness, Pattern, Reads, Rule, RuleTable, Site, When, rewrite};
@@ -31,7 +31,7 @@ pub(crate) static SCATTERS: RuleTable = RuleTable {
 };
 
 /// The columns of a scatter that writes one element of every row, and what it begins with.
-fn rows(f: &Function, i: Inst) -> Option<(Vec<Column>, Literal)> {
+fn rows(f: &Function, i: Inst) -> Option<(Vec<IndexColumn>, Literal)> {
     let &[x, indices, updates] = f.args(i) else { return None };
     let attrs = f.attrs(i);
     let shape = dims(f, x)?;
@@ -49,18 +49,18 @@ fn rows(f: &Function, i: Inst) -> Option<(Vec<Column>, Literal)> {
     // Every axis of the updates is an axis of the result, so no two updates meet.
     let mut seen = vec![false; batch.len()];
     for (d, c) in columns.iter().enumerate() {
-        if let Column::Axis(a) = c {
+        if let IndexColumn::Axis(a) = c {
             if seen[*a] || batch[*a] != shape[d] {
                 return None;
             }
             seen[*a] = true;
         }
     }
-    let data = columns.iter().any(|c| matches!(c, Column::Data(..)));
-    let read = |c: &Column| match c {
-        Column::Axis(_) => true,
+    let data = columns.iter().any(|c| matches!(c, IndexColumn::Data(..)));
+    let read = |c: &IndexColumn| match c {
+        IndexColumn::Axis(_) => true,
         // Only plain places can be spread by a view.
-        Column::Data(v, at) => {
+        IndexColumn::Data(v, at) => {
             let axis = |e: &IndexExpr| matches!(e, IndexExpr::Axis(_));
             let plain = at.iter().filter(|e| axis(e)).count() == batch.len()
                 && at.iter().all(|e| axis(e) || matches!(e, IndexExpr::Const(0)));
@@ -81,19 +81,21 @@ fn splat(f: &Function, v: Value) -> Option<Literal> {
     }
 }
 
-fn choice(s: &mut Site<'_, '_>, (columns, start): (Vec<Column>, Literal)) -> Value {
+fn choice(s: &mut Site<'_, '_>, (columns, start): (Vec<IndexColumn>, Literal)) -> Value {
     let (f, i) = (s.f, s.root.inst);
     let updates = s.get(updates_of(f, i));
     let ty = f.ty(f.inst_results(i)[0]).clone();
-    let axes: Vec<Option<usize>> =
-        columns.iter().map(|c| if let Column::Axis(a) = c { Some(*a) } else { None }).collect();
+    let axes: Vec<Option<usize>> = columns
+        .iter()
+        .map(|c| if let IndexColumn::Axis(a) = c { Some(*a) } else { None })
+        .collect();
     // The axis of the result that each axis of the updates is.
     let rank = f.ty(updates_of(f, i)).rank();
     let place: Vec<i64> =
         (0..rank).map(|a| axes.iter().position(|&x| x == Some(a)).unwrap_or(0) as i64).collect();
     let mut hit: Option<Value> = None;
     for (d, c) in columns.iter().enumerate() {
-        let Column::Data(v, _) = c else { continue };
+        let IndexColumn::Data(v, _) = c else { continue };
         let mut label = s.get(*v);
         let flat =
             TensorType { dtype: s.b.ty(label).dtype, shape: f.ty(updates_of(f, i)).shape.clone() };

@@ -1,4 +1,4 @@
-//! Views with several results become a view for each, so that each has a kernel of its own or none.
+//! Views with several results become one view for each result, so that each is planned alone.
 
 use adfuse_ir::attrs::Attrs;
 use adfuse_ir::op::Body;

@@ -1,8 +1,8 @@
-//! Short folds that are no rows: the fold of a window becomes an expression of its elements.
+//! Unrolls short folds: the fold of a window becomes an expression of its elements.
 //!
-//! A kernel that folds a few neighbours for every element of its result wants its vectors along the result. Each
-//! element of a window is a view of what the window lies in, so the fold is written out over views, in the order that
-//! strict mode defines, and has the same bits. Folds along rows stay folds: their elements are neighbours in memory.
+//! A kernel that folds a few neighbours for every element of its result should be vectorized along the result. Each
+//! element of a window is a view of the operand. So the fold is unrolled over views, in the order that strict mode
+//! defines, and keeps its bits. Folds along rows are not unrolled: their elements are contiguous.
 
 use adfuse_ir::attrs::Attrs;
 use adfuse_ir::op::{Body, Monoid};
@@ -100,7 +100,7 @@ impl Short {
             if b.ty(v) == to { v } else { b.op_as(Op::ConvertElementType, &[v], Attrs::none(), to) }
         };
         let mut parts = Vec::new();
-        for at in places(&self.extents) {
+        for at in coordinates(&self.extents) {
             let mut pull = Pull { f, fold: self, at: &at, known: BTreeMap::new() };
             let v = pull.value(s, x, DEPTH);
             parts.push(convert(s.b, v, &wide));
@@ -127,7 +127,7 @@ impl Short {
 }
 
 /// Coordinates below the extents, row-major.
-fn places(extents: &[u64]) -> Vec<Vec<u64>> {
+fn coordinates(extents: &[u64]) -> Vec<Vec<u64>> {
     let mut all = vec![vec![]];
     for &n in extents {
         all = all.iter().flat_map(|p| (0..n).map(|k| [p.as_slice(), &[k]].concat())).collect();
@@ -170,7 +170,7 @@ impl Pull<'_> {
             }
             _ => {
                 let x = s.get(v);
-                self.cut(s.b, x, f.ty(v), &ty)
+                self.slice_window(s.b, x, f.ty(v), &ty)
             }
         };
         self.known.insert(v, made);
@@ -194,7 +194,7 @@ impl Pull<'_> {
         s.b.op_as(Op::BroadcastInDim, &[x], Attrs::none().with_ints("dims", dims), ty)
     }
 
-    fn cut(&self, b: &mut Builder, x: Value, from: &TensorType, to: &TensorType) -> Value {
+    fn slice_window(&self, b: &mut Builder, x: Value, from: &TensorType, to: &TensorType) -> Value {
         let dims = from.dims().unwrap_or_default();
         let at = |d: usize| d.checked_sub(self.fold.first).and_then(|k| self.at.get(k)).copied();
         let attrs = Attrs::none()

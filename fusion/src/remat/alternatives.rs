@@ -1,11 +1,11 @@
-//! Plans that differ from another in what becomes of one value.
+//! Plans that differ from another plan in the decision about one value.
 //!
-//! Each function here only says what the other plan would be; lowering says whether it is one.
+//! These functions only construct the alternative; lowering decides whether it is legal.
 
-use super::crossing::{How, Laid, Reading, phase_of};
+use super::crossing::{ExecutedPlan, Reading, ValueSource, phase_of};
 use super::group_graph::{left, needed};
 use crate::analysis::facts::Facts;
-use crate::analysis::value_range::Ranges;
+use crate::analysis::value_range::ValueRanges;
 use crate::fuse::greedy::narrow;
 use crate::lower::instances::instances;
 use crate::memory::residuals::{storage, stored};
@@ -22,7 +22,7 @@ fn made_by(f: &Function, v: Value) -> Option<Inst> {
 }
 
 /// Plans that compute a value again for later phases, which read it from memory now.
-pub(crate) fn again(
+pub(crate) fn rematerialize(
     f: &Function,
     plan: &Plan,
     v: Value,
@@ -30,15 +30,15 @@ pub(crate) fn again(
 ) -> Result<Vec<Plan>, Diagnostic> {
     let Some(i) = made_by(f, v) else { return Ok(Vec::new()) };
     let x = instances(f, plan)?;
-    let laid = Laid::of(f, plan, x.as_ref())?;
-    let Some(first) = laid.first(v) else { return Ok(Vec::new()) };
-    let Some(home) = laid.home(first) else { return Ok(Vec::new()) };
+    let executed = ExecutedPlan::of(f, plan, x.as_ref())?;
+    let Some(first) = executed.first(v) else { return Ok(Vec::new()) };
+    let Some(home) = executed.home(first) else { return Ok(Vec::new()) };
     // What the group computes for this value, in terms of the function.
-    let kept = left(&laid.facts, laid.plan).kept;
-    let parts = needed(&laid.facts, &laid.plan.groups[home], &[first], &kept);
-    let of = |j: &Inst| made_by(f, laid.origin(laid.facts.f.inst_results(*j)[0])?);
+    let kept = left(&executed.facts, executed.plan).kept;
+    let parts = needed(&executed.facts, &executed.plan.groups[home], &[first], &kept);
+    let of = |j: &Inst| made_by(f, executed.origin(executed.facts.f.inst_results(*j)[0])?);
     let parts: Vec<Vec<Inst>> = parts.iter().map(|p| p.iter().filter_map(of).collect()).collect();
-    let later = readings.iter().filter(|r| r.how == How::Memory).map(|r| r.group);
+    let later = readings.iter().filter(|r| r.how == ValueSource::Memory).map(|r| r.group);
     let later: Vec<usize> = later.collect();
     let mut plans = vec![written_out(f, plan, &[i])];
     let all: Vec<Inst> = parts.iter().flatten().copied().collect();
@@ -54,7 +54,7 @@ pub(crate) fn again(
     Ok(plans)
 }
 
-/// The plan with instructions written out wherever they are used.
+/// The plan with instructions inlined wherever they are used.
 fn written_out(f: &Function, plan: &Plan, these: &[Inst]) -> Plan {
     let mut groups = plan.groups.clone();
     groups.iter_mut().for_each(|g| {
@@ -158,12 +158,13 @@ fn once(f: &Function, plan: &Plan, i: Inst) -> Result<Plan, Diagnostic> {
     let mut plan = without(f, plan, &|_, v| v, &mut drop);
     // Ends, since each time something goes.
     while let Some(x) = instances(f, &plan)? {
-        let laid = Laid::of(f, &plan, Some(&x))?;
+        let executed = ExecutedPlan::of(f, &plan, Some(&x))?;
         let mut used = EntitySet::<Value>::new();
         used.extend(x.f.results().iter().copied());
         used.extend(x.f.body_insts().iter().flat_map(|&j| x.f.args(j)).copied());
-        let dead =
-            |v: Value| !used.contains(v) && laid.origin(v).and_then(|of| laid.first(of)) != Some(v);
+        let dead = |v: Value| {
+            !used.contains(v) && executed.origin(v).and_then(|of| executed.first(of)) != Some(v)
+        };
         let at = |(g, k, n): (usize, usize, usize), _: Value| {
             x.f.inst_results(x.plan.groups[g].parts[k][n])[0]
         };
@@ -204,16 +205,16 @@ fn without(
 
 /// The plan in which the groups that compute a value for a phase and need it for a later one are two
 /// each: one for what is computed in phases up to that of the value, one for the rest.
-pub(crate) fn apart(
+pub(crate) fn split_phases(
     f: &Function,
     plan: &Plan,
     v: Value,
     readings: &[Reading],
 ) -> Result<Vec<Plan>, Diagnostic> {
     let x = instances(f, plan)?;
-    let laid = Laid::of(f, plan, x.as_ref())?;
+    let executed = ExecutedPlan::of(f, plan, x.as_ref())?;
     let phase = phase_of(f, v);
-    let shared = |g: usize| readings.iter().any(|r| r.group == g && r.how == How::Here);
+    let shared = |g: usize| readings.iter().any(|r| r.group == g && r.how == ValueSource::Here);
     let mut groups = Vec::new();
     for (g, group) in plan.groups.iter().enumerate() {
         if !shared(g) {
@@ -221,12 +222,12 @@ pub(crate) fn apart(
             continue;
         }
         // Phases never fall along the flow of data, so that the second may follow the first.
-        let laid_out = &laid.plan.groups[g];
+        let laid_out = &executed.plan.groups[g];
         for early in [true, false] {
             let side = |k: usize| -> Vec<Inst> {
                 let both = group.parts[k].iter().zip(&laid_out.parts[k]);
                 let at = |&(_, j): &(&Inst, &Inst)| -> bool {
-                    let of: Phase = laid.facts.f.inst(*j).phase;
+                    let of: Phase = executed.facts.f.inst(*j).phase;
                     (of <= phase) == early
                 };
                 both.filter(at).map(|(&i, _)| i).collect()
@@ -250,7 +251,7 @@ pub(crate) fn with_forms(f: &Function, plan: Plan, like: &Plan) -> Result<Plan, 
     let plan = Plan { storage: Vec::new(), ..plan };
     let (there, here) = (temporaries(f, like)?, temporaries(f, &plan)?);
     let facts = Facts::of(f, true)?;
-    let (known, ranges) = (storage(like), Ranges::of(&facts));
+    let (known, ranges) = (storage(like), ValueRanges::of(&facts));
     let form = |v: Value| match there.contains(v) {
         true => Some(known[v]).filter(|form| *form != Storage::Plain),
         false => narrow(&facts, &ranges, v),
@@ -264,8 +265,10 @@ pub(crate) fn with_forms(f: &Function, plan: Plan, like: &Plan) -> Result<Plan, 
 /// The values that groups of a plan leave to others, results apart.
 fn temporaries(f: &Function, plan: &Plan) -> Result<EntitySet<Value>, Diagnostic> {
     let x = instances(f, plan)?;
-    let laid = Laid::of(f, plan, x.as_ref())?;
+    let executed = ExecutedPlan::of(f, plan, x.as_ref())?;
     let mut found = EntitySet::new();
-    found.extend(stored(&laid.facts, laid.plan).iter().filter_map(|s| laid.origin(s.value)));
+    found.extend(
+        stored(&executed.facts, executed.plan).iter().filter_map(|s| executed.origin(s.value)),
+    );
     Ok(found)
 }

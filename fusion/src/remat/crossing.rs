@@ -1,6 +1,6 @@
 //! Which values cross from one phase to a later one under a plan, and how each gets there.
 
-use crate::analysis::class::Class;
+use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::analysis::phases::served;
 use crate::lower::instances::{Instances, instances};
@@ -9,21 +9,21 @@ use crate::plan::Plan;
 use adfuse_ir::{Diagnostic, Function, Inst, Phase, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-/// How a group comes by a value.
+/// How a group gets a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum How {
-    /// It reads what was computed first, from memory.
+pub enum ValueSource {
+    /// It reads the first instance from memory.
     Memory,
-    /// It reads what a later group computed again, from memory.
+    /// It reads an instance that a later group recomputed from memory.
     Again {
         /// That group.
         group: usize,
     },
     /// It computes it, and needed it for an earlier phase too: nothing crosses memory.
     Here,
-    /// It computes it again.
+    /// It recomputes the value.
     HereAgain,
-    /// It writes the value out wherever it uses it.
+    /// It inlines the value wherever it uses it.
     Written,
     /// It is a parameter or constant.
     Given,
@@ -34,8 +34,8 @@ pub enum How {
 pub struct Reading {
     /// The group.
     pub group: usize,
-    /// How it comes by the value.
-    pub how: How,
+    /// How it gets the value.
+    pub how: ValueSource,
 }
 
 /// What crosses phases.
@@ -50,7 +50,7 @@ pub(crate) struct Crossing {
 }
 
 /// A plan as it is carried out: each instance of a value is one of the function `facts.f`.
-pub(crate) struct Laid<'a> {
+pub(crate) struct ExecutedPlan<'a> {
     pub(crate) facts: Facts<'a>,
     pub(crate) plan: &'a Plan,
     x: Option<&'a Instances>,
@@ -62,29 +62,29 @@ pub(crate) struct Laid<'a> {
     serves: SecondaryMap<Inst, Phase>,
 }
 
-impl<'a> Laid<'a> {
+impl<'a> ExecutedPlan<'a> {
     /// Of a plan of a function, with what [`instances`] makes of it.
     pub(crate) fn of(
         f: &'a Function,
         plan: &'a Plan,
         x: Option<&'a Instances>,
-    ) -> Result<Laid<'a>, Diagnostic> {
+    ) -> Result<ExecutedPlan<'a>, Diagnostic> {
         let (g, plan) = x.map_or((f, plan), |x| (&x.f, &x.plan));
         let mut facts = Facts::of(g, true)?;
         plan.inline.iter().for_each(|&i| facts.set_free(i));
         let (home, first) = (SecondaryMap::new(), SecondaryMap::new());
         let serves = served(g);
-        let mut laid = Laid { facts, plan, x, home, first, serves };
+        let mut executed = ExecutedPlan { facts, plan, x, home, first, serves };
         for (at, group) in plan.groups.iter().enumerate() {
             for &i in group.parts.iter().flatten() {
                 let v = g.inst_results(i)[0];
-                laid.home[v] = Some(at);
-                if let Some(of) = laid.origin(v) {
-                    laid.first[of].get_or_insert(v);
+                executed.home[v] = Some(at);
+                if let Some(of) = executed.origin(v) {
+                    executed.first[of].get_or_insert(v);
                 }
             }
         }
-        Ok(laid)
+        Ok(executed)
     }
 
     /// The value of which this is an instance.
@@ -116,16 +116,16 @@ impl<'a> Laid<'a> {
         }
     }
 
-    /// How a group comes by an instance that an instruction of it reads.
-    fn how(&self, group: usize, v: Value) -> How {
+    /// How a group gets an instance that one of its instructions reads.
+    fn how(&self, group: usize, v: Value) -> ValueSource {
         match self.home[v] {
-            _ if self.facts.free(v).is_some() => How::Written,
-            None => How::Given,
+            _ if self.facts.free(v).is_some() => ValueSource::Written,
+            None => ValueSource::Given,
             Some(home) => match (home == group, self.is_first(v)) {
-                (true, true) => How::Here,
-                (true, false) => How::HereAgain,
-                (false, true) => How::Memory,
-                (false, false) => How::Again { group: home },
+                (true, true) => ValueSource::Here,
+                (true, false) => ValueSource::HereAgain,
+                (false, true) => ValueSource::Memory,
+                (false, false) => ValueSource::Again { group: home },
             },
         }
     }
@@ -140,7 +140,7 @@ impl<'a> Laid<'a> {
                     continue;
                 }
                 match self.how(group, a) {
-                    How::Written | How::HereAgain => stack.push(a),
+                    ValueSource::Written | ValueSource::HereAgain => stack.push(a),
                     _ => found.extend(self.origin(a)),
                 }
             }
@@ -161,23 +161,23 @@ impl Crossing {
     /// For what has no lowering.
     pub(crate) fn of(f: &Function, plan: &Plan) -> Result<Crossing, Diagnostic> {
         let x = instances(f, plan)?;
-        let laid = Laid::of(f, plan, x.as_ref())?;
+        let executed = ExecutedPlan::of(f, plan, x.as_ref())?;
         let mut found = Crossing {
             values: Vec::new(),
             readings: SecondaryMap::new(),
             from: SecondaryMap::new(),
             saved: SecondaryMap::new(),
         };
-        for g in 0..laid.plan.groups.len() {
-            found.group(f, &laid, g);
+        for g in 0..executed.plan.groups.len() {
+            found.group(f, &executed, g);
         }
         let body = f.body_insts().iter().flat_map(|&i| f.inst_results(i));
         let all = f.params().iter().chain(body).copied();
         found.values = all.filter(|&v| !found.readings[v].is_empty()).collect();
-        let forms = storage(laid.plan);
-        for kept in stored(&laid.facts, laid.plan).into_iter().filter(|s| s.later) {
-            if let Some(v) = laid.origin(kept.value) {
-                let size = bytes(&laid.facts, &forms, kept.value).unwrap_or(u64::MAX);
+        let forms = storage(executed.plan);
+        for kept in stored(&executed.facts, executed.plan).into_iter().filter(|s| s.later) {
+            if let Some(v) = executed.origin(kept.value) {
+                let size = bytes(&executed.facts, &forms, kept.value).unwrap_or(u64::MAX);
                 found.saved[v] = found.saved[v].saturating_add(size);
             }
         }
@@ -185,20 +185,20 @@ impl Crossing {
     }
 
     /// Notes what a group needs for later phases.
-    fn group(&mut self, f: &Function, laid: &Laid<'_>, g: usize) {
-        let (facts, h) = (&laid.facts, laid.facts.f);
-        let members = || laid.plan.groups[g].parts.iter().flatten().copied();
+    fn group(&mut self, f: &Function, executed: &ExecutedPlan<'_>, g: usize) {
+        let (facts, h) = (&executed.facts, executed.facts.f);
+        let members = || executed.plan.groups[g].parts.iter().flatten().copied();
         for m in members() {
             let own = h.inst(m).phase;
             let (mut stack, mut seen) = (vec![m], EntitySet::<Inst>::new());
             while let Some(i) = stack.pop() {
                 for &a in h.args(i) {
-                    let Some(v) = laid.origin(a).filter(|_| h.literal(a).is_none()) else {
+                    let Some(v) = executed.origin(a).filter(|_| h.literal(a).is_none()) else {
                         continue;
                     };
-                    let how = laid.how(g, a);
+                    let how = executed.how(g, a);
                     let needed = match how {
-                        How::Memory | How::Again { .. } => laid.serves[m],
+                        ValueSource::Memory | ValueSource::Again { .. } => executed.serves[m],
                         _ => own,
                     };
                     if let Some(j) = facts.free(a)
@@ -214,9 +214,13 @@ impl Crossing {
                         self.readings[v].push(reading);
                     }
                     match how {
-                        How::Written | How::HereAgain => laid.sources(g, a, &mut self.from[v]),
-                        How::Again { group } => laid.sources(group, a, &mut self.from[v]),
-                        How::Memory | How::Here | How::Given => {}
+                        ValueSource::Written | ValueSource::HereAgain => {
+                            executed.sources(g, a, &mut self.from[v])
+                        }
+                        ValueSource::Again { group } => {
+                            executed.sources(group, a, &mut self.from[v])
+                        }
+                        ValueSource::Memory | ValueSource::Here | ValueSource::Given => {}
                     }
                 }
             }
@@ -234,5 +238,5 @@ pub(crate) fn phase_of(f: &Function, v: Value) -> Phase {
 
 /// Whether a value is written in the program.
 pub(crate) fn is_constant(facts: &Facts<'_>, v: Value) -> bool {
-    matches!(facts.f.def(v), ValueDef::Inst(i, _) if facts.class[i] == Class::Constant)
+    matches!(facts.f.def(v), ValueDef::Inst(i, _) if facts.class[i] == InstClass::Constant)
 }

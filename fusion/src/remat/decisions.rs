@@ -1,45 +1,45 @@
-//! What a plan decides for each value that crosses phases, and what else could have been decided.
+//! A plan's decision for each value that crosses phases, with its alternative.
 //!
-//! The alternative to a decision is a plan that differs in it alone: it is made, lowered, priced, and
-//! its memory packed, and what is told are differences.
+//! The alternative is a plan that differs in this decision alone. It is made, lowered, priced and packed, and the
+//! differences are reported.
 
 use super::alternatives;
-use super::crossing::{Crossing, How, Reading, is_constant, phase_of};
+use super::crossing::{Crossing, Reading, ValueSource, is_constant, phase_of};
 use crate::analysis::facts::Facts;
-use crate::analysis::value_range::Ranges;
+use crate::analysis::value_range::ValueRanges;
 use crate::fuse::greedy::narrow;
 use crate::lower::steps::steps_of;
-use crate::memory::engine::Engine;
+use crate::memory::engine::EngineModel;
 use crate::memory::peak::fullest;
 use crate::memory::residuals::{bytes, storage};
 use crate::plan::Plan;
 use crate::plan::lossy::{LossyCopy, copied};
-use crate::plan::options::Options;
+use crate::plan::options::PlanOptions;
 use crate::search::point::{PlanPoint, measured, measured_at};
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::{Diagnostic, Function, Op, Phase, Value, ValueDef};
 use cranelift_entity::EntitySet;
 use std::cmp::Reverse;
 
-/// What becomes of a value between the phase that computes it and the later ones that need it.
+/// The decision about a value between the phase that computes it and the later phases that need it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Choice {
-    /// It is kept as it is.
+pub enum ResidualChoice {
+    /// It is stored unchanged.
     Save,
-    /// It is kept in a narrower form that loses nothing.
+    /// It is stored in a narrower lossless form.
     Compress {
         /// Bits of an element.
         bits: u8,
     },
-    /// It is the copy of a value in a narrower type that the user allows: what loses something.
+    /// It is a lossy copy in a narrower type that the user allows.
     Lossy(LossyCopy),
-    /// It is computed again.
+    /// It is recomputed.
     Remat {
-        /// The groups that compute it again for themselves.
+        /// The groups that recompute it for themselves.
         inside: Vec<usize>,
-        /// The groups that compute it again for others.
+        /// The groups that recompute it for others.
         own: Vec<usize>,
-        /// The values that are read for that.
+        /// The values that are read for the recomputation.
         from: Vec<Value>,
     },
     /// It is never in memory: the kernels that compute it need it for the later phase, too.
@@ -52,7 +52,7 @@ pub enum Choice {
     Output,
 }
 
-/// How another plan differs: its figure less that of the plan at hand.
+/// The difference of another plan: its figures less those of the present plan.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Difference {
     /// The other plan.
@@ -67,26 +67,26 @@ pub struct Difference {
 
 /// Why there is no alternative.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum NoAlternative {
     /// A parameter is not computed.
     Parameter,
     /// A constant is not computed.
     Constant,
-    /// A result is in memory anyway: to compute it again frees nothing.
+    /// A result is in memory anyway: recomputing it frees nothing.
     Output,
-    /// No such plan has a lowering: what is in the way of the first that was tried.
+    /// No alternative can be lowered: the refusal of the first one.
     Refused(String),
 }
 
-/// What else could become of a value.
+/// The alternative to a decision.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Alternative {
-    /// It could be kept.
+    /// It could be stored.
     Keep(Difference),
-    /// It could be computed again.
+    /// It could be recomputed.
     Remat(Difference),
     /// Nothing.
-    None(Why),
+    None(NoAlternative),
 }
 
 /// What settles a decision.
@@ -104,7 +104,7 @@ pub enum Constraint {
         /// By this many bytes.
         over: u64,
     },
-    /// The alternative is slower, and nobody asks for what it would free.
+    /// The alternative is slower, and no budget needs the memory that it frees.
     Time,
     /// The alternative is as fast and frees nothing.
     Bytes,
@@ -113,18 +113,18 @@ pub enum Constraint {
     Search,
 }
 
-/// What was decided for a value.
+/// The decision for a value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Decision {
     /// The value.
     pub value: Value,
     /// The phase that computes it.
     pub phase: Phase,
-    /// The groups that need it for later phases, in the order in which they run, and how each comes by
+    /// The groups that need it for later phases, in the order in which they run, and how each gets
     /// it.
     pub readings: Vec<Reading>,
     /// What becomes of it.
-    pub choice: Choice,
+    pub choice: ResidualChoice,
     /// Bytes that it takes where it is stored, or would take.
     pub bytes: u64,
     /// How many of the plan's [`saved_bytes`](crate::saved_bytes) are of this value.
@@ -132,21 +132,21 @@ pub struct Decision {
     /// Whether it is in memory at the moment at which most bytes are in use, so that less of it would
     /// lower the peak if nothing else is as high.
     pub at_peak: bool,
-    /// What else could be decided, and what it costs.
+    /// The alternative and its cost.
     pub other: Alternative,
     /// What settles it.
     pub bound: Constraint,
 }
 
-/// Decides about one value after the other what a plan has decided.
+/// Evaluates the decisions of a plan, one value after the other.
 pub struct Decider<'a> {
     f: &'a Function,
     plan: &'a Plan,
-    options: &'a Options,
+    options: &'a PlanOptions,
     budget: Option<u64>,
-    engine: &'a dyn Engine,
+    engine: &'a dyn EngineModel,
     facts: Facts<'a>,
-    ranges: Ranges,
+    ranges: ValueRanges,
     crossing: Crossing,
     point: PlanPoint,
     at_peak: EntitySet<Value>,
@@ -163,9 +163,9 @@ pub struct Decider<'a> {
 pub fn decisions(
     f: &Function,
     plan: &Plan,
-    options: &Options,
+    options: &PlanOptions,
     budget: Option<u64>,
-    engine: &dyn Engine,
+    engine: &dyn EngineModel,
 ) -> Result<Vec<Decision>, Diagnostic> {
     let decider = Decider::of(f, plan, options, budget, engine)?;
     decider.values().iter().filter_map(|&v| decider.decision(v).transpose()).collect()
@@ -179,9 +179,9 @@ impl<'a> Decider<'a> {
     pub fn of(
         f: &'a Function,
         plan: &'a Plan,
-        options: &'a Options,
+        options: &'a PlanOptions,
         budget: Option<u64>,
-        engine: &'a dyn Engine,
+        engine: &'a dyn EngineModel,
     ) -> Result<Decider<'a>, Diagnostic> {
         crate::lower::belongs(f, plan)?;
         let (point, program, holders) = measured_at(f, plan.clone(), options, engine)?;
@@ -192,7 +192,7 @@ impl<'a> Decider<'a> {
             peak_group = steps_of(plan, &program).iter().position(|s| s.contains(&moment.step));
         }
         let (facts, crossing) = (Facts::of(f, true)?, Crossing::of(f, plan)?);
-        let ranges = Ranges::of(&facts);
+        let ranges = ValueRanges::of(&facts);
         Ok(Decider {
             f,
             plan,
@@ -227,7 +227,7 @@ impl<'a> Decider<'a> {
         self.peak_group
     }
 
-    /// What the plan takes.
+    /// The cost of the plan.
     pub fn point(&self) -> &PlanPoint {
         &self.point
     }
@@ -245,7 +245,9 @@ impl<'a> Decider<'a> {
         let other = self.other(v, &choice, readings)?;
         let mut forms = storage(self.plan);
         // What is not stored would be so in its narrowest form.
-        if !readings.iter().any(|r| matches!(r.how, How::Memory | How::Again { .. } | How::Given)) {
+        if !readings.iter().any(|r| {
+            matches!(r.how, ValueSource::Memory | ValueSource::Again { .. } | ValueSource::Given)
+        }) {
             forms[v] = narrow(&self.facts, &self.ranges, v).unwrap_or(Storage::Plain);
         }
         Ok(Some(Decision {
@@ -261,41 +263,41 @@ impl<'a> Decider<'a> {
         }))
     }
 
-    fn choice(&self, v: Value, readings: &[Reading]) -> Choice {
-        let any = |how: How| readings.iter().any(|r| r.how == how);
+    fn choice(&self, v: Value, readings: &[Reading]) -> ResidualChoice {
+        let any = |how: ValueSource| readings.iter().any(|r| r.how == how);
         if is_constant(&self.facts, v) {
-            return Choice::Constant;
+            return ResidualChoice::Constant;
         }
         if !matches!(self.f.def(v), ValueDef::Inst(..)) {
-            return Choice::Parameter;
+            return ResidualChoice::Parameter;
         }
         let (mut inside, mut own) = (Vec::new(), Vec::new());
         for reading in readings {
             match reading.how {
-                How::Written | How::HereAgain => inside.push(reading.group),
-                How::Again { group } if !own.contains(&group) => own.push(group),
+                ValueSource::Written | ValueSource::HereAgain => inside.push(reading.group),
+                ValueSource::Again { group } if !own.contains(&group) => own.push(group),
                 _ => {}
             }
         }
         let result = self.f.results().contains(&v);
         let again = !inside.is_empty() || !own.is_empty();
-        if result && (any(How::Memory) || !again) {
-            return Choice::Output;
+        if result && (any(ValueSource::Memory) || !again) {
+            return ResidualChoice::Output;
         }
-        if any(How::Memory) {
+        if any(ValueSource::Memory) {
             if let ValueDef::Inst(i, _) = self.f.def(v)
                 && let Some(copy) = copied(self.f, i)
             {
-                return Choice::Lossy(copy);
+                return ResidualChoice::Lossy(copy);
             }
             return match storage(self.plan)[v] {
-                Storage::Plain => Choice::Save,
-                Storage::Packed(bits) => Choice::Compress { bits },
+                Storage::Plain => ResidualChoice::Save,
+                Storage::Packed(bits) => ResidualChoice::Compress { bits },
             };
         }
         match again {
-            true => Choice::Remat { inside, own, from: self.crossing.from[v].clone() },
-            false => Choice::Shared,
+            true => ResidualChoice::Remat { inside, own, from: self.crossing.from[v].clone() },
+            false => ResidualChoice::Shared,
         }
     }
 
@@ -303,15 +305,17 @@ impl<'a> Decider<'a> {
     fn other(
         &self,
         v: Value,
-        choice: &Choice,
+        choice: &ResidualChoice,
         readings: &[Reading],
     ) -> Result<Alternative, Diagnostic> {
         let make: fn(Difference) -> Alternative = match choice {
-            Choice::Parameter => return Ok(Alternative::None(Why::Parameter)),
-            Choice::Constant => return Ok(Alternative::None(Why::Constant)),
-            Choice::Output => return Ok(Alternative::None(Why::Output)),
-            Choice::Save | Choice::Compress { .. } | Choice::Lossy(_) => Alternative::Remat,
-            Choice::Remat { .. } | Choice::Shared => Alternative::Keep,
+            ResidualChoice::Parameter => return Ok(Alternative::None(NoAlternative::Parameter)),
+            ResidualChoice::Constant => return Ok(Alternative::None(NoAlternative::Constant)),
+            ResidualChoice::Output => return Ok(Alternative::None(NoAlternative::Output)),
+            ResidualChoice::Save | ResidualChoice::Compress { .. } | ResidualChoice::Lossy(_) => {
+                Alternative::Remat
+            }
+            ResidualChoice::Remat { .. } | ResidualChoice::Shared => Alternative::Keep,
         };
         let (mut best, mut refused): (Option<PlanPoint>, Option<String>) = (None, None);
         for made in self.tried(v, choice, readings)? {
@@ -326,7 +330,7 @@ impl<'a> Decider<'a> {
             }
         }
         Ok(match best {
-            None => Alternative::None(Why::Refused(refused.unwrap_or_default())),
+            None => Alternative::None(NoAlternative::Refused(refused.unwrap_or_default())),
             Some(b) => make(Difference {
                 peak: difference(b.peak, self.point.peak),
                 saved: difference(b.saved, self.point.saved),
@@ -347,17 +351,19 @@ impl<'a> Decider<'a> {
     fn tried(
         &self,
         v: Value,
-        choice: &Choice,
+        choice: &ResidualChoice,
         readings: &[Reading],
     ) -> Result<Vec<Result<PlanPoint, Diagnostic>>, Diagnostic> {
         let (f, plan) = (self.f, self.plan);
         let plans = match choice {
-            Choice::Parameter | Choice::Constant | Choice::Output => Vec::new(),
-            Choice::Save | Choice::Compress { .. } | Choice::Lossy(_) => {
-                alternatives::again(f, plan, v, readings)?
+            ResidualChoice::Parameter | ResidualChoice::Constant | ResidualChoice::Output => {
+                Vec::new()
             }
-            Choice::Remat { .. } => alternatives::kept(f, plan, v)?,
-            Choice::Shared => alternatives::apart(f, plan, v, readings)?,
+            ResidualChoice::Save | ResidualChoice::Compress { .. } | ResidualChoice::Lossy(_) => {
+                alternatives::rematerialize(f, plan, v, readings)?
+            }
+            ResidualChoice::Remat { .. } => alternatives::kept(f, plan, v)?,
+            ResidualChoice::Shared => alternatives::split_phases(f, plan, v, readings)?,
         };
         let price = |plan| {
             let plan = alternatives::with_forms(f, plan, self.plan)?;
@@ -368,10 +374,13 @@ impl<'a> Decider<'a> {
 
     /// Whether one alternative to a choice comes before another: within the budget first, then what does
     /// what it is for, then faster, then smaller.
-    fn before(&self, a: &PlanPoint, b: &PlanPoint, choice: &Choice) -> bool {
+    fn before(&self, a: &PlanPoint, b: &PlanPoint, choice: &ResidualChoice) -> bool {
         let over = |p: &PlanPoint| self.budget.is_some_and(|budget| p.peak > budget);
         // To compute one value again in order to keep another as large frees nothing.
-        let kept = matches!(choice, Choice::Save | Choice::Compress { .. } | Choice::Lossy(_));
+        let kept = matches!(
+            choice,
+            ResidualChoice::Save | ResidualChoice::Compress { .. } | ResidualChoice::Lossy(_)
+        );
         let vain = |p: &PlanPoint| kept && p.saved >= self.point.saved && p.peak >= self.point.peak;
         let first = (over(a), vain(a)).cmp(&(over(b), vain(b)));
         let times = a.seconds.total_cmp(&b.seconds);
@@ -379,12 +388,12 @@ impl<'a> Decider<'a> {
     }
 
     /// What settles a decision.
-    fn bound(&self, v: Value, choice: &Choice, other: &Alternative) -> Constraint {
+    fn bound(&self, v: Value, choice: &ResidualChoice, other: &Alternative) -> Constraint {
         let d = match other {
             Alternative::None(_) => return Constraint::Legality,
             Alternative::Keep(d) | Alternative::Remat(d) => d,
         };
-        if matches!(choice, Choice::Save | Choice::Compress { .. })
+        if matches!(choice, ResidualChoice::Save | ResidualChoice::Compress { .. })
             && let Some(of) = self.inverted(v)
         {
             return Constraint::Exactness { of };
@@ -410,7 +419,7 @@ impl<'a> Decider<'a> {
         let users = self.facts.users[v].iter();
         let made = users.filter(|&&u| INVERTED.contains(&self.f.op(u)));
         let kept = |y: &Value| {
-            let memory = self.crossing.readings[*y].iter().any(|r| r.how == How::Memory);
+            let memory = self.crossing.readings[*y].iter().any(|r| r.how == ValueSource::Memory);
             memory || self.f.results().contains(y)
         };
         made.map(|&u| self.f.inst_results(u)[0]).find(kept)

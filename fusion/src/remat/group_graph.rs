@@ -1,8 +1,7 @@
-//! The groups of a plan as operations with costs: what the choice between keeping and computing again
-//! is made on.
+//! The groups of a plan as a graph of operations with costs, on which rematerialization is decided.
 
 use super::schedule::cost_graph::{CostGraph, GraphError, OpId, Operation};
-use crate::analysis::class::Class;
+use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
 use crate::cost::cost;
@@ -122,15 +121,15 @@ fn members<'a>(f: &'a Function, group: &'a Group) -> impl Iterator<Item = Value>
 }
 
 /// Values that a group leaves behind.
-pub(crate) struct Left {
+pub(crate) struct GroupOutputs {
     /// To other groups, or to the caller.
     pub(crate) kept: EntitySet<Value>,
     results: EntitySet<Value>,
 }
 
-pub(crate) fn left(facts: &Facts<'_>, plan: &Plan) -> Left {
+pub(crate) fn left(facts: &Facts<'_>, plan: &Plan) -> GroupOutputs {
     let f = facts.f;
-    let mut left = Left { kept: EntitySet::new(), results: EntitySet::new() };
+    let mut left = GroupOutputs { kept: EntitySet::new(), results: EntitySet::new() };
     left.results.extend(f.results().iter().copied());
     let mut home: SecondaryMap<Value, Option<(usize, usize)>> = SecondaryMap::new();
     for (g, group) in plan.groups.iter().enumerate() {
@@ -143,7 +142,7 @@ pub(crate) fn left(facts: &Facts<'_>, plan: &Plan) -> Left {
                 }
                 for leaf in leaves(facts, i) {
                     let constant =
-                        made_by(f, leaf).is_none_or(|j| facts.class[j] == Class::Constant);
+                        made_by(f, leaf).is_none_or(|j| facts.class[j] == InstClass::Constant);
                     if !constant && home[leaf] != Some((g, k)) {
                         left.kept.insert(leaf);
                     }

@@ -1,12 +1,12 @@
-//! From a schedule of operations to a plan in which instructions recur.
+//! Turns a schedule of operations into a plan in which instructions recur.
 
 use super::group_graph::{GroupGraph, needed};
-use super::schedule::steps::Schedule;
+use super::schedule::steps::OpSchedule;
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::of_groups;
-use crate::fuse::group::group_again;
+use crate::fuse::group::regroup;
 use crate::lower::instances::instances;
-use crate::plan::options::Options;
+use crate::plan::options::PlanOptions;
 use crate::plan::{Group, Plan};
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -17,7 +17,7 @@ pub(crate) fn recurring(
     facts: &Facts<'_>,
     base: &Plan,
     graph: &GroupGraph,
-    schedule: &Schedule,
+    schedule: &OpSchedule,
 ) -> (Plan, Vec<bool>) {
     let mut ran = EntitySet::new();
     let mut begun = vec![false; base.groups.len()];
@@ -59,7 +59,7 @@ pub(crate) fn regrouped(
     f: &Function,
     plan: &Plan,
     again: &[bool],
-    options: &Options,
+    options: &PlanOptions,
     price: f64,
 ) -> Result<Option<Plan>, Diagnostic> {
     let Some(x) = instances(f, plan)? else { return Ok(None) };
@@ -71,7 +71,7 @@ pub(crate) fn regrouped(
         let first = members().map(|i| place[i]).min().unwrap_or(0);
         members().for_each(|i| since[i] = first);
     }
-    let (facts, groups) = group_again(&x.f, options, price, &since)?;
+    let (facts, groups) = regroup(&x.f, options, price, &since)?;
     let made = of_groups(&facts, &groups, options);
     let origin = |i: Inst| -> Option<Inst> {
         let v = x.value[x.f.inst_results(i)[0]]?;

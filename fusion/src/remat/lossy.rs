@@ -1,13 +1,13 @@
-//! Which values are worth a copy in a narrower type, and why the others are kept as they are.
+//! Chooses the values that get a lossy copy, and reports why others get none.
 
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::plan_at;
-use crate::memory::engine::Engine;
+use crate::memory::engine::EngineModel;
 use crate::memory::residuals::stored;
 use crate::plan::Plan;
 use crate::plan::lossy::{Lossy, Narrow, lossy_copies};
 use crate::plan::names::value_named;
-use crate::plan::options::{Effort, Options};
+use crate::plan::options::{Effort, PlanOptions};
 use crate::prepass::lossy::{keeping, unfit};
 use crate::search::point::{PlanPoint, plan_point};
 use adfuse_ir::text::Names;
@@ -24,23 +24,23 @@ pub struct Narrowed {
     pub function: Function,
     /// Values that might have a copy and have none: those that were named, in the order given, then
     /// others that the plan keeps for a later phase, in the order in which they were looked at.
-    pub left: Vec<Left>,
+    pub left: Vec<UncompressedValue>,
 }
 
 /// A value that is kept as it is, or not at all.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Left {
+pub struct UncompressedValue {
     /// Its name.
     pub name: String,
     /// Whether it was named, and not only allowed with all others.
     pub named: bool,
     /// Why.
-    pub why: AsItIs,
+    pub why: NoCopy,
 }
 
 /// Why a value has no copy in a narrower type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AsItIs {
+pub enum NoCopy {
     /// It is no float of a wider type.
     NotWider,
     /// It has fewer elements than are worth a copy, this many.
@@ -61,17 +61,17 @@ pub enum AsItIs {
     Untried,
 }
 
-impl fmt::Display for AsItIs {
+impl fmt::Display for NoCopy {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            AsItIs::NotWider => to.write_str("it is no wider float"),
-            AsItIs::Short { elements } => {
+            NoCopy::NotWider => to.write_str("it is no wider float"),
+            NoCopy::Short { elements } => {
                 write!(to, "it has {elements} elements, fewer than {WORTH}")
             }
-            AsItIs::NoCopy => to.write_str("no plan would keep the copy"),
-            AsItIs::SavesNothing => to.write_str("the copy would save no bytes"),
-            AsItIs::Peak { more } => write!(to, "the copy would raise the peak by {more} bytes"),
-            AsItIs::Untried => write!(to, "it is not among the {MOST_TRIED} largest"),
+            NoCopy::NoCopy => to.write_str("no plan would keep the copy"),
+            NoCopy::SavesNothing => to.write_str("the copy would save no bytes"),
+            NoCopy::Peak { more } => write!(to, "the copy would raise the peak by {more} bytes"),
+            NoCopy::Untried => write!(to, "it is not among the {MOST_TRIED} largest"),
         }
     }
 }
@@ -90,12 +90,12 @@ const WORTH: i64 = 64;
 /// # Errors
 /// As [`plan`](crate::plan()) and those of the engine;
 /// [`Kind::UnknownName`](adfuse_ir::Kind::UnknownName) and [`Kind::Usage`](adfuse_ir::Kind::Usage) for
-/// named values that there are not, or that have no copy of that type.
+/// named values that do not exist, or that have no copy of that type.
 pub fn keep_lossy(
     f: &Function,
     lossy: &Lossy,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<Narrowed, Diagnostic> {
     let named = lossy.named.iter().map(|(name, narrow)| {
         let v = value_named(f, name)?;
@@ -109,7 +109,7 @@ pub fn keep_lossy(
     let names = Names::of(f);
     // Search changes what is fused, and little of what crosses.
     let effort = options.effort.min(Effort::Default);
-    let planner = Planner { options: Options { effort, ..options.clone() }, engine };
+    let planner = Planner { options: PlanOptions { effort, ..options.clone() }, engine };
     let before = planner.point(f)?;
     let facts = Facts::of(f, true)?;
     let kept: Vec<Value> = planner.kept(f, &before.plan)?;
@@ -120,39 +120,40 @@ pub fn keep_lossy(
         let Some(narrow) = lossy.every else { break };
         let elements = facts.elements[v];
         match unfit(f, v, narrow) {
-            Some(_) => without.push((v, AsItIs::NotWider)),
-            None if elements < WORTH => without.push((v, AsItIs::Short { elements })),
+            Some(_) => without.push((v, NoCopy::NotWider)),
+            None if elements < WORTH => without.push((v, NoCopy::Short { elements })),
             None => others.push((v, narrow)),
         }
     }
     others.sort_by_key(|&(v, _)| (Reverse(facts.elements[v]), v));
-    let Chosen { taken, left } = planner.worthwhile(f, before, mine, others)?;
+    let ChosenCopies { taken, left } = planner.worthwhile(f, before, mine, others)?;
     // Named values that the plan does not keep at all are in neither list.
     let mine = named.iter().filter(|(v, _)| taken.iter().all(|(t, _)| t != v));
     let mine = mine.map(|&(v, _)| (v, true, reason(&left, v)));
     let rest = left.iter().filter(|(v, _)| own(*v).is_none()).chain(&without);
     let all = mine.chain(rest.map(|&(v, why)| (v, false, why)));
-    let left = all.map(|(v, named, why)| Left { name: names.get(v), named, why }).collect();
+    let left =
+        all.map(|(v, named, why)| UncompressedValue { name: names.get(v), named, why }).collect();
     Ok(Narrowed { function: keeping(f, &taken)?, left })
 }
 
-fn reason(left: &[(Value, AsItIs)], v: Value) -> AsItIs {
-    left.iter().find(|(l, _)| *l == v).map_or(AsItIs::NoCopy, |(_, why)| *why)
+fn reason(left: &[(Value, NoCopy)], v: Value) -> NoCopy {
+    left.iter().find(|(l, _)| *l == v).map_or(NoCopy::NoCopy, |(_, why)| *why)
 }
 
 /// The values that have copies, and those that have none.
-struct Chosen {
+struct ChosenCopies {
     taken: Vec<(Value, Narrow)>,
-    left: Vec<(Value, AsItIs)>,
+    left: Vec<(Value, NoCopy)>,
 }
 
 /// Values of which a plan keeps copies, and what that plan takes, if there are any.
-type Stored = (Vec<(Value, Narrow)>, Option<PlanPoint>);
+type StoredCopies = (Vec<(Value, Narrow)>, Option<PlanPoint>);
 
 /// What plans are made by, to see what pays.
 struct Planner<'a> {
-    options: Options,
-    engine: &'a dyn Engine,
+    options: PlanOptions,
+    engine: &'a dyn EngineModel,
 }
 
 impl Planner<'_> {
@@ -176,25 +177,25 @@ impl Planner<'_> {
         before: PlanPoint,
         named: Vec<(Value, Narrow)>,
         others: Vec<(Value, Narrow)>,
-    ) -> Result<Chosen, Diagnostic> {
+    ) -> Result<ChosenCopies, Diagnostic> {
         let (named, with_named) = self.stored(f, named)?;
         let before = with_named.filter(|_| !named.is_empty()).unwrap_or(before);
         let against = |new: &PlanPoint, old: &PlanPoint| match new.peak.checked_sub(old.peak) {
-            _ if new.saved >= old.saved => Some(AsItIs::SavesNothing),
+            _ if new.saved >= old.saved => Some(NoCopy::SavesNothing),
             None | Some(0) => None,
-            Some(more) => Some(AsItIs::Peak { more }),
+            Some(more) => Some(NoCopy::Peak { more }),
         };
         let (all, together) = self.stored(f, named.iter().chain(&others).copied().collect())?;
         let copied = |one: &(Value, Narrow)| all.contains(one);
-        let lost = others.iter().filter(|one| !copied(one)).map(|&(v, _)| (v, AsItIs::NoCopy));
-        let mut left: Vec<(Value, AsItIs)> = lost.collect();
+        let lost = others.iter().filter(|one| !copied(one)).map(|&(v, _)| (v, NoCopy::NoCopy));
+        let mut left: Vec<(Value, NoCopy)> = lost.collect();
         if together.is_some_and(|point| against(&point, &before).is_none()) {
-            return Ok(Chosen { taken: all, left });
+            return Ok(ChosenCopies { taken: all, left });
         }
         let (mut taken, mut best) = (named, before);
         for (k, &one) in others.iter().filter(|one| copied(one)).enumerate() {
             if k >= MOST_TRIED {
-                left.push((one.0, AsItIs::Untried));
+                left.push((one.0, NoCopy::Untried));
                 continue;
             }
             taken.push(one);
@@ -207,12 +208,16 @@ impl Planner<'_> {
                 }
             }
         }
-        Ok(Chosen { taken, left })
+        Ok(ChosenCopies { taken, left })
     }
 
     /// Those of the values whose copies the plan with copies of them all keeps for later phases, and that
     /// plan. What it keeps no copy of is left out, and without it others may be kept no more.
-    fn stored(&self, f: &Function, mut wanted: Vec<(Value, Narrow)>) -> Result<Stored, Diagnostic> {
+    fn stored(
+        &self,
+        f: &Function,
+        mut wanted: Vec<(Value, Narrow)>,
+    ) -> Result<StoredCopies, Diagnostic> {
         let names = Names::of(f);
         while !wanted.is_empty() {
             let g = keeping(f, &wanted)?;

@@ -1,12 +1,12 @@
-//! Plans under a budget: what is kept for the backward pass and what is computed again, decided for
-//! forward and backward together.
+//! Plans under a budget: which values are saved for the backward pass and which are recomputed, decided for forward and
+//! backward together.
 //!
-//! The plan without a budget says what the groups are, what each leaves for others, and what it takes.
-//! Seen as a graph of operations ([`crate::remat::schedule`]), schedules trade memory for time; each becomes a
-//! plan in which groups recur. Their instructions are grouped anew, so that what is computed again joins
-//! its readers, lowered, priced, and their memory packed. What differs from the fastest in one value is tried, too.
-//! What is not worse than another in both is the frontier. It does not depend on a budget: a budget picks from it, so that a tighter one never has a
-//! higher peak, and a looser one is never slower.
+//! The plan without a budget defines the groups, what each leaves to others, and its cost. As a graph of operations
+//! ([`crate::remat::schedule`]) it has schedules that trade memory for time. Each schedule becomes a plan in which
+//! groups recur. Its instructions are grouped again, so that recomputed values join their readers; then the plan is
+//! lowered, priced and packed. Plans that differ from the fastest in one decision are tried as well. The plans that no
+//! other beats in both memory and time are the frontier. It does not depend on a budget: a budget selects from it, so a
+//! smaller budget never has a higher peak, and a larger one is never slower.
 
 pub(crate) mod alternatives;
 pub(crate) mod crossing;
@@ -19,25 +19,26 @@ pub(crate) mod single_changes;
 
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::plan_at;
-pub use crate::lower::instances::computed_again;
+pub use crate::lower::instances::recomputed_values;
 use crate::lower::lowered;
 pub use crate::lower::steps::steps_of;
-use crate::memory::engine::Engine;
+use crate::memory::engine::EngineModel;
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
-use crate::plan::options::{Effort, Options};
+use crate::plan::options::{Effort, PlanOptions};
 use crate::search::fastest::plan_attempts;
 use crate::search::measure::Predicted;
 use crate::search::planner::search;
 use crate::search::point::{PlanPoint, measured};
 use crate::search::policy::Uniform;
 use crate::search::price::PRICES;
-use crate::search::space::Space;
+use crate::search::space::PlanSpace;
 use crate::search::walk::SearchOptions;
 use adfuse_ir::{At, Diagnostic, Function, Kind};
-pub use crossing::{How, Reading};
+pub use crossing::{Reading, ValueSource};
 pub use decisions::{
-    Alternative, Choice, Constraint, Decider, Decision, Difference, Why, decisions,
+    Alternative, Constraint, Decider, Decision, Difference, NoAlternative, ResidualChoice,
+    decisions,
 };
 use schedule::frontier;
 use schedule::frontier::FrontierOptions;
@@ -45,7 +46,7 @@ use schedule::frontier::FrontierOptions;
 use group_graph::GroupGraph;
 use instantiate::{recurring, regrouped};
 
-/// What there is to choose from, whatever the budget: peaks rise and seconds fall, both strictly.
+/// The frontier of plans: peaks rise and seconds fall, both strictly.
 #[derive(Clone, Debug)]
 pub struct PlanFrontier {
     points: Vec<PlanPoint>,
@@ -61,7 +62,7 @@ impl PlanFrontier {
         &self.points
     }
 
-    /// The point that takes the least time, whatever it holds.
+    /// The fastest point.
     pub fn fastest(&self) -> Option<&PlanPoint> {
         self.points.last()
     }
@@ -95,8 +96,8 @@ const MEASURED: usize = 40_000;
 /// As [`plan`](crate::plan()), and those of the engine.
 pub fn plan_frontier(
     f: &Function,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<PlanFrontier, Diagnostic> {
     let mut points = Vec::new();
     let prices = if options.effort == Effort::Off { &PRICES[..1] } else { &PRICES };
@@ -154,10 +155,10 @@ pub fn plan_frontier(
 fn bettered(
     f: &Function,
     found: PlanFrontier,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<PlanFrontier, Diagnostic> {
-    let space = Space::new(f, options, engine, &Predicted)?;
+    let space = PlanSpace::new(f, options, engine, &Predicted)?;
     let all = SearchOptions::default();
     let steps = all.steps / found.points.len().max(1) as u32;
     let mut points = Vec::new();
@@ -176,8 +177,8 @@ fn bettered(
 fn chosen(
     f: &Function,
     mut points: Vec<PlanPoint>,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> PlanFrontier {
     points.sort_by(|a, b| a.peak.cmp(&b.peak).then(a.seconds.total_cmp(&b.seconds)));
     let mut best: Vec<PlanPoint> = Vec::new();
@@ -195,7 +196,7 @@ fn binding(
     f: &Function,
     plan: &Plan,
     device: &MachineModel,
-    engine: &dyn Engine,
+    engine: &dyn EngineModel,
 ) -> Option<String> {
     let program = lowered(f, plan, device).ok()?;
     let scratch = engine.scratch(&program).ok()?;

@@ -1,9 +1,9 @@
-//! Plans that differ from the fastest in what becomes of one value: the planner, which is greedy, does not
-//! look at all of them, and some are better.
+//! Plans that differ from the fastest plan in one decision. The planner is greedy and does not try all of them; some
+//! are better.
 
 use super::decisions::{ALIKE, Decider};
-use crate::memory::engine::Engine;
-use crate::plan::options::Options;
+use crate::memory::engine::EngineModel;
+use crate::plan::options::PlanOptions;
 use crate::search::point::PlanPoint;
 use adfuse_ir::{Diagnostic, Function, Value};
 
@@ -20,8 +20,8 @@ const MOST: usize = 160;
 pub(crate) fn decided_otherwise(
     f: &Function,
     start: &PlanPoint,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<Vec<PlanPoint>, Diagnostic> {
     let mut left = (TRIED / f.inst_count().max(1)).clamp(1, MOST);
     let mut found: Vec<PlanPoint> = Vec::new();

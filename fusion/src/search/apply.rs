@@ -1,30 +1,30 @@
-//! Applying a move, and taking it back.
+//! Applying a move, and undoing it.
 
 use super::moves::Move;
-use super::space::Space;
-use super::state::{Seat, Slot, State};
+use super::space::PlanSpace;
+use super::state::{GroupSlot, PartSlot, PlanState};
 use crate::plan::Group;
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::{Inst, Value};
 use cranelift_entity::EntitySet;
 
-/// What a move has changed: it is taken back by [`State::undo`].
+/// What a move has changed: it is taken back by [`PlanState::undo`].
 #[derive(Clone, Debug)]
 pub struct Undo {
     /// Where groups changed, how many are there now, and what was there.
     at: usize,
     now: usize,
     groups: Vec<Group>,
-    written_out: Option<(Inst, bool)>,
+    inlined: Option<(Inst, bool)>,
     form: Option<(Value, Storage)>,
 }
 
-impl State {
+impl PlanState {
     /// Takes back the move that was applied last.
     pub fn undo(&mut self, undo: Undo) {
         self.groups.splice(undo.at..undo.at + undo.now, undo.groups);
-        if let Some((i, was)) = undo.written_out {
-            self.written_out[i] = was;
+        if let Some((i, was)) = undo.inlined {
+            self.inlined[i] = was;
         }
         if let Some((v, was)) = undo.form {
             self.forms[v] = was;
@@ -32,12 +32,12 @@ impl State {
     }
 }
 
-impl Space<'_> {
+impl PlanSpace<'_> {
     /// Applies a move of this state. `None` where what is named is not there; then the state is as it
-    /// was. Whether the outcome is a plan is another question: [`Space::moves`] has moves of which it is.
-    pub fn apply(&self, state: &mut State, change: &Move) -> Option<Undo> {
+    /// was. Whether the outcome is a plan is another question: [`PlanSpace::moves`] has moves of which it is.
+    pub fn apply(&self, state: &mut PlanState, change: &Move) -> Option<Undo> {
         let mut next = state.groups.clone();
-        let (mut written_out, mut form) = (None, None);
+        let (mut inlined, mut form) = (None, None);
         match *change {
             Move::Merge { into, from } => {
                 let moved = only(&next, from)?.clone();
@@ -50,32 +50,32 @@ impl Space<'_> {
                 target.parts.extend(next.get(from.at())?.parts.iter().cloned());
                 self.placed(state, &mut next, into, from, target)?;
             }
-            Move::Split { seat, at } => split(&mut next, seat, at)?,
-            Move::Apart { seat } => set_apart(&mut next, seat)?,
+            Move::Split { part_slot, at } => split(&mut next, part_slot, at)?,
+            Move::Apart { part_slot } => split_off(&mut next, part_slot)?,
             Move::Shift { from, at, into } => self.shifted(state, &mut next, (from, at), into)?,
-            Move::WriteOut { inst } => {
-                if state.written_out[inst] {
+            Move::Inline { inst } => {
+                if state.inlined[inst] {
                     return None;
                 }
-                written_out = Some((inst, true));
+                inlined = Some((inst, true));
                 next.iter_mut().flat_map(|g| &mut g.parts).for_each(|p| p.retain(|&i| i != inst));
                 emptied(&mut next);
             }
             Move::Keep { inst, into } => {
-                if !state.written_out[inst] {
+                if !state.inlined[inst] {
                     return None;
                 }
-                written_out = Some((inst, false));
+                inlined = Some((inst, false));
                 self.computed(state, &mut next, inst, into)?;
             }
             Move::Again { inst, into } => {
                 let target = part(&mut next, into)?;
-                if state.written_out[inst] || target.contains(&inst) {
+                if state.inlined[inst] || target.contains(&inst) {
                     return None;
                 }
                 self.seated(state, target, inst);
             }
-            Move::Once { seat, at } => read_again(&mut next, seat, at)?,
+            Move::Once { part_slot, at } => read_again(&mut next, part_slot, at)?,
             Move::Store { value, form: to } => {
                 if state.forms[value] == to {
                     return None;
@@ -84,17 +84,17 @@ impl Space<'_> {
             }
             Move::Order { from, before } => reordered(&mut next, from, before)?,
         }
-        Some(state.changed(next, written_out, form))
+        Some(state.changed(next, inlined, form))
     }
 
-    /// Puts a group in the place of two. What is between them and reads the first of the two moves behind
+    /// Replaces two groups by one. What is between them and reads the first of the two moves behind
     /// it.
     fn placed(
         &self,
-        state: &State,
+        state: &PlanState,
         groups: &mut Vec<Group>,
-        first: Slot,
-        second: Slot,
+        first: GroupSlot,
+        second: GroupSlot,
         made: Group,
     ) -> Option<()> {
         if first >= second || second.at() >= groups.len() {
@@ -121,10 +121,10 @@ impl Space<'_> {
     /// Moves a member of the part `from` to the part `into`.
     fn shifted(
         &self,
-        state: &State,
+        state: &PlanState,
         next: &mut [Group],
-        (from, at): (Seat, u32),
-        into: Seat,
+        (from, at): (PartSlot, u32),
+        into: PartSlot,
     ) -> Option<()> {
         let members = part(next, from)?;
         if from == into || members.len() < 2 || at as usize >= members.len() {
@@ -139,20 +139,20 @@ impl Space<'_> {
         Some(())
     }
 
-    /// Has an instruction that was written out computed: by the part `into`, or by a group before the first
+    /// Computes an inlined instruction: in the part `into`, or by a group before the first
     /// that uses it.
     fn computed(
         &self,
-        state: &State,
+        state: &PlanState,
         next: &mut Vec<Group>,
         inst: Inst,
-        into: Option<Seat>,
+        into: Option<PartSlot>,
     ) -> Option<()> {
         match into {
-            Some(seat) => self.seated(state, part(next, seat)?, inst),
+            Some(part_slot) => self.seated(state, part(next, part_slot)?, inst),
             None => {
                 let first = state
-                    .seats()
+                    .part_slots()
                     .find(|(_, members)| members.iter().any(|&i| self.uses_of(state, i, inst)));
                 let at = first?.0.slot.at();
                 next.insert(at, Group { parts: vec![vec![inst]] });
@@ -162,18 +162,18 @@ impl Space<'_> {
     }
 
     /// Puts an instruction into a part: before what reads it there, otherwise last.
-    fn seated(&self, state: &State, members: &mut Vec<Inst>, i: Inst) {
+    fn seated(&self, state: &PlanState, members: &mut Vec<Inst>, i: Inst) {
         let reader = members.iter().position(|&m| self.uses_of(state, m, i));
         members.insert(reader.unwrap_or(members.len()), i);
     }
 }
 
-impl State {
+impl PlanState {
     /// Takes over what has changed.
     fn changed(
         &mut self,
         mut next: Vec<Group>,
-        written_out: Option<(Inst, bool)>,
+        inlined: Option<(Inst, bool)>,
         form: Option<(Value, Storage)>,
     ) -> Undo {
         let same = |a: &Group, b: &Group| a == b;
@@ -184,51 +184,50 @@ impl State {
         let now = next.len() - end - at;
         let put: Vec<Group> = next.drain(at..at + now).collect();
         let groups: Vec<Group> = self.groups.splice(at..self.groups.len() - end, put).collect();
-        let written_out =
-            written_out.map(|(i, to)| (i, std::mem::replace(&mut self.written_out[i], to)));
+        let inlined = inlined.map(|(i, to)| (i, std::mem::replace(&mut self.inlined[i], to)));
         let form = form.map(|(v, to)| (v, std::mem::replace(&mut self.forms[v], to)));
-        Undo { at, now, groups, written_out, form }
+        Undo { at, now, groups, inlined, form }
     }
 }
 
 /// The members of a group of one part.
-fn only(groups: &[Group], slot: Slot) -> Option<&Vec<Inst>> {
+fn only(groups: &[Group], slot: GroupSlot) -> Option<&Vec<Inst>> {
     match groups.get(slot.at())?.parts.as_slice() {
         [members] => Some(members),
         _ => None,
     }
 }
 
-fn part(groups: &mut [Group], seat: Seat) -> Option<&mut Vec<Inst>> {
-    groups.get_mut(seat.slot.at())?.parts.get_mut(seat.part as usize)
+fn part(groups: &mut [Group], part_slot: PartSlot) -> Option<&mut Vec<Inst>> {
+    groups.get_mut(part_slot.slot.at())?.parts.get_mut(part_slot.part as usize)
 }
 
 /// Cuts a part: its members from `at` on become a group that runs next.
-fn split(next: &mut Vec<Group>, seat: Seat, at: u32) -> Option<()> {
-    let members = part(next, seat)?;
+fn split(next: &mut Vec<Group>, part_slot: PartSlot, at: u32) -> Option<()> {
+    let members = part(next, part_slot)?;
     if at == 0 || at as usize >= members.len() {
         return None;
     }
     let tail = members.split_off(at as usize);
-    next.insert(seat.slot.at() + 1, Group { parts: vec![tail] });
+    next.insert(part_slot.slot.at() + 1, Group { parts: vec![tail] });
     Some(())
 }
 
 /// Makes one of several parts a group that runs next.
-fn set_apart(next: &mut Vec<Group>, seat: Seat) -> Option<()> {
-    part(next, seat)?;
-    let parts = &mut next[seat.slot.at()].parts;
+fn split_off(next: &mut Vec<Group>, part_slot: PartSlot) -> Option<()> {
+    part(next, part_slot)?;
+    let parts = &mut next[part_slot.slot.at()].parts;
     if parts.len() < 2 {
         return None;
     }
-    let alone = parts.remove(seat.part as usize);
-    next.insert(seat.slot.at() + 1, Group { parts: vec![alone] });
+    let alone = parts.remove(part_slot.part as usize);
+    next.insert(part_slot.slot.at() + 1, Group { parts: vec![alone] });
     Some(())
 }
 
 /// Drops a member that another part computes too.
-fn read_again(next: &mut Vec<Group>, seat: Seat, at: u32) -> Option<()> {
-    let members = part(next, seat)?;
+fn read_again(next: &mut Vec<Group>, part_slot: PartSlot, at: u32) -> Option<()> {
+    let members = part(next, part_slot)?;
     let i = *members.get(at as usize)?;
     members.remove(at as usize);
     if !next.iter().flat_map(|g| &g.parts).any(|p| p.contains(&i)) {
@@ -239,7 +238,7 @@ fn read_again(next: &mut Vec<Group>, seat: Seat, at: u32) -> Option<()> {
 }
 
 /// Runs a group before another one, or last.
-fn reordered(next: &mut Vec<Group>, from: Slot, before: Slot) -> Option<()> {
+fn reordered(next: &mut Vec<Group>, from: GroupSlot, before: GroupSlot) -> Option<()> {
     if from.at() >= next.len() || before.at() > next.len() {
         return None;
     }

@@ -1,20 +1,20 @@
-//! The plan without a budget: the fastest of all that are made, by the cost model, and of equally fast ones the one
-//! of the lower peak.
+//! The plan without a budget: by the cost model the fastest of all plans that are made; of equally fast plans, the one
+//! with the lowest peak.
 //!
-//! Grouping is greedy, and nothing says that more of it is always faster: a fused kernel may compute values again at
-//! many points, or read them against their order in memory. So the plans of the lesser efforts are made too, the one
-//! with a kernel for each instruction among them.
+//! Grouping is greedy, and more fusion is not always faster: a fused kernel may recompute values at many points, or
+//! read them against their order in memory. So the plans of lower efforts are made too, among them the one with a
+//! kernel for each instruction.
 
 use super::point::{PlanPoint, measured};
-use crate::analysis::class::Class;
+use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::cost::cost;
 use crate::fuse::greedy::plan_at;
 use crate::lower::lowered;
-use crate::memory::engine::{AnyEngine, Engine};
+use crate::memory::engine::{AnyEngine, EngineModel};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
-use crate::plan::options::{Effort, Options};
+use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::{Diagnostic, Function};
 
 /// The efforts whose plans are compared: the wanted one, then the lesser ones.
@@ -27,7 +27,7 @@ fn compared(effort: Effort) -> &'static [Effort] {
 }
 
 /// A plan that was made without a budget.
-struct Attempt {
+struct UnbudgetedPlan {
     effort: Effort,
     plan: Plan,
     /// Predicted seconds.
@@ -36,18 +36,18 @@ struct Attempt {
 
 /// The plans of an effort and the lesser ones, equal ones once. One that is certain to be slower than another is not
 /// made.
-fn attempts(f: &Function, options: &Options) -> Result<Vec<Attempt>, Diagnostic> {
+fn attempts(f: &Function, options: &PlanOptions) -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
     let device = &options.device;
-    let mut found: Vec<Attempt> = Vec::new();
+    let mut found: Vec<UnbudgetedPlan> = Vec::new();
     for &effort in compared(options.effort) {
         let fastest = found.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
         if effort == Effort::Off && least_unfused(f, device)? > fastest {
             continue;
         }
-        let plan = plan_at(f, &Options { effort, ..options.clone() }, 0.0)?;
+        let plan = plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0)?;
         if found.iter().all(|a| a.plan != plan) {
             let seconds = cost(&lowered(f, &plan, device)?, device).seconds;
-            found.push(Attempt { effort, plan, seconds });
+            found.push(UnbudgetedPlan { effort, plan, seconds });
         }
     }
     Ok(found)
@@ -62,12 +62,12 @@ fn least_unfused(f: &Function, device: &MachineModel) -> Result<f64, Diagnostic>
         let bits = facts.elements[v].saturating_mul(f.ty(v).dtype.bits() as i64);
         device.launch_s + bits as f64 / 8.0 / bandwidth
     };
-    let made = f.body_insts().iter().filter(|&&i| facts.class[i] != Class::Constant);
+    let made = f.body_insts().iter().filter(|&&i| facts.class[i] != InstClass::Constant);
     Ok(made.map(kernel).sum())
 }
 
 /// The plan of a [prepared](crate::prepare()) function without a budget.
-pub(crate) fn fastest(f: &Function, options: &Options) -> Result<Plan, Diagnostic> {
+pub(crate) fn fastest(f: &Function, options: &PlanOptions) -> Result<Plan, Diagnostic> {
     if options.effort == Effort::Off {
         return plan_at(f, options, 0.0);
     }
@@ -96,8 +96,8 @@ pub(crate) fn fastest(f: &Function, options: &Options) -> Result<Plan, Diagnosti
 /// As [`plan`](crate::plan()), and those of the engine.
 pub fn plan_attempts(
     f: &Function,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
     let made = attempts(f, options)?.into_iter();
     made.map(|a| Ok((a.effort, measured(f, a.plan, options, engine)?.0))).collect()

@@ -1,7 +1,7 @@
-//! Numbers about a state, for policies that choose by them.
+//! Features of a state, for policies that choose moves by them.
 
-use super::space::Space;
-use super::state::{Slot, State};
+use super::space::PlanSpace;
+use super::state::{GroupSlot, PlanState};
 use crate::cost::{StepCost, cost};
 use crate::fuse::inline;
 use crate::lower::instances::instances;
@@ -50,9 +50,9 @@ pub struct EdgeFeatures {
     /// The value.
     pub value: Value,
     /// The group that computed it last before.
-    pub from: Slot,
+    pub from: GroupSlot,
     /// The group that reads it.
-    pub to: Slot,
+    pub to: GroupSlot,
     /// Its bytes, in the narrowest form that keeps it.
     pub bytes: f64,
     /// Its elements.
@@ -65,9 +65,9 @@ pub struct EdgeFeatures {
     pub phases: [u8; 2],
 }
 
-impl Space<'_> {
+impl PlanSpace<'_> {
     /// The numbers of a state; `None` where it is no plan.
-    pub fn features(&self, state: &State) -> Option<Features> {
+    pub fn features(&self, state: &PlanState) -> Option<Features> {
         let (f, plan) = (self.facts.f, self.plan(state));
         let program = self.program(&plan)?;
         let costs = cost(&program, &self.options.device).steps;
@@ -96,7 +96,7 @@ impl Space<'_> {
             let v = f.inst_results(i)[0];
             for reader in &uses.read[v] {
                 let before = uses.made[v].iter().rev().find(|m| m.slot < reader.slot);
-                let Some(from) = before.map(|seat| seat.slot) else { continue };
+                let Some(from) = before.map(|part_slot| part_slot.slot) else { continue };
                 let members = state.members(*reader);
                 found.edges.push(EdgeFeatures {
                     value: v,

@@ -1,19 +1,19 @@
-//! Windows: neighbouring groups of a large function, searched as a function of their own.
+//! Large-neighborhood search: consecutive groups of a large function, searched as a function of their own.
 //!
-//! What the groups of a window read of others are parameters of that function, and what others read of
-//! them its results. A plan found for it takes the place of the window, if the whole is better for it.
+//! The values that a neighborhood reads become parameters of that function, and the values that others read become its
+//! results. An improved plan replaces the neighborhood if the whole plan becomes faster.
 
 use super::policy::Policy;
-use super::space::Space;
-use super::state::State;
-use super::walk::{Found, SearchOptions, walk};
+use super::space::PlanSpace;
+use super::state::PlanState;
+use super::walk::{SearchOptions, SearchResult, walk};
 use crate::plan::Plan;
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::{Builder, Function, Inst, Value};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use std::ops::Range;
 
-/// Instructions of a window, about: members, not what they have written out.
+/// About the number of instructions of a neighborhood: members, not inlined ones.
 const SIZE: usize = 40;
 
 /// The fewest moves that are worth trying in a window.
@@ -21,8 +21,8 @@ const FEWEST: u32 = 40;
 
 /// Searches through windows, each half of which is in the next one too.
 pub(super) fn through_windows(
-    space: &Space<'_>,
-    found: &mut Found,
+    space: &PlanSpace<'_>,
+    found: &mut SearchResult,
     wanted: &SearchOptions,
     policy: &mut dyn Policy,
 ) {
@@ -34,14 +34,14 @@ pub(super) fn through_windows(
     while from < state.groups.len() && found.steps < wanted.steps {
         let range = reach(&state, from);
         let groups = state.groups.len();
-        if let Some(window) = Window::of(space, &state, range.clone()) {
+        if let Some(window) = Neighborhood::of(space, &state, range.clone()) {
             seed = seed.wrapping_add(1);
             let steps = steps.min(wanted.steps - found.steps);
             let within = SearchOptions { seed, steps, budget: None };
             let (tried, next) = window.searched(space, &state, &within, policy);
             found.steps += tried;
             if let Some(next) = next
-                && space.takes(found, &next, wanted.budget)
+                && space.is_new_best(found, &next, wanted.budget)
             {
                 state = next;
             }
@@ -53,7 +53,7 @@ pub(super) fn through_windows(
 }
 
 /// Groups from one on, with about as many instructions as a window has.
-fn reach(state: &State, from: usize) -> Range<usize> {
+fn reach(state: &PlanState, from: usize) -> Range<usize> {
     let mut end = from;
     let mut members = 0;
     while end < state.groups.len() && (end < from + 2 || members < SIZE) {
@@ -63,7 +63,7 @@ fn reach(state: &State, from: usize) -> Range<usize> {
     from..end
 }
 
-struct Window<'f> {
+struct Neighborhood<'f> {
     of: &'f Function,
     f: Function,
     plan: Plan,
@@ -72,9 +72,13 @@ struct Window<'f> {
     whole: SecondaryMap<Inst, Option<Inst>>,
 }
 
-impl<'f> Window<'f> {
+impl<'f> Neighborhood<'f> {
     /// The groups of a range as a function; `None` where one of their instructions recurs.
-    fn of(space: &Space<'f>, state: &State, range: Range<usize>) -> Option<Window<'f>> {
+    fn of(
+        space: &PlanSpace<'f>,
+        state: &PlanState,
+        range: Range<usize>,
+    ) -> Option<Neighborhood<'f>> {
         let f = space.facts.f;
         let groups = &state.groups[range.clone()];
         let mut members = EntitySet::<Inst>::new();
@@ -83,7 +87,7 @@ impl<'f> Window<'f> {
                 return None;
             }
         }
-        // What is written out in them, and the constants that they read.
+        // Instructions that are inlined in them, and the constants that they read.
         let (mut copied, mut stack) = (members.clone(), Vec::new());
         let mut outside = EntitySet::<Value>::new();
         stack.extend(groups.iter().flat_map(|g| &g.parts).flatten().copied());
@@ -91,7 +95,7 @@ impl<'f> Window<'f> {
             for &a in f.args(i) {
                 match space.maker(a) {
                     Some(j) if members.contains(j) => {}
-                    Some(j) if state.written_out[j] || space.is_constant(a) => {
+                    Some(j) if state.inlined[j] || space.is_constant(a) => {
                         if copied.insert(j) {
                             stack.push(j);
                         }
@@ -130,7 +134,7 @@ impl<'f> Window<'f> {
         for i in groups.iter_mut().flat_map(|g| &mut g.parts).flatten() {
             *i = new[*i]?;
         }
-        let inline = f.body_insts().iter().filter(|&&i| state.written_out[i]);
+        let inline = f.body_insts().iter().filter(|&&i| state.inlined[i]);
         let forms = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
         let forms = forms.filter_map(|v| Some((copier.find(v)?, state.forms[v])));
         let plan = Plan {
@@ -139,18 +143,18 @@ impl<'f> Window<'f> {
             storage: forms.collect(),
             ..space.head.clone()
         };
-        Some(Window { of: f, f: made, plan, range, whole })
+        Some(Neighborhood { of: f, f: made, plan, range, whole })
     }
 
     /// The whole with a better plan of the window, if one is found, and how many moves that took.
     fn searched(
         &self,
-        space: &Space<'_>,
-        state: &State,
+        space: &PlanSpace<'_>,
+        state: &PlanState,
         wanted: &SearchOptions,
         policy: &mut dyn Policy,
-    ) -> (u32, Option<State>) {
-        let inner = Space::new(&self.f, space.options, space.engine, space.measure);
+    ) -> (u32, Option<PlanState>) {
+        let inner = PlanSpace::new(&self.f, space.options, space.engine, space.measure);
         let Ok(inner) = inner else { return (0, None) };
         // Less is known of what is read from outside, so not every form is one here.
         let mut plan = self.plan.clone();
@@ -159,14 +163,14 @@ impl<'f> Window<'f> {
         let plan = inner.plan(&before);
         let began = inner.price_at(&plan, space.options.effort);
         let Some(began) = began else { return (0, None) };
-        let mut found = Found { plan, price: began, began, steps: 0 };
+        let mut found = SearchResult { plan, price: began, began, steps: 0 };
         walk(&inner, &mut found, wanted, policy);
         let better = found.price != began;
         (found.steps, better.then(|| self.back(state, &before, &inner.state(&found.plan))))
     }
 
     /// The state of the whole with another of the window, which had one `before`.
-    fn back(&self, whole: &State, before: &State, window: &State) -> State {
+    fn back(&self, whole: &PlanState, before: &PlanState, window: &PlanState) -> PlanState {
         let mut next = whole.clone();
         let mut groups = window.groups.clone();
         for part in groups.iter_mut().flat_map(|g| &mut g.parts) {
@@ -175,7 +179,7 @@ impl<'f> Window<'f> {
         next.groups.splice(self.range.clone(), groups);
         for &i in self.f.body_insts() {
             let Some(old) = self.whole[i] else { continue };
-            next.written_out[old] = window.written_out[i];
+            next.inlined[old] = window.inlined[i];
             // How results are stored is no question of the window.
             let v = self.f.inst_results(i)[0];
             if !self.f.results().contains(&v) && window.forms[v] != before.forms[v] {

@@ -4,7 +4,7 @@ use crate::plan::Plan;
 use adfuse_ir::Function;
 use adfuse_ir::kernel::Program;
 
-/// What tells how long plans take.
+/// A source of times for plans.
 pub trait Measure {
     /// Seconds that the program of a plan takes; `None` where that is not known, and the cost model is
     /// asked.

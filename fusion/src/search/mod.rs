@@ -1,12 +1,12 @@
-//! Search: small changes of a plan, as long as they make it better.
+//! Search: improves a plan by small changes.
 //!
-//! A [`Space`] is a function with what its plans are made for. A [`State`] is a plan of it as data, a
-//! [`Move`] a small change that can be taken back, and [`Features`] are the numbers by which one might
-//! choose among moves. [`search`] walks from a plan by moves that a [`Policy`] chooses and keeps the best
-//! plan on its way: it is never worse than the one it began with, and equal seeds give equal plans.
+//! A [`PlanSpace`] is a function with planning options and a cost. A [`PlanState`] is a plan as mutable data, a
+//! [`Move`] is a small change that can be undone, and [`Features`] describe a state for policies. [`search`] walks from
+//! a plan by moves that a [`Policy`] chooses, and keeps the best plan: it is never worse than the first one, and equal
+//! seeds give equal plans.
 //!
-//! What a move leads to is lowered and priced as any plan is. So nothing here decides what is legal: a
-//! state is a plan if it lowers to a program that the verifier accepts.
+//! Every state is lowered and priced like any plan. So nothing here decides what is legal: a state is legal if it
+//! lowers to a program that the verifier accepts.
 
 pub(crate) mod apply;
 pub(crate) mod fastest;
@@ -28,7 +28,7 @@ pub use measure::{Measure, Predicted};
 pub use moves::Move;
 pub use planner::{plan, search};
 pub use policy::{Policy, Uniform};
-pub use price::Price;
-pub use space::Space;
-pub use state::{Seat, Slot, State};
-pub use walk::{Found, SearchOptions};
+pub use price::PlanPrice;
+pub use space::PlanSpace;
+pub use state::{GroupSlot, PartSlot, PlanState};
+pub use walk::{SearchOptions, SearchResult};

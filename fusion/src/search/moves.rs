@@ -1,8 +1,8 @@
-//! Moves: small changes of a plan, and which of them a state has.
+//! Moves: small changes of a plan, and the moves that a state has.
 
-use super::space::Space;
-use super::state::{Seat, Slot, State, Uses};
-use crate::analysis::class::Class;
+use super::space::PlanSpace;
+use super::state::{GroupSlot, PartSlot, PlanState, Uses};
+use crate::analysis::class::InstClass;
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::{Inst, Value};
 use std::collections::BTreeSet;
@@ -13,62 +13,62 @@ pub enum Move {
     /// All members of a later group join a part.
     Merge {
         /// The part that they join.
-        into: Seat,
+        into: PartSlot,
         /// Their group, which has one part.
-        from: Slot,
+        from: GroupSlot,
     },
     /// Contractions of two groups run as one.
     Beside {
         /// The first.
-        into: Slot,
+        into: GroupSlot,
         /// The later one.
-        from: Slot,
+        from: GroupSlot,
     },
     /// A part's members from one on become a group that runs next.
     Split {
         /// The part.
-        seat: Seat,
+        part_slot: PartSlot,
         /// The first member that leaves.
         at: u32,
     },
     /// One of several parts becomes a group that runs next.
     Apart {
         /// The part.
-        seat: Seat,
+        part_slot: PartSlot,
     },
     /// A member leaves a part for another.
     Shift {
         /// The part that it leaves.
-        from: Seat,
+        from: PartSlot,
         /// Which member.
         at: u32,
         /// The part that it joins.
-        into: Seat,
+        into: PartSlot,
     },
-    /// An elementwise instruction is written out in every group that uses it.
-    WriteOut {
+    /// An elementwise instruction is inlined in every group that uses it.
+    Inline {
         /// The instruction.
         inst: Inst,
     },
-    /// One that was written out is computed by a group: by the part that is named, or by itself before the
+    /// An inlined instruction is computed by a group: by the given part, or by a group of its own before the
     /// first that uses it.
     Keep {
         /// The instruction.
         inst: Inst,
         /// The part that computes it.
-        into: Option<Seat>,
+        into: Option<PartSlot>,
     },
-    /// A part computes again what it reads.
+    /// A part recomputes a value that it reads.
     Again {
         /// The instruction.
         inst: Inst,
         /// The part.
-        into: Seat,
+        into: PartSlot,
     },
-    /// A part reads what it computed again.
+    /// A part reads a value that it recomputed.
     Once {
         /// The part.
-        seat: Seat,
+        part_slot: PartSlot,
         /// Which member.
         at: u32,
     },
@@ -82,9 +82,9 @@ pub enum Move {
     /// A group runs at another time.
     Order {
         /// The group.
-        from: Slot,
+        from: GroupSlot,
         /// The group that it runs before.
-        before: Slot,
+        before: GroupSlot,
     },
 }
 
@@ -97,7 +97,7 @@ impl Move {
             Move::Split { .. } => 2,
             Move::Apart { .. } => 3,
             Move::Shift { .. } => 4,
-            Move::WriteOut { .. } => 5,
+            Move::Inline { .. } => 5,
             Move::Keep { .. } => 6,
             Move::Again { .. } => 7,
             Move::Once { .. } => 8,
@@ -110,10 +110,10 @@ impl Move {
 /// The most readers of one value that are paired with the next ones.
 const NEAR: usize = 4;
 
-impl Space<'_> {
+impl PlanSpace<'_> {
     /// The legal moves of a state, those of a kind together, in a fixed order. Whether a move is legal is found by applying it, so
     /// they are found as they are asked for.
-    pub fn moves<'s>(&'s self, state: &'s State) -> impl Iterator<Item = Move> + 's {
+    pub fn moves<'s>(&'s self, state: &'s PlanState) -> impl Iterator<Item = Move> + 's {
         let mut tried = state.clone();
         self.proposals(state).into_iter().filter(move |m| {
             let Some(undo) = self.apply(&mut tried, m) else { return false };
@@ -124,7 +124,7 @@ impl Space<'_> {
     }
 
     /// What might be moves, those of a kind together.
-    pub(super) fn proposals(&self, state: &State) -> Vec<Move> {
+    pub(super) fn proposals(&self, state: &PlanState) -> Vec<Move> {
         let uses = self.uses(state);
         let mut found = Vec::new();
         self.joining(state, &uses, &mut found);
@@ -136,7 +136,7 @@ impl Space<'_> {
 
     /// Groups that have something to do with each other: one reads what the other computes, or they read
     /// the same.
-    fn neighbours(&self, state: &State, uses: &Uses) -> BTreeSet<(Seat, Seat)> {
+    fn neighbours(&self, state: &PlanState, uses: &Uses) -> BTreeSet<(PartSlot, PartSlot)> {
         let mut pairs = BTreeSet::new();
         let f = self.facts.f;
         let values = f.params().iter().copied();
@@ -154,10 +154,10 @@ impl Space<'_> {
         pairs
     }
 
-    fn joining(&self, state: &State, uses: &Uses, found: &mut Vec<Move>) {
-        let contracts = |slot: Slot| {
+    fn joining(&self, state: &PlanState, uses: &Uses, found: &mut Vec<Move>) {
+        let contracts = |slot: GroupSlot| {
             let firsts = state.group(slot).parts.iter().filter_map(|p| p.first());
-            firsts.into_iter().all(|&i| self.facts.class[i] == Class::Contract)
+            firsts.into_iter().all(|&i| self.facts.class[i] == InstClass::Contract)
         };
         let mut beside = BTreeSet::new();
         for (a, b) in self.neighbours(state, uses) {
@@ -182,19 +182,19 @@ impl Space<'_> {
         found.extend(beside.into_iter().map(|(into, from)| Move::Beside { into, from }));
     }
 
-    fn parting(&self, state: &State, uses: &Uses, found: &mut Vec<Move>) {
-        for (seat, members) in state.seats() {
-            if state.group(seat.slot).parts.len() > 1 {
-                found.push(Move::Apart { seat });
+    fn parting(&self, state: &PlanState, uses: &Uses, found: &mut Vec<Move>) {
+        for (part_slot, members) in state.part_slots() {
+            if state.group(part_slot.slot).parts.len() > 1 {
+                found.push(Move::Apart { part_slot });
             }
-            found.extend((1..members.len() as u32).map(|at| Move::Split { seat, at }));
+            found.extend((1..members.len() as u32).map(|at| Move::Split { part_slot, at }));
             for (&i, at) in members.iter().zip(0..) {
                 if uses.made[self.facts.f.inst_results(i)[0]].len() > 1 {
-                    found.push(Move::Once { seat, at });
+                    found.push(Move::Once { part_slot, at });
                 }
             }
         }
-        let slots: Vec<Slot> = state.slots().collect();
+        let slots: Vec<GroupSlot> = state.slots().collect();
         for (k, &from) in slots.iter().enumerate() {
             // One place is enough to reach every order in several moves.
             found.extend(slots.get(k + 2).map(|&before| Move::Order { from, before }));
@@ -202,22 +202,23 @@ impl Space<'_> {
         }
     }
 
-    fn keeping(&self, state: &State, uses: &Uses, found: &mut Vec<Move>) {
+    fn keeping(&self, state: &PlanState, uses: &Uses, found: &mut Vec<Move>) {
         let f = self.facts.f;
         for &inst in f.body_insts() {
             let v = f.inst_results(inst)[0];
-            if state.written_out[inst] {
+            if state.inlined[inst] {
                 found.push(Move::Keep { inst, into: None });
-                let users =
-                    state.seats().filter(|(_, m)| m.iter().any(|&i| self.uses_of(state, i, inst)));
+                let users = state
+                    .part_slots()
+                    .filter(|(_, m)| m.iter().any(|&i| self.uses_of(state, i, inst)));
                 found.extend(users.take(NEAR).map(|(s, _)| Move::Keep { inst, into: Some(s) }));
                 continue;
             }
-            if self.facts.class[inst] == Class::Constant {
+            if self.facts.class[inst] == InstClass::Constant {
                 continue;
             }
-            if self.facts.class[inst] == Class::Point && !self.facts.forced[v] {
-                found.push(Move::WriteOut { inst });
+            if self.facts.class[inst] == InstClass::Point && !self.facts.forced[v] {
+                found.push(Move::Inline { inst });
             }
             let again = uses.read[v].iter().filter(|s| !uses.made[v].contains(s));
             found.extend(again.take(NEAR).map(|&into| Move::Again { inst, into }));
@@ -232,15 +233,15 @@ impl Space<'_> {
         }
     }
 
-    /// Whether an instruction is written out in another.
-    pub(super) fn uses_of(&self, state: &State, reader: Inst, inst: Inst) -> bool {
+    /// Whether an instruction is inlined in another.
+    pub(super) fn uses_of(&self, state: &PlanState, reader: Inst, inst: Inst) -> bool {
         let (mut stack, mut seen) = (vec![reader], BTreeSet::new());
         while let Some(i) = stack.pop() {
             for j in self.facts.f.args(i).iter().filter_map(|&a| self.maker(a)) {
                 if j == inst {
                     return true;
                 }
-                if state.written_out[j] && seen.insert(j) {
+                if state.inlined[j] && seen.insert(j) {
                     stack.push(j);
                 }
             }
@@ -249,12 +250,12 @@ impl Space<'_> {
     }
 }
 
-impl State {
-    pub(super) fn members(&self, seat: Seat) -> &Vec<Inst> {
-        &self.group(seat.slot).parts[seat.part as usize]
+impl PlanState {
+    pub(super) fn members(&self, part_slot: PartSlot) -> &Vec<Inst> {
+        &self.group(part_slot.slot).parts[part_slot.part as usize]
     }
 
-    fn written_out_value(&self, space: &Space<'_>, v: Value) -> bool {
-        space.maker(v).is_some_and(|i| self.written_out[i])
+    fn written_out_value(&self, space: &PlanSpace<'_>, v: Value) -> bool {
+        space.maker(v).is_some_and(|i| self.inlined[i])
     }
 }

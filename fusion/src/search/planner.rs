@@ -1,16 +1,16 @@
-//! Planning without a budget: the fastest greedy plan, and what a search makes of it.
+//! Planning without a budget: the fastest greedy plan, improved by search if the effort asks for it.
 
 use super::fastest::fastest;
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
 use super::policy::{Policy, Uniform};
-use super::price::{PRICES, Price};
-use super::space::Space;
-use super::walk::{Found, SearchOptions, is_better, walk};
+use super::price::{PRICES, PlanPrice};
+use super::space::PlanSpace;
+use super::walk::{SearchOptions, SearchResult, is_better, walk};
 use crate::fuse::greedy::plan_at;
-use crate::memory::engine::{AnyEngine, Engine};
+use crate::memory::engine::{AnyEngine, EngineModel};
 use crate::plan::Plan;
-use crate::plan::options::{Effort, Options};
+use crate::plan::options::{Effort, PlanOptions};
 use adfuse_ir::{Diagnostic, Function};
 
 /// Plans a [prepared](crate::prepare()) function: the fastest plan that is found, by the cost model. Of plans that are
@@ -19,7 +19,7 @@ use adfuse_ir::{Diagnostic, Function};
 /// # Errors
 /// For what has no lowering: symbolic extents, tokens, effects and `cond`. The error names the symbol
 /// or the instruction.
-pub fn plan(f: &Function, options: &Options) -> Result<Plan, Diagnostic> {
+pub fn plan(f: &Function, options: &PlanOptions) -> Result<Plan, Diagnostic> {
     match options.effort {
         Effort::Search => searched(f, options, &AnyEngine),
         _ => fastest(f, options),
@@ -35,16 +35,16 @@ const MOST_WHOLE: usize = 250;
 ///
 /// `None` where the plan to begin with has no program, or takes more than the budget.
 pub fn search(
-    space: &Space<'_>,
+    space: &PlanSpace<'_>,
     start: &Plan,
     wanted: &SearchOptions,
     policy: &mut dyn Policy,
-) -> Option<Found> {
+) -> Option<SearchResult> {
     let price = space.price_at(start, space.options.effort)?;
     if wanted.budget.is_some_and(|most| price.peak > most) {
         return None;
     }
-    let mut found = Found { plan: start.clone(), price, began: price, steps: 0 };
+    let mut found = SearchResult { plan: start.clone(), price, began: price, steps: 0 };
     if space.facts.f.body_insts().len() > MOST_WHOLE {
         through_windows(space, &mut found, wanted, policy);
     } else {
@@ -63,11 +63,11 @@ pub fn search(
 /// As [`plan`](crate::plan()).
 pub(crate) fn searched(
     f: &Function,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<Plan, Diagnostic> {
-    let space = Space::new(f, options, engine, &Predicted)?;
-    let mut best: Option<(Price, Plan)> = None;
+    let space = PlanSpace::new(f, options, engine, &Predicted)?;
+    let mut best: Option<(PlanPrice, Plan)> = None;
     let mut first = None;
     let plans = std::iter::once(fastest(f, options))
         .chain(PRICES.into_iter().map(|price| plan_at(f, options, price)));

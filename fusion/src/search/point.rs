@@ -1,17 +1,17 @@
-//! A plan with what it takes: its peak, its predicted time, its residuals.
+//! A plan with its peak, its predicted time and its residuals.
 
 use crate::cost::cost;
-use crate::lower::instances::computed_again;
+use crate::lower::instances::recomputed_values;
 use crate::lower::{Holders, belongs, placed};
-use crate::memory::engine::Engine;
+use crate::memory::engine::EngineModel;
 use crate::memory::memory_beside;
 use crate::memory::residuals::saved_bytes;
 use crate::plan::Plan;
-use crate::plan::options::Options;
+use crate::plan::options::PlanOptions;
 use adfuse_ir::kernel::Program;
 use adfuse_ir::{Diagnostic, Function, Value};
 
-/// A plan, and what it takes.
+/// A plan with its cost.
 #[derive(Clone, Debug)]
 pub struct PlanPoint {
     /// The plan.
@@ -22,30 +22,30 @@ pub struct PlanPoint {
     pub seconds: f64,
     /// Bytes that a phase leaves to a later one.
     pub saved: u64,
-    /// Values that are computed again, in the order of the function, and how often.
+    /// Recomputed values in the order of the function, with counts.
     pub again: Vec<(Value, u32)>,
 }
 
-/// A plan of a [prepared](crate::prepare()) function, and what it takes.
+/// The cost of a plan of a [prepared](crate::prepare()) function.
 ///
 /// # Errors
 /// As [`lower`](crate::lower()), and those of the engine.
 pub fn plan_point(
     f: &Function,
     plan: Plan,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<PlanPoint, Diagnostic> {
     belongs(f, &plan)?;
     measured(f, plan, options, engine).map(|(point, _)| point)
 }
 
-/// A plan with what it takes, and its program.
+/// A plan with its cost and its program.
 pub(crate) fn measured(
     f: &Function,
     plan: Plan,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<(PlanPoint, Program), Diagnostic> {
     let (point, program, _) = measured_at(f, plan, options, engine)?;
     Ok((point, program))
@@ -55,8 +55,8 @@ pub(crate) fn measured(
 pub(crate) fn measured_at(
     f: &Function,
     plan: Plan,
-    options: &Options,
-    engine: &dyn Engine,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
 ) -> Result<(PlanPoint, Program, Holders), Diagnostic> {
     let plan = match engine.donated() {
         [] => plan,
@@ -67,6 +67,6 @@ pub(crate) fn measured_at(
     let memory = memory_beside(&program, options.effort, &engine.scratch(&program)?)?;
     let peak = engine.peak(&program, &memory)?;
     let saved = saved_bytes(f, &plan)?;
-    let again = computed_again(f, &plan);
+    let again = recomputed_values(f, &plan);
     Ok((PlanPoint { plan, peak, seconds, saved, again }, program, holders))
 }

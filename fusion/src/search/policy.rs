@@ -1,30 +1,30 @@
-//! Which move comes next.
+//! Policies: which move is tried next.
 
 use super::moves::Move;
-use super::space::Space;
-use super::state::State;
+use super::space::PlanSpace;
+use super::state::PlanState;
 
 /// Chooses among moves. A search stands on nothing else, so a learned policy can lead one: a state has
-/// its numbers by [`Space::features`].
+/// its numbers by [`PlanSpace::features`].
 pub trait Policy {
     /// The position of the move that is tried next. There is at least one. They are those that have not
     /// been tried yet, those of a kind together; some may turn out not to be legal.
-    fn choose(&mut self, space: &Space<'_>, state: &State, moves: &[Move]) -> usize;
+    fn choose(&mut self, space: &PlanSpace<'_>, state: &PlanState, moves: &[Move]) -> usize;
 }
 
 /// All kinds of moves alike, and all moves of a kind.
 #[derive(Clone, Debug)]
-pub struct Uniform(Random);
+pub struct Uniform(SplitMix64);
 
 impl Uniform {
     /// The choices of a seed.
     pub fn new(seed: u64) -> Uniform {
-        Uniform(Random::new(seed))
+        Uniform(SplitMix64::new(seed))
     }
 }
 
 impl Policy for Uniform {
-    fn choose(&mut self, _: &Space<'_>, _: &State, moves: &[Move]) -> usize {
+    fn choose(&mut self, _: &PlanSpace<'_>, _: &PlanState, moves: &[Move]) -> usize {
         // Moves of a kind lie together.
         let first = |k: usize| k == 0 || moves[k - 1].kind() != moves[k].kind();
         let starts: Vec<usize> = (0..moves.len()).filter(|&k| first(k)).collect();
@@ -36,11 +36,11 @@ impl Policy for Uniform {
 
 /// Numbers that look random and follow from a seed: SplitMix64.
 #[derive(Clone, Debug)]
-pub(super) struct Random(u64);
+pub(super) struct SplitMix64(u64);
 
-impl Random {
-    pub(super) fn new(seed: u64) -> Random {
-        Random(seed)
+impl SplitMix64 {
+    pub(super) fn new(seed: u64) -> SplitMix64 {
+        SplitMix64(seed)
     }
 
     fn next(&mut self) -> u64 {

@@ -1,7 +1,7 @@
-//! What a state costs.
+//! The price of a state.
 
-use super::space::Space;
-use super::state::State;
+use super::space::PlanSpace;
+use super::state::PlanState;
 use crate::cost::cost;
 use crate::lower::lowered;
 use crate::memory::memory_beside;
@@ -10,9 +10,9 @@ use crate::plan::Plan;
 use crate::plan::options::Effort;
 use adfuse_ir::kernel::{Program, verify};
 
-/// What a plan costs.
+/// The cost of a plan.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Price {
+pub struct PlanPrice {
     /// Seconds, measured or predicted.
     pub seconds: f64,
     /// The most bytes at once.
@@ -21,20 +21,20 @@ pub struct Price {
     pub saved: u64,
 }
 
-impl Space<'_> {
+impl PlanSpace<'_> {
     /// What a state costs; `None` where it is no plan. Memory is packed quickly, so that a peak may be
     /// somewhat more than that of the finished plan.
-    pub fn price(&self, state: &State) -> Option<Price> {
+    pub fn price(&self, state: &PlanState) -> Option<PlanPrice> {
         self.price_at(&self.plan(state), Effort::Quick)
     }
 
-    /// As [`Space::price`], of a plan whose memory is packed with an effort.
-    pub(super) fn price_at(&self, plan: &Plan, effort: Effort) -> Option<Price> {
+    /// As [`PlanSpace::price`], of a plan whose memory is packed with an effort.
+    pub(super) fn price_at(&self, plan: &Plan, effort: Effort) -> Option<PlanPrice> {
         let program = self.program(plan)?;
         let scratch = self.engine.scratch(&program).ok()?;
         let memory = memory_beside(&program, effort, &scratch).ok()?;
         let seconds = self.measure.seconds(self.facts.f, plan, &program);
-        Some(Price {
+        Some(PlanPrice {
             seconds: seconds.unwrap_or_else(|| cost(&program, &self.options.device).seconds),
             peak: self.engine.peak(&program, &memory).ok()?,
             saved: saved_bytes(self.facts.f, plan).ok()?,
@@ -48,7 +48,7 @@ impl Space<'_> {
         found.unwrap_or(true)
     }
 
-    pub(super) fn is_legal(&self, state: &State) -> bool {
+    pub(super) fn is_legal(&self, state: &PlanState) -> bool {
         self.program(&self.plan(state)).is_some()
     }
 

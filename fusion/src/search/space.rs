@@ -1,38 +1,38 @@
-//! The plans of a function, and what they are made for and measured by.
+//! The plans of a function, with their options and their cost.
 
 use super::measure::Measure;
-use crate::analysis::class::Class;
+use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
-use crate::analysis::value_range::Ranges;
-use crate::memory::engine::Engine;
-use crate::plan::options::Options;
+use crate::analysis::value_range::ValueRanges;
+use crate::memory::engine::EngineModel;
+use crate::plan::options::PlanOptions;
 use crate::plan::{Plan, graph_hash};
 use adfuse_ir::{Diagnostic, Function, Value};
 use cranelift_entity::EntitySet;
 
 /// A function, and what its plans are made for and measured by.
-pub struct Space<'f> {
+pub struct PlanSpace<'f> {
     pub(crate) facts: Facts<'f>,
-    pub(crate) options: &'f Options,
-    pub(crate) engine: &'f dyn Engine,
+    pub(crate) options: &'f PlanOptions,
+    pub(crate) engine: &'f dyn EngineModel,
     pub(crate) measure: &'f dyn Measure,
     pub(crate) results: EntitySet<Value>,
-    pub(crate) ranges: Ranges,
+    pub(crate) ranges: ValueRanges,
     /// What all plans say of themselves.
     pub(crate) head: Plan,
 }
 
-impl<'f> Space<'f> {
+impl<'f> PlanSpace<'f> {
     /// The plans of a [prepared](crate::prepare()) function.
     ///
     /// # Errors
     /// As [`plan`](crate::plan()).
     pub fn new(
         f: &'f Function,
-        options: &'f Options,
-        engine: &'f dyn Engine,
+        options: &'f PlanOptions,
+        engine: &'f dyn EngineModel,
         measure: &'f dyn Measure,
-    ) -> Result<Space<'f>, Diagnostic> {
+    ) -> Result<PlanSpace<'f>, Diagnostic> {
         let facts = Facts::of(f, true)?;
         let mut results = EntitySet::new();
         results.extend(f.results().iter().copied());
@@ -46,8 +46,8 @@ impl<'f> Space<'f> {
             groups: Vec::new(),
             storage: Vec::new(),
         };
-        let ranges = Ranges::of(&facts);
-        Ok(Space { facts, options, engine, measure, results, ranges, head })
+        let ranges = ValueRanges::of(&facts);
+        Ok(PlanSpace { facts, options, engine, measure, results, ranges, head })
     }
 
     /// The function.
@@ -56,6 +56,6 @@ impl<'f> Space<'f> {
     }
 
     pub(crate) fn is_constant(&self, v: Value) -> bool {
-        self.maker(v).is_some_and(|i| self.facts.class[i] == Class::Constant)
+        self.maker(v).is_some_and(|i| self.facts.class[i] == InstClass::Constant)
     }
 }

@@ -1,9 +1,9 @@
-//! The search itself: a walk that goes on from worse plans less and less readily.
+//! Simulated annealing over plans.
 
-use super::policy::{Policy, Random};
-use super::price::Price;
-use super::space::Space;
-use super::state::State;
+use super::policy::{Policy, SplitMix64};
+use super::price::PlanPrice;
+use super::space::PlanSpace;
+use super::state::PlanState;
 use crate::plan::Plan;
 
 /// How far to search.
@@ -25,13 +25,13 @@ impl Default for SearchOptions {
 
 /// What a search has found.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Found {
+pub struct SearchResult {
     /// The best plan.
     pub plan: Plan,
     /// What it costs.
-    pub price: Price,
+    pub price: PlanPrice,
     /// What the plan cost that the search began with.
-    pub began: Price,
+    pub began: PlanPrice,
     /// Moves that were tried.
     pub steps: u32,
 }
@@ -45,14 +45,14 @@ const PATIENCE: u32 = 8;
 
 /// Walks through the plans of a whole function.
 pub(super) fn walk(
-    space: &Space<'_>,
-    found: &mut Found,
+    space: &PlanSpace<'_>,
+    found: &mut SearchResult,
     wanted: &SearchOptions,
     policy: &mut dyn Policy,
 ) {
     let mut here = space.state(&found.plan);
     let Some(mut now) = space.price(&here) else { return };
-    let mut random = Random::new(wanted.seed);
+    let mut random = SplitMix64::new(wanted.seed);
     let mut best = here.clone();
     let mut moves = space.proposals(&here);
     let (mut taken, mut since) = (0, 0);
@@ -79,16 +79,21 @@ pub(super) fn walk(
             continue;
         }
         (now, moves) = (price, space.proposals(&here));
-        if is_better(&price, &found.price) && space.takes(found, &here, wanted.budget) {
+        if is_better(&price, &found.price) && space.is_new_best(found, &here, wanted.budget) {
             best.clone_from(&here);
             since = 0;
         }
     }
 }
 
-impl Space<'_> {
+impl PlanSpace<'_> {
     /// Takes a state for the best, if it is that once its memory is packed as the plan's will be.
-    pub(super) fn takes(&self, found: &mut Found, state: &State, budget: Option<u64>) -> bool {
+    pub(super) fn is_new_best(
+        &self,
+        found: &mut SearchResult,
+        state: &PlanState,
+        budget: Option<u64>,
+    ) -> bool {
         let plan = self.plan(state);
         let Some(price) = self.price_at(&plan, self.options.effort) else { return false };
         let better = is_better(&price, &found.price) && budget.is_none_or(|m| price.peak <= m);
@@ -102,12 +107,12 @@ impl Space<'_> {
 /// Less than what sums of seconds differ by that are added in another order, as a part of them.
 const ROUNDING: f64 = 1e-9;
 
-pub(super) fn is_better(a: &Price, b: &Price) -> bool {
+pub(super) fn is_better(a: &PlanPrice, b: &PlanPrice) -> bool {
     a.seconds < b.seconds * (1.0 - ROUNDING) || a.seconds <= b.seconds && a.peak < b.peak
 }
 
 /// Seconds, and more where a plan takes more than it may.
-fn worth(price: &Price, budget: Option<u64>) -> f64 {
+fn worth(price: &PlanPrice, budget: Option<u64>) -> f64 {
     let most = budget.unwrap_or(u64::MAX).max(1);
     let over = price.peak.saturating_sub(most) as f64 / most as f64;
     price.seconds * (1.0 + 4.0 * over)

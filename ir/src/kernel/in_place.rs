@@ -1,4 +1,4 @@
-//! Which temporaries a step may write in the place of others that die at it.
+//! Which temporaries a step may write in place, over others that die at it.
 //!
 //! **The rule.** A step stores the temporary C in a stage S through the index map I, and the temporary
 //! P is read by no later step. C may take the place of P when
@@ -22,7 +22,7 @@
 //! What follows a contraction or an attention is such a stage over the coordinates of the result. Its
 //! operands, and what follows the other members of the step, read in no order that relates to it, so
 //! what they read is left alone. Sums of [`Sink::Fold`] are complete only when all points are done and
-//! scatters write at places that are data: their results take nobody's place; nor do places in order, which are
+//! scatters write at places that are data: their results are never in place; nor are those of argsorts, which are
 //! written while others are still looked for.
 
 use super::{
@@ -33,7 +33,7 @@ use cranelift_entity::SecondaryMap;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-/// A temporary that is written in the place of another.
+/// A temporary that is written over another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InPlace {
     /// The step, by its number.
@@ -60,7 +60,7 @@ pub fn lives(program: &Program) -> Lives {
 }
 
 /// How a buffer is read by a step.
-enum Read<'a> {
+enum BufferRead<'a> {
     /// Everywhere alike: the index, the further axes, and the last stage that does so.
     Alike(&'a [IndexExpr], &'a Extents, usize),
     /// In several ways, or in one that is no store's.
@@ -68,7 +68,7 @@ enum Read<'a> {
 }
 
 /// What can be alike between a load and a store, and between the two buffers.
-type Form<'a> = (&'a [IndexExpr], &'a Extents, &'a Extents, Option<&'a Extents>, u64);
+type AccessPair<'a> = (&'a [IndexExpr], &'a Extents, &'a Extents, Option<&'a Extents>, u64);
 
 /// The pairs of step `n` that the rule allows; a buffer is in one of them at most. `dies` says which
 /// buffers may be written once they are read, since no later step reads them, and `made` which ones may
@@ -80,7 +80,7 @@ pub fn in_place(
     made: &dyn Fn(Buffer) -> bool,
 ) -> Vec<InPlace> {
     let step = &program.steps[n];
-    let mut reads = Reads { how: HashMap::new(), met: Vec::new() };
+    let mut reads = StepReads { how: HashMap::new(), met: Vec::new() };
     let stages: SmallVec<[&Stage; 4]> = match step {
         Step::Kernel(k) => {
             k.stages.iter().enumerate().for_each(|(s, stage)| reads.stage(stage, s));
@@ -103,9 +103,9 @@ pub fn in_place(
         }
     };
     // Parents by form, in reverse, so that the first met is taken first.
-    let mut free: HashMap<Form<'_>, SmallVec<[(Buffer, usize); 2]>> = HashMap::new();
+    let mut free: HashMap<AccessPair<'_>, SmallVec<[(Buffer, usize); 2]>> = HashMap::new();
     for &b in reads.met.iter().rev() {
-        if let Some(&Read::Alike(index, axes, last)) = reads.how.get(&b)
+        if let Some(&BufferRead::Alike(index, axes, last)) = reads.how.get(&b)
             && let Some((dims, strides, bytes)) = place(&program.buffers[b])
             && dies(b)
         {
@@ -142,13 +142,13 @@ fn place(data: &BufferData) -> Option<(&Extents, Option<&Extents>, u64)> {
 }
 
 /// How a step reads its buffers.
-struct Reads<'a> {
-    how: HashMap<Buffer, Read<'a>>,
+struct StepReads<'a> {
+    how: HashMap<Buffer, BufferRead<'a>>,
     /// In the order in which they are met first.
     met: Vec<Buffer>,
 }
 
-impl<'a> Reads<'a> {
+impl<'a> StepReads<'a> {
     /// The stage `s` of a kernel.
     fn stage(&mut self, stage: &'a Stage, s: usize) {
         for sink in &stage.sinks {
@@ -163,13 +163,13 @@ impl<'a> Reads<'a> {
                 let Operand::Buffer(b) = piece.from else { continue };
                 let alike = pieces.len() == 1 && piece.guards.is_empty();
                 self.note(b, |before| match before {
-                    None if alike => Read::Alike(&piece.index, &stage.axes, s),
-                    Some(&Read::Alike(index, axes, _))
+                    None if alike => BufferRead::Alike(&piece.index, &stage.axes, s),
+                    Some(&BufferRead::Alike(index, axes, _))
                         if alike && *index == piece.index[..] && *axes == stage.axes =>
                     {
-                        Read::Alike(index, axes, s)
+                        BufferRead::Alike(index, axes, s)
                     }
-                    _ => Read::Otherwise,
+                    _ => BufferRead::Otherwise,
                 });
             }
         }
@@ -181,10 +181,10 @@ impl<'a> Reads<'a> {
             let Param::Load(pieces) = param else { continue };
             for piece in pieces {
                 if let Operand::Buffer(b) = piece.from
-                    && let Some(Read::Alike(.., before)) = self.how.get(&b)
+                    && let Some(BufferRead::Alike(.., before)) = self.how.get(&b)
                     && *before != s
                 {
-                    self.note(b, |_| Read::Otherwise);
+                    self.note(b, |_| BufferRead::Otherwise);
                 }
             }
         }
@@ -202,14 +202,14 @@ impl<'a> Reads<'a> {
             let Param::Load(pieces) = param else { continue };
             for piece in pieces {
                 if let Operand::Buffer(b) = piece.from {
-                    self.note(b, |_| Read::Otherwise);
+                    self.note(b, |_| BufferRead::Otherwise);
                 }
             }
         }
     }
 
     /// Says how a buffer is read from how it was read before, if it was.
-    fn note(&mut self, b: Buffer, now: impl FnOnce(Option<&Read<'a>>) -> Read<'a>) {
+    fn note(&mut self, b: Buffer, now: impl FnOnce(Option<&BufferRead<'a>>) -> BufferRead<'a>) {
         let now = now(self.how.get(&b));
         if self.how.insert(b, now).is_none() {
             self.met.push(b);

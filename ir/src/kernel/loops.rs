@@ -1,5 +1,4 @@
-//! From schedules to loops: a kernel whose coordinates, as they stand, are the loops that its schedule
-//! asks for.
+//! Turns schedules into loops: rewrites a kernel so that its coordinates are the loops of its schedule.
 
 use super::schedule::{interchange, renamed, renamed_in, split};
 use super::stage::{Kernel, Schedule, Sink, Stage};

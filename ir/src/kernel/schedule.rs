@@ -1,4 +1,4 @@
-//! Changes to how a kernel is walked: pure functions from kernel to kernel that keep every bit.
+//! Loop transformations of kernels: pure functions from kernel to kernel that keep every bit.
 
 use super::buffer::Extents;
 use super::stage::{Kernel, Param, Run, Schedule, Sink, Stage};

@@ -1,4 +1,4 @@
-//! Memory that steps need beside the buffers.
+//! Scratch memory of steps.
 
 use super::buffer::Extents;
 use super::program::{Program, Step};

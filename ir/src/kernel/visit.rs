@@ -1,4 +1,4 @@
-//! What a step reads and writes, found in one place for everybody who asks.
+//! Visits the buffers that a step reads and writes; every analysis uses this.
 
 use super::buffer::{Buffer, Extents};
 use super::program::{Attend, Feed, Member, Step};
@@ -9,12 +9,12 @@ use std::fmt;
 
 /// Buffers in the order in which they were met first.
 #[derive(Default)]
-struct Met {
+struct SeenBuffers {
     list: SmallVec<[Buffer; 8]>,
     seen: HashSet<Buffer>,
 }
 
-impl Met {
+impl SeenBuffers {
     fn add(&mut self, b: Buffer) {
         if self.seen.insert(b) {
             self.list.push(b);
@@ -59,7 +59,7 @@ impl Met {
 impl Step {
     /// The buffers it reads, each once, in the order in which its text names them first.
     pub fn reads(&self) -> impl Iterator<Item = Buffer> + use<> {
-        let mut met = Met::default();
+        let mut met = SeenBuffers::default();
         match self {
             Step::Kernel(k) => k.stages.iter().for_each(|s| met.stage(s)),
             Step::Contract(c) => {
@@ -85,7 +85,7 @@ impl Step {
 
     /// The buffers it writes, each once, in the order in which its text names them first.
     pub fn writes(&self) -> impl Iterator<Item = Buffer> + use<> {
-        let mut met = Met::default();
+        let mut met = SeenBuffers::default();
         match self {
             Step::Kernel(k) => k.stages.iter().for_each(|s| met.sinks(s)),
             Step::Contract(c) => c.members.iter().for_each(|m| met.sinks(&m.then)),

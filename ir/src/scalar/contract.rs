@@ -55,21 +55,21 @@ pub fn contracted(program: &ScalarProgram) -> ScalarProgram {
 }
 
 /// The product that a sum or a difference is joined with.
-struct Join {
+struct FmaCandidate {
     factors: [SVal; 2],
     term: SVal,
     /// Whether the product is the left operand.
     left: bool,
 }
 
-fn joined<'p>(inst: &SInst, product: impl Fn(SVal) -> Option<&'p SInst>) -> Option<Join> {
+fn joined<'p>(inst: &SInst, product: impl Fn(SVal) -> Option<&'p SInst>) -> Option<FmaCandidate> {
     if !matches!(inst.op, SOp::Prim(Prim::Add | Prim::Sub)) || !inst.dtype.is_float() {
         return None;
     }
     let of = |k: usize| {
         let p = product(*inst.args.get(k)?)?;
         let factors = [*p.args.first()?, *p.args.get(1)?];
-        Some(Join { factors, term: *inst.args.get(1 - k)?, left: k == 0 })
+        Some(FmaCandidate { factors, term: *inst.args.get(1 - k)?, left: k == 0 })
     };
     of(0).or_else(|| of(1))
 }

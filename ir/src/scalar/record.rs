@@ -104,26 +104,26 @@ pub struct S<'r> {
     recorder: &'r Recorder,
 }
 
-/// Something that can stand as an operand beside an `S`.
-pub trait Operand<'r> {
+/// An operand of an operator on `S`.
+pub trait ScalarOperand<'r> {
     /// The operand as a scalar of the type of `like`.
     fn beside(self, like: S<'r>) -> S<'r>;
 }
 
-impl<'r> Operand<'r> for S<'r> {
+impl<'r> ScalarOperand<'r> for S<'r> {
     fn beside(self, like: S<'r>) -> S<'r> {
         assert_eq!(self.dtype, like.dtype, "operand types of a scalar operation");
         self
     }
 }
 
-impl<'r> Operand<'r> for f64 {
+impl<'r> ScalarOperand<'r> for f64 {
     fn beside(self, like: S<'r>) -> S<'r> {
         like.lit(self)
     }
 }
 
-impl<'r> Operand<'r> for i64 {
+impl<'r> ScalarOperand<'r> for i64 {
     fn beside(self, like: S<'r>) -> S<'r> {
         like.int(self)
     }
@@ -132,7 +132,7 @@ impl<'r> Operand<'r> for i64 {
 macro_rules! compares {
     ($($(#[doc = $doc:literal])* $name:ident = $prim:ident;)*) => {
         $($(#[doc = $doc])*
-        pub fn $name(self, other: impl Operand<'r>) -> S<'r> {
+        pub fn $name(self, other: impl ScalarOperand<'r>) -> S<'r> {
             let other = other.beside(self);
             self.recorder.push(SOp::Prim(Prim::$prim), &[self, other], DType::Bool)
         })*
@@ -151,7 +151,7 @@ macro_rules! binary_prims {
         $($(#[doc = $doc])*
         // A left shift by method reads like the two right shifts beside it.
         #[allow(clippy::should_implement_trait)]
-        pub fn $name(self, other: impl Operand<'r>) -> S<'r> {
+        pub fn $name(self, other: impl ScalarOperand<'r>) -> S<'r> {
             let other = other.beside(self);
             self.prim(Prim::$prim, &[other])
         })*
@@ -271,22 +271,22 @@ impl<'r> S<'r> {
     }
 
     /// x^y, as [`Func::Pow`].
-    pub fn pow(self, y: impl Operand<'r>) -> S<'r> {
+    pub fn pow(self, y: impl ScalarOperand<'r>) -> S<'r> {
         self.func(Func::Pow, &[y.beside(self)])
     }
 
     /// The angle of the point (x, self), as [`Func::Atan2`].
-    pub fn atan2(self, x: impl Operand<'r>) -> S<'r> {
+    pub fn atan2(self, x: impl ScalarOperand<'r>) -> S<'r> {
         self.func(Func::Atan2, &[x.beside(self)])
     }
 
     /// `self * b + c` with one rounding.
-    pub fn fma(self, b: impl Operand<'r>, c: impl Operand<'r>) -> S<'r> {
+    pub fn fma(self, b: impl ScalarOperand<'r>, c: impl ScalarOperand<'r>) -> S<'r> {
         self.prim(Prim::Fma, &[b.beside(self), c.beside(self)])
     }
 
     /// `self ? a : b`, for a `bool`.
-    pub fn select(self, a: S<'r>, b: impl Operand<'r>) -> S<'r> {
+    pub fn select(self, a: S<'r>, b: impl ScalarOperand<'r>) -> S<'r> {
         assert_eq!(self.dtype, DType::Bool, "type of a selector");
         self.recorder.push(SOp::Prim(Prim::Select), &[self, a, b.beside(a)], a.dtype)
     }
@@ -314,7 +314,7 @@ impl<'r> S<'r> {
 
 macro_rules! operators {
     ($($trait:ident $method:ident $prim:ident;)*) => {
-        $(impl<'r, O: Operand<'r>> ops::$trait<O> for S<'r> {
+        $(impl<'r, O: ScalarOperand<'r>> ops::$trait<O> for S<'r> {
             type Output = S<'r>;
             fn $method(self, other: O) -> S<'r> {
                 let other = other.beside(self);

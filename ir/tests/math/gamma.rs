@@ -6,7 +6,7 @@
 
 use crate::reference::{RM, big};
 use adfuse_ir::scalar::Func;
-use astro_float::{BigFloat, Consts};
+use astro_float_num::{BigFloat, Consts};
 use std::f64::consts::PI;
 
 /// Euler's constant.

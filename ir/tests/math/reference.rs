@@ -2,7 +2,7 @@
 
 use crate::gamma::{self, Gamma};
 use adfuse_ir::scalar::Func;
-use astro_float::{BigFloat, Consts, RoundingMode, Sign};
+use astro_float_num::{BigFloat, Consts, RoundingMode, Sign};
 
 /// Bits of the significand of a reference for `f64`: a function whose result cancels against one
 /// (such as `expm1` of 2^-60) still has more than a hundred bits left.

@@ -2,7 +2,7 @@
 //! moment at least everything is full, so that no packing is below the rectangle's height, and the
 //! cut itself is a packing of that height.
 
-use adfuse_memplan::{Buffer, Problem};
+use adfuse_memplan::{BufferSpec, Problem};
 
 /// How a rectangle is cut up.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,7 @@ impl Recipe {
                 size -= random.below(self.grain);
             }
             let align = if self.aligned { self.grain } else { 1 };
-            problem.push(Buffer::new(piece.x0..piece.x1, size).with_align(align));
+            problem.push(BufferSpec::new(piece.x0..piece.x1, size).with_align(align));
         }
         problem
     }

@@ -1,4 +1,4 @@
-//! Lines of every kind that vectors walk: packed elements, guards, places that are data.
+//! Lines of every kind that vectors access: packed elements, guards, indices that are data.
 
 use super::{agrees, arguments, same};
 use crate::common::random::inputs;

@@ -2,10 +2,10 @@
 //! row of the op table, the models, and the programs of the filetests, at any number of threads.
 //! `ADFUSE_PROGRAMS` sets how many random programs (100 by default).
 
-mod far;
 mod folds;
 mod lines;
 mod modes;
+mod nontemporal;
 mod prims;
 mod schedules;
 mod slices;
@@ -19,7 +19,7 @@ use crate::common::programs::{Step, decode_over};
 use crate::common::random::{self, inputs};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, Executable, Options, Vectors, scratch};
+use adfuse::backends::cpu::{ArenaLayout, CpuExecutable, CpuOptions, Vectors, scratch};
 use adfuse::backends::reference::kernel;
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, memory_beside};
 use adfuse::ir::kernel::text::parse as read;
@@ -30,8 +30,8 @@ use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Kind, Module, Op, TensorType};
 
 /// One thread, and the bits of the evaluator.
-fn strict() -> Options {
-    Options { fp: Fp::Strict, ..Options::default() }
+fn strict() -> CpuOptions {
+    CpuOptions { fp: Fp::Strict, ..CpuOptions::default() }
 }
 
 /// Where a program's memory is.
@@ -47,10 +47,11 @@ fn layout(program: &Verified<Program>, effort: Effort) -> Result<ArenaLayout, St
 }
 
 /// Every width of vectors that the host has, on one thread, and the widest on two.
-fn ways() -> Vec<Options> {
+fn ways() -> Vec<CpuOptions> {
     let widths = Vectors::ALL.into_iter().filter(|&v| v <= Vectors::host());
-    let mut ways: Vec<Options> = widths.map(|vectors| Options { vectors, ..strict() }).collect();
-    ways.push(Options { threads: 2, ..strict() });
+    let mut ways: Vec<CpuOptions> =
+        widths.map(|vectors| CpuOptions { vectors, ..strict() }).collect();
+    ways.push(CpuOptions { threads: 2, ..strict() });
     ways
 }
 
@@ -69,7 +70,7 @@ fn same_on(
     let expected = all.iter().map(|args| kernel::run(program, args).map_err(|d| d.to_string()));
     let expected: Vec<Vec<Array>> = expected.collect::<Result<_, _>>()?;
     for options in ways() {
-        let made = Executable::compile(program, layout, options)
+        let made = CpuExecutable::compile(program, layout, options)
             .map_err(|d| format!("{d}\n{}", **program))?;
         for (args, expected) in all.iter().zip(&expected) {
             for _ in 0..2 {
@@ -93,7 +94,7 @@ fn agrees(module: &Module, f: &Function, args: &[Array]) -> Result<(), String> {
 fn agrees_on(module: &Module, f: &Function, all: &[Vec<Array>]) -> Result<(), String> {
     let mut checked = Vec::new();
     for effort in [Effort::Off, Effort::Quick, Effort::Default] {
-        let options = fusion::Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+        let options = fusion::PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
         let compiled = compile(module, f, &options).map_err(|d| d.to_string())?;
         let program = verify(compiled.program).map_err(|e| e[0].to_string())?;
         let layout = layout(&program, effort)?;
@@ -270,7 +271,7 @@ fn programs_of_the_filetests() {
         let args = arguments(&program);
         if program.steps.iter().any(|s| matches!(s, ProgramStep::Library(_))) {
             let layout = ArenaLayout::default();
-            let refused = Executable::compile(&program, &layout, strict());
+            let refused = CpuExecutable::compile(&program, &layout, strict());
             let refused = refused.expect_err("calls a library");
             assert_eq!(refused.kind, Kind::Unsupported);
             assert!(refused.to_string().contains("step"), "{refused}");
@@ -425,7 +426,7 @@ fn sizes_of_slices_are_checked() {
     let text = "program @f { input %x: f32[2] return %x }";
     let program = verify(read(text).expect("reads")).expect("verifies");
     let layout = ArenaLayout::default();
-    let made = Executable::compile(&program, &layout, strict()).expect("compiles");
+    let made = CpuExecutable::compile(&program, &layout, strict()).expect("compiles");
     let mut out = [0; 8];
     let short = made.run_into(&[&[0; 4]], &mut [&mut out]).expect_err("four bytes for eight");
     assert_eq!(short.kind, Kind::Usage);
@@ -457,12 +458,12 @@ fn layouts_are_checked() {
     for (bytes, offset) in [(192, 32), (128, 0), (192, 64), (64, u64::MAX - 63)] {
         let mut layout = ArenaLayout { bytes, ..ArenaLayout::default() };
         layout.offsets[t] = Some(offset);
-        let refused = Executable::compile(&program, &layout, strict());
+        let refused = CpuExecutable::compile(&program, &layout, strict());
         assert_eq!(refused.expect_err("outside").kind, Kind::Usage, "{offset} of {bytes}");
     }
     let mut layout = ArenaLayout { bytes: 192, ..ArenaLayout::default() };
     layout.offsets[t] = Some(0);
-    let made = Executable::compile(&program, &layout, strict()).expect("fits");
+    let made = CpuExecutable::compile(&program, &layout, strict()).expect("fits");
     let args = arguments(&program);
     assert_eq!(made.run(&args).expect("runs"), kernel::run(&program, &args).expect("runs"));
 }

@@ -4,7 +4,7 @@ use super::layout;
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{Executable, Options};
+use adfuse::backends::cpu::{CpuExecutable, CpuOptions};
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
@@ -15,14 +15,17 @@ use std::cell::Cell;
 /// Plans and compiles a function for a mode, and runs it twice on one thread and on two; the bits are the
 /// same every time.
 fn steady(f: &Function, args: &[Array], fp: Fp) -> Result<Vec<Array>, String> {
-    let options = fusion::Options { device: MachineModel::cpu(), effort: Effort::Default, fp };
+    let options = fusion::PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp };
     let compiled = compile(&Module::single(f.clone()), f, &options).map_err(|d| d.to_string())?;
     let program = verify(compiled.program).map_err(|e| e[0].to_string())?;
     let layout = layout(&program, Effort::Default)?;
     let mut found: Option<Vec<Array>> = None;
     for threads in [1, 2] {
-        let made =
-            Executable::compile(&program, &layout, Options { threads, fp, ..Options::default() });
+        let made = CpuExecutable::compile(
+            &program,
+            &layout,
+            CpuOptions { threads, fp, ..CpuOptions::default() },
+        );
         let made = made.map_err(|d| d.to_string())?;
         for _ in 0..2 {
             let results = made.run(args).map_err(|d| d.to_string())?;

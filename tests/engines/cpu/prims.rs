@@ -1,9 +1,9 @@
-//! Every scalar primitive on every element type, with vectors of every width: the bits of the interpreter,
-//! and which of them the emitter of wide vectors leaves to Cranelift.
+//! Every scalar primitive on every element type, with vectors of every width: the bits of the interpreter, and the list
+//! of primitives that the x86 emitter does not support.
 
-use super::{layout, same, special, strict};
+use super::{layout, same_on, special, strict};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{Executable, Options, Vectors};
+use adfuse::backends::cpu::{CpuExecutable, CpuOptions, Vectors};
 use adfuse::fusion::Effort;
 use adfuse::ir::DType;
 use adfuse::ir::kernel::text::parse as read;
@@ -116,12 +116,7 @@ fn every_primitive_has_the_bits_of_the_interpreter() {
     for case in cases.iter().filter(|c| !OTHER_BITS.contains(&c.name.as_str())) {
         // Partial groups alone, and after whole ones, one and several.
         for n in [1, 7, 67, 131] {
-            let program = case.program(n, None).expect("is defined");
-            for turn in 0..6 {
-                if let Err(why) = same(&program, Effort::Default, &operands(case, n, turn)) {
-                    panic!("{}: {}", case.name, &why[..why.len().min(3000)]);
-                }
-            }
+            agree(case, &case.program(n, None).expect("is defined"), n, 6, "");
         }
         if case.params.len() < 2 {
             continue;
@@ -129,13 +124,20 @@ fn every_primitive_has_the_bits_of_the_interpreter() {
         for constant in
             ["0", "1", "-1", "3", "31", "200", "0.0", "-0.0", "1.5", "inf", "nan", "true"]
         {
-            let Some(program) = case.program(131, Some(constant)) else { continue };
-            for turn in 0..3 {
-                if let Err(why) = same(&program, Effort::Default, &operands(case, 131, turn)) {
-                    panic!("{} {constant}: {}", case.name, &why[..why.len().min(3000)]);
-                }
+            if let Some(program) = case.program(131, Some(constant)) {
+                agree(case, &program, 131, 3, constant);
             }
         }
+    }
+}
+
+/// A program of a case agrees on several lists of operands; it is compiled once a width.
+fn agree(case: &Case, program: &Verified<Program>, n: u64, turns: usize, constant: &str) {
+    let all: Vec<Vec<Array>> = (0..turns).map(|turn| operands(case, n, turn)).collect();
+    let agreed =
+        layout(program, Effort::Default).and_then(|layout| same_on(program, &layout, &all));
+    if let Err(why) = agreed {
+        panic!("{} {constant}: {}", case.name, &why[..why.len().min(3000)]);
     }
 }
 
@@ -148,8 +150,8 @@ fn what_is_left_to_cranelift_is_listed() {
         for case in Case::all() {
             let program = case.program(67, None).expect("is defined");
             let layout = layout(&program, Effort::Default).expect("fits");
-            let options = Options { vectors, ..strict() };
-            let made = Executable::compile_listed(&program, &layout, options).expect("compiles");
+            let options = CpuOptions { vectors, ..strict() };
+            let made = CpuExecutable::compile_listed(&program, &layout, options).expect("compiles");
             if made.sweeps().any(|s| s.emitter.why().is_some()) {
                 left.push(case.name);
             }

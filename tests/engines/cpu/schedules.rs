@@ -5,7 +5,7 @@ use crate::common::kernels::numbers;
 use crate::common::random::programs;
 use crate::common::schedules::walked;
 use adfuse::autodiff::{differentiable, forward_and_backward};
-use adfuse::fusion::{Effort, Fp, MachineModel, Options, compile};
+use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, compile};
 use adfuse::ir::kernel::text::parse as read;
 use adfuse::ir::kernel::{Program, Step, loops, verify};
 use adfuse::ir::op::Domain;
@@ -21,7 +21,7 @@ fn random_schedules_of_random_gradients() {
             let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
             let g = forward_and_backward(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
             for (seed, effort) in [(1, Effort::Off), (2, Effort::Default)] {
-                let options = Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+                let options = PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
                 let compiled = compile(&Module::single(g.clone()), &g, &options);
                 let compiled = compiled.map_err(|d| d.to_string())?;
                 let other = walked(&compiled.program, &mut numbers(seed));
@@ -158,7 +158,7 @@ fn planned_schedules() {
         let module = parse(&text).expect("reads");
         let f = module.funcs.values().next().expect("a function");
         let options =
-            Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
+            PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
         let program = compile(&module, f, &options).expect("compiles").program.to_string();
         let found = program.lines().find(|l| l.contains("schedule")).unwrap_or("").trim();
         assert_eq!(found, schedule, "{program}");

@@ -1,8 +1,8 @@
-//! Callers' slices: they may begin anywhere, and inputs may share memory.
+//! Slices of callers: any alignment, and inputs that share memory.
 
 use super::{arguments, read, strict};
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, Executable, Options};
+use adfuse::backends::cpu::{ArenaLayout, CpuExecutable, CpuOptions};
 use adfuse::backends::reference::kernel;
 use adfuse::fusion::Fp;
 use adfuse::ir::kernel::verify;
@@ -43,10 +43,10 @@ fn slices_may_begin_anywhere() {
     let args = arguments(&program);
     let expected = kernel::run(&program, &args).expect("runs");
     let layout = ArenaLayout::default();
-    let made = Executable::compile(
+    let made = CpuExecutable::compile(
         &program,
         &layout,
-        Options { threads: 2, fp: Fp::Strict, ..Options::default() },
+        CpuOptions { threads: 2, fp: Fp::Strict, ..CpuOptions::default() },
     )
     .expect("compiles");
     for shift in [1, 2, 4, 7] {
@@ -76,7 +76,8 @@ fn slices_may_begin_together() {
       return %y, %z
     }";
     let program = verify(read(text).expect("reads")).expect("verifies");
-    let made = Executable::compile(&program, &ArenaLayout::default(), strict()).expect("compiles");
+    let made =
+        CpuExecutable::compile(&program, &ArenaLayout::default(), strict()).expect("compiles");
     let bytes: Vec<u8> = (0..808u32).map(|k| (k * 37 % 113) as u8).collect();
     for shift in [0, 1, 4, 8] {
         let (short, long) = (&bytes[shift..shift + 12], &bytes[shift..shift + 800]);

@@ -1,5 +1,5 @@
-//! Places in order: of every type, many equal ones among them, along every axis, of lines longer and shorter
-//! than what tasks take.
+//! Argsorts of every type, with many equal elements, along every axis, of lines longer and shorter than those of a
+//! task.
 
 use super::{read, same, special};
 use adfuse::backends::Array;

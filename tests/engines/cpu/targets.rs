@@ -1,5 +1,4 @@
-//! Machine code for targets other than the host is made, though not run: nothing is emitted that only one
-//! of them has.
+//! Machine code for targets other than the host compiles; it is not run.
 
 use super::differentiated;
 use crate::common::random;
@@ -14,7 +13,7 @@ use adfuse::ir::{Function, Kind, Module, Op};
 const TARGETS: [&str; 2] = ["aarch64-unknown-linux-gnu", "aarch64-apple-darwin"];
 
 fn compiles(module: &Module, f: &Function, fp: Fp) -> Result<(), String> {
-    let options = fusion::Options { device: MachineModel::cpu(), effort: Effort::Default, fp };
+    let options = fusion::PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp };
     let compiled = compile(module, f, &options).map_err(|d| d.to_string())?;
     let program = verify(compiled.program).map_err(|e| e[0].to_string())?;
     for target in TARGETS {

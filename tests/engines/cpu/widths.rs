@@ -1,9 +1,9 @@
-//! Vectors of every width that the host has: lines of every length, which sweeps have wide ones and why
-//! others do not, and how their code ends.
+//! Vectors of every width of the host: lines of every length, which sweeps the x86 emitter supports, why it refuses
+//! others, and how its code ends.
 
 use super::{agrees, differentiated, layout, special, strict};
 use crate::common::random::inputs;
-use adfuse::backends::cpu::{Emitter, Executable, Options, Vectors};
+use adfuse::backends::cpu::{CpuExecutable, CpuOptions, Emitter, Vectors};
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
@@ -19,14 +19,17 @@ pub(crate) fn wide() -> Vec<Vectors> {
 pub(crate) fn made(text: &str, vectors: Vectors) -> Vec<(Emitter, String)> {
     let module = parse(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
     let f = module.funcs.values().next().expect("a function");
-    let options =
-        fusion::Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
+    let options = fusion::PlanOptions {
+        device: MachineModel::cpu(),
+        effort: Effort::Default,
+        fp: Fp::Strict,
+    };
     let program =
         verify(compile(&Module::single(f.clone()), f, &options).expect("compiles").program);
     let program = program.unwrap_or_else(|e| panic!("{}", e[0]));
     let layout = layout(&program, Effort::Default).expect("fits");
-    let options = Options { vectors, ..strict() };
-    let made = Executable::compile_listed(&program, &layout, options).expect("compiles");
+    let options = CpuOptions { vectors, ..strict() };
+    let made = CpuExecutable::compile_listed(&program, &layout, options).expect("compiles");
     made.sweeps().map(|s| (s.emitter, s.texts.expect("texts").asm.into())).collect()
 }
 
@@ -187,7 +190,7 @@ fn what_models_leave_to_cranelift_is_listed() {
     }
 }
 
-/// Upper halves of registers are cleared on the way out, and nothing is called: code that knows nothing of
+/// Upper halves of registers are cleared on every exit, and nothing is called: code that knows nothing of
 /// them would be slow after it.
 #[test]
 fn upper_halves_are_cleared() {

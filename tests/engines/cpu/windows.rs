@@ -1,5 +1,5 @@
-//! Convolutions and pools with their gradients: operands that are windows, short lines under guards, and elements that
-//! are repeated or left out along a line.
+//! Convolutions and pooling with their gradients: windows as operands, short guarded lines, and elements that are
+//! repeated or skipped along a line.
 
 use super::agrees;
 use crate::common::random::inputs;

@@ -1,5 +1,4 @@
-//! Programs with numbers and words changed here and there: what the verifier still accepts must run,
-//! since no engine checks again.
+//! Mutated programs of kernels: what the verifier still accepts must run, since no engine checks again.
 
 use super::schedules::Copies;
 use super::{arguments, cases, files, numbers};

@@ -1,4 +1,4 @@
-//! Kernels walked otherwise: what changes a schedule or a domain changes no bit.
+//! Changed schedules and domains of kernels change no bit.
 
 use super::{arguments, cases, files, inputs, numbers, programs};
 use crate::common::programs::decode;
@@ -47,7 +47,7 @@ fn keeps_bits(program: &Program, seed: u64, args: &[Array]) -> Result<(), String
 /// A library whose functions give what they are given.
 pub(crate) struct Copies;
 
-impl kernel::Functions for Copies {
+impl kernel::LibraryFunctions for Copies {
     fn call(
         &mut self,
         _: &str,

@@ -1,4 +1,4 @@
-//! Naive formulas that `stabilize` rewrites, and formulas beside them that it leaves alone.
+//! Naive formulas that `stabilize` rewrites, and similar formulas that it leaves alone.
 
 /// The rule that fires, the type of `%y`, and instructions from `%x` of type `T` to `%y`. `T` has the
 /// extents 4 and 5, `R` the first of them, `C` the second, `K` is 4 by 1, `Q` 4 by 4 and `S` has no axes.

@@ -191,8 +191,10 @@ fn stabilize_is_done_after_one_time() {
         let (twice, second) = stabilize(&once).expect("stabilizes");
         assert_eq!(print_function(&once), print_function(&twice), "{}: a second time", p.name);
         assert_eq!(second, [], "{}: a second time", p.name);
-        if first.is_empty() {
-            assert_eq!(outcome(p, &p.f), outcome(p, &once), "{}: nothing fired", p.name);
+        // One that is left as it is gives what it gave.
+        if first.is_empty() && print_function(&p.f) != print_function(&once) {
+            let before = p.outcome.get_or_init(|| outcome(p, &p.f));
+            assert_eq!(*before, outcome(p, &once), "{}: nothing fired", p.name);
         }
         fired += first.len();
     }

@@ -286,7 +286,7 @@ fn arguments(m: &Module, case: &Case<'_>, rng: &mut ChaCha8Rng) -> Vec<Array> {
             let dims = ty.dims().expect("extents that are known");
             let values: Vec<f64> =
                 integers.next().expect("its integers").iter().map(|&v| v as f64).collect();
-            return Array::from_f64s(ty.dtype, &dims, &values).expect("as many as there are");
+            return Array::from_f64s(ty.dtype, &dims, &values).expect("a value for each element");
         }
         let any = sample(ty, if ty.dtype == DType::Bool { Uniform(0.0, 2.0) } else { Normal }, rng);
         let any = any.expect("samples");

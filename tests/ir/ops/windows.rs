@@ -1,4 +1,4 @@
-//! Convolution, pooling and running folds beside loops that are written from their definitions, on whole numbers.
+//! Convolution, pooling and running folds compared with loops written from their definitions, on integers.
 
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};

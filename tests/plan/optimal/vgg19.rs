@@ -11,7 +11,7 @@
 //! since the gradient of the first layer needs four values of the second's size at once.
 
 use adfuse::fusion::remat::schedule::{
-    CostGraph, FrontierOptions, OpId, Operation, Schedule, evaluate, frontier,
+    CostGraph, FrontierOptions, OpId, OpSchedule, Operation, evaluate, frontier,
 };
 
 /// Elements of each layer's value and its multiply-adds, for an image; and all parameters.
@@ -91,7 +91,7 @@ fn largest(fits: impl Fn(u64) -> bool) -> u64 {
 fn save_all(count: Count) -> u64 {
     largest(|batch| {
         let g = graph(batch, count);
-        evaluate(&g, &Schedule::save_all(&g)).expect("can run").peak <= BUDGET
+        evaluate(&g, &OpSchedule::save_all(&g)).expect("can run").peak <= BUDGET
     })
 }
 

@@ -1,17 +1,17 @@
-//! Index expressions, loads and stores of single elements, as machine code.
+//! Index expressions, and loads and stores of single elements.
 
-use super::state::{Fixed, Here, flags, register};
-use super::unit::Unit;
-use crate::cpu::codegen::loop_ir::{Access, Planned, Read, Source, Way};
+use super::state::{LoopInvariants, PointValues, flags, register};
+use super::unit::FunctionEmitter;
+use crate::cpu::codegen::loop_ir::{Access, GuardedSource, LoadSource, LoopNest, ParamRead};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use std::ops::Range;
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// The value of an index expression.
-    pub(crate) fn index(&mut self, p: &Planned, e: &IndexExpr, here: &Here<'_>) -> Value {
+    pub(crate) fn index(&mut self, p: &LoopNest, e: &IndexExpr, here: &PointValues<'_>) -> Value {
         match e {
             IndexExpr::Axis(a) => match here.at.get(usize::from(*a)) {
                 Some(&v) => v,
@@ -88,7 +88,12 @@ impl Unit<'_, '_> {
     }
 
     /// All of a form that does not change along the innermost axis.
-    pub(crate) fn fixed_part(&mut self, p: &Planned, form: usize, here: &Here<'_>) -> Value {
+    pub(crate) fn fixed_part(
+        &mut self,
+        p: &LoopNest,
+        form: usize,
+        here: &PointValues<'_>,
+    ) -> Value {
         let f = &p.forms[form];
         let mut sum = self.long(f.constant);
         for (a, &step) in f.steps.iter().enumerate().take(p.inner()) {
@@ -108,10 +113,10 @@ impl Unit<'_, '_> {
     /// The value of a form.
     pub(crate) fn form(
         &mut self,
-        p: &Planned,
+        p: &LoopNest,
         form: usize,
-        fixed: &Fixed,
-        here: &Here<'_>,
+        fixed: &LoopInvariants,
+        here: &PointValues<'_>,
     ) -> Value {
         let known = fixed.forms.get(form).copied().flatten();
         let mut sum = match known {
@@ -131,7 +136,7 @@ impl Unit<'_, '_> {
         sum
     }
 
-    pub(crate) fn base(&mut self, fixed: &Fixed, at: u32) -> Value {
+    pub(crate) fn base(&mut self, fixed: &LoopInvariants, at: u32) -> Value {
         match fixed.bases.iter().find(|(k, _)| *k == at) {
             Some((_, v)) => *v,
             None => self.long(0),
@@ -141,10 +146,10 @@ impl Unit<'_, '_> {
     /// Where the element of an access is that is not packed.
     pub(crate) fn address(
         &mut self,
-        p: &Planned,
+        p: &LoopNest,
         a: &Access,
-        fixed: &Fixed,
-        here: &Here<'_>,
+        fixed: &LoopInvariants,
+        here: &PointValues<'_>,
     ) -> Value {
         let bytes = a.dtype.bytes() as i64;
         if let Some(&(_, start)) = fixed.starts.iter().find(|(f, _)| *f == a.form) {
@@ -163,7 +168,13 @@ impl Unit<'_, '_> {
         self.b.ins().iadd(base, offset)
     }
 
-    fn load(&mut self, p: &Planned, a: &Access, fixed: &Fixed, here: &Here<'_>) -> Value {
+    fn load(
+        &mut self,
+        p: &LoopNest,
+        a: &Access,
+        fixed: &LoopInvariants,
+        here: &PointValues<'_>,
+    ) -> Value {
         if let Some(bits) = a.packed {
             let (address, shift) = self.packed_place(p, a, bits, fixed, here);
             let byte = self.b.ins().load(types::I8, flags(), address, 0);
@@ -193,11 +204,11 @@ impl Unit<'_, '_> {
     /// The byte of a packed element and the place of its lowest bit in there.
     pub(crate) fn packed_place(
         &mut self,
-        p: &Planned,
+        p: &LoopNest,
         a: &Access,
         bits: u8,
-        fixed: &Fixed,
-        here: &Here<'_>,
+        fixed: &LoopInvariants,
+        here: &PointValues<'_>,
     ) -> (Value, Value) {
         let base = self.base(fixed, a.at);
         let element = self.form(p, a.form, fixed, here);
@@ -211,11 +222,11 @@ impl Unit<'_, '_> {
     /// Stores an element; in a buffer, NaNs as the canonical one.
     pub(crate) fn store(
         &mut self,
-        p: &Planned,
+        p: &LoopNest,
         a: &Access,
         value: Value,
-        fixed: &Fixed,
-        here: &Here<'_>,
+        fixed: &LoopInvariants,
+        here: &PointValues<'_>,
     ) {
         if let Some(bits) = a.packed {
             let (address, shift) = self.packed_place(p, a, bits, fixed, here);
@@ -252,10 +263,10 @@ impl Unit<'_, '_> {
     /// Whether all guards hold; `None` where there are none.
     pub(crate) fn guards(
         &mut self,
-        p: &Planned,
+        p: &LoopNest,
         guards: &[(usize, Range<i64>)],
-        fixed: &Fixed,
-        here: &Here<'_>,
+        fixed: &LoopInvariants,
+        here: &PointValues<'_>,
     ) -> Option<Value> {
         let mut all: Option<Value> = None;
         for (form, range) in guards {
@@ -276,28 +287,28 @@ impl Unit<'_, '_> {
     /// A parameter: through the first way whose guards hold. Nothing is loaded where they do not.
     pub(crate) fn read(
         &mut self,
-        p: &Planned,
-        read: &Read,
+        p: &LoopNest,
+        read: &ParamRead,
         dtype: DType,
-        fixed: &Fixed,
-        here: &Here<'_>,
+        fixed: &LoopInvariants,
+        here: &PointValues<'_>,
     ) -> Value {
-        let ways = match read {
-            Read::Coord(form) => return self.form(p, *form, fixed, here),
-            Read::Ways(ways) => ways,
+        let sources = match read {
+            ParamRead::Coord(form) => return self.form(p, *form, fixed, here),
+            ParamRead::Guarded(sources) => sources,
         };
-        let way = |unit: &mut Self, w: &Way| match &w.from {
-            Source::Literal(l) => unit.literal(*l),
-            Source::Array(a) => unit.load(p, a, fixed, here),
+        let source = |unit: &mut Self, w: &GuardedSource| match &w.from {
+            LoadSource::Literal(l) => unit.literal(*l),
+            LoadSource::Array(a) => unit.load(p, a, fixed, here),
         };
-        if let [only] = ways.as_slice() {
-            return way(self, only);
+        if let [only] = sources.as_slice() {
+            return source(self, only);
         }
         let done = self.b.create_block();
         let result = self.b.append_block_param(done, register(dtype));
-        for w in ways {
+        for w in sources {
             let Some(holds) = self.guards(p, &w.guards, fixed, here) else {
-                let value = way(self, w);
+                let value = source(self, w);
                 self.b.ins().jump(done, &[value.into()]);
                 break;
             };
@@ -306,7 +317,7 @@ impl Unit<'_, '_> {
             self.b.seal_block(yes);
             self.b.seal_block(no);
             self.b.switch_to_block(yes);
-            let value = way(self, w);
+            let value = source(self, w);
             self.b.ins().jump(done, &[value.into()]);
             self.b.switch_to_block(no);
         }

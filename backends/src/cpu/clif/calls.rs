@@ -1,4 +1,4 @@
-//! Functions that machine code calls: what the host has no instruction for.
+//! Helper functions that machine code calls for operations without an instruction.
 
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::{AbiParam, FuncRef, Signature, Type, types};
@@ -9,7 +9,7 @@ use cranelift_module::{FuncId, Linkage, Module, ModuleResult};
 
 /// A function that machine code may call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Call {
+pub(crate) enum RuntimeFunction {
     Fmod32,
     Fmod64,
     Fma32,
@@ -20,13 +20,13 @@ pub(crate) enum Call {
     ToF16,
 }
 
-const ALL: [(Call, &str); 6] = [
-    (Call::Fmod32, "adfuse_fmod32"),
-    (Call::Fmod64, "adfuse_fmod64"),
-    (Call::Fma32, "adfuse_fma32"),
-    (Call::Fma64, "adfuse_fma64"),
-    (Call::ToBf16, "adfuse_to_bf16"),
-    (Call::ToF16, "adfuse_to_f16"),
+const ALL: [(RuntimeFunction, &str); 6] = [
+    (RuntimeFunction::Fmod32, "adfuse_fmod32"),
+    (RuntimeFunction::Fmod64, "adfuse_fmod64"),
+    (RuntimeFunction::Fma32, "adfuse_fma32"),
+    (RuntimeFunction::Fma64, "adfuse_fma64"),
+    (RuntimeFunction::ToBf16, "adfuse_to_bf16"),
+    (RuntimeFunction::ToF16, "adfuse_to_f16"),
 ];
 
 extern "C" fn fmod32(a: f32, b: f32) -> f32 {
@@ -92,20 +92,20 @@ pub(crate) fn provide(builder: &mut JITBuilder) {
 }
 
 /// The functions as a module of machine code knows them.
-pub(crate) struct Calls {
-    ids: Vec<(Call, FuncId)>,
+pub(crate) struct RuntimeFunctions {
+    ids: Vec<(RuntimeFunction, FuncId)>,
 }
 
-impl Calls {
+impl RuntimeFunctions {
     // The error is the module's own, and made once at most.
     #[allow(clippy::result_large_err)]
-    pub(crate) fn declare(module: &mut JITModule) -> ModuleResult<Calls> {
+    pub(crate) fn declare(module: &mut JITModule) -> ModuleResult<RuntimeFunctions> {
         let convention = module.target_config().default_call_conv;
-        let declare = |&(call, name): &(Call, &str)| {
+        let declare = |&(call, name): &(RuntimeFunction, &str)| {
             let signature = signature(call, convention);
             Ok((call, module.declare_function(name, Linkage::Import, &signature)?))
         };
-        Ok(Calls { ids: ALL.iter().map(declare).collect::<ModuleResult<_>>()? })
+        Ok(RuntimeFunctions { ids: ALL.iter().map(declare).collect::<ModuleResult<_>>()? })
     }
 
     /// A reference to a function in the function that is built.
@@ -113,20 +113,20 @@ impl Calls {
         &self,
         module: &mut JITModule,
         builder: &mut FunctionBuilder<'_>,
-        call: Call,
+        call: RuntimeFunction,
     ) -> Option<FuncRef> {
         let (_, id) = self.ids.iter().find(|(c, _)| *c == call)?;
         Some(module.declare_func_in_func(*id, builder.func))
     }
 }
 
-fn signature(call: Call, convention: CallConv) -> Signature {
+fn signature(call: RuntimeFunction, convention: CallConv) -> Signature {
     let (arg, count, result): (Type, usize, Type) = match call {
-        Call::Fmod32 => (types::F32, 2, types::F32),
-        Call::Fmod64 => (types::F64, 2, types::F64),
-        Call::Fma32 => (types::F32, 3, types::F32),
-        Call::Fma64 => (types::F64, 3, types::F64),
-        Call::ToBf16 | Call::ToF16 => (types::F64, 1, types::I32),
+        RuntimeFunction::Fmod32 => (types::F32, 2, types::F32),
+        RuntimeFunction::Fmod64 => (types::F64, 2, types::F64),
+        RuntimeFunction::Fma32 => (types::F32, 3, types::F32),
+        RuntimeFunction::Fma64 => (types::F64, 3, types::F64),
+        RuntimeFunction::ToBf16 | RuntimeFunction::ToF16 => (types::F64, 1, types::I32),
     };
     let mut signature = Signature::new(convention);
     signature.params = vec![AbiParam::new(arg); count];

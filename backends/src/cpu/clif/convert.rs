@@ -1,17 +1,17 @@
 //! Conversions between element types, one element at a time.
 //!
-//! Each rounds once, to nearest even; floats truncate and saturate to integers; integers wrap. 16-bit
-//! floats are integers in registers, and are taken apart with integer instructions.
+//! Each rounds once, to nearest even; floats truncate and saturate to integers; integers wrap. 16-bit floats are held
+//! as integers and are converted with integer instructions.
 
-use super::calls::Call;
+use super::calls::RuntimeFunction;
 use super::state::register;
-use super::unit::Unit;
+use super::unit::FunctionEmitter;
 use adfuse_ir::DType;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::Ieee32;
 use cranelift_codegen::ir::{InstBuilder, Type, Value, types};
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// The same number in another type.
     pub(crate) fn convert(&mut self, x: Value, from: DType, to: DType) -> Option<Value> {
         if from == to {
@@ -25,7 +25,11 @@ impl Unit<'_, '_> {
             (DType::F32, DType::BF16) => Some(self.narrow_bf16(x)),
             (DType::F32, DType::F16) => Some(self.narrow_f16(x)),
             (DType::F64, DType::BF16 | DType::F16) => {
-                let call = if to == DType::BF16 { Call::ToBf16 } else { Call::ToF16 };
+                let call = if to == DType::BF16 {
+                    RuntimeFunction::ToBf16
+                } else {
+                    RuntimeFunction::ToF16
+                };
                 let bits = self.call(call, &[x])?;
                 Some(self.b.ins().ireduce(types::I16, bits))
             }

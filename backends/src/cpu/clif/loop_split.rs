@@ -1,12 +1,14 @@
-//! Stretches of a line: where guards are constant, and packed elements begin at bytes.
+//! Splits lines into segments in which guards are constant and packed elements begin at bytes.
 //!
-//! Guards are affine along a line, so that each holds between two coordinates. Between neighbouring
-//! ones of these, every parameter is read through one way, chosen once: as a pointer that steps with the
-//! coordinate, or as one to constants that does not.
+//! A guard is affine along a line, so it holds between two coordinates. In a segment between neighbouring bounds, every
+//! parameter is read from one source, chosen once: a pointer that advances with the coordinate, or a pointer to
+//! constants that does not.
 
-use super::state::{Chosen, Copies, Here, LANES, Line, accesses, register};
-use super::unit::Unit;
-use crate::cpu::codegen::loop_ir::{Access, Planned, Reach, Read, Source};
+use super::state::{
+    ChosenPointer, Interleaving, LANES, LineValues, PointValues, accesses, register,
+};
+use super::unit::FunctionEmitter;
+use crate::cpu::codegen::loop_ir::{Access, LoadSource, LoopNest, ParamRead, VectorAccess};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -15,15 +17,15 @@ use std::ops::Range;
 /// Packed elements of vectors begin where a multiple of this many does, which is a byte for any width.
 const GRAIN: i64 = 8;
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// The loops along a line, from coordinate `low` to `high`, stretch by stretch.
-    pub(crate) fn stretches(
+    pub(crate) fn segments(
         &mut self,
-        p: &Planned,
-        line: &mut Line,
+        p: &LoopNest,
+        line: &mut LineValues,
         low: Value,
         high: Value,
-        copies: Option<Copies>,
+        copies: Option<Interleaving>,
     ) -> Option<()> {
         // Single elements find their ways by branches.
         let (mut breaks, mut phases, mut literals) = (Vec::new(), Vec::new(), None);
@@ -49,7 +51,7 @@ impl Unit<'_, '_> {
         for at in breaks {
             to = self.sooner(from, at, to);
         }
-        let blocks = self.begin_stretch(p, line, [from, to], copies)?;
+        let blocks = self.begin_segment(p, line, [from, to], copies)?;
         to = blocks.map_or(to, |s| s.to);
         let mut vectors_to = to;
         if let Some((first, others)) = phases.split_first() {
@@ -76,24 +78,24 @@ impl Unit<'_, '_> {
         if let Some(literals) = literals {
             self.choose(p, line, from, &literals)?;
         }
-        self.stretch(p, line, [from, vectors_to, to], copies)?;
+        self.segment(p, line, [from, vectors_to, to], copies)?;
         if let Some(blocks) = blocks {
-            self.end_stretch(p, line, &blocks, [from, to])?;
+            self.end_segment(p, line, &blocks, [from, to])?;
         }
         self.b.ins().jump(head, &[to.into()]);
         self.b.seal_block(head);
         self.b.seal_block(exit);
         self.b.switch_to_block(exit);
-        line.ways = Vec::new();
+        line.sources = Vec::new();
         Some(())
     }
 
     /// What a form is at the innermost coordinate 0.
-    fn line_part(&mut self, p: &Planned, line: &Line, form: usize) -> Value {
+    fn line_part(&mut self, p: &LoopNest, line: &LineValues, form: usize) -> Value {
         match line.fixed.forms.get(form).copied().flatten() {
             Some(v) => v,
             None => {
-                let here = Here { at: &line.outer, params: &line.fixed.params };
+                let here = PointValues { at: &line.outer, params: &line.fixed.params };
                 self.fixed_part(p, form, &here)
             }
         }
@@ -129,19 +131,19 @@ impl Unit<'_, '_> {
     }
 
     /// Of each packed array that vectors read or write, the element of the innermost coordinate 0.
-    fn phases(&mut self, p: &Planned, line: &Line) -> Vec<Value> {
+    fn phases(&mut self, p: &LoopNest, line: &LineValues) -> Vec<Value> {
         let packed = accesses(p).filter(|a| p.byte_aligned(a));
         packed.map(|a| self.line_part(p, line, a.form)).collect()
     }
 
     /// Of each way that is a literal, where vectors of it are.
-    fn literals(&mut self, p: &Planned, copies: Copies) -> Option<Vec<Vec<Value>>> {
+    fn literals(&mut self, p: &LoopNest, copies: Interleaving) -> Option<Vec<Vec<Value>>> {
         let mut found = Vec::new();
         for (read, reach) in p.reads.iter().zip(&p.loads) {
             let mut places = Vec::new();
-            if let (Read::Ways(ways), Reach::Ways) = (read, reach) {
-                for way in ways {
-                    if let Source::Literal(l) = way.from {
+            if let (ParamRead::Guarded(sources), VectorAccess::Guarded) = (read, reach) {
+                for source in sources {
+                    if let LoadSource::Literal(l) = source.from {
                         let bytes = u64::from(copies.most * LANES) * l.dtype().bytes();
                         let times = bytes.div_ceil(16).max(1);
                         let offset = self.constants.place(in_memory(l), times as usize)?;
@@ -158,34 +160,38 @@ impl Unit<'_, '_> {
     /// Chooses the way of each parameter that is read through guards, as it is at a coordinate.
     fn choose(
         &mut self,
-        p: &Planned,
-        line: &mut Line,
+        p: &LoopNest,
+        line: &mut LineValues,
         from: Value,
         literals: &[Vec<Value>],
     ) -> Option<()> {
         let mut at = line.outer.clone();
         at.push(from);
-        let mut all: Vec<Option<Chosen>> = Vec::new();
+        let mut all: Vec<Option<ChosenPointer>> = Vec::new();
         for ((read, reach), literals) in p.reads.iter().zip(&p.loads).zip(literals) {
-            let (Read::Ways(ways), Reach::Ways) = (read, reach) else {
+            let (ParamRead::Guarded(sources), VectorAccess::Guarded) = (read, reach) else {
                 all.push(None);
                 continue;
             };
             let mut literals = literals.iter().rev();
-            let mut found: Option<Chosen> = None;
+            let mut found: Option<ChosenPointer> = None;
             // The last way holds wherever no other does.
-            for way in ways.iter().rev() {
-                let here = Chosen {
-                    pointer: match &way.from {
-                        Source::Literal(_) => *literals.next()?,
-                        Source::Array(a) => self.start(line, a)?,
+            for source in sources.iter().rev() {
+                let here = ChosenPointer {
+                    pointer: match &source.from {
+                        LoadSource::Literal(_) => *literals.next()?,
+                        LoadSource::Array(a) => self.start(line, a)?,
                     },
-                    along: self.long(if matches!(way.from, Source::Literal(_)) { 0 } else { -1 }),
+                    along: self.long(if matches!(source.from, LoadSource::Literal(_)) {
+                        0
+                    } else {
+                        -1
+                    }),
                 };
-                let here_at = Here { at: &at, params: &line.fixed.params };
-                let holds = self.guards(p, &way.guards, &line.fixed, &here_at);
+                let here_at = PointValues { at: &at, params: &line.fixed.params };
+                let holds = self.guards(p, &source.guards, &line.fixed, &here_at);
                 found = Some(match (holds, found) {
-                    (Some(holds), Some(other)) => Chosen {
+                    (Some(holds), Some(other)) => ChosenPointer {
                         pointer: self.b.ins().select(holds, here.pointer, other.pointer),
                         along: self.b.ins().select(holds, here.along, other.along),
                     },
@@ -194,23 +200,33 @@ impl Unit<'_, '_> {
             }
             all.push(found);
         }
-        line.ways = all;
+        line.sources = all;
         Some(())
     }
 
-    pub(crate) fn start(&mut self, line: &Line, a: &Access) -> Option<Value> {
+    pub(crate) fn start(&mut self, line: &LineValues, a: &Access) -> Option<Value> {
         line.fixed.starts.iter().find(|(f, _)| *f == a.form).map(|(_, v)| *v)
     }
 
     /// Where the element of a chosen way is.
-    pub(crate) fn chosen_address(&mut self, chosen: &Chosen, d: Value, dtype: DType) -> Value {
+    pub(crate) fn chosen_address(
+        &mut self,
+        chosen: &ChosenPointer,
+        d: Value,
+        dtype: DType,
+    ) -> Value {
         let along = self.b.ins().band(d, chosen.along);
         let offset = self.times(along, dtype.bytes() as i64);
         self.b.ins().iadd(chosen.pointer, offset)
     }
 
     /// An element through the chosen way.
-    pub(crate) fn chosen_element(&mut self, chosen: &Chosen, d: Value, dtype: DType) -> Value {
+    pub(crate) fn chosen_element(
+        &mut self,
+        chosen: &ChosenPointer,
+        d: Value,
+        dtype: DType,
+    ) -> Value {
         let address = self.chosen_address(chosen, d, dtype);
         let value =
             self.b.ins().load(register(dtype), crate::cpu::clif::state::flags(), address, 0);

@@ -1,6 +1,6 @@
-//! Instruction selection through Cranelift: a planned sweep as Cranelift IR, scalar or with vectors of 128 bits.
+//! Instruction selection through Cranelift: a loop nest as Cranelift IR, scalar or with vectors of 128 bits.
 //!
-//! It takes every sweep on every target. Register allocation and encoding are Cranelift's.
+//! It supports every sweep on every target. Register allocation and encoding are Cranelift's.
 
 pub(crate) mod access;
 pub(crate) mod calls;

@@ -1,16 +1,15 @@
-//! Primitives on one element at a time, as machine code: the meaning that the interpreter of scalar
-//! programs defines, for every type.
+//! Primitives on single elements, with the semantics of the interpreter of scalar programs, for every type.
 
-use super::calls::Call;
+use super::calls::RuntimeFunction;
 use super::state::register;
-use super::unit::Unit;
+use super::unit::FunctionEmitter;
 use adfuse_ir::scalar::{Prim, SInst, SOp};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::immediates::{Ieee32, Ieee64};
 use cranelift_codegen::ir::{Endianness, InstBuilder, MemFlagsData, Type, Value, types};
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// A constant.
     pub(crate) fn literal(&mut self, l: Literal) -> Value {
         let bits = l.bits();
@@ -183,8 +182,12 @@ impl Unit<'_, '_> {
             Prim::Min => self.b.ins().fmin(x, y),
             Prim::Max => self.b.ins().fmax(x, y),
             Prim::Fma if self.host_fma => self.b.ins().fma(x, y, *args.get(2)?),
-            Prim::Fma => self.call(if double { Call::Fma64 } else { Call::Fma32 }, args)?,
-            Prim::Rem => self.call(if double { Call::Fmod64 } else { Call::Fmod32 }, args)?,
+            Prim::Fma => self
+                .call(if double { RuntimeFunction::Fma64 } else { RuntimeFunction::Fma32 }, args)?,
+            Prim::Rem => self.call(
+                if double { RuntimeFunction::Fmod64 } else { RuntimeFunction::Fmod32 },
+                args,
+            )?,
             Prim::And
             | Prim::Or
             | Prim::Xor
@@ -208,7 +211,7 @@ impl Unit<'_, '_> {
         })
     }
 
-    pub(crate) fn call(&mut self, call: Call, args: &[Value]) -> Option<Value> {
+    pub(crate) fn call(&mut self, call: RuntimeFunction, args: &[Value]) -> Option<Value> {
         let f = self.calls.get(self.module, &mut self.b, call)?;
         let inst = self.b.ins().call(f, args);
         self.b.inst_results(inst).first().copied()

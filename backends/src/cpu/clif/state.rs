@@ -1,13 +1,13 @@
-//! What the emitters of loops and vectors share: types of registers, lines, copies of a vector, held values.
+//! State that the emitters of loops and vectors share: register types, lines, interleaved groups, lanes of folds.
 
 use cranelift_codegen::ir::Type;
 
-use crate::cpu::codegen::loop_ir::{Access, Planned, Read, Source};
+use crate::cpu::codegen::loop_ir::{Access, LoadSource, LoopNest, ParamRead};
 use adfuse_ir::DType;
 use cranelift_codegen::ir::{MemFlagsData, Value, types};
 
 /// What is known at a coordinate.
-pub(crate) struct Here<'a> {
+pub(crate) struct PointValues<'a> {
     /// The coordinates that are walked.
     pub(crate) at: &'a [Value],
     /// The parameters that have been read.
@@ -16,7 +16,7 @@ pub(crate) struct Here<'a> {
 
 /// What is the same all along the innermost axis.
 #[derive(Default)]
-pub(crate) struct Fixed {
+pub(crate) struct LoopInvariants {
     /// Of each form, all but the step along it and what changes.
     pub(crate) forms: Vec<Option<Value>>,
     /// Of each parameter that does not change.
@@ -33,8 +33,8 @@ pub(crate) fn flags() -> MemFlagsData {
 }
 
 /// What is the same in a line, as the body of the loop finds it.
-pub(crate) struct Line {
-    pub(crate) fixed: Fixed,
+pub(crate) struct LineValues {
+    pub(crate) fixed: LoopInvariants,
     /// Coordinates of all axes but the innermost.
     pub(crate) outer: Vec<Value>,
     /// The values of the body that do not change.
@@ -42,20 +42,20 @@ pub(crate) struct Line {
     /// Those of them that vectors read, in all lanes.
     pub(crate) spread: Vec<Option<Quad>>,
     /// Of each parameter that is read through guards, the way of the stretch.
-    pub(crate) ways: Vec<Option<Chosen>>,
+    pub(crate) sources: Vec<Option<ChosenPointer>>,
     /// Of each output that folds, where.
     pub(crate) folds: Vec<Option<FoldLine>>,
 }
 
 /// The arrays that are read and written.
-pub(crate) fn accesses(p: &Planned) -> impl Iterator<Item = &Access> {
+pub(crate) fn accesses(p: &LoopNest) -> impl Iterator<Item = &Access> {
     let reads = p.reads.iter().flat_map(|r| match r {
-        Read::Ways(ways) => ways.as_slice(),
-        Read::Coord(_) => &[],
+        ParamRead::Guarded(sources) => sources.as_slice(),
+        ParamRead::Coord(_) => &[],
     });
     let arrays = reads.filter_map(|w| match &w.from {
-        Source::Array(a) => Some(a),
-        Source::Literal(_) => None,
+        LoadSource::Array(a) => Some(a),
+        LoadSource::Literal(_) => None,
     });
     let lanes = p.folds.iter().flatten().filter_map(|f| f.lanes.as_ref());
     arrays.chain(&p.writes).chain(lanes).chain(p.target.iter().map(|(_, _, places)| places))
@@ -97,7 +97,7 @@ impl Quad {
 /// How many quads are interleaved in the loops along a line: first this many at a time, then the least
 /// number, then single elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Copies {
+pub(crate) struct Interleaving {
     pub(crate) most: u32,
     pub(crate) least: u32,
 }
@@ -128,7 +128,7 @@ pub(crate) struct FoldLine {
 
 /// The lanes of all outputs that fold in that order, in registers.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct FoldLanes {
     /// Of each output.
     pub(crate) quads: Vec<Vec<Quad>>,
     /// The first of those that a body combines with.
@@ -137,7 +137,7 @@ pub(crate) struct Held {
 
 /// Through which way a parameter is read in a stretch.
 #[derive(Clone, Copy)]
-pub(crate) struct Chosen {
+pub(crate) struct ChosenPointer {
     /// Where the element of the innermost coordinate 0 is.
     pub(crate) pointer: Value,
     /// All ones where the element changes with the coordinate, 0 where it does not.

@@ -1,11 +1,11 @@
-//! The loops of a sweep: over lines of the innermost axis, and along it.
+//! The loops of a sweep: over lines of the innermost axis, and along each line.
 //!
-//! A line begins with what is the same all along it: coordinates, pointers, parameters and values that
-//! do not change. Then come vectors, several interleaved, vectors one at a time, and single elements.
+//! Loop invariants of a line come first: coordinates, pointers, parameters and values. Then come interleaved vectors,
+//! single vectors, and single elements.
 
-use super::state::{Copies, Fixed, Here, LANES, Line, accesses, flags};
-use super::unit::Unit;
-use crate::cpu::codegen::loop_ir::{Planned, Reach};
+use super::state::{Interleaving, LANES, LineValues, LoopInvariants, PointValues, accesses, flags};
+use super::unit::FunctionEmitter;
+use crate::cpu::codegen::loop_ir::{LoopNest, VectorAccess};
 use adfuse_ir::scalar::SOp;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{BlockArg, InstBuilder, MemFlagsData, Value, types};
@@ -15,9 +15,9 @@ use cranelift_module::Module;
 /// Bodies of more instructions are not copied: the code would outgrow its cache.
 const MOST_COPIED: usize = 300;
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// Emits the whole function; `None` where the body holds what no expanded program does.
-    pub(crate) fn build(mut self, p: &Planned, constants: i64) -> Option<()> {
+    pub(crate) fn build(mut self, p: &LoopNest, constants: i64) -> Option<()> {
         let entry = self.b.create_block();
         self.b.append_block_params_for_function_params(entry);
         self.b.switch_to_block(entry);
@@ -66,7 +66,7 @@ impl Unit<'_, '_> {
     }
 
     /// The pointers of the table that are asked for.
-    fn bases(&mut self, p: &Planned, table: Value) -> Vec<(u32, Value)> {
+    fn bases(&mut self, p: &LoopNest, table: Value) -> Vec<(u32, Value)> {
         let mut bases: Vec<(u32, Value)> = Vec::new();
         for a in accesses(p) {
             if bases.iter().all(|(k, _)| *k != a.at) {
@@ -79,7 +79,7 @@ impl Unit<'_, '_> {
     }
 
     /// The coordinates of a line.
-    fn outer(&mut self, p: &Planned, line: Value) -> Vec<Value> {
+    fn outer(&mut self, p: &LoopNest, line: Value) -> Vec<Value> {
         let mut rest = line;
         let mut outer = Vec::new();
         for (k, &n) in p.walk.extents.iter().enumerate().take(p.inner()).rev() {
@@ -98,8 +98,13 @@ impl Unit<'_, '_> {
     }
 
     /// Everything that does not change along a line.
-    fn line(&mut self, p: &Planned, bases: Vec<(u32, Value)>, outer: Vec<Value>) -> Option<Line> {
-        let mut fixed = Fixed { bases, ..Fixed::default() };
+    fn line(
+        &mut self,
+        p: &LoopNest,
+        bases: Vec<(u32, Value)>,
+        outer: Vec<Value>,
+    ) -> Option<LineValues> {
+        let mut fixed = LoopInvariants { bases, ..LoopInvariants::default() };
         let zero = self.long(0);
         let mut at = outer.clone();
         at.push(zero);
@@ -108,13 +113,13 @@ impl Unit<'_, '_> {
         // In order: data is read before what it names.
         for (k, read) in p.reads.iter().enumerate() {
             if !p.varies[k] {
-                let here = Here { at: &at, params: &fixed.params };
+                let here = PointValues { at: &at, params: &fixed.params };
                 let value = self.read(p, read, p.types[k], &fixed, &here);
                 fixed.params[k] = Some(value);
             }
         }
         for (form, _) in p.forms.iter().enumerate() {
-            let here = Here { at: &at, params: &fixed.params };
+            let here = PointValues { at: &at, params: &fixed.params };
             let part = self.fixed_part(p, form, &here);
             fixed.forms[form] = Some(part);
         }
@@ -144,14 +149,14 @@ impl Unit<'_, '_> {
             };
             values.push(value);
         }
-        let (spread, ways, folds) = (Vec::new(), Vec::new(), Vec::new());
-        Some(Line { fixed, outer, values, spread, ways, folds })
+        let (spread, sources, folds) = (Vec::new(), Vec::new(), Vec::new());
+        Some(LineValues { fixed, outer, values, spread, sources, folds })
     }
 
     /// Operands, constants among them made anew.
     fn arguments(
         &mut self,
-        p: &Planned,
+        p: &LoopNest,
         args: &[adfuse_ir::scalar::SVal],
         values: &[Option<Value>],
     ) -> Option<Vec<Value>> {
@@ -165,26 +170,26 @@ impl Unit<'_, '_> {
     }
 
     /// The loops along a line, from coordinate `low` to `high`.
-    fn walk(&mut self, p: &Planned, line: &mut Line, low: Value, high: Value) -> Option<()> {
+    fn walk(&mut self, p: &LoopNest, line: &mut LineValues, low: Value, high: Value) -> Option<()> {
         let copies = self.copies(p);
         if copies.is_some() {
             self.spread_line(p, line);
         }
         self.fold_line(p, line, low, high)?;
-        let cut = p.packed() || p.loads.contains(&Reach::Ways);
+        let cut = p.packed() || p.loads.contains(&VectorAccess::Guarded);
         if p.lanes().is_some() || copies.is_some() && cut {
-            return self.stretches(p, line, low, high, copies);
+            return self.segments(p, line, low, high, copies);
         }
-        self.stretch(p, line, [low, high, high], copies)
+        self.segment(p, line, [low, high, high], copies)
     }
 
     /// Vectors from a coordinate while they fit below another, then elements up to the last.
-    pub(crate) fn stretch(
+    pub(crate) fn segment(
         &mut self,
-        p: &Planned,
-        line: &Line,
+        p: &LoopNest,
+        line: &LineValues,
         [mut from, vectors_to, to]: [Value; 3],
-        copies: Option<Copies>,
+        copies: Option<Interleaving>,
     ) -> Option<()> {
         let n = p.walk.extents.last().copied().unwrap_or(1);
         if let Some(copies) = copies {
@@ -259,21 +264,21 @@ impl Unit<'_, '_> {
     /// The element that a parameter reads at a coordinate.
     pub(crate) fn element_of(
         &mut self,
-        p: &Planned,
-        line: &Line,
+        p: &LoopNest,
+        line: &LineValues,
         k: usize,
         at: &[Value],
         params: &[Option<Value>],
     ) -> Option<Value> {
         let (read, dtype) = (p.reads.get(k)?, *p.types.get(k)?);
-        if let Some(chosen) = line.ways.get(k).copied().flatten() {
+        if let Some(chosen) = line.sources.get(k).copied().flatten() {
             return Some(self.chosen_element(&chosen, *at.last()?, dtype));
         }
-        Some(self.read(p, read, dtype, &line.fixed, &Here { at, params }))
+        Some(self.read(p, read, dtype, &line.fixed, &PointValues { at, params }))
     }
 
     /// One element: parameters, body, outputs.
-    fn element(&mut self, p: &Planned, line: &Line, d: Value) -> Option<()> {
+    fn element(&mut self, p: &LoopNest, line: &LineValues, d: Value) -> Option<()> {
         let mut at = line.outer.clone();
         at.push(d);
         let mut params = line.fixed.params.clone();
@@ -297,7 +302,7 @@ impl Unit<'_, '_> {
             }
         }
         let outputs = self.arguments(p, &p.body.outputs, &values)?;
-        let here = Here { at: &at, params: &params };
+        let here = PointValues { at: &at, params: &params };
         for (k, (a, value)) in p.writes.iter().zip(outputs).enumerate() {
             match &p.folds[k] {
                 Some(fold) => self.fold_element(fold, line, k, value, d)?,

@@ -1,13 +1,12 @@
-//! Vectors of 128 bits along the innermost axis: a body on four elements at once, several times.
+//! Vectors of 128 bits along the innermost axis: a body on four elements, interleaved several times.
 //!
-//! Four elements are one vector of 32-bit lanes, or two of 64-bit lanes. Narrower types are widened
-//! to 32 bits: `i8` with its sign, other ones with zeros; truth values are masks, as wide as what they
-//! were compared of. What has no instruction for vectors is done lane by lane; a sweep of which that is
-//! the larger part has no vectors at all.
+//! Four elements are one vector of 32-bit lanes, or two of 64-bit lanes. Narrower types are widened to 32 bits: `i8`
+//! with its sign, others with zeros. Truth values are masks as wide as the operands of their comparison. Operations
+//! without a vector instruction run lane by lane. A sweep in which these dominate is not vectorized.
 
-use super::state::{Copies, LANES, Line, Quad, vector, wide};
-use super::unit::Unit;
-use crate::cpu::codegen::loop_ir::{Planned, Reach};
+use super::state::{Interleaving, LANES, LineValues, Quad, vector, wide};
+use super::unit::FunctionEmitter;
+use crate::cpu::codegen::loop_ir::{LoopNest, VectorAccess};
 use adfuse_ir::scalar::{SInst, SOp, SVal};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::{InstBuilder, MemFlagsData, Type, Value, types};
@@ -21,10 +20,10 @@ const MOST_COPIES: u32 = 4;
 /// Vector registers that constants may take all along a line; a body has the others.
 const REGISTERS: usize = 14;
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// How a sweep has vectors; `None` where it has none.
-    pub(crate) fn copies(&self, p: &Planned) -> Option<Copies> {
-        if p.target.is_some() || p.stores.contains(&Reach::Single) {
+    pub(crate) fn copies(&self, p: &LoopNest) -> Option<Interleaving> {
+        if p.target.is_some() || p.stores.contains(&VectorAccess::Single) {
             return None;
         }
         // What is done lane by lane must be the lesser part.
@@ -32,7 +31,9 @@ impl Unit<'_, '_> {
         for &v in &p.order {
             let inst = &p.body.insts[v];
             let vectors = match inst.op {
-                SOp::Param(k) => p.loads.get(k as usize).is_some_and(|r| *r != Reach::Single),
+                SOp::Param(k) => {
+                    p.loads.get(k as usize).is_some_and(|r| *r != VectorAccess::Single)
+                }
                 _ => self.has_vectors(inst, source(p, inst), &known(p, inst)),
             };
             *if vectors { &mut whole } else { &mut single } += 1;
@@ -44,17 +45,17 @@ impl Unit<'_, '_> {
             n if n < whole => 1,
             _ => return None,
         };
-        Some(Copies { most: most.max(least), least })
+        Some(Interleaving { most: most.max(least), least })
     }
 
     /// What does not change along a line but is used with what does, in all lanes.
-    pub(crate) fn spread_line(&mut self, p: &Planned, line: &mut Line) {
+    pub(crate) fn spread_line(&mut self, p: &LoopNest, line: &mut LineValues) {
         line.spread = vec![None; p.body.insts.len()];
         let moving = p.order.iter().flat_map(|&v| &p.body.insts[v].args);
         for &v in moving.chain(&p.body.outputs) {
             let one = line.values.get(v.index()).copied().flatten();
             if let (Some(one), None) = (one, line.spread[v.index()]) {
-                line.spread[v.index()] = Some(self.spread(p.body.insts[v].dtype, one));
+                line.spread[v.index()] = Some(self.broadcast_element(p.body.insts[v].dtype, one));
             }
         }
         // Where all constants fit into registers beside the interleaved copies, they stay there.
@@ -78,7 +79,13 @@ impl Unit<'_, '_> {
     }
 
     /// The elements from coordinate `d` on: this many quads.
-    pub(crate) fn quads(&mut self, p: &Planned, line: &Line, d: Value, copies: u32) -> Option<()> {
+    pub(crate) fn quads(
+        &mut self,
+        p: &LoopNest,
+        line: &LineValues,
+        d: Value,
+        copies: u32,
+    ) -> Option<()> {
         let mut at = line.outer.clone();
         at.push(d);
         let mut values: Vec<Vec<Quad>> = vec![Vec::new(); p.body.insts.len()];
@@ -116,8 +123,8 @@ impl Unit<'_, '_> {
     /// An operand of one copy.
     fn operand(
         &mut self,
-        p: &Planned,
-        line: &Line,
+        p: &LoopNest,
+        line: &LineValues,
         v: SVal,
         values: &[Vec<Quad>],
         copy: usize,
@@ -134,7 +141,7 @@ impl Unit<'_, '_> {
     /// The result of an instruction.
     fn quad(
         &mut self,
-        p: &Planned,
+        p: &LoopNest,
         inst: &SInst,
         args: &[Quad],
         known: &[Option<Literal>],
@@ -208,7 +215,7 @@ impl Unit<'_, '_> {
     }
 
     /// A register's value in all lanes.
-    fn spread(&mut self, d: DType, one: Value) -> Quad {
+    fn broadcast_element(&mut self, d: DType, one: Value) -> Quad {
         let x = self.in_lane(d, one);
         let all = self.b.ins().splat(vector(d), x);
         if wide(d) { Quad::Wide([all, all]) } else { Quad::Narrow(all) }
@@ -268,15 +275,15 @@ pub(crate) fn quiet(d: DType) -> Option<Literal> {
 }
 
 /// The type of an instruction's first operand.
-fn source(p: &Planned, inst: &SInst) -> DType {
+fn source(p: &LoopNest, inst: &SInst) -> DType {
     inst.args.first().map_or(inst.dtype, |&a| p.body.insts[a].dtype)
 }
 
-fn known(p: &Planned, inst: &SInst) -> SmallVec<[Option<Literal>; 3]> {
+fn known(p: &LoopNest, inst: &SInst) -> SmallVec<[Option<Literal>; 3]> {
     inst.args.iter().map(|&a| constant(p, a)).collect()
 }
 
-fn constant(p: &Planned, v: SVal) -> Option<Literal> {
+fn constant(p: &LoopNest, v: SVal) -> Option<Literal> {
     match p.body.insts[v].op {
         SOp::Const(l) => Some(l),
         _ => None,

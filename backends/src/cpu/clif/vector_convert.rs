@@ -1,7 +1,7 @@
-//! Conversions on vectors: the same numbers as one element at a time.
+//! Conversions of vectors, with the results of the scalar ones.
 
 use super::state::{Quad, vector, wide};
-use super::unit::Unit;
+use super::unit::FunctionEmitter;
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
@@ -12,7 +12,7 @@ fn small_int(d: DType) -> bool {
     matches!(d, DType::I32 | DType::U32 | DType::I8 | DType::U8)
 }
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// Whether a conversion has instructions for vectors.
     pub(crate) fn converts(&self, from: DType, to: DType) -> bool {
         use DType::{BF16, Bool, F16, F32, F64, I64};
@@ -111,7 +111,7 @@ impl Unit<'_, '_> {
                 let exact = self.b.ins().fcvt_from_sint(types::F32X4, x);
                 self.convert_narrow(exact, F32, to)?
             }
-            (_, d) if small_int(d) => self.kept(d, x),
+            (_, d) if small_int(d) => self.wrapped_small_int(d, x),
             _ => return None,
         })
     }
@@ -187,7 +187,7 @@ impl Unit<'_, '_> {
             }
             (DType::I64, d) if small_int(d) => {
                 let low = self.low_halves(a, b);
-                self.kept(d, low)
+                self.wrapped_small_int(d, low)
             }
             _ => return None,
         })
@@ -217,7 +217,7 @@ impl Unit<'_, '_> {
         let special = self.b.ins().bor(moved, top);
         let most = self.every(types::I32X4, 0x7bff);
         let large = self.b.ins().icmp(IntCC::SignedGreaterThan, magnitude, most);
-        let bits = self.pick(large, special, finite);
+        let bits = self.select(large, special, finite);
         let bits = self.b.ins().bor(bits, sign);
         self.bitcast(bits, types::F32X4)
     }
@@ -231,7 +231,7 @@ impl Unit<'_, '_> {
         let rounded = self.moved(rounded, -16);
         let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
         let quiet = self.every(types::I32X4, 0x7fc0);
-        self.pick(nan, quiet, rounded)
+        self.select(nan, quiet, rounded)
     }
 
     fn narrow_f16_lanes(&mut self, x: Value) -> Value {
@@ -253,14 +253,14 @@ impl Unit<'_, '_> {
         // Magnitudes have no sign bit, so that comparisons with sign order them.
         let bound = self.every(types::I32X4, 113 << 23);
         let small = self.b.ins().icmp(IntCC::SignedLessThan, magnitude, bound);
-        let finite = self.pick(small, tiny, rounded);
+        let finite = self.select(small, tiny, rounded);
         let infinite = self.every(types::I32X4, 0x7c00);
         let most = self.every(types::I32X4, (143 << 23) - 1);
         let large = self.b.ins().icmp(IntCC::SignedGreaterThan, magnitude, most);
-        let value = self.pick(large, infinite, finite);
+        let value = self.select(large, infinite, finite);
         let signed = self.b.ins().bor(value, sign);
         let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
         let quiet = self.every(types::I32X4, 0x7e00);
-        self.pick(nan, quiet, signed)
+        self.select(nan, quiet, signed)
     }
 }

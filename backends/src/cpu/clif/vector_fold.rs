@@ -1,8 +1,10 @@
-//! Folds as machine code: lanes and columns in memory, lanes in registers where the body leaves enough.
+//! Folds in machine code: lanes and columns in memory, or lanes in registers if the body leaves enough of them.
 
-use super::state::{Copies, FoldLine, LANES, Line, Quad, flags, register, vector, wide};
-use super::unit::Unit;
-use crate::cpu::codegen::loop_ir::{Folded, Planned};
+use super::state::{
+    FoldLine, Interleaving, LANES, LineValues, Quad, flags, register, vector, wide,
+};
+use super::unit::FunctionEmitter;
+use crate::cpu::codegen::loop_ir::{LoopNest, WalkedFold};
 use adfuse_ir::DType;
 use adfuse_ir::kernel::Order;
 use adfuse_ir::op::Monoid;
@@ -22,7 +24,7 @@ const REGISTERS: usize = 16;
 
 /// What a stretch of a line begins with.
 #[derive(Clone, Copy)]
-pub(crate) struct Stretch {
+pub(crate) struct LoopSegment {
     /// The place of its first coordinate among those that fold into one result.
     place: Value,
     /// Where it ends at the latest.
@@ -31,12 +33,12 @@ pub(crate) struct Stretch {
     pub(crate) aligned: Value,
 }
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// Finds where the outputs fold, all along a line, and fills columns that begin with what is neutral.
     pub(crate) fn fold_line(
         &mut self,
-        p: &Planned,
-        line: &mut Line,
+        p: &LoopNest,
+        line: &mut LineValues,
         low: Value,
         high: Value,
     ) -> Option<()> {
@@ -64,7 +66,7 @@ impl Unit<'_, '_> {
     }
 
     /// The part of the block in which a place is, from that of the first block.
-    fn part(&mut self, f: &Folded, first: Value, place: Value) -> Value {
+    fn part(&mut self, f: &WalkedFold, first: Value, place: Value) -> Value {
         let bits = self.long(f.block_bits().into());
         let block = self.b.ins().ushr(place, bits);
         let apart = self.times(block, f.apart.wrapping_mul(f.dtype.bytes() as i64));
@@ -86,7 +88,13 @@ impl Unit<'_, '_> {
         Some(())
     }
 
-    fn fill_columns(&mut self, f: &Folded, at: &FoldLine, low: Value, high: Value) -> Option<()> {
+    fn fill_columns(
+        &mut self,
+        f: &WalkedFold,
+        at: &FoldLine,
+        low: Value,
+        high: Value,
+    ) -> Option<()> {
         let neutral = f.neutral();
         let bytes = f.dtype.bytes() as i64;
         let rest = self.looped(low, high, LANES.into(), |unit, d| {
@@ -124,13 +132,13 @@ impl Unit<'_, '_> {
     }
 
     /// Begins a stretch at a coordinate: where a block does, the lanes are what is neutral.
-    pub(crate) fn begin_stretch(
+    pub(crate) fn begin_segment(
         &mut self,
-        p: &Planned,
-        line: &Line,
+        p: &LoopNest,
+        line: &LineValues,
         [from, to]: [Value; 2],
-        copies: Option<Copies>,
-    ) -> Option<Option<Stretch>> {
+        copies: Option<Interleaving>,
+    ) -> Option<Option<LoopSegment>> {
         let Some(at) = p.folds.iter().zip(&line.folds).find_map(|(f, l)| {
             let lanes = f.as_ref().is_some_and(|f| f.order == Order::Lane);
             l.filter(|_| lanes)
@@ -166,20 +174,20 @@ impl Unit<'_, '_> {
         to = self.sooner(from, end, to);
         let zero = self.long(0);
         let aligned = self.b.ins().icmp(IntCC::Equal, short, zero);
-        Some(Some(Stretch { place, to, aligned }))
+        Some(Some(LoopSegment { place, to, aligned }))
     }
 
     /// The quads that vectors along a line begin at multiples of, counted in lanes.
-    fn grain(&self, p: &Planned, line: &Line, copies: Copies) -> u32 {
+    fn grain(&self, p: &LoopNest, line: &LineValues, copies: Interleaving) -> u32 {
         if self.lanes_held(p, line, copies) { QUADS } else { copies.most.next_power_of_two() }
     }
 
     /// Ends a stretch: where the block does, its lanes join.
-    pub(crate) fn end_stretch(
+    pub(crate) fn end_segment(
         &mut self,
-        p: &Planned,
-        line: &Line,
-        s: &Stretch,
+        p: &LoopNest,
+        line: &LineValues,
+        s: &LoopSegment,
         [from, to]: [Value; 2],
     ) -> Option<()> {
         let lanes = p.lanes()?;
@@ -208,7 +216,7 @@ impl Unit<'_, '_> {
     }
 
     /// Halves the lanes until one is left. All are there, those without an element as what is neutral.
-    fn join(&mut self, f: &Folded, lanes: Value) -> Option<Value> {
+    fn join(&mut self, f: &WalkedFold, lanes: Value) -> Option<Value> {
         let all: Option<Vec<Quad>> =
             (0..QUADS).map(|quad| self.load_lanes(f.dtype, lanes, quad)).collect();
         let mut all = all?;
@@ -234,7 +242,7 @@ impl Unit<'_, '_> {
     }
 
     /// Combines vectors, what came first on the left.
-    fn combined(&mut self, f: &Folded, a: &Quad, x: &Quad) -> Option<Quad> {
+    fn combined(&mut self, f: &WalkedFold, a: &Quad, x: &Quad) -> Option<Quad> {
         let least = f.monoid == Monoid::Min || f.negated();
         if !(f.dtype.is_float() && least) {
             return self.prim_quad(&instruction(f), f.dtype, &[*a, *x], &[None, None]);
@@ -245,7 +253,7 @@ impl Unit<'_, '_> {
         for (&a, &x) in a.parts().iter().zip(x.parts()) {
             let [one, other] = [(a, x), (x, a)].map(|(a, x)| {
                 let less = self.b.ins().fcmp(FloatCC::LessThan, a, x);
-                self.pick(less, a, x)
+                self.select(less, a, x)
             });
             parts.push(self.b.ins().bor(one, other));
         }
@@ -253,7 +261,7 @@ impl Unit<'_, '_> {
     }
 
     /// Where the lane or the column of a coordinate is.
-    fn fold_address(&mut self, f: &Folded, at: &FoldLine, d: Value) -> Value {
+    fn fold_address(&mut self, f: &WalkedFold, at: &FoldLine, d: Value) -> Value {
         let element = match f.lanes {
             Some(_) => {
                 let place = self.b.ins().iadd(at.place, d);
@@ -269,8 +277,8 @@ impl Unit<'_, '_> {
     /// Folds the copies of an output.
     pub(crate) fn fold_quads(
         &mut self,
-        f: &Folded,
-        line: &Line,
+        f: &WalkedFold,
+        line: &LineValues,
         k: usize,
         values: &[Quad],
         d: Value,
@@ -308,8 +316,8 @@ impl Unit<'_, '_> {
     /// Folds one element.
     pub(crate) fn fold_element(
         &mut self,
-        f: &Folded,
-        line: &Line,
+        f: &WalkedFold,
+        line: &LineValues,
         k: usize,
         value: Value,
         d: Value,
@@ -324,9 +332,9 @@ impl Unit<'_, '_> {
     }
 
     /// Whether lanes are in registers along a line: where they fit beside a light body.
-    pub(crate) fn lanes_held(&self, p: &Planned, line: &Line, copies: Copies) -> bool {
+    pub(crate) fn lanes_held(&self, p: &LoopNest, line: &LineValues, copies: Interleaving) -> bool {
         let lanes = p.folds.iter().flatten().filter(|f| f.lanes.is_some());
-        let count = |f: &Folded| QUADS as usize * if wide(f.dtype) { 2 } else { 1 };
+        let count = |f: &WalkedFold| QUADS as usize * if wide(f.dtype) { 2 } else { 1 };
         let taken: usize = lanes.map(count).sum();
         let spread = line.spread.iter().flatten().count();
         let body = p.alive * HALF as usize;
@@ -336,8 +344,8 @@ impl Unit<'_, '_> {
     /// Vectors from a coordinate while all lanes fit below another, with the lanes in registers.
     pub(crate) fn held_lanes(
         &mut self,
-        p: &Planned,
-        line: &Line,
+        p: &LoopNest,
+        line: &LineValues,
         [from, to]: [Value; 2],
     ) -> Option<Value> {
         let mut quads: Vec<Vec<Quad>> = Vec::new();
@@ -383,7 +391,7 @@ impl Unit<'_, '_> {
 }
 
 /// The operation as an instruction; its operands are handed beside it.
-fn instruction(f: &Folded) -> SInst {
+fn instruction(f: &WalkedFold) -> SInst {
     let op = match f.monoid {
         Monoid::Sum => Prim::Add,
         Monoid::Prod => Prim::Mul,

@@ -1,47 +1,48 @@
-//! Reads and writes of vectors: what is walked in equal steps, packed elements, coordinates, and what is
-//! read lane by lane.
+//! Loads and stores of vectors: strided and packed elements, coordinates, and gathers lane by lane.
 
-use super::state::{Here, LANES, Line, Quad, flags, register, vector, wide};
-use super::unit::Unit;
+use super::state::{LANES, LineValues, PointValues, Quad, flags, register, vector, wide};
+use super::unit::FunctionEmitter;
 use super::vector::quiet;
-use crate::cpu::codegen::loop_ir::{Access, Planned, Reach, Read, Source, Way};
+use crate::cpu::codegen::loop_ir::{
+    Access, GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess,
+};
 use adfuse_ir::DType;
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Value, types};
 use smallvec::SmallVec;
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// A parameter that changes along the line, in each copy.
     pub(crate) fn param_quads(
         &mut self,
-        p: &Planned,
-        line: &Line,
+        p: &LoopNest,
+        line: &LineValues,
         k: usize,
         at: &[Value],
         copies: u32,
     ) -> Option<Vec<Quad>> {
         let (read, dtype) = (p.reads.get(k)?, *p.types.get(k)?);
-        let here = Here { at, params: &line.fixed.params };
+        let here = PointValues { at, params: &line.fixed.params };
         self.recent.clear();
         match (*p.loads.get(k)?, read) {
-            (Reach::Coord, Read::Coord(form)) => {
+            (VectorAccess::Coord, ParamRead::Coord(form)) => {
                 let first = self.form(p, *form, &line.fixed, &here);
                 let step = p.step(*form);
                 (0..copies).map(|copy| Some(self.coordinates(first, step, copy))).collect()
             }
-            (Reach::Ways, _) => {
-                let chosen = line.ways.get(k).copied().flatten()?;
+            (VectorAccess::Guarded, _) => {
+                let chosen = line.sources.get(k).copied().flatten()?;
                 let address = self.chosen_address(&chosen, *at.last()?, dtype);
                 (0..copies).map(|copy| self.load_quad(dtype, address, 1, copy)).collect()
             }
-            (Reach::Even, Read::Ways(ways)) => {
-                let a = array(ways)?;
+            (VectorAccess::Even, ParamRead::Guarded(sources)) => {
+                let a = array(sources)?;
                 let address = self.address(p, a, &line.fixed, &here);
                 let step = p.step(a.form);
                 (0..copies).map(|copy| self.load_quad(a.dtype, address, step, copy)).collect()
             }
-            (Reach::Packed, Read::Ways(ways)) => {
-                let a = array(ways)?;
+            (VectorAccess::Packed, ParamRead::Guarded(sources)) => {
+                let a = array(sources)?;
                 let (address, _) = self.packed_place(p, a, a.packed?, &line.fixed, &here);
                 self.load_packed(a.dtype, a.packed?, address, copies)
             }
@@ -52,8 +53,8 @@ impl Unit<'_, '_> {
     /// Lane by lane, with what each lane reads to know its place.
     fn singly(
         &mut self,
-        p: &Planned,
-        line: &Line,
+        p: &LoopNest,
+        line: &LineValues,
         k: usize,
         at: &[Value],
         copies: u32,
@@ -209,7 +210,7 @@ impl Unit<'_, '_> {
                     let high = self.words(x, x, [2, 3, 2, 3]);
                     Quad::Wide([self.b.ins().uwiden_low(x), self.b.ins().uwiden_low(high)])
                 }
-                false => Quad::Narrow(self.kept(d, x)),
+                false => Quad::Narrow(self.wrapped_small_int(d, x)),
             });
         }
         Some(found)
@@ -218,15 +219,15 @@ impl Unit<'_, '_> {
     /// Writes the copies of an output.
     pub(crate) fn store_quads(
         &mut self,
-        p: &Planned,
-        line: &Line,
+        p: &LoopNest,
+        line: &LineValues,
         k: usize,
         values: &[Quad],
         at: &[Value],
     ) -> Option<()> {
         let a = p.writes.get(k)?;
-        let here = Here { at, params: &line.fixed.params };
-        if let (Reach::Packed, Some(bits)) = (*p.stores.get(k)?, a.packed) {
+        let here = PointValues { at, params: &line.fixed.params };
+        if let (VectorAccess::Packed, Some(bits)) = (*p.stores.get(k)?, a.packed) {
             let (address, _) = self.packed_place(p, a, bits, &line.fixed, &here);
             return self.store_packed(bits, values, address);
         }
@@ -379,16 +380,16 @@ impl Unit<'_, '_> {
         for &x in q.parts() {
             let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
             let quiet = self.every(vector(d), quiet.bits());
-            parts.push(self.pick(nan, quiet, x));
+            parts.push(self.select(nan, quiet, x));
         }
         Quad::of(&parts)
     }
 }
 
 /// The only array that a parameter is read from.
-fn array(ways: &[Way]) -> Option<&Access> {
-    match ways {
-        [Way { from: Source::Array(a), .. }] => Some(a),
+fn array(sources: &[GuardedSource]) -> Option<&Access> {
+    match sources {
+        [GuardedSource { from: LoadSource::Array(a), .. }] => Some(a),
         _ => None,
     }
 }

@@ -1,15 +1,15 @@
-//! Primitives on vectors: those that have instructions.
+//! Primitives with vector instructions.
 
 use super::scalar::{float_cc, int_cc};
 use super::state::{Quad, vector, wide};
-use super::unit::Unit;
+use super::unit::FunctionEmitter;
 use adfuse_ir::scalar::{Prim, SInst, SOp};
 use adfuse_ir::{DType, Literal};
 use cranelift_codegen::ir::condcodes::{FloatCC, IntCC};
 use cranelift_codegen::ir::{InstBuilder, Opcode, Value, types};
 use smallvec::SmallVec;
 
-impl Unit<'_, '_> {
+impl FunctionEmitter<'_, '_> {
     /// Whether there are instructions for an operation on vectors.
     pub(crate) fn has_vectors(&self, inst: &SInst, from: DType, known: &[Option<Literal>]) -> bool {
         let SOp::Prim(p) = inst.op else { return false };
@@ -43,7 +43,7 @@ impl Unit<'_, '_> {
     }
 
     /// `mask ? x : y`, lane by lane; the mask has lanes of their width.
-    pub(crate) fn pick(&mut self, mask: Value, x: Value, y: Value) -> Value {
+    pub(crate) fn select(&mut self, mask: Value, x: Value, y: Value) -> Value {
         let ty = self.b.func.dfg.value_type(x);
         let made_by = self.b.func.dfg.value_def(mask).inst();
         let compares = made_by.is_some_and(|i| self.b.func.dfg.insts[i].opcode() == Opcode::Fcmp);
@@ -100,7 +100,7 @@ impl Unit<'_, '_> {
                 let parts: SmallVec<[Value; 2]> =
                     first.parts().iter().map(|&x| self.bitcast(x, ty)).collect();
                 let parts: SmallVec<[Value; 2]> =
-                    parts.iter().map(|&x| self.kept(inst.dtype, x)).collect();
+                    parts.iter().map(|&x| self.wrapped_small_int(inst.dtype, x)).collect();
                 return Quad::of(&parts);
             }
             _ => {}
@@ -126,7 +126,7 @@ impl Unit<'_, '_> {
     }
 
     /// 8-bit integers in 32-bit lanes, made what they are in 8 bits.
-    pub(crate) fn kept(&mut self, d: DType, x: Value) -> Value {
+    pub(crate) fn wrapped_small_int(&mut self, d: DType, x: Value) -> Value {
         match d {
             DType::I8 => {
                 let by = self.int(types::I32, 24);
@@ -155,13 +155,13 @@ impl Unit<'_, '_> {
         let float = d.is_float();
         let truth = d == DType::Bool;
         Some(match p {
-            Prim::Select => self.pick(x, y, *args.get(2)?),
+            Prim::Select => self.select(x, y, *args.get(2)?),
             Prim::And => self.b.ins().band(x, y),
             Prim::Or => self.b.ins().bor(x, y),
             Prim::Xor => self.b.ins().bxor(x, y),
             Prim::Not => {
                 let x = self.b.ins().bnot(x);
-                self.kept(d, x)
+                self.wrapped_small_int(d, x)
             }
             Prim::Min if truth => self.b.ins().band(x, y),
             Prim::Max if truth => self.b.ins().bor(x, y),
@@ -200,7 +200,7 @@ impl Unit<'_, '_> {
                     Prim::Abs => self.b.ins().iabs(x),
                     _ => return None,
                 };
-                self.kept(d, whole)
+                self.wrapped_small_int(d, whole)
             }
         })
     }
@@ -209,8 +209,8 @@ impl Unit<'_, '_> {
     fn shifted(&mut self, p: Prim, d: DType, x: Value, by: u64) -> Value {
         let count = self.int(types::I32, by as i64);
         let x = match (p, d) {
-            (Prim::ShrL, DType::I8) => self.kept(DType::U8, x),
-            (Prim::ShrA, DType::U8) => self.kept(DType::I8, x),
+            (Prim::ShrL, DType::I8) => self.wrapped_small_int(DType::U8, x),
+            (Prim::ShrA, DType::U8) => self.wrapped_small_int(DType::I8, x),
             _ => x,
         };
         let moved = match p {
@@ -218,7 +218,7 @@ impl Unit<'_, '_> {
             Prim::ShrL => self.b.ins().ushr(x, count),
             _ => self.b.ins().sshr(x, count),
         };
-        self.kept(d, moved)
+        self.wrapped_small_int(d, moved)
     }
 
     /// The high halves of products of 32-bit lanes without sign.
@@ -235,7 +235,7 @@ impl Unit<'_, '_> {
         if wide(d) {
             let cc = if max { IntCC::SignedGreaterThan } else { IntCC::SignedLessThan };
             let further = self.b.ins().icmp(cc, x, y);
-            return self.pick(further, x, y);
+            return self.select(further, x, y);
         }
         match (max, d.is_signed_int()) {
             (true, true) => self.b.ins().smax(x, y),
@@ -261,16 +261,16 @@ impl Unit<'_, '_> {
         };
         if let Some((x, c)) = constant {
             let further = self.beyond(max, x, c);
-            return self.pick(further, x, c);
+            return self.select(further, x, c);
         }
         let cc = if max { FloatCC::GreaterThan } else { FloatCC::LessThan };
         let further = self.b.ins().fcmp(cc, x, y);
-        let better = self.pick(further, x, y);
+        let better = self.select(further, x, y);
         let same = self.b.ins().fcmp(FloatCC::Equal, x, y);
         let joined = if max { self.b.ins().band(x, y) } else { self.b.ins().bor(x, y) };
-        let better = self.pick(same, joined, better);
+        let better = self.select(same, joined, better);
         let nan = self.b.ins().fcmp(FloatCC::Unordered, x, x);
-        self.pick(nan, x, better)
+        self.select(nan, x, better)
     }
 
     /// Where a number is beyond another, or either is NaN.

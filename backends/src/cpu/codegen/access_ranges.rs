@@ -1,7 +1,10 @@
-//! How vectors reach what a sweep reads and writes.
+//! How vectors access each parameter and output of a sweep, and where guards hold.
 
 use super::affine_form::spreads;
-use super::loop_ir::{Access, Planned, Ranges, Reach, Read, Source, Spread, Way};
+use super::loop_ir::{
+    Access, BroadcastStride, FormRanges, GuardedSource, LoadSource, LoopNest, ParamRead,
+    VectorAccess,
+};
 use adfuse_ir::index::IndexExpr;
 
 /// Literals that are read through guards have vectors in memory, whose number is limited.
@@ -11,28 +14,31 @@ const MOST_WAYS: usize = 16;
 /// lanes read.
 const SHORT: i64 = 64;
 
-impl Planned {
+impl LoopNest {
     /// Finds how vectors reach what is read and written.
     pub(crate) fn reach(&mut self, masks: bool) {
-        let mut ways = 0;
+        let mut sources = 0;
         let masked = masks && self.masked();
         for k in 0..self.reads.len() {
             let reach = match self.reach_of(&self.reads[k]) {
-                Reach::Ways if masked && self.varies[k] => Reach::Masked,
+                VectorAccess::Guarded if masked && self.varies[k] => VectorAccess::Masked,
                 reach => reach,
             };
             let mut needs = Vec::new();
             self.named(&self.reads[k], &mut needs);
-            if let (Reach::Ways, Read::Ways(all), true) = (reach, &self.reads[k], self.varies[k]) {
-                ways += all.len();
+            if let (VectorAccess::Guarded, ParamRead::Guarded(all), true) =
+                (reach, &self.reads[k], self.varies[k])
+            {
+                sources += all.len();
                 let guards = all.iter().flat_map(|w| &w.guards);
-                let moving: Ranges = guards.filter(|(f, _)| self.step(*f) != 0).cloned().collect();
-                if ways <= MOST_WAYS {
+                let moving: FormRanges =
+                    guards.filter(|(f, _)| self.step(*f) != 0).cloned().collect();
+                if sources <= MOST_WAYS {
                     self.breaks.extend(moving);
                 }
             }
-            let fits = reach != Reach::Ways || ways <= MOST_WAYS && self.varies[k];
-            self.loads.push(if fits { reach } else { Reach::Single });
+            let fits = reach != VectorAccess::Guarded || sources <= MOST_WAYS && self.varies[k];
+            self.loads.push(if fits { reach } else { VectorAccess::Single });
             self.needs.push(needs);
         }
         for a in &self.writes {
@@ -47,12 +53,14 @@ impl Planned {
         let all = self.reads.iter().zip(&self.varies);
         let mut count = 0;
         let mut fits = true;
-        for (read, _) in all.filter(|(r, varies)| **varies && self.reach_of(r) == Reach::Ways) {
-            let Read::Ways(ways) = read else { continue };
-            count += ways.len();
+        for (read, _) in
+            all.filter(|(r, varies)| **varies && self.reach_of(r) == VectorAccess::Guarded)
+        {
+            let ParamRead::Guarded(sources) = read else { continue };
+            count += sources.len();
             fits &= matches!(
-                ways.as_slice(),
-                [Way { from: Source::Array(a), .. }, Way { from: Source::Literal(_), guards }]
+                sources.as_slice(),
+                [GuardedSource { from: LoadSource::Array(a), .. }, GuardedSource { from: LoadSource::Literal(_), guards }]
                     if guards.is_empty() && a.dtype.bytes() >= 4
             );
         }
@@ -61,7 +69,7 @@ impl Planned {
     }
 
     /// How an access is that has one element for each few coordinates along the innermost axis.
-    fn spread_of(&self, a: &Access) -> Option<Spread> {
+    fn spread_of(&self, a: &Access) -> Option<BroadcastStride> {
         let form = &self.forms[a.form];
         let moving = form.rest.iter().filter(|(e, _)| self.changes(e));
         let (&[(e, step)], 0) = (&*moving.collect::<Vec<_>>(), self.step(a.form)) else {
@@ -71,7 +79,7 @@ impl Planned {
         let axis = matches!(**of, IndexExpr::Axis(k) if usize::from(k) == self.inner());
         let (each, step) = (u32::try_from(*each).ok()?, u32::try_from(*step).ok()?);
         (axis && spreads(each.into(), step.into()) && a.dtype.bytes() == 4)
-            .then_some(Spread { each, step })
+            .then_some(BroadcastStride { each, step })
     }
 
     /// Whether groups of an innermost axis of which few coordinates read the same element begin with the first of
@@ -79,55 +87,55 @@ impl Planned {
     pub(crate) fn spreads(&self) -> Option<u32> {
         self.loads
             .iter()
-            .filter_map(|r| if let Reach::Spread(s) = r { Some(s.each) } else { None })
+            .filter_map(|r| if let VectorAccess::Spread(s) = r { Some(s.each) } else { None })
             .max()
     }
 
-    fn reach_of_read(&self, a: &Access) -> Reach {
+    fn reach_of_read(&self, a: &Access) -> VectorAccess {
         match self.reach_of_access(a) {
-            Reach::Single if a.packed.is_none() => {
-                self.spread_of(a).map_or(Reach::Single, Reach::Spread)
+            VectorAccess::Single if a.packed.is_none() => {
+                self.spread_of(a).map_or(VectorAccess::Single, VectorAccess::Spread)
             }
             reach => reach,
         }
     }
 
-    fn reach_of_access(&self, a: &Access) -> Reach {
+    fn reach_of_access(&self, a: &Access) -> VectorAccess {
         match a.packed {
-            _ if !self.affine(a.form) => Reach::Single,
-            None => Reach::Even,
-            Some(_) if self.step(a.form) == 1 => Reach::Packed,
-            Some(_) => Reach::Single,
+            _ if !self.affine(a.form) => VectorAccess::Single,
+            None => VectorAccess::Even,
+            Some(_) if self.step(a.form) == 1 => VectorAccess::Packed,
+            Some(_) => VectorAccess::Single,
         }
     }
 
-    fn reach_of(&self, read: &Read) -> Reach {
-        let ways = match read {
-            Read::Coord(form) if self.affine(*form) => return Reach::Coord,
-            Read::Coord(_) => return Reach::Single,
-            Read::Ways(ways) => ways,
+    fn reach_of(&self, read: &ParamRead) -> VectorAccess {
+        let sources = match read {
+            ParamRead::Coord(form) if self.affine(*form) => return VectorAccess::Coord,
+            ParamRead::Coord(_) => return VectorAccess::Single,
+            ParamRead::Guarded(sources) => sources,
         };
-        if let [Way { from: Source::Array(a), .. }] = ways.as_slice() {
+        if let [GuardedSource { from: LoadSource::Array(a), .. }] = sources.as_slice() {
             return self.reach_of_read(a);
         }
         let steps =
             |a: &Access| a.packed.is_none() && self.affine(a.form) && self.step(a.form) == 1;
-        let chosen = ways.iter().all(|w| {
+        let chosen = sources.iter().all(|w| {
             let guards = w.guards.iter().all(|(f, _)| self.affine(*f));
             guards
-                && matches!(&w.from, Source::Literal(_))
-                    | matches!(&w.from, Source::Array(a) if steps(a))
+                && matches!(&w.from, LoadSource::Literal(_))
+                    | matches!(&w.from, LoadSource::Array(a) if steps(a))
         });
-        if chosen { Reach::Ways } else { Reach::Single }
+        if chosen { VectorAccess::Guarded } else { VectorAccess::Single }
     }
 
     /// Whether vectors read or write an array by whole bytes of packed elements.
     pub(crate) fn byte_aligned(&self, a: &Access) -> bool {
-        a.packed.is_some() && self.reach_of_access(a) == Reach::Packed
+        a.packed.is_some() && self.reach_of_access(a) == VectorAccess::Packed
     }
 
     /// Whether vectors read or write packed elements.
     pub(crate) fn packed(&self) -> bool {
-        self.loads.iter().chain(&self.stores).any(|r| *r == Reach::Packed)
+        self.loads.iter().chain(&self.stores).any(|r| *r == VectorAccess::Packed)
     }
 }

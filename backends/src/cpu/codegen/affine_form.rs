@@ -1,10 +1,8 @@
-//! Places as sums: where an access of a sweep goes, as a constant, a step along each axis, and what
-//! is left over.
+//! Affine forms: the offset of an access as a constant, a stride along each axis, and further terms.
 //!
-//! A place in memory is the sum of index expressions times strides. Most of it is affine in the
-//! coordinates, and becomes one step per axis; quotients, remainders and data stay as expressions
-//! with a factor. Arithmetic wraps: the verifier has proven that the place itself is inside of its
-//! buffer, and sums modulo 2^64 agree with it whatever their terms are.
+//! An offset is a sum of index expressions times strides. Most of it is affine in the coordinates and becomes one
+//! stride for each axis; quotients, remainders and data stay as expressions with a factor. Arithmetic wraps: the
+//! verifier has proven that the offset is inside its buffer, and sums modulo 2^64 agree with it whatever the terms are.
 
 use crate::runtime::strides::{row_major, strides};
 use adfuse_ir::index::IndexExpr;
@@ -13,7 +11,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// A sum of constants, coordinates times steps, and expressions times factors.
 #[derive(Clone, Default, Debug)]
-pub(crate) struct Form {
+pub(crate) struct AffineForm {
     pub(crate) constant: i64,
     /// A step for each axis.
     pub(crate) steps: SmallVec<[i64; 8]>,
@@ -21,17 +19,17 @@ pub(crate) struct Form {
     pub(crate) rest: SmallVec<[(IndexExpr, i64); 2]>,
 }
 
-impl Form {
+impl AffineForm {
     /// The form of one expression over this many axes.
-    pub(crate) fn of(e: &IndexExpr, axes: usize) -> Form {
-        let mut form = Form { steps: smallvec![0; axes], ..Form::default() };
+    pub(crate) fn of(e: &IndexExpr, axes: usize) -> AffineForm {
+        let mut form = AffineForm { steps: smallvec![0; axes], ..AffineForm::default() };
         form.add(e, 1);
         form
     }
 
     /// The element that an index names in a buffer.
-    pub(crate) fn element(index: &[IndexExpr], data: &BufferData, axes: usize) -> Form {
-        let mut form = Form { steps: smallvec![0; axes], ..Form::default() };
+    pub(crate) fn element(index: &[IndexExpr], data: &BufferData, axes: usize) -> AffineForm {
+        let mut form = AffineForm { steps: smallvec![0; axes], ..AffineForm::default() };
         for (e, stride) in index.iter().zip(strides(data)) {
             form.add(e, stride);
         }
@@ -39,12 +37,12 @@ impl Form {
     }
 
     /// The row-major place among the first `outer` of these axes.
-    pub(crate) fn place(extents: &[i64], outer: usize) -> Form {
+    pub(crate) fn place(extents: &[i64], outer: usize) -> AffineForm {
         let mut steps: SmallVec<[i64; 8]> = smallvec![0; extents.len()];
         for (to, stride) in steps.iter_mut().zip(row_major(&extents[..outer])) {
             *to = stride;
         }
-        Form { steps, ..Form::default() }
+        AffineForm { steps, ..AffineForm::default() }
     }
 
     fn add(&mut self, e: &IndexExpr, factor: i64) {
@@ -85,13 +83,13 @@ pub(crate) fn affine(
     data: &BufferData,
     axes: usize,
 ) -> Option<(i64, SmallVec<[i64; 8]>)> {
-    let form = Form::element(index, data, axes);
+    let form = AffineForm::element(index, data, axes);
     form.rest.is_empty().then_some((form.constant, form.steps))
 }
 
 /// The value of an expression at coordinates 0, and its steps along the axes, where it is affine.
 pub(crate) fn affine_of(e: &IndexExpr, axes: usize) -> Option<(i64, SmallVec<[i64; 8]>)> {
-    let form = Form::of(e, axes);
+    let form = AffineForm::of(e, axes);
     form.rest.is_empty().then_some((form.constant, form.steps))
 }
 
@@ -114,7 +112,7 @@ pub(crate) fn mentions(
 
 /// The axes that are walked, fewer and longer than those that coordinates are named by.
 #[derive(Clone, Debug)]
-pub(crate) struct Walk {
+pub(crate) struct WalkedAxes {
     /// Extents of the axes that are walked; at least one.
     pub(crate) extents: SmallVec<[i64; 8]>,
     /// For each axis that was named, the one that is walked; none where it has extent 1, or has been
@@ -122,18 +120,20 @@ pub(crate) struct Walk {
     pub(crate) axes: SmallVec<[Option<usize>; 8]>,
 }
 
-impl Walk {
+impl WalkedAxes {
     /// Drops axes of extent 1 and merges neighbours that every form steps over as over one.
-    pub(crate) fn new(extents: &[i64], forms: &mut [&mut Form]) -> Walk {
-        let mut walk = Walk { extents: SmallVec::new(), axes: smallvec![None; extents.len()] };
+    pub(crate) fn new(extents: &[i64], forms: &mut [&mut AffineForm]) -> WalkedAxes {
+        let mut walk =
+            WalkedAxes { extents: SmallVec::new(), axes: smallvec![None; extents.len()] };
         let mut steps: Vec<SmallVec<[i64; 8]>> = forms.iter().map(|_| SmallVec::new()).collect();
         let mut free = false;
         for (a, &n) in extents.iter().enumerate() {
             if n == 1 {
                 continue;
             }
-            let named =
-                |f: &&mut Form| f.rest.iter().any(|(e, _)| mentions(e, &|b| b == a, &|_| false));
+            let named = |f: &&mut AffineForm| {
+                f.rest.iter().any(|(e, _)| mentions(e, &|b| b == a, &|_| false))
+            };
             let pinned = forms.iter().any(named);
             let merges = free
                 && !pinned
@@ -179,14 +179,14 @@ pub(crate) fn spreads(each: i64, step: i64) -> bool {
     matches!(each, 2 | 4) && (step == 1 || step == each)
 }
 
-impl Walk {
+impl WalkedAxes {
     /// Merges the last two axes where the innermost is so short that no vector runs along it, and forms step over
     /// both as over one, or stand still along the innermost: those have an element for each few coordinates.
-    pub(crate) fn spread(&mut self, forms: &mut [&mut Form]) {
+    pub(crate) fn spread(&mut self, forms: &mut [&mut AffineForm]) {
         let Some(outer) = self.extents.len().checked_sub(2) else { return };
         let (high, each) = (self.extents[outer], self.extents[outer + 1]);
         let pinned = self.axes.iter().flatten().any(|&a| a >= outer);
-        let kind = |f: &Form| match [f.steps[outer], f.steps[outer + 1]] {
+        let kind = |f: &AffineForm| match [f.steps[outer], f.steps[outer + 1]] {
             [a, b] if b.wrapping_mul(each) == a => Some(false),
             [a, 0] if spreads(each, a) => Some(true),
             _ => None,

@@ -1,5 +1,5 @@
-//! Constants of vectors, in memory beside the code: an instruction reads one where it uses it, so that
-//! none takes a register.
+//! Vector constants in memory next to the code: instructions use them as memory operands, so that they take no
+//! registers.
 
 /// Vectors in memory that stays where it is.
 #[derive(Default)]

@@ -1,16 +1,16 @@
-//! Folds of what a sweep computes, as data: blocks of a strict order, each to one part.
+//! Folds of a sweep's values, as data: each block of a strict order is combined to one part.
 //!
-//! A sweep that folds writes no values: it combines them in memory as they come, and leaves a part for each
-//! block. Lanes are 32 elements of the worker, whose halves join when a block ends; columns are combined in
-//! the array of parts itself. Either begins with neutral elements, which gives the bits of beginning with
-//! the first element: `-0 + x`, `1 * x` and `max(-inf, x)` are `x`, whatever that is.
+//! A sweep that folds stores no values: it combines them in memory and leaves a part for each block. The 32 lanes of a
+//! block are in the worker's memory, and their halves are joined when the block ends. Columns are combined in the array
+//! of parts. Both begin with the neutral element, which gives the same bits as beginning with the first element: `-0 +
+//! x`, `1 * x` and `max(-inf, x)` are `x`.
 
-use super::loop_ir::{Fold, Folded};
+use super::loop_ir::{FoldOutput, WalkedFold};
 use adfuse_ir::kernel::Extents;
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Literal};
 
-impl Fold {
+impl FoldOutput {
     /// The places that fold into one result, and the parts that lie between neighbouring blocks.
     pub(crate) fn extents(&self, extents: &Extents) -> (i64, i64) {
         let [first, end] = self.axes;
@@ -19,7 +19,7 @@ impl Fold {
     }
 }
 
-impl Folded {
+impl WalkedFold {
     /// The places of a block, as a power of two.
     pub(crate) fn block_bits(&self) -> u32 {
         self.order.block().trailing_zeros()

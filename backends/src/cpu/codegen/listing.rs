@@ -1,7 +1,7 @@
-//! What is known of each function that was made: whose it is, its size, and, when asked, its text.
+//! A record of each compiled function: its step, its size and, on request, its text.
 
-use super::loop_ir::{Part, Put, Sweep};
-use super::vector_width::{Emitter, Why};
+use super::loop_ir::{Sweep, SweepOutput, SweepRole};
+use super::vector_width::{Emitter, Unsupported};
 use adfuse_ir::kernel::{Operand, Param};
 use cranelift_codegen::Context;
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ pub(crate) struct Listing {
     step: usize,
     title: String,
     /// The functions so far.
-    pub(crate) noted: Vec<Noted>,
+    pub(crate) noted: Vec<ListingEntry>,
 }
 
 /// What is known of a function.
 #[derive(Clone, Debug)]
-pub(crate) struct Noted {
+pub(crate) struct ListingEntry {
     /// The number of its step, among those that run.
     pub(crate) step: usize,
     /// The step's name and what the function is there for.
@@ -36,7 +36,7 @@ pub(crate) struct Noted {
 }
 
 /// A function that is being made.
-pub(crate) struct Begun {
+pub(crate) struct OpenEntry {
     at: Instant,
     clif: Option<String>,
 }
@@ -60,12 +60,12 @@ impl Listing {
     }
 
     /// A function is about to be made.
-    pub(crate) fn clock(&self) -> Begun {
-        Begun { at: Instant::now(), clif: None }
+    pub(crate) fn clock(&self) -> OpenEntry {
+        OpenEntry { at: Instant::now(), clif: None }
     }
 
     /// Its instructions are there, and are about to become machine code.
-    pub(crate) fn emitted(&self, begun: &mut Begun, context: &mut Context) {
+    pub(crate) fn emitted(&self, begun: &mut OpenEntry, context: &mut Context) {
         if self.texts {
             begun.clif = Some(context.func.display().to_string());
             context.set_disasm(true);
@@ -75,9 +75,9 @@ impl Listing {
     /// Cranelift has made it.
     pub(crate) fn made(
         &mut self,
-        mut begun: Begun,
+        mut begun: OpenEntry,
         sweep: &Sweep<'_>,
-        why: Option<Why>,
+        why: Option<Unsupported>,
         context: &Context,
     ) {
         let code = context.compiled_code();
@@ -90,7 +90,7 @@ impl Listing {
     /// It is made; its CLIF and its instructions are asked for if texts are kept.
     pub(crate) fn noted(
         &mut self,
-        begun: Begun,
+        begun: OpenEntry,
         sweep: &Sweep<'_>,
         emitter: Emitter,
         bytes: usize,
@@ -102,11 +102,11 @@ impl Listing {
             [accesses(sweep), clif, asm]
         });
         let name = self.name(&sweep.part);
-        self.noted.push(Noted { step: self.step, name, emitter, bytes, took, texts });
+        self.noted.push(ListingEntry { step: self.step, name, emitter, bytes, took, texts });
     }
 
     /// `softmax.1`; what a step has twice gets a number.
-    fn name(&self, part: &Part) -> String {
+    fn name(&self, part: &SweepRole) -> String {
         let first = format!("{}.{part}", self.title);
         let mut name = first.clone();
         let taken = |name: &String| {
@@ -122,16 +122,16 @@ impl Listing {
     }
 }
 
-impl std::fmt::Display for Part {
+impl std::fmt::Display for SweepRole {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Part::Stage(k) => write!(f, "{k}"),
-            Part::Folded => f.write_str("folded"),
-            Part::Then => f.write_str("then"),
-            Part::Operand => f.write_str("operand"),
-            Part::Begin => f.write_str("begin"),
-            Part::Updates => f.write_str("updates"),
-            Part::Finish => f.write_str("finish"),
+            SweepRole::Stage(k) => write!(f, "{k}"),
+            SweepRole::Folded => f.write_str("folded"),
+            SweepRole::Then => f.write_str("then"),
+            SweepRole::Operand => f.write_str("operand"),
+            SweepRole::Begin => f.write_str("begin"),
+            SweepRole::Updates => f.write_str("updates"),
+            SweepRole::Finish => f.write_str("finish"),
         }
     }
 }
@@ -159,11 +159,11 @@ fn accesses(sweep: &Sweep<'_>) -> String {
             Param::Sum => add("sums".into()),
         }
     }
-    let put = |put: &Put<'_>| {
+    let put = |put: &SweepOutput<'_>| {
         let (slot, other) = match put {
-            Put::Store(b, _) => return format!("%{}", sweep.program.buffers[*b].name),
-            Put::Point(slot) | Put::Place(slot) => (slot, "an array"),
-            Put::Fold(fold) => (&fold.parts, "parts"),
+            SweepOutput::Store(b, _) => return format!("%{}", sweep.program.buffers[*b].name),
+            SweepOutput::Point(slot) | SweepOutput::Place(slot) => (slot, "an array"),
+            SweepOutput::Fold(fold) => (&fold.parts, "parts"),
         };
         let find = |all: &[u32]| all.iter().position(|s| s == slot);
         match (find(&sweep.slots.rows), find(&sweep.slots.tiles)) {

@@ -1,8 +1,8 @@
-//! The loop IR: a sweep as it is given, and as it is planned: accesses, guarded ways to read, folds.
+//! The loop IR: a sweep, and the loop nest that it becomes: accesses, guarded sources, folds.
 
 use adfuse_ir::op::Monoid;
 
-use super::affine_form::{Form, Walk};
+use super::affine_form::{AffineForm, WalkedAxes};
 
 use adfuse_ir::index::{Guard, IndexExpr};
 use adfuse_ir::kernel::{Buffer, Extents, Order, Param, Program};
@@ -23,19 +23,19 @@ pub(crate) struct Sweep<'a> {
     /// What is computed.
     pub(crate) body: &'a ScalarProgram,
     /// Where each output goes.
-    pub(crate) puts: Vec<Put<'a>>,
+    pub(crate) puts: Vec<SweepOutput<'a>>,
     /// Where the arrays are that are not buffers.
-    pub(crate) slots: Slots,
+    pub(crate) slots: ArraySlots,
     /// For a scatter, where the elements go that its updates are added to: their places as `i64` in a
     /// slot, -1 where a guard does not hold.
     pub(crate) target: Option<(Buffer, &'a [IndexExpr], &'a [Guard], u32)>,
-    /// What it is there for.
-    pub(crate) part: Part,
+    /// Its role.
+    pub(crate) part: SweepRole,
 }
 
-/// What a sweep of a step is there for.
+/// The role of a sweep in its step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Part {
+pub(crate) enum SweepRole {
     /// A stage of a kernel, by its number.
     Stage(usize),
     /// What follows a fold over the domain.
@@ -54,7 +54,7 @@ pub(crate) enum Part {
 
 /// Arrays that are not buffers, as numbers in the table of pointers after those of the buffers.
 #[derive(Clone, Default)]
-pub(crate) struct Slots {
+pub(crate) struct ArraySlots {
     /// Of each row, an element a point.
     pub(crate) rows: Vec<u32>,
     /// Of each tile, an element a place.
@@ -63,9 +63,9 @@ pub(crate) struct Slots {
     pub(crate) sums: Option<(u32, DType)>,
 }
 
-/// Where an output goes.
+/// The destination of an output.
 #[derive(Clone, Copy)]
-pub(crate) enum Put<'a> {
+pub(crate) enum SweepOutput<'a> {
     /// To an element of a buffer.
     Store(Buffer, &'a [IndexExpr]),
     /// To the element of a slot at the point.
@@ -73,7 +73,7 @@ pub(crate) enum Put<'a> {
     /// To the element of a slot at the place.
     Place(u32),
     /// Combined with others, block by block, to parts in a slot.
-    Fold(Fold),
+    Fold(FoldOutput),
 }
 
 /// An array with the form of the element.
@@ -90,55 +90,55 @@ pub(crate) struct Access {
 }
 
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum LoadSource {
     Array(Access),
     Literal(Literal),
 }
 
 #[derive(Debug)]
-pub(crate) struct Way {
-    pub(crate) from: Source,
-    pub(crate) guards: Ranges,
+pub(crate) struct GuardedSource {
+    pub(crate) from: LoadSource,
+    pub(crate) guards: FormRanges,
 }
 
 /// How a parameter is read.
 #[derive(Debug)]
-pub(crate) enum Read {
-    Ways(Vec<Way>),
+pub(crate) enum ParamRead {
+    Guarded(Vec<GuardedSource>),
     /// A form's value.
     Coord(usize),
 }
 
 /// Forms with the ranges that they must lie in.
-pub(crate) type Ranges = Vec<(usize, Range<i64>)>;
+pub(crate) type FormRanges = Vec<(usize, Range<i64>)>;
 
 /// Where a scatter's updates go: the form of the element, its guards, and the array of places.
-pub(crate) type Target = (usize, Ranges, Access);
+pub(crate) type ScatterTarget = (usize, FormRanges, Access);
 
-/// A sweep over the axes that are walked.
-pub(crate) struct Planned {
-    pub(crate) walk: Walk,
-    pub(crate) forms: Vec<Form>,
-    pub(crate) reads: Vec<Read>,
+/// A sweep as a loop nest over merged axes.
+pub(crate) struct LoopNest {
+    pub(crate) walk: WalkedAxes,
+    pub(crate) forms: Vec<AffineForm>,
+    pub(crate) reads: Vec<ParamRead>,
     pub(crate) types: Vec<DType>,
     pub(crate) body: ScalarProgram,
     /// Where each output goes; of one that folds, the part of the first block.
     pub(crate) writes: Vec<Access>,
     /// Of each output, how it folds, if it does.
-    pub(crate) folds: Vec<Option<Folded>>,
-    pub(crate) target: Option<Target>,
+    pub(crate) folds: Vec<Option<WalkedFold>>,
+    pub(crate) target: Option<ScatterTarget>,
     /// Whether a parameter changes along the innermost axis.
     pub(crate) varies: Vec<bool>,
     /// Whether a value of the body does.
     pub(crate) moves: Vec<bool>,
     /// How each parameter is reached by vectors.
-    pub(crate) loads: Vec<Reach>,
+    pub(crate) loads: Vec<VectorAccess>,
     /// How each output is.
-    pub(crate) stores: Vec<Reach>,
+    pub(crate) stores: Vec<VectorAccess>,
     /// Of each parameter, those that change along the axis and are read to know where it is.
     pub(crate) needs: Vec<Vec<usize>>,
     /// The guards that change along the axis, of what is read by ways.
-    pub(crate) breaks: Ranges,
+    pub(crate) breaks: FormRanges,
     /// The values of the body that change, in the order in which vectors are computed.
     pub(crate) order: Vec<SVal>,
     /// The most of them that are alive at once.
@@ -147,7 +147,7 @@ pub(crate) struct Planned {
 
 /// An output that folds over neighbouring axes, one part for each block of the places along them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Fold {
+pub(crate) struct FoldOutput {
     pub(crate) monoid: Monoid,
     /// In which order: of lanes where no axis of more than one element follows, else of chains.
     pub(crate) order: Order,
@@ -161,7 +161,7 @@ pub(crate) struct Fold {
 
 /// A fold over the axes that are walked.
 #[derive(Debug)]
-pub(crate) struct Folded {
+pub(crate) struct WalkedFold {
     pub(crate) monoid: Monoid,
     pub(crate) order: Order,
     /// The type of the values and of the parts.
@@ -177,9 +177,9 @@ pub(crate) struct Folded {
     pub(crate) lanes: Option<Access>,
 }
 
-/// How vectors reach what a parameter reads or an output writes.
+/// How vectors access the source of a parameter or the destination of an output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Reach {
+pub(crate) enum VectorAccess {
     /// In equal steps.
     Even,
     /// Neighbouring packed elements.
@@ -187,9 +187,9 @@ pub(crate) enum Reach {
     /// Coordinates in equal steps.
     Coord,
     /// One element for each few coordinates, of 32 bits.
-    Spread(Spread),
+    Spread(BroadcastStride),
     /// Through guards that are affine along the axis, each way to neighbouring elements or to one value.
-    Ways,
+    Guarded,
     /// Neighbouring elements where guards hold that are affine along the axis, one value elsewhere: lane by
     /// lane, by a mask.
     Masked,
@@ -199,7 +199,7 @@ pub(crate) enum Reach {
 
 /// An element for each `each` coordinates, `step` elements apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Spread {
+pub(crate) struct BroadcastStride {
     pub(crate) each: u32,
     pub(crate) step: u32,
 }

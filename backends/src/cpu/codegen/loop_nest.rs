@@ -1,7 +1,10 @@
-//! What a sweep reads and writes, as forms over the axes that are walked.
+//! Builds the loop nest of a sweep: its accesses as affine forms over merged axes.
 
-use super::affine_form::{Form, Walk, mentions};
-use super::loop_ir::{Access, Fold, Folded, Planned, Put, Ranges, Read, Source, Sweep, Way};
+use super::affine_form::{AffineForm, WalkedAxes, mentions};
+use super::loop_ir::{
+    Access, FoldOutput, FormRanges, GuardedSource, LoadSource, LoopNest, ParamRead, Sweep,
+    SweepOutput, WalkedFold,
+};
 use super::loop_order::order;
 use crate::runtime::strides::row_major;
 use adfuse_ir::DType;
@@ -10,13 +13,13 @@ use adfuse_ir::kernel::{Buffer, BufferData, Operand, Order, Param, Storage};
 use adfuse_ir::scalar::{SOp, contracted, expand};
 use cranelift_entity::EntityRef;
 
-struct Planning<'a> {
+struct NestPlanner<'a> {
     sweep: &'a Sweep<'a>,
-    forms: Vec<Form>,
+    forms: Vec<AffineForm>,
 }
 
-impl Planning<'_> {
-    fn form(&mut self, form: Form) -> usize {
+impl NestPlanner<'_> {
+    fn form(&mut self, form: AffineForm) -> usize {
         self.forms.push(form);
         self.forms.len() - 1
     }
@@ -31,7 +34,7 @@ impl Planning<'_> {
 
     fn element(&mut self, b: Buffer, index: &[IndexExpr]) -> Access {
         let data: &BufferData = &self.sweep.program.buffers[b];
-        let form = Form::element(index, data, self.rank());
+        let form = AffineForm::element(index, data, self.rank());
         let packed = match data.storage {
             Storage::Plain => None,
             Storage::Packed(bits) => Some(bits),
@@ -47,22 +50,22 @@ impl Planning<'_> {
 
     /// An element of a slot at the place, or at the point.
     fn local(&mut self, slot: u32, dtype: DType, outer: usize) -> Access {
-        let form = Form::place(&self.sweep.extents, outer);
+        let form = AffineForm::place(&self.sweep.extents, outer);
         Access { at: self.slot(slot), form: self.form(form), dtype, packed: None, buffer: false }
     }
 
     /// The part of the first block, and how it folds.
-    fn fold(&mut self, fold: &Fold, dtype: DType) -> (Access, Folded) {
+    fn fold(&mut self, fold: &FoldOutput, dtype: DType) -> (Access, WalkedFold) {
         let extents = &self.sweep.extents;
         let [first, end] = fold.axes;
         let (size, apart) = fold.extents(extents);
         let blocks = size.saturating_add(fold.order.block() as i64 - 1) / fold.order.block() as i64;
-        let mut part = Form::place(extents, 0);
+        let mut part = AffineForm::place(extents, 0);
         for (step, outer) in part.steps.iter_mut().zip(row_major(&extents[..first])) {
             *step = outer.wrapping_mul(blocks).wrapping_mul(apart);
         }
         part.steps[end..].copy_from_slice(&row_major(&extents[end..]));
-        let mut place = Form::place(extents, 0);
+        let mut place = AffineForm::place(extents, 0);
         place.steps[first..end].copy_from_slice(&row_major(&extents[first..end]));
         let write = Access {
             at: self.slot(fold.parts),
@@ -72,70 +75,70 @@ impl Planning<'_> {
             buffer: false,
         };
         let lanes = (fold.order == Order::Lane).then(|| self.local(fold.lanes, dtype, 0));
-        let Fold { monoid, order, .. } = *fold;
+        let FoldOutput { monoid, order, .. } = *fold;
         let place = self.form(place);
-        (write, Folded { monoid, order, dtype, place, size, apart, lanes })
+        (write, WalkedFold { monoid, order, dtype, place, size, apart, lanes })
     }
 
-    fn guards(&mut self, guards: &[Guard]) -> Ranges {
+    fn guards(&mut self, guards: &[Guard]) -> FormRanges {
         let rank = self.rank();
-        guards.iter().map(|g| (self.form(Form::of(&g.expr, rank)), g.range.clone())).collect()
+        guards.iter().map(|g| (self.form(AffineForm::of(&g.expr, rank)), g.range.clone())).collect()
     }
 
-    fn read(&mut self, param: &Param, dtype: DType) -> Read {
+    fn read(&mut self, param: &Param, dtype: DType) -> ParamRead {
         let (rank, domain) = (self.rank(), self.sweep.domain);
-        let whole = |from| Read::Ways(vec![Way { from, guards: Vec::new() }]);
+        let whole = |from| ParamRead::Guarded(vec![GuardedSource { from, guards: Vec::new() }]);
         let number = |all: &[u32], k: usize| all.get(k).copied().unwrap_or_default();
         match param {
-            Param::Coord(e) => Read::Coord(self.form(Form::of(e, rank))),
+            Param::Coord(e) => ParamRead::Coord(self.form(AffineForm::of(e, rank))),
             Param::Row(r) => {
                 let slot = number(&self.sweep.slots.rows, r.index());
-                whole(Source::Array(self.local(slot, dtype, domain)))
+                whole(LoadSource::Array(self.local(slot, dtype, domain)))
             }
             Param::Tile(t) => {
                 let slot = number(&self.sweep.slots.tiles, t.index());
-                whole(Source::Array(self.local(slot, dtype, rank)))
+                whole(LoadSource::Array(self.local(slot, dtype, rank)))
             }
             Param::Sum => {
                 let slot = self.sweep.slots.sums.map_or(0, |(s, _)| s);
-                whole(Source::Array(self.local(slot, dtype, rank)))
+                whole(LoadSource::Array(self.local(slot, dtype, rank)))
             }
             Param::Load(pieces) => {
-                let mut ways = Vec::new();
+                let mut sources = Vec::new();
                 for piece in pieces {
                     let guards = self.guards(&piece.guards);
                     let from = match piece.from {
-                        Operand::Literal(l) => Source::Literal(l),
-                        Operand::Buffer(b) => Source::Array(self.element(b, &piece.index)),
+                        Operand::Literal(l) => LoadSource::Literal(l),
+                        Operand::Buffer(b) => LoadSource::Array(self.element(b, &piece.index)),
                     };
-                    ways.push(Way { from, guards });
+                    sources.push(GuardedSource { from, guards });
                 }
-                Read::Ways(ways)
+                ParamRead::Guarded(sources)
             }
         }
     }
 }
 
-impl Planned {
+impl LoopNest {
     /// `contract` says whether products may be joined with sums, `masks` whether lanes may be left out of a
     /// read.
-    pub(crate) fn new(sweep: &Sweep<'_>, contract: bool, masks: bool) -> Planned {
-        let mut p = Planning { sweep, forms: Vec::new() };
+    pub(crate) fn new(sweep: &Sweep<'_>, contract: bool, masks: bool) -> LoopNest {
+        let mut p = NestPlanner { sweep, forms: Vec::new() };
         let body = match contract {
             true => expand(&contracted(sweep.body)),
             false => expand(sweep.body),
         };
         let types: Vec<DType> = body.params.to_vec();
-        let reads: Vec<Read> =
+        let reads: Vec<ParamRead> =
             sweep.params.iter().zip(&types).map(|(param, &d)| p.read(param, d)).collect();
         let (mut writes, mut folds) = (Vec::new(), Vec::new());
         for (put, &v) in sweep.puts.iter().zip(&body.outputs) {
             let dtype = body.insts[v].dtype;
             let (write, fold) = match put {
-                Put::Store(b, index) => (p.element(*b, index), None),
-                Put::Point(slot) => (p.local(*slot, dtype, sweep.domain), None),
-                Put::Place(slot) => (p.local(*slot, dtype, sweep.extents.len()), None),
-                Put::Fold(fold) => {
+                SweepOutput::Store(b, index) => (p.element(*b, index), None),
+                SweepOutput::Point(slot) => (p.local(*slot, dtype, sweep.domain), None),
+                SweepOutput::Place(slot) => (p.local(*slot, dtype, sweep.extents.len()), None),
+                SweepOutput::Fold(fold) => {
                     let (write, folded) = p.fold(fold, dtype);
                     (write, Some(folded))
                 }
@@ -151,16 +154,16 @@ impl Planned {
         let mut forms = p.forms;
         // Whether a place is row-major over what is walked does not change by merging, so that the
         // range of places means the same.
-        let whole = &mut Form::place(&sweep.extents, sweep.extents.len());
+        let whole = &mut AffineForm::place(&sweep.extents, sweep.extents.len());
         let walk = {
-            let mut all: Vec<&mut Form> = forms.iter_mut().chain([whole]).collect();
-            let mut walk = Walk::new(&sweep.extents, &mut all);
+            let mut all: Vec<&mut AffineForm> = forms.iter_mut().chain([whole]).collect();
+            let mut walk = WalkedAxes::new(&sweep.extents, &mut all);
             if masks {
                 walk.spread(&mut all);
             }
             walk
         };
-        let mut planned = Planned {
+        let mut planned = LoopNest {
             walk,
             forms,
             reads,
@@ -203,13 +206,13 @@ impl Planned {
     }
 
     /// The changing parameters that are read to know where a read is, each after those that it needs.
-    pub(crate) fn named(&self, read: &Read, found: &mut Vec<usize>) {
+    pub(crate) fn named(&self, read: &ParamRead, found: &mut Vec<usize>) {
         let mut forms: Vec<usize> = Vec::new();
         match read {
-            Read::Coord(f) => forms.push(*f),
-            Read::Ways(ways) => {
-                for w in ways {
-                    if let Source::Array(a) = &w.from {
+            ParamRead::Coord(f) => forms.push(*f),
+            ParamRead::Guarded(sources) => {
+                for w in sources {
+                    if let LoadSource::Array(a) = &w.from {
                         forms.push(a.form);
                     }
                     forms.extend(w.guards.iter().map(|(f, _)| *f));
@@ -233,18 +236,18 @@ impl Planned {
     }
 
     /// The fold in the order of lanes whose place says where blocks are; all of a sweep agree.
-    pub(crate) fn lanes(&self) -> Option<&Folded> {
+    pub(crate) fn lanes(&self) -> Option<&WalkedFold> {
         self.folds.iter().flatten().find(|f| f.order == Order::Lane)
     }
 
     /// Whether a read is the same all along the innermost axis.
-    fn fixed(&self, read: &Read) -> bool {
+    fn fixed(&self, read: &ParamRead) -> bool {
         match read {
-            Read::Coord(f) => self.still(*f),
-            Read::Ways(ways) => ways.iter().all(|w| {
+            ParamRead::Coord(f) => self.still(*f),
+            ParamRead::Guarded(sources) => sources.iter().all(|w| {
                 let source = match &w.from {
-                    Source::Array(a) => self.still(a.form),
-                    Source::Literal(_) => true,
+                    LoadSource::Array(a) => self.still(a.form),
+                    LoadSource::Literal(_) => true,
                 };
                 source && w.guards.iter().all(|(f, _)| self.still(*f))
             }),

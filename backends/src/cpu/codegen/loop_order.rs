@@ -1,7 +1,7 @@
-//! The order in which a body's values are computed.
+//! The order in which the values of a body are computed.
 //!
-//! The code generator keeps the order that it is given, so that values should be computed shortly before
-//! they are used: outputs one after the other, of each the operand first that needs more registers.
+//! The code generator keeps the order that it is given, so values should be computed shortly before their use. Outputs
+//! come one after the other; of each instruction the operand that needs more registers comes first.
 
 use adfuse_ir::scalar::{SOp, SVal, ScalarProgram};
 use cranelift_entity::EntityRef;

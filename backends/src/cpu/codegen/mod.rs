@@ -1,7 +1,7 @@
-//! Code generation before instructions are chosen: the loop IR of a sweep ([`loop_ir`]) and its passes.
+//! Code generation before instruction selection: the loop IR of a sweep ([`loop_ir`]) and its passes.
 //!
-//! [`loop_nest`] plans a sweep: which loops there are, in which order, how each operand is read. [`access_ranges`] says
-//! where guards hold, [`vector_width`] how wide vectors may be; the emitter is chosen by [`machine_code`](super::machine_code).
+//! [`loop_nest`] builds the loops and the sources of each operand. [`access_ranges`] finds where guards hold, and
+//! [`vector_width`] how wide vectors may be. [`machine_code`](super::machine_code) chooses the emitter.
 
 pub(crate) mod access_ranges;
 pub(crate) mod affine_form;

@@ -1,4 +1,4 @@
-//! How wide vectors are, who makes the code of a sweep, and why it is not the wide emitter.
+//! Vector widths, the emitter of a sweep, and why it is not the x86 emitter.
 
 use adfuse_ir::scalar::Prim;
 use adfuse_ir::{At, DType, Diagnostic, Kind};
@@ -102,10 +102,10 @@ impl Vectors {
 /// What made the code of a sweep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Emitter {
-    /// The emitter of wide vectors, of this many bits.
+    /// The x86 emitter, with vectors of this many bits.
     Wide(Vectors),
     /// Cranelift, with vectors of 128 bits at most; with the reason where wider ones were wanted.
-    Cranelift(Option<Why>),
+    Cranelift(Option<Unsupported>),
 }
 
 impl Emitter {
@@ -118,8 +118,8 @@ impl Emitter {
         }
     }
 
-    /// Why it is not the emitter of wide vectors, where that was wanted.
-    pub fn why(&self) -> Option<Why> {
+    /// Why the x86 emitter does not support it, if it was asked.
+    pub fn why(&self) -> Option<Unsupported> {
         match self {
             Emitter::Wide(_) => None,
             Emitter::Cranelift(why) => *why,
@@ -127,9 +127,9 @@ impl Emitter {
     }
 }
 
-/// What the emitter of wide vectors does not take.
+/// What the x86 emitter does not support.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum Unsupported {
     /// Places of updates are computed.
     Places,
     /// What a parameter reads is not at equal steps along the line.
@@ -154,20 +154,22 @@ pub enum Why {
     Host,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for Unsupported {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Places => f.write_str("it computes places of updates"),
-            Why::Read(k) => write!(f, "p{k} is not read in equal steps"),
-            Why::Write(k) => write!(f, "output {k} is not written in equal steps"),
-            Why::Packed(bits) => write!(f, "elements of {bits} bits are packed"),
-            Why::Apart => f.write_str("packed arrays, or blocks of a fold, may not begin together"),
-            Why::Prim(p, d) => write!(f, "no vectors have {p:?} of {d}"),
-            Why::Convert(from, to) => write!(f, "no vectors convert {from} to {to}"),
-            Why::Frame => f.write_str("it has too many values"),
-            Why::Steps => f.write_str("it walks an array in steps of 2 GiB or more"),
-            Why::Host => f.write_str("there are no wider vectors on this host"),
-            Why::Order => f.write_str("values are named before they are computed"),
+            Unsupported::Places => f.write_str("it computes places of updates"),
+            Unsupported::Read(k) => write!(f, "p{k} is not read in equal steps"),
+            Unsupported::Write(k) => write!(f, "output {k} is not written in equal steps"),
+            Unsupported::Packed(bits) => write!(f, "elements of {bits} bits are packed"),
+            Unsupported::Apart => {
+                f.write_str("packed arrays, or blocks of a fold, may not begin together")
+            }
+            Unsupported::Prim(p, d) => write!(f, "no vectors have {p:?} of {d}"),
+            Unsupported::Convert(from, to) => write!(f, "no vectors convert {from} to {to}"),
+            Unsupported::Frame => f.write_str("it has too many values"),
+            Unsupported::Steps => f.write_str("it walks an array in steps of 2 GiB or more"),
+            Unsupported::Host => f.write_str("there are no wider vectors on this host"),
+            Unsupported::Order => f.write_str("values are named before they are computed"),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The matrix library without the engine, to measure the engine against.
+//! The matrix library without the engine, as a baseline for measurements.
 #![allow(unsafe_code)]
 
-use super::Matrix;
-use super::library::Library;
+use super::MatrixView;
+use super::library::GemmLibrary;
 use adfuse_ir::DType;
 
 /// Dense matrices and their products, one for each element of a batch.
 pub struct LibraryProduct {
-    library: Library,
+    library: GemmLibrary,
     dtype: DType,
     batch: usize,
     size: [usize; 3],
@@ -31,7 +31,7 @@ impl LibraryProduct {
             DType::F64 => 0x3FF0_0000_0000_0000,
             _ => return None,
         };
-        let library = Library::new(false).filter(|_| size[2] > 0)?;
+        let library = GemmLibrary::new(false).filter(|_| size[2] > 0)?;
         let [rows, cols, depth] = size;
         let words = |n: usize| vec![one; (batch * n * dtype.bytes() as usize).div_ceil(8)];
         let arrays = [words(rows * depth), words(depth * cols), words(rows * cols)];
@@ -47,7 +47,7 @@ impl LibraryProduct {
             let matrix = |all: &mut Vec<u64>, turned: bool, rows: usize, cols: usize| {
                 let at = all.as_mut_ptr().cast::<u8>().wrapping_add(b * rows * cols * bytes);
                 let (row, column) = if turned { (1, rows) } else { (cols, 1) };
-                Matrix { at, row: row as isize, column: column as isize }
+                MatrixView { at, row: row as isize, column: column as isize }
             };
             let lhs = matrix(x, self.turned[0], rows, depth);
             let rhs = matrix(y, self.turned[1], depth, cols);

@@ -1,12 +1,12 @@
-//! Floats by `private-gemm-x86`, whose order is the defined one under the conditions of
-//! `docs/fp.md`: a pinned version, `Accum::Replace`, alpha 1, full results, steps along the depth that
-//! are not negative, and at least one product. What else there is goes to tiles.
+//! Float products by `private-gemm-x86`. Its order is the defined one under the conditions of `docs/fp.md`: a pinned
+//! version, `Accum::Replace`, alpha 1, full results, strides along the depth that are not negative, and at least one
+//! product. All other products use tiles.
 #![allow(unsafe_code)]
 
-use super::slab::{GAP, Moved};
-use super::subnormal::{Float, Met, Span, factors, matters, slow_on_host};
+use super::slab::{GAP, SlabElement};
+use super::subnormal::{FloatBits, MagnitudeRange, SubnormalState, factors, matters, slow_on_host};
 use super::tiles::found as tiles;
-use super::{Aid, Gemm, Matrix, Size, apart, slab};
+use super::{Gemm, GemmArgs, MatrixView, Size, needs_copy, slab};
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 use private_gemm_x86 as gemm;
@@ -14,7 +14,7 @@ use std::ptr::null;
 use std::sync::OnceLock;
 
 /// The library with an instruction set.
-pub(super) struct Library {
+pub(super) struct GemmLibrary {
     set: gemm::InstrSet,
     /// Whether subnormal operands are slow on the host.
     pub(super) wary: bool,
@@ -34,19 +34,19 @@ const FEW: usize = 32;
 /// # Safety
 /// The processor must have AVX, which both sets of instructions of the library include.
 #[target_feature(enable = "avx")]
-fn clean() {
+fn zero_upper_halves() {
     std::arch::x86_64::_mm256_zeroupper();
 }
 
-pub(super) fn found() -> Option<&'static Library> {
-    static FOUND: OnceLock<Option<Library>> = OnceLock::new();
-    let found = || Library::new(slow_on_host());
+pub(super) fn found() -> Option<&'static GemmLibrary> {
+    static FOUND: OnceLock<Option<GemmLibrary>> = OnceLock::new();
+    let found = || GemmLibrary::new(slow_on_host());
     FOUND.get_or_init(found).as_ref()
 }
 
-impl Library {
+impl GemmLibrary {
     /// The fastest instruction set of the host, if it has one that the library needs.
-    pub(super) fn new(wary: bool) -> Option<Library> {
+    pub(super) fn new(wary: bool) -> Option<GemmLibrary> {
         let long = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
@@ -57,19 +57,19 @@ impl Library {
             (true, false) => gemm::InstrSet::Avx256,
             _ => return None,
         };
-        Some(Library { set, wary })
+        Some(GemmLibrary { set, wary })
     }
 
     /// Writes the product, or adds it to what there is.
     ///
     /// # Safety
     /// As of [`Gemm::product`], for a depth that is not 0.
-    unsafe fn call<T: Real>(
+    unsafe fn call<T: LibraryElement>(
         &self,
         [rows, cols, depth]: Size,
-        lhs: Matrix,
-        rhs: Matrix,
-        out: Matrix,
+        lhs: MatrixView,
+        rhs: MatrixView,
+        out: MatrixView,
         accum: gemm::Accum,
     ) {
         // SAFETY: as the caller promises, and the host has the instructions.
@@ -112,9 +112,9 @@ impl Library {
         &self,
         dtype: DType,
         size: Size,
-        lhs: Matrix,
-        rhs: Matrix,
-        out: Matrix,
+        lhs: MatrixView,
+        rhs: MatrixView,
+        out: MatrixView,
     ) {
         let call = match dtype {
             DType::F64 => Self::call::<f64>,
@@ -123,7 +123,7 @@ impl Library {
         // SAFETY: as the caller promises.
         unsafe {
             call(self, size, lhs, rhs, out, gemm::Accum::Replace);
-            clean();
+            zero_upper_halves();
         }
     }
 
@@ -131,20 +131,20 @@ impl Library {
     ///
     /// # Safety
     /// As of [`Gemm::product`].
-    unsafe fn multiplied<T: Real>(
+    unsafe fn multiplied<T: LibraryElement>(
         &self,
         size: Size,
-        lhs: Matrix,
-        rhs: Matrix,
-        out: Matrix,
-        aid: Aid<'_>,
+        lhs: MatrixView,
+        rhs: MatrixView,
+        out: MatrixView,
+        aid: GemmArgs<'_>,
     ) {
         let [_, cols, depth] = size;
         let looked_at = self.wary && aid.met.expects();
         let whole = || {
             // SAFETY: as the caller promises.
             unsafe {
-                if cols >= FEW && apart(depth, lhs.column as i64, size_of::<T>() as u64) {
+                if cols >= FEW && needs_copy(depth, lhs.column as i64, size_of::<T>() as u64) {
                     self.in_slabs::<T>(size, lhs, rhs, out, aid.room, None);
                 } else {
                     self.call::<T>(size, lhs, rhs, out, gemm::Accum::Replace);
@@ -166,14 +166,14 @@ impl Library {
     ///
     /// # Safety
     /// As of [`Gemm::product`]; there is room for slabs.
-    unsafe fn in_slabs<T: Real>(
+    unsafe fn in_slabs<T: LibraryElement>(
         &self,
         [rows, cols, depth]: Size,
-        lhs: Matrix,
-        rhs: Matrix,
-        out: Matrix,
+        lhs: MatrixView,
+        rhs: MatrixView,
+        out: MatrixView,
         room: *mut u8,
-        met: Option<&Met>,
+        met: Option<&SubnormalState>,
     ) {
         let room = room.cast::<T>();
         let wide = if met.is_some() { COLUMNS } else { cols.max(1) };
@@ -197,8 +197,8 @@ impl Library {
                             let to = room.wrapping_add(beside);
                             let (copied, mut y) = slab::kept(right, [deep, n], to);
                             right = copied;
-                            let span = |all: &slab::Lines<T>| {
-                                all.each().fold(Span::NONE, |s, l| T::span(l, s))
+                            let span = |all: &slab::StridedLines<T>| {
+                                all.each().fold(MagnitudeRange::NONE, |s, l| T::span(l, s))
                             };
                             let (spans, size) = ([span(&x), span(&y)], [m, n, deep]);
                             let factors = match matters::<T>(size, spans[0], spans[1]) {
@@ -223,22 +223,22 @@ impl Library {
 }
 
 /// What the library multiplies.
-trait Real: Moved + Float {
+trait LibraryElement: SlabElement + FloatBits {
     const KIND: gemm::DType;
     const ONE: Self;
 }
 
-impl Real for f32 {
+impl LibraryElement for f32 {
     const KIND: gemm::DType = gemm::DType::F32;
     const ONE: f32 = 1.0;
 }
 
-impl Real for f64 {
+impl LibraryElement for f64 {
     const KIND: gemm::DType = gemm::DType::F64;
     const ONE: f64 = 1.0;
 }
 
-impl Gemm for Library {
+impl Gemm for GemmLibrary {
     fn name(&self, dtype: DType) -> &'static str {
         match dtype {
             DType::F32 | DType::F64 => "private-gemm-x86",
@@ -266,10 +266,10 @@ impl Gemm for Library {
         &self,
         dtype: DType,
         size: Size,
-        lhs: Matrix,
-        rhs: Matrix,
-        out: Matrix,
-        aid: Aid<'_>,
+        lhs: MatrixView,
+        rhs: MatrixView,
+        out: MatrixView,
+        aid: GemmArgs<'_>,
     ) {
         let [rows, cols, depth] = size;
         let kind = match (dtype, depth) {
@@ -288,7 +288,7 @@ impl Gemm for Library {
                     kind(self, size, rhs.transposed(), lhs.transposed(), out.transposed(), aid);
                 }
             }
-            clean();
+            zero_upper_halves();
         }
     }
 }

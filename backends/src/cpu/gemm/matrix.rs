@@ -1,32 +1,32 @@
-//! Matrices in memory, and what every product of them is given.
+//! Views of matrices in memory, and the interface of products.
 #![allow(unsafe_code)]
 
-use super::Met;
+use super::SubnormalState;
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 
-/// What a product has beside its matrices.
+/// Scratch memory and state of a product.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Aid<'a> {
-    /// As many bytes as [`Gemm::room`] says, from a line of the cache on.
+pub(in crate::cpu) struct GemmArgs<'a> {
+    /// Scratch memory of [`Gemm::room`] bytes, aligned to cache lines.
     pub(in crate::cpu) room: *mut u8,
     /// What earlier products of the same step have met.
-    pub(in crate::cpu) met: &'a Met,
+    pub(in crate::cpu) met: &'a SubnormalState,
 }
 
 /// Bytes that the elements of a chunk of the depth may lie across; where they lie further apart, rows are copied before they
 /// are multiplied. Steps of 1 KiB stay below, which lines of the second cache still have sets for.
 const NEAR: u64 = 512 << 10;
 
-/// Whether elements of an operand that lie so far from each other along the depth are copied.
-pub(in crate::cpu) fn apart(depth: usize, step: i64, bytes: u64) -> bool {
+/// Whether an operand with this stride along the depth is copied.
+pub(in crate::cpu) fn needs_copy(depth: usize, step: i64, bytes: u64) -> bool {
     let across = (depth.min(CONTRACT_CHUNK) as u64).saturating_mul(step.unsigned_abs());
     step != 1 && across.saturating_mul(bytes) > NEAR
 }
 
 /// A matrix of `f32` or `f64`, or of integers.
 #[derive(Clone, Copy)]
-pub(in crate::cpu) struct Matrix {
+pub(in crate::cpu) struct MatrixView {
     pub(in crate::cpu) at: *mut u8,
     /// Elements from one row to the next.
     pub(in crate::cpu) row: isize,
@@ -34,19 +34,19 @@ pub(in crate::cpu) struct Matrix {
     pub(in crate::cpu) column: isize,
 }
 
-impl Matrix {
+impl MatrixView {
     pub(in crate::cpu) fn place<T>(&self, i: usize, j: usize) -> *mut T {
         self.at.cast::<T>().wrapping_offset(i as isize * self.row + j as isize * self.column)
     }
 
     /// From this row and column on.
-    pub(in crate::cpu) fn from<T>(self, i: usize, j: usize) -> Matrix {
-        Matrix { at: self.place::<T>(i, j).cast(), ..self }
+    pub(in crate::cpu) fn from<T>(self, i: usize, j: usize) -> MatrixView {
+        MatrixView { at: self.place::<T>(i, j).cast(), ..self }
     }
 
     /// With rows for columns.
-    pub(in crate::cpu) fn transposed(self) -> Matrix {
-        Matrix { row: self.column, column: self.row, ..self }
+    pub(in crate::cpu) fn transposed(self) -> MatrixView {
+        MatrixView { row: self.column, column: self.row, ..self }
     }
 }
 
@@ -58,8 +58,8 @@ pub(in crate::cpu) trait Gemm: Sync {
     /// What computes sums of this type.
     fn name(&self, dtype: DType) -> &'static str;
 
-    /// Bytes that it needs beside the matrices for a product of this size, or a smaller one; `apart` says whether an
-    /// operand is ([`apart`]).
+    /// Bytes that it needs beside the matrices for a product of this size, or a smaller one; `needs_copy` says whether an
+    /// operand is ([`needs_copy`]).
     fn room(&self, dtype: DType, size: Size, apart: bool) -> u64;
 
     /// Writes all of `out`, also where there are no products.
@@ -71,10 +71,10 @@ pub(in crate::cpu) trait Gemm: Sync {
         &self,
         dtype: DType,
         size: Size,
-        lhs: Matrix,
-        rhs: Matrix,
-        out: Matrix,
-        aid: Aid<'_>,
+        lhs: MatrixView,
+        rhs: MatrixView,
+        out: MatrixView,
+        aid: GemmArgs<'_>,
     );
 }
 
@@ -82,7 +82,7 @@ pub(in crate::cpu) trait Gemm: Sync {
 ///
 /// # Safety
 /// As for the result of [`Gemm::product`].
-pub(in crate::cpu) unsafe fn canonical(dtype: DType, [rows, cols]: [usize; 2], out: Matrix) {
+pub(in crate::cpu) unsafe fn canonical(dtype: DType, [rows, cols]: [usize; 2], out: MatrixView) {
     // SAFETY: as the caller promises.
     unsafe {
         match dtype {
@@ -97,11 +97,11 @@ pub(in crate::cpu) unsafe fn canonical(dtype: DType, [rows, cols]: [usize; 2], o
 ///
 /// # Safety
 /// `out` must have `rows` rows and `cols` columns of elements of type `T`, and nobody else uses them during the call.
-unsafe fn each<T: Copy>(rows: usize, cols: usize, out: Matrix, f: impl Fn(T) -> T) {
+unsafe fn each<T: Copy>(rows: usize, cols: usize, out: MatrixView, f: impl Fn(T) -> T) {
     // Along what is close together.
     let (outer, inner, m) = match out.column <= out.row {
         true => (rows, cols, out),
-        false => (cols, rows, Matrix { row: out.column, column: out.row, ..out }),
+        false => (cols, rows, MatrixView { row: out.column, column: out.row, ..out }),
     };
     for i in 0..outer {
         if m.column == 1 {

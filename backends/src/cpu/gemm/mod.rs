@@ -1,16 +1,16 @@
-//! Products of matrices in the order of contractions: chunks of 512 products, each a chain of fused
-//! multiply-adds from +0, added up one after the other.
+//! Matrix products in the order of contractions: chunks of 512 products, each a chain of fused multiply-adds from +0,
+//! added in order.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod alone;
-#[cfg(all(test, target_arch = "x86_64"))]
-pub(crate) mod far_tests;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod library;
 mod matrix;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod slab;
+#[cfg(all(test, target_arch = "x86_64"))]
+pub(crate) mod strided_tests;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod subnormal;
 #[cfg(test)]
@@ -18,16 +18,16 @@ pub(crate) mod tests;
 pub(crate) mod tiles;
 pub(crate) mod window;
 
-pub(in crate::cpu) use matrix::{Aid, Gemm, Matrix, Size, apart, canonical};
+pub(in crate::cpu) use matrix::{Gemm, GemmArgs, MatrixView, Size, canonical, needs_copy};
 pub(super) use tiles::found as tiles;
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use subnormal::Met;
+pub(super) use subnormal::SubnormalState;
 
 /// What is known of a step's operands: nothing, where no host minds.
 #[cfg(not(target_arch = "x86_64"))]
 #[derive(Default)]
-pub(super) struct Met;
+pub(super) struct SubnormalState;
 
 /// The fastest of those that the host has.
 pub(super) fn best() -> &'static dyn Gemm {

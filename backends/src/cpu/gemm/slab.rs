@@ -1,11 +1,11 @@
-//! Parts of operands copied into memory of the thread, where the matrix library reads them quickly.
+//! Slabs: parts of operands, copied into memory of the thread with the depth dense.
 //!
-//! The library broadcasts the elements of one operand straight from where they are, four rows at a time. Where
-//! neighbours along the depth lie far apart, as in the gradient of weights, each of them is a line of the
-//! cache and a page of its own, and those lines fall into the same few sets. A slab has the depth dense.
+//! The library broadcasts the elements of one operand in place, four rows at a time. If neighbours along the depth have
+//! a large stride, as in the gradient of weights, each of them is in a cache line and a page of its own, and those
+//! lines fall into a few cache sets.
 #![allow(unsafe_code)]
 
-use super::Matrix;
+use super::MatrixView;
 use std::arch::x86_64::*;
 use std::slice::{from_raw_parts, from_raw_parts_mut};
 
@@ -14,14 +14,14 @@ pub(super) const GAP: usize = 16;
 
 /// Lines of one length, as far from each other as each other pair of neighbours.
 #[derive(Clone, Copy)]
-pub(super) struct Lines<T> {
+pub(super) struct StridedLines<T> {
     at: *mut T,
     count: usize,
     length: usize,
     step: usize,
 }
 
-impl<T> Lines<T> {
+impl<T> StridedLines<T> {
     /// # Safety
     /// The lines must have been written, and nobody may write to them.
     pub(super) unsafe fn each(&self) -> impl Iterator<Item = &[T]> {
@@ -32,14 +32,14 @@ impl<T> Lines<T> {
     /// # Safety
     /// The lines must have been written, and be used by nobody else.
     pub(super) unsafe fn each_mut(&mut self) -> impl Iterator<Item = &mut [T]> {
-        let Lines { at, count, length, step } = *self;
+        let StridedLines { at, count, length, step } = *self;
         // SAFETY: as the caller promises; lines do not overlap.
         (0..count).map(move |i| unsafe { from_raw_parts_mut(at.add(i * step), length) })
     }
 }
 
 /// An element that is moved in vectors.
-pub(super) trait Moved: Copy {
+pub(super) trait SlabElement: Copy {
     /// Elements on a side of the blocks that are transposed in registers.
     const SIDE: usize;
 
@@ -50,7 +50,7 @@ pub(super) trait Moved: Copy {
     unsafe fn transposed(from: *const Self, step: isize, to: *mut Self, line: usize);
 }
 
-impl Moved for f32 {
+impl SlabElement for f32 {
     const SIDE: usize = 8;
 
     #[inline]
@@ -83,7 +83,7 @@ impl Moved for f32 {
     }
 }
 
-impl Moved for f64 {
+impl SlabElement for f64 {
     const SIDE: usize = 4;
 
     #[inline]
@@ -111,11 +111,11 @@ impl Moved for f64 {
 /// # Safety
 /// The host has AVX2; the matrix has these rows and columns, and `to` room for them and the gaps.
 #[target_feature(enable = "avx2")]
-pub(super) unsafe fn rows<T: Moved>(
-    from: Matrix,
+pub(super) unsafe fn rows<T: SlabElement>(
+    from: MatrixView,
     [rows, cols]: [usize; 2],
     to: *mut T,
-) -> (Matrix, Lines<T>) {
+) -> (MatrixView, StridedLines<T>) {
     let line = cols + GAP;
     // SAFETY: as the caller promises, for all that follows.
     unsafe {
@@ -140,19 +140,19 @@ pub(super) unsafe fn rows<T: Moved>(
             }
         }
     }
-    let lines = Lines { at: to, count: rows, length: cols, step: line };
-    (Matrix { at: to.cast(), row: line as isize, column: 1 }, lines)
+    let lines = StridedLines { at: to, count: rows, length: cols, step: line };
+    (MatrixView { at: to.cast(), row: line as isize, column: 1 }, lines)
 }
 
 /// A matrix whose lines are dense, along the axis along which the given one's are.
 ///
 /// # Safety
 /// The matrix has these rows and columns, and `to` room for them.
-pub(super) unsafe fn kept<T: Moved>(
-    from: Matrix,
+pub(super) unsafe fn kept<T: SlabElement>(
+    from: MatrixView,
     [rows, cols]: [usize; 2],
     to: *mut T,
-) -> (Matrix, Lines<T>) {
+) -> (MatrixView, StridedLines<T>) {
     let turn = from.row == 1 && from.column != 1;
     let (m, count, length) =
         if turn { (from.transposed(), cols, rows) } else { (from, rows, cols) };
@@ -167,7 +167,7 @@ pub(super) unsafe fn kept<T: Moved>(
             }
         }
     }
-    let dense = Matrix { at: to.cast(), row: length as isize, column: 1 };
-    let lines = Lines { at: to, count, length, step: length };
+    let dense = MatrixView { at: to.cast(), row: length as isize, column: 1 };
+    let lines = StridedLines { at: to, count, length, step: length };
     (if turn { dense.transposed() } else { dense }, lines)
 }

@@ -1,13 +1,13 @@
-//! Products with subnormal operands, at the speed of others.
+//! Fast products of subnormal operands.
 //!
-//! Some processors hand every multiply-add with a subnormal operand to microcode: where one element in a
-//! hundred is subnormal, a product takes forty times as long. The bits are defined, so nothing may be flushed.
-//! But `a * b` is the same number as `(a / 2^n) * (b * 2^n)`, and a fused multiply-add rounds after the sum: with one
-//! operand scaled up and the other one down, every sum keeps its bits as long as no element of the two
-//! overflows or loses digits. Whether it does is read off the least and the greatest magnitudes of both.
+//! Some processors execute every multiply-add with a subnormal operand in microcode: if one element in a hundred is
+//! subnormal, a product takes forty times as long. The bits are defined, so nothing may be flushed. But `a * b` equals
+//! `(a / 2^n) * (b * 2^n)`, and a fused multiply-add rounds after the sum. So with one operand scaled up and the other
+//! one down, every sum keeps its bits if no element overflows or loses digits. The smallest and the largest magnitudes
+//! of both operands tell whether that holds.
 //!
-//! The flag that the processor raises when it meets a subnormal operand says for nothing whether a product
-//! has any. The next products of the same step are then looked at, and copied and scaled where that helps.
+//! The processor's flag for subnormal operands tells for free whether a product had any. If so, the next products of
+//! the step inspect their operands, and copy and scale them if that helps.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -26,7 +26,7 @@ pub(super) fn slow_on_host() -> bool {
 /// before they are multiplied. 0: watch the hardware's flag during the next product. A negative count: do neither for that
 /// many products. It changes the speed of the step, and no bit.
 #[derive(Default)]
-pub(in super::super) struct Met(AtomicI32);
+pub(in super::super) struct SubnormalState(AtomicI32);
 
 /// Products that are looked at after one that had subnormals.
 const LOOK: i32 = 256;
@@ -38,7 +38,7 @@ const ALARM: i32 = 8;
 /// Products that are neither looked at nor watched once none had any.
 const REST: i32 = 32;
 
-impl Met {
+impl SubnormalState {
     /// Whether the next product is to be looked at.
     pub(super) fn expects(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
@@ -80,7 +80,7 @@ impl Met {
 }
 
 /// A float by its bits.
-pub(super) trait Float: Copy {
+pub(super) trait FloatBits: Copy {
     /// Powers of two of the scale: more than the digits of the least subnormal.
     const SHIFT: u32;
 
@@ -97,7 +97,7 @@ pub(super) trait Float: Copy {
     ///
     /// # Safety
     /// The host has AVX2.
-    unsafe fn span(all: &[Self], span: Span) -> Span;
+    unsafe fn span(all: &[Self], span: MagnitudeRange) -> MagnitudeRange;
 
     /// Multiplies by a power of two, without a subnormal operand.
     ///
@@ -108,20 +108,21 @@ pub(super) trait Float: Copy {
 
 /// Magnitudes of elements: the least above 0, less one, the greatest, and how many are subnormal.
 #[derive(Clone, Copy)]
-pub(super) struct Span {
+pub(super) struct MagnitudeRange {
     least: u64,
     most: u64,
     pub(super) subnormals: u64,
 }
 
-impl Span {
+impl MagnitudeRange {
     /// Of nothing.
-    pub(super) const NONE: Span = Span { least: u64::MAX, most: 0, subnormals: 0 };
+    pub(super) const NONE: MagnitudeRange =
+        MagnitudeRange { least: u64::MAX, most: 0, subnormals: 0 };
 }
 
 macro_rules! float {
     ($t:ty, $bits:ty, $digits:literal, $bias:literal, $shift:literal) => {
-        impl Float for $t {
+        impl FloatBits for $t {
             const SHIFT: u32 = $shift;
             const SCALES: [$t; 2] = [
                 <$t>::from_bits(($bias - $shift) << $digits),
@@ -134,7 +135,7 @@ macro_rules! float {
             }
 
             #[target_feature(enable = "avx2")]
-            unsafe fn span(all: &[$t], span: Span) -> Span {
+            unsafe fn span(all: &[$t], span: MagnitudeRange) -> MagnitudeRange {
                 let (mut least, mut most, mut subnormals): ($bits, $bits, $bits) =
                     (<$bits>::MAX, 0, 0);
                 for x in all {
@@ -146,7 +147,7 @@ macro_rules! float {
                     subnormals += <$bits>::from(less < (1 << $digits) - 1);
                 }
                 let least = if least == <$bits>::MAX { u64::MAX } else { u64::from(least) };
-                Span {
+                MagnitudeRange {
                     least: span.least.min(least),
                     most: span.most.max(u64::from(most)),
                     subnormals: span.subnormals + u64::from(subnormals),
@@ -179,11 +180,11 @@ float!(f64, u64, 52, 1023, 64);
 
 /// Factors of two operands of these spans that leave every product what it is, and no element subnormal; `None` where
 /// there are none, or none are needed.
-pub(super) fn factors<T: Float>(left: Span, right: Span) -> Option<[T; 2]> {
+pub(super) fn factors<T: FloatBits>(left: MagnitudeRange, right: MagnitudeRange) -> Option<[T; 2]> {
     let [low, high] = T::RANGE;
     let [down, up] = T::SCALES;
     let shift = T::SHIFT as i32;
-    let fits = |small: Span, other: Span| {
+    let fits = |small: MagnitudeRange, other: MagnitudeRange| {
         // Spans have one less than the least.
         let reaches = other.least == u64::MAX || other.least + 1 >= T::power(low + shift);
         reaches && small.most < T::power(high - shift - 1)
@@ -200,7 +201,11 @@ const RARE: u64 = 1200;
 
 /// Whether subnormals slow a product of this size down: those of the right operand are in vectors, which go by every row,
 /// and those of the left one are broadcast to all vectors of a row.
-pub(super) fn matters<T>([rows, cols, depth]: [usize; 3], left: Span, right: Span) -> bool {
+pub(super) fn matters<T>(
+    [rows, cols, depth]: [usize; 3],
+    left: MagnitudeRange,
+    right: MagnitudeRange,
+) -> bool {
     let lanes = (64 / size_of::<T>()) as u64;
     let [rows, cols, depth] = [rows, cols, depth].map(|n| n as u64);
     let vectors = cols.div_ceil(lanes);

@@ -1,7 +1,7 @@
-//! Everything that multiplies against the order written out.
+//! All implementations of products, compared with the defined order.
 
-use super::tiles::{Side, all, all as all_tiles};
-use super::window::{Axes, Axis, Forms, Window, merged as merged_axes};
+use super::tiles::{GemmSide, all, all as all_tiles};
+use super::window::{Forms, Window, WindowAxes, WindowAxis, merged as merged_axes};
 use super::*;
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
@@ -18,8 +18,8 @@ fn products() -> Vec<(&'static str, &'static dyn Gemm)> {
     found
 }
 
-fn aid<'a>(room: &mut [u64], met: &'a Met) -> Aid<'a> {
-    Aid { room: room.as_mut_ptr().cast(), met }
+fn aid<'a>(room: &mut [u64], met: &'a SubnormalState) -> GemmArgs<'a> {
+    GemmArgs { room: room.as_mut_ptr().cast(), met }
 }
 
 /// A matrix in memory: its extents, and the elements from one row and column to the next.
@@ -42,8 +42,8 @@ impl Laid {
         (self.rows.max(1) - 1) * self.row + (self.cols.max(1) - 1) * self.column + 1
     }
 
-    fn matrix<T>(&self, at: *mut T) -> Matrix {
-        Matrix { at: at.cast(), row: self.row as isize, column: self.column as isize }
+    fn matrix<T>(&self, at: *mut T) -> MatrixView {
+        MatrixView { at: at.cast(), row: self.row as isize, column: self.column as isize }
     }
 
     fn at(&self, i: usize, j: usize) -> usize {
@@ -109,7 +109,7 @@ fn agrees<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Debug>(
                     let mut out = before.clone();
                     let words = gemm.room(dtype, size, true).div_ceil(8) as usize;
                     // What is beyond the room must stay.
-                    let (mut room, met) = (vec![u64::MAX; words + 1], Met::default());
+                    let (mut room, met) = (vec![u64::MAX; words + 1], SubnormalState::default());
                     let (xm, ym) =
                         (x.matrix(xs.as_ptr().cast_mut()), y.matrix(ys.as_ptr().cast_mut()));
                     let om = to.matrix(out.as_mut_ptr());
@@ -155,9 +155,9 @@ fn integers_wrap() {
 fn products_that_underflow_keep_their_sign() {
     for (name, gemm) in products() {
         let (mut x, mut y, mut out) = ([-1e-30f32], [1e-30f32], [1.0f32]);
-        let one = |at: *mut f32| Matrix { at: at.cast(), row: 1, column: 1 };
+        let one = |at: *mut f32| MatrixView { at: at.cast(), row: 1, column: 1 };
         let (x, y, to) = (one(x.as_mut_ptr()), one(y.as_mut_ptr()), one(out.as_mut_ptr()));
-        let met = Met::default();
+        let met = SubnormalState::default();
         let mut room = vec![0u64; gemm.room(DType::F32, [1; 3], false).div_ceil(8) as usize];
         // SAFETY: one element each.
         unsafe { gemm.product(DType::F32, [1; 3], x, y, to, aid(&mut room, &met)) };
@@ -201,9 +201,9 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
         let axis = |extent, place, line, column| {
             let mut steps = Forms::default();
             steps[..3].copy_from_slice(&[place, line, column]);
-            Axis { extent, steps }
+            WindowAxis { extent, steps }
         };
-        let all = |axes: &[Axis]| merged_axes(axes.iter().copied()).expect("few axes");
+        let all = |axes: &[WindowAxis]| merged_axes(axes.iter().copied()).expect("few axes");
         let free = [
             axis(images, channels * high * wide, 0, 0),
             axis(oh, stride * wide, stride, 0),
@@ -221,7 +221,7 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
         let image = numbers((images * channels * high * wide) as usize, of);
         // Every element as it is defined.
         let mut written = vec![T::default(); k * n];
-        let at = |axes: &[Axis], mut place: usize| {
+        let at = |axes: &[WindowAxis], mut place: usize| {
             axes.iter().rev().fold([0i64; 3], |mut sum, a| {
                 let c = (place as i64) % a.extent;
                 place /= a.extent as usize;
@@ -249,16 +249,17 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
             fused,
             plus,
         );
-        let window = |free: &[Axis], depth: &[Axis]| Window {
+        let window = |free: &[WindowAxis], depth: &[WindowAxis]| Window {
             first,
-            batch: Axes::new(),
+            batch: WindowAxes::new(),
             free: all(free),
             depth: all(depth),
             guards: guards.iter().cloned().collect(),
             elements: image.len() as i64,
         };
         let window = window(&free, &depth);
-        let left = Matrix { at: weights.as_ptr().cast_mut().cast(), row: k as isize, column: 1 };
+        let left =
+            MatrixView { at: weights.as_ptr().cast_mut().cast(), row: k as isize, column: 1 };
         // Halves of the columns, so that a piece begins within lines.
         for tiles in all_tiles() {
             let half = n / 2;
@@ -266,11 +267,11 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
                 let size = [rows, to - from, k];
                 let mut room =
                     vec![u64::MAX; tiles.room(dtype, size, false).div_ceil(8) as usize + 1];
-                let right = Side::Window(window.placed(image.as_ptr().cast(), 0, from));
+                let right = GemmSide::Window(window.placed(image.as_ptr().cast(), 0, from));
                 let mut out = vec![T::default(); rows * (to - from)];
-                let dense = |at: *mut T, row| Matrix { at: at.cast(), row, column: 1 };
+                let dense = |at: *mut T, row| MatrixView { at: at.cast(), row, column: 1 };
                 let result = dense(out.as_mut_ptr(), (to - from) as isize);
-                let sides = [Side::Matrix(left), right];
+                let sides = [GemmSide::Matrix(left), right];
                 let room_at = room.as_mut_ptr().cast();
                 // SAFETY: the vectors have these sizes.
                 unsafe { tiles.windows(dtype, size, sides, result, room_at) };
@@ -283,7 +284,7 @@ fn windows_agree<T: Copy + PartialEq + Default + Add<Output = T> + std::fmt::Deb
                 let size = [to - from, rows, k];
                 let mut room =
                     vec![u64::MAX; tiles.room(dtype, size, false).div_ceil(8) as usize + 1];
-                let sides = [right, Side::Matrix(left.transposed())];
+                let sides = [right, GemmSide::Matrix(left.transposed())];
                 let mut out = vec![T::default(); rows * (to - from)];
                 let result = dense(out.as_mut_ptr(), rows as isize);
                 // SAFETY: the vectors have these sizes.

@@ -1,18 +1,18 @@
-//! Products in tiles: the sums of a few rows and columns stay in registers while their operands go by.
+//! Products in tiles: the sums of a few rows and columns stay in registers for a chunk of the depth.
 //!
-//! Columns of the right operand are packed, as many as a tile has beside each other, a chunk of the depth
-//! at a time, so that a tile reads them one line after the other; rows of the left one are read where they
-//! are, or packed where their depth is not dense. It is plain Rust: arrays of as many elements as a tile
-//! has columns become vectors of the instruction set that a function is compiled for.
+//! Columns of the right operand are packed, one tile's width and one chunk of the depth at a time, so that a tile reads
+//! them contiguously. Rows of the left operand are read in place, or packed if their depth is not dense. This is plain
+//! Rust: arrays with one element for each column of a tile become vectors of the instruction set that a function is
+//! compiled for.
 #![allow(unsafe_code)]
 
-use super::window::Placed;
-use super::{Aid, Gemm, Matrix, Size};
+use super::window::PlacedWindow;
+use super::{Gemm, GemmArgs, MatrixView, Size};
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
 use std::array::from_fn;
 
-/// Bytes of the packed columns of a chunk, at most: they stay in the second cache.
+/// The most bytes of the packed columns of a chunk: they stay in L2.
 const PACKED: usize = 512 << 10;
 
 /// Columns that are packed at a time, at most.
@@ -25,7 +25,7 @@ const BLOCK: usize = 8;
 const SHORT: [usize; 2] = [2, 3];
 
 /// What is multiplied and added up.
-trait Element: Copy + Default {
+trait FmaType: Copy + Default {
     /// `a * b + sum`, rounded once.
     fn fused(a: Self, b: Self, sum: Self) -> Self;
 
@@ -34,7 +34,7 @@ trait Element: Copy + Default {
 
 macro_rules! elements {
     ($($t:ty: |$a:ident, $b:ident, $s:ident| $fused:expr, $plus:expr;)*) => {
-        $(impl Element for $t {
+        $(impl FmaType for $t {
             #[inline(always)]
             fn fused($a: $t, $b: $t, $s: $t) -> $t { $fused }
             #[inline(always)]
@@ -73,7 +73,7 @@ fn room<T, const R: usize, const C: usize>([rows, cols, depth]: Size) -> u64 {
 // Iterators in place of the numbers keep the sums in memory, which is fifteen times as slow.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
-unsafe fn tile<T: Element, const R: usize, const C: usize>(
+unsafe fn tile<T: FmaType, const R: usize, const C: usize>(
     depth: usize,
     (rows, along): ([*const T; R], usize),
     (columns, line): (*const T, isize),
@@ -101,7 +101,12 @@ unsafe fn tile<T: Element, const R: usize, const C: usize>(
 // A block is read across its lines.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
-unsafe fn pack<T: Element, const C: usize>(from: Matrix, depth: usize, cols: usize, to: *mut T) {
+unsafe fn pack<T: FmaType, const C: usize>(
+    from: MatrixView,
+    depth: usize,
+    cols: usize,
+    to: *mut T,
+) {
     for j in (0..cols).step_by(C) {
         let (n, to) = (C.min(cols - j), to.wrapping_add(j * depth));
         let line = |k: usize| to.wrapping_add(k * C);
@@ -143,10 +148,10 @@ unsafe fn pack<T: Element, const C: usize>(from: Matrix, depth: usize, cols: usi
 /// The result must have as many rows and columns as are written, at most `R` and `C`, with elements of this type, and
 /// nobody else uses them during the call.
 #[inline(always)]
-unsafe fn put<T: Element, const R: usize, const C: usize>(
+unsafe fn put<T: FmaType, const R: usize, const C: usize>(
     sums: &[[T; C]; R],
     [rows, cols]: [usize; 2],
-    out: Matrix,
+    out: MatrixView,
     first: bool,
 ) {
     for (i, sums) in sums.iter().enumerate().take(rows) {
@@ -169,17 +174,17 @@ unsafe fn put<T: Element, const R: usize, const C: usize>(
 
 /// An operand: a matrix, or what is copied from where forms say.
 #[derive(Clone, Copy)]
-pub(in super::super) enum Side<'a> {
+pub(in super::super) enum GemmSide<'a> {
     /// Of rows and depth, or of depth and columns.
-    Matrix(Matrix),
+    Matrix(MatrixView),
     /// The same, whichever of the two.
-    Window(Placed<'a>),
+    Window(PlacedWindow<'a>),
 }
 
-impl Side<'_> {
+impl GemmSide<'_> {
     fn transposed(self) -> Self {
         match self {
-            Side::Matrix(m) => Side::Matrix(m.transposed()),
+            GemmSide::Matrix(m) => GemmSide::Matrix(m.transposed()),
             window => window,
         }
     }
@@ -187,10 +192,10 @@ impl Side<'_> {
 
 /// The columns of a chunk that are multiplied at a time.
 #[derive(Clone, Copy)]
-struct Columns<T> {
+struct PackedColumns<T> {
     /// Where they are packed, unless they are read where they are.
     packed: *const T,
-    bare: Option<Matrix>,
+    bare: Option<MatrixView>,
     count: usize,
     depth: usize,
     /// Whether this is the first chunk.
@@ -204,28 +209,28 @@ struct Columns<T> {
 /// or bare; the result must have room for them. `room` has that of `R` packed rows. Nobody else uses the result and
 /// the room meanwhile, nor writes the operands.
 #[inline(always)]
-unsafe fn rows<T: Element, const R: usize, const C: usize>(
-    lhs: Side<'_>,
+unsafe fn rows<T: FmaType, const R: usize, const C: usize>(
+    lhs: GemmSide<'_>,
     rows: usize,
-    columns: Columns<T>,
-    out: Matrix,
+    columns: PackedColumns<T>,
+    out: MatrixView,
     room: *mut T,
 ) {
     let depth = columns.depth;
     // Rows that are read where they are, or have been copied one after the other.
     let dense = match lhs {
-        Side::Matrix(m) if m.column == 1 => Some(m),
-        Side::Matrix(m) => {
+        GemmSide::Matrix(m) if m.column == 1 => Some(m),
+        GemmSide::Matrix(m) => {
             // SAFETY: as the caller promises; the rows of a tile are as many columns.
             unsafe { pack::<T, R>(m.transposed(), depth, rows, room) };
             None
         }
-        Side::Window(w) if w.deep() => {
+        GemmSide::Window(w) if w.deep() => {
             // SAFETY: as the caller promises.
             unsafe { w.rows(depth, rows, room, depth) };
-            Some(Matrix { at: room.cast(), row: depth as isize, column: 1 })
+            Some(MatrixView { at: room.cast(), row: depth as isize, column: 1 })
         }
-        Side::Window(w) => {
+        GemmSide::Window(w) => {
             // SAFETY: as the caller promises.
             unsafe { panel::<T, R>(w, depth, rows, room) };
             None
@@ -253,9 +258,14 @@ unsafe fn rows<T: Element, const R: usize, const C: usize>(
 /// Packs columns of a window, at most `C`, where absent ones are 0.
 ///
 /// # Safety
-/// As of [`Placed::columns`]; `to` has room for `depth` lines of `C` elements.
+/// As of [`PlacedWindow::columns`]; `to` has room for `depth` lines of `C` elements.
 #[inline(always)]
-unsafe fn panel<T: Element, const C: usize>(w: Placed<'_>, depth: usize, n: usize, to: *mut T) {
+unsafe fn panel<T: FmaType, const C: usize>(
+    w: PlacedWindow<'_>,
+    depth: usize,
+    n: usize,
+    to: *mut T,
+) {
     // SAFETY: as the caller promises.
     unsafe {
         if n < C {
@@ -270,12 +280,12 @@ unsafe fn panel<T: Element, const C: usize>(w: Placed<'_>, depth: usize, n: usiz
 /// The product, in tiles of `R` rows and `C` columns, or of `S` or `U` rows where no more are left.
 ///
 /// # Safety
-/// As of [`Tiles::windows`], for elements of this type; `room` is that of [`room`] for `R` and `C`.
+/// As of [`ProductKernel::windows`], for elements of this type; `room` is that of [`room`] for `R` and `C`.
 #[inline(always)]
-unsafe fn product<T: Element, const R: usize, const S: usize, const U: usize, const C: usize>(
+unsafe fn product<T: FmaType, const R: usize, const S: usize, const U: usize, const C: usize>(
     [m, n, depth]: Size,
-    [lhs, rhs]: [Side<'_>; 2],
-    out: Matrix,
+    [lhs, rhs]: [GemmSide<'_>; 2],
+    out: MatrixView,
     room: *mut T,
 ) {
     // What is computed and not asked for, where tiles stand out.
@@ -310,7 +320,7 @@ unsafe fn product<T: Element, const R: usize, const S: usize, const U: usize, co
             let deep = CONTRACT_CHUNK.min(depth - k);
             let mut bare = None;
             match rhs {
-                Side::Matrix(rhs) => {
+                GemmSide::Matrix(rhs) => {
                     let from = rhs.from::<T>(k, j);
                     // Columns that are read once are not worth packing.
                     bare = (m <= R && from.column == 1 && count % C == 0).then_some(from);
@@ -319,7 +329,7 @@ unsafe fn product<T: Element, const R: usize, const S: usize, const U: usize, co
                         unsafe { pack::<T, C>(from, deep, count, room) };
                     }
                 }
-                Side::Window(w) => {
+                GemmSide::Window(w) => {
                     for c in (0..count).step_by(C) {
                         let (from, to) = (w.from(j + c, k), room.wrapping_add(c * deep));
                         // SAFETY: as the caller promises.
@@ -327,11 +337,11 @@ unsafe fn product<T: Element, const R: usize, const S: usize, const U: usize, co
                     }
                 }
             }
-            let columns = Columns { packed: room, bare, count, depth: deep, first: k == 0 };
+            let columns = PackedColumns { packed: room, bare, count, depth: deep, first: k == 0 };
             for i in (0..m).step_by(R) {
                 let lhs = match lhs {
-                    Side::Matrix(m) => Side::Matrix(m.from::<T>(i, k)),
-                    Side::Window(w) => Side::Window(w.from(i, k)),
+                    GemmSide::Matrix(m) => GemmSide::Matrix(m.from::<T>(i, k)),
+                    GemmSide::Window(w) => GemmSide::Window(w.from(i, k)),
                 };
                 let (out, high) = (out.from::<T>(i, j), R.min(m - i));
                 // SAFETY: as the caller promises.
@@ -350,10 +360,10 @@ unsafe fn product<T: Element, const R: usize, const S: usize, const U: usize, co
 }
 
 /// Products by one instruction set.
-pub(in super::super) struct Tiles {
+pub(in super::super) struct ProductKernel {
     name: &'static str,
     room: fn(DType, Size) -> u64,
-    product: unsafe fn(DType, Size, [Side<'_>; 2], Matrix, *mut u8),
+    product: unsafe fn(DType, Size, [GemmSide<'_>; 2], MatrixView, *mut u8),
 }
 
 /// An instance for an instruction set, with a tile's rows, a part of them, and its columns of 8 bytes, of
@@ -363,7 +373,7 @@ macro_rules! tiles {
         mod $set {
             use super::*;
 
-            pub(in super::super) static TILES: Tiles = Tiles { name: $name, room, product: run };
+            pub(in super::super) static TILES: ProductKernel = ProductKernel { name: $name, room, product: run };
 
             fn room(dtype: DType, size: Size) -> u64 {
                 match dtype.bytes() {
@@ -374,13 +384,13 @@ macro_rules! tiles {
             }
 
             /// # Safety
-            /// As of [`Tiles::windows`], on a processor that has these features.
+            /// As of [`ProductKernel::windows`], on a processor that has these features.
             $(#[target_feature(enable = $features)])?
             unsafe fn run(
                 dtype: DType,
                 size: Size,
-                sides: [Side<'_>; 2],
-                out: Matrix,
+                sides: [GemmSide<'_>; 2],
+                out: MatrixView,
                 room: *mut u8,
             ) {
                 const R: usize = $r;
@@ -411,7 +421,7 @@ tiles!(avx2, "tiles, avx2", [6, 8, 16, 32], "avx2,fma");
 tiles!(avx512, "tiles, avx512f", [12, 16, 32, 32], "avx512f,avx2,fma");
 
 /// The instances that the host can run, the fastest first.
-pub(super) fn all() -> impl Iterator<Item = &'static Tiles> {
+pub(super) fn all() -> impl Iterator<Item = &'static ProductKernel> {
     #[cfg(target_arch = "x86_64")]
     let wide = {
         let short = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
@@ -424,11 +434,11 @@ pub(super) fn all() -> impl Iterator<Item = &'static Tiles> {
 }
 
 /// The fastest of the host's.
-pub(in super::super) fn found() -> &'static Tiles {
+pub(in super::super) fn found() -> &'static ProductKernel {
     all().next().unwrap_or(&any::TILES)
 }
 
-impl Tiles {
+impl ProductKernel {
     /// As [`Gemm::product`], of operands that are copied from where they are.
     ///
     /// # Safety
@@ -437,8 +447,8 @@ impl Tiles {
         &self,
         dtype: DType,
         size: Size,
-        sides: [Side<'_>; 2],
-        out: Matrix,
+        sides: [GemmSide<'_>; 2],
+        out: MatrixView,
         room: *mut u8,
     ) {
         // SAFETY: as the caller promises; only instances that the host can run are given out.
@@ -446,7 +456,7 @@ impl Tiles {
     }
 }
 
-impl Gemm for Tiles {
+impl Gemm for ProductKernel {
     fn name(&self, _: DType) -> &'static str {
         self.name
     }
@@ -459,14 +469,20 @@ impl Gemm for Tiles {
         &self,
         dtype: DType,
         size: Size,
-        lhs: Matrix,
-        rhs: Matrix,
-        out: Matrix,
-        aid: Aid<'_>,
+        lhs: MatrixView,
+        rhs: MatrixView,
+        out: MatrixView,
+        aid: GemmArgs<'_>,
     ) {
         // SAFETY: as the caller promises; only instances that the host can run are given out.
         unsafe {
-            (self.product)(dtype, size, [Side::Matrix(lhs), Side::Matrix(rhs)], out, aid.room)
+            (self.product)(
+                dtype,
+                size,
+                [GemmSide::Matrix(lhs), GemmSide::Matrix(rhs)],
+                out,
+                aid.room,
+            )
         }
     }
 }

@@ -1,6 +1,6 @@
-//! Operands that are no matrix in memory: windows of images, parts of tensors whose axes do not merge, and
-//! what lies in padding. Where an element is, and whether it is there, are affine in its coordinates, so
-//! what a tile wants is copied in runs of neighbours.
+//! Operands that are not matrices in memory: windows of images, tensors whose axes do not merge, and padding. The
+//! offset of an element, and whether it is inside, are affine in its coordinates, so tiles pack them in runs of
+//! contiguous elements.
 #![allow(unsafe_code)]
 
 use smallvec::SmallVec;
@@ -23,7 +23,7 @@ pub(in super::super) type Forms = [i64; 1 + GUARDS];
 
 /// An axis: its extent, and what a step along it adds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in super::super) struct Axis {
+pub(in super::super) struct WindowAxis {
     pub(in super::super) extent: i64,
     pub(in super::super) steps: Forms,
 }
@@ -33,20 +33,20 @@ pub(in super::super) struct Axis {
 #[derive(Clone, Debug)]
 pub(in super::super) struct Window {
     pub(in super::super) first: Forms,
-    pub(in super::super) batch: Axes,
-    pub(in super::super) free: Axes,
-    pub(in super::super) depth: Axes,
+    pub(in super::super) batch: WindowAxes,
+    pub(in super::super) free: WindowAxes,
+    pub(in super::super) depth: WindowAxes,
     pub(in super::super) guards: SmallVec<[Range<i64>; GUARDS]>,
     /// Elements of the array.
     pub(in super::super) elements: i64,
 }
 
 /// Axes as one, row-major.
-pub(in super::super) type Axes = SmallVec<[Axis; 4]>;
+pub(in super::super) type WindowAxes = SmallVec<[WindowAxis; 4]>;
 
 /// A window from a place on.
 #[derive(Clone, Copy)]
-pub(in super::super) struct Placed<'a> {
+pub(in super::super) struct PlacedWindow<'a> {
     window: &'a Window,
     /// The array's first element.
     at: *const u8,
@@ -59,22 +59,22 @@ pub(in super::super) struct Placed<'a> {
 /// Neighbours along the innermost axis: where they go in a line, how many there are, and what they add to the
 /// line's forms.
 #[derive(Clone, Copy, Default)]
-struct Run {
+struct ElementRun {
     to: usize,
     count: usize,
     forms: Forms,
 }
 
 /// Runs in pieces of one size: where each goes in a line, and where it is from.
-struct Pieces {
+struct EqualRuns {
     all: [(usize, i64); RUNS],
     count: usize,
 }
 
-impl Pieces {
+impl EqualRuns {
     /// `None` where there are many.
-    fn of(runs: &[Run]) -> Option<Pieces> {
-        let mut pieces = Pieces { all: [(0, 0); RUNS], count: 0 };
+    fn of(runs: &[ElementRun]) -> Option<EqualRuns> {
+        let mut pieces = EqualRuns { all: [(0, 0); RUNS], count: 0 };
         for run in runs {
             for k in (0..run.count).step_by(PIECE) {
                 let piece = pieces.all.get_mut(pieces.count)?;
@@ -87,16 +87,21 @@ impl Pieces {
 }
 
 /// Between which bases of a line all of its pieces are of the array, and guards hold for all of its runs.
-struct Inside {
+struct InteriorRange {
     low: Forms,
     high: Forms,
     /// How many forms matter.
     forms: usize,
 }
 
-impl Inside {
-    fn of(runs: &[Run], steps: &Forms, guards: &[Range<i64>], elements: i64) -> Inside {
-        let mut inside = Inside {
+impl InteriorRange {
+    fn of(
+        runs: &[ElementRun],
+        steps: &Forms,
+        guards: &[Range<i64>],
+        elements: i64,
+    ) -> InteriorRange {
+        let mut inside = InteriorRange {
             low: [i64::MIN; 1 + GUARDS],
             high: [i64::MAX; 1 + GUARDS],
             forms: 1 + guards.len(),
@@ -135,12 +140,12 @@ fn times(a: Forms, n: i64) -> Forms {
 
 /// Axes without those of extent 1, and neighbours that every form steps over as over one merged; `None` where
 /// there are too many.
-pub(in super::super) fn merged(axes: impl Iterator<Item = Axis>) -> Option<Axes> {
-    let mut all = Axes::new();
+pub(in super::super) fn merged(axes: impl Iterator<Item = WindowAxis>) -> Option<WindowAxes> {
+    let mut all = WindowAxes::new();
     for axis in axes.filter(|a| a.extent != 1) {
         match all.last_mut() {
             Some(last) if last.steps == times(axis.steps, axis.extent) => {
-                *last = Axis { extent: last.extent.checked_mul(axis.extent)?, ..axis };
+                *last = WindowAxis { extent: last.extent.checked_mul(axis.extent)?, ..axis };
             }
             _ => all.push(axis),
         }
@@ -149,15 +154,15 @@ pub(in super::super) fn merged(axes: impl Iterator<Item = Axis>) -> Option<Axes>
 }
 
 /// A place among axes, which goes on from there.
-struct Walk<'a> {
-    axes: &'a [Axis],
+struct WindowWalk<'a> {
+    axes: &'a [WindowAxis],
     at: [i64; AXES],
     forms: Forms,
 }
 
-impl<'a> Walk<'a> {
-    fn new(axes: &'a [Axis], place: usize) -> Walk<'a> {
-        let mut walk = Walk { axes, at: [0; AXES], forms: Forms::default() };
+impl<'a> WindowWalk<'a> {
+    fn new(axes: &'a [WindowAxis], place: usize) -> WindowWalk<'a> {
+        let mut walk = WindowWalk { axes, at: [0; AXES], forms: Forms::default() };
         let mut rest = place as i64;
         for (axis, at) in axes.iter().zip(&mut walk.at).rev() {
             (rest, *at) = (rest / axis.extent, rest % axis.extent);
@@ -174,7 +179,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes on by at most [`Walk::along`] places.
+    /// Goes on by at most [`WindowWalk::along`] places.
     #[inline(always)]
     fn go(&mut self, by: usize) {
         let mut by = by as i64;
@@ -223,15 +228,20 @@ unsafe fn copied<T: Copy>(from: *const T, to: *mut T, n: usize) {
 
 impl Window {
     /// It from the first element of a batch and place on, of an array whose first element is at `at`.
-    pub(in super::super) fn placed(&self, at: *const u8, batch: usize, free: usize) -> Placed<'_> {
-        let first = plus(self.first, Walk::new(&self.batch, batch).forms);
-        Placed { window: self, at, first, free, depth: 0 }
+    pub(in super::super) fn placed(
+        &self,
+        at: *const u8,
+        batch: usize,
+        free: usize,
+    ) -> PlacedWindow<'_> {
+        let first = plus(self.first, WindowWalk::new(&self.batch, batch).forms);
+        PlacedWindow { window: self, at, first, free, depth: 0 }
     }
 
-    /// Whether copies go along the depth: its neighbours are neighbours in memory, and those of the other axes
-    /// are not, or are fewer.
+    /// Whether copies run along the depth: it is contiguous in memory, and the other axes
+    /// are not, or are shorter.
     fn deep(&self) -> bool {
-        let along = |axes: &Axes| match axes.last() {
+        let along = |axes: &WindowAxes| match axes.last() {
             Some(axis) if axis.steps[0] == 1 => axis.extent,
             _ => 0,
         };
@@ -239,10 +249,10 @@ impl Window {
     }
 }
 
-impl Placed<'_> {
+impl PlacedWindow<'_> {
     /// From this place and depth on.
     pub(super) fn from(self, free: usize, depth: usize) -> Self {
-        Placed { free: self.free + free, depth: self.depth + depth, ..self }
+        PlacedWindow { free: self.free + free, depth: self.depth + depth, ..self }
     }
 
     /// Whether rows of it are best copied one after the other.
@@ -270,7 +280,7 @@ impl Placed<'_> {
     /// Copies `n` lines of `depth` elements, `line` apart.
     ///
     /// # Safety
-    /// As of [`Placed::columns`].
+    /// As of [`PlacedWindow::columns`].
     #[inline(always)]
     pub(super) unsafe fn rows<T: Copy + Default>(
         self,
@@ -288,23 +298,23 @@ impl Placed<'_> {
     /// `line` elements from each other.
     ///
     /// # Safety
-    /// As of [`Placed::columns`].
+    /// As of [`PlacedWindow::columns`].
     #[inline(always)]
     unsafe fn lines<T: Copy + Default>(
         self,
-        (outer, from, count): (&[Axis], usize, usize),
-        (inner, start, width): (&[Axis], usize, usize),
+        (outer, from, count): (&[WindowAxis], usize, usize),
+        (inner, start, width): (&[WindowAxis], usize, usize),
         to: *mut T,
         line: usize,
     ) {
         let steps = inner.last().map_or(Forms::default(), |a| a.steps);
-        let mut along = Walk::new(inner, start);
+        let mut along = WindowWalk::new(inner, start);
         let mut done = 0;
         while done < width {
-            let (mut runs, mut n) = ([Run::default(); RUNS], 0);
+            let (mut runs, mut n) = ([ElementRun::default(); RUNS], 0);
             while n < RUNS && done < width {
                 let count = along.along().min(width - done);
-                runs[n] = Run { to: done, count, forms: along.forms };
+                runs[n] = ElementRun { to: done, count, forms: along.forms };
                 along.go(count);
                 done += count;
                 n += 1;
@@ -312,10 +322,10 @@ impl Placed<'_> {
             let runs = &runs[..n];
             // What pieces have too many goes over what is written later: all of a line is at once.
             let once = done == width && runs.first().is_some_and(|r| r.to == 0);
-            let pieces = Pieces::of(runs).filter(|_| once && steps[0] == 1);
-            let inside = Inside::of(runs, &steps, &self.window.guards, self.window.elements);
+            let pieces = EqualRuns::of(runs).filter(|_| once && steps[0] == 1);
+            let inside = InteriorRange::of(runs, &steps, &self.window.guards, self.window.elements);
             let along = outer.last().map_or(Forms::default(), |a| a.steps);
-            let mut across = Walk::new(outer, from);
+            let mut across = WindowWalk::new(outer, from);
             let (mut to, mut left) = (to, count);
             while left > 0 {
                 let n = across.along().min(left);
@@ -353,9 +363,15 @@ impl Placed<'_> {
     /// Copies a run, with 0 for what is not there.
     ///
     /// # Safety
-    /// As of [`Placed::columns`], for the elements of the run.
+    /// As of [`PlacedWindow::columns`], for the elements of the run.
     #[inline(always)]
-    unsafe fn run<T: Copy + Default>(self, base: Forms, run: &Run, steps: &Forms, to: *mut T) {
+    unsafe fn run<T: Copy + Default>(
+        self,
+        base: Forms,
+        run: &ElementRun,
+        steps: &Forms,
+        to: *mut T,
+    ) {
         let (mut low, mut high) = (0, run.count as i64);
         for (k, range) in self.window.guards.iter().enumerate() {
             let x = base[k + 1] + run.forms[k + 1];

@@ -1,16 +1,19 @@
-//! From kernels to what runs: sweeps of their stages, memory for what they keep, and where they are cut.
+//! Compiles kernels: a sweep for each stage, memory for rows, tiles and folds, and the split into tasks.
 
-use super::{Cuts, Fold, How, Local, Made, MadeStage, Parts, Reduce, Rest, ScanOf, What};
+use super::{
+    CompiledKernel, CompiledStage, DomainFold, FoldKind, FoldParts, FoldTarget, OwnArray, Reduce,
+    RemainingFolds, TaskGranularity, TileScanSpec,
+};
 use crate::cpu::codegen::affine_form::affine;
-use crate::cpu::codegen::loop_ir::{Part, Put, Slots, Sweep};
-use crate::cpu::fold::{Parted, Runs, STATE};
+use crate::cpu::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
+use crate::cpu::fold::{BlockPartition, FoldRuns, STATE};
 use crate::cpu::machine_code;
-use crate::cpu::machine_code::{Maker, SweepId};
-use crate::cpu::shape::{InCode, covers, gcd, granule, in_code, of_rows, parted, volume};
+use crate::cpu::machine_code::{SweepCompiler, SweepId};
+use crate::cpu::shape::{CodeFold, covers, gcd, granule, in_code, of_rows, parted, volume};
 use crate::cpu::strict_folds::scan_room;
 use crate::reference::order::LANES;
 use crate::runtime::functions::Registry;
-use crate::runtime::host_memory::{Room, too_much};
+use crate::runtime::host_memory::{OffsetAllocator, too_much};
 use crate::runtime::strides::row_major;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -20,34 +23,33 @@ use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic};
 use cranelift_entity::EntityRef;
 
-/// Places that a batch has, about: of what is read, kept and stored all fits the first cache, and there are
-/// whole blocks of every order.
+/// About the elements of a batch: its values fit the L1 cache, and it has whole blocks of both fold orders.
 const BATCH: i64 = 1024;
 
-/// Places that a batch has where nothing is kept.
+/// The elements of a batch of a kernel that keeps no rows or tiles.
 const LONG_BATCH: i64 = 1 << 16;
 
-/// Primitives that a task has, about: below, waking another thread takes longer than the work.
+/// About the primitives of a task: in less time another thread does not even wake.
 const WORK: i64 = 1 << 20;
 
-/// Places in order of what is packed are cut at multiples of this many, so that nobody shares a word of it.
+/// Tasks begin at multiples of this many elements of a packed array, so that no two write to one word of it.
 const WORD: i64 = 64;
 
-/// What reading and storing an element takes, in primitives.
+/// The cost of reading and storing an element, in primitives.
 const ACCESS: i64 = 6;
 
-/// Where code and memory for kernels come from.
-pub(in crate::cpu) struct Making<'a> {
-    /// What makes code; `None` where only the memory is asked for.
-    pub(in crate::cpu) maker: Option<&'a mut Maker>,
+/// Where kernels get code and memory from while they are compiled.
+pub(in crate::cpu) struct CompileContext<'a> {
+    /// Compiles sweeps; `None` if only the memory is asked for.
+    pub(in crate::cpu) compiler: Option<&'a mut SweepCompiler>,
     pub(in crate::cpu) program: &'a Program,
-    /// Of all workers.
-    pub(in crate::cpu) shared: &'a mut Room,
-    /// Of each worker.
-    pub(in crate::cpu) own: &'a mut Room,
+    /// Memory that all workers share.
+    pub(in crate::cpu) shared: &'a mut OffsetAllocator,
+    /// Memory of each worker.
+    pub(in crate::cpu) own: &'a mut OffsetAllocator,
     /// The most slots any step has.
     pub(in crate::cpu) slots: u32,
-    /// The functions of the user's; `None` where only the memory is asked for.
+    /// The user's functions; `None` if only the memory is asked for.
     pub(in crate::cpu) functions: Option<&'a Registry>,
 }
 
@@ -63,10 +65,10 @@ struct SinkScope<'a> {
     held: i64,
 }
 
-impl Making<'_> {
+impl CompileContext<'_> {
     /// Makes the code of a sweep.
     pub(in crate::cpu) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
-        self.maker.as_mut().map_or(Ok(SweepId::default()), |maker| maker.sweep(sweep))
+        self.compiler.as_mut().map_or(Ok(SweepId::default()), |compiler| compiler.sweep(sweep))
     }
 
     /// Makes a kernel. `sums` is the type of the sums that its one stage reads, if it follows any.
@@ -74,13 +76,13 @@ impl Making<'_> {
         &mut self,
         kernel: &Kernel,
         sums: Option<DType>,
-    ) -> Result<Made, Diagnostic> {
+    ) -> Result<CompiledKernel, Diagnostic> {
         let points = volume(&kernel.domain)?;
         let volumes: Vec<i64> =
             kernel.stages.iter().map(|s| volume(&s.axes)).collect::<Result<_, _>>()?;
         let most = volumes.iter().copied().max().unwrap_or(1).max(1);
         let folding = kernel.stages.iter().map(|s| in_code(kernel, s));
-        let folding: Vec<Vec<Option<InCode>>> = folding.collect::<Result<_, _>>()?;
+        let folding: Vec<Vec<Option<CodeFold>>> = folding.collect::<Result<_, _>>()?;
         let sinks = kernel.stages.iter().flat_map(|s| &s.sinks).zip(folding.iter().flatten());
         let mut kept = sinks.filter(|(s, f)| f.is_none() && !matches!(s, Sink::Store { .. }));
         let local = kernel.stages.len() > 1 || kept.next().is_some();
@@ -94,21 +96,21 @@ impl Making<'_> {
         let mut rows = Vec::new();
         for d in kernel.rows.values() {
             let offset = self.own.take(batch, d.bytes())?;
-            rows.push(Local { slot: slot(), offset, bytes: d.bytes() });
+            rows.push(OwnArray { slot: slot(), offset, bytes: d.bytes() });
         }
         let mut tiles = Vec::new();
         for t in kernel.tiles.values() {
             let places = volume(&t.dims)?.saturating_mul(batch);
             let offset = self.own.take(places, t.dtype.bytes())?;
-            tiles.push(Local { slot: slot(), offset, bytes: t.dtype.bytes() });
+            tiles.push(OwnArray { slot: slot(), offset, bytes: t.dtype.bytes() });
         }
         let sums = sums.map(|d| (slot(), d));
-        let slots = Slots {
+        let slots = ArraySlots {
             rows: rows.iter().map(|l| l.slot).collect(),
             tiles: tiles.iter().map(|l| l.slot).collect(),
             sums,
         };
-        let mut made = Made {
+        let mut made = CompiledKernel {
             points,
             batch,
             task: 1,
@@ -117,7 +119,7 @@ impl Making<'_> {
             rows,
             tiles,
             sums: sums.map_or(0, |(s, _)| s),
-            cuts: Cuts::default(),
+            cuts: TaskGranularity::default(),
         };
         for (stage, folding) in kernel.stages.iter().zip(&folding) {
             let stage = self.stage(kernel, stage, folding, &slots, &mut made, &mut slot)?;
@@ -130,19 +132,20 @@ impl Making<'_> {
     }
 
     /// Points of a task.
-    fn task(&self, made: &Made, volumes: &[i64]) -> i64 {
+    fn task(&self, made: &CompiledKernel, volumes: &[i64]) -> i64 {
         let Some(grain) = made.cuts.grain else { return made.points.max(1) };
-        let size = |s: &MadeStage| self.maker.as_ref().map_or(0, |m| m.size(s.sweep));
-        let work =
-            |(s, &v): (&MadeStage, &i64)| v.max(1).saturating_mul(size(s).saturating_add(ACCESS));
+        let size = |s: &CompiledStage| self.compiler.as_ref().map_or(0, |m| m.size(s.sweep));
+        let work = |(s, &v): (&CompiledStage, &i64)| {
+            v.max(1).saturating_mul(size(s).saturating_add(ACCESS))
+        };
         let work = made.stages.iter().zip(volumes).map(work).fold(0, i64::saturating_add);
         let wanted = (WORK / work.max(1)).max(1);
         (wanted - 1) / grain * grain + grain
     }
 
     /// Where tasks may be cut: between the words of what is packed, and the blocks of folds.
-    fn cuts(&self, kernel: &Kernel, made: &Made, volumes: &[i64]) -> Cuts {
-        let mut cuts = Cuts::default();
+    fn cuts(&self, kernel: &Kernel, made: &CompiledKernel, volumes: &[i64]) -> TaskGranularity {
+        let mut cuts = TaskGranularity::default();
         for (stage, &volume) in kernel.stages.iter().zip(volumes) {
             for sink in &stage.sinks {
                 if let Sink::Store { buffer, index } = sink {
@@ -158,7 +161,7 @@ impl Making<'_> {
         for (stage, &volume) in made.stages.iter().zip(volumes) {
             let parts = stage.parts.iter().map(|(_, what)| what);
             for what in stage.values.iter().map(|(_, what)| what).chain(parts) {
-                if let What::Fold(k) = what
+                if let FoldTarget::Fold(k) = what
                     && let Some(by) = made.folds[*k].parted
                 {
                     cuts.grain = cuts.grain.and_then(|g| granule(g, &by, volume));
@@ -171,8 +174,8 @@ impl Making<'_> {
         cuts
     }
 
-    /// The least number of points, a multiple of `grain`, after which no byte is shared that a store
-    /// writes; `None` where there is none.
+    /// The smallest multiple of `grain` points such that tasks of that size write to no common byte; `None` if there is
+    /// none.
     fn bytes(
         &self,
         kernel: &Kernel,
@@ -203,7 +206,7 @@ impl Making<'_> {
             }
         }
         // As a run of blocks of a word, each of 32 elements or more.
-        let word = Parted { outer: 1, size: 64, inner: 1, order: Order::Chain, blocks: 2 };
+        let word = BlockPartition { outer: 1, size: 64, inner: 1, order: Order::Chain, blocks: 2 };
         let whole = first == 0 && (!others || run % WORD == 0);
         whole.then(|| granule(grain, &word, volume)).flatten()
     }
@@ -212,11 +215,11 @@ impl Making<'_> {
         &mut self,
         kernel: &Kernel,
         stage: &Stage,
-        folding: &[Option<InCode>],
-        slots: &Slots,
-        made: &mut Made,
+        folding: &[Option<CodeFold>],
+        slots: &ArraySlots,
+        made: &mut CompiledKernel,
         slot: &mut dyn FnMut() -> u32,
-    ) -> Result<MadeStage, Diagnostic> {
+    ) -> Result<CompiledStage, Diagnostic> {
         let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
         let places = volume(&stage.axes)?;
         let kept = of_rows(kernel, stage)?;
@@ -232,7 +235,7 @@ impl Making<'_> {
         }
         let piece = if whole || places <= BATCH { places.max(1) } else { BATCH };
         let held = made.batch.saturating_mul(places).max(1).min(piece.saturating_mul(made.batch));
-        let mut found = MadeStage {
+        let mut found = CompiledStage {
             sweep: SweepId::default(),
             volume: places,
             piece,
@@ -267,8 +270,8 @@ impl Making<'_> {
             slots: slots.clone(),
             target: None,
             part: match slots.sums {
-                None => Part::Stage(made.stages.len()),
-                Some(_) => Part::Then,
+                None => SweepRole::Stage(made.stages.len()),
+                Some(_) => SweepRole::Then,
             },
         })?;
         Ok(found)
@@ -280,18 +283,18 @@ impl Making<'_> {
         &mut self,
         scope: &SinkScope<'_>,
         (sink, dtype): (&'s Sink, DType),
-        folding: Option<&InCode>,
-        (found, made): (&mut MadeStage, &mut Made),
+        folding: Option<&CodeFold>,
+        (found, made): (&mut CompiledStage, &mut CompiledKernel),
         slot: &mut dyn FnMut() -> u32,
-    ) -> Result<Put<'s>, Diagnostic> {
+    ) -> Result<SweepOutput<'s>, Diagnostic> {
         let SinkScope { axes, extents, kept, held } = *scope;
         let (places, bytes) = (found.volume, dtype.bytes());
         Ok(match sink {
-            Sink::Store { buffer, index } => Put::Store(*buffer, index),
-            Sink::Leave(r) => Put::Point(made.rows[r.index()].slot),
+            Sink::Store { buffer, index } => SweepOutput::Store(*buffer, index),
+            Sink::Leave(r) => SweepOutput::Point(made.rows[r.index()].slot),
             Sink::Keep(t) => {
                 found.tiles.push(t.index());
-                Put::Place(made.tiles[t.index()].slot)
+                SweepOutput::Place(made.tiles[t.index()].slot)
             }
             Sink::Scan { monoid, axis, reverse, into } => {
                 let axis = usize::from(*axis);
@@ -300,43 +303,43 @@ impl Making<'_> {
                 let (monoid, reverse) = (*monoid, *reverse);
                 let room = if places > 0 { scan_room(extent) as i64 } else { 0 };
                 let work = self.own.take(room, bytes)?;
-                let of = ScanOf { monoid, dtype, extent, inner, reverse, work };
+                let of = TileScanSpec { monoid, dtype, extent, inner, reverse, work };
                 found.scans.push((into.index(), of));
                 found.tiles.push(into.index());
-                Put::Place(made.tiles[into.index()].slot)
+                SweepOutput::Place(made.tiles[into.index()].slot)
             }
             Sink::Reduce { monoid, runs, into } if let Some(folding) = folding => {
                 let row = into.index();
                 let (how, to) = match folding.by.parts() {
-                    Some(1) => (How::Row, made.rows[row].slot),
+                    Some(1) => (FoldKind::Row, made.rows[row].slot),
                     _ => (self.parts(dtype, runs, axes, (folding.by, made.batch), None)?, slot()),
                 };
                 let (parts, put) = self.put(*monoid, dtype, folding, to, slot)?;
                 let reduce = Reduce { monoid: *monoid, dtype, row, how };
-                found.parts.push((parts, What::Reduce(Box::new(reduce))));
+                found.parts.push((parts, FoldTarget::Reduce(Box::new(reduce))));
                 put
             }
             Sink::Fold { monoid, runs, then } if let Some(folding) = folding => {
                 let fold = self.fold(extents, kept, (*monoid, dtype), runs, then, slot)?;
                 let (parts, put) = self.put(*monoid, dtype, folding, slot(), slot)?;
-                found.parts.push((parts, What::Fold(made.folds.len())));
+                found.parts.push((parts, FoldTarget::Fold(made.folds.len())));
                 made.folds.push(fold);
                 put
             }
             Sink::Reduce { monoid, runs, into } => {
-                let local = Local { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
+                let local = OwnArray { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
                 let how = self.how(*monoid, dtype, runs, axes, found.piece < places)?;
                 let (row, monoid) = (into.index(), *monoid);
                 let reduce = Reduce { monoid, dtype, row, how };
-                found.values.push((local, What::Reduce(Box::new(reduce))));
-                Put::Place(local.slot)
+                found.values.push((local, FoldTarget::Reduce(Box::new(reduce))));
+                SweepOutput::Place(local.slot)
             }
             Sink::Fold { monoid, runs, then } => {
                 let fold = self.fold(extents, kept, (*monoid, dtype), runs, then, slot)?;
-                let local = Local { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
-                found.values.push((local, What::Fold(made.folds.len())));
+                let local = OwnArray { slot: slot(), offset: self.own.take(held, bytes)?, bytes };
+                found.values.push((local, FoldTarget::Fold(made.folds.len())));
                 made.folds.push(fold);
-                Put::Place(local.slot)
+                SweepOutput::Place(local.slot)
             }
         })
     }
@@ -346,10 +349,10 @@ impl Making<'_> {
         &mut self,
         monoid: Monoid,
         dtype: DType,
-        folding: &InCode,
+        folding: &CodeFold,
         parts: u32,
         slot: &mut dyn FnMut() -> u32,
-    ) -> Result<(Parts, Put<'static>), Diagnostic> {
+    ) -> Result<(FoldParts, SweepOutput<'static>), Diagnostic> {
         let order = folding.by.order;
         let lanes = match order {
             Order::Lane => Some((slot(), self.own.take(LANES as i64, dtype.bytes())?)),
@@ -357,19 +360,19 @@ impl Making<'_> {
         };
         let axes = folding.axes;
         let slots = lanes.map_or(0, |(slot, _)| slot);
-        let fold = machine_code::Fold { monoid, order, axes, parts, lanes: slots };
-        Ok((Parts { slot: parts, lanes }, Put::Fold(fold)))
+        let fold = machine_code::FoldOutput { monoid, order, axes, parts, lanes: slots };
+        Ok((FoldParts { slot: parts, lanes }, SweepOutput::Fold(fold)))
     }
 
-    /// How the parts of this many points become one each.
+    /// How the parts of each of these points are joined to one value.
     fn parts(
         &mut self,
         dtype: DType,
         runs: &[Run],
         axes: &Extents,
-        (by, points): (Parted, i64),
+        (by, points): (BlockPartition, i64),
         state: Option<u64>,
-    ) -> Result<How, Diagnostic> {
+    ) -> Result<FoldKind, Diagnostic> {
         let many = |n: Option<usize>| {
             let n = n.and_then(|n| i64::try_from(n).ok()).and_then(|n| n.checked_mul(points));
             n.ok_or_else(|| too_much(u64::MAX))
@@ -379,14 +382,14 @@ impl Making<'_> {
         if runs.len() > 1 {
             let all = many(by.outer.checked_mul(by.inner))?;
             let joined = self.own.take(all, dtype.bytes())?;
-            let runs = Runs::new(&left(axes, runs), &runs[1..]);
+            let runs = FoldRuns::new(&left(axes, runs), &runs[1..]);
             let work = self.own.take(runs.room(all), dtype.bytes())?;
-            rest = Some(Rest { joined, runs, work });
+            rest = Some(RemainingFolds { joined, runs, work });
         }
-        Ok(How::Parts { by, parts, state, rest })
+        Ok(FoldKind::Parts { by, parts, state, rest })
     }
 
-    /// How the values of a point become one.
+    /// How the values of a point are folded to one.
     fn how(
         &mut self,
         monoid: Monoid,
@@ -394,21 +397,23 @@ impl Making<'_> {
         runs: &[Run],
         axes: &Extents,
         pieces: bool,
-    ) -> Result<How, Diagnostic> {
+    ) -> Result<FoldKind, Diagnostic> {
         let places = volume(axes)?;
         let line = covers(runs, axes);
         match (line, monoid.is_arg()) {
-            (Some(_), true) if pieces => return Ok(How::Place(self.own.take(1, dtype.bytes())?)),
-            (Some(order), false) if !pieces => return Ok(How::Lines(order)),
+            (Some(_), true) if pieces => {
+                return Ok(FoldKind::Place(self.own.take(1, dtype.bytes())?));
+            }
+            (Some(order), false) if !pieces => return Ok(FoldKind::Lines(order)),
             _ => {}
         }
         if pieces && let Some(by) = parted(runs, axes)? {
             let state = self.own.take(STATE as i64, 1)?;
             return self.parts(dtype, runs, axes, (by, 1), Some(state));
         }
-        let runs = Runs::new(axes, runs);
+        let runs = FoldRuns::new(axes, runs);
         let work = self.own.take(runs.room(places), dtype.bytes())?;
-        Ok(How::All { runs, work })
+        Ok(FoldKind::All { runs, work })
     }
 
     fn fold(
@@ -419,7 +424,7 @@ impl Making<'_> {
         runs: &[Run],
         then: &Stage,
         slot: &mut dyn FnMut() -> u32,
-    ) -> Result<Fold, Diagnostic> {
+    ) -> Result<DomainFold, Diagnostic> {
         let mut remaining = extents.clone();
         for &a in runs.iter().flat_map(|r| &r.axes) {
             remaining[usize::from(a)] = 1;
@@ -440,9 +445,9 @@ impl Making<'_> {
             _ => at,
         };
         let rest = match &parted {
-            Some(_) if runs.len() > 1 => Some(Runs::new(&left(extents, runs), &runs[1..])),
+            Some(_) if runs.len() > 1 => Some(FoldRuns::new(&left(extents, runs), &runs[1..])),
             Some(_) => None,
-            None => Some(Runs::new(extents, runs)),
+            None => Some(FoldRuns::new(extents, runs)),
         };
         let (out, rest) = match rest {
             None => (joined, None),
@@ -455,7 +460,7 @@ impl Making<'_> {
         let state = self.own.take(STATE as i64, 1)?;
         let sum = slot();
         let (then, free) = self.after_fold(remaining, then, (sum, result))?;
-        Ok(Fold {
+        Ok(DomainFold {
             monoid,
             dtype,
             at,
@@ -475,7 +480,7 @@ impl Making<'_> {
     }
 
     /// Makes the sweep of what follows a fold, over the axes that remain; `sum` is the slot and the type of the
-    /// results. Whether all that it stores is of whole bytes is told too.
+    /// results. Also says whether all that it stores has whole bytes.
     fn after_fold(
         &mut self,
         remaining: Extents,
@@ -487,10 +492,10 @@ impl Making<'_> {
         for sink in &then.sinks {
             if let Sink::Store { buffer, index } = sink {
                 free &= self.program.buffers[*buffer].storage == Storage::Plain;
-                puts.push(Put::Store(*buffer, index));
+                puts.push(SweepOutput::Store(*buffer, index));
             }
         }
-        let slots = Slots { sums: Some(sum), ..Slots::default() };
+        let slots = ArraySlots { sums: Some(sum), ..ArraySlots::default() };
         let sweep = self.sweep(&Sweep {
             program: self.program,
             domain: remaining.len(),
@@ -500,7 +505,7 @@ impl Making<'_> {
             puts,
             slots,
             target: None,
-            part: Part::Folded,
+            part: SweepRole::Folded,
         })?;
         Ok((sweep, free))
     }

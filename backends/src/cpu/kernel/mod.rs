@@ -1,38 +1,41 @@
-//! Kernels: stages over batches of points, and folds over what they leave.
+//! Kernels: stages over batches of points, and folds of what the stages leave.
 //!
-//! A batch of points goes through a stage before it goes on to the next, which is the same as one point
-//! after the other, since points are independent. So that what is kept stays in the cache, a batch has
-//! few places; a stage with more places than that at one point is cut into pieces. Tasks are ranges of
-//! points that are cut where the blocks of all folds over the domain end.
+//! A batch of points goes through a stage before it proceeds to the next stage. Points are independent, so this equals
+//! one point after the other. A batch is small enough for its values to stay in the cache; a stage with more elements
+//! at a single point is divided into pieces. Tasks are ranges of points that end at block boundaries of all folds over
+//! the domain.
 
 pub(crate) mod compile;
 
 use super::element::fold_with;
-use super::fold::{Absorb, Extremum, Join, Lines, Many, Parted, Runs, Scan, Whole};
+use super::fold::{
+    AbsorbValues, ArrayFold, BlockPartition, ElementArray, Extremum, FoldRuns, JoinParts, LineFold,
+    TileScan,
+};
 use super::machine_code::{Code, SweepId};
-use super::workers::{Crew, Worker};
+use super::workers::{Worker, WorkerSet};
 use adfuse_ir::DType;
 use adfuse_ir::kernel::Order;
 use adfuse_ir::op::Monoid;
 
 /// A kernel, made.
-pub(super) struct Made {
+pub(super) struct CompiledKernel {
     points: i64,
     batch: i64,
     task: i64,
-    stages: Vec<MadeStage>,
-    folds: Vec<Fold>,
-    rows: Vec<Local>,
-    tiles: Vec<Local>,
+    stages: Vec<CompiledStage>,
+    folds: Vec<DomainFold>,
+    rows: Vec<OwnArray>,
+    tiles: Vec<OwnArray>,
     /// The slot of the sums that it reads, if it follows any.
     sums: u32,
     /// Where it may be cut.
-    pub(super) cuts: Cuts,
+    pub(super) cuts: TaskGranularity,
 }
 
 /// Where the points of a kernel may be cut into tasks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cuts {
+pub(super) struct TaskGranularity {
     /// Tasks of consecutive points have a multiple of this many; `None` where one task has all.
     pub(super) grain: Option<i64>,
     /// Points may also be cut within lines of this length, or of one that divides it: what folds them goes
@@ -42,43 +45,43 @@ pub(super) struct Cuts {
     pub(super) bits: i64,
 }
 
-impl Default for Cuts {
+impl Default for TaskGranularity {
     /// Anywhere.
-    fn default() -> Cuts {
-        Cuts { grain: Some(1), lines: Some(0), bits: 1 }
+    fn default() -> TaskGranularity {
+        TaskGranularity { grain: Some(1), lines: Some(0), bits: 1 }
     }
 }
 
 /// An array of a worker.
 #[derive(Clone, Copy)]
-struct Local {
+struct OwnArray {
     slot: u32,
     offset: u64,
     bytes: u64,
 }
 
-struct MadeStage {
+struct CompiledStage {
     sweep: SweepId,
     volume: i64,
     piece: i64,
     /// Arrays of values that it leaves.
-    values: Vec<(Local, What)>,
+    values: Vec<(OwnArray, FoldTarget)>,
     /// Folds of which it leaves parts.
-    parts: Vec<(Parts, What)>,
-    scans: Vec<(usize, ScanOf)>,
+    parts: Vec<(FoldParts, FoldTarget)>,
+    scans: Vec<(usize, TileScanSpec)>,
     /// Tiles over this stage's places.
     tiles: Vec<usize>,
 }
 
 /// Where a sweep that folds leaves the parts.
 #[derive(Clone, Copy)]
-struct Parts {
+struct FoldParts {
     slot: u32,
     /// The slot of its lanes and where they are, where it has any.
     lanes: Option<(u32, u64)>,
 }
 
-struct ScanOf {
+struct TileScanSpec {
     monoid: Monoid,
     dtype: DType,
     extent: usize,
@@ -87,8 +90,8 @@ struct ScanOf {
     work: u64,
 }
 
-/// What becomes of an array of values, or of parts.
-enum What {
+/// The destination of an array of values, or of parts.
+enum FoldTarget {
     /// Folded at each point into a row.
     Reduce(Box<Reduce>),
     /// Folded over the domain.
@@ -100,11 +103,11 @@ struct Reduce {
     monoid: Monoid,
     dtype: DType,
     row: usize,
-    how: How,
+    how: FoldKind,
 }
 
 /// How the values of a point become one.
-enum How {
+enum FoldKind {
     /// The sweep leaves it in the row.
     Row,
     /// One line after the other.
@@ -113,32 +116,32 @@ enum How {
     Place(u64),
     /// In parts that join when all are there. Rust makes them piece by piece where it has memory for the
     /// lanes of a block that is not done; the sweep does otherwise.
-    Parts { by: Parted, parts: u64, state: Option<u64>, rest: Option<Rest> },
+    Parts { by: BlockPartition, parts: u64, state: Option<u64>, rest: Option<RemainingFolds> },
     /// Whatever the runs say, of all values.
-    All { runs: Runs, work: u64 },
+    All { runs: FoldRuns, work: u64 },
 }
 
 /// What folds after the first run: where the parts join, and where that works.
-struct Rest {
+struct RemainingFolds {
     joined: u64,
-    runs: Runs,
+    runs: FoldRuns,
     work: u64,
 }
 
 /// A fold over the domain.
-struct Fold {
+struct DomainFold {
     monoid: Monoid,
     dtype: DType,
     /// Where values or parts are, of all workers.
     at: u64,
     count: usize,
-    parted: Option<Parted>,
+    parted: Option<BlockPartition>,
     /// Memory for the lanes of a block, where Rust makes the parts.
     state: u64,
     /// Where the parts join; at `at` where there is nothing to join.
     joined: u64,
     /// What folds after that, and where it works.
-    rest: Option<(Runs, u64)>,
+    rest: Option<(FoldRuns, u64)>,
     /// Where the results are, and how many.
     out: u64,
     results: usize,
@@ -153,20 +156,20 @@ struct Fold {
 /// Results of a fold that a task finishes.
 const FINISHED: usize = 1 << 14;
 
-impl Made {
+impl CompiledKernel {
     /// Runs it.
-    pub(super) fn run(&self, crew: &mut Crew<'_>) {
+    pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) {
         let tasks = (self.points + self.task - 1) / self.task;
-        crew.each(tasks, |code, worker, k| {
+        worker_set.each(tasks, |code, worker, k| {
             let end = ((k + 1) * self.task).min(self.points);
             self.points(code, worker, k * self.task, end);
         });
-        self.finish(crew);
+        self.finish(worker_set);
     }
 
     /// Finishes its folds, when all points are done.
-    pub(super) fn finish(&self, crew: &mut Crew<'_>) {
-        self.folds.iter().for_each(|fold| fold.finish(crew));
+    pub(super) fn finish(&self, worker_set: &mut WorkerSet<'_>) {
+        self.folds.iter().for_each(|fold| fold.finish(worker_set));
     }
 
     /// Puts the sums that it reads in their slot: those of the places from `first` on are at `at`.
@@ -190,7 +193,7 @@ impl Made {
         }
     }
 
-    fn stage(&self, code: &Code, worker: &mut Worker, s: &MadeStage, from: i64, to: i64) {
+    fn stage(&self, code: &Code, worker: &mut Worker, s: &CompiledStage, from: i64, to: i64) {
         let (begin, end) = (from * s.volume, to * s.volume);
         for &t in &s.tiles {
             let t = self.tiles[t];
@@ -210,49 +213,52 @@ impl Made {
             }
             worker.sweep(code, s.sweep, place, until);
             for (local, what) in &s.values {
-                let values = Many { at: worker.at(local.offset), count: (until - place) as usize };
+                let values =
+                    ElementArray { at: worker.at(local.offset), count: (until - place) as usize };
                 match what {
-                    What::Fold(k) => self.folds[*k].absorb(worker, place, values),
-                    What::Reduce(r) => self.absorb(worker, r, (place - begin) as usize, values),
+                    FoldTarget::Fold(k) => self.folds[*k].absorb(worker, place, values),
+                    FoldTarget::Reduce(r) => {
+                        self.absorb(worker, r, (place - begin) as usize, values)
+                    }
                 }
             }
             place = until;
         }
         let points = (to - from) as usize;
         for (local, what) in &s.values {
-            if let What::Reduce(r) = what {
+            if let FoldTarget::Reduce(r) = what {
                 let at = worker.at(local.offset);
-                self.reduce(worker, Many { at, count: s.volume as usize }, r, points);
+                self.reduce(worker, ElementArray { at, count: s.volume as usize }, r, points);
             }
         }
         for (_, what) in &s.parts {
-            if let What::Reduce(r) = what {
-                self.reduce(worker, Many { at: worker.own, count: 0 }, r, points);
+            if let FoldTarget::Reduce(r) = what {
+                self.reduce(worker, ElementArray { at: worker.own, count: 0 }, r, points);
             }
         }
         for (t, scan) in s.scans.iter().filter(|_| begin < end) {
             let at = worker.at(self.tiles[*t].offset);
-            let values = Many { at, count: (end - begin) as usize };
-            let ScanOf { monoid, dtype, extent, inner, reverse, work } = *scan;
+            let values = ElementArray { at, count: (end - begin) as usize };
+            let TileScanSpec { monoid, dtype, extent, inner, reverse, work } = *scan;
             let work = worker.at(work);
-            fold_with(monoid, dtype, Scan { values, extent, inner, reverse, work });
+            fold_with(monoid, dtype, TileScan { values, extent, inner, reverse, work });
         }
     }
 
     /// Says where the parts of the points from one on go.
-    fn begin(&self, worker: &mut Worker, parts: &Parts, what: &What, from: i64) {
+    fn begin(&self, worker: &mut Worker, parts: &FoldParts, what: &FoldTarget, from: i64) {
         if let Some((slot, offset)) = parts.lanes {
             let at = worker.at(offset);
             worker.set(slot, at, 0, 0);
         }
         match what {
-            What::Fold(k) => {
+            FoldTarget::Fold(k) => {
                 let at = worker.all(self.folds[*k].at);
                 worker.set(parts.slot, at, 0, 0);
             }
-            What::Reduce(r) => {
+            FoldTarget::Reduce(r) => {
                 // Rows have slots of their own.
-                if let How::Parts { by, parts: offset, .. } = &r.how {
+                if let FoldKind::Parts { by, parts: offset, .. } = &r.how {
                     let (at, each) = (worker.at(*offset), by.parts().unwrap_or(0) as u64);
                     worker.set(parts.slot, at, from, each * r.dtype.bytes());
                 }
@@ -261,76 +267,92 @@ impl Made {
     }
 
     /// Takes a piece of a point's values, of those that are not kept until all are there.
-    fn absorb(&self, worker: &Worker, r: &Reduce, begin: usize, values: Many) {
+    fn absorb(&self, worker: &Worker, r: &Reduce, begin: usize, values: ElementArray) {
         match &r.how {
-            How::Place(best) => {
-                let best = Many { at: worker.at(*best), count: 1 };
-                let out = Many { at: worker.at(self.rows[r.row].offset), count: 1 };
+            FoldKind::Place(best) => {
+                let best = ElementArray { at: worker.at(*best), count: 1 };
+                let out = ElementArray { at: worker.at(self.rows[r.row].offset), count: 1 };
                 let max = r.monoid == Monoid::ArgMax;
                 let taken = Extremum { max, values, first: begin, best, out };
                 fold_with(r.monoid, r.dtype, taken);
             }
-            How::Parts { by, parts, state: Some(state), .. } => {
-                let parts = Many { at: worker.at(*parts), count: by.parts().unwrap_or(0) };
+            FoldKind::Parts { by, parts, state: Some(state), .. } => {
+                let parts = ElementArray { at: worker.at(*parts), count: by.parts().unwrap_or(0) };
                 let state = worker.at(*state);
-                fold_with(r.monoid, r.dtype, Absorb { by: *by, begin, values, parts, state });
+                fold_with(r.monoid, r.dtype, AbsorbValues { by: *by, begin, values, parts, state });
             }
-            How::Row | How::Lines(_) | How::Parts { state: None, .. } | How::All { .. } => {}
+            FoldKind::Row
+            | FoldKind::Lines(_)
+            | FoldKind::Parts { state: None, .. }
+            | FoldKind::All { .. } => {}
         }
     }
 
     /// Folds what a batch has left for a row: parts, or values of each of the points.
-    fn reduce(&self, worker: &Worker, each: Many, r: &Reduce, points: usize) {
+    fn reduce(&self, worker: &Worker, each: ElementArray, r: &Reduce, points: usize) {
         let row = self.rows[r.row];
-        let out = Many { at: worker.at(row.offset), count: points };
+        let out = ElementArray { at: worker.at(row.offset), count: points };
         let empty = r.monoid.empty(r.dtype).bits();
         let n = each.count;
-        let values = Many { at: each.at, count: n * points };
+        let values = ElementArray { at: each.at, count: n * points };
         match &r.how {
-            How::Lines(order) => {
-                fold_with(r.monoid, r.dtype, Lines { values, n, order: *order, empty, out });
+            FoldKind::Lines(order) => {
+                fold_with(r.monoid, r.dtype, LineFold { values, n, order: *order, empty, out });
             }
-            How::Row | How::Place(_) => {}
-            How::Parts { by, parts, rest, .. } => {
+            FoldKind::Row | FoldKind::Place(_) => {}
+            FoldKind::Parts { by, parts, rest, .. } => {
                 // Those of the points follow each other.
                 let each = by.outer * by.inner;
-                let by = Parted { outer: by.outer * points, ..*by };
-                let parts = Many { at: worker.at(*parts), count: by.parts().unwrap_or(0) };
+                let by = BlockPartition { outer: by.outer * points, ..*by };
+                let parts = ElementArray { at: worker.at(*parts), count: by.parts().unwrap_or(0) };
                 let at = rest.as_ref().map_or(out.at, |rest| worker.at(rest.joined));
-                let all = Many { at, count: by.outer * by.inner };
+                let all = ElementArray { at, count: by.outer * by.inner };
                 let (outer, inner) = ([0, by.outer], [0, by.inner]);
-                fold_with(r.monoid, r.dtype, Join { by, parts, empty, out: all, outer, inner });
-                let Some(Rest { runs, work, .. }) = rest else { return };
+                fold_with(
+                    r.monoid,
+                    r.dtype,
+                    JoinParts { by, parts, empty, out: all, outer, inner },
+                );
+                let Some(RemainingFolds { runs, work, .. }) = rest else { return };
                 for k in 0..points {
                     let at = |at: *mut u8, n: usize| at.wrapping_add(n * r.dtype.bytes() as usize);
-                    let out = Many { at: at(out.at, k), count: 1 };
+                    let out = ElementArray { at: at(out.at, k), count: 1 };
                     let (values, work) =
-                        (Many { at: at(all.at, k * each), count: each }, worker.at(*work));
-                    let whole = Whole { values, runs, empty, places: None, work, out };
+                        (ElementArray { at: at(all.at, k * each), count: each }, worker.at(*work));
+                    let whole = ArrayFold { values, runs, empty, places: None, work, out };
                     fold_with(r.monoid, r.dtype, whole);
                 }
             }
-            How::All { runs, work } => {
+            FoldKind::All { runs, work } => {
                 let places = r.monoid.is_arg().then_some(r.monoid == Monoid::ArgMax);
                 for k in 0..points {
                     let at = values.at.wrapping_add(k * n * r.dtype.bytes() as usize);
-                    let out = Many { at: out.at.wrapping_add(k * row.bytes as usize), count: 1 };
-                    let (values, work) = (Many { at, count: n }, worker.at(*work));
-                    fold_with(r.monoid, r.dtype, Whole { values, runs, empty, places, work, out });
+                    let out =
+                        ElementArray { at: out.at.wrapping_add(k * row.bytes as usize), count: 1 };
+                    let (values, work) = (ElementArray { at, count: n }, worker.at(*work));
+                    fold_with(
+                        r.monoid,
+                        r.dtype,
+                        ArrayFold { values, runs, empty, places, work, out },
+                    );
                 }
             }
         }
     }
 }
 
-impl Fold {
-    fn absorb(&self, worker: &Worker, begin: i64, values: Many) {
+impl DomainFold {
+    fn absorb(&self, worker: &Worker, begin: i64, values: ElementArray) {
         let begin = begin as usize;
         match self.parted {
             Some(by) => {
-                let parts = Many { at: worker.all(self.at), count: self.count };
+                let parts = ElementArray { at: worker.all(self.at), count: self.count };
                 let state = worker.at(self.state);
-                fold_with(self.monoid, self.dtype, Absorb { by, begin, values, parts, state });
+                fold_with(
+                    self.monoid,
+                    self.dtype,
+                    AbsorbValues { by, begin, values, parts, state },
+                );
             }
             None => {
                 let to = worker.all(self.at).wrapping_add(begin * self.bytes as usize);
@@ -348,37 +370,37 @@ impl Fold {
     }
 
     /// Joins what the tasks have left, and goes on with the results.
-    fn finish(&self, crew: &mut Crew<'_>) {
+    fn finish(&self, worker_set: &mut WorkerSet<'_>) {
         let empty = self.monoid.empty(self.dtype).bits();
         if let Some(by) = self.parted.filter(|_| self.joined != self.at) {
             // Tasks have columns of a line, or lines.
             let columns = by.inner.div_ceil(FINISHED).max(1);
             let lines = (FINISHED / by.inner.max(1)).max(1);
             let tasks = by.outer.div_ceil(lines) * columns;
-            crew.each(tasks as i64, |_, worker, k| {
+            worker_set.each(tasks as i64, |_, worker, k| {
                 let (o, j) = (k as usize / columns * lines, k as usize % columns * FINISHED);
-                let parts = Many { at: worker.all(self.at), count: self.count };
-                let out = Many { at: worker.all(self.joined), count: by.outer * by.inner };
+                let parts = ElementArray { at: worker.all(self.at), count: self.count };
+                let out = ElementArray { at: worker.all(self.joined), count: by.outer * by.inner };
                 let outer = [o, (o + lines).min(by.outer)];
                 let inner = [j, (j + FINISHED).min(by.inner)];
-                let join = Join { by, parts, empty, out, outer, inner };
+                let join = JoinParts { by, parts, empty, out, outer, inner };
                 fold_with(self.monoid, self.dtype, join);
             });
         }
         if let Some((runs, work)) = &self.rest {
-            crew.each(1, |_, worker, _| {
+            worker_set.each(1, |_, worker, _| {
                 let count = self.parted.map_or(self.count, |by| by.outer * by.inner);
-                let values = Many { at: worker.all(self.joined), count };
+                let values = ElementArray { at: worker.all(self.joined), count };
                 let places = self.monoid.is_arg().then_some(self.monoid == Monoid::ArgMax);
-                let out = Many { at: worker.all(self.out), count: self.results };
+                let out = ElementArray { at: worker.all(self.out), count: self.results };
                 let work = worker.all(*work);
-                let whole = Whole { values, runs, empty, places, work, out };
+                let whole = ArrayFold { values, runs, empty, places, work, out };
                 fold_with(self.monoid, self.dtype, whole);
             });
         }
         let all = self.results as i64;
         let task = if self.free { FINISHED as i64 } else { all.max(1) };
-        crew.each((all + task - 1) / task, |code, worker, k| {
+        worker_set.each((all + task - 1) / task, |code, worker, k| {
             let at = worker.all(self.out);
             worker.set(self.sum, at, 0, self.result_bytes);
             worker.sweep(code, self.then, k * task, ((k + 1) * task).min(all));

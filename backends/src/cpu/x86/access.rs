@@ -1,42 +1,45 @@
-//! Groups of elements read from memory and written to it.
+//! Loads and stores of groups of elements.
 
-use super::inst::{Arg, Mem, Op, Reg, Width};
+use super::inst::{AllocatedOperand, Mem, RegWidth, VirtualOperand, VirtualReg};
 use super::isel::{AND, pair};
-use super::scalar_asm::Emit;
-use super::state::{ALONG, Loc, Low, Opnd, Pair, Place, Pointer, Val, long};
-use crate::cpu::codegen::loop_ir::{Access, Reach, Read, Source};
-use crate::cpu::codegen::vector_width::Why;
+use super::scalar_asm::CodeSink;
+use super::state::{
+    ALONG, BodyLowering, GroupAddress, GroupValue, LinePointer, OpcodePair, PointerHome,
+    ReadOperand, long,
+};
+use crate::cpu::codegen::loop_ir::{Access, LoadSource, ParamRead, VectorAccess};
+use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::DType;
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
 
-impl Low<'_> {
+impl BodyLowering<'_> {
     /// What the body needs before all else: the elements that are there.
     pub(crate) fn begin(&mut self) {
         if let (Some(partial), true) = (self.partial, self.wide) {
-            let m = Arg::Mem(Mem::Frame(partial.bits));
-            let all = self.make(Code::VEX_Kmovw_kr_km16, Width::Mask, &[m]);
+            let m = VirtualOperand::Mem(Mem::Frame(partial.bits));
+            let all = self.make(Code::VEX_Kmovw_kr_km16, RegWidth::Mask, &[m]);
             self.present.push(all);
         }
     }
 
     /// The lanes of a part that are there, with AVX-512; none where all are.
-    fn there(&mut self, part: usize) -> Option<Reg> {
+    fn there(&mut self, part: usize) -> Option<VirtualReg> {
         let all = self.present.first().copied()?;
-        Some(self.bits_of(Opnd::Reg(all), part))
+        Some(self.bits_of(ReadOperand::Reg(all), part))
     }
 
     /// The lanes of a part that are there, with AVX2: of 32 bits, or of 64.
-    fn there_vector(&mut self, part: usize, eight: bool) -> Option<Reg> {
+    fn there_vector(&mut self, part: usize, eight: bool) -> Option<VirtualReg> {
         let partial = self.partial?;
         let slot = partial.masks[if eight { 1 + part } else { 0 }];
-        Some(self.reg(Opnd::Slot(slot)))
+        Some(self.reg(ReadOperand::Slot(slot)))
     }
 
-    pub(crate) fn memory(&self, place: Place, more: u32) -> Mem {
+    pub(crate) fn memory(&self, place: GroupAddress, more: u32) -> Mem {
         match place {
-            Place::Frame(slot) => Mem::Frame(slot + more),
-            Place::Array { base, index, bytes, copy } => {
+            GroupAddress::Frame(slot) => Mem::Frame(slot + more),
+            GroupAddress::Array { base, index, bytes, copy } => {
                 let offset = (copy * self.lanes() * bytes + more) as i32;
                 Mem::At { base, index: Some((index, bytes)), offset }
             }
@@ -44,10 +47,10 @@ impl Low<'_> {
     }
 
     /// A pointer in a register.
-    pub(crate) fn base(&mut self, loc: Loc) -> Register {
+    pub(crate) fn base(&mut self, loc: PointerHome) -> Register {
         match loc {
-            Loc::In(r) => r,
-            Loc::At(slot) => {
+            PointerHome::In(r) => r,
+            PointerHome::At(slot) => {
                 self.load(Register::RCX, Mem::Frame(slot));
                 Register::RCX
             }
@@ -55,105 +58,120 @@ impl Low<'_> {
     }
 
     /// A parameter that changes along the line.
-    pub(crate) fn parameter(&mut self, k: usize, copy: u32) -> Result<Val, Why> {
+    pub(crate) fn parameter(&mut self, k: usize, copy: u32) -> Result<GroupValue, Unsupported> {
         let p = self.p;
         let (read, dtype, reach) = (&p.reads[k], p.types[k], p.loads[k]);
         let pointer = self.pointers.reads.get(k).copied().flatten();
         match (reach, read) {
-            (Reach::Coord, Read::Coord(form)) => {
-                let pointer = pointer.ok_or(Why::Order)?;
+            (VectorAccess::Coord, ParamRead::Coord(form)) => {
+                let pointer = pointer.ok_or(Unsupported::Order)?;
                 Ok(self.coordinates(&pointer, p.step(*form), copy))
             }
-            (Reach::Even | Reach::Packed, Read::Ways(ways)) => {
-                let Some(Source::Array(a)) = ways.first().map(|w| &w.from) else {
-                    return Err(Why::Read(k));
+            (VectorAccess::Even | VectorAccess::Packed, ParamRead::Guarded(sources)) => {
+                let Some(LoadSource::Array(a)) = sources.first().map(|w| &w.from) else {
+                    return Err(Unsupported::Read(k));
                 };
-                let pointer = pointer.ok_or(Why::Order)?;
+                let pointer = pointer.ok_or(Unsupported::Order)?;
                 match (reach, a.packed) {
-                    (Reach::Packed, Some(1)) if dtype == DType::Bool => {
+                    (VectorAccess::Packed, Some(1)) if dtype == DType::Bool => {
                         Ok(self.load_bits(&pointer, copy))
                     }
-                    (Reach::Packed, bits) => Err(Why::Packed(bits.unwrap_or(0))),
+                    (VectorAccess::Packed, bits) => Err(Unsupported::Packed(bits.unwrap_or(0))),
                     _ => self.load_even(&pointer, a, p.step(a.form), copy),
                 }
             }
-            (Reach::Ways, _) => self.load_chosen(&pointer.ok_or(Why::Order)?, dtype, copy),
-            (Reach::Spread(by), _) => Ok(self.load_spread(&pointer.ok_or(Why::Order)?, by, copy)),
-            (Reach::Masked, Read::Ways(ways)) => {
-                self.load_masked(&pointer.ok_or(Why::Order)?, (k, dtype), ways, copy)
+            (VectorAccess::Guarded, _) => {
+                self.load_chosen(&pointer.ok_or(Unsupported::Order)?, dtype, copy)
             }
-            _ => Err(Why::Read(k)),
+            (VectorAccess::Spread(by), _) => {
+                Ok(self.load_spread(&pointer.ok_or(Unsupported::Order)?, by, copy))
+            }
+            (VectorAccess::Masked, ParamRead::Guarded(sources)) => {
+                self.load_masked(&pointer.ok_or(Unsupported::Order)?, (k, dtype), sources, copy)
+            }
+            _ => Err(Unsupported::Read(k)),
         }
     }
 
     /// A parameter that changes along the line and is an operand once: in memory still, where that is a
     /// whole vector of neighbours at a pointer that has a register all along the line.
-    pub(crate) fn operand(&mut self, k: usize, copy: u32) -> Result<Val, Why> {
+    pub(crate) fn operand(&mut self, k: usize, copy: u32) -> Result<GroupValue, Unsupported> {
         let p = self.p;
-        if let (Reach::Even, Read::Ways(ways)) = (p.loads[k], &p.reads[k])
-            && let Some(Source::Array(a)) = ways.first().map(|w| &w.from)
-            && let Some(Pointer { loc: Loc::In(base), .. }) =
+        if let (VectorAccess::Even, ParamRead::Guarded(sources)) = (p.loads[k], &p.reads[k])
+            && let Some(LoadSource::Array(a)) = sources.first().map(|w| &w.from)
+            && let Some(LinePointer { loc: PointerHome::In(base), .. }) =
                 self.pointers.reads.get(k).copied().flatten()
             && self.partial.is_none()
             && p.step(a.form) == 1
         {
             let bytes = a.dtype.bytes() as u32;
-            let place = Place::Array { base, index: ALONG, bytes, copy };
-            let part = |k: u32| Opnd::There(self.memory(place, k * self.lanes() * 4));
+            let place = GroupAddress::Array { base, index: ALONG, bytes, copy };
+            let part = |k: u32| ReadOperand::There(self.memory(place, k * self.lanes() * 4));
             match bytes {
-                8 => return Ok(Val::Two([part(0), part(1)])),
-                4 => return Ok(Val::One(part(0))),
+                8 => return Ok(GroupValue::Two([part(0), part(1)])),
+                4 => return Ok(GroupValue::One(part(0))),
                 _ => {}
             }
         }
         self.parameter(k, copy)
     }
 
-    fn load_even(&mut self, at: &Pointer, a: &Access, step: i64, copy: u32) -> Result<Val, Why> {
+    fn load_even(
+        &mut self,
+        at: &LinePointer,
+        a: &Access,
+        step: i64,
+        copy: u32,
+    ) -> Result<GroupValue, Unsupported> {
         let bytes = a.dtype.bytes() as u32;
         let narrow = !self.wide && bytes < 4 && self.partial.is_some();
         if step == 1 && !narrow {
             let base = self.base(at.loc);
-            let place = Place::Array { base, index: ALONG, bytes, copy };
+            let place = GroupAddress::Array { base, index: ALONG, bytes, copy };
             return Ok(self.load_dense(a.dtype, place, true));
         }
         if step == 2 && bytes == 4 && self.wide {
             return Ok(self.load_second(at, copy));
         }
         let buffer = self.gathered(at, bytes, step, copy, None)?;
-        Ok(self.load_dense(a.dtype, Place::Frame(buffer), false))
+        Ok(self.load_dense(a.dtype, GroupAddress::Frame(buffer), false))
     }
 
     /// Through the way that the stretch has chosen: neighbouring elements, or a literal in memory, of which
     /// the index is 0 everywhere.
-    fn load_chosen(&mut self, at: &Pointer, d: DType, copy: u32) -> Result<Val, Why> {
+    fn load_chosen(
+        &mut self,
+        at: &LinePointer,
+        d: DType,
+        copy: u32,
+    ) -> Result<GroupValue, Unsupported> {
         let bytes = d.bytes() as u32;
         if !self.wide && bytes < 4 && self.partial.is_some() {
             let buffer = self.gathered(at, bytes, 1, copy, Some(at.first))?;
-            return Ok(self.load_dense(d, Place::Frame(buffer), false));
+            return Ok(self.load_dense(d, GroupAddress::Frame(buffer), false));
         }
         let index = Register::RAX;
         self.load(index, Mem::Frame(at.first));
-        self.ins(Code::And_r64_rm64, &[Op::Reg(index), Op::Reg(ALONG)]);
+        self.ins(Code::And_r64_rm64, &[AllocatedOperand::Reg(index), AllocatedOperand::Reg(ALONG)]);
         let base = self.base(at.loc);
-        Ok(self.load_dense(d, Place::Array { base, index, bytes, copy }, true))
+        Ok(self.load_dense(d, GroupAddress::Array { base, index, bytes, copy }, true))
     }
 
-    pub(crate) fn load_dense(&mut self, d: DType, place: Place, masked: bool) -> Val {
+    pub(crate) fn load_dense(&mut self, d: DType, place: GroupAddress, masked: bool) -> GroupValue {
         let masked = masked && self.partial.is_some();
         if long(d) {
             let part = |low: &mut Self, k: u32| {
                 let m = low.memory(place, k * low.lanes() * 4);
                 low.load_part(m, k as usize, true, masked)
             };
-            return Val::Two([part(self, 0), part(self, 1)]);
+            return GroupValue::Two([part(self, 0), part(self, 1)]);
         }
         let m = self.memory(place, 0);
         if d.bytes() == 4 {
-            return Val::One(self.load_part(m, 0, false, masked));
+            return GroupValue::One(self.load_part(m, 0, false, masked));
         }
         let mask = if masked { self.there(0) } else { None };
-        let zeroing = |i: &mut crate::cpu::x86::inst::Ins| {
+        let zeroing = |i: &mut crate::cpu::x86::inst::VirtualInst| {
             i.mask = mask;
             i.zeroing = mask.is_some();
         };
@@ -161,14 +179,14 @@ impl Low<'_> {
             // A caller's truth values may have any bits above the lowest.
             let x = self.make_with(
                 Code::EVEX_Vmovdqu8_xmm_k1z_xmmm128,
-                Width::X,
-                &[Arg::Mem(m)],
+                RegWidth::X,
+                &[VirtualOperand::Mem(m)],
                 zeroing,
             );
             let ones = Mem::Const { offset: self.pool.place(&[1; 16]), every: false };
-            let args = [Arg::Reg(x, Width::X), Arg::Mem(ones)];
-            let bits = self.make(Code::EVEX_Vptestmb_kr_k1_xmm_xmmm128, Width::Mask, &args);
-            return Val::Bits(Opnd::Reg(bits));
+            let args = [VirtualOperand::Reg(x, RegWidth::X), VirtualOperand::Mem(ones)];
+            let bits = self.make(Code::EVEX_Vptestmb_kr_k1_xmm_xmmm128, RegWidth::Mask, &args);
+            return GroupValue::Bits(ReadOperand::Reg(bits));
         }
         let pair = match d {
             DType::BF16 | DType::F16 => {
@@ -177,52 +195,68 @@ impl Low<'_> {
             DType::I8 => pair!(EVEX_Vpmovsxbd_zmm_k1z_xmmm128, VEX_Vpmovsxbd_ymm_xmmm64),
             _ => pair!(EVEX_Vpmovzxbd_zmm_k1z_xmmm128, VEX_Vpmovzxbd_ymm_xmmm64),
         };
-        let x = Opnd::Reg(self.make_with(self.code(pair), self.full(), &[Arg::Mem(m)], zeroing));
+        let x = ReadOperand::Reg(self.make_with(
+            self.code(pair),
+            self.full(),
+            &[VirtualOperand::Mem(m)],
+            zeroing,
+        ));
         if d != DType::Bool {
-            return Val::One(x);
+            return GroupValue::One(x);
         }
-        let bit = self.op(AND, &[x, Opnd::Const(1, 4)]);
+        let bit = self.op(AND, &[x, ReadOperand::Const(1, 4)]);
         let equal = pair!(INVALID, VEX_Vpcmpeqd_ymm_ymm_ymmm256);
-        Val::One(self.op(equal, &[bit, Opnd::Const(1, 4)]))
+        GroupValue::One(self.op(equal, &[bit, ReadOperand::Const(1, 4)]))
     }
 
-    fn load_part(&mut self, m: Mem, part: usize, eight: bool, masked: bool) -> Opnd {
+    fn load_part(&mut self, m: Mem, part: usize, eight: bool, masked: bool) -> ReadOperand {
         if self.wide {
             let mask = if masked { self.there(part) } else { None };
             let code = match eight {
                 true => Code::EVEX_Vmovupd_zmm_k1z_zmmm512,
                 false => Code::EVEX_Vmovups_zmm_k1z_zmmm512,
             };
-            return Opnd::Reg(self.make_with(code, Width::Z, &[Arg::Mem(m)], |i| {
-                i.mask = mask;
-                i.zeroing = mask.is_some();
-            }));
+            return ReadOperand::Reg(self.make_with(
+                code,
+                RegWidth::Z,
+                &[VirtualOperand::Mem(m)],
+                |i| {
+                    i.mask = mask;
+                    i.zeroing = mask.is_some();
+                },
+            ));
         }
         let mask = if masked { self.there_vector(part, eight) } else { None };
-        Opnd::Reg(match (mask, eight) {
-            (None, _) => self.make(Code::VEX_Vmovups_ymm_ymmm256, Width::Y, &[Arg::Mem(m)]),
+        ReadOperand::Reg(match (mask, eight) {
+            (None, _) => {
+                self.make(Code::VEX_Vmovups_ymm_ymmm256, RegWidth::Y, &[VirtualOperand::Mem(m)])
+            }
             (Some(k), eight) => {
                 let code = match eight {
                     true => Code::VEX_Vpmaskmovq_ymm_ymm_m256,
                     false => Code::VEX_Vpmaskmovd_ymm_ymm_m256,
                 };
-                self.make(code, Width::Y, &[Arg::Reg(k, Width::Y), Arg::Mem(m)])
+                self.make(
+                    code,
+                    RegWidth::Y,
+                    &[VirtualOperand::Reg(k, RegWidth::Y), VirtualOperand::Mem(m)],
+                )
             }
         })
     }
 
     /// Coordinates in equal steps from the one of the first element on.
-    fn coordinates(&mut self, at: &Pointer, step: i64, copy: u32) -> Val {
+    fn coordinates(&mut self, at: &LinePointer, step: i64, copy: u32) -> GroupValue {
         self.times(Register::RAX, ALONG, step, Register::RDX);
-        let first = Op::Mem(Mem::Frame(at.first));
-        self.ins(Code::Add_r64_rm64, &[Op::Reg(Register::RAX), first]);
-        let from = Arg::General(Register::RAX);
+        let first = AllocatedOperand::Mem(Mem::Frame(at.first));
+        self.ins(Code::Add_r64_rm64, &[AllocatedOperand::Reg(Register::RAX), first]);
+        let from = VirtualOperand::General(Register::RAX);
         let first = match self.wide {
-            true => self.make(Code::EVEX_Vpbroadcastq_zmm_k1z_r64, Width::Z, &[from]),
+            true => self.make(Code::EVEX_Vpbroadcastq_zmm_k1z_r64, RegWidth::Z, &[from]),
             false => {
-                let x = self.make(Code::VEX_Vmovq_xmm_rm64, Width::X, &[from]);
-                let args = [Arg::Reg(x, Width::X)];
-                self.make(Code::VEX_Vpbroadcastq_ymm_xmmm64, Width::Y, &args)
+                let x = self.make(Code::VEX_Vmovq_xmm_rm64, RegWidth::X, &[from]);
+                let args = [VirtualOperand::Reg(x, RegWidth::X)];
+                self.make(Code::VEX_Vpbroadcastq_ymm_xmmm64, RegWidth::Y, &args)
             }
         };
         let half = self.lanes() / 2;
@@ -231,17 +265,20 @@ impl Low<'_> {
             let bytes: Vec<u8> = (0..half).flat_map(|k| lane(k).to_le_bytes()).collect();
             let by = Mem::Const { offset: self.pool.place(&bytes), every: false };
             let pair = crate::cpu::x86::isel::ADD_LONG;
-            let args = [self.whole(first), Arg::Mem(by)];
-            Opnd::Reg(self.make(self.code(pair), self.full(), &args))
+            let args = [self.whole(first), VirtualOperand::Mem(by)];
+            ReadOperand::Reg(self.make(self.code(pair), self.full(), &args))
         });
-        Val::Two(parts)
+        GroupValue::Two(parts)
     }
 
     /// Puts the address of the byte in which a group of packed bits begins in `rax`.
-    fn packed_place(&mut self, at: &Pointer, copy: u32) {
+    fn packed_place(&mut self, at: &LinePointer, copy: u32) {
         self.load(Register::RAX, Mem::Frame(at.first));
         self.add(Register::RAX, ALONG);
-        self.ins(Code::Shr_rm64_imm8, &[Op::Reg(Register::RAX), Op::Byte(3)]);
+        self.ins(
+            Code::Shr_rm64_imm8,
+            &[AllocatedOperand::Reg(Register::RAX), AllocatedOperand::Byte(3)],
+        );
         let base = self.base(at.loc);
         self.add(Register::RAX, base);
         self.plus(Register::RAX, i64::from(copy * self.lanes() / 8), Register::RDX);
@@ -249,45 +286,64 @@ impl Low<'_> {
 
     /// Goes on at a label where a partial group has eight elements or fewer.
     fn unless_more(&mut self, to: u32, after: crate::cpu::x86::inst::Label) {
-        self.ins(Code::Cmp_rm64_imm32, &[Op::Mem(Mem::Frame(to)), Op::Short(8)]);
+        self.ins(
+            Code::Cmp_rm64_imm32,
+            &[AllocatedOperand::Mem(Mem::Frame(to)), AllocatedOperand::Short(8)],
+        );
         self.jump(Code::Jle_rel32_64, after);
     }
 
     /// Truth values of a bit each, of which the first begins a byte.
-    fn load_bits(&mut self, at: &Pointer, copy: u32) -> Val {
+    fn load_bits(&mut self, at: &LinePointer, copy: u32) -> GroupValue {
         self.packed_place(at, copy);
         let byte = |offset| Mem::At { base: Register::RAX, index: None, offset };
         if self.wide && self.partial.is_none() {
-            let args = [Arg::Mem(byte(0))];
-            let bits = self.make(Code::VEX_Kmovw_kr_km16, Width::Mask, &args);
-            return Val::Bits(Opnd::Reg(bits));
+            let args = [VirtualOperand::Mem(byte(0))];
+            let bits = self.make(Code::VEX_Kmovw_kr_km16, RegWidth::Mask, &args);
+            return GroupValue::Bits(ReadOperand::Reg(bits));
         }
-        self.ins(Code::Movzx_r32_rm8, &[Op::Reg(Register::EDX), Op::Mem(byte(0))]);
+        self.ins(
+            Code::Movzx_r32_rm8,
+            &[AllocatedOperand::Reg(Register::EDX), AllocatedOperand::Mem(byte(0))],
+        );
         if let (true, Some(partial)) = (self.wide, self.partial) {
             let after = self.fresh();
             self.unless_more(partial.to, after);
-            let word = Op::Reg(Register::ECX);
-            self.ins(Code::Movzx_r32_rm8, &[word, Op::Mem(byte(1))]);
-            self.ins(Code::Shl_rm32_imm8, &[word, Op::Byte(8)]);
-            self.ins(Code::Or_r32_rm32, &[Op::Reg(Register::EDX), word]);
+            let word = AllocatedOperand::Reg(Register::ECX);
+            self.ins(Code::Movzx_r32_rm8, &[word, AllocatedOperand::Mem(byte(1))]);
+            self.ins(Code::Shl_rm32_imm8, &[word, AllocatedOperand::Byte(8)]);
+            self.ins(Code::Or_r32_rm32, &[AllocatedOperand::Reg(Register::EDX), word]);
             self.bind(after);
-            let args = [Arg::General(Register::EDX)];
-            let bits = self.make(Code::VEX_Kmovw_kr_r32, Width::Mask, &args);
-            return Val::Bits(Opnd::Reg(bits));
+            let args = [VirtualOperand::General(Register::EDX)];
+            let bits = self.make(Code::VEX_Kmovw_kr_r32, RegWidth::Mask, &args);
+            return GroupValue::Bits(ReadOperand::Reg(bits));
         }
-        let word = self.make(Code::VEX_Vmovd_xmm_rm32, Width::X, &[Arg::General(Register::EDX)]);
-        let args = [Arg::Reg(word, Width::X)];
-        let all = self.make(Code::VEX_Vpbroadcastd_ymm_xmmm32, Width::Y, &args);
+        let word = self.make(
+            Code::VEX_Vmovd_xmm_rm32,
+            RegWidth::X,
+            &[VirtualOperand::General(Register::EDX)],
+        );
+        let args = [VirtualOperand::Reg(word, RegWidth::X)];
+        let all = self.make(Code::VEX_Vpbroadcastd_ymm_xmmm32, RegWidth::Y, &args);
         let bytes: Vec<u8> = (0..8).flat_map(|k| (1u32 << k).to_le_bytes()).collect();
-        let own = Arg::Mem(Mem::Const { offset: self.pool.place(&bytes), every: false });
+        let own = VirtualOperand::Mem(Mem::Const { offset: self.pool.place(&bytes), every: false });
         let args = [self.whole(all), own];
-        let found = self.make(Code::VEX_Vpand_ymm_ymm_ymmm256, Width::Y, &args);
+        let found = self.make(Code::VEX_Vpand_ymm_ymm_ymmm256, RegWidth::Y, &args);
         let args = [self.whole(found), own];
-        Val::One(Opnd::Reg(self.make(Code::VEX_Vpcmpeqd_ymm_ymm_ymmm256, Width::Y, &args)))
+        GroupValue::One(ReadOperand::Reg(self.make(
+            Code::VEX_Vpcmpeqd_ymm_ymm_ymmm256,
+            RegWidth::Y,
+            &args,
+        )))
     }
 
     /// Writes a group of an output.
-    pub(crate) fn output(&mut self, k: usize, copy: u32, value: &Val) -> Result<(), Why> {
+    pub(crate) fn output(
+        &mut self,
+        k: usize,
+        copy: u32,
+        value: &GroupValue,
+    ) -> Result<(), Unsupported> {
         let p = self.p;
         let a = &p.writes[k];
         if let Some(fold) = &p.folds[k] {
@@ -295,15 +351,15 @@ impl Low<'_> {
         }
         let at = self.pointers.writes.get(k).copied().flatten();
         match (p.stores[k], a.packed) {
-            (Reach::Packed, Some(1)) if a.dtype == DType::Bool => {
-                self.store_bits(&at.ok_or(Why::Order)?, copy, value);
+            (VectorAccess::Packed, Some(1)) if a.dtype == DType::Bool => {
+                self.store_bits(&at.ok_or(Unsupported::Order)?, copy, value);
                 return Ok(());
             }
-            (Reach::Packed, bits) => return Err(Why::Packed(bits.unwrap_or(0))),
-            (Reach::Even, None) => {}
-            _ => return Err(Why::Write(k)),
+            (VectorAccess::Packed, bits) => return Err(Unsupported::Packed(bits.unwrap_or(0))),
+            (VectorAccess::Even, None) => {}
+            _ => return Err(Unsupported::Write(k)),
         }
-        let at = at.ok_or(Why::Order)?;
+        let at = at.ok_or(Unsupported::Order)?;
         let d = a.dtype;
         let value = match a.buffer && matches!(d, DType::F32 | DType::F64) {
             true => self.each(&[*value], |low, x, _| Ok(low.canonical(d, x[0])))?,
@@ -315,27 +371,27 @@ impl Low<'_> {
             // What is stored is made before the pointer is, which has a register that others use too.
             let parts = self.stored(d, &value);
             let base = self.base(at.loc);
-            let place = Place::Array { base, index: ALONG, bytes, copy };
+            let place = GroupAddress::Array { base, index: ALONG, bytes, copy };
             match self.beyond.get(k) {
-                Some(true) => self.store_far(&parts, place),
+                Some(true) => self.store_nontemporal(&parts, place),
                 _ => self.store_dense(d, &parts, place, true),
             }
             return Ok(());
         }
         let buffer = self.frame.room(self.lanes() * bytes);
         let parts = self.stored(d, &value);
-        self.store_dense(d, &parts, Place::Frame(buffer), false);
+        self.store_dense(d, &parts, GroupAddress::Frame(buffer), false);
         self.scattered(&at, bytes, step, copy, buffer)
     }
 
     /// The registers that are stored.
-    fn stored(&mut self, d: DType, value: &Val) -> SmallVec<[Reg; 2]> {
+    fn stored(&mut self, d: DType, value: &GroupValue) -> SmallVec<[VirtualReg; 2]> {
         match (d, self.wide) {
             (DType::Bool, true) => {
                 let bits = self.bits(value.parts()[0]);
                 let ones = Mem::Const { offset: self.pool.place(&[1; 16]), every: false };
                 let code = Code::EVEX_Vmovdqu8_xmm_k1z_xmmm128;
-                let x = self.make_with(code, Width::X, &[Arg::Mem(ones)], |i| {
+                let x = self.make_with(code, RegWidth::X, &[VirtualOperand::Mem(ones)], |i| {
                     i.mask = Some(bits);
                     i.zeroing = true;
                 });
@@ -345,18 +401,19 @@ impl Low<'_> {
                 let mut x = *value;
                 if d == DType::Bool {
                     let mask = self.mask(&x, false);
-                    x = Val::One(self.op(AND, &[mask.parts()[0], Opnd::Const(1, 4)]));
+                    x = GroupValue::One(self.op(AND, &[mask.parts()[0], ReadOperand::Const(1, 4)]));
                 }
                 let x = self.reg(x.parts()[0]);
                 let high = self.upper(x);
-                let args = [Arg::Reg(x, Width::X), Arg::Reg(high, Width::X)];
-                let words = self.make(Code::VEX_Vpackssdw_xmm_xmm_xmmm128, Width::X, &args);
+                let args =
+                    [VirtualOperand::Reg(x, RegWidth::X), VirtualOperand::Reg(high, RegWidth::X)];
+                let words = self.make(Code::VEX_Vpackssdw_xmm_xmm_xmmm128, RegWidth::X, &args);
                 let code = match d {
                     DType::U8 => Code::VEX_Vpackuswb_xmm_xmm_xmmm128,
                     _ => Code::VEX_Vpacksswb_xmm_xmm_xmmm128,
                 };
-                let words = Arg::Reg(words, Width::X);
-                SmallVec::from_slice(&[self.make(code, Width::X, &[words, words])])
+                let words = VirtualOperand::Reg(words, RegWidth::X);
+                SmallVec::from_slice(&[self.make(code, RegWidth::X, &[words, words])])
             }
             (DType::BF16 | DType::F16, false) => {
                 SmallVec::from_slice(&[self.halves(value.parts()[0])])
@@ -366,29 +423,35 @@ impl Low<'_> {
     }
 
     /// Whole vectors past the caches.
-    fn store_far(&mut self, parts: &[Reg], place: Place) {
+    fn store_nontemporal(&mut self, parts: &[VirtualReg], place: GroupAddress) {
         let code = self.code(pair!(EVEX_Vmovntps_m512_zmm, VEX_Vmovntps_m256_ymm));
         for (k, &x) in parts.iter().enumerate() {
-            let m = Arg::Mem(self.memory(place, k as u32 * self.lanes() * 4));
+            let m = VirtualOperand::Mem(self.memory(place, k as u32 * self.lanes() * 4));
             self.effect(code, &[m, self.whole(x)], None);
         }
     }
 
-    pub(crate) fn store_dense(&mut self, d: DType, parts: &[Reg], place: Place, masked: bool) {
+    pub(crate) fn store_dense(
+        &mut self,
+        d: DType,
+        parts: &[VirtualReg],
+        place: GroupAddress,
+        masked: bool,
+    ) {
         let masked = masked && self.partial.is_some();
         for (k, &x) in parts.iter().enumerate() {
-            let m = Arg::Mem(self.memory(place, k as u32 * self.lanes() * 4));
+            let m = VirtualOperand::Mem(self.memory(place, k as u32 * self.lanes() * 4));
             let (code, width) = match (d.bytes(), self.wide) {
-                (8, true) => (Code::EVEX_Vmovupd_zmmm512_k1z_zmm, Width::Z),
-                (4, true) => (Code::EVEX_Vmovups_zmmm512_k1z_zmm, Width::Z),
-                (2, true) => (Code::EVEX_Vpmovdw_ymmm256_k1z_zmm, Width::Z),
-                (_, true) if d == DType::Bool => (Code::EVEX_Vmovdqu8_xmmm128_k1z_xmm, Width::X),
-                (_, true) => (Code::EVEX_Vpmovdb_xmmm128_k1z_zmm, Width::Z),
-                (8 | 4, false) => (Code::VEX_Vmovups_ymmm256_ymm, Width::Y),
-                (2, false) => (Code::VEX_Vmovups_xmmm128_xmm, Width::X),
-                (_, false) => (Code::VEX_Vmovq_xmmm64_xmm, Width::X),
+                (8, true) => (Code::EVEX_Vmovupd_zmmm512_k1z_zmm, RegWidth::Z),
+                (4, true) => (Code::EVEX_Vmovups_zmmm512_k1z_zmm, RegWidth::Z),
+                (2, true) => (Code::EVEX_Vpmovdw_ymmm256_k1z_zmm, RegWidth::Z),
+                (_, true) if d == DType::Bool => (Code::EVEX_Vmovdqu8_xmmm128_k1z_xmm, RegWidth::X),
+                (_, true) => (Code::EVEX_Vpmovdb_xmmm128_k1z_zmm, RegWidth::Z),
+                (8 | 4, false) => (Code::VEX_Vmovups_ymmm256_ymm, RegWidth::Y),
+                (2, false) => (Code::VEX_Vmovups_xmmm128_xmm, RegWidth::X),
+                (_, false) => (Code::VEX_Vmovq_xmmm64_xmm, RegWidth::X),
             };
-            let x = Arg::Reg(x, width);
+            let x = VirtualOperand::Reg(x, width);
             if masked && !self.wide {
                 let eight = long(d);
                 if let Some(mask) = self.there_vector(k, eight) {
@@ -396,7 +459,7 @@ impl Low<'_> {
                         true => Code::VEX_Vpmaskmovq_m256_ymm_ymm,
                         false => Code::VEX_Vpmaskmovd_m256_ymm_ymm,
                     };
-                    self.effect(code, &[m, Arg::Reg(mask, Width::Y), x], None);
+                    self.effect(code, &[m, VirtualOperand::Reg(mask, RegWidth::Y), x], None);
                     continue;
                 }
             }
@@ -406,43 +469,50 @@ impl Low<'_> {
     }
 
     /// Writes truth values as a bit each; of a byte that is not all the group's, other bits stay.
-    fn store_bits(&mut self, at: &Pointer, copy: u32, value: &Val) {
+    fn store_bits(&mut self, at: &LinePointer, copy: u32, value: &GroupValue) {
         let byte = |offset| Mem::At { base: Register::RAX, index: None, offset };
         if self.wide {
             let bits = self.bits(value.parts()[0]);
             self.packed_place(at, copy);
             if self.partial.is_none() {
-                let args = [Arg::Mem(byte(0)), Arg::Reg(bits, Width::Mask)];
+                let args =
+                    [VirtualOperand::Mem(byte(0)), VirtualOperand::Reg(bits, RegWidth::Mask)];
                 self.effect(Code::VEX_Kmovw_m16_kr, &args, None);
                 return;
             }
-            let args = [Arg::General(Register::EDX), Arg::Reg(bits, Width::Mask)];
+            let args =
+                [VirtualOperand::General(Register::EDX), VirtualOperand::Reg(bits, RegWidth::Mask)];
             self.effect(Code::VEX_Kmovw_r32_kr, &args, None);
         } else {
             let mask = self.mask(value, false).parts()[0];
             let mask = self.reg(mask);
             self.packed_place(at, copy);
-            let args = [Arg::General(Register::EDX), Arg::Reg(mask, Width::Y)];
+            let args =
+                [VirtualOperand::General(Register::EDX), VirtualOperand::Reg(mask, RegWidth::Y)];
             self.effect(Code::VEX_Vmovmskps_r32_ymm, &args, None);
         }
-        let new = Op::Reg(Register::DL);
+        let new = AllocatedOperand::Reg(Register::DL);
         let Some(partial) = self.partial else {
-            self.ins(Code::Mov_rm8_r8, &[Op::Mem(byte(0)), new]);
+            self.ins(Code::Mov_rm8_r8, &[AllocatedOperand::Mem(byte(0)), new]);
             return;
         };
-        let (old, wide) = (Op::Reg(Register::CL), Op::Reg(Register::ECX));
-        self.ins(Code::Mov_r32_rm32, &[wide, Op::Mem(Mem::Frame(partial.bits))]);
-        self.ins(Code::And_r32_rm32, &[Op::Reg(Register::EDX), wide]);
+        let (old, wide) =
+            (AllocatedOperand::Reg(Register::CL), AllocatedOperand::Reg(Register::ECX));
+        self.ins(Code::Mov_r32_rm32, &[wide, AllocatedOperand::Mem(Mem::Frame(partial.bits))]);
+        self.ins(Code::And_r32_rm32, &[AllocatedOperand::Reg(Register::EDX), wide]);
         self.ins(Code::Not_rm32, &[wide]);
-        self.ins(Code::And_rm8_r8, &[Op::Mem(byte(0)), old]);
-        self.ins(Code::Or_rm8_r8, &[Op::Mem(byte(0)), new]);
+        self.ins(Code::And_rm8_r8, &[AllocatedOperand::Mem(byte(0)), old]);
+        self.ins(Code::Or_rm8_r8, &[AllocatedOperand::Mem(byte(0)), new]);
         if self.wide {
             let after = self.fresh();
             self.unless_more(partial.to, after);
-            self.ins(Code::Shr_rm32_imm8, &[wide, Op::Byte(8)]);
-            self.ins(Code::Shr_rm32_imm8, &[Op::Reg(Register::EDX), Op::Byte(8)]);
-            self.ins(Code::And_rm8_r8, &[Op::Mem(byte(1)), old]);
-            self.ins(Code::Or_rm8_r8, &[Op::Mem(byte(1)), new]);
+            self.ins(Code::Shr_rm32_imm8, &[wide, AllocatedOperand::Byte(8)]);
+            self.ins(
+                Code::Shr_rm32_imm8,
+                &[AllocatedOperand::Reg(Register::EDX), AllocatedOperand::Byte(8)],
+            );
+            self.ins(Code::And_rm8_r8, &[AllocatedOperand::Mem(byte(1)), old]);
+            self.ins(Code::Or_rm8_r8, &[AllocatedOperand::Mem(byte(1)), new]);
             self.bind(after);
         }
     }

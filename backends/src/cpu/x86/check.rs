@@ -1,9 +1,8 @@
-//! What holds of every function, read off its bytes: the engine looks where it has debug assertions, as the
-//! code generator's own verifier does.
+//! Checks every emitted function by disassembling it; the engine does so with debug assertions.
 //!
-//! Nothing is called. Every jump ends at an instruction of the function. Vectors are cleared above their
-//! lower halves on every way out, without which other code that does not know of them would be slow. No
-//! instruction is of an extension that the chosen width does not promise.
+//! A function makes no calls. Every jump ends at an instruction of the function. The upper halves of vector registers
+//! are cleared on every exit, since code that does not expect them would be slow. No instruction belongs to an
+//! extension beyond the chosen width.
 
 use crate::cpu::codegen::vector_width::Vectors;
 use iced_x86::{
@@ -97,18 +96,21 @@ fn vector(i: &Instruction) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::encode::encode;
-    use super::super::inst::{Done, Label, Op, instruction};
+    use super::super::inst::{AllocatedOperand, CodeItem, Label, instruction};
     use super::*;
 
-    fn plain(code: Code) -> Done {
-        Done::Ins(instruction(code, &[]))
+    fn plain(code: Code) -> CodeItem {
+        CodeItem::Ins(instruction(code, &[]))
     }
 
-    fn add(code: Code, r: Register) -> Done {
-        Done::Ins(instruction(code, &[Op::Reg(r), Op::Reg(r), Op::Reg(r)]))
+    fn add(code: Code, r: Register) -> CodeItem {
+        CodeItem::Ins(instruction(
+            code,
+            &[AllocatedOperand::Reg(r), AllocatedOperand::Reg(r), AllocatedOperand::Reg(r)],
+        ))
     }
 
-    fn said(code: &[Done], vectors: Vectors) -> String {
+    fn said(code: &[CodeItem], vectors: Vectors) -> String {
         checked(&encode(code, 0).expect("encodes"), vectors).err().unwrap_or_default()
     }
 
@@ -116,7 +118,7 @@ mod tests {
     fn upper_halves_are_clear_on_every_way_out() {
         let wide = add(Code::VEX_Vaddps_ymm_ymm_ymmm256, Register::YMM1);
         let (clear, ret) = (plain(Code::VEX_Vzeroupper), plain(Code::Retnq));
-        let (to, jump) = (Done::Label(Label(0)), Done::Jump(Code::Je_rel32_64, Label(0)));
+        let (to, jump) = (CodeItem::Label(Label(0)), CodeItem::Jump(Code::Je_rel32_64, Label(0)));
         let good = [
             vec![ret.clone()],
             vec![wide.clone(), clear.clone(), ret.clone()],
@@ -139,7 +141,7 @@ mod tests {
     #[test]
     fn extensions_are_those_of_the_width() {
         let end = [plain(Code::VEX_Vzeroupper), plain(Code::Retnq)];
-        let code = |one: Done| [vec![one], end.to_vec()].concat();
+        let code = |one: CodeItem| [vec![one], end.to_vec()].concat();
         let wider = code(add(Code::EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er, Register::ZMM1));
         let shorter = code(add(Code::EVEX_Vaddps_ymm_k1z_ymm_ymmm256b32, Register::YMM1));
         let plain = code(add(Code::VEX_Vpaddd_ymm_ymm_ymmm256, Register::YMM1));
@@ -154,10 +156,10 @@ mod tests {
 
     #[test]
     fn nothing_is_called_and_functions_end() {
-        let mut call = instruction(Code::Call_rm64, &[Op::Reg(Register::RAX)]);
+        let mut call = instruction(Code::Call_rm64, &[AllocatedOperand::Reg(Register::RAX)]);
         call.set_op_register(0, Register::RAX);
         let ret = plain(Code::Retnq);
-        assert!(said(&[Done::Ins(call), ret.clone()], Vectors::Avx512).contains("leaves"));
+        assert!(said(&[CodeItem::Ins(call), ret.clone()], Vectors::Avx512).contains("leaves"));
         assert!(said(&[plain(Code::VEX_Vzeroupper)], Vectors::Avx512).contains("end"));
         // A jump into the middle of an instruction, and bytes that are none.
         assert!(checked(&[0xeb, 0x01, 0x48, 0x89, 0xc0, 0xc3], Vectors::Avx512).is_err());

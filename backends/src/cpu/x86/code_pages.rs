@@ -1,24 +1,24 @@
-//! Memory for code: written before it may be executed, and never after.
+//! Pages for code: writable before they are executable, and never after.
 #![allow(unsafe_code)]
 
-use super::Made;
+use super::SweepCode;
 use crate::runtime::host_memory::too_much;
 use adfuse_ir::{At, Diagnostic, Kind};
 use std::ptr::NonNull;
 
 /// Functions, each with its constants, in pages that may be read and executed.
-pub(crate) struct Pages {
+pub(crate) struct CodePages {
     start: NonNull<u8>,
     bytes: usize,
     entries: Vec<usize>,
 }
 
-/// Functions begin at lines of the cache.
+/// Functions are aligned to cache lines.
 const ALIGN: usize = 64;
 
-impl Pages {
+impl CodePages {
     /// Takes in the code of functions.
-    pub(in crate::cpu) fn new(made: &[Made]) -> Result<Pages, Diagnostic> {
+    pub(in crate::cpu) fn new(made: &[SweepCode]) -> Result<CodePages, Diagnostic> {
         let mut entries = Vec::new();
         let mut bytes = 0usize;
         for m in made {
@@ -26,7 +26,7 @@ impl Pages {
             bytes = (bytes + m.bytes.len()).next_multiple_of(ALIGN);
         }
         if bytes == 0 {
-            return Ok(Pages { start: NonNull::dangling(), bytes, entries });
+            return Ok(CodePages { start: NonNull::dangling(), bytes, entries });
         }
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let access = libc::PROT_READ | libc::PROT_WRITE;
@@ -36,7 +36,7 @@ impl Pages {
             return Err(too_much(bytes as u64));
         }
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(|| too_much(bytes as u64))?;
-        let pages = Pages { start, bytes, entries };
+        let pages = CodePages { start, bytes, entries };
         for (m, entry) in made.iter().zip(&pages.entries) {
             let to = start.as_ptr().wrapping_add(entry - m.entry);
             // SAFETY: the pages have room for the bytes of all functions, one after the other, and may be
@@ -58,7 +58,7 @@ impl Pages {
     }
 }
 
-impl Drop for Pages {
+impl Drop for CodePages {
     fn drop(&mut self) {
         if self.bytes > 0 {
             // SAFETY: the pages were mapped with this size, and nobody runs their code any more: who has

@@ -1,36 +1,47 @@
-//! Comparisons, choices, and operations on truth values.
+//! Comparisons, selections, and operations on truth values.
 
-use super::inst::{Arg, Reg, Width};
+use super::inst::{RegWidth, VirtualOperand, VirtualReg};
 use super::isel::{AND, OR, XOR, XOR_LONG, pair};
-use super::state::{Low, Opnd, Pair, Val, long};
-use crate::cpu::codegen::vector_width::Why;
+use super::state::{BodyLowering, GroupValue, OpcodePair, ReadOperand, long};
+use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::DType;
 use adfuse_ir::scalar::Prim;
 use iced_x86::Code;
 use smallvec::SmallVec;
 
-const ONES: Opnd = Opnd::Const(0xffff_ffff, 4);
+const ONES: ReadOperand = ReadOperand::Const(0xffff_ffff, 4);
 
-impl Low<'_> {
+impl BodyLowering<'_> {
     /// A truth value of what was found part by part.
-    pub(crate) fn truth(&mut self, parts: &[Reg]) -> Val {
+    pub(crate) fn truth(&mut self, parts: &[VirtualReg]) -> GroupValue {
         match (parts, self.wide) {
-            (&[one], true) => Val::Bits(Opnd::Reg(one)),
+            (&[one], true) => GroupValue::Bits(ReadOperand::Reg(one)),
             (&[low, high], true) => {
-                let args = [Arg::Reg(high, Width::Mask), Arg::Reg(low, Width::Mask)];
-                let both = self.make(Code::VEX_Kunpckbw_kr_kr_kr, Width::Mask, &args);
-                Val::Bits(Opnd::Reg(both))
+                let args = [
+                    VirtualOperand::Reg(high, RegWidth::Mask),
+                    VirtualOperand::Reg(low, RegWidth::Mask),
+                ];
+                let both = self.make(Code::VEX_Kunpckbw_kr_kr_kr, RegWidth::Mask, &args);
+                GroupValue::Bits(ReadOperand::Reg(both))
             }
             _ => {
-                let parts: SmallVec<[Opnd; 2]> = parts.iter().map(|&r| Opnd::Reg(r)).collect();
-                Val::of(&parts)
+                let parts: SmallVec<[ReadOperand; 2]> =
+                    parts.iter().map(|&r| ReadOperand::Reg(r)).collect();
+                GroupValue::of(&parts)
             }
         }
     }
 
-    pub(crate) fn compare_all(&mut self, p: Prim, d: DType, args: &[Val]) -> Result<Val, Why> {
-        let (Some(a), Some(b)) = (args.first(), args.get(1)) else { return Err(Why::Order) };
-        let mut parts: SmallVec<[Reg; 2]> = SmallVec::new();
+    pub(crate) fn compare_all(
+        &mut self,
+        p: Prim,
+        d: DType,
+        args: &[GroupValue],
+    ) -> Result<GroupValue, Unsupported> {
+        let (Some(a), Some(b)) = (args.first(), args.get(1)) else {
+            return Err(Unsupported::Order);
+        };
+        let mut parts: SmallVec<[VirtualReg; 2]> = SmallVec::new();
         for (&a, &b) in a.parts().iter().zip(b.parts()) {
             parts.push(match d.is_float() {
                 true if matches!(d, DType::F32 | DType::F64) => {
@@ -44,14 +55,20 @@ impl Low<'_> {
                     };
                     self.float_test(which, long(d), a, b)
                 }
-                true => return Err(Why::Prim(p, d)),
+                true => return Err(Unsupported::Prim(p, d)),
                 false => self.int_test(p, d, a, b),
             });
         }
         Ok(self.truth(&parts))
     }
 
-    pub(crate) fn int_test(&mut self, p: Prim, d: DType, a: Opnd, b: Opnd) -> Reg {
+    pub(crate) fn int_test(
+        &mut self,
+        p: Prim,
+        d: DType,
+        a: ReadOperand,
+        b: ReadOperand,
+    ) -> VirtualReg {
         if self.wide {
             let code = match (long(d), d.is_signed_int()) {
                 (true, _) => Code::EVEX_Vpcmpq_kr_k1_zmm_zmmm512b64_imm8,
@@ -66,7 +83,7 @@ impl Low<'_> {
                 Prim::Ge => 5,
                 _ => 6,
             };
-            return self.test(Pair(code, Code::INVALID), a, b, Some(which));
+            return self.test(OpcodePair(code, Code::INVALID), a, b, Some(which));
         }
         let (equal, more) = match long(d) {
             true => (Code::VEX_Vpcmpeqq_ymm_ymm_ymmm256, Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256),
@@ -75,7 +92,7 @@ impl Low<'_> {
         let (mut a, mut b) = (a, b);
         if d == DType::U32 && !matches!(p, Prim::Eq | Prim::Ne) {
             // In the order of numbers with sign.
-            let top = Opnd::Const(1 << 31, 4);
+            let top = ReadOperand::Const(1 << 31, 4);
             (a, b) = (self.op(XOR, &[a, top]), self.op(XOR, &[b, top]));
         }
         let (code, a, b, not) = match p {
@@ -86,10 +103,10 @@ impl Low<'_> {
             Prim::Le => (more, a, b, true),
             _ => (more, b, a, true),
         };
-        let found = self.test(Pair(Code::INVALID, code), a, b, None);
+        let found = self.test(OpcodePair(Code::INVALID, code), a, b, None);
         match not {
             true => {
-                let turned = self.op(XOR, &[Opnd::Reg(found), ONES]);
+                let turned = self.op(XOR, &[ReadOperand::Reg(found), ONES]);
                 self.reg(turned)
             }
             false => found,
@@ -97,94 +114,103 @@ impl Low<'_> {
     }
 
     /// A truth value of AVX2 with lanes of a width.
-    pub(crate) fn mask(&mut self, mask: &Val, two: bool) -> Val {
+    pub(crate) fn mask(&mut self, mask: &GroupValue, two: bool) -> GroupValue {
         match (*mask, two) {
-            (Val::Two([a, b]), false) => Val::One(self.low_halves(a, b)),
-            (Val::One(x), true) => {
+            (GroupValue::Two([a, b]), false) => GroupValue::One(self.low_halves(a, b)),
+            (GroupValue::One(x), true) => {
                 let x = self.reg(x);
-                let up = |low: &mut Self, x: Reg| {
-                    let args = [Arg::Reg(x, Width::X)];
-                    Opnd::Reg(low.make(Code::VEX_Vpmovsxdq_ymm_xmmm128, Width::Y, &args))
+                let up = |low: &mut Self, x: VirtualReg| {
+                    let args = [VirtualOperand::Reg(x, RegWidth::X)];
+                    ReadOperand::Reg(low.make(Code::VEX_Vpmovsxdq_ymm_xmmm128, RegWidth::Y, &args))
                 };
                 let high = self.upper(x);
-                Val::Two([up(self, x), up(self, high)])
+                GroupValue::Two([up(self, x), up(self, high)])
             }
             (same, _) => same,
         }
     }
 
     /// The upper half of a vector.
-    pub(crate) fn upper(&mut self, x: Reg) -> Reg {
+    pub(crate) fn upper(&mut self, x: VirtualReg) -> VirtualReg {
         let code = match self.wide {
             true => Code::EVEX_Vextracti64x4_ymmm256_k1z_zmm_imm8,
             false => Code::VEX_Vextracti128_xmmm128_ymm_imm8,
         };
-        self.make(code, self.half(), &[self.whole(x), Arg::Byte(1)])
+        self.make(code, self.half(), &[self.whole(x), VirtualOperand::Byte(1)])
     }
 
     /// A vector of two halves.
-    pub(crate) fn joined(&mut self, low: Reg, high: Reg) -> Reg {
+    pub(crate) fn joined(&mut self, low: VirtualReg, high: VirtualReg) -> VirtualReg {
         let code = match self.wide {
             true => Code::EVEX_Vinserti64x4_zmm_k1z_zmm_ymmm256_imm8,
             false => Code::VEX_Vinserti128_ymm_ymm_xmmm128_imm8,
         };
-        let args = [self.whole(low), Arg::Reg(high, self.half()), Arg::Byte(1)];
+        let args =
+            [self.whole(low), VirtualOperand::Reg(high, self.half()), VirtualOperand::Byte(1)];
         self.make(code, self.full(), &args)
     }
 
     /// The lower halves of 64-bit lanes, as one vector.
-    pub(crate) fn low_halves(&mut self, a: Opnd, b: Opnd) -> Opnd {
+    pub(crate) fn low_halves(&mut self, a: ReadOperand, b: ReadOperand) -> ReadOperand {
         let (a, b) = (self.reg(a), self.reg(b));
         if self.wide {
-            let half = |low: &mut Self, x: Reg| {
-                let args = [Arg::Reg(x, Width::Z)];
-                low.make(Code::EVEX_Vpmovqd_ymmm256_k1z_zmm, Width::Y, &args)
+            let half = |low: &mut Self, x: VirtualReg| {
+                let args = [VirtualOperand::Reg(x, RegWidth::Z)];
+                low.make(Code::EVEX_Vpmovqd_ymmm256_k1z_zmm, RegWidth::Y, &args)
             };
             let (a, b) = (half(self, a), half(self, b));
-            return Opnd::Reg(self.joined(a, b));
+            return ReadOperand::Reg(self.joined(a, b));
         }
-        let args = [self.whole(a), self.whole(b), Arg::Byte(0x88)];
-        let mixed = self.make(Code::VEX_Vshufps_ymm_ymm_ymmm256_imm8, Width::Y, &args);
-        let args = [self.whole(mixed), Arg::Byte(0xd8)];
-        Opnd::Reg(self.make(Code::VEX_Vpermq_ymm_ymmm256_imm8, Width::Y, &args))
+        let args = [self.whole(a), self.whole(b), VirtualOperand::Byte(0x88)];
+        let mixed = self.make(Code::VEX_Vshufps_ymm_ymm_ymmm256_imm8, RegWidth::Y, &args);
+        let args = [self.whole(mixed), VirtualOperand::Byte(0xd8)];
+        ReadOperand::Reg(self.make(Code::VEX_Vpermq_ymm_ymmm256_imm8, RegWidth::Y, &args))
     }
 
-    pub(crate) fn select(&mut self, d: DType, args: &[Val]) -> Result<Val, Why> {
-        let [mask, x, y] = *args else { return Err(Why::Order) };
+    pub(crate) fn select_prim(
+        &mut self,
+        d: DType,
+        args: &[GroupValue],
+    ) -> Result<GroupValue, Unsupported> {
+        let [mask, x, y] = *args else { return Err(Unsupported::Order) };
         if d == DType::Bool {
             if self.wide {
                 let [m, x, y] = [mask, x, y].map(|v| v.parts()[0]);
                 let x = self.on_bits(Code::VEX_Kandw_kr_kr_kr, &[m, x]);
                 let y = self.on_bits(Code::VEX_Kandnw_kr_kr_kr, &[m, y]);
-                return Ok(Val::Bits(self.on_bits(Code::VEX_Korw_kr_kr_kr, &[x, y])));
+                return Ok(GroupValue::Bits(self.on_bits(Code::VEX_Korw_kr_kr_kr, &[x, y])));
             }
             let [mask, x, y] = [mask, x, y].map(|v| self.mask(&v, false).parts()[0]);
             let mask = self.reg(mask);
-            return Ok(Val::One(self.pick(mask, x, y, false)));
+            return Ok(GroupValue::One(self.select(mask, x, y, false)));
         }
         let eight = long(d);
         if self.wide {
             let bits = mask.parts()[0];
             return self.each(&[x, y], |low, v, k| {
                 let m = low.bits_of(bits, k);
-                Ok(low.pick(m, v[0], v[1], eight))
+                Ok(low.select(m, v[0], v[1], eight))
             });
         }
         let mask = self.mask(&mask, eight);
         self.each(&[mask, x, y], |low, v, _| {
             let m = low.reg(v[0]);
-            Ok(low.pick(m, v[1], v[2], eight))
+            Ok(low.select(m, v[1], v[2], eight))
         })
     }
 
     /// Primitives on truth values.
-    pub(crate) fn logic(&mut self, p: Prim, args: &[Val]) -> Result<Val, Why> {
-        let Some(first) = args.first() else { return Err(Why::Order) };
+    pub(crate) fn logic(
+        &mut self,
+        p: Prim,
+        args: &[GroupValue],
+    ) -> Result<GroupValue, Unsupported> {
+        let Some(first) = args.first() else { return Err(Unsupported::Order) };
         if self.wide {
             let a = first.parts()[0];
             let b = args.get(1).map_or(a, |b| b.parts()[0]);
             let not = |low: &mut Self, x| low.on_bits(Code::VEX_Knotw_kr_kr, &[x]);
-            return Ok(Val::Bits(match p {
+            return Ok(GroupValue::Bits(match p {
                 Prim::And | Prim::Min => self.on_bits(Code::VEX_Kandw_kr_kr_kr, &[a, b]),
                 Prim::Or | Prim::Max => self.on_bits(Code::VEX_Korw_kr_kr_kr, &[a, b]),
                 Prim::Xor | Prim::Ne => self.on_bits(Code::VEX_Kxorw_kr_kr_kr, &[a, b]),
@@ -200,11 +226,11 @@ impl Low<'_> {
                     let x = not(self, b);
                     self.on_bits(Code::VEX_Korw_kr_kr_kr, &[x, a])
                 }
-                _ => return Err(Why::Prim(p, DType::Bool)),
+                _ => return Err(Unsupported::Prim(p, DType::Bool)),
             }));
         }
         let two = first.two();
-        let aligned: SmallVec<[Val; 2]> = args.iter().map(|a| self.mask(a, two)).collect();
+        let aligned: SmallVec<[GroupValue; 2]> = args.iter().map(|a| self.mask(a, two)).collect();
         self.each(&aligned, |low, x, _| {
             let (a, b) = (x[0], x.get(1).copied().unwrap_or(x[0]));
             let not = |low: &mut Self, x| low.op(XOR, &[x, ONES]);
@@ -228,25 +254,27 @@ impl Low<'_> {
                     let x = not(low, b);
                     low.op(OR, &[x, a])
                 }
-                _ => return Err(Why::Prim(p, DType::Bool)),
+                _ => return Err(Unsupported::Prim(p, DType::Bool)),
             })
         })
     }
 
     /// Where a value is not zero.
-    pub(crate) fn nonzero(&mut self, x: &Val, d: DType) -> Val {
+    pub(crate) fn nonzero(&mut self, x: &GroupValue, d: DType) -> GroupValue {
         let eight = long(d);
-        let mut parts: SmallVec<[Reg; 2]> = SmallVec::new();
+        let mut parts: SmallVec<[VirtualReg; 2]> = SmallVec::new();
         for &x in x.parts() {
-            let zero = Opnd::Const(0, if eight { 8 } else { 4 });
+            let zero = ReadOperand::Const(0, if eight { 8 } else { 4 });
             parts.push(match (d.is_float(), self.wide) {
                 (true, _) => self.float_test(4, eight, x, zero),
                 (false, true) => {
                     let pair = match eight {
-                        true => Pair(Code::EVEX_Vptestmq_kr_k1_zmm_zmmm512b64, Code::INVALID),
-                        false => Pair(Code::EVEX_Vptestmd_kr_k1_zmm_zmmm512b32, Code::INVALID),
+                        true => OpcodePair(Code::EVEX_Vptestmq_kr_k1_zmm_zmmm512b64, Code::INVALID),
+                        false => {
+                            OpcodePair(Code::EVEX_Vptestmd_kr_k1_zmm_zmmm512b32, Code::INVALID)
+                        }
                     };
-                    let x = Opnd::Reg(self.reg(x));
+                    let x = ReadOperand::Reg(self.reg(x));
                     self.test(pair, x, x, None)
                 }
                 (false, false) => {
@@ -254,8 +282,9 @@ impl Low<'_> {
                         true => Code::VEX_Vpcmpeqq_ymm_ymm_ymmm256,
                         false => Code::VEX_Vpcmpeqd_ymm_ymm_ymmm256,
                     };
-                    let none = self.test(Pair(Code::INVALID, code), x, zero, None);
-                    let some = self.op(XOR_LONG, &[Opnd::Reg(none), Opnd::Const(u64::MAX, 8)]);
+                    let none = self.test(OpcodePair(Code::INVALID, code), x, zero, None);
+                    let some = self
+                        .op(XOR_LONG, &[ReadOperand::Reg(none), ReadOperand::Const(u64::MAX, 8)]);
                     self.reg(some)
                 }
             });

@@ -4,13 +4,13 @@ use super::inst::Mem;
 
 /// Bytes at offsets; equal ones share a place.
 #[derive(Default)]
-pub(crate) struct Pool {
+pub(crate) struct ConstantPool {
     bytes: Vec<u8>,
     /// Where there are how many.
     places: Vec<(u32, u32)>,
 }
 
-impl Pool {
+impl ConstantPool {
     /// Where these bytes are, at a multiple of their number.
     pub(crate) fn place(&mut self, wanted: &[u8]) -> u32 {
         let n = wanted.len();

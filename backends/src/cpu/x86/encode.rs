@@ -1,12 +1,12 @@
-//! From instructions to bytes.
+//! Encodes instructions to bytes.
 
-use super::inst::{Done, Label};
+use super::inst::{CodeItem, Label};
 use iced_x86::{Code, Encoder, Instruction};
 
 /// Encodes a function that begins at an address; places of constants are addresses, which do not depend
 /// on where all of it comes to lie, since code names them by their distance. The error says what the
 /// encoder does not know.
-pub(crate) fn encode(code: &[Done], start: u64) -> Result<Vec<u8>, String> {
+pub(crate) fn encode(code: &[CodeItem], start: u64) -> Result<Vec<u8>, String> {
     let mut encoder = Encoder::new(64);
     let mut labels: Vec<Option<u64>> = Vec::new();
     // Jumps: where they end, and to which label.
@@ -14,13 +14,13 @@ pub(crate) fn encode(code: &[Done], start: u64) -> Result<Vec<u8>, String> {
     let mut at = start;
     for done in code {
         match done {
-            Done::Ins(i) => at += one(&mut encoder, i, at)?,
-            Done::Label(l) => {
+            CodeItem::Ins(i) => at += one(&mut encoder, i, at)?,
+            CodeItem::Label(l) => {
                 let k = l.0 as usize;
                 labels.resize(labels.len().max(k + 1), None);
                 labels[k] = Some(at);
             }
-            Done::Jump(kind, l) => {
+            CodeItem::Jump(kind, l) => {
                 let mut jump = Instruction::default();
                 jump.set_code(*kind);
                 jump.set_op_kind(0, iced_x86::OpKind::NearBranch64);

@@ -1,15 +1,20 @@
-//! Folds: lanes and columns, a group at a time, in the order that is strict.
+//! Folds in the strict order: lanes and columns, one group at a time.
 //!
-//! Columns are in memory. Lanes are in registers of their own while whole rounds of them are done, where the
-//! body leaves enough, and in memory else: for groups at the ends of a line, and between two calls.
+//! Columns are in memory. Lanes are in registers for whole rounds, if the body leaves enough of them. Otherwise they
+//! are in memory, as they are for groups at the ends of a line and between two calls.
 
-use super::inst::{Arg, Class, Done, Label, Mem, Op, Reg, Width};
+use super::inst::{
+    AllocatedOperand, CodeItem, Label, Mem, RegClass, RegWidth, VirtualOperand, VirtualReg,
+};
 use super::isel::{OR, OR_LONG, XOR, XOR_LONG, pair};
 use super::regalloc::{own, vector_move};
-use super::scalar_asm::Emit;
-use super::state::{ALONG, Held, LANES, Lines, Low, Opnd, Pair, Place, Val, long};
-use crate::cpu::codegen::loop_ir::{Access, Folded};
-use crate::cpu::codegen::vector_width::Why;
+use super::scalar_asm::CodeSink;
+use super::state::{
+    ALONG, BodyLowering, GroupAddress, GroupValue, LANES, LaneRegs, OpcodePair, ReadOperand,
+    SweepEmitter, long,
+};
+use crate::cpu::codegen::loop_ir::{Access, WalkedFold};
+use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::Prim;
 use iced_x86::{Code, Register};
@@ -26,7 +31,7 @@ fn operation(m: Monoid) -> Prim {
     }
 }
 
-impl Low<'_> {
+impl BodyLowering<'_> {
     /// Puts the pointer to the lanes of a fold in `rcx`.
     fn lanes_of(&mut self, lanes: &Access) {
         let offset = i32::try_from(u64::from(lanes.at) * 8).unwrap_or_default();
@@ -34,7 +39,12 @@ impl Low<'_> {
     }
 
     /// What came first, and what comes after.
-    fn combined(&mut self, f: &Folded, a: Opnd, x: Opnd) -> Result<Opnd, Why> {
+    fn combined(
+        &mut self,
+        f: &WalkedFold,
+        a: ReadOperand,
+        x: ReadOperand,
+    ) -> Result<ReadOperand, Unsupported> {
         if f.dtype.is_float() && (f.monoid == Monoid::Min || f.negated()) {
             // Each way round; the two differ between zeros, of which the bits of both are the lesser, and
             // where one is NaN, which stays one.
@@ -57,30 +67,36 @@ impl Low<'_> {
     }
 
     /// The same with the other sign, where lanes are of those.
-    fn turned(&mut self, f: &Folded, x: Opnd) -> Opnd {
+    fn turned(&mut self, f: &WalkedFold, x: ReadOperand) -> ReadOperand {
         match (f.negated(), long(f.dtype)) {
             (false, _) => x,
-            (true, true) => self.op(XOR_LONG, &[x, Opnd::Const(1 << 63, 8)]),
-            (true, false) => self.op(XOR, &[x, Opnd::Const(1 << 31, 4)]),
+            (true, true) => self.op(XOR_LONG, &[x, ReadOperand::Const(1 << 63, 8)]),
+            (true, false) => self.op(XOR, &[x, ReadOperand::Const(1 << 31, 4)]),
         }
     }
 
     /// Folds a group of an output into lanes that are in registers.
-    fn fold_held(&mut self, f: &Folded, first: u8, copy: u32, x: &Val) -> Result<(), Why> {
+    fn fold_held(
+        &mut self,
+        f: &WalkedFold,
+        first: u8,
+        copy: u32,
+        x: &GroupValue,
+    ) -> Result<(), Unsupported> {
         let parts = x.parts().len() as u32;
         let group = copy % (LANES / self.lanes());
         for (&x, part) in x.parts().iter().zip(0u32..) {
             let k = u32::from(first) + group * parts + part;
             let held = self.held.as_ref().and_then(|h| h.now.get(k as usize)).copied();
-            let before = held.ok_or(Why::Order)?;
+            let before = held.ok_or(Unsupported::Order)?;
             let known = self.classes.len() as u32;
-            let Opnd::Reg(after) = self.combined(f, Opnd::Reg(before), x)? else {
-                return Err(Why::Order);
+            let ReadOperand::Reg(after) = self.combined(f, ReadOperand::Reg(before), x)? else {
+                return Err(Unsupported::Order);
             };
             // What combines is the last to be computed, when nobody needs what was there before.
             match self.classes.get_mut(after.0 as usize) {
-                Some(class) if after.0 >= known => *class = Class::Held(k as u8),
-                _ => return Err(Why::Order),
+                Some(class) if after.0 >= known => *class = RegClass::Held(k as u8),
+                _ => return Err(Unsupported::Order),
             }
             if let Some(now) = self.held.as_mut().and_then(|h| h.now.get_mut(k as usize)) {
                 *now = after;
@@ -90,17 +106,23 @@ impl Low<'_> {
     }
 
     /// Takes the lanes as they are in registers when a body begins.
-    pub(crate) fn hold(&mut self, held: &Held) {
-        let now = (0..held.now.len()).map(|k| self.fresh_value(Class::Held(k as u8))).collect();
-        self.held = Some(Held { first: held.first.clone(), now });
+    pub(crate) fn bind_lanes(&mut self, held: &LaneRegs) {
+        let now = (0..held.now.len()).map(|k| self.fresh_value(RegClass::Held(k as u8))).collect();
+        self.held = Some(LaneRegs { first: held.first.clone(), now });
     }
 
     /// Folds a group of an output.
-    pub(crate) fn fold(&mut self, f: &Folded, k: usize, copy: u32, x: &Val) -> Result<(), Why> {
+    pub(crate) fn fold(
+        &mut self,
+        f: &WalkedFold,
+        k: usize,
+        copy: u32,
+        x: &GroupValue,
+    ) -> Result<(), Unsupported> {
         // Values are made before pointers are, which have registers that others use too.
         let x = self.each(&[*x], |low, x, _| {
             let x = low.turned(f, x[0]);
-            Ok(Opnd::Reg(low.reg(x)))
+            Ok(ReadOperand::Reg(low.reg(x)))
         })?;
         let held = self.held.as_ref().and_then(|h| h.first.get(k).copied().flatten());
         if let Some(first) = held {
@@ -109,27 +131,28 @@ impl Low<'_> {
         let bytes = f.dtype.bytes() as u32;
         let place = match &f.lanes {
             Some(lanes) => {
-                let first = self.pointers.place.ok_or(Why::Order)?;
+                let first = self.pointers.place.ok_or(Unsupported::Order)?;
                 let offset = (copy * self.lanes()) as i32;
-                let at = Op::Mem(Mem::At { base: ALONG, index: None, offset });
-                self.ins(Code::Lea_r64_m, &[Op::Reg(Register::RAX), at]);
-                let first = Op::Mem(Mem::Frame(first));
-                self.ins(Code::Add_r64_rm64, &[Op::Reg(Register::RAX), first]);
-                let last = Op::Short(LANES as i32 - 1);
-                self.ins(Code::And_rm64_imm32, &[Op::Reg(Register::RAX), last]);
+                let at = AllocatedOperand::Mem(Mem::At { base: ALONG, index: None, offset });
+                self.ins(Code::Lea_r64_m, &[AllocatedOperand::Reg(Register::RAX), at]);
+                let first = AllocatedOperand::Mem(Mem::Frame(first));
+                self.ins(Code::Add_r64_rm64, &[AllocatedOperand::Reg(Register::RAX), first]);
+                let last = AllocatedOperand::Short(LANES as i32 - 1);
+                self.ins(Code::And_rm64_imm32, &[AllocatedOperand::Reg(Register::RAX), last]);
                 self.lanes_of(lanes);
                 let (base, index) = (Register::RCX, Register::RAX);
-                Place::Array { base, index, bytes, copy: 0 }
+                GroupAddress::Array { base, index, bytes, copy: 0 }
             }
             None => {
-                let at = self.pointers.writes.get(k).copied().flatten().ok_or(Why::Order)?;
+                let at =
+                    self.pointers.writes.get(k).copied().flatten().ok_or(Unsupported::Order)?;
                 let base = self.base(at.loc);
-                Place::Array { base, index: ALONG, bytes, copy }
+                GroupAddress::Array { base, index: ALONG, bytes, copy }
             }
         };
         let before = self.load_dense(f.dtype, place, f.lanes.is_none());
         let after = self.each(&[before, x], |low, x, _| low.combined(f, x[0], x[1]))?;
-        let mut parts: SmallVec<[Reg; 2]> = SmallVec::new();
+        let mut parts: SmallVec<[VirtualReg; 2]> = SmallVec::new();
         for &part in after.parts() {
             parts.push(self.reg(part));
         }
@@ -138,45 +161,49 @@ impl Low<'_> {
     }
 
     /// Makes all lanes of a fold what is neutral.
-    pub(crate) fn fill_lanes(&mut self, f: &Folded, lanes: &Access) {
+    pub(crate) fn fill_lanes(&mut self, f: &WalkedFold, lanes: &Access) {
         let value = self.constant(f.neutral()).parts()[0];
         let value = self.reg(value);
         self.lanes_of(lanes);
         let size = if self.wide { 64 } else { 32 };
-        let pair = Pair(Code::EVEX_Vmovups_zmmm512_k1z_zmm, Code::VEX_Vmovups_ymmm256_ymm);
+        let pair = OpcodePair(Code::EVEX_Vmovups_zmmm512_k1z_zmm, Code::VEX_Vmovups_ymmm256_ymm);
         for k in 0..LANES * f.dtype.bytes() as u32 / size {
             let m = Mem::At { base: Register::RCX, index: None, offset: (k * size) as i32 };
-            let args = [Arg::Mem(m), self.whole(value)];
+            let args = [VirtualOperand::Mem(m), self.whole(value)];
             self.effect(self.code(pair), &args, None);
         }
     }
 
     /// Makes a group of columns what is neutral.
-    pub(crate) fn fill_columns(&mut self, f: &Folded, k: usize) -> Result<(), Why> {
+    pub(crate) fn fill_columns(&mut self, f: &WalkedFold, k: usize) -> Result<(), Unsupported> {
         self.begin();
         let all = self.constant(f.neutral());
-        let mut parts: SmallVec<[Reg; 2]> = SmallVec::new();
+        let mut parts: SmallVec<[VirtualReg; 2]> = SmallVec::new();
         for &part in all.parts() {
             parts.push(self.reg(part));
         }
-        let at = self.pointers.writes.get(k).copied().flatten().ok_or(Why::Order)?;
+        let at = self.pointers.writes.get(k).copied().flatten().ok_or(Unsupported::Order)?;
         let base = self.base(at.loc);
         let bytes = f.dtype.bytes() as u32;
-        let place = Place::Array { base, index: ALONG, bytes, copy: 0 };
+        let place = GroupAddress::Array { base, index: ALONG, bytes, copy: 0 };
         self.store_dense(f.dtype, &parts, place, true);
         Ok(())
     }
 
     /// Halves the lanes of a fold until one is left, and stores that where `rax` says. All lanes are there,
     /// those without an element as what is neutral.
-    pub(crate) fn join_lanes(&mut self, f: &Folded, lanes: &Access) -> Result<(), Why> {
+    pub(crate) fn join_lanes(&mut self, f: &WalkedFold, lanes: &Access) -> Result<(), Unsupported> {
         self.lanes_of(lanes);
         let size = if self.wide { 64 } else { 32 };
-        let pair = Pair(Code::EVEX_Vmovups_zmm_k1z_zmmm512, Code::VEX_Vmovups_ymm_ymmm256);
-        let mut all: Vec<Opnd> = Vec::new();
+        let pair = OpcodePair(Code::EVEX_Vmovups_zmm_k1z_zmmm512, Code::VEX_Vmovups_ymm_ymmm256);
+        let mut all: Vec<ReadOperand> = Vec::new();
         for k in 0..LANES * f.dtype.bytes() as u32 / size {
             let m = Mem::At { base: Register::RCX, index: None, offset: (k * size) as i32 };
-            all.push(Opnd::Reg(self.make(self.code(pair), self.full(), &[Arg::Mem(m)])));
+            all.push(ReadOperand::Reg(self.make(
+                self.code(pair),
+                self.full(),
+                &[VirtualOperand::Mem(m)],
+            )));
         }
         while all.len() > 1 {
             let half = all.len() / 2;
@@ -185,26 +212,42 @@ impl Low<'_> {
             }
             all.truncate(half);
         }
-        let mut x = *all.first().ok_or(Why::Order)?;
+        let mut x = *all.first().ok_or(Unsupported::Order)?;
         // Within the vector; of what is combined, the lower lanes alone count.
-        let mut halves: SmallVec<[(Code, Width, Width, u8); 4]> = SmallVec::new();
+        let mut halves: SmallVec<[(Code, RegWidth, RegWidth, u8); 4]> = SmallVec::new();
         if self.wide {
-            halves.push((Code::EVEX_Vextracti64x4_ymmm256_k1z_zmm_imm8, Width::Y, Width::Z, 1));
-            halves.push((Code::EVEX_Vextracti32x4_xmmm128_k1z_ymm_imm8, Width::X, Width::Y, 1));
-            halves.push((Code::EVEX_Vpshufd_xmm_k1z_xmmm128b32_imm8, Width::X, Width::X, 0x0e));
-            halves.push((Code::EVEX_Vpshufd_xmm_k1z_xmmm128b32_imm8, Width::X, Width::X, 1));
+            halves.push((
+                Code::EVEX_Vextracti64x4_ymmm256_k1z_zmm_imm8,
+                RegWidth::Y,
+                RegWidth::Z,
+                1,
+            ));
+            halves.push((
+                Code::EVEX_Vextracti32x4_xmmm128_k1z_ymm_imm8,
+                RegWidth::X,
+                RegWidth::Y,
+                1,
+            ));
+            halves.push((
+                Code::EVEX_Vpshufd_xmm_k1z_xmmm128b32_imm8,
+                RegWidth::X,
+                RegWidth::X,
+                0x0e,
+            ));
+            halves.push((Code::EVEX_Vpshufd_xmm_k1z_xmmm128b32_imm8, RegWidth::X, RegWidth::X, 1));
         } else {
-            halves.push((Code::VEX_Vextracti128_xmmm128_ymm_imm8, Width::X, Width::Y, 1));
-            halves.push((Code::VEX_Vpshufd_xmm_xmmm128_imm8, Width::X, Width::X, 0x0e));
-            halves.push((Code::VEX_Vpshufd_xmm_xmmm128_imm8, Width::X, Width::X, 1));
+            halves.push((Code::VEX_Vextracti128_xmmm128_ymm_imm8, RegWidth::X, RegWidth::Y, 1));
+            halves.push((Code::VEX_Vpshufd_xmm_xmmm128_imm8, RegWidth::X, RegWidth::X, 0x0e));
+            halves.push((Code::VEX_Vpshufd_xmm_xmmm128_imm8, RegWidth::X, RegWidth::X, 1));
         }
         if long(f.dtype) {
             halves.pop();
         }
         for (code, to, from, byte) in halves {
             let r = self.reg(x);
-            let upper = self.make(code, to, &[Arg::Reg(r, from), Arg::Byte(byte)]);
-            x = self.combined(f, Opnd::Reg(r), Opnd::Reg(upper))?;
+            let upper =
+                self.make(code, to, &[VirtualOperand::Reg(r, from), VirtualOperand::Byte(byte)]);
+            x = self.combined(f, ReadOperand::Reg(r), ReadOperand::Reg(upper))?;
         }
         let x = self.turned(f, x);
         let x = self.reg(x);
@@ -214,17 +257,17 @@ impl Low<'_> {
             (false, true) => Code::VEX_Vmovsd_m64_xmm,
             (false, false) => Code::VEX_Vmovss_m32_xmm,
         };
-        let m = Arg::Mem(Mem::At { base: Register::RAX, index: None, offset: 0 });
-        self.effect(code, &[m, Arg::Reg(x, Width::X)], None);
+        let m = VirtualOperand::Mem(Mem::At { base: Register::RAX, index: None, offset: 0 });
+        self.effect(code, &[m, VirtualOperand::Reg(x, RegWidth::X)], None);
         Ok(())
     }
 }
 
-impl Lines<'_> {
+impl SweepEmitter<'_> {
     /// Registers for all lanes, if there are enough of them beside some for a body.
-    pub(crate) fn held(&self) -> Option<Held> {
+    pub(crate) fn lane_registers(&self) -> Option<LaneRegs> {
         let size = if self.wide { 64 } else { 32 };
-        let mut held = Held::default();
+        let mut held = LaneRegs::default();
         let mut count = 0;
         for f in &self.p.folds {
             let lanes = f.as_ref().filter(|f| f.lanes.is_some());
@@ -232,23 +275,23 @@ impl Lines<'_> {
             count += lanes.map_or(0, |f| LANES * f.dtype.bytes() as u32 / size);
         }
         let most = if self.wide { 16 } else { 8 };
-        held.now = (0..count).map(Reg).collect();
+        held.now = (0..count).map(VirtualReg).collect();
         (1..=most).contains(&count).then_some(held)
     }
 
     /// Goes on at a label unless the group that is next begins with the first lane.
-    pub(crate) fn unless_first(&mut self, otherwise: Label) -> Result<(), Why> {
-        let place = self.pointers.place.ok_or(Why::Order)?;
+    pub(crate) fn unless_first(&mut self, otherwise: Label) -> Result<(), Unsupported> {
+        let place = self.pointers.place.ok_or(Unsupported::Order)?;
         self.load(Register::RAX, Mem::Frame(place));
         self.add(Register::RAX, ALONG);
-        let last = Op::Short(LANES as i32 - 1);
-        self.ins(Code::Test_rm64_imm32, &[Op::Reg(Register::RAX), last]);
+        let last = AllocatedOperand::Short(LANES as i32 - 1);
+        self.ins(Code::Test_rm64_imm32, &[AllocatedOperand::Reg(Register::RAX), last]);
         self.jump(Code::Jne_rel32_64, otherwise);
         Ok(())
     }
 
     /// Moves all lanes from memory to their registers, or back.
-    pub(crate) fn move_lanes(&mut self, held: &Held, load: bool) {
+    pub(crate) fn move_lanes(&mut self, held: &LaneRegs, load: bool) {
         let p = self.p;
         let size: u32 = if self.wide { 64 } else { 32 };
         for (f, first) in p.folds.iter().zip(&held.first) {
@@ -259,7 +302,7 @@ impl Lines<'_> {
                 let offset = (k * size) as i32;
                 let m = Mem::At { base: Register::RCX, index: None, offset };
                 let number = own(first + k as u8, self.wide);
-                self.push(Done::Ins(vector_move(self.wide, number, m, load)));
+                self.push(CodeItem::Ins(vector_move(self.wide, number, m, load)));
             }
         }
     }

@@ -1,9 +1,9 @@
-//! Places and guards of a line, in general registers: what is computed once for it.
+//! Indices and guards of a line in general registers, computed once a line.
 
-use super::inst::{Label, Mem, Op};
-use super::scalar_asm::Emit;
-use super::state::{ALONG, Lines};
-use crate::cpu::codegen::loop_ir::{Access, Ranges};
+use super::inst::{AllocatedOperand, Label, Mem};
+use super::scalar_asm::CodeSink;
+use super::state::{ALONG, SweepEmitter};
+use crate::cpu::codegen::loop_ir::{Access, FormRanges};
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use iced_x86::{Code, Register};
@@ -12,7 +12,7 @@ const RAX: Register = Register::RAX;
 const RCX: Register = Register::RCX;
 const RDX: Register = Register::RDX;
 
-impl Lines<'_> {
+impl SweepEmitter<'_> {
     /// The value of a form where the innermost coordinate is 0, in `rax`; `rcx` and `rdx` are lost.
     pub(crate) fn form(&mut self, form: usize) {
         let p = self.p;
@@ -33,7 +33,10 @@ impl Lines<'_> {
         for (e, factor) in &f.rest {
             self.expression(e, 1);
             self.times(RAX, RAX, *factor, RDX);
-            self.ins(Code::Add_rm64_r64, &[Op::Mem(Mem::Frame(sum)), Op::Reg(RAX)]);
+            self.ins(
+                Code::Add_rm64_r64,
+                &[AllocatedOperand::Mem(Mem::Frame(sum)), AllocatedOperand::Reg(RAX)],
+            );
         }
         self.load(RAX, Mem::Frame(sum));
     }
@@ -59,7 +62,10 @@ impl Lines<'_> {
                 self.expression(a, depth + 1);
                 self.store(Mem::Frame(kept), RAX);
                 self.expression(b, depth + 1);
-                self.ins(Code::Add_r64_rm64, &[Op::Reg(RAX), Op::Mem(Mem::Frame(kept))]);
+                self.ins(
+                    Code::Add_r64_rm64,
+                    &[AllocatedOperand::Reg(RAX), AllocatedOperand::Mem(Mem::Frame(kept))],
+                );
             }
             IndexExpr::Mul(a, c) => {
                 self.expression(a, depth);
@@ -82,7 +88,7 @@ impl Lines<'_> {
                     self.set(RCX, bound);
                     self.compare(RAX, RCX);
                     let code = if below { Code::Cmovl_r64_rm64 } else { Code::Cmovg_r64_rm64 };
-                    self.ins(code, &[Op::Reg(RAX), Op::Reg(RCX)]);
+                    self.ins(code, &[AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(RCX)]);
                 }
             }
         }
@@ -99,21 +105,27 @@ impl Lines<'_> {
         if by.count_ones() == 1 {
             if rest {
                 self.set(RCX, by - 1);
-                self.ins(Code::And_r64_rm64, &[Op::Reg(RAX), Op::Reg(RCX)]);
+                self.ins(
+                    Code::And_r64_rm64,
+                    &[AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(RCX)],
+                );
             } else {
                 let shift = by.trailing_zeros() as u8;
-                self.ins(Code::Sar_rm64_imm8, &[Op::Reg(RAX), Op::Byte(shift)]);
+                self.ins(
+                    Code::Sar_rm64_imm8,
+                    &[AllocatedOperand::Reg(RAX), AllocatedOperand::Byte(shift)],
+                );
             }
             return;
         }
         self.ins(Code::Cqo, &[]);
         self.set(RCX, by);
-        self.ins(Code::Idiv_rm64, &[Op::Reg(RCX)]);
+        self.ins(Code::Idiv_rm64, &[AllocatedOperand::Reg(RCX)]);
         // A remainder below 0 is one quotient too high.
         let done = self.fresh();
-        self.ins(Code::Test_rm64_r64, &[Op::Reg(RDX), Op::Reg(RDX)]);
+        self.ins(Code::Test_rm64_r64, &[AllocatedOperand::Reg(RDX), AllocatedOperand::Reg(RDX)]);
         self.jump(Code::Jns_rel32_64, done);
-        self.ins(Code::Dec_rm64, &[Op::Reg(RAX)]);
+        self.ins(Code::Dec_rm64, &[AllocatedOperand::Reg(RAX)]);
         self.add(RDX, RCX);
         self.bind(done);
         if rest {
@@ -122,7 +134,7 @@ impl Lines<'_> {
     }
 
     /// Goes on at a label unless all guards hold, at the coordinate where a stretch begins.
-    pub(crate) fn guards(&mut self, guards: &Ranges, otherwise: Label) {
+    pub(crate) fn guards(&mut self, guards: &FormRanges, otherwise: Label) {
         for (form, range) in guards {
             self.form(*form);
             let step = self.p.step(*form);
@@ -151,27 +163,36 @@ impl Lines<'_> {
         if let Some(bits) = a.packed {
             self.times(RAX, RAX, bits.into(), RDX);
             self.mov(RCX, RAX);
-            self.ins(Code::Shr_rm64_imm8, &[Op::Reg(RAX), Op::Byte(3)]);
+            self.ins(Code::Shr_rm64_imm8, &[AllocatedOperand::Reg(RAX), AllocatedOperand::Byte(3)]);
             self.pointer(RDX, a.at);
             self.add(RAX, RDX);
             let byte = Mem::At { base: RAX, index: None, offset: 0 };
-            self.ins(Code::Movzx_r32_rm8, &[Op::Reg(Register::EAX), Op::Mem(byte)]);
+            self.ins(
+                Code::Movzx_r32_rm8,
+                &[AllocatedOperand::Reg(Register::EAX), AllocatedOperand::Mem(byte)],
+            );
             // The place of its lowest bit in the byte.
             self.set(RDX, 7);
-            self.ins(Code::And_r64_rm64, &[Op::Reg(RCX), Op::Reg(RDX)]);
-            self.ins(Code::Shr_rm32_CL, &[Op::Reg(Register::EAX), Op::Reg(Register::CL)]);
+            self.ins(Code::And_r64_rm64, &[AllocatedOperand::Reg(RCX), AllocatedOperand::Reg(RDX)]);
+            self.ins(
+                Code::Shr_rm32_CL,
+                &[AllocatedOperand::Reg(Register::EAX), AllocatedOperand::Reg(Register::CL)],
+            );
             self.set(RDX, (1i64 << bits.min(8)) - 1);
-            self.ins(Code::And_r64_rm64, &[Op::Reg(RAX), Op::Reg(RDX)]);
+            self.ins(Code::And_r64_rm64, &[AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(RDX)]);
             if a.dtype == DType::I8 {
-                self.ins(Code::Movsx_r64_rm8, &[Op::Reg(RAX), Op::Reg(Register::AL)]);
+                self.ins(
+                    Code::Movsx_r64_rm8,
+                    &[AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(Register::AL)],
+                );
             }
             return;
         }
         self.times(RAX, RAX, a.dtype.bytes() as i64, RDX);
         self.pointer(RDX, a.at);
         self.add(RAX, RDX);
-        let from = Op::Mem(Mem::At { base: RAX, index: None, offset: 0 });
-        let (whole, low) = (Op::Reg(RAX), Op::Reg(Register::EAX));
+        let from = AllocatedOperand::Mem(Mem::At { base: RAX, index: None, offset: 0 });
+        let (whole, low) = (AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(Register::EAX));
         match a.dtype {
             DType::F64 | DType::I64 => self.ins(Code::Mov_r64_rm64, &[whole, from]),
             DType::I32 => self.ins(Code::Movsxd_r64_rm32, &[whole, from]),
@@ -183,7 +204,7 @@ impl Lines<'_> {
         if a.dtype == DType::Bool {
             // A caller's truth values may have any bits above the lowest.
             self.set(RDX, 1);
-            self.ins(Code::And_r64_rm64, &[whole, Op::Reg(RDX)]);
+            self.ins(Code::And_r64_rm64, &[whole, AllocatedOperand::Reg(RDX)]);
         }
     }
 }

@@ -1,11 +1,13 @@
-//! What is computed once a line: parameters, values and pointers that do not change along it.
+//! Loop invariants of a line: parameters, values and pointers, computed once.
 
-use super::inst::{Done, Mem, Op};
+use super::inst::{AllocatedOperand, CodeItem, Mem};
 use super::regalloc::{choose, vector_move};
-use super::scalar_asm::Emit;
-use super::state::{Lines, Loc, Opnd, POINTERS, Pointer, Pointers, Val, long};
-use crate::cpu::codegen::loop_ir::{Reach, Read, Source};
-use crate::cpu::codegen::vector_width::Why;
+use super::scalar_asm::CodeSink;
+use super::state::{
+    GroupValue, LinePointer, POINTERS, PointerHome, Pointers, ReadOperand, SweepEmitter, long,
+};
+use crate::cpu::codegen::loop_ir::{LoadSource, ParamRead, VectorAccess};
+use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::DType;
 use adfuse_ir::scalar::{SOp, SVal};
 use cranelift_entity::EntityRef;
@@ -14,17 +16,17 @@ use iced_x86::{Code, Register};
 const RAX: Register = Register::RAX;
 const RDX: Register = Register::RDX;
 
-impl Lines<'_> {
+impl SweepEmitter<'_> {
     /// What does not change along a line.
-    pub(crate) fn line(&mut self) -> Result<(), Why> {
+    pub(crate) fn line(&mut self) -> Result<(), Unsupported> {
         let p = self.p;
-        let mut values: Vec<Option<Val>> = vec![None; p.reads.len()];
+        let mut values: Vec<Option<GroupValue>> = vec![None; p.reads.len()];
         // In order: data is read before what it names.
         for (k, value) in values.iter_mut().enumerate() {
             if !p.varies[k] {
                 self.once_read(k);
                 if p.body.reads_param(k) {
-                    *value = Some(self.spread(p.types[k]));
+                    *value = Some(self.broadcast_element(p.types[k]));
                 }
             }
         }
@@ -71,15 +73,15 @@ impl Lines<'_> {
     fn once_read(&mut self, k: usize) {
         let p = self.p;
         match &p.reads[k] {
-            Read::Coord(form) => self.form(*form),
-            Read::Ways(ways) => {
+            ParamRead::Coord(form) => self.form(*form),
+            ParamRead::Guarded(sources) => {
                 let done = self.fresh();
-                for way in ways {
+                for source in sources {
                     let next = self.fresh();
-                    self.guards(&way.guards, next);
-                    match &way.from {
-                        Source::Array(a) => self.element(a),
-                        Source::Literal(l) => {
+                    self.guards(&source.guards, next);
+                    match &source.from {
+                        LoadSource::Array(a) => self.element(a),
+                        LoadSource::Literal(l) => {
                             let whole = l.dtype().is_signed_int();
                             self.set(RAX, if whole { l.to_i64() } else { l.bits() as i64 });
                         }
@@ -94,35 +96,49 @@ impl Lines<'_> {
     }
 
     /// The number in `rax` in all lanes of vectors in the frame.
-    fn spread(&mut self, d: DType) -> Val {
+    fn broadcast_element(&mut self, d: DType) -> GroupValue {
         let slot = self.frame.vector();
         if d == DType::Bool {
-            self.ins(Code::Neg_rm64, &[Op::Reg(RAX)]);
+            self.ins(Code::Neg_rm64, &[AllocatedOperand::Reg(RAX)]);
             if self.wide {
                 self.store(Mem::Frame(slot), RAX);
-                return Val::Bits(Opnd::Slot(slot));
+                return GroupValue::Bits(ReadOperand::Slot(slot));
             }
         }
         let (z, y, x) = (Register::ZMM0, Register::YMM0, Register::XMM0);
-        let low = Op::Reg(Register::EAX);
+        let low = AllocatedOperand::Reg(Register::EAX);
         match (self.wide, long(d)) {
             (true, true) => {
-                self.ins(Code::EVEX_Vpbroadcastq_zmm_k1z_r64, &[Op::Reg(z), Op::Reg(RAX)]);
+                self.ins(
+                    Code::EVEX_Vpbroadcastq_zmm_k1z_r64,
+                    &[AllocatedOperand::Reg(z), AllocatedOperand::Reg(RAX)],
+                );
             }
-            (true, false) => self.ins(Code::EVEX_Vpbroadcastd_zmm_k1z_r32, &[Op::Reg(z), low]),
+            (true, false) => {
+                self.ins(Code::EVEX_Vpbroadcastd_zmm_k1z_r32, &[AllocatedOperand::Reg(z), low])
+            }
             (false, true) => {
-                self.ins(Code::VEX_Vmovq_xmm_rm64, &[Op::Reg(x), Op::Reg(RAX)]);
-                self.ins(Code::VEX_Vpbroadcastq_ymm_xmmm64, &[Op::Reg(y), Op::Reg(x)]);
+                self.ins(
+                    Code::VEX_Vmovq_xmm_rm64,
+                    &[AllocatedOperand::Reg(x), AllocatedOperand::Reg(RAX)],
+                );
+                self.ins(
+                    Code::VEX_Vpbroadcastq_ymm_xmmm64,
+                    &[AllocatedOperand::Reg(y), AllocatedOperand::Reg(x)],
+                );
             }
             (false, false) => {
-                self.ins(Code::VEX_Vmovd_xmm_rm32, &[Op::Reg(x), low]);
-                self.ins(Code::VEX_Vpbroadcastd_ymm_xmmm32, &[Op::Reg(y), Op::Reg(x)]);
+                self.ins(Code::VEX_Vmovd_xmm_rm32, &[AllocatedOperand::Reg(x), low]);
+                self.ins(
+                    Code::VEX_Vpbroadcastd_ymm_xmmm32,
+                    &[AllocatedOperand::Reg(y), AllocatedOperand::Reg(x)],
+                );
             }
         }
-        self.push(Done::Ins(vector_move(self.wide, 0, Mem::Frame(slot), false)));
+        self.push(CodeItem::Ins(vector_move(self.wide, 0, Mem::Frame(slot), false)));
         match long(d) {
-            true => Val::Two([Opnd::Slot(slot); 2]),
-            false => Val::One(Opnd::Slot(slot)),
+            true => GroupValue::Two([ReadOperand::Slot(slot); 2]),
+            false => GroupValue::One(ReadOperand::Slot(slot)),
         }
     }
 
@@ -131,15 +147,15 @@ impl Lines<'_> {
         let p = self.p;
         let mut registers = POINTERS.into_iter();
         // Pointers into one array that differ by a number: form, array, and where the first is.
-        let mut known: Vec<(usize, u32, Loc)> = Vec::new();
+        let mut known: Vec<(usize, u32, PointerHome)> = Vec::new();
         let mut place = |lines: &mut Self, at: u32, form: usize, bytes: i64, packed: bool| {
             let first = lines.frame.long();
             let loc = match registers.next() {
-                Some(r) => Loc::In(r),
-                None => Loc::At(lines.frame.long()),
+                Some(r) => PointerHome::In(r),
+                None => PointerHome::At(lines.frame.long()),
             };
             let f = &p.forms[form];
-            let alike = |(other, array, _): &&(usize, u32, Loc)| {
+            let alike = |(other, array, _): &&(usize, u32, PointerHome)| {
                 let g = &p.forms[*other];
                 let inner = p.inner();
                 *array == at && (&g.steps[..inner], &g.rest) == (&f.steps[..inner], &f.rest)
@@ -148,8 +164,8 @@ impl Lines<'_> {
             match there {
                 Some((other, _, loc)) if !packed => {
                     match loc {
-                        Loc::In(r) => lines.mov(RAX, r),
-                        Loc::At(slot) => lines.load(RAX, Mem::Frame(slot)),
+                        PointerHome::In(r) => lines.mov(RAX, r),
+                        PointerHome::At(slot) => lines.load(RAX, Mem::Frame(slot)),
                     }
                     let apart = f.constant.wrapping_sub(p.forms[other].constant);
                     lines.plus(RAX, apart.wrapping_mul(bytes), RDX);
@@ -168,27 +184,27 @@ impl Lines<'_> {
                 }
             }
             match loc {
-                Loc::In(r) => lines.mov(r, RAX),
-                Loc::At(slot) => lines.store(Mem::Frame(slot), RAX),
+                PointerHome::In(r) => lines.mov(r, RAX),
+                PointerHome::At(slot) => lines.store(Mem::Frame(slot), RAX),
             }
-            Pointer { loc, first }
+            LinePointer { loc, first }
         };
         let mut pointers = Pointers::default();
         for (k, read) in p.reads.iter().enumerate() {
             pointers.reads.push(match read {
                 _ if !p.varies[k] => None,
-                Read::Coord(form) => {
+                ParamRead::Coord(form) => {
                     let first = self.frame.long();
                     self.form(*form);
                     self.store(Mem::Frame(first), RAX);
-                    Some(Pointer { loc: Loc::At(first), first })
+                    Some(LinePointer { loc: PointerHome::At(first), first })
                 }
-                Read::Ways(_) if p.loads[k] == Reach::Ways => {
-                    let loc = Loc::At(self.frame.long());
-                    Some(Pointer { loc, first: self.frame.long() })
+                ParamRead::Guarded(_) if p.loads[k] == VectorAccess::Guarded => {
+                    let loc = PointerHome::At(self.frame.long());
+                    Some(LinePointer { loc, first: self.frame.long() })
                 }
-                Read::Ways(ways) => match ways.first().map(|w| &w.from) {
-                    Some(Source::Array(a)) => {
+                ParamRead::Guarded(sources) => match sources.first().map(|w| &w.from) {
+                    Some(LoadSource::Array(a)) => {
                         let bytes = a.dtype.bytes() as i64;
                         Some(place(self, a.at, a.form, bytes, a.packed.is_some()))
                     }
@@ -203,10 +219,10 @@ impl Lines<'_> {
                 self.form(f.place);
                 self.part(f);
                 match pointer.loc {
-                    Loc::In(r) => self.add(r, RAX),
-                    Loc::At(slot) => {
-                        let sum = Op::Mem(Mem::Frame(slot));
-                        self.ins(Code::Add_rm64_r64, &[sum, Op::Reg(RAX)]);
+                    PointerHome::In(r) => self.add(r, RAX),
+                    PointerHome::At(slot) => {
+                        let sum = AllocatedOperand::Mem(Mem::Frame(slot));
+                        self.ins(Code::Add_rm64_r64, &[sum, AllocatedOperand::Reg(RAX)]);
                     }
                 }
             }

@@ -1,19 +1,18 @@
-//! Instructions of the host, before and after registers are chosen.
+//! Instructions before and after register allocation.
 //!
-//! A body is a list of instructions over values that are defined once; what stands between them -
-//! instructions of general registers, labels, jumps - names its registers itself and keeps no value in a
-//! vector register.
+//! A body is a list of instructions over virtual registers, each defined once. Instructions of general registers,
+//! labels and jumps between them name their registers themselves, and keep no value in a vector register.
 
 use iced_x86::{Code, Instruction, OpKind, Register};
 use smallvec::SmallVec;
 
 /// A value in a register of vectors or masks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Reg(pub(crate) u32);
+pub(crate) struct VirtualReg(pub(crate) u32);
 
 /// Which registers a value may be in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Class {
+pub(crate) enum RegClass {
     Vector,
     Mask,
     /// A vector that has a register of its own, counted from the last.
@@ -22,7 +21,7 @@ pub(crate) enum Class {
 
 /// How much of a register an operand names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Width {
+pub(crate) enum RegWidth {
     X,
     Y,
     Z,
@@ -42,28 +41,28 @@ pub(crate) enum Mem {
 
 /// An operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Arg {
-    Reg(Reg, Width),
+pub(crate) enum VirtualOperand {
+    Reg(VirtualReg, RegWidth),
     Mem(Mem),
     General(Register),
     Byte(u8),
     /// Elements of 8 bytes at a register, by the numbers in so much of another.
-    Table(Register, Reg, Width),
+    Table(Register, VirtualReg, RegWidth),
 }
 
 /// An instruction over values.
 #[derive(Clone, Debug)]
-pub(crate) struct Ins {
+pub(crate) struct VirtualInst {
     pub(crate) code: Code,
-    pub(crate) def: Option<(Reg, Width)>,
+    pub(crate) def: Option<(VirtualReg, RegWidth)>,
     /// The operands after the result.
-    pub(crate) args: SmallVec<[Arg; 4]>,
+    pub(crate) args: SmallVec<[VirtualOperand; 4]>,
     /// A value that the result's register holds before, which the instruction changes.
-    pub(crate) tied: Option<Reg>,
+    pub(crate) tied: Option<VirtualReg>,
     /// Whether the result is written before the operands have been read.
     pub(crate) early: bool,
     /// The lanes that are written.
-    pub(crate) mask: Option<Reg>,
+    pub(crate) mask: Option<VirtualReg>,
     /// Whether other lanes become zero; they stay as they are otherwise.
     pub(crate) zeroing: bool,
 }
@@ -74,15 +73,15 @@ pub(crate) struct Label(pub(crate) u32);
 
 /// A piece of a body.
 #[derive(Clone, Debug)]
-pub(crate) enum Item {
-    Ins(Ins),
+pub(crate) enum VirtualItem {
+    Ins(VirtualInst),
     /// What needs no register chosen.
-    Done(Done),
+    Done(CodeItem),
 }
 
 /// A piece of a function, ready to be encoded.
 #[derive(Clone, Debug)]
-pub(crate) enum Done {
+pub(crate) enum CodeItem {
     Ins(Instruction),
     Label(Label),
     Jump(Code, Label),
@@ -90,7 +89,7 @@ pub(crate) enum Done {
 
 /// An operand whose register is chosen.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Op {
+pub(crate) enum AllocatedOperand {
     Reg(Register),
     Mem(Mem),
     Byte(u8),
@@ -101,28 +100,28 @@ pub(crate) enum Op {
 }
 
 /// An instruction of these operands, the result first.
-pub(crate) fn instruction(code: Code, ops: &[Op]) -> Instruction {
+pub(crate) fn instruction(code: Code, ops: &[AllocatedOperand]) -> Instruction {
     let mut made = Instruction::default();
     made.set_code(code);
     for (k, op) in (0u32..).zip(ops) {
         match *op {
-            Op::Reg(r) => {
+            AllocatedOperand::Reg(r) => {
                 made.set_op_kind(k, OpKind::Register);
                 made.set_op_register(k, r);
             }
-            Op::Mem(m) => {
+            AllocatedOperand::Mem(m) => {
                 made.set_op_kind(k, OpKind::Memory);
                 place(&mut made, m);
             }
-            Op::Byte(b) => {
+            AllocatedOperand::Byte(b) => {
                 made.set_op_kind(k, OpKind::Immediate8);
                 made.set_immediate8(b);
             }
-            Op::Short(x) => {
+            AllocatedOperand::Short(x) => {
                 made.set_op_kind(k, OpKind::Immediate32to64);
                 made.set_immediate32to64(x.into());
             }
-            Op::Long(x) => {
+            AllocatedOperand::Long(x) => {
                 made.set_op_kind(k, OpKind::Immediate64);
                 made.set_immediate64(x as u64);
             }

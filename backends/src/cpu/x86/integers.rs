@@ -1,36 +1,36 @@
-//! Integers on groups: what takes more than one instruction, and tables.
+//! Integer operations on groups that take more than one instruction, and tables.
 
-use super::inst::{Arg, Width};
+use super::inst::{RegWidth, VirtualOperand};
 use super::isel::{
     ADD_LONG, AND_LONG, OR_LONG, SAR, SHL, SHL_LONG, SHR, SHR_LONG, SUB_LONG, XOR, XOR_LONG, pair,
 };
-use super::scalar_asm::Emit;
-use super::state::{Low, Opnd, Pair, Val, long};
-use crate::cpu::codegen::vector_width::Why;
+use super::scalar_asm::CodeSink;
+use super::state::{BodyLowering, GroupValue, OpcodePair, ReadOperand, long};
+use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::scalar::{Prim, Table};
 use adfuse_ir::{DType, Literal};
 use iced_x86::{Code, Register};
 
-impl Low<'_> {
-    pub(crate) fn absolute(&mut self, x: Opnd, eight: bool) -> Opnd {
+impl BodyLowering<'_> {
+    pub(crate) fn absolute(&mut self, x: ReadOperand, eight: bool) -> ReadOperand {
         if eight && !self.wide {
             let sign = self.op(
-                Pair(Code::INVALID, Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256),
-                &[Opnd::Const(0, 8), x],
+                OpcodePair(Code::INVALID, Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256),
+                &[ReadOperand::Const(0, 8), x],
             );
             let turned = self.op(XOR, &[sign, x]);
             return self.op(SUB_LONG, &[turned, sign]);
         }
         match eight {
-            true => self.op(Pair(Code::EVEX_Vpabsq_zmm_k1z_zmmm512b64, Code::INVALID), &[x]),
+            true => self.op(OpcodePair(Code::EVEX_Vpabsq_zmm_k1z_zmmm512b64, Code::INVALID), &[x]),
             false => self.op(pair!(EVEX_Vpabsd_zmm_k1z_zmmm512b32, VEX_Vpabsd_ymm_ymmm256), &[x]),
         }
     }
 
     /// Products of 64 bits, modulo 2^64.
-    pub(crate) fn long_product(&mut self, a: Opnd, b: Opnd) -> Opnd {
+    pub(crate) fn long_product(&mut self, a: ReadOperand, b: ReadOperand) -> ReadOperand {
         if self.wide {
-            let pair = Pair(Code::EVEX_Vpmullq_zmm_k1z_zmm_zmmm512b64, Code::INVALID);
+            let pair = OpcodePair(Code::EVEX_Vpmullq_zmm_k1z_zmm_zmmm512b64, Code::INVALID);
             return self.either(pair, a, b);
         }
         let half = pair!(EVEX_Vpmuludq_zmm_k1z_zmm_zmmm512b64, VEX_Vpmuludq_ymm_ymm_ymmm256);
@@ -44,9 +44,9 @@ impl Low<'_> {
     }
 
     /// The high halves of products of 32-bit lanes without sign.
-    pub(crate) fn high_product(&mut self, a: Opnd, b: Opnd) -> Opnd {
+    pub(crate) fn high_product(&mut self, a: ReadOperand, b: ReadOperand) -> ReadOperand {
         let half = pair!(EVEX_Vpmuludq_zmm_k1z_zmm_zmmm512b64, VEX_Vpmuludq_ymm_ymm_ymmm256);
-        let (a, b) = (Opnd::Reg(self.reg(a)), Opnd::Reg(self.reg(b)));
+        let (a, b) = (ReadOperand::Reg(self.reg(a)), ReadOperand::Reg(self.reg(b)));
         let even = self.op(half, &[a, b]);
         let even = self.by(SHR_LONG, even, 32);
         let (up_a, up_b) = (self.by(SHR_LONG, a, 32), self.by(SHR_LONG, b, 32));
@@ -54,26 +54,28 @@ impl Low<'_> {
         if self.wide {
             // The third chooses the second where its bits are set; the first has none there.
             let (even, odd) = (self.reg(even), self.reg(odd));
-            let upper = self.any(Opnd::Const(0xffff_ffff_0000_0000, 8));
+            let upper = self.any(ReadOperand::Const(0xffff_ffff_0000_0000, 8));
             let code = Code::EVEX_Vpternlogq_zmm_k1z_zmm_zmmm512b64_imm8;
-            let args = [self.whole(odd), upper, Arg::Byte(0xf8)];
-            return Opnd::Reg(self.make_with(code, Width::Z, &args, |i| i.tied = Some(even)));
+            let args = [self.whole(odd), upper, VirtualOperand::Byte(0xf8)];
+            return ReadOperand::Reg(
+                self.make_with(code, RegWidth::Z, &args, |i| i.tied = Some(even)),
+            );
         }
-        let pair = Pair(Code::INVALID, Code::VEX_Vpblendd_ymm_ymm_ymmm256_imm8);
+        let pair = OpcodePair(Code::INVALID, Code::VEX_Vpblendd_ymm_ymm_ymmm256_imm8);
         self.op_byte(pair, &[even, odd], Some(0xaa))
     }
 
     /// The high halves of products of 64-bit lanes without sign, from four products of their halves.
-    pub(crate) fn high_long_product(&mut self, a: Opnd, b: Opnd) -> Opnd {
+    pub(crate) fn high_long_product(&mut self, a: ReadOperand, b: ReadOperand) -> ReadOperand {
         let half = pair!(EVEX_Vpmuludq_zmm_k1z_zmm_zmmm512b64, VEX_Vpmuludq_ymm_ymm_ymmm256);
-        let (a, b) = (Opnd::Reg(self.reg(a)), Opnd::Reg(self.reg(b)));
+        let (a, b) = (ReadOperand::Reg(self.reg(a)), ReadOperand::Reg(self.reg(b)));
         let (up_a, up_b) = (self.by(SHR_LONG, a, 32), self.by(SHR_LONG, b, 32));
         let low = self.op(half, &[a, b]);
         let low = self.by(SHR_LONG, low, 32);
         let first = self.op(half, &[up_a, b]);
         let first = self.op(ADD_LONG, &[first, low]);
         let second = self.op(half, &[a, up_b]);
-        let carried = self.op(AND_LONG, &[first, Opnd::Const(0xffff_ffff, 8)]);
+        let carried = self.op(AND_LONG, &[first, ReadOperand::Const(0xffff_ffff, 8)]);
         let second = self.op(ADD_LONG, &[second, carried]);
         let high = self.op(half, &[up_a, up_b]);
         let (first, second) = (self.by(SHR_LONG, first, 32), self.by(SHR_LONG, second, 32));
@@ -85,14 +87,14 @@ impl Low<'_> {
         &mut self,
         p: Prim,
         d: DType,
-        x: Opnd,
-        by: Opnd,
+        x: ReadOperand,
+        by: ReadOperand,
         known: Option<Literal>,
-    ) -> Opnd {
+    ) -> ReadOperand {
         let (eight, bits) = (long(d), u64::from(d.bits()));
         let x = match (p, d) {
-            (Prim::ShrL, DType::I8) => self.kept(DType::U8, x),
-            (Prim::ShrA, DType::U8) => self.kept(DType::I8, x),
+            (Prim::ShrL, DType::I8) => self.wrapped_small_int(DType::U8, x),
+            (Prim::ShrA, DType::U8) => self.wrapped_small_int(DType::I8, x),
             _ => x,
         };
         let Some(count) = known.map(|l| l.bits()).filter(|&c| c < bits) else {
@@ -115,13 +117,13 @@ impl Low<'_> {
                     pair!(EVEX_Vpsravd_zmm_k1z_zmm_zmmm512b32, VEX_Vpsravd_ymm_ymm_ymmm256)
                 }
                 (_, true) if self.wide => {
-                    Pair(Code::EVEX_Vpsravq_zmm_k1z_zmm_zmmm512b64, Code::INVALID)
+                    OpcodePair(Code::EVEX_Vpsravq_zmm_k1z_zmm_zmmm512b64, Code::INVALID)
                 }
                 // What the sign turns has zeros for its copies, whatever the sign.
                 _ => {
-                    let x = Opnd::Reg(self.reg(x));
-                    let less = Pair(Code::INVALID, Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256);
-                    let sign = self.op(less, &[Opnd::Const(0, 8), x]);
+                    let x = ReadOperand::Reg(self.reg(x));
+                    let less = OpcodePair(Code::INVALID, Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256);
+                    let sign = self.op(less, &[ReadOperand::Const(0, 8), x]);
                     let turned = self.op(XOR_LONG, &[x, sign]);
                     let pair = pair!(INVALID, VEX_Vpsrlvq_ymm_ymm_ymmm256);
                     let moved = self.op(pair, &[turned, by]);
@@ -129,7 +131,7 @@ impl Low<'_> {
                 }
             };
             let moved = self.op(pair, &[x, by]);
-            return self.kept(d, moved);
+            return self.wrapped_small_int(d, moved);
         };
         let count = count as u8;
         let moved = match (p, eight) {
@@ -138,38 +140,48 @@ impl Low<'_> {
             (Prim::ShrL, false) => self.by(SHR, x, count),
             (Prim::ShrL, true) => self.by(SHR_LONG, x, count),
             (_, false) => self.by(SAR, x, count),
-            (_, true) if self.wide => {
-                self.by(Pair(Code::EVEX_Vpsraq_zmm_k1z_zmmm512b64_imm8, Code::INVALID), x, count)
-            }
+            (_, true) if self.wide => self.by(
+                OpcodePair(Code::EVEX_Vpsraq_zmm_k1z_zmmm512b64_imm8, Code::INVALID),
+                x,
+                count,
+            ),
             (_, true) => {
                 // Without sign, then the sign's copies above.
-                let x = Opnd::Reg(self.reg(x));
+                let x = ReadOperand::Reg(self.reg(x));
                 let moved = self.by(SHR_LONG, x, count);
-                let zero = Opnd::Const(0, 8);
-                let less = Pair(Code::INVALID, Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256);
+                let zero = ReadOperand::Const(0, 8);
+                let less = OpcodePair(Code::INVALID, Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256);
                 let sign = self.op(less, &[zero, x]);
                 let above = !(u64::MAX >> count);
-                let above = self.op(AND_LONG, &[sign, Opnd::Const(above, 8)]);
+                let above = self.op(AND_LONG, &[sign, ReadOperand::Const(above, 8)]);
                 self.op(OR_LONG, &[moved, above])
             }
         };
-        self.kept(d, moved)
+        self.wrapped_small_int(d, moved)
     }
 
-    pub(crate) fn int_extremum(&mut self, max: bool, d: DType, a: Opnd, b: Opnd) -> Opnd {
+    pub(crate) fn int_extremum(
+        &mut self,
+        max: bool,
+        d: DType,
+        a: ReadOperand,
+        b: ReadOperand,
+    ) -> ReadOperand {
         if long(d) && !self.wide {
-            let (a, b) = (Opnd::Reg(self.reg(a)), Opnd::Reg(self.reg(b)));
-            let more = Pair(Code::INVALID, Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256);
+            let (a, b) = (ReadOperand::Reg(self.reg(a)), ReadOperand::Reg(self.reg(b)));
+            let more = OpcodePair(Code::INVALID, Code::VEX_Vpcmpgtq_ymm_ymm_ymmm256);
             let further = match max {
                 true => self.op(more, &[a, b]),
                 false => self.op(more, &[b, a]),
             };
             let further = self.reg(further);
-            return self.pick(further, a, b, true);
+            return self.select(further, a, b, true);
         }
         let pair = match (max, d.is_signed_int(), long(d)) {
-            (true, _, true) => Pair(Code::EVEX_Vpmaxsq_zmm_k1z_zmm_zmmm512b64, Code::INVALID),
-            (false, _, true) => Pair(Code::EVEX_Vpminsq_zmm_k1z_zmm_zmmm512b64, Code::INVALID),
+            (true, _, true) => OpcodePair(Code::EVEX_Vpmaxsq_zmm_k1z_zmm_zmmm512b64, Code::INVALID),
+            (false, _, true) => {
+                OpcodePair(Code::EVEX_Vpminsq_zmm_k1z_zmm_zmmm512b64, Code::INVALID)
+            }
             (true, true, _) => {
                 pair!(EVEX_Vpmaxsd_zmm_k1z_zmm_zmmm512b32, VEX_Vpmaxsd_ymm_ymm_ymmm256)
             }
@@ -187,32 +199,36 @@ impl Low<'_> {
     }
 
     /// Entries of a table at numbers, which are brought within its bounds.
-    pub(crate) fn lookup(&mut self, table: Table, x: &Val) -> Result<Val, Why> {
+    pub(crate) fn lookup(
+        &mut self,
+        table: Table,
+        x: &GroupValue,
+    ) -> Result<GroupValue, Unsupported> {
         let entries = table.entries();
         let last = Literal::from_i64(DType::I32, entries.len() as i64 - 1);
         let bound = |low: &mut Self, max, x, l| low.int_extremum(max, DType::I32, x, l);
-        let at = bound(self, true, x.parts()[0], Opnd::Const(0, 4));
+        let at = bound(self, true, x.parts()[0], ReadOperand::Const(0, 4));
         let at = bound(self, false, at, self.constant(last).parts()[0]);
         let at = self.reg(at);
         let halves = [at, self.upper(at)];
         let parts = halves.map(|half| {
             // The table lives as long as the process.
             self.set(Register::RAX, entries.as_ptr() as i64);
-            let place = Arg::Table(Register::RAX, half, self.half());
+            let place = VirtualOperand::Table(Register::RAX, half, self.half());
             if self.wide {
                 // The instruction clears the mask.
-                let all = self.bits(Opnd::Const(0xff, 2));
+                let all = self.bits(ReadOperand::Const(0xff, 2));
                 let code = Code::EVEX_Vpgatherdq_zmm_k1_vm32y;
-                return Opnd::Reg(self.make_with(code, Width::Z, &[place], |i| {
+                return ReadOperand::Reg(self.make_with(code, RegWidth::Z, &[place], |i| {
                     i.mask = Some(all);
                     i.early = true;
                 }));
             }
-            let all = self.reg(Opnd::Const(u64::MAX, 8));
-            let args = [place, Arg::Reg(all, Width::Y)];
+            let all = self.reg(ReadOperand::Const(u64::MAX, 8));
+            let args = [place, VirtualOperand::Reg(all, RegWidth::Y)];
             let code = Code::VEX_Vpgatherdq_ymm_vm32x_ymm;
-            Opnd::Reg(self.make_with(code, Width::Y, &args, |i| i.early = true))
+            ReadOperand::Reg(self.make_with(code, RegWidth::Y, &args, |i| i.early = true))
         });
-        Ok(Val::Two(parts))
+        Ok(GroupValue::Two(parts))
     }
 }

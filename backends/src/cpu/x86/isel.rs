@@ -1,8 +1,8 @@
-//! Primitives on groups, bit for bit what the interpreter of scalar programs says they are.
+//! Instruction selection for primitives on groups, with the bits of the interpreter of scalar programs.
 
-use super::inst::{Arg, Reg, Width};
-use super::state::{Low, Opnd, Pair, Val, long};
-use crate::cpu::codegen::vector_width::Why;
+use super::inst::{RegWidth, VirtualOperand, VirtualReg};
+use super::state::{BodyLowering, GroupValue, OpcodePair, ReadOperand, long};
+use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::scalar::{Prim, SInst, SOp};
 use adfuse_ir::{DType, Literal};
 use iced_x86::Code;
@@ -11,37 +11,44 @@ use smallvec::SmallVec;
 /// The instructions of both widths.
 macro_rules! pair {
     ($a:ident, $b:ident) => {
-        Pair(Code::$a, Code::$b)
+        OpcodePair(Code::$a, Code::$b)
     };
 }
 pub(crate) use pair;
 
-pub(crate) const AND: Pair = pair!(EVEX_Vpandd_zmm_k1z_zmm_zmmm512b32, VEX_Vpand_ymm_ymm_ymmm256);
-pub(crate) const AND_LONG: Pair =
+pub(crate) const AND: OpcodePair =
+    pair!(EVEX_Vpandd_zmm_k1z_zmm_zmmm512b32, VEX_Vpand_ymm_ymm_ymmm256);
+pub(crate) const AND_LONG: OpcodePair =
     pair!(EVEX_Vpandq_zmm_k1z_zmm_zmmm512b64, VEX_Vpand_ymm_ymm_ymmm256);
-pub(crate) const OR: Pair = pair!(EVEX_Vpord_zmm_k1z_zmm_zmmm512b32, VEX_Vpor_ymm_ymm_ymmm256);
-pub(crate) const OR_LONG: Pair = pair!(EVEX_Vporq_zmm_k1z_zmm_zmmm512b64, VEX_Vpor_ymm_ymm_ymmm256);
-pub(crate) const XOR: Pair = pair!(EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, VEX_Vpxor_ymm_ymm_ymmm256);
-pub(crate) const XOR_LONG: Pair =
+pub(crate) const OR: OpcodePair =
+    pair!(EVEX_Vpord_zmm_k1z_zmm_zmmm512b32, VEX_Vpor_ymm_ymm_ymmm256);
+pub(crate) const OR_LONG: OpcodePair =
+    pair!(EVEX_Vporq_zmm_k1z_zmm_zmmm512b64, VEX_Vpor_ymm_ymm_ymmm256);
+pub(crate) const XOR: OpcodePair =
+    pair!(EVEX_Vpxord_zmm_k1z_zmm_zmmm512b32, VEX_Vpxor_ymm_ymm_ymmm256);
+pub(crate) const XOR_LONG: OpcodePair =
     pair!(EVEX_Vpxorq_zmm_k1z_zmm_zmmm512b64, VEX_Vpxor_ymm_ymm_ymmm256);
-pub(crate) const ADD_INT: Pair =
+pub(crate) const ADD_INT: OpcodePair =
     pair!(EVEX_Vpaddd_zmm_k1z_zmm_zmmm512b32, VEX_Vpaddd_ymm_ymm_ymmm256);
-pub(crate) const ADD_LONG: Pair =
+pub(crate) const ADD_LONG: OpcodePair =
     pair!(EVEX_Vpaddq_zmm_k1z_zmm_zmmm512b64, VEX_Vpaddq_ymm_ymm_ymmm256);
-pub(crate) const SUB_INT: Pair =
+pub(crate) const SUB_INT: OpcodePair =
     pair!(EVEX_Vpsubd_zmm_k1z_zmm_zmmm512b32, VEX_Vpsubd_ymm_ymm_ymmm256);
-pub(crate) const SUB_LONG: Pair =
+pub(crate) const SUB_LONG: OpcodePair =
     pair!(EVEX_Vpsubq_zmm_k1z_zmm_zmmm512b64, VEX_Vpsubq_ymm_ymm_ymmm256);
-pub(crate) const SHL: Pair = pair!(EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8, VEX_Vpslld_ymm_ymm_imm8);
-pub(crate) const SHR: Pair = pair!(EVEX_Vpsrld_zmm_k1z_zmmm512b32_imm8, VEX_Vpsrld_ymm_ymm_imm8);
-pub(crate) const SAR: Pair = pair!(EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8, VEX_Vpsrad_ymm_ymm_imm8);
-pub(crate) const SHL_LONG: Pair =
+pub(crate) const SHL: OpcodePair =
+    pair!(EVEX_Vpslld_zmm_k1z_zmmm512b32_imm8, VEX_Vpslld_ymm_ymm_imm8);
+pub(crate) const SHR: OpcodePair =
+    pair!(EVEX_Vpsrld_zmm_k1z_zmmm512b32_imm8, VEX_Vpsrld_ymm_ymm_imm8);
+pub(crate) const SAR: OpcodePair =
+    pair!(EVEX_Vpsrad_zmm_k1z_zmmm512b32_imm8, VEX_Vpsrad_ymm_ymm_imm8);
+pub(crate) const SHL_LONG: OpcodePair =
     pair!(EVEX_Vpsllq_zmm_k1z_zmmm512b64_imm8, VEX_Vpsllq_ymm_ymm_imm8);
-pub(crate) const SHR_LONG: Pair =
+pub(crate) const SHR_LONG: OpcodePair =
     pair!(EVEX_Vpsrlq_zmm_k1z_zmmm512b64_imm8, VEX_Vpsrlq_ymm_ymm_imm8);
 
 /// The arithmetic of floats that has one instruction.
-pub(crate) fn float(p: Prim, eight: bool) -> Option<Pair> {
+pub(crate) fn float(p: Prim, eight: bool) -> Option<OpcodePair> {
     Some(match (p, eight) {
         (Prim::Add, false) => {
             pair!(EVEX_Vaddps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vaddps_ymm_ymm_ymmm256)
@@ -74,7 +81,7 @@ pub(crate) fn float(p: Prim, eight: bool) -> Option<Pair> {
 }
 
 /// Arithmetic of integers that has one instruction: in 32 bits, in 64 bits.
-pub(crate) fn whole(p: Prim, eight: bool) -> Option<Pair> {
+pub(crate) fn whole(p: Prim, eight: bool) -> Option<OpcodePair> {
     Some(match (p, eight) {
         (Prim::Add, false) => ADD_INT,
         (Prim::Add, true) => ADD_LONG,
@@ -87,7 +94,7 @@ pub(crate) fn whole(p: Prim, eight: bool) -> Option<Pair> {
     })
 }
 
-fn fma(eight: bool, addend_last: bool) -> Pair {
+fn fma(eight: bool, addend_last: bool) -> OpcodePair {
     match (eight, addend_last) {
         (false, true) => {
             pair!(EVEX_Vfmadd213ps_zmm_k1z_zmm_zmmm512b32_er, VEX_Vfmadd213ps_ymm_ymm_ymmm256)
@@ -104,12 +111,16 @@ fn fma(eight: bool, addend_last: bool) -> Pair {
     }
 }
 
-impl Low<'_> {
+impl BodyLowering<'_> {
     /// The result of an instruction.
-    pub(crate) fn inst(&mut self, inst: &SInst, args: &[Val]) -> Result<Val, Why> {
-        let SOp::Prim(p) = inst.op else { return Err(Why::Order) };
+    pub(crate) fn inst(
+        &mut self,
+        inst: &SInst,
+        args: &[GroupValue],
+    ) -> Result<GroupValue, Unsupported> {
+        let SOp::Prim(p) = inst.op else { return Err(Unsupported::Order) };
         let from = inst.args.first().map_or(inst.dtype, |&a| self.p.body.insts[a].dtype);
-        let Some(&first) = args.first() else { return Err(Why::Order) };
+        let Some(&first) = args.first() else { return Err(Unsupported::Order) };
         let known: SmallVec<[Option<Literal>; 3]> = inst
             .args
             .iter()
@@ -122,13 +133,13 @@ impl Low<'_> {
             Prim::Convert => self.convert(&first, from, inst.dtype),
             Prim::Bitcast if inst.dtype != DType::Bool && from.bytes() == inst.dtype.bytes() => {
                 let d = inst.dtype;
-                self.each(&[first], |low, x, _| Ok(low.kept(d, x[0])))
+                self.each(&[first], |low, x, _| Ok(low.wrapped_small_int(d, x[0])))
             }
-            Prim::Select => self.select(inst.dtype, args),
+            Prim::Select => self.select_prim(inst.dtype, args),
             Prim::Lookup(table) => self.lookup(table, &first),
             Prim::Bitcast => match from {
                 DType::Bool => self.logic(p, args),
-                _ => Err(Why::Prim(p, from)),
+                _ => Err(Unsupported::Prim(p, from)),
             },
             Prim::Eq | Prim::Ne | Prim::Lt | Prim::Le | Prim::Gt | Prim::Ge => match from {
                 DType::Bool => self.logic(p, args),
@@ -171,27 +182,27 @@ impl Low<'_> {
     /// The same on each part.
     pub(crate) fn each(
         &mut self,
-        args: &[Val],
-        mut f: impl FnMut(&mut Self, &[Opnd], usize) -> Result<Opnd, Why>,
-    ) -> Result<Val, Why> {
+        args: &[GroupValue],
+        mut f: impl FnMut(&mut Self, &[ReadOperand], usize) -> Result<ReadOperand, Unsupported>,
+    ) -> Result<GroupValue, Unsupported> {
         let count = args.first().map_or(0, |a| a.parts().len());
-        let mut parts: SmallVec<[Opnd; 2]> = SmallVec::new();
+        let mut parts: SmallVec<[ReadOperand; 2]> = SmallVec::new();
         for k in 0..count {
-            let given: Option<SmallVec<[Opnd; 3]>> =
+            let given: Option<SmallVec<[ReadOperand; 3]>> =
                 args.iter().map(|a| a.parts().get(k).copied()).collect();
-            parts.push(f(self, &given.ok_or(Why::Order)?, k)?);
+            parts.push(f(self, &given.ok_or(Unsupported::Order)?, k)?);
         }
-        Ok(Val::of(&parts))
+        Ok(GroupValue::of(&parts))
     }
 
     pub(crate) fn part(
         &mut self,
         p: Prim,
         d: DType,
-        x: &[Opnd],
+        x: &[ReadOperand],
         known: &[Option<Literal>],
-    ) -> Result<Opnd, Why> {
-        let none = Why::Prim(p, d);
+    ) -> Result<ReadOperand, Unsupported> {
+        let none = Unsupported::Prim(p, d);
         let eight = long(d);
         let a = x[0];
         let b = x.get(1).copied().unwrap_or(a);
@@ -211,16 +222,18 @@ impl Low<'_> {
                     // The first operand of two NaNs wins, so that operands keep their order where both may
                     // be one.
                     match (a, b) {
-                        (Opnd::Const(..), Opnd::Reg(_)) if !nan(known, 0) => self.op(pair, &[b, a]),
+                        (ReadOperand::Const(..), ReadOperand::Reg(_)) if !nan(known, 0) => {
+                            self.op(pair, &[b, a])
+                        }
                         _ => self.op(pair, &[a, b]),
                     }
                 }
                 Prim::Sub | Prim::Div => self.op(float(p, eight).ok_or(none)?, &[a, b]),
                 Prim::Sqrt => self.op(float(p, eight).ok_or(none)?, &[a]),
-                Prim::Neg => self.op(xor, &[a, Opnd::Const(sign, bytes)]),
+                Prim::Neg => self.op(xor, &[a, ReadOperand::Const(sign, bytes)]),
                 Prim::Abs => {
                     let mask = if eight { !sign } else { sign ^ 0xffff_ffff };
-                    self.op(and, &[a, Opnd::Const(mask, bytes)])
+                    self.op(and, &[a, ReadOperand::Const(mask, bytes)])
                 }
                 Prim::Floor | Prim::Ceil | Prim::RoundEven | Prim::Trunc => {
                     self.rounded(p, a, eight)
@@ -263,11 +276,11 @@ impl Low<'_> {
             Prim::Xor => self.either(xor, a, b),
             Prim::Not => {
                 let ones = if eight { u64::MAX } else { 0xffff_ffff };
-                self.op(xor, &[a, Opnd::Const(ones, bytes)])
+                self.op(xor, &[a, ReadOperand::Const(ones, bytes)])
             }
             Prim::Neg => {
                 let sub = if eight { SUB_LONG } else { SUB_INT };
-                self.op(sub, &[Opnd::Const(0, bytes), a])
+                self.op(sub, &[ReadOperand::Const(0, bytes), a])
             }
             Prim::Abs if !d.is_signed_int() => a,
             Prim::Abs => self.absolute(a, eight),
@@ -301,22 +314,22 @@ impl Low<'_> {
             | Prim::Bitcast
             | Prim::Lookup(_) => return Err(none),
         };
-        Ok(self.kept(d, found))
+        Ok(self.wrapped_small_int(d, found))
     }
 
     /// 8-bit integers in 32-bit lanes, made what they are in 8 bits.
-    pub(crate) fn kept(&mut self, d: DType, x: Opnd) -> Opnd {
+    pub(crate) fn wrapped_small_int(&mut self, d: DType, x: ReadOperand) -> ReadOperand {
         match d {
             DType::I8 => {
                 let high = self.by(SHL, x, 24);
                 self.by(SAR, high, 24)
             }
-            DType::U8 => self.op(AND, &[x, Opnd::Const(0xff, 4)]),
+            DType::U8 => self.op(AND, &[x, ReadOperand::Const(0xff, 4)]),
             _ => x,
         }
     }
 
-    fn rounded(&mut self, p: Prim, x: Opnd, eight: bool) -> Opnd {
+    fn rounded(&mut self, p: Prim, x: ReadOperand, eight: bool) -> ReadOperand {
         let pair = match eight {
             true => {
                 pair!(EVEX_Vrndscalepd_zmm_k1z_zmmm512b64_imm8_sae, VEX_Vroundpd_ymm_ymmm256_imm8)
@@ -334,7 +347,7 @@ impl Low<'_> {
         self.op_byte(pair, &[x], Some(8 | mode))
     }
 
-    fn copy_sign(&mut self, x: Opnd, y: Opnd, sign: u64, eight: bool) -> Opnd {
+    fn copy_sign(&mut self, x: ReadOperand, y: ReadOperand, sign: u64, eight: bool) -> ReadOperand {
         let bytes = if eight { 8 } else { 4 };
         if self.wide {
             let (x, y) = (self.reg(x), self.reg(y));
@@ -342,32 +355,34 @@ impl Low<'_> {
                 true => Code::EVEX_Vpternlogq_zmm_k1z_zmm_zmmm512b64_imm8,
                 false => Code::EVEX_Vpternlogd_zmm_k1z_zmm_zmmm512b32_imm8,
             };
-            let sign = self.any(Opnd::Const(sign, bytes));
+            let sign = self.any(ReadOperand::Const(sign, bytes));
             // The third chooses the second over the first.
-            let args = [self.whole(y), sign, Arg::Byte(0xd8)];
-            return Opnd::Reg(self.make_with(code, Width::Z, &args, |i| i.tied = Some(x)));
+            let args = [self.whole(y), sign, VirtualOperand::Byte(0xd8)];
+            return ReadOperand::Reg(
+                self.make_with(code, RegWidth::Z, &args, |i| i.tied = Some(x)),
+            );
         }
         let others = if eight { !sign } else { sign ^ 0xffff_ffff };
-        let x = self.op(AND, &[x, Opnd::Const(others, bytes)]);
-        let y = self.op(AND, &[y, Opnd::Const(sign, bytes)]);
+        let x = self.op(AND, &[x, ReadOperand::Const(others, bytes)]);
+        let y = self.op(AND, &[y, ReadOperand::Const(sign, bytes)]);
         self.op(OR, &[x, y])
     }
 
     /// `x * y + z`, rounded once.
-    fn fused(&mut self, args: &[Opnd], eight: bool) -> Opnd {
+    fn fused(&mut self, args: &[ReadOperand], eight: bool) -> ReadOperand {
         let [x, y, z] = [args[0], args[1], *args.get(2).unwrap_or(&args[0])];
         // A factor in memory comes last, else the addend does.
-        let (x, y) = if matches!(x, Opnd::Reg(_)) { (x, y) } else { (y, x) };
-        let factor_last = !matches!(y, Opnd::Reg(_)) && matches!(z, Opnd::Reg(_));
+        let (x, y) = if matches!(x, ReadOperand::Reg(_)) { (x, y) } else { (y, x) };
+        let factor_last = !matches!(y, ReadOperand::Reg(_)) && matches!(z, ReadOperand::Reg(_));
         let (second, third) = if factor_last { (z, y) } else { (y, z) };
         // What is loaded anyway may be lost; the other factor need not be copied then.
-        let lost = !matches!(second, Opnd::Reg(_)) && !factor_last;
+        let lost = !matches!(second, ReadOperand::Reg(_)) && !factor_last;
         let (x, second) = if lost { (second, x) } else { (x, second) };
         let (x, second) = (self.reg(x), self.reg(second));
         let third = self.any(third);
         let code = self.code(fma(eight, !factor_last));
         let args = [self.whole(second), third];
-        Opnd::Reg(self.make_with(code, self.full(), &args, |i| i.tied = Some(x)))
+        ReadOperand::Reg(self.make_with(code, self.full(), &args, |i| i.tied = Some(x)))
     }
 
     /// The larger or the smaller of floats. A constant other than NaN, and other than the zero that loses,
@@ -377,10 +392,10 @@ impl Low<'_> {
         &mut self,
         max: bool,
         d: DType,
-        a: Opnd,
-        b: Opnd,
+        a: ReadOperand,
+        b: ReadOperand,
         known: &[Option<Literal>],
-    ) -> Opnd {
+    ) -> ReadOperand {
         let plain = |l: &Option<Literal>| {
             l.is_some_and(|l| {
                 let loses = if max { -0.0f64 } else { 0.0 };
@@ -394,45 +409,53 @@ impl Low<'_> {
         };
         let eight = long(d);
         if let Some((x, c)) = constant {
-            let x = Opnd::Reg(self.reg(x));
+            let x = ReadOperand::Reg(self.reg(x));
             // Where it is within the constant; a NaN is not.
             let within = self.float_test(if max { 0x12 } else { 0x1d }, eight, x, c);
-            return self.pick(within, c, x, eight);
+            return self.select(within, c, x, eight);
         }
-        let (a, b) = (Opnd::Reg(self.reg(a)), Opnd::Reg(self.reg(b)));
+        let (a, b) = (ReadOperand::Reg(self.reg(a)), ReadOperand::Reg(self.reg(b)));
         let best = match self.wide {
             true => {
                 let pair = match eight {
-                    true => {
-                        Pair(Code::EVEX_Vrangepd_zmm_k1z_zmm_zmmm512b64_imm8_sae, Code::INVALID)
-                    }
-                    false => {
-                        Pair(Code::EVEX_Vrangeps_zmm_k1z_zmm_zmmm512b32_imm8_sae, Code::INVALID)
-                    }
+                    true => OpcodePair(
+                        Code::EVEX_Vrangepd_zmm_k1z_zmm_zmmm512b64_imm8_sae,
+                        Code::INVALID,
+                    ),
+                    false => OpcodePair(
+                        Code::EVEX_Vrangeps_zmm_k1z_zmm_zmmm512b32_imm8_sae,
+                        Code::INVALID,
+                    ),
                 };
                 self.op_byte(pair, &[a, b], Some(if max { 5 } else { 4 }))
             }
             false => {
                 let further = self.float_test(if max { 0x1e } else { 0x11 }, eight, a, b);
-                let better = self.pick(further, a, b, eight);
+                let better = self.select(further, a, b, eight);
                 let same = self.float_test(0, eight, a, b);
                 let joined = self.op(if max { AND } else { OR }, &[a, b]);
-                self.pick(same, joined, better, eight)
+                self.select(same, joined, better, eight)
             }
         };
         let best = match self.wide {
             true => {
                 let second = self.float_test(3, eight, b, b);
-                self.pick(second, b, best, eight)
+                self.select(second, b, best, eight)
             }
             false => best,
         };
         let first = self.float_test(3, eight, a, a);
-        self.pick(first, a, best, eight)
+        self.select(first, a, best, eight)
     }
 
     /// A comparison of floats, by its number in the instruction.
-    pub(crate) fn float_test(&mut self, which: u8, eight: bool, a: Opnd, b: Opnd) -> Reg {
+    pub(crate) fn float_test(
+        &mut self,
+        which: u8,
+        eight: bool,
+        a: ReadOperand,
+        b: ReadOperand,
+    ) -> VirtualReg {
         let pair = match eight {
             true => {
                 pair!(EVEX_Vcmppd_kr_k1_zmm_zmmm512b64_imm8_sae, VEX_Vcmppd_ymm_ymm_ymmm256_imm8)
@@ -445,13 +468,19 @@ impl Low<'_> {
     }
 
     /// A comparison.
-    pub(crate) fn test(&mut self, pair: Pair, a: Opnd, b: Opnd, which: Option<u8>) -> Reg {
+    pub(crate) fn test(
+        &mut self,
+        pair: OpcodePair,
+        a: ReadOperand,
+        b: ReadOperand,
+        which: Option<u8>,
+    ) -> VirtualReg {
         let a = self.reg(a);
-        let mut args: SmallVec<[Arg; 4]> = SmallVec::new();
+        let mut args: SmallVec<[VirtualOperand; 4]> = SmallVec::new();
         args.push(self.whole(a));
         args.push(self.any(b));
-        args.extend(which.map(Arg::Byte));
-        let width = if self.wide { Width::Mask } else { Width::Y };
+        args.extend(which.map(VirtualOperand::Byte));
+        let width = if self.wide { RegWidth::Mask } else { RegWidth::Y };
         self.make(self.code(pair), width, &args)
     }
 }

@@ -1,15 +1,17 @@
-//! Stretches of a line: where guards are constant, and blocks of folds begin and end.
+//! Splits lines into segments in which guards are constant, and at which blocks of folds begin and end.
 //!
-//! Guards are affine along a line, so that each holds between two coordinates; between neighbouring ones of
-//! these, every parameter is read through one way, chosen once. Lanes are what is neutral where a block
-//! begins, and join where it ends; what is between stays in memory, for the next range of places too.
+//! A guard is affine along a line, so it holds between two coordinates. In a segment between neighbouring bounds, every
+//! parameter is read from one source, chosen once. Lanes are set to the neutral element where a block begins, and are
+//! joined where it ends. In between they stay in memory, also for the next call.
 
-use super::inst::{Mem, Op};
+use super::inst::{AllocatedOperand, Mem};
 use super::regalloc::choose;
-use super::scalar_asm::Emit;
-use super::state::{ALONG, HIGH, Lines, Loc, Low, Pointer};
-use crate::cpu::codegen::loop_ir::{Access, Folded, Planned, Reach, Read, Source, Way};
-use crate::cpu::codegen::vector_width::Why;
+use super::scalar_asm::CodeSink;
+use super::state::{ALONG, BodyLowering, HIGH, LinePointer, PointerHome, SweepEmitter};
+use crate::cpu::codegen::loop_ir::{
+    Access, GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess, WalkedFold,
+};
+use crate::cpu::codegen::vector_width::Unsupported;
 use adfuse_ir::Literal;
 use iced_x86::{Code, Register};
 use std::ops::Range;
@@ -22,22 +24,24 @@ const RDX: Register = Register::RDX;
 const LITERAL: usize = 4 * 16;
 
 /// The parameters that are read through guards which change along the line.
-pub(crate) fn guarded(p: &Planned) -> impl Iterator<Item = (usize, &[Way])> {
+pub(crate) fn guarded(p: &LoopNest) -> impl Iterator<Item = (usize, &[GuardedSource])> {
     p.reads.iter().enumerate().filter_map(|(k, read)| match read {
-        Read::Ways(ways) if p.varies[k] && p.loads[k] == Reach::Ways => Some((k, ways.as_slice())),
+        ParamRead::Guarded(sources) if p.varies[k] && p.loads[k] == VectorAccess::Guarded => {
+            Some((k, sources.as_slice()))
+        }
         _ => None,
     })
 }
 
 /// The folds in the order of lanes, by their outputs.
-fn lane_folds(p: &Planned) -> Vec<(usize, &Folded, &Access)> {
+fn lane_folds(p: &LoopNest) -> Vec<(usize, &WalkedFold, &Access)> {
     let folds = p.folds.iter().enumerate();
     folds.filter_map(|(k, f)| f.as_ref().and_then(|f| Some((k, f, f.lanes.as_ref()?)))).collect()
 }
 
-impl Lines<'_> {
+impl SweepEmitter<'_> {
     /// Along a line, stretch by stretch.
-    pub(crate) fn stretches(&mut self, n: i64) -> Result<(), Why> {
+    pub(crate) fn segments(&mut self, n: i64) -> Result<(), Unsupported> {
         let p = self.p;
         let end = self.frame.long();
         self.store(Mem::Frame(end), HIGH);
@@ -62,8 +66,8 @@ impl Lines<'_> {
         if !folds.is_empty() {
             self.begin_block(&folds)?;
         }
-        self.choose_ways();
-        self.stretch(n)?;
+        self.choose_sources();
+        self.segment(n)?;
         self.mov(ALONG, HIGH);
         if !folds.is_empty() {
             self.end_block(&folds)?;
@@ -76,7 +80,7 @@ impl Lines<'_> {
     /// Ends the stretch at `rax`, if that is sooner.
     fn sooner(&mut self) {
         self.compare(RAX, HIGH);
-        self.ins(Code::Cmovl_r64_rm64, &[Op::Reg(HIGH), Op::Reg(RAX)]);
+        self.ins(Code::Cmovl_r64_rm64, &[AllocatedOperand::Reg(HIGH), AllocatedOperand::Reg(RAX)]);
     }
 
     /// The coordinates between which a form is in a range.
@@ -104,33 +108,36 @@ impl Lines<'_> {
     }
 
     /// Chooses the way of each parameter that is read through guards.
-    fn choose_ways(&mut self) {
+    fn choose_sources(&mut self) {
         let p = self.p;
-        for (k, ways) in guarded(p) {
-            let Some(Pointer { loc: Loc::At(pointer), first: along }) =
+        for (k, sources) in guarded(p) {
+            let Some(LinePointer { loc: PointerHome::At(pointer), first: along }) =
                 self.pointers.reads.get(k).copied().flatten()
             else {
                 continue;
             };
             let done = self.fresh();
-            for (n, way) in ways.iter().enumerate() {
+            for (n, source) in sources.iter().enumerate() {
                 let next = self.fresh();
                 // The last way holds wherever no other does.
-                if n + 1 < ways.len() {
-                    self.guards(&way.guards, next);
+                if n + 1 < sources.len() {
+                    self.guards(&source.guards, next);
                 }
-                let bits = match &way.from {
-                    Source::Array(a) => {
+                let bits = match &source.from {
+                    LoadSource::Array(a) => {
                         self.form(a.form);
                         self.times(RAX, RAX, a.dtype.bytes() as i64, RDX);
                         self.pointer(RDX, a.at);
                         self.add(RAX, RDX);
                         -1
                     }
-                    Source::Literal(l) => {
+                    LoadSource::Literal(l) => {
                         let offset = self.pool.place(&in_memory(*l));
                         let m = Mem::Const { offset, every: false };
-                        self.ins(Code::Lea_r64_m, &[Op::Reg(RAX), Op::Mem(m)]);
+                        self.ins(
+                            Code::Lea_r64_m,
+                            &[AllocatedOperand::Reg(RAX), AllocatedOperand::Mem(m)],
+                        );
                         0
                     }
                 };
@@ -153,18 +160,18 @@ impl Lines<'_> {
     }
 
     /// Where a block begins, its lanes are what is neutral; the stretch ends with it.
-    fn begin_block(&mut self, folds: &[(usize, &Folded, &Access)]) -> Result<(), Why> {
+    fn begin_block(&mut self, folds: &[(usize, &WalkedFold, &Access)]) -> Result<(), Unsupported> {
         let whole = folds.first().map_or(1, |(_, f, _)| 1i64 << f.block_bits());
         self.block_place();
         self.set(RCX, whole - 1);
-        self.ins(Code::And_r64_rm64, &[Op::Reg(RAX), Op::Reg(RCX)]);
+        self.ins(Code::And_r64_rm64, &[AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(RCX)]);
         self.mov(RCX, ALONG);
         self.sub(RCX, RAX);
         self.plus(RCX, whole, RDX);
         self.compare(RCX, HIGH);
-        self.ins(Code::Cmovl_r64_rm64, &[Op::Reg(HIGH), Op::Reg(RCX)]);
+        self.ins(Code::Cmovl_r64_rm64, &[AllocatedOperand::Reg(HIGH), AllocatedOperand::Reg(RCX)]);
         let begun = self.fresh();
-        self.ins(Code::Test_rm64_r64, &[Op::Reg(RAX), Op::Reg(RAX)]);
+        self.ins(Code::Test_rm64_r64, &[AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(RAX)]);
         self.jump(Code::Jne_rel32_64, begun);
         for (_, f, lanes) in folds {
             self.block(|low| {
@@ -177,7 +184,7 @@ impl Lines<'_> {
     }
 
     /// Where a block has ended, its lanes join.
-    fn end_block(&mut self, folds: &[(usize, &Folded, &Access)]) -> Result<(), Why> {
+    fn end_block(&mut self, folds: &[(usize, &WalkedFold, &Access)]) -> Result<(), Unsupported> {
         let Some((_, first, _)) = folds.first() else { return Ok(()) };
         let (join, going) = (self.fresh(), self.fresh());
         self.block_place();
@@ -185,18 +192,21 @@ impl Lines<'_> {
         self.compare(RAX, RCX);
         self.jump(Code::Je_rel32_64, join);
         self.set(RCX, (1i64 << first.block_bits()) - 1);
-        self.ins(Code::And_r64_rm64, &[Op::Reg(RAX), Op::Reg(RCX)]);
+        self.ins(Code::And_r64_rm64, &[AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(RCX)]);
         self.jump(Code::Jne_rel32_64, going);
         self.bind(join);
         for (k, f, lanes) in folds {
             self.block_place();
             self.plus(RAX, -1, RCX);
             self.part(f);
-            let at = self.pointers.writes.get(*k).copied().flatten().ok_or(Why::Order)?;
+            let at = self.pointers.writes.get(*k).copied().flatten().ok_or(Unsupported::Order)?;
             match at.loc {
-                Loc::In(r) => self.add(RAX, r),
-                Loc::At(slot) => {
-                    self.ins(Code::Add_r64_rm64, &[Op::Reg(RAX), Op::Mem(Mem::Frame(slot))]);
+                PointerHome::In(r) => self.add(RAX, r),
+                PointerHome::At(slot) => {
+                    self.ins(
+                        Code::Add_r64_rm64,
+                        &[AllocatedOperand::Reg(RAX), AllocatedOperand::Mem(Mem::Frame(slot))],
+                    );
                 }
             }
             self.block(|low| low.join_lanes(f, lanes))?;
@@ -206,17 +216,17 @@ impl Lines<'_> {
     }
 
     /// From a place in `rax`, how far the part of its block is from that of the first block.
-    pub(crate) fn part(&mut self, f: &Folded) {
-        let shift = Op::Byte(f.block_bits() as u8);
-        self.ins(Code::Shr_rm64_imm8, &[Op::Reg(RAX), shift]);
+    pub(crate) fn part(&mut self, f: &WalkedFold) {
+        let shift = AllocatedOperand::Byte(f.block_bits() as u8);
+        self.ins(Code::Shr_rm64_imm8, &[AllocatedOperand::Reg(RAX), shift]);
         self.times(RAX, RAX, f.apart.wrapping_mul(f.dtype.bytes() as i64), RDX);
     }
 
     /// Some instructions over values.
     pub(crate) fn block(
         &mut self,
-        emit: impl FnOnce(&mut Low<'_>) -> Result<(), Why>,
-    ) -> Result<(), Why> {
+        emit: impl FnOnce(&mut BodyLowering<'_>) -> Result<(), Unsupported>,
+    ) -> Result<(), Unsupported> {
         let mut low = self.low(None);
         emit(&mut low)?;
         let (items, classes) = (low.items, low.classes);
@@ -226,14 +236,14 @@ impl Lines<'_> {
     }
 
     /// Makes columns that begin a block what is neutral.
-    pub(crate) fn begin_columns(&mut self) -> Result<(), Why> {
+    pub(crate) fn begin_columns(&mut self) -> Result<(), Unsupported> {
         let p = self.p;
         for (k, f) in p.folds.iter().enumerate() {
             let Some(f) = f.as_ref().filter(|f| f.lanes.is_none()) else { continue };
             let (top, done, begun) = (self.fresh(), self.fresh(), self.fresh());
             self.form(f.place);
             self.set(RCX, (1i64 << f.block_bits()) - 1);
-            self.ins(Code::And_r64_rm64, &[Op::Reg(RAX), Op::Reg(RCX)]);
+            self.ins(Code::And_r64_rm64, &[AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(RCX)]);
             self.jump(Code::Jne_rel32_64, begun);
             let low = self.frame.long();
             self.store(Mem::Frame(low), ALONG);

@@ -1,22 +1,23 @@
-//! The loops of a sweep: over lines of the innermost axis, and along it.
+//! The loops of a sweep: over lines of the innermost axis, and along each line.
 //!
-//! A line begins with what is the same all along it: coordinates, pointers, parameters and values that
-//! do not change, which stay in the function's frame. Then come several groups at a time, and then single
-//! ones, of which the last is partial: a mask says which elements are there. Packed bits begin with a
-//! partial group too, whose first elements are before the line.
+//! Loop invariants of a line come first: coordinates, pointers, parameters and values, which are kept in the stack
+//! frame. Then come interleaved groups, and then single groups, of which the last is partial: a mask selects its
+//! elements. Loops over packed bits begin with a partial group too, whose first elements are before the line.
 
-use super::constant_pool::Pool;
-use super::frame::{Frame, MOST};
-use super::inst::{Done, Label, Mem, Op};
+use super::constant_pool::ConstantPool;
+use super::frame::{MOST, StackFrame};
+use super::inst::{AllocatedOperand, CodeItem, Label, Mem};
 use super::loop_split::guarded;
 use super::nontemporal::outputs;
 use super::regalloc::{choose, vector_move};
-use super::scalar_asm::Emit;
+use super::scalar_asm::CodeSink;
 pub(crate) use super::state::HIGH;
-use super::state::{ALONG, Held, LANES, Lines, Low, Partial, Pointers, Shape};
+use super::state::{
+    ALONG, BodyLowering, BodyShape, LANES, LaneRegs, Partial, Pointers, SweepEmitter,
+};
 use super::supports::{grain, taken};
-use crate::cpu::codegen::loop_ir::{Planned, Reach};
-use crate::cpu::codegen::vector_width::Why;
+use crate::cpu::codegen::loop_ir::{LoopNest, VectorAccess};
+use crate::cpu::codegen::vector_width::Unsupported;
 use iced_x86::{Code, Register};
 use smallvec::SmallVec;
 
@@ -42,10 +43,10 @@ const SPARED: usize = 20;
 const LIGHT: usize = 16;
 
 /// One group.
-const SINGLE: Shape = Shape { copies: 1, rounds: 1, far: false };
+const SINGLE: BodyShape = BodyShape { copies: 1, rounds: 1, nontemporal: false };
 
-impl Emit for Lines<'_> {
-    fn push(&mut self, done: Done) {
+impl CodeSink for SweepEmitter<'_> {
+    fn push(&mut self, done: CodeItem) {
         self.done.push(done);
     }
 
@@ -56,18 +57,21 @@ impl Emit for Lines<'_> {
 }
 
 /// Emits a sweep's function: its constants, and its instructions.
-pub(crate) fn function(p: &Planned, wide: bool) -> Result<(Pool, Vec<Done>), Why> {
+pub(crate) fn function(
+    p: &LoopNest,
+    wide: bool,
+) -> Result<(ConstantPool, Vec<CodeItem>), Unsupported> {
     taken(p, wide)?;
-    let mut frame = Frame::default();
+    let mut frame = StackFrame::default();
     let caller = frame.long();
     let outer = (0..p.inner()).map(|_| frame.long()).collect();
     let scalars = p.reads.iter().map(|_| frame.long()).collect();
-    let mut lines = Lines {
+    let mut lines = SweepEmitter {
         p,
         wide,
         done: Vec::new(),
         labels: 0,
-        pool: Pool::default(),
+        pool: ConstantPool::default(),
         frame,
         outer,
         scalars,
@@ -81,7 +85,7 @@ pub(crate) fn function(p: &Planned, wide: bool) -> Result<(Pool, Vec<Done>), Why
     lines.all()?;
     let bytes = lines.frame.bytes();
     if bytes > MOST {
-        return Err(Why::Frame);
+        return Err(Unsupported::Frame);
     }
     let body = std::mem::take(&mut lines.done);
     lines.enter(bytes, caller);
@@ -90,19 +94,22 @@ pub(crate) fn function(p: &Planned, wide: bool) -> Result<(Pool, Vec<Done>), Why
     Ok((lines.pool, lines.done))
 }
 
-impl Lines<'_> {
+impl SweepEmitter<'_> {
     pub(crate) fn lanes(&self) -> u32 {
         if self.wide { 16 } else { 8 }
     }
 
     fn enter(&mut self, bytes: u32, caller: u32) {
         for r in SAVED {
-            self.ins(Code::Push_r64, &[Op::Reg(r)]);
+            self.ins(Code::Push_r64, &[AllocatedOperand::Reg(r)]);
         }
         self.mov(RAX, Register::RSP);
-        let size = Op::Short(bytes as i32);
-        self.ins(Code::Sub_rm64_imm32, &[Op::Reg(Register::RSP), size]);
-        self.ins(Code::And_rm64_imm32, &[Op::Reg(Register::RSP), Op::Short(-64)]);
+        let size = AllocatedOperand::Short(bytes as i32);
+        self.ins(Code::Sub_rm64_imm32, &[AllocatedOperand::Reg(Register::RSP), size]);
+        self.ins(
+            Code::And_rm64_imm32,
+            &[AllocatedOperand::Reg(Register::RSP), AllocatedOperand::Short(-64)],
+        );
         // The stack grows page by page.
         for page in 1..=bytes / 4096 {
             let offset = (bytes - page * 4096) as i32;
@@ -121,13 +128,13 @@ impl Lines<'_> {
         self.ins(Code::VEX_Vzeroupper, &[]);
         self.load(Register::RSP, Mem::Frame(caller));
         for r in SAVED.into_iter().rev() {
-            self.ins(Code::Pop_r64, &[Op::Reg(r)]);
+            self.ins(Code::Pop_r64, &[AllocatedOperand::Reg(r)]);
         }
         self.ins(Code::Retnq, &[]);
     }
 
     /// All lines.
-    fn all(&mut self) -> Result<(), Why> {
+    fn all(&mut self) -> Result<(), Unsupported> {
         let (head, exit) = (self.fresh(), self.fresh());
         self.bind(head);
         self.compare(PLACE, END);
@@ -145,7 +152,7 @@ impl Lines<'_> {
         self.mov(RDX, END);
         self.sub(RDX, PLACE);
         self.compare(RDX, RCX);
-        self.ins(Code::Cmovl_r64_rm64, &[Op::Reg(RCX), Op::Reg(RDX)]);
+        self.ins(Code::Cmovl_r64_rm64, &[AllocatedOperand::Reg(RCX), AllocatedOperand::Reg(RDX)]);
         self.add(PLACE, RCX);
         self.mov(HIGH, ALONG);
         self.add(HIGH, RCX);
@@ -166,8 +173,8 @@ impl Lines<'_> {
         Ok(())
     }
 
-    pub(crate) fn low(&mut self, partial: Option<Partial>) -> Low<'_> {
-        Low {
+    pub(crate) fn low(&mut self, partial: Option<Partial>) -> BodyLowering<'_> {
+        BodyLowering {
             p: self.p,
             wide: self.wide,
             items: Vec::new(),
@@ -191,17 +198,17 @@ impl Lines<'_> {
     /// than one at a time, or for lanes that are to stay in them.
     fn body(
         &mut self,
-        shape: Shape,
-        held: Option<&Held>,
+        shape: BodyShape,
+        held: Option<&LaneRegs>,
         partial: Option<Partial>,
-    ) -> Result<Option<Vec<Done>>, Why> {
+    ) -> Result<Option<Vec<CodeItem>>, Unsupported> {
         let frame = self.frame;
-        let beyond = if shape.far { self.beyond.clone() } else { Vec::new() };
+        let beyond = if shape.nontemporal { self.beyond.clone() } else { Vec::new() };
         let mut low = self.low(partial);
         low.beyond = &beyond;
         low.begin();
         if let Some(held) = held {
-            low.hold(held);
+            low.bind_lanes(held);
         }
         for round in 0..shape.rounds {
             low.groups(round * shape.copies..(round + 1) * shape.copies)?;
@@ -220,9 +227,9 @@ impl Lines<'_> {
     fn several(
         &mut self,
         n: i64,
-        held: Option<&Held>,
-        far: bool,
-    ) -> Result<Option<(u32, Vec<Done>)>, Why> {
+        held: Option<&LaneRegs>,
+        nontemporal: bool,
+    ) -> Result<Option<(u32, Vec<CodeItem>)>, Unsupported> {
         let wanted: &[u32] = match self.p.order.len() {
             0..LIGHT => &[4, 2, 1],
             LIGHT..MOST_COPIED => &[2, 1],
@@ -231,7 +238,7 @@ impl Lines<'_> {
         for &copies in wanted {
             // Lanes in registers are gone through whole.
             let least = if held.is_some() { LANES / self.lanes() } else { 1 };
-            let shape = Shape { copies, rounds: least.div_ceil(copies), far };
+            let shape = BodyShape { copies, rounds: least.div_ceil(copies), nontemporal };
             let step = shape.copies * shape.rounds * self.lanes();
             if i64::from(step) <= n
                 && let Some(code) = self.body(shape, held, None)?
@@ -243,7 +250,7 @@ impl Lines<'_> {
     }
 
     /// Along a line.
-    fn along(&mut self, n: i64) -> Result<(), Why> {
+    fn along(&mut self, n: i64) -> Result<(), Unsupported> {
         let p = self.p;
         let mut partial =
             Partial { to: self.frame.long(), from: None, bits: self.frame.long(), masks: [0; 3] };
@@ -257,13 +264,13 @@ impl Lines<'_> {
         self.between(n);
         self.begin_columns()?;
         match p.lanes().is_some() || guarded(p).next().is_some() {
-            true => self.stretches(n),
-            false => self.stretch(n),
+            true => self.segments(n),
+            false => self.segment(n),
         }
     }
 
     /// From a coordinate to another.
-    pub(crate) fn stretch(&mut self, n: i64) -> Result<(), Why> {
+    pub(crate) fn segment(&mut self, n: i64) -> Result<(), Unsupported> {
         let p = self.p;
         let lanes = self.lanes();
         let partial = self.partial;
@@ -272,7 +279,8 @@ impl Lines<'_> {
             // Groups begin where bytes do, or lanes.
             let accesses = self.pointers.reads.iter().zip(&p.loads);
             let accesses = accesses.chain(self.pointers.writes.iter().zip(&p.stores));
-            let first = accesses.filter(|(_, r)| **r == Reach::Packed).find_map(|(at, _)| *at);
+            let first =
+                accesses.filter(|(_, r)| **r == VectorAccess::Packed).find_map(|(at, _)| *at);
             let first = first.map(|at| at.first).or(self.pointers.place);
             match first {
                 Some(first) => self.load(RAX, Mem::Frame(first)),
@@ -281,14 +289,20 @@ impl Lines<'_> {
             }
             self.add(RAX, ALONG);
             let grain = grain(p, self.wide) as i32;
-            self.ins(Code::And_rm64_imm32, &[Op::Reg(RAX), Op::Short(grain - 1)]);
+            self.ins(
+                Code::And_rm64_imm32,
+                &[AllocatedOperand::Reg(RAX), AllocatedOperand::Short(grain - 1)],
+            );
             self.store(Mem::Frame(from), RAX);
             self.sub(ALONG, RAX);
-            self.ins(Code::Test_rm64_r64, &[Op::Reg(RAX), Op::Reg(RAX)]);
+            self.ins(
+                Code::Test_rm64_r64,
+                &[AllocatedOperand::Reg(RAX), AllocatedOperand::Reg(RAX)],
+            );
             self.jump(Code::Jne_rel32_64, rest);
         }
         self.bind(main);
-        let mut held = self.held();
+        let mut held = self.lane_registers();
         let mut several = match &held {
             Some(_) => self.several(n, held.as_ref(), false)?,
             None => None,
@@ -298,7 +312,7 @@ impl Lines<'_> {
             several = self.several(n, None, false)?;
         }
         if let Some((step, code)) = several {
-            self.far_loop(n, rest)?;
+            self.nontemporal_loop(n, rest)?;
             self.next(step);
             self.jump(Code::Jg_rel32_64, rest);
             if let Some(held) = &held {
@@ -313,7 +327,7 @@ impl Lines<'_> {
         self.bind(rest);
         self.left(done);
         self.masks(&partial);
-        let code = self.body(SINGLE, None, Some(partial))?.ok_or(Why::Order)?;
+        let code = self.body(SINGLE, None, Some(partial))?.ok_or(Unsupported::Order)?;
         self.done.extend(code);
         self.plus(ALONG, lanes.into(), RAX);
         if let Some(from) = partial.from {
@@ -330,12 +344,12 @@ impl Lines<'_> {
     /// Compares the end of this many elements with the line's.
     fn next(&mut self, step: u32) {
         let m = Mem::At { base: ALONG, index: None, offset: step as i32 };
-        self.ins(Code::Lea_r64_m, &[Op::Reg(RAX), Op::Mem(m)]);
+        self.ins(Code::Lea_r64_m, &[AllocatedOperand::Reg(RAX), AllocatedOperand::Mem(m)]);
         self.compare(RAX, HIGH);
     }
 
     /// A loop over bodies of this many elements, while at least as many remain; the caller knows that the first does.
-    fn loop_of(&mut self, step: u32, code: Vec<Done>) {
+    fn loop_of(&mut self, step: u32, code: Vec<CodeItem>) {
         let top = self.fresh();
         self.bind(top);
         self.done.extend(code);
@@ -346,16 +360,19 @@ impl Lines<'_> {
 
     /// The loop that stores past the caches, where outputs do; it goes on at a label, or behind itself where
     /// outputs do not lie so.
-    fn far_loop(&mut self, n: i64, rest: Label) -> Result<(), Why> {
+    fn nontemporal_loop(&mut self, n: i64, rest: Label) -> Result<(), Unsupported> {
         let (there, plain) = (self.fresh(), self.fresh());
         if !self.short_of(there) {
             return Ok(());
         }
         let partial = self.partial;
         self.masks(&partial);
-        let code = self.body(SINGLE, None, Some(partial))?.ok_or(Why::Order)?;
+        let code = self.body(SINGLE, None, Some(partial))?.ok_or(Unsupported::Order)?;
         self.done.extend(code);
-        self.ins(Code::Add_r64_rm64, &[Op::Reg(ALONG), Op::Mem(Mem::Frame(partial.to))]);
+        self.ins(
+            Code::Add_r64_rm64,
+            &[AllocatedOperand::Reg(ALONG), AllocatedOperand::Mem(Mem::Frame(partial.to))],
+        );
         self.bind(there);
         self.unless_there(plain);
         if let Some((step, code)) = self.several(n, None, true)? {
@@ -375,14 +392,15 @@ impl Lines<'_> {
         self.jump(Code::Jle_rel32_64, none);
         self.set(RAX, self.lanes().into());
         self.compare(RCX, RAX);
-        self.ins(Code::Cmovg_r64_rm64, &[Op::Reg(RCX), Op::Reg(RAX)]);
+        self.ins(Code::Cmovg_r64_rm64, &[AllocatedOperand::Reg(RCX), AllocatedOperand::Reg(RAX)]);
     }
 
     /// The masks of a group of as many elements as `rcx` says.
     pub(crate) fn masks(&mut self, partial: &Partial) {
         self.store(Mem::Frame(partial.to), RCX);
         self.set(RAX, -1);
-        let (low, count) = (Op::Reg(Register::EAX), Op::Reg(Register::ECX));
+        let (low, count) =
+            (AllocatedOperand::Reg(Register::EAX), AllocatedOperand::Reg(Register::ECX));
         self.ins(Code::VEX_Bzhi_r32_rm32_r32, &[low, low, count]);
         if !self.wide {
             // This many lanes are cut out of a table.
@@ -390,31 +408,31 @@ impl Lines<'_> {
                 (0..96).map(|k| if (32..64).contains(&k) { 0xff } else { 0 }).collect();
             let offset = self.pool.place(&table);
             let m = Mem::Const { offset, every: false };
-            self.ins(Code::Lea_r64_m, &[Op::Reg(RDX), Op::Mem(m)]);
-            self.ins(Code::Neg_rm64, &[Op::Reg(RCX)]);
+            self.ins(Code::Lea_r64_m, &[AllocatedOperand::Reg(RDX), AllocatedOperand::Mem(m)]);
+            self.ins(Code::Neg_rm64, &[AllocatedOperand::Reg(RCX)]);
             let at = |offset| Mem::At { base: RDX, index: Some((RCX, 4)), offset };
-            self.push(Done::Ins(vector_move(false, 0, at(64), true)));
+            self.push(CodeItem::Ins(vector_move(false, 0, at(64), true)));
             if let Some(from) = partial.from {
                 self.load(RCX, Mem::Frame(from));
-                self.ins(Code::Neg_rm64, &[Op::Reg(RCX)]);
-                let (a, b) = (Op::Reg(Register::YMM0), Op::Mem(at(32)));
+                self.ins(Code::Neg_rm64, &[AllocatedOperand::Reg(RCX)]);
+                let (a, b) = (AllocatedOperand::Reg(Register::YMM0), AllocatedOperand::Mem(at(32)));
                 self.ins(Code::VEX_Vpand_ymm_ymm_ymmm256, &[a, a, b]);
             }
-            let x = Op::Reg(Register::XMM0);
-            self.push(Done::Ins(vector_move(false, 0, Mem::Frame(partial.masks[0]), false)));
-            let wide = Op::Reg(Register::YMM1);
+            let x = AllocatedOperand::Reg(Register::XMM0);
+            self.push(CodeItem::Ins(vector_move(false, 0, Mem::Frame(partial.masks[0]), false)));
+            let wide = AllocatedOperand::Reg(Register::YMM1);
             self.ins(Code::VEX_Vpmovsxdq_ymm_xmmm128, &[wide, x]);
-            self.push(Done::Ins(vector_move(false, 1, Mem::Frame(partial.masks[1]), false)));
-            let both = [x, Op::Reg(Register::YMM0), Op::Byte(1)];
+            self.push(CodeItem::Ins(vector_move(false, 1, Mem::Frame(partial.masks[1]), false)));
+            let both = [x, AllocatedOperand::Reg(Register::YMM0), AllocatedOperand::Byte(1)];
             self.ins(Code::VEX_Vextracti128_xmmm128_ymm_imm8, &both);
             self.ins(Code::VEX_Vpmovsxdq_ymm_xmmm128, &[wide, x]);
-            self.push(Done::Ins(vector_move(false, 1, Mem::Frame(partial.masks[2]), false)));
+            self.push(CodeItem::Ins(vector_move(false, 1, Mem::Frame(partial.masks[2]), false)));
         }
         if let Some(from) = partial.from {
             self.set(RDX, -1);
             self.load(RCX, Mem::Frame(from));
-            let high = Op::Reg(Register::EDX);
-            self.ins(Code::Shl_rm32_CL, &[high, Op::Reg(Register::CL)]);
+            let high = AllocatedOperand::Reg(Register::EDX);
+            self.ins(Code::Shl_rm32_CL, &[high, AllocatedOperand::Reg(Register::CL)]);
             self.ins(Code::And_r32_rm32, &[low, high]);
         }
         self.store(Mem::Frame(partial.bits), RAX);

@@ -1,8 +1,8 @@
-//! The emitter of wide vectors: sweeps as instructions of AVX2 or AVX-512.
+//! The x86 emitter: sweeps as AVX2 or AVX-512 code.
 //!
-//! Cranelift's code for x86-64 has vectors of 128 bits at most. This emitter takes the same description
-//! of a sweep, [`Planned`], and gives the same function, so that nothing beside the maker of code knows
-//! which of the two made it. What it does not take it says ([`Why`]), and Cranelift takes that.
+//! Cranelift's vectors for x86-64 have at most 128 bits. This emitter compiles the same [`LoopNest`] to the same
+//! function, so only the code that chooses the emitter knows the difference. It refuses what it does not support
+//! ([`Unsupported`]), and Cranelift compiles that.
 
 pub(crate) mod access;
 pub(crate) mod bit_counts;
@@ -32,48 +32,48 @@ pub(crate) mod scalarized;
 pub(crate) mod state;
 pub(crate) mod supports;
 
-use super::codegen::loop_ir::Planned;
-use super::codegen::vector_width::{Vectors, Why};
+use super::codegen::loop_ir::LoopNest;
+use super::codegen::vector_width::{Unsupported, Vectors};
 use adfuse_ir::{Diagnostic, Kind};
 use iced_x86::{Decoder, DecoderOptions, FastFormatter};
 use std::fmt::Write as _;
 
 /// The code of a sweep: constants, then instructions.
-pub(crate) struct Made {
+pub(crate) struct SweepCode {
     pub(crate) bytes: Vec<u8>,
     /// Where the function begins.
     pub(crate) entry: usize,
 }
 
 /// Why there is no code.
-pub(crate) enum No {
+pub(crate) enum NoCode {
     /// The sweep is not of the kind that this emitter takes.
-    Taken(Why),
+    Taken(Unsupported),
     /// It is, and something is wrong.
     Failed(Diagnostic),
 }
 
-/// Makes the function of a sweep.
-pub(crate) fn make(p: &Planned, vectors: Vectors) -> Result<Made, No> {
-    let (pool, code) = loops::function(p, vectors == Vectors::Avx512).map_err(No::Taken)?;
+/// Compiles a sweep.
+pub(crate) fn make(p: &LoopNest, vectors: Vectors) -> Result<SweepCode, NoCode> {
+    let (pool, code) = loops::function(p, vectors == Vectors::Avx512).map_err(NoCode::Taken)?;
     let mut bytes = pool.bytes();
     let entry = bytes.len();
     let code = encode::encode(&code, entry as u64).map_err(|m| {
         let m = format!("machine code was not made: {m}");
-        No::Failed(Diagnostic::new(adfuse_ir::At::default(), Kind::Internal, m))
+        NoCode::Failed(Diagnostic::new(adfuse_ir::At::default(), Kind::Internal, m))
     })?;
     bytes.extend(code);
-    let made = Made { bytes, entry };
+    let made = SweepCode { bytes, entry };
     if cfg!(debug_assertions) {
         check::checked(made.code(), vectors).map_err(|m| {
             let m = format!("machine code is not what it has to be: {m}");
-            No::Failed(Diagnostic::new(adfuse_ir::At::default(), Kind::Internal, m))
+            NoCode::Failed(Diagnostic::new(adfuse_ir::At::default(), Kind::Internal, m))
         })?;
     }
     Ok(made)
 }
 
-impl Made {
+impl SweepCode {
     /// The function's own bytes.
     pub(crate) fn code(&self) -> &[u8] {
         &self.bytes[self.entry..]

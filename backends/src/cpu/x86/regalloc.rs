@@ -1,9 +1,12 @@
-//! Registers for the values of a body: one walk along it, which knows where each value is used next.
+//! Register allocation: one walk along a body that knows the next use of each value.
 //!
-//! Where registers do not suffice, the value that is used last moves to the function's frame.
+//! When registers run out, the value with the most distant next use is spilled to the stack frame.
 
-use super::frame::Frame;
-use super::inst::{Arg, Class, Done, Ins, Item, Mem, Op, Reg, Width, instruction};
+use super::frame::StackFrame;
+use super::inst::{
+    AllocatedOperand, CodeItem, Mem, RegClass, RegWidth, VirtualInst, VirtualItem, VirtualOperand,
+    VirtualReg, instruction,
+};
 use iced_x86::{Code, Instruction, Register};
 use smallvec::SmallVec;
 
@@ -11,10 +14,10 @@ use smallvec::SmallVec;
 const MASKS: std::ops::Range<u8> = 1..8;
 
 /// Where values are.
-struct Chooser<'a> {
+struct RegisterAllocator<'a> {
     wide: bool,
-    frame: &'a mut Frame,
-    classes: &'a [Class],
+    frame: &'a mut StackFrame,
+    classes: &'a [RegClass],
     /// Of each value, the instructions that use it, the last one first.
     uses: Vec<SmallVec<[u32; 4]>>,
     /// Of each value, the register that it is in.
@@ -22,18 +25,18 @@ struct Chooser<'a> {
     /// Of each value, where it is in the frame.
     kept: Vec<Option<u32>>,
     /// Of each register, the value in it.
-    vectors: Vec<Option<Reg>>,
-    masks: Vec<Option<Reg>>,
+    vectors: Vec<Option<VirtualReg>>,
+    masks: Vec<Option<VirtualReg>>,
     /// How many registers of vectors are for all values; each of the others is for one, at any time.
     shared: usize,
-    out: Vec<Done>,
+    out: Vec<CodeItem>,
     spills: u32,
     clash: bool,
 }
 
 /// A body with registers.
-pub(crate) struct Chosen {
-    pub(crate) code: Vec<Done>,
+pub(crate) struct AllocatedBody {
+    pub(crate) code: Vec<CodeItem>,
     /// How many values moved to the frame.
     pub(crate) spills: u32,
     /// Whether two values wanted a register of their own at the same time: the code is of no use.
@@ -41,10 +44,15 @@ pub(crate) struct Chosen {
 }
 
 /// Chooses registers for a body whose values are of these classes.
-pub(crate) fn choose(items: &[Item], classes: &[Class], wide: bool, frame: &mut Frame) -> Chosen {
+pub(crate) fn choose(
+    items: &[VirtualItem],
+    classes: &[RegClass],
+    wide: bool,
+    frame: &mut StackFrame,
+) -> AllocatedBody {
     let mut uses = vec![SmallVec::<[u32; 4]>::new(); classes.len()];
     for (at, item) in items.iter().enumerate().rev() {
-        if let Item::Ins(ins) = item {
+        if let VirtualItem::Ins(ins) = item {
             for r in read(ins) {
                 if uses[r.0 as usize].last() != Some(&(at as u32)) {
                     uses[r.0 as usize].push(at as u32);
@@ -52,9 +60,10 @@ pub(crate) fn choose(items: &[Item], classes: &[Class], wide: bool, frame: &mut 
             }
         }
     }
-    let held = classes.iter().map(|c| if let Class::Held(k) = c { usize::from(*k) + 1 } else { 0 });
+    let held =
+        classes.iter().map(|c| if let RegClass::Held(k) = c { usize::from(*k) + 1 } else { 0 });
     let vectors = if wide { 32 } else { 16 };
-    let mut chooser = Chooser {
+    let mut chooser = RegisterAllocator {
         wide,
         frame,
         classes,
@@ -70,17 +79,17 @@ pub(crate) fn choose(items: &[Item], classes: &[Class], wide: bool, frame: &mut 
     };
     for (at, item) in items.iter().enumerate() {
         match item {
-            Item::Done(done) => chooser.out.push(done.clone()),
-            Item::Ins(ins) => chooser.one(ins, at as u32),
+            VirtualItem::Done(done) => chooser.out.push(done.clone()),
+            VirtualItem::Ins(ins) => chooser.one(ins, at as u32),
         }
     }
-    Chosen { code: chooser.out, spills: chooser.spills, clash: chooser.clash }
+    AllocatedBody { code: chooser.out, spills: chooser.spills, clash: chooser.clash }
 }
 
 /// The values that an instruction reads.
-fn read(ins: &Ins) -> SmallVec<[Reg; 4]> {
+fn read(ins: &VirtualInst) -> SmallVec<[VirtualReg; 4]> {
     let args = ins.args.iter().filter_map(|a| match a {
-        Arg::Reg(r, _) | Arg::Table(_, r, _) => Some(*r),
+        VirtualOperand::Reg(r, _) | VirtualOperand::Table(_, r, _) => Some(*r),
         _ => None,
     });
     args.chain(ins.tied).chain(ins.mask).collect()
@@ -93,25 +102,25 @@ pub(crate) fn own(k: u8, wide: bool) -> u8 {
 }
 
 /// A register by its number.
-pub(crate) fn named(number: u8, width: Width) -> Register {
+pub(crate) fn named(number: u8, width: RegWidth) -> Register {
     let first = match width {
-        Width::X => Register::XMM0,
-        Width::Y => Register::YMM0,
-        Width::Z => Register::ZMM0,
-        Width::Mask => Register::K0,
+        RegWidth::X => Register::XMM0,
+        RegWidth::Y => Register::YMM0,
+        RegWidth::Z => Register::ZMM0,
+        RegWidth::Mask => Register::K0,
     };
     first + u32::from(number)
 }
 
-impl Chooser<'_> {
-    fn one(&mut self, ins: &Ins, at: u32) {
+impl RegisterAllocator<'_> {
+    fn one(&mut self, ins: &VirtualInst, at: u32) {
         let reads = read(ins);
         for &r in &reads {
             if self.at[r.0 as usize].is_none() {
                 let class = self.classes[r.0 as usize];
                 let number = self.take(class, &reads);
                 self.put(r, number);
-                if let Class::Held(_) = class {
+                if let RegClass::Held(_) = class {
                     // It is there from the beginning.
                     continue;
                 }
@@ -119,10 +128,10 @@ impl Chooser<'_> {
                 self.moved(r, number, from, true);
             }
         }
-        let number = |s: &Self, r: Reg| s.at[r.0 as usize].unwrap_or_default();
-        let numbers: SmallVec<[(Reg, u8); 4]> =
+        let number = |s: &Self, r: VirtualReg| s.at[r.0 as usize].unwrap_or_default();
+        let numbers: SmallVec<[(VirtualReg, u8); 4]> =
             reads.iter().map(|&r| (r, number(self, r))).collect();
-        let of = |r: Reg| numbers.iter().find(|(x, _)| *x == r).map_or(0, |(_, n)| *n);
+        let of = |r: VirtualReg| numbers.iter().find(|(x, _)| *x == r).map_or(0, |(_, n)| *n);
         for &r in &reads {
             let uses = &mut self.uses[r.0 as usize];
             if uses.last() == Some(&at) {
@@ -155,28 +164,28 @@ impl Chooser<'_> {
             result = Some(number);
         }
         self.release(&reads);
-        let mut ops: SmallVec<[Op; 5]> = SmallVec::new();
+        let mut ops: SmallVec<[AllocatedOperand; 5]> = SmallVec::new();
         if let (Some(number), Some((_, width))) = (result, ins.def) {
-            ops.push(Op::Reg(named(number, width)));
+            ops.push(AllocatedOperand::Reg(named(number, width)));
         }
         for a in &ins.args {
             ops.push(match *a {
-                Arg::Reg(r, width) => Op::Reg(named(of(r), width)),
-                Arg::Mem(m) => Op::Mem(m),
-                Arg::General(r) => Op::Reg(r),
-                Arg::Byte(b) => Op::Byte(b),
-                Arg::Table(base, r, width) => {
+                VirtualOperand::Reg(r, width) => AllocatedOperand::Reg(named(of(r), width)),
+                VirtualOperand::Mem(m) => AllocatedOperand::Mem(m),
+                VirtualOperand::General(r) => AllocatedOperand::Reg(r),
+                VirtualOperand::Byte(b) => AllocatedOperand::Byte(b),
+                VirtualOperand::Table(base, r, width) => {
                     let index = Some((named(of(r), width), 8));
-                    Op::Mem(Mem::At { base, index, offset: 0 })
+                    AllocatedOperand::Mem(Mem::At { base, index, offset: 0 })
                 }
             });
         }
         let mut made = instruction(ins.code, &ops);
         if let Some(mask) = ins.mask {
-            made.set_op_mask(named(of(mask), Width::Mask));
+            made.set_op_mask(named(of(mask), RegWidth::Mask));
             made.set_zeroing_masking(ins.zeroing);
         }
-        self.out.push(Done::Ins(made));
+        self.out.push(CodeItem::Ins(made));
         if let Some((def, _)) = ins.def
             && self.uses[def.0 as usize].is_empty()
         {
@@ -184,20 +193,20 @@ impl Chooser<'_> {
         }
     }
 
-    fn file(&mut self, class: Class) -> &mut Vec<Option<Reg>> {
+    fn file(&mut self, class: RegClass) -> &mut Vec<Option<VirtualReg>> {
         match class {
-            Class::Vector | Class::Held(_) => &mut self.vectors,
-            Class::Mask => &mut self.masks,
+            RegClass::Vector | RegClass::Held(_) => &mut self.vectors,
+            RegClass::Mask => &mut self.masks,
         }
     }
 
-    fn put(&mut self, r: Reg, number: u8) {
+    fn put(&mut self, r: VirtualReg, number: u8) {
         let class = self.classes[r.0 as usize];
         self.file(class)[usize::from(number)] = Some(r);
         self.at[r.0 as usize] = Some(number);
     }
 
-    fn clear(&mut self, r: Reg) {
+    fn clear(&mut self, r: VirtualReg) {
         if let Some(number) = self.at[r.0 as usize].take() {
             let class = self.classes[r.0 as usize];
             self.file(class)[usize::from(number)] = None;
@@ -205,7 +214,7 @@ impl Chooser<'_> {
     }
 
     /// Frees the registers of what is used no more.
-    fn release(&mut self, reads: &[Reg]) {
+    fn release(&mut self, reads: &[VirtualReg]) {
         for &r in reads {
             if self.uses[r.0 as usize].is_empty() {
                 self.clear(r);
@@ -214,11 +223,11 @@ impl Chooser<'_> {
     }
 
     /// A register that is free, or is made so; not one of what the instruction reads.
-    fn take(&mut self, class: Class, busy: &[Reg]) -> u8 {
+    fn take(&mut self, class: RegClass, busy: &[VirtualReg]) -> u8 {
         let range = match class {
-            Class::Mask => usize::from(MASKS.start)..usize::from(MASKS.end),
-            Class::Vector => 0..self.shared,
-            Class::Held(k) => {
+            RegClass::Mask => usize::from(MASKS.start)..usize::from(MASKS.end),
+            RegClass::Vector => 0..self.shared,
+            RegClass::Held(k) => {
                 let number = own(k, self.wide);
                 // The body does not keep to its one value at a time: it needs a register more.
                 self.clash |= self.vectors[usize::from(number)].is_some();
@@ -231,8 +240,9 @@ impl Chooser<'_> {
             return free as u8;
         }
         // Uses are listed from the last one, so that the next one is the last of the list.
-        let held: Vec<(usize, Reg)> = range.filter_map(|k| file[k].map(|r| (k, r))).collect();
-        let next = |r: Reg| self.uses[r.0 as usize].last().copied().unwrap_or(u32::MAX);
+        let held: Vec<(usize, VirtualReg)> =
+            range.filter_map(|k| file[k].map(|r| (k, r))).collect();
+        let next = |r: VirtualReg| self.uses[r.0 as usize].last().copied().unwrap_or(u32::MAX);
         let others = held.iter().filter(|(_, r)| !busy.contains(r));
         let Some(&(k, r)) = others.max_by_key(|(_, r)| next(*r)) else { return first as u8 };
         if self.kept[r.0 as usize].is_none() {
@@ -246,38 +256,52 @@ impl Chooser<'_> {
     }
 
     /// Moves a value between its register and memory.
-    fn moved(&mut self, r: Reg, number: u8, m: Mem, load: bool) {
+    fn moved(&mut self, r: VirtualReg, number: u8, m: Mem, load: bool) {
         let made = match self.classes[r.0 as usize] {
-            Class::Mask => {
-                let register = Op::Reg(named(number, Width::Mask));
+            RegClass::Mask => {
+                let register = AllocatedOperand::Reg(named(number, RegWidth::Mask));
                 match load {
-                    true => instruction(Code::VEX_Kmovw_kr_km16, &[register, Op::Mem(m)]),
-                    false => instruction(Code::VEX_Kmovw_m16_kr, &[Op::Mem(m), register]),
+                    true => {
+                        instruction(Code::VEX_Kmovw_kr_km16, &[register, AllocatedOperand::Mem(m)])
+                    }
+                    false => {
+                        instruction(Code::VEX_Kmovw_m16_kr, &[AllocatedOperand::Mem(m), register])
+                    }
                 }
             }
             _ => vector_move(self.wide, number, m, load),
         };
-        self.out.push(Done::Ins(made));
+        self.out.push(CodeItem::Ins(made));
     }
 
-    fn copied(&mut self, to: u8, from: u8, width: Width) {
+    fn copied(&mut self, to: u8, from: u8, width: RegWidth) {
         let (code, width) = match width {
-            Width::Mask => (Code::VEX_Kmovw_kr_km16, width),
-            _ if self.wide => (Code::EVEX_Vmovaps_zmm_k1z_zmmm512, Width::Z),
-            _ => (Code::VEX_Vmovaps_ymm_ymmm256, Width::Y),
+            RegWidth::Mask => (Code::VEX_Kmovw_kr_km16, width),
+            _ if self.wide => (Code::EVEX_Vmovaps_zmm_k1z_zmmm512, RegWidth::Z),
+            _ => (Code::VEX_Vmovaps_ymm_ymmm256, RegWidth::Y),
         };
-        let ops = [Op::Reg(named(to, width)), Op::Reg(named(from, width))];
-        self.out.push(Done::Ins(instruction(code, &ops)));
+        let ops =
+            [AllocatedOperand::Reg(named(to, width)), AllocatedOperand::Reg(named(from, width))];
+        self.out.push(CodeItem::Ins(instruction(code, &ops)));
     }
 }
 
 /// A whole vector register from memory or to it.
 pub(crate) fn vector_move(wide: bool, number: u8, m: Mem, load: bool) -> Instruction {
-    let register = Op::Reg(named(number, if wide { Width::Z } else { Width::Y }));
+    let register =
+        AllocatedOperand::Reg(named(number, if wide { RegWidth::Z } else { RegWidth::Y }));
     match (wide, load) {
-        (true, true) => instruction(Code::EVEX_Vmovups_zmm_k1z_zmmm512, &[register, Op::Mem(m)]),
-        (true, false) => instruction(Code::EVEX_Vmovups_zmmm512_k1z_zmm, &[Op::Mem(m), register]),
-        (false, true) => instruction(Code::VEX_Vmovups_ymm_ymmm256, &[register, Op::Mem(m)]),
-        (false, false) => instruction(Code::VEX_Vmovups_ymmm256_ymm, &[Op::Mem(m), register]),
+        (true, true) => {
+            instruction(Code::EVEX_Vmovups_zmm_k1z_zmmm512, &[register, AllocatedOperand::Mem(m)])
+        }
+        (true, false) => {
+            instruction(Code::EVEX_Vmovups_zmmm512_k1z_zmm, &[AllocatedOperand::Mem(m), register])
+        }
+        (false, true) => {
+            instruction(Code::VEX_Vmovups_ymm_ymmm256, &[register, AllocatedOperand::Mem(m)])
+        }
+        (false, false) => {
+            instruction(Code::VEX_Vmovups_ymmm256_ymm, &[AllocatedOperand::Mem(m), register])
+        }
     }
 }

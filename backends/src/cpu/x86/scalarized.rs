@@ -1,24 +1,23 @@
-//! Elements that no vector instruction reaches: copied one at a time between an array and the function's
-//! frame, where a vector reaches them. So are read and written what is walked in steps other than one,
-//! and with AVX2 the narrow elements of a group of which not all are there.
+//! Scalarized accesses: elements are copied one at a time between an array and the stack frame, where vectors access
+//! them. For strides other than one, and with AVX2 for narrow elements of partial groups.
 
-use super::inst::{Mem, Op};
-use super::scalar_asm::Emit;
-use super::state::{ALONG, Low, Pointer};
-use crate::cpu::codegen::vector_width::Why;
+use super::inst::{AllocatedOperand, Mem};
+use super::scalar_asm::CodeSink;
+use super::state::{ALONG, BodyLowering, LinePointer};
+use crate::cpu::codegen::vector_width::Unsupported;
 use iced_x86::{Code, Register};
 
-impl Low<'_> {
+impl BodyLowering<'_> {
     /// Copies a group from an array to the frame; gives where it is. `along` is where the bits of
     /// coordinates are that count, where not all do.
     pub(crate) fn gathered(
         &mut self,
-        at: &Pointer,
+        at: &LinePointer,
         bytes: u32,
         step: i64,
         copy: u32,
         along: Option<u32>,
-    ) -> Result<u32, Why> {
+    ) -> Result<u32, Unsupported> {
         let buffer = self.frame.room(self.lanes() * bytes);
         self.copied(at, (bytes, step, copy), buffer, along, true)?;
         Ok(buffer)
@@ -27,38 +26,44 @@ impl Low<'_> {
     /// Copies a group from the frame to an array.
     pub(crate) fn scattered(
         &mut self,
-        at: &Pointer,
+        at: &LinePointer,
         bytes: u32,
         step: i64,
         copy: u32,
         buffer: u32,
-    ) -> Result<(), Why> {
+    ) -> Result<(), Unsupported> {
         self.copied(at, (bytes, step, copy), buffer, None, false)
     }
 
     fn copied(
         &mut self,
-        at: &Pointer,
+        at: &LinePointer,
         (bytes, step, copy): (u32, i64, u32),
         buffer: u32,
         along: Option<u32>,
         load: bool,
-    ) -> Result<(), Why> {
+    ) -> Result<(), Unsupported> {
         use Register::{RAX, RCX, RDX};
-        let far = step.checked_mul(bytes.into()).ok_or(Why::Steps)?;
-        let near = i32::try_from(far).map_err(|_| Why::Steps)?;
+        let nontemporal = step.checked_mul(bytes.into()).ok_or(Unsupported::Steps)?;
+        let near = i32::try_from(nontemporal).map_err(|_| Unsupported::Steps)?;
         // The first element is at `rax`, its number in the group is in `rdx`.
         match self.partial.and_then(|p| p.from) {
             Some(from) => self.load(RDX, Mem::Frame(from)),
-            None => self.ins(Code::Xor_r32_rm32, &[Op::Reg(Register::EDX), Op::Reg(Register::EDX)]),
+            None => self.ins(
+                Code::Xor_r32_rm32,
+                &[AllocatedOperand::Reg(Register::EDX), AllocatedOperand::Reg(Register::EDX)],
+            ),
         }
         self.mov(RAX, ALONG);
         self.add(RAX, RDX);
         self.plus(RAX, i64::from(copy * self.lanes()), RCX);
         if let Some(bits) = along {
-            self.ins(Code::And_r64_rm64, &[Op::Reg(RAX), Op::Mem(Mem::Frame(bits))]);
+            self.ins(
+                Code::And_r64_rm64,
+                &[AllocatedOperand::Reg(RAX), AllocatedOperand::Mem(Mem::Frame(bits))],
+            );
         }
-        self.times(RAX, RAX, far, RCX);
+        self.times(RAX, RAX, nontemporal, RCX);
         let base = self.base(at.loc);
         self.add(RAX, base);
         let top = self.fresh();
@@ -73,15 +78,24 @@ impl Low<'_> {
             2 => (Code::Mov_r16_rm16, Code::Mov_rm16_r16, Register::CX),
             _ => (Code::Mov_r8_rm8, Code::Mov_rm8_r8, Register::CL),
         };
-        self.ins(read, &[Op::Reg(register), Op::Mem(from)]);
-        self.ins(write, &[Op::Mem(to), Op::Reg(register)]);
-        self.ins(Code::Add_rm64_imm32, &[Op::Reg(RAX), Op::Short(near)]);
-        self.ins(Code::Inc_rm64, &[Op::Reg(RDX)]);
+        self.ins(read, &[AllocatedOperand::Reg(register), AllocatedOperand::Mem(from)]);
+        self.ins(write, &[AllocatedOperand::Mem(to), AllocatedOperand::Reg(register)]);
+        self.ins(
+            Code::Add_rm64_imm32,
+            &[AllocatedOperand::Reg(RAX), AllocatedOperand::Short(near)],
+        );
+        self.ins(Code::Inc_rm64, &[AllocatedOperand::Reg(RDX)]);
         match self.partial {
-            Some(p) => self.ins(Code::Cmp_r64_rm64, &[Op::Reg(RDX), Op::Mem(Mem::Frame(p.to))]),
+            Some(p) => self.ins(
+                Code::Cmp_r64_rm64,
+                &[AllocatedOperand::Reg(RDX), AllocatedOperand::Mem(Mem::Frame(p.to))],
+            ),
             None => {
                 let lanes = self.lanes() as i32;
-                self.ins(Code::Cmp_rm64_imm32, &[Op::Reg(RDX), Op::Short(lanes)]);
+                self.ins(
+                    Code::Cmp_rm64_imm32,
+                    &[AllocatedOperand::Reg(RDX), AllocatedOperand::Short(lanes)],
+                );
             }
         }
         self.jump(Code::Jl_rel32_64, top);

@@ -1,13 +1,13 @@
-//! What the emitters of loops and of their bodies share: registers by role, values, pointers, partial results.
+//! State that the emitters of loops and bodies share: reserved registers, values, pointers, lanes of folds.
 
-use super::constant_pool::Pool;
+use super::constant_pool::ConstantPool;
 
-use super::frame::Frame;
-use super::inst::{Class, Done, Item};
+use super::frame::StackFrame;
+use super::inst::{CodeItem, RegClass, VirtualItem};
 
-use crate::cpu::codegen::loop_ir::Planned;
+use crate::cpu::codegen::loop_ir::LoopNest;
 
-use super::inst::{Mem, Reg};
+use super::inst::{Mem, VirtualReg};
 
 use adfuse_ir::DType;
 use iced_x86::{Code, Register};
@@ -18,7 +18,7 @@ pub(crate) const ALONG: Register = Register::R9;
 
 /// Where the elements of a group are, one after the other.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum GroupAddress {
     /// At a pointer and an index, with this many bytes an element, this group of the copies.
     Array { base: Register, index: Register, bytes: u32, copy: u32 },
     /// In the frame.
@@ -27,8 +27,8 @@ pub(crate) enum Place {
 
 /// What an instruction reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Opnd {
-    Reg(Reg),
+pub(crate) enum ReadOperand {
+    Reg(VirtualReg),
     /// The same bits in every lane of this many bytes.
     Const(u64, u8),
     /// A vector in the function's frame, or the bits of a mask.
@@ -39,39 +39,39 @@ pub(crate) enum Opnd {
 
 /// A value of the body, for one group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Val {
+pub(crate) enum GroupValue {
     /// Lanes of 32 bits.
-    One(Opnd),
+    One(ReadOperand),
     /// Lanes of 64 bits, the lower elements first.
-    Two([Opnd; 2]),
+    Two([ReadOperand; 2]),
     /// A truth value an element, in a mask register.
-    Bits(Opnd),
+    Bits(ReadOperand),
 }
 
-impl Val {
-    pub(crate) fn parts(&self) -> &[Opnd] {
+impl GroupValue {
+    pub(crate) fn parts(&self) -> &[ReadOperand] {
         match self {
-            Val::One(x) | Val::Bits(x) => std::slice::from_ref(x),
-            Val::Two(both) => both,
+            GroupValue::One(x) | GroupValue::Bits(x) => std::slice::from_ref(x),
+            GroupValue::Two(both) => both,
         }
     }
 
-    pub(crate) fn of(parts: &[Opnd]) -> Val {
+    pub(crate) fn of(parts: &[ReadOperand]) -> GroupValue {
         match *parts {
-            [a, b] => Val::Two([a, b]),
-            [a, ..] => Val::One(a),
-            [] => Val::One(Opnd::Const(0, 4)),
+            [a, b] => GroupValue::Two([a, b]),
+            [a, ..] => GroupValue::One(a),
+            [] => GroupValue::One(ReadOperand::Const(0, 4)),
         }
     }
 
     pub(crate) fn two(&self) -> bool {
-        matches!(self, Val::Two(_))
+        matches!(self, GroupValue::Two(_))
     }
 }
 
 /// The instructions of AVX-512 and of AVX2 that do the same.
 #[derive(Clone, Copy)]
-pub(crate) struct Pair(pub(crate) Code, pub(crate) Code);
+pub(crate) struct OpcodePair(pub(crate) Code, pub(crate) Code);
 
 /// Whether a group of a type is two vectors.
 pub(crate) fn long(d: DType) -> bool {
@@ -79,32 +79,32 @@ pub(crate) fn long(d: DType) -> bool {
 }
 
 /// What a body becomes.
-pub(crate) struct Low<'a> {
-    pub(crate) p: &'a Planned,
+pub(crate) struct BodyLowering<'a> {
+    pub(crate) p: &'a LoopNest,
     /// Whether vectors have 512 bits; else 256.
     pub(crate) wide: bool,
-    pub(crate) items: Vec<Item>,
-    pub(crate) classes: Vec<Class>,
+    pub(crate) items: Vec<VirtualItem>,
+    pub(crate) classes: Vec<RegClass>,
     pub(crate) labels: &'a mut u32,
-    pub(crate) pool: &'a mut Pool,
-    pub(crate) frame: &'a mut Frame,
+    pub(crate) pool: &'a mut ConstantPool,
+    pub(crate) frame: &'a mut StackFrame,
     /// The values that are the same all along a line.
-    pub(crate) still: &'a [Option<Val>],
+    pub(crate) still: &'a [Option<GroupValue>],
     pub(crate) pointers: &'a Pointers,
     /// Of each parameter that is read by a mask, the coordinates between which it is.
-    pub(crate) between: &'a [Option<Between>],
+    pub(crate) between: &'a [Option<CoordinateRange>],
     /// Coordinates along the line of the groups that have asked for them.
-    pub(crate) coordinates: Vec<(u32, Reg)>,
+    pub(crate) coordinates: Vec<(u32, VirtualReg)>,
     /// The outputs that are stored past the caches, in a body for that.
     pub(crate) beyond: &'a [bool],
     /// For a group of which not all elements are there.
     pub(crate) partial: Option<Partial>,
     /// The masks of such a group.
-    pub(crate) present: SmallVec<[Reg; 2]>,
+    pub(crate) present: SmallVec<[VirtualReg; 2]>,
     /// Masks and the upper halves of them that are there.
-    pub(crate) uppers: Vec<(Reg, Reg)>,
+    pub(crate) uppers: Vec<(VirtualReg, VirtualReg)>,
     /// The lanes of folds, where they are in registers.
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<LaneRegs>,
 }
 
 /// Lanes of a block.
@@ -112,11 +112,11 @@ pub(crate) const LANES: u32 = 32;
 
 /// The lanes of the outputs that fold in that order, in registers.
 #[derive(Clone, Default)]
-pub(crate) struct Held {
+pub(crate) struct LaneRegs {
     /// Of each output, the first of its registers.
     pub(crate) first: Vec<Option<u8>>,
     /// What is in each register.
-    pub(crate) now: Vec<Reg>,
+    pub(crate) now: Vec<VirtualReg>,
 }
 
 /// One past the last coordinate of the line.
@@ -135,17 +135,17 @@ pub(crate) const POINTERS: [Register; 7] = [
 
 /// Where a pointer is.
 #[derive(Clone, Copy)]
-pub(crate) enum Loc {
+pub(crate) enum PointerHome {
     In(Register),
     At(u32),
 }
 
 /// How an access is reached along a line.
 #[derive(Clone, Copy)]
-pub(crate) struct Pointer {
+pub(crate) struct LinePointer {
     /// Where the element of coordinate 0 is; of packed bits, where the array begins; of lanes that fold,
     /// where the part of the first block is.
-    pub(crate) loc: Loc,
+    pub(crate) loc: PointerHome,
     /// Of packed bits the number of the element of coordinate 0, of coordinates their value there; of what
     /// is read through guards, the bits of coordinates that count.
     pub(crate) first: u32,
@@ -154,8 +154,8 @@ pub(crate) struct Pointer {
 /// How all accesses are.
 #[derive(Default)]
 pub(crate) struct Pointers {
-    pub(crate) reads: Vec<Option<Pointer>>,
-    pub(crate) writes: Vec<Option<Pointer>>,
+    pub(crate) reads: Vec<Option<LinePointer>>,
+    pub(crate) writes: Vec<Option<LinePointer>>,
     /// The place of coordinate 0 among those that fold in the order of lanes.
     pub(crate) place: Option<u32>,
 }
@@ -175,21 +175,21 @@ pub(crate) struct Partial {
 
 /// The groups of a body: this many interleaved, this many times.
 #[derive(Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct BodyShape {
     pub(crate) copies: u32,
     pub(crate) rounds: u32,
     /// Whether outputs go past the caches that may.
-    pub(crate) far: bool,
+    pub(crate) nontemporal: bool,
 }
 
 /// The function of a sweep, as it is made.
-pub(crate) struct Lines<'a> {
-    pub(crate) p: &'a Planned,
+pub(crate) struct SweepEmitter<'a> {
+    pub(crate) p: &'a LoopNest,
     pub(crate) wide: bool,
-    pub(crate) done: Vec<Done>,
+    pub(crate) done: Vec<CodeItem>,
     pub(crate) labels: u32,
-    pub(crate) pool: Pool,
-    pub(crate) frame: Frame,
+    pub(crate) pool: ConstantPool,
+    pub(crate) frame: StackFrame,
     /// Where the coordinates are, of all axes but the innermost.
     pub(crate) outer: Vec<u32>,
     /// Where parameters are that do not change along a line, as numbers.
@@ -198,16 +198,16 @@ pub(crate) struct Lines<'a> {
     pub(crate) spares: Vec<u32>,
     /// Which outputs go past the caches.
     pub(crate) beyond: Vec<bool>,
-    pub(crate) still: Vec<Option<Val>>,
+    pub(crate) still: Vec<Option<GroupValue>>,
     pub(crate) pointers: Pointers,
     pub(crate) partial: Partial,
     /// Of each parameter that is read by a mask, the coordinates between which it is.
-    pub(crate) between: Vec<Option<Between>>,
+    pub(crate) between: Vec<Option<CoordinateRange>>,
 }
 
 /// Where in the frame two coordinates are: the first of those between them, and one past the last.
 #[derive(Clone, Copy)]
-pub(crate) struct Between {
+pub(crate) struct CoordinateRange {
     pub(crate) low: u32,
     pub(crate) high: u32,
 }

@@ -1,32 +1,32 @@
-//! Which sweeps this emitter takes, as far as their accesses say.
+//! Which sweeps this emitter supports, judged by their accesses.
 
-use crate::cpu::codegen::loop_ir::{Planned, Reach, Read, Source, Way};
-use crate::cpu::codegen::vector_width::Why;
+use crate::cpu::codegen::loop_ir::{GuardedSource, LoadSource, LoopNest, ParamRead, VectorAccess};
+use crate::cpu::codegen::vector_width::Unsupported;
 
 /// Whether it is a sweep that this emitter takes, as far as its accesses say.
-pub(crate) fn taken(p: &Planned, wide: bool) -> Result<(), Why> {
+pub(crate) fn taken(p: &LoopNest, wide: bool) -> Result<(), Unsupported> {
     if p.target.is_some() {
-        return Err(Why::Places);
+        return Err(Unsupported::Places);
     }
     for (k, reach) in p.loads.iter().enumerate().filter(|(k, _)| p.varies[*k]) {
         match reach {
-            Reach::Single => return Err(Why::Read(k)),
-            Reach::Even
-            | Reach::Packed
-            | Reach::Coord
-            | Reach::Ways
-            | Reach::Masked
-            | Reach::Spread(_) => {}
+            VectorAccess::Single => return Err(Unsupported::Read(k)),
+            VectorAccess::Even
+            | VectorAccess::Packed
+            | VectorAccess::Coord
+            | VectorAccess::Guarded
+            | VectorAccess::Masked
+            | VectorAccess::Spread(_) => {}
         }
     }
-    if let Some(k) = p.stores.iter().position(|r| *r == Reach::Single) {
-        return Err(Why::Write(k));
+    if let Some(k) = p.stores.iter().position(|r| *r == VectorAccess::Single) {
+        return Err(Unsupported::Write(k));
     }
     together(p, grain(p, wide))
 }
 
 /// Groups begin at multiples of this many elements, as packed arrays or folds count them; a power of two.
-pub(crate) fn grain(p: &Planned, wide: bool) -> i64 {
+pub(crate) fn grain(p: &LoopNest, wide: bool) -> i64 {
     match p.lanes() {
         Some(_) if wide => 16,
         _ => 8,
@@ -34,15 +34,15 @@ pub(crate) fn grain(p: &Planned, wide: bool) -> i64 {
 }
 
 /// Whether all packed arrays begin bytes, and all blocks lanes, at the same places along every line.
-fn together(p: &Planned, grain: i64) -> Result<(), Why> {
+fn together(p: &LoopNest, grain: i64) -> Result<(), Unsupported> {
     let reads = p.reads.iter().zip(&p.loads).filter_map(|(r, reach)| match (r, reach) {
-        (Read::Ways(ways), Reach::Packed) => match ways.as_slice() {
-            [Way { from: Source::Array(a), .. }] => Some(a),
+        (ParamRead::Guarded(sources), VectorAccess::Packed) => match sources.as_slice() {
+            [GuardedSource { from: LoadSource::Array(a), .. }] => Some(a),
             _ => None,
         },
         _ => None,
     });
-    let writes = p.writes.iter().zip(&p.stores).filter(|(_, r)| **r == Reach::Packed);
+    let writes = p.writes.iter().zip(&p.stores).filter(|(_, r)| **r == VectorAccess::Packed);
     let packed = reads.chain(writes.map(|(a, _)| a)).map(|a| a.form);
     let mut forms = packed.chain(p.lanes().map(|f| f.place)).map(|f| &p.forms[f]);
     let Some(first) = forms.next() else { return Ok(()) };
@@ -50,7 +50,7 @@ fn together(p: &Planned, grain: i64) -> Result<(), Why> {
     let each = p.spreads().map_or(1, i64::from);
     let mut before = first.steps.iter().take(p.inner()).chain([&first.constant]);
     if each > 1 && !(first.rest.is_empty() && before.all(|n| n % each == 0)) {
-        return Err(Why::Apart);
+        return Err(Unsupported::Apart);
     }
     let same = |a: i64, b: i64| a.wrapping_sub(b) & (grain - 1) == 0;
     let alike = forms.all(|f| {
@@ -58,5 +58,5 @@ fn together(p: &Planned, grain: i64) -> Result<(), Why> {
             && f.steps.iter().zip(&first.steps).all(|(&a, &b)| same(a, b))
             && f.rest == first.rest
     });
-    if alike { Ok(()) } else { Err(Why::Apart) }
+    if alike { Ok(()) } else { Err(Unsupported::Apart) }
 }

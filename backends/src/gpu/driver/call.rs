@@ -4,7 +4,7 @@ use super::executable::{Executable, From, Held};
 use super::graph::{Event, Graph};
 use super::memory::{DeviceArray, canonical};
 use crate::runtime::array::{Array, out_of_memory};
-use crate::runtime::trace::{Span, Trace};
+use crate::runtime::trace::{TimedSpan, Trace};
 use adfuse_ir::{At, Diagnostic, Kind, TensorType};
 use cudarc::driver::sys::CUdeviceptr;
 use std::sync::{MutexGuard, PoisonError};
@@ -175,7 +175,7 @@ impl Executable {
             let mut trace = Trace::default();
             for step in 0..self.steps.len() {
                 let (begin, end) = (moment(step)?, moment(step + 1)?);
-                trace.spans.push(Span { step, thread: 0, task: None, begin, end });
+                trace.spans.push(TimedSpan { step, thread: 0, task: None, begin, end });
             }
             traces.push(trace);
         }

@@ -260,7 +260,7 @@ fn given(program: &Program, b: Buffer, input: Buffer) -> Result<usize, &'static 
 mod tests {
     use super::*;
     use crate::gpu::ptx::module::compile;
-    use crate::gpu::target::Target;
+    use crate::gpu::target::GpuTarget;
     use adfuse_ir::Fp;
     use adfuse_ir::kernel::{text::parse, verify};
 
@@ -293,7 +293,7 @@ mod tests {
         let few = with("constant %c: f32[2] = [3.0, 4.0]", "%c[1]");
         let none = with("constant %c: f32[0] = []", "f32(2.0)");
         for (program, constants) in [(few, 8), (none, 0)] {
-            let module = compile(&program, Target::Sm90, Fp::Strict).expect("compiles");
+            let module = compile(&program, GpuTarget::SM90, Fp::Strict).expect("compiles");
             for (bytes, scratch) in [(0, 0), (192, 0), (64, 300), (512, 1000)] {
                 let arena = ArenaLayout { bytes, ..ArenaLayout::default() };
                 let found = Places::new(&program, &arena, &module, &[scratch, 0]).expect("fits");

@@ -6,7 +6,7 @@
 use super::address::{Vars, resolved, value};
 use super::asm::{Class, Reg};
 use super::emit::{At, Emit};
-use crate::gpu::schedule::async_copy::{Array, UNIT};
+use crate::gpu::schedule::async_copy::{RowArray, UNIT};
 use crate::gpu::schedule::cooperative_row::{Has, Team};
 use crate::gpu::schedule::index::coordinates;
 use crate::gpu::schedule::shape::volume;
@@ -23,7 +23,7 @@ impl Emit<'_> {
     /// Begins to copy a row of an array to `to`, an address in shared memory.
     pub(crate) fn copy_ahead(
         &mut self,
-        a: &Array,
+        a: &RowArray,
         own: &Own<'_>,
         vars: &Vars,
         point: &[IndexExpr],
@@ -71,7 +71,7 @@ impl Emit<'_> {
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn copy_units(
         &mut self,
-        a: &Array,
+        a: &RowArray,
         own: &Own<'_>,
         vars: &Vars,
         point: &[IndexExpr],

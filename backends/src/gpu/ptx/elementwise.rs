@@ -6,19 +6,15 @@ use super::asm::{Class, Reg, listed};
 use super::emit::{At, Emit, memory};
 use super::entry::{Out, begun};
 use super::operands;
-use super::transpose::turned;
-use crate::gpu::schedule::index::{coordinates, divisible, split, whole};
+use crate::gpu::schedule::elementwise::{Elementwise, VectorAccess};
+use crate::gpu::schedule::index::whole;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::volume;
-use crate::gpu::schedule::transpose_tile::Turn;
-use crate::gpu::schedule::work::{Flat, Lowering};
-use crate::gpu::target::THREADS;
+use crate::gpu::schedule::vectorize::{VectorLanes, neighbours};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Sink, Stage, Storage};
 use adfuse_ir::{DType, Diagnostic};
 use hashbrown::HashMap;
-
-/// Instructions of a body beyond which neighbours are not computed together.
-const HEAVY: usize = 1200;
 
 /// Where a thread's neighbours are: their coordinates, in terms of the number of the thread's group.
 pub(crate) struct Neighbours {
@@ -26,57 +22,19 @@ pub(crate) struct Neighbours {
     pub(crate) coords: Vec<Vec<IndexExpr>>,
 }
 
-/// The coordinates of `width` neighbours of group `group` of points of a domain; `None` where they do not
-/// divide it.
-pub(crate) fn neighbours(group: Reg, domain: &[i64], width: i64) -> Option<Neighbours> {
-    let total = volume(domain);
-    if total % width != 0 {
-        return None;
-    }
+/// The `width` neighbours of group `group` of points of a domain; `None` where they do not divide it.
+fn of_group(group: Reg, domain: &[i64], width: i64) -> Option<Neighbours> {
+    let coords = neighbours(domain, width)?;
     let mut vars = Vars::default();
-    let g = vars.push(group, total / width);
-    let last = domain.iter().rposition(|&n| n != 1);
-    let coords = (0..width).map(|j| match last {
-        Some(last) if domain[last] % width == 0 => {
-            let mut groups = domain.to_vec();
-            groups[last] /= width;
-            let mut at = coordinates(&g, &groups);
-            at[last] = at[last].clone().times(width).plus(j);
-            at
-        }
-        _ => coordinates(&g.clone().times(width).plus(j), domain),
-    });
-    let coords = coords.collect();
+    vars.push(group, volume(domain) / width);
     Some(Neighbours { vars, coords })
 }
 
 impl Emit<'_> {
     /// The element that neighbours have in a row, aligned to their number: the first.
     fn aligned(&self, b: Buffer, index: &[IndexExpr], n: &Neighbours) -> Option<IndexExpr> {
-        let data = &self.program.buffers[b];
-        let width = n.coords.len() as i64;
-        if data.storage != Storage::Plain || width < 2 {
-            return None;
-        }
-        let of = |coords: &Vec<IndexExpr>| self.element(b, index, &At { vars: &n.vars, coords });
-        let first = of(n.coords.first()?);
-        let (rest, start) = split(&first);
-        let in_a_row = n.coords.iter().zip(0i64..).all(|(coords, j)| {
-            let (other, k) = split(&of(coords));
-            other == rest && k == start + j
-        });
-        (in_a_row && start % width == 0 && divisible(&rest, width)).then_some(first)
-    }
-
-    /// How many of a stage's accesses are of neighbours in a row.
-    pub(crate) fn in_rows(&self, stage: &Stage, n: &Neighbours) -> usize {
-        let loads = stage.params.iter().filter_map(|p| whole(p));
-        let loads = loads.filter(|(b, piece)| self.aligned(*b, &piece.index, n).is_some()).count();
-        let stores = stage.sinks.iter().filter(|sink| match sink {
-            Sink::Store { buffer, index } => self.aligned(*buffer, index, n).is_some(),
-            _ => false,
-        });
-        loads + stores.count()
+        let lanes = VectorLanes { coords: &n.coords, extents: &n.vars.extents };
+        lanes.aligned(self.program, b, index)
     }
 
     /// Loads what neighbours have in a row, with as few instructions as do.
@@ -269,30 +227,23 @@ fn step(dtype: DType, width: i64) -> i64 {
 }
 
 /// Launches a loop whose sinks all store.
-pub(crate) fn stores(low: &Lowering, out: &mut Out, flat: &Flat) -> Result<(), Diagnostic> {
-    let total = volume(&flat.domain);
-    if total == 0 || flat.stage.sinks.is_empty() {
-        return Ok(());
-    }
-    let mut emit = begun(low, out);
+pub(crate) fn stores(s: &GpuSchedule, out: &mut Out, e: &Elementwise) -> Result<(), Diagnostic> {
+    let Elementwise { flat, vectors: VectorAccess { grid, width } } = e;
+    let threads = volume(&flat.domain) / width;
+    let mut emit = begun(s);
     let program = emit.written(&flat.stage.program);
-    if let Some(turn) = Turn::of(emit.program, flat, program.insts.len()) {
-        return turned(low, out, &turn);
-    }
-    // The number of the group is the first register that is written, whatever the width.
-    let width = width(&emit, flat, program.insts.len());
     // Where threads make words together, those past the end take part, with nothing to add.
     let packs = |sink: &Sink| match sink {
         Sink::Store { buffer, .. } => emit.program.buffers[*buffer].storage != Storage::Plain,
         _ => false,
     };
     let together = flat.stage.sinks.iter().any(packs);
-    let (group, live) = emit.thread(total / width, THREADS, together);
+    let (group, live) = emit.thread(threads, grid.threads, together);
     if !together {
         emit.leave_unless(live);
     }
     let when = live.filter(|_| together);
-    let Some(n) = neighbours(group, &flat.domain, width) else { return Ok(()) };
+    let Some(n) = of_group(group, &flat.domain, *width) else { return Ok(()) };
     let loaded = emit.loaded(&flat.stage, &n);
     let mut values: Vec<Vec<Reg>> = vec![Vec::new(); flat.stage.sinks.len()];
     for (j, coords) in n.coords.iter().enumerate() {
@@ -312,37 +263,5 @@ pub(crate) fn stores(low: &Lowering, out: &mut Out, flat: &Flat) -> Result<(), D
             }
         }
     }
-    let blocks = (total / width + i64::from(THREADS) - 1) / i64::from(THREADS);
-    out.launch(&low.homes, emit, blocks, THREADS, 0)
-}
-
-/// How many neighbours a thread computes.
-fn width(emit: &Emit<'_>, flat: &Flat, instructions: usize) -> i64 {
-    let mut buffers = flat.stage.params.iter().filter_map(whole).map(|(b, _)| b);
-    let small = buffers.all(|b| emit.program.buffers[b].dtype.bytes() <= 2)
-        && flat.stage.sinks.iter().all(|sink| match sink {
-            Sink::Store { buffer, .. } => emit.program.buffers[*buffer].dtype.bytes() <= 2,
-            _ => true,
-        });
-    for width in [8, 4, 2] {
-        // Parts of words are no more than words.
-        let wide = flat.stage.sinks.iter().any(|sink| match sink {
-            Sink::Store { buffer, .. } => match emit.program.buffers[*buffer].storage {
-                Storage::Packed(bits) => i64::from(bits) * width > 32,
-                Storage::Plain => false,
-            },
-            _ => false,
-        });
-        if wide || width == 8 && !small || instructions * width as usize > HEAVY {
-            continue;
-        }
-        // Only the form matters, not the register.
-        let mut scratch = Emit::new(emit.program, emit.fp);
-        let group = scratch.asm.fresh(Class::Word);
-        let Some(n) = neighbours(group, &flat.domain, width) else { continue };
-        if emit.in_rows(&flat.stage, &n) > 0 {
-            return width;
-        }
-    }
-    1
+    out.launch(&s.homes, emit, grid.blocks(threads), *grid, 0)
 }

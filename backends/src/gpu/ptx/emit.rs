@@ -2,6 +2,7 @@
 
 use super::operands;
 use crate::gpu::schedule::scalar_form::written;
+use crate::gpu::schedule::vectorize;
 
 use super::address::{Datum, Truth, Vars, holds, long, resolved, value};
 use super::asm::{Asm, Class, Reg};
@@ -21,8 +22,6 @@ pub(crate) struct Emit<'p> {
     pub(crate) fp: Fp,
     /// The buffers whose pointers it is given, in the order of its parameters.
     pub(crate) args: Vec<Buffer>,
-    /// Blocks that shall fit a multiprocessor with their registers, where that is not the usual number.
-    pub(crate) resident: Option<u32>,
 }
 
 /// Where something is computed: coordinates in terms of the launch's variables.
@@ -63,7 +62,7 @@ impl<'p> Emit<'p> {
     pub(crate) fn new(program: &'p Program, fp: Fp) -> Emit<'p> {
         let mut asm = Asm::new();
         asm.near = fp == Fp::Fast;
-        Emit { asm, program, fp, args: Vec::new(), resident: None }
+        Emit { asm, program, fp, args: Vec::new() }
     }
 
     /// Where a buffer is.
@@ -82,15 +81,7 @@ impl<'p> Emit<'p> {
 
     /// The number of elements of memory before an element, as an expression of the variables.
     pub(crate) fn element(&self, b: Buffer, index: &[IndexExpr], at: &At<'_>) -> IndexExpr {
-        let data = &self.program.buffers[b];
-        let mut dense = 1i64;
-        let mut sum = IndexExpr::Const(0);
-        for (k, e) in index.iter().enumerate().rev() {
-            let stride = data.strides.as_ref().and_then(|s| s.get(k).copied()).unwrap_or(dense);
-            sum = e.clone().times(stride).sum(sum);
-            dense = dense.saturating_mul(data.dims.get(k).copied().unwrap_or(1).max(1));
-        }
-        resolved(&sum, at.coords, at.vars)
+        vectorize::element(self.program, b, index, (at.coords, &at.vars.extents))
     }
 
     /// The address of an element that is this many elements of this many bytes from the beginning.

@@ -5,21 +5,22 @@ use super::asm::{Class, Reg};
 use super::emit::{At, Emit};
 use super::{isel, operands};
 use crate::gpu::launches::{Arg, Launch};
+use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::range;
-use crate::gpu::schedule::work::{Home, Lowering};
-use crate::gpu::target::Target;
+use crate::gpu::schedule::program::GpuSchedule;
+use crate::gpu::schedule::work::Home;
+use crate::gpu::target::GpuTarget;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Param, Sink, Stage};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::Table;
-use adfuse_ir::{At as Where, DType, Diagnostic, Fp, Kind};
+use adfuse_ir::{At as Where, DType, Diagnostic, Kind};
 
 /// The text and the launches of one step after the other.
 pub(crate) struct Out {
     pub(crate) text: String,
     pub(crate) launches: Vec<Launch>,
-    pub(crate) target: Target,
-    pub(crate) fp: Fp,
+    pub(crate) target: GpuTarget,
     /// What entry points of the step are called.
     pub(crate) prefix: String,
     /// Entry points so far.
@@ -29,12 +30,11 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    pub(crate) fn new(target: Target, fp: Fp) -> Out {
+    pub(crate) fn new(target: GpuTarget) -> Out {
         Out {
             text: String::new(),
             launches: Vec::new(),
             target,
-            fp,
             prefix: String::new(),
             entries: 0,
             table: false,
@@ -44,7 +44,7 @@ impl Out {
     /// The module of all entry points.
     pub(crate) fn module(self) -> String {
         let mut text = String::from("//\n// Made by adfuse.\n//\n.version 7.8\n");
-        text.push_str(&format!(".target {}\n.address_size 64\n\n", self.target.name()));
+        text.push_str(&format!(".target {}\n.address_size 64\n\n", self.target.name));
         text.push_str(".extern .shared .align 16 .b8 dynamic[];\n\n");
         if self.table {
             let entries = Table::TwoOverPi.entries();
@@ -59,14 +59,13 @@ impl Out {
         text
     }
 
-    /// Ends an entry point, and launches it: `blocks` blocks of `threads` threads, with this many bytes of
-    /// dynamic shared memory.
+    /// Ends an entry point, and launches this many blocks of a grid, with this many bytes of dynamic shared memory.
     pub(crate) fn launch(
         &mut self,
         homes: &cranelift_entity::SecondaryMap<Buffer, Home>,
         emit: Emit<'_>,
         blocks: i64,
-        threads: u32,
+        grid: Grid,
         shared: u32,
     ) -> Result<(), Diagnostic> {
         let Some(blocks) = u32::try_from(blocks).ok().filter(|n| (1..1 << 31).contains(n)) else {
@@ -82,20 +81,19 @@ impl Out {
             Home::Scratch(offset) => Arg::Scratch { offset },
         };
         let args: Vec<Arg> = emit.args.iter().map(arg).collect();
-        // Enough registers for what the body holds, and enough threads to hide the latency of memory.
-        let resident = emit.resident.unwrap_or((512 / threads).max(1));
-        self.text.push_str(&emit.asm.finish(&entry, args.len(), threads, resident));
+        let threads = u32::try_from(grid.threads).unwrap_or(u32::MAX);
+        self.text.push_str(&emit.asm.finish(&entry, args.len(), threads, grid.resident));
         self.text.push('\n');
-        let grid = [blocks, 1, 1];
-        let launch = Launch { entry, grid, block: threads, resident: None, shared, args };
+        let blocks = [blocks, 1, 1];
+        let launch = Launch { entry, grid: blocks, block: threads, resident: None, shared, args };
         self.launches.push(launch);
         Ok(())
     }
 }
 
 /// Starts an entry point.
-pub(crate) fn begun<'l>(low: &'l Lowering, out: &Out) -> Emit<'l> {
-    Emit::new(&low.program, out.fp)
+pub(crate) fn begun<'s>(s: &'s GpuSchedule) -> Emit<'s> {
+    Emit::new(&s.program, s.fp)
 }
 
 /// A place, or the last one where it would be past that.
@@ -117,9 +115,9 @@ pub(crate) struct Loop {
 impl Emit<'_> {
     /// The number of this thread among all, as a number below `total`, and whether it is one; threads
     /// past the end have the number of the last.
-    pub(crate) fn thread(&mut self, total: i64, threads: u32, clamp: bool) -> (Reg, Option<Reg>) {
+    pub(crate) fn thread(&mut self, total: i64, threads: i64, clamp: bool) -> (Reg, Option<Reg>) {
         let (block, own) = (self.asm.special("ctaid.x"), self.asm.special("tid.x"));
-        let whole = total % i64::from(threads) == 0;
+        let whole = total % threads == 0;
         if total < 1 << 30 {
             let args = format!("{block}, {threads}, {own}");
             let id = self.asm.pure(Class::Word, "mad.lo.s32", args);

@@ -12,23 +12,20 @@ use super::entry::{Out, begun, single};
 use super::mma::{Core, places};
 use super::operand_staging::{Feeding, Held, Place};
 use super::operands::{class, constant, spelled};
+use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::coordinates;
+use crate::gpu::schedule::product::ScheduledProduct;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::{axes, volume};
-use crate::gpu::schedule::tiling::{CHUNK, Cut};
-use crate::gpu::schedule::work::Lowering;
+use crate::gpu::schedule::tiling::{CHUNK, Combine, ProductTiling};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Member, Stage};
-use adfuse_ir::{At as Where, DType, Diagnostic, Kind, Literal};
-
-/// Parts of a sum that are on their way from memory at a time.
-const AHEAD: i64 = 16;
-/// Threads of a block that adds up parts.
-const ADDERS: u32 = 128;
+use adfuse_ir::{DType, Diagnostic, Literal};
 
 /// What one launch knows.
 struct Product<'m> {
     member: &'m Member,
-    cut: &'m Cut,
+    cut: &'m ProductTiling,
     vars: Vars,
     batch: IndexExpr,
     /// The first row and column of the tile.
@@ -40,39 +37,26 @@ struct Product<'m> {
 }
 
 /// Launches a contraction whose sums are stored.
-pub(crate) fn product(low: &mut Lowering, out: &mut Out, m: &Member) -> Result<(), Diagnostic> {
-    let (batch, rows, cols) = (volume(&m.batch), volume(&m.rows), volume(&m.cols));
-    if batch * rows * cols == 0 {
-        return Ok(());
+pub(crate) fn product(
+    s: &GpuSchedule,
+    out: &mut Out,
+    product: &ScheduledProduct,
+) -> Result<(), Diagnostic> {
+    tiles(s, out, product)?;
+    match product.parts {
+        None => Ok(()),
+        Some(parts) => added(s, out, product, parts),
     }
-    let cut = Cut::of(&low.program, m, out.fp, out.target);
-    // Steps are counted in 32 bits.
-    if cut.steps > 1 << 30 {
-        let m = format!("a sum of {} products is more than a launch counts", volume(&m.depth));
-        return Err(Diagnostic::new(Where::default(), Kind::Limit, m));
-    }
-    if cut.parts == 1 {
-        return tiles(low, out, m, &cut, None);
-    }
-    let dims = [cut.parts, batch, rows, cols].into_iter().collect();
-    let parts = low.temp(m.sum, dims);
-    tiles(low, out, m, &cut, Some(parts))?;
-    added(low, out, m, (parts, cut.parts))
 }
 
 /// Launches the tiles, whose sums go on or are those of parts.
-fn tiles(
-    low: &Lowering,
-    out: &mut Out,
-    m: &Member,
-    cut: &Cut,
-    parts: Option<Buffer>,
-) -> Result<(), Diagnostic> {
+fn tiles(s: &GpuSchedule, out: &mut Out, product: &ScheduledProduct) -> Result<(), Diagnostic> {
+    let ScheduledProduct { member: m, tiling: cut, parts, .. } = product;
     let (batch, rows, cols) = (volume(&m.batch), volume(&m.rows), volume(&m.cols));
     let count = |n: i64, k: usize| (n + cut.side[k] - 1) / cut.side[k];
     let (down, across) = (count(rows, 0), count(cols, 1));
     let blocks = batch.saturating_mul(cut.parts).saturating_mul(down).saturating_mul(across);
-    let mut emit = begun(low, out);
+    let mut emit = begun(s);
     let mut vars = Vars::default();
     let block = emit.asm.special("ctaid.x");
     let block = vars.push(block, blocks);
@@ -93,13 +77,13 @@ fn tiles(
     match parts {
         None => p.finish(&mut emit, &sums, &m.then, None),
         Some(to) => {
-            let then = Stage::storing(m.sum, to, m.sum, axes(4));
+            let then = Stage::storing(m.sum, *to, m.sum, axes(4));
             p.finish(&mut emit, &sums, &then, Some(&p.part));
         }
     }
-    emit.resident = Some(cut.resident);
+    let grid = Grid { threads: cut.threads, resident: cut.resident };
     let shared = u32::try_from(cut.shared(m.sum)).unwrap_or(u32::MAX);
-    out.launch(&low.homes, emit, blocks, cut.threads as u32, shared)
+    out.launch(&s.homes, emit, blocks, grid, shared)
 }
 
 impl Product<'_> {
@@ -257,8 +241,7 @@ impl Product<'_> {
         // Rows that all threads have together.
         let lines = cut.threads / width;
         let turns = cut.side[0] / lines;
-        let heavy = emit.written(&then.program).insts.len() as i64;
-        let unroll = if heavy <= 40 { turns.min(4) } else { 1 };
+        let unroll = cut.epilogue;
         let (l, turn) = emit.repeat(turns / unroll);
         let mut vars = self.vars.clone();
         let turn = vars.push(turn, turns / unroll);
@@ -303,7 +286,7 @@ struct Totals {
 }
 
 impl Totals {
-    fn new(emit: &mut Emit<'_>, cut: &Cut, sum: DType, accs: &[Reg]) -> Totals {
+    fn new(emit: &mut Emit<'_>, cut: &ProductTiling, sum: DType, accs: &[Reg]) -> Totals {
         let near = (16 / sum.bytes() as usize).min(accs.len());
         let base = emit.asm.pure(Class::Word, "mov.u32", "dynamic");
         let thread = emit.asm.special("tid.x");
@@ -357,14 +340,16 @@ impl Totals {
 /// Launches what adds up the sums of parts, in their order, and what becomes of the results: a thread for
 /// each.
 fn added(
-    low: &Lowering,
+    s: &GpuSchedule,
     out: &mut Out,
-    m: &Member,
-    (from, parts): (Buffer, i64),
+    product: &ScheduledProduct,
+    from: Buffer,
 ) -> Result<(), Diagnostic> {
+    let ScheduledProduct { member: m, tiling, .. } = product;
+    let (parts, Combine { grid, inflight }) = (tiling.parts, tiling.combine);
     let total = volume(&m.result());
-    let mut emit = begun(low, out);
-    let (id, live) = emit.thread(total, ADDERS, false);
+    let mut emit = begun(s);
+    let (id, live) = emit.thread(total, grid.threads, false);
     emit.leave_unless(live);
     let (vars, place) = single(id, total);
     let (size, t) = (m.sum.bytes() as i64, spelled(m.sum));
@@ -386,15 +371,14 @@ fn added(
             emit.asm.emit(format_args!("add.rn.{t} {sum}, {sum}, {x}"));
         }
     };
-    if parts >= AHEAD {
-        let (l, _) = emit.repeat(parts / AHEAD);
-        some(&mut emit, AHEAD);
+    if parts >= inflight {
+        let (l, _) = emit.repeat(parts / inflight);
+        some(&mut emit, inflight);
         emit.again(l);
     }
-    some(&mut emit, parts % AHEAD);
+    some(&mut emit, parts % inflight);
     // Batch, rows and columns are one after the other, as those of the result are.
     let coords = coordinates(&place, &m.result());
     emit.follow(&m.then, sum, &At { vars: &vars, coords: &coords });
-    let blocks = (total - 1) / i64::from(ADDERS) + 1;
-    out.launch(&low.homes, emit, blocks, ADDERS, 0)
+    out.launch(&s.homes, emit, grid.blocks(total), grid, 0)
 }

@@ -5,7 +5,7 @@ use super::asm::{Class, Reg};
 use super::emit::Emit;
 use super::operands::class;
 use crate::gpu::schedule::mma_unit::Unit;
-use crate::gpu::schedule::tiling::Cut;
+use crate::gpu::schedule::tiling::ProductTiling;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 
@@ -41,7 +41,7 @@ fn in_square(thread: &IndexExpr) -> [IndexExpr; 2] {
 }
 
 /// The first line of a warp, of each operand.
-fn of_warp(cut: &Cut, thread: &IndexExpr) -> [IndexExpr; 2] {
+fn of_warp(cut: &ProductTiling, thread: &IndexExpr) -> [IndexExpr; 2] {
     let warp = thread.clone().floor_div(32);
     let of = |e: IndexExpr, k: usize| e.times(cut.side[k] / cut.warps[k]);
     [of(warp.clone().floor_div(cut.warps[1]), 0), of(warp.modulo(cut.warps[1]), 1)]
@@ -49,7 +49,10 @@ fn of_warp(cut: &Cut, thread: &IndexExpr) -> [IndexExpr; 2] {
 
 /// Where a thread's sums are among those of the tile: each its row and column beyond those of the first,
 /// with how many neighbours begin there; and the row and column of the first.
-pub(crate) fn places(cut: &Cut, thread: &IndexExpr) -> ([IndexExpr; 2], Vec<[i64; 2]>, usize) {
+pub(crate) fn places(
+    cut: &ProductTiling,
+    thread: &IndexExpr,
+) -> ([IndexExpr; 2], Vec<[i64; 2]>, usize) {
     let mut all = Vec::new();
     if cut.unit == Unit::Fma {
         for i in 0..cut.each(0) {
@@ -75,7 +78,7 @@ pub(crate) fn places(cut: &Cut, thread: &IndexExpr) -> ([IndexExpr; 2], Vec<[i64
 impl Core {
     pub(crate) fn new(
         emit: &mut Emit<'_>,
-        cut: &Cut,
+        cut: &ProductTiling,
         sum: DType,
         thread: &IndexExpr,
         vars: &Vars,
@@ -115,7 +118,7 @@ impl Core {
     }
 
     /// Adds the products of one step, in the stage that is this many bytes in.
-    pub(crate) fn step(&self, emit: &mut Emit<'_>, cut: &Cut, stage: Reg, sums: &[Reg]) {
+    pub(crate) fn step(&self, emit: &mut Emit<'_>, cut: &ProductTiling, stage: Reg, sums: &[Reg]) {
         let at = self.bases.map(|base| {
             let at = emit.asm.fresh(Class::Word);
             emit.asm.emit(format_args!("add.s32 {at}, {base}, {stage}"));
@@ -140,7 +143,7 @@ impl Core {
     }
 
     /// Chains of fused multiply-adds, one after the other along the depth.
-    fn chains(&self, emit: &mut Emit<'_>, cut: &Cut, at: [Reg; 2], sums: &[Reg]) {
+    fn chains(&self, emit: &mut Emit<'_>, cut: &ProductTiling, at: [Reg; 2], sums: &[Reg]) {
         let op = match self.sum {
             DType::F32 => "fma.rn.f32",
             DType::F64 => "fma.rn.f64",
@@ -162,7 +165,7 @@ impl Core {
     fn read(
         &self,
         emit: &mut Emit<'_>,
-        cut: &Cut,
+        cut: &ProductTiling,
         base: Reg,
         offset: i64,
         side: usize,
@@ -182,7 +185,14 @@ impl Core {
 
 /// 16 lines of an operand by 32 bytes of the depth, as tensor cores have them: four matrices of 8 lines by 16
 /// bytes, in the order in which [`LINES`] counts them.
-fn matrix(emit: &mut Emit<'_>, cut: &Cut, side: usize, base: Reg, i: i64, k: i64) -> [Reg; 4] {
+fn matrix(
+    emit: &mut Emit<'_>,
+    cut: &ProductTiling,
+    side: usize,
+    base: Reg,
+    i: i64,
+    k: i64,
+) -> [Reg; 4] {
     let operand = &cut.operands[side];
     let pitch = operand.pitch;
     let regs = [0; 4].map(|_| emit.asm.fresh(Class::Word));
@@ -249,7 +259,7 @@ impl Emit<'_> {
 
 /// The row and column in the tile of every sum of every thread.
 #[cfg(test)]
-pub(crate) fn each_sum(cut: &Cut) -> Vec<[i64; 2]> {
+pub(crate) fn each_sum(cut: &ProductTiling) -> Vec<[i64; 2]> {
     let (first, all, _) = places(cut, &IndexExpr::axis(0));
     let of = |thread: i64| first.clone().map(|e| e.eval(&[thread], &[]));
     let each = |thread: i64| all.iter().map(move |at| (of(thread), at));

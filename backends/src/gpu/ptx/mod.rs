@@ -14,7 +14,6 @@ pub(crate) mod emit;
 pub(crate) mod entry;
 pub(crate) mod fast_math;
 pub(crate) mod fold;
-pub(crate) mod fold_order;
 pub(crate) mod isel;
 pub(crate) mod matmul;
 pub(crate) mod mma;
@@ -39,5 +38,6 @@ pub(crate) mod transpose;
 pub(crate) mod tree_fold;
 
 pub use super::launches::{Arg, Launch, Module, StepCode};
-pub use super::target::Target;
-pub use module::{compile, compile_but};
+pub use super::schedule::{GpuSchedule, schedule, schedule_but};
+pub use super::target::GpuTarget;
+pub use module::{compile, compile_but, print};

@@ -2,18 +2,21 @@
 
 use super::entry::Out;
 use crate::gpu::launches::{Module, StepCode};
-use crate::gpu::schedule::work::{Lowering, Work};
-use crate::gpu::target::Target;
+use crate::gpu::schedule::program::{GpuSchedule, Scheduled, StepSchedule, schedule, schedule_but};
+use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::{At, Diagnostic, Fp};
 
 /// Makes PTX of a program.
 ///
 /// # Errors
-/// Where a step has no lowering to PTX ([`adfuse_ir::Kind::Unsupported`]) or outgrows what a launch can have; the error
-/// names the step.
-pub fn compile(program: &Verified<Program>, target: Target, fp: Fp) -> Result<Module, Diagnostic> {
-    compile_but(program, target, fp, &[])
+/// As [`schedule`] and [`print`].
+pub fn compile(
+    program: &Verified<Program>,
+    target: GpuTarget,
+    fp: Fp,
+) -> Result<Module, Diagnostic> {
+    print(&schedule(program, target, fp)?)
 }
 
 /// The same without the steps for which `done` says that something else does them: they have no launches.
@@ -22,52 +25,57 @@ pub fn compile(program: &Verified<Program>, target: Target, fp: Fp) -> Result<Mo
 /// As [`compile`].
 pub fn compile_but(
     program: &Verified<Program>,
-    target: Target,
+    target: GpuTarget,
     fp: Fp,
     done: &[bool],
 ) -> Result<Module, Diagnostic> {
-    let mut low = Lowering::new(program, fp);
-    let mut out = Out::new(target, fp);
+    print(&schedule_but(program, target, fp, done)?)
+}
+
+/// Prints a schedule as PTX.
+///
+/// # Errors
+/// Where a step outgrows what a launch can have; the error names the step.
+pub fn print(schedule: &GpuSchedule) -> Result<Module, Diagnostic> {
+    let mut out = Out::new(schedule.target);
     let within = |mut d: Diagnostic, step: Option<usize>| {
-        let inst = step.and_then(|n| Some(format!("step {n}: {}", program.steps.get(n)?.title())));
-        d.at = At { func: Some(program.name.clone()), inst: inst.or(d.at.inst), ..At::default() };
+        let titled =
+            |n: usize| Some(format!("step {n}: {}", schedule.program.steps.get(n)?.title()));
+        let func = Some(schedule.name.clone());
+        d.at = At { func, inst: step.and_then(titled).or(d.at.inst), ..At::default() };
         d
     };
     out.prefix = "enter".to_owned();
-    let works = low.copies(true).and_then(|works| made(&mut low, &mut out, works));
-    let enter = works.map_err(|d| within(d, None))?;
+    let enter = printed(schedule, &mut out, &schedule.enter).map_err(|d| within(d, None))?;
     let mut steps = Vec::new();
-    for (n, step) in program.steps.iter().enumerate() {
-        if done.get(n) == Some(&true) {
-            steps.push(StepCode::default());
-            continue;
-        }
-        out.prefix = format!("s{n}_{}", spelled(step.name()));
-        let works = low.step(step).and_then(|works| made(&mut low, &mut out, works));
-        steps.push(works.map_err(|d| within(d, Some(n)))?);
+    for (n, (step, given)) in schedule.steps.iter().zip(&schedule.program.steps).enumerate() {
+        out.prefix = format!("s{n}_{}", spelled(given.name()));
+        steps.push(printed(schedule, &mut out, step).map_err(|d| within(d, Some(n)))?);
     }
     out.prefix = "leave".to_owned();
-    let works = low.copies(false).and_then(|works| made(&mut low, &mut out, works));
-    let leave = works.map_err(|d| within(d, None))?;
+    let leave = printed(schedule, &mut out, &schedule.leave).map_err(|d| within(d, None))?;
     Ok(Module { text: out.module(), enter, steps, leave })
 }
 
 /// Launches of the work of one step.
-fn made(low: &mut Lowering, out: &mut Out, works: Vec<Work>) -> Result<StepCode, Diagnostic> {
+fn printed(s: &GpuSchedule, out: &mut Out, step: &StepSchedule) -> Result<StepCode, Diagnostic> {
     out.entries = 0;
-    for work in works {
+    for work in &step.works {
         match work {
-            Work::Flat(flat) => crate::gpu::ptx::fold::flat(low, out, &flat)?,
-            Work::Rows(kernel) => crate::gpu::ptx::rows::rows(low, out, &kernel)?,
-            Work::Join(join) => crate::gpu::ptx::tree_fold::join(low, out, &join)?,
-            Work::Scan(scan) => crate::gpu::ptx::scan::scan(low, out, &scan)?,
-            Work::Pack { from, to } => crate::gpu::ptx::pack::pack(low, out, from, to)?,
-            Work::Product(member) => crate::gpu::ptx::matmul::product(low, out, &member)?,
-            Work::Scatter(scatter) => crate::gpu::ptx::scatter::scatter(low, out, &scatter)?,
-            Work::Sort(sort) => crate::gpu::ptx::sort::sort(low, out, &sort)?,
+            Scheduled::Elementwise(e) => super::elementwise::stores(s, out, e)?,
+            Scheduled::Transpose(t) => super::transpose::transposed(s, out, t)?,
+            Scheduled::Fold(fold) => super::fold::fold(s, out, fold)?,
+            Scheduled::Rows(rows) => super::rows::rows(s, out, rows)?,
+            Scheduled::Join { fold, .. } => super::tree_fold::joined(s, out, fold)?,
+            Scheduled::Scan { scan, grid } => super::scan::scan(s, out, scan, *grid)?,
+            Scheduled::Pack { from, to, grid } => super::pack::pack(s, out, [*from, *to], *grid)?,
+            Scheduled::Product(product) => super::matmul::product(s, out, product)?,
+            Scheduled::Scatter(scatter) => super::scatter::scatter(s, out, scatter)?,
+            Scheduled::Sort(sort) => super::sort::sort(s, out, sort)?,
         }
     }
-    Ok(StepCode { launches: std::mem::take(&mut out.launches), scratch: low.ended()? })
+    let launches = std::mem::take(&mut out.launches);
+    Ok(StepCode { launches, scratch: step.scratch })
 }
 
 /// A name as entry points may have it.

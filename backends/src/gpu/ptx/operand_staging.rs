@@ -8,9 +8,9 @@ use super::emit::{At, Emit};
 use super::isel::outputs;
 use super::operands::{constant, select};
 use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::operand_path::{Way, feed, whole};
+use crate::gpu::schedule::operand_path::{OperandPath, feed, whole};
 use crate::gpu::schedule::shape::volume;
-use crate::gpu::schedule::tiling::{Cut, Operand};
+use crate::gpu::schedule::tiling::{ProductTiling, StagedOperand};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::Member;
 use adfuse_ir::{DType, Literal};
@@ -28,7 +28,7 @@ struct Walk {
 
 impl Walk {
     /// Threads next to each other have neighbours, this many elements each, along the depth or across it.
-    fn new(cut: &Cut, side: usize, thread: &IndexExpr, along: bool, wide: i64) -> Walk {
+    fn new(cut: &ProductTiling, side: usize, thread: &IndexExpr, along: bool, wide: i64) -> Walk {
         let long = cut.side[side];
         let near = if along { cut.deep } else { long } / wide;
         let (fast, slow) =
@@ -49,7 +49,7 @@ impl Walk {
     }
 }
 
-impl Operand {
+impl StagedOperand {
     /// Bytes into shared memory of something this many lines and so deep.
     fn bytes(&self, size: i64, [line, deep]: [i64; 2]) -> i64 {
         match self.along {
@@ -71,7 +71,7 @@ impl Operand {
 /// What the operands of a launch are computed from.
 pub(crate) struct Place<'p> {
     pub(crate) m: &'p Member,
-    pub(crate) cut: &'p Cut,
+    pub(crate) cut: &'p ProductTiling,
     pub(crate) vars: &'p Vars,
     pub(crate) thread: &'p IndexExpr,
     pub(crate) batch: &'p IndexExpr,
@@ -103,11 +103,11 @@ impl Feeding {
     pub(crate) fn new(emit: &mut Emit<'_>, p: &Place<'_>, side: usize) -> Feeding {
         let cut = p.cut;
         let operand = &cut.operands[side];
-        let wide = match operand.way {
-            Way::Copied { bytes, .. } => bytes / cut.size,
-            Way::Computed { .. } => 1,
+        let wide = match operand.path {
+            OperandPath::Copied { bytes, .. } => bytes / cut.size,
+            OperandPath::Computed { .. } => 1,
         };
-        let walk = Walk::new(cut, side, p.thread, operand.way.along(), wide);
+        let walk = Walk::new(cut, side, p.thread, operand.path.along(), wide);
         let number = |emit: &mut Emit<'_>, e: &IndexExpr| {
             let e = resolved(e, &emit.same(p.vars), p.vars);
             value(&mut emit.asm, &e, p.vars, &[])
@@ -116,7 +116,7 @@ impl Feeding {
         let x = number(emit, &operand.place(cut.size, &walk.line, &walk.deep));
         let to = emit.asm.pure(Class::Word, "add.s32", format_args!("{x}, {base}"));
         let mut made = Feeding { side, walk, to, from: None, line: None, deep: None };
-        let Way::Copied { buffer, steps, .. } = operand.way else { return made };
+        let OperandPath::Copied { buffer, steps, .. } = operand.path else { return made };
         let (feed, axes) = feed(p.m, side);
         let Some((_, piece)) = whole(emit.program, feed, cut.held) else { return made };
         let line = p.first[side].clone().sum(made.walk.line.clone());
@@ -148,7 +148,8 @@ impl Feeding {
     pub(crate) fn copy(&self, emit: &mut Emit<'_>, p: &Place<'_>, stage: Reg) {
         let cut = p.cut;
         let operand = &cut.operands[self.side];
-        let (Way::Copied { steps, bytes, .. }, Some(from)) = (operand.way, self.from) else {
+        let (OperandPath::Copied { steps, bytes, .. }, Some(from)) = (operand.path, self.from)
+        else {
             return;
         };
         let size = cut.size;
@@ -277,13 +278,13 @@ impl Emit<'_> {
 
 /// Where the elements of an operand's step are in a stage, by line and depth: what all threads copy or compute.
 #[cfg(test)]
-pub(crate) fn each_element(cut: &Cut, side: usize) -> hashbrown::HashMap<[i64; 2], i64> {
+pub(crate) fn each_element(cut: &ProductTiling, side: usize) -> hashbrown::HashMap<[i64; 2], i64> {
     let operand = &cut.operands[side];
-    let wide = match operand.way {
-        Way::Copied { bytes, .. } => bytes / cut.size,
-        Way::Computed { .. } => 1,
+    let wide = match operand.path {
+        OperandPath::Copied { bytes, .. } => bytes / cut.size,
+        OperandPath::Computed { .. } => 1,
     };
-    let along = operand.way.along();
+    let along = operand.path.along();
     let walk = Walk::new(cut, side, &IndexExpr::axis(0), along, wide);
     let mut found = hashbrown::HashMap::new();
     for thread in 0..walk.threads.unwrap_or(cut.threads) {

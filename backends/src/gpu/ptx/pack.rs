@@ -3,31 +3,27 @@
 use super::asm::{Class, Reg};
 use super::emit::At;
 use super::entry::{Out, begun, single};
-use super::scan::blocks_of;
-use crate::gpu::schedule::work::Lowering;
+use crate::gpu::schedule::grid::Grid;
+use crate::gpu::schedule::program::GpuSchedule;
+use crate::gpu::schedule::shape::volume;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Buffer, Storage};
 
-use crate::gpu::schedule::shape::volume;
-use crate::gpu::target::THREADS;
 /// Launches packing: a thread for each word.
 pub(crate) fn pack(
-    low: &Lowering,
+    s: &GpuSchedule,
     out: &mut Out,
-    from: Buffer,
-    to: Buffer,
+    [from, to]: [Buffer; 2],
+    grid: Grid,
 ) -> Result<(), Diagnostic> {
-    let data = &low.program.buffers[to];
+    let data = &s.program.buffers[to];
     let Storage::Packed(bits) = data.storage else { return Ok(()) };
-    let places = volume(&low.program.buffers[from].dims);
+    let places = volume(&s.program.buffers[from].dims);
     let each = i64::from(32 / u32::from(bits.max(1)));
     let words = (places + each - 1) / each;
-    if words == 0 || data.dims.contains(&0) {
-        return Ok(());
-    }
     let dtype = data.dtype;
-    let mut emit = begun(low, out);
-    let (id, live) = emit.thread(words, THREADS, false);
+    let mut emit = begun(s);
+    let (id, live) = emit.thread(words, grid.threads, false);
     emit.leave_unless(live);
     let (vars, word) = single(id, words);
     let mut all: Option<Reg> = None;
@@ -53,5 +49,5 @@ pub(crate) fn pack(
     if let Some(all) = all {
         emit.asm.emit(format_args!("st.global.b32 {address}, {all}"));
     }
-    out.launch(&low.homes, emit, blocks_of(words), THREADS, 0)
+    out.launch(&s.homes, emit, grid.blocks(words), grid, 0)
 }

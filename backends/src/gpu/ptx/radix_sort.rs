@@ -9,23 +9,9 @@
 
 use super::asm::{Asm, Class, Reg};
 use super::emit::Emit;
+use crate::gpu::schedule::sort::{DIGITS, SortBlock};
+use crate::gpu::target::WARP;
 use adfuse_ir::index::IndexExpr;
-
-/// Digits that there are.
-pub(crate) const DIGITS: i64 = 256;
-
-/// Lanes of a warp.
-const LANES: i64 = 32;
-
-/// A block, and the shared memory that it has: counters of warps, sums of warps of digits, a number for each
-/// digit, and the entries.
-pub(crate) struct Block {
-    pub(crate) threads: i64,
-    /// Entries of a thread.
-    pub(crate) each: i64,
-    /// Whether keys are of 64 bits.
-    pub(crate) wide: bool,
-}
 
 /// A key and the number that goes with it.
 #[derive(Clone, Copy)]
@@ -34,45 +20,11 @@ pub(crate) struct Entry {
     pub(crate) with: Reg,
 }
 
-impl Block {
-    pub(crate) fn entries(&self) -> i64 {
-        self.threads * self.each
-    }
-
-    fn warps(&self) -> i64 {
-        self.threads / LANES
-    }
-
-    /// Sums of the warps that digits have, in one of two rooms.
-    fn sums(&self, room: i64) -> i64 {
-        self.warps() * DIGITS * 4 + room * DIGITS / LANES * 4
-    }
-
-    fn each_digit(&self) -> i64 {
-        self.sums(2)
-    }
-
-    fn keys(&self) -> i64 {
-        self.each_digit() + DIGITS * 4
-    }
-
-    fn key_bytes(&self) -> i64 {
-        if self.wide { 8 } else { 4 }
-    }
-
-    fn withs(&self) -> i64 {
-        self.keys() + self.entries() * self.key_bytes()
-    }
-
-    /// Bytes of shared memory.
-    pub(crate) fn shared(&self) -> u32 {
-        u32::try_from(self.withs() + self.entries() * 4).unwrap_or(u32::MAX)
-    }
-
+impl SortBlock {
     /// The number of an entry of a thread among those of the block.
     pub(crate) fn number(&self, thread: &IndexExpr, e: i64) -> IndexExpr {
-        let warp = thread.clone().floor_div(LANES).times(LANES * self.each);
-        warp.plus(e * LANES).sum(thread.clone().modulo(LANES))
+        let warp = thread.clone().floor_div(WARP).times(WARP * self.each);
+        warp.plus(e * WARP).sum(thread.clone().modulo(WARP))
     }
 
     fn base(&self, asm: &mut Asm) -> Reg {
@@ -181,7 +133,7 @@ impl Block {
         let sum = warp_scan(asm, x);
         let warp = asm.pure(Class::Word, "shr.u32", format_args!("{thread}, 5"));
         let at = asm.pure(Class::Word, "mad.lo.u32", format_args!("{warp}, 4, {base}"));
-        let ends = asm.pure(Class::Pred, "setp.eq.u32", format_args!("{lane}, {}", LANES - 1));
+        let ends = asm.pure(Class::Pred, "setp.eq.u32", format_args!("{lane}, {}", WARP - 1));
         let ends = match has {
             Some(has) => crate::gpu::ptx::operands::both(asm, ends, has),
             None => ends,
@@ -189,7 +141,7 @@ impl Block {
         asm.emit(format_args!("@{ends} st.shared.b32 [{at}+{}], {sum}", self.sums(room)));
         asm.emit("bar.sync 0");
         let mut found = asm.pure(Class::Word, "sub.u32", format_args!("{sum}, {x}"));
-        for other in 0..DIGITS / LANES - 1 {
+        for other in 0..DIGITS / WARP - 1 {
             let part = self.read(asm, base, self.sums(room) + other * 4, None);
             let comes = asm.pure(Class::Pred, "setp.gt.u32", format_args!("{warp}, {other}"));
             let zero = asm.word(0);
@@ -259,7 +211,7 @@ impl Block {
         Entry { key, with }
     }
 
-    /// Leaves a number for the digit of a thread; [`Block::put`] has the barrier after it.
+    /// Leaves a number for the digit of a thread; [`SortBlock::put`] has the barrier after it.
     pub(crate) fn leave_for_digit(&self, asm: &mut Asm, x: Reg) {
         let (at, has) = (self.of_thread(asm), self.has_digit(asm));
         let prefix = has.map_or(String::new(), |p| format!("@{p} "));

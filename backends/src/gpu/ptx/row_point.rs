@@ -4,7 +4,7 @@ use super::address::Vars;
 use super::asm::Reg;
 use super::async_copy::Own;
 
-use crate::gpu::schedule::row_residency::Layout;
+use crate::gpu::schedule::row_residency::RowLayout;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Row, Tile};
@@ -12,7 +12,7 @@ use cranelift_entity::SecondaryMap;
 
 /// What is known while a kernel is written.
 pub(crate) struct Point<'k> {
-    pub(crate) layout: &'k Layout,
+    pub(crate) layout: &'k RowLayout,
     pub(crate) rows: SecondaryMap<Row, Option<Reg>>,
     pub(crate) held: SecondaryMap<Tile, Held>,
     pub(crate) columns: Vec<Column>,

@@ -7,7 +7,7 @@ use super::entry::Below;
 use super::operands::class;
 use super::row_point::{Held, Point};
 use crate::gpu::schedule::cooperative_row::{Has, Piece};
-use crate::gpu::schedule::row_residency::Hold;
+use crate::gpu::schedule::row_residency::Residency;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Operand, Param, Sink, Stage, Tile};
@@ -34,7 +34,7 @@ pub(crate) fn name_registers(
     let cells: i64 = pieces.iter().map(|own| own.turns * p.layout.team.width).sum();
     for sink in &stage.sinks {
         let Sink::Keep(t) = sink else { continue };
-        if p.layout.holds[*t] != Some(Hold::Registers) {
+        if p.layout.residency[*t] != Some(Residency::Registers) {
             continue;
         }
         let dtype = p.layout.kernel.tiles[*t].dtype;
@@ -66,20 +66,20 @@ pub(crate) fn keep(
     [cell, end]: [usize; 2],
 ) {
     let dtype = p.layout.kernel.tiles[t].dtype;
-    match p.layout.holds[t] {
-        Some(Hold::Registers) => {
+    match p.layout.residency[t] {
+        Some(Residency::Registers) => {
             for (cell, &value) in (cell..).zip(values) {
                 hold(&mut emit.asm, &mut p.held[t], dtype, value, cell, cell + 1 == end);
             }
         }
-        Some(Hold::Shared(offset)) => {
+        Some(Residency::Shared(offset)) => {
             let Some(base) = p.memory else { return };
             let first = here.place.clone().times(p.layout.team.width);
             let at = (&first, base, offset);
             emit.store_shared(dtype, values, at, vars, here.valid);
         }
         // It is there already, or nobody reads it.
-        Some(Hold::Ahead(_)) | None => {}
+        Some(Residency::Prefetched(_)) | None => {}
     }
 }
 
@@ -153,10 +153,10 @@ pub(crate) fn shared_row(
             (emit.program.buffers[b].dtype, copied(array?)?)
         }
         Param::Tile(t) => {
-            let place = match p.layout.holds[*t]? {
-                Hold::Registers => return None,
-                Hold::Shared(offset) => (p.memory?, offset),
-                Hold::Ahead(a) => copied(a)?,
+            let place = match p.layout.residency[*t]? {
+                Residency::Registers => return None,
+                Residency::Shared(offset) => (p.memory?, offset),
+                Residency::Prefetched(a) => copied(a)?,
             };
             (p.layout.kernel.tiles[*t].dtype, place)
         }

@@ -10,18 +10,15 @@ use super::entry::Below;
 use super::partial_fold::Part;
 use super::row_point::{Ahead, Point};
 use super::row_registers::{held, keep, name_registers, shared_row};
-use crate::gpu::schedule::async_copy::Array;
+use crate::gpu::schedule::async_copy::RowArray;
 use crate::gpu::schedule::cooperative_row::{Has, Piece};
 use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::row_residency::{Hold, Reduction, pieces};
+use crate::gpu::schedule::row_residency::{Reduction, Residency, pieces};
 use crate::gpu::schedule::shape::{free, output_type, volume};
 use adfuse_ir::Fp;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Param, Sink, Stage, Tile};
+use adfuse_ir::kernel::{Param, Sink, Stage};
 use adfuse_ir::scalar::ScalarProgram;
-
-/// Instructions of a loop's body that is not written out whole.
-const BODY: i64 = 600;
 
 /// A stage that is being written.
 struct Walk<'a> {
@@ -36,7 +33,7 @@ struct Walk<'a> {
     /// Groups whose loads are under way together.
     batch: i64,
     /// The arrays that are read here last, and the row whose arrays take their place.
-    done: Vec<&'a Array>,
+    done: Vec<&'a RowArray>,
     next: Option<&'a Ahead<'a>>,
 }
 
@@ -84,35 +81,10 @@ pub(crate) fn elements(
     let n = volume(&stage.axes);
     let team = p.layout.team;
     let program = emit.written(&stage.program);
-    let in_registers = |t: &Tile| p.layout.holds[*t] == Some(Hold::Registers);
-    let registers = stage.sinks.iter().any(|s| match s {
-        Sink::Keep(t) => in_registers(t),
-        Sink::Fold { .. } => true,
-        _ => false,
-    }) || stage.params.iter().any(|p| match p {
-        Param::Tile(t) => in_registers(t),
-        _ => false,
-    });
+    let registers = p.layout.has_registers(stage);
     let pieces = pieces(team, stage);
-    let turns = pieces.iter().map(|p| p.turns).max().unwrap_or(1);
-    let size = program.insts.len() as i64 + 1;
-    // Threads of large blocks have few registers for addresses that are far apart.
-    let far = far_loads(p, number, &program);
-    let body = if team.block() > 512 && (team.width == 1 || far) { BODY / 3 } else { BODY };
-    let unrolled = registers || turns * team.width * size <= body;
-    let loads =
-        stage.params.iter().enumerate().filter(|(k, p)| {
-            matches!(p, Param::Load(_) | Param::Tile(_)) && program.reads_param(*k)
-        });
-    // Addresses take some, too.
-    let stores = stage.sinks.iter().filter(|s| matches!(s, Sink::Store { .. })).count();
-    let loads = loads.count();
-    let batch = (p.layout.spare - 3 * (loads + stores) as i64) / (loads as i64 + 1);
-    let batch = (batch.clamp(2, 32) / team.width).max(1);
-    let text = match unrolled {
-        true => turns,
-        false => body / (size * team.width),
-    };
+    let unroll = p.layout.unrolls.iter().find(|u| u.stage == number);
+    let (text, batch) = unroll.map_or((1, 1), |u| (u.text, u.inflight));
     let done = p.layout.arrays.iter().filter(|a| a.last == number);
     let done = if next.is_some() { done.collect() } else { Vec::new() };
     let folds = reductions(stage);
@@ -173,21 +145,6 @@ pub(crate) fn elements(
         p.rows[fold.into] = Some(part);
     }
     true
-}
-
-/// Whether a stage loads elements of rows that were not copied ahead.
-fn far_loads(p: &Point<'_>, number: usize, program: &ScalarProgram) -> bool {
-    let stage = &p.layout.kernel.stages[number];
-    let rank = p.layout.kernel.domain.len();
-    let of_rows =
-        |e: &IndexExpr| (rank..rank + stage.axes.len()).any(|a| e.shares(&IndexExpr::axis(a)));
-    stage.params.iter().enumerate().any(|(k, param)| match param {
-        Param::Load(pieces) => {
-            let rows = pieces.iter().any(|piece| piece.index.iter().any(of_rows));
-            rows && program.reads_param(k) && p.layout.reads[number][k].is_none()
-        }
-        _ => false,
-    })
 }
 
 /// A block of each warp that has one.
@@ -382,7 +339,7 @@ fn batch(
             let known: &Point<'_> = p;
             let given = &mut |emit: &mut Emit<'_>, k: usize, param: &Param| match param {
                 Param::Row(r) => known.rows[*r],
-                Param::Tile(t) if known.layout.holds[*t] == Some(Hold::Registers) => {
+                Param::Tile(t) if known.layout.residency[*t] == Some(Residency::Registers) => {
                     held(emit, known, *t, cell as usize + u)
                 }
                 _ => match rows.get(&k) {
@@ -459,9 +416,9 @@ fn put(
 
 /// Does the loads that give the same for every row, before the first: what asks for them again is given
 /// what they gave.
-pub(crate) fn once(emit: &mut Emit<'_>, p: &Point<'_>) {
+pub(crate) fn hoisted(emit: &mut Emit<'_>, p: &Point<'_>) {
     let (layout, team) = (p.layout, p.layout.team);
-    for &(s, k) in &layout.once {
+    for &(s, k) in &layout.hoisted {
         let stage = &layout.kernel.stages[s];
         let n = volume(&stage.axes);
         let Some(Param::Load(loads)) = stage.params.get(k) else { continue };

@@ -12,72 +12,26 @@ use super::async_copy::Own;
 use super::elementwise::Neighbours;
 use super::emit::{At, Emit};
 use super::entry::{Out, begun};
-use super::fold_order::{Fold, Shape};
 use super::row_point::{Ahead, Column, Held, Point};
-use super::row_walk::{elements, once};
+use super::row_walk::{elements, hoisted};
 use super::tree_fold::joined;
-use crate::gpu::schedule::column_folds::Columns;
+use crate::gpu::schedule::column_folds::ColumnFold;
+use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::row_residency::{Layout, Turns, pieces};
-use crate::gpu::schedule::shape::{axes, output_type, volume};
-use crate::gpu::schedule::work::Lowering;
+use crate::gpu::schedule::program::GpuSchedule;
+use crate::gpu::schedule::row_decision::RowWalk;
+use crate::gpu::schedule::row_residency::pieces;
+use crate::gpu::schedule::rows::{Chains, ScheduledRows};
+use crate::gpu::schedule::shape::{axes, volume};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Extents, Kernel, Order, Param, Sink, Stage};
+use adfuse_ir::kernel::{Extents, Param, Sink, Stage};
 use cranelift_entity::SecondaryMap;
 
-/// What the chains of a column's fold leave.
-struct Chains {
-    stage: usize,
-    sink: usize,
-    fold: Fold,
-    shape: Shape,
-    domain: Extents,
-}
-
 /// Launches a kernel.
-pub(crate) fn rows(low: &mut Lowering, out: &mut Out, kernel: &Kernel) -> Result<(), Diagnostic> {
-    let columns = Columns::of(kernel, out.fp);
-    let layout = Layout::of(&low.program, kernel, columns.as_ref(), (out.target, out.fp))?;
-    let chains = match &columns {
-        Some(columns) => chains(low, &layout.kernel, columns),
-        None => Vec::new(),
-    };
-    launch(low, out, &layout, columns.as_ref(), &chains)?;
-    for c in &chains {
-        if let (Some(parts), Some(columns)) = (c.fold.parts, &columns) {
-            let count = (columns.count + columns.chain - 1) / columns.chain;
-            joined(low, out, &c.domain, &c.shape, &c.fold, parts, count)?;
-        }
-    }
-    Ok(())
-}
-
-/// The folds of columns, with room for what their chains leave.
-fn chains(low: &mut Lowering, kernel: &Kernel, columns: &Columns) -> Vec<Chains> {
-    let mut found = Vec::new();
-    let blocks = (columns.count + columns.chain - 1) / columns.chain;
-    for (number, stage) in kernel.stages.iter().enumerate() {
-        for (sink, what) in stage.sinks.iter().enumerate() {
-            let Sink::Fold { monoid, then, .. } = what else { continue };
-            let domain: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
-            let kept: Vec<usize> =
-                (0..domain.len()).filter(|a| !columns.axes.contains(a)).collect();
-            let shape = Shape {
-                axes: columns.axes.clone(),
-                order: Order::Chain,
-                count: columns.count,
-                kept_extents: kept.iter().map(|&a| domain[a]).collect(),
-                kept,
-            };
-            let dtype = output_type(stage, sink);
-            let dims = Extents::from_iter([blocks, shape.results()]);
-            let parts = (blocks > 1).then(|| (low.temp(dtype, dims), None));
-            let fold = Fold { monoid: *monoid, dtype, then: then.as_ref().clone(), parts };
-            found.push(Chains { stage: number, sink, fold, shape, domain });
-        }
-    }
-    found
+pub(crate) fn rows(s: &GpuSchedule, out: &mut Out, rows: &ScheduledRows) -> Result<(), Diagnostic> {
+    launch(s, out, rows)?;
+    rows.trees.iter().try_for_each(|tree| joined(s, out, tree))
 }
 
 /// How far a team's rows go: the numbers of launches, in registers.
@@ -90,28 +44,21 @@ struct Walked {
     step: Reg,
 }
 
-fn launch(
-    low: &Lowering,
-    out: &mut Out,
-    layout: &Layout,
-    columns: Option<&Columns>,
-    chains: &[Chains],
-) -> Result<(), Diagnostic> {
+fn launch(s: &GpuSchedule, out: &mut Out, rows: &ScheduledRows) -> Result<(), Diagnostic> {
+    let ScheduledRows { layout, columns, chains, .. } = rows;
     let (kernel, team) = (&layout.kernel, layout.team);
     let points = volume(&kernel.domain);
-    let mut emit = begun(low, out);
-    let threads = team.block() as u32;
-    let teams = match (layout.turns, columns) {
-        (Turns::Chain(chain), Some(c)) => {
-            (c.count + chain - 1) / chain * volume(&extents(&kernel.domain, &c.kept))
-        }
+    let mut emit = begun(s);
+    let threads = team.block();
+    let teams = match (layout.walk, columns) {
+        (RowWalk::Chain(_), Some(c)) => c.chains() * volume(&extents(&kernel.domain, &c.kept)),
         _ => points,
     };
     let mut vars = Vars::default();
     let mut live = None;
-    let number = match layout.turns {
+    let number = match layout.walk {
         // A block has one team.
-        Turns::Stride => emit.asm.special("ctaid.x"),
+        RowWalk::Stride => emit.asm.special("ctaid.x"),
         _ => {
             let (id, within) = emit.thread(teams * team.threads, threads, true);
             live = within;
@@ -122,7 +69,7 @@ fn launch(
     };
     let mut vars = Vars::default();
     let own_id = emit.asm.special("tid.x");
-    let local = vars.push(own_id, threads.into());
+    let local = vars.push(own_id, threads);
     let within = local.clone().modulo(team.threads);
     let (lane, warp) = (within.clone().modulo(32.min(team.threads)), within.clone().floor_div(32));
     let memory = (layout.bytes > 0 || team.warps() > 1).then(|| {
@@ -135,7 +82,7 @@ fn launch(
     let first = resolved(&within, &emit.same(&vars), &vars);
     let first = value(&mut emit.asm, &first, &vars, &[]);
     let leads = emit.asm.pure(Class::Pred, "setp.eq.s32", format_args!("{first}, 0"));
-    if layout.turns != Turns::One && team.warps() == 1 {
+    if layout.walk != RowWalk::One && team.warps() == 1 {
         // Whole warps have nothing to do, and no barrier waits for them.
         emit.leave_unless(live.take());
     }
@@ -165,8 +112,8 @@ fn launch(
         p.columns.push(Column { stage: c.stage, sink: c.sink, dtype: c.fold.dtype, accs });
     }
     let mut blocks = (teams - 1) / team.teams + 1;
-    match (layout.turns, columns) {
-        (Turns::Chain(chain), Some(columns)) => {
+    match (layout.walk, columns) {
+        (RowWalk::Chain(chain), Some(columns)) => {
             let others = volume(&extents(&kernel.domain, &columns.kept));
             let mut own = Vars::default();
             let number = own.push(number, teams);
@@ -192,7 +139,7 @@ fn launch(
                 left(&mut emit, &mut p, c, k, block, &other, columns);
             }
         }
-        (Turns::Stride, _) => {
+        (RowWalk::Stride, _) => {
             let step = emit.asm.special("nctaid.x");
             let end = emit.asm.word(points);
             let at = |vars: &mut Vars, row: Reg| {
@@ -208,10 +155,10 @@ fn launch(
             stages(&mut emit, &mut p, None);
         }
     }
-    emit.resident = Some(layout.resident);
     let shared = u32::try_from(p.end).unwrap_or(u32::MAX);
-    out.launch(&low.homes, emit, blocks, threads, shared)?;
-    if let (Turns::Stride, Some(launch)) = (layout.turns, out.launches.last_mut()) {
+    let grid = Grid { threads, resident: layout.resident };
+    out.launch(&s.homes, emit, blocks, grid, shared)?;
+    if let (RowWalk::Stride, Some(launch)) = (layout.walk, out.launches.last_mut()) {
         launch.resident = Some(layout.resident);
     }
     Ok(())
@@ -224,7 +171,7 @@ fn extents(domain: &Extents, which: &[usize]) -> Extents {
 /// The coordinates of a point, of those along the columns and of the others.
 fn placed(
     domain: &Extents,
-    columns: &Columns,
+    columns: &ColumnFold,
     row: &IndexExpr,
     other: &IndexExpr,
 ) -> Vec<IndexExpr> {
@@ -265,7 +212,7 @@ fn several(
     }
     let before = p.vars.clone();
     p.domain = at(&mut p.vars, row);
-    once(emit, p);
+    hoisted(emit, p);
     let label = emit.asm.label();
     emit.asm.turn(&label);
     emit.asm.open();
@@ -322,17 +269,13 @@ fn stages(emit: &mut Emit<'_>, p: &mut Point<'_>, ahead: Option<&Ahead<'_>>) -> 
     for (s, stage) in layout.kernel.stages.iter().enumerate() {
         // What a stage has loaded is not held for the next: that loads it again where it is not kept.
         emit.asm.open();
-        match stage.axes.is_empty() && !folds(stage) {
-            true => alone(emit, p, stage),
-            false => barriers += usize::from(elements(emit, p, s, ahead)),
+        match layout.is_shared(stage) {
+            true => barriers += usize::from(elements(emit, p, s, ahead)),
+            false => alone(emit, p, stage),
         }
         emit.asm.close();
     }
     barriers
-}
-
-fn folds(stage: &Stage) -> bool {
-    stage.sinks.iter().any(|s| matches!(s, Sink::Reduce { .. }))
 }
 
 /// A stage of the point alone: every thread computes it, one stores.
@@ -366,7 +309,7 @@ fn left(
     k: usize,
     block: Reg,
     other: &IndexExpr,
-    columns: &Columns,
+    columns: &ColumnFold,
 ) {
     let stage = &p.layout.kernel.stages[chains.stage];
     let n = volume(&stage.axes);
@@ -380,7 +323,7 @@ fn left(
             let here = emit.below(&mut vars, &first.clone().sum(lane), n / team.width);
             let values = &p.columns[k].accs[cell..cell + team.width as usize];
             cell += values.len();
-            let block = vars.push(block, (columns.count + columns.chain - 1) / columns.chain);
+            let block = vars.push(block, columns.chains());
             let place = |u: i64| here.place.clone().times(team.width).plus(u);
             let result = |u: i64| other.clone().times(n).sum(place(u));
             match chains.fold.parts {

@@ -10,81 +10,48 @@ use super::elementwise::Neighbours;
 use super::emit::{At, Emit, memory};
 use super::entry::{Out, begun, single};
 use super::operands::{class, select};
-use super::scan::blocks_of;
 use super::sort::sort;
 use super::{isel, operands};
 use crate::gpu::schedule::index::{coordinates, data_of};
-use crate::gpu::schedule::shape::{internal, volume};
-use crate::gpu::schedule::update_columns::Columns;
-use crate::gpu::schedule::work::{Lowering, Sort, Source, Target};
-use crate::gpu::target::THREADS;
+use crate::gpu::schedule::program::GpuSchedule;
+use crate::gpu::schedule::scatter::{
+    OwnedPlaces, ScatterMethod, ScheduledScatter, SortedUpdates, extents,
+};
+use crate::gpu::schedule::shape::volume;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Extents, Scatter, Stage};
+use adfuse_ir::kernel::{Buffer, Scatter, Stage};
 use adfuse_ir::op::{Monoid, Update};
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::{DType, Diagnostic};
 
-/// Threads that a scatter has, if there is so much to do.
-const WRITERS: i64 = 1 << 16;
-/// Updates of one column that each thread looks at, at most.
-const FEW: i64 = 256;
-/// Updates whose elements are read before the first of them is joined.
-const AHEAD: i64 = 8;
-
 /// Launches a scatter whose sums begin in their buffer.
 pub(crate) fn scatter(
-    low: &mut Lowering,
+    s: &GpuSchedule,
     out: &mut Out,
-    scatter: &Scatter,
+    scheduled: &ScheduledScatter,
 ) -> Result<(), Diagnostic> {
-    if volume(&scatter.domain) == 0 {
-        return Ok(());
+    let scatter = &scheduled.scatter;
+    match &scheduled.method {
+        ScatterMethod::Owners(places) => owned(s, out, scatter, places),
+        ScatterMethod::Sorted(updates) => {
+            choose(s, out, scatter, updates)?;
+            sort(s, out, &updates.sort)?;
+            fold(s, out, scatter, updates)
+        }
     }
-    let columns = Columns::of(low, scatter);
-    match columns.updates() > FEW && columns.rows() <= LAST_ROW && columns.updates() <= 1 << 30 {
-        true => many(low, out, scatter, &columns),
-        false => few(low, out, scatter),
-    }
-}
-
-/// Rows that a key of 32 bits tells apart, with one number left for updates that are left out.
-const LAST_ROW: i64 = u32::MAX as i64;
-
-/// Sorts updates by the rows that they are of, and folds those of each row and column.
-fn many(
-    low: &mut Lowering,
-    out: &mut Out,
-    scatter: &Scatter,
-    columns: &Columns,
-) -> Result<(), Diagnostic> {
-    let (updates, rows) = (columns.updates(), columns.rows());
-    let dims = || Extents::from_iter([1, updates]);
-    let keys = low.temp(DType::U32, dims());
-    let (sorted, order) = (low.temp(DType::U32, dims()), low.temp(DType::I32, dims()));
-    choose(low, out, scatter, columns, keys)?;
-    let by_row = Sort {
-        from: Source::Keys { keys, with: None },
-        lines: 1,
-        long: updates,
-        bits: (rows as u64).ilog2() + 1,
-        count: updates,
-        to: Target::Entries { keys: sorted, with: order },
-    };
-    sort(low, out, &by_row)?;
-    fold(low, out, scatter, columns, (sorted, order))
 }
 
 /// Launches a thread for each update of a column, which finds its row: one past the last where it is left out.
 fn choose(
-    low: &Lowering,
+    s: &GpuSchedule,
     out: &mut Out,
     scatter: &Scatter,
-    columns: &Columns,
-    keys: Buffer,
+    sorted: &SortedUpdates,
 ) -> Result<(), Diagnostic> {
+    let SortedUpdates { columns, grid, keys, .. } = sorted;
     let (updates, rows) = (columns.updates(), columns.rows());
-    let mut emit = begun(low, out);
-    let (id, live) = emit.thread(updates, THREADS, false);
+    let mut emit = begun(s);
+    let (id, live) = emit.thread(updates, grid.threads, false);
     emit.leave_unless(live);
     let (vars, update) = single(id, updates);
     let none: Vec<IndexExpr> = columns.axes.iter().map(|_| IndexExpr::Const(0)).collect();
@@ -109,31 +76,30 @@ fn choose(
     }
     let place = [IndexExpr::Const(0), update];
     emit.store(
-        keys,
+        *keys,
         &crate::gpu::schedule::shape::axes(2),
         row,
         &At { vars: &vars, coords: &place },
         None,
     );
-    out.launch(&low.homes, emit, blocks_of(updates), THREADS, 0)
+    out.launch(&s.homes, emit, grid.blocks(updates), *grid, 0)
 }
 
 /// Launches a thread for each sorted update and some neighbouring columns. Where the update is the first of
 /// its row, the thread joins all of that row with the elements, in their order.
 fn fold(
-    low: &Lowering,
+    s: &GpuSchedule,
     out: &mut Out,
     scatter: &Scatter,
-    columns: &Columns,
-    (sorted, order): (Buffer, Buffer),
+    by_row: &SortedUpdates,
 ) -> Result<(), Diagnostic> {
+    let &SortedUpdates { ref columns, grid, width: near, inflight, sorted, order, .. } = by_row;
     let (updates, rows) = (columns.updates(), columns.rows());
-    let data = &low.program.buffers[scatter.out];
-    let near = columns.near(data.dtype);
+    let data = &s.program.buffers[scatter.out];
     let groups = volume(&columns.extents) / near;
     let total = updates.saturating_mul(groups);
-    let mut emit = begun(low, out);
-    let (id, live) = emit.thread(total, THREADS, false);
+    let mut emit = begun(s);
+    let (id, live) = emit.thread(total, grid.threads, false);
     emit.leave_unless(live);
     let (mut vars, thread) = single(id, total);
     let (first, group) = (thread.clone().floor_div(groups), thread.modulo(groups));
@@ -211,7 +177,7 @@ fn fold(
     emit.asm.open();
     // All loads, then what they are joined to; past the end of the row the first is read again.
     let mut found = Vec::new();
-    for k in 0..AHEAD {
+    for k in 0..inflight {
         let (valid, update) = of_row(&mut emit, k);
         let update = select(&mut emit.asm, valid, update, own_update);
         found.push((valid, values(&mut emit, &vars, update)));
@@ -228,7 +194,7 @@ fn fold(
     for (&sum, &now) in sums.iter().zip(&now) {
         emit.asm.set(sum, now);
     }
-    emit.asm.emit(format_args!("add.s32 {next}, {next}, {AHEAD}"));
+    emit.asm.emit(format_args!("add.s32 {next}, {next}, {inflight}"));
     emit.asm.close();
     emit.asm.emit(format_args!("@{more} bra {label}"));
     emit.asm.place(&done);
@@ -239,7 +205,7 @@ fn fold(
         &elements,
         None,
     );
-    out.launch(&low.homes, emit, blocks_of(total), THREADS, 0)
+    out.launch(&s.homes, emit, grid.blocks(total), grid, 0)
 }
 
 /// A row's number as index arithmetic takes it: with a sign, of 64 bits where 31 do not do.
@@ -270,25 +236,20 @@ fn updated(emit: &mut Emit<'_>, update: Update, dtype: DType, was: Reg, x: Reg) 
 /// A thread owns the places of some range, at some coordinates that are places themselves, and comes by
 /// all updates in their order: no two threads write one place, and none is written out of order.
 /// Each update is looked at as often as there are ranges.
-fn few(low: &Lowering, out: &mut Out, scatter: &Scatter) -> Result<(), Diagnostic> {
-    let data = low.program.buffers[scatter.out].clone();
+fn owned(
+    s: &GpuSchedule,
+    out: &mut Out,
+    scatter: &Scatter,
+    owned: &OwnedPlaces,
+) -> Result<(), Diagnostic> {
+    let &OwnedPlaces { grid, ranges, ref window, ref others } = owned;
+    let data = s.program.buffers[scatter.out].clone();
     let places = volume(&data.dims);
-    // Axes of the updates that are axes of the result: threads differ by those.
-    let window: Vec<usize> = (0..scatter.domain.len())
-        .filter(|&a| scatter.index.contains(&IndexExpr::axis(a)))
-        .collect();
-    let others: Vec<usize> = (0..scatter.domain.len()).filter(|a| !window.contains(a)).collect();
-    let extents = |axes: &[usize]| -> Extents { axes.iter().map(|&a| scatter.domain[a]).collect() };
-    let (columns, updates) = (extents(&window), extents(&others));
-    let width = volume(&columns);
+    let (columns, updates) = (extents(scatter, window), extents(scatter, others));
     // Places of one column: ranges of them go by the rest of the index.
-    let turns = volume(&updates);
-    let ranges = match turns {
-        1 => 1,
-        _ => (WRITERS / width).clamp(1, (places / width).max(1)),
-    };
-    let mut emit = begun(low, out);
-    let (id, live) = emit.thread(width * ranges, THREADS, false);
+    let (width, turns) = (volume(&columns), volume(&updates));
+    let mut emit = begun(s);
+    let (id, live) = emit.thread(width * ranges, grid.threads, false);
     emit.leave_unless(live);
     let (vars, thread) = single(id, width * ranges);
     let column = coordinates(&thread.clone().modulo(width), &columns);
@@ -298,9 +259,6 @@ fn few(low: &Lowering, out: &mut Out, scatter: &Scatter) -> Result<(), Diagnosti
     let from = resolved(&range.times(each), &emit.same(&vars), &vars);
     let from = crate::gpu::ptx::address::long(&mut emit.asm, &from, &vars, &[]);
     let to = emit.asm.pure(Class::Long, "add.s64", format_args!("{from}, {each}"));
-    if turns >= 1 << 31 {
-        return Err(internal("a scatter of this many updates has no loop"));
-    }
     let (l, turn) = emit.repeat(turns);
     let mut own: Vars = vars.clone();
     let turn = own.push(turn, turns);
@@ -335,7 +293,7 @@ fn few(low: &Lowering, out: &mut Out, scatter: &Scatter) -> Result<(), Diagnosti
         });
     }
     emit.again(l);
-    out.launch(&low.homes, emit, blocks_of(width * ranges), THREADS, 0)
+    out.launch(&s.homes, emit, grid.blocks(width * ranges), grid, 0)
 }
 
 /// Joins an update with its element.

@@ -10,57 +10,25 @@ use super::address::{Vars, resolved, value};
 use super::asm::{Class, Reg};
 use super::emit::{At, Emit};
 use super::entry::Out;
+use super::radix_pass::pass;
 use super::radix_sort::Entry;
 use super::sort_keys;
 use super::sort_tiles::tiles;
 use crate::gpu::schedule::index::coordinates;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::axes;
-use crate::gpu::schedule::sort::{MOST, without};
-use crate::gpu::schedule::work::{Lowering, Sort, Source, Target};
+use crate::gpu::schedule::sort::{ScheduledSort, SortLaunch, without};
+use crate::gpu::schedule::work::{SortDestination, SortSource};
+use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Extents};
-use adfuse_ir::{DType, Diagnostic};
-
-/// A buffer for keys and one for what goes with them, a row for each line.
-fn entries(low: &mut Lowering, lines: i64, long: i64, wide: bool) -> (Buffer, Buffer) {
-    let dims = || Extents::from_iter([lines, long]);
-    let keys = low.temp(if wide { DType::I64 } else { DType::U32 }, dims());
-    (keys, low.temp(DType::I32, dims()))
-}
+use adfuse_ir::kernel::Buffer;
 
 /// Launches what sorts lines.
-pub(crate) fn sort(low: &mut Lowering, out: &mut Out, sort: &Sort) -> Result<(), Diagnostic> {
-    if sort.lines == 0 || sort.count == 0 {
-        return Ok(());
-    }
-    if sort.long <= MOST {
-        return tiles(low, out, sort, 1);
-    }
-    if sort.count <= MOST / 4 {
-        let parts = (sort.long + MOST - 1) / MOST;
-        let long = parts * sort.count;
-        let (keys, with) = entries(low, sort.lines, long, sort.wide());
-        let to = Target::Entries { keys, with };
-        tiles(low, out, &Sort { to, ..*sort }, parts)?;
-        let from = Source::Keys { keys, with: Some(with) };
-        return self::sort(low, out, &Sort { from, long, ..*sort });
-    }
-    let (passes, _) = sort.passes();
-    // Those that a pass reads and those that it writes.
-    let both: Vec<(Buffer, Buffer)> =
-        (1..passes.min(3)).map(|_| entries(low, sort.lines, sort.long, sort.wide())).collect();
-    let mut from = sort.from;
-    for pass in 0..passes {
-        let to = match both.get((pass % 2) as usize).filter(|_| pass + 1 < passes) {
-            Some(&(keys, with)) => Target::Entries { keys, with },
-            None => sort.to,
-        };
-        crate::gpu::ptx::radix_pass::pass(low, out, &Sort { from, to, ..*sort }, pass)?;
-        if let Target::Entries { keys, with } = to {
-            from = Source::Keys { keys, with: Some(with) };
-        }
-    }
-    Ok(())
+pub(crate) fn sort(s: &GpuSchedule, out: &mut Out, sort: &ScheduledSort) -> Result<(), Diagnostic> {
+    sort.launches.iter().try_for_each(|launch| match launch {
+        SortLaunch::Tiles(t) => tiles(s, out, t),
+        SortLaunch::Pass(p) => pass(s, out, p),
+    })
 }
 
 impl Emit<'_> {
@@ -75,19 +43,19 @@ impl Emit<'_> {
     /// The key of an entry.
     pub(crate) fn key(
         &mut self,
-        from: &Source,
+        from: &SortSource,
         line: &IndexExpr,
         at: &IndexExpr,
         vars: &Vars,
     ) -> Reg {
         match *from {
-            Source::Elements { buffer, axis, descending } => {
+            SortSource::Elements { buffer, axis, descending } => {
                 let coords = self.along(buffer, axis, line, at);
                 let x = self.element_of(buffer, &At { vars, coords: &coords });
                 let dtype = self.program.buffers[buffer].dtype;
                 sort_keys::number(&mut self.asm, x, dtype, descending)
             }
-            Source::Keys { keys, .. } => {
+            SortSource::Keys { keys, .. } => {
                 self.element_of(keys, &At { vars, coords: &[line.clone(), at.clone()] })
             }
         }
@@ -96,13 +64,13 @@ impl Emit<'_> {
     /// What goes with the key of an entry.
     pub(crate) fn with(
         &mut self,
-        from: &Source,
+        from: &SortSource,
         line: &IndexExpr,
         at: &IndexExpr,
         vars: &Vars,
     ) -> Reg {
         match *from {
-            Source::Keys { with: Some(with), .. } => {
+            SortSource::Keys { with: Some(with), .. } => {
                 self.element_of(with, &At { vars, coords: &[line.clone(), at.clone()] })
             }
             _ => self.number(at, vars),
@@ -122,19 +90,19 @@ impl Emit<'_> {
     /// Stores an entry of a line in order.
     pub(crate) fn keep(
         &mut self,
-        to: &Target,
+        to: &SortDestination,
         (line, at): (&IndexExpr, &IndexExpr),
         entry: Entry,
         vars: &Vars,
         when: Option<Reg>,
     ) {
         match *to {
-            Target::Places { buffer, axis } => {
+            SortDestination::Places { buffer, axis } => {
                 let coords = self.along(buffer, axis, line, at);
                 let at = At { vars, coords: &coords };
                 self.store(buffer, &axes(coords.len()), entry.with, &at, when);
             }
-            Target::Entries { keys, with } => {
+            SortDestination::Entries { keys, with } => {
                 let at = At { vars, coords: &[line.clone(), at.clone()] };
                 self.store(keys, &axes(2), entry.key, &at, when);
                 self.store(with, &axes(2), entry.with, &at, when);
@@ -143,8 +111,8 @@ impl Emit<'_> {
     }
 
     /// Whether places along an axis are nearer in memory than those of different lines.
-    pub(crate) fn is_last(&self, from: &Source) -> bool {
-        let Source::Elements { buffer, axis, .. } = *from else { return true };
+    pub(crate) fn is_last(&self, from: &SortSource) -> bool {
+        let SortSource::Elements { buffer, axis, .. } = *from else { return true };
         let data = &self.program.buffers[buffer];
         let step = |axis: usize| match &data.strides {
             Some(strides) => strides[axis],

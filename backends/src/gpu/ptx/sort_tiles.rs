@@ -5,59 +5,29 @@ use super::asm::{Class, Reg};
 use super::emit::Emit;
 use super::entry::{Out, begun};
 use super::operands::select;
-use super::radix_sort::{Block, DIGITS, Entry, digit};
+use super::radix_sort::{Entry, digit};
 use super::sort_keys;
-use crate::gpu::schedule::sort::{EACH, FEW_THREADS, MOST};
-use crate::gpu::schedule::work::{Lowering, Sort};
+use crate::gpu::schedule::grid::Grid;
+use crate::gpu::schedule::program::GpuSchedule;
+use crate::gpu::schedule::sort::{Digits, ScheduledTiles};
 use adfuse_ir::Diagnostic;
 use adfuse_ir::index::IndexExpr;
 
-/// Entries of short lines that one block sorts together.
-const TOGETHER: i64 = 2048;
-/// Threads of a block with more entries than fewer threads have in registers.
-const MANY_THREADS: i64 = 512;
-
 /// Lines, or this many parts of each line, that a block sorts in shared memory.
 struct Tiles<'s> {
-    sort: &'s Sort,
-    block: Block,
-    /// Lines of a block.
-    together: i64,
-    /// Parts of a line.
-    parts: i64,
-    /// Entries of a line, or of a part of one, that a block has.
-    long: i64,
+    of: &'s ScheduledTiles,
     /// Whether neighbours are of one line, and not of one place.
     along: bool,
 }
 
 /// Launches blocks that each sort a part of every line, or all of some lines.
-pub(crate) fn tiles(
-    low: &Lowering,
-    out: &mut Out,
-    sort: &Sort,
-    parts: i64,
-) -> Result<(), Diagnostic> {
-    let long = if parts == 1 { sort.long } else { MOST };
-    let together = match parts {
-        1 => (TOGETHER / long).clamp(1, DIGITS).min(sort.lines),
-        _ => 1,
-    };
-    let mut emit = begun(low, out);
-    let threads = match together * long <= FEW_THREADS * EACH {
-        true => FEW_THREADS,
-        false => MANY_THREADS,
-    };
-    let each = (together * long + threads - 1) / threads;
-    let block = Block { threads, each, wide: sort.wide() };
-    let along = emit.is_last(&sort.from);
-    let t = Tiles { sort, block, together, parts, long, along };
-    let groups = (sort.lines + together - 1) / together;
-    t.write(&mut emit, groups);
-    emit.resident = Some(if t.block.entries() > 4096 { 1 } else { 2 });
-    let threads = threads as u32;
-    let shared = t.block.shared();
-    out.launch(&low.homes, emit, groups.saturating_mul(parts), threads, shared)
+pub(crate) fn tiles(s: &GpuSchedule, out: &mut Out, of: &ScheduledTiles) -> Result<(), Diagnostic> {
+    let mut emit = begun(s);
+    let along = emit.is_last(&of.sort.from);
+    let groups = (of.sort.lines + of.together - 1) / of.together;
+    Tiles { of, along }.write(&mut emit, groups);
+    let grid = Grid { threads: of.block.threads, resident: of.resident };
+    out.launch(&s.homes, emit, groups.saturating_mul(of.parts), grid, of.block.shared())
 }
 
 impl Tiles<'_> {
@@ -65,13 +35,13 @@ impl Tiles<'_> {
     fn entry(&self, number: &IndexExpr) -> (IndexExpr, IndexExpr) {
         let number = number.clone();
         match self.along {
-            true => (number.clone().floor_div(self.long), number.modulo(self.long)),
-            false => (number.clone().modulo(self.together), number.floor_div(self.together)),
+            true => (number.clone().floor_div(self.of.long), number.modulo(self.of.long)),
+            false => (number.clone().modulo(self.of.together), number.floor_div(self.of.together)),
         }
     }
 
     fn write(&self, emit: &mut Emit<'_>, groups: i64) {
-        let Tiles { sort, ref block, together, parts, long, .. } = *self;
+        let &ScheduledTiles { ref sort, ref block, together, parts, long, digits, .. } = self.of;
         let mut vars = Vars::default();
         let number = emit.asm.special("ctaid.x");
         let number = vars.push(number, groups.saturating_mul(parts));
@@ -100,7 +70,7 @@ impl Tiles<'_> {
             with: emit.asm.copied(e.with),
         };
         let entries: Vec<Entry> = entries.iter().map(|e| kept(emit, e)).collect();
-        let (passes, bits) = sort.passes();
+        let Digits { passes, bits } = digits;
         let (l, turn) = emit.repeat(passes);
         let shift = emit.asm.pure(Class::Word, "mul.lo.u32", format_args!("{turn}, {bits}"));
         let digits: Vec<Reg> =
@@ -135,11 +105,11 @@ impl Tiles<'_> {
         digits: &[Reg],
         bits: u32,
     ) {
-        let (places, _) = self.block.places(emit, digits, bits);
-        self.block.put(emit, entries, &places);
+        let (places, _) = self.of.block.places(emit, digits, bits);
+        self.of.block.put(emit, entries, &places);
         for (e, entry) in (0i64..).zip(entries) {
-            let place = emit.number(&self.block.number(thread, e), vars);
-            let found = self.block.at(emit, place);
+            let place = emit.number(&self.of.block.number(thread, e), vars);
+            let found = self.of.block.at(emit, place);
             emit.asm.set(entry.key, found.key);
             emit.asm.set(entry.with, found.with);
         }
@@ -147,7 +117,7 @@ impl Tiles<'_> {
 
     /// Stores what comes first of each line, from shared memory.
     fn keep_first(&self, emit: &mut Emit<'_>, vars: &Vars, [group, part, thread]: [&IndexExpr; 3]) {
-        let Tiles { sort, ref block, together, long, .. } = *self;
+        let &ScheduledTiles { ref sort, ref block, together, long, .. } = self.of;
         for e in 0..block.each {
             let mut own = vars.clone();
             let number = thread.clone().plus(e * block.threads);

@@ -6,32 +6,26 @@ use super::asm::{Asm, Class, Reg};
 use super::emit::{At, Emit};
 use super::entry::{Out, begun};
 use super::operands::class;
+use crate::gpu::schedule::grid::Grid;
 use crate::gpu::schedule::index::coordinates;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::volume;
-use crate::gpu::schedule::transpose_tile::Turn;
-use crate::gpu::schedule::work::{Flat, Lowering};
+use crate::gpu::schedule::transpose_tile::{ScheduledTranspose, element_bytes};
+use crate::gpu::schedule::work::Flat;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Extents, Param, Sink};
 use adfuse_ir::{DType, Diagnostic};
 
-/// Points of a tile along each side.
-const SIDE: i64 = 32;
-/// Elements from one line of a tile to the next: one more, so that those of a column are in different banks.
-const PITCH: i64 = SIDE + 1;
-/// Lines that the threads of a block have at once.
-const LINES: i64 = 8;
-const THREADS: i64 = SIDE * LINES;
-
-/// How elements are kept in a tile: in 4 bytes at least.
-fn bytes(dtype: DType) -> i64 {
-    dtype.bytes().max(4) as i64
-}
-
 /// Launches a loop that turns elements around.
-pub(crate) fn turned(low: &Lowering, out: &mut Out, turn: &Turn) -> Result<(), Diagnostic> {
-    let flat = &turn.flat;
-    let mut emit = begun(low, out);
-    let tiles = |axis: usize| (flat.domain[axis] + SIDE - 1) / SIDE;
+pub(crate) fn transposed(
+    s: &GpuSchedule,
+    out: &mut Out,
+    turn: &ScheduledTranspose,
+) -> Result<(), Diagnostic> {
+    let ScheduledTranspose { flat, tile: shape, .. } = turn;
+    let side = shape.side;
+    let mut emit = begun(s);
+    let tiles = |axis: usize| (flat.domain[axis] + side - 1) / side;
     // Blocks by the axes that stay, then by tiles.
     let mut extents: Extents = flat.domain.clone();
     (extents[turn.to], extents[turn.from]) = (1, 1);
@@ -41,29 +35,30 @@ pub(crate) fn turned(low: &Lowering, out: &mut Out, turn: &Turn) -> Result<(), D
     let block = emit.asm.special("ctaid.x");
     let block = vars.push(block, blocks);
     let thread = emit.asm.special("tid.x");
-    let thread = vars.push(thread, THREADS);
+    let thread = vars.push(thread, shape.threads());
     let mut tile = coordinates(&block, &extents);
-    let across = tile.pop().unwrap_or(IndexExpr::Const(0)).times(SIDE);
-    let down = tile.pop().unwrap_or(IndexExpr::Const(0)).times(SIDE);
+    let across = tile.pop().unwrap_or(IndexExpr::Const(0)).times(side);
+    let down = tile.pop().unwrap_or(IndexExpr::Const(0)).times(side);
     let t = Tile {
         flat,
         turn,
         vars,
         others: tile,
         first: [down, across],
-        lane: thread.clone().modulo(SIDE),
-        line: thread.floor_div(SIDE),
+        lane: thread.clone().modulo(side),
+        line: thread.floor_div(side),
     };
     t.fetch(&mut emit);
     emit.asm.emit("bar.sync 0");
     t.store(&mut emit);
-    let shared = t.offset(turn.params.len());
-    out.launch(&low.homes, emit, blocks, THREADS as u32, u32::try_from(shared).unwrap_or(u32::MAX))
+    let shared = u32::try_from(t.offset(shape.params.len())).unwrap_or(u32::MAX);
+    let grid = Grid { threads: shape.threads(), resident: shape.resident };
+    out.launch(&s.homes, emit, blocks, grid, shared)
 }
 
 struct Tile<'f> {
     flat: &'f Flat,
-    turn: &'f Turn,
+    turn: &'f ScheduledTranspose,
     vars: Vars,
     /// Coordinates but for those of the two axes.
     others: Vec<IndexExpr>,
@@ -76,9 +71,10 @@ struct Tile<'f> {
 impl Tile<'_> {
     /// Bytes of the tiles before one.
     fn offset(&self, number: usize) -> i64 {
-        let size = |&k: &usize| PITCH * SIDE * bytes(self.flat.stage.program.params[k]);
+        let shape = &self.turn.tile;
+        let size = |&k: &usize| shape.bytes(self.flat.stage.program.params[k]);
         // The widest first would be no nearer: all begin at multiples of 8.
-        self.turn.params[..number].iter().map(size).sum()
+        self.turn.tile.params[..number].iter().map(size).sum()
     }
 
     /// Coordinates of the point of a tile that is so far along the axis that is read along, and along the
@@ -89,7 +85,7 @@ impl Tile<'_> {
         vars: &mut Vars,
         [read, stored]: [&IndexExpr; 2],
     ) -> (Vec<IndexExpr>, Option<Reg>) {
-        let Turn { to, from, .. } = *self.turn;
+        let ScheduledTranspose { to, from, .. } = *self.turn;
         let mut coords = self.others.clone();
         let domain = &self.flat.domain;
         let here = emit.below(vars, &self.first[0].clone().sum(read.clone()), domain[from]);
@@ -101,7 +97,7 @@ impl Tile<'_> {
 
     /// Where an element of a tile is.
     fn address(&self, asm: &mut Asm, number: usize, place: &IndexExpr) -> String {
-        let size = bytes(self.flat.stage.program.params[self.turn.params[number]]);
+        let size = element_bytes(self.flat.stage.program.params[self.turn.tile.params[number]]);
         let same: Vec<IndexExpr> = (0..self.vars.extents.len()).map(IndexExpr::axis).collect();
         let e = resolved(&place.clone().times(size), &same, &self.vars);
         let x = value(asm, &e, &self.vars, &[]);
@@ -113,16 +109,16 @@ impl Tile<'_> {
     /// Reads elements into the tiles, lanes along the axis that they are read along.
     fn fetch(&self, emit: &mut Emit<'_>) {
         let mut stores = Vec::new();
-        for (number, &k) in self.turn.params.iter().enumerate() {
+        for (number, &k) in self.turn.tile.params.iter().enumerate() {
             let Param::Load(pieces) = &self.flat.stage.params[k] else { continue };
             let dtype = self.flat.stage.program.params[k];
-            for turn in 0..SIDE / LINES {
-                let line = self.line.clone().plus(turn * LINES);
+            for turn in 0..self.turn.tile.side / self.turn.tile.lines {
+                let line = self.line.clone().plus(turn * self.turn.tile.lines);
                 let mut own = self.vars.clone();
                 let (coords, _) = self.point(emit, &mut own, [&self.lane, &line]);
                 let x = emit.load(pieces, dtype, &At { vars: &own, coords: &coords }, &[]);
                 let x = emit.plain(x, dtype);
-                let place = line.times(PITCH).sum(self.lane.clone());
+                let place = line.times(self.turn.tile.pitch()).sum(self.lane.clone());
                 let at = self.address(&mut emit.asm, number, &place);
                 stores.push(format!("st.shared.{} {at}, {x}", x.class.moved()));
             }
@@ -134,14 +130,14 @@ impl Tile<'_> {
     fn store(&self, emit: &mut Emit<'_>) {
         let stage = &self.flat.stage;
         let program = emit.written(&stage.program);
-        for turn in 0..SIDE / LINES {
-            let line = self.line.clone().plus(turn * LINES);
+        for turn in 0..self.turn.tile.side / self.turn.tile.lines {
+            let line = self.line.clone().plus(turn * self.turn.tile.lines);
             let mut own = self.vars.clone();
             let (coords, valid) = self.point(emit, &mut own, [&line, &self.lane]);
-            let place = self.lane.clone().times(PITCH).sum(line);
+            let place = self.lane.clone().times(self.turn.tile.pitch()).sum(line);
             let at = At { vars: &own, coords: &coords };
             let values = emit.outputs(stage, &program, &at, &mut |emit, k, _| {
-                let number = self.turn.params.iter().position(|&p| p == k)?;
+                let number = self.turn.tile.params.iter().position(|&p| p == k)?;
                 let at = self.address(&mut emit.asm, number, &place);
                 Some(kept(&mut emit.asm, stage.program.params[k], &at))
             });

@@ -4,111 +4,40 @@ use super::address::{Vars, resolved, value};
 use super::asm::Class;
 use super::emit::{At, Emit};
 use super::entry::{Out, begun};
-use super::fold_order::{Fold, Shape};
 use super::operands::class;
 use super::partial_fold::Part;
+use crate::gpu::schedule::fold_order::FoldResult;
 use crate::gpu::schedule::index::coordinates;
+use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::axes;
-use crate::gpu::schedule::work::{Join, Lowering};
-use crate::gpu::target::THREADS;
+use crate::gpu::schedule::tree_fold::{TreeFold, TreeLevel, TreeSplit};
 use adfuse_ir::index::IndexExpr;
-use adfuse_ir::kernel::{Buffer, Extents, Order};
+use adfuse_ir::kernel::Order;
 use adfuse_ir::{DType, Diagnostic};
 
-/// Parts that one thread joins.
-const RADIX: i64 = 32;
-
-/// Launches the joining of parts that are in memory, the last axes of their domain folded.
-pub(crate) fn join(low: &mut Lowering, out: &mut Out, join: &Join) -> Result<(), Diagnostic> {
-    let Join { from, domain, folded, monoid, dtype, then } = join;
-    let kept: Vec<usize> = (0..domain.len()).filter(|a| !folded.contains(a)).collect();
-    let shape = Shape {
-        count: folded.iter().map(|&a| domain[a]).product(),
-        kept_extents: kept.iter().map(|&a| domain[a]).collect(),
-        kept,
-        axes: folded.clone(),
-        order: Order::Lane,
-    };
-    let fold = Fold { monoid: *monoid, dtype: *dtype, then: then.clone(), parts: None };
-    let count = shape.count;
-    // As rows of parts, whatever the axes.
-    let dims = Extents::from_iter([shape.results(), count]);
-    let rows = low.alias(*from, dims);
-    joined(low, out, domain, &shape, &fold, (rows, None), count)
+/// Launches the joining of parts, a level after the other, and goes on with the last.
+pub(crate) fn joined(s: &GpuSchedule, out: &mut Out, fold: &TreeFold) -> Result<(), Diagnostic> {
+    fold.levels.iter().try_for_each(|at| level(s, out, fold, at))
 }
 
-/// Joins parts in the balanced tree, this many a block, until one is left, and goes on with that.
-pub(crate) fn joined(
-    low: &mut Lowering,
-    out: &mut Out,
-    domain: &Extents,
-    shape: &Shape,
-    fold: &Fold,
-    parts: (Buffer, Option<Buffer>),
-    blocks: i64,
-) -> Result<(), Diagnostic> {
-    let results = shape.results();
-    let (mut from, mut count) = (parts, blocks);
-    loop {
-        let split = Split::of(count);
-        let tops = (count + split.parts - 1) / split.parts;
-        let to = (tops > 1).then(|| {
-            let dims = match shape.order {
-                Order::Lane => Extents::from_iter([results, tops]),
-                Order::Chain => Extents::from_iter([tops, results]),
-            };
-            let value = low.temp(fold.dtype, dims.clone());
-            (value, from.1.map(|_| low.temp(DType::I32, dims)))
-        });
-        level(low, out, domain, shape, fold, (from, count), to, &split)?;
-        let Some(next) = to else { break };
-        (from, count) = (next, tops);
-    }
-    Ok(())
-}
-
-/// How threads of a block share parts: aligned groups, of which each is a subtree.
-struct Split {
-    /// Parts of a thread.
-    each: i64,
-    /// Threads of a block that join theirs.
-    groups: i64,
-    /// Results of a block.
-    results: i64,
-    /// Parts that a block joins into one.
-    parts: i64,
-}
-
-impl Split {
-    fn of(count: i64) -> Split {
-        let each = RADIX.min((count as u64).next_power_of_two() as i64);
-        let threads = i64::from(THREADS);
-        let groups = (((count + each - 1) / each) as u64).next_power_of_two() as i64;
-        let groups = groups.min(threads);
-        Split { each, groups, results: threads / groups, parts: each * groups }
-    }
-}
-
-#[allow(clippy::too_many_arguments)]
 fn level(
-    low: &Lowering,
+    s: &GpuSchedule,
     out: &mut Out,
-    domain: &Extents,
-    shape: &Shape,
-    fold: &Fold,
-    (from, count): ((Buffer, Option<Buffer>), i64),
-    to: Option<(Buffer, Option<Buffer>)>,
-    split: &Split,
+    joins: &TreeFold,
+    at: &TreeLevel,
 ) -> Result<(), Diagnostic> {
+    let TreeFold { domain, shape, fold, tree, .. } = joins;
+    let &TreeLevel { from, count, to, ref split } = at;
+    let grid = tree.grid;
     let results = shape.results();
     let tops = (count + split.parts - 1) / split.parts;
     let across = (results + split.results - 1) / split.results;
     let blocks = tops.saturating_mul(across);
-    let mut emit = begun(low, out);
+    let mut emit = begun(s);
     let (block, thread) = (emit.asm.special("ctaid.x"), emit.asm.special("tid.x"));
     let mut vars = Vars::default();
     let block = vars.push(block, blocks);
-    let own = vars.push(thread, THREADS.into());
+    let own = vars.push(thread, grid.threads);
     // Neighbouring threads read what is next to each other.
     let (top, group, result) = match shape.order {
         Order::Lane => {
@@ -180,18 +109,18 @@ fn level(
             emit.follow(&fold.then, value, &At { vars: &vars, coords: &coords });
         }
     });
-    let shared = if split.groups > 1 { THREADS * 16 } else { 0 };
-    out.launch(&low.homes, emit, blocks, THREADS, shared)
+    let shared = if split.groups > 1 { grid.threads * 16 } else { 0 };
+    out.launch(&s.homes, emit, blocks, grid, u32::try_from(shared).unwrap_or(u32::MAX))
 }
 
 /// Joins the parts of the threads that have one result, neighbours first, through shared memory: all of them
 /// have it then.
 fn across_threads(
     emit: &mut Emit<'_>,
-    fold: &Fold,
+    fold: &FoldResult,
     order: Order,
     mut part: Part,
-    split: &Split,
+    split: &TreeSplit,
 ) -> Part {
     let thread = emit.asm.special("tid.x");
     let base = emit.asm.pure(Class::Word, "mov.u32", "dynamic");
@@ -201,6 +130,8 @@ fn across_threads(
         Class::Half => "b16",
         _ => "b32",
     };
+    // Places are past the values of all threads.
+    let places = split.groups * split.results * 8;
     let mut distance = 1;
     while distance < split.groups {
         let bits = match order {
@@ -210,7 +141,7 @@ fn across_threads(
         let value = emit.plain(part.value, fold.dtype);
         emit.asm.emit(format_args!("st.shared.{spelled} [{own}], {value}"));
         if let Some(place) = part.place {
-            emit.asm.emit(format_args!("st.shared.b32 [{own}+2048], {place}"));
+            emit.asm.emit(format_args!("st.shared.b32 [{own}+{places}], {place}"));
         }
         emit.asm.emit("bar.sync 0");
         let other = emit.asm.pure(Class::Word, "xor.b32", format_args!("{thread}, {bits}"));
@@ -224,7 +155,7 @@ fn across_threads(
         };
         let place = part.place.map(|_| {
             let place = emit.asm.fresh(Class::Word);
-            emit.asm.emit(format_args!("ld.shared.b32 {place}, [{other}+2048]"));
+            emit.asm.emit(format_args!("ld.shared.b32 {place}, [{other}+{places}]"));
             place
         });
         // What is read is read before the next is written.

@@ -13,7 +13,8 @@ use adfuse_ir::index::IndexExpr;
 pub(crate) const UNIT: i64 = 16;
 
 /// Rows of a buffer, of which elements are next to each other in the order of the stage's places.
-pub(crate) struct Array {
+#[derive(Clone)]
+pub(crate) struct RowArray {
     pub(crate) buffer: Buffer,
     pub(crate) index: SmallVec<[IndexExpr; 4]>,
     pub(crate) axes: Extents,
@@ -25,7 +26,7 @@ pub(crate) struct Array {
     pub(crate) last: usize,
 }
 
-impl Array {
+impl RowArray {
     /// Pieces of 16 bytes of this many elements.
     pub(crate) fn units(&self, elements: i64) -> i64 {
         (elements * self.size + UNIT - 1) / UNIT
@@ -43,8 +44,8 @@ pub(crate) fn arrays(
     kernel: &Kernel,
     team: Team,
     walked: &[usize],
-) -> (Vec<Array>, Vec<Vec<Option<usize>>>) {
-    let mut found: Vec<Array> = Vec::new();
+) -> (Vec<RowArray>, Vec<Vec<Option<usize>>>) {
+    let mut found: Vec<RowArray> = Vec::new();
     let mut reads = Vec::new();
     for (s, stage) in kernel.stages.iter().enumerate() {
         let mut own = vec![None; stage.params.len()];
@@ -57,11 +58,12 @@ pub(crate) fn arrays(
             if !changes || team.threads < 32 || !stage.program.reads_param(k) {
                 continue;
             }
-            let same = |a: &Array| a.buffer == buffer && a.index == *index && a.axes == stage.axes;
+            let same =
+                |a: &RowArray| a.buffer == buffer && a.index == *index && a.axes == stage.axes;
             let number = found.iter().position(same).unwrap_or_else(|| {
                 let size = program.buffers[buffer].dtype.bytes() as i64;
                 let (index, axes) = (index.clone(), stage.axes.clone());
-                found.push(Array { buffer, index, axes, size, offset: 0, last: s });
+                found.push(RowArray { buffer, index, axes, size, offset: 0, last: s });
                 found.len() - 1
             });
             found[number].last = s;

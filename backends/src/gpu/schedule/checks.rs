@@ -2,6 +2,7 @@
 //! no kernel says is left out; `tests/ptx/machine.rs` runs what is emitted for that too.
 
 use super::work::{Lowering, Work};
+use crate::gpu::target::GpuTarget;
 use crate::reference::kernel::run;
 use crate::runtime::array::Array;
 use adfuse_ir::kernel::text::parse;
@@ -11,7 +12,7 @@ use smallvec::SmallVec;
 
 /// The program of what a program is lowered to; `None` where that is no program of kernels.
 fn lowered(given: &Verified<Program>) -> Option<Program> {
-    let mut low = Lowering::new(given, Fp::Strict);
+    let mut low = Lowering::new(given, GpuTarget::SM90, Fp::Strict);
     let mut steps = Vec::new();
     for step in &given.steps {
         match step {

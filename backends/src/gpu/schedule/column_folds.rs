@@ -7,25 +7,30 @@
 use super::cooperative_row::{BLOCK, Team};
 use super::inline::{Inliner, defs};
 use super::shape::{free, output_type, volume};
+use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::Fp;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Extents, Kernel, Order, Param, Sink, Stage};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-/// Threads that fill a chip well enough.
-const ENOUGH: i64 = 96 * 128;
-/// Threads that fill it.
-const FULL: i64 = 120 * 256;
+/// Multiprocessors that chains may leave without a block, and threads of each other one, at least.
+const ENOUGH: [i64; 2] = [36, 128];
+/// The same, from which on chains are not made shorter.
+const FULL: [i64; 2] = [12, 256];
 /// Registers of a thread for partial results of columns, and for all else.
 const ROOM: i64 = 128;
 const OTHERS: i64 = 56;
+/// Threads of a block for which registers are counted, at least: two blocks of fewer share them.
+const COUNTED_THREADS: i64 = 256;
+/// Rows of a chain at least, where the order is free.
+const SHORTEST: i64 = 8;
 /// Instructions of a stage, written once for each element that a thread has.
 const TEXT: i64 = 8000;
 
 /// How the columns of a kernel are folded: the points are chains of rows.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Columns {
+pub(crate) struct ColumnFold {
     /// The axes of the domain along which columns fold, the slowest first.
     pub(crate) axes: Vec<usize>,
     /// Rows that fold into one.
@@ -36,14 +41,14 @@ pub(crate) struct Columns {
     pub(crate) chain: i64,
 }
 
-impl Columns {
+impl ColumnFold {
     /// How the columns fold that can be folded as the rows are walked; `None` where none can be.
-    pub(crate) fn of(kernel: &Kernel, fp: Fp) -> Option<Columns> {
+    pub(crate) fn of(kernel: &Kernel, fp: Fp, target: &GpuTarget) -> Option<ColumnFold> {
         let mut all = folds(kernel);
         let axes = all.find_map(|(stage, k)| along(kernel, stage, k, fp))?;
         let count = axes.iter().fold(1i64, |n, &a| n.saturating_mul(kernel.domain[a]));
         let kept: Vec<usize> = (0..kernel.domain.len()).filter(|a| !axes.contains(a)).collect();
-        let found = Columns { axes, count, kept, chain: Order::Chain.block() as i64 };
+        let found = ColumnFold { axes, count, kept, chain: Order::Chain.block() as i64 };
         let team = Team::of(kernel, fp);
         let mut words = 0;
         for (stage, k) in folds(kernel) {
@@ -53,27 +58,34 @@ impl Columns {
             }
         }
         let long = |s: &Stage| team.cells(volume(&s.axes)) * s.program.insts.len() as i64 > TEXT;
-        // Registers are given to groups of four warps.
-        let block = ((team.block() + 127) / 128 * 128).max(256);
-        if team.threads < 32
+        let block = target.allocated_threads(team.block()).max(COUNTED_THREADS);
+        let registers = i64::from(target.registers) / block;
+        if team.threads < WARP
             || words > ROOM
-            || words + OTHERS > (65536 / block).min(255)
+            || words + OTHERS > registers.min(target.thread_registers.into())
             || !(2..1 << 30).contains(&count)
             || kernel.stages.iter().any(long)
         {
             return None;
         }
         // Where the order is free chains may be shorter, and there are more of them.
-        let least = if fp == Fp::Strict { found.chain } else { 8 };
+        let least = if fp == Fp::Strict { found.chain } else { SHORTEST };
+        let chip = i64::from(target.multiprocessors);
+        let fills = |[idle, threads]: [i64; 2]| (chip - idle) * threads;
         let threads = |chain: i64| {
             let others = found.kept.iter().fold(1i64, |n, &a| n.saturating_mul(kernel.domain[a]));
             ((count + chain - 1) / chain).saturating_mul(others).saturating_mul(team.threads)
         };
         let mut chain = found.chain;
-        while chain > least && threads(chain) < FULL {
+        while chain > least && threads(chain) < fills(FULL) {
             chain /= 2;
         }
-        (threads(chain) >= ENOUGH).then_some(Columns { chain, ..found })
+        (threads(chain) >= fills(ENOUGH)).then_some(ColumnFold { chain, ..found })
+    }
+
+    /// Chains that the rows of a column have.
+    pub(crate) fn chains(&self) -> i64 {
+        (self.count + self.chain - 1) / self.chain
     }
 
     /// Whether an output of a stage is folded so.
@@ -101,7 +113,7 @@ fn along(kernel: &Kernel, stage: &Stage, k: usize, fp: Fp) -> Option<Vec<usize>>
 
 /// A kernel without axes that folds columns, as one of rows along its last axis; `None` where it folds none
 /// that way.
-pub(crate) fn panel(kernel: &Kernel, fp: Fp) -> Option<Kernel> {
+pub(crate) fn panel(kernel: &Kernel, fp: Fp, target: &GpuTarget) -> Option<Kernel> {
     let rank = kernel.domain.len();
     let last = kernel.domain.iter().rposition(|&n| n != 1)?;
     let n = kernel.domain[last];
@@ -145,7 +157,7 @@ pub(crate) fn panel(kernel: &Kernel, fp: Fp) -> Option<Kernel> {
     }
     let made =
         Kernel { name: kernel.name.clone(), domain, stages: vec![stage], ..Kernel::default() };
-    Columns::of(&made, fp).is_some().then_some(made)
+    ColumnFold::of(&made, fp, target).is_some().then_some(made)
 }
 
 /// Puts other expressions in the place of a stage's coordinates.

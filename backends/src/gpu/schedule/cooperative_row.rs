@@ -10,6 +10,8 @@ pub(crate) const BLOCK: i64 = 1024;
 const LONGEST: i64 = 128 * BLOCK;
 /// Threads of a block of short rows.
 const SHORT: i64 = 128;
+/// Threads of a block of which few fit a multiprocessor.
+pub(crate) const LARGE: i64 = 512;
 
 /// Whether a kernel can be run so: its folds are of whole stages, in the lane order where order matters, or of
 /// columns.
@@ -64,7 +66,7 @@ pub(crate) enum Has {
 }
 
 /// How threads share the points.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Team {
     /// Threads of a team.
     pub(crate) threads: i64,

@@ -1,9 +1,9 @@
 //! Fission: a kernel becomes several, each of rows that threads share or of independent elements.
 
-use super::column_folds::{Columns, panel};
+use super::column_folds::{ColumnFold, panel};
 use super::inline::{Defs, Inliner, Source, data_sources, defs};
 use super::shape::{axes, free, identity, internal, load, volume};
-use super::work::{Join, Lowering, Scan, Work};
+use super::work::{Join, Lowering, SCAN_GROUP, Scan, Work};
 use adfuse_ir::kernel::{
     Extents, Kernel, Order, Param, Row, Run, Schedule, Sink, Stage, Storage, Tile,
 };
@@ -25,7 +25,7 @@ impl Lowering {
                 _ => false,
             };
             let packs = kernel.stages.iter().flat_map(|s| &s.sinks).any(packs);
-            return match panel(kernel, self.fp).filter(|_| !packs) {
+            return match panel(kernel, self.fp, &self.target).filter(|_| !packs) {
                 Some(panel) => self.rows(&panel, &crate::gpu::schedule::inline::defs(&panel), &[]),
                 None => self.elementwise(kernel, &defs),
             };
@@ -68,14 +68,14 @@ impl Lowering {
         // Threads walk the points as they are numbered.
         let mut own = Kernel { schedule: Schedule::default(), ..kernel.clone() };
         let (mut joins, mut folds, mut thens) = (Vec::new(), Vec::new(), Vec::new());
-        let columns = Columns::of(kernel, self.fp);
+        let columns = ColumnFold::of(kernel, self.fp, &self.target);
         for (s, stage) in own.stages.iter_mut().enumerate() {
             let mut outputs = SmallVec::new();
             let mut sinks = Vec::new();
             for (k, sink) in stage.sinks.drain(..).enumerate() {
                 let value = stage.program.outputs[k];
                 let dtype = stage.program.insts[value].dtype;
-                let column = |c: &Columns| c.takes(kernel, &kernel.stages[s], k, self.fp);
+                let column = |c: &ColumnFold| c.takes(kernel, &kernel.stages[s], k, self.fp);
                 let made = match &sink {
                     Sink::Fold { .. } if columns.as_ref().is_some_and(column) => sink,
                     Sink::Fold { .. } => match row_of(kernel, s, &sink, dtype, self.fp) {
@@ -275,8 +275,8 @@ impl Lowering {
             for (buffer, dtype, extents, monoid, reverse) in scans {
                 let [outer, mut n, inner] = extents;
                 let mut lasts = Vec::new();
-                while n > 32 {
-                    n /= 32;
+                while n > SCAN_GROUP {
+                    n /= SCAN_GROUP;
                     lasts.push(self.temp(dtype, Extents::from_iter([outer, n, inner])));
                 }
                 self.push(Work::Scan(Scan { buffer, extents, monoid, reverse, lasts }));

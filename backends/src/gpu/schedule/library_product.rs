@@ -15,7 +15,7 @@ pub(crate) struct Product {
     pub(crate) size: [u64; 4],
     /// Rows and depth.
     pub(crate) lhs: Matrix,
-    /// Columns and depth.
+    /// ColumnFold and depth.
     pub(crate) rhs: Matrix,
     /// Rows and columns.
     pub(crate) out: Matrix,

@@ -2,6 +2,7 @@
 
 use adfuse_ir::kernel::Member;
 use adfuse_ir::{DType, Fp};
+use std::fmt;
 
 /// What multiplies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +16,14 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
+    /// Every unit.
+    const ALL: [Unit; 4] = [Unit::Fma, Unit::Half(DType::F16), Unit::Half(DType::BF16), Unit::Tf32];
+
+    /// The unit of a name.
+    pub(crate) fn named(name: &str) -> Option<Unit> {
+        Unit::ALL.into_iter().find(|unit| unit.to_string() == name)
+    }
+
     /// Strict sums have an order that tensor cores do not keep; operands lose bits in `fast` alone.
     pub(crate) fn of(m: &Member, fp: Fp) -> Unit {
         let element = |f: &adfuse_ir::kernel::Feed| {
@@ -38,6 +47,17 @@ impl Unit {
             Unit::Fma => sum,
             Unit::Half(d) => d,
             Unit::Tf32 => DType::F32,
+        }
+    }
+}
+
+/// `fma`, or `mma` with the type that tensor cores take.
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unit::Fma => f.write_str("fma"),
+            Unit::Half(dtype) => write!(f, "mma.{dtype}"),
+            Unit::Tf32 => f.write_str("mma.tf32"),
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Decisions about a program's kernels on a GPU, before any text is printed.
+//! Decisions about a program's kernels on a GPU, before any text is printed: the [`GpuSchedule`], which is data and has a text.
 //!
-//! [`partition`] divides a step into pieces of work, [`fission`] a kernel into several; [`cooperative_row`] says which
-//! threads share a row, [`row_residency`] where a row's elements are between stages (registers or shared memory),
-//! [`async_copy`] what is prefetched, [`tiling`] how products are tiled and split along the depth, [`sort`] how lines are
-//! sorted. Nothing here writes PTX.
+//! [`partition`] divides a step into pieces of work, [`fission`] a kernel into several, and [`program`] decides each piece:
+//! [`elementwise`] and [`fold`] vectors and unrolling, [`row_search`] which threads share a row, where its elements are
+//! between stages and what is prefetched, [`tiling`] how products are tiled and split along the depth, [`sort`] and
+//! [`scatter`] passes and blocks. All of it reads the facts of the [`target`](super::target). [`program_text`] prints
+//! decisions and reads them back. Nothing here writes PTX.
 
 pub(crate) mod async_copy;
 pub(crate) mod capabilities;
@@ -11,7 +12,11 @@ pub(crate) mod capabilities;
 pub(crate) mod checks;
 pub(crate) mod column_folds;
 pub(crate) mod cooperative_row;
+pub(crate) mod elementwise;
 pub(crate) mod fission;
+pub(crate) mod fold;
+pub(crate) mod fold_order;
+pub(crate) mod grid;
 pub(crate) mod index;
 pub(crate) mod inline;
 pub(crate) mod library_product;
@@ -19,11 +24,24 @@ pub(crate) mod library_split;
 pub(crate) mod mma_unit;
 pub(crate) mod operand_path;
 pub(crate) mod partition;
+pub(crate) mod product;
+pub(crate) mod program;
+pub(crate) mod program_text;
+pub(crate) mod row_decision;
 pub(crate) mod row_residency;
+pub(crate) mod row_search;
+pub(crate) mod row_unroll;
+pub(crate) mod rows;
 pub(crate) mod scalar_form;
+pub(crate) mod scatter;
 pub(crate) mod shape;
 pub(crate) mod sort;
+pub(crate) mod text;
 pub(crate) mod tiling;
 pub(crate) mod transpose_tile;
+pub(crate) mod tree_fold;
 pub(crate) mod update_columns;
+pub(crate) mod vectorize;
 pub(crate) mod work;
+
+pub use program::{GpuSchedule, schedule, schedule_but};

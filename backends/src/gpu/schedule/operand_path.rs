@@ -11,7 +11,7 @@ use adfuse_ir::kernel::{Buffer, Extents, Feed, Member, Piece, Program};
 
 /// How an operand's elements come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
+pub(crate) enum OperandPath {
     /// Copied from a buffer, this many bytes at a time; from line to line and along the depth they lie so
     /// many elements apart.
     Copied { buffer: Buffer, steps: [i64; 2], bytes: i64, along: bool },
@@ -19,11 +19,19 @@ pub(crate) enum Way {
     Computed { along: bool },
 }
 
-impl Way {
+impl OperandPath {
+    /// Bytes of one copy; none for what is computed.
+    pub(crate) fn copied(&self) -> Option<i64> {
+        match *self {
+            OperandPath::Copied { bytes, .. } => Some(bytes),
+            OperandPath::Computed { .. } => None,
+        }
+    }
+
     /// Whether neighbours in memory are along the depth.
     pub(crate) fn along(&self) -> bool {
         match *self {
-            Way::Copied { along, .. } | Way::Computed { along } => along,
+            OperandPath::Copied { along, .. } | OperandPath::Computed { along } => along,
         }
     }
 }
@@ -34,9 +42,15 @@ pub(crate) fn feed(m: &Member, side: usize) -> (&Feed, &Extents) {
 }
 
 /// How an operand comes to shared memory, where its elements have the type `held`.
-pub(crate) fn way(program: &Program, m: &Member, side: usize, unit: Unit, held: DType) -> Way {
+pub(crate) fn operand_path(
+    program: &Program,
+    m: &Member,
+    side: usize,
+    unit: Unit,
+    held: DType,
+) -> OperandPath {
     let along = along_depth(program, m, side);
-    let computed = Way::Computed { along };
+    let computed = OperandPath::Computed { along };
     let (feed, axes) = feed(m, side);
     let Some((buffer, piece)) = whole(program, feed, held) else { return computed };
     let data = &program.buffers[buffer];
@@ -66,7 +80,7 @@ pub(crate) fn way(program: &Program, m: &Member, side: usize, unit: Unit, held: 
         _ => size,
     };
     match bytes {
-        4 | 8 | 16 => Way::Copied { buffer, steps: all, bytes, along },
+        4 | 8 | 16 => OperandPath::Copied { buffer, steps: all, bytes, along },
         _ => computed,
     }
 }

@@ -9,6 +9,7 @@ use super::capabilities::CAPABILITIES;
 use super::index::coordinates;
 use super::shape::{axes, free, identity, load, volume};
 use super::work::{Flat, Home, Lowered, Lowering, Sort, Work};
+use crate::gpu::target::GpuTarget;
 use crate::runtime::backend::Capabilities;
 use crate::runtime::legalize::{copy, expand, plain};
 use adfuse_ir::affine::simplified;
@@ -23,10 +24,11 @@ use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
 impl Lowering {
-    pub(crate) fn new(program: &Program, fp: Fp) -> Lowering {
+    pub(crate) fn new(program: &Program, target: GpuTarget, fp: Fp) -> Lowering {
         Lowering {
             program: program.clone(),
             fp,
+            target,
             homes: SecondaryMap::new(),
             step: Lowered::default(),
             problem: None,

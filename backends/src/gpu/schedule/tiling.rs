@@ -1,27 +1,30 @@
-//! How a product is cut: what multiplies, tiles of sums, steps and parts of the depth, and where all of it
-//! lies in shared memory.
+//! How a product is tiled: what multiplies, tiles of sums, steps and parts of the depth, and where all of it lies in
+//! shared memory.
 
+use super::grid::{Grid, resident_fits};
 use super::mma_unit::Unit;
-use super::operand_path::{Way, way};
+use super::operand_path::{OperandPath, operand_path};
+use super::scalar_form::written;
 use super::shape::volume;
-use crate::gpu::target::Target;
+use super::text::{DecisionLine, Line, Reader, Writer, listed, pair, wrong};
+use crate::gpu::target::{GpuTarget, WARP};
 use adfuse_ir::kernel::{Member, Program};
-use adfuse_ir::{DType, Fp};
+use adfuse_ir::{DType, Diagnostic, Fp};
 
-/// Products in a chunk.
+/// Products in a chunk of the strict order.
 pub(crate) const CHUNK: i64 = 512;
 /// Threads along each side of a tile of sums that fused multiply-adds make.
 pub(crate) const SIDE: i64 = 16;
-/// Blocks that leave no more than a few multiprocessors without one.
-const FILLS: i64 = 100;
-/// Multiprocessors of the chips that programs are planned for.
-const CHIP: i64 = 132;
+/// Multiprocessors that tiles may leave without a block: smaller tiles, which keep them busy, read more.
+const MOST_IDLE: i64 = 32;
 /// Bytes of the sums of parts, at most.
-const MOST_BESIDE: i64 = 64 << 20;
+const MOST_PARTIAL_BYTES: i64 = 64 << 20;
+/// Instructions after the sums beyond which rows of a tile are finished one at a time.
+const HEAVY_EPILOGUE: usize = 40;
 
 /// An operand of a product.
-pub(crate) struct Operand {
-    pub(crate) way: Way,
+pub(crate) struct StagedOperand {
+    pub(crate) path: OperandPath,
     /// Whether neighbours in shared memory are along the depth, not across it.
     pub(crate) along: bool,
     /// Bytes from one line of neighbours to the next.
@@ -31,7 +34,7 @@ pub(crate) struct Operand {
 }
 
 /// The sizes of a product.
-pub(crate) struct Cut {
+pub(crate) struct ProductTiling {
     pub(crate) unit: Unit,
     /// Rows and columns of a tile.
     pub(crate) side: [i64; 2],
@@ -48,52 +51,102 @@ pub(crate) struct Cut {
     /// The type of operands in shared memory, and their bytes there.
     pub(crate) held: DType,
     pub(crate) size: i64,
-    pub(crate) operands: [Operand; 2],
+    pub(crate) operands: [StagedOperand; 2],
     /// Steps of the whole depth.
     pub(crate) steps: i64,
     /// Parts of the depth, each by blocks of its own, and the steps of a part.
     pub(crate) parts: i64,
     pub(crate) per: i64,
+    /// Rows of a tile that are finished together.
+    pub(crate) epilogue: i64,
+    pub(crate) combine: Combine,
 }
 
 /// A size of tiles to choose: sides, warps along them, and blocks on a multiprocessor.
-type Choice = ([i64; 2], [i64; 2], u32);
+type TileSize = ([i64; 2], [i64; 2], u32);
 
-impl Cut {
+/// How the sums of parts of the depth are added up: by the threads of a grid, this many parts under way at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Combine {
+    pub(crate) grid: Grid,
+    pub(crate) inflight: i64,
+}
+
+/// The choices of a product.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TileDecision {
+    pub(crate) unit: Unit,
+    /// Whether elements of each operand are copied to shared memory as they are, this many bytes at a time; otherwise
+    /// they are computed, and go through registers.
+    pub(crate) copied: [Option<i64>; 2],
+    /// Rows and columns of a tile, and warps along each.
+    pub(crate) side: [i64; 2],
+    pub(crate) warps: [i64; 2],
+    /// Blocks that a multiprocessor shall have at a time.
+    pub(crate) resident: u32,
+    /// Depth of a step, and steps in shared memory at a time.
+    pub(crate) deep: i64,
+    pub(crate) stages: i64,
+    /// Parts of the depth, each by blocks of its own (split-k).
+    pub(crate) parts: i64,
+    /// Rows of a tile that are finished together.
+    pub(crate) epilogue: i64,
+    pub(crate) combine: Combine,
+}
+
+/// The sizes of tiles that a unit has, the largest first.
+fn sizes(unit: Unit, size: i64, computed: bool) -> &'static [TileSize] {
+    match unit {
+        Unit::Fma if size == 8 => &[([64, 64], [4, 2], 2), ([32, 32], [4, 2], 2)],
+        // What feeds compute needs registers beside the sums.
+        Unit::Fma if computed => {
+            &[([128, 128], [4, 2], 1), ([64, 64], [4, 2], 2), ([32, 32], [4, 2], 2)]
+        }
+        Unit::Fma => &[([128, 128], [4, 2], 2), ([64, 64], [4, 2], 2), ([32, 32], [4, 2], 2)],
+        _ if computed => &[([128, 128], [2, 4], 1), ([64, 64], [2, 2], 2), ([32, 32], [2, 2], 2)],
+        _ => &[
+            ([256, 128], [4, 2], 1),
+            ([128, 128], [2, 2], 2),
+            ([64, 64], [2, 2], 4),
+            ([32, 32], [2, 2], 4),
+        ],
+    }
+}
+
+/// The type of a unit's operands in shared memory, and the bytes of each.
+fn staged_type(unit: Unit, sum: DType) -> (DType, i64) {
+    let held = unit.held(sum);
+    match unit {
+        Unit::Half(_) => (held, 2),
+        _ => (held, held.bytes().max(4) as i64),
+    }
+}
+
+/// Chunks of the strict order that the depth has.
+fn chunks(m: &Member) -> i64 {
+    (volume(&m.depth) + CHUNK - 1) / CHUNK
+}
+
+/// Rows of a tile that all threads finish one after the other.
+fn epilogue_turns(side: [i64; 2], warps: [i64; 2]) -> i64 {
+    side[0] * side[1] / (warps[0] * warps[1] * WARP)
+}
+
+impl TileDecision {
     /// Tiles as large as leaves every multiprocessor some. Where results are few and the depth is long, blocks
     /// share the depth: in strict mode by its chunks, whose sums the order names.
-    pub(crate) fn of(program: &Program, m: &Member, fp: Fp, target: Target) -> Cut {
+    pub(crate) fn of(program: &Program, m: &Member, fp: Fp, target: &GpuTarget) -> TileDecision {
         let unit = Unit::of(m, fp);
-        let held = unit.held(m.sum);
-        let size = match unit {
-            Unit::Half(_) => 2,
-            _ => held.bytes().max(4) as i64,
-        };
-        let ways = [way(program, m, 0, unit, held), way(program, m, 1, unit, held)];
-        let [rows, cols, depth] = [volume(&m.rows), volume(&m.cols), volume(&m.depth)];
+        let (held, size) = staged_type(unit, m.sum);
+        let paths = [0, 1].map(|k| operand_path(program, m, k, unit, held));
+        let [rows, cols] = [volume(&m.rows), volume(&m.cols)];
         let lines = volume(&m.batch);
         let sum_size = m.sum.bytes().max(4) as i64;
         let result = lines.saturating_mul(rows).saturating_mul(cols).saturating_mul(sum_size);
-        let computed = ways.iter().any(|w| matches!(w, Way::Computed { .. }));
-        let choices: &[Choice] = match unit {
-            Unit::Fma if size == 8 => &[([64, 64], [4, 2], 2), ([32, 32], [4, 2], 2)],
-            // What feeds compute needs registers beside the sums.
-            Unit::Fma if computed => {
-                &[([128, 128], [4, 2], 1), ([64, 64], [4, 2], 2), ([32, 32], [4, 2], 2)]
-            }
-            Unit::Fma => &[([128, 128], [4, 2], 2), ([64, 64], [4, 2], 2), ([32, 32], [4, 2], 2)],
-            _ if computed => {
-                &[([128, 128], [2, 4], 1), ([64, 64], [2, 2], 2), ([32, 32], [2, 2], 2)]
-            }
-            _ => &[
-                ([256, 128], [4, 2], 1),
-                ([128, 128], [2, 2], 2),
-                ([64, 64], [2, 2], 4),
-                ([32, 32], [2, 2], 4),
-            ],
-        };
-        let chunks = (depth + CHUNK - 1) / CHUNK;
-        let fits = MOST_BESIDE / result.max(1);
+        let computed = paths.iter().any(|w| matches!(w, OperandPath::Computed { .. }));
+        let sizes = sizes(unit, size, computed);
+        let chunks = chunks(m);
+        let fits = MOST_PARTIAL_BYTES / result.max(1);
         let most = match fp {
             _ if !matches!(m.sum, DType::F32 | DType::F64) => 1,
             Fp::Strict if chunks > fits => 1,
@@ -103,55 +156,192 @@ impl Cut {
             let along = |n: i64, k: usize| (n + side[k] - 1) / side[k];
             lines.saturating_mul(along(rows, 0)).saturating_mul(along(cols, 1))
         };
-        let chosen = choices.iter().enumerate().find(|&(k, &(side, ..))| {
+        let chip = i64::from(target.multiprocessors);
+        let fills = chip - MOST_IDLE;
+        let chosen = sizes.iter().enumerate().find(|&(k, &(side, ..))| {
             let wide = rows.min(cols) > side[0].min(side[1]) / 2;
             // The largest tiles are alone on a multiprocessor, and have to be enough by themselves.
             let alone = side[0] > side[1];
             let enough = match alone {
-                true => rows > side[0] / 2 && blocks(side) >= CHIP,
-                false => blocks(side).saturating_mul(most) >= FILLS,
+                true => rows > side[0] / 2 && blocks(side) >= chip,
+                false => blocks(side).saturating_mul(most) >= fills,
             };
-            k + 1 == choices.len() || wide && enough
+            k + 1 == sizes.len() || wide && enough
         });
         let (side, warps, resident) = chosen.map_or(([32, 32], [4, 2], 2), |(_, &choice)| choice);
-        let few = blocks(side) < FILLS && most > 1;
+        let few = blocks(side) < fills && most > 1;
         let parts = match fp {
             _ if !few => 1,
             Fp::Strict => chunks,
-            _ => most.min((2 * CHIP + blocks(side) - 1) / blocks(side).max(1)).max(1),
+            _ => most.min((2 * chip + blocks(side) - 1) / blocks(side).max(1)).max(1),
         };
+        let of_part = (chunks + parts - 1) / parts.max(1);
+        let parts = if parts == 1 { 1 } else { (chunks + of_part - 1) / of_part.max(1) };
         // Where there is one block, and shared memory for it, longer steps have fewer barriers.
-        let alone = side[0] > side[1];
-        let line = if alone && target >= Target::Sm90 { 128 } else { 64 };
+        let line = if side[0] > side[1] { target.deep_line } else { 64 };
         let (deep, stages) = match unit {
             Unit::Fma => (16, if side[0] == 128 { 2 } else { 4 }),
             _ => (line / size, if line == 128 { 3 } else { 4 }),
         };
-        let of_part = (chunks + parts - 1) / parts.max(1);
-        let (per, parts) = match parts {
-            1 => ((depth + deep - 1) / deep, 1),
-            _ => (of_part * CHUNK / deep, (chunks + of_part - 1) / of_part.max(1)),
+        let heavy = written(&m.then.program, fp).insts.len() > HEAVY_EPILOGUE && parts == 1;
+        let epilogue = if heavy { 1 } else { epilogue_turns(side, warps).min(4) };
+        let combine = Combine { grid: Grid::of(128), inflight: 16 };
+        let copied = paths.map(|p| p.copied());
+        TileDecision { unit, copied, side, warps, resident, deep, stages, parts, epilogue, combine }
+    }
+
+    /// Errs where the product, whose best choices are known, cannot be made so.
+    pub(crate) fn check(
+        &self,
+        best: &TileDecision,
+        (program, m): (&Program, &Member),
+        (fp, target): (Fp, &GpuTarget),
+    ) -> Result<(), String> {
+        let TileDecision { side, warps, deep, stages, parts, epilogue, .. } = *self;
+        if self.unit != best.unit {
+            return Err(format!("`{}` multiplies these operands, not `{}`", best.unit, self.unit));
+        }
+        if self.copied != best.copied {
+            return Err("operands come to shared memory in another way".to_owned());
+        }
+        let (_, size) = staged_type(self.unit, m.sum);
+        let all = || [true, false].into_iter().flat_map(|c| sizes(self.unit, size, c));
+        if !all().any(|&(s, w, _)| (s, w) == (side, warps)) {
+            let known = listed(all().map(|&(s, w, _)| format!("{} by {}", pair(s), pair(w))));
+            let tile = format!("tiles of {} sums by {} warps", pair(side), pair(warps));
+            return Err(format!("there are no {tile}, but {known}"));
+        }
+        let deeps: &[i64] = if self.unit == Unit::Fma { &[16] } else { &[64 / size, 128 / size] };
+        if !deeps.contains(&deep) || !(2..=8).contains(&stages) {
+            let all = listed(deeps);
+            return Err(format!("steps are {all} deep, 2 to 8 at a time, not {deep} and {stages}"));
+        }
+        let chunks = chunks(m);
+        let split = match fp {
+            _ if parts == 1 => true,
+            _ if !matches!(m.sum, DType::F32 | DType::F64) || !(1..=chunks).contains(&parts) => {
+                false
+            }
+            Fp::Strict => parts == chunks,
+            _ => {
+                let of_part = (chunks + parts - 1) / parts;
+                (chunks + of_part - 1) / of_part == parts
+            }
+        };
+        if !split {
+            return Err(format!("{chunks} chunks of the depth are not split into {parts} parts"));
+        }
+        let turns = epilogue_turns(side, warps);
+        if epilogue < 1 || turns % epilogue != 0 {
+            return Err(format!("{turns} rows are not finished {epilogue} at a time"));
+        }
+        if !(1..=64).contains(&self.combine.inflight) {
+            return Err(format!("{} parts are not under way at a time", self.combine.inflight));
+        }
+        self.combine.grid.check(target)?;
+        let tiling = ProductTiling::new(program, m, self);
+        let (bytes, most) = (tiling.shared(m.sum), i64::from(target.shared));
+        if bytes > most {
+            return Err(format!("{bytes} bytes of shared memory are more than {most}"));
+        }
+        resident_fits(self.resident, tiling.threads, target)
+    }
+}
+
+impl DecisionLine for TileDecision {
+    fn write(&self, to: &mut Writer) {
+        let path = |bytes: Option<i64>| bytes.map_or("computed".into(), |n| format!("copy{n}"));
+        let [lhs, rhs] = self.copied.map(path);
+        to.line("operands", &[("unit", &self.unit), ("lhs", &lhs), ("rhs", &rhs)]);
+        let (side, warps) = (pair(self.side), pair(self.warps));
+        to.line("tile", &[("sums", &side), ("warps", &warps), ("resident", &self.resident)]);
+        to.line("pipeline", &[("depth", &self.deep), ("stages", &self.stages)]);
+        to.line("epilogue", &[("unroll", &self.epilogue)]);
+        to.line("split", &[("parts", &self.parts)]);
+        let Combine { grid, inflight } = self.combine;
+        if self.parts > 1 {
+            to.line(
+                "combine",
+                &[
+                    ("threads", &grid.threads),
+                    ("resident", &grid.resident),
+                    ("inflight", &inflight),
+                ],
+            );
+        }
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<TileDecision, Diagnostic> {
+        let line = from.line("operands", &["unit", "lhs", "rhs"])?;
+        let (name, span) = line.word("unit")?;
+        let unit = Unit::named(name);
+        let unit = unit.ok_or_else(|| wrong(span, format!("nothing multiplies by `{name}`")))?;
+        let path = |line: &Line<'_>, side: &str| match line.word(side)? {
+            ("computed", _) => Ok(None),
+            ("copy4", _) => Ok(Some(4)),
+            ("copy8", _) => Ok(Some(8)),
+            ("copy16", _) => Ok(Some(16)),
+            (other, span) => Err(wrong(span, format!("operands do not come by `{other}`"))),
+        };
+        let copied = [path(&line, "lhs")?, path(&line, "rhs")?];
+        let line = from.line("tile", &["sums", "warps", "resident"])?;
+        let (side, warps) = (line.pair("sums")?, line.pair("warps")?);
+        let resident = u32::try_from(line.int("resident")?).unwrap_or(u32::MAX);
+        let line = from.line("pipeline", &["depth", "stages"])?;
+        let (deep, stages) = (line.int("depth")?, line.int("stages")?);
+        let epilogue = from.line("epilogue", &["unroll"])?.int("unroll")?;
+        let parts = from.line("split", &["parts"])?.int("parts")?;
+        let mut combine = Combine { grid: Grid::of(128), inflight: 16 };
+        if parts > 1 {
+            let line = from.line("combine", &["threads", "resident", "inflight"])?;
+            combine = Combine { grid: Grid::of_line(&line)?, inflight: line.int("inflight")? };
+        }
+        Ok(TileDecision {
+            unit,
+            copied,
+            side,
+            warps,
+            resident,
+            deep,
+            stages,
+            parts,
+            epilogue,
+            combine,
+        })
+    }
+}
+
+impl ProductTiling {
+    /// Where everything lies that a decision tiles.
+    pub(crate) fn new(program: &Program, m: &Member, decision: &TileDecision) -> ProductTiling {
+        let TileDecision { unit, side, warps, resident, deep, stages, parts, .. } = *decision;
+        let (held, size) = staged_type(unit, m.sum);
+        let paths = [0, 1].map(|k| operand_path(program, m, k, unit, held));
+        let (depth, chunks) = (volume(&m.depth), chunks(m));
+        let per = match parts {
+            1 => (depth + deep - 1) / deep,
+            _ => (chunks + parts - 1) / parts.max(1) * CHUNK / deep,
         };
         let mut offset = 0;
         let operands = [0, 1].map(|k| {
-            let way = ways[k];
+            let path = paths[k];
             let (along, pad) = match unit {
                 Unit::Fma => (false, 16),
-                _ if way.along() => (true, 16),
+                _ if path.along() => (true, 16),
                 Unit::Half(_) => (false, 16),
                 // Eight words from line to line: threads read single words here.
                 Unit::Tf32 => (false, 32),
             };
             let (near, far) = if along { (deep, side[k]) } else { (side[k], deep) };
-            let operand = Operand { way, along, pitch: near * size + pad, offset };
+            let operand = StagedOperand { path, along, pitch: near * size + pad, offset };
             offset += far * operand.pitch;
             operand
         });
-        Cut {
+        ProductTiling {
             unit,
             side,
             warps,
-            threads: warps[0] * warps[1] * 32,
+            threads: warps[0] * warps[1] * WARP,
             resident,
             deep,
             stages,
@@ -162,6 +352,8 @@ impl Cut {
             steps: (depth + deep - 1) / deep,
             parts,
             per,
+            epilogue: decision.epilogue,
+            combine: decision.combine,
         }
     }
 
@@ -207,11 +399,14 @@ mod tests {
     use adfuse_ir::kernel::text::parse;
     use adfuse_ir::kernel::{Step, verify};
 
-    fn cut(text: &str, fp: Fp, check: impl Fn(&Cut, &Member, Target)) {
+    fn cut(text: &str, fp: Fp, check: impl Fn(&ProductTiling, &Member, GpuTarget)) {
         let program = verify(parse(text).expect("reads")).expect("verifies");
         let Some(Step::Contract(c)) = program.steps.first() else { panic!("a contraction") };
-        for target in Target::ALL {
-            check(&Cut::of(&program, &c.members[0], fp, target), &c.members[0], target);
+        for target in GpuTarget::ALL {
+            let m = &c.members[0];
+            let decision = TileDecision::of(&program, m, fp, &target);
+            decision.check(&decision, (&program, m), (fp, &target)).expect("fits");
+            check(&ProductTiling::new(&program, m, &decision), m, target);
         }
     }
 
@@ -255,8 +450,8 @@ mod tests {
                     .flat_map(|fp| [(fp, false), (fp, true)])
                 {
                     cut(&text(t, size, turned), fp, |cut, m, target| {
-                        let what = format!("{t} {size:?} {fp:?} {turned} {}", target.name());
-                        let most = i64::from(target.shared());
+                        let what = format!("{t} {size:?} {fp:?} {turned} {}", target.name);
+                        let most = i64::from(target.shared);
                         assert!(cut.shared(m.sum) <= most, "{what}");
                         assert_eq!(cut.steps, (size[3] + cut.deep - 1) / cut.deep, "{what}");
                         assert!(cut.per * cut.parts >= cut.steps, "{what}");

@@ -10,7 +10,7 @@ use adfuse_ir::kernel::{Extents, Param, Scatter};
 
 /// The axes of the updates that are axes of the result and choose no place otherwise, and what those are
 /// of the result. What is left of the result are rows: each update is of one.
-pub(crate) struct Columns {
+pub(crate) struct UpdateColumns {
     /// Axes of the updates, each with the axis of the result that it is.
     pub(crate) axes: Vec<(usize, usize)>,
     pub(crate) extents: Extents,
@@ -22,8 +22,8 @@ pub(crate) struct Columns {
     pub(crate) row_extents: Extents,
 }
 
-impl Columns {
-    pub(crate) fn of(low: &Lowering, scatter: &Scatter) -> Columns {
+impl UpdateColumns {
+    pub(crate) fn of(low: &Lowering, scatter: &Scatter) -> UpdateColumns {
         let rank = scatter.domain.len();
         let mut chooses = vec![false; rank];
         let mut bare: Vec<Option<usize>> = vec![None; rank];
@@ -51,7 +51,7 @@ impl Columns {
         let dims = &low.program.buffers[scatter.out].dims;
         let row_axes: Vec<usize> =
             (0..dims.len()).filter(|d| !axes.iter().any(|(_, e)| d == e)).collect();
-        Columns {
+        UpdateColumns {
             extents: axes.iter().map(|&(a, _)| scatter.domain[a]).collect(),
             other_extents: others.iter().map(|&a| scatter.domain[a]).collect(),
             row_extents: row_axes.iter().map(|&d| dims[d]).collect(),
@@ -70,7 +70,7 @@ impl Columns {
         volume(&self.row_extents)
     }
 
-    /// Columns that a thread has: as many as are in one access where they are neighbours.
+    /// UpdateColumns that a thread has: as many as are in one access where they are neighbours.
     pub(crate) fn near(&self, dtype: DType) -> i64 {
         let last = self.extents.last().copied().unwrap_or(1);
         match dtype.bytes() {

@@ -1,5 +1,6 @@
 //! The work of a step: what becomes one launch or a few, as data.
 
+use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Buffer, Extents, Kernel, Member, Program, Scatter, Stage};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic, Fp};
@@ -29,6 +30,9 @@ pub(crate) enum Work {
     Scatter(Scatter),
     Sort(Sort),
 }
+
+/// Elements of a group of a scan, by the order of `docs/fp.md`: groups are scanned, then their last elements.
+pub(crate) const SCAN_GROUP: i64 = 32;
 
 /// Partial results along the middle one of three axes, in place.
 pub(crate) struct Scan {
@@ -73,6 +77,7 @@ pub(crate) struct Lowered {
 pub(crate) struct Lowering {
     /// The mode, by which folds may go in other orders.
     pub(crate) fp: Fp,
+    pub(crate) target: GpuTarget,
     /// The given program with the buffers that were added.
     pub(crate) program: Program,
     pub(crate) homes: SecondaryMap<Buffer, Home>,
@@ -81,8 +86,9 @@ pub(crate) struct Lowering {
 }
 
 /// Lines to put in order.
+#[derive(Clone, Copy)]
 pub(crate) struct Sort {
-    pub(crate) from: Source,
+    pub(crate) from: SortSource,
     pub(crate) lines: i64,
     /// Entries of a line.
     pub(crate) long: i64,
@@ -90,12 +96,12 @@ pub(crate) struct Sort {
     pub(crate) bits: u32,
     /// Entries that are wanted of each line: the first.
     pub(crate) count: i64,
-    pub(crate) to: Target,
+    pub(crate) to: SortDestination,
 }
 
 /// What is sorted.
 #[derive(Clone, Copy)]
-pub(crate) enum Source {
+pub(crate) enum SortSource {
     /// Elements along an axis; other axes number the lines.
     Elements { buffer: Buffer, axis: usize, descending: bool },
     /// Keys, a row for each line, and what goes with them: their places, where it is nothing else.
@@ -104,7 +110,7 @@ pub(crate) enum Source {
 
 /// What becomes of it.
 #[derive(Clone, Copy)]
-pub(crate) enum Target {
+pub(crate) enum SortDestination {
     /// What goes with the keys is stored along an axis.
     Places { buffer: Buffer, axis: usize },
     /// Keys and what goes with them, a row for each line.

@@ -1,7 +1,7 @@
-//! Contractions and attention: operands in full, then sums one after the other.
+//! Contractions and attention: operands are computed in full, then sums one after the other.
 
 use super::outputs;
-use super::state::{Kept, Run, volume};
+use super::state::{KernelState, ProgramRun, volume};
 use crate::reference::contract::dot;
 use crate::reference::order::reduce_lane_blocked;
 use crate::reference::reduce::with_combine;
@@ -11,7 +11,7 @@ use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{Recorder, S};
 use adfuse_ir::{DType, Diagnostic, Literal};
 
-impl Run<'_> {
+impl ProgramRun<'_> {
     pub(super) fn contract(&mut self, step: &Contract) -> Result<(), Diagnostic> {
         step.members.iter().try_for_each(|member| self.member(member))
     }
@@ -25,7 +25,7 @@ impl Run<'_> {
                 products(m.sum, [&m.batch, &m.rows, &m.cols, &m.depth], &x?, &y?)?
             }
         };
-        let mut kept = Kept { sums, ..Kept::default() };
+        let mut kept = KernelState { sums, ..KernelState::default() };
         self.stage(&m.result(), &m.then, &mut kept)
     }
 
@@ -37,7 +37,7 @@ impl Run<'_> {
         to: DType,
         sums: Vec<u64>,
     ) -> Result<Vec<u64>, Diagnostic> {
-        let kept = Kept { sums, ..Kept::default() };
+        let kept = KernelState { sums, ..KernelState::default() };
         let mut found = self.values(extents, &[], &feed.params, &feed.program, &kept)?;
         let mut elements = found.pop().unwrap_or_default();
         let from = feed.program.outputs.first().map_or(to, |&v| feed.program.insts[v].dtype);
@@ -87,7 +87,7 @@ impl Run<'_> {
             }
         }
         let sums = pairwise(sum, &weighed, &spread(&totals, width), |x, s| x / s)?;
-        let mut kept = Kept { sums, ..Kept::default() };
+        let mut kept = KernelState { sums, ..KernelState::default() };
         self.stage(&a.result(), &a.then, &mut kept)?;
         if let Some(b) = a.log_sum {
             self.put(b, pairwise(sum, &most, &totals, |m, s| m + s.log())?)?;

@@ -1,8 +1,8 @@
-//! Runs verified programs of kernels: slow, safe, in the orders that strict mode defines.
+//! The kernel evaluator: runs verified programs of kernels, slowly and safely, in the orders that strict mode defines.
 //!
-//! What the reference engine does with instructions, this does with steps, with the same orders and
-//! the same scalar interpreter. It is how a lowering is tested without any other engine. It also says
-//! how much memory a program takes, so that a plan for memory has something to be measured against.
+//! It does for steps what the reference engine does for instructions, with the same orders and the same scalar
+//! interpreter. So lowering is tested without any other engine. It also measures the memory that a program takes, with
+//! which memory plans are compared.
 
 pub(crate) mod contract;
 pub(crate) mod read;
@@ -11,17 +11,17 @@ pub(crate) mod state;
 pub(crate) mod steps;
 
 use super::map::outputs;
-use super::{Tensor, reserve};
+use super::{EvalTensor, reserve};
 use crate::runtime::array::Array;
-pub use crate::runtime::library_functions::{Functions, NoFunctions};
+pub use crate::runtime::library_functions::{LibraryFunctions, NoFunctions};
 use adfuse_ir::kernel::{
     Buffer, Kernel, Param, Program, Role, Space, Stage, Step, Storage, Verified,
 };
 use adfuse_ir::scalar::ScalarProgram;
 use adfuse_ir::{At, Diagnostic, Kind, Literal, TensorType};
 use cranelift_entity::SecondaryMap;
-use read::Reader;
-use state::{Kept, Run, coordinates, internal, joined, volume};
+use read::ParamReader;
+use state::{KernelState, ProgramRun, coordinates, internal, joined, volume};
 
 /// Runs a program on arrays of its inputs' types.
 ///
@@ -39,7 +39,7 @@ pub fn run(program: &Verified<Program>, args: &[Array]) -> Result<Vec<Array>, Di
 pub fn run_with(
     program: &Verified<Program>,
     args: &[Array],
-    functions: &mut dyn Functions,
+    functions: &mut dyn LibraryFunctions,
 ) -> Result<Vec<Array>, Diagnostic> {
     run_measured(program, args, functions).map(|(results, _)| results)
 }
@@ -53,7 +53,7 @@ pub fn run_with(
 pub fn run_measured(
     program: &Verified<Program>,
     args: &[Array],
-    functions: &mut dyn Functions,
+    functions: &mut dyn LibraryFunctions,
 ) -> Result<(Vec<Array>, u64), Diagnostic> {
     run_observed(program, args, functions, &mut |_| {})
 }
@@ -62,7 +62,7 @@ pub fn run_measured(
 pub(crate) fn run_observed(
     program: &Verified<Program>,
     args: &[Array],
-    functions: &mut dyn Functions,
+    functions: &mut dyn LibraryFunctions,
     done: &mut dyn FnMut(usize),
 ) -> Result<(Vec<Array>, u64), Diagnostic> {
     let in_program = || At { func: Some(program.name.clone()), ..At::default() };
@@ -73,9 +73,9 @@ pub(crate) fn run_observed(
         let m = format!("@{} takes {wanted:?}, found {found:?}", program.name);
         return Err(Diagnostic::new(in_program(), Kind::Usage, m));
     }
-    let mut run = Run { program, tensors: SecondaryMap::new(), live: 0, peak: 0 };
+    let mut run = ProgramRun { program, tensors: SecondaryMap::new(), live: 0, peak: 0 };
     for (&b, a) in inputs.iter().zip(args) {
-        run.put(b, Tensor::from_array(a)?.bits)?;
+        run.put(b, EvalTensor::from_array(a)?.bits)?;
     }
     for (b, data) in program.buffers.iter() {
         if let Role::Constant(values) = &data.role {
@@ -110,8 +110,8 @@ pub(crate) fn run_observed(
     Ok((results?, run.peak))
 }
 
-impl Run<'_> {
-    fn tensor(&self, b: Buffer) -> Result<&Tensor, Diagnostic> {
+impl ProgramRun<'_> {
+    fn tensor(&self, b: Buffer) -> Result<&EvalTensor, Diagnostic> {
         self.tensors[b].as_ref().ok_or_else(|| internal("a buffer is read before it is written"))
     }
 
@@ -129,7 +129,7 @@ impl Run<'_> {
             *b = Literal::from_bits(data.dtype, *b & mask).bits();
         }
         self.live += self.bytes(b);
-        self.tensors[b] = Some(Tensor { dtype: data.dtype, dims: data.dims.clone(), bits });
+        self.tensors[b] = Some(EvalTensor { dtype: data.dtype, dims: data.dims.clone(), bits });
         Ok(())
     }
 
@@ -146,7 +146,11 @@ impl Run<'_> {
         if data.space == Space::Device { data.bytes() } else { 0 }
     }
 
-    fn step(&mut self, step: &Step, functions: &mut dyn Functions) -> Result<(), Diagnostic> {
+    fn step(
+        &mut self,
+        step: &Step,
+        functions: &mut dyn LibraryFunctions,
+    ) -> Result<(), Diagnostic> {
         match step {
             Step::Kernel(kernel) => self.kernel(kernel),
             Step::Contract(step) => self.contract(step),
@@ -161,11 +165,16 @@ impl Run<'_> {
     /// Runs each stage at all points before the next: points are independent, so this is the same as
     /// running all stages at each.
     fn kernel(&mut self, kernel: &Kernel) -> Result<(), Diagnostic> {
-        let mut kept = Kept::default();
+        let mut kept = KernelState::default();
         kernel.stages.iter().try_for_each(|stage| self.stage(&kernel.domain, stage, &mut kept))
     }
 
-    fn stage(&mut self, domain: &[i64], stage: &Stage, kept: &mut Kept) -> Result<(), Diagnostic> {
+    fn stage(
+        &mut self,
+        domain: &[i64],
+        stage: &Stage,
+        kept: &mut KernelState,
+    ) -> Result<(), Diagnostic> {
         let values = self.values(domain, &stage.axes, &stage.params, &stage.program, kept)?;
         for (k, values) in values.into_iter().enumerate() {
             self.sink(domain, stage, k, values, kept)?;
@@ -180,11 +189,11 @@ impl Run<'_> {
         axes: &[i64],
         params: &[Param],
         program: &ScalarProgram,
-        kept: &Kept,
+        kept: &KernelState,
     ) -> Result<Vec<Vec<u64>>, Diagnostic> {
         let extents = joined(domain, axes);
         let within = volume(axes)?;
-        let mut reader = Reader::new(self, params, &program.params, kept);
+        let mut reader = ParamReader::new(self, params, &program.params, kept);
         outputs(program, volume(&extents)?, &mut |start, n, lanes| {
             for lane in 0..n {
                 let place = (start + lane) as u64;

@@ -1,31 +1,31 @@
 //! Reading the parameters of a stage at one coordinate.
 
-use super::state::{Kept, OUTSIDE, Run, internal, offset};
+use super::state::{KernelState, OUTSIDE, ProgramRun, internal, offset};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Operand, Param, Piece};
 use adfuse_ir::{DType, Diagnostic, Literal};
 
 /// Reads the parameters of one stage.
-pub(super) struct Reader<'a> {
-    run: &'a Run<'a>,
+pub(super) struct ParamReader<'a> {
+    run: &'a ProgramRun<'a>,
     params: &'a [Param],
     types: &'a [DType],
-    kept: &'a Kept,
+    kept: &'a KernelState,
     /// The bits of the parameters at the last coordinate that was read.
     pub(super) bits: Vec<u64>,
     /// The same as integers, for index expressions.
     data: Vec<i64>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ParamReader<'a> {
     /// Reads these parameters, which have these types.
     pub(super) fn new(
-        run: &'a Run<'a>,
+        run: &'a ProgramRun<'a>,
         params: &'a [Param],
         types: &'a [DType],
-        kept: &'a Kept,
-    ) -> Reader<'a> {
-        Reader { run, params, types, kept, bits: Vec::new(), data: Vec::new() }
+        kept: &'a KernelState,
+    ) -> ParamReader<'a> {
+        ParamReader { run, params, types, kept, bits: Vec::new(), data: Vec::new() }
     }
 
     /// Reads all parameters at the coordinates `at`, which are those of number `point` of the domain

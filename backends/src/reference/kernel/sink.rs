@@ -1,7 +1,9 @@
 //! Where the outputs of a stage go.
 
 use super::reserve;
-use super::state::{Kept, OUTSIDE, Run, coordinates, internal, joined, offset, volume};
+use super::state::{
+    KernelState, OUTSIDE, ProgramRun, coordinates, internal, joined, offset, volume,
+};
 use crate::reference::order::{reduce_axis, scan};
 use crate::reference::reduce::{first_extremum, with_combine};
 use adfuse_ir::index::IndexExpr;
@@ -9,7 +11,7 @@ use adfuse_ir::kernel::{Buffer, Extents, Run as AxisRun, Sink, Stage};
 use adfuse_ir::op::Monoid;
 use adfuse_ir::{DType, Diagnostic};
 
-impl Run<'_> {
+impl ProgramRun<'_> {
     /// Puts output `k` of a stage, for all points and axes, where it goes.
     pub(super) fn sink(
         &mut self,
@@ -17,7 +19,7 @@ impl Run<'_> {
         stage: &Stage,
         k: usize,
         values: Vec<u64>,
-        kept: &mut Kept,
+        kept: &mut KernelState,
     ) -> Result<(), Diagnostic> {
         let dtype = stage.program.insts[stage.program.outputs[k]].dtype;
         let extents = joined(domain, &stage.axes);
@@ -25,7 +27,7 @@ impl Run<'_> {
             Sink::Store { buffer, index } => self.store(*buffer, index, &extents, values)?,
             Sink::Fold { monoid, runs, then } => {
                 let (remaining, sums) = fold(*monoid, dtype, runs, &extents, &values)?;
-                self.stage(&remaining, then, &mut Kept { sums, ..Kept::default() })?;
+                self.stage(&remaining, then, &mut KernelState { sums, ..KernelState::default() })?;
             }
             Sink::Reduce { monoid, runs, into } => {
                 let axis = |&a: &u8| a + domain.len() as u8;

@@ -1,14 +1,14 @@
-//! The state of a run, and how places are counted.
+//! The state of a run, and the enumeration of points.
 
-use crate::reference::{Tensor, out_of_memory};
+use crate::reference::{EvalTensor, out_of_memory};
 use adfuse_ir::kernel::{Buffer, Extents, Program, Row, Tile};
 use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
 use cranelift_entity::SecondaryMap;
 use smallvec::SmallVec;
 
-pub(crate) struct Run<'p> {
+pub(crate) struct ProgramRun<'p> {
     pub(crate) program: &'p Program,
-    pub(crate) tensors: SecondaryMap<Buffer, Option<Tensor>>,
+    pub(crate) tensors: SecondaryMap<Buffer, Option<EvalTensor>>,
     /// Bytes of the buffers in the engine's memory.
     pub(crate) live: u64,
     /// The most there were.
@@ -17,7 +17,7 @@ pub(crate) struct Run<'p> {
 
 /// What a kernel keeps, for all points of its domain.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct KernelState {
     pub(crate) rows: SecondaryMap<Row, Vec<u64>>,
     pub(crate) tiles: SecondaryMap<Tile, Vec<u64>>,
     /// The sums that a stage follows.

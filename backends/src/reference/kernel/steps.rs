@@ -1,15 +1,15 @@
-//! Scatters, orders and functions of libraries.
+//! Scatters, argsorts and library functions.
 
-use super::state::{Kept, OUTSIDE, Run, coordinates, internal, offset, volume};
-use super::{Reader, outputs};
+use super::state::{KernelState, OUTSIDE, ProgramRun, coordinates, internal, offset, volume};
+use super::{ParamReader, outputs};
 use crate::reference::indirect::{argsort, joined};
 use crate::reference::reserve;
 use crate::runtime::array::Array;
-use crate::runtime::library_functions::Functions;
+use crate::runtime::library_functions::LibraryFunctions;
 use adfuse_ir::kernel::{Argsort, Library, Operand, Scatter};
 use adfuse_ir::{At, Diagnostic, Kind, Literal};
 
-impl Run<'_> {
+impl ProgramRun<'_> {
     pub(super) fn scatter(&mut self, step: &Scatter) -> Result<(), Diagnostic> {
         let data = &self.program.buffers[step.out];
         let (dtype, dims, wide) = (data.dtype, &data.dims, data.dtype.compute());
@@ -22,9 +22,9 @@ impl Run<'_> {
             }
             Operand::Literal(l) => sums.resize(elements as usize, l.convert(wide).bits()),
         }
-        let kept = Kept::default();
+        let kept = KernelState::default();
         let total = volume(&step.domain)?;
-        let mut reader = Reader::new(self, &step.params, &step.program.params, &kept);
+        let mut reader = ParamReader::new(self, &step.params, &step.program.params, &kept);
         let mut places = reserve(total)?;
         let updates = outputs(&step.program, total, &mut |start, n, lanes| {
             for lane in 0..n {
@@ -61,7 +61,7 @@ impl Run<'_> {
     pub(super) fn library(
         &mut self,
         step: &Library,
-        functions: &mut dyn Functions,
+        functions: &mut dyn LibraryFunctions,
     ) -> Result<(), Diagnostic> {
         let name = &step.function;
         let wrong = |kind, m: String| Diagnostic::new(At::default(), kind, m);

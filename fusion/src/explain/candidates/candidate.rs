@@ -1,9 +1,9 @@
-//! A pair of values that might share a kernel, and what is looked through for them.
+//! Pairs of values that might share a kernel, and the search for them.
 
 use super::super::Explainer;
 
-use super::super::words::Words;
-use crate::analysis::axes::Place;
+use super::super::words::SentenceWriter;
+use crate::analysis::axes::TensorAxes;
 use crate::analysis::facts::Facts;
 use crate::plan::machine_model::MachineModel;
 use adfuse_ir::{Inst, Value};
@@ -35,7 +35,7 @@ impl Relation {
     }
 }
 
-/// Instructions that might share a kernel, and what speaks for it.
+/// Instructions that might share a kernel, with a score.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Candidate {
     /// What makes them neighbours.
@@ -62,7 +62,7 @@ pub struct Candidate {
     pub intensity: f64,
     /// Operations for each byte at which the machine's memory and arithmetic take the same time.
     pub balance: f64,
-    /// What speaks for fusing them, from 0 to 1; a quarter of it where a rule is in the way.
+    /// The score of fusing them, from 0 to 1; a quarter of it if a rule forbids that.
     pub score: f64,
     /// The rule in the way, and the value that it keeps out, in plain words.
     pub refused: Option<String>,
@@ -85,7 +85,7 @@ impl Candidate {
 }
 
 /// A pattern, or a single instruction.
-pub(super) struct Unit {
+pub(super) struct CandidateUnit {
     pub(super) name: Option<&'static str>,
     pub(super) insts: Vec<Inst>,
 }
@@ -94,14 +94,14 @@ pub(super) struct Search<'a> {
     pub(super) facts: &'a Facts<'a>,
     pub(super) device: &'a MachineModel,
     pub(super) explainer: Explainer<'a>,
-    pub(super) words: Words<'a>,
-    pub(super) units: Vec<Unit>,
+    pub(super) words: SentenceWriter<'a>,
+    pub(super) units: Vec<CandidateUnit>,
     pub(super) unit_of: SecondaryMap<Inst, Option<u32>>,
     pub(super) found: Vec<Candidate>,
     /// Where instructions are in the function.
     pub(super) position: SecondaryMap<Inst, u32>,
     /// Where values lie in the part that is tried; empty between trials.
-    pub(super) place: SecondaryMap<Value, Option<Place>>,
+    pub(super) place: SecondaryMap<Value, Option<TensorAxes>>,
     /// The sets that were looked at.
     pub(super) seen: HashSet<Vec<Inst>>,
 }

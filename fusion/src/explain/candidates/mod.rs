@@ -1,25 +1,25 @@
-//! Fusion opportunities: neighbours among the kernels of an unfused program, what fusing them would
-//! save, and whether a plan took them.
+//! Fusion candidates: pairs of kernels of an unfused program, what fusing them would save, and whether a plan fuses
+//! them.
 //!
-//! The list is for people. Plans are made by [`group`](crate::fuse::group) and do not read it.
+//! The list is for people. Plans are made by [`group`](crate::fuse::group), which does not read it.
 
 mod candidate;
 pub(crate) mod weigh;
 
-use super::patterns::{Pattern, patterns};
-use super::words::Words;
+use super::patterns::{PatternMatch, patterns};
+use super::words::SentenceWriter;
 use super::{Explainer, Occurrences};
-use crate::analysis::axes::Place;
-use crate::analysis::class::Class;
+use crate::analysis::axes::TensorAxes;
+use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
-use crate::fuse::part::{Around, Part};
+use crate::fuse::part::{Part, PartContext};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
 use adfuse_ir::op::Body;
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
 pub use candidate::{Candidate, Relation};
-use candidate::{Search, Unit};
+use candidate::{CandidateUnit, Search};
 use cranelift_entity::SecondaryMap;
 use hashbrown::HashSet;
 
@@ -38,7 +38,7 @@ pub fn candidates(
     let facts = Facts::of(f, false)?;
     let planned = Occurrences::of(f, plan)?;
     let explainer = Explainer::new(&planned, device)?;
-    let words = Words::new(f, plan, device);
+    let words = SentenceWriter::new(f, plan, device);
     let mut position = SecondaryMap::with_capacity(f.inst_count());
     for (n, &i) in f.body_insts().iter().enumerate() {
         position[i] = n as u32;
@@ -70,7 +70,7 @@ impl Search<'_> {
     }
 
     fn is_given(&self, i: Inst) -> bool {
-        self.facts.class[i] == Class::Constant
+        self.facts.class[i] == InstClass::Constant
     }
 
     fn is_view(&self, i: Inst) -> bool {
@@ -78,7 +78,7 @@ impl Search<'_> {
     }
 
     /// Divides the function into units: patterns, the largest first, and what is left.
-    fn units(&mut self, found: Vec<Pattern>) {
+    fn units(&mut self, found: Vec<PatternMatch>) {
         let mut order: Vec<usize> = (0..found.len()).collect();
         order.sort_by_key(|&k| std::cmp::Reverse(found[k].insts.len()));
         for k in order {
@@ -108,7 +108,7 @@ impl Search<'_> {
         for &i in &insts {
             self.unit_of[i] = Some(id);
         }
-        self.units.push(Unit { name, insts });
+        self.units.push(CandidateUnit { name, insts });
     }
 
     /// The unit that makes a value, under views that are in none; those are added to `views`.
@@ -159,7 +159,7 @@ impl Search<'_> {
                 done.push(a);
                 let contracts = |u: u32| {
                     let insts = &self.units[u as usize].insts;
-                    insts.iter().any(|&i| self.facts.class[i] == Class::Contract)
+                    insts.iter().any(|&i| self.facts.class[i] == InstClass::Contract)
                 };
                 let relation = if contracts(a) { Relation::Epilogue } else { Relation::Producer };
                 self.joint(relation, a, b, views);
@@ -217,8 +217,9 @@ impl Search<'_> {
         let apart: f64 = insts.iter().map(|&i| seconds(i)).sum();
         let launches = (kernels - 1) as f64 * device.launch_s;
         let operations: f64 = insts.iter().map(|&i| self.operations(i)).sum();
-        let folds =
-            insts.iter().filter(|&&i| !matches!(self.facts.class[i], Class::Point | Class::Free));
+        let folds = insts
+            .iter()
+            .filter(|&&i| !matches!(self.facts.class[i], InstClass::Point | InstClass::Free));
         let mut candidate = Candidate {
             relation,
             name,
@@ -246,7 +247,7 @@ impl Search<'_> {
 
     /// Why one kernel cannot compute these instructions.
     fn refused(&mut self, relation: Relation, insts: &[Inst]) -> Option<String> {
-        let contraction = |i: &Inst| self.facts.class[*i] == Class::Contract;
+        let contraction = |i: &Inst| self.facts.class[*i] == InstClass::Contract;
         if relation == Relation::Siblings && insts.iter().all(contraction) {
             // Contractions that share an operand are members of one step.
             return None;
@@ -265,24 +266,24 @@ impl Search<'_> {
     fn tried(
         &self,
         insts: &[Inst],
-        place: &mut SecondaryMap<Value, Option<Place>>,
+        place: &mut SecondaryMap<Value, Option<TensorAxes>>,
     ) -> Result<(), (Inst, Refusal)> {
         let mut part: Option<Part> = None;
         let mut home: HashSet<Value> = HashSet::new();
         for &i in insts {
-            if matches!(self.facts.class[i], Class::Free | Class::Constant) {
+            if matches!(self.facts.class[i], InstClass::Free | InstClass::Constant) {
                 continue;
             }
-            let around = Around { facts: self.facts, device: self.device, place };
+            let cx = PartContext { facts: self.facts, device: self.device, place };
             let at = match &mut part {
                 None => {
-                    let (begun, at) = Part::begin(&around, i);
+                    let (begun, at) = Part::begin(&cx, i);
                     part = Some(begun);
                     at
                 }
                 Some(part) => {
                     let inside = |v: Value| Ok::<bool, Refusal>(home.contains(&v));
-                    part.join(&around, i, &inside).map_err(|why| (i, why))?
+                    part.join(&cx, i, &inside).map_err(|why| (i, why))?
                 }
             };
             let v = self.result(i);
@@ -306,8 +307,8 @@ impl Search<'_> {
             let own = self.explainer.groups(v);
             groups.retain(|g| own.contains(g));
             if groups.is_empty() {
-                let why = self.explainer.apart(v, first, true);
-                return (false, why.map(|a| self.words.apart(&a)).unwrap_or_default());
+                let why = self.explainer.not_shared(v, first, true);
+                return (false, why.map(|a| self.words.not_shared(&a)).unwrap_or_default());
             }
         }
         (true, groups.first().map_or_else(String::new, |g| format!("group {g}")))

@@ -1,7 +1,7 @@
-//! What candidates are weighed by.
+//! The criteria that weigh candidates.
 
 use super::candidate::{Candidate, Search};
-use crate::analysis::class::Class;
+use crate::analysis::class::InstClass;
 use crate::cost::operations::registers;
 use crate::fuse::inline::bytes;
 use crate::plan::machine_model::MachineModel;
@@ -35,12 +35,16 @@ impl Search<'_> {
         let f = self.facts.f;
         let out = self.facts.elements[self.result(i)] as f64;
         match self.facts.class[i] {
-            Class::Contract => {
+            InstClass::Contract => {
                 let x = f.args(i)[0];
                 let contracted = f.attrs(i).pair("contract").0.iter();
                 out * contracted.map(|&d| self.facts.dims[x][d as usize] as f64).product::<f64>()
             }
-            Class::Reduce(_) | Class::Scan(_) | Class::Scatter | Class::Argsort | Class::Opaque => {
+            InstClass::Reduce(_)
+            | InstClass::Scan(_)
+            | InstClass::Scatter
+            | InstClass::Argsort
+            | InstClass::Opaque => {
                 f.args(i).iter().map(|&v| self.facts.elements[v] as f64).fold(out, f64::max)
             }
             _ => out,
@@ -49,11 +53,11 @@ impl Search<'_> {
 
     pub(crate) fn operations(&self, i: Inst) -> f64 {
         let each = match self.facts.class[i] {
-            Class::Contract => 2,
-            Class::Reduce(_) | Class::Scan(_) | Class::Scatter => 1,
-            Class::Opaque => 0,
+            InstClass::Contract => 2,
+            InstClass::Reduce(_) | InstClass::Scan(_) | InstClass::Scatter => 1,
+            InstClass::Opaque => 0,
             // Levels of a sort.
-            Class::Argsort => u64::BITS - (self.points(i) as u64).leading_zeros(),
+            InstClass::Argsort => u64::BITS - (self.points(i) as u64).leading_zeros(),
             _ => self.facts.weight[i],
         };
         self.points(i) * f64::from(each)
@@ -63,10 +67,10 @@ impl Search<'_> {
     pub(crate) fn seconds(&self, i: Inst) -> f64 {
         let f = self.facts.f;
         match self.facts.class[i] {
-            Class::Contract if f.ty(f.args(i)[0]).dtype.bytes() == 2 => {
+            InstClass::Contract if f.ty(f.args(i)[0]).dtype.bytes() == 2 => {
                 self.points(i) / self.device.contract_f16_per_s
             }
-            Class::Contract => self.points(i) / self.device.contract_f32_per_s,
+            InstClass::Contract => self.points(i) / self.device.contract_f32_per_s,
             _ => self.operations(i) / self.device.ops_per_s,
         }
     }
@@ -104,7 +108,7 @@ impl Search<'_> {
     }
 }
 
-/// What speaks for a candidate. The weights: bytes saved 0.4 (all of it from 60 percent on), launches
+/// The score of a candidate. The weights: bytes saved 0.4 (all of it from 60 percent on), launches
 /// saved 0.2 (all from 20 percent of the time on), registers 0.2 (all below 50), the size of the code
 /// and its stages 0.1 each.
 pub(crate) fn score(c: &Candidate, device: &MachineModel) -> f64 {

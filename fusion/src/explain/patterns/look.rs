@@ -1,4 +1,4 @@
-//! Looking at what values are made of.
+//! The uses and definitions of values, for pattern matching.
 
 use adfuse_ir::op::Body;
 use adfuse_ir::{Function, Inst, Op, Value, ValueDef};
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 const MOST: usize = 64;
 
 /// A function with what reads each value.
-pub(crate) struct Look<'f> {
+pub(crate) struct UseMap<'f> {
     pub(crate) f: &'f Function,
     pub(crate) users: SecondaryMap<Value, SmallVec<[Inst; 4]>>,
     position: SecondaryMap<Inst, u32>,
@@ -18,8 +18,8 @@ pub(crate) struct Look<'f> {
 /// The most readers of a value that is projected.
 const MOST_READERS: usize = 64;
 
-impl<'f> Look<'f> {
-    pub(crate) fn new(f: &'f Function) -> Look<'f> {
+impl<'f> UseMap<'f> {
+    pub(crate) fn new(f: &'f Function) -> UseMap<'f> {
         let mut users: SecondaryMap<Value, SmallVec<[Inst; 4]>> =
             SecondaryMap::with_capacity(f.value_count());
         let mut position = SecondaryMap::with_capacity(f.inst_count());
@@ -31,7 +31,7 @@ impl<'f> Look<'f> {
                 }
             }
         }
-        Look { f, users, position }
+        UseMap { f, users, position }
     }
 
     pub(crate) fn made(&self, v: Value) -> Option<Inst> {

@@ -1,18 +1,18 @@
-//! Named patterns: what people call the things that functions are made of, found by their structure.
+//! Named patterns, found by their structure: layer norm, softmax, attention and others.
 //!
-//! A recogniser looks at one instruction, the last of its pattern, and says what the pattern reads. The
-//! pattern is what lies between. Names of values play no part.
+//! A recogniser starts at the last instruction of its pattern and returns the pattern's inputs. The pattern is
+//! everything between them. Names of values play no part.
 
 pub(crate) mod look;
 
 use adfuse_ir::{Function, Inst, Op, Value};
 use cranelift_entity::SecondaryMap;
-use look::Look;
+use look::UseMap;
 use smallvec::SmallVec;
 
 /// A pattern in a function.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pattern {
+pub struct PatternMatch {
     /// What people call it.
     pub name: &'static str,
     /// Its instructions, in the order of the function.
@@ -20,13 +20,13 @@ pub struct Pattern {
 }
 
 /// What a pattern reads.
-type Inputs = SmallVec<[Value; 4]>;
+type PatternInputs = SmallVec<[Value; 4]>;
 
 /// A form that is recognised.
 struct Recogniser {
     name: &'static str,
     /// What the pattern that ends here reads.
-    ends: fn(&Look<'_>, Inst) -> Option<Inputs>,
+    ends: fn(&UseMap<'_>, Inst) -> Option<PatternInputs>,
 }
 
 const RECOGNISERS: &[Recogniser] = &[
@@ -43,8 +43,8 @@ const RECOGNISERS: &[Recogniser] = &[
 ];
 
 /// The patterns of a function's first phase, in the order of their last instructions.
-pub fn patterns(f: &Function) -> Vec<Pattern> {
-    let look = Look::new(f);
+pub fn patterns(f: &Function) -> Vec<PatternMatch> {
+    let look = UseMap::new(f);
     let mut found = Vec::new();
     for &i in f.body_insts() {
         if f.inst(i).phase != Default::default() {
@@ -54,15 +54,15 @@ pub fn patterns(f: &Function) -> Vec<Pattern> {
             if let Some(inputs) = (r.ends)(&look, i)
                 && let Some(insts) = look.between(i, &inputs)
             {
-                found.push(Pattern { name: r.name, insts });
+                found.push(PatternMatch { name: r.name, insts });
             }
         }
         if let Some(insts) = look.projections(i) {
-            found.push(Pattern { name: "q/k/v", insts });
+            found.push(PatternMatch { name: "q/k/v", insts });
         }
     }
     // Of a pattern within one of the same name, the larger is meant.
-    let within = |a: &Pattern, b: &Pattern| {
+    let within = |a: &PatternMatch, b: &PatternMatch| {
         a.name == b.name
             && a.insts.len() < b.insts.len()
             && a.insts.iter().all(|i| b.insts.contains(i))
@@ -79,13 +79,13 @@ pub fn patterns(f: &Function) -> Vec<Pattern> {
     (0..found.len()).filter(kept).map(|k| found[k].clone()).collect()
 }
 
-fn inputs(values: impl IntoIterator<Item = Value>) -> Option<Inputs> {
+fn inputs(values: impl IntoIterator<Item = Value>) -> Option<PatternInputs> {
     Some(values.into_iter().collect())
 }
 
 /// A normalised value, with the scale and shift that follow it.
-fn normalised(l: &Look<'_>, i: Inst, centred: bool) -> Option<Inputs> {
-    let mut given = Inputs::new();
+fn normalised(l: &UseMap<'_>, i: Inst, centred: bool) -> Option<PatternInputs> {
+    let mut given = PatternInputs::new();
     let mut i = i;
     for op in [Op::Add, Op::Mul] {
         let spread = l.pair(i, op).into_iter().find(|(_, b)| l.is_spread(*b));
@@ -103,7 +103,7 @@ fn normalised(l: &Look<'_>, i: Inst, centred: bool) -> Option<Inputs> {
 }
 
 /// What `x * rsqrt(mean(x^2) + eps)` is taken of, `x` having its mean taken off or not.
-fn norm(l: &Look<'_>, i: Inst, centred: bool) -> Option<Value> {
+fn norm(l: &UseMap<'_>, i: Inst, centred: bool) -> Option<Value> {
     let product = |(c, r): (Value, Value)| Some((c, l.under(r, Op::Rsqrt)?));
     let quotient = || {
         let (c, r) = l.quotient(i)?;
@@ -128,21 +128,21 @@ fn norm(l: &Look<'_>, i: Inst, centred: bool) -> Option<Value> {
     }
 }
 
-fn layer_norm(l: &Look<'_>, i: Inst) -> Option<Inputs> {
+fn layer_norm(l: &UseMap<'_>, i: Inst) -> Option<PatternInputs> {
     normalised(l, i, true)
 }
 
-fn rms_norm(l: &Look<'_>, i: Inst) -> Option<Inputs> {
+fn rms_norm(l: &UseMap<'_>, i: Inst) -> Option<PatternInputs> {
     normalised(l, i, false)
 }
 
-fn softmax(l: &Look<'_>, i: Inst) -> Option<Inputs> {
+fn softmax(l: &UseMap<'_>, i: Inst) -> Option<PatternInputs> {
     let (e, sum) = l.quotient(i)?;
     let x = l.under(e, Op::Exp)?;
     l.same(l.under(sum, Op::ReduceSum)?, e).then(|| inputs([l.unshifted(x)]))?
 }
 
-fn log_softmax(l: &Look<'_>, i: Inst) -> Option<Inputs> {
+fn log_softmax(l: &UseMap<'_>, i: Inst) -> Option<PatternInputs> {
     let &[d, lse] = l.f.args(i) else { return None };
     if l.f.op(i) != Op::Sub || !l.is_spread(lse) {
         return None;
@@ -153,7 +153,7 @@ fn log_softmax(l: &Look<'_>, i: Inst) -> Option<Inputs> {
 
 /// `log-softmax` of a value at labels: weighed by a mask and summed, or gathered; or `logsumexp` less
 /// the value there.
-fn cross_entropy(l: &Look<'_>, i: Inst) -> Option<Inputs> {
+fn cross_entropy(l: &UseMap<'_>, i: Inst) -> Option<PatternInputs> {
     let scores = |v: Value| log_softmax(l, l.made(l.clear(v))?);
     match (l.f.op(i), l.f.args(i)) {
         (Op::ReduceSum, &[x]) => {
@@ -183,7 +183,7 @@ fn cross_entropy(l: &Look<'_>, i: Inst) -> Option<Inputs> {
 }
 
 /// `u / 2 * (1 + tanh(..u..))` or with `erf`, its factors in any order.
-fn gelu(l: &Look<'_>, i: Inst) -> Option<Inputs> {
+fn gelu(l: &UseMap<'_>, i: Inst) -> Option<PatternInputs> {
     l.pair(i, Op::Mul).into_iter().find_map(|(a, b)| {
         let scaled = |v: Value| {
             let product = l.by(v, Op::Mul)?;
@@ -206,7 +206,7 @@ fn gelu(l: &Look<'_>, i: Inst) -> Option<Inputs> {
     })
 }
 
-fn bias_activation(l: &Look<'_>, i: Inst) -> Option<Inputs> {
+fn bias_activation(l: &UseMap<'_>, i: Inst) -> Option<PatternInputs> {
     let x = match (l.f.op(i), l.f.args(i)) {
         (Op::Relu | Op::Tanh | Op::Logistic, &[x]) => x,
         (Op::Max, &[a, b]) if l.number(b) == Some(0.0) => a,
@@ -219,7 +219,7 @@ fn bias_activation(l: &Look<'_>, i: Inst) -> Option<Inputs> {
 }
 
 /// A sum of two whole tensors of which one is made of the other, or which is normalised.
-fn residual(l: &Look<'_>, i: Inst) -> Option<Inputs> {
+fn residual(l: &UseMap<'_>, i: Inst) -> Option<PatternInputs> {
     let (Op::Add, &[a, b]) = (l.f.op(i), l.f.args(i)) else { return None };
     let whole = |v: Value| l.f.literal(l.clear(v)).is_none() && !l.is_spread(v);
     if !whole(a) || !whole(b) || a == b || l.f.ty(a).rank() < 2 {
@@ -253,7 +253,7 @@ fn residual(l: &Look<'_>, i: Inst) -> Option<Inputs> {
     (made_of(a, b) || made_of(b, a) || normalised()).then(|| inputs([a, b]))?
 }
 
-fn dropout(l: &Look<'_>, i: Inst) -> Option<Inputs> {
+fn dropout(l: &UseMap<'_>, i: Inst) -> Option<PatternInputs> {
     let drawn = |v: Value| {
         let test = l.made(l.clear(v))?;
         let drawn = matches!(l.f.op(test), Op::Lt | Op::Le | Op::Gt | Op::Ge)
@@ -289,11 +289,11 @@ fn dropout(l: &Look<'_>, i: Inst) -> Option<Inputs> {
 }
 
 /// A contraction with a softmax of what another contraction gives.
-fn attention(l: &Look<'_>, i: Inst) -> Option<Inputs> {
+fn attention(l: &UseMap<'_>, i: Inst) -> Option<PatternInputs> {
     let (Op::DotGeneral, &[a, b]) = (l.f.op(i), l.f.args(i)) else { return None };
     let weighed = |(p, v): (Value, Value)| {
         let x = softmax(l, l.made(l.clear(p))?)?;
-        let (mut scores, mut given) = (None, Inputs::new());
+        let (mut scores, mut given) = (None, PatternInputs::new());
         let mut stop = |v: Value| {
             let Some(j) = l.made(v) else {
                 given.push(v);

@@ -1,4 +1,4 @@
-//! A device as a file that a user writes: a machine known by name, and what differs from it.
+//! Machine models as TOML files: a base machine, and the numbers that differ from it.
 
 use super::MachineModel;
 use adfuse_ir::diag::Span;
@@ -70,7 +70,7 @@ impl MachineModel {
     /// is `custom`.
     ///
     /// # Errors
-    /// For text that is no TOML, keys that there are not, and numbers that are not finite or make no
+    /// For text that is not TOML, unknown keys, and numbers that are not finite or make no
     /// sense; the error has the place in the text.
     pub fn from_toml(text: &str) -> Result<MachineModel, Diagnostic> {
         if text.len() > MOST_BYTES {
@@ -127,7 +127,7 @@ fn place<T>(of: &Spanned<T>) -> At {
 }
 
 /// The number, if it is within the bounds; a number that is not a number is in none.
-fn within<T: Number>(
+fn within<T: TomlNumber>(
     key: &str,
     number: &Spanned<T>,
     bounds: RangeInclusive<T>,
@@ -142,29 +142,29 @@ fn within<T: Number>(
 }
 
 /// A number in a file.
-trait Number: Copy + PartialOrd {
+trait TomlNumber: Copy + PartialOrd {
     fn value(self) -> Value;
 }
 
-impl Number for f64 {
+impl TomlNumber for f64 {
     fn value(self) -> Value {
         Value::from(self)
     }
 }
 
-impl Number for i64 {
+impl TomlNumber for i64 {
     fn value(self) -> Value {
         Value::from(self)
     }
 }
 
-impl Number for u32 {
+impl TomlNumber for u32 {
     fn value(self) -> Value {
         Value::from(i64::from(self))
     }
 }
 
-impl Number for u64 {
+impl TomlNumber for u64 {
     fn value(self) -> Value {
         // Beyond what TOML holds, and beyond every bound.
         Value::from(i64::try_from(self).unwrap_or(i64::MAX))

@@ -1,10 +1,10 @@
-//! Where to save along a chain of blocks: a dynamic program over stretches of blocks and memory.
+//! Where to save along a chain of segments: a dynamic program over ranges of segments and memory.
 //!
-//! A stretch begins with what enters its first block in memory, and none of it run. Either its first
-//! block runs and keeps one of its sets for its backward part; or blocks run up to some place at which
-//! only what crosses it is kept, the rest is done from there, and what came before is a stretch of its own,
-//! to run once more. This is the recursion of Beaumont et al. (*Optimal checkpointing for heterogeneous
-//! chains*, 2019), with several sets to keep for each block.
+//! A range begins with the inputs of its first segment in memory and none of it computed. Either its first segment runs
+//! and keeps one of its sets for its backward part. Or segments run up to some boundary at which only the crossing
+//! values are kept; the rest of the range continues from there, and the segments before it form a range of their own,
+//! to be run again. This is the recursion of Beaumont et al. (*Optimal checkpointing for heterogeneous chains*, 2019),
+//! with several sets for each segment.
 
 /// One way to go through a block once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,7 +32,7 @@ pub(crate) struct Link {
 
 /// What is done with a stretch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ChainStep {
     /// The first block keeps this set, by number, and the rest follows.
     Keep(u32),
     /// All before this block runs and is let go but for what crosses.
@@ -66,7 +66,7 @@ impl<'l> Chain<'l> {
         for length in 1..=n {
             for from in 0..=n - length {
                 let to = from + length;
-                chain.stretch(from, to, &mut times);
+                chain.segment(from, to, &mut times);
                 let place = chain.place(from, to, 0);
                 chain.least[place..place + times.len()].copy_from_slice(&times);
             }
@@ -89,7 +89,7 @@ impl<'l> Chain<'l> {
     }
 
     /// The least time of a stretch for all amounts of memory, from those of shorter ones.
-    fn stretch(&self, from: usize, to: usize, times: &mut [u64]) {
+    fn segment(&self, from: usize, to: usize, times: &mut [u64]) {
         times.fill(NEVER);
         for keep in &self.links[from].keeps {
             for (m, time) in times.iter_mut().enumerate() {
@@ -109,11 +109,11 @@ impl<'l> Chain<'l> {
     }
 
     /// The best way through a stretch: keeping a set, where that is as good as a restart.
-    pub(crate) fn choose(&self, from: usize, to: usize, m: u32) -> Step {
+    pub(crate) fn choose(&self, from: usize, to: usize, m: u32) -> ChainStep {
         let best = self.least(from, to, m);
         let keeps = &self.links[from].keeps;
         if let Some(k) = keeps.iter().position(|keep| self.keeping(from, to, m, *keep) == best) {
-            return Step::Keep(k as u32);
+            return ChainStep::Keep(k as u32);
         }
         let restart = |at: &usize| {
             let Some(left) = m.checked_sub(self.links[at - 1].crossing) else { return false };
@@ -121,7 +121,7 @@ impl<'l> Chain<'l> {
             let (rest, again) = (self.least(*at, to, left), self.least(from, *at, m));
             run.saturating_add(rest).saturating_add(again) == best
         };
-        Step::Restart((from + 1..to).find(restart).unwrap_or(to) as u32)
+        ChainStep::Restart((from + 1..to).find(restart).unwrap_or(to) as u32)
     }
 
     /// The time if the first block keeps a set.

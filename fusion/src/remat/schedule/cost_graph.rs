@@ -1,4 +1,4 @@
-//! Operations with costs, in the order in which they run first.
+//! Cost graphs: operations with times and bytes, in the order of their first runs.
 
 use adfuse_ir::Phase;
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
@@ -12,7 +12,7 @@ entity_impl!(OpId, "op");
 
 /// What may be done with an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum OpRole {
     /// It may run again.
     Computed,
     /// It runs once: an effect, or what cannot be computed again to the same value.
@@ -43,7 +43,7 @@ pub struct Operation {
     /// Whether its value must be there at the end.
     pub output: bool,
     /// What may be done with it.
-    pub role: Role,
+    pub role: OpRole,
 }
 
 impl Operation {
@@ -57,13 +57,13 @@ impl Operation {
             alias: None,
             phase: Phase::default(),
             output: false,
-            role: Role::Computed,
+            role: OpRole::Computed,
         }
     }
 
     /// An input of the whole.
     pub fn source(name: impl Into<String>, bytes: u64) -> Operation {
-        Operation { role: Role::Source, ..Operation::new(name, 0, bytes) }
+        Operation { role: OpRole::Source, ..Operation::new(name, 0, bytes) }
     }
 
     /// The same, reading these.
@@ -88,7 +88,7 @@ impl Operation {
 
     /// The same, never to run twice.
     pub fn once(self) -> Operation {
-        Operation { role: Role::Once, ..self }
+        Operation { role: OpRole::Once, ..self }
     }
 }
 
@@ -125,7 +125,7 @@ impl CostGraph {
         if op.inputs.last().is_some_and(|&last| last >= id) {
             return Err(wrong(GraphErrorKind::NotYet));
         }
-        let given = matches!(op.role, Role::Source | Role::Donated);
+        let given = matches!(op.role, OpRole::Source | OpRole::Donated);
         if given && (!op.inputs.is_empty() || op.time != 0) {
             return Err(wrong(GraphErrorKind::Source));
         }
@@ -165,7 +165,7 @@ impl CostGraph {
 
     /// Whether this is an input, which never runs.
     pub fn is_source(&self, op: OpId) -> bool {
-        matches!(self.ops[op].role, Role::Source | Role::Donated)
+        matches!(self.ops[op].role, OpRole::Source | OpRole::Donated)
     }
 
     /// What runs, in order: everything but inputs.

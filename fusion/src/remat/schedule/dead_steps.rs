@@ -1,20 +1,20 @@
-//! Sequences without steps that nobody needs.
+//! Removal of dead steps from a schedule.
 
 use super::cost_graph::{CostGraph, OpId};
 use cranelift_entity::EntityRef;
 
-/// What [`clean`] knows between calls, so that it allocates once.
+/// What [`remove`] knows between calls, so that it allocates once.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cleaner {
+pub(crate) struct DeadSteps {
     /// For each step whether it is the first run of its operation.
     first: Vec<bool>,
     seen: Vec<bool>,
 }
 
-impl Cleaner {
+impl DeadSteps {
     /// Drops steps that compute again what nobody reads. First runs stay, and so does the last value
     /// of an output.
-    pub(crate) fn clean(&mut self, g: &CostGraph, steps: &mut Vec<OpId>) {
+    pub(crate) fn remove(&mut self, g: &CostGraph, steps: &mut Vec<OpId>) {
         self.seen.clear();
         self.seen.resize(g.ops().len(), false);
         self.first.clear();

@@ -1,16 +1,16 @@
-//! Schedules that trade memory for time, none worse than another in both.
+//! The frontier: schedules of which none is beaten by another in both memory and time.
 
-use super::cost_graph::{CostGraph, OpId, Role};
-use super::liveness::Meter;
-use super::local_search::{Archive, Entry};
+use super::cost_graph::{CostGraph, OpId, OpRole};
+use super::liveness::LivenessMeter;
+use super::local_search::{FrontierEntry, ParetoArchive};
 use super::residuals::{Hull, residuals};
 use super::segments;
-use super::steps::{Schedule, evaluate};
-use super::sweep::{Choice, computing_again, within};
+use super::steps::{OpSchedule, evaluate};
+use super::sweep::{EvictionRule, recomputing, within};
 use std::cmp::Reverse;
 use thiserror::Error;
 
-/// How hard to look.
+/// The effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrontierOptions {
     /// Steps of schedules that are measured while they are improved. The result depends on this and
@@ -28,7 +28,7 @@ impl Default for FrontierOptions {
 
 /// A schedule, and what it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Point {
+pub struct FrontierPoint {
     /// The most bytes resident at once.
     pub peak: u64,
     /// The time of all steps.
@@ -36,14 +36,14 @@ pub struct Point {
     /// Bytes that phase 0 leaves to later ones.
     pub saved: u64,
     /// The schedule.
-    pub schedule: Schedule,
+    pub schedule: OpSchedule,
 }
 
-/// What there is to choose from, whatever the budget.
+/// The frontier of schedules, for all budgets.
 #[derive(Clone, Debug)]
 pub struct Frontier {
     /// Peaks rise and times fall, both strictly. There is at least one.
-    points: Vec<Point>,
+    points: Vec<FrontierPoint>,
     hull: Hull,
     /// What saves nothing for a later phase and is resident when the first step of one runs: inputs
     /// that stay, and the step's own value.
@@ -75,12 +75,12 @@ pub struct Infeasible {
 /// improved by small moves until nothing better is found or the effort is spent.
 pub fn frontier(g: &CostGraph, options: &FrontierOptions) -> Frontier {
     let n = g.ops().len();
-    let mut archive = Archive::new(g);
+    let mut archive = ParetoArchive::new(g);
     let save_all: Vec<OpId> = g.runs().collect();
     let top = archive.offer(save_all).map_or(0, |t| t.peak);
     let hull = residuals(g, cuts(n));
     for corner in &hull.points {
-        archive.offer(computing_again(g, &corner.recomputed));
+        archive.offer(recomputing(g, &corner.recomputed));
     }
     segments::offer(g, &mut archive);
     let least = least_possible(g);
@@ -110,8 +110,12 @@ fn cuts(n: usize) -> usize {
 
 /// Targets for passes over the graph, which take longer than other ways on large ones, and how what
 /// goes is chosen.
-fn passes(n: usize) -> (usize, &'static [Choice]) {
-    let choices = if n <= LARGE { &[Choice::Stale, Choice::Cost][..] } else { &[Choice::Stale] };
+fn passes(n: usize) -> (usize, &'static [EvictionRule]) {
+    let choices = if n <= LARGE {
+        &[EvictionRule::Stale, EvictionRule::Cost][..]
+    } else {
+        &[EvictionRule::Stale]
+    };
     ((20_000 / n.max(1)).clamp(12, 40), choices)
 }
 
@@ -130,7 +134,7 @@ fn least_possible(g: &CostGraph) -> u64 {
 
 /// Bytes of inputs that are there all the time. Sums of bytes are at most 2^62.
 fn stay(g: &CostGraph) -> u64 {
-    g.ops().values().filter(|o| o.role == Role::Source).map(|o| o.bytes).sum()
+    g.ops().values().filter(|o| o.role == OpRole::Source).map(|o| o.bytes).sum()
 }
 
 /// Numbers from one to the other, each by the same factor above the last.
@@ -146,7 +150,7 @@ fn targets(low: u64, high: u64, count: usize) -> Vec<u64> {
 }
 
 /// At most this many points: the ends, and between them the fastest within evenly spread peaks.
-fn spread(points: &[Point], most: usize) -> Vec<&Point> {
+fn spread(points: &[FrontierPoint], most: usize) -> Vec<&FrontierPoint> {
     let (Some(low), Some(high)) = (points.first(), points.last()) else { return Vec::new() };
     if points.len() <= most || most < 2 {
         return points.iter().rev().take(most.max(1)).rev().collect();
@@ -160,25 +164,25 @@ fn spread(points: &[Point], most: usize) -> Vec<&Point> {
 }
 
 /// The largest value that is resident at the peak moment.
-fn binding(g: &CostGraph, schedule: &Schedule) -> String {
+fn binding(g: &CostGraph, schedule: &OpSchedule) -> String {
     let steps = schedule.steps.as_values_slice();
-    let mut meter = Meter::default();
-    let Some(totals) = meter.measure(g, steps) else { return String::new() };
-    let here = |s: &usize| meter.is_own(*s) && meter.last(*s) as usize >= totals.at;
+    let mut liveness = LivenessMeter::default();
+    let Some(totals) = liveness.measure(g, steps) else { return String::new() };
+    let here = |s: &usize| liveness.is_own(*s) && liveness.last(*s) as usize >= totals.at;
     let values = (0..=totals.at).take(steps.len()).filter(here).map(|s| steps[s]);
-    let inputs = g.ops().keys().filter(|&o| g.ops()[o].role == Role::Source);
+    let inputs = g.ops().keys().filter(|&o| g.ops()[o].role == OpRole::Source);
     let most = inputs.chain(values).max_by_key(|&o| (g.ops()[o].bytes, Reverse(o)));
     most.map_or(String::new(), |o| g.ops()[o].name.clone())
 }
 
 impl Frontier {
-    fn of(g: &CostGraph, entries: Vec<Entry>, hull: Hull, most: Option<usize>) -> Frontier {
-        let mut points: Vec<Point> = Vec::new();
+    fn of(g: &CostGraph, entries: Vec<FrontierEntry>, hull: Hull, most: Option<usize>) -> Frontier {
+        let mut points: Vec<FrontierPoint> = Vec::new();
         for entry in entries {
-            let schedule: Schedule = entry.steps.into_iter().collect();
+            let schedule: OpSchedule = entry.steps.into_iter().collect();
             // What cannot be evaluated is no schedule; there is one that can, which saves all.
             if let Ok(e) = evaluate(g, &schedule) {
-                points.push(Point { peak: e.peak, time: e.time, saved: e.saved, schedule });
+                points.push(FrontierPoint { peak: e.peak, time: e.time, saved: e.saved, schedule });
             }
         }
         if let Some(most) = most {
@@ -191,22 +195,22 @@ impl Frontier {
     }
 
     /// The points: peaks rise and times fall.
-    pub fn points(&self) -> &[Point] {
+    pub fn points(&self) -> &[FrontierPoint] {
         &self.points
     }
 
     /// At most this many points: the ends, and between them the fastest within evenly spread peaks.
-    pub fn spread(&self, most: usize) -> Vec<&Point> {
+    pub fn spread(&self, most: usize) -> Vec<&FrontierPoint> {
         spread(&self.points, most)
     }
 
     /// The fastest point, which computes nothing again.
-    pub fn fastest(&self) -> &Point {
+    pub fn fastest(&self) -> &FrontierPoint {
         self.points.last().expect("a frontier has the point that saves all")
     }
 
     /// The point with the least peak.
-    pub fn least(&self) -> &Point {
+    pub fn least(&self) -> &FrontierPoint {
         self.points.first().expect("a frontier has the point that saves all")
     }
 
@@ -214,7 +218,7 @@ impl Frontier {
     ///
     /// # Errors
     /// If there is none; it says what the least is, and what is in the way.
-    pub fn at(&self, budget: u64) -> Result<&Point, Infeasible> {
+    pub fn at(&self, budget: u64) -> Result<&FrontierPoint, Infeasible> {
         let fit = self.points.partition_point(|p| p.peak <= budget);
         fit.checked_sub(1).map(|k| &self.points[k]).ok_or_else(|| Infeasible {
             budget,

@@ -1,6 +1,6 @@
 //! Cost graphs as JSON.
 
-use super::cost_graph::{CostGraph, GraphError, OpId, Operation, Role};
+use super::cost_graph::{CostGraph, GraphError, OpId, OpRole, Operation};
 use adfuse_ir::Phase;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -42,15 +42,15 @@ pub enum JsonError {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Text {
-    operations: Vec<Line>,
+struct GraphText {
+    operations: Vec<GraphOperation>,
     #[serde(default)]
-    inputs: Vec<Input>,
+    inputs: Vec<GraphInput>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct GraphOperation {
     name: String,
     time: u64,
     #[serde(default)]
@@ -68,7 +68,7 @@ struct Line {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Input {
+struct GraphInput {
     name: String,
     bytes: u64,
     #[serde(default)]
@@ -81,12 +81,12 @@ impl CostGraph {
     /// # Errors
     /// For a text that is no graph; it names the operation, or the place in the text.
     pub fn from_json(text: &str) -> Result<CostGraph, JsonError> {
-        let text: Text = serde_json::from_str(text)?;
-        let mut lines: BTreeMap<&str, &Line> = BTreeMap::new();
+        let text: GraphText = serde_json::from_str(text)?;
+        let mut lines: BTreeMap<&str, &GraphOperation> = BTreeMap::new();
         let mut g = CostGraph::new();
         let mut ids: BTreeMap<&str, OpId> = BTreeMap::new();
         for input in &text.inputs {
-            let role = if input.donated { Role::Donated } else { Role::Source };
+            let role = if input.donated { OpRole::Donated } else { OpRole::Source };
             let id = g.push(Operation { role, ..Operation::source(&input.name, input.bytes) })?;
             if ids.insert(&input.name, id).is_some() {
                 return Err(JsonError::Twice(input.name.clone()));
@@ -109,7 +109,7 @@ impl CostGraph {
                 alias,
                 phase: Phase(line.phase),
                 output: line.output,
-                role: if line.keep { Role::Once } else { Role::Computed },
+                role: if line.keep { OpRole::Once } else { OpRole::Computed },
                 ..Operation::new(&line.name, line.time, line.bytes)
             };
             let id = g.push(op)?;
@@ -120,7 +120,11 @@ impl CostGraph {
 }
 
 /// Why an operation cannot read what has not come yet.
-fn not_there(line: &Line, name: &str, lines: &BTreeMap<&str, &Line>) -> JsonError {
+fn not_there(
+    line: &GraphOperation,
+    name: &str,
+    lines: &BTreeMap<&str, &GraphOperation>,
+) -> JsonError {
     let operation = line.name.clone();
     if !lines.contains_key(name) {
         return JsonError::Unknown { operation, name: name.into() };
@@ -170,7 +174,7 @@ mod tests {
         let mut due = CostGraph::new();
         let mut push = |op| due.push(op).expect("obeys the rules");
         let x = push(Operation::source("x", 8));
-        let d = push(Operation { role: Role::Donated, ..Operation::source("d", 4) });
+        let d = push(Operation { role: OpRole::Donated, ..Operation::source("d", 4) });
         let a = push(Operation::new("a", 5, 16).reads(&[x, d]));
         let v = push(Operation::new("v", 0, 0).view(a).once());
         push(Operation::new("b", 1, 2).reads(&[v]).phase(1).output());

@@ -1,16 +1,16 @@
-//! What a sequence of operations takes: the one definition of residency.
+//! Liveness: the peak and the time of a sequence of operations, and the one definition of both.
 //!
-//! A step's value is resident from that step to the last one that reads it before the operation runs
-//! again; nothing is freed during a step, so what a step reads and makes is there together. A value
-//! that nobody reads is there during its own step. The last value of an output stays to the end. A view
-//! is in the memory of the step whose value it views, and keeps that.
+//! A step's value is live from that step to the last one that reads it before the operation runs again. Nothing is
+//! freed during a step, so its operands and its result are live together. A value without readers is live during its
+//! own step. The last value of an output is live to the end. A view shares the memory of the step that it views, and
+//! keeps it live.
 
-use super::cost_graph::{CostGraph, OpId, Role};
+use super::cost_graph::{CostGraph, OpId, OpRole};
 use cranelift_entity::EntityRef;
 
 /// Totals of a sequence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct ScheduleTotals {
     /// The most bytes resident during a step.
     pub(crate) peak: u64,
     /// The first step at which they are; 0 if there are no steps.
@@ -21,7 +21,7 @@ pub(crate) struct Totals {
 
 /// Measures sequences of one graph; what it knows of the last one stays until the next.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Meter {
+pub(crate) struct LivenessMeter {
     /// For each operation the place of its value: that of its last step so far, or of an input.
     latest: Vec<u32>,
     /// For each place the last step that needs what is in it; [`END`] to the end. Places are the
@@ -37,10 +37,10 @@ const NONE: u32 = u32::MAX;
 /// After all steps.
 pub(crate) const END: u32 = u32::MAX - 1;
 
-impl Meter {
+impl LivenessMeter {
     /// Measures a sequence whose first runs are in the order of the graph; nothing if the sums exceed 64
     /// bits.
-    pub(crate) fn measure(&mut self, g: &CostGraph, steps: &[OpId]) -> Option<Totals> {
+    pub(crate) fn measure(&mut self, g: &CostGraph, steps: &[OpId]) -> Option<ScheduleTotals> {
         let n = steps.len();
         self.latest.clear();
         self.latest.resize(g.ops().len(), NONE);
@@ -50,7 +50,7 @@ impl Meter {
         self.memory.extend(0..n as u32);
         for (id, op) in g.ops().iter().filter(|(o, _)| g.is_source(*o)) {
             self.latest[id.index()] = self.last.len() as u32;
-            self.last.push(if op.role == Role::Source { END } else { 0 });
+            self.last.push(if op.role == OpRole::Source { END } else { 0 });
         }
         let mut time = 0u64;
         for (step, &op) in steps.iter().enumerate() {
@@ -76,7 +76,7 @@ impl Meter {
             self.last[of] = self.last[of].max(last);
         }
         let (peak, at) = self.sum(g, steps)?;
-        Some(Totals { peak, at, time })
+        Some(ScheduleTotals { peak, at, time })
     }
 
     /// Adds up what is resident at each step.

@@ -1,13 +1,13 @@
-//! The best schedules so far, and what small changes make of them.
+//! Local search: the best schedules so far, and the small changes that improve them.
 //!
-//! A schedule is expanded by moves: at its peak moment every value that is there and not read leaves in
-//! every way, and each run that computes something again is dropped. What comes out is kept where no
-//! other schedule is as good in both memory and time, and expanded in its turn.
+//! A schedule is expanded by moves: each value that is live but not read at the peak is evicted in every way, and each
+//! run that recomputes a value is dropped. A new schedule is kept if no other is as good in both memory and time, and
+//! is expanded in its turn.
 
 use super::cost_graph::{CostGraph, OpId};
-use super::dead_steps::Cleaner;
-use super::liveness::{Meter, Totals};
-use super::moves::{Eviction, Ground, Lack, Runs};
+use super::dead_steps::DeadSteps;
+use super::liveness::{LivenessMeter, ScheduleTotals};
+use super::moves::{Eviction, Insertions, MissingInput, MoveContext};
 use hashbrown::HashSet;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A schedule that is the best so far for its peak.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct FrontierEntry {
     pub(crate) peak: u64,
     pub(crate) time: u64,
     pub(crate) steps: Vec<OpId>,
@@ -24,22 +24,22 @@ pub(crate) struct Entry {
 
 /// Schedules of which none is worse than another in both: peaks rise, times fall.
 #[derive(Debug)]
-pub(crate) struct Archive<'g> {
+pub(crate) struct ParetoArchive<'g> {
     g: &'g CostGraph,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<FrontierEntry>,
     /// Schedules that are beaten by little, those by the least first: the way on may lead through them.
-    near: BinaryHeap<Near>,
+    near: BinaryHeap<BeatenSchedule>,
     /// Hashes of schedules that were offered.
     seen: HashSet<u64>,
-    meter: Meter,
-    cleaner: Cleaner,
+    liveness: LivenessMeter,
+    dead_steps: DeadSteps,
     /// Steps that improvements may still measure.
     work: u64,
 }
 
 /// A schedule that is beaten.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Near {
+struct BeatenSchedule {
     /// By how much, in parts of a million of the time.
     by: Reverse<u64>,
     steps: Vec<OpId>,
@@ -53,26 +53,26 @@ const MOST_NEAR: usize = 4096;
 const NEAR_PART: u64 = 4;
 
 /// Ways to deal with inputs that are not there, from the most to the least computed again.
-const WAYS: [Lack; 7] = [
-    Lack::Deep(u32::MAX),
-    Lack::Deep(0),
-    Lack::Deep(1),
-    Lack::Deep(2),
-    Lack::Keep(1),
-    Lack::Keep(2),
-    Lack::Keep(4),
+const WAYS: [MissingInput; 7] = [
+    MissingInput::Deep(u32::MAX),
+    MissingInput::Deep(0),
+    MissingInput::Deep(1),
+    MissingInput::Deep(2),
+    MissingInput::Keep(1),
+    MissingInput::Keep(2),
+    MissingInput::Keep(4),
 ];
 
-impl<'g> Archive<'g> {
+impl<'g> ParetoArchive<'g> {
     /// Nothing yet.
-    pub(crate) fn new(g: &'g CostGraph) -> Archive<'g> {
-        Archive {
+    pub(crate) fn new(g: &'g CostGraph) -> ParetoArchive<'g> {
+        ParetoArchive {
             g,
             entries: Vec::new(),
             near: BinaryHeap::new(),
             seen: HashSet::new(),
-            meter: Meter::default(),
-            cleaner: Cleaner::default(),
+            liveness: LivenessMeter::default(),
+            dead_steps: DeadSteps::default(),
             work: 0,
         }
     }
@@ -82,11 +82,11 @@ impl<'g> Archive<'g> {
     }
 
     /// Cleans and measures a sequence, and keeps it if it is better than what there is.
-    pub(crate) fn offer(&mut self, mut steps: Vec<OpId>) -> Option<Totals> {
+    pub(crate) fn offer(&mut self, mut steps: Vec<OpId>) -> Option<ScheduleTotals> {
         self.work = self.work.saturating_sub(steps.len() as u64);
-        self.cleaner.clean(self.g, &mut steps);
-        let totals = self.meter.measure(self.g, &steps)?;
-        let Totals { peak, time, .. } = totals;
+        self.dead_steps.remove(self.g, &mut steps);
+        let totals = self.liveness.measure(self.g, &steps)?;
+        let ScheduleTotals { peak, time, .. } = totals;
         // Those before have a lower peak.
         let at = self.entries.partition_point(|e| e.peak < peak);
         let same = self.entries.get(at).filter(|e| e.peak == peak);
@@ -95,12 +95,12 @@ impl<'g> Archive<'g> {
             let by = u128::from(time - e.time) * 1_000_000 / u128::from(e.time.max(1));
             let by = u64::try_from(by).unwrap_or(u64::MAX);
             if by <= NEAR && self.near.len() < MOST_NEAR && self.seen.insert(hash(&steps)) {
-                self.near.push(Near { by: Reverse(by), steps });
+                self.near.push(BeatenSchedule { by: Reverse(by), steps });
             }
             return Some(totals);
         }
         let worse = self.entries[at..].iter().take_while(|e| e.time >= time).count();
-        let entry = Entry { peak, time, steps, expanded: false };
+        let entry = FrontierEntry { peak, time, steps, expanded: false };
         self.entries.splice(at..at + worse, [entry]);
         Some(totals)
     }
@@ -112,7 +112,7 @@ impl<'g> Archive<'g> {
         self.climb(most);
         self.work = self.work.min(effort / NEAR_PART);
         while !self.is_spent()
-            && let Some(Near { steps, .. }) = self.near.pop()
+            && let Some(BeatenSchedule { steps, .. }) = self.near.pop()
         {
             self.expand(&steps, most);
             self.climb(most);
@@ -144,7 +144,7 @@ impl<'g> Archive<'g> {
 
     fn expand(&mut self, steps: &[OpId], most: usize) {
         let mut steps = steps.to_vec();
-        let Some(start) = self.meter.measure(self.g, &steps) else { return };
+        let Some(start) = self.liveness.measure(self.g, &steps) else { return };
         // Where several moments are as crowded, one eviction does not lower the peak: the best goes on.
         for _ in 0..DEEPEST {
             let Some((totals, next)) = self.evict(&steps, most) else { break };
@@ -157,20 +157,20 @@ impl<'g> Archive<'g> {
     }
 
     /// Tries evictions at the peak moment; the one with the least time for its bytes is returned.
-    fn evict(&mut self, steps: &[OpId], most: usize) -> Option<(Totals, Vec<OpId>)> {
-        let totals = self.meter.measure(self.g, steps)?;
-        let meter = self.meter.clone();
-        let ground = Ground::of(self.g, &meter, steps);
-        let mut ways: Vec<(f64, Runs)> = Vec::new();
-        for e in ground.evictions(totals.at) {
-            self.ways_of(&ground, &e, most, &mut ways);
+    fn evict(&mut self, steps: &[OpId], most: usize) -> Option<(ScheduleTotals, Vec<OpId>)> {
+        let totals = self.liveness.measure(self.g, steps)?;
+        let liveness = self.liveness.clone();
+        let cx = MoveContext::of(self.g, &liveness, steps);
+        let mut ways: Vec<(f64, Insertions)> = Vec::new();
+        for e in cx.evictions(totals.at) {
+            self.ways_of(&cx, &e, most, &mut ways);
         }
         ways.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
         ways.truncate(most);
         let mut best = None;
         let mut least = (true, u64::MAX, f64::INFINITY);
         for (price, runs) in ways {
-            let mut next = ground.with(&runs);
+            let mut next = cx.with(&runs);
             let Some(found) = self.offer(next.clone()) else { continue };
             if found.peak > totals.peak {
                 continue;
@@ -178,34 +178,40 @@ impl<'g> Archive<'g> {
             let rank = (found.peak == totals.peak, found.time, price);
             if best.is_none() || rank < least {
                 least = rank;
-                self.cleaner.clean(self.g, &mut next);
+                self.dead_steps.remove(self.g, &mut next);
                 best = Some((found, next));
             }
         }
         best
     }
 
-    fn ways_of(&self, ground: &Ground<'_>, e: &Eviction, most: usize, ways: &mut Vec<(f64, Runs)>) {
+    fn ways_of(
+        &self,
+        cx: &MoveContext<'_>,
+        e: &Eviction,
+        most: usize,
+        ways: &mut Vec<(f64, Insertions)>,
+    ) {
         let from = ways.len();
-        for lack in WAYS {
-            let Some(runs) = ground.runs_for(e, lack, MOST_RUNS.max(most)) else { continue };
+        for missing in WAYS {
+            let Some(runs) = cx.runs_for(e, missing, MOST_RUNS.max(most)) else { continue };
             if !ways[from..].iter().any(|(_, r)| *r == runs) {
-                ways.push((ground.time(&runs) as f64 / e.bytes as f64, runs));
+                ways.push((cx.time(&runs) as f64 / e.bytes as f64, runs));
             }
         }
     }
 
     /// Tries to do without each run that computes something again.
     fn drop_runs(&mut self, steps: &[OpId], most: usize) {
-        if self.meter.measure(self.g, steps).is_none() {
+        if self.liveness.measure(self.g, steps).is_none() {
             return;
         }
-        let meter = self.meter.clone();
-        let ground = Ground::of(self.g, &meter, steps);
-        let mut again: Vec<usize> = (0..steps.len()).filter(|&s| ground.is_again(s)).collect();
+        let liveness = self.liveness.clone();
+        let cx = MoveContext::of(self.g, &liveness, steps);
+        let mut again: Vec<usize> = (0..steps.len()).filter(|&s| cx.is_recomputation(s)).collect();
         again.sort_by_key(|&s| (std::cmp::Reverse(self.g.ops()[steps[s]].time), s));
         for &step in again.iter().take(most) {
-            self.offer(ground.without(step));
+            self.offer(cx.without(step));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Minimum cuts: Dinic's algorithm on arcs in rows.
+//! Minimum cuts by Dinic's algorithm, with adjacency in rows.
 
 use std::collections::VecDeque;
 

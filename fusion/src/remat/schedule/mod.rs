@@ -1,9 +1,9 @@
-//! What to keep and what to compute again: schedules under a budget of memory.
+//! Schedules under a memory budget: which values are kept, and which are recomputed.
 //!
 //! A [`CostGraph`] has operations with a time, the bytes of a result and what they read; it knows
-//! nothing of tensors. A [`Schedule`] runs them in order, some more than once: that is
-//! rematerialization. [`evaluate`] says what a schedule takes, [`frontier`] finds schedules that trade
-//! memory for time, and [`residuals`] what any schedule has to pay for what it does not save.
+//! nothing of tensors. A [`OpSchedule`] runs them in order, some more than once: that is
+//! rematerialization. [`evaluate`] gives the peak and the time of a schedule, [`frontier`] finds schedules that
+//! trade memory for time, and [`residuals`] bounds the time of every schedule from below.
 //!
 //! ```
 //! use adfuse_fusion::remat::schedule::{CostGraph, FrontierOptions, Operation, frontier};
@@ -37,8 +37,8 @@ pub(crate) mod segments;
 pub(crate) mod steps;
 pub(crate) mod sweep;
 
-pub use cost_graph::{CostGraph, GraphError, GraphErrorKind, OpId, Operation, Role};
-pub use frontier::{Frontier, FrontierOptions, Infeasible, Point, frontier};
+pub use cost_graph::{CostGraph, GraphError, GraphErrorKind, OpId, OpRole, Operation};
+pub use frontier::{Frontier, FrontierOptions, FrontierPoint, Infeasible, frontier};
 pub use json::JsonError;
 pub use residuals::{Hull, Residuals, residuals};
-pub use steps::{Evaluation, Schedule, ScheduleError, StepId, evaluate};
+pub use steps::{Evaluation, OpSchedule, ScheduleError, StepId, evaluate};

@@ -1,16 +1,15 @@
-//! Changes to a sequence: a value leaves memory for a while, or is not computed again.
+//! Moves of the local search: a value is evicted for a while, or is no longer recomputed.
 //!
-//! A sequence decides everything, since a value stays until its operation runs again. So a value is
-//! evicted over a moment by a run of its operation before its next reader, and an earlier value
-//! kept by dropping such a run.
+//! The sequence of operations determines everything, since a value stays in memory until its operation runs again. So a
+//! value is evicted over the peak by a run of its operation before its next reader, and kept by dropping such a run.
 
-use super::cost_graph::{CostGraph, OpId, Role};
-use super::liveness::Meter;
+use super::cost_graph::{CostGraph, OpId, OpRole};
+use super::liveness::LivenessMeter;
 use cranelift_entity::EntityRef;
 
 /// What to do about an input that is not there where a value is computed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lack {
+pub(crate) enum MissingInput {
     /// Computes it again too, and what that lacks, this many levels deep; keeps what lies deeper.
     Deep(u32),
     /// Keeps it where it has at most this part of the bytes that go: 1 over the number.
@@ -30,9 +29,9 @@ pub(crate) struct Eviction {
 
 /// What is known of a sequence that moves start from.
 #[derive(Debug)]
-pub(crate) struct Ground<'a> {
+pub(crate) struct MoveContext<'a> {
     g: &'a CostGraph,
-    meter: &'a Meter,
+    liveness: &'a LivenessMeter,
     steps: &'a [OpId],
     /// The steps of each operation, in rows.
     runs: Vec<u32>,
@@ -40,11 +39,15 @@ pub(crate) struct Ground<'a> {
 }
 
 /// Runs to put in: each before a step of the sequence as it was.
-pub(crate) type Runs = Vec<(u32, OpId)>;
+pub(crate) type Insertions = Vec<(u32, OpId)>;
 
-impl<'a> Ground<'a> {
-    /// A sequence that was measured last by `meter`.
-    pub(crate) fn of(g: &'a CostGraph, meter: &'a Meter, steps: &'a [OpId]) -> Ground<'a> {
+impl<'a> MoveContext<'a> {
+    /// A sequence that was measured last by `liveness`.
+    pub(crate) fn of(
+        g: &'a CostGraph,
+        liveness: &'a LivenessMeter,
+        steps: &'a [OpId],
+    ) -> MoveContext<'a> {
         let mut row = vec![0u32; g.ops().len() + 1];
         for op in steps {
             row[op.index() + 1] += 1;
@@ -58,7 +61,7 @@ impl<'a> Ground<'a> {
             runs[free[op.index()] as usize] = step as u32;
             free[op.index()] += 1;
         }
-        Ground { g, meter, steps, runs, row }
+        MoveContext { g, liveness, steps, runs, row }
     }
 
     fn runs(&self, op: OpId) -> &[u32] {
@@ -73,7 +76,7 @@ impl<'a> Ground<'a> {
     }
 
     /// Whether this step computes again what was computed before.
-    pub(crate) fn is_again(&self, step: usize) -> bool {
+    pub(crate) fn is_recomputation(&self, step: usize) -> bool {
         self.runs(self.steps[step]).first() != Some(&(step as u32))
     }
 
@@ -81,10 +84,10 @@ impl<'a> Ground<'a> {
     pub(crate) fn evictions(&self, at: usize) -> Vec<Eviction> {
         let mut of_memory: Vec<Option<u32>> = vec![None; self.steps.len()];
         let mut found: Vec<Eviction> = Vec::new();
-        for s in (0..at).filter(|&s| self.meter.is_own(s)) {
+        for s in (0..at).filter(|&s| self.liveness.is_own(s)) {
             let op = &self.g.ops()[self.steps[s]];
-            let last = self.meter.last(s);
-            if op.bytes > 0 && op.role == Role::Computed && last as usize > at {
+            let last = self.liveness.last(s);
+            if op.bytes > 0 && op.role == OpRole::Computed && last as usize > at {
                 of_memory[s] = Some(found.len() as u32);
                 found.push(Eviction { bytes: op.bytes, again: Vec::new(), memory: s });
             }
@@ -97,7 +100,7 @@ impl<'a> Ground<'a> {
         }
         let mut read = |value: u32, by: u32, found: &mut Vec<Eviction>| {
             let Some(met) = met.get_mut(value as usize) else { return };
-            let memory = self.meter.memory(value as usize);
+            let memory = self.liveness.memory(value as usize);
             let Some(&Some(e)) = of_memory.get(memory) else { return };
             if !std::mem::replace(met, true) {
                 found[e as usize].again.push((by, self.steps[value as usize]));
@@ -112,8 +115,9 @@ impl<'a> Ground<'a> {
         for (op, _) in self.g.ops().iter().filter(|(_, o)| o.output) {
             read(latest[op.index()], self.steps.len() as u32, &mut found);
         }
-        let stays =
-            |&(by, op): &(u32, OpId)| by as usize == at || self.g.ops()[op].role != Role::Computed;
+        let stays = |&(by, op): &(u32, OpId)| {
+            by as usize == at || self.g.ops()[op].role != OpRole::Computed
+        };
         found.retain(|e| !e.again.iter().any(stays));
         for e in &mut found {
             e.again.sort_unstable();
@@ -140,8 +144,13 @@ impl<'a> Ground<'a> {
     }
 
     /// The runs that an eviction takes; nothing if they are more than `most`.
-    pub(crate) fn runs_for(&self, e: &Eviction, lack: Lack, most: usize) -> Option<Runs> {
-        let mut runs: Runs = Vec::new();
+    pub(crate) fn runs_for(
+        &self,
+        e: &Eviction,
+        missing: MissingInput,
+        most: usize,
+    ) -> Option<Insertions> {
+        let mut runs: Insertions = Vec::new();
         let mut open: Vec<(u32, OpId, u32)> = e.again.iter().map(|&(q, o)| (q, o, 0)).collect();
         while let Some((before, op, depth)) = open.pop() {
             if runs.contains(&(before, op)) {
@@ -153,16 +162,16 @@ impl<'a> Ground<'a> {
             runs.push((before, op));
             for &input in &self.g.ops()[op].inputs {
                 let operation = &self.g.ops()[input];
-                if operation.role != Role::Computed {
+                if operation.role != OpRole::Computed {
                     continue;
                 }
                 let Some(run) = self.run_before(input, before) else { continue };
-                let memory = self.meter.memory(run);
+                let memory = self.liveness.memory(run);
                 let there = memory != e.memory
-                    && (memory >= self.steps.len() || self.meter.last(run) >= before);
-                let again = match lack {
-                    Lack::Deep(most) => depth < most,
-                    Lack::Keep(part) => operation.bytes > e.bytes / part,
+                    && (memory >= self.steps.len() || self.liveness.last(run) >= before);
+                let again = match missing {
+                    MissingInput::Deep(most) => depth < most,
+                    MissingInput::Keep(part) => operation.bytes > e.bytes / part,
                 };
                 if memory == e.memory || (!there && again) {
                     open.push((before, input, depth + 1));
@@ -174,12 +183,12 @@ impl<'a> Ground<'a> {
     }
 
     /// The time of runs.
-    pub(crate) fn time(&self, runs: &Runs) -> u64 {
+    pub(crate) fn time(&self, runs: &Insertions) -> u64 {
         runs.iter().fold(0, |sum, &(_, op)| sum.saturating_add(self.g.ops()[op].time))
     }
 
     /// The sequence with these runs.
-    pub(crate) fn with(&self, runs: &Runs) -> Vec<OpId> {
+    pub(crate) fn with(&self, runs: &Insertions) -> Vec<OpId> {
         let mut out = Vec::with_capacity(self.steps.len() + runs.len());
         let mut runs = runs.iter().peekable();
         for step in 0..=self.steps.len() {

@@ -1,4 +1,4 @@
-//! What to save for later phases, and what to compute again instead: the trade of bytes for time.
+//! What to save for later phases and what to recompute: the trade-off between bytes and time, by minimum cuts.
 //!
 //! Each value v of phase 0 is needed later or not (n), and computed again or not (r). What is needed
 //! and not computed again is saved. Values that later phases read are needed; what is computed again
@@ -14,7 +14,7 @@
 //! time for all sizes of what is saved. The prices at which the answer changes are the slopes of the
 //! convex hull of bytes against time.
 
-use super::cost_graph::{CostGraph, OpId, Role};
+use super::cost_graph::{CostGraph, OpId, OpRole};
 use super::min_cut::{Network, UNBOUNDED};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use std::collections::BinaryHeap;
@@ -35,12 +35,12 @@ pub struct Residuals {
 pub struct Hull {
     /// Corners, from nothing computed again to the least saved: time rises, bytes fall.
     pub points: Vec<Residuals>,
-    bounds: Vec<Bound>,
+    bounds: Vec<ChoiceBound>,
 }
 
 /// No choice has `unit * time + price * saved` below `least`.
 #[derive(Clone, Copy, Debug)]
-struct Bound {
+struct ChoiceBound {
     unit: u64,
     price: u64,
     least: u128,
@@ -54,7 +54,7 @@ impl Hull {
 
     /// What any schedule computes again at least, as time, if at most this many bytes are saved.
     pub fn least_time(&self, saved: u64) -> u64 {
-        let least = |b: &Bound| {
+        let least = |b: &ChoiceBound| {
             let over = b.least.saturating_sub(u128::from(b.price) * u128::from(saved));
             // Times are whole. The bound is below the time of some choice, which is a u64.
             u64::try_from(over.div_ceil(b.unit.into())).unwrap_or(u64::MAX)
@@ -79,10 +79,10 @@ pub fn residuals(g: &CostGraph, cuts: usize) -> Hull {
     let first = closure.solve(&mut hull, closure.bytes + 1, 1);
     let last = closure.solve(&mut hull, 1, closure.time + 1);
     let mut found = vec![first, last];
-    let mut stretches = BinaryHeap::new();
-    stretches.extend(Stretch::between(&found, 0, 1));
+    let mut segments = BinaryHeap::new();
+    segments.extend(HullSegment::between(&found, 0, 1));
     for _ in 2..cuts {
-        let Some(Stretch { a, b, .. }) = stretches.pop() else { break };
+        let Some(HullSegment { a, b, .. }) = segments.pop() else { break };
         let (p, q) = (&found[a], &found[b]);
         let (unit, price) = (p.saved - q.saved, q.time - p.time);
         let weight = |r: &Residuals| weight(r, unit, price);
@@ -90,8 +90,8 @@ pub fn residuals(g: &CostGraph, cuts: usize) -> Hull {
         if weight(&corner) < weight(p) {
             found.push(corner);
             let c = found.len() - 1;
-            stretches.extend(Stretch::between(&found, a, c));
-            stretches.extend(Stretch::between(&found, c, b));
+            segments.extend(HullSegment::between(&found, a, c));
+            segments.extend(HullSegment::between(&found, c, b));
         }
     }
     found.sort_by_key(|p| (p.time, p.saved));
@@ -106,17 +106,17 @@ fn weight(r: &Residuals, unit: u64, price: u64) -> u128 {
 
 /// Two corners between which there may be others, the wider the first.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Stretch {
+struct HullSegment {
     area: u128,
     a: usize,
     b: usize,
 }
 
-impl Stretch {
-    fn between(found: &[Residuals], a: usize, b: usize) -> Option<Stretch> {
+impl HullSegment {
+    fn between(found: &[Residuals], a: usize, b: usize) -> Option<HullSegment> {
         let (p, q) = (&found[a], &found[b]);
         let area = u128::from(q.time - p.time) * u128::from(p.saved - q.saved);
-        (area > 0).then_some(Stretch { area, a, b })
+        (area > 0).then_some(HullSegment { area, a, b })
     }
 }
 
@@ -173,7 +173,7 @@ impl<'g> Closure<'g> {
             }
             let r = match op.alias {
                 Some(_) => n,
-                None if op.role == Role::Once || time >= bytes => continue,
+                None if op.role == OpRole::Once || time >= bytes => continue,
                 None => {
                     let r = network.vertex();
                     network.arc(source, r, bytes - time);
@@ -197,7 +197,7 @@ impl<'g> Closure<'g> {
                 chosen.saved += op.bytes;
             }
         }
-        hull.bounds.push(Bound { unit, price, least: weight(&chosen, unit, price) });
+        hull.bounds.push(ChoiceBound { unit, price, least: weight(&chosen, unit, price) });
         chosen
     }
 }
@@ -236,7 +236,7 @@ mod tests {
     fn choices(g: &CostGraph) -> Vec<(u64, u64)> {
         let closure = Closure::of(g);
         let free: Vec<OpId> = (closure.values.iter().copied())
-            .filter(|&v| g.ops()[v].alias.is_none() && g.ops()[v].role != Role::Once)
+            .filter(|&v| g.ops()[v].alias.is_none() && g.ops()[v].role != OpRole::Once)
             .collect();
         let all = 0..1u32 << free.len();
         all.map(|bits| {

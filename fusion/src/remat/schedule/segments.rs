@@ -1,14 +1,14 @@
-//! Schedules by segments: phase 0 as a chain of blocks between narrow places.
+//! Schedules by segments: phase 0 as a chain of segments between narrow points.
 //!
-//! Inputs and what later phases read aside, some places in the order of phase 0 are crossed by one value
-//! alone, or by fewer bytes than their neighbours. Between them are blocks. What a block may keep for its
-//! backward part are the corners of its own cut ([`residuals`]), found once for equal blocks; where to
-//! save along the chain is a dynamic program ([`Chain`]) for all amounts of memory at once. Bytes are
-//! rounded there, and what a backward part makes is left out: what comes out is measured like any other.
+//! Apart from inputs and from what later phases read, some points in the order of phase 0 are crossed by a single
+//! value, or by fewer bytes than their neighbours. They separate the segments. The sets that a segment may keep for its
+//! backward part are the corners of its own minimum cut ([`residuals`]), found once for equal segments. A dynamic
+//! program ([`Chain`]) decides where to save along the chain, for all amounts of memory at once. It rounds bytes and
+//! leaves out what backward parts compute, so its schedules are measured like any other.
 
-use super::chain_dp::{Chain, Keep, Link, Step};
-use super::cost_graph::{CostGraph, OpId, Operation, Role};
-use super::local_search::Archive;
+use super::chain_dp::{Chain, ChainStep, Keep, Link};
+use super::cost_graph::{CostGraph, OpId, OpRole, Operation};
+use super::local_search::ParetoArchive;
 use super::residuals::residuals;
 use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use std::collections::BTreeMap;
@@ -21,20 +21,26 @@ const CHAINS: [(usize, u64, u32); 2] = [(40, 1, 400), (80, 8, 200)];
 const CUTS: usize = 10;
 
 /// Offers the schedules of chains for all amounts of memory.
-pub(crate) fn offer(g: &CostGraph, archive: &mut Archive<'_>) {
+pub(crate) fn offer(g: &CostGraph, archive: &mut ParetoArchive<'_>) {
     for (most, part, units) in CHAINS {
-        if let Some(blocks) = Blocks::of(g, most) {
+        if let Some(blocks) = SegmentPlan::of(g, most) {
             offer_chain(g, archive, &blocks, part, units);
         }
     }
 }
 
-fn offer_chain(g: &CostGraph, archive: &mut Archive<'_>, blocks: &Blocks, part: u64, most: u32) {
+fn offer_chain(
+    g: &CostGraph,
+    archive: &mut ParetoArchive<'_>,
+    blocks: &SegmentPlan,
+    part: u64,
+    most: u32,
+) {
     let all: u64 = blocks.all.iter().map(|b| b.needed.max(b.crossing_bytes)).sum();
     let unit = (all / part).div_ceil(u64::from(most)).max(1);
     // Rounded to the nearest, so that errors do not add up.
     let units = |bytes: u64| u32::try_from((bytes + unit / 2) / unit).unwrap_or(u32::MAX);
-    let link = |b: &Block| Link {
+    let link = |b: &Segment| Link {
         time: b.ops.iter().map(|&o| g.ops()[o].time).sum(),
         end: b.ops.iter().filter(|o| b.crossing.contains(o)).map(|&o| g.ops()[o].time).sum(),
         crossing: units(b.crossing_bytes),
@@ -59,7 +65,7 @@ fn offer_chain(g: &CostGraph, archive: &mut Archive<'_>, blocks: &Blocks, part: 
 
 /// Operations of phase 0 from one narrow place to the next, and what later phases do about them.
 #[derive(Debug, Default)]
-struct Block {
+struct Segment {
     ops: Vec<OpId>,
     /// Values that cross its end.
     crossing: Vec<OpId>,
@@ -68,34 +74,34 @@ struct Block {
     backward: Vec<OpId>,
     /// Bytes of its values that they read.
     needed: u64,
-    sets: Vec<Set>,
+    sets: Vec<RecomputeSet>,
 }
 
 /// What a block computes again, by the places of its operations.
 #[derive(Clone, Debug)]
-struct Set {
+struct RecomputeSet {
     saved: u64,
     time: u64,
     again: Vec<usize>,
 }
 
-struct Blocks {
-    all: Vec<Block>,
+struct SegmentPlan {
+    all: Vec<Segment>,
 }
 
-impl Blocks {
+impl SegmentPlan {
     /// Divides a graph into at most this many; nothing if it has no narrow places or one phase alone.
-    fn of(g: &CostGraph, most: usize) -> Option<Blocks> {
+    fn of(g: &CostGraph, most: usize) -> Option<SegmentPlan> {
         let forward: Vec<OpId> = g.runs().filter(|&o| g.ops()[o].phase.0 == 0).collect();
         let later: Vec<OpId> = g.runs().filter(|&o| g.ops()[o].phase.0 > 0).collect();
         let ends = ends(g, &forward, most);
         if ends.is_empty() || later.is_empty() {
             return None;
         }
-        let mut all: Vec<Block> = Vec::new();
+        let mut all: Vec<Segment> = Vec::new();
         let mut begin = 0;
         for end in ends.into_iter().chain([forward.len()]) {
-            all.push(Block { ops: forward[begin..end].to_vec(), ..Block::default() });
+            all.push(Segment { ops: forward[begin..end].to_vec(), ..Segment::default() });
             begin = end;
         }
         let mut home: SecondaryMap<OpId, u32> = SecondaryMap::new();
@@ -118,11 +124,11 @@ impl Blocks {
             all[at].backward.push(op);
         }
         all.iter_mut().for_each(|b| b.backward.reverse());
-        let mut solved: BTreeMap<Vec<u64>, Vec<Set>> = BTreeMap::new();
+        let mut solved: BTreeMap<Vec<u64>, Vec<RecomputeSet>> = BTreeMap::new();
         for block in &mut all {
             block.solve(g, &mut solved);
         }
-        Some(Blocks { all })
+        Some(SegmentPlan { all })
     }
 }
 
@@ -174,9 +180,9 @@ fn ends(g: &CostGraph, forward: &[OpId], most: usize) -> Vec<usize> {
 /// Fewer places than this that one value alone crosses do not make a chain.
 const FEW: usize = 4;
 
-impl Block {
+impl Segment {
     /// Finds what it may keep, or takes it from an equal block.
-    fn solve(&mut self, g: &CostGraph, solved: &mut BTreeMap<Vec<u64>, Vec<Set>>) {
+    fn solve(&mut self, g: &CostGraph, solved: &mut BTreeMap<Vec<u64>, Vec<RecomputeSet>>) {
         let mut place: BTreeMap<OpId, u64> = BTreeMap::new();
         let mut crosses = EntitySet::<OpId>::new();
         crosses.extend(self.crossing.iter().copied());
@@ -188,7 +194,7 @@ impl Block {
                 self.needed += op.bytes;
             }
             let flags = u64::from(read)
-                | u64::from(op.role == Role::Once) << 1
+                | u64::from(op.role == OpRole::Once) << 1
                 | u64::from(op.output || crosses.contains(id)) << 2;
             // What comes from outside is there, whatever it is.
             let inside = |p: &OpId| place.get(p).copied().unwrap_or(u64::MAX);
@@ -209,7 +215,7 @@ impl Block {
     }
 
     /// The corners of the block's own cut; what crosses its end is there anyway.
-    fn sets(&self, g: &CostGraph, crosses: &EntitySet<OpId>) -> Vec<Set> {
+    fn sets(&self, g: &CostGraph, crosses: &EntitySet<OpId>) -> Vec<RecomputeSet> {
         let mut alone = CostGraph::new();
         let mut ids: BTreeMap<OpId, OpId> = BTreeMap::new();
         let mut read = Vec::new();
@@ -234,7 +240,7 @@ impl Block {
             return Vec::new();
         };
         let corners = residuals(&alone, CUTS).points;
-        let set = |corner: crate::remat::schedule::residuals::Residuals| Set {
+        let set = |corner: crate::remat::schedule::residuals::Residuals| RecomputeSet {
             saved: corner.saved,
             time: corner.time,
             again: corner.recomputed.iter().map(EntityRef::index).collect(),
@@ -246,7 +252,7 @@ impl Block {
 /// A sequence on its way.
 struct Emission<'a> {
     g: &'a CostGraph,
-    blocks: &'a Blocks,
+    blocks: &'a SegmentPlan,
     chain: &'a Chain<'a>,
     steps: Vec<OpId>,
     ran: EntitySet<OpId>,
@@ -255,33 +261,33 @@ struct Emission<'a> {
 }
 
 impl<'a> Emission<'a> {
-    fn of(g: &'a CostGraph, blocks: &'a Blocks, chain: &'a Chain<'a>) -> Emission<'a> {
+    fn of(g: &'a CostGraph, blocks: &'a SegmentPlan, chain: &'a Chain<'a>) -> Emission<'a> {
         let (steps, ran, held) = (Vec::new(), EntitySet::new(), SecondaryMap::new());
         Emission { g, blocks, chain, steps, ran, held }
     }
 
     fn emit(mut self, m: u32) -> Vec<OpId> {
-        self.stretch(0, self.blocks.all.len(), m);
+        self.segment(0, self.blocks.all.len(), m);
         self.steps
     }
 
     /// Blocks from one to before another. The depth of recursion is at most the number of blocks.
-    fn stretch(&mut self, from: usize, to: usize, m: u32) {
+    fn segment(&mut self, from: usize, to: usize, m: u32) {
         match self.chain.choose(from, to, m) {
-            Step::Keep(k) => {
+            ChainStep::Keep(k) => {
                 self.forward(from);
                 if from + 1 < to {
-                    self.stretch(from + 1, to, self.chain.left(from, m, k));
+                    self.segment(from + 1, to, self.chain.left(from, m, k));
                 }
                 self.backward(from, k as usize);
             }
-            Step::Restart(at) => {
+            ChainStep::Restart(at) => {
                 let at = at as usize;
                 (from..at).for_each(|b| self.forward(b));
-                self.stretch(at, to, self.chain.left_after(at, m));
+                self.segment(at, to, self.chain.left_after(at, m));
                 let crossing = &self.blocks.all[at - 1].crossing;
                 crossing.iter().for_each(|&v| self.held[v] += 1);
-                self.stretch(from, at, m);
+                self.segment(from, at, m);
                 crossing.iter().for_each(|&v| self.held[v] -= 1);
             }
         }
@@ -289,7 +295,7 @@ impl<'a> Emission<'a> {
 
     fn forward(&mut self, b: usize) {
         for &op in &self.blocks.all[b].ops {
-            let stays = self.held[op] > 0 || self.g.ops()[op].role == Role::Once;
+            let stays = self.held[op] > 0 || self.g.ops()[op].role == OpRole::Once;
             if self.ran.insert(op) || !stays {
                 self.steps.push(op);
             }

@@ -1,7 +1,7 @@
-//! Schedules, and what they take.
+//! Schedules, and their peaks and times.
 
-use super::cost_graph::{CostGraph, OpId, Role};
-use super::liveness::{END, Meter};
+use super::cost_graph::{CostGraph, OpId, OpRole};
+use super::liveness::{END, LivenessMeter};
 use cranelift_entity::{EntityRef, EntitySet, PrimaryMap, entity_impl};
 use thiserror::Error;
 
@@ -13,21 +13,21 @@ entity_impl!(StepId, "step");
 /// Operations in the order in which they run. All run; some may run again. The first runs are in the
 /// order of the graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Schedule {
+pub struct OpSchedule {
     /// What each step runs.
     pub steps: PrimaryMap<StepId, OpId>,
 }
 
-impl Schedule {
+impl OpSchedule {
     /// Everything once: nothing is computed again, and everything is kept until it is read last.
-    pub fn save_all(g: &CostGraph) -> Schedule {
+    pub fn save_all(g: &CostGraph) -> OpSchedule {
         g.runs().collect()
     }
 }
 
-impl FromIterator<OpId> for Schedule {
-    fn from_iter<I: IntoIterator<Item = OpId>>(steps: I) -> Schedule {
-        Schedule { steps: steps.into_iter().collect() }
+impl FromIterator<OpId> for OpSchedule {
+    fn from_iter<I: IntoIterator<Item = OpId>>(steps: I) -> OpSchedule {
+        OpSchedule { steps: steps.into_iter().collect() }
     }
 }
 
@@ -74,7 +74,7 @@ pub enum ScheduleError {
 ///
 /// # Errors
 /// For a schedule that cannot run.
-pub fn evaluate(g: &CostGraph, schedule: &Schedule) -> Result<Evaluation, ScheduleError> {
+pub fn evaluate(g: &CostGraph, schedule: &OpSchedule) -> Result<Evaluation, ScheduleError> {
     let name = |op: OpId| g.ops()[op].name.clone();
     let mut ran = EntitySet::<OpId>::new();
     let mut due = g.runs();
@@ -86,7 +86,7 @@ pub fn evaluate(g: &CostGraph, schedule: &Schedule) -> Result<Evaluation, Schedu
             if due.next() != Some(op) {
                 return Err(ScheduleError::Order(name(op)));
             }
-        } else if g.ops()[op].role == Role::Once {
+        } else if g.ops()[op].role == OpRole::Once {
             return Err(ScheduleError::Twice(name(op)));
         }
     }
@@ -94,22 +94,22 @@ pub fn evaluate(g: &CostGraph, schedule: &Schedule) -> Result<Evaluation, Schedu
         return Err(ScheduleError::Missing(name(op)));
     }
     let steps = schedule.steps.as_values_slice();
-    let mut meter = Meter::default();
+    let mut liveness = LivenessMeter::default();
     // First runs are in order, so that whatever is read has been computed.
-    let totals = meter.measure(g, steps).ok_or(ScheduleError::TooMuch)?;
+    let totals = liveness.measure(g, steps).ok_or(ScheduleError::TooMuch)?;
     Ok(Evaluation {
         peak: totals.peak,
         peak_at: (!steps.is_empty()).then(|| StepId::new(totals.at)),
         time: totals.time,
-        saved: saved(g, steps, &meter).ok_or(ScheduleError::TooMuch)?,
+        saved: saved(g, steps, &liveness).ok_or(ScheduleError::TooMuch)?,
     })
 }
 
 /// What crosses from phase 0 to later ones.
-fn saved(g: &CostGraph, steps: &[OpId], meter: &Meter) -> Option<u64> {
+fn saved(g: &CostGraph, steps: &[OpId], liveness: &LivenessMeter) -> Option<u64> {
     let first = steps.iter().position(|&o| g.ops()[o].phase.0 > 0).unwrap_or(steps.len());
-    let mut kept = (0..first).filter(|&s| meter.is_own(s) && meter.last(s) != END);
-    kept.try_fold(0u64, |sum, s| match meter.last(s) as usize >= first {
+    let mut kept = (0..first).filter(|&s| liveness.is_own(s) && liveness.last(s) != END);
+    kept.try_fold(0u64, |sum, s| match liveness.last(s) as usize >= first {
         true => sum.checked_add(g.ops()[steps[s]].bytes),
         false => Some(sum),
     })
@@ -152,7 +152,7 @@ mod tests {
     fn views_donations_and_outputs_keep_memory() {
         let mut g = CostGraph::new();
         let mut push = |op| g.push(op).expect("obeys the rules");
-        let d = push(Operation { role: Role::Donated, ..Operation::source("d", 100) });
+        let d = push(Operation { role: OpRole::Donated, ..Operation::source("d", 100) });
         let a = push(Operation::new("a", 1, 10).reads(&[d]));
         let v = push(Operation::new("v", 0, 0).view(a));
         let b = push(Operation::new("b", 1, 1).reads(&[a]).output());

@@ -1,15 +1,15 @@
-//! Schedules made in one pass: those that compute a given set again, and those within a target.
+//! Schedules made in one pass: those that recompute a given set, and those within a target peak.
 //!
-//! The pass goes through the graph in its order. Where an operation reads what is not there, that is
-//! computed again first; where what is there and the new value exceed the target, the value goes that is
-//! the cheapest to compute again for its bytes and the time until it is read next. The order of
-//! evictions is that of dynamic tensor rematerialization (Kirisame et al., 2021), with the future known.
+//! The pass visits the graph in order. If an operand is not in memory, it is recomputed first. If the live values and
+//! the new one exceed the target, the value is evicted that has the lowest recomputation cost for its bytes and the
+//! time until its next use. This is the eviction order of dynamic tensor rematerialization (Kirisame et al., 2021),
+//! with the future known.
 
-use super::cost_graph::{CostGraph, OpId, Role};
+use super::cost_graph::{CostGraph, OpId, OpRole};
 use cranelift_entity::{EntityRef, EntitySet};
 
 /// Saves what later phases need but for a set, which is computed again once, where it is read first.
-pub(crate) fn computing_again(g: &CostGraph, again: &EntitySet<OpId>) -> Vec<OpId> {
+pub(crate) fn recomputing(g: &CostGraph, again: &EntitySet<OpId>) -> Vec<OpId> {
     let mut steps = Vec::new();
     let mut there = EntitySet::<OpId>::new();
     for op in g.runs() {
@@ -34,7 +34,7 @@ pub(crate) fn computing_again(g: &CostGraph, again: &EntitySet<OpId>) -> Vec<OpI
 
 /// How the next value to go is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Choice {
+pub(crate) enum EvictionRule {
     /// By the time to compute it again, for a byte.
     Cost,
     /// The same, the later it is read the better.
@@ -42,8 +42,8 @@ pub(crate) enum Choice {
 }
 
 /// A schedule that tries to stay within a target; nothing if it computes far too much.
-pub(crate) fn within(g: &CostGraph, target: u64, choice: Choice) -> Option<Vec<OpId>> {
-    let mut sweep = Sweep::new(g, target, choice);
+pub(crate) fn within(g: &CostGraph, target: u64, choice: EvictionRule) -> Option<Vec<OpId>> {
+    let mut sweep = EvictionSweep::new(g, target, choice);
     for op in g.runs() {
         sweep.now = op.index();
         sweep.run(op)?;
@@ -57,10 +57,10 @@ pub(crate) fn within(g: &CostGraph, target: u64, choice: Choice) -> Option<Vec<O
     Some(sweep.steps)
 }
 
-struct Sweep<'g> {
+struct EvictionSweep<'g> {
     g: &'g CostGraph,
     target: u64,
-    choice: Choice,
+    choice: EvictionRule,
     steps: Vec<OpId>,
     /// The operation whose turn it is.
     now: usize,
@@ -86,8 +86,8 @@ const MOST_RUNS: usize = 8;
 /// From how many resident values on several go at once.
 const MANY: usize = 64;
 
-impl<'g> Sweep<'g> {
-    fn new(g: &'g CostGraph, target: u64, choice: Choice) -> Sweep<'g> {
+impl<'g> EvictionSweep<'g> {
+    fn new(g: &'g CostGraph, target: u64, choice: EvictionRule) -> EvictionSweep<'g> {
         let n = g.ops().len();
         let mut root: Vec<OpId> = g.ops().keys().collect();
         let mut members: Vec<Vec<OpId>> = vec![Vec::new(); n];
@@ -97,7 +97,7 @@ impl<'g> Sweep<'g> {
             }
             members[root[id.index()].index()].push(id);
         }
-        let mut sweep = Sweep {
+        let mut sweep = EvictionSweep {
             g,
             target,
             choice,
@@ -179,7 +179,7 @@ impl<'g> Sweep<'g> {
                 continue;
             }
             // What cannot be computed again may be what something else is computed again from.
-            let once = self.g.ops()[m].role != Role::Computed;
+            let once = self.g.ops()[m].role != OpRole::Computed;
             if once || self.held[m.index()] > 0 || self.next_read(m).is_some() {
                 return;
             }
@@ -245,15 +245,15 @@ impl<'g> Sweep<'g> {
             if !self.there[m.index()] {
                 continue;
             }
-            if self.held[m.index()] > 0 || self.g.ops()[m].role == Role::Once {
+            if self.held[m.index()] > 0 || self.g.ops()[m].role == OpRole::Once {
                 return None;
             }
             cost += self.cost_of(m);
             next = next.min(self.next_read(m).unwrap_or(usize::MAX));
         }
         let distance = match self.choice {
-            Choice::Cost => 1,
-            Choice::Stale => next.saturating_sub(self.now).max(1),
+            EvictionRule::Cost => 1,
+            EvictionRule::Stale => next.saturating_sub(self.now).max(1),
         };
         Some(cost / bytes as f64 / distance as f64)
     }

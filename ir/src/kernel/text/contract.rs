@@ -1,15 +1,15 @@
 //! Contractions and attention.
 
-use super::cursor::Read;
-use super::parser::{Around, Parser};
+use super::cursor::ParseResult;
+use super::parser::{ParseContext, ProgramParser};
 use crate::dtype::DType;
 use crate::kernel::buffer::Extents;
 use crate::kernel::program::{Attend, Contract, Feed, Member};
 use crate::kernel::stage::{Param, Stage};
 use cranelift_entity::PrimaryMap;
 
-impl Parser<'_> {
-    pub(super) fn contract(&mut self) -> Read<Contract> {
+impl ProgramParser<'_> {
+    pub(super) fn contract(&mut self) -> ParseResult<Contract> {
         let name = self.name()?.to_string();
         self.cursor.expect("{")?;
         let mut contract = Contract { name, members: Default::default() };
@@ -21,7 +21,7 @@ impl Parser<'_> {
         Ok(contract)
     }
 
-    fn member(&mut self) -> Read<Member> {
+    fn member(&mut self) -> ParseResult<Member> {
         let [batch, rows, cols, depth] = self.headed(["batch", "rows", "cols", "depth"])?;
         let sum = self.sum()?;
         self.cursor.expect("{")?;
@@ -32,7 +32,7 @@ impl Parser<'_> {
         Ok(Member { batch, rows, cols, depth, lhs, rhs, sum, then })
     }
 
-    pub(super) fn attend(&mut self) -> Read<Attend> {
+    pub(super) fn attend(&mut self) -> ParseResult<Attend> {
         let name = self.name()?.to_string();
         let [batch, rows, stream, depth, width] =
             self.headed(["batch", "rows", "stream", "depth", "width"])?;
@@ -63,7 +63,7 @@ impl Parser<'_> {
     }
 
     /// `batch [2] rows [3] ..`
-    fn headed<const N: usize>(&mut self, words: [&str; N]) -> Read<[Extents; N]> {
+    fn headed<const N: usize>(&mut self, words: [&str; N]) -> ParseResult<[Extents; N]> {
         let mut found: [Extents; N] = std::array::from_fn(|_| Extents::new());
         for (word, extents) in words.into_iter().zip(&mut found) {
             self.cursor.expect(word)?;
@@ -73,13 +73,13 @@ impl Parser<'_> {
     }
 
     /// `sum f32`
-    fn sum(&mut self) -> Read<DType> {
+    fn sum(&mut self) -> ParseResult<DType> {
         self.cursor.expect("sum")?;
         self.cursor.dtype()
     }
 
     /// `lhs { .. out s0 }`
-    fn feed(&mut self, word: &str, sum: DType) -> Read<Feed> {
+    fn feed(&mut self, word: &str, sum: DType) -> ParseResult<Feed> {
         self.cursor.expect(word)?;
         self.cursor.expect("{")?;
         let mut params = self.params()?;
@@ -98,9 +98,9 @@ impl Parser<'_> {
     }
 
     /// `then { .. }`
-    fn then(&mut self, domain: usize, sum: DType) -> Read<Stage> {
+    fn then(&mut self, domain: usize, sum: DType) -> ParseResult<Stage> {
         self.cursor.expect("then")?;
         let (rows, tiles) = (&PrimaryMap::new(), &PrimaryMap::new());
-        self.stage(&Around { domain, rows, tiles, sum: Some(sum) }, Extents::new())
+        self.stage(&ParseContext { domain, rows, tiles, sum: Some(sum) }, Extents::new())
     }
 }

@@ -1,4 +1,4 @@
-//! Tokens one at a time, and the small phrases that everything else is made of.
+//! A cursor over tokens, and the small phrases of the grammar.
 
 use crate::builder::Number;
 use crate::diag::{At, Diagnostic, Kind, Span};
@@ -8,7 +8,7 @@ use crate::literal::Literal;
 use crate::text::lexer::{Lexer, Tok, Token};
 
 /// What reading gives: the first error ends it.
-pub(super) type Read<T> = Result<T, Diagnostic>;
+pub(super) type ParseResult<T> = Result<T, Diagnostic>;
 
 /// A place in the text.
 pub(super) struct Cursor<'s> {
@@ -76,7 +76,7 @@ impl<'s> Cursor<'s> {
     }
 
     /// Takes this punctuation, or this word.
-    pub(super) fn expect(&mut self, text: &str) -> Read<()> {
+    pub(super) fn expect(&mut self, text: &str) -> ParseResult<()> {
         match self.accept(text) {
             true => Ok(()),
             false => Err(self.wrong(&format!("`{text}`"))),
@@ -84,7 +84,7 @@ impl<'s> Cursor<'s> {
     }
 
     /// Takes a token of this class.
-    pub(super) fn take(&mut self, kind: Tok, wanted: &str) -> Read<&'s str> {
+    pub(super) fn take(&mut self, kind: Tok, wanted: &str) -> ParseResult<&'s str> {
         match self.kind() == kind {
             true => Ok(self.next()),
             false => Err(self.wrong(wanted)),
@@ -101,7 +101,7 @@ impl<'s> Cursor<'s> {
     }
 
     /// Takes a name that is this letter with a number.
-    pub(super) fn number_of(&mut self, letter: char) -> Read<u32> {
+    pub(super) fn number_of(&mut self, letter: char) -> ParseResult<u32> {
         let n = self.numbered(letter);
         let n = n.ok_or_else(|| self.wrong(&format!("`{letter}` with a number")))?;
         self.next();
@@ -109,7 +109,7 @@ impl<'s> Cursor<'s> {
     }
 
     /// Takes a name that is this letter with this number: definitions are in order.
-    pub(super) fn defines(&mut self, letter: char, number: usize) -> Read<()> {
+    pub(super) fn defines(&mut self, letter: char, number: usize) -> ParseResult<()> {
         match self.numbered(letter) {
             Some(n) if n as usize == number => {
                 self.next();
@@ -120,7 +120,7 @@ impl<'s> Cursor<'s> {
     }
 
     /// An integer.
-    pub(super) fn int(&mut self) -> Read<i64> {
+    pub(super) fn int(&mut self) -> ParseResult<i64> {
         let wanted = "an integer of 64 bits";
         let n = self.text().parse().ok().filter(|_| self.kind() == Tok::Int);
         let n = n.ok_or_else(|| self.wrong(wanted))?;
@@ -133,8 +133,8 @@ impl<'s> Cursor<'s> {
         &mut self,
         open: &str,
         close: &str,
-        mut item: impl FnMut(&mut Self) -> Read<T>,
-    ) -> Read<Vec<T>> {
+        mut item: impl FnMut(&mut Self) -> ParseResult<T>,
+    ) -> ParseResult<Vec<T>> {
         self.expect(open)?;
         let mut items = Vec::new();
         if self.accept(close) {
@@ -150,12 +150,12 @@ impl<'s> Cursor<'s> {
     }
 
     /// `[2, 3]`
-    pub(super) fn extents(&mut self) -> Read<Extents> {
+    pub(super) fn extents(&mut self) -> ParseResult<Extents> {
         Ok(self.list("[", "]", Self::int)?.into_iter().collect())
     }
 
     /// An element type.
-    pub(super) fn dtype(&mut self) -> Read<DType> {
+    pub(super) fn dtype(&mut self) -> ParseResult<DType> {
         let dtype = self.text().parse().ok().filter(|_| self.kind() == Tok::Ident);
         let dtype = dtype.ok_or_else(|| self.wrong("an element type"))?;
         self.next();
@@ -163,7 +163,7 @@ impl<'s> Cursor<'s> {
     }
 
     /// A constant of this type.
-    pub(super) fn literal(&mut self, dtype: DType) -> Read<Literal> {
+    pub(super) fn literal(&mut self, dtype: DType) -> ParseResult<Literal> {
         let text = self.text();
         let number = match (self.kind(), text) {
             (Tok::Int, _) => text.parse().ok().map(Number::Int),

@@ -1,6 +1,6 @@
 //! Index expressions and guards.
 
-use super::cursor::{Cursor, Read};
+use super::cursor::{Cursor, ParseResult};
 use crate::diag::Kind;
 use crate::index::{Guard, IndexExpr};
 use crate::text::lexer::Tok;
@@ -11,12 +11,12 @@ const MOST: usize = 512;
 
 impl Cursor<'_> {
     /// `[d0, d1 + 1]`
-    pub(super) fn index(&mut self) -> Read<SmallVec<[IndexExpr; 4]>> {
+    pub(super) fn index(&mut self) -> ParseResult<SmallVec<[IndexExpr; 4]>> {
         Ok(self.list("[", "]", Self::expr)?.into_iter().collect())
     }
 
     /// `when d0 - 1 in [0, 4) and d1 in [0, 2)`, or nothing.
-    pub(super) fn guards(&mut self) -> Read<SmallVec<[Guard; 2]>> {
+    pub(super) fn guards(&mut self) -> ParseResult<SmallVec<[Guard; 2]>> {
         let mut guards = SmallVec::new();
         let mut more = self.accept("when");
         while more {
@@ -34,11 +34,11 @@ impl Cursor<'_> {
     }
 
     /// An expression.
-    pub(super) fn expr(&mut self) -> Read<IndexExpr> {
+    pub(super) fn expr(&mut self) -> ParseResult<IndexExpr> {
         self.sum(&mut 0)
     }
 
-    fn sum(&mut self, operations: &mut usize) -> Read<IndexExpr> {
+    fn sum(&mut self, operations: &mut usize) -> ParseResult<IndexExpr> {
         let mut e = self.product(operations)?;
         loop {
             if self.accept("+") {
@@ -57,7 +57,7 @@ impl Cursor<'_> {
         }
     }
 
-    fn product(&mut self, operations: &mut usize) -> Read<IndexExpr> {
+    fn product(&mut self, operations: &mut usize) -> ParseResult<IndexExpr> {
         let mut e = self.atom(operations)?;
         loop {
             let make = match self.text() {
@@ -75,7 +75,7 @@ impl Cursor<'_> {
         }
     }
 
-    fn atom(&mut self, operations: &mut usize) -> Read<IndexExpr> {
+    fn atom(&mut self, operations: &mut usize) -> ParseResult<IndexExpr> {
         if self.kind() == Tok::Int {
             return self.int().map(IndexExpr::Const);
         }
@@ -102,7 +102,7 @@ impl Cursor<'_> {
         Ok(IndexExpr::Data { param, lo, hi })
     }
 
-    fn count(&self, operations: &mut usize) -> Read<()> {
+    fn count(&self, operations: &mut usize) -> ParseResult<()> {
         *operations += 1;
         match *operations <= MOST {
             true => Ok(()),

@@ -1,6 +1,6 @@
 //! Programs and their steps.
 
-use super::cursor::{Cursor, Read};
+use super::cursor::{Cursor, ParseResult};
 use crate::diag::{Diagnostic, Kind, Span};
 use crate::dtype::DType;
 use crate::kernel::buffer::{Buffer, BufferData, Role, Space, Storage};
@@ -30,13 +30,14 @@ pub fn parse(source: &str) -> Result<Program, Diagnostic> {
     let funcs = Func::ALL.iter().map(|&f| (f.name().to_string(), SOp::Func(f)));
     let ops = ops.chain(funcs).collect();
     let program = Program::default();
-    let mut parser = Parser { cursor, program, names: HashMap::new(), ops, within_fold: false };
+    let mut parser =
+        ProgramParser { cursor, program, names: HashMap::new(), ops, within_fold: false };
     parser.program()?;
     Ok(parser.program)
 }
 
 /// Reads one program.
-pub(super) struct Parser<'s> {
+pub(super) struct ProgramParser<'s> {
     pub(super) cursor: Cursor<'s>,
     pub(super) program: Program,
     names: HashMap<&'s str, Buffer>,
@@ -47,7 +48,7 @@ pub(super) struct Parser<'s> {
 }
 
 /// What a stage finds around it.
-pub(super) struct Around<'a> {
+pub(super) struct ParseContext<'a> {
     /// How many axes the domain has.
     pub(super) domain: usize,
     /// The scalars that may be kept.
@@ -58,8 +59,8 @@ pub(super) struct Around<'a> {
     pub(super) sum: Option<DType>,
 }
 
-impl<'s> Parser<'s> {
-    fn program(&mut self) -> Read<()> {
+impl<'s> ProgramParser<'s> {
+    fn program(&mut self) -> ParseResult<()> {
         self.cursor.expect("program")?;
         self.program.name = self.name()?.to_string();
         self.cursor.expect("{")?;
@@ -86,12 +87,12 @@ impl<'s> Parser<'s> {
     }
 
     /// `@name`
-    pub(super) fn name(&mut self) -> Read<&'s str> {
+    pub(super) fn name(&mut self) -> ParseResult<&'s str> {
         self.cursor.take(Tok::Func, "a name such as @f").map(|name| &name[1..])
     }
 
     /// A buffer's declaration, if one is next.
-    fn declaration(&mut self) -> Read<bool> {
+    fn declaration(&mut self) -> ParseResult<bool> {
         let role = match self.cursor.text() {
             "input" => Role::Input,
             "output" => Role::Output,
@@ -131,7 +132,7 @@ impl<'s> Parser<'s> {
     }
 
     /// The buffer of the name that is next.
-    pub(super) fn buffer(&mut self) -> Read<Buffer> {
+    pub(super) fn buffer(&mut self) -> ParseResult<Buffer> {
         let span = self.cursor.span();
         let name = self.cursor.take(Tok::Value, "a buffer")?;
         self.names.get(&name[1..]).copied().ok_or_else(|| {
@@ -140,7 +141,7 @@ impl<'s> Parser<'s> {
     }
 
     /// `%x` or `f32(0.5)`
-    pub(super) fn operand(&mut self) -> Read<Operand> {
+    pub(super) fn operand(&mut self) -> ParseResult<Operand> {
         if self.cursor.kind() == Tok::Value {
             return self.buffer().map(Operand::Buffer);
         }
@@ -152,7 +153,7 @@ impl<'s> Parser<'s> {
     }
 
     /// `as b1`, or nothing.
-    fn storage(&mut self) -> Read<Storage> {
+    fn storage(&mut self) -> ParseResult<Storage> {
         if !self.cursor.accept("as") {
             return Ok(Storage::Plain);
         }
@@ -164,7 +165,7 @@ impl<'s> Parser<'s> {
     }
 
     /// A step that begins with its buffers.
-    fn computed(&mut self) -> Read<Step> {
+    fn computed(&mut self) -> ParseResult<Step> {
         let out = self.buffer()?;
         let mut outputs = vec![out];
         while self.cursor.accept(",") {
@@ -207,7 +208,7 @@ impl<'s> Parser<'s> {
         Ok(Step::Library(library))
     }
 
-    fn scatter(&mut self, out: Buffer) -> Read<Scatter> {
+    fn scatter(&mut self, out: Buffer) -> ParseResult<Scatter> {
         let from = self.operand()?;
         let domain = self.cursor.extents()?;
         self.cursor.expect("{")?;
@@ -227,7 +228,7 @@ impl<'s> Parser<'s> {
     }
 
     /// `%x axis 1 descending`
-    fn argsort(&mut self, out: Buffer) -> Read<Argsort> {
+    fn argsort(&mut self, out: Buffer) -> ParseResult<Argsort> {
         let from = self.buffer()?;
         self.cursor.expect("axis")?;
         let wrong = self.cursor.wrong("an axis");
@@ -235,7 +236,7 @@ impl<'s> Parser<'s> {
         Ok(Argsort { from, out, axis, descending: self.cursor.accept("descending") })
     }
 
-    fn kernel(&mut self) -> Read<Kernel> {
+    fn kernel(&mut self) -> ParseResult<Kernel> {
         let mut kernel = Kernel { name: self.name()?.to_string(), ..Kernel::default() };
         kernel.domain = self.cursor.extents()?;
         self.cursor.expect("{")?;
@@ -256,8 +257,8 @@ impl<'s> Parser<'s> {
         while self.cursor.accept("stage") {
             let axes = self.cursor.extents()?;
             let (rows, tiles) = (&kernel.rows, &kernel.tiles);
-            let around = Around { domain: kernel.domain.len(), rows, tiles, sum: None };
-            let stage = self.stage(&around, axes)?;
+            let cx = ParseContext { domain: kernel.domain.len(), rows, tiles, sum: None };
+            let stage = self.stage(&cx, axes)?;
             kernel.stages.push(stage);
         }
         self.cursor.expect("}")?;
@@ -265,7 +266,7 @@ impl<'s> Parser<'s> {
     }
 
     /// `order(d1, d0) tiles(32, 64) vector d1`, each of them where it is.
-    fn schedule(&mut self) -> Read<Schedule> {
+    fn schedule(&mut self) -> ParseResult<Schedule> {
         let axis = |c: &mut Cursor<'_>| {
             let wrong = c.wrong("an axis");
             u8::try_from(c.number_of('d')?).map_err(|_| wrong)

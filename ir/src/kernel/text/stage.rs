@@ -1,7 +1,7 @@
 //! Stages: parameters, scalar programs, sinks.
 
-use super::cursor::Read;
-use super::parser::{Around, Parser};
+use super::cursor::ParseResult;
+use super::parser::{ParseContext, ProgramParser};
 use crate::diag::Kind;
 use crate::dtype::DType;
 use crate::kernel::buffer::Extents;
@@ -15,29 +15,29 @@ use smallvec::SmallVec;
 /// A parameter and, where it is read off a buffer or a constant, its type.
 pub(super) type Typed = (Param, DType);
 
-impl Parser<'_> {
+impl ProgramParser<'_> {
     /// `{ .. }` of a stage over these axes.
-    pub(super) fn stage(&mut self, around: &Around<'_>, axes: Extents) -> Read<Stage> {
+    pub(super) fn stage(&mut self, cx: &ParseContext<'_>, axes: Extents) -> ParseResult<Stage> {
         self.cursor.expect("{")?;
         let mut params = self.params()?;
         for (param, dtype) in &mut params {
             match param {
-                Param::Row(r) => match around.rows.get(*r) {
+                Param::Row(r) => match cx.rows.get(*r) {
                     Some(&d) => *dtype = d,
                     None => return Err(self.undeclared(&r.to_string())),
                 },
-                Param::Tile(t) => match around.tiles.get(*t) {
+                Param::Tile(t) => match cx.tiles.get(*t) {
                     Some(data) => *dtype = data.dtype,
                     None => return Err(self.undeclared(&t.to_string())),
                 },
-                Param::Sum => *dtype = around.sum.unwrap_or(DType::Token),
+                Param::Sum => *dtype = cx.sum.unwrap_or(DType::Token),
                 Param::Load(_) | Param::Coord(_) => {}
             }
         }
         let mut program = self.scalars(&params)?;
         let mut sinks = Vec::new();
         while !self.cursor.accept("}") {
-            let (sink, v) = self.sink(around, axes.len(), &program.insts)?;
+            let (sink, v) = self.sink(cx, axes.len(), &program.insts)?;
             sinks.push(sink);
             program.outputs.push(v);
         }
@@ -50,7 +50,7 @@ impl Parser<'_> {
     }
 
     /// `p0 = load %x[d0]`, .. : all that are next.
-    pub(super) fn params(&mut self) -> Read<Vec<Typed>> {
+    pub(super) fn params(&mut self) -> ParseResult<Vec<Typed>> {
         let mut params = Vec::new();
         while self.cursor.numbered('p').is_some() {
             self.cursor.defines('p', params.len())?;
@@ -60,7 +60,7 @@ impl Parser<'_> {
         Ok(params)
     }
 
-    fn param(&mut self) -> Read<Typed> {
+    fn param(&mut self) -> ParseResult<Typed> {
         if let Some(r) = self.cursor.numbered('r') {
             self.cursor.next();
             return Ok((Param::Row(Row::from_u32(r)), DType::Token));
@@ -89,7 +89,7 @@ impl Parser<'_> {
         Ok((Param::Load(pieces), dtype))
     }
 
-    fn piece(&mut self) -> Read<Piece> {
+    fn piece(&mut self) -> ParseResult<Piece> {
         let from = self.operand()?;
         let index = match from {
             Operand::Buffer(_) => self.cursor.index()?,
@@ -99,7 +99,7 @@ impl Parser<'_> {
     }
 
     /// `s0 = mul.f32 s1 s2`, .. : all that are next. Outputs are left to what follows.
-    pub(super) fn scalars(&mut self, params: &[Typed]) -> Read<ScalarProgram> {
+    pub(super) fn scalars(&mut self, params: &[Typed]) -> ParseResult<ScalarProgram> {
         let mut program = ScalarProgram::default();
         program.params.extend(params.iter().map(|p| p.1));
         while self.cursor.numbered('s').is_some() {
@@ -111,7 +111,7 @@ impl Parser<'_> {
         Ok(program)
     }
 
-    fn inst(&mut self, insts: &PrimaryMap<SVal, SInst>) -> Read<SInst> {
+    fn inst(&mut self, insts: &PrimaryMap<SVal, SInst>) -> ParseResult<SInst> {
         let span = self.cursor.span();
         let word = self.cursor.take(Tok::Ident, "a scalar operation")?;
         let (name, dtype) = word.rsplit_once('.').unwrap_or((word, ""));
@@ -149,7 +149,7 @@ impl Parser<'_> {
     }
 
     /// A value that is defined already.
-    pub(super) fn scalar(&mut self, insts: &PrimaryMap<SVal, SInst>) -> Read<SVal> {
+    pub(super) fn scalar(&mut self, insts: &PrimaryMap<SVal, SInst>) -> ParseResult<SVal> {
         let span = self.cursor.span();
         let v = SVal::from_u32(self.cursor.number_of('s')?);
         match insts.is_valid(v) {
@@ -163,10 +163,10 @@ impl Parser<'_> {
 
     fn sink(
         &mut self,
-        around: &Around<'_>,
+        cx: &ParseContext<'_>,
         axes: usize,
         insts: &PrimaryMap<SVal, SInst>,
-    ) -> Read<(Sink, SVal)> {
+    ) -> ParseResult<(Sink, SVal)> {
         if self.cursor.kind() == Tok::Value {
             let buffer = self.buffer()?;
             let index = self.cursor.index()?;
@@ -176,7 +176,7 @@ impl Parser<'_> {
             }
             let monoid = self.monoid("fold.", "`store` or `fold.` and a monoid")?;
             let v = self.scalar(insts)?;
-            let runs = self.runs(0, around.domain + axes)?;
+            let runs = self.runs(0, cx.domain + axes)?;
             let dtype = self.program.buffers[buffer].dtype;
             let then = Stage::storing(folded(monoid, insts[v].dtype), buffer, dtype, index);
             return Ok((Sink::Fold { monoid, runs, then: Box::new(then) }, v));
@@ -184,21 +184,21 @@ impl Parser<'_> {
         if self.cursor.text().starts_with("fold.") {
             let monoid = self.monoid("fold.", "`fold.` and a monoid")?;
             let v = self.scalar(insts)?;
-            let runs = self.runs(0, around.domain + axes)?;
+            let runs = self.runs(0, cx.domain + axes)?;
             if self.within_fold {
                 return Err(self.cursor.wrong("a sink that folds nothing"));
             }
             let sum = Some(folded(monoid, insts[v].dtype));
             // A fold that follows a fold is no program: texts do not nest without end.
             let outer = std::mem::replace(&mut self.within_fold, true);
-            let domain = around.domain + axes;
-            let then = self.stage(&Around { domain, sum, ..*around }, Extents::new());
+            let domain = cx.domain + axes;
+            let then = self.stage(&ParseContext { domain, sum, ..*cx }, Extents::new());
             self.within_fold = outer;
             return Ok((Sink::Fold { monoid, runs, then: Box::new(then?) }, v));
         }
         if let Some(r) = self.cursor.numbered('r') {
             let into = Row::from_u32(r);
-            if !around.rows.is_valid(into) {
+            if !cx.rows.is_valid(into) {
                 return Err(self.undeclared(&into.to_string()));
             }
             self.cursor.next();
@@ -208,14 +208,14 @@ impl Parser<'_> {
             }
             let monoid = self.monoid("reduce.", "`leave` or `reduce.` and a monoid")?;
             let v = self.scalar(insts)?;
-            let runs = self.runs(around.domain, axes)?;
+            let runs = self.runs(cx.domain, axes)?;
             return Ok((Sink::Reduce { monoid, runs, into }, v));
         }
         let Some(t) = self.cursor.numbered('t') else {
             return Err(self.cursor.wrong("a parameter, a value, a sink or `}`"));
         };
         let into = Tile::new(t as usize);
-        if !around.tiles.is_valid(into) {
+        if !cx.tiles.is_valid(into) {
             return Err(self.undeclared(&into.to_string()));
         }
         self.cursor.next();
@@ -225,13 +225,13 @@ impl Parser<'_> {
         }
         let monoid = self.monoid("scan.", "`keep` or `scan.` and a monoid")?;
         let v = self.scalar(insts)?;
-        let axis = axis(&mut self.cursor, around.domain, axes)?;
+        let axis = axis(&mut self.cursor, cx.domain, axes)?;
         let reverse = self.cursor.accept("reverse");
         Ok((Sink::Scan { monoid, axis, reverse, into }, v))
     }
 
     /// `lane(d1) chain(d0)`: all that are next, of these many axes from the first on.
-    fn runs(&mut self, first: usize, axes: usize) -> Read<SmallVec<[Run; 2]>> {
+    fn runs(&mut self, first: usize, axes: usize) -> ParseResult<SmallVec<[Run; 2]>> {
         let mut runs = SmallVec::new();
         while let Some(order) =
             [Order::Lane, Order::Chain].into_iter().find(|o| self.cursor.is(o.name()))
@@ -244,7 +244,7 @@ impl Parser<'_> {
     }
 
     /// `reduce.sum`
-    fn monoid(&mut self, before: &str, wanted: &str) -> Read<Monoid> {
+    fn monoid(&mut self, before: &str, wanted: &str) -> ParseResult<Monoid> {
         let name = self.cursor.text().strip_prefix(before);
         let monoid = name.and_then(|n| Monoid::ALL.into_iter().find(|m| m.name() == n));
         let monoid = monoid.ok_or_else(|| self.cursor.wrong(wanted))?;
@@ -259,7 +259,7 @@ fn folded(monoid: Monoid, dtype: DType) -> DType {
 }
 
 /// An axis by its coordinate's name, as its number among these many from the first on.
-fn axis(cursor: &mut super::cursor::Cursor<'_>, first: usize, axes: usize) -> Read<u8> {
+fn axis(cursor: &mut super::cursor::Cursor<'_>, first: usize, axes: usize) -> ParseResult<u8> {
     let wrong = cursor.wrong("an axis that may be named here");
     let d = cursor.number_of('d')? as usize;
     let number = d.checked_sub(first).filter(|&a| a < axes);

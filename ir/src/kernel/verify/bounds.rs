@@ -28,7 +28,7 @@ const MOST: i128 = 1 << 62;
 
 /// What is known where an expression is evaluated.
 #[derive(Clone)]
-pub(super) struct Scope<'a> {
+pub(super) struct BoundsScope<'a> {
     extents: &'a [i64],
     /// Types of the parameters that have been read.
     params: &'a [DType],
@@ -36,10 +36,10 @@ pub(super) struct Scope<'a> {
     unreachable: bool,
 }
 
-impl<'a> Scope<'a> {
+impl<'a> BoundsScope<'a> {
     /// Coordinates below these extents, and parameters of these types to read data from.
-    pub(super) fn new(extents: &'a [i64], params: &'a [DType]) -> Scope<'a> {
-        Scope { extents, params, facts: HashMap::new(), unreachable: extents.contains(&0) }
+    pub(super) fn new(extents: &'a [i64], params: &'a [DType]) -> BoundsScope<'a> {
+        BoundsScope { extents, params, facts: HashMap::new(), unreachable: extents.contains(&0) }
     }
 
     /// From here on the guards hold.
@@ -165,14 +165,14 @@ mod tests {
         IndexExpr::axis(d)
     }
 
-    fn of(scope: &Scope<'_>, e: &IndexExpr) -> (i128, i128) {
+    fn of(scope: &BoundsScope<'_>, e: &IndexExpr) -> (i128, i128) {
         let i = scope.interval(e).expect("well formed");
         (i.lo, i.hi)
     }
 
     #[test]
     fn expressions_have_tight_intervals() {
-        let scope = Scope::new(&[4, 6], &[]);
+        let scope = BoundsScope::new(&[4, 6], &[]);
         assert_eq!(of(&scope, &axis(0).times(-2).plus(6)), (0, 6));
         assert_eq!(of(&scope, &axis(0).times(6).sum(axis(1)).floor_div(8)), (0, 2));
         assert_eq!(of(&scope, &axis(1).plus(-3).floor_div(2)), (-2, 1));
@@ -185,13 +185,13 @@ mod tests {
     fn guards_narrow_what_they_speak_of() {
         let shifted = axis(0).plus(-1);
         let guards = [Guard { expr: shifted.clone(), range: 0..2 }];
-        let mut inside = Scope::new(&[4], &[]);
+        let mut inside = BoundsScope::new(&[4], &[]);
         inside.assume(&guards).expect("well formed");
         assert_eq!(of(&inside, &shifted.clone().times(3)), (0, 3));
         assert_eq!(of(&inside, &axis(0)), (0, 3));
         let guards = [Guard { expr: axis(0), range: 0..3 }];
         let all = [Guard { expr: axis(0), range: 0..4 }];
-        let mut after = Scope::new(&[4], &[]);
+        let mut after = BoundsScope::new(&[4], &[]);
         after.assume_not(&guards).expect("well formed");
         assert_eq!(of(&after, &axis(0).plus(-3)), (0, 0));
         after.assume_not(&all).expect("well formed");
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn huge_numbers_are_refused() {
-        let scope = Scope::new(&[1 << 40], &[]);
+        let scope = BoundsScope::new(&[1 << 40], &[]);
         let huge = axis(0).times(1 << 40);
         assert_eq!(scope.interval(&huge).map_err(|w| w.kind), Err(Kind::Limit));
     }

@@ -1,25 +1,25 @@
-//! Contractions and attention: their operands, what becomes of their sums, and what members share.
+//! Contractions and attention: operands, epilogues, and what members share.
 
-use super::kernel::{Around, Left};
-use super::{Check, Wrong, iterable};
+use super::kernel::{StageContext, StageOutputs};
+use super::{ProgramVerifier, Wrong, iterable};
 use crate::diag::Kind;
 use crate::dtype::DType;
 use crate::kernel::program::{Attend, Contract, Feed, Member};
 use crate::kernel::stage::{Param, Sink, Stage};
 use cranelift_entity::PrimaryMap;
 
-impl Check<'_> {
+impl ProgramVerifier<'_> {
     pub(super) fn contract(&mut self, place: &str, step: &Contract) {
         if let Err(wrong) = shared(&step.members) {
             self.report(place, wrong);
         }
-        let mut left = Left::default();
+        let mut left = StageOutputs::default();
         for (k, member) in step.members.iter().enumerate() {
             self.member(&format!("{place}, member {k}"), member, &mut left);
         }
     }
 
-    fn member(&mut self, place: &str, member: &Member, left: &mut Left) {
+    fn member(&mut self, place: &str, member: &Member, left: &mut StageOutputs) {
         let feeds = member.feeds();
         let Some(types) = self.feeds(place, &feeds, &member.result(), None) else { return };
         if let Err(wrong) = products(&types, member.sum) {
@@ -37,7 +37,7 @@ impl Check<'_> {
         if let Err(wrong) = checked {
             self.report(place, wrong);
         }
-        self.then(place, &step.result(), &step.then, step.sum, &mut Left::default());
+        self.then(place, &step.result(), &step.then, step.sum, &mut StageOutputs::default());
     }
 
     /// Checks operands over their extents, and gives the types of their elements, where those of the
@@ -80,7 +80,7 @@ impl Check<'_> {
         domain: &[i64],
         then: &Stage,
         sum: DType,
-        left: &mut Left,
+        left: &mut StageOutputs,
     ) {
         let place = format!("{place}, then");
         let whole = |s: &Sink| matches!(s, Sink::Store { .. } | Sink::Fold { .. });
@@ -91,7 +91,7 @@ impl Check<'_> {
             return self.report(place, Wrong::new(Kind::Shape, m));
         }
         let (rows, tiles) = (&PrimaryMap::new(), &PrimaryMap::new());
-        self.stage(&place, &Around { domain, rows, tiles, sum: Some(sum) }, then, left);
+        self.stage(&place, &StageContext { domain, rows, tiles, sum: Some(sum) }, then, left);
     }
 
     /// Checks where the logarithms of the weights' sums go.

@@ -1,4 +1,4 @@
-//! That a store writes every element of its buffer exactly once.
+//! Proof that a store writes every element of its buffer exactly once.
 
 use super::Wrong;
 use crate::diag::Kind;

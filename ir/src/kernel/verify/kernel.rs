@@ -1,8 +1,8 @@
 //! Kernels and their stages.
 
-use super::bounds::Scope;
+use super::bounds::BoundsScope;
 use super::disjoint::exactly_once;
-use super::{Check, Wrong, iterable};
+use super::{ProgramVerifier, Wrong, iterable};
 use crate::diag::Kind;
 use crate::dtype::DType;
 use crate::index::IndexExpr;
@@ -13,7 +13,7 @@ use cranelift_entity::{PrimaryMap, SecondaryMap};
 use smallvec::SmallVec;
 
 /// What a stage finds around it.
-pub(super) struct Around<'a> {
+pub(super) struct StageContext<'a> {
     /// Extents of the domain.
     pub(super) domain: &'a [i64],
     /// The scalars that are kept.
@@ -25,7 +25,7 @@ pub(super) struct Around<'a> {
 }
 
 /// What a fold is made of.
-struct Made<'a> {
+struct FoldSource<'a> {
     monoid: Monoid,
     runs: &'a [Run],
     /// The type of what is folded.
@@ -34,13 +34,13 @@ struct Made<'a> {
 
 /// What the stages of a step have left so far.
 #[derive(Default)]
-pub(super) struct Left {
+pub(super) struct StageOutputs {
     rows: SecondaryMap<Row, bool>,
     tiles: SecondaryMap<Tile, bool>,
     stored: Vec<Buffer>,
 }
 
-impl Left {
+impl StageOutputs {
     /// Notes all that a stage leaves: one that is wrong is reported once, not by what comes after.
     fn note(&mut self, stage: &Stage) {
         for sink in &stage.sinks {
@@ -54,7 +54,7 @@ impl Left {
     }
 }
 
-impl Check<'_> {
+impl ProgramVerifier<'_> {
     pub(super) fn kernel(&mut self, place: &str, kernel: &Kernel) {
         let sound = iterable(&kernel.domain)
             .and_then(|()| kernel.tiles.values().try_for_each(|t| iterable(&t.dims)))
@@ -63,10 +63,10 @@ impl Check<'_> {
             return self.report(place, wrong);
         }
         let (domain, rows, tiles) = (&kernel.domain, &kernel.rows, &kernel.tiles);
-        let around = Around { domain, rows, tiles, sum: None };
-        let mut left = Left::default();
+        let cx = StageContext { domain, rows, tiles, sum: None };
+        let mut left = StageOutputs::default();
         for (k, stage) in kernel.stages.iter().enumerate() {
-            self.stage(&format!("{place}, stage {k}"), &around, stage, &mut left);
+            self.stage(&format!("{place}, stage {k}"), &cx, stage, &mut left);
         }
         let rows = kernel.rows.keys().filter(|&r| !left.rows[r]).map(|r| r.to_string());
         let tiles = kernel.tiles.keys().filter(|&t| !left.tiles[t]).map(|t| t.to_string());
@@ -79,11 +79,11 @@ impl Check<'_> {
     pub(super) fn stage(
         &mut self,
         place: &str,
-        around: &Around<'_>,
+        cx: &StageContext<'_>,
         stage: &Stage,
-        left: &mut Left,
+        left: &mut StageOutputs,
     ) {
-        let extents: Extents = around.domain.iter().chain(&stage.axes).copied().collect();
+        let extents: Extents = cx.domain.iter().chain(&stage.axes).copied().collect();
         if let Err(wrong) = iterable(&extents) {
             left.note(stage);
             return self.report(place, wrong);
@@ -91,16 +91,16 @@ impl Check<'_> {
         let before = self.errors.len();
         self.params(place, &extents, &stage.params, &stage.program.params, |param| match param {
             Param::Row(r) => match left.rows[*r] {
-                true => Ok(around.rows[*r]),
+                true => Ok(cx.rows[*r]),
                 false => Err(early(r)),
             },
             Param::Tile(t) => {
                 if !left.tiles[*t] {
                     return Err(early(t));
                 }
-                over(*t, &around.tiles[*t].dims, &stage.axes).map(|()| around.tiles[*t].dtype)
+                over(*t, &cx.tiles[*t].dims, &stage.axes).map(|()| cx.tiles[*t].dtype)
             }
-            Param::Sum => around.sum.ok_or_else(|| {
+            Param::Sum => cx.sum.ok_or_else(|| {
                 Wrong::new(
                     Kind::Dominance,
                     "there is no sum: only what follows a contraction has it",
@@ -119,16 +119,16 @@ impl Check<'_> {
         if self.errors.len() > before {
             return left.note(stage);
         }
-        let mut made = Left::default();
+        let mut made = StageOutputs::default();
         for (k, sink) in stage.sinks.iter().enumerate() {
             let dtype = stage.program.insts[stage.program.outputs[k]].dtype;
             let place = format!("{place}, sink {k}");
             let checked = match sink {
                 Sink::Fold { monoid, runs, then } => {
-                    let made = Made { monoid: *monoid, runs, dtype };
+                    let made = FoldSource { monoid: *monoid, runs, dtype };
                     self.fold(&place, &extents, &made, then, left)
                 }
-                _ => self.sink(around, stage, sink, dtype, left, &mut made),
+                _ => self.sink(cx, stage, sink, dtype, left, &mut made),
             };
             if let Err(wrong) = checked {
                 self.report(place, wrong);
@@ -142,9 +142,9 @@ impl Check<'_> {
         &mut self,
         place: &str,
         extents: &[i64],
-        made: &Made<'_>,
+        made: &FoldSource<'_>,
         then: &Stage,
-        left: &mut Left,
+        left: &mut StageOutputs,
     ) -> Result<(), Wrong> {
         let Some(sum) = made.monoid.result(made.dtype) else {
             return fits(None, made.dtype, made.dtype, "");
@@ -166,14 +166,14 @@ impl Check<'_> {
     /// Checks where an output of this type goes. `made` is what the stage's other outputs leave.
     fn sink(
         &self,
-        around: &Around<'_>,
+        cx: &StageContext<'_>,
         stage: &Stage,
         sink: &Sink,
         dtype: DType,
-        left: &Left,
-        made: &mut Left,
+        left: &StageOutputs,
+        made: &mut StageOutputs,
     ) -> Result<(), Wrong> {
-        let extents: Extents = around.domain.iter().chain(&stage.axes).copied().collect();
+        let extents: Extents = cx.domain.iter().chain(&stage.axes).copied().collect();
         match sink {
             Sink::Store { buffer, .. } => {
                 let again = left.stored.contains(buffer) || made.stored.contains(buffer);
@@ -189,20 +189,20 @@ impl Check<'_> {
             Sink::Scan { into, .. } | Sink::Keep(into) => {
                 once(left.tiles[*into] || made.tiles[*into], into)?;
                 made.tiles[*into] = true;
-                over(*into, &around.tiles[*into].dims, &stage.axes)?;
+                over(*into, &cx.tiles[*into].dims, &stage.axes)?;
             }
         }
         match sink {
             Sink::Store { buffer, index } => {
                 let data = self.data(*buffer);
                 fits(Some(dtype), dtype, data.dtype, format_args!("%{}", data.name))?;
-                Scope::new(&extents, &[]).inside(index, &data.dims)?;
+                BoundsScope::new(&extents, &[]).inside(index, &data.dims)?;
                 exactly_once(index, &data.dims, &extents)
             }
             // Its own check reports what is wrong with what follows.
             Sink::Fold { .. } => Ok(()),
             Sink::Reduce { monoid, runs, into } => {
-                fits(monoid.result(dtype), dtype, around.rows[*into], into)?;
+                fits(monoid.result(dtype), dtype, cx.rows[*into], into)?;
                 let kept = remaining(runs, &stage.axes)?;
                 match kept.iter().all(|&n| n == 1) {
                     true => Ok(()),
@@ -214,19 +214,19 @@ impl Check<'_> {
             }
             Sink::Scan { monoid, axis, into, .. } => {
                 let result = monoid.result(dtype).filter(|_| !monoid.is_arg());
-                fits(result, dtype, around.tiles[*into].dtype, into)?;
+                fits(result, dtype, cx.tiles[*into].dtype, into)?;
                 match usize::from(*axis) < stage.axes.len() {
                     true => Ok(()),
                     false => Err(Wrong::new(Kind::Shape, "the scan's axis is not the stage's")),
                 }
             }
-            Sink::Keep(into) => fits(Some(dtype), dtype, around.tiles[*into].dtype, into),
+            Sink::Keep(into) => fits(Some(dtype), dtype, cx.tiles[*into].dtype, into),
             Sink::Leave(into) => {
                 if !stage.axes.is_empty() {
                     let m = "a stage with axes has many values, not one to leave";
                     return Err(Wrong::new(Kind::Shape, m));
                 }
-                fits(Some(dtype), dtype, around.rows[*into], into)
+                fits(Some(dtype), dtype, cx.rows[*into], into)
             }
         }
     }

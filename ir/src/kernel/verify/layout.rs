@@ -1,4 +1,4 @@
-//! Buffers: type, size, values, and how they lie in memory.
+//! Buffers: types, sizes, constants, and layouts.
 
 use super::Wrong;
 use super::disjoint::reach;

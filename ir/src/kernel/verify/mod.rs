@@ -53,7 +53,8 @@ impl<T> Deref for Verified<T> {
 /// # Errors
 /// Every broken rule, with the step, stage and place; at most [`MAX_ERRORS`].
 pub fn verify(program: Program) -> Result<Verified<Program>, Vec<Diagnostic>> {
-    let mut check = Check { program: &program, written: SecondaryMap::new(), errors: Vec::new() };
+    let mut check =
+        ProgramVerifier { program: &program, written: SecondaryMap::new(), errors: Vec::new() };
     check.buffers();
     // What follows multiplies extents and looks buffers up: only when those are sound.
     if check.errors.is_empty() && check.references() {
@@ -65,14 +66,14 @@ pub fn verify(program: Program) -> Result<Verified<Program>, Vec<Diagnostic>> {
     if errors.is_empty() { Ok(Verified(program)) } else { Err(errors) }
 }
 
-struct Check<'p> {
+struct ProgramVerifier<'p> {
     program: &'p Program,
     /// The buffers that the steps so far have written.
     written: SecondaryMap<Buffer, bool>,
     errors: Vec<Diagnostic>,
 }
 
-impl Check<'_> {
+impl ProgramVerifier<'_> {
     fn report(&mut self, place: impl fmt::Display, wrong: Wrong) {
         let at = At {
             func: Some(self.program.name.clone()),

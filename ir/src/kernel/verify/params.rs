@@ -1,12 +1,12 @@
-//! Parameters: what is read, of which type, and that it is there.
+//! Parameters of stages: sources, types, and bounds.
 
-use super::bounds::Scope;
-use super::{Check, Wrong};
+use super::bounds::BoundsScope;
+use super::{ProgramVerifier, Wrong};
 use crate::diag::Kind;
 use crate::dtype::DType;
 use crate::kernel::stage::{Operand, Param, Piece};
 
-impl Check<'_> {
+impl ProgramVerifier<'_> {
     /// Checks the parameters of a stage against those its program declares. `kept` checks those that
     /// read what was kept or summed, and gives their type.
     pub(super) fn params(
@@ -23,7 +23,7 @@ impl Check<'_> {
             return self.report(place, Wrong::new(Kind::Arity, m));
         }
         for (k, param) in params.iter().enumerate() {
-            let scope = Scope::new(extents, &declared[..k]);
+            let scope = BoundsScope::new(extents, &declared[..k]);
             let found = match param {
                 Param::Load(pieces) => self.load(pieces, scope),
                 Param::Coord(e) => scope.interval(e).map(|_| DType::I64),
@@ -39,7 +39,7 @@ impl Check<'_> {
     }
 
     /// Checks a load, and gives the type of what it reads.
-    fn load<'s>(&self, pieces: &'s [Piece], mut scope: Scope<'s>) -> Result<DType, Wrong> {
+    fn load<'s>(&self, pieces: &'s [Piece], mut scope: BoundsScope<'s>) -> Result<DType, Wrong> {
         let mut found: Option<DType> = None;
         for (k, piece) in pieces.iter().enumerate() {
             let last = k + 1 == pieces.len();

@@ -1,6 +1,6 @@
-//! Schedules: that they speak of coordinates that are there and can be walked so.
+//! Schedules: their coordinates exist and can be reordered as they ask.
 
-use super::{Check, Wrong};
+use super::{ProgramVerifier, Wrong};
 use crate::diag::Kind;
 use crate::kernel::buffer::Storage;
 use crate::kernel::stage::{Kernel, Order, Sink};
@@ -65,7 +65,7 @@ fn vector(kernel: &Kernel, c: usize) -> Result<(), Wrong> {
     }
 }
 
-impl Check<'_> {
+impl ProgramVerifier<'_> {
     /// Checks a kernel's schedule.
     pub(super) fn scheduled(&self, kernel: &Kernel) -> Result<(), Wrong> {
         scheduled(kernel)?;

@@ -1,8 +1,8 @@
-//! Scatters, orders, functions of libraries, copies.
+//! Scatters, argsorts, library functions, transfers.
 
-use super::bounds::Scope;
+use super::bounds::BoundsScope;
 use super::kernel::fits;
-use super::{Check, Wrong, iterable};
+use super::{ProgramVerifier, Wrong, iterable};
 use crate::diag::Kind;
 use crate::dtype::DType;
 use crate::kernel::buffer::Storage;
@@ -10,7 +10,7 @@ use crate::kernel::program::{Argsort, Library, Scatter, Transfer};
 use crate::kernel::stage::{Operand, Param};
 use crate::types::MAX_BYTES;
 
-impl Check<'_> {
+impl ProgramVerifier<'_> {
     pub(super) fn scatter(&mut self, place: &str, step: &Scatter) {
         let before = self.errors.len();
         if let Err(wrong) = iterable(&step.domain) {
@@ -60,7 +60,7 @@ impl Check<'_> {
         let dtype = step.program.insts[update].dtype;
         let wide = out.dtype.compute();
         fits(crate::op::Monoid::Sum.result(dtype), dtype, wide, &name)?;
-        let mut scope = Scope::new(&step.domain, &step.program.params);
+        let mut scope = BoundsScope::new(&step.domain, &step.program.params);
         scope.assume(&step.guards)?;
         scope.inside(&step.index, &out.dims)
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a part of a program, before it is known where.
+//! A violated rule, before its location is known.
 
 use crate::diag::Kind;
 

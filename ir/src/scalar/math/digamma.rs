@@ -8,7 +8,7 @@
 use super::cot::{COT_32, COT_64, pi_cot};
 use super::double::{Double, two_sum};
 use super::float::{is_f32, poly};
-use super::log::Parts;
+use super::log::LogParts;
 use super::real::Real;
 use crate::dtype::DType;
 use crate::scalar::record::S;
@@ -16,21 +16,21 @@ use crate::scalar::record::S;
 /// The derivative of log |gamma(x)|; the poles are NaN.
 pub(super) fn digamma<'r>(x: S<'r>) -> S<'r> {
     if is_f32(x) {
-        let fits = Fits { root: &ROOT_32, large: &LARGE_32, cot: &COT_32 };
+        let fits = DigammaFits { root: &ROOT_32, large: &LARGE_32, cot: &COT_32 };
         in_f64::<S<'r>>(x.convert(DType::F64), &fits).convert(DType::F32)
     } else {
-        in_f64::<Double<'r>>(x, &Fits { root: &ROOT_64, large: &LARGE_64, cot: &COT_64 })
+        in_f64::<Double<'r>>(x, &DigammaFits { root: &ROOT_64, large: &LARGE_64, cot: &COT_64 })
     }
 }
 
 /// The polynomials of one format.
-struct Fits {
+struct DigammaFits {
     root: &'static [f64],
     large: &'static [f64],
     cot: &'static [f64],
 }
 
-fn in_f64<'r, R: Real<'r>>(x: S<'r>, fits: &Fits) -> S<'r> {
+fn in_f64<'r, R: Real<'r>>(x: S<'r>, fits: &DigammaFits) -> S<'r> {
     let a = x.abs();
     let below = a.lt(1.0);
     let moved = two_sum(a, below.select(x.lit(1.0), 0.0));
@@ -40,7 +40,7 @@ fn in_f64<'r, R: Real<'r>>(x: S<'r>, fits: &Fits) -> S<'r> {
 
     let inverse = 1.0 / a;
     let z = inverse * inverse;
-    let far = R::sum(Parts::of_any(a).log(), -inverse.fma(0.5, z * poly(z, fits.large)));
+    let far = R::sum(LogParts::of_any(a).log(), -inverse.fma(0.5, z * poly(z, fits.large)));
     let y = R::select(a.lt(2.0), R::of(near), far);
 
     // -1/x of the recurrence and 1/a of the reflection are one term, and where both are due none.

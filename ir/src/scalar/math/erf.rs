@@ -6,7 +6,7 @@
 //! erfc x" (1981), with the error of the square and of the quotient carried along.
 
 use super::double::{fast_two_sum, two_product};
-use super::exp::{EXPM1_32, EXPM1_64, Split, exp_coefficients, scale};
+use super::exp::{EXPM1_32, EXPM1_64, ExpSplit, exp_coefficients, scale};
 use super::float::{float, is_f32, poly, poly_then};
 use crate::scalar::record::S;
 use std::f64::consts::{LN_2, LOG2_E};
@@ -53,7 +53,7 @@ pub(super) fn erfc<'r>(x: S<'r>) -> S<'r> {
     // e^-(a^2), with the square's error in the reduced argument.
     let na = -a;
     let square = na * a;
-    let Split { k, r } = Split::of(square, Some(na.fma(a, -square)), 2 * f.bias);
+    let ExpSplit { k, r } = ExpSplit::of(square, Some(na.fma(a, -square)), 2 * f.bias);
     // (e + e_lo) (1 + r + r^2 Q(r)), smallest first.
     let high = r * r * poly(r, if is_f32(x) { &EXPM1_32 as &[f64] } else { &EXPM1_64 });
     let small = e.hi.fma(high, e_lo.fma(r + high, e_lo));

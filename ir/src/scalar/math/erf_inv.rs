@@ -5,13 +5,13 @@
 //! counts for less than half in the result, so that w needs no second word; 1 - x^2 is rounded once.
 
 use super::float::{is_f32, poly};
-use super::log::Parts;
+use super::log::LogParts;
 use crate::scalar::record::S;
 
 /// The inverse of the error function.
 pub(super) fn erf_inv<'r>(x: S<'r>) -> S<'r> {
     let square = x.fma(-x, 1.0);
-    let w = -Parts::of_normal(square, None).log();
+    let w = -LogParts::of_normal(square, None).log();
     let (centre, tail): (&[f64], &[f64]) =
         if is_f32(x) { (&CENTRE_32, &TAIL_32) } else { (&CENTRE_64, &TAIL_64) };
     // The middles are where the lowest coefficient is nearly a number of its format.

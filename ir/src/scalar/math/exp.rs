@@ -17,7 +17,7 @@ pub(super) fn exp<'r>(x: S<'r>) -> S<'r> {
 
 /// e^x for x between -746 and 710, in `f32` -104 and 89, or NaN.
 pub(super) fn exp_in_range<'r>(x: S<'r>) -> S<'r> {
-    let split = Split::of(x, None, 2 * float(x).bias);
+    let split = ExpSplit::of(x, None, 2 * float(x).bias);
     let y = poly_then(split.r, &[1.0, 1.0], exp_coefficients(x));
     scale(y, split.k)
 }
@@ -39,7 +39,7 @@ pub(super) fn exp2<'r>(x: S<'r>) -> S<'r> {
 pub(super) fn expm1<'r>(x: S<'r>) -> S<'r> {
     let f = float(x);
     let (low, high, tiny) = if is_f32(x) { (-30.0, 89.0, 1e-30) } else { (-60.0, 710.0, 1e-290) };
-    let split = Split::of(x.max(low).min(high), None, f.bias - 1);
+    let split = ExpSplit::of(x.max(low).min(high), None, f.bias - 1);
     let half_power = f.power(split.k);
     // r before r^2 Q(r): where n = 1 that sum is exact, and it is there that the halves cancel.
     let r = split.r;
@@ -55,22 +55,22 @@ pub(super) fn exp_coefficients(r: S<'_>) -> &'static [f64] {
 }
 
 /// x + low = n ln 2 + r.
-pub(super) struct Split<'r> {
+pub(super) struct ExpSplit<'r> {
     /// An integer whose low bits are n + offset.
     pub(super) k: S<'r>,
     /// The reduced argument.
     pub(super) r: S<'r>,
 }
 
-impl<'r> Split<'r> {
+impl<'r> ExpSplit<'r> {
     /// Splits `x`, or `x + low` with `low` so small that it does not move the rounding.
-    pub(super) fn of(x: S<'r>, low: Option<S<'r>>, offset: i64) -> Split<'r> {
+    pub(super) fn of(x: S<'r>, low: Option<S<'r>>, offset: i64) -> ExpSplit<'r> {
         let magic = float(x).magic + offset as f64;
-        Split::at(x.fma(LOG2_E, magic), magic, x, low)
+        ExpSplit::at(x.fma(LOG2_E, magic), magic, x, low)
     }
 
     /// Splits with n = `t - magic`.
-    pub(super) fn at(t: S<'r>, magic: f64, x: S<'r>, low: Option<S<'r>>) -> Split<'r> {
+    pub(super) fn at(t: S<'r>, magic: f64, x: S<'r>, low: Option<S<'r>>) -> ExpSplit<'r> {
         let (ln2_hi, ln2_lo) = ln2(x);
         let n = t - magic;
         // The head is exact, so that one rounding remains.
@@ -79,7 +79,7 @@ impl<'r> Split<'r> {
             None => n.fma(-ln2_lo, head),
             Some(low) => head + n.fma(-ln2_lo, low),
         };
-        Split { k: t.bitcast(float(x).int), r }
+        ExpSplit { k: t.bitcast(float(x).int), r }
     }
 }
 

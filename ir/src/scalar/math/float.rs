@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::scalar::record::S;
 
 /// The constants of a binary float format.
-pub(super) struct Float {
+pub(super) struct FloatFormat {
     /// The format itself.
     pub(super) dtype: DType,
     /// The signed integer of its width.
@@ -22,7 +22,7 @@ pub(super) struct Float {
     pub(super) sqrt_half: i64,
 }
 
-const F32: Float = Float {
+const F32: FloatFormat = FloatFormat {
     dtype: DType::F32,
     int: DType::I32,
     fraction: 23,
@@ -32,7 +32,7 @@ const F32: Float = Float {
     sqrt_half: 0x3f35_04f3,
 };
 
-const F64: Float = Float {
+const F64: FloatFormat = FloatFormat {
     dtype: DType::F64,
     int: DType::I64,
     fraction: 52,
@@ -43,7 +43,7 @@ const F64: Float = Float {
 };
 
 /// The format of `x`.
-pub(super) fn float(x: S<'_>) -> &'static Float {
+pub(super) fn float(x: S<'_>) -> &'static FloatFormat {
     if is_f32(x) { &F32 } else { &F64 }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn is_f32(x: S<'_>) -> bool {
     x.dtype() == DType::F32
 }
 
-impl Float {
+impl FloatFormat {
     /// The bits of 1.
     pub(super) fn one(&self) -> i64 {
         self.bias << self.fraction

@@ -2,7 +2,7 @@
 //! `log1p`. Magnitudes are computed; odd functions take the sign from their operand.
 
 use super::double::{Double, fast_two_sum};
-use super::exp::{Split, exp_coefficients, exp_in_range, scale};
+use super::exp::{ExpSplit, exp_coefficients, exp_in_range, scale};
 use super::float::{float, is_f32, poly, poly_then};
 use super::log::log1p_positive;
 use crate::scalar::record::S;
@@ -21,7 +21,7 @@ pub(super) fn tanh<'r>(x: S<'r>) -> S<'r> {
     let twice = a + a;
     let magic = f.magic + f.bias as f64;
     let t = twice.fma(LOG2_E, 0.5 - 0.5 * LOG2_E) + magic;
-    let split = Split::at(t, magic, twice, None);
+    let split = ExpSplit::at(t, magic, twice, None);
     let power = f.power(split.k);
     let q = poly(split.r, if is_f32(x) { &TANH_32 as &[f64] } else { &TANH_64 });
     let p = (split.r * split.r).fma(q, split.r);
@@ -59,7 +59,7 @@ pub(super) fn sinh<'r>(x: S<'r>) -> S<'r> {
 fn half_exp<'r>(x: S<'r>) -> S<'r> {
     let f = float(x);
     let a = x.abs().min(if is_f32(x) { 91.0 } else { 712.0 });
-    let split = Split::of(a, None, 2 * f.bias - 1);
+    let split = ExpSplit::of(a, None, 2 * f.bias - 1);
     let y = poly_then(split.r, &[1.0, 1.0], exp_coefficients(x));
     scale(y, split.k)
 }

@@ -16,22 +16,22 @@ use crate::scalar::record::S;
 /// log |gamma(x)|; the poles are +inf.
 pub(super) fn lgamma<'r>(x: S<'r>) -> S<'r> {
     if is_f32(x) {
-        let fits = Fits { near_two: &NEAR_TWO_32, stirling: &STIRLING_32, sinc: &SINC_32 };
+        let fits = LgammaFits { near_two: &NEAR_TWO_32, stirling: &STIRLING_32, sinc: &SINC_32 };
         in_f64::<S<'r>>(x.convert(DType::F64), &fits).convert(DType::F32)
     } else {
-        let fits = Fits { near_two: &NEAR_TWO_64, stirling: &STIRLING_64, sinc: &SINC_64 };
+        let fits = LgammaFits { near_two: &NEAR_TWO_64, stirling: &STIRLING_64, sinc: &SINC_64 };
         in_f64::<Double<'r>>(x, &fits)
     }
 }
 
 /// The polynomials of one format.
-struct Fits {
+struct LgammaFits {
     near_two: &'static [f64],
     stirling: &'static [f64],
     sinc: &'static [f64],
 }
 
-fn in_f64<'r, R: Real<'r>>(x: S<'r>, fits: &Fits) -> S<'r> {
+fn in_f64<'r, R: Real<'r>>(x: S<'r>, fits: &LgammaFits) -> S<'r> {
     let a = x.abs();
     let n = x.round_even();
     let u = x - n;

@@ -8,7 +8,7 @@ use std::f64::consts::LN_2;
 
 /// The natural logarithm.
 pub(super) fn log<'r>(x: S<'r>) -> S<'r> {
-    let y = Parts::of_any(x).log();
+    let y = LogParts::of_any(x).log();
     special(x, y)
 }
 
@@ -27,7 +27,7 @@ pub(super) fn log1p_positive<'r>(x: S<'r>, low: Option<S<'r>>, bump: Option<S<'r
     let larger = x.max(1.0);
     let c = x.min(1.0) - (u - larger);
     let c = low.map_or(c, |low| c + low);
-    let mut parts = Parts::of_normal(u, None);
+    let mut parts = LogParts::of_normal(u, None);
     // 2 * 2^-k: the power itself is subnormal for the largest u.
     let twice = format.power(x.bits(format.int, 2 * format.bias as u64 + 1) - parts.exponent);
     let (half, head) = (c * 0.5, parts.f);
@@ -47,7 +47,7 @@ fn special<'r>(u: S<'r>, y: S<'r>) -> S<'r> {
 }
 
 /// A positive number as 2^k (1 + f).
-pub(super) struct Parts<'r> {
+pub(super) struct LogParts<'r> {
     /// Exponent, as a float.
     pub(super) k: S<'r>,
     /// Exponent with the format's bias, as an integer.
@@ -58,18 +58,18 @@ pub(super) struct Parts<'r> {
     low: Option<S<'r>>,
 }
 
-impl<'r> Parts<'r> {
+impl<'r> LogParts<'r> {
     /// Parts of any positive finite number.
-    pub(super) fn of_any(x: S<'r>) -> Parts<'r> {
+    pub(super) fn of_any(x: S<'r>) -> LogParts<'r> {
         let format = float(x);
         let lift = (format.fraction + 2) as f64;
         let small = x.lt(format.tiny);
         let x = small.select(x * lift.exp2(), x);
-        Parts::of_normal(x, Some((small, lift)))
+        LogParts::of_normal(x, Some((small, lift)))
     }
 
     /// Parts of a normal number, from whose exponent the number is taken where the `bool` holds.
-    pub(super) fn of_normal(x: S<'r>, lifted: Option<(S<'r>, f64)>) -> Parts<'r> {
+    pub(super) fn of_normal(x: S<'r>, lifted: Option<(S<'r>, f64)>) -> LogParts<'r> {
         let format = float(x);
         // Carries into the exponent where the significand is at least that of sqrt(2).
         let t = x.bitcast(format.int) + (format.one() - format.sqrt_half);
@@ -88,7 +88,7 @@ impl<'r> Parts<'r> {
             Some((when, by)) => k - when.select(x.lit(bias + by), bias),
             None => k - bias,
         };
-        Parts { k, exponent, f, low: None }
+        LogParts { k, exponent, f, low: None }
     }
 
     /// k ln 2 + log(1 + f).

@@ -19,17 +19,17 @@ use crate::scalar::record::S;
 pub(super) fn polygamma<'r>(x: S<'r>, n: u8) -> S<'r> {
     if is_f32(x) {
         // Of the sum an error of 2^-30.4 is left.
-        let fits = Fits { terms: 4, corrections: 6, cot: &COT_32 };
+        let fits = PolygammaFits { terms: 4, corrections: 6, cot: &COT_32 };
         in_f64::<S<'r>>(x.convert(DType::F64), n.into(), &fits).convert(DType::F32)
     } else {
         // 2^-57.7
-        let fits = Fits { terms: 8, corrections: 10, cot: &COT_64 };
+        let fits = PolygammaFits { terms: 8, corrections: 10, cot: &COT_64 };
         in_f64::<Double<'r>>(x, n.into(), &fits)
     }
 }
 
 /// What one format needs.
-struct Fits {
+struct PolygammaFits {
     /// How many terms of the zeta function are summed as they are ..
     terms: u32,
     /// .. and how many corrections the rest of them takes.
@@ -37,7 +37,7 @@ struct Fits {
     cot: &'static [f64],
 }
 
-fn in_f64<'r, R: Real<'r>>(x: S<'r>, n: u32, fits: &Fits) -> S<'r> {
+fn in_f64<'r, R: Real<'r>>(x: S<'r>, n: u32, fits: &PolygammaFits) -> S<'r> {
     let odd = n % 2 == 1;
     let left = x.lt(-0.25);
     let base = R::select(left, R::sum(x.lit(1.0), -x), R::of(x));
@@ -57,7 +57,7 @@ fn in_f64<'r, R: Real<'r>>(x: S<'r>, n: u32, fits: &Fits) -> S<'r> {
 }
 
 /// n! zeta(n + 1, b) for b >= -1/4 that is not zero.
-fn zeta<'r, R: Real<'r>>(b: R, n: u32, fits: &Fits) -> S<'r> {
+fn zeta<'r, R: Real<'r>>(b: R, n: u32, fits: &PolygammaFits) -> S<'r> {
     let format = float(b.head());
     let s = n + 1;
     // Far beyond where higher orders vanish: from here on n! and the sum would not fit.

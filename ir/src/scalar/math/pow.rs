@@ -4,9 +4,9 @@
 //! `f32` computes in `f64`, `f64` in unevaluated sums of two.
 
 use super::double::{Double, fast_two_sum, two_product};
-use super::exp::{Split, exp_coefficients, ln2, scale};
-use super::float::{Float, float, is_f32, poly, poly_then};
-use super::log::Parts;
+use super::exp::{ExpSplit, exp_coefficients, ln2, scale};
+use super::float::{FloatFormat, float, is_f32, poly, poly_then};
+use super::log::LogParts;
 use crate::dtype::DType;
 use crate::scalar::record::S;
 use std::f64::consts::LOG2_E;
@@ -37,13 +37,13 @@ pub(super) fn pow<'r>(x: S<'r>, y: S<'r>) -> S<'r> {
 /// a^y for positive finite `f32` a.
 fn pow_f32<'r>(a: S<'r>, y: S<'r>) -> S<'r> {
     let (a, y) = (a.convert(DType::F64), y.convert(DType::F64));
-    let Parts { k, f, .. } = Parts::of_normal(a, None);
+    let LogParts { k, f, .. } = LogParts::of_normal(a, None);
     let s = f / (f + 2.0);
     let z = s * s;
     let log2 = (s * poly_then(z, &[2.0], &LOG_SHORT)).fma(LOG2_E, k);
     // A finite bound on y keeps 0 * inf out: 1^inf is 1.
     let p = (y.max(-1e30).min(1e30) * log2).max(-300.0).min(300.0);
-    let f64_format: &Float = float(p);
+    let f64_format: &FloatFormat = float(p);
     let magic = f64_format.magic + f64_format.bias as f64;
     let t = p + magic;
     let e = poly_then(p - (t - magic), &[1.0], &EXP2_SHORT);
@@ -52,7 +52,7 @@ fn pow_f32<'r>(a: S<'r>, y: S<'r>) -> S<'r> {
 
 /// a^y for positive finite `f64` a.
 fn pow_f64<'r>(a: S<'r>, y: S<'r>) -> S<'r> {
-    let log = log_double(Parts::of_any(a));
+    let log = log_double(LogParts::of_any(a));
     // Far beyond what matters for any a but 1, and no 0 * inf there.
     let bound = 65f64.exp2();
     let y = y.max(-bound).min(bound);
@@ -60,7 +60,7 @@ fn pow_f64<'r>(a: S<'r>, y: S<'r>) -> S<'r> {
     let low = y.fma(log.lo, p.lo);
     // Beyond these bounds the result is infinite or zero whatever the low part.
     let (hi, low) = (p.hi.max(-800.0).min(800.0), low.max(-1e-12).min(1e-12));
-    let split = Split::of(hi, Some(low), 2 * float(a).bias);
+    let split = ExpSplit::of(hi, Some(low), 2 * float(a).bias);
     scale(poly_then(split.r, &[1.0, 1.0], exp_coefficients(a)), split.k)
 }
 
@@ -68,7 +68,7 @@ fn pow_f64<'r>(a: S<'r>, y: S<'r>) -> S<'r> {
 ///
 /// log(1 + f) = 2 atanh(s), s = f / (2 + f), and atanh(s) = s (1 + z/3 + z^2 P(z)) with z = s^2,
 /// where only the last term is small enough for a single `f64`.
-pub(super) fn log_double<'r>(Parts { k, f, .. }: Parts<'r>) -> Double<'r> {
+pub(super) fn log_double<'r>(LogParts { k, f, .. }: LogParts<'r>) -> Double<'r> {
     let sum = f + 2.0;
     let sum_error = f - (sum - 2.0);
     let inverse = 1.0 / sum;

@@ -2,7 +2,7 @@
 //! the result is an `f32`, in unevaluated sums of two where it is an `f64`.
 
 use super::double::{Double, fast_two_sum, two_product, two_sum};
-use super::log::Parts;
+use super::log::LogParts;
 use super::pow::log_double;
 use crate::scalar::record::S;
 use std::ops::{Add, Mul, Neg};
@@ -74,7 +74,7 @@ impl<'r> Real<'r> for S<'r> {
     }
 
     fn log(self) -> S<'r> {
-        Parts::of_any(self).log()
+        LogParts::of_any(self).log()
     }
 
     fn select(choice: S<'r>, a: S<'r>, b: S<'r>) -> S<'r> {
@@ -111,7 +111,7 @@ impl<'r> Real<'r> for Double<'r> {
     }
 
     fn log(self) -> Double<'r> {
-        let log = log_double(Parts::of_any(self.hi));
+        let log = log_double(LogParts::of_any(self.hi));
         two_sum(log.hi, log.lo + self.lo / self.hi)
     }
 

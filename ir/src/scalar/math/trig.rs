@@ -9,7 +9,7 @@ use crate::scalar::record::S;
 /// Sine.
 pub(super) fn sin<'r>(x: S<'r>) -> S<'r> {
     let (quadrant, s, c) = both(x);
-    let y = pick(quadrant, s, c);
+    let y = by_quadrant(quadrant, s, c);
     // A sine so near to its operand is the operand, and -0 stays.
     x.abs().lt(SMALL).select(x, y)
 }
@@ -17,7 +17,7 @@ pub(super) fn sin<'r>(x: S<'r>) -> S<'r> {
 /// Cosine: the sine a quadrant on.
 pub(super) fn cos<'r>(x: S<'r>) -> S<'r> {
     let (quadrant, s, c) = both(x);
-    pick(quadrant + quadrant.int(1), s, c)
+    by_quadrant(quadrant + quadrant.int(1), s, c)
 }
 
 /// Tangent.
@@ -83,7 +83,7 @@ fn cos_f64<'r>(r: Double<'r>) -> Double<'r> {
 }
 
 /// The sine in quadrants 0 and 2, the cosine in 1 and 3, negated in 2 and 3.
-fn pick<'r>(quadrant: S<'r>, s: S<'r>, c: S<'r>) -> S<'r> {
+fn by_quadrant<'r>(quadrant: S<'r>, s: S<'r>, c: S<'r>) -> S<'r> {
     let y = (quadrant & 1).eq(1).select(c, s);
     let top = i64::from(quadrant.dtype().bits()) - 1;
     let sign = quadrant.shr_l(1).shl(top);

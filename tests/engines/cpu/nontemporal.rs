@@ -1,8 +1,8 @@
-//! What vectors read and write in memory: operands that are not loaded first, and stores past the caches.
+//! Vector accesses to memory: memory operands and nontemporal stores.
 
 use super::widths::{made, wide};
 use super::{layout, strict};
-use adfuse::backends::cpu::{Executable, Options};
+use adfuse::backends::cpu::{CpuExecutable, CpuOptions};
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile};
 use adfuse::ir::Module;
 use adfuse::ir::kernel::verify;
@@ -78,8 +78,11 @@ fn results_that_begin_anywhere() {
     );
     let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}"));
     let f = module.funcs.values().next().expect("a function");
-    let options =
-        fusion::Options { device: MachineModel::cpu(), effort: Effort::Default, fp: Fp::Strict };
+    let options = fusion::PlanOptions {
+        device: MachineModel::cpu(),
+        effort: Effort::Default,
+        fp: Fp::Strict,
+    };
     let program = compile(&Module::single(f.clone()), f, &options).expect("compiles").program;
     let program = verify(program).unwrap_or_else(|e| panic!("{}", e[0]));
     let layout = layout(&program, Effort::Default).expect("fits");
@@ -87,8 +90,8 @@ fn results_that_begin_anywhere() {
     let mut memory = vec![0u8; 2 * (4 * n as usize + 256)];
     for vectors in wide() {
         for (threads, begins) in [(1, [0, 0]), (1, [8, 8]), (2, [56, 56]), (2, [16, 40])] {
-            let options = Options { vectors, threads, ..strict() };
-            let made = Executable::compile(&program, &layout, options).expect("compiles");
+            let options = CpuOptions { vectors, threads, ..strict() };
+            let made = CpuExecutable::compile(&program, &layout, options).expect("compiles");
             memory.fill(0xab);
             let (one, other) = memory.split_at_mut(4 * n as usize + 256);
             let [a, b] = [(one, begins[0]), (other, begins[1])].map(|(m, begin)| {

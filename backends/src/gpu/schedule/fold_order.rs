@@ -1,15 +1,15 @@
 //! Folds: what is folded, and in which order.
 
-use crate::gpu::schedule::index::coordinates;
-use crate::gpu::schedule::shape::volume;
+use super::index::coordinates;
+use super::shape::volume;
 use adfuse_ir::DType;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Extents, Order, Stage};
 use adfuse_ir::op::Monoid;
 
 /// How the folds of a launch run: over which axes, in which order.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Shape {
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct FoldShape {
     /// Folded axes, the slowest first.
     pub(crate) axes: Vec<usize>,
     pub(crate) order: Order,
@@ -21,16 +21,20 @@ pub(crate) struct Shape {
     pub(crate) kept_extents: Extents,
 }
 
+/// Partial results in memory, and their places where those are what is folded.
+pub(crate) type Parts = (Buffer, Option<Buffer>);
+
 /// One fold of a launch.
-pub(crate) struct Fold {
+#[derive(Clone)]
+pub(crate) struct FoldResult {
     pub(crate) monoid: Monoid,
     pub(crate) dtype: DType,
     pub(crate) then: Stage,
     /// Where its parts go, and their places, where there are several.
-    pub(crate) parts: Option<(Buffer, Option<Buffer>)>,
+    pub(crate) parts: Option<Parts>,
 }
 
-impl Shape {
+impl FoldShape {
     pub(crate) fn block(&self) -> i64 {
         self.order.block() as i64
     }

@@ -1,4 +1,4 @@
-//! Frontiers of what to keep against the number of operations.
+//! Frontiers of rematerialization schedules against the number of operations.
 
 use adfuse::fusion::remat::schedule::{CostGraph, FrontierOptions, OpId, Operation, frontier};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
@@ -55,7 +55,7 @@ fn graph(layer: &[Part], operations: usize) -> CostGraph {
 }
 
 fn frontiers(c: &mut Criterion) {
-    let mut group = c.benchmark_group("retain");
+    let mut group = c.benchmark_group("remat");
     group.sample_size(10);
     for (name, layer) in [("chain", CHAIN), ("transformer", TRANSFORMER)] {
         for operations in [100, 1_000, 10_000] {

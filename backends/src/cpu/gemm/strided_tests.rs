@@ -1,7 +1,7 @@
-//! Operands that lie across pages, and subnormal ones, against the order written out: to the bit.
+//! Products of operands with large strides, and of subnormal operands, compared with the defined order to the bit.
 
-use super::library::Library;
-use super::subnormal::{Float, Span, factors, matters};
+use super::library::GemmLibrary;
+use super::subnormal::{FloatBits, MagnitudeRange, factors, matters};
 use super::*;
 use crate::reference::order::CONTRACT_CHUNK;
 use adfuse_ir::DType;
@@ -19,7 +19,7 @@ impl Draw {
 }
 
 /// A float that is made from drawn numbers, and a definition of its sums.
-trait Tested: Float + Default + PartialEq + std::fmt::Debug {
+trait Tested: FloatBits + Default + PartialEq + std::fmt::Debug {
     const DTYPE: DType;
     fn made(x: f64) -> Self;
     /// A subnormal, some of whose digits are these.
@@ -73,25 +73,25 @@ impl<T: Tested> Laid<T> {
         self.all[i * self.row + j * self.column]
     }
 
-    fn matrix(&mut self) -> Matrix {
+    fn matrix(&mut self) -> MatrixView {
         let at = self.all.as_mut_ptr().cast();
-        Matrix { at, row: self.row as isize, column: self.column as isize }
+        MatrixView { at, row: self.row as isize, column: self.column as isize }
     }
 }
 
 /// The product by a library, with nothing beyond its room written.
 fn product<T: Tested>(
-    library: &Library,
+    library: &GemmLibrary,
     size: Size,
     (x, y): (&mut Laid<T>, &mut Laid<T>),
     out: [usize; 2],
-    met: &Met,
+    met: &SubnormalState,
 ) -> Vec<u64> {
     let [rows, cols, _] = size;
     let mut out = Laid::<T>::new(rows, cols, out, T::default);
     let words = library.room(T::DTYPE, size, true).div_ceil(8) as usize;
     let mut room = vec![u64::MAX; words + 1];
-    let aid = Aid { room: room.as_mut_ptr().cast(), met };
+    let aid = GemmArgs { room: room.as_mut_ptr().cast(), met };
     // SAFETY: the vectors have these sizes.
     unsafe { library.product(T::DTYPE, size, x.matrix(), y.matrix(), out.matrix(), aid) };
     assert_eq!(room.last(), Some(&u64::MAX), "{size:?}");
@@ -121,7 +121,7 @@ fn steps(rows: usize, cols: usize) -> [[usize; 2]; 3] {
 }
 
 fn agrees<T: Tested>(mut of: impl FnMut(&mut Draw, usize) -> T, met_some: bool) {
-    let (plain, wary) = (Library::new(false), Library::new(true));
+    let (plain, wary) = (GemmLibrary::new(false), GemmLibrary::new(true));
     let (Some(plain), Some(wary)) = (plain, wary) else { return };
     let mut draw = Draw(0x9E37_79B9_7F4A_7C15);
     for size in SIZES {
@@ -132,7 +132,7 @@ fn agrees<T: Tested>(mut of: impl FnMut(&mut Draw, usize) -> T, met_some: bool) 
                 Laid::new(depth, cols, steps(depth, cols)[case / 3 % 3], || of(&mut draw, 1));
             let out = if case < 9 { [cols + 1, 1] } else { [1, rows + 2] };
             let wanted = defined(size, &x, &y);
-            let met = Met::default();
+            let met = SubnormalState::default();
             // The second time is after what the first one has met.
             for (name, library) in [("plain", &plain), ("wary", &wary), ("looked at", &wary)] {
                 if name == "looked at" {
@@ -184,8 +184,8 @@ fn subnormal_operands_keep_every_bit() {
 /// The flag alone has few products looked at, subnormals many; then the flag is watched again.
 #[test]
 fn steps_without_subnormals_are_looked_at_no_longer() {
-    let met = Met::default();
-    let looked_at = |met: &Met| {
+    let met = SubnormalState::default();
+    let looked_at = |met: &SubnormalState| {
         let until = (0..1000).position(|_| {
             let more = met.expects();
             more.then(|| met.note(false));
@@ -222,9 +222,9 @@ fn what_lies_across_pages_is_copied() {
         (10, 4096, false),
         (1 << 40, 1 << 40, true),
     ] {
-        assert_eq!(apart(depth, step, 4), copied, "{depth} deep, {step} apart");
+        assert_eq!(needs_copy(depth, step, 4), copied, "{depth} deep, {step} apart");
     }
-    let library = Library::new(false);
+    let library = GemmLibrary::new(false);
     let rooms =
         library.map(|l| [false, true].map(|apart| l.room(DType::F32, [64, 256, 1024], apart)));
     assert!(rooms.is_none_or(|[without, with]| without == 0 && with == 128 * (512 + 16) * 4));
@@ -233,11 +233,11 @@ fn what_lies_across_pages_is_copied() {
 /// The operand with subnormals is scaled up if the other one can be scaled down, and nothing else is scaled.
 #[test]
 fn only_what_stays_exact_is_scaled() {
-    if Library::new(false).is_none() {
+    if GemmLibrary::new(false).is_none() {
         return;
     }
     // SAFETY: the library wants AVX2.
-    let span = |all: &[f32]| unsafe { f32::span(all, Span::NONE) };
+    let span = |all: &[f32]| unsafe { f32::span(all, MagnitudeRange::NONE) };
     // SAFETY: the same.
     let scale = |all: &mut [f32], by| unsafe { f32::scale(all, by) };
     let [down, up] = f32::SCALES;

@@ -1,19 +1,17 @@
-//! The safety net: what the compiler gave for every model and every program of the benches is recorded in
-//! `tests/recorded/*.txt`, and a change that was to change nothing is held against it.
+//! Recorded outputs: digests of what the compiler produces for every model and every program of the benches are in
+//! `tests/recorded/*.txt`. A change that is meant to change nothing must keep them.
 //!
-//! Recorded are digests of values and gradients as the engine `cpu` computes them with vectors of 256 bits,
-//! of its machine code for x86-64, what the default plans for `cpu` and `h200` launch and move, and the hash of the PTX, each in every mode.
-//! Nothing recorded depends on the host. `ADFUSE_BLESS=1` rewrites the files.
-
-mod common;
+//! The records are digests of values and gradients of the engine `cpu` with vectors of 256 bits, of its machine code
+//! for x86-64, what the default plans for `cpu` and `h200` launch and move, and the hash of the PTX, each in every
+//! mode. They do not depend on the host. `ADFUSE_BLESS=1` rewrites the files.
 
 use crate::common::{models, root};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{Vectors, listing_for};
-use adfuse::backends::ptx::{self, Target};
+use adfuse::backends::ptx::{self, GpuTarget};
 use adfuse::engine::Cpu;
-use adfuse::fusion::{Effort, Fp, MachineModel, Options, compile, cost, memory};
+use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, compile, cost, memory};
 use adfuse::ir::kernel::verify;
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::{specialize, stabilize};
@@ -121,13 +119,13 @@ fn digest(bytes: &[u8]) -> String {
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Values and gradients as machine code with vectors of 256 bits gives them, and that code: by Cranelift
-/// alone, and with the emitter of wide vectors.
+/// alone, and with the x86 emitter.
 fn values(subject: &Subject, fp: Fp) -> Facts {
     let (module, g) = subject.in_mode(fp, SMALL);
     let mut rng = rng(18, 0);
     let draw = |t| sample(t, Domain::Normal, &mut rng).expect("small");
     let args: Vec<Array> = g.param_types().iter().map(draw).collect();
-    let plan = Options { device: MachineModel::cpu(), effort: Effort::Default, fp };
+    let plan = PlanOptions { device: MachineModel::cpu(), effort: Effort::Default, fp };
     let engine = Cpu { plan, vectors: Vectors::Avx2, ..Cpu::default() };
     let made = engine.compile(&module, &g);
     let made = made.unwrap_or_else(|d| panic!("{}: {d}", subject.name));
@@ -153,7 +151,7 @@ fn plans(subject: &Subject, fp: Fp) -> Facts {
     let (module, g) = subject.in_mode(fp, LARGE);
     let mut facts = Facts::new();
     for (name, device) in [("cpu", MachineModel::cpu()), ("h200", MachineModel::h200())] {
-        let options = Options { device, effort: Effort::Default, fp };
+        let options = PlanOptions { device, effort: Effort::Default, fp };
         let made = compile(&module, &g, &options);
         let program = made.unwrap_or_else(|d| panic!("{}: {d}", subject.name)).program;
         let cost = cost(&program, &options.device);
@@ -165,7 +163,7 @@ fn plans(subject: &Subject, fp: Fp) -> Facts {
         facts.insert(format!("{name} program"), digest(program.to_string().as_bytes()));
         if name == "h200" {
             let program = verify(program).unwrap_or_else(|e| panic!("{}: {}", subject.name, e[0]));
-            let made = ptx::compile(&program, Target::Sm90, fp);
+            let made = ptx::compile(&program, GpuTarget::SM90, fp);
             let made = made.unwrap_or_else(|d| panic!("{}: {d}", subject.name));
             let launches: usize = made.steps.iter().map(|s| s.launches.len()).sum();
             facts.insert("ptx launches".into(), launches.to_string());

@@ -1,9 +1,9 @@
 //! Time to plan, to place in one order and to check, for 100 and for 1,000 buffers.
 
-#[path = "../tests/instances/mod.rs"]
+#[path = "../memplan/tests/instances/mod.rs"]
 mod instances;
 
-use adfuse_memplan::{Options, Order, check, plan, plan_in_order};
+use adfuse_memplan::{PackOptions, PlacementOrder, check, plan, plan_in_order};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use instances::Recipe;
 
@@ -20,16 +20,16 @@ fn pack(c: &mut Criterion) {
         ];
         for (kind, recipe) in kinds {
             let problem = recipe.problem();
-            let options = Options::default();
+            let options = PackOptions::default();
             group.bench_with_input(BenchmarkId::new(kind, count), &problem, |b, problem| {
                 b.iter(|| plan(problem, &options))
             });
         }
         let problem = plain.problem();
         group.bench_with_input(BenchmarkId::new("one order", count), &problem, |b, problem| {
-            b.iter(|| plan_in_order(problem, Order::Size))
+            b.iter(|| plan_in_order(problem, PlacementOrder::Size))
         });
-        let packing = plan(&problem, &Options { effort: 0, ..Options::default() }).unwrap();
+        let packing = plan(&problem, &PackOptions { effort: 0, ..PackOptions::default() }).unwrap();
         group.bench_with_input(BenchmarkId::new("check", count), &problem, |b, problem| {
             b.iter(|| check(problem, &packing))
         });

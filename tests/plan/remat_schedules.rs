@@ -1,9 +1,9 @@
-//! What holds of every frontier: its points are what they claim, none is worse than another in both, and
-//! bounds are bounds. `ADFUSE_PROGRAMS` sets how many random graphs (200 by default).
+//! Properties of frontiers: points have the peaks and times that they claim, no point is beaten by another in both, and
+//! lower bounds hold. `ADFUSE_PROGRAMS` sets how many random graphs (200 by default).
 
 use crate::common::count_from_env;
 use adfuse::fusion::remat::schedule::{
-    CostGraph, FrontierOptions, OpId, Operation, Role, Schedule, evaluate, frontier, residuals,
+    CostGraph, FrontierOptions, OpId, OpRole, OpSchedule, Operation, evaluate, frontier, residuals,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -34,7 +34,7 @@ fn graph(raw: &[Raw], forward: usize) -> CostGraph {
     let mut push = |op| g.push(op).expect("obeys the rules");
     let mut ids: Vec<OpId> = vec![
         push(Operation::source("x", 30)),
-        push(Operation { role: Role::Donated, ..Operation::source("d", 70) }),
+        push(Operation { role: OpRole::Donated, ..Operation::source("d", 70) }),
     ];
     for (k, r) in raw.iter().enumerate() {
         let pick = |n: &usize| ids[ids.len() - 1 - (n * n / 1000).min(n % ids.len())];
@@ -55,7 +55,7 @@ fn graph(raw: &[Raw], forward: usize) -> CostGraph {
 fn holds(g: &CostGraph) -> Result<(), TestCaseError> {
     let options = FrontierOptions { effort: 100_000, ..FrontierOptions::default() };
     let found = frontier(g, &options);
-    let save_all = evaluate(g, &Schedule::save_all(g)).expect("can run");
+    let save_all = evaluate(g, &OpSchedule::save_all(g)).expect("can run");
     prop_assert_eq!(found.fastest().time, save_all.time);
     prop_assert!(found.fastest().peak <= save_all.peak);
     for p in found.points() {

@@ -1,10 +1,9 @@
-//! What an executable tells of itself: names and texts of its functions, the memory it holds, and when
-//! its steps ran.
+//! Reports of executables: names and texts of functions, memory, and traces of runs.
 
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::StepReport;
-use adfuse::backends::cpu::{Emitter, Executable, Trace};
+use adfuse::backends::cpu::{CpuExecutable, Emitter, Trace};
 use adfuse::engine::{Compiled, Cpu};
 use adfuse::fusion::{self, Effort, Fp, MachineModel};
 use adfuse::ir::Module;
@@ -25,7 +24,7 @@ fn models(effort: Effort, threads: usize, mut each: impl FnMut(&str, &Compiled, 
         .collect();
     files.sort();
     assert!(files.len() > 5, "{files:?}");
-    let plan = fusion::Options { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+    let plan = fusion::PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
     let cpu = Cpu { plan, threads, ..Cpu::default() };
     for file in files {
         let text = std::fs::read_to_string(&file).expect("text");
@@ -49,10 +48,10 @@ fn functions_have_names_of_their_own_and_texts_only_when_asked() {
     for effort in [Effort::Off, Effort::Default] {
         models(effort, 1, |name, made, _| {
             // Places and modes decide how long the code is.
-            let plan = fusion::Options { effort, ..Cpu::default().plan };
+            let plan = fusion::PlanOptions { effort, ..Cpu::default().plan };
             let cpu = Cpu { plan, ..Cpu::default() };
             let (_, layout) = cpu.layout(&made.program).expect("fits");
-            let listed = Executable::compile_listed(&made.program, &layout, cpu.options());
+            let listed = CpuExecutable::compile_listed(&made.program, &layout, cpu.options());
             let listed = listed.expect("compiles");
             let plain = &made.executable;
             assert_eq!(plain.steps(), listed.steps(), "{name}");

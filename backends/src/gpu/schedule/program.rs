@@ -1,0 +1,359 @@
+//! The schedule of a program on a GPU: for each step its pieces of work, each with the decisions made for it.
+
+use super::column_folds::ColumnFold;
+use super::elementwise::{Elementwise, VectorAccess};
+use super::fold::{self, FoldDecision, FoldLoop, ScheduledFold};
+use super::grid::Grid;
+use super::product::{self, ScheduledProduct};
+use super::row_decision::RowDecision;
+use super::rows::{RowKernel, ScheduledRows};
+use super::scalar_form::written;
+use super::scatter::{self, ScatterDecision, ScheduledScatter};
+use super::shape::{internal, volume};
+use super::sort::{self, ScheduledSort, SortDecision};
+use super::text::{DecisionLine, Reader, Writer, wrong};
+use super::tiling::TileDecision;
+use super::transpose_tile::{ScheduledTranspose, TransposeTile};
+use super::tree_fold::{self, Tree, TreeFold};
+use super::work::{Flat, Home, Join, Lowering, Scan, Sort, Work};
+use crate::gpu::target::GpuTarget;
+use adfuse_ir::kernel::{Buffer, Kernel, Member, Program, Scatter, Storage, Verified};
+use adfuse_ir::{At, Diagnostic, Fp, Kind, Span};
+use cranelift_entity::SecondaryMap;
+
+/// A program as a GPU runs it, decided.
+pub struct GpuSchedule {
+    /// The name of the program.
+    pub(crate) name: String,
+    pub(crate) target: GpuTarget,
+    pub(crate) fp: Fp,
+    /// The given program with the buffers that were added, and where those are.
+    pub(crate) program: Program,
+    pub(crate) homes: SecondaryMap<Buffer, Home>,
+    /// What comes before the first step, and after the last.
+    pub(crate) enter: StepSchedule,
+    pub(crate) leave: StepSchedule,
+    pub(crate) steps: Vec<StepSchedule>,
+}
+
+/// The work of a step, decided.
+#[derive(Default)]
+pub(crate) struct StepSchedule {
+    pub(crate) works: Vec<Scheduled>,
+    /// Bytes beside the buffers.
+    pub(crate) scratch: u64,
+}
+
+/// A piece of work with its decisions.
+pub(crate) enum Scheduled {
+    Elementwise(Elementwise),
+    Transpose(ScheduledTranspose),
+    Fold(Box<ScheduledFold>),
+    Rows(Box<ScheduledRows>),
+    Join { fold: Box<TreeFold>, tree: Tree },
+    Scan { scan: Scan, grid: Grid },
+    Pack { from: Buffer, to: Buffer, grid: Grid },
+    Product(Box<ScheduledProduct>),
+    Scatter(Box<ScheduledScatter>),
+    Sort(ScheduledSort),
+}
+
+impl Scheduled {
+    /// Its name in text.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Scheduled::Elementwise(_) => "elementwise",
+            Scheduled::Transpose(_) => "transpose",
+            Scheduled::Fold(_) => "fold",
+            Scheduled::Rows(_) => "rows",
+            Scheduled::Join { .. } => "join",
+            Scheduled::Scan { .. } => "scan",
+            Scheduled::Pack { .. } => "pack",
+            Scheduled::Product(_) => "product",
+            Scheduled::Scatter(_) => "scatter",
+            Scheduled::Sort(_) => "sort",
+        }
+    }
+
+    /// Adds the lines of its decisions.
+    pub(crate) fn write(&self, to: &mut Writer) {
+        match self {
+            Scheduled::Elementwise(e) => e.vectors.write(to),
+            Scheduled::Transpose(t) => t.tile.write(to),
+            Scheduled::Fold(fold) => fold.decision.write(to),
+            Scheduled::Rows(rows) => rows.decision.write(to),
+            Scheduled::Join { tree, .. } => tree.write(to),
+            Scheduled::Scan { grid, .. } | Scheduled::Pack { grid, .. } => grid.write(to),
+            Scheduled::Product(product) => product.decision.write(to),
+            Scheduled::Scatter(scatter) => scatter.decision.write(to),
+            Scheduled::Sort(sort) => sort.decision.write(to),
+        }
+    }
+}
+
+/// Decisions that were read: of each piece of work its name and its lines, in their order.
+pub(crate) type Given<'t> = std::collections::VecDeque<(&'t str, Reader<'t>)>;
+
+/// Makes the schedule of a program: the engine's own decisions.
+///
+/// # Errors
+/// Where a step has no lowering ([`adfuse_ir::Kind::Unsupported`]) or outgrows what a launch can have; the error names
+/// the step.
+pub fn schedule(
+    program: &Verified<Program>,
+    target: GpuTarget,
+    fp: Fp,
+) -> Result<GpuSchedule, Diagnostic> {
+    schedule_but(program, target, fp, &[])
+}
+
+/// The same without the steps for which `done` says that something else does them: they have no work.
+///
+/// # Errors
+/// As [`schedule`].
+pub fn schedule_but(
+    program: &Verified<Program>,
+    target: GpuTarget,
+    fp: Fp,
+    done: &[bool],
+) -> Result<GpuSchedule, Diagnostic> {
+    scheduled(program, (target, fp), done, None)
+}
+
+/// A schedule by decisions that are given, those of what comes before the first step, of each step and of what comes
+/// after the last; or by the engine's own.
+pub(crate) fn scheduled(
+    program: &Verified<Program>,
+    (target, fp): (GpuTarget, Fp),
+    done: &[bool],
+    given: Option<Vec<Given<'_>>>,
+) -> Result<GpuSchedule, Diagnostic> {
+    let mut low = Lowering::new(program, target, fp);
+    let within = |d: Diagnostic, step: Option<usize>| {
+        let inst = step.and_then(|n| Some(format!("step {n}: {}", program.steps.get(n)?.title())));
+        let (inst, span) = (inst.or(d.at.inst), d.at.span);
+        Diagnostic { at: At { func: Some(program.name.clone()), inst, span }, ..d }
+    };
+    let mut sections = given.map(Vec::into_iter);
+    let mut next = || sections.as_mut().map(|all| all.next().unwrap_or_default());
+    let works = low.copies(true);
+    let enter = works.and_then(|works| decided(&mut low, next(), works));
+    let enter = enter.map_err(|d| within(d, None))?;
+    let mut steps = Vec::new();
+    for (n, step) in program.steps.iter().enumerate() {
+        let given = next();
+        let works = match done.get(n) {
+            Some(true) => Ok(Vec::new()),
+            _ => low.step(step),
+        };
+        let step = works.and_then(|works| decided(&mut low, given, works));
+        steps.push(step.map_err(|d| within(d, Some(n)))?);
+    }
+    let works = low.copies(false);
+    let leave = works.and_then(|works| decided(&mut low, next(), works));
+    let leave = leave.map_err(|d| within(d, None))?;
+    let name = program.name.clone();
+    let Lowering { program, homes, .. } = low;
+    Ok(GpuSchedule { name, target, fp, program, homes, enter, leave, steps })
+}
+
+/// The work of one step, decided.
+fn decided(
+    low: &mut Lowering,
+    given: Option<Given<'_>>,
+    works: Vec<Work>,
+) -> Result<StepSchedule, Diagnostic> {
+    let mut decider = Scheduler { low, given, works: Vec::new() };
+    works.into_iter().try_for_each(|work| decider.work(work))?;
+    let Scheduler { low, given, works } = decider;
+    if let Some((name, reader)) = given.and_then(|mut given| given.pop_front()) {
+        return Err(wrong(reader.head, format!("there is no such work `{name}`")));
+    }
+    Ok(StepSchedule { works, scratch: low.ended()? })
+}
+
+/// Decides the work of one step, a piece after the other.
+struct Scheduler<'l, 't> {
+    low: &'l mut Lowering,
+    given: Option<Given<'t>>,
+    works: Vec<Scheduled>,
+}
+
+/// A decision, and where it was read.
+type Placed<D> = (D, Option<Span>);
+
+/// What a decision gives; where it does not fit, an error at its place.
+fn fits<T>(found: Result<T, String>, span: Option<Span>) -> Result<T, Diagnostic> {
+    found.map_err(|why| match span {
+        Some(span) => Diagnostic::new(At::span(span), Kind::Usage, why),
+        None => internal(&why),
+    })
+}
+
+impl Scheduler<'_, '_> {
+    /// The decision of the next piece of work, which has this name: the one that is given, or the engine's own.
+    fn decision<D: DecisionLine>(
+        &mut self,
+        name: &str,
+        own: impl FnOnce(&Lowering) -> Result<D, Diagnostic>,
+    ) -> Result<Placed<D>, Diagnostic> {
+        let Some(given) = &mut self.given else { return Ok((own(self.low)?, None)) };
+        let Some((found, mut reader)) = given.pop_front() else {
+            let m = format!("the decisions of a `{name}` are missing");
+            return Err(Diagnostic::new(At::default(), Kind::Syntax, m));
+        };
+        if found != name {
+            let m = format!("this work is `{name}`, not `{found}`");
+            return Err(Diagnostic::new(At::span(reader.head), Kind::Usage, m));
+        }
+        let decision = D::read(&mut reader)?;
+        reader.end()?;
+        Ok((decision, Some(reader.head)))
+    }
+
+    /// Errs where a decision that was read does not fit. The engine's own do.
+    fn check(
+        &self,
+        span: Option<Span>,
+        check: impl FnOnce(&Lowering) -> Result<(), String>,
+    ) -> Result<(), Diagnostic> {
+        match span {
+            None => Ok(()),
+            span => fits(check(self.low), span),
+        }
+    }
+
+    fn work(&mut self, work: Work) -> Result<(), Diagnostic> {
+        match work {
+            Work::Flat(flat) => self.flat(&flat),
+            Work::Rows(kernel) => self.rows(&kernel),
+            Work::Join(join) => self.join(&join),
+            Work::Scan(scan) if scan.extents.contains(&0) => Ok(()),
+            Work::Scan(scan) => {
+                let grid = self.grid("scan")?;
+                self.works.push(Scheduled::Scan { scan, grid });
+                Ok(())
+            }
+            Work::Pack { from, to } => self.pack(from, to),
+            Work::Product(member) => self.product(member),
+            Work::Scatter(scatter) => self.scatter(scatter),
+            Work::Sort(sort) => self.sort(&sort),
+        }
+    }
+
+    /// The grid of work that has no other decision.
+    fn grid(&mut self, name: &str) -> Result<Grid, Diagnostic> {
+        let (grid, span) = self.decision(name, |_| Ok(Grid::default()))?;
+        self.check(span, |low| grid.check(&low.target))?;
+        Ok(grid)
+    }
+
+    fn flat(&mut self, flat: &Flat) -> Result<(), Diagnostic> {
+        let (stores, folds) = fold::divided(&self.low.program, flat);
+        stores.into_iter().try_for_each(|flat| self.stores(flat))?;
+        folds.into_iter().try_for_each(|fold| self.fold(fold))
+    }
+
+    fn stores(&mut self, flat: Flat) -> Result<(), Diagnostic> {
+        let low = &*self.low;
+        let instructions = written(&flat.stage.program, low.fp).insts.len();
+        let mut transpose = ScheduledTranspose::of(&low.program, &flat, instructions);
+        let front = self.given.as_ref().and_then(|given| given.front());
+        if front.is_some_and(|(name, _)| *name == "elementwise") {
+            transpose = None;
+        }
+        if let Some(best) = transpose {
+            let own = |_: &Lowering| Ok(best.tile.clone());
+            let (tile, span) = self.decision::<TransposeTile>("transpose", own)?;
+            self.check(span, |low| tile.check(&best, &low.target))?;
+            self.works.push(Scheduled::Transpose(ScheduledTranspose { tile, ..best }));
+            return Ok(());
+        }
+        let own = |low: &Lowering| Ok(VectorAccess::of(&low.program, &flat, low.fp));
+        let (vectors, span) = self.decision("elementwise", own)?;
+        self.check(span, |low| vectors.check(&low.program, &flat, &low.target))?;
+        self.works.push(Scheduled::Elementwise(Elementwise { flat, vectors }));
+        Ok(())
+    }
+
+    fn fold(&mut self, fold: FoldLoop) -> Result<(), Diagnostic> {
+        let own = |low: &Lowering| Ok(fold.decide(&low.program, low.fp));
+        let (decision, span) = self.decision::<FoldDecision>("fold", own)?;
+        self.check(span, |low| fold.check(&decision, &low.target))?;
+        let made = fold.scheduled(self.low, decision);
+        self.works.push(Scheduled::Fold(Box::new(made)));
+        Ok(())
+    }
+
+    fn rows(&mut self, kernel: &Kernel) -> Result<(), Diagnostic> {
+        let (target, fp) = (self.low.target, self.low.fp);
+        let columns = ColumnFold::of(kernel, fp, &target);
+        let rows = RowKernel { kernel, columns, target, fp };
+        let own = |low: &Lowering| {
+            RowDecision::of(&low.program, kernel, rows.columns.as_ref(), (&target, fp))
+        };
+        let (decision, span) = self.decision("rows", own)?;
+        self.check(span, |_| rows.check(&decision))?;
+        let layout = fits(rows.laid_out(&self.low.program, &decision)?, span)?;
+        self.check(span, |_| rows.check_layout(&layout))?;
+        let made = rows.scheduled(self.low, decision, layout);
+        self.works.push(Scheduled::Rows(Box::new(made)));
+        Ok(())
+    }
+
+    fn join(&mut self, join: &Join) -> Result<(), Diagnostic> {
+        let (tree, span) = self.decision("join", |_| Ok(Tree::default()))?;
+        self.check(span, |low| tree.check(&low.target))?;
+        let fold = Box::new(tree_fold::of_join(self.low, join, tree));
+        self.works.push(Scheduled::Join { fold, tree });
+        Ok(())
+    }
+
+    fn pack(&mut self, from: Buffer, to: Buffer) -> Result<(), Diagnostic> {
+        let data = &self.low.program.buffers[to];
+        let none = volume(&self.low.program.buffers[from].dims) == 0 || data.dims.contains(&0);
+        if none || data.storage == Storage::Plain {
+            return Ok(());
+        }
+        let grid = self.grid("pack")?;
+        self.works.push(Scheduled::Pack { from, to, grid });
+        Ok(())
+    }
+
+    fn product(&mut self, member: Member) -> Result<(), Diagnostic> {
+        if [&member.batch, &member.rows, &member.cols].iter().any(|n| volume(n) == 0) {
+            return Ok(());
+        }
+        let best = TileDecision::of(&self.low.program, &member, self.low.fp, &self.low.target);
+        let (decision, span) = self.decision("product", |_| Ok(best))?;
+        self.check(span, |low| {
+            decision.check(&best, (&low.program, &member), (low.fp, &low.target))
+        })?;
+        let made = product::scheduled(self.low, member, decision)?;
+        self.works.push(Scheduled::Product(Box::new(made)));
+        Ok(())
+    }
+
+    fn scatter(&mut self, scatter: Scatter) -> Result<(), Diagnostic> {
+        if volume(&scatter.domain) == 0 {
+            return Ok(());
+        }
+        let own = |low: &Lowering| Ok(ScatterDecision::of(low, &scatter));
+        let (decision, span) = self.decision("scatter", own)?;
+        let target = self.low.target;
+        let made = fits(scatter::scheduled(self.low, scatter, decision, &target)?, span)?;
+        self.works.push(Scheduled::Scatter(Box::new(made)));
+        Ok(())
+    }
+
+    fn sort(&mut self, sort: &Sort) -> Result<(), Diagnostic> {
+        if sort.lines == 0 || sort.count == 0 {
+            return Ok(());
+        }
+        let (decision, span) = self.decision("sort", |_| Ok(SortDecision::of(sort)))?;
+        let target = self.low.target;
+        let made = fits(sort::scheduled(self.low, sort, decision, &target), span)?;
+        self.works.push(Scheduled::Sort(made));
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! The text of schedules.
+//!
+//! ```text
+//! schedule @loss {
+//!   target sm_90
+//!   fp strict
+//!   step 0 work 0 rows
+//!     team threads=32 rows=4 block=1024 vector=1 resident=12
+//!     walk by=one
+//!     residency registers=[t0,t1] recompute=[]
+//!     prefetch rows=0 hoist=[]
+//!     stage number=0 unroll=2 inflight=16
+//!   step 1 work 0 elementwise
+//!     grid threads=256 resident=2
+//!     vector width=4
+//! }
+//! ```
+//!
+//! A head names a step and the number of a piece of its work, or what comes before the first step (`enter`) or after the
+//! last (`leave`); the lines below it are its decisions, one each. What the work is follows from the program, so that a
+//! text is read with the program that it schedules. Lines that are not there are no defaults: a text says everything.
+
+use super::program::{Given, GpuSchedule, Scheduled, StepSchedule, scheduled};
+use super::text::{Line, Reader, Writer, number, words, wrong};
+use crate::gpu::target::GpuTarget;
+use adfuse_ir::kernel::{Program, Verified};
+use adfuse_ir::{At, Diagnostic, Fp, Kind, Span};
+use std::fmt;
+
+/// Bytes of a text at most.
+const MOST: usize = 1 << 26;
+
+impl fmt::Display for GpuSchedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "schedule @{} {{", self.name)?;
+        writeln!(f, "  target {}", self.target.name)?;
+        writeln!(f, "  fp {}", self.fp.name())?;
+        let mut section = |head: String, step: &StepSchedule| {
+            step.works.iter().enumerate().try_for_each(|(k, work)| written(f, &head, k, work))
+        };
+        section("enter".to_owned(), &self.enter)?;
+        for (n, step) in self.steps.iter().enumerate() {
+            section(format!("step {n}"), step)?;
+        }
+        section("leave".to_owned(), &self.leave)?;
+        writeln!(f, "}}")
+    }
+}
+
+fn written(f: &mut fmt::Formatter<'_>, head: &str, number: usize, work: &Scheduled) -> fmt::Result {
+    let mut lines = Writer::default();
+    work.write(&mut lines);
+    writeln!(f, "  {head} work {number} {}", work.name())?;
+    f.write_str(&lines.text)
+}
+
+impl fmt::Debug for GpuSchedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl GpuSchedule {
+    /// Reads the text of a schedule of a program.
+    ///
+    /// # Errors
+    /// [`Kind::Syntax`] for what is no text of decisions, [`Kind::Usage`] for decisions that do not fit the program, each
+    /// with its place; and as [`schedule`](super::program::schedule).
+    pub fn parse(text: &str, program: &Verified<Program>) -> Result<GpuSchedule, Diagnostic> {
+        if text.len() > MOST {
+            let m = format!("a schedule has at most {MOST} bytes");
+            return Err(Diagnostic::new(At::default(), Kind::Limit, m));
+        }
+        let mut parser = ScheduleParser::new(text);
+        let (name, span) = parser.head("schedule", 3)?;
+        if name != format!("@{}", program.name) {
+            let m = format!("the schedule is of {name}, not of @{}", program.name);
+            return Err(Diagnostic::new(At::span(span), Kind::Usage, m));
+        }
+        let (name, span) = parser.head("target", 2)?;
+        let none = || wrong(span, format!("there is no target `{name}`"));
+        let target = GpuTarget::named(name).ok_or_else(none)?;
+        let (name, span) = parser.head("fp", 2)?;
+        let none = || wrong(span, format!("there is no mode `{name}`"));
+        let fp = Fp::ALL.iter().find(|(_, known)| *known == name).ok_or_else(none)?.0;
+        let given = parser.sections(program.steps.len())?;
+        scheduled(program, (target, fp), &[], Some(given))
+    }
+}
+
+/// The lines of a text that are not empty, with the place of each.
+struct ScheduleParser<'t> {
+    lines: Vec<(usize, &'t str)>,
+    at: usize,
+    end: Span,
+}
+
+impl<'t> ScheduleParser<'t> {
+    fn new(text: &'t str) -> ScheduleParser<'t> {
+        let place = |line: &'t str| (line.as_ptr() as usize - text.as_ptr() as usize, line);
+        let is_full = |line: &&str| !line.split("//").next().unwrap_or_default().trim().is_empty();
+        let lines = text.lines().filter(is_full).map(place).collect();
+        ScheduleParser { lines, at: 0, end: Span::new(text.len(), text.len()) }
+    }
+
+    /// The words of the next line.
+    fn next(&mut self) -> Option<Vec<(&'t str, Span)>> {
+        let &(at, line) = self.lines.get(self.at)?;
+        self.at += 1;
+        let line = line.split("//").next().unwrap_or_default();
+        Some(words(line, at).collect())
+    }
+
+    /// The second word of the next line, which begins with this one and has this many.
+    fn head(&mut self, first: &str, count: usize) -> Result<(&'t str, Span), Diagnostic> {
+        let end = self.end;
+        let line = self.next().unwrap_or_default();
+        match line.as_slice() {
+            [(word, _), found, rest @ ..] if *word == first && line.len() == count => {
+                match rest.first() {
+                    None | Some(("{", _)) => Ok(*found),
+                    Some((_, span)) => Err(wrong(*span, "expected `{`")),
+                }
+            }
+            line => {
+                let span = line.first().map_or(end, |(_, span)| *span);
+                Err(wrong(span, format!("expected `{first}`")))
+            }
+        }
+    }
+
+    /// The decisions of all sections of a program of this many steps, to the closing brace.
+    fn sections(&mut self, steps: usize) -> Result<Vec<Given<'t>>, Diagnostic> {
+        let mut all: Vec<Given<'t>> = (0..steps + 2).map(|_| Given::new()).collect();
+        let mut last = 0;
+        loop {
+            let Some(words) = self.next() else { return Err(wrong(self.end, "expected `}`")) };
+            let (section, rest) = match words.as_slice() {
+                [("}", _)] => break,
+                [("enter", _), rest @ ..] => (0, rest),
+                [("leave", _), rest @ ..] => (steps + 1, rest),
+                [("step", _), (n, span), rest @ ..] => {
+                    let n = number(n, *span)?;
+                    let step = usize::try_from(n).ok().filter(|&n| n < steps);
+                    let none = || wrong(*span, format!("the program has {steps} steps"));
+                    (step.ok_or_else(none)? + 1, rest)
+                }
+                words => {
+                    let span = words.first().map_or(self.end, |(_, span)| *span);
+                    return Err(wrong(span, "expected `enter`, `step`, `leave` or `}`"));
+                }
+            };
+            let [("work", head), (k, span), (kind, end)] = rest else {
+                let span = words.first().map_or(self.end, |(_, span)| *span);
+                return Err(wrong(span, "expected `work`, its number and its kind"));
+            };
+            let expected = all[section].len();
+            if section < last || number(k, *span)? != expected as i64 {
+                let m =
+                    format!("the next work of this section is {expected}, in the program's order");
+                return Err(wrong(*span, m));
+            }
+            last = section;
+            let mut reader = Reader::new(head.to(*end));
+            self.decisions(&mut reader)?;
+            all[section].push_back((kind, reader));
+        }
+        match self.next().as_deref() {
+            None => Ok(all),
+            Some([(_, span), ..]) => Err(wrong(*span, "the schedule has ended")),
+            Some([]) => Ok(all),
+        }
+    }
+
+    /// The lines up to the next head.
+    fn decisions(&mut self, reader: &mut Reader<'t>) -> Result<(), Diagnostic> {
+        while let Some(&(at, line)) = self.lines.get(self.at) {
+            let first = line.split_whitespace().next().unwrap_or_default();
+            if matches!(first, "enter" | "step" | "leave" | "}") {
+                break;
+            }
+            self.at += 1;
+            if let Some(line) = Line::of(line, at)? {
+                reader.push(line);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! Vector accesses: which neighbouring elements one load or store has.
+
+use super::index::{coordinates, divisible, split, whole};
+use super::shape::volume;
+use adfuse_ir::affine::simplified;
+use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::{Buffer, Program, Sink, Stage, Storage};
+
+/// The coordinates of neighbouring points, in terms of variables of these extents.
+pub(crate) struct VectorLanes<'a> {
+    pub(crate) coords: &'a [Vec<IndexExpr>],
+    pub(crate) extents: &'a [i64],
+}
+
+/// The coordinates of `width` neighbours of group `d0` of points of a domain; `None` where they do not divide it.
+pub(crate) fn neighbours(domain: &[i64], width: i64) -> Option<Vec<Vec<IndexExpr>>> {
+    if volume(domain) % width != 0 {
+        return None;
+    }
+    let g = IndexExpr::axis(0);
+    let last = domain.iter().rposition(|&n| n != 1);
+    let coords = (0..width).map(|j| match last {
+        Some(last) if domain[last] % width == 0 => {
+            let mut groups = domain.to_vec();
+            groups[last] /= width;
+            let mut at = coordinates(&g, &groups);
+            at[last] = at[last].clone().times(width).plus(j);
+            at
+        }
+        _ => coordinates(&g.clone().times(width).plus(j), domain),
+    });
+    Some(coords.collect())
+}
+
+/// The number of elements of memory before an element, as an expression of variables of these extents.
+pub(crate) fn element(
+    program: &Program,
+    b: Buffer,
+    index: &[IndexExpr],
+    (coords, extents): (&[IndexExpr], &[i64]),
+) -> IndexExpr {
+    let data = &program.buffers[b];
+    let mut dense = 1i64;
+    let mut sum = IndexExpr::Const(0);
+    for (k, e) in index.iter().enumerate().rev() {
+        let stride = data.strides.as_ref().and_then(|s| s.get(k).copied()).unwrap_or(dense);
+        sum = e.clone().times(stride).sum(sum);
+        dense = dense.saturating_mul(data.dims.get(k).copied().unwrap_or(1).max(1));
+    }
+    simplified(&sum.compose(coords), extents)
+}
+
+impl VectorLanes<'_> {
+    /// The first of the elements that the points have in a row of memory, which begins at a multiple of their number.
+    pub(crate) fn aligned(
+        &self,
+        program: &Program,
+        b: Buffer,
+        index: &[IndexExpr],
+    ) -> Option<IndexExpr> {
+        let width = self.coords.len() as i64;
+        if program.buffers[b].storage != Storage::Plain || width < 2 {
+            return None;
+        }
+        let of = |coords: &Vec<IndexExpr>| element(program, b, index, (coords, self.extents));
+        let first = of(self.coords.first()?);
+        let (rest, start) = split(&first);
+        let in_a_row = self.coords.iter().zip(0i64..).all(|(coords, j)| {
+            let (other, k) = split(&of(coords));
+            other == rest && k == start + j
+        });
+        (in_a_row && start % width == 0 && divisible(&rest, width)).then_some(first)
+    }
+}
+
+/// How many accesses of a stage over a domain are vectors, where threads have this many neighbours each; `None` where
+/// they do not divide the domain.
+pub(crate) fn vectors(
+    program: &Program,
+    stage: &Stage,
+    domain: &[i64],
+    width: i64,
+) -> Option<usize> {
+    let coords = neighbours(domain, width)?;
+    let extents = [(volume(domain) / width).max(1)];
+    let lanes = VectorLanes { coords: &coords, extents: &extents };
+    let loads = stage.params.iter().filter_map(whole);
+    let loads = loads.filter(|(b, piece)| lanes.aligned(program, *b, &piece.index).is_some());
+    let stores = stage.sinks.iter().filter(|sink| match sink {
+        Sink::Store { buffer, index } => lanes.aligned(program, *buffer, index).is_some(),
+        _ => false,
+    });
+    Some(loads.count() + stores.count())
+}
