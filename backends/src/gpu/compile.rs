@@ -1,7 +1,5 @@
 //! From a verified program to the launches of a GPU, with no driver there.
 
-use super::launches::Module;
-use super::ptx::compile_but;
 use super::schedule::library_split::divided;
 use super::schedule::{GpuSchedule, schedule};
 use super::target::GpuTarget;
@@ -16,18 +14,12 @@ pub(crate) fn target((major, minor): (u32, u32)) -> Result<GpuTarget, Diagnostic
     })
 }
 
-/// The text of a program, in which the steps that a library does have no part.
-pub(crate) fn compiled(
-    program: &Verified<Program>,
-    target: GpuTarget,
-    fp: Fp,
-    multiplied: &[bool],
-) -> Result<Module, Diagnostic> {
-    let within = |mut d: Diagnostic| {
+/// Adds the program's name to an error that has none.
+pub(crate) fn within(program: &Program) -> impl Fn(Diagnostic) -> Diagnostic {
+    |mut d| {
         d.at.func.get_or_insert_with(|| program.name.clone());
         d
-    };
-    compile_but(program, target, fp, multiplied).map_err(within)
+    }
 }
 
 /// What a device of this compute capability runs, with none there and where no library multiplies: the program as the
@@ -41,6 +33,6 @@ pub fn schedule_for(
     fp: Fp,
 ) -> Result<(Verified<Program>, GpuSchedule), Diagnostic> {
     let program = divided(program, fp, false)?.program;
-    let made = schedule(&program, target(compute)?, fp)?;
+    let made = schedule(&program, target(compute)?, fp).map_err(within(&program))?;
     Ok((program, made))
 }

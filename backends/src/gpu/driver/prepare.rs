@@ -3,8 +3,9 @@
 
 use super::cublaslt::Tuned;
 use super::device::GpuDevice;
-use crate::gpu::compile::{compiled, target};
+use crate::gpu::compile::{target, within};
 use crate::gpu::launches::{Module, StepCode};
+use crate::gpu::ptx::compile_but;
 use crate::gpu::schedule::library_split::{Divided, divided};
 use adfuse_ir::kernel::{Program, Step, Verified};
 use adfuse_ir::{Diagnostic, Fp};
@@ -87,7 +88,8 @@ impl Prepared {
             tuned = divided.program.steps.iter().map(|_| None).collect();
         }
         let multiplied: Vec<bool> = tuned.iter().map(Option::is_some).collect();
-        let module = compiled(&divided.program, target, options.fp, &multiplied)?;
+        let module = compile_but(&divided.program, target, options.fp, &multiplied)
+            .map_err(within(&divided.program))?;
         let made = Prepared::of(Arc::clone(device), divided, module, tuned);
         let how = format!("{} {multiplied:?}", options.fp.name());
         Ok(Prepared { how, ..made })
