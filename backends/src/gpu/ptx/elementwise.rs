@@ -6,7 +6,7 @@ use super::asm::{Class, Reg, listed};
 use super::emit::{At, Emit, memory};
 use super::entry::{Out, begun};
 use super::operands;
-use crate::gpu::schedule::elementwise::{Elementwise, VectorAccess};
+use crate::gpu::schedule::elementwise::{Elementwise, FlatGrid};
 use crate::gpu::schedule::index::whole;
 use crate::gpu::schedule::program::GpuSchedule;
 use crate::gpu::schedule::shape::volume;
@@ -228,7 +228,7 @@ fn step(dtype: DType, width: i64) -> i64 {
 
 /// Launches a loop whose sinks all store.
 pub(crate) fn stores(s: &GpuSchedule, out: &mut Out, e: &Elementwise) -> Result<(), Diagnostic> {
-    let Elementwise { flat, vectors: VectorAccess { grid, width } } = e;
+    let Elementwise { flat, vectors: FlatGrid { grid, width } } = e;
     let threads = volume(&flat.domain) / width;
     let mut emit = begun(s);
     let program = emit.written(&flat.stage.program);

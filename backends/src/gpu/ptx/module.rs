@@ -10,7 +10,7 @@ use adfuse_ir::{At, Diagnostic, Fp};
 /// Makes PTX of a program.
 ///
 /// # Errors
-/// As [`schedule`] and [`print`].
+/// As [`schedule()`] and [`print()`].
 pub fn compile(
     program: &Verified<Program>,
     target: GpuTarget,

@@ -18,7 +18,7 @@ const WIDEST: i64 = 8;
 
 /// How a flat loop is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct VectorAccess {
+pub(crate) struct FlatGrid {
     pub(crate) grid: Grid,
     /// Neighbours that a thread computes, with loads and stores of up to 16 bytes.
     pub(crate) width: i64,
@@ -27,7 +27,7 @@ pub(crate) struct VectorAccess {
 /// A flat loop whose sinks all store.
 pub(crate) struct Elementwise {
     pub(crate) flat: Flat,
-    pub(crate) vectors: VectorAccess,
+    pub(crate) vectors: FlatGrid,
 }
 
 /// Bits that neighbours take of a packed word; 0 where no sink packs.
@@ -42,9 +42,9 @@ fn packed_bits(program: &Program, flat: &Flat, width: i64) -> i64 {
     flat.stage.sinks.iter().map(bits).max().unwrap_or(0)
 }
 
-impl VectorAccess {
+impl FlatGrid {
     /// As many neighbours as make some access a vector.
-    pub(crate) fn of(program: &Program, flat: &Flat, fp: Fp) -> VectorAccess {
+    pub(crate) fn of(program: &Program, flat: &Flat, fp: Fp) -> FlatGrid {
         let instructions = written(&flat.stage.program, fp).insts.len();
         let mut buffers = flat.stage.params.iter().filter_map(whole).map(|(b, _)| b);
         let small = buffers.all(|b| program.buffers[b].dtype.bytes() <= 2)
@@ -60,7 +60,7 @@ impl VectorAccess {
                 && vectors(program, &flat.stage, &flat.domain, width).is_some_and(|n| n > 0)
         };
         let width = [WIDEST, 4, 2].into_iter().find(fits).unwrap_or(1);
-        VectorAccess { grid: Grid::default(), width }
+        FlatGrid { grid: Grid::default(), width }
     }
 
     /// Errs where the loop cannot be run so.
@@ -84,15 +84,15 @@ impl VectorAccess {
     }
 }
 
-impl DecisionLine for VectorAccess {
+impl DecisionLine for FlatGrid {
     fn write(&self, to: &mut Writer) {
         self.grid.write(to);
         to.line("vector", &[("width", &self.width)]);
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<VectorAccess, Diagnostic> {
+    fn read(from: &mut Reader<'_>) -> Result<FlatGrid, Diagnostic> {
         let grid = Grid::read(from)?;
         let width = from.line("vector", &["width"])?.int("width")?;
-        Ok(VectorAccess { grid, width })
+        Ok(FlatGrid { grid, width })
     }
 }

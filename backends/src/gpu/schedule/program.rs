@@ -1,7 +1,7 @@
 //! The schedule of a program on a GPU: for each step its pieces of work, each with the decisions made for it.
 
 use super::column_folds::ColumnFold;
-use super::elementwise::{Elementwise, VectorAccess};
+use super::elementwise::{Elementwise, FlatGrid};
 use super::fold::{self, FoldDecision, FoldLoop, ScheduledFold};
 use super::grid::Grid;
 use super::product::{self, ScheduledProduct};
@@ -269,7 +269,7 @@ impl Scheduler<'_, '_> {
             self.works.push(Scheduled::Transpose(ScheduledTranspose { tile, ..best }));
             return Ok(());
         }
-        let own = |low: &Lowering| Ok(VectorAccess::of(&low.program, &flat, low.fp));
+        let own = |low: &Lowering| Ok(FlatGrid::of(&low.program, &flat, low.fp));
         let (vectors, span) = self.decision("elementwise", own)?;
         self.check(span, |low| vectors.check(&low.program, &flat, &low.target))?;
         self.works.push(Scheduled::Elementwise(Elementwise { flat, vectors }));
