@@ -1,7 +1,7 @@
 //! `linearize`: a function as a primal part and a linear part that reads residuals.
 
 use crate::closed::closed;
-use crate::control::Part;
+use crate::control::PartialEval;
 use crate::forward::{BACKWARD, Pushing};
 use crate::jvp::joint;
 use adfuse_ir::control::{Follow, reach};
@@ -52,11 +52,11 @@ pub(crate) fn open(
     let moving = reach(joint, moved, Follow::Uses);
     let (results, tangents) = joint.results().split_at(f.results().len());
     let moves = |v: Value| moving.contains(v);
-    let linear = Part::new(joint, tangents, &moves, false);
+    let linear = PartialEval::new(joint, tangents, &moves, false);
     let residuals: Vec<Value> =
         linear.reads().into_iter().filter(|&v| joint.ty(v).dtype != DType::Token).collect();
     let known = |v: Value| !moving.contains(v);
-    let fixed = Part::new(joint, &[results, &residuals].concat(), &known, true);
+    let fixed = PartialEval::new(joint, &[results, &residuals].concat(), &known, true);
 
     let name = joint.name.trim_end_matches("_jvp");
     let mut b = Builder::new(format!("{name}_primal"));

@@ -1,6 +1,6 @@
 //! `transpose`: the linear part turned around, cotangents in, cotangents out.
 
-use crate::control::Part;
+use crate::control::PartialEval;
 use crate::forward::{BACKWARD, zeros};
 use crate::partial::{Factor, accumulate, apply, factor};
 use crate::slices::{is_padded, side_by_side};
@@ -52,7 +52,7 @@ pub(crate) fn transposed(
     let linear_set = pass.linear.clone();
     let fixed_part = |v: Value| !linear_set.contains(v);
     let all: Vec<Value> = f.body_insts().iter().flat_map(|&i| f.inst_results(i)).copied().collect();
-    let part = Part::new(f, &all, &fixed_part, false);
+    let part = PartialEval::new(f, &all, &fixed_part, false);
     for &i in f.body_insts() {
         part.copy(&mut pass.fixed, &mut b, i);
     }

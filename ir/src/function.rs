@@ -2,6 +2,7 @@
 
 use crate::attrs::Attrs;
 use crate::diag::Span;
+use crate::dtype::DType;
 use crate::entity::{AttrsId, Inst, Phase, Region, TypeId, Value};
 use crate::literal::Literal;
 use crate::op::Op;
@@ -371,6 +372,16 @@ impl Function {
                 region.results.iter().any(|&v| wanted(v))
                     || region.insts.iter().any(|&i| self.reads(i, wanted))
             })
+    }
+
+    /// Whether an instruction, or one in it, has an effect.
+    pub fn has_effect(&self, i: Inst) -> bool {
+        let nested = |r: &Region| self.region(*r).insts.iter().any(|&i| self.has_effect(i));
+        // A callee may have effects of its own only if a token passes through the call.
+        let token = |v: &Value| self.ty(*v).dtype == DType::Token;
+        self.op(i).is_effect()
+            || self.inst(i).regions.iter().any(nested)
+            || self.inst_results(i).iter().any(token)
     }
 
     /// Types of the parameters.

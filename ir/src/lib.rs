@@ -7,6 +7,7 @@
 pub mod affine;
 pub mod attrs;
 pub mod builder;
+mod captures;
 pub mod control;
 pub mod diag;
 pub mod dtype;

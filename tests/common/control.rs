@@ -1,7 +1,7 @@
 //! Random programs with loops and branches in each other: every list of small numbers decodes to a valid function.
 
 use super::programs::Step;
-use adfuse::ir::control::{Loop, branch, while_loop};
+use adfuse::ir::control::{LoopBuilder, branch, while_loop};
 use adfuse::ir::{
     Attr, Attrs, Builder, DType, Dim, Function, Literal, Op, Region, TensorType, Value,
 };
@@ -140,7 +140,7 @@ impl Growing<'_> {
         let attrs = Attrs::none()
             .with("reverse", Attr::Bool(d % 2 == 1))
             .with_int("unroll", i64::from(1 + d % 3));
-        let mut new = Loop::new(Op::Scan, attrs, Dim::Const(ROWS));
+        let mut new = LoopBuilder::new(Op::Scan, attrs, Dim::Const(ROWS));
         let both = c % 2 == 0;
         new.carry = vec![known.vector(c)];
         if both {
@@ -168,7 +168,7 @@ impl Growing<'_> {
     }
 
     fn fori(&mut self, known: &mut Known, rest: &mut Rest<'_>, c: u8) {
-        let mut new = Loop::new(Op::Fori, Attrs::none(), Dim::Const(0));
+        let mut new = LoopBuilder::new(Op::Fori, Attrs::none(), Dim::Const(0));
         let (from, to) = (self.count(i64::from(c % 2)), self.count(i64::from(c % 4)));
         new.lead = vec![from, if c % 8 < 5 { self.k } else { to }];
         new.carry = vec![known.vector(c), known.scalar(c / 2)];

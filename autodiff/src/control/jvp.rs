@@ -1,7 +1,7 @@
 //! Forward mode through regions: what is carried has its tangent carried beside it.
 
 use crate::forward::{Forward, Pushing};
-use adfuse_ir::control::{Entered, Loop, LoopRoles, Params, branch, while_loop};
+use adfuse_ir::control::{Entered, LoopBuilder, LoopParams, LoopRoles, branch, while_loop};
 use adfuse_ir::op::Control;
 use adfuse_ir::{
     Attr, Attrs, Builder, DType, Diagnostic, Dim, Inst, Literal, Op, Region, TensorType, Value,
@@ -142,7 +142,7 @@ impl Forward<'_> {
         self.enter(b, f.inst_results(i), &[], &values);
 
         let attrs = Attrs::none().with("counted", Attr::Bool(true));
-        let mut tangents = Loop::new(Op::Adjoint, attrs, Dim::Const(0));
+        let mut tangents = LoopBuilder::new(Op::Adjoint, attrs, Dim::Const(0));
         tangents.lead = vec![trips];
         tangents.carry = given;
         let p = tangents.open_step(b);
@@ -176,7 +176,7 @@ impl Forward<'_> {
             ys: self.active(&results[roles.ys_results()]),
             zs: self.active(&results[roles.zs_results()]),
         };
-        let mut new = Loop::new(f.op(i), f.attrs(i).clone(), roles.extent(f, i));
+        let mut new = LoopBuilder::new(f.op(i), f.attrs(i).clone(), roles.extent(f, i));
         new.lead = self.both(b, &args[..roles.lead], &[]);
         new.carry = self.both(b, &args[roles.carry_args()], &moving.carry);
         new.up = self.both(b, &args[roles.up_args()], &moving.up);
@@ -213,7 +213,7 @@ impl Forward<'_> {
         Ok(())
     }
 
-    fn enter_region(&mut self, b: &mut Builder, old: &Entered, moving: &Moving, new: &Params) {
+    fn enter_region(&mut self, b: &mut Builder, old: &Entered, moving: &Moving, new: &LoopParams) {
         if let (Some(old), Some(new)) = (old.index, new.index) {
             self.enter(b, &[old], &[], &[new]);
         }

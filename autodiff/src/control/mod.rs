@@ -7,5 +7,6 @@
 mod jvp;
 mod partial;
 mod transpose;
+mod turned;
 
-pub(crate) use partial::Part;
+pub(crate) use partial::PartialEval;

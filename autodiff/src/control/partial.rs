@@ -13,7 +13,7 @@ use std::rc::Rc;
 ///
 /// Where an instruction with regions has results on both sides, each side has a copy of it that computes the results
 /// of its side alone. What both copies need in their regions, both compute.
-pub(crate) struct Part<'f> {
+pub(crate) struct PartialEval<'f> {
     f: &'f Function,
     inside: &'f dyn Fn(Value) -> bool,
     live: Liveness<'f>,
@@ -21,7 +21,7 @@ pub(crate) struct Part<'f> {
     effects: bool,
 }
 
-impl<'f> Part<'f> {
+impl<'f> PartialEval<'f> {
     /// What computes the values among `wanted` for which `inside` holds, which says what belongs to the part. With
     /// `effects`, what has an effect belongs to it.
     pub(crate) fn new(
@@ -29,9 +29,9 @@ impl<'f> Part<'f> {
         wanted: &[Value],
         inside: &'f dyn Fn(Value) -> bool,
         effects: bool,
-    ) -> Part<'f> {
+    ) -> PartialEval<'f> {
         let live = Liveness::new(f, effects);
-        let mut part = Part { f, inside, live, regions: SecondaryMap::new(), effects };
+        let mut part = PartialEval { f, inside, live, regions: SecondaryMap::new(), effects };
         for &v in wanted {
             part.live.need(v);
         }

@@ -92,12 +92,15 @@ impl Batch<'_, '_> {
     }
 
     /// For each region which elements take it.
-    fn masks(&mut self, b: &mut Builder, i: Inst) -> Vec<Mask> {
+    fn masks(&mut self, b: &mut Builder, i: Inst) -> Vec<LaneMask> {
         let f = self.f;
         let selector = self.values.get(b, f.args(i)[0]);
         let ty = b.ty(selector).clone();
         if ty.dtype == DType::Bool {
-            return vec![Mask { own: selector, taken: true }, Mask { own: selector, taken: false }];
+            return vec![
+                LaneMask { own: selector, taken: true },
+                LaneMask { own: selector, taken: false },
+            ];
         }
         let last = f.inst(i).regions.len() as i64 - 1;
         let number = |b: &mut Builder, k: i64| b.literal(&ty, Literal::from_i64(ty.dtype, k));
@@ -106,7 +109,7 @@ impl Batch<'_, '_> {
         let mut all = Vec::new();
         for k in 0..=last {
             let k = number(b, k);
-            all.push(Mask { own: b.op(Op::Eq, &[index, k]), taken: true });
+            all.push(LaneMask { own: b.op(Op::Eq, &[index, k]), taken: true });
         }
         all
     }
@@ -114,13 +117,19 @@ impl Batch<'_, '_> {
 
 /// Which elements of the batch take a region: those where a truth value is this one.
 #[derive(Clone, Copy)]
-pub(super) struct Mask {
+pub(super) struct LaneMask {
     pub(super) own: Value,
     pub(super) taken: bool,
 }
 
 /// One of two batched values by a mask: `no` for the elements that do not take the region.
-pub(super) fn select(b: &mut Builder, mask: Mask, no: Value, yes: Value, ty: &TensorType) -> Value {
+pub(super) fn select(
+    b: &mut Builder,
+    mask: LaneMask,
+    no: Value,
+    yes: Value,
+    ty: &TensorType,
+) -> Value {
     let own = spread(b, mask.own, ty);
     let (no, yes) = if mask.taken { (no, yes) } else { (yes, no) };
     b.op_as(Op::SelectN, &[own, no, yes], Attrs::none(), ty)
@@ -135,7 +144,7 @@ impl Batch<'_, '_> {
         b: &mut Builder,
         i: Inst,
         region: Region,
-        mask: Mask,
+        mask: LaneMask,
     ) -> Vec<(Value, Value)> {
         let f = self.f;
         b.set_phase(self.phase(i));
@@ -151,8 +160,8 @@ impl Batch<'_, '_> {
     }
 
     /// A value of a float type through which derivatives pass for the elements that take the region alone.
-    pub(super) fn gated(&self, b: &mut Builder, new: Value, mapped: bool, mask: Mask) -> Value {
-        let Mask { own, taken } = mask;
+    pub(super) fn gated(&self, b: &mut Builder, new: Value, mapped: bool, mask: LaneMask) -> Value {
+        let LaneMask { own, taken } = mask;
         let ty = b.ty(new).clone();
         let of_all = if mapped {
             spread(b, own, &ty)

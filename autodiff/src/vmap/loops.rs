@@ -1,9 +1,9 @@
 //! Loops over a batch: what they carry is batched where it depends on the batch. Where the number of steps
 //! does, the loop runs as long as any element does, and an element that is done keeps its bits.
 
-use super::branch::{Mask, select, spread};
+use super::branch::{LaneMask, select, spread};
 use super::{Batch, to_front};
-use adfuse_ir::control::{Entered, Loop, LoopRoles, Params, while_loop};
+use adfuse_ir::control::{Entered, LoopBuilder, LoopParams, LoopRoles, while_loop};
 use adfuse_ir::{
     Attr, Attrs, Builder, DType, Diagnostic, Dim, Inst, Kind, Literal, Op, Region, TensorType,
     Value,
@@ -75,7 +75,7 @@ impl Batch<'_, '_> {
                 self.enter(b, &f.region(test).params, &params);
                 self.insts(b, i, test)?;
                 let own = self.values.get(b, condition);
-                self.masked(b, i, body, (carried, &params), Mask { own, taken: true })?
+                self.masked(b, i, body, (carried, &params), LaneMask { own, taken: true })?
             } else {
                 self.enter(b, carried, &params);
                 self.insts(b, i, body)?;
@@ -97,7 +97,7 @@ impl Batch<'_, '_> {
         i: Inst,
         region: Region,
         (carried, params): (&[Value], &[Value]),
-        mask: Mask,
+        mask: LaneMask,
     ) -> Result<Vec<Value>, Diagnostic> {
         let f = self.f;
         for (&old, &new) in carried.iter().zip(params) {
@@ -131,7 +131,7 @@ impl Batch<'_, '_> {
         let (step, back) = (f.inst(i).regions[0], f.inst(i).regions.get(1).copied());
         let down = roles.step(f, step);
         let up = back.map(|r| roles.back(f, r));
-        let mut new = Loop::new(f.op(i), f.attrs(i).clone(), roles.extent(f, i));
+        let mut new = LoopBuilder::new(f.op(i), f.attrs(i).clone(), roles.extent(f, i));
         new.lead = args[..roles.lead].iter().map(|&v| self.values.get(b, v)).collect();
         new.carry = self.as_in(b, &args[roles.carry_args()], &down.carry);
         if let Some(up) = &up {
@@ -176,7 +176,7 @@ impl Batch<'_, '_> {
         all
     }
 
-    fn enter_region(&mut self, b: &mut Builder, old: &Entered, new: &Params) {
+    fn enter_region(&mut self, b: &mut Builder, old: &Entered, new: &LoopParams) {
         if let (Some(old), Some(new)) = (old.index, new.index) {
             self.enter(b, &[old], &[new]);
         }
@@ -204,7 +204,7 @@ impl Batch<'_, '_> {
         let most = b.op_with(Op::ReduceMax, &[trips], Attrs::none().with_ints("axes", [0]));
         let down = roles.step(f, step);
         let up = back.map(|r| roles.back(f, r));
-        let mut new = Loop::new(f.op(i), f.attrs(i).clone(), Dim::Const(0));
+        let mut new = LoopBuilder::new(f.op(i), f.attrs(i).clone(), Dim::Const(0));
         new.lead = vec![most];
         if from.is_some() {
             let scalar = TensorType::scalar(ty.dtype);
@@ -245,7 +245,7 @@ impl Batch<'_, '_> {
         (old, new): (Option<Value>, Option<Value>),
         from: Option<Value>,
         trips: Value,
-    ) -> Mask {
+    ) -> LaneMask {
         let ty = b.ty(trips).clone();
         let step = new.expect("a counted loop has an index");
         let dims = Attrs::none().with_ints("dims", []);
@@ -255,6 +255,6 @@ impl Batch<'_, '_> {
             let at = from.map_or(step, |from| b.op(Op::Add, &[from, step]));
             self.values.set(old, at);
         }
-        Mask { own: spread(b, own, &ty), taken: true }
+        LaneMask { own: spread(b, own, &ty), taken: true }
     }
 }

@@ -1,16 +1,21 @@
 //! Ops with regions: branches, loops, and loops that go back over their steps.
 
-use super::{Eval, EvalTensor};
+use super::eval::Eval;
+use super::tensor::EvalTensor;
 use adfuse_ir::control::{Entered, LoopRoles, Trips};
 use adfuse_ir::{At, DType, Diagnostic, Inst, Kind, Literal, TensorType, Value};
 use std::ops::Range;
 use std::rc::Rc;
 
-type Tensors = Vec<Rc<EvalTensor>>;
+type EvalTensors = Vec<Rc<EvalTensor>>;
 
 impl Eval<'_> {
     /// The results of the region that the operand selects.
-    pub(super) fn branch(&mut self, i: Inst, selector: &EvalTensor) -> Result<Tensors, Diagnostic> {
+    pub(super) fn branch(
+        &mut self,
+        i: Inst,
+        selector: &EvalTensor,
+    ) -> Result<EvalTensors, Diagnostic> {
         let regions = &self.f.inst(i).regions;
         let index = Literal::from_bits(selector.dtype, selector.bits[0]).to_i64();
         let taken = match selector.dtype {
@@ -21,7 +26,11 @@ impl Eval<'_> {
     }
 
     /// Repeats the second region while the first gives true.
-    pub(super) fn while_loop(&mut self, i: Inst, args: Tensors) -> Result<Tensors, Diagnostic> {
+    pub(super) fn while_loop(
+        &mut self,
+        i: Inst,
+        args: EvalTensors,
+    ) -> Result<EvalTensors, Diagnostic> {
         let f = self.f;
         let [test, body] = f.inst(i).regions[..] else { return Err(broken()) };
         let most = match f.attrs(i).int("max_trips") {
@@ -49,9 +58,9 @@ impl Eval<'_> {
     pub(super) fn steps(
         &mut self,
         i: Inst,
-        args: &Tensors,
+        args: &EvalTensors,
         types: &[TensorType],
-    ) -> Result<Tensors, Diagnostic> {
+    ) -> Result<EvalTensors, Diagnostic> {
         let f = self.f;
         let roles = LoopRoles::at(f, i);
         let (first, trips) = match roles.trips(f, i) {
@@ -78,7 +87,7 @@ impl Eval<'_> {
         let order = |t: i64| if roles.reverse { trips - 1 - t } else { t };
         let step = f.inst(i).regions[0];
         let down = roles.step(f, step);
-        let mut states: Vec<Tensors> = Vec::new();
+        let mut states: Vec<EvalTensors> = Vec::new();
         let mut carry = args[roles.carry_args()].to_vec();
         for t in 0..trips {
             let p = order(t);
@@ -121,7 +130,7 @@ impl Eval<'_> {
         }
     }
 
-    fn enter_step(&mut self, entered: &Entered, (at, dtype): (i64, DType), carry: &Tensors) {
+    fn enter_step(&mut self, entered: &Entered, (at, dtype): (i64, DType), carry: &EvalTensors) {
         if let Some(p) = entered.index {
             let bits = vec![Literal::from_i64(dtype, at).bits()];
             self.values[p] = Some(Rc::new(EvalTensor { dtype, dims: Default::default(), bits }));
@@ -181,6 +190,3 @@ fn whole(t: &EvalTensor) -> i64 {
 fn broken() -> Diagnostic {
     Diagnostic::new(At::default(), Kind::Internal, "a loop has not the regions of its row")
 }
-
-/// The steps a loop may take where nothing else is said.
-pub(super) const MAX_TRIPS: u64 = 1 << 40;

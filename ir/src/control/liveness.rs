@@ -1,7 +1,6 @@
 //! Which values are needed, through regions: a fixpoint over what loops carry.
 
 use super::LoopRoles;
-use crate::dtype::DType;
 use crate::entity::{Inst, Region, Value};
 use crate::function::Function;
 use crate::op::Control;
@@ -36,7 +35,7 @@ impl<'f> Liveness<'f> {
     /// Whether an instruction is needed, once everything that reads its results has been visited.
     pub fn needs(&self, i: Inst) -> bool {
         let f = self.f;
-        f.inst_results(i).iter().any(|&v| self.contains(v)) || self.effects && has_effect(f, i)
+        f.inst_results(i).iter().any(|&v| self.contains(v)) || self.effects && f.has_effect(i)
     }
 
     /// Asks for what a region's needed values read.
@@ -147,14 +146,4 @@ impl<'f> Liveness<'f> {
         self.pass(&down.carry, &args[roles.carry_args()]);
         self.pass(&down.xs, &args[roles.xs_args()]);
     }
-}
-
-/// Whether an instruction, or one in it, has an effect.
-pub(crate) fn has_effect(f: &Function, i: Inst) -> bool {
-    let nested = |r: &Region| f.region(*r).insts.iter().any(|&i| has_effect(f, i));
-    // A callee may have effects of its own only if a token passes through the call.
-    let token = |v: &Value| f.ty(*v).dtype == DType::Token;
-    f.op(i).is_effect()
-        || f.inst(i).regions.iter().any(nested)
-        || f.inst_results(i).iter().any(token)
 }

@@ -1,10 +1,10 @@
 //! A region as a function: what it reads from outside becomes parameters.
 
 use crate::builder::Builder;
+use crate::captures::captures;
 use crate::entity::{Region, Value};
 use crate::function::Function;
 use crate::rewrite::Copier;
-use cranelift_entity::EntitySet;
 
 /// A region as a function of its own.
 pub struct Outlined {
@@ -12,44 +12,6 @@ pub struct Outlined {
     pub func: Function,
     /// The values around the region that it reads, in the order of their first use.
     pub captures: Vec<Value>,
-}
-
-/// The values that a region reads and neither it nor a region in it defines, each once, in the order of their first
-/// use. Literals are not among them.
-pub fn captures(f: &Function, region: Region) -> Vec<Value> {
-    let mut scan = Scan { f, inside: EntitySet::new(), seen: EntitySet::new(), found: Vec::new() };
-    scan.region(region);
-    scan.found
-}
-
-struct Scan<'f> {
-    f: &'f Function,
-    inside: EntitySet<Value>,
-    seen: EntitySet<Value>,
-    found: Vec<Value>,
-}
-
-impl Scan<'_> {
-    fn region(&mut self, region: Region) {
-        let f = self.f;
-        let data = f.region(region);
-        self.inside.extend(data.params.iter().copied());
-        for &i in &data.insts {
-            f.args(i).iter().for_each(|&v| self.read(v));
-            for &r in &f.inst(i).regions {
-                self.region(r);
-            }
-            self.inside.extend(f.inst_results(i).iter().copied());
-        }
-        data.results.iter().for_each(|&v| self.read(v));
-    }
-
-    fn read(&mut self, v: Value) {
-        let outside = !self.inside.contains(v) && self.f.literal(v).is_none();
-        if outside && self.seen.insert(v) {
-            self.found.push(v);
-        }
-    }
 }
 
 /// The function of a region.

@@ -10,7 +10,7 @@ use crate::types::{Dim, TensorType};
 
 /// A loop to be placed: its operands by role. Carries and scanned values have the types of their operands.
 #[derive(Clone, Debug)]
-pub struct Loop {
+pub struct LoopBuilder {
     /// The op.
     pub op: Op,
     /// Its attributes; those that count operands and results are written anew.
@@ -33,7 +33,7 @@ pub struct Loop {
 
 /// The parameters of a region under construction.
 #[derive(Clone, Debug, Default)]
-pub struct Params {
+pub struct LoopParams {
     /// The position of the step.
     pub index: Option<Value>,
     /// The carries.
@@ -46,12 +46,12 @@ pub struct Params {
     pub ws: Vec<Value>,
 }
 
-impl Loop {
+impl LoopBuilder {
     /// A loop without operands.
-    pub fn new(op: Op, attrs: Attrs, length: Dim) -> Loop {
+    pub fn new(op: Op, attrs: Attrs, length: Dim) -> LoopBuilder {
         let none = Vec::new;
         let (lead, carry, up, xs, ws) = (none(), none(), none(), none(), none());
-        Loop { op, attrs, lead, carry, up, xs, ws, length, step: None, back: None }
+        LoopBuilder { op, attrs, lead, carry, up, xs, ws, length, step: None, back: None }
     }
 
     fn index(&self, b: &Builder) -> Option<TensorType> {
@@ -68,12 +68,12 @@ impl Loop {
         b: &mut Builder,
         back: bool,
         names: &dyn Fn(Value) -> Option<String>,
-    ) -> Params {
+    ) -> LoopParams {
         let like = |b: &mut Builder, v: &Value, whole: bool| {
             let ty = if whole { b.ty(*v).clone() } else { element(b.ty(*v)) };
             b.param(ty, names(*v).as_deref())
         };
-        let mut made = Params::default();
+        let mut made = LoopParams::default();
         if let Some(ty) = self.index(b) {
             made.index = Some(b.param(ty, None));
         }
@@ -89,7 +89,7 @@ impl Loop {
     }
 
     /// Opens the first region.
-    pub fn open_step(&self, b: &mut Builder) -> Params {
+    pub fn open_step(&self, b: &mut Builder) -> LoopParams {
         b.open_region();
         self.params(b, false, &|_| None)
     }
@@ -100,7 +100,7 @@ impl Loop {
     }
 
     /// Opens the second region.
-    pub fn open_back(&self, b: &mut Builder) -> Params {
+    pub fn open_back(&self, b: &mut Builder) -> LoopParams {
         b.open_region();
         self.params(b, true, &|_| None)
     }

@@ -1,7 +1,7 @@
 //! Copying what is needed: results, carries, scanned operands and instructions of region ops that nothing needs
 //! are left out.
 
-use super::{Liveness, Loop, LoopRoles, branch, while_loop};
+use super::{Liveness, LoopBuilder, LoopRoles, branch, while_loop};
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::entity::{Inst, Region, Value};
@@ -46,7 +46,7 @@ fn either(a: &[usize], b: &[usize]) -> Vec<usize> {
     all
 }
 
-fn pick<'v>(values: &'v [Value], places: &'v [usize]) -> impl Iterator<Item = Value> + 'v {
+fn select<'v>(values: &'v [Value], places: &'v [usize]) -> impl Iterator<Item = Value> + 'v {
     places.iter().map(|&k| values[k])
 }
 
@@ -70,7 +70,7 @@ impl Liveness<'_> {
             Control::Loop(_) => self.copy_steps(copier, b, i),
         };
         let results = b.func().inst_results(new).to_vec();
-        for (old, v) in pick(f.inst_results(i), &kept).zip(results) {
+        for (old, v) in select(f.inst_results(i), &kept).zip(results) {
             b.func_mut().set_name(v, f.name_of(old));
             copier.set(old, v);
         }
@@ -89,13 +89,13 @@ impl Liveness<'_> {
         let kept = places(self, f.inst_results(i));
         let selector = copier.get(b, f.args(i)[0]);
         let types: Vec<TensorType> =
-            pick(f.inst_results(i), &kept).map(|v| f.ty(v).clone()).collect();
+            select(f.inst_results(i), &kept).map(|v| f.ty(v).clone()).collect();
         let mut regions = Vec::new();
         for &r in &f.inst(i).regions {
             regions.push(b.open_region());
             self.insts(copier, b, i, r);
             let yields: Vec<Value> =
-                pick(&f.region(r).results, &kept).map(|v| copier.get(b, v)).collect();
+                select(&f.region(r).results, &kept).map(|v| copier.get(b, v)).collect();
             b.close_region(&yields);
         }
         (branch(b, f.op(i), selector, &types, &regions), kept)
@@ -111,11 +111,11 @@ impl Liveness<'_> {
         let (test, body) = (f.inst(i).regions[0], f.inst(i).regions[1]);
         // What the condition reads is carried; so are results.
         let kept = places(self, &f.region(body).params);
-        let carry: Vec<Value> = pick(f.args(i), &kept).map(|v| copier.get(b, v)).collect();
+        let carry: Vec<Value> = select(f.args(i), &kept).map(|v| copier.get(b, v)).collect();
         let mut regions = Vec::new();
         for r in [test, body] {
             regions.push(b.open_region());
-            for old in pick(&f.region(r).params, &kept) {
+            for old in select(&f.region(r).params, &kept) {
                 let new = b.param(f.ty(old).clone(), f.name_of(old));
                 copier.set(old, new);
             }
@@ -123,7 +123,7 @@ impl Liveness<'_> {
             let ends = &f.region(r).results;
             let yields: Vec<Value> = match r == test {
                 true => ends.iter().map(|&v| copier.get(b, v)).collect(),
-                false => pick(ends, &kept).map(|v| copier.get(b, v)).collect(),
+                false => select(ends, &kept).map(|v| copier.get(b, v)).collect(),
             };
             b.close_region(&yields);
         }
@@ -147,9 +147,9 @@ impl Liveness<'_> {
             ws = places(self, &up.ws);
             zs = places(self, &results[roles.zs_results()]);
         }
-        let mut new = Loop::new(f.op(i), f.attrs(i).clone(), roles.extent(f, i));
+        let mut new = LoopBuilder::new(f.op(i), f.attrs(i).clone(), roles.extent(f, i));
         let mut get = |range: std::ops::Range<usize>, kept: &[usize]| -> Vec<Value> {
-            pick(&args[range], kept).map(|v| copier.get(b, v)).collect()
+            select(&args[range], kept).map(|v| copier.get(b, v)).collect()
         };
         new.lead = get(0..roles.lead, &(0..roles.lead).collect::<Vec<_>>());
         new.carry = get(roles.carry_args(), &carry);
@@ -159,24 +159,24 @@ impl Liveness<'_> {
 
         let p = new.open_step(b);
         enter(copier, b, f, (down.index, p.index));
-        bind(copier, b, f, pick(&down.carry, &carry), &p.carry);
-        bind(copier, b, f, pick(&down.xs, &xs), &p.xs);
+        bind(copier, b, f, select(&down.carry, &carry), &p.carry);
+        bind(copier, b, f, select(&down.xs, &xs), &p.xs);
         self.insts(copier, b, i, step);
         let (next, stacks) = f.region(step).results.split_at(roles.carry);
-        let next: Vec<Value> = pick(next, &carry).map(|v| copier.get(b, v)).collect();
-        let stacks: Vec<Value> = pick(stacks, &ys).map(|v| copier.get(b, v)).collect();
+        let next: Vec<Value> = select(next, &carry).map(|v| copier.get(b, v)).collect();
+        let stacks: Vec<Value> = select(stacks, &ys).map(|v| copier.get(b, v)).collect();
         new.close_step(b, &next, &stacks);
         if let (Some(up), Some(back)) = (&up, back) {
             let p = new.open_back(b);
             enter(copier, b, f, (up.index, p.index));
-            bind(copier, b, f, pick(&up.carry, &carry), &p.carry);
-            bind(copier, b, f, pick(&up.up, &returned), &p.up);
-            bind(copier, b, f, pick(&up.xs, &xs), &p.xs);
-            bind(copier, b, f, pick(&up.ws, &ws), &p.ws);
+            bind(copier, b, f, select(&up.carry, &carry), &p.carry);
+            bind(copier, b, f, select(&up.up, &returned), &p.up);
+            bind(copier, b, f, select(&up.xs, &xs), &p.xs);
+            bind(copier, b, f, select(&up.ws, &ws), &p.ws);
             self.insts(copier, b, i, back);
             let (next, stacks) = f.region(back).results.split_at(roles.up);
-            let next: Vec<Value> = pick(next, &returned).map(|v| copier.get(b, v)).collect();
-            let stacks: Vec<Value> = pick(stacks, &zs).map(|v| copier.get(b, v)).collect();
+            let next: Vec<Value> = select(next, &returned).map(|v| copier.get(b, v)).collect();
+            let stacks: Vec<Value> = select(stacks, &zs).map(|v| copier.get(b, v)).collect();
             new.close_back(b, &next, &stacks);
         }
         let all =

@@ -1,9 +1,9 @@
 //! Control flow and effects: inference. Regions and callees are checked by the verifier.
 
 use super::def::{Bounds, LoopRow};
+use super::loop_roles::LoopRoles;
 use crate::Kind;
 use crate::attrs::{Attr0, AttrKind, AttrSpec, maybe, need};
-use crate::control::LoopRoles;
 use crate::dtype::{DType, DTypeSet};
 use crate::infer::{InferCx, InferError, Types};
 use crate::types::{Dim, TensorType};

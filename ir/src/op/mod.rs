@@ -7,6 +7,7 @@ pub mod def;
 mod definitions;
 mod indirect;
 mod infer;
+mod loop_roles;
 mod maps;
 mod monoid;
 mod opaque;
@@ -16,6 +17,7 @@ mod pad;
 mod reduce;
 mod reshape;
 mod rows;
+mod signature;
 mod skew;
 mod source;
 mod table;
@@ -27,8 +29,10 @@ pub use def::{
     LinearSlots, LoopRow, MapBody, MapCx, Monoid, OpDef, Partials, Place, RuleCx, SourceBody,
     Tangents, TransposeRule, Update, ViewCx,
 };
+pub use loop_roles::{Entered, LoopRoles, Trips};
 pub use opaque::batched_opaque;
 pub use opcode::Op;
+pub use signature::{Signature, element, signature, stacked};
 
 use crate::attrs::Attrs;
 use crate::dtype::DType;

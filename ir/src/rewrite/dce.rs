@@ -1,6 +1,5 @@
 //! Dead code elimination: drops pure instructions whose results nothing uses.
 
-use crate::control::has_effect;
 use crate::entity::{Inst, Region, Value};
 use crate::function::Function;
 use cranelift_entity::EntitySet;
@@ -19,7 +18,7 @@ fn mark(f: &Function, region: Region, live: &mut EntitySet<Value>, keep: &mut En
     live.extend(data.results.iter().copied());
     for &i in data.insts.iter().rev() {
         let needed = f.inst_results(i).iter().any(|&v| live.contains(v));
-        if needed || has_effect(f, i) {
+        if needed || f.has_effect(i) {
             keep.insert(i);
             live.extend(f.args(i).iter().copied());
             for &r in &f.inst(i).regions {

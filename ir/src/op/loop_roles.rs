@@ -1,9 +1,10 @@
 //! The operands, region parameters and results of a loop, by what they are.
 
+use super::def::{Bounds, Control, LoopRow};
+use super::opcode::Op;
 use crate::attrs::Attrs;
 use crate::entity::{Inst, Region, Value};
 use crate::function::Function;
-use crate::op::{Bounds, Control, LoopRow, Op};
 use crate::types::Dim;
 use std::ops::Range;
 

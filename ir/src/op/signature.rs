@@ -1,9 +1,10 @@
 //! What the regions of an instruction are entered with and end with.
 
-use super::LoopRoles;
+use super::def::Control;
+use super::loop_roles::LoopRoles;
+use super::opcode::Op;
 use crate::attrs::Attrs;
 use crate::dtype::DType;
-use crate::op::{Control, Op};
 use crate::types::{Dim, TensorType};
 
 /// The types at the ends of a region.
