@@ -1,6 +1,7 @@
 //! The state of a run, and the enumeration of points.
 
-use crate::reference::{EvalTensor, out_of_memory};
+use crate::reference::EvalTensor;
+use crate::runtime::array::out_of_memory;
 use adfuse_ir::kernel::{Buffer, Extents, Program, Row, Tile};
 use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
 use cranelift_entity::SecondaryMap;
