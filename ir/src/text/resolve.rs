@@ -321,11 +321,13 @@ impl<'s, 'a> Resolver<'s, 'a> {
         let (source, at) = (self.source, ast.span);
         let attrs =
             op.and_then(|op| resolve_attrs(source, op, at, &ast.attrs, dtype, self.errors).ok());
-        let yields = self.yields(op, attrs.as_ref(), (&operands, declared), ast.regions.len());
+        let yields = self.yields((op, attrs.as_ref()), (&operands, declared), ast);
         let mut regions = SmallVec::<[Option<Region>; 2]>::new();
         for (k, r) in ast.regions.iter().enumerate() {
-            regions.push(self.region(r, body, yields.get(k).map(Vec::as_slice)));
+            let slots = yields.as_ref().and_then(|all| all.get(k));
+            regions.push(self.region(r, body, slots.map(Vec::as_slice)));
         }
+        yields?;
         let op = op?;
         let named = self.region_names(op, ast);
         let needs_type = op.def().declared || !op.def().regions.is_empty();
@@ -351,35 +353,38 @@ impl<'s, 'a> Resolver<'s, 'a> {
         }
     }
 
-    /// The types that each region ends with, for the literals there; nothing where they are not known.
+    /// The types that each region ends with, for the literals there; nothing where they are not known, and none where
+    /// operands and result types do not fit, which is reported.
     fn yields(
-        &self,
-        op: Option<Op>,
-        attrs: Option<&Attrs>,
+        &mut self,
+        (op, attrs): (Option<Op>, Option<&Attrs>),
         (operands, declared): (&[Option<Operand>], Option<&[TensorType]>),
-        regions: usize,
-    ) -> Vec<Vec<TensorType>> {
-        let (Some(op), Some(attrs), Some(results)) = (op, attrs, declared) else {
-            return Vec::new();
-        };
-        if regions == 0 {
-            return Vec::new();
+        ast: &InstAst,
+    ) -> Option<Vec<Vec<TensorType>>> {
+        let unknown = Some(Vec::new());
+        let (Some(op), Some(attrs), Some(results)) = (op, attrs, declared) else { return unknown };
+        if ast.regions.is_empty() || op.def().regions.is_empty() {
+            return unknown;
         }
+        let Some(operands) = operands.iter().copied().collect::<Option<Vec<Operand>>>() else {
+            return unknown;
+        };
         let known = operands.iter().map(|o| match o {
-            Some(Operand::Value(v)) if self.builder.func().literal(*v).is_none() => {
+            Operand::Value(v) if self.builder.func().literal(*v).is_none() => {
                 Some(self.builder.ty(*v).clone())
             }
             _ => None,
         });
-        let Ok(Ok((args, _))) = attrs
-            .clone()
-            .conform(op.def().attrs)
-            .map(|attrs| op.infer(known.collect(), &attrs, Some(results)))
-        else {
-            return Vec::new();
-        };
-        let due = signature(op, attrs, (&args, results), regions).unwrap_or_default();
-        due.into_iter().map(|s| s.yields).collect()
+        match op.infer(known.collect(), attrs, Some(results)) {
+            Ok((args, _)) => {
+                let due = signature(op, attrs, (&args, results), ast.regions.len());
+                Some(due.unwrap_or_default().into_iter().map(|s| s.yields).collect())
+            }
+            Err(e) => {
+                self.errors.add(place_of(&e, ast), e.kind, e.message);
+                None
+            }
+        }
     }
 
     fn op(&mut self, ast: &InstAst) -> Option<Op> {
