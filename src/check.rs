@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 /// # Errors
 /// When a function cannot be evaluated at all (memory, symbols that nothing binds).
 pub fn check(module: &Module, options: &CheckOptions) -> Result<Vec<CheckRow>, Diagnostic> {
-    check_on(module, options, &Reference)
+    check_on(module, options, &Reference::default())
 }
 
 /// Checks every function of a verified module, values and derivatives by this engine.
@@ -59,7 +59,7 @@ pub fn check_function(
     f: &Function,
     options: &CheckOptions,
 ) -> Result<Vec<CheckRow>, Diagnostic> {
-    check_one(&CaseContext { module, written: f, options, engine: &Reference }, f)
+    check_one(&CaseContext { module, written: f, options, engine: &Reference::default() }, f)
 }
 
 fn check_one(setting: &CaseContext<'_>, f: &Function) -> Result<Vec<CheckRow>, Diagnostic> {

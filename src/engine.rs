@@ -15,7 +15,9 @@ pub(crate) use session::layout_of;
 pub use session::{Compiled, PlanDecision, Session, Settings};
 
 use crate::backends::Array;
-use crate::backends::reference::{Silent, run, run_with};
+use crate::backends::functions::Registry;
+use crate::backends::limits::Limits;
+use crate::backends::reference::{Silent, run_within};
 use crate::ir::{Diagnostic, Function, Kind, Module};
 use std::cell::RefCell;
 
@@ -39,7 +41,10 @@ pub trait Engine {
 
 /// The engine that defines the meaning of programs. It discards prints.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Reference;
+pub struct Reference {
+    /// How far programs may go.
+    pub limits: Limits,
+}
 
 /// An engine that plans, with the reference engine as a fallback for functions that it does not support.
 #[derive(Debug)]
@@ -69,7 +74,10 @@ impl Engine for Reference {
         f: &'a Function,
         _: &str,
     ) -> Result<ReadyFunction<'a>, Diagnostic> {
-        Ok(Box::new(move |args| run(module, f, args, &mut Silent)))
+        let limits = self.limits;
+        Ok(Box::new(move |args| {
+            run_within(module, f, args, &mut Silent, (&Registry::new(), limits))
+        }))
     }
 }
 
@@ -86,8 +94,9 @@ impl Engine for WithFallback {
                 if fallbacks.iter().all(|(name, _)| name != of) {
                     fallbacks.push((of.into(), d));
                 }
-                let functions = &self.first.settings.functions;
-                Ok(Box::new(move |args| run_with(module, f, args, &mut Silent, functions)))
+                let settings = &self.first.settings;
+                let given = (&settings.functions, settings.limits);
+                Ok(Box::new(move |args| run_within(module, f, args, &mut Silent, given)))
             }
             other => other,
         }

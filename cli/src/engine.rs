@@ -10,6 +10,7 @@ use super::program::LoadedProgram;
 use super::streams::Streams;
 use adfuse::backends::backend::Executable;
 use adfuse::backends::cpu::Vectors;
+use adfuse::backends::limits::Limits;
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Compiled, Engine as Runs, Reference, Session, Settings, WithFallback};
 use adfuse::fusion::{Effort, Fp, Lossy, PlanOptions};
@@ -30,6 +31,9 @@ pub(super) struct EngineArgs {
     threads: Threads,
     #[command(flatten)]
     width: VectorsArg,
+    /// The steps that one loop may take; more are an error
+    #[arg(long, value_name = "N")]
+    max_trips: Option<u64>,
 }
 
 /// What engines there are.
@@ -125,6 +129,11 @@ impl ResolvedFreedom {
 }
 
 impl EngineArgs {
+    /// How far programs may go.
+    pub(super) fn limits(&self) -> Limits {
+        self.max_trips.map_or_else(Limits::default, |max_trips| Limits { max_trips })
+    }
+
     /// A function that is made of the program's, ready, with the module that it calls; none
     /// where the reference engine is to run it. `of` is the name that the user knows it by.
     pub(super) fn compile(
@@ -189,7 +198,7 @@ impl EngineArgs {
     ) -> Result<T, Failure> {
         let asked = settled.asked;
         let Some(session) = self.session(settled, Vec::new())? else {
-            return run(&Reference).map_err(|d| program.wrong(d));
+            return run(&Reference { limits: self.limits() }).map_err(|d| program.wrong(d));
         };
         if self.engine.is_some() || asked {
             return run(&session).map_err(|d| program.wrong(d));
@@ -228,7 +237,14 @@ impl EngineArgs {
         let usual = Request::new(plan.clone());
         let request = Request { number: named.number, threads, vectors, code, ..usual };
         let mem_budget = budget;
-        let settings = Settings { mem_budget, cache, lossy, donated, ..Settings::new(plan) };
+        let settings = Settings {
+            mem_budget,
+            cache,
+            lossy,
+            donated,
+            limits: self.limits(),
+            ..Settings::new(plan)
+        };
         session(named, settings, &request)
     }
 

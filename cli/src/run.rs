@@ -15,6 +15,7 @@ use super::target::{FunctionArgs, all_bound, specialized};
 use super::{json, npz, show, whole};
 use adfuse::autodiff::forward_and_backward;
 use adfuse::backends::Array;
+use adfuse::backends::functions::Registry;
 use adfuse::backends::reference::{self, Effects};
 use adfuse::ir::diag::listed;
 use adfuse::ir::{DType, Function};
@@ -121,7 +122,10 @@ impl RunCommand {
         let values = match self.engine.compile(&program, what, settled, streams)? {
             Some(made) if self.donated.is_empty() => made.executable.run(&args),
             Some(made) => made.executable.run_donating(args),
-            None => reference::run(&module, &running, &args, &mut Printing(streams.err)),
+            None => {
+                let given = (&Registry::new(), self.engine.limits());
+                reference::run_within(&module, &running, &args, &mut Printing(streams.err), given)
+            }
         };
         let values = values.map_err(|d| program.wrong(d))?;
         let named: Vec<(String, &Array)> = names.into_iter().zip(&values).collect();

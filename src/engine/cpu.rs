@@ -82,7 +82,8 @@ impl Cpu {
     /// A session with the present settings.
     pub fn session(&self) -> Session<cpu::CpuEngine> {
         let Cpu { plan, mem_budget, cache, lossy, donated, functions, .. } = self.clone();
-        let settings = Settings { plan, mem_budget, cache, lossy, donated, functions };
+        let settings =
+            Settings { mem_budget, cache, lossy, donated, functions, ..Settings::new(plan) };
         Session { settings, backend: self.kept.engine(self.options(), &self.functions) }
     }
 

@@ -76,7 +76,8 @@ impl Gpu {
         let options = gpu::Options { fp: plan.fp, library: self.library };
         let code = self.code.clone().map(|code| Arc::new(code) as Arc<dyn KeptCode>);
         let functions = Registry::new();
-        let settings = Settings { plan, mem_budget, cache, lossy, donated, functions };
+        let settings =
+            Settings { mem_budget, cache, lossy, donated, functions, ..Settings::new(plan) };
         Session { settings, backend: Arc::new(self.engine.with(options, code)) }
     }
 

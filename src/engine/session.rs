@@ -4,6 +4,7 @@
 use super::{Engine, ReadyFunction};
 use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
 use crate::backends::functions::Registry;
+use crate::backends::limits::Limits;
 use crate::backends::{ArenaLayout, Array};
 use crate::budget::choose;
 use crate::fusion::{self, Lossy, Memory, Narrowed, PREPASSES, Plan, keep_lossy, memory_apart};
@@ -32,6 +33,8 @@ pub struct Settings {
     pub donated: Vec<usize>,
     /// The user functions, for backends that call any.
     pub functions: Registry,
+    /// How far programs may go.
+    pub limits: Limits,
 }
 
 impl Settings {
@@ -44,6 +47,7 @@ impl Settings {
             lossy: Lossy::default(),
             donated: Vec::new(),
             functions: Registry::new(),
+            limits: Limits::default(),
         }
     }
 }

@@ -6,7 +6,9 @@ use adfuse::autodiff::{
     Batching, Random, differentiable, hessian, hvp, jacfwd, jvp, linear_transpose, vjp, vmap,
 };
 use adfuse::backends::Array;
-use adfuse::backends::reference::{Silent, run};
+use adfuse::backends::functions::Registry;
+use adfuse::backends::limits::Limits;
+use adfuse::backends::reference::{Silent, run_within};
 use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, compile};
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::stabilize;
@@ -29,6 +31,9 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         }
     }
 }
+
+/// A mutated loop may not end.
+const FEW: Limits = Limits { max_trips: 1000 };
 
 /// Words and punctuation: what a mutation moves about.
 fn tokens(source: &str) -> Vec<String> {
@@ -138,7 +143,7 @@ fn exercise(module: &Module, f: &Function, source: &str) {
             assert!(verify(&module).is_ok(), "{:?}\n{source}\n{g}", verify(&module));
         }
         let Some(args) = arguments(g).filter(|_| small(g)) else { continue };
-        allowed("run", source, run(module, g, &args, &mut Silent));
+        allowed("run", source, run_within(module, g, &args, &mut Silent, (&Registry::new(), FEW)));
         if let Some(compiled) = allowed("compile", source, compile(module, g, &options())) {
             let program = compiled.program;
             let verified = kernel::verify(program);

@@ -5,6 +5,7 @@ use super::tensor::EvalTensor;
 use super::{contract, indirect, map, reduce, view};
 use crate::runtime::array::Array;
 use crate::runtime::functions::Registry;
+use crate::runtime::limits::Limits;
 use adfuse_ir::op::{Body, Control, Effect, composition};
 use adfuse_ir::rewrite::specialize;
 use adfuse_ir::verify::{at_inst, bind};
@@ -12,11 +13,8 @@ use adfuse_ir::{At, Diagnostic, Function, Inst, Kind, Module, Region, TensorType
 use cranelift_entity::SecondaryMap;
 use std::rc::Rc;
 
-/// The steps a loop may take where nothing else is said.
-const MAX_TRIPS: u64 = 1 << 40;
-
-/// What calls are found in: the functions of the module, and those of the user.
-pub(super) type Known<'m> = (&'m Module, &'m Registry);
+/// What calls are found in, the functions of the module and those of the user, and how far loops may go.
+pub(super) type Known<'m> = (&'m Module, &'m Registry, Limits);
 
 pub(super) fn call(
     known: Known<'_>,
@@ -25,7 +23,7 @@ pub(super) fn call(
     effects: &mut dyn Effects,
 ) -> Result<Vec<Rc<EvalTensor>>, Diagnostic> {
     let (values, last_use) = (SecondaryMap::new(), last_uses(f));
-    let mut eval = Eval { known, f, values, last_use, effects, max_trips: MAX_TRIPS };
+    let mut eval = Eval { known, f, values, last_use, effects, max_trips: known.2.max_trips };
     for (&p, a) in f.params().iter().zip(args) {
         eval.values[p] = Some(a.clone());
     }

@@ -19,6 +19,7 @@ pub use evaluator::{Evaluated, Evaluator};
 
 use crate::runtime::array::Array;
 use crate::runtime::functions::Registry;
+use crate::runtime::limits::Limits;
 use adfuse_ir::rewrite::specialize;
 use adfuse_ir::verify::bind;
 use adfuse_ir::{At, DType, Diagnostic, Function, Kind, Module, TensorType};
@@ -52,6 +53,20 @@ pub fn run_with(
     effects: &mut dyn Effects,
     functions: &Registry,
 ) -> Result<Vec<Array>, Diagnostic> {
+    run_within(module, f, args, effects, (functions, Limits::default()))
+}
+
+/// As [`run_with`], within these limits.
+///
+/// # Errors
+/// As [`run_with`]; and when a loop takes more steps than it may.
+pub fn run_within(
+    module: &Module,
+    f: &Function,
+    args: &[Array],
+    effects: &mut dyn Effects,
+    (functions, limits): (&Registry, Limits),
+) -> Result<Vec<Array>, Diagnostic> {
     let f = &*specialized_to(f, args)?;
     let mut tensors = Vec::new();
     let mut given = args.iter();
@@ -62,7 +77,7 @@ pub fn run_with(
         };
         tensors.push(Rc::new(t));
     }
-    let results = call((module, functions), f, &tensors, effects)?;
+    let results = call((module, functions, limits), f, &tensors, effects)?;
     let arrays = results.iter().filter(|t| t.dtype != DType::Token);
     arrays.map(|t| t.to_array()).collect()
 }

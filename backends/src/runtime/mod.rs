@@ -13,6 +13,7 @@ pub mod functions;
 pub(crate) mod host_memory;
 pub(crate) mod legalize;
 pub(crate) mod library_functions;
+pub mod limits;
 pub(crate) mod report;
 pub(crate) mod result_pool;
 pub(crate) mod strides;

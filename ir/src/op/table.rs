@@ -470,7 +470,7 @@ macro_rules! for_each_op {
     /// A region repeated while another, entered with the same values, gives true. Where there are more than
     /// `max_trips` steps, if that is not 0, running is an error.
     While = region("while", Arity::AtLeast(0), control::WHILE, &["cond", "body"], control::infer_while, Control::While,
-        &["%x: f32[] | while %x : f32[] cond(%c: f32[]) { %p = lt %c, 10.0 : bool[] yield %p } body(%d: f32[]) { %y = mul %d, 2.0 : f32[] yield %y }"]);
+        &["%x: f32[] | while %x : f32[] cond(%c: f32[]) { %p = lt %c, 10.0 : bool[] yield %p } body(%d: f32[]) { %y = add %d, 3.0 : f32[] yield %y }"]);
     /// A loop and its way back: `step` is repeated as in a scan, then `back` once for each step, from the last to
     /// the first, entered with the position, with what the step was entered with, with values that are handed from step
     /// to step on the way back, and with elements of further operands. It is what reverse mode makes of loops. Operands:
