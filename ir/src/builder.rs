@@ -185,7 +185,11 @@ impl Builder {
             });
         }
         if op.region_names(regions.len()).is_none() {
-            let m = format!("`{op}` cannot have {} regions", regions.len());
+            let wanted = match op.def().regions {
+                [] => "no regions".to_string(),
+                names => format!("the regions {}", names.join(", ")),
+            };
+            let m = format!("`{op}` has {wanted}, found {}", regions.len());
             return Err(InferError::new(Kind::Arity, m));
         }
         let region = self.region();

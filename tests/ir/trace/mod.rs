@@ -1,6 +1,7 @@
 //! Tracing from Rust closures: what is recorded, and what is an error instead of a panic.
 
 mod calls;
+mod control;
 
 use adfuse::prelude::*;
 use std::panic::Location;
