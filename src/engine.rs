@@ -16,7 +16,7 @@ pub use session::{Compiled, PlanDecision, Session, Settings};
 
 use crate::backends::Array;
 use crate::backends::functions::Registry;
-use crate::backends::limits::Limits;
+use crate::backends::limits::RunLimits;
 use crate::backends::reference::{Silent, run_within};
 use crate::ir::{Diagnostic, Function, Kind, Module};
 use std::cell::RefCell;
@@ -43,7 +43,7 @@ pub trait Engine {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reference {
     /// How far programs may go.
-    pub limits: Limits,
+    pub limits: RunLimits,
 }
 
 /// An engine that plans, with the reference engine as a fallback for functions that it does not support.

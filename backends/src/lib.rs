@@ -12,6 +12,6 @@ pub use runtime::array::{self, Array};
 pub use runtime::backend::{self, AnyBackend, Backend};
 pub use runtime::executable_cache::ExecutableCache;
 pub use runtime::functions;
-pub use runtime::limits::{self, Limits};
+pub use runtime::limits::{self, RunLimits};
 pub use runtime::report::{MemoryReport, StepReport};
 pub use runtime::trace::{TimedSpan, Trace};

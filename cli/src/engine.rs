@@ -10,7 +10,7 @@ use super::program::LoadedProgram;
 use super::streams::Streams;
 use adfuse::backends::backend::Executable;
 use adfuse::backends::cpu::Vectors;
-use adfuse::backends::limits::Limits;
+use adfuse::backends::limits::RunLimits;
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Compiled, Engine as Runs, Reference, Session, Settings, WithFallback};
 use adfuse::fusion::{Effort, Fp, Lossy, PlanOptions};
@@ -130,8 +130,8 @@ impl ResolvedFreedom {
 
 impl EngineArgs {
     /// How far programs may go.
-    pub(super) fn limits(&self) -> Limits {
-        self.max_trips.map_or_else(Limits::default, |max_trips| Limits { max_trips })
+    pub(super) fn limits(&self) -> RunLimits {
+        self.max_trips.map_or_else(RunLimits::default, |max_trips| RunLimits { max_trips })
     }
 
     /// A function that is made of the program's, ready, with the module that it calls; none

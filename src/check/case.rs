@@ -72,7 +72,7 @@ pub(super) fn freeze(
     Ok(Some(FrozenFunction { f: b.finish()?, held }))
 }
 
-const NESTED: &str = "a `stop_gradient` inside of `cond` cannot be held at its value: \
+const NESTED: &str = "a `stop_gradient` inside of a region cannot be held at its value: \
                       nothing to compare forward mode with";
 
 /// A function, a point and the parameter whose derivative is compared there.

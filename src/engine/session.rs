@@ -4,7 +4,7 @@
 use super::{Engine, ReadyFunction};
 use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
 use crate::backends::functions::Registry;
-use crate::backends::limits::Limits;
+use crate::backends::limits::RunLimits;
 use crate::backends::{ArenaLayout, Array};
 use crate::budget::choose;
 use crate::fusion::{self, Lossy, Memory, Narrowed, PREPASSES, Plan, keep_lossy, memory_apart};
@@ -34,7 +34,7 @@ pub struct Settings {
     /// The user functions, for backends that call any.
     pub functions: Registry,
     /// How far programs may go.
-    pub limits: Limits,
+    pub limits: RunLimits,
 }
 
 impl Settings {
@@ -47,7 +47,7 @@ impl Settings {
             lossy: Lossy::default(),
             donated: Vec::new(),
             functions: Registry::new(),
-            limits: Limits::default(),
+            limits: RunLimits::default(),
         }
     }
 }

@@ -7,7 +7,7 @@ use adfuse::autodiff::{
 };
 use adfuse::backends::Array;
 use adfuse::backends::functions::Registry;
-use adfuse::backends::limits::Limits;
+use adfuse::backends::limits::RunLimits;
 use adfuse::backends::reference::{Silent, run_within};
 use adfuse::fusion::{Effort, Fp, MachineModel, PlanOptions, compile};
 use adfuse::ir::op::Domain;
@@ -33,7 +33,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// A mutated loop may not end.
-const FEW: Limits = Limits { max_trips: 1000 };
+const FEW: RunLimits = RunLimits { max_trips: 1000 };
 
 /// Words and punctuation: what a mutation moves about.
 fn tokens(source: &str) -> Vec<String> {

@@ -5,7 +5,7 @@ use super::tensor::EvalTensor;
 use super::{contract, indirect, map, reduce, view};
 use crate::runtime::array::Array;
 use crate::runtime::functions::Registry;
-use crate::runtime::limits::Limits;
+use crate::runtime::limits::RunLimits;
 use adfuse_ir::op::{Body, Control, Effect, composition};
 use adfuse_ir::rewrite::specialize;
 use adfuse_ir::verify::{at_inst, bind};
@@ -14,7 +14,7 @@ use cranelift_entity::SecondaryMap;
 use std::rc::Rc;
 
 /// What calls are found in, the functions of the module and those of the user, and how far loops may go.
-pub(super) type Known<'m> = (&'m Module, &'m Registry, Limits);
+pub(super) type Known<'m> = (&'m Module, &'m Registry, RunLimits);
 
 pub(super) fn call(
     known: Known<'_>,

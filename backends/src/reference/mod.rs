@@ -19,7 +19,7 @@ pub use evaluator::{Evaluated, Evaluator};
 
 use crate::runtime::array::Array;
 use crate::runtime::functions::Registry;
-use crate::runtime::limits::Limits;
+use crate::runtime::limits::RunLimits;
 use adfuse_ir::rewrite::specialize;
 use adfuse_ir::verify::bind;
 use adfuse_ir::{At, DType, Diagnostic, Function, Kind, Module, TensorType};
@@ -53,7 +53,7 @@ pub fn run_with(
     effects: &mut dyn Effects,
     functions: &Registry,
 ) -> Result<Vec<Array>, Diagnostic> {
-    run_within(module, f, args, effects, (functions, Limits::default()))
+    run_within(module, f, args, effects, (functions, RunLimits::default()))
 }
 
 /// As [`run_with`], within these limits.
@@ -65,7 +65,7 @@ pub fn run_within(
     f: &Function,
     args: &[Array],
     effects: &mut dyn Effects,
-    (functions, limits): (&Registry, Limits),
+    (functions, limits): (&Registry, RunLimits),
 ) -> Result<Vec<Array>, Diagnostic> {
     let f = &*specialized_to(f, args)?;
     let mut tensors = Vec::new();

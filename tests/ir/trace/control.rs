@@ -81,11 +81,8 @@ fn loops_repeat_and_have_gradients() {
         let zero = t.full(i32s([]), 0.0);
         let power = t.fori(&zero..&n, one, |_, y| y * &x);
         // Newton's method.
-        let root = t.while_loop(
-            x.clone(),
-            |r| (&r * &r - &x).abs().gt(1e-14),
-            |r| (&x / &r + r) * 0.5,
-        );
+        let root =
+            t.while_loop(x.clone(), |r| (&r * &r - &x).abs().gt(1e-14), |r| (&x / &r + r) * 0.5);
         cubed + power + root
     })
     .expect("the closure is right");
