@@ -27,7 +27,7 @@ pub(super) struct EmitCommand {
     /// How far to go
     #[arg(long, required = true, value_parser = names())]
     stage: Option<String>,
-    /// The compute capability of the GPU that `ptx` is for, without its dot; without this, 90
+    /// The compute capability of the GPU that `schedule`, `launches` and `ptx` are for, without its dot; without this, 90
     #[arg(long, value_name = "NN", value_parser = clap::value_parser!(u32).range(10..=999))]
     sm: Option<u32>,
     /// Print JSON; of the stage `plan` alone
@@ -80,7 +80,7 @@ impl EmitCommand {
         let vectors = self.width.vectors()?;
         let on_gpu = pass.engine == Some(Gpu::NAME);
         if self.sm.is_some() && !on_gpu {
-            return Err(Failure::usage("--sm is for --stage ptx"));
+            return Err(Failure::usage("--sm is for the stages of the engine gpu"));
         }
         let ready = match on_gpu {
             true => self.planning.ready_for("h200")?,

@@ -2,7 +2,7 @@
 
 use crate::{none, root, sources};
 
-/// Phrases that a native engineer has to read twice, with what to write. In lower case, as whole words.
+/// Phrases that a native engineer has to read twice, with what to write. In lower case.
 const PHRASES: &[(&str, &str)] = &[
     ("so many", "this many, or the number"),
     ("is no matter of", "does not depend on"),
@@ -89,8 +89,10 @@ fn sentences_are_plain() {
 #[test]
 fn files_have_the_names_of_the_field() {
     let mut wrong = Vec::new();
-    for name in sources().keys().filter(|n| n.contains("/src/")) {
-        let file = name.rsplit('/').next().unwrap_or(name).trim_end_matches(".rs");
+    for name in sources().keys().filter(|n| n.starts_with("src/") || n.contains("/src/")) {
+        // A `mod.rs` has the name of its folder.
+        let path = name.trim_end_matches("/mod.rs").trim_end_matches(".rs");
+        let file = path.rsplit('/').next().unwrap_or(path);
         if let Some((_, better)) = OLD_NAMES.iter().find(|(old, _)| *old == file) {
             wrong.push(format!("{name}: the field says {better}"));
         }

@@ -1,7 +1,8 @@
 //! What is known of the GPUs that code is made for: one row of facts for each architecture.
 //!
-//! Every decision of [`crate::gpu::schedule`] reads these facts, and no other file states one. Thresholds that were
-//! found by measuring are no facts: they are constants beside the decision that they belong to.
+//! Every decision of [`crate::gpu::schedule`] reads these facts. Printed code has the 32 lanes of a warp in its shuffles,
+//! and the planner has a model of its own for the time of a program (`fusion::MachineModel`). Thresholds that were found by
+//! measuring are no facts: they are constants beside the decision that they belong to.
 
 /// Threads of a warp: the same on every architecture, and the number of lanes of the lane order (`docs/fp.md`).
 pub(crate) const WARP: i64 = 32;

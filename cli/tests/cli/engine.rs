@@ -153,7 +153,7 @@ fn what_an_engine_cannot_run_is_said() {
         ("run layer_norm.ir --engine evaluator --mem-budget 16", 1, "no plan within 16 bytes"),
         ("bench layer_norm.ir --engine evaluator", 2, "bench measures the engines cpu and gpu"),
         ("run layer_norm.ir --engine reference --lossy bf16", 2, "--engine evaluator, cpu, gpu"),
-        ("emit layer_norm.ir --stage asm --sm 90", 2, "--sm is for --stage ptx"),
+        ("emit layer_norm.ir --stage asm --sm 90", 2, "--sm is for the stages of the engine gpu"),
         ("emit layer_norm.ir --stage ptx --sm 70", 1, "compute capability 7.0"),
         ("run layer_norm.ir --fp exact", 2, "invalid value 'exact'"),
         ("run layer_norm.ir --effort most", 2, "invalid value 'most'"),

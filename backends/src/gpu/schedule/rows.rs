@@ -92,9 +92,10 @@ impl RowKernel<'_> {
                 && piece == BLOCK
                 && (several || longest <= BLOCK)
                 && threads >= longest.min(WARP);
-        let aligned = piece >= WARP * width && piece % (WARP * width) == 0 && piece <= BLOCK;
         let vectors = [1, 2, 4].contains(&width) && sizes.iter().all(|n| n % width == 0);
-        if !ordered || !aligned || !vectors {
+        let aligned =
+            vectors && piece >= WARP * width && piece % (WARP * width) == 0 && piece <= BLOCK;
+        if !ordered || !aligned {
             return Err(format!(
                 "blocks of {piece} elements, {width} a thread, have another order"
             ));

@@ -270,6 +270,11 @@ pub(crate) fn scheduled(
         SortStage::Radix { each, counts, grid, digit } => {
             let block = SortBlock { threads: grid.threads, each, wide: sort.wide() };
             check_block(&block, grid.resident, digit, target)?;
+            // A thread counts one digit.
+            if grid.threads != DIGITS {
+                let m = format!("blocks of {} threads do not count {DIGITS} digits", grid.threads);
+                return Err(m);
+            }
             if !(1..=32).contains(&counts) {
                 return Err(format!("a lane does not add up {counts} counts at a time"));
             }

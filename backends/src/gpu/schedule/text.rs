@@ -141,7 +141,9 @@ pub(crate) fn number(text: &str, span: Span) -> Result<i64, Diagnostic> {
 pub(crate) fn entity(text: &str, letter: char, span: Span) -> Result<u32, Diagnostic> {
     let none = || wrong(span, format!("`{text}` is no `{letter}` with a number"));
     let digits = text.strip_prefix(letter).ok_or_else(none)?;
-    number(digits, span).ok().and_then(|n| u32::try_from(n).ok()).ok_or_else(none)
+    // The largest number stands for no entity.
+    let known = |n: &u32| *n < u32::MAX;
+    number(digits, span).ok().and_then(|n| u32::try_from(n).ok()).filter(known).ok_or_else(none)
 }
 
 /// The decisions of one piece of work, which are read one after the other.
