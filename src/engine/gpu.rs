@@ -2,7 +2,7 @@
 
 use super::{Compiled, Engine, PlanDecision, ReadyFunction, Session, Settings};
 use crate::backends::functions::Registry;
-use crate::backends::gpu::{self, Executable, GpuDevice, KeptCode};
+use crate::backends::gpu::{self, GpuDevice, GpuExecutable, KeptCode};
 use crate::fusion::{self, Effort, Fp, Lossy, Memory, Narrowed, Plan};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
@@ -11,7 +11,7 @@ use crate::plan_cache::PlanCache;
 use std::sync::Arc;
 
 /// A function that is compiled for a GPU.
-pub type OnGpu = Compiled<Executable>;
+pub type OnGpu = Compiled<GpuExecutable>;
 
 /// The engine that plans a function and runs it on a GPU.
 #[derive(Clone, Debug)]
@@ -31,12 +31,12 @@ pub struct Gpu {
     /// As [`Settings::donated`].
     pub donated: Vec<usize>,
     /// The device, and the executables that are kept there: clones of an engine share both.
-    pub engine: gpu::Engine,
+    pub engine: gpu::GpuEngine,
 }
 
 impl Gpu {
     /// The name that identifies plans for this engine.
-    pub const NAME: &str = gpu::Engine::NAME;
+    pub const NAME: &str = gpu::GpuEngine::NAME;
 
     /// The engine on the GPU of a number, counted from 0, planning for [`Gpu::planned_for`].
     ///
@@ -49,7 +49,7 @@ impl Gpu {
             fp: Fp::default(),
         };
         Ok(Gpu {
-            engine: gpu::Engine::new(GpuDevice::open(number)?),
+            engine: gpu::GpuEngine::new(GpuDevice::open(number)?),
             plan,
             library: true,
             mem_budget: None,
@@ -71,7 +71,7 @@ impl Gpu {
     }
 
     /// A session with the present settings.
-    pub fn session(&self) -> Session<gpu::Engine> {
+    pub fn session(&self) -> Session<gpu::GpuEngine> {
         let Gpu { plan, mem_budget, cache, lossy, donated, .. } = self.clone();
         let options = gpu::Options { fp: plan.fp, library: self.library };
         let code = self.code.clone().map(|code| Arc::new(code) as Arc<dyn KeptCode>);

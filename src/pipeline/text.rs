@@ -2,7 +2,7 @@
 //! printed, that is an internal error.
 
 use crate::backends::cpu::{ListedFunction, ListedStep};
-use crate::backends::ptx::{Arg, GpuSchedule, Launch, Module as Launches, StepCode};
+use crate::backends::ptx::{Arg, GpuSchedule, Launch, PtxModule as Launches, StepCode};
 use crate::fusion::{Memory, Plan, steps_of};
 use crate::ir::kernel::{Buffer, Program, Role, Step, Verified, text};
 use crate::ir::text::{Names, parse, print_function};

@@ -53,7 +53,7 @@ pub struct CompileUnit<'a> {
     /// How a GPU runs a program, and that program: as the engine divides the one that was lowered.
     pub schedule: Option<(Verified<Program>, ptx::GpuSchedule)>,
     /// What a GPU launches, and the program whose steps that does.
-    pub launches: Option<(Verified<Program>, ptx::Module)>,
+    pub launches: Option<(Verified<Program>, ptx::PtxModule)>,
     /// What an engine that runs it has made; that itself has the engine's session.
     pub backend: EngineArtifacts,
 }
@@ -144,7 +144,7 @@ impl<'a> CompileUnit<'a> {
     }
 
     /// What a GPU launches, and the program whose steps that does.
-    pub(super) fn launches(&self) -> Result<(&Verified<Program>, &ptx::Module), Diagnostic> {
+    pub(super) fn launches(&self) -> Result<(&Verified<Program>, &ptx::PtxModule), Diagnostic> {
         let there = self.launches.as_ref().map(|(program, module)| (program, module));
         there.ok_or_else(|| missing("launches"))
     }

@@ -83,7 +83,7 @@ fn alone(module: &Module, f: &Function) -> Module {
     all
 }
 
-fn launches(module: &ptx::Module) -> Result<(), Diagnostic> {
+fn launches(module: &ptx::PtxModule) -> Result<(), Diagnostic> {
     let all = module.steps.iter().chain([&module.enter, &module.leave]);
     let targets = || ptx::GpuTarget::ALL.into_iter();
     let threads = targets().map(|t| t.block_threads).max().unwrap_or(0);

@@ -1,7 +1,7 @@
 //! Text through the assembler, many modules at a time, and what it says of registers.
 
 use crate::trials::Skipped;
-use adfuse::backends::ptx::{GpuTarget, Module};
+use adfuse::backends::ptx::{GpuTarget, PtxModule};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,7 +38,7 @@ fn found() -> Option<PathBuf> {
 
 impl Assembly {
     /// Adds a module; `program` is shown where its text is refused.
-    pub(crate) fn add(&mut self, name: &str, module: &Module, program: &str) {
+    pub(crate) fn add(&mut self, name: &str, module: &PtxModule, program: &str) {
         let (name, program) = (name.to_owned(), program.to_owned());
         self.modules.push(Named { name, text: module.text.clone(), program });
     }

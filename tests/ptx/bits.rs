@@ -31,7 +31,7 @@ fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) {
 /// Runs what a program was made into, forwards and backwards.
 pub(crate) fn agrees_as(
     name: &str,
-    module: &ptx::Module,
+    module: &ptx::PtxModule,
     program: &Verified<Program>,
     args: &[Array],
 ) {

@@ -6,7 +6,7 @@
 
 use crate::instructions::{Does, Entry, Inst, Space, Special, Way, entries};
 use adfuse::backends::Array;
-use adfuse::backends::ptx::{Arg, Launch, Module};
+use adfuse::backends::ptx::{Arg, Launch, PtxModule};
 use adfuse::ir::Literal;
 use adfuse::ir::kernel::{Buffer, BufferData, Program, Role, Space as Memory, Step, Storage};
 use adfuse::ir::scalar::Table;
@@ -116,7 +116,7 @@ struct Machine {
 
 /// Runs a program's module: what the caller is handed.
 pub(crate) fn run(
-    module: &Module,
+    module: &PtxModule,
     program: &Program,
     args: &[Array],
     backwards: bool,

@@ -37,7 +37,7 @@ fn lowered(module: &Module, f: &Function, effort: Effort, fp: Fp) -> Verified<Pr
 }
 
 /// The program's module, which is the same the second time.
-fn emitted(program: &Verified<Program>, fp: Fp) -> ptx::Module {
+fn emitted(program: &Verified<Program>, fp: Fp) -> ptx::PtxModule {
     let made =
         |target| ptx::compile(program, target, fp).unwrap_or_else(|d| panic!("{d}\n{}", **program));
     let module = made(GpuTarget::SM80);

@@ -21,10 +21,10 @@ const SHARED: &[(&[(&str, usize)], &str)] = &[
         &[("Piece", 4), ("Place", 3), ("Rule", 2)],
         "the op table, or rewrites, and the kernel IR: each is the term of its own module",
     ),
-    (&[("At", 2), ("Block", 2), ("Class", 2), ("Engine", 2)], GPU),
-    (&[("Entry", 2), ("Executable", 2), ("Facts", 2), ("Held", 3), ("Inliner", 2)], GPU),
-    (&[("Launch", 2), ("Module", 2), ("Operand", 2), ("Part", 3), ("Pass", 2), ("Places", 2)], GPU),
-    (&[("Prepared", 2), ("Product", 2), ("Role", 2), ("Span", 2)], GPU),
+    (&[("At", 2), ("Block", 2), ("Class", 2)], GPU),
+    (&[("Entry", 2), ("Facts", 2), ("Held", 3), ("Inliner", 2)], GPU),
+    (&[("Launch", 2), ("Operand", 2), ("Part", 3), ("Pass", 2), ("Places", 2)], GPU),
+    (&[("Product", 2), ("Role", 2), ("Span", 2)], GPU),
     (&[("Tile", 2), ("Update", 2), ("Walk", 3), ("Work", 2)], GPU),
 ];
 const GPU: &str = "types of the GPU engine or of autodiff, which are still to be renamed";

@@ -3,7 +3,7 @@
 //! Everything that a runtime needs is data: which entry points run in which order, over how many blocks
 //! of how many threads, with how much shared memory, and which pointers they are given. A runtime that has
 //! a place on the device for each buffer of the program, for the arrays that callers hand over where
-//! those are laid out otherwise, and for [`Module::scratch`] bytes beside them, launches what stands here
+//! those are laid out otherwise, and for [`PtxModule::scratch`] bytes beside them, launches what stands here
 //! in order, on one stream.
 //!
 //! A step may be several launches, of which a later one reads again what an earlier one has read: what a step
@@ -15,7 +15,7 @@ use adfuse_ir::kernel::Buffer;
 
 /// A program as text for the driver, and what to launch.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Module {
+pub struct PtxModule {
     /// One PTX module with all entry points. The same program gives the same text.
     pub text: String,
     /// What comes before the first step: copies of inputs that the caller hands over row-major and whose
@@ -28,7 +28,7 @@ pub struct Module {
     pub leave: StepCode,
 }
 
-impl Module {
+impl PtxModule {
     /// The most bytes beside the buffers that any step needs. Steps run one after the other, so that
     /// one block of memory does for all of them.
     pub fn scratch(&self) -> u64 {
@@ -71,7 +71,7 @@ pub enum Arg {
     /// Where a buffer of the program is; 16-byte aligned at least.
     Buffer(Buffer),
     /// Where the caller's array of an input or output is, row-major without gaps, whose buffer is packed or
-    /// has strides. Only [`Module::enter`] and [`Module::leave`] have these; of all other buffers
+    /// has strides. Only [`PtxModule::enter`] and [`PtxModule::leave`] have these; of all other buffers
     /// [`Arg::Buffer`] is what the caller hands over and is handed.
     Caller(Buffer),
     /// This many bytes into the step's scratch, which is 256-byte aligned at least.

@@ -20,15 +20,15 @@ pub use driver::cublaslt::library;
 #[cfg(feature = "gpu")]
 pub use driver::device::{Facts, GpuDevice};
 #[cfg(feature = "gpu")]
-pub use driver::engine::Engine;
+pub use driver::engine::GpuEngine;
 #[cfg(feature = "gpu")]
-pub use driver::executable::Executable;
+pub use driver::executable::GpuExecutable;
 #[cfg(feature = "gpu")]
 pub use driver::load::KeptCode;
 #[cfg(feature = "gpu")]
 pub use driver::memory::DeviceArray;
 #[cfg(feature = "gpu")]
-pub use driver::prepare::{Options, Prepared};
+pub use driver::prepare::{GpuPrepared, Options};
 
 /// What tells plans for the engine from those for others, and names it on the command line.
 pub const NAME: &str = "gpu";

@@ -1,6 +1,6 @@
 //! Runs of executables: on arrays of the caller's memory, and on arrays that stay on the device.
 
-use super::executable::{Executable, From, Held};
+use super::executable::{From, GpuExecutable, Held};
 use super::graph::{Event, Graph};
 use super::memory::{DeviceArray, canonical};
 use crate::runtime::array::{Array, out_of_memory};
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Graphs that an executable keeps, each for its own places of inputs and outputs.
 const GRAPHS: usize = 8;
 
-impl Executable {
+impl GpuExecutable {
     /// Runs it on arrays.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl Executable {
         Ok(self.handed(results, Vec::new()))
     }
 
-    /// As [`Executable::run_on`], on arrays that the caller gives up: results may be in their memory. Of an array
+    /// As [`GpuExecutable::run_on`], on arrays that the caller gives up: results may be in their memory. Of an array
     /// that is written to and shares its memory with another a copy is made first.
     ///
     /// # Errors
@@ -133,7 +133,7 @@ impl Executable {
     /// gives the device's seconds of a run. Inputs that it writes to hold anything afterwards.
     ///
     /// # Errors
-    /// As [`Executable::run_on`].
+    /// As [`GpuExecutable::run_on`].
     pub fn timed(&self, args: &[DeviceArray], times: u32) -> Result<f64, Diagnostic> {
         self.resident(&args.iter().collect::<Vec<_>>())?;
         self.alone(args)?;
@@ -150,7 +150,7 @@ impl Executable {
         Ok(end.since(&begin)? / f64::from(times.max(1)))
     }
 
-    /// Runs it so often as [`Executable::timed`], and says when each step ran, by the device's clock.
+    /// Runs it so often as [`GpuExecutable::timed`], and says when each step ran, by the device's clock.
     ///
     /// # Errors
     /// As there.

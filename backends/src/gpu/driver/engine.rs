@@ -1,10 +1,10 @@
 //! The engine `gpu`: a device, how programs run on it, and the executables that were made.
 
 use super::device::GpuDevice;
-use super::executable::Executable;
+use super::executable::GpuExecutable;
 use super::load::{KeptCode, key as code_key};
 use super::memory::DeviceArray;
-use super::prepare::{Options, Prepared};
+use super::prepare::{GpuPrepared, Options};
 use crate::gpu::schedule::capabilities::CAPABILITIES;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
@@ -22,28 +22,28 @@ const KEPT: usize = 16;
 
 /// The engine on a device. Clones share the device and the executables that are kept.
 #[derive(Clone)]
-pub struct Engine {
+pub struct GpuEngine {
     device: Arc<GpuDevice>,
     options: Options,
     /// Where the code of kernels is kept from one run for the next.
     code: Option<Arc<dyn KeptCode>>,
-    made: Arc<ExecutableCache<Executable>>,
+    made: Arc<ExecutableCache<GpuExecutable>>,
 }
 
-impl Engine {
+impl GpuEngine {
     /// What tells plans for this engine from those for others.
     pub const NAME: &str = crate::gpu::NAME;
 
     /// The engine on a device.
-    pub fn new(device: Arc<GpuDevice>) -> Engine {
+    pub fn new(device: Arc<GpuDevice>) -> GpuEngine {
         let made = Arc::new(ExecutableCache::new(KEPT));
-        Engine { device, options: Options::default(), code: None, made }
+        GpuEngine { device, options: Options::default(), code: None, made }
     }
 
     /// The same with other options, and another place for the code of kernels.
     #[must_use]
-    pub fn with(&self, options: Options, code: Option<Arc<dyn KeptCode>>) -> Engine {
-        Engine { options, code, ..self.clone() }
+    pub fn with(&self, options: Options, code: Option<Arc<dyn KeptCode>>) -> GpuEngine {
+        GpuEngine { options, code, ..self.clone() }
     }
 
     /// The device.
@@ -52,11 +52,11 @@ impl Engine {
     }
 }
 
-impl Backend for Engine {
-    type Executable = Executable;
+impl Backend for GpuEngine {
+    type Executable = GpuExecutable;
 
     fn name(&self) -> &'static str {
-        Engine::NAME
+        GpuEngine::NAME
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -66,20 +66,20 @@ impl Backend for Engine {
     fn prepare<'a>(
         &'a self,
         program: &Verified<Program>,
-    ) -> Result<Box<dyn backend::Prepared<Executable = Executable> + 'a>, Diagnostic> {
-        let prepared = Prepared::new(&self.device, program, self.options)?;
+    ) -> Result<Box<dyn backend::Prepared<Executable = GpuExecutable> + 'a>, Diagnostic> {
+        let prepared = GpuPrepared::new(&self.device, program, self.options)?;
         Ok(Box::new(OfEngine { engine: self, prepared }))
     }
 }
 
 /// A prepared program, and the engine that keeps what is made of it.
 struct OfEngine<'a> {
-    engine: &'a Engine,
-    prepared: Prepared,
+    engine: &'a GpuEngine,
+    prepared: GpuPrepared,
 }
 
 impl backend::Prepared for OfEngine<'_> {
-    type Executable = Executable;
+    type Executable = GpuExecutable;
 
     fn program(&self) -> &Verified<Program> {
         self.prepared.program()
@@ -101,7 +101,7 @@ impl backend::Prepared for OfEngine<'_> {
         Ok(self.prepared.report(layout)?.peak())
     }
 
-    fn compile(&self, layout: &ArenaLayout) -> Result<Arc<Executable>, Diagnostic> {
+    fn compile(&self, layout: &ArenaLayout) -> Result<Arc<GpuExecutable>, Diagnostic> {
         let OfEngine { engine, prepared } = self;
         let code = code_key(prepared.text(), engine.device.facts());
         let how = format!("{code} {}", prepared.how);
@@ -110,7 +110,7 @@ impl backend::Prepared for OfEngine<'_> {
     }
 }
 
-impl backend::Executable for Executable {
+impl backend::Executable for GpuExecutable {
     fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
         // Copies on the device are the engine's own: what a plan writes to is none of the caller's.
         self.run(args)
@@ -131,8 +131,8 @@ impl backend::Executable for Executable {
     }
 }
 
-impl fmt::Debug for Engine {
+impl fmt::Debug for GpuEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Engine").field("device", &self.device).finish_non_exhaustive()
+        f.debug_struct("GpuEngine").field("device", &self.device).finish_non_exhaustive()
     }
 }

@@ -7,7 +7,7 @@ use super::graph::Graph;
 use super::load::{Entry, KeptCode, Loaded};
 use super::memory::{Block, Pinned};
 use super::place::{Place, Places};
-use super::prepare::{Prepared, aligned, is_transfer};
+use super::prepare::{GpuPrepared, aligned, is_transfer};
 use crate::gpu::launches::{Arg, StepCode};
 use crate::runtime::arena_layout;
 use crate::runtime::arena_layout::ArenaLayout;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 /// A program on a device, ready to run as often as one likes.
-pub struct Executable {
+pub struct GpuExecutable {
     pub(crate) name: String,
     pub(crate) device: Arc<GpuDevice>,
     // Entry points are its.
@@ -109,7 +109,7 @@ pub(crate) enum Pointer {
     Block(u64),
 }
 
-impl Prepared {
+impl GpuPrepared {
     /// What a run takes with this layout of the memory.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl Prepared {
         loaded: &Loaded,
         entries: &mut EntryPoints,
     ) -> Result<(Vec<Work>, Vec<StepReport>), Diagnostic> {
-        let Prepared { divided, module, tuned, .. } = self;
+        let GpuPrepared { divided, module, tuned, .. } = self;
         let (program, origin) = (&divided.program, &divided.origin);
         let (mut steps, mut made) = (Vec::new(), Vec::new());
         let all = program.steps.iter().zip(&module.steps).zip(tuned);
@@ -172,7 +172,7 @@ impl Prepared {
         Ok((steps, made))
     }
 
-    /// Makes an executable of it. `arena` says where the temporaries of [`Prepared::program`] are.
+    /// Makes an executable of it. `arena` says where the temporaries of [`GpuPrepared::program`] are.
     ///
     /// # Errors
     /// [`Kind::Usage`] when the layout does not fit or puts two values into the same bytes at one time;
@@ -182,10 +182,10 @@ impl Prepared {
         &self,
         arena: &ArenaLayout,
         cache: Option<&dyn KeptCode>,
-    ) -> Result<Executable, Diagnostic> {
+    ) -> Result<GpuExecutable, Diagnostic> {
         let (places, mut report) = self.placed(arena)?;
         arena_layout::check(self.program(), arena, &self.reads_again())?;
-        let Prepared { device, divided, module, .. } = self;
+        let GpuPrepared { device, divided, module, .. } = self;
         let (program, origin) = (&divided.program, &divided.origin);
         let whole = |d| within(d, program, None);
         let beside = module.enter.scratch.max(module.leave.scratch);
@@ -227,7 +227,7 @@ impl Prepared {
             block.upload_at(places.constants_at, &constants).map_err(whole)?;
         }
         let pinned = Pinned::new(device, places.host).map_err(whole)?;
-        Ok(Executable {
+        Ok(GpuExecutable {
             name: program.name.clone(),
             inputs: program.inputs().filter_map(|b| program.buffers[b].ty()).collect(),
             outputs: outputs(program, &places),
@@ -344,7 +344,7 @@ fn outputs(program: &Program, places: &Places) -> Vec<Output> {
     program.outputs.iter().enumerate().filter_map(made).collect()
 }
 
-impl Executable {
+impl GpuExecutable {
     /// The steps, in the order in which they run.
     pub fn steps(&self) -> &[StepReport] {
         &self.made
@@ -389,8 +389,8 @@ impl Executable {
     }
 }
 
-impl std::fmt::Debug for Executable {
+impl std::fmt::Debug for GpuExecutable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Executable").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("GpuExecutable").field("name", &self.name).finish_non_exhaustive()
     }
 }

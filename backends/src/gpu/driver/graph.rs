@@ -3,7 +3,7 @@
 
 use super::cuda::{Refused, answered, elapsed, update};
 use super::device::GpuDevice;
-use super::executable::{Executable, From, Launch, Pointer, Work};
+use super::executable::{From, GpuExecutable, Launch, Pointer, Work};
 use adfuse_ir::Diagnostic;
 use cudarc::driver::sys::{
     self, CUdeviceptr, CUevent, CUevent_flags, CUevent_record_flags, CUgraphExec, CUstream,
@@ -94,7 +94,7 @@ impl Drop for Graph {
     }
 }
 
-impl Executable {
+impl GpuExecutable {
     /// Draws a run at these places: of all buffers, inputs and outputs. Where `marks` are given they are one
     /// more than steps, and taken down before the first step and after each. A graph that was drawn for other
     /// places, and is not needed for them, is changed where the driver can: that is less work than a new one.

@@ -1,6 +1,6 @@
 //! Where every buffer of a program is while it runs, and what each step needs beside them.
 
-use crate::gpu::launches::{Arg, Module, StepCode};
+use crate::gpu::launches::{Arg, PtxModule, StepCode};
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::out_of_memory;
 use adfuse_ir::kernel::{Buffer, BufferData, Program, Role, Space};
@@ -64,7 +64,7 @@ impl Places {
     pub(crate) fn new(
         program: &Program,
         arena: &ArenaLayout,
-        module: &Module,
+        module: &PtxModule,
         needed: &[u64],
     ) -> Result<Places, Diagnostic> {
         let (entered, left) = (caller_buffers(&module.enter), caller_buffers(&module.leave));

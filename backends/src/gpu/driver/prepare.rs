@@ -4,7 +4,7 @@
 use super::cublaslt::Tuned;
 use super::device::GpuDevice;
 use crate::gpu::compile::{target, within};
-use crate::gpu::launches::{Module, StepCode};
+use crate::gpu::launches::{PtxModule, StepCode};
 use crate::gpu::ptx::compile_but;
 use crate::gpu::schedule::library_split::{Divided, divided};
 use adfuse_ir::kernel::{Program, Step, Verified};
@@ -27,10 +27,10 @@ impl Default for Options {
 }
 
 /// A program as a device is to run it.
-pub struct Prepared {
+pub struct GpuPrepared {
     pub(crate) device: Arc<GpuDevice>,
     pub(crate) divided: Divided,
-    pub(crate) module: Module,
+    pub(crate) module: PtxModule,
     /// For each step, how a library multiplies; none where kernels do the step.
     pub(crate) tuned: Vec<Option<Arc<Tuned>>>,
     scratch: Vec<u64>,
@@ -49,7 +49,7 @@ pub(crate) fn aligned(at: u64) -> u64 {
 /// What places in a plan are multiples of.
 const PLANNED_ALIGN: u64 = 64;
 
-impl Prepared {
+impl GpuPrepared {
     /// Makes a program ready for a device.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ impl Prepared {
         device: &Arc<GpuDevice>,
         program: &Verified<Program>,
         options: Options,
-    ) -> Result<Prepared, Diagnostic> {
+    ) -> Result<GpuPrepared, Diagnostic> {
         let target = target(device.facts().compute)?;
         let asks = options.library && options.fp != Fp::Strict;
         let mut divided = divided(program, options.fp, asks)?;
@@ -90,18 +90,18 @@ impl Prepared {
         let multiplied: Vec<bool> = tuned.iter().map(Option::is_some).collect();
         let module = compile_but(&divided.program, target, options.fp, &multiplied)
             .map_err(within(&divided.program))?;
-        let made = Prepared::of(Arc::clone(device), divided, module, tuned);
+        let made = GpuPrepared::of(Arc::clone(device), divided, module, tuned);
         let how = format!("{} {multiplied:?}", options.fp.name());
-        Ok(Prepared { how, ..made })
+        Ok(GpuPrepared { how, ..made })
     }
 
     /// Of its parts: how a library multiplies is known for each step, or that none does.
     pub(crate) fn of(
         device: Arc<GpuDevice>,
         divided: Divided,
-        module: Module,
+        module: PtxModule,
         tuned: Vec<Option<Arc<Tuned>>>,
-    ) -> Prepared {
+    ) -> GpuPrepared {
         let own = |n: usize| {
             let steps = module.steps.get(n).map_or(0, |code| code.scratch);
             // Copies before the first step and after the last use the same memory as those.
@@ -114,7 +114,7 @@ impl Prepared {
             if all == 0 { 0 } else { all + (SCRATCH_ALIGN - PLANNED_ALIGN) }
         };
         let scratch = tuned.iter().enumerate().map(needed).collect();
-        Prepared { device, divided, module, tuned, scratch, how: String::new() }
+        GpuPrepared { device, divided, module, tuned, scratch, how: String::new() }
     }
 
     /// The program that runs: what its memory is planned for.
@@ -146,7 +146,7 @@ impl Prepared {
     }
 
     /// What is launched.
-    pub fn module(&self) -> &Module {
+    pub fn module(&self) -> &PtxModule {
         &self.module
     }
 

@@ -5,11 +5,11 @@ use super::copy::Copy;
 use super::cublaslt::{Tuned, library};
 use super::cuda::absent;
 use super::device::GpuDevice;
-use super::executable::Executable;
+use super::executable::GpuExecutable;
 use super::load::KeptCode;
 use super::memory::DeviceArray;
-use super::prepare::Prepared;
-use crate::gpu::launches::{Arg, Launch, Module, StepCode};
+use super::prepare::GpuPrepared;
+use crate::gpu::launches::{Arg, Launch, PtxModule, StepCode};
 use crate::gpu::schedule::library_split::divided;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
@@ -93,7 +93,7 @@ fn buffer(program: &Program, name: &str) -> Buffer {
 }
 
 /// The program with its text.
-fn prepared(device: &Arc<GpuDevice>, text: &str) -> Prepared {
+fn prepared(device: &Arc<GpuDevice>, text: &str) -> GpuPrepared {
     let program = verify(parse(PROGRAM).unwrap_or_else(|e| panic!("{e:?}")));
     let program = program.unwrap_or_else(|e| panic!("{e:?}"));
     let of = |name| Arg::Buffer(buffer(&program, name));
@@ -108,7 +108,7 @@ fn prepared(device: &Arc<GpuDevice>, text: &str) -> Prepared {
         // More shared memory than functions have unasked.
         launch("shifted", 8, 100 << 10, vec![of("t"), scratch(256), of("y")]),
     ];
-    let module = Module {
+    let module = PtxModule {
         text: text.into(),
         enter: StepCode::default(),
         steps: vec![
@@ -118,10 +118,10 @@ fn prepared(device: &Arc<GpuDevice>, text: &str) -> Prepared {
         leave: StepCode::default(),
     };
     let divided = divided(&program, Fp::Strict, false).expect("as it is");
-    Prepared::of(Arc::clone(device), divided, module, vec![None, None])
+    GpuPrepared::of(Arc::clone(device), divided, module, vec![None, None])
 }
 
-fn made(device: &Arc<GpuDevice>, cache: Option<&dyn KeptCode>) -> Executable {
+fn made(device: &Arc<GpuDevice>, cache: Option<&dyn KeptCode>) -> GpuExecutable {
     let made = prepared(device, TEXT).finish(&layout(device), cache);
     made.unwrap_or_else(|d| panic!("{d}"))
 }
@@ -344,13 +344,14 @@ fn multiplied(
     let product = divided.products[0].clone().expect("the library has it");
     let handle = device.multiplies().expect("answers").expect("there is one");
     let tuned = Tuned::new(handle, &product, fp).expect("is described").expect("is known");
-    let module = Module {
+    let module = PtxModule {
         text: TEXT.into(),
         enter: StepCode::default(),
         steps: vec![StepCode::default()],
         leave: StepCode::default(),
     };
-    let prepared = Prepared::of(Arc::clone(device), divided, module, vec![Some(Arc::new(tuned))]);
+    let prepared =
+        GpuPrepared::of(Arc::clone(device), divided, module, vec![Some(Arc::new(tuned))]);
     let made = prepared.finish(&ArenaLayout::default(), None).unwrap_or_else(|d| panic!("{d}"));
     assert_eq!(made.steps()[0].generator, "cublaslt");
     let dtype = program.buffers[buffer(program, "x")].dtype;

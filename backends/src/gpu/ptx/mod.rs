@@ -37,7 +37,7 @@ pub(crate) mod sort_tiles;
 pub(crate) mod transpose;
 pub(crate) mod tree_fold;
 
-pub use super::launches::{Arg, Launch, Module, StepCode};
+pub use super::launches::{Arg, Launch, PtxModule, StepCode};
 pub use super::schedule::{GpuSchedule, schedule, schedule_but};
 pub use super::target::GpuTarget;
 pub use module::{compile, compile_but, print};

@@ -1,7 +1,7 @@
 //! Printing: what each piece of a program's work becomes as PTX text.
 
 use super::entry::Out;
-use crate::gpu::launches::{Module, StepCode};
+use crate::gpu::launches::{PtxModule, StepCode};
 use crate::gpu::schedule::program::{GpuSchedule, Scheduled, StepSchedule, schedule, schedule_but};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Program, Verified};
@@ -15,7 +15,7 @@ pub fn compile(
     program: &Verified<Program>,
     target: GpuTarget,
     fp: Fp,
-) -> Result<Module, Diagnostic> {
+) -> Result<PtxModule, Diagnostic> {
     print(&schedule(program, target, fp)?)
 }
 
@@ -28,7 +28,7 @@ pub fn compile_but(
     target: GpuTarget,
     fp: Fp,
     done: &[bool],
-) -> Result<Module, Diagnostic> {
+) -> Result<PtxModule, Diagnostic> {
     print(&schedule_but(program, target, fp, done)?)
 }
 
@@ -36,7 +36,7 @@ pub fn compile_but(
 ///
 /// # Errors
 /// Where a step outgrows what a launch can have; the error names the step.
-pub fn print(schedule: &GpuSchedule) -> Result<Module, Diagnostic> {
+pub fn print(schedule: &GpuSchedule) -> Result<PtxModule, Diagnostic> {
     let mut out = Out::new(schedule.target);
     let within = |mut d: Diagnostic, step: Option<usize>| {
         let titled =
@@ -54,7 +54,7 @@ pub fn print(schedule: &GpuSchedule) -> Result<Module, Diagnostic> {
     }
     out.prefix = "leave".to_owned();
     let leave = printed(schedule, &mut out, &schedule.leave).map_err(|d| within(d, None))?;
-    Ok(Module { text: out.module(), enter, steps, leave })
+    Ok(PtxModule { text: out.module(), enter, steps, leave })
 }
 
 /// Launches of the work of one step.
