@@ -29,7 +29,7 @@ pub(crate) fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnos
 }
 
 /// Marks the call of a backward rule that stands for a linear map: its operands are residuals and
-/// tangents, and the rule is what the map is transposed. Only between [`Pushing::ToTranspose`] and the
+/// tangents, and the rule is what the map is transposed. Only between [`Pushing::Transposition`] and the
 /// transposition are there such calls.
 pub(crate) const BACKWARD: &str = "backward";
 
@@ -37,11 +37,11 @@ pub(crate) const BACKWARD: &str = "backward";
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pushing {
     /// They are results.
-    ToResults,
+    Results,
     /// They are results of a linear function of its own, which what is known is kept for.
-    ToLinear,
+    Linear,
     /// What computes them is transposed, so that a rule for the transposed alone will do.
-    ToTranspose,
+    Transposition,
 }
 
 /// A function being differentiated: where its values went, and their tangents.
@@ -251,7 +251,7 @@ impl<'f> Forward<'f> {
                 let out = primal.split_off(results.len().min(primal.len()));
                 (primal, out)
             }
-            Some(CustomRule::Vjp(fwd, bwd)) if self.pushing == Pushing::ToTranspose => {
+            Some(CustomRule::Vjp(fwd, bwd)) if self.pushing == Pushing::Transposition => {
                 let mut primal = self.splice(b, i, fwd, &args)?;
                 let residuals = primal.split_off(results.len().min(primal.len()));
                 let types: Vec<TensorType> = moving.iter().map(|&v| f.ty(v).clone()).collect();

@@ -17,7 +17,7 @@ pub fn jvp(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Dia
 
 /// As [`jvp`]; calls of functions with a rule stay where no tangent flows into them.
 pub(crate) fn open(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    let (joint, _) = joint(module, f, wrt, Pushing::ToResults)?;
+    let (joint, _) = joint(module, f, wrt, Pushing::Results)?;
     prune(&joint)
 }
 

@@ -28,7 +28,7 @@ pub struct Linearized {
 /// # Errors
 /// As [`jvp`](crate::jvp).
 pub fn linearize(module: &Module, f: &Function, wrt: &[usize]) -> Result<Linearized, Diagnostic> {
-    let split = open(module, f, wrt, Pushing::ToLinear, usize::MAX)?;
+    let split = open(module, f, wrt, Pushing::Linear, usize::MAX)?;
     Ok(Linearized { primal: closed(module, split.primal)?, ..split })
 }
 

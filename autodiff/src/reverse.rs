@@ -178,7 +178,7 @@ pub(crate) fn open(
         // What is handed through has no part in the linear function, so it costs nothing there.
         float.truncate(1);
     }
-    let split = linearize::open(module, f, wrt, Pushing::ToTranspose, float.len())?;
+    let split = linearize::open(module, f, wrt, Pushing::Transposition, float.len())?;
     let last = last_phase(&split.primal).max(last_phase(&split.linear));
     let phase = last.transposed();
     if phase == last {

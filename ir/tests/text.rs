@@ -65,7 +65,15 @@ fn every_example_of_the_table_is_a_fixpoint() {
             let text = assert_fixpoint(&m);
             let (params, written) = example.split_once("|").expect("a bar");
             assert!(text.contains(&format!("({})", params.trim())), "{example}\n{text}");
-            let head = written.trim().split(" then ").next().unwrap_or_default();
+            // What stands before the first region.
+            let first = op.def().regions.first().map(|name| format!(" {name}"));
+            let ends = first.and_then(|name| {
+                [format!("{name} {{"), format!("{name}(")]
+                    .iter()
+                    .filter_map(|n| written.find(n))
+                    .min()
+            });
+            let head = written[..ends.unwrap_or(written.len())].trim();
             assert!(text.contains(head), "{head}\n{text}");
             count += 1;
         }

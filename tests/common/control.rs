@@ -141,7 +141,7 @@ impl Growing<'_> {
             .with("reverse", Attr::Bool(d % 2 == 1))
             .with_int("unroll", i64::from(1 + d % 3));
         let mut new = LoopBuilder::new(Op::Scan, attrs, Dim::Const(ROWS));
-        let both = c % 2 == 0;
+        let both = c.is_multiple_of(2);
         new.carry = vec![known.vector(c)];
         if both {
             new.carry.push(known.scalar(d));
@@ -162,7 +162,7 @@ impl Growing<'_> {
         let axes = Attrs::none().with_ints("axes", [0]);
         let v = self.b.op_with(Op::ReduceSum, &[out[out.len() - 1]], axes);
         known.vectors.push(v);
-        if d % 4 == 0 {
+        if d.is_multiple_of(4) {
             self.m = out[out.len() - 1];
         }
     }

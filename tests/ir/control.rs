@@ -120,6 +120,12 @@ const PROGRAMS: &[(&str, i64)] = &[
           %s = mul %c, %c : f64[] %d = sub %s, %a : f64[] %e = abs %d : f64[] %p = gt %e, 1e-13 : bool[] yield %p }
           body(%c: f64[]) { %q = div %a, %c : f64[] %s = add %c, %q : f64[] %h = mul %s, 0.5 : f64[] yield %h }
         return %r }", 0),
+    // A condition that makes something of what is carried.
+    ("func @f(%x: f64[], %k: f64[]) -> f64[] {
+        %l = sub %k, 3.0 : f64[]
+        %r = while %x : f64[] cond(%c: f64[]) { %m = neg %c : f64[] %q = gt %m, %l : bool[] yield %q }
+          body(%d: f64[]) { %e = add %d, 1.0 : f64[] yield %e }
+        return %r }", 0),
     // A while in a scan, with what both read from outside.
     ("func @f(%w: f64[], %xs: f64[3]) -> f64[] {
         %c = scan 1.0, %xs {carry = 1} : f64[] body(%s: f64[], %x: f64[]) {
@@ -183,7 +189,7 @@ fn random_programs_have_their_derivatives() {
         orders.set(orders.get() + 1);
         let k = steps.first().map_or(0, |s| i64::from(s.1 % 4));
         let point = Point::new(f.clone(), inputs(&f, k));
-        let order = if orders.get() % 8 == 0 && steps.len() < 12 { 2 } else { 1 };
+        let order = if orders.get().is_multiple_of(8) && steps.len() < 12 { 2 } else { 1 };
         check(&point, order, &mut rng(5, 1)).map(|_| ()).map_err(|e| format!("{e}\n{f}"))
     });
 }

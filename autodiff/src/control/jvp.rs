@@ -1,7 +1,9 @@
 //! Forward mode through regions: what is carried has its tangent carried beside it.
 
 use crate::forward::{Forward, Pushing};
-use adfuse_ir::control::{Entered, LoopBuilder, LoopParams, LoopRoles, branch, while_loop};
+use adfuse_ir::control::{
+    Entered, Liveness, LoopBuilder, LoopParams, LoopRoles, branch, while_loop,
+};
 use adfuse_ir::op::Control;
 use adfuse_ir::{
     Attr, Attrs, Builder, DType, Diagnostic, Dim, Inst, Literal, Op, Region, TensorType, Value,
@@ -22,7 +24,7 @@ impl Forward<'_> {
         match control {
             Control::Branch => self.branch(b, i),
             Control::Loop(_) => self.steps(b, i),
-            Control::While if self.pushing() == Pushing::ToResults => self.while_loop(b, i),
+            Control::While if self.pushing() == Pushing::Results => self.while_loop(b, i),
             Control::While => self.counted(b, i),
             Control::Call => self.call(b, i),
         }
@@ -141,19 +143,35 @@ impl Forward<'_> {
         b.func_mut().set_name(trips, Some("trips"));
         self.enter(b, f.inst_results(i), &[], &values);
 
+        // Of what the body carries, the tangents need a part: no effects, nothing that only the condition reads.
+        let (carried, ends) = (&f.region(body).params, &f.region(body).results);
+        let mut live = Liveness::new(f, false);
+        active.iter().for_each(|&k| {
+            live.need(carried[k]);
+        });
+        while (0..carried.len()).any(|k| live.contains(carried[k]) && live.need(ends[k])) {
+            live.region(body);
+        }
+        let kept: Vec<usize> = (0..carried.len()).filter(|&k| live.contains(carried[k])).collect();
+        let select = |values: &[Value]| kept.iter().map(|&k| values[k]).collect::<Vec<_>>();
+        let moving: Vec<usize> = (0..kept.len()).filter(|&n| active.contains(&kept[n])).collect();
         let attrs = Attrs::none().with("counted", Attr::Bool(true));
         let mut tangents = LoopBuilder::new(Op::Adjoint, attrs, Dim::Const(0));
         tangents.lead = vec![trips];
-        tangents.carry = given;
+        tangents.carry = [select(&given), given[carried.len()..].to_vec()].concat();
         let p = tangents.open_step(b);
-        self.enter(b, &f.region(body).params, &active, &p.carry);
-        self.insts(b, i, body)?;
-        let ends = self.both(b, &f.region(body).results, &active);
-        tangents.close_step(b, &ends, &[]);
+        self.enter(b, &select(carried), &moving, &p.carry);
+        for &j in f.region(body).insts.iter().filter(|&&j| live.needs(j)) {
+            self.inst(b, j)?;
+        }
+        b.set_phase(f.inst(i).phase);
+        b.set_span(f.span(i));
+        let next = self.both(b, &select(ends), &moving);
+        tangents.close_step(b, &next, &[]);
         tangents.open_back(b);
         tangents.close_back(b, &[], &[]);
         let new = tangents.place(b);
-        let moved = b.func().inst_results(new)[values.len()..].to_vec();
+        let moved = b.func().inst_results(new)[kept.len()..].to_vec();
         for (&k, &t) in active.iter().zip(&moved) {
             self.set_named(b, f.inst_results(i)[k], Some(t));
         }

@@ -197,7 +197,16 @@ impl Batch<'_, '_> {
         }
         // How many steps each element takes, and the most of any.
         let (from, trips) = match lead[..] {
-            [from, to] => (Some(from), b.op(Op::Sub, &[to, from])),
+            [from, to] => {
+                // The difference of two integers of a narrow type may not fit it.
+                let count = b.ty(from).with_dtype(DType::I64);
+                let mut long = |v: Value| match b.ty(v).dtype {
+                    DType::I64 => v,
+                    _ => b.op_as(Op::ConvertElementType, &[v], Attrs::none(), &count),
+                };
+                let (low, high) = (long(from), long(to));
+                (Some(from), b.op_as(Op::Sub, &[high, low], Attrs::none(), &count))
+            }
             _ => (None, lead[0]),
         };
         let ty = b.ty(trips).clone();
@@ -252,7 +261,14 @@ impl Batch<'_, '_> {
         let step = b.op_as(Op::BroadcastInDim, &[step], dims, &ty);
         let own = b.op(Op::Lt, &[step, trips]);
         if let Some(old) = old {
-            let at = from.map_or(step, |from| b.op(Op::Add, &[from, step]));
+            let at = from.map_or(step, |from| {
+                let own = b.ty(from).clone();
+                let step = match own.dtype {
+                    DType::I64 => step,
+                    _ => b.op_as(Op::ConvertElementType, &[step], Attrs::none(), &own),
+                };
+                b.op_as(Op::Add, &[from, step], Attrs::none(), &own)
+            });
             self.values.set(old, at);
         }
         LaneMask { own: spread(b, own, &ty), taken: true }

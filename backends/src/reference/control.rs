@@ -68,7 +68,7 @@ impl Eval<'_> {
             Trips::Count(_) => (0, whole(&args[0])),
             Trips::Range(..) => {
                 let (from, to) = (whole(&args[0]), whole(&args[1]));
-                (from, to.checked_sub(from).unwrap_or(i64::MAX))
+                (from, to.saturating_sub(from))
             }
         };
         let trips = trips.max(0);

@@ -87,6 +87,8 @@ impl Reach<'_> {
             self.region(test);
             if f.region(test).results.iter().any(|&v| self.has(v)) {
                 carried.iter().chain(tested).for_each(|&v| self.add(v));
+                // What the condition makes of the values that are new.
+                self.region(test);
             }
             self.region(body);
             let mut new = self.pass(&f.region(body).results, carried);
