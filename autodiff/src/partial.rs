@@ -96,6 +96,12 @@ pub(crate) fn accumulate(b: &mut Builder, a: Option<Value>, c: Option<Value>) ->
     }
 }
 
+/// The value in an element type, as it is where it has that.
+pub(crate) fn converted(b: &mut Builder, v: Value, dtype: DType) -> Value {
+    let ty = b.ty(v).with_dtype(dtype);
+    if b.ty(v) == &ty { v } else { b.op_as(Op::ConvertElementType, &[v], Attrs::none(), &ty) }
+}
+
 /// A scalar program computes 16-bit floats in `f32`; the tensor keeps its own type.
 fn tensor_dtype(scalar: DType, ty: &TensorType) -> DType {
     if scalar == ty.dtype.compute() { ty.dtype } else { scalar }

@@ -270,14 +270,6 @@ impl Attrs {
         }
     }
 
-    /// These attributes, one of them with another value.
-    pub fn replaced(mut self, name: &str, value: Attr) -> Attrs {
-        if let Some((_, old)) = self.0.iter_mut().find(|(n, _)| *n == name) {
-            *old = value;
-        }
-        self
-    }
-
     /// These attributes in the schema's order with its defaults, or what is wrong with them.
     pub fn conform(self, schema: &[AttrSpec]) -> Result<Attrs, String> {
         let extra = self.0.iter().find(|(n, _)| schema.iter().all(|s| s.name != *n));

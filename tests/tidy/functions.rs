@@ -3,7 +3,7 @@
 //! Counting rule. The lines of a function are those from `fn` to its closing brace, comments and blank lines
 //! included. `self` is no parameter. Tests, benchmarks and examples do not count.
 
-use crate::{none, package_sources};
+use crate::{none, parsed_sources};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
@@ -75,18 +75,10 @@ impl<'ast> Visit<'ast> for Functions<'_> {
 
 fn functions() -> Vec<Counted> {
     let mut all = Vec::new();
-    for (package, files) in package_sources() {
-        for (name, text) in files {
-            let folder = if package == "adfuse" { String::new() } else { format!("{package}/") };
-            let file = format!("{folder}src/{name}");
-            if file.ends_with("tests.rs") || file.ends_with("checks.rs") {
-                continue;
-            }
-            let parsed = syn::parse_file(&text).unwrap_or_else(|e| panic!("{file}: {e}"));
-            let mut functions = Functions { file: &file, found: Vec::new() };
-            functions.visit_file(&parsed);
-            all.extend(functions.found);
-        }
+    for (file, parsed) in parsed_sources() {
+        let mut functions = Functions { file: &file, found: Vec::new() };
+        functions.visit_file(&parsed);
+        all.extend(functions.found);
     }
     assert!(all.len() > 1000, "{} functions", all.len());
     all

@@ -67,6 +67,23 @@ fn sources() -> BTreeMap<String, String> {
     found
 }
 
+/// The files of all packages that are no files of tests, parsed, by their paths.
+fn parsed_sources() -> Vec<(String, syn::File)> {
+    let mut all = Vec::new();
+    for (package, files) in package_sources() {
+        for (name, text) in files {
+            let folder = if package == "adfuse" { String::new() } else { format!("{package}/") };
+            let file = format!("{folder}src/{name}");
+            if file.ends_with("tests.rs") || file.ends_with("checks.rs") {
+                continue;
+            }
+            let parsed = syn::parse_file(&text).unwrap_or_else(|e| panic!("{file}: {e}"));
+            all.push((file, parsed));
+        }
+    }
+    all
+}
+
 /// The files of each package's `src`, by package (the folder's name; the root is `adfuse`) and by their path below it.
 fn package_sources() -> BTreeMap<String, BTreeMap<String, String>> {
     let mut all = BTreeMap::new();

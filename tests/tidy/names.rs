@@ -3,7 +3,7 @@
 //! Types are structs, enums, unions, traits and aliases, private ones included. Those of tests do not count, and
 //! associated types do not either.
 
-use crate::{none, package_sources};
+use crate::{none, parsed_sources};
 use std::collections::BTreeMap;
 use syn::visit::{self, Visit};
 
@@ -129,18 +129,10 @@ impl<'ast> Visit<'ast> for Names {
 /// The names in each file that is not a file of tests.
 fn names() -> BTreeMap<String, Names> {
     let mut all = BTreeMap::new();
-    for (package, files) in package_sources() {
-        for (name, text) in files {
-            let folder = if package == "adfuse" { String::new() } else { format!("{package}/") };
-            let file = format!("{folder}src/{name}");
-            if file.ends_with("tests.rs") || file.ends_with("checks.rs") {
-                continue;
-            }
-            let parsed = syn::parse_file(&text).unwrap_or_else(|e| panic!("{file}: {e}"));
-            let mut names = Names::default();
-            names.visit_file(&parsed);
-            all.insert(file, names);
-        }
+    for (file, parsed) in parsed_sources() {
+        let mut names = Names::default();
+        names.visit_file(&parsed);
+        all.insert(file, names);
     }
     all
 }

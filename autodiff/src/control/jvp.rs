@@ -1,9 +1,7 @@
 //! Forward mode through regions: what is carried has its tangent carried beside it.
 
 use crate::forward::{Forward, Pushing};
-use adfuse_ir::control::{
-    Entered, Liveness, LoopBuilder, LoopParams, LoopRoles, branch, while_loop,
-};
+use adfuse_ir::control::{Entered, Liveness, LoopBuilder, LoopRoles, branch, while_loop};
 use adfuse_ir::op::Control;
 use adfuse_ir::{
     Attr, Attrs, Builder, DType, Diagnostic, Dim, Inst, Literal, Op, Region, TensorType, Value,
@@ -86,7 +84,7 @@ impl Forward<'_> {
         Ok(())
     }
 
-    /// Tangents are carried beside what the condition and the body see.
+    /// The loop carries a tangent for each active carry. The condition does not read it.
     fn while_loop(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
         let f = self.f;
         let (test, body) = (f.inst(i).regions[0], f.inst(i).regions[1]);
@@ -231,7 +229,7 @@ impl Forward<'_> {
         Ok(())
     }
 
-    fn enter_region(&mut self, b: &mut Builder, old: &Entered, moving: &Moving, new: &LoopParams) {
+    fn enter_region(&mut self, b: &mut Builder, old: &Entered, moving: &Moving, new: &Entered) {
         if let (Some(old), Some(new)) = (old.index, new.index) {
             self.enter(b, &[old], &[], &[new]);
         }

@@ -51,11 +51,16 @@ impl<'f> PartialEval<'f> {
         matches!(self.f.op(i).control(), Some(Control::Branch | Control::Loop(_) | Control::While))
     }
 
+    /// Whether an instruction without regions is needed by the part.
+    fn needs(&self, i: Inst) -> bool {
+        let all_inside = || self.f.inst_results(i).iter().all(|&v| (self.inside)(v));
+        self.computed(i).next().is_some() || self.effects && self.live.needs(i) && all_inside()
+    }
+
     fn visit(&mut self, i: Inst) {
         let f = self.f;
         if !self.has_regions(i) {
-            let all_inside = f.inst_results(i).iter().all(|&v| (self.inside)(v));
-            if self.computed(i).next().is_some() || self.effects && all_inside {
+            if self.needs(i) {
                 self.live.inst(i);
             }
             return;
@@ -91,11 +96,7 @@ impl<'f> PartialEval<'f> {
 
     /// Whether the part has a copy of an instruction.
     pub(crate) fn has(&self, i: Inst) -> bool {
-        if self.has_regions(i) {
-            return self.regions[i].is_some();
-        }
-        let all_inside = self.f.inst_results(i).iter().all(|&v| (self.inside)(v));
-        self.computed(i).next().is_some() || self.effects && all_inside && self.live.needs(i)
+        if self.has_regions(i) { self.regions[i].is_some() } else { self.needs(i) }
     }
 
     /// Copies what the part has of an instruction.

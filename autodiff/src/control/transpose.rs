@@ -8,6 +8,7 @@
 
 use super::turned::{CotangentSums, ParamRole, TurnedLoop, arranged};
 use crate::forward::zeros;
+use crate::partial::converted;
 use crate::transpose::{Transpose, transposed};
 use adfuse_ir::control::{LoopBuilder, LoopRoles, Outlined, branch, element, outline};
 use adfuse_ir::op::Control;
@@ -199,23 +200,21 @@ impl Transpose<'_> {
     /// Adds the results of a loop turned around to the cotangents that they are.
     fn hand_out(&mut self, b: &mut Builder, i: Inst, turn: &TurnedLoop, out: &[Value]) {
         let (args, roles) = (self.f.args(i), turn.roles);
-        let mut rest = out.iter().copied().skip(turn.carry.fixed.len());
         let place = |from: usize, places: &[usize]| {
             places.iter().map(|k| args[from + k]).collect::<Vec<_>>()
         };
-        let mut to = place(roles.up_args().start, &turn.up.linear);
-        for v in std::mem::take(&mut to) {
-            let ct = rest.next();
-            self.add(b, v, ct);
-        }
-        let mut rest = rest.skip(turn.up.fixed.len());
-        to.extend(place(roles.carry_args().start, &turn.carry.linear));
-        to.extend(&turn.read);
-        to.extend(place(roles.ws_args().start, &turn.ws.linear));
-        to.extend(place(roles.xs_args().start, &turn.xs.linear));
-        for v in to {
-            let ct = rest.next();
-            self.add(b, v, ct);
+        // The results in order: fixed carries, then cotangents; fixed values handed back, then cotangents.
+        let (forward, returned) = out[turn.carry.fixed.len()..].split_at(turn.up.linear.len());
+        let returned = &returned[turn.up.fixed.len()..];
+        let to = [
+            place(roles.up_args().start, &turn.up.linear),
+            place(roles.carry_args().start, &turn.carry.linear),
+            turn.read.clone(),
+            place(roles.ws_args().start, &turn.ws.linear),
+            place(roles.xs_args().start, &turn.xs.linear),
+        ];
+        for (v, &ct) in to.concat().into_iter().zip(forward.iter().chain(returned)) {
+            self.add(b, v, Some(ct));
         }
     }
 
@@ -225,12 +224,8 @@ impl Transpose<'_> {
         let lead: Vec<Value> = args.iter().map(|&v| self.fixed.get(b, v)).collect();
         match lead[..] {
             [from, to] => {
+                let (from, to) = (converted(b, from, DType::I64), converted(b, to, DType::I64));
                 let number = TensorType::scalar(DType::I64);
-                let mut long = |v: Value| match b.ty(v).dtype {
-                    DType::I64 => v,
-                    _ => b.op_as(Op::ConvertElementType, &[v], Attrs::none(), &number),
-                };
-                let (from, to) = (long(from), long(to));
                 vec![b.op_as(Op::Sub, &[to, from], Attrs::none(), &number)]
             }
             _ => lead,

@@ -1,12 +1,12 @@
 //! A loop with linear parts, taken apart: which of its values are fixed, and its regions turned around.
 
 use crate::forward::zeros;
-use crate::partial::accumulate;
+use crate::partial::{accumulate, converted};
 use crate::transpose::Transpose;
 use adfuse_ir::control::{Entered, Liveness, LoopRoles, outline};
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::{
-    Attr, Attrs, Builder, DType, Diagnostic, Function, Inst, Literal, Op, Region, TensorType, Value,
+    Attr, Attrs, Builder, Diagnostic, Function, Inst, Literal, Op, Region, TensorType, Value,
 };
 
 /// What becomes of each parameter of an outlined region.
@@ -224,10 +224,7 @@ impl TurnedLoop {
         let index = match (index, lower) {
             (Some(k), Some(lower)) => {
                 let ty = b.ty(lower).clone();
-                let k = match ty.dtype {
-                    DType::I64 => k,
-                    _ => b.op_as(Op::ConvertElementType, &[k], Attrs::none(), &ty),
-                };
+                let k = converted(b, k, ty.dtype);
                 Some(b.op_as(Op::Add, &[lower, k], Attrs::none(), &ty))
             }
             (k, _) => k,

@@ -3,10 +3,10 @@
 
 use super::branch::{LaneMask, select, spread};
 use super::{Batch, to_front};
-use adfuse_ir::control::{Entered, LoopBuilder, LoopParams, LoopRoles, while_loop};
+use crate::partial::converted;
+use adfuse_ir::control::{Entered, LoopBuilder, LoopRoles, while_loop};
 use adfuse_ir::{
-    Attr, Attrs, Builder, DType, Diagnostic, Dim, Inst, Kind, Literal, Op, Region, TensorType,
-    Value,
+    Attrs, Builder, DType, Diagnostic, Dim, Inst, Kind, Literal, Op, Region, TensorType, Value,
 };
 
 impl Batch<'_, '_> {
@@ -176,7 +176,7 @@ impl Batch<'_, '_> {
         all
     }
 
-    fn enter_region(&mut self, b: &mut Builder, old: &Entered, new: &LoopParams) {
+    fn enter_region(&mut self, b: &mut Builder, old: &Entered, new: &Entered) {
         if let (Some(old), Some(new)) = (old.index, new.index) {
             self.enter(b, &[old], &[new]);
         }
@@ -199,13 +199,8 @@ impl Batch<'_, '_> {
         let (from, trips) = match lead[..] {
             [from, to] => {
                 // The difference of two integers of a narrow type may not fit it.
-                let count = b.ty(from).with_dtype(DType::I64);
-                let mut long = |v: Value| match b.ty(v).dtype {
-                    DType::I64 => v,
-                    _ => b.op_as(Op::ConvertElementType, &[v], Attrs::none(), &count),
-                };
-                let (low, high) = (long(from), long(to));
-                (Some(from), b.op_as(Op::Sub, &[high, low], Attrs::none(), &count))
+                let (low, high) = (converted(b, from, DType::I64), converted(b, to, DType::I64));
+                (Some(from), b.op(Op::Sub, &[high, low]))
             }
             _ => (None, lead[0]),
         };
@@ -218,9 +213,6 @@ impl Batch<'_, '_> {
         if from.is_some() {
             let scalar = TensorType::scalar(ty.dtype);
             new.lead.insert(0, b.literal(&scalar, Literal::zero(ty.dtype)));
-        }
-        if roles.returns() {
-            new.attrs = new.attrs.replaced("counted", Attr::Bool(true));
         }
         new.carry = self.as_in(b, &args[roles.carry_args()], &down.carry);
         if let Some(up) = &up {
@@ -263,10 +255,7 @@ impl Batch<'_, '_> {
         if let Some(old) = old {
             let at = from.map_or(step, |from| {
                 let own = b.ty(from).clone();
-                let step = match own.dtype {
-                    DType::I64 => step,
-                    _ => b.op_as(Op::ConvertElementType, &[step], Attrs::none(), &own),
-                };
+                let step = converted(b, step, own.dtype);
                 b.op_as(Op::Add, &[from, step], Attrs::none(), &own)
             });
             self.values.set(old, at);

@@ -17,5 +17,5 @@ pub use crate::op::{Entered, LoopRoles, Signature, Trips, element, signature, st
 pub use flow::{Follow, reach};
 pub use liveness::Liveness;
 pub use outline::{Outlined, outline};
-pub use place::{LoopBuilder, LoopParams, branch, while_loop};
+pub use place::{LoopBuilder, branch, while_loop};
 pub use prune::prune;

@@ -1,6 +1,6 @@
 //! Placing region ops in a function under construction.
 
-use super::{element, stacked};
+use super::{Entered, element, stacked};
 use crate::attrs::{Attr, Attrs};
 use crate::builder::Builder;
 use crate::dtype::DType;
@@ -31,21 +31,6 @@ pub struct LoopBuilder {
     back: Option<(Region, Vec<TensorType>)>,
 }
 
-/// The parameters of a region under construction.
-#[derive(Clone, Debug, Default)]
-pub struct LoopParams {
-    /// The position of the step.
-    pub index: Option<Value>,
-    /// The carries.
-    pub carry: Vec<Value>,
-    /// The returning carries.
-    pub up: Vec<Value>,
-    /// Elements of what both regions scan.
-    pub xs: Vec<Value>,
-    /// Elements of what the second region scans alone.
-    pub ws: Vec<Value>,
-}
-
 impl LoopBuilder {
     /// A loop without operands.
     pub fn new(op: Op, attrs: Attrs, length: Dim) -> LoopBuilder {
@@ -63,35 +48,25 @@ impl LoopBuilder {
         }
     }
 
-    fn params(
-        &self,
-        b: &mut Builder,
-        back: bool,
-        names: &dyn Fn(Value) -> Option<String>,
-    ) -> LoopParams {
-        let like = |b: &mut Builder, v: &Value, whole: bool| {
-            let ty = if whole { b.ty(*v).clone() } else { element(b.ty(*v)) };
-            b.param(ty, names(*v).as_deref())
+    fn params(&self, b: &mut Builder, back: bool) -> Entered {
+        let index = self.index(b).map(|ty| b.param(ty, None));
+        let mut whole = |values: &[Value]| -> Vec<Value> {
+            values.iter().map(|&v| b.param(b.ty(v).clone(), None)).collect()
         };
-        let mut made = LoopParams::default();
-        if let Some(ty) = self.index(b) {
-            made.index = Some(b.param(ty, None));
-        }
-        made.carry = self.carry.iter().map(|v| like(b, v, true)).collect();
-        if back {
-            made.up = self.up.iter().map(|v| like(b, v, true)).collect();
-        }
-        made.xs = self.xs.iter().map(|v| like(b, v, false)).collect();
-        if back {
-            made.ws = self.ws.iter().map(|v| like(b, v, false)).collect();
-        }
-        made
+        let carry = whole(&self.carry);
+        let up = if back { whole(&self.up) } else { Vec::new() };
+        let mut elements = |values: &[Value]| -> Vec<Value> {
+            values.iter().map(|&v| b.param(element(b.ty(v)), None)).collect()
+        };
+        let xs = elements(&self.xs);
+        let ws = if back { elements(&self.ws) } else { Vec::new() };
+        Entered { index, carry, up, xs, ws }
     }
 
     /// Opens the first region.
-    pub fn open_step(&self, b: &mut Builder) -> LoopParams {
+    pub fn open_step(&self, b: &mut Builder) -> Entered {
         b.open_region();
-        self.params(b, false, &|_| None)
+        self.params(b, false)
     }
 
     /// Closes the first region with the carries' next values and what is stacked.
@@ -100,9 +75,9 @@ impl LoopBuilder {
     }
 
     /// Opens the second region.
-    pub fn open_back(&self, b: &mut Builder) -> LoopParams {
+    pub fn open_back(&self, b: &mut Builder) -> Entered {
         b.open_region();
-        self.params(b, true, &|_| None)
+        self.params(b, true)
     }
 
     /// Closes the second region with the returning carries' next values and what is stacked.
@@ -117,6 +92,9 @@ impl LoopBuilder {
         let types = |values: &[Value]| values.iter().map(|&v| b.ty(v).clone()).collect::<Vec<_>>();
         let mut results = [types(&self.carry), types(&self.up)].concat();
         results.extend(ys.iter().chain(&zs).map(|ty| stacked(ty, self.length)));
+        // A length is written only where no operand and no result has it.
+        let told = !self.xs.is_empty() || !self.ws.is_empty() || !ys.is_empty() || !zs.is_empty();
+        let length = self.length.known().filter(|_| !told && self.lead.is_empty()).unwrap_or(0);
         let mut attrs = Attrs::none();
         for spec in self.op.def().attrs {
             let value = match spec.name {
@@ -125,9 +103,7 @@ impl LoopBuilder {
                 "xs" => Attr::Int(self.xs.len() as i64),
                 "ys" => Attr::Int(ys.len() as i64),
                 "counted" => Attr::Bool(!self.lead.is_empty()),
-                "length" if self.lead.is_empty() => {
-                    Attr::Int(self.length.known().map_or(0, |n| n as i64))
-                }
+                "length" => Attr::Int(length as i64),
                 name => match (self.attrs.get(name), spec.default) {
                     (Some(given), _) => given.clone(),
                     (None, Some(default)) => default.value(),
@@ -135,11 +111,6 @@ impl LoopBuilder {
                 },
             };
             attrs = attrs.with(spec.name, value);
-        }
-        // A length is written only where no operand and no result has it.
-        let told = !self.xs.is_empty() || !self.ws.is_empty() || !ys.is_empty() || !zs.is_empty();
-        if told {
-            attrs = attrs.replaced("length", Attr::Int(0));
         }
         let args = [self.lead, self.carry, self.up, self.xs, self.ws].concat();
         let regions: Vec<Region> = [step].into_iter().chain(back).collect();

@@ -3,8 +3,8 @@
 //!
 //! The lane order is the order of a warp: lane `l` takes elements `l`, `l + 32`, .. of a block of 1024, and the lanes
 //! halve. What a stage keeps for a later one stays with the thread that computed it, so that a row is read
-//! once. A team may walk several rows: a chain of consecutive rows, whose columns it folds, or rows a grid apart,
-//! of which the next is copied while one is computed.
+//! once. A team may walk several rows: a chain of consecutive rows, whose columns it folds, or rows a grid apart. In the
+//! second case it prefetches the next row while it computes one.
 
 use super::address::{Vars, resolved, value};
 use super::asm::{Class, Reg};
