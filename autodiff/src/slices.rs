@@ -10,7 +10,7 @@ use adfuse_ir::{Builder, Dim, Literal, Op, TensorType, Value, ValueDef};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A piece of a larger value that is zero everywhere else.
-struct Block {
+struct SliceBlock {
     value: Value,
     /// Elements of the larger value before and after the piece, along each axis.
     low: Vec<i64>,
@@ -22,7 +22,7 @@ pub(crate) fn is_padded(b: &Builder, ct: Value) -> bool {
     block(b, ct).is_some()
 }
 
-fn block(b: &Builder, ct: Value) -> Option<Block> {
+fn block(b: &Builder, ct: Value) -> Option<SliceBlock> {
     let f = b.func();
     let ValueDef::Inst(i, _) = f.def(ct) else { return None };
     let [value, fill] = *f.args(i) else { return None };
@@ -31,7 +31,7 @@ fn block(b: &Builder, ct: Value) -> Option<Block> {
         && f.literal(fill).is_some_and(Literal::is_zero)
         && attrs.ints("interior").iter().all(|&n| n == 0);
     let (low, high) = (attrs.ints("low"), attrs.ints("high"));
-    (plain && low.iter().chain(high).all(|&n| n >= 0)).then(|| Block {
+    (plain && low.iter().chain(high).all(|&n| n >= 0)).then(|| SliceBlock {
         value,
         low: low.to_vec(),
         high: high.to_vec(),
@@ -43,7 +43,7 @@ pub(crate) fn side_by_side(b: &mut Builder, ty: &TensorType, pads: &[Value]) -> 
     if pads.len() < 2 {
         return pads.to_vec();
     }
-    let mut blocks: Vec<Block> = pads.iter().filter_map(|&ct| block(b, ct)).collect();
+    let mut blocks: Vec<SliceBlock> = pads.iter().filter_map(|&ct| block(b, ct)).collect();
     for (axis, extent) in ty.shape.iter().enumerate() {
         if let Dim::Const(extent) = *extent {
             blocks = joined(b, blocks, axis, extent as i64);
@@ -53,10 +53,10 @@ pub(crate) fn side_by_side(b: &mut Builder, ty: &TensorType, pads: &[Value]) -> 
 }
 
 /// Joins blocks that differ in their place along one axis only.
-fn joined(b: &mut Builder, blocks: Vec<Block>, axis: usize, extent: i64) -> Vec<Block> {
+fn joined(b: &mut Builder, blocks: Vec<SliceBlock>, axis: usize, extent: i64) -> Vec<SliceBlock> {
     // Groups keep the order in which their first blocks came.
     let mut places: BTreeMap<(Vec<i64>, Vec<i64>), usize> = BTreeMap::new();
-    let mut groups: Vec<Vec<Block>> = Vec::new();
+    let mut groups: Vec<Vec<SliceBlock>> = Vec::new();
     for block in blocks {
         let (mut low, mut high) = (block.low.clone(), block.high.clone());
         (low[axis], high[axis]) = (0, 0);
@@ -71,12 +71,17 @@ fn joined(b: &mut Builder, blocks: Vec<Block>, axis: usize, extent: i64) -> Vec<
 }
 
 /// The blocks of a group as few layers in which none overlap, each joined into one block.
-fn layers(b: &mut Builder, mut group: Vec<Block>, axis: usize, extent: i64) -> Vec<Block> {
+fn layers(
+    b: &mut Builder,
+    mut group: Vec<SliceBlock>,
+    axis: usize,
+    extent: i64,
+) -> Vec<SliceBlock> {
     group.sort_by_key(|block| block.low[axis]);
     // The first layer that ends before a block begins takes it: as few layers as blocks overlap at most. Ends are
     // ordered, with the layer, so that the search stays logarithmic.
     let mut ends: BTreeSet<(i64, usize)> = BTreeSet::new();
-    let mut layers: Vec<Vec<Block>> = Vec::new();
+    let mut layers: Vec<Vec<SliceBlock>> = Vec::new();
     for block in group {
         let (begin, end) = (block.low[axis], extent - block.high[axis]);
         let free = ends.range(..=(begin, usize::MAX)).next_back().copied();
@@ -97,13 +102,13 @@ fn layers(b: &mut Builder, mut group: Vec<Block>, axis: usize, extent: i64) -> V
 }
 
 /// Blocks in ascending order along an axis as one, with zeros between them.
-fn concatenated(b: &mut Builder, layer: Vec<Block>, axis: usize, extent: i64) -> Block {
+fn concatenated(b: &mut Builder, layer: Vec<SliceBlock>, axis: usize, extent: i64) -> SliceBlock {
     let (mut low, mut high) = match layer.first() {
         Some(first) => (first.low.clone(), first.high.clone()),
         None => unreachable!("a layer is begun by a block"),
     };
     if let [only] = layer.as_slice() {
-        return Block { value: only.value, low, high };
+        return SliceBlock { value: only.value, low, high };
     }
     let (mut operands, mut end) = (Vec::new(), low[axis]);
     for block in &layer {
@@ -118,11 +123,11 @@ fn concatenated(b: &mut Builder, layer: Vec<Block>, axis: usize, extent: i64) ->
     }
     low[axis] = layer[0].low[axis];
     let attrs = Attrs::none().with_int("axis", axis as i64);
-    Block { value: b.op_with(Op::Concatenate, &operands, attrs), low, high }
+    SliceBlock { value: b.op_with(Op::Concatenate, &operands, attrs), low, high }
 }
 
 /// A block with zeros around it.
-fn padded(b: &mut Builder, ty: &TensorType, block: Block) -> Value {
+fn padded(b: &mut Builder, ty: &TensorType, block: SliceBlock) -> Value {
     if block.low.iter().chain(&block.high).all(|&n| n == 0) {
         return block.value;
     }

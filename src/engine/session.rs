@@ -190,7 +190,7 @@ impl<B: Backend + ?Sized> Session<B> {
     /// # Errors
     /// [`Kind::Limit`] when the buffers are too large to count, and as [`Backend::prepare`].
     pub fn layout(&self, program: &Verified<Program>) -> Result<(Memory, ArenaLayout), Diagnostic> {
-        let memory = self.memory(&*self.backend.prepare(program)?)?;
+        let memory = self.memory(&*self.prepared(program)?)?;
         let layout = layout_of(&memory);
         Ok((memory, layout))
     }
@@ -216,6 +216,17 @@ impl<B: Backend + ?Sized> Session<B> {
         }))
     }
 
+    /// A program as the backend runs it; the programs in it have the memory that this session plans.
+    fn prepared<'a>(
+        &'a self,
+        program: &Verified<Program>,
+    ) -> Result<Box<dyn Prepared<Executable = B::Executable> + 'a>, Diagnostic> {
+        let effort = self.settings.plan.effort;
+        self.backend.prepare(program, &|program, scratch, again| {
+            Ok(layout_of(&memory_apart(program, effort, scratch, again)?))
+        })
+    }
+
     fn memory<E: ?Sized>(
         &self,
         prepared: &dyn Prepared<Executable = E>,
@@ -237,7 +248,7 @@ impl<B: Backend + ?Sized> PassState<'_, B> {
     fn prepare(&self, unit: &mut CompileUnit<'_>) -> Result<(), Diagnostic> {
         let mut prepared = self.prepared.borrow_mut();
         if prepared.is_none() {
-            let made = self.session.backend.prepare(unit.program()?)?;
+            let made = self.session.prepared(unit.program()?)?;
             unit.backend.prepared = Some((made.program().clone(), made.reads_again()));
             *prepared = Some(made);
         }
@@ -324,7 +335,7 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
 
     fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
         let given = verified(program.clone())?;
-        let prepared = self.backend.prepare(&given)?;
+        let prepared = self.prepared(&given)?;
         let Some(origin) = prepared.origin() else { return Ok(prepared.scratch().to_vec()) };
         // Steps that one is divided into run one after the other.
         let mut most = vec![0; program.steps.len()];
@@ -338,7 +349,7 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
 
     fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
         let given = verified(program.clone())?;
-        let prepared = self.backend.prepare(&given)?;
+        let prepared = self.prepared(&given)?;
         match prepared.origin() {
             None => prepared.peak(&layout_of(memory)),
             // What steps are divided into has buffers that the given program does not know of.

@@ -6,7 +6,7 @@ use super::scratch::{needed, peak_of};
 use super::thread_pool::ThreadPool;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
-use crate::runtime::backend::{self, Backend, Capabilities};
+use crate::runtime::backend::{self, Arrange, Backend, Capabilities};
 use crate::runtime::executable_cache::{ExecutableCache, key};
 use crate::runtime::functions::Registry;
 use crate::runtime::legalize::{Legalized, legalize};
@@ -113,6 +113,7 @@ impl Backend for CpuEngine {
     fn prepare<'a>(
         &'a self,
         program: &Verified<Program>,
+        _arrange: &Arrange<'_>,
     ) -> Result<Box<dyn backend::Prepared<Executable = CpuExecutable> + 'a>, Diagnostic> {
         let (low, needed) = legalized(program)?;
         Ok(Box::new(CpuPrepared { engine: self, program: program.clone(), low, needed }))

@@ -280,6 +280,9 @@ pub(super) fn work(
         }
         Step::Library(l) => CompiledStep::Call(making.library(l)?),
         Step::Attend(_) => return Err(unsupported("attention is made of other steps".into())),
+        Step::Loop(_) | Step::Branch(_) => {
+            return Err(unsupported("loops are not compiled yet".into()));
+        }
     })
 }
 

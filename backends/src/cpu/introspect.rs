@@ -128,7 +128,7 @@ pub(super) fn told(
             notes.push(format!("@{} is called", library.function));
             by = vec!["the user's"];
         }
-        Step::Attend(_) => {}
+        Step::Attend(_) | Step::Loop(_) | Step::Branch(_) => {}
     }
     let folded = matches!(step, Step::Kernel(_) | Step::Scatter(_)) && !notes.is_empty();
     if folded {

@@ -6,7 +6,7 @@
 use super::kernel::{run_observed, run_with};
 use crate::runtime::arena_layout::{ArenaLayout, check};
 use crate::runtime::array::Array;
-use crate::runtime::backend::{Backend, Capabilities, Executable, Prepared};
+use crate::runtime::backend::{Arrange, Backend, Capabilities, Executable, Prepared};
 use crate::runtime::functions::Registry;
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::trace::{SpanRecorder, Trace};
@@ -54,6 +54,7 @@ impl Backend for Evaluator {
     fn prepare<'a>(
         &'a self,
         program: &Verified<Program>,
+        _arrange: &Arrange<'_>,
     ) -> Result<Box<dyn Prepared<Executable = Evaluated> + 'a>, Diagnostic> {
         let scratch = program.steps.iter().map(|step| program.scratch(step)).collect();
         Ok(Box::new(Counted { engine: self, program: program.clone(), scratch }))

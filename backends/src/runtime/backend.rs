@@ -40,15 +40,21 @@ pub trait Backend: Debug + Send + Sync {
     /// What it supports.
     fn capabilities(&self) -> Capabilities;
 
-    /// A program as this engine runs it, before its memory is planned.
+    /// A program as this engine runs it, before its memory is planned; `arrange` plans that of the programs in it.
     ///
     /// # Errors
     /// [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) for what the engine does not run, with the step.
     fn prepare<'a>(
         &'a self,
         program: &Verified<Program>,
+        arrange: &Arrange<'_>,
     ) -> Result<Box<dyn Prepared<Executable = Self::Executable> + 'a>, Diagnostic>;
 }
+
+/// Plans the arena of a program whose steps need so much scratch memory, and of which some read again what they have
+/// read ([`Prepared::reads_again`]). An engine asks it for the programs that loops and branches run: their arenas are
+/// scratch memory of these steps.
+pub type Arrange<'a> = dyn Fn(&Program, &[u64], &[bool]) -> Result<ArenaLayout, Diagnostic> + 'a;
 
 /// A program that is prepared for an engine.
 pub trait Prepared {
@@ -156,8 +162,9 @@ where
     fn prepare<'a>(
         &'a self,
         program: &Verified<Program>,
+        arrange: &Arrange<'_>,
     ) -> Result<Box<dyn Prepared<Executable = dyn Executable> + 'a>, Diagnostic> {
-        Ok(Box::new(ErasedPrepared(self.0.prepare(program)?)))
+        Ok(Box::new(ErasedPrepared(self.0.prepare(program, arrange)?)))
     }
 }
 

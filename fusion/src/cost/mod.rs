@@ -304,6 +304,7 @@ fn priced(program: &Program, step: &Step, device: &MachineModel, moved: &Traffic
             load.add(&work, 1.0);
         }
         Step::Transfer(_) => load.busy = 1.0,
+        Step::Loop(_) | Step::Branch(_) => {}
     }
     // Partial results are joined by a second pass; a library's memory is its own affair.
     if !matches!(step, Step::Library(_)) && program.scratch(step) > 0 {

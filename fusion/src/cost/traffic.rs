@@ -71,6 +71,7 @@ pub(super) fn traffic(program: &Program, step: &Step, near: u64) -> Traffic {
             count.reads = count.reads.saturating_add(library.bytes);
         }
         Step::Transfer(transfer) => count.whole(transfer.from),
+        Step::Loop(_) | Step::Branch(_) => {}
     }
     count.passed();
     count.left();

@@ -98,9 +98,12 @@ pub fn in_place(
             reads.then(&a.then, 0);
             SmallVec::from_iter([&a.then])
         }
-        Step::Scatter(_) | Step::Argsort(_) | Step::Library(_) | Step::Transfer(_) => {
-            return Vec::new();
-        }
+        Step::Scatter(_)
+        | Step::Argsort(_)
+        | Step::Library(_)
+        | Step::Transfer(_)
+        | Step::Loop(_)
+        | Step::Branch(_) => return Vec::new(),
     };
     // Parents by form, in reverse, so that the first met is taken first.
     let mut free: HashMap<AccessPair<'_>, SmallVec<[(Buffer, usize); 2]>> = HashMap::new();

@@ -7,6 +7,7 @@
 //! no check of its own. [`in_place`] says which buffers may be written over ones that die. [`text`] is its text form; [`interchange`], [`split`] and [`vectorize`] change
 //! how a kernel is walked.
 
+mod block;
 mod buffer;
 mod in_place;
 mod loops;
@@ -18,6 +19,7 @@ pub mod text;
 mod verify;
 mod visit;
 
+pub use block::{Back, Block, BlockInput, Branch, Carry, Loop, LoopTrips, SLOT};
 pub use buffer::{Buffer, BufferData, Extents, Role, Space, Storage};
 pub use in_place::{InPlace, Lives, in_place, lives};
 pub use loops::loops;

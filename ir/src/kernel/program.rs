@@ -1,5 +1,6 @@
 //! Programs: buffers, and the steps that fill them.
 
+use super::block::{Branch, Loop};
 use super::buffer::{Buffer, BufferData, Extents, Role};
 use super::stage::{Kernel, Operand, Param, Stage};
 use crate::dtype::DType;
@@ -49,6 +50,10 @@ pub enum Step {
     Library(Library),
     /// A copy from one memory to another.
     Transfer(Transfer),
+    /// A program that is repeated.
+    Loop(Box<Loop>),
+    /// One of several programs.
+    Branch(Branch),
 }
 
 /// Contractions in one launch. Where there are several, all read the same left operand or all the

@@ -24,8 +24,9 @@ impl Program {
     /// A [`Sink::Fold`] over axes of the domain keeps partial results: for each element of its result,
     /// and each place along the runs that fold after the last one with an axis of the domain, as many
     /// as that run has blocks, at most 64; none where there is one block only. `argmax` and `argmin`
-    /// keep the value beside the place. A library's function says what it needs; other steps need
-    /// nothing.
+    /// keep the value beside the place. A library's function says what it needs. A loop keeps its carries twice, and its
+    /// checkpoints ([`Loop::slots`](super::Loop::slots)); what its blocks need beside their buffers, and where those
+    /// are, depends on how they are planned and is not counted here. Other steps need nothing.
     pub fn scratch(&self, step: &Step) -> u64 {
         match step {
             Step::Kernel(kernel) => {
@@ -38,7 +39,8 @@ impl Program {
             }
             Step::Attend(attend) => folds(&attend.then, &attend.result()),
             Step::Library(library) => library.scratch,
-            Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) => 0,
+            Step::Loop(step) => step.slots(&self.buffers),
+            Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) | Step::Branch(_) => 0,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Visits the buffers that a step reads and writes; every analysis uses this.
 
+use super::block::Block;
 use super::buffer::{Buffer, Extents};
 use super::program::{Attend, Feed, Member, Step};
 use super::stage::{Operand, Param, Sink, Stage};
@@ -79,6 +80,15 @@ impl Step {
             Step::Argsort(a) => met.add(a.from),
             Step::Library(l) => l.inputs.iter().for_each(|&b| met.add(b)),
             Step::Transfer(t) => met.add(t.from),
+            Step::Loop(l) => {
+                l.trips.bounds().into_iter().for_each(|b| met.add(b));
+                l.all_carries().for_each(|c| met.operand(&c.from));
+                l.blocks().flat_map(Block::reads).for_each(|b| met.add(b));
+            }
+            Step::Branch(branch) => {
+                met.add(branch.selector);
+                branch.blocks.iter().flat_map(Block::reads).for_each(|b| met.add(b));
+            }
         }
         met.list.into_iter()
     }
@@ -97,6 +107,11 @@ impl Step {
             Step::Argsort(a) => met.add(a.out),
             Step::Library(l) => l.outputs.iter().for_each(|&b| met.add(b)),
             Step::Transfer(t) => met.add(t.to),
+            Step::Loop(l) => {
+                l.all_carries().for_each(|c| met.add(c.to));
+                l.all_stacks().for_each(|b| met.add(b));
+            }
+            Step::Branch(branch) => branch.outputs.iter().for_each(|&b| met.add(b)),
         }
         met.list.into_iter()
     }
@@ -111,6 +126,8 @@ impl Step {
             Step::Argsort(_) => "argsort",
             Step::Library(_) => "library",
             Step::Transfer(_) => "transfer",
+            Step::Loop(_) => "loop",
+            Step::Branch(_) => "branch",
         }
     }
 
@@ -121,6 +138,8 @@ impl Step {
             Step::Contract(c) => &c.name,
             Step::Attend(a) => &a.name,
             Step::Library(l) => &l.function,
+            Step::Loop(l) => &l.name,
+            Step::Branch(branch) => &branch.name,
             Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) => self.kind(),
         }
     }

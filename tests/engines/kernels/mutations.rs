@@ -33,6 +33,7 @@ fn small(program: &Program) -> bool {
                 small(&mut of.into_iter().flatten())
             }
             KernelStep::Argsort(_) | KernelStep::Library(_) | KernelStep::Transfer(_) => true,
+            KernelStep::Loop(_) | KernelStep::Branch(_) => true,
         })
 }
 

@@ -2,15 +2,15 @@
 
 use super::device::GpuDevice;
 use super::graph::{Event, copy};
-use super::memory::Block;
+use super::memory::DeviceBlock;
 use adfuse_ir::Diagnostic;
 use std::sync::Arc;
 
 /// Bytes that are copied again and again.
 pub struct Copy {
     device: Arc<GpuDevice>,
-    from: Block,
-    to: Block,
+    from: DeviceBlock,
+    to: DeviceBlock,
 }
 
 /// Bytes of a copy at least and at most, what is read and what is written together.
@@ -23,7 +23,7 @@ impl Copy {
     /// [`Kind::Limit`](adfuse_ir::Kind::Limit) when the device has not as much memory.
     pub fn new(device: &Arc<GpuDevice>, working_set: u64) -> Result<Copy, Diagnostic> {
         let bytes = working_set.clamp(RANGE[0], RANGE[1]) / 2;
-        let block = || Block::new(device, bytes, 2 * bytes);
+        let block = || DeviceBlock::new(device, bytes, 2 * bytes);
         Ok(Copy { device: Arc::clone(device), from: block()?, to: block()? })
     }
 

@@ -8,7 +8,7 @@ use super::prepare::{GpuPrepared, Options};
 use crate::gpu::schedule::capabilities::CAPABILITIES;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
-use crate::runtime::backend::{self, Backend, Capabilities};
+use crate::runtime::backend::{self, Arrange, Backend, Capabilities};
 use crate::runtime::executable_cache::{ExecutableCache, key};
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::trace::Trace;
@@ -66,6 +66,7 @@ impl Backend for GpuEngine {
     fn prepare<'a>(
         &'a self,
         program: &Verified<Program>,
+        _arrange: &Arrange<'_>,
     ) -> Result<Box<dyn backend::Prepared<Executable = GpuExecutable> + 'a>, Diagnostic> {
         let prepared = GpuPrepared::new(&self.device, program, self.options)?;
         Ok(Box::new(OfEngine { engine: self, prepared }))

@@ -5,7 +5,7 @@ use super::cublaslt::Tuned;
 use super::device::GpuDevice;
 use super::graph::Graph;
 use super::load::{Entry, KeptCode, Loaded};
-use super::memory::{Block, Pinned};
+use super::memory::{DeviceBlock, Pinned};
 use super::place::{Place, Places};
 use super::prepare::{GpuPrepared, aligned, is_transfer};
 use crate::gpu::launches::{Arg, StepCode};
@@ -41,7 +41,7 @@ pub struct GpuExecutable {
 /// Memory, and what was drawn for it.
 pub(crate) struct Held {
     /// The arena, what is beside it and the constants.
-    pub(crate) block: Block,
+    pub(crate) block: DeviceBlock,
     /// Buffers in the host's memory.
     pub(crate) pinned: Pinned,
     /// Drawn for the places of inputs and outputs; those used last come last.
@@ -106,7 +106,7 @@ pub(crate) enum Pointer {
     /// Where a result goes, by position.
     Output(usize),
     /// In the block.
-    Block(u64),
+    DeviceBlock(u64),
 }
 
 impl GpuPrepared {
@@ -221,7 +221,7 @@ impl GpuPrepared {
             steps.push(work);
             made.push(told);
         }
-        let block = Block::new(device, places.all, report.peak()).map_err(whole)?;
+        let block = DeviceBlock::new(device, places.all, report.peak()).map_err(whole)?;
         let constants = places.filled(program);
         if !constants.is_empty() {
             block.upload_at(places.constants_at, &constants).map_err(whole)?;
@@ -287,7 +287,7 @@ fn launches(
             Arg::Buffer(b) => Some(Pointer::Buffer(b.index())),
             Arg::Caller(b) if side == Side::In => first(b),
             Arg::Caller(b) => last(b),
-            Arg::Scratch { offset } => Some(Pointer::Block(scratch + offset)),
+            Arg::Scratch { offset } => Some(Pointer::DeviceBlock(scratch + offset)),
         };
         let args = launch.args.iter().map(given).collect::<Option<Vec<_>>>().ok_or_else(|| {
             Diagnostic::new(At::default(), Kind::Internal, "a launch is given what nobody has")
@@ -382,7 +382,7 @@ impl GpuExecutable {
         let at = |place: &Place| match *place {
             Place::Input(k) => inputs[k],
             Place::Output(k) => outputs[k],
-            Place::Block(offset) => held.block.at() + offset,
+            Place::DeviceBlock(offset) => held.block.at() + offset,
             Place::Host(offset) => held.pinned.start().addr() as u64 + offset,
         };
         self.places.each().map(at).collect()

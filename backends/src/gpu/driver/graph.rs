@@ -188,7 +188,7 @@ impl Places<'_> {
             Pointer::Buffer(b) => self.all[b],
             Pointer::Input(k) => self.inputs[k],
             Pointer::Output(k) => self.outputs[k],
-            Pointer::Block(offset) => self.block + offset,
+            Pointer::DeviceBlock(offset) => self.block + offset,
         }
     }
 }

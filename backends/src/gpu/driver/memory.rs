@@ -13,13 +13,13 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 
 /// Bytes of the device's memory. What they hold at first is undefined.
-pub(crate) struct Block {
+pub(crate) struct DeviceBlock {
     device: Arc<GpuDevice>,
     at: CUdeviceptr,
     bytes: u64,
 }
 
-impl Block {
+impl DeviceBlock {
     /// This many bytes, of `planned` that a run takes in all. They are there for work that is asked for later.
     ///
     /// # Errors
@@ -28,7 +28,7 @@ impl Block {
         device: &Arc<GpuDevice>,
         bytes: u64,
         planned: u64,
-    ) -> Result<Block, Diagnostic> {
+    ) -> Result<DeviceBlock, Diagnostic> {
         device.enter()?;
         let mut at = 0;
         let size = usize::try_from(bytes).map_err(|_| out_of_memory(bytes))?;
@@ -51,7 +51,7 @@ impl Block {
                 false => refused.into(),
             })?;
         }
-        Ok(Block { device: Arc::clone(device), at, bytes })
+        Ok(DeviceBlock { device: Arc::clone(device), at, bytes })
     }
 
     /// Where it begins.
@@ -100,7 +100,7 @@ fn too_much(device: &GpuDevice, bytes: u64, planned: u64) -> Diagnostic {
     Diagnostic::new(At::default(), Kind::Limit, m)
 }
 
-impl Drop for Block {
+impl Drop for DeviceBlock {
     fn drop(&mut self) {
         if self.at != 0 && self.device.enter().is_ok() {
             // SAFETY: it was taken once, and work that was asked for before is done when it goes.
@@ -163,7 +163,7 @@ impl Drop for Pinned {
 pub struct DeviceArray {
     dtype: DType,
     dims: Vec<u64>,
-    pub(crate) block: Arc<Block>,
+    pub(crate) block: Arc<DeviceBlock>,
 }
 
 impl DeviceArray {
@@ -188,7 +188,7 @@ impl DeviceArray {
         let size = TensorType::of(dtype, dims).elements();
         let size = size.and_then(|n| n.checked_mul(dtype.bytes()));
         let size = size.ok_or_else(|| out_of_memory(u64::MAX))?;
-        let block = Arc::new(Block::new(device, size, planned)?);
+        let block = Arc::new(DeviceBlock::new(device, size, planned)?);
         Ok(DeviceArray { dtype, dims: dims.to_vec(), block })
     }
 

@@ -15,7 +15,7 @@ pub(crate) enum Place {
     /// In a result's memory, by position.
     Output(usize),
     /// In the executable's block.
-    Block(u64),
+    DeviceBlock(u64),
     /// In its pinned memory.
     Host(u64),
 }
@@ -91,14 +91,14 @@ impl Places {
                 (Role::Output, _) if output.is_some() && left_at[b].is_none() => {
                     Place::Output(output.unwrap_or_default())
                 }
-                (Role::Constant(_), _) => Place::Block(0),
+                (Role::Constant(_), _) => Place::DeviceBlock(0),
                 (Role::Temp, _) if arena.offsets[b].is_some() => {
                     let at = arena.offsets[b].unwrap_or_default();
                     inside(at, data.bytes(), arena).map_err(|m| misfit(data, m))?;
-                    Place::Block(at)
+                    Place::DeviceBlock(at)
                 }
                 // What the caller has otherwise, or is not handed.
-                _ => Place::Block(beside.take(data.bytes())?),
+                _ => Place::DeviceBlock(beside.take(data.bytes())?),
             });
         }
         let (scratch, most) = scratch_places(arena, needed, beside.0)?;
@@ -112,7 +112,7 @@ impl Places {
         let constants_at = constants.0;
         for (place, (_, data)) in all_buffers.iter_mut().zip(program.buffers.iter()) {
             if is_constant(data) {
-                *place = Place::Block(match any {
+                *place = Place::DeviceBlock(match any {
                     true => constants.take(data.bytes())?,
                     false => constants_at,
                 });
@@ -169,7 +169,7 @@ impl Places {
     pub(crate) fn filled(&self, program: &Program) -> Vec<u8> {
         let mut bytes = vec![0; self.constants as usize];
         for (b, data) in program.buffers.iter() {
-            let (Role::Constant(values), Place::Block(at)) = (&data.role, self.of(b)) else {
+            let (Role::Constant(values), Place::DeviceBlock(at)) = (&data.role, self.of(b)) else {
                 continue;
             };
             let width = data.dtype.bytes() as usize;

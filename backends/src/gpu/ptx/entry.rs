@@ -106,7 +106,7 @@ pub(crate) struct Below {
 }
 
 /// A loop that is being written.
-pub(crate) struct Loop {
+pub(crate) struct PtxLoop {
     label: String,
     counter: Reg,
     times: i64,
@@ -152,17 +152,17 @@ impl Emit<'_> {
     }
 
     /// Begins what is done this many times: the number of the turn.
-    pub(crate) fn repeat(&mut self, times: i64) -> (Loop, Reg) {
+    pub(crate) fn repeat(&mut self, times: i64) -> (PtxLoop, Reg) {
         let zero = self.asm.word(0);
         let counter = self.asm.copied(zero);
         let label = self.asm.label();
         self.asm.turn(&label);
         self.asm.open();
-        (Loop { label, counter, times }, counter)
+        (PtxLoop { label, counter, times }, counter)
     }
 
     /// Ends it.
-    pub(crate) fn again(&mut self, l: Loop) {
+    pub(crate) fn again(&mut self, l: PtxLoop) {
         self.asm.close();
         let p = self.asm.fresh(Class::Pred);
         self.asm.emit(format_args!("add.s32 {0}, {0}, 1", l.counter));

@@ -109,6 +109,10 @@ impl Lowering {
             }
             Step::Argsort(step) => self.push(Work::Sort(Sort::of(self, step))),
             Step::Transfer(_) => {}
+            Step::Loop(_) | Step::Branch(_) => {
+                let m = format!("a {} has no PTX: it needs the reference engine", step.kind());
+                return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
+            }
         }
         Ok(())
     }

@@ -159,6 +159,7 @@ impl ProgramRun<'_> {
             Step::Argsort(step) => self.argsort(step),
             Step::Library(step) => self.library(step, functions),
             Step::Transfer(step) => self.put(step.to, self.tensor(step.from)?.bits.clone()),
+            Step::Loop(_) | Step::Branch(_) => Err(internal("blocks are not evaluated yet")),
         }
     }
 

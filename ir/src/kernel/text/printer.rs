@@ -39,6 +39,8 @@ impl Display for Program {
                 Step::Transfer(step) => {
                     writeln!(f, "  {} = transfer {}", self.name(step.to), self.name(step.from))?;
                 }
+                Step::Loop(step) => writeln!(f, "  loop @{}", step.name)?,
+                Step::Branch(step) => writeln!(f, "  branch @{}", step.name)?,
             }
         }
         match self.outputs.is_empty() {

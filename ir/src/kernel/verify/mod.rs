@@ -95,6 +95,8 @@ impl ProgramVerifier<'_> {
             Step::Contract(contract) => Some(&contract.name),
             Step::Attend(attend) => Some(&attend.name),
             Step::Library(library) => Some(&library.function),
+            Step::Loop(step) => Some(&step.name),
+            Step::Branch(step) => Some(&step.name),
             Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) => None,
         });
         for name in std::iter::once(&self.program.name).chain(steps).filter(|n| !is_word(n)) {
@@ -166,6 +168,7 @@ impl ProgramVerifier<'_> {
                 Step::Argsort(step) => self.argsort(&place, step),
                 Step::Library(step) => self.library(&place, step),
                 Step::Transfer(step) => self.transfer(&place, step),
+                Step::Loop(_) | Step::Branch(_) => {}
             }
             // What is wrong is reported once, not by what comes after too.
             for b in step.writes() {
