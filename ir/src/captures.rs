@@ -1,8 +1,9 @@
 //! The values around a region that it reads.
 
-use crate::entity::{Region, Value};
+use crate::entity::{Inst, Region, Value};
 use crate::function::Function;
 use cranelift_entity::EntitySet;
+use smallvec::SmallVec;
 
 /// The values that a region reads and neither it nor a region in it defines, each once, in the order of their first
 /// use. Literals are not among them.
@@ -11,6 +12,20 @@ pub fn captures(f: &Function, region: Region) -> Vec<Value> {
         CaptureScan { f, inside: EntitySet::new(), seen: EntitySet::new(), found: Vec::new() };
     scan.region(region);
     scan.found
+}
+
+/// What an instruction reads: its operands in order, then what its regions capture. Literals that regions read are not
+/// among them; a captured operand is there once.
+pub fn reads(f: &Function, i: Inst) -> SmallVec<[Value; 8]> {
+    let mut all = SmallVec::from_slice(f.args(i));
+    for &region in &f.inst(i).regions {
+        for v in captures(f, region) {
+            if !all.contains(&v) {
+                all.push(v);
+            }
+        }
+    }
+    all
 }
 
 struct CaptureScan<'f> {

@@ -24,6 +24,8 @@ pub(crate) enum InstClass {
     Argsort,
     /// A user function.
     Opaque,
+    /// A loop or a branch, whose regions are programs of their own.
+    Control,
     /// Values written in the program.
     Constant,
 }
@@ -31,7 +33,10 @@ pub(crate) enum InstClass {
 impl InstClass {
     /// Whether it is a step that nothing joins.
     pub(crate) fn is_alone(self) -> bool {
-        matches!(self, InstClass::Scatter | InstClass::Argsort | InstClass::Opaque)
+        matches!(
+            self,
+            InstClass::Scatter | InstClass::Argsort | InstClass::Opaque | InstClass::Control
+        )
     }
 }
 
@@ -48,6 +53,8 @@ pub(crate) enum PartKind {
     Argsort(Inst),
     /// A user function.
     Opaque(Inst),
+    /// A loop or a branch.
+    Control(Inst),
 }
 
 impl PartKind {
@@ -58,6 +65,7 @@ impl PartKind {
             InstClass::Scatter => PartKind::Scatter(i),
             InstClass::Argsort => PartKind::Argsort(i),
             InstClass::Opaque => PartKind::Opaque(i),
+            InstClass::Control => PartKind::Control(i),
             _ => PartKind::Kernel,
         }
     }

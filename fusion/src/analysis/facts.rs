@@ -6,9 +6,10 @@ use super::index_columns::{IndexColumn, columns};
 use super::shifts::Shifts;
 use super::weight::weight;
 use crate::plan::lossy::{copied, read_back};
+use adfuse_ir::control::reads;
 use adfuse_ir::index::{IndexExpr, ViewMap};
 use adfuse_ir::kernel::Extents;
-use adfuse_ir::op::{Body, Indirect, ViewCx};
+use adfuse_ir::op::{Body, Control, Indirect, ViewCx};
 use adfuse_ir::scalar::ScalarProgram;
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{At, DType, Diagnostic, Function, Inst, Kind, Literal, Op, Value, ValueDef};
@@ -33,6 +34,8 @@ pub(crate) struct Facts<'f> {
     pub(crate) users: SecondaryMap<Value, SmallVec<[Inst; 4]>>,
     /// Whether a value must be in a buffer: results, and operands that are found by address.
     pub(crate) forced: SecondaryMap<Value, bool>,
+    /// Whether a block of a loop or a branch reads or writes a value: it is stored as it is.
+    pub(crate) bound: SecondaryMap<Value, bool>,
     pub(crate) class: SecondaryMap<Inst, InstClass>,
     /// Whether a view is a matter of axes alone.
     aligned: SecondaryMap<Inst, bool>,
@@ -47,8 +50,7 @@ impl<'f> Facts<'f> {
     /// Gathers the facts. With `apart` every instruction is in a group of its own.
     ///
     /// # Errors
-    /// For symbolic extents, tokens, effects and regions: the error names the symbol or the
-    /// instruction.
+    /// For symbolic extents, tokens, effects and calls: the error names the symbol or the instruction.
     pub(crate) fn of(f: &'f Function, apart: bool) -> Result<Facts<'f>, Diagnostic> {
         let mut facts = Facts {
             f,
@@ -56,6 +58,7 @@ impl<'f> Facts<'f> {
             elements: SecondaryMap::with_default(1),
             users: SecondaryMap::with_capacity(f.value_count()),
             forced: SecondaryMap::with_capacity(f.value_count()),
+            bound: SecondaryMap::new(),
             class: SecondaryMap::with_capacity(f.inst_count()),
             aligned: SecondaryMap::with_capacity(f.inst_count()),
             weight: SecondaryMap::with_capacity(f.inst_count()),
@@ -86,10 +89,11 @@ impl<'f> Facts<'f> {
             self.shape(v).map_err(place)?;
         }
         for &i in f.body_insts() {
-            for &v in f.args(i).iter().chain(f.inst_results(i)) {
+            let read = reads(f, i);
+            for &v in read.iter().chain(f.inst_results(i)) {
                 self.shape(v).map_err(|d| Diagnostic { at: at_inst(f, i), ..d })?;
             }
-            for &v in f.args(i) {
+            for v in read {
                 if self.users[v].last() != Some(&i) {
                     self.users[v].push(i);
                 }
@@ -129,7 +133,10 @@ impl<'f> Facts<'f> {
                 let m = format!("`{op}` has no lowering to kernels");
                 Diagnostic::new(at_inst(f, i), Kind::Unsupported, m)
             };
-            if matches!(body, Body::Region(_) | Body::Effect(_) | Body::Composed(_)) {
+            let has_blocks = is_control(f, i) && !f.inst_results(i).is_empty();
+            if matches!(body, Body::Effect(_) | Body::Composed(_))
+                || matches!(body, Body::Region(_)) && !has_blocks
+            {
                 return Err(unsupported());
             }
             if !matches!(body, Body::Map(_) | Body::Source(_)) {
@@ -185,6 +192,12 @@ impl<'f> Facts<'f> {
             Body::Indirect(_) | Body::Opaque => {
                 for &v in f.args(i) {
                     self.forced[v] = true;
+                }
+            }
+            Body::Region(_) => {
+                for v in reads(f, i).into_iter().chain(f.inst_results(i).iter().copied()) {
+                    self.forced[v] = true;
+                    self.bound[v] = true;
                 }
             }
             Body::Contract => {
@@ -317,8 +330,9 @@ impl<'f> Facts<'f> {
                 Body::Indirect(_) => InstClass::Point,
                 Body::Opaque => InstClass::Opaque,
                 Body::Constant => InstClass::Constant,
+                Body::Region(_) => InstClass::Control,
                 // Refused when programs were recorded.
-                Body::Region(_) | Body::Effect(_) | Body::Composed(_) => InstClass::Point,
+                Body::Effect(_) | Body::Composed(_) => InstClass::Point,
             };
             if self.class[i] == InstClass::Free {
                 shifted[v] = shifts;
@@ -445,5 +459,13 @@ pub(crate) fn folded(facts: &Facts<'_>, i: Inst) -> SmallVec<[bool; 8]> {
     match facts.class[i] {
         InstClass::Reduce(m) if m.is_arg() => (0..rank).map(|d| d == attrs.int("axis")).collect(),
         _ => (0..rank).map(|d| attrs.ints("axes").contains(&d)).collect(),
+    }
+}
+
+/// Whether an instruction is a loop or a branch.
+pub(crate) fn is_control(f: &Function, i: Inst) -> bool {
+    match f.op(i).control() {
+        Some(Control::Branch | Control::Loop(_) | Control::While) => true,
+        Some(Control::Call) | None => false,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::class::InstClass;
 use super::facts::Facts;
+use adfuse_ir::control::reads;
 use adfuse_ir::{Function, Inst, Value, ValueDef};
 use smallvec::SmallVec;
 
@@ -19,7 +20,7 @@ pub(crate) fn leaves_under(
     let (mut found, mut seen) = (SmallVec::new(), SmallVec::<[Inst; 8]>::new());
     let mut stack: SmallVec<[Inst; 8]> = SmallVec::from_iter([i]);
     while let Some(i) = stack.pop() {
-        for &a in f.args(i) {
+        for a in reads(f, i) {
             match f.def(a) {
                 ValueDef::Literal(_) => {}
                 ValueDef::Inst(j, _) if free(j) => {

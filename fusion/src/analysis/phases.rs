@@ -1,5 +1,6 @@
 //! The phase that each instruction serves.
 
+use adfuse_ir::control::reads;
 use adfuse_ir::{Function, Inst, Phase, Value, ValueDef};
 use cranelift_entity::SecondaryMap;
 
@@ -17,7 +18,7 @@ pub(crate) fn served(f: &Function) -> SecondaryMap<Inst, Phase> {
         let own = f.inst(i).phase;
         let first = f.inst_results(i).iter().filter_map(|&v| needed[v]).min();
         serves[i] = own.max(first.unwrap_or(own));
-        for &a in f.args(i) {
+        for a in reads(f, i) {
             needed[a] = Some(needed[a].map_or(serves[i], |p| p.min(serves[i])));
         }
     }

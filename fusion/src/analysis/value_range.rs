@@ -29,6 +29,9 @@ impl ValueRanges {
 
     /// The narrowest form that keeps every number that a value may have.
     pub(crate) fn narrowest(&self, facts: &Facts<'_>, v: Value) -> Option<Storage> {
+        if facts.bound[v] {
+            return None;
+        }
         let dtype = facts.f.ty(v).dtype;
         if dtype == DType::Bool {
             return Some(Storage::Packed(1));
@@ -41,6 +44,9 @@ impl ValueRanges {
     /// Whether a form keeps every number that a value may have.
     pub(crate) fn keeps(&self, facts: &Facts<'_>, v: Value, storage: Storage) -> bool {
         let Storage::Packed(bits) = storage else { return true };
+        if facts.bound[v] {
+            return false;
+        }
         let dtype = facts.f.ty(v).dtype;
         if bits == 1 || dtype == DType::Bool {
             return bits == 1 && dtype == DType::Bool;

@@ -43,6 +43,8 @@ pub enum GroupRole {
     Argsort,
     /// The result of a user function.
     Opaque,
+    /// A loop or a branch.
+    Control,
     /// Inlined wherever it is used: it is never stored.
     Written,
 }
@@ -60,6 +62,7 @@ impl GroupRole {
             GroupRole::Scatter => "sums at computed places",
             GroupRole::Argsort => "places in order along an axis",
             GroupRole::Opaque => "by a function of the user's",
+            GroupRole::Control => "by a loop or a branch",
             GroupRole::Written => "written out where it is used",
         }
     }
@@ -87,6 +90,7 @@ impl SharedGroup {
                     | GroupRole::Scatter
                     | GroupRole::Argsort
                     | GroupRole::Opaque
+                    | GroupRole::Control
             )
         };
         self.times[0] == self.times[1] && level(self.roles[0]) == level(self.roles[1])
@@ -332,6 +336,7 @@ impl<'a> Explainer<'a> {
             InstClass::Scatter => GroupRole::Scatter,
             InstClass::Argsort => GroupRole::Argsort,
             InstClass::Opaque => GroupRole::Opaque,
+            InstClass::Control => GroupRole::Control,
             InstClass::Reduce(_) if !facts.folds_nothing(i) => {
                 let under = part.under.iter().find(|(j, _)| *j == i);
                 let gone = under.map(|(_, place)| {

@@ -161,8 +161,11 @@ impl<'a> SentenceWriter<'a> {
                 Some(Body::Opaque) => {
                     format!("{subject} is by a function of the user's, which is a group of its own")
                 }
+                Some(Body::Region(_)) => {
+                    format!("{subject} is by a loop or a branch, which is a group of its own")
+                }
                 _ => {
-                    format!("nothing joins a scatter, a sort or a function, so {subject} does not")
+                    format!("nothing joins a scatter, a sort, a function or a loop, so {subject} does not")
                 }
             },
             Refusal::Size => {

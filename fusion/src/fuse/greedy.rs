@@ -17,12 +17,19 @@ const PACKED: i64 = 64;
 
 /// As [`plan`], with a price on what is kept from one phase for a later one: it is worth this many times
 /// what moving it takes, beside that.
-pub(crate) fn plan_at(f: &Function, options: &PlanOptions, price: f64) -> Result<Plan, Diagnostic> {
+/// The blocks have these plans.
+pub(crate) fn plan_at(
+    f: &Function,
+    options: &PlanOptions,
+    price: f64,
+    blocks: &[Plan],
+) -> Result<Plan, Diagnostic> {
     let (facts, groups) = group(f, options, price)?;
-    Ok(Plan { graph: graph_hash(f), ..of_groups(&facts, &groups, options) })
+    let plan = of_groups(&facts, &groups, options);
+    Ok(Plan { graph: graph_hash(f), blocks: blocks.to_vec(), ..plan })
 }
 
-/// The plan of what has been grouped, without the hash of the function's text.
+/// The plan of what has been grouped, without the hash of the function's text and without blocks.
 pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &PlanOptions) -> Plan {
     let f = facts.f;
     let apart = options.effort == Effort::Off;
@@ -37,7 +44,7 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &PlanOption
     results.extend(f.results().iter().copied());
     let ranges = ValueRanges::of(facts);
     let left = |v: &Value| !apart && !results.contains(*v) && !groups.readers(*v).is_empty();
-    let stored = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
+    let stored = f.body_insts().iter().flat_map(|&i| f.inst_results(i)).copied();
     Plan {
         name: f.name.clone(),
         graph: String::new(),
@@ -50,6 +57,7 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &PlanOption
             .filter(left)
             .filter_map(|v| Some((v, narrow(facts, &ranges, v)?)))
             .collect(),
+        blocks: Vec::new(),
     }
 }
 

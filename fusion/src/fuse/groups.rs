@@ -96,9 +96,9 @@ impl Groups {
     }
 
     fn settle(&mut self, facts: &Facts<'_>, i: Inst, p: PartId, place: TensorAxes) {
-        let v = facts.f.inst_results(i)[0];
-        self.home[v] = Some(p);
-        self.place[v] = Some(place);
+        let results = facts.f.inst_results(i);
+        results.iter().for_each(|&v| self.home[v] = Some(p));
+        self.place[results[0]] = Some(place);
         self.last[p] = self.now;
         for leaf in leaves(facts, i) {
             if self.home[leaf] != Some(p) && self.readers[leaf].last() != Some(&p) {

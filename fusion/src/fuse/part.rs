@@ -210,7 +210,10 @@ impl Part {
             || matches!(class, InstClass::Contract | InstClass::Constant)
             || matches!(
                 self.shape,
-                PartKind::Scatter(_) | PartKind::Argsort(_) | PartKind::Opaque(_)
+                PartKind::Scatter(_)
+                    | PartKind::Argsort(_)
+                    | PartKind::Opaque(_)
+                    | PartKind::Control(_)
             )
             || matches!(self.shape, PartKind::Contract(_)) && !cx.device.contract_epilogue
         {

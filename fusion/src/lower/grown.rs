@@ -126,7 +126,7 @@ impl Grown {
                     }
                 }
             };
-            self.home[v] = Some(here);
+            f.inst_results(i).iter().for_each(|&v| self.home[v] = Some(here));
             self.place[v] = Some(place);
         }
         part.ok_or_else(|| {

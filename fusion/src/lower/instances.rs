@@ -9,6 +9,7 @@
 //! repetitions.
 
 use crate::plan::{Group, Plan};
+use adfuse_ir::control::reads;
 use adfuse_ir::op::Body;
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::text::Names;
@@ -139,7 +140,7 @@ impl<'f> Copying<'f> {
         if self.inline.contains(i) || matches!(self.f.op(i).def().body, Body::Constant) {
             return self.refuse(i, NOT_ALSO);
         }
-        for &a in self.f.args(i) {
+        for a in reads(self.f, i) {
             self.ready(a, i)?;
         }
         Ok(self.copy(i))

@@ -3,6 +3,7 @@
 //! The parts of the plan's groups are grown again as the planner grew them, which checks the plan and rebuilds the loop
 //! nests. Then each group becomes a step.
 
+mod blocks;
 pub(crate) mod coordinates;
 pub(crate) mod emit;
 pub(crate) mod grown;
@@ -159,13 +160,13 @@ impl Lower<'_> {
             };
             self.program.buffers[b].donated = true;
         }
-        for &i in f.body_insts() {
-            let v = f.inst_results(i)[0];
+        let each = |&i: &Inst| f.inst_results(i).iter().map(move |&v| (i, v));
+        for (i, v) in f.body_insts().iter().flat_map(each) {
             let role = match self.facts.class[i] {
                 InstClass::Constant => Role::Constant(f.attrs(i).literals("values").to_vec()),
                 _ if self.grown.home[v].is_none() => continue,
                 _ if results.contains(v) => Role::Output,
-                _ if self.grown.read[v] => Role::Temp,
+                _ if self.grown.read[v] || self.facts.class[i] == InstClass::Control => Role::Temp,
                 _ => continue,
             };
             self.declare(v, role);
@@ -225,6 +226,11 @@ impl Lower<'_> {
         if name.len() < 250 && (number || start && word) && self.names.insert(name.clone()) {
             return name;
         }
+        self.number()
+    }
+
+    /// A number that no buffer has for its name.
+    fn number(&mut self) -> String {
         loop {
             let name = self.numbered.to_string();
             self.numbered += 1;
@@ -278,6 +284,10 @@ impl Lower<'_> {
                     let Some(out) = self.buffers[v] else { continue };
                     let step = argsort(&cx, i, out)?;
                     self.program.steps.push(Step::Argsort(step));
+                }
+                PartKind::Control(i) => {
+                    let step = self.control(i)?;
+                    self.program.steps.push(step);
                 }
                 PartKind::Opaque(i) => {
                     let v = self.facts.f.inst_results(i)[0];

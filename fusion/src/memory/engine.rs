@@ -1,6 +1,7 @@
 //! What an engine needs in addition to the buffers of a program.
 
-use super::Memory;
+use super::{Memory, scratch};
+use crate::plan::options::Effort;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Program;
 
@@ -11,7 +12,7 @@ pub trait EngineModel {
     /// # Errors
     /// For a program that the engine does not run.
     fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
-        Ok(program.steps.iter().map(|s| program.scratch(s)).collect())
+        scratch(program, Effort::Quick)
     }
 
     /// The donated parameters, by position: plans reuse their memory.

@@ -11,7 +11,7 @@ pub(crate) mod residuals;
 pub(crate) mod size;
 
 use crate::plan::options::Effort;
-use adfuse_ir::kernel::{Buffer, InPlace, Lives, Program, Role, Space, in_place, lives};
+use adfuse_ir::kernel::{Buffer, InPlace, Lives, Program, Role, Space, Step, in_place, lives};
 use adfuse_ir::{At, Diagnostic, Kind};
 use adfuse_memplan::{
     BufferId, BufferSpec, PackOptions, Packing, PlacementOrder, PlanError, Problem, check, plan,
@@ -62,8 +62,23 @@ pub struct Memory {
 /// # Errors
 /// [`Kind::Limit`] when the buffers take more than 2^62 bytes together.
 pub fn memory(program: &Program, effort: Effort) -> Result<Memory, Diagnostic> {
-    let scratch: Vec<u64> = program.steps.iter().map(|s| program.scratch(s)).collect();
-    memory_beside(program, effort, &scratch)
+    memory_beside(program, effort, &scratch(program, effort)?)
+}
+
+/// Bytes of scratch memory that each step needs by its structure; those of loops and branches with the arena of the
+/// largest of their blocks.
+///
+/// # Errors
+/// As [`memory`].
+pub(crate) fn scratch(program: &Program, effort: Effort) -> Result<Vec<u64>, Diagnostic> {
+    let of = |step: &Step| {
+        let mut most = 0;
+        for block in step.blocks() {
+            most = memory(&block.program, effort)?.arena.max(most);
+        }
+        Ok(program.scratch(step).saturating_add(most))
+    };
+    program.steps.iter().map(of).collect()
 }
 
 /// As [`memory`], for an engine that says how many bytes of scratch memory each step needs while it

@@ -51,7 +51,9 @@ pub(crate) fn stored(facts: &Facts<'_>, plan: &Plan) -> Vec<PlanTemporary> {
     let mut home: SecondaryMap<Value, Option<(usize, Phase)>> = SecondaryMap::new();
     for (g, group) in plan.groups.iter().enumerate() {
         for &i in group.parts.iter().flatten() {
-            home[f.inst_results(i)[0]] = Some((g, f.inst(i).phase));
+            for &v in f.inst_results(i) {
+                home[v] = Some((g, f.inst(i).phase));
+            }
         }
     }
     let mut found: Vec<PlanTemporary> = Vec::new();

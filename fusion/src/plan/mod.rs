@@ -44,6 +44,9 @@ pub struct Plan {
     pub groups: Vec<Group>,
     /// Values that are not stored as they are.
     pub storage: Vec<(Value, Storage)>,
+    /// Plans of the blocks of loops and branches ([`block_function`](crate::block_function)), equal ones once, in the
+    /// order of the function. A block's plan is the one with the hash of its function.
+    pub blocks: Vec<Plan>,
 }
 
 /// A hash of a function's text: what a plan belongs to.

@@ -10,6 +10,7 @@ use crate::fuse::greedy::narrow;
 use crate::lower::instances::instances;
 use crate::memory::residuals::{storage, stored};
 use crate::plan::{Group, Plan};
+use adfuse_ir::control::reads as read_by;
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::{Diagnostic, Function, Inst, Phase, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -93,7 +94,7 @@ fn inside(
 fn reads(f: &Function, inline: &EntitySet<Inst>, m: Inst, v: Value) -> bool {
     let (mut stack, mut seen) = (vec![m], EntitySet::<Inst>::new());
     while let Some(i) = stack.pop() {
-        for &a in f.args(i) {
+        for a in read_by(f, i) {
             if a == v {
                 return true;
             }
@@ -154,21 +155,19 @@ pub(crate) fn kept(f: &Function, plan: &Plan, v: Value) -> Result<Vec<Plan>, Dia
 /// The plan with an instruction computed the first time alone, and without what nothing reads then.
 fn once(f: &Function, plan: &Plan, i: Inst) -> Result<Plan, Diagnostic> {
     let mut first = true;
-    let mut drop = |j: Inst, _: Value| j == i && !std::mem::replace(&mut first, false);
-    let mut plan = without(f, plan, &|_, v| v, &mut drop);
+    let mut drop = |j: Inst, _: Inst| j == i && !std::mem::replace(&mut first, false);
+    let mut plan = without(plan, &|_, j| j, &mut drop);
     // Ends, since each time something goes.
     while let Some(x) = instances(f, &plan)? {
         let executed = ExecutedPlan::of(f, &plan, Some(&x))?;
         let mut used = EntitySet::<Value>::new();
         used.extend(x.f.results().iter().copied());
-        used.extend(x.f.body_insts().iter().flat_map(|&j| x.f.args(j)).copied());
-        let dead = |v: Value| {
-            !used.contains(v) && executed.origin(v).and_then(|of| executed.first(of)) != Some(v)
+        used.extend(x.f.body_insts().iter().flat_map(|&j| read_by(&x.f, j)));
+        let dead = |v: &Value| {
+            !used.contains(*v) && executed.origin(*v).and_then(|of| executed.first(of)) != Some(*v)
         };
-        let at = |(g, k, n): (usize, usize, usize), _: Value| {
-            x.f.inst_results(x.plan.groups[g].parts[k][n])[0]
-        };
-        let less = without(f, &plan, &at, &mut |_, v| dead(v));
+        let at = |(g, k, n): (usize, usize, usize), _: Inst| x.plan.groups[g].parts[k][n];
+        let less = without(&plan, &at, &mut |_, j| x.f.inst_results(j).iter().all(dead));
         if less == plan {
             break;
         }
@@ -178,18 +177,17 @@ fn once(f: &Function, plan: &Plan, i: Inst) -> Result<Plan, Diagnostic> {
 }
 
 /// The plan without the occurrences of instructions that are to go, and without groups that are then
-/// empty. `value` says what is asked about: the value of an occurrence, from its place.
+/// empty. `instance` says which instance an occurrence is, from its place.
 fn without(
-    f: &Function,
     plan: &Plan,
-    value: &dyn Fn((usize, usize, usize), Value) -> Value,
-    goes: &mut dyn FnMut(Inst, Value) -> bool,
+    instance: &dyn Fn((usize, usize, usize), Inst) -> Inst,
+    goes: &mut dyn FnMut(Inst, Inst) -> bool,
 ) -> Plan {
     let mut groups = Vec::new();
     for (g, group) in plan.groups.iter().enumerate() {
         let mut parts = Vec::new();
         for (k, part) in group.parts.iter().enumerate() {
-            let stays = |&(n, j): &(usize, Inst)| !goes(j, value((g, k, n), f.inst_results(j)[0]));
+            let stays = |&(n, j): &(usize, Inst)| !goes(j, instance((g, k, n), j));
             let part: Vec<Inst> =
                 part.iter().copied().enumerate().filter(stays).map(|(_, j)| j).collect();
             if !part.is_empty() {
@@ -256,7 +254,7 @@ pub(crate) fn with_forms(f: &Function, plan: Plan, like: &Plan) -> Result<Plan, 
         true => Some(known[v]).filter(|form| *form != Storage::Plain),
         false => narrow(&facts, &ranges, v),
     };
-    let values = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
+    let values = f.body_insts().iter().flat_map(|&i| f.inst_results(i)).copied();
     let values = values.filter(|&v| here.contains(v));
     let storage = values.filter_map(|v| Some((v, form(v)?))).collect();
     Ok(Plan { storage, ..plan })

@@ -6,6 +6,7 @@ use crate::analysis::phases::served;
 use crate::lower::instances::{Instances, instances};
 use crate::memory::residuals::{bytes, storage, stored};
 use crate::plan::Plan;
+use adfuse_ir::control::reads;
 use adfuse_ir::{Diagnostic, Function, Inst, Phase, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
@@ -77,10 +78,11 @@ impl<'a> ExecutedPlan<'a> {
         let mut executed = ExecutedPlan { facts, plan, x, home, first, serves };
         for (at, group) in plan.groups.iter().enumerate() {
             for &i in group.parts.iter().flatten() {
-                let v = g.inst_results(i)[0];
-                executed.home[v] = Some(at);
-                if let Some(of) = executed.origin(v) {
-                    executed.first[of].get_or_insert(v);
+                for &v in g.inst_results(i) {
+                    executed.home[v] = Some(at);
+                    if let Some(of) = executed.origin(v) {
+                        executed.first[of].get_or_insert(v);
+                    }
                 }
             }
         }
@@ -135,7 +137,7 @@ impl<'a> ExecutedPlan<'a> {
         let (mut stack, mut seen) = (vec![v], EntitySet::<Value>::new());
         while let Some(v) = stack.pop() {
             let Some(i) = self.made_by(v) else { continue };
-            for &a in self.facts.f.args(i) {
+            for a in reads(self.facts.f, i) {
                 if self.facts.f.literal(a).is_some() || !seen.insert(a) {
                     continue;
                 }
@@ -192,7 +194,7 @@ impl Crossing {
             let own = h.inst(m).phase;
             let (mut stack, mut seen) = (vec![m], EntitySet::<Inst>::new());
             while let Some(i) = stack.pop() {
-                for &a in h.args(i) {
+                for a in reads(h, i) {
                     let Some(v) = executed.origin(a).filter(|_| h.literal(a).is_none()) else {
                         continue;
                     };

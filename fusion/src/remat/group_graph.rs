@@ -87,7 +87,7 @@ impl GroupGraph {
             let made = |&v: &Value| {
                 let insts = needed(facts, group, &[v], &left.kept);
                 let all = insts.iter().flatten();
-                let inner = |l: &Value| insts.iter().flatten().all(|&i| f.inst_results(i)[0] != *l);
+                let inner = |l: &Value| insts.iter().flatten().all(|&i| !f.inst_results(i).contains(l));
                 let mut reads: Vec<Value> =
                     all.clone().flat_map(|&i| leaves(facts, i)).filter(inner).collect();
                 reads.sort_unstable();
@@ -117,7 +117,7 @@ impl GroupGraph {
 }
 
 fn members<'a>(f: &'a Function, group: &'a Group) -> impl Iterator<Item = Value> + 'a {
-    group.parts.iter().flatten().map(|&i| f.inst_results(i)[0])
+    group.parts.iter().flatten().flat_map(|&i| f.inst_results(i)).copied()
 }
 
 /// Values that a group leaves behind.
@@ -135,10 +135,11 @@ pub(crate) fn left(facts: &Facts<'_>, plan: &Plan) -> GroupOutputs {
     for (g, group) in plan.groups.iter().enumerate() {
         for (k, part) in group.parts.iter().enumerate() {
             for &i in part {
-                let v = f.inst_results(i)[0];
-                home[v] = Some((g, k));
-                if left.results.contains(v) {
-                    left.kept.insert(v);
+                for &v in f.inst_results(i) {
+                    home[v] = Some((g, k));
+                    if left.results.contains(v) {
+                        left.kept.insert(v);
+                    }
                 }
                 for leaf in leaves(facts, i) {
                     let constant =

@@ -2,6 +2,7 @@
 
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::plan_at;
+use crate::search::blocks::block_plans;
 use crate::memory::engine::EngineModel;
 use crate::memory::residuals::stored;
 use crate::plan::Plan;
@@ -158,7 +159,8 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     fn point(&self, f: &Function) -> Result<PlanPoint, Diagnostic> {
-        plan_point(f, plan_at(f, &self.options, 0.0)?, &self.options, self.engine)
+        let blocks = block_plans(f, &self.options)?;
+        plan_point(f, plan_at(f, &self.options, 0.0, &blocks)?, &self.options, self.engine)
     }
 
     /// What a plan keeps for later phases, results apart.

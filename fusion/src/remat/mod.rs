@@ -26,6 +26,7 @@ use crate::memory::engine::EngineModel;
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
+use crate::search::blocks::block_plans;
 use crate::search::fastest::plan_attempts;
 use crate::search::measure::Predicted;
 use crate::search::planner::search;
@@ -103,11 +104,12 @@ pub fn plan_frontier(
     let prices = if options.effort == Effort::Off { &PRICES[..1] } else { &PRICES };
     let most = (MEASURED / prices.len() / f.inst_count().max(1)).clamp(16, 48);
     let mut bases: Vec<Plan> = Vec::new();
+    let blocks = block_plans(f, options)?;
     for (_, point) in plan_attempts(f, options, engine)? {
         points.push(point);
     }
     for &price in prices {
-        let base = plan_at(f, options, price)?;
+        let base = plan_at(f, options, price, &blocks)?;
         if bases.contains(&base) {
             continue;
         }

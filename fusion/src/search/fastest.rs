@@ -5,6 +5,7 @@
 //! read them against their order in memory. So the plans of lower efforts are made too, among them the one with a
 //! kernel for each instruction.
 
+use super::blocks::block_plans;
 use super::point::{PlanPoint, measured};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
@@ -36,7 +37,11 @@ struct UnbudgetedPlan {
 
 /// The plans of an effort and the lesser ones, equal ones once. One that is certain to be slower than another is not
 /// made.
-fn attempts(f: &Function, options: &PlanOptions) -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
+fn attempts(
+    f: &Function,
+    options: &PlanOptions,
+    blocks: &[Plan],
+) -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
     let device = &options.device;
     let mut found: Vec<UnbudgetedPlan> = Vec::new();
     for &effort in compared(options.effort) {
@@ -44,7 +49,7 @@ fn attempts(f: &Function, options: &PlanOptions) -> Result<Vec<UnbudgetedPlan>, 
         if effort == Effort::Off && least_unfused(f, device)? > fastest {
             continue;
         }
-        let plan = plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0)?;
+        let plan = plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0, blocks)?;
         if found.iter().all(|a| a.plan != plan) {
             let seconds = cost(&lowered(f, &plan, device)?, device).seconds;
             found.push(UnbudgetedPlan { effort, plan, seconds });
@@ -66,12 +71,16 @@ fn least_unfused(f: &Function, device: &MachineModel) -> Result<f64, Diagnostic>
     Ok(made.map(kernel).sum())
 }
 
-/// The plan of a [prepared](crate::prepare()) function without a budget.
-pub(crate) fn fastest(f: &Function, options: &PlanOptions) -> Result<Plan, Diagnostic> {
+/// The plan of a [prepared](crate::prepare()) function without a budget, with these plans of its blocks.
+pub(crate) fn fastest(
+    f: &Function,
+    options: &PlanOptions,
+    blocks: &[Plan],
+) -> Result<Plan, Diagnostic> {
     if options.effort == Effort::Off {
-        return plan_at(f, options, 0.0);
+        return plan_at(f, options, 0.0, blocks);
     }
-    let mut found = attempts(f, options)?;
+    let mut found = attempts(f, options, blocks)?;
     let least = found.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
     found.retain(|a| a.seconds == least);
     if found.len() > 1 {
@@ -81,11 +90,11 @@ pub(crate) fn fastest(f: &Function, options: &PlanOptions) -> Result<Plan, Diagn
             by_peak.push(point);
         }
         let least = by_peak.into_iter().min_by_key(|point| point.peak);
-        return least.map_or_else(|| plan_at(f, options, 0.0), |point| Ok(point.plan));
+        return least.map_or_else(|| plan_at(f, options, 0.0, blocks), |point| Ok(point.plan));
     }
     match found.pop() {
         Some(attempt) => Ok(attempt.plan),
-        None => plan_at(f, options, 0.0),
+        None => plan_at(f, options, 0.0, blocks),
     }
 }
 
@@ -99,6 +108,6 @@ pub fn plan_attempts(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
-    let made = attempts(f, options)?.into_iter();
+    let made = attempts(f, options, &block_plans(f, options)?)?.into_iter();
     made.map(|a| Ok((a.effort, measured(f, a.plan, options, engine)?.0))).collect()
 }

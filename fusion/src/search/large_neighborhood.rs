@@ -8,6 +8,7 @@ use super::space::PlanSpace;
 use super::state::PlanState;
 use super::walk::{SearchOptions, SearchResult, walk};
 use crate::plan::Plan;
+use adfuse_ir::control::reads;
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::{Builder, Function, Inst, Value};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -92,7 +93,7 @@ impl<'f> Neighborhood<'f> {
         let mut outside = EntitySet::<Value>::new();
         stack.extend(groups.iter().flat_map(|g| &g.parts).flatten().copied());
         while let Some(i) = stack.pop() {
-            for &a in f.args(i) {
+            for a in reads(f, i) {
                 match space.maker(a) {
                     Some(j) if members.contains(j) => {}
                     Some(j) if state.inlined[j] || space.is_constant(a) => {
@@ -109,7 +110,7 @@ impl<'f> Neighborhood<'f> {
         }
         let (mut b, mut copier) = (Builder::new(f.name.clone()), Copier::new(f));
         let values = f.params().iter().copied();
-        let computed = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
+        let computed = f.body_insts().iter().flat_map(|&i| f.inst_results(i)).copied();
         for v in values.chain(computed).filter(|&v| outside.contains(v)) {
             let new = b.param(f.ty(v).clone(), f.name_of(v));
             copier.set(v, new);
@@ -126,7 +127,7 @@ impl<'f> Neighborhood<'f> {
             needed.extend(space.reads(state, i));
         }
         let left = f.body_insts().iter().filter(|&&i| members.contains(i));
-        let left = left.map(|&i| f.inst_results(i)[0]).filter(|&v| needed.contains(v));
+        let left = left.flat_map(|&i| f.inst_results(i)).copied().filter(|&v| needed.contains(v));
         let results: Vec<Value> = left.filter_map(|v| copier.find(v)).collect();
         b.set_results(&results);
         let made = b.finish().ok()?;
@@ -135,7 +136,7 @@ impl<'f> Neighborhood<'f> {
             *i = new[*i]?;
         }
         let inline = f.body_insts().iter().filter(|&&i| state.inlined[i]);
-        let forms = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
+        let forms = f.body_insts().iter().flat_map(|&i| f.inst_results(i)).copied();
         let forms = forms.filter_map(|v| Some((copier.find(v)?, state.forms[v])));
         let plan = Plan {
             inline: inline.filter_map(|&i| new[i]).collect(),

@@ -9,6 +9,7 @@
 //! lowers to a program that the verifier accepts.
 
 pub(crate) mod apply;
+pub(crate) mod blocks;
 pub(crate) mod fastest;
 pub(crate) mod features;
 pub(crate) mod large_neighborhood;

@@ -140,7 +140,7 @@ impl PlanSpace<'_> {
         let mut pairs = BTreeSet::new();
         let f = self.facts.f;
         let values = f.params().iter().copied();
-        let computed = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
+        let computed = f.body_insts().iter().flat_map(|&i| f.inst_results(i)).copied();
         for v in values.chain(computed.filter(|&v| !state.written_out_value(self, v))) {
             let read = &uses.read[v];
             for &made in &uses.made[v] {

@@ -1,5 +1,6 @@
 //! Planning without a budget: the fastest greedy plan, improved by search if the effort asks for it.
 
+use super::blocks::block_plans;
 use super::fastest::fastest;
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
@@ -22,7 +23,7 @@ use adfuse_ir::{Diagnostic, Function};
 pub fn plan(f: &Function, options: &PlanOptions) -> Result<Plan, Diagnostic> {
     match options.effort {
         Effort::Search => searched(f, options, &AnyEngine),
-        _ => fastest(f, options),
+        _ => fastest(f, options, &block_plans(f, options)?),
     }
 }
 
@@ -69,8 +70,9 @@ pub(crate) fn searched(
     let space = PlanSpace::new(f, options, engine, &Predicted)?;
     let mut best: Option<(PlanPrice, Plan)> = None;
     let mut first = None;
-    let plans = std::iter::once(fastest(f, options))
-        .chain(PRICES.into_iter().map(|price| plan_at(f, options, price)));
+    let blocks = &space.head.blocks;
+    let plans = std::iter::once(fastest(f, options, blocks))
+        .chain(PRICES.into_iter().map(|price| plan_at(f, options, price, blocks)));
     for plan in plans {
         let plan = plan?;
         first.get_or_insert_with(|| plan.clone());
@@ -81,7 +83,7 @@ pub(crate) fn searched(
         }
     }
     let begun = best.map(|(_, plan)| plan).or(first);
-    let Some(plan) = begun else { return plan_at(f, options, 0.0) };
+    let Some(plan) = begun else { return plan_at(f, options, 0.0, blocks) };
     let wanted = SearchOptions::default();
     let found = search(&space, &plan, &wanted, &mut Uniform::new(wanted.seed));
     // What has no program is refused when it is lowered, with the reason.

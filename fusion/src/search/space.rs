@@ -1,5 +1,6 @@
 //! The plans of a function, with their options and their cost.
 
+use super::blocks::block_plans;
 use super::measure::Measure;
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
@@ -45,6 +46,7 @@ impl<'f> PlanSpace<'f> {
             inline: Vec::new(),
             groups: Vec::new(),
             storage: Vec::new(),
+            blocks: block_plans(f, options)?,
         };
         let ranges = ValueRanges::of(&facts);
         Ok(PlanSpace { facts, options, engine, measure, results, ranges, head })

@@ -109,7 +109,7 @@ impl PlanSpace<'_> {
     pub fn plan(&self, state: &PlanState) -> Plan {
         let f = self.facts.f;
         let uses = self.uses(state);
-        let values = f.body_insts().iter().map(|&i| f.inst_results(i)[0]);
+        let values = f.body_insts().iter().flat_map(|&i| f.inst_results(i)).copied();
         let left = values.filter(|&v| {
             state.forms[v] != Storage::Plain && uses.crosses[v] && !self.results.contains(v)
         });
@@ -145,7 +145,9 @@ impl PlanSpace<'_> {
                         uses.read[v].push(part_slot);
                     }
                 }
-                uses.made[self.facts.f.inst_results(i)[0]].push(part_slot);
+                for &v in self.facts.f.inst_results(i) {
+                    uses.made[v].push(part_slot);
+                }
             }
         }
         uses

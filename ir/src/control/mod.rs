@@ -12,7 +12,7 @@ mod outline;
 mod place;
 mod prune;
 
-pub use crate::captures::captures;
+pub use crate::captures::{captures, reads};
 pub use crate::op::{Entered, LoopRoles, Signature, Trips, element, signature, stacked};
 pub use flow::{Follow, reach};
 pub use liveness::Liveness;

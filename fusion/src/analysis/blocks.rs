@@ -1,0 +1,36 @@
+//! The regions of loops and branches as functions of their own, which are planned by themselves.
+
+use crate::analysis::facts::is_control;
+use adfuse_ir::control::{Outlined, outline};
+use adfuse_ir::op::Control;
+use adfuse_ir::{Function, Inst};
+
+/// A region of a loop or a branch as a function of its own: the captured values are its first parameters, without
+/// names, so that its text does not depend on the function around it.
+///
+/// # Panics
+/// If the instruction has no such region.
+pub fn block_function(f: &Function, i: Inst, region: usize) -> Outlined {
+    let mut outlined = outline(f, f.inst(i).regions[region]);
+    let func = &mut outlined.func;
+    func.name = format!("{}.{}", f.name, block_name(f, i, region));
+    let captured: Vec<_> = func.params()[..outlined.captures.len()].to_vec();
+    captured.into_iter().for_each(|p| func.set_name(p, None));
+    outlined
+}
+
+/// What a region of a loop or a branch is called.
+pub(crate) fn block_name(f: &Function, i: Inst, region: usize) -> String {
+    match (f.op(i).control(), region) {
+        (Some(Control::Branch), k) => format!("case{k}"),
+        (Some(Control::While), 0) => "test".into(),
+        (Some(Control::Loop(_)), 1) => "back".into(),
+        _ => "step".into(),
+    }
+}
+
+/// The loops and branches of a function that are in none themselves, each with the numbers of its regions.
+pub(crate) fn blocks(f: &Function) -> impl Iterator<Item = (Inst, usize)> + '_ {
+    let control = f.body_insts().iter().copied().filter(|&i| is_control(f, i));
+    control.flat_map(|i| (0..f.inst(i).regions.len()).map(move |r| (i, r)))
+}

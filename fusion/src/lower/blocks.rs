@@ -1,0 +1,226 @@
+//! Loops and branches: their regions become programs of their own.
+
+use super::Lower;
+use super::lowered;
+use crate::analysis::blocks::block_function;
+use crate::plan::graph_hash;
+use adfuse_ir::control::{Entered, LoopRoles, Trips};
+use adfuse_ir::kernel::{
+    Back, Block, BlockInput, Branch, Buffer, BufferData, Carry, Loop, LoopTrips, Operand, Role,
+    Step, verify,
+};
+use adfuse_ir::op::Control;
+use adfuse_ir::verify::at_inst;
+use adfuse_ir::{Diagnostic, Inst, Kind, Literal, TensorType, Value};
+use std::ops::Range;
+
+impl Lower<'_> {
+    /// The step of a loop or a branch. What it reads and writes is in buffers.
+    pub(super) fn control(&mut self, i: Inst) -> Result<Step, Diagnostic> {
+        let f = self.facts.f;
+        let internal = || Diagnostic::new(at_inst(f, i), Kind::Internal, "no loop and no branch");
+        match f.op(i).control().ok_or_else(internal)? {
+            Control::Branch => self.branch(i),
+            Control::While => self.while_loop(i),
+            Control::Loop(_) => self.counted_loop(i),
+            Control::Call => Err(internal()),
+        }
+    }
+
+    fn branch(&mut self, i: Inst) -> Result<Step, Diagnostic> {
+        let f = self.facts.f;
+        let selector = self.scalar(i, f.args(i)[0])?;
+        let blocks = (0..f.inst(i).regions.len()).map(|r| self.block(i, r, &[]));
+        let blocks = blocks.collect::<Result<_, _>>()?;
+        let outputs = self.results_of(i, 0..f.inst_results(i).len())?;
+        Ok(Step::Branch(Branch { name: self.step_name(i), selector, blocks, outputs }))
+    }
+
+    fn while_loop(&mut self, i: Inst) -> Result<Step, Diagnostic> {
+        let f = self.facts.f;
+        let count = f.args(i).len();
+        let entered: Vec<BlockInput> = (0..count).map(BlockInput::Carry).collect();
+        let most = f.attrs(i).int("max_trips").unsigned_abs();
+        let test = self.block(i, 0, &entered)?;
+        Ok(Step::Loop(Box::new(Loop {
+            name: self.step_name(i),
+            trips: LoopTrips::While { test, most },
+            reverse: false,
+            carries: self.carries(i, 0..count, 0..count)?,
+            step: self.block(i, 1, &entered)?,
+            stacks: Vec::new(),
+            back: None,
+        })))
+    }
+
+    fn counted_loop(&mut self, i: Inst) -> Result<Step, Diagnostic> {
+        let f = self.facts.f;
+        let roles = LoopRoles::at(f, i);
+        let regions = &f.inst(i).regions;
+        let down = roles.step(f, regions[0]);
+        let entered = self.entered(i, &roles, &down)?;
+        let step = self.block(i, 0, &entered)?;
+        let mut back = None;
+        if let Some(&region) = regions.get(1) {
+            let up = roles.back(f, region);
+            let entered = self.entered(i, &roles, &up)?;
+            back = Some(Back {
+                checkpoints: f.attrs(i).int("checkpoints").unsigned_abs(),
+                carries: self.carries(i, roles.up_args(), roles.up_results())?,
+                step: self.block(i, 1, &entered)?,
+                stacks: self.results_of(i, roles.zs_results())?,
+            });
+        }
+        let mut made = Loop {
+            name: self.step_name(i),
+            trips: self.trips(i, &roles)?,
+            reverse: roles.reverse,
+            carries: self.carries(i, roles.carry_args(), roles.carry_results())?,
+            step,
+            stacks: self.results_of(i, roles.ys_results())?,
+            back,
+        };
+        let kept = default_checkpoints(&made, |b| self.program.buffers[b].bytes());
+        if let Some(back) = made.back.as_mut().filter(|back| back.checkpoints == 0) {
+            back.checkpoints = kept;
+        }
+        Ok(Step::Loop(Box::new(made)))
+    }
+
+    fn trips(&mut self, i: Inst, roles: &LoopRoles) -> Result<LoopTrips, Diagnostic> {
+        let f = self.facts.f;
+        let known = |n: i64| LoopTrips::Known(n.max(0).unsigned_abs());
+        let number = |v: Value| f.literal(v).map(Literal::to_i64);
+        Ok(match roles.trips(f, i) {
+            Trips::Length(n) => match n.known() {
+                Some(n) => LoopTrips::Known(n),
+                None => return Err(self.broken(i)),
+            },
+            Trips::Count(n) => match number(n) {
+                Some(n) => known(n),
+                None => LoopTrips::Count(self.scalar(i, n)?),
+            },
+            Trips::Range(from, to) => match (number(from), number(to)) {
+                (Some(0), Some(to)) => known(to),
+                _ => LoopTrips::Range(self.scalar(i, from)?, self.scalar(i, to)?),
+            },
+        })
+    }
+
+    /// What the parameters of a region of a loop are, captured values apart.
+    fn entered(
+        &mut self,
+        i: Inst,
+        roles: &LoopRoles,
+        at: &Entered,
+    ) -> Result<Vec<BlockInput>, Diagnostic> {
+        let mut inputs: Vec<BlockInput> = Vec::new();
+        inputs.extend(at.index.map(|_| BlockInput::Index));
+        inputs.extend((0..at.carry.len()).map(BlockInput::Carry));
+        inputs.extend((0..at.up.len()).map(BlockInput::Returned));
+        let scanned = roles.xs_args().take(at.xs.len());
+        for k in scanned.chain(roles.ws_args().take(at.ws.len())) {
+            inputs.push(self.scanned(i, self.facts.f.args(i)[k])?);
+        }
+        Ok(inputs)
+    }
+
+    /// What a step sees of an operand that is scanned: of one value everywhere, an element that is the same for all.
+    fn scanned(&mut self, i: Inst, v: Value) -> Result<BlockInput, Diagnostic> {
+        let f = self.facts.f;
+        match f.literal(v) {
+            Some(l) => {
+                let element = adfuse_ir::control::element(f.ty(v));
+                Ok(BlockInput::Whole(self.constant(i, &element, l)?))
+            }
+            None => Ok(BlockInput::Element(self.buffer(i, v)?)),
+        }
+    }
+
+    /// The program of a region, with its captured values and its other inputs.
+    fn block(&mut self, i: Inst, region: usize, inner: &[BlockInput]) -> Result<Block, Diagnostic> {
+        let f = self.facts.f;
+        let block = block_function(f, i, region);
+        let graph = graph_hash(&block.func);
+        let Some(plan) = self.plan.blocks.iter().find(|plan| plan.graph == graph) else {
+            let m = format!("the plan has no plan for the block @{}", block.func.name);
+            return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+        };
+        let located = |d: Diagnostic| Diagnostic { at: at_inst(f, i), ..d };
+        let program = lowered(&block.func, plan, self.device).map_err(located)?;
+        let program = verify(program).map_err(|mut all| located(all.swap_remove(0)))?;
+        let mut inputs = Vec::new();
+        for &v in &block.captures {
+            inputs.push(BlockInput::Whole(self.buffer(i, v)?));
+        }
+        inputs.extend_from_slice(inner);
+        Ok(Block { program, inputs })
+    }
+
+    fn carries(
+        &self,
+        i: Inst,
+        from: Range<usize>,
+        to: Range<usize>,
+    ) -> Result<Vec<Carry>, Diagnostic> {
+        let f = self.facts.f;
+        let results = self.results_of(i, to)?;
+        let carry = |(k, to)| {
+            let v = f.args(i)[k];
+            let from = match f.literal(v) {
+                Some(l) => Operand::Literal(l),
+                None => Operand::Buffer(self.buffer(i, v)?),
+            };
+            Ok(Carry { from, to })
+        };
+        from.zip(results).map(carry).collect()
+    }
+
+    fn results_of(&self, i: Inst, these: Range<usize>) -> Result<Vec<Buffer>, Diagnostic> {
+        let results = self.facts.f.inst_results(i);
+        these.map(|k| self.buffer(i, results[k])).collect()
+    }
+
+    fn buffer(&self, i: Inst, v: Value) -> Result<Buffer, Diagnostic> {
+        self.buffers[v].ok_or_else(|| self.broken(i))
+    }
+
+    /// The buffer of a scalar, which may be a literal.
+    fn scalar(&mut self, i: Inst, v: Value) -> Result<Buffer, Diagnostic> {
+        let f = self.facts.f;
+        match f.literal(v) {
+            Some(l) => self.constant(i, &f.ty(v).clone(), l),
+            None => self.buffer(i, v),
+        }
+    }
+
+    /// A constant with one value everywhere.
+    fn constant(&mut self, i: Inst, ty: &TensorType, l: Literal) -> Result<Buffer, Diagnostic> {
+        let count = ty.elements().and_then(|n| usize::try_from(n).ok());
+        let (Some(count), Some(dims)) = (count, ty.dims()) else { return Err(self.broken(i)) };
+        let dims = dims.iter().map(|&n| n as i64).collect();
+        let name = self.number();
+        let data = BufferData::new(name, ty.dtype, dims, Role::Constant(vec![l; count]));
+        Ok(self.program.buffers.push(data))
+    }
+
+    fn step_name(&self, i: Inst) -> String {
+        self.facts.f.op(i).name().into()
+    }
+
+    fn broken(&self, i: Inst) -> Diagnostic {
+        let m = "a loop or a branch reads or leaves what is in no buffer";
+        Diagnostic::new(at_inst(self.facts.f, i), Kind::Internal, m)
+    }
+}
+
+/// Bytes of checkpoints up to which all states of a loop of unknown length are kept, where nothing says how many.
+const KEPT_BYTES: u64 = 64 << 20;
+
+/// Checkpoints of a way back where nothing says how many: a state for each step where there are few enough of them,
+/// and what fits into [`KEPT_BYTES`] otherwise, at least 32.
+fn default_checkpoints(made: &Loop, bytes: impl Fn(Buffer) -> u64) -> u64 {
+    let state = made.carries.iter().map(|c| bytes(c.to)).fold(1, u64::saturating_add);
+    let most = (KEPT_BYTES / state).max(32);
+    made.trips.known().unwrap_or(most).clamp(1, most)
+}
