@@ -17,7 +17,7 @@ pub mod remat;
 pub mod search;
 
 pub use adfuse_ir::kernel::InPlace;
-pub use analysis::blocks::block_function;
+pub use plan::blocks::block_function;
 pub use cost::operations::Ops;
 pub use cost::{Bottleneck, Cost, StepCost, cost, step_cost};
 pub use explain::candidates::{Candidate, Relation, candidates};

@@ -5,11 +5,12 @@ pub(crate) use super::class::InstClass;
 use super::index_columns::{IndexColumn, columns};
 use super::shifts::Shifts;
 use super::weight::weight;
+use crate::plan::blocks::is_control;
 use crate::plan::lossy::{copied, read_back};
 use adfuse_ir::control::reads;
 use adfuse_ir::index::{IndexExpr, ViewMap};
 use adfuse_ir::kernel::Extents;
-use adfuse_ir::op::{Body, Control, Indirect, ViewCx};
+use adfuse_ir::op::{Body, Indirect, ViewCx};
 use adfuse_ir::scalar::ScalarProgram;
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{At, DType, Diagnostic, Function, Inst, Kind, Literal, Op, Value, ValueDef};
@@ -459,13 +460,5 @@ pub(crate) fn folded(facts: &Facts<'_>, i: Inst) -> SmallVec<[bool; 8]> {
     match facts.class[i] {
         InstClass::Reduce(m) if m.is_arg() => (0..rank).map(|d| d == attrs.int("axis")).collect(),
         _ => (0..rank).map(|d| attrs.ints("axes").contains(&d)).collect(),
-    }
-}
-
-/// Whether an instruction is a loop or a branch.
-pub(crate) fn is_control(f: &Function, i: Inst) -> bool {
-    match f.op(i).control() {
-        Some(Control::Branch | Control::Loop(_) | Control::While) => true,
-        Some(Control::Call) | None => false,
     }
 }

@@ -1,7 +1,6 @@
 //! Facts about a function before planning: extents, loop axes, classes, value ranges.
 
 pub(crate) mod axes;
-pub(crate) mod blocks;
 pub(crate) mod class;
 pub(crate) mod contraction_operands;
 pub(crate) mod facts;

@@ -4,12 +4,14 @@
 //! `docs/planner.md` has the rules.
 
 pub(crate) mod access_cost;
+pub(crate) mod blocks;
 pub(crate) mod footprint;
 pub(crate) mod operations;
 pub(crate) mod traffic;
 
 use crate::plan::machine_model::MachineModel;
 use access_cost::AccessPattern;
+use blocks::of_blocks;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::{Argsort, Attend, Contract, Kernel, Member, Program, Role, Scatter, Step};
 use adfuse_ir::scalar::Func;
@@ -289,6 +291,9 @@ fn is_narrow(dtype: DType) -> bool {
 const ENOUGH_THREADS: f64 = 0.25;
 
 fn priced(program: &Program, step: &Step, device: &MachineModel, moved: &Traffic) -> StepCost {
+    if let Some(cost) = of_blocks(step, device) {
+        return cost;
+    }
     let mut load = StepLoad::new(program, device);
     let mut launches = 1;
     match step {
@@ -304,6 +309,7 @@ fn priced(program: &Program, step: &Step, device: &MachineModel, moved: &Traffic
             load.add(&work, 1.0);
         }
         Step::Transfer(_) => load.busy = 1.0,
+        // Above.
         Step::Loop(_) | Step::Branch(_) => {}
     }
     // Partial results are joined by a second pass; a library's memory is its own affair.

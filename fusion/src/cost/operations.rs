@@ -340,6 +340,11 @@ pub struct Ops {
 
 impl Ops {
     fn join(&mut self, other: &Ops) {
+        self.add_times(other, 1);
+    }
+
+    /// Adds operations that are done so many times.
+    pub(super) fn add_times(&mut self, other: &Ops, times: u64) {
         let Ops { simple, special, contract_f32, contract_f16, contract_f64, integer } = self;
         for (mine, theirs) in [
             (simple, other.simple),
@@ -349,7 +354,7 @@ impl Ops {
             (contract_f64, other.contract_f64),
             (integer, other.integer),
         ] {
-            *mine = mine.saturating_add(theirs);
+            *mine = mine.saturating_add(theirs.saturating_mul(times));
         }
     }
 }

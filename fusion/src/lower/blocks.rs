@@ -2,7 +2,7 @@
 
 use super::Lower;
 use super::lowered;
-use crate::analysis::blocks::block_function;
+use crate::plan::blocks::block_function;
 use crate::plan::graph_hash;
 use adfuse_ir::control::{Entered, LoopRoles, Trips};
 use adfuse_ir::kernel::{

@@ -3,6 +3,7 @@
 //! A plan is data. It belongs to one prepared function, which it identifies by a hash of its text, and is applied by
 //! [`lower`](crate::lower()).
 
+pub(crate) mod blocks;
 pub(crate) mod lossy;
 pub(crate) mod machine_model;
 pub(crate) mod names;

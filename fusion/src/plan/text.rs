@@ -11,15 +11,19 @@
 //!   group %0, %3, %5
 //!   group %7; %9, %10
 //!   store %5 as b1
+//!   plan @loss.step {
+//!     ..
+//!   }
 //! }
 //! ```
 //!
 //! Values have the names of the prepared function's text. The parts of a group are separated by `;`. Lossy copies are
 //! part of the function ([`crate::prepass::lossy`]); they are repeated here so that the function can be made from one
-//! without copies.
+//! without copies. The plans of the blocks of loops and branches follow at the end.
 
 use super::lossy::{LossyCopy, Narrow, lossy_copies};
-use super::{Group, Plan, short_hash};
+use super::{Group, Plan, graph_hash, short_hash};
+use crate::plan::blocks::{block_function, blocks};
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::text::Names;
 use adfuse_ir::{At, Diagnostic, Fp, Function, Inst, Kind, Span, Value, ValueDef};
@@ -58,8 +62,20 @@ pub(crate) fn print(plan: &Plan, f: &Function, names: &Names) -> String {
     for (v, storage) in &plan.storage {
         line(format!("store %{} as {}", names.get(*v), form(*storage)));
     }
+    let functions = block_functions(f);
+    for block in &plan.blocks {
+        if let Some((_, func)) = functions.iter().find(|(graph, _)| *graph == block.graph) {
+            block.text(func).lines().for_each(|text| line(text.into()));
+        }
+    }
     out.push_str("}\n");
     out
+}
+
+/// The functions of the blocks of a function, with their hashes.
+fn block_functions(f: &Function) -> Vec<(String, Function)> {
+    let func = |(i, region)| block_function(f, i, region).func;
+    blocks(f).map(func).map(|func| (graph_hash(&func), func)).collect()
 }
 
 fn form(storage: Storage) -> String {
@@ -135,8 +151,11 @@ impl PlanReader<'_> {
             inline: Vec::new(),
             groups: Vec::new(),
             storage: Vec::new(),
+            blocks: Vec::new(),
         };
         let (mut open, mut closed) = (false, false);
+        // Where the plan of a block begins, and how many plans are open there.
+        let mut inner: Option<(usize, usize)> = None;
         let mut lossy: Vec<(Value, Narrow)> = Vec::new();
         let mut next = 0;
         for line in text.split_inclusive('\n') {
@@ -148,6 +167,16 @@ impl PlanReader<'_> {
                 continue;
             }
             let (word, rest) = trimmed.split_once(' ').unwrap_or((trimmed, ""));
+            if open && !closed && (word == "plan" || inner.is_some()) {
+                let (start, mut depth) = inner.unwrap_or((next - line.len(), 0));
+                depth += usize::from(word == "plan");
+                depth -= usize::from(trimmed == "}");
+                inner = (depth > 0).then_some((start, depth));
+                if inner.is_none() {
+                    plan.blocks.push(self.block(&text[start..next], start)?);
+                }
+                continue;
+            }
             match (open, closed, word) {
                 (false, _, "plan") => {
                     let name = rest.strip_suffix('{').map(str::trim);
@@ -176,6 +205,25 @@ impl PlanReader<'_> {
             return self.fail(Kind::Usage, m);
         }
         Ok(plan)
+    }
+
+    /// Reads the plan of a block, which begins at a place in the text.
+    fn block(&mut self, text: &str, start: usize) -> Result<Plan, Diagnostic> {
+        (self.at, self.len) = (start, text.len());
+        let graph = text.lines().find_map(|line| line.trim().strip_prefix("graph "));
+        let found = block_functions(self.f).into_iter().find(|(known, _)| Some(&**known) == graph);
+        let Some((_, func)) = found else {
+            let m = format!("@{} has no block that this is a plan of", self.f.name);
+            return self.fail(Kind::Usage, m);
+        };
+        parse(text, &func, &Names::of(&func)).map_err(|mut d| {
+            if let Some(span) = &mut d.at.span {
+                let by = u32::try_from(start).unwrap_or(u32::MAX);
+                span.start = span.start.saturating_add(by);
+                span.end = span.end.saturating_add(by);
+            }
+            d
+        })
     }
 
     /// Reads a line inside of the plan: its first word, and the rest of it.

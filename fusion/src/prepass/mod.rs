@@ -3,6 +3,7 @@
 
 pub(crate) mod concat_tree;
 pub(crate) mod lossy;
+pub(crate) mod regions;
 pub(crate) mod scatter_to_select;
 pub(crate) mod split;
 pub(crate) mod unroll_windows;
@@ -10,6 +11,7 @@ pub(crate) mod unroll_windows;
 use adfuse_ir::rewrite::{Exactness, RuleTable, cse, dce, inline, simplify};
 use adfuse_ir::{Diagnostic, Function, Module};
 use concat_tree::concatenations_as_trees;
+use regions::regions_prepared;
 use scatter_to_select::scatters_to_choices;
 use unroll_windows::windows_written_out;
 
@@ -55,6 +57,11 @@ pub const PREPASSES: &[Prepass] = &[
         name: "concat_tree",
         about: "a concatenation of many operands becomes a tree of concatenations of few",
         run: |_, f| concatenations_as_trees(&f),
+    },
+    Prepass {
+        name: "regions",
+        about: "regions of loops and branches take these passes too",
+        run: regions_prepared,
     },
     Prepass {
         name: "cse",

@@ -1,7 +1,7 @@
 //! Plans of the blocks of loops and branches.
 
 use super::planner::plan;
-use crate::analysis::blocks::{block_function, blocks};
+use crate::plan::blocks::{block_function, blocks};
 use crate::plan::options::PlanOptions;
 use crate::plan::{Plan, graph_hash};
 use adfuse_ir::verify::at_inst;

@@ -1,6 +1,5 @@
 //! The regions of loops and branches as functions of their own, which are planned by themselves.
 
-use crate::analysis::facts::is_control;
 use adfuse_ir::control::{Outlined, outline};
 use adfuse_ir::op::Control;
 use adfuse_ir::{Function, Inst};
@@ -33,4 +32,12 @@ pub(crate) fn block_name(f: &Function, i: Inst, region: usize) -> String {
 pub(crate) fn blocks(f: &Function) -> impl Iterator<Item = (Inst, usize)> + '_ {
     let control = f.body_insts().iter().copied().filter(|&i| is_control(f, i));
     control.flat_map(|i| (0..f.inst(i).regions.len()).map(move |r| (i, r)))
+}
+
+/// Whether an instruction is a loop or a branch.
+pub(crate) fn is_control(f: &Function, i: Inst) -> bool {
+    match f.op(i).control() {
+        Some(Control::Branch | Control::Loop(_) | Control::While) => true,
+        Some(Control::Call) | None => false,
+    }
 }

@@ -1,0 +1,111 @@
+//! The cost of loops and branches: that of their blocks, as often as they run.
+
+use super::operations::Ops;
+use super::{Bottleneck, Cost, StepCost, cost};
+use crate::plan::machine_model::MachineModel;
+use adfuse_ir::kernel::{Block, Branch, Loop, Step};
+
+/// Steps that a loop is taken to have where the program does not say how many.
+const GUESSED_TRIPS: u64 = 100;
+
+/// What a loop or a branch costs; `None` for other steps.
+pub(super) fn of_blocks(step: &Step, device: &MachineModel) -> Option<StepCost> {
+    let mut sum = BlockSum { device, all: nothing() };
+    match step {
+        Step::Loop(l) => sum.repeated(l),
+        Step::Branch(branch) => sum.one_of(branch),
+        _ => return None,
+    }
+    Some(sum.all)
+}
+
+fn nothing() -> StepCost {
+    StepCost {
+        reads: 0,
+        writes: 0,
+        ops: Ops::default(),
+        launches: 0,
+        registers: 0,
+        occupancy: 1.0,
+        recomputed: 0,
+        resident: true,
+        seconds: 0.0,
+        bound: Bottleneck::Launch,
+    }
+}
+
+struct BlockSum<'d> {
+    device: &'d MachineModel,
+    all: StepCost,
+}
+
+impl BlockSum<'_> {
+    fn repeated(&mut self, l: &Loop) {
+        let trips = l.trips.known().unwrap_or(GUESSED_TRIPS);
+        if let Some(test) = l.trips.test() {
+            self.add(test, trips.saturating_add(1));
+        }
+        let forward = match &l.back {
+            None => trips,
+            Some(back) => forward_steps(trips, back.checkpoints),
+        };
+        self.add(&l.step, forward);
+        if let Some(back) = &l.back {
+            self.add(&back.step, trips);
+        }
+    }
+
+    /// One of them, and it may be the dearest.
+    fn one_of(&mut self, branch: &Branch) {
+        let costs = branch.blocks.iter().map(|block| (block, cost(&block.program, self.device)));
+        let dearest = costs.max_by(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds));
+        if let Some((_, of)) = dearest {
+            self.times(&of, 1);
+        }
+    }
+
+    fn add(&mut self, block: &Block, times: u64) {
+        self.times(&cost(&block.program, self.device), times);
+    }
+
+    fn times(&mut self, of: &Cost, times: u64) {
+        let StepCost { reads, writes, ops, launches, registers, occupancy, recomputed, .. } =
+            &mut self.all;
+        for step in &of.steps {
+            *reads = reads.saturating_add(step.reads.saturating_mul(times));
+            *writes = writes.saturating_add(step.writes.saturating_mul(times));
+            *recomputed = recomputed.saturating_add(step.recomputed.saturating_mul(times));
+            ops.add_times(&step.ops, times);
+            *registers = step.registers.max(*registers);
+            *occupancy = occupancy.min(step.occupancy);
+            let begun = u64::from(step.launches).saturating_mul(times);
+            *launches = launches.saturating_add(u32::try_from(begun).unwrap_or(u32::MAX));
+        }
+        let seconds = of.seconds * times as f64;
+        if seconds > self.all.seconds
+            && let Some(slowest) =
+                of.steps.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds))
+        {
+            self.all.bound = slowest.bound;
+        }
+        self.all.seconds += seconds;
+    }
+}
+
+/// Steps forward that a way back over `trips` steps takes with so many checkpoints, the first way included: `r n - C(c +
+/// r, r - 1)` for the least `r` with `C(c + r, c) >= n` (Griewank and Walther, *Revolve*, ACM TOMS 2000).
+pub(crate) fn forward_steps(trips: u64, checkpoints: u64) -> u64 {
+    if checkpoints >= trips {
+        return trips;
+    }
+    let (n, c) = (u128::from(trips), u128::from(checkpoints.max(1)));
+    // C(c + r, c) and C(c + r, r - 1) for r = 1, 2, ..
+    let (mut r, mut reach, mut less) = (1u128, c + 1, 1u128);
+    while reach < n {
+        r += 1;
+        reach = reach.saturating_mul(c + r) / r;
+        // C(c + r, r - 1) = C(c + r, r) r / (c + 1).
+        less = reach.saturating_mul(r) / (c + 1);
+    }
+    u64::try_from((r * n).saturating_sub(less)).unwrap_or(u64::MAX)
+}
