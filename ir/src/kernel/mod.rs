@@ -19,7 +19,9 @@ pub mod text;
 mod verify;
 mod visit;
 
-pub use block::{Back, Block, BlockInput, Branch, Carry, Loop, LoopTrips, SLOT};
+pub use block::{
+    Back, Block, BlockInput, Branch, Carry, Loop, LoopTrips, MAX_NESTING, MAX_TRIPS, SLOT,
+};
 pub use buffer::{Buffer, BufferData, Extents, Role, Space, Storage};
 pub use in_place::{InPlace, Lives, in_place, lives};
 pub use loops::loops;
