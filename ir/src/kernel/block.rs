@@ -133,6 +133,17 @@ impl Block {
     }
 }
 
+impl Branch {
+    /// The number of the block that a selector of this value selects.
+    pub fn taken(&self, is_bool: bool, selector: i64) -> usize {
+        let last = self.blocks.len().saturating_sub(1);
+        match is_bool {
+            true => usize::from(selector == 0).min(last),
+            false => usize::try_from(selector.max(0)).unwrap_or(last).min(last),
+        }
+    }
+}
+
 impl LoopTrips {
     /// How many steps there are, where that is known before the program runs.
     pub fn known(&self) -> Option<u64> {
@@ -165,6 +176,16 @@ impl Loop {
     pub fn blocks(&self) -> impl Iterator<Item = &Block> {
         let back = self.back.as_ref().map(|back| &back.step);
         self.trips.test().into_iter().chain([&self.step]).chain(back)
+    }
+
+    /// The op of the table that it is made of, by the word that people write.
+    pub fn op(&self) -> &'static str {
+        match (&self.trips, &self.back) {
+            (LoopTrips::While { .. }, _) => "while",
+            (_, Some(_)) | (LoopTrips::Count(_), None) => "adjoint",
+            (LoopTrips::Range(..), None) => "fori",
+            (LoopTrips::Known(_), None) => "scan",
+        }
     }
 
     /// All that is carried, on the way back too.
