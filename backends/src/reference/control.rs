@@ -2,6 +2,7 @@
 
 use super::eval::Eval;
 use super::tensor::EvalTensor;
+use crate::runtime::limits::{loop_too_long, too_many_steps};
 use adfuse_ir::control::{Entered, LoopRoles, Trips};
 use adfuse_ir::{At, DType, Diagnostic, Inst, Kind, Literal, TensorType, Value};
 use std::ops::Range;
@@ -45,8 +46,7 @@ impl Eval<'_> {
                 return Ok(carry);
             }
             if trips == most {
-                let m = format!("`while` takes more than {most} steps");
-                return Err(Diagnostic::new(At::default(), Kind::Limit, m));
+                return Err(loop_too_long(most));
             }
             trips += 1;
             self.enter(&f.region(body).params, carry.iter());
@@ -73,8 +73,7 @@ impl Eval<'_> {
         };
         let trips = trips.max(0);
         if trips as u64 > self.max_trips {
-            let m = format!("`{}` takes {trips} steps, the limit is {}", f.op(i), self.max_trips);
-            return Err(Diagnostic::new(At::default(), Kind::Limit, m));
+            return Err(too_many_steps(&f.op(i).to_string(), trips as u64, self.max_trips));
         }
         let index = match roles.lead {
             2 => f.ty(f.args(i)[0]).dtype,

@@ -3,11 +3,13 @@
 //! It is slow, safe, and has no code generator, so its results define the meaning of a plan. It checks the layout of
 //! the arena as other engines do, although it stores each value separately.
 
-use super::kernel::{run_observed, run_with};
+use super::kernel::state::RunEnvironment;
+use super::kernel::{run_observed, run_within};
 use crate::runtime::arena_layout::{ArenaLayout, check};
 use crate::runtime::array::Array;
 use crate::runtime::backend::{Arrange, Backend, Capabilities, Executable, Prepared};
 use crate::runtime::functions::Registry;
+use crate::runtime::limits::RunLimits;
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::trace::{SpanRecorder, Trace};
 use adfuse_ir::kernel::{Buffer, Program, Role, Space, Verified};
@@ -18,6 +20,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub struct Evaluator {
     functions: Registry,
+    limits: RunLimits,
 }
 
 /// A program that is evaluated.
@@ -25,6 +28,7 @@ pub struct Evaluator {
 pub struct Evaluated {
     program: Verified<Program>,
     functions: Registry,
+    limits: RunLimits,
     steps: Vec<StepReport>,
     memory: MemoryReport,
 }
@@ -35,7 +39,12 @@ impl Evaluator {
 
     /// With functions for programs to call.
     pub fn new(functions: Registry) -> Evaluator {
-        Evaluator { functions }
+        Evaluator { functions, limits: RunLimits::default() }
+    }
+
+    /// The same within other limits.
+    pub fn within(self, limits: RunLimits) -> Evaluator {
+        Evaluator { limits, ..self }
     }
 }
 
@@ -54,11 +63,25 @@ impl Backend for Evaluator {
     fn prepare<'a>(
         &'a self,
         program: &Verified<Program>,
-        _arrange: &Arrange<'_>,
+        arrange: &Arrange<'_>,
     ) -> Result<Box<dyn Prepared<Executable = Evaluated> + 'a>, Diagnostic> {
-        let scratch = program.steps.iter().map(|step| program.scratch(step)).collect();
+        let scratch = scratch(program, arrange)?;
         Ok(Box::new(Counted { engine: self, program: program.clone(), scratch }))
     }
+}
+
+/// What each step needs by its structure; the programs in a step run one after the other.
+fn scratch(program: &Program, arrange: &Arrange<'_>) -> Result<Vec<u64>, Diagnostic> {
+    let mut all = Vec::new();
+    for step in &program.steps {
+        let mut most = 0;
+        for (_, block) in step.blocks() {
+            let within = scratch(&block.program, arrange)?;
+            most = most.max(arrange(&block.program, &within, &[])?.bytes);
+        }
+        all.push(program.scratch(step).saturating_add(most));
+    }
+    Ok(all)
 }
 
 /// A program, and what its steps need by their structure.
@@ -132,6 +155,7 @@ impl Prepared for Counted<'_> {
         Ok(Arc::new(Evaluated {
             program: self.program.clone(),
             functions: self.engine.functions.clone(),
+            limits: self.engine.limits,
             steps: steps.collect(),
             memory: self.report(layout)?,
         }))
@@ -141,7 +165,7 @@ impl Prepared for Counted<'_> {
 impl Executable for Evaluated {
     // The arguments are copied: none is written to, donated or not.
     fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
-        run_with(&self.program, args, &mut self.functions.clone())
+        run_within(&self.program, args, &mut self.functions.clone(), self.limits)
     }
 
     fn trace(&self, args: &[Array]) -> Result<Trace, Diagnostic> {
@@ -151,7 +175,9 @@ impl Executable for Evaluated {
             recorder.step(step, begin);
             begin = recorder.now();
         };
-        run_observed(&self.program, args, &mut self.functions.clone(), &mut done)?;
+        let functions = &mut self.functions.clone();
+        let mut env = RunEnvironment { functions, limits: self.limits };
+        run_observed(&self.program, args, &mut env, &mut done)?;
         Ok(recorder.finish())
     }
 

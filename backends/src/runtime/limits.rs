@@ -1,6 +1,9 @@
 //! How far a program may go before running it is an error.
 
-/// RunLimits of a run.
+use adfuse_ir::kernel::Loop;
+use adfuse_ir::{At, Diagnostic, Kind};
+
+/// The limits of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunLimits {
     /// The steps that one loop may take each time it is entered.
@@ -12,4 +15,26 @@ impl Default for RunLimits {
     fn default() -> RunLimits {
         RunLimits { max_trips: 1 << 40 }
     }
+}
+
+impl RunLimits {
+    /// Refuses a loop of so many steps, if that is more than it may take.
+    pub(crate) fn check(self, step: &Loop, trips: u64) -> Result<(), Diagnostic> {
+        match trips <= self.max_trips {
+            true => Ok(()),
+            false => Err(too_many_steps(step.op(), trips, self.max_trips)),
+        }
+    }
+}
+
+/// The error of a loop that knows how many steps it has.
+pub(crate) fn too_many_steps(op: &str, trips: u64, most: u64) -> Diagnostic {
+    let m = format!("`{op}` takes {trips} steps, the limit is {most}");
+    Diagnostic::new(At::default(), Kind::Limit, m)
+}
+
+/// The error of a loop whose test still holds after the most steps that it may take.
+pub(crate) fn loop_too_long(most: u64) -> Diagnostic {
+    let m = format!("`while` takes more than {most} steps");
+    Diagnostic::new(At::default(), Kind::Limit, m)
 }

@@ -5,7 +5,7 @@
 //! of a library is: it reads some buffers, writes others, and needs scratch memory while it runs.
 
 use super::buffer::{Buffer, BufferData};
-use super::program::Program;
+use super::program::{Program, Step};
 use super::stage::Operand;
 use super::verify::Verified;
 use cranelift_entity::PrimaryMap;
@@ -133,6 +133,17 @@ impl Block {
     }
 }
 
+impl Branch {
+    /// The number of the block that a selector of this value selects.
+    pub fn taken(&self, is_bool: bool, selector: i64) -> usize {
+        let last = self.blocks.len().saturating_sub(1);
+        match is_bool {
+            true => usize::from(selector == 0).min(last),
+            false => usize::try_from(selector.max(0)).unwrap_or(last).min(last),
+        }
+    }
+}
+
 impl LoopTrips {
     /// How many steps there are, where that is known before the program runs.
     pub fn known(&self) -> Option<u64> {
@@ -167,6 +178,16 @@ impl Loop {
         self.trips.test().into_iter().chain([&self.step]).chain(back)
     }
 
+    /// The op of the table that it is made of, by the word that people write.
+    pub fn op(&self) -> &'static str {
+        match (&self.trips, &self.back) {
+            (LoopTrips::While { .. }, _) => "while",
+            (_, Some(_)) | (LoopTrips::Count(_), None) => "adjoint",
+            (LoopTrips::Range(..), None) => "fori",
+            (LoopTrips::Known(_), None) => "scan",
+        }
+    }
+
     /// All that is carried, on the way back too.
     pub fn all_carries(&self) -> impl Iterator<Item = &Carry> {
         self.carries.iter().chain(self.back.iter().flat_map(|back| &back.carries))
@@ -175,6 +196,11 @@ impl Loop {
     /// All that is stacked, on the way back too.
     pub fn all_stacks(&self) -> impl Iterator<Item = Buffer> + '_ {
         self.stacks.iter().chain(self.back.iter().flat_map(|back| &back.stacks)).copied()
+    }
+
+    /// How many times its carries are kept at most: the checkpoints, as far as there are steps.
+    pub fn checkpoints(&self, back: &Back) -> u64 {
+        back.checkpoints.min(self.trips.known().unwrap_or(u64::MAX)).max(1)
     }
 
     /// Bytes of the values that the loop keeps while it runs, beside its buffers and what its blocks need: another
@@ -188,7 +214,7 @@ impl Loop {
         // The position, and the answer of the test.
         let fixed = 2 * SLOT;
         let back = self.back.as_ref().map_or(0, |back| {
-            let kept = carries.saturating_mul(back.checkpoints);
+            let kept = carries.saturating_mul(self.checkpoints(back));
             all(&back.carries).saturating_add(kept).saturating_add(carries.saturating_mul(2))
         });
         carries.saturating_add(back).saturating_add(fixed)
@@ -197,3 +223,42 @@ impl Loop {
 
 /// What the places of a loop's values are multiples of, in bytes.
 pub const SLOT: u64 = 64;
+
+/// How deep programs are in programs at most.
+pub const MAX_NESTING: usize = 64;
+
+/// The most steps of a loop that says how many it has.
+pub const MAX_TRIPS: u64 = 1 << 40;
+
+impl Step {
+    /// The programs that it runs, with what each is to it: `test`, `step` and `back` of a loop, and the cases of a
+    /// branch by their numbers.
+    pub fn blocks(&self) -> Vec<(String, &Block)> {
+        match self {
+            Step::Loop(step) => {
+                let test = step.trips.test().map(|block| ("test".to_string(), block));
+                let back = step.back.as_ref().map(|back| ("back".to_string(), &back.step));
+                test.into_iter().chain([("step".to_string(), &step.step)]).chain(back).collect()
+            }
+            Step::Branch(branch) => {
+                let case = |(k, block)| (format!("case{k}"), block);
+                branch.blocks.iter().enumerate().map(case).collect()
+            }
+            Step::Kernel(_)
+            | Step::Contract(_)
+            | Step::Attend(_)
+            | Step::Scatter(_)
+            | Step::Argsort(_)
+            | Step::Library(_)
+            | Step::Transfer(_) => Vec::new(),
+        }
+    }
+}
+
+impl Program {
+    /// How deep programs are in it: 0 where there are none.
+    pub fn nesting(&self) -> usize {
+        let blocks = self.steps.iter().flat_map(Step::blocks);
+        blocks.map(|(_, block)| 1 + block.program.nesting()).max().unwrap_or(0)
+    }
+}

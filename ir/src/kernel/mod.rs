@@ -9,6 +9,7 @@
 
 mod block;
 mod buffer;
+mod checkpoints;
 mod in_place;
 mod loops;
 mod program;
@@ -19,8 +20,11 @@ pub mod text;
 mod verify;
 mod visit;
 
-pub use block::{Back, Block, BlockInput, Branch, Carry, Loop, LoopTrips, SLOT};
+pub use block::{
+    Back, Block, BlockInput, Branch, Carry, Loop, LoopTrips, MAX_NESTING, MAX_TRIPS, SLOT,
+};
 pub use buffer::{Buffer, BufferData, Extents, Role, Space, Storage};
+pub use checkpoints::{Reversal, ReversalAction};
 pub use in_place::{InPlace, Lives, in_place, lives};
 pub use loops::loops;
 pub use program::{

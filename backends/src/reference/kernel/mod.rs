@@ -4,6 +4,7 @@
 //! interpreter. So lowering is tested without any other engine. It also measures the memory that a program takes, with
 //! which memory plans are compared.
 
+mod block;
 pub(crate) mod contract;
 pub(crate) mod read;
 pub(crate) mod sink;
@@ -13,7 +14,9 @@ pub(crate) mod steps;
 use super::map::outputs;
 use super::{EvalTensor, reserve};
 use crate::runtime::array::Array;
+use crate::runtime::errors::within;
 pub use crate::runtime::library_functions::{LibraryFunctions, NoFunctions};
+use crate::runtime::limits::RunLimits;
 use adfuse_ir::kernel::{
     Buffer, Kernel, Param, Program, Role, Space, Stage, Step, Storage, Verified,
 };
@@ -21,7 +24,7 @@ use adfuse_ir::scalar::ScalarProgram;
 use adfuse_ir::{At, Diagnostic, Kind, Literal, TensorType};
 use cranelift_entity::SecondaryMap;
 use read::ParamReader;
-use state::{KernelState, ProgramRun, coordinates, internal, joined, volume};
+use state::{KernelState, ProgramRun, RunEnvironment, coordinates, internal, joined, volume};
 
 /// Runs a program on arrays of its inputs' types.
 ///
@@ -55,27 +58,57 @@ pub fn run_measured(
     args: &[Array],
     functions: &mut dyn LibraryFunctions,
 ) -> Result<(Vec<Array>, u64), Diagnostic> {
-    run_observed(program, args, functions, &mut |_| {})
+    let mut env = RunEnvironment { functions, limits: RunLimits::default() };
+    run_observed(program, args, &mut env, &mut |_| {})
+}
+
+/// As [`run_with`], within these limits.
+///
+/// # Errors
+/// As [`run_with`]; and when a loop takes more steps than it may.
+pub fn run_within(
+    program: &Verified<Program>,
+    args: &[Array],
+    functions: &mut dyn LibraryFunctions,
+    limits: RunLimits,
+) -> Result<Vec<Array>, Diagnostic> {
+    let mut env = RunEnvironment { functions, limits };
+    run_observed(program, args, &mut env, &mut |_| {}).map(|(results, _)| results)
 }
 
 /// As [`run_measured`], and tells when each step is done, by its number.
 pub(crate) fn run_observed(
     program: &Verified<Program>,
     args: &[Array],
-    functions: &mut dyn LibraryFunctions,
+    env: &mut RunEnvironment<'_>,
     done: &mut dyn FnMut(usize),
 ) -> Result<(Vec<Array>, u64), Diagnostic> {
-    let in_program = || At { func: Some(program.name.clone()), ..At::default() };
-    let inputs: Vec<Buffer> = program.inputs().collect();
-    let wanted: Vec<TensorType> = inputs.iter().filter_map(|&b| program.buffers[b].ty()).collect();
+    let types = program.inputs().filter_map(|b| program.buffers[b].ty());
+    let wanted: Vec<TensorType> = types.collect();
     let found: Vec<TensorType> = args.iter().map(Array::ty).collect();
     if wanted != found {
         let m = format!("@{} takes {wanted:?}, found {found:?}", program.name);
-        return Err(Diagnostic::new(in_program(), Kind::Usage, m));
+        let at = At { func: Some(program.name.clone()), ..At::default() };
+        return Err(Diagnostic::new(at, Kind::Usage, m));
     }
-    let mut run = ProgramRun { program, tensors: SecondaryMap::new(), live: 0, peak: 0 };
-    for (&b, a) in inputs.iter().zip(args) {
-        run.put(b, EvalTensor::from_array(a)?.bits)?;
+    let inputs: Result<Vec<Vec<u64>>, Diagnostic> =
+        args.iter().map(|a| Ok(EvalTensor::from_array(a)?.bits)).collect();
+    let (results, peak) = evaluate(program, inputs?, env, done)?;
+    let results: Result<Vec<Array>, Diagnostic> =
+        results.iter().map(EvalTensor::to_array).collect();
+    Ok((results?, peak))
+}
+
+/// Runs a program on the bits of its inputs' elements; gives its results, and the most bytes that were in use.
+fn evaluate(
+    program: &Program,
+    inputs: Vec<Vec<u64>>,
+    env: &mut RunEnvironment<'_>,
+    done: &mut dyn FnMut(usize),
+) -> Result<(Vec<EvalTensor>, u64), Diagnostic> {
+    let mut run = ProgramRun { program, tensors: SecondaryMap::new(), live: 0, peak: 0, within: 0 };
+    for (b, bits) in program.inputs().zip(inputs) {
+        run.put(b, bits)?;
     }
     for (b, data) in program.buffers.iter() {
         if let Role::Constant(values) = &data.role {
@@ -90,23 +123,19 @@ pub(crate) fn run_observed(
     }
     run.peak = run.live;
     for (n, step) in program.steps.iter().enumerate() {
-        run.step(step, functions).map_err(|mut d| {
-            if d.at.inst.is_none() {
-                let at = in_program();
-                d.at = At { inst: Some(format!("step {n}: {}", step.title())), ..at };
-            }
-            d
-        })?;
+        run.within = 0;
+        run.step(step, env).map_err(|d| within(d, program, Some(n)))?;
         done(n);
-        run.peak = run.peak.max(run.live.saturating_add(program.scratch(step)));
+        let scratch = program.scratch(step).saturating_add(run.within);
+        run.peak = run.peak.max(run.live.saturating_add(scratch));
         for b in step.writes().chain(step.reads()) {
             if program.buffers[b].role == Role::Temp && last_reads[b] == Some(n) {
                 run.drop(b);
             }
         }
     }
-    let results: Result<Vec<Array>, Diagnostic> =
-        program.outputs.iter().map(|&b| run.tensor(b)?.to_array()).collect();
+    let results: Result<Vec<EvalTensor>, Diagnostic> =
+        program.outputs.iter().map(|&b| run.tensor(b).cloned()).collect();
     Ok((results?, run.peak))
 }
 
@@ -128,7 +157,8 @@ impl ProgramRun<'_> {
         for b in &mut bits {
             *b = Literal::from_bits(data.dtype, *b & mask).bits();
         }
-        self.live += self.bytes(b);
+        // A stack is put when the loop begins, and what is carried when it ends.
+        self.live += if self.tensors[b].is_some() { 0 } else { self.bytes(b) };
         self.tensors[b] = Some(EvalTensor { dtype: data.dtype, dims: data.dims.clone(), bits });
         Ok(())
     }
@@ -146,20 +176,17 @@ impl ProgramRun<'_> {
         if data.space == Space::Device { data.bytes() } else { 0 }
     }
 
-    fn step(
-        &mut self,
-        step: &Step,
-        functions: &mut dyn LibraryFunctions,
-    ) -> Result<(), Diagnostic> {
+    fn step(&mut self, step: &Step, env: &mut RunEnvironment<'_>) -> Result<(), Diagnostic> {
         match step {
             Step::Kernel(kernel) => self.kernel(kernel),
             Step::Contract(step) => self.contract(step),
             Step::Attend(step) => self.attend(step),
             Step::Scatter(step) => self.scatter(step),
             Step::Argsort(step) => self.argsort(step),
-            Step::Library(step) => self.library(step, functions),
+            Step::Library(step) => self.library(step, env.functions),
             Step::Transfer(step) => self.put(step.to, self.tensor(step.from)?.bits.clone()),
-            Step::Loop(_) | Step::Branch(_) => Err(internal("blocks are not evaluated yet")),
+            Step::Loop(step) => self.repeat(step, env),
+            Step::Branch(step) => self.branch(step, env),
         }
     }
 

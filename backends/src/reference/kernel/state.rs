@@ -2,6 +2,8 @@
 
 use crate::reference::EvalTensor;
 use crate::runtime::array::out_of_memory;
+use crate::runtime::library_functions::LibraryFunctions;
+use crate::runtime::limits::RunLimits;
 use adfuse_ir::kernel::{Buffer, Extents, Program, Row, Tile};
 use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
 use cranelift_entity::SecondaryMap;
@@ -14,6 +16,15 @@ pub(crate) struct ProgramRun<'p> {
     pub(crate) live: u64,
     /// The most there were.
     pub(crate) peak: u64,
+    /// The most bytes that programs within the present step took beside what they share with it.
+    pub(crate) within: u64,
+}
+
+/// What a run is given beside its arguments.
+pub(crate) struct RunEnvironment<'f> {
+    /// What library steps call.
+    pub(crate) functions: &'f mut dyn LibraryFunctions,
+    pub(crate) limits: RunLimits,
 }
 
 /// What a kernel keeps, for all points of its domain.

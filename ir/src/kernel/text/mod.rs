@@ -1,6 +1,7 @@
 //! The text form of programs: what is printed parses back to the same. `docs/kernels.md` has the
 //! grammar.
 
+mod block;
 mod contract;
 mod cursor;
 mod index;

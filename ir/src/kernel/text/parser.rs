@@ -31,8 +31,9 @@ pub fn parse(source: &str) -> Result<Program, Diagnostic> {
     let ops = ops.chain(funcs).collect();
     let program = Program::default();
     let mut parser =
-        ProgramParser { cursor, program, names: HashMap::new(), ops, within_fold: false };
-    parser.program()?;
+        ProgramParser { cursor, program, names: HashMap::new(), ops, within_fold: false, depth: 0 };
+    parser.body()?;
+    parser.cursor.take(Tok::Eof, "the end")?;
     Ok(parser.program)
 }
 
@@ -40,11 +41,13 @@ pub fn parse(source: &str) -> Result<Program, Diagnostic> {
 pub(super) struct ProgramParser<'s> {
     pub(super) cursor: Cursor<'s>,
     pub(super) program: Program,
-    names: HashMap<&'s str, Buffer>,
+    pub(super) names: HashMap<&'s str, Buffer>,
     /// Scalar operations by name.
     pub(super) ops: HashMap<String, SOp>,
     /// What follows a fold is being read.
     pub(super) within_fold: bool,
+    /// How many programs this one is in.
+    pub(super) depth: usize,
 }
 
 /// What a stage finds around it.
@@ -60,7 +63,8 @@ pub(super) struct ParseContext<'a> {
 }
 
 impl<'s> ProgramParser<'s> {
-    fn program(&mut self) -> ParseResult<()> {
+    /// `program @f { .. }`, into [`ProgramParser::program`].
+    pub(super) fn body(&mut self) -> ParseResult<()> {
         self.cursor.expect("program")?;
         self.program.name = self.name()?.to_string();
         self.cursor.expect("{")?;
@@ -71,6 +75,8 @@ impl<'s> ProgramParser<'s> {
                 _ if self.cursor.accept("kernel") => Step::Kernel(self.kernel()?),
                 _ if self.cursor.accept("contract") => Step::Contract(self.contract()?),
                 _ if self.cursor.accept("attend") => Step::Attend(self.attend()?),
+                _ if self.cursor.accept("loop") => Step::Loop(Box::new(self.repeated()?)),
+                _ if self.cursor.accept("branch") => Step::Branch(self.branched()?),
                 _ => return Err(self.cursor.wrong("a step or `return`")),
             };
             self.program.steps.push(step);
@@ -82,8 +88,7 @@ impl<'s> ProgramParser<'s> {
                 break;
             }
         }
-        self.cursor.expect("}")?;
-        self.cursor.take(Tok::Eof, "the end").map(|_| ())
+        self.cursor.expect("}")
     }
 
     /// `@name`

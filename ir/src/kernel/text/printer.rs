@@ -39,8 +39,8 @@ impl Display for Program {
                 Step::Transfer(step) => {
                     writeln!(f, "  {} = transfer {}", self.name(step.to), self.name(step.from))?;
                 }
-                Step::Loop(step) => writeln!(f, "  loop @{}", step.name)?,
-                Step::Branch(step) => writeln!(f, "  branch @{}", step.name)?,
+                Step::Loop(step) => self.repeated(f, step)?,
+                Step::Branch(step) => self.branched(f, step)?,
             }
         }
         match self.outputs.is_empty() {
@@ -51,7 +51,7 @@ impl Display for Program {
 }
 
 impl Program {
-    fn name(&self, b: Buffer) -> String {
+    pub(super) fn name(&self, b: Buffer) -> String {
         match self.buffers.get(b) {
             Some(data) => format!("%{}", data.name),
             // Not well formed, but it prints: people look at wrong programs too.
@@ -59,7 +59,7 @@ impl Program {
         }
     }
 
-    fn names(&self, buffers: &[Buffer]) -> String {
+    pub(super) fn names(&self, buffers: &[Buffer]) -> String {
         buffers.iter().map(|&b| self.name(b)).collect::<Vec<_>>().join(", ")
     }
 

@@ -4,6 +4,7 @@
 //! exactly once and before it is read, in the memory where it is, and every value has the type its use
 //! asks for. All of that follows from the maps; nothing is left to the engines.
 
+mod block;
 mod bounds;
 mod contract;
 mod disjoint;
@@ -56,6 +57,7 @@ pub fn verify(program: Program) -> Result<Verified<Program>, Vec<Diagnostic>> {
     let mut check =
         ProgramVerifier { program: &program, written: SecondaryMap::new(), errors: Vec::new() };
     check.buffers();
+    check.nested();
     // What follows multiplies extents and looks buffers up: only when those are sound.
     if check.errors.is_empty() && check.references() {
         check.steps();
@@ -168,7 +170,8 @@ impl ProgramVerifier<'_> {
                 Step::Argsort(step) => self.argsort(&place, step),
                 Step::Library(step) => self.library(&place, step),
                 Step::Transfer(step) => self.transfer(&place, step),
-                Step::Loop(_) | Step::Branch(_) => {}
+                Step::Loop(step) => self.repeated(&place, step),
+                Step::Branch(step) => self.branched(&place, step),
             }
             // What is wrong is reported once, not by what comes after too.
             for b in step.writes() {
