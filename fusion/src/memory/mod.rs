@@ -73,7 +73,7 @@ pub fn memory(program: &Program, effort: Effort) -> Result<Memory, Diagnostic> {
 pub(crate) fn scratch(program: &Program, effort: Effort) -> Result<Vec<u64>, Diagnostic> {
     let of = |step: &Step| {
         let mut most = 0;
-        for block in step.blocks() {
+        for (_, block) in step.blocks() {
             most = memory(&block.program, effort)?.arena.max(most);
         }
         Ok(program.scratch(step).saturating_add(most))

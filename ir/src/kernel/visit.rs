@@ -116,16 +116,6 @@ impl Step {
         met.list.into_iter()
     }
 
-    /// The programs that it runs, with what their inputs are; none where it is no loop and no branch.
-    pub fn blocks(&self) -> impl Iterator<Item = &Block> {
-        let (of_loop, of_branch) = match self {
-            Step::Loop(l) => (Some(l.blocks()), None),
-            Step::Branch(branch) => (None, Some(branch.blocks.iter())),
-            _ => (None, None),
-        };
-        of_loop.into_iter().flatten().chain(of_branch.into_iter().flatten())
-    }
-
     /// The word that it begins with in text; what it does, where that is no word.
     pub fn kind(&self) -> &'static str {
         match self {
