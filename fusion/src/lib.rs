@@ -9,6 +9,7 @@ mod analysis;
 mod cost;
 mod explain;
 mod fuse;
+mod loops;
 mod lower;
 mod memory;
 mod plan;
@@ -24,6 +25,9 @@ pub use explain::candidates::{Candidate, Relation, candidates};
 pub use explain::patterns::{PatternMatch, patterns};
 pub use explain::{
     Explainer, Explanation, GroupRole, NotShared, Obstacle, Occurrences, SharedGroup, explain,
+};
+pub use loops::{
+    LoopResidual, LoopResiduals, ResidualClass, loop_residuals, merge_loops, stack_residuals,
 };
 pub use lower::instances::recomputed_values;
 pub use lower::lower;

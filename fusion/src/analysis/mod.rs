@@ -7,6 +7,7 @@ pub(crate) mod facts;
 pub(crate) mod index_columns;
 pub(crate) mod inlinable;
 pub(crate) mod leaves;
+pub(crate) mod min_cut;
 pub(crate) mod phases;
 pub(crate) mod shifts;
 pub(crate) mod value_range;

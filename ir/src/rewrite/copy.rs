@@ -34,6 +34,11 @@ impl<'f> Copier<'f> {
         Copier { retype: Some(retype), ..Copier::new(from) }
     }
 
+    /// The function that is copied from.
+    pub fn from(&self) -> &'f Function {
+        self.from
+    }
+
     /// Declares that `old` is `new`.
     pub fn set(&mut self, old: Value, new: Value) {
         self.map[old] = new.into();
@@ -88,10 +93,13 @@ impl<'f> Copier<'f> {
 
     /// Adds parameters to `b` like those of the function's body, names kept.
     pub fn params(&mut self, b: &mut Builder) {
-        for &p in self.from.params() {
-            let new = b.param(self.type_of(p), self.from.name_of(p));
-            self.set(p, new);
-        }
+        self.from.params().iter().for_each(|&p| self.param(b, p));
+    }
+
+    /// Adds a parameter to the region under construction, of the type and name of `old`, which it stands for.
+    pub fn param(&mut self, b: &mut Builder, old: Value) {
+        let new = b.param(self.type_of(old), self.from.name_of(old));
+        self.set(old, new);
     }
 
     /// Copies one instruction with its regions, phase, span and names.
@@ -119,10 +127,7 @@ impl<'f> Copier<'f> {
         let mut regions = Vec::new();
         for &r in &data.regions {
             let new = b.open_region();
-            for &p in &from.region(r).params {
-                let v = b.param(self.type_of(p), from.name_of(p));
-                self.set(p, v);
-            }
+            from.region(r).params.iter().for_each(|&p| self.param(b, p));
             for &i in &from.region(r).insts {
                 each(self, b, i)?;
             }

@@ -30,7 +30,6 @@ pub(crate) mod frontier;
 pub(crate) mod json;
 pub(crate) mod liveness;
 pub(crate) mod local_search;
-pub(crate) mod min_cut;
 pub(crate) mod moves;
 pub(crate) mod residuals;
 pub(crate) mod segments;

@@ -15,7 +15,7 @@
 //! convex hull of bytes against time.
 
 use super::cost_graph::{CostGraph, OpId, OpRole};
-use super::min_cut::{Network, UNBOUNDED};
+use crate::analysis::min_cut::{Network, UNBOUNDED};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use std::collections::BinaryHeap;
 

@@ -1,0 +1,239 @@
+//! Value numbering through regions: values of one number have the same bits. What is computed twice is computed once.
+//!
+//! The number of an instruction follows from its op, its attributes and the numbers of what it reads; that of an
+//! instruction with regions from the numbers of what its regions end with, where a region parameter is numbered by
+//! its place. So two loops have one number if their bodies compute the same, in whatever order.
+
+use adfuse_ir::entity::{AttrsId, TypeId};
+use adfuse_ir::rewrite::dce;
+use adfuse_ir::{Function, Inst, Op, Phase, Region, Value, ValueDef};
+use cranelift_entity::SecondaryMap;
+use cranelift_entity::packed_option::PackedOption;
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+type Numbers = SmallVec<[u32; 4]>;
+
+/// What a value is, in the numbers of other values.
+#[derive(PartialEq, Eq, Hash)]
+enum ValueKey {
+    /// Nothing is known of it.
+    Unknown(Value),
+    /// A parameter of a region: how deep the region is, and the parameter's place.
+    Param(u32, usize, TypeId),
+    /// A result of an instruction.
+    Result {
+        op: Op,
+        attrs: AttrsId,
+        args: Numbers,
+        types: SmallVec<[TypeId; 2]>,
+        /// What each region ends with.
+        regions: SmallVec<[Numbers; 2]>,
+        result: usize,
+    },
+}
+
+/// The numbers of a function's values.
+pub(super) struct Numbering<'f> {
+    f: &'f Function,
+    table: HashMap<ValueKey, u32>,
+    numbers: SecondaryMap<Value, Option<u32>>,
+    next: u32,
+    depth: u32,
+}
+
+impl<'f> Numbering<'f> {
+    /// No value has a number yet.
+    pub(super) fn new(f: &'f Function) -> Numbering<'f> {
+        let (table, numbers) = (HashMap::new(), SecondaryMap::new());
+        Numbering { f, table, numbers, next: 0, depth: 0 }
+    }
+
+    /// The number of a value: its own, where nothing was found out about it.
+    pub(super) fn of(&mut self, v: Value) -> u32 {
+        match self.numbers[v] {
+            Some(n) => n,
+            None => {
+                let n = self.intern(ValueKey::Unknown(v));
+                self.numbers[v] = Some(n);
+                n
+            }
+        }
+    }
+
+    /// Declares that a value has the bits of those of this number.
+    pub(super) fn set(&mut self, v: Value, number: u32) {
+        self.numbers[v] = Some(number);
+    }
+
+    /// Numbers what the function's body computes, from the numbers of its parameters.
+    pub(super) fn body(&mut self) {
+        for &i in self.f.body_insts() {
+            self.inst(i);
+        }
+    }
+
+    fn intern(&mut self, key: ValueKey) -> u32 {
+        let next = &mut self.next;
+        *self.table.entry(key).or_insert_with(|| {
+            *next += 1;
+            *next - 1
+        })
+    }
+
+    fn region(&mut self, region: Region) -> Numbers {
+        let f = self.f;
+        self.depth += 1;
+        for (k, &p) in f.region(region).params.iter().enumerate() {
+            let n = self.intern(ValueKey::Param(self.depth, k, f.type_id(p)));
+            self.set(p, n);
+        }
+        for &i in &f.region(region).insts {
+            self.inst(i);
+        }
+        self.depth -= 1;
+        f.region(region).results.iter().map(|&v| self.of(v)).collect()
+    }
+
+    fn inst(&mut self, i: Inst) {
+        let f = self.f;
+        if let Some(same) = identity(f, i) {
+            let n = self.of(same);
+            self.set(f.inst_results(i)[0], n);
+            return;
+        }
+        let regions: SmallVec<[Numbers; 2]> =
+            f.inst(i).regions.iter().map(|&r| self.region(r)).collect();
+        if f.has_effect(i) || f.op(i) == Op::Call {
+            // A call may be of a function with a rule, which later passes still look at.
+            for &v in f.inst_results(i) {
+                let n = self.intern(ValueKey::Unknown(v));
+                self.set(v, n);
+            }
+            return;
+        }
+        let args: Numbers = f.args(i).iter().map(|&v| self.of(v)).collect();
+        let types: SmallVec<[TypeId; 2]> =
+            f.inst_results(i).iter().map(|&v| f.type_id(v)).collect();
+        for (result, &v) in f.inst_results(i).iter().enumerate() {
+            let (args, types, regions) = (args.clone(), types.clone(), regions.clone());
+            let (op, attrs) = (f.op(i), f.inst(i).attrs);
+            let n = self.intern(ValueKey::Result { op, attrs, args, types, regions, result });
+            self.set(v, n);
+        }
+    }
+}
+
+/// The operand whose bits an instruction hands on: that of an integer sum with 0, and of a conversion to its own type.
+fn identity(f: &Function, i: Inst) -> Option<Value> {
+    let &[y] = f.inst_results(i) else { return None };
+    let zero = |v: Value| f.literal(v).is_some_and(|l| l.dtype().is_int() && l.is_zero());
+    let same = match (f.op(i), f.args(i)) {
+        (Op::Add, &[a, b]) if zero(a) => b,
+        (Op::Add, &[a, b]) if zero(b) => a,
+        (Op::ConvertElementType, &[a]) => a,
+        _ => return None,
+    };
+    (f.type_id(same) == f.type_id(y)).then_some(same)
+}
+
+/// Replaces what an earlier instruction of the same region or an enclosing one computes too, instructions with
+/// regions among them, and removes what is dead.
+pub(super) fn merge_equal(f: &mut Function) {
+    let mut numbering = Numbering::new(f);
+    numbering.body();
+    let params = f.params().to_vec();
+    params.iter().for_each(|&p| {
+        numbering.of(p);
+    });
+    let numbers = numbering.numbers;
+    let mut pass = EqualValues { numbers, known: HashMap::new(), replaced: SecondaryMap::new() };
+    pass.region(f, f.body());
+    dce(f);
+}
+
+struct EqualValues {
+    numbers: SecondaryMap<Value, Option<u32>>,
+    /// The first value of each number that is in scope.
+    known: HashMap<u32, Value>,
+    replaced: SecondaryMap<Value, PackedOption<Value>>,
+}
+
+impl EqualValues {
+    fn define(&mut self, v: Value, added: &mut Vec<u32>) {
+        if let Some(n) = self.numbers[v] {
+            self.known.entry(n).or_insert_with(|| {
+                added.push(n);
+                v
+            });
+        }
+    }
+
+    /// The earlier values that are equal to the results of an instruction.
+    fn earlier(&self, f: &Function, i: Inst) -> Option<SmallVec<[Value; 2]>> {
+        if f.inst_results(i).is_empty() || f.has_effect(i) {
+            return None;
+        }
+        f.inst_results(i).iter().map(|&v| self.known.get(&self.numbers[v]?).copied()).collect()
+    }
+
+    fn region(&mut self, f: &mut Function, region: Region) {
+        let mut added = Vec::new();
+        for p in f.region(region).params.clone() {
+            self.define(p, &mut added);
+        }
+        for k in 0..f.region(region).insts.len() {
+            let i = f.region(region).insts[k];
+            for slot in 0..f.args(i).len() {
+                if let Some(v) = self.replaced[f.args(i)[slot]].expand() {
+                    f.set_arg(i, slot, v);
+                }
+            }
+            if let Some(same) = self.earlier(f, i) {
+                for (k, &v) in same.iter().enumerate() {
+                    let old = f.inst_results(i)[k];
+                    self.replaced[old] = v.into();
+                    if f.name_of(v).is_none() {
+                        let name = f.name_of(old).map(str::to_string);
+                        f.set_name(v, name.as_deref());
+                    }
+                    if let ValueDef::Inst(first, _) = f.def(v) {
+                        // The operands are the same, so what the later one may read the earlier may too.
+                        lower_phase(f, first, i);
+                    }
+                }
+                continue;
+            }
+            for r in f.inst(i).regions.clone() {
+                self.region(f, r);
+            }
+            for v in f.inst_results(i).to_vec() {
+                self.define(v, &mut added);
+            }
+        }
+        let results = f.region(region).results.clone();
+        f.region_mut(region).results =
+            results.iter().map(|&v| self.replaced[v].expand().unwrap_or(v)).collect();
+        if region != f.body() {
+            for n in added {
+                self.known.remove(&n);
+            }
+        }
+    }
+}
+
+/// Gives an instruction and what is in its regions the phase of an equal one, where that is earlier.
+fn lower_phase(f: &mut Function, first: Inst, equal: Inst) {
+    let phase = f.inst(first).phase.min(f.inst(equal).phase);
+    at_most(f, first, phase);
+}
+
+fn at_most(f: &mut Function, i: Inst, phase: Phase) {
+    let own = f.inst(i).phase.min(phase);
+    f.set_phase(i, own);
+    for r in f.inst(i).regions.clone() {
+        for inner in f.region(r).insts.clone() {
+            at_most(f, inner, phase);
+        }
+    }
+}
