@@ -86,6 +86,9 @@ pub static PASSES: LazyLock<Vec<Pass>> = LazyLock::new(|| {
         row("narrow_storage", [Function, Function], Verifier::Ir, passes::narrow,
             "what later phases read is kept in fewer bits, where that is allowed")
             .prints("narrow_storage", passes::function).prints("ad", passes::function),
+        row("loop_residuals", [Function, Function], Verifier::Ir, passes::loops,
+            "ways back over loops read stacks of residuals, or keep checkpoints and compute steps again")
+            .prints("loop_residuals", passes::function),
         row("plan", [Function, Plan], Verifier::ReadsBack, passes::plan,
             "which instructions share a kernel, what is kept, what is computed again").prints("plan", passes::plan_text),
         row("lower", [Plan, Program], Verifier::Kernels, passes::lower,

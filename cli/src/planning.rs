@@ -19,7 +19,8 @@ use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
     Effort, EngineModel, Fp, Lossy, MachineModel, Memory, Narrowed, Plan, PlanFrontier,
-    PlanOptions, PlanPoint, keep_lossy, lower, memory_beside, plan, plan_attempts, plan_frontier,
+    PlanOptions, PlanPoint, decide_loops, keep_lossy, lower, memory_beside, plan, plan_attempts,
+    plan_frontier,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::rewrite::stabilize;
@@ -167,7 +168,10 @@ impl PlanningArgs {
                     }
                     _ => source.wrong(d),
                 })?;
-                (kept.function.clone(), None, Some((lossy, kept)))
+                let decided = decide_loops(&kept.function, &options, budget, &counting);
+                let decided = decided.map_err(|d| source.wrong(d))?;
+                let kept = Narrowed { loops: decided.choices, ..kept };
+                (decided.function, None, Some((lossy, kept)))
             }
         };
         clock.end("ad");
@@ -345,14 +349,21 @@ impl PlanRequest {
         }
         let Some(budget) = self.budget else {
             let plan = self.plan_with(self.options.effort)?;
-            return Ok(ChosenPlan { plan, choice: None });
+            return Ok(ChosenPlan { plan: self.with_loops(plan), choice: None });
         };
         let counting = self.counting();
         let engine = (&counting as &dyn EngineModel, counting.name());
         let choice = choose(&self.function, &self.options, budget, engine, self.cache.as_ref());
         let choice = choice.map_err(|d| self.source.wrong(d))?;
         tell(&choice.notes, streams);
-        Ok(ChosenPlan { plan: choice.point.plan.clone(), choice: Some(choice) })
+        let plan = self.with_loops(choice.point.plan.clone());
+        Ok(ChosenPlan { plan, choice: Some(choice) })
+    }
+
+    /// The plan, with what was decided for the loops of its function.
+    fn with_loops(&self, plan: Plan) -> Plan {
+        let loops = self.kept.as_ref().map(|(_, kept)| kept.loops.clone());
+        Plan { loops: loops.unwrap_or_default(), ..plan }
     }
 
     fn tell_losses(&self, streams: &mut Streams<'_>) {

@@ -18,7 +18,6 @@ pub mod remat;
 pub mod search;
 
 pub use adfuse_ir::kernel::InPlace;
-pub use plan::blocks::block_function;
 pub use cost::operations::Ops;
 pub use cost::{Bottleneck, Cost, StepCost, cost, step_cost};
 pub use explain::candidates::{Candidate, Relation, candidates};
@@ -37,19 +36,21 @@ pub use memory::residuals::saved_bytes;
 #[doc(hidden)]
 pub use memory::residuals::stored_bytes;
 pub use memory::{ALIGN, Memory, memory, memory_apart, memory_beside};
+pub use plan::blocks::block_function;
+pub use plan::loop_choice::LoopChoice;
 pub use plan::lossy::{ErrorBound as LossyBound, Lossy, LossyCopy, Narrow, lossy_copies};
 pub use plan::machine_model::MachineModel;
 pub use plan::names::value_named;
 pub use plan::options::{Effort, PlanOptions};
 pub use plan::refusal::Refusal;
 pub use plan::{Group, Members, Plan, graph_hash};
-pub use prepass::lossy::planned_function;
 pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};
 pub use remat::crossing::{Reading, ValueSource};
 pub use remat::decisions::{
     Alternative, Constraint, Decider, Decision, Difference, NoAlternative, ResidualChoice,
     decisions,
 };
+pub use remat::loop_choice::{DecidedLoops, decide_loops, planned_function};
 pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy};
 pub use remat::{PlanFrontier, plan_frontier};
 pub use search::fastest::plan_attempts;

@@ -202,6 +202,15 @@ impl Attrs {
         self.with(name, Attr::Ints(value.into_iter().collect()))
     }
 
+    /// With an attribute that takes the place of one of the same name.
+    pub fn setting(mut self, name: &'static str, value: Attr) -> Attrs {
+        match self.0.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, old)) => *old = value,
+            None => self.0.push((name, value)),
+        }
+        self
+    }
+
     /// Adds an integer.
     pub fn with_int(self, name: &'static str, value: i64) -> Attrs {
         self.with(name, Attr::Int(value))

@@ -1,6 +1,6 @@
 //! Functions: arenas of values, instructions and regions.
 
-use crate::attrs::Attrs;
+use crate::attrs::{Attr, Attrs};
 use crate::diag::Span;
 use crate::dtype::DType;
 use crate::entity::{AttrsId, Inst, Phase, Region, TypeId, Value};
@@ -261,6 +261,12 @@ impl Function {
     /// Replaces operand `k` of an instruction; the rewrites' one way to edit in place.
     pub fn set_arg(&mut self, i: Inst, k: usize, v: Value) {
         self.insts[i].args.as_mut_slice(&mut self.pool)[k] = v;
+    }
+
+    /// Sets an attribute of an instruction.
+    pub fn set_attr(&mut self, i: Inst, name: &'static str, value: Attr) {
+        let attrs = self.attrs(i).clone().setting(name, value);
+        self.insts[i].attrs = self.attrs.intern(&attrs);
     }
 
     /// Adds a parameter to a region.

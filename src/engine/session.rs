@@ -7,7 +7,10 @@ use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::backends::{ArenaLayout, Array};
 use crate::budget::choose;
-use crate::fusion::{self, Lossy, Memory, Narrowed, PREPASSES, Plan, keep_lossy, memory_apart};
+use crate::fusion::{
+    self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, decide_loops, keep_lossy,
+    memory_apart,
+};
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::text::Names;
 use crate::ir::{At, Diagnostic, Function, Kind, Module};
@@ -113,13 +116,19 @@ impl<B: Backend + ?Sized> Session<B> {
         self.run(CompileUnit::of(module, f), Some(PREPASSES[0].name))
     }
 
-    /// A [prepared](crate::fusion::prepare()) function that keeps what it may with losses, where that pays: what is
-    /// decided and followed then.
+    /// A [prepared](crate::fusion::prepare()) function that keeps what it may with losses, where that pays, and whose
+    /// loops are decided: what is planned and followed then.
     ///
     /// # Errors
-    /// As [`keep_lossy`].
+    /// As [`keep_lossy`] and [`decide_loops`].
     pub fn narrowed(&self, function: &Function) -> Result<Narrowed, Diagnostic> {
-        keep_lossy(function, &self.settings.lossy, &self.settings.plan, self)
+        let kept = keep_lossy(function, &self.settings.lossy, &self.settings.plan, self)?;
+        let decided = self.loops(&kept.function)?;
+        Ok(Narrowed { function: decided.function, loops: decided.choices, ..kept })
+    }
+
+    fn loops(&self, function: &Function) -> Result<DecidedLoops, Diagnostic> {
+        decide_loops(function, &self.settings.plan, self.settings.mem_budget, self)
     }
 
     /// The plan for a [prepared](crate::fusion::prepare()) function, within the budget if there is one.
@@ -284,7 +293,12 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     }
 
     fn narrow(&self, f: Function) -> Result<Function, Diagnostic> {
-        Ok(self.session.narrowed(&f)?.function)
+        let settings = &self.session.settings;
+        Ok(keep_lossy(&f, &settings.lossy, &settings.plan, self.session)?.function)
+    }
+
+    fn loops(&self, f: Function) -> Result<DecidedLoops, Diagnostic> {
+        self.session.loops(&f)
     }
 
     fn choose(&self, f: &Function) -> Result<Plan, Diagnostic> {

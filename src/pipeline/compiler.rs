@@ -1,7 +1,7 @@
 //! The part of the pipeline that differs between engines.
 
 use super::unit::{CompileUnit, missing};
-use crate::fusion::{self, Plan};
+use crate::fusion::{self, DecidedLoops, Plan};
 use crate::ir::{Diagnostic, Function};
 
 /// An engine, as the passes ask it. What a method does not say is what no engine minds; the last passes
@@ -27,6 +27,14 @@ pub trait Compiler {
     /// As [`keep_lossy`](crate::fusion::keep_lossy).
     fn narrow(&self, f: Function) -> Result<Function, Diagnostic> {
         Ok(f)
+    }
+
+    /// A function whose ways back over loops are decided.
+    ///
+    /// # Errors
+    /// As [`decide_loops`](crate::fusion::decide_loops()).
+    fn loops(&self, f: Function) -> Result<DecidedLoops, Diagnostic> {
+        fusion::decide_loops(&f, self.options(), None, &fusion::AnyEngine)
     }
 
     /// The plan of a prepared function.

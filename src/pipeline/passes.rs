@@ -76,8 +76,15 @@ pub(super) fn narrow(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> Pas
     Ok(())
 }
 
+pub(super) fn loops(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
+    let decided = compiler.loops(unit.take_function()?)?;
+    (unit.function, unit.loops) = (Some(decided.function), decided.choices);
+    Ok(())
+}
+
 pub(super) fn plan(compiler: &dyn Compiler, unit: &mut CompileUnit<'_>) -> PassResult {
-    unit.plan = Some(compiler.choose(unit.function()?)?);
+    let plan = compiler.choose(unit.function()?)?;
+    unit.plan = Some(fusion::Plan { loops: unit.loops.clone(), ..plan });
     Ok(())
 }
 

@@ -83,8 +83,7 @@ impl BlockSum<'_> {
         }
         let seconds = of.seconds * times as f64;
         if seconds > self.all.seconds
-            && let Some(slowest) =
-                of.steps.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds))
+            && let Some(slowest) = of.steps.iter().max_by(|a, b| a.seconds.total_cmp(&b.seconds))
         {
             self.all.bound = slowest.bound;
         }

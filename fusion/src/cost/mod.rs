@@ -11,10 +11,10 @@ pub(crate) mod traffic;
 
 use crate::plan::machine_model::MachineModel;
 use access_cost::AccessPattern;
-use blocks::of_blocks;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::{Argsort, Attend, Contract, Kernel, Member, Program, Role, Scatter, Step};
 use adfuse_ir::scalar::Func;
+use blocks::of_blocks;
 use footprint::{IterationSpace, full};
 use operations::{OperationCounts, Ops};
 use traffic::{BytesByBuffer, Traffic, traffic};

@@ -165,7 +165,9 @@ impl<'a> SentenceWriter<'a> {
                     format!("{subject} is by a loop or a branch, which is a group of its own")
                 }
                 _ => {
-                    format!("nothing joins a scatter, a sort, a function or a loop, so {subject} does not")
+                    format!(
+                        "nothing joins a scatter, a sort, a function or a loop, so {subject} does not"
+                    )
                 }
             },
             Refusal::Size => {

@@ -4,6 +4,7 @@
 //! [`lower`](crate::lower()).
 
 pub(crate) mod blocks;
+pub(crate) mod loop_choice;
 pub(crate) mod lossy;
 pub(crate) mod machine_model;
 pub(crate) mod names;
@@ -14,6 +15,7 @@ pub(crate) mod text;
 use adfuse_ir::kernel::Storage;
 use adfuse_ir::text::print_function;
 use adfuse_ir::{Fp, Function, Inst, Value};
+use loop_choice::LoopChoice;
 use sha2::{Digest, Sha256};
 
 /// Instructions of one loop nest, in the order of the function; the first decides the nest.
@@ -45,6 +47,9 @@ pub struct Plan {
     pub groups: Vec<Group>,
     /// Values that are not stored as they are.
     pub storage: Vec<(Value, Storage)>,
+    /// What was decided for the ways back over loops, of which the function was made
+    /// ([`decide_loops`](crate::decide_loops())).
+    pub loops: Vec<LoopChoice>,
     /// Plans of the blocks of loops and branches ([`block_function`](crate::block_function)), equal ones once, in the
     /// order of the function. A block's plan is the one with the hash of its function.
     pub blocks: Vec<Plan>,

@@ -6,6 +6,7 @@
 //!   device cpu
 //!   fp strict
 //!   lossy %8 as bf16
+//!   loop checkpoints 32
 //!   donate %w
 //!   inline %1, %2
 //!   group %0, %3, %5
@@ -19,8 +20,9 @@
 //!
 //! Values have the names of the prepared function's text. The parts of a group are separated by `;`. Lossy copies are
 //! part of the function ([`crate::prepass::lossy`]); they are repeated here so that the function can be made from one
-//! without copies. The plans of the blocks of loops and branches follow at the end.
+//! without copies; and so are decisions about the ways back over loops. The plans of the blocks of loops and branches follow at the end.
 
+use super::loop_choice::LoopChoice;
 use super::lossy::{LossyCopy, Narrow, lossy_copies};
 use super::{Group, Plan, graph_hash, short_hash};
 use crate::plan::blocks::{block_function, blocks};
@@ -46,6 +48,9 @@ pub(crate) fn print(plan: &Plan, f: &Function, names: &Names) -> String {
     line(format!("fp {}", plan.fp.name()));
     for LossyCopy { of, narrow, .. } in lossy_copies(f) {
         line(format!("lossy %{} as {}", names.get(of), narrow.name()));
+    }
+    for choice in &plan.loops {
+        line(format!("loop {choice}"));
     }
     if !plan.donated.is_empty() {
         let given = plan.donated.iter().filter_map(|&k| f.params().get(k));
@@ -151,6 +156,7 @@ impl PlanReader<'_> {
             inline: Vec::new(),
             groups: Vec::new(),
             storage: Vec::new(),
+            loops: Vec::new(),
             blocks: Vec::new(),
         };
         let (mut open, mut closed) = (false, false);
@@ -255,6 +261,13 @@ impl PlanReader<'_> {
                     }
                 }
             }
+            "loop" => match LoopChoice::parse(rest) {
+                Some(choice) => plan.loops.push(choice),
+                None => {
+                    let m = format!("`{}` is no decision about a loop", short(rest));
+                    return self.fail(Kind::Syntax, m);
+                }
+            },
             "donate" => {
                 let given = rest.split(',').map(|name| self.param(name));
                 let given: Vec<usize> = given.collect::<Result<_, _>>()?;

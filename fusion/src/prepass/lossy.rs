@@ -151,12 +151,11 @@ fn in_function(f: &Function) -> At {
     At { func: Some(f.name.clone()), ..At::default() }
 }
 
-/// The function that the text of a plan is one of: that with copies of the values that the text says are
-/// kept with losses, in narrower types.
+/// The function with copies of the values that the text of a plan says are kept with losses, in narrower types.
 ///
 /// # Errors
 /// For a line that says so of what there is not, or of what has no such copy.
-pub fn planned_function(f: &Function, text: &str) -> Result<Function, Diagnostic> {
+pub(crate) fn copied_as(f: &Function, text: &str) -> Result<Function, Diagnostic> {
     let fail = |m: String| Err(Diagnostic::new(in_function(f), Kind::Syntax, m));
     let mut wanted: Vec<(Value, Narrow)> = Vec::new();
     for line in text.lines().map(str::trim) {

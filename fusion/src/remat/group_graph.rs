@@ -87,7 +87,8 @@ impl GroupGraph {
             let made = |&v: &Value| {
                 let insts = needed(facts, group, &[v], &left.kept);
                 let all = insts.iter().flatten();
-                let inner = |l: &Value| insts.iter().flatten().all(|&i| !f.inst_results(i).contains(l));
+                let inner =
+                    |l: &Value| insts.iter().flatten().all(|&i| !f.inst_results(i).contains(l));
                 let mut reads: Vec<Value> =
                     all.clone().flat_map(|&i| leaves(facts, i)).filter(inner).collect();
                 reads.sort_unstable();

@@ -46,6 +46,7 @@ impl<'f> PlanSpace<'f> {
             inline: Vec::new(),
             groups: Vec::new(),
             storage: Vec::new(),
+            loops: Vec::new(),
             blocks: block_plans(f, options)?,
         };
         let ranges = ValueRanges::of(&facts);

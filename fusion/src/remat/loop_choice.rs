@@ -1,0 +1,322 @@
+//! The way back over each loop: whether residuals are stacked, or carries kept at checkpoints and steps computed again.
+//!
+//! It is a rewrite of the prepared function, before planning: what stacks are is then a matter of values like any other,
+//! and the number of checkpoints is an attribute. Bits do not depend on it. Under a budget, candidates are planned for all
+//! budgets at once, get as many checkpoints as the budget has room for, and the fastest is chosen.
+
+use super::{PlanFrontier, plan_frontier};
+use crate::cost::cost;
+use crate::loops::{merge_loops, stack_residuals};
+use crate::lower::lowered;
+use crate::memory::engine::EngineModel;
+use crate::memory::size::MOST_BYTES;
+use crate::plan::blocks::blocks;
+use crate::plan::loop_choice::LoopChoice;
+use crate::plan::options::PlanOptions;
+use crate::prepass::lossy::copied_as;
+use crate::prepass::prepare;
+use crate::search::planner::plan;
+use crate::search::point::PlanPoint;
+use adfuse_ir::attrs::Attr;
+use adfuse_ir::control::{LoopRoles, Trips};
+use adfuse_ir::kernel::SLOT;
+use adfuse_ir::{At, Diagnostic, Function, Inst, Kind, Module};
+
+/// A function whose loops have been decided.
+#[derive(Clone, Debug)]
+pub struct DecidedLoops {
+    /// The function.
+    pub function: Function,
+    /// What was decided for each way back of the function that was given: those of its body in their order, each after
+    /// the ones inside of it.
+    pub choices: Vec<LoopChoice>,
+}
+
+/// The ways back of a function.
+struct WaysBack {
+    all: Vec<WayBack>,
+}
+
+struct WayBack {
+    inst: Inst,
+    /// Bytes of its carries, in whole lines.
+    state: u64,
+    /// How many steps there are, where that is known.
+    trips: Option<u64>,
+}
+
+/// Decides how the ways back over the loops of a [prepared](crate::prepare()) function get what they need of each step,
+/// for a budget of so many bytes if there is one.
+///
+/// A number of checkpoints that the program gives (the attribute `checkpoints`) stays.
+///
+/// # Errors
+/// As [`plan_frontier`]; the budget may be too small for all candidates, which is for the planner to say.
+pub fn decide_loops(
+    f: &Function,
+    options: &PlanOptions,
+    budget: Option<u64>,
+    engine: &dyn EngineModel,
+) -> Result<DecidedLoops, Diagnostic> {
+    let ways = WaysBack::of(f);
+    if ways.all.is_empty() {
+        return Ok(DecidedLoops { function: merged(f)?, choices: Vec::new() });
+    }
+    match budget {
+        None => ways.fastest(f, options),
+        Some(budget) => ways.within(f, options, budget, engine),
+    }
+}
+
+/// The function that the text of a plan is one of: that with copies of the values that the text says are kept with
+/// losses, and with its decisions about loops.
+///
+/// # Errors
+/// For lines that say so of what there is not.
+pub fn planned_function(f: &Function, text: &str) -> Result<Function, Diagnostic> {
+    let f = copied_as(f, text)?;
+    let fail = |m: String| {
+        let at = At { func: Some(f.name.clone()), ..At::default() };
+        Err(Diagnostic::new(at, Kind::Syntax, m))
+    };
+    let mut choices = Vec::new();
+    // The plans of blocks come last.
+    let own = text.lines().map(str::trim).skip(1).take_while(|line| !line.starts_with("plan "));
+    for said in own.filter_map(|line| line.strip_prefix("loop ")) {
+        match LoopChoice::parse(said) {
+            Some(choice) => choices.push(choice),
+            None => return fail(format!("`{said}` is no decision about a loop")),
+        }
+    }
+    let ways = WaysBack::of(&f);
+    if ways.all.is_empty() && choices.is_empty() {
+        return merged(&f);
+    }
+    if ways.all.len() != choices.len() {
+        let (ways, choices) = (ways.all.len(), choices.len());
+        return fail(format!("{ways} ways back over loops, and {choices} decisions about them"));
+    }
+    ways.apply(&f, &choices)
+}
+
+/// The function with its loops merged, where it has any.
+fn merged(f: &Function) -> Result<Function, Diagnostic> {
+    if blocks(f).next().is_some() { merge_loops(f) } else { Ok(f.clone()) }
+}
+
+/// The most checkpoints of a loop of unknown length.
+const UNKNOWN_TRIPS: u64 = 1 << 20;
+
+impl WaysBack {
+    fn of(f: &Function) -> WaysBack {
+        let mut found = WaysBack { all: Vec::new() };
+        f.body_insts().iter().for_each(|&i| found.visit(f, i));
+        found
+    }
+
+    fn visit(&mut self, f: &Function, i: Inst) {
+        for &r in &f.inst(i).regions {
+            f.region(r).insts.iter().for_each(|&j| self.visit(f, j));
+        }
+        let Some(roles) =
+            LoopRoles::of(f.op(i), f.attrs(i), f.args(i).len(), f.inst_results(i).len())
+        else {
+            return;
+        };
+        if !roles.returns() {
+            return;
+        }
+        let line = |k: usize| {
+            let ty = f.ty(f.args(i)[k]);
+            let bytes = ty.elements().and_then(|n| n.checked_mul(ty.dtype.bytes()));
+            bytes.map_or(MOST_BYTES, |n| n.next_multiple_of(SLOT))
+        };
+        let state = roles.carry_args().map(line).fold(0, u64::saturating_add);
+        let trips = match roles.trips(f, i) {
+            Trips::Length(n) => n.known(),
+            Trips::Count(n) => f.literal(n).map(|l| l.to_i64().max(0).unsigned_abs()),
+            Trips::Range(from, to) => match (f.literal(from), f.literal(to)) {
+                (Some(a), Some(b)) => {
+                    Some(b.to_i64().saturating_sub(a.to_i64()).max(0).unsigned_abs())
+                }
+                _ => None,
+            },
+        };
+        self.all.push(WayBack { inst: i, state, trips });
+    }
+
+    fn apply(&self, f: &Function, choices: &[LoopChoice]) -> Result<Function, Diagnostic> {
+        let mut f = f.clone();
+        for (way, choice) in self.all.iter().zip(choices) {
+            if let LoopChoice::Checkpoints(n) = choice {
+                let n = i64::try_from(*n).unwrap_or(i64::MAX);
+                f.set_attr(way.inst, "checkpoints", Attr::Int(n));
+            }
+        }
+        let stacked = |i: Inst| {
+            let chosen = self.all.iter().zip(choices).find(|(way, _)| way.inst == i);
+            chosen.is_some_and(|(_, choice)| *choice == LoopChoice::Stack)
+        };
+        prepare(&Module::default(), &merge_loops(&stack_residuals(&f, &stacked)?)?)
+    }
+
+    /// What a way back has where memory does not matter: what the program says, or `other`.
+    fn choice(&self, f: &Function, way: &WayBack, other: LoopChoice) -> LoopChoice {
+        match f.attrs(way.inst).int("checkpoints") {
+            0 => match (other, way.trips) {
+                (LoopChoice::Stack, None) => LoopChoice::Checkpoints(way.plenty()),
+                (LoopChoice::Checkpoints(n), Some(trips)) => {
+                    LoopChoice::Checkpoints(n.clamp(1, trips.max(1)))
+                }
+                (other, _) => other,
+            },
+            n => LoopChoice::Checkpoints(n.unsigned_abs()),
+        }
+    }
+
+    fn all_of(&self, f: &Function, of: impl Fn(&WayBack) -> LoopChoice) -> Vec<LoopChoice> {
+        self.all.iter().map(|way| self.choice(f, way, of(way))).collect()
+    }
+
+    /// Without a budget: the faster of stacks and of a state for each step, by the cost model.
+    fn fastest(&self, f: &Function, options: &PlanOptions) -> Result<DecidedLoops, Diagnostic> {
+        let stacks = self.all_of(f, |_| LoopChoice::Stack);
+        let states = self.all_of(f, |way| LoopChoice::Checkpoints(way.plenty()));
+        let mut best: Option<(f64, DecidedLoops)> = None;
+        for choices in [stacks, states] {
+            if best.as_ref().is_some_and(|(_, known)| known.choices == choices) {
+                continue;
+            }
+            let function = self.apply(f, &choices)?;
+            let plan = plan(&function, options)?;
+            let program = lowered(&function, &plan, &options.device)?;
+            let seconds = cost(&program, &options.device).seconds;
+            if best.as_ref().is_none_or(|(least, _)| seconds < *least) {
+                best = Some((seconds, DecidedLoops { function, choices }));
+            }
+        }
+        let untouched = || DecidedLoops { function: f.clone(), choices: Vec::new() };
+        Ok(best.map_or_else(untouched, |(_, decided)| decided))
+    }
+
+    /// The fastest candidate that a budget has room for; the one that takes least where it has room for none.
+    fn within(
+        &self,
+        f: &Function,
+        options: &PlanOptions,
+        budget: u64,
+        engine: &dyn EngineModel,
+    ) -> Result<DecidedLoops, Diagnostic> {
+        let mut best: Option<(PlanPoint, DecidedLoops)> = None;
+        let mut least: Option<(u64, DecidedLoops)> = None;
+        for choices in self.candidates(f) {
+            let (decided, frontier) = self.planned(f, choices, options, engine)?;
+            let lowest = frontier.points().first().map_or(u64::MAX, |p| p.peak);
+            let Ok(point) = frontier.at(budget) else {
+                if least.as_ref().is_none_or(|(known, _)| lowest < *known) {
+                    least = Some((lowest, decided));
+                }
+                continue;
+            };
+            let (point, decided) =
+                self.filled(f, (point.clone(), decided), options, (budget, engine))?;
+            if best.as_ref().is_none_or(|(known, _)| point.seconds < known.seconds) {
+                best = Some((point, decided));
+            }
+        }
+        let found = best.map(|(_, decided)| decided).or(least.map(|(_, decided)| decided));
+        Ok(found.unwrap_or_else(|| DecidedLoops { function: f.clone(), choices: Vec::new() }))
+    }
+
+    /// All stacked, none, and those in between that keep what is dear longest: one way back after the other has
+    /// checkpoints, that of the largest carries first.
+    fn candidates(&self, f: &Function) -> Vec<Vec<LoopChoice>> {
+        let mut order: Vec<usize> = (0..self.all.len()).collect();
+        order.sort_by_key(|&k| {
+            std::cmp::Reverse(self.all[k].state.saturating_mul(self.all[k].plenty()))
+        });
+        let steps = order.len().min(MOST_CANDIDATES);
+        let mut found: Vec<Vec<LoopChoice>> = Vec::new();
+        for n in 0..=steps {
+            let count = if n == steps { order.len() } else { n };
+            let kept = |k: usize| !order[..count].contains(&k);
+            let of = |(k, way): (usize, &WayBack)| {
+                let other = if kept(k) { LoopChoice::Stack } else { LoopChoice::Checkpoints(1) };
+                match self.choice(f, way, other) {
+                    // Of unknown length: as few as can be, and then as many as there is room for.
+                    LoopChoice::Checkpoints(_) if f.attrs(way.inst).int("checkpoints") == 0 => {
+                        LoopChoice::Checkpoints(1)
+                    }
+                    choice => choice,
+                }
+            };
+            let choices: Vec<LoopChoice> = self.all.iter().enumerate().map(of).collect();
+            if !found.contains(&choices) {
+                found.push(choices);
+            }
+        }
+        found
+    }
+
+    fn planned(
+        &self,
+        f: &Function,
+        choices: Vec<LoopChoice>,
+        options: &PlanOptions,
+        engine: &dyn EngineModel,
+    ) -> Result<(DecidedLoops, PlanFrontier), Diagnostic> {
+        let function = self.apply(f, &choices)?;
+        let frontier = plan_frontier(&function, options, engine)?;
+        Ok((DecidedLoops { function, choices }, frontier))
+    }
+
+    /// A candidate with as many checkpoints as the budget has room for beside what its plan takes. Ways back run one
+    /// after the other, so each has all of the room.
+    fn filled(
+        &self,
+        f: &Function,
+        (point, decided): (PlanPoint, DecidedLoops),
+        options: &PlanOptions,
+        (budget, engine): (u64, &dyn EngineModel),
+    ) -> Result<(PlanPoint, DecidedLoops), Diagnostic> {
+        let mut room = budget.saturating_sub(point.peak);
+        while room > 0 {
+            let more = |(way, choice): (&WayBack, &LoopChoice)| match *choice {
+                LoopChoice::Checkpoints(n) if f.attrs(way.inst).int("checkpoints") == 0 => {
+                    let fit = n.saturating_add(room / way.state.max(1));
+                    LoopChoice::Checkpoints(fit.min(way.trips.unwrap_or(UNKNOWN_TRIPS).max(1)))
+                }
+                choice => choice,
+            };
+            let choices: Vec<LoopChoice> =
+                self.all.iter().zip(&decided.choices).map(more).collect();
+            if choices == decided.choices {
+                break;
+            }
+            let (better, frontier) = self.planned(f, choices, options, engine)?;
+            if let Ok(found) = frontier.at(budget) {
+                return Ok((found.clone(), better));
+            }
+            // Checkpoints of inner loops, and gaps of the arena, may take more than was counted.
+            room = room / 8 * 7;
+            if room < SLOT {
+                break;
+            }
+        }
+        Ok((point, decided))
+    }
+}
+
+/// The most candidates between all stacks and none.
+const MOST_CANDIDATES: usize = 4;
+
+/// Bytes of checkpoints up to which a loop keeps all its states where there is no budget.
+const PLENTY_BYTES: u64 = 64 << 20;
+
+impl WayBack {
+    /// Checkpoints where there is no budget: a state for each step, as far as they are known or are not many.
+    fn plenty(&self) -> u64 {
+        let fit = (PLENTY_BYTES / self.state.max(1)).max(32);
+        self.trips.unwrap_or(UNKNOWN_TRIPS.min(fit)).min(fit).max(1)
+    }
+}
