@@ -68,7 +68,7 @@ impl Runner {
         let plan = memory_beside(program, Effort::Default, &beside).ok()?;
         let (bytes, offsets, scratch) = (plan.arena, plan.offsets, plan.scratch);
         let layout = ArenaLayout { bytes, offsets, scratch, ..ArenaLayout::default() };
-        let options = CpuOptions { threads, fp: Fp::Strict, vectors: Vectors::host() };
+        let options = CpuOptions { threads, fp: Fp::Strict, ..CpuOptions::default() };
         let executable = CpuExecutable::compile(program, &layout, options).ok()?;
         let mut rng = rng(1, 0);
         let types = program.inputs().map(|b| program.buffers[b].ty());

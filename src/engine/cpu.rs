@@ -138,7 +138,12 @@ impl Cpu {
 
     /// How executables run.
     pub fn options(&self) -> cpu::CpuOptions {
-        cpu::CpuOptions { threads: self.threads, fp: self.plan.fp, vectors: self.vectors }
+        cpu::CpuOptions {
+            threads: self.threads,
+            fp: self.plan.fp,
+            vectors: self.vectors,
+            limits: self.limits,
+        }
     }
 }
 

@@ -4,10 +4,9 @@
 //! refused if one of these inputs is only lent.
 #![allow(unsafe_code)]
 
-use super::executable::{
-    BufferPlace, CompiledStep, CpuExecutable, ResultBuffer, RunMemory, handed,
-};
-use super::workers::WorkerSet;
+use super::executable::{CpuExecutable, RunMemory};
+use super::loop_run::{StepRun, located};
+use super::places::{BufferPlace, ResultBuffer, handed};
 use crate::runtime::array::Array;
 use crate::runtime::bytes::Bytes;
 use crate::runtime::host_memory::{AlignedBlock, too_much};
@@ -219,7 +218,7 @@ impl CpuExecutable {
     ) -> Result<(), Diagnostic> {
         self.sized("output", outputs.iter().map(|s| s.len()), &self.output_bytes)?;
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let RunMemory { arena, constants, workers, pointers, .. } = &mut *memory;
+        let RunMemory { arena, constants, tables, loops, pointers, .. } = &mut *memory;
         let (arena, constants) = (arena.start(), constants.start());
         // Elements are at multiples of their size, as everything but machine code asks for. Slices that
         // begin elsewhere are rare, and copied.
@@ -240,7 +239,7 @@ impl CpuExecutable {
                 BufferPlace::Constant(offset) => constants.wrapping_add(offset as usize),
             });
         }
-        for worker in workers.iter_mut() {
+        for worker in tables.iter_mut().take(1).flatten() {
             let worker = worker.get_mut().unwrap_or_else(PoisonError::into_inner);
             worker.table[..pointers.len()].copy_from_slice(pointers);
         }
@@ -252,25 +251,17 @@ impl CpuExecutable {
         };
         for (n, step) in self.steps.iter().enumerate() {
             let begun = recorder.as_ref().map(|r| r.now());
-            let worker_set = &mut WorkerSet {
+            let mut run = StepRun {
                 code: &self.code,
-                workers,
+                tables,
+                loops,
                 pool: pool.as_deref_mut(),
+                limits: self.limits,
                 step: n,
                 recorder: recorder.as_deref(),
             };
-            match step {
-                CompiledStep::Kernel(kernel) => kernel.run(worker_set),
-                CompiledStep::Contract(members) => members.iter().for_each(|m| m.run(worker_set)),
-                CompiledStep::Scatter(scatter) => scatter.run(worker_set),
-                CompiledStep::Argsort(argsort) => argsort.run(worker_set),
-                CompiledStep::Call(call) => call.run(worker_set).map_err(|d| self.at_step(n, d))?,
-                CompiledStep::Copy(from, to, n) => {
-                    let (from, to) = (pointers[*from], pointers[*to]);
-                    // SAFETY: both have this many bytes, and are not the same.
-                    unsafe { std::ptr::copy_nonoverlapping(from, to, *n) }
-                }
-            }
+            let ran = run.run(0, step);
+            ran.map_err(|d| located(d, &self.name, step, &self.made[n]))?;
             if let (Some(recorder), Some(begun)) = (recorder.as_mut(), begun) {
                 recorder.step(n, begun);
             }
@@ -307,13 +298,6 @@ impl CpuExecutable {
             }
         }
         Ok(())
-    }
-
-    /// What went wrong, with the step that it is about.
-    fn at_step(&self, n: usize, mut d: Diagnostic) -> Diagnostic {
-        let inst = self.made.get(n).map(|s| format!("step {}: library @{}", s.origin, s.name));
-        d.at = At { func: Some(self.name.clone()), inst, ..At::default() };
-        d
     }
 
     fn usage(&self, m: String) -> Diagnostic {

@@ -1,16 +1,15 @@
 //! Machine code for targets other than the host: whether it compiles, its size, and its text.
 
-use super::capabilities::CAPABILITIES;
 use super::codegen::listing::ListingEntry;
 use super::codegen::vector_width::{Emitter, Vectors};
-use super::executable::{CompiledStep, CpuExecutable, work};
-use super::introspect::told;
-use super::kernel::compile::CompileContext;
+use super::executable::CpuExecutable;
 use super::machine_code::SweepCompiler;
+use super::prepare::{prepared, side_by_side};
+use super::scratch::ScratchLayout;
+use super::steps::{StepCompiler, StepScope};
+use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::errors::within;
 use crate::runtime::functions::Registry;
-use crate::runtime::host_memory::OffsetAllocator;
-use crate::runtime::legalize::{Legalized, legalize};
 use crate::runtime::report::StepReport;
 use adfuse_ir::kernel::{Program, Verified};
 use adfuse_ir::scalar::Table;
@@ -54,8 +53,9 @@ const PRODUCTS: &str = "gemm";
 /// [`CpuExecutable::compile`](crate::cpu::executable::CpuExecutable::compile).
 pub fn code_for(program: &Verified<Program>, target: &str, fp: Fp) -> Result<usize, Diagnostic> {
     let compiler = SweepCompiler::for_target(target, Vectors::Narrow, fp);
-    let compiler = compiler.map_err(|d| within(d, program, None))?;
-    Ok(made(program, legalize(program, &CAPABILITIES)?, compiler)?.0.discard())
+    let mut compiler = compiler.map_err(|d| within(d, program, None))?;
+    made(program, &mut compiler)?;
+    Ok(compiler.discard())
 }
 
 /// The machine code of a program for a target as text. It is the same on every host that has the emitter of
@@ -74,7 +74,7 @@ pub fn listing_for(
     let compiler = SweepCompiler::for_target(target, vectors, fp);
     let mut compiler = compiler.map_err(|d| within(d, program, None))?;
     compiler.listing.texts = true;
-    let (mut compiler, steps) = made(program, legalize(program, &CAPABILITIES)?, compiler)?;
+    let steps = made(program, &mut compiler)?;
     let mut noted = std::mem::take(&mut compiler.listing.noted).into_iter().peekable();
     compiler.discard();
     let mut all = Vec::new();
@@ -126,32 +126,15 @@ fn without_addresses(mut function: ListedFunction) -> ListedFunction {
     function
 }
 
-/// Has the functions of all steps made; tells of the steps.
+/// Has the functions of all steps made; tells of the steps. Where their memory is does not matter.
 fn made(
     program: &Verified<Program>,
-    low: Legalized,
-    mut compiler: SweepCompiler,
-) -> Result<(SweepCompiler, Vec<StepReport>), Diagnostic> {
-    let (mut slots, functions, mut steps) = (0, Registry::new(), Vec::new());
-    for (n, step) in low.program.steps.iter().enumerate() {
-        compiler.listing.begin(n, step.name());
-        let mut making = CompileContext {
-            compiler: Some(&mut compiler),
-            program: &low.program,
-            shared: &mut OffsetAllocator::default(),
-            own: &mut OffsetAllocator::default(),
-            slots,
-            functions: Some(&functions),
-        };
-        let origin = low.origin.get(n).copied();
-        let work = work(&mut making, step).map_err(|d| within(d, program, origin))?;
-        slots = making.slots;
-        let emitters = compiler.listing.emitters(n);
-        let by: Vec<&str> = match &work {
-            CompiledStep::Contract(members) => members.iter().map(|_| PRODUCTS).collect(),
-            _ => Vec::new(),
-        };
-        steps.push(told(&low.program, step, origin.unwrap_or_default(), &emitters, &by));
-    }
-    Ok((compiler, steps))
+    compiler: &mut SweepCompiler,
+) -> Result<Vec<StepReport>, Diagnostic> {
+    let legal = prepared(program, &side_by_side)?;
+    let rooms = ScratchLayout::new(program, (&legal.low, &legal.needed), &ArenaLayout::default())?;
+    let functions = Registry::new();
+    let mut compiling = StepCompiler::new(compiler, &functions);
+    compiling.products = Some(PRODUCTS);
+    Ok(compiling.steps(program, &legal, &rooms, &StepScope::default())?.made)
 }

@@ -2,14 +2,14 @@
 
 use super::capabilities::CAPABILITIES;
 use super::executable::{CpuExecutable, CpuOptions};
-use super::scratch::{needed, peak_of};
+use super::legal::LegalProgram;
+use super::prepare::{peak_of, prepared, side_by_side};
 use super::thread_pool::ThreadPool;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
 use crate::runtime::backend::{self, Arrange, Backend, Capabilities};
 use crate::runtime::executable_cache::{ExecutableCache, key};
 use crate::runtime::functions::Registry;
-use crate::runtime::legalize::{Legalized, legalize};
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::trace::Trace;
 use adfuse_ir::Diagnostic;
@@ -56,19 +56,18 @@ impl CpuEngine {
         arena: &ArenaLayout,
     ) -> Result<Arc<CpuExecutable>, Diagnostic> {
         self.made.get_or_make(key(program, arena, ""), || {
-            let (low, needed) = legalized(program)?;
-            self.make(program, (&low, &needed), arena)
+            self.make(program, &prepared(program, &side_by_side)?, arena)
         })
     }
 
     fn make(
         &self,
         program: &Verified<Program>,
-        low: (&Legalized, &[u64]),
+        legal: &LegalProgram,
         arena: &ArenaLayout,
     ) -> Result<CpuExecutable, Diagnostic> {
         let (pool, how) = (Arc::clone(&self.pool), (self.options, &self.functions));
-        CpuExecutable::of_legalized(program, low, arena, how, pool, false)
+        CpuExecutable::of_legalized(program, legal, arena, how, pool, false)
     }
 
     /// How its executables run.
@@ -92,13 +91,6 @@ impl CpuEngine {
     }
 }
 
-/// A program as the engine runs it, and what each step of the given one needs beside the buffers.
-fn legalized(program: &Program) -> Result<(Legalized, Vec<u64>), Diagnostic> {
-    let low = legalize(program, &CAPABILITIES)?;
-    let needed = needed(program, &low)?;
-    Ok((low, needed))
-}
-
 impl Backend for CpuEngine {
     type Executable = CpuExecutable;
 
@@ -113,10 +105,10 @@ impl Backend for CpuEngine {
     fn prepare<'a>(
         &'a self,
         program: &Verified<Program>,
-        _arrange: &Arrange<'_>,
+        arrange: &Arrange<'_>,
     ) -> Result<Box<dyn backend::Prepared<Executable = CpuExecutable> + 'a>, Diagnostic> {
-        let (low, needed) = legalized(program)?;
-        Ok(Box::new(CpuPrepared { engine: self, program: program.clone(), low, needed }))
+        let legal = prepared(program, arrange)?;
+        Ok(Box::new(CpuPrepared { engine: self, program: program.clone(), legal }))
     }
 }
 
@@ -124,8 +116,7 @@ impl Backend for CpuEngine {
 struct CpuPrepared<'a> {
     engine: &'a CpuEngine,
     program: Verified<Program>,
-    low: Legalized,
-    needed: Vec<u64>,
+    legal: LegalProgram,
 }
 
 impl backend::Prepared for CpuPrepared<'_> {
@@ -141,7 +132,7 @@ impl backend::Prepared for CpuPrepared<'_> {
     }
 
     fn scratch(&self) -> &[u64] {
-        &self.needed
+        &self.legal.needed
     }
 
     // Steps of this engine read at a coordinate before they write there.
@@ -150,13 +141,13 @@ impl backend::Prepared for CpuPrepared<'_> {
     }
 
     fn peak(&self, layout: &ArenaLayout) -> Result<u64, Diagnostic> {
-        peak_of(&self.program, (&self.low, &self.needed), layout)
+        peak_of(&self.program, &self.legal, layout)
     }
 
     fn compile(&self, layout: &ArenaLayout) -> Result<Arc<CpuExecutable>, Diagnostic> {
-        let CpuPrepared { engine, program, low, needed } = self;
-        let make = || engine.make(program, (low, needed), layout);
-        engine.made.get_or_make(key(program, layout, ""), make)
+        let CpuPrepared { engine, program, legal } = self;
+        let make = || engine.make(program, legal, layout);
+        engine.made.get_or_make(key(program, layout, &legal.arrangement()), make)
     }
 }
 

@@ -5,6 +5,7 @@
 //! See `docs/cpu.md`.
 
 pub(crate) mod argsort;
+pub(crate) mod block;
 pub(crate) mod call;
 pub(crate) mod capabilities;
 pub(crate) mod clif;
@@ -18,12 +19,18 @@ pub(crate) mod fold;
 pub(crate) mod gemm;
 pub(crate) mod introspect;
 pub(crate) mod kernel;
+pub(crate) mod legal;
 pub(crate) mod library_call;
+pub(crate) mod loop_run;
 pub(crate) mod machine_code;
 pub(crate) mod operand;
+pub(crate) mod places;
+pub(crate) mod prepare;
 pub(crate) mod scatter;
 pub(crate) mod scratch;
 pub(crate) mod shape;
+pub(crate) mod step_report;
+pub(crate) mod steps;
 pub(crate) mod strict_folds;
 pub(crate) mod thread_pool;
 pub(crate) mod workers;
@@ -40,4 +47,4 @@ pub use executable::{CpuExecutable, CpuOptions};
 #[cfg(target_arch = "x86_64")]
 pub use gemm::alone::LibraryProduct;
 pub use introspect::{CompiledSweep, SweepTexts};
-pub use scratch::{peak, scratch};
+pub use prepare::{peak, scratch};

@@ -37,12 +37,29 @@ pub(crate) struct Legalized {
 /// # Errors
 /// Where a kernel cannot be walked as its schedule says; the error names the step.
 pub(crate) fn legalize(given: &Program, can: &Capabilities) -> Result<Legalized, Diagnostic> {
+    legalized(given, can, can.any_layout)
+}
+
+/// As [`legalize`], for a program that a step runs: its inputs and outputs are buffers of the program around it,
+/// whatever their layouts are.
+///
+/// # Errors
+/// As there.
+pub(crate) fn legalize_block(given: &Program, can: &Capabilities) -> Result<Legalized, Diagnostic> {
+    legalized(given, can, true)
+}
+
+fn legalized(
+    given: &Program,
+    can: &Capabilities,
+    any_layout: bool,
+) -> Result<Legalized, Diagnostic> {
     let mut program = given.clone();
     let mut steps: Vec<(usize, Step)> = Vec::new();
     let (mut inputs, mut temps) = (Vec::new(), Vec::new());
     for b in given.inputs() {
         let data = &given.buffers[b];
-        if can.any_layout || dense(data) {
+        if any_layout || dense(data) {
             inputs.push(b);
             continue;
         }
@@ -64,7 +81,7 @@ pub(crate) fn legalize(given: &Program, can: &Capabilities) -> Result<Legalized,
     let mut outputs = Vec::new();
     for &b in &given.outputs {
         let data = &given.buffers[b];
-        if can.any_layout || dense(data) {
+        if any_layout || dense(data) {
             outputs.push(b);
         } else {
             let to = program.buffers.push(plain(data, Role::Output));
@@ -74,7 +91,7 @@ pub(crate) fn legalize(given: &Program, can: &Capabilities) -> Result<Legalized,
             temps.push((b, None));
         }
     }
-    if !can.any_layout {
+    if !any_layout {
         own_what_is_not_handed(&mut program, &outputs, &mut temps);
     }
     let (origin, steps) = steps.into_iter().unzip();

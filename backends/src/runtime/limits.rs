@@ -1,6 +1,5 @@
 //! How far a program may go before running it is an error.
 
-use adfuse_ir::kernel::Loop;
 use adfuse_ir::{At, Diagnostic, Kind};
 
 /// The limits of a run.
@@ -19,10 +18,10 @@ impl Default for RunLimits {
 
 impl RunLimits {
     /// Refuses a loop of so many steps, if that is more than it may take.
-    pub(crate) fn check(self, step: &Loop, trips: u64) -> Result<(), Diagnostic> {
+    pub(crate) fn check(self, op: &str, trips: u64) -> Result<(), Diagnostic> {
         match trips <= self.max_trips {
             true => Ok(()),
-            false => Err(too_many_steps(step.op(), trips, self.max_trips)),
+            false => Err(too_many_steps(op, trips, self.max_trips)),
         }
     }
 }

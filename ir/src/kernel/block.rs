@@ -134,9 +134,9 @@ impl Block {
 }
 
 impl Branch {
-    /// The number of the block that a selector of this value selects.
-    pub fn taken(&self, is_bool: bool, selector: i64) -> usize {
-        let last = self.blocks.len().saturating_sub(1);
+    /// The number of the block, of so many, that a selector of this value selects.
+    pub fn taken(blocks: usize, is_bool: bool, selector: i64) -> usize {
+        let last = blocks.saturating_sub(1);
         match is_bool {
             true => usize::from(selector == 0).min(last),
             false => usize::try_from(selector.max(0)).unwrap_or(last).min(last),

@@ -48,10 +48,10 @@ impl Listing {
         self.title = title.into();
     }
 
-    /// What made the functions of a step, each emitter once.
-    pub(crate) fn emitters(&self, step: usize) -> Vec<&'static str> {
+    /// What made the functions from a number on, each emitter once.
+    pub(crate) fn emitters(&self, first: usize) -> Vec<&'static str> {
         let mut found = Vec::new();
-        for noted in self.noted.iter().filter(|n| n.step == step) {
+        for noted in self.noted.iter().skip(first) {
             if !found.contains(&noted.emitter.name()) {
                 found.push(noted.emitter.name());
             }

@@ -46,7 +46,7 @@ impl ProgramRun<'_> {
         env: &mut RunEnvironment<'_>,
     ) -> Result<(), Diagnostic> {
         let is_bool = self.program.buffers[step.selector].dtype == DType::Bool;
-        let taken = step.taken(is_bool, self.integer(step.selector)?);
+        let taken = Branch::taken(step.blocks.len(), is_bool, self.integer(step.selector)?);
         let block = step.blocks.get(taken).ok_or_else(|| internal("a branch has no such case"))?;
         let results = self.block(block, Entry::default(), env)?;
         step.outputs.iter().zip(results).try_for_each(|(&b, bits)| self.put(b, bits))
@@ -71,7 +71,7 @@ impl ProgramRun<'_> {
                 (first, last.saturating_sub(first).max(0) as u64, dtype)
             }
         };
-        env.limits.check(step, trips)?;
+        env.limits.check(step.op(), trips)?;
         for stack in step.all_stacks() {
             let data = &self.program.buffers[stack];
             let bits = vec![0; super::volume(&data.dims)? as usize];

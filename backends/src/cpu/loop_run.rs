@@ -1,0 +1,521 @@
+//! Runs of steps, of loops and branches with the steps in them too. No turn of a loop allocates memory or takes a lock.
+#![allow(unsafe_code)]
+
+use super::block::{
+    BlockOutput, CarryStart, CompiledBack, CompiledBlock, CompiledBranch, CompiledCarry,
+    CompiledLoop, CompiledTrips, MovingInput,
+};
+use super::machine_code::Code;
+use super::steps::CompiledStep;
+use super::thread_pool::ThreadPool;
+use super::workers::{Worker, WorkerSet};
+use crate::runtime::limits::{RunLimits, loop_too_long};
+use crate::runtime::report::StepReport;
+use crate::runtime::trace::SpanRecorder;
+use adfuse_ir::kernel::{Branch, Reversal, ReversalAction, SLOT};
+use adfuse_ir::{At, DType, Diagnostic, Literal};
+use std::sync::{Mutex, PoisonError};
+
+/// The workers of one program: each has a table of pointers to the program's buffers.
+pub(super) type WorkerTables = Vec<Mutex<Worker>>;
+
+/// Where the values that a loop carries are: those that a turn reads, and those that it writes.
+#[derive(Default)]
+pub(super) struct LoopPointers {
+    now: Vec<*mut u8>,
+    next: Vec<*mut u8>,
+    returned: Vec<*mut u8>,
+    returned_next: Vec<*mut u8>,
+}
+
+impl LoopPointers {
+    /// Room for the pointers of so many values, forward and back.
+    pub(super) fn of([carries, returned]: [usize; 2]) -> LoopPointers {
+        LoopPointers {
+            now: Vec::with_capacity(carries),
+            next: Vec::with_capacity(carries),
+            returned: Vec::with_capacity(returned),
+            returned_next: Vec::with_capacity(returned),
+        }
+    }
+}
+
+/// What steps run with.
+pub(super) struct StepRun<'a> {
+    pub(super) code: &'a Code,
+    /// Of the whole program, then of the programs in its steps.
+    pub(super) tables: &'a mut [WorkerTables],
+    pub(super) loops: &'a mut [LoopPointers],
+    pub(super) pool: Option<&'a mut ThreadPool>,
+    pub(super) limits: RunLimits,
+    /// The step of the whole program that runs.
+    pub(super) step: usize,
+    /// Records when the tasks of the whole program's own steps run, on request.
+    pub(super) recorder: Option<&'a SpanRecorder>,
+}
+
+/// A loop that runs.
+#[derive(Clone, Copy)]
+struct LoopTurns<'l> {
+    made: &'l CompiledLoop,
+    /// The table of the program around it.
+    outer: usize,
+    trips: u64,
+    /// The first position, as blocks read it.
+    first: i64,
+}
+
+impl LoopTurns<'_> {
+    /// The position of a step.
+    fn position(&self, t: u64) -> u64 {
+        if self.made.reverse { self.trips - 1 - t } else { t }
+    }
+}
+
+/// One turn: what a block reads and writes.
+struct BlockTurn<'t> {
+    position: u64,
+    now: &'t [*mut u8],
+    returned: &'t [*mut u8],
+    next: &'t [*mut u8],
+    stacks: &'t [(usize, usize)],
+}
+
+impl StepRun<'_> {
+    /// Runs a step of the program with this table.
+    ///
+    /// # Errors
+    /// What a user function says, and loops of more steps than they may take.
+    pub(super) fn run(&mut self, table: usize, step: &CompiledStep) -> Result<(), Diagnostic> {
+        match step {
+            CompiledStep::Loop(step) => return self.repeat(table, step),
+            CompiledStep::Branch(branch) => return self.branch(table, branch),
+            CompiledStep::Copy(from, to, n) => {
+                let (from, to) = (self.pointer(table, *from), self.pointer(table, *to));
+                // SAFETY: both have this many bytes, and are not the same.
+                unsafe { std::ptr::copy_nonoverlapping(from, to, *n) }
+                return Ok(());
+            }
+            _ => {}
+        }
+        let worker_set = &mut WorkerSet {
+            code: self.code,
+            workers: &self.tables[table],
+            pool: self.pool.as_deref_mut(),
+            step: self.step,
+            recorder: self.recorder,
+        };
+        match step {
+            CompiledStep::Kernel(kernel) => kernel.run(worker_set),
+            CompiledStep::Contract(members) => members.iter().for_each(|m| m.run(worker_set)),
+            CompiledStep::Scatter(scatter) => scatter.run(worker_set),
+            CompiledStep::Argsort(argsort) => argsort.run(worker_set),
+            CompiledStep::Call(call) => call.run(worker_set)?,
+            CompiledStep::Copy(..) | CompiledStep::Loop(_) | CompiledStep::Branch(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Where a buffer is.
+    fn pointer(&mut self, table: usize, buffer: usize) -> *mut u8 {
+        let worker = self.tables[table][0].get_mut().unwrap_or_else(PoisonError::into_inner);
+        worker.table[buffer]
+    }
+
+    /// Says to all workers where a buffer is.
+    fn set(&mut self, table: usize, buffer: usize, at: *mut u8) {
+        for worker in &mut self.tables[table] {
+            worker.get_mut().unwrap_or_else(PoisonError::into_inner).table[buffer] = at;
+        }
+    }
+
+    /// An address in the scratch memory of a program's steps.
+    fn scratch(&mut self, table: usize, offset: u64) -> *mut u8 {
+        self.tables[table][0].get_mut().unwrap_or_else(PoisonError::into_inner).all(offset)
+    }
+
+    fn scalar(&mut self, table: usize, buffer: usize, dtype: DType) -> i64 {
+        let (at, mut bits) = (self.pointer(table, buffer), [0; 8]);
+        // SAFETY: the buffer is a scalar of this type, which an earlier step or the caller has written.
+        unsafe { std::ptr::copy_nonoverlapping(at, bits.as_mut_ptr(), dtype.bytes() as usize) };
+        Literal::from_bits(dtype, u64::from_le_bytes(bits)).to_i64()
+    }
+
+    fn branch(&mut self, outer: usize, branch: &CompiledBranch) -> Result<(), Diagnostic> {
+        let (selector, dtype) = branch.selector;
+        let selector = self.scalar(outer, selector, dtype);
+        let taken = Branch::taken(branch.blocks.len(), dtype == DType::Bool, selector);
+        let block = &branch.blocks[taken];
+        self.open(outer, block, std::ptr::null_mut());
+        for (output, &to) in block.outputs.iter().zip(&branch.outputs) {
+            let to = self.pointer(outer, to);
+            self.give(block, output, to);
+        }
+        let recorder = self.recorder.take();
+        let ran = self.inside(block);
+        self.recorder = recorder;
+        ran?;
+        for (output, &to) in block.outputs.iter().zip(&branch.outputs) {
+            let to = self.pointer(outer, to);
+            self.copy_out(block, output, to);
+        }
+        Ok(())
+    }
+
+    /// Says where those inputs of a block are that stay there for all turns.
+    fn open(&mut self, outer: usize, block: &CompiledBlock, index: *mut u8) {
+        for &(b, from) in &block.whole {
+            let at = self.pointer(outer, from);
+            self.set(block.table, b, at);
+        }
+        for &b in &block.index {
+            self.set(block.table, b, index);
+        }
+    }
+
+    /// Says where an output of a block is written.
+    fn give(&mut self, block: &CompiledBlock, output: &BlockOutput, to: *mut u8) {
+        if !output.copied {
+            self.set(block.table, output.buffer, to);
+        }
+    }
+
+    /// Copies an output of a block that is not written where it goes.
+    fn copy_out(&mut self, block: &CompiledBlock, output: &BlockOutput, to: *mut u8) {
+        if output.copied {
+            let from = self.pointer(block.table, output.buffer);
+            // SAFETY: both have this many bytes. What is copied is an input, a constant or another output of the
+            // block; where it goes is none of them, since a turn writes nothing that it reads.
+            unsafe { std::ptr::copy_nonoverlapping(from, to, output.bytes) }
+        }
+    }
+
+    /// Runs the steps of a block.
+    fn inside(&mut self, block: &CompiledBlock) -> Result<(), Diagnostic> {
+        for (step, made) in block.steps.iter().zip(&block.made) {
+            self.run(block.table, step).map_err(|d| located(d, &block.name, step, made))?;
+        }
+        Ok(())
+    }
+
+    fn repeat(&mut self, outer: usize, made: &CompiledLoop) -> Result<(), Diagnostic> {
+        let mut pointers = std::mem::take(&mut self.loops[made.state]);
+        let recorder = self.recorder.take();
+        let ran = self.all_turns(outer, made, &mut pointers);
+        self.recorder = recorder;
+        self.loops[made.state] = pointers;
+        ran
+    }
+
+    fn all_turns(
+        &mut self,
+        outer: usize,
+        made: &CompiledLoop,
+        pointers: &mut LoopPointers,
+    ) -> Result<(), Diagnostic> {
+        let (first, trips) = match made.trips {
+            CompiledTrips::Known(n) => (0, n),
+            CompiledTrips::Count(n) => (0, self.scalar(outer, n, DType::I64).max(0) as u64),
+            CompiledTrips::Range(from, to) => {
+                let [from, to] = [from, to].map(|b| self.scalar(outer, b, made.index.0));
+                (from, to.saturating_sub(from).max(0) as u64)
+            }
+            CompiledTrips::While(..) => (0, 0),
+        };
+        self.limits.check(made.op, trips)?;
+        let index = self.scratch(outer, made.index.1);
+        made.blocks().into_iter().for_each(|block| self.open(outer, block, index));
+        let run = LoopTurns { made, outer, trips, first };
+        match (&made.trips, &made.back) {
+            (CompiledTrips::While(test, most), _) => self.while_true(&run, test, *most, pointers),
+            (_, Some(back)) => self.reverse(&run, back, pointers),
+            (_, None) => self.forward(&run, pointers),
+        }
+    }
+
+    /// The steps of a loop in order. The last one writes its carries where they are to end.
+    fn forward(
+        &mut self,
+        run: &LoopTurns<'_>,
+        pointers: &mut LoopPointers,
+    ) -> Result<(), Diagnostic> {
+        let LoopPointers { now, next, .. } = pointers;
+        let made = run.made;
+        self.begin(run.outer, &made.carries, run.trips % 2 == 1, (now, next));
+        for t in 0..run.trips {
+            let position = run.position(t);
+            let turn = BlockTurn { position, now, next, returned: &[], stacks: &made.stacks };
+            self.turn(run, &made.step, &turn)?;
+            self.swap(run.outer, &made.carries, (now, next));
+        }
+        self.end(run.outer, &made.carries, now);
+        Ok(())
+    }
+
+    fn while_true(
+        &mut self,
+        run: &LoopTurns<'_>,
+        test: &CompiledBlock,
+        most: u64,
+        pointers: &mut LoopPointers,
+    ) -> Result<(), Diagnostic> {
+        let LoopPointers { now, next, .. } = pointers;
+        let made = run.made;
+        let most = if most == 0 { u64::MAX } else { most }.min(self.limits.max_trips);
+        let answer = self.scratch(run.outer, made.answer);
+        self.begin(run.outer, &made.carries, true, (now, next));
+        let mut position = 0;
+        loop {
+            let asked = BlockTurn { position, now, next: &[answer], returned: &[], stacks: &[] };
+            self.turn(run, test, &asked)?;
+            // SAFETY: the test has written a byte of 0 or 1 there.
+            if unsafe { answer.read() } & 1 == 0 {
+                self.end(run.outer, &made.carries, now);
+                return Ok(());
+            }
+            if position == most {
+                return Err(loop_too_long(most));
+            }
+            let turn = BlockTurn { position, now, next, returned: &[], stacks: &made.stacks };
+            self.turn(run, &made.step, &turn)?;
+            self.swap(run.outer, &made.carries, (now, next));
+            position += 1;
+        }
+    }
+
+    /// The steps of a loop, and the way back over them.
+    fn reverse(
+        &mut self,
+        run: &LoopTurns<'_>,
+        back: &CompiledBack,
+        pointers: &mut LoopPointers,
+    ) -> Result<(), Diagnostic> {
+        let (outer, made) = (run.outer, run.made);
+        let LoopPointers { now, next, returned, returned_next } = pointers;
+        self.begin(outer, &made.carries, true, (now, next));
+        self.begin(outer, &back.carries, run.trips % 2 == 1, (returned, returned_next));
+        let (at, most) = back.numbers;
+        let count = usize::try_from(run.trips).unwrap_or(most).min(most);
+        let at = self.scratch(outer, at).cast::<u64>();
+        // SAFETY: there is room for this many numbers at a multiple of 64 bytes, which nobody else uses while the loop
+        // runs; they are made zeros before there is a slice of them.
+        let numbers = unsafe {
+            at.write_bytes(0, count);
+            std::slice::from_raw_parts_mut(at, count)
+        };
+        let mut ended = false;
+        let mut actions = Reversal::new(run.trips, numbers).peekable();
+        while let Some(action) = actions.next() {
+            match action {
+                ReversalAction::Keep(k) => self.keep(outer, &made.carries, k, now),
+                ReversalAction::Restore(k) => {
+                    for (carry, now) in made.carries.iter().zip(&mut *now) {
+                        *now = self.checkpoint(outer, carry, k);
+                    }
+                }
+                ReversalAction::Advance(from, to) => {
+                    for t in from..to {
+                        // A state that is kept is written where it is kept.
+                        let kept = match actions.peek() {
+                            Some(&ReversalAction::Keep(k)) if t + 1 == to => Some(k),
+                            _ => None,
+                        };
+                        self.aside(outer, &made.carries, kept, (now, next));
+                        self.step(run, t, now, next)?;
+                        now.copy_from_slice(next);
+                    }
+                }
+                ReversalAction::Turn(t) => {
+                    if !ended {
+                        for (carry, next) in made.carries.iter().zip(&mut *next) {
+                            *next = self.pointer(outer, carry.to);
+                        }
+                        self.step(run, t, now, next)?;
+                        ended = true;
+                    }
+                    let position = run.position(t);
+                    let stacks = &back.stacks;
+                    let turn = BlockTurn { position, now, returned, next: returned_next, stacks };
+                    self.turn(run, &back.step, &turn)?;
+                    self.swap(outer, &back.carries, (returned, returned_next));
+                }
+            }
+        }
+        if !ended {
+            self.end(outer, &made.carries, now);
+        }
+        self.end(outer, &back.carries, returned);
+        Ok(())
+    }
+
+    /// A forward step.
+    fn step(
+        &mut self,
+        run: &LoopTurns<'_>,
+        t: u64,
+        now: &[*mut u8],
+        next: &[*mut u8],
+    ) -> Result<(), Diagnostic> {
+        let (position, stacks) = (run.position(t), &run.made.stacks);
+        self.turn(run, &run.made.step, &BlockTurn { position, now, next, returned: &[], stacks })
+    }
+
+    /// Runs a block once.
+    fn turn(
+        &mut self,
+        run: &LoopTurns<'_>,
+        block: &CompiledBlock,
+        turn: &BlockTurn<'_>,
+    ) -> Result<(), Diagnostic> {
+        let position = turn.position as usize;
+        if !block.index.is_empty() {
+            let (dtype, at) = run.made.index;
+            let at = self.scratch(run.outer, at);
+            let bits =
+                Literal::from_i64(dtype, run.first.wrapping_add(turn.position as i64)).bits();
+            let bytes = bits.to_le_bytes();
+            // SAFETY: there are 8 bytes for the position, and no number of a position has more.
+            unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+        }
+        for &(b, input) in &block.moving {
+            let at = match input {
+                MovingInput::Carry(k) => turn.now[k],
+                MovingInput::Returned(k) => turn.returned[k],
+                MovingInput::Element(from, bytes) => {
+                    self.pointer(run.outer, from).wrapping_add(position * bytes)
+                }
+            };
+            self.set(block.table, b, at);
+        }
+        for (k, output) in block.outputs.iter().enumerate() {
+            let to = self.destination(run.outer, turn, k);
+            self.give(block, output, to);
+        }
+        self.inside(block)?;
+        for (k, output) in block.outputs.iter().enumerate().filter(|(_, output)| output.copied) {
+            let to = self.destination(run.outer, turn, k);
+            self.copy_out(block, output, to);
+        }
+        Ok(())
+    }
+
+    /// Where output `k` of a block goes: to what is carried on, then to the elements of what is stacked.
+    fn destination(&mut self, outer: usize, turn: &BlockTurn<'_>, k: usize) -> *mut u8 {
+        match turn.next.get(k) {
+            Some(&at) => at,
+            None => {
+                let (stack, bytes) = turn.stacks[k - turn.next.len()];
+                self.pointer(outer, stack).wrapping_add(turn.position as usize * bytes)
+            }
+        }
+    }
+
+    /// Says where values are at first, and where the first turn writes them: to where they end, or beside that. A
+    /// constant is filled in where the first turn does not write.
+    fn begin(
+        &mut self,
+        outer: usize,
+        carries: &[CompiledCarry],
+        ends_first: bool,
+        (now, next): (&mut Vec<*mut u8>, &mut Vec<*mut u8>),
+    ) {
+        now.clear();
+        next.clear();
+        for carry in carries {
+            let (end, spare) = (self.pointer(outer, carry.to), self.scratch(outer, carry.spare[0]));
+            let (first, other) = if ends_first { (end, spare) } else { (spare, end) };
+            next.push(first);
+            now.push(match carry.start {
+                CarryStart::Buffer(b) => self.pointer(outer, b),
+                CarryStart::Fill(bits, width) => {
+                    fill(other, carry.bytes, bits, width);
+                    other
+                }
+            });
+        }
+    }
+
+    /// Goes on to the next turn: what was written is read, and written where it was not.
+    fn swap(
+        &mut self,
+        outer: usize,
+        carries: &[CompiledCarry],
+        (now, next): (&mut [*mut u8], &mut [*mut u8]),
+    ) {
+        for ((carry, now), next) in carries.iter().zip(now).zip(next) {
+            let end = self.pointer(outer, carry.to);
+            *now = *next;
+            *next = if *now == end { self.scratch(outer, carry.spare[0]) } else { end };
+        }
+    }
+
+    /// Copies what is carried to where it ends, where it is not there.
+    fn end(&mut self, outer: usize, carries: &[CompiledCarry], now: &[*mut u8]) {
+        for (carry, &at) in carries.iter().zip(now) {
+            let end = self.pointer(outer, carry.to);
+            copy(at, end, carry.bytes);
+        }
+    }
+
+    /// Keeps what is carried at checkpoint `k`.
+    fn keep(&mut self, outer: usize, carries: &[CompiledCarry], k: usize, now: &mut [*mut u8]) {
+        for (carry, now) in carries.iter().zip(now) {
+            let at = self.checkpoint(outer, carry, k);
+            copy(*now, at, carry.bytes);
+            *now = at;
+        }
+    }
+
+    fn checkpoint(&mut self, outer: usize, carry: &CompiledCarry, k: usize) -> *mut u8 {
+        let line = (carry.bytes as u64).next_multiple_of(SLOT);
+        self.scratch(outer, carry.kept + k as u64 * line)
+    }
+
+    /// Says where a step writes that is computed for a later one: to a checkpoint, or to one of two places in turn.
+    fn aside(
+        &mut self,
+        outer: usize,
+        carries: &[CompiledCarry],
+        kept: Option<usize>,
+        (now, next): (&[*mut u8], &mut [*mut u8]),
+    ) {
+        for ((carry, now), next) in carries.iter().zip(now).zip(next) {
+            let spare = self.scratch(outer, carry.spare[0]);
+            *next = match kept {
+                Some(k) => self.checkpoint(outer, carry, k),
+                None if *now == spare => self.scratch(outer, carry.spare[1]),
+                None => spare,
+            };
+        }
+    }
+}
+
+/// Copies bytes to another place, if it is another.
+fn copy(from: *mut u8, to: *mut u8, bytes: usize) {
+    if from != to {
+        // SAFETY: a value that is carried has as many bytes in each of its places, and no two of these overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) }
+    }
+}
+
+/// Fills bytes with a value of so many bytes each.
+fn fill(at: *mut u8, bytes: usize, bits: u64, width: usize) {
+    let value = bits.to_le_bytes();
+    for k in (0..bytes).step_by(width.max(1)) {
+        // SAFETY: the value has `bytes` bytes at `at`, a multiple of the width, which is 8 at most.
+        unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), at.wrapping_add(k), width) }
+    }
+}
+
+/// The error with the step it is about.
+pub(super) fn located(
+    mut d: Diagnostic,
+    program: &str,
+    step: &CompiledStep,
+    made: &StepReport,
+) -> Diagnostic {
+    if d.at.func.is_none() {
+        d.at = At { func: Some(program.into()), inst: Some(step.title(made)), ..At::default() };
+    }
+    d
+}

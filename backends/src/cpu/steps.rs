@@ -1,0 +1,230 @@
+//! Steps as machine code: what each of them is made of, and the order in which they are compiled.
+
+use super::argsort::CompiledArgsort;
+use super::block::{CompiledBlock, CompiledBranch, CompiledLoop};
+use super::contract::CompiledMember;
+use super::kernel::CompiledKernel;
+use super::kernel::compile::CompileContext;
+use super::legal::LegalProgram;
+use super::library_call::CompiledCall;
+use super::machine_code::SweepCompiler;
+use super::places::BufferPlace;
+use super::scatter::CompiledScatter;
+use super::scratch::ScratchLayout;
+use super::step_report;
+use crate::runtime::errors::within;
+use crate::runtime::functions::Registry;
+use crate::runtime::host_memory::OffsetAllocator;
+use crate::runtime::report::StepReport;
+use adfuse_ir::kernel::{Program, Step};
+use adfuse_ir::{At, Diagnostic, Kind};
+use cranelift_entity::EntityRef;
+
+/// A step, made.
+pub(super) enum CompiledStep {
+    Kernel(CompiledKernel),
+    Contract(Vec<CompiledMember>),
+    Scatter(CompiledScatter),
+    Argsort(CompiledArgsort),
+    /// A user function.
+    Call(CompiledCall),
+    /// Bytes from one buffer to another.
+    Copy(usize, usize, usize),
+    Loop(Box<CompiledLoop>),
+    Branch(Box<CompiledBranch>),
+}
+
+impl CompiledStep {
+    /// What is reported of it, with the step of the program that it was made of.
+    pub(super) fn title(&self, made: &StepReport) -> String {
+        let word = match self {
+            CompiledStep::Kernel(_) => "kernel",
+            CompiledStep::Contract(_) => "contract",
+            CompiledStep::Scatter(_) | CompiledStep::Argsort(_) | CompiledStep::Copy(..) => {
+                return format!("step {}: {}", made.origin, made.name);
+            }
+            CompiledStep::Call(_) => "library",
+            CompiledStep::Loop(_) => "loop",
+            CompiledStep::Branch(_) => "branch",
+        };
+        format!("step {}: {word} @{}", made.origin, made.name)
+    }
+
+    /// The programs in it.
+    pub(super) fn blocks(&self) -> Vec<&CompiledBlock> {
+        match self {
+            CompiledStep::Loop(step) => step.blocks(),
+            CompiledStep::Branch(branch) => branch.blocks.iter().collect(),
+            CompiledStep::Kernel(_)
+            | CompiledStep::Contract(_)
+            | CompiledStep::Scatter(_)
+            | CompiledStep::Argsort(_)
+            | CompiledStep::Call(_)
+            | CompiledStep::Copy(..) => Vec::new(),
+        }
+    }
+}
+
+/// The steps of a program, compiled.
+pub(super) struct CompiledSteps {
+    pub(super) steps: Vec<CompiledStep>,
+    pub(super) made: Vec<StepReport>,
+    /// The most slots that a step has.
+    pub(super) slots: u32,
+    /// Bytes of the arena, and of what steps need beside it.
+    pub(super) arena: u64,
+}
+
+/// The table of pointers of a program's sweeps, before it is made.
+pub(super) struct TableLayout<'l> {
+    pub(super) program: &'l Program,
+    pub(super) places: Vec<BufferPlace>,
+    pub(super) slots: u32,
+    /// Where the memory of the program begins in that of the executable.
+    pub(super) base: u64,
+}
+
+/// Compiles steps, those of programs within steps too.
+pub(super) struct StepCompiler<'a, 'l> {
+    pub(super) compiler: &'a mut SweepCompiler,
+    pub(super) functions: &'a Registry,
+    /// What each worker needs.
+    pub(super) own: OffsetAllocator,
+    pub(super) constants: OffsetAllocator,
+    /// Of the programs within steps; that of the whole program comes before them.
+    pub(super) tables: Vec<TableLayout<'l>>,
+    /// Values that each loop carries, forward and back.
+    pub(super) loops: Vec<[usize; 2]>,
+    /// What is said to multiply, where that is not for this host to choose.
+    pub(super) products: Option<&'static str>,
+}
+
+/// The place of a program among the steps of the whole one.
+#[derive(Clone, Default)]
+pub(super) struct StepScope {
+    /// Where its memory begins.
+    pub(super) base: u64,
+    /// The step of the whole program that it is in.
+    pub(super) step: Option<usize>,
+    /// What the names of its steps begin with.
+    pub(super) title: String,
+}
+
+impl<'a, 'l> StepCompiler<'a, 'l> {
+    /// One that has compiled nothing.
+    pub(super) fn new(
+        compiler: &'a mut SweepCompiler,
+        functions: &'a Registry,
+    ) -> StepCompiler<'a, 'l> {
+        StepCompiler {
+            compiler,
+            functions,
+            own: OffsetAllocator::default(),
+            constants: OffsetAllocator::default(),
+            tables: Vec::new(),
+            loops: Vec::new(),
+            products: None,
+        }
+    }
+
+    /// Compiles every step of a program.
+    pub(super) fn steps(
+        &mut self,
+        program: &Program,
+        legal: &'l LegalProgram,
+        rooms: &ScratchLayout,
+        scope: &StepScope,
+    ) -> Result<CompiledSteps, Diagnostic> {
+        let low = &legal.low;
+        let mut all =
+            CompiledSteps { steps: Vec::new(), made: Vec::new(), slots: 0, arena: rooms.end };
+        for (n, step) in low.program.steps.iter().enumerate() {
+            let origin = low.origin.get(n).copied();
+            // Steps run one after the other: each has all of what is not kept.
+            self.own.free();
+            let within_step = StepScope {
+                base: scope.base,
+                step: Some(scope.step.unwrap_or(n)),
+                title: format!("{}{}", scope.title, step.name()),
+            };
+            self.compiler.listing.begin(within_step.step.unwrap_or(n), &within_step.title);
+            let before = self.compiler.listing.noted.len();
+            let mut shared = rooms.of(origin);
+            let compiled = match step {
+                Step::Loop(l) => self
+                    .repeated(l, (legal, n), &mut shared, &within_step)
+                    .map(|l| CompiledStep::Loop(Box::new(l))),
+                Step::Branch(branch) => self
+                    .branched(branch, (legal, n), &mut shared, &within_step)
+                    .map(|branch| CompiledStep::Branch(Box::new(branch))),
+                step => {
+                    let mut making = CompileContext {
+                        compiler: Some(&mut *self.compiler),
+                        program: &low.program,
+                        shared: &mut shared,
+                        own: &mut self.own,
+                        slots: all.slots,
+                        functions: Some(self.functions),
+                    };
+                    let compiled = work(&mut making, step);
+                    all.slots = making.slots;
+                    compiled
+                }
+            };
+            let compiled = compiled.map_err(|d| within(d, program, origin))?;
+            let report = self.report((&low.program, step), origin, &compiled, before);
+            all.made.push(report);
+            all.steps.push(compiled);
+            all.arena = all.arena.max(shared.most);
+        }
+        Ok(all)
+    }
+
+    /// What is known of a step, whose functions begin with one of these numbers.
+    fn report(
+        &self,
+        (program, step): (&Program, &Step),
+        origin: Option<usize>,
+        compiled: &CompiledStep,
+        before: usize,
+    ) -> StepReport {
+        let emitters = self.compiler.listing.emitters(before);
+        let by: Vec<&str> = match compiled {
+            CompiledStep::Contract(members) => {
+                members.iter().map(|m| self.products.unwrap_or_else(|| m.generator())).collect()
+            }
+            _ => Vec::new(),
+        };
+        let origin = origin.unwrap_or_default();
+        let mut report = step_report::told(program, step, origin, &emitters, &by);
+        for block in compiled.blocks() {
+            step_report::add_block(&mut report, &block.role, &block.made);
+        }
+        report
+    }
+}
+
+/// Compiles a step that has no programs in it.
+pub(super) fn work(
+    making: &mut CompileContext<'_>,
+    step: &Step,
+) -> Result<CompiledStep, Diagnostic> {
+    let unsupported = |m: String| Diagnostic::new(At::default(), Kind::Unsupported, m);
+    Ok(match step {
+        Step::Kernel(kernel) => CompiledStep::Kernel(making.kernel(kernel, None)?),
+        Step::Contract(c) => CompiledStep::Contract(
+            c.members.iter().map(|m| making.member(m)).collect::<Result<_, _>>()?,
+        ),
+        Step::Scatter(s) => CompiledStep::Scatter(making.scatter(s)?),
+        Step::Argsort(s) => CompiledStep::Argsort(making.argsort(s)?),
+        Step::Transfer(t) => {
+            let n = making.program.buffers[t.from].bytes() as usize;
+            CompiledStep::Copy(t.from.index(), t.to.index(), n)
+        }
+        Step::Library(l) => CompiledStep::Call(making.library(l)?),
+        Step::Attend(_) => return Err(unsupported("attention is made of other steps".into())),
+        Step::Loop(_) | Step::Branch(_) => {
+            return Err(unsupported("a step with programs in it has no code of its own".into()));
+        }
+    })
+}
