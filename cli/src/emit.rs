@@ -51,8 +51,9 @@ fn names() -> PossibleValuesParser {
 
 /// The pass that makes the plan.
 const PLAN: &str = "plan";
-/// The pass before it: what it leaves is planned.
-const LAST: &str = "narrow_storage";
+/// The passes before it, which ask the engine: what the last leaves is planned.
+const NARROW: &str = "narrow_storage";
+const LAST: &str = "loop_residuals";
 
 impl EmitCommand {
     /// Runs the command.
@@ -93,16 +94,16 @@ impl EmitCommand {
         let machine = if on_gpu { Machine::Gpu(sm / 10, sm % 10) } else { Machine::Host(vectors) };
         let compiler = ListingCompiler { options: ready.options.clone(), machine };
         let printed = match pass.name {
-            before if is_before(before, LAST) => {
+            before if is_before(before, NARROW) => {
                 let text = &ready.source.source.text;
                 let mut unit = CompileUnit::of_text(text, ready.selection.clone());
                 stop_at(&ready, &compiler, &mut unit, (PASSES[0].name, pass, stage))?
             }
-            LAST => {
-                let unit = CompileUnit {
-                    function: Some(ready.function.clone()),
-                    ..CompileUnit::default()
-                };
+            NARROW | LAST => {
+                let narrowed = ready.kept.as_ref().filter(|_| pass.name == NARROW);
+                let function = narrowed.map_or(&ready.function, |(_, kept)| &kept.function);
+                let unit =
+                    CompileUnit { function: Some(function.clone()), ..CompileUnit::default() };
                 pipeline::print(stage, &unit).map_err(|d| ready.source.wrong(d))?
             }
             _ => {

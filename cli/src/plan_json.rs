@@ -16,10 +16,24 @@ pub(super) fn of_text(text: &str) -> Result<Value, String> {
     let mut plan = Map::new();
     let (mut inline, mut groups, mut stores) = (Vec::new(), Vec::new(), Vec::new());
     let (mut lossy, mut donate) = (Vec::new(), Vec::new());
+    let (mut loops, mut blocks) = (Vec::new(), Vec::new());
     let names = |list: &str| -> Vec<Value> { list.split(',').map(|n| json!(n.trim())).collect() };
-    for line in text.lines().map(str::trim) {
+    // The plan of a block that is being read, and how many plans are open in it.
+    let (mut block, mut depth) = (String::new(), 0usize);
+    for (n, line) in text.lines().map(str::trim).enumerate() {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        if depth > 0 || n > 0 && word == "plan" {
+            depth += usize::from(word == "plan");
+            depth -= usize::from(line == "}");
+            block.push_str(line);
+            block.push('\n');
+            if depth == 0 {
+                blocks.push(of_text(&std::mem::take(&mut block))?);
+            }
+            continue;
+        }
         match word {
+            "loop" => loops.push(json!(rest)),
             "plan" => {
                 let name = rest.trim_end_matches('{').trim().trim_start_matches('@');
                 plan.insert("plan".into(), json!(name));
@@ -47,6 +61,12 @@ pub(super) fn of_text(text: &str) -> Result<Value, String> {
     if !donate.is_empty() {
         plan.insert("donate".into(), Value::Array(donate));
     }
+    if !loops.is_empty() {
+        plan.insert("loops".into(), Value::Array(loops));
+    }
+    if !blocks.is_empty() {
+        plan.insert("blocks".into(), Value::Array(blocks));
+    }
     plan.insert("inline".into(), Value::Array(inline));
     plan.insert("groups".into(), Value::Array(groups));
     plan.insert("store".into(), Value::Array(stores));
@@ -58,10 +78,17 @@ pub(super) fn of_text(text: &str) -> Result<Value, String> {
 /// # Errors
 /// If it is no JSON, or not of this form.
 pub(super) fn to_text(text: &str) -> Result<String, String> {
+    // The reader bounds how deep values are in each other.
     let value: Value = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    written(&value)
+}
+
+fn written(value: &Value) -> Result<String, String> {
     let plan = value.as_object().ok_or("it is no object")?;
-    const KEYS: [&str; 9] =
-        ["plan", "graph", "device", "fp", "lossy", "donate", "inline", "groups", "store"];
+    const KEYS: [&str; 11] = [
+        "plan", "graph", "device", "fp", "lossy", "loops", "donate", "inline", "groups", "store",
+        "blocks",
+    ];
     if let Some(key) = plan.keys().find(|k| !KEYS.contains(&k.as_str())) {
         return Err(format!("the key `{key}` is not known"));
     }
@@ -75,6 +102,9 @@ pub(super) fn to_text(text: &str) -> Result<String, String> {
         line(format!("{key} {}", said(key)?));
     }
     formed(plan, "lossy")?.into_iter().for_each(&mut line);
+    for choice in list(plan.get("loops"), "loops")? {
+        line(format!("loop {}", word(choice, "loops")?));
+    }
     for key in ["donate", "inline"] {
         let listed = names(plan.get(key), key)?;
         if !listed.is_empty() {
@@ -88,6 +118,9 @@ pub(super) fn to_text(text: &str) -> Result<String, String> {
         line(format!("group {}", parts?.join("; ")));
     }
     formed(plan, "store")?.into_iter().for_each(&mut line);
+    for block in list(plan.get("blocks"), "blocks")? {
+        written(block)?.lines().for_each(|text| line(text.into()));
+    }
     out.push_str("}\n");
     Ok(out)
 }

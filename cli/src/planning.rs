@@ -73,7 +73,7 @@ pub(super) struct PlanRequest {
     /// The most bytes that a plan may take.
     pub(super) budget: Option<u64>,
     /// What may be kept with losses, and what is.
-    kept: Option<(Lossy, Narrowed)>,
+    pub(super) kept: Option<(Lossy, Narrowed)>,
     /// The donated parameters, by position.
     pub(super) donated: Vec<usize>,
     /// The plan that was given.

@@ -142,7 +142,7 @@ impl Cpu {
             threads: self.threads,
             fp: self.plan.fp,
             vectors: self.vectors,
-            limits: self.limits,
+            limits: crate::backends::limits::RunLimits::default(),
         }
     }
 }
