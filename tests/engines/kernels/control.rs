@@ -1,10 +1,13 @@
-//! Random programs with loops and branches in each other, and their derivatives: plans of every effort have the bits of
-//! the reference engine.
+//! Random programs with loops and branches in each other, and their derivatives: plans of every effort, ways back that
+//! stack residuals and ways back with few checkpoints have the bits of the reference engine.
 
 use super::{agrees, parallel, random};
 use crate::common::control::decode;
 use adfuse::autodiff::{differentiable, forward_and_backward};
+use adfuse::backends::reference::{Silent, run};
 use adfuse::backends::Array;
+use adfuse::engine::{Cpu, Engine};
+use adfuse::fusion::{AnyEngine, PlanOptions, decide_loops, plan_frontier, prepare};
 use adfuse::ir::op::Domain;
 use adfuse::ir::{DType, Function, Literal, Module};
 use adfuse::sample::{rng, sample};
@@ -24,18 +27,60 @@ fn inputs(f: &Function, k: i64) -> Vec<Array> {
     types.iter().enumerate().map(draw).collect()
 }
 
+fn gradient(f: &Function) -> Result<Function, String> {
+    let wrt = differentiable(f, None).map_err(|d| d.to_string())?;
+    let module = Module::single(f.clone());
+    forward_and_backward(&module, f, &wrt).map_err(|d| format!("{d}\n{f}"))
+}
+
+/// The function with its ways back as they are decided without a budget, and as the smallest budget has them.
+fn decided(f: &Function, options: &PlanOptions) -> Result<[Function; 2], String> {
+    let why = |d: adfuse::ir::Diagnostic| format!("{d}\n{f}");
+    let prepared = prepare(&Module::single(f.clone()), f).map_err(why)?;
+    let fast = decide_loops(&prepared, options, None, &AnyEngine).map_err(why)?.function;
+    let least = decide_loops(&prepared, options, Some(0), &AnyEngine).map_err(why)?.function;
+    Ok([fast, least])
+}
+
 #[test]
 fn programs_with_loops_agree_with_the_reference_engine() {
     parallel::each(&[(DType::F32, 1), (DType::F64, 2)], |&(dtype, order)| {
-        random::programs(63, 60, |steps| {
+        random::programs(63, 40, |steps| {
+            let mut f = decode(steps, dtype);
+            let k = steps.len() as i64 % 3;
+            for _ in 0..order {
+                agrees(&Module::single(f.clone()), &f, &inputs(&f, k))?;
+                f = gradient(&f)?;
+            }
+            agrees(&Module::single(f.clone()), &f, &inputs(&f, k))
+        });
+    });
+}
+
+#[test]
+fn ways_back_have_the_same_bits_however_residuals_are_kept() {
+    parallel::each(&[(DType::F32, 1), (DType::F64, 2)], |&(dtype, order)| {
+        random::programs(64, 60, |steps| {
             let mut f = decode(steps, dtype);
             for _ in 0..order {
-                let module = Module::single(f.clone());
-                agrees(&module, &f, &inputs(&f, steps.len() as i64 % 3))?;
-                let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
-                f = forward_and_backward(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
+                f = gradient(&f)?;
             }
-            agrees(&Module::single(f.clone()), &f, &inputs(&f, steps.len() as i64 % 3))
+            let args = inputs(&f, steps.len() as i64 % 3);
+            let module = Module::single(f.clone());
+            let why = |d: adfuse::ir::Diagnostic| format!("{d}\n{f}");
+            let expected = run(&module, &f, &args, &mut Silent).map_err(why)?;
+            let cpu = Cpu { threads: 1 + 2 * (steps.len() % 2), ..Cpu::default() };
+            for g in decided(&f, &cpu.plan)? {
+                let why = |d: adfuse::ir::Diagnostic| format!("{d}\n{g}");
+                let alone = Module::single(g.clone());
+                let reference = run(&alone, &g, &args, &mut Silent).map_err(why)?;
+                let engine = cpu.session();
+                let found = engine.callable(&alone, &g).map_err(why)?(&args).map_err(why)?;
+                if reference != expected || found != expected {
+                    return Err(format!("{found:?}\n{reference:?}\nis not\n{expected:?}\n{g}"));
+                }
+            }
+            Ok(())
         });
     });
 }
