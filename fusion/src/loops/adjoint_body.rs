@@ -4,7 +4,7 @@
 //! What both regions compute is there once, so a residual is a value of this body that the way back reads and that does
 //! not depend on what is handed back.
 
-use super::numbering::merge_equal;
+use super::merge::merge_loops;
 use super::scan_body::ScannedInput;
 use super::trips::known_trips;
 use adfuse_ir::control::{LoopRoles, outline};
@@ -97,8 +97,8 @@ impl AdjointBody {
             }
         }
         b.set_results(&ends);
-        let mut body = b.finish()?;
-        merge_equal(&mut body);
+        // Loops that both regions have become one.
+        let body = merge_loops(&b.finish()?)?;
         if !all_extents_known(&body) {
             return Ok(None);
         }

@@ -171,7 +171,9 @@ fn mergeable(f: &Function, region: Region) -> Result<Option<LoopPair>, Diagnosti
         let Some(own) = ScanBody::of(f, i) else { continue };
         for (start, other) in &before {
             let pair = (insts[*start], i);
-            if !may_share(other, &own) {
+            // What one of them reads may be of a later phase than the other.
+            let phase = other.place_phase(f).max(own.place_phase(f));
+            if !may_share(other, &own) || phase > other.phase.min(own.phase) {
                 continue;
             }
             let Some(between) = independent(f, &insts[*start..at], i) else { continue };

@@ -122,17 +122,22 @@ impl ScanBody {
         Ok(ScanBody { captures: outside, xs, body, ..self })
     }
 
-    /// Appends the loop; its carries, then its stacks.
-    pub(super) fn place(&self, b: &mut Builder) -> Vec<Value> {
-        if self.body.results().is_empty() {
-            return Vec::new();
-        }
+    /// The earliest phase in which what it reads is there.
+    pub(super) fn place_phase(&self, f: &Function) -> Phase {
         let elements = self.xs.iter().filter_map(|x| match *x {
             ScannedInput::Elements(v) => Some(v),
             ScannedInput::Position => None,
         });
         let read = self.captures.iter().chain(&self.carry).copied().chain(elements);
-        let phase = read.map(|v| phase_of(b.func(), v)).fold(self.phase, Phase::max);
+        read.map(|v| phase_of(f, v)).max().unwrap_or(Phase::PRIMAL)
+    }
+
+    /// Appends the loop; its carries, then its stacks.
+    pub(super) fn place(&self, b: &mut Builder) -> Vec<Value> {
+        if self.body.results().is_empty() {
+            return Vec::new();
+        }
+        let phase = self.place_phase(b.func()).max(self.phase);
         let attrs = Attrs::none()
             .with("reverse", Attr::Bool(self.reverse))
             .with_int("unroll", self.unroll.max(1));
