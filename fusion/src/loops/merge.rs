@@ -5,9 +5,9 @@
 //! what both compute is then computed once, and everything that either stacks is stacked by one loop.
 
 use super::hoist::hoist_invariants;
-use super::numbering::merge_equal;
+use super::numbering::{merge_equal, reads};
 use super::refine::{RefinedScan, refined};
-use super::scan_body::{ScanBody, reads};
+use super::scan_body::ScanBody;
 use adfuse_ir::control::{LoopRoles, prune};
 use adfuse_ir::op::{Body, Bounds, Control};
 use adfuse_ir::rewrite::{Copier, Each};

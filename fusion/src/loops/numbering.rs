@@ -4,7 +4,7 @@
 //! instruction with regions from the numbers of what its regions end with, where a region parameter is numbered by
 //! its place. So two loops have one number if their bodies compute the same, in whatever order.
 
-use adfuse_ir::control::{LoopRoles, Trips};
+use adfuse_ir::control::{LoopRoles, Trips, captures};
 use adfuse_ir::entity::{AttrsId, TypeId};
 use adfuse_ir::op::Control;
 use adfuse_ir::rewrite::dce;
@@ -213,6 +213,24 @@ impl<'f> Numbering<'f> {
     }
 }
 
+/// What an instruction reads of the values around it: its operands and what its regions capture.
+pub(super) fn reads(f: &Function, i: Inst) -> Vec<Value> {
+    let mut all: Vec<Value> =
+        f.args(i).iter().copied().filter(|&v| f.literal(v).is_none()).collect();
+    for &r in &f.inst(i).regions {
+        all.extend(captures(f, r));
+    }
+    all
+}
+
+/// The phase of the instruction that computes a value; the first, where none does.
+pub(super) fn phase_of(f: &Function, v: Value) -> Phase {
+    match f.def(v) {
+        ValueDef::Inst(i, _) => f.inst(i).phase,
+        ValueDef::Param(..) | ValueDef::Literal(_) => Phase::PRIMAL,
+    }
+}
+
 /// The values of a region that depend on one of them.
 fn users(f: &Function, region: Region, v: Value) -> EntitySet<Value> {
     let mut found = EntitySet::new();
@@ -292,7 +310,18 @@ impl EqualValues {
         if f.inst_results(i).is_empty() || f.has_effect(i) {
             return None;
         }
-        f.inst_results(i).iter().map(|&v| self.known.get(&self.numbers[v]?).copied()).collect()
+        let known = |&v: &Value| self.known.get(&self.numbers[v]?).copied();
+        let same: SmallVec<[Value; 2]> =
+            f.inst_results(i).iter().map(known).collect::<Option<_>>()?;
+        let phase = f.inst(i).phase;
+        let in_time = |&v: &Value| match f.def(v) {
+            // What the earlier one reads may be of a later phase, where it has results that this one has not.
+            ValueDef::Inst(first, _) if f.inst(first).phase > phase => {
+                reads(f, first).into_iter().all(|a| phase_of(f, a) <= phase)
+            }
+            _ => true,
+        };
+        same.iter().all(in_time).then_some(same)
     }
 
     fn region(&mut self, f: &mut Function, region: Region) {

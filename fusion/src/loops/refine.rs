@@ -61,7 +61,7 @@ impl RefinedScan {
 
 /// What is assumed of the carries.
 #[derive(Clone, PartialEq, Eq)]
-struct CarryPartition {
+pub(super) struct CarryPartition {
     /// The class of each carry; none where it keeps its initial value.
     classes: Vec<Option<usize>>,
     count: usize,
@@ -82,8 +82,14 @@ impl CarryPartition {
         CarryPartition { classes, count: known.len() }
     }
 
-    fn leader(&self, k: usize) -> usize {
-        if self.classes[k].is_none() {
+    /// Whether a carry keeps its initial value.
+    pub(super) fn is_invariant(&self, k: usize) -> bool {
+        self.classes[k].is_none()
+    }
+
+    /// The first carry that is equal to another in every step.
+    pub(super) fn leader(&self, k: usize) -> usize {
+        if self.is_invariant(k) {
             return k;
         }
         self.classes.iter().position(|&c| c == self.classes[k]).unwrap_or(k)
@@ -130,7 +136,7 @@ fn initial(scan: &ScanBody, numbers: &mut Numbering<'_>, k: usize) -> u32 {
 }
 
 /// The coarsest partition that holds in every step.
-fn partition(scan: &ScanBody) -> CarryPartition {
+pub(super) fn partition(scan: &ScanBody) -> CarryPartition {
     let carries = scan.carry.len();
     let mut now = CarryPartition { classes: vec![None; carries], count: 0 };
     loop {
@@ -168,7 +174,7 @@ pub(super) fn refined(outer: &Function, scan: &ScanBody) -> Result<RefinedScan, 
     let mut copier = Copier::new(f);
     captures.iter().for_each(|&p| copier.param(&mut b, p));
     let mut outside = scan.captures.clone();
-    for (k, &p) in carry.iter().enumerate().filter(|(k, _)| partition.classes[*k].is_none()) {
+    for (k, &p) in carry.iter().enumerate().filter(|(k, _)| partition.is_invariant(*k)) {
         match outer.literal(scan.carry[k]) {
             Some(l) => {
                 let new = b.literal(f.ty(p), l);
@@ -184,7 +190,7 @@ pub(super) fn refined(outer: &Function, scan: &ScanBody) -> Result<RefinedScan, 
     let mut results = Vec::new();
     let mut kept: Vec<usize> = Vec::new();
     for (k, &p) in carry.iter().enumerate() {
-        if partition.classes[k].is_none() {
+        if partition.is_invariant(k) {
             results.push(LoopOutcome::Outside(scan.carry[k]));
             continue;
         }

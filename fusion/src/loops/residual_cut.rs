@@ -10,7 +10,7 @@
 //! operations; a machine does [`OPERATIONS_A_BYTE`] operations in the time in which it writes and reads a byte.
 
 use super::adjoint_body::AdjointBody;
-use super::scan_body::reads;
+use super::numbering::reads;
 use super::trips::known_trips;
 use crate::analysis::min_cut::{Network, UNBOUNDED};
 use crate::analysis::weight::weight;

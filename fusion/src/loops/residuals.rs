@@ -1,6 +1,7 @@
 //! What a loop leaves for its way back, as data and as text.
 
 use super::adjoint_body::AdjointBody;
+use super::numbering::reads;
 use super::residual_cut::{ResidualCut, bits};
 use adfuse_ir::op::Body;
 use adfuse_ir::{Function, Inst, TensorType, Value, ValueDef};
@@ -194,7 +195,7 @@ fn leaves(adjoint: &AdjointBody, cut: &ResidualCut, v: Value, visit: &mut dyn Fn
         match f.def(v) {
             ValueDef::Inst(i, _) if !is_there(adjoint, cut, v) => {
                 let view = only_views && matches!(f.op(i).def().body, Body::View(_));
-                open.extend(super::scan_body::reads(f, i).into_iter().map(|a| (a, view)));
+                open.extend(reads(f, i).into_iter().map(|a| (a, view)));
             }
             _ => visit(v, only_views),
         }

@@ -8,10 +8,9 @@ use super::refine::refined;
 use super::residual_cut::ResidualCut;
 use super::residuals::LoopResiduals;
 use super::scan_body::{ScanBody, ScannedInput};
-use super::slice::ProgramSlice;
 use adfuse_ir::control::{Liveness, prune};
 use adfuse_ir::rewrite::Copier;
-use adfuse_ir::{Builder, Diagnostic, Function, Inst, Phase, Value, ValueDef};
+use adfuse_ir::{Builder, Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::SecondaryMap;
 
 /// The function with each `adjoint` for which `choose` holds, and whose number of steps is known, replaced by two scans:
@@ -120,7 +119,7 @@ fn two_scans(
     let mut ends = adjoint.step_ends().to_vec();
     ends.extend(early.iter().map(|&k| zs[k]));
     ends.extend(&cut.stacked);
-    let out = placed(forward(adjoint, &ends)?, b)?;
+    let out = placed(adjoint.forward(&ends)?, b)?;
     let (carries, stacks) = out.split_at(counts.carry);
     let (ys, stacks) = stacks.split_at(counts.ys);
     let (early_stacks, residuals) = stacks.split_at(early.len());
@@ -149,23 +148,6 @@ fn placed(scan: ScanBody, b: &mut Builder) -> Result<Vec<Value>, Diagnostic> {
     Ok(once.outcomes(&out))
 }
 
-/// The loop that goes over the steps and ends each with these values, next carries first.
-fn forward(adjoint: &AdjointBody, ends: &[Value]) -> Result<ScanBody, Diagnostic> {
-    let xs = adjoint.scanned();
-    let body = part(adjoint, &[], (adjoint.carried(), &xs), ends)?;
-    ScanBody {
-        captures: adjoint.captures.clone(),
-        carry: adjoint.carry.clone(),
-        xs: xs.into_iter().map(|(_, x)| x).collect(),
-        body,
-        trips: adjoint.trips,
-        reverse: adjoint.reverse,
-        unroll: 1,
-        phase: Phase::PRIMAL,
-    }
-    .tidied()
-}
-
 /// The loop that goes back and ends each step with these values. It reads `residuals`, the stacks of what was cut, and
 /// is handed the next values of some carries, beginning with their `last` ones.
 fn backward(
@@ -181,7 +163,7 @@ fn backward(
     let returned: Vec<Value> = cut.returned.iter().map(|&k| adjoint.next()[k]).collect();
     let carry = [adjoint.handed(), &returned].concat();
     let given = [&cut.stacked[..], &returned].concat();
-    let body = part(adjoint, &given, (&carry, &xs), ends)?;
+    let body = adjoint.part(&given, (&carry, &xs), ends)?;
     ScanBody {
         captures: adjoint.captures.clone(),
         carry: [&adjoint.up[..], last].concat(),
@@ -193,25 +175,4 @@ fn backward(
         phase: adjoint.phase,
     }
     .tidied()
-}
-
-/// The part of a step that computes `ends` from captures, carries and scanned elements, `given` among these.
-fn part(
-    adjoint: &AdjointBody,
-    given: &[Value],
-    (carry, xs): (&[Value], &[(Value, ScannedInput)]),
-    ends: &[Value],
-) -> Result<Function, Diagnostic> {
-    let f = &adjoint.body;
-    let mut b = Builder::new(f.name.clone());
-    b.func_mut().symbols = f.symbols.clone();
-    let mut copier = Copier::new(f);
-    let elements = xs.iter().map(|(p, _)| p);
-    for &p in adjoint.outside().iter().chain(carry).chain(elements) {
-        copier.param(&mut b, p);
-    }
-    ProgramSlice::new(f, ends, &|v| given.contains(&v)).copy(&mut copier, &mut b);
-    let results: Vec<Value> = ends.iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    b.finish()
 }
