@@ -145,7 +145,7 @@ fn placed(scan: ScanBody, b: &mut Builder) -> Result<Vec<Value>, Diagnostic> {
     let mut once = refined(b.func(), &scan)?;
     once.scan = hoist_invariants(once.scan, b)?;
     let out = once.scan.place(b);
-    Ok(once.outcomes(&out))
+    Ok(once.outcomes(b, &out))
 }
 
 /// The loop that goes back and ends each step with these values. It reads `residuals`, the stacks of what was cut, and
