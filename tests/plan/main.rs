@@ -9,6 +9,7 @@ mod decisions;
 mod donation;
 mod explain;
 mod groups;
+mod loops;
 mod lossy;
 mod memory;
 mod models;

@@ -33,6 +33,12 @@ impl Network {
         }
         rows.level.iter().map(|&l| l != NONE).collect()
     }
+
+    /// What a cut pays that leaves these vertices on the side of the source.
+    pub(crate) fn price(&self, side: &[bool]) -> u128 {
+        let paid = self.arcs.iter().filter(|&&(a, b, _)| side[a as usize] && !side[b as usize]);
+        paid.fold(0, |sum: u128, &(_, _, c)| sum.saturating_add(c))
+    }
 }
 
 const NONE: u32 = u32::MAX;

@@ -4,8 +4,11 @@
 //! What both regions compute is there once, so a residual is a value of this body that the way back reads and that does
 //! not depend on what is handed back.
 
+use super::merge::merge_loops;
 use super::numbering::merge_equal;
-use super::scan_body::ScannedInput;
+use super::refine::partition;
+use super::scan_body::{ScanBody, ScannedInput};
+use super::slice::ProgramSlice;
 use super::trips::known_trips;
 use adfuse_ir::control::{LoopRoles, outline};
 use adfuse_ir::op::Control;
@@ -102,7 +105,7 @@ impl AdjointBody {
         if !all_extents_known(&body) {
             return Ok(None);
         }
-        Ok(Some(AdjointBody {
+        let adjoint = AdjointBody {
             captures,
             carry: args[roles.carry_args()].to_vec(),
             up: args[roles.up_args()].to_vec(),
@@ -113,7 +116,8 @@ impl AdjointBody {
             trips,
             reverse: roles.reverse,
             phase: f.inst(i).phase,
-        }))
+        };
+        adjoint.settled(f).map(Some)
     }
 
     fn params(&self, from: usize, count: usize) -> &[Value] {
@@ -192,6 +196,85 @@ impl AdjointBody {
             }
         }
         found
+    }
+
+    /// The loop that goes over the steps and ends each with these values, next carries first.
+    pub(super) fn forward(&self, ends: &[Value]) -> Result<ScanBody, Diagnostic> {
+        let xs = self.scanned();
+        let body = self.part(&[], (self.carried(), &xs), ends)?;
+        ScanBody {
+            captures: self.captures.clone(),
+            carry: self.carry.clone(),
+            xs: xs.into_iter().map(|(_, x)| x).collect(),
+            body,
+            trips: self.trips,
+            reverse: self.reverse,
+            unroll: 1,
+            phase: Phase::PRIMAL,
+        }
+        .tidied()
+    }
+
+    /// The part of a step that computes `ends` from captures, carries and scanned elements, `given` among these.
+    pub(super) fn part(
+        &self,
+        given: &[Value],
+        (carry, xs): (&[Value], &[(Value, ScannedInput)]),
+        ends: &[Value],
+    ) -> Result<Function, Diagnostic> {
+        let f = &self.body;
+        let mut b = Builder::new(f.name.clone());
+        b.func_mut().symbols = f.symbols.clone();
+        let mut copier = Copier::new(f);
+        let elements = xs.iter().map(|(p, _)| p);
+        for &p in self.outside().iter().chain(carry).chain(elements) {
+            copier.param(&mut b, p);
+        }
+        ProgramSlice::new(f, ends, &|v| given.contains(&v)).copy(&mut copier, &mut b);
+        let results: Vec<Value> = ends.iter().map(|&v| copier.get(&mut b, v)).collect();
+        b.set_results(&results);
+        b.finish()
+    }
+
+    /// The same loop, in whose body nothing reads a carry that never changes or that is equal to another: what that
+    /// begins with, or the other, is read instead. `outer` is the function that the loop is in.
+    fn settled(self, outer: &Function) -> Result<AdjointBody, Diagnostic> {
+        let partition = partition(&self.forward(self.next())?);
+        let f = &self.body;
+        let mut b = Builder::new(f.name.clone());
+        b.func_mut().symbols = f.symbols.clone();
+        let mut copier = Copier::new(f);
+        self.outside().iter().for_each(|&p| copier.param(&mut b, p));
+        let mut captures = self.captures.clone();
+        let mut settled: Vec<Option<Value>> = Vec::new();
+        for (k, &p) in self.carried().iter().enumerate() {
+            settled.push(match (partition.is_invariant(k), outer.literal(self.carry[k])) {
+                (true, Some(l)) => Some(b.literal(f.ty(p), l)),
+                (true, None) => {
+                    captures.push(self.carry[k]);
+                    Some(b.param(f.ty(p).clone(), f.name_of(p)))
+                }
+                _ => None,
+            });
+        }
+        for &p in &f.params()[self.captures.len()..] {
+            copier.param(&mut b, p);
+        }
+        for (k, &p) in self.carried().iter().enumerate() {
+            let new = match settled[k] {
+                Some(v) => v,
+                None => copier.get(&mut b, self.carried()[partition.leader(k)]),
+            };
+            copier.set(p, new);
+        }
+        for &i in f.body_insts() {
+            copier.inst(&mut b, i);
+        }
+        let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
+        b.set_results(&results);
+        // Loops that both regions have become one.
+        let body = merge_loops(&b.finish()?)?;
+        Ok(AdjointBody { captures, body, ..self })
     }
 
     /// What the operands of the loop that goes forward are, for each parameter that it may read.

@@ -3,8 +3,8 @@
 //! Views, generated values and constants stay in the body, where a kernel reads them in place: outside they would be
 //! buffers.
 
-use super::numbering::merge_equal;
-use super::scan_body::{ScanBody, phase_of};
+use super::numbering::{merge_equal, phase_of};
+use super::scan_body::{ScanBody, all_of_phase};
 use super::slice::ProgramSlice;
 use adfuse_ir::control::{Follow, reach};
 use adfuse_ir::op::Body;
@@ -45,7 +45,7 @@ pub(super) fn hoist_invariants(scan: ScanBody, b: &mut Builder) -> Result<ScanBo
     ProgramSlice::new(f, &wanted, &|_| false).copy(&mut copier, b);
     for i in b.func().region(b.region()).insts[before..].to_vec() {
         let own = b.func().inst(i).phase.max(phase);
-        b.func_mut().set_phase(i, own);
+        all_of_phase(b.func_mut(), i, own);
     }
     let mut outside = scan.captures.clone();
     let mut into = Builder::new(f.name.clone());

@@ -5,14 +5,18 @@
 //! what both compute is then computed once, and everything that either stacks is stacked by one loop.
 
 use super::hoist::hoist_invariants;
-use super::numbering::merge_equal;
+use super::numbering::{merge_equal, reads};
 use super::refine::{RefinedScan, refined};
-use super::scan_body::{ScanBody, reads};
+use super::scan_body::ScanBody;
+use super::uniform::uniform_elements;
 use adfuse_ir::control::{LoopRoles, prune};
 use adfuse_ir::op::{Body, Bounds, Control};
 use adfuse_ir::rewrite::{Copier, Each};
 use adfuse_ir::{Builder, Diagnostic, Function, Inst, Region, Value};
 use cranelift_entity::EntitySet;
+
+/// How often loops are made simpler before merging goes on.
+const ROUNDS: usize = 16;
 
 /// The function with loops that compute the same carries merged; the bits of its results stay.
 ///
@@ -24,12 +28,19 @@ use cranelift_entity::EntitySet;
 /// Those of construction, which a verified function does not have.
 pub fn merge_loops(f: &Function) -> Result<Function, Diagnostic> {
     let mut f = prune(f)?;
+    merge_equal(&mut f);
     loop {
-        merge_equal(&mut f);
-        let scans = foris_with_partners(&f);
-        let each: Each<'_> = &mut |copier, b, i| tidy(&scans, copier, b, i);
-        f = prune(&rebuilt(&f, each)?)?;
-        merge_equal(&mut f);
+        // What leaves one loop may let another be simpler.
+        for _ in 0..ROUNDS {
+            let before = f.to_string();
+            let scans = foris_with_partners(&f);
+            let each: Each<'_> = &mut |copier, b, i| tidy(&scans, copier, b, i);
+            f = prune(&rebuilt(&f, each)?)?;
+            merge_equal(&mut f);
+            if f.to_string() == before {
+                break;
+            }
+        }
         let Some(pair) = mergeable(&f, f.body())? else { return Ok(f) };
         f = rebuilt(&f, &mut |copier, b, i| pair.place(copier, b, i))?;
     }
@@ -112,11 +123,13 @@ fn tidy(
     let scan = if chosen { ScanBody::of(b.func(), new) } else { None };
     let Some(scan) = scan else { return Ok(()) };
     take_back(b, new);
+    let scan = uniform_elements(b.func(), scan)?;
     let mut once = refined(b.func(), &scan)?;
     once.scan = hoist_invariants(once.scan, b)?;
     b.set_span(from.span(i));
     let placed = once.scan.place(b);
-    stand_for(copier, b, from, from.inst_results(i), &once.outcomes(&placed));
+    let results = once.outcomes(b, &placed);
+    stand_for(copier, b, from, from.inst_results(i), &results);
     Ok(())
 }
 
@@ -148,7 +161,7 @@ impl LoopPair {
         let merged = self.merged.mapped(&mut |v| copier.get(b, v));
         b.set_span(from.span(i));
         let placed = merged.scan.place(b);
-        let all = merged.outcomes(&placed);
+        let all = merged.outcomes(b, &placed);
         let (carries, stacks) = all.split_at(self.carries[0] + self.carries[1]);
         let (a, c) = carries.split_at(self.carries[0]);
         let (s, t) = stacks.split_at(self.stacks[0]);
@@ -171,7 +184,9 @@ fn mergeable(f: &Function, region: Region) -> Result<Option<LoopPair>, Diagnosti
         let Some(own) = ScanBody::of(f, i) else { continue };
         for (start, other) in &before {
             let pair = (insts[*start], i);
-            if !may_share(other, &own) {
+            // What one of them reads may be of a later phase than the other.
+            let phase = other.place_phase(f).max(own.place_phase(f));
+            if !may_share(other, &own) || phase > other.phase.min(own.phase) {
                 continue;
             }
             let Some(between) = independent(f, &insts[*start..at], i) else { continue };

@@ -16,6 +16,7 @@ mod scan_body;
 mod slice;
 mod stack;
 mod trips;
+mod uniform;
 
 pub use merge::merge_loops;
 pub use residuals::{LoopResidual, LoopResiduals, ResidualClass};

@@ -4,11 +4,13 @@
 //! instruction with regions from the numbers of what its regions end with, where a region parameter is numbered by
 //! its place. So two loops have one number if their bodies compute the same, in whatever order.
 
+use adfuse_ir::control::{LoopRoles, Trips, captures};
 use adfuse_ir::entity::{AttrsId, TypeId};
+use adfuse_ir::op::Control;
 use adfuse_ir::rewrite::dce;
-use adfuse_ir::{Function, Inst, Op, Phase, Region, Value, ValueDef};
-use cranelift_entity::SecondaryMap;
+use adfuse_ir::{Dim, Function, Inst, Op, Phase, Region, Value, ValueDef};
 use cranelift_entity::packed_option::PackedOption;
+use cranelift_entity::{EntitySet, SecondaryMap};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
@@ -19,8 +21,8 @@ type Numbers = SmallVec<[u32; 4]>;
 enum ValueKey {
     /// Nothing is known of it.
     Unknown(Value),
-    /// A parameter of a region: how deep the region is, and the parameter's place.
-    Param(u32, usize, TypeId),
+    /// A parameter of a region: how deep the region is, and what it is entered with.
+    Param(u32, RegionInput, TypeId),
     /// A result of an instruction.
     Result {
         op: Op,
@@ -31,6 +33,36 @@ enum ValueKey {
         regions: SmallVec<[Numbers; 2]>,
         result: usize,
     },
+    /// A result of a loop without a way back.
+    Recurrence {
+        steps: StepCount,
+        reverse: bool,
+        /// The carries that it follows from: parameter, initial value, next value.
+        carries: Vec<[u32; 3]>,
+        /// The parameter of the carry that it is, or what its stack consists of.
+        own: (bool, u32),
+        ty: TypeId,
+    },
+}
+
+/// What a parameter of a region stands for.
+#[derive(PartialEq, Eq, Hash)]
+enum RegionInput {
+    /// What is at this place.
+    Place(usize),
+    /// The position of the step.
+    Index,
+    /// A carry with this initial value, and its place among those.
+    Carry(u32, usize),
+    /// An element of this value.
+    Element(u32),
+}
+
+/// How many steps a loop takes.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum StepCount {
+    Extent(Dim),
+    Range(u32, u32),
 }
 
 /// The numbers of a function's values.
@@ -81,12 +113,64 @@ impl<'f> Numbering<'f> {
         })
     }
 
+    fn enter(&mut self, p: Value, input: RegionInput) {
+        let n = self.intern(ValueKey::Param(self.depth, input, self.f.type_id(p)));
+        self.set(p, n);
+    }
+
+    /// Numbers each result of a loop by the carries that it follows from, so that it does not depend on what else the
+    /// loop computes.
+    fn steps(&mut self, i: Inst, roles: &LoopRoles) {
+        let f = self.f;
+        let (args, results) = (f.args(i), f.inst_results(i));
+        let steps = match roles.trips(f, i) {
+            Trips::Length(n) => StepCount::Extent(n),
+            Trips::Range(from, to) => StepCount::Range(self.of(from), self.of(to)),
+            Trips::Count(n) => StepCount::Range(self.of(n), self.of(n)),
+        };
+        let region = f.inst(i).regions[0];
+        let entered = roles.step(f, region);
+        let initial: Vec<u32> = args[roles.carry_args()].iter().map(|&v| self.of(v)).collect();
+        let scanned: Vec<u32> = args[roles.xs_args()].iter().map(|&v| self.of(v)).collect();
+        self.depth += 1;
+        if let Some(p) = entered.index {
+            self.enter(p, RegionInput::Index);
+        }
+        for (k, &p) in entered.carry.iter().enumerate() {
+            let place = initial[..k].iter().filter(|&&n| n == initial[k]).count();
+            self.enter(p, RegionInput::Carry(initial[k], place));
+        }
+        for (&p, &n) in entered.xs.iter().zip(&scanned) {
+            self.enter(p, RegionInput::Element(n));
+        }
+        for &i in &f.region(region).insts {
+            self.inst(i);
+        }
+        self.depth -= 1;
+        let ends = &f.region(region).results;
+        let uses: Vec<EntitySet<Value>> =
+            entered.carry.iter().map(|&p| users(f, region, p)).collect();
+        for (k, &v) in results.iter().enumerate() {
+            let is_carry = k < roles.carry;
+            let first = if is_carry { vec![k] } else { carries_of(&uses, ends[k]) };
+            let mut carries = Vec::new();
+            for c in closure(first, |c| carries_of(&uses, ends[c])) {
+                carries.push([self.of(entered.carry[c]), initial[c], self.of(ends[c])]);
+            }
+            carries.sort_unstable();
+            let own = if is_carry { self.of(entered.carry[k]) } else { self.of(ends[k]) };
+            let (own, ty) = ((is_carry, own), f.type_id(v));
+            let (steps, reverse) = (steps.clone(), roles.reverse);
+            let n = self.intern(ValueKey::Recurrence { steps, reverse, carries, own, ty });
+            self.set(v, n);
+        }
+    }
+
     fn region(&mut self, region: Region) -> Numbers {
         let f = self.f;
         self.depth += 1;
         for (k, &p) in f.region(region).params.iter().enumerate() {
-            let n = self.intern(ValueKey::Param(self.depth, k, f.type_id(p)));
-            self.set(p, n);
+            self.enter(p, RegionInput::Place(k));
         }
         for &i in &f.region(region).insts {
             self.inst(i);
@@ -100,6 +184,11 @@ impl<'f> Numbering<'f> {
         if let Some(same) = identity(f, i) {
             let n = self.of(same);
             self.set(f.inst_results(i)[0], n);
+            return;
+        }
+        if matches!(f.op(i).control(), Some(Control::Loop(row)) if !row.returns) && !f.has_effect(i)
+        {
+            self.steps(i, &LoopRoles::at(f, i));
             return;
         }
         let regions: SmallVec<[Numbers; 2]> =
@@ -122,6 +211,53 @@ impl<'f> Numbering<'f> {
             self.set(v, n);
         }
     }
+}
+
+/// What an instruction reads of the values around it: its operands and what its regions capture.
+pub(super) fn reads(f: &Function, i: Inst) -> Vec<Value> {
+    let mut all: Vec<Value> =
+        f.args(i).iter().copied().filter(|&v| f.literal(v).is_none()).collect();
+    for &r in &f.inst(i).regions {
+        all.extend(captures(f, r));
+    }
+    all
+}
+
+/// The phase of the instruction that computes a value; the first, where none does.
+pub(super) fn phase_of(f: &Function, v: Value) -> Phase {
+    match f.def(v) {
+        ValueDef::Inst(i, _) => f.inst(i).phase,
+        ValueDef::Param(..) | ValueDef::Literal(_) => Phase::PRIMAL,
+    }
+}
+
+/// The values of a region that depend on one of them.
+fn users(f: &Function, region: Region, v: Value) -> EntitySet<Value> {
+    let mut found = EntitySet::new();
+    found.insert(v);
+    for &i in &f.region(region).insts {
+        if f.reads(i, &|v| found.contains(v)) {
+            found.extend(f.inst_results(i).iter().copied());
+        }
+    }
+    found
+}
+
+/// The carries that a value depends on, from the users of each.
+fn carries_of(uses: &[EntitySet<Value>], v: Value) -> Vec<usize> {
+    (0..uses.len()).filter(|&c| uses[c].contains(v)).collect()
+}
+
+/// All that follows from the first numbers.
+fn closure(first: Vec<usize>, next: impl Fn(usize) -> Vec<usize>) -> Vec<usize> {
+    let mut all = first;
+    let mut at = 0;
+    while at < all.len() {
+        let more = next(all[at]);
+        all.extend(more.iter().filter(|k| !all.contains(k)).copied().collect::<Vec<_>>());
+        at += 1;
+    }
+    all
 }
 
 /// The operand whose bits an instruction hands on: that of an integer sum with 0, and of a conversion to its own type.
@@ -174,7 +310,18 @@ impl EqualValues {
         if f.inst_results(i).is_empty() || f.has_effect(i) {
             return None;
         }
-        f.inst_results(i).iter().map(|&v| self.known.get(&self.numbers[v]?).copied()).collect()
+        let known = |&v: &Value| self.known.get(&self.numbers[v]?).copied();
+        let same: SmallVec<[Value; 2]> =
+            f.inst_results(i).iter().map(known).collect::<Option<_>>()?;
+        let phase = f.inst(i).phase;
+        let in_time = |&v: &Value| match f.def(v) {
+            // What the earlier one reads may be of a later phase, where it has results that this one has not.
+            ValueDef::Inst(first, _) if f.inst(first).phase > phase => {
+                reads(f, first).into_iter().all(|a| phase_of(f, a) <= phase)
+            }
+            _ => true,
+        };
+        same.iter().all(in_time).then_some(same)
     }
 
     fn region(&mut self, f: &mut Function, region: Region) {

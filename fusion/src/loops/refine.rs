@@ -3,8 +3,9 @@
 //! All carries are assumed to keep their initial values, then all of one initial value to stay equal. An assumption
 //! that a step breaks is given up, until none is: what remains holds by induction over the steps.
 
-use super::numbering::Numbering;
+use super::numbering::{Numbering, phase_of};
 use super::scan_body::{ScanBody, ScannedInput};
+use super::uniform::repeated;
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::{Builder, Diagnostic, Function, Value};
 
@@ -17,6 +18,8 @@ pub(super) enum LoopOutcome {
     Stack(usize),
     /// A value around the loop.
     Outside(Value),
+    /// A stack of elements that all are this value around the loop.
+    Repeated(Value),
 }
 
 /// A loop with each carry, stack and scanned operand once.
@@ -29,13 +32,17 @@ pub(super) struct RefinedScan {
 }
 
 impl RefinedScan {
-    /// The values of the original's results, from those of this loop.
-    pub(super) fn outcomes(&self, placed: &[Value]) -> Vec<Value> {
+    /// The values of the original's results, from those of this loop, which was placed last.
+    pub(super) fn outcomes(&self, b: &mut Builder, placed: &[Value]) -> Vec<Value> {
         let carries = self.scan.carry.len();
         let value = |r: &LoopOutcome| match *r {
             LoopOutcome::Carry(k) => placed[k],
             LoopOutcome::Stack(k) => placed[carries + k],
             LoopOutcome::Outside(v) => v,
+            LoopOutcome::Repeated(v) => {
+                b.set_phase(phase_of(b.func(), v).max(self.scan.phase));
+                repeated(b, v, self.scan.trips)
+            }
         };
         self.results.iter().map(value).collect()
     }
@@ -45,6 +52,7 @@ impl RefinedScan {
         let scan = &self.scan;
         let results = self.results.iter().map(|r| match *r {
             LoopOutcome::Outside(v) => LoopOutcome::Outside(map(v)),
+            LoopOutcome::Repeated(v) => LoopOutcome::Repeated(map(v)),
             other => other,
         });
         let results = results.collect();
@@ -61,7 +69,7 @@ impl RefinedScan {
 
 /// What is assumed of the carries.
 #[derive(Clone, PartialEq, Eq)]
-struct CarryPartition {
+pub(super) struct CarryPartition {
     /// The class of each carry; none where it keeps its initial value.
     classes: Vec<Option<usize>>,
     count: usize,
@@ -82,8 +90,14 @@ impl CarryPartition {
         CarryPartition { classes, count: known.len() }
     }
 
-    fn leader(&self, k: usize) -> usize {
-        if self.classes[k].is_none() {
+    /// Whether a carry keeps its initial value.
+    pub(super) fn is_invariant(&self, k: usize) -> bool {
+        self.classes[k].is_none()
+    }
+
+    /// The first carry that is equal to another in every step.
+    pub(super) fn leader(&self, k: usize) -> usize {
+        if self.is_invariant(k) {
             return k;
         }
         self.classes.iter().position(|&c| c == self.classes[k]).unwrap_or(k)
@@ -130,7 +144,7 @@ fn initial(scan: &ScanBody, numbers: &mut Numbering<'_>, k: usize) -> u32 {
 }
 
 /// The coarsest partition that holds in every step.
-fn partition(scan: &ScanBody) -> CarryPartition {
+pub(super) fn partition(scan: &ScanBody) -> CarryPartition {
     let carries = scan.carry.len();
     let mut now = CarryPartition { classes: vec![None; carries], count: 0 };
     loop {
@@ -168,7 +182,7 @@ pub(super) fn refined(outer: &Function, scan: &ScanBody) -> Result<RefinedScan, 
     let mut copier = Copier::new(f);
     captures.iter().for_each(|&p| copier.param(&mut b, p));
     let mut outside = scan.captures.clone();
-    for (k, &p) in carry.iter().enumerate().filter(|(k, _)| partition.classes[*k].is_none()) {
+    for (k, &p) in carry.iter().enumerate().filter(|(k, _)| partition.is_invariant(*k)) {
         match outer.literal(scan.carry[k]) {
             Some(l) => {
                 let new = b.literal(f.ty(p), l);
@@ -184,7 +198,7 @@ pub(super) fn refined(outer: &Function, scan: &ScanBody) -> Result<RefinedScan, 
     let mut results = Vec::new();
     let mut kept: Vec<usize> = Vec::new();
     for (k, &p) in carry.iter().enumerate() {
-        if partition.classes[k].is_none() {
+        if partition.is_invariant(k) {
             results.push(LoopOutcome::Outside(scan.carry[k]));
             continue;
         }
@@ -219,13 +233,17 @@ fn distinct_stacks(
     numbers: &mut Numbering<'_>,
     stacks: &[Value],
 ) -> (Vec<Value>, Vec<LoopOutcome>) {
-    let xs = scan.params()[2];
+    let [captures, _, xs] = scan.params();
     let (mut kept, mut known, mut outcomes) = (Vec::new(), Vec::new(), Vec::new());
     for &y in stacks {
         let n = numbers.of(y);
         let scanned = xs.iter().position(|&x| numbers.of(x) == n);
         if let Some(ScannedInput::Elements(v)) = scanned.map(|k| scan.xs[k]) {
             outcomes.push(LoopOutcome::Outside(v));
+            continue;
+        }
+        if let Some(k) = captures.iter().position(|&c| numbers.of(c) == n) {
+            outcomes.push(LoopOutcome::Repeated(scan.captures[k]));
             continue;
         }
         let place = known.iter().position(|&s| s == n).unwrap_or_else(|| {

@@ -3,13 +3,14 @@
 //! Vertices are instructions of the fixed part of a step and their results. An instruction on the side of the sink is
 //! computed again on the way back, which needs its operands there; a result on that side whose instruction is on the
 //! other is stacked. Captures, what follows from them alone, scanned elements, the position and literals are there
-//! anyway. Carries can only be stacked.
+//! anyway. Carries can only be stacked. Where a carry is stacked, its next value may be handed back from the step after
+//! instead of a stack of its own: the step after was entered with it.
 //!
 //! The price of a stack is that of writing and reading its bits, the price of computing again is the number of
 //! operations; a machine does [`OPERATIONS_A_BYTE`] operations in the time in which it writes and reads a byte.
 
 use super::adjoint_body::AdjointBody;
-use super::scan_body::reads;
+use super::numbering::reads;
 use super::trips::known_trips;
 use crate::analysis::min_cut::{Network, UNBOUNDED};
 use crate::analysis::weight::weight;
@@ -24,6 +25,8 @@ use smallvec::SmallVec;
 const OPERATIONS_A_BYTE: u128 = 16;
 /// Operations that take as long as reading a byte of a stack that is there anyway.
 const OPERATIONS_A_BYTE_READ: u128 = 6;
+/// Operations that take as long as handing a byte from one step to the one before, in the cache.
+const OPERATIONS_A_BYTE_HANDED: u128 = 1;
 /// More operations than any step is worth: what this is the price of is never computed again.
 const NEVER: u128 = 1 << 96;
 
@@ -33,10 +36,14 @@ pub(super) struct ResidualCut {
     pub(super) way_back: EntitySet<Value>,
     /// Values that may change from step to step.
     pub(super) varying: EntitySet<Value>,
+    /// Values of the fixed part that are stacked whatever the way back reads, since they are results.
+    pub(super) results: EntitySet<Value>,
     /// What the way back reads of the fixed part, in the order of their definition, parameters first.
     pub(super) read: Vec<Value>,
     /// What is stacked, in the same order.
     pub(super) stacked: Vec<Value>,
+    /// Places of the carries whose next values are handed back from the step after; these carries are stacked.
+    pub(super) returned: Vec<usize>,
 }
 
 impl ResidualCut {
@@ -58,69 +65,123 @@ impl ResidualCut {
         let defined = f.body_insts().iter().flat_map(|&i| f.inst_results(i));
         let all: Vec<Value> = f.params().iter().chain(defined).copied().collect();
         let read: Vec<Value> = all.iter().copied().filter(|&v| wanted.contains(v)).collect();
-        let stacked = cheapest(adjoint, &way_back, &varying, &read);
-        let stacked = all.into_iter().filter(|&v| stacked.contains(v)).collect();
-        ResidualCut { way_back, varying, read, stacked }
+        let mut results: EntitySet<Value> = EntitySet::new();
+        let ends = adjoint.step_ends()[adjoint.counts.carry..].iter();
+        results.extend(ends.chain(adjoint.back_stacks()).copied().filter(|v| fixed(v)));
+        let (stacked, returned) = (Vec::new(), Vec::new());
+        let mut cut = ResidualCut { way_back, varying, results, read, stacked, returned };
+        let (mut stacked, mut price) = cut.cheapest(adjoint);
+        for (k, &next) in adjoint.next().iter().enumerate() {
+            if !cut.may_return(adjoint, next) {
+                continue;
+            }
+            cut.returned.push(k);
+            let (with, less) = cut.cheapest(adjoint);
+            if less < price {
+                (stacked, price) = (with, less);
+            } else {
+                cut.returned.pop();
+            }
+        }
+        cut.returned.retain(|&k| stacked.contains(adjoint.carried()[k]));
+        cut.stacked = all.into_iter().filter(|&v| stacked.contains(v)).collect();
+        cut
+    }
+
+    /// Whether the next value of a carry is one that could be computed again, and is not handed back yet.
+    fn may_return(&self, adjoint: &AdjointBody, next: Value) -> bool {
+        let computed = !adjoint.body.params().contains(&next) && self.varying.contains(next);
+        let other = self.returned.iter().any(|&k| adjoint.next()[k] == next);
+        computed && !other && !self.way_back.contains(next)
+    }
+
+    /// The cheapest set of values to stack, and its price.
+    fn cheapest(&self, adjoint: &AdjointBody) -> (EntitySet<Value>, u128) {
+        let f = &adjoint.body;
+        let mut cut = CutNetwork::new();
+        for &c in adjoint.carried() {
+            cut.result(c, cut.source, self.price(f, c));
+        }
+        for &i in f.body_insts() {
+            let results = f.inst_results(i);
+            let varies = results.iter().any(|&v| self.varying.contains(v));
+            if results.iter().any(|&v| self.way_back.contains(v)) || !varies {
+                continue;
+            }
+            let again = cut.network.vertex();
+            cut.network.arc(cut.source, again, operations(f, i));
+            reads(f, i).into_iter().for_each(|a| cut.needs(again, a));
+            for &v in results {
+                match self.returned.iter().find(|&&k| adjoint.next()[k] == v) {
+                    Some(&k) => {
+                        let handed = bits(f.ty(v)) * OPERATIONS_A_BYTE_HANDED / 8 + 1;
+                        let at = cut.network.vertex();
+                        cut.network.arc(cut.source, at, handed);
+                        cut.vertices[v] = Some(at);
+                        cut.needs(at, adjoint.carried()[k]);
+                    }
+                    None => cut.result(v, again, self.price(f, v)),
+                }
+            }
+        }
+        for &v in &self.read {
+            cut.needs(cut.sink, v);
+        }
+        cut.stacked()
+    }
+
+    /// Operations that take as long as stacking a value and reading it.
+    fn price(&self, f: &Function, v: Value) -> u128 {
+        let results = self.results.contains(v);
+        let a_byte = if results { OPERATIONS_A_BYTE_READ } else { OPERATIONS_A_BYTE };
+        bits(f.ty(v)) * a_byte / 8 + 1
     }
 }
 
-/// The cheapest set of values to stack.
-fn cheapest(
-    adjoint: &AdjointBody,
-    way_back: &EntitySet<Value>,
-    varying: &EntitySet<Value>,
-    read: &[Value],
-) -> EntitySet<Value> {
-    let f = &adjoint.body;
-    let mut there: EntitySet<Value> = EntitySet::new();
-    let ends = adjoint.step_ends()[adjoint.counts.carry..].iter();
-    there.extend(ends.chain(adjoint.back_stacks()).copied().filter(|&v| !way_back.contains(v)));
-    let price = |v: Value| {
-        let a_byte = if there.contains(v) { OPERATIONS_A_BYTE_READ } else { OPERATIONS_A_BYTE };
-        bits(f.ty(v)) * a_byte / 8 + 1
-    };
-    let mut network = Network::default();
-    let (source, sink) = (network.vertex(), network.vertex());
-    let mut vertices: SecondaryMap<Value, Option<u32>> = SecondaryMap::new();
-    let mut ways: Vec<(Value, u32)> = Vec::new();
-    for &c in adjoint.carried() {
-        let v = network.vertex();
-        vertices[c] = Some(v);
-        network.arc(source, v, price(c));
-        ways.push((c, source));
+/// The network of a step: on the side of the sink is what there is on the way back.
+struct CutNetwork {
+    network: Network,
+    source: u32,
+    sink: u32,
+    vertices: SecondaryMap<Value, Option<u32>>,
+    /// Values that may be stacked, each with the vertex that computes it.
+    stacks: Vec<(Value, u32)>,
+}
+
+impl CutNetwork {
+    fn new() -> CutNetwork {
+        let mut network = Network::default();
+        let (source, sink) = (network.vertex(), network.vertex());
+        CutNetwork { network, source, sink, vertices: SecondaryMap::new(), stacks: Vec::new() }
     }
-    for &i in f.body_insts() {
-        let results = f.inst_results(i);
-        let varies = results.iter().any(|&v| varying.contains(v));
-        if results.iter().any(|&v| way_back.contains(v)) || !varies {
-            continue;
+
+    /// A value that is computed by a vertex, or stacked at a price.
+    fn result(&mut self, v: Value, computed: u32, price: u128) {
+        let at = self.network.vertex();
+        self.vertices[v] = Some(at);
+        self.network.arc(computed, at, price);
+        self.stacks.push((v, computed));
+    }
+
+    /// Where a vertex is there on the way back, a value is too.
+    fn needs(&mut self, vertex: u32, v: Value) {
+        if let Some(from) = self.vertices[v] {
+            self.network.arc(from, vertex, UNBOUNDED);
         }
-        let again = network.vertex();
-        network.arc(source, again, operations(f, i));
-        for a in reads(f, i) {
-            if let Some(from) = vertices[a] {
-                network.arc(from, again, UNBOUNDED);
+    }
+
+    /// What the cheapest cut stacks, and its price.
+    fn stacked(&self) -> (EntitySet<Value>, u128) {
+        let before = self.network.cut(self.source, self.sink);
+        let mut stacked = EntitySet::new();
+        for &(v, computed) in &self.stacks {
+            let at = self.vertices[v].unwrap_or(self.sink);
+            if before[computed as usize] && !before[at as usize] {
+                stacked.insert(v);
             }
         }
-        for &v in results {
-            let at = network.vertex();
-            vertices[v] = Some(at);
-            network.arc(again, at, price(v));
-            ways.push((v, again));
-        }
+        (stacked, self.network.price(&before))
     }
-    for &v in read {
-        if let Some(from) = vertices[v] {
-            network.arc(from, sink, UNBOUNDED);
-        }
-    }
-    let before = network.cut(source, sink);
-    let is_stacked = |&&(v, from): &&(Value, u32)| {
-        before[from as usize] && vertices[v].is_some_and(|at| !before[at as usize])
-    };
-    let mut stacked = EntitySet::new();
-    stacked.extend(ways.iter().filter(is_stacked).map(|&(v, _)| v));
-    stacked
 }
 
 /// Bits of a value as it is stacked: truth values are packed.

@@ -1,6 +1,7 @@
 //! What a loop leaves for its way back, as data and as text.
 
 use super::adjoint_body::AdjointBody;
+use super::numbering::reads;
 use super::residual_cut::{ResidualCut, bits};
 use adfuse_ir::op::Body;
 use adfuse_ir::{Function, Inst, TensorType, Value, ValueDef};
@@ -19,6 +20,10 @@ pub enum ResidualClass {
     Carry,
     /// Stacked.
     Stacked,
+    /// An element of a result of the loop, which is stacked whatever its way back reads: read again.
+    Output,
+    /// The next value of a carry that is stacked: handed back from the step after.
+    Returned,
     /// Computed again from the others.
     Recomputed,
 }
@@ -31,6 +36,8 @@ impl fmt::Display for ResidualClass {
             ResidualClass::Index => "index",
             ResidualClass::Carry => "carry",
             ResidualClass::Stacked => "stacked",
+            ResidualClass::Output => "output",
+            ResidualClass::Returned => "returned",
             ResidualClass::Recomputed => "recomputed",
         })
     }
@@ -41,7 +48,7 @@ impl fmt::Display for ResidualClass {
 pub struct LoopResidual {
     /// Its name, where it has one.
     pub name: Option<String>,
-    /// What computes it: the name of an op, or `parameter`.
+    /// What computes it: the name of an op; or `carry`, `element`, `position` or `capture`.
     pub source: &'static str,
     /// Its type in one step.
     pub ty: TensorType,
@@ -76,7 +83,7 @@ impl LoopResidual {
 ///
 /// ```text
 /// adjoint: 3 steps, 8 bytes a step, 24 bytes
-///   carry %s: f32[2], 24 bytes
+///   carry: f32[2], 24 bytes
 ///   invariant %w: f32[2]
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,7 +106,10 @@ impl LoopResiduals {
             name: f.name_of(v).map(str::to_string),
             source: match f.def(v) {
                 ValueDef::Inst(i, _) => f.op(i).name(),
-                ValueDef::Param(..) | ValueDef::Literal(_) => "parameter",
+                _ if adjoint.carried().contains(&v) => "carry",
+                _ if adjoint.elements().contains(&v) => "element",
+                _ if adjoint.position() == v => "position",
+                _ => "capture",
             },
             ty: f.ty(v).clone(),
             class: class(adjoint, cut, v),
@@ -124,10 +134,11 @@ impl fmt::Display for LoopResiduals {
         let (step, all) = (self.bytes_per_step(), self.bytes());
         writeln!(f, "adjoint: {} steps, {step} bytes a step, {all} bytes", self.trips)?;
         for r in &self.residuals {
-            write!(f, "  {} ", r.class)?;
+            write!(f, "  {}", r.class)?;
             match &r.name {
-                Some(name) => write!(f, "%{name}")?,
-                None => write!(f, "{}", r.source)?,
+                Some(name) => write!(f, " %{name}")?,
+                None if r.source != r.class.to_string() => write!(f, " {}", r.source)?,
+                None => {}
             }
             write!(f, ": {}", r.ty)?;
             match r.bytes(self.trips) {
@@ -142,7 +153,14 @@ impl fmt::Display for LoopResiduals {
 fn class(adjoint: &AdjointBody, cut: &ResidualCut, v: Value) -> ResidualClass {
     if cut.stacked.contains(&v) {
         let carried = adjoint.carried().contains(&v);
-        return if carried { ResidualClass::Carry } else { ResidualClass::Stacked };
+        return match (cut.results.contains(v), carried) {
+            (true, _) => ResidualClass::Output,
+            (_, true) => ResidualClass::Carry,
+            _ => ResidualClass::Stacked,
+        };
+    }
+    if cut.returned.iter().any(|&k| adjoint.next()[k] == v) {
+        return ResidualClass::Returned;
     }
     if !cut.varying.contains(v) {
         return ResidualClass::Invariant;
@@ -160,6 +178,10 @@ fn class(adjoint: &AdjointBody, cut: &ResidualCut, v: Value) -> ResidualClass {
     }
 }
 
+fn is_there(adjoint: &AdjointBody, cut: &ResidualCut, v: Value) -> bool {
+    cut.stacked.contains(&v) || cut.returned.iter().any(|&k| adjoint.next()[k] == v)
+}
+
 /// Calls `visit` with each varying value that is there on the way back and that another is computed from, and whether
 /// there are only views between the two.
 fn leaves(adjoint: &AdjointBody, cut: &ResidualCut, v: Value, visit: &mut dyn FnMut(Value, bool)) {
@@ -171,9 +193,9 @@ fn leaves(adjoint: &AdjointBody, cut: &ResidualCut, v: Value, visit: &mut dyn Fn
             continue;
         }
         match f.def(v) {
-            ValueDef::Inst(i, _) if !cut.stacked.contains(&v) => {
+            ValueDef::Inst(i, _) if !is_there(adjoint, cut, v) => {
                 let view = only_views && matches!(f.op(i).def().body, Body::View(_));
-                open.extend(super::scan_body::reads(f, i).into_iter().map(|a| (a, view)));
+                open.extend(reads(f, i).into_iter().map(|a| (a, view)));
             }
             _ => visit(v, only_views),
         }

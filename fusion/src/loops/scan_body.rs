@@ -1,8 +1,8 @@
 //! A scan taken out of its function: what it is entered with, and its body as a function of its own.
 
-use super::numbering::merge_equal;
+use super::numbering::{merge_equal, phase_of};
 use super::trips::{constant, known_trips};
-use adfuse_ir::control::{LoopBuilder, LoopRoles, captures, outline};
+use adfuse_ir::control::{LoopBuilder, LoopRoles, outline};
 use adfuse_ir::op::{Bounds, Control};
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::{
@@ -122,17 +122,22 @@ impl ScanBody {
         Ok(ScanBody { captures: outside, xs, body, ..self })
     }
 
-    /// Appends the loop; its carries, then its stacks.
-    pub(super) fn place(&self, b: &mut Builder) -> Vec<Value> {
-        if self.body.results().is_empty() {
-            return Vec::new();
-        }
+    /// The earliest phase in which what it reads is there.
+    pub(super) fn place_phase(&self, f: &Function) -> Phase {
         let elements = self.xs.iter().filter_map(|x| match *x {
             ScannedInput::Elements(v) => Some(v),
             ScannedInput::Position => None,
         });
         let read = self.captures.iter().chain(&self.carry).copied().chain(elements);
-        let phase = read.map(|v| phase_of(b.func(), v)).fold(self.phase, Phase::max);
+        read.map(|v| phase_of(f, v)).max().unwrap_or(Phase::PRIMAL)
+    }
+
+    /// Appends the loop; its carries, then its stacks.
+    pub(super) fn place(&self, b: &mut Builder) -> Vec<Value> {
+        if self.body.results().is_empty() {
+            return Vec::new();
+        }
+        let phase = self.place_phase(b.func()).max(self.phase);
         let attrs = Attrs::none()
             .with("reverse", Attr::Bool(self.reverse))
             .with_int("unroll", self.unroll.max(1));
@@ -207,30 +212,12 @@ fn by_position(f: &Function, captures: usize, first: i64) -> Option<Function> {
     b.finish().ok()
 }
 
-/// The phase of the instruction that computes a value; the first, where none does.
-pub(super) fn phase_of(f: &Function, v: Value) -> Phase {
-    match f.def(v) {
-        ValueDef::Inst(i, _) => f.inst(i).phase,
-        ValueDef::Param(..) | ValueDef::Literal(_) => Phase::PRIMAL,
-    }
-}
-
 /// Gives an instruction and all in its regions a phase.
-fn all_of_phase(f: &mut Function, i: Inst, phase: Phase) {
+pub(super) fn all_of_phase(f: &mut Function, i: Inst, phase: Phase) {
     f.set_phase(i, phase);
     for r in f.inst(i).regions.clone() {
         for inner in f.region(r).insts.clone() {
             all_of_phase(f, inner, phase);
         }
     }
-}
-
-/// What an instruction reads of the values around it: its operands and what its regions capture.
-pub(super) fn reads(f: &Function, i: Inst) -> Vec<Value> {
-    let mut all: Vec<Value> =
-        f.args(i).iter().copied().filter(|&v| f.literal(v).is_none()).collect();
-    for &r in &f.inst(i).regions {
-        all.extend(captures(f, r));
-    }
-    all
 }

@@ -62,11 +62,6 @@ impl<'f> ProgramSlice<'f> {
         self.regions[i] = Some(Rc::new(own));
     }
 
-    /// Whether it computes or reads a value.
-    pub(super) fn needs(&self, v: Value) -> bool {
-        self.needed.contains(v)
-    }
-
     /// Copies it. What is given, and the parameters that it reads, must have been declared to the copier.
     pub(super) fn copy(&self, copier: &mut Copier<'_>, b: &mut Builder) {
         for &i in self.f.body_insts().iter().filter(|&&i| self.insts.contains(i)) {

@@ -4,13 +4,14 @@ use super::adjoint_body::AdjointBody;
 use super::hoist::hoist_invariants;
 use super::merge::{rebuilt, stand_for, take_back};
 use super::numbering::merge_equal;
+use super::refine::refined;
 use super::residual_cut::ResidualCut;
 use super::residuals::LoopResiduals;
 use super::scan_body::{ScanBody, ScannedInput};
-use super::slice::ProgramSlice;
-use adfuse_ir::control::prune;
+use adfuse_ir::control::{Liveness, prune};
 use adfuse_ir::rewrite::Copier;
-use adfuse_ir::{Builder, Diagnostic, Function, Inst, Phase, Value};
+use adfuse_ir::{Builder, Diagnostic, Function, Inst, Value, ValueDef};
+use cranelift_entity::SecondaryMap;
 
 /// The function with each `adjoint` for which `choose` holds, and whose number of steps is known, replaced by two scans:
 /// one goes over the steps and stacks residuals, one goes back and reads them. The bits of the results stay.
@@ -41,8 +42,9 @@ fn stacked(
     f: &Function,
     choose: &dyn Fn(Inst) -> bool,
 ) -> Result<(Function, Vec<LoopResiduals>), Diagnostic> {
+    let (live, chosen) = needed(f, choose)?;
     let mut found = Vec::new();
-    let mut new = rebuilt(f, &mut |copier, b, i| replace(choose, &mut found, copier, b, i))?;
+    let mut new = rebuilt(&live, &mut |copier, b, i| replace(&chosen, &mut found, copier, b, i))?;
     if !found.is_empty() {
         new = prune(&new)?;
         merge_equal(&mut new);
@@ -50,23 +52,53 @@ fn stacked(
     Ok((new, found))
 }
 
+/// The function without what nothing needs, so that nothing is stacked for that, and for each of its loops that is
+/// chosen the instruction that it was.
+fn needed(
+    f: &Function,
+    choose: &dyn Fn(Inst) -> bool,
+) -> Result<(Function, SecondaryMap<Inst, Option<Inst>>), Diagnostic> {
+    let mut live = Liveness::new(f, true);
+    f.results().iter().for_each(|&v| {
+        live.need(v);
+    });
+    live.region(f.body());
+    let mut b = Builder::new(f.name.clone());
+    b.func_mut().symbols = f.symbols.clone();
+    b.func_mut().rule = f.rule.clone();
+    let mut copier = Copier::new(f);
+    copier.params(&mut b);
+    for &i in f.body_insts() {
+        live.copy(&mut copier, &mut b, i);
+    }
+    let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
+    b.set_results(&results);
+    let new = b.finish()?;
+    let mut old = SecondaryMap::new();
+    f.walk(&mut |f, i| {
+        let placed = f.inst_results(i).iter().find_map(|&v| copier.find(v));
+        if let Some(ValueDef::Inst(at, _)) = placed.map(|v| new.def(v)) {
+            old[at] = choose(i).then_some(i);
+        }
+    });
+    Ok((new, old))
+}
+
 /// Copies an instruction with those in its regions, and replaces it if it is an `adjoint` that is chosen.
 fn replace(
-    choose: &dyn Fn(Inst) -> bool,
+    chosen: &SecondaryMap<Inst, Option<Inst>>,
     found: &mut Vec<LoopResiduals>,
     copier: &mut Copier<'_>,
     b: &mut Builder,
     i: Inst,
 ) -> Result<(), Diagnostic> {
     let from = copier.from();
-    let new = copier.inst_with(b, i, &mut |copier, b, i| replace(choose, found, copier, b, i))?;
-    if !choose(i) {
-        return Ok(());
-    }
+    let new = copier.inst_with(b, i, &mut |copier, b, i| replace(chosen, found, copier, b, i))?;
+    let Some(original) = chosen[i] else { return Ok(()) };
     let Some(adjoint) = AdjointBody::of(b.func(), new)? else { return Ok(()) };
     take_back(b, new);
     let cut = ResidualCut::of(&adjoint);
-    found.push(LoopResiduals::of(i, &adjoint, &cut));
+    found.push(LoopResiduals::of(original, &adjoint, &cut));
     b.set_span(from.span(i));
     let results = two_scans(&adjoint, &cut, b)?;
     stand_for(copier, b, from, from.inst_results(i), &results);
@@ -87,17 +119,18 @@ fn two_scans(
     let mut ends = adjoint.step_ends().to_vec();
     ends.extend(early.iter().map(|&k| zs[k]));
     ends.extend(&cut.stacked);
-    let forward = hoist_invariants(forward(adjoint, &ends)?, b)?;
-    let out = forward.place(b);
+    let out = placed(adjoint.forward(&ends)?, b)?;
     let (carries, stacks) = out.split_at(counts.carry);
     let (ys, stacks) = stacks.split_at(counts.ys);
     let (early_stacks, residuals) = stacks.split_at(early.len());
 
     let mut ends = adjoint.handed_on().to_vec();
+    ends.extend(cut.returned.iter().map(|&k| adjoint.carried()[k]));
     ends.extend(late.iter().map(|&k| zs[k]));
-    let back = hoist_invariants(backward(adjoint, cut, residuals, &ends)?, b)?;
-    let out = back.place(b);
+    let last: Vec<Value> = cut.returned.iter().map(|&k| carries[k]).collect();
+    let out = placed(backward(adjoint, cut, (residuals, &last), &ends)?, b)?;
     let (up, late_stacks) = out.split_at(counts.up);
+    let late_stacks = &late_stacks[last.len()..];
     let mut all = [carries, up, ys].concat();
     for k in 0..counts.zs {
         let place = |places: &[usize]| places.iter().position(|&p| p == k);
@@ -107,38 +140,33 @@ fn two_scans(
     Ok(all)
 }
 
-/// The loop that goes over the steps and ends each with these values, next carries first.
-fn forward(adjoint: &AdjointBody, ends: &[Value]) -> Result<ScanBody, Diagnostic> {
-    let xs = adjoint.scanned();
-    let body = part(adjoint, &[], (adjoint.carried(), &xs), ends)?;
-    ScanBody {
-        captures: adjoint.captures.clone(),
-        carry: adjoint.carry.clone(),
-        xs: xs.into_iter().map(|(_, x)| x).collect(),
-        body,
-        trips: adjoint.trips,
-        reverse: adjoint.reverse,
-        unroll: 1,
-        phase: Phase::PRIMAL,
-    }
-    .tidied()
+/// Appends a loop, with what does not change before it and with each carry and stack once; its results.
+fn placed(scan: ScanBody, b: &mut Builder) -> Result<Vec<Value>, Diagnostic> {
+    let mut once = refined(b.func(), &scan)?;
+    once.scan = hoist_invariants(once.scan, b)?;
+    let out = once.scan.place(b);
+    Ok(once.outcomes(b, &out))
 }
 
-/// The loop that goes back, reads `residuals`, the stacks of what was cut, and ends each step with these values.
+/// The loop that goes back and ends each step with these values. It reads `residuals`, the stacks of what was cut, and
+/// is handed the next values of some carries, beginning with their `last` ones.
 fn backward(
     adjoint: &AdjointBody,
     cut: &ResidualCut,
-    residuals: &[Value],
+    (residuals, last): (&[Value], &[Value]),
     ends: &[Value],
 ) -> Result<ScanBody, Diagnostic> {
     let mut xs = adjoint.scanned();
     let elements = |(&p, &v): (&Value, &Value)| (p, ScannedInput::Elements(v));
     xs.extend(adjoint.back_elements().iter().zip(&adjoint.ws).map(elements));
     xs.extend(cut.stacked.iter().zip(residuals).map(elements));
-    let body = part(adjoint, &cut.stacked, (adjoint.handed(), &xs), ends)?;
+    let returned: Vec<Value> = cut.returned.iter().map(|&k| adjoint.next()[k]).collect();
+    let carry = [adjoint.handed(), &returned].concat();
+    let given = [&cut.stacked[..], &returned].concat();
+    let body = adjoint.part(&given, (&carry, &xs), ends)?;
     ScanBody {
         captures: adjoint.captures.clone(),
-        carry: adjoint.up.clone(),
+        carry: [&adjoint.up[..], last].concat(),
         xs: xs.into_iter().map(|(_, x)| x).collect(),
         body,
         trips: adjoint.trips,
@@ -147,25 +175,4 @@ fn backward(
         phase: adjoint.phase,
     }
     .tidied()
-}
-
-/// The part of a step that computes `ends` from captures, carries and scanned elements, `given` among these.
-fn part(
-    adjoint: &AdjointBody,
-    given: &[Value],
-    (carry, xs): (&[Value], &[(Value, ScannedInput)]),
-    ends: &[Value],
-) -> Result<Function, Diagnostic> {
-    let f = &adjoint.body;
-    let mut b = Builder::new(f.name.clone());
-    b.func_mut().symbols = f.symbols.clone();
-    let mut copier = Copier::new(f);
-    let elements = xs.iter().map(|(p, _)| p);
-    for &p in adjoint.outside().iter().chain(carry).chain(elements) {
-        copier.param(&mut b, p);
-    }
-    ProgramSlice::new(f, ends, &|v| given.contains(&v)).copy(&mut copier, &mut b);
-    let results: Vec<Value> = ends.iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    b.finish()
 }

@@ -1,0 +1,237 @@
+//! Residuals of loops and merged loops: the same bits, nothing stacked that need not be, no step computed twice.
+
+use crate::common::control::decode;
+use crate::common::random::programs;
+use adfuse::autodiff::{differentiable, vjp};
+use adfuse::backends::Array;
+use adfuse::backends::reference::{Silent, run};
+use adfuse::fusion::{
+    LoopResiduals, ResidualClass, loop_residuals, merge_loops, prepare, stack_residuals,
+};
+use adfuse::ir::op::Domain;
+use adfuse::ir::text::parse;
+use adfuse::ir::{DType, Function, Literal, Module, Op, TensorType, verify};
+use adfuse::sample::{rng, sample};
+
+mod classes;
+
+fn program(text: &str) -> (Module, Function) {
+    let module = parse(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    verify(&module).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
+    let f = module.funcs.values().next().expect("a function").clone();
+    (module, f)
+}
+
+/// The function as it is planned.
+fn prepared(module: &Module, f: &Function) -> Function {
+    prepare(module, f).unwrap_or_else(|e| panic!("{e}\n{f}"))
+}
+
+/// The derivative of all results in all floats, as it is planned.
+fn reversed(module: &Module, f: &Function) -> Function {
+    let wrt = differentiable(f, None).expect("has floats");
+    let g = vjp(module, f, &wrt).unwrap_or_else(|e| panic!("{e}\n{f}"));
+    prepared(&Module::single(g.clone()), &g)
+}
+
+/// A value for a parameter: floats are drawn, integers and truth values are `k`.
+fn draw(ty: &TensorType, k: i64, seed: u64) -> Array {
+    if ty.dtype.is_float() {
+        return sample(ty, Domain::Uniform(-0.9, 0.9), &mut rng(seed, 0)).expect("small");
+    }
+    let dims = ty.dims().expect("known extents");
+    let k = if ty.dtype == DType::Bool { k & 1 } else { k };
+    let bits = vec![Literal::from_i64(ty.dtype, k).bits(); dims.iter().product::<u64>() as usize];
+    Array::from_bits(ty.dtype, &dims, &bits).expect("as many elements")
+}
+
+fn evaluated(f: &Function, k: i64) -> Result<Vec<Array>, String> {
+    let types = f.param_types();
+    let args: Vec<Array> = types.iter().enumerate().map(|(n, ty)| draw(ty, k, n as u64)).collect();
+    let module = Module::single(f.clone());
+    verify(&module).map_err(|e| format!("{}\n{f}", e[0]))?;
+    run(&module, f, &args, &mut Silent).map_err(|d| format!("{d}\n{f}"))
+}
+
+/// Whether results have the same types and bits; all NaNs are one.
+fn same(a: &[Array], b: &[Array]) -> bool {
+    let equal = |x: Literal, y: Literal| {
+        x == y || x.dtype().is_float() && x.to_f64().is_nan() && y.to_f64().is_nan()
+    };
+    a.len() == b.len()
+        && a.iter()
+            .zip(b)
+            .all(|(a, b)| a.ty() == b.ty() && a.iter().zip(b.iter()).all(|(x, y)| equal(x, y)))
+}
+
+/// How often an op occurs, in regions too.
+fn count(f: &Function, op: Op) -> usize {
+    let mut n = 0;
+    f.walk(&mut |f, i| n += usize::from(f.op(i) == op));
+    n
+}
+
+/// Runs every pass on a function, and compares bits on the reference engine. A second time changes nothing.
+fn keeps_bits(f: &Function, k: i64) -> Result<Function, String> {
+    let due = evaluated(f, k)?;
+    let stacked = stack_residuals(f, &|_| true).map_err(|d| format!("{d}\n{f}"))?;
+    let merged = merge_loops(&stacked).map_err(|d| format!("{d}\n{stacked}"))?;
+    for (name, g) in [
+        ("stack_residuals", &stacked),
+        ("merge_loops", &merged),
+        ("merge_loops alone", &merge_loops(f).map_err(|d| format!("{d}\n{f}"))?),
+    ] {
+        if !same(&evaluated(g, k)?, &due) {
+            return Err(format!("{name} changes bits\n{f}\n{g}"));
+        }
+    }
+    let again = merge_loops(&merged).map_err(|d| format!("{d}\n{merged}"))?;
+    if again.to_string() != merged.to_string() {
+        return Err(format!("merged twice it is another\n{merged}\n{again}"));
+    }
+    Ok(merged)
+}
+
+/// Programs with what their integers are, and how many `adjoint`s of known length are left in each derivative: none.
+const PROGRAMS: &[(&str, i64)] = &[
+    ("func @f(%h: f64[3], %w: f64[3], %xs: f64[4,3]) -> (f64[3], f64[4,3]) {
+        %c, %ys = scan %h, %xs {carry = 1} : f64[3], f64[4,3] body(%s: f64[3], %x: f64[3]) {
+          %a = mul %s, %w : f64[3] %b = add %a, %x : f64[3] %n = tanh %b : f64[3]
+          %y = mul %n, %s : f64[3] yield %n, %y }
+        return %c, %ys }", 0),
+    ("func @f(%h: f64[3], %xs: f64[4,3], %zs: f64[4]) -> (f64[3], f64[4]) {
+        %c, %ys = scan %h, %xs, %zs {carry = 1, reverse = true, unroll = 2} : f64[3], f64[4]
+          body(%s: f64[3], %x: f64[3], %z: f64[]) {
+          %b = mul %s, %x : f64[3] %n = sin %b : f64[3]
+          %q = reduce_sum %n {axes = [0]} : f64[] %y = mul %q, %z : f64[] yield %n, %y }
+        return %c, %ys }", 0),
+    // A carry that nothing depends on, one that only hands on, one that is another a step later.
+    ("func @f(%x: f64[], %w: f64[]) -> f64[] {
+        %a, %b, %c, %d = scan 1.0, 2.0, %x, 0.5 {carry = 4, length = 3} : f64[], f64[], f64[], f64[]
+          body(%p: f64[], %q: f64[], %r: f64[], %s: f64[]) {
+          %t = mul %q, %p : f64[] %u = mul %r, %w : f64[] %v = sin %u : f64[] yield %t, %r, %v, %s }
+        %e = mul %a, %d : f64[] %g = add %e, %b : f64[] return %g }", 0),
+    // No steps.
+    ("func @f(%h: f64[2], %xs: f64[0,2]) -> (f64[2], f64[0,2]) {
+        %c, %ys = scan %h, %xs {carry = 1} : f64[2], f64[0,2] body(%s: f64[2], %x: f64[2]) {
+          %n = mul %s, %x : f64[2] yield %n, %n }
+        return %c, %ys }", 0),
+    // Loops in loops, and a branch by an index in one.
+    ("func @f(%h: f64[2], %xs: f64[3,2]) -> f64[2] {
+        %c = scan %h, %xs {carry = 1} : f64[2] body(%s: f64[2], %x: f64[2]) {
+          %d = fori 0, 3, %s : f64[2] body(%i: i64[], %t: f64[2]) {
+            %u = switch %i : f64[2] case { %e = sin %t : f64[2] yield %e } case { %e = mul %t, %x : f64[2] yield %e }
+            yield %u }
+          %n = mul %d, %x : f64[2] %m = cos %n : f64[2] yield %m }
+        return %c }", 0),
+    ("func @f(%h: f64[2], %xs: f64[3,2], %p: bool[]) -> f64[3,2] {
+        %c, %ys = scan %h, %xs {carry = 1} : f64[2], f64[3,2] body(%s: f64[2], %x: f64[2]) {
+          %d, %e = cond %p : f64[2], f64[2] then { %a = sin %s : f64[2] %b = exp %a : f64[2] yield %a, %b }
+            else { %a = mul %x, %s : f64[2] yield %a, %x }
+          %n = mul %d, %e : f64[2] yield %n, %d }
+        return %ys }", 1),
+    // Positions that begin elsewhere.
+    ("func @f(%x: f64[2]) -> f64[2] {
+        %r = fori 1, 4, %x : f64[2] body(%i: i64[], %c: f64[2]) {
+          %k = convert_element_type %i : f64[] %kk = broadcast_in_dim %k {dims = []} : f64[2]
+          %y = sin %c : f64[2] %z = mul %y, %kk : f64[2] yield %z }
+        return %r }", 0),
+    // A number of steps that is not known.
+    ("func @f(%n: i32[], %x: f64[2]) -> f64[2] {
+        %r = fori 1, %n, %x : f64[2] body(%i: i32[], %c: f64[2]) { %y = sin %c : f64[2] yield %y }
+        return %r }", 3),
+    ("func @f(%w: f64[], %xs: f64[3]) -> f64[] {
+        %c = scan 1.0, %xs {carry = 1} : f64[] body(%s: f64[], %x: f64[]) {
+          %k, %r = while 2, %s : i32[], f64[] cond(%i: i32[], %t: f64[]) { %p = gt %i, 0 : bool[] yield %p }
+            body(%i: i32[], %t: f64[]) { %a = mul %t, %w : f64[] %b = add %a, %x : f64[] %d = tanh %b : f64[] %j = sub %i, 1 : i32[] yield %j, %d }
+          yield %r }
+        return %c }", 0),
+    // An adjoint that a user writes: all that it gives is used, and some of it does not depend on what is handed back.
+    ("func @f(%x: f64[], %a: f64[], %xs: f64[3], %ws: f64[3]) -> (f64[], f64[], f64[3], f64[3], f64[3], f64[3]) {
+        %c, %d, %ys, %zs, %us, %vs = adjoint %x, %a, %xs, %ws {carry = 1, up = 1, xs = 1, ys = 1} : f64[], f64[], f64[3], f64[3], f64[3], f64[3]
+          step(%i: i64[], %s: f64[], %t: f64[]) { %m = mul %s, %t : f64[] %n = sin %m : f64[] yield %n, %m }
+          back(%i: i64[], %s: f64[], %u: f64[], %t: f64[], %w: f64[]) {
+            %e = cos %s : f64[] %g = mul %u, %e : f64[] %h = mul %w, %t : f64[] %k = add %g, %h : f64[] %l = mul %k, %s : f64[]
+            %o = exp %e : f64[] yield %k, %o, %l, %t }
+        return %c, %d, %ys, %zs, %us, %vs }", 0),
+    ("func @f(%x: f64[], %a: f64[], %xs: f64[3]) -> (f64[], f64[], f64[3]) {
+        %c, %d, %zs = adjoint %x, %a, %xs {carry = 1, up = 1, xs = 1, reverse = true} : f64[], f64[], f64[3]
+          step(%i: i64[], %s: f64[], %t: f64[]) { %f = convert_element_type %i : f64[] %m = mul %s, %t : f64[] %n = add %m, %f : f64[] yield %n }
+          back(%i: i64[], %s: f64[], %u: f64[], %t: f64[]) {
+            %e = cos %s : f64[] %g = mul %u, %e : f64[] yield %g, %u }
+        return %c, %d, %zs }", 0),
+];
+
+#[test]
+fn bits_stay_at_orders_one_and_two() {
+    for (n, (text, k)) in PROGRAMS.iter().enumerate() {
+        let (module, f) = program(text);
+        let first = reversed(&module, &f);
+        let second = reversed(&Module::single(first.clone()), &first);
+        let known = !text.contains("fori 1, %n") && !text.contains("while");
+        for (order, f) in [prepared(&module, &f), first, second].iter().enumerate() {
+            let g = keeps_bits(f, *k).unwrap_or_else(|e| panic!("program {n}, order {order}: {e}"));
+            let left = count(&g, Op::Adjoint);
+            assert!(!known || left == 0, "program {n}, order {order}: {left} are left\n{g}");
+        }
+    }
+}
+
+#[test]
+fn functions_of_the_filetests_keep_their_bits() {
+    let module = parse(include_str!("../filetests/run/loops.ir")).expect("parses");
+    let mut tried = 0;
+    for f in module.funcs.values() {
+        let plain = |ty: &TensorType| ty.dtype != DType::Token;
+        // One of them does not end.
+        if f.name == "endless" || !f.param_types().iter().all(plain) {
+            continue;
+        }
+        tried += 1;
+        keeps_bits(&prepared(&module, f), 2).unwrap_or_else(|e| panic!("@{}: {e}", f.name));
+        if differentiable(f, None).is_ok_and(|wrt| !wrt.is_empty()) {
+            let g = reversed(&module, f);
+            keeps_bits(&g, 2).unwrap_or_else(|e| panic!("@{} in reverse: {e}", f.name));
+        }
+    }
+    assert!(tried >= 5);
+}
+
+#[test]
+fn random_programs_keep_their_bits() {
+    let scans = std::cell::Cell::new(0);
+    programs(71, 150, |steps| {
+        let f = decode(steps, DType::F32);
+        let k = steps.first().map_or(0, |s| i64::from(s.1 % 4));
+        let module = Module::single(f.clone());
+        let first = reversed(&module, &f);
+        scans.set(scans.get() + loop_residuals(&first).map_err(|d| d.to_string())?.len());
+        keeps_bits(&first, k)?;
+        if steps.len() < 8 {
+            keeps_bits(&reversed(&Module::single(first.clone()), &first), k)?;
+        }
+        Ok(())
+    });
+    assert!(scans.get() > 100, "few of the programs have loops: {}", scans.get());
+}
+
+/// Of two loops one is chosen: the other stays.
+#[test]
+fn chosen_loops_alone_are_replaced() {
+    let (module, f) = program(
+        "func @f(%h: f32[2], %xs: f32[3,2]) -> f32[2] {
+           %c = scan %h, %xs {carry = 1} : f32[2] body(%s: f32[2], %x: f32[2]) { %n = mul %s, %x : f32[2] yield %n }
+           %d = scan %c, %xs {carry = 1} : f32[2] body(%s: f32[2], %x: f32[2]) { %m = mul %s, %x : f32[2] %n = sin %m : f32[2] yield %n }
+           return %d }",
+    );
+    let g = reversed(&module, &f);
+    let all = loop_residuals(&g).expect("both have known lengths");
+    assert_eq!(all.len(), 2);
+    for chosen in &all {
+        let one = stack_residuals(&g, &|i| i == chosen.inst).expect("is replaced");
+        assert_eq!(count(&one, Op::Adjoint), 1, "{one}");
+        assert!(same(&evaluated(&one, 0).expect("runs"), &evaluated(&g, 0).expect("runs")));
+    }
+    let none = stack_residuals(&g, &|_| false).expect("is copied");
+    assert_eq!(none.to_string(), g.to_string());
+}
