@@ -4,10 +4,10 @@
 use super::{agrees, parallel, random};
 use crate::common::control::decode;
 use adfuse::autodiff::{differentiable, forward_and_backward};
-use adfuse::backends::reference::{Silent, run};
 use adfuse::backends::Array;
-use adfuse::engine::{Cpu, Engine};
-use adfuse::fusion::{AnyEngine, PlanOptions, decide_loops, plan_frontier, prepare};
+use adfuse::backends::reference::{Silent, run};
+use adfuse::engine::Cpu;
+use adfuse::fusion::{AnyEngine, PlanOptions, decide_loops, prepare};
 use adfuse::ir::op::Domain;
 use adfuse::ir::{DType, Function, Literal, Module};
 use adfuse::sample::{rng, sample};
