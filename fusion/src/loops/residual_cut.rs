@@ -49,7 +49,8 @@ pub(super) struct ResidualCut {
 }
 
 impl ResidualCut {
-    pub(super) fn of(adjoint: &AdjointBody) -> ResidualCut {
+    /// The cheapest cut, where some values of a step are stacked by another loop.
+    pub(super) fn of(adjoint: &AdjointBody, elsewhere: &EntitySet<Value>) -> ResidualCut {
         let f = &adjoint.body;
         let way_back = adjoint.way_back();
         let mut varying: EntitySet<Value> = EntitySet::new();
@@ -67,7 +68,7 @@ impl ResidualCut {
         let defined = f.body_insts().iter().flat_map(|&i| f.inst_results(i));
         let all: Vec<Value> = f.params().iter().chain(defined).copied().collect();
         let read: Vec<Value> = all.iter().copied().filter(|&v| wanted.contains(v)).collect();
-        let mut results: EntitySet<Value> = EntitySet::new();
+        let mut results: EntitySet<Value> = elsewhere.clone();
         let ends = adjoint.step_ends()[adjoint.counts.carry..].iter();
         results.extend(ends.chain(adjoint.back_stacks()).copied().filter(|v| fixed(v)));
         let (stacked, returned) = (Vec::new(), Vec::new());

@@ -77,12 +77,12 @@ const CASES: &[ResidualCase] = &[
     },
     // The results of a branch that cross are stacked; the branch is not taken again for what it computes otherwise.
     ResidualCase {
-        text: "func @f(%h: f32[64], %w: f32[64,64], %p: bool[]) -> f32[64] {
-           %r = scan %h {carry = 1, length = 16} : f32[64] body(%s: f32[64]) {
-             %d, %e = cond %p : f32[64], f32[64] then {
-                 %a = dot_general %w, %s {contract = [1] x [0]} : f32[64] %b = sin %a : f32[64] yield %a, %b }
+        text: "func @f(%h: f32[256], %w: f32[256,256], %p: bool[]) -> f32[256] {
+           %r = scan %h {carry = 1, length = 16} : f32[256] body(%s: f32[256]) {
+             %d, %e = cond %p : f32[256], f32[256] then {
+                 %a = dot_general %w, %s {contract = [1] x [0]} : f32[256] %b = sin %a : f32[256] yield %a, %b }
                else { yield %s, 1.0 }
-             %n = mul %d, %e : f32[64] %m = tanh %n : f32[64] yield %m }
+             %n = mul %d, %e : f32[256] %m = tanh %n : f32[256] yield %m }
            return %r }",
         wrt: &[0],
         residuals: &[],
@@ -94,6 +94,17 @@ const CASES: &[ResidualCase] = &[
            %r = scan %h, %xs {carry = 1} : f32[2] body(%s: f32[2], %x: f32[3,2]) {
              %c = scan %s, %x {carry = 1} : f32[2] body(%t: f32[2], %y: f32[2]) {
                %a = mul %t, %w : f32[2] %b = add %a, %y : f32[2] %n = tanh %b : f32[2] yield %n }
+             yield %c }
+           return %r }",
+        wrt: &[0, 1],
+        residuals: &[],
+        bytes: 1,
+    },
+    ResidualCase {
+        text: "func @f(%h: f32[256], %w: f32[256,256], %xs: f32[5,3,256]) -> f32[256] {
+           %r = scan %h, %xs {carry = 1} : f32[256] body(%s: f32[256], %x: f32[3,256]) {
+             %c = scan %s, %x {carry = 1} : f32[256] body(%t: f32[256], %y: f32[256]) {
+               %a = dot_general %w, %t {contract = [1] x [0]} : f32[256] %b = add %a, %y : f32[256] %n = tanh %b : f32[256] yield %n }
              yield %c }
            return %r }",
         wrt: &[0, 1],
@@ -126,6 +137,8 @@ fn residuals_are_in_their_classes() {
         let bytes: u64 = loops.iter().map(LoopResiduals::bytes).sum();
         println!("{n}: {:?} {bytes}", classes(&loops));
         let r = keeps_bits(&g, 0).unwrap_or_else(|e| panic!("{n}: {e}"));
-        if n > 4 { println!("{r}"); }
+        if n > 4 {
+            println!("{r}");
+        }
     }
 }
