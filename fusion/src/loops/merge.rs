@@ -205,6 +205,21 @@ fn mergeable(f: &Function, region: Region) -> Result<Option<LoopPair>, Diagnosti
     Ok(None)
 }
 
+/// For each stack of a loop whether another loop, were they merged, has it too.
+pub(super) fn common_stacks(
+    f: &Function,
+    other: &ScanBody,
+    own: &ScanBody,
+) -> Result<Vec<bool>, Diagnostic> {
+    if !may_share(other, own) {
+        return Ok(vec![false; own.stacks()]);
+    }
+    let merged = refined(f, &joined(other, own)?)?;
+    let stacks = &merged.results[other.carry.len() + own.carry.len()..];
+    let (theirs, ours) = stacks.split_at(other.stacks());
+    Ok(ours.iter().map(|s| theirs.contains(s)).collect())
+}
+
 /// Whether two loops take the same steps, and begin with or scan something in common.
 fn may_share(a: &ScanBody, b: &ScanBody) -> bool {
     let begin = a.carry.iter().any(|v| b.carry.contains(v));

@@ -7,7 +7,9 @@
 //! instead of a stack of its own: the step after was entered with it.
 //!
 //! The price of a stack is that of writing and reading its bits, the price of computing again is the number of
-//! operations; a machine does [`OPERATIONS_A_BYTE`] operations in the time in which it writes and reads a byte.
+//! operations. [`OPERATIONS_A_BYTE`] operations cost as much as a byte of a stack. So an elementwise value is computed
+//! again where that saves a stack, a function such as `tanh` among them; a contraction over more than a few dozen
+//! elements, or an op whose cost is not known, is not.
 
 use super::adjoint_body::AdjointBody;
 use super::numbering::reads;
@@ -20,11 +22,11 @@ use adfuse_ir::{DType, Function, Inst, Region, TensorType, Value};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
-/// Operations that take as long as writing and reading a byte: 10 to 20 for processors and GPUs alike, where loops do
-/// not fit their caches.
-const OPERATIONS_A_BYTE: u128 = 16;
-/// Operations that take as long as reading a byte of a stack that is there anyway.
-const OPERATIONS_A_BYTE_READ: u128 = 6;
+/// Operations that cost as much as a byte that is written to a stack and read from it: what a processor or a GPU does
+/// in the time that two bytes take to and from its memory, 20 to 40.
+const OPERATIONS_A_BYTE: u128 = 32;
+/// The same for a byte of a stack that is written anyway.
+const OPERATIONS_A_BYTE_READ: u128 = 12;
 /// Operations that take as long as handing a byte from one step to the one before, in the cache.
 const OPERATIONS_A_BYTE_HANDED: u128 = 1;
 /// More operations than any step is worth: what this is the price of is never computed again.
@@ -47,7 +49,8 @@ pub(super) struct ResidualCut {
 }
 
 impl ResidualCut {
-    pub(super) fn of(adjoint: &AdjointBody) -> ResidualCut {
+    /// The cheapest cut, where some values of a step are stacked by another loop.
+    pub(super) fn of(adjoint: &AdjointBody, elsewhere: &EntitySet<Value>) -> ResidualCut {
         let f = &adjoint.body;
         let way_back = adjoint.way_back();
         let mut varying: EntitySet<Value> = EntitySet::new();
@@ -65,7 +68,7 @@ impl ResidualCut {
         let defined = f.body_insts().iter().flat_map(|&i| f.inst_results(i));
         let all: Vec<Value> = f.params().iter().chain(defined).copied().collect();
         let read: Vec<Value> = all.iter().copied().filter(|&v| wanted.contains(v)).collect();
-        let mut results: EntitySet<Value> = EntitySet::new();
+        let mut results: EntitySet<Value> = elsewhere.clone();
         let ends = adjoint.step_ends()[adjoint.counts.carry..].iter();
         results.extend(ends.chain(adjoint.back_stacks()).copied().filter(|v| fixed(v)));
         let (stacked, returned) = (Vec::new(), Vec::new());
@@ -214,11 +217,10 @@ fn operations(f: &Function, i: Inst) -> u128 {
             let (contracted, _) = f.attrs(i).pair("contract");
             let shape = &f.ty(args[0]).shape;
             let depth = contracted.iter().filter_map(|&d| shape.get(d as usize)?.known());
-            made * depth.map(u128::from).product::<u128>()
+            2 * made * depth.map(u128::from).product::<u128>()
         }
         // Each element is found by an index, or put in order.
-        Body::Indirect(_) => 8 * all,
-        Body::Composed(_) => 8 * all,
+        Body::Indirect(_) | Body::Composed(_) => 8 * all,
         Body::Effect(_) | Body::Opaque => NEVER,
         Body::Region(control) => match (control, known_trips(f, i)) {
             (Control::Branch, _) => each_region(f, i).max().unwrap_or(0),

@@ -2,7 +2,7 @@
 
 use super::adjoint_body::AdjointBody;
 use super::hoist::hoist_invariants;
-use super::merge::{rebuilt, stand_for, take_back};
+use super::merge::{common_stacks, rebuilt, stand_for, take_back};
 use super::numbering::merge_equal;
 use super::refine::refined;
 use super::residual_cut::ResidualCut;
@@ -11,7 +11,7 @@ use super::scan_body::{ScanBody, ScannedInput};
 use adfuse_ir::control::{Liveness, prune};
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::{Builder, Diagnostic, Function, Inst, Value, ValueDef};
-use cranelift_entity::SecondaryMap;
+use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The function with each `adjoint` for which `choose` holds, and whose number of steps is known, replaced by two scans:
 /// one goes over the steps and stacks residuals, one goes back and reads them. The bits of the results stay.
@@ -97,12 +97,35 @@ fn replace(
     let Some(original) = chosen[i] else { return Ok(()) };
     let Some(adjoint) = AdjointBody::of(b.func(), new)? else { return Ok(()) };
     take_back(b, new);
-    let cut = ResidualCut::of(&adjoint);
+    let cut = ResidualCut::of(&adjoint, &stacked_elsewhere(&adjoint, b)?);
     found.push(LoopResiduals::of(original, &adjoint, &cut));
     b.set_span(from.span(i));
     let results = two_scans(&adjoint, &cut, b)?;
     stand_for(copier, b, from, from.inst_results(i), &results);
     Ok(())
+}
+
+/// The values of a step that a loop stacks which was placed before, and with which the forward loop will be merged: that
+/// which was differentiated, if it stacks results.
+fn stacked_elsewhere(adjoint: &AdjointBody, b: &Builder) -> Result<EntitySet<Value>, Diagnostic> {
+    let f = &adjoint.body;
+    let way_back = adjoint.way_back();
+    let computed = f.body_insts().iter().flat_map(|&i| f.inst_results(i)).copied();
+    let fixed = computed.filter(|&v| !way_back.contains(v));
+    let values: Vec<Value> = adjoint.carried().iter().copied().chain(fixed).collect();
+    let mut found = EntitySet::new();
+    let mut forward = None;
+    for &i in &b.func().region(b.region()).insts {
+        let Some(other) = ScanBody::of(b.func(), i).filter(|s| s.stacks() > 0) else { continue };
+        if forward.is_none() {
+            forward = Some(adjoint.forward(&[adjoint.next(), &values].concat())?);
+        }
+        if let Some(forward) = &forward {
+            let common = common_stacks(b.func(), &other, forward)?;
+            found.extend(values.iter().zip(common).filter(|(_, c)| *c).map(|(&v, _)| v));
+        }
+    }
+    Ok(found)
 }
 
 /// Appends the two loops; the results of the `adjoint`.
