@@ -18,9 +18,9 @@ use adfuse::budget::{BudgetChoice, choose};
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
-    Effort, EngineModel, Fp, Lossy, MachineModel, Memory, Narrowed, Plan, PlanFrontier,
-    PlanOptions, PlanPoint, decide_loops, keep_lossy, lower, memory_beside, plan, plan_attempts,
-    plan_frontier,
+    Effort, EngineModel, Fp, LoopChoice, LoopResiduals, Lossy, MachineModel, Memory, Narrowed,
+    Plan, PlanFrontier, PlanOptions, PlanPoint, decide_loops, keep_lossy, loop_residuals, lower,
+    memory_beside, plan, plan_attempts, plan_frontier, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::rewrite::stabilize;
@@ -358,6 +358,20 @@ impl PlanRequest {
         tell(&choice.notes, streams);
         let plan = self.with_loops(choice.point.plan.clone());
         Ok(ChosenPlan { plan, choice: Some(choice) })
+    }
+
+    /// What ways back read of the loops whose residuals are stacked.
+    pub(super) fn stacked(&self) -> Result<Vec<LoopResiduals>, Diagnostic> {
+        let Some((_, kept)) = &self.kept else { return Ok(Vec::new()) };
+        if !kept.loops.contains(&LoopChoice::Stack) {
+            return Ok(Vec::new());
+        }
+        let stacked = ways_back(&kept.function).into_iter().zip(&kept.loops);
+        let stacked: Vec<Inst> =
+            stacked.filter(|(_, c)| **c == LoopChoice::Stack).map(|(i, _)| i).collect();
+        let mut all = loop_residuals(&kept.function)?;
+        all.retain(|of| stacked.contains(&of.inst));
+        Ok(all)
     }
 
     /// The plan, with what was decided for the loops of its function.

@@ -21,6 +21,7 @@ pub use adfuse_ir::kernel::InPlace;
 pub use cost::operations::Ops;
 pub use cost::{Bottleneck, Cost, StepCost, cost, step_cost};
 pub use explain::candidates::{Candidate, Relation, candidates};
+pub use explain::loops::{LoopReport, WayBackReport, loop_reports};
 pub use explain::patterns::{PatternMatch, patterns};
 pub use explain::{
     Explainer, Explanation, GroupRole, NotShared, Obstacle, Occurrences, SharedGroup, explain,
@@ -50,7 +51,7 @@ pub use remat::decisions::{
     Alternative, Constraint, Decider, Decision, Difference, NoAlternative, ResidualChoice,
     decisions,
 };
-pub use remat::loop_choice::{DecidedLoops, decide_loops, planned_function};
+pub use remat::loop_choice::{DecidedLoops, decide_loops, planned_function, ways_back};
 pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy};
 pub use remat::{PlanFrontier, plan_frontier};
 pub use search::fastest::plan_attempts;

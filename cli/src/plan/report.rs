@@ -7,7 +7,8 @@ use crate::planning::{PlanRequest, effort_name};
 use crate::steps;
 use adfuse::budget::BudgetChoice;
 use adfuse::fusion::{
-    Bottleneck, Cost, Effort, Plan, cost, lossy_copies, patterns, recomputed_values, saved_bytes,
+    Bottleneck, Cost, Effort, LoopReport, LoopResiduals, Plan, cost, loop_reports, lossy_copies,
+    patterns, recomputed_values, saved_bytes,
 };
 use adfuse::ir::kernel::{Extents, Program};
 use adfuse::ir::text::Names;
@@ -39,6 +40,10 @@ pub(super) struct PlanReport {
     pub(super) recognised: Vec<(&'static str, String)>,
     /// Named patterns, and their results.
     pub(super) patterns: Vec<(&'static str, String)>,
+    /// The loops.
+    pub(super) loops: Vec<LoopReport>,
+    /// What ways back read of the loops whose residuals are stacked.
+    pub(super) residuals: Vec<LoopResiduals>,
     pub(super) groups: Vec<StepRow>,
 }
 
@@ -159,6 +164,8 @@ impl PlanReport {
                 .collect(),
             recognised: ready.recognised.clone(),
             patterns: patterns(f).iter().map(|p| (p.name, last(&p.insts))).collect(),
+            loops: loop_reports(program),
+            residuals: ready.stacked().map_err(|d| ready.source.wrong(d))?,
             groups,
         })
     }
@@ -193,6 +200,12 @@ impl PlanReport {
         }
         if self.budget.is_some() || !self.again.is_empty() {
             put("again", recomputed::json(&self.again));
+        }
+        if !self.loops.is_empty() {
+            put("loops", self.loops.iter().map(loop_json).collect());
+        }
+        if !self.residuals.is_empty() {
+            put("residuals", self.residuals.iter().map(residuals_json).collect());
         }
         if !self.lossy.is_empty() {
             let copies = self.lossy.iter().map(|(of, form)| json!({"value": of, "as": form}));
@@ -278,4 +291,32 @@ impl StepRow {
             "bound": self.bound,
         })
     }
+}
+
+fn loop_json(l: &LoopReport) -> Value {
+    let stacks = l.stacks.iter().map(|(name, bytes)| json!({"value": name, "bytes": bytes}));
+    let back = l.back.as_ref().map(|back| {
+        json!({"checkpoints": back.checkpoints, "bytes": back.bytes, "forward_steps": back.forward})
+    });
+    json!({
+        "name": l.name,
+        "trips": l.trips,
+        "counted_by": l.counted_by,
+        "carried_bytes": l.carried_bytes,
+        "stacks": stacks.collect::<Value>(),
+        "back": back,
+    })
+}
+
+fn residuals_json(of: &LoopResiduals) -> Value {
+    let each = of.residuals.iter().map(|r| {
+        json!({
+            "value": r.name,
+            "computed_by": r.source,
+            "type": r.ty.to_string(),
+            "class": r.class.to_string(),
+            "bytes": r.bytes(of.trips),
+        })
+    });
+    json!({"trips": of.trips, "bytes": of.bytes(), "values": each.collect::<Value>()})
 }

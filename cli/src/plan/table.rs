@@ -33,6 +33,14 @@ pub(super) fn text(report: &PlanReport) -> String {
     if r.budget.is_some() || !r.again.is_empty() {
         out += &format!("\ncomputed again: {}\n", recomputed::text(&r.again));
     }
+    if !r.loops.is_empty() {
+        out += "\nloops\n";
+        r.loops.iter().for_each(|l| out += &format!("  {l}\n"));
+    }
+    for of in &r.residuals {
+        let lines = of.to_string();
+        out += &format!("\nresiduals of {}", lines.trim_start_matches("adjoint: "));
+    }
     let lossy: Vec<String> = r.lossy.iter().map(|(of, form)| format!("{of} as {form}")).collect();
     for (what, list) in [("kept with losses", &lossy), ("given up", &r.donated)] {
         if !list.is_empty() {

@@ -5,6 +5,7 @@
 //! is repeated for that value, so that the answer names the first obstacle of the chain.
 
 pub(crate) mod candidates;
+pub(crate) mod loops;
 pub(crate) mod patterns;
 pub(crate) mod words;
 

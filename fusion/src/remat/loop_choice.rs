@@ -104,6 +104,11 @@ fn merged(f: &Function) -> Result<Function, Diagnostic> {
     if blocks(f).next().is_some() { merge_loops(f) } else { Ok(f.clone()) }
 }
 
+/// The ways back over the loops of a function, in the order of [`DecidedLoops::choices`].
+pub fn ways_back(f: &Function) -> Vec<Inst> {
+    WaysBack::of(f).all.iter().map(|way| way.inst).collect()
+}
+
 /// The most checkpoints of a loop of unknown length.
 const UNKNOWN_TRIPS: u64 = 1 << 20;
 
