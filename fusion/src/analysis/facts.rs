@@ -5,7 +5,7 @@ pub(crate) use super::class::InstClass;
 use super::index_columns::{IndexColumn, columns};
 use super::shifts::Shifts;
 use super::weight::weight;
-use crate::plan::blocks::is_control;
+use crate::plan::blocks::{is_control, whole};
 use crate::plan::lossy::{copied, read_back};
 use adfuse_ir::control::reads;
 use adfuse_ir::index::{IndexExpr, ViewMap};
@@ -35,8 +35,11 @@ pub(crate) struct Facts<'f> {
     pub(crate) users: SecondaryMap<Value, SmallVec<[Inst; 4]>>,
     /// Whether a value must be in a buffer: results, and operands that are found by address.
     pub(crate) forced: SecondaryMap<Value, bool>,
-    /// Whether a block of a loop or a branch reads or writes a value: it is stored as it is.
+    /// Whether a block of a loop or a branch reads or writes a value that is no stack of elements: it is stored as it
+    /// is.
     pub(crate) bound: SecondaryMap<Value, bool>,
+    /// Whether a loop or a branch reads or writes a value.
+    stack: SecondaryMap<Value, bool>,
     pub(crate) class: SecondaryMap<Inst, InstClass>,
     /// Whether a view is a matter of axes alone.
     aligned: SecondaryMap<Inst, bool>,
@@ -60,6 +63,7 @@ impl<'f> Facts<'f> {
             users: SecondaryMap::with_capacity(f.value_count()),
             forced: SecondaryMap::with_capacity(f.value_count()),
             bound: SecondaryMap::new(),
+            stack: SecondaryMap::new(),
             class: SecondaryMap::with_capacity(f.inst_count()),
             aligned: SecondaryMap::with_capacity(f.inst_count()),
             weight: SecondaryMap::with_capacity(f.inst_count()),
@@ -198,6 +202,9 @@ impl<'f> Facts<'f> {
             Body::Region(_) => {
                 for v in reads(f, i).into_iter().chain(f.inst_results(i).iter().copied()) {
                     self.forced[v] = true;
+                    self.stack[v] = true;
+                }
+                for v in whole(f, i) {
                     self.bound[v] = true;
                 }
             }
@@ -355,6 +362,13 @@ impl<'f> Facts<'f> {
             // counted where they are written out: values shared by several count once there.
             !Shifts { elements: 0, ..shifts }.are_few(2)
         })
+    }
+
+    /// Whether a value may be packed in so many bits an element: where it is a stack of elements, each begins with a
+    /// word.
+    pub(crate) fn packs(&self, v: Value, bits: u8) -> bool {
+        let element: i64 = self.dims[v].iter().skip(1).product();
+        !self.bound[v] && (!self.stack[v] || element % (32 / i64::from(bits)) == 0)
     }
 
     /// Marks instructions to be inlined wherever they are used.

@@ -29,22 +29,22 @@ impl ValueRanges {
 
     /// The narrowest form that keeps every number that a value may have.
     pub(crate) fn narrowest(&self, facts: &Facts<'_>, v: Value) -> Option<Storage> {
-        if facts.bound[v] {
-            return None;
-        }
         let dtype = facts.f.ty(v).dtype;
-        if dtype == DType::Bool {
-            return Some(Storage::Packed(1));
-        }
-        let (least, most) = self.0[v]?;
-        let bits = [2u8, 4, 8].into_iter().find(|&bits| most < 1 << bits)?;
-        (least >= 0 && u32::from(bits) < dtype.bits()).then_some(Storage::Packed(bits))
+        let bits = match dtype {
+            DType::Bool => 1,
+            _ => {
+                let (least, most) = self.0[v]?;
+                let bits = [2u8, 4, 8].into_iter().find(|&bits| most < 1 << bits)?;
+                (least >= 0 && u32::from(bits) < dtype.bits()).then_some(bits)?
+            }
+        };
+        facts.packs(v, bits).then_some(Storage::Packed(bits))
     }
 
     /// Whether a form keeps every number that a value may have.
     pub(crate) fn keeps(&self, facts: &Facts<'_>, v: Value, storage: Storage) -> bool {
         let Storage::Packed(bits) = storage else { return true };
-        if facts.bound[v] {
+        if !facts.packs(v, bits) {
             return false;
         }
         let dtype = facts.f.ty(v).dtype;

@@ -5,13 +5,16 @@ use super::lowered;
 use crate::plan::blocks::block_function;
 use crate::plan::graph_hash;
 use adfuse_ir::control::{Entered, LoopRoles, Trips};
+use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
-    Back, Block, BlockInput, Branch, Buffer, BufferData, Carry, Loop, LoopTrips, Operand, Role,
-    Step, verify,
+    Back, Block, BlockInput, Branch, Buffer, BufferData, Carry, Kernel, Loop, LoopTrips, Operand,
+    Param, Piece, Program, Role, Sink, Stage, Step, Storage, verify,
 };
 use adfuse_ir::op::Control;
+use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{Diagnostic, Inst, Kind, Literal, TensorType, Value};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 impl Lower<'_> {
@@ -30,7 +33,7 @@ impl Lower<'_> {
     fn branch(&mut self, i: Inst) -> Result<Step, Diagnostic> {
         let f = self.facts.f;
         let selector = self.scalar(i, f.args(i)[0])?;
-        let blocks = (0..f.inst(i).regions.len()).map(|r| self.block(i, r, &[]));
+        let blocks = (0..f.inst(i).regions.len()).map(|r| self.block(i, r, &[], &[]));
         let blocks = blocks.collect::<Result<_, _>>()?;
         let outputs = self.results_of(i, 0..f.inst_results(i).len())?;
         Ok(Step::Branch(Branch { name: self.step_name(i), selector, blocks, outputs }))
@@ -41,13 +44,13 @@ impl Lower<'_> {
         let count = f.args(i).len();
         let entered: Vec<BlockInput> = (0..count).map(BlockInput::Carry).collect();
         let most = f.attrs(i).int("max_trips").unsigned_abs();
-        let test = self.block(i, 0, &entered)?;
+        let test = self.block(i, 0, &entered, &[])?;
         Ok(Step::Loop(Box::new(Loop {
             name: self.step_name(i),
             trips: LoopTrips::While { test, most },
             reverse: false,
             carries: self.carries(i, 0..count, 0..count)?,
-            step: self.block(i, 1, &entered)?,
+            step: self.block(i, 1, &entered, &[])?,
             stacks: Vec::new(),
             back: None,
         })))
@@ -59,16 +62,18 @@ impl Lower<'_> {
         let regions = &f.inst(i).regions;
         let down = roles.step(f, regions[0]);
         let entered = self.entered(i, &roles, &down)?;
-        let step = self.block(i, 0, &entered)?;
+        let stacks = self.results_of(i, roles.ys_results())?;
+        let step = self.block(i, 0, &entered, &stacks)?;
         let mut back = None;
         if let Some(&region) = regions.get(1) {
             let up = roles.back(f, region);
             let entered = self.entered(i, &roles, &up)?;
+            let stacks = self.results_of(i, roles.zs_results())?;
             back = Some(Back {
                 checkpoints: f.attrs(i).int("checkpoints").unsigned_abs(),
                 carries: self.carries(i, roles.up_args(), roles.up_results())?,
-                step: self.block(i, 1, &entered)?,
-                stacks: self.results_of(i, roles.zs_results())?,
+                step: self.block(i, 1, &entered, &stacks)?,
+                stacks,
             });
         }
         let mut made = Loop {
@@ -77,7 +82,7 @@ impl Lower<'_> {
             reverse: roles.reverse,
             carries: self.carries(i, roles.carry_args(), roles.carry_results())?,
             step,
-            stacks: self.results_of(i, roles.ys_results())?,
+            stacks,
             back,
         };
         let kept = default_checkpoints(&made, |b| self.program.buffers[b].bytes());
@@ -137,8 +142,15 @@ impl Lower<'_> {
         }
     }
 
-    /// The program of a region, with its captured values and its other inputs.
-    fn block(&mut self, i: Inst, region: usize, inner: &[BlockInput]) -> Result<Block, Diagnostic> {
+    /// The program of a region, with its captured values and its other inputs. Its last outputs are elements of these
+    /// stacks.
+    fn block(
+        &mut self,
+        i: Inst,
+        region: usize,
+        inner: &[BlockInput],
+        stacks: &[Buffer],
+    ) -> Result<Block, Diagnostic> {
         let f = self.facts.f;
         let block = block_function(f, i, region);
         let graph = graph_hash(&block.func);
@@ -147,13 +159,26 @@ impl Lower<'_> {
             return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
         };
         let located = |d: Diagnostic| Diagnostic { at: at_inst(f, i), ..d };
-        let program = lowered(&block.func, plan, self.device).map_err(located)?;
-        let program = verify(program).map_err(|mut all| located(all.swap_remove(0)))?;
+        let mut program = lowered(&block.func, plan, self.device).map_err(located)?;
         let mut inputs = Vec::new();
         for &v in &block.captures {
             inputs.push(BlockInput::Whole(self.buffer(i, v)?));
         }
         inputs.extend_from_slice(inner);
+        let params: Vec<Buffer> = program.inputs().collect();
+        for (&b, input) in params.iter().zip(&inputs) {
+            if let BlockInput::Element(stack) = *input {
+                program.buffers[b].storage = self.program.buffers[stack].storage;
+            }
+        }
+        for (k, &stack) in stacks.iter().enumerate() {
+            let k = program.outputs.len() - stacks.len() + k;
+            let storage = self.program.buffers[stack].storage;
+            if storage != Storage::Plain {
+                program = packed(program, k, storage);
+            }
+        }
+        let program = verify(program).map_err(|mut all| located(all.swap_remove(0)))?;
         Ok(Block { program, inputs })
     }
 
@@ -212,6 +237,44 @@ impl Lower<'_> {
         let m = "a loop or a branch reads or leaves what is in no buffer";
         Diagnostic::new(at_inst(self.facts.f, i), Kind::Internal, m)
     }
+}
+
+/// The program with an output packed: where it is computed, if that may be, and by a copy otherwise.
+fn packed(mut program: Program, k: usize, storage: Storage) -> Program {
+    let b = program.outputs[k];
+    let once = program.outputs.iter().filter(|&&o| o == b).count() == 1;
+    if once && program.buffers[b].role == Role::Output {
+        let mut direct = program.clone();
+        direct.buffers[b].storage = storage;
+        if verify(direct.clone()).is_ok() {
+            return direct;
+        }
+        program.buffers[b].role = Role::Temp;
+    }
+    let BufferData { dtype, dims, .. } = program.buffers[b].clone();
+    let name = (0..).map(|n| format!("packed{n}"));
+    let free = |name: &String| program.buffers.values().all(|data| data.name != *name);
+    let name = name.into_iter().find(free).unwrap_or_default();
+    let to = program
+        .buffers
+        .push(BufferData { storage, ..BufferData::new(name, dtype, dims.clone(), Role::Output) });
+    program.outputs[k] = to;
+    let index: SmallVec<[IndexExpr; 4]> = (0..dims.len()).map(IndexExpr::axis).collect();
+    let mut code = ScalarProgram::default();
+    code.params.push(dtype);
+    let v = code.insts.push(SInst { op: SOp::Param(0), args: SmallVec::new(), dtype });
+    code.outputs.push(v);
+    let piece = Piece { from: Operand::Buffer(b), index: index.clone(), guards: SmallVec::new() };
+    let stage = Stage {
+        params: vec![Param::Load(SmallVec::from_iter([piece]))],
+        program: code,
+        sinks: vec![Sink::Store { buffer: to, index }],
+        ..Stage::default()
+    };
+    let kernel =
+        Kernel { name: "pack".into(), domain: dims, stages: vec![stage], ..Kernel::default() };
+    program.steps.push(Step::Kernel(kernel));
+    program
 }
 
 /// Bytes of checkpoints up to which all states of a loop of unknown length are kept, where nothing says how many.

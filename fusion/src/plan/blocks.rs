@@ -1,8 +1,8 @@
 //! The regions of loops and branches as functions of their own, which are planned by themselves.
 
-use adfuse_ir::control::{Outlined, outline};
+use adfuse_ir::control::{LoopRoles, Outlined, captures, outline};
 use adfuse_ir::op::Control;
-use adfuse_ir::{Function, Inst};
+use adfuse_ir::{Function, Inst, Value};
 
 /// A region of a loop or a branch as a function of its own: the captured values are its first parameters, without
 /// names, so that its text does not depend on the function around it.
@@ -40,4 +40,20 @@ pub(crate) fn is_control(f: &Function, i: Inst) -> bool {
         Some(Control::Branch | Control::Loop(_) | Control::While) => true,
         Some(Control::Call) | None => false,
     }
+}
+
+/// The values that a loop or a branch reads and leaves as they are: all but what is scanned and stacked.
+pub(crate) fn whole(f: &Function, i: Inst) -> Vec<Value> {
+    let (args, results) = (f.args(i), f.inst_results(i));
+    let mut all: Vec<Value> = Vec::new();
+    // What is scanned may be captured, too.
+    f.inst(i).regions.iter().for_each(|&r| all.extend(captures(f, r)));
+    match LoopRoles::of(f.op(i), f.attrs(i), args.len(), results.len()) {
+        None => all.extend(args.iter().chain(results)),
+        Some(roles) => {
+            all.extend(&args[..roles.xs_args().start]);
+            all.extend(&results[..roles.ys_results().start]);
+        }
+    }
+    all
 }
