@@ -7,7 +7,7 @@
 use super::buffer::{Buffer, BufferData};
 use super::program::{Program, Step};
 use super::stage::Operand;
-use super::verify::Verified;
+use super::verified::Verified;
 use cranelift_entity::PrimaryMap;
 use smallvec::SmallVec;
 
@@ -134,7 +134,7 @@ impl Block {
 }
 
 impl Branch {
-    /// The number of the block, of so many, that a selector of this value selects.
+    /// The number of the block, of this many, that a selector of this value selects.
     pub fn taken(blocks: usize, is_bool: bool, selector: i64) -> usize {
         let last = blocks.saturating_sub(1);
         match is_bool {
