@@ -1,6 +1,7 @@
 //! Loops and branches in sessions: planned memory, budgets, listings, traces and user functions.
 
-use super::blocks::{arguments, laid_out, options, program, scan, table, way_back};
+use super::blocks::{agrees, arguments, laid_out, options, program, scan, table, way_back};
+use crate::common::kernels::{block_files, files};
 use adfuse::backends::cpu::{CpuExecutable, ListedStep, Vectors, code_for, listing_for};
 use adfuse::backends::functions::{Opaque, Registry};
 use adfuse::backends::reference::Evaluator;
@@ -9,7 +10,12 @@ use adfuse::backends::reference::kernel::NoFunctions;
 use adfuse::backends::{Array, backend};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{Fp, PlanOptions};
-use adfuse::ir::{Kind, TensorType};
+use adfuse::ir::kernel::text::parse;
+use adfuse::ir::kernel::{
+    Block, BlockInput, Branch, Buffer, BufferData, Carry, Loop, LoopTrips, Operand, Program, Role,
+    Space, Step, Verified, verify,
+};
+use adfuse::ir::{DType, Kind, Literal, TensorType};
 use std::sync::Arc;
 
 /// A session plans the memory of blocks, and what it says of it holds.
@@ -90,6 +96,72 @@ fn loops_are_listed_with_what_is_in_them() {
     assert!(steps[0].generator.contains("rust"), "{}", steps[0].generator);
     let (_, steps) = listed("ranges, counts, and what they are when there are none");
     assert_eq!(steps[2].notes, ["as many steps as %n says, and back with 2 checkpoints"]);
+}
+
+/// The program as a case of a branch, and as a step of a loop that carries all of its outputs.
+fn wrapped(inner: &Verified<Program>) -> [Program; 2] {
+    let mut outer = Program { name: "outer".into(), ..Program::default() };
+    let mut inputs = Vec::new();
+    for b in inner.inputs() {
+        let data = inner.buffers[b].clone();
+        inputs.push(BlockInput::Whole(outer.buffers.push(data)));
+    }
+    let flag = Role::Constant(vec![Literal::from_i64(DType::Bool, 0)]);
+    let selector = BufferData::new("selector", DType::Bool, Default::default(), flag);
+    let selector = outer.buffers.push(selector);
+    for (k, &b) in inner.outputs.iter().enumerate() {
+        let name = format!("result{k}");
+        let data =
+            BufferData { name, role: Role::Output, donated: false, ..inner.buffers[b].clone() };
+        let to = outer.buffers.push(data);
+        outer.outputs.push(to);
+    }
+    let block = Block { program: inner.clone(), inputs };
+    let branch = Branch {
+        name: "choice".into(),
+        selector,
+        blocks: vec![block.clone(), block.clone()],
+        outputs: outer.outputs.clone(),
+    };
+    let carry = |&to: &Buffer| {
+        let from = Operand::Literal(Literal::zero(outer.buffers[to].dtype));
+        Carry { from, to }
+    };
+    let repeated = Loop {
+        name: "twice".into(),
+        trips: LoopTrips::Known(2),
+        reverse: false,
+        carries: outer.outputs.iter().map(carry).collect(),
+        step: block,
+        stacks: Vec::new(),
+        back: None,
+    };
+    let steps = [Step::Branch(branch), Step::Loop(Box::new(repeated))];
+    steps.map(|step| Program { steps: vec![step], ..outer.clone() })
+}
+
+/// Any program gives in a block what it gives by itself: packed, strided, scheduled, with attention and folds.
+#[test]
+fn programs_in_blocks_give_what_they_give_by_themselves() {
+    let mut seen = 0;
+    for (name, text) in files().into_iter().chain(block_files()) {
+        let mut inner = parse(&text).expect("reads");
+        inner.buffers.values_mut().for_each(|data| data.donated = false);
+        let calls = inner.steps.iter().any(|step| matches!(step, Step::Library(_)));
+        let host = |b: &Buffer| inner.buffers[*b].space == Space::Host;
+        if calls || inner.inputs().any(|b| host(&b)) || inner.outputs.iter().any(host) {
+            continue;
+        }
+        let inner = verify(inner).expect("verifies");
+        let args = arguments(&inner);
+        let expected = kernel::run(&inner, &args).unwrap_or_else(|d| panic!("{name}: {d}"));
+        for outer in wrapped(&inner) {
+            let outer = program(&outer.to_string());
+            assert_eq!(agrees(&name, &outer, &args), expected, "{name}");
+        }
+        seen += 1;
+    }
+    assert!(seen > 15, "{seen} programs");
 }
 
 /// User functions are called in blocks; what they say is wrong has the step of the block.

@@ -56,7 +56,7 @@ pub(super) fn options(threads: usize) -> CpuOptions {
 }
 
 /// Runs a program on the evaluator and on the engine, twice each time: what an earlier run left is not seen.
-fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) -> Vec<Array> {
+pub(super) fn agrees(name: &str, program: &Verified<Program>, args: &[Array]) -> Vec<Array> {
     let expected = kernel::run(program, args).unwrap_or_else(|d| panic!("{name}: {d}"));
     for (threads, layout) in
         [(1, laid_out(program)), (3, laid_out(program)), (1, ArenaLayout::default())]
