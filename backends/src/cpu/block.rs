@@ -43,7 +43,7 @@ pub(super) struct CompiledBlock {
 pub(super) enum MovingInput {
     Carry(usize),
     Returned(usize),
-    /// Elements of so many bytes of a buffer around the loop.
+    /// Elements of a buffer around the loop: its number, and the bytes of an element.
     Element(usize, usize),
 }
 
@@ -58,7 +58,7 @@ pub(super) struct BlockOutput {
 /// What a carry begins with.
 pub(super) enum CarryStart {
     Buffer(usize),
-    /// The bits of a value, again and again, each in so many bytes.
+    /// The bits of a value, again and again, each in this many bytes.
     Fill(u64, usize),
 }
 
@@ -116,13 +116,13 @@ pub(super) struct CompiledBranch {
 
 impl CompiledLoop {
     /// Its programs.
-    pub(super) fn blocks(&self) -> Vec<&CompiledBlock> {
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &CompiledBlock> {
         let test = match &self.trips {
             CompiledTrips::While(test, _) => Some(&**test),
             CompiledTrips::Known(_) | CompiledTrips::Count(_) | CompiledTrips::Range(..) => None,
         };
         let back = self.back.as_ref().map(|back| &back.step);
-        test.into_iter().chain([&self.step]).chain(back).collect()
+        test.into_iter().chain([&self.step]).chain(back)
     }
 }
 
