@@ -6,6 +6,7 @@
 
 use crate::closed::closed;
 use crate::reverse::{BACKWARD, FORWARD_AND_BACKWARD, GRAD, HAS_AUX, VALUE_AND_GRAD, VJP};
+use crate::root::with_root_rules;
 use crate::vmap::{Batching, Callees};
 use crate::{jacobian, jvp, linear_transpose, reverse, vmap};
 use adfuse_ir::{Diagnostic, Function, Module};
@@ -25,7 +26,7 @@ pub struct Derived {
 impl Derived {
     /// A verified module's function, not transformed yet.
     pub fn new(module: &Module, f: &Function) -> Derived {
-        Derived { callees: module.reached(f), f: f.clone() }
+        Derived { callees: with_root_rules(module.reached(f)), f: f.clone() }
     }
 
     /// The function so far. It may call functions that have a custom rule.

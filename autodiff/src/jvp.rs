@@ -1,6 +1,6 @@
 //! `jvp`: results and their tangents from parameters and theirs.
 
-use crate::closed::closed;
+use crate::derived::Derived;
 use crate::forward::{Forward, Pushing, prepare};
 use crate::positions;
 use adfuse_ir::control::prune;
@@ -12,7 +12,7 @@ use adfuse_ir::{Builder, Diagnostic, Function, Module, Value};
 /// # Errors
 /// Where an instruction has no derivative rule, with its place.
 pub fn jvp(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt)?)
+    Derived::new(module, f).jvp(wrt)?.finish()
 }
 
 /// As [`jvp`]; calls of functions with a rule stay where no tangent flows into them.

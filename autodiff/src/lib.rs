@@ -16,10 +16,12 @@ mod linear_transpose;
 mod linearize;
 mod partial;
 mod reverse;
+mod root;
 mod single;
 mod slices;
 mod transpose;
 mod vmap;
+mod zero_tangents;
 
 pub use derived::Derived;
 pub use jvp::jvp;

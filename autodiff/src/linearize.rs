@@ -4,6 +4,7 @@ use crate::closed::closed;
 use crate::control::PartialEval;
 use crate::forward::{BACKWARD, Pushing};
 use crate::jvp::joint;
+use crate::root::with_root_rules;
 use adfuse_ir::control::{Follow, reach};
 use adfuse_ir::rewrite::{Copier, dce, splice};
 use adfuse_ir::verify::at_inst;
@@ -28,6 +29,7 @@ pub struct Linearized {
 /// # Errors
 /// As [`jvp`](crate::jvp).
 pub fn linearize(module: &Module, f: &Function, wrt: &[usize]) -> Result<Linearized, Diagnostic> {
+    let module = &with_root_rules(module.reached(f));
     let split = open(module, f, wrt, Pushing::Linear, usize::MAX)?;
     Ok(Linearized { primal: closed(module, split.primal)?, ..split })
 }

@@ -3,7 +3,7 @@
 //! They differ in what the cotangents of the results are. `vjp` takes them as parameters. `grad` is of one
 //! scalar, whose cotangent is 1; other results are refused, unless they are handed through as auxiliary ones.
 
-use crate::closed::closed;
+use crate::derived::Derived;
 use crate::forward::Pushing;
 use crate::linearize;
 use crate::transpose::transposed;
@@ -54,7 +54,7 @@ pub(crate) const FORWARD_AND_BACKWARD: Form = Form { value: true, ..BACKWARD };
 /// # Errors
 /// Where an instruction has no derivative rule, with its place.
 pub fn vjp(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt, VJP)?)
+    Derived::new(module, f).vjp(wrt)?.finish()
 }
 
 /// The results, then the gradient of the result with respect to each parameter at `wrt`. Exactly one result is of a
@@ -67,7 +67,7 @@ pub fn value_and_grad(
     f: &Function,
     wrt: &[usize],
 ) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt, VALUE_AND_GRAD)?)
+    Derived::new(module, f).value_and_grad(wrt)?.finish()
 }
 
 /// As [`value_and_grad`], without the results.
@@ -75,7 +75,7 @@ pub fn value_and_grad(
 /// # Errors
 /// As [`value_and_grad`].
 pub fn grad(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt, GRAD)?)
+    Derived::new(module, f).grad(wrt)?.finish()
 }
 
 /// The results, then the gradient of the first of them with respect to each parameter at `wrt`. The first result is
@@ -89,7 +89,7 @@ pub fn value_and_grad_has_aux(
     f: &Function,
     wrt: &[usize],
 ) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt, HAS_AUX)?)
+    Derived::new(module, f).value_and_grad_has_aux(wrt)?.finish()
 }
 
 /// The step that both passes make: [`value_and_grad`] of a function with one scalar result of a float type, and
@@ -103,7 +103,7 @@ pub fn forward_and_backward(
     f: &Function,
     wrt: &[usize],
 ) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt, FORWARD_AND_BACKWARD)?)
+    Derived::new(module, f).forward_and_backward(wrt)?.finish()
 }
 
 /// As [`forward_and_backward`], without the results.
@@ -111,7 +111,7 @@ pub fn forward_and_backward(
 /// # Errors
 /// As [`vjp`].
 pub fn backward(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt, BACKWARD)?)
+    Derived::new(module, f).backward(wrt)?.finish()
 }
 
 impl Seed {

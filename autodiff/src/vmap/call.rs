@@ -3,7 +3,9 @@
 
 use super::{Batch, Batching, body, flow};
 use crate::reverse::last_phase;
+use crate::root::refusal;
 use adfuse_ir::rewrite::{Copier, dce, inline};
+use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
     Attr, Attrs, Builder, CustomRule, Diagnostic, Dim, Function, Inst, Kind, Module, Op,
     TensorType, Value,
@@ -84,6 +86,9 @@ impl<'f> Batch<'f, '_> {
         let float = |v: &&Value| callee.ty(**v).dtype.is_float();
         g.rule = match &callee.rule {
             None => None,
+            Some(CustomRule::Root(_)) => {
+                return Err(refusal(self.module, callee, at_inst(self.f, i)));
+            }
             Some(CustomRule::Jvp(rule)) => {
                 let moving = callee.params().iter().zip(mapped).filter(|(p, _)| float(p));
                 let both: Vec<bool> =
