@@ -107,6 +107,15 @@ func @outer.residual(%x: f64[], %a: f64[]) -> f64[] {
             (0.1, 0.6),
         ),
         root_program(
+            "equations in an order without a nonzero diagonal",
+            "func @f(%a: f64[], %b: f64[]) -> (f64[], f64[], f64[]) custom_root(@cyclic) {
+               %0 = square %a : f64[] %x = sub %b, %0 : f64[] %z = sin %x : f64[] return %x, %a, %z }
+             func @cyclic(%x: f64[], %y: f64[], %z: f64[], %a: f64[], %b: f64[]) -> (f64[], f64[], f64[]) {
+               %0 = sub %y, %a : f64[] %1 = sin %x : f64[] %2 = sub %z, %1 : f64[]
+               %3 = square %y : f64[] %4 = add %x, %3 : f64[] %5 = sub %4, %b : f64[] return %0, %2, %5 }",
+            (0.3, 0.9),
+        ),
+        root_program(
             "a matrix whose square is given",
             "func @f(%p: f64[2,2]) -> f64[2,2] {
                %one = constant {values = dense [1.0, 0.0, 0.0, 1.0]} : f64[2,2] %a = add %p, %one : f64[2,2]
