@@ -93,8 +93,7 @@ fn rule(module: &Module, f: &Function) -> Result<(Function, Vec<Function>), Diag
     }
     let named = Attrs::none().with("func", Attr::Func(f.name.clone()));
     let results = b.inst(Op::Call, &args, named, Some(&f.result_types())).to_vec();
-    let x: Vec<Value> =
-        results.iter().copied().filter(|&v| b.ty(v).dtype.is_float()).collect();
+    let x: Vec<Value> = results.iter().copied().filter(|&v| b.ty(v).dtype.is_float()).collect();
     let point = [x.as_slice(), &args].concat();
 
     // F' = (dF/da) a', which x' has to make up for.
@@ -173,7 +172,8 @@ fn is_diagonal(residual: &Function, unknowns: &[TensorType]) -> bool {
     seeds.insert(residual.params()[0]);
     let moving = reach(residual, seeds, Follow::Uses);
     residual.body_insts().iter().all(|&i| {
-        let same = || residual.inst_results(i).iter().all(|&v| residual.ty(v).shape == unknown.shape);
+        let same =
+            || residual.inst_results(i).iter().all(|&v| residual.ty(v).shape == unknown.shape);
         !residual.reads(i, &|v| moving.contains(v))
             || matches!(residual.op(i).def().body, Body::Map(_)) && same()
     })
@@ -219,7 +219,8 @@ fn dense(
     let named = Attrs::none().with("func", Attr::Func(inverse[0].name.clone()));
     others.made.extend(inverse);
     let inverse = b.inst(Op::Call, &[jacobian], named, Some(&[square]))[0];
-    let product = Attrs::none().with("contract", Attr::Pair([1].into_iter().collect(), [0].into_iter().collect()));
+    let product = Attrs::none()
+        .with("contract", Attr::Pair([1].into_iter().collect(), [0].into_iter().collect()));
     let all = b.op_with(Op::DotGeneral, &[inverse, side], product);
     let parts = match sizes.as_slice() {
         [_] => vec![all],

@@ -27,7 +27,11 @@ pub(crate) fn without_zero_tangents(
     let tangents = &rule.params()[rule.params().len() - moves.len()..];
     let (mut moving, mut still) = (EntitySet::new(), EntitySet::new());
     for (&t, &moves) in tangents.iter().zip(moves) {
-        if moves { moving.insert(t) } else { still.insert(t) };
+        if moves {
+            moving.insert(t)
+        } else {
+            still.insert(t)
+        };
     }
     // Truth values that a rule makes of a zero tangent are no zeros, nor is what they select.
     let zero = reach(&rule, still, Follow::Tangents);

@@ -205,7 +205,8 @@ fn roots_have_their_derivatives_to_order_two() {
         let wrt = differentiable(f, None).expect("floats");
         let chain = || Derived::new(&module, f);
         let at = all(&f.param_types(), (p.low, p.high), 1);
-        let (t, s) = (all(&f.param_types(), (-1.0, 1.0), 21), all(&f.param_types(), (-1.0, 1.0), 31));
+        let (t, s) =
+            (all(&f.param_types(), (-1.0, 1.0), 21), all(&f.param_types(), (-1.0, 1.0), 31));
         let ct = all(&f.result_types(), (-1.0, 1.0), 41);
         let zero: Vec<Array> = moved(&ct, &ct, -1.0);
         let (n, m) = (wrt.len(), f.results().len());
@@ -383,7 +384,12 @@ fn rules_that_cannot_be_written_are_refused_at_the_call() {
         )
     };
     let cases = [
-        ("f64[]", "%r = opaque %x, %a {name = \"user\"} : f64[]", Kind::Unsupported, "`user` has no derivative"),
+        (
+            "f64[]",
+            "%r = opaque %x, %a {name = \"user\"} : f64[]",
+            Kind::Unsupported,
+            "`user` has no derivative",
+        ),
         (
             "f64[n,2]",
             "%t = dot_general %x, %x {batch = [0] x [0], contract = [1] x [1]} : f64[n]
