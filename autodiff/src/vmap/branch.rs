@@ -60,10 +60,14 @@ impl Batch<'_, '_> {
         let before = self.least;
         self.least = self.phase(i);
         for (&r, &mask) in regions.iter().zip(&masks) {
+            b.set_phase(self.phase(i));
+            let mask = self.conjoined(b, mask);
             let outer = self.entered(b, i, r, mask);
+            let lanes = self.lanes.replace(mask);
             for &j in &f.region(r).insts {
                 self.inst(b, j)?;
             }
+            self.lanes = lanes;
             for (old, new) in outer {
                 self.values.set(old, new);
             }
@@ -89,6 +93,13 @@ impl Batch<'_, '_> {
             self.values.set(result, value);
         }
         Ok(())
+    }
+
+    /// The elements that take a region inside of the one under way: those that take both.
+    pub(super) fn conjoined(&self, b: &mut Builder, mask: LaneMask) -> LaneMask {
+        let Some(around) = self.lanes else { return mask };
+        let (around, own) = (around.positive(b), mask.positive(b));
+        LaneMask { own: b.op(Op::And, &[around, own]), taken: true }
     }
 
     /// For each region which elements take it.
@@ -120,6 +131,19 @@ impl Batch<'_, '_> {
 pub(super) struct LaneMask {
     pub(super) own: Value,
     pub(super) taken: bool,
+}
+
+impl LaneMask {
+    /// True for the elements that take the region.
+    pub(super) fn positive(self, b: &mut Builder) -> Value {
+        if self.taken { self.own } else { b.op(Op::Not, &[self.own]) }
+    }
+
+    /// Whether any element takes the region.
+    pub(super) fn any(self, b: &mut Builder) -> Value {
+        let own = self.positive(b);
+        b.op_with(Op::ReduceOr, &[own], Attrs::none().with_ints("axes", [0]))
+    }
 }
 
 /// One of two batched values by a mask: `no` for the elements that do not take the region.
@@ -167,8 +191,7 @@ impl Batch<'_, '_> {
             spread(b, own, &ty)
         } else {
             // What all share is used if any element takes the region.
-            let own = if taken { own } else { b.op(Op::Not, &[own]) };
-            let any = b.op_with(Op::ReduceOr, &[own], Attrs::none().with_ints("axes", [0]));
+            let any = mask.any(b);
             let any = if taken { any } else { b.op(Op::Not, &[any]) };
             let dims = Attrs::none().with_ints("dims", []);
             match ty.rank() {
