@@ -95,8 +95,8 @@ const CASES: &[LaneCase] = &[
         text: "func @f(%x: f64[1], %w: f64[]) -> f64[] {
           %s = reshape %x : f64[] %p = gt %s, 0.0 : bool[]
           %r = cond %p : f64[] then {
-            %0 = pad %x, %w {low = [1], high = [0], interior = [0]} : f64[2] %1 = sqrt %0 : f64[2]
-            %2 = reduce_prod %1 {axes = [0]} : f64[] yield %2
+            %0 = pad %x, %w {low = [1], high = [0], interior = [0]} : f64[2] %b = broadcast_in_dim %s {dims = []} : f64[2]
+            %m = mul %0, %b : f64[2] %1 = sqrt %m : f64[2] %2 = reduce_sum %1 {axes = [0]} : f64[] yield %2
           } else { yield %s }
           return %r }",
         mapped: &[true, false],
