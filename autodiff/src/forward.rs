@@ -1,14 +1,13 @@
 //! The forward rules: copies instructions into a builder and pushes tangents along.
 
 use crate::partial::{accumulate, apply, factor};
-use crate::root::refusal;
 use crate::zero_tangents::without_zero_tangents;
 use adfuse_ir::control::{Follow, reach};
 use adfuse_ir::op::{Control, Deriv, Op, RuleCx};
 use adfuse_ir::rewrite::{Copier, inline, splice};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
-    Attr, Attrs, Builder, CustomRule, DType, Diagnostic, Function, Inst, Kind, Literal, Module,
+    At, Attr, Attrs, Builder, CustomRule, DType, Diagnostic, Function, Inst, Kind, Literal, Module,
     NewInst, TensorType, Value,
 };
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -34,6 +33,11 @@ pub(crate) fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnos
 /// tangents, and the rule is what the map is transposed. Only between [`Pushing::Transposition`] and the
 /// transposition are there such calls.
 pub(crate) const BACKWARD: &str = "backward";
+
+/// The error where a `custom_root` is needed that no rule could be written for. What transforms a program says why.
+pub(crate) fn unwritten(name: &str, at: At) -> Diagnostic {
+    Diagnostic::new(at, Kind::CustomRule, format!("the custom_root of @{name} has no derivative"))
+}
 
 /// What becomes of the tangents that are pushed along.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -285,10 +289,7 @@ impl<'f> Forward<'f> {
                 let hint = "use reverse mode, or write a custom_jvp";
                 return Err(Diagnostic::new(at, Kind::Unsupported, m).hint(hint));
             }
-            Some(CustomRule::Root(_)) => {
-                let callee = self.module.find(name).expect("a function that has a rule");
-                return Err(refusal(self.module, callee, at_inst(f, i)));
-            }
+            Some(CustomRule::Root(_)) => return Err(unwritten(name, at_inst(f, i))),
             None => return Err(self.error(i, format!("@{name} has no rule to apply"))),
         };
         for (&old, &v) in results.iter().zip(&primal) {

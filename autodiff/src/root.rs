@@ -7,6 +7,7 @@
 //! transposes. So every order and mode follows from what there is for `custom_jvp`, and a batch has a Jacobian
 //! for each of its elements.
 
+use crate::forward::unwritten;
 use crate::vmap::Callees;
 use crate::{jacobian, jvp};
 use adfuse_ir::control::{Follow, reach};
@@ -20,7 +21,7 @@ use adfuse_ir::{
 use cranelift_entity::EntitySet;
 
 /// The module with a `custom_jvp` for every `custom_root`. A rule that cannot be written stays as it is: the
-/// derivative that needs it says why ([`refusal`]), and others do not care.
+/// derivative that needs it says why ([`explained`]), and others do not care.
 pub(crate) fn with_root_rules(module: Module) -> Module {
     let mut roots: Vec<(usize, String)> = Vec::new();
     for f in module.funcs.values() {
@@ -49,14 +50,16 @@ pub(crate) fn with_root_rules(module: Module) -> Module {
     })
 }
 
-/// Why a `custom_root` has no rule that could be applied, at the place of a call of it.
-pub(crate) fn refusal(module: &Module, f: &Function, at: At) -> Diagnostic {
-    match rule(module, f) {
-        Err(d) => {
-            let m = format!("the custom_root of @{} has no derivative: {}", f.name, d.message);
-            Diagnostic { at, message: m, ..d }
+/// The error of a transformation, with why a rule that it needs could not be written.
+pub(crate) fn explained(module: &Module, d: Diagnostic) -> Diagnostic {
+    let needed =
+        |f: &&Function| is_root(f) && unwritten(&f.name, At::default()).message == d.message;
+    let why = module.funcs.values().find(needed).and_then(|f| rule(module, f).err());
+    match why {
+        Some(why) => {
+            Diagnostic { message: format!("{}: {}", d.message, why.message), at: d.at, ..why }
         }
-        Ok(_) => Diagnostic::new(at, Kind::Internal, format!("the rule of @{} is missing", f.name)),
+        None => d,
     }
 }
 

@@ -4,10 +4,9 @@
 //! out it would be computed, could be NaN (zero times infinity), and would stand beside what moves as if it
 //! acted by itself, which no transposition accepts.
 
-use crate::forward::zeros;
 use adfuse_ir::control::{Follow, reach};
 use adfuse_ir::rewrite::{Copier, dce, inline};
-use adfuse_ir::{Builder, Diagnostic, Function, Inst, Module, Value};
+use adfuse_ir::{Builder, Diagnostic, Function, Inst, Literal, Module, Value};
 use cranelift_entity::EntitySet;
 
 /// The forward rule `(x.., t..)` without what depends on no tangent but those at places of `t..` where `moves` is
@@ -62,7 +61,8 @@ impl Dropping<'_> {
     /// Has the values that are zero stand for literals.
     fn clear(&mut self, copier: &mut Copier<'_>, b: &mut Builder, values: &[Value]) {
         for &v in values.iter().filter(|v| (self.zero)(**v)) {
-            let literal = zeros(b, self.rule.ty(v));
+            let ty = self.rule.ty(v);
+            let literal = b.literal(ty, Literal::zero(ty.dtype));
             copier.set(v, literal);
         }
     }

@@ -1,12 +1,11 @@
 //! Calls over a batch. Only functions with a rule are still called; the callee's batched form has the
 //! batched form of the rule, so that a later derivative finds it.
 
-use super::branch::{LaneMask, select, spread};
+use super::mask::{LaneMask, select, spread};
 use super::{Batch, Batching, body, flow, repeated};
-use crate::forward::zeros;
+use crate::forward::{unwritten, zeros};
 use crate::partial::converted;
 use crate::reverse::last_phase;
-use crate::root::refusal;
 use adfuse_ir::control::branch;
 use adfuse_ir::op::Control;
 use adfuse_ir::rewrite::{Copier, dce, inline};
@@ -157,7 +156,7 @@ impl<'f> Batch<'f, '_> {
         g.rule = match &callee.rule {
             None => None,
             Some(CustomRule::Root(_)) => {
-                return Err(refusal(self.module, callee, at_inst(self.f, i)));
+                return Err(unwritten(name, at_inst(self.f, i)));
             }
             Some(CustomRule::Jvp(rule)) => {
                 let moving = callee.params().iter().zip(mapped).filter(|(p, _)| float(p));

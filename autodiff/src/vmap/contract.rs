@@ -1,6 +1,6 @@
 //! Contractions over a batch: a batch axis where both operands have it, a free one where one does.
 
-use super::branch::select;
+use super::mask::select;
 use super::{Batch, to_front, with_axis};
 use crate::forward::zeros;
 use adfuse_ir::attrs::Ints;

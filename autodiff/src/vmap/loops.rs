@@ -1,7 +1,7 @@
 //! Loops over a batch: what they carry is batched where it depends on the batch. Where the number of steps
 //! does, the loop runs as long as any element does, and an element that is done keeps its bits.
 
-use super::branch::{LaneMask, select, spread};
+use super::mask::{LaneMask, gated, select, spread};
 use super::{Batch, to_front};
 use crate::partial::converted;
 use adfuse_ir::control::{Entered, LoopBuilder, LoopRoles, while_loop};
@@ -108,7 +108,7 @@ impl Batch<'_, '_> {
         let mask = self.conjoined(b, mask);
         for (&old, &new) in carried.iter().zip(params) {
             let float = f.ty(old).dtype.is_float();
-            let entered = if float { self.gated(b, new, true, mask) } else { new };
+            let entered = if float { gated(b, new, true, mask) } else { new };
             self.values.set(old, entered);
         }
         let outer = self.entered(b, i, region, mask);
@@ -242,7 +242,7 @@ impl Batch<'_, '_> {
             let mask = self.index(b, (up.index, p.index), from, trips);
             for (&old, &new) in up.carry.iter().zip(&p.carry) {
                 let float = f.ty(old).dtype.is_float();
-                let entered = if float { self.gated(b, new, true, mask) } else { new };
+                let entered = if float { gated(b, new, true, mask) } else { new };
                 self.values.set(old, entered);
             }
             let next = self.masked(b, i, back, (&up.up, &p.up), mask)?;

@@ -13,6 +13,7 @@ mod contract;
 mod flow;
 mod indirect;
 mod loops;
+mod mask;
 mod source;
 mod update;
 mod view;
@@ -27,8 +28,8 @@ use adfuse_ir::{
     At, Attrs, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Module, Op, Phase,
     TensorType, Value, ValueDef,
 };
-use branch::LaneMask;
 use cranelift_entity::EntitySet;
+use mask::{LaneMask, gated};
 
 /// What becomes of bits that a program draws from a seed and an offset which all elements share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -274,7 +275,7 @@ impl<'f> Batch<'f, '_> {
             // Derivatives pass for the elements that take the region alone: for another, one may be infinite.
             Some(mask) if self.shares(old) => {
                 let all = repeated(b, new, 0, self.size());
-                let gated = self.gated(b, all, true, mask);
+                let gated = gated(b, all, true, mask);
                 from_front(b, gated, axis)
             }
             _ => repeated(b, new, axis, self.size()),
@@ -335,7 +336,7 @@ impl<'f> Batch<'f, '_> {
             // What all share is not repeated here, so the cotangents that are summed for it are cleared.
             for (&old, new) in f.inst_results(i).iter().zip(&mut out) {
                 if f.ty(old).dtype.is_float() {
-                    *new = self.gated(b, *new, true, mask);
+                    *new = gated(b, *new, true, mask);
                 }
             }
         }
