@@ -202,7 +202,8 @@ fn a_root_is_differentiated_by_its_residual() {
 
 #[test]
 fn roots_that_do_not_fit_are_located() {
-    let cases: [(&dyn Fn(&Tracer), &str); 4] = [
+    type Case<'a> = (&'a dyn Fn(&Tracer), &'a str);
+    let cases: [Case<'_>; 4] = [
         (
             &|t| drop(t.custom_root(t.full(i32s([]), 1.0), |x| x, |x| x)),
             "a root is of float types, found [i32[]]",
