@@ -6,6 +6,7 @@
 
 use crate::closed::closed;
 use crate::reverse::{BACKWARD, FORWARD_AND_BACKWARD, GRAD, HAS_AUX, VALUE_AND_GRAD, VJP};
+use crate::root::{explained, with_root_rules};
 use crate::vmap::{Batching, Callees};
 use crate::{jacobian, jvp, linear_transpose, reverse, vmap};
 use adfuse_ir::{Diagnostic, Function, Module};
@@ -25,7 +26,7 @@ pub struct Derived {
 impl Derived {
     /// A verified module's function, not transformed yet.
     pub fn new(module: &Module, f: &Function) -> Derived {
-        Derived { callees: module.reached(f), f: f.clone() }
+        Derived { callees: with_root_rules(module.reached(f)), f: f.clone() }
     }
 
     /// The function so far. It may call functions that have a custom rule.
@@ -103,8 +104,8 @@ impl Derived {
     /// As [`vmap`](fn@crate::vmap).
     pub fn vmap(self, batching: &Batching) -> Result<Derived, Diagnostic> {
         let mut callees = Callees::default();
-        let f = vmap::open(&self.callees, &self.f, batching, &mut callees)?;
-        Ok(self.with(f, callees))
+        let f = vmap::open(&self.callees, &self.f, batching, &mut callees);
+        self.with(f, callees)
     }
 
     /// As [`linear_transpose`](fn@crate::linear_transpose), of the function so far.
@@ -135,8 +136,8 @@ impl Derived {
     /// As [`jacfwd`](crate::jacfwd).
     pub fn jacfwd(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
         let mut callees = Callees::default();
-        let f = jacobian::forward(&self.callees, &self.f, wrt, &mut callees)?;
-        Ok(self.with(f, callees))
+        let f = jacobian::forward(&self.callees, &self.f, wrt, &mut callees);
+        self.with(f, callees)
     }
 
     /// As [`jacrev`](crate::jacrev), of the function so far.
@@ -145,8 +146,8 @@ impl Derived {
     /// As [`jacrev`](crate::jacrev).
     pub fn jacrev(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
         let mut callees = Callees::default();
-        let f = jacobian::reverse(&self.callees, &self.f, wrt, &mut callees)?;
-        Ok(self.with(f, callees))
+        let f = jacobian::reverse(&self.callees, &self.f, wrt, &mut callees);
+        self.with(f, callees)
     }
 
     /// As [`hessian`](crate::hessian), of the function so far.
@@ -165,14 +166,19 @@ impl Derived {
         self,
         transform: impl FnOnce(&Module, &Function) -> Result<Function, Diagnostic>,
     ) -> Result<Derived, Diagnostic> {
-        let f = transform(&self.callees, &self.f)?;
+        let f = transform(&self.callees, &self.f).map_err(|d| explained(&self.callees, d))?;
         Ok(Derived { callees: self.callees, f })
     }
 
-    fn with(mut self, f: Function, made: Callees) -> Derived {
+    fn with(
+        mut self,
+        f: Result<Function, Diagnostic>,
+        made: Callees,
+    ) -> Result<Derived, Diagnostic> {
+        let f = f.map_err(|d| explained(&self.callees, d))?;
         for callee in made.made {
             self.callees.funcs.push(callee);
         }
-        Derived { callees: self.callees, f }
+        Ok(Derived { callees: self.callees, f })
     }
 }

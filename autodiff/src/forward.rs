@@ -1,12 +1,13 @@
 //! The forward rules: copies instructions into a builder and pushes tangents along.
 
 use crate::partial::{accumulate, apply, factor};
+use crate::zero_tangents::without_zero_tangents;
 use adfuse_ir::control::{Follow, reach};
 use adfuse_ir::op::{Control, Deriv, Op, RuleCx};
 use adfuse_ir::rewrite::{Copier, inline, splice};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
-    Attr, Attrs, Builder, CustomRule, DType, Diagnostic, Function, Inst, Kind, Literal, Module,
+    At, Attr, Attrs, Builder, CustomRule, DType, Diagnostic, Function, Inst, Kind, Literal, Module,
     NewInst, TensorType, Value,
 };
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -32,6 +33,11 @@ pub(crate) fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnos
 /// tangents, and the rule is what the map is transposed. Only between [`Pushing::Transposition`] and the
 /// transposition are there such calls.
 pub(crate) const BACKWARD: &str = "backward";
+
+/// The error where a `custom_root` is needed that no rule could be written for. What transforms a program says why.
+pub(crate) fn unwritten(name: &str, at: At) -> Diagnostic {
+    Diagnostic::new(at, Kind::CustomRule, format!("the custom_root of @{name} has no derivative"))
+}
 
 /// What becomes of the tangents that are pushed along.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -240,19 +246,22 @@ impl<'f> Forward<'f> {
         let name = f.attrs(i).text("func");
         let rule = self.module.find(name).and_then(|c| c.rule.as_ref());
         let args: Vec<Value> = f.args(i).iter().map(|&a| self.primal.get(b, a)).collect();
-        let float = f.args(i).iter().filter(|a| f.ty(**a).dtype.is_float());
-        let tangents: Vec<Value> = float.map(|&a| self.tangent_or_zero(b, a)).collect();
+        let float: Vec<Value> =
+            f.args(i).iter().copied().filter(|&a| f.ty(a).dtype.is_float()).collect();
+        let tangents: Vec<Value> = float.iter().map(|&a| self.tangent_or_zero(b, a)).collect();
+        let moves: Vec<bool> = float.iter().map(|&a| self.tangents[a].is_some()).collect();
         let results = f.inst_results(i);
         let moving: Vec<Value> =
             results.iter().copied().filter(|&v| f.ty(v).dtype.is_float()).collect();
         let (primal, out) = match rule {
             Some(CustomRule::Jvp(rule)) => {
-                let mut primal = self.splice(b, i, rule, &[args, tangents].concat())?;
+                let rule = without_zero_tangents(self.module, self.rule(i, rule)?, &moves)?;
+                let mut primal = self.splice(b, i, &rule, &[args, tangents].concat())?;
                 let out = primal.split_off(results.len().min(primal.len()));
                 (primal, out)
             }
             Some(CustomRule::Vjp(fwd, bwd)) if self.pushing == Pushing::Transposition => {
-                let mut primal = self.splice(b, i, fwd, &args)?;
+                let mut primal = self.splice(b, i, self.rule(i, fwd)?, &args)?;
                 let residuals = primal.split_off(results.len().min(primal.len()));
                 let types: Vec<TensorType> = moving.iter().map(|&v| f.ty(v).clone()).collect();
                 let attrs = Attrs::none()
@@ -280,6 +289,7 @@ impl<'f> Forward<'f> {
                 let hint = "use reverse mode, or write a custom_jvp";
                 return Err(Diagnostic::new(at, Kind::Unsupported, m).hint(hint));
             }
+            Some(CustomRule::Root(_)) => return Err(unwritten(name, at_inst(f, i))),
             None => return Err(self.error(i, format!("@{name} has no rule to apply"))),
         };
         for (&old, &v) in results.iter().zip(&primal) {
@@ -292,16 +302,20 @@ impl<'f> Forward<'f> {
         Ok(())
     }
 
-    /// The results of a rule of the module, its instructions in place.
+    /// A function of the module that a rule names.
+    fn rule(&self, i: Inst, name: &str) -> Result<&'f Function, Diagnostic> {
+        let found = self.module.find(name);
+        found.ok_or_else(|| self.error(i, format!("no function @{name}")))
+    }
+
+    /// The results of a rule, its instructions in place.
     fn splice(
         &self,
         b: &mut Builder,
         i: Inst,
-        rule: &str,
+        rule: &Function,
         args: &[Value],
     ) -> Result<Vec<Value>, Diagnostic> {
-        let found = self.module.find(rule);
-        let rule = found.ok_or_else(|| self.error(i, format!("no function @{rule}")))?;
         let at = || at_inst(self.f, i);
         let place: (&dyn Fn() -> _, _) = (&at, self.f.inst(i).phase);
         splice(self.module, rule, args, &|callee| callee.rule.is_none(), place, b)

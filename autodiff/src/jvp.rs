@@ -1,21 +1,11 @@
 //! `jvp`: results and their tangents from parameters and theirs.
 
-use crate::closed::closed;
 use crate::forward::{Forward, Pushing, prepare};
 use crate::positions;
 use adfuse_ir::control::prune;
 use adfuse_ir::{Builder, Diagnostic, Function, Module, Value};
 
-/// The function `(x.., t..) -> (y.., ty..)`: a tangent for each parameter at a position in `wrt`
-/// (as [`differentiable`](crate::differentiable) gives them), and for each result of a float type.
-///
-/// # Errors
-/// Where an instruction has no derivative rule, with its place.
-pub fn jvp(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt)?)
-}
-
-/// As [`jvp`]; calls of functions with a rule stay where no tangent flows into them.
+/// As [`jvp`](fn@crate::jvp); calls of functions with a rule stay where no tangent flows into them.
 pub(crate) fn open(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
     let (joint, _) = joint(module, f, wrt, Pushing::Results)?;
     prune(&joint)

@@ -16,18 +16,19 @@ mod linear_transpose;
 mod linearize;
 mod partial;
 mod reverse;
+mod root;
 mod single;
 mod slices;
 mod transpose;
 mod vmap;
+mod zero_tangents;
 
 pub use derived::Derived;
-pub use jvp::jvp;
-pub use linearize::{Linearized, linearize};
-pub use reverse::{
-    backward, forward_and_backward, grad, value_and_grad, value_and_grad_has_aux, vjp,
+pub use linearize::Linearized;
+pub use single::{
+    backward, forward_and_backward, grad, hessian, hvp, jacfwd, jacrev, jvp, linear_transpose,
+    linearize, value_and_grad, value_and_grad_has_aux, vjp, vmap,
 };
-pub use single::{hessian, hvp, jacfwd, jacrev, linear_transpose, vmap};
 pub use transpose::transpose;
 pub use vmap::{Batching, Random};
 

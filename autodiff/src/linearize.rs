@@ -1,6 +1,5 @@
 //! `linearize`: a function as a primal part and a linear part that reads residuals.
 
-use crate::closed::closed;
 use crate::control::PartialEval;
 use crate::forward::{BACKWARD, Pushing};
 use crate::jvp::joint;
@@ -20,19 +19,7 @@ pub struct Linearized {
     pub residuals: usize,
 }
 
-/// Splits the `jvp` of `f` with respect to the parameters at `wrt`.
-///
-/// Residuals are the values of the primal part that the linear part reads, in the order of their
-/// definition, each once.
-///
-/// # Errors
-/// As [`jvp`](crate::jvp).
-pub fn linearize(module: &Module, f: &Function, wrt: &[usize]) -> Result<Linearized, Diagnostic> {
-    let split = open(module, f, wrt, Pushing::Linear, usize::MAX)?;
-    Ok(Linearized { primal: closed(module, split.primal)?, ..split })
-}
-
-/// As [`linearize`], of the first `differentiated` results of a float type alone; calls of functions with a rule
+/// As [`linearize`](fn@crate::linearize), of the first `differentiated` results of a float type alone; calls of functions with a rule
 /// stay in the primal part, and for the transposition the linear part may call a backward rule.
 pub(crate) fn open(
     module: &Module,

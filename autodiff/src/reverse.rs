@@ -3,7 +3,6 @@
 //! They differ in what the cotangents of the results are. `vjp` takes them as parameters. `grad` is of one
 //! scalar, whose cotangent is 1; other results are refused, unless they are handed through as auxiliary ones.
 
-use crate::closed::closed;
 use crate::forward::Pushing;
 use crate::linearize;
 use crate::transpose::transposed;
@@ -35,84 +34,18 @@ enum Seed {
     Either,
 }
 
-/// Of [`vjp`].
+/// Of [`vjp`](crate::vjp).
 pub(crate) const VJP: Form = Form { value: true, seed: Seed::Given, suffix: "vjp" };
-/// Of [`grad`].
+/// Of [`grad`](crate::grad).
 pub(crate) const GRAD: Form = Form { value: false, seed: Seed::One, suffix: "grad" };
-/// Of [`value_and_grad`].
+/// Of [`value_and_grad`](crate::value_and_grad).
 pub(crate) const VALUE_AND_GRAD: Form = Form { value: true, ..GRAD };
-/// Of [`value_and_grad_has_aux`].
+/// Of [`value_and_grad_has_aux`](crate::value_and_grad_has_aux).
 pub(crate) const HAS_AUX: Form = Form { seed: Seed::First, ..VALUE_AND_GRAD };
-/// Of [`backward`].
+/// Of [`backward`](crate::backward).
 pub(crate) const BACKWARD: Form = Form { seed: Seed::Either, ..GRAD };
-/// Of [`forward_and_backward`].
+/// Of [`forward_and_backward`](crate::forward_and_backward).
 pub(crate) const FORWARD_AND_BACKWARD: Form = Form { value: true, ..BACKWARD };
-
-/// The function `(x.., ct..) -> (y.., x_ct..)`: a cotangent for each result of a float type, a
-/// gradient for each parameter at a position in `wrt`.
-///
-/// # Errors
-/// Where an instruction has no derivative rule, with its place.
-pub fn vjp(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt, VJP)?)
-}
-
-/// The results, then the gradient of the result with respect to each parameter at `wrt`. Exactly one result is of a
-/// float type, and is a scalar; others are handed through.
-///
-/// # Errors
-/// As [`vjp`], and [`Kind::Usage`] for a function with other results of a float type.
-pub fn value_and_grad(
-    module: &Module,
-    f: &Function,
-    wrt: &[usize],
-) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt, VALUE_AND_GRAD)?)
-}
-
-/// As [`value_and_grad`], without the results.
-///
-/// # Errors
-/// As [`value_and_grad`].
-pub fn grad(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt, GRAD)?)
-}
-
-/// The results, then the gradient of the first of them with respect to each parameter at `wrt`. The first result is
-/// a scalar of a float type; all others are auxiliary: they are handed through, whatever their types, and no
-/// derivative flows from them.
-///
-/// # Errors
-/// As [`vjp`], and [`Kind::Usage`] where the first result is no scalar of a float type.
-pub fn value_and_grad_has_aux(
-    module: &Module,
-    f: &Function,
-    wrt: &[usize],
-) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt, HAS_AUX)?)
-}
-
-/// The step that both passes make: [`value_and_grad`] of a function with one scalar result of a float type, and
-/// [`vjp`] of any other, which takes a cotangent for each result of a float type after its own parameters. It is
-/// for tools that are given any function; a program that knows its function calls one of those.
-///
-/// # Errors
-/// As [`vjp`].
-pub fn forward_and_backward(
-    module: &Module,
-    f: &Function,
-    wrt: &[usize],
-) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt, FORWARD_AND_BACKWARD)?)
-}
-
-/// As [`forward_and_backward`], without the results.
-///
-/// # Errors
-/// As [`vjp`].
-pub fn backward(module: &Module, f: &Function, wrt: &[usize]) -> Result<Function, Diagnostic> {
-    closed(module, open(module, f, wrt, BACKWARD)?)
-}
 
 impl Seed {
     /// The cotangents for the results of a float type of `f`.

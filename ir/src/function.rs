@@ -81,6 +81,9 @@ pub enum CustomRule {
     /// `custom_vjp(@fwd, @bwd)`: `fwd` returns results then residuals; `bwd` takes residuals then
     /// cotangents and returns a cotangent for each parameter.
     Vjp(String, String),
+    /// `custom_root(@f)`: the results of a float type are where `f` of them and of the parameters is
+    /// zero. They move with the parameters as that equation says, whatever the function computes them by.
+    Root(String),
 }
 
 #[derive(Clone, Debug)]
@@ -349,7 +352,7 @@ impl Function {
         });
         match &self.rule {
             None => {}
-            Some(CustomRule::Jvp(rule)) => found.push(rule.clone()),
+            Some(CustomRule::Jvp(rule) | CustomRule::Root(rule)) => found.push(rule.clone()),
             Some(CustomRule::Vjp(fwd, bwd)) => found.extend([fwd.clone(), bwd.clone()]),
         }
         found

@@ -357,6 +357,26 @@ impl Check<'_> {
                 let fits = |g: &Function| returned(g, &p).is_some_and(|found| found == tangents);
                 problem(bwd, &fits, format!("take {p:?} and return {tangents:?}"));
             }
+            CustomRule::Root(name) => {
+                let unknowns = result_tangents;
+                let p = join(&unknowns, &params);
+                let fits = |g: &Function| returned(g, &p).is_some_and(|found| found == unknowns);
+                problem(name, &fits, format!("take {p:?} and return {unknowns:?}"));
+                let module = self.module;
+                if module.find(name).is_some() {
+                    let apart = |g: &Function| module.reached(g).find(&f.name).is_none();
+                    problem(name, &apart, format!("not need @{}, whose root it tells", f.name));
+                }
+                let token = |t: &TensorType| t.dtype == DType::Token;
+                let m = if unknowns.is_empty() {
+                    "a custom_root is of results of a float type, and there is none"
+                } else if params.iter().chain(&results).any(token) {
+                    "a function with a custom_root has no effects: no token passes through it"
+                } else {
+                    return;
+                };
+                self.report_func(Kind::CustomRule, m);
+            }
         }
     }
 }

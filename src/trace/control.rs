@@ -282,7 +282,7 @@ impl Tracer {
         init.rebuild(&mut out)
     }
 
-    fn fail(&self, place: &Location<'_>, kind: Kind, message: String) {
+    pub(super) fn fail(&self, place: &Location<'_>, kind: Kind, message: String) {
         if let Some(s) = self.state.borrow_mut().as_mut() {
             s.fail(place, kind, message);
         }
@@ -294,7 +294,7 @@ impl Tracer {
     }
 
     /// Opens a region with parameters of these types.
-    fn opened(
+    pub(super) fn opened(
         &self,
         types: &[TensorType],
     ) -> (Option<Region>, impl Iterator<Item = Tensor> + use<>) {
@@ -305,7 +305,7 @@ impl Tracer {
         (region, params.into_iter())
     }
 
-    fn closed(&self, region: Option<Region>, ends: &[Tensor]) {
+    pub(super) fn closed(&self, region: Option<Region>, ends: &[Tensor]) {
         if let (Some(s), Some(_)) = (self.state.borrow_mut().as_mut(), region) {
             let values: Vec<Value> = ends.iter().map(|t| t.value).collect();
             s.b.close_region(&values);

@@ -15,6 +15,7 @@
 mod activation;
 mod callee;
 mod control;
+mod root;
 mod tensor;
 
 pub use callee::{Callee, Traced};

@@ -6,6 +6,7 @@ mod accepted;
 mod common;
 mod compose;
 mod control;
+mod lanes;
 mod ops;
 mod programs;
 mod trace;

@@ -2,6 +2,7 @@
 //! computed and selected from where they do not, gated so that derivatives are those of one branch.
 
 use super::Batch;
+use super::mask::{LaneMask, gated, select};
 use adfuse_ir::control::{branch, captures};
 use adfuse_ir::{
     Attrs, Builder, DType, Diagnostic, Function, Inst, Kind, Literal, Op, Region, TensorType, Value,
@@ -60,10 +61,14 @@ impl Batch<'_, '_> {
         let before = self.least;
         self.least = self.phase(i);
         for (&r, &mask) in regions.iter().zip(&masks) {
+            b.set_phase(self.phase(i));
+            let mask = self.conjoined(b, mask);
             let outer = self.entered(b, i, r, mask);
+            let lanes = self.lanes.replace(mask);
             for &j in &f.region(r).insts {
                 self.inst(b, j)?;
             }
+            self.lanes = lanes;
             for (old, new) in outer {
                 self.values.set(old, new);
             }
@@ -91,6 +96,13 @@ impl Batch<'_, '_> {
         Ok(())
     }
 
+    /// The elements that take a region inside of the one under way: those that take both.
+    pub(super) fn conjoined(&self, b: &mut Builder, mask: LaneMask) -> LaneMask {
+        let Some(around) = self.lanes else { return mask };
+        let (around, own) = (around.positive(b), mask.positive(b));
+        LaneMask { own: b.op(Op::And, &[around, own]), taken: true }
+    }
+
     /// For each region which elements take it.
     fn masks(&mut self, b: &mut Builder, i: Inst) -> Vec<LaneMask> {
         let f = self.f;
@@ -115,26 +127,6 @@ impl Batch<'_, '_> {
     }
 }
 
-/// Which elements of the batch take a region: those where a truth value is this one.
-#[derive(Clone, Copy)]
-pub(super) struct LaneMask {
-    pub(super) own: Value,
-    pub(super) taken: bool,
-}
-
-/// One of two batched values by a mask: `no` for the elements that do not take the region.
-pub(super) fn select(
-    b: &mut Builder,
-    mask: LaneMask,
-    no: Value,
-    yes: Value,
-    ty: &TensorType,
-) -> Value {
-    let own = spread(b, mask.own, ty);
-    let (no, yes) = if mask.taken { (no, yes) } else { (yes, no) };
-    b.op_as(Op::SelectN, &[own, no, yes], Attrs::none(), ty)
-}
-
 impl Batch<'_, '_> {
     /// Gates what a region reads from outside: derivatives pass into it only for the elements that take
     /// it, so that one which is infinite for others does them no harm (0 times infinity is NaN).
@@ -152,33 +144,11 @@ impl Batch<'_, '_> {
         let mut outer = Vec::new();
         for old in read_from_outside(f, region) {
             let new = self.values.get(b, old);
-            let gated = self.gated(b, new, self.is_mapped(old), mask);
+            let gated = gated(b, new, self.is_mapped(old), mask);
             self.values.set(old, gated);
             outer.push((old, new));
         }
         outer
-    }
-
-    /// A value of a float type through which derivatives pass for the elements that take the region alone.
-    pub(super) fn gated(&self, b: &mut Builder, new: Value, mapped: bool, mask: LaneMask) -> Value {
-        let LaneMask { own, taken } = mask;
-        let ty = b.ty(new).clone();
-        let of_all = if mapped {
-            spread(b, own, &ty)
-        } else {
-            // What all share is used if any element takes the region.
-            let own = if taken { own } else { b.op(Op::Not, &[own]) };
-            let any = b.op_with(Op::ReduceOr, &[own], Attrs::none().with_ints("axes", [0]));
-            let any = if taken { any } else { b.op(Op::Not, &[any]) };
-            let dims = Attrs::none().with_ints("dims", []);
-            match ty.rank() {
-                0 => any,
-                _ => b.op_as(Op::BroadcastInDim, &[any], dims, &ty.with_dtype(DType::Bool)),
-            }
-        };
-        let fixed = b.op(Op::StopGradient, &[new]);
-        let (no, yes) = if taken { (fixed, new) } else { (new, fixed) };
-        b.op_as(Op::SelectN, &[of_all, no, yes], Attrs::none(), &ty)
     }
 }
 
@@ -187,13 +157,4 @@ fn read_from_outside(f: &Function, region: Region) -> Vec<Value> {
     let mut found = captures(f, region);
     found.retain(|&v| f.ty(v).dtype.is_float());
     found
-}
-
-/// One truth value an element of the batch, over a whole batched type.
-pub(super) fn spread(b: &mut Builder, predicate: Value, ty: &TensorType) -> Value {
-    if ty.rank() == 1 {
-        return predicate;
-    }
-    let attrs = Attrs::none().with_ints("dims", [0]);
-    b.op_as(Op::BroadcastInDim, &[predicate], attrs, &ty.with_dtype(DType::Bool))
 }

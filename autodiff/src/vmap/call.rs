@@ -1,11 +1,17 @@
 //! Calls over a batch. Only functions with a rule are still called; the callee's batched form has the
 //! batched form of the rule, so that a later derivative finds it.
 
-use super::{Batch, Batching, body, flow};
+use super::mask::{LaneMask, select, spread};
+use super::{Batch, Batching, body, flow, repeated};
+use crate::forward::{unwritten, zeros};
+use crate::partial::converted;
 use crate::reverse::last_phase;
+use adfuse_ir::control::branch;
+use adfuse_ir::op::Control;
 use adfuse_ir::rewrite::{Copier, dce, inline};
+use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
-    Attr, Attrs, Builder, CustomRule, Diagnostic, Dim, Function, Inst, Kind, Module, Op,
+    Attr, Attrs, Builder, CustomRule, DType, Diagnostic, Dim, Function, Inst, Kind, Module, Op,
     TensorType, Value,
 };
 
@@ -61,16 +67,81 @@ impl<'f> Batch<'f, '_> {
     pub(super) fn call(&mut self, b: &mut Builder, i: Inst) -> Result<Vec<Value>, Diagnostic> {
         let f = self.f;
         let name = f.attrs(i).text("func");
-        let mapped: Vec<bool> = f.args(i).iter().map(|&a| self.is_mapped(a)).collect();
+        // Where not all elements take the region, each has its own copy: the rule would sum their cotangents.
+        let own = |a: Value| self.is_mapped(a) || self.lanes.is_some() && self.shares(a);
+        let mapped: Vec<bool> = f.args(i).iter().map(|&a| own(a)).collect();
         let known = self.callees.index.iter().find(|(n, m, _)| n == name && *m == mapped);
         let batched = match known {
             Some((.., made)) => made.clone(),
             None => self.callee(i, name, &mapped)?,
         };
-        let args: Vec<Value> = f.args(i).iter().map(|&a| self.values.get(b, a)).collect();
+        let mut args = Vec::new();
+        for (&a, &mapped) in f.args(i).iter().zip(&mapped) {
+            args.push(if mapped { self.batched(b, a) } else { self.values.get(b, a) });
+        }
         let types: Vec<TensorType> = f.inst_results(i).iter().map(|&v| self.type_of(v)).collect();
         let attrs = Attrs::none().with("func", Attr::Func(batched));
-        Ok(b.inst(Op::Call, &args, attrs, Some(&types)).to_vec())
+        match self.lanes {
+            Some(mask) if self.has_while(name) => {
+                Ok(self.call_where_taken(b, (mask, &mapped), (args, attrs), &types))
+            }
+            _ => Ok(b.inst(Op::Call, &args, attrs, Some(&types)).to_vec()),
+        }
+    }
+
+    /// Whether a function has a loop that may never end for operands that it is not called with.
+    pub(super) fn has_while(&self, name: &str) -> bool {
+        let Some(callee) = self.module.find(name) else { return false };
+        let mut found = false;
+        for g in std::iter::once(callee).chain(self.module.reached(callee).funcs.values()) {
+            g.walk(&mut |g, i| found |= g.op(i).control() == Some(Control::While));
+        }
+        found
+    }
+
+    /// A call for the elements that take the region under way. The others do what the first of those does, and
+    /// there is no call if none takes it.
+    fn call_where_taken(
+        &mut self,
+        b: &mut Builder,
+        (mask, mapped): (LaneMask, &[bool]),
+        (mut args, attrs): (Vec<Value>, Attrs),
+        types: &[TensorType],
+    ) -> Vec<Value> {
+        let any = mask.any(b);
+        let taken = mask.positive(b);
+        let number = b.ty(taken).with_dtype(DType::I32);
+        let ones = converted(b, taken, DType::I32);
+        let axis = Attrs::none().with_int("axis", 0);
+        let first = b.op_with(Op::Argmax, &[ones], axis.clone());
+        let place = b.op_as(Op::Iota, &[], axis, &number);
+        let first = repeated(b, first, 0, self.size());
+        let is_first = b.op(Op::Eq, &[place, first]);
+        for (arg, _) in args.iter_mut().zip(mapped).filter(|(_, mapped)| **mapped) {
+            let ty = b.ty(*arg).clone();
+            let chosen = spread(b, is_first, &ty);
+            let fixed = if ty.dtype.is_float() { b.op(Op::StopGradient, &[*arg]) } else { *arg };
+            let zero = zeros(b, &ty);
+            let alone = b.op_as(Op::SelectN, &[chosen, zero, fixed], Attrs::none(), &ty);
+            let sum = if ty.dtype == DType::Bool { Op::ReduceOr } else { Op::ReduceSum };
+            let one = b.op_with(sum, &[alone], Attrs::none().with_ints("axes", [0]));
+            let all = repeated(b, one, 0, self.size());
+            *arg = select(b, mask, all, *arg, &ty);
+        }
+        call_if(b, any, (&args, attrs), types)
+    }
+
+    /// A call that all elements share, if any element takes the region under way.
+    pub(super) fn shared_call(&mut self, b: &mut Builder, i: Inst, mask: LaneMask) {
+        let f = self.f;
+        let args: Vec<Value> = f.args(i).iter().map(|&a| self.values.get(b, a)).collect();
+        let types: Vec<TensorType> = f.inst_results(i).iter().map(|&v| f.ty(v).clone()).collect();
+        let any = mask.any(b);
+        let new = call_if(b, any, (&args, f.attrs(i).clone()), &types);
+        for (&old, new) in f.inst_results(i).iter().zip(new) {
+            b.func_mut().set_name(new, f.name_of(old));
+            self.values.set(old, new);
+        }
     }
 
     /// Makes the batched callee and its rule; its name.
@@ -84,6 +155,9 @@ impl<'f> Batch<'f, '_> {
         let float = |v: &&Value| callee.ty(**v).dtype.is_float();
         g.rule = match &callee.rule {
             None => None,
+            Some(CustomRule::Root(_)) => {
+                return Err(unwritten(name, at_inst(self.f, i)));
+            }
             Some(CustomRule::Jvp(rule)) => {
                 let moving = callee.params().iter().zip(mapped).filter(|(p, _)| float(p));
                 let both: Vec<bool> =
@@ -191,4 +265,21 @@ impl<'f> Batch<'f, '_> {
         dce(&mut summed);
         Ok(self.keep(name, summed))
     }
+}
+
+/// The results of a call, or zeros.
+fn call_if(
+    b: &mut Builder,
+    predicate: Value,
+    (args, attrs): (&[Value], Attrs),
+    types: &[TensorType],
+) -> Vec<Value> {
+    let yes = b.open_region();
+    let results = b.inst(Op::Call, args, attrs, Some(types)).to_vec();
+    b.close_region(&results);
+    let no = b.open_region();
+    let none: Vec<Value> = types.iter().map(|ty| zeros(b, ty)).collect();
+    b.close_region(&none);
+    let placed = branch(b, Op::Cond, predicate, types, &[yes, no]);
+    b.func().inst_results(placed).to_vec()
 }

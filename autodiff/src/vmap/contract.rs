@@ -1,6 +1,8 @@
 //! Contractions over a batch: a batch axis where both operands have it, a free one where one does.
 
+use super::mask::select;
 use super::{Batch, to_front, with_axis};
+use crate::forward::zeros;
 use adfuse_ir::attrs::Ints;
 use adfuse_ir::{Attr, Attrs, Builder, Inst, Value};
 
@@ -11,6 +13,15 @@ impl Batch<'_, '_> {
         let (args, attrs, result) = (f.args(i), f.attrs(i), f.inst_results(i)[0]);
         let mapped = [self.is_mapped(args[0]), self.is_mapped(args[1])];
         let mut values = [self.values.get(b, args[0]), self.values.get(b, args[1])];
+        if let Some(mask) = self.lanes
+            && let Some(k) = (0..2).find(|&k| mapped[k] && self.shares(args[1 - k]))
+        {
+            // The derivative by what all share sums products with these, which may be infinite for an element that
+            // does not take the region: zero times infinity is NaN.
+            let ty = b.ty(values[k]).clone();
+            let zero = zeros(b, &ty);
+            values[k] = select(b, mask, zero, values[k], &ty);
+        }
         let moved = |axes: &[i64], k: usize| -> Ints {
             axes.iter().map(|a| a + i64::from(mapped[k])).collect()
         };

@@ -1,7 +1,7 @@
 //! Loops over a batch: what they carry is batched where it depends on the batch. Where the number of steps
 //! does, the loop runs as long as any element does, and an element that is done keeps its bits.
 
-use super::branch::{LaneMask, select, spread};
+use super::mask::{LaneMask, gated, select, spread};
 use super::{Batch, to_front};
 use crate::partial::converted;
 use adfuse_ir::control::{Entered, LoopBuilder, LoopRoles, while_loop};
@@ -61,6 +61,8 @@ impl Batch<'_, '_> {
         let differs = self.is_mapped(condition);
         let carry = self.as_in(b, f.args(i), carried);
         let types: Vec<TensorType> = carried.iter().map(|&v| self.new_type(v)).collect();
+        // It stops for elements that do not take the region that it is in.
+        let entered = self.lanes.filter(|_| !differs).map(|mask| mask.any(b));
         let mut regions = [test, body];
         for (r, new) in [test, body].into_iter().zip(&mut regions) {
             *new = b.open_region();
@@ -69,8 +71,11 @@ impl Batch<'_, '_> {
                 self.enter(b, &f.region(test).params, &params);
                 self.insts(b, i, test)?;
                 let own = self.values.get(b, condition);
-                let any = Attrs::none().with_ints("axes", [0]);
-                vec![if differs { b.op_with(Op::ReduceOr, &[own], any) } else { own }]
+                vec![if differs {
+                    self.conjoined(b, LaneMask { own, taken: true }).any(b)
+                } else {
+                    entered.map_or(own, |entered| b.op(Op::And, &[own, entered]))
+                }]
             } else if differs {
                 self.enter(b, &f.region(test).params, &params);
                 self.insts(b, i, test)?;
@@ -100,13 +105,16 @@ impl Batch<'_, '_> {
         mask: LaneMask,
     ) -> Result<Vec<Value>, Diagnostic> {
         let f = self.f;
+        let mask = self.conjoined(b, mask);
         for (&old, &new) in carried.iter().zip(params) {
             let float = f.ty(old).dtype.is_float();
-            let entered = if float { self.gated(b, new, true, mask) } else { new };
+            let entered = if float { gated(b, new, true, mask) } else { new };
             self.values.set(old, entered);
         }
         let outer = self.entered(b, i, region, mask);
+        let lanes = self.lanes.replace(mask);
         self.insts(b, i, region)?;
+        self.lanes = lanes;
         for (old, new) in outer {
             self.values.set(old, new);
         }
@@ -205,6 +213,13 @@ impl Batch<'_, '_> {
             _ => (None, lead[0]),
         };
         let ty = b.ty(trips).clone();
+        let trips = match self.lanes {
+            Some(mask) => {
+                let none = b.literal(&ty, Literal::zero(ty.dtype));
+                select(b, mask, none, trips, &ty)
+            }
+            None => trips,
+        };
         let most = b.op_with(Op::ReduceMax, &[trips], Attrs::none().with_ints("axes", [0]));
         let down = roles.step(f, step);
         let up = back.map(|r| roles.back(f, r));
@@ -227,7 +242,7 @@ impl Batch<'_, '_> {
             let mask = self.index(b, (up.index, p.index), from, trips);
             for (&old, &new) in up.carry.iter().zip(&p.carry) {
                 let float = f.ty(old).dtype.is_float();
-                let entered = if float { self.gated(b, new, true, mask) } else { new };
+                let entered = if float { gated(b, new, true, mask) } else { new };
                 self.values.set(old, entered);
             }
             let next = self.masked(b, i, back, (&up.up, &p.up), mask)?;

@@ -13,6 +13,7 @@ mod contract;
 mod flow;
 mod indirect;
 mod loops;
+mod mask;
 mod source;
 mod update;
 mod view;
@@ -28,6 +29,7 @@ use adfuse_ir::{
     TensorType, Value, ValueDef,
 };
 use cranelift_entity::EntitySet;
+use mask::{LaneMask, gated};
 
 /// What becomes of bits that a program draws from a seed and an offset which all elements share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,7 +101,7 @@ fn body(
         b.func_mut().symbols.push(s);
     }
     let (values, least) = (Copier::new(f), Phase::PRIMAL);
-    let mut batch = Batch { module, f, batching, mapped, values, least, callees };
+    let mut batch = Batch { module, f, batching, mapped, values, least, lanes: None, callees };
     for (&p, &axis) in f.params().iter().zip(&batching.params) {
         let Some(axis) = axis else {
             let new = b.param(f.ty(p).clone(), f.name_of(p));
@@ -231,6 +233,8 @@ struct Batch<'f, 'c> {
     values: Copier<'f>,
     /// No instruction is placed in a phase before this.
     least: Phase,
+    /// The elements that take the region under way, where not all do.
+    lanes: Option<LaneMask>,
     callees: &'c mut Callees,
 }
 
@@ -265,10 +269,23 @@ impl<'f> Batch<'f, '_> {
     fn at_axis(&mut self, b: &mut Builder, old: Value, axis: usize) -> Value {
         let new = self.values.get(b, old);
         if self.is_mapped(old) {
-            from_front(b, new, axis)
-        } else {
-            repeated(b, new, axis, self.size())
+            return from_front(b, new, axis);
         }
+        match self.lanes {
+            // Derivatives pass for the elements that take the region alone: for another, one may be infinite.
+            Some(mask) if self.shares(old) => {
+                let all = repeated(b, new, 0, self.size());
+                let gated = gated(b, all, true, mask);
+                from_front(b, gated, axis)
+            }
+            _ => repeated(b, new, axis, self.size()),
+        }
+    }
+
+    /// Whether a derivative may pass to a value that all elements share.
+    fn shares(&self, old: Value) -> bool {
+        let float = self.f.ty(old).dtype.is_float();
+        float && !self.is_mapped(old) && self.f.literal(old).is_none()
     }
 
     fn inst(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
@@ -294,7 +311,7 @@ impl<'f> Batch<'f, '_> {
             within(&self.type_of(r))
                 .map_err(|why| self.error(i, Kind::Limit, format!("batched: {why}")))?;
         }
-        let out = match body {
+        let mut out = match body {
             Body::Map(_) => self.map(b, i),
             Body::View(_) => self.view(b, i)?,
             Body::Reduce(_) | Body::Scan(_) => self.shifted(b, i)?,
@@ -311,6 +328,17 @@ impl<'f> Batch<'f, '_> {
         if let Some(d) = b.error() {
             let m = format!("`{}` has no batched form here: {}", f.op(i), d.message);
             return Err(self.error(i, Kind::Unsupported, m));
+        }
+        if let Some(mask) = self.lanes
+            && !matches!(body, Body::Map(_))
+            && f.args(i).iter().any(|&a| self.shares(a))
+        {
+            // What all share is not repeated here, so the cotangents that are summed for it are cleared.
+            for (&old, new) in f.inst_results(i).iter().zip(&mut out) {
+                if f.ty(old).dtype.is_float() {
+                    *new = gated(b, *new, true, mask);
+                }
+            }
         }
         for (&old, &new) in f.inst_results(i).iter().zip(&out) {
             if b.func().name_of(new).is_none() && b.func().literal(new).is_none() {
@@ -329,6 +357,14 @@ impl<'f> Batch<'f, '_> {
             let m = format!("all elements of the batch would share what `{}` draws", f.op(i));
             let hint = "map its seed or its offset, or ask for the same bits";
             return Err(self.error(i, Kind::Unsupported, m).hint(hint));
+        }
+        if let Some(mask) = self.lanes
+            && f.op(i) == Op::Call
+            && self.has_while(f.attrs(i).text("func"))
+            && !f.has_effect(i)
+        {
+            self.shared_call(b, i, mask);
+            return Ok(());
         }
         let new = self.values.inst(b, i);
         b.func_mut().set_phase(new, self.phase(i));

@@ -23,12 +23,14 @@ pub(super) struct FuncAst {
     pub(super) body: BlockAst,
 }
 
-/// `custom_jvp(@f)` or `custom_vjp(@fwd, @bwd)`.
+/// `custom_jvp(@f)`, `custom_vjp(@fwd, @bwd)` or `custom_root(@f)`.
 pub(super) enum RuleAst {
     /// The rule's name.
     Jvp(Span),
     /// The names of both halves.
     Vjp(Span, Span),
+    /// The residual's name.
+    Root(Span),
 }
 
 /// `%name: type`

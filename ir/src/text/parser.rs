@@ -239,21 +239,24 @@ impl<'s, 'a> Parser<'s, 'a> {
     }
 
     fn rule(&mut self) -> Parsed<Option<RuleAst>> {
-        let jvp = self.at_word("custom_jvp");
-        if !jvp && !self.at_word("custom_vjp") {
+        let words = ["custom_jvp", "custom_vjp", "custom_root"];
+        let Some(word) = words.into_iter().find(|word| self.at_word(word)) else {
             if self.tok.kind == Tok::Ident {
-                return Err(self.unexpected("`{`, `custom_jvp(..)` or `custom_vjp(..)`"));
+                let wanted = "`{`, `custom_jvp(..)`, `custom_vjp(..)` or `custom_root(..)`";
+                return Err(self.unexpected(wanted));
             }
             return Ok(None);
-        }
+        };
         self.bump();
         self.expect_punct(b'(')?;
         let first = self.expect(Tok::Func, "the rule's function, as `@f`")?;
-        let rule = if jvp {
-            RuleAst::Jvp(first)
-        } else {
-            self.expect_punct(b',')?;
-            RuleAst::Vjp(first, self.expect(Tok::Func, "the backward function, as `@f`")?)
+        let rule = match word {
+            "custom_jvp" => RuleAst::Jvp(first),
+            "custom_root" => RuleAst::Root(first),
+            _ => {
+                self.expect_punct(b',')?;
+                RuleAst::Vjp(first, self.expect(Tok::Func, "the backward function, as `@f`")?)
+            }
         };
         self.expect_punct(b')')?;
         Ok(Some(rule))

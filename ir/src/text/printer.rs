@@ -100,6 +100,9 @@ impl<'f> Printer<'f> {
             Some(CustomRule::Vjp(fwd, bwd)) => {
                 self.put(format_args!(" custom_vjp(@{fwd}, @{bwd})"));
             }
+            Some(CustomRule::Root(residual)) => {
+                self.put(format_args!(" custom_root(@{residual})"));
+            }
             None => {}
         }
         self.block(f.body(), "return");

@@ -70,6 +70,7 @@ impl<'s, 'a> Resolver<'s, 'a> {
         let rule = ast.rule.as_ref().map(|rule| match *rule {
             RuleAst::Jvp(f) => CustomRule::Jvp(name(f)),
             RuleAst::Vjp(fwd, bwd) => CustomRule::Vjp(name(fwd), name(bwd)),
+            RuleAst::Root(f) => CustomRule::Root(name(f)),
         });
         self.builder.func_mut().rule = rule;
         let values = self.block(&ast.body, &ast.body, Slots::Checked(results.as_deref()));

@@ -2,6 +2,7 @@
 //! Hessians, linear functions turned around, and rules that keep their meaning.
 
 mod nothing;
+mod roots;
 mod rules;
 
 use crate::common::programs::decode;

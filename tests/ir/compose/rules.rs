@@ -84,3 +84,38 @@ fn rules_in_rules_keep_their_meaning_at_every_order() {
         assert_eq!(value(batched, &[pair, scalar(3.0), ones])[2..], [45.0, 45.0]);
     }
 }
+
+/// A rule is handed zeros for the operands that do not move: what it makes of them alone is zero, which neither
+/// stands in the way of a transposition nor is computed.
+#[test]
+fn rules_take_tangents_that_are_zero() {
+    let rules = [
+        "%0 = mul %s, %y : f64[] %1 = mul %t, %x : f64[] %dz = add %0, %1 : f64[]",
+        // Zero times infinity.
+        "%0 = mul %s, %y : f64[] %1 = div %t, 0.0 : f64[] %dz = add %0, %1 : f64[]",
+        "%k, %l = fori 0, 3, %s, %t : f64[], f64[] body(%i: i64[], %u: f64[], %v: f64[]) {
+           %2 = add %v, %v : f64[] %3 = add %u, %2 : f64[] yield %3, %v
+         }
+         %0 = mul %k, %y : f64[] %dz = add %0, %l : f64[]",
+        "%p = gt %y, 0.0 : bool[]
+         %k = cond %p : f64[] then { %2 = add %s, %t : f64[] yield %2 } else { yield %t }
+         %dz = mul %k, %y : f64[]",
+    ];
+    for rule in rules {
+        let module = program(&format!(
+            "func @f(%x: f64[], %y: f64[]) -> f64[] {{
+               %0 = call %x, %y {{func = @times}} : f64[] return %0 }}
+             func @times(%x: f64[], %y: f64[]) -> f64[] custom_jvp(@times.jvp) {{
+               %0 = mul %x, %y : f64[] return %0 }}
+             func @times.jvp(%x: f64[], %y: f64[], %s: f64[], %t: f64[]) -> (f64[], f64[]) {{
+               %z = mul %x, %y : f64[] {rule} return %z, %dz }}"
+        ));
+        let at = [scalar(1.5), scalar(2.5)];
+        let f = || Derived::new(&module, first(&module));
+        let reverse = f().grad(&[0]).and_then(Derived::finish).unwrap_or_else(|d| panic!("{d}"));
+        assert_eq!(numbers(&evaluate(&reverse, &at).expect("runs")), [2.5], "{rule}");
+        let forward = f().jvp(&[0]).and_then(Derived::finish).expect("forward");
+        let with = [at[0].clone(), at[1].clone(), scalar(1.0)];
+        assert_eq!(numbers(&evaluate(&forward, &with).expect("runs"))[1], 2.5, "{rule}");
+    }
+}

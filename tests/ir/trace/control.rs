@@ -149,3 +149,81 @@ fn what_a_closure_makes_stays_in_it() {
     });
     assert_eq!(d.kind, Kind::Dominance);
 }
+
+/// A root comes along as a function with its rule, wherever it is found: derivatives are those of the root.
+#[test]
+fn a_root_is_differentiated_by_its_residual() {
+    // x^3 = a b, by Newton steps in loops over elements of b; the guess has no part in it.
+    let f = trace("f", |t| {
+        let (a, bs, guess) =
+            (t.input("a", f64s([])), t.input("bs", f64s([2])), t.input("guess", f64s([])));
+        let zero = t.full(f64s([]), 0.0);
+        let (sum, ()) = t.scan(zero, bs, |sum, b| {
+            let cube = |x: &Tensor| x.powi(3) - &a * &b;
+            let newton = |x: Tensor| {
+                t.while_loop(
+                    x,
+                    |x| cube(&x).abs().gt(1e-13),
+                    |x| &x - cube(&x) / (x.square() * 3.0),
+                )
+            };
+            (sum + t.custom_root(guess.clone(), newton, |x| cube(&x)), ())
+        });
+        let two = t.custom_root(
+            [guess.clone(), guess],
+            |[_, y]| [&a * 1.0, y * 0.0],
+            |[x, y]| [x - &a, y],
+        );
+        sum * &two[0]
+    })
+    .expect("the closures are right");
+    let module = Module::single(f.clone());
+    let text = module.to_string();
+    assert_eq!(adfuse::ir::text::parse(&text).expect("it reads back").to_string(), text);
+    assert!(
+        text.contains("@f.root0.residual") && text.contains("custom_root(@f.root1.residual)"),
+        "{text}"
+    );
+    let args = [scalar(1.5), vector(&[0.7, 2.0]), scalar(1.0)];
+    let roots = |p: f64| 1.05f64.powf(p) + 3.0f64.powf(p);
+    let third = 1.0 / 3.0;
+    // y = a (r0 + r1), r = (a b)^(1/3): dy/da = (r0 + r1) 4/3, dy/db = a^2 / 3 (a b)^(-2/3).
+    let back = value_and_grad(&module, &f, &[0, 1, 2]).expect("reverses");
+    let [y, da, db, dg] = values::<4>(&back, &args);
+    assert_abs_diff_eq!(y[0], 1.5 * roots(third), epsilon = 1e-12);
+    assert_abs_diff_eq!(da[0], 4.0 / 3.0 * roots(third), epsilon = 1e-12);
+    assert_abs_diff_eq!(db[0], 0.75 * 1.05f64.powf(-2.0 * third), epsilon = 1e-12);
+    assert_eq!(dg, [0.0]);
+    let twice = Derived::new(&module, &f).grad(&[0]).and_then(|g| g.jvp(&[0]));
+    let twice = twice.and_then(Derived::finish).expect("order 2");
+    let [_, dd] = values::<2>(&twice, &[&args[..], &[scalar(1.0)]].concat());
+    assert_abs_diff_eq!(dd[0], 4.0 / 9.0 / 1.5 * roots(third), epsilon = 1e-12);
+}
+
+#[test]
+fn roots_that_do_not_fit_are_located() {
+    type Case<'a> = (&'a dyn Fn(&Tracer), &'a str);
+    let cases: [Case<'_>; 4] = [
+        (
+            &|t| drop(t.custom_root(t.full(i32s([]), 1.0), |x| x, |x| x)),
+            "a root is of float types, found [i32[]]",
+        ),
+        (&|t| t.custom_root((), |()| (), |()| ()), "a root is of float types, found []"),
+        (
+            &|t| drop(t.custom_root(t.full(f64s([2]), 1.0), |x| x.sum(&[0]), |x| x)),
+            "has the root of the same, found [f64[]]",
+        ),
+        (
+            &|t| drop(t.custom_root(t.full(f64s([2]), 1.0), |x| x, |x| x.convert(DType::F32))),
+            "has the residual of the same, found [f32[2]]",
+        ),
+    ];
+    for (body, message) in cases {
+        let d = error(|t| {
+            body(t);
+            Vec::<Tensor>::new()
+        });
+        assert!(d.message.contains(message), "{d}");
+        assert!(d.hint.as_deref().is_some_and(|h| h.contains("control.rs")), "{d}");
+    }
+}

@@ -1,0 +1,163 @@
+//! Roots in traces: closures become a function with a `custom_root` and its residual.
+//!
+//! ```
+//! use adfuse::prelude::*;
+//!
+//! // A layer whose output is its own input: z = tanh(W z + x).
+//! let f = trace("equilibrium", |t| {
+//!     let w = t.input("w", f64s([3, 3]));
+//!     let x = t.input("x", f64s([3]));
+//!     let layer = |z: &Tensor| (w.dot(z) + &x).tanh();
+//!     let start = t.full(f64s([3]), 0.0);
+//!     t.custom_root(
+//!         start,
+//!         |z| t.fori(0..50, z, |_, z| layer(&z)),
+//!         |z| &z - layer(&z),
+//!     )
+//! })?;
+//! let module = Module::single(f.clone());
+//! assert_eq!(vjp(&module, &f, &[0, 1])?.results().len(), 3);
+//! # Ok::<(), adfuse::ir::Diagnostic>(())
+//! ```
+
+use super::callee::named;
+use super::{Tensors, TraceState, Tracer, own_all, record_all};
+use crate::ir::control::{Outlined, outline};
+use crate::ir::rewrite::Copier;
+use crate::ir::{Builder, CustomRule, Function, Kind, Op, Region, TensorType, Value};
+use std::panic::Location;
+
+impl Tracer {
+    /// A root that one closure finds from a guess: where the residual, another closure, is zero. Both are traced and
+    /// may use tensors around them. Derivatives are those of the root by the implicit function theorem: they solve a
+    /// linear system with the residual's Jacobian, do not go through what `solve` does, and are none by the guess.
+    ///
+    /// For a fixed point `x = g(x)` the residual is `x - g(x)`. Guess, root and residual are of the same float types.
+    /// Where the residual depends on its unknown elementwise the system is a division; other Jacobians are dense, of
+    /// as many rows as the unknowns have elements. A singular one gives infinities or NaN.
+    #[track_caller]
+    pub fn custom_root<X: Tensors>(
+        &self,
+        guess: X,
+        solve: impl FnOnce(X) -> X,
+        residual: impl FnOnce(X) -> X,
+    ) -> X {
+        let place = Location::caller();
+        let given = guess.list();
+        let types: Vec<TensorType> = given.iter().map(|t| t.ty.clone()).collect();
+        if types.is_empty() || !types.iter().all(|t| t.dtype.is_float()) {
+            let m = format!("a root is of float types, found {types:?}");
+            self.fail(place, Kind::Usage, m);
+        }
+        let (solve, own) = self.unknowns(place, &guess, "the root", solve);
+        let (residual, also) = self.unknowns(place, &guess, "the residual", residual);
+        let own = own
+            && also
+            && own_all(&self.state, &given.iter().collect::<Vec<_>>(), place, "a guess");
+        let mut out = record_all(&self.state, &types, |s| {
+            if !own || s.error.is_some() {
+                return None;
+            }
+            let guess: Vec<Value> = given.iter().map(|t| t.value).collect();
+            s.b.set_phase(s.phase(&given.iter().collect::<Vec<_>>()));
+            Some(s.root(&guess, &types, solve?, residual?))
+        })
+        .into_iter();
+        guess.rebuild(&mut out)
+    }
+
+    /// The region of a closure that is entered with and gives values of these types, and whether they are its own.
+    fn unknowns<X: Tensors>(
+        &self,
+        place: &Location<'_>,
+        guess: &X,
+        what: &str,
+        body: impl FnOnce(X) -> X,
+    ) -> (Option<Region>, bool) {
+        let types: Vec<TensorType> = guess.list().iter().map(|t| t.ty.clone()).collect();
+        let (region, mut params) = self.opened(&types);
+        let ends = body(guess.rebuild(&mut params)).list();
+        let found: Vec<TensorType> = ends.iter().map(|t| t.ty.clone()).collect();
+        if found != types {
+            let m = format!("a guess of types {types:?} has {what} of the same, found {found:?}");
+            self.fail(place, Kind::Shape, m);
+        }
+        let own = own_all(&self.state, &ends.iter().collect::<Vec<_>>(), place, what);
+        self.closed(region, &ends);
+        (region, own)
+    }
+}
+
+impl TraceState {
+    /// A call of the function that finds the root, which comes along with its residual.
+    fn root(
+        &mut self,
+        guess: &[Value],
+        types: &[TensorType],
+        solve: Region,
+        residual: Region,
+    ) -> Vec<Value> {
+        let [solve, residual] = [solve, residual].map(|r| outline(self.b.func(), r));
+        let mut around = solve.captures.clone();
+        around.extend(residual.captures.iter().filter(|v| !solve.captures.contains(v)));
+        let name = self.fresh(&format!("{}.root", self.b.func().name));
+        let told = format!("{name}.residual");
+        let f = self.b.func();
+        let captured: Vec<Captured> =
+            around.iter().map(|&v| (v, f.ty(v).clone(), f.name_of(v).map(Into::into))).collect();
+        let mut root = function(&name, &[types], &captured, &solve);
+        root.rule = Some(CustomRule::Root(told.clone()));
+        // The residual takes the unknowns, then what the function takes.
+        let residual = function(&told, &[types, types], &captured, &residual);
+        let args = [guess, &around].concat();
+        let attrs = named(&root);
+        self.callees.extend([root, residual]);
+        self.b.inst(Op::Call, &args, attrs, Some(types)).to_vec()
+    }
+
+    /// A name that no function of the trace has.
+    fn fresh(&self, wanted: &str) -> String {
+        let taken = |name: &str| self.callees.iter().any(|f| f.name == name);
+        let mut k = 0;
+        loop {
+            let name = format!("{wanted}{k}");
+            if !taken(&name) && !taken(&format!("{name}.residual")) {
+                return name;
+            }
+            k += 1;
+        }
+    }
+}
+
+/// A value around a region, with its type and name.
+type Captured = (Value, TensorType, Option<String>);
+
+/// A region as a function of values of the types `leading`, the first of which it is entered with, and of those `around` it.
+fn function(
+    name: &str,
+    leading: &[&[TensorType]],
+    around: &[Captured],
+    region: &Outlined,
+) -> Function {
+    let mut b = Builder::new(name);
+    b.func_mut().symbols = region.func.symbols.clone();
+    let leading: Vec<Value> = leading.concat().into_iter().map(|ty| b.param(ty, None)).collect();
+    let mut copier = Copier::new(&region.func);
+    let (captured, entered) = region.func.params().split_at(region.captures.len());
+    for (&p, &v) in entered.iter().zip(&leading) {
+        copier.set(p, v);
+    }
+    for (v, ty, name) in around {
+        let new = b.param(ty.clone(), name.as_deref());
+        if let Some(k) = region.captures.iter().position(|c| c == v) {
+            copier.set(captured[k], new);
+        }
+    }
+    for &i in region.func.body_insts() {
+        copier.inst(&mut b, i);
+    }
+    let results: Vec<Value> =
+        region.func.results().iter().map(|&v| copier.get(&mut b, v)).collect();
+    b.set_results(&results);
+    b.finish().expect("a copy of checked instructions fits")
+}
