@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::planning::PlanRequest;
 use crate::streams::Streams;
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{CompiledSweep, CpuExecutable, Trace, Vectors};
+use adfuse::backends::cpu::{CompiledSweep, Trace, Vectors};
 use adfuse::engine::{Compiled, Cpu};
 use adfuse::fusion::{Cost, Effort, Ops, Plan, cost};
 use adfuse::ir::Diagnostic;
@@ -59,13 +59,11 @@ impl Subject {
         let cpu = Cpu { plan, threads, vectors, ..Cpu::default() };
         // Here it has a place in the text.
         cpu.functions.check(&ready.function).map_err(wrong)?;
-        let (memory, layout) = cpu.layout(&program).map_err(wrong)?;
         clock.end("plan");
-        let executable = CpuExecutable::compile(&program, &layout, cpu.options()).map_err(wrong)?;
-        clock.end("codegen");
-        map_for_profilers(&executable, streams);
         let cost = cost(&program, &ready.options.device);
-        let made = Compiled { program, memory, executable: executable.into() };
+        let made = cpu.of_program(program).map_err(wrong)?;
+        clock.end("codegen");
+        map_for_profilers(&*made.executable, streams);
         Ok(Subject { effort: name, made, cost, clock, outputs: Vec::new() })
     }
 
