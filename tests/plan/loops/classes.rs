@@ -13,7 +13,7 @@ struct ResidualCase {
 }
 
 const CASES: &[ResidualCase] = &[
-    // A carry that never changes, and a capture, are read where they are: not a stack of as many as there are steps.
+    // A carry that never changes, and a capture, are read where they are.
     ResidualCase {
         text: "func @f(%h: f32[3], %w: f32[3,3], %b: f32[3], %xs: f32[50,3]) -> f32[3] {
            %c, %u = scan %h, %w, %xs {carry = 2} : f32[3], f32[3,3] body(%s: f32[3], %v: f32[3,3], %x: f32[3]) {

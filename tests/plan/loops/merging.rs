@@ -50,6 +50,17 @@ const CASES: &[MergeCase] = &[
         loops: [1, 0],
         carries: 2,
     },
+    // They stay equal for a step, until what they read parts.
+    MergeCase {
+        text: "func @f(%h: f32[2], %g: f32[2]) -> (f32[2], f32[2], f32[2], f32[2]) {
+           %a, %b, %c, %d = scan %h, %h, %g, %g {carry = 4, length = 5} : f32[2], f32[2], f32[2], f32[2]
+             body(%p: f32[2], %q: f32[2], %r: f32[2], %s: f32[2]) {
+               %n = mul %p, %p : f32[2] %m = add %q, %p : f32[2] %o = add %r, %p : f32[2] %t = add %s, %q : f32[2]
+               yield %n, %m, %o, %t }
+           return %a, %b, %c, %d }",
+        loops: [1, 0],
+        carries: 4,
+    },
     // A carry that never changes, one that nothing reads, and one that only another of that kind reads.
     MergeCase {
         text: "func @f(%h: f32[2], %w: f32[2]) -> (f32[2], f32[2]) {
@@ -90,7 +101,16 @@ const CASES: &[MergeCase] = &[
         loops: [0, 1],
         carries: 0,
     },
-    // The second begins with what the first ends with; in other directions; of other lengths; nothing in common.
+    // The second reads what the first ends with; scans it; in other directions; of other lengths; nothing in common.
+    MergeCase {
+        text: "func @f(%h: f32[2], %xs: f32[4,2]) -> f32[4,2] {
+           %c = scan %h, %xs {carry = 1} : f32[2] body(%s: f32[2], %x: f32[2]) { %n = mul %s, %x : f32[2] yield %n }
+           %e = exp %c : f32[2]
+           %d, %ys = scan %h, %xs {carry = 1} : f32[2], f32[4,2] body(%s: f32[2], %x: f32[2]) { %n = mul %s, %x : f32[2] %y = mul %n, %e : f32[2] yield %n, %y }
+           return %ys }",
+        loops: [2, 0],
+        carries: 2,
+    },
     MergeCase {
         text: "func @f(%h: f32[2], %xs: f32[4,2]) -> f32[2] {
            %c = scan %h, %xs {carry = 1} : f32[2] body(%s: f32[2], %x: f32[2]) { %n = mul %s, %x : f32[2] yield %n }
@@ -179,6 +199,34 @@ fn loops_with_a_carry_in_common_are_one() {
     }
 }
 
+/// What does not change is computed before the loop, from inner loops too; views of it stay where they are read.
+#[test]
+fn invariants_are_computed_before_loops() {
+    let (module, f) = program(
+        "func @f(%h: f32[2], %w: f32[]) -> f32[2] {
+           %a = scan %h {carry = 1, length = 4} : f32[2] body(%s: f32[2]) {
+             %k = sin %s : f32[2]
+             %c = scan %s {carry = 1, length = 3} : f32[2] body(%t: f32[2]) {
+               %e = exp %w : f32[] %d = broadcast_in_dim %e {dims = []} : f32[2]
+               %l = exp %k : f32[2] %n = mul %t, %d : f32[2] %m = mul %n, %l : f32[2] yield %m }
+             yield %c }
+           return %a }",
+    );
+    let f = prepared(&module, &f);
+    let g = keeps_bits(&f, 0).unwrap_or_else(|e| panic!("{e}"));
+    let within = |depth: usize| -> Vec<Op> {
+        let mut at = g.body();
+        for _ in 0..depth {
+            let inner = g.region(at).insts.iter().find(|&&i| g.op(i) == Op::Scan);
+            at = g.inst(*inner.expect("a loop")).regions[0];
+        }
+        g.region(at).insts.iter().map(|&i| g.op(i)).collect()
+    };
+    assert_eq!(within(0), [Op::Exp, Op::Scan], "{g}");
+    assert_eq!(within(1), [Op::Sin, Op::Exp, Op::Scan], "{g}");
+    assert_eq!(within(2), [Op::BroadcastInDim, Op::Mul, Op::Mul], "{g}");
+}
+
 /// Effects stay, in their order and as often.
 #[test]
 fn loops_with_effects_stay() {
@@ -186,4 +234,23 @@ fn loops_with_effects_stay() {
     let f = module.find("printed").expect("is there");
     let g = merge_loops(f).expect("is copied");
     assert_eq!(g.to_string(), f.to_string());
+}
+
+/// A loop over a symbol is not stacked, and its carries are merged where extents of elements are symbols.
+#[test]
+fn symbols_stay() {
+    let (module, f) = program(
+        "func @f<n>(%h: f32[n], %xs: f32[n,2], %ws: f32[3,n]) -> (f32[n], f32[2]) {
+           %a, %b = scan %h, %h, %ws {carry = 2} : f32[n], f32[n] body(%s: f32[n], %t: f32[n], %w: f32[n]) {
+             %p = mul %s, %w : f32[n] %q = mul %t, %w : f32[n] yield %p, %q }
+           %c = scan 1.0, %xs {carry = 1} : f32[2] body(%s: f32[2], %x: f32[2]) { %p = mul %s, %x : f32[2] yield %p }
+           %r = add %a, %b : f32[n] return %r, %c }",
+    );
+    let g = reversed(&module, &f);
+    assert_eq!(loop_residuals(&g).expect("is looked at"), []);
+    let stacked = stack_residuals(&g, &|_| true).expect("is copied");
+    assert_eq!(count(&stacked, Op::Adjoint), 2, "{stacked}");
+    let merged = merge_loops(&stacked).expect("merges");
+    verify(&Module::single(merged.clone())).unwrap_or_else(|e| panic!("{}\n{merged}", e[0]));
+    assert!(merged.to_string().contains("scan %h, %ws {carry = 1}"), "{merged}");
 }
