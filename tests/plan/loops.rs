@@ -5,15 +5,14 @@ use crate::common::random::programs;
 use adfuse::autodiff::{differentiable, vjp};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
-use adfuse::fusion::{
-    LoopResiduals, ResidualClass, loop_residuals, merge_loops, prepare, stack_residuals,
-};
+use adfuse::fusion::{LoopResiduals, loop_residuals, merge_loops, prepare, stack_residuals};
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Literal, Module, Op, TensorType, verify};
 use adfuse::sample::{rng, sample};
 
 mod classes;
+mod merging;
 
 fn program(text: &str) -> (Module, Function) {
     let module = parse(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
