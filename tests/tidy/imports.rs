@@ -52,7 +52,7 @@ const ARROWS: &[(&str, &str, &[&str])] = &[
     (
         "fusion",
         "remat",
-        &["plan", "analysis", "prepass", "fuse", "lower", "cost", "memory", "search"],
+        &["plan", "analysis", "prepass", "loops", "fuse", "lower", "cost", "memory", "search"],
     ),
     ("fusion", "explain", &["plan", "analysis", "fuse", "lower", "cost"]),
     ("backends", "reference", &["runtime"]),

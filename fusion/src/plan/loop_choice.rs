@@ -7,7 +7,7 @@ use std::fmt;
 pub enum LoopChoice {
     /// Residuals of all steps are stacked.
     Stack,
-    /// The carries are kept at so many steps at a time, and the steps between are computed again.
+    /// The carries are kept at this many steps at a time, and the steps between are computed again.
     Checkpoints(u64),
 }
 

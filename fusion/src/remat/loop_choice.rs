@@ -46,7 +46,7 @@ struct WayBack {
 }
 
 /// Decides how the ways back over the loops of a [prepared](crate::prepare()) function get what they need of each step,
-/// for a budget of so many bytes if there is one.
+/// for a budget of this many bytes if there is one.
 ///
 /// A number of checkpoints that the program gives (the attribute `checkpoints`) stays.
 ///
