@@ -39,7 +39,7 @@ pub use memory::residuals::saved_bytes;
 pub use memory::residuals::stored_bytes;
 pub use memory::{ALIGN, Memory, memory, memory_apart, memory_beside};
 pub use plan::blocks::block_function;
-pub use plan::loop_choice::LoopChoice;
+pub use plan::loop_choice::{LoopChoice, StackGoal};
 pub use plan::lossy::{ErrorBound as LossyBound, Lossy, LossyCopy, Narrow, lossy_copies};
 pub use plan::machine_model::MachineModel;
 pub use plan::names::value_named;

@@ -43,7 +43,7 @@ const MOST_FILES: usize = 4;
 const ARROWS: &[(&str, &str, &[&str])] = &[
     ("fusion", "analysis", &["plan"]),
     ("fusion", "prepass", &["plan", "analysis"]),
-    ("fusion", "loops", &["analysis"]),
+    ("fusion", "loops", &["plan", "analysis"]),
     ("fusion", "fuse", &["plan", "analysis"]),
     ("fusion", "lower", &["plan", "analysis", "fuse"]),
     ("fusion", "cost", &["plan"]),

@@ -140,7 +140,7 @@ fn reversed_in(text: &str, wrt: &[usize]) -> Function {
 fn residuals_are_in_their_classes() {
     for (n, case) in CASES.iter().enumerate() {
         let g = reversed_in(case.text, case.wrt);
-        let loops = loop_residuals(&g).expect("is known");
+        let loops = loop_residuals(&g, StackGoal::Time).expect("is known");
         assert_eq!(classes(&loops), case.residuals, "case {n}\n{g}");
         let bytes: u64 = loops.iter().map(LoopResiduals::bytes).sum();
         assert_eq!(bytes, case.bytes, "case {n}");
@@ -194,7 +194,7 @@ fn a_step_of_many_values_stacks_the_few_that_it_begins_with() {
         ),
         &[0, 1],
     );
-    let loops = loop_residuals(&g).expect("is known");
+    let loops = loop_residuals(&g, StackGoal::Time).expect("is known");
     let all = &loops[0];
     let read = all.residuals.len();
     let stacked = all.residuals.iter().filter(|r| r.bits_per_step() > 0).count();
@@ -215,12 +215,17 @@ fn a_batch_has_the_residuals_of_its_elements() {
         let batched = vmap(&module, &g, &batching).unwrap_or_else(|e| panic!("{e}\n{g}"));
         let batched = prepared(&Module::single(batched.clone()), &batched);
         let bytes = |f: &Function| -> u64 {
-            loop_residuals(f).expect("is known").iter().map(LoopResiduals::bytes).sum()
+            loop_residuals(f, StackGoal::Time)
+                .expect("is known")
+                .iter()
+                .map(LoopResiduals::bytes)
+                .sum()
         };
         assert_eq!(bytes(&batched), 5 * bytes(&g), "{batched}");
         keeps_bits(&batched, 0).unwrap_or_else(|e| panic!("{e}"));
         // The other way round: a batch of the two loops is two loops.
-        let two = merge_loops(&stack_residuals(&g, &|_| true).expect("stacks")).expect("merges");
+        let two = merge_loops(&stack_residuals(&g, &|_| Some(StackGoal::Time)).expect("stacks"))
+            .expect("merges");
         let over = vmap(&Module::single(two.clone()), &two, &batching).expect("is batched");
         assert_eq!(count(&over, Op::Scan), count(&two, Op::Scan), "{over}");
         assert_eq!(count(&over, Op::Adjoint), 0);
@@ -250,14 +255,14 @@ fn no_step_is_computed_twice() {
     // Two products on the way forward; two for the cotangents and two for the weights on the way back.
     assert_eq!(count(&merged, Op::DotGeneral), 6, "{merged}");
     // Both carries and the four gates are stacked; what follows from them elementwise is computed again.
-    let loops = loop_residuals(&g).expect("is known");
+    let loops = loop_residuals(&g, StackGoal::Time).expect("is known");
     assert_eq!(loops[0].bytes_per_step(), 6 * 32 * 4, "{}", loops[0]);
 }
 
 #[test]
 fn residuals_have_a_text() {
     let g = reversed_in(include_str!("../../filetests/grad/scan.ir"), &[0, 1, 2]);
-    let loops = loop_residuals(&g).expect("is known");
+    let loops = loop_residuals(&g, StackGoal::Time).expect("is known");
     let text: String = loops.iter().map(ToString::to_string).collect();
     assert_eq!(
         text,

@@ -247,8 +247,8 @@ fn symbols_stay() {
            %r = add %a, %b : f32[n] return %r, %c }",
     );
     let g = reversed(&module, &f);
-    assert_eq!(loop_residuals(&g).expect("is looked at"), []);
-    let stacked = stack_residuals(&g, &|_| true).expect("is copied");
+    assert_eq!(loop_residuals(&g, StackGoal::Time).expect("is looked at"), []);
+    let stacked = stack_residuals(&g, &|_| Some(StackGoal::Time)).expect("is copied");
     assert_eq!(count(&stacked, Op::Adjoint), 2, "{stacked}");
     let merged = merge_loops(&stacked).expect("merges");
     verify(&Module::single(merged.clone())).unwrap_or_else(|e| panic!("{}\n{merged}", e[0]));
