@@ -66,15 +66,11 @@ pub(crate) fn adaptive() -> Result<Traced, Diagnostic> {
         let mu = t.input("mu", scalar());
         let start = t.input("start", f64s([2])).split(&[1; 2], 0);
         let mu = mu.reshape([1]);
-        let slope = |s: &[Tensor; 2]| {
-            [s[1].clone(), &mu * (1.0 - s[0].square()) * &s[1] - &s[0]]
-        };
+        let slope = |s: &[Tensor; 2]| [s[1].clone(), &mu * (1.0 - s[0].square()) * &s[1] - &s[0]];
         let time = t.full(f64s([1]), 0.0);
         let first = t.full(f64s([1]), 0.05);
         let state = [start[0].clone(), start[1].clone()];
-        let more = |(time, _, _): (Tensor, Tensor, [Tensor; 2])| {
-            (END - time).gt(1e-12).reshape([])
-        };
+        let more = |(time, _, _): (Tensor, Tensor, [Tensor; 2])| (END - time).gt(1e-12).reshape([]);
         let (_, _, last) = t.while_loop((time, first, state), more, |(time, wanted, state)| {
             let h = wanted.min(END - &time);
             // What weights of the stages so far make of one coordinate.

@@ -118,11 +118,7 @@ pub(crate) fn all() -> Vec<LoopProgram> {
         LoopProgram::new(
             image([4, 6]),
             &[0, 1],
-            vec![
-                one(0.9),
-                input(&[3], 1.0, 0.2, 0.1),
-                input(&[24], 7.0, 0.3, 0.5),
-            ],
+            vec![one(0.9), input(&[3], 1.0, 0.2, 0.1), input(&[24], 7.0, 0.3, 0.5)],
         ),
     ];
     assert!(programs.iter().map(|p| p.name).eq(NAMES), "the list of names is that of programs");

@@ -4,12 +4,7 @@ use adfuse::prelude::*;
 
 /// An LSTM over a sequence: the loss is the sum of squares of the last state. Parameters are `wx` and `wh`,
 /// `[units, 4 units]`, `b`, `[4 units]`, and the sequence `xs`, `[steps, batch, units]`.
-pub(crate) fn lstm(
-    dtype: DType,
-    batch: u64,
-    units: u64,
-    steps: u64,
-) -> Result<Traced, Diagnostic> {
+pub(crate) fn lstm(dtype: DType, batch: u64, units: u64, steps: u64) -> Result<Traced, Diagnostic> {
     let of = |dims: &[u64]| TensorType::of(dtype, dims);
     trace("lstm", |t| {
         let wx = t.input("wx", of(&[units, 4 * units]));

@@ -4,7 +4,7 @@
 #[path = "../../benches/loops/mod.rs"]
 mod programs;
 
-use crate::common::parallel;
+use crate::common::{parallel, thorough};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Evaluator, Silent, run};
 use adfuse::engine::{Cpu, Session, Settings};
@@ -18,6 +18,9 @@ use std::sync::Arc;
 fn cpu(threads: usize) -> Cpu {
     Cpu { threads, ..Cpu::default() }
 }
+
+/// Instructions from which on the whole path to a budget is taken by `scripts/thorough` alone.
+const LONG: usize = 300;
 
 /// The value and the gradients of a program.
 fn derived(program: &LoopProgram) -> Function {
@@ -34,12 +37,26 @@ fn computed(engine: &Cpu, f: &Function, args: &[Array]) -> Result<(Vec<Array>, u
     Ok((found, peak))
 }
 
-/// The least bytes that any plan takes.
-fn least(f: &Function) -> Result<u64, Diagnostic> {
-    let tight = Cpu { mem_budget: Some(0), ..cpu(1) };
-    let narrowed = tight.narrowed(&prepare(&Module::single(f.clone()), f)?)?;
-    let frontier = plan_frontier(&narrowed.function, &tight.plan, &tight)?;
-    Ok(frontier.points().iter().map(|p| p.peak).min().expect("a plan"))
+/// Runs plans of the frontier of the smallest budget: the one that takes least, one between, and the fastest. The least
+/// and the most bytes of them.
+fn within_budgets(f: &Function, args: &[Array], expected: &[Array]) -> Result<[u64; 2], String> {
+    let why = |d: Diagnostic| d.to_string();
+    let tight = Cpu { mem_budget: Some(0), ..cpu(3) };
+    let prepared = prepare(&Module::single(f.clone()), f).map_err(why)?;
+    let decided = tight.narrowed(&prepared).map_err(why)?.function;
+    let frontier = plan_frontier(&decided, &tight.plan, &tight).map_err(why)?;
+    let points = frontier.points();
+    let last = points.len() - 1;
+    for point in [&points[0], &points[last / 2], &points[last]] {
+        let engine = Cpu { mem_budget: Some(point.peak), ..cpu(3) };
+        let made = engine.follow(&decided, &point.plan).map_err(why)?;
+        let (found, peak) =
+            (made.executable.run(args).map_err(why)?, made.executable.memory().peak());
+        if found != expected || peak > point.peak {
+            return Err(format!("{peak} of {}: {found:?}\nis not\n{expected:?}", point.peak));
+        }
+    }
+    Ok([points[0].peak, points[last].peak])
 }
 
 /// The function on reference engine, evaluator, one thread and three, and within budgets: the same bits.
@@ -61,18 +78,19 @@ fn same_everywhere(f: &Function, args: &[Array]) -> Result<(), String> {
     if found != expected {
         return Err(format!("cpu: {found:?}\nis not\n{expected:?}"));
     }
-    let least = least(f).map_err(why)?;
-    let refused = computed(&Cpu { mem_budget: Some(least - 1), ..cpu(1) }, f, args);
-    if refused.is_ok() {
-        return Err(format!("runs within less than {least} bytes"));
+    let (found, _) = computed(&cpu(3), f, args)?;
+    if found != expected {
+        return Err(format!("three threads: {found:?}\nis not\n{expected:?}"));
     }
-    let between = least + most.saturating_sub(least) / 4;
-    for budget in [None, Some(least), Some(between)] {
-        let engine = Cpu { mem_budget: budget, ..cpu(3) };
-        let (found, peak) = computed(&engine, f, args)?;
-        if found != expected || budget.is_some_and(|budget| peak > budget) {
-            return Err(format!("{budget:?}, {peak} bytes: {found:?}\nis not\n{expected:?}"));
-        }
+    let [least, _] = within_budgets(f, args, &expected)?;
+    // The whole path, where it takes no seconds.
+    if f.inst_count() > LONG && !thorough() {
+        return Ok(());
+    }
+    let budget = least + most.saturating_sub(least) / 4;
+    let (found, peak) = computed(&Cpu { mem_budget: Some(budget), ..cpu(1) }, f, args)?;
+    if found != expected || peak > budget {
+        return Err(format!("{peak} bytes of {budget}: {found:?}\nis not\n{expected:?}"));
     }
     Ok(())
 }
@@ -80,8 +98,8 @@ fn same_everywhere(f: &Function, args: &[Array]) -> Result<(), String> {
 #[test]
 fn engines_and_budgets_give_the_same_bits() {
     parallel::each(&programs::all(), |program| {
-        let f = derived(program); let t0 = std::time::Instant::now();
-        same_everywhere(&f, &program.inputs).unwrap_or_else(|e| panic!("{}: {e}", program.name)); eprintln!("{} {:?}", program.name, t0.elapsed());
+        let f = derived(program);
+        same_everywhere(&f, &program.inputs).unwrap_or_else(|e| panic!("{}: {e}", program.name));
     });
 }
 
@@ -190,9 +208,8 @@ fn rates_of_a_differential_equation_are_recovered() {
     let array = |dims: &[u64], x: &[f64]| Array::from_f64s(DType::F64, dims, x).expect("as many");
     // What is observed: the solution of the same method at the rates, written here once more.
     let mut state = [1.0, 1.5];
-    let slope = |[x, y]: [f64; 2]| {
-        [rates[0] * x - rates[1] * (x * y), rates[2] * (x * y) - rates[3] * y]
-    };
+    let slope =
+        |[x, y]: [f64; 2]| [rates[0] * x - rates[1] * (x * y), rates[2] * (x * y) - rates[3] * y];
     let mut seen = Vec::new();
     for _ in 0..40 {
         let on = |s: [f64; 2], d: [f64; 2], h: f64| [s[0] + h * d[0], s[1] + h * d[1]];
@@ -235,7 +252,10 @@ fn a_root_has_the_same_gradients_both_ways() {
     assert_eq!(root.1[0], 1, "whiles");
     for (a, b) in steps.0.iter().zip(&root.0) {
         for (a, b) in a.to_f64s().iter().zip(b.to_f64s()) {
-            assert!((a - b).abs() <= 1e-10 * b.abs().max(1e-3), "{a} through steps, {b} by the root");
+            assert!(
+                (a - b).abs() <= 1e-10 * b.abs().max(1e-3),
+                "{a} through steps, {b} by the root"
+            );
         }
     }
 }
