@@ -1,17 +1,13 @@
 """Programs with loops in JAX: `python benches/peers/loop_peers.py --record` writes the values and gradients that
-`tests/engines/loops.rs` compares, `--table steps|lstm --adfuse target/release/adfuse` measures.
+`tests/engines/loops.rs` compares with.
 
 The programs are those of `benches/loops`, in the form that users of JAX write. Reverse mode of `jax.lax.while_loop` is an
-error, so gradients through a `while` are taken in forward mode; for the table reverse mode is equinox's.
+error in JAX, so gradients through a `while` are taken in forward mode.
 """
 
 import argparse
 import json
-import os
-import statistics
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
