@@ -288,7 +288,7 @@ impl WaysBack {
         while room > 0 {
             let more = |(way, choice): (&WayBack, &LoopChoice)| match *choice {
                 LoopChoice::Checkpoints(n) if f.attrs(way.inst).int("checkpoints") == 0 => {
-                    let fit = n.saturating_add(room / way.state.max(1));
+                    let fit = n.saturating_add(room / (way.state + NUMBER));
                     LoopChoice::Checkpoints(fit.min(way.trips.unwrap_or(UNKNOWN_TRIPS).max(1)))
                 }
                 choice => choice,
@@ -311,6 +311,9 @@ impl WaysBack {
         Ok((point, decided))
     }
 }
+
+/// Bytes that a checkpoint has beside its carries: which step it belongs to.
+const NUMBER: u64 = 8;
 
 /// The most candidates between all stacks and none.
 const MOST_CANDIDATES: usize = 4;
