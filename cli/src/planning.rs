@@ -18,9 +18,9 @@ use adfuse::budget::{BudgetChoice, choose};
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
-    Effort, EngineModel, Fp, LoopChoice, LoopResiduals, Lossy, MachineModel, Memory, Narrowed,
-    Plan, PlanFrontier, PlanOptions, PlanPoint, decide_loops, keep_lossy, loop_residuals, lower,
-    memory_beside, plan, plan_attempts, plan_frontier, ways_back,
+    Effort, EngineModel, Fp, LoopResiduals, Lossy, MachineModel, Memory, Narrowed, Plan,
+    PlanFrontier, PlanOptions, PlanPoint, StackGoal, decide_loops, keep_lossy, loop_residuals,
+    lower, memory_beside, plan, plan_attempts, plan_frontier, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::rewrite::stabilize;
@@ -363,14 +363,16 @@ impl PlanRequest {
     /// What ways back read of the loops whose residuals are stacked.
     pub(super) fn stacked(&self) -> Result<Vec<LoopResiduals>, Diagnostic> {
         let Some((_, kept)) = &self.kept else { return Ok(Vec::new()) };
-        if !kept.loops.contains(&LoopChoice::Stack) {
-            return Ok(Vec::new());
+        let mut all = Vec::new();
+        for goal in [StackGoal::Time, StackGoal::Bytes] {
+            let chosen = ways_back(&kept.function).into_iter().zip(&kept.loops);
+            let chosen: Vec<Inst> =
+                chosen.filter(|(_, c)| c.goal() == Some(goal)).map(|(i, _)| i).collect();
+            if !chosen.is_empty() {
+                let found = loop_residuals(&kept.function, goal)?;
+                all.extend(found.into_iter().filter(|of| chosen.contains(&of.inst)));
+            }
         }
-        let stacked = ways_back(&kept.function).into_iter().zip(&kept.loops);
-        let stacked: Vec<Inst> =
-            stacked.filter(|(_, c)| **c == LoopChoice::Stack).map(|(i, _)| i).collect();
-        let mut all = loop_residuals(&kept.function)?;
-        all.retain(|of| stacked.contains(&of.inst));
         Ok(all)
     }
 

@@ -19,7 +19,8 @@ pub mod search;
 
 pub use adfuse_ir::kernel::InPlace;
 pub use cost::operations::Ops;
-pub use cost::{Bottleneck, Cost, StepCost, cost, step_cost};
+pub use cost::step_cost::{Bottleneck, Cost, StepCost};
+pub use cost::{cost, step_cost};
 pub use explain::candidates::{Candidate, Relation, candidates};
 pub use explain::loops::{LoopReport, WayBackReport, loop_reports};
 pub use explain::patterns::{PatternMatch, patterns};
@@ -38,7 +39,7 @@ pub use memory::residuals::saved_bytes;
 pub use memory::residuals::stored_bytes;
 pub use memory::{ALIGN, Memory, memory, memory_apart, memory_beside};
 pub use plan::blocks::block_function;
-pub use plan::loop_choice::LoopChoice;
+pub use plan::loop_choice::{LoopChoice, StackGoal};
 pub use plan::lossy::{ErrorBound as LossyBound, Lossy, LossyCopy, Narrow, lossy_copies};
 pub use plan::machine_model::MachineModel;
 pub use plan::names::value_named;
@@ -54,8 +55,7 @@ pub use remat::decisions::{
 pub use remat::loop_choice::{DecidedLoops, decide_loops, planned_function, ways_back};
 pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy};
 pub use remat::{PlanFrontier, plan_frontier};
-pub use search::fastest::plan_attempts;
-pub use search::planner::plan;
+pub use search::planner::{plan, plan_attempts};
 pub use search::point::{PlanPoint, plan_point};
 
 pub use adfuse_ir::Fp;

@@ -26,10 +26,10 @@ pub(crate) struct Engine {
 /// All engines. The first defines the values; the others must give the same.
 pub(crate) const ENGINES: &[Engine] = &[
     Engine { name: "reference", run: reference::run, takes: |_, _| true },
-    Engine { name: "evaluator", run: evaluated, takes: straight },
-    Engine { name: "cpu", run: machine_code, takes: straight },
-    Engine { name: "cpu-128", run: narrow_code, takes: straight },
-    Engine { name: "cpu-256", run: middle_code, takes: straight },
+    Engine { name: "evaluator", run: evaluated, takes: is_pure },
+    Engine { name: "cpu", run: machine_code, takes: is_pure },
+    Engine { name: "cpu-128", run: narrow_code, takes: is_pure },
+    Engine { name: "cpu-256", run: middle_code, takes: is_pure },
 ];
 
 /// Planned, and evaluated kernel by kernel.
@@ -89,12 +89,12 @@ fn with_vectors(
     Cpu { threads: 2, vectors, ..Cpu::default() }.compile(module, &f)?.executable.run(args)
 }
 
-/// Whether a function is without tokens, effects and `cond` once it is prepared.
-fn straight(module: &Module, f: &Function) -> bool {
+/// Whether a function is without tokens and effects once it is prepared.
+fn is_pure(module: &Module, f: &Function) -> bool {
     prepare(module, f).is_ok_and(|f| {
-        let mut straight = f.param_types().iter().all(|t| t.dtype != DType::Token);
-        f.walk(&mut |f, i| straight &= !f.op(i).is_effect() && f.inst(i).regions.is_empty());
-        straight
+        let mut pure = f.param_types().iter().all(|t| t.dtype != DType::Token);
+        f.walk(&mut |f, i| pure &= !f.op(i).is_effect());
+        pure
     })
 }
 

@@ -6,7 +6,7 @@ use adfuse::autodiff::{differentiable, vjp};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::fusion::{
-    LoopResiduals, ResidualClass, loop_residuals, merge_loops, prepare, stack_residuals,
+    LoopResiduals, StackGoal, loop_residuals, merge_loops, prepare, stack_residuals,
 };
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
@@ -14,6 +14,7 @@ use adfuse::ir::{DType, Function, Literal, Module, Op, TensorType, verify};
 use adfuse::sample::{rng, sample};
 
 mod classes;
+mod merging;
 
 fn program(text: &str) -> (Module, Function) {
     let module = parse(text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
@@ -74,7 +75,8 @@ fn count(f: &Function, op: Op) -> usize {
 /// Runs every pass on a function, and compares bits on the reference engine. A second time changes nothing.
 fn keeps_bits(f: &Function, k: i64) -> Result<Function, String> {
     let due = evaluated(f, k)?;
-    let stacked = stack_residuals(f, &|_| true).map_err(|d| format!("{d}\n{f}"))?;
+    let stacked =
+        stack_residuals(f, &|_| Some(StackGoal::Time)).map_err(|d| format!("{d}\n{f}"))?;
     let merged = merge_loops(&stacked).map_err(|d| format!("{d}\n{stacked}"))?;
     for (name, g) in [
         ("stack_residuals", &stacked),
@@ -205,7 +207,9 @@ fn random_programs_keep_their_bits() {
         let k = steps.first().map_or(0, |s| i64::from(s.1 % 4));
         let module = Module::single(f.clone());
         let first = reversed(&module, &f);
-        scans.set(scans.get() + loop_residuals(&first).map_err(|d| d.to_string())?.len());
+        scans.set(
+            scans.get() + loop_residuals(&first, StackGoal::Time).map_err(|d| d.to_string())?.len(),
+        );
         keeps_bits(&first, k)?;
         if steps.len() < 8 {
             keeps_bits(&reversed(&Module::single(first.clone()), &first), k)?;
@@ -225,13 +229,14 @@ fn chosen_loops_alone_are_replaced() {
            return %d }",
     );
     let g = reversed(&module, &f);
-    let all = loop_residuals(&g).expect("both have known lengths");
+    let all = loop_residuals(&g, StackGoal::Time).expect("both have known lengths");
     assert_eq!(all.len(), 2);
     for chosen in &all {
-        let one = stack_residuals(&g, &|i| i == chosen.inst).expect("is replaced");
+        let one = stack_residuals(&g, &|i| (i == chosen.inst).then_some(StackGoal::Time))
+            .expect("is replaced");
         assert_eq!(count(&one, Op::Adjoint), 1, "{one}");
         assert!(same(&evaluated(&one, 0).expect("runs"), &evaluated(&g, 0).expect("runs")));
     }
-    let none = stack_residuals(&g, &|_| false).expect("is copied");
+    let none = stack_residuals(&g, &|_| None).expect("is copied");
     assert_eq!(none.to_string(), g.to_string());
 }

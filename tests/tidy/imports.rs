@@ -43,6 +43,7 @@ const MOST_FILES: usize = 4;
 const ARROWS: &[(&str, &str, &[&str])] = &[
     ("fusion", "analysis", &["plan"]),
     ("fusion", "prepass", &["plan", "analysis"]),
+    ("fusion", "loops", &["plan", "analysis"]),
     ("fusion", "fuse", &["plan", "analysis"]),
     ("fusion", "lower", &["plan", "analysis", "fuse"]),
     ("fusion", "cost", &["plan"]),
@@ -51,7 +52,7 @@ const ARROWS: &[(&str, &str, &[&str])] = &[
     (
         "fusion",
         "remat",
-        &["plan", "analysis", "prepass", "fuse", "lower", "cost", "memory", "search"],
+        &["plan", "analysis", "prepass", "loops", "fuse", "lower", "cost", "memory", "search"],
     ),
     ("fusion", "explain", &["plan", "analysis", "fuse", "lower", "cost"]),
     ("backends", "reference", &["runtime"]),

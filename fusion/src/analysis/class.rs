@@ -58,6 +58,17 @@ pub(crate) enum PartKind {
 }
 
 impl PartKind {
+    /// Whether nothing joins a part of this kind.
+    pub(crate) fn is_alone(self) -> bool {
+        match self {
+            PartKind::Kernel | PartKind::Contract(_) => false,
+            PartKind::Scatter(_)
+            | PartKind::Argsort(_)
+            | PartKind::Opaque(_)
+            | PartKind::Control(_) => true,
+        }
+    }
+
     /// That of a part which begins with an instruction of this class.
     pub(crate) fn of(class: InstClass, i: Inst) -> PartKind {
         match class {

@@ -364,7 +364,7 @@ impl<'f> Facts<'f> {
         })
     }
 
-    /// Whether a value may be packed in so many bits an element: where it is a stack of elements, each begins with a
+    /// Whether a value may be packed in this many bits an element: where it is a stack of elements, each begins with a
     /// word.
     pub(crate) fn packs(&self, v: Value, bits: u8) -> bool {
         let element: i64 = self.dims[v].iter().skip(1).product();

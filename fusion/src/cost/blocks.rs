@@ -1,16 +1,15 @@
 //! The cost of loops and branches: that of their blocks, as often as they run.
 
 use super::operations::Ops;
-use super::{Bottleneck, Cost, StepCost, cost};
-use crate::plan::machine_model::MachineModel;
-use adfuse_ir::kernel::{Block, Branch, Loop, Step, forward_steps};
+use super::step_cost::{Bottleneck, Cost, StepCost};
+use adfuse_ir::kernel::{Block, Branch, Loop, Program, Step, forward_steps};
 
 /// Steps that a loop is taken to have where the program does not say how many.
 const GUESSED_TRIPS: u64 = 100;
 
-/// What a loop or a branch costs; `None` for other steps.
-pub(super) fn of_blocks(step: &Step, device: &MachineModel) -> Option<StepCost> {
-    let mut sum = BlockSum { device, all: nothing() };
+/// What a loop or a branch costs where `cost` is that of a program; `None` for other steps.
+pub(super) fn of_blocks(step: &Step, cost: &dyn Fn(&Program) -> Cost) -> Option<StepCost> {
+    let mut sum = BlockSum { cost, all: nothing() };
     match step {
         Step::Loop(l) => sum.repeated(l),
         Step::Branch(branch) => sum.one_of(branch),
@@ -34,8 +33,8 @@ fn nothing() -> StepCost {
     }
 }
 
-struct BlockSum<'d> {
-    device: &'d MachineModel,
+struct BlockSum<'c> {
+    cost: &'c dyn Fn(&Program) -> Cost,
     all: StepCost,
 }
 
@@ -57,7 +56,7 @@ impl BlockSum<'_> {
 
     /// One of them, and it may be the dearest.
     fn one_of(&mut self, branch: &Branch) {
-        let costs = branch.blocks.iter().map(|block| (block, cost(&block.program, self.device)));
+        let costs = branch.blocks.iter().map(|block| (block, (self.cost)(&block.program)));
         let dearest = costs.max_by(|(_, a), (_, b)| a.seconds.total_cmp(&b.seconds));
         if let Some((_, of)) = dearest {
             self.times(&of, 1);
@@ -65,7 +64,7 @@ impl BlockSum<'_> {
     }
 
     fn add(&mut self, block: &Block, times: u64) {
-        self.times(&cost(&block.program, self.device), times);
+        self.times(&(self.cost)(&block.program), times);
     }
 
     fn times(&mut self, of: &Cost, times: u64) {

@@ -7,6 +7,7 @@ pub(crate) mod access_cost;
 pub(crate) mod blocks;
 pub(crate) mod footprint;
 pub(crate) mod operations;
+pub(crate) mod step_cost;
 pub(crate) mod traffic;
 
 use crate::plan::machine_model::MachineModel;
@@ -16,63 +17,9 @@ use adfuse_ir::kernel::{Argsort, Attend, Contract, Kernel, Member, Program, Role
 use adfuse_ir::scalar::Func;
 use blocks::of_blocks;
 use footprint::{IterationSpace, full};
-use operations::{OperationCounts, Ops};
+use operations::OperationCounts;
+use step_cost::{Bottleneck, Cost, StepCost};
 use traffic::{BytesByBuffer, Traffic, traffic};
-
-/// What a program costs.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Cost {
-    /// What each step costs, in order.
-    pub steps: Vec<StepCost>,
-    /// Bytes that all steps read and write.
-    pub bytes_moved: u64,
-    /// Bytes that have to move whatever the steps: of each input, what the step that reads the most
-    /// of it reads, once; and every output that a step writes, once.
-    pub least_bytes: u64,
-    /// Kernels begun.
-    pub launches: u32,
-    /// Seconds, the steps one after the other.
-    pub seconds: f64,
-}
-
-/// What a step costs.
-#[derive(Clone, PartialEq, Debug)]
-pub struct StepCost {
-    /// Bytes read from buffers.
-    pub reads: u64,
-    /// Bytes written to buffers.
-    pub writes: u64,
-    /// Operations.
-    pub ops: Ops,
-    /// Kernels begun.
-    pub launches: u32,
-    /// Registers of one lane, in 32-bit words: the most that the values and accumulators of one of
-    /// its programs take at once.
-    pub registers: u32,
-    /// The part of the threads that a core can hold for which there are registers, times the part of
-    /// the live values that are not spilled; 1 where registers do not matter.
-    pub occupancy: f64,
-    /// Operations done more often than there are different values to compute: the same values of
-    /// coordinates and loads again at other coordinates. 0 where that is not known.
-    pub recomputed: u64,
-    /// Whether all that it touches stays in the last cache.
-    pub resident: bool,
-    /// Seconds.
-    pub seconds: f64,
-    /// What takes most of them.
-    pub bound: Bottleneck,
-}
-
-/// What the time of a step goes to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bottleneck {
-    /// Moving bytes.
-    Memory,
-    /// Operations.
-    Compute,
-    /// Beginning kernels.
-    Launch,
-}
 
 /// What a program costs on a device.
 pub fn cost(program: &Program, device: &MachineModel) -> Cost {
@@ -291,7 +238,7 @@ fn is_narrow(dtype: DType) -> bool {
 const ENOUGH_THREADS: f64 = 0.25;
 
 fn priced(program: &Program, step: &Step, device: &MachineModel, moved: &Traffic) -> StepCost {
-    if let Some(cost) = of_blocks(step, device) {
+    if let Some(cost) = of_blocks(step, &|program| cost(program, device)) {
         return cost;
     }
     let mut load = StepLoad::new(program, device);

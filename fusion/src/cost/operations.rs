@@ -343,7 +343,7 @@ impl Ops {
         self.add_times(other, 1);
     }
 
-    /// Adds operations that are done so many times.
+    /// Adds operations that are done this many times.
     pub(super) fn add_times(&mut self, other: &Ops, times: u64) {
         let Ops { simple, special, contract_f32, contract_f16, contract_f64, integer } = self;
         for (mine, theirs) in [

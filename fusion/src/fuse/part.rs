@@ -208,13 +208,7 @@ impl Part {
         let class = cx.facts.class[i];
         if class.is_alone()
             || matches!(class, InstClass::Contract | InstClass::Constant)
-            || matches!(
-                self.shape,
-                PartKind::Scatter(_)
-                    | PartKind::Argsort(_)
-                    | PartKind::Opaque(_)
-                    | PartKind::Control(_)
-            )
+            || self.shape.is_alone()
             || matches!(self.shape, PartKind::Contract(_)) && !cx.device.contract_epilogue
         {
             return Err(Refusal::Kind);

@@ -43,7 +43,8 @@ pub(super) fn hoist_invariants(scan: ScanBody, b: &mut Builder) -> Result<ScanBo
     }
     let before = b.func().region(b.region()).insts.len();
     ProgramSlice::new(f, &wanted, &|_| false).copy(&mut copier, b);
-    for i in b.func().region(b.region()).insts[before..].to_vec() {
+    let placed = b.func().region(b.region()).insts[before..].to_vec();
+    for i in placed {
         let own = b.func().inst(i).phase.max(phase);
         all_of_phase(b.func_mut(), i, own);
     }

@@ -152,14 +152,14 @@ pub(super) fn partition(scan: &ScanBody) -> CarryPartition {
         let next: Vec<u32> =
             scan.body.results()[..carries].iter().map(|&v| numbers.of(v)).collect();
         let mut keys = Vec::new();
-        for k in 0..carries {
-            let changes = numbers.of(scan.params()[1][k]) != next[k];
+        for (k, &next) in next.iter().enumerate() {
+            let changes = numbers.of(scan.params()[1][k]) != next;
             // Those that begin to change are told apart by what they begin with.
             let fresh = scan.carry.iter().position(|&v| v == scan.carry[k]);
             keys.push(match now.classes[k] {
                 None if !changes => None,
-                None => Some((now.count + fresh.unwrap_or(k), next[k])),
-                Some(class) => Some((class, next[k])),
+                None => Some((now.count + fresh.unwrap_or(k), next)),
+                Some(class) => Some((class, next)),
             });
         }
         let refined = CarryPartition::by_key(keys);

@@ -16,6 +16,7 @@ use super::numbering::reads;
 use super::trips::known_trips;
 use crate::analysis::min_cut::{Network, UNBOUNDED};
 use crate::analysis::weight::weight;
+use crate::plan::loop_choice::StackGoal;
 use adfuse_ir::control::{Follow, reach};
 use adfuse_ir::op::{Body, Control};
 use adfuse_ir::{DType, Function, Inst, Region, TensorType, Value};
@@ -29,11 +30,14 @@ const OPERATIONS_A_BYTE: u128 = 32;
 const OPERATIONS_A_BYTE_READ: u128 = 12;
 /// Operations that take as long as handing a byte from one step to the one before, in the cache.
 const OPERATIONS_A_BYTE_HANDED: u128 = 1;
+/// Operations that cost as much as a byte of a stack where bytes matter most.
+const OPERATIONS_A_BYTE_SAVED: u128 = 1 << 40;
 /// More operations than any step is worth: what this is the price of is never computed again.
 const NEVER: u128 = 1 << 96;
 
 /// What is known of the values of a step.
 pub(super) struct ResidualCut {
+    goal: StackGoal,
     /// Values that depend on what is handed back.
     pub(super) way_back: EntitySet<Value>,
     /// Values that may change from step to step.
@@ -50,7 +54,11 @@ pub(super) struct ResidualCut {
 
 impl ResidualCut {
     /// The cheapest cut, where some values of a step are stacked by another loop.
-    pub(super) fn of(adjoint: &AdjointBody, elsewhere: &EntitySet<Value>) -> ResidualCut {
+    pub(super) fn of(
+        adjoint: &AdjointBody,
+        elsewhere: &EntitySet<Value>,
+        goal: StackGoal,
+    ) -> ResidualCut {
         let f = &adjoint.body;
         let way_back = adjoint.way_back();
         let mut varying: EntitySet<Value> = EntitySet::new();
@@ -72,7 +80,7 @@ impl ResidualCut {
         let ends = adjoint.step_ends()[adjoint.counts.carry..].iter();
         results.extend(ends.chain(adjoint.back_stacks()).copied().filter(|v| fixed(v)));
         let (stacked, returned) = (Vec::new(), Vec::new());
-        let mut cut = ResidualCut { way_back, varying, results, read, stacked, returned };
+        let mut cut = ResidualCut { goal, way_back, varying, results, read, stacked, returned };
         let (mut stacked, mut price) = cut.cheapest(adjoint);
         for (k, &next) in adjoint.next().iter().enumerate() {
             if !cut.may_return(adjoint, next) {
@@ -136,7 +144,11 @@ impl ResidualCut {
     /// Operations that take as long as stacking a value and reading it.
     fn price(&self, f: &Function, v: Value) -> u128 {
         let results = self.results.contains(v);
-        let a_byte = if results { OPERATIONS_A_BYTE_READ } else { OPERATIONS_A_BYTE };
+        let a_byte = match self.goal {
+            _ if results => OPERATIONS_A_BYTE_READ,
+            StackGoal::Time => OPERATIONS_A_BYTE,
+            StackGoal::Bytes => OPERATIONS_A_BYTE_SAVED,
+        };
         bits(f.ty(v)) * a_byte / 8 + 1
     }
 }

@@ -8,12 +8,13 @@ use super::refine::refined;
 use super::residual_cut::ResidualCut;
 use super::residuals::LoopResiduals;
 use super::scan_body::{ScanBody, ScannedInput};
+use crate::plan::loop_choice::StackGoal;
 use adfuse_ir::control::{Liveness, prune};
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::{Builder, Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
-/// The function with each `adjoint` for which `choose` holds, and whose number of steps is known, replaced by two scans:
+/// The function with each `adjoint` for which `choose` has a goal, and whose number of steps is known, replaced by two scans:
 /// one goes over the steps and stacks residuals, one goes back and reads them. The bits of the results stay.
 ///
 /// What is stacked is a minimum cut of what a step computes. Loops that are inside of others are replaced first, so that
@@ -24,7 +25,7 @@ use cranelift_entity::{EntitySet, SecondaryMap};
 /// Those of construction, which a verified function does not have.
 pub fn stack_residuals(
     f: &Function,
-    choose: &dyn Fn(Inst) -> bool,
+    choose: &dyn Fn(Inst) -> Option<StackGoal>,
 ) -> Result<Function, Diagnostic> {
     Ok(stacked(f, choose)?.0)
 }
@@ -34,13 +35,13 @@ pub fn stack_residuals(
 ///
 /// # Errors
 /// Those of construction, which a verified function does not have.
-pub fn loop_residuals(f: &Function) -> Result<Vec<LoopResiduals>, Diagnostic> {
-    Ok(stacked(f, &|_| true)?.1)
+pub fn loop_residuals(f: &Function, goal: StackGoal) -> Result<Vec<LoopResiduals>, Diagnostic> {
+    Ok(stacked(f, &|_| Some(goal))?.1)
 }
 
 fn stacked(
     f: &Function,
-    choose: &dyn Fn(Inst) -> bool,
+    choose: &dyn Fn(Inst) -> Option<StackGoal>,
 ) -> Result<(Function, Vec<LoopResiduals>), Diagnostic> {
     let (live, chosen) = needed(f, choose)?;
     let mut found = Vec::new();
@@ -53,11 +54,11 @@ fn stacked(
 }
 
 /// The function without what nothing needs, so that nothing is stacked for that, and for each of its loops that is
-/// chosen the instruction that it was.
+/// chosen the instruction that it was, and what for.
 fn needed(
     f: &Function,
-    choose: &dyn Fn(Inst) -> bool,
-) -> Result<(Function, SecondaryMap<Inst, Option<Inst>>), Diagnostic> {
+    choose: &dyn Fn(Inst) -> Option<StackGoal>,
+) -> Result<(Function, SecondaryMap<Inst, Option<(Inst, StackGoal)>>), Diagnostic> {
     let mut live = Liveness::new(f, true);
     f.results().iter().for_each(|&v| {
         live.need(v);
@@ -78,7 +79,7 @@ fn needed(
     f.walk(&mut |f, i| {
         let placed = f.inst_results(i).iter().find_map(|&v| copier.find(v));
         if let Some(ValueDef::Inst(at, _)) = placed.map(|v| new.def(v)) {
-            old[at] = choose(i).then_some(i);
+            old[at] = choose(i).map(|goal| (i, goal));
         }
     });
     Ok((new, old))
@@ -86,7 +87,7 @@ fn needed(
 
 /// Copies an instruction with those in its regions, and replaces it if it is an `adjoint` that is chosen.
 fn replace(
-    chosen: &SecondaryMap<Inst, Option<Inst>>,
+    chosen: &SecondaryMap<Inst, Option<(Inst, StackGoal)>>,
     found: &mut Vec<LoopResiduals>,
     copier: &mut Copier<'_>,
     b: &mut Builder,
@@ -94,10 +95,10 @@ fn replace(
 ) -> Result<(), Diagnostic> {
     let from = copier.from();
     let new = copier.inst_with(b, i, &mut |copier, b, i| replace(chosen, found, copier, b, i))?;
-    let Some(original) = chosen[i] else { return Ok(()) };
+    let Some((original, goal)) = chosen[i] else { return Ok(()) };
     let Some(adjoint) = AdjointBody::of(b.func(), new)? else { return Ok(()) };
     take_back(b, new);
-    let cut = ResidualCut::of(&adjoint, &stacked_elsewhere(&adjoint, b)?);
+    let cut = ResidualCut::of(&adjoint, &stacked_elsewhere(&adjoint, b)?, goal);
     found.push(LoopResiduals::of(original, &adjoint, &cut));
     b.set_span(from.span(i));
     let results = two_scans(&adjoint, &cut, b)?;

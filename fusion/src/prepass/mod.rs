@@ -61,7 +61,7 @@ pub const PREPASSES: &[Prepass] = &[
     Prepass {
         name: "regions",
         about: "regions of loops and branches take these passes too",
-        run: regions_prepared,
+        run: |module, f| regions_prepared(f, &|region| prepare(module, region)),
     },
     Prepass {
         name: "cse",

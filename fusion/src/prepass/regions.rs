@@ -1,16 +1,21 @@
 //! The regions of loops and branches take the passes before planning too, each as a function of its own.
 
-use super::prepare;
 use crate::plan::blocks::is_control;
 use adfuse_ir::control::outline;
 use adfuse_ir::rewrite::Copier;
-use adfuse_ir::{Builder, Diagnostic, Function, Inst, Module, Region, TensorType, Value};
+use adfuse_ir::{Builder, Diagnostic, Function, Inst, Region, TensorType, Value};
 
-/// The function with the regions of its loops and branches prepared.
+/// What prepares a function.
+type PrepareFn<'p> = dyn Fn(&Function) -> Result<Function, Diagnostic> + 'p;
+
+/// The function with the regions of its loops and branches prepared by `prepare`.
 ///
 /// # Errors
-/// As [`prepare`].
-pub(super) fn regions_prepared(module: &Module, f: Function) -> Result<Function, Diagnostic> {
+/// Those of `prepare`.
+pub(super) fn regions_prepared(
+    f: Function,
+    prepare: &PrepareFn<'_>,
+) -> Result<Function, Diagnostic> {
     if !f.body_insts().iter().any(|&i| is_control(&f, i)) {
         return Ok(f);
     }
@@ -21,7 +26,7 @@ pub(super) fn regions_prepared(module: &Module, f: Function) -> Result<Function,
     copier.params(&mut b);
     for &i in f.body_insts() {
         match is_control(&f, i) {
-            true => control(module, &f, &mut copier, &mut b, i)?,
+            true => control(prepare, &f, &mut copier, &mut b, i)?,
             false => {
                 copier.inst(&mut b, i);
             }
@@ -34,7 +39,7 @@ pub(super) fn regions_prepared(module: &Module, f: Function) -> Result<Function,
 
 /// Copies a loop or a branch with prepared regions.
 fn control(
-    module: &Module,
+    prepare: &PrepareFn<'_>,
     f: &Function,
     copier: &mut Copier<'_>,
     b: &mut Builder,
@@ -42,7 +47,7 @@ fn control(
 ) -> Result<(), Diagnostic> {
     let mut regions = Vec::new();
     for &old in &f.inst(i).regions {
-        regions.push(region(module, f, copier, b, old)?);
+        regions.push(region(prepare, f, copier, b, old)?);
     }
     let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
     let types: Vec<TensorType> = f.inst_results(i).iter().map(|&v| f.ty(v).clone()).collect();
@@ -59,14 +64,14 @@ fn control(
 
 /// Copies a region, prepared.
 fn region(
-    module: &Module,
+    prepare: &PrepareFn<'_>,
     f: &Function,
     copier: &mut Copier<'_>,
     b: &mut Builder,
     old: Region,
 ) -> Result<Region, Diagnostic> {
     let outlined = outline(f, old);
-    let prepared = prepare(module, &outlined.func)?;
+    let prepared = prepare(&outlined.func)?;
     let new = b.open_region();
     let mut inner = Copier::new(&prepared);
     let (captured, own) = prepared.params().split_at(outlined.captures.len());

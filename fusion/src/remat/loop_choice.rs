@@ -46,7 +46,7 @@ struct WayBack {
 }
 
 /// Decides how the ways back over the loops of a [prepared](crate::prepare()) function get what they need of each step,
-/// for a budget of so many bytes if there is one.
+/// for a budget of this many bytes if there is one.
 ///
 /// A number of checkpoints that the program gives (the attribute `checkpoints`) stays.
 ///
@@ -160,7 +160,7 @@ impl WaysBack {
         }
         let stacked = |i: Inst| {
             let chosen = self.all.iter().zip(choices).find(|(way, _)| way.inst == i);
-            chosen.is_some_and(|(_, choice)| *choice == LoopChoice::Stack)
+            chosen.and_then(|(_, choice)| choice.goal())
         };
         prepare(&Module::default(), &merge_loops(&stack_residuals(&f, &stacked)?)?)
     }
@@ -169,7 +169,9 @@ impl WaysBack {
     fn choice(&self, f: &Function, way: &WayBack, other: LoopChoice) -> LoopChoice {
         match f.attrs(way.inst).int("checkpoints") {
             0 => match (other, way.trips) {
-                (LoopChoice::Stack, None) => LoopChoice::Checkpoints(way.plenty()),
+                (LoopChoice::Stack | LoopChoice::StackLeast, None) => {
+                    LoopChoice::Checkpoints(way.plenty())
+                }
                 (LoopChoice::Checkpoints(n), Some(trips)) => {
                     LoopChoice::Checkpoints(n.clamp(1, trips.max(1)))
                 }
@@ -188,7 +190,8 @@ impl WaysBack {
         let stacks = self.all_of(f, |_| LoopChoice::Stack);
         let states = self.all_of(f, |way| LoopChoice::Checkpoints(way.plenty()));
         let mut best: Option<(f64, DecidedLoops)> = None;
-        for choices in [stacks, states] {
+        let least = self.all_of(f, |_| LoopChoice::StackLeast);
+        for choices in [stacks, least, states] {
             if best.as_ref().is_some_and(|(_, known)| known.choices == choices) {
                 continue;
             }
@@ -233,33 +236,33 @@ impl WaysBack {
         Ok(found.unwrap_or_else(|| DecidedLoops { function: f.clone(), choices: Vec::new() }))
     }
 
-    /// All stacked, none, and those in between that keep what is dear longest: one way back after the other has
-    /// checkpoints, that of the largest carries first.
+    /// All stacked, all stacked in the fewest bytes, none stacked, and those in between: one way back after the other
+    /// has checkpoints, that of the largest carries first.
     fn candidates(&self, f: &Function) -> Vec<Vec<LoopChoice>> {
         let mut order: Vec<usize> = (0..self.all.len()).collect();
         order.sort_by_key(|&k| {
             std::cmp::Reverse(self.all[k].state.saturating_mul(self.all[k].plenty()))
         });
         let steps = order.len().min(MOST_CANDIDATES);
-        let mut found: Vec<Vec<LoopChoice>> = Vec::new();
-        for n in 0..=steps {
+        let mut found: Vec<Vec<LoopChoice>> = vec![
+            self.all_of(f, |way| way.or_one(LoopChoice::Stack)),
+            self.all_of(f, |way| way.or_one(LoopChoice::StackLeast)),
+        ];
+        for n in 1..=steps {
             let count = if n == steps { order.len() } else { n };
-            let kept = |k: usize| !order[..count].contains(&k);
             let of = |(k, way): (usize, &WayBack)| {
-                let other = if kept(k) { LoopChoice::Stack } else { LoopChoice::Checkpoints(1) };
-                match self.choice(f, way, other) {
-                    // Of unknown length: as few as can be, and then as many as there is room for.
-                    LoopChoice::Checkpoints(_) if f.attrs(way.inst).int("checkpoints") == 0 => {
-                        LoopChoice::Checkpoints(1)
-                    }
-                    choice => choice,
-                }
+                let stacked = !order[..count].contains(&k);
+                let wanted = if stacked { LoopChoice::Stack } else { LoopChoice::Checkpoints(1) };
+                self.choice(f, way, way.or_one(wanted))
             };
-            let choices: Vec<LoopChoice> = self.all.iter().enumerate().map(of).collect();
-            if !found.contains(&choices) {
-                found.push(choices);
-            }
+            found.push(self.all.iter().enumerate().map(of).collect());
         }
+        let mut known: Vec<Vec<LoopChoice>> = Vec::new();
+        found.retain(|choices| {
+            let new = !known.contains(choices);
+            known.extend(new.then(|| choices.clone()));
+            new
+        });
         found
     }
 
@@ -322,6 +325,11 @@ const MOST_CANDIDATES: usize = 4;
 const PLENTY_BYTES: u64 = 64 << 20;
 
 impl WayBack {
+    /// A choice, and one checkpoint where nothing can be stacked: there are as many then as there is room for.
+    fn or_one(&self, choice: LoopChoice) -> LoopChoice {
+        if self.trips.is_some() { choice } else { LoopChoice::Checkpoints(1) }
+    }
+
     /// Checkpoints where there is no budget: a state for each step, as far as they are known or are not many.
     fn plenty(&self) -> u64 {
         let fit = (PLENTY_BYTES / self.state.max(1)).max(32);

@@ -5,14 +5,13 @@
 //! read them against their order in memory. So the plans of lower efforts are made too, among them the one with a
 //! kernel for each instruction.
 
-use super::blocks::block_plans;
-use super::point::{PlanPoint, measured};
+use super::point::measured;
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::cost::cost;
 use crate::fuse::greedy::plan_at;
 use crate::lower::lowered;
-use crate::memory::engine::{AnyEngine, EngineModel};
+use crate::memory::engine::AnyEngine;
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
@@ -28,16 +27,16 @@ fn compared(effort: Effort) -> &'static [Effort] {
 }
 
 /// A plan that was made without a budget.
-struct UnbudgetedPlan {
-    effort: Effort,
-    plan: Plan,
+pub(super) struct UnbudgetedPlan {
+    pub(super) effort: Effort,
+    pub(super) plan: Plan,
     /// Predicted seconds.
     seconds: f64,
 }
 
 /// The plans of an effort and the lesser ones, equal ones once. One that is certain to be slower than another is not
 /// made.
-fn attempts(
+pub(super) fn attempts(
     f: &Function,
     options: &PlanOptions,
     blocks: &[Plan],
@@ -96,18 +95,4 @@ pub(crate) fn fastest(
         Some(attempt) => Ok(attempt.plan),
         None => plan_at(f, options, 0.0, blocks),
     }
-}
-
-/// The plans that [`plan`](crate::plan()) chooses from, each with the effort that made it and what it takes with an
-/// engine, in the order in which they are made. Effort [`Search`](Effort::Search) has those it begins with.
-///
-/// # Errors
-/// As [`plan`](crate::plan()), and those of the engine.
-pub fn plan_attempts(
-    f: &Function,
-    options: &PlanOptions,
-    engine: &dyn EngineModel,
-) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
-    let made = attempts(f, options, &block_plans(f, options)?)?.into_iter();
-    made.map(|a| Ok((a.effort, measured(f, a.plan, options, engine)?.0))).collect()
 }

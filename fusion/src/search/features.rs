@@ -2,7 +2,8 @@
 
 use super::space::PlanSpace;
 use super::state::{GroupSlot, PlanState};
-use crate::cost::{StepCost, cost};
+use crate::cost::cost;
+use crate::cost::step_cost::StepCost;
 use crate::fuse::inline;
 use crate::lower::instances::instances;
 use crate::lower::steps::steps_of;

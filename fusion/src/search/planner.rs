@@ -1,9 +1,10 @@
 //! Planning without a budget: the fastest greedy plan, improved by search if the effort asks for it.
 
 use super::blocks::block_plans;
-use super::fastest::fastest;
+use super::fastest::{attempts, fastest};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
+use super::point::{PlanPoint, measured};
 use super::policy::{Policy, Uniform};
 use super::price::{PRICES, PlanPrice};
 use super::space::PlanSpace;
@@ -88,4 +89,18 @@ pub(crate) fn searched(
     let found = search(&space, &plan, &wanted, &mut Uniform::new(wanted.seed));
     // What has no program is refused when it is lowered, with the reason.
     Ok(found.map_or(plan, |found| found.plan))
+}
+
+/// The plans that [`plan`](crate::plan()) chooses from, each with the effort that made it and what it takes with an
+/// engine, in the order in which they are made. Effort [`Search`](Effort::Search) has those it begins with.
+///
+/// # Errors
+/// As [`plan`](crate::plan()), and those of the engine.
+pub fn plan_attempts(
+    f: &Function,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
+    let made = attempts(f, options, &block_plans(f, options)?)?.into_iter();
+    made.map(|a| Ok((a.effort, measured(f, a.plan, options, engine)?.0))).collect()
 }

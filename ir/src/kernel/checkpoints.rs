@@ -164,10 +164,10 @@ mod tests {
                 });
                 of.push(split.min().unwrap_or(0));
             }
-            for n in 0..=STEPS {
-                assert_eq!(followed(n as u64, slots), of[n], "{n} steps, {slots} slots");
+            for (n, &least) in of.iter().enumerate() {
+                assert_eq!(followed(n as u64, slots), least, "{n} steps, {slots} slots");
                 let run = forward_steps(n as u64, slots as u64);
-                assert_eq!(run, of[n] + u64::from(n > 0), "{n} steps, {slots} slots");
+                assert_eq!(run, least + u64::from(n > 0), "{n} steps, {slots} slots");
             }
             fewest.push(of);
         }
@@ -192,6 +192,6 @@ mod tests {
         let mut none: [u64; 0] = [];
         let one: Vec<ReversalAction> = Reversal::new(1, &mut none).collect();
         assert_eq!(one, [ReversalAction::Turn(0)]);
-        assert_eq!(split(1 << 62, 3), split(1 << 62, 3).clamp(1, 1 << 62));
+        assert!((1..1 << 62).contains(&split(1 << 62, 3)));
     }
 }
