@@ -7,6 +7,7 @@ mod cpu;
 mod gradbench;
 mod introspect;
 mod kernels;
+mod loops;
 mod opaque;
 mod recorded;
 mod steps;

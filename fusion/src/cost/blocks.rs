@@ -2,7 +2,7 @@
 
 use super::operations::Ops;
 use super::step_cost::{Bottleneck, Cost, StepCost};
-use adfuse_ir::kernel::{Block, Branch, Loop, Program, Step};
+use adfuse_ir::kernel::{Block, Branch, Loop, Program, Step, forward_steps};
 
 /// Steps that a loop is taken to have where the program does not say how many.
 const GUESSED_TRIPS: u64 = 100;
@@ -88,22 +88,4 @@ impl BlockSum<'_> {
         }
         self.all.seconds += seconds;
     }
-}
-
-/// Steps forward that a way back over `trips` steps takes with this many checkpoints, the first way included: `r n - C(c +
-/// r, r - 1)` for the least `r` with `C(c + r, c) >= n` (Griewank and Walther, *Revolve*, ACM TOMS 2000).
-pub(crate) fn forward_steps(trips: u64, checkpoints: u64) -> u64 {
-    if checkpoints >= trips {
-        return trips;
-    }
-    let (n, c) = (u128::from(trips), u128::from(checkpoints.max(1)));
-    // C(c + r, c) and C(c + r, r - 1) for r = 1, 2, ..
-    let (mut r, mut reach, mut less) = (1u128, c + 1, 1u128);
-    while reach < n {
-        r += 1;
-        reach = reach.saturating_mul(c + r) / r;
-        // C(c + r, r - 1) = C(c + r, r) r / (c + 1).
-        less = reach.saturating_mul(r) / (c + 1);
-    }
-    u64::try_from((r * n).saturating_sub(less)).unwrap_or(u64::MAX)
 }

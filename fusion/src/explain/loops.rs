@@ -1,7 +1,6 @@
 //! What a plan does with loops: how many steps each has, and how its way back gets what it needs of them.
 
-use crate::cost::blocks::forward_steps;
-use adfuse_ir::kernel::{Buffer, Loop, LoopTrips, Program, Step};
+use adfuse_ir::kernel::{Buffer, Loop, LoopTrips, Program, Step, forward_steps};
 use std::fmt;
 
 /// A loop of a program.
@@ -26,10 +25,10 @@ pub struct LoopReport {
 pub struct WayBackReport {
     /// Checkpoints.
     pub checkpoints: u64,
-    /// Bytes of all of them.
+    /// Bytes of all of them, in whole lines, with their numbers.
     pub bytes: u64,
-    /// Steps forward, the first way over the loop included; those of the optimal schedule. `None` where the number of
-    /// steps is not known.
+    /// Steps forward of this loop, its first way included; those of the optimal schedule. `None` where the number of steps
+    /// is not known.
     pub forward: Option<u64>,
 }
 
@@ -76,7 +75,7 @@ fn report(program: &Program, name: &str, l: &Loop) -> LoopReport {
             let checkpoints = l.checkpoints(back);
             WayBackReport {
                 checkpoints,
-                bytes: checkpoints.saturating_mul(carried),
+                bytes: l.checkpoint_bytes(back, &program.buffers),
                 forward: l.trips.known().map(|n| forward_steps(n, checkpoints)),
             }
         }),

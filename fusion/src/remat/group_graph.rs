@@ -1,6 +1,6 @@
 //! The groups of a plan as a graph of operations with costs, on which rematerialization is decided.
 
-use super::schedule::cost_graph::{CostGraph, GraphError, OpId, Operation};
+use super::schedule::cost_graph::{CostGraph, GraphError, MOST, OpId, Operation};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
@@ -78,6 +78,9 @@ impl GroupGraph {
             op_of[p] = Some(found.graph.push(Operation::source(names.get(p), size(p)))?);
         }
         let left = left(facts, plan);
+        // Loops may be said to run for longer than can be counted: all times together are.
+        let values: usize = plan.groups.iter().map(|group| members(f, group).count()).sum();
+        let longest = MOST / (values as u64 + 1);
         let mut latest = 0;
         for ((g, group), steps) in plan.groups.iter().enumerate().zip(steps_of(plan, program)) {
             let time: f64 = seconds[steps].iter().map(|s| s.seconds).sum();
@@ -104,7 +107,7 @@ impl GroupGraph {
                 let part = if all > 0.0 { traffic / all } else { 1.0 };
                 let inputs: Vec<OpId> = reads.iter().filter_map(|&r| op_of[r]).collect();
                 latest = latest.max(phase);
-                let time = (time * part * PICOSECONDS).ceil().max(1.0) as u64;
+                let time = ((time * part * PICOSECONDS).ceil().max(1.0) as u64).min(longest);
                 let op = Operation::new(names.get(v), time, size(v)).reads(&inputs).phase(latest);
                 let op = if left.results.contains(v) { op.output() } else { op };
                 let op = found.graph.push(op)?;

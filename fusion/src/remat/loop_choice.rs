@@ -291,7 +291,7 @@ impl WaysBack {
         while room > 0 {
             let more = |(way, choice): (&WayBack, &LoopChoice)| match *choice {
                 LoopChoice::Checkpoints(n) if f.attrs(way.inst).int("checkpoints") == 0 => {
-                    let fit = n.saturating_add(room / way.state.max(1));
+                    let fit = n.saturating_add(room / (way.state + NUMBER));
                     LoopChoice::Checkpoints(fit.min(way.trips.unwrap_or(UNKNOWN_TRIPS).max(1)))
                 }
                 choice => choice,
@@ -317,6 +317,9 @@ impl WaysBack {
 
 /// The most checkpoints that an instruction can say.
 const MOST_CHECKPOINTS: i64 = i32::MAX as i64;
+
+/// Bytes that a checkpoint has beside its carries: which step it belongs to.
+const NUMBER: u64 = 8;
 
 /// The most candidates between all stacks and none.
 const MOST_CANDIDATES: usize = 4;

@@ -208,17 +208,26 @@ impl Loop {
     /// computed again, and the checkpoints with their numbers. Each is counted in whole lines of [`SLOT`] bytes;
     /// `buffers` are those of the program around it.
     pub fn slots(&self, buffers: &PrimaryMap<Buffer, BufferData>) -> u64 {
-        let line = |b: Buffer| buffers[b].bytes().next_multiple_of(SLOT);
-        let all =
-            |carries: &[Carry]| carries.iter().map(|c| line(c.to)).fold(0u64, u64::saturating_add);
-        let carries = all(&self.carries);
+        let carries = lines(&self.carries, buffers);
         let fixed = 2 * SLOT;
         let Some(back) = &self.back else { return carries.saturating_add(fixed) };
+        let kept = self.checkpoint_bytes(back, buffers);
+        let spare = carries.saturating_mul(2);
+        [lines(&back.carries, buffers), spare, kept, fixed].into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// Bytes of the checkpoints with their numbers, as [`Loop::slots`] counts them.
+    pub fn checkpoint_bytes(&self, back: &Back, buffers: &PrimaryMap<Buffer, BufferData>) -> u64 {
         let count = self.checkpoints(back);
         let numbers = count.saturating_mul(8).checked_next_multiple_of(SLOT).unwrap_or(u64::MAX);
-        let kept = carries.saturating_mul(count.saturating_add(2));
-        [all(&back.carries), kept, numbers, fixed].into_iter().fold(0, u64::saturating_add)
+        lines(&self.carries, buffers).saturating_mul(count).saturating_add(numbers)
     }
+}
+
+/// Bytes of what is carried, in whole lines.
+fn lines(carries: &[Carry], buffers: &PrimaryMap<Buffer, BufferData>) -> u64 {
+    let line = |c: &Carry| buffers[c.to].bytes().next_multiple_of(SLOT);
+    carries.iter().map(line).fold(0, u64::saturating_add)
 }
 
 /// What the places of a loop's values are multiples of, in bytes.

@@ -25,7 +25,7 @@ pub use block::{
     Back, Block, BlockInput, Branch, Carry, Loop, LoopTrips, MAX_NESTING, MAX_TRIPS, SLOT,
 };
 pub use buffer::{Buffer, BufferData, Extents, Role, Space, Storage};
-pub use checkpoints::{Reversal, ReversalAction};
+pub use checkpoints::{Reversal, ReversalAction, forward_steps};
 pub use in_place::{InPlace, Lives, in_place, lives};
 pub use loops::loops;
 pub use program::{
