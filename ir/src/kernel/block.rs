@@ -213,9 +213,7 @@ impl Loop {
         let Some(back) = &self.back else { return carries.saturating_add(fixed) };
         let kept = self.checkpoint_bytes(back, buffers);
         let spare = carries.saturating_mul(2);
-        [lines(&back.carries, buffers), spare, kept, fixed]
-            .into_iter()
-            .fold(0, u64::saturating_add)
+        [lines(&back.carries, buffers), spare, kept, fixed].into_iter().fold(0, u64::saturating_add)
     }
 
     /// Bytes of the checkpoints with their numbers, as [`Loop::slots`] counts them.
