@@ -244,7 +244,7 @@ fn chosen_loops_alone_are_replaced() {
     assert_eq!(none.to_string(), g.to_string());
 }
 
-/// Loops of so many steps that one checkpoint would take longer than can be counted are planned within a budget at once,
+/// Loops of such lengths that with one checkpoint they would take longer than can be counted are planned within a budget at once,
 /// with as many checkpoints as there is room for.
 #[test]
 fn endless_loops_are_planned_within_a_budget() {

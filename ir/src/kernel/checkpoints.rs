@@ -72,7 +72,7 @@ impl Iterator for Reversal<'_> {
     }
 }
 
-/// Steps that a loop runs forward which reverses so many steps with so many slots: the advances of the schedule, and the
+/// Steps that a loop runs forward which reverses this many steps with this many slots: the advances of the schedule, and the
 /// last step once, which gives what the loop carries and stacks at the end.
 pub fn forward_steps(steps: u64, slots: u64) -> u64 {
     if slots >= steps {
