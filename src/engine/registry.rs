@@ -81,7 +81,7 @@ impl Request {
 pub const ENGINES: &[EngineRow] = &[
     EngineRow {
         name: "reference",
-        about: "instruction by instruction; the one that runs effects and `cond`",
+        about: "instruction by instruction; the one that runs effects",
         numbered: None,
         threads: false,
         machine: "cpu",

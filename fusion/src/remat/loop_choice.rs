@@ -154,7 +154,7 @@ impl WaysBack {
         let mut f = f.clone();
         for (way, choice) in self.all.iter().zip(choices) {
             if let LoopChoice::Checkpoints(n) = choice {
-                let n = i64::try_from(*n).unwrap_or(i64::MAX);
+                let n = i64::try_from(*n).map_or(MOST_CHECKPOINTS, |n| n.min(MOST_CHECKPOINTS));
                 f.set_attr(way.inst, "checkpoints", Attr::Int(n));
             }
         }
@@ -314,6 +314,9 @@ impl WaysBack {
         Ok((point, decided))
     }
 }
+
+/// The most checkpoints that an instruction can say.
+const MOST_CHECKPOINTS: i64 = i32::MAX as i64;
 
 /// Bytes that a checkpoint has beside its carries: which step it belongs to.
 const NUMBER: u64 = 8;

@@ -458,7 +458,8 @@ macro_rules! for_each_op {
     /// A region repeated over the elements of its operands along their first axes. The first `carry` operands are
     /// handed from step to step; the region is entered with them and with an element of each other operand, and ends with
     /// their next values and with elements that are stacked. With `reverse` it goes from the last element to the first;
-    /// `length` is needed where nothing is scanned or stacked; `unroll` steps are written out at a time.
+    /// `length` is needed where nothing is scanned or stacked. `unroll` says how many steps an engine had better write out at a
+    /// time; it changes no value, and no engine follows it yet.
     Scan = region("scan", Arity::AtLeast(0), control::SCAN, &["body"], control::infer_scan_loop,
         Control::Loop(control::SCAN_ROW),
         &["%h: f32[3], %xs: f32[5,3] | scan %h, %xs {carry = 1} : f32[3], f32[5,3] body(%c: f32[3], %x: f32[3]) { %n = add %c, %x : f32[3] yield %n, %c }"]);
@@ -476,7 +477,8 @@ macro_rules! for_each_op {
     /// to step on the way back, and with elements of further operands. It is what reverse mode makes of loops. Operands:
     /// the number of steps if `counted`, `carry` values, `up` values handed back, `xs` scanned by both regions, the others
     /// scanned on the way back. Results: carries, values handed back, `ys` stacks of `step`, stacks of `back`. What `back` is
-    /// entered with is kept or computed again: of the steps, `checkpoints` are kept at a time, all where that is 0.
+    /// entered with is kept or computed again: at most `checkpoints` steps are kept at a time; where that is 0, engines
+    /// that plan decide.
     Adjoint = region("adjoint", Arity::AtLeast(0), control::ADJOINT, &["step", "back"], control::infer_adjoint,
         Control::Loop(control::ADJOINT_ROW),
         &["%n: i64[], %x: f32[], %a: f32[] | adjoint %n, %x, %a {counted = true, carry = 1, up = 1} : f32[], f32[] step(%i: i64[], %c: f32[]) { %y = sin %c : f32[] yield %y } back(%j: i64[], %d: f32[], %b: f32[]) { %z = cos %d : f32[] %w = mul %b, %z : f32[] yield %w }"]);
