@@ -4,6 +4,8 @@
 #[path = "../../benches/loops/mod.rs"]
 mod programs;
 
+mod checkpoints;
+
 use crate::common::{parallel, thorough};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Evaluator, Silent, run};

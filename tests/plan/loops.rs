@@ -5,9 +5,12 @@ use crate::common::random::programs;
 use adfuse::autodiff::{differentiable, vjp};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
+use adfuse::engine::Cpu;
 use adfuse::fusion::{
-    LoopResiduals, StackGoal, loop_residuals, merge_loops, prepare, stack_residuals,
+    LoopResiduals, StackGoal, loop_reports, loop_residuals, lower, merge_loops, prepare,
+    stack_residuals,
 };
+use adfuse::ir::kernel::forward_steps;
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Literal, Module, Op, TensorType, verify};
@@ -239,4 +242,29 @@ fn chosen_loops_alone_are_replaced() {
     }
     let none = stack_residuals(&g, &|_| None).expect("is copied");
     assert_eq!(none.to_string(), g.to_string());
+}
+
+/// Loops of such lengths that with one checkpoint they would take longer than can be counted are planned within a budget at once,
+/// with as many checkpoints as there is room for.
+#[test]
+fn endless_loops_are_planned_within_a_budget() {
+    for steps in [100_000u64, 1_000_000_000, 1 << 40] {
+        let (module, f) = program(&format!(
+            "func @f(%w: f32[14], %h: f32[14]) -> f32[] {{
+               %c = scan %h {{carry = 1, length = {steps}}} : f32[14] body(%s: f32[14]) {{
+                 %a = mul %s, %w : f32[14] %n = tanh %a : f32[14] yield %n }}
+               %r = reduce_sum %c {{axes = [0]}} : f32[] return %r }}"
+        ));
+        let g = reversed(&module, &f);
+        let engine = Cpu { mem_budget: Some(4096), ..Cpu::default() };
+        let begun = std::time::Instant::now();
+        let narrowed = engine.narrowed(&g).unwrap_or_else(|d| panic!("{steps} steps: {d}"));
+        let plan = engine.decide(&narrowed.function).unwrap_or_else(|d| panic!("{steps}: {d}"));
+        let program = lower(&narrowed.function, &plan.plan, &engine.plan.device).expect("lowers");
+        let backs: Vec<_> = loop_reports(&program).into_iter().filter_map(|l| l.back).collect();
+        assert!(begun.elapsed().as_secs() < 20, "{steps} steps take {:?}", begun.elapsed());
+        assert_eq!(backs.len(), 1, "{steps} steps: {program}");
+        assert!((20..60).contains(&backs[0].checkpoints), "{steps} steps: {backs:?}");
+        assert_eq!(backs[0].forward, Some(forward_steps(steps, backs[0].checkpoints)));
+    }
 }
