@@ -235,16 +235,11 @@ impl EngineArgs {
             false => (1, Vectors::host()),
         };
         let usual = Request::new(plan.clone());
-        let request = Request { number: named.number, threads, vectors, code, ..usual };
+        let limits = self.limits();
+        let request = Request { number: named.number, threads, vectors, code, limits, ..usual };
         let mem_budget = budget;
-        let settings = Settings {
-            mem_budget,
-            cache,
-            lossy,
-            donated,
-            limits: self.limits(),
-            ..Settings::new(plan)
-        };
+        let settings =
+            Settings { mem_budget, cache, lossy, donated, limits, ..Settings::new(plan) };
         session(named, settings, &request)
     }
 

@@ -3,6 +3,7 @@
 use super::{Compiled, Engine, PlanDecision, ReadyFunction, Session, Settings};
 use crate::backends::cpu::{self, ArenaLayout};
 use crate::backends::functions::Registry;
+use crate::backends::limits::RunLimits;
 use crate::fusion::{self, Effort, Fp, Lossy, MachineModel, Memory, Narrowed, Plan};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
@@ -50,6 +51,8 @@ pub struct Cpu {
     pub donated: Vec<usize>,
     /// The user functions.
     pub functions: Registry,
+    /// How far programs may go.
+    pub limits: RunLimits,
     /// The cache of executables, and their thread pool.
     pub kept: SharedCpuEngine,
 }
@@ -70,6 +73,7 @@ impl Default for Cpu {
             lossy: Lossy::default(),
             donated: Vec::new(),
             functions: Registry::new(),
+            limits: RunLimits::default(),
             kept: SharedCpuEngine::default(),
         }
     }
@@ -81,9 +85,16 @@ impl Cpu {
 
     /// A session with the present settings.
     pub fn session(&self) -> Session<cpu::CpuEngine> {
-        let Cpu { plan, mem_budget, cache, lossy, donated, functions, .. } = self.clone();
-        let settings =
-            Settings { mem_budget, cache, lossy, donated, functions, ..Settings::new(plan) };
+        let Cpu { plan, mem_budget, cache, lossy, donated, functions, limits, .. } = self.clone();
+        let settings = Settings {
+            mem_budget,
+            cache,
+            lossy,
+            donated,
+            functions,
+            limits,
+            ..Settings::new(plan)
+        };
         Session { settings, backend: self.kept.engine(self.options(), &self.functions) }
     }
 

@@ -8,6 +8,7 @@ use crate::backends::AnyBackend;
 use crate::backends::backend::erased;
 use crate::backends::cpu::Vectors;
 use crate::backends::functions::Registry;
+use crate::backends::limits::RunLimits;
 use crate::backends::reference::Evaluator;
 use crate::fusion::{self, MachineModel};
 use crate::ir::Diagnostic;
@@ -55,6 +56,8 @@ pub struct Request {
     pub code: Option<KernelCache>,
     /// The user functions.
     pub functions: Registry,
+    /// How far programs may go.
+    pub limits: RunLimits,
 }
 
 impl Request {
@@ -69,6 +72,7 @@ impl Request {
             #[cfg(feature = "gpu")]
             code: None,
             functions,
+            limits: RunLimits::default(),
         }
     }
 }
@@ -89,7 +93,10 @@ pub const ENGINES: &[EngineRow] = &[
         numbered: None,
         threads: false,
         machine: "cpu",
-        open: Some(|request| Ok(erased(Arc::new(Evaluator::new(request.functions.clone()))))),
+        open: Some(|request| {
+            let evaluator = Evaluator::new(request.functions.clone()).within(request.limits);
+            Ok(erased(Arc::new(evaluator)))
+        }),
     },
     EngineRow {
         name: Cpu::NAME,
@@ -98,8 +105,8 @@ pub const ENGINES: &[EngineRow] = &[
         threads: true,
         machine: "cpu",
         open: Some(|request| {
-            let Request { plan, threads, vectors, functions, .. } = request.clone();
-            let cpu = Cpu { plan, threads, vectors, functions, ..Cpu::default() };
+            let Request { plan, threads, vectors, functions, limits, .. } = request.clone();
+            let cpu = Cpu { plan, threads, vectors, functions, limits, ..Cpu::default() };
             Ok(cpu.session().erased().backend)
         }),
     },

@@ -17,7 +17,20 @@ pub(crate) fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
 
 /// The well-formed programs of the filetests, by name, without the comments above them.
 pub(crate) fn files() -> Vec<(String, String)> {
-    let folder = super::root().join("tests/filetests/kernels/ok");
+    let found = programs_of("tests/filetests/kernels/ok");
+    assert!(found.len() > 10, "{} files", found.len());
+    found
+}
+
+/// As [`files`], of programs with loops and branches.
+pub(crate) fn block_files() -> Vec<(String, String)> {
+    let found = programs_of("tests/filetests/kernels/blocks");
+    assert!(found.len() > 3, "{} files", found.len());
+    found
+}
+
+fn programs_of(folder: &str) -> Vec<(String, String)> {
+    let folder = super::root().join(folder);
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
@@ -26,7 +39,6 @@ pub(crate) fn files() -> Vec<(String, String)> {
         found.push((path.display().to_string(), text[at..].to_string()));
     }
     found.sort();
-    assert!(found.len() > 10, "{} files", found.len());
     found
 }
 

@@ -53,7 +53,8 @@ fn suite() -> Vec<(String, Verified<Program>, ArenaLayout)> {
             found.push((format!("{name}, {effort:?}"), program, layout));
         }
     }
-    for (name, text) in files("tests/filetests/kernels/ok", "program") {
+    let programs = ["tests/filetests/kernels/ok", "tests/filetests/kernels/blocks"];
+    for (name, text) in programs.into_iter().flat_map(|folder| files(folder, "program")) {
         let at = text.find("program @").expect("a program");
         let program = verify(read(&text[at..]).expect("reads")).expect("verifies");
         if !text.contains(" = library @") {

@@ -116,13 +116,13 @@ pub(super) struct CompiledBranch {
 
 impl CompiledLoop {
     /// Its programs.
-    pub(super) fn blocks(&self) -> Vec<&CompiledBlock> {
+    pub(super) fn blocks(&self) -> impl Iterator<Item = &CompiledBlock> {
         let test = match &self.trips {
             CompiledTrips::While(test, _) => Some(&**test),
             CompiledTrips::Known(_) | CompiledTrips::Count(_) | CompiledTrips::Range(..) => None,
         };
         let back = self.back.as_ref().map(|back| &back.step);
-        test.into_iter().chain([&self.step]).chain(back).collect()
+        test.into_iter().chain([&self.step]).chain(back)
     }
 }
 

@@ -224,7 +224,7 @@ impl StepRun<'_> {
         };
         self.limits.check(made.op, trips)?;
         let index = self.scratch(outer, made.index.1);
-        made.blocks().into_iter().for_each(|block| self.open(outer, block, index));
+        made.blocks().for_each(|block| self.open(outer, block, index));
         let run = LoopTurns { made, outer, trips, first };
         match (&made.trips, &made.back) {
             (CompiledTrips::While(test, most), _) => self.while_true(&run, test, *most, pointers),

@@ -53,7 +53,7 @@ impl CompiledStep {
     /// The programs in it.
     pub(super) fn blocks(&self) -> Vec<&CompiledBlock> {
         match self {
-            CompiledStep::Loop(step) => step.blocks(),
+            CompiledStep::Loop(step) => step.blocks().collect(),
             CompiledStep::Branch(branch) => branch.blocks.iter().collect(),
             CompiledStep::Kernel(_)
             | CompiledStep::Contract(_)

@@ -12,7 +12,7 @@ use crate::runtime::functions::Registry;
 use crate::runtime::limits::RunLimits;
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::trace::{SpanRecorder, Trace};
-use adfuse_ir::kernel::{Buffer, Program, Role, Space, Verified};
+use adfuse_ir::kernel::{Buffer, Program, Role, Space, Step, Verified};
 use adfuse_ir::{At, Diagnostic, Kind};
 use std::sync::Arc;
 
@@ -70,6 +70,14 @@ impl Backend for Evaluator {
     }
 }
 
+/// Bytes of the constants of a program and of the programs in it.
+fn constants(program: &Program) -> u64 {
+    let own = program.buffers.values().filter(|data| matches!(data.role, Role::Constant(_)));
+    let blocks = program.steps.iter().flat_map(Step::blocks);
+    let blocks = blocks.map(|(_, block)| constants(&block.program));
+    own.map(|data| data.bytes()).chain(blocks).fold(0, u64::saturating_add)
+}
+
 /// What each step needs by its structure; the programs in a step run one after the other.
 fn scratch(program: &Program, arrange: &Arrange<'_>) -> Result<Vec<u64>, Diagnostic> {
     let mut all = Vec::new();
@@ -112,7 +120,7 @@ impl Counted<'_> {
         let unhanded = unhanded.filter(|b| !program.outputs.contains(b));
         Ok(MemoryReport {
             arena: layout.bytes,
-            constants: sum(&mut of_role(|role| matches!(role, Role::Constant(_))))?,
+            constants: constants(program),
             inputs: sum(&mut program.inputs())?,
             outputs: sum(&mut program.outputs.iter().copied().chain(unhanded).filter(own))?,
             ..MemoryReport::default()

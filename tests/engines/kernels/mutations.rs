@@ -3,15 +3,18 @@
 use super::schedules::Copies;
 use super::{arguments, cases, files, numbers};
 use crate::common::count_from_env;
+use crate::common::kernels::block_files;
+use adfuse::backends::cpu::{ArenaLayout, CpuExecutable, CpuOptions};
 use adfuse::backends::reference::kernel;
-use adfuse::fusion::compile;
-use adfuse::ir::Op;
+use adfuse::backends::{Array, RunLimits};
+use adfuse::fusion::{Fp, compile};
 use adfuse::ir::kernel::text::parse as read;
-use adfuse::ir::kernel::{Program, Step as KernelStep, verify};
+use adfuse::ir::kernel::{Program, Step as KernelStep, Verified, verify};
 use adfuse::ir::rewrite::specialize;
+use adfuse::ir::{Kind, Op};
 
 /// Whether a program is small enough to run, whatever it says.
-fn small(program: &Program) -> bool {
+fn is_small(program: &Program) -> bool {
     let few = |dims: &mut dyn Iterator<Item = &i64>| dims.product::<i64>() <= 10_000;
     let small = |dims: &mut dyn Iterator<Item = &i64>| {
         let dims: Vec<i64> = dims.copied().collect();
@@ -33,8 +36,26 @@ fn small(program: &Program) -> bool {
                 small(&mut of.into_iter().flatten())
             }
             KernelStep::Argsort(_) | KernelStep::Library(_) | KernelStep::Transfer(_) => true,
-            KernelStep::Loop(_) | KernelStep::Branch(_) => true,
+            KernelStep::Loop(_) | KernelStep::Branch(_) => {
+                let steps = match step {
+                    KernelStep::Loop(step) => step.trips.known().unwrap_or(0),
+                    _ => 0,
+                };
+                steps <= 100 && step.blocks().iter().all(|(_, block)| is_small(&block.program))
+            }
         })
+}
+
+/// Loops of more steps than these are not waited for.
+const FEW: RunLimits = RunLimits { max_trips: 100 };
+
+/// Runs a program with loops as machine code: pointers into its memory follow from what the verifier accepts.
+fn compiled(program: &Verified<Program>, args: &[Array], expected: &[Array]) {
+    let options = CpuOptions { threads: 2, fp: Fp::Strict, ..CpuOptions::default() };
+    let made = CpuExecutable::compile(program, &ArenaLayout::default(), options);
+    let found =
+        made.and_then(|made| made.run(args)).unwrap_or_else(|d| panic!("{d}\n{}", **program));
+    assert_eq!(found, expected, "{}", **program);
 }
 
 /// Mutates a text, and runs what is accepted; counts what was refused and what ran.
@@ -49,14 +70,22 @@ fn run_mutated(text: &str, times: usize, random: &mut impl FnMut(usize) -> usize
             refused += 1;
             continue;
         };
-        if !small(&program) {
+        if !is_small(&program) {
             continue;
         }
-        match kernel::run_with(&program, &arguments(&program), &mut Copies) {
+        let args = arguments(&program);
+        match kernel::run_within(&program, &args, &mut Copies, FEW) {
             // What a library gives is nothing that the verifier could know.
             Err(d) if d.at.inst.as_ref().is_some_and(|i| i.contains("library")) => {}
+            // How often a loop runs is nothing that it could know either.
+            Err(d) if d.kind == Kind::Limit && d.message.contains("steps") => {}
             Err(d) => panic!("{d}\n{mutated}"),
-            Ok(_) => ran += 1,
+            Ok(results) => {
+                ran += 1;
+                if program.steps.iter().any(|step| !step.blocks().is_empty()) {
+                    compiled(&program, &args, &results);
+                }
+            }
         }
     }
     [refused, ran]
@@ -85,7 +114,7 @@ fn what_the_verifier_accepts_of_written_programs_runs() {
     let mut random = numbers(2);
     let times = count_from_env("ADFUSE_FUZZ_CASES", 3000) as usize;
     let mut counts = [0, 0];
-    for (name, text) in files() {
+    for (name, text) in files().into_iter().chain(block_files()) {
         let found = run_mutated(&text, times, &mut random);
         assert!(found[0] > 5, "{name}: {found:?} refused and run");
         counts = [counts[0] + found[0], counts[1] + found[1]];

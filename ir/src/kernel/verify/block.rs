@@ -148,7 +148,7 @@ impl ProgramVerifier<'_> {
                 }
             };
             if !alike {
-                let m = format!("%{} begins with what differs in type or layout", to.name);
+                let m = format!("%{} begins as what differs in type or layout", to.name);
                 return Err(Wrong::new(Kind::Shape, m));
             }
         }
@@ -194,7 +194,7 @@ impl ProgramVerifier<'_> {
                 }
             };
             if !fits {
-                let m = format!("{name} differs in type or layout from what it is");
+                let m = format!("{name} is bound to what differs in type or layout");
                 return Err(Wrong::new(Kind::Shape, m));
             }
         }
