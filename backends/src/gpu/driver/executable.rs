@@ -288,6 +288,7 @@ fn launches(
             Arg::Caller(b) if side == Side::In => first(b),
             Arg::Caller(b) => last(b),
             Arg::Scratch { offset } => Some(Pointer::DeviceBlock(scratch + offset)),
+            Arg::Position | Arg::Outer(_) | Arg::Result(_) => None,
         };
         let args = launch.args.iter().map(given).collect::<Option<Vec<_>>>().ok_or_else(|| {
             Diagnostic::new(At::default(), Kind::Internal, "a launch is given what nobody has")

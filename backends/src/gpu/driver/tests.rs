@@ -112,8 +112,8 @@ fn prepared(device: &Arc<GpuDevice>, text: &str) -> GpuPrepared {
         text: text.into(),
         enter: StepCode::default(),
         steps: vec![
-            StepCode { launches: first, scratch: 0 },
-            StepCode { launches: second, scratch: 512 },
+            StepCode { launches: first, ..StepCode::default() },
+            StepCode { launches: second, scratch: 512, ..StepCode::default() },
         ],
         leave: StepCode::default(),
     };

@@ -1,0 +1,148 @@
+//! Where the inputs and outputs of a block are: a program that a loop or a branch runs, at addresses that are the same
+//! for every turn.
+//!
+//! What a loop carries and whole buffers are read where they are, and results are written where they go. The element of
+//! a stack is read or written in the stack: its kernels add the place of the element to the pointer that they are given,
+//! by the position that is in memory. Where that would break the alignment of vectors, or a step is no launch
+//! of a kernel, the element is copied.
+
+use adfuse_ir::kernel::{Block, BlockInput, Buffer, BufferData, Program, Role, Step, Verified};
+use cranelift_entity::SecondaryMap;
+
+/// Where a buffer of a program is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Binding {
+    /// In the memory of the program itself, or where its caller has it.
+    #[default]
+    Own,
+    /// The position of the turn, a scalar.
+    Index,
+    /// What is carried by a loop, by its number.
+    Carry(usize),
+    /// What is handed back by a loop, by its number.
+    Returned(usize),
+    /// A buffer of the program around it.
+    Whole(Buffer),
+    /// The element of a buffer of the program around it at the position of the turn.
+    Element(Buffer),
+    /// Where an output of the block goes that is no element, by its number.
+    Result(usize),
+}
+
+/// One end of a copy: a place that an entry point is given, and by how many bytes it moves on from one position to the
+/// next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CopyEnd {
+    pub(crate) place: CopyPlace,
+    pub(crate) each: u64,
+}
+
+/// A place that a copy reads or writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CopyPlace {
+    Buffer(Buffer),
+    /// A buffer of the program around the block.
+    Outer(Buffer),
+    Result(usize),
+}
+
+/// A copy of whole elements at the position of the turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ElementCopy {
+    pub(crate) from: CopyEnd,
+    pub(crate) to: CopyEnd,
+    pub(crate) bytes: u64,
+}
+
+/// A block with the places of its buffers.
+pub(crate) struct BoundBlock<'p> {
+    /// What it is to the step.
+    pub(crate) role: String,
+    pub(crate) program: &'p Verified<Program>,
+    pub(crate) bindings: SecondaryMap<Buffer, Binding>,
+    /// What is copied before its first step, and after its last.
+    pub(crate) before: Vec<ElementCopy>,
+    pub(crate) after: Vec<ElementCopy>,
+}
+
+/// Bytes that the elements of a stack are multiples of, so that vectors in them are aligned.
+const VECTOR: u64 = 16;
+
+/// The blocks of a step, bound.
+pub(crate) fn bound(step: &Step) -> Vec<BoundBlock<'_>> {
+    let stacks = |role: &str| match step {
+        Step::Loop(step) if role == "step" => step.stacks.as_slice(),
+        Step::Loop(step) if role == "back" => {
+            step.back.as_ref().map_or(&[][..], |back| back.stacks.as_slice())
+        }
+        _ => &[],
+    };
+    let mut all = Vec::new();
+    for (role, block) in step.blocks() {
+        let stacks = stacks(&role);
+        all.push(bind(role, block, stacks));
+    }
+    all
+}
+
+fn bind<'p>(role: String, block: &'p Block, stacks: &[Buffer]) -> BoundBlock<'p> {
+    let program = &block.program;
+    let mut made = BoundBlock {
+        role,
+        program,
+        bindings: SecondaryMap::new(),
+        before: Vec::new(),
+        after: Vec::new(),
+    };
+    let still = |place| CopyEnd { place, each: 0 };
+    for (b, input) in block.bindings() {
+        let bytes = program.buffers[b].bytes();
+        made.bindings[b] = match input {
+            BlockInput::Index => Binding::Index,
+            BlockInput::Carry(k) => Binding::Carry(k),
+            BlockInput::Returned(k) => Binding::Returned(k),
+            BlockInput::Whole(outer) => Binding::Whole(outer),
+            BlockInput::Element(outer) if in_place(program, b) => Binding::Element(outer),
+            BlockInput::Element(outer) => {
+                let from = CopyEnd { place: CopyPlace::Outer(outer), each: bytes };
+                let to = still(CopyPlace::Buffer(b));
+                made.before.push(ElementCopy { from, to, bytes });
+                Binding::Own
+            }
+        };
+    }
+    let first = program.outputs.len() - stacks.len();
+    for (k, &b) in program.outputs.iter().enumerate() {
+        let data: &BufferData = &program.buffers[b];
+        let bytes = data.bytes();
+        let own = data.role == Role::Output && !program.outputs[..k].contains(&b);
+        let stack = k.checked_sub(first).map(|k| stacks[k]);
+        match stack {
+            None if own => made.bindings[b] = Binding::Result(k),
+            Some(stack) if own && in_place(program, b) => {
+                made.bindings[b] = Binding::Element(stack);
+            }
+            _ => {
+                let each = if matches!(made.bindings[b], Binding::Element(_)) { bytes } else { 0 };
+                let from = CopyEnd { place: CopyPlace::Buffer(b), each };
+                let to = match stack {
+                    Some(stack) => CopyEnd { place: CopyPlace::Outer(stack), each: bytes },
+                    None => still(CopyPlace::Result(k)),
+                };
+                made.after.push(ElementCopy { from, to, bytes });
+            }
+        }
+    }
+    made
+}
+
+/// Whether the element of a stack may be used where it is: vectors in it are aligned, and all steps that use it are
+/// launches of entry points, which know the position.
+fn in_place(program: &Program, b: Buffer) -> bool {
+    let launched = |step: &Step| {
+        !matches!(step, Step::Loop(_) | Step::Branch(_) | Step::Transfer(_) | Step::Library(_))
+    };
+    let uses = |step: &&Step| step.reads().chain(step.writes()).any(|used| used == b);
+    program.buffers[b].bytes().is_multiple_of(VECTOR)
+        && program.steps.iter().filter(uses).all(launched)
+}
