@@ -4,7 +4,7 @@
 use super::place::{Room, inside, misfit, scratch_places};
 use super::prepare::{reads_again, with_slack};
 use crate::gpu::launches::{Binding, BlockCode, POSITION_BYTES, StepCode};
-use crate::runtime::arena_layout::{self, ArenaLayout};
+use crate::runtime::arena_layout;
 use crate::runtime::backend::Arrange;
 use crate::runtime::errors::within;
 use adfuse_ir::kernel::{Buffer, Carry, Loop, Program, Role, SLOT, Space, Step, Verified};
@@ -26,7 +26,6 @@ pub(crate) struct StepMemory {
 /// The memory of a program that a step runs, from the beginning of that.
 #[derive(Debug)]
 pub(crate) struct BlockMemory {
-    pub(crate) layout: ArenaLayout,
     /// Of the buffers that are its own.
     pub(crate) places: SecondaryMap<Buffer, u64>,
     /// Where each step has its scratch, to be aligned.
@@ -143,7 +142,7 @@ fn block_memory(
         };
     }
     let (scratch, bytes) = scratch_places(&layout, &needed, beside.end())?;
-    Ok(BlockMemory { layout, places, scratch, steps, bytes })
+    Ok(BlockMemory { places, scratch, steps, bytes })
 }
 
 /// Bytes of the constants of the programs in a program, each at a place of its own.
