@@ -191,8 +191,8 @@ fn vectors() -> Vectors {
 
 fn made(program: &Verified<Program>, layout: &ArenaLayout) -> CpuExecutable {
     let threads = std::env::var("ADFUSE_THREADS").ok().and_then(|t| t.parse().ok()).unwrap_or(1);
-    CpuExecutable::compile(program, layout, CpuOptions { threads, fp: mode(), vectors: vectors() })
-        .expect("compiles")
+    let options = CpuOptions { threads, fp: mode(), vectors: vectors(), ..CpuOptions::default() };
+    CpuExecutable::compile(program, layout, options).expect("compiles")
 }
 
 fn run(c: &mut Criterion, name: &str, throughput: Throughput, text: &str, grad: bool) {

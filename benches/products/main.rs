@@ -16,7 +16,7 @@ mod library;
 mod programs;
 
 use adfuse::backends::Array;
-use adfuse::backends::cpu::{ArenaLayout, CpuExecutable, CpuOptions, Trace, Vectors, scratch};
+use adfuse::backends::cpu::{ArenaLayout, CpuExecutable, CpuOptions, Trace, scratch};
 use adfuse::fusion::{Effort, Fp, memory_beside};
 use adfuse::ir::kernel::{Member, Program, Step, Verified};
 use adfuse::ir::op::Domain;

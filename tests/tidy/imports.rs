@@ -24,9 +24,10 @@ const CIRCLES: &[(&str, &[&str], &str)] = &[
     ),
     (
         "backends",
-        &["cpu::executable", "cpu::introspect", "cpu::scratch"],
-        "what an executable holds and what it reports are counted from its own steps",
+        &["cpu::block", "cpu::steps"],
+        "a loop is a step, and has steps, among them loops",
     ),
+    ("ir", &["kernel::block", "kernel::program"], "a program has steps that run programs"),
     (
         "adfuse",
         &["trace", "trace::callee"],

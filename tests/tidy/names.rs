@@ -21,7 +21,7 @@ const SHARED: &[(&[(&str, usize)], &str)] = &[
         &[("Piece", 4), ("Place", 3), ("Rule", 2)],
         "the op table, or rewrites, and the kernel IR: each is the term of its own module",
     ),
-    (&[("At", 2), ("Block", 2), ("Class", 2)], GPU),
+    (&[("At", 2), ("Class", 2)], GPU),
     (&[("Entry", 2), ("Facts", 2), ("Held", 3), ("Inliner", 2)], GPU),
     (&[("Launch", 2), ("Operand", 2), ("Part", 3), ("Pass", 2), ("Places", 2)], GPU),
     (&[("Product", 2), ("Role", 2), ("Span", 2)], GPU),

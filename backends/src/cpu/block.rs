@@ -43,7 +43,7 @@ pub(super) struct CompiledBlock {
 pub(super) enum MovingInput {
     Carry(usize),
     Returned(usize),
-    /// Elements of so many bytes of a buffer around the loop.
+    /// Elements of a buffer around the loop: its number, and the bytes of an element.
     Element(usize, usize),
 }
 
@@ -58,7 +58,7 @@ pub(super) struct BlockOutput {
 /// What a carry begins with.
 pub(super) enum CarryStart {
     Buffer(usize),
-    /// The bits of a value, again and again, each in so many bytes.
+    /// The bits of a value, again and again, each in this many bytes.
     Fill(u64, usize),
 }
 

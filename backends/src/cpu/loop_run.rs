@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::block::{
-    BlockOutput, CarryStart, CompiledBack, CompiledBlock, CompiledBranch, CompiledCarry,
-    CompiledLoop, CompiledTrips, MovingInput,
+    BlockOutput, CarryStart, CompiledBlock, CompiledBranch, CompiledCarry, CompiledLoop,
+    CompiledTrips, MovingInput,
 };
 use super::machine_code::Code;
 use super::steps::CompiledStep;
@@ -12,7 +12,7 @@ use super::workers::{Worker, WorkerSet};
 use crate::runtime::limits::{RunLimits, loop_too_long};
 use crate::runtime::report::StepReport;
 use crate::runtime::trace::SpanRecorder;
-use adfuse_ir::kernel::{Branch, Reversal, ReversalAction, SLOT};
+use adfuse_ir::kernel::Branch;
 use adfuse_ir::{At, DType, Diagnostic, Literal};
 use std::sync::{Mutex, PoisonError};
 
@@ -22,14 +22,14 @@ pub(super) type WorkerTables = Vec<Mutex<Worker>>;
 /// Where the values that a loop carries are: those that a turn reads, and those that it writes.
 #[derive(Default)]
 pub(super) struct LoopPointers {
-    now: Vec<*mut u8>,
-    next: Vec<*mut u8>,
-    returned: Vec<*mut u8>,
-    returned_next: Vec<*mut u8>,
+    pub(super) now: Vec<*mut u8>,
+    pub(super) next: Vec<*mut u8>,
+    pub(super) returned: Vec<*mut u8>,
+    pub(super) returned_next: Vec<*mut u8>,
 }
 
 impl LoopPointers {
-    /// Room for the pointers of so many values, forward and back.
+    /// Room for the pointers of this many values, forward and back.
     pub(super) fn of([carries, returned]: [usize; 2]) -> LoopPointers {
         LoopPointers {
             now: Vec::with_capacity(carries),
@@ -56,29 +56,29 @@ pub(super) struct StepRun<'a> {
 
 /// A loop that runs.
 #[derive(Clone, Copy)]
-struct LoopTurns<'l> {
-    made: &'l CompiledLoop,
+pub(super) struct LoopTurns<'l> {
+    pub(super) made: &'l CompiledLoop,
     /// The table of the program around it.
-    outer: usize,
-    trips: u64,
+    pub(super) outer: usize,
+    pub(super) trips: u64,
     /// The first position, as blocks read it.
     first: i64,
 }
 
 impl LoopTurns<'_> {
     /// The position of a step.
-    fn position(&self, t: u64) -> u64 {
+    pub(super) fn position(&self, t: u64) -> u64 {
         if self.made.reverse { self.trips - 1 - t } else { t }
     }
 }
 
 /// One turn: what a block reads and writes.
-struct BlockTurn<'t> {
-    position: u64,
-    now: &'t [*mut u8],
-    returned: &'t [*mut u8],
-    next: &'t [*mut u8],
-    stacks: &'t [(usize, usize)],
+pub(super) struct BlockTurn<'t> {
+    pub(super) position: u64,
+    pub(super) now: &'t [*mut u8],
+    pub(super) returned: &'t [*mut u8],
+    pub(super) next: &'t [*mut u8],
+    pub(super) stacks: &'t [(usize, usize)],
 }
 
 impl StepRun<'_> {
@@ -117,7 +117,7 @@ impl StepRun<'_> {
     }
 
     /// Where a buffer is.
-    fn pointer(&mut self, table: usize, buffer: usize) -> *mut u8 {
+    pub(super) fn pointer(&mut self, table: usize, buffer: usize) -> *mut u8 {
         let worker = self.tables[table][0].get_mut().unwrap_or_else(PoisonError::into_inner);
         worker.table[buffer]
     }
@@ -130,7 +130,7 @@ impl StepRun<'_> {
     }
 
     /// An address in the scratch memory of a program's steps.
-    fn scratch(&mut self, table: usize, offset: u64) -> *mut u8 {
+    pub(super) fn scratch(&mut self, table: usize, offset: u64) -> *mut u8 {
         self.tables[table][0].get_mut().unwrap_or_else(PoisonError::into_inner).all(offset)
     }
 
@@ -283,73 +283,8 @@ impl StepRun<'_> {
         }
     }
 
-    /// The steps of a loop, and the way back over them.
-    fn reverse(
-        &mut self,
-        run: &LoopTurns<'_>,
-        back: &CompiledBack,
-        pointers: &mut LoopPointers,
-    ) -> Result<(), Diagnostic> {
-        let (outer, made) = (run.outer, run.made);
-        let LoopPointers { now, next, returned, returned_next } = pointers;
-        self.begin(outer, &made.carries, true, (now, next));
-        self.begin(outer, &back.carries, run.trips % 2 == 1, (returned, returned_next));
-        let (at, most) = back.numbers;
-        let count = usize::try_from(run.trips).unwrap_or(most).min(most);
-        let at = self.scratch(outer, at).cast::<u64>();
-        // SAFETY: there is room for this many numbers at a multiple of 64 bytes, which nobody else uses while the loop
-        // runs; they are made zeros before there is a slice of them.
-        let numbers = unsafe {
-            at.write_bytes(0, count);
-            std::slice::from_raw_parts_mut(at, count)
-        };
-        let mut ended = false;
-        let mut actions = Reversal::new(run.trips, numbers).peekable();
-        while let Some(action) = actions.next() {
-            match action {
-                ReversalAction::Keep(k) => self.keep(outer, &made.carries, k, now),
-                ReversalAction::Restore(k) => {
-                    for (carry, now) in made.carries.iter().zip(&mut *now) {
-                        *now = self.checkpoint(outer, carry, k);
-                    }
-                }
-                ReversalAction::Advance(from, to) => {
-                    for t in from..to {
-                        // A state that is kept is written where it is kept.
-                        let kept = match actions.peek() {
-                            Some(&ReversalAction::Keep(k)) if t + 1 == to => Some(k),
-                            _ => None,
-                        };
-                        self.aside(outer, &made.carries, kept, (now, next));
-                        self.step(run, t, now, next)?;
-                        now.copy_from_slice(next);
-                    }
-                }
-                ReversalAction::Turn(t) => {
-                    if !ended {
-                        for (carry, next) in made.carries.iter().zip(&mut *next) {
-                            *next = self.pointer(outer, carry.to);
-                        }
-                        self.step(run, t, now, next)?;
-                        ended = true;
-                    }
-                    let position = run.position(t);
-                    let stacks = &back.stacks;
-                    let turn = BlockTurn { position, now, returned, next: returned_next, stacks };
-                    self.turn(run, &back.step, &turn)?;
-                    self.swap(outer, &back.carries, (returned, returned_next));
-                }
-            }
-        }
-        if !ended {
-            self.end(outer, &made.carries, now);
-        }
-        self.end(outer, &back.carries, returned);
-        Ok(())
-    }
-
     /// A forward step.
-    fn step(
+    pub(super) fn step(
         &mut self,
         run: &LoopTurns<'_>,
         t: u64,
@@ -361,7 +296,7 @@ impl StepRun<'_> {
     }
 
     /// Runs a block once.
-    fn turn(
+    pub(super) fn turn(
         &mut self,
         run: &LoopTurns<'_>,
         block: &CompiledBlock,
@@ -412,7 +347,7 @@ impl StepRun<'_> {
 
     /// Says where values are at first, and where the first turn writes them: to where they end, or beside that. A
     /// constant is filled in where the first turn does not write.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         outer: usize,
         carries: &[CompiledCarry],
@@ -436,7 +371,7 @@ impl StepRun<'_> {
     }
 
     /// Goes on to the next turn: what was written is read, and written where it was not.
-    fn swap(
+    pub(super) fn swap(
         &mut self,
         outer: usize,
         carries: &[CompiledCarry],
@@ -450,55 +385,23 @@ impl StepRun<'_> {
     }
 
     /// Copies what is carried to where it ends, where it is not there.
-    fn end(&mut self, outer: usize, carries: &[CompiledCarry], now: &[*mut u8]) {
+    pub(super) fn end(&mut self, outer: usize, carries: &[CompiledCarry], now: &[*mut u8]) {
         for (carry, &at) in carries.iter().zip(now) {
             let end = self.pointer(outer, carry.to);
             copy(at, end, carry.bytes);
         }
     }
-
-    /// Keeps what is carried at checkpoint `k`.
-    fn keep(&mut self, outer: usize, carries: &[CompiledCarry], k: usize, now: &mut [*mut u8]) {
-        for (carry, now) in carries.iter().zip(now) {
-            let at = self.checkpoint(outer, carry, k);
-            copy(*now, at, carry.bytes);
-            *now = at;
-        }
-    }
-
-    fn checkpoint(&mut self, outer: usize, carry: &CompiledCarry, k: usize) -> *mut u8 {
-        let line = (carry.bytes as u64).next_multiple_of(SLOT);
-        self.scratch(outer, carry.kept + k as u64 * line)
-    }
-
-    /// Says where a step writes that is computed for a later one: to a checkpoint, or to one of two places in turn.
-    fn aside(
-        &mut self,
-        outer: usize,
-        carries: &[CompiledCarry],
-        kept: Option<usize>,
-        (now, next): (&[*mut u8], &mut [*mut u8]),
-    ) {
-        for ((carry, now), next) in carries.iter().zip(now).zip(next) {
-            let spare = self.scratch(outer, carry.spare[0]);
-            *next = match kept {
-                Some(k) => self.checkpoint(outer, carry, k),
-                None if *now == spare => self.scratch(outer, carry.spare[1]),
-                None => spare,
-            };
-        }
-    }
 }
 
 /// Copies bytes to another place, if it is another.
-fn copy(from: *mut u8, to: *mut u8, bytes: usize) {
+pub(super) fn copy(from: *mut u8, to: *mut u8, bytes: usize) {
     if from != to {
         // SAFETY: a value that is carried has as many bytes in each of its places, and no two of these overlap.
         unsafe { std::ptr::copy_nonoverlapping(from, to, bytes) }
     }
 }
 
-/// Fills bytes with a value of so many bytes each.
+/// Fills bytes with a value, which has `width` bytes each time.
 fn fill(at: *mut u8, bytes: usize, bits: u64, width: usize) {
     let value = bits.to_le_bytes();
     for k in (0..bytes).step_by(width.max(1)) {

@@ -21,6 +21,7 @@ pub(crate) mod introspect;
 pub(crate) mod kernel;
 pub(crate) mod legal;
 pub(crate) mod library_call;
+pub(crate) mod loop_reverse;
 pub(crate) mod loop_run;
 pub(crate) mod machine_code;
 pub(crate) mod operand;

@@ -17,7 +17,7 @@ impl Default for RunLimits {
 }
 
 impl RunLimits {
-    /// Refuses a loop of so many steps, if that is more than it may take.
+    /// Refuses a loop of this many steps, if it may not take them.
     pub(crate) fn check(self, op: &str, trips: u64) -> Result<(), Diagnostic> {
         match trips <= self.max_trips {
             true => Ok(()),

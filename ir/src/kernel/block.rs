@@ -7,7 +7,7 @@
 use super::buffer::{Buffer, BufferData};
 use super::program::{Program, Step};
 use super::stage::Operand;
-use super::verify::Verified;
+use super::verified::Verified;
 use cranelift_entity::PrimaryMap;
 use smallvec::SmallVec;
 
@@ -134,7 +134,7 @@ impl Block {
 }
 
 impl Branch {
-    /// The number of the block, of so many, that a selector of this value selects.
+    /// The number of the block, of this many, that a selector of this value selects.
     pub fn taken(blocks: usize, is_bool: bool, selector: i64) -> usize {
         let last = blocks.saturating_sub(1);
         match is_bool {
@@ -203,21 +203,21 @@ impl Loop {
         back.checkpoints.min(self.trips.known().unwrap_or(u64::MAX)).max(1)
     }
 
-    /// Bytes of the values that the loop keeps while it runs, beside its buffers and what its blocks need: another
-    /// place for each carry, two more for each that is computed again on the way back, and the checkpoints. Each is
-    /// counted in whole lines of [`SLOT`] bytes; `buffers` are those of the program around it.
+    /// Bytes of the values that the loop keeps while it runs, beside its buffers and what its blocks need: the position,
+    /// the answer of the test, and another place for each carry. With a way back there are two of these for each that is
+    /// computed again, and the checkpoints with their numbers. Each is counted in whole lines of [`SLOT`] bytes;
+    /// `buffers` are those of the program around it.
     pub fn slots(&self, buffers: &PrimaryMap<Buffer, BufferData>) -> u64 {
         let line = |b: Buffer| buffers[b].bytes().next_multiple_of(SLOT);
         let all =
             |carries: &[Carry]| carries.iter().map(|c| line(c.to)).fold(0u64, u64::saturating_add);
         let carries = all(&self.carries);
-        // The position, and the answer of the test.
         let fixed = 2 * SLOT;
-        let back = self.back.as_ref().map_or(0, |back| {
-            let kept = carries.saturating_mul(self.checkpoints(back));
-            all(&back.carries).saturating_add(kept).saturating_add(carries.saturating_mul(2))
-        });
-        carries.saturating_add(back).saturating_add(fixed)
+        let Some(back) = &self.back else { return carries.saturating_add(fixed) };
+        let count = self.checkpoints(back);
+        let numbers = count.saturating_mul(8).checked_next_multiple_of(SLOT).unwrap_or(u64::MAX);
+        let kept = carries.saturating_mul(count.saturating_add(2));
+        [all(&back.carries), kept, numbers, fixed].into_iter().fold(0, u64::saturating_add)
     }
 }
 

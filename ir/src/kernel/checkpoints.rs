@@ -78,14 +78,14 @@ fn split(steps: u64, slots: u64) -> u64 {
     if slots <= 1 {
         return steps - 1;
     }
-    // `reach` is C(slots + r, slots), and `less` the same for r - 1: what so many repetitions are enough for.
+    // `reach` is C(slots + r, slots), and `less` the same for r - 1.
     let (mut r, mut less, mut reach) = (0, 0, 1u64);
     while reach < steps {
         r += 1;
         less = reach;
         reach = scaled(reach, slots + r, r);
     }
-    // What comes after is reversed with one slot less and must not be shorter than r - 1 repetitions are enough for.
+    // What comes after is reversed with one slot less. It has at least the steps that r - 1 repetitions are enough for:
     // C(slots - 1 + r - 1, slots - 1) = C(slots + r - 1, slots) * slots / (slots + r - 1)
     let after = scaled(less, slots, slots + r - 1);
     less.min(steps - after).clamp(1, steps - 1)
@@ -142,8 +142,8 @@ mod tests {
                 });
                 of.push(split.min().unwrap_or(0));
             }
-            for n in 0..=STEPS {
-                assert_eq!(followed(n as u64, slots), of[n], "{n} steps, {slots} slots");
+            for (n, &least) in of.iter().enumerate() {
+                assert_eq!(followed(n as u64, slots), least, "{n} steps, {slots} slots");
             }
             fewest.push(of);
         }
@@ -159,6 +159,6 @@ mod tests {
         let mut none: [u64; 0] = [];
         let one: Vec<ReversalAction> = Reversal::new(1, &mut none).collect();
         assert_eq!(one, [ReversalAction::Turn(0)]);
-        assert_eq!(split(1 << 62, 3), split(1 << 62, 3).clamp(1, 1 << 62));
+        assert!((1..1 << 62).contains(&split(1 << 62, 3)));
     }
 }

@@ -17,6 +17,7 @@ mod schedule;
 mod scratch;
 mod stage;
 pub mod text;
+mod verified;
 mod verify;
 mod visit;
 
@@ -35,4 +36,5 @@ pub use stage::{
     Kernel, Operand, Order, Param, Piece, Row, Run, Schedule, Sink, Stage, Tile, TileData,
     strict_runs,
 };
-pub use verify::{Verified, verify};
+pub use verified::Verified;
+pub use verify::verify;

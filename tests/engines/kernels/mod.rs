@@ -1,6 +1,7 @@
 //! Programs of kernels: what a function is lowered to is accepted by the verifier and gives the bits
 //! of the reference engine. `ADFUSE_PROGRAMS` sets how many random programs (300 by default, and 700 gradients, of each of three types).
 
+mod block_reports;
 mod blocks;
 mod control;
 mod mutations;

@@ -15,7 +15,7 @@ type Bits = Vec<u64>;
 
 /// What a block of a loop is entered with.
 #[derive(Clone, Copy, Default)]
-struct Entry<'v> {
+struct BlockEntry<'v> {
     /// The position, and the type in which the block reads it.
     at: i64,
     index: Option<(DType, i64)>,
@@ -24,18 +24,18 @@ struct Entry<'v> {
 }
 
 /// The steps of a loop, once it is known how many there are.
-struct Steps<'l> {
+struct KnownSteps<'l> {
     step: &'l Loop,
     trips: u64,
     first: i64,
     index: DType,
 }
 
-impl Steps<'_> {
+impl KnownSteps<'_> {
     /// What step `t` is entered with.
-    fn entry<'v>(&self, t: u64, carries: &'v [Bits], returned: &'v [Bits]) -> Entry<'v> {
+    fn entry<'v>(&self, t: u64, carries: &'v [Bits], returned: &'v [Bits]) -> BlockEntry<'v> {
         let at = if self.step.reverse { self.trips - 1 - t } else { t } as i64;
-        Entry { at, index: Some((self.index, self.first.wrapping_add(at))), carries, returned }
+        BlockEntry { at, index: Some((self.index, self.first.wrapping_add(at))), carries, returned }
     }
 }
 
@@ -48,7 +48,7 @@ impl ProgramRun<'_> {
         let is_bool = self.program.buffers[step.selector].dtype == DType::Bool;
         let taken = Branch::taken(step.blocks.len(), is_bool, self.integer(step.selector)?);
         let block = step.blocks.get(taken).ok_or_else(|| internal("a branch has no such case"))?;
-        let results = self.block(block, Entry::default(), env)?;
+        let results = self.block(block, BlockEntry::default(), env)?;
         step.outputs.iter().zip(results).try_for_each(|(&b, bits)| self.put(b, bits))
     }
 
@@ -77,7 +77,7 @@ impl ProgramRun<'_> {
             let bits = vec![0; super::volume(&data.dims)? as usize];
             self.put(stack, bits)?;
         }
-        let steps = Steps { step, trips, first, index };
+        let steps = KnownSteps { step, trips, first, index };
         let ends = match &step.back {
             None => {
                 let mut carries = carries;
@@ -106,7 +106,7 @@ impl ProgramRun<'_> {
         let most = if most == 0 { u64::MAX } else { most }.min(env.limits.max_trips);
         let mut trips = 0;
         loop {
-            let entry = Entry { carries: &carries, ..Entry::default() };
+            let entry = BlockEntry { carries: &carries, ..BlockEntry::default() };
             let answer = self.block(test, entry, env)?;
             if answer.first().and_then(|bits| bits.first()).is_none_or(|bit| bit & 1 == 0) {
                 return Ok(carries);
@@ -117,7 +117,7 @@ impl ProgramRun<'_> {
             let at = trips as i64;
             trips += 1;
             let index = Some((DType::I64, at));
-            let entry = Entry { at, index, carries: &carries, returned: &[] };
+            let entry = BlockEntry { at, index, carries: &carries, returned: &[] };
             carries = self.block(&step.step, entry, env)?;
         }
     }
@@ -125,7 +125,7 @@ impl ProgramRun<'_> {
     /// One step: elements are stacked, what is carried on is given.
     fn turn(
         &mut self,
-        steps: &Steps<'_>,
+        steps: &KnownSteps<'_>,
         t: u64,
         carries: &[Bits],
         env: &mut RunEnvironment<'_>,
@@ -138,7 +138,7 @@ impl ProgramRun<'_> {
     /// Reverses the steps: gives what is carried after the last, and what is handed back from the first.
     fn back(
         &mut self,
-        steps: &Steps<'_>,
+        steps: &KnownSteps<'_>,
         back: &Back,
         (mut state, mut returned): (Vec<Bits>, Vec<Bits>),
         env: &mut RunEnvironment<'_>,
@@ -217,7 +217,7 @@ impl ProgramRun<'_> {
     fn block(
         &mut self,
         block: &Block,
-        entry: Entry<'_>,
+        entry: BlockEntry<'_>,
         env: &mut RunEnvironment<'_>,
     ) -> Result<Vec<Bits>, Diagnostic> {
         let carried = |all: &[Bits], k: usize| {

@@ -7,7 +7,8 @@ use crate::kernel::block::{Back, Block, BlockInput, Branch, Carry, Loop, LoopTri
 use crate::kernel::buffer::Buffer;
 use crate::kernel::program::Program;
 use crate::kernel::stage::Operand;
-use crate::kernel::verify::{Verified, verify};
+use crate::kernel::verified::Verified;
+use crate::kernel::verify::verify;
 use crate::text::lexer::Tok;
 use std::fmt::{Formatter, Result, Write as _};
 

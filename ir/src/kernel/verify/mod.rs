@@ -18,6 +18,7 @@ mod wrong;
 use super::buffer::{Buffer, BufferData, Role, Space};
 use super::program::{Program, Step};
 use super::stage::{Kernel, Param, Sink};
+use super::verified::Verified;
 use crate::diag::{At, Diagnostic, Kind};
 use crate::types::MAX_RANK;
 use crate::verify::MAX_ERRORS;
@@ -25,29 +26,9 @@ use crate::words::is_word;
 use cranelift_entity::SecondaryMap;
 use hashbrown::HashSet;
 use std::fmt;
-use std::ops::Deref;
 pub(super) use wrong::Wrong;
 
 pub(super) use schedule::scheduled;
-
-/// Something that its verifier has accepted. Only a verifier makes one.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Verified<T>(T);
-
-impl<T> Verified<T> {
-    /// What was accepted, to be changed; it must be verified again.
-    pub fn into_inner(self) -> T {
-        self.0
-    }
-}
-
-impl<T> Deref for Verified<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
 
 /// Checks a whole program.
 ///
@@ -65,7 +46,7 @@ pub fn verify(program: Program) -> Result<Verified<Program>, Vec<Diagnostic>> {
     }
     let mut errors = check.errors;
     errors.truncate(MAX_ERRORS);
-    if errors.is_empty() { Ok(Verified(program)) } else { Err(errors) }
+    if errors.is_empty() { Ok(Verified::accepted(program)) } else { Err(errors) }
 }
 
 struct ProgramVerifier<'p> {
