@@ -153,7 +153,7 @@ impl Cpu {
             threads: self.threads,
             fp: self.plan.fp,
             vectors: self.vectors,
-            limits: crate::backends::limits::RunLimits::default(),
+            limits: self.limits,
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{Compiled, Engine, PlanDecision, ReadyFunction, Session, Settings};
 use crate::backends::functions::Registry;
-use crate::backends::limits::RunLimits;
 use crate::backends::gpu::{self, GpuDevice, GpuExecutable, KeptCode};
+use crate::backends::limits::RunLimits;
 use crate::fusion::{self, Effort, Fp, Lossy, Memory, Narrowed, Plan};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
@@ -80,8 +80,15 @@ impl Gpu {
         let options = gpu::Options { fp: plan.fp, library: self.library, limits };
         let code = self.code.clone().map(|code| Arc::new(code) as Arc<dyn KeptCode>);
         let functions = Registry::new();
-        let settings =
-            Settings { mem_budget, cache, lossy, donated, functions, limits, ..Settings::new(plan) };
+        let settings = Settings {
+            mem_budget,
+            cache,
+            lossy,
+            donated,
+            functions,
+            limits,
+            ..Settings::new(plan)
+        };
         Session { settings, backend: Arc::new(self.engine.with(options, code)) }
     }
 

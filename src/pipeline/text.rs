@@ -154,7 +154,10 @@ fn launched_steps(out: &mut String, of: &str, codes: &[StepCode], [own, outer]: 
         for ((role, block), code) in step.blocks().into_iter().zip(&code.blocks) {
             let of = format!("{of}step {k} {role} ");
             let inner: [&Program; 2] = [&block.program, own];
-            let copies = |launches: &Vec<Launch>| StepCode { launches: launches.clone(), ..StepCode::default() };
+            let copies = |launches: &Vec<Launch>| StepCode {
+                launches: launches.clone(),
+                ..StepCode::default()
+            };
             if !code.before.is_empty() {
                 launched(out, &format!("{of}before each turn"), &copies(&code.before), inner);
             }

@@ -2,8 +2,8 @@
 
 use super::programs::Step;
 use adfuse::backends::Array;
-use adfuse::ir::op::Domain;
 use adfuse::ir::control::{LoopBuilder, branch, while_loop};
+use adfuse::ir::op::Domain;
 use adfuse::ir::{
     Attr, Attrs, Builder, DType, Dim, Function, Literal, Op, Region, TensorType, Value,
 };

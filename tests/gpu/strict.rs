@@ -41,7 +41,13 @@ pub(crate) fn same(gpu: &Gpu, program: &Verified<Program>, args: &[Array]) -> Ou
 }
 
 /// Every effort's plan of a function.
-pub(crate) fn agrees(gpu: &Gpu, module: &Module, f: &Function, args: &[Array], efforts: &[Effort]) -> Outcome {
+pub(crate) fn agrees(
+    gpu: &Gpu,
+    module: &Module,
+    f: &Function,
+    args: &[Array],
+    efforts: &[Effort],
+) -> Outcome {
     for &effort in efforts {
         let options = fusion::PlanOptions { device: MachineModel::h200(), effort, fp: Fp::Strict };
         let program = match compile(module, f, &options) {

@@ -2,11 +2,11 @@
 
 use crate::assembler::Assembly;
 use crate::common::kernels::{arguments, block_files, files};
-use crate::common::{control, loops};
 use crate::common::orders::{self, Case};
 use crate::common::parallel;
 use crate::common::programs::decode_over;
 use crate::common::random;
+use crate::common::{control, loops};
 use crate::machine::run;
 use crate::trials::Skipped;
 use crate::{add, benched, differentiated, lowered, refused};

@@ -2,8 +2,8 @@
 
 use crate::machine::{Frame, Machine, bytes_of};
 use adfuse::backends::ptx::{
-    Binding, BlockCode, CarryPlace, FILL_THREADS, INDICES_AT, LoopAction, LoopPlan, POSITION_BYTES,
-    POSITION_ENTRY, StepCode, TURNS, fill_entry,
+    BlockBinding, BlockCode, CarryPlace, FILL_THREADS, INDICES_AT, LoopAction, LoopPlan,
+    POSITION_BYTES, POSITION_ENTRY, StepCode, TURNS, fill_entry,
 };
 use adfuse::ir::kernel::{
     Block, Branch, Buffer, Carry, Loop, LoopTrips, Operand, Program, Role, Storage,
@@ -72,8 +72,7 @@ impl Machine {
             LoopTrips::While { test, .. } => self.while_true(&mut turns, test),
             _ => {
                 let checkpoints = step.back.as_ref().map(|back| step.checkpoints(back));
-                let plan =
-                    LoopPlan { trips, checkpoints, alternate: true, alternate_back: true };
+                let plan = LoopPlan { trips, checkpoints, alternate: true, alternate_back: true };
                 let done: Result<(), Infallible> = plan.each(&mut |action| {
                     self.act(&mut turns, action);
                     Ok(())
@@ -111,8 +110,8 @@ impl Machine {
             true => back.map_or(&turns.step.carries, |back| &back.carries),
         };
         let known = &mut turns.places[usize::from(returned)];
-        let ends = place == CarryPlace::End
-            || place == CarryPlace::First && (returned || back.is_none());
+        let ends =
+            place == CarryPlace::End || place == CarryPlace::First && (returned || back.is_none());
         let find = |carry: &Carry| match ends {
             true => turns.at.own[carry.to.as_u32() as usize],
             false => self.room(turns.program.buffers[carry.to].bytes()),
@@ -162,15 +161,17 @@ impl Machine {
     ) {
         let on = if turns.step.reverse { (drawn as i64).wrapping_neg() } else { drawn as i64 };
         let code = turns.codes[role];
-        // The turns that are drawn for one position are so many elements further.
+        // Of turns for one position the second is one element further, and so on.
         let mut at = turns.at.clone();
         for (b, data) in turns.program.buffers.iter() {
             let each = data.bytes() / data.dims.first().map_or(1, |&n| n.max(1) as u64);
             let own = &mut at.own[b.as_u32() as usize];
-            let is_element = |of: Binding| of == Binding::Element(b);
+            let is_element = |of: BlockBinding| of == BlockBinding::Element(b);
             let copied = code.before.iter().chain(&code.after).flat_map(|l| &l.args);
             let outer = adfuse::backends::ptx::Arg::Outer(b);
-            if code.bindings.values().any(|&of| is_element(of)) || copied.into_iter().any(|&a| a == outer) {
+            if code.bindings.values().any(|&of| is_element(of))
+                || copied.into_iter().any(|&a| a == outer)
+            {
                 *own = own.wrapping_add((on * each as i64) as u64);
             }
         }
@@ -199,23 +200,24 @@ impl Machine {
         let mut own = Vec::new();
         for (b, data) in program.buffers.iter() {
             own.push(match code.bindings[b] {
-                Binding::Own => match &data.role {
+                BlockBinding::Own => match &data.role {
                     Role::Constant(values) => {
                         self.hold(values.iter().flat_map(|v| bytes_of(*v)).collect())
                     }
                     _ => self.room(data.bytes()),
                 },
-                Binding::Index => position + INDICES_AT + 8 * drawn,
-                Binding::Carry(k) => places.now[k],
-                Binding::Returned(k) => places.returned[k],
-                Binding::Whole(outer) | Binding::Element(outer) => {
+                BlockBinding::Index => position + INDICES_AT + 8 * drawn,
+                BlockBinding::Carry(k) => places.now[k],
+                BlockBinding::Returned(k) => places.returned[k],
+                BlockBinding::Whole(outer) | BlockBinding::Element(outer) => {
                     around.own[outer.as_u32() as usize]
                 }
-                Binding::Result(k) => places.results[k],
+                BlockBinding::Result(k) => places.results[k],
             });
         }
         let outer = around.own.clone();
-        let at = Frame { own, outer, results: places.results.clone(), position, ..Frame::default() };
+        let at =
+            Frame { own, outer, results: places.results.clone(), position, ..Frame::default() };
         code.before.iter().for_each(|l| self.one(l, &at, 0));
         self.steps(program, &code.steps, &at);
         code.after.iter().for_each(|l| self.one(l, &at, 0));

@@ -11,7 +11,7 @@
 //! operands that die at the step are for engines that read each operand once. NaNs in memory are those that the
 //! chip makes: whoever hands an array over makes them canonical, as `Array` does.
 
-pub(crate) use super::schedule::Binding;
+pub(crate) use super::schedule::BlockBinding;
 use adfuse_ir::kernel::Buffer;
 use cranelift_entity::SecondaryMap;
 
@@ -57,9 +57,9 @@ pub struct StepCode {
 pub struct BlockCode {
     /// What it is to the step.
     pub role: String,
-    /// Where its buffers are. Those with [`Binding::Element`] are given to launches as the beginning of the
+    /// Where its buffers are. Those with [`BlockBinding::Element`] are given to launches as the beginning of the
     /// stack: entry points add the place of the element, by the position at [`Arg::Position`].
-    pub bindings: SecondaryMap<Buffer, Binding>,
+    pub bindings: SecondaryMap<Buffer, BlockBinding>,
     /// Copies of elements that are not used where they are.
     pub before: Vec<Launch>,
     /// What each of its steps becomes.
@@ -127,7 +127,7 @@ pub enum Arg {
     },
     /// Where the position of a loop's turn is: 8 bytes.
     Position,
-    /// Where a buffer of the program around a block is. As with [`Binding::Element`], the entry point adds the place of
+    /// Where a buffer of the program around a block is. As with [`BlockBinding::Element`], the entry point adds the place of
     /// the element.
     Outer(Buffer),
     /// Where an output of the block goes, by its number.

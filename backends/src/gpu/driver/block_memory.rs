@@ -1,9 +1,8 @@
 //! Where the programs that loops and branches run have their memory: in the scratch memory of the step, at places that
 //! are known before the memory of the whole program is planned.
 
-use super::place::{Room, inside, misfit, scratch_places};
-use super::prepare::{reads_again, with_slack};
-use crate::gpu::launches::{Binding, BlockCode, POSITION_BYTES, StepCode};
+use super::place::{Room, aligned, inside, misfit, scratch_places, with_slack};
+use crate::gpu::launches::{BlockBinding, BlockCode, POSITION_BYTES, StepCode};
 use crate::runtime::arena_layout;
 use crate::runtime::backend::Arrange;
 use crate::runtime::errors::within;
@@ -119,7 +118,8 @@ fn block_memory(
     arrange: &Arrange<'_>,
 ) -> Result<BlockMemory, Diagnostic> {
     if let Some(data) = program.buffers.values().find(|data| data.space == Space::Host) {
-        let m = format!("%{} is in the caller's memory, in a program of a loop or a branch", data.name);
+        let m =
+            format!("%{} is in the caller's memory, in a program of a loop or a branch", data.name);
         return Err(within(Diagnostic::new(At::default(), Kind::Unsupported, m), program, None));
     }
     let steps = step_memories(program, &code.steps, arrange)?;
@@ -130,7 +130,7 @@ fn block_memory(
     let mut beside = Room::at(layout.bytes);
     let mut places = SecondaryMap::new();
     for (b, data) in program.buffers.iter() {
-        if code.bindings[b] != Binding::Own || matches!(data.role, Role::Constant(_)) {
+        if code.bindings[b] != BlockBinding::Own || matches!(data.role, Role::Constant(_)) {
             continue;
         }
         places[b] = match layout.offsets[b] {
@@ -145,13 +145,23 @@ fn block_memory(
     Ok(BlockMemory { places, scratch, steps, bytes })
 }
 
+/// For each step of a program, whether it reads again what it has read when it has begun to write.
+pub(crate) fn reads_again(program: &Program, codes: &[StepCode]) -> Vec<bool> {
+    let simple = |(step, code): (&Step, &StepCode)| match step {
+        Step::Kernel(k) => code.launches.len() == 1 && k.stages.len() == 1,
+        Step::Contract(c) => code.launches.len() == 1 && c.members.len() == 1,
+        _ => false,
+    };
+    program.steps.iter().zip(codes).map(|s| !simple(s)).collect()
+}
+
 /// Bytes of the constants of the programs in a program, each at a place of its own.
 pub(crate) fn block_constants(program: &Program) -> u64 {
     let mut sum: u64 = 0;
     for (_, block) in program.steps.iter().flat_map(Step::blocks) {
         for data in block.program.buffers.values() {
             if matches!(data.role, Role::Constant(_)) {
-                sum = sum.saturating_add(super::prepare::aligned(data.bytes()));
+                sum = sum.saturating_add(aligned(data.bytes()));
             }
         }
         sum = sum.saturating_add(block_constants(&block.program));

@@ -3,7 +3,7 @@
 
 use super::cuda::{Refused, answered, elapsed, update};
 use super::device::GpuDevice;
-use super::work::{DeviceLaunch, Pointer, Work};
+use super::work::{DeviceLaunch, Pointer, Work, internal};
 use adfuse_ir::Diagnostic;
 use cudarc::driver::sys::{
     self, CUdeviceptr, CUevent, CUevent_flags, CUevent_record_flags, CUgraphExec, CUstream,
@@ -183,18 +183,14 @@ pub(crate) fn ask(
         Work::Copy { from, to, bytes } => copy(at.all[*from], at.all[*to], *bytes, stream)?,
         // Those are driven by the host, between graphs.
         Work::Loop(_) | Work::Branch(_) => {
-            return Err(super::work::internal("a loop is drawn in a graph"));
+            return Err(internal("a loop is drawn in a graph"));
         }
     }
     Ok(())
 }
 
 /// Asks for a launch.
-pub(crate) fn launch(
-    l: &DeviceLaunch,
-    at: &DeviceFrame,
-    stream: CUstream,
-) -> Result<(), Refused> {
+pub(crate) fn launch(l: &DeviceLaunch, at: &DeviceFrame, stream: CUstream) -> Result<(), Refused> {
     if l.grid.contains(&0) || l.block == 0 {
         return Ok(());
     }

@@ -19,4 +19,5 @@ pub(crate) mod prepare;
 pub(crate) mod staging;
 #[cfg(test)]
 pub(crate) mod tests;
+pub(crate) mod turn_frame;
 pub(crate) mod work;

@@ -48,6 +48,19 @@ const ALIGN: u64 = 256;
 /// What places in the arena are multiples of.
 const PLANNED: u64 = 64;
 
+/// What a step's memory begins at a multiple of. Plans give out places at multiples of less.
+const SCRATCH_ALIGN: u64 = 256;
+
+/// The first multiple of what scratch begins at.
+pub(crate) fn aligned(at: u64) -> u64 {
+    at.next_multiple_of(SCRATCH_ALIGN)
+}
+
+/// Bytes with what is behind them to begin at a multiple of what scratch begins at.
+pub(crate) fn with_slack(bytes: u64) -> u64 {
+    if bytes == 0 { 0 } else { bytes.saturating_add(SCRATCH_ALIGN - PLANNED) }
+}
+
 /// Gives out places in a block that is made later.
 pub(crate) struct Room(u64);
 
@@ -72,8 +85,8 @@ impl Room {
 }
 
 impl Places {
-    /// Finds a place for every buffer, and checks those that are given. The constants of programs in steps, so many
-    /// bytes, come last.
+    /// Finds a place for every buffer, and checks those that are given. Last come the constants of
+    /// programs in steps, `block_constants` bytes.
     pub(crate) fn new(
         program: &Program,
         arena: &ArenaLayout,

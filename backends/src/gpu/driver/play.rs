@@ -9,13 +9,14 @@
 use super::device::GpuDevice;
 use super::graph::{DeviceFrame, Event, Graph, ask, copy, launch, launch_with};
 use super::memory::Pinned;
+use super::turn_frame::{TurnKey, TurnPlaces, TurnRole, Turns, frame};
 use super::work::{
-    BlockWork, BranchWork, CarryWork, DeviceLaunch, LoopWork, StartWork, TripsWork, Work,
+    BlockWork, BranchWork, CarryWork, DeviceLaunch, LoopWork, StartWork, TripsWork, Work, internal,
 };
-use crate::gpu::launches::{Binding, FILL_THREADS, INDICES_AT, TURNS};
+use crate::gpu::launches::{BlockBinding, FILL_THREADS, TURNS};
 use crate::gpu::turns::{CarryPlace, LoopAction, LoopPlan};
 use crate::runtime::limits::{RunLimits, loop_too_long};
-use adfuse_ir::kernel::{Branch, SLOT};
+use adfuse_ir::kernel::Branch;
 use adfuse_ir::{At, DType, Diagnostic, Literal};
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use std::collections::BTreeMap;
@@ -44,26 +45,6 @@ pub(crate) fn changed(parts: &mut DrawnParts) {
     }
 }
 
-/// Which turns were drawn.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct TurnKey {
-    role: Role,
-    /// Where carried values are at first, and what is handed back.
-    from: CarryPlace,
-    returned: CarryPlace,
-    count: u64,
-}
-
-/// What a program is to its loop.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Role {
-    Test,
-    Step,
-    /// A step, and the test after it.
-    StepAndTest,
-    Back,
-}
-
 /// Drawn turns.
 pub(crate) enum DrawnTurns {
     Graph(Graph),
@@ -75,8 +56,8 @@ pub(crate) enum DrawnTurns {
 fn parts(works: &[Work]) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     for (n, work) in works.iter().enumerate() {
-        let joins = work.is_straight()
-            && found.last().is_some_and(|last| works[last.start].is_straight());
+        let joins =
+            work.is_straight() && found.last().is_some_and(|last| works[last.start].is_straight());
         match found.last_mut() {
             Some(last) if joins => last.end = n + 1,
             _ => found.push(n..n + 1),
@@ -94,21 +75,6 @@ pub(crate) struct Player<'d> {
     pub(crate) limits: RunLimits,
     /// Where a scalar is read back.
     pub(crate) readback: &'d Pinned,
-}
-
-/// A loop that runs.
-struct Turns<'l> {
-    work: &'l LoopWork,
-    at: &'l DeviceFrame,
-    trips: u64,
-    first: i64,
-}
-
-/// What a turn reads and writes.
-struct TurnPlaces {
-    now: Vec<CUdeviceptr>,
-    returned: Vec<CUdeviceptr>,
-    results: Vec<CUdeviceptr>,
 }
 
 impl Player<'_> {
@@ -154,7 +120,7 @@ impl Player<'_> {
                     }
                     continue;
                 }
-                _ => return Err(super::work::internal("a step was drawn as another")),
+                _ => return Err(internal("a step was drawn as another")),
             }
             if let Some(mark) = marks.get(range.end) {
                 mark.mark(self.device.stream)?;
@@ -296,7 +262,7 @@ impl Player<'_> {
             LoopAction::Forward { t, count, from } => self.forward(turns, (t, count), from, drawn),
             LoopAction::Back { t, from } => {
                 let (from, returned) = (CarryPlace::First, from);
-                let key = TurnKey { role: Role::Back, from, returned, count: 1 };
+                let key = TurnKey { role: TurnRole::Back, from, returned, count: 1 };
                 self.turn(turns, key, t, drawn)
             }
         }
@@ -313,7 +279,7 @@ impl Player<'_> {
         let most = if turns.work.step.is_plain { turns.work.turns() } else { 1 };
         while left > 0 {
             let count = most.min(1 << left.ilog2());
-            let key = TurnKey { role: Role::Step, from, returned: CarryPlace::First, count };
+            let key = TurnKey { role: TurnRole::Step, from, returned: CarryPlace::First, count };
             self.turn(turns, key, t, drawn)?;
             (t, left) = (t + count, left - count);
             if count % 2 == 1 {
@@ -337,7 +303,7 @@ impl Player<'_> {
         // Where both programs are plain, a step and the test after it are one graph.
         let is_one = work.step.is_plain && test.is_plain;
         self.copy_all(turns, &work.carries, CarryPlace::Start, from)?;
-        self.turn(turns, TurnKey { role: Role::Test, from, returned, count }, t, drawn)?;
+        self.turn(turns, TurnKey { role: TurnRole::Test, from, returned, count }, t, drawn)?;
         loop {
             self.device.finish()?;
             if self.answer(DType::Bool) & 1 == 0 {
@@ -346,7 +312,7 @@ impl Player<'_> {
             if t == most {
                 return Err(loop_too_long(most));
             }
-            let role = if is_one { Role::StepAndTest } else { Role::Step };
+            let role = if is_one { TurnRole::StepAndTest } else { TurnRole::Step };
             self.turn(turns, TurnKey { role, from, returned, count }, t, drawn)?;
             t += 1;
             if work.step.is_plain {
@@ -355,7 +321,12 @@ impl Player<'_> {
                 self.copy_all(turns, &work.carries, CarryPlace::Second, from)?;
             }
             if !is_one {
-                self.turn(turns, TurnKey { role: Role::Test, from, returned, count }, t, drawn)?;
+                self.turn(
+                    turns,
+                    TurnKey { role: TurnRole::Test, from, returned, count },
+                    t,
+                    drawn,
+                )?;
             }
         }
         match from {
@@ -379,24 +350,24 @@ impl Player<'_> {
         if !block.is_plain {
             let known = drawn.entry(key).or_insert_with(|| DrawnTurns::Parts(Vec::new()));
             let DrawnTurns::Parts(known) = known else {
-                return Err(super::work::internal("a turn was drawn as another"));
+                return Err(internal("a turn was drawn as another"));
             };
-            let at = frame(block, turns.at, (0, turns.work.position.0), &turns.places(key.role, key));
+            let at =
+                frame(block, turns.at, (0, turns.work.position.0), &turns.places(key.role, key));
             self.block(block, &at, known)?;
             return match key.role {
-                Role::Test => self.answered(turns, self.device.stream),
+                TurnRole::Test => self.answered(turns, self.device.stream),
                 _ => Ok(()),
             };
         }
         if !drawn.contains_key(&key) {
-            let graph = Graph::drawn(self.device, None, &mut |stream| {
-                self.draw(turns, key, stream)
-            })?;
+            let graph =
+                Graph::drawn(self.device, None, &mut |stream| self.draw(turns, key, stream))?;
             drawn.insert(key, DrawnTurns::Graph(graph));
         }
         match drawn.get(&key) {
             Some(DrawnTurns::Graph(graph)) => Ok(graph.launch()?),
-            _ => Err(super::work::internal("a turn was drawn as another")),
+            _ => Err(internal("a turn was drawn as another")),
         }
     }
 
@@ -409,22 +380,22 @@ impl Player<'_> {
             let key = TurnKey { from, ..key };
             let places = turns.places(key.role, key);
             let mut at = frame(block, turns.at, (on, turns.work.position.0), &places);
-            if let Some(indices) = block.buffers.iter().position(|b| b.0 == Binding::Index) {
+            if let Some(indices) = block.buffers.iter().position(|b| b.0 == BlockBinding::Index) {
                 at.all[indices] += 8 * drawn;
             }
             self.plain(block, &at, stream)?;
             from = from.other();
         }
-        if key.role == Role::StepAndTest
+        if key.role == TurnRole::StepAndTest
             && let TripsWork::While(test, _) = &turns.work.trips
         {
-            let places = turns.places(Role::Test, TurnKey { from, ..key });
+            let places = turns.places(TurnRole::Test, TurnKey { from, ..key });
             let at = frame(test, turns.at, (0, turns.work.position.0), &places);
             self.plain(test, &at, stream)?;
         }
         match key.role {
-            Role::Test | Role::StepAndTest => self.answered(turns, stream),
-            Role::Step | Role::Back => Ok(()),
+            TurnRole::Test | TurnRole::StepAndTest => self.answered(turns, stream),
+            TurnRole::Step | TurnRole::Back => Ok(()),
         }
     }
 
@@ -484,82 +455,5 @@ impl Player<'_> {
             }
         }
         Ok(())
-    }
-}
-
-impl CarryWork {
-    /// A place of the value.
-    fn at(&self, at: &DeviceFrame, place: CarryPlace) -> CUdeviceptr {
-        let line = self.bytes.next_multiple_of(SLOT);
-        let end = at.all[self.to];
-        match place {
-            CarryPlace::Start => match self.start {
-                StartWork::Buffer(b) => at.all[b],
-                StartWork::Fill(..) => end,
-            },
-            CarryPlace::First => self.slots.first.map_or(end, |first| at.block + first),
-            CarryPlace::Second => at.block + self.slots.second,
-            CarryPlace::End => end,
-            CarryPlace::Kept(k) => at.block + self.slots.kept + k as u64 * line,
-        }
-    }
-}
-
-impl Turns<'_> {
-    fn block(&self, role: Role) -> Result<&BlockWork, Diagnostic> {
-        match (role, &self.work.trips, &self.work.back) {
-            (Role::Step | Role::StepAndTest, ..) => Ok(&self.work.step),
-            (Role::Test, TripsWork::While(test, _), _) => Ok(test),
-            (Role::Back, _, Some((.., back))) => Ok(back),
-            _ => Err(super::work::internal("a loop has no such program")),
-        }
-    }
-
-    /// What a turn reads and writes.
-    fn places(&self, role: Role, key: TurnKey) -> TurnPlaces {
-        let all = |carries: &[CarryWork], place: CarryPlace| -> Vec<CUdeviceptr> {
-            carries.iter().map(|carry| carry.at(self.at, place)).collect()
-        };
-        let now = all(&self.work.carries, key.from);
-        let back = self.work.back.as_ref().map_or(&[][..], |back| &back.1);
-        let returned = all(back, key.returned);
-        let results = match role {
-            Role::Test => vec![self.at.block + self.work.answer],
-            Role::Step | Role::StepAndTest => all(&self.work.carries, key.from.other()),
-            Role::Back => all(back, key.returned.other()),
-        };
-        TurnPlaces { now, returned, results }
-    }
-}
-
-/// Where everything of a block is, in a turn so many positions on from the one that is in memory.
-fn frame(
-    block: &BlockWork,
-    around: &DeviceFrame,
-    (on, position): (i64, u64),
-    places: &TurnPlaces,
-) -> DeviceFrame {
-    let moved = |at: CUdeviceptr, each: u64| at.wrapping_add((on * each as i64) as u64);
-    let position = around.block + position;
-    let at = |&(binding, own, bytes): &(Binding, u64, u64)| match binding {
-        Binding::Own => around.block + own,
-        Binding::Index => position + INDICES_AT,
-        Binding::Carry(k) => places.now[k],
-        Binding::Returned(k) => places.returned[k],
-        Binding::Whole(b) => around.all[cranelift_entity::EntityRef::index(b)],
-        Binding::Element(b) => moved(around.all[cranelift_entity::EntityRef::index(b)], bytes),
-        Binding::Result(k) => places.results[k],
-    };
-    let mut outer = around.all.clone();
-    for &(b, each) in &block.copied {
-        outer[b] = moved(outer[b], each);
-    }
-    DeviceFrame {
-        all: block.buffers.iter().map(at).collect(),
-        block: around.block,
-        outer,
-        results: places.results.clone(),
-        position,
-        ..DeviceFrame::default()
     }
 }

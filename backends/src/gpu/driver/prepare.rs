@@ -1,11 +1,12 @@
 //! Programs before their memory is planned: divided, as text for the driver, and with what a library
 //! multiplies, so that it is known what each step needs beside the buffers.
 
-use super::block_memory::{StepMemory, step_memories};
+use super::block_memory::{StepMemory, reads_again, step_memories};
 use super::cublaslt::Tuned;
 use super::device::GpuDevice;
+use super::place::with_slack;
 use crate::gpu::compile::{target, within};
-use crate::gpu::launches::{PtxModule, StepCode};
+use crate::gpu::launches::PtxModule;
 use crate::gpu::ptx::compile_but;
 use crate::gpu::schedule::library_split::{Divided, divided};
 use crate::runtime::backend::Arrange;
@@ -45,17 +46,6 @@ pub struct GpuPrepared {
     /// What beside program and text says how it runs: the mode, and the steps that a library does.
     pub(crate) how: String,
 }
-
-/// What a step's memory begins at a multiple of. Plans give out places at multiples of less.
-const SCRATCH_ALIGN: u64 = 256;
-
-/// The first multiple of what scratch begins at.
-pub(crate) fn aligned(at: u64) -> u64 {
-    at.next_multiple_of(SCRATCH_ALIGN)
-}
-
-/// What places in a plan are multiples of.
-const PLANNED_ALIGN: u64 = 64;
 
 impl GpuPrepared {
     /// Makes a program ready for a device; `arrange` plans the memory of the programs in it.
@@ -162,21 +152,6 @@ impl GpuPrepared {
     pub fn text(&self) -> &str {
         &self.module.text
     }
-}
-
-/// [`GpuPrepared::reads_again`] of a program.
-pub(crate) fn reads_again(program: &Program, codes: &[StepCode]) -> Vec<bool> {
-    let simple = |(step, code): (&Step, &StepCode)| match step {
-        Step::Kernel(k) => code.launches.len() == 1 && k.stages.len() == 1,
-        Step::Contract(c) => code.launches.len() == 1 && c.members.len() == 1,
-        _ => false,
-    };
-    program.steps.iter().zip(codes).map(|s| !simple(s)).collect()
-}
-
-/// Bytes with what is behind them to begin at a multiple of what scratch begins at.
-pub(crate) fn with_slack(bytes: u64) -> u64 {
-    if bytes == 0 { 0 } else { bytes.saturating_add(SCRATCH_ALIGN - PLANNED_ALIGN) }
 }
 
 /// Whether a step is a copy between memories.

@@ -4,14 +4,12 @@
 use super::block_memory::{BlockMemory, CarrySlots, StepMemory};
 use super::cublaslt::Tuned;
 use super::load::{Entry, Loaded};
-use super::prepare::aligned;
+use super::place::aligned;
 use crate::gpu::launches::{
-    Arg, Binding, BlockCode, FILL_THREADS, POSITION_ENTRY, StepCode, TURNS, fill_entry,
+    Arg, BlockBinding, BlockCode, FILL_THREADS, POSITION_ENTRY, StepCode, TURNS, fill_entry,
 };
 use crate::runtime::errors::within;
-use adfuse_ir::kernel::{
-    Buffer, Carry, Loop, LoopTrips, Operand, Program, Role, Step, Storage,
-};
+use adfuse_ir::kernel::{Buffer, Carry, Loop, LoopTrips, Operand, Program, Role, Step, Storage};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
 use cranelift_entity::EntityRef;
 use std::collections::BTreeMap;
@@ -73,7 +71,7 @@ pub(crate) enum Pointer {
 /// A program in a step, made.
 pub(crate) struct BlockWork {
     /// Where each buffer is; for its own, where in the executable's block, and the bytes of each.
-    pub(crate) buffers: Vec<(Binding, u64, u64)>,
+    pub(crate) buffers: Vec<(BlockBinding, u64, u64)>,
     pub(crate) before: Vec<DeviceLaunch>,
     pub(crate) steps: Vec<Work>,
     pub(crate) after: Vec<DeviceLaunch>,
@@ -88,7 +86,7 @@ pub(crate) struct BlockWork {
 /// What a carried value begins with.
 pub(crate) enum StartWork {
     Buffer(usize),
-    /// The bits of a value, by an entry point that fills so many of them.
+    /// The bits of a value, how many there are, and the entry point that fills them.
     Fill(Entry, u64, u64),
 }
 
@@ -255,9 +253,7 @@ impl WorkMaker<'_> {
             LoopTrips::Range(from, to) => {
                 TripsWork::Range(from.index(), to.index(), program.buffers[*from].dtype)
             }
-            LoopTrips::While { test, most } => {
-                TripsWork::While(block(self, &test.program)?, *most)
-            }
+            LoopTrips::While { test, most } => TripsWork::While(block(self, &test.program)?, *most),
         };
         let turned = block(self, &step.step.program)?;
         let back = match &step.back {
@@ -351,8 +347,8 @@ impl WorkMaker<'_> {
         }
         copied.sort_unstable();
         copied.dedup();
-        let placed = |&(binding, ..): &(Binding, u64, u64)| {
-            matches!(binding, Binding::Index | Binding::Element(_))
+        let placed = |&(binding, ..): &(BlockBinding, u64, u64)| {
+            matches!(binding, BlockBinding::Index | BlockBinding::Element(_))
         };
         Ok(BlockWork {
             is_plain: steps.iter().all(Work::is_straight),

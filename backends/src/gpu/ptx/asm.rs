@@ -242,7 +242,7 @@ impl Asm {
         result
     }
 
-    /// The pointer of this number, moved on by so many bytes for each position that is in the memory of another
+    /// The pointer of this number, moved on by `each` bytes for each position. The position is in the memory of another
     /// parameter; both are read at the beginning.
     pub(crate) fn pointer_at(&mut self, number: u32, position: u32, each: u64) -> Reg {
         let place = self.pointer(position);

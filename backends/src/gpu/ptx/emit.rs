@@ -1,7 +1,7 @@
 //! Reading parameters, computing and storing at one coordinate.
 
 use super::operands;
-use crate::gpu::schedule::Binding;
+use crate::gpu::schedule::BlockBinding;
 use crate::gpu::schedule::scalar_form::written;
 use crate::gpu::schedule::vectorize;
 
@@ -25,7 +25,7 @@ pub(crate) struct Emit<'p> {
     /// What it is given, in the order of its parameters.
     pub(crate) args: Vec<EmitArg>,
     /// Where the buffers of a block are.
-    pub(crate) bindings: Option<&'p SecondaryMap<Buffer, Binding>>,
+    pub(crate) bindings: Option<&'p SecondaryMap<Buffer, BlockBinding>>,
 }
 
 /// What an entry point is given.
@@ -82,7 +82,7 @@ impl<'p> Emit<'p> {
     pub(crate) fn pointer(&mut self, b: Buffer) -> Reg {
         let number = self.argument(EmitArg::Buffer(b));
         let binding = self.bindings.map(|all| all[b]);
-        if let Some(Binding::Element(_)) = binding {
+        if let Some(BlockBinding::Element(_)) = binding {
             let position = self.argument(EmitArg::Position);
             return self.asm.pointer_at(number, position, self.program.buffers[b].bytes());
         }

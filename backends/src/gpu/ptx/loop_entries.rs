@@ -2,9 +2,7 @@
 
 use super::asm::{Asm, Class, Reg};
 use super::entry::Out;
-use crate::gpu::launches::{
-    Arg, FILL_THREADS, INDICES_AT, POSITION_ENTRY, TURNS, fill_entry,
-};
+use crate::gpu::launches::{Arg, FILL_THREADS, INDICES_AT, POSITION_ENTRY, TURNS, fill_entry};
 use crate::gpu::schedule::binding::{CopyEnd, CopyPlace, ElementCopy};
 use crate::gpu::schedule::grid::{Grid, THREADS};
 use adfuse_ir::kernel::{Carry, Operand, Program, Step, Storage};

@@ -39,10 +39,10 @@ pub(crate) mod transpose;
 pub(crate) mod tree_fold;
 
 pub use super::launches::{
-    Arg, BlockCode, FILL_THREADS, INDICES_AT, Launch, POSITION_BYTES, POSITION_ENTRY, PtxModule, StepCode, TURNS,
-    fill_entry,
+    Arg, BlockCode, FILL_THREADS, INDICES_AT, Launch, POSITION_BYTES, POSITION_ENTRY, PtxModule,
+    StepCode, TURNS, fill_entry,
 };
-pub use super::schedule::{Binding, GpuSchedule, schedule, schedule_but};
+pub use super::schedule::{BlockBinding, GpuSchedule, schedule, schedule_but};
 pub use super::target::GpuTarget;
 pub use super::turns::{CarryPlace, LoopAction, LoopPlan};
 pub use module::{compile, compile_but, print};

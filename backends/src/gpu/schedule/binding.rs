@@ -11,7 +11,7 @@ use cranelift_entity::SecondaryMap;
 
 /// Where a buffer of a program is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Binding {
+pub enum BlockBinding {
     /// In the memory of the program itself, or where its caller has it.
     #[default]
     Own,
@@ -59,7 +59,7 @@ pub(crate) struct BoundBlock<'p> {
     /// What it is to the step.
     pub(crate) role: String,
     pub(crate) program: &'p Verified<Program>,
-    pub(crate) bindings: SecondaryMap<Buffer, Binding>,
+    pub(crate) bindings: SecondaryMap<Buffer, BlockBinding>,
     /// What is copied before its first step, and after its last.
     pub(crate) before: Vec<ElementCopy>,
     pub(crate) after: Vec<ElementCopy>,
@@ -98,16 +98,16 @@ fn bind<'p>(role: String, block: &'p Block, stacks: &[Buffer]) -> BoundBlock<'p>
     for (b, input) in block.bindings() {
         let bytes = program.buffers[b].bytes();
         made.bindings[b] = match input {
-            BlockInput::Index => Binding::Index,
-            BlockInput::Carry(k) => Binding::Carry(k),
-            BlockInput::Returned(k) => Binding::Returned(k),
-            BlockInput::Whole(outer) => Binding::Whole(outer),
-            BlockInput::Element(outer) if in_place(program, b) => Binding::Element(outer),
+            BlockInput::Index => BlockBinding::Index,
+            BlockInput::Carry(k) => BlockBinding::Carry(k),
+            BlockInput::Returned(k) => BlockBinding::Returned(k),
+            BlockInput::Whole(outer) => BlockBinding::Whole(outer),
+            BlockInput::Element(outer) if in_place(program, b) => BlockBinding::Element(outer),
             BlockInput::Element(outer) => {
                 let from = CopyEnd { place: CopyPlace::Outer(outer), each: bytes };
                 let to = still(CopyPlace::Buffer(b));
                 made.before.push(ElementCopy { from, to, bytes });
-                Binding::Own
+                BlockBinding::Own
             }
         };
     }
@@ -118,12 +118,13 @@ fn bind<'p>(role: String, block: &'p Block, stacks: &[Buffer]) -> BoundBlock<'p>
         let own = data.role == Role::Output && !program.outputs[..k].contains(&b);
         let stack = k.checked_sub(first).map(|k| stacks[k]);
         match stack {
-            None if own => made.bindings[b] = Binding::Result(k),
+            None if own => made.bindings[b] = BlockBinding::Result(k),
             Some(stack) if own && in_place(program, b) => {
-                made.bindings[b] = Binding::Element(stack);
+                made.bindings[b] = BlockBinding::Element(stack);
             }
             _ => {
-                let each = if matches!(made.bindings[b], Binding::Element(_)) { bytes } else { 0 };
+                let each =
+                    if matches!(made.bindings[b], BlockBinding::Element(_)) { bytes } else { 0 };
                 let from = CopyEnd { place: CopyPlace::Buffer(b), each };
                 let to = match stack {
                     Some(stack) => CopyEnd { place: CopyPlace::Outer(stack), each: bytes },

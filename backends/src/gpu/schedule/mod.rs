@@ -45,5 +45,5 @@ pub(crate) mod update_columns;
 pub(crate) mod vectorize;
 pub(crate) mod work;
 
-pub use binding::Binding;
+pub use binding::BlockBinding;
 pub use program::{GpuSchedule, schedule, schedule_but};

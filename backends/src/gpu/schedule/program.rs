@@ -1,6 +1,6 @@
 //! The schedule of a program on a GPU: for each step its pieces of work, each with the decisions made for it.
 
-use super::binding::{Binding, BoundBlock, ElementCopy, bound};
+use super::binding::{BlockBinding, BoundBlock, ElementCopy, bound};
 use super::column_folds::ColumnFold;
 use super::elementwise::{Elementwise, FlatGrid};
 use super::fold::{self, FoldDecision, FoldLoop, ScheduledFold};
@@ -36,7 +36,7 @@ pub struct GpuSchedule {
     pub(crate) leave: StepSchedule,
     pub(crate) steps: Vec<StepSchedule>,
     /// Where the inputs and outputs of a block are.
-    pub(crate) bindings: SecondaryMap<Buffer, Binding>,
+    pub(crate) bindings: SecondaryMap<Buffer, BlockBinding>,
     /// What is copied at each turn before the first step of a block, and after its last.
     pub(crate) copies: [Vec<ElementCopy>; 2],
 }
@@ -166,9 +166,8 @@ fn made(
         let (inst, span) = (inst.or(d.at.inst), d.at.span);
         Diagnostic { at: At { func: Some(program.name.clone()), inst, span }, ..d }
     };
-    let (sections, mut inner) = given.map_or((None, None), |given| {
-        (Some(given.sections), Some(given.blocks.into_iter()))
-    });
+    let (sections, mut inner) =
+        given.map_or((None, None), |given| (Some(given.sections), Some(given.blocks.into_iter())));
     let mut sections = sections.map(Vec::into_iter);
     // An error in a block says where it is.
     let around = |d: Diagnostic, n: usize| match d.at.func {
@@ -198,9 +197,8 @@ fn made(
     let leave = leave.map_err(|d| within(d, None))?;
     let name = program.name.clone();
     let Lowering { program, homes, .. } = low;
-    let (bindings, copies) = block.map_or_else(Default::default, |block| {
-        (block.bindings, [block.before, block.after])
-    });
+    let (bindings, copies) =
+        block.map_or_else(Default::default, |block| (block.bindings, [block.before, block.after]));
     Ok(GpuSchedule { name, target, fp, program, homes, enter, leave, steps, bindings, copies })
 }
 
