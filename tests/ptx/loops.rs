@@ -6,7 +6,7 @@ use adfuse::backends::ptx::{
     POSITION_BYTES, POSITION_ENTRY, StepCode, TURNS, fill_entry,
 };
 use adfuse::ir::kernel::{
-    Block, Branch, Buffer, Carry, Loop, LoopTrips, Operand, Program, Role, Storage,
+    Block, Branch, Buffer, BufferData, Carry, Loop, LoopTrips, Operand, Program, Role, Storage,
 };
 use adfuse::ir::{DType, Literal};
 use std::collections::BTreeMap;
@@ -50,7 +50,8 @@ impl Machine {
         let taken = Branch::taken(step.blocks.len(), is_bool, selector);
         let results = step.outputs.iter().map(|b| at.own[b.as_u32() as usize]).collect();
         let places = TurnPlaces { now: Vec::new(), returned: Vec::new(), results };
-        self.block(&step.blocks[taken], &code.blocks[taken], at, (0, 0), &places);
+        let (block, code) = (&step.blocks[taken], &code.blocks[taken]);
+        self.block(block, code, (at, program), (0, 0, 0), &places);
     }
 
     pub(crate) fn repeat(&mut self, program: &Program, step: &Loop, code: &StepCode, at: &Frame) {
@@ -90,7 +91,8 @@ impl Machine {
         loop {
             let now = self.places(turns, false, from);
             let places = TurnPlaces { now, returned: Vec::new(), results: vec![answer] };
-            self.block(test, turns.codes["test"], turns.at, (0, 0), &places);
+            let at = (turns.at, turns.program);
+            self.block(test, turns.codes["test"], at, (0, 0, 0), &places);
             if self.bytes(answer, 1)[0] & 1 == 0 {
                 break;
             }
@@ -159,23 +161,10 @@ impl Machine {
         drawn: u64,
         places: &TurnPlaces,
     ) {
-        let on = if turns.step.reverse { (drawn as i64).wrapping_neg() } else { drawn as i64 };
-        let code = turns.codes[role];
-        // Of turns for one position the second is one element further, and so on.
-        let mut at = turns.at.clone();
-        for (b, data) in turns.program.buffers.iter() {
-            let each = data.bytes() / data.dims.first().map_or(1, |&n| n.max(1) as u64);
-            let own = &mut at.own[b.as_u32() as usize];
-            let is_element = |of: BlockBinding| of == BlockBinding::Element(b);
-            let copied = code.before.iter().chain(&code.after).flat_map(|l| &l.args);
-            let outer = adfuse::backends::ptx::Arg::Outer(b);
-            if code.bindings.values().any(|&of| is_element(of))
-                || copied.into_iter().any(|&a| a == outer)
-            {
-                *own = own.wrapping_add((on * each as i64) as u64);
-            }
-        }
-        self.block(block, code, &at, (turns.position, drawn), places);
+        let on = if turns.step.reverse { -(drawn as i64) } else { drawn as i64 };
+        let index = turns.position + INDICES_AT + 8 * drawn;
+        let at = (turns.at, turns.program);
+        self.block(block, turns.codes[role], at, (turns.position, index, on), places);
     }
 
     fn set_position(&mut self, turns: &Turns<'_>, t: u64) {
@@ -186,19 +175,21 @@ impl Machine {
         self.shared(POSITION_ENTRY, 1, TURNS as u32, &args);
     }
 
-    /// Runs a block, the `drawn`th of those for one position.
+    /// Runs a block, `on` elements after the position in memory.
     fn block(
         &mut self,
         block: &Block,
         code: &BlockCode,
-        around: &Frame,
-        (position, drawn): (u64, u64),
+        (around, program_around): (&Frame, &Program),
+        (position, index, on): (u64, u64, i64),
         places: &TurnPlaces,
     ) {
         let mark = self.mark();
         let program = &block.program;
+        let moved = |at: u64, each: u64| at.wrapping_add((on * each as i64) as u64);
         let mut own = Vec::new();
         for (b, data) in program.buffers.iter() {
+            let outer = |b: Buffer| around.own[b.as_u32() as usize];
             own.push(match code.bindings[b] {
                 BlockBinding::Own => match &data.role {
                     Role::Constant(values) => {
@@ -206,18 +197,20 @@ impl Machine {
                     }
                     _ => self.room(data.bytes()),
                 },
-                BlockBinding::Index => position + INDICES_AT + 8 * drawn,
+                BlockBinding::Index => index,
                 BlockBinding::Carry(k) => places.now[k],
                 BlockBinding::Returned(k) => places.returned[k],
-                BlockBinding::Whole(outer) | BlockBinding::Element(outer) => {
-                    around.own[outer.as_u32() as usize]
-                }
+                BlockBinding::Whole(b) => outer(b),
+                BlockBinding::Element(b) => moved(outer(b), data.bytes()),
                 BlockBinding::Result(k) => places.results[k],
             });
         }
-        let outer = around.own.clone();
-        let at =
-            Frame { own, outer, results: places.results.clone(), position, ..Frame::default() };
+        let each =
+            |data: &BufferData| data.bytes() / data.dims.first().map_or(1, |&n| n.max(1) as u64);
+        let outer = around.own.iter().zip(program_around.buffers.values());
+        let outer = outer.map(|(&at, data)| moved(at, each(data))).collect();
+        let results = places.results.clone();
+        let at = Frame { own, outer, results, position, ..Frame::default() };
         code.before.iter().for_each(|l| self.one(l, &at, 0));
         self.steps(program, &code.steps, &at);
         code.after.iter().for_each(|l| self.one(l, &at, 0));

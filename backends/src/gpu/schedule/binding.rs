@@ -6,7 +6,11 @@
 //! by the position that is in memory. Where that would break the alignment of vectors, or a step is no launch
 //! of a kernel, the element is copied.
 
-use adfuse_ir::kernel::{Block, BlockInput, Buffer, BufferData, Program, Role, Step, Verified};
+use super::shape::volume;
+use adfuse_ir::kernel::{
+    Block, BlockInput, Buffer, BufferData, Feed, Operand, Param, Program, Role, Sink, Stage, Step,
+    Storage, Verified,
+};
 use cranelift_entity::SecondaryMap;
 
 /// Where a buffer of a program is.
@@ -137,13 +141,63 @@ fn bind<'p>(role: String, block: &'p Block, stacks: &[Buffer]) -> BoundBlock<'p>
     made
 }
 
-/// Whether the element of a stack may be used where it is: vectors in it are aligned, and all steps that use it are
-/// launches of entry points, which know the position.
+/// Whether the element of a stack may be used where it is: all steps that use it are launches of entry points, which
+/// know the position, and vectors in it are aligned. They are where elements have a multiple of 16 bytes, or
+/// where every loop over the buffer has as many points as it has elements: the width of a vector divides the points.
 fn in_place(program: &Program, b: Buffer) -> bool {
-    let launched = |step: &Step| {
-        !matches!(step, Step::Loop(_) | Step::Branch(_) | Step::Transfer(_) | Step::Library(_))
-    };
+    let data = &program.buffers[b];
     let uses = |step: &&Step| step.reads().chain(step.writes()).any(|used| used == b);
-    program.buffers[b].bytes().is_multiple_of(VECTOR)
-        && program.steps.iter().filter(uses).all(launched)
+    let mut users = program.steps.iter().filter(uses);
+    if data.bytes().is_multiple_of(VECTOR) {
+        return users.all(|step| {
+            !matches!(step, Step::Loop(_) | Step::Branch(_) | Step::Transfer(_) | Step::Library(_))
+        });
+    }
+    let points = volume(&data.dims);
+    data.storage == Storage::Plain && users.all(|step| each_point_once(step, b, points))
+}
+
+/// Whether every loop of a step that uses a buffer has this many points.
+fn each_point_once(step: &Step, b: Buffer, points: i64) -> bool {
+    match step {
+        Step::Kernel(k) => k.stages.iter().all(|stage| {
+            let walked = volume(&k.domain).saturating_mul(volume(&stage.axes));
+            walked == points && !after_fold(stage, b) || !stage_uses(stage, b)
+        }),
+        Step::Contract(c) => c.members.iter().all(|m| {
+            let walked = |feed: &Feed, own: &[i64]| {
+                let all = [volume(&m.batch), volume(own), volume(&m.depth)];
+                all.into_iter().fold(1, i64::saturating_mul) == points || !loads(&feed.params, b)
+            };
+            let walks = volume(&m.result()) == points && !after_fold(&m.then, b);
+            let then = walks || !stage_uses(&m.then, b);
+            walked(&m.lhs, &m.rows) && walked(&m.rhs, &m.cols) && then
+        }),
+        _ => false,
+    }
+}
+
+/// Whether what follows a fold uses a buffer: it has other points than the loop that folds.
+fn after_fold(stage: &Stage, b: Buffer) -> bool {
+    stage.sinks.iter().any(|sink| match sink {
+        Sink::Fold { then, .. } => stage_uses(then, b),
+        _ => false,
+    })
+}
+
+/// Whether a stage reads or stores a buffer.
+fn stage_uses(stage: &Stage, b: Buffer) -> bool {
+    let sinks = stage.sinks.iter().any(|sink| match sink {
+        Sink::Store { buffer, .. } => *buffer == b,
+        Sink::Fold { then, .. } => stage_uses(then, b),
+        _ => false,
+    });
+    sinks || loads(&stage.params, b)
+}
+
+fn loads(params: &[Param], b: Buffer) -> bool {
+    params.iter().any(|param| match param {
+        Param::Load(pieces) => pieces.iter().any(|piece| piece.from == Operand::Buffer(b)),
+        _ => false,
+    })
 }

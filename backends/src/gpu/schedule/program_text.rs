@@ -181,7 +181,10 @@ impl<'t> ScheduleParser<'t> {
                     return Err(wrong(span.to(at), format!("there is no program `{role}` here")));
                 };
                 if blocks[n].iter().any(|(known, _)| *known == role) {
-                    return Err(wrong(span.to(at), format!("the program `{role}` was there before")));
+                    return Err(wrong(
+                        span.to(at),
+                        format!("the program `{role}` was there before"),
+                    ));
                 }
                 let given = self.sections(&block.program)?;
                 blocks[n].push((role, given));
