@@ -20,6 +20,7 @@ use adfuse_ir::kernel::Branch;
 use adfuse_ir::{At, DType, Diagnostic, Literal};
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -360,14 +361,16 @@ impl Player<'_> {
                 _ => Ok(()),
             };
         }
-        if !drawn.contains_key(&key) {
-            let graph =
-                Graph::drawn(self.device, None, &mut |stream| self.draw(turns, key, stream))?;
-            drawn.insert(key, DrawnTurns::Graph(graph));
-        }
-        match drawn.get(&key) {
-            Some(DrawnTurns::Graph(graph)) => Ok(graph.launch()?),
-            _ => Err(internal("a turn was drawn as another")),
+        let known = match drawn.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let mut draw = |stream| self.draw(turns, key, stream);
+                place.insert(DrawnTurns::Graph(Graph::drawn(self.device, None, &mut draw)?))
+            }
+        };
+        match known {
+            DrawnTurns::Graph(graph) => Ok(graph.launch()?),
+            DrawnTurns::Parts(_) => Err(internal("a turn was drawn as another")),
         }
     }
 
