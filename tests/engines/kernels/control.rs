@@ -4,10 +4,7 @@
 use super::{agrees, parallel, random};
 use crate::common::control::{decode, inputs};
 use adfuse::autodiff::{differentiable, forward_and_backward};
-use adfuse::backends::Array;
-use adfuse::ir::op::Domain;
-use adfuse::ir::{DType, Function, Literal, Module};
-use adfuse::sample::{rng, sample};
+use adfuse::ir::{DType, Module};
 
 #[test]
 fn programs_with_loops_agree_with_the_reference_engine() {
