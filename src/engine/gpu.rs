@@ -3,6 +3,7 @@
 use super::{Compiled, Engine, PlanDecision, ReadyFunction, Session, Settings};
 use crate::backends::functions::Registry;
 use crate::backends::gpu::{self, GpuDevice, GpuExecutable, KeptCode};
+use crate::backends::limits::RunLimits;
 use crate::fusion::{self, Effort, Fp, Lossy, Memory, Narrowed, Plan};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
@@ -30,6 +31,8 @@ pub struct Gpu {
     pub lossy: Lossy,
     /// As [`Settings::donated`].
     pub donated: Vec<usize>,
+    /// As [`Settings::limits`].
+    pub limits: RunLimits,
     /// The device, and the executables that are kept there: clones of an engine share both.
     pub engine: gpu::GpuEngine,
 }
@@ -57,6 +60,7 @@ impl Gpu {
             code: None,
             lossy: Lossy::default(),
             donated: Vec::new(),
+            limits: RunLimits::default(),
         })
     }
 
@@ -72,12 +76,19 @@ impl Gpu {
 
     /// A session with the present settings.
     pub fn session(&self) -> Session<gpu::GpuEngine> {
-        let Gpu { plan, mem_budget, cache, lossy, donated, .. } = self.clone();
-        let options = gpu::Options { fp: plan.fp, library: self.library };
+        let Gpu { plan, mem_budget, cache, lossy, donated, limits, .. } = self.clone();
+        let options = gpu::Options { fp: plan.fp, library: self.library, limits };
         let code = self.code.clone().map(|code| Arc::new(code) as Arc<dyn KeptCode>);
         let functions = Registry::new();
-        let settings =
-            Settings { mem_budget, cache, lossy, donated, functions, ..Settings::new(plan) };
+        let settings = Settings {
+            mem_budget,
+            cache,
+            lossy,
+            donated,
+            functions,
+            limits,
+            ..Settings::new(plan)
+        };
         Session { settings, backend: Arc::new(self.engine.with(options, code)) }
     }
 

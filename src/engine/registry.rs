@@ -118,8 +118,8 @@ pub const ENGINES: &[EngineRow] = &[
         threads: false,
         machine: "h200",
         open: Some(|request| {
-            let Request { plan, code, number, .. } = request.clone();
-            let gpu = Gpu { plan, code, ..Gpu::open(number)? };
+            let Request { plan, code, number, limits, .. } = request.clone();
+            let gpu = Gpu { plan, code, limits, ..Gpu::open(number)? };
             Ok(gpu.session().erased().backend)
         }),
     },

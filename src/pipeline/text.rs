@@ -134,45 +134,68 @@ pub fn machine_code(steps: &[ListedStep], text: fn(&ListedFunction) -> &str) -> 
 }
 
 /// What the engine `gpu` launches for each step: the entry point, its blocks, the threads of a block, the
-/// bytes of dynamic shared memory, and the pointers it is given.
+/// bytes of dynamic shared memory, and the pointers it is given; the same for the programs of loops and branches.
 pub fn launches(program: &Program, module: &Launches) -> String {
-    let named = |b: Buffer| format!("%{}", program.buffers[b].name);
     let mut out = String::new();
-    let mut part = |title: &str, code: &StepCode| {
-        if !out.is_empty() {
-            out.push('\n');
-        }
-        let scratch = match code.scratch {
-            0 => String::new(),
-            bytes => format!(", {bytes} bytes of scratch"),
-        };
-        // Nothing is wrong with writing to a string.
-        let _ = writeln!(out, "// {title}{scratch}");
-        for Launch { entry, grid, block, resident, shared, args } in &code.launches {
-            let arg = |arg: &Arg| match *arg {
-                Arg::Buffer(b) => named(b),
-                Arg::Caller(b) => format!("caller {}", named(b)),
-                Arg::Scratch { offset } => format!("scratch + {offset}"),
-            };
-            let args: Vec<String> = args.iter().map(arg).collect();
-            let resident = resident.map_or_else(String::new, |n| format!(" resident {n}"));
-            let args = args.join(", ");
-            let _ = writeln!(
-                out,
-                "{entry} grid {grid:?}{resident} block {block} shared {shared} ({args})"
-            );
-        }
-    };
     if !module.enter.launches.is_empty() {
-        part("before the first step", &module.enter);
+        launched(&mut out, "before the first step", &module.enter, [program; 2]);
     }
-    for (k, (step, code)) in program.steps.iter().zip(&module.steps).enumerate() {
-        part(&format!("step {k}: {}", step.name()), code);
-    }
+    launched_steps(&mut out, "", &module.steps, [program; 2]);
     if !module.leave.launches.is_empty() {
-        part("after the last step", &module.leave);
+        launched(&mut out, "after the last step", &module.leave, [program; 2]);
     }
     out
+}
+
+/// The launches of the steps of a program, and those of the programs in them; the second program is the one around it.
+fn launched_steps(out: &mut String, of: &str, codes: &[StepCode], [own, outer]: [&Program; 2]) {
+    for (k, (step, code)) in own.steps.iter().zip(codes).enumerate() {
+        launched(out, &format!("{of}step {k}: {}", step.name()), code, [own, outer]);
+        for ((role, block), code) in step.blocks().into_iter().zip(&code.blocks) {
+            let of = format!("{of}step {k} {role} ");
+            let inner: [&Program; 2] = [&block.program, own];
+            let copies = |launches: &Vec<Launch>| StepCode {
+                launches: launches.clone(),
+                ..StepCode::default()
+            };
+            if !code.before.is_empty() {
+                launched(out, &format!("{of}before each turn"), &copies(&code.before), inner);
+            }
+            launched_steps(out, &of, &code.steps, inner);
+            if !code.after.is_empty() {
+                launched(out, &format!("{of}after each turn"), &copies(&code.after), inner);
+            }
+        }
+    }
+}
+
+/// The launches of one step.
+fn launched(out: &mut String, title: &str, code: &StepCode, [own, outer]: [&Program; 2]) {
+    let named = |b: Buffer| format!("%{}", own.buffers[b].name);
+    if !out.is_empty() {
+        out.push('\n');
+    }
+    let scratch = match code.scratch {
+        0 => String::new(),
+        bytes => format!(", {bytes} bytes of scratch"),
+    };
+    // Nothing is wrong with writing to a string.
+    let _ = writeln!(out, "// {title}{scratch}");
+    for Launch { entry, grid, block, resident, shared, args } in &code.launches {
+        let arg = |arg: &Arg| match *arg {
+            Arg::Buffer(b) => named(b),
+            Arg::Caller(b) => format!("caller {}", named(b)),
+            Arg::Scratch { offset } => format!("scratch + {offset}"),
+            Arg::Position => "position".to_owned(),
+            Arg::Outer(b) => format!("around %{}", outer.buffers[b].name),
+            Arg::Result(k) => format!("result {k}"),
+        };
+        let args: Vec<String> = args.iter().map(arg).collect();
+        let resident = resident.map_or_else(String::new, |n| format!(" resident {n}"));
+        let args = args.join(", ");
+        let _ =
+            writeln!(out, "{entry} grid {grid:?}{resident} block {block} shared {shared} ({args})");
+    }
 }
 
 /// A line that begins what is told of a step.

@@ -83,12 +83,25 @@ fn alone(module: &Module, f: &Function) -> Module {
     all
 }
 
+/// All launches of steps, those of the programs in them too.
+fn collect<'m>(steps: &'m [ptx::StepCode], all: &mut Vec<&'m ptx::Launch>) {
+    for code in steps {
+        all.extend(&code.launches);
+        for block in &code.blocks {
+            all.extend(block.before.iter().chain(&block.after));
+            collect(&block.steps, all);
+        }
+    }
+}
+
 fn launches(module: &ptx::PtxModule) -> Result<(), Diagnostic> {
-    let all = module.steps.iter().chain([&module.enter, &module.leave]);
+    let mut all: Vec<&ptx::Launch> = Vec::new();
+    [&module.enter, &module.leave].iter().for_each(|code| all.extend(&code.launches));
+    collect(&module.steps, &mut all);
     let targets = || ptx::GpuTarget::ALL.into_iter();
     let threads = targets().map(|t| t.block_threads).max().unwrap_or(0);
     let most = targets().map(|t| t.shared).max().unwrap_or(0);
-    for launch in all.flat_map(|code| &code.launches) {
+    for launch in all {
         let ptx::Launch { entry, grid, block, shared, .. } = launch;
         let begin = format!(".entry {entry}(");
         let wrong = match () {

@@ -1,10 +1,13 @@
 //! Random programs with loops and branches in each other: every list of small numbers decodes to a valid function.
 
 use super::programs::Step;
+use adfuse::backends::Array;
 use adfuse::ir::control::{LoopBuilder, branch, while_loop};
+use adfuse::ir::op::Domain;
 use adfuse::ir::{
     Attr, Attrs, Builder, DType, Dim, Function, Literal, Op, Region, TensorType, Value,
 };
+use adfuse::sample::{rng, sample};
 
 /// Elements of a vector, and rows of what is scanned.
 const WIDTH: u64 = 3;
@@ -32,6 +35,21 @@ pub(crate) fn decode(steps: &[Step], dtype: DType) -> Function {
     let results = [known.vectors[known.vectors.len() - 1], known.scalars[known.scalars.len() - 1]];
     b.set_results(&results);
     b.finish().expect("every step decodes to instructions that fit")
+}
+
+/// Floats are drawn; integers and truth values are `k`.
+pub(crate) fn inputs(f: &Function, k: i64) -> Vec<Array> {
+    let types = f.param_types();
+    let draw = |(n, ty): (usize, &TensorType)| match ty.dtype.is_float() {
+        true => sample(ty, Domain::Uniform(-0.9, 0.9), &mut rng(n as u64, 0)).expect("small"),
+        false => {
+            let n = ty.elements().expect("known extents") as usize;
+            let k = if ty.dtype == DType::Bool { k & 1 } else { k };
+            let bits = vec![Literal::from_i64(ty.dtype, k).bits(); n];
+            Array::from_bits(ty.dtype, &ty.dims().expect("known extents"), &bits).expect("fits")
+        }
+    };
+    types.iter().enumerate().map(draw).collect()
 }
 
 /// What a region sees.

@@ -7,6 +7,7 @@
 mod common;
 mod device;
 mod large;
+mod loops;
 mod near;
 mod product;
 mod strict;
@@ -167,6 +168,13 @@ fn main() -> ExitCode {
         strict::scatters,
         strict::transposes,
         strict::scans,
+        loops::blocks_by_hand,
+        loops::functions_with_loops,
+        loops::random_programs_with_loops,
+        loops::budgets_are_kept,
+        loops::limits_are_errors,
+        loops::as_much_memory_is_taken_as_planned,
+        loops::times_of_a_turn,
         ulps::functions_are_as_near_as_they_say,
         ulps::the_measure_is_right,
     ])

@@ -18,7 +18,7 @@ use adfuse::ir::rewrite::specialize;
 use adfuse::ir::{DType, Function, Kind, Module, Op, TensorType};
 
 /// Runs a program twice; both times the results must be the evaluator's.
-fn same(gpu: &Gpu, program: &Verified<Program>, args: &[Array]) -> Outcome {
+pub(crate) fn same(gpu: &Gpu, program: &Verified<Program>, args: &[Array]) -> Outcome {
     let made = match gpu.of_program(program.clone()) {
         Ok(made) => made,
         Err(d) if d.kind == Kind::Unsupported => return Outcome::Refused(d),
@@ -41,7 +41,13 @@ fn same(gpu: &Gpu, program: &Verified<Program>, args: &[Array]) -> Outcome {
 }
 
 /// Every effort's plan of a function.
-fn agrees(gpu: &Gpu, module: &Module, f: &Function, args: &[Array], efforts: &[Effort]) -> Outcome {
+pub(crate) fn agrees(
+    gpu: &Gpu,
+    module: &Module,
+    f: &Function,
+    args: &[Array],
+    efforts: &[Effort],
+) -> Outcome {
     for &effort in efforts {
         let options = fusion::PlanOptions { device: MachineModel::h200(), effort, fp: Fp::Strict };
         let program = match compile(module, f, &options) {
@@ -57,7 +63,7 @@ fn agrees(gpu: &Gpu, module: &Module, f: &Function, args: &[Array], efforts: &[E
     Outcome::Same
 }
 
-const EFFORTS: [Effort; 2] = [Effort::Off, Effort::Default];
+pub(crate) const EFFORTS: [Effort; 2] = [Effort::Off, Effort::Default];
 
 pub(crate) fn programs_of_the_filetests() -> Result<(), Skipped> {
     let gpu = gpu()?;
@@ -127,7 +133,7 @@ pub(crate) fn every_row() -> Result<(), Skipped> {
 }
 
 /// Lists of small numbers, of which every one is a program.
-fn lists(seed: u64, count: u32) -> Vec<Vec<Step>> {
+pub(crate) fn lists(seed: u64, count: u32) -> Vec<Vec<Step>> {
     let mut number = crate::common::kernels::numbers(seed);
     let mut small = move || number(256) as u8;
     let list = |_| {

@@ -1,14 +1,15 @@
 //! What is emitted gives the bits of the kernel evaluator, run on the [machine](crate::machine).
 
 use crate::assembler::Assembly;
-use crate::common::kernels::{arguments, files};
+use crate::common::kernels::{arguments, block_files, files};
 use crate::common::orders::{self, Case};
 use crate::common::parallel;
 use crate::common::programs::decode_over;
 use crate::common::random;
+use crate::common::{control, loops};
 use crate::machine::run;
 use crate::trials::Skipped;
-use crate::{benched, differentiated, lowered, refused};
+use crate::{add, benched, differentiated, lowered, refused};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
 use adfuse::backends::ptx::{self, GpuTarget};
@@ -134,6 +135,52 @@ pub(crate) fn random_programs() {
             Ok(())
         });
     }
+}
+
+/// Programs with loops and branches that are written by hand.
+pub(crate) fn blocks_by_hand() {
+    for (name, text) in block_files() {
+        let program = verify(read(&text).expect("reads")).expect("verifies");
+        let args = arguments(&program);
+        // A loop that does not end in time is an error of its own.
+        if kernel::run(&program, &args).is_ok() {
+            agrees(&name, &program, &args);
+        }
+    }
+}
+
+/// Functions with loops, and their gradients.
+pub(crate) fn functions_with_loops() -> Result<(), Skipped> {
+    let mut assembly = Assembly::default();
+    for (name, g, args) in loops::functions() {
+        for effort in [Effort::Off, Effort::Default] {
+            let program = lowered(&Module::single(g.clone()), &g, effort, Fp::Strict);
+            agrees(&name, &program, &args);
+            add(&mut assembly, &name, &program, Fp::Strict);
+        }
+    }
+    assembly.assembled()?;
+    Ok(())
+}
+
+/// Random programs with loops and branches in each other, and their gradients.
+pub(crate) fn random_loops() -> Result<(), Skipped> {
+    let assembly = std::cell::RefCell::new(Assembly::default());
+    for dtype in [DType::F32, DType::F64] {
+        random::programs(71, 30, |steps| {
+            let f = control::decode(steps, dtype);
+            let module = Module::single(f.clone());
+            let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
+            let g = forward_and_backward(&module, &f, &wrt).map_err(|d| format!("{d}\n{f}"))?;
+            let args = control::inputs(&g, steps.len() as i64 % 3);
+            let program = lowered(&Module::single(g.clone()), &g, Effort::Default, Fp::Strict);
+            agrees("random", &program, &args);
+            add(&mut assembly.borrow_mut(), "random", &program, Fp::Strict);
+            Ok(())
+        });
+    }
+    assembly.into_inner().assembled()?;
+    Ok(())
 }
 
 /// Kernels of the benches' programs and their gradients, as they are planned for many long rows, with rows and lengths

@@ -6,7 +6,7 @@
 
 use crate::instructions::{Does, Entry, Inst, Space, Special, Way, entries};
 use adfuse::backends::Array;
-use adfuse::backends::ptx::{Arg, Launch, PtxModule};
+use adfuse::backends::ptx::{Arg, Launch, PtxModule, StepCode};
 use adfuse::ir::Literal;
 use adfuse::ir::kernel::{Buffer, BufferData, Program, Role, Space as Memory, Step, Storage};
 use adfuse::ir::scalar::Table;
@@ -107,7 +107,20 @@ struct Thread {
     who: Who,
 }
 
-struct Machine {
+/// Where everything of a program is, as launches are given it.
+#[derive(Clone, Default)]
+pub(crate) struct Frame {
+    /// Its buffers.
+    pub(crate) own: Vec<u64>,
+    /// The caller's arrays.
+    pub(crate) callers: Vec<u64>,
+    /// For a program in a step: the buffers around it, where its outputs go, and the loop's position.
+    pub(crate) outer: Vec<u64>,
+    pub(crate) results: Vec<u64>,
+    pub(crate) position: u64,
+}
+
+pub(crate) struct Machine {
     pieces: Vec<Piece>,
     entries: HashMap<String, Entry>,
     /// Whether blocks and threads take their turns from the last to the first.
@@ -146,30 +159,15 @@ pub(crate) fn run(
         callers.push(Piece::new(caller));
     }
     machine.pieces.extend(callers);
-    let scratch = vec![POISON; module.scratch() as usize];
-    machine.pieces.push(Piece::new(scratch));
-    let pointer = |arg: &Arg| -> u64 {
-        let number = |b: &Buffer| u64::from(b.as_u32());
-        let (piece, at) = match arg {
-            Arg::Buffer(b) => (number(b), 0),
-            Arg::Caller(b) => (number(b) + buffers as u64, 0),
-            Arg::Scratch { offset } => (2 * buffers as u64, *offset),
-        };
-        (piece + 1) << PLACE | at
+    let number = |n: usize| (n as u64 + 1) << PLACE;
+    let at = Frame {
+        own: (0..buffers).map(number).collect(),
+        callers: (0..buffers).map(|n| number(n + buffers)).collect(),
+        ..Frame::default()
     };
-    let launch = |machine: &mut Machine, l: &Launch| {
-        let pointers: Vec<u64> = l.args.iter().map(pointer).collect();
-        machine.launch(l, &pointers);
-    };
-    module.enter.launches.iter().for_each(|l| launch(&mut machine, l));
-    for (step, code) in program.steps.iter().zip(&module.steps) {
-        if let Step::Transfer(t) = step {
-            let from = machine.pieces[t.from.as_u32() as usize].bytes.clone();
-            machine.pieces[t.to.as_u32() as usize].bytes = from;
-        }
-        code.launches.iter().for_each(|l| launch(&mut machine, l));
-    }
-    module.leave.launches.iter().for_each(|l| launch(&mut machine, l));
+    machine.code(&module.enter, &at);
+    machine.steps(program, &module.steps, &at);
+    machine.code(&module.leave, &at);
     let handed = |b: &Buffer| {
         let data = &program.buffers[*b];
         let own = b.as_u32() as usize;
@@ -197,11 +195,90 @@ fn volume(data: &BufferData) -> usize {
     data.dims.iter().map(|&n| n as usize).product()
 }
 
-fn bytes_of(v: Literal) -> Vec<u8> {
+pub(crate) fn bytes_of(v: Literal) -> Vec<u8> {
     v.bits().to_le_bytes()[..v.dtype().bytes() as usize].to_vec()
 }
 
 impl Machine {
+    /// Runs the steps of a program.
+    pub(crate) fn steps(&mut self, program: &Program, codes: &[StepCode], at: &Frame) {
+        for (step, code) in program.steps.iter().zip(codes) {
+            match step {
+                Step::Transfer(t) => {
+                    let [from, to] = [t.from, t.to].map(|b| at.own[b.as_u32() as usize]);
+                    self.copy(from, to, program.buffers[t.from].bytes());
+                }
+                Step::Loop(step) => self.repeat(program, step, code, at),
+                Step::Branch(step) => self.branch(program, step, code, at),
+                _ => self.code(code, at),
+            }
+        }
+    }
+
+    /// The launches of one step.
+    fn code(&mut self, code: &StepCode, at: &Frame) {
+        let before = self.pieces.len();
+        let scratch = self.room(code.scratch);
+        code.launches.iter().for_each(|l| self.one(l, at, scratch));
+        self.pieces.truncate(before);
+    }
+
+    /// A launch whose scratch begins there.
+    pub(crate) fn one(&mut self, launch: &Launch, at: &Frame, scratch: u64) {
+        let pointer = |arg: &Arg| match *arg {
+            Arg::Buffer(b) => at.own[b.as_u32() as usize],
+            Arg::Caller(b) => at.callers[b.as_u32() as usize],
+            Arg::Outer(b) => at.outer[b.as_u32() as usize],
+            Arg::Result(k) => at.results[k],
+            Arg::Position => at.position,
+            Arg::Scratch { offset } => scratch + offset,
+        };
+        let pointers: Vec<u64> = launch.args.iter().map(pointer).collect();
+        self.launch(launch, &pointers);
+    }
+
+    /// A launch of an entry point that is given pointers and numbers.
+    pub(crate) fn shared(&mut self, entry: &str, blocks: u64, block: u32, args: &[u64]) {
+        let grid = [blocks as u32, 1, 1];
+        let entry = entry.to_owned();
+        let args_of = Vec::new();
+        let l = Launch { entry, grid, block, resident: None, shared: 0, args: args_of };
+        self.launch(&l, args);
+    }
+
+    /// Memory of this many bytes, to which nothing was written.
+    pub(crate) fn room(&mut self, bytes: u64) -> u64 {
+        self.hold(vec![POISON; bytes as usize])
+    }
+
+    /// Memory with these bytes.
+    pub(crate) fn hold(&mut self, bytes: Vec<u8>) -> u64 {
+        self.pieces.push(Piece::new(bytes));
+        (self.pieces.len() as u64) << PLACE
+    }
+
+    /// How many pieces of memory there are; those that are made after are given back by [`Machine::give_back`].
+    pub(crate) fn mark(&self) -> usize {
+        self.pieces.len()
+    }
+
+    pub(crate) fn give_back(&mut self, mark: usize) {
+        self.pieces.truncate(mark);
+    }
+
+    /// The bytes at a place.
+    pub(crate) fn bytes(&self, at: u64, bytes: u64) -> &[u8] {
+        let place = (at & ((1 << PLACE) - 1)) as usize;
+        &self.pieces[(at >> PLACE) as usize - 1].bytes[place..place + bytes as usize]
+    }
+
+    pub(crate) fn copy(&mut self, from: u64, to: u64, bytes: u64) {
+        let found = self.bytes(from, bytes).to_vec();
+        let place = (to & ((1 << PLACE) - 1)) as usize;
+        self.pieces[(to >> PLACE) as usize - 1].bytes[place..place + found.len()]
+            .copy_from_slice(&found);
+    }
+
     fn launch(&mut self, launch: &Launch, pointers: &[u64]) {
         self.pieces.iter_mut().for_each(Piece::fresh);
         let entry = self.entries.remove(&launch.entry).expect("an entry point");

@@ -8,6 +8,7 @@ mod bits;
 #[path = "../common/mod.rs"]
 mod common;
 mod instructions;
+mod loops;
 mod machine;
 mod products;
 mod schedules;
@@ -338,6 +339,9 @@ fn main() -> ExitCode {
         bits::every_row,
         bits::models_and_their_gradients,
         bits::random_programs,
+        bits::random_loops,
+        bits::functions_with_loops,
+        bits::blocks_by_hand,
         bits::rows_that_fill_a_chip,
         bits::pieces_of_a_row_add_up,
         bits::nothing_spills,

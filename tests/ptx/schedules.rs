@@ -3,7 +3,7 @@
 
 use crate::bits::agrees_as;
 use crate::common::count_from_env;
-use crate::common::kernels::{arguments, files, numbers};
+use crate::common::kernels::{arguments, block_files, files, numbers};
 use crate::common::orders::{self, Case};
 use crate::{differentiated, lowered};
 use adfuse::backends::Array;
@@ -14,10 +14,14 @@ use adfuse::ir::kernel::{Program, Step, Verified, verify};
 use adfuse::ir::text::parse;
 use adfuse::ir::{Diagnostic, Kind, Module};
 
+fn verified(text: &str) -> Verified<Program> {
+    verify(read(text).expect("reads")).expect("verifies")
+}
+
 /// Programs with their names: those of the filetests, sorts and scatters, and the models with their gradients.
 fn programs() -> Vec<(String, Verified<Program>)> {
-    let verified = |text: &str| verify(read(text).expect("reads")).expect("verifies");
-    let mut all: Vec<_> = files().into_iter().map(|(name, text)| (name, verified(&text))).collect();
+    let all = files().into_iter().chain(block_files());
+    let mut all: Vec<_> = all.map(|(name, text)| (name, verified(&text))).collect();
     let cases = orders::orders(40).into_iter().chain(orders::orders(12_000));
     let cases = cases.chain(orders::scatters(9000)).chain(orders::transposes());
     all.extend(cases.map(|case| (case.name, case.program)));
@@ -85,8 +89,18 @@ const SUMS: &str = "func @sums(%x: f32[5000,8]) -> f32[8] {
   return %s
 }";
 
+const LOOPED: &str = "func @looped(%h: f32[8], %w: f32[8], %xs: f32[5,8]) -> f32[8] {
+  %c = scan %h, %xs {carry = 1} : f32[8] body(%s: f32[8], %x: f32[8]) {
+    %a = mul %s, %w : f32[8]
+    %n = add %a, %x : f32[8]
+    yield %n
+  }
+  return %c
+}";
+
 /// Decisions that can be other ones: what is edited, and what it becomes.
-const EDITS: [(&str, &str, &str); 13] = [
+const EDITS: [(&str, &str, &str); 14] = [
+    (LOOPED, "width=4", "width=2"),
     (DENSE, "sums=32x32", "sums=64x64"),
     (DENSE, "stages=4", "stages=3"),
     (DENSE, "combine threads=128", "combine threads=64"),
@@ -189,6 +203,12 @@ const REFUSED: [(&str, &str, &str, Kind); 15] = [
 pub(crate) fn mutated_texts_do_not_panic() {
     let sources = [DENSE, CHAIN, TURNED, ROWS, SUMS];
     let mut all: Vec<_> = sources.iter().map(|source| program(source)).collect();
+    let blocks = block_files().into_iter().map(|(_, text)| verified(&text));
+    let sources = sources.len() + blocks.len();
+    all.extend(blocks.map(|program| {
+        let args = arguments(&program);
+        (program, args)
+    }));
     all.extend(orders::scatters(9000).into_iter().take(2).map(|case| (case.program, case.args)));
     all.extend(orders::orders(12_000).into_iter().take(2).map(|case| (case.program, case.args)));
     let texts: Vec<String> = all
@@ -207,7 +227,8 @@ pub(crate) fn mutated_texts_do_not_panic() {
             Ok(schedule) => {
                 let module = ptx::print(&schedule).unwrap_or_else(|d| panic!("{d}\n{text}"));
                 // One in eight runs: the simulated machine takes longest.
-                if k % 8 == 0 && which < sources.len() {
+                let runs = adfuse::backends::reference::kernel::run(program, args).is_ok();
+                if k % 8 == 0 && which < sources && runs {
                     agrees_as(&text, &module, program, args);
                 }
             }

@@ -23,7 +23,7 @@ const SHARED: &[(&[(&str, usize)], &str)] = &[
     ),
     (&[("At", 2), ("Class", 2)], GPU),
     (&[("Entry", 2), ("Facts", 2), ("Held", 3), ("Inliner", 2)], GPU),
-    (&[("Launch", 2), ("Operand", 2), ("Part", 3), ("Pass", 2), ("Places", 2)], GPU),
+    (&[("Operand", 2), ("Part", 3), ("Pass", 2)], GPU),
     (&[("Product", 2), ("Role", 2), ("Span", 2)], GPU),
     (&[("Tile", 2), ("Update", 2), ("Walk", 3), ("Work", 2)], GPU),
 ];

@@ -11,7 +11,9 @@
 //! operands that die at the step are for engines that read each operand once. NaNs in memory are those that the
 //! chip makes: whoever hands an array over makes them canonical, as `Array` does.
 
+pub(crate) use super::schedule::BlockBinding;
 use adfuse_ir::kernel::Buffer;
+use cranelift_entity::SecondaryMap;
 
 /// A program as text for the driver, and what to launch.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,7 +46,51 @@ pub struct StepCode {
     pub launches: Vec<Launch>,
     /// Bytes beside the buffers that they need while they run. What is in them before is never read.
     pub scratch: u64,
+    /// The programs that a loop or a branch runs, in the order of
+    /// [`Step::blocks`](adfuse_ir::kernel::Step::blocks).
+    pub blocks: Vec<BlockCode>,
 }
+
+/// What a program that a step runs becomes. Where it has its own buffers, and where those are that it carries, is known
+/// before the first turn; a turn is `before`, the steps and `after`, in this order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct BlockCode {
+    /// What it is to the step.
+    pub role: String,
+    /// Where its buffers are. Those with [`BlockBinding::Element`] are given to launches as the beginning of the
+    /// stack: entry points add the place of the element, by the position at [`Arg::Position`].
+    pub bindings: SecondaryMap<Buffer, BlockBinding>,
+    /// Copies of elements that are not used where they are.
+    pub before: Vec<Launch>,
+    /// What each of its steps becomes.
+    pub steps: Vec<StepCode>,
+    /// Copies of what is not written where it goes.
+    pub after: Vec<Launch>,
+}
+
+/// The entry point that says where a loop is. It is given pointers and numbers of 64 bits: the memory of the loop's
+/// position ([`POSITION_BYTES`]), the position, the index of the first turn, and what to add to that from turn to turn.
+/// A block of [`TURNS`] threads writes the position at the beginning and the indices of the next turns from
+/// [`INDICES_AT`] on, 8 bytes each.
+pub const POSITION_ENTRY: &str = "loop_position";
+
+/// The turns of a loop whose indices are in memory at a time: the most that one graph has.
+pub const TURNS: u64 = 64;
+
+/// Where the indices of turns begin in the memory of a loop's position.
+pub const INDICES_AT: u64 = 64;
+
+/// Bytes of the memory of a loop's position.
+pub const POSITION_BYTES: u64 = INDICES_AT + 8 * TURNS;
+
+/// The entry point that fills memory with values of this many bytes, 1, 2, 4 or 8. It is given a pointer, the bits of the
+/// value and how many there are; blocks have [`FILL_THREADS`] threads, each of which fills one.
+pub fn fill_entry(width: u64) -> String {
+    format!("loop_fill_{width}")
+}
+
+/// Threads of a block that fills memory.
+pub const FILL_THREADS: u32 = 256;
 
 /// One launch of an entry point.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,4 +125,11 @@ pub enum Arg {
         /// A multiple of 256.
         offset: u64,
     },
+    /// Where the position of a loop's turn is: 8 bytes.
+    Position,
+    /// Where a buffer of the program around a block is. As with [`BlockBinding::Element`], the entry point adds the place of
+    /// the element.
+    Outer(Buffer),
+    /// Where an output of the block goes, by its number.
+    Result(usize),
 }

@@ -11,6 +11,7 @@ pub(crate) mod launches;
 pub mod ptx;
 pub(crate) mod schedule;
 pub(crate) mod target;
+pub(crate) mod turns;
 
 pub use compile::schedule_for;
 #[cfg(feature = "gpu")]

@@ -2,30 +2,12 @@
 //! stack residuals and ways back with few checkpoints have the bits of the reference engine.
 
 use super::{agrees, parallel, random};
-use crate::common::control::decode;
+use crate::common::control::{decode, inputs};
 use adfuse::autodiff::{differentiable, forward_and_backward};
-use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{AnyEngine, PlanOptions, decide_loops, prepare};
-use adfuse::ir::op::Domain;
-use adfuse::ir::{DType, Function, Literal, Module};
-use adfuse::sample::{rng, sample};
-
-/// Floats are drawn; integers and truth values are `k`.
-fn inputs(f: &Function, k: i64) -> Vec<Array> {
-    let types = f.param_types();
-    let draw = |(n, ty): (usize, &adfuse::ir::TensorType)| match ty.dtype.is_float() {
-        true => sample(ty, Domain::Uniform(-0.9, 0.9), &mut rng(n as u64, 0)).expect("small"),
-        false => {
-            let n = ty.elements().expect("known extents") as usize;
-            let k = if ty.dtype == DType::Bool { k & 1 } else { k };
-            let bits = vec![Literal::from_i64(ty.dtype, k).bits(); n];
-            Array::from_bits(ty.dtype, &ty.dims().expect("known extents"), &bits).expect("fits")
-        }
-    };
-    types.iter().enumerate().map(draw).collect()
-}
+use adfuse::ir::{DType, Function, Module};
 
 fn gradient(f: &Function) -> Result<Function, String> {
     let wrt = differentiable(f, None).map_err(|d| d.to_string())?;

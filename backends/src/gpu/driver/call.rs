@@ -1,8 +1,9 @@
 //! Runs of executables: on arrays of the caller's memory, and on arrays that stay on the device.
 
-use super::executable::{From, GpuExecutable, Held};
-use super::graph::{Event, Graph};
+use super::executable::{DrawnRun, From, GpuExecutable, Held};
+use super::graph::Event;
 use super::memory::{DeviceArray, canonical};
+use super::play::changed;
 use crate::runtime::array::{Array, out_of_memory};
 use crate::runtime::trace::{TimedSpan, Trace};
 use adfuse_ir::{At, Diagnostic, Kind, TensorType};
@@ -142,7 +143,8 @@ impl GpuExecutable {
         let places: Vec<CUdeviceptr> = args.iter().map(|a| a.block.at()).collect();
         let (begin, end) = (Event::new(&self.device)?, Event::new(&self.device)?);
         // To draw it is no part of a run.
-        self.graph(&mut held, [&places, &at(&results)])?;
+        self.go(&mut held, [&places, &at(&results)], 1)?;
+        self.device.finish()?;
         begin.mark(self.device.stream)?;
         self.go(&mut held, [&places, &at(&results)], times)?;
         end.mark(self.device.stream)?;
@@ -162,12 +164,14 @@ impl GpuExecutable {
         let places: Vec<CUdeviceptr> = args.iter().map(|a| a.block.at()).collect();
         let marks = (0..=self.steps.len()).map(|_| Event::new(&self.device));
         let marks = marks.collect::<Result<Vec<_>, _>>()?;
-        let both = [places.as_slice(), &at(&results)];
-        let all = self.pointers(&held, both[0], both[1]);
-        let graph = self.drawn(&all, both, held.block.at(), &marks, None)?;
+        let results = at(&results);
+        let (mut parts, both) = (Vec::new(), [places.as_slice(), &results]);
+        // To draw it is no part of a run.
+        self.play(&held, both, &mut parts, &marks)?;
+        self.device.finish()?;
         let mut traces = Vec::new();
         for _ in 0..times {
-            graph.launch()?;
+            self.play(&held, both, &mut parts, &marks)?;
             self.device.finish()?;
             let moment = |n: usize| -> Result<Duration, Diagnostic> {
                 Ok(Duration::from_secs_f64(marks[n].since(&marks[0])?.max(0.0)))
@@ -182,38 +186,28 @@ impl GpuExecutable {
         Ok(traces)
     }
 
-    /// Launches it so often, drawn before or now.
+    /// Asks for it so often, drawn before or now.
     fn go(
         &self,
         held: &mut Held,
-        places: [&[CUdeviceptr]; 2],
+        [inputs, outputs]: [&[CUdeviceptr]; 2],
         times: u32,
     ) -> Result<(), Diagnostic> {
-        let graph = self.graph(held, places)?;
-        for _ in 0..times {
-            graph.launch()?;
-        }
-        Ok(())
-    }
-
-    /// The graph for these places.
-    fn graph<'h>(
-        &self,
-        held: &'h mut Held,
-        [inputs, outputs]: [&[CUdeviceptr]; 2],
-    ) -> Result<&'h Graph, Diagnostic> {
         let wanted = || inputs.iter().chain(outputs);
-        let graph = match held.graphs.iter().position(|g| g.places.iter().eq(wanted())) {
-            Some(found) => held.graphs.remove(found),
+        let mut drawn = match held.drawn.iter().position(|d| d.places.iter().eq(wanted())) {
+            Some(found) => held.drawn.remove(found),
             None => {
-                let all = self.pointers(held, inputs, outputs);
-                let other = (held.graphs.len() >= GRAPHS).then(|| held.graphs.remove(0));
-                self.drawn(&all, [inputs, outputs], held.block.at(), &[], other)?
+                let other = (held.drawn.len() >= GRAPHS).then(|| held.drawn.remove(0));
+                let mut parts = other.map(|other| other.parts).unwrap_or_default();
+                changed(&mut parts);
+                DrawnRun { places: wanted().copied().collect(), parts }
             }
         };
-        held.graphs.push(graph);
-        // It was just put there.
-        Ok(&held.graphs[held.graphs.len() - 1])
+        for _ in 0..times {
+            self.play(held, [inputs, outputs], &mut drawn.parts, &[])?;
+        }
+        held.drawn.push(drawn);
+        Ok(())
     }
 
     /// Room for the results that are not left in inputs, nor in the host's memory.

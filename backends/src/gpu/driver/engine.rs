@@ -66,9 +66,9 @@ impl Backend for GpuEngine {
     fn prepare<'a>(
         &'a self,
         program: &Verified<Program>,
-        _arrange: &Arrange<'_>,
+        arrange: &Arrange<'_>,
     ) -> Result<Box<dyn backend::Prepared<Executable = GpuExecutable> + 'a>, Diagnostic> {
-        let prepared = GpuPrepared::new(&self.device, program, self.options)?;
+        let prepared = GpuPrepared::new(&self.device, program, self.options, arrange)?;
         Ok(Box::new(OfEngine { engine: self, prepared }))
     }
 }

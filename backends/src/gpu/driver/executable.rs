@@ -1,22 +1,25 @@
 //! Executables: a program on a device, with the memory it runs in.
 #![allow(unsafe_code)]
 
-use super::cublaslt::Tuned;
+use super::block_memory::block_constants;
 use super::device::GpuDevice;
-use super::graph::Graph;
-use super::load::{Entry, KeptCode, Loaded};
+use super::graph::{DeviceFrame, copy};
+use super::load::{KeptCode, Loaded};
 use super::memory::{DeviceBlock, Pinned};
-use super::place::{Place, Places};
-use super::prepare::{GpuPrepared, aligned, is_transfer};
-use crate::gpu::launches::{Arg, StepCode};
+use super::place::{Place, Places, aligned};
+use super::play::{DrawnParts, Player};
+use super::prepare::{GpuPrepared, is_transfer};
+use super::work::{EntryPoints, Pointer, Side, Work, WorkMaker, launch_count, most};
+use crate::gpu::launches::StepCode;
 use crate::runtime::arena_layout;
 use crate::runtime::arena_layout::ArenaLayout;
+use crate::runtime::errors::within;
+use crate::runtime::limits::RunLimits;
 use crate::runtime::report::{MemoryReport, StepReport};
 use adfuse_ir::kernel::{Program, Step};
 use adfuse_ir::{At, Diagnostic, Kind, TensorType};
 use cranelift_entity::EntityRef;
-use cudarc::driver::sys::CUdeviceptr;
-use std::collections::BTreeMap;
+use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use std::sync::{Arc, Mutex};
 
 /// A program on a device, ready to run as often as one likes.
@@ -35,6 +38,7 @@ pub struct GpuExecutable {
     /// The name of each input that is written to.
     pub(crate) written: Vec<Option<String>>,
     pub(crate) report: MemoryReport,
+    pub(crate) limits: RunLimits,
     pub(crate) held: Mutex<Held>,
 }
 
@@ -44,9 +48,21 @@ pub(crate) struct Held {
     pub(crate) block: DeviceBlock,
     /// Buffers in the host's memory.
     pub(crate) pinned: Pinned,
+    /// Where scalars of loops and branches are read back.
+    pub(crate) readback: Pinned,
     /// Drawn for the places of inputs and outputs; those used last come last.
-    pub(crate) graphs: Vec<Graph>,
+    pub(crate) drawn: Vec<DrawnRun>,
 }
+
+/// What was drawn of a run.
+pub(crate) struct DrawnRun {
+    /// Where inputs and outputs are.
+    pub(crate) places: Vec<CUdeviceptr>,
+    pub(crate) parts: DrawnParts,
+}
+
+/// Bytes of a scalar that is read back, and of a line around it.
+const READBACK: u64 = 64;
 
 /// What a caller is handed.
 pub(crate) struct Output {
@@ -71,44 +87,6 @@ pub(crate) enum From {
     Same(usize),
 }
 
-/// A step, made.
-pub(crate) enum Work {
-    Launches(Vec<Launch>),
-    /// By the library; where it has what it needs beside the matrices.
-    Product(Arc<Tuned>, [usize; 3], u64),
-    /// Bytes from one memory to the other.
-    Copy {
-        from: usize,
-        to: usize,
-        bytes: u64,
-    },
-}
-
-/// Entry points that are known, by name and bytes of shared memory.
-type EntryPoints = BTreeMap<(String, u32), Entry>;
-
-/// One launch.
-pub(crate) struct Launch {
-    pub(crate) entry: Entry,
-    pub(crate) grid: [u32; 3],
-    pub(crate) block: u32,
-    pub(crate) shared: u32,
-    pub(crate) args: Vec<Pointer>,
-}
-
-/// What a launch is given.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Pointer {
-    /// Where a buffer is.
-    Buffer(usize),
-    /// Where an input is, by position.
-    Input(usize),
-    /// Where a result goes, by position.
-    Output(usize),
-    /// In the block.
-    DeviceBlock(u64),
-}
-
 impl GpuPrepared {
     /// What a run takes with this layout of the memory.
     ///
@@ -122,7 +100,8 @@ impl GpuPrepared {
     /// Finds a place for everything.
     fn placed(&self, arena: &ArenaLayout) -> Result<(Places, MemoryReport), Diagnostic> {
         let program = self.program();
-        let places = Places::new(program, arena, &self.module, self.scratch())
+        let inner = block_constants(program);
+        let places = Places::new(program, arena, &self.module, self.scratch(), inner)
             .map_err(|d| within(d, program, None))?;
         let size = |b| program.buffers[b].bytes();
         let outputs = outputs(program, &places);
@@ -142,8 +121,7 @@ impl GpuPrepared {
     fn works(
         &self,
         places: &Places,
-        loaded: &Loaded,
-        entries: &mut EntryPoints,
+        maker: &mut WorkMaker<'_>,
     ) -> Result<(Vec<Work>, Vec<StepReport>), Diagnostic> {
         let GpuPrepared { divided, module, tuned, .. } = self;
         let (program, origin) = (&divided.program, &divided.origin);
@@ -151,20 +129,12 @@ impl GpuPrepared {
         let all = program.steps.iter().zip(&module.steps).zip(tuned);
         for (n, ((step, code), tuned)) in all.enumerate() {
             let scratch = aligned(places.scratch[n]);
-            let work = match (step, tuned) {
-                (_, Some(tuned)) => {
+            let work = match tuned {
+                Some(tuned) => {
                     let buffers = tuned.matrices().map(|m| m.buffer.index());
                     Work::Product(Arc::clone(tuned), buffers, scratch)
                 }
-                (Step::Transfer(t), None) => Work::Copy {
-                    from: t.from.index(),
-                    to: t.to.index(),
-                    bytes: program.buffers[t.from].bytes(),
-                },
-                (_, None) => Work::Launches(
-                    launches(program, code, (scratch, Side::In), loaded, entries)
-                        .map_err(|d| within(d, program, Some(n)))?,
-                ),
+                None => maker.step(program, (n, code), self.memory.get(n), scratch)?,
             };
             made.push(told(step, origin[n], &work));
             steps.push(work);
@@ -196,13 +166,16 @@ impl GpuPrepared {
         }
         let loaded = Loaded::new(device, &module.text, cache).map_err(whole)?;
         report.code = loaded.bytes;
-        let mut entries = EntryPoints::new();
-        let (mut steps, mut made) = self.works(&places, &loaded, &mut entries)?;
+        let mut maker = WorkMaker {
+            loaded: &loaded,
+            entries: EntryPoints::new(),
+            constants_at: places.block_constants_at,
+            constants: Vec::new(),
+        };
+        let (mut steps, mut made) = self.works(&places, &mut maker)?;
         // What callers hand over otherwise than the program has it is copied first, and at the end.
         let mut beside = |code: &StepCode, (scratch, side): (u64, Side), name: &str, at: usize| {
-            let scratch = (aligned(scratch), side);
-            let work = launches(program, code, scratch, &loaded, &mut entries)?;
-            let work = Work::Launches(work);
+            let work = Work::Launches(maker.launches(program, code, (aligned(scratch), side))?);
             let told = StepReport { name: name.into(), ..told_of(at, &work) };
             Ok::<_, Diagnostic>((work, told))
         };
@@ -226,7 +199,12 @@ impl GpuPrepared {
         if !constants.is_empty() {
             block.upload_at(places.constants_at, &constants).map_err(whole)?;
         }
+        for (at, bytes) in &maker.constants {
+            block.upload_at(*at, bytes).map_err(whole)?;
+        }
+        let is_driven = steps.iter().any(|work| !work.is_straight());
         let pinned = Pinned::new(device, places.host).map_err(whole)?;
+        let readback = Pinned::new(device, if is_driven { READBACK } else { 0 }).map_err(whole)?;
         Ok(GpuExecutable {
             name: program.name.clone(),
             inputs: program.inputs().filter_map(|b| program.buffers[b].ty()).collect(),
@@ -239,66 +217,10 @@ impl GpuPrepared {
             made,
             places,
             report,
-            held: Mutex::new(Held { block, pinned, graphs: Vec::new() }),
+            limits: self.limits,
+            held: Mutex::new(Held { block, pinned, readback, drawn: Vec::new() }),
         })
     }
-}
-
-/// The diagnostic with the step it is about.
-fn within(mut d: Diagnostic, program: &Program, step: Option<usize>) -> Diagnostic {
-    if d.at.func.is_none() {
-        d.at.func = Some(program.name.clone());
-    }
-    if let Some((n, step)) = step.and_then(|n| Some((n, program.steps.get(n)?))) {
-        d.at.inst.get_or_insert_with(|| format!("step {n}: {}", step.title()));
-    }
-    d
-}
-
-/// Which of a caller's arrays are copied.
-#[derive(Clone, Copy, PartialEq)]
-enum Side {
-    In,
-    Out,
-}
-
-/// The launches of a step, whose scratch begins there.
-fn launches(
-    program: &Program,
-    code: &StepCode,
-    (scratch, side): (u64, Side),
-    loaded: &Loaded,
-    entries: &mut EntryPoints,
-) -> Result<Vec<Launch>, Diagnostic> {
-    let mut all = Vec::new();
-    for launch in &code.launches {
-        let key = (launch.entry.clone(), launch.shared);
-        let entry = match entries.get(&key) {
-            Some(&known) => known,
-            None => {
-                let entry = loaded.entry(&launch.entry, launch.shared)?;
-                entries.insert(key, entry);
-                entry
-            }
-        };
-        let first = |b| program.inputs().position(|i| i == b).map(Pointer::Input);
-        let last = |b| program.outputs.iter().position(|&o| o == b).map(Pointer::Output);
-        let given = |arg: &Arg| match *arg {
-            Arg::Buffer(b) => Some(Pointer::Buffer(b.index())),
-            Arg::Caller(b) if side == Side::In => first(b),
-            Arg::Caller(b) => last(b),
-            Arg::Scratch { offset } => Some(Pointer::DeviceBlock(scratch + offset)),
-        };
-        let args = launch.args.iter().map(given).collect::<Option<Vec<_>>>().ok_or_else(|| {
-            Diagnostic::new(At::default(), Kind::Internal, "a launch is given what nobody has")
-        })?;
-        let (mut grid, block, shared) = (launch.grid, launch.block, launch.shared);
-        if let Some(resident) = launch.resident {
-            grid[0] = grid[0].min(resident.saturating_mul(loaded.processors()).max(1));
-        }
-        all.push(Launch { entry, grid, block, shared, args });
-    }
-    Ok(all)
 }
 
 fn told(step: &Step, origin: usize, work: &Work) -> StepReport {
@@ -307,18 +229,22 @@ fn told(step: &Step, origin: usize, work: &Work) -> StepReport {
 }
 
 fn told_of(origin: usize, work: &Work) -> StepReport {
-    let (generator, launches) = match work {
-        Work::Launches(launches) => ("ptx", launches.len() as u32),
-        Work::Product(..) => ("cublaslt", 1),
-        Work::Copy { .. } => ("copy", 1),
+    let generator = match work {
+        Work::Launches(_) | Work::Loop(_) | Work::Branch(_) => "ptx",
+        Work::Product(..) => "cublaslt",
+        Work::Copy { .. } => "copy",
     };
-    let most = |of: fn(&Entry) -> u32| match work {
-        Work::Launches(all) => all.iter().map(|l| of(&l.entry)).max().unwrap_or(0),
-        _ => 0,
+    let notes = match work {
+        Work::Loop(work) => {
+            let each = work.step.launch_count();
+            vec![format!("{each} launches a turn, up to {} turns a graph", work.turns())]
+        }
+        Work::Branch(work) => vec![format!("one of {} graphs", work.blocks.len())],
+        _ => Vec::new(),
     };
-    let (registers, local) = (most(|e| e.registers), most(|e| e.local));
-    let generator = generator.to_owned();
-    StepReport { origin, generator, launches, registers, local, ..StepReport::default() }
+    let (registers, local) = (most(work, |e| e.registers), most(work, |e| e.local));
+    let (generator, launches) = (generator.to_owned(), launch_count(work));
+    StepReport { origin, generator, notes, launches, registers, local, ..StepReport::default() }
 }
 
 /// What a caller is handed, and where that comes from.
@@ -351,7 +277,7 @@ impl GpuExecutable {
     }
 
     /// Kernels launched in a run, calls of the library, and copies, those of results that are in other buffers
-    /// among them.
+    /// among them. Of loops and branches those of one turn of each program are counted.
     pub fn launches(&self) -> u32 {
         let copied = self.outputs.iter().filter(|o| matches!(o.from, From::Copied(_))).count();
         self.made.iter().map(|s| s.launches).sum::<u32>() + copied as u32
@@ -372,8 +298,38 @@ impl GpuExecutable {
         &self.device
     }
 
+    /// Runs it once with inputs and outputs at these places; events of `marks`, if there are any, take down when steps
+    /// begin and end.
+    pub(crate) fn play(
+        &self,
+        held: &Held,
+        [inputs, outputs]: [&[CUdeviceptr]; 2],
+        parts: &mut DrawnParts,
+        marks: &[super::graph::Event],
+    ) -> Result<(), Diagnostic> {
+        self.device.enter()?;
+        let (device, limits) = (&self.device, self.limits);
+        let player = Player { device, limits, readback: &held.readback };
+        let at = DeviceFrame {
+            all: self.pointers(held, inputs, outputs),
+            inputs: inputs.to_vec(),
+            outputs: outputs.to_vec(),
+            block: held.block.at(),
+            ..DeviceFrame::default()
+        };
+        let mut last = |stream: CUstream| {
+            for (k, output) in self.outputs.iter().enumerate() {
+                if let From::Copied(from) = output.from {
+                    copy(at.of(from), outputs[k], output.bytes, stream)?;
+                }
+            }
+            Ok(())
+        };
+        player.steps(&self.steps, &at, parts, (marks, &mut last))
+    }
+
     /// Where everything is, for inputs and outputs at these places.
-    pub(crate) fn pointers(
+    fn pointers(
         &self,
         held: &Held,
         inputs: &[CUdeviceptr],

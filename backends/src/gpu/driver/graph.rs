@@ -1,9 +1,9 @@
-//! A run as a graph: drawn once for the places of its inputs and outputs, launched as often as one likes.
+//! A run as graphs: drawn once for the places of its inputs and outputs, launched as often as one likes.
 #![allow(unsafe_code)]
 
 use super::cuda::{Refused, answered, elapsed, update};
 use super::device::GpuDevice;
-use super::executable::{From, GpuExecutable, Launch, Pointer, Work};
+use super::work::{DeviceLaunch, Pointer, Work, internal};
 use adfuse_ir::Diagnostic;
 use cudarc::driver::sys::{
     self, CUdeviceptr, CUevent, CUevent_flags, CUevent_record_flags, CUgraphExec, CUstream,
@@ -15,8 +15,6 @@ use std::sync::Arc;
 pub(crate) struct Graph {
     device: Arc<GpuDevice>,
     raw: CUgraphExec,
-    /// Where inputs and outputs are.
-    pub(crate) places: Vec<CUdeviceptr>,
     /// How often it was changed for other places.
     pub(crate) changed: u32,
 }
@@ -48,7 +46,7 @@ impl Event {
     }
 
     /// The same, each time that a graph runs which is being drawn.
-    fn mark_in_graph(&self, stream: CUstream) -> Result<(), Refused> {
+    pub(crate) fn mark_in_graph(&self, stream: CUstream) -> Result<(), Refused> {
         let outside = CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
         // SAFETY: as above.
         let code = unsafe { sys::cuEventRecordWithFlags(self.raw, stream, outside) };
@@ -76,7 +74,49 @@ impl Drop for Event {
     }
 }
 
+/// Asks for work in a stream.
+pub(crate) type Draw<'a> = dyn FnMut(CUstream) -> Result<(), Diagnostic> + 'a;
+
 impl Graph {
+    /// Draws what is asked for in a stream. A graph that was drawn for other places, and is not needed for them, is
+    /// changed where the driver can: that is less work than a new one.
+    pub(crate) fn drawn(
+        device: &Arc<GpuDevice>,
+        other: Option<Graph>,
+        draw: &mut Draw<'_>,
+    ) -> Result<Graph, Diagnostic> {
+        device.enter()?;
+        let drawing = device.drawing();
+        let stream = drawing.0;
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the stream is this call's alone while it is locked.
+        let begun = unsafe { sys::cuStreamBeginCapture_v2(stream, mode) };
+        answered("cuStreamBeginCapture", begun)?;
+        let drawn = draw(stream);
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: a capture is under way; it is ended whatever became of it.
+        let ended = unsafe { sys::cuStreamEndCapture(stream, &raw mut graph) };
+        drawn?;
+        answered("cuStreamEndCapture", ended)?;
+        if let Some(mut other) = other
+            && update(other.raw, graph)
+        {
+            // SAFETY: the graph was just made, and what it says has been taken over.
+            unsafe { sys::cuGraphDestroy(graph) };
+            other.changed += 1;
+            return Ok(other);
+        }
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the graph was just made, and is not needed once there is one to launch.
+        let made = unsafe {
+            let made = sys::cuGraphInstantiateWithFlags(&raw mut raw, graph, 0);
+            sys::cuGraphDestroy(graph);
+            made
+        };
+        answered("cuGraphInstantiate", made)?;
+        Ok(Graph { device: Arc::clone(device), raw, changed: 0 })
+    }
+
     /// Launches it, after what was asked for before.
     pub(crate) fn launch(&self) -> Result<(), Refused> {
         // SAFETY: the graph and the stream live, and so do all places it was drawn for: its owner has
@@ -94,116 +134,82 @@ impl Drop for Graph {
     }
 }
 
-impl GpuExecutable {
-    /// Draws a run at these places: of all buffers, inputs and outputs. Where `marks` are given they are one
-    /// more than steps, and taken down before the first step and after each. A graph that was drawn for other
-    /// places, and is not needed for them, is changed where the driver can: that is less work than a new one.
-    pub(crate) fn drawn(
-        &self,
-        all: &[CUdeviceptr],
-        [inputs, outputs]: [&[CUdeviceptr]; 2],
-        block: CUdeviceptr,
-        marks: &[Event],
-        other: Option<Graph>,
-    ) -> Result<Graph, Diagnostic> {
-        self.device.enter()?;
-        let drawing = self.device.drawing();
-        let stream = drawing.0;
-        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        // SAFETY: the stream is this call's alone while it is locked.
-        let begun = unsafe { sys::cuStreamBeginCapture_v2(stream, mode) };
-        answered("cuStreamBeginCapture", begun)?;
-        let at = Places { all, inputs, outputs, block };
-        let drawn = self.ask(&at, stream, marks);
-        let mut graph = std::ptr::null_mut();
-        // SAFETY: a capture is under way; it is ended whatever became of it.
-        let ended = unsafe { sys::cuStreamEndCapture(stream, &raw mut graph) };
-        drawn?;
-        answered("cuStreamEndCapture", ended)?;
-        let places = inputs.iter().chain(outputs).copied().collect();
-        if let Some(mut other) = other
-            && update(other.raw, graph)
-        {
-            // SAFETY: the graph was just made, and what it says has been taken over.
-            unsafe { sys::cuGraphDestroy(graph) };
-            (other.places, other.changed) = (places, other.changed + 1);
-            return Ok(other);
-        }
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the graph was just made, and is not needed once there is one to launch.
-        let made = unsafe {
-            let made = sys::cuGraphInstantiateWithFlags(&raw mut raw, graph, 0);
-            sys::cuGraphDestroy(graph);
-            made
-        };
-        answered("cuGraphInstantiate", made)?;
-        Ok(Graph { device: Arc::clone(&self.device), raw, places, changed: 0 })
-    }
-
-    /// Asks for all steps in a stream, one after the other.
-    fn ask(&self, at: &Places<'_>, stream: CUstream, marks: &[Event]) -> Result<(), Diagnostic> {
-        let mark = |n: usize| match marks.get(n) {
-            Some(mark) => mark.mark_in_graph(stream),
-            None => Ok(()),
-        };
-        mark(0)?;
-        for (n, work) in self.steps.iter().enumerate() {
-            match work {
-                Work::Launches(launches) => {
-                    launches.iter().try_for_each(|l| launch(l, at, stream))?;
-                }
-                Work::Product(tuned, buffers, scratch) => {
-                    // It was there when the product was tuned.
-                    if let Some(handle) = self.device.multiplies()? {
-                        let matrices = buffers.map(|b| at.all[b]);
-                        tuned.launch(handle, matrices, at.block + scratch, stream)?;
-                    }
-                }
-                Work::Copy { from, to, bytes } => {
-                    copy(at.all[*from], at.all[*to], *bytes, stream)?;
-                }
-            }
-            mark(n + 1)?;
-        }
-        for (k, output) in self.outputs.iter().enumerate() {
-            if let From::Copied(from) = output.from {
-                copy(at.of(from), at.outputs[k], output.bytes, stream)?;
-            }
-        }
-        Ok(())
-    }
+/// Where everything of a program is, for one run or one turn.
+#[derive(Clone, Default)]
+pub(crate) struct DeviceFrame {
+    /// Its buffers.
+    pub(crate) all: Vec<CUdeviceptr>,
+    /// The caller's arrays.
+    pub(crate) inputs: Vec<CUdeviceptr>,
+    pub(crate) outputs: Vec<CUdeviceptr>,
+    /// The executable's block.
+    pub(crate) block: CUdeviceptr,
+    /// For a program in a step: the buffers around it, where its outputs go, and the loop's position.
+    pub(crate) outer: Vec<CUdeviceptr>,
+    pub(crate) results: Vec<CUdeviceptr>,
+    pub(crate) position: CUdeviceptr,
 }
 
-/// Where everything is, for one run.
-struct Places<'a> {
-    all: &'a [CUdeviceptr],
-    inputs: &'a [CUdeviceptr],
-    outputs: &'a [CUdeviceptr],
-    block: CUdeviceptr,
-}
-
-impl Places<'_> {
-    fn of(&self, pointer: Pointer) -> CUdeviceptr {
+impl DeviceFrame {
+    pub(crate) fn of(&self, pointer: Pointer) -> CUdeviceptr {
         match pointer {
             Pointer::Buffer(b) => self.all[b],
             Pointer::Input(k) => self.inputs[k],
             Pointer::Output(k) => self.outputs[k],
             Pointer::DeviceBlock(offset) => self.block + offset,
+            Pointer::Outer(b) => self.outer[b],
+            Pointer::Result(k) => self.results[k],
+            Pointer::Position => self.position,
         }
     }
 }
 
-fn launch(l: &Launch, at: &Places<'_>, stream: CUstream) -> Result<(), Refused> {
+/// Asks for a step in a stream that is launches, calls and copies alone.
+pub(crate) fn ask(
+    device: &GpuDevice,
+    work: &Work,
+    at: &DeviceFrame,
+    stream: CUstream,
+) -> Result<(), Diagnostic> {
+    match work {
+        Work::Launches(launches) => launches.iter().try_for_each(|l| launch(l, at, stream))?,
+        Work::Product(tuned, buffers, scratch) => {
+            // It was there when the product was tuned.
+            if let Some(handle) = device.multiplies()? {
+                let matrices = buffers.map(|b| at.all[b]);
+                tuned.launch(handle, matrices, at.block + scratch, stream)?;
+            }
+        }
+        Work::Copy { from, to, bytes } => copy(at.all[*from], at.all[*to], *bytes, stream)?,
+        // Those are driven by the host, between graphs.
+        Work::Loop(_) | Work::Branch(_) => {
+            return Err(internal("a loop is drawn in a graph"));
+        }
+    }
+    Ok(())
+}
+
+/// Asks for a launch.
+pub(crate) fn launch(l: &DeviceLaunch, at: &DeviceFrame, stream: CUstream) -> Result<(), Refused> {
     if l.grid.contains(&0) || l.block == 0 {
         return Ok(());
     }
-    let mut values: Vec<CUdeviceptr> = l.args.iter().map(|&a| at.of(a)).collect();
+    let values: Vec<CUdeviceptr> = l.args.iter().map(|&a| at.of(a)).collect();
+    launch_with(l, values, stream)
+}
+
+/// Asks for a launch that is given these pointers and numbers.
+pub(crate) fn launch_with(
+    l: &DeviceLaunch,
+    mut values: Vec<CUdeviceptr>,
+    stream: CUstream,
+) -> Result<(), Refused> {
     let mut args: Vec<*mut std::ffi::c_void> =
         values.iter_mut().map(|v| (&raw mut *v).cast()).collect();
     let [x, y, z] = l.grid;
     // SAFETY: the module is loaded as long as the executable lives. Every argument is a pointer to
     // a buffer with the bytes that the program says, which its verifier has proven every access to stay
-    // inside of; the driver copies arguments before the call returns.
+    // inside of, or a number that the entry point takes; the driver copies arguments before the call returns.
     let code = unsafe {
         let (args, none) = (args.as_mut_ptr(), std::ptr::null_mut());
         sys::cuLaunchKernel(l.entry.raw, x, y, z, l.block, 1, 1, l.shared, stream, args, none)
@@ -218,7 +224,7 @@ pub(crate) fn copy(
     bytes: u64,
     stream: CUstream,
 ) -> Result<(), Refused> {
-    if bytes == 0 {
+    if bytes == 0 || from == to {
         return Ok(());
     }
     // SAFETY: both places have this many bytes, which lie apart, of the device or pinned.

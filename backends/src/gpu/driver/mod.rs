@@ -2,6 +2,7 @@
 //!
 //! Driver and library are loaded when they are first needed; where there is none, that is an error of its own kind.
 
+pub(crate) mod block_memory;
 pub(crate) mod call;
 pub(crate) mod copy;
 pub(crate) mod cublaslt;
@@ -13,7 +14,10 @@ pub(crate) mod graph;
 pub(crate) mod load;
 pub(crate) mod memory;
 pub(crate) mod place;
+pub(crate) mod play;
 pub(crate) mod prepare;
 pub(crate) mod staging;
 #[cfg(test)]
 pub(crate) mod tests;
+pub(crate) mod turn_frame;
+pub(crate) mod work;

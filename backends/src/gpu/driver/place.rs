@@ -34,6 +34,8 @@ pub(crate) struct Places {
     pub(crate) beside: u64,
     pub(crate) constants: u64,
     pub(crate) constants_at: u64,
+    /// Where the constants of programs in steps begin.
+    pub(crate) block_constants_at: u64,
     /// Bytes of the block.
     pub(crate) all: u64,
     /// Bytes of the pinned memory.
@@ -46,11 +48,34 @@ const ALIGN: u64 = 256;
 /// What places in the arena are multiples of.
 const PLANNED: u64 = 64;
 
+/// What a step's memory begins at a multiple of. Plans give out places at multiples of less.
+const SCRATCH_ALIGN: u64 = 256;
+
+/// The first multiple of what scratch begins at.
+pub(crate) fn aligned(at: u64) -> u64 {
+    at.next_multiple_of(SCRATCH_ALIGN)
+}
+
+/// Bytes with what is behind them to begin at a multiple of what scratch begins at.
+pub(crate) fn with_slack(bytes: u64) -> u64 {
+    if bytes == 0 { 0 } else { bytes.saturating_add(SCRATCH_ALIGN - PLANNED) }
+}
+
 /// Gives out places in a block that is made later.
-struct Room(u64);
+pub(crate) struct Room(u64);
 
 impl Room {
-    fn take(&mut self, bytes: u64) -> Result<u64, Diagnostic> {
+    /// From this place on.
+    pub(crate) fn at(at: u64) -> Room {
+        Room(at)
+    }
+
+    /// One past what was taken.
+    pub(crate) fn end(&self) -> u64 {
+        self.0
+    }
+
+    pub(crate) fn take(&mut self, bytes: u64) -> Result<u64, Diagnostic> {
         let at = self.0.checked_next_multiple_of(ALIGN);
         let end = at.and_then(|at| at.checked_add(bytes)).filter(|&end| end < 1 << 46);
         let (Some(at), Some(end)) = (at, end) else { return Err(out_of_memory(bytes)) };
@@ -60,12 +85,14 @@ impl Room {
 }
 
 impl Places {
-    /// Finds a place for every buffer, and checks those that are given.
+    /// Finds a place for every buffer, and checks those that are given. Last come the constants of
+    /// programs in steps, `block_constants` bytes.
     pub(crate) fn new(
         program: &Program,
         arena: &ArenaLayout,
         module: &PtxModule,
         needed: &[u64],
+        block_constants: u64,
     ) -> Result<Places, Diagnostic> {
         let (entered, left) = (caller_buffers(&module.enter), caller_buffers(&module.leave));
         let mut left_at = SecondaryMap::new();
@@ -107,7 +134,8 @@ impl Places {
         let is_constant = |data: &BufferData| {
             matches!(data.role, Role::Constant(_)) && data.space == Space::Device
         };
-        let any = program.buffers.values().any(|data| is_constant(data) && data.bytes() > 0);
+        let own = program.buffers.values().any(|data| is_constant(data) && data.bytes() > 0);
+        let any = own || block_constants > 0;
         let mut constants = Room(if any { Room(most).take(0)? } else { most });
         let constants_at = constants.0;
         for (place, (_, data)) in all_buffers.iter_mut().zip(program.buffers.iter()) {
@@ -118,7 +146,12 @@ impl Places {
                 });
             }
         }
+        let block_constants_at = match block_constants {
+            0 => constants.0,
+            bytes => constants.take(bytes)?,
+        };
         Ok(Places {
+            block_constants_at,
             all_buffers,
             given_up,
             left_at,
@@ -190,7 +223,7 @@ fn caller_buffers(code: &StepCode) -> Vec<Buffer> {
 
 /// Where each step has its scratch, of which `needed` has the bytes, and the end of all of it. What the arena
 /// has no place for begins at `beside`.
-fn scratch_places(
+pub(crate) fn scratch_places(
     arena: &ArenaLayout,
     needed: &[u64],
     beside: u64,
@@ -220,13 +253,13 @@ fn scratch_places(
     Ok((scratch, most))
 }
 
-fn misfit(data: &BufferData, m: &str) -> Diagnostic {
+pub(crate) fn misfit(data: &BufferData, m: &str) -> Diagnostic {
     let m = format!("the layout of the arena does not fit: %{} {m}", data.name);
     Diagnostic::new(At::default(), Kind::Usage, m)
 }
 
 /// Whether this many bytes are in the arena.
-fn inside(at: u64, bytes: u64, arena: &ArenaLayout) -> Result<(), &'static str> {
+pub(crate) fn inside(at: u64, bytes: u64, arena: &ArenaLayout) -> Result<(), &'static str> {
     if !at.is_multiple_of(PLANNED) {
         return Err("is not aligned");
     }
@@ -296,7 +329,7 @@ mod tests {
             let module = compile(&program, GpuTarget::SM90, Fp::Strict).expect("compiles");
             for (bytes, scratch) in [(0, 0), (192, 0), (64, 300), (512, 1000)] {
                 let arena = ArenaLayout { bytes, ..ArenaLayout::default() };
-                let found = Places::new(&program, &arena, &module, &[scratch, 0]).expect("fits");
+                let found = Places::new(&program, &arena, &module, &[scratch, 0], 0).expect("fits");
                 assert_eq!(found.constants, constants);
                 assert_eq!(bytes + found.beside + found.constants, found.all, "{bytes} {scratch}");
                 assert_eq!(found.filled(&program).len() as u64, constants);

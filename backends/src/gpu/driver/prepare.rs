@@ -1,12 +1,16 @@
 //! Programs before their memory is planned: divided, as text for the driver, and with what a library
 //! multiplies, so that it is known what each step needs beside the buffers.
 
+use super::block_memory::{StepMemory, reads_again, step_memories};
 use super::cublaslt::Tuned;
 use super::device::GpuDevice;
+use super::place::with_slack;
 use crate::gpu::compile::{target, within};
-use crate::gpu::launches::{PtxModule, StepCode};
+use crate::gpu::launches::PtxModule;
 use crate::gpu::ptx::compile_but;
 use crate::gpu::schedule::library_split::{Divided, divided};
+use crate::runtime::backend::Arrange;
+use crate::runtime::limits::RunLimits;
 use adfuse_ir::kernel::{Program, Step, Verified};
 use adfuse_ir::{Diagnostic, Fp};
 use std::sync::Arc;
@@ -18,11 +22,13 @@ pub struct Options {
     pub fp: Fp,
     /// Whether a library may multiply where the mode lets it and there is one.
     pub library: bool,
+    /// How far runs may go.
+    pub limits: RunLimits,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { fp: Fp::default(), library: true }
+        Options { fp: Fp::default(), library: true, limits: RunLimits::default() }
     }
 }
 
@@ -34,23 +40,15 @@ pub struct GpuPrepared {
     /// For each step, how a library multiplies; none where kernels do the step.
     pub(crate) tuned: Vec<Option<Arc<Tuned>>>,
     scratch: Vec<u64>,
+    /// For each step, what it has beside the buffers.
+    pub(crate) memory: Vec<StepMemory>,
+    pub(crate) limits: RunLimits,
     /// What beside program and text says how it runs: the mode, and the steps that a library does.
     pub(crate) how: String,
 }
 
-/// What a step's memory begins at a multiple of. Plans give out places at multiples of less.
-const SCRATCH_ALIGN: u64 = 256;
-
-/// The first multiple of what scratch begins at.
-pub(crate) fn aligned(at: u64) -> u64 {
-    at.next_multiple_of(SCRATCH_ALIGN)
-}
-
-/// What places in a plan are multiples of.
-const PLANNED_ALIGN: u64 = 64;
-
 impl GpuPrepared {
-    /// Makes a program ready for a device.
+    /// Makes a program ready for a device; `arrange` plans the memory of the programs in it.
     ///
     /// # Errors
     /// [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) for what has no lowering, with the step.
@@ -58,6 +56,7 @@ impl GpuPrepared {
         device: &Arc<GpuDevice>,
         program: &Verified<Program>,
         options: Options,
+        arrange: &Arrange<'_>,
     ) -> Result<GpuPrepared, Diagnostic> {
         let target = target(device.facts().compute)?;
         let asks = options.library && options.fp != Fp::Strict;
@@ -90,17 +89,21 @@ impl GpuPrepared {
         let multiplied: Vec<bool> = tuned.iter().map(Option::is_some).collect();
         let module = compile_but(&divided.program, target, options.fp, &multiplied)
             .map_err(within(&divided.program))?;
-        let made = GpuPrepared::of(Arc::clone(device), divided, module, tuned);
-        let how = format!("{} {multiplied:?}", options.fp.name());
-        Ok(GpuPrepared { how, ..made })
+        let memory = step_memories(&divided.program, &module.steps, arrange)?;
+        let Options { fp, limits, .. } = options;
+        let inner: Vec<_> = memory.iter().filter(|step| !step.blocks.is_empty()).collect();
+        let how = format!("{} {multiplied:?} {limits:?} {inner:?}", fp.name());
+        let made = GpuPrepared::of(Arc::clone(device), divided, module, (tuned, memory));
+        Ok(GpuPrepared { how, limits, ..made })
     }
 
-    /// Of its parts: how a library multiplies is known for each step, or that none does.
+    /// Of its parts: how a library multiplies is known for each step, or that none does, and the memory of each step
+    /// with programs in it.
     pub(crate) fn of(
         device: Arc<GpuDevice>,
         divided: Divided,
         module: PtxModule,
-        tuned: Vec<Option<Arc<Tuned>>>,
+        (tuned, memory): (Vec<Option<Arc<Tuned>>>, Vec<StepMemory>),
     ) -> GpuPrepared {
         let own = |n: usize| {
             let steps = module.steps.get(n).map_or(0, |code| code.scratch);
@@ -111,10 +114,11 @@ impl GpuPrepared {
         };
         let needed = |(n, tuned): (usize, &Option<Arc<Tuned>>)| {
             let all = tuned.as_ref().map_or(own(n), |t| t.workspace.max(own(n)));
-            if all == 0 { 0 } else { all + (SCRATCH_ALIGN - PLANNED_ALIGN) }
+            with_slack(all).max(memory.get(n).map_or(0, |step| step.bytes))
         };
         let scratch = tuned.iter().enumerate().map(needed).collect();
-        GpuPrepared { device, divided, module, tuned, scratch, how: String::new() }
+        let (limits, how) = (RunLimits::default(), String::new());
+        GpuPrepared { device, divided, module, tuned, scratch, memory, limits, how }
     }
 
     /// The program that runs: what its memory is planned for.
@@ -136,13 +140,7 @@ impl GpuPrepared {
     /// nothing it writes may be in the place of what it reads. A launch follows the one before, and stages
     /// compute again what does not fit: one launch of one stage alone reads first.
     pub fn reads_again(&self) -> Vec<bool> {
-        let steps = self.divided.program.steps.iter().zip(&self.module.steps);
-        let simple = |(step, code): (&Step, &StepCode)| match step {
-            Step::Kernel(k) => code.launches.len() == 1 && k.stages.len() == 1,
-            Step::Contract(c) => code.launches.len() == 1 && c.members.len() == 1,
-            _ => false,
-        };
-        steps.map(|s| !simple(s)).collect()
+        reads_again(&self.divided.program, &self.module.steps)
     }
 
     /// What is launched.

@@ -8,6 +8,7 @@ use super::device::GpuDevice;
 use super::executable::GpuExecutable;
 use super::load::KeptCode;
 use super::memory::DeviceArray;
+use super::play::DrawnPart;
 use super::prepare::GpuPrepared;
 use crate::gpu::launches::{Arg, Launch, PtxModule, StepCode};
 use crate::gpu::schedule::library_split::divided;
@@ -112,13 +113,13 @@ fn prepared(device: &Arc<GpuDevice>, text: &str) -> GpuPrepared {
         text: text.into(),
         enter: StepCode::default(),
         steps: vec![
-            StepCode { launches: first, scratch: 0 },
-            StepCode { launches: second, scratch: 512 },
+            StepCode { launches: first, ..StepCode::default() },
+            StepCode { launches: second, scratch: 512, ..StepCode::default() },
         ],
         leave: StepCode::default(),
     };
     let divided = divided(&program, Fp::Strict, false).expect("as it is");
-    GpuPrepared::of(Arc::clone(device), divided, module, vec![None, None])
+    GpuPrepared::of(Arc::clone(device), divided, module, (vec![None, None], Vec::new()))
 }
 
 fn made(device: &Arc<GpuDevice>, cache: Option<&dyn KeptCode>) -> GpuExecutable {
@@ -178,7 +179,13 @@ fn results_stay_where_they_are() {
         assert_eq!(found, due());
     }
     // Those that were drawn first were changed, where the driver can.
-    let changed: u32 = made.held.lock().expect("no panic").graphs.iter().map(|g| g.changed).sum();
+    let held = made.held.lock().expect("no panic");
+    let graphs = held.drawn.iter().flat_map(|drawn| &drawn.parts).filter_map(|part| match part {
+        DrawnPart::Straight(graph, _) => graph.as_ref(),
+        _ => None,
+    });
+    let changed: u32 = graphs.map(|g| g.changed).sum();
+    drop(held);
     let _ = writeln!(std::io::stderr(), "graphs changed for other places: {changed}");
     assert!(changed == 4 || device.facts().driver < 12000, "{changed}");
     let x = [x];
@@ -351,7 +358,7 @@ fn multiplied(
         leave: StepCode::default(),
     };
     let prepared =
-        GpuPrepared::of(Arc::clone(device), divided, module, vec![Some(Arc::new(tuned))]);
+        GpuPrepared::of(Arc::clone(device), divided, module, (vec![Some(Arc::new(tuned))], vec![]));
     let made = prepared.finish(&ArenaLayout::default(), None).unwrap_or_else(|d| panic!("{d}"));
     assert_eq!(made.steps()[0].generator, "cublaslt");
     let dtype = program.buffers[buffer(program, "x")].dtype;

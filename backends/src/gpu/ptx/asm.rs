@@ -242,6 +242,37 @@ impl Asm {
         result
     }
 
+    /// The pointer of this number, moved on by `each` bytes for each position. The position is in the memory of another
+    /// parameter; both are read at the beginning.
+    pub(crate) fn pointer_at(&mut self, number: u32, position: u32, each: u64) -> Reg {
+        let place = self.pointer(position);
+        let key = format!("param {number}");
+        if let Some(&found) = self.known[0].get(&key) {
+            return found;
+        }
+        self.params = self.params.max(number + 1);
+        let at = self.known[0].get("position").copied().unwrap_or_else(|| {
+            let at = self.fresh(Class::Long);
+            let _ = writeln!(self.head, "  ld.global.nc.b64 {at}, [{place}];");
+            self.known[0].insert("position".to_owned(), at);
+            at
+        });
+        let [raw, moved, result] = [(); 3].map(|()| self.fresh(Class::Long));
+        let _ = writeln!(self.head, "  ld.param.u64 {raw}, [arg{number}];");
+        let _ = writeln!(self.head, "  mad.lo.s64 {moved}, {at}, {each}, {raw};");
+        let _ = writeln!(self.head, "  cvta.to.global.u64 {result}, {moved};");
+        self.known[0].insert(key, result);
+        result
+    }
+
+    /// A parameter that is a number of 64 bits.
+    pub(crate) fn number(&mut self, number: u32) -> Reg {
+        self.params = self.params.max(number + 1);
+        let raw = self.fresh(Class::Long);
+        let _ = writeln!(self.head, "  ld.param.u64 {raw}, [arg{number}];");
+        raw
+    }
+
     /// A special register of 32 bits, read at the beginning.
     pub(crate) fn special(&mut self, name: &str) -> Reg {
         let key = format!("special {name}");

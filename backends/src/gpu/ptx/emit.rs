@@ -1,6 +1,7 @@
 //! Reading parameters, computing and storing at one coordinate.
 
 use super::operands;
+use crate::gpu::schedule::BlockBinding;
 use crate::gpu::schedule::scalar_form::written;
 use crate::gpu::schedule::vectorize;
 
@@ -14,14 +15,26 @@ use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{Buffer, Operand, Param, Piece, Program, Stage, Storage};
 use adfuse_ir::scalar::ScalarProgram;
 use adfuse_ir::{DType, Fp};
+use cranelift_entity::SecondaryMap;
 
 /// Writes an entry point of a program.
 pub(crate) struct Emit<'p> {
     pub(crate) asm: Asm,
     pub(crate) program: &'p Program,
     pub(crate) fp: Fp,
-    /// The buffers whose pointers it is given, in the order of its parameters.
-    pub(crate) args: Vec<Buffer>,
+    /// What it is given, in the order of its parameters.
+    pub(crate) args: Vec<EmitArg>,
+    /// Where the buffers of a block are.
+    pub(crate) bindings: Option<&'p SecondaryMap<Buffer, BlockBinding>>,
+}
+
+/// What an entry point is given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EmitArg {
+    /// Where a buffer is.
+    Buffer(Buffer),
+    /// Where the position of a loop's turn is.
+    Position,
 }
 
 /// Where something is computed: coordinates in terms of the launch's variables.
@@ -62,16 +75,27 @@ impl<'p> Emit<'p> {
     pub(crate) fn new(program: &'p Program, fp: Fp) -> Emit<'p> {
         let mut asm = Asm::new();
         asm.near = fp == Fp::Fast;
-        Emit { asm, program, fp, args: Vec::new() }
+        Emit { asm, program, fp, args: Vec::new(), bindings: None }
     }
 
     /// Where a buffer is.
     pub(crate) fn pointer(&mut self, b: Buffer) -> Reg {
-        let number = self.args.iter().position(|&a| a == b).unwrap_or_else(|| {
-            self.args.push(b);
+        let number = self.argument(EmitArg::Buffer(b));
+        let binding = self.bindings.map(|all| all[b]);
+        if let Some(BlockBinding::Element(_)) = binding {
+            let position = self.argument(EmitArg::Position);
+            return self.asm.pointer_at(number, position, self.program.buffers[b].bytes());
+        }
+        self.asm.pointer(number)
+    }
+
+    /// The number of a parameter.
+    fn argument(&mut self, arg: EmitArg) -> u32 {
+        let number = self.args.iter().position(|&a| a == arg).unwrap_or_else(|| {
+            self.args.push(arg);
             self.args.len() - 1
         });
-        self.asm.pointer(number as u32)
+        number as u32
     }
 
     /// A program as it is computed, in the kernel's mode: [`written`].

@@ -1,8 +1,8 @@
 //! What all launches have in common: their text, their places on the device, loops and ends.
 
 use super::address::{Vars, resolved, value};
-use super::asm::{Class, Reg};
-use super::emit::{At, Emit};
+use super::asm::{Asm, Class, Reg};
+use super::emit::{At, Emit, EmitArg};
 use super::{isel, operands};
 use crate::gpu::launches::{Arg, Launch};
 use crate::gpu::schedule::grid::Grid;
@@ -75,25 +75,39 @@ impl Out {
         let entry = format!("{}_{}", self.prefix, self.entries);
         self.entries += 1;
         self.table |= emit.asm.table;
-        let arg = |&b: &Buffer| match homes[b] {
-            Home::Given => Arg::Buffer(b),
-            Home::Caller(b) => Arg::Caller(b),
-            Home::Scratch(offset) => Arg::Scratch { offset },
+        let arg = |arg: &EmitArg| match *arg {
+            EmitArg::Position => Arg::Position,
+            EmitArg::Buffer(b) => match homes[b] {
+                Home::Given => Arg::Buffer(b),
+                Home::Caller(b) => Arg::Caller(b),
+                Home::Scratch(offset) => Arg::Scratch { offset },
+            },
         };
         let args: Vec<Arg> = emit.args.iter().map(arg).collect();
+        self.written(emit.asm, entry, args, (blocks, grid, shared));
+        Ok(())
+    }
+
+    /// Adds the text of an entry point and its launch.
+    pub(crate) fn written(
+        &mut self,
+        asm: Asm,
+        entry: String,
+        args: Vec<Arg>,
+        (blocks, grid, shared): (u32, Grid, u32),
+    ) {
         let threads = u32::try_from(grid.threads).unwrap_or(u32::MAX);
-        self.text.push_str(&emit.asm.finish(&entry, args.len(), threads, grid.resident));
+        self.text.push_str(&asm.finish(&entry, args.len(), threads, grid.resident));
         self.text.push('\n');
         let blocks = [blocks, 1, 1];
         let launch = Launch { entry, grid: blocks, block: threads, resident: None, shared, args };
         self.launches.push(launch);
-        Ok(())
     }
 }
 
 /// Starts an entry point.
 pub(crate) fn begun<'s>(s: &'s GpuSchedule) -> Emit<'s> {
-    Emit::new(&s.program, s.fp)
+    Emit { bindings: Some(&s.bindings), ..Emit::new(&s.program, s.fp) }
 }
 
 /// A place, or the last one where it would be past that.

@@ -15,6 +15,7 @@ pub(crate) mod entry;
 pub(crate) mod fast_math;
 pub(crate) mod fold;
 pub(crate) mod isel;
+pub(crate) mod loop_entries;
 pub(crate) mod matmul;
 pub(crate) mod mma;
 pub(crate) mod module;
@@ -37,7 +38,11 @@ pub(crate) mod sort_tiles;
 pub(crate) mod transpose;
 pub(crate) mod tree_fold;
 
-pub use super::launches::{Arg, Launch, PtxModule, StepCode};
-pub use super::schedule::{GpuSchedule, schedule, schedule_but};
+pub use super::launches::{
+    Arg, BlockCode, FILL_THREADS, INDICES_AT, Launch, POSITION_BYTES, POSITION_ENTRY, PtxModule,
+    StepCode, TURNS, fill_entry,
+};
+pub use super::schedule::{BlockBinding, GpuSchedule, schedule, schedule_but};
 pub use super::target::GpuTarget;
+pub use super::turns::{CarryPlace, LoopAction, LoopPlan};
 pub use module::{compile, compile_but, print};

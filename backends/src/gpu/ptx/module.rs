@@ -1,7 +1,8 @@
 //! Printing: what each piece of a program's work becomes as PTX text.
 
 use super::entry::Out;
-use crate::gpu::launches::{PtxModule, StepCode};
+use super::loop_entries;
+use crate::gpu::launches::{BlockCode, PtxModule, StepCode};
 use crate::gpu::schedule::program::{GpuSchedule, Scheduled, StepSchedule, schedule, schedule_but};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Program, Verified};
@@ -38,23 +39,64 @@ pub fn compile_but(
 /// Where a step outgrows what a launch can have; the error names the step.
 pub fn print(schedule: &GpuSchedule) -> Result<PtxModule, Diagnostic> {
     let mut out = Out::new(schedule.target);
-    let within = |mut d: Diagnostic, step: Option<usize>| {
-        let titled =
-            |n: usize| Some(format!("step {n}: {}", schedule.program.steps.get(n)?.title()));
-        let func = Some(schedule.name.clone());
-        d.at = At { func, inst: step.and_then(titled).or(d.at.inst), ..At::default() };
-        d
-    };
     out.prefix = "enter".to_owned();
-    let enter = printed(schedule, &mut out, &schedule.enter).map_err(|d| within(d, None))?;
+    let enter = printed(schedule, &mut out, &schedule.enter);
+    let enter = enter.map_err(|d| within(schedule, d, None))?;
+    let steps = all_steps(schedule, &mut out, "")?;
+    out.prefix = "leave".to_owned();
+    let leave = printed(schedule, &mut out, &schedule.leave);
+    let leave = leave.map_err(|d| within(schedule, d, None))?;
+    loop_entries::shared(&mut out, &schedule.program);
+    Ok(PtxModule { text: out.module(), enter, steps, leave })
+}
+
+/// An error with the program and the step that it is about.
+fn within(schedule: &GpuSchedule, mut d: Diagnostic, step: Option<usize>) -> Diagnostic {
+    let titled = |n: usize| Some(format!("step {n}: {}", schedule.program.steps.get(n)?.title()));
+    let func = Some(schedule.name.clone());
+    d.at = At { func, inst: step.and_then(titled).or(d.at.inst), ..At::default() };
+    d
+}
+
+/// The steps of a program; its entry points have names that begin with this.
+fn all_steps(schedule: &GpuSchedule, out: &mut Out, of: &str) -> Result<Vec<StepCode>, Diagnostic> {
     let mut steps = Vec::new();
     for (n, (step, given)) in schedule.steps.iter().zip(&schedule.program.steps).enumerate() {
-        out.prefix = format!("s{n}_{}", spelled(given.name()));
-        steps.push(printed(schedule, &mut out, step).map_err(|d| within(d, Some(n)))?);
+        out.prefix = format!("{of}s{n}_{}", spelled(given.name()));
+        let code = printed(schedule, out, step).map_err(|d| within(schedule, d, Some(n)))?;
+        let mut blocks = Vec::new();
+        for inner in &step.blocks {
+            let of = format!("{of}s{n}b_{}_", inner.role);
+            blocks.push(block(&inner.schedule, &inner.role, out, &of)?);
+        }
+        steps.push(StepCode { blocks, ..code });
     }
-    out.prefix = "leave".to_owned();
-    let leave = printed(schedule, &mut out, &schedule.leave).map_err(|d| within(d, None))?;
-    Ok(PtxModule { text: out.module(), enter, steps, leave })
+    Ok(steps)
+}
+
+/// A program that a step runs.
+fn block(
+    schedule: &GpuSchedule,
+    role: &str,
+    out: &mut Out,
+    of: &str,
+) -> Result<BlockCode, Diagnostic> {
+    let copies = |out: &mut Out, k: usize, name: &str| {
+        out.prefix = format!("{of}{name}");
+        out.entries = 0;
+        loop_entries::copies(out, &schedule.copies[k]).map_err(|d| within(schedule, d, None))?;
+        Ok::<_, Diagnostic>(std::mem::take(&mut out.launches))
+    };
+    let before = copies(out, 0, "before")?;
+    let after = copies(out, 1, "after")?;
+    let steps = all_steps(schedule, out, of)?;
+    Ok(BlockCode {
+        role: role.to_owned(),
+        bindings: schedule.bindings.clone(),
+        before,
+        steps,
+        after,
+    })
 }
 
 /// Launches of the work of one step.
@@ -75,7 +117,7 @@ fn printed(s: &GpuSchedule, out: &mut Out, step: &StepSchedule) -> Result<StepCo
         }
     }
     let launches = std::mem::take(&mut out.launches);
-    Ok(StepCode { launches, scratch: step.scratch })
+    Ok(StepCode { launches, scratch: step.scratch, blocks: Vec::new() })
 }
 
 /// A name as entry points may have it.

@@ -3,10 +3,11 @@
 //! [`partition`] divides a step into pieces of work, [`fission`] a kernel into several, and [`program`] decides each piece:
 //! [`elementwise`] and [`fold`] vectors and unrolling, [`row_search`] which threads share a row, where its elements are
 //! between stages and what is prefetched, [`tiling`] how products are tiled and split along the depth, [`sort`] and
-//! [`scatter`] passes and blocks. All of it reads the facts of the [`target`](super::target). [`program_text`] prints
+//! [`scatter`] passes and blocks. [`binding`] says where the programs in loops and branches have what they read and write. All of it reads the facts of the [`target`](super::target). [`program_text`] prints
 //! decisions and reads them back. Nothing here writes PTX.
 
 pub(crate) mod async_copy;
+pub(crate) mod binding;
 pub(crate) mod capabilities;
 #[cfg(test)]
 pub(crate) mod checks;
@@ -44,4 +45,5 @@ pub(crate) mod update_columns;
 pub(crate) mod vectorize;
 pub(crate) mod work;
 
+pub use binding::BlockBinding;
 pub use program::{GpuSchedule, schedule, schedule_but};

@@ -108,11 +108,8 @@ impl Lowering {
                 return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
             }
             Step::Argsort(step) => self.push(Work::Sort(Sort::of(self, step))),
-            Step::Transfer(_) => {}
-            Step::Loop(_) | Step::Branch(_) => {
-                let m = format!("a {} has no PTX: it needs the reference engine", step.kind());
-                return Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
-            }
+            // The programs of a loop and a branch have schedules of their own.
+            Step::Transfer(_) | Step::Loop(_) | Step::Branch(_) => {}
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The schedule of a program on a GPU: for each step its pieces of work, each with the decisions made for it.
 
+use super::binding::{BlockBinding, BoundBlock, ElementCopy, bound};
 use super::column_folds::ColumnFold;
 use super::elementwise::{Elementwise, FlatGrid};
 use super::fold::{self, FoldDecision, FoldLoop, ScheduledFold};
@@ -17,7 +18,7 @@ use super::transpose_tile::{ScheduledTranspose, TransposeTile};
 use super::tree_fold::{self, Tree, TreeFold};
 use super::work::{Flat, Home, Join, Lowering, Scan, Sort, Work};
 use crate::gpu::target::GpuTarget;
-use adfuse_ir::kernel::{Buffer, Kernel, Member, Program, Scatter, Storage, Verified};
+use adfuse_ir::kernel::{Buffer, Kernel, Member, Program, Scatter, Step, Storage, Verified};
 use adfuse_ir::{At, Diagnostic, Fp, Kind, Span};
 use cranelift_entity::SecondaryMap;
 
@@ -34,6 +35,17 @@ pub struct GpuSchedule {
     pub(crate) enter: StepSchedule,
     pub(crate) leave: StepSchedule,
     pub(crate) steps: Vec<StepSchedule>,
+    /// Where the inputs and outputs of a block are.
+    pub(crate) bindings: SecondaryMap<Buffer, BlockBinding>,
+    /// What is copied at each turn before the first step of a block, and after its last.
+    pub(crate) copies: [Vec<ElementCopy>; 2],
+}
+
+/// The schedule of a program that a step runs.
+pub(crate) struct BlockSchedule {
+    /// What it is to the step.
+    pub(crate) role: String,
+    pub(crate) schedule: GpuSchedule,
 }
 
 /// The work of a step, decided.
@@ -42,6 +54,8 @@ pub(crate) struct StepSchedule {
     pub(crate) works: Vec<Scheduled>,
     /// Bytes beside the buffers.
     pub(crate) scratch: u64,
+    /// The programs that the step runs.
+    pub(crate) blocks: Vec<BlockSchedule>,
 }
 
 /// A piece of work with its decisions.
@@ -94,6 +108,14 @@ impl Scheduled {
 /// Decisions that were read: of each piece of work its name and its lines, in their order.
 pub(crate) type Given<'t> = std::collections::VecDeque<(&'t str, Reader<'t>)>;
 
+/// All decisions of a program that were read: those of what comes before the first step, of each step and of what comes
+/// after the last, and for each step those of the programs in it, by what they are to it.
+#[derive(Default)]
+pub(crate) struct GivenProgram<'t> {
+    pub(crate) sections: Vec<Given<'t>>,
+    pub(crate) blocks: Vec<Vec<(&'t str, GivenProgram<'t>)>>,
+}
+
 /// Makes the schedule of a program: the engine's own decisions.
 ///
 /// # Errors
@@ -120,13 +142,23 @@ pub fn schedule_but(
     scheduled(program, (target, fp), done, None)
 }
 
-/// A schedule by decisions that are given, those of what comes before the first step, of each step and of what comes
-/// after the last; or by the engine's own.
+/// A schedule by decisions that are given, or by the engine's own.
 pub(crate) fn scheduled(
+    program: &Verified<Program>,
+    how: (GpuTarget, Fp),
+    done: &[bool],
+    given: Option<GivenProgram<'_>>,
+) -> Result<GpuSchedule, Diagnostic> {
+    made(program, how, done, given, None)
+}
+
+/// The schedule of a program, or of one that a step runs.
+fn made(
     program: &Verified<Program>,
     (target, fp): (GpuTarget, Fp),
     done: &[bool],
-    given: Option<Vec<Given<'_>>>,
+    given: Option<GivenProgram<'_>>,
+    block: Option<BoundBlock<'_>>,
 ) -> Result<GpuSchedule, Diagnostic> {
     let mut low = Lowering::new(program, target, fp);
     let within = |d: Diagnostic, step: Option<usize>| {
@@ -134,9 +166,17 @@ pub(crate) fn scheduled(
         let (inst, span) = (inst.or(d.at.inst), d.at.span);
         Diagnostic { at: At { func: Some(program.name.clone()), inst, span }, ..d }
     };
-    let mut sections = given.map(Vec::into_iter);
+    let (sections, mut inner) =
+        given.map_or((None, None), |given| (Some(given.sections), Some(given.blocks.into_iter())));
+    let mut sections = sections.map(Vec::into_iter);
+    // An error in a block says where it is.
+    let around = |d: Diagnostic, n: usize| match d.at.func {
+        Some(_) => d,
+        None => within(d, Some(n)),
+    };
     let mut next = || sections.as_mut().map(|all| all.next().unwrap_or_default());
-    let works = low.copies(true);
+    // What a block is given and gives has the layout of what is around it.
+    let works = if block.is_none() { low.copies(true) } else { Ok(Vec::new()) };
     let enter = works.and_then(|works| decided(&mut low, next(), works));
     let enter = enter.map_err(|d| within(d, None))?;
     let mut steps = Vec::new();
@@ -146,15 +186,50 @@ pub(crate) fn scheduled(
             Some(true) => Ok(Vec::new()),
             _ => low.step(step),
         };
-        let step = works.and_then(|works| decided(&mut low, given, works));
-        steps.push(step.map_err(|d| within(d, Some(n)))?);
+        let made = works.and_then(|works| decided(&mut low, given, works));
+        let mut made = made.map_err(|d| within(d, Some(n)))?;
+        let given = inner.as_mut().map(|all| all.next().unwrap_or_default());
+        made.blocks = block_schedules(step, (target, fp), given).map_err(|d| around(d, n))?;
+        steps.push(made);
     }
-    let works = low.copies(false);
+    let works = if block.is_none() { low.copies(false) } else { Ok(Vec::new()) };
     let leave = works.and_then(|works| decided(&mut low, next(), works));
     let leave = leave.map_err(|d| within(d, None))?;
     let name = program.name.clone();
     let Lowering { program, homes, .. } = low;
-    Ok(GpuSchedule { name, target, fp, program, homes, enter, leave, steps })
+    let (bindings, copies) =
+        block.map_or_else(Default::default, |block| (block.bindings, [block.before, block.after]));
+    Ok(GpuSchedule { name, target, fp, program, homes, enter, leave, steps, bindings, copies })
+}
+
+/// The schedules of the programs that a step runs.
+fn block_schedules(
+    step: &Step,
+    how: (GpuTarget, Fp),
+    given: Option<Vec<(&str, GivenProgram<'_>)>>,
+) -> Result<Vec<BlockSchedule>, Diagnostic> {
+    let mut given = given.map(Vec::into_iter);
+    let mut all = Vec::new();
+    for block in bound(step) {
+        let role = block.role.clone();
+        let own = match given.as_mut().map(Iterator::next) {
+            None => None,
+            Some(Some((found, own))) if found == role => Some(own),
+            Some(_) => {
+                let m = format!("the decisions of the program `{role}` are missing");
+                return Err(Diagnostic::new(At::default(), Kind::Syntax, m));
+            }
+        };
+        let schedule = made(block.program, how, &[], own, Some(block))?;
+        all.push(BlockSchedule { role, schedule });
+    }
+    match given.and_then(|mut given| given.next()) {
+        Some((role, _)) => {
+            let m = format!("the step has no program `{role}`");
+            Err(Diagnostic::new(At::default(), Kind::Usage, m))
+        }
+        None => Ok(all),
+    }
 }
 
 /// The work of one step, decided.
@@ -169,7 +244,7 @@ fn decided(
     if let Some((name, reader)) = given.and_then(|mut given| given.pop_front()) {
         return Err(wrong(reader.head, format!("there is no such work `{name}`")));
     }
-    Ok(StepSchedule { works, scratch: low.ended()? })
+    Ok(StepSchedule { works, scratch: low.ended()?, blocks: Vec::new() })
 }
 
 /// Decides the work of one step, a piece after the other.

@@ -18,9 +18,10 @@
 //!
 //! A head names a step and the number of a piece of its work, or what comes before the first step (`enter`) or after the
 //! last (`leave`); the lines below it are its decisions, one each. What the work is follows from the program, so that a
-//! text is read with the program that it schedules. Lines that are not there are no defaults: a text says everything.
+//! text is read with the program that it schedules. `step 1 program back {` begins the sections of a program that the step runs,
+//! which end with `}`. Lines that are not there are no defaults: a text says everything.
 
-use super::program::{Given, GpuSchedule, Scheduled, StepSchedule, scheduled};
+use super::program::{Given, GivenProgram, GpuSchedule, Scheduled, StepSchedule, scheduled};
 use super::text::{Line, Reader, Writer, number, words, wrong};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Program, Verified};
@@ -35,23 +36,39 @@ impl fmt::Display for GpuSchedule {
         writeln!(f, "schedule @{} {{", self.name)?;
         writeln!(f, "  target {}", self.target.name)?;
         writeln!(f, "  fp {}", self.fp.name())?;
-        let mut section = |head: String, step: &StepSchedule| {
-            step.works.iter().enumerate().try_for_each(|(k, work)| written(f, &head, k, work))
-        };
-        section("enter".to_owned(), &self.enter)?;
-        for (n, step) in self.steps.iter().enumerate() {
-            section(format!("step {n}"), step)?;
-        }
-        section("leave".to_owned(), &self.leave)?;
+        let mut text = String::new();
+        all_sections(self, "  ", &mut text);
+        f.write_str(&text)?;
         writeln!(f, "}}")
     }
 }
 
-fn written(f: &mut fmt::Formatter<'_>, head: &str, number: usize, work: &Scheduled) -> fmt::Result {
+/// The sections of a schedule, those of the programs in its steps too, behind this much space.
+fn all_sections(schedule: &GpuSchedule, space: &str, out: &mut String) {
+    let section = |head: String, step: &StepSchedule, out: &mut String| {
+        let works = step.works.iter().enumerate();
+        works.for_each(|(k, work)| written(out, (space, &head), k, work));
+    };
+    section("enter".to_owned(), &schedule.enter, out);
+    for (n, step) in schedule.steps.iter().enumerate() {
+        section(format!("step {n}"), step, out);
+        for block in &step.blocks {
+            *out += &format!("{space}step {n} program {} {{\n", block.role);
+            all_sections(&block.schedule, &format!("{space}  "), out);
+            *out += &format!("{space}}}\n");
+        }
+    }
+    section("leave".to_owned(), &schedule.leave, out);
+}
+
+fn written(out: &mut String, (space, head): (&str, &str), number: usize, work: &Scheduled) {
     let mut lines = Writer::default();
     work.write(&mut lines);
-    writeln!(f, "  {head} work {number} {}", work.name())?;
-    f.write_str(&lines.text)
+    *out += &format!("{space}{head} work {number} {}\n", work.name());
+    for line in lines.text.lines() {
+        // Lines are written for the outermost program, whose heads have two spaces before them.
+        *out += &format!("{}{line}\n", &space[2..]);
+    }
 }
 
 impl fmt::Debug for GpuSchedule {
@@ -83,7 +100,8 @@ impl GpuSchedule {
         let (name, span) = parser.head("fp", 2)?;
         let none = || wrong(span, format!("there is no mode `{name}`"));
         let fp = Fp::ALL.iter().find(|(_, known)| *known == name).ok_or_else(none)?.0;
-        let given = parser.sections(program.steps.len())?;
+        let given = parser.sections(program)?;
+        parser.ended()?;
         scheduled(program, (target, fp), &[], Some(given))
     }
 }
@@ -129,9 +147,11 @@ impl<'t> ScheduleParser<'t> {
         }
     }
 
-    /// The decisions of all sections of a program of this many steps, to the closing brace.
-    fn sections(&mut self, steps: usize) -> Result<Vec<Given<'t>>, Diagnostic> {
+    /// The decisions of all sections of a program, to the closing brace.
+    fn sections(&mut self, program: &Program) -> Result<GivenProgram<'t>, Diagnostic> {
+        let steps = program.steps.len();
         let mut all: Vec<Given<'t>> = (0..steps + 2).map(|_| Given::new()).collect();
+        let mut blocks: Vec<Vec<_>> = (0..steps).map(|_| Vec::new()).collect();
         let mut last = 0;
         loop {
             let Some(words) = self.next() else { return Err(wrong(self.end, "expected `}`")) };
@@ -150,6 +170,27 @@ impl<'t> ScheduleParser<'t> {
                     return Err(wrong(span, "expected `enter`, `step`, `leave` or `}`"));
                 }
             };
+            if let &[("program", span), (role, at), ("{", _)] = rest {
+                let step = section.checked_sub(1).filter(|&n| n < steps && section >= last);
+                let found = step.and_then(|n| {
+                    let mut all = program.steps[n].blocks().into_iter();
+                    let (_, block) = all.find(|(own, _)| own == role)?;
+                    Some((n, block))
+                });
+                let Some((n, block)) = found else {
+                    return Err(wrong(span.to(at), format!("there is no program `{role}` here")));
+                };
+                if blocks[n].iter().any(|(known, _)| *known == role) {
+                    return Err(wrong(
+                        span.to(at),
+                        format!("the program `{role}` was there before"),
+                    ));
+                }
+                let given = self.sections(&block.program)?;
+                blocks[n].push((role, given));
+                last = section;
+                continue;
+            }
             let [("work", head), (k, span), (kind, end)] = rest else {
                 let span = words.first().map_or(self.end, |(_, span)| *span);
                 return Err(wrong(span, "expected `work`, its number and its kind"));
@@ -165,10 +206,14 @@ impl<'t> ScheduleParser<'t> {
             self.decisions(&mut reader)?;
             all[section].push_back((kind, reader));
         }
+        Ok(GivenProgram { sections: all, blocks })
+    }
+
+    /// Errs unless that was all.
+    fn ended(&mut self) -> Result<(), Diagnostic> {
         match self.next().as_deref() {
-            None => Ok(all),
             Some([(_, span), ..]) => Err(wrong(*span, "the schedule has ended")),
-            Some([]) => Ok(all),
+            Some([]) | None => Ok(()),
         }
     }
 

@@ -1,0 +1,462 @@
+//! Runs of a program: graphs of the steps that are launches alone, and loops and branches between them, which the host
+//! drives.
+//!
+//! The turns of a loop are graphs of up to 64 turns, drawn once for each place that carried values are in. What
+//! differs from turn to turn is in the device's memory: the position, and what is carried. How many turns there are, the
+//! answers of tests and the selectors of branches are read back.
+#![allow(unsafe_code)]
+
+use super::device::GpuDevice;
+use super::graph::{DeviceFrame, Event, Graph, ask, copy, launch, launch_with};
+use super::memory::Pinned;
+use super::turn_frame::{TurnKey, TurnPlaces, TurnRole, Turns, frame};
+use super::work::{
+    BlockWork, BranchWork, CarryWork, DeviceLaunch, LoopWork, StartWork, TripsWork, Work, internal,
+};
+use crate::gpu::launches::{BlockBinding, FILL_THREADS, TURNS};
+use crate::gpu::turns::{CarryPlace, LoopAction, LoopPlan};
+use crate::runtime::limits::{RunLimits, loop_too_long};
+use adfuse_ir::kernel::Branch;
+use adfuse_ir::{At, DType, Diagnostic, Literal};
+use cudarc::driver::sys::{CUdeviceptr, CUstream};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What was drawn of a program's steps: neighbours that are launches alone, and loops and branches.
+pub(crate) type DrawnParts = Vec<DrawnPart>;
+
+/// What was drawn of neighbouring steps.
+pub(crate) enum DrawnPart {
+    /// A graph, and whether it is for these places: one that is not is changed.
+    Straight(Option<Graph>, bool),
+    Loop(BTreeMap<TurnKey, DrawnTurns>),
+    Branch(BTreeMap<usize, DrawnParts>),
+}
+
+/// What is left of what was drawn for other places: graphs that are changed for new ones.
+pub(crate) fn changed(parts: &mut DrawnParts) {
+    for part in parts {
+        match part {
+            DrawnPart::Straight(_, is_fresh) => *is_fresh = false,
+            DrawnPart::Loop(known) => known.clear(),
+            DrawnPart::Branch(known) => known.clear(),
+        }
+    }
+}
+
+/// Drawn turns.
+pub(crate) enum DrawnTurns {
+    Graph(Graph),
+    /// One turn of a program with loops and branches.
+    Parts(DrawnParts),
+}
+
+/// Steps next to each other that are one part.
+fn parts(works: &[Work]) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    for (n, work) in works.iter().enumerate() {
+        let joins =
+            work.is_straight() && found.last().is_some_and(|last| works[last.start].is_straight());
+        match found.last_mut() {
+            Some(last) if joins => last.end = n + 1,
+            _ => found.push(n..n + 1),
+        }
+    }
+    found
+}
+
+/// The moments that a trace takes down: one before the first step and one after each; none where nothing is traced.
+pub(crate) type Marks<'m> = &'m [Event];
+
+/// Runs programs on a device.
+pub(crate) struct Player<'d> {
+    pub(crate) device: &'d Arc<GpuDevice>,
+    pub(crate) limits: RunLimits,
+    /// Where a scalar is read back.
+    pub(crate) readback: &'d Pinned,
+}
+
+impl Player<'_> {
+    /// Asks for all steps of a program, one after the other. What was drawn before for these places is taken. `last` is
+    /// asked for with the last steps.
+    pub(crate) fn steps(
+        &self,
+        works: &[Work],
+        at: &DeviceFrame,
+        drawn: &mut DrawnParts,
+        (marks, last): (Marks<'_>, &mut dyn FnMut(CUstream) -> Result<(), Diagnostic>),
+    ) -> Result<(), Diagnostic> {
+        let ranges = parts(works);
+        if ranges.first().is_none_or(|first| !works[first.start].is_straight())
+            && let Some(mark) = marks.first()
+        {
+            mark.mark(self.device.stream)?;
+        }
+        for (k, range) in ranges.iter().enumerate() {
+            if drawn.len() <= k {
+                drawn.push(match &works[range.start] {
+                    Work::Loop(_) => DrawnPart::Loop(BTreeMap::new()),
+                    Work::Branch(_) => DrawnPart::Branch(BTreeMap::new()),
+                    _ => DrawnPart::Straight(None, false),
+                });
+            }
+            match (&works[range.start], &mut drawn[k]) {
+                (Work::Loop(work), DrawnPart::Loop(known)) => self.repeat(work, at, known)?,
+                (Work::Branch(work), DrawnPart::Branch(known)) => self.branch(work, at, known)?,
+                (_, DrawnPart::Straight(known, is_fresh)) => {
+                    let is_last = k + 1 == ranges.len();
+                    if !*is_fresh {
+                        let mut draw = |stream: CUstream| {
+                            self.straight(works, range, (at, marks), stream)?;
+                            if is_last { last(stream) } else { Ok(()) }
+                        };
+                        *known = Some(Graph::drawn(self.device, known.take(), &mut draw)?);
+                        *is_fresh = true;
+                    }
+                    known.iter().try_for_each(Graph::launch)?;
+                    if is_last {
+                        return Ok(());
+                    }
+                    continue;
+                }
+                _ => return Err(internal("a step was drawn as another")),
+            }
+            if let Some(mark) = marks.get(range.end) {
+                mark.mark(self.device.stream)?;
+            }
+        }
+        last(self.device.stream)
+    }
+
+    /// Asks for neighbouring steps in a stream in which a graph is drawn.
+    pub(crate) fn straight(
+        &self,
+        works: &[Work],
+        range: &Range<usize>,
+        (at, marks): (&DeviceFrame, Marks<'_>),
+        stream: CUstream,
+    ) -> Result<(), Diagnostic> {
+        let mark = |n: usize| match marks.get(n) {
+            Some(mark) => mark.mark_in_graph(stream),
+            None => Ok(()),
+        };
+        if range.start == 0 {
+            mark(0)?;
+        }
+        for n in range.clone() {
+            ask(self.device, &works[n], at, stream)?;
+            mark(n + 1)?;
+        }
+        Ok(())
+    }
+
+    /// The scalar at a place, once all is done that was asked for.
+    fn scalar(&self, at: CUdeviceptr, dtype: DType) -> Result<i64, Diagnostic> {
+        let place = self.readback.start();
+        copy(at, place.addr() as u64, dtype.bytes(), self.device.stream)?;
+        self.device.finish()?;
+        Ok(self.answer(dtype))
+    }
+
+    /// The scalar that was read back.
+    fn answer(&self, dtype: DType) -> i64 {
+        let mut bits = [0; 8];
+        // SAFETY: the memory has 8 bytes, and the device is done with them.
+        unsafe {
+            let from = self.readback.start();
+            std::ptr::copy_nonoverlapping(from, bits.as_mut_ptr(), dtype.bytes() as usize);
+        }
+        Literal::from_bits(dtype, u64::from_le_bytes(bits)).to_i64()
+    }
+
+    fn branch(
+        &self,
+        work: &BranchWork,
+        at: &DeviceFrame,
+        drawn: &mut BTreeMap<usize, DrawnParts>,
+    ) -> Result<(), Diagnostic> {
+        let (selector, dtype) = work.selector;
+        let selector = self.scalar(at.all[selector], dtype)?;
+        let taken = Branch::taken(work.blocks.len(), dtype == DType::Bool, selector);
+        let block = &work.blocks[taken];
+        let results = work.outputs.iter().map(|&b| at.all[b]).collect();
+        let places = TurnPlaces { now: Vec::new(), returned: Vec::new(), results };
+        let frame = frame(block, at, (0, 0), &places);
+        self.block(block, &frame, drawn.entry(taken).or_default())
+    }
+
+    /// Runs a block that is not drawn as one graph.
+    fn block(
+        &self,
+        block: &BlockWork,
+        at: &DeviceFrame,
+        drawn: &mut DrawnParts,
+    ) -> Result<(), Diagnostic> {
+        let stream = self.device.stream;
+        block.before.iter().try_for_each(|l| launch(l, at, stream))?;
+        let mut after = |stream: CUstream| -> Result<(), Diagnostic> {
+            Ok(block.after.iter().try_for_each(|l| launch(l, at, stream))?)
+        };
+        self.steps(&block.steps, at, drawn, (&[], &mut after))
+    }
+
+    fn repeat(
+        &self,
+        work: &LoopWork,
+        at: &DeviceFrame,
+        drawn: &mut BTreeMap<TurnKey, DrawnTurns>,
+    ) -> Result<(), Diagnostic> {
+        let located = |mut d: Diagnostic| {
+            if d.at.func.is_none() {
+                d.at = At { span: d.at.span, ..work.at.clone() };
+            }
+            d
+        };
+        self.all_turns(work, at, drawn).map_err(located)
+    }
+
+    fn all_turns(
+        &self,
+        work: &LoopWork,
+        at: &DeviceFrame,
+        drawn: &mut BTreeMap<TurnKey, DrawnTurns>,
+    ) -> Result<(), Diagnostic> {
+        let (first, trips) = match work.trips {
+            TripsWork::Known(n) => (0, n),
+            TripsWork::Count(n) => (0, self.scalar(at.all[n], DType::I64)?.max(0) as u64),
+            TripsWork::Range(from, to, dtype) => {
+                let from = self.scalar(at.all[from], dtype)?;
+                let to = self.scalar(at.all[to], dtype)?;
+                (from, to.saturating_sub(from).max(0) as u64)
+            }
+            TripsWork::While(..) => (0, 0),
+        };
+        self.limits.check(work.op, trips)?;
+        let turns = Turns { work, at, trips, first };
+        if let TripsWork::While(test, most) = &work.trips {
+            return self.while_true(&turns, test, *most, drawn);
+        }
+        let plan = LoopPlan {
+            trips,
+            checkpoints: work.back.as_ref().map(|back| back.0),
+            alternate: work.step.is_plain,
+            alternate_back: work.back.as_ref().is_none_or(|back| back.2.is_plain),
+        };
+        plan.each(&mut |action| self.act(&turns, action, drawn))
+    }
+
+    fn act(
+        &self,
+        turns: &Turns<'_>,
+        action: LoopAction,
+        drawn: &mut BTreeMap<TurnKey, DrawnTurns>,
+    ) -> Result<(), Diagnostic> {
+        let work = turns.work;
+        match action {
+            LoopAction::Copy(from, to) => self.copy_all(turns, &work.carries, from, to),
+            LoopAction::CopyReturned(from, to) => match &work.back {
+                Some((_, carries, _)) => self.copy_all(turns, carries, from, to),
+                None => Ok(()),
+            },
+            LoopAction::Forward { t, count, from } => self.forward(turns, (t, count), from, drawn),
+            LoopAction::Back { t, from } => {
+                let (from, returned) = (CarryPlace::First, from);
+                let key = TurnKey { role: TurnRole::Back, from, returned, count: 1 };
+                self.turn(turns, key, t, drawn)
+            }
+        }
+    }
+
+    /// Turns forward, as many at a time as are drawn in one graph.
+    fn forward(
+        &self,
+        turns: &Turns<'_>,
+        (mut t, mut left): (u64, u64),
+        mut from: CarryPlace,
+        drawn: &mut BTreeMap<TurnKey, DrawnTurns>,
+    ) -> Result<(), Diagnostic> {
+        let most = if turns.work.step.is_plain { turns.work.turns() } else { 1 };
+        while left > 0 {
+            let count = most.min(1 << left.ilog2());
+            let key = TurnKey { role: TurnRole::Step, from, returned: CarryPlace::First, count };
+            self.turn(turns, key, t, drawn)?;
+            (t, left) = (t + count, left - count);
+            if count % 2 == 1 {
+                from = from.other();
+            }
+        }
+        Ok(())
+    }
+
+    fn while_true(
+        &self,
+        turns: &Turns<'_>,
+        test: &BlockWork,
+        most: u64,
+        drawn: &mut BTreeMap<TurnKey, DrawnTurns>,
+    ) -> Result<(), Diagnostic> {
+        let work = turns.work;
+        let most = if most == 0 { u64::MAX } else { most }.min(self.limits.max_trips);
+        let (mut t, mut from) = (0, CarryPlace::First);
+        let (returned, count) = (CarryPlace::First, 1);
+        // Where both programs are plain, a step and the test after it are one graph.
+        let is_one = work.step.is_plain && test.is_plain;
+        self.copy_all(turns, &work.carries, CarryPlace::Start, from)?;
+        self.turn(turns, TurnKey { role: TurnRole::Test, from, returned, count }, t, drawn)?;
+        loop {
+            self.device.finish()?;
+            if self.answer(DType::Bool) & 1 == 0 {
+                break;
+            }
+            if t == most {
+                return Err(loop_too_long(most));
+            }
+            let role = if is_one { TurnRole::StepAndTest } else { TurnRole::Step };
+            self.turn(turns, TurnKey { role, from, returned, count }, t, drawn)?;
+            t += 1;
+            if work.step.is_plain {
+                from = from.other();
+            } else {
+                self.copy_all(turns, &work.carries, CarryPlace::Second, from)?;
+            }
+            if !is_one {
+                self.turn(
+                    turns,
+                    TurnKey { role: TurnRole::Test, from, returned, count },
+                    t,
+                    drawn,
+                )?;
+            }
+        }
+        match from {
+            CarryPlace::First => Ok(()),
+            at => self.copy_all(turns, &work.carries, at, CarryPlace::First),
+        }
+    }
+
+    /// Asks for drawn turns, of which the first is number `t`.
+    fn turn(
+        &self,
+        turns: &Turns<'_>,
+        key: TurnKey,
+        t: u64,
+        drawn: &mut BTreeMap<TurnKey, DrawnTurns>,
+    ) -> Result<(), Diagnostic> {
+        let block = turns.block(key.role)?;
+        if block.is_placed {
+            self.place(turns, t)?;
+        }
+        if !block.is_plain {
+            let known = drawn.entry(key).or_insert_with(|| DrawnTurns::Parts(Vec::new()));
+            let DrawnTurns::Parts(known) = known else {
+                return Err(internal("a turn was drawn as another"));
+            };
+            let at =
+                frame(block, turns.at, (0, turns.work.position.0), &turns.places(key.role, key));
+            self.block(block, &at, known)?;
+            return match key.role {
+                TurnRole::Test => self.answered(turns, self.device.stream),
+                _ => Ok(()),
+            };
+        }
+        let known = match drawn.entry(key) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let mut draw = |stream| self.draw(turns, key, stream);
+                place.insert(DrawnTurns::Graph(Graph::drawn(self.device, None, &mut draw)?))
+            }
+        };
+        match known {
+            DrawnTurns::Graph(graph) => Ok(graph.launch()?),
+            DrawnTurns::Parts(_) => Err(internal("a turn was drawn as another")),
+        }
+    }
+
+    /// Draws turns of plain programs.
+    fn draw(&self, turns: &Turns<'_>, key: TurnKey, stream: CUstream) -> Result<(), Diagnostic> {
+        let block = turns.block(key.role)?;
+        let mut from = key.from;
+        for drawn in 0..key.count {
+            let on = if turns.work.reverse { -(drawn as i64) } else { drawn as i64 };
+            let key = TurnKey { from, ..key };
+            let places = turns.places(key.role, key);
+            let mut at = frame(block, turns.at, (on, turns.work.position.0), &places);
+            if let Some(indices) = block.buffers.iter().position(|b| b.0 == BlockBinding::Index) {
+                at.all[indices] += 8 * drawn;
+            }
+            self.plain(block, &at, stream)?;
+            from = from.other();
+        }
+        if key.role == TurnRole::StepAndTest
+            && let TripsWork::While(test, _) = &turns.work.trips
+        {
+            let places = turns.places(TurnRole::Test, TurnKey { from, ..key });
+            let at = frame(test, turns.at, (0, turns.work.position.0), &places);
+            self.plain(test, &at, stream)?;
+        }
+        match key.role {
+            TurnRole::Test | TurnRole::StepAndTest => self.answered(turns, stream),
+            TurnRole::Step | TurnRole::Back => Ok(()),
+        }
+    }
+
+    /// Asks for a program of launches alone.
+    fn plain(
+        &self,
+        block: &BlockWork,
+        at: &DeviceFrame,
+        stream: CUstream,
+    ) -> Result<(), Diagnostic> {
+        block.before.iter().try_for_each(|l| launch(l, at, stream))?;
+        block.steps.iter().try_for_each(|work| ask(self.device, work, at, stream))?;
+        Ok(block.after.iter().try_for_each(|l| launch(l, at, stream))?)
+    }
+
+    /// Asks for the test's answer.
+    fn answered(&self, turns: &Turns<'_>, stream: CUstream) -> Result<(), Diagnostic> {
+        let from = turns.at.block + turns.work.answer;
+        Ok(copy(from, self.readback.start().addr() as u64, DType::Bool.bytes(), stream)?)
+    }
+
+    /// Says where the loop is.
+    fn place(&self, turns: &Turns<'_>, t: u64) -> Result<(), Diagnostic> {
+        let (place, entry) = turns.work.position;
+        // A loop with a test does not know how many turns there are, and does not go back.
+        let at = if turns.work.reverse { turns.trips - 1 - t } else { t };
+        let by = if turns.work.reverse { -1i64 } else { 1 };
+        let index = turns.first.wrapping_add(at as i64);
+        let values = vec![turns.at.block + place, at, index as u64, by as u64];
+        let args = Vec::new();
+        let l = DeviceLaunch { entry, grid: [1; 3], block: TURNS as u32, shared: 0, args };
+        Ok(launch_with(&l, values, self.device.stream)?)
+    }
+
+    /// Copies all carried values from one place to another.
+    fn copy_all(
+        &self,
+        turns: &Turns<'_>,
+        carries: &[CarryWork],
+        from: CarryPlace,
+        to: CarryPlace,
+    ) -> Result<(), Diagnostic> {
+        let stream = self.device.stream;
+        for carry in carries {
+            let to = carry.at(turns.at, to);
+            match (from, &carry.start) {
+                (CarryPlace::Start, StartWork::Fill(entry, bits, count)) => {
+                    let blocks = CarryWork::fill_blocks(*count) as u32;
+                    if blocks == 0 {
+                        continue;
+                    }
+                    let (entry, grid, args) = (*entry, [blocks, 1, 1], Vec::new());
+                    let l = DeviceLaunch { entry, grid, block: FILL_THREADS, shared: 0, args };
+                    launch_with(&l, vec![to, *bits, *count], stream)?;
+                }
+                _ => copy(carry.at(turns.at, from), to, carry.bytes, stream)?,
+            }
+        }
+        Ok(())
+    }
+}
