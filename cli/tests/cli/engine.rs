@@ -11,7 +11,7 @@ const EFFECT: &str = "func @f(%x: f32[2]) -> f32[2] {
 }
 ";
 
-/// A sum of squares, and a function that chooses.
+/// A sum of squares, a function that chooses, and one that tells where it does.
 const CHOICE: &str = "func @plain(%x: f32[3]) -> f32[] {
   %0 = mul %x, %x : f32[3]
   %1 = reduce_sum %0 {axes = [0]} : f32[]
@@ -22,6 +22,18 @@ func @choice(%x: f32[], %p: bool[]) -> f32[] {
   %y = cond %p : f32[] then {
     %0 = sin %x : f32[]
     yield %0
+  } else {
+    %1 = mul %x, %x : f32[]
+    yield %1
+  }
+  return %y
+}
+
+func @told(%x: f32[], %p: bool[]) -> f32[] {
+  %y = cond %p : f32[] then {
+    %t = create_token : token
+    %u = debug_print %t, %x {label = \"seen\"} : token
+    yield %x
   } else {
     %1 = mul %x, %x : f32[]
     yield %1
@@ -111,8 +123,8 @@ fn what_an_engine_cannot_run_is_said() {
     for (args, code, said) in [
         ("run effect.ir --engine cpu", 1, "tokens have no lowering to kernels"),
         ("run effect.ir --fp fast", 1, "tokens have no lowering to kernels"),
-        ("run choice.ir --func choice --engine cpu", 1, "`cond` has no lowering to kernels"),
-        ("check choice.ir --engine cpu", 1, "`cond` has no lowering to kernels"),
+        ("run choice.ir --func told --engine cpu", 1, "tokens have no lowering to kernels"),
+        ("check choice.ir --engine cpu", 1, "tokens have no lowering to kernels"),
         ("run layer_norm.ir --engine reference --threads 2", 2, "--threads is for --engine cpu"),
         ("check layer_norm.ir --engine reference --threads 2", 2, "--threads is for --engine cpu"),
         ("run layer_norm.ir --engine reference --vectors 128", 2, "--vectors is for --engine cpu"),
@@ -172,17 +184,19 @@ fn what_an_engine_cannot_run_is_said() {
 fn the_reference_engine_takes_over_visibly() {
     let d = Folder::new();
     d.file("choice.ir", CHOICE);
-    let note = "note: @choice runs on the reference engine: `cond` has no lowering to kernels";
-    let ran = d.run("run choice.ir --func choice --input x=3 --input p=false");
+    let note = "note: @told runs on the reference engine: tokens have no lowering to kernels";
+    let ran = d.run("run choice.ir --func told --input x=3 --input p=false");
     assert_eq!((ran.code, ran.out.as_str()), (0, "y: f32[] = 9.0\n"));
     assert!(ran.err.starts_with(note) && ran.err.lines().count() == 1, "{}", ran.err);
     // Once a function, however many are made of it.
     let ran = d.run("check choice.ir");
-    assert!(ran.code == 0 && ran.out.ends_with("4 checks, none failed\n"), "{}", ran.out);
-    assert!(ran.err.starts_with(note) && ran.err.lines().count() == 1, "{}", ran.err);
+    assert!(ran.code == 0 && ran.out.ends_with("6 checks, none failed\n"), "{}", ran.out);
+    let notes = ran.err.lines().filter(|line| line.starts_with("note: ")).count();
+    assert!(ran.err.contains(note) && notes == 1, "{}", ran.err);
     assert_eq!(ran.out, d.good("check choice.ir --engine reference"));
     // Where all has a lowering nothing is said.
     d.good("run choice.ir --func plain --grad");
+    d.good("run choice.ir --func choice --grad");
 }
 
 #[test]
@@ -291,6 +305,9 @@ fn a_loop_that_takes_too_many_steps_is_an_error() {
     {
         let ran = d.run(args);
         let due = format!("`while` takes more than {steps} steps");
+        assert!(ran.code != 0 && ran.err.contains(&due), "{args}: {}", ran.err);
+        assert!(ran.err.contains("at `step 0: loop @while`"), "{args}: {}", ran.err);
+        let ran = d.run(&format!("{args} --engine reference"));
         assert!(ran.code != 0 && ran.err.contains(&due), "{args}: {}", ran.err);
         assert!(ran.err.contains("endless.ir:2:"), "{args}: {}", ran.err);
     }
