@@ -23,7 +23,7 @@ LENGTHS = [10**k for k in range(2, 7)]
 # Checkpoints of the smallest budget, and bytes of a state with its number.
 CHECKPOINTS = 32
 STATE = 72
-# Bytes of adfuse without any checkpoint: inputs, results and what a step needs.
+# Bytes of adfuse with one checkpoint: inputs, results and what a step needs.
 REST = 3340
 
 
@@ -161,7 +161,7 @@ def sides(options, size, program):
         own = [Adfuse(options, f"adfuse {b or ''}".strip(), program, b) for b in budgets]
         peers = ["scan", "checkpoint"]
     else:
-        tenth, few = REST + size * STATE // 10, REST + CHECKPOINTS * STATE
+        tenth, few = REST + size * STATE // 10, REST + (CHECKPOINTS - 1) * STATE
         budgets = [("adfuse", None), ("a tenth", tenth), (f"{CHECKPOINTS} checkpoints", few)]
         own = [Adfuse(options, name, program, b) for name, b in budgets]
         peers = ["scan", "checkpoint", "equinox"]
