@@ -8,6 +8,7 @@ pub mod affine;
 pub mod attrs;
 pub mod builder;
 mod captures;
+pub mod checkpoint;
 pub mod control;
 pub mod diag;
 pub mod dtype;
@@ -28,6 +29,7 @@ pub mod verify;
 mod words;
 
 pub use attrs::{Attr, Attrs};
+pub use checkpoint::{CheckpointPath, CheckpointPolicy, CheckpointScope, ScopeKind};
 pub use builder::{Builder, Number, Operand};
 pub use diag::{At, Diagnostic, Kind, Span};
 pub use dtype::{DType, DTypeSet};

@@ -66,6 +66,7 @@ fn needed(
     let mut b = Builder::new(f.name.clone());
     b.func_mut().symbols = f.symbols.clone();
     b.func_mut().rule = f.rule.clone();
+    b.func_mut().checkpoint = f.checkpoint.clone();
     let mut copier = Copier::new(f);
     copier.params(&mut b);
     for &i in f.body_insts() {
@@ -99,7 +100,7 @@ fn replace(
     take_back(b, new);
     let cut = ResidualCut::of(&adjoint, &stacked_elsewhere(&adjoint, b)?);
     found.push(LoopResiduals::of(original, &adjoint, &cut));
-    b.set_span(from.span(i));
+    b.follow(from, i);
     let results = two_scans(&adjoint, &cut, b)?;
     stand_for(copier, b, from, from.inst_results(i), &results);
     Ok(())

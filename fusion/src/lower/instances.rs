@@ -8,6 +8,7 @@
 //! in which every instance is an instruction, in the order of the plan, and a plan of that function without
 //! repetitions.
 
+use crate::analysis::recomputation::is_kept;
 use crate::plan::{Group, Plan};
 use adfuse_ir::control::reads;
 use adfuse_ir::op::Body;
@@ -46,6 +47,7 @@ pub(crate) fn instances(f: &Function, plan: &Plan) -> Result<Option<Instances>, 
         return Ok(None);
     }
     let mut copying = Copying::new(f, plan);
+    let mut seen = EntitySet::new();
     let mut groups = Vec::new();
     for group in &plan.groups {
         let mut parts = Vec::new();
@@ -53,6 +55,10 @@ pub(crate) fn instances(f: &Function, plan: &Plan) -> Result<Option<Instances>, 
             let mut once = EntitySet::new();
             if let Some(&i) = members.iter().find(|&&i| !once.insert(i)) {
                 return copying.refuse(i, "a group of the plan computes this twice");
+            }
+            let kept = |&&i: &&Inst| is_kept(f, i) && !seen.insert(i);
+            if let Some(&i) = members.iter().find(kept) {
+                return copying.refuse(i, "a checkpoint region keeps this, and the plan computes it again");
             }
             let copied = members.iter().map(|&i| copying.member(i));
             parts.push(copied.collect::<Result<_, _>>()?);

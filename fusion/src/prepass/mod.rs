@@ -1,6 +1,7 @@
 //! The passes before planning: calls are inlined, exact rewrites apply, and instructions get the forms that plans have
 //! kernels for.
 
+pub(crate) mod checkpoint;
 pub(crate) mod concat_tree;
 pub(crate) mod lossy;
 pub(crate) mod regions;
@@ -10,6 +11,7 @@ pub(crate) mod unroll_windows;
 
 use adfuse_ir::rewrite::{Exactness, RuleTable, cse, dce, inline, simplify};
 use adfuse_ir::{Diagnostic, Function, Module};
+use checkpoint::policies_followed;
 use concat_tree::concatenations_as_trees;
 use regions::regions_prepared;
 use scatter_to_select::scatters_to_choices;
@@ -78,6 +80,11 @@ pub const PREPASSES: &[Prepass] = &[
             dce(&mut f);
             Ok(f)
         },
+    },
+    Prepass {
+        name: "checkpoint",
+        about: "later phases compute again what checkpoint regions do not keep",
+        run: |_, f| policies_followed(f),
     },
 ];
 

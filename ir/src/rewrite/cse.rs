@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 type Key = (Op, AttrsId, SmallVec<[Value; 3]>, SmallVec<[TypeId; 1]>);
 
 /// Replaces every pure instruction by an equal earlier one. The
-/// instruction that stays has the lower of both phases.
+/// instruction that stays has the lower of both phases and the checkpoint regions around both.
 pub fn cse(f: &mut Function) {
     let mut pass = Cse { table: HashMap::new(), replaced: SecondaryMap::new() };
     pass.region(f, f.body());
@@ -49,6 +49,8 @@ impl Cse {
                     // The operands are the same, so what the later one may read the earlier may too.
                     let phase = f.inst(earlier).phase.min(f.inst(i).phase);
                     f.set_phase(earlier, phase);
+                    let path = f.path(earlier).common(f.path(i));
+                    f.set_path(earlier, path);
                     for k in 0..f.inst_results(i).len() {
                         let (old, new) = (f.inst_results(i)[k], f.inst_results(earlier)[k]);
                         self.replaced[old] = new.into();

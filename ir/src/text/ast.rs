@@ -3,8 +3,11 @@
 //! Names are spans of the source: the tree of a long text stays small.
 
 use crate::builder::Number;
+use super::checkpoint::CheckpointAst;
+use crate::checkpoint::CheckpointPath;
 use crate::diag::Span;
 use crate::entity::Phase;
+use crate::function::CustomRule;
 use smallvec::SmallVec;
 
 /// A function.
@@ -19,6 +22,8 @@ pub(super) struct FuncAst {
     pub(super) results: Vec<TypeAst>,
     /// Custom rule.
     pub(super) rule: Option<RuleAst>,
+    /// What a call of it keeps for the backward pass.
+    pub(super) checkpoint: Option<CheckpointAst>,
     /// Instructions and `return`.
     pub(super) body: BlockAst,
 }
@@ -31,6 +36,17 @@ pub(super) enum RuleAst {
     Vjp(Span, Span),
     /// The residual's name.
     Root(Span),
+}
+
+impl RuleAst {
+    /// The rule, with names without `@`.
+    pub(super) fn named(&self, name: impl Fn(Span) -> String) -> CustomRule {
+        match *self {
+            RuleAst::Jvp(f) => CustomRule::Jvp(name(f)),
+            RuleAst::Vjp(fwd, bwd) => CustomRule::Vjp(name(fwd), name(bwd)),
+            RuleAst::Root(f) => CustomRule::Root(name(f)),
+        }
+    }
 }
 
 /// `%name: type`
@@ -73,6 +89,8 @@ pub(super) struct InstAst {
     pub(super) types: Option<SmallVec<[TypeAst; 1]>>,
     /// Its phase.
     pub(super) phase: Phase,
+    /// The checkpoint regions around it.
+    pub(super) path: CheckpointPath,
     /// Nested regions.
     pub(super) regions: Vec<RegionAst>,
     /// All of it but the regions.
