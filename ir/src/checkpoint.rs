@@ -3,7 +3,6 @@
 //! A call of a function with a policy is a region; calls inside of it are regions inside of the region. Inlining makes
 //! instructions of a call, and each keeps the [`CheckpointPath`] of the regions that it is in.
 
-use crate::function::Function;
 use std::fmt;
 use std::sync::Arc;
 
@@ -16,21 +15,6 @@ pub enum CheckpointPolicy {
     Remat,
     /// `checkpoint(names = ["h"])`: the values of these names, without `%`, are kept; the others are computed again.
     Names(Vec<String>),
-}
-
-impl CheckpointPolicy {
-    /// For each name of the policy, the name if no instruction of the function has a result of that name.
-    pub fn unknown_names(&self, f: &Function) -> Vec<Option<&str>> {
-        let CheckpointPolicy::Names(names) = self else { return Vec::new() };
-        let mut left: Vec<Option<&str>> = names.iter().map(|n| Some(n.as_str())).collect();
-        f.walk(&mut |f, i| {
-            for &v in f.inst_results(i) {
-                let found = |n: &&mut Option<&str>| n.is_some() && **n == f.name_of(v);
-                left.iter_mut().filter(found).for_each(|n| *n = None);
-            }
-        });
-        left
-    }
 }
 
 impl fmt::Display for CheckpointPolicy {
@@ -116,6 +100,11 @@ impl CheckpointPath {
     /// What the innermost region says.
     pub fn innermost(&self) -> Option<ScopeKind> {
         self.scopes().last().map(|s| s.kind)
+    }
+
+    /// Whether the instruction computes again what an earlier phase has computed.
+    pub fn is_again(&self) -> bool {
+        self.innermost() == Some(ScopeKind::Again)
     }
 
     /// Whether some region around the instruction is of a kind.

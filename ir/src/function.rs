@@ -376,6 +376,16 @@ impl Function {
         found
     }
 
+    /// For each of these names whether an instruction has a result of that name.
+    pub fn computes(&self, names: &[String]) -> Vec<bool> {
+        let mut found = vec![false; names.len()];
+        let results = self.insts.keys().flat_map(|i| self.inst_results(i));
+        for name in results.filter_map(|&v| self.name_of(v)) {
+            names.iter().zip(&mut found).for_each(|(n, found)| *found |= n == name);
+        }
+        found
+    }
+
     /// Calls `visit` for every instruction in program order, nested regions inside their owner.
     pub fn walk(&self, visit: &mut impl FnMut(&Function, Inst)) {
         self.walk_region(self.body(), visit);

@@ -181,6 +181,7 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
 fn settled_by(names: &Names, bound: Constraint) -> String {
     match bound {
         Constraint::Legality => "  settled by the rules: there is no alternative".into(),
+        Constraint::Checkpoint => "  settled by its checkpoint region, which keeps it".into(),
         Constraint::Exactness { of } => format!(
             "  settled by exactness: %{} is kept as well, and gives this but for rounding",
             names.get(of)
@@ -236,6 +237,7 @@ fn name(choice: &ResidualChoice) -> &'static str {
 fn constraint(bound: Constraint) -> &'static str {
     match bound {
         Constraint::Legality => "legality",
+        Constraint::Checkpoint => "checkpoint",
         Constraint::Exactness { .. } => "exactness",
         Constraint::Budget { .. } => "budget",
         Constraint::Time => "time",

@@ -41,8 +41,8 @@ pub(crate) struct Facts<'f> {
     pub(crate) bound: SecondaryMap<Value, bool>,
     /// Whether a loop or a branch reads or writes a value.
     stack: SecondaryMap<Value, bool>,
-    /// What an instruction that computes again waits for ([`Facts::order`]).
-    pub(super) after: SecondaryMap<Inst, Option<Value>>,
+    /// What an instruction that computes again waits for.
+    pub(crate) after: SecondaryMap<Inst, Option<Value>>,
     pub(crate) class: SecondaryMap<Inst, InstClass>,
     /// Whether a view is a matter of axes alone.
     aligned: SecondaryMap<Inst, bool>,
@@ -78,7 +78,7 @@ impl<'f> Facts<'f> {
         facts.shapes()?;
         facts.record()?;
         facts.align();
-        facts.after = awaited(f, &facts.users);
+        facts.after = awaited(f);
         for &v in f.results() {
             facts.forced[v] = true;
         }

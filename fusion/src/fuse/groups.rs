@@ -4,7 +4,7 @@ use super::part::{Part, PartContext, PartId};
 use crate::analysis::axes::TensorAxes;
 use crate::analysis::class::{InstClass, PartKind};
 use crate::analysis::facts::Facts;
-use crate::analysis::leaves::leaves;
+use crate::analysis::leaves::{leaves, order};
 use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
 use adfuse_ir::{Inst, Value};
@@ -88,7 +88,7 @@ impl Groups {
         p: PartId,
     ) -> Result<(), Refusal> {
         let home = &self.home;
-        if let Some(v) = facts.order(i).into_iter().find(|&v| home[v].is_some_and(|h| h > p)) {
+        if let Some(v) = order(facts, i).into_iter().find(|&v| home[v].is_some_and(|h| h > p)) {
             return Err(Refusal::Order(v));
         }
         let inside = |v: Value| match home[v] {
@@ -106,7 +106,7 @@ impl Groups {
         results.iter().for_each(|&v| self.home[v] = Some(p));
         self.place[results[0]] = Some(place);
         self.last[p] = self.now;
-        for v in facts.order(i) {
+        for v in order(facts, i) {
             self.waiting[v].push(p);
         }
         for leaf in leaves(facts, i) {
@@ -120,8 +120,8 @@ impl Groups {
     /// later ones that read what it reads.
     fn candidates(&self, facts: &Facts<'_>, i: Inst) -> SmallVec<[PartId; 4]> {
         let leaves = leaves(facts, i);
-        let order = facts.order(i);
-        let last = leaves.iter().chain(&order).filter_map(|&v| self.home[v]).max();
+        let waits = order(facts, i);
+        let last = leaves.iter().chain(&waits).filter_map(|&v| self.home[v]).max();
         let mut found: SmallVec<[PartId; 4]> = SmallVec::new();
         for &v in &leaves {
             let later = self.readers[v].iter().rev().take(MOST_TRIED);

@@ -4,7 +4,7 @@ use super::groups::Groups;
 use super::part::PartId;
 use crate::analysis::class::PartKind;
 use crate::analysis::facts::Facts;
-use crate::analysis::leaves::leaves;
+use crate::analysis::leaves::{leaves, order};
 use adfuse_ir::Value;
 use adfuse_ir::attrs::Ints;
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -91,7 +91,7 @@ fn together(
     let needs = |q: PartId| {
         let members = groups.parts[q].members.iter();
         members
-            .flat_map(|&i| leaves(facts, i).into_iter().chain(facts.order(i)))
+            .flat_map(|&i| leaves(facts, i).into_iter().chain(order(facts, i)))
             .filter_map(|v| groups.home[v])
             .filter(move |&h| h != q)
     };

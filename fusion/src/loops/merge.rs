@@ -187,7 +187,9 @@ fn mergeable(f: &Function, region: Region) -> Result<Option<LoopPair>, Diagnosti
             let pair = (insts[*start], i);
             // What one of them reads may be of a later phase than the other.
             let phase = other.place_phase(f).max(own.place_phase(f));
-            if !may_share(other, &own) || phase > other.phase.min(own.phase) {
+            // What a checkpoint region computes again is not kept from before.
+            let again = f.path(pair.0).is_again() != f.path(i).is_again();
+            if again || !may_share(other, &own) || phase > other.phase.min(own.phase) {
                 continue;
             }
             let Some(between) = independent(f, &insts[*start..at], i) else { continue };

@@ -98,7 +98,10 @@ fn replace(
     let Some(original) = chosen[i] else { return Ok(()) };
     let Some(adjoint) = AdjointBody::of(b.func(), new)? else { return Ok(()) };
     take_back(b, new);
-    let cut = ResidualCut::of(&adjoint, &stacked_elsewhere(&adjoint, b)?);
+    // What a checkpoint region computes again shares nothing with the loop that was differentiated.
+    let again = from.path(i).is_again();
+    let elsewhere = if again { EntitySet::new() } else { stacked_elsewhere(&adjoint, b)? };
+    let cut = ResidualCut::of(&adjoint, &elsewhere);
     found.push(LoopResiduals::of(original, &adjoint, &cut));
     b.follow(from, i);
     let results = two_scans(&adjoint, &cut, b)?;

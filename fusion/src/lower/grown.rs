@@ -3,9 +3,9 @@
 use crate::analysis::axes::TensorAxes;
 use crate::analysis::class::{InstClass, PartKind};
 use crate::analysis::facts::Facts;
-use crate::analysis::leaves::leaves;
+use crate::analysis::leaves::{leaves, order};
 use crate::fuse::part::{Part, PartContext};
-use crate::lower::instances::NOT_ALSO;
+use crate::lower::instances::{NOT_ALSO, TOO_EARLY};
 use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
 use crate::plan::{Group, Plan};
@@ -110,8 +110,8 @@ impl Grown {
                 }
             }
             let late = |v: &Value| self.home[*v].is_none_or(|(g, _)| g > here.0);
-            if facts.order(i).iter().any(|v| is_computed(facts, *v) && late(v)) {
-                return refuse(i, "it computes again what is only needed after a later group".into());
+            if order(facts, i).iter().any(|v| is_computed(facts, *v) && late(v)) {
+                return refuse(i, TOO_EARLY.into());
             }
             let cx = PartContext { facts, device, place: &self.place };
             let place = match &mut part {

@@ -7,8 +7,9 @@
 //!
 //! Instructions that compute again are in the scope `again(0)`, those that are kept in `named(0)`. They keep every bit,
 //! and the planner fuses them with others; it only runs the former no sooner than the way back asks for them
-//! ([`Facts::order`](crate::analysis::facts::Facts)).
+//! ([`order`](crate::analysis::leaves::order)).
 
+use crate::analysis::recomputation::scopes;
 use adfuse_ir::control::reads;
 use adfuse_ir::op::Body;
 use adfuse_ir::rewrite::{Copier, dce};
@@ -63,25 +64,8 @@ impl<'f> FollowedPolicies<'f> {
         b.func_mut().rule = f.rule.clone();
         let mut copier = Copier::new(f);
         copier.params(&mut b);
-        let (mut scope, mut place) = (SecondaryMap::new(), SecondaryMap::new());
-        let mut results = EntitySet::new();
-        results.extend(f.results().iter().copied());
-        for (&i, at) in f.body_insts().iter().zip(0..) {
-            place[i] = at;
-            for &v in f.inst_results(i) {
-                let own = f.path(i);
-                scope[v] = match results.contains(v) && own.innermost() != Some(ScopeKind::Named) {
-                    true => CheckpointPath::default(),
-                    false => own.clone(),
-                };
-            }
-            for a in reads(f, i) {
-                // What is kept by name is kept whoever reads it.
-                if scope[a].innermost() != Some(ScopeKind::Named) {
-                    scope[a] = scope[a].common(f.path(i));
-                }
-            }
-        }
+        let (scope, mut place) = (scopes(f), SecondaryMap::new());
+        f.body_insts().iter().zip(0..).for_each(|(&i, at)| place[i] = at);
         let mut kept = EntitySet::new();
         for &i in f.body_insts() {
             for a in reads(f, i) {
@@ -113,11 +97,14 @@ impl<'f> FollowedPolicies<'f> {
         let back = phase > Phase::PRIMAL
             && !f.inst(i).regions.is_empty()
             && f.path(i).has(ScopeKind::Remat);
-        let path = match (self.kept.contains(i), back) {
-            (true, _) => CheckpointPath::alone(ScopeKind::Named),
-            (_, true) => CheckpointPath::alone(ScopeKind::Again),
-            _ => CheckpointPath::default(),
+        let path = if self.kept.contains(i) {
+            CheckpointPath::alone(ScopeKind::Named)
+        } else if back || f.path(i).is_again() {
+            CheckpointPath::alone(ScopeKind::Again)
+        } else {
+            CheckpointPath::default()
         };
+        relative(self.b.func_mut(), new);
         self.b.func_mut().set_path(new, path);
         Ok(())
     }
@@ -202,6 +189,7 @@ impl<'f> FollowedPolicies<'f> {
             }
             let func = self.b.func_mut();
             raise(func, new, *phase);
+            relative(func, new);
             func.set_path(new, CheckpointPath::alone(ScopeKind::Again));
             self.again.insert(made, new);
         }
@@ -226,6 +214,24 @@ fn raise(f: &mut Function, i: Inst, phase: Phase) {
         f.set_phase(i, later);
         for r in f.inst(i).regions.clone() {
             open.extend(f.region(r).insts.iter().copied());
+        }
+    }
+}
+
+/// Leaves those regions of the instructions of a loop or branch that are inside of it: what is around it says nothing of
+/// what its steps leave to each other.
+fn relative(f: &mut Function, owner: Inst) {
+    let mut open = vec![(owner, f.path(owner).clone())];
+    while let Some((owner, around)) = open.pop() {
+        for r in f.inst(owner).regions.clone() {
+            for i in f.region(r).insts.clone() {
+                let own = f.path(i).clone();
+                if around.contains(&own) {
+                    let inside = CheckpointPath::of(&own.scopes()[around.scopes().len()..]);
+                    f.set_path(i, inside);
+                }
+                open.push((i, own));
+            }
         }
     }
 }

@@ -8,7 +8,8 @@ use cranelift_entity::packed_option::PackedOption;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-type Key = (Op, AttrsId, SmallVec<[Value; 3]>, SmallVec<[TypeId; 1]>);
+/// What is computed again for a checkpoint region equals only what is so, too.
+type Key = (Op, AttrsId, SmallVec<[Value; 3]>, SmallVec<[TypeId; 1]>, bool);
 
 /// Replaces every pure instruction by an equal earlier one. The
 /// instruction that stays has the lower of both phases and the checkpoint regions around both.
@@ -43,7 +44,8 @@ impl Cse {
                 continue;
             }
             let types = f.inst_results(i).iter().map(|&v| f.type_id(v)).collect();
-            let key = (f.op(i), f.inst(i).attrs, f.args(i).iter().copied().collect(), types);
+            let (attrs, args) = (f.inst(i).attrs, f.args(i).iter().copied().collect());
+            let key = (f.op(i), attrs, args, types, f.path(i).is_again());
             match self.table.get(&key) {
                 Some(&earlier) => {
                     // The operands are the same, so what the later one may read the earlier may too.

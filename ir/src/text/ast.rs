@@ -3,8 +3,7 @@
 //! Names are spans of the source: the tree of a long text stays small.
 
 use crate::builder::Number;
-use super::checkpoint::CheckpointAst;
-use crate::checkpoint::CheckpointPath;
+use crate::checkpoint::{CheckpointPath, CheckpointPolicy};
 use crate::diag::Span;
 use crate::entity::Phase;
 use crate::function::CustomRule;
@@ -36,6 +35,14 @@ pub(super) enum RuleAst {
     Vjp(Span, Span),
     /// The residual's name.
     Root(Span),
+}
+
+/// `checkpoint(..)`
+pub(super) struct CheckpointAst {
+    /// What it says.
+    pub(super) policy: CheckpointPolicy,
+    /// Where its names are.
+    pub(super) names: Vec<Span>,
 }
 
 impl RuleAst {

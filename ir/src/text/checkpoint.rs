@@ -1,19 +1,12 @@
 //! Checkpoint regions in text: the policy of a function, and the regions around an instruction.
 
+use super::ast::CheckpointAst;
 use super::errors::{Errors, shown};
 use super::lexer::{Tok, unescape};
 use super::parser::{Parsed, Parser};
 use crate::checkpoint::{CheckpointPath, CheckpointPolicy, CheckpointScope, ScopeKind};
-use crate::diag::{Kind, Span};
+use crate::diag::Kind;
 use crate::function::Function;
-
-/// A policy as written, with the places of the names in it.
-pub(super) struct CheckpointAst {
-    /// What it says.
-    pub(super) policy: CheckpointPolicy,
-    /// Where its names are.
-    pub(super) names: Vec<Span>,
-}
 
 impl Parser<'_, '_> {
     /// `checkpoint(remat)`, `checkpoint(save)` or `checkpoint(names = ["h"])`, which no function with a rule has.
@@ -84,15 +77,19 @@ impl Parser<'_, '_> {
     }
 }
 
-impl CheckpointAst {
-    /// The policy, for a function whose values have all been read; names that none of them has are reported.
-    pub(super) fn policy_of(&self, f: &Function, errors: &mut Errors) -> CheckpointPolicy {
-        for (name, &span) in self.policy.unknown_names(f).iter().zip(&self.names) {
-            if let Some(name) = name {
+/// The policy of a function whose values have all been read; names that none of them has are reported.
+pub(super) fn policy_of(
+    ast: &CheckpointAst,
+    f: &Function,
+    errors: &mut Errors,
+) -> CheckpointPolicy {
+    if let CheckpointPolicy::Names(names) = &ast.policy {
+        for ((name, found), &span) in names.iter().zip(f.computes(names)).zip(&ast.names) {
+            if !found {
                 let m = format!("the function computes no value {}", shown(&format!("%{name}")));
                 errors.add(span, Kind::UnknownName, m);
             }
         }
-        self.policy.clone()
     }
+    ast.policy.clone()
 }

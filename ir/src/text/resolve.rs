@@ -4,7 +4,7 @@
 
 use super::ast::*;
 use super::attrs::resolve_attrs;
-use super::checkpoint::CheckpointAst;
+use super::checkpoint::policy_of;
 use super::errors::{Errors, mean, shown};
 use super::op_names::OpNames;
 use super::scope::{Binding, Scope};
@@ -73,7 +73,7 @@ impl<'s, 'a> Resolver<'s, 'a> {
         match values {
             Some(values) => {
                 self.builder.set_results(&values);
-                let policy = |c: &CheckpointAst| c.policy_of(self.builder.func(), self.errors);
+                let policy = |c| policy_of(c, self.builder.func(), self.errors);
                 self.builder.func_mut().checkpoint = ast.checkpoint.as_ref().map(policy);
             }
             None => self.poisoned = true,
