@@ -28,6 +28,9 @@ pub struct Prepass {
     pub run: fn(&Module, Function) -> Result<Function, Diagnostic>,
 }
 
+/// The name of the pass that follows checkpoint policies.
+const CHECKPOINT: &str = "checkpoint";
+
 /// The passes of [`prepare`], in their order.
 pub const PREPASSES: &[Prepass] = &[
     Prepass {
@@ -82,7 +85,7 @@ pub const PREPASSES: &[Prepass] = &[
         },
     },
     Prepass {
-        name: "checkpoint",
+        name: CHECKPOINT,
         about: "later phases compute again what checkpoint regions do not keep",
         run: |_, f| policies_followed(f),
     },
@@ -103,4 +106,11 @@ pub const RULE_TABLES: &[&RuleTable] = &[
 /// If calls expand beyond [`MAX_INLINED`](adfuse_ir::rewrite::MAX_INLINED) instructions.
 pub fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
     PREPASSES.iter().try_fold(f.clone(), |f, pass| (pass.run)(module, f))
+}
+
+/// As [`prepare`], of a region of a loop or a branch. Policies of checkpoint regions in it are left to what decides what
+/// steps leave to each other ([`crate::loops`]).
+fn prepare_region(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
+    let mut passes = PREPASSES.iter().filter(|pass| pass.name != CHECKPOINT);
+    passes.try_fold(f.clone(), |f, pass| (pass.run)(module, f))
 }

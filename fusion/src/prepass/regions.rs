@@ -1,6 +1,6 @@
 //! The regions of loops and branches take the passes before planning too, each as a function of its own.
 
-use super::prepare;
+use super::prepare_region;
 use crate::plan::blocks::is_control;
 use adfuse_ir::control::outline;
 use adfuse_ir::rewrite::Copier;
@@ -9,7 +9,7 @@ use adfuse_ir::{Builder, Diagnostic, Function, Inst, Module, Region, TensorType,
 /// The function with the regions of its loops and branches prepared.
 ///
 /// # Errors
-/// As [`prepare`].
+/// As [`prepare`](super::prepare).
 pub(super) fn regions_prepared(module: &Module, f: Function) -> Result<Function, Diagnostic> {
     if !f.body_insts().iter().any(|&i| is_control(&f, i)) {
         return Ok(f);
@@ -67,7 +67,7 @@ fn region(
     old: Region,
 ) -> Result<Region, Diagnostic> {
     let outlined = outline(f, old);
-    let prepared = prepare(module, &outlined.func)?;
+    let prepared = prepare_region(module, &outlined.func)?;
     let new = b.open_region();
     let mut inner = Copier::new(&prepared);
     let (captured, own) = prepared.params().split_at(outlined.captures.len());
