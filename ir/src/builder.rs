@@ -129,6 +129,12 @@ impl Builder {
         self.path = f.path(i).clone();
     }
 
+    /// As [`Builder::follow`], for instructions of the derivative of one: a name that a region keeps is not theirs.
+    pub fn derive(&mut self, f: &Function, i: Inst) {
+        self.follow(f, i);
+        self.path = self.path.without_name();
+    }
+
     /// The first error, if any.
     pub fn error(&self) -> Option<&Diagnostic> {
         self.error.as_ref()

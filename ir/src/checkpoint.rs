@@ -112,6 +112,14 @@ impl CheckpointPath {
         self.scopes().iter().any(|s| s.kind == kind)
     }
 
+    /// The path of what is computed beside a value that is kept by name.
+    pub fn without_name(&self) -> CheckpointPath {
+        match self.scopes() {
+            [around @ .., last] if last.kind == ScopeKind::Named => CheckpointPath::of(around),
+            _ => self.clone(),
+        }
+    }
+
     /// The path with further scopes inside.
     pub fn then(&self, inner: &[CheckpointScope]) -> CheckpointPath {
         match inner {

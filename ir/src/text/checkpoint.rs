@@ -4,9 +4,9 @@ use super::ast::CheckpointAst;
 use super::errors::{Errors, shown};
 use super::lexer::{Tok, unescape};
 use super::parser::{Parsed, Parser};
+use crate::builder::Builder;
 use crate::checkpoint::{CheckpointPath, CheckpointPolicy, CheckpointScope, ScopeKind};
 use crate::diag::Kind;
-use crate::function::Function;
 
 impl Parser<'_, '_> {
     /// `checkpoint(remat)`, `checkpoint(save)` or `checkpoint(names = ["h"])`, which no function with a rule has.
@@ -77,19 +77,16 @@ impl Parser<'_, '_> {
     }
 }
 
-/// The policy of a function whose values have all been read; names that none of them has are reported.
-pub(super) fn policy_of(
-    ast: &CheckpointAst,
-    f: &Function,
-    errors: &mut Errors,
-) -> CheckpointPolicy {
+/// Gives a function whose values have all been read its policy; names that none of them has are reported.
+pub(super) fn set_policy(ast: Option<&CheckpointAst>, b: &mut Builder, errors: &mut Errors) {
+    let Some(ast) = ast else { return };
     if let CheckpointPolicy::Names(names) = &ast.policy {
-        for ((name, found), &span) in names.iter().zip(f.computes(names)).zip(&ast.names) {
+        for ((name, found), &span) in names.iter().zip(b.func().computes(names)).zip(&ast.names) {
             if !found {
                 let m = format!("the function computes no value {}", shown(&format!("%{name}")));
                 errors.add(span, Kind::UnknownName, m);
             }
         }
     }
-    ast.policy.clone()
+    b.func_mut().checkpoint = Some(ast.policy.clone());
 }

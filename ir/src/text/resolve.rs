@@ -4,7 +4,7 @@
 
 use super::ast::*;
 use super::attrs::resolve_attrs;
-use super::checkpoint::policy_of;
+use super::checkpoint::set_policy;
 use super::errors::{Errors, mean, shown};
 use super::op_names::OpNames;
 use super::scope::{Binding, Scope};
@@ -73,8 +73,7 @@ impl<'s, 'a> Resolver<'s, 'a> {
         match values {
             Some(values) => {
                 self.builder.set_results(&values);
-                let policy = |c| policy_of(c, self.builder.func(), self.errors);
-                self.builder.func_mut().checkpoint = ast.checkpoint.as_ref().map(policy);
+                set_policy(ast.checkpoint.as_ref(), &mut self.builder, self.errors);
             }
             None => self.poisoned = true,
         }
