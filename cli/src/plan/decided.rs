@@ -66,7 +66,18 @@ pub(super) fn all(
     ];
     let mut rows = vec![head.map(String::from).to_vec()];
     rows.extend(found.iter().map(|d| cells(f, &names, d)));
-    Ok(columns(&rows))
+    let mut text = columns(&rows);
+    let again = recomputed(f, &names);
+    if !again.is_empty() {
+        text += &format!("computed again for checkpoint regions: {}\n", again.join(", "));
+    }
+    Ok(text)
+}
+
+/// What checkpoint policies have later phases compute again. It crosses no phase.
+fn recomputed(f: &Function, names: &Names) -> Vec<String> {
+    let again = f.body_insts().iter().filter(|&&i| f.path(i).is_again());
+    again.flat_map(|&i| f.inst_results(i)).map(|&v| format!("%{}", names.get(v))).collect()
 }
 
 fn decider<'a>(
