@@ -4,7 +4,7 @@
 use super::plan_invariance::{Checked, holds};
 use crate::common::programs::decode;
 use crate::common::random::{self, inputs};
-use adfuse::autodiff::{differentiable, forward_and_backward, grad, vjp};
+use adfuse::autodiff::{Batching, differentiable, forward_and_backward, grad, vjp, vmap};
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::fusion::{
@@ -397,6 +397,28 @@ func @r(%x: f32[]) -> f32[] checkpoint(remat) {
     assert!(count(&f, Op::Exp) > count(&without, Op::Exp), "{f}");
     for effort in EFFORTS {
         holds(&f, effort, &mut Checked::default()).unwrap_or_else(|why| panic!("{why}"));
+    }
+}
+
+#[test]
+fn a_batch_has_the_regions_of_its_elements() {
+    let text = CHAIN.replace("POLICY", "names = [\"b\"]");
+    let batched = |text: &str| {
+        let module = module(text);
+        let f = module.funcs.values().next().expect("a function");
+        let wrt = differentiable(f, None).expect("has floats");
+        let g = forward_and_backward(&module, f, &wrt).expect("differentiates");
+        let batching = Batching::new(3, [Some(0), None]);
+        let after = vmap(&Module::single(g.clone()), &g, &batching).expect("is batched");
+        let v = vmap(&module, f, &batching).expect("is batched");
+        let before = vjp(&Module::single(v.clone()), &v, &wrt).expect("differentiates");
+        [after, before].map(|f| prepare(&Module::single(f.clone()), &f).expect("prepares"))
+    };
+    for (f, without) in batched(&text).iter().zip(&batched(&plain(&text))) {
+        assert_eq!(evaluated(f), evaluated(without), "{f}");
+        assert_eq!(count(f, Op::Sin), count(without, Op::Sin) + 1, "{f}");
+        let found = kept(f, Effort::Default);
+        assert!(found.contains("b") && !found.contains("a") && !found.contains("d"), "{found:?}\n{f}");
     }
 }
 

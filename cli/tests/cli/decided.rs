@@ -57,7 +57,7 @@ fn every_value_is_listed() {
 #[test]
 fn policies_of_checkpoint_regions_are_told() {
     let d = Folder::new();
-    let text = "func @f(%x: f32[64,64], %w: f32[64,64]) -> f32[] {
+    let text = "func @main(%x: f32[64,64], %w: f32[64,64]) -> f32[] {
   %y = call %x, %w {func = @r} : f32[64,64]
   %s = reduce_sum %y {axes = [0, 1]} : f32[]
   return %s
