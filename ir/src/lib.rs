@@ -29,8 +29,8 @@ pub mod verify;
 mod words;
 
 pub use attrs::{Attr, Attrs};
-pub use checkpoint::{CheckpointPath, CheckpointPolicy, CheckpointScope, ScopeKind};
 pub use builder::{Builder, Number, Operand};
+pub use checkpoint::{CheckpointPath, CheckpointPolicy, CheckpointScope, ScopeKind};
 pub use diag::{At, Diagnostic, Kind, Span};
 pub use dtype::{DType, DTypeSet};
 pub use entity::{Func, Inst, Phase, Region, Value};

@@ -15,9 +15,7 @@
 //! ```
 
 use super::{TraceState, Tracer};
-use crate::ir::{
-    CheckpointPath, CheckpointPolicy, CheckpointScope, Inst, Kind, ScopeKind, Value,
-};
+use crate::ir::{CheckpointPath, CheckpointPolicy, CheckpointScope, Inst, Kind, ScopeKind, Value};
 use std::panic::Location;
 
 impl Tracer {
@@ -62,7 +60,9 @@ impl TraceState {
             let f = self.b.func();
             let own = f.path(i) == &region;
             let named = |v: &Value| names.iter().position(|n| f.name_of(*v) == Some(n));
-            let Some(k) = f.inst_results(i).iter().find_map(named).filter(|_| own) else { continue };
+            let Some(k) = f.inst_results(i).iter().find_map(named).filter(|_| own) else {
+                continue;
+            };
             found[k] = true;
             let scope = CheckpointScope { kind: ScopeKind::Named, number: self.regions };
             self.regions += 1;

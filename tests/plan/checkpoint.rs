@@ -8,8 +8,8 @@ use adfuse::autodiff::{Batching, differentiable, forward_and_backward, grad, vjp
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Silent, run};
 use adfuse::fusion::{
-    AnyEngine, Constraint, Effort, Fp, MachineModel, PlanOptions, ResidualChoice, decisions,
-    loop_residuals, plan, plan_frontier, plan_point, prepare, saved_bytes,
+    AnyEngine, Constraint, Effort, Fp, MachineModel, PlanOptions, ResidualChoice, decisions, plan,
+    plan_frontier, plan_point, prepare, saved_bytes,
 };
 use adfuse::ir::op::Domain;
 use adfuse::ir::text::{Names, parse};
@@ -18,6 +18,8 @@ use adfuse::ir::{
 };
 use adfuse::prelude::{f32s, trace};
 use std::collections::BTreeSet;
+
+mod loops;
 
 const EFFORTS: [Effort; 4] = [Effort::Off, Effort::Quick, Effort::Default, Effort::Search];
 
@@ -152,11 +154,12 @@ fn enclosed(inner: &Function, policy: Option<CheckpointPolicy>) -> (Module, Func
 fn random_programs_in_regions_keep_every_bit() {
     random::programs(37, 30, |steps| {
         let inner = decode(steps, DType::F32);
-        let both = [Some(CheckpointPolicy::Remat), Some(CheckpointPolicy::Save), None].map(|policy| {
-            let (module, f) = enclosed(&inner, policy);
-            let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
-            forward_and_backward(&module, &f, &wrt).map_err(|d| d.to_string())
-        });
+        let both =
+            [Some(CheckpointPolicy::Remat), Some(CheckpointPolicy::Save), None].map(|policy| {
+                let (module, f) = enclosed(&inner, policy);
+                let wrt = differentiable(&f, None).map_err(|d| d.to_string())?;
+                forward_and_backward(&module, &f, &wrt).map_err(|d| d.to_string())
+            });
         let due = evaluated(both[2].as_ref().map_err(String::clone)?);
         for g in &both[..2] {
             let g = g.as_ref().map_err(String::clone)?;
@@ -418,41 +421,11 @@ fn a_batch_has_the_regions_of_its_elements() {
         assert_eq!(evaluated(f), evaluated(without), "{f}");
         assert_eq!(count(f, Op::Sin), count(without, Op::Sin) + 1, "{f}");
         let found = kept(f, Effort::Default);
-        assert!(found.contains("b") && !found.contains("a") && !found.contains("d"), "{found:?}\n{f}");
+        assert!(
+            found.contains("b") && !found.contains("a") && !found.contains("d"),
+            "{found:?}\n{f}"
+        );
     }
-}
-
-#[test]
-fn loops_stack_what_policies_keep() {
-    let text = "func @main(%h: f32[64], %w: f32[64,64]) -> f32[64] {
-  %r = scan %h {carry = 1, length = 16} : f32[64] body(%s: f32[64]) {
-    %n = call %s, %w {func = @cell} : f32[64]
-    yield %n
-  }
-  return %r
-}
-
-func @cell(%s: f32[64], %w: f32[64,64]) -> f32[64] checkpoint(POLICY) {
-  %a = dot_general %w, %s {contract = [1] x [0]} : f32[64]
-  %b = relu %a : f32[64]
-  %c = sin %b : f32[64]
-  return %c
-}
-";
-    let stacked = |text: &str| {
-        let module = module(text);
-        let f = module.funcs.values().next().expect("a function");
-        let g = vjp(&module, f, &[0, 1]).expect("differentiates");
-        let f = prepare(&Module::single(g.clone()), &g).expect("prepares");
-        let all = loop_residuals(&f).expect("loops");
-        let lines = all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
-        let lines = lines.lines().map(str::trim).filter(|l| l.starts_with("stacked"));
-        lines.map(|l| l.split(':').next().unwrap_or_default().to_string()).collect::<Vec<_>>()
-    };
-    let without = stacked(&plain(&text.replace("POLICY", "remat")));
-    assert!(!without.is_empty(), "something is stacked otherwise");
-    assert_eq!(stacked(&text.replace("POLICY", "remat")), Vec::<String>::new());
-    assert_eq!(stacked(&text.replace("POLICY", "names = [\"a\"]")), ["stacked %a"]);
 }
 
 #[test]

@@ -92,7 +92,11 @@ fn stored(plan: &Plan) -> Vec<Plan> {
 
 /// Every point of the frontier gives the bits of the reference engine, within what it says it takes, and
 /// so does what 20 budgets choose.
-pub(super) fn holds(f: &Function, effort: Effort, checked: &mut Checked) -> Result<Arc<PlanFrontier>, String> {
+pub(super) fn holds(
+    f: &Function,
+    effort: Effort,
+    checked: &mut Checked,
+) -> Result<Arc<PlanFrontier>, String> {
     let f = prepare(&Module::single(f.clone()), f).map_err(|d| d.to_string())?;
     let args = inputs(&f, &[Domain::Normal]);
     let expected = run(&Module::single(f.clone()), &f, &args, &mut Silent);

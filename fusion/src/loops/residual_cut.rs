@@ -121,7 +121,8 @@ impl ResidualCut {
                 continue;
             }
             let again = cut.network.vertex();
-            let saved = |v: &Value| matches!(self.policy[*v], Some(ScopeKind::Save | ScopeKind::Named));
+            let saved =
+                |v: &Value| matches!(self.policy[*v], Some(ScopeKind::Save | ScopeKind::Named));
             let times = if results.iter().any(saved) { NEVER } else { operations(f, i) };
             cut.network.arc(cut.source, again, times);
             reads(f, i).into_iter().for_each(|a| cut.needs(again, a));

@@ -58,7 +58,8 @@ pub(crate) fn instances(f: &Function, plan: &Plan) -> Result<Option<Instances>, 
             }
             let kept = |&&i: &&Inst| is_kept(f, i) && !seen.insert(i);
             if let Some(&i) = members.iter().find(kept) {
-                return copying.refuse(i, "a checkpoint region keeps this, and the plan computes it again");
+                return copying
+                    .refuse(i, "a checkpoint region keeps this, and the plan computes it again");
             }
             for &i in members {
                 let waits = awaited[i].filter(|_| f.path(i).is_again());

@@ -70,10 +70,8 @@ impl<'f> FollowedPolicies<'f> {
         for &i in f.body_insts() {
             for a in reads(f, i) {
                 let ValueDef::Inst(made, _) = f.def(a) else { continue };
-                let stays = matches!(
-                    scope[a].innermost(),
-                    Some(ScopeKind::Save | ScopeKind::Named)
-                );
+                let stays =
+                    matches!(scope[a].innermost(), Some(ScopeKind::Save | ScopeKind::Named));
                 if stays && f.inst(made).phase < f.inst(i).phase {
                     kept.insert(made);
                 }

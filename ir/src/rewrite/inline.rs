@@ -73,6 +73,7 @@ pub fn splice(
     let around = b.path().clone();
     let mut inliner = Inliner::new(module, wanted);
     inliner.around.path = around.clone();
+    inliner.spliced = true;
     let results = inliner.splice(callee, args, place, b);
     b.set_path(around);
     results
@@ -101,13 +102,22 @@ struct Inliner<'m> {
     wanted: &'m dyn Fn(&Function) -> bool,
     placed: u32,
     around: InlinedRegion,
+    /// Whether what is copied may be of the function under construction, whose instructions know all regions around them.
+    spliced: bool,
     /// The number of the next region; not known until there is one.
     regions: Option<u32>,
 }
 
 impl<'m> Inliner<'m> {
     fn new(module: &'m Module, wanted: &'m dyn Fn(&Function) -> bool) -> Inliner<'m> {
-        Inliner { module, wanted, placed: 0, around: InlinedRegion::default(), regions: None }
+        Inliner {
+            module,
+            wanted,
+            placed: 0,
+            around: InlinedRegion::default(),
+            spliced: false,
+            regions: None,
+        }
     }
 
     /// A region that neither the function under construction nor the one that is read has.
@@ -134,10 +144,20 @@ impl<'m> Inliner<'m> {
         around
     }
 
+    /// The regions around what is in these regions of the function that is copied.
+    fn within(&self, own: &CheckpointPath) -> CheckpointPath {
+        let around = &self.around.path;
+        match self.spliced && around.contains(own) {
+            true => own.clone(),
+            false => around.then(own.scopes()),
+        }
+    }
+
     /// The regions around the copy of an instruction.
     fn path(&mut self, f: &Function, i: Inst, made: &Function) -> CheckpointPath {
-        let path = self.around.path.then(f.path(i).scopes());
-        let named = |&v: &Value| f.name_of(v).is_some_and(|n| self.around.names.iter().any(|w| w == n));
+        let path = self.within(f.path(i));
+        let named =
+            |&v: &Value| f.name_of(v).is_some_and(|n| self.around.names.iter().any(|w| w == n));
         match f.inst_results(i).iter().any(named) {
             true => {
                 let number = self.fresh(made, f);
@@ -193,8 +213,8 @@ impl<'m> Inliner<'m> {
             return Ok(());
         };
         let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
-        let around = std::mem::take(&mut self.around);
-        self.around = InlinedRegion { path: around.path.then(f.path(i).scopes()), ..around.clone() };
+        let around = self.around.clone();
+        self.around.path = self.within(f.path(i));
         let out = self.splice(callee, &args, (&|| at_inst(f, i), phase), b)?;
         self.around = around;
         for (&v, &old) in out.iter().zip(f.inst_results(i)) {

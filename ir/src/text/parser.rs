@@ -243,8 +243,7 @@ impl<'s, 'a> Parser<'s, 'a> {
         let words = ["custom_jvp", "custom_vjp", "custom_root"];
         let Some(word) = words.into_iter().find(|word| self.at_word(word)) else {
             if self.tok.kind == Tok::Ident && !self.at_word("checkpoint") {
-                let wanted =
-                    "`{`, `custom_jvp(..)`, `custom_vjp(..)`, `custom_root(..)` or `checkpoint(..)`";
+                let wanted = "`{`, `custom_jvp(..)`, `custom_vjp(..)`, `custom_root(..)` or `checkpoint(..)`";
                 return Err(self.unexpected(wanted));
             }
             return Ok(None);
