@@ -316,11 +316,7 @@ impl EqualValues {
         let phase = f.inst(i).phase;
         let in_time = |&v: &Value| match f.def(v) {
             // What a checkpoint region computes again is not kept from before.
-            ValueDef::Inst(first, _)
-                if false && f.path(first).is_again() != f.path(i).is_again() =>
-            {
-                false
-            }
+            ValueDef::Inst(first, _) if f.path(first).is_again() != f.path(i).is_again() => false,
             // What the earlier one reads may be of a later phase, where it has results that this one has not.
             ValueDef::Inst(first, _) if f.inst(first).phase > phase => {
                 reads(f, first).into_iter().all(|a| phase_of(f, a) <= phase)
