@@ -106,7 +106,7 @@ impl<'f> Forward<'f> {
         let f = self.f;
         let op = f.op(i);
         b.set_phase(f.inst(i).phase);
-        b.set_span(f.span(i));
+        b.derive(f, i);
         let active = f.args(i).iter().any(|&a| self.tangents[a].is_some());
         match op.control() {
             Some(Control::Call) if !active => {}
@@ -281,6 +281,7 @@ impl<'f> Forward<'f> {
                     },
                 );
                 b.func_mut().set_span(map, f.span(i));
+                b.func_mut().set_path(map, f.path(i).without_name());
                 (primal, b.func().inst_results(map).to_vec())
             }
             Some(CustomRule::Vjp(..)) => {

@@ -131,7 +131,7 @@ impl Transpose<'_> {
 
     fn inst(&mut self, b: &mut Builder, i: Inst) -> Result<(), Diagnostic> {
         let f = self.f;
-        b.set_span(f.span(i));
+        b.derive(f, i);
         let cts: Vec<Option<Value>> =
             f.inst_results(i).iter().map(|&r| self.cotangent(b, r)).collect();
         if cts.iter().all(Option::is_none) {

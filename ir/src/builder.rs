@@ -1,6 +1,7 @@
 //! Building functions: every instruction is inferred and checked as it is appended.
 
 use crate::attrs::Attrs;
+use crate::checkpoint::CheckpointPath;
 use crate::diag::{At, Diagnostic, Kind, Span};
 use crate::dtype::DType;
 use crate::entity::{Inst, Phase, Region, Value};
@@ -73,6 +74,7 @@ pub struct Builder {
     stack: Vec<Region>,
     phase: Phase,
     span: Option<Span>,
+    path: CheckpointPath,
     error: Option<Diagnostic>,
 }
 
@@ -81,7 +83,8 @@ impl Builder {
     pub fn new(name: impl Into<String>) -> Builder {
         let func = Function::new(name);
         let stack = vec![func.body()];
-        Builder { func, stack, phase: Phase::PRIMAL, span: None, error: None }
+        let path = CheckpointPath::default();
+        Builder { func, stack, phase: Phase::PRIMAL, span: None, path, error: None }
     }
 
     /// The function so far.
@@ -107,6 +110,29 @@ impl Builder {
     /// Source place of the instructions to come.
     pub fn set_span(&mut self, span: Option<Span>) {
         self.span = span;
+    }
+
+    /// Checkpoint regions around the instructions to come.
+    pub fn set_path(&mut self, path: CheckpointPath) {
+        self.path = path;
+    }
+
+    /// Checkpoint regions around the instructions to come.
+    pub fn path(&self) -> &CheckpointPath {
+        &self.path
+    }
+
+    /// The instructions to come stand for one of another function: they have its source place and are in its checkpoint
+    /// regions.
+    pub fn follow(&mut self, f: &Function, i: Inst) {
+        self.span = f.span(i);
+        self.path = f.path(i).clone();
+    }
+
+    /// As [`Builder::follow`], for instructions of the derivative of one: a name that a region keeps is not theirs.
+    pub fn derive(&mut self, f: &Function, i: Inst) {
+        self.follow(f, i);
+        self.path = self.path.without_name();
     }
 
     /// The first error, if any.
@@ -196,6 +222,7 @@ impl Builder {
         let (args, results, phase) = (&values, &results, self.phase);
         let inst = self.func.add_inst(region, NewInst { op, args, attrs, results, regions, phase });
         self.func.set_span(inst, self.span);
+        self.func.set_path(inst, self.path.clone());
         Ok(inst)
     }
 
@@ -273,6 +300,7 @@ impl Builder {
         let args = &args;
         let inst = self.func.add_inst(at, NewInst { op, args, attrs, results, regions, phase });
         self.func.set_span(inst, self.span);
+        self.func.set_path(inst, self.path.clone());
         inst
     }
 

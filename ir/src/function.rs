@@ -1,6 +1,7 @@
 //! Functions: arenas of values, instructions and regions.
 
 use crate::attrs::{Attr, Attrs};
+use crate::checkpoint::{CheckpointPath, CheckpointPolicy};
 use crate::diag::Span;
 use crate::dtype::DType;
 use crate::entity::{AttrsId, Inst, Phase, Region, TypeId, Value};
@@ -116,6 +117,8 @@ pub struct Function {
     pub symbols: Vec<Symbol>,
     /// A custom derivative rule.
     pub rule: Option<CustomRule>,
+    /// What a call of it keeps for the backward pass, if it is a checkpoint region.
+    pub checkpoint: Option<CheckpointPolicy>,
     types: Interner<TypeId, TensorType>,
     attrs: Interner<AttrsId, Attrs>,
     values: PrimaryMap<Value, ValueData>,
@@ -124,6 +127,7 @@ pub struct Function {
     literals: HashMap<(TypeId, Literal), Value>,
     names: SecondaryMap<Value, Option<Box<str>>>,
     spans: SecondaryMap<Inst, Option<Span>>,
+    paths: SecondaryMap<Inst, CheckpointPath>,
     pool: ListPool<Value>,
 }
 
@@ -136,6 +140,7 @@ impl Function {
             name: name.into(),
             symbols: Vec::new(),
             rule: None,
+            checkpoint: None,
             types: Interner::new(),
             attrs: Interner::new(),
             values: PrimaryMap::new(),
@@ -144,6 +149,7 @@ impl Function {
             literals: HashMap::new(),
             names: SecondaryMap::new(),
             spans: SecondaryMap::new(),
+            paths: SecondaryMap::new(),
             pool: ListPool::new(),
         }
     }
@@ -256,6 +262,18 @@ impl Function {
         self.spans[i] = span;
     }
 
+    /// The checkpoint regions around an instruction.
+    pub fn path(&self, i: Inst) -> &CheckpointPath {
+        &self.paths[i]
+    }
+
+    /// Sets the checkpoint regions around an instruction.
+    pub fn set_path(&mut self, i: Inst, path: CheckpointPath) {
+        if self.paths[i] != path {
+            self.paths[i] = path;
+        }
+    }
+
     /// Sets an instruction's phase.
     pub fn set_phase(&mut self, i: Inst, phase: Phase) {
         self.insts[i].phase = phase;
@@ -354,6 +372,16 @@ impl Function {
             None => {}
             Some(CustomRule::Jvp(rule) | CustomRule::Root(rule)) => found.push(rule.clone()),
             Some(CustomRule::Vjp(fwd, bwd)) => found.extend([fwd.clone(), bwd.clone()]),
+        }
+        found
+    }
+
+    /// For each of these names whether an instruction has a result of that name.
+    pub fn computes(&self, names: &[String]) -> Vec<bool> {
+        let mut found = vec![false; names.len()];
+        let results = self.insts.keys().flat_map(|i| self.inst_results(i));
+        for name in results.filter_map(|&v| self.name_of(v)) {
+            names.iter().zip(&mut found).for_each(|(n, found)| *found |= n == name);
         }
         found
     }

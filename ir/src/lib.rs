@@ -8,6 +8,7 @@ pub mod affine;
 pub mod attrs;
 pub mod builder;
 mod captures;
+pub mod checkpoint;
 pub mod control;
 pub mod diag;
 pub mod dtype;
@@ -29,6 +30,7 @@ mod words;
 
 pub use attrs::{Attr, Attrs};
 pub use builder::{Builder, Number, Operand};
+pub use checkpoint::{CheckpointPath, CheckpointPolicy, CheckpointScope, ScopeKind};
 pub use diag::{At, Diagnostic, Kind, Span};
 pub use dtype::{DType, DTypeSet};
 pub use entity::{Func, Inst, Phase, Region, Value};

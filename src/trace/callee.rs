@@ -94,12 +94,16 @@ impl Callee for (&Module, &Function) {
     }
 }
 
-/// Whether a copy of the function's instructions means what the function does: there is no rule that it would lose,
-/// nor a function that it would not find.
+/// Whether a copy of the function's instructions means what the function does: there is no rule or checkpoint region that it
+/// would lose, nor a function that it would not find.
 pub(super) fn is_plain(f: &Function) -> bool {
     let mut calls = false;
-    f.walk(&mut |f, i| calls |= f.op(i) == Op::Call);
-    f.rule.is_none() && !calls
+    let mut regions = f.checkpoint.is_some();
+    f.walk(&mut |f, i| {
+        calls |= f.op(i) == Op::Call;
+        regions |= !f.path(i).is_empty();
+    });
+    f.rule.is_none() && !calls && !regions
 }
 
 /// The extents of a callee's symbols for operands of these types; `None` where the operands do not fit.

@@ -14,6 +14,7 @@
 
 mod activation;
 mod callee;
+mod checkpoint;
 mod control;
 mod root;
 mod tensor;
@@ -113,6 +114,8 @@ struct TraceState {
     callees: Vec<Function>,
     /// The names of the inputs, and what asked for them.
     inputs: BTreeMap<String, &'static Location<'static>>,
+    /// How many checkpoint regions there are.
+    regions: u32,
 }
 
 /// What a traced closure makes inputs and constants from.
@@ -197,6 +200,7 @@ impl Tracer {
             for &i in f.body_insts() {
                 let new = copier.inst(&mut s.b, i);
                 raise(s.b.func_mut(), new, phase);
+                s.enclose(new);
             }
             Some(f.results().iter().map(|&r| copier.get(&mut s.b, r)).collect())
         })
@@ -323,7 +327,7 @@ fn number(other: &Tensor, x: f64) -> Tensor {
 impl TraceState {
     fn new(name: &str) -> TraceState {
         let (callees, inputs) = (Vec::new(), BTreeMap::new());
-        TraceState { b: Builder::new(name), error: None, callees, inputs }
+        TraceState { b: Builder::new(name), error: None, callees, inputs, regions: 0 }
     }
 
     /// Gives an input a name that no other has: whoever looks for an input by name finds one.

@@ -26,7 +26,7 @@ fn options(effort: Effort) -> PlanOptions {
 /// Programs of one function that gave its bits, with what is planned for each and the bytes that it held:
 /// what efforts have in common is not run again.
 #[derive(Default)]
-struct Checked {
+pub(super) struct Checked {
     evaluated: Vec<Program>,
     executed: Vec<(Program, ArenaLayout, u64)>,
 }
@@ -92,7 +92,11 @@ fn stored(plan: &Plan) -> Vec<Plan> {
 
 /// Every point of the frontier gives the bits of the reference engine, within what it says it takes, and
 /// so does what 20 budgets choose.
-fn holds(f: &Function, effort: Effort, checked: &mut Checked) -> Result<Arc<PlanFrontier>, String> {
+pub(super) fn holds(
+    f: &Function,
+    effort: Effort,
+    checked: &mut Checked,
+) -> Result<Arc<PlanFrontier>, String> {
     let f = prepare(&Module::single(f.clone()), f).map_err(|d| d.to_string())?;
     let args = inputs(&f, &[Domain::Normal]);
     let expected = run(&Module::single(f.clone()), &f, &args, &mut Silent);

@@ -39,7 +39,7 @@ impl Forward<'_> {
             self.inst(b, j)?;
         }
         b.set_phase(self.f.inst(owner).phase);
-        b.set_span(self.f.span(owner));
+        b.derive(self.f, owner);
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl Forward<'_> {
                 self.primal.inst(b, j);
             }
             b.set_phase(f.inst(i).phase);
-            b.set_span(f.span(i));
+            b.derive(f, i);
             let mut ends = self.both(b, &f.region(r).results, &[]);
             if r == body {
                 let one = b.literal(&number, Literal::one(DType::I64));
@@ -163,7 +163,7 @@ impl Forward<'_> {
             self.inst(b, j)?;
         }
         b.set_phase(f.inst(i).phase);
-        b.set_span(f.span(i));
+        b.derive(f, i);
         let next = self.both(b, &select(ends), &moving);
         tangents.close_step(b, &next, &[]);
         tangents.open_back(b);

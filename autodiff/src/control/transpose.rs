@@ -55,7 +55,7 @@ impl Transpose<'_> {
         let place: (&dyn Fn() -> _, _) = (&at, self.phase);
         let out = splice(self.module, g, args, &|callee| callee.rule.is_none(), place, b);
         b.set_phase(self.phase);
-        b.set_span(self.f.span(i));
+        b.derive(self.f, i);
         out
     }
 

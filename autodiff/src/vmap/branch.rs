@@ -38,7 +38,7 @@ impl Batch<'_, '_> {
             .iter()
             .map(|&v| if self.is_mapped(v) { self.type_of(v) } else { f.ty(v).clone() })
             .collect();
-        b.set_span(f.span(i));
+        b.follow(f, i);
         let new = branch(b, f.op(i), predicate, &types, &regions);
         let values = b.func().inst_results(new).to_vec();
         for (&old, &v) in results.iter().zip(&values) {
@@ -75,7 +75,7 @@ impl Batch<'_, '_> {
         }
         self.least = before;
         b.set_phase(self.phase(i));
-        b.set_span(f.span(i));
+        b.follow(f, i);
         for (k, &result) in f.inst_results(i).iter().enumerate() {
             let mut ends = Vec::new();
             for &r in regions {
@@ -140,7 +140,7 @@ impl Batch<'_, '_> {
     ) -> Vec<(Value, Value)> {
         let f = self.f;
         b.set_phase(self.phase(i));
-        b.set_span(f.span(i));
+        b.follow(f, i);
         let mut outer = Vec::new();
         for old in read_from_outside(f, region) {
             let new = self.values.get(b, old);

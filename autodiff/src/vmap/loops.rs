@@ -47,7 +47,7 @@ impl Batch<'_, '_> {
             self.inst(b, j)?;
         }
         b.set_phase(self.phase(owner));
-        b.set_span(self.f.span(owner));
+        b.follow(self.f, owner);
         Ok(())
     }
 

@@ -292,7 +292,7 @@ impl<'f> Batch<'f, '_> {
         let f = self.f;
         let body = f.op(i).def().body;
         b.set_phase(self.phase(i));
-        b.set_span(f.span(i));
+        b.follow(f, i);
         if matches!(body, Body::Effect(_)) {
             let m = format!("`{}` is an effect: it cannot be batched", f.op(i));
             return Err(self.error(i, Kind::Effect, m));

@@ -66,7 +66,18 @@ pub(super) fn all(
     ];
     let mut rows = vec![head.map(String::from).to_vec()];
     rows.extend(found.iter().map(|d| cells(f, &names, d)));
-    Ok(columns(&rows))
+    let mut text = columns(&rows);
+    let again = recomputed(f, &names);
+    if !again.is_empty() {
+        text += &format!("computed again for checkpoint regions: {}\n", again.join(", "));
+    }
+    Ok(text)
+}
+
+/// What checkpoint policies have later phases compute again. It crosses no phase.
+fn recomputed(f: &Function, names: &Names) -> Vec<String> {
+    let again = f.body_insts().iter().filter(|&&i| f.path(i).is_again());
+    again.flat_map(|&i| f.inst_results(i)).map(|&v| format!("%{}", names.get(v))).collect()
 }
 
 fn decider<'a>(
@@ -181,6 +192,7 @@ fn lines(f: &Function, names: &Names, decider: &Decider<'_>, d: &Decision) -> Ve
 fn settled_by(names: &Names, bound: Constraint) -> String {
     match bound {
         Constraint::Legality => "  settled by the rules: there is no alternative".into(),
+        Constraint::Checkpoint => "  settled by its checkpoint region, which keeps it".into(),
         Constraint::Exactness { of } => format!(
             "  settled by exactness: %{} is kept as well, and gives this but for rounding",
             names.get(of)
@@ -236,6 +248,7 @@ fn name(choice: &ResidualChoice) -> &'static str {
 fn constraint(bound: Constraint) -> &'static str {
     match bound {
         Constraint::Legality => "legality",
+        Constraint::Checkpoint => "checkpoint",
         Constraint::Exactness { .. } => "exactness",
         Constraint::Budget { .. } => "budget",
         Constraint::Time => "time",

@@ -53,3 +53,31 @@ fn every_value_is_listed() {
     let one = d.good("plan f.ir --grad --wrt x --fp strict --explain %0 --json");
     assert_eq!(serde_json::from_str::<Value>(&one).unwrap(), *mask);
 }
+
+#[test]
+fn policies_of_checkpoint_regions_are_told() {
+    let d = Folder::new();
+    let text = "func @main(%x: f32[64,64], %w: f32[64,64]) -> f32[] {
+  %y = call %x, %w {func = @r} : f32[64,64]
+  %s = reduce_sum %y {axes = [0, 1]} : f32[]
+  return %s
+}
+
+func @r(%x: f32[64,64], %w: f32[64,64]) -> f32[64,64] checkpoint(names = [\"h\"]) {
+  %a = dot_general %x, %w {contract = [1] x [0]} : f32[64,64]
+  %h = sin %a : f32[64,64]
+  %b = dot_general %h, %w {contract = [1] x [0]} : f32[64,64]
+  %c = sin %b : f32[64,64]
+  return %c
+}
+";
+    d.file("f.ir", text);
+    let text = d.good("plan f.ir --grad --fp strict --decisions");
+    let row = text.lines().find(|line| line.starts_with("%h ")).expect("a row");
+    assert!(row.contains(" save ") && row.ends_with("checkpoint"), "{text}");
+    let last = text.lines().last().expect("a line");
+    assert!(last.starts_with("computed again for checkpoint regions: %"), "{text}");
+    assert!(last.contains("%b_1") && !last.contains("%h_1"), "{text}");
+    let text = d.good("plan f.ir --grad --fp strict --explain %h");
+    assert!(text.contains("settled by its checkpoint region, which keeps it"), "{text}");
+}

@@ -3,6 +3,7 @@
 use super::axes::{LoopAxes, TensorAxes};
 pub(crate) use super::class::InstClass;
 use super::index_columns::{IndexColumn, columns};
+use super::recomputation::{awaited, is_kept};
 use super::shifts::Shifts;
 use super::weight::weight;
 use crate::plan::blocks::{is_control, whole};
@@ -40,6 +41,8 @@ pub(crate) struct Facts<'f> {
     pub(crate) bound: SecondaryMap<Value, bool>,
     /// Whether a loop or a branch reads or writes a value.
     stack: SecondaryMap<Value, bool>,
+    /// What an instruction that computes again waits for.
+    pub(crate) after: SecondaryMap<Inst, Option<Value>>,
     pub(crate) class: SecondaryMap<Inst, InstClass>,
     /// Whether a view is a matter of axes alone.
     aligned: SecondaryMap<Inst, bool>,
@@ -64,6 +67,7 @@ impl<'f> Facts<'f> {
             forced: SecondaryMap::with_capacity(f.value_count()),
             bound: SecondaryMap::new(),
             stack: SecondaryMap::new(),
+            after: SecondaryMap::new(),
             class: SecondaryMap::with_capacity(f.inst_count()),
             aligned: SecondaryMap::with_capacity(f.inst_count()),
             weight: SecondaryMap::with_capacity(f.inst_count()),
@@ -74,6 +78,7 @@ impl<'f> Facts<'f> {
         facts.shapes()?;
         facts.record()?;
         facts.align();
+        facts.after = awaited(f);
         for &v in f.results() {
             facts.forced[v] = true;
         }
@@ -174,6 +179,9 @@ impl<'f> Facts<'f> {
     /// Marks operands that must be in buffers.
     fn demands(&mut self, i: Inst) {
         let f = self.f;
+        if is_kept(f, i) {
+            f.inst_results(i).iter().for_each(|&v| self.forced[v] = true);
+        }
         match f.op(i).def().body {
             Body::Indirect(Indirect::Scatter(_)) => {
                 for (k, &v) in f.args(i).iter().enumerate() {

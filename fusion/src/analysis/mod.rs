@@ -9,6 +9,7 @@ pub(crate) mod inlinable;
 pub(crate) mod leaves;
 pub(crate) mod min_cut;
 pub(crate) mod phases;
+pub(crate) mod recomputation;
 pub(crate) mod shifts;
 pub(crate) mod value_range;
 pub(crate) mod weight;

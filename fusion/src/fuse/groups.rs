@@ -4,7 +4,7 @@ use super::part::{Part, PartContext, PartId};
 use crate::analysis::axes::TensorAxes;
 use crate::analysis::class::{InstClass, PartKind};
 use crate::analysis::facts::Facts;
-use crate::analysis::leaves::leaves;
+use crate::analysis::leaves::{leaves, order};
 use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
 use adfuse_ir::{Inst, Value};
@@ -20,6 +20,8 @@ pub(crate) struct Groups {
     pub(crate) place: SecondaryMap<Value, Option<TensorAxes>>,
     /// Parts that read a value from its buffer.
     readers: SecondaryMap<Value, SmallVec<[PartId; 4]>>,
+    /// Parts that run no sooner than the part that computes a value, which they may not read.
+    pub(crate) waiting: SecondaryMap<Value, SmallVec<[PartId; 1]>>,
     /// How far the function has been taken, and how far when a part got its last member.
     now: u32,
     pub(crate) last: SecondaryMap<PartId, u32>,
@@ -48,6 +50,7 @@ impl Groups {
             home: SecondaryMap::with_capacity(n),
             place: SecondaryMap::with_capacity(n),
             readers: SecondaryMap::with_capacity(n),
+            waiting: SecondaryMap::new(),
             now: 0,
             last: SecondaryMap::new(),
             since: SecondaryMap::new(),
@@ -85,6 +88,9 @@ impl Groups {
         p: PartId,
     ) -> Result<(), Refusal> {
         let home = &self.home;
+        if let Some(v) = order(facts, i).into_iter().find(|&v| home[v].is_some_and(|h| h > p)) {
+            return Err(Refusal::Order(v));
+        }
         let inside = |v: Value| match home[v] {
             Some(h) if h > p => Err(Refusal::Order(v)),
             h => Ok(h == Some(p)),
@@ -100,6 +106,9 @@ impl Groups {
         results.iter().for_each(|&v| self.home[v] = Some(p));
         self.place[results[0]] = Some(place);
         self.last[p] = self.now;
+        for v in order(facts, i) {
+            self.waiting[v].push(p);
+        }
         for leaf in leaves(facts, i) {
             if self.home[leaf] != Some(p) && self.readers[leaf].last() != Some(&p) {
                 self.readers[leaf].push(p);
@@ -111,7 +120,8 @@ impl Groups {
     /// later ones that read what it reads.
     fn candidates(&self, facts: &Facts<'_>, i: Inst) -> SmallVec<[PartId; 4]> {
         let leaves = leaves(facts, i);
-        let last = leaves.iter().filter_map(|&v| self.home[v]).max();
+        let waits = order(facts, i);
+        let last = leaves.iter().chain(&waits).filter_map(|&v| self.home[v]).max();
         let mut found: SmallVec<[PartId; 4]> = SmallVec::new();
         for &v in &leaves {
             let later = self.readers[v].iter().rev().take(MOST_TRIED);

@@ -4,7 +4,7 @@ use super::groups::Groups;
 use super::part::PartId;
 use crate::analysis::class::PartKind;
 use crate::analysis::facts::Facts;
-use crate::analysis::leaves::leaves;
+use crate::analysis::leaves::{leaves, order};
 use adfuse_ir::Value;
 use adfuse_ir::attrs::Ints;
 use cranelift_entity::{EntityRef, SecondaryMap};
@@ -91,7 +91,7 @@ fn together(
     let needs = |q: PartId| {
         let members = groups.parts[q].members.iter();
         members
-            .flat_map(|&i| leaves(facts, i))
+            .flat_map(|&i| leaves(facts, i).into_iter().chain(order(facts, i)))
             .filter_map(|v| groups.home[v])
             .filter(move |&h| h != q)
     };
@@ -102,7 +102,8 @@ fn together(
     let to = position[p];
     let early = |&q: &PartId| {
         let made = groups.parts[q].members.iter().map(|&i| facts.f.inst_results(i)[0]);
-        made.into_iter().all(|v| groups.readers(v).iter().all(|&r| position[r] > to))
+        let waits = |v| groups.readers(v).iter().chain(&groups.waiting[v]);
+        made.into_iter().all(|v| waits(v).all(|&r| r == q || position[r] > to))
     };
     (bundle.iter().all(early) && needs(p).all(|h| !bundle.contains(&h))).then_some(to)
 }

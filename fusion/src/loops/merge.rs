@@ -51,6 +51,7 @@ pub(super) fn rebuilt(f: &Function, each: Each<'_>) -> Result<Function, Diagnost
     let mut b = Builder::new(f.name.clone());
     b.func_mut().symbols = f.symbols.clone();
     b.func_mut().rule = f.rule.clone();
+    b.func_mut().checkpoint = f.checkpoint.clone();
     let mut copier = Copier::new(f);
     copier.params(&mut b);
     for &i in f.body_insts() {
@@ -126,7 +127,7 @@ fn tidy(
     let scan = uniform_elements(b.func(), scan)?;
     let mut once = refined(b.func(), &scan)?;
     once.scan = hoist_invariants(once.scan, b)?;
-    b.set_span(from.span(i));
+    b.follow(from, i);
     let placed = once.scan.place(b);
     let results = once.outcomes(b, &placed);
     stand_for(copier, b, from, from.inst_results(i), &results);
@@ -159,7 +160,7 @@ impl LoopPair {
         }
         let from = copier.from();
         let merged = self.merged.mapped(&mut |v| copier.get(b, v));
-        b.set_span(from.span(i));
+        b.follow(from, i);
         let placed = merged.scan.place(b);
         let all = merged.outcomes(b, &placed);
         let (carries, stacks) = all.split_at(self.carries[0] + self.carries[1]);
@@ -186,7 +187,9 @@ fn mergeable(f: &Function, region: Region) -> Result<Option<LoopPair>, Diagnosti
             let pair = (insts[*start], i);
             // What one of them reads may be of a later phase than the other.
             let phase = other.place_phase(f).max(own.place_phase(f));
-            if !may_share(other, &own) || phase > other.phase.min(own.phase) {
+            // What a checkpoint region computes again is not kept from before.
+            let again = f.path(pair.0).is_again() != f.path(i).is_again();
+            if again || !may_share(other, &own) || phase > other.phase.min(own.phase) {
                 continue;
             }
             let Some(between) = independent(f, &insts[*start..at], i) else { continue };

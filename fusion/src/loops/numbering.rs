@@ -315,6 +315,8 @@ impl EqualValues {
             f.inst_results(i).iter().map(known).collect::<Option<_>>()?;
         let phase = f.inst(i).phase;
         let in_time = |&v: &Value| match f.def(v) {
+            // What a checkpoint region computes again is not kept from before.
+            ValueDef::Inst(first, _) if f.path(first).is_again() != f.path(i).is_again() => false,
             // What the earlier one reads may be of a later phase, where it has results that this one has not.
             ValueDef::Inst(first, _) if f.inst(first).phase > phase => {
                 reads(f, first).into_iter().all(|a| phase_of(f, a) <= phase)
@@ -347,6 +349,8 @@ impl EqualValues {
                     if let ValueDef::Inst(first, _) = f.def(v) {
                         // The operands are the same, so what the later one may read the earlier may too.
                         lower_phase(f, first, i);
+                        let path = f.path(first).common(f.path(i));
+                        f.set_path(first, path);
                     }
                 }
                 continue;

@@ -10,16 +10,20 @@
 //! operations. [`OPERATIONS_A_BYTE`] operations cost as much as a byte of a stack. So an elementwise value is computed
 //! again where that saves a stack, a function such as `tanh` among them; a contraction over more than a few dozen
 //! elements, or an op whose cost is not known, is not.
+//!
+//! A value that a checkpoint region of the step computes again is stacked only if it cannot be computed again, or leaves
+//! the region. One that a region keeps is stacked if it is read, never computed again.
 
 use super::adjoint_body::AdjointBody;
 use super::numbering::reads;
 use super::trips::known_trips;
 use crate::analysis::min_cut::{Network, UNBOUNDED};
+use crate::analysis::recomputation::scopes;
 use crate::analysis::weight::weight;
 use crate::plan::loop_choice::StackGoal;
 use adfuse_ir::control::{Follow, reach};
 use adfuse_ir::op::{Body, Control};
-use adfuse_ir::{DType, Function, Inst, Region, TensorType, Value};
+use adfuse_ir::{DType, Function, Inst, Region, ScopeKind, TensorType, Value};
 use cranelift_entity::{EntitySet, SecondaryMap};
 use smallvec::SmallVec;
 
@@ -48,6 +52,8 @@ pub(super) struct ResidualCut {
     pub(super) read: Vec<Value>,
     /// What is stacked, in the same order.
     pub(super) stacked: Vec<Value>,
+    /// What checkpoint policies say of values that are not stacked, or are.
+    policy: SecondaryMap<Value, Option<ScopeKind>>,
     /// Places of the carries whose next values are handed back from the step after; these carries are stacked.
     pub(super) returned: Vec<usize>,
 }
@@ -80,7 +86,11 @@ impl ResidualCut {
         let ends = adjoint.step_ends()[adjoint.counts.carry..].iter();
         results.extend(ends.chain(adjoint.back_stacks()).copied().filter(|v| fixed(v)));
         let (stacked, returned) = (Vec::new(), Vec::new());
-        let mut cut = ResidualCut { goal, way_back, varying, results, read, stacked, returned };
+        let mut policy = SecondaryMap::new();
+        let scopes = scopes(f);
+        all.iter().for_each(|&v| policy[v] = scopes[v].innermost());
+        let mut cut =
+            ResidualCut { goal, way_back, varying, results, read, stacked, policy, returned };
         let (mut stacked, mut price) = cut.cheapest(adjoint);
         for (k, &next) in adjoint.next().iter().enumerate() {
             if !cut.may_return(adjoint, next) {
@@ -120,7 +130,10 @@ impl ResidualCut {
                 continue;
             }
             let again = cut.network.vertex();
-            cut.network.arc(cut.source, again, operations(f, i));
+            let saved =
+                |v: &Value| matches!(self.policy[*v], Some(ScopeKind::Save | ScopeKind::Named));
+            let times = if results.iter().any(saved) { NEVER } else { operations(f, i) };
+            cut.network.arc(cut.source, again, times);
             reads(f, i).into_iter().for_each(|a| cut.needs(again, a));
             for &v in results {
                 match self.returned.iter().find(|&&k| adjoint.next()[k] == v) {
@@ -143,6 +156,9 @@ impl ResidualCut {
 
     /// Operations that take as long as stacking a value and reading it.
     fn price(&self, f: &Function, v: Value) -> u128 {
+        if self.policy[v] == Some(ScopeKind::Remat) {
+            return NEVER / 2;
+        }
         let results = self.results.contains(v);
         let a_byte = match self.goal {
             _ if results => OPERATIONS_A_BYTE_READ,

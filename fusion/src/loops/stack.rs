@@ -67,6 +67,7 @@ fn needed(
     let mut b = Builder::new(f.name.clone());
     b.func_mut().symbols = f.symbols.clone();
     b.func_mut().rule = f.rule.clone();
+    b.func_mut().checkpoint = f.checkpoint.clone();
     let mut copier = Copier::new(f);
     copier.params(&mut b);
     for &i in f.body_insts() {
@@ -98,9 +99,12 @@ fn replace(
     let Some((original, goal)) = chosen[i] else { return Ok(()) };
     let Some(adjoint) = AdjointBody::of(b.func(), new)? else { return Ok(()) };
     take_back(b, new);
-    let cut = ResidualCut::of(&adjoint, &stacked_elsewhere(&adjoint, b)?, goal);
+    // What a checkpoint region computes again shares nothing with the loop that was differentiated.
+    let again = from.path(i).is_again();
+    let elsewhere = if again { EntitySet::new() } else { stacked_elsewhere(&adjoint, b)? };
+    let cut = ResidualCut::of(&adjoint, &elsewhere, goal);
     found.push(LoopResiduals::of(original, &adjoint, &cut));
-    b.set_span(from.span(i));
+    b.follow(from, i);
     let results = two_scans(&adjoint, &cut, b)?;
     stand_for(copier, b, from, from.inst_results(i), &results);
     Ok(())

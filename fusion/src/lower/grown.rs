@@ -3,9 +3,9 @@
 use crate::analysis::axes::TensorAxes;
 use crate::analysis::class::{InstClass, PartKind};
 use crate::analysis::facts::Facts;
-use crate::analysis::leaves::leaves;
+use crate::analysis::leaves::{leaves, order};
 use crate::fuse::part::{Part, PartContext};
-use crate::lower::instances::NOT_ALSO;
+use crate::lower::instances::{NOT_ALSO, TOO_EARLY};
 use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
 use crate::plan::{Group, Plan};
@@ -109,6 +109,10 @@ impl Grown {
                     _ => return refuse(i, "it reads what a later group computes".into()),
                 }
             }
+            let late = |v: &Value| self.home[*v].is_none_or(|(g, _)| g > here.0);
+            if order(facts, i).iter().any(|v| is_computed(facts, *v) && late(v)) {
+                return refuse(i, TOO_EARLY.into());
+            }
             let cx = PartContext { facts, device, place: &self.place };
             let place = match &mut part {
                 None => {
@@ -133,6 +137,11 @@ impl Grown {
             Diagnostic::new(in_function(f), Kind::Usage, "a group of the plan is empty")
         })
     }
+}
+
+/// Whether groups compute a value.
+fn is_computed(facts: &Facts<'_>, v: Value) -> bool {
+    matches!(facts.f.def(v), ValueDef::Inst(j, _) if facts.class[j] != InstClass::Constant)
 }
 
 /// Checks that only contractions are several parts of a group.

@@ -8,6 +8,7 @@
 //! in which every instance is an instruction, in the order of the plan, and a plan of that function without
 //! repetitions.
 
+use crate::analysis::recomputation::{awaited, is_kept};
 use crate::plan::{Group, Plan};
 use adfuse_ir::control::reads;
 use adfuse_ir::op::Body;
@@ -46,6 +47,7 @@ pub(crate) fn instances(f: &Function, plan: &Plan) -> Result<Option<Instances>, 
         return Ok(None);
     }
     let mut copying = Copying::new(f, plan);
+    let (mut seen, awaited) = (EntitySet::new(), awaited(f));
     let mut groups = Vec::new();
     for group in &plan.groups {
         let mut parts = Vec::new();
@@ -54,6 +56,17 @@ pub(crate) fn instances(f: &Function, plan: &Plan) -> Result<Option<Instances>, 
             if let Some(&i) = members.iter().find(|&&i| !once.insert(i)) {
                 return copying.refuse(i, "a group of the plan computes this twice");
             }
+            let kept = |&&i: &&Inst| is_kept(f, i) && !seen.insert(i);
+            if let Some(&i) = members.iter().find(kept) {
+                return copying
+                    .refuse(i, "a checkpoint region keeps this, and the plan computes it again");
+            }
+            for &i in members {
+                let waits = awaited[i].filter(|_| f.path(i).is_again());
+                if waits.is_some_and(|v| !copying.is_ready(v, members)) {
+                    return copying.refuse(i, TOO_EARLY);
+                }
+            }
             let copied = members.iter().map(|&i| copying.member(i));
             parts.push(copied.collect::<Result<_, _>>()?);
         }
@@ -61,6 +74,9 @@ pub(crate) fn instances(f: &Function, plan: &Plan) -> Result<Option<Instances>, 
     }
     copying.finish(plan, groups).map(Some)
 }
+
+/// What is wrong with a recomputation that runs before what it waits for.
+pub(crate) const TOO_EARLY: &str = "it computes again what is only needed after a later group";
 
 struct Copying<'f> {
     f: &'f Function,
@@ -144,6 +160,21 @@ impl<'f> Copying<'f> {
             self.ready(a, i)?;
         }
         Ok(self.copy(i))
+    }
+
+    /// Whether a value is there: it is given, or has been computed, or these instructions
+    /// compute it, or it is written out in terms of such values.
+    fn is_ready(&self, v: Value, members: &[Inst]) -> bool {
+        let mut open = vec![v];
+        while let Some(v) = open.pop() {
+            let ValueDef::Inst(i, _) = self.f.def(v) else { continue };
+            match self.inline.contains(i) {
+                true => open.extend(self.f.args(i)),
+                false if self.copier.find(v).is_none() && !members.contains(&i) => return false,
+                false => {}
+            }
+        }
+        true
     }
 
     /// Sees to it that a value has an instance that is up to date.

@@ -1,6 +1,7 @@
 //! The passes before planning: calls are inlined, exact rewrites apply, and instructions get the forms that plans have
 //! kernels for.
 
+pub(crate) mod checkpoint;
 pub(crate) mod concat_tree;
 pub(crate) mod lossy;
 pub(crate) mod regions;
@@ -10,6 +11,7 @@ pub(crate) mod unroll_windows;
 
 use adfuse_ir::rewrite::{Exactness, RuleTable, cse, dce, inline, simplify};
 use adfuse_ir::{Diagnostic, Function, Module};
+use checkpoint::policies_followed;
 use concat_tree::concatenations_as_trees;
 use regions::regions_prepared;
 use scatter_to_select::scatters_to_choices;
@@ -25,6 +27,9 @@ pub struct Prepass {
     /// The function that it makes of a function of a module; after the first, nothing is called any more.
     pub run: fn(&Module, Function) -> Result<Function, Diagnostic>,
 }
+
+/// The name of the pass that follows checkpoint policies.
+const CHECKPOINT: &str = "checkpoint";
 
 /// The passes of [`prepare`], in their order.
 pub const PREPASSES: &[Prepass] = &[
@@ -61,7 +66,7 @@ pub const PREPASSES: &[Prepass] = &[
     Prepass {
         name: "regions",
         about: "regions of loops and branches take these passes too",
-        run: |module, f| regions_prepared(f, &|region| prepare(module, region)),
+        run: |module, f| regions_prepared(f, &|region| prepare_region(module, region)),
     },
     Prepass {
         name: "cse",
@@ -78,6 +83,11 @@ pub const PREPASSES: &[Prepass] = &[
             dce(&mut f);
             Ok(f)
         },
+    },
+    Prepass {
+        name: CHECKPOINT,
+        about: "later phases compute again what checkpoint regions do not keep",
+        run: |_, f| policies_followed(f),
     },
 ];
 
@@ -96,4 +106,11 @@ pub const RULE_TABLES: &[&RuleTable] = &[
 /// If calls expand beyond [`MAX_INLINED`](adfuse_ir::rewrite::MAX_INLINED) instructions.
 pub fn prepare(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
     PREPASSES.iter().try_fold(f.clone(), |f, pass| (pass.run)(module, f))
+}
+
+/// As [`prepare`], of a region of a loop or a branch. Policies of checkpoint regions in it are left to what decides what
+/// steps leave to each other ([`crate::loops`]).
+fn prepare_region(module: &Module, f: &Function) -> Result<Function, Diagnostic> {
+    let mut passes = PREPASSES.iter().filter(|pass| pass.name != CHECKPOINT);
+    passes.try_fold(f.clone(), |f, pass| (pass.run)(module, f))
 }

@@ -22,6 +22,7 @@ pub(super) fn regions_prepared(
     let mut b = Builder::new(f.name.clone());
     b.func_mut().symbols = f.symbols.clone();
     b.func_mut().rule = f.rule.clone();
+    b.func_mut().checkpoint = f.checkpoint.clone();
     let mut copier = Copier::new(&f);
     copier.params(&mut b);
     for &i in f.body_insts() {
@@ -52,7 +53,7 @@ fn control(
     let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
     let types: Vec<TensorType> = f.inst_results(i).iter().map(|&v| f.ty(v).clone()).collect();
     b.set_phase(f.inst(i).phase);
-    b.set_span(f.span(i));
+    b.follow(f, i);
     let new = b.place(f.op(i), &args, f.attrs(i).clone(), &types, &regions);
     for (k, &old) in f.inst_results(i).iter().enumerate() {
         let v = b.func().inst_results(new)[k];

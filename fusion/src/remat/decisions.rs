@@ -6,6 +6,7 @@
 use super::alternatives;
 use super::crossing::{Crossing, Reading, ValueSource, is_constant, phase_of};
 use crate::analysis::facts::Facts;
+use crate::analysis::recomputation::is_kept;
 use crate::analysis::value_range::ValueRanges;
 use crate::fuse::greedy::narrow;
 use crate::lower::steps::steps_of;
@@ -94,6 +95,8 @@ pub enum Alternative {
 pub enum Constraint {
     /// There is no alternative.
     Legality,
+    /// The value is in a checkpoint region that keeps it.
+    Checkpoint,
     /// The value need not be kept beside another that is, if what it is made of need not be exact.
     Exactness {
         /// The other value.
@@ -389,6 +392,9 @@ impl<'a> Decider<'a> {
 
     /// What settles a decision.
     fn bound(&self, v: Value, choice: &ResidualChoice, other: &Alternative) -> Constraint {
+        if matches!(self.f.def(v), ValueDef::Inst(i, _) if is_kept(self.f, i)) {
+            return Constraint::Checkpoint;
+        }
         let d = match other {
             Alternative::None(_) => return Constraint::Legality,
             Alternative::Keep(d) | Alternative::Remat(d) => d,

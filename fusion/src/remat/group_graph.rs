@@ -4,6 +4,7 @@ use super::schedule::cost_graph::{CostGraph, GraphError, MOST, OpId, Operation};
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
+use crate::analysis::recomputation::is_kept;
 use crate::cost::cost;
 use crate::lower::steps::steps_of;
 use crate::memory::residuals::{bytes, storage};
@@ -110,6 +111,8 @@ impl GroupGraph {
                 let time = ((time * part * PICOSECONDS).ceil().max(1.0) as u64).min(longest);
                 let op = Operation::new(names.get(v), time, size(v)).reads(&inputs).phase(latest);
                 let op = if left.results.contains(v) { op.output() } else { op };
+                let kept = made_by(f, v).is_some_and(|i| is_kept(f, i));
+                let op = if kept { op.once() } else { op };
                 let op = found.graph.push(op)?;
                 op_of[v] = Some(op);
                 found.of[op] = Some((g, v));
@@ -141,7 +144,7 @@ pub(crate) fn left(facts: &Facts<'_>, plan: &Plan) -> GroupOutputs {
             for &i in part {
                 for &v in f.inst_results(i) {
                     home[v] = Some((g, k));
-                    if left.results.contains(v) {
+                    if left.results.contains(v) || is_kept(f, i) {
                         left.kept.insert(v);
                     }
                 }

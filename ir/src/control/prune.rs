@@ -23,6 +23,7 @@ pub fn prune(f: &Function) -> Result<Function, Diagnostic> {
     let mut b = Builder::new(f.name.clone());
     b.func_mut().symbols = f.symbols.clone();
     b.func_mut().rule = f.rule.clone();
+    b.func_mut().checkpoint = f.checkpoint.clone();
     let mut copier = Copier::new(f);
     copier.params(&mut b);
     for &i in f.body_insts() {
@@ -62,7 +63,7 @@ impl Liveness<'_> {
             return;
         };
         b.set_phase(f.inst(i).phase);
-        b.set_span(f.span(i));
+        b.follow(f, i);
         let (new, kept) = match control {
             Control::Call => return,
             Control::Branch => self.copy_branch(copier, b, i),
@@ -81,7 +82,7 @@ impl Liveness<'_> {
             self.copy(copier, b, i);
         }
         b.set_phase(self.f.inst(owner).phase);
-        b.set_span(self.f.span(owner));
+        b.follow(self.f, owner);
     }
 
     fn copy_branch(&self, copier: &mut Copier<'_>, b: &mut Builder, i: Inst) -> (Inst, Vec<usize>) {

@@ -102,7 +102,7 @@ impl<'f> Copier<'f> {
         self.set(old, new);
     }
 
-    /// Copies one instruction with its regions, phase, span and names.
+    /// Copies one instruction with its regions, phase, span, checkpoint regions and names.
     pub fn inst(&mut self, b: &mut Builder, i: Inst) -> Inst {
         let copied = self.inst_with(b, i, &mut |copier, b, i| {
             copier.inst(b, i);
@@ -161,6 +161,7 @@ impl<'f> Copier<'f> {
             },
         );
         b.func_mut().set_span(new, from.span(i));
+        b.func_mut().set_path(new, from.path(i).clone());
         for (k, &old) in from.inst_results(i).iter().enumerate() {
             let v = b.func().inst_results(new)[k];
             b.func_mut().set_name(v, from.name_of(old));

@@ -8,10 +8,11 @@ use cranelift_entity::packed_option::PackedOption;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-type Key = (Op, AttrsId, SmallVec<[Value; 3]>, SmallVec<[TypeId; 1]>);
+/// What is computed again for a checkpoint region equals only what is so, too.
+type Key = (Op, AttrsId, SmallVec<[Value; 3]>, SmallVec<[TypeId; 1]>, bool);
 
 /// Replaces every pure instruction by an equal earlier one. The
-/// instruction that stays has the lower of both phases.
+/// instruction that stays has the lower of both phases and the checkpoint regions around both.
 pub fn cse(f: &mut Function) {
     let mut pass = Cse { table: HashMap::new(), replaced: SecondaryMap::new() };
     pass.region(f, f.body());
@@ -43,12 +44,15 @@ impl Cse {
                 continue;
             }
             let types = f.inst_results(i).iter().map(|&v| f.type_id(v)).collect();
-            let key = (f.op(i), f.inst(i).attrs, f.args(i).iter().copied().collect(), types);
+            let (attrs, args) = (f.inst(i).attrs, f.args(i).iter().copied().collect());
+            let key = (f.op(i), attrs, args, types, f.path(i).is_again());
             match self.table.get(&key) {
                 Some(&earlier) => {
                     // The operands are the same, so what the later one may read the earlier may too.
                     let phase = f.inst(earlier).phase.min(f.inst(i).phase);
                     f.set_phase(earlier, phase);
+                    let path = f.path(earlier).common(f.path(i));
+                    f.set_path(earlier, path);
                     for k in 0..f.inst_results(i).len() {
                         let (old, new) = (f.inst_results(i)[k], f.inst_results(earlier)[k]);
                         self.replaced[old] = new.into();

@@ -1,7 +1,9 @@
 //! Inlining: calls are replaced by copies of their callees, to any depth, and ops that are short for others by those.
+//! The instructions of a callee with a checkpoint policy become a checkpoint region.
 
 use super::{Copier, Each};
 use crate::builder::Builder;
+use crate::checkpoint::{CheckpointPath, CheckpointPolicy, CheckpointScope, ScopeKind};
 use crate::diag::{At, Diagnostic, Kind};
 use crate::entity::{Inst, Phase, Value};
 use crate::function::Function;
@@ -15,7 +17,7 @@ use crate::verify::{at_inst, bind, substitute};
 pub const MAX_INLINED: u32 = 1_000_000;
 
 /// The function with every call for which `wanted` holds replaced by the callee's instructions, and with every op
-/// that is short for others written out.
+/// that is short for others written out. A function that has a checkpoint policy itself becomes one region.
 ///
 /// Takes a verified module: callees exist, fit, and do not recurse.
 ///
@@ -32,7 +34,8 @@ pub fn inline(
     b.func_mut().rule = f.rule.clone();
     let mut copier = Copier::new(f);
     copier.params(&mut b);
-    let mut inliner = Inliner { module, wanted, placed: 0 };
+    let mut inliner = Inliner::new(module, wanted);
+    inliner.enter(f, f);
     inliner.body(f, &mut copier, &mut b, Phase::PRIMAL)?;
     let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
     b.set_results(&results);
@@ -67,16 +70,102 @@ pub fn splice(
     place: (&dyn Fn() -> At, Phase),
     b: &mut Builder,
 ) -> Result<Vec<Value>, Diagnostic> {
-    Inliner { module, wanted, placed: 0 }.splice(callee, args, place, b)
+    let around = b.path().clone();
+    let mut inliner = Inliner::new(module, wanted);
+    inliner.around.path = around.clone();
+    inliner.spliced = true;
+    let results = inliner.splice(callee, args, place, b);
+    b.set_path(around);
+    results
+}
+
+/// The checkpoint regions around what is inlined.
+#[derive(Clone, Default)]
+struct InlinedRegion {
+    path: CheckpointPath,
+    /// The values that the innermost of them keeps by name.
+    names: Vec<String>,
+}
+
+/// The first number that no region of a function has.
+fn next_region(f: &Function) -> u32 {
+    let mut next = 0;
+    f.walk(&mut |f, i| {
+        let numbers = f.path(i).scopes().iter().map(|s| s.number.saturating_add(1));
+        next = numbers.fold(next, u32::max);
+    });
+    next
 }
 
 struct Inliner<'m> {
     module: &'m Module,
     wanted: &'m dyn Fn(&Function) -> bool,
     placed: u32,
+    around: InlinedRegion,
+    /// Whether what is copied may be of the function under construction, whose instructions know all regions around them.
+    spliced: bool,
+    /// The number of the next region; not known until there is one.
+    regions: Option<u32>,
 }
 
-impl Inliner<'_> {
+impl<'m> Inliner<'m> {
+    fn new(module: &'m Module, wanted: &'m dyn Fn(&Function) -> bool) -> Inliner<'m> {
+        Inliner {
+            module,
+            wanted,
+            placed: 0,
+            around: InlinedRegion::default(),
+            spliced: false,
+            regions: None,
+        }
+    }
+
+    /// A region that neither the function under construction nor the one that is read has.
+    fn fresh(&mut self, made: &Function, read: &Function) -> u32 {
+        let next = self.regions.unwrap_or_else(|| next_region(made).max(next_region(read)));
+        self.regions = Some(next + 1);
+        next
+    }
+
+    /// Goes into a function. What was around it comes back.
+    fn enter(&mut self, f: &Function, made: &Function) -> InlinedRegion {
+        let around = self.around.clone();
+        let Some(policy) = &f.checkpoint else { return around };
+        let kind = match policy {
+            CheckpointPolicy::Save => ScopeKind::Save,
+            CheckpointPolicy::Remat | CheckpointPolicy::Names(_) => ScopeKind::Remat,
+        };
+        let scope = CheckpointScope { kind, number: self.fresh(made, f) };
+        self.around.path = self.around.path.then(&[scope]);
+        self.around.names = match policy {
+            CheckpointPolicy::Names(names) => names.clone(),
+            _ => Vec::new(),
+        };
+        around
+    }
+
+    /// The regions around what is in these regions of the function that is copied.
+    fn within(&self, own: &CheckpointPath) -> CheckpointPath {
+        let around = &self.around.path;
+        match self.spliced && around.contains(own) {
+            true => own.clone(),
+            false => around.then(own.scopes()),
+        }
+    }
+
+    /// The regions around the copy of an instruction.
+    fn path(&mut self, f: &Function, i: Inst, made: &Function) -> CheckpointPath {
+        let path = self.within(f.path(i));
+        let named =
+            |&v: &Value| f.name_of(v).is_some_and(|n| self.around.names.iter().any(|w| w == n));
+        match f.inst_results(i).iter().any(named) {
+            true => {
+                let number = self.fresh(made, f);
+                path.then(&[CheckpointScope { kind: ScopeKind::Named, number }])
+            }
+            false => path,
+        }
+    }
     fn body(
         &mut self,
         f: &Function,
@@ -108,6 +197,8 @@ impl Inliner<'_> {
         let phase = phase.max(f.inst(i).phase);
         if let Body::Composed(compose) = f.op(i).def().body {
             b.set_phase(phase);
+            let path = self.path(f, i, b.func());
+            b.set_path(path);
             compose_at(f, copier, b, i, compose);
             return Ok(());
         }
@@ -117,10 +208,15 @@ impl Inliner<'_> {
             let each: Each<'_> = &mut |copier, b, i| self.place(f, copier, b, i, phase);
             let new = copier.inst_with(b, i, each)?;
             b.func_mut().set_phase(new, phase);
+            let path = self.path(f, i, b.func());
+            b.func_mut().set_path(new, path);
             return Ok(());
         };
         let args: Vec<Value> = f.args(i).iter().map(|&v| copier.get(b, v)).collect();
+        let around = self.around.clone();
+        self.around.path = self.within(f.path(i));
         let out = self.splice(callee, &args, (&|| at_inst(f, i), phase), b)?;
+        self.around = around;
         for (&v, &old) in out.iter().zip(f.inst_results(i)) {
             copier.set(old, v);
         }
@@ -144,7 +240,9 @@ impl Inliner<'_> {
         for (&p, &a) in callee.params().iter().zip(args) {
             inner.set(p, a);
         }
+        let around = self.enter(callee, b.func());
         self.body(callee, &mut inner, b, phase)?;
+        self.around = around;
         Ok(callee.results().iter().map(|&r| inner.get(b, r)).collect())
     }
 }

@@ -182,6 +182,7 @@ pub fn rewrite(
     let mut b = Builder::new(f.name.clone());
     b.func_mut().symbols = f.symbols.clone();
     b.func_mut().rule = f.rule.clone();
+    b.func_mut().checkpoint = f.checkpoint.clone();
     let mut copier = Copier::new(f);
     copier.params(&mut b);
     for &i in f.body_insts() {
@@ -305,7 +306,7 @@ impl Driver<'_> {
     ) -> Option<(&'static str, Replacement)> {
         let f = self.f;
         b.set_phase(f.inst(root.inst).phase);
-        b.set_span(f.span(root.inst));
+        b.follow(f, root.inst);
         let reads = self.table.reads;
         let mut site = Site { f, b: &mut *b, root, reads, copier, bound: Bound::default() };
         let (name, made) =

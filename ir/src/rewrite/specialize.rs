@@ -27,6 +27,7 @@ pub fn specialize(
     let mut b = Builder::new(f.name.clone());
     b.func_mut().symbols = f.symbols.iter().copied().filter(|s| !bound.contains_key(s)).collect();
     b.func_mut().rule = f.rule.clone();
+    b.func_mut().checkpoint = f.checkpoint.clone();
     let mut copier = Copier::retyping(f, &retype);
     copier.params(&mut b);
     for &i in f.body_insts() {

@@ -34,6 +34,7 @@ fn widen_function(f: &Function) -> Result<Function, Diagnostic> {
     let mut b = Builder::new(f.name.clone());
     b.func_mut().symbols = f.symbols.clone();
     b.func_mut().rule = f.rule.clone();
+    b.func_mut().checkpoint = f.checkpoint.clone();
     let mut copier = Copier::retyping(f, &widened);
     copier.params(&mut b);
     for &i in f.body_insts() {
@@ -59,7 +60,7 @@ fn place(
     let values: Vec<Literal> =
         f.attrs(i).literals("values").iter().map(|l| l.convert(ty.dtype)).collect();
     b.set_phase(f.inst(i).phase);
-    b.set_span(f.span(i));
+    b.follow(f, i);
     let attrs = Attrs::none().with("values", Attr::Literals(values));
     let v = b.op_as(Op::Constant, &[], attrs, &ty);
     b.func_mut().set_name(v, f.name_of(result));

@@ -3,8 +3,10 @@
 //! Names are spans of the source: the tree of a long text stays small.
 
 use crate::builder::Number;
+use crate::checkpoint::{CheckpointPath, CheckpointPolicy};
 use crate::diag::Span;
 use crate::entity::Phase;
+use crate::function::CustomRule;
 use smallvec::SmallVec;
 
 /// A function.
@@ -19,6 +21,8 @@ pub(super) struct FuncAst {
     pub(super) results: Vec<TypeAst>,
     /// Custom rule.
     pub(super) rule: Option<RuleAst>,
+    /// What a call of it keeps for the backward pass.
+    pub(super) checkpoint: Option<CheckpointAst>,
     /// Instructions and `return`.
     pub(super) body: BlockAst,
 }
@@ -31,6 +35,25 @@ pub(super) enum RuleAst {
     Vjp(Span, Span),
     /// The residual's name.
     Root(Span),
+}
+
+/// `checkpoint(..)`
+pub(super) struct CheckpointAst {
+    /// What it says.
+    pub(super) policy: CheckpointPolicy,
+    /// Where its names are.
+    pub(super) names: Vec<Span>,
+}
+
+impl RuleAst {
+    /// The rule, with names without `@`.
+    pub(super) fn named(&self, name: impl Fn(Span) -> String) -> CustomRule {
+        match *self {
+            RuleAst::Jvp(f) => CustomRule::Jvp(name(f)),
+            RuleAst::Vjp(fwd, bwd) => CustomRule::Vjp(name(fwd), name(bwd)),
+            RuleAst::Root(f) => CustomRule::Root(name(f)),
+        }
+    }
 }
 
 /// `%name: type`
@@ -73,6 +96,8 @@ pub(super) struct InstAst {
     pub(super) types: Option<SmallVec<[TypeAst; 1]>>,
     /// Its phase.
     pub(super) phase: Phase,
+    /// The checkpoint regions around it.
+    pub(super) path: CheckpointPath,
     /// Nested regions.
     pub(super) regions: Vec<RegionAst>,
     /// All of it but the regions.

@@ -6,6 +6,7 @@
 
 mod ast;
 mod attrs;
+mod checkpoint;
 mod errors;
 pub(crate) mod lexer;
 mod limits;

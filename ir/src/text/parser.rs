@@ -233,16 +233,17 @@ impl<'s, 'a> Parser<'s, 'a> {
             vec![self.ty()?]
         };
         let rule = self.rule()?;
+        let checkpoint = self.checkpoint(rule.is_some())?;
         let open = self.expect_punct(b'{')?;
         let body = self.block("return", open);
-        Ok(FuncAst { name, symbols, params, results, rule, body })
+        Ok(FuncAst { name, symbols, params, results, rule, checkpoint, body })
     }
 
     fn rule(&mut self) -> Parsed<Option<RuleAst>> {
         let words = ["custom_jvp", "custom_vjp", "custom_root"];
         let Some(word) = words.into_iter().find(|word| self.at_word(word)) else {
-            if self.tok.kind == Tok::Ident {
-                let wanted = "`{`, `custom_jvp(..)`, `custom_vjp(..)` or `custom_root(..)`";
+            if self.tok.kind == Tok::Ident && !self.at_word("checkpoint") {
+                let wanted = "`{`, `custom_jvp(..)`, `custom_vjp(..)`, `custom_root(..)` or `checkpoint(..)`";
                 return Err(self.unexpected(wanted));
             }
             return Ok(None);
@@ -359,6 +360,7 @@ impl<'s, 'a> Parser<'s, 'a> {
             inst.types = Some(self.types()?);
         }
         inst.phase = self.phase()?;
+        inst.path = self.path()?;
         inst.span = start.to(Span { start: start.start, end: self.last_end });
         while self.at_region(inst) {
             if inst.regions.len() >= self.limits.nesting {

@@ -105,6 +105,9 @@ impl<'f> Printer<'f> {
             }
             None => {}
         }
+        if let Some(policy) = &f.checkpoint {
+            self.put(format_args!(" {policy}"));
+        }
         self.block(f.body(), "return");
         self.out.push('\n');
     }
@@ -176,6 +179,7 @@ impl<'f> Printer<'f> {
         if phase != Phase::PRIMAL {
             self.put(format_args!(" {phase}"));
         }
+        self.put(f.path(inst));
     }
 
     fn value(&mut self, v: Value) {

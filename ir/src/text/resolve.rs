@@ -4,6 +4,7 @@
 
 use super::ast::*;
 use super::attrs::resolve_attrs;
+use super::checkpoint::set_policy;
 use super::errors::{Errors, mean, shown};
 use super::op_names::OpNames;
 use super::scope::{Binding, Scope};
@@ -12,7 +13,7 @@ use crate::builder::{Builder, Operand};
 use crate::diag::{Kind, Span, did_you_mean};
 use crate::dtype::DType;
 use crate::entity::{Inst, Region, Value};
-use crate::function::{CustomRule, Function};
+use crate::function::Function;
 use crate::infer::InferError;
 use crate::op::{Op, signature};
 use crate::types::{Dim, Symbol, TensorType};
@@ -67,15 +68,13 @@ impl<'s, 'a> Resolver<'s, 'a> {
         self.params(&ast.params);
         let results: Option<Types> = self.types(&ast.results);
         let name = |span: Span| self.text(span)[1..].to_string();
-        let rule = ast.rule.as_ref().map(|rule| match *rule {
-            RuleAst::Jvp(f) => CustomRule::Jvp(name(f)),
-            RuleAst::Vjp(fwd, bwd) => CustomRule::Vjp(name(fwd), name(bwd)),
-            RuleAst::Root(f) => CustomRule::Root(name(f)),
-        });
-        self.builder.func_mut().rule = rule;
+        self.builder.func_mut().rule = ast.rule.as_ref().map(|rule| rule.named(name));
         let values = self.block(&ast.body, &ast.body, Slots::Checked(results.as_deref()));
         match values {
-            Some(values) => self.builder.set_results(&values),
+            Some(values) => {
+                self.builder.set_results(&values);
+                set_policy(ast.checkpoint.as_ref(), &mut self.builder, self.errors);
+            }
             None => self.poisoned = true,
         }
         self.done(before)
@@ -344,6 +343,7 @@ impl<'s, 'a> Resolver<'s, 'a> {
         let (types, attrs) = (types?, attrs.filter(|_| named)?);
         self.builder.set_span(Some(at));
         self.builder.set_phase(ast.phase);
+        self.builder.set_path(ast.path.clone());
         match self.builder.try_inst(op, &operands, attrs, types.as_deref(), &regions) {
             Ok(inst) => Some(inst),
             Err(e) => {
