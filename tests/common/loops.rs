@@ -9,17 +9,15 @@ use adfuse::ir::{DType, Function, Module};
 
 /// A recurrent cell over rows: `h = tanh(h w + x)` in `n` steps of `width` elements, whose states are stacked.
 pub(crate) fn cell(n: usize, width: usize) -> String {
-    format!(
-        "func @cell(%h: f32[W], %w: f32[W,W], %xs: f32[N,W]) -> (f32[W], f32[N,W]) {{
-           %c, %ys = scan %h, %xs {{carry = 1}} : f32[W], f32[N,W] body(%s: f32[W], %x: f32[W]) {{
-             %a = dot_general %s, %w {{contract = [0] x [0]}} : f32[W]
+    "func @cell(%h: f32[W], %w: f32[W,W], %xs: f32[N,W]) -> (f32[W], f32[N,W]) {
+           %c, %ys = scan %h, %xs {carry = 1} : f32[W], f32[N,W] body(%s: f32[W], %x: f32[W]) {
+             %a = dot_general %s, %w {contract = [0] x [0]} : f32[W]
              %b = add %a, %x : f32[W]
              %n = tanh %b : f32[W]
              yield %n, %n
-           }}
+           }
            return %c, %ys
-         }}"
-    )
+         }"
     .replace('W', &width.to_string())
     .replace('N', &n.to_string())
 }

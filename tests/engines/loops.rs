@@ -105,8 +105,11 @@ fn engines_and_budgets_give_the_same_bits() {
     });
 }
 
+/// A function that is ready to run.
+type RunFn<'f> = dyn Fn(&[Array]) -> Result<Vec<Array>, Diagnostic> + 'f;
+
 /// The scalar that a program gives.
-fn value(f: &dyn Fn(&[Array]) -> Result<Vec<Array>, Diagnostic>, args: &[Array]) -> f64 {
+fn value(f: &RunFn<'_>, args: &[Array]) -> f64 {
     f(args).expect("runs")[0].to_f64s()[0]
 }
 
@@ -182,12 +185,13 @@ fn descend(f: &Function, args: &mut [Array], p: usize, first: f64, steps: usize)
     let engine = cpu(1).session();
     let step = engine.callable(&Module::single(f.clone()), f).expect("compiles");
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let (mut values, mut before): (Vec<f64>, Option<(Vec<f64>, Vec<f64>)>) = (Vec::new(), None);
+    let mut values: Vec<f64> = Vec::new();
+    let mut before: Option<[Vec<f64>; 2]> = None;
     for _ in 0..steps {
         let out = step(args).expect("runs");
         let (x, g) = (args[p].to_f64s(), out[1].to_f64s());
         values.push(out[0].to_f64s()[0]);
-        let rate = before.as_ref().map_or(first, |(y, h)| {
+        let rate = before.as_ref().map_or(first, |[y, h]| {
             let less = |a: &[f64], b: &[f64]| -> Vec<f64> {
                 a.iter().zip(b).map(|(a, b)| a - b).collect()
             };
@@ -197,7 +201,7 @@ fn descend(f: &Function, args: &mut [Array], p: usize, first: f64, steps: usize)
         let next: Vec<f64> = x.iter().zip(&g).map(|(x, g)| x - rate * g).collect();
         let dims = args[p].dims().to_vec();
         args[p] = Array::from_f64s(DType::F64, &dims, &next).expect("as many");
-        before = Some((x, g));
+        before = Some([x, g]);
     }
     values
 }

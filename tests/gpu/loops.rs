@@ -218,7 +218,7 @@ fn lstm(n: usize) -> String {
 /// The device's microseconds of a turn, and the caller's of a run by turns.
 pub(crate) fn times_of_a_turn() -> Result<(), Skipped> {
     let gpu = alone()?;
-    let while_cell = loops::cell(1000, 16).replace("16", "16");
+    let while_cell = loops::cell(1000, 16);
     let cases = [
         ("h = tanh(h w + x), 14", 1000, function(&loops::cell(1000, 14))),
         ("h = tanh(h w + x), 14", 10_000, function(&loops::cell(10_000, 14))),

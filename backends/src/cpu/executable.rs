@@ -88,9 +88,9 @@ impl CpuExecutable {
     /// Compiles a program. `arena` says where its temporaries are.
     ///
     /// # Errors
-    /// [`Kind::Unsupported`] for steps that call a function, and on hosts for which no machine code is
-    /// made; [`Kind::Usage`] when the layout does not fit the program or puts two values into the same bytes at
-    /// one time, or vectors are asked for that the host has not; [`Kind::Limit`] when memory is not enough. The error names the step.
+    /// [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) for steps that call a function, and on hosts for which no machine code is
+    /// made; [`Kind::Usage`](adfuse_ir::Kind::Usage) when the layout does not fit the program or puts two values into the same bytes at
+    /// one time, or vectors are asked for that the host has not; [`Kind::Limit`](adfuse_ir::Kind::Limit) when memory is not enough. The error names the step.
     pub fn compile(
         program: &Verified<Program>,
         arena: &ArenaLayout,

@@ -53,12 +53,15 @@ fn stacked(
     Ok((new, found))
 }
 
+/// For each loop that is chosen, the instruction that it was and what residuals are chosen for.
+type ChosenLoops = SecondaryMap<Inst, Option<(Inst, StackGoal)>>;
+
 /// The function without what nothing needs, so that nothing is stacked for that, and for each of its loops that is
 /// chosen the instruction that it was, and what for.
 fn needed(
     f: &Function,
     choose: &dyn Fn(Inst) -> Option<StackGoal>,
-) -> Result<(Function, SecondaryMap<Inst, Option<(Inst, StackGoal)>>), Diagnostic> {
+) -> Result<(Function, ChosenLoops), Diagnostic> {
     let mut live = Liveness::new(f, true);
     f.results().iter().for_each(|&v| {
         live.need(v);
@@ -88,7 +91,7 @@ fn needed(
 
 /// Copies an instruction with those in its regions, and replaces it if it is an `adjoint` that is chosen.
 fn replace(
-    chosen: &SecondaryMap<Inst, Option<(Inst, StackGoal)>>,
+    chosen: &ChosenLoops,
     found: &mut Vec<LoopResiduals>,
     copier: &mut Copier<'_>,
     b: &mut Builder,

@@ -1,7 +1,7 @@
 //! Checkpoint regions in loops, and loops in checkpoint regions.
 
 use super::*;
-use adfuse::fusion::{loop_residuals, merge_loops, stack_residuals};
+use adfuse::fusion::{StackGoal, loop_residuals, merge_loops, stack_residuals};
 
 #[test]
 fn loops_stack_what_policies_keep() {
@@ -25,7 +25,7 @@ func @cell(%s: f32[64], %w: f32[64,64]) -> f32[64] checkpoint(POLICY) {
         let f = module.funcs.values().next().expect("a function");
         let g = vjp(&module, f, &[0, 1]).expect("differentiates");
         let f = prepare(&Module::single(g.clone()), &g).expect("prepares");
-        let all = loop_residuals(&f).expect("loops");
+        let all = loop_residuals(&f, StackGoal::Time).expect("loops");
         let lines = all.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
         let lines = lines.lines().map(str::trim).filter(|l| l.starts_with("stacked"));
         lines.map(|l| l.split(':').next().unwrap_or_default().to_string()).collect::<Vec<_>>()
@@ -57,7 +57,7 @@ func @r(%h: f32[8], %w: f32[8,8]) -> f32[8] checkpoint(remat) {
 ";
     let loops = |text: &str| {
         let f = gradients(text);
-        let stacked = stack_residuals(&f, &|_| true).expect("stacks");
+        let stacked = stack_residuals(&f, &|_| Some(StackGoal::Time)).expect("stacks");
         let merged = merge_loops(&stacked).expect("merges");
         let f = prepare(&Module::single(merged.clone()), &merged).expect("prepares");
         verify(&Module::single(f.clone())).unwrap_or_else(|e| panic!("{}\n{f}", e[0]));
