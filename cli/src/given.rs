@@ -63,8 +63,14 @@ impl PlanFile {
 
     /// The plan, and the function that it is one of: this one, or this one keeping values with losses.
     pub(super) fn plan(self, f: &Function) -> Result<(Function, Plan), Failure> {
-        // Where the names are not those of this function, its own hash is what the plan's is not.
-        let f = planned_function(f, &self.source.text).unwrap_or_else(|_| f.clone());
+        let f = match planned_function(f, &self.source.text) {
+            Ok(f) => f,
+            Err(d) if d.message.contains("about a loop") || d.message.contains("over loops") => {
+                return Err(Failure::usage(format!("`{}`: {}", self.source.name, d.message)));
+            }
+            // Where the names are not those of this function, its own hash is what the plan's is not.
+            Err(_) => f.clone(),
+        };
         self.of_function(&f).map(|plan| (f, plan))
     }
 

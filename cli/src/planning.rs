@@ -356,6 +356,7 @@ impl PlanRequest {
         let choice = choose(&self.function, &self.options, budget, engine, self.cache.as_ref());
         let choice = choice.map_err(|d| self.source.wrong(d))?;
         tell(&choice.notes, streams);
+        let choice = self.beside_the_fastest(choice)?;
         let plan = self.with_loops(choice.point.plan.clone());
         Ok(ChosenPlan { plan, choice: Some(choice) })
     }
@@ -374,6 +375,31 @@ impl PlanRequest {
             }
         }
         Ok(all)
+    }
+
+    /// The choice, with the figures of the fastest plan where the budget has decided about loops: that is of another
+    /// function.
+    fn beside_the_fastest(&self, choice: BudgetChoice) -> Result<BudgetChoice, Failure> {
+        let Some((_, kept)) = self.kept.as_ref().filter(|(_, kept)| !kept.loops.is_empty()) else {
+            return Ok(choice);
+        };
+        let counting = self.counting();
+        let fastest = || {
+            let free = decide_loops(&kept.function, &self.options, None, &counting)?.function;
+            let made = plan_attempts(&free, &self.options, &counting)?;
+            let seconds =
+                |(_, a): &(_, PlanPoint), (_, b): &(_, PlanPoint)| a.seconds.total_cmp(&b.seconds);
+            Ok(made.into_iter().min_by(seconds).map(|(_, point)| point))
+        };
+        let Some(point) = fastest().map_err(|d| self.source.wrong(d))? else { return Ok(choice) };
+        match point.seconds < choice.fastest_seconds {
+            true => Ok(BudgetChoice {
+                fastest_seconds: point.seconds,
+                fastest_peak: point.peak,
+                ..choice
+            }),
+            false => Ok(choice),
+        }
     }
 
     /// The plan, with what was decided for the loops of its function.

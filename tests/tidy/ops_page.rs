@@ -179,7 +179,7 @@ fn engines(out: &mut String, op: Op) {
                 "- engines: all but the GPU's, which says that there is no PTX for it"
             );
         }
-        Body::Region(_) | Body::Effect(_) => {
+        Body::Effect(_) => {
             let _ = writeln!(
                 out,
                 "- engines: the reference engine alone; others say that `{op}` has no lowering to kernels"

@@ -97,7 +97,8 @@ impl fmt::Display for LoopReport {
             write!(f, ", stacks {}", list.join(", "))?;
         }
         let Some(back) = &self.back else { return Ok(()) };
-        write!(f, ", {} checkpoints of {} bytes in all", back.checkpoints, back.bytes)?;
+        let plural = if back.checkpoints == 1 { "" } else { "s" };
+        write!(f, ", {} checkpoint{plural} of {} bytes in all", back.checkpoints, back.bytes)?;
         match back.forward {
             Some(n) => write!(f, ", {n} steps forward"),
             None => Ok(()),

@@ -4,7 +4,7 @@ use super::adjoint_body::AdjointBody;
 use super::numbering::reads;
 use super::residual_cut::{ResidualCut, bits};
 use adfuse_ir::op::Body;
-use adfuse_ir::{Function, Inst, TensorType, Value, ValueDef};
+use adfuse_ir::{DType, Function, Inst, TensorType, Value, ValueDef};
 use std::fmt;
 
 /// How the way back gets a value of a step.
@@ -57,23 +57,25 @@ pub struct LoopResidual {
 }
 
 impl LoopResidual {
-    /// Bits that are stacked for each step; truth values take one each.
+    /// Bits that are stacked for each step. Truth values take one each where those of a step fill words of 32, and a
+    /// byte otherwise.
     pub fn bits_per_step(&self) -> u64 {
         match self.class {
             ResidualClass::Carry | ResidualClass::Stacked => {
-                u64::try_from(bits(&self.ty)).unwrap_or(u64::MAX)
+                let packed = u64::try_from(bits(&self.ty)).unwrap_or(u64::MAX);
+                let fills_words = packed.is_multiple_of(32);
+                match self.ty.dtype {
+                    DType::Bool if !fills_words => packed.saturating_mul(8),
+                    _ => packed,
+                }
             }
             _ => 0,
         }
     }
 
-    /// Bytes of its stack over this number of steps; packed truth values fill words of four bytes.
+    /// Bytes of its stack over this number of steps.
     pub fn bytes(&self, trips: u64) -> u64 {
-        let bits = self.bits_per_step().saturating_mul(trips);
-        match self.ty.dtype {
-            adfuse_ir::DType::Bool => bits.div_ceil(32).saturating_mul(4),
-            _ => bits / 8,
-        }
+        self.bits_per_step().saturating_mul(trips) / 8
     }
 }
 

@@ -277,8 +277,8 @@ fn packed(mut program: Program, k: usize, storage: Storage) -> Program {
     program
 }
 
-/// Bytes of checkpoints up to which all states of a loop of unknown length are kept, where nothing says how many.
-const KEPT_BYTES: u64 = 64 << 20;
+/// Bytes of checkpoints where nothing says how many there are.
+const KEPT_BYTES: u64 = 1 << 20;
 
 /// Checkpoints of a way back where nothing says how many: a state for each step where there are few enough of them,
 /// and what fits into [`KEPT_BYTES`] otherwise, at least 32.

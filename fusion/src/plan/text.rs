@@ -201,6 +201,15 @@ impl PlanReader<'_> {
             (self.at, self.len) = (text.len(), 0);
             return self.fail(Kind::Syntax, "the plan has no end");
         }
+        let alike = |block: &Plan| block.fp == plan.fp && block.device == plan.device;
+        if let Some(block) = plan.blocks.iter().find(|block| !alike(block)) {
+            let m = format!("the plan of @{} is for another machine or mode", block.name);
+            return self.fail(Kind::Usage, m);
+        }
+        let graphs: Vec<&str> = plan.blocks.iter().map(|block| block.graph.as_str()).collect();
+        if (1..graphs.len()).any(|k| graphs[..k].contains(&graphs[k])) {
+            return self.fail(Kind::Usage, "two plans of one block");
+        }
         if plan.name != self.f.name {
             let m = format!("a plan of @{}, not of @{}", plan.name, self.f.name);
             return self.fail(Kind::Usage, m);

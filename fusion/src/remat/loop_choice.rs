@@ -190,21 +190,31 @@ impl WaysBack {
         let stacks = self.all_of(f, |_| LoopChoice::Stack);
         let states = self.all_of(f, |way| LoopChoice::Checkpoints(way.plenty()));
         let mut best: Option<(f64, DecidedLoops)> = None;
+        let mut refused = None;
         let least = self.all_of(f, |_| LoopChoice::StackLeast);
         for choices in [stacks, least, states] {
             if best.as_ref().is_some_and(|(_, known)| known.choices == choices) {
                 continue;
             }
-            let function = self.apply(f, &choices)?;
-            let plan = plan(&function, options)?;
-            let program = lowered(&function, &plan, &options.device)?;
-            let seconds = cost(&program, &options.device).seconds;
-            if best.as_ref().is_none_or(|(least, _)| seconds < *least) {
-                best = Some((seconds, DecidedLoops { function, choices }));
+            let made = self.apply(f, &choices).and_then(|function| {
+                let plan = plan(&function, options)?;
+                let program = lowered(&function, &plan, &options.device)?;
+                Ok((cost(&program, &options.device).seconds, function))
+            });
+            match made {
+                Ok((seconds, function)) => {
+                    if best.as_ref().is_none_or(|(least, _)| seconds < *least) {
+                        best = Some((seconds, DecidedLoops { function, choices }));
+                    }
+                }
+                Err(d) => too_large(d, &mut refused)?,
             }
         }
-        let untouched = || DecidedLoops { function: f.clone(), choices: Vec::new() };
-        Ok(best.map_or_else(untouched, |(_, decided)| decided))
+        match (best, refused) {
+            (Some((_, decided)), _) => Ok(decided),
+            (None, Some(d)) => Err(d),
+            (None, None) => Ok(DecidedLoops { function: f.clone(), choices: Vec::new() }),
+        }
     }
 
     /// The fastest candidate that a budget has room for; the one that takes least where it has room for none.
@@ -217,8 +227,15 @@ impl WaysBack {
     ) -> Result<DecidedLoops, Diagnostic> {
         let mut best: Option<(PlanPoint, DecidedLoops)> = None;
         let mut least: Option<(u64, DecidedLoops)> = None;
+        let mut refused = None;
         for choices in self.candidates(f) {
-            let (decided, frontier) = self.planned(f, choices, options, engine)?;
+            let (decided, frontier) = match self.planned(f, choices, options, engine) {
+                Ok(planned) => planned,
+                Err(d) => {
+                    too_large(d, &mut refused)?;
+                    continue;
+                }
+            };
             let lowest = frontier.points().first().map_or(u64::MAX, |p| p.peak);
             let Ok(point) = frontier.at(budget) else {
                 if least.as_ref().is_none_or(|(known, _)| lowest < *known) {
@@ -233,7 +250,11 @@ impl WaysBack {
             }
         }
         let found = best.map(|(_, decided)| decided).or(least.map(|(_, decided)| decided));
-        Ok(found.unwrap_or_else(|| DecidedLoops { function: f.clone(), choices: Vec::new() }))
+        match (found, refused) {
+            (Some(decided), _) => Ok(decided),
+            (None, Some(d)) => Err(d),
+            (None, None) => Ok(DecidedLoops { function: f.clone(), choices: Vec::new() }),
+        }
     }
 
     /// All stacked, all stacked in the fewest bytes, none stacked, and those in between: one way back after the other
@@ -315,6 +336,18 @@ impl WaysBack {
     }
 }
 
+/// Notes that a candidate is too large, where that is what is wrong with it: others may not be.
+///
+/// # Errors
+/// With anything else.
+fn too_large(d: Diagnostic, refused: &mut Option<Diagnostic>) -> Result<(), Diagnostic> {
+    if d.kind != Kind::Limit {
+        return Err(d);
+    }
+    refused.get_or_insert(d);
+    Ok(())
+}
+
 /// The most checkpoints that an instruction can say.
 const MOST_CHECKPOINTS: i64 = i32::MAX as i64;
 
@@ -324,8 +357,11 @@ const NUMBER: u64 = 8;
 /// The most candidates between all stacks and none.
 const MOST_CANDIDATES: usize = 4;
 
-/// Bytes of checkpoints up to which a loop keeps all its states where there is no budget.
+/// Bytes of checkpoints up to which a loop of known length keeps all its states where there is no budget.
 const PLENTY_BYTES: u64 = 64 << 20;
+
+/// The same of a loop of unknown length, whose checkpoints are there however few steps it takes.
+const PLENTY_BYTES_UNKNOWN: u64 = 1 << 20;
 
 impl WayBack {
     /// A choice, and one checkpoint where nothing can be stacked: there are as many then as there is room for.
@@ -335,7 +371,10 @@ impl WayBack {
 
     /// Checkpoints where there is no budget: a state for each step, as far as they are known or are not many.
     fn plenty(&self) -> u64 {
-        let fit = (PLENTY_BYTES / self.state.max(1)).max(32);
-        self.trips.unwrap_or(UNKNOWN_TRIPS.min(fit)).min(fit).max(1)
+        let fit = |bytes: u64| (bytes / self.state.max(1)).max(32);
+        match self.trips {
+            Some(trips) => trips.min(fit(PLENTY_BYTES)).max(1),
+            None => fit(PLENTY_BYTES_UNKNOWN).min(UNKNOWN_TRIPS),
+        }
     }
 }

@@ -3,10 +3,11 @@
 
 use super::{Copier, Each};
 use crate::builder::Builder;
+use crate::captures::reads;
 use crate::checkpoint::{CheckpointPath, CheckpointPolicy, CheckpointScope, ScopeKind};
 use crate::diag::{At, Diagnostic, Kind};
 use crate::entity::{Inst, Phase, Value};
-use crate::function::Function;
+use crate::function::{Function, ValueDef};
 use crate::module::Module;
 use crate::op::{Body, Compose, Op, RuleCx};
 use crate::types::TensorType;
@@ -39,7 +40,24 @@ pub fn inline(
     inliner.body(f, &mut copier, &mut b, Phase::PRIMAL)?;
     let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
     b.set_results(&results);
-    b.finish()
+    let mut made = b.finish()?;
+    follow_phases(&mut made);
+    Ok(made)
+}
+
+/// Puts what reads a value of a later phase into that phase: a callee may have later phases than the call.
+fn follow_phases(f: &mut Function) {
+    for k in 0..f.body_insts().len() {
+        let i = f.body_insts()[k];
+        let of = |v: Value| match f.def(v) {
+            ValueDef::Inst(made, _) => f.inst(made).phase,
+            _ => Phase::PRIMAL,
+        };
+        let latest = reads(f, i).into_iter().map(of).max().unwrap_or(Phase::PRIMAL);
+        if latest > f.inst(i).phase {
+            f.set_phase(i, latest);
+        }
+    }
 }
 
 /// Writes out an op that is short for others, in the phase under way.
