@@ -162,7 +162,16 @@ impl WaysBack {
             let chosen = self.all.iter().zip(choices).find(|(way, _)| way.inst == i);
             chosen.and_then(|(_, choice)| choice.goal())
         };
-        prepare(&Module::default(), &merge_loops(&stack_residuals(&f, &stacked)?)?)
+        let f = prepare(&Module::default(), &merge_loops(&stack_residuals(&f, &stacked)?)?)?;
+        // A stack of all steps may be more than a tensor may have.
+        let excess = |i: &Inst| f.inst_results(*i).iter().find_map(|&v| f.ty(v).excess());
+        match f.body_insts().iter().find_map(excess) {
+            None => Ok(f),
+            Some(m) => {
+                let at = At { func: Some(f.name.clone()), ..At::default() };
+                Err(Diagnostic::new(at, Kind::Limit, m))
+            }
+        }
     }
 
     /// What a way back has where memory does not matter: what the program says, or `other`.
