@@ -18,9 +18,9 @@ use adfuse::budget::{BudgetChoice, choose};
 use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
-    Effort, EngineModel, Fp, LoopResiduals, Lossy, MachineModel, Memory, Narrowed, Plan,
-    PlanFrontier, PlanOptions, PlanPoint, StackGoal, decide_loops, keep_lossy, loop_residuals,
-    lower, memory_beside, plan, plan_attempts, plan_frontier, ways_back,
+    Effort, EngineModel, Fp, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel, Memory,
+    Narrowed, Plan, PlanOptions, PlanPoint, StackGoal, decide_loops, keep_lossy, loop_frontier,
+    loop_residuals, lower, memory_beside, plan, plan_attempts, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::rewrite::stabilize;
@@ -415,10 +415,15 @@ impl PlanRequest {
     }
 
     /// The plan for every budget.
-    pub(super) fn frontier(&self, streams: &mut Streams<'_>) -> Result<PlanFrontier, Failure> {
+    pub(super) fn frontier(
+        &self,
+        streams: &mut Streams<'_>,
+    ) -> Result<Vec<LoopFrontierPoint>, Failure> {
         self.tell_losses(streams);
         let counting = self.counting();
-        plan_frontier(&self.function, &self.options, &counting).map_err(|d| self.source.wrong(d))
+        // What is decided about loops differs from point to point.
+        let f = self.kept.as_ref().map_or(&self.function, |(_, kept)| &kept.function);
+        loop_frontier(f, &self.options, &counting).map_err(|d| self.source.wrong(d))
     }
 
     /// What a program takes, with what the engine needs beside the buffers; the peak is as the engine

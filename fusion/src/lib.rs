@@ -53,6 +53,7 @@ pub use remat::decisions::{
     decisions,
 };
 pub use remat::loop_choice::{DecidedLoops, decide_loops, planned_function, ways_back};
+pub use remat::loop_frontier::{LoopFrontierPoint, loop_frontier};
 pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy};
 pub use remat::{PlanFrontier, plan_frontier};
 pub use search::planner::{plan, plan_attempts};

@@ -4,12 +4,12 @@ use super::recomputed;
 use super::table::{bytes, columns};
 use super::times::{milliseconds, slower};
 use crate::planning::PlanRequest;
-use adfuse::fusion::{PlanFrontier, PlanPoint, graph_hash};
+use adfuse::fusion::{LoopFrontierPoint, Plan, graph_hash};
 use serde_json::{Value, json};
 
 /// This many of the points, the first and the last among them, the others evenly between; all where
 /// there are no more.
-fn some(points: &[PlanPoint], count: usize) -> Vec<&PlanPoint> {
+fn some(points: &[LoopFrontierPoint], count: usize) -> Vec<&LoopFrontierPoint> {
     let last = points.len().saturating_sub(1);
     match count.min(points.len()) {
         0 => Vec::new(),
@@ -18,15 +18,20 @@ fn some(points: &[PlanPoint], count: usize) -> Vec<&PlanPoint> {
     }
 }
 
-fn fastest(frontier: &PlanFrontier) -> f64 {
-    frontier.fastest().map_or(0.0, |p| p.seconds)
+fn fastest(frontier: &[LoopFrontierPoint]) -> f64 {
+    frontier.last().map_or(0.0, |p| p.point.seconds)
+}
+
+/// What is decided for the loops of a point, in words.
+fn loops(p: &LoopFrontierPoint) -> Vec<String> {
+    p.decided.choices.iter().map(ToString::to_string).collect()
 }
 
 /// A line a point, tightest first.
-pub(super) fn text(ready: &PlanRequest, frontier: &PlanFrontier, count: usize) -> String {
+pub(super) fn text(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: usize) -> String {
     let f = &ready.function;
     let options = &ready.options;
-    let shown = some(frontier.points(), count);
+    let shown = some(frontier, count);
     let mut out = format!(
         "@{} on {}, fp {}, effort {}: {} of {} plans\n\n",
         f.name,
@@ -34,47 +39,58 @@ pub(super) fn text(ready: &PlanRequest, frontier: &PlanFrontier, count: usize) -
         options.fp.name(),
         ready.effort(),
         shown.len(),
-        frontier.points().len()
+        frontier.len()
     );
     let head = ["budget", "bytes", "ms", "slower", "saved for backward", "computed again"];
     let mut rows = vec![head.map(String::from).to_vec()];
+    let decides = frontier.iter().any(|p| !p.decided.choices.is_empty());
+    rows[0].extend(decides.then(|| "loops".to_string()));
     let fastest = fastest(frontier);
-    rows.extend(shown.iter().map(|p| {
-        vec![
+    rows.extend(shown.iter().map(|of| {
+        let (p, f) = (&of.point, &of.decided.function);
+        let mut row = vec![
             bytes(p.peak),
             p.peak.to_string(),
             format!("{:.4}", p.seconds * 1e3),
             format!("{:.1} %", slower(p.seconds, fastest)),
             bytes(p.saved),
             recomputed::text(&recomputed::named(f, &p.again)),
-        ]
+        ];
+        row.extend(decides.then(|| loops(of).join(", ")));
+        row
     }));
     out += &columns(&rows);
     out
 }
 
 /// The same as data.
-pub(super) fn json(ready: &PlanRequest, frontier: &PlanFrontier, count: usize) -> Value {
+pub(super) fn json(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: usize) -> Value {
     let (f, options) = (&ready.function, &ready.options);
     let fastest = fastest(frontier);
-    let point = |p: &PlanPoint| {
-        json!({
+    let point = |of: &LoopFrontierPoint| {
+        let (p, f) = (&of.point, &of.decided.function);
+        let plan = Plan { loops: of.decided.choices.clone(), ..p.plan.clone() };
+        let mut all = json!({
             "peak_bytes": p.peak,
             "predicted_ms": milliseconds(p.seconds),
             "slower_percent": slower(p.seconds, fastest),
             "saved_bytes": p.saved,
-            "plan": p.plan.hash(f),
+            "plan": plan.hash(f),
             "again": recomputed::json(&recomputed::named(f, &p.again)),
-        })
+        });
+        if !of.decided.choices.is_empty() {
+            all["loops"] = json!(loops(of));
+        }
+        all
     };
-    let points: Vec<Value> = some(frontier.points(), count).into_iter().map(point).collect();
+    let points: Vec<Value> = some(frontier, count).into_iter().map(point).collect();
     json!({
         "function": f.name,
         "device": options.device.name,
         "fp": options.fp.name(),
         "effort": ready.effort(),
         "graph": graph_hash(f),
-        "plans": frontier.points().len(),
+        "plans": frontier.len(),
         "points": points,
     })
 }

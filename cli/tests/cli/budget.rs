@@ -86,3 +86,35 @@ fn what_cannot_be_planned_says_why() {
         assert!(ran.err.contains(said), "{args}: {}", ran.err);
     }
 }
+
+#[test]
+fn frontiers_of_loops_have_stacks_and_checkpoints() {
+    let d = Folder::new();
+    d.file(
+        "chain.ir",
+        "func @chain(%h: f32[4], %w: f32[4]) -> f32[] {
+  %c = scan %h {carry = 1, length = 200} : f32[4] body(%s: f32[4]) {
+    %a = mul %s, %w : f32[4]
+    %n = tanh %a : f32[4]
+    yield %n
+  }
+  %r = reduce_sum %c {axes = [0]} : f32[]
+  return %r
+}
+",
+    );
+    let told = d.good("plan chain.ir --grad --frontier 50 --json");
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let points = told["points"].as_array().expect("points");
+    let loops: Vec<&str> = points.iter().filter_map(|p| p["loops"][0].as_str()).collect();
+    assert_eq!(loops.len(), points.len());
+    assert_eq!(loops.first(), Some(&"checkpoints 1"));
+    assert!(loops.last().is_some_and(|last| last.starts_with("stack")), "{loops:?}");
+    assert!(loops.len() > 4, "{loops:?}");
+    let run = "run chain.ir --grad --digest --seed 1";
+    let expected = d.good(&format!("{run} --engine reference"));
+    for point in points {
+        let budget = point["peak_bytes"].as_u64().expect("bytes");
+        assert_eq!(d.good(&format!("{run} --mem-budget {budget} --no-cache")), expected);
+    }
+}

@@ -33,11 +33,11 @@ pub struct DecidedLoops {
 }
 
 /// The ways back of a function.
-struct WaysBack {
+pub(super) struct WaysBack {
     all: Vec<WayBack>,
 }
 
-struct WayBack {
+pub(super) struct WayBack {
     inst: Inst,
     /// Bytes of its carries, in whole lines.
     state: u64,
@@ -113,7 +113,7 @@ pub fn ways_back(f: &Function) -> Vec<Inst> {
 const UNKNOWN_TRIPS: u64 = 1 << 20;
 
 impl WaysBack {
-    fn of(f: &Function) -> WaysBack {
+    pub(super) fn of(f: &Function) -> WaysBack {
         let mut found = WaysBack { all: Vec::new() };
         f.body_insts().iter().for_each(|&i| found.visit(f, i));
         found
@@ -190,7 +190,11 @@ impl WaysBack {
         }
     }
 
-    fn all_of(&self, f: &Function, of: impl Fn(&WayBack) -> LoopChoice) -> Vec<LoopChoice> {
+    pub(super) fn all_of(
+        &self,
+        f: &Function,
+        of: impl Fn(&WayBack) -> LoopChoice,
+    ) -> Vec<LoopChoice> {
         self.all.iter().map(|way| self.choice(f, way, of(way))).collect()
     }
 
@@ -268,7 +272,7 @@ impl WaysBack {
 
     /// All stacked, all stacked in the fewest bytes, none stacked, and those in between: one way back after the other
     /// has checkpoints, that of the largest carries first.
-    fn candidates(&self, f: &Function) -> Vec<Vec<LoopChoice>> {
+    pub(super) fn candidates(&self, f: &Function) -> Vec<Vec<LoopChoice>> {
         let mut order: Vec<usize> = (0..self.all.len()).collect();
         order.sort_by_key(|&k| {
             std::cmp::Reverse(self.all[k].state.saturating_mul(self.all[k].plenty()))
@@ -294,6 +298,24 @@ impl WaysBack {
             new
         });
         found
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The most checkpoints that any way back has a use for.
+    pub(super) fn most_checkpoints(&self) -> u64 {
+        self.all.iter().map(WayBack::plenty).max().unwrap_or(0)
+    }
+
+    /// The function with these choices, and the choices.
+    pub(super) fn decided(
+        &self,
+        f: &Function,
+        choices: Vec<LoopChoice>,
+    ) -> Result<DecidedLoops, Diagnostic> {
+        Ok(DecidedLoops { function: self.apply(f, &choices)?, choices })
     }
 
     fn planned(
@@ -349,7 +371,7 @@ impl WaysBack {
 ///
 /// # Errors
 /// With anything else.
-fn too_large(d: Diagnostic, refused: &mut Option<Diagnostic>) -> Result<(), Diagnostic> {
+pub(super) fn too_large(d: Diagnostic, refused: &mut Option<Diagnostic>) -> Result<(), Diagnostic> {
     if d.kind != Kind::Limit {
         return Err(d);
     }

@@ -14,6 +14,7 @@ pub(crate) mod decisions;
 pub(crate) mod group_graph;
 pub(crate) mod instantiate;
 pub(crate) mod loop_choice;
+pub(crate) mod loop_frontier;
 pub(crate) mod lossy;
 pub mod schedule;
 pub(crate) mod single_changes;
