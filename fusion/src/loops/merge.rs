@@ -35,31 +35,15 @@ pub fn merge_loops(f: &Function) -> Result<Function, Diagnostic> {
             let before = f.to_string();
             let scans = foris_with_partners(&f);
             let each: Each<'_> = &mut |copier, b, i| tidy(&scans, copier, b, i);
-            f = prune(&rebuilt(&f, each)?)?;
+            f = prune(&Copier::new(&f).rebuild(each)?)?;
             merge_equal(&mut f);
             if f.to_string() == before {
                 break;
             }
         }
         let Some(pair) = mergeable(&f, f.body())? else { return Ok(f) };
-        f = rebuilt(&f, &mut |copier, b, i| pair.place(copier, b, i))?;
+        f = Copier::new(&f).rebuild(&mut |copier, b, i| pair.place(copier, b, i))?;
     }
-}
-
-/// A copy of a function whose instructions are placed by `each`.
-pub(super) fn rebuilt(f: &Function, each: Each<'_>) -> Result<Function, Diagnostic> {
-    let mut b = Builder::new(f.name.clone());
-    b.func_mut().symbols = f.symbols.clone();
-    b.func_mut().rule = f.rule.clone();
-    b.func_mut().checkpoint = f.checkpoint.clone();
-    let mut copier = Copier::new(f);
-    copier.params(&mut b);
-    for &i in f.body_insts() {
-        each(&mut copier, &mut b, i)?;
-    }
-    let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    b.finish()
 }
 
 /// Takes back the instruction that was placed last.

@@ -2,14 +2,14 @@
 
 use super::adjoint_body::AdjointBody;
 use super::hoist::hoist_invariants;
-use super::merge::{common_stacks, rebuilt, stand_for, take_back};
+use super::merge::{common_stacks, stand_for, take_back};
 use super::numbering::merge_equal;
 use super::refine::refined;
 use super::residual_cut::ResidualCut;
 use super::residuals::LoopResiduals;
 use super::scan_body::{ScanBody, ScannedInput};
 use crate::plan::loop_choice::StackGoal;
-use adfuse_ir::control::{Liveness, prune};
+use adfuse_ir::control::{prune, prune_by};
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::{Builder, Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
@@ -45,7 +45,8 @@ fn stacked(
 ) -> Result<(Function, Vec<LoopResiduals>), Diagnostic> {
     let (live, chosen) = needed(f, choose)?;
     let mut found = Vec::new();
-    let mut new = rebuilt(&live, &mut |copier, b, i| replace(&chosen, &mut found, copier, b, i))?;
+    let mut new = Copier::new(&live)
+        .rebuild(&mut |copier, b, i| replace(&chosen, &mut found, copier, b, i))?;
     if !found.is_empty() {
         new = prune(&new)?;
         merge_equal(&mut new);
@@ -62,23 +63,8 @@ fn needed(
     f: &Function,
     choose: &dyn Fn(Inst) -> Option<StackGoal>,
 ) -> Result<(Function, ChosenLoops), Diagnostic> {
-    let mut live = Liveness::new(f, true);
-    f.results().iter().for_each(|&v| {
-        live.need(v);
-    });
-    live.region(f.body());
-    let mut b = Builder::new(f.name.clone());
-    b.func_mut().symbols = f.symbols.clone();
-    b.func_mut().rule = f.rule.clone();
-    b.func_mut().checkpoint = f.checkpoint.clone();
     let mut copier = Copier::new(f);
-    copier.params(&mut b);
-    for &i in f.body_insts() {
-        live.copy(&mut copier, &mut b, i);
-    }
-    let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    let new = b.finish()?;
+    let new = prune_by(&mut copier)?;
     let mut old = SecondaryMap::new();
     f.walk(&mut |f, i| {
         let placed = f.inst_results(i).iter().find_map(|&v| copier.find(v));

@@ -18,4 +18,4 @@ pub use flow::{Follow, reach};
 pub use liveness::Liveness;
 pub use outline::{Outlined, outline};
 pub use place::{LoopBuilder, branch, while_loop};
-pub use prune::prune;
+pub use prune::{prune, prune_by};

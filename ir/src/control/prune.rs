@@ -15,23 +15,24 @@ use crate::types::TensorType;
 /// # Errors
 /// Those of construction, which a verified function does not have.
 pub fn prune(f: &Function) -> Result<Function, Diagnostic> {
+    prune_by(&mut Copier::new(f))
+}
+
+/// As [`prune`], of what a copier copies, which knows then what became of each value.
+///
+/// # Errors
+/// As [`prune`].
+pub fn prune_by(copier: &mut Copier<'_>) -> Result<Function, Diagnostic> {
+    let f = copier.from();
     let mut live = Liveness::new(f, true);
     f.results().iter().for_each(|&v| {
         live.need(v);
     });
     live.region(f.body());
-    let mut b = Builder::new(f.name.clone());
-    b.func_mut().symbols = f.symbols.clone();
-    b.func_mut().rule = f.rule.clone();
-    b.func_mut().checkpoint = f.checkpoint.clone();
-    let mut copier = Copier::new(f);
-    copier.params(&mut b);
-    for &i in f.body_insts() {
-        live.copy(&mut copier, &mut b, i);
-    }
-    let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    b.finish()
+    copier.rebuild(&mut |copier, b, i| {
+        live.copy(copier, b, i);
+        Ok(())
+    })
 }
 
 /// The places at which a list has a needed value.

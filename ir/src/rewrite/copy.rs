@@ -2,7 +2,7 @@
 
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
-use crate::entity::{AttrsId, Inst, TypeId, Value};
+use crate::entity::{AttrsId, Inst, Region, TypeId, Value};
 use crate::function::{Function, NewInst};
 use crate::types::TensorType;
 use cranelift_entity::SecondaryMap;
@@ -91,6 +91,40 @@ impl<'f> Copier<'f> {
         new
     }
 
+    /// A builder of a function like the one that is copied: its name, symbols, rule, checkpoint policy and parameters.
+    pub fn begin(&mut self) -> Builder {
+        let from = self.from;
+        let mut b = Builder::new(from.name.clone());
+        b.func_mut().symbols = from.symbols.clone();
+        b.func_mut().rule = from.rule.clone();
+        b.func_mut().checkpoint = from.checkpoint.clone();
+        self.params(&mut b);
+        b
+    }
+
+    /// The function that was built, whose results are those of the one that is copied.
+    ///
+    /// # Errors
+    /// Those of construction.
+    pub fn finish(&mut self, mut b: Builder) -> Result<Function, Diagnostic> {
+        let results: Vec<Value> =
+            self.from.results().iter().map(|&v| self.get(&mut b, v)).collect();
+        b.set_results(&results);
+        b.finish()
+    }
+
+    /// A function like the one that is copied, whose instructions `each` places.
+    ///
+    /// # Errors
+    /// Those of `each` and of construction.
+    pub fn rebuild(&mut self, each: Each<'_>) -> Result<Function, Diagnostic> {
+        let mut b = self.begin();
+        for &i in self.from.body_insts() {
+            each(self, &mut b, i)?;
+        }
+        self.finish(b)
+    }
+
     /// Adds parameters to `b` like those of the function's body, names kept.
     pub fn params(&mut self, b: &mut Builder) {
         self.from.params().iter().for_each(|&p| self.param(b, p));
@@ -122,10 +156,8 @@ impl<'f> Copier<'f> {
         each: Each<'_>,
     ) -> Result<Inst, Diagnostic> {
         let from = self.from;
-        let data = from.inst(i);
-        let mut args: SmallVec<[Value; 4]> = from.args(i).iter().map(|&a| self.get(b, a)).collect();
         let mut regions = Vec::new();
-        for &r in &data.regions {
+        for &r in &from.inst(i).regions {
             let new = b.open_region();
             from.region(r).params.iter().for_each(|&p| self.param(b, p));
             for &i in &from.region(r).insts {
@@ -136,6 +168,14 @@ impl<'f> Copier<'f> {
             b.close_region(&results);
             regions.push(new);
         }
+        Ok(self.inst_of(b, i, &regions))
+    }
+
+    /// Copies one instruction with other regions, which are closed.
+    pub fn inst_of(&mut self, b: &mut Builder, i: Inst, regions: &[Region]) -> Inst {
+        let from = self.from;
+        let data = from.inst(i);
+        let mut args: SmallVec<[Value; 4]> = from.args(i).iter().map(|&a| self.get(b, a)).collect();
         let became_literal = |(&old, &new): (&Value, &Value)| {
             from.literal(old).is_none() && b.func().literal(new).is_some()
         };
@@ -156,7 +196,7 @@ impl<'f> Copier<'f> {
                 args: &args,
                 attrs,
                 results: &types,
-                regions: &regions,
+                regions,
                 phase: data.phase,
             },
         );
@@ -167,7 +207,7 @@ impl<'f> Copier<'f> {
             b.func_mut().set_name(v, from.name_of(old));
             self.set(old, v);
         }
-        Ok(new)
+        new
     }
 }
 

@@ -30,17 +30,14 @@ pub fn inline(
     f: &Function,
     wanted: &dyn Fn(&Function) -> bool,
 ) -> Result<Function, Diagnostic> {
-    let mut b = Builder::new(f.name.clone());
-    b.func_mut().symbols = f.symbols.clone();
-    b.func_mut().rule = f.rule.clone();
     let mut copier = Copier::new(f);
-    copier.params(&mut b);
+    let mut b = copier.begin();
+    // Its instructions say so from here on.
+    b.func_mut().checkpoint = None;
     let mut inliner = Inliner::new(module, wanted);
     inliner.enter(f, f);
     inliner.body(f, &mut copier, &mut b, Phase::PRIMAL)?;
-    let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    let mut made = b.finish()?;
+    let mut made = copier.finish(b)?;
     follow_phases(&mut made);
     Ok(made)
 }

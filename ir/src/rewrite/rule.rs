@@ -179,18 +179,8 @@ pub fn rewrite(
     if table.reads == Reads::Source && !driver.applies_somewhere() {
         return Ok((f.clone(), Vec::new()));
     }
-    let mut b = Builder::new(f.name.clone());
-    b.func_mut().symbols = f.symbols.clone();
-    b.func_mut().rule = f.rule.clone();
-    b.func_mut().checkpoint = f.checkpoint.clone();
-    let mut copier = Copier::new(f);
-    copier.params(&mut b);
-    for &i in f.body_insts() {
-        driver.place(&mut copier, &mut b, i)?;
-    }
-    let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    Ok((b.finish()?, driver.fired))
+    let new = Copier::new(f).rebuild(&mut |copier, b, i| driver.place(copier, b, i))?;
+    Ok((new, driver.fired))
 }
 
 /// How often what a rule wrote is tried again: a bound, since none is known to need more.

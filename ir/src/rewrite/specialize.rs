@@ -1,7 +1,6 @@
 //! Specialization: symbolic extents become constants.
 
 use super::Copier;
-use crate::builder::Builder;
 use crate::diag::{At, Diagnostic, Kind};
 use crate::function::Function;
 use crate::types::{Dim, Symbol, TensorType};
@@ -24,18 +23,13 @@ pub fn specialize(
     }
     let bound: BTreeMap<Symbol, Dim> = extents.iter().map(|(&s, &n)| (s, Dim::Const(n))).collect();
     let retype = |t: &TensorType| substitute(t, &bound);
-    let mut b = Builder::new(f.name.clone());
-    b.func_mut().symbols = f.symbols.iter().copied().filter(|s| !bound.contains_key(s)).collect();
-    b.func_mut().rule = f.rule.clone();
-    b.func_mut().checkpoint = f.checkpoint.clone();
     let mut copier = Copier::retyping(f, &retype);
-    copier.params(&mut b);
+    let mut b = copier.begin();
+    b.func_mut().symbols.retain(|s| !bound.contains_key(s));
     for &i in f.body_insts() {
         copier.inst(&mut b, i);
     }
-    let results: Vec<_> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    let new = b.finish().map_err(|d| vec![d])?;
+    let new = copier.finish(b).map_err(|d| vec![d])?;
     if new.rule.is_none() && !calls(&new) {
         verify_function(&new)?;
     }

@@ -5,7 +5,7 @@ use crate::attrs::{Attr, Attrs};
 use crate::builder::Builder;
 use crate::diag::Diagnostic;
 use crate::dtype::DType;
-use crate::entity::{Inst, Value};
+use crate::entity::Inst;
 use crate::function::Function;
 use crate::literal::Literal;
 use crate::module::Module;
@@ -31,18 +31,7 @@ pub fn widen(module: &Module) -> Result<Module, Diagnostic> {
 }
 
 fn widen_function(f: &Function) -> Result<Function, Diagnostic> {
-    let mut b = Builder::new(f.name.clone());
-    b.func_mut().symbols = f.symbols.clone();
-    b.func_mut().rule = f.rule.clone();
-    b.func_mut().checkpoint = f.checkpoint.clone();
-    let mut copier = Copier::retyping(f, &widened);
-    copier.params(&mut b);
-    for &i in f.body_insts() {
-        place(f, &mut copier, &mut b, i)?;
-    }
-    let results: Vec<Value> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    b.finish()
+    Copier::retyping(f, &widened).rebuild(&mut |copier, b, i| place(f, copier, b, i))
 }
 
 fn place(
