@@ -21,3 +21,4 @@ mod uniform;
 pub use merge::merge_loops;
 pub use residuals::{LoopResidual, LoopResiduals, ResidualClass};
 pub use stack::{loop_residuals, stack_residuals};
+pub(crate) use trips::known_trips;

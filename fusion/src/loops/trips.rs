@@ -5,7 +5,7 @@ use adfuse_ir::op::Control;
 use adfuse_ir::{Function, Inst, Literal, Op, Value, ValueDef};
 
 /// The number of steps of a loop, where that is an extent or follows from constants.
-pub(super) fn known_trips(f: &Function, i: Inst) -> Option<u64> {
+pub(crate) fn known_trips(f: &Function, i: Inst) -> Option<u64> {
     let Some(Control::Loop(_)) = f.op(i).control() else { return None };
     let steps = match LoopRoles::at(f, i).trips(f, i) {
         Trips::Length(n) => return n.known(),

@@ -4,6 +4,7 @@ use super::Lower;
 use super::lowered;
 use crate::plan::blocks::block_function;
 use crate::plan::graph_hash;
+use crate::plan::loop_choice::plenty_of_checkpoints;
 use adfuse_ir::control::{Entered, LoopRoles, Trips};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
@@ -85,9 +86,10 @@ impl Lower<'_> {
             stacks,
             back,
         };
-        let kept = default_checkpoints(&made, |b| self.program.buffers[b].bytes());
         if let Some(back) = made.back.as_mut().filter(|back| back.checkpoints == 0) {
-            back.checkpoints = kept;
+            let bytes = made.carries.iter().map(|c| self.program.buffers[c.to].bytes());
+            let state = bytes.fold(0, u64::saturating_add);
+            back.checkpoints = plenty_of_checkpoints(state, made.trips.known());
         }
         Ok(Step::Loop(Box::new(made)))
     }
@@ -275,15 +277,4 @@ fn packed(mut program: Program, k: usize, storage: Storage) -> Program {
         Kernel { name: "pack".into(), domain: dims, stages: vec![stage], ..Kernel::default() };
     program.steps.push(Step::Kernel(kernel));
     program
-}
-
-/// Bytes of checkpoints where nothing says how many there are.
-const KEPT_BYTES: u64 = 1 << 20;
-
-/// Checkpoints of a way back where nothing says how many: a state for each step where there are few enough of them,
-/// and what fits into [`KEPT_BYTES`] otherwise, at least 32.
-fn default_checkpoints(made: &Loop, bytes: impl Fn(Buffer) -> u64) -> u64 {
-    let state = made.carries.iter().map(|c| bytes(c.to)).fold(1, u64::saturating_add);
-    let most = (KEPT_BYTES / state).max(32);
-    made.trips.known().unwrap_or(most).clamp(1, most)
 }

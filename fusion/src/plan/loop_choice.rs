@@ -53,3 +53,19 @@ impl LoopChoice {
         }
     }
 }
+
+/// Bytes of checkpoints up to which a loop of known length keeps all its states where there is no budget.
+const PLENTY_BYTES: u64 = 64 << 20;
+
+/// The same of a loop of unknown length, whose checkpoints are there however few steps it takes.
+const PLENTY_BYTES_UNKNOWN: u64 = 1 << 20;
+
+/// Checkpoints of a way back where no budget says how many, for a state of this many bytes: one for each step, as far as
+/// steps are known and there is room, at least 32.
+pub(crate) fn plenty_of_checkpoints(state: u64, trips: Option<u64>) -> u64 {
+    let fit = |bytes: u64| (bytes / state.max(1)).max(32);
+    match trips {
+        Some(trips) => trips.min(fit(PLENTY_BYTES)).max(1),
+        None => fit(PLENTY_BYTES_UNKNOWN),
+    }
+}

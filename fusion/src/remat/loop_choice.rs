@@ -6,19 +6,19 @@
 
 use super::{PlanFrontier, plan_frontier};
 use crate::cost::cost;
-use crate::loops::{merge_loops, stack_residuals};
+use crate::loops::{known_trips, merge_loops, stack_residuals};
 use crate::lower::lowered;
 use crate::memory::engine::EngineModel;
 use crate::memory::size::MOST_BYTES;
 use crate::plan::blocks::blocks;
-use crate::plan::loop_choice::LoopChoice;
+use crate::plan::loop_choice::{LoopChoice, plenty_of_checkpoints};
 use crate::plan::options::PlanOptions;
 use crate::prepass::lossy::copied_as;
 use crate::prepass::prepare;
 use crate::search::planner::plan;
 use crate::search::point::PlanPoint;
 use adfuse_ir::attrs::Attr;
-use adfuse_ir::control::{LoopRoles, Trips};
+use adfuse_ir::control::LoopRoles;
 use adfuse_ir::kernel::SLOT;
 use adfuse_ir::{At, Diagnostic, Function, Inst, Kind, Module};
 
@@ -137,17 +137,7 @@ impl WaysBack {
             bytes.map_or(MOST_BYTES, |n| n.next_multiple_of(SLOT))
         };
         let state = roles.carry_args().map(line).fold(0, u64::saturating_add);
-        let trips = match roles.trips(f, i) {
-            Trips::Length(n) => n.known(),
-            Trips::Count(n) => f.literal(n).map(|l| l.to_i64().max(0).unsigned_abs()),
-            Trips::Range(from, to) => match (f.literal(from), f.literal(to)) {
-                (Some(a), Some(b)) => {
-                    Some(b.to_i64().saturating_sub(a.to_i64()).max(0).unsigned_abs())
-                }
-                _ => None,
-            },
-        };
-        self.all.push(WayBack { inst: i, state, trips });
+        self.all.push(WayBack { inst: i, state, trips: known_trips(f, i) });
     }
 
     fn apply(&self, f: &Function, choices: &[LoopChoice]) -> Result<Function, Diagnostic> {
@@ -202,32 +192,17 @@ impl WaysBack {
     fn fastest(&self, f: &Function, options: &PlanOptions) -> Result<DecidedLoops, Diagnostic> {
         let stacks = self.all_of(f, |_| LoopChoice::Stack);
         let states = self.all_of(f, |way| LoopChoice::Checkpoints(way.plenty()));
-        let mut best: Option<(f64, DecidedLoops)> = None;
-        let mut refused = None;
         let least = self.all_of(f, |_| LoopChoice::StackLeast);
-        for choices in [stacks, least, states] {
-            if best.as_ref().is_some_and(|(_, known)| known.choices == choices) {
-                continue;
-            }
-            let made = self.apply(f, &choices).and_then(|function| {
-                let plan = plan(&function, options)?;
-                let program = lowered(&function, &plan, &options.device)?;
-                Ok((cost(&program, &options.device).seconds, function))
-            });
-            match made {
-                Ok((seconds, function)) => {
-                    if best.as_ref().is_none_or(|(least, _)| seconds < *least) {
-                        best = Some((seconds, DecidedLoops { function, choices }));
-                    }
-                }
-                Err(d) => too_large(d, &mut refused)?,
-            }
-        }
-        match (best, refused) {
-            (Some((_, decided)), _) => Ok(decided),
-            (None, Some(d)) => Err(d),
-            (None, None) => Ok(DecidedLoops { function: f.clone(), choices: Vec::new() }),
-        }
+        let mut candidates = vec![stacks, least, states];
+        candidates.dedup();
+        let planned = that_fit(candidates, |choices| {
+            let decided = self.decided(f, choices)?;
+            let plan = plan(&decided.function, options)?;
+            let program = lowered(&decided.function, &plan, &options.device)?;
+            Ok((cost(&program, &options.device).seconds, decided))
+        })?;
+        let best = planned.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b));
+        Ok(best.map_or_else(|| undecided(f), |(_, decided)| decided))
     }
 
     /// The fastest candidate that a budget has room for; the one that takes least where it has room for none.
@@ -238,17 +213,11 @@ impl WaysBack {
         budget: u64,
         engine: &dyn EngineModel,
     ) -> Result<DecidedLoops, Diagnostic> {
+        let planned =
+            that_fit(self.candidates(f), |choices| self.planned(f, choices, options, engine))?;
         let mut best: Option<(PlanPoint, DecidedLoops)> = None;
         let mut least: Option<(u64, DecidedLoops)> = None;
-        let mut refused = None;
-        for choices in self.candidates(f) {
-            let (decided, frontier) = match self.planned(f, choices, options, engine) {
-                Ok(planned) => planned,
-                Err(d) => {
-                    too_large(d, &mut refused)?;
-                    continue;
-                }
-            };
+        for (decided, frontier) in planned {
             let lowest = frontier.points().first().map_or(u64::MAX, |p| p.peak);
             let Ok(point) = frontier.at(budget) else {
                 if least.as_ref().is_none_or(|(known, _)| lowest < *known) {
@@ -263,11 +232,7 @@ impl WaysBack {
             }
         }
         let found = best.map(|(_, decided)| decided).or(least.map(|(_, decided)| decided));
-        match (found, refused) {
-            (Some(decided), _) => Ok(decided),
-            (None, Some(d)) => Err(d),
-            (None, None) => Ok(DecidedLoops { function: f.clone(), choices: Vec::new() }),
-        }
+        Ok(found.unwrap_or_else(|| undecided(f)))
     }
 
     /// All stacked, all stacked in the fewest bytes, none stacked, and those in between: one way back after the other
@@ -318,16 +283,17 @@ impl WaysBack {
         Ok(DecidedLoops { function: self.apply(f, &choices)?, choices })
     }
 
-    fn planned(
+    /// The same with its plans for all budgets.
+    pub(super) fn planned(
         &self,
         f: &Function,
         choices: Vec<LoopChoice>,
         options: &PlanOptions,
         engine: &dyn EngineModel,
     ) -> Result<(DecidedLoops, PlanFrontier), Diagnostic> {
-        let function = self.apply(f, &choices)?;
-        let frontier = plan_frontier(&function, options, engine)?;
-        Ok((DecidedLoops { function, choices }, frontier))
+        let decided = self.decided(f, choices)?;
+        let frontier = plan_frontier(&decided.function, options, engine)?;
+        Ok((decided, frontier))
     }
 
     /// A candidate with as many checkpoints as the budget has room for beside what its plan takes. Ways back run one
@@ -367,16 +333,32 @@ impl WaysBack {
     }
 }
 
-/// Notes that a candidate is too large, where that is what is wrong with it: others may not be.
+/// What `plan` makes of each candidate that is not too large.
 ///
 /// # Errors
-/// With anything else.
-pub(super) fn too_large(d: Diagnostic, refused: &mut Option<Diagnostic>) -> Result<(), Diagnostic> {
-    if d.kind != Kind::Limit {
-        return Err(d);
+/// Where all candidates are too large; with anything else that is wrong with one.
+pub(super) fn that_fit<T>(
+    candidates: Vec<Vec<LoopChoice>>,
+    mut plan: impl FnMut(Vec<LoopChoice>) -> Result<T, Diagnostic>,
+) -> Result<Vec<T>, Diagnostic> {
+    let (mut fit, mut refused) = (Vec::new(), None);
+    for choices in candidates {
+        match plan(choices) {
+            Ok(made) => fit.push(made),
+            Err(d) if d.kind == Kind::Limit => {
+                refused.get_or_insert(d);
+            }
+            Err(d) => return Err(d),
+        }
     }
-    refused.get_or_insert(d);
-    Ok(())
+    match refused.filter(|_| fit.is_empty()) {
+        Some(d) => Err(d),
+        None => Ok(fit),
+    }
+}
+
+fn undecided(f: &Function) -> DecidedLoops {
+    DecidedLoops { function: f.clone(), choices: Vec::new() }
 }
 
 /// The most checkpoints that an instruction can say.
@@ -388,24 +370,14 @@ const NUMBER: u64 = 8;
 /// The most candidates between all stacks and none.
 const MOST_CANDIDATES: usize = 4;
 
-/// Bytes of checkpoints up to which a loop of known length keeps all its states where there is no budget.
-const PLENTY_BYTES: u64 = 64 << 20;
-
-/// The same of a loop of unknown length, whose checkpoints are there however few steps it takes.
-const PLENTY_BYTES_UNKNOWN: u64 = 1 << 20;
-
 impl WayBack {
     /// A choice, and one checkpoint where nothing can be stacked: there are as many then as there is room for.
     fn or_one(&self, choice: LoopChoice) -> LoopChoice {
         if self.trips.is_some() { choice } else { LoopChoice::Checkpoints(1) }
     }
 
-    /// Checkpoints where there is no budget: a state for each step, as far as they are known or are not many.
+    /// Checkpoints where there is no budget.
     fn plenty(&self) -> u64 {
-        let fit = |bytes: u64| (bytes / self.state.max(1)).max(32);
-        match self.trips {
-            Some(trips) => trips.min(fit(PLENTY_BYTES)).max(1),
-            None => fit(PLENTY_BYTES_UNKNOWN).min(UNKNOWN_TRIPS),
-        }
+        plenty_of_checkpoints(self.state, self.trips)
     }
 }

@@ -1,7 +1,7 @@
 //! The frontier of plans of a function with ways back over loops: the points of all decisions about them together.
 
-use super::loop_choice::{DecidedLoops, WaysBack, decide_loops, too_large};
-use super::plan_frontier;
+use super::loop_choice::{DecidedLoops, WaysBack, decide_loops, that_fit};
+use super::{plan_frontier, undominated};
 use crate::memory::engine::EngineModel;
 use crate::plan::loop_choice::LoopChoice;
 use crate::plan::options::PlanOptions;
@@ -45,34 +45,21 @@ pub fn loop_frontier(
             candidates.push(choices);
         }
     }
-    let (mut points, mut refused) = (Vec::new(), None);
-    for choices in candidates {
-        let made = match ways.is_empty() {
-            true => decide_loops(f, options, None, engine),
-            false => ways.decided(f, choices),
-        };
-        let planned = made.and_then(|decided| {
+    let planned = that_fit(candidates, |choices| match ways.is_empty() {
+        true => {
+            let decided = decide_loops(f, options, None, engine)?;
             let frontier = plan_frontier(&decided.function, options, engine)?;
-            Ok((Arc::new(decided), frontier))
-        });
-        match planned {
-            Ok((decided, frontier)) => points.extend(frontier.points().iter().map(|point| {
-                LoopFrontierPoint { point: point.clone(), decided: Arc::clone(&decided) }
-            })),
-            Err(d) => too_large(d, &mut refused)?,
+            Ok((decided, frontier))
         }
+        false => ways.planned(f, choices, options, engine),
+    })?;
+    let mut points = Vec::new();
+    for (decided, frontier) in planned {
+        let decided = Arc::new(decided);
+        points.extend(frontier.points().iter().map(|point| LoopFrontierPoint {
+            point: point.clone(),
+            decided: Arc::clone(&decided),
+        }));
     }
-    points.sort_by(|a, b| {
-        a.point.peak.cmp(&b.point.peak).then(a.point.seconds.total_cmp(&b.point.seconds))
-    });
-    let mut best: Vec<LoopFrontierPoint> = Vec::new();
-    for point in points {
-        if best.last().is_none_or(|last| point.point.seconds < last.point.seconds) {
-            best.push(point);
-        }
-    }
-    match (best.is_empty(), refused) {
-        (true, Some(d)) => Err(d),
-        _ => Ok(best),
-    }
+    Ok(undominated(points, |point| &point.point))
 }

@@ -177,20 +177,29 @@ fn bettered(
     Ok(chosen(f, points, options, engine))
 }
 
-/// The points that no other is better than.
-fn chosen(
-    f: &Function,
-    mut points: Vec<PlanPoint>,
-    options: &PlanOptions,
-    engine: &dyn EngineModel,
-) -> PlanFrontier {
-    points.sort_by(|a, b| a.peak.cmp(&b.peak).then(a.seconds.total_cmp(&b.seconds)));
-    let mut best: Vec<PlanPoint> = Vec::new();
+/// The points that no other beats in both peak and time, by their peaks.
+fn undominated<T>(mut points: Vec<T>, of: impl Fn(&T) -> &PlanPoint) -> Vec<T> {
+    points.sort_by(|a, b| {
+        let (a, b) = (of(a), of(b));
+        a.peak.cmp(&b.peak).then(a.seconds.total_cmp(&b.seconds))
+    });
+    let mut best: Vec<T> = Vec::new();
     for point in points {
-        if best.last().is_none_or(|last| point.seconds < last.seconds) {
+        if best.last().is_none_or(|last| of(&point).seconds < of(last).seconds) {
             best.push(point);
         }
     }
+    best
+}
+
+/// The frontier of these points.
+fn chosen(
+    f: &Function,
+    points: Vec<PlanPoint>,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> PlanFrontier {
+    let best = undominated(points, |point| point);
     let binding = best.first().and_then(|p| binding(f, &p.plan, &options.device, engine));
     PlanFrontier { points: best, binding: binding.unwrap_or_default(), func: f.name.clone() }
 }
