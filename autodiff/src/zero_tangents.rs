@@ -1,8 +1,8 @@
 //! Symbolic zeros in custom rules: what a rule makes of tangents that are zero alone is zero.
 //!
-//! A rule is linear in its tangents, so a value that depends on tangents, and on none but zero ones, is zero. Written
-//! out it would be computed, could be NaN (zero times infinity), and would stand beside what moves as if it
-//! acted by itself, which no transposition accepts.
+//! A rule is linear in its tangents. So a value that depends on zero tangents alone is zero. If it were computed, it
+//! could be NaN (zero times infinity). Transposition would refuse it, too: it is added to linear values and is not
+//! linear itself.
 
 use adfuse_ir::control::{Follow, reach};
 use adfuse_ir::rewrite::{Copier, dce, inline};

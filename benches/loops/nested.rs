@@ -14,18 +14,21 @@ fn training(rows: u64) -> Result<Traced, Diagnostic> {
     })
 }
 
+/// The parameters of [`ridge`].
+fn ridge_inputs(t: &Tracer) -> [Tensor; 6] {
+    let data = [("a", f64s([8, 3])), ("y", f64s([8])), ("b", f64s([6, 3])), ("z", f64s([6]))];
+    let data = data.map(|(name, ty)| t.input(name, ty));
+    let [a, y, b, z] = data;
+    [a, y, b, z, t.input("penalty", scalar()), t.input("rate", scalar())]
+}
+
 /// The loss on other data of what `steps` of gradient descent find. Parameters are the data `a`, `[8, 3]`, `y`, `[8]`,
 /// the other data `b`, `[6, 3]`, `z`, `[6]`, the penalty and the rate of the descent.
 pub(crate) fn ridge(steps: i64) -> Result<Traced, Diagnostic> {
     let loss = training(8)?;
     let slope = grad(&Module::from(loss.clone()), &loss, &[0])?;
     trace("ridge", |t| {
-        let a = t.input("a", f64s([8, 3]));
-        let y = t.input("y", f64s([8]));
-        let b = t.input("b", f64s([6, 3]));
-        let z = t.input("z", f64s([6]));
-        let penalty = t.input("penalty", scalar());
-        let rate = t.input("rate", scalar());
+        let [a, y, b, z, penalty, rate] = ridge_inputs(t);
         let start = t.full(f64s([3]), 0.0);
         let theta = t.fori(0..steps, start, |_, theta| {
             let g = t.call(&slope, &[&theta, &a, &y, &penalty]).remove(0);
@@ -41,12 +44,7 @@ pub(crate) fn outer_descent(steps: i64, outer: i64) -> Result<Traced, Diagnostic
     let inner = ridge(steps)?;
     let slope = grad(&Module::from(inner.clone()), &inner, &[4, 5])?;
     trace("outer_descent", |t| {
-        let a = t.input("a", f64s([8, 3]));
-        let y = t.input("y", f64s([8]));
-        let b = t.input("b", f64s([6, 3]));
-        let z = t.input("z", f64s([6]));
-        let penalty = t.input("penalty", scalar());
-        let rate = t.input("rate", scalar());
+        let [a, y, b, z, penalty, rate] = ridge_inputs(t);
         let tuned = t.fori(0..outer, (penalty, rate), |_, (penalty, rate)| {
             let g = t.call(&slope, &[&a, &y, &b, &z, &penalty, &rate]);
             (penalty - &g[0] * 0.05, rate - &g[1] * 0.05)

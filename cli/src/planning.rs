@@ -356,7 +356,6 @@ impl PlanRequest {
         let choice = choose(&self.function, &self.options, budget, engine, self.cache.as_ref());
         let choice = choice.map_err(|d| self.source.wrong(d))?;
         tell(&choice.notes, streams);
-        let choice = self.beside_the_fastest(choice)?;
         let plan = self.with_loops(choice.point.plan.clone());
         Ok(ChosenPlan { plan, choice: Some(choice) })
     }
@@ -379,7 +378,7 @@ impl PlanRequest {
 
     /// The choice, with the figures of the fastest plan where the budget has decided about loops: that is of another
     /// function.
-    fn beside_the_fastest(&self, choice: BudgetChoice) -> Result<BudgetChoice, Failure> {
+    pub(super) fn beside_the_fastest(&self, choice: BudgetChoice) -> Result<BudgetChoice, Failure> {
         let Some((_, kept)) = self.kept.as_ref().filter(|(_, kept)| !kept.loops.is_empty()) else {
             return Ok(choice);
         };

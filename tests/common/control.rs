@@ -37,19 +37,21 @@ pub(crate) fn decode(steps: &[Step], dtype: DType) -> Function {
     b.finish().expect("every step decodes to instructions that fit")
 }
 
-/// Floats are drawn; integers and truth values are `k`.
+/// A value for a parameter: floats are drawn, integers and truth values are `k`.
+pub(crate) fn draw(ty: &TensorType, k: i64, seed: u64) -> Array {
+    if ty.dtype.is_float() {
+        return sample(ty, Domain::Uniform(-0.9, 0.9), &mut rng(seed, 0)).expect("small");
+    }
+    let n = ty.elements().expect("known extents") as usize;
+    let k = if ty.dtype == DType::Bool { k & 1 } else { k };
+    let bits = vec![Literal::from_i64(ty.dtype, k).bits(); n];
+    Array::from_bits(ty.dtype, &ty.dims().expect("known extents"), &bits).expect("as many elements")
+}
+
+/// A value for each parameter, as [`draw`] has them.
 pub(crate) fn inputs(f: &Function, k: i64) -> Vec<Array> {
     let types = f.param_types();
-    let draw = |(n, ty): (usize, &TensorType)| match ty.dtype.is_float() {
-        true => sample(ty, Domain::Uniform(-0.9, 0.9), &mut rng(n as u64, 0)).expect("small"),
-        false => {
-            let n = ty.elements().expect("known extents") as usize;
-            let k = if ty.dtype == DType::Bool { k & 1 } else { k };
-            let bits = vec![Literal::from_i64(ty.dtype, k).bits(); n];
-            Array::from_bits(ty.dtype, &ty.dims().expect("known extents"), &bits).expect("fits")
-        }
-    };
-    types.iter().enumerate().map(draw).collect()
+    types.iter().enumerate().map(|(n, ty)| draw(ty, k, n as u64)).collect()
 }
 
 /// What a region sees.

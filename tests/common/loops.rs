@@ -91,3 +91,45 @@ fn arguments(f: &Function) -> Vec<Array> {
     };
     all.into_iter().map(three).collect()
 }
+
+/// Loops with what their integers are, which are differentiated to higher orders.
+pub(crate) const LOOPS: &[(&str, i64)] = &[
+    // A scan with consts, carries, stacks; forwards and backwards.
+    ("func @f(%h: f64[3], %w: f64[3], %xs: f64[4,3]) -> (f64[3], f64[4,3]) {
+        %c, %ys = scan %h, %xs {carry = 1} : f64[3], f64[4,3] body(%s: f64[3], %x: f64[3]) {
+          %a = mul %s, %w : f64[3] %b = add %a, %x : f64[3] %n = tanh %b : f64[3]
+          %y = mul %n, %s : f64[3] yield %n, %y }
+        return %c, %ys }", 0),
+    ("func @f(%h: f64[3], %xs: f64[4,3], %zs: f64[4]) -> (f64[3], f64[4]) {
+        %c, %ys = scan %h, %xs, %zs {carry = 1, reverse = true, unroll = 2} : f64[3], f64[4]
+          body(%s: f64[3], %x: f64[3], %z: f64[]) {
+          %b = mul %s, %x : f64[3] %n = sin %b : f64[3]
+          %q = reduce_sum %n {axes = [0]} : f64[] %y = mul %q, %z : f64[] yield %n, %y }
+        return %c, %ys }", 0),
+    // A tangent that becomes nonzero in mid-loop; a carry that nothing depends on; one that only hands on.
+    ("func @f(%x: f64[], %w: f64[]) -> f64[] {
+        %a, %b, %c, %d = scan 1.0, 2.0, %x, 0.5 {carry = 4, length = 3} : f64[], f64[], f64[], f64[]
+          body(%p: f64[], %q: f64[], %r: f64[], %s: f64[]) {
+          %t = mul %q, %p : f64[] %u = mul %r, %w : f64[] %v = sin %u : f64[] yield %t, %r, %v, %s }
+        %e = mul %a, %d : f64[] %g = add %e, %b : f64[] return %g }", 0),
+    // No steps.
+    ("func @f(%h: f64[2], %xs: f64[0,2]) -> (f64[2], f64[0,2]) {
+        %c, %ys = scan %h, %xs {carry = 1} : f64[2], f64[0,2] body(%s: f64[2], %x: f64[2]) {
+          %n = mul %s, %x : f64[2] yield %n, %n }
+        return %c, %ys }", 0),
+    // Loops in loops, and a branch by an index in one.
+    ("func @f(%h: f64[2], %xs: f64[3,2]) -> f64[2] {
+        %c = scan %h, %xs {carry = 1} : f64[2] body(%s: f64[2], %x: f64[2]) {
+          %d = fori 0, 3, %s : f64[2] body(%i: i64[], %t: f64[2]) {
+            %u = switch %i : f64[2] case { %e = sin %t : f64[2] yield %e } case { %e = mul %t, %x : f64[2] yield %e }
+            yield %u }
+          %n = mul %d, %x : f64[2] %m = cos %n : f64[2] yield %m }
+        return %c }", 0),
+    // A while in a scan, with what both read from outside.
+    ("func @f(%w: f64[], %xs: f64[3]) -> f64[] {
+        %c = scan 1.0, %xs {carry = 1} : f64[] body(%s: f64[], %x: f64[]) {
+          %k, %r = while 2, %s : i32[], f64[] cond(%i: i32[], %t: f64[]) { %p = gt %i, 0 : bool[] yield %p }
+            body(%i: i32[], %t: f64[]) { %a = mul %t, %w : f64[] %b = add %a, %x : f64[] %d = tanh %b : f64[] %j = sub %i, 1 : i32[] yield %j, %d }
+          yield %r }
+        return %c }", 0),
+];

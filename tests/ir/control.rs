@@ -2,15 +2,15 @@
 //! and over batches.
 
 use crate::common::batch::{Side, agrees};
-use crate::common::control::decode;
+use crate::common::control::{decode, draw, inputs};
+use crate::common::loops::LOOPS;
 use crate::common::random::programs;
 use crate::compose::{evaluate, first, numbers, program};
 use crate::ops::derivatives::{Point, check};
 use adfuse::autodiff::{differentiable, grad, jvp, linearize, value_and_grad, vjp};
 use adfuse::backends::Array;
-use adfuse::ir::op::Domain;
-use adfuse::ir::{DType, Function, Literal, Module, TensorType};
-use adfuse::sample::{rng, sample};
+use adfuse::ir::{DType, Literal, Module, TensorType};
+use adfuse::sample::rng;
 use approx::assert_abs_diff_eq;
 
 fn scalar(x: f64) -> Array {
@@ -19,25 +19,6 @@ fn scalar(x: f64) -> Array {
 
 fn number(dtype: DType, n: i64) -> Array {
     Array::from_bits(dtype, &[], &[Literal::from_i64(dtype, n).bits()]).expect("one number")
-}
-
-/// A value for each parameter: floats are drawn, integers and truth values are `k`.
-fn draw(ty: &TensorType, k: i64, seed: u64) -> Array {
-    match ty.dtype.is_float() {
-        true => sample(ty, Domain::Uniform(-0.9, 0.9), &mut rng(seed, 0)).expect("small"),
-        false => {
-            let n = ty.elements().expect("known extents") as usize;
-            let dims = ty.dims().expect("known extents");
-            let k = if ty.dtype == DType::Bool { k & 1 } else { k };
-            Array::from_bits(ty.dtype, &dims, &vec![Literal::from_i64(ty.dtype, k).bits(); n])
-                .expect("as many elements")
-        }
-    }
-}
-
-fn inputs(f: &Function, k: i64) -> Vec<Array> {
-    let types = f.param_types();
-    types.iter().enumerate().map(|(n, ty)| draw(ty, k, n as u64)).collect()
 }
 
 /// Programs with what their integers are. Each is differentiated to order 2 in the four orders of the modes.
@@ -60,42 +41,11 @@ const PROGRAMS: &[(&str, i64)] = &[
         %r = cond %p : f64[] then { %z = sub %x, 100.0 : f64[] %a = sqrt %z : f64[] yield %a }
           else { %a = mul %x, 3.0 : f64[] yield %a }
         return %r }", 0),
-    // A scan with consts, carries, stacks; forwards and backwards.
-    ("func @f(%h: f64[3], %w: f64[3], %xs: f64[4,3]) -> (f64[3], f64[4,3]) {
-        %c, %ys = scan %h, %xs {carry = 1} : f64[3], f64[4,3] body(%s: f64[3], %x: f64[3]) {
-          %a = mul %s, %w : f64[3] %b = add %a, %x : f64[3] %n = tanh %b : f64[3]
-          %y = mul %n, %s : f64[3] yield %n, %y }
-        return %c, %ys }", 0),
-    ("func @f(%h: f64[3], %xs: f64[4,3], %zs: f64[4]) -> (f64[3], f64[4]) {
-        %c, %ys = scan %h, %xs, %zs {carry = 1, reverse = true, unroll = 2} : f64[3], f64[4]
-          body(%s: f64[3], %x: f64[3], %z: f64[]) {
-          %b = mul %s, %x : f64[3] %n = sin %b : f64[3]
-          %q = reduce_sum %n {axes = [0]} : f64[] %y = mul %q, %z : f64[] yield %n, %y }
-        return %c, %ys }", 0),
-    // A tangent that becomes nonzero in mid-loop; a carry that nothing depends on; one that only hands on.
-    ("func @f(%x: f64[], %w: f64[]) -> f64[] {
-        %a, %b, %c, %d = scan 1.0, 2.0, %x, 0.5 {carry = 4, length = 3} : f64[], f64[], f64[], f64[]
-          body(%p: f64[], %q: f64[], %r: f64[], %s: f64[]) {
-          %t = mul %q, %p : f64[] %u = mul %r, %w : f64[] %v = sin %u : f64[] yield %t, %r, %v, %s }
-        %e = mul %a, %d : f64[] %g = add %e, %b : f64[] return %g }", 0),
     // A linear loop.
     ("func @f(%h: f64[2], %xs: f64[5,2]) -> (f64[2], f64[5,2]) {
         %c, %ys = scan %h, %xs {carry = 1} : f64[2], f64[5,2] body(%s: f64[2], %x: f64[2]) {
           %n = add %s, %x : f64[2] yield %n, %n }
         return %c, %ys }", 0),
-    // No steps.
-    ("func @f(%h: f64[2], %xs: f64[0,2]) -> (f64[2], f64[0,2]) {
-        %c, %ys = scan %h, %xs {carry = 1} : f64[2], f64[0,2] body(%s: f64[2], %x: f64[2]) {
-          %n = mul %s, %x : f64[2] yield %n, %n }
-        return %c, %ys }", 0),
-    // Loops in loops, and a branch by an index in one.
-    ("func @f(%h: f64[2], %xs: f64[3,2]) -> f64[2] {
-        %c = scan %h, %xs {carry = 1} : f64[2] body(%s: f64[2], %x: f64[2]) {
-          %d = fori 0, 3, %s : f64[2] body(%i: i64[], %t: f64[2]) {
-            %u = switch %i : f64[2] case { %e = sin %t : f64[2] yield %e } case { %e = mul %t, %x : f64[2] yield %e }
-            yield %u }
-          %n = mul %d, %x : f64[2] %m = cos %n : f64[2] yield %m }
-        return %c }", 0),
     // Numbers of steps that are operands: none, one, several.
     ("func @f(%n: i32[], %x: f64[2]) -> f64[2] {
         %r = fori 1, %n, %x : f64[2] body(%i: i32[], %c: f64[2]) {
@@ -126,13 +76,6 @@ const PROGRAMS: &[(&str, i64)] = &[
         %r = while %x : f64[] cond(%c: f64[]) { %m = neg %c : f64[] %q = gt %m, %l : bool[] yield %q }
           body(%d: f64[]) { %e = add %d, 1.0 : f64[] yield %e }
         return %r }", 0),
-    // A while in a scan, with what both read from outside.
-    ("func @f(%w: f64[], %xs: f64[3]) -> f64[] {
-        %c = scan 1.0, %xs {carry = 1} : f64[] body(%s: f64[], %x: f64[]) {
-          %k, %r = while 2, %s : i32[], f64[] cond(%i: i32[], %t: f64[]) { %p = gt %i, 0 : bool[] yield %p }
-            body(%i: i32[], %t: f64[]) { %a = mul %t, %w : f64[] %b = add %a, %x : f64[] %d = tanh %b : f64[] %j = sub %i, 1 : i32[] yield %j, %d }
-          yield %r }
-        return %c }", 0),
     // A call in a loop.
     ("func @f(%x: f64[], %xs: f64[3]) -> f64[] {
         %c = scan %x, %xs {carry = 1} : f64[] body(%s: f64[], %t: f64[]) { %r = call %s, %t {func = @g} : f64[] yield %r }
@@ -149,7 +92,7 @@ const PROGRAMS: &[(&str, i64)] = &[
 
 #[test]
 fn derivatives_agree_with_differences_to_order_two() {
-    for (n, (text, k)) in PROGRAMS.iter().enumerate() {
+    for (n, (text, k)) in PROGRAMS.iter().chain(LOOPS).enumerate() {
         let module = program(text);
         let f = adfuse::ir::rewrite::inline(&module, first(&module), &|_| true).expect("inlines");
         let point = Point::new(f.clone(), inputs(&f, *k));
@@ -162,7 +105,7 @@ fn derivatives_agree_with_differences_to_order_two() {
 /// One program over every element of a batch, gradients too, whatever is mapped: finished elements keep their bits.
 #[test]
 fn loops_over_a_batch_are_loops_over_its_elements() {
-    for (n, (text, k)) in PROGRAMS.iter().enumerate() {
+    for (n, (text, k)) in PROGRAMS.iter().chain(LOOPS).enumerate() {
         let module = program(text);
         let f = first(&module);
         let back = vjp(&module, f, &differentiable(f, None).expect("floats")).expect("reverses");
@@ -216,7 +159,7 @@ fn random_programs_over_a_batch_are_a_loop() {
 /// The forward part of `linearize` and its linear part give what `jvp` gives.
 #[test]
 fn linear_parts_are_tangents() {
-    for (n, (text, k)) in PROGRAMS.iter().enumerate() {
+    for (n, (text, k)) in PROGRAMS.iter().chain(LOOPS).enumerate() {
         let module = program(text);
         let f = first(&module);
         let wrt = differentiable(f, None).expect("floats");

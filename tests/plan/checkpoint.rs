@@ -175,7 +175,7 @@ fn random_programs_in_regions_keep_every_bit() {
     });
 }
 
-/// `n` sines, of which the first half is a region and both halves are made the same way, down to two.
+/// A chain of `n` sines. Its first half is a region. Both halves are divided in the same way, down to two sines.
 fn recursive(n: usize) -> String {
     let mut text = String::from("func @main(%x: f32[]) -> f32[] {\n");
     text += &format!("  %y = call %x {{func = @f{n}}} : f32[]\n  return %y\n}}\n");

@@ -1,6 +1,7 @@
 //! Residuals of loops and merged loops: the same bits, nothing stacked that need not be, no step computed twice.
 
-use crate::common::control::decode;
+use crate::common::control::{decode, inputs};
+use crate::common::loops::LOOPS;
 use crate::common::random::programs;
 use adfuse::autodiff::{differentiable, vjp};
 use adfuse::backends::Array;
@@ -11,10 +12,8 @@ use adfuse::fusion::{
     stack_residuals,
 };
 use adfuse::ir::kernel::forward_steps;
-use adfuse::ir::op::Domain;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Literal, Module, Op, TensorType, verify};
-use adfuse::sample::{rng, sample};
 
 mod classes;
 mod merging;
@@ -38,20 +37,8 @@ fn reversed(module: &Module, f: &Function) -> Function {
     prepared(&Module::single(g.clone()), &g)
 }
 
-/// A value for a parameter: floats are drawn, integers and truth values are `k`.
-fn draw(ty: &TensorType, k: i64, seed: u64) -> Array {
-    if ty.dtype.is_float() {
-        return sample(ty, Domain::Uniform(-0.9, 0.9), &mut rng(seed, 0)).expect("small");
-    }
-    let dims = ty.dims().expect("known extents");
-    let k = if ty.dtype == DType::Bool { k & 1 } else { k };
-    let bits = vec![Literal::from_i64(ty.dtype, k).bits(); dims.iter().product::<u64>() as usize];
-    Array::from_bits(ty.dtype, &dims, &bits).expect("as many elements")
-}
-
 fn evaluated(f: &Function, k: i64) -> Result<Vec<Array>, String> {
-    let types = f.param_types();
-    let args: Vec<Array> = types.iter().enumerate().map(|(n, ty)| draw(ty, k, n as u64)).collect();
+    let args = inputs(f, k);
     let module = Module::single(f.clone());
     verify(&module).map_err(|e| format!("{}\n{f}", e[0]))?;
     run(&module, f, &args, &mut Silent).map_err(|d| format!("{d}\n{f}"))
@@ -99,36 +86,6 @@ fn keeps_bits(f: &Function, k: i64) -> Result<Function, String> {
 
 /// Programs with what their integers are, and how many `adjoint`s of known length are left in each derivative: none.
 const PROGRAMS: &[(&str, i64)] = &[
-    ("func @f(%h: f64[3], %w: f64[3], %xs: f64[4,3]) -> (f64[3], f64[4,3]) {
-        %c, %ys = scan %h, %xs {carry = 1} : f64[3], f64[4,3] body(%s: f64[3], %x: f64[3]) {
-          %a = mul %s, %w : f64[3] %b = add %a, %x : f64[3] %n = tanh %b : f64[3]
-          %y = mul %n, %s : f64[3] yield %n, %y }
-        return %c, %ys }", 0),
-    ("func @f(%h: f64[3], %xs: f64[4,3], %zs: f64[4]) -> (f64[3], f64[4]) {
-        %c, %ys = scan %h, %xs, %zs {carry = 1, reverse = true, unroll = 2} : f64[3], f64[4]
-          body(%s: f64[3], %x: f64[3], %z: f64[]) {
-          %b = mul %s, %x : f64[3] %n = sin %b : f64[3]
-          %q = reduce_sum %n {axes = [0]} : f64[] %y = mul %q, %z : f64[] yield %n, %y }
-        return %c, %ys }", 0),
-    // A carry that nothing depends on, one that only hands on, one that is another a step later.
-    ("func @f(%x: f64[], %w: f64[]) -> f64[] {
-        %a, %b, %c, %d = scan 1.0, 2.0, %x, 0.5 {carry = 4, length = 3} : f64[], f64[], f64[], f64[]
-          body(%p: f64[], %q: f64[], %r: f64[], %s: f64[]) {
-          %t = mul %q, %p : f64[] %u = mul %r, %w : f64[] %v = sin %u : f64[] yield %t, %r, %v, %s }
-        %e = mul %a, %d : f64[] %g = add %e, %b : f64[] return %g }", 0),
-    // No steps.
-    ("func @f(%h: f64[2], %xs: f64[0,2]) -> (f64[2], f64[0,2]) {
-        %c, %ys = scan %h, %xs {carry = 1} : f64[2], f64[0,2] body(%s: f64[2], %x: f64[2]) {
-          %n = mul %s, %x : f64[2] yield %n, %n }
-        return %c, %ys }", 0),
-    // Loops in loops, and a branch by an index in one.
-    ("func @f(%h: f64[2], %xs: f64[3,2]) -> f64[2] {
-        %c = scan %h, %xs {carry = 1} : f64[2] body(%s: f64[2], %x: f64[2]) {
-          %d = fori 0, 3, %s : f64[2] body(%i: i64[], %t: f64[2]) {
-            %u = switch %i : f64[2] case { %e = sin %t : f64[2] yield %e } case { %e = mul %t, %x : f64[2] yield %e }
-            yield %u }
-          %n = mul %d, %x : f64[2] %m = cos %n : f64[2] yield %m }
-        return %c }", 0),
     ("func @f(%h: f64[2], %xs: f64[3,2], %p: bool[]) -> f64[3,2] {
         %c, %ys = scan %h, %xs {carry = 1} : f64[2], f64[3,2] body(%s: f64[2], %x: f64[2]) {
           %d, %e = cond %p : f64[2], f64[2] then { %a = sin %s : f64[2] %b = exp %a : f64[2] yield %a, %b }
@@ -145,12 +102,6 @@ const PROGRAMS: &[(&str, i64)] = &[
     ("func @f(%n: i32[], %x: f64[2]) -> f64[2] {
         %r = fori 1, %n, %x : f64[2] body(%i: i32[], %c: f64[2]) { %y = sin %c : f64[2] yield %y }
         return %r }", 3),
-    ("func @f(%w: f64[], %xs: f64[3]) -> f64[] {
-        %c = scan 1.0, %xs {carry = 1} : f64[] body(%s: f64[], %x: f64[]) {
-          %k, %r = while 2, %s : i32[], f64[] cond(%i: i32[], %t: f64[]) { %p = gt %i, 0 : bool[] yield %p }
-            body(%i: i32[], %t: f64[]) { %a = mul %t, %w : f64[] %b = add %a, %x : f64[] %d = tanh %b : f64[] %j = sub %i, 1 : i32[] yield %j, %d }
-          yield %r }
-        return %c }", 0),
     // An adjoint that a user writes: all that it gives is used, and some of it does not depend on what is handed back.
     ("func @f(%x: f64[], %a: f64[], %xs: f64[3], %ws: f64[3]) -> (f64[], f64[], f64[3], f64[3], f64[3], f64[3]) {
         %c, %d, %ys, %zs, %us, %vs = adjoint %x, %a, %xs, %ws {carry = 1, up = 1, xs = 1, ys = 1} : f64[], f64[], f64[3], f64[3], f64[3], f64[3]
@@ -169,7 +120,7 @@ const PROGRAMS: &[(&str, i64)] = &[
 
 #[test]
 fn bits_stay_at_orders_one_and_two() {
-    for (n, (text, k)) in PROGRAMS.iter().enumerate() {
+    for (n, (text, k)) in PROGRAMS.iter().chain(LOOPS).enumerate() {
         let (module, f) = program(text);
         let first = reversed(&module, &f);
         let second = reversed(&Module::single(first.clone()), &first);

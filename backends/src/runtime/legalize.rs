@@ -183,15 +183,7 @@ fn store(buffer: Buffer, n: usize) -> Sink {
 
 /// A kernel that moves the elements of one buffer to another.
 pub(crate) fn copy(from: Buffer, to: Buffer, data: &BufferData) -> Kernel {
-    let rank = data.dims.len();
-    let stage = Stage {
-        axes: Extents::new(),
-        params: vec![load(from, axes(rank))],
-        program: identity(data.dtype),
-        sinks: vec![store(to, rank)],
-    };
-    let name = format!("copy of %{}", data.name);
-    Kernel { name, domain: data.dims.clone(), stages: vec![stage], ..Kernel::default() }
+    Kernel::copying(format!("copy of %{}", data.name), from, to, (data.dtype, &data.dims))
 }
 
 fn identity(d: DType) -> ScalarProgram {

@@ -6,16 +6,13 @@ use crate::plan::blocks::block_function;
 use crate::plan::graph_hash;
 use crate::plan::loop_choice::plenty_of_checkpoints;
 use adfuse_ir::control::{Entered, LoopRoles, Trips};
-use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
     Back, Block, BlockInput, Branch, Buffer, BufferData, Carry, Kernel, Loop, LoopTrips, Operand,
-    Param, Piece, Program, Role, Sink, Stage, Step, Storage, verify,
+    Program, Role, Step, Storage, verify,
 };
 use adfuse_ir::op::Control;
-use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{Diagnostic, Inst, Kind, Literal, TensorType, Value};
-use smallvec::SmallVec;
 use std::ops::Range;
 
 impl Lower<'_> {
@@ -261,20 +258,7 @@ fn packed(mut program: Program, k: usize, storage: Storage) -> Program {
         .buffers
         .push(BufferData { storage, ..BufferData::new(name, dtype, dims.clone(), Role::Output) });
     program.outputs[k] = to;
-    let index: SmallVec<[IndexExpr; 4]> = (0..dims.len()).map(IndexExpr::axis).collect();
-    let mut code = ScalarProgram::default();
-    code.params.push(dtype);
-    let v = code.insts.push(SInst { op: SOp::Param(0), args: SmallVec::new(), dtype });
-    code.outputs.push(v);
-    let piece = Piece { from: Operand::Buffer(b), index: index.clone(), guards: SmallVec::new() };
-    let stage = Stage {
-        params: vec![Param::Load(SmallVec::from_iter([piece]))],
-        program: code,
-        sinks: vec![Sink::Store { buffer: to, index }],
-        ..Stage::default()
-    };
-    let kernel =
-        Kernel { name: "pack".into(), domain: dims, stages: vec![stage], ..Kernel::default() };
+    let kernel = Kernel::copying("pack".into(), b, to, (dtype, &dims));
     program.steps.push(Step::Kernel(kernel));
     program
 }

@@ -296,8 +296,8 @@ impl WaysBack {
         Ok((decided, frontier))
     }
 
-    /// A candidate with as many checkpoints as the budget has room for beside what its plan takes. Ways back run one
-    /// after the other, so each has all of the room.
+    /// Gives a candidate checkpoints until the budget is used. Ways back run one after the other, so each may use all
+    /// bytes that its plan leaves free.
     fn filled(
         &self,
         f: &Function,

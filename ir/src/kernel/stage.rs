@@ -36,6 +36,27 @@ pub struct Kernel {
     pub schedule: Schedule,
 }
 
+impl Kernel {
+    /// A kernel that moves the elements of one buffer to another of this type and these extents.
+    pub fn copying(
+        name: String,
+        from: Buffer,
+        to: Buffer,
+        (dtype, dims): (DType, &Extents),
+    ) -> Kernel {
+        let index: SmallVec<[IndexExpr; 4]> = (0..dims.len()).map(IndexExpr::axis).collect();
+        let (from, guards) = (Operand::Buffer(from), SmallVec::new());
+        let piece = Piece { from, index: index.clone(), guards };
+        let stage = Stage {
+            axes: Extents::new(),
+            params: vec![Param::Load(SmallVec::from_iter([piece]))],
+            program: Recorder::record_any(&[dtype], |x| x[0]),
+            sinks: vec![Sink::Store { buffer: to, index }],
+        };
+        Kernel { name, domain: dims.clone(), stages: vec![stage], ..Kernel::default() }
+    }
+}
+
 /// How an engine walks the points of a kernel: loops over tiles in the order of the axes, and within each tile
 /// loops over its points in the same order, those along `vector` innermost. [`loops`](super::loops)
 /// makes a kernel that has these loops as its axes. It changes no value.

@@ -336,7 +336,7 @@ impl Player<'_> {
         }
     }
 
-    /// Asks for drawn turns, of which the first is number `t`.
+    /// Launches the captured graph of some turns. The first of them is turn `t`.
     fn turn(
         &self,
         turns: &Turns<'_>,

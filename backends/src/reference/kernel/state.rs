@@ -16,7 +16,7 @@ pub(crate) struct ProgramRun<'p> {
     pub(crate) live: u64,
     /// The most there were.
     pub(crate) peak: u64,
-    /// The most bytes that programs within the present step took beside what they share with it.
+    /// The peak of the programs that the present step runs, in bytes. Buffers that they share with the step do not count.
     pub(crate) within: u64,
 }
 
