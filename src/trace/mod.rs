@@ -20,7 +20,7 @@ mod root;
 mod tensor;
 
 pub use callee::{Callee, Traced};
-pub use control::{LoopBounds, ScanOptions, Tensors};
+pub use control::{LoopBounds, ScanOptions};
 pub use tensor::{Tensor, TensorOperand};
 
 use crate::ir::infer::InferError;
@@ -30,6 +30,7 @@ use crate::ir::{
     At, Attrs, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Module, Number, Op,
     Phase, TensorType, Value, ValueDef,
 };
+use crate::tree::{Params, leaves};
 use callee::{bound, is_plain, named};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -59,7 +60,7 @@ pub fn i32s<const N: usize>(dims: [u64; N]) -> TensorType {
 /// The first operation whose operands do not fit, with the place in the Rust source that asked for
 /// it; then what the verifier finds.
 #[track_caller]
-pub fn trace<R: Outputs>(
+pub fn trace<R: Params<Tensor>>(
     name: &str,
     body: impl FnOnce(&Tracer) -> R,
 ) -> Result<Traced, Diagnostic> {
@@ -70,7 +71,7 @@ pub fn trace<R: Outputs>(
     }
     let tracer = Tracer { state: Rc::default() };
     *tracer.state.borrow_mut() = Some(TraceState::new(name));
-    let results = body(&tracer).tensors();
+    let results = leaves(&body(&tracer));
     let state = tracer.state.borrow_mut().take();
     let Some(mut state) = state else {
         return Err(Diagnostic::new(At::default(), Kind::Internal, "a trace ended twice"));
@@ -222,36 +223,6 @@ impl Tracer {
         types: Option<&[TensorType]>,
     ) -> Vec<Tensor> {
         apply_all(&self.state, op, args, attrs, types)
-    }
-}
-
-/// What a traced closure may return: a tensor, or several.
-pub trait Outputs {
-    /// The results in order.
-    fn tensors(self) -> Vec<Tensor>;
-}
-
-impl Outputs for Tensor {
-    fn tensors(self) -> Vec<Tensor> {
-        vec![self]
-    }
-}
-
-impl Outputs for Vec<Tensor> {
-    fn tensors(self) -> Vec<Tensor> {
-        self
-    }
-}
-
-impl<const N: usize> Outputs for [Tensor; N] {
-    fn tensors(self) -> Vec<Tensor> {
-        self.into()
-    }
-}
-
-impl Outputs for (Tensor, Tensor) {
-    fn tensors(self) -> Vec<Tensor> {
-        vec![self.0, self.1]
     }
 }
 
