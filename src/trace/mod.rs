@@ -16,6 +16,7 @@ mod activation;
 mod callee;
 mod checkpoint;
 mod control;
+mod layers;
 mod root;
 mod tensor;
 
@@ -117,6 +118,7 @@ struct TraceState {
     inputs: BTreeMap<String, &'static Location<'static>>,
     /// How many checkpoint regions there are.
     regions: u32,
+    layers: layers::LayerContext,
 }
 
 /// What a traced closure makes inputs and constants from.
@@ -298,7 +300,8 @@ fn number(other: &Tensor, x: f64) -> Tensor {
 impl TraceState {
     fn new(name: &str) -> TraceState {
         let (callees, inputs) = (Vec::new(), BTreeMap::new());
-        TraceState { b: Builder::new(name), error: None, callees, inputs, regions: 0 }
+        let layers = layers::LayerContext::default();
+        TraceState { b: Builder::new(name), error: None, callees, inputs, regions: 0, layers }
     }
 
     /// Gives an input a name that no other has: whoever looks for an input by name finds one.
