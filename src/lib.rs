@@ -9,18 +9,22 @@ extern crate self as adfuse;
 
 pub mod budget;
 pub mod check;
+pub mod device;
 pub mod engine;
 mod entries;
 pub mod functions;
 #[cfg(feature = "gpu")]
 pub mod kernel_cache;
 pub mod measure;
+pub mod nn;
 #[cfg(feature = "npz")]
 pub mod npz;
+pub mod optim;
 pub mod pipeline;
 pub mod plan_cache;
 pub mod sample;
 pub mod trace;
+pub mod train;
 pub mod tree;
 pub mod whole;
 
@@ -29,6 +33,8 @@ pub use adfuse_backends as backends;
 pub use adfuse_fusion as fusion;
 pub use adfuse_ir as ir;
 pub use adfuse_memplan as memplan;
+pub use device::Device;
+pub use train::{eval_step, train_step};
 pub use tree::Params;
 
 /// What a program that uses adfuse as a library imports.
@@ -39,6 +45,7 @@ pub mod prelude {
     };
     pub use crate::backends::Array;
     pub use crate::backends::reference::{Silent, run};
+    pub use crate::device::Device;
     pub use crate::engine::Cpu;
     #[cfg(feature = "gpu")]
     pub use crate::engine::Gpu;
