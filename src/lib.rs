@@ -9,6 +9,8 @@ extern crate self as adfuse;
 
 pub mod budget;
 pub mod check;
+#[cfg(feature = "data")]
+pub mod data;
 pub mod engine;
 mod entries;
 pub mod functions;
