@@ -39,8 +39,10 @@ pub mod prelude {
         Batching, Derived, differentiable, grad, hessian, hvp, jacfwd, jacrev, jvp,
         linear_transpose, value_and_grad, value_and_grad_has_aux, vjp, vmap,
     };
-    pub use crate::backends::Array;
     pub use crate::backends::reference::{Silent, run};
+    pub use crate::backends::{Array, Element, Resident};
+    #[cfg(feature = "data")]
+    pub use crate::data;
     pub use crate::engine::Cpu;
     #[cfg(feature = "gpu")]
     pub use crate::engine::Gpu;

@@ -24,7 +24,8 @@ fn types() -> impl Iterator<Item = DType> {
 fn bits_and_numbers_are_those_of_literals() {
     for dtype in types() {
         let x = elements(dtype);
-        let literals: Vec<Literal> = bits(500).iter().map(|&b| Literal::from_bits(dtype, b)).collect();
+        let literals: Vec<Literal> =
+            bits(500).iter().map(|&b| Literal::from_bits(dtype, b)).collect();
         assert!(x.iter().eq(literals.iter().copied()), "{dtype}");
         assert!(x.to_bits().into_iter().eq(literals.iter().map(|l| l.bits())), "{dtype}");
         let numbers = x.to_f64s();
@@ -141,7 +142,8 @@ fn rows_are_those_of_a_loop() {
 #[test]
 fn what_does_not_fit_is_refused_with_its_kind() {
     let x = Array::from_vec(vec![1, 2, 3, 4, 5, 6], [2, 3]).expect("six");
-    let (no_array, no_number) = (|r: Result<Array, _>| r.map(|_| ()), |r: Result<f32, _>| r.map(|_| ()));
+    let (no_array, no_number) =
+        (|r: Result<Array, _>| r.map(|_| ()), |r: Result<f32, _>| r.map(|_| ()));
     let long = vec![1; 17];
     #[rustfmt::skip]
     let cases = [

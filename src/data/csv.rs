@@ -22,7 +22,7 @@ impl Default for CsvOptions {
 
 /// A text of numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CsvTable {
+pub struct NumberTable {
     /// The names of the columns, where the text has them.
     pub header: Option<Vec<String>>,
     /// The numbers: `f32[rows, columns]`.
@@ -33,7 +33,7 @@ pub struct CsvTable {
 ///
 /// # Errors
 /// [`DataErrorKind::Csv`] with line and column; [`DataErrorKind::Io`].
-pub fn read_from(from: &mut impl Read, options: CsvOptions) -> Result<CsvTable, DataErrorKind> {
+pub fn read_from(from: &mut impl Read, options: CsvOptions) -> Result<NumberTable, DataErrorKind> {
     let mut builder = ReaderBuilder::new();
     let mut reader =
         builder.has_headers(false).flexible(true).delimiter(options.delimiter).from_reader(from);
@@ -71,7 +71,7 @@ pub fn read_from(from: &mut impl Read, options: CsvOptions) -> Result<CsvTable, 
     }
     let dims = [rows, columns.unwrap_or_default() as u64];
     let values = Array::from_vec(values, dims);
-    Ok(CsvTable { header, values: values.map_err(|d| DataErrorKind::TooLarge(d.message))? })
+    Ok(NumberTable { header, values: values.map_err(|d| DataErrorKind::TooLarge(d.message))? })
 }
 
 fn number(field: &[u8]) -> Option<f32> {

@@ -54,8 +54,8 @@ impl<D> Dataset<D> {
         self.rows.is_empty()
     }
 
-    /// The same examples in a random order, another one in every [epoch](Dataset::epoch). The order is a function of the
-    /// seed, the epoch and the number of examples, the same on every host.
+    /// The same examples in a random order, another one in every [epoch](Dataset::epoch). The order is a function of
+    /// the seed, the epoch and the number of examples, the same on every host.
     #[must_use]
     pub fn shuffled(&self, seed: u64) -> Dataset<D> {
         Dataset { seed: Some(seed), ..self.clone() }

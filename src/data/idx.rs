@@ -51,7 +51,9 @@ pub fn read_from(from: &mut impl Read) -> Result<Array, DataErrorKind> {
         let made = match (dtype, width) {
             (DType::F64, _) => turned(&bytes, &dims, f64::from_be_bytes, Array::from_vec),
             (DType::F32, _) => turned(&bytes, &dims, f32::from_be_bytes, Array::from_vec),
-            (_, 2) => turned(&bytes, &dims, |b| i16::from_be_bytes(b).into(), Array::from_vec::<i32>),
+            (_, 2) => {
+                turned(&bytes, &dims, |b| i16::from_be_bytes(b).into(), Array::from_vec::<i32>)
+            }
             _ => turned(&bytes, &dims, i32::from_be_bytes, Array::from_vec),
         };
         made.map_err(|d| DataErrorKind::TooLarge(d.message))?
