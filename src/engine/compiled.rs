@@ -59,7 +59,8 @@ impl<E: Executable + ?Sized> Compiled<E> {
                 return Err(self.wrong(Kind::Redefinition, format!("`{name}` is given twice")));
             }
         }
-        let absent = || names.iter().zip(&given).filter(|(_, a)| a.is_none()).map(|(name, _)| *name);
+        let absent =
+            || names.iter().zip(&given).filter(|(_, a)| a.is_none()).map(|(name, _)| *name);
         let absent: Vec<&str> = absent().collect();
         if !absent.is_empty() {
             let m = format!("there is no argument for {}", listed(&absent, ""));

@@ -25,7 +25,7 @@
 mod impls;
 mod path;
 
-use crate::backends::Array;
+use crate::backends::{Array, Resident};
 use crate::ir::TensorType;
 pub use adfuse_derive::Params;
 pub use path::Path;
@@ -34,6 +34,8 @@ pub use path::Path;
 pub trait Leaf: Clone + 'static {}
 
 impl Leaf for Array {}
+
+impl Leaf for Resident {}
 
 impl Leaf for TensorType {}
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod arena_layout;
 pub mod array;
+mod array_read;
 pub mod backend;
 pub(crate) mod bytes;
 pub(crate) mod element;

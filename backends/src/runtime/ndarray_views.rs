@@ -66,7 +66,8 @@ mod tests {
 
     #[test]
     fn standard_layouts_are_not_copied() {
-        let made = ndarray::Array3::from_shape_fn((2, 3, 4), |(i, j, k)| (i * 12 + j * 4 + k) as f32);
+        let made =
+            ndarray::Array3::from_shape_fn((2, 3, 4), |(i, j, k)| (i * 12 + j * 4 + k) as f32);
         let at = made.as_ptr();
         let x = Array::from_ndarray(made.clone()).expect("fits");
         let same = Array::from_ndarray(made.clone().into_dyn()).expect("fits");
