@@ -2,7 +2,7 @@
 
 use super::{Tensor, each_live};
 use crate::ir::Kind;
-use std::ops::{Range, RangeFrom, RangeFull};
+use std::ops::{Range, RangeFrom, RangeFull, RangeTo};
 use std::panic::Location;
 
 /// The number of an axis; negative ones count from the last: -1 is the last axis.
@@ -136,6 +136,12 @@ impl<I: AxisIndex> Axes for Range<I> {
             return vec![self.start.written(), self.end.written().saturating_sub(1)];
         }
         (start..end).collect()
+    }
+}
+
+impl<I: AxisIndex> Axes for RangeTo<I> {
+    fn written_axes(&self, rank: usize) -> Vec<i64> {
+        (0..self.end.written()).written_axes(rank)
     }
 }
 

@@ -153,7 +153,7 @@ fn choices_and_comparisons_broadcast() {
         x.gt(t.constant([0.0, 5.0])).where_(t.constant(9.0), &x)
     });
     assert_eq!(y.expect("it runs").to_f64s(), [9.0, -2.0, -3.0, 4.0]);
-    let y = evaluate(|t| t.constant([true, false]).where_(1.0, t.constant([[5.0], [6.0]])));
+    let y = evaluate(|t| t.constant([[true, false]]).where_(1.0, t.constant([[5.0], [6.0]])));
     assert_eq!(y.expect("it runs").to_f64s(), [1.0, 5.0, 1.0, 6.0]);
     let d = error(|t| t.constant([1.0]).select(1.0, t.constant(2.0)));
     assert!(d.message.contains("`select` chooses by a bool tensor, found f64[1]"), "{d}");
