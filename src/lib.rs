@@ -57,6 +57,9 @@ pub mod prelude {
     pub use crate::ir::{
         Attrs, DType, Diagnostic, Dim, Function, Kind, Module, Op, Symbol, TensorType,
     };
-    pub use crate::trace::{Tensor, Traced, Tracer, f32s, f64s, i32s, trace};
+    pub use crate::trace::{
+        Conv, ConvGeneral, Key, Padding, Pool, ReduceWindow, Tensor, Traced, Tracer, evaluate,
+        f32s, f64s, i32s, keep, trace,
+    };
     pub use crate::tree::Params;
 }
