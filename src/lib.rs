@@ -21,6 +21,7 @@ pub mod pipeline;
 pub mod plan_cache;
 pub mod sample;
 pub mod trace;
+pub mod transform;
 pub mod tree;
 pub mod whole;
 
@@ -29,6 +30,7 @@ pub use adfuse_backends as backends;
 pub use adfuse_fusion as fusion;
 pub use adfuse_ir as ir;
 pub use adfuse_memplan as memplan;
+pub use transform::{Jit, jit};
 pub use tree::Params;
 
 /// What a program that uses adfuse as a library imports.

@@ -15,8 +15,10 @@
 mod activation;
 mod callee;
 mod checkpoint;
+pub(crate) mod closure;
 mod control;
 mod root;
+mod rule;
 mod tensor;
 
 pub use callee::{Callee, Traced};

@@ -1,6 +1,6 @@
 //! Tensor handles: the operators and methods that record instructions.
 
-use super::{SharedTrace, apply, apply_all, each_live, number, own_all};
+use super::{SharedTrace, Tracer, apply, apply_all, each_live, number, own_all};
 use crate::ir::attrs::{Attr, Attrs};
 use crate::ir::{DType, Dim, Kind, Op, Shape, TensorType, Value};
 use std::fmt;
@@ -70,6 +70,11 @@ impl Tensor {
     }
 
     reductions! { sum ReduceSum; prod ReduceProd; max_over ReduceMax; min_over ReduceMin; rev Rev; }
+
+    /// The trace that the tensor belongs to.
+    pub fn tracer(&self) -> Tracer {
+        Tracer { state: self.state.clone() }
+    }
 
     /// The tensor's type.
     pub fn ty(&self) -> TensorType {
