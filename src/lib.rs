@@ -27,6 +27,7 @@ pub mod plan_cache;
 pub mod sample;
 pub mod trace;
 pub mod train;
+pub mod transform;
 pub mod tree;
 pub mod whole;
 
@@ -37,6 +38,7 @@ pub use adfuse_ir as ir;
 pub use adfuse_memplan as memplan;
 pub use device::Device;
 pub use train::{eval_step, train_step};
+pub use transform::{Jit, jit};
 pub use tree::Params;
 
 /// What a program that uses adfuse as a library imports.

@@ -117,7 +117,7 @@ impl TraceState {
     }
 
     /// A name that no function of the trace has.
-    fn fresh(&self, wanted: &str) -> String {
+    pub(super) fn fresh(&self, wanted: &str) -> String {
         let taken = |name: &str| self.callees.iter().any(|f| f.name == name);
         let mut k = 0;
         loop {
