@@ -16,11 +16,13 @@ mod activation;
 mod callee;
 mod checkpoint;
 mod control;
+mod extents;
 mod root;
 mod tensor;
 
 pub use callee::{Callee, Traced};
 pub use control::{LoopBounds, ScanOptions, Tensors};
+pub use extents::Extents;
 pub use tensor::{Tensor, TensorOperand};
 
 use crate::ir::infer::InferError;
@@ -37,18 +39,18 @@ use std::panic::Location;
 use std::rc::Rc;
 
 /// The type `f32[dims]`.
-pub fn f32s<const N: usize>(dims: [u64; N]) -> TensorType {
-    TensorType::of(DType::F32, &dims)
+pub fn f32s(dims: impl Extents) -> TensorType {
+    TensorType::new(DType::F32, dims.shape())
 }
 
 /// The type `f64[dims]`.
-pub fn f64s<const N: usize>(dims: [u64; N]) -> TensorType {
-    TensorType::of(DType::F64, &dims)
+pub fn f64s(dims: impl Extents) -> TensorType {
+    TensorType::new(DType::F64, dims.shape())
 }
 
 /// The type `i32[dims]`.
-pub fn i32s<const N: usize>(dims: [u64; N]) -> TensorType {
-    TensorType::of(DType::I32, &dims)
+pub fn i32s(dims: impl Extents) -> TensorType {
+    TensorType::new(DType::I32, dims.shape())
 }
 
 /// Traces `body` into a function of this name. Inputs become parameters in the order they are asked

@@ -12,3 +12,4 @@ mod opaque;
 mod recorded;
 mod steps;
 mod storage;
+mod symbols;

@@ -1,0 +1,183 @@
+//! Functions with symbolic extents: plans and code for each tuple of extents, made when it comes first and kept.
+
+use super::{Compiled, Session};
+use crate::backends::backend::{AnyBackend, Backend, Executable};
+use crate::backends::{Array, ExecutableCache};
+use crate::ir::rewrite::{BoundExtents, inline};
+use crate::ir::verify::verify_function;
+use crate::ir::{At, Diagnostic, Function, Kind, Module, TensorType};
+use std::fmt;
+use std::sync::Arc;
+
+/// Tuples of extents whose executables are kept at most, unless [`CompiledSymbolic::keeping`] says how many.
+const KEPT: usize = 16;
+
+/// A function with symbolic extents (`func @f<B>(%x: f32[B,64])`) that runs arguments of any extents.
+///
+/// The first run at a tuple of extents plans and compiles the function with these constants in place of the symbols, so
+/// that results have the bits of that function. What was compiled is kept: the tuple that was asked for longest ago goes
+/// first. A memory budget holds for each tuple by itself; executables that are kept hold their memory beside
+/// each other, and those that nobody else has release it when memory is not enough for another.
+pub struct CompiledSymbolic<B: Backend + ?Sized = AnyBackend> {
+    session: Session<B>,
+    /// What the function calls.
+    module: Module,
+    function: Function,
+    /// By the extents of the function's symbols, in their order.
+    kept: ExecutableCache<Compiled<B::Executable>, Vec<u64>>,
+}
+
+impl<B: Backend + ?Sized> Session<B> {
+    /// A function of a verified module that is compiled for the extents of its arguments as they come. Without
+    /// symbols it is compiled when it first runs.
+    ///
+    /// # Errors
+    /// [`Kind::UnknownName`] for a call of a function that is not there. All else is found when extents are known.
+    pub fn compile_symbolic(
+        &self,
+        module: &Module,
+        f: &Function,
+    ) -> Result<CompiledSymbolic<B>, Diagnostic> {
+        let module = module.reached(f);
+        for caller in module.funcs.values().chain([f]) {
+            let unknown = caller.callees().into_iter().find(|name| module.find(name).is_none());
+            if let Some(name) = unknown {
+                let at = At { func: Some(caller.name.clone()), ..At::default() };
+                let m = format!("it calls @{name}, which is not there");
+                return Err(Diagnostic::new(at, Kind::UnknownName, m));
+            }
+        }
+        Ok(CompiledSymbolic {
+            session: self.clone(),
+            module,
+            function: f.clone(),
+            kept: ExecutableCache::new(KEPT),
+        })
+    }
+}
+
+impl<B: Backend + ?Sized> CompiledSymbolic<B> {
+    /// The same function, keeping executables of this many tuples of extents, at least one. None is kept yet.
+    pub fn keeping(self, tuples: usize) -> CompiledSymbolic<B> {
+        CompiledSymbolic { kept: ExecutableCache::new(tuples), ..self }
+    }
+
+    /// The function, with its symbols.
+    pub fn function(&self) -> &Function {
+        &self.function
+    }
+
+    /// Of how many tuples of extents the executables are kept.
+    pub fn kept(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Drops all executables that are kept; they live on while they have other owners.
+    pub fn clear(&self) {
+        self.kept.clear();
+    }
+
+    /// What runs arguments of these extents, made ahead or found: `made.specialized(&[("B", 64)])`.
+    ///
+    /// # Errors
+    /// [`Kind::UnknownName`] for a symbol that the function does not have; [`Kind::Usage`] for one that is
+    /// given twice or not at all; the error of an instruction that these extents do not fit; and as [`Session::compile`].
+    pub fn specialized(
+        &self,
+        extents: &[(&str, u64)],
+    ) -> Result<Arc<Compiled<B::Executable>>, Diagnostic> {
+        self.at(&BoundExtents::named(&self.function, extents)?)
+    }
+
+    /// What runs arguments of these types.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] when the arguments do not have the parameters' types, or two of them give a symbol
+    /// different extents: the error names the symbol and the arguments. As [`CompiledSymbolic::specialized`] else.
+    pub fn for_types(
+        &self,
+        types: &[TensorType],
+    ) -> Result<Arc<Compiled<B::Executable>>, Diagnostic> {
+        self.at(&BoundExtents::default().with(&self.function, types)?)
+    }
+
+    /// Runs the function on arrays, whose extents its symbols take.
+    ///
+    /// # Errors
+    /// As [`CompiledSymbolic::for_types`] and [`Executable::run`].
+    pub fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
+        self.run_at(&[], args)
+    }
+
+    /// As [`CompiledSymbolic::run`], where extents are given that no argument has, or should have.
+    ///
+    /// # Errors
+    /// As there and [`CompiledSymbolic::specialized`].
+    pub fn run_at(
+        &self,
+        extents: &[(&str, u64)],
+        args: &[Array],
+    ) -> Result<Vec<Array>, Diagnostic> {
+        self.bound(extents, args)?.executable.run(args)
+    }
+
+    /// As [`CompiledSymbolic::run`], on donated arrays: results may be in their memory.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn run_donating(&self, args: Vec<Array>) -> Result<Vec<Array>, Diagnostic> {
+        self.for_args(&args)?.executable.run_donating(args)
+    }
+
+    /// What runs these arguments.
+    pub(super) fn for_args(
+        &self,
+        args: &[Array],
+    ) -> Result<Arc<Compiled<B::Executable>>, Diagnostic> {
+        self.bound(&[], args)
+    }
+
+    fn bound(
+        &self,
+        extents: &[(&str, u64)],
+        args: &[Array],
+    ) -> Result<Arc<Compiled<B::Executable>>, Diagnostic> {
+        let types: Vec<TensorType> = args.iter().map(Array::ty).collect();
+        let f = &self.function;
+        self.at(&BoundExtents::named(f, extents)?.with(f, &types)?)
+    }
+
+    fn at(&self, bound: &BoundExtents) -> Result<Arc<Compiled<B::Executable>>, Diagnostic> {
+        let key = bound.all(&self.function)?;
+        if let Some(found) = self.kept.find(&key) {
+            return Ok(found);
+        }
+        // What is wrong with the plan, a budget that is too small among it, makes no room: only what takes memory
+        // is tried a second time.
+        let (function, plan) = self.session.planned(&self.module, &self.specialize(bound)?)?;
+        self.kept.get_or_make(key, || self.session.follow(&function, &plan))
+    }
+
+    /// The function at these extents, which calls nothing.
+    fn specialize(&self, bound: &BoundExtents) -> Result<Function, Diagnostic> {
+        let mut f = bound.specialize(&self.function)?;
+        // Its rule is for those who differentiate it.
+        f.rule = None;
+        // The extents of what a callee does are known where it is inlined.
+        let inlined = inline(&self.module, &f, &|_| true)?;
+        let refused =
+            |mut errors: Vec<Diagnostic>| bound.blamed(&self.function, errors.swap_remove(0));
+        verify_function(&inlined).map_err(refused)?;
+        Ok(inlined)
+    }
+}
+
+impl<B: Backend + ?Sized> fmt::Debug for CompiledSymbolic<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kept = self.kept.len();
+        f.debug_struct("CompiledSymbolic")
+            .field("function", &self.function.name)
+            .field("kept", &kept)
+            .finish()
+    }
+}
