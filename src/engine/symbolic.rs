@@ -148,7 +148,8 @@ impl<B: Backend + ?Sized> CompiledSymbolic<B> {
     }
 
     fn at(&self, bound: &BoundExtents) -> Result<Arc<Compiled<B::Executable>>, Diagnostic> {
-        let key = bound.all(&self.function)?;
+        let by_name = |d: Diagnostic| d.hint("`specialized` and `run_at` take extents by name");
+        let key = bound.all(&self.function).map_err(by_name)?;
         if let Some(found) = self.kept.find(&key) {
             return Ok(found);
         }

@@ -12,7 +12,7 @@ use crate::runtime::bytes::Bytes;
 use crate::runtime::host_memory::{AlignedBlock, too_much};
 use crate::runtime::trace::{SpanRecorder, Trace};
 use crate::runtime::truth;
-use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
+use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType, check_arguments};
 use std::sync::{PoisonError, TryLockError};
 
 /// An input as it is handed to a run.
@@ -75,11 +75,7 @@ impl CpuExecutable {
 
     fn fits(&self, args: &[Array]) -> Result<(), Diagnostic> {
         let found: Vec<TensorType> = args.iter().map(Array::ty).collect();
-        if self.inputs != found {
-            let m = format!("@{} takes {:?}, found {found:?}", self.name, self.inputs);
-            return Err(self.usage(m));
-        }
-        Ok(())
+        check_arguments(&self.name, &self.inputs, &found)
     }
 
     /// Memory for the results that are not left in inputs.
@@ -186,7 +182,7 @@ impl CpuExecutable {
 
     /// Refuses bytes of truth values that are neither true nor false. Arrays have none.
     fn truths<'b>(&self, inputs: impl Iterator<Item = &'b [u8]>) -> Result<(), Diagnostic> {
-        for (k, (ty, bytes)) in self.inputs.iter().zip(inputs).enumerate() {
+        for (k, ((_, ty), bytes)) in self.inputs.iter().zip(inputs).enumerate() {
             if ty.dtype == DType::Bool
                 && let Some(at) = truth::stray(bytes)
             {

@@ -1,6 +1,7 @@
 //! The extents that arguments give a function's symbols, and the function at these extents.
 
 use super::specialize;
+use crate::arguments::{miscounted, misfit};
 use crate::diag::{At, Diagnostic, Kind, instead};
 use crate::dtype::DType;
 use crate::entity::Value;
@@ -55,27 +56,29 @@ impl BoundExtents {
     pub fn with(mut self, f: &Function, args: &[TensorType]) -> Result<BoundExtents, Diagnostic> {
         let takes = |&&p: &&Value| f.ty(p).dtype != DType::Token;
         let params: Vec<Value> = f.params().iter().filter(takes).copied().collect();
+        let signature = || signature(f, &params);
         if params.len() != args.len() {
-            return Err(miscounted(f, &params, args.len()));
+            return Err(miscounted(&f.name, &signature(), args.len()));
         }
+        let wrong = |p: Value, arg: &TensorType| {
+            misfit(&f.name, (&Names::of(f).get(p), f.ty(p)), arg, &signature())
+        };
         for (&p, arg) in params.iter().zip(args) {
             let ty = f.ty(p);
             if ty.dtype != arg.dtype || ty.rank() != arg.rank() {
-                return Err(misfit(f, p, arg));
+                return Err(wrong(p, arg));
             }
-            for (axis, (&due, &found)) in ty.shape.iter().zip(&arg.shape).enumerate() {
-                let found = found.known().ok_or_else(|| misfit(f, p, arg))?;
-                let of = |n: u64| format!("axis {axis} is {n}");
+            for (&due, &found) in ty.shape.iter().zip(&arg.shape) {
+                let found = found.known().ok_or_else(|| wrong(p, arg))?;
                 match due {
                     Dim::Const(n) if n == found => {}
-                    Dim::Const(n) => return Err(misfit(f, p, arg).hint(of(n))),
+                    Dim::Const(_) => return Err(wrong(p, arg)),
                     Dim::Sym(s) => {
                         let entry = self.extents.entry(s);
                         let &mut (before, origin) = entry.or_insert((found, Origin::Argument(p)));
                         if before != found {
                             let before = told(f, s, before, origin);
-                            let d = misfit(f, p, arg);
-                            return Err(d.hint(format!("{before}, and {found} here")));
+                            return Err(wrong(p, arg).hint(format!("{before}, and {found} here")));
                         }
                     }
                 }
@@ -129,23 +132,8 @@ fn told(f: &Function, s: Symbol, extent: u64, origin: Origin) -> String {
     }
 }
 
-fn misfit(f: &Function, p: Value, found: &TensorType) -> Diagnostic {
-    let name = Names::of(f).get(p);
-    let m = format!("argument %{name} of @{} is {}, found {found}", f.name, f.ty(p));
-    fault(f, Kind::Usage, m)
-}
-
-fn miscounted(f: &Function, params: &[Value], found: usize) -> Diagnostic {
+/// The names and types of parameters.
+fn signature(f: &Function, params: &[Value]) -> Vec<(String, TensorType)> {
     let names = Names::of(f);
-    let all: Vec<String> =
-        params.iter().map(|&p| format!("%{}: {}", names.get(p), f.ty(p))).collect();
-    let n = match all.len() {
-        1 => "1 argument".into(),
-        n => format!("{n} arguments"),
-    };
-    let d = fault(f, Kind::Usage, format!("@{} takes {n}, found {found}", f.name));
-    match all.is_empty() {
-        true => d,
-        false => d.hint(crate::diag::listed(&all, "")),
-    }
+    params.iter().map(|&p| (names.get(p), f.ty(p).clone())).collect()
 }

@@ -6,7 +6,7 @@ use super::memory::{DeviceArray, canonical};
 use super::play::changed;
 use crate::runtime::array::{Array, out_of_memory};
 use crate::runtime::trace::{TimedSpan, Trace};
-use adfuse_ir::{At, Diagnostic, Kind, TensorType};
+use adfuse_ir::{At, Diagnostic, Kind, TensorType, check_arguments};
 use cudarc::driver::sys::CUdeviceptr;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -228,11 +228,7 @@ impl GpuExecutable {
     }
 
     fn fits(&self, found: &[TensorType]) -> Result<(), Diagnostic> {
-        if self.inputs != found {
-            let m = format!("@{} takes {:?}, found {found:?}", self.name, self.inputs);
-            return Err(self.usage(m));
-        }
-        Ok(())
+        check_arguments(&self.name, &self.inputs, found)
     }
 
     /// Checks arguments that stay on the device.
