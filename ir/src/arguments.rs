@@ -29,7 +29,7 @@ pub(crate) fn misfit(
     found: &TensorType,
     params: &[(String, TensorType)],
 ) -> Diagnostic {
-    let d = error(func, format!("argument %{name} of @{func} is {due}, found {found}"));
+    let d = error(func, format!("argument %{name} is {due}, found {found}"));
     if let Some((other, _)) = params.iter().find(|(_, ty)| ty == found) {
         let order: Vec<&str> = params.iter().map(|(name, _)| name.as_str()).collect();
         let order = listed(&order, "%");
@@ -48,10 +48,10 @@ pub(crate) fn misfit(
 /// The error of another number of arguments than there are parameters.
 pub(crate) fn miscounted(func: &str, params: &[(String, TensorType)], found: usize) -> Diagnostic {
     let n = match params.len() {
-        1 => "1 argument".into(),
-        n => format!("{n} arguments"),
+        1 => "1 argument is".into(),
+        n => format!("{n} arguments are"),
     };
-    let d = error(func, format!("@{func} takes {n}, found {found}"));
+    let d = error(func, format!("{n} due, found {found}"));
     let all: Vec<String> = params.iter().map(|(name, ty)| format!("%{name}: {ty}")).collect();
     match all.is_empty() {
         true => d,

@@ -114,7 +114,13 @@ impl<B: Backend + ?Sized> Session<B> {
         module: &Module,
         f: &Function,
     ) -> Result<Compiled<B::Executable>, Diagnostic> {
-        self.run(CompileUnit::of(module, f), Some(PREPASSES[0].name))
+        let any_extent = |d: Diagnostic| match d.kind {
+            Kind::Unsupported if !f.symbols.is_empty() && d.hint.is_none() => {
+                d.hint("`compile_symbolic` gives what runs arguments of any extent")
+            }
+            _ => d,
+        };
+        self.run(CompileUnit::of(module, f), Some(PREPASSES[0].name)).map_err(any_extent)
     }
 
     /// A [prepared](crate::fusion::prepare()) function that keeps what it may with losses, where that pays, and whose

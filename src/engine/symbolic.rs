@@ -3,8 +3,7 @@
 use super::{Compiled, Session};
 use crate::backends::backend::{AnyBackend, Backend, Executable};
 use crate::backends::{Array, ExecutableCache};
-use crate::ir::rewrite::{BoundExtents, inline};
-use crate::ir::verify::verify_function;
+use crate::ir::rewrite::BoundExtents;
 use crate::ir::{At, Diagnostic, Function, Kind, Module, TensorType};
 use std::fmt;
 use std::sync::Arc;
@@ -155,21 +154,10 @@ impl<B: Backend + ?Sized> CompiledSymbolic<B> {
         }
         // What is wrong with the plan, a budget that is too small among it, makes no room: only what takes memory
         // is tried a second time.
-        let (function, plan) = self.session.planned(&self.module, &self.specialize(bound)?)?;
+        let f = bound.specialize(&self.function)?;
+        let blamed = |d| bound.blamed(&self.function, d);
+        let (function, plan) = self.session.planned(&self.module, &f).map_err(blamed)?;
         self.kept.get_or_make(key, || self.session.follow(&function, &plan))
-    }
-
-    /// The function at these extents, which calls nothing.
-    fn specialize(&self, bound: &BoundExtents) -> Result<Function, Diagnostic> {
-        let mut f = bound.specialize(&self.function)?;
-        // Its rule is for those who differentiate it.
-        f.rule = None;
-        // The extents of what a callee does are known where it is inlined.
-        let inlined = inline(&self.module, &f, &|_| true)?;
-        let refused =
-            |mut errors: Vec<Diagnostic>| bound.blamed(&self.function, errors.swap_remove(0));
-        verify_function(&inlined).map_err(refused)?;
-        Ok(inlined)
     }
 }
 

@@ -179,8 +179,7 @@ impl Tracer {
         let types: Vec<TensorType> = f.result_types().iter().map(retype).collect();
         record_all(&self.state, &types, |s| {
             if !fits {
-                let m = format!("@{} takes {:?}, found {found:?}", f.name, f.param_types());
-                s.fail(place, Kind::Usage, m);
+                s.fail(place, Kind::Usage, callee::misfit(f, &found));
             }
             if !own || s.error.is_some() {
                 return None;

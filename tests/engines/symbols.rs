@@ -276,28 +276,28 @@ fn extents_that_do_not_fit_are_told() {
     let due = [
         (
             Kind::Usage,
-            "in @first: argument %y of @first is f32[B,2], found f32[4,2] (B is 3 by %x, and 4 here)",
+            "in @first: argument %y is f32[B,2], found f32[4,2] (B is 3 by %x, and 4 here)",
         ),
-        (Kind::Usage, "in @first: argument %y of @first is f32[B,2], found f32[3,5] (axis 1 is 2)"),
-        (Kind::Usage, "in @first: argument %y of @first is f32[B,2], found f32[3]"),
-        (Kind::Usage, "in @first: @first takes 2 arguments, found 1 (%x: f32[B,2], %y: f32[B,2])"),
+        (Kind::Usage, "in @first: argument %y is f32[B,2], found f32[3,5] (axis 1 is 2)"),
+        (Kind::Usage, "in @first: argument %y is f32[B,2], found f32[3]"),
+        (Kind::Usage, "in @first: 2 arguments are due, found 1 (%x: f32[B,2], %y: f32[B,2])"),
         (Kind::Shape, ""),
         (Kind::Shape, ""),
         (
             Kind::Usage,
-            "in @last: argument %x of @last is f32[N,2], found f32[5,2] (N is 4 as given, and 5 here)",
+            "in @last: argument %x is f32[N,2], found f32[5,2] (N is 4 as given, and 5 here)",
         ),
         (Kind::Shape, ""),
         (
             Kind::Usage,
-            "in @free: no parameter of @free gives `M` an extent (`specialized` and `run_at` take extents by name)",
+            "in @free: no parameter gives `M` an extent (`specialized` and `run_at` take extents by name)",
         ),
-        (Kind::UnknownName, "in @first: @first has no symbol `b` (there is B)"),
-        (Kind::UnknownName, "in @first: @first has no symbol `batches` (there is B)"),
-        (Kind::Usage, "in @first: the symbol `B` of @first is given twice"),
+        (Kind::UnknownName, "in @first: it has no symbol `b` (there is B)"),
+        (Kind::UnknownName, "in @first: it has no symbol `batches` (there is B)"),
+        (Kind::Usage, "in @first: the symbol `B` is given twice"),
         (
             Kind::Usage,
-            "in @first: no parameter of @first gives `B` an extent (`specialized` and `run_at` take extents by name)",
+            "in @first: no parameter gives `B` an extent (`specialized` and `run_at` take extents by name)",
         ),
         (Kind::Limit, ""),
     ];

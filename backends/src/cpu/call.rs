@@ -157,11 +157,8 @@ impl CpuExecutable {
         match kept {
             None => Ok(()),
             Some(name) => {
-                let m = format!(
-                    "the plan of @{} writes to the input %{name}, which is not given up",
-                    self.name
-                );
-                Err(self.usage(m))
+                let m = format!("the plan writes to the input %{name}, which is only lent");
+                Err(self.usage(m).hint("`run_donating` gives it up"))
             }
         }
     }

@@ -36,12 +36,12 @@ impl BoundExtents {
         for &(name, extent) in given {
             let Some(&symbol) = f.symbols.iter().find(|s| s.as_str() == name) else {
                 let known: Vec<&str> = f.symbols.iter().map(Symbol::as_str).collect();
-                let d = fault(f, Kind::UnknownName, format!("@{} has no symbol `{name}`", f.name));
+                let d = fault(f, Kind::UnknownName, format!("it has no symbol `{name}`"));
                 let hint = instead(name, &known, "").or(Some("it has no symbols".into()));
                 return Err(Diagnostic { hint, ..d });
             };
             if bound.extents.insert(symbol, (extent, Origin::Name)).is_some() {
-                let m = format!("the symbol `{name}` of @{} is given twice", f.name);
+                let m = format!("the symbol `{name}` is given twice");
                 return Err(fault(f, Kind::Usage, m));
             }
         }
@@ -95,7 +95,7 @@ impl BoundExtents {
         let of = |s: &Symbol| match self.extents.get(s) {
             Some(&(extent, _)) => Ok(extent),
             None => {
-                let m = format!("no parameter of @{} gives `{s:?}` an extent", f.name);
+                let m = format!("no parameter gives `{s:?}` an extent");
                 Err(fault(f, Kind::Usage, m))
             }
         };

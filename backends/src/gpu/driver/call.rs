@@ -79,11 +79,8 @@ impl GpuExecutable {
     pub fn run_on(&self, args: &[&DeviceArray]) -> Result<Vec<DeviceArray>, Diagnostic> {
         self.resident(args)?;
         if let Some(name) = self.written.iter().flatten().next() {
-            let m = format!(
-                "the plan of @{} writes to the input %{name}, which is not given up",
-                self.name
-            );
-            return Err(self.usage(m));
+            let m = format!("the plan writes to the input %{name}, which is only lent");
+            return Err(self.usage(m).hint("a run that donates gives it up"));
         }
         let mut held = self.held();
         let results = self.room()?;
