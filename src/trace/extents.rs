@@ -6,12 +6,12 @@ use std::panic::Location;
 
 /// The extents of a tensor's axes, outermost first: an array (`[128, 64]`), or a tuple where some are symbols
 /// ([`Tracer::symbol`]) and others numbers (`(batch, 64)`).
-pub trait Extents {
+pub trait IntoShape {
     /// The extents.
     fn shape(self) -> Shape;
 }
 
-impl<const N: usize> Extents for [u64; N] {
+impl<const N: usize> IntoShape for [u64; N] {
     fn shape(self) -> Shape {
         self.into_iter().map(Dim::Const).collect()
     }
@@ -19,7 +19,7 @@ impl<const N: usize> Extents for [u64; N] {
 
 macro_rules! tuples {
     ($($($axis:ident)+;)+) => {$(
-        impl<$($axis: Into<Dim>),+> Extents for ($($axis,)+) {
+        impl<$($axis: Into<Dim>),+> IntoShape for ($($axis,)+) {
             #[allow(non_snake_case)]
             fn shape(self) -> Shape {
                 let ($($axis,)+) = self;

@@ -22,7 +22,7 @@ mod tensor;
 
 pub use callee::{Callee, Traced};
 pub use control::{LoopBounds, ScanOptions, Tensors};
-pub use extents::Extents;
+pub use extents::IntoShape;
 pub use tensor::{Tensor, TensorOperand};
 
 use crate::ir::infer::InferError;
@@ -39,17 +39,17 @@ use std::panic::Location;
 use std::rc::Rc;
 
 /// The type `f32[dims]`.
-pub fn f32s(dims: impl Extents) -> TensorType {
+pub fn f32s(dims: impl IntoShape) -> TensorType {
     TensorType::new(DType::F32, dims.shape())
 }
 
 /// The type `f64[dims]`.
-pub fn f64s(dims: impl Extents) -> TensorType {
+pub fn f64s(dims: impl IntoShape) -> TensorType {
     TensorType::new(DType::F64, dims.shape())
 }
 
 /// The type `i32[dims]`.
-pub fn i32s(dims: impl Extents) -> TensorType {
+pub fn i32s(dims: impl IntoShape) -> TensorType {
     TensorType::new(DType::I32, dims.shape())
 }
 
