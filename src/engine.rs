@@ -1,5 +1,6 @@
 //! Engines: they turn a function into something that runs.
 
+mod compiled;
 mod cpu;
 #[cfg(feature = "gpu")]
 mod gpu;
@@ -8,12 +9,13 @@ pub mod registry;
 mod session;
 mod symbolic;
 
+pub use compiled::Compiled;
 pub use cpu::{Cpu, SharedCpuEngine};
 #[cfg(feature = "gpu")]
 pub use gpu::{Gpu, OnGpu};
 pub use listed::{ListingCompiler, Machine};
 pub(crate) use session::layout_of;
-pub use session::{Compiled, PlanDecision, Session, Settings};
+pub use session::{PlanDecision, Session, Settings};
 pub use symbolic::CompiledSymbolic;
 
 use crate::backends::Array;

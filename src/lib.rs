@@ -3,6 +3,10 @@
 //! A program is an SSA function over tensors, read from `.ir` text or traced from Rust closures.
 //! Forward- and reverse-mode differentiation transform it; engines run it.
 
+// The derive macro writes `::adfuse::tree`, in this crate too.
+#[allow(unused_extern_crates)]
+extern crate self as adfuse;
+
 pub mod budget;
 pub mod check;
 pub mod engine;
@@ -17,6 +21,7 @@ pub mod pipeline;
 pub mod plan_cache;
 pub mod sample;
 pub mod trace;
+pub mod tree;
 pub mod whole;
 
 pub use adfuse_autodiff as autodiff;
@@ -24,6 +29,7 @@ pub use adfuse_backends as backends;
 pub use adfuse_fusion as fusion;
 pub use adfuse_ir as ir;
 pub use adfuse_memplan as memplan;
+pub use tree::Params;
 
 /// What a program that uses adfuse as a library imports.
 pub mod prelude {
@@ -41,4 +47,5 @@ pub mod prelude {
         Attrs, DType, Diagnostic, Dim, Function, Kind, Module, Op, Symbol, TensorType,
     };
     pub use crate::trace::{Tensor, Traced, Tracer, f32s, f64s, i32s, trace};
+    pub use crate::tree::Params;
 }

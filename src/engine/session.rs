@@ -1,11 +1,12 @@
 //! Sessions: a backend with planning options. Preparation, storage narrowing, planning and replay are here, for every
 //! engine that plans.
 
+use super::compiled::Compiled;
 use super::{Engine, ReadyFunction};
 use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
-use crate::backends::{ArenaLayout, Array};
+use crate::backends::ArenaLayout;
 use crate::budget::choose;
 use crate::fusion::{
     self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, decide_loops, keep_lossy,
@@ -62,17 +63,6 @@ pub struct PlanDecision {
     pub plan: Plan,
     /// Problems with the plan cache.
     pub notes: Vec<String>,
-}
-
-/// A compiled function with its program and its memory plan.
-#[derive(Debug)]
-pub struct Compiled<E: ?Sized = crate::backends::cpu::CpuExecutable> {
-    /// Its kernels, before the engine rewrites them.
-    pub program: Verified<Program>,
-    /// Its memory, after the engine rewrites them.
-    pub memory: Memory,
-    /// The executable; the engine caches it too.
-    pub executable: Arc<E>,
 }
 
 /// A backend, and what is asked of its plans.
@@ -240,17 +230,12 @@ impl<B: Backend + ?Sized> Session<B> {
         B: 'static,
         B::Executable: 'static,
     {
-        let lent = self.settings.donated.is_empty();
-        let run = move |made: &B::Executable, args: &[Array]| match lent {
-            true => made.run(args),
-            false => made.run_donating(args.to_vec()),
-        };
         if !f.symbols.is_empty() {
             let made = self.compile_symbolic(module, f)?;
-            return Ok(Box::new(move |args| run(&made.for_args(args)?.executable, args)));
+            return Ok(Box::new(move |args| made.run(args)));
         }
-        let made = self.compile(module, f)?.executable;
-        Ok(Box::new(move |args| run(&made, args)))
+        let made = self.compile(module, f)?;
+        Ok(Box::new(move |args| made.run(args)))
     }
 
     /// A program as the backend runs it; the programs in it have the memory that this session plans.

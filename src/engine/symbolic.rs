@@ -1,10 +1,13 @@
 //! Functions with symbolic extents: plans and code for each tuple of extents, made when it comes first and kept.
 
+use super::compiled::in_order;
 use super::{Compiled, Session};
 use crate::backends::backend::{AnyBackend, Backend, Executable};
-use crate::backends::{Array, ExecutableCache};
+use crate::backends::{Array, ExecutableCache, Resident};
 use crate::ir::rewrite::BoundExtents;
-use crate::ir::{At, Diagnostic, Function, Kind, Module, TensorType};
+use crate::ir::text::Names;
+use crate::ir::{At, DType, Diagnostic, Function, Kind, Module, TensorType, Value};
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -100,11 +103,12 @@ impl<B: Backend + ?Sized> CompiledSymbolic<B> {
         self.at(&BoundExtents::default().with(&self.function, types)?)
     }
 
-    /// Runs the function on arrays, whose extents its symbols take.
+    /// Runs the function on arrays, owned or borrowed, whose extents its symbols take. The arrays are only lent: what
+    /// the plan writes to is copied first.
     ///
     /// # Errors
-    /// As [`CompiledSymbolic::for_types`] and [`Executable::run`].
-    pub fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
+    /// As [`CompiledSymbolic::for_types`] and [`Compiled::run`].
+    pub fn run(&self, args: &[impl Borrow<Array>]) -> Result<Vec<Array>, Diagnostic> {
         self.run_at(&[], args)
     }
 
@@ -115,35 +119,45 @@ impl<B: Backend + ?Sized> CompiledSymbolic<B> {
     pub fn run_at(
         &self,
         extents: &[(&str, u64)],
-        args: &[Array],
+        args: &[impl Borrow<Array>],
     ) -> Result<Vec<Array>, Diagnostic> {
-        self.bound(extents, args)?.executable.run(args)
+        let f = &self.function;
+        let types: Vec<TensorType> = args.iter().map(|a| a.borrow().ty()).collect();
+        self.at(&BoundExtents::named(f, extents)?.with(f, &types)?)?.run(args)
     }
 
-    /// As [`CompiledSymbolic::run`], on donated arrays: results may be in their memory.
+    /// As [`CompiledSymbolic::run`], with the names of the parameters, in any order.
+    ///
+    /// # Errors
+    /// As there; and as [`Compiled::run_named`] for names that are unknown, missing or given twice.
+    pub fn run_named<'a>(
+        &self,
+        args: impl IntoIterator<Item = (&'a str, &'a Array)>,
+    ) -> Result<Vec<Array>, Diagnostic> {
+        let (f, names) = (&self.function, Names::of(&self.function));
+        let takes = |&&p: &&Value| f.ty(p).dtype != DType::Token;
+        let names: Vec<String> = f.params().iter().filter(takes).map(|&p| names.get(p)).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.run_donating(in_order(&f.name, &names, args)?)
+    }
+
+    /// As [`CompiledSymbolic::run`], on donated arrays: results may be in their memory, unless clones share it.
     ///
     /// # Errors
     /// As there.
     pub fn run_donating(&self, args: Vec<Array>) -> Result<Vec<Array>, Diagnostic> {
-        self.for_args(&args)?.executable.run_donating(args)
-    }
-
-    /// What runs these arguments.
-    pub(super) fn for_args(
-        &self,
-        args: &[Array],
-    ) -> Result<Arc<Compiled<B::Executable>>, Diagnostic> {
-        self.bound(&[], args)
-    }
-
-    fn bound(
-        &self,
-        extents: &[(&str, u64)],
-        args: &[Array],
-    ) -> Result<Arc<Compiled<B::Executable>>, Diagnostic> {
         let types: Vec<TensorType> = args.iter().map(Array::ty).collect();
-        let f = &self.function;
-        self.at(&BoundExtents::named(f, extents)?.with(f, &types)?)
+        self.for_types(&types)?.executable.run_donating(args)
+    }
+
+    /// Runs it on tensors where the engine keeps them, and leaves the results there
+    /// ([`Executable::run_resident`]).
+    ///
+    /// # Errors
+    /// As there and [`CompiledSymbolic::for_types`].
+    pub fn run_resident(&self, args: Vec<Resident>) -> Result<Vec<Resident>, Diagnostic> {
+        let types: Vec<TensorType> = args.iter().map(Resident::ty).collect();
+        self.for_types(&types)?.executable.run_resident(args)
     }
 
     fn at(&self, bound: &BoundExtents) -> Result<Arc<Compiled<B::Executable>>, Diagnostic> {

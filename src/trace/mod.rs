@@ -17,11 +17,12 @@ mod callee;
 mod checkpoint;
 mod control;
 mod extents;
+mod layers;
 mod root;
 mod tensor;
 
 pub use callee::{Callee, Traced};
-pub use control::{LoopBounds, ScanOptions, Tensors};
+pub use control::{LoopBounds, ScanOptions};
 pub use extents::IntoShape;
 pub use tensor::{Tensor, TensorOperand};
 
@@ -32,6 +33,7 @@ use crate::ir::{
     At, Attrs, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Module, Number, Op,
     Phase, TensorType, Value, ValueDef,
 };
+use crate::tree::{Params, leaves};
 use callee::{bound, is_plain, named};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -61,7 +63,7 @@ pub fn i32s(dims: impl IntoShape) -> TensorType {
 /// The first operation whose operands do not fit, with the place in the Rust source that asked for
 /// it; then what the verifier finds.
 #[track_caller]
-pub fn trace<R: Outputs>(
+pub fn trace<R: Params<Tensor>>(
     name: &str,
     body: impl FnOnce(&Tracer) -> R,
 ) -> Result<Traced, Diagnostic> {
@@ -72,7 +74,7 @@ pub fn trace<R: Outputs>(
     }
     let tracer = Tracer { state: Rc::default() };
     *tracer.state.borrow_mut() = Some(TraceState::new(name));
-    let results = body(&tracer).tensors();
+    let results = leaves(&body(&tracer));
     let state = tracer.state.borrow_mut().take();
     let Some(mut state) = state else {
         return Err(Diagnostic::new(At::default(), Kind::Internal, "a trace ended twice"));
@@ -118,6 +120,7 @@ struct TraceState {
     inputs: BTreeMap<String, &'static Location<'static>>,
     /// How many checkpoint regions there are.
     regions: u32,
+    layers: layers::LayerContext,
 }
 
 /// What a traced closure makes inputs and constants from.
@@ -226,36 +229,6 @@ impl Tracer {
     }
 }
 
-/// What a traced closure may return: a tensor, or several.
-pub trait Outputs {
-    /// The results in order.
-    fn tensors(self) -> Vec<Tensor>;
-}
-
-impl Outputs for Tensor {
-    fn tensors(self) -> Vec<Tensor> {
-        vec![self]
-    }
-}
-
-impl Outputs for Vec<Tensor> {
-    fn tensors(self) -> Vec<Tensor> {
-        self
-    }
-}
-
-impl<const N: usize> Outputs for [Tensor; N] {
-    fn tensors(self) -> Vec<Tensor> {
-        self.into()
-    }
-}
-
-impl Outputs for (Tensor, Tensor) {
-    fn tensors(self) -> Vec<Tensor> {
-        vec![self.0, self.1]
-    }
-}
-
 /// Runs `f` on each of these traces that has not ended, once.
 fn each_live<'t>(
     traces: impl IntoIterator<Item = &'t SharedTrace>,
@@ -328,7 +301,8 @@ fn number(other: &Tensor, x: f64) -> Tensor {
 impl TraceState {
     fn new(name: &str) -> TraceState {
         let (callees, inputs) = (Vec::new(), BTreeMap::new());
-        TraceState { b: Builder::new(name), error: None, callees, inputs, regions: 0 }
+        let layers = layers::LayerContext::default();
+        TraceState { b: Builder::new(name), error: None, callees, inputs, regions: 0, layers }
     }
 
     /// Gives an input a name that no other has: whoever looks for an input by name finds one.

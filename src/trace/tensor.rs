@@ -18,6 +18,8 @@ pub struct Tensor {
     pub(super) ty: TensorType,
 }
 
+impl crate::tree::Leaf for Tensor {}
+
 macro_rules! unary {
     ($($name:ident $op:ident;)*) => {
         $(#[doc = concat!("The op [`Op::", stringify!($op), "`].")]

@@ -5,9 +5,9 @@ use crate::common::parallel;
 use crate::common::programs::decode;
 use crate::common::random;
 use adfuse::autodiff::{Batching, Random, forward_and_backward, vmap};
-use adfuse::backends::Array;
 use adfuse::backends::functions::Registry;
 use adfuse::backends::reference::{Evaluator, Silent, run};
+use adfuse::backends::{Array, Resident};
 use adfuse::engine::{Cpu, Engine, Session, Settings, WithFallback};
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::specialize;
@@ -194,7 +194,11 @@ fn donated_arguments_of_any_extent_run() {
     for n in [2, 5] {
         let args = arguments(&f, n);
         let due = run(&module, &f, &args, &mut Silent);
-        assert_eq!(made.run(&args).expect_err("is lent").kind, Kind::Usage);
+        assert_eq!(made.run(&args), due);
+        assert_eq!(made.run_named([("x", &args[0])]), due);
+        let resident = args.iter().cloned().map(Resident::from).collect();
+        let left = made.run_resident(resident).expect("runs");
+        assert_eq!(left.iter().map(Resident::fetch).collect::<Result<Vec<_>, _>>(), due);
         assert_eq!(made.run_donating(args.clone()), due);
         assert_eq!(cpu.ready(&module, &f, "f").expect("compiles")(&args), due);
     }
@@ -310,6 +314,9 @@ fn extents_that_do_not_fit_are_told() {
         assert!(found[k].to_string().contains(by), "{}", found[k]);
         assert!(found[k].to_string().contains("argmax"), "{}", found[k]);
     }
+    let twice = f32s(&[4, 2]);
+    let d = first.run_named([("x", &twice), ("z", &twice)]).expect_err("is unknown");
+    assert_eq!((d.kind, d.message.as_str()), (Kind::UnknownName, "it has no parameter `z`"));
     let results = free.run_at(&[("M", 2)], &[f32s(&[3])]).expect("runs");
     assert_eq!(results[0].dims(), [3, 2]);
     assert_eq!(first.run(&[f32s(&[4, 2]), f32s(&[4, 2])]).expect("fits")[0].to_f64s(), [0.0; 2]);

@@ -7,7 +7,7 @@ use adfuse::prelude::*;
 use std::panic::Location;
 
 /// The first error of a trace whose closure is wrong.
-fn error<R: adfuse::trace::Outputs>(body: impl FnOnce(&Tracer) -> R) -> Diagnostic {
+fn error<R: adfuse::Params<adfuse::trace::Tensor>>(body: impl FnOnce(&Tracer) -> R) -> Diagnostic {
     trace("f", body).expect_err("the closure is wrong")
 }
 
