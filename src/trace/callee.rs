@@ -2,7 +2,9 @@
 
 use super::TraceState;
 use crate::ir::verify::bind;
-use crate::ir::{Attr, Attrs, CustomRule, Dim, Function, Kind, Module, Op, Symbol, TensorType};
+use crate::ir::{
+    Attr, Attrs, CustomRule, Dim, Function, Kind, Module, Op, Symbol, TensorType, check_arguments,
+};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
@@ -109,6 +111,17 @@ pub(super) fn is_plain(f: &Function) -> bool {
 /// The extents of a callee's symbols for operands of these types; `None` where the operands do not fit.
 pub(super) fn bound(f: &Function, args: &[TensorType]) -> Option<BTreeMap<Symbol, Dim>> {
     bind(&f.param_types(), args)
+}
+
+/// Why operands of these types do not fit a callee.
+pub(super) fn misfit(f: &Function, found: &[TensorType]) -> String {
+    let named = |(k, &p)| (f.name_of(p).map_or(format!("{k}"), str::to_string), f.ty(p).clone());
+    let params: Vec<(String, TensorType)> = f.params().iter().enumerate().map(named).collect();
+    let symbolic = || format!("@{} takes {:?}, found {found:?}", f.name, f.param_types());
+    match check_arguments(&f.name, &params, found) {
+        Err(d) if f.symbols.is_empty() => format!("@{}: {}", f.name, d.message),
+        _ => symbolic(),
+    }
 }
 
 /// The attributes of a call.

@@ -73,7 +73,8 @@ impl Tensor {
             return;
         }
         let mut state = self.state.borrow_mut();
-        let Some(s) = state.as_mut().filter(|s| s.layers.seed.is_some() && s.error.is_none()) else {
+        let Some(s) = state.as_mut().filter(|s| s.layers.seed.is_some() && s.error.is_none())
+        else {
             return;
         };
         if self.ty != next.ty {

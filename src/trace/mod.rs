@@ -24,6 +24,7 @@ mod control;
 mod effect;
 mod einsum;
 mod index;
+mod extents;
 mod layers;
 mod loss;
 mod math;
@@ -51,6 +52,7 @@ pub use shape::{NewExtent, NewShape};
 pub use slice::{AxisRange, SliceRange, SliceRanges};
 pub use tensor::Tensor;
 pub use window_options::{Conv, ConvGeneral, Padding, PerAxis, Pool, ReduceWindow};
+pub use extents::IntoShape;
 
 use crate::ir::infer::InferError;
 use crate::ir::rewrite::Copier;
@@ -67,18 +69,18 @@ use std::panic::Location;
 use std::rc::Rc;
 
 /// The type `f32[dims]`.
-pub fn f32s<const N: usize>(dims: [u64; N]) -> TensorType {
-    TensorType::of(DType::F32, &dims)
+pub fn f32s(dims: impl IntoShape) -> TensorType {
+    TensorType::new(DType::F32, dims.shape())
 }
 
 /// The type `f64[dims]`.
-pub fn f64s<const N: usize>(dims: [u64; N]) -> TensorType {
-    TensorType::of(DType::F64, &dims)
+pub fn f64s(dims: impl IntoShape) -> TensorType {
+    TensorType::new(DType::F64, dims.shape())
 }
 
 /// The type `i32[dims]`.
-pub fn i32s<const N: usize>(dims: [u64; N]) -> TensorType {
-    TensorType::of(DType::I32, &dims)
+pub fn i32s(dims: impl IntoShape) -> TensorType {
+    TensorType::new(DType::I32, dims.shape())
 }
 
 /// Traces `body` into a function of this name. Inputs become parameters in the order they are asked
@@ -186,8 +188,7 @@ impl Tracer {
         let types: Vec<TensorType> = f.result_types().iter().map(retype).collect();
         record_all(&self.state, &types, |s| {
             if !fits {
-                let m = format!("@{} takes {:?}, found {found:?}", f.name, f.param_types());
-                s.fail(place, Kind::Usage, m);
+                s.fail(place, Kind::Usage, callee::misfit(f, &found));
             }
             if !own || s.error.is_some() {
                 return None;

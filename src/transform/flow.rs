@@ -2,7 +2,7 @@
 //! that could tell the trace, the methods of [`Tracer`] do the same.
 
 use super::rules::trace_of;
-use crate::trace::{LoopBounds, ScanOptions, Tensor, Tracer};
+use crate::trace::{LoopBounds, ScanOptions, Tensor};
 use crate::tree::{Params, leaves};
 
 /// As [`Tracer::cond`]: one of two closures, by a scalar truth value.
