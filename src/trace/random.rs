@@ -56,6 +56,12 @@ impl Key {
         Key { seed, stream: 0, draws: Rc::default() }
     }
 
+    /// The key of a draw of a layer, of which each has a number: its draws are those of a key that was split off.
+    pub(crate) fn numbered(seed: &Tensor, number: i64) -> Key {
+        let stream = mixed(number).wrapping_add(mixed(-1));
+        Key { seed: seed.clone(), stream, draws: Rc::default() }
+    }
+
     /// Keys whose draws differ from each other's and from this key's.
     ///
     /// ```
