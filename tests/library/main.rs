@@ -1,0 +1,3 @@
+//! The library for models in Rust: transformations of Rust functions on trees.
+
+mod transforms;
