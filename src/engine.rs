@@ -1,5 +1,6 @@
 //! Engines: they turn a function into something that runs.
 
+mod compiled;
 mod cpu;
 #[cfg(feature = "gpu")]
 mod gpu;
@@ -7,12 +8,13 @@ mod listed;
 pub mod registry;
 mod session;
 
+pub use compiled::Compiled;
 pub use cpu::{Cpu, SharedCpuEngine};
 #[cfg(feature = "gpu")]
 pub use gpu::{Gpu, OnGpu};
 pub use listed::{ListingCompiler, Machine};
 pub(crate) use session::layout_of;
-pub use session::{Compiled, PlanDecision, Session, Settings};
+pub use session::{PlanDecision, Session, Settings};
 
 use crate::backends::Array;
 use crate::backends::functions::Registry;

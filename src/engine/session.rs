@@ -1,6 +1,7 @@
 //! Sessions: a backend with planning options. Preparation, storage narrowing, planning and replay are here, for every
 //! engine that plans.
 
+use super::compiled::Compiled;
 use super::{Engine, ReadyFunction};
 use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
 use crate::backends::functions::Registry;
@@ -62,17 +63,6 @@ pub struct PlanDecision {
     pub plan: Plan,
     /// Problems with the plan cache.
     pub notes: Vec<String>,
-}
-
-/// A compiled function with its program and its memory plan.
-#[derive(Debug)]
-pub struct Compiled<E: ?Sized = crate::backends::cpu::CpuExecutable> {
-    /// Its kernels, before the engine rewrites them.
-    pub program: Verified<Program>,
-    /// Its memory, after the engine rewrites them.
-    pub memory: Memory,
-    /// The executable; the engine caches it too.
-    pub executable: Arc<E>,
 }
 
 /// A backend, and what is asked of its plans.

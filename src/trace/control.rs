@@ -141,7 +141,7 @@ impl Tracer {
         let (region, mut params) = self.opened(&types);
         let inner = rebuild(&init, &mut params);
         let x = rebuild(&xs, &mut params);
-        let (next, ys) = body(inner, x);
+        let (next, ys) = self.in_loop(|| body(inner, x));
         let (ends, stacks) = (leaves(&next), leaves(&ys));
         self.same(place, "scan", &given, &ends);
         self.owns(place, Op::Scan, &[ends.as_slice(), &stacks]);
@@ -178,7 +178,8 @@ impl Tracer {
             bounds[..1].iter().chain(&given).map(|t| t.ty.clone()).collect();
         let (region, mut params) = self.opened(&types);
         let index = rebuild(&bounds[0], &mut params);
-        let next = leaves(&body(index, rebuild(&init, &mut params)));
+        let inner = rebuild(&init, &mut params);
+        let next = leaves(&self.in_loop(|| body(index, inner)));
         self.same(place, "fori", &given, &next);
         self.closed(region, &next);
         let args: Vec<Value> = bounds.iter().chain(&given).map(|t| t.value).collect();
@@ -207,7 +208,8 @@ impl Tracer {
         }
         self.closed(test, &[holds]);
         let (region, mut params) = self.opened(&types);
-        let next = leaves(&body(rebuild(&init, &mut params)));
+        let inner = rebuild(&init, &mut params);
+        let next = leaves(&self.in_loop(|| body(inner)));
         self.same(place, "while", &given, &next);
         self.closed(region, &next);
         let args: Vec<Value> = given.iter().map(|t| t.value).collect();

@@ -13,17 +13,44 @@
 //! ```
 
 mod activation;
+mod axes;
+mod broadcast;
 mod callee;
 mod checkpoint;
+mod constant;
+mod contract;
 pub(crate) mod closure;
 mod control;
+mod effect;
+mod einsum;
+mod index;
+mod layers;
+mod loss;
+mod math;
+mod normalize;
+mod operators;
+mod quantize;
+mod random;
+mod reduce;
 mod root;
+mod shape;
+mod slice;
 mod rule;
 mod tensor;
+mod window;
+mod window_options;
 
+pub use axes::{Axes, AxisIndex, KeptAxes, keep};
 pub use callee::{Callee, Traced};
+pub use constant::{ConstantValues, NestedArray, RustElement, evaluate};
 pub use control::{LoopBounds, ScanOptions};
-pub use tensor::{Tensor, TensorOperand};
+pub use effect::OpaqueFunction;
+pub use operators::TensorOperand;
+pub use random::Key;
+pub use shape::{NewExtent, NewShape};
+pub use slice::{AxisRange, SliceRange, SliceRanges};
+pub use tensor::Tensor;
+pub use window_options::{Conv, ConvGeneral, Padding, PerAxis, Pool, ReduceWindow};
 
 use crate::ir::infer::InferError;
 use crate::ir::rewrite::Copier;
@@ -119,6 +146,7 @@ struct TraceState {
     inputs: BTreeMap<String, &'static Location<'static>>,
     /// How many checkpoint regions there are.
     regions: u32,
+    layers: layers::LayerContext,
 }
 
 /// What a traced closure makes inputs and constants from.
@@ -138,28 +166,6 @@ impl Tracer {
             s.called(place, name);
             s.admit(place, &ty).then(|| s.b.param(ty.clone(), Some(name)))
         })
-    }
-
-    /// A tensor filled with a number of `ty`'s element type: integers must fit it, floats round.
-    #[track_caller]
-    pub fn full(&self, ty: TensorType, x: f64) -> Tensor {
-        let place = Location::caller();
-        record(&self.state, &ty, |s| {
-            let l = s.typed(place, x, ty.dtype)?;
-            if !s.admit(place, &ty) {
-                return None;
-            }
-            s.b.set_phase(Phase::PRIMAL);
-            let l = s.b.literal(&ty, l);
-            Some(s.b.materialize(l))
-        })
-    }
-
-    /// The coordinate along `axis`.
-    #[track_caller]
-    pub fn iota(&self, ty: TensorType, axis: usize) -> Tensor {
-        let attrs = Attrs::none().with_int("axis", axis as i64);
-        self.apply(Op::Iota, &[], attrs, Some(&ty))
     }
 
     /// The results of a verified function of these arguments: of a [`Function`], of what [`trace`] gave, or of
@@ -289,7 +295,7 @@ fn record(
 
 /// The number `x` as an operand together with `other`.
 #[track_caller]
-fn number(other: &Tensor, x: f64) -> Tensor {
+fn number(other: &Tensor, x: Number) -> Tensor {
     let place = Location::caller();
     record(&other.state, &other.ty, |s| {
         let l = s.typed(place, x, other.ty.dtype)?;
@@ -300,7 +306,8 @@ fn number(other: &Tensor, x: f64) -> Tensor {
 impl TraceState {
     fn new(name: &str) -> TraceState {
         let (callees, inputs) = (Vec::new(), BTreeMap::new());
-        TraceState { b: Builder::new(name), error: None, callees, inputs, regions: 0 }
+        let layers = layers::LayerContext::default();
+        TraceState { b: Builder::new(name), error: None, callees, inputs, regions: 0, layers }
     }
 
     /// Gives an input a name that no other has: whoever looks for an input by name finds one.
@@ -345,14 +352,23 @@ impl TraceState {
     }
 
     /// The number as an element of `dtype`; an error if it is none.
-    fn typed(&mut self, place: &Location<'_>, x: f64, dtype: DType) -> Option<Literal> {
+    fn typed(&mut self, place: &Location<'_>, x: Number, dtype: DType) -> Option<Literal> {
         // 2^63, the first integer that is too large.
         let end = -(i64::MIN as f64);
-        let whole = x.fract() == 0.0 && (-end..end).contains(&x);
-        let n = if whole && !dtype.is_float() { Number::Int(x as i64) } else { Number::Float(x) };
+        let n = match x {
+            // A whole float is an integer.
+            Number::Float(f)
+                if !dtype.is_float() && f.fract() == 0.0 && (-end..end).contains(&f) =>
+            {
+                Number::Int(f as i64)
+            }
+            other => other,
+        };
         let l = n.typed(dtype);
         if l.is_none() {
-            self.fail(place, Kind::Literal, format!("{x:?} is no {dtype}"));
+            let fractional = matches!(n, Number::Float(_)) && dtype.is_int();
+            let hint = if fractional { ": convert the tensor, `.convert(DType::F32)`" } else { "" };
+            self.fail(place, Kind::Literal, format!("{x} is no {dtype}{hint}"));
         }
         l
     }

@@ -25,7 +25,7 @@
 mod impls;
 mod path;
 
-use crate::backends::Array;
+use crate::backends::{Array, Resident};
 use crate::ir::TensorType;
 pub use adfuse_derive::Params;
 pub use path::Path;
@@ -34,6 +34,8 @@ pub use path::Path;
 pub trait Leaf: Clone + 'static {}
 
 impl Leaf for Array {}
+
+impl Leaf for Resident {}
 
 impl Leaf for TensorType {}
 
@@ -77,7 +79,7 @@ pub fn try_map<T: Leaf, U: Leaf, P: Params<T>, E>(
                 Err(e) => error = Some(e),
             }
         }
-        Slot(0)
+        LeafNumber(0)
     });
     match error {
         Some(e) => Err(e),
@@ -95,7 +97,7 @@ pub fn leaves<T: Leaf>(tree: &impl Params<T>) -> Vec<T> {
     let mut all = Vec::new();
     map(tree, |_, leaf| {
         all.push(leaf.clone());
-        Slot(0)
+        LeafNumber(0)
     });
     all
 }
@@ -105,7 +107,7 @@ pub fn named_leaves<T: Leaf>(tree: &impl Params<T>) -> Vec<(String, T)> {
     let mut all = Vec::new();
     map(tree, |path, leaf| {
         all.push((path.to_string(), leaf.clone()));
-        Slot(0)
+        LeafNumber(0)
     });
     all
 }
@@ -115,7 +117,7 @@ pub fn count<T: Leaf>(tree: &impl Params<T>) -> usize {
     let mut n = 0;
     map(tree, |_, _| {
         n += 1;
-        Slot(0)
+        LeafNumber(0)
     });
     n
 }
@@ -131,13 +133,13 @@ pub fn replace<T: Leaf, P: Params<T>>(tree: &P, mut f: impl FnMut(&Path, &T) -> 
     let mut made = Vec::new();
     let slots = map(tree, |path, leaf| {
         made.push(f(path, leaf));
-        Slot(made.len() - 1)
+        LeafNumber(made.len() - 1)
     });
     map(&slots, |_, slot| made[slot.0].clone())
 }
 
 /// A leaf by its place in the order.
 #[derive(Clone)]
-struct Slot(usize);
+struct LeafNumber(usize);
 
-impl Leaf for Slot {}
+impl Leaf for LeafNumber {}

@@ -10,5 +10,6 @@ mod kernels;
 mod loops;
 mod opaque;
 mod recorded;
+mod resident;
 mod steps;
 mod storage;

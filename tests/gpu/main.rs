@@ -149,6 +149,7 @@ fn main() -> ExitCode {
         a_machine_has_as_many_devices_as_can_be_opened,
         device::arrays_stay_on_the_device,
         device::memory_that_is_given_up_is_used,
+        device::training_steps_stay_on_the_device,
         device::times_are_the_devices,
         device::too_much_memory_is_an_error_with_numbers,
         device::code_is_kept_and_damage_does_no_harm,

@@ -1,3 +1,6 @@
-//! The library for models in Rust: transformations of Rust functions on trees.
+//! The library as people use it: trees of parameters, layers, optimizers, training, transformations of functions.
 
+mod optim;
+mod train;
 mod transforms;
+mod tree;

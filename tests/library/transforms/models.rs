@@ -134,8 +134,8 @@ fn blocks_of_a_bundle_adjustment() {
         let parts = camera.split(&[3, 1], 0);
         let moved = point + &parts[0];
         let split = moved.split(&[2, 1], 0);
-        let depth = (split[1].clone() + 4.0).broadcast(&[0], &[Dim::Const(1)]).reshape([]);
-        let focal = parts[1].reshape([]) / depth;
+        let depth = (split[1].clone() + 4.0).broadcast(&[0], &[Dim::Const(1)]).reshape(());
+        let focal = parts[1].reshape(()) / depth;
         &split[0] * focal.broadcast(&[], &[Dim::Const(2)])
     };
     let cameras = array(&[6, 4], 0.3);

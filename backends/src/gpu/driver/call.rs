@@ -4,7 +4,8 @@ use super::executable::{DrawnRun, From, GpuExecutable, Held};
 use super::graph::Event;
 use super::memory::{DeviceArray, canonical};
 use super::play::changed;
-use crate::runtime::array::{Array, out_of_memory};
+use crate::runtime::array::Array;
+use crate::runtime::bytes::Bytes;
 use crate::runtime::trace::{TimedSpan, Trace};
 use adfuse_ir::{At, Diagnostic, Kind, TensorType};
 use cudarc::driver::sys::CUdeviceptr;
@@ -56,12 +57,11 @@ impl GpuExecutable {
                     None => continue,
                 },
                 From::Host(from) => {
-                    let mut bytes = Vec::new();
-                    let size = output.bytes as usize;
-                    bytes.try_reserve_exact(size).map_err(|_| out_of_memory(output.bytes))?;
-                    bytes.extend_from_slice(held.pinned.part(from as usize, size));
-                    canonical(output.ty.dtype, &mut bytes);
-                    Array::from_bytes(output.ty.dtype, &output.dims, bytes.into())
+                    let (dtype, size) = (output.ty.dtype, output.bytes as usize);
+                    let from = held.pinned.part(from as usize, size);
+                    let mut bytes = Bytes::copied(dtype.bytes() as usize, from)?;
+                    canonical(dtype, &mut bytes);
+                    Array::from_bytes(dtype, &output.dims, bytes)
                 }
                 From::Same(first) => arrays[first].clone(),
             });
@@ -243,12 +243,17 @@ impl GpuExecutable {
             let m = format!("@{} runs on gpu:{own}, found {a:?}", self.name);
             return Err(self.usage(m));
         }
-        let host = |o: &crate::gpu::driver::executable::Output| matches!(o.from, From::Host(_));
-        if self.hosted.iter().any(Option::is_some) || self.outputs.iter().any(host) {
+        if self.is_hosted() {
             let m = format!("@{} has inputs or outputs in the caller's memory", self.name);
             return Err(self.usage(m));
         }
         Ok(())
+    }
+
+    /// Whether inputs or outputs are in the caller's memory.
+    pub(crate) fn is_hosted(&self) -> bool {
+        let host = |o: &crate::gpu::driver::executable::Output| matches!(o.from, From::Host(_));
+        self.hosted.iter().any(Option::is_some) || self.outputs.iter().any(host)
     }
 
     /// Checks that nobody else has the memory of what it writes to.
