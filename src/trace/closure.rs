@@ -54,6 +54,13 @@ pub(super) struct ParamSlot {
     pub(super) stands_for: Option<Value>,
 }
 
+impl ParamSlot {
+    /// A parameter that the region does not read.
+    pub(super) fn unread(ty: TensorType) -> ParamSlot {
+        ParamSlot { ty, name: None, stands_for: None }
+    }
+}
+
 impl ClosedRegion {
     /// Parameters for what the region is entered with.
     pub(super) fn entered(&self) -> Vec<ParamSlot> {

@@ -205,7 +205,7 @@ fn jvp_function(name: &str, jvp: &ClosedRegion, around: Vec<ParamSlot>, given: u
     let still: Vec<ParamSlot> = around
         .iter()
         .filter(|slot| slot.ty.dtype.is_float())
-        .map(|slot| ParamSlot { ty: slot.ty.clone(), name: None, stands_for: None })
+        .map(|slot| ParamSlot::unread(slot.ty.clone()))
         .collect();
     slots.extend(around);
     slots.extend(tangents);
