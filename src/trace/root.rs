@@ -108,7 +108,8 @@ impl TraceState {
         let function = |name: &str, region: &ClosedRegion, unread: &[TensorType]| {
             let unread = unread.iter().map(|ty| ParamSlot::unread(ty.clone()));
             let captured = around.iter().map(|&v| region.captured(f, v));
-            let slots: Vec<_> = region.entered().into_iter().chain(unread).chain(captured).collect();
+            let slots: Vec<_> =
+                region.entered().into_iter().chain(unread).chain(captured).collect();
             region.function(name, &slots, |_| Vec::new())
         };
         let mut root = function(&name, &solve, &[]);

@@ -50,7 +50,12 @@ impl Tracer {
             self.alike(place, "the tangent that the `custom_jvp` gives", &out, &dy);
             ((), [leaves(&y), floats(leaves(&dy))].concat())
         });
-        self.ruled_call(place, (&given, own), body.zip(jvp).map(|(body, jvp)| (body, vec![jvp])), &out)
+        self.ruled_call(
+            place,
+            (&given, own),
+            body.zip(jvp).map(|(body, jvp)| (body, vec![jvp])),
+            &out,
+        )
     }
 
     /// A call of a closure whose derivative is made by two others: `fwd` gives the results and what `bwd` reads, `bwd` of
@@ -77,11 +82,12 @@ impl Tracer {
         });
         let moving = floats(leaves(&out));
         let entered = [types(&leaves(&kept)), types(&moving)].concat();
-        let (bwd, ()) = self.separate_region(place, (&(kept, moving), &entered), |(kept, moving)| {
-            let gradient = bwd(&kept, &self.with_zeros(&out, moving));
-            self.alike(place, "the gradient that `bwd` gives", x, &gradient);
-            ((), floats(leaves(&gradient)))
-        });
+        let (bwd, ()) =
+            self.separate_region(place, (&(kept, moving), &entered), |(kept, moving)| {
+                let gradient = bwd(&kept, &self.with_zeros(&out, moving));
+                self.alike(place, "the gradient that `bwd` gives", x, &gradient);
+                ((), floats(leaves(&gradient)))
+            });
         let regions = body.zip(fwd.zip(bwd)).map(|(body, (fwd, bwd))| (body, vec![fwd, bwd]));
         self.ruled_call(place, (&given, own), regions, &out)
     }
@@ -160,7 +166,8 @@ impl TraceState {
             around.iter().map(|&v| region.captured(f, v)).collect()
         };
         let whole = |name: &str, region: &ClosedRegion| {
-            let slots: Vec<ParamSlot> = region.entered().into_iter().chain(captured(region)).collect();
+            let slots: Vec<ParamSlot> =
+                region.entered().into_iter().chain(captured(region)).collect();
             region.function(name, &slots, |_| Vec::new())
         };
         let mut body = whole(&name, &regions.body);
@@ -174,7 +181,8 @@ impl TraceState {
                 let read = &bwd.outlined.captures;
                 let at: Vec<usize> =
                     read.iter().flat_map(|v| around.iter().position(|a| a == v)).collect();
-                let slots: Vec<ParamSlot> = fwd.entered().into_iter().chain(captured(fwd)).collect();
+                let slots: Vec<ParamSlot> =
+                    fwd.entered().into_iter().chain(captured(fwd)).collect();
                 let forward = fwd.function(&format!("{name}.fwd"), &slots, |b| {
                     at.iter().map(|k| b.func().params()[given.len() + k]).collect()
                 });

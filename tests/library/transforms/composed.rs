@@ -160,8 +160,12 @@ fn gradients_inside_of_loops() {
         near(&found, &differences(&plain, &x), 1e-6);
         if name != "while" {
             let batched = of_one(&[2, 3], |xs| vmap(jacfwd(&f))(&xs));
-            let xs = [Array::from_f64s(DType::F64, &[2, 3], &[x[0].to_f64s(), numbers(3, 2.2)].concat())
-                .unwrap()];
+            let xs = [Array::from_f64s(
+                DType::F64,
+                &[2, 3],
+                &[x[0].to_f64s(), numbers(3, 2.2)].concat(),
+            )
+            .unwrap()];
             near(&flat(&run_traced(&batched, &xs))[..9], &found, 1e-12);
         }
     }

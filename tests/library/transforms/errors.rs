@@ -76,7 +76,9 @@ fn structures() {
     });
     says(&d, Kind::Shape, &["the gradient that `bwd` gives has 2 tensors, found 1"]);
     let d = refused(|x, _, _| {
-        custom_vjp(|x: &Tensor| sum(x), |x: &Tensor| (x.clone(), ()), |(), ct: &Tensor| ct.clone())(x)
+        custom_vjp(|x: &Tensor| sum(x), |x: &Tensor| (x.clone(), ()), |(), ct: &Tensor| ct.clone())(
+            x,
+        )
     });
     says(&d, Kind::Shape, &["the value that `fwd` gives is of type f64[], found f64[3]"]);
     let d = refused(|x, m, _| {
@@ -87,7 +89,9 @@ fn structures() {
 
 #[test]
 fn batches() {
-    let d = refused(|x, m, _| vmap(|(x, m): &(Tensor, Tensor)| sum(x) + sum(m))(&(x.clone(), m.clone())));
+    let d = refused(|x, m, _| {
+        vmap(|(x, m): &(Tensor, Tensor)| sum(x) + sum(m))(&(x.clone(), m.clone()))
+    });
     says(&d, Kind::Shape, &["`vmap` takes 3 elements", "arg.1", "2 along axis 0"]);
     let d = refused(|x, _, _| vmap_axes(Some(1), sum)(x));
     says(&d, Kind::Shape, &["axis 1 of arg", "f64[3]"]);
@@ -99,7 +103,11 @@ fn batches() {
 fn rules() {
     // Forward mode of a reverse rule.
     let d = refused(|x, _, _| {
-        let f = custom_vjp(|x: &Tensor| x.sin(), |x: &Tensor| (x.sin(), ()), |(), ct: &Tensor| ct.clone());
+        let f = custom_vjp(
+            |x: &Tensor| x.sin(),
+            |x: &Tensor| (x.sin(), ()),
+            |(), ct: &Tensor| ct.clone(),
+        );
         jacfwd(f)(x)
     });
     says(&d, Kind::Unsupported, &["custom_vjp", "forward mode"]);
@@ -143,6 +151,10 @@ fn other_traces() {
     });
     let other = other.unwrap();
     says(&refused(|x, _, _| jvp(|x: &Tensor| x.sin())(x, &other)), Kind::Usage, &["has ended"]);
-    says(&refused(|x, _, _| grad(|x: &Tensor| (x * &other).sum(&[0]))(x)), Kind::Usage, &["has ended"]);
+    says(
+        &refused(|x, _, _| grad(|x: &Tensor| (x * &other).sum(&[0]))(x)),
+        Kind::Usage,
+        &["has ended"],
+    );
     says(&refused(|x, _, _| grad(|_: &Tensor| other.clone())(x)), Kind::Usage, &["has ended"]);
 }

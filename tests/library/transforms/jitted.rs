@@ -57,7 +57,10 @@ fn trees_in_and_out() {
     let named = jit(|pair: Pair| pair.first);
     let pair = Pair { first: f64s([3]), second: vec![f64s([2])] };
     let traced = named.named("step").traced(&pair).expect("it is traced");
-    assert!(traced.to_string().contains("func @step(%first: f64[3], %second.0: f64[2])"), "{traced}");
+    assert!(
+        traced.to_string().contains("func @step(%first: f64[3], %second.0: f64[2])"),
+        "{traced}"
+    );
 }
 
 #[test]

@@ -143,7 +143,8 @@ fn blocks_of_a_bundle_adjustment() {
     let f = trace("f", |t| {
         let (cameras, points) = (t.input("cameras", f64s([6, 4])), t.input("points", f64s([6, 3])));
         let blocks = vmap(|(c, p): &(Tensor, Tensor)| {
-            let (by_camera, by_point) = jacrev(|(c, p): &(Tensor, Tensor)| seen(c, p))(&(c.clone(), p.clone()));
+            let (by_camera, by_point) =
+                jacrev(|(c, p): &(Tensor, Tensor)| seen(c, p))(&(c.clone(), p.clone()));
             // A block of the normal equations too.
             let normal = by_camera.transpose(&[1, 0]).dot(&by_point);
             (by_camera, by_point, normal)

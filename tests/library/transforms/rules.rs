@@ -7,7 +7,8 @@ use adfuse::transform::{
 };
 
 /// A module's function with a rule: its slope is 7 by the rule, and 1 by its instructions.
-const RULED: &str = "func @reversed(%x: f64[3]) -> f64[3] custom_vjp(@reversed.fwd, @reversed.bwd) {
+const RULED: &str =
+    "func @reversed(%x: f64[3]) -> f64[3] custom_vjp(@reversed.fwd, @reversed.bwd) {
   %0 = neg %x : f64[3]
   return %0
 }
@@ -39,7 +40,10 @@ fn rules_of_called_functions_survive() {
     // By another argument, the call stays.
     let beside = |x: &Tensor| {
         let y = x.cos();
-        value_and_grad(|y: &Tensor| reversed(x).sum(&[0]) * y.sum(&[0]) * 0.0 + reversed(x).sum(&[0]))(&y).0
+        value_and_grad(|y: &Tensor| {
+            reversed(x).sum(&[0]) * y.sum(&[0]) * 0.0 + reversed(x).sum(&[0])
+        })(&y)
+        .0
     };
     assert_eq!(slope(&|x| beside(x).broadcast(&[], &[Dim::Const(3)]) / 3.0), [7.0; 3]);
     assert_eq!(slope(&|x| fori(0..2, x.clone(), |_, x| reversed(&x))), [49.0; 3]);
@@ -60,10 +64,9 @@ fn rules_of_called_functions_survive() {
 fn a_forward_rule_of_closures() {
     // The slope of the rule is 3 cos(x), that of the function 0.
     let steep = |x: &Tensor| {
-        custom_jvp(
-            |x: &Tensor| x.sign(),
-            |x: &Tensor, dx: &Tensor| (x.sign(), dx * x.cos() * 3.0),
-        )(x)
+        custom_jvp(|x: &Tensor| x.sign(), |x: &Tensor, dx: &Tensor| (x.sign(), dx * x.cos() * 3.0))(
+            x,
+        )
     };
     let x = [array(&[3], 0.3)];
     let sum = |x: &Tensor| steep(x).sum(&[0]);
@@ -91,9 +94,7 @@ fn a_reverse_rule_of_closures() {
         let still = w.stop_gradient();
         let f = custom_vjp(
             |(x, k): &(Tensor, Tensor)| (x.sin() * &still, k.clone()),
-            |(x, k): &(Tensor, Tensor)| {
-                ((x.sin() * &still, k.clone()), vec![x.cos(), x.square()])
-            },
+            |(x, k): &(Tensor, Tensor)| ((x.sin() * &still, k.clone()), vec![x.cos(), x.square()]),
             // The gradient reads the tensor around it, which only a second derivative sees.
             |kept: &Vec<Tensor>, (ct, k): &(Tensor, Tensor)| {
                 (ct * &kept[0] * w + &kept[1] * 0.5, k.clone())
