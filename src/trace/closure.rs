@@ -233,16 +233,6 @@ impl Tracer {
         };
         self.fail(place, Kind::Shape, m);
     }
-
-    /// Zeros of a type.
-    pub(crate) fn zeros(&self, ty: &TensorType) -> Tensor {
-        record_all(&self.state, std::slice::from_ref(ty), |s| {
-            s.b.set_phase(Phase::PRIMAL);
-            let zero = s.b.literal(ty, crate::ir::Literal::zero(ty.dtype));
-            Some(vec![s.b.materialize(zero)])
-        })
-        .remove(0)
-    }
 }
 
 /// The tensor of a value.

@@ -101,7 +101,8 @@ impl TraceState {
         let [solve, residual] =
             [solve, residual].map(|r| ClosedRegion { outlined: outline(self.b.func(), r) });
         let mut around = solve.outlined.captures.clone();
-        around.extend(residual.outlined.captures.iter().filter(|v| !around.contains(v)));
+        let also = &residual.outlined.captures;
+        around.extend(also.iter().filter(|v| !solve.outlined.captures.contains(v)));
         let name = self.fresh(&format!("{}.root", self.b.func().name));
         let told = format!("{name}.residual");
         let f = self.b.func();

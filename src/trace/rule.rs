@@ -124,7 +124,7 @@ impl Tracer {
         let mut moving = moving.into_iter();
         replace(like, |_, t| {
             let next = t.ty.dtype.is_float().then(|| moving.next()).flatten();
-            next.unwrap_or_else(|| self.zeros(&t.ty))
+            next.unwrap_or_else(|| self.zeros(t.ty.clone()))
         })
     }
 }
