@@ -1,6 +1,7 @@
 //! Roots in traces: closures become a function with a `custom_root` and its residual.
 //!
 //! ```
+//! use adfuse::autodiff::vjp;
 //! use adfuse::prelude::*;
 //!
 //! // A layer whose output is its own input: z = tanh(W z + x).

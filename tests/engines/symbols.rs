@@ -13,7 +13,7 @@ use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::specialize;
 use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Diagnostic, Dim, Function, Kind, Module, Symbol, TensorType};
-use adfuse::prelude::{differentiable, value_and_grad};
+use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::sample::{rng, sample};
 use std::collections::BTreeMap;
 use std::sync::Arc;
