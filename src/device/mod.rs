@@ -114,6 +114,11 @@ impl Device {
         self
     }
 
+    /// Whether it is a clone of another: programs for one are programs for the other.
+    pub fn is(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.opened, &other.opened) && self.mem_budget == other.mem_budget
+    }
+
     fn backend(&self) -> Result<Arc<AnyBackend>, Diagnostic> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(backend) = &*opened {
