@@ -8,7 +8,6 @@ use adfuse::prelude::*;
 pub(crate) const MISTAKES: &[Mistake] = named! {
     budget_that_is_too_small
     unknown_engine
-    unknown_device
     lent_argument_that_is_written_to
     loop_without_an_end
     function_that_is_not_there
@@ -31,11 +30,6 @@ fn budget_that_is_too_small() -> Outcome {
 
 fn unknown_engine() -> Outcome {
     "cuda".parse::<NamedEngine>()?;
-    Ok(())
-}
-
-fn unknown_device() -> Outcome {
-    adfuse::device::Device::named("cuda:0")?;
     Ok(())
 }
 
