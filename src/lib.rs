@@ -11,18 +11,23 @@ pub mod budget;
 pub mod check;
 #[cfg(feature = "data")]
 pub mod data;
+pub mod device;
 pub mod engine;
 mod entries;
 pub mod functions;
 #[cfg(feature = "gpu")]
 pub mod kernel_cache;
 pub mod measure;
+pub mod nn;
 #[cfg(feature = "npz")]
 pub mod npz;
+pub mod optim;
 pub mod pipeline;
 pub mod plan_cache;
 pub mod sample;
 pub mod trace;
+pub mod train;
+pub mod transform;
 pub mod tree;
 pub mod whole;
 
@@ -31,6 +36,9 @@ pub use adfuse_backends as backends;
 pub use adfuse_fusion as fusion;
 pub use adfuse_ir as ir;
 pub use adfuse_memplan as memplan;
+pub use device::Device;
+pub use train::{eval_step, train_step};
+pub use transform::{Jit, jit};
 pub use tree::Params;
 
 /// What a program that uses adfuse as a library imports.
@@ -43,6 +51,7 @@ pub mod prelude {
     pub use crate::backends::{Array, Element, Resident};
     #[cfg(feature = "data")]
     pub use crate::data;
+    pub use crate::device::Device;
     pub use crate::engine::Cpu;
     #[cfg(feature = "gpu")]
     pub use crate::engine::Gpu;
@@ -50,6 +59,9 @@ pub mod prelude {
     pub use crate::ir::{
         Attrs, DType, Diagnostic, Dim, Function, Kind, Module, Op, Symbol, TensorType,
     };
-    pub use crate::trace::{Tensor, Traced, Tracer, f32s, f64s, i32s, trace};
+    pub use crate::trace::{
+        Conv, ConvGeneral, Key, Padding, Pool, ReduceWindow, Tensor, Traced, Tracer, evaluate,
+        f32s, f64s, i32s, keep, trace,
+    };
     pub use crate::tree::Params;
 }

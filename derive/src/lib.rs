@@ -68,8 +68,8 @@ fn arm(constructor: &TokenStream, fields: &Fields, leaf: &Ident, other: &Ident) 
         .enumerate()
         .map(|(k, f)| f.ident.clone().unwrap_or_else(|| format_ident!("field{k}")))
         .collect();
-    // The names of fields may be those of the parameters of the method.
-    let bound: Vec<Ident> = names.iter().map(|n| format_ident!("own_{n}")).collect();
+    // Fields may have the names of the method's parameters.
+    let bound: Vec<Ident> = (0..names.len()).map(|k| format_ident!("own{k}")).collect();
     let alone = matches!(fields, Fields::Unnamed(all) if all.unnamed.len() == 1);
     let values: Vec<TokenStream> = fields
         .iter()

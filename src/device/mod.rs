@@ -13,7 +13,7 @@
 use crate::backends::backend::Executable;
 use crate::backends::{AnyBackend, RunLimits};
 use crate::engine::registry::{NamedEngine, Request, names, usual};
-use crate::engine::{Compiled, Session, Settings};
+use crate::engine::{Compiled, CompiledSymbolic, Session, Settings};
 use crate::fusion::{Effort, Fp, PlanOptions};
 use crate::ir::{At, Diagnostic, Kind, Module};
 use crate::trace::Traced;
@@ -114,6 +114,11 @@ impl Device {
         self
     }
 
+    /// Whether it is a clone of another: programs for one are programs for the other.
+    pub fn is(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.opened, &other.opened) && self.mem_budget == other.mem_budget
+    }
+
     fn backend(&self) -> Result<Arc<AnyBackend>, Diagnostic> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(backend) = &*opened {
@@ -159,6 +164,15 @@ impl Device {
         donated: &[usize],
     ) -> Result<Compiled<dyn Executable>, Diagnostic> {
         self.session(donated)?.compile(&Module::from(f.clone()), f.function())
+    }
+
+    /// A traced function that runs arguments of any extents where it has symbols
+    /// ([`Tracer::symbol`](crate::trace::Tracer::symbol)).
+    ///
+    /// # Errors
+    /// As [`Session::compile_symbolic`].
+    pub fn compile_symbolic(&self, f: &Traced) -> Result<CompiledSymbolic, Diagnostic> {
+        self.session(&[])?.compile_symbolic(&Module::from(f.clone()), f.function())
     }
 }
 

@@ -42,32 +42,15 @@ impl<E: Executable + ?Sized> Compiled<E> {
     ) -> Result<Vec<Array>, Diagnostic> {
         let params = self.params();
         let names: Vec<&str> = params.iter().map(|(name, _)| *name).collect();
-        let mut given: Vec<Option<Array>> = vec![None; params.len()];
-        for (name, array) in args {
-            let Some(k) = names.iter().position(|&known| known == name) else {
-                let mut d = self.wrong(Kind::UnknownName, format!("it has no parameter `{name}`"));
-                d.hint = instead(name, &names, "");
-                return Err(d);
-            };
-            let (dtype, ty) = (array.dtype(), &params[k].1);
+        let args = in_order(&self.program.name, &names, args)?;
+        for ((name, ty), array) in params.iter().zip(&args) {
             if array.ty() != *ty {
-                let kind = if dtype == ty.dtype { Kind::Shape } else { Kind::DType };
+                let kind = if array.dtype() == ty.dtype { Kind::Shape } else { Kind::DType };
                 let m = format!("parameter `{name}` is {ty}, found {}", array.ty());
-                return Err(self.wrong(kind, m));
-            }
-            if given[k].replace(array.clone()).is_some() {
-                return Err(self.wrong(Kind::Redefinition, format!("`{name}` is given twice")));
+                return Err(wrong(&self.program.name, kind, m));
             }
         }
-        let absent =
-            || names.iter().zip(&given).filter(|(_, a)| a.is_none()).map(|(name, _)| *name);
-        let absent: Vec<&str> = absent().collect();
-        if !absent.is_empty() {
-            let m = format!("there is no argument for {}", listed(&absent, ""));
-            let all = format!("its parameters are {}", listed(&names, ""));
-            return Err(self.wrong(Kind::Arity, m).hint(all));
-        }
-        self.executable.run_donating(given.into_iter().flatten().collect())
+        self.executable.run_donating(args)
     }
 
     /// The names and types of its parameters, in their order.
@@ -75,9 +58,38 @@ impl<E: Executable + ?Sized> Compiled<E> {
         let buffers = self.program.inputs().map(|b| &self.program.buffers[b]);
         buffers.filter_map(|data| Some((data.name.as_str(), data.ty()?))).collect()
     }
+}
 
-    fn wrong(&self, kind: Kind, m: String) -> Diagnostic {
-        let at = At { func: Some(self.program.name.clone()), ..At::default() };
-        Diagnostic::new(at, kind, m)
+/// Arrays that are given by name, in the order of the parameters.
+///
+/// # Errors
+/// As [`Compiled::run_named`], but for those of types.
+pub(super) fn in_order<'a>(
+    func: &str,
+    names: &[&str],
+    args: impl IntoIterator<Item = (&'a str, &'a Array)>,
+) -> Result<Vec<Array>, Diagnostic> {
+    let mut given: Vec<Option<Array>> = vec![None; names.len()];
+    for (name, array) in args {
+        let Some(k) = names.iter().position(|&known| known == name) else {
+            let mut d = wrong(func, Kind::UnknownName, format!("it has no parameter `{name}`"));
+            d.hint = instead(name, names, "");
+            return Err(d);
+        };
+        if given[k].replace(array.clone()).is_some() {
+            return Err(wrong(func, Kind::Redefinition, format!("`{name}` is given twice")));
+        }
     }
+    let absent = || names.iter().zip(&given).filter(|(_, a)| a.is_none()).map(|(name, _)| *name);
+    let absent: Vec<&str> = absent().collect();
+    if !absent.is_empty() {
+        let m = format!("there is no argument for {}", listed(&absent, ""));
+        let all = format!("its parameters are {}", listed(names, ""));
+        return Err(wrong(func, Kind::Arity, m).hint(all));
+    }
+    Ok(given.into_iter().flatten().collect())
+}
+
+fn wrong(func: &str, kind: Kind, m: String) -> Diagnostic {
+    Diagnostic::new(At { func: Some(func.into()), ..At::default() }, kind, m)
 }

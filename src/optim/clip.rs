@@ -18,7 +18,7 @@ impl<O> ClipGlobalNorm<O> {
 }
 
 /// The square root of the sum of the squares of all elements, a scalar; `None` without gradients.
-pub fn global_norm(gradients: &[Tensor]) -> Option<Tensor> {
+pub(super) fn global_norm(gradients: &[Tensor]) -> Option<Tensor> {
     let squares = |g: &Tensor| {
         let axes: Vec<usize> = (0..g.ty().rank()).collect();
         let g = g.convert(wide(g.ty().dtype));

@@ -302,7 +302,8 @@ impl Tracer {
                 _ => selector.ty.dtype.is_int(),
             };
         if !scalar {
-            let m = format!("`{op}` cannot select by {}", selector.ty);
+            let due = if op == Op::Cond { DType::Bool } else { DType::I32 };
+            let m = format!("`{op}` cannot select by {}: it takes {due}[]", selector.ty);
             self.fail(place, Kind::Shape, m);
         }
         let mut out = self.placed((op, Attrs::none()), &[selector.value], &types, &regions);

@@ -47,11 +47,6 @@ impl Tracer {
 }
 
 impl Tensor {
-    /// The trace that the tensor belongs to.
-    pub fn tracer(&self) -> Tracer {
-        Tracer { state: self.state.clone() }
-    }
-
     /// The seed of this trace's random draws, and a number that no draw before had; `None` where the trace is not of training.
     #[track_caller]
     pub fn next_draw(&self) -> Option<(Tensor, i64)> {
@@ -78,7 +73,8 @@ impl Tensor {
             return;
         }
         let mut state = self.state.borrow_mut();
-        let Some(s) = state.as_mut().filter(|s| s.layers.seed.is_some() && s.error.is_none()) else {
+        let Some(s) = state.as_mut().filter(|s| s.layers.seed.is_some() && s.error.is_none())
+        else {
             return;
         };
         if self.ty != next.ty {

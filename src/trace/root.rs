@@ -21,10 +21,10 @@
 //! ```
 
 use super::callee::named;
+use super::closure::{ClosedRegion, ParamSlot};
 use super::{Tensor, TraceState, Tracer, own_all, record_all};
-use crate::ir::control::{Outlined, outline};
-use crate::ir::rewrite::Copier;
-use crate::ir::{Builder, CustomRule, Function, Kind, Op, Region, TensorType, Value};
+use crate::ir::control::outline;
+use crate::ir::{CustomRule, Kind, Op, Region, TensorType, Value};
 use crate::tree::{Params, leaves, rebuild};
 use std::panic::Location;
 
@@ -98,18 +98,24 @@ impl TraceState {
         solve: Region,
         residual: Region,
     ) -> Vec<Value> {
-        let [solve, residual] = [solve, residual].map(|r| outline(self.b.func(), r));
-        let mut around = solve.captures.clone();
-        around.extend(residual.captures.iter().filter(|v| !solve.captures.contains(v)));
+        let [solve, residual] =
+            [solve, residual].map(|r| ClosedRegion { outlined: outline(self.b.func(), r) });
+        let mut around = solve.outlined.captures.clone();
+        around.extend(residual.outlined.captures.iter().filter(|v| !around.contains(v)));
         let name = self.fresh(&format!("{}.root", self.b.func().name));
         let told = format!("{name}.residual");
         let f = self.b.func();
-        let captured: Vec<Captured> =
-            around.iter().map(|&v| (v, f.ty(v).clone(), f.name_of(v).map(Into::into))).collect();
-        let mut root = function(&name, &[types], &captured, &solve);
+        let function = |name: &str, region: &ClosedRegion, unread: &[TensorType]| {
+            let unread = unread.iter().map(|ty| ParamSlot::unread(ty.clone()));
+            let captured = around.iter().map(|&v| region.captured(f, v));
+            let slots: Vec<_> =
+                region.entered().into_iter().chain(unread).chain(captured).collect();
+            region.function(name, &slots, |_| Vec::new())
+        };
+        let mut root = function(&name, &solve, &[]);
         root.rule = Some(CustomRule::Root(told.clone()));
         // The residual takes the unknowns, then what the function takes.
-        let residual = function(&told, &[types, types], &captured, &residual);
+        let residual = function(&told, &residual, types);
         let args = [guess, &around].concat();
         let attrs = named(&root);
         self.callees.extend([root, residual]);
@@ -117,7 +123,7 @@ impl TraceState {
     }
 
     /// A name that no function of the trace has.
-    fn fresh(&self, wanted: &str) -> String {
+    pub(super) fn fresh(&self, wanted: &str) -> String {
         let taken = |name: &str| self.callees.iter().any(|f| f.name == name);
         let mut k = 0;
         loop {
@@ -128,37 +134,4 @@ impl TraceState {
             k += 1;
         }
     }
-}
-
-/// A value around a region, with its type and name.
-type Captured = (Value, TensorType, Option<String>);
-
-/// A region as a function of values of the types `leading`, the first of which it is entered with, and of those `around` it.
-fn function(
-    name: &str,
-    leading: &[&[TensorType]],
-    around: &[Captured],
-    region: &Outlined,
-) -> Function {
-    let mut b = Builder::new(name);
-    b.func_mut().symbols = region.func.symbols.clone();
-    let leading: Vec<Value> = leading.concat().into_iter().map(|ty| b.param(ty, None)).collect();
-    let mut copier = Copier::new(&region.func);
-    let (captured, entered) = region.func.params().split_at(region.captures.len());
-    for (&p, &v) in entered.iter().zip(&leading) {
-        copier.set(p, v);
-    }
-    for (v, ty, name) in around {
-        let new = b.param(ty.clone(), name.as_deref());
-        if let Some(k) = region.captures.iter().position(|c| c == v) {
-            copier.set(captured[k], new);
-        }
-    }
-    for &i in region.func.body_insts() {
-        copier.inst(&mut b, i);
-    }
-    let results: Vec<Value> =
-        region.func.results().iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    b.finish().expect("a copy of checked instructions fits")
 }

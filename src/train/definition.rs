@@ -31,8 +31,8 @@ pub(super) struct StepDefinition<M: Params<Param>, B, R> {
 pub(super) enum ResultTarget {
     /// The parameter of a number.
     Param(usize),
-    /// A tensor of the optimizer.
-    Kept(usize),
+    /// The next tensor of the optimizer.
+    Kept,
     /// The number of steps.
     Steps,
 }
@@ -48,6 +48,13 @@ pub(super) struct StepProgram<R: Objective> {
     pub(super) aux_count: usize,
     /// Where results go, from the loss and the other values on.
     pub(super) targets: Vec<ResultTarget>,
+}
+
+impl<R: Objective> StepProgram<R> {
+    /// Whether a parameter is as before after a step.
+    pub(super) fn keeps(&self, param: usize) -> bool {
+        !self.targets.contains(&ResultTarget::Param(param))
+    }
 }
 
 /// A traced loss with what it took to trace it.
@@ -73,7 +80,10 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
 
     /// Inputs for the parameters.
     fn inputs(&self, t: &Tracer) -> Vec<Tensor> {
-        self.params.iter().map(|(path, p)| t.input(&input_name("net", path), p.ty.clone())).collect()
+        self.params
+            .iter()
+            .map(|(path, p)| t.input(&input_name("net", path), p.ty.clone()))
+            .collect()
     }
 
     /// The model with these tensors.
@@ -128,8 +138,11 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         let mut targets = Vec::new();
         let step = trace("step", |t| {
             let params = self.inputs(t);
-            let kept: Vec<Tensor> =
-                self.kept.iter().map(|k| t.input(&input_name("optimizer", &k.name), k.ty.clone())).collect();
+            let kept: Vec<Tensor> = self
+                .kept
+                .iter()
+                .map(|k| t.input(&input_name("optimizer", &k.name), k.ty.clone()))
+                .collect();
             let steps = t.input("steps", TensorType::scalar(DType::I64));
             let seed = t.input("seed", TensorType::scalar(DType::I64));
             let batch = tree::leaves(&batch_inputs::<B>(t, batch));
@@ -148,20 +161,18 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
             out.extend(updates);
             targets.extend(loss.updated.iter().map(|&k| ResultTarget::Param(k)));
             out.extend(updated.state);
-            targets.extend((0..self.kept.len()).map(ResultTarget::Kept));
+            targets.extend(self.kept.iter().map(|_| ResultTarget::Kept));
             out.push(next);
             targets.push(ResultTarget::Steps);
             out
         })?;
-        let first = self.params.len();
-        let donated: Vec<usize> = targets
-            .iter()
-            .map(|target| match *target {
-                ResultTarget::Param(k) => k,
-                ResultTarget::Kept(k) => first + k,
-                ResultTarget::Steps => first + self.kept.len(),
-            })
-            .collect();
+        // What the step replaces: parameters, the optimizer's tensors, the number of steps.
+        let (first, kept) = (self.params.len(), self.kept.len());
+        let replaced = targets.iter().filter_map(|target| match *target {
+            ResultTarget::Param(k) => Some(k),
+            ResultTarget::Kept | ResultTarget::Steps => None,
+        });
+        let donated: Vec<usize> = replaced.chain(first..=first + kept).collect();
         let executable = device.compile_donating(&step, &donated)?.executable;
         let batch = batch_types::<B>(batch);
         Ok(StepProgram { batch, executable, aux: loss.aux, aux_count: loss.aux_count, targets })

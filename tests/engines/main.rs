@@ -13,3 +13,4 @@ mod recorded;
 mod resident;
 mod steps;
 mod storage;
+mod symbols;

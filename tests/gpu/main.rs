@@ -11,6 +11,7 @@ mod loops;
 mod near;
 mod product;
 mod strict;
+mod symbols;
 #[path = "../common/trials.rs"]
 mod trials;
 mod ulps;
@@ -169,6 +170,7 @@ fn main() -> ExitCode {
         strict::scatters,
         strict::transposes,
         strict::scans,
+        symbols::batches_of_any_extent,
         loops::blocks_by_hand,
         loops::functions_with_loops,
         loops::random_programs_with_loops,

@@ -12,7 +12,7 @@ use crate::runtime::bytes::Bytes;
 use crate::runtime::host_memory::AlignedBlock;
 use crate::runtime::trace::{SpanRecorder, Trace};
 use crate::runtime::truth;
-use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
+use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType, check_arguments};
 use std::sync::{Arc, PoisonError, TryLockError};
 
 /// An input as it is handed to a run.
@@ -81,11 +81,7 @@ impl CpuExecutable {
 
     fn fits(&self, args: &[Array]) -> Result<(), Diagnostic> {
         let found: Vec<TensorType> = args.iter().map(Array::ty).collect();
-        if self.inputs != found {
-            let m = format!("@{} takes {:?}, found {found:?}", self.name, self.inputs);
-            return Err(self.usage(m));
-        }
-        Ok(())
+        check_arguments(&self.name, &self.inputs, &found)
     }
 
     /// Memory for the results that are not left in inputs.
@@ -161,11 +157,8 @@ impl CpuExecutable {
         match kept {
             None => Ok(()),
             Some(name) => {
-                let m = format!(
-                    "the plan of @{} writes to the input %{name}, which is not given up",
-                    self.name
-                );
-                Err(self.usage(m))
+                let m = format!("the plan writes to the input %{name}, which is only lent");
+                Err(self.usage(m).hint("`run_donating` gives it up"))
             }
         }
     }
@@ -186,7 +179,7 @@ impl CpuExecutable {
 
     /// Refuses bytes of truth values that are neither true nor false. Arrays have none.
     fn truths<'b>(&self, inputs: impl Iterator<Item = &'b [u8]>) -> Result<(), Diagnostic> {
-        for (k, (ty, bytes)) in self.inputs.iter().zip(inputs).enumerate() {
+        for (k, ((_, ty), bytes)) in self.inputs.iter().zip(inputs).enumerate() {
             if ty.dtype == DType::Bool
                 && let Some(at) = truth::stray(bytes)
             {

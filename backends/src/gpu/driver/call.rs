@@ -7,7 +7,7 @@ use super::play::changed;
 use crate::runtime::array::Array;
 use crate::runtime::bytes::Bytes;
 use crate::runtime::trace::{TimedSpan, Trace};
-use adfuse_ir::{At, Diagnostic, Kind, TensorType};
+use adfuse_ir::{At, Diagnostic, Kind, TensorType, check_arguments};
 use cudarc::driver::sys::CUdeviceptr;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -79,11 +79,8 @@ impl GpuExecutable {
     pub fn run_on(&self, args: &[&DeviceArray]) -> Result<Vec<DeviceArray>, Diagnostic> {
         self.resident(args)?;
         if let Some(name) = self.written.iter().flatten().next() {
-            let m = format!(
-                "the plan of @{} writes to the input %{name}, which is not given up",
-                self.name
-            );
-            return Err(self.usage(m));
+            let m = format!("the plan writes to the input %{name}, which is only lent");
+            return Err(self.usage(m).hint("a run that donates gives it up"));
         }
         let mut held = self.held();
         let results = self.room()?;
@@ -228,11 +225,7 @@ impl GpuExecutable {
     }
 
     fn fits(&self, found: &[TensorType]) -> Result<(), Diagnostic> {
-        if self.inputs != found {
-            let m = format!("@{} takes {:?}, found {found:?}", self.name, self.inputs);
-            return Err(self.usage(m));
-        }
-        Ok(())
+        check_arguments(&self.name, &self.inputs, found)
     }
 
     /// Checks arguments that stay on the device.

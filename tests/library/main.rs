@@ -1,0 +1,6 @@
+//! The library as people use it: trees of parameters, layers, optimizers, training, transformations of functions.
+
+mod optim;
+mod train;
+mod transforms;
+mod tree;
