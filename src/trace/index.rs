@@ -1,7 +1,8 @@
 //! Indirect access: elements and slices at places that tensors hold.
 
 use super::math::example;
-use super::{AxisIndex, Tensor, apply};
+use super::record::apply;
+use super::{AxisIndex, Tensor};
 use crate::ir::attrs::{Attr, Attrs};
 use crate::ir::{DType, Dim, Kind, Op, TensorType};
 
