@@ -65,3 +65,13 @@ pub mod prelude {
     };
     pub use crate::tree::Params;
 }
+
+/// The pages whose examples are run with the documentation's.
+#[cfg(all(doctest, feature = "train"))]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+
+    #[doc = include_str!("../docs/library.md")]
+    struct Library;
+}

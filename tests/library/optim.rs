@@ -58,7 +58,8 @@ fn compare(dtype: DType, share: f64) {
     let all = fixture("optimizers.safetensors");
     for (name, optimizer) in cases() {
         let model = nn::with_dtype(&net(), dtype);
-        let values = nn::load(&model, within(&all, "state/")).expect("PyTorch's names");
+        let state: Vec<(String, Array)> = within(&all, "state/").into_iter().collect();
+        let values = nn::named(&model, &state).expect("PyTorch's names");
         let step = train_step(optimizer, model, |net: &Net, (x, target): (Tensor, Tensor)| {
             let y = net.out.apply(net.hidden.apply(x).tanh());
             (y - target).square().sum(..) / 5.0

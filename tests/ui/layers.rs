@@ -141,6 +141,6 @@ fn layer_of_another_element_type() -> Outcome {
 fn weights_of_another_model() -> Outcome {
     let values = nn::init(&(Linear::new(4, 3), Linear::new(3, 2)), 0)?;
     let arrays = adfuse::tree::named_leaves(&values);
-    nn::load(&vec![Linear::new(4, 3), Linear::new(3, 2), Linear::new(2, 2)], arrays)?;
+    nn::named(&vec![Linear::new(4, 3), Linear::new(3, 2), Linear::new(2, 2)], &arrays)?;
     Ok(())
 }

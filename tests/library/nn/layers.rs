@@ -1,6 +1,6 @@
 //! Outputs and gradients of layers against PyTorch's, with weights by PyTorch's names.
 
-use super::{Gradients, fixture, near, within};
+use super::{Gradients, fixture, near, path, within};
 use adfuse::nn::{
     self, BatchNorm, Conv1d, Conv2d, Embedding, GroupNorm, Gru, LayerNorm, Linear, Lstm,
     MultiHeadAttention, Param, ParamRole, RmsNorm, TransformerBlock,
@@ -30,7 +30,11 @@ impl Case {
     }
 
     fn state<M: Params<Param>>(&self, layer: &M) -> M::With<Array> {
-        nn::load(layer, within(&self.arrays, "state/")).expect("PyTorch's names and extents")
+        let state: Vec<(String, Array)> = within(&self.arrays, "state/").into_iter().collect();
+        // The parameters of a recurrent layer have its number.
+        let suffix = if state.iter().any(|(name, _)| name.ends_with("_l0")) { "_l0" } else { "" };
+        let values = nn::named_by(layer, &state, |path| format!("{path}{suffix}"));
+        values.expect("PyTorch's names and extents")
     }
 
     /// Arguments as parameters; gradients are taken by those of floats.
@@ -231,7 +235,7 @@ fn a_saved_model() {
         norm2: BatchNorm::new(8),
         head: Linear::new(8, 5),
     };
-    let values = nn::load(&model, fixture("convnet.safetensors")).expect("its names and extents");
+    let values = nn::load(&model, path("convnet.safetensors")).expect("its names and extents");
     let io = fixture("convnet_io.safetensors");
     let step = eval_step(|net: &Convnet, x: Tensor| net.apply(x));
     for device in [Device::cpu().threads(1), Device::cpu().threads(2)] {

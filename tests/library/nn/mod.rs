@@ -8,12 +8,16 @@ mod models;
 use adfuse::optim::{Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated};
 use adfuse::prelude::*;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The arrays of a file that `fixtures/make.py` wrote.
+/// A file that `fixtures/make.py` wrote.
+pub(crate) fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/library/fixtures").join(name)
+}
+
+/// Its arrays.
 pub(crate) fn fixture(name: &str) -> BTreeMap<String, Array> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/library/fixtures").join(name);
-    data::read_arrays(path).expect("a fixture").into_iter().collect()
+    data::read_arrays(path(name)).expect("a fixture").into_iter().collect()
 }
 
 /// The arrays whose names begin with a prefix, by the rest.
