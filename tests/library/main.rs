@@ -1,6 +1,7 @@
 //! The library as people use it: trees of parameters, layers, optimizers, training, transformations of functions.
 
 mod checkpoint;
+mod nn;
 mod optim;
 mod train;
 mod transforms;
