@@ -11,6 +11,7 @@ mod norm;
 mod param;
 mod recurrent;
 mod transformer;
+mod weights;
 
 pub use attention::MultiHeadAttention;
 pub use conv::{Conv1d, Conv2d};
@@ -21,3 +22,6 @@ pub use norm::{BatchNorm, GroupNorm, LayerNorm, RmsNorm};
 pub use param::{Param, ParamRole, frozen, init, trained_elements, with_dtype};
 pub use recurrent::{Gru, Lstm};
 pub use transformer::TransformerBlock;
+#[cfg(feature = "data")]
+pub use weights::{load, save};
+pub use weights::{named, named_by};

@@ -101,7 +101,9 @@ impl TraceState {
         let [solve, residual] =
             [solve, residual].map(|r| ClosedRegion { outlined: outline(self.b.func(), r) });
         let mut around = solve.outlined.captures.clone();
-        around.extend(residual.outlined.captures.iter().filter(|v| !around.contains(v)));
+        let more = residual.outlined.captures.iter().filter(|v| !around.contains(v));
+        let more: Vec<Value> = more.copied().collect();
+        around.extend(more);
         let name = self.fresh(&format!("{}.root", self.b.func().name));
         let told = format!("{name}.residual");
         let f = self.b.func();

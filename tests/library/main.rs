@@ -1,5 +1,6 @@
 //! The library as people use it: trees of parameters, layers, optimizers, training, transformations of functions.
 
+mod checkpoint;
 mod optim;
 mod train;
 mod transforms;

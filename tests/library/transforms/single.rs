@@ -11,7 +11,7 @@ type One = fn(&Tensor) -> Tensor;
 const SCALARS: [(&str, One); 6] = [
     ("polynomial", |x| (x.powi(3) * 0.5 + x.square()).sum(&[0])),
     ("product", |x| (x.dot(x) + 1.5).log() * x.sin().sum(&[0])),
-    ("softmax", |x| (x.log_softmax() * x).sum(&[0])),
+    ("softmax", |x| (x.log_softmax(-1) * x).sum(&[0])),
     ("loop", |x| {
         let t = x.tracer();
         t.fori(0..3, x.clone(), |_, y| (&y * x).sin() + x).sum(&[0])
