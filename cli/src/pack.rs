@@ -1,7 +1,6 @@
 //! `pack`: offsets for buffers with given lifetimes and sizes, in the CSV form that MiniMalloc made
 //! common.
 
-use super::bytes::bytes;
 use super::failure::Failure;
 use super::streams::Streams;
 use super::whole;
