@@ -97,6 +97,15 @@ impl Folding for AbsorbValues {
         let (mut place, mut rest) = (self.begin, values);
         while !rest.is_empty() {
             let (o, r) = (place / whole, place % whole);
+            let whole_lines = rest.len() / whole;
+            if (inner, blocks, r) == (1, 1, 0) && whole_lines > 0 {
+                let (xs, after) = rest.split_at(whole_lines * whole);
+                // SAFETY: there is a part for each line, and these lines are this task's.
+                let to = unsafe { std::slice::from_raw_parts_mut(parts.add(o), whole_lines) };
+                lines(xs, whole, order, combine, T::default(), to);
+                (place, rest) = (place + xs.len(), after);
+                continue;
+            }
             let (i, j) = (r / inner, r % inner);
             let until = match inner {
                 1 => (block - i % block).min(size - i),
