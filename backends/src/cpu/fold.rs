@@ -177,6 +177,10 @@ impl Folding for JoinParts {
                     out.fill(T::from_bits(self.empty));
                     continue;
                 }
+                if (blocks, inner) == (1, 1) {
+                    out[0] = *parts.add(o);
+                    continue;
+                }
                 let lines = parts.add(o * blocks * inner);
                 join_parts(lines, [blocks, inner], self.inner, combine);
                 out.copy_from_slice(std::slice::from_raw_parts(lines.add(from), to - from));
@@ -212,6 +216,11 @@ impl FoldRuns {
             order: (!ordered).then_some(order),
             sizes: runs.iter().map(|r| (size(r), r.order)).collect(),
         }
+    }
+
+    /// Whether the axes are in the order in which they fold.
+    pub(super) fn ordered(&self) -> bool {
+        self.order.is_none()
     }
 
     /// Elements beside the array that [`ArrayFold`] works in.

@@ -41,10 +41,11 @@ impl<T: Copy + Default> FoldTree<T> {
 pub(super) fn lane_block<T: FoldElement>(xs: &[T], combine: impl Fn(T, T) -> T + Copy) -> T {
     let Some((first, rest)) = xs.split_first_chunk::<LANES>() else {
         return match xs.len() {
-            16 => power::<T, 16>(xs, combine),
-            8 => power::<T, 8>(xs, combine),
-            4 => power::<T, 4>(xs, combine),
-            _ => short(xs, combine),
+            16.. => short::<T, 16>(xs, combine),
+            8.. => short::<T, 8>(xs, combine),
+            4.. => short::<T, 4>(xs, combine),
+            2.. => short::<T, 2>(xs, combine),
+            _ => xs.first().copied().unwrap_or_default(),
         };
     };
     let mut a = *first;
@@ -57,38 +58,22 @@ pub(super) fn lane_block<T: FoldElement>(xs: &[T], combine: impl Fn(T, T) -> T +
     join_lanes(a, combine)
 }
 
-/// A block that leaves lanes empty: of short rows there are many, so it does no more than it must.
-fn short<T: FoldElement>(xs: &[T], combine: impl Fn(T, T) -> T) -> T {
+/// A block of `N` elements, a power of two, and fewer than `N` after them, which is less than it takes to fill the lanes. `N` is
+/// known when this is compiled, so the lanes stay in registers.
+fn short<T: FoldElement, const N: usize>(xs: &[T], combine: impl Fn(T, T) -> T + Copy) -> T {
     let mut a = [T::default(); LANES];
-    for (a, &x) in a.iter_mut().zip(xs) {
-        *a = x;
-    }
-    let mut w = xs.len().min(LANES);
-    let mut h = LANES / 2;
-    while h > 0 {
-        for l in 0..w.saturating_sub(h) {
-            a[l] = combine(a[l], a[l + h]);
-        }
-        w = w.min(h);
-        h /= 2;
-    }
-    a[0]
-}
-
-/// A block of `N` elements, a power of two below the number of lanes. The number is known when this is compiled, so the
-/// elements stay in registers.
-fn power<T: FoldElement, const N: usize>(xs: &[T], combine: impl Fn(T, T) -> T + Copy) -> T {
-    let mut a = [T::default(); LANES];
-    if let Some(xs) = xs.first_chunk::<N>() {
-        a[..N].copy_from_slice(xs);
-    }
+    let Some((first, rest)) = xs.split_first_chunk::<N>() else { return a[0] };
+    a[..N].copy_from_slice(first);
+    a[..N].iter_mut().zip(rest).for_each(|(a, &x)| *a = combine(*a, x));
     if N > 8 {
         halve::<T, 8>(&mut a, combine);
     }
     if N > 4 {
         halve::<T, 4>(&mut a, combine);
     }
-    halve::<T, 2>(&mut a, combine);
+    if N > 2 {
+        halve::<T, 2>(&mut a, combine);
+    }
     combine(a[0], a[1])
 }
 
