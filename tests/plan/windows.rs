@@ -50,8 +50,7 @@ const fn case(
 impl Case {
     fn text(&self) -> String {
         let Case { op, dtype, from, to, axes, .. } = self;
-        let kept: Vec<u64> =
-            (0..to.len()).filter(|a| !axes.contains(a)).map(|a| to[a]).collect();
+        let kept: Vec<u64> = (0..to.len()).filter(|a| !axes.contains(a)).map(|a| to[a]).collect();
         format!(
             "func @f(%x: {dtype}{from:?}) -> {dtype}{kept:?} {{
   %s = mul %x, %x : {dtype}{from:?}

@@ -222,11 +222,7 @@ pub(super) fn lines<T: FoldElement>(
 }
 
 /// [`CHAINS`] lines of `n` elements, at least one, in the chain order.
-fn chains<T: FoldElement>(
-    xs: &[T],
-    n: usize,
-    combine: impl Fn(T, T) -> T + Copy,
-) -> [T; CHAINS] {
+fn chains<T: FoldElement>(xs: &[T], n: usize, combine: impl Fn(T, T) -> T + Copy) -> [T; CHAINS] {
     let of: [&[T]; CHAINS] = std::array::from_fn(|k| &xs[k * n..(k + 1) * n]);
     let block = |from: usize| {
         let until = (from + CHAIN_BLOCK).min(n);
