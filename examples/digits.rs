@@ -47,7 +47,7 @@ fn loss() -> Result<Traced, Diagnostic> {
         let params = parameters(t);
         let x = t.input("x", f32s([BATCH as u64, 64]));
         let labels = t.input("labels", f32s([BATCH as u64, 10]));
-        let picked = network(&x, &params).log_softmax() * labels;
+        let picked = network(&x, &params).log_softmax(-1) * labels;
         -(picked.sum(&[0, 1]) / BATCH as f64)
     })
 }

@@ -1,18 +1,22 @@
 //! Engines: they turn a function into something that runs.
 
+mod compiled;
 mod cpu;
 #[cfg(feature = "gpu")]
 mod gpu;
 mod listed;
 pub mod registry;
 mod session;
+mod symbolic;
 
+pub use compiled::Compiled;
 pub use cpu::{Cpu, SharedCpuEngine};
 #[cfg(feature = "gpu")]
 pub use gpu::{Gpu, OnGpu};
 pub use listed::{ListingCompiler, Machine};
 pub(crate) use session::layout_of;
-pub use session::{Compiled, PlanDecision, Session, Settings};
+pub use session::{PlanDecision, Session, Settings};
+pub use symbolic::CompiledSymbolic;
 
 use crate::backends::Array;
 use crate::backends::functions::Registry;
@@ -60,6 +64,13 @@ impl WithFallback {
         WithFallback { first: first.into(), fallbacks: RefCell::default() }
     }
 
+    fn fall_back(&self, of: &str, d: Diagnostic) {
+        let mut fallbacks = self.fallbacks.borrow_mut();
+        if fallbacks.iter().all(|(name, _)| name != of) {
+            fallbacks.push((of.into(), d));
+        }
+    }
+
     /// The functions that the reference engine ran, each once by the name that the user knows, and
     /// why.
     pub fn fallbacks(self) -> Vec<(String, Diagnostic)> {
@@ -88,15 +99,25 @@ impl Engine for WithFallback {
         f: &'a Function,
         of: &str,
     ) -> Result<ReadyFunction<'a>, Diagnostic> {
-        match self.first.ready(module, f, of) {
+        let Session { settings, .. } = &self.first;
+        let given = (&settings.functions, settings.limits);
+        let reference = move |args: &[Array]| run_within(module, f, args, &mut Silent, given);
+        let first = self.first.ready(module, f, of);
+        match first {
             Err(d) if d.kind == Kind::Unsupported => {
-                let mut fallbacks = self.fallbacks.borrow_mut();
-                if fallbacks.iter().all(|(name, _)| name != of) {
-                    fallbacks.push((of.into(), d));
-                }
-                let settings = &self.first.settings;
-                let given = (&settings.functions, settings.limits);
-                Ok(Box::new(move |args| run_within(module, f, args, &mut Silent, given)))
+                self.fall_back(of, d);
+                Ok(Box::new(reference))
+            }
+            // What is not supported shows when it is compiled.
+            Ok(run) if !f.symbols.is_empty() => {
+                let of = of.to_owned();
+                Ok(Box::new(move |args| match run(args) {
+                    Err(d) if d.kind == Kind::Unsupported => {
+                        self.fall_back(&of, d);
+                        reference(args)
+                    }
+                    other => other,
+                }))
             }
             other => other,
         }

@@ -56,7 +56,7 @@
 //! // 1 + 2 x + 3 x^2 + 4 x^3 at 2 has the slope 2 + 6 * 2 + 12 * 4.
 //! let c = Array::from_f64s(DType::F64, &[4], &[1.0, 2.0, 3.0, 4.0])?;
 //! let x = Array::from_f64s(DType::F64, &[], &[2.0])?;
-//! assert_eq!(made.executable.run(&[c, x])?[0].to_f64s(), [62.0]);
+//! assert_eq!(made.run(&[c, x])?[0].to_f64s(), [62.0]);
 //! # Ok::<(), Diagnostic>(())
 //! ```
 

@@ -5,10 +5,11 @@
 //! is held together with what it calls, and calls are replaced when the last transformation is done.
 
 use crate::closed::closed;
+use crate::forward::Pushing;
 use crate::reverse::{BACKWARD, FORWARD_AND_BACKWARD, GRAD, HAS_AUX, VALUE_AND_GRAD, VJP};
 use crate::root::{explained, with_root_rules};
 use crate::vmap::{Batching, Callees};
-use crate::{jacobian, jvp, linear_transpose, reverse, vmap};
+use crate::{jacobian, jvp, linear_transpose, linearize, reverse, vmap};
 use adfuse_ir::{Diagnostic, Function, Module};
 
 /// A function and what it calls, for one transformation after another:
@@ -32,6 +33,11 @@ impl Derived {
     /// The function so far. It may call functions that have a custom rule.
     pub fn function(&self) -> &Function {
         &self.f
+    }
+
+    /// The functions that the function so far may call, with their rules and what those need; others may be among them.
+    pub fn callees(&self) -> &Module {
+        &self.callees
     }
 
     /// The function without calls.
@@ -96,6 +102,26 @@ impl Derived {
     /// As [`vjp`](crate::vjp).
     pub fn backward(self, wrt: &[usize]) -> Result<Derived, Diagnostic> {
         self.then(|module, f| reverse::open(module, f, wrt, BACKWARD))
+    }
+
+    /// As [`linearize`](fn@crate::linearize), of the function so far: `x.. -> (y.., residuals..)`, and
+    /// `(residuals.., t..) -> ty..`, which is linear in the tangents.
+    ///
+    /// # Errors
+    /// As [`jvp`](fn@crate::jvp).
+    pub fn linearize(self, wrt: &[usize]) -> Result<[Derived; 2], Diagnostic> {
+        let split = linearize::open(&self.callees, &self.f, wrt, Pushing::Linear, usize::MAX);
+        self.halves(split.map(|split| [split.primal, split.linear]))
+    }
+
+    /// The two parts of [`vjp`](crate::vjp), of the function so far: `x.. -> (y.., residuals..)`, and
+    /// `(residuals.., ct..) -> x_ct..`, which is linear in the cotangents.
+    ///
+    /// # Errors
+    /// As [`vjp`](crate::vjp).
+    pub fn pullback(self, wrt: &[usize]) -> Result<[Derived; 2], Diagnostic> {
+        let split = reverse::halves(&self.callees, &self.f, wrt);
+        self.halves(split)
     }
 
     /// As [`vmap`](fn@crate::vmap), of the function so far.
@@ -168,6 +194,14 @@ impl Derived {
     ) -> Result<Derived, Diagnostic> {
         let f = transform(&self.callees, &self.f).map_err(|d| explained(&self.callees, d))?;
         Ok(Derived { callees: self.callees, f })
+    }
+
+    fn halves(
+        self,
+        split: Result<[Function; 2], Diagnostic>,
+    ) -> Result<[Derived; 2], Diagnostic> {
+        let halves = split.map_err(|d| explained(&self.callees, d))?;
+        Ok(halves.map(|f| Derived { callees: self.callees.clone(), f }))
     }
 
     fn with(

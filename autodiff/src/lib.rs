@@ -75,13 +75,16 @@ pub fn differentiable(f: &Function, wrt: Option<&[String]>) -> Result<Vec<usize>
 /// Errs unless these are positions of different parameters of a float type.
 fn positions(f: &Function, wrt: &[usize]) -> Result<(), Diagnostic> {
     for (n, &k) in wrt.iter().enumerate() {
-        let float = f.params().get(k).is_some_and(|&p| f.ty(p).dtype.is_float());
-        if !float || wrt[..n].contains(&k) {
-            let at = At { func: Some(f.name.clone()), ..At::default() };
-            let m =
-                format!("position {k} in `wrt` is no parameter of a float type, or is there twice");
-            return Err(Diagnostic::new(at, Kind::Usage, m));
-        }
+        let ty = f.params().get(k).map(|&p| f.ty(p));
+        let why = match ty {
+            None => format!("@{} has {} parameters", f.name, f.params().len()),
+            Some(ty) if !ty.dtype.is_float() => format!("{ty} is no float type"),
+            Some(_) if wrt[..n].contains(&k) => "it is there twice".into(),
+            Some(_) => continue,
+        };
+        let at = At { func: Some(f.name.clone()), ..At::default() };
+        let m = format!("no derivative by parameter {k} (`wrt` counts from 0): {why}");
+        return Err(Diagnostic::new(at, Kind::Usage, m));
     }
     Ok(())
 }

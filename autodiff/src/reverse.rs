@@ -4,10 +4,10 @@
 //! scalar, whose cotangent is 1; other results are refused, unless they are handed through as auxiliary ones.
 
 use crate::forward::Pushing;
-use crate::linearize;
+use crate::linearize::{self, Linearized};
 use crate::transpose::transposed;
 use adfuse_ir::control::prune;
-use adfuse_ir::rewrite::{Copier, Exactness, cse, simplify};
+use adfuse_ir::rewrite::{Copier, Exactness, cse, dce, simplify};
 use adfuse_ir::{At, Builder, Diagnostic, Function, Kind, Literal, Module, Phase, Value};
 
 /// Which outputs a gradient function has, and where its cotangents come from.
@@ -96,6 +96,42 @@ enum Cotangents {
     First,
 }
 
+/// The function split for the transposition of its linear part, and that transposed.
+fn split(
+    module: &Module,
+    f: &Function,
+    wrt: &[usize],
+    differentiated: usize,
+) -> Result<(Linearized, Function), Diagnostic> {
+    let split = linearize::open(module, f, wrt, Pushing::Transposition, differentiated)?;
+    let last = last_phase(&split.primal).max(last_phase(&split.linear));
+    let phase = last.transposed();
+    if phase == last {
+        let at = At { func: Some(f.name.clone()), ..At::default() };
+        let m = format!("an instruction of @{} is of phase {}, the last there is", f.name, last.0);
+        return Err(Diagnostic::new(at, Kind::Limit, m));
+    }
+    let backward = transposed(module, &split.linear, split.residuals, phase)?;
+    Ok((split, backward))
+}
+
+/// The parts of [`vjp`](crate::vjp): what gives results and residuals, and what turns residuals and cotangents into
+/// gradients.
+pub(crate) fn halves(
+    module: &Module,
+    f: &Function,
+    wrt: &[usize],
+) -> Result<[Function; 2], Diagnostic> {
+    let (split, backward) = split(module, f, wrt, usize::MAX)?;
+    let cleaned = |f: &Function| {
+        let mut f = simplify(f, Exactness::Exact)?;
+        cse(&mut f);
+        dce(&mut f);
+        Ok(f)
+    };
+    Ok([cleaned(&split.primal)?, cleaned(&backward)?])
+}
+
 /// The gradient function of this form; calls of functions with a rule stay where no tangent flows
 /// into them.
 pub(crate) fn open(
@@ -111,15 +147,7 @@ pub(crate) fn open(
         // What is handed through has no part in the linear function, so it costs nothing there.
         float.truncate(1);
     }
-    let split = linearize::open(module, f, wrt, Pushing::Transposition, float.len())?;
-    let last = last_phase(&split.primal).max(last_phase(&split.linear));
-    let phase = last.transposed();
-    if phase == last {
-        let at = At { func: Some(f.name.clone()), ..At::default() };
-        let m = format!("an instruction of @{} is of phase {}, the last there is", f.name, last.0);
-        return Err(Diagnostic::new(at, Kind::Limit, m));
-    }
-    let backward = transposed(module, &split.linear, split.residuals, phase)?;
+    let (split, backward) = split(module, f, wrt, float.len())?;
 
     let mut b = Builder::new(format!("{}_{}", f.name, form.suffix));
     b.func_mut().symbols = f.symbols.clone();

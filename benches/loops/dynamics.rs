@@ -70,7 +70,7 @@ pub(crate) fn adaptive() -> Result<Traced, Diagnostic> {
         let time = t.full(f64s([1]), 0.0);
         let first = t.full(f64s([1]), 0.05);
         let state = [start[0].clone(), start[1].clone()];
-        let more = |(time, _, _): (Tensor, Tensor, [Tensor; 2])| (END - time).gt(1e-12).reshape([]);
+        let more = |(time, _, _): (Tensor, Tensor, [Tensor; 2])| (END - time).gt(1e-12).reshape(());
         let (_, _, last) = t.while_loop((time, first, state), more, |(time, wanted, state)| {
             let h = wanted.min(END - &time);
             // What weights of the stages so far make of one coordinate.
@@ -95,6 +95,6 @@ pub(crate) fn adaptive() -> Result<Traced, Diagnostic> {
             let state = [0, 1].map(|k| taken.select(&next[k], &state[k]));
             (time, &h * factor, state)
         });
-        (last[0].square() + last[1].square()).reshape([])
+        (last[0].square() + last[1].square()).reshape(())
     })
 }

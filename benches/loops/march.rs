@@ -10,7 +10,7 @@ fn distance() -> Result<Traced, Diagnostic> {
         let radius = t.input("radius", scalar());
         let centre = t.input("centre", f64s([3]));
         let ball = (&p - centre).square().sum(&[0]).sqrt() - radius;
-        let ground = p.split(&[1; 3], 0)[1].reshape([]) + 1.0;
+        let ground = p.split(&[1; 3], 0)[1].reshape(()) + 1.0;
         ball.min(ground)
     })
 }

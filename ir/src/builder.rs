@@ -152,6 +152,11 @@ impl Builder {
         *self.stack.last().expect("the body is never closed")
     }
 
+    /// Whether a nested region is open.
+    pub fn is_nested(&self) -> bool {
+        self.stack.len() > 1
+    }
+
     /// Opens a nested region for an instruction to come.
     pub fn open_region(&mut self) -> Region {
         let r = self.func.add_region();

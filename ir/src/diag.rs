@@ -88,7 +88,7 @@ impl At {
 }
 
 /// One error: plain data with a location.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     /// Where.
     pub at: At,
@@ -126,6 +126,13 @@ impl fmt::Display for Diagnostic {
             write!(f, " ({hint})")?;
         }
         Ok(())
+    }
+}
+
+/// The same message as `Display`: this is what a `main` that returns an error prints.
+impl fmt::Debug for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -5,6 +5,7 @@
 //! and engines read what they need from it.
 
 pub mod affine;
+mod arguments;
 pub mod attrs;
 pub mod builder;
 mod captures;
@@ -28,6 +29,7 @@ pub mod types;
 pub mod verify;
 mod words;
 
+pub use arguments::check_arguments;
 pub use attrs::{Attr, Attrs};
 pub use builder::{Builder, Number, Operand};
 pub use checkpoint::{CheckpointPath, CheckpointPolicy, CheckpointScope, ScopeKind};

@@ -1,6 +1,6 @@
 //! The engine `cpu`: functions as machine code of the host.
 
-use super::{Compiled, Engine, PlanDecision, ReadyFunction, Session, Settings};
+use super::{Compiled, CompiledSymbolic, Engine, PlanDecision, ReadyFunction, Session, Settings};
 use crate::backends::cpu::{self, ArenaLayout};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
@@ -105,6 +105,18 @@ impl Cpu {
     /// is made.
     pub fn compile(&self, module: &Module, f: &Function) -> Result<Compiled, Diagnostic> {
         self.session().compile(module, f)
+    }
+
+    /// As [`Session::compile_symbolic`]: a function that runs arguments of any extents.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compile_symbolic(
+        &self,
+        module: &Module,
+        f: &Function,
+    ) -> Result<CompiledSymbolic<cpu::CpuEngine>, Diagnostic> {
+        self.session().compile_symbolic(module, f)
     }
 
     /// As [`Session::narrowed`].

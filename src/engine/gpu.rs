@@ -1,6 +1,6 @@
 //! The engine `gpu`: functions as graphs of kernels on a GPU.
 
-use super::{Compiled, Engine, PlanDecision, ReadyFunction, Session, Settings};
+use super::{Compiled, CompiledSymbolic, Engine, PlanDecision, ReadyFunction, Session, Settings};
 use crate::backends::functions::Registry;
 use crate::backends::gpu::{self, GpuDevice, GpuExecutable, KeptCode};
 use crate::backends::limits::RunLimits;
@@ -98,6 +98,18 @@ impl Gpu {
     /// As there.
     pub fn compile(&self, module: &Module, f: &Function) -> Result<OnGpu, Diagnostic> {
         self.session().compile(module, f)
+    }
+
+    /// As [`Session::compile_symbolic`]: a function that runs arguments of any extents.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compile_symbolic(
+        &self,
+        module: &Module,
+        f: &Function,
+    ) -> Result<CompiledSymbolic<gpu::GpuEngine>, Diagnostic> {
+        self.session().compile_symbolic(module, f)
     }
 
     /// As [`Session::narrowed`].

@@ -161,7 +161,7 @@ impl FromStr for NamedEngine {
                 let wrong = |_| format!("`{number}` is no number of a {one}");
                 number.parse().map(|number| NamedEngine { row, number }).map_err(wrong)
             }
-            _ => Err(format!("engines are {}", names(|_| true))),
+            _ => Err(format!("no engine `{text}`: engines are {}", names(|_| true))),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Sessions: a backend with planning options. Preparation, storage narrowing, planning and replay are here, for every
 //! engine that plans.
 
+use super::compiled::Compiled;
 use super::{Engine, ReadyFunction};
 use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
-use crate::backends::{ArenaLayout, Array};
+use crate::backends::ArenaLayout;
 use crate::budget::choose;
 use crate::fusion::{
     self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, decide_loops, keep_lossy,
@@ -64,17 +65,6 @@ pub struct PlanDecision {
     pub notes: Vec<String>,
 }
 
-/// A compiled function with its program and its memory plan.
-#[derive(Debug)]
-pub struct Compiled<E: ?Sized = crate::backends::cpu::CpuExecutable> {
-    /// Its kernels, before the engine rewrites them.
-    pub program: Verified<Program>,
-    /// Its memory, after the engine rewrites them.
-    pub memory: Memory,
-    /// The executable; the engine caches it too.
-    pub executable: Arc<E>,
-}
-
 /// A backend, and what is asked of its plans.
 #[derive(Debug)]
 pub struct Session<B: ?Sized = AnyBackend> {
@@ -107,13 +97,20 @@ impl<B: Backend + ?Sized> Session<B> {
     /// # Errors
     /// [`Kind::Unsupported`] for what has no lowering, which the error names, and what the backend does not run;
     /// [`Kind::UnknownName`] for a call of a function that is not there; [`Kind::Limit`] when memory is not
-    /// enough, or the budget is too small for every plan.
+    /// enough, or the budget is too small for every plan. Functions with symbols are for
+    /// [`Session::compile_symbolic`].
     pub fn compile(
         &self,
         module: &Module,
         f: &Function,
     ) -> Result<Compiled<B::Executable>, Diagnostic> {
-        self.run(CompileUnit::of(module, f), Some(PREPASSES[0].name))
+        let any_extent = |d: Diagnostic| match d.kind {
+            Kind::Unsupported if !f.symbols.is_empty() && d.hint.is_none() => {
+                d.hint("`compile_symbolic` gives what runs arguments of any extent")
+            }
+            _ => d,
+        };
+        self.run(CompileUnit::of(module, f), Some(PREPASSES[0].name)).map_err(any_extent)
     }
 
     /// A [prepared](crate::fusion::prepare()) function that keeps what it may with losses, where that pays, and whose
@@ -159,6 +156,18 @@ impl<B: Backend + ?Sized> Session<B> {
         self.run(CompileUnit::planned(function, plan), Some("lower"))
     }
 
+    /// A function of a verified module as it is planned, and its plan.
+    pub(super) fn planned(
+        &self,
+        module: &Module,
+        f: &Function,
+    ) -> Result<(Function, Plan), Diagnostic> {
+        let mut unit = CompileUnit::of(module, f);
+        pipeline::run(&self.passes(), &mut unit, PREPASSES[0].name, "plan")?;
+        let plan = unit.plan.take().ok_or_else(|| missing("plan"))?;
+        Ok((unit.take_function()?, plan))
+    }
+
     /// Compiles a program.
     ///
     /// # Errors
@@ -177,8 +186,7 @@ impl<B: Backend + ?Sized> Session<B> {
         mut unit: CompileUnit<'_>,
         from: Option<&str>,
     ) -> Result<Compiled<B::Executable>, Diagnostic> {
-        let running =
-            PassState { session: self, prepared: RefCell::default(), made: RefCell::default() };
+        let running = self.passes();
         let mut own = pipeline::own_passes(self.backend.name()).map(|pass| pass.name);
         let (first, last) = (own.next(), own.next_back());
         if let Some(from) = from.or(first) {
@@ -194,6 +202,10 @@ impl<B: Backend + ?Sized> Session<B> {
         Ok(Compiled { program, memory, executable })
     }
 
+    fn passes(&self) -> PassState<'_, B> {
+        PassState { session: self, prepared: RefCell::default(), made: RefCell::default() }
+    }
+
     /// The memory plan of a program.
     ///
     /// # Errors
@@ -205,7 +217,7 @@ impl<B: Backend + ?Sized> Session<B> {
     }
 
     /// A function, ready to be run at arguments that are only lent: where the plan uses their memory, copies of
-    /// them are donated.
+    /// them are donated. One with symbols is compiled when it is run.
     ///
     /// # Errors
     /// As [`Session::compile`].
@@ -215,14 +227,15 @@ impl<B: Backend + ?Sized> Session<B> {
         f: &Function,
     ) -> Result<ReadyFunction<'static>, Diagnostic>
     where
+        B: 'static,
         B::Executable: 'static,
     {
-        let made = self.compile(module, f)?.executable;
-        let lent = self.settings.donated.is_empty();
-        Ok(Box::new(move |args: &[Array]| match lent {
-            true => made.run(args),
-            false => made.run_donating(args.to_vec()),
-        }))
+        if !f.symbols.is_empty() {
+            let made = self.compile_symbolic(module, f)?;
+            return Ok(Box::new(move |args| made.run(args)));
+        }
+        let made = self.compile(module, f)?;
+        Ok(Box::new(move |args| made.run(args)))
     }
 
     /// A program as the backend runs it; the programs in it have the memory that this session plans.
@@ -374,7 +387,7 @@ impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
 
 impl<B> Engine for Session<B>
 where
-    B: Backend + ?Sized,
+    B: Backend + ?Sized + 'static,
     B::Executable: 'static,
 {
     fn ready<'a>(

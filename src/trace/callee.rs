@@ -2,7 +2,9 @@
 
 use super::TraceState;
 use crate::ir::verify::bind;
-use crate::ir::{Attr, Attrs, Dim, Function, Kind, Module, Op, Symbol, TensorType};
+use crate::ir::{
+    Attr, Attrs, CustomRule, Dim, Function, Kind, Module, Op, Symbol, TensorType, check_arguments,
+};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
@@ -111,9 +113,56 @@ pub(super) fn bound(f: &Function, args: &[TensorType]) -> Option<BTreeMap<Symbol
     bind(&f.param_types(), args)
 }
 
+/// Why operands of these types do not fit a callee.
+pub(super) fn misfit(f: &Function, found: &[TensorType]) -> String {
+    let named = |(k, &p)| (f.name_of(p).map_or(format!("{k}"), str::to_string), f.ty(p).clone());
+    let params: Vec<(String, TensorType)> = f.params().iter().enumerate().map(named).collect();
+    let symbolic = || format!("@{} takes {:?}, found {found:?}", f.name, f.param_types());
+    match check_arguments(&f.name, &params, found) {
+        Err(d) if f.symbols.is_empty() => format!("@{}: {}", f.name, d.message),
+        _ => symbolic(),
+    }
+}
+
 /// The attributes of a call.
 pub(super) fn named(f: &Function) -> Attrs {
     Attrs::none().with("func", Attr::Func(f.name.clone()))
+}
+
+/// Whether a function of the trace is the one that a transformation knows by its name, which has written a rule for a root.
+fn same(known: &Function, g: &Function) -> bool {
+    if matches!((&known.rule, &g.rule), (Some(CustomRule::Root(_)), Some(CustomRule::Jvp(_)))) {
+        let mut g = g.clone();
+        g.rule = known.rule.clone();
+        return known.to_string() == g.to_string();
+    }
+    known.to_string() == g.to_string()
+}
+
+/// The function under its new name, with calls and rules of the new names.
+fn with_names(f: &Function, renamed: &BTreeMap<String, String>) -> Function {
+    let mut f = f.clone();
+    if renamed.is_empty() {
+        return f;
+    }
+    let new = |name: &String| renamed.get(name).cloned();
+    let mut calls = Vec::new();
+    f.walk(&mut |f, i| {
+        if let (Op::Call, Some(name)) = (f.op(i), new(&f.attrs(i).text("func").to_string())) {
+            calls.push((i, name));
+        }
+    });
+    for (i, name) in calls {
+        f.set_attr(i, "func", Attr::Func(name));
+    }
+    let kept = |name: &String| new(name).unwrap_or_else(|| name.clone());
+    f.rule = f.rule.as_ref().map(|rule| match rule {
+        CustomRule::Jvp(rule) => CustomRule::Jvp(kept(rule)),
+        CustomRule::Root(residual) => CustomRule::Root(kept(residual)),
+        CustomRule::Vjp(fwd, bwd) => CustomRule::Vjp(kept(fwd), kept(bwd)),
+    });
+    f.name = kept(&f.name);
+    f
 }
 
 impl TraceState {
@@ -153,6 +202,48 @@ impl TraceState {
             return false;
         }
         true
+    }
+
+    /// Has the trace know what a transformed function calls, and gives the function with the names that the trace has for
+    /// that: where it has another function of a name, the callee gets a new one.
+    pub(super) fn adopted(&mut self, f: &Function, callees: &Module) -> Function {
+        let needed = callees.reached(f);
+        let known = |name: &str| self.callees.iter().find(|k| k.name == name);
+        let mut renamed: BTreeMap<String, String> = BTreeMap::new();
+        loop {
+            let before = renamed.len();
+            for g in needed.funcs.values() {
+                let told = g.callees().iter().any(|n| renamed.contains_key(n));
+                let other = known(&g.name).is_some_and(|k| told || !same(k, g));
+                if !renamed.contains_key(&g.name) && (other || self.b.func().name == g.name) {
+                    let free = self.unused(&g.name, &needed, &renamed);
+                    renamed.insert(g.name.clone(), free);
+                }
+            }
+            if renamed.len() == before {
+                break;
+            }
+        }
+        let new: Vec<Function> = needed
+            .funcs
+            .values()
+            .filter(|g| renamed.contains_key(&g.name) || known(&g.name).is_none())
+            .map(|g| with_names(g, &renamed))
+            .collect();
+        self.callees.extend(new);
+        with_names(f, &renamed)
+    }
+
+    /// A name like this that no function has.
+    fn unused(&self, name: &str, needed: &Module, renamed: &BTreeMap<String, String>) -> String {
+        let taken = |n: &String| {
+            self.b.func().name == *n
+                || self.callees.iter().any(|f| f.name == *n)
+                || needed.find(n).is_some()
+                || renamed.values().any(|v| v == n)
+        };
+        let mut numbered = (2u64..).map(|k| format!("{name}.{k}"));
+        numbered.find(|n| !taken(n)).unwrap_or_else(|| unreachable!("names do not run out"))
     }
 
     /// Refuses a call by name of what the trace does not know.

@@ -24,7 +24,16 @@ impl Tracer {
     /// Regions nest; the innermost decides. Names are those of [`Tensor::named`](super::Tensor::named).
     #[track_caller]
     pub fn checkpoint<R>(&self, policy: CheckpointPolicy, body: impl FnOnce() -> R) -> R {
-        let place = Location::caller();
+        self.checkpoint_at(Location::caller(), policy, body)
+    }
+
+    /// As [`Tracer::checkpoint`], asked for at this place.
+    pub(crate) fn checkpoint_at<R>(
+        &self,
+        place: &Location<'_>,
+        policy: CheckpointPolicy,
+        body: impl FnOnce() -> R,
+    ) -> R {
         let kind = match policy {
             CheckpointPolicy::Save => ScopeKind::Save,
             CheckpointPolicy::Remat | CheckpointPolicy::Names(_) => ScopeKind::Remat,

@@ -21,75 +21,9 @@ use crate::ir::control::{element, stacked};
 use crate::ir::{
     Attr, Attrs, DType, Dim, Kind, Literal, Op, Phase, Region, TensorType, Value, ValueDef,
 };
+use crate::tree::{Params, leaves, rebuild};
 use std::ops::Range;
 use std::panic::Location;
-
-/// Tensors that a region is entered with or ends with: one, none, or several in a tuple, an array or a vector.
-pub trait Tensors: Sized {
-    /// The tensors in order.
-    fn list(&self) -> Vec<Tensor>;
-    /// The same with other tensors in their places.
-    fn rebuild(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Self;
-}
-
-impl Tensors for Tensor {
-    fn list(&self) -> Vec<Tensor> {
-        vec![self.clone()]
-    }
-
-    fn rebuild(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Tensor {
-        tensors.next().unwrap_or_else(|| self.clone())
-    }
-}
-
-impl Tensors for () {
-    fn list(&self) -> Vec<Tensor> {
-        Vec::new()
-    }
-
-    fn rebuild(&self, _: &mut dyn Iterator<Item = Tensor>) {}
-}
-
-impl<T: Tensors> Tensors for Vec<T> {
-    fn list(&self) -> Vec<Tensor> {
-        self.iter().flat_map(Tensors::list).collect()
-    }
-
-    fn rebuild(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Vec<T> {
-        self.iter().map(|t| t.rebuild(tensors)).collect()
-    }
-}
-
-impl<T: Tensors, const N: usize> Tensors for [T; N] {
-    fn list(&self) -> Vec<Tensor> {
-        self.iter().flat_map(Tensors::list).collect()
-    }
-
-    fn rebuild(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> [T; N] {
-        self.each_ref().map(|t| t.rebuild(tensors))
-    }
-}
-
-macro_rules! tuples {
-    ($($name:ident $k:tt),*) => {
-        impl<$($name: Tensors),*> Tensors for ($($name,)*) {
-            fn list(&self) -> Vec<Tensor> {
-                [$(self.$k.list()),*].concat()
-            }
-
-            fn rebuild(&self, tensors: &mut dyn Iterator<Item = Tensor>) -> Self {
-                ($(self.$k.rebuild(tensors),)*)
-            }
-        }
-    };
-}
-
-tuples!(A 0);
-tuples!(A 0, B 1);
-tuples!(A 0, B 1, C 2);
-tuples!(A 0, B 1, C 2, D 3);
-tuples!(A 0, B 1, C 2, D 3, E 4);
-tuples!(A 0, B 1, C 2, D 3, E 4, F 5);
 
 /// The integers a loop goes over.
 pub trait LoopBounds {
@@ -135,7 +69,7 @@ impl Default for ScanOptions {
 impl Tracer {
     /// One of two closures, by a scalar truth value. Both are traced; one runs. Their results have the same types.
     #[track_caller]
-    pub fn cond<R: Tensors>(
+    pub fn cond<R: Params<Tensor>>(
         &self,
         predicate: &Tensor,
         then: impl FnOnce() -> R,
@@ -153,7 +87,7 @@ impl Tracer {
     /// # Panics
     /// If there is no closure.
     #[track_caller]
-    pub fn switch<R: Tensors>(&self, index: &Tensor, cases: &[&dyn Fn() -> R]) -> R {
+    pub fn switch<R: Params<Tensor>>(&self, index: &Tensor, cases: &[&dyn Fn() -> R]) -> R {
         let place = Location::caller();
         let (regions, ends) = cases.iter().map(|case| self.traced(case)).unzip();
         self.branch(place, (Op::Switch, index), regions, ends)
@@ -163,7 +97,7 @@ impl Tracer {
     /// over, at first `init`, and an element of each of `xs`; it gives what it hands over and what is stacked. The
     /// result is what the last step handed over, and the stacks.
     #[track_caller]
-    pub fn scan<C: Tensors, X: Tensors, Y: Tensors>(
+    pub fn scan<C: Params<Tensor>, X: Params<Tensor>, Y: Params<Tensor>>(
         &self,
         init: C,
         xs: X,
@@ -174,7 +108,7 @@ impl Tracer {
 
     /// As [`Tracer::scan`], in another order or of a given length.
     #[track_caller]
-    pub fn scan_with<C: Tensors, X: Tensors, Y: Tensors>(
+    pub fn scan_with<C: Params<Tensor>, X: Params<Tensor>, Y: Params<Tensor>>(
         &self,
         options: ScanOptions,
         init: C,
@@ -182,7 +116,7 @@ impl Tracer {
         body: impl FnOnce(C, X) -> (C, Y),
     ) -> (C, Y) {
         let place = Location::caller();
-        let (given, scanned) = (init.list(), xs.list());
+        let (given, scanned) = (leaves(&init), leaves(&xs));
         let own = self.owns(place, Op::Scan, &[given.as_slice(), &scanned]);
         let lengths: Vec<Option<Dim>> =
             scanned.iter().map(|x| x.ty.shape.first().copied()).collect();
@@ -205,10 +139,10 @@ impl Tracer {
             .chain(scanned.iter().map(|t| element(&t.ty)))
             .collect();
         let (region, mut params) = self.opened(&types);
-        let inner = init.rebuild(&mut params);
-        let x = xs.rebuild(&mut params);
-        let (next, ys) = body(inner, x);
-        let (ends, stacks) = (next.list(), ys.list());
+        let inner = rebuild(&init, &mut params);
+        let x = rebuild(&xs, &mut params);
+        let (next, ys) = self.in_loop(|| body(inner, x));
+        let (ends, stacks) = (leaves(&next), leaves(&ys));
         self.same(place, "scan", &given, &ends);
         self.owns(place, Op::Scan, &[ends.as_slice(), &stacks]);
         self.closed(region, &[ends, stacks.clone()].concat());
@@ -224,13 +158,13 @@ impl Tracer {
             .with("reverse", Attr::Bool(options.reverse))
             .with_int("unroll", i64::from(options.unroll));
         let mut out = self.placed((Op::Scan, attrs), &args, &results, &[region]);
-        (init.rebuild(&mut out), ys.rebuild(&mut out))
+        (rebuild(&init, &mut out), rebuild(&ys, &mut out))
     }
 
     /// Repeats a closure for each integer of a range, of numbers or of scalar tensors: it is given the integer and
     /// what the step before handed over, at first `init`.
     #[track_caller]
-    pub fn fori<C: Tensors>(
+    pub fn fori<C: Params<Tensor>>(
         &self,
         range: impl LoopBounds,
         init: C,
@@ -238,48 +172,50 @@ impl Tracer {
     ) -> C {
         let place = Location::caller();
         let bounds = range.bounds(self);
-        let given = init.list();
+        let given = leaves(&init);
         self.owns(place, Op::Fori, &[bounds.as_slice(), &given]);
         let types: Vec<TensorType> =
             bounds[..1].iter().chain(&given).map(|t| t.ty.clone()).collect();
         let (region, mut params) = self.opened(&types);
-        let index = bounds[0].rebuild(&mut params);
-        let next = body(index, init.rebuild(&mut params)).list();
+        let index = rebuild(&bounds[0], &mut params);
+        let inner = rebuild(&init, &mut params);
+        let next = leaves(&self.in_loop(|| body(index, inner)));
         self.same(place, "fori", &given, &next);
         self.closed(region, &next);
         let args: Vec<Value> = bounds.iter().chain(&given).map(|t| t.value).collect();
         let mut out = self.placed((Op::Fori, Attrs::none()), &args, &types[1..], &[region]);
-        init.rebuild(&mut out)
+        rebuild(&init, &mut out)
     }
 
     /// Repeats a closure as long as another gives true of what the step before handed over, at first `init`. A
     /// gradient counts the steps and goes back over as many.
     #[track_caller]
-    pub fn while_loop<C: Tensors>(
+    pub fn while_loop<C: Params<Tensor>>(
         &self,
         init: C,
         condition: impl FnOnce(C) -> Tensor,
         body: impl FnOnce(C) -> C,
     ) -> C {
         let place = Location::caller();
-        let given = init.list();
+        let given = leaves(&init);
         self.owns(place, Op::While, &[given.as_slice()]);
         let types: Vec<TensorType> = given.iter().map(|t| t.ty.clone()).collect();
         let (test, mut params) = self.opened(&types);
-        let holds = condition(init.rebuild(&mut params));
+        let holds = condition(rebuild(&init, &mut params));
         if holds.ty != TensorType::scalar(DType::Bool) {
             let m = format!("the condition of `while` is a bool[], found {}", holds.ty);
             self.fail(place, Kind::Shape, m);
         }
         self.closed(test, &[holds]);
         let (region, mut params) = self.opened(&types);
-        let next = body(init.rebuild(&mut params)).list();
+        let inner = rebuild(&init, &mut params);
+        let next = leaves(&self.in_loop(|| body(inner)));
         self.same(place, "while", &given, &next);
         self.closed(region, &next);
         let args: Vec<Value> = given.iter().map(|t| t.value).collect();
         let attrs = Attrs::none().with_int("max_trips", 0);
         let mut out = self.placed((Op::While, attrs), &args, &types, &[test, region]);
-        init.rebuild(&mut out)
+        rebuild(&init, &mut out)
     }
 
     pub(super) fn fail(&self, place: &Location<'_>, kind: Kind, message: String) {
@@ -315,11 +251,11 @@ impl Tracer {
     /// A closure as a region without parameters.
     fn traced<R>(&self, body: impl FnOnce() -> R) -> (Option<Region>, R)
     where
-        R: Tensors,
+        R: Params<Tensor>,
     {
         let (region, _) = self.opened(&[]);
         let ends = body();
-        self.closed(region, &ends.list());
+        self.closed(region, &leaves(&ends));
         (region, ends)
     }
 
@@ -343,7 +279,7 @@ impl Tracer {
         self.fail(place, Kind::Shape, m);
     }
 
-    fn branch<R: Tensors>(
+    fn branch<R: Params<Tensor>>(
         &self,
         place: &Location<'_>,
         (op, selector): (Op, &Tensor),
@@ -351,10 +287,10 @@ impl Tracer {
         ends: Vec<R>,
     ) -> R {
         let first = &ends[0];
-        let types: Vec<TensorType> = first.list().iter().map(|t| t.ty.clone()).collect();
+        let types: Vec<TensorType> = leaves(first).iter().map(|t| t.ty.clone()).collect();
         self.owns(place, op, &[std::slice::from_ref(selector)]);
         for (k, other) in ends.iter().enumerate().skip(1) {
-            let found: Vec<TensorType> = other.list().iter().map(|t| t.ty.clone()).collect();
+            let found: Vec<TensorType> = leaves(other).iter().map(|t| t.ty.clone()).collect();
             if found != types {
                 let m = format!("branch {k} of `{op}` gives {found:?}, the first {types:?}");
                 self.fail(place, Kind::Shape, m);
@@ -366,11 +302,12 @@ impl Tracer {
                 _ => selector.ty.dtype.is_int(),
             };
         if !scalar {
-            let m = format!("`{op}` cannot select by {}", selector.ty);
+            let due = if op == Op::Cond { DType::Bool } else { DType::I32 };
+            let m = format!("`{op}` cannot select by {}: it takes {due}[]", selector.ty);
             self.fail(place, Kind::Shape, m);
         }
         let mut out = self.placed((op, Attrs::none()), &[selector.value], &types, &regions);
-        first.rebuild(&mut out)
+        rebuild(first, &mut out)
     }
 
     /// Records an instruction with regions.

@@ -13,15 +13,46 @@
 //! ```
 
 mod activation;
+mod axes;
+mod broadcast;
 mod callee;
 mod checkpoint;
+mod constant;
+mod contract;
+pub(crate) mod closure;
 mod control;
+mod effect;
+mod einsum;
+mod index;
+mod extents;
+mod layers;
+mod loss;
+mod math;
+mod normalize;
+mod operators;
+mod quantize;
+mod random;
+mod reduce;
 mod root;
+mod shape;
+mod slice;
+mod rule;
 mod tensor;
+mod window;
+mod window_options;
 
+pub use axes::{Axes, AxisIndex, KeptAxes, keep};
 pub use callee::{Callee, Traced};
-pub use control::{LoopBounds, ScanOptions, Tensors};
-pub use tensor::{Tensor, TensorOperand};
+pub use constant::{ConstantValues, NestedArray, RustElement, evaluate};
+pub use control::{LoopBounds, ScanOptions};
+pub use effect::OpaqueFunction;
+pub use operators::TensorOperand;
+pub use random::Key;
+pub use shape::{NewExtent, NewShape};
+pub use slice::{AxisRange, SliceRange, SliceRanges};
+pub use tensor::Tensor;
+pub use window_options::{Conv, ConvGeneral, Padding, PerAxis, Pool, ReduceWindow};
+pub use extents::IntoShape;
 
 use crate::ir::infer::InferError;
 use crate::ir::rewrite::Copier;
@@ -30,6 +61,7 @@ use crate::ir::{
     At, Attrs, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Module, Number, Op,
     Phase, TensorType, Value, ValueDef,
 };
+use crate::tree::{Params, leaves};
 use callee::{bound, is_plain, named};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -37,18 +69,18 @@ use std::panic::Location;
 use std::rc::Rc;
 
 /// The type `f32[dims]`.
-pub fn f32s<const N: usize>(dims: [u64; N]) -> TensorType {
-    TensorType::of(DType::F32, &dims)
+pub fn f32s(dims: impl IntoShape) -> TensorType {
+    TensorType::new(DType::F32, dims.shape())
 }
 
 /// The type `f64[dims]`.
-pub fn f64s<const N: usize>(dims: [u64; N]) -> TensorType {
-    TensorType::of(DType::F64, &dims)
+pub fn f64s(dims: impl IntoShape) -> TensorType {
+    TensorType::new(DType::F64, dims.shape())
 }
 
 /// The type `i32[dims]`.
-pub fn i32s<const N: usize>(dims: [u64; N]) -> TensorType {
-    TensorType::of(DType::I32, &dims)
+pub fn i32s(dims: impl IntoShape) -> TensorType {
+    TensorType::new(DType::I32, dims.shape())
 }
 
 /// Traces `body` into a function of this name. Inputs become parameters in the order they are asked
@@ -59,7 +91,7 @@ pub fn i32s<const N: usize>(dims: [u64; N]) -> TensorType {
 /// The first operation whose operands do not fit, with the place in the Rust source that asked for
 /// it; then what the verifier finds.
 #[track_caller]
-pub fn trace<R: Outputs>(
+pub fn trace<R: Params<Tensor>>(
     name: &str,
     body: impl FnOnce(&Tracer) -> R,
 ) -> Result<Traced, Diagnostic> {
@@ -70,7 +102,7 @@ pub fn trace<R: Outputs>(
     }
     let tracer = Tracer { state: Rc::default() };
     *tracer.state.borrow_mut() = Some(TraceState::new(name));
-    let results = body(&tracer).tensors();
+    let results = leaves(&body(&tracer));
     let state = tracer.state.borrow_mut().take();
     let Some(mut state) = state else {
         return Err(Diagnostic::new(At::default(), Kind::Internal, "a trace ended twice"));
@@ -116,6 +148,7 @@ struct TraceState {
     inputs: BTreeMap<String, &'static Location<'static>>,
     /// How many checkpoint regions there are.
     regions: u32,
+    layers: layers::LayerContext,
 }
 
 /// What a traced closure makes inputs and constants from.
@@ -137,28 +170,6 @@ impl Tracer {
         })
     }
 
-    /// A tensor filled with a number of `ty`'s element type: integers must fit it, floats round.
-    #[track_caller]
-    pub fn full(&self, ty: TensorType, x: f64) -> Tensor {
-        let place = Location::caller();
-        record(&self.state, &ty, |s| {
-            let l = s.typed(place, x, ty.dtype)?;
-            if !s.admit(place, &ty) {
-                return None;
-            }
-            s.b.set_phase(Phase::PRIMAL);
-            let l = s.b.literal(&ty, l);
-            Some(s.b.materialize(l))
-        })
-    }
-
-    /// The coordinate along `axis`.
-    #[track_caller]
-    pub fn iota(&self, ty: TensorType, axis: usize) -> Tensor {
-        let attrs = Attrs::none().with_int("axis", axis as i64);
-        self.apply(Op::Iota, &[], attrs, Some(&ty))
-    }
-
     /// The results of a verified function of these arguments: of a [`Function`], of what [`trace`] gave, or of
     /// `(&module, f)`, a function of a module. Symbols of its parameters become the extents of the arguments.
     ///
@@ -177,8 +188,7 @@ impl Tracer {
         let types: Vec<TensorType> = f.result_types().iter().map(retype).collect();
         record_all(&self.state, &types, |s| {
             if !fits {
-                let m = format!("@{} takes {:?}, found {found:?}", f.name, f.param_types());
-                s.fail(place, Kind::Usage, m);
+                s.fail(place, Kind::Usage, callee::misfit(f, &found));
             }
             if !own || s.error.is_some() {
                 return None;
@@ -222,36 +232,6 @@ impl Tracer {
         types: Option<&[TensorType]>,
     ) -> Vec<Tensor> {
         apply_all(&self.state, op, args, attrs, types)
-    }
-}
-
-/// What a traced closure may return: a tensor, or several.
-pub trait Outputs {
-    /// The results in order.
-    fn tensors(self) -> Vec<Tensor>;
-}
-
-impl Outputs for Tensor {
-    fn tensors(self) -> Vec<Tensor> {
-        vec![self]
-    }
-}
-
-impl Outputs for Vec<Tensor> {
-    fn tensors(self) -> Vec<Tensor> {
-        self
-    }
-}
-
-impl<const N: usize> Outputs for [Tensor; N] {
-    fn tensors(self) -> Vec<Tensor> {
-        self.into()
-    }
-}
-
-impl Outputs for (Tensor, Tensor) {
-    fn tensors(self) -> Vec<Tensor> {
-        vec![self.0, self.1]
     }
 }
 
@@ -316,7 +296,7 @@ fn record(
 
 /// The number `x` as an operand together with `other`.
 #[track_caller]
-fn number(other: &Tensor, x: f64) -> Tensor {
+fn number(other: &Tensor, x: Number) -> Tensor {
     let place = Location::caller();
     record(&other.state, &other.ty, |s| {
         let l = s.typed(place, x, other.ty.dtype)?;
@@ -327,7 +307,8 @@ fn number(other: &Tensor, x: f64) -> Tensor {
 impl TraceState {
     fn new(name: &str) -> TraceState {
         let (callees, inputs) = (Vec::new(), BTreeMap::new());
-        TraceState { b: Builder::new(name), error: None, callees, inputs, regions: 0 }
+        let layers = layers::LayerContext::default();
+        TraceState { b: Builder::new(name), error: None, callees, inputs, regions: 0, layers }
     }
 
     /// Gives an input a name that no other has: whoever looks for an input by name finds one.
@@ -372,14 +353,23 @@ impl TraceState {
     }
 
     /// The number as an element of `dtype`; an error if it is none.
-    fn typed(&mut self, place: &Location<'_>, x: f64, dtype: DType) -> Option<Literal> {
+    fn typed(&mut self, place: &Location<'_>, x: Number, dtype: DType) -> Option<Literal> {
         // 2^63, the first integer that is too large.
         let end = -(i64::MIN as f64);
-        let whole = x.fract() == 0.0 && (-end..end).contains(&x);
-        let n = if whole && !dtype.is_float() { Number::Int(x as i64) } else { Number::Float(x) };
+        let n = match x {
+            // A whole float is an integer.
+            Number::Float(f)
+                if !dtype.is_float() && f.fract() == 0.0 && (-end..end).contains(&f) =>
+            {
+                Number::Int(f as i64)
+            }
+            other => other,
+        };
         let l = n.typed(dtype);
         if l.is_none() {
-            self.fail(place, Kind::Literal, format!("{x:?} is no {dtype}"));
+            let fractional = matches!(n, Number::Float(_)) && dtype.is_int();
+            let hint = if fractional { ": convert the tensor, `.convert(DType::F32)`" } else { "" };
+            self.fail(place, Kind::Literal, format!("{x} is no {dtype}{hint}"));
         }
         l
     }

@@ -21,10 +21,11 @@
 //! ```
 
 use super::callee::named;
-use super::{Tensors, TraceState, Tracer, own_all, record_all};
+use super::{Tensor, TraceState, Tracer, own_all, record_all};
 use crate::ir::control::{Outlined, outline};
 use crate::ir::rewrite::Copier;
 use crate::ir::{Builder, CustomRule, Function, Kind, Op, Region, TensorType, Value};
+use crate::tree::{Params, leaves, rebuild};
 use std::panic::Location;
 
 impl Tracer {
@@ -36,14 +37,14 @@ impl Tracer {
     /// Where the residual depends on its unknown elementwise the system is a division; other Jacobians are dense, of
     /// as many rows as the unknowns have elements. A singular one gives infinities or NaN.
     #[track_caller]
-    pub fn custom_root<X: Tensors>(
+    pub fn custom_root<X: Params<Tensor>>(
         &self,
         guess: X,
         solve: impl FnOnce(X) -> X,
         residual: impl FnOnce(X) -> X,
     ) -> X {
         let place = Location::caller();
-        let given = guess.list();
+        let given = leaves(&guess);
         let types: Vec<TensorType> = given.iter().map(|t| t.ty.clone()).collect();
         if types.is_empty() || !types.iter().all(|t| t.dtype.is_float()) {
             let m = format!("a root is of float types, found {types:?}");
@@ -63,20 +64,20 @@ impl Tracer {
             Some(s.root(&guess, &types, solve?, residual?))
         })
         .into_iter();
-        guess.rebuild(&mut out)
+        rebuild(&guess, &mut out)
     }
 
     /// The region of a closure that is entered with and gives values of these types, and whether they are its own.
-    fn unknowns<X: Tensors>(
+    fn unknowns<X: Params<Tensor>>(
         &self,
         place: &Location<'_>,
         guess: &X,
         what: &str,
         body: impl FnOnce(X) -> X,
     ) -> (Option<Region>, bool) {
-        let types: Vec<TensorType> = guess.list().iter().map(|t| t.ty.clone()).collect();
+        let types: Vec<TensorType> = leaves(guess).iter().map(|t| t.ty.clone()).collect();
         let (region, mut params) = self.opened(&types);
-        let ends = body(guess.rebuild(&mut params)).list();
+        let ends = leaves(&body(rebuild(guess, &mut params)));
         let found: Vec<TensorType> = ends.iter().map(|t| t.ty.clone()).collect();
         if found != types {
             let m = format!("a guess of types {types:?} has {what} of the same, found {found:?}");
@@ -116,7 +117,7 @@ impl TraceState {
     }
 
     /// A name that no function of the trace has.
-    fn fresh(&self, wanted: &str) -> String {
+    pub(super) fn fresh(&self, wanted: &str) -> String {
         let taken = |name: &str| self.callees.iter().any(|f| f.name == name);
         let mut k = 0;
         loop {

@@ -10,5 +10,7 @@ mod kernels;
 mod loops;
 mod opaque;
 mod recorded;
+mod resident;
 mod steps;
 mod storage;
+mod symbols;

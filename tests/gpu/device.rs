@@ -3,9 +3,10 @@
 use crate::common::random;
 use crate::trials::Skipped;
 use crate::{alone, gpu, say};
-use adfuse::backends::Array;
+use adfuse::backends::backend::Executable;
 use adfuse::backends::gpu::DeviceArray;
 use adfuse::backends::reference::{Silent, run};
+use adfuse::backends::{Array, Resident};
 use adfuse::engine::Gpu;
 use adfuse::fusion::Fp;
 use adfuse::ir::op::Domain;
@@ -83,6 +84,42 @@ pub(crate) fn memory_that_is_given_up_is_used() -> Result<(), Skipped> {
     let found = given.executable.run_on_donating(resident().collect()).expect("runs");
     let found: Vec<Array> = found.iter().map(|a| a.download().expect("there")).collect();
     assert_eq!(found, due);
+    Ok(())
+}
+
+/// A loop of 20 steps through handles has the bits of runs on arrays; handles that are shared keep their values.
+pub(crate) fn training_steps_stay_on_the_device() -> Result<(), Skipped> {
+    let gpu = gpu()?;
+    for (text, donated) in [(STEP, &[][..]), (STEP, &[0]), (MOVED, &[]), (MOVED, &[0])] {
+        let (module, args) = read(text);
+        let f = module.find("step").expect("there");
+        let mut giving = Gpu::clone(&gpu);
+        giving.donated = donated.to_vec();
+        let made = giving.compile(&module, f).unwrap_or_else(|d| panic!("{d}"));
+        let executable: &dyn Executable = &*made.executable;
+        // What is in host memory is placed by the run.
+        let mut weights = Resident::from(args[0].clone());
+        let x = executable.place(&args[1]).expect("fits");
+        assert!(x.is_on_device() && !weights.is_on_device());
+        let (mut due, mut kept) = (args[0].clone(), Vec::new());
+        for turn in 0..20 {
+            if turn % 3 == 0 {
+                kept.push((weights.clone(), due.clone()));
+            }
+            let expected = made.run(&[&due, &args[1]]).expect("runs");
+            let mut results = executable.run_resident(vec![weights, x.clone()]).expect("runs");
+            assert!(results.iter().all(Resident::is_on_device));
+            let found: Vec<Array> = results.iter().map(|r| r.fetch().expect("there")).collect();
+            assert_eq!(found, expected, "step {turn}, {donated:?}");
+            weights = results.remove(0);
+            due = expected[0].clone();
+        }
+        for (handle, value) in kept {
+            assert_eq!(handle.fetch().expect("there"), value, "a handle has changed");
+        }
+        assert_eq!(x.fetch().expect("there"), args[1]);
+        assert_eq!(weights.into_device::<DeviceArray>().expect("there").ty(), due.ty());
+    }
     Ok(())
 }
 

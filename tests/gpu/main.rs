@@ -11,6 +11,7 @@ mod loops;
 mod near;
 mod product;
 mod strict;
+mod symbols;
 #[path = "../common/trials.rs"]
 mod trials;
 mod ulps;
@@ -149,6 +150,7 @@ fn main() -> ExitCode {
         a_machine_has_as_many_devices_as_can_be_opened,
         device::arrays_stay_on_the_device,
         device::memory_that_is_given_up_is_used,
+        device::training_steps_stay_on_the_device,
         device::times_are_the_devices,
         device::too_much_memory_is_an_error_with_numbers,
         device::code_is_kept_and_damage_does_no_harm,
@@ -168,6 +170,7 @@ fn main() -> ExitCode {
         strict::scatters,
         strict::transposes,
         strict::scans,
+        symbols::batches_of_any_extent,
         loops::blocks_by_hand,
         loops::functions_with_loops,
         loops::random_programs_with_loops,

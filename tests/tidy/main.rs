@@ -22,12 +22,20 @@ const MOST_LINES: usize = 520;
 const FLOORS: &[(&str, &[&str])] = &[
     ("adfuse-ir", &[]),
     ("adfuse-memplan", &[]),
+    ("adfuse-derive", &[]),
     ("adfuse-autodiff", &["adfuse-ir"]),
     ("adfuse-fusion", &["adfuse-ir", "adfuse-memplan"]),
     ("adfuse-backends", &["adfuse-ir", "adfuse-memplan"]),
     (
         "adfuse",
-        &["adfuse-ir", "adfuse-memplan", "adfuse-autodiff", "adfuse-fusion", "adfuse-backends"],
+        &[
+            "adfuse-ir",
+            "adfuse-memplan",
+            "adfuse-derive",
+            "adfuse-autodiff",
+            "adfuse-fusion",
+            "adfuse-backends",
+        ],
     ),
     ("adfuse-cli", &["adfuse"]),
     ("adfuse-examples", &["adfuse"]),

@@ -21,8 +21,10 @@ mod view;
 pub(crate) use call::Callees;
 
 use crate::forward::prepare;
+use adfuse_ir::diag::listed;
 use adfuse_ir::op::{Body, Control, batched_opaque};
 use adfuse_ir::rewrite::{Copier, cse, dce};
+use adfuse_ir::text::Names;
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
     At, Attrs, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Module, Op, Phase,
@@ -150,10 +152,13 @@ fn body(
 
 /// The axes of the results, once the batching is known to fit.
 fn check(f: &Function, batching: &Batching) -> Result<Vec<Option<usize>>, Diagnostic> {
+    let names = Names::of(f);
+    let named = |v: Value| format!("%{}", names.get(v));
     let fits = |what: &str, values: &[Value], axes: &[Option<usize>]| {
         if axes.len() != values.len() {
             let m = format!("{} axes for {} {what}s", axes.len(), values.len());
-            return Err(whole(f, Kind::Usage, m));
+            let all: Vec<String> = values.iter().map(|&v| named(v)).collect();
+            return Err(whole(f, Kind::Usage, m).hint(listed(&all, "")));
         }
         for (k, (&v, axis)) in values.iter().zip(axes).enumerate() {
             let ty = f.ty(v);
@@ -164,7 +169,9 @@ fn check(f: &Function, batching: &Batching) -> Result<Vec<Option<usize>>, Diagno
             if axis.is_some_and(|a| a > ty.rank()) {
                 let a = axis.unwrap_or_default();
                 let m = format!("{what} {k} is {ty}: it cannot have the batch as axis {a}");
-                return Err(whole(f, Kind::Usage, m));
+                let most = ty.rank();
+                let d = whole(f, Kind::Usage, m);
+                return Err(d.hint(format!("{} has room for it at axes 0 to {most}", named(v))));
             }
         }
         Ok(())

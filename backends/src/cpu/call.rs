@@ -9,11 +9,11 @@ use super::loop_run::{StepRun, located};
 use super::places::{BufferPlace, ResultBuffer, handed};
 use crate::runtime::array::Array;
 use crate::runtime::bytes::Bytes;
-use crate::runtime::host_memory::{AlignedBlock, too_much};
+use crate::runtime::host_memory::AlignedBlock;
 use crate::runtime::trace::{SpanRecorder, Trace};
 use crate::runtime::truth;
-use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
-use std::sync::{PoisonError, TryLockError};
+use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType, check_arguments};
+use std::sync::{Arc, PoisonError, TryLockError};
 
 /// An input as it is handed to a run.
 #[derive(Debug)]
@@ -50,51 +50,47 @@ impl CpuExecutable {
         Ok(typed.map(array).collect())
     }
 
-    /// As [`CpuExecutable::run`], on donated arrays: results may be in their memory.
+    /// As [`CpuExecutable::run`], on donated arrays: results may be in their memory. An array that is written to and
+    /// shares its memory with a clone is copied first.
     ///
     /// # Errors
     /// As there.
     pub fn run_donating(&self, args: Vec<Array>) -> Result<Vec<Array>, Diagnostic> {
         self.fits(&args)?;
-        let mut given: Vec<Bytes> = args.into_iter().map(Array::into_bytes).collect();
+        let mut given: Vec<Arc<Bytes>> = args.into_iter().map(Array::into_shared).collect();
         let mut results = self.room()?;
         let mut slices: Vec<&mut [u8]> = results.iter_mut().map(|r| &mut r[..]).collect();
-        let mut inputs: Vec<CallInput<'_>> =
-            given.iter_mut().map(|g| CallInput::Donated(&mut g[..])).collect();
+        let mut inputs: Vec<CallInput<'_>> = Vec::with_capacity(given.len());
+        for (bytes, written) in given.iter_mut().zip(&self.written) {
+            inputs.push(match written {
+                Some(_) => CallInput::Donated(Bytes::alone(bytes)?),
+                None => CallInput::Lent(&bytes[..]),
+            });
+        }
         self.go_donating(&mut inputs, &mut slices)?;
         let mut results = results.into_iter();
         let array = |o: &ResultBuffer| {
             let bytes = match o.left_in {
                 Some(k) => std::mem::take(&mut given[k]),
-                None => results.next().unwrap_or_default(),
+                None => Arc::new(results.next().unwrap_or_default()),
             };
-            Array::from_bytes(o.dtype, &o.dims, bytes)
+            Array::from_shared(o.dtype, &o.dims, bytes)
         };
         Ok(self.outputs.iter().map(array).collect())
     }
 
     fn fits(&self, args: &[Array]) -> Result<(), Diagnostic> {
         let found: Vec<TensorType> = args.iter().map(Array::ty).collect();
-        if self.inputs != found {
-            let m = format!("@{} takes {:?}, found {found:?}", self.name, self.inputs);
-            return Err(self.usage(m));
-        }
-        Ok(())
+        check_arguments(&self.name, &self.inputs, &found)
     }
 
     /// Memory for the results that are not left in inputs.
     fn room(&self) -> Result<Vec<Bytes>, Diagnostic> {
         let mut results: Vec<Bytes> = Vec::new();
         for output in handed(&self.outputs) {
-            let wanted = output.bytes;
-            results.push(match self.store.take(wanted)? {
+            results.push(match self.store.take(output.bytes)? {
                 Some(kept) => Bytes::Kept(kept),
-                None => {
-                    let mut bytes = Vec::new();
-                    bytes.try_reserve_exact(wanted).map_err(|_| too_much(wanted as u64))?;
-                    bytes.resize(wanted, 0);
-                    bytes.into()
-                }
+                None => Bytes::zeroed(output.dtype.bytes() as usize, output.bytes as u64)?,
             });
         }
         Ok(results)
@@ -161,11 +157,8 @@ impl CpuExecutable {
         match kept {
             None => Ok(()),
             Some(name) => {
-                let m = format!(
-                    "the plan of @{} writes to the input %{name}, which is not given up",
-                    self.name
-                );
-                Err(self.usage(m))
+                let m = format!("the plan writes to the input %{name}, which is only lent");
+                Err(self.usage(m).hint("`run_donating` gives it up"))
             }
         }
     }
@@ -186,7 +179,7 @@ impl CpuExecutable {
 
     /// Refuses bytes of truth values that are neither true nor false. Arrays have none.
     fn truths<'b>(&self, inputs: impl Iterator<Item = &'b [u8]>) -> Result<(), Diagnostic> {
-        for (k, (ty, bytes)) in self.inputs.iter().zip(inputs).enumerate() {
+        for (k, ((_, ty), bytes)) in self.inputs.iter().zip(inputs).enumerate() {
             if ty.dtype == DType::Bool
                 && let Some(at) = truth::stray(bytes)
             {

@@ -53,7 +53,8 @@ pub struct CpuExecutable {
     pub(super) made: Vec<StepReport>,
     pub(super) report: MemoryReport,
     pub(super) places: Vec<BufferPlace>,
-    pub(super) inputs: Vec<TensorType>,
+    /// The name and type of each input.
+    pub(super) inputs: Vec<(String, TensorType)>,
     /// How many bytes each input has.
     pub(super) input_bytes: Vec<usize>,
     /// The name of each input that is written to.
@@ -176,9 +177,9 @@ impl CpuExecutable {
             }
         }
         let written = written(low, &places);
-        let inputs: Vec<TensorType> =
-            low.inputs.iter().filter_map(|&b| low.program.buffers[b].ty()).collect();
-        let input_bytes: Vec<usize> = inputs.iter().map(bytes).collect();
+        let inputs: Vec<(String, TensorType)> =
+            low.inputs.iter().filter_map(|&b| low.program.buffers[b].named_type()).collect();
+        let input_bytes: Vec<usize> = inputs.iter().map(|(_, ty)| bytes(ty)).collect();
         let report = MemoryReport {
             arena: arena.bytes,
             outside_arena: all.saturating_sub(arena.bytes),

@@ -20,9 +20,8 @@ pub use evaluator::{Evaluated, Evaluator};
 use crate::runtime::array::Array;
 use crate::runtime::functions::Registry;
 use crate::runtime::limits::RunLimits;
-use adfuse_ir::rewrite::specialize;
-use adfuse_ir::verify::bind;
-use adfuse_ir::{At, DType, Diagnostic, Function, Kind, Module, TensorType};
+use adfuse_ir::rewrite::BoundExtents;
+use adfuse_ir::{DType, Diagnostic, Function, Module, TensorType};
 use eval::call;
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -90,21 +89,11 @@ pub fn specialized_to<'f>(
     f: &'f Function,
     args: &[Array],
 ) -> Result<Cow<'f, Function>, Diagnostic> {
-    let at = || At { func: Some(f.name.clone()), ..At::default() };
-    let params: Vec<TensorType> =
-        f.param_types().into_iter().filter(|t| t.dtype != DType::Token).collect();
     let types: Vec<TensorType> = args.iter().map(Array::ty).collect();
-    let Some(bound) = bind(&params, &types) else {
-        let m = format!("@{} takes {params:?}, found {types:?}", f.name);
-        return Err(Diagnostic::new(at(), Kind::Usage, m));
-    };
+    let bound = BoundExtents::default().with(f, &types)?;
     if f.symbols.is_empty() {
         return Ok(Cow::Borrowed(f));
     }
-    if let Some(s) = f.symbols.iter().find(|s| !bound.contains_key(s)) {
-        let m = format!("no parameter of @{} gives `{s:?}` an extent", f.name);
-        return Err(Diagnostic::new(at(), Kind::Usage, m));
-    }
-    let extents = bound.iter().filter_map(|(&s, d)| Some((s, d.known()?))).collect();
-    specialize(f, &extents).map(Cow::Owned).map_err(|mut e| e.swap_remove(0))
+    bound.all(f)?;
+    bound.specialize(f).map(Cow::Owned)
 }

@@ -1,15 +1,21 @@
-//! Tensors on the host: a type with known extents, and dense row-major bytes.
+//! Tensors on the host: a type with known extents, and dense row-major bytes that clones share.
 
 use super::bytes::Bytes;
+use super::element::{Element, canonical_nans};
+use super::truth;
 use adfuse_ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
+use smallvec::SmallVec;
 use std::fmt;
+use std::sync::Arc;
 
 /// A dense tensor in host memory, row-major, elements as little-endian bytes. NaNs are canonical.
+///
+/// A clone takes constant time and shares the memory, which is copied when one of those who share it writes there.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Array {
     dtype: DType,
-    dims: Vec<u64>,
-    bytes: Bytes,
+    dims: SmallVec<[u64; 4]>,
+    bytes: Arc<Bytes>,
 }
 
 impl Array {
@@ -18,19 +24,45 @@ impl Array {
     /// # Errors
     /// When the number of elements is not that of the extents, or the extents overflow.
     pub fn from_bits(dtype: DType, dims: &[u64], bits: &[u64]) -> Result<Array, Diagnostic> {
-        if TensorType::of(dtype, dims).elements() != Some(bits.len() as u64) {
-            let m = format!("{} elements for {}", bits.len(), TensorType::of(dtype, dims));
+        counted(dtype, dims, bits.len())?;
+        let mut all = bits.iter();
+        let next = &mut || all.next().copied().unwrap_or_default();
+        Array::of_bits(dtype, dims, bits.len() as u64, next)
+    }
+
+    /// An array of a type whose elements are asked for as bits, one after the other.
+    fn of_bits(
+        dtype: DType,
+        dims: &[u64],
+        n: u64,
+        next: &mut dyn FnMut() -> u64,
+    ) -> Result<Array, Diagnostic> {
+        let mut bytes = Bytes::filled(dtype.bytes() as usize, n, next)?;
+        match dtype {
+            DType::Bool => truth::canonical(&mut bytes),
+            _ => canonical_nans(dtype, &mut bytes),
+        }
+        Ok(Array::from_bytes(dtype, dims, bytes))
+    }
+
+    /// An array of elements given as little-endian bytes, as files have them.
+    ///
+    /// # Errors
+    /// When the number of bytes is not that of the extents, the extents overflow, or a truth value is neither 0
+    /// nor 1; [`Kind::Limit`] when there is no memory for a copy.
+    pub fn from_le_bytes(dtype: DType, dims: &[u64], bytes: &[u8]) -> Result<Array, Diagnostic> {
+        let ty = TensorType::of(dtype, dims);
+        if ty.bytes() != Some(bytes.len() as u64) {
+            let m = format!("{} bytes for {ty}", bytes.len());
             return Err(Diagnostic::new(At::default(), Kind::Shape, m));
         }
-        let width = dtype.bytes() as usize;
-        let mut bytes = Vec::new();
-        let size = bits.len().saturating_mul(width);
-        bytes.try_reserve_exact(size).map_err(|_| out_of_memory(size as u64))?;
-        for &b in bits {
-            let b = Literal::from_bits(dtype, b).bits();
-            bytes.extend_from_slice(&b.to_le_bytes()[..width]);
+        if dtype == DType::Bool {
+            let wrong = |m| Diagnostic::new(At::default(), Kind::Literal, m);
+            bool::valid(bytes).map_err(wrong)?;
         }
-        Ok(Array { dtype, dims: dims.to_vec(), bytes: bytes.into() })
+        let mut bytes = Bytes::copied(dtype.bytes() as usize, bytes)?;
+        canonical_nans(dtype, &mut bytes);
+        Ok(Array::from_bytes(dtype, dims, bytes))
     }
 
     /// An array of numbers, converted to `dtype` (rounded to nearest; integers saturate).
@@ -56,8 +88,7 @@ impl Array {
     /// # Errors
     /// As [`Array::from_bits`].
     pub fn from_f32s(dims: &[u64], values: &[f32]) -> Result<Array, Diagnostic> {
-        let bits: Vec<u64> = values.iter().map(|x| x.to_bits().into()).collect();
-        Array::from_bits(DType::F32, dims, &bits)
+        Array::from_slice(values, dims)
     }
 
     /// One element repeated.
@@ -81,40 +112,56 @@ impl Array {
     }
 
     /// An array of elements whose bits, as literals have them, are asked for one after the other.
-    fn made(dtype: DType, dims: &[u64], next: impl FnMut() -> u64) -> Result<Array, Diagnostic> {
+    fn made(
+        dtype: DType,
+        dims: &[u64],
+        mut next: impl FnMut() -> u64,
+    ) -> Result<Array, Diagnostic> {
         let ty = TensorType::of(dtype, dims);
         let n = ty.elements().filter(|_| ty.excess().is_none());
         let n = n.ok_or_else(|| {
             Diagnostic::new(At::default(), Kind::Limit, format!("{ty} is too large"))
         })?;
-        let size = n.saturating_mul(dtype.bytes());
-        let mut bytes = Vec::new();
-        let room = usize::try_from(size).ok().filter(|&n| bytes.try_reserve_exact(n).is_ok());
-        room.ok_or_else(|| out_of_memory(size))?;
-        match dtype.bytes() {
-            1 => put::<1>(&mut bytes, n, next),
-            2 => put::<2>(&mut bytes, n, next),
-            4 => put::<4>(&mut bytes, n, next),
-            _ => put::<8>(&mut bytes, n, next),
-        }
-        Ok(Array { dtype, dims: dims.to_vec(), bytes: bytes.into() })
+        Array::of_bits(dtype, dims, n, &mut next)
     }
 
     /// A scalar.
     pub fn scalar(value: Literal) -> Array {
         let width = value.dtype().bytes() as usize;
         let bytes = value.bits().to_le_bytes()[..width].to_vec();
-        Array { dtype: value.dtype(), dims: Vec::new(), bytes: bytes.into() }
+        Array::from_bytes(value.dtype(), &[], bytes.into())
     }
 
     /// An array of a type's elements, whose bytes are canonical and as many as it has.
     pub(crate) fn from_bytes(dtype: DType, dims: &[u64], bytes: Bytes) -> Array {
-        Array { dtype, dims: dims.to_vec(), bytes }
+        Array::from_shared(dtype, dims, Arc::new(bytes))
     }
 
-    /// Its elements, row-major, as little-endian bytes.
-    pub(crate) fn into_bytes(self) -> Bytes {
+    /// The same with bytes that others may have too. They are copied where they are not aligned for the elements:
+    /// those of an array of another type can be.
+    pub(crate) fn from_shared(dtype: DType, dims: &[u64], mut bytes: Arc<Bytes>) -> Array {
+        let width = dtype.bytes().max(1) as usize;
+        if !bytes.as_ptr().addr().is_multiple_of(width) && !bytes.is_empty() {
+            let mut words = vec![0u64; bytes.len().div_ceil(8)];
+            bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(&bytes);
+            bytes = Arc::new(Bytes::Words8(words));
+        }
+        Array { dtype, dims: SmallVec::from_slice(dims), bytes }
+    }
+
+    /// Its elements, row-major, as little-endian bytes; clones have them too.
+    pub(crate) fn into_shared(self) -> Arc<Bytes> {
         self.bytes
+    }
+
+    /// The elements, which are copied first if clones have them too. What is written must be canonical.
+    pub(crate) fn bytes_mut(&mut self) -> Result<&mut [u8], Diagnostic> {
+        Bytes::alone(&mut self.bytes)
+    }
+
+    /// Whether another array has its memory too.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.bytes) > 1
     }
 
     /// Element type.
@@ -168,12 +215,29 @@ impl Array {
 
     /// All elements as bits.
     pub fn to_bits(&self) -> Vec<u64> {
-        self.iter().map(Literal::bits).collect()
+        match self.dtype.bytes() {
+            8 => self.words(u64::from_le_bytes),
+            4 => self.words(|w| u32::from_le_bytes(w).into()),
+            2 => self.words(|w| u16::from_le_bytes(w).into()),
+            _ => self.bytes.iter().map(|&b| b.into()).collect(),
+        }
+    }
+
+    /// All elements, each made of its bytes.
+    fn words<const W: usize, T>(&self, of: impl Fn([u8; W]) -> T) -> Vec<T> {
+        self.bytes.as_chunks::<W>().0.iter().map(|&w| of(w)).collect()
     }
 
     /// All elements as `f64` (exact but for large `i64`).
     pub fn to_f64s(&self) -> Vec<f64> {
-        self.iter().map(Literal::to_f64).collect()
+        match self.dtype {
+            DType::F64 => self.words(f64::from_le_bytes),
+            DType::F32 => self.words(|w| f32::from_le_bytes(w).into()),
+            DType::I64 => self.words(|w| i64::from_le_bytes(w) as f64),
+            DType::I32 => self.words(|w| i32::from_le_bytes(w).into()),
+            DType::U32 => self.words(|w| u32::from_le_bytes(w).into()),
+            _ => self.iter().map(Literal::to_f64).collect(),
+        }
     }
 
     /// The same numbers in another element type.
@@ -181,11 +245,23 @@ impl Array {
         if dtype == self.dtype {
             return self.clone();
         }
-        let width = dtype.bytes() as usize;
-        let word = |l: Literal| l.convert(dtype).bits().to_le_bytes();
-        let bytes: Vec<u8> = self.iter().flat_map(|l| word(l).into_iter().take(width)).collect();
-        Array { dtype, dims: self.dims.clone(), bytes: bytes.into() }
+        let mut all = self.iter();
+        let mut next = || all.next().map_or(0, |l| l.convert(dtype).bits());
+        let made = Bytes::filled(dtype.bytes() as usize, self.len() as u64, &mut next);
+        // As every vector does where there is no memory.
+        let bytes = made.unwrap_or_else(|d| panic!("{d}"));
+        Array::from_bytes(dtype, &self.dims, bytes)
     }
+}
+
+/// Refuses another number of elements than the extents have, and extents that are beyond the limits.
+pub(crate) fn counted(dtype: DType, dims: &[u64], n: usize) -> Result<(), Diagnostic> {
+    let ty = TensorType::of(dtype, dims);
+    if ty.elements() != Some(n as u64) {
+        let m = format!("{n} elements for {ty}");
+        return Err(Diagnostic::new(At::default(), Kind::Shape, m));
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Array {
@@ -195,15 +271,6 @@ impl fmt::Debug for Array {
             write!(f, "{}{l}", if i > 0 { ", " } else { "" })?;
         }
         f.write_str(if self.len() > 32 { ", ..]" } else { "]" })
-    }
-}
-
-/// Appends this many elements of `W` bytes each.
-fn put<const W: usize>(bytes: &mut Vec<u8>, n: u64, mut next: impl FnMut() -> u64) {
-    for _ in 0..n {
-        if let Some(element) = next().to_le_bytes().first_chunk::<W>() {
-            bytes.extend_from_slice(element);
-        }
     }
 }
 

@@ -7,6 +7,7 @@
 use super::arena_layout::ArenaLayout;
 use super::array::Array;
 use super::report::{MemoryReport, StepReport};
+use super::resident::Resident;
 use super::trace::Trace;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Program, Verified};
@@ -39,6 +40,14 @@ pub trait Backend: Debug + Send + Sync {
 
     /// What it supports.
     fn capabilities(&self) -> Capabilities;
+
+    /// Puts a tensor where this engine keeps the arguments of its executables. In host memory nothing is copied.
+    ///
+    /// # Errors
+    /// [`Kind::Limit`](adfuse_ir::Kind::Limit) when a device has not enough memory.
+    fn place(&self, array: &Array) -> Result<Resident, Diagnostic> {
+        Ok(array.clone().into())
+    }
 
     /// A program as this engine runs it, before its memory is planned; `arrange` plans that of the programs in it.
     ///
@@ -99,12 +108,31 @@ pub trait Executable: Debug + Send + Sync {
     /// written to that is only lent; [`Kind::Limit`](adfuse_ir::Kind::Limit) when memory is not enough.
     fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic>;
 
-    /// Runs it on donated arrays: results may be in their memory.
+    /// Runs it on donated arrays: results may be in their memory, unless clones share it.
     ///
     /// # Errors
     /// As [`Executable::run`].
     fn run_donating(&self, args: Vec<Array>) -> Result<Vec<Array>, Diagnostic> {
         self.run(&args)
+    }
+
+    /// Puts a tensor where this engine keeps its arguments. In host memory nothing is copied.
+    ///
+    /// # Errors
+    /// [`Kind::Limit`](adfuse_ir::Kind::Limit) when a device has not enough memory.
+    fn place(&self, array: &Array) -> Result<Resident, Diagnostic> {
+        Ok(array.clone().into())
+    }
+
+    /// Runs it on tensors where the engine keeps them, and leaves the results there. Where the plan writes to an input
+    /// ([`ArenaLayout::donated`]), a handle that is the only one is written in place; otherwise the tensor is copied
+    /// first, so that no other handle sees a change. Tensors that are elsewhere are placed first.
+    ///
+    /// # Errors
+    /// As [`Executable::run`]; and [`Kind::Usage`](adfuse_ir::Kind::Usage) for tensors on another device.
+    fn run_resident(&self, args: Vec<Resident>) -> Result<Vec<Resident>, Diagnostic> {
+        let args = args.into_iter().map(Resident::into_array).collect::<Result<Vec<_>, _>>()?;
+        Ok(self.run_donating(args)?.into_iter().map(Resident::from).collect())
     }
 
     /// Runs it once, and says when each step ran.
@@ -157,6 +185,10 @@ where
 
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
+    }
+
+    fn place(&self, array: &Array) -> Result<Resident, Diagnostic> {
+        self.0.place(array)
     }
 
     fn prepare<'a>(

@@ -32,24 +32,33 @@ pub(crate) fn key(program: &Verified<Program>, arena: &ArenaLayout, how: &str) -
     hash.finalize().into()
 }
 
-/// A bounded cache of the executables that were requested last. Each lives as long as it has an owner.
-pub struct ExecutableCache<E> {
+/// A bounded cache of the executables that were requested last. Each lives as long as it has an owner. Engines find
+/// them by the hash of program and layout; others may have keys of their own.
+pub struct ExecutableCache<E, K = [u8; 32]> {
     capacity: usize,
     /// Those asked for last come last.
-    entries: Mutex<Vec<(CacheKey, Arc<E>)>>,
+    entries: Mutex<Vec<(K, Arc<E>)>>,
 }
 
-impl<E> ExecutableCache<E> {
-    /// One that keeps this many.
-    pub(crate) fn new(capacity: usize) -> ExecutableCache<E> {
-        ExecutableCache { capacity, entries: Mutex::default() }
+impl<E, K: PartialEq> ExecutableCache<E, K> {
+    /// One that keeps this many, and one at least.
+    pub fn new(capacity: usize) -> ExecutableCache<E, K> {
+        ExecutableCache { capacity: capacity.max(1), entries: Mutex::default() }
+    }
+
+    /// The executable of a key, if it is kept.
+    pub fn find(&self, key: &K) -> Option<Arc<E>> {
+        touch(&mut self.entries(), key)
     }
 
     /// The executable of a key, made when it is asked for first. Where memory is not enough, those that are
     /// cached ones release theirs, if they have no other owner, and it is compiled again.
-    pub(crate) fn get_or_make(
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn get_or_make(
         &self,
-        key: CacheKey,
+        key: K,
         make: impl Fn() -> Result<E, Diagnostic>,
     ) -> Result<Arc<E>, Diagnostic> {
         if let Some(found) = touch(&mut self.entries(), &key) {
@@ -91,19 +100,19 @@ impl<E> ExecutableCache<E> {
         let _freed = std::mem::take(&mut *self.entries());
     }
 
-    fn entries(&self) -> MutexGuard<'_, Vec<(CacheKey, Arc<E>)>> {
+    fn entries(&self) -> MutexGuard<'_, Vec<(K, Arc<E>)>> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<E> fmt::Debug for ExecutableCache<E> {
+impl<E, K: PartialEq> fmt::Debug for ExecutableCache<E, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExecutableCache").field("executables", &self.len()).finish()
     }
 }
 
 /// The executable of a key, which becomes the last one asked for.
-fn touch<E>(entries: &mut Vec<(CacheKey, Arc<E>)>, key: &CacheKey) -> Option<Arc<E>> {
+fn touch<E, K: PartialEq>(entries: &mut Vec<(K, Arc<E>)>, key: &K) -> Option<Arc<E>> {
     let found = entries.iter().position(|(k, _)| k == key)?;
     let entry = entries.remove(found);
     let made = Arc::clone(&entry.1);

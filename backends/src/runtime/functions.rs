@@ -2,17 +2,19 @@
 //!
 //! A function reads dense row-major tensors and writes one. Its result type and its price are evaluated when a program
 //! is compiled, and are then part of the instruction, so planners need not know the function.
-#![allow(unsafe_code)]
 
 use super::array::{Array, out_of_memory};
+use super::bytes::Bytes;
+pub use super::element::Element;
+use super::element::canonical_nans;
 use super::library_functions::LibraryFunctions;
-use super::truth;
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::types::MAX_BYTES;
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
-    At, Attr, Attrs, Builder, DType, Diagnostic, Function, Inst, Kind, Literal, Op, TensorType,
+    At, Attr, Attrs, Builder, DType, Diagnostic, Function, Inst, Kind, Op, TensorType,
 };
+use bytemuck::checked::CheckedCastError;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -70,15 +72,7 @@ impl Opaque {
         let failed =
             |m: String| Diagnostic::new(At::default(), Kind::Usage, format!("@{name} failed: {m}"));
         (self.run)(call).map_err(failed)?;
-        let (dtype, width) = (call.result.dtype, call.result.dtype.bytes() as usize);
-        if dtype.is_float() {
-            for element in call.result.bytes.chunks_exact_mut(width) {
-                let mut word = [0; 8];
-                word[..width].copy_from_slice(element);
-                let bits = Literal::from_bits(dtype, u64::from_le_bytes(word)).bits();
-                element.copy_from_slice(&bits.to_le_bytes()[..width]);
-            }
-        }
+        canonical_nans(call.result.dtype, call.result.bytes);
         Ok(())
     }
 }
@@ -109,67 +103,15 @@ pub struct TensorMut<'a> {
     pub(crate) bytes: &'a mut [u8],
 }
 
-mod sealed {
-    /// Types of plain numbers: all bit patterns are values, or [`Element::valid`](super::Element::valid) says which.
-    pub trait Sealed {}
-}
-
-/// A type of elements in Rust.
-pub trait Element: sealed::Sealed + Copy {
-    /// Whether this is the Rust type of elements of a `DType`.
-    fn holds(dtype: DType) -> bool;
-
-    /// Whether all of these bytes are values of the type, or what is wrong.
-    ///
-    /// # Errors
-    /// The first byte that is no value.
-    fn valid(_: &[u8]) -> Result<(), String> {
-        Ok(())
-    }
-}
-
-macro_rules! elements {
-    ($($t:ty: $($dtype:ident)|+;)*) => {$(
-        impl sealed::Sealed for $t {}
-        impl Element for $t {
-            fn holds(dtype: DType) -> bool {
-                matches!(dtype, $(DType::$dtype)|+)
-            }
-        }
-    )*};
-}
-
-elements! {
-    f64: F64;
-    f32: F32;
-    half::bf16: BF16;
-    half::f16: F16;
-    i64: I64;
-    i32: I32;
-    u32: U32;
-    i8: I8;
-    u8: U8;
-}
-
-impl sealed::Sealed for bool {}
-impl Element for bool {
-    fn holds(dtype: DType) -> bool {
-        dtype == DType::Bool
-    }
-
-    fn valid(bytes: &[u8]) -> Result<(), String> {
-        truth::stray(bytes).map_or(Ok(()), |at| {
-            let byte = bytes[at];
-            Err(format!("byte {at} of a tensor of bool is {byte}: neither 0 nor 1"))
-        })
-    }
-}
-
 fn typed<T: Element>(dtype: DType) -> Result<(), String> {
-    match T::holds(dtype) {
+    match T::DTYPE == dtype {
         true => Ok(()),
         false => Err(format!("a tensor of {dtype} is not one of {}", std::any::type_name::<T>())),
     }
+}
+
+fn misaligned(_: CheckedCastError) -> String {
+    "a tensor begins in the middle of an element".into()
 }
 
 impl<'a> TensorRef<'a> {
@@ -190,12 +132,9 @@ impl<'a> TensorRef<'a> {
     pub fn elements<T: Element>(&self) -> Result<&'a [T], String> {
         typed::<T>(self.dtype)?;
         T::valid(self.bytes)?;
-        // SAFETY: all bits are values of these types but for `bool`, whose bytes have just been looked at. Bytes
-        // that are not aligned for the type are left out, which is checked.
-        let (before, elements, after) = unsafe { self.bytes.align_to::<T>() };
-        match before.is_empty() && after.is_empty() {
-            true => Ok(elements),
-            false => Err("a tensor begins in the middle of an element".into()),
+        match self.bytes {
+            [] => Ok(&[]),
+            bytes => bytemuck::checked::try_cast_slice(bytes).map_err(misaligned),
         }
     }
 }
@@ -218,11 +157,9 @@ impl TensorMut<'_> {
     pub fn elements<T: Element>(&mut self) -> Result<&mut [T], String> {
         typed::<T>(self.dtype)?;
         T::valid(self.bytes)?;
-        // SAFETY: as above; nobody else has the bytes.
-        let (before, elements, after) = unsafe { self.bytes.align_to_mut::<T>() };
-        match before.is_empty() && after.is_empty() {
-            true => Ok(elements),
-            false => Err("a tensor begins in the middle of an element".into()),
+        match &mut *self.bytes {
+            [] => Ok(&mut []),
+            bytes => bytemuck::checked::try_cast_slice_mut(bytes).map_err(misaligned),
         }
     }
 }
@@ -348,19 +285,18 @@ impl Registry {
         let ty =
             (function.types)(&types).map_err(|m| wrong(Kind::Shape, misfit(name, &types, &m)))?;
         let dims = ty.dims().unwrap_or_default();
-        let copies: Vec<AlignedBytes> =
-            args.iter().map(|a| AlignedBytes::of(a.bytes())).collect::<Result<_, _>>()?;
-        let tensor = |(a, w)| -> TensorRef<'_> {
-            let (a, w): (&Array, &AlignedBytes) = (a, w);
-            TensorRef { dtype: a.dtype(), dims: a.dims(), bytes: w.bytes() }
-        };
-        let tensors: Vec<TensorRef<'_>> = args.iter().zip(&copies).map(tensor).collect();
-        let mut out =
-            AlignedBytes::zeros(ty.elements().and_then(|n| n.checked_mul(ty.dtype.bytes())))?;
-        let mut scratch = AlignedBytes::zeros(Some((function.prices)(&types).scratch))?;
-        let result = TensorMut { dtype: ty.dtype, dims: &dims, bytes: out.bytes_mut() };
-        function.call(name, &mut Call { args: &tensors, result, scratch: scratch.bytes_mut() })?;
-        Ok(Array::from_bytes(ty.dtype, &dims, out.bytes().to_vec().into()))
+        let tensors: Vec<TensorRef<'_>> = args
+            .iter()
+            .map(|a| TensorRef { dtype: a.dtype(), dims: a.dims(), bytes: a.bytes() })
+            .collect();
+        let size = ty.bytes().ok_or_else(|| out_of_memory(u64::MAX))?;
+        let mut out = Bytes::zeroed(ty.dtype.bytes() as usize, size)?;
+        let wanted = (function.prices)(&types).scratch;
+        let mut scratch = Bytes::zeroed(8, wanted)?;
+        let result = TensorMut { dtype: ty.dtype, dims: &dims, bytes: &mut out };
+        let scratch = &mut scratch[..wanted as usize];
+        function.call(name, &mut Call { args: &tensors, result, scratch })?;
+        Ok(Array::from_bytes(ty.dtype, &dims, out))
     }
 }
 
@@ -373,40 +309,6 @@ fn misfit(name: &str, types: &[TensorType], why: &str) -> String {
 /// The error for an unknown name.
 pub(crate) fn unknown(name: &str) -> String {
     format!("there is no function `{name}` among those that the engine was given")
-}
-
-/// Bytes that are aligned for every element type.
-struct AlignedBytes {
-    words: Vec<u64>,
-    bytes: usize,
-}
-
-impl AlignedBytes {
-    /// This many bytes; `None` is more than can be counted.
-    fn zeros(bytes: Option<u64>) -> Result<AlignedBytes, Diagnostic> {
-        let size = bytes.and_then(|n| usize::try_from(n).ok());
-        let mut words = Vec::new();
-        let room = size.filter(|n| words.try_reserve_exact(n.div_ceil(8)).is_ok());
-        let bytes = room.ok_or_else(|| out_of_memory(bytes.unwrap_or(u64::MAX)))?;
-        words.resize(bytes.div_ceil(8), 0);
-        Ok(AlignedBytes { words, bytes })
-    }
-
-    fn of(bytes: &[u8]) -> Result<AlignedBytes, Diagnostic> {
-        let mut words = AlignedBytes::zeros(Some(bytes.len() as u64))?;
-        words.bytes_mut().copy_from_slice(bytes);
-        Ok(words)
-    }
-
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: words have eight bytes each, and this many as there are bytes at least.
-        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.bytes) }
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above.
-        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.bytes) }
-    }
 }
 
 impl LibraryFunctions for Registry {

@@ -35,5 +35,6 @@ pub(crate) fn too_many_steps(op: &str, trips: u64, most: u64) -> Diagnostic {
 /// The error of a loop whose test still holds after the most steps that it may take.
 pub(crate) fn loop_too_long(most: u64) -> Diagnostic {
     let m = format!("`while` takes more than {most} steps");
-    Diagnostic::new(At::default(), Kind::Limit, m)
+    let d = Diagnostic::new(At::default(), Kind::Limit, m);
+    d.hint("its condition may hold for ever; `max_trips` is the limit")
 }

@@ -5,8 +5,10 @@
 
 pub(crate) mod arena_layout;
 pub mod array;
+mod array_read;
 pub mod backend;
 pub(crate) mod bytes;
+pub(crate) mod element;
 pub(crate) mod errors;
 pub(crate) mod executable_cache;
 pub mod functions;
@@ -14,8 +16,12 @@ pub(crate) mod host_memory;
 pub(crate) mod legalize;
 pub(crate) mod library_functions;
 pub mod limits;
+#[cfg(feature = "ndarray")]
+mod ndarray_views;
 pub(crate) mod report;
+pub mod resident;
 pub(crate) mod result_pool;
 pub(crate) mod strides;
 pub(crate) mod trace;
 pub(crate) mod truth;
+mod typed_array;

@@ -13,7 +13,6 @@ pub(crate) fn stray(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Has bytes of any kind be truth values, as [`Literal`](adfuse_ir::Literal) has bits be.
-#[cfg(any(test, feature = "gpu"))]
 pub(crate) fn canonical(bytes: &mut [u8]) {
     bytes.iter_mut().for_each(|b| *b &= 1);
 }

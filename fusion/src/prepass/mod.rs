@@ -10,6 +10,7 @@ pub(crate) mod split;
 pub(crate) mod unroll_windows;
 
 use adfuse_ir::rewrite::{Exactness, RuleTable, cse, dce, inline, simplify};
+use adfuse_ir::verify::verify_function;
 use adfuse_ir::{Diagnostic, Function, Module};
 use checkpoint::policies_followed;
 use concat_tree::concatenations_as_trees;
@@ -36,7 +37,7 @@ pub const PREPASSES: &[Prepass] = &[
     Prepass {
         name: "inline",
         about: "calls become the instructions of the functions they call",
-        run: |module, f| inline(module, &f, &|_| true),
+        run: inlined,
     },
     Prepass {
         name: "split_views",
@@ -90,6 +91,20 @@ pub const PREPASSES: &[Prepass] = &[
         run: |_, f| policies_followed(f),
     },
 ];
+
+/// The function without calls. Callees have symbols, which may have extents here that their instructions do not fit:
+/// modules are verified without those.
+fn inlined(module: &Module, f: Function) -> Result<Function, Diagnostic> {
+    let made = inline(module, &f, &|_| true)?;
+    if f.callees().is_empty() || module.funcs.values().all(|callee| callee.symbols.is_empty()) {
+        return Ok(made);
+    }
+    let mut alone = made.clone();
+    // Its rule is for those who differentiate it.
+    alone.rule = None;
+    verify_function(&alone).map_err(|mut errors| errors.swap_remove(0))?;
+    Ok(made)
+}
 
 /// The tables of rules that [`prepare`] applies, in their order; [`simplify`] is after the second.
 pub const RULE_TABLES: &[&RuleTable] = &[

@@ -127,4 +127,9 @@ impl BufferData {
             self.dims.iter().map(|&n| u64::try_from(n).ok()).collect();
         Some(TensorType::of(self.dtype, &dims?))
     }
+
+    /// Its name and type, where it has one.
+    pub fn named_type(&self) -> Option<(String, TensorType)> {
+        Some((self.name.clone(), self.ty()?))
+    }
 }

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 /// What is computed again for a checkpoint region equals only what is so, too.
-type Key = (Op, AttrsId, SmallVec<[Value; 3]>, SmallVec<[TypeId; 1]>, bool);
+type InstKey = (Op, AttrsId, SmallVec<[Value; 3]>, SmallVec<[TypeId; 1]>, bool);
 
 /// Replaces every pure instruction by an equal earlier one. The
 /// instruction that stays has the lower of both phases and the checkpoint regions around both.
@@ -20,13 +20,13 @@ pub fn cse(f: &mut Function) {
 }
 
 struct Cse {
-    table: HashMap<Key, Inst>,
+    table: HashMap<InstKey, Inst>,
     replaced: SecondaryMap<Value, PackedOption<Value>>,
 }
 
 impl Cse {
     fn region(&mut self, f: &mut Function, region: Region) {
-        let mut added: Vec<Key> = Vec::new();
+        let mut added: Vec<InstKey> = Vec::new();
         for k in 0..f.region(region).insts.len() {
             let i = f.region(region).insts[k];
             for slot in 0..f.args(i).len() {

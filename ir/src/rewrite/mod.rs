@@ -5,6 +5,7 @@ mod algebra;
 mod copy;
 mod cse;
 mod dce;
+mod extents;
 mod inline;
 mod pattern;
 mod rule;
@@ -16,6 +17,7 @@ pub use algebra::{ALGEBRA, simplify};
 pub use copy::{Copier, Each};
 pub use cse::cse;
 pub use dce::dce;
+pub use extents::BoundExtents;
 pub use inline::{MAX_INLINED, inline, splice};
 pub use pattern::{Match, Pattern, Root};
 pub use rule::{

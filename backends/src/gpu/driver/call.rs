@@ -4,9 +4,10 @@ use super::executable::{DrawnRun, From, GpuExecutable, Held};
 use super::graph::Event;
 use super::memory::{DeviceArray, canonical};
 use super::play::changed;
-use crate::runtime::array::{Array, out_of_memory};
+use crate::runtime::array::Array;
+use crate::runtime::bytes::Bytes;
 use crate::runtime::trace::{TimedSpan, Trace};
-use adfuse_ir::{At, Diagnostic, Kind, TensorType};
+use adfuse_ir::{At, Diagnostic, Kind, TensorType, check_arguments};
 use cudarc::driver::sys::CUdeviceptr;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -56,12 +57,11 @@ impl GpuExecutable {
                     None => continue,
                 },
                 From::Host(from) => {
-                    let mut bytes = Vec::new();
-                    let size = output.bytes as usize;
-                    bytes.try_reserve_exact(size).map_err(|_| out_of_memory(output.bytes))?;
-                    bytes.extend_from_slice(held.pinned.part(from as usize, size));
-                    canonical(output.ty.dtype, &mut bytes);
-                    Array::from_bytes(output.ty.dtype, &output.dims, bytes.into())
+                    let (dtype, size) = (output.ty.dtype, output.bytes as usize);
+                    let from = held.pinned.part(from as usize, size);
+                    let mut bytes = Bytes::copied(dtype.bytes() as usize, from)?;
+                    canonical(dtype, &mut bytes);
+                    Array::from_bytes(dtype, &output.dims, bytes)
                 }
                 From::Same(first) => arrays[first].clone(),
             });
@@ -79,11 +79,8 @@ impl GpuExecutable {
     pub fn run_on(&self, args: &[&DeviceArray]) -> Result<Vec<DeviceArray>, Diagnostic> {
         self.resident(args)?;
         if let Some(name) = self.written.iter().flatten().next() {
-            let m = format!(
-                "the plan of @{} writes to the input %{name}, which is not given up",
-                self.name
-            );
-            return Err(self.usage(m));
+            let m = format!("the plan writes to the input %{name}, which is only lent");
+            return Err(self.usage(m).hint("a run that donates gives it up"));
         }
         let mut held = self.held();
         let results = self.room()?;
@@ -228,11 +225,7 @@ impl GpuExecutable {
     }
 
     fn fits(&self, found: &[TensorType]) -> Result<(), Diagnostic> {
-        if self.inputs != found {
-            let m = format!("@{} takes {:?}, found {found:?}", self.name, self.inputs);
-            return Err(self.usage(m));
-        }
-        Ok(())
+        check_arguments(&self.name, &self.inputs, found)
     }
 
     /// Checks arguments that stay on the device.
@@ -243,12 +236,17 @@ impl GpuExecutable {
             let m = format!("@{} runs on gpu:{own}, found {a:?}", self.name);
             return Err(self.usage(m));
         }
-        let host = |o: &crate::gpu::driver::executable::Output| matches!(o.from, From::Host(_));
-        if self.hosted.iter().any(Option::is_some) || self.outputs.iter().any(host) {
+        if self.is_hosted() {
             let m = format!("@{} has inputs or outputs in the caller's memory", self.name);
             return Err(self.usage(m));
         }
         Ok(())
+    }
+
+    /// Whether inputs or outputs are in the caller's memory.
+    pub(crate) fn is_hosted(&self) -> bool {
+        let host = |o: &crate::gpu::driver::executable::Output| matches!(o.from, From::Host(_));
+        self.hosted.iter().any(Option::is_some) || self.outputs.iter().any(host)
     }
 
     /// Checks that nobody else has the memory of what it writes to.

@@ -11,6 +11,7 @@ use crate::runtime::array::Array;
 use crate::runtime::backend::{self, Arrange, Backend, Capabilities};
 use crate::runtime::executable_cache::{ExecutableCache, key};
 use crate::runtime::report::{MemoryReport, StepReport};
+use crate::runtime::resident::Resident;
 use crate::runtime::trace::Trace;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::{Program, Verified};
@@ -61,6 +62,10 @@ impl Backend for GpuEngine {
 
     fn capabilities(&self) -> Capabilities {
         CAPABILITIES
+    }
+
+    fn place(&self, array: &Array) -> Result<Resident, Diagnostic> {
+        Ok(Resident::on_device(DeviceArray::upload(&self.device, array)?))
     }
 
     fn prepare<'a>(
@@ -115,6 +120,24 @@ impl backend::Executable for GpuExecutable {
     fn run(&self, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
         // Copies on the device are the engine's own: what a plan writes to is none of the caller's.
         self.run(args)
+    }
+
+    fn place(&self, array: &Array) -> Result<Resident, Diagnostic> {
+        Ok(Resident::on_device(DeviceArray::upload(self.device(), array)?))
+    }
+
+    fn run_resident(&self, args: Vec<Resident>) -> Result<Vec<Resident>, Diagnostic> {
+        if self.is_hosted() {
+            // What is in the caller's memory goes through arrays.
+            let args = args.iter().map(Resident::fetch).collect::<Result<Vec<_>, _>>()?;
+            return self.run(&args)?.iter().map(|result| self.place(result)).collect();
+        }
+        let place = |arg: Resident| match arg.into_device::<DeviceArray>() {
+            Ok(array) => Ok(array),
+            Err(other) => DeviceArray::upload(self.device(), &other.into_array()?),
+        };
+        let args = args.into_iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        Ok(self.run_on_donating(args)?.into_iter().map(Resident::on_device).collect())
     }
 
     fn trace(&self, args: &[Array]) -> Result<Trace, Diagnostic> {

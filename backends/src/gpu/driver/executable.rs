@@ -31,7 +31,7 @@ pub struct GpuExecutable {
     pub(crate) steps: Vec<Work>,
     pub(crate) made: Vec<StepReport>,
     pub(crate) places: Places,
-    pub(crate) inputs: Vec<TensorType>,
+    pub(crate) inputs: Vec<(String, TensorType)>,
     pub(crate) outputs: Vec<Output>,
     /// For each input in the host's memory, where it is there.
     pub(crate) hosted: Vec<Option<u64>>,
@@ -207,7 +207,7 @@ impl GpuPrepared {
         let readback = Pinned::new(device, if is_driven { READBACK } else { 0 }).map_err(whole)?;
         Ok(GpuExecutable {
             name: program.name.clone(),
-            inputs: program.inputs().filter_map(|b| program.buffers[b].ty()).collect(),
+            inputs: program.inputs().filter_map(|b| program.buffers[b].named_type()).collect(),
             outputs: outputs(program, &places),
             hosted: program.inputs().map(|b| places.host_at(b)).collect(),
             written: places.written(program),

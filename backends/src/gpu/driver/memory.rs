@@ -6,9 +6,13 @@ use super::cuda::answered;
 use super::device::{Facts, GpuDevice};
 use super::graph::copy;
 use crate::runtime::array::{Array, out_of_memory};
+use crate::runtime::bytes::Bytes;
+use crate::runtime::element::canonical_nans;
+use crate::runtime::resident::DeviceTensor;
 use crate::runtime::truth;
-use adfuse_ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
+use adfuse_ir::{At, DType, Diagnostic, Kind, TensorType};
 use cudarc::driver::sys::{self, CUdeviceptr};
+use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 
@@ -218,13 +222,10 @@ impl DeviceArray {
     /// # Errors
     /// What went wrong in that work; [`Kind::Limit`] when there is no memory for it.
     pub fn download(&self) -> Result<Array, Diagnostic> {
-        let size = self.block.bytes() as usize;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(size).map_err(|_| out_of_memory(self.block.bytes()))?;
-        bytes.resize(size, 0);
+        let mut bytes = Bytes::zeroed(self.dtype.bytes() as usize, self.block.bytes())?;
         self.block.download(&mut bytes)?;
         canonical(self.dtype, &mut bytes);
-        Ok(Array::from_bytes(self.dtype, &self.dims, bytes.into()))
+        Ok(Array::from_bytes(self.dtype, &self.dims, bytes))
     }
 
     /// The type.
@@ -243,25 +244,30 @@ impl DeviceArray {
     }
 }
 
+impl DeviceTensor for DeviceArray {
+    fn ty(&self) -> TensorType {
+        self.ty()
+    }
+
+    fn share(&self) -> Box<dyn DeviceTensor> {
+        Box::new(self.shared(&self.dims))
+    }
+
+    fn download(&self) -> Result<Array, Diagnostic> {
+        self.download()
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
 /// Has elements be what arrays hold: all NaNs the same, which on a device are whatever the chip makes, and truth
 /// values 0 or 1, which an array that was written over need not have.
 pub(crate) fn canonical(dtype: DType, bytes: &mut [u8]) {
-    if dtype == DType::Bool {
-        return truth::canonical(bytes);
-    }
-    if !dtype.is_float() {
-        return;
-    }
-    let width = dtype.bytes() as usize;
-    let one = Literal::from_f64(dtype, f64::NAN).bits().to_le_bytes();
-    // Exponents of all ones, and something after them.
-    let (infinity, sign) = (Literal::from_f64(dtype, f64::INFINITY).bits(), dtype.bits() - 1);
-    for element in bytes.chunks_exact_mut(width) {
-        let mut word = [0; 8];
-        word[..width].copy_from_slice(element);
-        if u64::from_le_bytes(word) & !(1 << sign) > infinity {
-            element.copy_from_slice(&one[..width]);
-        }
+    match dtype {
+        DType::Bool => truth::canonical(bytes),
+        _ => canonical_nans(dtype, bytes),
     }
 }
 
@@ -274,6 +280,7 @@ impl fmt::Debug for DeviceArray {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use adfuse_ir::Literal;
 
     #[test]
     fn elements_are_what_arrays_have() {

@@ -21,7 +21,7 @@ use adfuse_ir::kernel::{
     Buffer, Kernel, Param, Program, Role, Space, Stage, Step, Storage, Verified,
 };
 use adfuse_ir::scalar::ScalarProgram;
-use adfuse_ir::{At, Diagnostic, Kind, Literal, TensorType};
+use adfuse_ir::{Diagnostic, Literal, TensorType, check_arguments};
 use cranelift_entity::SecondaryMap;
 use read::ParamReader;
 use state::{KernelState, ProgramRun, RunEnvironment, coordinates, internal, joined, volume};
@@ -83,14 +83,10 @@ pub(crate) fn run_observed(
     env: &mut RunEnvironment<'_>,
     done: &mut dyn FnMut(usize),
 ) -> Result<(Vec<Array>, u64), Diagnostic> {
-    let types = program.inputs().filter_map(|b| program.buffers[b].ty());
-    let wanted: Vec<TensorType> = types.collect();
+    let wanted: Vec<(String, TensorType)> =
+        program.inputs().filter_map(|b| program.buffers[b].named_type()).collect();
     let found: Vec<TensorType> = args.iter().map(Array::ty).collect();
-    if wanted != found {
-        let m = format!("@{} takes {wanted:?}, found {found:?}", program.name);
-        let at = At { func: Some(program.name.clone()), ..At::default() };
-        return Err(Diagnostic::new(at, Kind::Usage, m));
-    }
+    check_arguments(&program.name, &wanted, &found)?;
     let inputs: Result<Vec<Vec<u64>>, Diagnostic> =
         args.iter().map(|a| Ok(EvalTensor::from_array(a)?.bits)).collect();
     let (results, peak) = evaluate(program, inputs?, env, done)?;

@@ -1,0 +1,174 @@
+//! Devices: an engine with the options of its plans, by one type for all engines.
+//!
+//! ```
+//! use adfuse::prelude::*;
+//!
+//! let device = Device::cpu().threads(2).mem_budget(1 << 20);
+//! let f = trace("f", |t| t.input("x", f32s([3])).square())?;
+//! let f = device.compile(&f)?;
+//! assert_eq!(f.executable.run(&[Array::from_f32s(&[3], &[1.0, 2.0, 3.0])?])?[0].to_f64s(), [1.0, 4.0, 9.0]);
+//! # Ok::<(), adfuse::ir::Diagnostic>(())
+//! ```
+
+use crate::backends::backend::Executable;
+use crate::backends::{AnyBackend, RunLimits};
+use crate::engine::registry::{NamedEngine, Request, names, usual};
+use crate::engine::{Compiled, Session, Settings};
+use crate::fusion::{Effort, Fp, PlanOptions};
+use crate::ir::{At, Diagnostic, Kind, Module};
+use crate::trace::Traced;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Where programs run, and how they are planned. Clones share threads, compiled programs and the memory of the device.
+#[derive(Clone, Debug)]
+pub struct Device {
+    engine: NamedEngine,
+    request: Request,
+    mem_budget: Option<u64>,
+    /// What has been opened for these options.
+    opened: Arc<Mutex<Option<Arc<AnyBackend>>>>,
+}
+
+impl Device {
+    /// The processor, with all of its threads.
+    pub fn cpu() -> Device {
+        Device::of(usual())
+    }
+
+    /// The GPU of a number, counted from 0.
+    ///
+    /// # Errors
+    /// [`Kind::NoDevice`] where there is no driver, or no such GPU.
+    #[cfg(feature = "gpu")]
+    pub fn gpu(number: u32) -> Result<Device, Diagnostic> {
+        Device::named(&format!("{}:{number}", crate::engine::Gpu::NAME))
+    }
+
+    /// A device by the name of its engine, as the command line takes it: `cpu`, `gpu`, `gpu:1`, `evaluator`.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] where no engine that plans has the name; [`Kind::NoDevice`] where it is not on this host.
+    pub fn named(name: &str) -> Result<Device, Diagnostic> {
+        let planned = || names(|row| row.open.is_some());
+        let wrong = || {
+            let m = format!("no device is called {name:?}: devices are {}", planned());
+            Diagnostic::new(At::default(), Kind::Usage, m)
+        };
+        let engine: NamedEngine = name.parse().map_err(|_| wrong())?;
+        if engine.is_unplanned() {
+            return Err(wrong());
+        }
+        let device = Device::of(engine);
+        device.backend()?;
+        Ok(device)
+    }
+
+    fn of(engine: NamedEngine) -> Device {
+        let plan =
+            PlanOptions { device: engine.device(), effort: Effort::Default, fp: Fp::default() };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut request = Request { number: engine.number, ..Request::new(plan) };
+        request.threads = threads;
+        Device { engine, request, mem_budget: None, opened: Arc::default() }
+    }
+
+    /// With this many threads of the host, at least one. They change no bit.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Device {
+        self.with(|request| request.threads = threads.max(1))
+    }
+
+    /// In a floating-point mode; strict by default.
+    #[must_use]
+    pub fn fp(self, fp: Fp) -> Device {
+        self.with(|request| request.plan.fp = fp)
+    }
+
+    /// With more or less effort of the planner.
+    #[must_use]
+    pub fn effort(self, effort: Effort) -> Device {
+        self.with(|request| request.plan.effort = effort)
+    }
+
+    /// With limits of runs.
+    #[must_use]
+    pub fn limits(self, limits: RunLimits) -> Device {
+        self.with(|request| request.limits = limits)
+    }
+
+    /// The most bytes that inputs, outputs, constants and everything between may take together in a run. It is kept, or nothing is made.
+    #[must_use]
+    pub fn mem_budget(mut self, bytes: u64) -> Device {
+        self.mem_budget = Some(bytes);
+        self
+    }
+
+    /// The name of the engine.
+    pub fn name(&self) -> &'static str {
+        self.engine.row.name
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Request)) -> Device {
+        change(&mut self.request);
+        self.opened = Arc::default();
+        self
+    }
+
+    /// Whether it is a clone of another: programs for one are programs for the other.
+    pub fn is(&self, other: &Device) -> bool {
+        Arc::ptr_eq(&self.opened, &other.opened) && self.mem_budget == other.mem_budget
+    }
+
+    fn backend(&self) -> Result<Arc<AnyBackend>, Diagnostic> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(backend) = &*opened {
+            return Ok(Arc::clone(backend));
+        }
+        let open = self.engine.row.open.ok_or_else(|| {
+            let m = format!("the engine {} makes no plans", self.engine.row.name);
+            Diagnostic::new(At::default(), Kind::Usage, m)
+        })?;
+        Ok(Arc::clone(opened.insert(open(&self.request)?)))
+    }
+
+    /// A session with these options that may put results into the memory of these parameters, by position.
+    ///
+    /// # Errors
+    /// [`Kind::NoDevice`] where the engine is not on this host.
+    pub fn session(&self, donated: &[usize]) -> Result<Session, Diagnostic> {
+        let settings = Settings {
+            mem_budget: self.mem_budget,
+            donated: donated.to_vec(),
+            functions: self.request.functions.clone(),
+            limits: self.request.limits,
+            ..Settings::new(self.request.plan.clone())
+        };
+        Ok(Session { settings, backend: self.backend()? })
+    }
+
+    /// Plans and compiles a traced function.
+    ///
+    /// # Errors
+    /// As [`Session::compile`].
+    pub fn compile(&self, f: &Traced) -> Result<Compiled<dyn Executable>, Diagnostic> {
+        self.compile_donating(f, &[])
+    }
+
+    /// As [`Device::compile`], with parameters by position whose memory callers donate.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compile_donating(
+        &self,
+        f: &Traced,
+        donated: &[usize],
+    ) -> Result<Compiled<dyn Executable>, Diagnostic> {
+        self.session(donated)?.compile(&Module::from(f.clone()), f.function())
+    }
+}
+
+impl Default for Device {
+    fn default() -> Device {
+        Device::cpu()
+    }
+}

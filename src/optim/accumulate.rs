@@ -1,0 +1,55 @@
+//! Gradient accumulation: several steps make one update.
+
+use super::{Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated};
+use crate::trace::Tensor;
+
+/// An optimizer that updates every few steps, by the mean of their gradients.
+#[derive(Clone, Debug)]
+pub struct Accumulate<O> {
+    optimizer: O,
+    every: u32,
+}
+
+impl<O> Accumulate<O> {
+    /// An update every `every` steps, at least one.
+    pub fn new(optimizer: O, every: u32) -> Accumulate<O> {
+        Accumulate { optimizer, every: every.max(1) }
+    }
+}
+
+impl<O: Optimizer> Optimizer for Accumulate<O> {
+    fn state(&self, params: &[TrainedParam]) -> Vec<OptimizerState> {
+        let mut state: Vec<OptimizerState> =
+            params.iter().map(|p| OptimizerState::zeros("sum", p)).collect();
+        state.extend(self.optimizer.state(params));
+        state
+    }
+
+    fn update(
+        &self,
+        at: &UpdateContext<'_>,
+        values: &[Tensor],
+        gradients: &[Tensor],
+        state: &[Tensor],
+    ) -> Updated {
+        let (sums, kept) = state.split_at(at.params.len());
+        let sums: Vec<Tensor> =
+            sums.iter().zip(gradients).map(|(s, g)| s + g.convert(s.ty().dtype)).collect();
+        let every = f64::from(self.every);
+        let number = (&at.step / every).floor();
+        let due = (&number * every).eq(&at.step);
+        let t = at.step.tracer();
+        let update = || {
+            let mean = |(s, g): (&Tensor, &Tensor)| (s / every).convert(g.ty().dtype);
+            let means: Vec<Tensor> = sums.iter().zip(gradients).map(mean).collect();
+            let context = UpdateContext { step: number.clone(), params: at.params };
+            let updated = self.optimizer.update(&context, values, &means, kept);
+            let empty: Vec<Tensor> = sums.iter().map(|s| t.full(s.ty(), 0.0)).collect();
+            (updated.params, empty, updated.state)
+        };
+        let wait = || (values.to_vec(), sums.clone(), kept.to_vec());
+        let (params, mut state, kept) = t.cond(&due, update, wait);
+        state.extend(kept);
+        Updated { params, state }
+    }
+}

@@ -1,0 +1,56 @@
+//! Lion.
+
+use super::{LearningRate, Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, each, like};
+use crate::trace::Tensor;
+
+/// Lion (Chen et al. 2023): `p <- p - rate * (sign(b1 m + (1 - b1) g) + decay * p)`, `m <- b2 m + (1 - b2) g`.
+#[derive(Clone, Debug)]
+pub struct Lion {
+    rate: LearningRate,
+    betas: [f64; 2],
+    decay: f64,
+}
+
+impl Lion {
+    /// With betas .9 and .99.
+    pub fn new(rate: impl Into<LearningRate>) -> Lion {
+        Lion { rate: rate.into(), betas: [0.9, 0.99], decay: 0.0 }
+    }
+
+    /// With other betas.
+    #[must_use]
+    pub fn betas(self, first: f64, second: f64) -> Lion {
+        Lion { betas: [first, second], ..self }
+    }
+
+    /// With decoupled decay of weights, for parameters with two axes or more.
+    #[must_use]
+    pub fn weight_decay(self, decay: f64) -> Lion {
+        Lion { decay, ..self }
+    }
+}
+
+impl Optimizer for Lion {
+    fn state(&self, params: &[TrainedParam]) -> Vec<OptimizerState> {
+        params.iter().map(|p| OptimizerState::zeros("m", p)).collect()
+    }
+
+    fn update(
+        &self,
+        at: &UpdateContext<'_>,
+        values: &[Tensor],
+        gradients: &[Tensor],
+        state: &[Tensor],
+    ) -> Updated {
+        let rate = self.rate.at(&at.step);
+        let [first, second] = self.betas;
+        each(at, (values, gradients, state), 1, |param, p, g, state| {
+            let mut by = (&state[0] * first + g * (1.0 - first)).sign();
+            if self.decay != 0.0 && param.ty.rank() >= 2 {
+                by = by + p * self.decay;
+            }
+            let m = &state[0] * second + g * (1.0 - second);
+            (p - by * like(&rate, p), vec![m])
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! Optimizers: rules that make parameters of gradients, as part of the compiled step.
+//!
+//! An optimizer is traced like the loss, so its arithmetic is fused with the backward pass and its state stays where the parameters are.
+//!
+//! ```
+//! use adfuse::optim::{Adam, LearningRate, Optimizer};
+//!
+//! let rate = LearningRate::warmup(100, 1e-3).cosine(10_000, 1e-5);
+//! let optimizer = Adam::new(rate).weight_decay(0.01).clip_global_norm(1.0);
+//! # let _: &dyn Optimizer = &optimizer;
+//! ```
+
+mod accumulate;
+mod adam;
+mod clip;
+mod lion;
+mod muon;
+mod rate;
+mod sgd;
+
+pub use accumulate::Accumulate;
+pub use adam::Adam;
+pub use clip::{ClipGlobalNorm, ClipValue};
+pub use lion::Lion;
+pub use muon::Muon;
+pub use rate::LearningRate;
+pub use sgd::Sgd;
+
+use crate::ir::{DType, TensorType};
+use crate::trace::Tensor;
+
+/// A parameter that is trained.
+#[derive(Clone, Debug)]
+pub struct TrainedParam {
+    /// The path in the model.
+    pub path: String,
+    /// The type.
+    pub ty: TensorType,
+}
+
+/// A tensor that an optimizer keeps from step to step.
+#[derive(Clone, Debug)]
+pub struct OptimizerState {
+    /// Its name; those of one parameter begin with what they are, such as `m.layers.0.weight`.
+    pub name: String,
+    /// The type.
+    pub ty: TensorType,
+    /// The number that it is filled with at first.
+    pub fill: f64,
+}
+
+impl OptimizerState {
+    /// A tensor of a parameter's shape that begins with zeros. Parameters of two bytes keep theirs in `f32`.
+    pub fn zeros(name: &str, of: &TrainedParam) -> OptimizerState {
+        let ty = of.ty.with_dtype(wide(of.ty.dtype));
+        OptimizerState { name: format!("{name}.{}", of.path), ty, fill: 0.0 }
+    }
+}
+
+/// The element type in which a parameter's arithmetic is done: at least `f32`.
+pub(crate) fn wide(dtype: DType) -> DType {
+    if dtype.bytes() < 4 { DType::F32 } else { dtype }
+}
+
+/// A step as an optimizer sees it.
+#[derive(Debug)]
+pub struct UpdateContext<'a> {
+    /// The number of this step, from 1 on: a scalar `f32`.
+    pub step: Tensor,
+    /// The parameters.
+    pub params: &'a [TrainedParam],
+}
+
+/// What a step makes of parameters and of the optimizer's state, in their order.
+#[derive(Debug)]
+pub struct Updated {
+    /// The parameters.
+    pub params: Vec<Tensor>,
+    /// The state.
+    pub state: Vec<Tensor>,
+}
+
+/// A rule that makes parameters of gradients. It is asked in a trace: what it gives is part of the compiled step.
+pub trait Optimizer: Send + Sync {
+    /// What it keeps from step to step.
+    fn state(&self, params: &[TrainedParam]) -> Vec<OptimizerState>;
+
+    /// The next parameters and the next state. `values`, `gradients` and `state` are in the order of [`UpdateContext::params`] and of
+    /// [`Optimizer::state`].
+    fn update(
+        &self,
+        at: &UpdateContext<'_>,
+        values: &[Tensor],
+        gradients: &[Tensor],
+        state: &[Tensor],
+    ) -> Updated;
+
+    /// The same on gradients whose norm over all parameters is at most `most`: they are scaled together.
+    fn clip_global_norm(self, most: f64) -> ClipGlobalNorm<Self>
+    where
+        Self: Sized,
+    {
+        ClipGlobalNorm::new(self, most)
+    }
+
+    /// The same on gradients whose elements are cut to `±most`.
+    fn clip_value(self, most: f64) -> ClipValue<Self>
+    where
+        Self: Sized,
+    {
+        ClipValue::new(self, most)
+    }
+
+    /// Updates every `every` steps, by the mean of their gradients. The steps between leave the parameters as they are.
+    fn accumulate(self, every: u32) -> Accumulate<Self>
+    where
+        Self: Sized,
+    {
+        Accumulate::new(self, every)
+    }
+}
+
+/// Updates each parameter by itself: `rule` is given the parameter, its value and gradient in the type in which it computes, and its
+/// `count` tensors of state; it gives the next value and state.
+pub(crate) fn each(
+    at: &UpdateContext<'_>,
+    (values, gradients, state): (&[Tensor], &[Tensor], &[Tensor]),
+    count: usize,
+    mut rule: impl FnMut(&TrainedParam, &Tensor, &Tensor, &[Tensor]) -> (Tensor, Vec<Tensor>),
+) -> Updated {
+    let mut updated = Updated { params: Vec::new(), state: Vec::new() };
+    let all = at.params.iter().zip(values).zip(gradients).enumerate();
+    for (k, ((param, value), gradient)) in all {
+        let own = state.get(k * count..(k + 1) * count).unwrap_or_default();
+        let computed = wide(param.ty.dtype);
+        let as_computed = |t: &Tensor| match t.ty().dtype == computed {
+            true => t.clone(),
+            false => t.convert(computed),
+        };
+        let (next, kept) = rule(param, &as_computed(value), &as_computed(gradient), own);
+        updated.params.push(match computed == param.ty.dtype {
+            true => next,
+            false => next.convert(param.ty.dtype),
+        });
+        updated.state.extend(kept);
+    }
+    updated
+}
+
+/// A scalar as a tensor like another.
+pub(crate) fn like(scalar: &Tensor, other: &Tensor) -> Tensor {
+    let dtype = other.ty().dtype;
+    let scalar = if scalar.ty().dtype == dtype { scalar.clone() } else { scalar.convert(dtype) };
+    scalar.broadcast_like(other)
+}

@@ -1,0 +1,200 @@
+//! The definition of a training step: a model, a loss and an optimizer, which become one program for the types of a batch.
+
+use super::objective::{AuxArrays, Objective};
+use crate::autodiff::value_and_grad_has_aux;
+use crate::backends::Array;
+use crate::backends::backend::Executable;
+use crate::device::Device;
+use crate::ir::{DType, Diagnostic, Module, TensorType};
+use crate::nn::{Param, ParamRole};
+use crate::optim::{Optimizer, OptimizerState, TrainedParam, UpdateContext};
+use crate::trace::{Tensor, Traced, Tracer, trace};
+use crate::tree::{self, Params};
+use std::sync::Arc;
+
+/// The closure of a loss.
+pub(super) type Loss<M, B, R> = dyn Fn(&<M as Params<Param>>::With<Tensor>, B) -> R + Send + Sync;
+
+/// A model, a loss and an optimizer.
+pub(super) struct StepDefinition<M: Params<Param>, B, R> {
+    pub(super) model: M,
+    /// The parameters by their paths, in the model's order.
+    pub(super) params: Vec<(String, Param)>,
+    pub(super) optimizer: Box<dyn Optimizer>,
+    /// What the optimizer keeps.
+    pub(super) kept: Vec<OptimizerState>,
+    pub(super) loss: Box<Loss<M, B, R>>,
+}
+
+/// Where a result of the program goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ResultTarget {
+    /// The parameter of a number.
+    Param(usize),
+    /// The next tensor of the optimizer.
+    Kept,
+    /// The number of steps.
+    Steps,
+}
+
+/// The program of a step for batches of some types.
+pub(super) struct StepProgram<R: Objective> {
+    /// The types of a batch.
+    pub(super) batch: Vec<TensorType>,
+    pub(super) executable: Arc<dyn Executable>,
+    /// The other values, with arrays in place of those to come.
+    pub(super) aux: AuxArrays<R>,
+    /// The number of those.
+    pub(super) aux_count: usize,
+    /// Where results go, from the loss and the other values on.
+    pub(super) targets: Vec<ResultTarget>,
+}
+
+impl<R: Objective> StepProgram<R> {
+    /// Whether a parameter is as before after a step.
+    pub(super) fn keeps(&self, param: usize) -> bool {
+        !self.targets.contains(&ResultTarget::Param(param))
+    }
+}
+
+/// A traced loss with what it took to trace it.
+struct TracedLoss<R: Objective> {
+    f: Traced,
+    aux: AuxArrays<R>,
+    aux_count: usize,
+    /// The running parameters that it updates; their next values are its last results.
+    updated: Vec<usize>,
+}
+
+impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> {
+    pub(super) fn new(
+        model: M,
+        optimizer: Box<dyn Optimizer>,
+        loss: Box<Loss<M, B, R>>,
+    ) -> StepDefinition<M, B, R> {
+        let params = tree::named_leaves(&model);
+        let trained = trained(&params);
+        let kept = optimizer.state(&trained);
+        StepDefinition { model, params, optimizer, kept, loss }
+    }
+
+    /// Inputs for the parameters.
+    fn inputs(&self, t: &Tracer) -> Vec<Tensor> {
+        self.params.iter().map(|(path, p)| t.input(&input_name("net", path), p.ty.clone())).collect()
+    }
+
+    /// The model with these tensors.
+    fn with(&self, tensors: &[Tensor]) -> M::With<Tensor> {
+        let mut tensors = tensors.iter();
+        tree::map(&self.model, |_, _| {
+            tensors.next().cloned().unwrap_or_else(|| unreachable!("a tensor for each parameter"))
+        })
+    }
+
+    /// `(params.., seed, batch..) -> (loss, aux.., updates..)`.
+    fn loss(&self, batch: &B::With<Array>) -> Result<TracedLoss<R>, Diagnostic> {
+        let mut found = None;
+        let f = trace("loss", |t| {
+            let params = self.inputs(t);
+            t.train(&t.input("seed", TensorType::scalar(DType::I64)));
+            let batch = batch_inputs::<B>(t, batch);
+            let (loss, aux) = (self.loss)(&self.with(&params), batch).parts();
+            let mut results = vec![loss];
+            results.extend(tree::leaves(&aux));
+            let mut updated = Vec::new();
+            for (k, p) in params.iter().enumerate() {
+                if let Some(next) = t.updated(p) {
+                    updated.push(k);
+                    results.push(next.stop_gradient());
+                }
+            }
+            let aux_count = tree::count(&aux);
+            found = Some((tree::map(&aux, |_, t| placeholder(t)), aux_count, updated));
+            results
+        })?;
+        let (aux, aux_count, updated) =
+            found.unwrap_or_else(|| unreachable!("the closure has been run"));
+        Ok(TracedLoss { f, aux, aux_count, updated })
+    }
+
+    /// The program for batches of the types of this one.
+    ///
+    /// # Errors
+    /// Those of the trace, of differentiation and of the device.
+    pub(super) fn program(
+        &self,
+        device: &Device,
+        batch: &B::With<Array>,
+    ) -> Result<StepProgram<R>, Diagnostic> {
+        let loss = self.loss(batch)?;
+        let is = |role| move |(k, (_, p)): (usize, &(String, Param))| (p.role == role).then_some(k);
+        let all = || self.params.iter().enumerate();
+        let wrt: Vec<usize> = all().filter_map(is(ParamRole::Trained)).collect();
+        let gradient = value_and_grad_has_aux(&Module::from(loss.f.clone()), &loss.f, &wrt)?;
+        let results = 1 + loss.aux_count;
+        let mut targets = Vec::new();
+        let step = trace("step", |t| {
+            let params = self.inputs(t);
+            let kept: Vec<Tensor> =
+                self.kept.iter().map(|k| t.input(&input_name("optimizer", &k.name), k.ty.clone())).collect();
+            let steps = t.input("steps", TensorType::scalar(DType::I64));
+            let seed = t.input("seed", TensorType::scalar(DType::I64));
+            let batch = tree::leaves(&batch_inputs::<B>(t, batch));
+            let drawn = &seed + &steps;
+            let args: Vec<&Tensor> = params.iter().chain([&drawn]).chain(&batch).collect();
+            let mut out = t.call(&gradient, &args);
+            let gradients = out.split_off(results + loss.updated.len());
+            let updates = out.split_off(results);
+            let next = &steps + 1.0;
+            let trained = trained(&self.params);
+            let at = UpdateContext { step: next.convert(DType::F32), params: &trained };
+            let values: Vec<Tensor> = wrt.iter().map(|&k| params[k].clone()).collect();
+            let updated = self.optimizer.update(&at, &values, &gradients, &kept);
+            out.extend(updated.params);
+            targets.extend(wrt.iter().map(|&k| ResultTarget::Param(k)));
+            out.extend(updates);
+            targets.extend(loss.updated.iter().map(|&k| ResultTarget::Param(k)));
+            out.extend(updated.state);
+            targets.extend(self.kept.iter().map(|_| ResultTarget::Kept));
+            out.push(next);
+            targets.push(ResultTarget::Steps);
+            out
+        })?;
+        // What the step replaces: parameters, the optimizer's tensors, the number of steps.
+        let (first, kept) = (self.params.len(), self.kept.len());
+        let replaced = targets.iter().filter_map(|target| match *target {
+            ResultTarget::Param(k) => Some(k),
+            ResultTarget::Kept | ResultTarget::Steps => None,
+        });
+        let donated: Vec<usize> = replaced.chain(first..=first + kept).collect();
+        let executable = device.compile_donating(&step, &donated)?.executable;
+        let batch = batch_types::<B>(batch);
+        Ok(StepProgram { batch, executable, aux: loss.aux, aux_count: loss.aux_count, targets })
+    }
+}
+
+/// The parameters that optimizers change.
+fn trained(params: &[(String, Param)]) -> Vec<TrainedParam> {
+    let trained = params.iter().filter(|(_, p)| p.role == ParamRole::Trained);
+    trained.map(|(path, p)| TrainedParam { path: path.clone(), ty: p.ty.clone() }).collect()
+}
+
+/// The types of a batch's arrays, in their order.
+pub(super) fn batch_types<B: Params<Tensor>>(batch: &B::With<Array>) -> Vec<TensorType> {
+    tree::leaves(batch).iter().map(Array::ty).collect()
+}
+
+/// Inputs of the types of a batch's arrays.
+pub(super) fn batch_inputs<B: Params<Tensor>>(t: &Tracer, batch: &B::With<Array>) -> B {
+    tree::map(batch, |path, a| t.input(&input_name("batch", path.as_str()), a.ty()))
+}
+
+/// The name of an input for a leaf of a tree.
+pub(super) fn input_name(tree: &str, path: &str) -> String {
+    if path.is_empty() { tree.into() } else { format!("{tree}.{path}") }
+}
+
+/// An array in the place of one to come.
+pub(super) fn placeholder(t: &Tensor) -> Array {
+    Array::scalar(crate::ir::Literal::from_f64(t.ty().dtype, 0.0))
+}

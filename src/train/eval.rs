@@ -1,0 +1,115 @@
+//! Evaluation: a function of a model and a batch, with layers as they are outside of training.
+
+use super::definition::{batch_inputs, input_name, placeholder};
+use super::objective::Objective;
+use super::state::TrainState;
+use crate::backends::backend::Executable;
+use crate::backends::{Array, Resident};
+use crate::device::Device;
+use crate::ir::{Diagnostic, TensorType};
+use crate::nn::Param;
+use crate::trace::{Tensor, Tracer, trace};
+use crate::tree::{self, Params};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The closure of an evaluation.
+type Evaluation<N, B, R> = dyn Fn(&N, B) -> R + Send + Sync;
+
+/// A function of a model and a batch that is compiled when the first batch of its types arrives. `N` is the model in a trace, `B` a batch in a
+/// trace, `R` what the closure returns.
+pub struct EvalStep<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> {
+    function: Box<Evaluation<N, B, R>>,
+    programs: Mutex<Vec<Arc<EvalProgram<R>>>>,
+}
+
+struct EvalProgram<R: Params<Tensor>> {
+    types: Vec<TensorType>,
+    device: Device,
+    executable: Arc<dyn Executable>,
+    results: R::With<Array>,
+}
+
+/// An evaluation step: dropout keeps everything, and norms of batches use their running statistics.
+pub fn eval_step<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>>(
+    function: impl Fn(&N, B) -> R + Send + Sync + 'static,
+) -> EvalStep<N, B, R> {
+    EvalStep { function: Box::new(function), programs: Mutex::default() }
+}
+
+impl<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> EvalStep<N, B, R> {
+    /// What the closure gives for a model and a batch.
+    ///
+    /// # Errors
+    /// Those of the closure's trace, with the place in the source; [`Kind::Limit`] when memory or the budget is not enough.
+    pub fn run(
+        &self,
+        device: &Device,
+        model: &N::With<Array>,
+        batch: &B::With<Array>,
+    ) -> Result<R::With<Array>, Diagnostic> {
+        let tensors = tree::leaves(model).into_iter().map(Resident::from).collect();
+        let net = |t: &Tracer| {
+            tree::map(model, |path, a: &Array| t.input(&input_name("net", path.as_str()), a.ty()))
+        };
+        self.run_on(device, &net, tensors, batch)
+    }
+
+    /// As [`EvalStep::run`], with the model's tensors where the device keeps them; `net` makes the inputs for them.
+    fn run_on(
+        &self,
+        device: &Device,
+        net: &dyn Fn(&Tracer) -> N,
+        mut tensors: Vec<Resident>,
+        batch: &B::With<Array>,
+    ) -> Result<R::With<Array>, Diagnostic> {
+        let arrays = tree::leaves(batch);
+        let types = tensors.iter().map(Resident::ty).chain(arrays.iter().map(Array::ty)).collect();
+        let program = self.program(device, types, (net, batch))?;
+        tensors.extend(arrays.into_iter().map(Resident::from));
+        let results = program.executable.run_resident(tensors)?;
+        let results = results.into_iter().map(Resident::into_array).collect::<Result<Vec<_>, _>>()?;
+        Ok(tree::rebuild(&program.results, results))
+    }
+
+    fn program(
+        &self,
+        device: &Device,
+        types: Vec<TensorType>,
+        (net, batch): (&dyn Fn(&Tracer) -> N, &B::With<Array>),
+    ) -> Result<Arc<EvalProgram<R>>, Diagnostic> {
+        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = programs.iter().find(|p| p.types == types && p.device.is(device)) {
+            return Ok(Arc::clone(known));
+        }
+        let mut results = None;
+        let f = trace("evaluation", |t| {
+            let out = (self.function)(&net(t), batch_inputs::<B>(t, batch));
+            results = Some(tree::map(&out, |_, t| placeholder(t)));
+            tree::leaves(&out)
+        })?;
+        let executable = device.compile(&f)?.executable;
+        let results = results.unwrap_or_else(|| unreachable!("the closure has been run"));
+        let program = Arc::new(EvalProgram { types, device: device.clone(), executable, results });
+        programs.push(Arc::clone(&program));
+        Ok(program)
+    }
+}
+
+impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
+    /// What an evaluation step gives for the present parameters, which stay where they are.
+    ///
+    /// # Errors
+    /// As [`EvalStep::run`].
+    pub fn eval<C: Params<Tensor>, E: Params<Tensor>>(
+        &self,
+        step: &EvalStep<M::With<Tensor>, C, E>,
+        batch: &C::With<Array>,
+    ) -> Result<E::With<Array>, Diagnostic> {
+        let net = |t: &Tracer| {
+            tree::map(self.model(), |path, p| {
+                t.input(&input_name("net", path.as_str()), p.ty.clone())
+            })
+        };
+        step.run_on(self.device(), &net, self.resident_params()?.to_vec(), batch)
+    }
+}

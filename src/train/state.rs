@@ -1,0 +1,212 @@
+//! Training steps, and the state that they go through: parameters, the optimizer's tensors and the number of steps, which stay on the device.
+
+use super::definition::{ResultTarget, StepDefinition, StepProgram};
+use super::objective::Objective;
+use crate::backends::{Array, Resident};
+use crate::device::Device;
+use crate::ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
+use crate::nn::{self, Param};
+use crate::optim::{Optimizer, OptimizerState};
+use crate::trace::Tensor;
+use crate::tree::{self, Params};
+use std::sync::Arc;
+
+/// A training step: forward, backward and update as one program, which is made when the first batch of its types arrives.
+///
+/// `M` is the model, `B` what a batch is in a trace, `R` what the closure returns.
+pub struct TrainStep<M: Params<Param>, B, R> {
+    definition: Arc<StepDefinition<M, B, R>>,
+}
+
+/// A training step of a model: the closure is given the model and a batch, and returns the loss, or the loss and other values
+/// ([`Objective`]).
+pub fn train_step<M, B, R>(
+    optimizer: impl Optimizer + 'static,
+    model: M,
+    loss: impl Fn(&M::With<Tensor>, B) -> R + Send + Sync + 'static,
+) -> TrainStep<M, B, R>
+where
+    M: Params<Param>,
+    B: Params<Tensor>,
+    R: Objective,
+{
+    let definition = StepDefinition::new(model, Box::new(optimizer), Box::new(loss));
+    TrainStep { definition: Arc::new(definition) }
+}
+
+impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
+    /// The state before the first step, with parameters drawn from the seed. Random layers draw from it too.
+    ///
+    /// # Errors
+    /// [`Kind::Limit`] when memory is not enough; [`Kind::NoDevice`] where the device is not on this host.
+    pub fn init(&self, device: Device, seed: u64) -> Result<TrainState<M, B, R>, Diagnostic> {
+        let values = nn::init(&self.definition.model, seed)?;
+        self.with(device, &values, seed)
+    }
+
+    /// As [`TrainStep::init`], with these parameters.
+    ///
+    /// # Errors
+    /// As there; [`Kind::Shape`] when a parameter has not the model's type.
+    pub fn with(
+        &self,
+        device: Device,
+        values: &M::With<Array>,
+        seed: u64,
+    ) -> Result<TrainState<M, B, R>, Diagnostic> {
+        let values = tree::leaves(values);
+        let kept = self.definition.kept.iter();
+        let fill = |k: &OptimizerState| {
+            let dims = k.ty.dims().unwrap_or_default();
+            Array::splat(&dims, Literal::from_f64(k.ty.dtype, k.fill))
+        };
+        let kept = kept.map(fill).collect::<Result<Vec<_>, _>>()?;
+        self.resumed(device, values, kept, (seed, 0))
+    }
+
+    /// The state with these tensors after a number of steps.
+    pub(super) fn resumed(
+        &self,
+        device: Device,
+        values: Vec<Array>,
+        kept: Vec<Array>,
+        (seed, count): (u64, u64),
+    ) -> Result<TrainState<M, B, R>, Diagnostic> {
+        let due = self.definition.params.iter().map(|(path, p)| (path, &p.ty));
+        for ((path, ty), value) in due.zip(&values) {
+            if value.ty() != *ty {
+                let m = format!("the parameter `{path}` is {ty}, found {}", value.ty());
+                return Err(Diagnostic::new(At::default(), Kind::Shape, m));
+            }
+        }
+        let resident = |arrays: Vec<Array>| arrays.into_iter().map(Resident::from).collect();
+        let scalar = |n: i64| Array::scalar(Literal::from_i64(DType::I64, n)).into();
+        Ok(TrainState {
+            definition: Arc::clone(&self.definition),
+            programs: Vec::new(),
+            device,
+            values: resident(values),
+            kept: resident(kept),
+            steps: scalar(count as i64),
+            drawn: scalar(scrambled(seed) as i64),
+            seed,
+            count,
+        })
+    }
+}
+
+/// The state of training on a device.
+pub struct TrainState<M: Params<Param>, B, R: Objective> {
+    definition: Arc<StepDefinition<M, B, R>>,
+    programs: Vec<StepProgram<R>>,
+    device: Device,
+    /// The parameters; none after a step that failed while it ran.
+    values: Vec<Resident>,
+    /// The optimizer's tensors.
+    kept: Vec<Resident>,
+    /// The number of steps, for the program.
+    steps: Resident,
+    /// What random layers draw from, for the program.
+    drawn: Resident,
+    seed: u64,
+    count: u64,
+}
+
+impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
+    /// A step on a batch: the loss before the update, and the other values that the closure returns.
+    ///
+    /// A batch of types that have not been there before has a program made for it, which is kept.
+    ///
+    /// # Errors
+    /// Those of the closure's trace, with the place in the source; [`Kind::Usage`] for a loss that is no float scalar; [`Kind::Limit`]
+    /// when memory or the budget is not enough. The state is as it was unless the program failed while it ran, which all later steps report.
+    pub fn step(&mut self, batch: &B::With<Array>) -> Result<R::Report, Diagnostic> {
+        let arrays = tree::leaves(batch);
+        let types: Vec<TensorType> = arrays.iter().map(Array::ty).collect();
+        let known = self.programs.iter().position(|p| p.batch == types);
+        let program = match known {
+            Some(k) => &self.programs[k],
+            None => {
+                self.programs.push(self.definition.program(&self.device, batch)?);
+                &self.programs[self.programs.len() - 1]
+            }
+        };
+        self.resident_params()?;
+        let mut args = std::mem::take(&mut self.values);
+        // What no step changes is lent.
+        let mut values: Vec<Option<Resident>> = Vec::new();
+        values.extend((0..args.len()).map(|k| program.keeps(k).then(|| args[k].clone())));
+        args.append(&mut self.kept);
+        let steps = std::mem::replace(&mut self.steps, self.drawn.clone());
+        args.extend([steps, self.drawn.clone()]);
+        args.extend(arrays.into_iter().map(Resident::from));
+        let mut results = program.executable.run_resident(args)?.into_iter();
+        let loss = results.next().ok_or_else(missing)?.into_array()?;
+        let aux = results.by_ref().take(program.aux_count).map(Resident::into_array);
+        let aux = aux.collect::<Result<Vec<_>, _>>()?;
+        for (&target, result) in program.targets.iter().zip(results) {
+            match target {
+                ResultTarget::Param(k) => values[k] = Some(result),
+                ResultTarget::Kept => self.kept.push(result),
+                ResultTarget::Steps => self.steps = result,
+            }
+        }
+        self.values = values.into_iter().flatten().collect();
+        self.count += 1;
+        let loss = loss.get(0).to_f64();
+        Ok(R::report(loss, tree::rebuild(&program.aux, aux)))
+    }
+
+    /// The number of steps so far.
+    pub fn steps(&self) -> u64 {
+        self.count
+    }
+
+    /// The seed of its random draws.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The parameters, in the order of the model's leaves, where the device keeps them.
+    ///
+    /// # Errors
+    /// [`Kind::Usage`] after a step that failed while it ran.
+    pub fn resident_params(&self) -> Result<&[Resident], Diagnostic> {
+        if self.values.len() != self.definition.params.len() {
+            let m = "the parameters are lost: a step before failed while it ran";
+            return Err(Diagnostic::new(At::default(), Kind::Usage, m));
+        }
+        Ok(&self.values)
+    }
+
+    /// The model as it was described.
+    pub fn model(&self) -> &M {
+        &self.definition.model
+    }
+
+    /// The parameters.
+    ///
+    /// # Errors
+    /// What went wrong on the device.
+    pub fn params(&self) -> Result<M::With<Array>, Diagnostic> {
+        let mut values = self.resident_params()?.iter();
+        tree::try_map(&self.definition.model, |_, _| values.next().ok_or_else(missing)?.fetch())
+    }
+}
+
+fn missing() -> Diagnostic {
+    Diagnostic::new(At::default(), Kind::Internal, "a step gave too few results")
+}
+
+/// The first output of the generator splitmix64 for a seed: seeds that are close have states that are far apart.
+fn scrambled(seed: u64) -> u64 {
+    let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

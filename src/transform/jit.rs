@@ -1,0 +1,185 @@
+//! Functions on arrays: a Rust function of tensors, traced and compiled when arguments of new types arrive.
+
+use crate::backends::Array;
+use crate::backends::backend::Executable;
+use crate::engine::{Cpu, Session};
+use crate::ir::{At, DType, Diagnostic, Kind, Literal, Module, TensorType};
+use crate::trace::closure::input_name;
+use crate::trace::{Tensor, Traced, trace};
+use crate::tree::{Leaf, Params, count, map, named_leaves, rebuild};
+use std::fmt;
+use std::marker::PhantomData;
+use std::num::NonZero;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread::available_parallelism;
+
+/// The session of functions that are not told another: the CPU with all its threads, one for the whole process.
+static SESSION: LazyLock<Session> = LazyLock::new(|| {
+    let threads = available_parallelism().map_or(1, NonZero::get);
+    Session::from(Cpu { threads, ..Cpu::default() })
+});
+
+/// A function of tensors as a function of arrays. See [`Jit::call`].
+///
+/// ```
+/// use adfuse::backends::Array;
+/// use adfuse::trace::Tensor;
+///
+/// let f = adfuse::jit(|(x, y): (Tensor, Tensor)| (&x + &y, x.dot(&y)));
+/// let x = Array::from_f32s(&[2], &[1.0, 2.0])?;
+/// let y = Array::from_f32s(&[2], &[3.0, 4.0])?;
+/// let (sum, product) = f.call(&(x, y))?;
+/// assert_eq!(sum.to_f64s(), [4.0, 6.0]);
+/// assert_eq!(product.to_f64s(), [11.0]);
+/// # Ok::<(), adfuse::ir::Diagnostic>(())
+/// ```
+pub fn jit<A, R, F>(f: F) -> Jit<F, A, R>
+where
+    A: Params<Tensor>,
+    R: Params<Tensor>,
+    F: Fn(A) -> R,
+{
+    Jit {
+        f,
+        name: "jit".into(),
+        session: None,
+        kept: Mutex::new(Vec::new()),
+        signature: PhantomData,
+    }
+}
+
+/// A Rust function with the programs that are compiled of it, one for each tuple of argument types. It may be called
+/// from several threads; where two first calls have the same types, one of them compiles.
+pub struct Jit<F, A, R: Params<Tensor>> {
+    f: F,
+    name: String,
+    session: Option<Session>,
+    kept: Mutex<Vec<Arc<JitEntry<R::With<Array>>>>>,
+    signature: PhantomData<fn(A) -> R>,
+}
+
+/// The place for the program of these argument types.
+struct JitEntry<P> {
+    types: Vec<(String, TensorType)>,
+    program: Mutex<Option<Arc<JitProgram<P>>>>,
+}
+
+struct JitProgram<P> {
+    executable: Arc<dyn Executable>,
+    /// A tree like the results.
+    like: P,
+}
+
+impl<F, A, R: Params<Tensor>> Jit<F, A, R> {
+    /// The name of the traced function, which messages and plans show; an identifier.
+    pub fn named(mut self, name: impl Into<String>) -> Jit<F, A, R> {
+        self.name = name.into();
+        self
+    }
+
+    /// The function on another engine, or with other settings. Programs so far are forgotten.
+    pub fn on(self, session: impl Into<Session>) -> Jit<F, A, R> {
+        Jit { session: Some(session.into()), kept: Mutex::new(Vec::new()), ..self }
+    }
+
+    /// How many programs there are.
+    pub fn programs(&self) -> usize {
+        held(&self.kept).iter().filter(|entry| held(&entry.program).is_some()).count()
+    }
+}
+
+impl<F, A, R> Jit<F, A, R>
+where
+    A: Params<Tensor>,
+    R: Params<Tensor>,
+    F: Fn(A) -> R,
+{
+    /// The results of the function for these arguments. Where their types are new the function is traced, planned and
+    /// compiled, and the program is kept. Two trees of arguments are alike where they have leaves of the same types at
+    /// the same paths: what else a tree has, such as settings beside parameters, is that of the first of them.
+    ///
+    /// # Errors
+    /// The first operation whose operands do not fit, with its place in the Rust source; then as [`Session::compile`] and
+    /// [`Executable::run`].
+    pub fn call(&self, args: &A::With<Array>) -> Result<R::With<Array>, Diagnostic> {
+        let (names, given): (Vec<String>, Vec<Array>) = named_leaves(args).into_iter().unzip();
+        let entry = self.entry(names, &given);
+        let program = {
+            let mut program = held(&entry.program);
+            match &*program {
+                Some(made) => Arc::clone(made),
+                None => Arc::clone(program.insert(Arc::new(self.compiled(args)?))),
+            }
+        };
+        let results = program.executable.run(&given)?;
+        if results.len() != count(&program.like) {
+            let m = format!("{} results of {}", results.len(), count(&program.like));
+            return Err(Diagnostic::new(At::default(), Kind::Internal, m));
+        }
+        Ok(rebuild(&program.like, results))
+    }
+
+    /// The function traced with arguments of these types, whose names are the paths of the leaves.
+    ///
+    /// # Errors
+    /// The first operation whose operands do not fit, with its place in the Rust source.
+    pub fn traced(&self, types: &A::With<TensorType>) -> Result<Traced, Diagnostic> {
+        Ok(self.trace_with(types, TensorType::clone)?.0)
+    }
+
+    fn entry(&self, names: Vec<String>, given: &[Array]) -> Arc<JitEntry<R::With<Array>>> {
+        let mut kept = held(&self.kept);
+        let fits = |entry: &&Arc<JitEntry<_>>| {
+            let types = &entry.types;
+            let each = || types.iter().zip(names.iter().zip(given));
+            types.len() == given.len()
+                && each().all(|((path, ty), (name, a))| path == name && *ty == a.ty())
+        };
+        if let Some(entry) = kept.iter().find(fits) {
+            return Arc::clone(entry);
+        }
+        let types = names.into_iter().zip(given.iter().map(Array::ty)).collect();
+        let entry = Arc::new(JitEntry { types, program: Mutex::new(None) });
+        kept.push(Arc::clone(&entry));
+        entry
+    }
+
+    fn compiled(&self, args: &A::With<Array>) -> Result<JitProgram<R::With<Array>>, Diagnostic> {
+        let (traced, like) = self.trace_with(args, Array::ty)?;
+        let module = Module::single(traced.clone());
+        let session = self.session.as_ref().unwrap_or_else(|| &SESSION);
+        let executable = session.compile(&module, traced.function())?.executable;
+        Ok(JitProgram { executable, like })
+    }
+
+    /// The trace, and a tree like its results.
+    fn trace_with<T: Leaf, P: Params<T, With<Tensor> = A>>(
+        &self,
+        args: &P,
+        ty: impl Fn(&T) -> TensorType,
+    ) -> Result<(Traced, R::With<Array>), Diagnostic> {
+        let mut like = None;
+        let nothing = Array::scalar(Literal::zero(DType::Bool));
+        let traced = trace(&self.name, |t| {
+            let out = (self.f)(map(args, |path, leaf| {
+                t.input(&input_name(path.as_str()), ty(leaf))
+            }));
+            like = Some(map(&out, |_, _| nothing.clone()));
+            out
+        })?;
+        let like = like.ok_or_else(|| {
+            Diagnostic::new(At::default(), Kind::Internal, "a trace without results")
+        })?;
+        Ok((traced, like))
+    }
+}
+
+impl<F, A, R: Params<Tensor>> fmt::Debug for Jit<F, A, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jit").field("name", &self.name).field("programs", &self.programs()).finish()
+    }
+}
+
+fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,1 @@
+//! Optimizers against loops over numbers.

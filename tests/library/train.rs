@@ -1,0 +1,106 @@
+//! Training steps: the same as steps by hand, kept where they are, at any batch.
+
+use adfuse::nn::{Init, Param, ParamRole};
+use adfuse::optim::Sgd;
+use adfuse::prelude::*;
+use adfuse::train_step;
+
+#[derive(Params, Clone)]
+struct Line<T = Tensor> {
+    slope: T,
+    offset: T,
+    /// A running mean of what it has seen.
+    seen: T,
+}
+
+fn line() -> Line<Param> {
+    Line {
+        slope: Param::new([2], Init::Values(Array::from_f32s(&[2], &[0.5, -0.25]).expect("fits"))),
+        offset: Param::new([], Init::Zeros),
+        seen: Param::new([2], Init::Zeros).role(ParamRole::Running),
+    }
+}
+
+/// The loss of a line: mean squares of what it misses.
+fn loss(net: &Line, (x, y): (Tensor, Tensor)) -> (Tensor, Tensor) {
+    let n = x.ty().shape[0].known().expect("known") as f64;
+    let mean = x.sum(&[0]) / n;
+    net.seen.update(&(&net.seen * 0.5 + mean * 0.5));
+    let guess = x.dot(&net.slope);
+    let guess = &guess + net.offset.broadcast_like(&guess);
+    let miss = &guess - y;
+    ((&miss * &miss).sum(&[0]) / n, guess)
+}
+
+fn batch(n: u64, seed: u64) -> (Array, Array) {
+    let mut k = seed as f64;
+    let mut draw = || {
+        k += 1.0;
+        (k * 1.7).sin()
+    };
+    let x = Array::drawn(DType::F32, &[n, 2], &mut draw).expect("fits");
+    let y: Vec<f32> = x.to_f64s().chunks(2).map(|r| (3.0 * r[0] - 2.0 * r[1] + 1.0) as f32).collect();
+    (x, Array::from_f32s(&[n], &y).expect("fits"))
+}
+
+#[test]
+fn a_step_is_what_it_is_by_hand() {
+    let step = train_step(Sgd::new(0.1), line(), loss);
+    let mut state = step.init(Device::cpu().threads(1), 3).expect("is made");
+    let (mut slope, mut offset, mut seen) = ([0.5f64, -0.25], 0.0f64, [0.0f64; 2]);
+    for k in 0..20 {
+        let n = if k % 5 == 4 { 3 } else { 7 };
+        let (x, y) = batch(n, k);
+        let (loss, guess) = state.step(&(x.clone(), y.clone())).expect("runs");
+        let (x, y) = (x.to_f64s(), y.to_f64s());
+        let (mut due, mut by) = (0.0, [0.0; 3]);
+        let mut mean = [0.0; 2];
+        for (i, row) in x.chunks(2).enumerate() {
+            let g = slope[0] * row[0] + slope[1] * row[1] + offset;
+            assert!((g - guess.to_f64s()[i]).abs() < 1e-5, "step {k}");
+            let miss = g - y[i];
+            due += miss * miss / n as f64;
+            [row[0], row[1], 1.0].iter().zip(&mut by).for_each(|(f, by)| *by += 2.0 * miss * f / n as f64);
+            (0..2).for_each(|j| mean[j] += row[j] / n as f64);
+        }
+        assert!((due - loss).abs() < 1e-5, "step {k}: {due} {loss}");
+        (0..2).for_each(|j| slope[j] -= 0.1 * by[j]);
+        offset -= 0.1 * by[2];
+        (0..2).for_each(|j| seen[j] = 0.5 * seen[j] + 0.5 * mean[j]);
+        let now = state.params().expect("there");
+        let found = [now.slope.to_f64s(), now.offset.to_f64s(), now.seen.to_f64s()].concat();
+        for (a, b) in found.iter().zip([slope[0], slope[1], offset, seen[0], seen[1]]) {
+            assert!((a - b).abs() < 1e-5, "step {k}: {found:?}");
+        }
+    }
+    assert_eq!(state.steps(), 20);
+}
+
+/// A training run has the same bits with any number of threads and on the evaluator.
+#[test]
+fn runs_have_the_same_bits_everywhere() {
+    let run = |device: Device| {
+        let mut state = train_step(Sgd::nesterov(Sgd::new(0.05), 0.9), line(), loss).init(device, 3).expect("is made");
+        let losses: Vec<u64> = (0..10).map(|k| state.step(&batch(64, k)).expect("runs").0.to_bits()).collect();
+        let params = adfuse::tree::leaves(&state.params().expect("there"));
+        (losses, params.iter().map(Array::to_bits).collect::<Vec<_>>())
+    };
+    let one = run(Device::cpu().threads(1));
+    assert_eq!(one, run(Device::cpu().threads(2)));
+    assert_eq!(one, run(Device::named("evaluator").expect("there")));
+}
+
+#[test]
+fn evaluation_sees_the_present_parameters() {
+    let mut state = train_step(Sgd::new(0.1), line(), loss).init(Device::cpu(), 0).expect("is made");
+    let guess = adfuse::eval_step(|net: &Line, x: Tensor| loss(net, (x.clone(), x.sum(&[1]))).1);
+    let (x, y) = batch(5, 1);
+    let first = state.eval(&guess, &x).expect("runs");
+    let (_, own) = state.step(&(x.clone(), y)).expect("runs");
+    assert_eq!(first, own);
+    let second = state.eval(&guess, &x).expect("runs");
+    assert_ne!(first, second);
+    assert_eq!(second, guess.run(&Device::cpu(), &state.params().expect("there"), &x).expect("runs"));
+    let seen = state.params().expect("there").seen;
+    assert_eq!(seen, state.params().expect("there").seen, "an evaluation updates nothing");
+}
