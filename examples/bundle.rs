@@ -91,7 +91,9 @@ fn improved(scene: &Scene, views: &Views, damping: &Tensor) -> Scene {
     let t = scene.cameras.tracer();
     // J^T of residuals, and J of a change of cameras or of points.
     let from = |j: &Tensor, rows: &Tensor| t.einsum("kia,ki->ka", &[j, rows]);
-    let along = |j: &Tensor, change: &Tensor, of: &Tensor| t.einsum("kia,ka->ki", &[j, &change.take(of, 0)]);
+    let along = |j: &Tensor, change: &Tensor, of: &Tensor| {
+        t.einsum("kia,ka->ki", &[j, &change.take(of, 0)])
+    };
     // How points follow what is missed, and what is missed when they have.
     let blocks = points(&t.einsum("kia,kib->kab", &[p, p]));
     let inverses = inverse(&(blocks * (t.eye(3, DType::F64) * damping + 1.0)));
@@ -125,14 +127,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         points: moved(&Array::from_vec(vec![0.0f64; 3 * m], [m as u64, 3])?, 1.0, &mut random)?,
     };
     // A quarter of the views is missing.
-    let pairs = (0..n * m).filter(|_| random.random_bool(0.75)).map(|k| ((k / m) as i32, (k % m) as i32));
+    let pairs =
+        (0..n * m).filter(|_| random.random_bool(0.75)).map(|k| ((k / m) as i32, (k % m) as i32));
     let (camera, point): (Vec<i32>, Vec<i32>) = pairs.unzip();
     let places = Array::from_vec(vec![0.0f64; 2 * camera.len()], [camera.len() as u64, 2])?;
     let mut views = Views { camera: camera.into(), point: point.into(), place: places };
 
-    let session = flags.device()?.session(&[])?;
-    let errors = jit(|(scene, views): (Scene, Views)| missed(&scene, &views).0).on(session.clone());
-    let improve = jit(|(scene, views, damping): (Scene, Views, Tensor)| improved(&scene, &views, &damping)).on(session);
+    let device = flags.device()?;
+    let errors = jit(|(scene, views): (Scene, Views)| missed(&scene, &views).0).on(device.clone());
+    let improve =
+        jit(|(scene, views, damping): (Scene, Views, Tensor)| improved(&scene, &views, &damping))
+            .on(device);
     // Where nothing is seen, what is missed are the true places; they are seen with some noise.
     views.place = moved(&errors.call(&(truth.clone(), views.clone()))?, 1e-4, &mut random)?;
     let miss = |scene: &Scene<Array>| {

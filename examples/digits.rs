@@ -88,7 +88,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         bar.set_message(format!("epoch {}, loss {loss:.4}", epoch + 1));
         if epoch + 1 == epochs {
-            println!("loss {loss:.4} after {epochs} epochs in {:.1} s", begun.elapsed().as_secs_f64());
+            println!(
+                "loss {loss:.4} after {epochs} epochs in {:.1} s",
+                begun.elapsed().as_secs_f64()
+            );
         }
     }
     bar.finish();
@@ -99,7 +102,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         table[label as usize][guess as usize] += 1;
     }
     let right: usize = (0..10).map(|k| table[k][k]).sum();
-    println!("test accuracy: {:.2}% ({right} of {})", 100.0 * right as f64 / test.len() as f64, test.len());
+    println!(
+        "test accuracy: {:.2}% ({right} of {})",
+        100.0 * right as f64 / test.len() as f64,
+        test.len()
+    );
     println!("label   0   1   2   3   4   5   6   7   8   9  (read as)");
     for (label, row) in table.iter().enumerate() {
         let counts: String = row.iter().map(|n| format!("{n:4}")).collect();

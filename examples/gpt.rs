@@ -96,7 +96,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
 
     let mut state = step.init(shared.device()?, shared.seed)?;
-    let epochs = (0..).map(|epoch| pieces.shuffled(shared.seed).epoch(epoch).batches(BATCH).drop_last());
+    let epochs =
+        (0..).map(|epoch| pieces.shuffled(shared.seed).epoch(epoch).batches(BATCH).drop_last());
     for (k, batch) in (1..=steps).zip(epochs.flatten()) {
         let loss = state.step(&batch)?;
         if k == 1 || k % (steps / 10).max(1) == 0 {

@@ -24,9 +24,8 @@ const ROWS: usize = 20;
 fn fitted(x: &Tensor, y: &Tensor, shrink: &Tensor) -> Tensor {
     let loss = |w: &Tensor| (x.dot(w) - y).square().mean(..) + (shrink.exp() * w.square()).sum(..);
     let slope = grad(loss);
-    let descent = |w: Tensor| {
-        while_loop(w, |w| slope(&w).abs().gt(1e-13).any(..), |w| &w - slope(&w) * 0.1)
-    };
+    let descent =
+        |w: Tensor| while_loop(w, |w| slope(&w).abs().gt(1e-13).any(..), |w| &w - slope(&w) * 0.1);
     custom_root(shrink.zeros_like(), descent, |w| slope(&w))
 }
 
@@ -47,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let missed = |shrink: &Tensor| other.dot(&fitted(&x, &y, shrink)).mse(&due);
         value_and_grad(missed)(&shrink)
     });
-    let error = error.on(flags.device()?.session(&[])?);
+    let error = error.on(flags.device()?);
     let (train, valid) = (drawn(flags.seed, 0)?, drawn(flags.seed, 1)?);
     let at = |shrink: &[f64]| -> Result<(f64, Vec<f64>), Diagnostic> {
         let shrink = Array::from(shrink);
@@ -78,6 +77,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("error on other data: {:.5} after {steps} steps", at(&shrink)?.0);
     let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
     let (telling, others) = shrink.split_at(TELLING);
-    println!("log penalty of features that matter: {:.2}, of others: {:.2}", mean(telling), mean(others));
+    println!(
+        "log penalty of features that matter: {:.2}, of others: {:.2}",
+        mean(telling),
+        mean(others)
+    );
     Ok(())
 }

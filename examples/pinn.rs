@@ -77,7 +77,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let step = train_step(Adam::new(rate), model, move |net: &BurgersNet, seed: Tensor| {
         let drawn = Key::new(&seed).uniform(f32s([points, 2]));
         // x from -1 to 1.
-        let drawn = drawn * seed.tracer().constant([2.0f32, 1.0]) - seed.tracer().constant([1.0f32, 0.0]);
+        let drawn =
+            drawn * seed.tracer().constant([2.0f32, 1.0]) - seed.tracer().constant([1.0f32, 0.0]);
         vmap(|point: &Tensor| net.residual(point))(&drawn).square().mean(..)
     });
     let speeds = eval_step(|net: &BurgersNet, points: Tensor| {

@@ -1,6 +1,6 @@
 //! Methods that are several ops: values against plain loops, derivatives against differences.
 
-use adfuse::autodiff::value_and_grad;
+use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::check::{CheckOptions, Outcome, check};
 use adfuse::ir::op::Domain;
 use adfuse::prelude::*;
