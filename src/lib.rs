@@ -69,8 +69,8 @@ pub mod prelude {
 #[cfg(all(doctest, feature = "train"))]
 mod pages {
     #[doc = include_str!("../README.md")]
-    struct Readme;
+    struct ReadmePage;
 
     #[doc = include_str!("../docs/library.md")]
-    struct Library;
+    struct LibraryPage;
 }

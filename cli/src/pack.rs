@@ -4,6 +4,7 @@
 use super::failure::Failure;
 use super::streams::Streams;
 use super::whole;
+use adfuse::device::bytes;
 use adfuse::memplan::{PackOptions, PlanError, check, csv, plan};
 use clap::Args;
 use std::fs::File;

@@ -25,6 +25,7 @@ mod effect;
 mod einsum;
 mod extents;
 mod index;
+mod layer_context;
 mod layers;
 mod loss;
 mod math;
@@ -58,8 +59,8 @@ pub use window_options::{Conv, ConvGeneral, Padding, PerAxis, Pool, ReduceWindow
 use crate::ir::rewrite::Copier;
 use crate::ir::verify::{substitute, verify};
 use crate::ir::{
-    At, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Module, Number, Op,
-    Phase, TensorType, Value, ValueDef,
+    At, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Module, Number, Op, Phase,
+    TensorType, Value, ValueDef,
 };
 use crate::tree::{Params, leaves};
 use callee::{bound, is_plain, named};
@@ -148,7 +149,7 @@ struct TraceState {
     inputs: BTreeMap<String, &'static Location<'static>>,
     /// How many checkpoint regions there are.
     regions: u32,
-    layers: layers::LayerContext,
+    layers: layer_context::LayerContext,
 }
 
 /// What a traced closure makes inputs and constants from.
@@ -308,7 +309,7 @@ fn number(other: &Tensor, x: Number) -> Tensor {
 impl TraceState {
     fn new(name: &str) -> TraceState {
         let (callees, inputs) = (Vec::new(), BTreeMap::new());
-        let layers = layers::LayerContext::default();
+        let layers = layer_context::LayerContext::default();
         TraceState { b: Builder::new(name), error: None, callees, inputs, regions: 0, layers }
     }
 
