@@ -53,8 +53,8 @@ pub use window_options::{Conv, ConvGeneral, Padding, PerAxis, Pool, ReduceWindow
 use crate::ir::rewrite::Copier;
 use crate::ir::verify::{substitute, verify};
 use crate::ir::{
-    At, Attrs, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Module, Number, Op,
-    Phase, TensorType, Value, ValueDef,
+    At, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Module, Number, Op, Phase,
+    TensorType, Value, ValueDef,
 };
 use callee::{bound, is_plain, named};
 use std::cell::RefCell;
