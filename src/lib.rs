@@ -9,9 +9,9 @@ extern crate self as adfuse;
 
 pub mod budget;
 pub mod check;
-pub mod device;
 #[cfg(feature = "data")]
 pub mod data;
+pub mod device;
 pub mod engine;
 mod entries;
 pub mod functions;
@@ -48,10 +48,10 @@ pub mod prelude {
         linear_transpose, value_and_grad, value_and_grad_has_aux, vjp, vmap,
     };
     pub use crate::backends::reference::{Silent, run};
-    pub use crate::device::Device;
     pub use crate::backends::{Array, Element, Resident};
     #[cfg(feature = "data")]
     pub use crate::data;
+    pub use crate::device::Device;
     pub use crate::engine::Cpu;
     #[cfg(feature = "gpu")]
     pub use crate::engine::Gpu;

@@ -196,10 +196,7 @@ impl Derived {
         Ok(Derived { callees: self.callees, f })
     }
 
-    fn halves(
-        self,
-        split: Result<[Function; 2], Diagnostic>,
-    ) -> Result<[Derived; 2], Diagnostic> {
+    fn halves(self, split: Result<[Function; 2], Diagnostic>) -> Result<[Derived; 2], Diagnostic> {
         let halves = split.map_err(|d| explained(&self.callees, d))?;
         Ok(halves.map(|f| Derived { callees: self.callees.clone(), f }))
     }

@@ -3,10 +3,10 @@
 
 use super::compiled::Compiled;
 use super::{Engine, ReadyFunction};
+use crate::backends::ArenaLayout;
 use crate::backends::backend::{AnyBackend, Backend, Executable, Prepared, erased};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
-use crate::backends::ArenaLayout;
 use crate::budget::choose;
 use crate::fusion::{
     self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, decide_loops, keep_lossy,

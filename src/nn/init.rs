@@ -60,9 +60,8 @@ impl Init {
             Array::drawn(ty.dtype, &dims, || draw(&mut rng))
         };
         let uniform = |bound: f64| move |rng: &mut ChaCha8Rng| between(rng, -bound, bound);
-        let normal = |std: f64| {
-            move |rng: &mut ChaCha8Rng| std * rng.sample::<f64, _>(StandardNormal)
-        };
+        let normal =
+            |std: f64| move |rng: &mut ChaCha8Rng| std * rng.sample::<f64, _>(StandardNormal);
         match *self {
             Init::Zeros => fill(&mut |_| 0.0),
             Init::Ones => fill(&mut |_| 1.0),
@@ -89,9 +88,10 @@ impl Init {
                 Array::from_f64s(ty.dtype, &dims, &values)
             }
             Init::Values(ref values) if values.ty() == *ty => Ok(values.clone()),
-            Init::Values(ref values) => {
-                Err(wrong(path, format!("a parameter of type {ty} cannot begin as {}", values.ty())))
-            }
+            Init::Values(ref values) => Err(wrong(
+                path,
+                format!("a parameter of type {ty} cannot begin as {}", values.ty()),
+            )),
         }
     }
 }

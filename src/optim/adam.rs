@@ -1,6 +1,8 @@
 //! Adam and AdamW.
 
-use super::{LearningRate, Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, each, like};
+use super::{
+    LearningRate, Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, each, like,
+};
 use crate::trace::Tensor;
 
 /// Adam (Kingma and Ba 2015); with [`Adam::weight_decay`] it is AdamW (Loshchilov and Hutter 2019):

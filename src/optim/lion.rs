@@ -1,6 +1,8 @@
 //! Lion.
 
-use super::{LearningRate, Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, each, like};
+use super::{
+    LearningRate, Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, each, like,
+};
 use crate::trace::Tensor;
 
 /// Lion (Chen et al. 2023): `p <- p - rate * (sign(b1 m + (1 - b1) g) + decay * p)`, `m <- b2 m + (1 - b2) g`.

@@ -26,7 +26,11 @@ enum RateForm {
     /// From one rate to another along half a cosine.
     Cosine(f64, f64),
     /// A rate that is multiplied by a factor every so many steps.
-    Decay { rate: f64, factor: f64, every: u64 },
+    Decay {
+        rate: f64,
+        factor: f64,
+        every: u64,
+    },
     Custom(Arc<dyn Fn(&Tensor) -> Tensor + Send + Sync>),
 }
 
@@ -91,7 +95,10 @@ impl LearningRate {
     /// The rate with which it ends.
     fn last(&self) -> f64 {
         match self.phases.last().map(|p| (&p.form, p.steps)) {
-            Some((RateForm::Constant(rate) | RateForm::Linear(_, rate) | RateForm::Cosine(_, rate), _)) => *rate,
+            Some((
+                RateForm::Constant(rate) | RateForm::Linear(_, rate) | RateForm::Cosine(_, rate),
+                _,
+            )) => *rate,
             Some((RateForm::Decay { rate, .. }, _)) => *rate,
             Some((RateForm::Custom(_), _)) | None => 0.0,
         }

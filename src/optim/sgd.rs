@@ -1,6 +1,8 @@
 //! Stochastic gradient descent, with momentum.
 
-use super::{LearningRate, Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, each, like};
+use super::{
+    LearningRate, Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, each, like,
+};
 use crate::trace::Tensor;
 
 /// `p <- p - rate * g`. With momentum `m <- momentum * m + g` and `p <- p - rate * m`; by Nesterov `p <- p - rate * (g + momentum * m)`

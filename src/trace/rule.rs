@@ -50,7 +50,12 @@ impl Tracer {
             self.alike(place, "the tangent that the `custom_jvp` gives", &out, &dy);
             ((), [leaves(&y), floats(leaves(&dy))].concat())
         });
-        self.ruled_call(place, (&given, own), body.zip(jvp).map(|(body, jvp)| (body, vec![jvp])), &out)
+        self.ruled_call(
+            place,
+            (&given, own),
+            body.zip(jvp).map(|(body, jvp)| (body, vec![jvp])),
+            &out,
+        )
     }
 
     /// A call of a closure whose derivative is made by two others: `fwd` gives the results and what `bwd` reads, `bwd` of

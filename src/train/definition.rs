@@ -80,7 +80,10 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
 
     /// Inputs for the parameters.
     fn inputs(&self, t: &Tracer) -> Vec<Tensor> {
-        self.params.iter().map(|(path, p)| t.input(&input_name("net", path), p.ty.clone())).collect()
+        self.params
+            .iter()
+            .map(|(path, p)| t.input(&input_name("net", path), p.ty.clone()))
+            .collect()
     }
 
     /// The model with these tensors.
@@ -135,8 +138,11 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         let mut targets = Vec::new();
         let step = trace("step", |t| {
             let params = self.inputs(t);
-            let kept: Vec<Tensor> =
-                self.kept.iter().map(|k| t.input(&input_name("optimizer", &k.name), k.ty.clone())).collect();
+            let kept: Vec<Tensor> = self
+                .kept
+                .iter()
+                .map(|k| t.input(&input_name("optimizer", &k.name), k.ty.clone()))
+                .collect();
             let steps = t.input("steps", TensorType::scalar(DType::I64));
             let seed = t.input("seed", TensorType::scalar(DType::I64));
             let batch = tree::leaves(&batch_inputs::<B>(t, batch));

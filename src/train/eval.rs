@@ -67,7 +67,8 @@ impl<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> EvalStep<N, B, R> 
         let program = self.program(device, types, (net, batch))?;
         tensors.extend(arrays.into_iter().map(Resident::from));
         let results = program.executable.run_resident(tensors)?;
-        let results = results.into_iter().map(Resident::into_array).collect::<Result<Vec<_>, _>>()?;
+        let results =
+            results.into_iter().map(Resident::into_array).collect::<Result<Vec<_>, _>>()?;
         Ok(tree::rebuild(&program.results, results))
     }
 

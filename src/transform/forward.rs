@@ -22,9 +22,7 @@ use crate::tree::{Params, leaves, rebuild};
 /// # Ok::<(), adfuse::ir::Diagnostic>(())
 /// ```
 #[track_caller]
-pub fn jvp<A: Params<Tensor>, R: Params<Tensor>>(
-    f: impl Fn(&A) -> R,
-) -> impl Fn(&A, &A) -> (R, R) {
+pub fn jvp<A: Params<Tensor>, R: Params<Tensor>>(f: impl Fn(&A) -> R) -> impl Fn(&A, &A) -> (R, R) {
     let asked = Asked::here("jvp");
     move |x, dx| {
         let (point, out) = TracedPoint::differentiated(asked, x, &f);

@@ -161,9 +161,8 @@ where
         let mut like = None;
         let nothing = Array::scalar(Literal::zero(DType::Bool));
         let traced = trace(&self.name, |t| {
-            let out = (self.f)(map(args, |path, leaf| {
-                t.input(&input_name(path.as_str()), ty(leaf))
-            }));
+            let out =
+                (self.f)(map(args, |path, leaf| t.input(&input_name(path.as_str()), ty(leaf))));
             like = Some(map(&out, |_, _| nothing.clone()));
             out
         })?;

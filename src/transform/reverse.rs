@@ -67,9 +67,7 @@ pub fn grad_aux<A: Params<Tensor>, X: Params<Tensor>>(
 /// # Ok::<(), adfuse::ir::Diagnostic>(())
 /// ```
 #[track_caller]
-pub fn value_and_grad<A: Params<Tensor>>(
-    f: impl Fn(&A) -> Tensor,
-) -> impl Fn(&A) -> (Tensor, A) {
+pub fn value_and_grad<A: Params<Tensor>>(f: impl Fn(&A) -> Tensor) -> impl Fn(&A) -> (Tensor, A) {
     let asked = Asked::here("value_and_grad");
     move |x| {
         let ((y, ()), gradient) = valued(asked, x, |x| (f(x), ()));

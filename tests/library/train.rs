@@ -39,7 +39,8 @@ fn batch(n: u64, seed: u64) -> (Array, Array) {
         (k * 1.7).sin()
     };
     let x = Array::drawn(DType::F32, &[n, 2], &mut draw).expect("fits");
-    let y: Vec<f32> = x.to_f64s().chunks(2).map(|r| (3.0 * r[0] - 2.0 * r[1] + 1.0) as f32).collect();
+    let y: Vec<f32> =
+        x.to_f64s().chunks(2).map(|r| (3.0 * r[0] - 2.0 * r[1] + 1.0) as f32).collect();
     (x, Array::from_f32s(&[n], &y).expect("fits"))
 }
 
@@ -60,7 +61,10 @@ fn a_step_is_what_it_is_by_hand() {
             assert!((g - guess.to_f64s()[i]).abs() < 1e-5, "step {k}");
             let miss = g - y[i];
             due += miss * miss / n as f64;
-            [row[0], row[1], 1.0].iter().zip(&mut by).for_each(|(f, by)| *by += 2.0 * miss * f / n as f64);
+            [row[0], row[1], 1.0]
+                .iter()
+                .zip(&mut by)
+                .for_each(|(f, by)| *by += 2.0 * miss * f / n as f64);
             (0..2).for_each(|j| mean[j] += row[j] / n as f64);
         }
         assert!((due - loss).abs() < 1e-5, "step {k}: {due} {loss}");
@@ -80,8 +84,11 @@ fn a_step_is_what_it_is_by_hand() {
 #[test]
 fn runs_have_the_same_bits_everywhere() {
     let run = |device: Device| {
-        let mut state = train_step(Sgd::nesterov(Sgd::new(0.05), 0.9), line(), loss).init(device, 3).expect("is made");
-        let losses: Vec<u64> = (0..10).map(|k| state.step(&batch(64, k)).expect("runs").0.to_bits()).collect();
+        let mut state = train_step(Sgd::nesterov(Sgd::new(0.05), 0.9), line(), loss)
+            .init(device, 3)
+            .expect("is made");
+        let losses: Vec<u64> =
+            (0..10).map(|k| state.step(&batch(64, k)).expect("runs").0.to_bits()).collect();
         let params = adfuse::tree::leaves(&state.params().expect("there"));
         (losses, params.iter().map(Array::to_bits).collect::<Vec<_>>())
     };
@@ -92,7 +99,8 @@ fn runs_have_the_same_bits_everywhere() {
 
 #[test]
 fn evaluation_sees_the_present_parameters() {
-    let mut state = train_step(Sgd::new(0.1), line(), loss).init(Device::cpu(), 0).expect("is made");
+    let mut state =
+        train_step(Sgd::new(0.1), line(), loss).init(Device::cpu(), 0).expect("is made");
     let guess = adfuse::eval_step(|net: &Line, x: Tensor| loss(net, (x.clone(), x.sum(&[1]))).1);
     let (x, y) = batch(5, 1);
     let first = state.eval(&guess, &x).expect("runs");
@@ -100,7 +108,10 @@ fn evaluation_sees_the_present_parameters() {
     assert_eq!(first, own);
     let second = state.eval(&guess, &x).expect("runs");
     assert_ne!(first, second);
-    assert_eq!(second, guess.run(&Device::cpu(), &state.params().expect("there"), &x).expect("runs"));
+    assert_eq!(
+        second,
+        guess.run(&Device::cpu(), &state.params().expect("there"), &x).expect("runs")
+    );
     let seen = state.params().expect("there").seen;
     assert_eq!(seen, state.params().expect("there").seen, "an evaluation updates nothing");
 }

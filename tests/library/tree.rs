@@ -97,10 +97,10 @@ fn leaves_are_replaced_in_their_order() {
     let upper = tree::replace(&model(), |path, n: &Name| name(&format!("{path}={}", n.0)));
     assert_eq!(upper.both.1.left, name("both.1.left=j"));
     let some = tree::rebuild(&model(), [name("x"), name("y")]);
-    assert_eq!((some.pairs[0].clone(), some.pairs[1].clone()), (
-        Pair { left: name("x"), right: Some(name("y")), scale: 0.5 },
-        pair("b", false)
-    ));
+    assert_eq!(
+        (some.pairs[0].clone(), some.pairs[1].clone()),
+        (Pair { left: name("x"), right: Some(name("y")), scale: 0.5 }, pair("b", false))
+    );
 }
 
 #[test]
