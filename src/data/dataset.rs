@@ -185,6 +185,12 @@ impl<D: Params<Array>> Iterator for Batches<D> {
         Some(gather(&*self.arrays, rows))
     }
 
+    /// Batches that are passed over are not made.
+    fn nth(&mut self, n: usize) -> Option<D> {
+        self.next = self.next.saturating_add(n.saturating_mul(self.size));
+        self.next()
+    }
+
     fn size_hint(&self) -> (usize, Option<usize>) {
         let left = self.order.len().saturating_sub(self.next).div_ceil(self.size);
         (left, Some(left))

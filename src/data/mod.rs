@@ -59,6 +59,25 @@ pub fn read_arrays(path: impl AsRef<Path>) -> Result<Vec<(String, Array)>, DataE
     read_file(path).map_err(|why| why.of(path))
 }
 
+/// Reads the array of a file that has one, as [`read_arrays`] does.
+///
+/// # Errors
+/// As there, and [`DataErrorKind::Header`] for a file of several arrays, or of none.
+///
+/// ```
+/// let rows = adfuse::data::read_array("examples/data/digits.csv.gz")?;
+/// assert_eq!(rows.dims(), [1797, 65]);
+/// # Ok::<(), adfuse::data::DataError>(())
+/// ```
+pub fn read_array(path: impl AsRef<Path>) -> Result<Array, DataError> {
+    let path = path.as_ref();
+    let mut arrays = read_arrays(path)?;
+    match (arrays.len(), arrays.pop()) {
+        (1, Some((_, array))) => Ok(array),
+        (n, _) => Err(DataErrorKind::Header(format!("it has {n} arrays, not one")).of(path)),
+    }
+}
+
 fn read_file(path: &Path) -> Result<Vec<(String, Array)>, DataErrorKind> {
     let mut file = BufReader::new(File::open(path).map_err(DataErrorKind::Io)?);
     let name = path.file_name().unwrap_or_default().to_string_lossy();

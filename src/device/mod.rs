@@ -10,10 +10,14 @@
 //! # Ok::<(), adfuse::ir::Diagnostic>(())
 //! ```
 
+mod bytes;
+
+pub use bytes::{SizeError, bytes};
+
 use crate::backends::backend::Executable;
 use crate::backends::{AnyBackend, RunLimits};
 use crate::engine::registry::{NamedEngine, Request, names, usual};
-use crate::engine::{Compiled, Session, Settings};
+use crate::engine::{Compiled, CompiledSymbolic, Session, Settings};
 use crate::fusion::{Effort, Fp, PlanOptions};
 use crate::ir::{At, Diagnostic, Kind, Module};
 use crate::trace::Traced;
@@ -164,6 +168,15 @@ impl Device {
         donated: &[usize],
     ) -> Result<Compiled<dyn Executable>, Diagnostic> {
         self.session(donated)?.compile(&Module::from(f.clone()), f.function())
+    }
+
+    /// A traced function that runs arguments of any extents where it has symbols
+    /// ([`Tracer::symbol`](crate::trace::Tracer::symbol)).
+    ///
+    /// # Errors
+    /// As [`Session::compile_symbolic`].
+    pub fn compile_symbolic(&self, f: &Traced) -> Result<CompiledSymbolic, Diagnostic> {
+        self.session(&[])?.compile_symbolic(&Module::from(f.clone()), f.function())
     }
 }
 

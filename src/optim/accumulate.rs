@@ -3,7 +3,22 @@
 use super::{Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated};
 use crate::trace::Tensor;
 
-/// An optimizer that updates every few steps, by the mean of their gradients.
+/// An optimizer that updates every few steps, by the mean of their gradients. Schedules count updates.
+///
+/// ```
+/// use adfuse::nn::{Init, Param};
+/// use adfuse::optim::{Accumulate, Optimizer, Sgd};
+/// use adfuse::prelude::*;
+///
+/// let optimizer: Accumulate<Sgd> = Sgd::new(1.0).accumulate(2);
+/// let step = adfuse::train_step(optimizer, Param::new([], Init::Zeros), |p: &Tensor, slope: Tensor| p * slope);
+/// let mut state = step.init(Device::cpu(), 0)?;
+/// for (slope, due) in [(1f32, 0.0), (3.0, -2.0), (5.0, -2.0), (5.0, -7.0)] {
+///     state.step(&Array::from_vec(vec![slope], [])?)?;
+///     assert_eq!(state.params()?.to_f64s(), [due]);
+/// }
+/// # Ok::<(), Diagnostic>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Accumulate<O> {
     optimizer: O,
@@ -40,8 +55,7 @@ impl<O: Optimizer> Optimizer for Accumulate<O> {
         let due = (&number * every).eq(&at.step);
         let t = at.step.tracer();
         let update = || {
-            let mean = |(s, g): (&Tensor, &Tensor)| (s / every).convert(g.ty().dtype);
-            let means: Vec<Tensor> = sums.iter().zip(gradients).map(mean).collect();
+            let means: Vec<Tensor> = sums.iter().map(|s| s / every).collect();
             let context = UpdateContext { step: number.clone(), params: at.params };
             let updated = self.optimizer.update(&context, values, &means, kept);
             let empty: Vec<Tensor> = sums.iter().map(|s| t.full(s.ty(), 0.0)).collect();

@@ -57,6 +57,12 @@ impl OptimizerState {
     }
 }
 
+/// The tensor in the element type in which an optimizer computes: at least `f32`.
+pub(crate) fn computed(t: &Tensor) -> Tensor {
+    let dtype = t.ty().dtype;
+    if wide(dtype) == dtype { t.clone() } else { t.convert(wide(dtype)) }
+}
+
 /// The element type in which a parameter's arithmetic is done: at least `f32`.
 pub(crate) fn wide(dtype: DType) -> DType {
     if dtype.bytes() < 4 { DType::F32 } else { dtype }
@@ -81,12 +87,48 @@ pub struct Updated {
 }
 
 /// A rule that makes parameters of gradients. It is asked in a trace: what it gives is part of the compiled step.
+///
+/// ```
+/// use adfuse::nn::{Init, Param};
+/// use adfuse::optim::{Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated};
+/// use adfuse::prelude::*;
+///
+/// /// Adagrad (Duchi et al. 2011): a rate for each element, by the squares of its gradients so far.
+/// struct Adagrad(f64);
+///
+/// impl Optimizer for Adagrad {
+///     fn state(&self, params: &[TrainedParam]) -> Vec<OptimizerState> {
+///         params.iter().map(|p| OptimizerState::zeros("squares", p)).collect()
+///     }
+///
+///     fn update(
+///         &self,
+///         _at: &UpdateContext<'_>,
+///         values: &[Tensor],
+///         gradients: &[Tensor],
+///         state: &[Tensor],
+///     ) -> Updated {
+///         let squares = state.iter().zip(gradients).map(|(s, g)| s + g.square());
+///         let state: Vec<Tensor> = squares.collect();
+///         let next = |((p, g), s): ((&Tensor, &Tensor), &Tensor)| p - g * self.0 / (s.sqrt() + 1e-10);
+///         let params = values.iter().zip(gradients).zip(&state).map(next).collect();
+///         Updated { params, state }
+///     }
+/// }
+///
+/// let step = adfuse::train_step(Adagrad(0.5), Param::new([2], Init::Ones), |p: &Tensor, by: Tensor| (p * by).sum(..));
+/// let mut state = step.init(Device::cpu(), 0)?;
+/// state.step(&Array::from_vec(vec![2f32, -3.0], [2])?)?;
+/// assert_eq!(state.params()?.to_f64s(), [0.5, 1.5]);
+/// # Ok::<(), Diagnostic>(())
+/// ```
 pub trait Optimizer: Send + Sync {
     /// What it keeps from step to step.
     fn state(&self, params: &[TrainedParam]) -> Vec<OptimizerState>;
 
     /// The next parameters and the next state. `values`, `gradients` and `state` are in the order of [`UpdateContext::params`] and of
-    /// [`Optimizer::state`].
+    /// [`Optimizer::state`]. Gradients are of their parameter's type; those of two bytes may be `f32`, where an optimizer around this one has
+    /// changed them.
     fn update(
         &self,
         at: &UpdateContext<'_>,
@@ -120,6 +162,32 @@ pub trait Optimizer: Send + Sync {
     }
 }
 
+/// Optimizers that are chosen when the program runs.
+///
+/// ```
+/// use adfuse::optim::{Adam, Optimizer, Sgd};
+///
+/// let chosen = |name: &str| -> Box<dyn Optimizer> {
+///     if name == "adam" { Box::new(Adam::new(1e-3)) } else { Box::new(Sgd::new(0.1)) }
+/// };
+/// let _ = chosen("adam").clip_value(1.0);
+/// ```
+impl<O: Optimizer + ?Sized> Optimizer for Box<O> {
+    fn state(&self, params: &[TrainedParam]) -> Vec<OptimizerState> {
+        (**self).state(params)
+    }
+
+    fn update(
+        &self,
+        at: &UpdateContext<'_>,
+        values: &[Tensor],
+        gradients: &[Tensor],
+        state: &[Tensor],
+    ) -> Updated {
+        (**self).update(at, values, gradients, state)
+    }
+}
+
 /// Updates each parameter by itself: `rule` is given the parameter, its value and gradient in the type in which it computes, and its
 /// `count` tensors of state; it gives the next value and state.
 pub(crate) fn each(
@@ -132,13 +200,8 @@ pub(crate) fn each(
     let all = at.params.iter().zip(values).zip(gradients).enumerate();
     for (k, ((param, value), gradient)) in all {
         let own = state.get(k * count..(k + 1) * count).unwrap_or_default();
-        let computed = wide(param.ty.dtype);
-        let as_computed = |t: &Tensor| match t.ty().dtype == computed {
-            true => t.clone(),
-            false => t.convert(computed),
-        };
-        let (next, kept) = rule(param, &as_computed(value), &as_computed(gradient), own);
-        updated.params.push(match computed == param.ty.dtype {
+        let (next, kept) = rule(param, &computed(value), &computed(gradient), own);
+        updated.params.push(match next.ty().dtype == param.ty.dtype {
             true => next,
             false => next.convert(param.ty.dtype),
         });

@@ -5,6 +5,22 @@ use std::fmt;
 use std::sync::Arc;
 
 /// A learning rate: a number, or a schedule of the number of the step.
+///
+/// The last step of a phase has the rate with which the phase ends: after `warmup(100, r)` the 100th step has the rate `r`, and
+/// `.cosine(900, 0.0)` has 0 at the 1000th.
+///
+/// ```
+/// use adfuse::optim::LearningRate;
+/// use adfuse::prelude::*;
+///
+/// let rate = LearningRate::warmup(2, 1.0).hold(1).linear(2, 0.0);
+/// let rates = evaluate(|t| {
+///     let at = |step: f64| rate.at(&t.full(f32s([]), step));
+///     Tensor::stack(&[&at(1.0), &at(2.0), &at(3.0), &at(4.0), &at(5.0), &at(9.0)], 0)
+/// })?;
+/// assert_eq!(rates.to_f64s(), [0.5, 1.0, 1.0, 0.5, 0.0, 0.0]);
+/// # Ok::<(), Diagnostic>(())
+/// ```
 #[derive(Clone)]
 pub struct LearningRate {
     phases: Vec<RatePhase>,
@@ -25,7 +41,7 @@ enum RateForm {
     Linear(f64, f64),
     /// From one rate to another along half a cosine.
     Cosine(f64, f64),
-    /// A rate that is multiplied by a factor every so many steps.
+    /// A rate that is multiplied by a factor after a number of steps.
     Decay {
         rate: f64,
         factor: f64,
@@ -65,7 +81,7 @@ impl LearningRate {
         self.then(steps, RateForm::Linear(from, last))
     }
 
-    /// Then the present rate, multiplied by `factor` after every `every` steps.
+    /// Then the present rate, multiplied by `factor` after every `every` steps. It has no end: a phase that is appended takes its place.
     #[must_use]
     pub fn decay(self, factor: f64, every: u64) -> LearningRate {
         let rate = self.last();
@@ -134,7 +150,7 @@ impl RateForm {
             }
             RateForm::Decay { rate, factor, every } => {
                 let times = ((step - 1.0 - from as f64) / (*every as f64)).floor();
-                (times * factor.ln()).exp() * *rate
+                constant(*factor).pow(&times) * *rate
             }
             RateForm::Custom(rate) => rate(step),
         }

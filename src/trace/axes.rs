@@ -195,14 +195,14 @@ impl Tensor {
 
     /// Records an error, unless there is one already.
     #[track_caller]
-    pub(super) fn fail(&self, kind: Kind, message: String) {
+    pub(crate) fn fail(&self, kind: Kind, message: String) {
         let place = Location::caller();
         each_live([&self.state], |s| s.fail(place, kind, message.clone()));
     }
 
     /// Records an error; the tensor stands for what would have been the result.
     #[track_caller]
-    pub(super) fn refused(&self, kind: Kind, message: String) -> Tensor {
+    pub(crate) fn refused(&self, kind: Kind, message: String) -> Tensor {
         self.fail(kind, message);
         self.clone()
     }

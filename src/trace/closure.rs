@@ -48,31 +48,38 @@ pub(super) struct ClosedRegion {
 
 /// A parameter of a function that is made of a region: its type, its name, and the value of the outlined region that it
 /// stands for.
-pub(super) struct Slot {
+pub(super) struct ParamSlot {
     pub(super) ty: TensorType,
     pub(super) name: Option<String>,
     pub(super) stands_for: Option<Value>,
 }
 
+impl ParamSlot {
+    /// A parameter that the region does not read.
+    pub(super) fn unread(ty: TensorType) -> ParamSlot {
+        ParamSlot { ty, name: None, stands_for: None }
+    }
+}
+
 impl ClosedRegion {
     /// Parameters for what the region is entered with.
-    pub(super) fn entered(&self) -> Vec<Slot> {
+    pub(super) fn entered(&self) -> Vec<ParamSlot> {
         let f = &self.outlined.func;
         f.params()[self.outlined.captures.len()..].iter().map(|&p| slot(f, p)).collect()
     }
 
     /// A parameter for a value around the region, of the function `f` under construction.
-    pub(super) fn captured(&self, f: &Function, v: Value) -> Slot {
+    pub(super) fn captured(&self, f: &Function, v: Value) -> ParamSlot {
         let at = self.outlined.captures.iter().position(|&c| c == v);
         let stands_for = at.map(|k| self.outlined.func.params()[k]);
-        Slot { stands_for, ..slot(f, v) }
+        ParamSlot { stands_for, ..slot(f, v) }
     }
 
     /// The region as a function with these parameters, and with further results.
     pub(super) fn function(
         &self,
         name: &str,
-        slots: &[Slot],
+        slots: &[ParamSlot],
         further: impl FnOnce(&mut Builder) -> Vec<Value>,
     ) -> Function {
         let region = &self.outlined.func;
@@ -96,9 +103,9 @@ impl ClosedRegion {
     }
 }
 
-fn slot(f: &Function, v: Value) -> Slot {
+fn slot(f: &Function, v: Value) -> ParamSlot {
     let (ty, name) = (f.ty(v).clone(), f.name_of(v).map(str::to_string));
-    Slot { ty, name, stands_for: Some(v) }
+    ParamSlot { ty, name, stands_for: Some(v) }
 }
 
 impl Tracer {
@@ -119,7 +126,7 @@ impl Tracer {
 
     /// Traces a closure in a region of its own, outside of checkpoint regions around it. It is given the tree with
     /// tensors of these types at its leaves, and tells the tensors that the region ends with.
-    pub(super) fn apart<A: Params<Tensor>, R>(
+    pub(super) fn separate_region<A: Params<Tensor>, R>(
         &self,
         place: &Location<'_>,
         (args, types): (&A, &[TensorType]),
@@ -157,7 +164,7 @@ impl Tracer {
         (args, types): (&A, &[TensorType]),
         body: impl FnOnce(&A) -> R,
     ) -> (Option<ClosureFunction>, R) {
-        let (region, out) = self.apart(place, (args, types), |args| {
+        let (region, out) = self.separate_region(place, (args, types), |args| {
             let out = body(&args);
             let ends = leaves(&out);
             (out, ends)
@@ -167,7 +174,7 @@ impl Tracer {
             let around = region.outlined.captures.clone();
             let f = s.b.func();
             let captured = around.iter().map(|&v| region.captured(f, v));
-            let slots: Vec<Slot> = region.entered().into_iter().chain(captured).collect();
+            let slots: Vec<ParamSlot> = region.entered().into_iter().chain(captured).collect();
             let func = region.function(&format!("{}.closure", f.name), &slots, |_| Vec::new());
             let captures = around.iter().map(|&v| handle(&self.state, f, v)).collect();
             ClosureFunction { callees: s.module_of(&func), func, captures }

@@ -1,6 +1,7 @@
 //! Roots in traces: closures become a function with a `custom_root` and its residual.
 //!
 //! ```
+//! use adfuse::autodiff::vjp;
 //! use adfuse::prelude::*;
 //!
 //! // A layer whose output is its own input: z = tanh(W z + x).
@@ -21,10 +22,10 @@
 //! ```
 
 use super::callee::named;
+use super::closure::{ClosedRegion, ParamSlot};
 use super::{Tensor, TraceState, Tracer, own_all, record_all};
-use crate::ir::control::{Outlined, outline};
-use crate::ir::rewrite::Copier;
-use crate::ir::{Builder, CustomRule, Function, Kind, Op, Region, TensorType, Value};
+use crate::ir::control::outline;
+use crate::ir::{CustomRule, Kind, Op, Region, TensorType, Value};
 use crate::tree::{Params, leaves, rebuild};
 use std::panic::Location;
 
@@ -36,6 +37,17 @@ impl Tracer {
     /// For a fixed point `x = g(x)` the residual is `x - g(x)`. Guess, root and residual are of the same float types.
     /// Where the residual depends on its unknown elementwise the system is a division; other Jacobians are dense, of
     /// as many rows as the unknowns have elements. A singular one gives infinities or NaN.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let f = trace("root", |t| {
+    ///     let a = t.input("a", f64s([]));
+    ///     let newton = |x: Tensor| t.fori(0..20, x, |_, x| (&a / &x + x) * 0.5);
+    ///     t.custom_root(t.full(f64s([]), 1.0), newton, |x| x.square() - &a)
+    /// })?;
+    /// assert_eq!(f.callees().len(), 2);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn custom_root<X: Params<Tensor>>(
         &self,
@@ -98,18 +110,26 @@ impl TraceState {
         solve: Region,
         residual: Region,
     ) -> Vec<Value> {
-        let [solve, residual] = [solve, residual].map(|r| outline(self.b.func(), r));
-        let mut around = solve.captures.clone();
-        around.extend(residual.captures.iter().filter(|v| !solve.captures.contains(v)));
+        let [solve, residual] =
+            [solve, residual].map(|r| ClosedRegion { outlined: outline(self.b.func(), r) });
+        let mut around = solve.outlined.captures.clone();
+        let more = residual.outlined.captures.iter().filter(|v| !around.contains(v));
+        let more: Vec<Value> = more.copied().collect();
+        around.extend(more);
         let name = self.fresh(&format!("{}.root", self.b.func().name));
         let told = format!("{name}.residual");
         let f = self.b.func();
-        let captured: Vec<Captured> =
-            around.iter().map(|&v| (v, f.ty(v).clone(), f.name_of(v).map(Into::into))).collect();
-        let mut root = function(&name, &[types], &captured, &solve);
+        let function = |name: &str, region: &ClosedRegion, unread: &[TensorType]| {
+            let unread = unread.iter().map(|ty| ParamSlot::unread(ty.clone()));
+            let captured = around.iter().map(|&v| region.captured(f, v));
+            let slots: Vec<_> =
+                region.entered().into_iter().chain(unread).chain(captured).collect();
+            region.function(name, &slots, |_| Vec::new())
+        };
+        let mut root = function(&name, &solve, &[]);
         root.rule = Some(CustomRule::Root(told.clone()));
         // The residual takes the unknowns, then what the function takes.
-        let residual = function(&told, &[types, types], &captured, &residual);
+        let residual = function(&told, &residual, types);
         let args = [guess, &around].concat();
         let attrs = named(&root);
         self.callees.extend([root, residual]);
@@ -128,37 +148,4 @@ impl TraceState {
             k += 1;
         }
     }
-}
-
-/// A value around a region, with its type and name.
-type Captured = (Value, TensorType, Option<String>);
-
-/// A region as a function of values of the types `leading`, the first of which it is entered with, and of those `around` it.
-fn function(
-    name: &str,
-    leading: &[&[TensorType]],
-    around: &[Captured],
-    region: &Outlined,
-) -> Function {
-    let mut b = Builder::new(name);
-    b.func_mut().symbols = region.func.symbols.clone();
-    let leading: Vec<Value> = leading.concat().into_iter().map(|ty| b.param(ty, None)).collect();
-    let mut copier = Copier::new(&region.func);
-    let (captured, entered) = region.func.params().split_at(region.captures.len());
-    for (&p, &v) in entered.iter().zip(&leading) {
-        copier.set(p, v);
-    }
-    for (v, ty, name) in around {
-        let new = b.param(ty.clone(), name.as_deref());
-        if let Some(k) = region.captures.iter().position(|c| c == v) {
-            copier.set(captured[k], new);
-        }
-    }
-    for &i in region.func.body_insts() {
-        copier.inst(&mut b, i);
-    }
-    let results: Vec<Value> =
-        region.func.results().iter().map(|&v| copier.get(&mut b, v)).collect();
-    b.set_results(&results);
-    b.finish().expect("a copy of checked instructions fits")
 }

@@ -1,7 +1,7 @@
 //! Rules in traces: closures become a function with a `custom_jvp` or a `custom_vjp`, and the functions of the rule.
 
 use super::callee::named;
-use super::closure::{ClosedRegion, Slot};
+use super::closure::{ClosedRegion, ParamSlot};
 use super::{Tensor, TraceState, Tracer, record_all};
 use crate::ir::control::reads;
 use crate::ir::{
@@ -36,7 +36,7 @@ impl Tracer {
     ) -> R {
         let given = leaves(x);
         let own = self.holds(place, "`custom_jvp`", &given);
-        let (body, out) = self.apart(place, (x, &types(&given)), |x| {
+        let (body, out) = self.separate_region(place, (x, &types(&given)), |x| {
             let out = f(&x);
             let ends = leaves(&out);
             (out, ends)
@@ -44,7 +44,7 @@ impl Tracer {
         let moving = floats(given.clone());
         let entered = [types(&given), types(&moving)].concat();
         let both = (rebuild(x, []), moving);
-        let (jvp, ()) = self.apart(place, (&both, &entered), |(x, moving)| {
+        let (jvp, ()) = self.separate_region(place, (&both, &entered), |(x, moving)| {
             let (y, dy) = jvp(&x, &self.with_zeros(&x, moving));
             self.alike(place, "the value that the `custom_jvp` gives", &out, &y);
             self.alike(place, "the tangent that the `custom_jvp` gives", &out, &dy);
@@ -69,12 +69,12 @@ impl Tracer {
     ) -> R {
         let given = leaves(x);
         let own = self.holds(place, "`custom_vjp`", &given);
-        let (body, out) = self.apart(place, (x, &types(&given)), |x| {
+        let (body, out) = self.separate_region(place, (x, &types(&given)), |x| {
             let out = f(&x);
             let ends = leaves(&out);
             (out, ends)
         });
-        let (fwd, kept) = self.apart(place, (x, &types(&given)), |x| {
+        let (fwd, kept) = self.separate_region(place, (x, &types(&given)), |x| {
             let (y, kept) = fwd(&x);
             self.alike(place, "the value that `fwd` gives", &out, &y);
             let ends = [leaves(&y), leaves(&kept)].concat();
@@ -82,11 +82,12 @@ impl Tracer {
         });
         let moving = floats(leaves(&out));
         let entered = [types(&leaves(&kept)), types(&moving)].concat();
-        let (bwd, ()) = self.apart(place, (&(kept, moving), &entered), |(kept, moving)| {
-            let gradient = bwd(&kept, &self.with_zeros(&out, moving));
-            self.alike(place, "the gradient that `bwd` gives", x, &gradient);
-            ((), floats(leaves(&gradient)))
-        });
+        let (bwd, ()) =
+            self.separate_region(place, (&(kept, moving), &entered), |(kept, moving)| {
+                let gradient = bwd(&kept, &self.with_zeros(&out, moving));
+                self.alike(place, "the gradient that `bwd` gives", x, &gradient);
+                ((), floats(leaves(&gradient)))
+            });
         let regions = body.zip(fwd.zip(bwd)).map(|(body, (fwd, bwd))| (body, vec![fwd, bwd]));
         self.ruled_call(place, (&given, own), regions, &out)
     }
@@ -161,11 +162,12 @@ impl TraceState {
         }
         let name = self.fresh(&format!("{}.ruled", self.b.func().name));
         let f = self.b.func();
-        let captured = |region: &ClosedRegion| -> Vec<Slot> {
+        let captured = |region: &ClosedRegion| -> Vec<ParamSlot> {
             around.iter().map(|&v| region.captured(f, v)).collect()
         };
         let whole = |name: &str, region: &ClosedRegion| {
-            let slots: Vec<Slot> = region.entered().into_iter().chain(captured(region)).collect();
+            let slots: Vec<ParamSlot> =
+                region.entered().into_iter().chain(captured(region)).collect();
             region.function(name, &slots, |_| Vec::new())
         };
         let mut body = whole(&name, &regions.body);
@@ -179,7 +181,8 @@ impl TraceState {
                 let read = &bwd.outlined.captures;
                 let at: Vec<usize> =
                     read.iter().flat_map(|v| around.iter().position(|a| a == v)).collect();
-                let slots: Vec<Slot> = fwd.entered().into_iter().chain(captured(fwd)).collect();
+                let slots: Vec<ParamSlot> =
+                    fwd.entered().into_iter().chain(captured(fwd)).collect();
                 let forward = fwd.function(&format!("{name}.fwd"), &slots, |b| {
                     at.iter().map(|k| b.func().params()[given.len() + k]).collect()
                 });
@@ -204,13 +207,13 @@ impl TraceState {
 }
 
 /// The rule `(x.., around.., dx.., d_around..) -> (y.., dy..)` of a region that is entered with `x..` and `dx..`.
-fn jvp_function(name: &str, jvp: &ClosedRegion, around: Vec<Slot>, given: usize) -> Function {
+fn jvp_function(name: &str, jvp: &ClosedRegion, around: Vec<ParamSlot>, given: usize) -> Function {
     let mut slots = jvp.entered();
     let tangents = slots.split_off(given.min(slots.len()));
-    let still: Vec<Slot> = around
+    let still: Vec<ParamSlot> = around
         .iter()
         .filter(|slot| slot.ty.dtype.is_float())
-        .map(|slot| Slot { ty: slot.ty.clone(), name: None, stands_for: None })
+        .map(|slot| ParamSlot::unread(slot.ty.clone()))
         .collect();
     slots.extend(around);
     slots.extend(tangents);

@@ -98,6 +98,18 @@ impl Conv {
         self
     }
 
+    /// With another padding.
+    #[must_use]
+    pub fn padding(mut self, padding: Padding) -> Conv {
+        self.padding = padding;
+        self
+    }
+
+    /// How many groups there are.
+    pub fn group_count(&self) -> u64 {
+        self.groups
+    }
+
     /// How many groups the channels are in; each output channel sees those of its group.
     #[must_use]
     pub fn groups(mut self, groups: u64) -> Conv {

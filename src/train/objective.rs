@@ -14,6 +14,9 @@ pub trait Objective {
     /// The loss and the others.
     fn parts(self) -> (Tensor, Self::Aux);
 
+    /// The loss of a report.
+    fn loss(report: &Self::Report) -> f64;
+
     /// The report of a step.
     fn report(loss: f64, aux: AuxArrays<Self>) -> Self::Report;
 }
@@ -29,6 +32,10 @@ impl Objective for Tensor {
         (self, ())
     }
 
+    fn loss(report: &f64) -> f64 {
+        *report
+    }
+
     fn report(loss: f64, (): ()) -> f64 {
         loss
     }
@@ -40,6 +47,10 @@ impl<A: Params<Tensor>> Objective for (Tensor, A) {
 
     fn parts(self) -> (Tensor, A) {
         self
+    }
+
+    fn loss(report: &Self::Report) -> f64 {
+        report.0
     }
 
     fn report(loss: f64, aux: A::With<Array>) -> Self::Report {

@@ -64,6 +64,17 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
         self.resumed(device, values, kept, (seed, 0))
     }
 
+    /// The model.
+    pub fn model(&self) -> &M {
+        &self.definition.model
+    }
+
+    /// What the optimizer keeps.
+    #[cfg(feature = "data")]
+    pub(super) fn optimizer_state(&self) -> &[OptimizerState] {
+        &self.definition.kept
+    }
+
     /// The state with these tensors after a number of steps.
     pub(super) fn resumed(
         &self,
@@ -162,6 +173,12 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
         self.count
     }
 
+    /// The most bytes that a step has taken so far on the device, as its plan counts them: parameters, the batch, the optimizer's tensors and
+    /// everything between. 0 before the first step.
+    pub fn peak_bytes(&self) -> u64 {
+        self.programs.iter().map(|p| p.executable.memory().peak()).max().unwrap_or(0)
+    }
+
     /// The seed of its random draws.
     pub fn seed(&self) -> u64 {
         self.seed
@@ -182,6 +199,12 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
             return Err(Diagnostic::new(At::default(), Kind::Usage, m));
         }
         Ok(&self.values)
+    }
+
+    /// What the optimizer keeps, where the device keeps it.
+    #[cfg(feature = "data")]
+    pub(super) fn kept_tensors(&self) -> impl Iterator<Item = (&OptimizerState, &Resident)> {
+        self.definition.kept.iter().zip(&self.kept)
     }
 
     /// The model as it was described.

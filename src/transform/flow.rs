@@ -1,11 +1,11 @@
 //! Control flow on trees: branches and loops in the trace of their operands. Where there is no tensor among the operands
-//! that could tell the trace, the methods of [`Tracer`] do the same.
+//! that could tell the trace, the methods of [`Tracer`](crate::trace::Tracer) do the same.
 
 use super::rules::trace_of;
 use crate::trace::{LoopBounds, ScanOptions, Tensor};
 use crate::tree::{Params, leaves};
 
-/// As [`Tracer::cond`]: one of two closures, by a scalar truth value.
+/// As [`Tracer::cond`](crate::trace::Tracer::cond): one of two closures, by a scalar truth value.
 ///
 /// ```
 /// use adfuse::backends::Array;
@@ -27,7 +27,7 @@ pub fn cond<R: Params<Tensor>>(
     predicate.tracer().cond(predicate, then, otherwise)
 }
 
-/// As [`Tracer::switch`]: the closure of this number.
+/// As [`Tracer::switch`](crate::trace::Tracer::switch): the closure of this number.
 ///
 /// ```
 /// use adfuse::backends::Array;
@@ -48,7 +48,7 @@ pub fn switch<R: Params<Tensor>>(index: &Tensor, cases: &[&dyn Fn() -> R]) -> R 
     index.tracer().switch(index, cases)
 }
 
-/// As [`Tracer::scan`]: a closure for each element of `xs` along their first axes.
+/// As [`Tracer::scan`](crate::trace::Tracer::scan): a closure for each element of `xs` along their first axes.
 ///
 /// ```
 /// use adfuse::backends::Array;
@@ -106,7 +106,7 @@ pub fn scan_with<C: Params<Tensor>, X: Params<Tensor>, Y: Params<Tensor>>(
     trace_of(&tensors, "what `scan` carries and scans").scan_with(options, init, xs, body)
 }
 
-/// As [`Tracer::fori`]: a closure for each integer of a range.
+/// As [`Tracer::fori`](crate::trace::Tracer::fori): a closure for each integer of a range.
 ///
 /// ```
 /// use adfuse::backends::Array;
@@ -129,7 +129,7 @@ pub fn fori<C: Params<Tensor>>(
     trace_of(&leaves(&init), "what `fori` carries").fori(range, init, body)
 }
 
-/// As [`Tracer::while_loop`]: a closure as long as a condition holds.
+/// As [`Tracer::while_loop`](crate::trace::Tracer::while_loop): a closure as long as a condition holds.
 ///
 /// ```
 /// use adfuse::backends::Array;

@@ -1,5 +1,8 @@
-//! The library as people use it: trees of parameters, layers, optimizers, training.
+//! The library as people use it: trees of parameters, layers, optimizers, training, transformations of functions.
 
+mod checkpoint;
+mod nn;
 mod optim;
 mod train;
+mod transforms;
 mod tree;

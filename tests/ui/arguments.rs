@@ -6,6 +6,11 @@ use adfuse::prelude::*;
 
 pub(crate) const MISTAKES: &[Mistake] = named! {
     missing_argument
+    unknown_name
+    missing_name
+    name_given_twice
+    array_of_another_type_by_name
+    array_read_as_another_type
     arguments_in_another_order
     argument_of_another_element_type
     argument_of_another_extent
@@ -40,23 +45,51 @@ fn ones(dims: &[u64]) -> Result<Array, Diagnostic> {
 }
 
 fn missing_argument() -> Outcome {
-    layer()?.executable.run(&[ones(&[8, 4])?])?;
+    layer()?.run(&[ones(&[8, 4])?])?;
+    Ok(())
+}
+
+fn unknown_name() -> Outcome {
+    let (x, w) = (ones(&[8, 4])?, ones(&[4, 2])?);
+    layer()?.run_named([("input", &x), ("w", &w)])?;
+    Ok(())
+}
+
+fn missing_name() -> Outcome {
+    layer()?.run_named([("x", &ones(&[8, 4])?)])?;
+    Ok(())
+}
+
+fn name_given_twice() -> Outcome {
+    let x = ones(&[8, 4])?;
+    layer()?.run_named([("x", &x), ("x", &x)])?;
+    Ok(())
+}
+
+fn array_of_another_type_by_name() -> Outcome {
+    let (x, w) = (ones(&[8, 4])?, ones(&[2, 4])?);
+    layer()?.run_named([("x", &x), ("w", &w)])?;
+    Ok(())
+}
+
+fn array_read_as_another_type() -> Outcome {
+    ones(&[8, 4])?.as_slice::<f64>()?;
     Ok(())
 }
 
 fn arguments_in_another_order() -> Outcome {
-    layer()?.executable.run(&[ones(&[4, 2])?, ones(&[8, 4])?])?;
+    layer()?.run(&[ones(&[4, 2])?, ones(&[8, 4])?])?;
     Ok(())
 }
 
 fn argument_of_another_element_type() -> Outcome {
     let x = Array::from_f64s(DType::F64, &[8, 4], &[1.0; 32])?;
-    layer()?.executable.run(&[x, ones(&[4, 2])?])?;
+    layer()?.run(&[x, ones(&[4, 2])?])?;
     Ok(())
 }
 
 fn argument_of_another_extent() -> Outcome {
-    layer()?.executable.run(&[ones(&[7, 4])?, ones(&[4, 2])?])?;
+    layer()?.run(&[ones(&[7, 4])?, ones(&[4, 2])?])?;
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Mistakes in what engines are asked for.
 
 use super::{Mistake, Outcome, named};
+use adfuse::autodiff::value_and_grad;
 use adfuse::engine::registry::NamedEngine;
 use adfuse::prelude::*;
 

@@ -6,6 +6,7 @@
 mod arguments;
 mod derivatives;
 mod engines;
+mod layers;
 mod traces;
 
 use std::collections::BTreeSet;
@@ -60,7 +61,13 @@ fn number(text: &str) -> (usize, &str) {
 #[test]
 fn mistakes_are_told_as_expected() {
     let bless = std::env::var_os("ADFUSE_BLESS").is_some_and(|v| v != "0");
-    let all = [arguments::MISTAKES, derivatives::MISTAKES, engines::MISTAKES, traces::MISTAKES];
+    let all = [
+        arguments::MISTAKES,
+        derivatives::MISTAKES,
+        engines::MISTAKES,
+        layers::MISTAKES,
+        traces::MISTAKES,
+    ];
     let all: Vec<&Mistake> = all.into_iter().flatten().collect();
     let mut wrong = Vec::new();
     for (name, mistake) in &all {

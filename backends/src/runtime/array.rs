@@ -258,7 +258,10 @@ impl Array {
 pub(crate) fn counted(dtype: DType, dims: &[u64], n: usize) -> Result<(), Diagnostic> {
     let ty = TensorType::of(dtype, dims);
     if ty.elements() != Some(n as u64) {
-        let m = format!("{n} elements for {ty}");
+        let m = match ty.elements() {
+            Some(due) => format!("{ty} has {due} elements, found {n}"),
+            None => format!("{ty} has more elements than can be counted, found {n}"),
+        };
         return Err(Diagnostic::new(At::default(), Kind::Shape, m));
     }
     Ok(())

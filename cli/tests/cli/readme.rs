@@ -15,10 +15,11 @@ fn every_command_of_the_readme_works() {
     let program = Path::new(env!("CARGO_BIN_EXE_adfuse"));
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", program.parent().unwrap().display());
-    // Indented lines with a command of the program; what `cargo` does is not tried here.
+    // Lines of shell blocks with a command of the program; what `cargo` does is not tried here.
     let commands: Vec<&str> = readme
-        .lines()
-        .filter_map(|l| l.strip_prefix("    "))
+        .split("```")
+        .filter_map(|block| block.strip_prefix("sh\n"))
+        .flat_map(str::lines)
         .filter(|l| l.starts_with("adfuse ") || l.contains("| adfuse "))
         .collect();
     assert!(commands.len() >= 6, "{commands:?}");

@@ -32,7 +32,7 @@ pub(super) fn line(program: &Program, stage: &Stage, places: &IterationSpace, in
 }
 
 /// By how many elements an access goes on with a coordinate; `None` where that differs from place to place.
-type Step<'a> = Box<dyn Fn(usize) -> Option<i64> + 'a>;
+type AxisStep<'a> = Box<dyn Fn(usize) -> Option<i64> + 'a>;
 
 /// Loads and stores of buffers. Tiles lie as the stage goes through them.
 fn accesses<'a>(
@@ -40,8 +40,8 @@ fn accesses<'a>(
     stage: &'a Stage,
     places: &'a IterationSpace,
     masks: &'a [Mask],
-) -> Vec<Step<'a>> {
-    let mut all: Vec<Step<'a>> = Vec::new();
+) -> Vec<AxisStep<'a>> {
+    let mut all: Vec<AxisStep<'a>> = Vec::new();
     for param in &stage.params {
         match param {
             Param::Load(pieces) => {

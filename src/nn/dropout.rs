@@ -1,0 +1,36 @@
+//! Dropout layers.
+
+use crate::trace::{Key, Tensor};
+use std::borrow::Borrow;
+
+/// In training, elements are 0 with a probability and divided by the rest otherwise (Srivastava et al. 2014); outside of training nothing
+/// happens.
+///
+/// Draws are functions of the seed, the number of the step and the layer's place in the program, so a step that is computed again, or resumed,
+/// drops the same.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Dropout {
+    /// The probability of 0.
+    pub p: f64,
+}
+
+impl Dropout {
+    /// With this probability of 0.
+    pub fn new(p: f64) -> Dropout {
+        Dropout { p }
+    }
+
+    /// The same shape.
+    #[track_caller]
+    #[must_use]
+    pub fn apply(&self, x: impl Borrow<Tensor>) -> Tensor {
+        let x = x.borrow();
+        if self.p == 0.0 {
+            return x.clone();
+        }
+        match x.next_draw() {
+            None => x.clone(),
+            Some((seed, number)) => x.dropout(&Key::numbered(&seed, number), self.p),
+        }
+    }
+}
