@@ -22,7 +22,7 @@ pub(super) fn line(program: &Program, stage: &Stage, places: &IterationSpace, in
             let extent = extents[axis];
             inside.is_some() && (fixed || outside == inside.and_then(|s| s.checked_mul(extent)))
         };
-        if !accesses.iter().all(|step| one(&**step)) {
+        if !accesses.iter().all(|by| one(&**by)) {
             break;
         }
         length = length.saturating_mul(extents[outer]);
@@ -58,8 +58,11 @@ fn accesses<'a>(
                 }
             }
             Param::Row(_) => {
+                // One for each point, row-major.
                 let domain = places.extents().len().saturating_sub(stage.axes.len());
-                all.push(Box::new(move |a| Some(i64::from(a < domain))));
+                let points = places.extents().get(..domain).unwrap_or_default();
+                let after = |a| points.get(a + 1..).map_or(0, |rest| rest.iter().product());
+                all.push(Box::new(move |a| Some(after(a))));
             }
             Param::Coord(e) => all.push(Box::new(|a| step(e, a, masks))),
             Param::Tile(_) | Param::Sum => {}

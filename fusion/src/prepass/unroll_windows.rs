@@ -33,7 +33,7 @@ pub(crate) static WINDOWS: RuleTable = RuleTable {
     regions: false,
     rules: &[Rule {
         name: "unroll-windows",
-        doc: "A fold of at most 32 elements of a window becomes an expression of its elements, in strict order.",
+        doc: "A fold of at most 32 elements of a window, or of axes that a reshape made with kept axes between, becomes an expression of its elements, in strict order.",
         exactness: Exactness::Exact,
         pattern: Pattern::Class(|body| matches!(body, Body::Reduce(_))),
         then: &When {
