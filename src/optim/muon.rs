@@ -63,14 +63,14 @@ impl Muon {
     }
 
     /// Whether a parameter is a matrix of a layer, and no table of embeddings.
-    fn takes(&self, p: &TrainedParam) -> bool {
+    fn accepts(&self, p: &TrainedParam) -> bool {
         let known = |n: usize| p.ty.shape.get(n).and_then(|d| d.known()).is_some();
         let picked = self.picks.as_ref().is_none_or(|picks| picks(&p.path));
         p.ty.rank() == 2 && known(0) && known(1) && !p.path.contains("embed") && picked
     }
 
     fn others_of<T: Clone>(&self, params: &[TrainedParam], all: &[T]) -> Vec<T> {
-        let others = params.iter().zip(all).filter(|(p, _)| !self.takes(p));
+        let others = params.iter().zip(all).filter(|(p, _)| !self.accepts(p));
         others.map(|(_, t)| t.clone()).collect()
     }
 }
@@ -101,7 +101,7 @@ fn orthogonalized(m: &Tensor) -> Tensor {
 
 impl Optimizer for Muon {
     fn state(&self, params: &[TrainedParam]) -> Vec<OptimizerState> {
-        let matrices = params.iter().filter(|p| self.takes(p));
+        let matrices = params.iter().filter(|p| self.accepts(p));
         let mut state: Vec<OptimizerState> =
             matrices.map(|p| OptimizerState::zeros("momentum", p)).collect();
         state.extend(self.others.state(&self.others_of(params, params)));
@@ -116,7 +116,7 @@ impl Optimizer for Muon {
         state: &[Tensor],
     ) -> Updated {
         let rate = self.rate.at(&at.step);
-        let matrices = at.params.iter().filter(|p| self.takes(p)).count();
+        let matrices = at.params.iter().filter(|p| self.accepts(p)).count();
         let (momenta, kept) = state.split_at(matrices);
         let params = self.others_of(at.params, at.params);
         let [others, slopes] = [values, gradients].map(|all| self.others_of(at.params, all));
@@ -125,7 +125,7 @@ impl Optimizer for Muon {
         let mut updated = Updated { params: Vec::new(), state: Vec::new() };
         let (mut momenta, mut rest) = (momenta.iter(), others.params.into_iter());
         for ((param, value), gradient) in at.params.iter().zip(values).zip(gradients) {
-            let Some(m) = (if self.takes(param) { momenta.next() } else { None }) else {
+            let Some(m) = (if self.accepts(param) { momenta.next() } else { None }) else {
                 updated.params.extend(rest.next());
                 continue;
             };

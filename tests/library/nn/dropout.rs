@@ -1,10 +1,10 @@
 //! Dropout: what it drops, that nothing is dropped outside of training, and that what is computed again drops the same.
 
 use super::Gradients;
+use adfuse::ir::CheckpointPolicy;
 use adfuse::nn::{Dropout, Init, Param, TransformerBlock};
 use adfuse::optim::Sgd;
 use adfuse::prelude::*;
-use adfuse::ir::CheckpointPolicy;
 use adfuse::transform::checkpoint;
 use adfuse::{eval_step, train_step};
 
@@ -36,9 +36,13 @@ fn a_share_is_dropped_and_the_rest_is_scaled() {
             assert!(x.iter().all(|&x| x == 0.0 || (x - factor).abs() < 1e-6 * factor), "{p}");
             // Neighbours are dropped independently, along both axes.
             for far in [1, 300] {
-                let both = x.windows(far + 1).filter(|w| w[0] != 0.0 && w[far] != 0.0).count() as f64;
+                let both =
+                    x.windows(far + 1).filter(|w| w[0] != 0.0 && w[far] != 0.0).count() as f64;
                 let due = n * (1.0 - p) * (1.0 - p);
-                assert!((both - due).abs() < 0.04 * n * p, "{p}: {both} of {due} pairs {far} apart");
+                assert!(
+                    (both - due).abs() < 0.04 * n * p,
+                    "{p}: {both} of {due} pairs {far} apart"
+                );
             }
         }
     }
@@ -57,8 +61,7 @@ fn draws_depend_on_seed_step_and_layer() {
         let (a, b) = (drop.apply(x), drop.apply(x));
         (a.sum(..), (a, b))
     });
-    let (_, (a, b)) =
-        step.init(Device::cpu(), 3).expect("is made").step(&()).expect("runs");
+    let (_, (a, b)) = step.init(Device::cpu(), 3).expect("is made").step(&()).expect("runs");
     assert_ne!(a, b, "two layers");
 }
 

@@ -107,7 +107,8 @@ fn orthogonal_matrices_are_orthogonal() {
         let x = drawn(&Init::Orthogonal(gain), &dims, 4);
         let [rows, columns] = dims.map(|n| n as usize);
         // Rows, or columns where they are fewer.
-        let transposed: Vec<f64> = (0..rows * columns).map(|k| x[(k % rows) * columns + k / rows]).collect();
+        let transposed: Vec<f64> =
+            (0..rows * columns).map(|k| x[(k % rows) * columns + k / rows]).collect();
         let far = match rows <= columns {
             true => skew(&x, (rows, columns), gain * gain),
             false => skew(&transposed, (columns, rows), gain * gain),
@@ -119,7 +120,8 @@ fn orthogonal_matrices_are_orthogonal() {
     let x = drawn(&Init::Orthogonal(1.0), &[6, 4, 3, 3], 1);
     assert!(skew(&x, (6, 36), 1.0) < 1e-6);
     // One sign is as likely as the other.
-    let first = (0..400).filter(|&seed| drawn(&Init::Orthogonal(1.0), &[3, 3], seed)[0] > 0.0).count();
+    let first =
+        (0..400).filter(|&seed| drawn(&Init::Orthogonal(1.0), &[3, 3], seed)[0] > 0.0).count();
     assert!((150..250).contains(&first), "{first} of 400");
 }
 

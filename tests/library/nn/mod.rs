@@ -22,7 +22,8 @@ pub(crate) fn fixture(name: &str) -> BTreeMap<String, Array> {
 
 /// The arrays whose names begin with a prefix, by the rest.
 pub(crate) fn within(all: &BTreeMap<String, Array>, prefix: &str) -> BTreeMap<String, Array> {
-    let own = all.iter().filter_map(|(n, a)| Some((n.strip_prefix(prefix)?.to_string(), a.clone())));
+    let own =
+        all.iter().filter_map(|(n, a)| Some((n.strip_prefix(prefix)?.to_string(), a.clone())));
     own.collect()
 }
 

@@ -53,8 +53,15 @@ fn changed(model: Net<Param>, optimizer: impl adfuse::optim::Optimizer + 'static
 #[test]
 fn frozen_parameters_stay() {
     let all = [
-        "body.0.weight", "body.0.bias", "body.1.weight", "norm.weight", "norm.bias",
-        "norm.running_mean", "norm.running_var", "head.weight", "head.bias",
+        "body.0.weight",
+        "body.0.bias",
+        "body.1.weight",
+        "norm.weight",
+        "norm.bias",
+        "norm.running_mean",
+        "norm.running_var",
+        "head.weight",
+        "head.bias",
     ];
     assert_eq!(changed(net(), Adam::new(0.01)), all);
     let frozen = nn::frozen(&net(), |path| path.starts_with("body.") || path == "norm.bias");
@@ -139,5 +146,8 @@ fn values_that_do_not_fit_are_refused() {
     let mut model = net();
     model.head.weight.init = Init::Values(Array::from_f32s(&[4, 2], &[0.0; 8]).expect("fits"));
     let told = nn::init(&model, 0).err().expect("another shape").to_string();
-    assert!(told.contains("`head.weight`: a parameter of type f32[2,4] cannot begin as f32[4,2]"), "{told}");
+    assert!(
+        told.contains("`head.weight`: a parameter of type f32[2,4] cannot begin as f32[4,2]"),
+        "{told}"
+    );
 }
