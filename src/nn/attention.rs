@@ -1,7 +1,7 @@
 //! Attention with several heads.
 
 use super::{Dropout, Linear, Param};
-use crate::ir::Kind;
+use crate::ir::{DType, Kind, TensorType};
 use crate::trace::Tensor;
 use crate::tree::Params;
 use std::borrow::Borrow;
@@ -10,6 +10,20 @@ use std::borrow::Borrow;
 ///
 /// Heads of queries may share heads of keys and values (grouped heads, Ainslie et al. 2023), and positions may turn queries and keys (rotary
 /// embedding, Su et al. 2021).
+///
+/// ```
+/// use adfuse::nn::{self, MultiHeadAttention};
+/// use adfuse::prelude::*;
+///
+/// // Four heads of queries share two of keys and values.
+/// let layer = MultiHeadAttention::new(16, 4).groups(2).causal().rope().no_bias();
+/// let values = nn::init(&layer, 0)?;
+/// assert_eq!(values.k.weight.dims(), [8, 16]);
+/// let f = adfuse::eval_step(|a: &MultiHeadAttention, x: Tensor| a.apply(x));
+/// let y = f.run(&Device::cpu(), &values, &Array::from_vec(vec![1f32; 160], [2, 5, 16])?)?;
+/// assert_eq!(y.dims(), [2, 5, 16]);
+/// # Ok::<(), Diagnostic>(())
+/// ```
 #[derive(Params, Clone, Debug)]
 pub struct MultiHeadAttention<T = Tensor> {
     /// `[heads * d, features]`.
@@ -102,27 +116,18 @@ impl MultiHeadAttention {
         self.attend(x, x, None)
     }
 
-    /// Of `x: [batch, time, features]` to `memory: [batch, steps, features]`. Where `mask: bool[time, steps]` is false nothing is seen.
+    /// Of `x: [batch, time, features]` to `memory: [batch, steps, features]`. Where `mask: bool[time, steps]` is false nothing is seen; a
+    /// position that sees nothing at all is NaN.
     #[track_caller]
     #[must_use]
     pub fn attend(&self, x: &Tensor, memory: &Tensor, mask: Option<&Tensor>) -> Tensor {
-        let (ty, seen) = (x.ty(), memory.ty());
-        let [Some(dims), Some(steps)] = [ty.dims(), seen.dims()] else {
-            return x.refused(Kind::Shape, format!("attention needs known extents, found {ty}"));
+        let [batch, time, steps, d] = match self.extents(&x.ty(), &memory.ty(), mask) {
+            Ok(extents) => extents,
+            Err(m) => return x.refused(Kind::Shape, m),
         };
-        let (&[batch, time, _], &[_, steps, _]) = (&dims[..], &steps[..]) else {
-            let m = format!("attention takes [batch, time, features], found {ty} and {seen}");
-            return x.refused(Kind::Shape, m);
-        };
-        if self.groups == 0 || self.heads % self.groups != 0 {
-            let m = format!("{} groups do not divide {} heads", self.groups, self.heads);
-            return x.refused(Kind::Shape, m);
-        }
         // [batch, groups, heads of a group, time, d] and [batch, groups, steps, d].
         let shared = self.heads / self.groups;
-        let q = self.q.apply(x);
-        let d = q.ty().shape.last().and_then(|d| d.known()).unwrap_or(0) / self.heads;
-        let q = q.reshape([batch, time, self.heads, d]).transpose([0, 2, 1, 3]);
+        let q = self.q.apply(x).reshape([batch, time, self.heads, d]).transpose([0, 2, 1, 3]);
         let split = |y: Tensor| y.reshape([batch, steps, self.groups, d]).transpose([0, 2, 1, 3]);
         let (mut k, v) = (split(self.k.apply(memory)), split(self.v.apply(memory)));
         let mut q = q;
@@ -143,10 +148,58 @@ impl MultiHeadAttention {
         self.out.apply(y)
     }
 
+    /// The extents of the batch, of time, of the steps of the memory and of a head.
+    ///
+    /// # Errors
+    /// What does not fit.
+    fn extents(
+        &self,
+        x: &TensorType,
+        memory: &TensorType,
+        mask: Option<&Tensor>,
+    ) -> Result<[u64; 4], String> {
+        let of = |l: &Linear, axis: usize| -> Option<u64> {
+            l.weight.ty().shape.get(axis).and_then(|d| d.known())
+        };
+        let [q, k, v] = [&self.q, &self.k, &self.v].map(|l| of(l, 0).unwrap_or(0));
+        let (heads, groups) = (self.heads, self.groups);
+        if groups == 0 || heads % groups != 0 {
+            return Err(format!("attention: {groups} groups do not divide {heads} heads"));
+        }
+        let d = q.checked_div(heads).unwrap_or(0);
+        if d == 0
+            || d.checked_mul(heads) != Some(q)
+            || [k, v].map(Some) != [d.checked_mul(groups); 2]
+        {
+            return Err(format!(
+                "attention of {heads} heads in {groups} groups: queries of {q} features, keys of {k} and values of {v} do not divide among them"
+            ));
+        }
+        if self.rope.is_some() && d % 2 != 0 {
+            return Err(format!("rotary embedding turns pairs, and heads have {d} features"));
+        }
+        let [dims, steps] = [x, memory].map(|ty| ty.dims().unwrap_or_default());
+        let (&[batch, time, own], &[others, steps, seen]) = (&dims[..], &steps[..]) else {
+            return Err(format!(
+                "attention takes [batch, time, features] of known extents, found {x} and {memory}"
+            ));
+        };
+        let due = [of(&self.q, 1), of(&self.k, 1)];
+        if due != [Some(own), Some(seen)] || batch != others {
+            let [own, seen] = due.map(|n| n.unwrap_or(0));
+            let due = format!("[{batch}, time, {own}] and [{batch}, steps, {seen}]");
+            return Err(format!("attention takes {due}, found {x} and {memory}"));
+        }
+        let due = TensorType::of(DType::Bool, &[time, steps]);
+        match mask.map(Tensor::ty).filter(|found| *found != due) {
+            Some(found) => Err(format!("a mask of attention is {due}, found {found}")),
+            None => Ok([batch, time, steps, d]),
+        }
+    }
+
     /// `bool[time, steps]`: which steps a position sees.
     #[track_caller]
     fn visible(&self, x: &Tensor, extents: [u64; 2], mask: Option<&Tensor>) -> Option<Tensor> {
-        use crate::ir::{DType, TensorType};
         let before = self.causal.then(|| {
             let t = x.tracer();
             let place = |axis: i64| t.iota(TensorType::of(DType::I32, &extents), axis);
@@ -169,14 +222,13 @@ fn turned(x: &Tensor, base: f64) -> Tensor {
     let (Some(&d), Some(&time)) = (dims.last(), dims.get(dims.len().saturating_sub(2))) else {
         return x.clone();
     };
-    if d % 2 != 0 {
-        return x.refused(Kind::Shape, format!("rotary embedding turns pairs: {d} is odd"));
-    }
     let t = x.tracer();
-    let half = crate::ir::TensorType::of(x.dtype(), &[time, d / 2]);
+    // Places are numbers that types of 16 bits do not have.
+    let half = TensorType::of(x.dtype().compute(), &[time, d / 2]);
     let frequency = (t.iota(half.clone(), -1) * (-2.0 / d as f64 * base.ln())).exp();
     let angle = t.iota(half, 0) * frequency;
-    let (cos, sin) = (angle.cos(), angle.sin());
+    let stored = |t: Tensor| if t.dtype() == x.dtype() { t } else { t.convert(x.dtype()) };
+    let (cos, sin) = (stored(angle.cos()), stored(angle.sin()));
     let parts = x.split(&[d / 2, d / 2], -1);
     let [a, b] = parts.as_slice() else { return x.clone() };
     Tensor::concat(&[&(a * &cos - b * &sin), &(b * &cos + a * &sin)], -1)

@@ -1,12 +1,12 @@
 //! Convolution layers.
 
-use super::{Init, Param};
+use super::{Init, Param, accepts};
 use crate::trace::{Conv, Padding, PerAxis, Tensor};
 use crate::tree::Params;
 use std::borrow::Borrow;
 
 macro_rules! convolutions {
-    ($($(#[$doc:meta])* $name:ident $method:ident $rank:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident $method:ident $rank:literal $axes:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Params, Clone, Debug)]
         pub struct $name<T = Tensor> {
@@ -19,22 +19,27 @@ macro_rules! convolutions {
         }
 
         impl $name<Param> {
-            /// Of `inputs` channels to `outputs`, by windows of this size without padding, as PyTorch begins it.
-            pub fn new(inputs: u64, outputs: u64, window: u64) -> $name<Param> {
+            /// Of `inputs` channels to `outputs`, by windows of this size, or of these, without padding, as PyTorch begins it.
+            pub fn new(inputs: u64, outputs: u64, window: impl Into<PerAxis>) -> $name<Param> {
                 $name::with(inputs, outputs, window, Conv::valid())
             }
 
             /// As `new`, with zeros around so that a stride of 1 keeps the extents.
-            pub fn same(inputs: u64, outputs: u64, window: u64) -> $name<Param> {
+            pub fn same(inputs: u64, outputs: u64, window: impl Into<PerAxis>) -> $name<Param> {
                 $name::with(inputs, outputs, window, Conv::same())
             }
 
             /// With these options. The groups divide the channels.
-            pub fn with(inputs: u64, outputs: u64, window: u64, options: Conv) -> $name<Param> {
+            pub fn with(
+                inputs: u64,
+                outputs: u64,
+                window: impl Into<PerAxis>,
+                options: Conv,
+            ) -> $name<Param> {
                 let own = inputs / options.group_count().max(1);
                 let mut dims = vec![outputs, own];
-                dims.extend([window; $rank]);
-                let fan = own.saturating_mul(window.saturating_pow($rank));
+                dims.extend(window.into().extents($rank));
+                let fan = dims[1..].iter().fold(1, |n: u64, &d| n.saturating_mul(d));
                 let weight = Param::new(dims, Init::FanIn);
                 $name { weight, bias: Some(Param::new([outputs], Init::OfFan(fan))), options }
             }
@@ -75,7 +80,18 @@ macro_rules! convolutions {
             #[track_caller]
             #[must_use]
             pub fn apply(&self, x: impl Borrow<Tensor>) -> Tensor {
-                let y = x.borrow().$method(&self.weight, &self.options);
+                let x = x.borrow();
+                let (ty, weight) = (x.ty(), self.weight.ty());
+                let own = weight.shape.get(1).and_then(|d| d.known()).unwrap_or(0);
+                let channels = own.saturating_mul(self.options.group_count());
+                let fits = ty.rank() == 2 + $rank
+                    && weight.rank() == ty.rank()
+                    && ty.shape[1].known() == Some(channels);
+                let due = format!(concat!("[batch, {}, ", $axes, "]"), channels);
+                if !accepts(x, ("a convolution", &self.weight), fits, &due) {
+                    return x.clone();
+                }
+                let y = x.$method(&self.weight, &self.options);
                 match &self.bias {
                     Some(bias) => {
                         let mut ones = vec![0];
@@ -91,7 +107,21 @@ macro_rules! convolutions {
 
 convolutions! {
     /// A convolution along one axis: PyTorch's layout, `[batch, channel, extent]` with a weight `[out, in / groups, window]`.
-    Conv1d conv1d 1;
+    ///
+    /// ```
+    /// use adfuse::nn::{self, Conv1d};
+    /// use adfuse::prelude::*;
+    ///
+    /// // Every second place, each half of the channels by itself.
+    /// let layer = Conv1d::with(4, 6, 5, Conv::padded(2).stride(2).groups(2));
+    /// let values = nn::init(&layer, 0)?;
+    /// assert_eq!(values.weight.dims(), [6, 2, 5]);
+    /// let f = adfuse::eval_step(|c: &Conv1d, x: Tensor| c.apply(x));
+    /// let y = f.run(&Device::cpu(), &values, &Array::from_vec(vec![1f32; 64], [1, 4, 16])?)?;
+    /// assert_eq!(y.dims(), [1, 6, 8]);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
+    Conv1d conv1d 1 "extent";
     /// A convolution along two axes: PyTorch's layout, `[batch, channel, height, width]` with a weight `[out, in / groups, window, window]`.
     ///
     /// ```
@@ -104,5 +134,5 @@ convolutions! {
     /// assert_eq!(y.dims(), [2, 4, 8, 8]);
     /// # Ok::<(), Diagnostic>(())
     /// ```
-    Conv2d conv2d 2;
+    Conv2d conv2d 2 "height, width";
 }

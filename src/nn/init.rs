@@ -10,6 +10,16 @@ use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
 /// The distribution of a parameter's first values.
+///
+/// ```
+/// use adfuse::nn::{self, Init, Linear};
+///
+/// let layer = nn::init(&Linear::new(4, 2).init(Init::Orthogonal(1.0)), 0)?;
+/// let w = layer.weight.to_f64s();
+/// let product: f64 = w[..4].iter().zip(&w[4..]).map(|(a, b)| a * b).sum();
+/// assert!(product.abs() < 1e-6);
+/// # Ok::<(), adfuse::ir::Diagnostic>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Init {
     /// 0.

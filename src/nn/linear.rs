@@ -1,6 +1,6 @@
 //! Linear maps and tables of embeddings.
 
-use super::{Init, Param};
+use super::{Init, Param, accepts, extent};
 use crate::ir::Kind;
 use crate::trace::Tensor;
 use crate::tree::Params;
@@ -59,10 +59,10 @@ impl Linear {
     pub fn apply(&self, x: impl Borrow<Tensor>) -> Tensor {
         let x = x.borrow();
         let (last, due) = (x.ty().shape.last().copied(), self.weight.ty().shape.get(1).copied());
-        if last != due || due.is_none() {
-            let m =
-                format!("a linear layer with a weight of {} takes no {}", self.weight.ty(), x.ty());
-            return x.clone().refused(Kind::Shape, m);
+        let fits = last == due && due.is_some();
+        let due = format!("[.., {}]", extent(&self.weight, 1));
+        if !accepts(x, ("a linear layer", &self.weight), fits, &due) {
+            return x.clone();
         }
         let axis = x.rank() as i64 - 1;
         let y = x.dot_general(&self.weight, ([].as_slice(), &[]), (&[axis], &[1]));
@@ -106,11 +106,20 @@ impl Embedding<Param> {
 }
 
 impl Embedding {
-    /// The rows of integers: of `[..]`, `[.., features]`.
+    /// The rows of integers: of `[..]`, `[.., features]`. The row of an integer that is no thing's is NaN.
     #[track_caller]
     #[must_use]
     pub fn apply(&self, ids: impl Borrow<Tensor>) -> Tensor {
-        self.weight.take(ids.borrow(), 0)
+        let ids = ids.borrow();
+        if !ids.dtype().is_int() {
+            let m = format!(
+                "an embedding with a weight of {} takes integers, found {}",
+                self.weight.ty(),
+                ids.ty()
+            );
+            return ids.refused(Kind::DType, m);
+        }
+        self.weight.take(ids, 0)
     }
 
     /// The products with all rows, for models whose output layer is their table: of `[.., features]`, `[.., things]`.

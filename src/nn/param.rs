@@ -6,6 +6,25 @@ use crate::ir::{DType, Diagnostic, TensorType};
 use crate::tree::{Leaf, Params, try_map};
 
 /// What a parameter is before there is a value: the leaf of a model that has been described and not yet made.
+///
+/// ```
+/// use adfuse::nn::{self, Init, Param, ParamRole};
+/// use adfuse::prelude::*;
+///
+/// /// A layer of one's own: a scale for each feature, and a mean that it keeps.
+/// #[derive(Params, Clone)]
+/// struct Scale<T = Tensor> {
+///     by: T,
+///     seen: T,
+/// }
+///
+/// let scale = Scale {
+///     by: Param::new([3], Init::Constant(0.5)),
+///     seen: Param::new([3], Init::Zeros).role(ParamRole::Running),
+/// };
+/// assert_eq!(nn::init(&scale, 0)?.by.to_f64s(), [0.5; 3]);
+/// # Ok::<(), Diagnostic>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Param {
     /// Its type.
@@ -66,15 +85,32 @@ pub fn init<M: Params<Param>>(model: &M, seed: u64) -> Result<M::With<Array>, Di
     try_map(model, |path, param| param.init.draw(&param.ty, seed, path.as_str()))
 }
 
-/// The same model with parameters of another element type; running statistics keep theirs.
+/// The same model with parameters of another element type. Running statistics are of the type in which arithmetic on it is done: `f32` beside
+/// types of 16 bits.
+///
+/// ```
+/// use adfuse::nn::{self, BatchNorm, Linear};
+/// use adfuse::prelude::*;
+///
+/// let net = nn::with_dtype(&(Linear::new(3, 4), BatchNorm::new(4)), DType::BF16);
+/// assert_eq!(net.0.weight.ty.dtype, DType::BF16);
+/// assert_eq!(net.1.running_mean.ty.dtype, DType::F32);
+/// ```
 pub fn with_dtype<M: Params<Param>>(model: &M, dtype: DType) -> M {
     crate::tree::replace(model, |_, param| match param.role {
-        ParamRole::Running => param.clone(),
-        _ => param.clone().dtype(dtype),
+        ParamRole::Running => param.clone().dtype(dtype.compute()),
+        ParamRole::Trained | ParamRole::Frozen => param.clone().dtype(dtype),
     })
 }
 
-/// The same model with the parameters frozen whose paths the function picks, such as `|path| path.starts_with("body.")`.
+/// The same model with the parameters frozen whose paths the function picks: no optimizer changes them.
+///
+/// ```
+/// use adfuse::nn::{self, Linear};
+///
+/// let net = nn::frozen(&(Linear::new(3, 4), Linear::new(4, 2)), |path| path.starts_with("0."));
+/// assert_eq!(nn::trained_elements(&net), 4 * 2 + 2);
+/// ```
 pub fn frozen<M: Params<Param>>(model: &M, picks: impl Fn(&str) -> bool) -> M {
     crate::tree::replace(model, |path, param| match param.role {
         ParamRole::Trained if picks(path.as_str()) => param.clone().role(ParamRole::Frozen),
@@ -83,6 +119,11 @@ pub fn frozen<M: Params<Param>>(model: &M, picks: impl Fn(&str) -> bool) -> M {
 }
 
 /// The number of elements that are trained.
+///
+/// ```
+/// # use adfuse::nn::{self, Linear};
+/// assert_eq!(nn::trained_elements(&Linear::new(3, 4)), 3 * 4 + 4);
+/// ```
 pub fn trained_elements<M: Params<Param>>(model: &M) -> u64 {
     let all = crate::tree::leaves(model);
     let trained = all.iter().filter(|p| p.role == ParamRole::Trained);

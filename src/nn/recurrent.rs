@@ -1,12 +1,31 @@
 //! Recurrent layers, by scans over time.
 
-use super::{Init, Param};
-use crate::ir::{Kind, TensorType};
+use super::{Init, Param, accepts, extent};
+use crate::ir::{Dim, Kind, TensorType};
 use crate::trace::Tensor;
 use crate::tree::Params;
 use std::borrow::Borrow;
 
 /// A long short-term memory (Hochreiter and Schmidhuber 1997) as PyTorch has it: gates input, forget, cell, output.
+///
+/// ```
+/// use adfuse::nn::{self, Lstm};
+/// use adfuse::prelude::*;
+///
+/// let lstm = nn::init(&Lstm::new(3, 4), 0)?;
+/// let f = adfuse::eval_step(|l: &Lstm, x: Tensor| {
+///     // A sequence in two parts is the sequence.
+///     let (whole, _) = l.apply(&x);
+///     let (first, state) = l.apply(x.slice((.., ..2)));
+///     let (second, _) = l.apply_from(x.slice((.., 2..)), state);
+///     (whole, Tensor::concat(&[&first, &second], 1))
+/// });
+/// let x = Array::from_vec((0..30).map(|k| k as f32 * 0.1).collect(), [2, 5, 3])?;
+/// let (whole, parts) = f.run(&Device::cpu(), &lstm, &x)?;
+/// assert_eq!(whole.dims(), [2, 5, 4]);
+/// assert_eq!(whole, parts);
+/// # Ok::<(), Diagnostic>(())
+/// ```
 #[derive(Params, Clone, Debug)]
 pub struct Lstm<T = Tensor> {
     /// `[4 * hidden, in]`.
@@ -20,6 +39,17 @@ pub struct Lstm<T = Tensor> {
 }
 
 /// A gated recurrent unit (Cho et al. 2014) as PyTorch has it: gates reset, update, new.
+///
+/// ```
+/// use adfuse::nn::{self, Gru};
+/// use adfuse::prelude::*;
+///
+/// let gru = nn::init(&Gru::new(3, 4), 0)?;
+/// let f = adfuse::eval_step(|g: &Gru, x: Tensor| g.apply(x));
+/// let (y, last) = f.run(&Device::cpu(), &gru, &Array::from_vec(vec![1f32; 30], [2, 5, 3])?)?;
+/// assert_eq!((y.dims(), last.dims()), (&[2, 5, 4][..], &[2, 4][..]));
+/// # Ok::<(), Diagnostic>(())
+/// ```
 #[derive(Params, Clone, Debug)]
 pub struct Gru<T = Tensor> {
     /// `[3 * hidden, in]`.
@@ -55,25 +85,35 @@ impl Gru<Param> {
     }
 }
 
-/// A sequence by its steps: `[time, batch, features]` of `[batch, time, features]`, with the products of all steps' inputs, and a first state of
-/// zeros. Products with what does not depend on the step before are one product.
+/// A sequence by its steps: `[time, batch, gates]` of `[batch, time, in]`. Products with what does not depend on the step before are one
+/// product. `None` after an error, where the sequence or a state does not fit.
 #[track_caller]
-fn steps(x: &Tensor, weight: &Tensor, bias: &Tensor, hidden: u64) -> Option<(Tensor, Tensor)> {
-    let ty = x.ty();
-    let dims = ty.dims().filter(|d| d.len() == 3);
-    let (Some(dims), Some(inputs)) = (dims, weight.ty().shape.get(1).and_then(|d| d.known()))
-    else {
-        let m = format!("a recurrent layer takes [batch, time, features], found {ty}");
-        x.fail(Kind::Shape, m);
+fn steps(
+    x: &Tensor,
+    layer: &str,
+    [weight, bias]: [&Tensor; 2],
+    (states, hidden): (&[Tensor], Dim),
+) -> Option<Tensor> {
+    let (shape, own) = (x.ty().shape, weight.ty().shape);
+    let fits = shape.len() == 3 && own.len() == 2 && shape[2] == own[1];
+    if !accepts(x, (layer, weight), fits, &format!("[batch, time, {}]", extent(weight, 1))) {
         return None;
-    };
-    if dims[2] != inputs {
-        x.fail(Kind::Shape, format!("a recurrent layer of {inputs} features takes no {ty}"));
+    }
+    let due = state_type(x, hidden);
+    if let Some(other) = states.iter().find(|s| s.ty() != due) {
+        let m = format!("{layer} of {} begins with a state {due}, found {}", x.ty(), other.ty());
+        x.fail(Kind::Shape, m);
         return None;
     }
     let products = x.dot_general(weight, (&[], &[]), (&[2], &[1])) + bias;
-    let zeros = x.tracer().zeros(TensorType::of(x.dtype(), &[dims[0], hidden]));
-    Some((products.transpose([1, 0, 2]), zeros))
+    Some(products.transpose([1, 0, 2]))
+}
+
+/// `[batch, hidden]`, for sequences `[batch, ..]`.
+fn state_type(x: &Tensor, hidden: Dim) -> TensorType {
+    let batch = x.ty().shape.first().copied();
+    let shape = batch.into_iter().chain([hidden]).collect();
+    TensorType { dtype: x.dtype(), shape }
 }
 
 /// `h W^T` for `h: [batch, hidden]`.
@@ -82,18 +122,31 @@ fn through(h: &Tensor, weight: &Tensor) -> Tensor {
 }
 
 impl Lstm {
-    /// Of `[batch, time, in]`, the outputs `[batch, time, hidden]` and the last state and cell, `[batch, hidden]` each.
+    /// Of `[batch, time, in]`, the outputs `[batch, time, hidden]` and the last state and cell, `[batch, hidden]` each. The first are zeros.
     #[track_caller]
     #[must_use]
     pub fn apply(&self, x: impl Borrow<Tensor>) -> (Tensor, (Tensor, Tensor)) {
         let x = x.borrow();
-        let n = hidden(&self.weight_hh);
+        let zeros = x.tracer().zeros(state_type(x, hidden(&self.weight_hh)));
+        self.apply_from(x, (zeros.clone(), zeros))
+    }
+
+    /// As [`Lstm::apply`], from a first state and cell, such as the last of the sequence before.
+    #[track_caller]
+    #[must_use]
+    pub fn apply_from(
+        &self,
+        x: impl Borrow<Tensor>,
+        (h, c): (Tensor, Tensor),
+    ) -> (Tensor, (Tensor, Tensor)) {
+        let (x, n) = (x.borrow(), hidden(&self.weight_hh));
         let bias = &self.bias_ih + &self.bias_hh;
-        let Some((products, zeros)) = steps(x, &self.weight_ih, &bias, n) else {
-            return (x.clone(), (x.clone(), x.clone()));
-        };
-        let init = (zeros.clone(), zeros);
-        let (last, all) = x.tracer().scan(init, products, |(h, c), product| {
+        let first = [h, c];
+        let products = steps(x, "an LSTM", [&self.weight_ih, &bias], (&first, n));
+        let [h, c] = first;
+        let Some(products) = products else { return (x.clone(), (h, c)) };
+        let n = n.known().unwrap_or(0);
+        let (last, all) = x.tracer().scan((h, c), products, |(h, c), product| {
             let gates = product + through(&h, &self.weight_hh);
             let parts = gates.split(&[n; 4], 1);
             let [i, f, g, o] = parts.as_slice() else { return ((h.clone(), c), h) };
@@ -106,16 +159,26 @@ impl Lstm {
 }
 
 impl Gru {
-    /// Of `[batch, time, in]`, the outputs `[batch, time, hidden]` and the last state, `[batch, hidden]`.
+    /// Of `[batch, time, in]`, the outputs `[batch, time, hidden]` and the last state, `[batch, hidden]`. The first is zeros.
     #[track_caller]
     #[must_use]
     pub fn apply(&self, x: impl Borrow<Tensor>) -> (Tensor, Tensor) {
         let x = x.borrow();
-        let n = hidden(&self.weight_hh);
-        let Some((products, zeros)) = steps(x, &self.weight_ih, &self.bias_ih, n) else {
-            return (x.clone(), x.clone());
-        };
-        let (last, all) = x.tracer().scan(zeros, products, |h, product| {
+        let zeros = x.tracer().zeros(state_type(x, hidden(&self.weight_hh)));
+        self.apply_from(x, zeros)
+    }
+
+    /// As [`Gru::apply`], from a first state, such as the last of the sequence before.
+    #[track_caller]
+    #[must_use]
+    pub fn apply_from(&self, x: impl Borrow<Tensor>, h: Tensor) -> (Tensor, Tensor) {
+        let (x, n) = (x.borrow(), hidden(&self.weight_hh));
+        let first = [h];
+        let products = steps(x, "a GRU", [&self.weight_ih, &self.bias_ih], (&first, n));
+        let [h] = first;
+        let Some(products) = products else { return (x.clone(), h) };
+        let n = n.known().unwrap_or(0);
+        let (last, all) = x.tracer().scan(h, products, |h, product| {
             let own = through(&h, &self.weight_hh) + &self.bias_hh;
             let (given, own) = (product.split(&[n; 3], 1), own.split(&[n; 3], 1));
             let ([r, z, new], [r_own, z_own, new_own]) = (given.as_slice(), own.as_slice()) else {
@@ -132,6 +195,6 @@ impl Gru {
 }
 
 /// The extent of the state.
-fn hidden(weight_hh: &Tensor) -> u64 {
-    weight_hh.ty().shape.get(1).and_then(|d| d.known()).unwrap_or(0)
+fn hidden(weight_hh: &Tensor) -> Dim {
+    weight_hh.ty().shape.get(1).copied().unwrap_or(Dim::Const(0))
 }

@@ -5,7 +5,21 @@ use crate::trace::Tensor;
 use crate::tree::Params;
 use std::borrow::Borrow;
 
-/// A block with norms before its parts, as GPT-2 has it: `x + attention(norm(x))`, then `x + down(gelu(up(norm(x))))`.
+/// A block with norms before its parts, as GPT-2 has it but for the exact gelu: `x + attention(norm(x))`, then `x + down(gelu(up(norm(x))))`.
+///
+/// ```
+/// use adfuse::nn::{self, TransformerBlock};
+/// use adfuse::prelude::*;
+///
+/// let body: Vec<_> = (0..2).map(|_| TransformerBlock::new(8, 2).causal().dropout(0.1)).collect();
+/// let values = nn::init(&body, 0)?;
+/// let f = adfuse::eval_step(|body: &Vec<TransformerBlock>, x: Tensor| {
+///     body.iter().fold(x, |x, block| block.apply(x))
+/// });
+/// let y = f.run(&Device::cpu(), &values, &Array::from_vec(vec![1f32; 48], [2, 3, 8])?)?;
+/// assert_eq!(y.dims(), [2, 3, 8]);
+/// # Ok::<(), Diagnostic>(())
+/// ```
 #[derive(Params, Clone, Debug)]
 pub struct TransformerBlock<T = Tensor> {
     /// Before the attention.

@@ -14,6 +14,16 @@ const COUNTED: &str = "num_batches_tracked";
 
 /// The values of a model's parameters, found by their paths among named arrays. Elements of other float types are converted.
 ///
+/// ```
+/// use adfuse::nn::{self, Linear};
+/// use adfuse::prelude::*;
+///
+/// let arrays = [("weight".to_string(), Array::from_vec(vec![1f64, 2.0], [1, 2])?)];
+/// let layer = nn::named(&Linear::new(2, 1).no_bias(), &arrays)?;
+/// assert_eq!(layer.weight.as_slice::<f32>()?, [1.0, 2.0]);
+/// # Ok::<(), Diagnostic>(())
+/// ```
+///
 /// # Errors
 /// [`Kind::UnknownName`] for parameters without an array and for arrays without a parameter; [`Kind::Shape`] and [`Kind::DType`] for
 /// an array that does not fit.
@@ -25,6 +35,19 @@ pub fn named<M: Params<Param>>(
 }
 
 /// As [`named`], for arrays with other names: the function gives the name of an array for the path of a parameter.
+///
+/// ```
+/// use adfuse::nn::{self, Lstm};
+/// use adfuse::prelude::*;
+///
+/// // PyTorch numbers the layers of a recurrent network.
+/// let lstm = Lstm::new(3, 4);
+/// let named = adfuse::tree::named_leaves(&nn::init(&lstm, 0)?);
+/// let arrays: Vec<_> = named.into_iter().map(|(name, a)| (name + "_l0", a)).collect();
+/// assert!(nn::named(&lstm, &arrays).is_err());
+/// nn::named_by(&lstm, &arrays, |path| format!("{path}_l0"))?;
+/// # Ok::<(), Diagnostic>(())
+/// ```
 ///
 /// # Errors
 /// As there.
@@ -98,6 +121,19 @@ pub fn load<M: Params<Param>>(
 }
 
 /// Writes values of parameters to a file by their paths, whole or not at all. The format is that of the name's suffix, such as `.safetensors`.
+///
+/// ```
+/// use adfuse::nn::{self, Linear};
+/// use adfuse::prelude::*;
+///
+/// let model = Linear::new(3, 2);
+/// let values = nn::init(&model, 0)?;
+/// let path = std::env::temp_dir().join(format!("adfuse-doc-{}.safetensors", std::process::id()));
+/// nn::save(&values, &path)?;
+/// assert_eq!(nn::load(&model, &path)?.weight, values.weight);
+/// # let _ = std::fs::remove_file(path);
+/// # Ok::<(), Diagnostic>(())
+/// ```
 ///
 /// # Errors
 /// Those of the file.

@@ -7,6 +7,24 @@ use crate::trace::Tensor;
 
 /// Adam (Kingma and Ba 2015); with [`Adam::weight_decay`] it is AdamW (Loshchilov and Hutter 2019):
 /// `m <- b1 m + (1 - b1) g`, `v <- b2 v + (1 - b2) g^2`, `p <- p - rate * (m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps) + decay * p)`.
+///
+/// ```
+/// use adfuse::nn::Linear;
+/// use adfuse::optim::{Adam, LearningRate};
+/// use adfuse::prelude::*;
+///
+/// let rate = LearningRate::warmup(10, 1e-2).cosine(90, 0.0);
+/// let adam = Adam::w(rate).betas(0.9, 0.95).weight_decay(0.1);
+/// let step = adfuse::train_step(adam, Linear::new(2, 1), |net: &Linear, x: Tensor| {
+///     (net.apply(&x) - x.sum(-1).expand_dims(-1)).square().mean(..)
+/// });
+/// let mut state = step.init(Device::cpu(), 0)?;
+/// let x = Array::from_vec(vec![1f32, 0.0, 0.0, 1.0], [2, 2])?;
+/// let first = state.step(&x)?;
+/// let last = (1..100).map(|_| state.step(&x)).last().transpose()?;
+/// assert!(last < Some(first / 2.0));
+/// # Ok::<(), Diagnostic>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Adam {
     rate: LearningRate,

@@ -6,6 +6,22 @@ use super::{
 use crate::trace::Tensor;
 
 /// Lion (Chen et al. 2023): `p <- p - rate * (sign(b1 m + (1 - b1) g) + decay * p)`, `m <- b2 m + (1 - b2) g`.
+///
+/// Every element moves by the rate, so that rates are a third to a tenth of those of [`Adam`](super::Adam), and decay is as much greater.
+///
+/// ```
+/// use adfuse::nn::{Init, Param};
+/// use adfuse::optim::Lion;
+/// use adfuse::prelude::*;
+///
+/// let step = adfuse::train_step(Lion::new(0.25), Param::new([2], Init::Ones), |p: &Tensor, by: Tensor| {
+///     (p * by).sum(..)
+/// });
+/// let mut state = step.init(Device::cpu(), 0)?;
+/// state.step(&Array::from_vec(vec![3f32, -0.1], [2])?)?;
+/// assert_eq!(state.params()?.to_f64s(), [0.75, 1.25]);
+/// # Ok::<(), Diagnostic>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Lion {
     rate: LearningRate,

@@ -26,7 +26,7 @@ pub use muon::Muon;
 pub use rate::LearningRate;
 pub use sgd::Sgd;
 
-use crate::ir::{DType, TensorType};
+use crate::ir::TensorType;
 use crate::trace::Tensor;
 
 /// A parameter that is trained.
@@ -52,20 +52,15 @@ pub struct OptimizerState {
 impl OptimizerState {
     /// A tensor of a parameter's shape that begins with zeros. Parameters of two bytes keep theirs in `f32`.
     pub fn zeros(name: &str, of: &TrainedParam) -> OptimizerState {
-        let ty = of.ty.with_dtype(wide(of.ty.dtype));
+        let ty = of.ty.with_dtype(of.ty.dtype.compute());
         OptimizerState { name: format!("{name}.{}", of.path), ty, fill: 0.0 }
     }
 }
 
 /// The tensor in the element type in which an optimizer computes: at least `f32`.
 pub(crate) fn computed(t: &Tensor) -> Tensor {
-    let dtype = t.ty().dtype;
-    if wide(dtype) == dtype { t.clone() } else { t.convert(wide(dtype)) }
-}
-
-/// The element type in which a parameter's arithmetic is done: at least `f32`.
-pub(crate) fn wide(dtype: DType) -> DType {
-    if dtype.bytes() < 4 { DType::F32 } else { dtype }
+    let (own, due) = (t.ty().dtype, t.ty().dtype.compute());
+    if own == due { t.clone() } else { t.convert(due) }
 }
 
 /// A step as an optimizer sees it.

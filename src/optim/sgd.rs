@@ -7,6 +7,22 @@ use crate::trace::Tensor;
 
 /// `p <- p - rate * g`. With momentum `m <- momentum * m + g` and `p <- p - rate * m`; by Nesterov `p <- p - rate * (g + momentum * m)`
 /// (Sutskever et al. 2013, as PyTorch has it).
+///
+/// ```
+/// use adfuse::nn::{Init, Param};
+/// use adfuse::optim::Sgd;
+/// use adfuse::prelude::*;
+///
+/// let sgd = Sgd::new(0.5).momentum(0.5);
+/// let step = adfuse::train_step(sgd, Param::new([], Init::Ones), |p: &Tensor, by: Tensor| p * by);
+/// let mut state = step.init(Device::cpu(), 0)?;
+/// let slope = Array::from_vec(vec![1f32], [])?;
+/// state.step(&slope)?;
+/// state.step(&slope)?;
+/// // The second step is by 1 and half of the first.
+/// assert_eq!(state.params()?.to_f64s(), [1.0 - 0.5 - 0.75]);
+/// # Ok::<(), Diagnostic>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Sgd {
     rate: LearningRate,

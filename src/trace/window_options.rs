@@ -32,6 +32,11 @@ impl<const N: usize> From<[u64; N]> for PerAxis {
 }
 
 impl PerAxis {
+    /// One for each axis where one is for all; otherwise as they are given, which may be too few or too many.
+    pub(crate) fn extents(&self, axes: usize) -> Vec<u64> {
+        if let [n] = self.0[..] { vec![n; axes] } else { self.0.clone() }
+    }
+
     pub(super) fn of(&self, axes: usize) -> Option<Vec<i64>> {
         let number = |&n: &u64| i64::try_from(n).unwrap_or(i64::MAX);
         match self.0.as_slice() {
