@@ -8,6 +8,7 @@ use adfuse::prelude::*;
 pub(crate) const MISTAKES: &[Mistake] = named! {
     budget_that_is_too_small
     unknown_engine
+    unknown_device
     lent_argument_that_is_written_to
     loop_without_an_end
     function_that_is_not_there
@@ -30,6 +31,11 @@ fn budget_that_is_too_small() -> Outcome {
 
 fn unknown_engine() -> Outcome {
     "cuda".parse::<NamedEngine>()?;
+    Ok(())
+}
+
+fn unknown_device() -> Outcome {
+    Device::named("cuda:0")?;
     Ok(())
 }
 
