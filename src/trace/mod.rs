@@ -185,6 +185,7 @@ impl Tracer {
     /// along with what it needs, so that its rule holds wherever the traced function is differentiated.
     ///
     /// ```
+    /// # use adfuse::autodiff::jvp;
     /// # use adfuse::prelude::*;
     /// let cube = trace("cube", |t| t.input("x", f32s([2])).powi(3))?;
     /// let slope = jvp(&Module::single(cube.clone()), &cube, &[0])?;
