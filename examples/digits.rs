@@ -1,225 +1,116 @@
-//! Trains a 64-128-10 relu network on handwritten digits: `cargo run --release -p adfuse-examples --example digits`.
+//! Trains a convolutional network with batch norm on handwritten digits: `cargo run --release -p adfuse-examples --example digits`.
 //!
-//! The loss is traced from Rust, differentiated, and turned into one function that does a whole step
-//! of stochastic gradient descent: parameters in, loss and new parameters out. It is compiled once, and
-//! run in memory that is there from the start. With `-- --figures` it says how long things took.
+//! The last 297 rows of the data are held back. They are of other writers than the rest.
 
-use adfuse::ir::op::Domain;
+// What it finds is for people to read.
+#![allow(clippy::print_stdout)]
+
+mod common;
+
+use adfuse::nn::{BatchNorm, Conv2d, Dropout, Linear, Param};
+use adfuse::optim::{Adam, LearningRate};
 use adfuse::prelude::*;
-use adfuse::sample::{rng, sample};
-use flate2::read::GzDecoder;
+use adfuse::{eval_step, train_step};
+use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use rand::Rng;
-use rand::seq::SliceRandom;
-use rand_chacha::ChaCha8Rng;
 use std::error::Error;
-use std::io::{Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-const BATCH: usize = 10;
-const EPOCHS: u64 = 80;
-const RATE: f64 = 0.2;
-const HELD: usize = 297;
-const HIDDEN: u64 = 128;
+const TRAINED: usize = 1500;
+const BATCH: usize = 50;
 
-/// Scores of the ten classes for rows of 64 pixels; `params` are w1, b1, w2, b2.
-fn network(x: &Tensor, params: &[Tensor]) -> Tensor {
-    let [w1, b1, w2, b2] = params else { unreachable!("four parameters") };
-    let h = x.dot(w1);
-    let h = (&h + b1.broadcast_like(&h)).relu();
-    let y = h.dot(w2);
-    &y + b2.broadcast_like(&y)
+/// With `Param` leaves it describes the network, with `Tensor` leaves it is part of a trace, and with `Array` leaves it has values.
+#[derive(Params, Clone)]
+struct DigitsNet<T = Tensor> {
+    conv1: Conv2d<T>,
+    norm1: BatchNorm<T>,
+    conv2: Conv2d<T>,
+    norm2: BatchNorm<T>,
+    dropout: Dropout,
+    out: Linear<T>,
 }
 
-fn parameters(t: &Tracer) -> Vec<Tensor> {
-    let shape = |name, ty| t.input(name, ty);
-    vec![
-        shape("w1", f32s([64, HIDDEN])),
-        shape("b1", f32s([HIDDEN])),
-        shape("w2", f32s([HIDDEN, 10])),
-        shape("b2", f32s([10])),
-    ]
-}
-
-/// Mean cross entropy of a batch; `labels` is one-hot.
-fn loss() -> Result<Traced, Diagnostic> {
-    trace("loss", |t| {
-        let params = parameters(t);
-        let x = t.input("x", f32s([BATCH as u64, 64]));
-        let labels = t.input("labels", f32s([BATCH as u64, 10]));
-        let picked = network(&x, &params).log_softmax(-1) * labels;
-        -(picked.sum(&[0, 1]) / BATCH as f64)
-    })
-}
-
-/// `(params.., x, labels, rate) -> (loss, new params..)`.
-fn step() -> Result<Traced, Diagnostic> {
-    let loss = loss()?;
-    let names = ["w1", "b1", "w2", "b2"].map(String::from);
-    let wrt = differentiable(&loss, Some(&names))?;
-    let gradient = value_and_grad(&Module::single(loss.clone()), &loss, &wrt)?;
-    trace("step", |t| {
-        let params = parameters(t);
-        let x = t.input("x", f32s([BATCH as u64, 64]));
-        let labels = t.input("labels", f32s([BATCH as u64, 10]));
-        let rate = t.input("rate", f32s([]));
-        let mut args: Vec<&Tensor> = params.iter().collect();
-        args.extend([&x, &labels]);
-        let mut out = t.call(&gradient, &args);
-        let gradients = out.split_off(1);
-        out.extend(params.iter().zip(gradients).map(|(p, g)| p - &g * rate.broadcast_like(&g)));
-        out
-    })
-}
-
-struct Digits {
-    pixels: Vec<[f32; 64]>,
-    labels: Vec<usize>,
-}
-
-/// UCI "Optical recognition of handwritten digits": 64 pixels of 0..=16 and the label, a row each.
-fn read() -> Result<Digits, Box<dyn Error>> {
-    let packed = include_bytes!("data/digits.csv.gz");
-    let mut text = String::new();
-    GzDecoder::new(&packed[..]).read_to_string(&mut text)?;
-    let mut digits = Digits { pixels: Vec::new(), labels: Vec::new() };
-    for line in text.lines() {
-        let row: Vec<u8> = line.split(',').map(str::parse).collect::<Result<_, _>>()?;
-        let (label, pixels) = row.split_last().ok_or("an empty row")?;
-        let pixels: &[u8; 64] = pixels.try_into()?;
-        digits.pixels.push(pixels.map(|p| f32::from(p) / 16.0));
-        digits.labels.push((*label).into());
-    }
-    Ok(digits)
-}
-
-/// An image blended with itself moved by up to one pixel: writers of the held rows differ from
-/// those of the training rows, and a network that has seen blurred positions minds less.
-fn blend(image: &[f32; 64], rng: &mut impl Rng) -> [f32; 64] {
-    let (dx, dy) = (rng.random_range(-1..=1i32), rng.random_range(-1..=1i32));
-    let share = rng.random_range(0.0..0.6f32);
-    std::array::from_fn(|i| {
-        let (x, y) = (i as i32 % 8 + dx, i as i32 / 8 + dy);
-        let inside = (0..8).contains(&x) && (0..8).contains(&y);
-        let moved = if inside { image[(y * 8 + x) as usize] } else { 0.0 };
-        (1.0 - share) * image[i] + share * moved
-    })
-}
-
-impl Digits {
-    /// Writes the pixels of these rows, and their labels, one-hot.
-    fn batch(&self, rows: &[usize], mut rng: Option<&mut ChaCha8Rng>, to: &mut [Vec<u8>; 2]) {
-        let [pixels, labels] = to;
-        pixels.clear();
-        labels.clear();
-        for &r in rows {
-            let image = match &mut rng {
-                Some(rng) => blend(&self.pixels[r], *rng),
-                None => self.pixels[r],
-            };
-            pixels.extend(image.iter().flat_map(|p| p.to_le_bytes()));
-            let one_hot = (0..10).map(|c| f32::from(c == self.labels[r]));
-            labels.extend(one_hot.flat_map(f32::to_le_bytes));
+impl DigitsNet<Param> {
+    fn new() -> DigitsNet<Param> {
+        DigitsNet {
+            conv1: Conv2d::same(1, 16, 3).no_bias(),
+            norm1: BatchNorm::new(16),
+            conv2: Conv2d::same(16, 32, 3).no_bias(),
+            norm2: BatchNorm::new(32),
+            dropout: Dropout::new(0.3),
+            out: Linear::new(32 * 4 * 4, 10),
         }
     }
 }
 
-/// How long things took.
-struct Figures {
-    start: Instant,
-    compiled: Duration,
-    first: Option<Duration>,
-    stepping: Duration,
-    steps: u32,
+impl DigitsNet {
+    /// Scores of ten classes for images `[batch, 1, 8, 8]`.
+    fn apply(&self, x: &Tensor) -> Tensor {
+        let x = self.norm1.apply(self.conv1.apply(x)).relu();
+        let x = self.norm2.apply(self.conv2.apply(x)).relu().max_pool2d(2);
+        self.out.apply(self.dropout.apply(x.flatten(1..)))
+    }
 }
 
-impl Figures {
-    fn print(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let ms = |d: Duration| d.as_secs_f64() * 1e3;
-        writeln!(out, "compiling the step: {:.2} ms", ms(self.compiled))?;
-        let first = self.first.unwrap_or_default();
-        writeln!(out, "from the start of main to the first gradient: {:.2} ms", ms(first))?;
-        let step = self.stepping / self.steps.max(1);
-        writeln!(out, "a step: {:.2} us", ms(step) * 1e3)?;
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
-        writeln!(out, "peak resident memory: {}", peak.map_or("not known here", str::trim))
-    }
+/// Rows of the file are 64 pixels, from 0 to 16, and the label.
+fn parts(rows: &Tensor) -> (Tensor, Tensor) {
+    let pixels = rows.slice((.., ..64)).reshape([-1, 1, 8, 8]) / 16.0;
+    (pixels, rows.slice((.., 64)).convert(DType::I32))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let start = Instant::now();
-    let wanted = std::env::args().any(|a| a == "--figures");
-    let digits = read()?;
-    let train = digits.labels.len() - HELD;
-    let step = step()?;
-    let begun = Instant::now();
-    let step = Cpu::default().compile(&Module::single(step.clone()), &step)?.executable;
-    let compiled = begun.elapsed();
-    let mut figures = Figures { start, compiled, first: None, stepping: Duration::ZERO, steps: 0 };
+    let flags = common::ExampleFlags::parse();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/data/digits.csv.gz");
+    let (_, table) = data::read_arrays(file)?.remove(0);
+    let (train, test) = data::Dataset::new(table)?.split_at(TRAINED)?;
+    let epochs = flags.steps(20, 4);
+    let batches = train.batches(BATCH).len() as u64;
 
-    let mut noise = rng(1, 0);
-    // He's initialization for a relu layer; small for the last one.
-    let mut begin = |dims: &[u64], spread: f64| {
-        let ty = TensorType::of(DType::F32, dims);
-        let start = sample(&ty, Domain::Uniform(-spread, spread), &mut noise)?;
-        Ok::<Vec<u8>, Diagnostic>(start.bytes().to_vec())
-    };
-    let mut params = [
-        begin(&[64, HIDDEN], (6.0 / 64.0f64).sqrt())?,
-        begin(&[HIDDEN], 1e-3)?,
-        begin(&[HIDDEN, 10], 0.3 * (6.0 / HIDDEN as f64).sqrt())?,
-        begin(&[10], 1e-3)?,
-    ];
-    // A step reads these and writes those, which are the next one's.
-    let mut next = params.clone();
+    let rate = LearningRate::constant(3e-3).cosine(epochs * batches, 1e-4);
+    let step = train_step(Adam::new(rate), DigitsNet::new(), |net: &DigitsNet, rows: Tensor| {
+        let (pixels, labels) = parts(&rows);
+        net.apply(&pixels).cross_entropy(&labels)
+    });
+    let guess = eval_step(|net: &DigitsNet, rows: Tensor| {
+        let (pixels, labels) = parts(&rows);
+        (net.apply(&pixels).argmax(-1), labels)
+    });
 
-    let mut order: Vec<usize> = (0..train).collect();
-    let mut shuffle = rng(2, 0);
-    let mut batch = [Vec::new(), Vec::new()];
-    let bar = ProgressBar::new(EPOCHS * (train / BATCH) as u64);
+    let mut state = step.init(flags.device()?, flags.seed)?;
+    let bar = ProgressBar::new(epochs * batches);
     bar.set_style(ProgressStyle::with_template("{bar:40} {pos}/{len} {msg} ({eta} left)")?);
-    for epoch in 1..=EPOCHS {
-        let rate = (RATE * (1.0 - (epoch - 1) as f64 / EPOCHS as f64)) as f32;
-        let mut loss = [0u8; 4];
-        order.shuffle(&mut shuffle);
-        for rows in order.chunks_exact(BATCH) {
-            digits.batch(rows, Some(&mut shuffle), &mut batch);
-            let ([w1, b1, w2, b2], [x, labels], rate) = (&params, &batch, rate.to_le_bytes());
-            let [v1, c1, v2, c2] = &mut next;
-            let begun = Instant::now();
-            step.run_into(&[w1, b1, w2, b2, x, labels, &rate], &mut [&mut loss, v1, c1, v2, c2])?;
-            figures.stepping += begun.elapsed();
-            figures.steps += 1;
-            figures.first.get_or_insert_with(|| figures.start.elapsed());
-            std::mem::swap(&mut params, &mut next);
+    let begun = Instant::now();
+    for epoch in 0..epochs {
+        let mut loss = 0.0;
+        for rows in train.shuffled(flags.seed).epoch(epoch).batches(BATCH) {
+            loss += state.step(&rows)? / batches as f64;
             bar.inc(1);
         }
-        bar.set_message(format!("epoch {epoch}, loss {:.4}", f32::from_le_bytes(loss)));
+        bar.set_message(format!("epoch {}, loss {loss:.4}", epoch + 1));
+        if epoch + 1 == epochs {
+            println!(
+                "loss {loss:.4} after {epochs} epochs in {:.1} s",
+                begun.elapsed().as_secs_f64()
+            );
+        }
     }
     bar.finish();
 
-    let scores = trace("scores", |t| {
-        let params = parameters(t);
-        network(&t.input("x", f32s([HELD as u64, 64])), &params)
-    })?;
-    let scores = Cpu::default().compile(&Module::single(scores.clone()), &scores)?.executable;
-    let held: Vec<usize> = (train..train + HELD).collect();
-    digits.batch(&held, None, &mut batch);
-    let ([w1, b1, w2, b2], [x, _]) = (&params, &batch);
-    let mut out = vec![0u8; HELD * 10 * 4];
-    scores.run_into(&[w1, b1, w2, b2, x], &mut [&mut out])?;
-    let scores: Vec<f32> =
-        out.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-    let best = |row: &[f32]| (0..10).max_by(|&a, &b| row[a].total_cmp(&row[b]));
-    let right =
-        held.iter().zip(scores.chunks(10)).filter(|(r, s)| best(s) == Some(digits.labels[**r]));
-    let right = right.count();
-    let mut out = std::io::stdout().lock();
-    let share = 100.0 * right as f64 / HELD as f64;
-    writeln!(out, "test accuracy: {share:.2}% ({right} of {HELD})")?;
-    if wanted {
-        figures.print(&mut out)?;
+    let (guesses, labels) = state.eval(&guess, &test.all())?;
+    let mut table = [[0; 10]; 10];
+    for (guess, label) in guesses.to_vec::<i32>()?.into_iter().zip(labels.to_vec::<i32>()?) {
+        table[label as usize][guess as usize] += 1;
+    }
+    let right: usize = (0..10).map(|k| table[k][k]).sum();
+    println!(
+        "test accuracy: {:.2}% ({right} of {})",
+        100.0 * right as f64 / test.len() as f64,
+        test.len()
+    );
+    println!("label   0   1   2   3   4   5   6   7   8   9  (read as)");
+    for (label, row) in table.iter().enumerate() {
+        let counts: String = row.iter().map(|n| format!("{n:4}")).collect();
+        println!("{label:5}{counts}");
     }
     Ok(())
 }

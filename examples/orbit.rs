@@ -7,6 +7,7 @@
 // What it finds is for people to read.
 #![allow(clippy::print_stdout)]
 
+use adfuse::autodiff::{Batching, Derived, vmap};
 use adfuse::prelude::*;
 
 const POSITIONS: u64 = 64;

@@ -5,6 +5,7 @@
 //! derivative is that of a function with a rule (`custom_jvp`, `custom_vjp`) that calls the opaque one.
 //!
 //! ```
+//! use adfuse::autodiff::grad;
 //! use adfuse::functions::{CallPrice, Opaque, Registry};
 //! use adfuse::ir::text::parse;
 //! use adfuse::prelude::*;

@@ -43,10 +43,6 @@ pub use tree::Params;
 
 /// What a program that uses adfuse as a library imports.
 pub mod prelude {
-    pub use crate::autodiff::{
-        Batching, Derived, differentiable, grad, hessian, hvp, jacfwd, jacrev, jvp,
-        linear_transpose, value_and_grad, value_and_grad_has_aux, vjp, vmap,
-    };
     pub use crate::backends::reference::{Silent, run};
     pub use crate::backends::{Array, Element, Resident};
     #[cfg(feature = "data")]
@@ -63,6 +59,9 @@ pub mod prelude {
         Conv, ConvGeneral, Key, Padding, Pool, ReduceWindow, Tensor, Traced, Tracer, evaluate,
         f32s, f64s, i32s, keep, trace,
     };
+    pub use crate::transform::{
+        grad, hessian, hvp, jacfwd, jacrev, jit, jvp, value_and_grad, vjp, vmap,
+    };
     pub use crate::tree::Params;
 }
 
@@ -70,8 +69,8 @@ pub mod prelude {
 #[cfg(all(doctest, feature = "train"))]
 mod pages {
     #[doc = include_str!("../README.md")]
-    struct Readme;
+    struct ReadmePage;
 
     #[doc = include_str!("../docs/library.md")]
-    struct Library;
+    struct LibraryPage;
 }

@@ -1,6 +1,7 @@
 //! Sphere tracing: each pixel's ray goes on by the distance to what is nearest until it is there.
 
 use super::scalar;
+use adfuse::autodiff::{Batching, grad, vmap};
 use adfuse::prelude::*;
 
 /// The distance of a point, `[3]`, to a ball of this radius and centre, or to the ground.

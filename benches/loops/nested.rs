@@ -1,6 +1,7 @@
 //! Optimization inside of optimization: ridge regression by gradient descent, tuned by gradients of what it gives.
 
 use super::scalar;
+use adfuse::autodiff::grad;
 use adfuse::prelude::*;
 
 /// The mean square of the residuals `a theta - y`, and the square of `theta` times the penalty.

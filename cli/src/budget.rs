@@ -1,7 +1,7 @@
 //! Memory budgets on the command line, and the folder of their plans.
 
-use super::bytes::bytes as size;
 use super::streams::Streams;
+use adfuse::device::bytes as size;
 use adfuse::engine::{Cpu, Session};
 use adfuse::fusion::{AnyEngine, EngineModel, MachineModel, Memory, PlanOptions};
 use adfuse::ir::kernel::Program;

@@ -6,7 +6,6 @@
 
 mod bench;
 mod budget;
-mod bytes;
 mod cache;
 mod check;
 mod clock;

@@ -1,10 +1,10 @@
 //! `pack`: offsets for buffers with given lifetimes and sizes, in the CSV form that MiniMalloc made
 //! common.
 
-use super::bytes::bytes;
 use super::failure::Failure;
 use super::streams::Streams;
 use super::whole;
+use adfuse::device::bytes;
 use adfuse::memplan::{PackOptions, PlanError, check, csv, plan};
 use clap::Args;
 use std::fs::File;

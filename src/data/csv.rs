@@ -63,7 +63,7 @@ pub fn read_from(from: &mut impl Read, options: CsvOptions) -> Result<NumberTabl
                 Some(x) => values.push(x),
                 None => {
                     let shown: String = String::from_utf8_lossy(field).chars().take(40).collect();
-                    return wrong(k + 1, format!("`{shown}` is not a number"));
+                    return wrong(k + 1, format!("`{}` is not a number", shown.escape_debug()));
                 }
             }
         }

@@ -10,6 +10,10 @@
 //! # Ok::<(), adfuse::ir::Diagnostic>(())
 //! ```
 
+mod bytes;
+
+pub use bytes::{SizeError, bytes};
+
 use crate::backends::backend::Executable;
 use crate::backends::{AnyBackend, RunLimits};
 use crate::engine::registry::{NamedEngine, Request, names, usual};

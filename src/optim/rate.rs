@@ -41,7 +41,7 @@ enum RateForm {
     Linear(f64, f64),
     /// From one rate to another along half a cosine.
     Cosine(f64, f64),
-    /// A rate that is multiplied by a factor every so many steps.
+    /// A rate that is multiplied by a factor after a number of steps.
     Decay {
         rate: f64,
         factor: f64,

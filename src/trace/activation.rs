@@ -1,7 +1,8 @@
 //! Activations that are not ops: a few ops each, with derivatives of every order.
 
 use super::math::example;
-use super::{AxisIndex, Tensor, TensorOperand, apply, number};
+use super::record::apply;
+use super::{AxisIndex, Tensor, TensorOperand, number};
 use crate::ir::attrs::Attrs;
 use crate::ir::{Kind, Number, Op};
 use std::f64::consts::{FRAC_1_SQRT_2, PI};

@@ -5,7 +5,8 @@
 //! the result comes from the operand of higher rank: `[n]` and `[n, 1]` do not combine, which under NumPy's rule
 //! would silently give `[n, n]`.
 
-use super::{Axes, Tensor, apply, own_all, record};
+use super::record::apply;
+use super::{Axes, Tensor, own_all, record};
 use crate::ir::attrs::Attrs;
 use crate::ir::{Dim, Kind, Op, Shape, TensorType};
 use std::panic::Location;

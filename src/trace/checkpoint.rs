@@ -22,6 +22,17 @@ impl Tracer {
     /// What the closure gives, as a checkpoint region: the policy says which of the values that the closure computes are
     /// kept for the backward pass. Those that it gives, or that are used outside of it, may be kept under any policy.
     /// Regions nest; the innermost decides. Names are those of [`Tensor::named`](super::Tensor::named).
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// # use adfuse::ir::CheckpointPolicy;
+    /// let f = trace("f", |t| {
+    ///     let x = t.input("x", f32s([4]));
+    ///     t.checkpoint(CheckpointPolicy::Remat, || x.exp().sin())
+    /// })?;
+    /// assert!(f.to_string().contains("in remat(0)"));
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn checkpoint<R>(&self, policy: CheckpointPolicy, body: impl FnOnce() -> R) -> R {
         self.checkpoint_at(Location::caller(), policy, body)

@@ -1,7 +1,8 @@
 //! Products of matrices and their batches.
 
 use super::math::example;
-use super::{Tensor, apply, own_all};
+use super::record::apply;
+use super::{Tensor, own_all};
 use crate::ir::attrs::{Attr, Attrs};
 use crate::ir::{Dim, Kind, Op, Shape};
 use std::panic::Location;

@@ -68,6 +68,16 @@ impl Default for ScanOptions {
 
 impl Tracer {
     /// One of two closures, by a scalar truth value. Both are traced; one runs. Their results have the same types.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let y = evaluate(|t| {
+    ///     let x = t.constant(-2.0);
+    ///     t.cond(&x.lt(0.0), || -&x, || x.sqrt())
+    /// })?;
+    /// assert_eq!(y.to_f64s(), [2.0]);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn cond<R: Params<Tensor>>(
         &self,
@@ -84,6 +94,16 @@ impl Tracer {
     /// The closure of this number, the first where it is negative, the last where it is too large. All are traced; one
     /// runs. Their results have the same types.
     ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let y = evaluate(|t| {
+    ///     let x = t.constant(2.0);
+    ///     t.switch(&t.constant(1), &[&|| x.exp(), &|| x.square()])
+    /// })?;
+    /// assert_eq!(y.to_f64s(), [4.0]);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
+    ///
     /// # Panics
     /// If there is no closure.
     #[track_caller]
@@ -96,6 +116,16 @@ impl Tracer {
     /// Repeats a closure over the elements of `xs` along their first axes: it is given what the step before handed
     /// over, at first `init`, and an element of each of `xs`; it gives what it hands over and what is stacked. The
     /// result is what the last step handed over, and the stacks.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let y = evaluate(|t| {
+    ///     let xs = t.constant([1.0, 2.0, 3.0]);
+    ///     t.scan(t.constant(0.0), xs, |sum, x| (&sum + x, sum)).1
+    /// })?;
+    /// assert_eq!(y.to_f64s(), [0.0, 1.0, 3.0]);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn scan<C: Params<Tensor>, X: Params<Tensor>, Y: Params<Tensor>>(
         &self,
@@ -107,6 +137,17 @@ impl Tracer {
     }
 
     /// As [`Tracer::scan`], in another order or of a given length.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// use adfuse::trace::ScanOptions;
+    /// let y = evaluate(|t| {
+    ///     let options = ScanOptions { length: Some(3), ..ScanOptions::default() };
+    ///     t.scan_with(options, t.constant(1.0), (), |x, ()| (x * 2.0, ())).0
+    /// })?;
+    /// assert_eq!(y.to_f64s(), [8.0]);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn scan_with<C: Params<Tensor>, X: Params<Tensor>, Y: Params<Tensor>>(
         &self,
@@ -163,6 +204,13 @@ impl Tracer {
 
     /// Repeats a closure for each integer of a range, of numbers or of scalar tensors: it is given the integer and
     /// what the step before handed over, at first `init`.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let y = evaluate(|t| t.fori(0..3, t.constant(0), |i, sum| sum + i.convert(DType::I32)))?;
+    /// assert_eq!(y.to_f64s(), [3.0]);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn fori<C: Params<Tensor>>(
         &self,
@@ -189,6 +237,13 @@ impl Tracer {
 
     /// Repeats a closure as long as another gives true of what the step before handed over, at first `init`. A
     /// gradient counts the steps and goes back over as many.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let y = evaluate(|t| t.while_loop(t.constant(1.0), |x| x.lt(100.0), |x| x * 3.0))?;
+    /// assert_eq!(y.to_f64s(), [243.0]);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn while_loop<C: Params<Tensor>>(
         &self,

@@ -1,6 +1,7 @@
 //! Effects, and functions of the engine's user.
 
-use super::{Tensor, Tracer, apply_all};
+use super::record::apply_all;
+use super::{Tensor, Tracer};
 use crate::ir::attrs::{Attr, Attrs};
 use crate::ir::{Op, TensorType};
 
@@ -76,7 +77,19 @@ impl Tracer {
 
 impl Tensor {
     /// Writes the tensor to the error stream, after what gave the token; the next effect takes the token that this
-    /// gives. The reference engine alone does. See [`Tracer::create_token`] for an example.
+    /// gives. The reference engine alone does.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let f = trace("f", |t| {
+    ///     let (x, y) = (t.input("x", f32s([2])), t.input("y", f32s([2])));
+    ///     let after_x = x.debug_print(&t.create_token(), "x");
+    ///     let _ = y.debug_print(&after_x, "y");
+    ///     x + y
+    /// })?;
+    /// # assert!(f.to_string().contains("label = \"y\""));
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     #[must_use]
     pub fn debug_print(&self, token: &Tensor, label: &str) -> Tensor {

@@ -16,7 +16,7 @@ fn of_ellipsis(k: usize, most: usize) -> Vec<char> {
     (most - k..most).filter_map(|k| char::from_u32(0xE000 + k as u32)).collect()
 }
 
-/// The letters of one operand, with this many axes in the place of `...`.
+/// The letters of one operand, with this many axes for `...`.
 fn letters(text: &str, ellipsis: usize, most: usize) -> Result<Vec<char>, String> {
     let (before, after) = match text.split_once("...") {
         Some((before, after)) => (before, Some(after)),

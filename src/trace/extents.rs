@@ -51,7 +51,7 @@ impl Tracer {
     ///     let (x, w) = (t.input("x", f32s((batch, 3))), t.input("w", f32s([3, 2])));
     ///     x.dot(&w).sum(&[1])
     /// })?;
-    /// let f = adfuse::device::Device::cpu().compile_symbolic(&f)?;
+    /// let f = Cpu::default().compile_symbolic(&Module::single(f.clone()), &f)?;
     /// let w = Array::from_f32s(&[3, 2], &[1.0; 6])?;
     /// for n in [1, 4] {
     ///     let x = Array::from_f32s(&[n, 3], &vec![1.0; 3 * n as usize])?;

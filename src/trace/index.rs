@@ -1,7 +1,8 @@
 //! Indirect access: elements and slices at places that tensors hold.
 
 use super::math::example;
-use super::{AxisIndex, Tensor, apply};
+use super::record::apply;
+use super::{AxisIndex, Tensor};
 use crate::ir::attrs::{Attr, Attrs};
 use crate::ir::{DType, Dim, Kind, Op, TensorType};
 
@@ -113,6 +114,19 @@ impl Tensor {
         "With `update` written at scalar integer places, one for each axis, which are clamped to fit.",
         "t.constant([1.0, 2.0, 3.0]).dynamic_update_slice(&t.constant([9.0]), &[&t.constant(1)])",
         "[1.0, 9.0, 3.0]";
+
+        { pub fn segment_sum(&self, segments: &Tensor, count: u64) -> Tensor {
+            let mut shape = self.ty.shape.clone();
+            if shape.is_empty() {
+                return self.refused(Kind::Shape, "`segment_sum`: a scalar has no slices".into());
+            }
+            shape[0] = Dim::Const(count);
+            let sums = self.tracer().zeros(TensorType { dtype: self.ty.dtype, shape });
+            sums.scatter_add(&segments.expand_dims(-1), self)
+        } }
+        "Sums of the slices of the first axis that belong to one segment: `segments` has a number for each slice. Those whose \
+         number is not below `count` are left out.",
+        "t.constant([1.0, 2.0, 4.0]).segment_sum(&t.constant([1, 0, 1]), 3)", "[2.0, 5.0, 0.0]";
 
         { pub fn one_hot(&self, classes: u64, dtype: DType) -> Tensor {
             if !self.ty.dtype.is_int() {

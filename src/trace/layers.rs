@@ -4,24 +4,28 @@
 //! next step; who traces the step asks for all updates at the end ([`Tracer::updated`]).
 
 use super::{Tensor, Tracer, own_all};
-use crate::ir::{Kind, Value};
+use crate::ir::Kind;
 use std::panic::Location;
-
-/// The state of a trace that layers use.
-#[derive(Default)]
-pub(super) struct LayerContext {
-    /// The seed of random draws, where the trace is of training.
-    seed: Option<Value>,
-    /// How many draws there have been.
-    draws: i64,
-    /// Inputs and what they are next.
-    updates: Vec<(Value, Value)>,
-    /// How many loops are open.
-    pub(super) loops: u32,
-}
 
 impl Tracer {
     /// Has layers behave as in training: dropout drops by draws from this seed, a scalar `i64`, and statistics of batches are used and kept.
+    ///
+    /// ```
+    /// use adfuse::prelude::*;
+    ///
+    /// let step = trace("step", |t| {
+    ///     t.train(&t.input("seed", TensorType::scalar(DType::I64)));
+    ///     assert!(t.is_training());
+    ///     let (mean, x) = (t.input("mean", f32s([3])), t.input("x", f32s([8, 3])));
+    ///     mean.update(&(&mean * 0.9 + x.mean(0) * 0.1));
+    ///     let next = t.updated(&mean).expect("has been updated");
+    ///     let (seed, number) = x.next_draw().expect("is training");
+    ///     assert_eq!((seed.rank(), number), (0, 0));
+    ///     next
+    /// })?;
+    /// assert_eq!(step.result_types()[0], f32s([3]));
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn train(&self, seed: &Tensor) {
         let place = Location::caller();
@@ -33,11 +37,31 @@ impl Tracer {
     }
 
     /// Whether layers behave as in training.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let f = trace("f", |t| {
+    ///     let x = t.input("x", f32s([3]));
+    ///     assert!(!t.is_training());
+    ///     x
+    /// })?;
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     pub fn is_training(&self) -> bool {
         self.state.borrow().as_ref().is_some_and(|s| s.layers.seed.is_some())
     }
 
     /// What an input is in the next step, where a layer has said so ([`Tensor::update`]).
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let f = trace("f", |t| {
+    ///     let x = t.input("x", f32s([3]));
+    ///     assert!(t.updated(&x).is_none());
+    ///     x
+    /// })?;
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     pub fn updated(&self, input: &Tensor) -> Option<Tensor> {
         let state = self.state.borrow();
         let updates = &state.as_ref()?.layers.updates;
@@ -48,6 +72,16 @@ impl Tracer {
 
 impl Tensor {
     /// The seed of this trace's random draws, and a number that no draw before had; `None` where the trace is not of training.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let f = trace("f", |t| {
+    ///     let x = t.input("x", f32s([3]));
+    ///     assert!(x.next_draw().is_none());
+    ///     x
+    /// })?;
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn next_draw(&self) -> Option<(Tensor, i64)> {
         let place = Location::caller();
@@ -66,6 +100,16 @@ impl Tensor {
 
     /// Says what this input is in the next step, as running statistics are. It has the same type, and nothing happens where the trace is not
     /// of training.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let f = trace("f", |t| {
+    ///     let x = t.input("x", f32s([3]));
+    ///     x.update(&x.exp());
+    ///     x
+    /// })?;
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn update(&self, next: &Tensor) {
         let place = Location::caller();

@@ -25,6 +25,7 @@ mod effect;
 mod einsum;
 mod extents;
 mod index;
+mod layer_context;
 mod layers;
 mod loss;
 mod math;
@@ -32,6 +33,7 @@ mod normalize;
 mod operators;
 mod quantize;
 mod random;
+mod record;
 mod reduce;
 mod root;
 mod rule;
@@ -54,12 +56,11 @@ pub use slice::{AxisRange, SliceRange, SliceRanges};
 pub use tensor::Tensor;
 pub use window_options::{Conv, ConvGeneral, Padding, PerAxis, Pool, ReduceWindow};
 
-use crate::ir::infer::InferError;
 use crate::ir::rewrite::Copier;
 use crate::ir::verify::{substitute, verify};
 use crate::ir::{
-    At, Attrs, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Module, Number, Op,
-    Phase, TensorType, Value, ValueDef,
+    At, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Module, Number, Op, Phase,
+    TensorType, Value, ValueDef,
 };
 use crate::tree::{Params, leaves};
 use callee::{bound, is_plain, named};
@@ -148,7 +149,7 @@ struct TraceState {
     inputs: BTreeMap<String, &'static Location<'static>>,
     /// How many checkpoint regions there are.
     regions: u32,
-    layers: layers::LayerContext,
+    layers: layer_context::LayerContext,
 }
 
 /// What a traced closure makes inputs and constants from.
@@ -158,6 +159,13 @@ pub struct Tracer {
 
 impl Tracer {
     /// A parameter of the function. Its name is an identifier: letters, digits, `_` and `.`. No other input has it.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let f = trace("f", |t| t.input("x", f32s([2])) + t.input("b.0", f32s([])))?;
+    /// assert_eq!(f.params().len(), 2);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn input(&self, name: &str, ty: TensorType) -> Tensor {
         let place = Location::caller();
@@ -175,6 +183,18 @@ impl Tracer {
     ///
     /// A function that has no rule and calls nothing is copied into the trace. Any other is called, and comes
     /// along with what it needs, so that its rule holds wherever the traced function is differentiated.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let cube = trace("cube", |t| t.input("x", f32s([2])).powi(3))?;
+    /// let slope = jvp(&Module::single(cube.clone()), &cube, &[0])?;
+    /// let f = trace("f", |t| {
+    ///     let x = t.input("x", f32s([2]));
+    ///     t.call(&slope, &[&x, &x.ones_like()]).remove(1)
+    /// })?;
+    /// assert_eq!(f.result_types()[0], f32s([2]));
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn call(&self, callee: impl Callee, args: &[&Tensor]) -> Vec<Tensor> {
         let place = Location::caller();
@@ -214,24 +234,6 @@ impl Tracer {
             }
             Some(f.results().iter().map(|&r| copier.get(&mut s.b, r)).collect())
         })
-    }
-
-    /// Any op of one result on any operands; the type of the result where it is not inferred.
-    #[track_caller]
-    pub fn apply(&self, op: Op, args: &[&Tensor], attrs: Attrs, ty: Option<&TensorType>) -> Tensor {
-        apply(&self.state, op, args, attrs, ty)
-    }
-
-    /// As [`Tracer::apply`], for ops of any number of results, such as [`Op::Split`]: all of them.
-    #[track_caller]
-    pub fn apply_all(
-        &self,
-        op: Op,
-        args: &[&Tensor],
-        attrs: Attrs,
-        types: Option<&[TensorType]>,
-    ) -> Vec<Tensor> {
-        apply_all(&self.state, op, args, attrs, types)
     }
 }
 
@@ -307,7 +309,7 @@ fn number(other: &Tensor, x: Number) -> Tensor {
 impl TraceState {
     fn new(name: &str) -> TraceState {
         let (callees, inputs) = (Vec::new(), BTreeMap::new());
-        let layers = layers::LayerContext::default();
+        let layers = layer_context::LayerContext::default();
         TraceState { b: Builder::new(name), error: None, callees, inputs, regions: 0, layers }
     }
 
@@ -384,72 +386,4 @@ fn raise(f: &mut Function, i: Inst, phase: Phase) {
             raise(f, i, phase);
         }
     }
-}
-
-#[track_caller]
-fn apply(
-    shared: &SharedTrace,
-    op: Op,
-    args: &[&Tensor],
-    attrs: Attrs,
-    ty: Option<&TensorType>,
-) -> Tensor {
-    let place = Location::caller();
-    let mut out = apply_all(shared, op, args, attrs, ty.map(std::slice::from_ref));
-    if out.len() != 1 {
-        let m = format!("`{op}` has {} results: ask for all of them", out.len());
-        each_live([shared], |s| s.fail(place, Kind::Usage, m.clone()));
-    }
-    match out.is_empty() {
-        true => stand_in(shared, args),
-        false => out.swap_remove(0),
-    }
-}
-
-fn stand_in(shared: &SharedTrace, args: &[&Tensor]) -> Tensor {
-    let ty = args.first().map_or_else(|| TensorType::scalar(DType::F32), |t| t.ty.clone());
-    Tensor { state: shared.clone(), value: Value::from_u32(0), ty }
-}
-
-#[track_caller]
-fn apply_all(
-    shared: &SharedTrace,
-    op: Op,
-    args: &[&Tensor],
-    attrs: Attrs,
-    types: Option<&[TensorType]>,
-) -> Vec<Tensor> {
-    let place = Location::caller();
-    let own = own_all(shared, args, place, &format!("`{op}`"));
-    let known = || args.iter().map(|t| Some(t.ty.clone())).collect();
-    // What the results would be: stand-ins have these types, so that one error does not cause others.
-    let expected = match attrs.clone().conform(op.def().attrs) {
-        Ok(attrs) => op.infer(known(), &attrs, types).map(|(_, results)| results.to_vec()),
-        Err(m) => Err(InferError::attr(m)),
-    };
-    let due = match (&expected, types) {
-        (Ok(results), _) => results.clone(),
-        (Err(_), Some(types)) => types.to_vec(),
-        (Err(_), None) => {
-            let count = if op == Op::Split { attrs.ints("sizes").len() } else { 1 };
-            vec![stand_in(shared, args).ty; count]
-        }
-    };
-    record_all(shared, &due, |s| {
-        let admitted = types.unwrap_or_default().iter().all(|ty| s.admit(place, ty));
-        let known = op != Op::Call || s.knows(place, &attrs);
-        if !admitted || !known || !own || s.error.is_some() {
-            return None;
-        }
-        let values: Vec<Value> = args.iter().map(|t| t.value).collect();
-        let phase = s.phase(args);
-        s.b.set_phase(phase);
-        let out = s.b.inst(op, &values, attrs, types);
-        if let Some(d) = s.b.error() {
-            let message = format!("`{op}`: {}", d.message);
-            let limit = matches!(&expected, Err(e) if e.kind == Kind::Limit);
-            s.fail(place, if limit { Kind::Limit } else { Kind::Usage }, message);
-        }
-        Some(out.to_vec())
-    })
 }

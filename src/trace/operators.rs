@@ -1,6 +1,7 @@
 //! Operators of tensors and numbers, and what may stand beside a tensor.
 
-use super::{SharedTrace, Tensor, apply, number};
+use super::record::apply;
+use super::{SharedTrace, Tensor, number};
 use crate::ir::attrs::Attrs;
 use crate::ir::{DType, Number, Op, TensorType, Value};
 use std::iter;

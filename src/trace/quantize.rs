@@ -1,7 +1,8 @@
 //! Quantization to `i8` and back.
 
 use super::math::example;
-use super::{AxisIndex, Tensor, TensorOperand, apply};
+use super::record::apply;
+use super::{AxisIndex, Tensor, TensorOperand};
 use crate::ir::attrs::Attrs;
 use crate::ir::{DType, Op};
 

@@ -1,6 +1,7 @@
 //! Random tensors: keys that count their draws, distributions, and dropout.
 
-use super::{Tensor, TensorOperand, apply, record};
+use super::record::apply;
+use super::{Tensor, TensorOperand, record};
 use crate::ir::attrs::Attrs;
 use crate::ir::{DType, Kind, Literal, Op, TensorType};
 use std::cell::Cell;
@@ -35,7 +36,7 @@ pub struct Key {
 }
 
 /// Random bits as numbers of an element type in [0, 1), with an offset in units of their distance.
-struct Uniform {
+struct UniformBits {
     dtype: DType,
     /// How many bits the numbers have.
     bits: u32,
@@ -43,6 +44,13 @@ struct Uniform {
 
 impl Key {
     /// The key of a seed, an `i64` scalar. Two keys of one seed draw the same.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let x = evaluate(|t| Key::new(&t.constant(42i64)).normal(f32s([3])))?;
+    /// assert_eq!(x.dims(), [3]);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn new(seed: &Tensor) -> Key {
         let due = TensorType::scalar(DType::I64);
@@ -82,7 +90,8 @@ impl Key {
         })
     }
 
-    /// The key whose seed is mixed with an integer, such as the number of a step of a loop or of training.
+    /// The key whose seed is mixed with an integer, such as the number of a step of a loop or of training. Equal
+    /// integers give keys that draw the same.
     ///
     /// ```
     /// # use adfuse::prelude::*;
@@ -96,7 +105,8 @@ impl Key {
     #[track_caller]
     #[must_use]
     pub fn fold_in(&self, number: impl TensorOperand) -> Key {
-        let number = number.beside(&self.seed).convert(DType::I64);
+        // Far from the draws of the key itself.
+        let number = number.beside(&self.seed).convert(DType::I64) + mixed(-2);
         let two = TensorType::of(DType::U32, &[2]);
         let bits =
             apply(&self.seed.state, Op::RngBits, &[&self.seed, &number], Attrs::none(), Some(&two));
@@ -155,7 +165,7 @@ impl Key {
             DType::BF16 => 8,
             _ => return self.no_float("uniform", &ty),
         };
-        self.fractions(&ty, &Uniform { dtype: ty.dtype, bits }, 0.0)
+        self.fractions(&ty, &UniformBits { dtype: ty.dtype, bits }, 0.0)
     }
 
     /// Numbers of a float type from the normal distribution of mean 0 and variance 1.
@@ -175,7 +185,7 @@ impl Key {
         // One bit less than the type has: with the half between them, no number rounds to 0 or 1.
         let dtype = ty.dtype.compute();
         let bits = if dtype == DType::F64 { 52 } else { 23 };
-        let x = self.fractions(&ty, &Uniform { dtype, bits }, 0.5) * 2.0 - 1.0;
+        let x = self.fractions(&ty, &UniformBits { dtype, bits }, 0.5) * 2.0 - 1.0;
         let x = x.erf_inv() * SQRT_2;
         if dtype == ty.dtype { x } else { x.convert(ty.dtype) }
     }
@@ -239,7 +249,7 @@ impl Key {
         let dtype = logits.ty.dtype;
         let bits = if dtype == DType::F64 { 52 } else { 23 };
         // The largest of logits with noise of Gumbel's distribution.
-        let u = self.fractions(&logits.ty, &Uniform { dtype, bits }, 0.5);
+        let u = self.fractions(&logits.ty, &UniformBits { dtype, bits }, 0.5);
         (logits - (-u.log()).log()).argmax(-1)
     }
 
@@ -262,7 +272,7 @@ impl Key {
 
     /// `(k + shift) / 2^bits` for random integers k of this many bits.
     #[track_caller]
-    fn fractions(&self, like: &TensorType, of: &Uniform, shift: f64) -> Tensor {
+    fn fractions(&self, like: &TensorType, of: &UniformBits, shift: f64) -> Tensor {
         let unit = (-f64::from(of.bits)).exp2();
         let whole = if of.bits <= 32 {
             let k = self.drawn(like);

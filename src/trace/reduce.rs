@@ -1,7 +1,8 @@
 //! Reductions over axes, running folds along one, and statistics.
 
 use super::math::example;
-use super::{Axes, AxisIndex, Tensor, apply, record};
+use super::record::apply;
+use super::{Axes, AxisIndex, Tensor, record};
 use crate::ir::attrs::{Attr, Attrs};
 use crate::ir::{DType, Dim, Kind, Literal, Op, Shape, TensorType};
 
@@ -270,9 +271,13 @@ impl Tensor {
     #[must_use]
     pub fn sort_key_val(&self, values: &Tensor, axis: impl AxisIndex) -> (Tensor, Tensor) {
         let results = match self.axis_of(axis, "sort_key_val") {
-            Some(at) => {
-                super::apply_all(&self.state, Op::SortKeyVal, &[self, values], along(at), None)
-            }
+            Some(at) => super::record::apply_all(
+                &self.state,
+                Op::SortKeyVal,
+                &[self, values],
+                along(at),
+                None,
+            ),
             None => Vec::new(),
         };
         self.pair(results)
@@ -295,6 +300,6 @@ impl Tensor {
         }
         // What is too large for the attribute is too large for any axis.
         let attrs = Attrs::none().with_int("k", i64::try_from(k).unwrap_or(i64::MAX));
-        self.pair(super::apply_all(&self.state, Op::TopK, &[self], attrs, None))
+        self.pair(super::record::apply_all(&self.state, Op::TopK, &[self], attrs, None))
     }
 }

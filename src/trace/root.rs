@@ -1,6 +1,7 @@
 //! Roots in traces: closures become a function with a `custom_root` and its residual.
 //!
 //! ```
+//! use adfuse::autodiff::vjp;
 //! use adfuse::prelude::*;
 //!
 //! // A layer whose output is its own input: z = tanh(W z + x).
@@ -36,6 +37,17 @@ impl Tracer {
     /// For a fixed point `x = g(x)` the residual is `x - g(x)`. Guess, root and residual are of the same float types.
     /// Where the residual depends on its unknown elementwise the system is a division; other Jacobians are dense, of
     /// as many rows as the unknowns have elements. A singular one gives infinities or NaN.
+    ///
+    /// ```
+    /// # use adfuse::prelude::*;
+    /// let f = trace("root", |t| {
+    ///     let a = t.input("a", f64s([]));
+    ///     let newton = |x: Tensor| t.fori(0..20, x, |_, x| (&a / &x + x) * 0.5);
+    ///     t.custom_root(t.full(f64s([]), 1.0), newton, |x| x.square() - &a)
+    /// })?;
+    /// assert_eq!(f.callees().len(), 2);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
     #[track_caller]
     pub fn custom_root<X: Params<Tensor>>(
         &self,

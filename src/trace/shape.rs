@@ -1,8 +1,9 @@
 //! Methods that move elements: shapes, orders of axes, pieces and padding.
 
 use super::math::example;
+use super::record::{apply, apply_all};
 use super::reduce::{along, over};
-use super::{Axes, AxisIndex, Tensor, TensorOperand, Tracer, apply, apply_all, own_all};
+use super::{Axes, AxisIndex, Tensor, TensorOperand, Tracer, own_all};
 use crate::ir::attrs::Attrs;
 use crate::ir::{DType, Dim, Kind, Op, Shape, TensorType};
 use std::panic::Location;
@@ -325,7 +326,7 @@ impl Tensor {
         Tensor { ty: TensorType::scalar(self.ty.dtype), ..self.clone() }
     }
 
-    /// The shape that is asked for, with what is left in the place of -1.
+    /// The shape that is asked for, with what is left over for -1.
     fn completed(&self, asked: Result<Vec<Option<Dim>>, i64>) -> Result<Shape, String> {
         let asked = asked.map_err(|n| format!("`reshape`: {n} is no extent"))?;
         let open = asked.iter().filter(|d| d.is_none()).count();

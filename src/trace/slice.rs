@@ -1,6 +1,7 @@
 //! Slices by Rust's ranges.
 
-use super::{Tensor, apply};
+use super::Tensor;
+use super::record::apply;
 use crate::ir::attrs::Attrs;
 use crate::ir::{Dim, Kind, Op, Shape};
 use std::iter::StepBy;

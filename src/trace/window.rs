@@ -1,8 +1,9 @@
 //! Windows: convolutions, pooling and their general forms.
 
 use super::math::example;
+use super::record::apply;
 use super::window_options::{Conv, ConvGeneral, Padding, Pool, ReduceWindow};
-use super::{Axes, Tensor, TensorOperand, apply};
+use super::{Axes, Tensor, TensorOperand};
 use crate::ir::attrs::{Attr, Attrs};
 use crate::ir::{Kind, Op};
 

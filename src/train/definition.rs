@@ -13,7 +13,8 @@ use crate::tree::{self, Params};
 use std::sync::Arc;
 
 /// The closure of a loss.
-pub(super) type Loss<M, B, R> = dyn Fn(&<M as Params<Param>>::With<Tensor>, B) -> R + Send + Sync;
+pub(super) type LossFunction<M, B, R> =
+    dyn Fn(&<M as Params<Param>>::With<Tensor>, B) -> R + Send + Sync;
 
 /// A model, a loss and an optimizer.
 pub(super) struct StepDefinition<M: Params<Param>, B, R> {
@@ -23,7 +24,7 @@ pub(super) struct StepDefinition<M: Params<Param>, B, R> {
     pub(super) optimizer: Box<dyn Optimizer>,
     /// What the optimizer keeps.
     pub(super) kept: Vec<OptimizerState>,
-    pub(super) loss: Box<Loss<M, B, R>>,
+    pub(super) loss: Box<LossFunction<M, B, R>>,
 }
 
 /// Where a result of the program goes.
@@ -70,7 +71,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
     pub(super) fn new(
         model: M,
         optimizer: Box<dyn Optimizer>,
-        loss: Box<Loss<M, B, R>>,
+        loss: Box<LossFunction<M, B, R>>,
     ) -> StepDefinition<M, B, R> {
         let params = tree::named_leaves(&model);
         let trained = trained(&params);
@@ -200,7 +201,7 @@ pub(super) fn input_name(tree: &str, path: &str) -> String {
     if path.is_empty() { tree.into() } else { format!("{tree}.{path}") }
 }
 
-/// An array in the place of one to come.
+/// A stand-in for an array to come.
 pub(super) fn placeholder(t: &Tensor) -> Array {
     Array::scalar(crate::ir::Literal::from_f64(t.ty().dtype, 0.0))
 }

@@ -1,4 +1,4 @@
-//! Evaluation: a function of a model and a batch, with layers as they are outside of training.
+//! EvalFunction: a function of a model and a batch, with layers as they are outside of training.
 
 use super::definition::{batch_inputs, input_name, placeholder};
 use super::objective::Objective;
@@ -13,12 +13,12 @@ use crate::tree::{self, Params};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The closure of an evaluation.
-type Evaluation<N, B, R> = dyn Fn(&N, B) -> R + Send + Sync;
+type EvalFunction<N, B, R> = dyn Fn(&N, B) -> R + Send + Sync;
 
 /// A function of a model and a batch that is compiled when the first batch of its types arrives. `N` is the model in a trace, `B` a batch in a
 /// trace, `R` what the closure returns.
 pub struct EvalStep<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> {
-    function: Box<Evaluation<N, B, R>>,
+    function: Box<EvalFunction<N, B, R>>,
     programs: Mutex<Vec<Arc<EvalProgram<R>>>>,
 }
 

@@ -173,6 +173,12 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
         self.count
     }
 
+    /// The most bytes that a step has taken so far on the device, as its plan counts them: parameters, the batch, the optimizer's tensors and
+    /// everything between. 0 before the first step.
+    pub fn peak_bytes(&self) -> u64 {
+        self.programs.iter().map(|p| p.executable.memory().peak()).max().unwrap_or(0)
+    }
+
     /// The seed of its random draws.
     pub fn seed(&self) -> u64 {
         self.seed

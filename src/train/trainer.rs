@@ -76,7 +76,7 @@ impl Trainer {
         Trainer { checkpoint: Some(path.into()), ..self }
     }
 
-    /// With the checkpoint written every so many steps too.
+    /// With the checkpoint written after every `steps` steps too.
     #[must_use]
     pub fn checkpoint_every(self, steps: u64) -> Trainer {
         Trainer { every: Some(steps.max(1)), ..self }

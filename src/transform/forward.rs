@@ -40,7 +40,7 @@ pub fn jvp<A: Params<Tensor>, R: Params<Tensor>>(f: impl Fn(&A) -> R) -> impl Fn
 pub type Pushforward<A, R> = Box<dyn Fn(&A) -> R>;
 
 /// The results of a function, and its linear part at this point: from a tangent of the argument to the tangent of the
-/// results. It is called in the same trace, as often as one likes; it reads what the function has computed.
+/// results. It is called in the same trace, any number of times; it reads what the function has computed.
 ///
 /// ```
 /// use adfuse::backends::Array;

@@ -2,22 +2,17 @@
 
 use crate::backends::Array;
 use crate::backends::backend::Executable;
-use crate::engine::{Cpu, Session};
-use crate::ir::{At, DType, Diagnostic, Kind, Literal, Module, TensorType};
+use crate::device::Device;
+use crate::ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
 use crate::trace::closure::input_name;
 use crate::trace::{Tensor, Traced, trace};
 use crate::tree::{Leaf, Params, count, map, named_leaves, rebuild};
 use std::fmt;
 use std::marker::PhantomData;
-use std::num::NonZero;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
-use std::thread::available_parallelism;
 
-/// The session of functions that are not told another: the CPU with all its threads, one for the whole process.
-static SESSION: LazyLock<Session> = LazyLock::new(|| {
-    let threads = available_parallelism().map_or(1, NonZero::get);
-    Session::from(Cpu { threads, ..Cpu::default() })
-});
+/// The device of functions that are not told another: the CPU with all its threads, one for the whole process.
+static DEVICE: LazyLock<Device> = LazyLock::new(Device::cpu);
 
 /// A function of tensors as a function of arrays. See [`Jit::call`].
 ///
@@ -42,7 +37,7 @@ where
     Jit {
         f,
         name: "jit".into(),
-        session: None,
+        device: None,
         kept: Mutex::new(Vec::new()),
         signature: PhantomData,
     }
@@ -53,7 +48,7 @@ where
 pub struct Jit<F, A, R: Params<Tensor>> {
     f: F,
     name: String,
-    session: Option<Session>,
+    device: Option<Device>,
     kept: Mutex<Vec<Arc<JitEntry<R::With<Array>>>>>,
     signature: PhantomData<fn(A) -> R>,
 }
@@ -77,9 +72,9 @@ impl<F, A, R: Params<Tensor>> Jit<F, A, R> {
         self
     }
 
-    /// The function on another engine, or with other settings. Programs so far are forgotten.
-    pub fn on(self, session: impl Into<Session>) -> Jit<F, A, R> {
-        Jit { session: Some(session.into()), kept: Mutex::new(Vec::new()), ..self }
+    /// The function on another device, or with other settings. Programs so far are forgotten.
+    pub fn on(self, device: Device) -> Jit<F, A, R> {
+        Jit { device: Some(device), kept: Mutex::new(Vec::new()), ..self }
     }
 
     /// How many programs there are.
@@ -99,7 +94,7 @@ where
     /// the same paths: what else a tree has, such as settings beside parameters, is that of the first of them.
     ///
     /// # Errors
-    /// The first operation whose operands do not fit, with its place in the Rust source; then as [`Session::compile`] and
+    /// The first operation whose operands do not fit, with its place in the Rust source; then as [`Device::compile`] and
     /// [`Executable::run`].
     pub fn call(&self, args: &A::With<Array>) -> Result<R::With<Array>, Diagnostic> {
         let (names, given): (Vec<String>, Vec<Array>) = named_leaves(args).into_iter().unzip();
@@ -146,9 +141,8 @@ where
 
     fn compiled(&self, args: &A::With<Array>) -> Result<JitProgram<R::With<Array>>, Diagnostic> {
         let (traced, like) = self.trace_with(args, Array::ty)?;
-        let module = Module::single(traced.clone());
-        let session = self.session.as_ref().unwrap_or_else(|| &SESSION);
-        let executable = session.compile(&module, traced.function())?.executable;
+        let device = self.device.as_ref().unwrap_or_else(|| &DEVICE);
+        let executable = device.compile(&traced)?.executable;
         Ok(JitProgram { executable, like })
     }
 

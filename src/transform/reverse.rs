@@ -121,7 +121,7 @@ fn valued<A: Params<Tensor>, X: Params<Tensor>>(
 pub type Pullback<A, R> = Box<dyn Fn(&R) -> A>;
 
 /// The results of a function, and its pullback: from a cotangent for each result, a tree like the results, to the
-/// gradient, a tree like the argument. The pullback is called in the same trace, as often as one likes; it reads what
+/// gradient, a tree like the argument. The pullback is called in the same trace, any number of times; it reads what
 /// the function has computed. A result that is of no float type has no cotangent: any tensor of its type may stand there.
 ///
 /// ```

@@ -7,6 +7,7 @@ mod programs;
 mod checkpoints;
 
 use crate::common::{parallel, thorough};
+use adfuse::autodiff::value_and_grad;
 use adfuse::backends::Array;
 use adfuse::backends::reference::{Evaluator, Silent, run};
 use adfuse::engine::{Cpu, Session, Settings};

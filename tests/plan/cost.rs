@@ -179,6 +179,9 @@ fn lying(domain: &str, body: &str) -> [f64; 4] {
         place_ops: 0.0,
         branch_ops: 0.0,
         cut_ops: 0.0,
+        fold_ops: 0.0,
+        interchange_ops: 0.0,
+        line: 1,
         ..MachineModel::cpu()
     };
     let without = cost(&program, &none).seconds;
@@ -219,4 +222,62 @@ fn what_does_not_lie_beside_one_another_is_counted() {
     assert_eq!(lying("[16, 8]", turned), [256.0, 0.0, 0.0, 0.0]);
     let picked = "p0 = load %at[d1] p1 = load %x[d0, clamp(p0, 0, 15)] s0 = param.f32 1 %y[d0, d1] = store s0";
     assert_eq!(lying("[8, 16]", picked), [0.0, 128.0, 0.0, 0.0]);
+}
+
+/// What a kernel over [16, 8] takes on a machine, an operation a second; its results are one for each of 16 or of 8.
+fn seconds(domain: &str, body: &str, machine: impl Fn(&mut MachineModel)) -> f64 {
+    let text = format!(
+        "program @f {{ input %x: f32[16, 8] output %r: f32[16] output %c: f32[8] output %y: f32[16, 8]
+           kernel @k {domain} {{ {body} }} return %y }}"
+    );
+    let program = parse(&text).unwrap_or_else(|d| panic!("{d}\n{text}"));
+    let mut device = MachineModel {
+        ops_per_s: 1.0,
+        memory_bytes_per_s: 1e30,
+        cache_bytes_per_s: 1e30,
+        core_bytes_per_s: 1e30,
+        parallel: 1,
+        lanes: 1,
+        line: 1,
+        stride_ops: 0.0,
+        place_ops: 0.0,
+        fold_ops: 0.0,
+        interchange_ops: 0.0,
+        ..MachineModel::cpu()
+    };
+    machine(&mut device);
+    cost(&program, &device).seconds
+}
+
+#[test]
+fn folds_that_vectors_do_not_do_take_their_elements_one_by_one() {
+    let fold = |runs: &str, to: &str| {
+        let stage = format!(
+            "stage [] {{ p0 = load %x[d0, d1] s0 = param.f32 0 {to} = fold.sum s0 {runs} }}"
+        );
+        let plain = seconds("[16, 8]", &stage, |_| ());
+        let single = seconds("[16, 8]", &stage, |m| m.fold_ops = 1.0) - plain;
+        let interchanged = seconds("[16, 8]", &stage, |m| m.interchange_ops = 1.0) - plain;
+        [single, interchanged].map(f64::round)
+    };
+    // Rows of eight, columns of eight, and rows that come a column after the other.
+    assert_eq!(fold("lane(d1)", "%r[d0]"), [128.0, 0.0]);
+    assert_eq!(fold("chain(d0)", "%c[d1]"), [128.0, 0.0]);
+    assert_eq!(fold("lane(d0)", "%c[d1]"), [128.0, 128.0]);
+}
+
+#[test]
+fn short_lines_leave_lanes_idle() {
+    let taken = |load: &str| {
+        let stage = format!(
+            "stage [] {{ p0 = load {load} s0 = param.f32 0 s1 = neg.f32 s0 %y[d0, d1] = store s1 }}"
+        );
+        let [full, short] =
+            [1, 16].map(|line| seconds("[16, 8]", &stage, |m| m.line = line).round());
+        short / full
+    };
+    // Both axes are one line; lines of eight fill half a vector.
+    assert_eq!(taken("%x[d0, d1]"), 1.0);
+    assert_eq!(taken("%x[d0 / 2, d1]"), 2.0);
+    assert_eq!(taken("%x[d0 * -1 + 15, d1]"), 2.0);
 }

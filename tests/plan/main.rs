@@ -20,3 +20,4 @@ mod plan_invariance;
 mod remat_schedules;
 mod replay;
 mod search;
+mod windows;

@@ -3,6 +3,7 @@
 // What the tests count is printed for whoever runs them with `--nocapture`.
 #![allow(clippy::print_stdout)]
 
+mod doc_examples;
 mod functions;
 mod graph;
 mod imports;
@@ -39,7 +40,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     ("adfuse-cli", &["adfuse"]),
     ("adfuse-examples", &["adfuse"]),
-    ("adfuse-benches", &[]),
+    ("adfuse-benches", &["adfuse"]),
 ];
 
 /// Words that say nothing about what a thing is.

@@ -21,6 +21,7 @@ const SHARED: &[(&[(&str, usize)], &str)] = &[
         &[("Piece", 4), ("Place", 3), ("Rule", 2)],
         "the op table, or rewrites, and the kernel IR: each is the term of its own module",
     ),
+    (&[("Param", 2)], "a parameter of a stage, and one of a model: each is the term of its field"),
     (&[("At", 2), ("Class", 2)], GPU),
     (&[("Entry", 2), ("Facts", 2), ("Held", 3), ("Inliner", 2)], GPU),
     (&[("Operand", 2), ("Part", 3), ("Pass", 2)], GPU),

@@ -1,6 +1,7 @@
 //! Mistakes in what is differentiated and batched.
 
 use super::{Mistake, Outcome, named};
+use adfuse::autodiff::{Batching, differentiable, grad, value_and_grad, vmap};
 use adfuse::prelude::*;
 use adfuse::trace::Traced;
 

@@ -1,6 +1,7 @@
 //! Mistakes in what engines are asked for.
 
 use super::{Mistake, Outcome, named};
+use adfuse::autodiff::value_and_grad;
 use adfuse::engine::registry::NamedEngine;
 use adfuse::prelude::*;
 
@@ -34,7 +35,7 @@ fn unknown_engine() -> Outcome {
 }
 
 fn unknown_device() -> Outcome {
-    adfuse::device::Device::named("cuda:0")?;
+    Device::named("cuda:0")?;
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 //! `a = U(c, x)[a', t]` goes forward in the cotangent of `a` and back in that of `t`. No number of steps and no
 //! schedule of what is kept has to be known here.
 
-use super::turned::{CotangentSums, ParamRole, TurnedLoop, arranged};
+use super::turned::{CotangentSums, TurnedLoop, TurnedRole, arranged};
 use crate::forward::zeros;
 use crate::partial::converted;
 use crate::transpose::{Transpose, transposed};
@@ -36,10 +36,10 @@ impl Transpose<'_> {
     pub(super) fn turned(
         &self,
         f: &Function,
-        slots: &[ParamRole],
+        slots: &[TurnedRole],
         keep: &[usize],
     ) -> Result<Function, Diagnostic> {
-        let fixed = slots.iter().filter(|s| **s == ParamRole::Fixed).count();
+        let fixed = slots.iter().filter(|s| **s == TurnedRole::Fixed).count();
         let linear = arranged(f, slots, keep)?;
         transposed(self.module, &linear, fixed, self.phase)
     }
@@ -82,7 +82,7 @@ impl Transpose<'_> {
         let selector = self.fixed.get(b, f.args(i)[0]);
         let mut regions = Vec::new();
         for o in &outlined {
-            let slots: Vec<ParamRole> = o.captures.iter().map(|&v| self.role(v)).collect();
+            let slots: Vec<TurnedRole> = o.captures.iter().map(|&v| self.role(v)).collect();
             let turned = self.turned(&o.func, &slots, &given)?;
             let mut args = self.fixed_of(b, &o.captures);
             args.extend(given.iter().filter_map(|&k| cts[k]));
@@ -109,8 +109,8 @@ impl Transpose<'_> {
     }
 
     /// What becomes of a value where its region is turned around.
-    pub(super) fn role(&self, v: Value) -> ParamRole {
-        if self.is_linear(v) { ParamRole::Linear } else { ParamRole::Fixed }
+    pub(super) fn role(&self, v: Value) -> TurnedRole {
+        if self.is_linear(v) { TurnedRole::Linear } else { TurnedRole::Fixed }
     }
 
     /// The new values of those that are fixed.

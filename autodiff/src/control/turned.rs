@@ -11,7 +11,7 @@ use adfuse_ir::{
 
 /// What becomes of each parameter of an outlined region.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ParamRole {
+pub(super) enum TurnedRole {
     Fixed,
     Linear,
     /// Counts as zero.
@@ -21,16 +21,16 @@ pub(super) enum ParamRole {
 /// The function of the parameters that are fixed, then those that are linear, with these results.
 pub(super) fn arranged(
     f: &Function,
-    slots: &[ParamRole],
+    slots: &[TurnedRole],
     keep: &[usize],
 ) -> Result<Function, Diagnostic> {
     let mut b = Builder::new(f.name.clone());
     b.func_mut().symbols = f.symbols.clone();
     let mut copier = Copier::new(f);
-    for slot in [ParamRole::Fixed, ParamRole::Linear, ParamRole::Zero] {
+    for slot in [TurnedRole::Fixed, TurnedRole::Linear, TurnedRole::Zero] {
         for (&p, _) in f.params().iter().zip(slots).filter(|(_, s)| **s == slot) {
             let new = match slot {
-                ParamRole::Zero => zeros(&mut b, f.ty(p)),
+                TurnedRole::Zero => zeros(&mut b, f.ty(p)),
                 _ => b.param(f.ty(p).clone(), f.name_of(p)),
             };
             copier.set(p, new);
@@ -85,7 +85,7 @@ impl TurnedBack {
     ) -> Result<TurnedBack, Diagnostic> {
         let outer = outline(pass.f, region);
         // In the order of the parameters, with whether each is of the way back.
-        let mut all: Vec<(ParamRole, bool)> = Vec::new();
+        let mut all: Vec<(TurnedRole, bool)> = Vec::new();
         let mut push = |values: &[Value], own: bool| {
             all.extend(values.iter().map(|&v| (pass.role(v), own)));
         };
@@ -95,12 +95,12 @@ impl TurnedBack {
         push(&e.up, true);
         push(&e.xs, false);
         push(&e.ws, true);
-        let slots: Vec<ParamRole> = all.iter().map(|(role, _)| *role).collect();
+        let slots: Vec<TurnedRole> = all.iter().map(|(role, _)| *role).collect();
         let turned = pass.turned(&outer.func, &slots, keep)?;
         let of_back: Vec<bool> =
-            all.iter().filter(|(r, _)| *r == ParamRole::Linear).map(|(_, own)| *own).collect();
+            all.iter().filter(|(r, _)| *r == TurnedRole::Linear).map(|(_, own)| *own).collect();
         let (own, others): (Vec<usize>, Vec<usize>) = (0..of_back.len()).partition(|&k| of_back[k]);
-        let every = vec![ParamRole::Fixed; turned.params().len()];
+        let every = vec![TurnedRole::Fixed; turned.params().len()];
         let by_up = arranged(&turned, &every, &own)?;
         // What is handed back is not there on the way forward.
         let mut live = Liveness::new(&by_up, false);
@@ -124,8 +124,8 @@ impl TurnedBack {
 }
 
 /// The roles where what is linear counts as zero.
-fn without_linear(slots: &[ParamRole]) -> Vec<ParamRole> {
-    let role = |&s: &ParamRole| if s == ParamRole::Linear { ParamRole::Zero } else { s };
+fn without_linear(slots: &[TurnedRole]) -> Vec<TurnedRole> {
+    let role = |&s: &TurnedRole| if s == TurnedRole::Linear { TurnedRole::Zero } else { s };
     slots.iter().map(role).collect()
 }
 
@@ -170,7 +170,7 @@ impl TurnedLoop {
 
         let slots = |values: &[Value]| values.iter().map(|&v| pass.role(v)).collect::<Vec<_>>();
         let mut step_slots = slots(&outer.captures);
-        step_slots.extend(down.index.map(|_| ParamRole::Fixed));
+        step_slots.extend(down.index.map(|_| TurnedRole::Fixed));
         step_slots.extend(slots(&down.carry));
         step_slots.extend(slots(&down.xs));
         let step_fixed = arranged(&outer.func, &without_linear(&step_slots), &carry.fixed)?;

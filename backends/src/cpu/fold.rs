@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::element::{FoldElement, Folding, beats, first_extremum};
-use super::strict_folds::{BlockLanes, join_parts, lane_block, line, scan, scan_room};
+use super::strict_folds::{BlockLanes, join_parts, lane_block, line, lines, scan, scan_room};
 use crate::reference::order::{CHAIN_BLOCK, LANE_BLOCK};
 use adfuse_ir::kernel::{Extents, Order, Run};
 use smallvec::SmallVec;
@@ -52,13 +52,7 @@ impl Folding for LineFold {
     fn with<T: FoldElement>(self, combine: impl Fn(T, T) -> T + Copy) {
         // SAFETY: `values` are what a sweep has left and `out` a row of the same worker.
         let (values, out) = unsafe { (self.values.read::<T>(), self.out.write::<T>()) };
-        let empty = T::from_bits(self.empty);
-        if self.n == 0 {
-            return out.fill(empty);
-        }
-        for (line_of, out) in values.chunks_exact(self.n).zip(out) {
-            *out = line(line_of, self.order, combine, empty);
-        }
+        lines(values, self.n, self.order, combine, T::from_bits(self.empty), out);
     }
 }
 
@@ -103,6 +97,15 @@ impl Folding for AbsorbValues {
         let (mut place, mut rest) = (self.begin, values);
         while !rest.is_empty() {
             let (o, r) = (place / whole, place % whole);
+            let whole_lines = rest.len() / whole;
+            if (inner, blocks, r) == (1, 1, 0) && whole_lines > 0 {
+                let (xs, after) = rest.split_at(whole_lines * whole);
+                // SAFETY: there is a part for each line, and these lines are this task's.
+                let to = unsafe { std::slice::from_raw_parts_mut(parts.add(o), whole_lines) };
+                lines(xs, whole, order, combine, T::default(), to);
+                (place, rest) = (place + xs.len(), after);
+                continue;
+            }
             let (i, j) = (r / inner, r % inner);
             let until = match inner {
                 1 => (block - i % block).min(size - i),
@@ -174,6 +177,10 @@ impl Folding for JoinParts {
                     out.fill(T::from_bits(self.empty));
                     continue;
                 }
+                if (blocks, inner) == (1, 1) {
+                    out[0] = *parts.add(o);
+                    continue;
+                }
                 let lines = parts.add(o * blocks * inner);
                 join_parts(lines, [blocks, inner], self.inner, combine);
                 out.copy_from_slice(std::slice::from_raw_parts(lines.add(from), to - from));
@@ -209,6 +216,11 @@ impl FoldRuns {
             order: (!ordered).then_some(order),
             sizes: runs.iter().map(|r| (size(r), r.order)).collect(),
         }
+    }
+
+    /// Whether the axes are in the order in which they fold.
+    pub(super) fn ordered(&self) -> bool {
+        self.order.is_none()
     }
 
     /// Elements beside the array that [`ArrayFold`] works in.
@@ -274,11 +286,16 @@ fn permute<T: FoldElement>(values: &[T], extents: &[i64], order: &[usize], to: &
     let stride = |a: usize| extents[a + 1..].iter().product::<i64>();
     let steps: SmallVec<[(i64, i64); 16]> =
         order.iter().map(|&a| (extents[a], stride(a))).collect();
-    let mut at: SmallVec<[i64; 16]> = steps.iter().map(|_| 0).collect();
+    let Some((&(length, step), outer)) = steps.split_last().filter(|_| !to.is_empty()) else {
+        // A single element, or none.
+        return to.copy_from_slice(values);
+    };
+    let mut at: SmallVec<[i64; 16]> = outer.iter().map(|_| 0).collect();
     let mut place = 0;
-    for to in to {
-        *to = values[place as usize];
-        for (at, &(extent, stride)) in at.iter_mut().zip(&steps).rev() {
+    for line in to.chunks_exact_mut(length as usize) {
+        let from = values[place as usize..].iter().step_by(step as usize);
+        line.iter_mut().zip(from).for_each(|(to, &x)| *to = x);
+        for (at, &(extent, stride)) in at.iter_mut().zip(outer).rev() {
             *at += 1;
             place += stride;
             if *at < extent {

@@ -15,7 +15,7 @@ pub(super) struct FoldTree<T> {
     held: usize,
 }
 
-impl<T: FoldElement> FoldTree<T> {
+impl<T: Copy + Default> FoldTree<T> {
     pub(super) fn new() -> FoldTree<T> {
         FoldTree { count: 0, stack: [T::default(); LEVELS], held: 0 }
     }
@@ -39,30 +39,57 @@ impl<T: FoldElement> FoldTree<T> {
 
 /// One block of the lane order, of 1 to 1024 elements.
 pub(super) fn lane_block<T: FoldElement>(xs: &[T], combine: impl Fn(T, T) -> T + Copy) -> T {
-    if xs.len() <= LANES {
-        return short(xs, combine);
+    let Some((first, rest)) = xs.split_first_chunk::<LANES>() else {
+        return match xs.len() {
+            16.. => short::<T, 16>(xs, combine),
+            8.. => short::<T, 8>(xs, combine),
+            4.. => short::<T, 4>(xs, combine),
+            2.. => short::<T, 2>(xs, combine),
+            _ => xs.first().copied().unwrap_or_default(),
+        };
+    };
+    let mut a = *first;
+    let rows = rest.chunks_exact(LANES);
+    let tail = rows.remainder();
+    for row in rows {
+        a.iter_mut().zip(row).for_each(|(a, &x)| *a = combine(*a, x));
     }
-    let mut lanes = BlockLanes::new();
-    lanes.take(xs, combine);
-    lanes.join(combine)
+    a.iter_mut().zip(tail).for_each(|(a, &x)| *a = combine(*a, x));
+    join_lanes(a, combine)
 }
 
-/// A block that fills each lane once at most: of short rows there are many, so it does no more than it must.
-fn short<T: FoldElement>(xs: &[T], combine: impl Fn(T, T) -> T) -> T {
+/// A block of `N` elements, a power of two, and fewer than `N` after them, which is less than it takes to fill the lanes. `N` is
+/// known when this is compiled, so the lanes stay in registers.
+fn short<T: FoldElement, const N: usize>(xs: &[T], combine: impl Fn(T, T) -> T + Copy) -> T {
     let mut a = [T::default(); LANES];
-    for (a, &x) in a.iter_mut().zip(xs) {
-        *a = x;
+    let Some((first, rest)) = xs.split_first_chunk::<N>() else { return a[0] };
+    a[..N].copy_from_slice(first);
+    a[..N].iter_mut().zip(rest).for_each(|(a, &x)| *a = combine(*a, x));
+    if N > 8 {
+        halve::<T, 8>(&mut a, combine);
     }
-    let mut w = xs.len().min(LANES);
-    let mut h = LANES / 2;
-    while h > 0 {
-        for l in 0..w.saturating_sub(h) {
-            a[l] = combine(a[l], a[l + h]);
-        }
-        w = w.min(h);
-        h /= 2;
+    if N > 4 {
+        halve::<T, 4>(&mut a, combine);
     }
-    a[0]
+    if N > 2 {
+        halve::<T, 2>(&mut a, combine);
+    }
+    combine(a[0], a[1])
+}
+
+/// Halves full lanes until one is left.
+fn join_lanes<T: FoldElement>(mut a: [T; LANES], combine: impl Fn(T, T) -> T + Copy) -> T {
+    halve::<T, 16>(&mut a, combine);
+    halve::<T, 8>(&mut a, combine);
+    halve::<T, 4>(&mut a, combine);
+    halve::<T, 2>(&mut a, combine);
+    combine(a[0], a[1])
+}
+
+/// Combines `H` lanes with the next `H`, as vectors: the number is known when this is compiled.
+fn halve<T: FoldElement, const H: usize>(a: &mut [T; LANES], combine: impl Fn(T, T) -> T) {
+    let (left, right) = a.split_at_mut(H);
+    left.iter_mut().zip(&right[..H]).for_each(|(a, &b)| *a = combine(*a, b));
 }
 
 /// The 32 lanes of a block that is not done yet.
@@ -106,8 +133,11 @@ impl<T: FoldElement> BlockLanes<T> {
     }
 
     /// Halves the lanes until one is left.
-    pub(super) fn join(&self, combine: impl Fn(T, T) -> T) -> T {
+    pub(super) fn join(&self, combine: impl Fn(T, T) -> T + Copy) -> T {
         let mut a = self.lanes;
+        if self.taken >= LANES {
+            return join_lanes(a, combine);
+        }
         let mut w = self.taken.min(LANES);
         let mut h = LANES / 2;
         while h > 0 {
@@ -161,6 +191,55 @@ pub(super) fn line<T: FoldElement>(
     let mut tree = FoldTree::new();
     push_blocks(&mut tree, xs, order, combine);
     tree.finish(combine).unwrap_or(empty)
+}
+
+/// Chains that are folded side by side. An addition waits for the one before it in its own chain only, so eight chains keep
+/// a processor's adders busy.
+const CHAINS: usize = 8;
+
+/// Whole lines of `n` elements each, one result for each line.
+pub(super) fn lines<T: FoldElement>(
+    xs: &[T],
+    n: usize,
+    order: Order,
+    combine: impl Fn(T, T) -> T + Copy,
+    empty: T,
+    out: &mut [T],
+) {
+    if n == 0 {
+        return out.fill(empty);
+    }
+    let (mut xs, mut out) = (&xs[..n * out.len()], out);
+    while order == Order::Chain && out.len() >= CHAINS {
+        let (here, after) = xs.split_at(n * CHAINS);
+        let (results, rest) = out.split_at_mut(CHAINS);
+        results.copy_from_slice(&chains(here, n, combine));
+        (xs, out) = (after, rest);
+    }
+    for (xs, out) in xs.chunks_exact(n).zip(out) {
+        *out = line(xs, order, combine, empty);
+    }
+}
+
+/// [`CHAINS`] lines of `n` elements, at least one, in the chain order.
+fn chains<T: FoldElement>(xs: &[T], n: usize, combine: impl Fn(T, T) -> T + Copy) -> [T; CHAINS] {
+    let of: [&[T]; CHAINS] = std::array::from_fn(|k| &xs[k * n..(k + 1) * n]);
+    let block = |from: usize| {
+        let until = (from + CHAIN_BLOCK).min(n);
+        let of = of.map(|xs| &xs[from..until]);
+        let mut all: [T; CHAINS] = of.map(|xs| xs[0]);
+        for i in 1..until - from {
+            all.iter_mut().zip(of).for_each(|(a, xs)| *a = combine(*a, xs[i]));
+        }
+        all
+    };
+    if n <= CHAIN_BLOCK {
+        return block(0);
+    }
+    let both = |a: [T; CHAINS], b: [T; CHAINS]| std::array::from_fn(|k| combine(a[k], b[k]));
+    let mut tree = FoldTree::new();
+    (0..n).step_by(CHAIN_BLOCK).for_each(|from| tree.push(block(from), both));
+    tree.finish(both).unwrap_or_default()
 }
 
 /// Joins `parts` lines of the balanced tree, `inner` elements apart, at columns `from..to`, leaving the
@@ -271,6 +350,27 @@ mod tests {
             let chain = order::reduce_chain_blocked(xs.iter().copied(), add, 0.0);
             assert_eq!(line(&xs, Order::Chain, add, 0.0), chain, "{n}");
         }
+    }
+
+    #[test]
+    fn chains_side_by_side_are_the_definition() {
+        for n in [1, 2, 63, 64, 65, 128, 200] {
+            for count in [1, 7, 8, 9, 16, 20] {
+                for order in [Order::Chain, Order::Lane] {
+                    let xs = numbers(n * count);
+                    let mut out = vec![0.0; count];
+                    lines(&xs, n, order, add, 0.0, &mut out);
+                    let each = xs.chunks(n).map(|xs| match order {
+                        Order::Chain => order::reduce_chain_blocked(xs.iter().copied(), add, 0.0),
+                        Order::Lane => order::reduce_lane_blocked(xs, add, 0.0),
+                    });
+                    assert!(each.eq(out.iter().copied()), "{count} lines of {n}");
+                }
+            }
+        }
+        let mut none = [1.0; 9];
+        lines(&[], 0, Order::Chain, add, 0.0, &mut none);
+        assert_eq!(none, [0.0; 9]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Functions at inputs: from a primal function to machine code of it or its derivative, run as often as asked.
 
 use super::input::Fields;
+use adfuse::autodiff::{differentiable, grad};
 use adfuse::fusion::Fp;
 use adfuse::ir::DType;
 use adfuse::prelude::*;

@@ -6,6 +6,7 @@
 
 use super::compute::{Computed, Runs, computed, elements, gradient, rows, scalar};
 use super::input::{Fields, Rows};
+use adfuse::autodiff::{differentiable, jvp};
 use adfuse::ir::attrs::{Attr, Attrs};
 use adfuse::prelude::*;
 use serde_json::Value;

@@ -1,6 +1,7 @@
-//! The cost of access patterns along the vectorized loop: strided or indexed elements, branches, and guard boundaries
-//! inside lines.
+//! The cost of access patterns along the vectorized loop: strided or indexed elements, branches, guard boundaries
+//! inside lines, and folds that vectors do not do.
 
+use super::fold_cost::{FoldPattern, pattern};
 use super::footprint::{IterationSpace, Mask, of};
 use crate::plan::machine_model::MachineModel;
 use adfuse_ir::index::{Guard, IndexExpr};
@@ -18,6 +19,10 @@ pub(super) struct AccessPattern {
     pub(super) branched: u64,
     /// How often a line is cut where a guard begins or ends.
     pub(super) cuts: u64,
+    /// Elements that are folded one after the other, from an array.
+    pub(super) folded: u64,
+    /// Elements of arrays whose axes are interchanged before they are folded.
+    pub(super) interchanged: u64,
 }
 
 /// What one parameter or sink does at each place of a line.
@@ -40,6 +45,8 @@ impl AccessPattern {
             + self.placed as f64 * device.place_ops
             + self.branched as f64 * device.branch_ops
             + self.cuts as f64 * device.cut_ops
+            + self.folded as f64 * device.fold_ops
+            + self.interchanged as f64 * device.interchange_ops
     }
 
     fn add(&mut self, each: LineAccess, points: u64) {
@@ -57,7 +64,25 @@ impl AccessPattern {
         self.placed = self.placed.saturating_add(other.placed);
         self.branched = self.branched.saturating_add(other.branched);
         self.cuts = self.cuts.saturating_add(other.cuts);
+        self.folded = self.folded.saturating_add(other.folded);
+        self.interchanged = self.interchanged.saturating_add(other.interchanged);
     }
+
+    fn fold(&mut self, pattern: FoldPattern, points: u64) {
+        if pattern != FoldPattern::Vector {
+            self.folded = self.folded.saturating_add(points);
+        }
+        if pattern == FoldPattern::Interchanged {
+            self.interchanged = self.interchanged.saturating_add(points);
+        }
+    }
+}
+
+/// The axis that vectors run along.
+pub(super) fn inner(stage: &Stage, places: &IterationSpace, vector: Option<u8>) -> Option<usize> {
+    // Schedules are for stages without axes.
+    let named = vector.map(usize::from).filter(|_| stage.axes.is_empty());
+    named.or_else(|| last(places))
 }
 
 /// The axis that vectors run along, if no schedule names one: the last that is longer than one.
@@ -72,11 +97,12 @@ pub(super) fn stage(
     places: &IterationSpace,
     vector: Option<u8>,
 ) -> AccessPattern {
-    // Schedules are for stages without axes.
-    let named = vector.map(usize::from).filter(|_| stage.axes.is_empty());
-    let inner = named.or_else(|| last(places));
+    let inner = inner(stage, places, vector);
     let mut found = along(program, &stage.params, places, inner);
     for sink in &stage.sinks {
+        if let Some(pattern) = pattern(stage, sink, places.extents()) {
+            found.fold(pattern, places.points());
+        }
         match sink {
             Sink::Store { buffer, index } => {
                 let Some(inner) = inner else { continue };
@@ -181,7 +207,7 @@ fn fixed(piece: &Piece, inner: usize, masks: &[Mask]) -> bool {
 }
 
 /// Elements of memory between neighbours along a line; `None` where that differs from place to place.
-fn memory_step(
+pub(super) fn memory_step(
     data: &BufferData,
     index: &[IndexExpr],
     inner: usize,
@@ -206,7 +232,7 @@ fn is_affine(e: &IndexExpr) -> bool {
 }
 
 /// By how much an expression grows with a coordinate; `None` where that differs from place to place.
-fn step(e: &IndexExpr, axis: usize, masks: &[Mask]) -> Option<i64> {
+pub(super) fn step(e: &IndexExpr, axis: usize, masks: &[Mask]) -> Option<i64> {
     match e {
         IndexExpr::Axis(a) => Some(i64::from(usize::from(*a) == axis)),
         IndexExpr::Const(_) => Some(0),

@@ -5,7 +5,9 @@
 
 pub(crate) mod access_cost;
 pub(crate) mod blocks;
+pub(crate) mod fold_cost;
 pub(crate) mod footprint;
+pub(crate) mod line_length;
 pub(crate) mod operations;
 pub(crate) mod step_cost;
 pub(crate) mod traffic;
@@ -13,7 +15,9 @@ pub(crate) mod traffic;
 use crate::plan::machine_model::MachineModel;
 use access_cost::AccessPattern;
 use adfuse_ir::DType;
-use adfuse_ir::kernel::{Argsort, Attend, Contract, Kernel, Member, Program, Role, Scatter, Step};
+use adfuse_ir::kernel::{
+    Argsort, Attend, Contract, Kernel, Member, Program, Role, Scatter, Stage, Step,
+};
 use adfuse_ir::scalar::Func;
 use blocks::of_blocks;
 use footprint::{IterationSpace, full};
@@ -89,6 +93,19 @@ impl<'d> StepLoad<'d> {
         (points as f64 * (inner as f64).min(lanes) / room).clamp(1.0 / room, 1.0)
     }
 
+    /// The part of a vector that the lines of a stage fill.
+    fn lanes(&self, stage: &Stage, places: &IterationSpace, vector: Option<u8>) -> f64 {
+        let full = u64::from(self.device.line.max(1));
+        match access_cost::inner(stage, places, vector) {
+            Some(inner) if full > 1 => {
+                let length = line_length::line(self.program, stage, places, inner).max(1);
+                // The last vector of a line may be filled in part.
+                length as f64 / length.next_multiple_of(full) as f64
+            }
+            _ => 1.0,
+        }
+    }
+
     fn add(&mut self, work: &OperationCounts, share: f64) {
         self.work.join(work);
         self.slots += work.slots as f64 / share;
@@ -121,11 +138,13 @@ impl<'d> StepLoad<'d> {
             let places = IterationSpace::new(&extents, kernel.domain.len());
             let points = places.points().checked_div(places.inner()).unwrap_or(0);
             let share = self.share(points, places.inner());
-            self.add(&operations::stage(stage, &places), share);
-            self.add_access(
-                &access_cost::stage(self.program, stage, &places, kernel.schedule.vector),
-                share,
+            let vector = kernel.schedule.vector;
+            self.add(
+                &operations::stage(stage, &places),
+                share * self.lanes(stage, &places, vector),
             );
+            self.busy = self.busy.max(share);
+            self.add_access(&access_cost::stage(self.program, stage, &places, vector), share);
         }
     }
 

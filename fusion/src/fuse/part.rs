@@ -61,7 +61,7 @@ const MOST_MEMBERS: usize = 256;
 const MOST_READS: usize = 48;
 
 /// What an instruction reads once free instructions are inlined.
-struct Leaf {
+struct ReadLeaf {
     value: Value,
     /// Where, if its axes are axes of the reader.
     place: Option<TensorAxes>,
@@ -70,7 +70,7 @@ struct Leaf {
 /// What an instruction and the free ones it uses read, and which those are.
 #[derive(Default)]
 struct ReachedLeaves {
-    leaves: Vec<Leaf>,
+    leaves: Vec<ReadLeaf>,
     seen: SmallVec<[(Inst, Option<TensorAxes>); 8]>,
 }
 
@@ -284,7 +284,7 @@ impl Part {
             }
         }
         // Neighbours of what is read already, such as the elements of a window, in the same space.
-        let beside = |l: &Leaf| l.place.is_none() && self.shifted.contains(&l.value);
+        let beside = |l: &ReadLeaf| l.place.is_none() && self.shifted.contains(&l.value);
         let neighbours = !shared && outside.iter().any(beside);
         if !shared && !neighbours {
             return Err(Refusal::Apart);
@@ -337,7 +337,7 @@ impl Part {
         place: &TensorAxes,
         all: &AtomRun,
         added: &AtomRun,
-        here: &[Leaf],
+        here: &[ReadLeaf],
     ) -> Result<Levels, Refusal> {
         let facts = cx.facts;
         if let Some(fold) = self.follows(facts, i, all, here) {
@@ -444,16 +444,16 @@ impl Part {
 
     /// The fold that an instruction can follow: it reads that alone of the part, at the coordinates
     /// that remain. It may be a whole pass later, so nothing is asked of the domain.
-    fn follows(&self, facts: &Facts<'_>, i: Inst, all: &AtomRun, here: &[Leaf]) -> Option<Value> {
+    fn follows(&self, facts: &Facts<'_>, i: Inst, all: &AtomRun, at: &[ReadLeaf]) -> Option<Value> {
         if facts.class[i] != InstClass::Point {
             return None;
         }
-        let fold = self.fold_of(facts, here.first()?.value)?;
-        let along = |leaf: &Leaf| {
+        let fold = self.fold_of(facts, at.first()?.value)?;
+        let along = |leaf: &ReadLeaf| {
             leaf.place.as_ref().is_some_and(|p| same(&self.axes.all(p), all))
                 && self.fold_of(facts, leaf.value) == Some(fold)
         };
-        here.iter().all(along).then_some(fold)
+        at.iter().all(along).then_some(fold)
     }
 
     /// What an instruction at `place` reads.
@@ -491,7 +491,7 @@ impl Part {
                     }
                 }
                 None if reach.leaves.iter().any(|l| l.value == a && l.place == at) => {}
-                None => reach.leaves.push(Leaf { value: a, place: at }),
+                None => reach.leaves.push(ReadLeaf { value: a, place: at }),
             }
         }
     }

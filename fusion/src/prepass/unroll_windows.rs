@@ -2,12 +2,15 @@
 //!
 //! A kernel that folds a few neighbours for every element of its result should be vectorized along the result. Each
 //! element of a window is a view of the operand. So the fold is unrolled over views, in the order that strict mode
-//! defines, and keeps its bits. Folds along rows are not unrolled: their elements are contiguous.
+//! defines, and keeps its bits. Folds along rows are not unrolled: their elements are contiguous. Windows side by side, whose
+//! axes a reshape made, are two runs of axes with kept axes between them.
 
 use adfuse_ir::attrs::Attrs;
+use adfuse_ir::kernel::{Order, Run, strict_runs};
 use adfuse_ir::op::{Body, Monoid};
 use adfuse_ir::rewrite::{Exactness, Pattern, Reads, Rule, RuleTable, Site, When, rewrite};
 use adfuse_ir::{Builder, Diagnostic, Function, Inst, Op, TensorType, Value, ValueDef};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
 /// The most elements of a fold that is written out: the lanes of the strict order, each of which has one.
@@ -30,7 +33,7 @@ pub(crate) static WINDOWS: RuleTable = RuleTable {
     regions: false,
     rules: &[Rule {
         name: "unroll-windows",
-        doc: "A fold of at most 32 elements of a window becomes an expression of its elements, in strict order.",
+        doc: "A fold of at most 32 elements of a window, or of axes that a reshape made with kept axes between, becomes an expression of its elements, in strict order.",
         exactness: Exactness::Exact,
         pattern: Pattern::Class(|body| matches!(body, Body::Reduce(_))),
         then: &When {
@@ -40,13 +43,14 @@ pub(crate) static WINDOWS: RuleTable = RuleTable {
     }],
 };
 
-/// A fold over one run of axes.
+/// A fold of few elements.
 struct Short {
     join: Op,
-    first: usize,
+    /// The axes that it folds, ascending, and how many elements each has.
+    axes: Vec<usize>,
     extents: Vec<u64>,
-    /// Whether kept axes follow, which makes the order that of a chain.
-    chain: bool,
+    /// The order of the elements, the run of the fastest axes first.
+    runs: SmallVec<[Run; 2]>,
 }
 
 /// What a fold is, if it is short and of windows.
@@ -65,16 +69,18 @@ fn short(f: &Function, i: Inst) -> Option<Short> {
     let dims = f.ty(x).dims()?;
     let mut axes: Vec<usize> = f.attrs(i).ints("axes").iter().map(|&a| a as usize).collect();
     axes.sort_unstable();
-    let first = *axes.first()?;
-    let run = axes.iter().enumerate().all(|(k, &a)| a == first + k);
-    let extents = dims[first..first + axes.len()].to_vec();
+    let extents: Vec<u64> = axes.iter().map(|&a| dims.get(a).copied()).collect::<Option<_>>()?;
     let n = extents.iter().try_fold(1u64, |n, &d| n.checked_mul(d))?;
     let kept = f.ty(f.inst_results(i)[0]).elements()?;
-    if !run || !(2..=MOST).contains(&n) || kept < RESULT || !of_windows(f, x, DEPTH) {
+    if !(2..=MOST).contains(&n) || kept < RESULT {
         return None;
     }
-    let chain = dims[first + axes.len()..].iter().any(|&d| d != 1);
-    Some(Short { join, first, extents, chain })
+    let marks: Vec<bool> = (0..dims.len()).map(|a| axes.contains(&a)).collect();
+    let sizes: Vec<i64> = dims.iter().map(|&n| i64::try_from(n)).collect::<Result<_, _>>().ok()?;
+    let runs = strict_runs(&sizes, &marks);
+    // One run may be a row.
+    let found = of_windows(f, x, DEPTH) || (runs.len() > 1 && of_split_axes(f, x, DEPTH));
+    found.then_some(Short { join, axes, extents, runs })
 }
 
 /// Whether a value is made of windows, through views and arithmetic.
@@ -85,6 +91,18 @@ fn of_windows(f: &Function, v: Value, depth: u32) -> bool {
         Body::View(_) if matches!(f.op(i), Op::Skew | Op::Unskew | Op::Transpose) => true,
         Body::View(_) => of_windows(f, f.args(i)[0], depth - 1),
         Body::Map(_) => f.args(i).iter().any(|&a| of_windows(f, a, depth - 1)),
+        _ => false,
+    }
+}
+
+/// Whether a value has axes that a reshape divided others into, through arithmetic.
+fn of_split_axes(f: &Function, v: Value, depth: u32) -> bool {
+    let ValueDef::Inst(i, _) = f.def(v) else { return false };
+    let rank = |v: Value| f.ty(v).shape.len();
+    match f.op(i).def().body {
+        _ if depth == 0 => false,
+        Body::View(_) => f.op(i) == Op::Reshape && rank(v) > rank(f.args(i)[0]),
+        Body::Map(_) => f.args(i).iter().any(|&a| of_split_axes(f, a, depth - 1)),
         _ => false,
     }
 }
@@ -107,23 +125,31 @@ impl Short {
         }
         let join =
             |b: &mut Builder, l: Value, r: Value| b.op_as(self.join, &[l, r], Attrs::none(), &wide);
-        let folded = if self.chain {
-            parts.into_iter().reduce(|l, r| join(s.b, l, r))
-        } else {
-            // Each lane has one element; the upper half of the lanes folds into the lower.
-            let mut half = MOST as usize / 2;
-            while half > 0 {
-                let upper = parts.split_off(half.min(parts.len()));
-                for (l, r) in parts.iter_mut().zip(upper) {
-                    *l = join(s.b, *l, r);
-                }
-                half /= 2;
-            }
-            parts.first().copied()
-        };
+        for run in &self.runs {
+            let n: u64 = run.axes.iter().map(|&k| self.extents[usize::from(k)]).product();
+            let each = parts.chunks(n as usize).map(|parts| match run.order {
+                Order::Chain => parts.iter().copied().reduce(|l, r| join(s.b, l, r)),
+                Order::Lane => lanes(parts.to_vec(), |l, r| join(s.b, l, r)),
+            });
+            parts = each.flatten().collect();
+        }
+        let folded = parts.first().copied();
         let folded = folded.expect("a fold of two elements or more");
         convert(s.b, folded, &out)
     }
+}
+
+/// One element in each lane; the upper half of the lanes folds into the lower.
+fn lanes(mut parts: Vec<Value>, mut join: impl FnMut(Value, Value) -> Value) -> Option<Value> {
+    let mut half = MOST as usize / 2;
+    while half > 0 {
+        let upper = parts.split_off(half.min(parts.len()));
+        for (l, r) in parts.iter_mut().zip(upper) {
+            *l = join(*l, r);
+        }
+        half /= 2;
+    }
+    parts.first().copied()
 }
 
 /// Coordinates below the extents, row-major.
@@ -146,9 +172,9 @@ struct Pull<'a> {
 impl Pull<'_> {
     /// The type of a value without the folded axes.
     fn kept(&self, ty: &TensorType) -> TensorType {
-        let (first, n) = (self.fold.first, self.fold.extents.len());
-        let shape = ty.shape[..first].iter().chain(&ty.shape[first + n..]);
-        TensorType::new(ty.dtype, shape.copied())
+        let kept = |(a, _): &(usize, _)| !self.fold.axes.contains(a);
+        let shape = ty.shape.iter().enumerate().filter(kept).map(|(_, n)| *n);
+        TensorType::new(ty.dtype, shape)
     }
 
     /// A value at the place: arithmetic is done there, everything else is cut there.
@@ -179,8 +205,8 @@ impl Pull<'_> {
 
     /// Whether a broadcast repeats along all folded axes.
     fn repeats(&self, i: Inst) -> bool {
-        let folded = self.fold.first..self.fold.first + self.fold.extents.len();
-        self.f.attrs(i).ints("dims").iter().all(|&d| !folded.contains(&(d as usize)))
+        let folded = |d: i64| self.fold.axes.contains(&(d as usize));
+        self.f.attrs(i).ints("dims").iter().all(|&d| !folded(d))
     }
 
     fn repeated(&self, s: &mut Site<'_, '_>, i: Inst, ty: &TensorType) -> Value {
@@ -188,15 +214,15 @@ impl Pull<'_> {
         if s.b.ty(x) == ty {
             return x;
         }
-        let behind =
-            |d: i64| if d as usize > self.fold.first { self.fold.extents.len() as i64 } else { 0 };
+        let behind = |d: i64| self.fold.axes.iter().filter(|&&a| a < d as usize).count() as i64;
         let dims = self.f.attrs(i).ints("dims").iter().map(|&d| d - behind(d));
         s.b.op_as(Op::BroadcastInDim, &[x], Attrs::none().with_ints("dims", dims), ty)
     }
 
     fn slice_window(&self, b: &mut Builder, x: Value, from: &TensorType, to: &TensorType) -> Value {
         let dims = from.dims().unwrap_or_default();
-        let at = |d: usize| d.checked_sub(self.fold.first).and_then(|k| self.at.get(k)).copied();
+        let place = |d: usize| self.fold.axes.iter().position(|&a| a == d);
+        let at = |d: usize| place(d).and_then(|k| self.at.get(k)).copied();
         let attrs = Attrs::none()
             .with_ints("start", (0..dims.len()).map(|d| at(d).unwrap_or(0) as i64))
             .with_ints("limit", (0..dims.len()).map(|d| at(d).map_or(dims[d], |k| k + 1) as i64))

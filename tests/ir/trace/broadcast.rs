@@ -162,7 +162,8 @@ fn choices_and_comparisons_broadcast() {
 /// An error inside of a method names the line that called the method.
 #[test]
 fn composed_methods_name_the_line_of_their_caller() {
-    let bad: &[(&str, fn(&Tensor) -> Tensor)] = &[
+    type Method = fn(&Tensor) -> Tensor;
+    let bad: &[(&str, Method)] = &[
         ("gelu", |x| x.gelu()),
         ("silu", |x| x.silu()),
         ("elu", |x| x.elu(0.5)),

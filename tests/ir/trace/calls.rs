@@ -1,6 +1,7 @@
 //! Functions that traces call, and functions that are made of traces.
 
 use super::{asked_for, error, values};
+use adfuse::autodiff::{Derived, grad, value_and_grad, value_and_grad_has_aux, vjp};
 use adfuse::prelude::*;
 
 /// Functions that a copy of their instructions would not do: one with a rule, and one that calls it.

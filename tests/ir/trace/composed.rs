@@ -1,5 +1,6 @@
 //! Methods that are several ops: values against plain loops, derivatives against differences.
 
+use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::check::{CheckOptions, Outcome, check};
 use adfuse::ir::op::Domain;
 use adfuse::prelude::*;
@@ -457,5 +458,51 @@ fn sixteen_bits_are_summed_in_f32() {
         let x = Array::from_f64s(dtype, &[1 << 17], &vec![1.0; 1 << 17]).expect("numbers");
         let y = evaluate(|t| t.constant(&x).mean(0)).expect("it runs");
         assert_eq!((y.dtype(), y.to_f64s()), (dtype, vec![1.0]));
+    }
+}
+
+/// A network of what layers are made of: its value and gradients by the CPU engine are those of the reference.
+#[test]
+fn engines_agree() {
+    let f = trace("loss", |t| {
+        let (x, w) = (t.input("x", f32s([4, 2, 8, 8])), t.input("w", f32s([3, 2, 3, 3])));
+        let (v, b) = (t.input("v", f32s([48, 5])), t.input("b", f32s([5])));
+        let key = Key::new(&t.constant(3i64));
+        let images = x.conv2d(&w, &Conv::same()).gelu().max_pool2d(2);
+        let h = images.flatten(1..).layer_norm(-1, 1e-5).dropout(&key, 0.2);
+        let logits = h.matmul(&v) + b;
+        let noise = key.normal(f32s([5])) * 1e-3;
+        (logits + noise).cross_entropy(&t.constant([1, 0, 4, 2]))
+    })
+    .expect("the closure is right");
+    let module = Module::single(f.clone());
+    let wrt = differentiable(&f, None).expect("floats");
+    let g = value_and_grad(&module, &f, &wrt).expect("reverses");
+    agree(&g);
+    // A mean over a symbol, where the program is told its extent.
+    let n = Symbol::new("n").expect("a name");
+    let f = trace("mean", |t| {
+        t.input("x", TensorType::new(DType::F32, [Dim::Sym(n), 3.into()])).var(0).mean(..)
+    });
+    let f = f.expect("symbols have means");
+    let g = value_and_grad(&Module::single(f.clone()), &f, &[0]).expect("reverses");
+    agree(&adfuse::ir::rewrite::specialize(&g, &[(n, 7)].into()).expect("an extent"));
+}
+
+fn agree(f: &Function) {
+    let module = Module::single(f.clone());
+    let mut rng = rng(1, 1);
+    let args: Vec<Array> = f
+        .param_types()
+        .iter()
+        .map(|ty| sample(ty, Domain::Uniform(-1.0, 1.0), &mut rng).expect("known extents"))
+        .collect();
+    let due = run(&module, f, &args, &mut Silent).expect("it runs");
+    let made = Cpu::default().compile(&module, f).expect("it compiles");
+    let found = made.executable.run(&args).expect("it runs");
+    for (a, b) in due.iter().zip(&found) {
+        for (x, y) in a.to_f64s().iter().zip(b.to_f64s()) {
+            assert!(relative_eq!(*x, y, epsilon = 1e-6, max_relative = 1e-5), "{x} and {y}:\n{f}");
+        }
     }
 }

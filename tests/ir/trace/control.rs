@@ -1,6 +1,7 @@
 //! Loops and branches from closures: their values and gradients, and located errors.
 
 use super::{asked_for, error, values};
+use adfuse::autodiff::Derived;
 use adfuse::autodiff::value_and_grad;
 use adfuse::prelude::*;
 use adfuse::trace::ScanOptions;

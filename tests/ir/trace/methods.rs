@@ -21,10 +21,10 @@ macro_rules! one {
 
 const ELEMENTWISE: &[(Op, Make)] = one! {
     Add: x _n _b => x + x;
-    Sub: x _n _b => x - x;
+    Sub: x _n _b => x - 1.0;
     Mul: x _n _b => x * x;
-    Div: x _n _b => x / x;
-    Rem: x _n _b => x % x;
+    Div: x _n _b => x / 2.0;
+    Rem: x _n _b => x % 2.0;
     Neg: x _n _b => -x;
     Abs: x _n _b => x.abs();
     Sign: x _n _b => x.sign();
@@ -79,9 +79,9 @@ const ELEMENTWISE: &[(Op, Make)] = one! {
     Ge: x _n _b => x.ge(x);
     IsFinite: x _n _b => x.is_finite();
     SelectN: x _n b => b.select(x, 0.0);
-    And: _x n b => (n & n).ne(0).select(b & b, b);
-    Or: _x n _b => n | n;
-    Xor: _x n _b => n ^ n;
+    And: _x n b => (n & 4).ne(0).select(b & true, b);
+    Or: _x n _b => n | 4;
+    Xor: _x n _b => n ^ 4;
     Not: _x n b => (!n).ne(0).select(!b, b);
     ShiftLeft: _x n _b => n << 1;
     ShiftRightLogical: _x n _b => n.shift_right_logical(1);

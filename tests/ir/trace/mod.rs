@@ -8,6 +8,7 @@ mod methods;
 mod random;
 mod shapes;
 
+use adfuse::autodiff::{differentiable, value_and_grad};
 use adfuse::prelude::*;
 use std::panic::Location;
 

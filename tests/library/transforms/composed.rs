@@ -23,12 +23,12 @@ enum Step {
 /// A function of a tensor, by reference.
 type Boxed = Box<dyn Fn(&Tensor) -> Tensor>;
 
-/// The scalar function `sum(sin(g))` of the gradient, the derivative along `cos(x)`, or the sum over a batch of two.
+/// The scalar function `sum(sin(g / 10))` of the gradient, the derivative along `cos(x)`, or the sum over a batch of two.
 fn stepped(step: Step, f: Boxed) -> Boxed {
     match step {
         Step::Grad => {
             let g = grad(f);
-            Box::new(move |x| g(x).sin().sum(&[0]))
+            Box::new(move |x| (g(x) * 0.1).sin().sum(&[0]))
         }
         Step::Forward => {
             let g = jvp(f);

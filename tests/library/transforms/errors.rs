@@ -59,7 +59,7 @@ fn losses_and_arguments() {
 #[test]
 fn structures() {
     let d = refused(|x, m, _| jvp(|x: &Tensor| x.sin())(x, m));
-    says(&d, Kind::Shape, &["the tangent of `jvp` is of type f64[3], found f64[2, 3]"]);
+    says(&d, Kind::Shape, &["the tangent of `jvp` is of type f64[3], found f64[2,3]"]);
     let d = refused(|x, m, _| vjp(|x: &Tensor| x.sin())(x).1(m));
     says(&d, Kind::Shape, &["the cotangent of `vjp`"]);
     let list = |n: usize, x: &Tensor| vec![x.clone(); n];

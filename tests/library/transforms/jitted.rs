@@ -85,7 +85,7 @@ fn threads_share_programs() {
         x.sin()
     });
     let expected = f.call(&array(&[4], 0.2)).unwrap();
-    let f = f.on(Cpu::default());
+    let f = f.on(Device::cpu());
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| assert_eq!(f.call(&array(&[4], 0.2)).unwrap(), expected));

@@ -68,7 +68,8 @@ fn near(found: &[f64], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// The Jacobian of a traced function by its first argument, by central differences: rows are numbers of the results.
+/// The Jacobian of a traced function by its first argument, by central differences of two widths (Richardson's
+/// extrapolation): rows are numbers of the results.
 fn differences(f: &Traced, args: &[Array]) -> Vec<f64> {
     let step = 1e-5;
     let at = args[0].to_f64s();
@@ -80,7 +81,11 @@ fn differences(f: &Traced, args: &[Array]) -> Vec<f64> {
             all[0] = Array::from_f64s(DType::F64, args[0].dims(), &x).expect("the same extents");
             flat(&run_traced(f, &all))
         };
-        side(step).iter().zip(side(-step)).map(|(a, b)| (a - b) / (2.0 * step)).collect()
+        let quotient = |h: f64| -> Vec<f64> {
+            side(h).iter().zip(side(-h)).map(|(a, b)| (a - b) / (2.0 * h)).collect()
+        };
+        let (wide, narrow) = (quotient(2.0 * step), quotient(step));
+        narrow.iter().zip(wide).map(|(n, w)| (4.0 * n - w) / 3.0).collect()
     };
     let columns: Vec<Vec<f64>> = (0..at.len()).map(column).collect();
     let rows = columns.first().map_or(0, Vec::len);

@@ -314,11 +314,14 @@ impl CompiledKernel {
                     JoinParts { by, parts, empty, out: all, outer, inner },
                 );
                 let Some(RemainingFolds { runs, work, .. }) = rest else { return };
-                for k in 0..points {
+                // What is left of the points' runs, all of one point first: one array, unless its axes have to be interchanged.
+                let (arrays, results) = if runs.ordered() { (1, points) } else { (points, 1) };
+                for k in 0..arrays {
                     let at = |at: *mut u8, n: usize| at.wrapping_add(n * r.dtype.bytes() as usize);
-                    let out = ElementArray { at: at(out.at, k), count: 1 };
+                    let out = ElementArray { at: at(out.at, k), count: results };
+                    let count = each * results;
                     let (values, work) =
-                        (ElementArray { at: at(all.at, k * each), count: each }, worker.at(*work));
+                        (ElementArray { at: at(all.at, k * each), count }, worker.at(*work));
                     let whole = ArrayFold { values, runs, empty, places: None, work, out };
                     fold_with(r.monoid, r.dtype, whole);
                 }

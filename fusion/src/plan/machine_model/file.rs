@@ -52,6 +52,8 @@ numbers! {
     place_ops: f64 = 0.0..=1e6;
     branch_ops: f64 = 0.0..=1e6;
     cut_ops: f64 = 0.0..=1e6;
+    fold_ops: f64 = 0.0..=1e6;
+    interchange_ops: f64 = 0.0..=1e6;
     contract_f32_per_s: f64 = 1e6..=1e18;
     contract_f16_per_s: f64 = 1e6..=1e18;
     contract_f64_per_s: f64 = 1e6..=1e18;
@@ -59,6 +61,7 @@ numbers! {
     tile_bytes: u64 = 1..=1 << 40;
     parallel: i64 = 1..=1 << 20;
     lanes: u32 = 1..=1 << 16;
+    line: u32 = 1..=1 << 16;
     registers: u32 = 0..=1 << 16;
     register_file: u32 = 0..=1 << 24;
     threads: u32 = 1..=1 << 16;

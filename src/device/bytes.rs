@@ -1,10 +1,10 @@
-//! Numbers of bytes as people write them.
+//! Sizes in bytes as people write them: `64MiB`, `1.5GB`.
 
 use std::fmt;
 
 /// What is wrong with a number of bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum SizeError {
+pub enum SizeError {
     /// It is below zero.
     Negative,
     /// There is no decimal number before the unit.
@@ -32,8 +32,19 @@ impl fmt::Display for SizeError {
 
 impl std::error::Error for SizeError {}
 
-/// Reads a whole number of bytes, or a number with a unit: `1024`, `64MiB`, `1.5GB`.
-pub(super) fn bytes(text: &str) -> Result<u64, SizeError> {
+/// Reads a whole number of bytes, or a number with a unit, for [`Device::mem_budget`](super::Device::mem_budget).
+///
+/// ```
+/// use adfuse::device::bytes;
+///
+/// assert_eq!(bytes("1024"), Ok(1024));
+/// assert_eq!(bytes("1.5 GiB"), Ok(3 << 29));
+/// assert!(bytes("64M").is_err_and(|e| e.to_string().contains("`M` is no unit")));
+/// ```
+///
+/// # Errors
+/// What is wrong with the number or its unit.
+pub fn bytes(text: &str) -> Result<u64, SizeError> {
     if text.starts_with('-') {
         return Err(SizeError::Negative);
     }

@@ -1,0 +1,41 @@
+//! The flags that the examples share.
+
+// No example uses all of them.
+#![allow(dead_code, unreachable_pub)]
+
+use adfuse::device::{Device, bytes};
+use adfuse::ir::Diagnostic;
+
+#[derive(clap::Parser, Debug)]
+pub struct ExampleFlags {
+    /// Where it runs: `cpu`, `gpu` or `gpu:1`.
+    #[arg(long, default_value = "cpu")]
+    engine: String,
+    /// The most memory that a step may take, such as `2MiB`.
+    #[arg(long, value_parser = bytes)]
+    mem_budget: Option<u64>,
+    /// How many steps it takes.
+    #[arg(long)]
+    steps: Option<u64>,
+    /// The seed of first values and random numbers.
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+    /// Does less, within a few seconds.
+    #[arg(long)]
+    pub small: bool,
+}
+
+impl ExampleFlags {
+    pub fn device(&self) -> Result<Device, Diagnostic> {
+        let device = Device::named(&self.engine)?;
+        Ok(match self.mem_budget {
+            Some(bytes) => device.mem_budget(bytes),
+            None => device,
+        })
+    }
+
+    /// The number of steps: what was asked for, or one of these.
+    pub fn steps(&self, usual: u64, small: u64) -> u64 {
+        self.steps.unwrap_or(if self.small { small } else { usual })
+    }
+}

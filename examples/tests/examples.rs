@@ -1,0 +1,123 @@
+//! Runs every example, small, and reads what it prints.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The programs lie beside the folder of this test's own.
+fn program(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("this program");
+    let built = own.parent().and_then(|deps| deps.parent()).expect("a folder of builds");
+    built.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// What an example prints.
+fn printed(name: &str, args: &[&str]) -> String {
+    let out = Command::new(program(name))
+        .args(args)
+        .output()
+        .unwrap_or_else(|e| panic!("{name}: {e}: `cargo test -p adfuse-examples` builds it"));
+    let (text, errors) = [&out.stdout, &out.stderr].map(|t| String::from_utf8_lossy(t)).into();
+    assert!(out.status.success(), "{name}: {text}{errors}");
+    text.into_owned()
+}
+
+/// The number that follows a text, each time.
+fn numbers(text: &str, before: &str) -> Vec<f64> {
+    let of = |rest: &str| {
+        let rest = rest.trim_start();
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || ".-".contains(c)));
+        rest[..end.unwrap_or(rest.len())].parse().ok()
+    };
+    text.split(before).skip(1).filter_map(of).collect()
+}
+
+#[track_caller]
+fn number(text: &str, before: &str) -> f64 {
+    *numbers(text, before).first().unwrap_or_else(|| panic!("no {before:?} in\n{text}"))
+}
+
+/// The last loss is less than a share of the first.
+#[track_caller]
+fn falls(text: &str, before: &str, share: f64) {
+    let all = numbers(text, before);
+    let (first, last) = (all[0], all[all.len() - 1]);
+    assert!(last < share * first, "{before} from {first} to {last}:\n{text}");
+}
+
+#[test]
+fn digits_are_told_apart() {
+    let text = printed("digits", &["--small"]);
+    assert!(number(&text, "test accuracy:") > 90.0, "{text}");
+    // A row of the table for each digit, with all held images together.
+    let table = text.split_once("(read as)").expect("a table").1;
+    let counts: Vec<Vec<u32>> = table
+        .lines()
+        .filter(|l| !l.is_empty())
+        .map(|l| l.split_whitespace().map(|n| n.parse().expect("a number")).collect())
+        .collect();
+    assert_eq!(counts.len(), 10, "{text}");
+    assert_eq!(counts.iter().flat_map(|row| &row[1..]).sum::<u32>(), 297, "{text}");
+}
+
+#[test]
+fn gpt_learns_and_writes() {
+    let text = printed("gpt", &["--small", "--length", "20"]);
+    falls(&text, "loss", 0.85);
+    let written = text.split_once("---\n").expect("a sample").1;
+    assert_eq!(written.chars().count(), 20 + 1, "{text}");
+    // Within a budget it does the same, in less memory.
+    let peak = number(&text, "a step takes");
+    let budget = (peak * 0.8) as u64;
+    let within =
+        printed("gpt", &["--small", "--length", "20", "--mem-budget", &format!("{budget}KiB")]);
+    assert!(number(&within, "a step takes") <= budget as f64, "{within}");
+    assert_eq!(numbers(&within, "loss"), numbers(&text, "loss"));
+    assert!(within.ends_with(written), "{within}\n{text}");
+}
+
+#[test]
+fn lstm_adds() {
+    let text = printed("lstm", &["--small"]);
+    falls(&text, "loss", 0.2);
+    assert_eq!(numbers(&text, "answered").len(), 4, "{text}");
+}
+
+#[test]
+fn pinn_obeys_the_equation() {
+    let text = printed("pinn", &["--small"]);
+    falls(&text, "loss", 0.2);
+    assert!(number(&text, "largest of all:") < 0.3, "{text}");
+}
+
+#[test]
+fn bundle_finds_the_scene() {
+    let text = printed("bundle", &["--small"]);
+    falls(&text, "error", 0.01);
+    assert!(numbers(&text, "error").pop().expect("a step") < 1e-4, "{text}");
+}
+
+#[test]
+fn implicit_gradients_are_differences() {
+    let text = printed("implicit", &["--small"]);
+    assert!(number(&text, "differ by") < 1e-7, "{text}");
+    falls(&text, "error on other data:", 0.95);
+    assert!(number(&text, "that matter:") < number(&text, "of others:"), "{text}");
+}
+
+#[test]
+fn budgets_change_no_bit() {
+    let text = printed("budget", &["--small"]);
+    assert!(text.matches("the same bits").count() >= 3, "{text}");
+    assert!(!text.contains("DIFFERENT"), "{text}");
+    for line in text.lines().filter(|l| l.ends_with("the same bits")) {
+        let row: Vec<f64> =
+            line.split_whitespace().take(2).map(|n| n.parse().expect("a number")).collect();
+        assert!(row[1] <= row[0], "{line}");
+    }
+}
+
+#[test]
+fn orbit_finds_the_shape() {
+    let text = printed("orbit", &[]);
+    assert!((numbers(&text, "e =").pop().expect("a step") - 0.2056).abs() < 1e-9, "{text}");
+}
