@@ -4,6 +4,7 @@ mod dropout;
 mod first;
 mod layers;
 mod models;
+mod shown;
 
 use adfuse::optim::{Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated};
 use adfuse::prelude::*;
