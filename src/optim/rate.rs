@@ -95,7 +95,8 @@ impl LearningRate {
         self.then(steps, RateForm::Constant(rate))
     }
 
-    /// Any function of the number of the step, a scalar `f32` from 1 on.
+    /// Any function of the number of the step, a scalar `f32` from 1 on. It has no end: a phase that is appended takes its place, and begins
+    /// at a rate of 0.
     pub fn custom(rate: impl Fn(&Tensor) -> Tensor + Send + Sync + 'static) -> LearningRate {
         let form = RateForm::Custom(Arc::new(rate));
         LearningRate { phases: vec![RatePhase { steps: u64::MAX, form }] }

@@ -4,6 +4,7 @@ mod dropout;
 mod first;
 mod layers;
 mod models;
+mod shown;
 
 use adfuse::optim::{Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated};
 use adfuse::prelude::*;
@@ -27,15 +28,28 @@ pub(crate) fn within(all: &BTreeMap<String, Array>, prefix: &str) -> BTreeMap<St
     own.collect()
 }
 
+/// The largest absolute value of an element.
+pub(crate) fn largest(of: &Array) -> f64 {
+    of.to_f64s().iter().fold(0.0, |m, x| m.max(x.abs()))
+}
+
 /// Fails where an element differs by more than a share of the largest element.
 #[track_caller]
 pub(crate) fn near(what: &str, found: &Array, due: &Array, share: f64) {
+    near_in(what, found, due, share * largest(due));
+}
+
+/// Fails where an element differs by more than a number.
+#[track_caller]
+pub(crate) fn near_in(what: &str, found: &Array, due: &Array, most: f64) {
     assert_eq!(found.dims(), due.dims(), "{what}");
     let (found, due) = (found.to_f64s(), due.to_f64s());
-    let size = due.iter().fold(0.0f64, |m, x| m.max(x.abs()));
     for (k, (a, b)) in found.iter().zip(&due).enumerate() {
         let far = (a - b).abs();
-        assert!(far <= share * size, "{what}: element {k} is {a}, not {b}: {:.1e}", far / size);
+        assert!(
+            far <= most,
+            "{what}: element {k} is {a}, not {b}: {far:.1e}, more than {most:.1e}"
+        );
     }
 }
 
