@@ -214,3 +214,45 @@ fn a_writer_that_is_killed_leaves_a_whole_file() {
     assert!(left <= 2, "{left} files are left: writers remove what others left behind");
     std::fs::remove_dir_all(at).expect("is removed");
 }
+
+const TRAINER: &str = "ADFUSE_TEST_TRAINS_TO";
+
+/// Trains for long, where the test below runs it as a program of its own.
+#[test]
+fn long_training() {
+    let Some(file) = std::env::var_os(TRAINER) else { return };
+    let mut state = usual().init(Device::cpu().threads(1), 7).expect("is made");
+    let trainer = Trainer::new(1_000_000).checkpoint(file);
+    let outcome =
+        trainer.run(&mut state, |epoch| data().shuffled(4).epoch(epoch).batches(5), |_, _| Ok(()));
+    assert!(outcome.expect("trains").interrupted);
+}
+
+/// Ctrl-C ends training after a step with the state of that step in the file, and the run ends well.
+#[test]
+#[cfg(unix)]
+fn an_interrupt_saves_and_stops() {
+    let at = folder("interrupted");
+    let file = at.join("state.safetensors");
+    let mut child = Command::new(std::env::current_exe().expect("is known"))
+        .args(["checkpoint::long_training", "--exact", "--nocapture"])
+        .env(TRAINER, &file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    // The file is there once an epoch is over, so that the interrupt meets training.
+    while !file.exists() {
+        assert!(child.try_wait().expect("is known").is_none(), "training ended by itself");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(sent.expect("runs").success());
+    let ended = child.wait_with_output().expect("ends");
+    let told = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.success(), "{told}");
+    let state = usual().load(Device::cpu(), &file).expect("reads");
+    let steps = format!("interrupted after {} steps", state.steps());
+    assert!(told.contains(&steps), "{told}");
+    std::fs::remove_dir_all(at).expect("is removed");
+}
