@@ -40,7 +40,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ),
     ("adfuse-cli", &["adfuse"]),
     ("adfuse-examples", &["adfuse"]),
-    ("adfuse-benches", &[]),
+    ("adfuse-benches", &["adfuse"]),
 ];
 
 /// Words that say nothing about what a thing is.
