@@ -90,7 +90,7 @@ impl Optimizer for Adam {
             let root = (&v / like(&by[1], &v)).sqrt() + self.eps;
             let mut next = p - &m * like(&by[0], &m) / root;
             if self.decay != 0.0 && param.ty.rank() >= 2 {
-                next = next - p * like(&(&rate * self.decay), p);
+                next -= p * like(&(&rate * self.decay), p);
             }
             (next, vec![m, v])
         })

@@ -65,7 +65,7 @@ impl Optimizer for Lion {
         each(at, (values, gradients, state), 1, |param, p, g, state| {
             let mut by = (&state[0] * first + g * (1.0 - first)).sign();
             if self.decay != 0.0 && param.ty.rank() >= 2 {
-                by = by + p * self.decay;
+                by += p * self.decay;
             }
             let m = &state[0] * second + g * (1.0 - second);
             (p - by * like(&rate, p), vec![m])

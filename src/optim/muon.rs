@@ -8,6 +8,9 @@ use crate::trace::Tensor;
 use std::fmt;
 use std::sync::Arc;
 
+/// Which paths are picked.
+type PathFilter = Arc<dyn Fn(&str) -> bool + Send + Sync>;
+
 /// Muon (Jordan 2024): for matrices `m <- momentum m + g` and `p <- p - rate * scale * orthogonalized(g + momentum m)`, where five steps of Newton
 /// and Schulz's iteration bring all singular values near 1 and `scale = sqrt(max(1, rows / columns))`. Parameters with another number of axes,
 /// and those with `embed` in their path, are left to [`Adam`]; [`Muon::only`] leaves more of them.
@@ -35,7 +38,7 @@ pub struct Muon {
     momentum: f64,
     decay: f64,
     others: Adam,
-    picks: Option<Arc<dyn Fn(&str) -> bool + Send + Sync>>,
+    picks: Option<PathFilter>,
 }
 
 impl Muon {
@@ -136,7 +139,7 @@ impl Optimizer for Muon {
             let by = orthogonalized(&(gradient + &m * self.momentum));
             let mut by = by * (rows / columns).max(1.0).sqrt();
             if self.decay != 0.0 {
-                by = by + &value * self.decay;
+                by += &value * self.decay;
             }
             updated.params.push((&value - by * like(&rate, &value)).convert(own));
             updated.state.push(m);

@@ -9,7 +9,7 @@ use crate::autodiff::Derived;
 use crate::ir::control::{Outlined, outline, reads};
 use crate::ir::rewrite::{Copier, splice};
 use crate::ir::{
-    At, Builder, CheckpointPath, CheckpointScope, Diagnostic, Function, Kind, Module, Phase,
+    At, Builder, CheckpointPath, CheckpointScope, Diagnostic, Function, Inst, Kind, Module, Phase,
     TensorType, Value, ValueDef,
 };
 use crate::tree::{Params, leaves, named_leaves, rebuild};
@@ -281,7 +281,8 @@ impl TraceState {
     /// Puts instructions of the region under construction into the phases of what they read.
     fn follow_phases(&mut self, first: usize) {
         let at = self.b.region();
-        for i in self.b.func().region(at).insts[first..].to_vec() {
+        let added: Vec<Inst> = self.b.func().region(at).insts[first..].to_vec();
+        for i in added {
             let f = self.b.func();
             let of = |v: Value| match f.def(v) {
                 ValueDef::Inst(made, _) => f.inst(made).phase,

@@ -58,6 +58,14 @@ impl<R: Objective> StepProgram<R> {
     }
 }
 
+/// A traced step with what it took to trace it.
+pub(super) struct TracedStep<R: Objective> {
+    pub(super) f: Traced,
+    targets: Vec<ResultTarget>,
+    aux: AuxArrays<R>,
+    aux_count: usize,
+}
+
 /// A traced loss with what it took to trace it.
 struct TracedLoss<R: Objective> {
     f: Traced,
@@ -121,15 +129,11 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         Ok(TracedLoss { f, aux, aux_count, updated })
     }
 
-    /// The program for batches of the types of this one.
+    /// The function of a whole step for batches of the types of this one.
     ///
     /// # Errors
-    /// Those of the trace, of differentiation and of the device.
-    pub(super) fn program(
-        &self,
-        device: &Device,
-        batch: &B::With<Array>,
-    ) -> Result<StepProgram<R>, Diagnostic> {
+    /// Those of the traces and of differentiation.
+    pub(super) fn traced(&self, batch: &B::With<Array>) -> Result<TracedStep<R>, Diagnostic> {
         let loss = self.loss(batch)?;
         let is = |role| move |(k, (_, p)): (usize, &(String, Param))| (p.role == role).then_some(k);
         let all = || self.params.iter().enumerate();
@@ -167,6 +171,19 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
             targets.push(ResultTarget::Steps);
             out
         })?;
+        Ok(TracedStep { f: step, targets, aux: loss.aux, aux_count: loss.aux_count })
+    }
+
+    /// The program for batches of the types of this one.
+    ///
+    /// # Errors
+    /// Those of the trace, of differentiation and of the device.
+    pub(super) fn program(
+        &self,
+        device: &Device,
+        batch: &B::With<Array>,
+    ) -> Result<StepProgram<R>, Diagnostic> {
+        let TracedStep { f, targets, aux, aux_count } = self.traced(batch)?;
         // What the step replaces: parameters, the optimizer's tensors, the number of steps.
         let (first, kept) = (self.params.len(), self.kept.len());
         let replaced = targets.iter().filter_map(|target| match *target {
@@ -174,9 +191,9 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
             ResultTarget::Kept | ResultTarget::Steps => None,
         });
         let donated: Vec<usize> = replaced.chain(first..=first + kept).collect();
-        let executable = device.compile_donating(&step, &donated)?.executable;
+        let executable = device.compile_donating(&f, &donated)?.executable;
         let batch = batch_types::<B>(batch);
-        Ok(StepProgram { batch, executable, aux: loss.aux, aux_count: loss.aux_count, targets })
+        Ok(StepProgram { batch, executable, aux, aux_count, targets })
     }
 }
 

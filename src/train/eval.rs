@@ -15,6 +15,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The closure of an evaluation.
 type EvalFunction<N, B, R> = dyn Fn(&N, B) -> R + Send + Sync;
 
+/// What makes the inputs of a model in a trace.
+type NetInputs<'a, N> = dyn Fn(&Tracer) -> N + 'a;
+
 /// A function of a model and a batch that is compiled when the first batch of its types arrives. `N` is the model in a trace, `B` a batch in a
 /// trace, `R` what the closure returns.
 pub struct EvalStep<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> {
@@ -58,7 +61,7 @@ impl<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> EvalStep<N, B, R> 
     fn run_on(
         &self,
         device: &Device,
-        net: &dyn Fn(&Tracer) -> N,
+        net: &NetInputs<'_, N>,
         mut tensors: Vec<Resident>,
         batch: &B::With<Array>,
     ) -> Result<R::With<Array>, Diagnostic> {
@@ -76,7 +79,7 @@ impl<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> EvalStep<N, B, R> 
         &self,
         device: &Device,
         types: Vec<TensorType>,
-        (net, batch): (&dyn Fn(&Tracer) -> N, &B::With<Array>),
+        (net, batch): (&NetInputs<'_, N>, &B::With<Array>),
     ) -> Result<Arc<EvalProgram<R>>, Diagnostic> {
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = programs.iter().find(|p| p.types == types && p.device.is(device)) {

@@ -13,8 +13,8 @@ pub(super) struct EpochLog {
 }
 
 impl EpochLog {
-    pub(super) fn new(path: &PathBuf) -> EpochLog {
-        EpochLog { path: path.clone() }
+    pub(super) fn new(path: &Path) -> EpochLog {
+        EpochLog { path: path.to_path_buf() }
     }
 
     /// Adds the line of an epoch, after a line of names where the file is new or empty.

@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
 use crate::nn::{self, Param};
 use crate::optim::{Optimizer, OptimizerState};
-use crate::trace::Tensor;
+use crate::trace::{Tensor, Traced};
 use crate::tree::{self, Params};
 use std::sync::Arc;
 
@@ -166,6 +166,14 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
         self.count += 1;
         let loss = loss.get(0).to_f64();
         Ok(R::report(loss, tree::rebuild(&program.aux, aux)))
+    }
+
+    /// The function of a whole step for batches of the types of this one, as it is planned: its text is what `adfuse plan` and `adfuse bench` read.
+    ///
+    /// # Errors
+    /// As [`TrainState::step`] has them of the trace.
+    pub fn traced(&self, batch: &B::With<Array>) -> Result<Traced, Diagnostic> {
+        Ok(self.definition.traced(batch)?.f)
     }
 
     /// The number of steps so far.

@@ -114,7 +114,7 @@ impl Trainer {
             let m = "an epoch of no batches";
             return Err(Diagnostic::new(At::default(), Kind::Usage, m));
         }
-        let mut log = self.log.as_ref().map(EpochLog::new);
+        let mut log = self.log.as_deref().map(EpochLog::new);
         outcome.epochs = state.steps() / length;
         while outcome.epochs < self.epochs {
             let mut metrics = Metrics::default();
@@ -132,7 +132,7 @@ impl Trainer {
                     self.say(&format!("interrupted after {} steps", state.steps()));
                     return Ok(outcome);
                 }
-                if self.every.is_some_and(|n| state.steps() % n == 0) {
+                if self.every.is_some_and(|n| state.steps().is_multiple_of(n)) {
                     self.save(state)?;
                 }
             }

@@ -49,9 +49,12 @@ pub struct Jit<F, A, R: Params<Tensor>> {
     f: F,
     name: String,
     device: Option<Device>,
-    kept: Mutex<Vec<Arc<JitEntry<R::With<Array>>>>>,
+    kept: Mutex<KeptPrograms<R::With<Array>>>,
     signature: PhantomData<fn(A) -> R>,
 }
+
+/// The programs of a function.
+type KeptPrograms<P> = Vec<Arc<JitEntry<P>>>;
 
 /// The place for the program of these argument types.
 struct JitEntry<P> {

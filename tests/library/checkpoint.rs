@@ -160,7 +160,7 @@ fn files_of_others_are_refused() {
     state.save_weights(&weights).expect("is written");
     of(refused(usual(), &weights), "it is no state of training");
     of(refused(usual(), &at.join("none.safetensors")), "none.safetensors");
-    let smaller = nn::load(&Linear::new(6, 8), &weights).err().expect("is refused").to_string();
+    let smaller = nn::load(&Linear::new(6, 8), &weights).expect_err("is refused").to_string();
     of(smaller, "there are no weights for `weight`, `bias`");
     let bytes = std::fs::read(&file).expect("is there");
     for end in [0, 7, 8, 100, bytes.len() - 1] {

@@ -22,7 +22,7 @@ impl Perceptron {
         for layer in &self.layers {
             x = x.dot(&layer.weight);
             if let Some(bias) = &layer.bias {
-                x = x + bias;
+                x += bias;
             }
             x = x.tanh() * layer.slope;
         }
@@ -110,7 +110,7 @@ fn derivatives_in_a_loss() {
         for axis in 0..2 {
             let direction = t.iota(f64s([3]), 0).eq(axis as f64).convert(DType::F64);
             let product = hvp(|x: &Tensor| net.apply(x))(x, &direction);
-            sum = sum + product.dot(&direction);
+            sum += product.dot(&direction);
         }
         sum
     };

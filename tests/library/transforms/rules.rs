@@ -140,8 +140,8 @@ fn roots_are_differentiated() {
         custom_root(x.stop_gradient(), |z| fori(0..60, z, |_, z| layer(&z)), |z| &z - layer(&z))
     };
     let inputs = [array(&[3], 0.3), array(&[3], 1.3)];
-    let roots: [(&str, &dyn Fn(&Tensor, &Tensor) -> Tensor); 2] =
-        [("diagonal", &root), ("dense", &dense)];
+    type Root<'f> = (&'static str, &'f dyn Fn(&Tensor, &Tensor) -> Tensor);
+    let roots: [Root<'_>; 2] = [("diagonal", &root), ("dense", &dense)];
     for (name, root) in roots {
         let of_two = |f: &dyn Fn(&Tensor, &Tensor) -> Tensor| {
             let made = trace("f", |t| f(&t.input("x", f64s([3])), &t.input("w", f64s([3]))));
