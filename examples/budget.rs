@@ -2,8 +2,7 @@
 //!
 //! What a budget has no room for is computed again in the backward pass. The losses keep their bits.
 
-// What it finds is for people to read.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout)] // What it finds is for people to read.
 
 mod common;
 
@@ -57,15 +56,20 @@ fn measured(
 
 fn main() -> Result<(), Box<dyn Error>> {
     let flags = common::ExampleFlags::parse();
-    let (depth, rows) = if flags.small { (8, 256) } else { (32, 4096) };
+    let (depth, rows) = if flags.small { (6, 1024) } else { (32, 4096) };
     let model = DeepNet { layers: vec![Linear::new(WIDTH, WIDTH); depth] };
-    let step = train_step(Sgd::new(0.1), model, |net: &DeepNet, x: Tensor| net.apply(&x).mse(&x.rev(-1)));
+    let step =
+        train_step(Sgd::new(0.1), model, |net: &DeepNet, x: Tensor| net.apply(&x).mse(&x.rev(-1)));
     let values = (0..rows * WIDTH).map(|k| (k as f32 * 0.37).sin()).collect();
     let batch = Array::from_vec(values, [rows, WIDTH])?;
     let length = (flags.steps(6, 3).max(2), flags.seed);
 
     let free = measured(&step, flags.device()?, &batch, length)?;
-    println!("without a budget: peak {} KiB, {:.2} ms a step", free.peak >> 10, free.fastest.as_secs_f64() * 1e3);
+    println!(
+        "without a budget: peak {} KiB, {:.2} ms a step",
+        free.peak >> 10,
+        free.fastest.as_secs_f64() * 1e3
+    );
     println!("{:>12}{:>12}{:>10}  loss", "budget KiB", "peak KiB", "ms");
     for share in (1..=10).rev() {
         let budget = free.peak * share / 10;

@@ -68,7 +68,8 @@ fn gpt_learns_and_writes() {
     // Within a budget it does the same, in less memory.
     let peak = number(&text, "a step takes");
     let budget = (peak * 0.8) as u64;
-    let within = printed("gpt", &["--small", "--length", "20", "--mem-budget", &format!("{budget}KiB")]);
+    let within =
+        printed("gpt", &["--small", "--length", "20", "--mem-budget", &format!("{budget}KiB")]);
     assert!(number(&within, "a step takes") <= budget as f64, "{within}");
     assert_eq!(numbers(&within, "loss"), numbers(&text, "loss"));
     assert!(within.ends_with(written), "{within}\n{text}");
@@ -109,7 +110,8 @@ fn budgets_change_no_bit() {
     assert!(text.matches("the same bits").count() >= 3, "{text}");
     assert!(!text.contains("DIFFERENT"), "{text}");
     for line in text.lines().filter(|l| l.ends_with("the same bits")) {
-        let row: Vec<f64> = line.split_whitespace().take(2).map(|n| n.parse().expect("a number")).collect();
+        let row: Vec<f64> =
+            line.split_whitespace().take(2).map(|n| n.parse().expect("a number")).collect();
         assert!(row[1] <= row[0], "{line}");
     }
 }

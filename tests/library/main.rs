@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod optim;
+mod readme;
 mod train;
 mod transforms;
 mod tree;
