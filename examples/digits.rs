@@ -14,7 +14,7 @@ use clap::Parser;
 use std::error::Error;
 
 const TRAINED: usize = 1500;
-const BATCH: usize = 50;
+const BATCH: usize = 25;
 
 /// With `Param` leaves it describes the network, with `Tensor` leaves it is part of a trace, and with `Array` leaves it has values.
 #[derive(Params, Clone)]
@@ -57,7 +57,9 @@ fn blurred(x: &Tensor) -> Tensor {
     let starts = [&zero, &zero, &places.slice(0), &places.slice(1)];
     let around = x.pad(&[(0, 0), (0, 0), (1, 1), (1, 1)], 0.0);
     let moved = around.dynamic_slice(&starts, &x.ty().dims().unwrap_or_default());
-    x + (moved - x) * share.uniform(f32s([])) * 0.6
+    // A share for each image.
+    let share = share.uniform(x.slice((.., ..1, ..1, ..1)).ty()) * 0.8;
+    x + (moved - x) * share
 }
 
 /// Rows of the file are 64 pixels, from 0 to 16, and the label.
