@@ -2,8 +2,7 @@
 //!
 //! What a budget has no room for is computed again in the backward pass. The losses keep their bits.
 
-// What it finds is for people to read.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout)] // What it finds is for people to read.
 
 mod common;
 
@@ -57,7 +56,7 @@ fn measured(
 
 fn main() -> Result<(), Box<dyn Error>> {
     let flags = common::ExampleFlags::parse();
-    let (depth, rows) = if flags.small { (8, 256) } else { (32, 4096) };
+    let (depth, rows) = if flags.small { (6, 1024) } else { (32, 4096) };
     let model = DeepNet { layers: vec![Linear::new(WIDTH, WIDTH); depth] };
     let step =
         train_step(Sgd::new(0.1), model, |net: &DeepNet, x: Tensor| net.apply(&x).mse(&x.rev(-1)));

@@ -2,8 +2,7 @@
 //!
 //! Without a file it reads Shakespeare's sonnets.
 
-// What it finds is for people to read.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout)] // What it finds is for people to read.
 
 mod common;
 
@@ -17,7 +16,7 @@ use std::path::PathBuf;
 
 /// How many characters the model sees.
 const SEEN: usize = 64;
-const BATCH: usize = 32;
+const BATCH: usize = 16;
 
 #[derive(Parser)]
 struct GptFlags {
@@ -78,8 +77,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let rows = (pieces.len() / (SEEN + 1)) as u64;
     let pieces = data::Dataset::new(Array::from_vec(pieces, [rows, SEEN as u64 + 1])?)?;
 
-    let steps = shared.steps(1000, 30);
-    let (features, blocks) = if shared.small { (32, 1) } else { (128, 4) };
+    let steps = shared.steps(1000, 60);
+    let (features, blocks) = if shared.small { (32, 1) } else { (96, 3) };
     let model = CharGpt::new(known.len() as u64, features, blocks);
     println!("{} characters, {} of them different", text.len(), known.len());
     println!("{} parameters", trained_elements(&model));

@@ -3,8 +3,7 @@
 //! The weights are the root of a gradient, which a loop finds. How the error on other data depends on the amounts of shrinking follows by
 //! the implicit function theorem (`custom_root`): no derivative goes through the loop. Differences confirm it.
 
-// What it finds is for people to read.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout)] // What it finds is for people to read.
 
 mod common;
 
@@ -20,9 +19,10 @@ const FEATURES: usize = 12;
 const TELLING: usize = 3;
 const ROWS: usize = 20;
 
-/// The weights that fit targets `y` to rows `x` with a penalty for each weight: `mean (x w - y)^2 + sum exp(shrink) w^2` is least there.
+/// The weights that fit targets `y` to rows `x` with a penalty for each weight: `mean (x w - y)^2 + sum sigmoid(shrink) w^2` is least there.
 fn fitted(x: &Tensor, y: &Tensor, shrink: &Tensor) -> Tensor {
-    let loss = |w: &Tensor| (x.dot(w) - y).square().mean(..) + (shrink.exp() * w.square()).sum(..);
+    let loss =
+        |w: &Tensor| (x.dot(w) - y).square().mean(..) + (shrink.sigmoid() * w.square()).sum(..);
     let slope = grad(loss);
     let descent =
         |w: Tensor| while_loop(w, |w| slope(&w).abs().gt(1e-13).any(..), |w| &w - slope(&w) * 0.1);
@@ -75,10 +75,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         shrink.iter_mut().zip(&slope).for_each(|(s, by)| *s -= 20.0 * by);
     }
     println!("error on other data: {:.5} after {steps} steps", at(&shrink)?.0);
-    let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+    let mean =
+        |of: &[f64]| of.iter().map(|s| 1.0 / (1.0 + (-s).exp())).sum::<f64>() / of.len() as f64;
     let (telling, others) = shrink.split_at(TELLING);
     println!(
-        "log penalty of features that matter: {:.2}, of others: {:.2}",
+        "penalty of features that matter: {:.3}, of others: {:.3}",
         mean(telling),
         mean(others)
     );

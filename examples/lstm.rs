@@ -4,8 +4,7 @@
 //! of the sequence and 0 elsewhere. What is asked for at the end is the sum of the two marked numbers. Who always answers 1 misses by
 //! 1/6 in the mean square.
 
-// What it finds is for people to read.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout)] // What it finds is for people to read.
 
 mod common;
 
@@ -52,7 +51,7 @@ fn sequences(seed: &Tensor, time: u64) -> (Tensor, Tensor) {
 fn main() -> Result<(), Box<dyn Error>> {
     let flags = common::ExampleFlags::parse();
     let time = if flags.small { 8 } else { 40 };
-    let steps = flags.steps(2000, 200);
+    let steps = flags.steps(2000, 600);
     let optimizer = Adam::new(5e-3).clip_global_norm(1.0);
     let step = train_step(optimizer, AddingNet::new(32), move |net: &AddingNet, seed: Tensor| {
         let (x, y) = sequences(&seed, time);

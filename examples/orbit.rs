@@ -4,8 +4,7 @@
 //! solves it, in a number of steps that differs by position, and the gradient is that of the solution by the
 //! implicit function theorem (`Tracer::custom_root`): no derivative goes through the loop.
 
-// What it finds is for people to read.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout)] // What it finds is for people to read.
 
 use adfuse::autodiff::{Batching, Derived, vmap};
 use adfuse::prelude::*;

@@ -4,8 +4,7 @@
 //! both ends. The network has these values by its form, and is trained until its derivatives obey the equation (Raissi et al. 2019). The
 //! exact solution (Cole 1951, Hopf 1950) is what it is compared with.
 
-// What it finds is for people to read.
-#![allow(clippy::print_stdout)]
+#![allow(clippy::print_stdout)] // What it finds is for people to read.
 
 mod common;
 
@@ -71,16 +70,16 @@ fn exact(x: f64, t: f64) -> f64 {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let flags = common::ExampleFlags::parse();
-    let (steps, points) = (flags.steps(4000, 200), if flags.small { 128 } else { 1024 });
-    let model = BurgersNet::new(if flags.small { 16 } else { 32 });
+    let (steps, points) = (flags.steps(4000, 1500), if flags.small { 256 } else { 1024 });
     let rate = LearningRate::constant(3e-3).cosine(steps, 1e-5);
-    let step = train_step(Adam::new(rate), model, move |net: &BurgersNet, seed: Tensor| {
-        let drawn = Key::new(&seed).uniform(f32s([points, 2]));
-        // x from -1 to 1.
-        let drawn =
-            drawn * seed.tracer().constant([2.0f32, 1.0]) - seed.tracer().constant([1.0f32, 0.0]);
-        vmap(|point: &Tensor| net.residual(point))(&drawn).square().mean(..)
-    });
+    let step =
+        train_step(Adam::new(rate), BurgersNet::new(32), move |net: &BurgersNet, seed: Tensor| {
+            let drawn = Key::new(&seed).uniform(f32s([points, 2]));
+            // x from -1 to 1.
+            let drawn = drawn * seed.tracer().constant([2.0f32, 1.0])
+                - seed.tracer().constant([1.0f32, 0.0]);
+            vmap(|point: &Tensor| net.residual(point))(&drawn).square().mean(..)
+        });
     let speeds = eval_step(|net: &BurgersNet, points: Tensor| {
         vmap(|point: &Tensor| net.speed(point))(&points)
     });

@@ -137,7 +137,12 @@ fn prepared_residual(module: &Module, f: &Function) -> Result<Function, Diagnost
         place(module, residual, &args, &mut b)?
     };
     b.set_results(&results);
-    inline(module, &b.finish()?, &|callee| callee.rule.is_none())
+    let mut residual = inline(module, &b.finish()?, &|callee| callee.rule.is_none())?;
+    // A residual that is a gradient has a backward pass. The rule has none: it reads all of the residual in one phase.
+    let mut all = Vec::new();
+    residual.walk(&mut |_, i| all.push(i));
+    all.into_iter().for_each(|i| residual.set_phase(i, Phase::PRIMAL));
+    Ok(residual)
 }
 
 /// The tangents of a function's results for tangents of the parameters at `wrt`, without its results.

@@ -1,6 +1,6 @@
 //! Dropout layers.
 
-use crate::trace::{Key, Tensor};
+use crate::trace::Tensor;
 use std::borrow::Borrow;
 
 /// In training, elements are 0 with a probability and divided by the rest otherwise (Srivastava et al. 2014); outside of training nothing
@@ -42,9 +42,9 @@ impl Dropout {
         if self.p == 0.0 {
             return x.clone();
         }
-        match x.next_draw() {
+        match x.next_key() {
             None => x.clone(),
-            Some((seed, number)) => x.dropout(&Key::numbered(&seed, number), self.p),
+            Some(key) => x.dropout(&key, self.p),
         }
     }
 }

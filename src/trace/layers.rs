@@ -3,7 +3,7 @@
 //! Layers stay functions of `&self`. A running mean is an input of the trace, and its layer says by [`Tensor::update`] what the input is for the
 //! next step; who traces the step asks for all updates at the end ([`Tracer::updated`]).
 
-use super::{Tensor, Tracer, own_all};
+use super::{Key, Tensor, Tracer, own_all};
 use crate::ir::Kind;
 use std::panic::Location;
 
@@ -132,6 +132,29 @@ impl Tensor {
         } else {
             s.layers.updates.push((self.value, next.value));
         }
+    }
+}
+
+impl Tensor {
+    /// A key for random draws of this step of training, unlike all others: steps draw anew, and a step that is computed again, or resumed, draws
+    /// the same. `None` where the trace is not of training.
+    ///
+    /// ```
+    /// use adfuse::prelude::*;
+    ///
+    /// /// With noise in training.
+    /// fn noisy(x: &Tensor) -> Tensor {
+    ///     match x.next_key() {
+    ///         Some(key) => x + key.normal(x.ty()) * 0.1,
+    ///         None => x.clone(),
+    ///     }
+    /// }
+    /// assert_eq!(evaluate(|t| noisy(&t.constant([1.0])))?.to_f64s(), [1.0]);
+    /// # Ok::<(), Diagnostic>(())
+    /// ```
+    #[track_caller]
+    pub fn next_key(&self) -> Option<Key> {
+        self.next_draw().map(|(seed, number)| Key::numbered(&seed, number))
     }
 }
 

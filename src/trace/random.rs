@@ -65,7 +65,7 @@ impl Key {
     }
 
     /// The key of a draw of a layer, of which each has a number: its draws are those of a key that was split off.
-    pub(crate) fn numbered(seed: &Tensor, number: i64) -> Key {
+    pub(super) fn numbered(seed: &Tensor, number: i64) -> Key {
         let stream = mixed(number).wrapping_add(mixed(-1));
         Key { seed: seed.clone(), stream, draws: Rc::default() }
     }

@@ -139,9 +139,16 @@ fn roots_are_differentiated() {
         let layer = |z: &Tensor| (z.rev(&[0]) * w * 0.3 + x).tanh();
         custom_root(x.stop_gradient(), |z| fori(0..60, z, |_, z| layer(&z)), |z| &z - layer(&z))
     };
+    // Where an energy is least: the residual is a gradient, which has a backward pass.
+    let least = |w: &Tensor, x: &Tensor| {
+        let energy = |z: &Tensor| (z.square() * 0.5 + (z * w).cosh().log() * 0.3 - z * x).sum(..);
+        let slope = grad(energy);
+        let descent = |z: Tensor| fori(0..60, z, |_, z| &z - slope(&z) * 0.7);
+        custom_root(x.stop_gradient(), descent, |z| slope(&z))
+    };
     let inputs = [array(&[3], 0.3), array(&[3], 1.3)];
     type Root<'f> = (&'static str, &'f dyn Fn(&Tensor, &Tensor) -> Tensor);
-    let roots: [Root<'_>; 2] = [("diagonal", &root), ("dense", &dense)];
+    let roots: [Root<'_>; 3] = [("diagonal", &root), ("dense", &dense), ("least", &least)];
     for (name, root) in roots {
         let of_two = |f: &dyn Fn(&Tensor, &Tensor) -> Tensor| {
             let made = trace("f", |t| f(&t.input("x", f64s([3])), &t.input("w", f64s([3]))));
