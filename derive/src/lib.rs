@@ -33,11 +33,12 @@ fn params(input: &DeriveInput) -> Result<TokenStream, Error> {
     let (to_impl, of_type, bounds) = generics.split_for_impl();
     let with = renamed(&input.generics, &leaf, &other);
     let arms = match &input.data {
-        Data::Struct(data) => vec![arm(&quote!(#name), &data.fields, &leaf, &other)],
+        Data::Struct(data) => vec![arm(&quote!(#name), &data.fields, None, (&leaf, &other))],
         Data::Enum(data) => {
             let variant = |v: &syn::Variant| {
                 let variant = &v.ident;
-                arm(&quote!(#name::#variant), &v.fields, &leaf, &other)
+                let mark = variant.to_string();
+                arm(&quote!(#name::#variant), &v.fields, Some(&mark), (&leaf, &other))
             };
             data.variants.iter().map(variant).collect()
         }
@@ -61,8 +62,14 @@ fn params(input: &DeriveInput) -> Result<TokenStream, Error> {
     })
 }
 
-/// The arm of a struct or a variant: its fields, mapped.
-fn arm(constructor: &TokenStream, fields: &Fields, leaf: &Ident, other: &Ident) -> TokenStream {
+/// The arm of a struct, or of a variant of this name: its fields, mapped.
+fn arm(
+    constructor: &TokenStream,
+    fields: &Fields,
+    variant: Option<&str>,
+    (leaf, other): (&Ident, &Ident),
+) -> TokenStream {
+    let mark = variant.map(|name| quote! { path.mark(#name); });
     let names: Vec<Ident> = fields
         .iter()
         .enumerate()
@@ -79,12 +86,12 @@ fn arm(constructor: &TokenStream, fields: &Fields, leaf: &Ident, other: &Ident) 
         .collect();
     match fields {
         Fields::Named(_) => quote! {
-            #constructor { #(#names: #bound),* } => #constructor { #(#names: #values),* },
+            #constructor { #(#names: #bound),* } => { #mark #constructor { #(#names: #values),* } }
         },
         Fields::Unnamed(_) => quote! {
-            #constructor(#(#bound),*) => #constructor(#(#values),*),
+            #constructor(#(#bound),*) => { #mark #constructor(#(#values),*) }
         },
-        Fields::Unit => quote! { #constructor => #constructor, },
+        Fields::Unit => quote! { #constructor => { #mark #constructor } },
     }
 }
 

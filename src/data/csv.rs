@@ -53,7 +53,9 @@ pub fn read_from(from: &mut impl Read, options: CsvOptions) -> Result<NumberTabl
         }
         if rows == 0 && header.is_none() {
             let names = || record.iter().map(|f| String::from_utf8_lossy(f.trim_ascii()).into());
-            if options.header.unwrap_or_else(|| record.iter().any(|f| number(f).is_none())) {
+            if options.header.unwrap_or_else(|| {
+                record.iter().any(|f| !f.trim_ascii().is_empty() && number(f).is_none())
+            }) {
                 header = Some(names().collect());
                 continue;
             }

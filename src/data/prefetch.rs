@@ -13,6 +13,8 @@ const WAITING: usize = 2;
 pub struct Prefetched<T> {
     /// Absent when there is nothing more.
     items: Option<Receiver<T>>,
+    /// How many are left, as far as the iterator knew.
+    left: (usize, Option<usize>),
     worker: Option<JoinHandle<()>>,
 }
 
@@ -30,13 +32,14 @@ where
 {
     let (to, from) = sync_channel(WAITING);
     let mut items = items.into_iter();
+    let left = items.size_hint();
     let worker = thread::spawn(move || {
         // Nobody takes what is made when the other end is gone.
         while let Some(item) = items.next()
             && to.send(item).is_ok()
         {}
     });
-    Prefetched { items: Some(from), worker: Some(worker) }
+    Prefetched { items: Some(from), left, worker: Some(worker) }
 }
 
 impl<T> Iterator for Prefetched<T> {
@@ -44,13 +47,20 @@ impl<T> Iterator for Prefetched<T> {
 
     fn next(&mut self) -> Option<T> {
         if let Ok(item) = self.items.as_ref()?.recv() {
+            let (least, most) = self.left;
+            self.left = (least.saturating_sub(1), most.map(|n| n.saturating_sub(1)));
             return Some(item);
         }
         self.items = None;
+        self.left = (0, Some(0));
         if let Some(Err(panic)) = self.worker.take().map(JoinHandle::join) {
             resume_unwind(panic);
         }
         None
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.left
     }
 }
 

@@ -65,7 +65,7 @@ pub struct Gru<T = Tensor> {
 /// Parameters of a cell with this many gates: uniform in `±1 / sqrt(hidden)`.
 fn cell(gates: u64, inputs: u64, hidden: u64) -> [Param; 4] {
     let of = |dims: Vec<u64>| Param::new(dims, Init::OfFan(hidden));
-    let n = gates * hidden;
+    let n = gates.saturating_mul(hidden);
     [of(vec![n, inputs]), of(vec![n, hidden]), of(vec![n]), of(vec![n])]
 }
 

@@ -108,7 +108,8 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// The values of a model's parameters from a file that [`read_arrays`](crate::data::read_arrays) reads, such as the weights that PyTorch wrote.
+/// The values of a model's parameters from a file that [`read_arrays`](crate::data::read_arrays) reads, such as the weights that PyTorch
+/// wrote, or a saved state of training.
 ///
 /// # Errors
 /// As [`named`], and those of the file.
@@ -117,7 +118,11 @@ pub fn load<M: Params<Param>>(
     model: &M,
     path: impl AsRef<std::path::Path>,
 ) -> Result<M::With<Array>, Diagnostic> {
-    named(model, &crate::data::read_arrays(path)?)
+    let mut arrays = crate::data::read_arrays(path)?;
+    let paths: Vec<String> = tree::named_leaves(model).into_iter().map(|(path, _)| path).collect();
+    // What the optimizer of a saved state keeps is no weight.
+    arrays.retain(|(name, _)| paths.contains(name) || !name.starts_with("optimizer."));
+    named(model, &arrays)
 }
 
 /// Writes values of parameters to a file by their paths, whole or not at all. The format is that of the name's suffix, such as `.safetensors`.

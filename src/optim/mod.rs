@@ -66,7 +66,7 @@ pub(crate) fn computed(t: &Tensor) -> Tensor {
 /// A step as an optimizer sees it.
 #[derive(Debug)]
 pub struct UpdateContext<'a> {
-    /// The number of this step, from 1 on: a scalar `f32`.
+    /// The number of this step, from 1 on: a scalar `f64`.
     pub step: Tensor,
     /// The parameters.
     pub params: &'a [TrainedParam],

@@ -95,7 +95,7 @@ impl LearningRate {
         self.then(steps, RateForm::Constant(rate))
     }
 
-    /// Any function of the number of the step, a scalar `f32` from 1 on. It has no end: a phase that is appended takes its place, and begins
+    /// Any function of the number of the step, a scalar `f64` from 1 on. It has no end: a phase that is appended takes its place, and begins
     /// at a rate of 0.
     pub fn custom(rate: impl Fn(&Tensor) -> Tensor + Send + Sync + 'static) -> LearningRate {
         let form = RateForm::Custom(Arc::new(rate));
@@ -121,7 +121,7 @@ impl LearningRate {
         }
     }
 
-    /// The rate at a step, a scalar `f32` that counts from 1; the rate is a scalar `f32`.
+    /// The rate at a step, a float scalar that counts from 1; the rate is of its type.
     pub fn at(&self, step: &Tensor) -> Tensor {
         let mut from = 0u64;
         let mut rate: Option<Tensor> = None;

@@ -5,6 +5,7 @@
 
 use super::{Key, Tensor, Tracer, own_all};
 use crate::ir::Kind;
+use std::collections::BTreeSet;
 use std::panic::Location;
 
 impl Tracer {
@@ -49,6 +50,13 @@ impl Tracer {
     /// ```
     pub fn is_training(&self) -> bool {
         self.state.borrow().as_ref().is_some_and(|s| s.layers.seed.is_some())
+    }
+
+    /// How many inputs have been updated.
+    pub(crate) fn update_count(&self) -> usize {
+        let state = self.state.borrow();
+        let updates = state.as_ref().map(|s| s.layers.updates.iter().map(|(from, _)| *from));
+        updates.map_or(0, |from| from.collect::<BTreeSet<_>>().len())
     }
 
     /// What an input is in the next step, where a layer has said so ([`Tensor::update`]).

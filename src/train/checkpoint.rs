@@ -25,6 +25,12 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
     /// # Errors
     /// [`Kind::Usage`] when the file cannot be written: what was there stays.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), Diagnostic> {
+        let path = path.as_ref();
+        let suffix = path.extension().map(|suffix| suffix.to_ascii_lowercase());
+        if suffix.is_some_and(|s| ["npz", "npy", "csv", "gz"].iter().any(|other| s == *other)) {
+            let m = format!("{}: a state is a safetensors file", path.display());
+            return Err(Diagnostic::new(At::default(), Kind::Usage, m));
+        }
         let mut arrays = tree::named_leaves(&self.params()?);
         for (kept, resident) in self.kept_tensors() {
             arrays.push((format!("{OPTIMIZER}{}", kept.name), resident.fetch()?));
@@ -73,8 +79,12 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
         let (Some(steps), Some(seed)) = (number(STEPS), number(SEED)) else {
             return Err(wrong("it has no number of steps, or no seed"));
         };
-        let (own, weights): (Vec<_>, Vec<_>) =
-            arrays.into_iter().partition(|(name, _)| name.starts_with(OPTIMIZER));
+        // A parameter may have a name that begins so too.
+        let paths: Vec<String> =
+            tree::named_leaves(self.model()).into_iter().map(|(path, _)| path).collect();
+        let (own, weights): (Vec<_>, Vec<_>) = arrays
+            .into_iter()
+            .partition(|(name, _)| name.starts_with(OPTIMIZER) && !paths.contains(name));
         let values = nn::named(self.model(), &weights)?;
         let mut kept = Vec::new();
         for state in self.optimizer_state() {

@@ -5,7 +5,7 @@ use crate::autodiff::value_and_grad_has_aux;
 use crate::backends::Array;
 use crate::backends::backend::Executable;
 use crate::device::Device;
-use crate::ir::{DType, Diagnostic, Module, TensorType};
+use crate::ir::{DType, Diagnostic, Kind, Module, TensorType};
 use crate::nn::{Param, ParamRole};
 use crate::optim::{Optimizer, OptimizerState, TrainedParam, UpdateContext};
 use crate::trace::{Tensor, Traced, Tracer, trace};
@@ -40,8 +40,8 @@ pub(super) enum ResultTarget {
 
 /// The program of a step for batches of some types.
 pub(super) struct StepProgram<R: Objective> {
-    /// The types of a batch.
-    pub(super) batch: Vec<TensorType>,
+    /// What it is for.
+    pub(super) batch: BatchKey,
     pub(super) executable: Arc<dyn Executable>,
     /// The other values, with arrays in place of those to come.
     pub(super) aux: AuxArrays<R>,
@@ -114,11 +114,23 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
             let mut results = vec![loss];
             results.extend(tree::leaves(&aux));
             let mut updated = Vec::new();
-            for (k, p) in params.iter().enumerate() {
-                if let Some(next) = t.updated(p) {
-                    updated.push(k);
-                    results.push(next.stop_gradient());
+            for (k, (p, (path, param))) in params.iter().zip(&self.params).enumerate() {
+                let Some(next) = t.updated(p) else { continue };
+                if param.role != ParamRole::Running {
+                    let m = format!(
+                        "a layer updates the parameter `{path}`, whose role is {:?}: only running ones are updated by layers",
+                        param.role
+                    );
+                    p.fail(Kind::Usage, m);
                 }
+                updated.push(k);
+                results.push(next.stop_gradient());
+            }
+            if t.update_count() != updated.len() {
+                loss_of(&results).fail(
+                    Kind::Usage,
+                    "an input is updated that is no parameter of the model".into(),
+                );
             }
             let aux_count = tree::count(&aux);
             found = Some((tree::map(&aux, |_, t| placeholder(t)), aux_count, updated));
@@ -158,9 +170,11 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
             let updates = out.split_off(results);
             let next = &steps + 1.0;
             let trained = trained(&self.params);
-            let at = UpdateContext { step: next.convert(DType::F32), params: &trained };
+            let at = UpdateContext { step: next.convert(DType::F64), params: &trained };
             let values: Vec<Tensor> = wrt.iter().map(|&k| params[k].clone()).collect();
             let updated = self.optimizer.update(&at, &values, &gradients, &kept);
+            expect(&next, "parameters", &values, &updated.params);
+            expect(&next, "tensors of state", &kept, &updated.state);
             out.extend(updated.params);
             targets.extend(wrt.iter().map(|&k| ResultTarget::Param(k)));
             out.extend(updates);
@@ -192,8 +206,27 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         });
         let donated: Vec<usize> = replaced.chain(first..=first + kept).collect();
         let executable = device.compile_donating(&f, &donated)?.executable;
-        let batch = batch_types::<B>(batch);
+        let batch = BatchKey::of::<B>(batch);
         Ok(StepProgram { batch, executable, aux, aux_count, targets })
+    }
+}
+
+/// The loss among the results of a trace.
+fn loss_of(results: &[Tensor]) -> &Tensor {
+    &results[0]
+}
+
+/// What an optimizer gives has the number and the types of what it was given.
+fn expect(step: &Tensor, what: &str, given: &[Tensor], found: &[Tensor]) {
+    let types = |all: &[Tensor]| all.iter().map(Tensor::ty).collect::<Vec<_>>();
+    let (due, found) = (types(given), types(found));
+    if due.len() != found.len() {
+        let m = format!("the optimizer gives {} {what}, not {}", found.len(), due.len());
+        step.fail(Kind::Usage, m);
+    } else if let Some(k) = (0..due.len()).find(|&k| due[k] != found[k]) {
+        let m =
+            format!("the optimizer gives {} for {}: number {k} of the {what}", found[k], due[k]);
+        step.fail(Kind::Usage, m);
     }
 }
 
@@ -203,9 +236,18 @@ fn trained(params: &[(String, Param)]) -> Vec<TrainedParam> {
     trained.map(|(path, p)| TrainedParam { path: path.clone(), ty: p.ty.clone() }).collect()
 }
 
-/// The types of a batch's arrays, in their order.
-pub(super) fn batch_types<B: Params<Tensor>>(batch: &B::With<Array>) -> Vec<TensorType> {
-    tree::leaves(batch).iter().map(Array::ty).collect()
+/// What a program is made for: the structure of a batch, and the types of its arrays.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct BatchKey {
+    structure: String,
+    types: Vec<TensorType>,
+}
+
+impl BatchKey {
+    pub(super) fn of<B: Params<Tensor>>(batch: &B::With<Array>) -> BatchKey {
+        let types = tree::leaves(batch).iter().map(Array::ty).collect();
+        BatchKey { structure: tree::structure(batch), types }
+    }
 }
 
 /// Inputs of the types of a batch's arrays.

@@ -20,13 +20,17 @@ type NetInputs<'a, N> = dyn Fn(&Tracer) -> N + 'a;
 
 /// A function of a model and a batch that is compiled when the first batch of its types arrives. `N` is the model in a trace, `B` a batch in a
 /// trace, `R` what the closure returns.
+///
+/// A program is kept for the structure and the types of a batch and the types of the model's parameters. Settings of a model that are no leaves, such as an
+/// epsilon, are those of the first model that it was given: models with other settings have a step of their own.
 pub struct EvalStep<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> {
     function: Box<EvalFunction<N, B, R>>,
     programs: Mutex<Vec<Arc<EvalProgram<R>>>>,
 }
 
 struct EvalProgram<R: Params<Tensor>> {
-    types: Vec<TensorType>,
+    /// The structure of a batch, and the types of all arrays.
+    key: (String, Vec<TensorType>),
     device: Device,
     executable: Arc<dyn Executable>,
     results: R::With<Array>,
@@ -66,8 +70,10 @@ impl<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> EvalStep<N, B, R> 
         batch: &B::With<Array>,
     ) -> Result<R::With<Array>, Diagnostic> {
         let arrays = tree::leaves(batch);
-        let types = tensors.iter().map(Resident::ty).chain(arrays.iter().map(Array::ty)).collect();
-        let program = self.program(device, types, (net, batch))?;
+        let types: Vec<TensorType> =
+            tensors.iter().map(Resident::ty).chain(arrays.iter().map(Array::ty)).collect();
+        let key = (tree::structure(batch), types);
+        let program = self.program(device, key, (net, batch))?;
         tensors.extend(arrays.into_iter().map(Resident::from));
         let results = program.executable.run_resident(tensors)?;
         let results =
@@ -78,11 +84,11 @@ impl<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> EvalStep<N, B, R> 
     fn program(
         &self,
         device: &Device,
-        types: Vec<TensorType>,
+        key: (String, Vec<TensorType>),
         (net, batch): (&NetInputs<'_, N>, &B::With<Array>),
     ) -> Result<Arc<EvalProgram<R>>, Diagnostic> {
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = programs.iter().find(|p| p.types == types && p.device.is(device)) {
+        if let Some(known) = programs.iter().find(|p| p.key == key && p.device.is(device)) {
             return Ok(Arc::clone(known));
         }
         let mut results = None;
@@ -93,7 +99,7 @@ impl<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> EvalStep<N, B, R> 
         })?;
         let executable = device.compile(&f)?.executable;
         let results = results.unwrap_or_else(|| unreachable!("the closure has been run"));
-        let program = Arc::new(EvalProgram { types, device: device.clone(), executable, results });
+        let program = Arc::new(EvalProgram { key, device: device.clone(), executable, results });
         programs.push(Arc::clone(&program));
         Ok(program)
     }

@@ -1,10 +1,10 @@
 //! Training steps, and the state that they go through: parameters, the optimizer's tensors and the number of steps, which stay on the device.
 
-use super::definition::{ResultTarget, StepDefinition, StepProgram};
+use super::definition::{BatchKey, ResultTarget, StepDefinition, StepProgram};
 use super::objective::Objective;
 use crate::backends::{Array, Resident};
 use crate::device::Device;
-use crate::ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
+use crate::ir::{At, DType, Diagnostic, Kind, Literal};
 use crate::nn::{self, Param};
 use crate::optim::{Optimizer, OptimizerState};
 use crate::trace::{Tensor, Traced};
@@ -54,6 +54,11 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainStep<M, B, R> {
         values: &M::With<Array>,
         seed: u64,
     ) -> Result<TrainState<M, B, R>, Diagnostic> {
+        let (due, found) = (tree::structure(&self.definition.model), tree::structure(values));
+        if due != found {
+            let m = "the values have not the model's structure: another length of a list, or another variant";
+            return Err(Diagnostic::new(At::default(), Kind::Usage, m));
+        }
         let values = tree::leaves(values);
         let kept = self.definition.kept.iter();
         let fill = |k: &OptimizerState| {
@@ -133,8 +138,8 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
     /// when memory or the budget is not enough. The state is as it was unless the program failed while it ran, which all later steps report.
     pub fn step(&mut self, batch: &B::With<Array>) -> Result<R::Report, Diagnostic> {
         let arrays = tree::leaves(batch);
-        let types: Vec<TensorType> = arrays.iter().map(Array::ty).collect();
-        let known = self.programs.iter().position(|p| p.batch == types);
+        let key = BatchKey::of::<B>(batch);
+        let known = self.programs.iter().position(|p| p.batch == key);
         let program = match known {
             Some(k) => &self.programs[k],
             None => {

@@ -47,6 +47,10 @@ pub struct Trainer {
     quiet: bool,
 }
 
+fn usage(m: &str) -> Diagnostic {
+    Diagnostic::new(At::default(), Kind::Usage, m)
+}
+
 /// How a loop ended.
 #[derive(Clone, Debug)]
 pub struct TrainOutcome {
@@ -104,16 +108,16 @@ impl Trainer {
         M: Params<Param>,
         B: Params<Tensor>,
         R: Objective,
-        I: ExactSizeIterator<Item = B::With<Array>>,
+        I: Iterator<Item = B::With<Array>>,
     {
         interrupt::watch();
         let mut outcome =
             TrainOutcome { interrupted: false, epochs: 0, metrics: Metrics::default() };
-        let length = batches(0).len() as u64;
-        if length == 0 {
-            let m = "an epoch of no batches";
-            return Err(Diagnostic::new(At::default(), Kind::Usage, m));
-        }
+        let length = match batches(0).size_hint() {
+            (n, Some(most)) if n == most && n > 0 => n as u64,
+            (0, Some(0)) => return Err(usage("an epoch of no batches")),
+            _ => return Err(usage("batches whose number is not known before")),
+        };
         let mut log = self.log.as_deref().map(EpochLog::new);
         outcome.epochs = state.steps() / length;
         while outcome.epochs < self.epochs {

@@ -6,7 +6,7 @@ use crate::device::Device;
 use crate::ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
 use crate::trace::closure::input_name;
 use crate::trace::{Tensor, Traced, trace};
-use crate::tree::{Leaf, Params, count, map, named_leaves, rebuild};
+use crate::tree::{Leaf, Params, count, leaves, map, rebuild, structure};
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -58,7 +58,9 @@ type KeptPrograms<P> = Vec<Arc<JitEntry<P>>>;
 
 /// The place for the program of these argument types.
 struct JitEntry<P> {
-    types: Vec<(String, TensorType)>,
+    /// The structure of the arguments.
+    structure: String,
+    types: Vec<TensorType>,
     program: Mutex<Option<Arc<JitProgram<P>>>>,
 }
 
@@ -93,15 +95,15 @@ where
     F: Fn(A) -> R,
 {
     /// The results of the function for these arguments. Where their types are new the function is traced, planned and
-    /// compiled, and the program is kept. Two trees of arguments are alike where they have leaves of the same types at
-    /// the same paths: what else a tree has, such as settings beside parameters, is that of the first of them.
+    /// compiled, and the program is kept. Two trees of arguments are alike where they have leaves of the same types and
+    /// equal [structures](crate::tree::structure): what else a tree has, such as settings beside parameters, is that of the first of them.
     ///
     /// # Errors
     /// The first operation whose operands do not fit, with its place in the Rust source; then as [`Device::compile`] and
     /// [`Executable::run`].
     pub fn call(&self, args: &A::With<Array>) -> Result<R::With<Array>, Diagnostic> {
-        let (names, given): (Vec<String>, Vec<Array>) = named_leaves(args).into_iter().unzip();
-        let entry = self.entry(names, &given);
+        let given: Vec<Array> = leaves(args);
+        let entry = self.entry(structure(args), &given);
         let program = {
             let mut program = held(&entry.program);
             match &*program {
@@ -125,19 +127,14 @@ where
         Ok(self.trace_with(types, TensorType::clone)?.0)
     }
 
-    fn entry(&self, names: Vec<String>, given: &[Array]) -> Arc<JitEntry<R::With<Array>>> {
+    fn entry(&self, structure: String, given: &[Array]) -> Arc<JitEntry<R::With<Array>>> {
         let mut kept = held(&self.kept);
-        let fits = |entry: &&Arc<JitEntry<_>>| {
-            let types = &entry.types;
-            let each = || types.iter().zip(names.iter().zip(given));
-            types.len() == given.len()
-                && each().all(|((path, ty), (name, a))| path == name && *ty == a.ty())
-        };
+        let types: Vec<TensorType> = given.iter().map(Array::ty).collect();
+        let fits = |entry: &&Arc<JitEntry<_>>| entry.structure == structure && entry.types == types;
         if let Some(entry) = kept.iter().find(fits) {
             return Arc::clone(entry);
         }
-        let types = names.into_iter().zip(given.iter().map(Array::ty)).collect();
-        let entry = Arc::new(JitEntry { types, program: Mutex::new(None) });
+        let entry = Arc::new(JitEntry { structure, types, program: Mutex::new(None) });
         kept.push(Arc::clone(&entry));
         entry
     }

@@ -18,6 +18,7 @@ impl<T: Leaf, P: Params<T>> Params<T> for Vec<P> {
         path: &mut Path,
         f: &mut dyn FnMut(&Path, &T) -> U,
     ) -> Vec<P::With<U>> {
+        path.mark(self.len());
         let each = |(k, p): (usize, &P)| path.within(k, |path| p.map_leaves(path, f));
         self.iter().enumerate().map(each).collect()
     }
@@ -43,6 +44,7 @@ impl<T: Leaf, P: Params<T>> Params<T> for Option<P> {
         path: &mut Path,
         f: &mut dyn FnMut(&Path, &T) -> U,
     ) -> Option<P::With<U>> {
+        path.mark(if self.is_some() { "some" } else { "none" });
         self.as_ref().map(|p| p.map_leaves(path, f))
     }
 }

@@ -112,6 +112,19 @@ pub fn named_leaves<T: Leaf>(tree: &impl Params<T>) -> Vec<(String, T)> {
     all
 }
 
+/// The structure of a tree as text: the paths of its leaves, the variants of enums, the lengths of lists. Trees of one type with equal structures
+/// differ in their leaves and settings alone.
+pub fn structure<T: Leaf>(tree: &impl Params<T>) -> String {
+    let mut paths = String::new();
+    let mut path = Path::root();
+    tree.map_leaves(&mut path, &mut |path, _| {
+        paths.push_str(path.as_str());
+        paths.push(';');
+        LeafNumber(0)
+    });
+    paths + path.marks()
+}
+
 /// The number of leaves.
 pub fn count<T: Leaf>(tree: &impl Params<T>) -> usize {
     let mut n = 0;

@@ -6,6 +6,8 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path {
     text: String,
+    /// What was marked on the way to all leaves so far.
+    marks: String,
 }
 
 impl Path {
@@ -24,6 +26,16 @@ impl Path {
         let out = f(self);
         self.text.truncate(before);
         out
+    }
+
+    /// Notes what a tree has here that paths of leaves do not show: the variant of an enum, the length of a list.
+    pub fn mark(&mut self, what: impl fmt::Display) {
+        self.marks.push_str(&format!("{}={what};", self.text));
+    }
+
+    /// What has been marked.
+    pub(super) fn marks(&self) -> &str {
+        &self.marks
     }
 
     /// The segments with points between them.

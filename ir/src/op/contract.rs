@@ -89,8 +89,8 @@ pub(super) fn transpose_dot(
     (0..2).map(|k| linear[k].then(|| transpose_operand(b, cx, k, ct))).collect()
 }
 
-/// Operand `k`'s cotangent. The operands keep their sides, so that a plain matrix product needs no
-/// transposition of the result: `x_ct = ct · yᵀ`, `y_ct = xᵀ · ct`.
+/// Operand `k`'s cotangent. The operands keep their sides (`x_ct = ct · yᵀ`, `y_ct = xᵀ · ct`) unless the result has
+/// operand `k`'s axes in their order only on the others, as where the weight of `x · wᵀ` is differentiated: `w_ct = ctᵀ · x`.
 fn transpose_operand(b: &mut Builder, cx: &RuleCx<'_>, k: usize, ct: Value) -> Value {
     let roles = Roles::both(cx.attrs, [cx.types[0].rank(), cx.types[1].rank()]);
     let (mine, theirs) = (&roles[k], &roles[1 - k]);
@@ -110,30 +110,34 @@ fn transpose_operand(b: &mut Builder, cx: &RuleCx<'_>, k: usize, ct: Value) -> V
         let ty = cx.types[1 - k].with_dtype(wide);
         other = b.op_as(Op::ConvertElementType, &[other], Attrs::none(), &ty);
     }
-    let (left, right) = if k == 0 { (of_ct, of_other) } else { (of_other, of_ct) };
-    let operands = if k == 0 { [ct, other] } else { [other, ct] };
+    // The result's axes as operand `k` numbers them: batch; then its free ones, which the cotangent has, and its
+    // contracted ones, which the other operand has, in the order of the axes that they are paired with.
+    let mut pairs: SmallVec<[(i64, i64); 4]> =
+        theirs.contract.iter().copied().zip(mine.contract.iter().copied()).collect();
+    pairs.sort_unstable();
+    let paired = || pairs.iter().map(|&(_, m)| m);
+    let axes = |ct_first: bool| -> Ints {
+        let (batch, free) = (mine.batch.iter().copied(), mine.free.iter().copied());
+        match ct_first {
+            true => batch.chain(free).chain(paired()).collect(),
+            false => batch.chain(paired()).chain(free).collect(),
+        }
+    };
+    let in_order = |axes: &Ints| axes.iter().enumerate().all(|(i, &d)| i as i64 == d);
+    let ct_first = match k {
+        0 => in_order(&axes(true)) || !in_order(&axes(false)),
+        _ => !in_order(&axes(false)) && in_order(&axes(true)),
+    };
+    let (left, right) = if ct_first { (of_ct, of_other) } else { (of_other, of_ct) };
+    let operands = if ct_first { [ct, other] } else { [other, ct] };
     let attrs = Attrs::none()
         .with("batch", Attr::Pair(left.0, right.0))
         .with("contract", Attr::Pair(left.1, right.1));
     let mut v = b.op_with(Op::DotGeneral, &operands, attrs);
-    // Its axes: batch; then my free ones and, on the other operand's side, my contracted ones in the
-    // order of the axes that they are paired with.
-    let mut pairs: SmallVec<[(i64, i64); 4]> =
-        theirs.contract.iter().copied().zip(mine.contract.iter().copied()).collect();
-    pairs.sort_unstable();
-    let paired = pairs.iter().map(|&(_, m)| m);
-    let mut now: Ints = mine.batch.clone();
-    if k == 0 {
-        now.extend(mine.free.iter().copied());
-        now.extend(paired);
-    } else {
-        now.extend(paired);
-        now.extend(mine.free.iter().copied());
-    }
-    let perm: Ints = (0..now.len() as i64)
-        .map(|d| now.iter().position(|&n| n == d).unwrap_or(0) as i64)
-        .collect();
-    if perm.iter().enumerate().any(|(i, &p)| i as i64 != p) {
+    let now = axes(ct_first);
+    if !in_order(&now) {
+        let place = |d| now.iter().position(|&n| n == d).unwrap_or(0) as i64;
+        let perm: Ints = (0..now.len() as i64).map(place).collect();
         v = b.op_with(Op::Transpose, &[v], Attrs::none().with("perm", Attr::Ints(perm)));
     }
     if wide != cx.types[k].dtype {
