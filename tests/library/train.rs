@@ -115,3 +115,140 @@ fn evaluation_sees_the_present_parameters() {
     let seen = state.params().expect("there").seen;
     assert_eq!(seen, state.params().expect("there").seen, "an evaluation updates nothing");
 }
+
+/// What a batch is, for one function of several structures.
+#[derive(Params, Clone)]
+enum Given<T = Tensor> {
+    Values(T),
+    Squares(T),
+}
+
+#[test]
+fn structures_have_programs_of_their_own() {
+    let step = train_step(Sgd::new(0.0), line(), |net: &Line, given: Given| {
+        let x = match given {
+            Given::Values(x) => x,
+            Given::Squares(x) => x.sqrt(),
+        };
+        (x * &net.slope).sum(..)
+    });
+    let mut state = step.init(Device::cpu(), 0).expect("is made");
+    let x = Array::from_f32s(&[2], &[4.0, 16.0]).expect("fits");
+    assert_eq!(state.step(&Given::Values(x.clone())).expect("runs"), 2.0 - 4.0);
+    assert_eq!(state.step(&Given::Squares(x.clone())).expect("runs"), 1.0 - 1.0);
+    let f = adfuse::jit(|(a, b): (Option<Tensor>, Option<Tensor>)| match (a, b) {
+        (Some(a), _) => a,
+        (_, Some(b)) => b * 100.0,
+        _ => unreachable!("one is given"),
+    });
+    let one = Array::from_f32s(&[], &[3.0]).expect("fits");
+    assert_eq!(f.call(&(Some(one.clone()), None)).expect("runs").to_f64s(), [3.0]);
+    assert_eq!(f.call(&(None, Some(one))).expect("runs").to_f64s(), [300.0]);
+}
+
+/// What a step cannot do is an error before anything has changed.
+#[test]
+fn wrong_steps_leave_the_state() {
+    type Wrong = fn(&Line, (Tensor, Tensor)) -> Tensor;
+    let wrong: [(Wrong, &str); 5] = [
+        (|net, (x, _)| x.dot(&net.slope), "scalar"),
+        (
+            |net, (x, y)| {
+                net.slope.update(&(&net.slope * 0.5));
+                loss(net, (x, y)).0
+            },
+            "`slope`, whose role is Trained",
+        ),
+        (
+            |net, (x, y)| {
+                x.update(&(&x * 0.5));
+                loss(net, (x, y)).0
+            },
+            "no parameter of the model",
+        ),
+        (
+            |net, (x, y)| {
+                let t = x.tracer();
+                let all = t.scan(net.seen.clone(), x.clone(), |seen, x| {
+                    net.seen.update(&x);
+                    (seen, x)
+                });
+                loss(net, (x, y)).0 + all.0.sum(..)
+            },
+            "inside of a loop",
+        ),
+        (|net, (x, y)| loss(net, (x.convert(DType::F64), y)).0, "element types"),
+    ];
+    for (closure, due) in wrong {
+        let mut state =
+            train_step(Sgd::new(0.1), line(), closure).init(Device::cpu(), 0).expect("is made");
+        let before = state.params().expect("there").slope.to_f64s();
+        let told = state.step(&batch(4, 0)).expect_err("is refused").to_string();
+        assert!(told.contains(due), "{told}");
+        assert_eq!((state.steps(), state.params().expect("there").slope.to_f64s()), (0, before));
+    }
+}
+
+/// An optimizer that gives too little, or something else.
+struct Careless(bool);
+
+impl adfuse::optim::Optimizer for Careless {
+    fn state(&self, _: &[adfuse::optim::TrainedParam]) -> Vec<adfuse::optim::OptimizerState> {
+        Vec::new()
+    }
+
+    fn update(
+        &self,
+        _: &adfuse::optim::UpdateContext<'_>,
+        values: &[Tensor],
+        _: &[Tensor],
+        _: &[Tensor],
+    ) -> adfuse::optim::Updated {
+        let params = match self.0 {
+            true => values[1..].to_vec(),
+            false => values.iter().map(|v| v.expand_dims(0)).collect(),
+        };
+        adfuse::optim::Updated { params, state: Vec::new() }
+    }
+}
+
+#[test]
+fn careless_optimizers_are_told() {
+    for (few, due) in [(true, "gives 1 parameters, not 2"), (false, "gives f32[1,2] for f32[2]")] {
+        let mut state =
+            train_step(Careless(few), line(), loss).init(Device::cpu(), 0).expect("is made");
+        let told = state.step(&batch(4, 0)).err().map(|d| d.to_string()).unwrap_or_default();
+        assert!(told.contains(due), "{told}");
+    }
+}
+
+#[derive(Params, Clone)]
+struct Several<T = Tensor> {
+    optimizer: Vec<T>,
+}
+
+/// Names and numbers of parameters that look like something else.
+#[test]
+fn structures_of_values_are_the_models() {
+    let several = |n| Several { optimizer: vec![Param::new([2], Init::Ones); n] };
+    let step = train_step(Sgd::new(0.1).momentum(0.9), several(2), |net: &Several, x: Tensor| {
+        (&net.optimizer[0] * &net.optimizer[1] * x).sum(..)
+    });
+    let values = adfuse::nn::init(&several(3), 0).expect("is made");
+    let told =
+        step.with(Device::cpu(), &values, 0).err().map(|d| d.to_string()).unwrap_or_default();
+    assert!(told.contains("not the model's structure"), "{told}");
+    let mut state = step.init(Device::cpu(), 0).expect("is made");
+    state.step(&Array::from_f32s(&[2], &[1.0, 2.0]).expect("fits")).expect("runs");
+    let file =
+        std::env::temp_dir().join(format!("adfuse-{}-names.safetensors", std::process::id()));
+    state.save(&file).expect("is written");
+    let back = step.load(Device::cpu(), &file).expect("reads");
+    let bits =
+        |tree: &Several<Array>| tree.optimizer.iter().map(Array::to_bits).collect::<Vec<_>>();
+    let now = bits(&state.params().expect("there"));
+    assert_eq!(bits(&back.params().expect("there")), now);
+    assert_eq!(bits(&adfuse::nn::load(&several(2), &file).expect("reads")), now);
+    assert!(state.save(file.with_extension("npz")).is_err());
+    std::fs::remove_file(file).expect("is removed");
+}
