@@ -53,7 +53,7 @@ impl DigitsNet {
 fn blurred(x: &Tensor) -> Tensor {
     let Some([place, share]) = x.next_key().map(|key| key.split()) else { return x.clone() };
     let places = place.integers(0..3, i32s([2]));
-    let zero = places.slice(0) * 0;
+    let zero = places.slice(0).zeros_like();
     let starts = [&zero, &zero, &places.slice(0), &places.slice(1)];
     let around = x.pad(&[(0, 0), (0, 0), (1, 1), (1, 1)], 0.0);
     let moved = around.dynamic_slice(&starts, &x.ty().dims().unwrap_or_default());
@@ -62,28 +62,22 @@ fn blurred(x: &Tensor) -> Tensor {
     x + (moved - x) * share
 }
 
-/// Rows of the file are 64 pixels, from 0 to 16, and the label.
-fn parts(rows: &Tensor) -> (Tensor, Tensor) {
-    let pixels = rows.slice((.., ..64)).reshape([-1, 1, 8, 8]) / 16.0;
-    (pixels, rows.slice((.., 64)).convert(DType::I32))
-}
-
 fn main() -> Result<(), Box<dyn Error>> {
     let flags = common::ExampleFlags::parse();
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/data/digits.csv.gz");
-    let (_, table) = data::read_arrays(file)?.remove(0);
-    let (train, test) = data::Dataset::new(table)?.split_at(TRAINED)?;
+    let (train, test) = data::digits()?.split_at(TRAINED)?;
     let epochs = flags.steps(20, 4);
     let batches = train.batches(BATCH).len() as u64;
 
     let rate = LearningRate::constant(3e-3).cosine(epochs * batches, 1e-4);
-    let step = train_step(Adam::new(rate), DigitsNet::new(), |net: &DigitsNet, rows: Tensor| {
-        let (pixels, labels) = parts(&rows);
-        net.apply(&blurred(&pixels)).cross_entropy(&labels)
-    });
+    let step = train_step(
+        Adam::new(rate),
+        DigitsNet::new(),
+        |net: &DigitsNet, (pixels, labels): (Tensor, Tensor)| {
+            net.apply(&blurred(&pixels)).cross_entropy(&labels)
+        },
+    );
     // The share of labels that are found, and how many rows of each label are read as what.
-    let tested = eval_step(|net: &DigitsNet, rows: Tensor| {
-        let (pixels, labels) = parts(&rows);
+    let tested = eval_step(|net: &DigitsNet, (pixels, labels): (Tensor, Tensor)| {
         let guesses = net.apply(&pixels).argmax(-1);
         let table = labels.one_hot(10, DType::F32).t().dot(&guesses.one_hot(10, DType::F32));
         (guesses.eq(&labels).convert(DType::F32).mean(..), table)

@@ -7,7 +7,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Why a file of arrays cannot be read or written.
-#[derive(Debug)]
 pub struct DataError {
     /// The file.
     pub path: PathBuf,
@@ -52,6 +51,13 @@ impl DataErrorKind {
     /// The same, said of a file.
     pub(super) fn of(self, path: &Path) -> DataError {
         DataError { path: path.to_path_buf(), why: self }
+    }
+}
+
+/// As it is displayed: what a `main` that fails prints.
+impl fmt::Debug for DataError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

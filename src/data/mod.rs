@@ -14,12 +14,14 @@
 
 pub mod csv;
 mod dataset;
+mod digits;
 mod error;
 pub mod idx;
 mod prefetch;
 pub mod safetensors;
 
 pub use dataset::{Batches, Dataset};
+pub use digits::digits;
 pub use error::{DataError, DataErrorKind};
 pub use prefetch::{Prefetched, prefetch};
 
@@ -65,7 +67,7 @@ pub fn read_arrays(path: impl AsRef<Path>) -> Result<Vec<(String, Array)>, DataE
 /// As there, and [`DataErrorKind::Header`] for a file of several arrays, or of none.
 ///
 /// ```
-/// let rows = adfuse::data::read_array("examples/data/digits.csv.gz")?;
+/// let rows = adfuse::data::read_array("src/data/digits.csv.gz")?;
 /// assert_eq!(rows.dims(), [1797, 65]);
 /// # Ok::<(), adfuse::data::DataError>(())
 /// ```

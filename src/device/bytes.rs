@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// What is wrong with a number of bytes.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum SizeError {
     /// It is below zero.
     Negative,
@@ -15,6 +15,13 @@ pub enum SizeError {
     Part,
     /// It is 2^64 or more.
     Overflow,
+}
+
+/// As it is displayed: what a `main` that fails prints.
+impl fmt::Debug for SizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl fmt::Display for SizeError {

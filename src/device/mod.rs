@@ -118,9 +118,14 @@ impl Device {
         self
     }
 
-    /// Whether it is a clone of another: programs for one are programs for the other.
+    /// Whether it has the same engine and options as another: programs for one are programs for the other.
     pub fn is(&self, other: &Device) -> bool {
-        Arc::ptr_eq(&self.opened, &other.opened) && self.mem_budget == other.mem_budget
+        let asked = |d: &Device| {
+            let r = &d.request;
+            let options = (r.plan.clone(), r.threads, r.vectors, r.limits);
+            (d.engine.row.name, r.number, options, d.mem_budget)
+        };
+        asked(self) == asked(other)
     }
 
     fn backend(&self) -> Result<Arc<AnyBackend>, Diagnostic> {

@@ -282,7 +282,9 @@ impl BatchNorm {
         let unbiased = (&count / (&count - 1.0).max(1.0)) * &var;
         let toward = |old: &Tensor, new: &Tensor| {
             let new = as_type(&new.stop_gradient(), old.dtype());
-            old.update(&(old * (1.0 - self.momentum) + new * self.momentum));
+            // A norm that is applied again in a step goes on from the statistics that it has left.
+            let before = old.tracer().updated(old).unwrap_or_else(|| old.clone());
+            old.update(&(before * (1.0 - self.momentum) + new * self.momentum));
         };
         toward(&self.running_mean, &mean);
         toward(&self.running_var, &unbiased);

@@ -4,7 +4,6 @@ use std::fmt;
 use std::io;
 
 /// Why an array cannot be read, and of which entry of an archive that is said.
-#[derive(Debug)]
 pub struct NpzError {
     /// The entry of the archive, with its suffix `.npy`; `None` where the file as a whole is meant.
     pub entry: Option<String>,
@@ -50,6 +49,13 @@ pub enum NpzErrorKind {
     Deflate,
     /// The entry's data does not have the checksum of the directory.
     Checksum,
+}
+
+/// As it is displayed: what a `main` that fails prints.
+impl fmt::Debug for NpzError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl fmt::Display for NpzErrorKind {

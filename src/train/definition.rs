@@ -11,6 +11,7 @@ use crate::optim::{Optimizer, OptimizerState, TrainedParam, UpdateContext};
 use crate::trace::{Tensor, Traced, Tracer, trace};
 use crate::tree::{self, Params};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The closure of a loss.
 pub(super) type LossFunction<M, B, R> =
@@ -18,6 +19,8 @@ pub(super) type LossFunction<M, B, R> =
 
 /// A model, a loss and an optimizer.
 pub(super) struct StepDefinition<M: Params<Param>, B, R> {
+    /// No other definition has it; 0 is none.
+    pub(super) number: u64,
     pub(super) model: M,
     /// The parameters by their paths, in the model's order.
     pub(super) params: Vec<(String, Param)>,
@@ -84,7 +87,9 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         let params = tree::named_leaves(&model);
         let trained = trained(&params);
         let kept = optimizer.state(&trained);
-        StepDefinition { model, params, optimizer, kept, loss }
+        static DEFINED: AtomicU64 = AtomicU64::new(1);
+        let number = DEFINED.fetch_add(1, Ordering::Relaxed);
+        StepDefinition { number, model, params, optimizer, kept, loss }
     }
 
     /// Inputs for the parameters.

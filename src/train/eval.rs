@@ -21,16 +21,27 @@ type NetInputs<'a, N> = dyn Fn(&Tracer) -> N + 'a;
 /// A function of a model and a batch that is compiled when the first batch of its types arrives. `N` is the model in a trace, `B` a batch in a
 /// trace, `R` what the closure returns.
 ///
-/// A program is kept for the structure and the types of a batch and the types of the model's parameters. Settings of a model that are no leaves, such as an
-/// epsilon, are those of the first model that it was given: models with other settings have a step of their own.
+/// A program is kept for the structure and the types of a batch and the types of the model's parameters, and for each training step whose state it evaluates. Where
+/// [`EvalStep::run`] is given values alone, settings of the model that are no leaves, such as an epsilon, are those of the first values: models with other settings
+/// have a step of their own.
 pub struct EvalStep<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> {
     function: Box<EvalFunction<N, B, R>>,
     programs: Mutex<Vec<Arc<EvalProgram<R>>>>,
 }
 
+/// What a program is made for.
+#[derive(PartialEq, Eq)]
+struct EvalKey {
+    /// The number of the model's training step, whose settings the program has; 0 for values without one.
+    model: u64,
+    /// The structure of a batch.
+    structure: String,
+    /// The types of all arrays.
+    types: Vec<TensorType>,
+}
+
 struct EvalProgram<R: Params<Tensor>> {
-    /// The structure of a batch, and the types of all arrays.
-    key: (String, Vec<TensorType>),
+    key: EvalKey,
     device: Device,
     executable: Arc<dyn Executable>,
     results: R::With<Array>,
@@ -58,13 +69,13 @@ impl<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> EvalStep<N, B, R> 
         let net = |t: &Tracer| {
             tree::map(model, |path, a: &Array| t.input(&input_name("net", path.as_str()), a.ty()))
         };
-        self.run_on(device, &net, tensors, batch)
+        self.run_on((device, 0), &net, tensors, batch)
     }
 
     /// As [`EvalStep::run`], with the model's tensors where the device keeps them; `net` makes the inputs for them.
     fn run_on(
         &self,
-        device: &Device,
+        (device, model): (&Device, u64),
         net: &NetInputs<'_, N>,
         mut tensors: Vec<Resident>,
         batch: &B::With<Array>,
@@ -72,7 +83,7 @@ impl<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> EvalStep<N, B, R> 
         let arrays = tree::leaves(batch);
         let types: Vec<TensorType> =
             tensors.iter().map(Resident::ty).chain(arrays.iter().map(Array::ty)).collect();
-        let key = (tree::structure(batch), types);
+        let key = EvalKey { model, structure: tree::structure(batch), types };
         let program = self.program(device, key, (net, batch))?;
         tensors.extend(arrays.into_iter().map(Resident::from));
         let results = program.executable.run_resident(tensors)?;
@@ -84,7 +95,7 @@ impl<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> EvalStep<N, B, R> 
     fn program(
         &self,
         device: &Device,
-        key: (String, Vec<TensorType>),
+        key: EvalKey,
         (net, batch): (&NetInputs<'_, N>, &B::With<Array>),
     ) -> Result<Arc<EvalProgram<R>>, Diagnostic> {
         let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,6 +131,11 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
                 t.input(&input_name("net", path.as_str()), p.ty.clone())
             })
         };
-        step.run_on(self.device(), &net, self.resident_params()?.to_vec(), batch)
+        step.run_on(
+            (self.device(), self.model_number()),
+            &net,
+            self.resident_params()?.to_vec(),
+            batch,
+        )
     }
 }

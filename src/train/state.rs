@@ -220,6 +220,11 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
         self.definition.kept.iter().zip(&self.kept)
     }
 
+    /// The number of the model's definition.
+    pub(super) fn model_number(&self) -> u64 {
+        self.definition.number
+    }
+
     /// The model as it was described.
     pub fn model(&self) -> &M {
         &self.definition.model

@@ -110,7 +110,7 @@ impl Trainer {
         R: Objective,
         I: Iterator<Item = B::With<Array>>,
     {
-        interrupt::watch();
+        let _watch = interrupt::watch();
         let mut outcome =
             TrainOutcome { interrupted: false, epochs: 0, metrics: Metrics::default() };
         let length = match batches(0).size_hint() {
@@ -129,12 +129,14 @@ impl Trainer {
                 metrics.mean("loss", R::loss(&report));
                 bar.set_position(state.steps() % length);
                 bar.set_message(metrics.to_string());
+                // An epoch that is over ends as all do: its metrics are logged.
+                if state.steps().is_multiple_of(length) {
+                    continue;
+                }
                 if interrupt::taken() {
-                    outcome.interrupted = true;
                     bar.finish_and_clear();
                     self.save(state)?;
-                    self.say(&format!("interrupted after {} steps", state.steps()));
-                    return Ok(outcome);
+                    return Ok(self.interrupted(state, outcome));
                 }
                 if self.every.is_some_and(|n| state.steps().is_multiple_of(n)) {
                     self.save(state)?;
@@ -149,8 +151,20 @@ impl Trainer {
             }
             self.save(state)?;
             outcome.metrics = metrics;
+            if outcome.epochs < self.epochs && interrupt::taken() {
+                return Ok(self.interrupted(state, outcome));
+            }
         }
         Ok(outcome)
+    }
+
+    fn interrupted<M: Params<Param>, B: Params<Tensor>, R: Objective>(
+        &self,
+        state: &TrainState<M, B, R>,
+        outcome: TrainOutcome,
+    ) -> TrainOutcome {
+        self.say(&format!("interrupted after {} steps", state.steps()));
+        TrainOutcome { interrupted: true, ..outcome }
     }
 
     fn save<M: Params<Param>, B: Params<Tensor>, R: Objective>(

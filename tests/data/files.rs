@@ -192,7 +192,7 @@ fn tables_have_headers_or_none_and_errors_have_places() {
 
 #[test]
 fn digits_are_read_as_they_are() {
-    let path = crate::common::root().join("examples/data/digits.csv.gz");
+    let path = crate::common::root().join("src/data/digits.csv.gz");
     let digits = read(&path);
     let [(name, table)] = digits.as_slice() else { panic!("one table") };
     assert_eq!((name.as_str(), table.dims()), ("digits", &[1797, 65][..]));

@@ -236,8 +236,9 @@ fn arguments_go_by_name_in_any_order() {
     assert_eq!(params.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["w", "x"]);
     let (w, x) = (&args[0], &args[1]);
     let (small, other) = (Array::from([1.0f32; 3]), Array::from([1.0f64; 3]));
+    type Case<'a> = (&'a [(&'a str, &'a Array)], Kind, &'a [&'a str]);
     #[rustfmt::skip]
-    let cases: [(&[(&str, &Array)], Kind, &[&str]); 6] = [
+    let cases: [Case<'_>; 6] = [
         (&[("w", w), ("X", x)], Kind::UnknownName, &["no parameter `X`", "w, x"]),
         (&[("w", w), ("wx", x)], Kind::UnknownName, &["no parameter `wx`", "did you mean"]),
         (&[("w", w)], Kind::Arity, &["no argument for x", "its parameters are w, x"]),

@@ -221,8 +221,8 @@ fn engines_make_functions_with_symbols_ready() {
     let either = WithFallback::new(Cpu::default());
     let x = Array::from_f32s(&[2], &[1.0, 2.0]).expect("fits");
     let ready = either.ready(&module, &f, "told").expect("is made");
-    assert_eq!(ready(&[x.clone()]), Ok(vec![x.clone()]));
-    assert_eq!(ready(&[x.clone()]), Ok(vec![x]));
+    assert_eq!(ready(std::slice::from_ref(&x)), Ok(vec![x.clone()]));
+    assert_eq!(ready(std::slice::from_ref(&x)), Ok(vec![x]));
     drop(ready);
     let fallbacks = either.fallbacks();
     assert_eq!(fallbacks.len(), 1, "{fallbacks:?}");
@@ -306,7 +306,6 @@ fn extents_that_do_not_fit_are_told() {
         (Kind::Limit, ""),
     ];
     for (k, (found, (kind, text))) in found.iter().zip(due).enumerate() {
-        println!("{found}");
         assert_eq!(found.kind, kind, "{k}: {found}");
         assert!(text.is_empty() || found.to_string() == text, "{k}: {found}");
     }
