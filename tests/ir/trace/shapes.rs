@@ -1,4 +1,6 @@
 //! Slices, products, windows and indices against plain loops and NumPy's rules.
+// Ranges that end before they begin are what is tested, and ends that count from the end.
+#![allow(clippy::reversed_empty_ranges)]
 
 use super::composed::{Case, holds};
 use super::error;
