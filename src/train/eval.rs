@@ -58,7 +58,7 @@ impl<N: Params<Tensor>, B: Params<Tensor>, R: Params<Tensor>> EvalStep<N, B, R> 
     /// What the closure gives for a model and a batch.
     ///
     /// # Errors
-    /// Those of the closure's trace, with the place in the source; [`Kind::Limit`] when memory or the budget is not enough.
+    /// Those of the closure's trace, with the place in the source; [`Kind::Limit`](crate::ir::Kind::Limit) when memory or the budget is not enough.
     pub fn run(
         &self,
         device: &Device,

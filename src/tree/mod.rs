@@ -1,7 +1,7 @@
 //! Trees of parameters: values of several types that have the same structure, with leaves of one kind.
 //!
 //! A model is one struct over its leaves. With `Param` leaves it says what its parameters are, with
-//! [`Tensor`](crate::trace::Tensor) leaves it is part of a trace, and with [`Array`](crate::backends::Array) leaves it has values.
+//! [`Tensor`](crate::trace::Tensor) leaves it is part of a trace, and with [`Array`] leaves it has values.
 //!
 //! ```
 //! use adfuse::tree::{Leaf, Params, named_leaves};
@@ -30,7 +30,7 @@ use crate::ir::TensorType;
 pub use adfuse_derive::Params;
 pub use path::Path;
 
-/// What a tree may have at its leaves, such as [`Tensor`](crate::trace::Tensor) and [`Array`](crate::backends::Array).
+/// What a tree may have at its leaves, such as [`Tensor`](crate::trace::Tensor) and [`Array`].
 pub trait Leaf: Clone + 'static {}
 
 impl Leaf for Array {}
