@@ -147,9 +147,9 @@ fn what_does_not_fit_is_refused_with_its_kind() {
     let long = vec![1; 17];
     #[rustfmt::skip]
     let cases = [
-        (no_array(Array::from_vec(vec![1.0f32; 5], [2, 3])), Kind::Shape, "5 elements for f32[2,3]"),
-        (no_array(Array::from_slice(&[1u8; 7], [])), Kind::Shape, "7 elements for u8[]"),
-        (no_array(Array::from_vec(vec![0u8; 0], [u64::MAX, u64::MAX])), Kind::Shape, "0 elements for u8["),
+        (no_array(Array::from_vec(vec![1.0f32; 5], [2, 3])), Kind::Shape, "f32[2,3] has 6 elements, found 5"),
+        (no_array(Array::from_slice(&[1u8; 7], [])), Kind::Shape, "u8[] has 1 elements, found 7"),
+        (no_array(Array::from_vec(vec![0u8; 0], [u64::MAX, u64::MAX])), Kind::Shape, "u8["),
         (no_array(Array::from_vec(vec![true], &long)), Kind::Limit, "17 axes"),
         (no_array(Array::from_vec(Vec::<f32>::new(), [0, u64::MAX])), Kind::Limit, "larger than"),
         (no_array(Array::from_le_bytes(DType::F32, &[2], &[0; 7])), Kind::Shape, "7 bytes for f32[2]"),
@@ -159,7 +159,7 @@ fn what_does_not_fit_is_refused_with_its_kind() {
         (x.clone().update::<bool>(|_| {}), Kind::DType, "not of type bool"),
         (no_number(x.item::<f32>()), Kind::DType, "not of type f32"),
         (x.item::<i32>().map(|_| ()), Kind::Shape, "6 elements, not one"),
-        (no_array(x.clone().reshape([7])), Kind::Shape, "6 elements for i32[7]"),
+        (no_array(x.clone().reshape([7])), Kind::Shape, "i32[7] has 7 elements, found 6"),
         (no_array(x.rows(1..3)), Kind::Shape, "rows 1 to 3 of i32[2,3]"),
         (no_array(x.rows(std::ops::Range { start: 2, end: 1 })), Kind::Shape, "rows 2 to 1"),
         (no_array(x.gather_rows(&[0, 2])), Kind::Shape, "row 2 of i32[2,3]"),
