@@ -14,7 +14,7 @@ use clap::Parser;
 use rand::Rng;
 use std::error::Error;
 
-/// Features, of which the first `TELLING` say something about the targets.
+/// The number of features. The targets depend on the first `TELLING`.
 const FEATURES: usize = 12;
 const TELLING: usize = 3;
 const ROWS: usize = 20;

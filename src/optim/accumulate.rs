@@ -40,28 +40,23 @@ impl<O: Optimizer> Optimizer for Accumulate<O> {
         state
     }
 
-    fn update(
-        &self,
-        at: &UpdateContext<'_>,
-        values: &[Tensor],
-        gradients: &[Tensor],
-        state: &[Tensor],
-    ) -> Updated {
-        let (sums, kept) = state.split_at(at.params.len());
+    fn update(&self, at: &UpdateContext<'_>) -> Updated {
+        let (sums, kept) = at.state.split_at(at.params.len());
         let sums: Vec<Tensor> =
-            sums.iter().zip(gradients).map(|(s, g)| s + g.convert(s.ty().dtype)).collect();
+            sums.iter().zip(at.gradients).map(|(s, g)| s + g.convert(s.ty().dtype)).collect();
         let every = f64::from(self.every);
         let number = (&at.step / every).floor();
         let due = (&number * every).eq(&at.step);
         let t = at.step.tracer();
         let update = || {
             let means: Vec<Tensor> = sums.iter().map(|s| s / every).collect();
-            let context = UpdateContext { step: number.clone(), params: at.params };
-            let updated = self.optimizer.update(&context, values, &means, kept);
+            let step = number.clone();
+            let context = UpdateContext { step, gradients: &means, state: kept, ..at.clone() };
+            let updated = self.optimizer.update(&context);
             let empty: Vec<Tensor> = sums.iter().map(|s| t.full(s.ty(), 0.0)).collect();
             (updated.params, empty, updated.state)
         };
-        let wait = || (values.to_vec(), sums.clone(), kept.to_vec());
+        let wait = || (at.values.to_vec(), sums.clone(), kept.to_vec());
         let (params, mut state, kept) = t.cond(&due, update, wait);
         state.extend(kept);
         Updated { params, state }

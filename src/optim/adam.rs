@@ -74,17 +74,11 @@ impl Optimizer for Adam {
         params.iter().flat_map(both).collect()
     }
 
-    fn update(
-        &self,
-        at: &UpdateContext<'_>,
-        values: &[Tensor],
-        gradients: &[Tensor],
-        state: &[Tensor],
-    ) -> Updated {
+    fn update(&self, at: &UpdateContext<'_>) -> Updated {
         let [first, second] = self.betas;
         let rate = self.rate.at(&at.step);
         let by = [&rate / correction(first, &at.step), correction(second, &at.step)];
-        each(at, (values, gradients, state), 2, |param, p, g, state| {
+        each(at, 2, |param, p, g, state| {
             let m = &state[0] * first + g * (1.0 - first);
             let v = &state[1] * second + g * g * (1.0 - second);
             let root = (&v / like(&by[1], &v)).sqrt() + self.eps;

@@ -42,22 +42,14 @@ impl<O: Optimizer> Optimizer for ClipGlobalNorm<O> {
         self.optimizer.state(params)
     }
 
-    fn update(
-        &self,
-        at: &UpdateContext<'_>,
-        values: &[Tensor],
-        gradients: &[Tensor],
-        state: &[Tensor],
-    ) -> Updated {
-        let Some(norm) = global_norm(gradients) else {
-            return self.optimizer.update(at, values, gradients, state);
-        };
+    fn update(&self, at: &UpdateContext<'_>) -> Updated {
+        let Some(norm) = global_norm(at.gradients) else { return self.optimizer.update(at) };
         let most = norm.tracer().full(norm.ty(), self.most);
         let factor = &most / norm.max(&most);
         // A factor of 16 bits would miss the norm by a fraction of a percent.
         let scaled = |g: Tensor| &g * like(&factor, &g);
-        let clipped: Vec<Tensor> = gradients.iter().map(|g| scaled(computed(g))).collect();
-        self.optimizer.update(at, values, &clipped, state)
+        let clipped: Vec<Tensor> = at.gradients.iter().map(|g| scaled(computed(g))).collect();
+        self.optimizer.update(&UpdateContext { gradients: &clipped, ..at.clone() })
     }
 }
 
@@ -86,15 +78,9 @@ impl<O: Optimizer> Optimizer for ClipValue<O> {
         self.optimizer.state(params)
     }
 
-    fn update(
-        &self,
-        at: &UpdateContext<'_>,
-        values: &[Tensor],
-        gradients: &[Tensor],
-        state: &[Tensor],
-    ) -> Updated {
+    fn update(&self, at: &UpdateContext<'_>) -> Updated {
         let cut = |g: &Tensor| computed(g).max(-self.most).min(self.most);
-        let clipped: Vec<Tensor> = gradients.iter().map(cut).collect();
-        self.optimizer.update(at, values, &clipped, state)
+        let clipped: Vec<Tensor> = at.gradients.iter().map(cut).collect();
+        self.optimizer.update(&UpdateContext { gradients: &clipped, ..at.clone() })
     }
 }

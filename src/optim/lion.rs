@@ -3,7 +3,6 @@
 use super::{
     LearningRate, Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, each, like,
 };
-use crate::trace::Tensor;
 
 /// Lion (Chen et al. 2023): `p <- p - rate * (sign(b1 m + (1 - b1) g) + decay * p)`, `m <- b2 m + (1 - b2) g`.
 ///
@@ -53,16 +52,10 @@ impl Optimizer for Lion {
         params.iter().map(|p| OptimizerState::zeros("m", p)).collect()
     }
 
-    fn update(
-        &self,
-        at: &UpdateContext<'_>,
-        values: &[Tensor],
-        gradients: &[Tensor],
-        state: &[Tensor],
-    ) -> Updated {
+    fn update(&self, at: &UpdateContext<'_>) -> Updated {
         let rate = self.rate.at(&at.step);
         let [first, second] = self.betas;
-        each(at, (values, gradients, state), 1, |param, p, g, state| {
+        each(at, 1, |param, p, g, state| {
             let mut by = (&state[0] * first + g * (1.0 - first)).sign();
             if self.decay != 0.0 && param.ty.rank() >= 2 {
                 by += p * self.decay;

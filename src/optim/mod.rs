@@ -64,12 +64,19 @@ pub(crate) fn computed(t: &Tensor) -> Tensor {
 }
 
 /// A step as an optimizer sees it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct UpdateContext<'a> {
     /// The number of this step, from 1 on: a scalar `f64`.
     pub step: Tensor,
     /// The parameters.
     pub params: &'a [TrainedParam],
+    /// Their values, in their order.
+    pub values: &'a [Tensor],
+    /// Their gradients, in their order. Each is of its parameter's type; those of two bytes may be `f32`, where an optimizer around this one has
+    /// changed them.
+    pub gradients: &'a [Tensor],
+    /// What the optimizer keeps, in the order of [`Optimizer::state`].
+    pub state: &'a [Tensor],
 }
 
 /// What a step makes of parameters and of the optimizer's state, in their order.
@@ -96,17 +103,11 @@ pub struct Updated {
 ///         params.iter().map(|p| OptimizerState::zeros("squares", p)).collect()
 ///     }
 ///
-///     fn update(
-///         &self,
-///         _at: &UpdateContext<'_>,
-///         values: &[Tensor],
-///         gradients: &[Tensor],
-///         state: &[Tensor],
-///     ) -> Updated {
-///         let squares = state.iter().zip(gradients).map(|(s, g)| s + g.square());
+///     fn update(&self, at: &UpdateContext<'_>) -> Updated {
+///         let squares = at.state.iter().zip(at.gradients).map(|(s, g)| s + g.square());
 ///         let state: Vec<Tensor> = squares.collect();
 ///         let next = |((p, g), s): ((&Tensor, &Tensor), &Tensor)| p - g * self.0 / (s.sqrt() + 1e-10);
-///         let params = values.iter().zip(gradients).zip(&state).map(next).collect();
+///         let params = at.values.iter().zip(at.gradients).zip(&state).map(next).collect();
 ///         Updated { params, state }
 ///     }
 /// }
@@ -121,16 +122,8 @@ pub trait Optimizer: Send + Sync {
     /// What it keeps from step to step.
     fn state(&self, params: &[TrainedParam]) -> Vec<OptimizerState>;
 
-    /// The next parameters and the next state. `values`, `gradients` and `state` are in the order of [`UpdateContext::params`] and of
-    /// [`Optimizer::state`]. Gradients are of their parameter's type; those of two bytes may be `f32`, where an optimizer around this one has
-    /// changed them.
-    fn update(
-        &self,
-        at: &UpdateContext<'_>,
-        values: &[Tensor],
-        gradients: &[Tensor],
-        state: &[Tensor],
-    ) -> Updated;
+    /// The next parameters and the next state, of the types and in the order of those in the context.
+    fn update(&self, at: &UpdateContext<'_>) -> Updated;
 
     /// The same on gradients whose norm over all parameters is at most `most`: they are scaled together.
     fn clip_global_norm(self, most: f64) -> ClipGlobalNorm<Self>
@@ -172,14 +165,8 @@ impl<O: Optimizer + ?Sized> Optimizer for Box<O> {
         (**self).state(params)
     }
 
-    fn update(
-        &self,
-        at: &UpdateContext<'_>,
-        values: &[Tensor],
-        gradients: &[Tensor],
-        state: &[Tensor],
-    ) -> Updated {
-        (**self).update(at, values, gradients, state)
+    fn update(&self, at: &UpdateContext<'_>) -> Updated {
+        (**self).update(at)
     }
 }
 
@@ -187,14 +174,13 @@ impl<O: Optimizer + ?Sized> Optimizer for Box<O> {
 /// `count` tensors of state; it gives the next value and state.
 pub(crate) fn each(
     at: &UpdateContext<'_>,
-    (values, gradients, state): (&[Tensor], &[Tensor], &[Tensor]),
     count: usize,
     mut rule: impl FnMut(&TrainedParam, &Tensor, &Tensor, &[Tensor]) -> (Tensor, Vec<Tensor>),
 ) -> Updated {
     let mut updated = Updated { params: Vec::new(), state: Vec::new() };
-    let all = at.params.iter().zip(values).zip(gradients).enumerate();
+    let all = at.params.iter().zip(at.values).zip(at.gradients).enumerate();
     for (k, ((param, value), gradient)) in all {
-        let own = state.get(k * count..(k + 1) * count).unwrap_or_default();
+        let own = at.state.get(k * count..(k + 1) * count).unwrap_or_default();
         let (next, kept) = rule(param, &computed(value), &computed(gradient), own);
         updated.params.push(match next.ty().dtype == param.ty.dtype {
             true => next,

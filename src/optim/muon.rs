@@ -111,23 +111,23 @@ impl Optimizer for Muon {
         state
     }
 
-    fn update(
-        &self,
-        at: &UpdateContext<'_>,
-        values: &[Tensor],
-        gradients: &[Tensor],
-        state: &[Tensor],
-    ) -> Updated {
+    fn update(&self, at: &UpdateContext<'_>) -> Updated {
         let rate = self.rate.at(&at.step);
         let matrices = at.params.iter().filter(|p| self.accepts(p)).count();
-        let (momenta, kept) = state.split_at(matrices);
+        let (momenta, kept) = at.state.split_at(matrices);
         let params = self.others_of(at.params, at.params);
-        let [others, slopes] = [values, gradients].map(|all| self.others_of(at.params, all));
-        let context = UpdateContext { step: at.step.clone(), params: &params };
-        let others = self.others.update(&context, &others, &slopes, kept);
+        let [values, gradients] =
+            [at.values, at.gradients].map(|all| self.others_of(at.params, all));
+        let others = self.others.update(&UpdateContext {
+            step: at.step.clone(),
+            params: &params,
+            values: &values,
+            gradients: &gradients,
+            state: kept,
+        });
         let mut updated = Updated { params: Vec::new(), state: Vec::new() };
         let (mut momenta, mut rest) = (momenta.iter(), others.params.into_iter());
-        for ((param, value), gradient) in at.params.iter().zip(values).zip(gradients) {
+        for ((param, value), gradient) in at.params.iter().zip(at.values).zip(at.gradients) {
             let Some(m) = (if self.accepts(param) { momenta.next() } else { None }) else {
                 updated.params.extend(rest.next());
                 continue;

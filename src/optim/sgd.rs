@@ -3,7 +3,6 @@
 use super::{
     LearningRate, Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, each, like,
 };
-use crate::trace::Tensor;
 
 /// `p <- p - rate * g`. With momentum `m <- momentum * m + g` and `p <- p - rate * m`; by Nesterov `p <- p - rate * (g + momentum * m)`
 /// (Sutskever et al. 2013, as PyTorch has it).
@@ -64,16 +63,10 @@ impl Optimizer for Sgd {
         }
     }
 
-    fn update(
-        &self,
-        at: &UpdateContext<'_>,
-        values: &[Tensor],
-        gradients: &[Tensor],
-        state: &[Tensor],
-    ) -> Updated {
+    fn update(&self, at: &UpdateContext<'_>) -> Updated {
         let rate = self.rate.at(&at.step);
         let count = usize::from(self.momentum != 0.0);
-        each(at, (values, gradients, state), count, |_, p, g, state| {
+        each(at, count, |_, p, g, state| {
             let g = if self.decay == 0.0 { g.clone() } else { g + p * self.decay };
             let (by, kept) = match state.first() {
                 None => (g, Vec::new()),

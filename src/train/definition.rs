@@ -132,10 +132,8 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
                 results.push(next.stop_gradient());
             }
             if t.update_count() != updated.len() {
-                loss_of(&results).fail(
-                    Kind::Usage,
-                    "an input is updated that is no parameter of the model".into(),
-                );
+                let m = "an input is updated that is no parameter of the model";
+                results[0].fail(Kind::Usage, m.into());
             }
             let aux_count = tree::count(&aux);
             found = Some((tree::map(&aux, |_, t| placeholder(t)), aux_count, updated));
@@ -175,9 +173,14 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
             let updates = out.split_off(results);
             let next = &steps + 1.0;
             let trained = trained(&self.params);
-            let at = UpdateContext { step: next.convert(DType::F64), params: &trained };
             let values: Vec<Tensor> = wrt.iter().map(|&k| params[k].clone()).collect();
-            let updated = self.optimizer.update(&at, &values, &gradients, &kept);
+            let updated = self.optimizer.update(&UpdateContext {
+                step: next.convert(DType::F64),
+                params: &trained,
+                values: &values,
+                gradients: &gradients,
+                state: &kept,
+            });
             expect(&next, "parameters", &values, &updated.params);
             expect(&next, "tensors of state", &kept, &updated.state);
             out.extend(updated.params);
@@ -214,11 +217,6 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         let batch = BatchKey::of::<B>(batch);
         Ok(StepProgram { batch, executable, aux, aux_count, targets })
     }
-}
-
-/// The loss among the results of a trace.
-fn loss_of(results: &[Tensor]) -> &Tensor {
-    &results[0]
 }
 
 /// What an optimizer gives has the number and the types of what it was given.

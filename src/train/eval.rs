@@ -1,4 +1,4 @@
-//! EvalFunction: a function of a model and a batch, with layers as they are outside of training.
+//! Evaluation: a function of a model and a batch, with layers as they are outside of training.
 
 use super::definition::{batch_inputs, input_name, placeholder};
 use super::objective::Objective;

@@ -149,8 +149,14 @@ impl Update {
             let step = t.input("step", f32s([]));
             let (w, g) = (t.input("w", ty.clone()), t.input("g", ty.clone()));
             let state: Vec<Tensor> = kept.iter().map(|k| t.input(&k.name, k.ty.clone())).collect();
-            let at = UpdateContext { step, params: &params };
-            let updated = optimizer.update(&at, &[w], &[g], &state);
+            let (values, gradients) = ([w], [g]);
+            let updated = optimizer.update(&UpdateContext {
+                step,
+                params: &params,
+                values: &values,
+                gradients: &gradients,
+                state: &state,
+            });
             [updated.params, updated.state].concat()
         });
         let fill = |k: &OptimizerState| {

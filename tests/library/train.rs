@@ -197,16 +197,10 @@ impl adfuse::optim::Optimizer for Careless {
         Vec::new()
     }
 
-    fn update(
-        &self,
-        _: &adfuse::optim::UpdateContext<'_>,
-        values: &[Tensor],
-        _: &[Tensor],
-        _: &[Tensor],
-    ) -> adfuse::optim::Updated {
+    fn update(&self, at: &adfuse::optim::UpdateContext<'_>) -> adfuse::optim::Updated {
         let params = match self.0 {
-            true => values[1..].to_vec(),
-            false => values.iter().map(|v| v.expand_dims(0)).collect(),
+            true => at.values[1..].to_vec(),
+            false => at.values.iter().map(|v| v.expand_dims(0)).collect(),
         };
         adfuse::optim::Updated { params, state: Vec::new() }
     }

@@ -61,13 +61,7 @@ impl Optimizer for Gradients {
         Vec::new()
     }
 
-    fn update(
-        &self,
-        _: &UpdateContext<'_>,
-        _: &[Tensor],
-        gradients: &[Tensor],
-        _: &[Tensor],
-    ) -> Updated {
-        Updated { params: gradients.to_vec(), state: Vec::new() }
+    fn update(&self, at: &UpdateContext<'_>) -> Updated {
+        Updated { params: at.gradients.to_vec(), state: Vec::new() }
     }
 }
