@@ -11,8 +11,10 @@
 //! ```
 
 mod bytes;
+mod program_cache;
 
 pub use bytes::{SizeError, bytes};
+pub(crate) use program_cache::{ArgumentKey, ProgramCache};
 
 use crate::backends::backend::Executable;
 use crate::backends::{AnyBackend, RunLimits};
@@ -118,16 +120,6 @@ impl Device {
         self
     }
 
-    /// Whether it has the same engine and options as another: programs for one are programs for the other.
-    pub fn is(&self, other: &Device) -> bool {
-        let asked = |d: &Device| {
-            let r = &d.request;
-            let options = (r.plan.clone(), r.threads, r.vectors, r.limits);
-            (d.engine.row.name, r.number, options, d.mem_budget)
-        };
-        asked(self) == asked(other)
-    }
-
     fn backend(&self) -> Result<Arc<AnyBackend>, Diagnostic> {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(backend) = &*opened {
@@ -182,6 +174,18 @@ impl Device {
     /// As [`Session::compile_symbolic`].
     pub fn compile_symbolic(&self, f: &Traced) -> Result<CompiledSymbolic, Diagnostic> {
         self.session(&[])?.compile_symbolic(&Module::from(f.clone()), f.function())
+    }
+}
+
+/// Devices are equal where engine and options are: programs for one are programs for the other.
+impl PartialEq for Device {
+    fn eq(&self, other: &Device) -> bool {
+        let asked = |d: &Device| {
+            let r = &d.request;
+            let options = (r.plan.clone(), r.threads, r.vectors, r.limits);
+            (d.engine.row.name, r.number, options, d.mem_budget)
+        };
+        asked(self) == asked(other)
     }
 }
 

@@ -56,13 +56,14 @@ pub use slice::{AxisRange, SliceRange, SliceRanges};
 pub use tensor::Tensor;
 pub use window_options::{Conv, ConvGeneral, Padding, PerAxis, Pool, ReduceWindow};
 
+use crate::backends::Array;
 use crate::ir::rewrite::Copier;
 use crate::ir::verify::{substitute, verify};
 use crate::ir::{
     At, Builder, DType, Diagnostic, Dim, Function, Inst, Kind, Literal, Module, Number, Op, Phase,
     TensorType, Value, ValueDef,
 };
-use crate::tree::{Params, leaves};
+use crate::tree::{Params, leaves, map};
 use callee::{bound, is_plain, named};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -122,6 +123,23 @@ pub fn trace<R: Params<Tensor>>(
         Err(Some(d)) => Err(if d.hint.is_none() { asked_for(d, place) } else { d }),
         Ok(()) | Err(None) => Ok(traced),
     }
+}
+
+/// As [`trace`], with a tree like what the closure returns, which has arrays instead of those to come.
+#[track_caller]
+pub(crate) fn trace_like<R: Params<Tensor>>(
+    name: &str,
+    body: impl FnOnce(&Tracer) -> R,
+) -> Result<(Traced, R::With<Array>), Diagnostic> {
+    let mut like = None;
+    let nothing = Array::scalar(Literal::zero(DType::Bool));
+    let traced = trace(name, |t| {
+        let out = body(t);
+        like = Some(map(&out, |_, _| nothing.clone()));
+        out
+    })?;
+    let like = like.unwrap_or_else(|| unreachable!("the closure has been run"));
+    Ok((traced, like))
 }
 
 fn is_identifier(name: &str) -> bool {

@@ -4,11 +4,11 @@ use super::objective::{AuxArrays, Objective};
 use crate::autodiff::value_and_grad_has_aux;
 use crate::backends::Array;
 use crate::backends::backend::Executable;
-use crate::device::Device;
+use crate::device::{ArgumentKey, Device};
 use crate::ir::{DType, Diagnostic, Kind, Module, TensorType};
 use crate::nn::{Param, ParamRole};
 use crate::optim::{Optimizer, OptimizerState, TrainedParam, UpdateContext};
-use crate::trace::{Tensor, Traced, Tracer, trace};
+use crate::trace::{Tensor, Traced, Tracer, trace, trace_like};
 use crate::tree::{self, Params};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +44,7 @@ pub(super) enum ResultTarget {
 /// The program of a step for batches of some types.
 pub(super) struct StepProgram<R: Objective> {
     /// What it is for.
-    pub(super) batch: BatchKey,
+    pub(super) batch: ArgumentKey,
     pub(super) executable: Arc<dyn Executable>,
     /// The other values, with arrays in place of those to come.
     pub(super) aux: AuxArrays<R>,
@@ -110,17 +110,15 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
 
     /// `(params.., seed, batch..) -> (loss, aux.., updates..)`.
     fn loss(&self, batch: &B::With<Array>) -> Result<TracedLoss<R>, Diagnostic> {
-        let mut found = None;
-        let f = trace("loss", |t| {
+        let mut updated = Vec::new();
+        let (f, (_, aux, _)) = trace_like("loss", |t| {
             let params = self.inputs(t);
             t.train(&t.input("seed", TensorType::scalar(DType::I64)));
             let batch = batch_inputs::<B>(t, batch);
             let (loss, aux) = (self.loss)(&self.with(&params), batch).parts();
-            let mut results = vec![loss];
-            results.extend(tree::leaves(&aux));
-            let mut updated = Vec::new();
+            let mut next = Vec::new();
             for (k, (p, (path, param))) in params.iter().zip(&self.params).enumerate() {
-                let Some(next) = t.updated(p) else { continue };
+                let Some(to) = t.updated(p) else { continue };
                 if param.role != ParamRole::Running {
                     let m = format!(
                         "a layer updates the parameter `{path}`, whose role is {:?}: only running ones are updated by layers",
@@ -129,19 +127,15 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
                     p.fail(Kind::Usage, m);
                 }
                 updated.push(k);
-                results.push(next.stop_gradient());
+                next.push(to.stop_gradient());
             }
             if t.update_count() != updated.len() {
                 let m = "an input is updated that is no parameter of the model";
-                results[0].fail(Kind::Usage, m.into());
+                loss.fail(Kind::Usage, m.into());
             }
-            let aux_count = tree::count(&aux);
-            found = Some((tree::map(&aux, |_, t| placeholder(t)), aux_count, updated));
-            results
+            (loss, aux, next)
         })?;
-        let (aux, aux_count, updated) =
-            found.unwrap_or_else(|| unreachable!("the closure has been run"));
-        Ok(TracedLoss { f, aux, aux_count, updated })
+        Ok(TracedLoss { f, aux_count: tree::count(&aux), aux, updated })
     }
 
     /// The function of a whole step for batches of the types of this one.
@@ -196,7 +190,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         Ok(TracedStep { f: step, targets, aux: loss.aux, aux_count: loss.aux_count })
     }
 
-    /// The program for batches of the types of this one.
+    /// The program for batches like this one, of this key.
     ///
     /// # Errors
     /// Those of the trace, of differentiation and of the device.
@@ -204,6 +198,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         &self,
         device: &Device,
         batch: &B::With<Array>,
+        key: ArgumentKey,
     ) -> Result<StepProgram<R>, Diagnostic> {
         let TracedStep { f, targets, aux, aux_count } = self.traced(batch)?;
         // What the step replaces: parameters, the optimizer's tensors, the number of steps.
@@ -214,8 +209,7 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> StepDefinition<M, B, R> 
         });
         let donated: Vec<usize> = replaced.chain(first..=first + kept).collect();
         let executable = device.compile_donating(&f, &donated)?.executable;
-        let batch = BatchKey::of::<B>(batch);
-        Ok(StepProgram { batch, executable, aux, aux_count, targets })
+        Ok(StepProgram { batch: key, executable, aux, aux_count, targets })
     }
 }
 
@@ -239,20 +233,6 @@ fn trained(params: &[(String, Param)]) -> Vec<TrainedParam> {
     trained.map(|(path, p)| TrainedParam { path: path.clone(), ty: p.ty.clone() }).collect()
 }
 
-/// What a program is made for: the structure of a batch, and the types of its arrays.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct BatchKey {
-    structure: String,
-    types: Vec<TensorType>,
-}
-
-impl BatchKey {
-    pub(super) fn of<B: Params<Tensor>>(batch: &B::With<Array>) -> BatchKey {
-        let types = tree::leaves(batch).iter().map(Array::ty).collect();
-        BatchKey { structure: tree::structure(batch), types }
-    }
-}
-
 /// Inputs of the types of a batch's arrays.
 pub(super) fn batch_inputs<B: Params<Tensor>>(t: &Tracer, batch: &B::With<Array>) -> B {
     tree::map(batch, |path, a| t.input(&input_name("batch", path.as_str()), a.ty()))
@@ -261,9 +241,4 @@ pub(super) fn batch_inputs<B: Params<Tensor>>(t: &Tracer, batch: &B::With<Array>
 /// The name of an input for a leaf of a tree.
 pub(super) fn input_name(tree: &str, path: &str) -> String {
     if path.is_empty() { tree.into() } else { format!("{tree}.{path}") }
-}
-
-/// A stand-in for an array to come.
-pub(super) fn placeholder(t: &Tensor) -> Array {
-    Array::scalar(crate::ir::Literal::from_f64(t.ty().dtype, 0.0))
 }

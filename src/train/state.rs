@@ -1,9 +1,9 @@
 //! Training steps, and the state that they go through: parameters, the optimizer's tensors and the number of steps, which stay on the device.
 
-use super::definition::{BatchKey, ResultTarget, StepDefinition, StepProgram};
+use super::definition::{ResultTarget, StepDefinition, StepProgram};
 use super::objective::Objective;
 use crate::backends::{Array, Resident};
-use crate::device::Device;
+use crate::device::{ArgumentKey, Device};
 use crate::ir::{At, DType, Diagnostic, Kind, Literal};
 use crate::nn::{self, Param};
 use crate::optim::{Optimizer, OptimizerState};
@@ -138,12 +138,12 @@ impl<M: Params<Param>, B: Params<Tensor>, R: Objective> TrainState<M, B, R> {
     /// when memory or the budget is not enough. The state is as it was unless the program failed while it ran, which all later steps report.
     pub fn step(&mut self, batch: &B::With<Array>) -> Result<R::Report, Diagnostic> {
         let arrays = tree::leaves(batch);
-        let key = BatchKey::of::<B>(batch);
+        let key = ArgumentKey::of(batch, &arrays);
         let known = self.programs.iter().position(|p| p.batch == key);
         let program = match known {
             Some(k) => &self.programs[k],
             None => {
-                self.programs.push(self.definition.program(&self.device, batch)?);
+                self.programs.push(self.definition.program(&self.device, batch, key)?);
                 &self.programs[self.programs.len() - 1]
             }
         };

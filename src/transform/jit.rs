@@ -2,14 +2,14 @@
 
 use crate::backends::Array;
 use crate::backends::backend::Executable;
-use crate::device::Device;
-use crate::ir::{At, DType, Diagnostic, Kind, Literal, TensorType};
+use crate::device::{ArgumentKey, Device, ProgramCache};
+use crate::ir::{At, Diagnostic, Kind, TensorType};
 use crate::trace::closure::input_name;
-use crate::trace::{Tensor, Traced, trace};
-use crate::tree::{Leaf, Params, count, leaves, map, rebuild, structure};
+use crate::trace::{Tensor, Traced, trace_like};
+use crate::tree::{Leaf, Params, count, leaves, map, rebuild};
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 /// The device of functions that are not told another: the CPU with all its threads, one for the whole process.
 static DEVICE: LazyLock<Device> = LazyLock::new(Device::cpu);
@@ -34,13 +34,7 @@ where
     R: Params<Tensor>,
     F: Fn(A) -> R,
 {
-    Jit {
-        f,
-        name: "jit".into(),
-        device: None,
-        kept: Mutex::new(Vec::new()),
-        signature: PhantomData,
-    }
+    Jit { f, name: "jit".into(), device: None, kept: ProgramCache::new(), signature: PhantomData }
 }
 
 /// A Rust function with the programs that are compiled of it, one for each tuple of argument types. It may be called
@@ -49,19 +43,8 @@ pub struct Jit<F, A, R: Params<Tensor>> {
     f: F,
     name: String,
     device: Option<Device>,
-    kept: Mutex<KeptPrograms<R::With<Array>>>,
+    kept: ProgramCache<ArgumentKey, JitProgram<R::With<Array>>>,
     signature: PhantomData<fn(A) -> R>,
-}
-
-/// The programs of a function.
-type KeptPrograms<P> = Vec<Arc<JitEntry<P>>>;
-
-/// The place for the program of these argument types.
-struct JitEntry<P> {
-    /// The structure of the arguments.
-    structure: String,
-    types: Vec<TensorType>,
-    program: Mutex<Option<Arc<JitProgram<P>>>>,
 }
 
 struct JitProgram<P> {
@@ -79,12 +62,12 @@ impl<F, A, R: Params<Tensor>> Jit<F, A, R> {
 
     /// The function on another device, or with other settings. Programs so far are forgotten.
     pub fn on(self, device: Device) -> Jit<F, A, R> {
-        Jit { device: Some(device), kept: Mutex::new(Vec::new()), ..self }
+        Jit { device: Some(device), kept: ProgramCache::new(), ..self }
     }
 
     /// How many programs there are.
     pub fn programs(&self) -> usize {
-        held(&self.kept).iter().filter(|entry| held(&entry.program).is_some()).count()
+        self.kept.len()
     }
 }
 
@@ -103,14 +86,8 @@ where
     /// [`Executable::run`].
     pub fn call(&self, args: &A::With<Array>) -> Result<R::With<Array>, Diagnostic> {
         let given: Vec<Array> = leaves(args);
-        let entry = self.entry(structure(args), &given);
-        let program = {
-            let mut program = held(&entry.program);
-            match &*program {
-                Some(made) => Arc::clone(made),
-                None => Arc::clone(program.insert(Arc::new(self.compiled(args)?))),
-            }
-        };
+        let key = ArgumentKey::of(args, &given);
+        let program = self.kept.get_or_make(key, || self.compiled(args))?;
         let results = program.executable.run(&given)?;
         if results.len() != count(&program.like) {
             let m = format!("{} results of {}", results.len(), count(&program.like));
@@ -127,18 +104,6 @@ where
         Ok(self.trace_with(types, TensorType::clone)?.0)
     }
 
-    fn entry(&self, structure: String, given: &[Array]) -> Arc<JitEntry<R::With<Array>>> {
-        let mut kept = held(&self.kept);
-        let types: Vec<TensorType> = given.iter().map(Array::ty).collect();
-        let fits = |entry: &&Arc<JitEntry<_>>| entry.structure == structure && entry.types == types;
-        if let Some(entry) = kept.iter().find(fits) {
-            return Arc::clone(entry);
-        }
-        let entry = Arc::new(JitEntry { structure, types, program: Mutex::new(None) });
-        kept.push(Arc::clone(&entry));
-        entry
-    }
-
     fn compiled(&self, args: &A::With<Array>) -> Result<JitProgram<R::With<Array>>, Diagnostic> {
         let (traced, like) = self.trace_with(args, Array::ty)?;
         let device = self.device.as_ref().unwrap_or_else(|| &DEVICE);
@@ -152,18 +117,9 @@ where
         args: &P,
         ty: impl Fn(&T) -> TensorType,
     ) -> Result<(Traced, R::With<Array>), Diagnostic> {
-        let mut like = None;
-        let nothing = Array::scalar(Literal::zero(DType::Bool));
-        let traced = trace(&self.name, |t| {
-            let out =
-                (self.f)(map(args, |path, leaf| t.input(&input_name(path.as_str()), ty(leaf))));
-            like = Some(map(&out, |_, _| nothing.clone()));
-            out
-        })?;
-        let like = like.ok_or_else(|| {
-            Diagnostic::new(At::default(), Kind::Internal, "a trace without results")
-        })?;
-        Ok((traced, like))
+        trace_like(&self.name, |t| {
+            (self.f)(map(args, |path, leaf| t.input(&input_name(path.as_str()), ty(leaf))))
+        })
     }
 }
 
@@ -171,8 +127,4 @@ impl<F, A, R: Params<Tensor>> fmt::Debug for Jit<F, A, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Jit").field("name", &self.name).field("programs", &self.programs()).finish()
     }
-}
-
-fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -136,6 +136,15 @@ fn structures_have_programs_of_their_own() {
     let x = Array::from_f32s(&[2], &[4.0, 16.0]).expect("fits");
     assert_eq!(state.step(&Given::Values(x.clone())).expect("runs"), 2.0 - 4.0);
     assert_eq!(state.step(&Given::Squares(x.clone())).expect("runs"), 1.0 - 1.0);
+    // A model may have several structures too.
+    let eval = adfuse::eval_step(|net: &Given, x: Tensor| match net {
+        Given::Values(net) => net * x,
+        Given::Squares(net) => net.sqrt() * x,
+    });
+    let one = Array::from_f32s(&[], &[1.0]).expect("fits");
+    let run = |net| eval.run(&Device::cpu(), &net, &one).expect("runs").to_f64s();
+    assert_eq!(run(Given::Values(x.clone())), [4.0, 16.0]);
+    assert_eq!(run(Given::Squares(x.clone())), [2.0, 4.0]);
     let f = adfuse::jit(|(a, b): (Option<Tensor>, Option<Tensor>)| match (a, b) {
         (Some(a), _) => a,
         (_, Some(b)) => b * 100.0,
