@@ -227,8 +227,7 @@ fn turned(x: &Tensor, base: f64) -> Tensor {
     let half = TensorType::of(x.dtype().compute(), &[time, d / 2]);
     let frequency = (t.iota(half.clone(), -1) * (-2.0 / d as f64 * base.ln())).exp();
     let angle = t.iota(half, 0) * frequency;
-    let stored = |t: Tensor| if t.dtype() == x.dtype() { t } else { t.convert(x.dtype()) };
-    let (cos, sin) = (stored(angle.cos()), stored(angle.sin()));
+    let (cos, sin) = (angle.cos().convert(x.dtype()), angle.sin().convert(x.dtype()));
     let parts = x.split(&[d / 2, d / 2], -1);
     let [a, b] = parts.as_slice() else { return x.clone() };
     Tensor::concat(&[&(a * &cos - b * &sin), &(b * &cos + a * &sin)], -1)

@@ -1,7 +1,7 @@
 //! Normalization layers.
 
 use super::{Init, Param, ParamRole, accepts, extent};
-use crate::ir::{DType, Kind};
+use crate::ir::Kind;
 use crate::trace::Tensor;
 use crate::tree::Params;
 use std::borrow::Borrow;
@@ -259,7 +259,7 @@ impl BatchNorm {
         }
         let (rank, stored) = (x.rank(), x.dtype());
         // Types of 16 bits are summed in `f32`.
-        let wide = |t: &Tensor| as_type(t, stored.compute());
+        let wide = |t: &Tensor| t.convert(stored.compute());
         let (x, weight, bias) = (wide(x), wide(&self.weight), wide(&self.bias));
         let (centered, var) = if x.tracer().is_training() {
             self.of_batch(&x)
@@ -267,7 +267,7 @@ impl BatchNorm {
             (&x - channels(&wide(&self.running_mean), rank), wide(&self.running_var))
         };
         let scale = (var + self.eps).rsqrt() * weight;
-        as_type(&(centered * channels(&scale, rank) + channels(&bias, rank)), stored)
+        (centered * channels(&scale, rank) + channels(&bias, rank)).convert(stored)
     }
 
     /// The distances from the batch's means, and its variances, of which the running statistics take their share.
@@ -281,7 +281,7 @@ impl BatchNorm {
         let count = x.count(axes).convert(var.dtype());
         let unbiased = (&count / (&count - 1.0).max(1.0)) * &var;
         let toward = |old: &Tensor, new: &Tensor| {
-            let new = as_type(&new.stop_gradient(), old.dtype());
+            let new = new.stop_gradient().convert(old.dtype());
             // A norm that is applied again in a step goes on from the statistics that it has left.
             let before = old.tracer().updated(old).unwrap_or_else(|| old.clone());
             old.update(&(before * (1.0 - self.momentum) + new * self.momentum));
@@ -290,12 +290,6 @@ impl BatchNorm {
         toward(&self.running_var, &unbiased);
         (centered, var)
     }
-}
-
-/// The tensor with elements of a type.
-#[track_caller]
-fn as_type(t: &Tensor, dtype: DType) -> Tensor {
-    if t.dtype() == dtype { t.clone() } else { t.convert(dtype) }
 }
 
 /// Whether a norm over the last axis takes a tensor; an error if not.

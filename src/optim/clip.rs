@@ -1,6 +1,6 @@
 //! Gradients that are clipped before an optimizer is given them.
 
-use super::{Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, computed, like};
+use super::{Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, like};
 use crate::trace::Tensor;
 
 /// An optimizer on gradients that are scaled together so that their norm over all parameters is at most a number (Pascanu et al. 2013).
@@ -28,7 +28,7 @@ impl<O> ClipGlobalNorm<O> {
 pub(super) fn global_norm(gradients: &[Tensor]) -> Option<Tensor> {
     let squares = |g: &Tensor| {
         let axes: Vec<usize> = (0..g.ty().rank()).collect();
-        let g = computed(g);
+        let g = g.compute();
         (&g * &g).sum(&axes)
     };
     let sums: Vec<Tensor> = gradients.iter().map(squares).collect();
@@ -48,7 +48,7 @@ impl<O: Optimizer> Optimizer for ClipGlobalNorm<O> {
         let factor = &most / norm.max(&most);
         // A factor of 16 bits would miss the norm by a fraction of a percent.
         let scaled = |g: Tensor| &g * like(&factor, &g);
-        let clipped: Vec<Tensor> = at.gradients.iter().map(|g| scaled(computed(g))).collect();
+        let clipped: Vec<Tensor> = at.gradients.iter().map(|g| scaled(g.compute())).collect();
         self.optimizer.update(&UpdateContext { gradients: &clipped, ..at.clone() })
     }
 }
@@ -79,7 +79,7 @@ impl<O: Optimizer> Optimizer for ClipValue<O> {
     }
 
     fn update(&self, at: &UpdateContext<'_>) -> Updated {
-        let cut = |g: &Tensor| computed(g).max(-self.most).min(self.most);
+        let cut = |g: &Tensor| g.compute().max(-self.most).min(self.most);
         let clipped: Vec<Tensor> = at.gradients.iter().map(cut).collect();
         self.optimizer.update(&UpdateContext { gradients: &clipped, ..at.clone() })
     }

@@ -57,12 +57,6 @@ impl OptimizerState {
     }
 }
 
-/// The tensor in the element type in which an optimizer computes: at least `f32`.
-pub(crate) fn computed(t: &Tensor) -> Tensor {
-    let (own, due) = (t.ty().dtype, t.ty().dtype.compute());
-    if own == due { t.clone() } else { t.convert(due) }
-}
-
 /// A step as an optimizer sees it.
 #[derive(Clone, Debug)]
 pub struct UpdateContext<'a> {
@@ -170,7 +164,7 @@ impl<O: Optimizer + ?Sized> Optimizer for Box<O> {
     }
 }
 
-/// Updates each parameter by itself: `rule` is given the parameter, its value and gradient in the type in which it computes, and its
+/// Updates each parameter by itself: `rule` is given the parameter, its value and gradient in the type in which arithmetic on them runs, at least `f32`, and its
 /// `count` tensors of state; it gives the next value and state.
 pub(crate) fn each(
     at: &UpdateContext<'_>,
@@ -181,11 +175,8 @@ pub(crate) fn each(
     let all = at.params.iter().zip(at.values).zip(at.gradients).enumerate();
     for (k, ((param, value), gradient)) in all {
         let own = at.state.get(k * count..(k + 1) * count).unwrap_or_default();
-        let (next, kept) = rule(param, &computed(value), &computed(gradient), own);
-        updated.params.push(match next.ty().dtype == param.ty.dtype {
-            true => next,
-            false => next.convert(param.ty.dtype),
-        });
+        let (next, kept) = rule(param, &value.compute(), &gradient.compute(), own);
+        updated.params.push(next.convert(param.ty.dtype));
         updated.state.extend(kept);
     }
     updated
@@ -193,7 +184,5 @@ pub(crate) fn each(
 
 /// A scalar as a tensor like another.
 pub(crate) fn like(scalar: &Tensor, other: &Tensor) -> Tensor {
-    let dtype = other.ty().dtype;
-    let scalar = if scalar.ty().dtype == dtype { scalar.clone() } else { scalar.convert(dtype) };
-    scalar.broadcast_like(other)
+    scalar.convert(other.dtype()).broadcast_like(other)
 }

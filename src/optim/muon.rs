@@ -1,9 +1,7 @@
 //! Muon: momentum whose matrices are orthogonalized.
 
 use super::adam::Adam;
-use super::{
-    LearningRate, Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, computed, like,
-};
+use super::{LearningRate, Optimizer, OptimizerState, TrainedParam, UpdateContext, Updated, like};
 use crate::trace::Tensor;
 use std::fmt;
 use std::sync::Arc;
@@ -133,7 +131,7 @@ impl Optimizer for Muon {
                 continue;
             };
             let own = value.ty().dtype;
-            let (value, gradient) = (computed(value), computed(gradient));
+            let (value, gradient) = (value.compute(), gradient.compute());
             let m = m * self.momentum + &gradient;
             let [rows, columns] = [0, 1].map(|k| param.ty.shape[k].known().unwrap_or(1) as f64);
             let by = orthogonalized(&(gradient + &m * self.momentum));

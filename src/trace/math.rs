@@ -140,11 +140,14 @@ impl Tensor {
         "Whether it is NaN.", "t.constant([1.0, f64::NAN]).is_nan()", "[0.0, 1.0]";
 
         { pub fn convert(&self, dtype: DType) -> Tensor {
+            if self.ty.dtype == dtype {
+                return self.clone();
+            }
             let ty = self.ty.with_dtype(dtype);
             apply(&self.state, Op::ConvertElementType, &[self], Attrs::none(), Some(&ty))
         } }
         "The same numbers in another element type: floats are cut to integers and saturate, integers wrap, and what \
-         is not 0 is true.",
+         is not 0 is true. In the type that it has it is the tensor itself.",
         "t.constant([1.5, -2.5]).convert(DType::I32)", "[1.0, -2.0]";
 
         { pub fn clamp(&self, low: impl TensorOperand, high: impl TensorOperand) -> Tensor {

@@ -193,18 +193,14 @@ impl Tensor {
 
     /// The tensor in the type that arithmetic on it runs in: sums of 16-bit floats lose less in `f32`.
     #[track_caller]
-    pub(super) fn compute(&self) -> Tensor {
-        if self.ty.dtype.compute() == self.ty.dtype {
-            self.clone()
-        } else {
-            self.convert(self.ty.dtype.compute())
-        }
+    pub(crate) fn compute(&self) -> Tensor {
+        self.convert(self.ty.dtype.compute())
     }
 
     /// A result in the element type of the operand.
     #[track_caller]
     pub(super) fn stored_as(self, operand: &Tensor) -> Tensor {
-        if self.ty.dtype == operand.ty.dtype { self } else { self.convert(operand.ty.dtype) }
+        self.convert(operand.ty.dtype)
     }
 
     #[track_caller]

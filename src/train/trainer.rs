@@ -128,7 +128,9 @@ impl Trainer {
                 let report = state.step(&batch)?;
                 metrics.mean("loss", R::loss(&report));
                 bar.set_position(state.steps() % length);
-                bar.set_message(metrics.to_string());
+                if !bar.is_hidden() {
+                    bar.set_message(metrics.to_string());
+                }
                 // An epoch that is over ends as all do: its metrics are logged.
                 if state.steps().is_multiple_of(length) {
                     continue;
