@@ -9,7 +9,11 @@ pub use gpu::ptx;
 pub use runtime::arena_layout::ArenaLayout;
 pub use runtime::arena_layout::check as check_layout;
 pub use runtime::array::{self, Array};
+pub use runtime::array_text::write_array;
 pub use runtime::backend::{self, AnyBackend, Backend};
+pub use runtime::effects::{
+    Effects, ScopedEffects, Silent, WrittenEffects, print_effect, with_effects,
+};
 pub use runtime::element::Element;
 pub use runtime::executable_cache::ExecutableCache;
 pub use runtime::functions;

@@ -14,7 +14,9 @@ pub(super) fn domains(program: &Program, step: &Step) -> Vec<Extents> {
         Step::Attend(a) => vec![join(&[&a.batch, &a.rows, &a.width])],
         Step::Scatter(s) => vec![s.domain.clone()],
         Step::Argsort(s) => vec![program.buffers[s.from].dims.clone()],
-        Step::Library(_) | Step::Transfer(_) | Step::Loop(_) | Step::Branch(_) => Vec::new(),
+        Step::Library(_) | Step::Transfer(_) | Step::Print(_) | Step::Loop(_) | Step::Branch(_) => {
+            Vec::new()
+        }
     }
 }
 

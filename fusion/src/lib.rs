@@ -81,7 +81,7 @@ pub struct LoweredFunction {
 /// Prepares, plans and lowers a function of a verified module.
 ///
 /// # Errors
-/// For what has no lowering: symbolic extents, tokens and effects. The error names the symbol
+/// For what has no lowering: symbolic extents and calls. The error names the symbol
 /// or the instruction.
 pub fn compile(
     module: &Module,

@@ -3,6 +3,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod control;
+pub(crate) mod effects;
 pub(crate) mod kernels;
 pub(crate) mod loops;
 pub(crate) mod messages;

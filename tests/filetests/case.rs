@@ -1,6 +1,7 @@
 //! Runs one test of a file and returns its outcome.
 
-use crate::engine::{ENGINES, Engine, Recorded};
+use crate::common::effects::{Printed, printing};
+use crate::engine::{ENGINES, Engine};
 use crate::file::{Case, Directive, Key, TestFile};
 use crate::stage::{Stage, find, reads_back};
 use crate::value;
@@ -179,25 +180,12 @@ fn run_engines(file: &TestFile, case: &Case, module: &Module, f: &Function) -> R
     let wanted = |e: &&Engine| only.as_ref().is_none_or(|l| l.iter().any(|n| n == e.name));
     let mut first: Option<Vec<Line>> = None;
     for engine in ENGINES.iter().filter(wanted) {
-        let mut effects = Recorded::default();
         let mut lines = Vec::new();
-        let ran = (engine.run)(module, f, &args, &mut effects);
-        if !(engine.takes)(module, f) {
-            match ran {
-                Err(d) if d.kind == Kind::Unsupported => continue,
-                other => {
-                    let why = format!("{} is not refused, but gives {other:?}", engine.name);
-                    return Ok(Got::Broken(why));
-                }
-            }
-        }
+        let (ran, printed) = printing(|| (engine.run)(module, f, &args));
         match ran {
             Err(d) => lines.extend(error_lines(&file.text, &[d])),
             Ok(results) => {
-                for (label, value) in effects.0 {
-                    let text = format!("{label} {}", value::print(&value));
-                    lines.push(Line { key: Key::Prints, text, value: Some(value) });
-                }
+                lines.extend(printed_lines(printed));
                 for value in results {
                     let text = value::print(&value);
                     lines.push(Line { key: Key::Output, text, value: Some(value) });
@@ -224,6 +212,15 @@ fn run_engines(file: &TestFile, case: &Case, module: &Module, f: &Function) -> R
         }
     }
     first.map(Got::Lines).ok_or("no engine of these names".into())
+}
+
+/// What was printed, a line each.
+pub(crate) fn printed_lines(printed: Printed) -> impl Iterator<Item = Line> {
+    let line = |(label, value): (String, Array)| {
+        let text = format!("{label} {}", value::print(&value));
+        Line { key: Key::Prints, text, value: Some(value) }
+    };
+    printed.0.into_iter().map(line)
 }
 
 /// Derivatives against differences: `check`, `check unsupported`, `check fails OP`.

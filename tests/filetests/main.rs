@@ -4,6 +4,8 @@
 //! With `ADFUSE_BLESS=1` the expectations are rewritten in place to what the compiler gives.
 
 mod case;
+#[path = "../common/mod.rs"]
+mod common;
 mod compare;
 mod engine;
 mod file;

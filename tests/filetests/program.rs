@@ -1,6 +1,7 @@
 //! Tests of `.program` files: programs of kernels, run by the kernel evaluator.
 
-use crate::case::{Got, Line, fixpoint, place, takes};
+use crate::case::{Got, Line, fixpoint, place, printed_lines, takes};
+use crate::common::effects::printing;
 use crate::file::{Case, Key, TestFile};
 use crate::value;
 use adfuse::backends::Array;
@@ -58,8 +59,9 @@ fn evaluated(file: &TestFile, case: &Case, program: &Verified<Program>) -> Resul
     if args.len() != case.inputs.len() {
         return Err(format!("{} inputs, {} are used", case.inputs.len(), args.len()));
     }
-    Ok(Got::Lines(match run_measured(program, &args, &mut Known) {
-        Ok((results, _)) => results.into_iter().map(output).collect(),
+    let (ran, printed) = printing(|| run_measured(program, &args, &mut Known));
+    Ok(Got::Lines(match ran {
+        Ok((results, _)) => printed_lines(printed).chain(results.into_iter().map(output)).collect(),
         Err(d) => error_lines(&file.text, &[d]),
     }))
 }

@@ -1,6 +1,7 @@
 //! What is emitted gives the bits of the kernel evaluator, run on the [machine](crate::machine).
 
 use crate::assembler::Assembly;
+use crate::common::effects::printing;
 use crate::common::kernels::{arguments, block_files, files};
 use crate::common::orders::{self, Case};
 use crate::common::parallel;
@@ -36,9 +37,11 @@ pub(crate) fn agrees_as(
     program: &Verified<Program>,
     args: &[Array],
 ) {
-    let expected = kernel::run(program, args).unwrap_or_else(|d| panic!("{name}: {d}"));
+    let (expected, due) = printing(|| kernel::run(program, args));
+    let expected = expected.unwrap_or_else(|d| panic!("{name}: {d}"));
     for backwards in [false, true] {
-        let found = run(module, program, args, backwards);
+        let (found, printed) = printing(|| run(module, program, args, backwards));
+        assert_eq!(printed, due, "{name}");
         for (found, expected) in found.iter().zip(&expected) {
             let differs = (0..found.len()).find(|&k| found.get(k) != expected.get(k));
             if let Some(k) = differs {

@@ -5,7 +5,7 @@
 //! each of two threads comes first once.
 
 use crate::instructions::{Does, Entry, Inst, Space, Special, Way, entries};
-use adfuse::backends::Array;
+use adfuse::backends::{Array, print_effect};
 use adfuse::backends::ptx::{Arg, Launch, PtxModule, StepCode};
 use adfuse::ir::Literal;
 use adfuse::ir::kernel::{Buffer, BufferData, Program, Role, Space as Memory, Step, Storage};
@@ -172,17 +172,22 @@ pub(crate) fn run(
         let data = &program.buffers[*b];
         let own = b.as_u32() as usize;
         let piece = if is_plain(data) { own } else { own + buffers };
-        let each = data.dtype.bytes() as usize;
-        let bits = |part: &[u8]| {
-            let mut whole = [0; 8];
-            whole[..each].copy_from_slice(part);
-            u64::from_le_bytes(whole)
-        };
-        let all: Vec<u64> = machine.pieces[piece].bytes.chunks(each).map(bits).collect();
-        let dims: Vec<u64> = data.dims.iter().map(|&n| n as u64).collect();
-        Array::from_bits(data.dtype, &dims, &all).expect("fits")
+        array_of(data, &machine.pieces[piece].bytes)
     };
     program.outputs.iter().map(handed).collect()
+}
+
+/// A dense array of these bytes.
+fn array_of(data: &BufferData, bytes: &[u8]) -> Array {
+    let each = data.dtype.bytes() as usize;
+    let bits = |part: &[u8]| {
+        let mut whole = [0; 8];
+        whole[..each].copy_from_slice(part);
+        u64::from_le_bytes(whole)
+    };
+    let all: Vec<u64> = bytes.chunks(each).map(bits).collect();
+    let dims: Vec<u64> = data.dims.iter().map(|&n| n as u64).collect();
+    Array::from_bits(data.dtype, &dims, &all).expect("fits")
 }
 
 /// Whether the caller's array is the buffer itself.
@@ -207,6 +212,11 @@ impl Machine {
                 Step::Transfer(t) => {
                     let [from, to] = [t.from, t.to].map(|b| at.own[b.as_u32() as usize]);
                     self.copy(from, to, program.buffers[t.from].bytes());
+                }
+                Step::Print(step) => {
+                    let data = &program.buffers[step.from];
+                    let from = self.bytes(at.own[step.from.as_u32() as usize], data.bytes());
+                    print_effect(&step.label, &array_of(data, from));
                 }
                 Step::Loop(step) => self.repeat(program, step, code, at),
                 Step::Branch(step) => self.branch(program, step, code, at),

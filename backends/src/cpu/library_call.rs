@@ -1,10 +1,13 @@
-//! Calls of user functions, by the thread that runs the program, on the memory of the buffers.
+//! Calls of user functions and effects, by the thread that runs the program, on the memory of the buffers.
 #![allow(unsafe_code)]
 
 use super::kernel::compile::CompileContext;
 use super::workers::WorkerSet;
+use crate::runtime::array::Array;
+use crate::runtime::bytes::Bytes;
+use crate::runtime::effects::print_effect;
 use crate::runtime::functions::{Call, Opaque, TensorMut, TensorRef};
-use adfuse_ir::kernel::{Buffer, BufferData, Library};
+use adfuse_ir::kernel::{Buffer, BufferData, DebugPrint, Library};
 use adfuse_ir::{At, DType, Diagnostic, Kind};
 use cranelift_entity::EntityRef;
 use smallvec::SmallVec;
@@ -19,6 +22,12 @@ pub(super) struct CompiledCall {
     result: DenseArray,
     scratch: u64,
     scratch_bytes: usize,
+}
+
+/// An effect, made.
+pub(super) struct CompiledPrint {
+    label: String,
+    value: DenseArray,
 }
 
 /// A dense tensor: where it is, and what.
@@ -45,14 +54,8 @@ impl CompileContext<'_> {
             let m = format!("@{name} has one result, not {}", step.outputs.len());
             return Err(refuse(m));
         };
-        let dense = |b: Buffer| {
-            let data: &BufferData = &self.program.buffers[b];
-            let dims = data.dims.iter().map(|n| n.unsigned_abs()).collect();
-            let bytes = data.bytes() as usize;
-            DenseArray { buffer: b.index(), dtype: data.dtype, dims, bytes }
-        };
-        let args = step.inputs.iter().map(|&b| dense(b)).collect();
-        let result = dense(out);
+        let args = step.inputs.iter().map(|&b| self.dense(b)).collect();
+        let result = self.dense(out);
         let elements = i64::try_from(step.scratch).unwrap_or(i64::MAX);
         Ok(CompiledCall {
             name: name.clone(),
@@ -62,6 +65,17 @@ impl CompileContext<'_> {
             scratch: self.shared.take(elements, 1)?,
             scratch_bytes: step.scratch as usize,
         })
+    }
+
+    pub(super) fn print(&self, step: &DebugPrint) -> CompiledPrint {
+        CompiledPrint { label: step.label.clone(), value: self.dense(step.from) }
+    }
+
+    fn dense(&self, b: Buffer) -> DenseArray {
+        let data: &BufferData = &self.program.buffers[b];
+        let dims = data.dims.iter().map(|n| n.unsigned_abs()).collect();
+        let bytes = data.bytes() as usize;
+        DenseArray { buffer: b.index(), dtype: data.dtype, dims, bytes }
     }
 }
 
@@ -88,6 +102,19 @@ impl CompiledCall {
         };
         let result = TensorMut { dtype: out.dtype, dims: &out.dims, bytes };
         function.call(&self.name, &mut Call { args: &args, result, scratch })
+    }
+}
+
+impl CompiledPrint {
+    pub(super) fn run(&self, worker_set: &mut WorkerSet<'_>) -> Result<(), Diagnostic> {
+        let DenseArray { buffer, dtype, dims, bytes } = &self.value;
+        let worker = worker_set.worker(0);
+        // SAFETY: as of the operands of a call: the verifier has seen that the buffer is dense and has its values.
+        let given = unsafe { slice(worker.table[*buffer], *bytes) };
+        let mut copy = Bytes::zeroed(dtype.bytes() as usize, *bytes as u64)?;
+        copy.copy_from_slice(given);
+        print_effect(&self.label, &Array::from_bytes(*dtype, dims, copy));
+        Ok(())
     }
 }
 

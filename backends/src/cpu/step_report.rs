@@ -39,6 +39,10 @@ pub(super) fn told(
             notes.push(format!("@{} is called", library.function));
             by = vec!["the user's"];
         }
+        Step::Print(print) => {
+            notes.push(format!("writes {} out as {:?}", named(program, print.from), print.label));
+            by = vec!["rust"];
+        }
         Step::Loop(step) => notes.push(repeated(program, step)),
         Step::Branch(branch) => {
             let (n, by) = (branch.blocks.len(), named(program, branch.selector));

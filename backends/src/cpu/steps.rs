@@ -6,7 +6,7 @@ use super::contract::CompiledMember;
 use super::kernel::CompiledKernel;
 use super::kernel::compile::CompileContext;
 use super::legal::LegalProgram;
-use super::library_call::CompiledCall;
+use super::library_call::{CompiledCall, CompiledPrint};
 use super::machine_code::SweepCompiler;
 use super::places::BufferPlace;
 use super::scatter::CompiledScatter;
@@ -28,6 +28,8 @@ pub(super) enum CompiledStep {
     Argsort(CompiledArgsort),
     /// A user function.
     Call(CompiledCall),
+    /// An effect.
+    Print(CompiledPrint),
     /// Bytes from one buffer to another.
     Copy(usize, usize, usize),
     Loop(Box<CompiledLoop>),
@@ -40,7 +42,10 @@ impl CompiledStep {
         let word = match self {
             CompiledStep::Kernel(_) => "kernel",
             CompiledStep::Contract(_) => "contract",
-            CompiledStep::Scatter(_) | CompiledStep::Argsort(_) | CompiledStep::Copy(..) => {
+            CompiledStep::Scatter(_)
+            | CompiledStep::Argsort(_)
+            | CompiledStep::Print(_)
+            | CompiledStep::Copy(..) => {
                 return format!("step {}: {}", made.origin, made.name);
             }
             CompiledStep::Call(_) => "library",
@@ -60,6 +65,7 @@ impl CompiledStep {
             | CompiledStep::Scatter(_)
             | CompiledStep::Argsort(_)
             | CompiledStep::Call(_)
+            | CompiledStep::Print(_)
             | CompiledStep::Copy(..) => Vec::new(),
         }
     }
@@ -222,6 +228,7 @@ pub(super) fn work(
             CompiledStep::Copy(t.from.index(), t.to.index(), n)
         }
         Step::Library(l) => CompiledStep::Call(making.library(l)?),
+        Step::Print(print) => CompiledStep::Print(making.print(print)),
         Step::Attend(_) => return Err(unsupported("attention is made of other steps".into())),
         Step::Loop(_) | Step::Branch(_) => {
             return Err(unsupported("a step with programs in it has no code of its own".into()));

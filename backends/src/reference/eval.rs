@@ -1,9 +1,9 @@
 //! Evaluating a function, one instruction at a time.
 
-use super::effects::Effects;
 use super::tensor::EvalTensor;
 use super::{contract, indirect, map, reduce, view};
 use crate::runtime::array::Array;
+use crate::runtime::effects::Effects;
 use crate::runtime::functions::Registry;
 use crate::runtime::limits::RunLimits;
 use adfuse_ir::op::{Body, Control, Effect, composition};

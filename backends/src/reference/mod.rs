@@ -3,7 +3,6 @@
 
 pub(crate) mod contract;
 mod control;
-mod effects;
 mod eval;
 pub(crate) mod evaluator;
 pub(crate) mod indirect;
@@ -14,7 +13,7 @@ pub(crate) mod reduce;
 mod tensor;
 pub(crate) mod view;
 
-pub use effects::{Effects, Silent};
+pub use crate::runtime::effects::{Effects, Silent};
 pub use evaluator::{Evaluated, Evaluator};
 
 use crate::runtime::array::Array;

@@ -6,8 +6,10 @@
 pub(crate) mod arena_layout;
 pub mod array;
 mod array_read;
+pub(crate) mod array_text;
 pub mod backend;
 pub(crate) mod bytes;
+pub(crate) mod effects;
 pub(crate) mod element;
 pub(crate) mod errors;
 pub(crate) mod executable_cache;

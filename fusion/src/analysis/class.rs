@@ -26,7 +26,9 @@ pub(crate) enum InstClass {
     Opaque,
     /// A loop or a branch, whose regions are programs of their own.
     Control,
-    /// Values written in the program.
+    /// An effect, which the host has between groups.
+    Effect,
+    /// Values written in the program, and tokens with which chains of effects begin. No group computes them.
     Constant,
 }
 
@@ -35,7 +37,11 @@ impl InstClass {
     pub(crate) fn is_alone(self) -> bool {
         matches!(
             self,
-            InstClass::Scatter | InstClass::Argsort | InstClass::Opaque | InstClass::Control
+            InstClass::Scatter
+                | InstClass::Argsort
+                | InstClass::Opaque
+                | InstClass::Control
+                | InstClass::Effect
         )
     }
 }
@@ -55,6 +61,8 @@ pub(crate) enum PartKind {
     Opaque(Inst),
     /// A loop or a branch.
     Control(Inst),
+    /// An effect.
+    Effect(Inst),
 }
 
 impl PartKind {
@@ -65,7 +73,8 @@ impl PartKind {
             PartKind::Scatter(_)
             | PartKind::Argsort(_)
             | PartKind::Opaque(_)
-            | PartKind::Control(_) => true,
+            | PartKind::Control(_)
+            | PartKind::Effect(_) => true,
         }
     }
 
@@ -77,6 +86,7 @@ impl PartKind {
             InstClass::Argsort => PartKind::Argsort(i),
             InstClass::Opaque => PartKind::Opaque(i),
             InstClass::Control => PartKind::Control(i),
+            InstClass::Effect => PartKind::Effect(i),
             _ => PartKind::Kernel,
         }
     }

@@ -11,7 +11,7 @@ use crate::plan::lossy::{copied, read_back};
 use adfuse_ir::control::reads;
 use adfuse_ir::index::{IndexExpr, ViewMap};
 use adfuse_ir::kernel::Extents;
-use adfuse_ir::op::{Body, Indirect, ViewCx};
+use adfuse_ir::op::{Body, Effect, Indirect, ViewCx};
 use adfuse_ir::scalar::ScalarProgram;
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{At, DType, Diagnostic, Function, Inst, Kind, Literal, Op, Value, ValueDef};
@@ -57,7 +57,7 @@ impl<'f> Facts<'f> {
     /// Gathers the facts. With `apart` every instruction is in a group of its own.
     ///
     /// # Errors
-    /// For symbolic extents, tokens, effects and calls: the error names the symbol or the instruction.
+    /// For symbolic extents and calls: the error names the symbol or the instruction.
     pub(crate) fn of(f: &'f Function, apart: bool) -> Result<Facts<'f>, Diagnostic> {
         let mut facts = Facts {
             f,
@@ -115,9 +115,6 @@ impl<'f> Facts<'f> {
     fn shape(&mut self, v: Value) -> Result<(), Diagnostic> {
         let ty = self.f.ty(v);
         let fail = |m: String| Err(Diagnostic::new(At::default(), Kind::Unsupported, m));
-        if ty.dtype == DType::Token {
-            return fail("tokens have no lowering to kernels".into());
-        }
         let mut dims = Extents::new();
         for d in &ty.shape {
             match d.known().and_then(|n| i64::try_from(n).ok()) {
@@ -144,7 +141,7 @@ impl<'f> Facts<'f> {
                 Diagnostic::new(at_inst(f, i), Kind::Unsupported, m)
             };
             let has_blocks = is_control(f, i) && !f.inst_results(i).is_empty();
-            if matches!(body, Body::Effect(_) | Body::Composed(_))
+            if matches!(body, Body::Composed(_))
                 || matches!(body, Body::Region(_)) && !has_blocks
             {
                 return Err(unsupported());
@@ -206,6 +203,12 @@ impl<'f> Facts<'f> {
                 for &v in f.args(i) {
                     self.forced[v] = true;
                 }
+            }
+            // The host reads it as it is.
+            Body::Effect(Effect::Print) => {
+                let v = f.args(i)[1];
+                self.forced[v] = true;
+                self.bound[v] = true;
             }
             Body::Region(_) => {
                 for v in reads(f, i).into_iter().chain(f.inst_results(i).iter().copied()) {
@@ -347,8 +350,10 @@ impl<'f> Facts<'f> {
                 Body::Opaque => InstClass::Opaque,
                 Body::Constant => InstClass::Constant,
                 Body::Region(_) => InstClass::Control,
+                Body::Effect(Effect::Start) => InstClass::Constant,
+                Body::Effect(Effect::Print) => InstClass::Effect,
                 // Refused when programs were recorded.
-                Body::Effect(_) | Body::Composed(_) => InstClass::Point,
+                Body::Composed(_) => InstClass::Point,
             };
             if self.class[i] == InstClass::Free {
                 shifted[v] = shifts;

@@ -274,7 +274,7 @@ fn priced(program: &Program, step: &Step, device: &MachineModel, moved: &Traffic
             work.each(DType::F32, library.operations);
             load.add(&work, 1.0);
         }
-        Step::Transfer(_) => load.busy = 1.0,
+        Step::Transfer(_) | Step::Print(_) => load.busy = 1.0,
         // Above.
         Step::Loop(_) | Step::Branch(_) => {}
     }
@@ -295,6 +295,8 @@ fn priced(program: &Program, step: &Step, device: &MachineModel, moved: &Traffic
     let reached = (cores * device.core_bytes_per_s / device.memory_bytes_per_s).min(1.0);
     let memory_s = match step {
         Step::Transfer(_) => moved.writes as f64 / device.host_bytes_per_s,
+        // The host reads a copy.
+        Step::Print(_) => moved.reads as f64 / device.host_bytes_per_s,
         _ => bytes as f64 / (fastest * reached),
     };
 

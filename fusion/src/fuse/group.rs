@@ -15,7 +15,7 @@ use cranelift_entity::SecondaryMap;
 /// Groups the instructions of a prepared function.
 ///
 /// # Errors
-/// For what has no lowering: symbolic extents, tokens, effects and regions.
+/// For what has no lowering: symbolic extents and regions.
 pub(crate) fn group<'f>(
     f: &'f Function,
     options: &PlanOptions,

@@ -1,7 +1,8 @@
-//! Loops and branches: their regions become programs of their own.
+//! Loops and branches: their regions become programs of their own. Tokens are no buffers of these: steps of a program run
+//! in order, and so do the programs of a loop.
 
 use super::Lower;
-use super::lowered;
+use super::{is_stored, lowered};
 use crate::plan::blocks::block_function;
 use crate::plan::graph_hash;
 use crate::plan::loop_choice::plenty_of_checkpoints;
@@ -40,7 +41,8 @@ impl Lower<'_> {
     fn while_loop(&mut self, i: Inst) -> Result<Step, Diagnostic> {
         let f = self.facts.f;
         let count = f.args(i).len();
-        let entered: Vec<BlockInput> = (0..count).map(BlockInput::Carry).collect();
+        let entered: Vec<BlockInput> =
+            (0..self.tensors(&f.args(i)[..count]).count()).map(BlockInput::Carry).collect();
         let most = f.attrs(i).int("max_trips").unsigned_abs();
         let test = self.block(i, 0, &entered, &[])?;
         Ok(Step::Loop(Box::new(Loop {
@@ -120,8 +122,8 @@ impl Lower<'_> {
     ) -> Result<Vec<BlockInput>, Diagnostic> {
         let mut inputs: Vec<BlockInput> = Vec::new();
         inputs.extend(at.index.map(|_| BlockInput::Index));
-        inputs.extend((0..at.carry.len()).map(BlockInput::Carry));
-        inputs.extend((0..at.up.len()).map(BlockInput::Returned));
+        inputs.extend((0..self.tensors(&at.carry).count()).map(BlockInput::Carry));
+        inputs.extend((0..self.tensors(&at.up).count()).map(BlockInput::Returned));
         let scanned = roles.xs_args().take(at.xs.len());
         for k in scanned.chain(roles.ws_args().take(at.ws.len())) {
             inputs.push(self.scanned(i, self.facts.f.args(i)[k])?);
@@ -160,7 +162,7 @@ impl Lower<'_> {
         let located = |d: Diagnostic| Diagnostic { at: at_inst(f, i), ..d };
         let mut program = lowered(&block.func, plan, self.device).map_err(located)?;
         let mut inputs = Vec::new();
-        for &v in &block.captures {
+        for v in self.tensors(&block.captures) {
             inputs.push(BlockInput::Whole(self.buffer(i, v)?));
         }
         inputs.extend_from_slice(inner);
@@ -189,28 +191,32 @@ impl Lower<'_> {
     ) -> Result<Vec<Carry>, Diagnostic> {
         let f = self.facts.f;
         let results = self.results_of(i, to)?;
-        let carry = |(k, to)| {
-            let v = f.args(i)[k];
+        let carry = |(v, to)| {
             let from = match f.literal(v) {
                 Some(l) => Operand::Literal(l),
                 None => Operand::Buffer(self.buffer(i, v)?),
             };
             Ok(Carry { from, to })
         };
-        from.zip(results).map(carry).collect()
+        self.tensors(&f.args(i)[from]).zip(results).map(carry).collect()
     }
 
-    fn results_of(&self, i: Inst, these: Range<usize>) -> Result<Vec<Buffer>, Diagnostic> {
+    pub(super) fn results_of(&self, i: Inst, these: Range<usize>) -> Result<Vec<Buffer>, Diagnostic> {
         let results = self.facts.f.inst_results(i);
-        these.map(|k| self.buffer(i, results[k])).collect()
+        self.tensors(&results[these]).map(|v| self.buffer(i, v)).collect()
     }
 
-    fn buffer(&self, i: Inst, v: Value) -> Result<Buffer, Diagnostic> {
+    /// Those of some values that are in buffers: all but tokens.
+    pub(super) fn tensors<'v>(&'v self, values: &'v [Value]) -> impl Iterator<Item = Value> + 'v {
+        values.iter().copied().filter(|&v| is_stored(self.facts.f, v))
+    }
+
+    pub(super) fn buffer(&self, i: Inst, v: Value) -> Result<Buffer, Diagnostic> {
         self.buffers[v].ok_or_else(|| self.broken(i))
     }
 
-    /// The buffer of a scalar, which may be a literal.
-    fn scalar(&mut self, i: Inst, v: Value) -> Result<Buffer, Diagnostic> {
+    /// The buffer of a value, which may be a literal.
+    pub(super) fn scalar(&mut self, i: Inst, v: Value) -> Result<Buffer, Diagnostic> {
         let f = self.facts.f;
         match f.literal(v) {
             Some(l) => self.constant(i, &f.ty(v).clone(), l),

@@ -1,10 +1,10 @@
-//! Indirect access: loads at clamped data, scatters, argsorts, and calls of user functions.
+//! Indirect access: loads at clamped data, scatters and argsorts.
 
 use super::emit::{ElementRef, EmitContext, StageEmitter, guarded};
 use crate::analysis::facts::Facts;
 use crate::analysis::index_columns::{Index, IndexColumn, columns};
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::kernel::{Argsort, Buffer, Extents, Library, Operand, Param, Piece, Scatter};
+use adfuse_ir::kernel::{Argsort, Buffer, Extents, Operand, Param, Piece, Scatter};
 use adfuse_ir::op::{Body, Indirect};
 use adfuse_ir::scalar::SVal;
 use adfuse_ir::verify::at_inst;
@@ -276,25 +276,4 @@ pub(crate) fn argsort(cx: &EmitContext<'_>, i: Inst, out: Buffer) -> Result<Args
         ));
     };
     Ok(Argsort { from, out, axis, descending: attrs.flag("descending") })
-}
-
-/// The step of a user function; its operands are in buffers.
-pub(crate) fn opaque(cx: &EmitContext<'_>, i: Inst, out: Buffer) -> Result<Library, Diagnostic> {
-    let f = cx.facts.f;
-    let attrs = f.attrs(i);
-    let inputs: Option<Vec<Buffer>> = f.args(i).iter().map(|&v| cx.buffers[v]).collect();
-    let Some(inputs) = inputs else {
-        let m = "a function reads what is in no buffer";
-        return Err(Diagnostic::new(at_inst(f, i), Kind::Internal, m));
-    };
-    // The schema has no negative ones.
-    let fact = |name| attrs.int(name).unsigned_abs();
-    Ok(Library {
-        function: attrs.text("name").into(),
-        inputs,
-        outputs: vec![out],
-        scratch: fact("scratch"),
-        operations: fact("operations"),
-        bytes: fact("bytes"),
-    })
 }

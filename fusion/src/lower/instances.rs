@@ -34,7 +34,12 @@ pub(crate) struct Instances {
 /// Whether an instruction occurs more than once in a plan.
 pub(crate) fn recurs(plan: &Plan) -> bool {
     let mut seen = EntitySet::new();
-    plan.groups.iter().flat_map(|g| &g.parts).flatten().any(|&i| !seen.insert(i))
+    members(plan).any(|i| !seen.insert(i))
+}
+
+/// The instructions of a plan's groups, in order, as often as groups have them.
+pub(crate) fn members(plan: &Plan) -> impl Iterator<Item = Inst> + '_ {
+    plan.groups.iter().flat_map(|g| &g.parts).flatten().copied()
 }
 
 /// The plan with every instance an instruction of its own; `None` where there is one of each already.
@@ -249,7 +254,7 @@ pub(crate) const NOT_ALSO: &str = "a group computes what the plan writes out, or
 /// The values that a plan computes more than once, in the order of the function, and how often again.
 pub fn recomputed_values(f: &Function, plan: &Plan) -> Vec<(Value, u32)> {
     let mut count: SecondaryMap<Inst, u32> = SecondaryMap::new();
-    plan.groups.iter().flat_map(|g| &g.parts).flatten().for_each(|&i| count[i] += 1);
+    members(plan).for_each(|i| count[i] += 1);
     let more = f.body_insts().iter().filter(|&&i| count[i] > 1);
     more.map(|&i| (f.inst_results(i)[0], count[i] - 1)).collect()
 }

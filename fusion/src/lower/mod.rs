@@ -7,6 +7,7 @@ mod blocks;
 pub(crate) mod coordinates;
 pub(crate) mod emit;
 pub(crate) mod grown;
+mod host;
 pub(crate) mod indirect;
 pub(crate) mod instances;
 pub(crate) mod kernel;
@@ -28,14 +29,14 @@ use adfuse_ir::kernel::{
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::text::Names;
 use adfuse_ir::verify::at_inst;
-use adfuse_ir::{Diagnostic, Fp, Function, Inst, Kind, Literal, Value, ValueDef};
+use adfuse_ir::{DType, Diagnostic, Fp, Function, Inst, Kind, Literal, Value, ValueDef};
 use coordinates::Coordinates;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use emit::{EmitContext, StageEmitter};
 use grown::regrow;
 use grown::{Grown, in_function};
 use hashbrown::{HashMap, HashSet};
-use indirect::{argsort, opaque, scatter};
+use indirect::{argsort, scatter};
 use instances::instances;
 use kernel::PartLowering;
 use loop_schedule::schedule;
@@ -69,6 +70,7 @@ pub(crate) fn placed(
     plan: &Plan,
     device: &MachineModel,
 ) -> Result<(Program, Holders), Diagnostic> {
+    host::in_order(f, plan)?;
     let mut holders = Holders::new();
     let program = match instances(f, plan)? {
         None => {
@@ -150,7 +152,7 @@ impl Lower<'_> {
         let f = self.facts.f;
         let mut results: EntitySet<Value> = EntitySet::new();
         results.extend(f.results().iter().copied());
-        for &v in f.params() {
+        for &v in f.params().iter().filter(|v| is_stored(f, **v)) {
             self.declare(v, Role::Input);
         }
         for &k in &self.plan.donated {
@@ -161,12 +163,15 @@ impl Lower<'_> {
             self.program.buffers[b].donated = true;
         }
         let each = |&i: &Inst| f.inst_results(i).iter().map(move |&v| (i, v));
-        for (i, v) in f.body_insts().iter().flat_map(each) {
+        let all = f.body_insts().iter().flat_map(each);
+        for (i, v) in all.filter(|(_, v)| is_stored(f, *v)) {
             let role = match self.facts.class[i] {
                 InstClass::Constant => Role::Constant(f.attrs(i).literals("values").to_vec()),
                 _ if self.grown.home[v].is_none() => continue,
                 _ if results.contains(v) => Role::Output,
-                _ if self.grown.read[v] || self.facts.class[i] == InstClass::Control => Role::Temp,
+                // A loop, a branch and what acts leave all that they compute, whoever reads it.
+                InstClass::Control | InstClass::Opaque => Role::Temp,
+                _ if self.grown.read[v] => Role::Temp,
                 _ => continue,
             };
             self.declare(v, role);
@@ -290,9 +295,12 @@ impl Lower<'_> {
                     self.program.steps.push(step);
                 }
                 PartKind::Opaque(i) => {
-                    let v = self.facts.f.inst_results(i)[0];
-                    let Some(out) = self.buffers[v] else { continue };
-                    self.program.steps.push(Step::Library(opaque(&cx, i, out)?));
+                    let step = self.opaque(i)?;
+                    self.program.steps.push(step);
+                }
+                PartKind::Effect(i) => {
+                    let step = self.effect(i)?;
+                    self.program.steps.push(step);
                 }
             }
         }
@@ -339,7 +347,7 @@ impl Lower<'_> {
     /// What the caller is handed: buffers, and literals, which get one.
     fn results(&mut self) -> Result<(), Diagnostic> {
         let f = self.facts.f;
-        for &v in f.results() {
+        for &v in f.results().iter().filter(|v| is_stored(f, **v)) {
             let b = match (self.buffers[v], f.literal(v)) {
                 (Some(b), _) => b,
                 (None, Some(l)) => {
@@ -357,6 +365,11 @@ impl Lower<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether a value may be in memory: tokens order steps, and are nothing else.
+fn is_stored(f: &Function, v: Value) -> bool {
+    f.ty(v).dtype != DType::Token
 }
 
 /// Divides the axes of contractions that share an operand alike; whether that could be done.

@@ -7,7 +7,7 @@ use crate::lower::instances::{Instances, instances};
 use crate::memory::residuals::{bytes, storage, stored};
 use crate::plan::Plan;
 use adfuse_ir::control::reads;
-use adfuse_ir::{Diagnostic, Function, Inst, Phase, Value, ValueDef};
+use adfuse_ir::{DType, Diagnostic, Function, Inst, Phase, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// How a group gets a value.
@@ -195,7 +195,9 @@ impl Crossing {
             let (mut stack, mut seen) = (vec![m], EntitySet::<Inst>::new());
             while let Some(i) = stack.pop() {
                 for a in reads(h, i) {
-                    let Some(v) = executed.origin(a).filter(|_| h.literal(a).is_none()) else {
+                    // Tokens are no values that memory could hold.
+                    let is_value = h.literal(a).is_none() && h.ty(a).dtype != DType::Token;
+                    let Some(v) = executed.origin(a).filter(|_| is_value) else {
                         continue;
                     };
                     let how = executed.how(g, a);

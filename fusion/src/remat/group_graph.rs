@@ -111,7 +111,8 @@ impl GroupGraph {
                 let time = ((time * part * PICOSECONDS).ceil().max(1.0) as u64).min(longest);
                 let op = Operation::new(names.get(v), time, size(v)).reads(&inputs).phase(latest);
                 let op = if left.results.contains(v) { op.output() } else { op };
-                let kept = made_by(f, v).is_some_and(|i| is_kept(f, i));
+                // An effect happens once.
+                let kept = made_by(f, v).is_some_and(|i| is_kept(f, i) || f.has_effect(i));
                 let op = if kept { op.once() } else { op };
                 let op = found.graph.push(op)?;
                 op_of[v] = Some(op);
@@ -142,8 +143,13 @@ pub(crate) fn left(facts: &Facts<'_>, plan: &Plan) -> GroupOutputs {
     for (g, group) in plan.groups.iter().enumerate() {
         for (k, part) in group.parts.iter().enumerate() {
             for &i in part {
+                let acts = f.has_effect(i);
                 for &v in f.inst_results(i) {
                     home[v] = Some((g, k));
+                    // Whether anybody waits for it or not, an effect happens.
+                    if acts {
+                        left.results.insert(v);
+                    }
                     if left.results.contains(v) || is_kept(f, i) {
                         left.kept.insert(v);
                     }

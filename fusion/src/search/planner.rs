@@ -19,7 +19,7 @@ use adfuse_ir::{Diagnostic, Function};
 /// equally fast it is the one of the lower peak.
 ///
 /// # Errors
-/// For what has no lowering: symbolic extents, tokens and effects. The error names the symbol
+/// For what has no lowering: symbolic extents and calls. The error names the symbol
 /// or the instruction.
 pub fn plan(f: &Function, options: &PlanOptions) -> Result<Plan, Diagnostic> {
     match options.effort {

@@ -102,6 +102,7 @@ pub fn in_place(
         | Step::Argsort(_)
         | Step::Library(_)
         | Step::Transfer(_)
+        | Step::Print(_)
         | Step::Loop(_)
         | Step::Branch(_) => return Vec::new(),
     };

@@ -2,7 +2,7 @@
 //!
 //! A [`Kernel`] is a parallel domain and, inside it, stages: loads through quasi-affine index maps, a
 //! scalar program, and stores, folds or scans. Beside kernels there are contractions, attention,
-//! scatters, functions of libraries and copies between memories. [`verify`] proves every access in
+//! scatters, functions of libraries, copies between memories and effects. [`verify`] proves every access in
 //! bounds and every write disjoint from the maps alone, so that what runs a [`Verified`] program needs
 //! no check of its own. [`in_place`] says which buffers may be written over ones that die. [`text`] is its text form; [`interchange`], [`split`] and [`vectorize`] change
 //! how a kernel is walked.
@@ -29,7 +29,7 @@ pub use checkpoints::{Reversal, ReversalAction, forward_steps};
 pub use in_place::{InPlace, Lives, in_place, lives};
 pub use loops::loops;
 pub use program::{
-    Argsort, Attend, Contract, Feed, Library, Member, Program, Scatter, Step, Transfer,
+    Argsort, Attend, Contract, DebugPrint, Feed, Library, Member, Program, Scatter, Step, Transfer,
 };
 pub use schedule::{interchange, split, vectorize};
 pub use stage::{

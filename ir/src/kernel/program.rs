@@ -50,6 +50,8 @@ pub enum Step {
     Library(Library),
     /// A copy from one memory to another.
     Transfer(Transfer),
+    /// An effect: a tensor is written where the host's effects go.
+    Print(DebugPrint),
     /// A program that is repeated.
     Loop(Box<Loop>),
     /// One of several programs.
@@ -173,6 +175,16 @@ pub struct Transfer {
     pub from: Buffer,
     /// Where it goes: a buffer of the same type in another memory.
     pub to: Buffer,
+}
+
+/// A `debug_print`: the host writes a buffer out when all steps before it are done. It writes no buffer. Steps with effects
+/// run in their order, each as often as its program does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DebugPrint {
+    /// What people know the tensor by.
+    pub label: String,
+    /// What is written out.
+    pub from: Buffer,
 }
 
 /// Updates joined with elements of a buffer at computed places, one after the other in the row-major

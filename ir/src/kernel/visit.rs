@@ -2,8 +2,10 @@
 
 use super::block::Block;
 use super::buffer::{Buffer, Extents};
-use super::program::{Attend, Feed, Member, Step};
+use super::program::{Attend, DebugPrint, Feed, Member, Step};
 use super::stage::{Operand, Param, Sink, Stage};
+use crate::attrs::Attr;
+use crate::op::Op;
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 use std::fmt;
@@ -80,6 +82,7 @@ impl Step {
             Step::Argsort(a) => met.add(a.from),
             Step::Library(l) => l.inputs.iter().for_each(|&b| met.add(b)),
             Step::Transfer(t) => met.add(t.from),
+            Step::Print(p) => met.add(p.from),
             Step::Loop(l) => {
                 l.trips.bounds().into_iter().for_each(|b| met.add(b));
                 l.all_carries().for_each(|c| met.operand(&c.from));
@@ -107,6 +110,7 @@ impl Step {
             Step::Argsort(a) => met.add(a.out),
             Step::Library(l) => l.outputs.iter().for_each(|&b| met.add(b)),
             Step::Transfer(t) => met.add(t.to),
+            Step::Print(_) => {}
             Step::Loop(l) => {
                 l.all_carries().for_each(|c| met.add(c.to));
                 l.all_stacks().for_each(|b| met.add(b));
@@ -126,6 +130,7 @@ impl Step {
             Step::Argsort(_) => "argsort",
             Step::Library(_) => "library",
             Step::Transfer(_) => "transfer",
+            Step::Print(_) => Op::DebugPrint.name(),
             Step::Loop(_) => "loop",
             Step::Branch(_) => "branch",
         }
@@ -140,7 +145,7 @@ impl Step {
             Step::Library(l) => &l.function,
             Step::Loop(l) => &l.name,
             Step::Branch(branch) => &branch.name,
-            Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) => self.kind(),
+            Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) | Step::Print(_) => self.kind(),
         }
     }
 
@@ -158,8 +163,16 @@ impl fmt::Display for Title<'_> {
             step @ (Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_)) => {
                 f.write_str(step.kind())
             }
+            Step::Print(print) => write!(f, "{} {}", self.0.kind(), print.quoted()),
             step => write!(f, "{} @{}", step.kind(), step.name()),
         }
+    }
+}
+
+impl DebugPrint {
+    /// The label as text has it.
+    pub(super) fn quoted(&self) -> impl fmt::Display + '_ {
+        Attr::Str(self.label.clone())
     }
 }
 

@@ -35,7 +35,10 @@ fn is_small(program: &Program) -> bool {
                 let of = [&a.batch, &a.rows, &a.stream, &a.depth, &a.width];
                 small(&mut of.into_iter().flatten())
             }
-            KernelStep::Argsort(_) | KernelStep::Library(_) | KernelStep::Transfer(_) => true,
+            KernelStep::Argsort(_)
+            | KernelStep::Library(_)
+            | KernelStep::Transfer(_)
+            | KernelStep::Print(_) => true,
             KernelStep::Loop(_) | KernelStep::Branch(_) => {
                 let steps = match step {
                     KernelStep::Loop(step) => step.trips.known().unwrap_or(0),

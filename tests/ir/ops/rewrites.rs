@@ -2,9 +2,10 @@
 //! table and of the filetests.
 
 use super::cases::{all, arguments};
+use crate::common::effects::Printed;
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
-use adfuse::backends::reference::{Effects, run_with};
+use adfuse::backends::reference::run_with;
 use adfuse::functions::{Opaque, Registry};
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::{Exactness, cse, dce, inline, simplify, specialize, stabilize};
@@ -21,15 +22,6 @@ struct Program {
     f: Function,
     args: Vec<Array>,
     outcome: OnceLock<(Vec<Array>, Printed)>,
-}
-
-#[derive(Default, PartialEq, Debug)]
-struct Printed(Vec<(String, Array)>);
-
-impl Effects for Printed {
-    fn print(&mut self, label: &str, value: &Array) {
-        self.0.push((label.to_string(), value.clone()));
-    }
 }
 
 fn program(name: &str, module: &Module, f: &Function) -> Program {

@@ -224,7 +224,8 @@ impl GpuPrepared {
 }
 
 fn told(step: &Step, origin: usize, work: &Work) -> StepReport {
-    debug_assert!(is_transfer(step) == matches!(work, Work::Copy { .. }), "a copy is a transfer");
+    let is_copied = matches!(work, Work::Copy { .. } | Work::Print(_));
+    debug_assert!(is_transfer(step) == is_copied, "a copy is a transfer");
     StepReport { name: step.name().into(), ..told_of(origin, work) }
 }
 
@@ -233,6 +234,7 @@ fn told_of(origin: usize, work: &Work) -> StepReport {
         Work::Launches(_) | Work::Loop(_) | Work::Branch(_) => "ptx",
         Work::Product(..) => "cublaslt",
         Work::Copy { .. } => "copy",
+        Work::Print(_) => "host",
     };
     let notes = match work {
         Work::Loop(work) => {

@@ -1,5 +1,5 @@
-//! Runs of a program: graphs of the steps that are launches alone, and loops and branches between them, which the host
-//! drives.
+//! Runs of a program: graphs of the steps that are launches alone, and loops, branches and effects between them, which
+//! the host drives.
 //!
 //! The turns of a loop are graphs of up to 64 turns, drawn once for each place that carried values are in. What
 //! differs from turn to turn is in the device's memory: the position, and what is carried. How many turns there are, the
@@ -8,13 +8,17 @@
 
 use super::device::GpuDevice;
 use super::graph::{DeviceFrame, Event, Graph, ask, copy, launch, launch_with};
-use super::memory::Pinned;
+use super::memory::{Pinned, canonical};
 use super::turn_frame::{TurnKey, TurnPlaces, TurnRole, Turns, frame};
 use super::work::{
-    BlockWork, BranchWork, CarryWork, DeviceLaunch, LoopWork, StartWork, TripsWork, Work, internal,
+    BlockWork, BranchWork, CarryWork, DeviceLaunch, LoopWork, PrintWork, StartWork, TripsWork,
+    Work, internal,
 };
 use crate::gpu::launches::{BlockBinding, FILL_THREADS, TURNS};
 use crate::gpu::turns::{CarryPlace, LoopAction, LoopPlan};
+use crate::runtime::array::Array;
+use crate::runtime::bytes::Bytes;
+use crate::runtime::effects::print_effect;
 use crate::runtime::limits::{RunLimits, loop_too_long};
 use adfuse_ir::kernel::Branch;
 use adfuse_ir::{At, DType, Diagnostic, Literal};
@@ -22,7 +26,7 @@ use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 /// What was drawn of a program's steps: neighbours that are launches alone, and loops and branches.
 pub(crate) type DrawnParts = Vec<DrawnPart>;
@@ -105,6 +109,7 @@ impl Player<'_> {
             match (&works[range.start], &mut drawn[k]) {
                 (Work::Loop(work), DrawnPart::Loop(known)) => self.repeat(work, at, known)?,
                 (Work::Branch(work), DrawnPart::Branch(known)) => self.branch(work, at, known)?,
+                (Work::Print(work), _) => self.print(work, at)?,
                 (_, DrawnPart::Straight(known, is_fresh)) => {
                     let is_last = k + 1 == ranges.len();
                     if !*is_fresh {
@@ -169,6 +174,19 @@ impl Player<'_> {
             std::ptr::copy_nonoverlapping(from, bits.as_mut_ptr(), dtype.bytes() as usize);
         }
         Literal::from_bits(dtype, u64::from_le_bytes(bits)).to_i64()
+    }
+
+    /// Has the host write out what is in a buffer, once all is done that was asked for.
+    fn print(&self, work: &PrintWork, at: &DeviceFrame) -> Result<(), Diagnostic> {
+        let mut bytes = Bytes::zeroed(work.dtype.bytes() as usize, work.bytes)?;
+        {
+            let staging = self.device.staging.lock();
+            let mut staging = staging.unwrap_or_else(PoisonError::into_inner);
+            staging.download(at.all[work.from], &mut bytes, self.device.stream)?;
+        }
+        canonical(work.dtype, &mut bytes);
+        print_effect(&work.label, &Array::from_bytes(work.dtype, &work.dims, bytes));
+        Ok(())
     }
 
     fn branch(

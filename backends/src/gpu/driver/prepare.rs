@@ -154,7 +154,7 @@ impl GpuPrepared {
     }
 }
 
-/// Whether a step is a copy between memories.
+/// Whether a step is a copy between memories, or an effect, which begins with one.
 pub(crate) fn is_transfer(step: &Step) -> bool {
-    matches!(step, Step::Transfer(_))
+    matches!(step, Step::Transfer(_) | Step::Print(_))
 }

@@ -1,5 +1,5 @@
-//! What a program does on a device, step by step: launches, calls of the library, copies, and loops and branches with
-//! the programs that they run.
+//! What a program does on a device, step by step: launches, calls of the library, copies, effects, and loops and branches
+//! with the programs that they run.
 
 use super::block_memory::{BlockMemory, CarrySlots, StepMemory};
 use super::cublaslt::Tuned;
@@ -26,14 +26,24 @@ pub(crate) enum Work {
         to: usize,
         bytes: u64,
     },
+    Print(Box<PrintWork>),
     Loop(Box<LoopWork>),
     Branch(Box<BranchWork>),
+}
+
+/// An effect, made: a buffer that the host reads and writes out.
+pub(crate) struct PrintWork {
+    pub(crate) label: String,
+    pub(crate) from: usize,
+    pub(crate) dtype: DType,
+    pub(crate) dims: Vec<u64>,
+    pub(crate) bytes: u64,
 }
 
 impl Work {
     /// Whether it is launches, calls and copies alone, which a graph has.
     pub(crate) fn is_straight(&self) -> bool {
-        !matches!(self, Work::Loop(_) | Work::Branch(_))
+        !matches!(self, Work::Loop(_) | Work::Branch(_) | Work::Print(_))
     }
 }
 
@@ -207,6 +217,16 @@ impl WorkMaker<'_> {
                 to: t.to.index(),
                 bytes: program.buffers[t.from].bytes(),
             }),
+            Step::Print(print) => {
+                let data = &program.buffers[print.from];
+                Ok(Work::Print(Box::new(PrintWork {
+                    label: print.label.clone(),
+                    from: print.from.index(),
+                    dtype: data.dtype,
+                    dims: data.dims.iter().map(|n| n.unsigned_abs()).collect(),
+                    bytes: data.bytes(),
+                })))
+            }
             Step::Loop(step) => {
                 let made = self.repeated((program, n), step, code, memory()?, scratch);
                 Ok(Work::Loop(Box::new(made.map_err(located)?)))
@@ -386,6 +406,7 @@ pub(crate) fn launch_count(work: &Work) -> u32 {
     match work {
         Work::Launches(launches) => launches.len() as u32,
         Work::Product(..) | Work::Copy { .. } => 1,
+        Work::Print(_) => 0,
         Work::Loop(work) => work.blocks().iter().map(|block| block.launch_count()).sum(),
         Work::Branch(work) => work.blocks.iter().map(BlockWork::launch_count).sum(),
     }
@@ -399,7 +420,7 @@ pub(crate) fn most(work: &Work, of: fn(&Entry) -> u32) -> u32 {
     };
     match work {
         Work::Launches(all) => all.iter().map(|l| of(&l.entry)).max().unwrap_or(0),
-        Work::Product(..) | Work::Copy { .. } => 0,
+        Work::Product(..) | Work::Copy { .. } | Work::Print(_) => 0,
         Work::Loop(work) => work.blocks().into_iter().map(block).max().unwrap_or(0),
         Work::Branch(work) => work.blocks.iter().map(block).max().unwrap_or(0),
     }

@@ -79,7 +79,7 @@ impl Lowering {
         self.problem.take().map_or(Ok(step.scratch), Err)
     }
 
-    /// What a step is made of; nothing for a transfer, which copies.
+    /// What a step is made of; nothing for a transfer, which copies, and an effect, which the host has.
     pub(crate) fn step(&mut self, step: &Step) -> Result<Vec<Work>, Diagnostic> {
         self.one(step)?;
         self.taken()
@@ -109,7 +109,7 @@ impl Lowering {
             }
             Step::Argsort(step) => self.push(Work::Sort(Sort::of(self, step))),
             // The programs of a loop and a branch have schedules of their own.
-            Step::Transfer(_) | Step::Loop(_) | Step::Branch(_) => {}
+            Step::Transfer(_) | Step::Print(_) | Step::Loop(_) | Step::Branch(_) => {}
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ pub(crate) mod steps;
 use super::map::outputs;
 use super::{EvalTensor, reserve};
 use crate::runtime::array::Array;
+use crate::runtime::effects::print_effect;
 use crate::runtime::errors::within;
 pub use crate::runtime::library_functions::{LibraryFunctions, NoFunctions};
 use crate::runtime::limits::RunLimits;
@@ -181,6 +182,10 @@ impl ProgramRun<'_> {
             Step::Argsort(step) => self.argsort(step),
             Step::Library(step) => self.library(step, env.functions),
             Step::Transfer(step) => self.put(step.to, self.tensor(step.from)?.bits.clone()),
+            Step::Print(step) => {
+                print_effect(&step.label, &self.tensor(step.from)?.to_array()?);
+                Ok(())
+            }
             Step::Loop(step) => self.repeat(step, env),
             Step::Branch(step) => self.branch(step, env),
         }

@@ -4,13 +4,13 @@ use super::cursor::{Cursor, ParseResult};
 use crate::diag::{Diagnostic, Kind, Span};
 use crate::dtype::DType;
 use crate::kernel::buffer::{Buffer, BufferData, Role, Space, Storage};
-use crate::kernel::program::{Argsort, Library, Transfer};
+use crate::kernel::program::{Argsort, DebugPrint, Library, Transfer};
 use crate::kernel::program::{Program, Scatter, Step};
 use crate::kernel::stage::{Kernel, Operand, Row, Schedule, Tile, TileData};
-use crate::op::Update;
+use crate::op::{Op, Update};
 use crate::scalar::{Func, Prim, SOp};
 use crate::text::Limits;
-use crate::text::lexer::Tok;
+use crate::text::lexer::{Tok, unescape};
 use cranelift_entity::PrimaryMap;
 use hashbrown::HashMap;
 
@@ -75,6 +75,7 @@ impl<'s> ProgramParser<'s> {
                 _ if self.cursor.accept("kernel") => Step::Kernel(self.kernel()?),
                 _ if self.cursor.accept("contract") => Step::Contract(self.contract()?),
                 _ if self.cursor.accept("attend") => Step::Attend(self.attend()?),
+                _ if self.cursor.accept(Op::DebugPrint.name()) => Step::Print(self.print()?),
                 _ if self.cursor.accept("loop") => Step::Loop(Box::new(self.repeated()?)),
                 _ if self.cursor.accept("branch") => Step::Branch(self.branched()?),
                 _ => return Err(self.cursor.wrong("a step or `return`")),
@@ -239,6 +240,15 @@ impl<'s> ProgramParser<'s> {
         let wrong = self.cursor.wrong("an axis");
         let axis = u8::try_from(self.cursor.int()?).map_err(|_| wrong)?;
         Ok(Argsort { from, out, axis, descending: self.cursor.accept("descending") })
+    }
+
+    /// `"x" %x`
+    fn print(&mut self) -> ParseResult<DebugPrint> {
+        let span = self.cursor.span();
+        let label = unescape(self.cursor.take(Tok::Str, "a label in quotes")?);
+        let wrong = |escape| format!("`{escape}` is no escape");
+        let label = label.map_err(|e| self.cursor.error(span, Kind::Syntax, wrong(e)))?;
+        Ok(DebugPrint { label, from: self.buffer()? })
     }
 
     fn kernel(&mut self) -> ParseResult<Kernel> {

@@ -5,6 +5,7 @@ use crate::kernel::buffer::{Buffer, BufferData, Role, Space, Storage};
 use crate::kernel::program::{Attend, Contract, Feed, Library, Program, Scatter, Step};
 use crate::kernel::stage::{Kernel, Operand, Param, Piece, Run, Schedule, Sink, Stage};
 use crate::literal::Literal;
+use crate::op::Op;
 use crate::scalar::{SVal, ScalarProgram};
 use std::fmt::{Display, Formatter, Result};
 
@@ -38,6 +39,10 @@ impl Display for Program {
                 }
                 Step::Transfer(step) => {
                     writeln!(f, "  {} = transfer {}", self.name(step.to), self.name(step.from))?;
+                }
+                Step::Print(step) => {
+                    let (kind, from) = (Op::DebugPrint.name(), self.name(step.from));
+                    writeln!(f, "  {kind} {} {from}", step.quoted())?;
                 }
                 Step::Loop(step) => self.repeated(f, step)?,
                 Step::Branch(step) => self.branched(f, step)?,

@@ -80,7 +80,7 @@ impl ProgramVerifier<'_> {
             Step::Library(library) => Some(&library.function),
             Step::Loop(step) => Some(&step.name),
             Step::Branch(step) => Some(&step.name),
-            Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) => None,
+            Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) | Step::Print(_) => None,
         });
         for name in std::iter::once(&self.program.name).chain(steps).filter(|n| !is_word(n)) {
             self.report(format_args!("@{name}"), Wrong::new(Kind::Syntax, "not a name"));
@@ -151,6 +151,7 @@ impl ProgramVerifier<'_> {
                 Step::Argsort(step) => self.argsort(&place, step),
                 Step::Library(step) => self.library(&place, step),
                 Step::Transfer(step) => self.transfer(&place, step),
+                Step::Print(step) => self.print(&place, step),
                 Step::Loop(step) => self.repeated(&place, step),
                 Step::Branch(step) => self.branched(&place, step),
             }

@@ -1,4 +1,4 @@
-//! Scatters, argsorts, library functions, transfers.
+//! Scatters, argsorts, library functions, transfers, effects.
 
 use super::bounds::BoundsScope;
 use super::kernel::fits;
@@ -6,7 +6,7 @@ use super::{ProgramVerifier, Wrong, iterable};
 use crate::diag::Kind;
 use crate::dtype::DType;
 use crate::kernel::buffer::Storage;
-use crate::kernel::program::{Argsort, Library, Scatter, Transfer};
+use crate::kernel::program::{Argsort, DebugPrint, Library, Scatter, Transfer};
 use crate::kernel::stage::{Operand, Param};
 use crate::types::MAX_BYTES;
 
@@ -130,6 +130,24 @@ impl ProgramVerifier<'_> {
     pub(super) fn transfer(&mut self, place: &str, step: &Transfer) {
         if let Err(wrong) = self.copied(step) {
             self.report(place, wrong);
+        }
+    }
+
+    pub(super) fn print(&mut self, place: &str, step: &DebugPrint) {
+        if let Err(wrong) = self.printed(step) {
+            self.report(place, wrong);
+        }
+    }
+
+    fn printed(&self, step: &DebugPrint) -> Result<(), Wrong> {
+        self.readable(step.from)?;
+        let data = self.data(step.from);
+        match data.storage == Storage::Plain && data.strides.is_none() {
+            true => Ok(()),
+            false => {
+                let m = format!("%{} is packed or strided: the host reads dense arrays", data.name);
+                Err(Wrong::new(Kind::Unsupported, m))
+            }
         }
     }
 
