@@ -19,9 +19,10 @@ pub use session::{PlanDecision, Session, Settings};
 pub use symbolic::CompiledSymbolic;
 
 use crate::backends::Array;
+use crate::backends::ScopedEffects;
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
-use crate::backends::reference::{Silent, run_within};
+use crate::backends::reference::run_within;
 use crate::ir::{Diagnostic, Function, Kind, Module};
 use std::cell::RefCell;
 
@@ -43,7 +44,8 @@ pub trait Engine {
     ) -> Result<ReadyFunction<'a>, Diagnostic>;
 }
 
-/// The engine that defines the meaning of programs. It discards prints.
+/// The engine that defines the meaning of programs. Effects go to the sink of the scope
+/// ([`with_effects`](crate::backends::with_effects)).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reference {
     /// How far programs may go.
@@ -87,7 +89,7 @@ impl Engine for Reference {
     ) -> Result<ReadyFunction<'a>, Diagnostic> {
         let limits = self.limits;
         Ok(Box::new(move |args| {
-            run_within(module, f, args, &mut Silent, (&Registry::new(), limits))
+            run_within(module, f, args, &mut ScopedEffects, (&Registry::new(), limits))
         }))
     }
 }
@@ -101,7 +103,8 @@ impl Engine for WithFallback {
     ) -> Result<ReadyFunction<'a>, Diagnostic> {
         let Session { settings, .. } = &self.first;
         let given = (&settings.functions, settings.limits);
-        let reference = move |args: &[Array]| run_within(module, f, args, &mut Silent, given);
+        let reference =
+            move |args: &[Array]| run_within(module, f, args, &mut ScopedEffects, given);
         let first = self.first.ready(module, f, of);
         match first {
             Err(d) if d.kind == Kind::Unsupported => {

@@ -1,12 +1,12 @@
 //! Measured times for searches over plans.
 
-use crate::backends::Array;
+use crate::backends::{Array, Silent, with_effects};
 use crate::engine::Cpu;
 use crate::fusion::Plan;
 use crate::fusion::search::Measure;
 use crate::ir::kernel::{Program, verify};
 use crate::ir::op::Domain;
-use crate::ir::{Diagnostic, Function, TensorType};
+use crate::ir::{DType, Diagnostic, Function, TensorType};
 use crate::sample::{rng, sample};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,7 +30,8 @@ impl Timed {
     }
 
     fn draw(&self, f: &Function) -> Result<(), Diagnostic> {
-        let types = f.param_types();
+        let types: Vec<TensorType> =
+            f.param_types().into_iter().filter(|t| t.dtype != DType::Token).collect();
         if self.inputs.borrow().0 == types {
             return Ok(());
         }
@@ -73,6 +74,11 @@ impl Timed {
     }
 }
 
+/// Runs that are timed print nothing.
+fn silent<T>(run: impl FnOnce() -> T) -> T {
+    with_effects(&mut Silent, run)
+}
+
 impl Measure for Timed {
     fn seconds(&self, f: &Function, plan: &Plan, program: &Program) -> Option<f64> {
         let key = plan.hash(f);
@@ -80,7 +86,7 @@ impl Measure for Timed {
             return *known;
         }
         // What the engine does not run has no time of its own.
-        let seconds = self.times(f, [program]).ok().map(|[seconds]| seconds);
+        let seconds = silent(|| self.times(f, [program])).ok().map(|[seconds]| seconds);
         self.known.borrow_mut().insert(key, seconds);
         seconds
     }
@@ -91,6 +97,6 @@ impl Measure for Timed {
         (_, before): (&Plan, &Program),
         (_, after): (&Plan, &Program),
     ) -> Option<bool> {
-        self.times(f, [before, after]).ok().map(|[before, after]| after <= before)
+        silent(|| self.times(f, [before, after])).ok().map(|[before, after]| after <= before)
     }
 }

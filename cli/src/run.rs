@@ -14,9 +14,8 @@ use super::streams::Streams;
 use super::target::{FunctionArgs, all_bound, specialized};
 use super::{json, npz, show, whole};
 use adfuse::autodiff::forward_and_backward;
-use adfuse::backends::Array;
 use adfuse::backends::functions::Registry;
-use adfuse::backends::reference::{self, Effects};
+use adfuse::backends::{Array, ScopedEffects, WrittenEffects, reference, with_effects};
 use adfuse::ir::diag::listed;
 use adfuse::ir::{DType, Function};
 use clap::Args;
@@ -119,14 +118,15 @@ impl RunCommand {
         let what = (&module, &running, f.name.as_str());
         let donated = self.donated.positions(&running)?;
         let settled = (settled, donated);
-        let values = match self.engine.compile(&program, what, settled, streams)? {
+        let made = self.engine.compile(&program, what, settled, streams)?;
+        let values = with_effects(&mut WrittenEffects(streams.err), || match made {
             Some(made) if self.donated.is_empty() => made.executable.run(&args),
             Some(made) => made.executable.run_donating(args),
             None => {
                 let given = (&Registry::new(), self.engine.limits());
-                reference::run_within(&module, &running, &args, &mut Printing(streams.err), given)
+                reference::run_within(&module, &running, &args, &mut ScopedEffects, given)
             }
-        };
+        });
         let values = values.map_err(|d| program.wrong(d))?;
         let named: Vec<(String, &Array)> = names.into_iter().zip(&values).collect();
         if let Some(path) = &self.save {
@@ -206,14 +206,4 @@ fn names(f: &Function, wrt: &[usize]) -> Vec<String> {
     let gradients = wrt.iter().map(|&k| format!("grad_{}", of(k)));
     let mut taken = BTreeSet::new();
     outputs.chain(gradients).map(|name| params::unique(name, &mut taken)).collect()
-}
-
-/// What the program prints, on standard error.
-struct Printing<'a>(&'a mut dyn Write);
-
-impl Effects for Printing<'_> {
-    fn print(&mut self, label: &str, value: &Array) {
-        // A closed standard error stops nothing.
-        let _ = show::write_array(self.0, &label.escape_debug().to_string(), value);
-    }
 }

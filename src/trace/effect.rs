@@ -28,7 +28,7 @@ impl OpaqueFunction {
 }
 
 impl Tracer {
-    /// Starts a chain of effects; the reference engine alone runs them.
+    /// Starts a chain of effects. Effects happen in the order of the trace, each once, whatever is computed again.
     ///
     /// ```
     /// # use adfuse::prelude::*;
@@ -46,7 +46,8 @@ impl Tracer {
         self.apply(Op::CreateToken, &[], Attrs::none(), None)
     }
 
-    /// The results of a function that the engine's user gives under a name. It is pure.
+    /// The results of a function that the engine's user gives under a name. It is pure, unless its first operand is a
+    /// token: then it may act, is called once and in the order of tokens, and its results are a token and a tensor.
     ///
     /// ```
     /// # use adfuse::prelude::*;
@@ -76,8 +77,8 @@ impl Tracer {
 }
 
 impl Tensor {
-    /// Writes the tensor to the error stream, after what gave the token; the next effect takes the token that this
-    /// gives. The reference engine alone does.
+    /// Writes the tensor to the error stream, or to the sink of [`with_effects`](crate::backends::with_effects), after what
+    /// gave the token; the next effect takes the token that this gives.
     ///
     /// ```
     /// # use adfuse::prelude::*;

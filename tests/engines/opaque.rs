@@ -1,11 +1,13 @@
 //! User functions: equal values on every engine and for every plan, derivatives by rules of the calling functions, and
 //! refusals that name the instruction.
 
+use crate::common::effects::printing;
 use crate::common::random::inputs;
 use adfuse::autodiff::{Batching, Derived, grad, vmap};
-use adfuse::backends::Array;
-use adfuse::backends::reference::{self, Silent, kernel, run_with};
-use adfuse::engine::{Cpu, Engine, WithFallback};
+use adfuse::backends::backend::Executable;
+use adfuse::backends::reference::{self, Evaluator, Silent, kernel, run_with};
+use adfuse::backends::{Array, ScopedEffects};
+use adfuse::engine::{Cpu, Engine, Session, Settings, WithFallback};
 use adfuse::functions::{CallPrice, Opaque, Registry};
 use adfuse::fusion::{self, Effort, Fp, MachineModel, compile, cost, prepare};
 use adfuse::ir::kernel::{Program, Step, verify as verified};
@@ -13,6 +15,7 @@ use adfuse::ir::op::Domain;
 use adfuse::ir::text::{parse, print_module};
 use adfuse::ir::{DType, Diagnostic, Function, Kind, Module, TensorType, verify};
 use approx::assert_abs_diff_eq;
+use std::sync::{Arc, Mutex};
 
 fn program(text: &str) -> Module {
     let module = parse(text).unwrap_or_else(|e| panic!("{text}\n{e:#?}"));
@@ -413,4 +416,80 @@ fn an_engine_keeps_functions_apart() {
     let either = WithFallback::new(one);
     let ready = either.ready(&module, first(&module), "f").expect("is ready");
     assert_eq!(ready(&[x]).expect("runs")[0].to_f64s(), [4.0]);
+}
+
+/// Functions that are given a token act once a call, in the order of the tokens, whatever a plan recomputes and whether
+/// anybody reads their results; they print in between other effects.
+#[test]
+fn functions_with_effects_are_called_once_in_order() {
+    let module = program(
+        "func @f(%x: f64[3]) -> f64[] {
+           %t = create_token : token
+           %y = exp %x : f64[3]
+           %0 = debug_print %t, %y {label = \"y\"} : token
+           %1, %z = opaque %0, %y {name = \"log\"} : token, f64[3]
+           %2, %w = opaque %1, %x {name = \"log\"} : token, f64[3]
+           %3, %c = fori 0, 2, %2, %z : token, f64[3] body(%i: i64[], %u: token, %d: f64[3]) {
+             %4, %e = opaque %u, %d {name = \"log\"} : token, f64[3]
+             yield %4, %e
+           }
+           %5 = debug_print %3, %c {label = \"c\"} : token
+           %s = reduce_sum %c {axes = [0]} : f64[]
+           return %s
+         }",
+    );
+    let f = first(&module);
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let log = {
+        let calls = Arc::clone(&calls);
+        Opaque::new(same, move |call| {
+            let x = call.args[0].elements::<f64>()?;
+            calls.lock().expect("no panic").push(x.to_vec());
+            call.result.elements::<f64>()?.iter_mut().zip(x).for_each(|(y, &x)| *y = 2.0 * x);
+            Ok(())
+        })
+    };
+    let functions = Registry::new().with("log", log);
+    let args = [Array::from_f64s(DType::F64, &[3], &[0.0, 1.0, -1.0]).expect("fits")];
+    let ran = |run: &dyn Fn() -> Result<Vec<Array>, Diagnostic>| {
+        calls.lock().expect("no panic").clear();
+        let (results, printed) = printing(run);
+        let calls = calls.lock().expect("no panic").clone();
+        (results.unwrap_or_else(|d| panic!("{d}")), printed, calls)
+    };
+    let due = ran(&|| run_with(&module, f, &args, &mut ScopedEffects, &functions));
+    assert_eq!((due.1.0.len(), due.2.len()), (2, 4));
+    for effort in [Effort::Off, Effort::Quick, Effort::Default, Effort::Search] {
+        let plan = fusion::PlanOptions { device: MachineModel::cpu(), effort, fp: Fp::Strict };
+        let cpu = Cpu { plan: plan.clone(), functions: functions.clone(), ..Cpu::default() };
+        let made = cpu.compile(&module, f).unwrap_or_else(|d| panic!("{d}"));
+        for _ in 0..2 {
+            assert_eq!(ran(&|| made.executable.run(&args)), due, "{effort:?}");
+        }
+        let evaluator = Evaluator::new(functions.clone());
+        let mut settings = Settings::new(plan);
+        settings.functions = functions.clone();
+        let session = Session { settings, backend: Arc::new(evaluator) };
+        let made = session.compile(&module, f).unwrap_or_else(|d| panic!("{d}"));
+        assert_eq!(ran(&|| made.executable.run(&args)), due, "{effort:?}");
+    }
+}
+
+/// What is given a token hands one on beside its one result; without one there is none.
+#[test]
+fn tokens_of_functions_are_checked() {
+    for (what, wrong) in [
+        ("%0 = opaque %t, %x {name = \"g\"} : f32[]", "two results, a token and a tensor"),
+        ("%0 = opaque %t {name = \"g\"} : token", "two results, a token and a tensor"),
+        ("%0, %1 = opaque %t, %x {name = \"g\"} : f32[], token", "two results"),
+        ("%0 = opaque %x {name = \"g\"} : token", "is given no token orders no effects"),
+        ("%0, %1 = opaque %x, %t {name = \"g\"} : token, f32[]", "operand 1"),
+    ] {
+        let text = format!("func @f(%x: f32[], %t: token) -> f32[] {{ {what} return %x }}");
+        let errors = match parse(&text) {
+            Err(errors) => errors,
+            Ok(module) => verify(&module).expect_err(what),
+        };
+        assert!(errors.iter().any(|d| d.message.contains(wrong)), "{what}: {errors:#?}");
+    }
 }

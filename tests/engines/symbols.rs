@@ -1,19 +1,22 @@
 //! Functions with symbolic extents on every engine: the bits of the reference engine and of the function at constant
 //! extents, what is kept, budgets, and the errors of extents that do not fit.
 
+use crate::common::effects::{Printed, printing};
 use crate::common::parallel;
 use crate::common::programs::decode;
 use crate::common::random;
 use adfuse::autodiff::{Batching, Random, forward_and_backward, vmap};
 use adfuse::autodiff::{differentiable, value_and_grad};
+use adfuse::backends::backend::{Arrange, Backend, Capabilities, Prepared};
 use adfuse::backends::functions::Registry;
-use adfuse::backends::reference::{Evaluator, Silent, run};
+use adfuse::backends::reference::{Evaluated, Evaluator, Silent, run};
 use adfuse::backends::{Array, Resident};
 use adfuse::engine::{Cpu, Engine, Session, Settings, WithFallback};
+use adfuse::ir::kernel::{Program, Verified};
 use adfuse::ir::op::Domain;
 use adfuse::ir::rewrite::specialize;
 use adfuse::ir::text::parse;
-use adfuse::ir::{DType, Diagnostic, Dim, Function, Kind, Module, Symbol, TensorType};
+use adfuse::ir::{At, DType, Diagnostic, Dim, Function, Kind, Module, Symbol, TensorType};
 use adfuse::sample::{rng, sample};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -204,6 +207,30 @@ fn donated_arguments_of_any_extent_run() {
     }
 }
 
+/// An engine that runs nothing.
+#[derive(Debug)]
+struct Refusing;
+
+impl Backend for Refusing {
+    type Executable = Evaluated;
+
+    fn name(&self) -> &'static str {
+        "refusing"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { attention: true, any_layout: true, schedules: true, functions: true }
+    }
+
+    fn prepare<'a>(
+        &'a self,
+        _: &Verified<Program>,
+        _: &Arrange<'_>,
+    ) -> Result<Box<dyn Prepared<Executable = Evaluated> + 'a>, Diagnostic> {
+        Err(Diagnostic::new(At::default(), Kind::Unsupported, "nothing runs here"))
+    }
+}
+
 /// The interface that tools run functions by takes functions with symbols, with the reference engine behind it where
 /// an engine does not support what there is.
 #[test]
@@ -218,11 +245,14 @@ fn engines_make_functions_with_symbols_ready() {
           %0 = debug_print %t, %x {label = \"x\"} : token
           return %x, %0
         }");
-    let either = WithFallback::new(Cpu::default());
+    let settings = Settings::new(Cpu::default().plan);
+    let either = WithFallback::new(Session { settings, backend: Arc::new(Refusing) }.erased());
     let x = Array::from_f32s(&[2], &[1.0, 2.0]).expect("fits");
     let ready = either.ready(&module, &f, "told").expect("is made");
-    assert_eq!(ready(std::slice::from_ref(&x)), Ok(vec![x.clone()]));
-    assert_eq!(ready(std::slice::from_ref(&x)), Ok(vec![x]));
+    for _ in 0..2 {
+        let (ran, printed) = printing(|| ready(std::slice::from_ref(&x)));
+        assert_eq!((ran, printed), (Ok(vec![x.clone()]), Printed(vec![("x".into(), x.clone())])));
+    }
     drop(ready);
     let fallbacks = either.fallbacks();
     assert_eq!(fallbacks.len(), 1, "{fallbacks:?}");

@@ -3,8 +3,8 @@
 use adfuse::backends::backend::Executable;
 use adfuse::backends::cpu::Vectors;
 use adfuse::backends::reference::{self, Evaluator, specialized_to};
-use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::backends::{Array, ScopedEffects};
+use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::ir::{Diagnostic, Function, Module};
 use std::sync::Arc;
 
@@ -34,11 +34,7 @@ fn referenced(module: &Module, f: &Function, args: &[Array]) -> Result<Vec<Array
 }
 
 /// Planned, and evaluated kernel by kernel.
-fn evaluated(
-    module: &Module,
-    f: &Function,
-    args: &[Array],
-) -> Result<Vec<Array>, Diagnostic> {
+fn evaluated(module: &Module, f: &Function, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
     let f = specialized_to(f, args)?;
     let settings = Settings::new(Cpu::default().plan);
     let session = Session { settings, backend: Arc::new(Evaluator::default()) };
@@ -46,29 +42,17 @@ fn evaluated(
 }
 
 /// Planned, as machine code with the host's vectors, on two threads.
-fn machine_code(
-    module: &Module,
-    f: &Function,
-    args: &[Array],
-) -> Result<Vec<Array>, Diagnostic> {
+fn machine_code(module: &Module, f: &Function, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
     with_vectors(Vectors::host(), module, f, args)
 }
 
 /// As Cranelift makes it alone.
-fn narrow_code(
-    module: &Module,
-    f: &Function,
-    args: &[Array],
-) -> Result<Vec<Array>, Diagnostic> {
+fn narrow_code(module: &Module, f: &Function, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
     with_vectors(Vectors::Narrow, module, f, args)
 }
 
 /// With vectors of 256 bits, where the host has any of more than 128.
-fn middle_code(
-    module: &Module,
-    f: &Function,
-    args: &[Array],
-) -> Result<Vec<Array>, Diagnostic> {
+fn middle_code(module: &Module, f: &Function, args: &[Array]) -> Result<Vec<Array>, Diagnostic> {
     let vectors = match Vectors::host() {
         Vectors::Narrow => Vectors::Narrow,
         _ => Vectors::Avx2,

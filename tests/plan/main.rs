@@ -8,6 +8,7 @@ mod common;
 mod cost;
 mod decisions;
 mod donation;
+mod effects;
 mod explain;
 mod groups;
 mod loops;

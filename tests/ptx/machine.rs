@@ -5,8 +5,8 @@
 //! each of two threads comes first once.
 
 use crate::instructions::{Does, Entry, Inst, Space, Special, Way, entries};
-use adfuse::backends::{Array, print_effect};
 use adfuse::backends::ptx::{Arg, Launch, PtxModule, StepCode};
+use adfuse::backends::{Array, print_effect};
 use adfuse::ir::Literal;
 use adfuse::ir::kernel::{Buffer, BufferData, Program, Role, Space as Memory, Step, Storage};
 use adfuse::ir::scalar::Table;

@@ -179,12 +179,6 @@ fn engines(out: &mut String, op: Op) {
                 "- engines: all but the GPU's, which says that there is no PTX for it"
             );
         }
-        Body::Effect(_) => {
-            let _ = writeln!(
-                out,
-                "- engines: the reference engine alone; others say that `{op}` has no lowering to kernels"
-            );
-        }
         _ => {}
     }
 }

@@ -300,7 +300,7 @@ impl<'f> Batch<'f, '_> {
         let body = f.op(i).def().body;
         b.set_phase(self.phase(i));
         b.follow(f, i);
-        if matches!(body, Body::Effect(_)) {
+        if matches!(body, Body::Effect(_)) || matches!(body, Body::Opaque) && f.has_effect(i) {
             let m = format!("`{}` is an effect: it cannot be batched", f.op(i));
             return Err(self.error(i, Kind::Effect, m));
         }

@@ -9,7 +9,7 @@ use crate::runtime::limits::RunLimits;
 use adfuse_ir::op::{Body, Control, Effect, composition};
 use adfuse_ir::rewrite::specialize;
 use adfuse_ir::verify::{at_inst, bind};
-use adfuse_ir::{At, Diagnostic, Function, Inst, Kind, Module, Region, TensorType, Value};
+use adfuse_ir::{At, DType, Diagnostic, Function, Inst, Kind, Module, Region, TensorType, Value};
 use cranelift_entity::SecondaryMap;
 use std::rc::Rc;
 
@@ -135,15 +135,18 @@ impl Eval<'_> {
                 return call(self.known, &parts, &args, self.effects);
             }
             Body::Opaque => {
-                let arrays: Vec<Array> =
-                    tensors.iter().map(|t| t.to_array()).collect::<Result<_, _>>()?;
+                let given = tensors.iter().filter(|t| t.dtype != DType::Token);
+                let arrays: Vec<Array> = given.map(|t| t.to_array()).collect::<Result<_, _>>()?;
                 let name = attrs.text("name");
                 let array = self.known.1.evaluate(name, &arrays)?;
-                if array.ty() != ty {
+                let ty = types.last().unwrap_or(&ty);
+                if array.ty() != *ty {
                     let m = format!("the result of `{name}` is {}, not {ty}", array.ty());
                     return Err(Diagnostic::new(At::default(), Kind::Shape, m));
                 }
-                EvalTensor::from_array(&array)?
+                let tokens = (1..types.len()).map(|_| EvalTensor::token());
+                let all = tokens.chain([EvalTensor::from_array(&array)?]);
+                return Ok(all.map(Rc::new).collect());
             }
             Body::Effect(Effect::Start) => EvalTensor::token(),
             Body::Effect(Effect::Print) => {

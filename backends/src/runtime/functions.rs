@@ -12,7 +12,7 @@ use adfuse_ir::rewrite::Copier;
 use adfuse_ir::types::MAX_BYTES;
 use adfuse_ir::verify::at_inst;
 use adfuse_ir::{
-    At, Attr, Attrs, Builder, DType, Diagnostic, Function, Inst, Kind, Op, TensorType,
+    At, Attr, Attrs, Builder, DType, Diagnostic, Function, Inst, Kind, Op, TensorType, Value,
 };
 use bytemuck::checked::CheckedCastError;
 use std::collections::BTreeMap;
@@ -46,7 +46,8 @@ pub struct Opaque {
 
 impl Opaque {
     /// A function with the type of its result for those of its operands, or what is wrong with them; `run` is a call. It
-    /// must give the same result for the same operands: calls may be removed, shared and repeated.
+    /// must give the same result for the same operands: calls may be removed, shared and repeated, unless they are given
+    /// a token. Those happen once each, in the order of their tokens, and may act: the function is not given the token.
     pub fn new(
         types: impl Fn(&[TensorType]) -> Result<TensorType, String> + Send + Sync + 'static,
         run: impl Fn(&mut Call<'_>) -> Result<(), String> + Send + Sync + 'static,
@@ -241,10 +242,13 @@ impl Registry {
             b.set_phase(f.inst(i).phase);
             b.set_span(f.span(i));
             let args: Vec<_> = f.args(i).iter().map(|&a| copier.get(&mut b, a)).collect();
-            let old = f.inst_results(i)[0];
-            let new = b.op_as(Op::Opaque, &args, attrs, f.ty(old));
-            b.func_mut().set_name(new, f.name_of(old));
-            copier.set(old, new);
+            let olds = f.inst_results(i);
+            let types: Vec<TensorType> = olds.iter().map(|&v| f.ty(v).clone()).collect();
+            let news = b.inst(Op::Opaque, &args, attrs, Some(&types));
+            for (&old, new) in olds.iter().zip(news) {
+                b.func_mut().set_name(new, f.name_of(old));
+                copier.set(old, new);
+            }
         }
         let results: Vec<_> = f.results().iter().map(|&v| copier.get(&mut b, v)).collect();
         b.set_results(&results);
@@ -256,8 +260,13 @@ impl Registry {
         let name = f.attrs(i).text("name");
         let wrong = |kind, m: String| Diagnostic::new(at_inst(f, i), kind, m);
         let function = self.get(name).ok_or_else(|| wrong(Kind::UnknownName, unknown(name)))?;
-        let types: Vec<TensorType> = f.args(i).iter().map(|&a| f.ty(a).clone()).collect();
-        let written = f.ty(f.inst_results(i)[0]);
+        let tensor = |&&v: &&Value| f.ty(v).dtype != DType::Token;
+        let given = f.args(i).iter().filter(tensor);
+        let types: Vec<TensorType> = given.map(|&a| f.ty(a).clone()).collect();
+        let Some(&result) = f.inst_results(i).iter().find(tensor) else {
+            return Err(wrong(Kind::Arity, format!("`{name}` has no result")));
+        };
+        let written = f.ty(result);
         if types.iter().chain([written]).any(|t| t.dims().is_none()) {
             return Ok(CallPrice::default());
         }

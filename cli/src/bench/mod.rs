@@ -18,6 +18,7 @@ use super::machine::machine;
 use super::planning::PlanningArgs;
 use super::streams::Streams;
 use super::whole;
+use adfuse::backends::{Silent, with_effects};
 use adfuse::engine::registry::NamedEngine;
 use adfuse::engine::{Cpu, Gpu};
 use clap::Args;
@@ -72,11 +73,12 @@ impl Bench {
         if let Some(path) = &self.trace {
             whole::spares(path, self.planning.files())?;
         }
-        match self.engine.row.name {
+        // Runs are repeated for the time that they take.
+        with_effects(&mut Silent, || match self.engine.row.name {
             Cpu::NAME => self.on_cpu(streams),
             Gpu::NAME => self.on_gpu(streams),
             _ => Err(Failure::usage("bench measures the engines cpu and gpu")),
-        }
+        })
     }
 
     fn on_cpu(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {

@@ -172,12 +172,7 @@ fn code_is_shown_step_by_step() {
 #[test]
 fn what_cannot_be_measured_is_said() {
     let d = sums();
-    d.file(
-        "effect.ir",
-        "func @f(%x: f32[2]) -> f32[2] {\n  %t = create_token : token\n  return %x\n}\n",
-    );
     for (args, code, said) in [
-        ("effect.ir", 1, "no lowering"),
         ("sum.ir", 2, "add --dim n=4"),
         ("sum.ir --dim n=4 --wrt x", 2, "--wrt needs --grad"),
         ("sum.ir --dim n=4 --func g", 2, "no function @g"),
@@ -203,8 +198,6 @@ fn what_cannot_be_measured_is_said() {
         assert!(ran.err.contains(said), "{args}: {}", ran.err);
     }
     for stage in ["clif", "asm"] {
-        let ran = d.run(&format!("emit effect.ir --stage {stage}"));
-        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{}", ran.err);
         let ran = d.run(&format!("emit sum.ir --dim n=4 --stage {stage} --json"));
         assert_eq!(ran.code, 2, "{}", ran.err);
     }

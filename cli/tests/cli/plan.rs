@@ -236,7 +236,6 @@ fn wrong_options_are_told_apart_from_wrong_programs() {
         ("loss.ir --explain-fusion %p %zebra", 2, "--stage ad"),
         ("loss.ir --explain-fusion %p %loss --candidates", 2, "cannot be used with"),
         ("sym.ir", 2, "add --dim n=4"),
-        ("prints.ir", 1, "create_token"),
         ("loss.ir --out no/such/folder", 2, "cannot write"),
     ] {
         fails(&d, &format!("plan {args}"), code, said);

@@ -141,9 +141,7 @@ impl<'f> Facts<'f> {
                 Diagnostic::new(at_inst(f, i), Kind::Unsupported, m)
             };
             let has_blocks = is_control(f, i) && !f.inst_results(i).is_empty();
-            if matches!(body, Body::Composed(_))
-                || matches!(body, Body::Region(_)) && !has_blocks
-            {
+            if matches!(body, Body::Composed(_)) || matches!(body, Body::Region(_)) && !has_blocks {
                 return Err(unsupported());
             }
             if !matches!(body, Body::Map(_) | Body::Source(_)) {

@@ -46,6 +46,8 @@ pub enum GroupRole {
     Opaque,
     /// A loop or a branch.
     Control,
+    /// An effect.
+    Effect,
     /// Inlined wherever it is used: it is never stored.
     Written,
 }
@@ -64,6 +66,7 @@ impl GroupRole {
             GroupRole::Argsort => "places in order along an axis",
             GroupRole::Opaque => "by a function of the user's",
             GroupRole::Control => "by a loop or a branch",
+            GroupRole::Effect => "an effect, which the host has",
             GroupRole::Written => "written out where it is used",
         }
     }
@@ -92,6 +95,7 @@ impl SharedGroup {
                     | GroupRole::Argsort
                     | GroupRole::Opaque
                     | GroupRole::Control
+                    | GroupRole::Effect
             )
         };
         self.times[0] == self.times[1] && level(self.roles[0]) == level(self.roles[1])
@@ -338,6 +342,7 @@ impl<'a> Explainer<'a> {
             InstClass::Argsort => GroupRole::Argsort,
             InstClass::Opaque => GroupRole::Opaque,
             InstClass::Control => GroupRole::Control,
+            InstClass::Effect => GroupRole::Effect,
             InstClass::Reduce(_) if !facts.folds_nothing(i) => {
                 let under = part.under.iter().find(|(j, _)| *j == i);
                 let gone = under.map(|(_, place)| {

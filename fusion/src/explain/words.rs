@@ -164,9 +164,12 @@ impl<'a> SentenceWriter<'a> {
                 Some(Body::Region(_)) => {
                     format!("{subject} is by a loop or a branch, which is a group of its own")
                 }
+                Some(Body::Effect(_)) => {
+                    format!("{subject} is an effect, which the host has between kernels")
+                }
                 _ => {
                     format!(
-                        "nothing joins a scatter, a sort, a function or a loop, so {subject} does not"
+                        "nothing joins a scatter, a sort, a function, a loop or an effect, so {subject} does not"
                     )
                 }
             },

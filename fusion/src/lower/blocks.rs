@@ -201,7 +201,11 @@ impl Lower<'_> {
         self.tensors(&f.args(i)[from]).zip(results).map(carry).collect()
     }
 
-    pub(super) fn results_of(&self, i: Inst, these: Range<usize>) -> Result<Vec<Buffer>, Diagnostic> {
+    pub(super) fn results_of(
+        &self,
+        i: Inst,
+        these: Range<usize>,
+    ) -> Result<Vec<Buffer>, Diagnostic> {
         let results = self.facts.f.inst_results(i);
         self.tensors(&results[these]).map(|v| self.buffer(i, v)).collect()
     }

@@ -4,7 +4,7 @@ use crate::Kind;
 use crate::attrs::{Attr0, AttrKind, AttrSpec, Attrs, maybe, need};
 use crate::dtype::{DType, DTypeSet};
 use crate::infer::{InferCx, InferError, Types};
-use crate::types::MAX_BYTES;
+use crate::types::{MAX_BYTES, TensorType};
 use crate::words::is_word;
 use smallvec::smallvec;
 
@@ -18,7 +18,9 @@ pub(super) const OPAQUE: &[AttrSpec] = &[
 ];
 
 pub(super) fn infer_opaque(cx: &mut InferCx<'_>) -> Result<Types, InferError> {
-    for k in 0..cx.arity() {
+    // With a token it acts, in the order of tokens, and hands one on beside its result.
+    let acts = cx.arity() > 0 && cx.known(0).is_some_and(|ty| ty.dtype == DType::Token);
+    for k in usize::from(acts)..cx.arity() {
         cx.require(k, DTypeSet::Any)?;
     }
     for (name, needed) in [("name", true), ("batched", false)] {
@@ -27,10 +29,22 @@ pub(super) fn infer_opaque(cx: &mut InferCx<'_>) -> Result<Types, InferError> {
             return Err(InferError::attr(format!("`{name}`: `{text}` is no name")));
         }
     }
-    let ty = cx.declared()?;
-    match ty.dtype {
-        DType::Token => Err(InferError::new(Kind::DType, "an opaque function orders no effects")),
-        _ => Ok(smallvec![ty.clone()]),
+    let is_token = |ty: &TensorType| ty.dtype == DType::Token;
+    match (acts, cx.declared_all()) {
+        (true, Some([token, ty])) if is_token(token) && !is_token(ty) => {
+            Ok(smallvec![token.clone(), ty.clone()])
+        }
+        (true, _) => {
+            let m = "a function that is given a token has two results, a token and a tensor";
+            Err(InferError::new(Kind::Arity, m))
+        }
+        (false, _) => match cx.declared()? {
+            ty if is_token(ty) => {
+                let m = "an opaque function that is given no token orders no effects";
+                Err(InferError::new(Kind::DType, m))
+            }
+            ty => Ok(smallvec![ty.clone()]),
+        },
     }
 }
 

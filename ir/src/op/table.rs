@@ -487,7 +487,8 @@ macro_rules! for_each_op {
         Control::Call, &[]);
     /// The result of a function that the engine's user gives under this name. It is pure: it may be left out, or called
     /// again. Its derivative is that of a function with a rule that calls it; `batched` names the function over a batch,
-    /// and what a call costs is told by `operations`, `bytes` beside operands and result, and bytes of `scratch`.
+    /// and what a call costs is told by `operations`, `bytes` beside operands and result, and bytes of `scratch`. With a token
+    /// for its first operand it may act, happens once in the order of tokens, and gives a token before its result.
     Opaque = other("opaque", Arity::AtLeast(0), opaque::OPAQUE, Written::Must, opaque::infer_opaque,
         Body::Opaque, D, Deriv::Structural, &[]);
     /// Starts a chain of effects.
