@@ -9,7 +9,7 @@ use adfuse::backends::Array;
 use adfuse::check::{CheckOptions, Outcome, check};
 use adfuse::ir::text::{parse, print_module};
 use adfuse::ir::verify::verify;
-use adfuse::ir::{DType, Diagnostic, Function, Kind, Module};
+use adfuse::ir::{DType, Diagnostic, Function, Module};
 
 /// What came of a test.
 pub(crate) enum Got {

@@ -7,8 +7,8 @@ use crate::common::random::{self, inputs};
 use crate::common::{models, parallel};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::backends::Array;
+use adfuse::backends::ScopedEffects;
 use adfuse::backends::reference::{kernel, run};
-use adfuse::backends::{ScopedEffects, backend::Executable};
 use adfuse::engine::Cpu;
 use adfuse::fusion::{
     AnyEngine, Effort, Fp, Group, MachineModel, Plan, PlanOptions, lower, plan, plan_frontier,
