@@ -1,7 +1,7 @@
 //! The class of each instruction for the planner, by its body, and the kind of part that it begins.
 
 use adfuse_ir::Inst;
-use adfuse_ir::op::Monoid;
+use adfuse_ir::op::{Body, Effect, Monoid};
 
 /// How an instruction takes part in groups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -44,6 +44,11 @@ impl InstClass {
                 | InstClass::Effect
         )
     }
+}
+
+/// Whether an instruction is [`InstClass::Constant`], by its body.
+pub(crate) fn is_in_no_group(body: Body) -> bool {
+    matches!(body, Body::Constant | Body::Effect(Effect::Start))
 }
 
 /// What a part is lowered to.

@@ -1,7 +1,7 @@
 //! What the planner knows about a function before it decides anything.
 
 use super::axes::{LoopAxes, TensorAxes};
-pub(crate) use super::class::InstClass;
+pub(crate) use super::class::{InstClass, is_in_no_group};
 use super::index_columns::{IndexColumn, columns};
 use super::recomputation::{awaited, is_kept};
 use super::shifts::Shifts;
@@ -346,12 +346,11 @@ impl<'f> Facts<'f> {
                 Body::Indirect(_) if free && self.users[v].len() <= 2 => InstClass::Free,
                 Body::Indirect(_) => InstClass::Point,
                 Body::Opaque => InstClass::Opaque,
-                Body::Constant => InstClass::Constant,
+                body if is_in_no_group(body) => InstClass::Constant,
                 Body::Region(_) => InstClass::Control,
-                Body::Effect(Effect::Start) => InstClass::Constant,
-                Body::Effect(Effect::Print) => InstClass::Effect,
-                // Refused when programs were recorded.
-                Body::Composed(_) => InstClass::Point,
+                Body::Effect(_) => InstClass::Effect,
+                // Composed ones were refused when programs were recorded.
+                Body::Constant | Body::Composed(_) => InstClass::Point,
             };
             if self.class[i] == InstClass::Free {
                 shifted[v] = shifts;

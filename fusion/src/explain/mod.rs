@@ -9,7 +9,7 @@ pub(crate) mod loops;
 pub(crate) mod patterns;
 pub(crate) mod words;
 
-use crate::analysis::class::InstClass;
+use crate::analysis::class::{InstClass, is_in_no_group};
 use crate::analysis::facts::{Facts, folded};
 use crate::analysis::leaves::leaves;
 use crate::fuse::part::{Part, PartContext};
@@ -19,7 +19,6 @@ use crate::lower::instances::{Instances, instances};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
-use adfuse_ir::op::Body;
 use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
@@ -466,7 +465,7 @@ impl<'a> Explainer<'a> {
 /// The instruction that computes a value, unless it is a constant.
 fn computing(f: &Function, v: Value) -> Option<Inst> {
     match f.def(v) {
-        ValueDef::Inst(i, _) if !matches!(f.op(i).def().body, Body::Constant) => Some(i),
+        ValueDef::Inst(i, _) if !is_in_no_group(f.op(i).def().body) => Some(i),
         _ => None,
     }
 }

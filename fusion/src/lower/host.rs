@@ -1,40 +1,8 @@
-//! Steps that the host takes: effects and calls of user functions, in the order of the program.
+//! Steps that the host takes: effects and calls of user functions.
 
-use super::instances::members;
 use super::{Lower, is_stored};
-use crate::plan::Plan;
 use adfuse_ir::kernel::{Buffer, DebugPrint, Library, Step};
-use adfuse_ir::op::{Body, Effect};
-use adfuse_ir::verify::at_inst;
-use adfuse_ir::{Diagnostic, Function, Inst, Kind};
-use cranelift_entity::EntitySet;
-
-/// Checks that a plan has every effect once, and all of them in the order of the function. Steps run one after the other,
-/// so nothing else is needed to keep that order.
-///
-/// # Errors
-/// [`Kind::Usage`] with the effect that is repeated, or that another should come before.
-pub(super) fn in_order(f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
-    let acts = |i: &Inst| f.has_effect(*i) && !is_start(f, *i);
-    let mut due = f.body_insts().iter().copied().filter(acts);
-    let mut done = EntitySet::<Inst>::new();
-    for i in members(plan).filter(acts) {
-        let wrong = |m: &str| Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
-        if done.contains(i) {
-            return wrong("an effect happens once, and the plan repeats it");
-        }
-        if due.next() != Some(i) {
-            return wrong("the plan changes the order of effects");
-        }
-        done.insert(i);
-    }
-    Ok(())
-}
-
-/// Whether an instruction begins a chain of effects.
-fn is_start(f: &Function, i: Inst) -> bool {
-    matches!(f.op(i).def().body, Body::Effect(Effect::Start))
-}
+use adfuse_ir::{Diagnostic, Inst};
 
 impl Lower<'_> {
     /// The step of an effect.

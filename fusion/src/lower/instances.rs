@@ -8,10 +8,10 @@
 //! in which every instance is an instruction, in the order of the plan, and a plan of that function without
 //! repetitions.
 
+use crate::analysis::class::is_in_no_group;
 use crate::analysis::recomputation::{awaited, is_kept};
 use crate::plan::{Group, Plan};
 use adfuse_ir::control::reads;
-use adfuse_ir::op::Body;
 use adfuse_ir::rewrite::Copier;
 use adfuse_ir::text::Names;
 use adfuse_ir::verify::at_inst;
@@ -126,7 +126,7 @@ impl<'f> Copying<'f> {
             copying.note(p);
         }
         for &i in f.body_insts() {
-            if matches!(f.op(i).def().body, Body::Constant) {
+            if is_in_no_group(f.op(i).def().body) {
                 copying.copy(i);
             }
         }
@@ -158,7 +158,7 @@ impl<'f> Copying<'f> {
     }
 
     fn member(&mut self, i: Inst) -> Result<Inst, Diagnostic> {
-        if self.inline.contains(i) || matches!(self.f.op(i).def().body, Body::Constant) {
+        if self.inline.contains(i) || is_in_no_group(self.f.op(i).def().body) {
             return self.refuse(i, NOT_ALSO);
         }
         for a in reads(self.f, i) {

@@ -5,6 +5,7 @@
 
 mod blocks;
 pub(crate) mod coordinates;
+mod effect_order;
 pub(crate) mod emit;
 pub(crate) mod grown;
 mod host;
@@ -32,6 +33,7 @@ use adfuse_ir::verify::at_inst;
 use adfuse_ir::{DType, Diagnostic, Fp, Function, Inst, Kind, Literal, Value, ValueDef};
 use coordinates::Coordinates;
 use cranelift_entity::{EntitySet, SecondaryMap};
+use effect_order::in_order;
 use emit::{EmitContext, StageEmitter};
 use grown::regrow;
 use grown::{Grown, in_function};
@@ -70,7 +72,7 @@ pub(crate) fn placed(
     plan: &Plan,
     device: &MachineModel,
 ) -> Result<(Program, Holders), Diagnostic> {
-    host::in_order(f, plan)?;
+    in_order(f, plan)?;
     let mut holders = Holders::new();
     let program = match instances(f, plan)? {
         None => {
