@@ -1,5 +1,6 @@
 //! To the bit: whatever the plan, the results are those of the kernel evaluator.
 
+use crate::common::effects::printing;
 use crate::common::kernels::{arguments, files};
 use crate::common::orders::{self, Case};
 use crate::common::programs::{Step, decode_over};
@@ -24,12 +25,18 @@ pub(crate) fn same(gpu: &Gpu, program: &Verified<Program>, args: &[Array]) -> Ou
         Err(d) if d.kind == Kind::Unsupported => return Outcome::Refused(d),
         Err(d) => return Outcome::Wrong(format!("{d}\n{}", **program)),
     };
-    let expected = match kernel::run(program, args) {
+    let (expected, due) = printing(|| kernel::run(program, args));
+    let expected = match expected {
         Ok(expected) => expected,
         Err(d) => return Outcome::Wrong(format!("the evaluator: {d}")),
     };
     for _ in 0..2 {
-        match ran(made.executable.run(args)) {
+        let (found, printed) = printing(|| made.executable.run(args));
+        match ran(found) {
+            Ok(_) if printed != due => {
+                let program = &**program;
+                return Outcome::Wrong(format!("{printed:?}\nis printed, not\n{due:?}\n{program}"));
+            }
             Ok(found) if found == expected => {}
             Ok(found) => {
                 return Outcome::Wrong(format!("{found:?}\nis not\n{expected:?}\n{}", **program));
