@@ -33,6 +33,7 @@ mod run;
 mod show;
 mod source;
 mod spec;
+mod stable_forms;
 mod steps;
 mod streams;
 mod target;

@@ -11,6 +11,7 @@ use super::losses::{self, Donated, Losses};
 use super::machine::session;
 use super::params::params;
 use super::program::LoadedProgram;
+use super::stable_forms::{UnstableFormula, in_mode, unstable};
 use super::streams::Streams;
 use super::target::{FunctionArgs, all_bound, specialized};
 use adfuse::autodiff::forward_and_backward;
@@ -23,13 +24,11 @@ use adfuse::fusion::{
     loop_residuals, lower, memory_beside, plan, plan_attempts, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
-use adfuse::ir::rewrite::stabilize;
-use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module, Op};
+use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module};
 use adfuse::kernel_cache::KernelCache;
 use adfuse::pipeline::{Selection, prepared, text};
 use adfuse::plan_cache::PlanCache;
 use clap::Args;
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -68,6 +67,8 @@ pub(super) struct PlanRequest {
     pub(super) options: PlanOptions,
     /// What was recognised and rewritten, in order: rules, and the names of their results.
     pub(super) recognised: Vec<(&'static str, String)>,
+    /// Formulas that strict mode computes as they are written although they have stable forms.
+    pub(super) unstable: Vec<UnstableFormula>,
     /// How many arguments it takes before cotangents.
     pub(super) arguments: usize,
     /// The most bytes that a plan may take.
@@ -135,6 +136,10 @@ impl PlanningArgs {
         let f = specialized(&source, f, &extents)?;
         let arguments = params(&f).len();
         let mut recognised = Vec::new();
+        let unstable = match options.fp {
+            Fp::Strict => unstable(&source, &f)?,
+            _ => Vec::new(),
+        };
         let (module, f) = in_mode(&source, f, options.fp, &mut recognised)?;
         let mut selection = Selection { func: Some(f.name.clone()), extents, wrt: None };
         let (module, f) = match self.grad {
@@ -181,6 +186,7 @@ impl PlanningArgs {
             function,
             options,
             recognised,
+            unstable,
             arguments,
             budget,
             kept,
@@ -248,86 +254,6 @@ fn counting(runs_on: Option<&Session>, options: &PlanOptions, donated: &[usize])
             Counting::On(Box::new(Session { settings, backend }))
         }
     }
-}
-
-/// The program's module and a function in it as a mode has them; what was rewritten is told.
-pub(super) fn in_mode(
-    source: &LoadedProgram,
-    f: Function,
-    fp: Fp,
-    recognised: &mut Vec<(&'static str, String)>,
-) -> Result<(Module, Function), Failure> {
-    match fp {
-        Fp::Strict => Ok((source.module.clone(), f)),
-        _ => stable(source, &f, recognised).map_err(|d| source.wrong(d)),
-    }
-}
-
-/// The program's module as a mode has it, all of its functions.
-pub(super) fn module_in_mode(source: &LoadedProgram, fp: Fp) -> Result<Module, Failure> {
-    if fp == Fp::Strict {
-        return Ok(source.module.clone());
-    }
-    let mut new = Module::default();
-    for f in source.module.funcs.values() {
-        new.funcs.push(stabilize(f).map_err(|d| source.wrong(d))?.0);
-    }
-    Ok(new)
-}
-
-/// A module with stable forms for naive ones, and the function in it; what was rewritten is told.
-fn stable(
-    source: &LoadedProgram,
-    f: &Function,
-    recognised: &mut Vec<(&'static str, String)>,
-) -> Result<(Module, Function), Diagnostic> {
-    let mut rewritten = |f: &Function| {
-        let (new, fired) = stabilize(f)?;
-        recognised.extend(fired.iter().map(|r| (r.rule, place(source, &new, r.at))));
-        Ok::<Function, Diagnostic>(new)
-    };
-    let module = &source.module;
-    let made = rewritten(f)?;
-    let called = called(module, f);
-    let mut new = Module::default();
-    for g in module.funcs.values() {
-        new.funcs.push(match called.contains(&g.name) {
-            _ if g.name == f.name => made.clone(),
-            true => rewritten(g)?,
-            false => g.clone(),
-        });
-    }
-    Ok((new, made))
-}
-
-/// Where an instruction is: the name of its result, or the line it comes from, since numbers are
-/// given anew when a function is prepared.
-fn place(source: &LoadedProgram, f: &Function, i: Inst) -> String {
-    if let Some(name) = f.inst_results(i).first().and_then(|&v| f.name_of(v)) {
-        return format!("%{name}");
-    }
-    let before = f.span(i).and_then(|s| source.source.text.get(..s.start as usize));
-    match before {
-        Some(before) => format!("line {}", before.matches('\n').count() + 1),
-        None => format!("@{}", f.name),
-    }
-}
-
-/// The names of the functions that a function calls, and that those call.
-fn called(module: &Module, f: &Function) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    let mut from = vec![f];
-    while let Some(f) = from.pop() {
-        f.walk(&mut |f, i| {
-            if f.op(i) == Op::Call {
-                let name = f.attrs(i).text("func");
-                if names.insert(name.to_string()) {
-                    from.extend(module.find(name));
-                }
-            }
-        });
-    }
-    names
 }
 
 /// The name of an effort.

@@ -24,6 +24,7 @@ pub use cost::{cost, step_cost};
 pub use explain::candidates::{Candidate, Relation, candidates};
 pub use explain::loops::{LoopReport, WayBackReport, loop_reports};
 pub use explain::patterns::{PatternMatch, patterns};
+pub use explain::value_words::ValueWords;
 pub use explain::{
     Explainer, Explanation, GroupRole, NotShared, Obstacle, Occurrences, SharedGroup, explain,
 };

@@ -57,7 +57,7 @@ fn consistent(f: &Function, plan: &Plan, device: &MachineModel) -> Result<(), St
         }
         // Sentences take a name for every value: once an instruction is enough.
         let (a, b) = (f.inst_results(i)[0], f.inst_results(f.body_insts()[0])[0]);
-        let lines = explainer.explain(a, b).lines(f, plan, device);
+        let lines = explainer.explain(a, b).lines(f, plan, device, "");
         if lines.len() < 2 || lines.iter().any(|l| l.is_empty() || l.contains("% ")) {
             return Err(format!("no answer: {lines:?}"));
         }

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::planning::PlanRequest;
 use adfuse::fusion::{
     Alternative, Constraint, Decider, Decision, Difference, LossyCopy, NoAlternative, Plan,
-    ResidualChoice, ValueSource, lossy_copies,
+    ResidualChoice, ValueSource, ValueWords, lossy_copies,
 };
 use adfuse::ir::text::Names;
 use adfuse::ir::{Function, Value};
@@ -30,10 +30,24 @@ pub(super) fn one(
     let names = Names::of(&ready.function);
     Ok(match found {
         Some(d) if as_json => printed::json(&object(&ready.function, &names, &d)),
-        Some(d) => printed::lines(&lines(&ready.function, &names, &decider, &d)),
+        Some(d) => {
+            let mut out = lines(&ready.function, &names, &decider, &d);
+            out.extend(legend(ready, &d));
+            printed::lines(&out)
+        }
         None if as_json => printed::json(&Json::Null),
         None => format!("%{} is needed for no later phase than its own\n", names.get(v)),
     })
+}
+
+/// What the value is, and what it is computed again from, where they have no names.
+fn legend(ready: &PlanRequest, d: &Decision) -> impl Iterator<Item = String> {
+    let words = ValueWords::new(&ready.function, &ready.source.source.text);
+    words.name(d.value);
+    if let ResidualChoice::Remat { from, .. } = &d.choice {
+        from.iter().for_each(|&v| drop(words.name(v)));
+    }
+    words.legend().into_iter().map(|line| format!("  {line}"))
 }
 
 /// What was decided for every value that crosses phases.

@@ -1,12 +1,12 @@
 //! Explanations as JSON.
 
-use adfuse::fusion::{Explanation, GroupRole, MachineModel, Obstacle, Plan, Refusal};
+use adfuse::fusion::{Explanation, GroupRole, Obstacle, Refusal};
 use adfuse::ir::Function;
 use adfuse::ir::text::Names;
 use serde_json::{Value, json};
 
-/// The answer; `text` holds it in plain words.
-pub(super) fn json(f: &Function, plan: &Plan, device: &MachineModel, found: &Explanation) -> Value {
+/// The answer; `text` is it in plain words.
+pub(super) fn json(f: &Function, found: &Explanation, text: &[String]) -> Value {
     let names = Names::of(f);
     let name = |v: adfuse::ir::Value| format!("%{}", names.get(v));
     let shared = found.together.iter().map(|t| {
@@ -30,7 +30,7 @@ pub(super) fn json(f: &Function, plan: &Plan, device: &MachineModel, found: &Exp
         "groups": found.groups,
         "shared": shared.collect::<Vec<Value>>(),
         "apart": apart.collect::<Vec<Value>>(),
-        "text": found.lines(f, plan, device),
+        "text": text,
     })
 }
 

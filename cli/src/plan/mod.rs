@@ -110,9 +110,10 @@ impl Show {
             let [a, b] = values[..] else { return Err(Failure::usage("two values are explained")) };
             let explanation = adfuse::fusion::explain(f, &plan, device, a, b);
             let explanation = explanation.map_err(|d| ready.source.wrong(d))?;
+            let text = explanation.lines(f, &plan, device, &ready.source.source.text);
             match self.json {
-                true => json(&explained::json(f, &plan, device, &explanation)),
-                false => lines(&explanation.lines(f, &plan, device)),
+                true => json(&explained::json(f, &explanation, &text)),
+                false => lines(&text),
             }
         } else if let Some(v) = one {
             decided::one(&ready, &plan, budget, v, self.json)?

@@ -4,6 +4,7 @@ use super::recomputed;
 use super::times::{milliseconds, slower};
 use crate::failure::Failure;
 use crate::planning::{PlanRequest, effort_name};
+use crate::stable_forms::UnstableFormula;
 use crate::steps;
 use adfuse::budget::BudgetChoice;
 use adfuse::fusion::{
@@ -16,7 +17,7 @@ use adfuse::pipeline::text::computed;
 use serde_json::{Map, Value, json};
 
 /// A plan beside the one of effort off.
-pub(super) struct PlanReport {
+pub(super) struct PlanReport<'a> {
     pub(super) function: String,
     pub(super) device: String,
     pub(super) fp: &'static str,
@@ -38,6 +39,8 @@ pub(super) struct PlanReport {
     pub(super) donated: Vec<String>,
     /// Rules of stable forms, and what they rewrote.
     pub(super) recognised: Vec<(&'static str, String)>,
+    /// Formulas that have stable forms, which strict mode does not use.
+    pub(super) unstable: &'a [UnstableFormula],
     /// Named patterns, and their results.
     pub(super) patterns: Vec<(&'static str, String)>,
     /// The loops.
@@ -90,14 +93,14 @@ pub(super) struct StepRow {
     pub(super) bound: &'static str,
 }
 
-impl PlanReport {
+impl<'a> PlanReport<'a> {
     /// Weighs a plan and its program.
     pub(super) fn of(
-        ready: &PlanRequest,
+        ready: &'a PlanRequest,
         plan: &Plan,
         program: &Program,
         choice: Option<&BudgetChoice>,
-    ) -> Result<PlanReport, Failure> {
+    ) -> Result<PlanReport<'a>, Failure> {
         let f = &ready.function;
         let device = &ready.options.device;
         let found = cost(program, device);
@@ -163,6 +166,7 @@ impl PlanReport {
                 .map(|&p| value(p))
                 .collect(),
             recognised: ready.recognised.clone(),
+            unstable: &ready.unstable,
             patterns: patterns(f).iter().map(|p| (p.name, last(&p.insts))).collect(),
             loops: loop_reports(program),
             residuals: ready.stacked().map_err(|d| ready.source.wrong(d))?,
@@ -215,6 +219,10 @@ impl PlanReport {
             put("donated", json!(self.donated));
         }
         put("recognised", named(&self.recognised, "rule"));
+        if !self.unstable.is_empty() {
+            let one = |u: &UnstableFormula| json!({"rule": u.rule, "at": u.at, "why": u.why, "instead": u.instead});
+            put("unstable", self.unstable.iter().map(one).collect());
+        }
         put("patterns", named(&self.patterns, "name"));
         put("groups", self.groups.iter().map(StepRow::json).collect());
         Value::Object(all)

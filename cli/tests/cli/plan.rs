@@ -128,6 +128,14 @@ fn options_reach_the_planner() {
     // Strict keeps the naive form, the other modes do not.
     let rules = |fp: &str| of(&format!("naive_softmax.ir --fp {fp}"))["recognised"].to_string();
     assert_eq!(rules("strict"), "[]");
+    // It says where that may give inf or nan, and what would not.
+    let strict = of("naive_softmax.ir");
+    let told = &strict["unstable"][0];
+    assert_eq!((told["rule"].as_str(), told["at"].as_str()), (Some("softmax"), Some("%p")));
+    assert_eq!(told["why"], "exp is inf above 88.72 in f32, and the result inf or nan then");
+    assert!(of("naive_softmax.ir --fp fast")["unstable"].is_null());
+    let text = d.good("plan naive_softmax.ir");
+    assert!(text.contains("\n  softmax at %p: exp is inf above 88.72 in f32"), "{text}");
     for fp in ["reproducible", "fast"] {
         assert_eq!(rules(fp), "[{\"rule\":\"softmax\",\"at\":\"%p\"}]");
     }

@@ -7,6 +7,7 @@
 pub(crate) mod candidates;
 pub(crate) mod loops;
 pub(crate) mod patterns;
+pub(crate) mod value_words;
 pub(crate) mod words;
 
 use crate::analysis::class::{InstClass, is_in_no_group};

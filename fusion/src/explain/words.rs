@@ -1,17 +1,32 @@
 //! Explanations as sentences.
 
+use super::patterns::{PatternMatch, patterns};
+use super::value_words::ValueWords;
 use super::{Explanation, NotShared, Obstacle};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::refusal::Refusal;
 use adfuse_ir::op::{Body, Indirect};
-use adfuse_ir::text::Names;
-use adfuse_ir::{Function, Value, ValueDef};
+use adfuse_ir::{Function, Inst, Value, ValueDef};
+use std::cell::OnceCell;
 
 impl Explanation {
-    /// The answer in plain words, a sentence a line.
-    pub fn lines(&self, f: &Function, plan: &Plan, device: &MachineModel) -> Vec<String> {
-        let words = SentenceWriter::new(f, plan, device);
+    /// The answer in plain words, a sentence a line; then what the values without names are. `source` is the text that the
+    /// function was read from, of which lines are told; it may be empty.
+    pub fn lines(
+        &self,
+        f: &Function,
+        plan: &Plan,
+        device: &MachineModel,
+        source: &str,
+    ) -> Vec<String> {
+        let words = SentenceWriter::new(f, plan, device, source);
+        let mut out = self.sentences(&words);
+        out.extend(words.values.legend().into_iter().map(|line| format!("  {line}")));
+        out
+    }
+
+    fn sentences(&self, words: &SentenceWriter<'_>) -> Vec<String> {
         let [a, b] = self.values.map(|v| words.name(v));
         let mut out = Vec::new();
         for t in &self.together {
@@ -47,7 +62,8 @@ pub(crate) struct SentenceWriter<'a> {
     f: &'a Function,
     plan: &'a Plan,
     device: &'a MachineModel,
-    names: Names,
+    pub(crate) values: ValueWords<'a>,
+    patterns: OnceCell<Vec<PatternMatch>>,
 }
 
 impl<'a> SentenceWriter<'a> {
@@ -55,15 +71,14 @@ impl<'a> SentenceWriter<'a> {
         f: &'a Function,
         plan: &'a Plan,
         device: &'a MachineModel,
+        source: &'a str,
     ) -> SentenceWriter<'a> {
-        SentenceWriter { f, plan, device, names: Names::of(f) }
+        let values = ValueWords::new(f, source);
+        SentenceWriter { f, plan, device, values, patterns: OnceCell::new() }
     }
 
     pub(crate) fn name(&self, v: Value) -> String {
-        match self.f.literal(v) {
-            Some(l) => l.to_string(),
-            None => format!("%{}", self.names.get(v)),
-        }
+        self.values.name(v)
     }
 
     fn is_written(&self, v: Value) -> bool {
@@ -112,6 +127,49 @@ impl<'a> SentenceWriter<'a> {
         }
     }
 
+    /// The pattern that folds rows to compute a value, such as a layer norm, and the value whose rows it needs.
+    fn row_pattern(&self, v: Value) -> Option<(&'static str, Value)> {
+        let ValueDef::Inst(i, _) = self.f.def(v) else { return None };
+        let found = self.patterns.get_or_init(|| patterns(self.f)).iter().find(|p| {
+            let folds = |&i: &Inst| matches!(self.f.op(i).def().body, Body::Reduce(_));
+            p.insts.contains(&i) && p.insts.iter().any(folds)
+        })?;
+        let inside = |v: Value| match self.f.def(v) {
+            ValueDef::Inst(i, _) => found.insts.contains(&i),
+            _ => false,
+        };
+        let reads = found.insts.iter().flat_map(|&i| self.f.args(i)).copied();
+        let rows = reads.filter(|&a| !inside(a) && self.f.literal(a).is_none());
+        let row = rows.max_by_key(|&a| self.f.ty(a).elements())?;
+        Some((found.name, row))
+    }
+
+    /// Why a product begins a kernel of its own.
+    fn product(&self, v: Value) -> String {
+        let subject = self.name(v);
+        let args = match self.f.def(v) {
+            ValueDef::Inst(i, _) => self.f.args(i),
+            _ => &[],
+        };
+        let computed = |a: &&Value| matches!(self.f.def(**a), ValueDef::Inst(..));
+        let Some(&a) = args.iter().find(computed).or(args.first()) else {
+            return format!("{subject} is a product, which begins a kernel of its own");
+        };
+        match self.row_pattern(a) {
+            Some((pattern, row)) => format!(
+                "{subject} is a product with {}, and {pattern} needs the whole row of {} before the first \
+                 product can begin",
+                self.name(a),
+                self.name(row)
+            ),
+            None => format!(
+                "{subject} is a product: it reads each element of {} many times, so all of it must be in \
+                 memory before the first product can begin",
+                self.name(a)
+            ),
+        }
+    }
+
     /// A refusal of `subject` by a group, which begins with a contraction or not.
     pub(crate) fn refusal(&self, v: Value, contracts: bool, why: Refusal) -> String {
         let subject = self.name(v);
@@ -120,7 +178,9 @@ impl<'a> SentenceWriter<'a> {
                 format!("{subject} needs {}, which is computed later", self.name(v))
             }
             Refusal::Axes(v) => format!(
-                "{subject} reads {} along other axes than the group computes it along, or shifted",
+                "{subject} reads {0} along other axes than the group computes it along, or shifted: an \
+                 element of {subject} needs elements of {0} that other points of the kernel compute, \
+                 perhaps later",
                 self.name(v)
             ),
             Refusal::Barrier(v) if contracts => format!(
@@ -134,35 +194,47 @@ impl<'a> SentenceWriter<'a> {
                 self.name(v)
             ),
             Refusal::Nest => {
-                format!("{subject} runs along other axes than the group, or only some of them")
+                format!(
+                    "{subject} runs along other axes than the group, or only some of them: in its kernel \
+                     it would be computed again at every point of the others"
+                )
             }
             Refusal::Row { row, rows } => format!(
                 "a row of {row} elements is too long to be kept (a tile has {} bytes), and {rows} \
                  rows are too few to go through each more than once (at least {})",
                 self.device.tile_bytes, self.device.parallel
             ),
-            Refusal::Rows => format!(
-                "{subject} folds whole rows of the contraction's result, which no tile of it holds"
-            ),
+            Refusal::Rows => {
+                let needs = self.row_pattern(v).map_or_else(String::new, |(pattern, row)| {
+                    format!(": {pattern} needs the whole row of {} first", self.name(row))
+                });
+                format!(
+                    "{subject} folds whole rows of the contraction's result, which no tile of it \
+                     holds{needs}"
+                )
+            }
             Refusal::Interleaved => format!(
                 "{subject} folds axes of the contraction's result that are not neighbours in the order \
                  of its batches, rows and columns"
             ),
             Refusal::Kind => match self.body(v) {
-                Some(Body::Contract) => {
-                    format!("{subject} is a contraction, which begins a group of its own")
-                }
+                Some(Body::Contract) => self.product(v),
                 Some(Body::Indirect(Indirect::Scatter(_))) => {
-                    format!("{subject} is a scatter, which is a group of its own")
+                    format!(
+                        "{subject} is a scatter: its updates meet at elements in an order that the points \
+                         of a kernel do not keep"
+                    )
                 }
                 Some(Body::Indirect(Indirect::Argsort)) => {
-                    format!("{subject} is a sort, which is a group of its own")
+                    format!("{subject} is a sort: every place depends on all elements of its line")
                 }
                 Some(Body::Opaque) => {
-                    format!("{subject} is by a function of the user's, which is a group of its own")
+                    format!(
+                        "{subject} is by a function of the user's, whose code is not ours to fuse"
+                    )
                 }
                 Some(Body::Region(_)) => {
-                    format!("{subject} is by a loop or a branch, which is a group of its own")
+                    format!("{subject} is by a loop or a branch, which runs programs of its own")
                 }
                 Some(Body::Effect(_)) => {
                     format!("{subject} is an effect, which the host has between kernels")
@@ -176,7 +248,10 @@ impl<'a> SentenceWriter<'a> {
             Refusal::Size => {
                 format!("with {subject} the kernel would compute or read too much")
             }
-            Refusal::Apart => format!("{subject} reads nothing that the group computes or reads"),
+            Refusal::Apart => format!(
+                "{subject} reads nothing that the group computes or reads: together they would move as many \
+                 bytes"
+            ),
         }
     }
 }

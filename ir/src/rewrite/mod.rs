@@ -24,5 +24,5 @@ pub use rule::{
     Exactness, Reads, Recognised, Replacement, Rule, RuleTable, Site, Then, When, always, rewrite,
 };
 pub use specialize::specialize;
-pub use stable::{STABLE, stabilize};
+pub use stable::{Hazard, STABLE, stabilize};
 pub use widen::{widen, widened};

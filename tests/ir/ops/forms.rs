@@ -3,6 +3,14 @@
 /// The rule that fires, the type of `%y`, and instructions from `%x` of type `T` to `%y`. `T` has the
 /// extents 4 and 5, `R` the first of them, `C` the second, `K` is 4 by 1, `Q` 4 by 4 and `S` has no axes.
 pub(crate) const FORMS: &[(&str, &str, &str)] = &[
+    ("softplus", "T", "%e = exp %x : T %s = add %e, 1.0 : T %y = log %s : T"),
+    (
+        "softplus",
+        "T",
+        "%one = broadcast_in_dim 1.0 {dims = []} : T
+        %a = mul %x, -0.5 : T %e = exp %a : T %s = add %one, %e : T %y = log %s : T",
+    ),
+    ("softplus", "T", "%e = exp %x : T %y = log1p %e : T"),
     (
         "softmax",
         "T",

@@ -38,7 +38,7 @@ pub fn candidates(
     let facts = Facts::of(f, false)?;
     let planned = Occurrences::of(f, plan)?;
     let explainer = Explainer::new(&planned, device)?;
-    let words = SentenceWriter::new(f, plan, device);
+    let words = SentenceWriter::new(f, plan, device, "");
     let mut position = SecondaryMap::with_capacity(f.inst_count());
     for (n, &i) in f.body_insts().iter().enumerate() {
         position[i] = n as u32;

@@ -1,4 +1,4 @@
-//! Sums of exponentials: softmax, log-softmax, logsumexp.
+//! Sums of exponentials: softmax, log-softmax, logsumexp, softplus.
 //!
 //! All are shifted by the maximum `m` of the exponents over the summed axes. Where `m` is not finite
 //! the shift is 0 instead, which leaves the naive form: a row of -inf has the logsumexp -inf, and no
@@ -189,4 +189,25 @@ pub(super) fn logsumexp(site: &mut Site<'_, '_>, (s, views): (Sum, Vec<Inst>)) -
     let log = site.b.op(Op::Log, &[sum]);
     let whole = site.b.op(Op::Add, &[shift, log]);
     site.under_views(&views, whole)
+}
+
+/// The operand of a naive softplus.
+pub(super) fn is_softplus(m: &Match<'_>) -> Option<Value> {
+    let f = m.f;
+    let e = match m.root.op {
+        Op::Log1p => m.root.args[0],
+        _ => {
+            let sum = made_by(f, m.root.args[0], Op::Add)?;
+            let is_one = |v| number(f, v).is_some_and(|l| l.to_f64() == 1.0);
+            both_ways(f.args(sum)).into_iter().find(|&(_, one)| is_one(one))?.0
+        }
+    };
+    operand(f, e, Op::Exp).filter(|&x| f.literal(x).is_none())
+}
+
+pub(super) fn softplus(site: &mut Site<'_, '_>, x: Value) -> Value {
+    let x = site.get(x);
+    let ty = site.b.ty(x).clone();
+    let zero = site.b.literal(&ty, Literal::zero(ty.dtype));
+    site.b.op(Op::Logaddexp, &[x, zero])
 }

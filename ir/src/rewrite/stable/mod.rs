@@ -17,6 +17,7 @@ use super::pattern::Pattern::AnyOf;
 use super::rule::{Exactness, Reads, Recognised, Rule, RuleTable, Site, When, rewrite};
 use crate::attrs::Attrs;
 use crate::diag::Diagnostic;
+use crate::dtype::DType;
 use crate::entity::{Inst, Value};
 use crate::function::Function;
 use crate::op::Op;
@@ -57,6 +58,13 @@ const RULES: &[Rule] = &[
         then: &When { condition: exponential::is_logsumexp, build: exponential::logsumexp },
     },
     Rule {
+        name: "softplus",
+        doc: "`log(exp(x) + 1)` and `log1p(exp(x))` become `logaddexp(x, 0)`.",
+        exactness: Exactness::Real,
+        pattern: AnyOf(&[Op::Log, Op::Log1p]),
+        then: &When { condition: exponential::is_softplus, build: exponential::softplus },
+    },
+    Rule {
         name: "variance",
         doc: "`mean(x * x) - mean(x)^2` becomes `mean((x - spread(mean(x)))^2)`; a mean is a sum that \
               is divided by, or multiplied with the reciprocal of, the number of summed elements.",
@@ -65,6 +73,49 @@ const RULES: &[Rule] = &[
         then: &When { condition: variance::is_variance, build: variance::variance },
     },
 ];
+
+/// What goes wrong where a formula is computed as it is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hazard {
+    /// An exponential is infinite although the result need not be.
+    Overflow,
+    /// Two numbers that are nearly equal are subtracted.
+    Cancellation,
+}
+
+/// What each rule of [`STABLE`] avoids.
+const HAZARDS: &[(&str, Hazard)] = &[
+    ("softmax", Hazard::Overflow),
+    ("log-softmax", Hazard::Overflow),
+    ("logsumexp", Hazard::Overflow),
+    ("softplus", Hazard::Overflow),
+    ("variance", Hazard::Cancellation),
+];
+
+impl Hazard {
+    /// What the stable form of a rule avoids.
+    pub fn of(rule: &str) -> Option<Hazard> {
+        HAZARDS.iter().find(|(name, _)| *name == rule).map(|&(_, hazard)| hazard)
+    }
+
+    /// In plain words, for formulas of this type.
+    pub fn words(self, dtype: DType) -> String {
+        match self {
+            Hazard::Overflow => {
+                // The logarithm of the largest finite number.
+                let most = match dtype {
+                    DType::F16 => 65504f64.ln(),
+                    DType::F64 => f64::MAX.ln(),
+                    _ => f64::from(f32::MAX).ln(),
+                };
+                format!("exp is inf above {most:.2} in {dtype}, and the result inf or nan then")
+            }
+            Hazard::Cancellation => "where the mean is large beside the deviation, the difference \
+                 has few right digits and may be negative"
+                .into(),
+        }
+    }
+}
 
 /// The function with stable forms for naive ones, and which rules fired, in program order.
 ///

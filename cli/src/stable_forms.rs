@@ -1,0 +1,124 @@
+//! Stable forms for naive formulas: programs as a floating-point mode has them, and what strict mode leaves as it is written.
+
+use super::failure::Failure;
+use super::program::LoadedProgram;
+use adfuse::fusion::Fp;
+use adfuse::ir::rewrite::{Hazard, STABLE, stabilize};
+use adfuse::ir::{Diagnostic, Function, Inst, Module, Op};
+use std::collections::BTreeSet;
+
+/// The program's module and a function in it as a mode has them; what was rewritten is told.
+pub(super) fn in_mode(
+    source: &LoadedProgram,
+    f: Function,
+    fp: Fp,
+    recognised: &mut Vec<(&'static str, String)>,
+) -> Result<(Module, Function), Failure> {
+    match fp {
+        Fp::Strict => Ok((source.module.clone(), f)),
+        _ => stable(source, &f, recognised).map_err(|d| source.wrong(d)),
+    }
+}
+
+/// The program's module as a mode has it, all of its functions.
+pub(super) fn module_in_mode(source: &LoadedProgram, fp: Fp) -> Result<Module, Failure> {
+    if fp == Fp::Strict {
+        return Ok(source.module.clone());
+    }
+    let mut new = Module::default();
+    for f in source.module.funcs.values() {
+        new.funcs.push(stabilize(f).map_err(|d| source.wrong(d))?.0);
+    }
+    Ok(new)
+}
+
+/// A module with stable forms for naive ones, and the function in it; what was rewritten is told.
+fn stable(
+    source: &LoadedProgram,
+    f: &Function,
+    recognised: &mut Vec<(&'static str, String)>,
+) -> Result<(Module, Function), Diagnostic> {
+    let mut rewritten = |f: &Function| {
+        let (new, fired) = stabilize(f)?;
+        recognised.extend(fired.iter().map(|r| (r.rule, place(source, &new, r.at))));
+        Ok::<Function, Diagnostic>(new)
+    };
+    let module = &source.module;
+    let made = rewritten(f)?;
+    let called = called(module, f);
+    let mut new = Module::default();
+    for g in module.funcs.values() {
+        new.funcs.push(match called.contains(&g.name) {
+            _ if g.name == f.name => made.clone(),
+            true => rewritten(g)?,
+            false => g.clone(),
+        });
+    }
+    Ok((new, made))
+}
+
+/// A formula that overflows or cancels where it is computed as it is written.
+pub(super) struct UnstableFormula {
+    /// The rule that has a stable form for it.
+    pub(super) rule: &'static str,
+    /// Where it is.
+    pub(super) at: String,
+    /// What goes wrong.
+    pub(super) why: String,
+    /// What the other modes compute instead.
+    pub(super) instead: &'static str,
+}
+
+/// The formulas of a function, and of what it calls, that have stable forms.
+pub(super) fn unstable(
+    source: &LoadedProgram,
+    f: &Function,
+) -> Result<Vec<UnstableFormula>, Failure> {
+    let called = called(&source.module, f);
+    let callees = source.module.funcs.values().filter(|g| called.contains(&g.name));
+    let mut found = Vec::new();
+    for g in std::iter::once(f).chain(callees.filter(|g| g.name != f.name)) {
+        let (new, fired) = stabilize(g).map_err(|d| source.wrong(d))?;
+        for r in fired {
+            let dtype = new.ty(new.inst_results(r.at)[0]).dtype;
+            let doc = STABLE.rules.iter().find(|rule| rule.name == r.rule).map(|rule| rule.doc);
+            found.push(UnstableFormula {
+                rule: r.rule,
+                at: place(source, &new, r.at),
+                why: Hazard::of(r.rule).map_or_else(String::new, |h| h.words(dtype)),
+                instead: doc.unwrap_or_default(),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Where an instruction is: the name of its result, or the line it comes from, since numbers are
+/// given anew when a function is prepared.
+pub(super) fn place(source: &LoadedProgram, f: &Function, i: Inst) -> String {
+    if let Some(name) = f.inst_results(i).first().and_then(|&v| f.name_of(v)) {
+        return format!("%{name}");
+    }
+    let before = f.span(i).and_then(|s| source.source.text.get(..s.start as usize));
+    match before {
+        Some(before) => format!("line {}", before.matches('\n').count() + 1),
+        None => format!("@{}", f.name),
+    }
+}
+
+/// The names of the functions that a function calls, and that those call.
+fn called(module: &Module, f: &Function) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let mut from = vec![f];
+    while let Some(f) = from.pop() {
+        f.walk(&mut |f, i| {
+            if f.op(i) == Op::Call {
+                let name = f.attrs(i).text("func");
+                if names.insert(name.to_string()) {
+                    from.extend(module.find(name));
+                }
+            }
+        });
+    }
+    names
+}
