@@ -108,7 +108,10 @@ fn changed_plans_are_refused_or_give_the_same_bits() {
                 let explainer = Explainer::new(&planned, device).expect("fits");
                 for &i in f.body_insts().iter().step_by(7) {
                     let (a, b) = (f.inst_results(i)[0], f.results()[0]);
-                    assert!(!explainer.explain(a, b).lines(&f, &plan, device).is_empty(), "{text}");
+                    assert!(
+                        !explainer.explain(a, b).lines(&f, &plan, device, "").is_empty(),
+                        "{text}"
+                    );
                 }
                 candidates(&f, &plan, device).expect("fits");
                 let Ok(program) = verify(program) else {
