@@ -301,10 +301,18 @@ fn explanations_say_how_or_why_not() {
     assert_eq!(kind["together"], false);
     assert_eq!(kind["apart"][0]["obstacle"], "kind");
     assert_eq!(kind["apart"][0]["chain"], serde_json::json!(["%qkv0"]));
+    // A reason, not the rule.
+    let why = kind["text"].to_string();
+    assert!(why.contains("layer norm needs the whole row of %"), "{why}");
+    assert!(why.contains("before the first product can begin"), "{why}");
     let keys: Vec<&String> = kind.as_object().unwrap().keys().collect();
     assert_eq!(keys, ["values", "together", "groups", "shared", "apart", "text"]);
     let off = d.good("plan softmax.ir --effort off --explain-fusion %2 %e");
     assert!(off.contains("no rule keeps %e out"), "{off}");
+    // What has no name is told by what it is made of, and where.
+    let line = d.text("softmax.ir").lines().position(|l| l.starts_with("  %2 = ")).unwrap() + 1;
+    let told = off.lines().find(|l| l.starts_with("  %2 is ")).unwrap_or_else(|| panic!("{off}"));
+    assert!(told.contains("(%x") && told.ends_with(&format!("f32[3,1030], line {line}")), "{told}");
     // Too few rows, each too long to be kept.
     d.file("long.ir", d.text("softmax.ir").replace("1030", "4000000").replace("f32[3", "f32[1"));
     let long = d.good("plan long.ir --explain-fusion %0 %e");

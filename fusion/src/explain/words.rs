@@ -130,18 +130,20 @@ impl<'a> SentenceWriter<'a> {
     /// The pattern that folds rows to compute a value, such as a layer norm, and the value whose rows it needs.
     fn row_pattern(&self, v: Value) -> Option<(&'static str, Value)> {
         let ValueDef::Inst(i, _) = self.f.def(v) else { return None };
-        let found = self.patterns.get_or_init(|| patterns(self.f)).iter().find(|p| {
-            let folds = |&i: &Inst| matches!(self.f.op(i).def().body, Body::Reduce(_));
-            p.insts.contains(&i) && p.insts.iter().any(folds)
-        })?;
-        let inside = |v: Value| match self.f.def(v) {
-            ValueDef::Inst(i, _) => found.insts.contains(&i),
-            _ => false,
-        };
-        let reads = found.insts.iter().flat_map(|&i| self.f.args(i)).copied();
-        let rows = reads.filter(|&a| !inside(a) && self.f.literal(a).is_none());
-        let row = rows.max_by_key(|&a| self.f.ty(a).elements())?;
-        Some((found.name, row))
+        let folds = |i: Inst| matches!(self.f.op(i).def().body, Body::Reduce(_));
+        let found = self.patterns.get_or_init(|| patterns(self.f)).iter();
+        let mut found = found.filter(|p| p.insts.contains(&i));
+        let (pattern, fold) =
+            found.find_map(|p| Some((p, p.insts.iter().copied().find(|&i| folds(i))?)))?;
+        // What is folded first is the row, or made of it.
+        let mut row = self.f.args(fold)[0];
+        while let ValueDef::Inst(i, _) = self.f.def(row)
+            && pattern.insts.contains(&i)
+            && let Some(&from) = self.f.args(i).first()
+        {
+            row = from;
+        }
+        Some((pattern.name, row))
     }
 
     /// Why a product begins a kernel of its own.
