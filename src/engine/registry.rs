@@ -81,7 +81,7 @@ impl Request {
 pub const ENGINES: &[EngineRow] = &[
     EngineRow {
         name: "reference",
-        about: "instruction by instruction; the one that runs effects",
+        about: "instruction by instruction, without a plan; it defines the values",
         numbered: None,
         threads: false,
         machine: "cpu",
