@@ -259,7 +259,8 @@ impl Step {
             | Step::Scatter(_)
             | Step::Argsort(_)
             | Step::Library(_)
-            | Step::Transfer(_) => Vec::new(),
+            | Step::Transfer(_)
+            | Step::Bundle(_) => Vec::new(),
         }
     }
 }

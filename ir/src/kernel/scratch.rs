@@ -40,7 +40,11 @@ impl Program {
             Step::Attend(attend) => folds(&attend.then, &attend.result()),
             Step::Library(library) => library.scratch,
             Step::Loop(step) => step.slots(&self.buffers),
-            Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) | Step::Branch(_) => 0,
+            Step::Scatter(_)
+            | Step::Argsort(_)
+            | Step::Transfer(_)
+            | Step::Branch(_)
+            | Step::Bundle(_) => 0,
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::block::Block;
 use super::buffer::{Buffer, Extents};
 use super::program::{Attend, Feed, Member, Step};
-use super::stage::{Operand, Param, Sink, Stage};
+use super::stage::{Kernel, Operand, Param, Sink, Stage};
 use hashbrown::HashSet;
 use smallvec::SmallVec;
 use std::fmt;
@@ -57,12 +57,29 @@ impl SeenBuffers {
     }
 }
 
+impl Kernel {
+    /// The buffers it reads, each once, in the order in which its text names them first.
+    pub fn reads(&self) -> impl Iterator<Item = Buffer> + use<> {
+        let mut met = SeenBuffers::default();
+        self.stages.iter().for_each(|s| met.stage(s));
+        met.list.into_iter()
+    }
+
+    /// The buffers it writes, each once, in the order in which its text names them first.
+    pub fn writes(&self) -> impl Iterator<Item = Buffer> + use<> {
+        let mut met = SeenBuffers::default();
+        self.stages.iter().for_each(|s| met.sinks(s));
+        met.list.into_iter()
+    }
+}
+
 impl Step {
     /// The buffers it reads, each once, in the order in which its text names them first.
     pub fn reads(&self) -> impl Iterator<Item = Buffer> + use<> {
         let mut met = SeenBuffers::default();
         match self {
             Step::Kernel(k) => k.stages.iter().for_each(|s| met.stage(s)),
+            Step::Bundle(b) => b.kernels.iter().flat_map(|k| &k.stages).for_each(|s| met.stage(s)),
             Step::Contract(c) => {
                 for m in &c.members {
                     m.feeds().iter().for_each(|(_, f, _)| met.params(&f.params));
@@ -98,6 +115,7 @@ impl Step {
         let mut met = SeenBuffers::default();
         match self {
             Step::Kernel(k) => k.stages.iter().for_each(|s| met.sinks(s)),
+            Step::Bundle(b) => b.kernels.iter().flat_map(|k| &k.stages).for_each(|s| met.sinks(s)),
             Step::Contract(c) => c.members.iter().for_each(|m| met.sinks(&m.then)),
             Step::Attend(a) => {
                 met.sinks(&a.then);
@@ -128,6 +146,7 @@ impl Step {
             Step::Transfer(_) => "transfer",
             Step::Loop(_) => "loop",
             Step::Branch(_) => "branch",
+            Step::Bundle(_) => "bundle",
         }
     }
 
@@ -140,6 +159,7 @@ impl Step {
             Step::Library(l) => &l.function,
             Step::Loop(l) => &l.name,
             Step::Branch(branch) => &branch.name,
+            Step::Bundle(bundle) => &bundle.name,
             Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) => self.kind(),
         }
     }

@@ -4,8 +4,7 @@ use super::cursor::{Cursor, ParseResult};
 use crate::diag::{Diagnostic, Kind, Span};
 use crate::dtype::DType;
 use crate::kernel::buffer::{Buffer, BufferData, Role, Space, Storage};
-use crate::kernel::program::{Argsort, Library, Transfer};
-use crate::kernel::program::{Program, Scatter, Step};
+use crate::kernel::program::{Argsort, Bundle, Library, Program, Scatter, Step, Transfer};
 use crate::kernel::stage::{Kernel, Operand, Row, Schedule, Tile, TileData};
 use crate::op::Update;
 use crate::scalar::{Func, Prim, SOp};
@@ -76,6 +75,7 @@ impl<'s> ProgramParser<'s> {
                 _ if self.cursor.accept("contract") => Step::Contract(self.contract()?),
                 _ if self.cursor.accept("attend") => Step::Attend(self.attend()?),
                 _ if self.cursor.accept("loop") => Step::Loop(Box::new(self.repeated()?)),
+                _ if self.cursor.accept("bundle") => Step::Bundle(self.bundle()?),
                 _ if self.cursor.accept("branch") => Step::Branch(self.branched()?),
                 _ => return Err(self.cursor.wrong("a step or `return`")),
             };
@@ -239,6 +239,18 @@ impl<'s> ProgramParser<'s> {
         let wrong = self.cursor.wrong("an axis");
         let axis = u8::try_from(self.cursor.int()?).map_err(|_| wrong)?;
         Ok(Argsort { from, out, axis, descending: self.cursor.accept("descending") })
+    }
+
+    /// `@name { kernel .. kernel .. }`
+    fn bundle(&mut self) -> ParseResult<Bundle> {
+        let name = self.name()?.to_string();
+        self.cursor.expect("{")?;
+        let mut kernels = Vec::new();
+        while self.cursor.accept("kernel") {
+            kernels.push(self.kernel()?);
+        }
+        self.cursor.expect("}")?;
+        Ok(Bundle { name, kernels })
     }
 
     fn kernel(&mut self) -> ParseResult<Kernel> {
