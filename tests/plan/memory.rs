@@ -145,8 +145,9 @@ fn read_first(program: &Program, pair: InPlace) -> Result<(), String> {
             if others.iter().any(|k| k.reads().any(|b| b == pair.parent)) {
                 return Err(format!("{place}: another kernel reads it"));
             }
-            let of = |k: &'p Kernel| k.stages.iter().map(|s| (&k.domain[..], s));
-            stages.extend(writes.into_iter().flat_map(of));
+            for k in writes {
+                stages.extend(k.stages.iter().map(|s| (&k.domain[..], s)));
+            }
         }
         KernelStep::Contract(c) => {
             results = c.members.iter().map(|m| m.result()).collect();

@@ -47,7 +47,8 @@ pub(super) fn told(
         }
         Step::Attend(_) => {}
     }
-    let folded = matches!(step, Step::Kernel(_) | Step::Bundle(_) | Step::Scatter(_)) && !notes.is_empty();
+    let folded =
+        matches!(step, Step::Kernel(_) | Step::Bundle(_) | Step::Scatter(_)) && !notes.is_empty();
     if folded {
         by.push("rust");
     }

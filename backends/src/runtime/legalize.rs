@@ -9,8 +9,8 @@ use super::errors::within;
 use super::strides::dense;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
-    Attend, Buffer, BufferData, Bundle, Contract, Extents, Feed, Kernel, Library, Member, Operand, Order,
-    Param, Piece, Program, Role, Run, Sink, Stage, Step, Storage, loops,
+    Attend, Buffer, BufferData, Bundle, Contract, Extents, Feed, Kernel, Library, Member, Operand,
+    Order, Param, Piece, Program, Role, Run, Sink, Stage, Step, Storage, loops,
 };
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{Recorder, ScalarProgram};

@@ -2,7 +2,9 @@
 
 use super::footprint::{IterationSpace, full};
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::kernel::{Buffer, Extents, Kernel, Operand, Param, Piece, Program, Sink, Stage, Step};
+use adfuse_ir::kernel::{
+    Buffer, Extents, Kernel, Operand, Param, Piece, Program, Sink, Stage, Step,
+};
 use hashbrown::HashMap;
 
 /// What a step moves.

@@ -107,7 +107,10 @@ impl Grown {
                     Some((g, _)) if g < here.0 => self.read[leaf] = true,
                     None if constant => {}
                     Some((g, _)) if g == here.0 => {
-                        return refuse(i, "it reads what another part of its group computes".into());
+                        return refuse(
+                            i,
+                            "it reads what another part of its group computes".into(),
+                        );
                     }
                     _ => return refuse(i, "it reads what a later group computes".into()),
                 }

@@ -159,11 +159,6 @@ struct Temp {
     readers: Vec<usize>,
 }
 
-/// Kernels of one launch so far.
-struct Open {
-    members: Vec<usize>,
-}
-
 /// Joins groups, one after the other.
 struct Bundler<'a> {
     short: &'a [bool],
@@ -179,16 +174,12 @@ struct Bundler<'a> {
     /// Live bytes at each position, and the most that there may be where something is added.
     live: Vec<i128>,
     limit: i128,
-    open: Vec<Open>,
+    /// Kernels of one launch so far, of each launch.
+    open: Vec<Vec<usize>>,
 }
 
 impl<'a> Bundler<'a> {
-    fn new(
-        plan: &Plan,
-        program: &Program,
-        short: &'a [bool],
-        waits: &[Vec<usize>],
-    ) -> Bundler<'a> {
+    fn new(plan: &Plan, program: &Program, short: &'a [bool], waits: &[Vec<usize>]) -> Bundler<'a> {
         let n = plan.groups.len();
         let (mut reads, mut writes) = (vec![Vec::new(); n], vec![Vec::new(); n]);
         let mut before = waits.to_vec();
@@ -247,24 +238,30 @@ impl<'a> Bundler<'a> {
         if !self.short[g] {
             return;
         }
-        for k in (0..self.open.len()).rev().take(TRIED) {
-            let at = self.position[self.open[k].members[0]];
-            if self.open[k].members.len() >= MOST || g - at > FAR {
+        let first = self.open.len().saturating_sub(TRIED);
+        let near = |members: &[usize], at: usize| members.len() < MOST && g - at <= FAR;
+        // To run earlier delays nobody: kernels that wait for others of the same launch go together into a later one.
+        for k in first..self.open.len() {
+            let at = self.position[self.open[k][0]];
+            if near(&self.open[k], at) && self.is_ready(g, at) && self.moves(&[g], g, at) {
+                self.position[g] = at;
+                self.open[k].push(g);
+                return;
+            }
+        }
+        for k in first..self.open.len() {
+            let at = self.position[self.open[k][0]];
+            if !near(&self.open[k], at) || !self.is_unread(&self.open[k], g) {
                 continue;
             }
-            if self.is_ready(g, at) && self.moves(&[g], g, at) {
-                self.position[g] = at;
-            } else {
-                let members = self.open[k].members.clone();
-                if !self.is_unread(&members, g) || !self.moves(&members, at, g) {
-                    continue;
-                }
+            let members = self.open[k].clone();
+            if self.moves(&members, at, g) {
                 members.iter().for_each(|&m| self.position[m] = g);
+                self.open[k].push(g);
+                return;
             }
-            self.open[k].members.push(g);
-            return;
         }
-        self.open.push(Open { members: vec![g] });
+        self.open.push(vec![g]);
     }
 
     /// Whether all that a group needs is there before a position.
@@ -282,8 +279,11 @@ impl<'a> Bundler<'a> {
     fn moves(&mut self, groups: &[usize], from: usize, to: usize) -> bool {
         let (low, high) = (from.min(to), from.max(to));
         let mut changes = vec![0i128; high - low + 2];
-        let mut touched: Vec<usize> =
-            groups.iter().flat_map(|&g| self.reads[g].iter().chain(&self.writes[g])).copied().collect();
+        let mut touched: Vec<usize> = groups
+            .iter()
+            .flat_map(|&g| self.reads[g].iter().chain(&self.writes[g]))
+            .copied()
+            .collect();
         touched.sort_unstable();
         touched.dedup();
         let at = |g: usize, moved: bool| match moved && groups.contains(&g) {

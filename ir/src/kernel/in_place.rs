@@ -29,7 +29,8 @@
 //! written while others are still looked for.
 
 use super::{
-    Buffer, BufferData, Bundle, Extents, Feed, Kernel, Operand, Param, Program, Sink, Space, Stage, Step, Storage,
+    Buffer, BufferData, Bundle, Extents, Feed, Kernel, Operand, Param, Program, Sink, Space, Stage,
+    Step, Storage,
 };
 use crate::index::IndexExpr;
 use cranelift_entity::SecondaryMap;
