@@ -17,8 +17,9 @@ use crate::memory::memory_beside;
 use crate::memory::size::bytes;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::plan::{Group, Plan};
-use adfuse_ir::kernel::{Buffer, Kernel, Program, Role, Sink, Step, Storage, verify};
-use adfuse_ir::{Function, Value};
+use adfuse_ir::kernel::{Buffer, Kernel, Program, Role, Sink, Step, Storage};
+use adfuse_ir::op::Body;
+use adfuse_ir::{Function, Inst, Value};
 use cranelift_entity::SecondaryMap;
 
 /// The most kernels of a launch: each has code and pointers of its own in it.
@@ -57,6 +58,10 @@ fn better(
     engine: &dyn EngineModel,
 ) -> Option<Plan> {
     let device = &options.device;
+    // Most plans are done here, before anything is lowered.
+    if plan.groups.iter().filter(|group| may_share(f, group)).count() < 2 {
+        return None;
+    }
     let program = lowered(f, plan, device).ok()?;
     let before = cost(&program, device);
     let kernels = short_kernels(plan, &program, &before, device.launch_s);
@@ -75,15 +80,24 @@ fn better(
         bundler.limit = (bundler.limit as f64 * part) as i128;
         (0..plan.groups.len()).for_each(|g| bundler.visit(g));
         let made = Plan { groups: bundler.groups(plan)?, ..plan.clone() };
-        let Some(program) = lowered(f, &made, device).ok().and_then(|p| verify(p).ok()) else {
-            continue;
-        };
+        let Ok(program) = lowered(f, &made, device) else { continue };
         let faster = cost(&program, device).seconds < before.seconds;
         if faster && peak(&program).is_some_and(|peak| peak <= most) {
             return Some(made);
         }
     }
     None
+}
+
+/// Whether a group may be one elementwise kernel.
+fn may_share(f: &Function, group: &Group) -> bool {
+    let point = |&i: &Inst| {
+        matches!(
+            f.op(i).def().body,
+            Body::Map(_) | Body::View(_) | Body::Source(_) | Body::Indirect(_)
+        )
+    };
+    group.parts.len() == 1 && group.parts.iter().flatten().all(point)
 }
 
 /// Which groups are one kernel that may share a launch and for which a launch counts.
