@@ -1,7 +1,7 @@
 //! Launches that several pieces of elementwise work of a bundle share: each piece has a range of the blocks.
 
+use super::elementwise::Elementwise;
 use super::grid::Grid;
-use super::program::Scheduled;
 use super::text::{DecisionLine, Reader, Writer, listed, number};
 use super::work::Home;
 use adfuse_ir::Diagnostic;
@@ -29,10 +29,9 @@ struct PieceSize {
 }
 
 impl PieceSize {
-    /// `None` for work that shares no launch: that is not elementwise, or waits for other work of its kernel, which
-    /// hands values over in scratch memory.
-    fn of(work: &Scheduled, homes: &SecondaryMap<Buffer, Home>) -> Option<PieceSize> {
-        let Scheduled::Elementwise(e) = work else { return None };
+    /// `None` for work that shares no launch: it waits for other work of its kernel, which hands values over in scratch
+    /// memory.
+    fn of(e: &Elementwise, homes: &SecondaryMap<Buffer, Home>) -> Option<PieceSize> {
         let stage = &e.flat.stage;
         let loads = stage.params.iter().filter_map(|param| match param {
             Param::Load(pieces) => Some(pieces),
@@ -58,11 +57,14 @@ impl PieceSize {
 }
 
 impl SharedLaunches {
-    /// As few launches as take all pieces with blocks of the same threads.
-    pub(crate) fn of(works: &[Scheduled], homes: &SecondaryMap<Buffer, Home>) -> SharedLaunches {
+    /// As few launches as take all pieces with blocks of the same threads. Of work that is not elementwise there is none.
+    pub(crate) fn of(
+        works: &[Option<&Elementwise>],
+        homes: &SecondaryMap<Buffer, Home>,
+    ) -> SharedLaunches {
         let mut launches: Vec<(PieceSize, Vec<usize>)> = Vec::new();
         for (k, work) in works.iter().enumerate() {
-            let Some(size) = PieceSize::of(work, homes) else { continue };
+            let Some(size) = work.and_then(|e| PieceSize::of(e, homes)) else { continue };
             let fits = |(all, _): &&mut (PieceSize, Vec<usize>)| {
                 all.grid == size.grid
                     && all.pointers + size.pointers <= MOST_POINTERS
@@ -84,7 +86,7 @@ impl SharedLaunches {
     /// Errs where pieces cannot share a launch.
     pub(crate) fn check(
         &self,
-        works: &[Scheduled],
+        works: &[Option<&Elementwise>],
         homes: &SecondaryMap<Buffer, Home>,
     ) -> Result<(), String> {
         let mut known = vec![false; works.len()];
@@ -92,7 +94,9 @@ impl SharedLaunches {
             let mut pointers = 0;
             let mut first: Option<Grid> = None;
             for &k in pieces {
-                let Some(size) = works.get(k).and_then(|work| PieceSize::of(work, homes)) else {
+                let Some(size) =
+                    works.get(k).copied().flatten().and_then(|e| PieceSize::of(e, homes))
+                else {
                     return Err(format!("work {k} is no elementwise work of this step"));
                 };
                 if std::mem::replace(&mut known[k], true) {

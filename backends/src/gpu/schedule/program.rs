@@ -267,6 +267,15 @@ fn decided(
     Ok(StepSchedule { works, scratch: low.ended()?, blocks: Vec::new() })
 }
 
+/// Pieces of work, of those that are elementwise.
+fn elementwise(works: &[Scheduled]) -> Vec<Option<&Elementwise>> {
+    let found = works.iter().map(|work| match work {
+        Scheduled::Elementwise(e) => Some(e),
+        _ => None,
+    });
+    found.collect()
+}
+
 /// Decides the work of one step, a piece after the other.
 struct Scheduler<'l, 't> {
     low: &'l mut Lowering,
@@ -337,9 +346,9 @@ impl Scheduler<'_, '_> {
     }
 
     fn bundle(&mut self) -> Result<(), Diagnostic> {
-        let best = SharedLaunches::of(&self.works, &self.low.homes);
+        let best = SharedLaunches::of(&elementwise(&self.works), &self.low.homes);
         let (launches, span) = self.decision("bundle", |_| Ok(best))?;
-        self.check(span, |low| launches.check(&self.works, &low.homes))?;
+        self.check(span, |low| launches.check(&elementwise(&self.works), &low.homes))?;
         self.works.push(Scheduled::Bundle(launches));
         Ok(())
     }
