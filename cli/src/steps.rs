@@ -8,6 +8,7 @@ pub(super) fn domains(program: &Program, step: &Step) -> Vec<Extents> {
     let join = |parts: &[&Extents]| parts.iter().flat_map(|e| e.iter().copied()).collect();
     match step {
         Step::Kernel(k) => vec![k.domain.clone()],
+        Step::Bundle(b) => b.kernels.iter().map(|k| k.domain.clone()).collect(),
         Step::Contract(c) => {
             c.members.iter().map(|m| join(&[&m.batch, &m.rows, &m.cols])).collect()
         }

@@ -2,6 +2,7 @@
 //! all costs, and that no plan changes a bit.
 
 mod budget;
+mod bundles;
 mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;

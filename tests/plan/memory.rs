@@ -139,6 +139,16 @@ fn read_first(program: &Program, pair: InPlace) -> Result<(), String> {
     let results: Vec<_>;
     match step {
         KernelStep::Kernel(k) => stages.extend(k.stages.iter().map(|s| (&k.domain[..], s))),
+        KernelStep::Bundle(b) => {
+            let (writes, others): (Vec<_>, Vec<_>) =
+                b.kernels.iter().partition(|k| k.writes().any(|b| b == pair.child));
+            if others.iter().any(|k| k.reads().any(|b| b == pair.parent)) {
+                return Err(format!("{place}: another kernel reads it"));
+            }
+            for k in writes {
+                stages.extend(k.stages.iter().map(|s| (&k.domain[..], s)));
+            }
+        }
         KernelStep::Contract(c) => {
             results = c.members.iter().map(|m| m.result()).collect();
             stages.extend(c.members.iter().zip(&results).map(|(m, r)| (&r[..], &m.then)));

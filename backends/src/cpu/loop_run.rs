@@ -107,6 +107,7 @@ impl StepRun<'_> {
         };
         match step {
             CompiledStep::Kernel(kernel) => kernel.run(worker_set),
+            CompiledStep::Bundle(bundle) => bundle.run(worker_set),
             CompiledStep::Contract(members) => members.iter().for_each(|m| m.run(worker_set)),
             CompiledStep::Scatter(scatter) => scatter.run(worker_set),
             CompiledStep::Argsort(argsort) => argsort.run(worker_set),

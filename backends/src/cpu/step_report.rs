@@ -18,6 +18,7 @@ pub(super) fn told(
     let mut by = emitters.to_vec();
     match step {
         Step::Kernel(kernel) => folds(kernel, &mut notes),
+        Step::Bundle(bundle) => bundle.kernels.iter().for_each(|k| folds(k, &mut notes)),
         Step::Contract(contract) => {
             products(contract, products_by, &mut notes);
             if !contract.members.iter().any(computes) {
@@ -50,7 +51,8 @@ pub(super) fn told(
         }
         Step::Attend(_) => {}
     }
-    let folded = matches!(step, Step::Kernel(_) | Step::Scatter(_)) && !notes.is_empty();
+    let folded =
+        matches!(step, Step::Kernel(_) | Step::Bundle(_) | Step::Scatter(_)) && !notes.is_empty();
     if folded {
         by.push("rust");
     }

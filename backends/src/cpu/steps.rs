@@ -4,6 +4,7 @@ use super::argsort::CompiledArgsort;
 use super::block::{CompiledBlock, CompiledBranch, CompiledLoop};
 use super::contract::CompiledMember;
 use super::kernel::CompiledKernel;
+use super::kernel::bundle::CompiledBundle;
 use super::kernel::compile::CompileContext;
 use super::legal::LegalProgram;
 use super::library_call::{CompiledCall, CompiledPrint};
@@ -23,6 +24,8 @@ use cranelift_entity::EntityRef;
 /// A step, made.
 pub(super) enum CompiledStep {
     Kernel(CompiledKernel),
+    /// Kernels that share nothing.
+    Bundle(CompiledBundle),
     Contract(Vec<CompiledMember>),
     Scatter(CompiledScatter),
     Argsort(CompiledArgsort),
@@ -41,6 +44,7 @@ impl CompiledStep {
     pub(super) fn title(&self, made: &StepReport) -> String {
         let word = match self {
             CompiledStep::Kernel(_) => "kernel",
+            CompiledStep::Bundle(_) => "bundle",
             CompiledStep::Contract(_) => "contract",
             CompiledStep::Scatter(_)
             | CompiledStep::Argsort(_)
@@ -61,6 +65,7 @@ impl CompiledStep {
             CompiledStep::Loop(step) => step.blocks().collect(),
             CompiledStep::Branch(branch) => branch.blocks.iter().collect(),
             CompiledStep::Kernel(_)
+            | CompiledStep::Bundle(_)
             | CompiledStep::Contract(_)
             | CompiledStep::Scatter(_)
             | CompiledStep::Argsort(_)
@@ -218,6 +223,7 @@ pub(super) fn work(
     let unsupported = |m: String| Diagnostic::new(At::default(), Kind::Unsupported, m);
     Ok(match step {
         Step::Kernel(kernel) => CompiledStep::Kernel(making.kernel(kernel, None)?),
+        Step::Bundle(bundle) => CompiledStep::Bundle(making.bundle(bundle)?),
         Step::Contract(c) => CompiledStep::Contract(
             c.members.iter().map(|m| making.member(m)).collect::<Result<_, _>>()?,
         ),

@@ -44,6 +44,8 @@ impl PtxModule {
 pub struct StepCode {
     /// In the order in which they run, each after the one before is done.
     pub launches: Vec<Launch>,
+    /// Pieces of work that the launches do; several of a bundle share a launch.
+    pub pieces: usize,
     /// Bytes beside the buffers that they need while they run. What is in them before is never read.
     pub scratch: u64,
     /// The programs that a loop or a branch runs, in the order of

@@ -9,8 +9,8 @@ use super::errors::within;
 use super::strides::dense;
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
-    Attend, Buffer, BufferData, Contract, Extents, Feed, Kernel, Library, Member, Operand, Order,
-    Param, Piece, Program, Role, Run, Sink, Stage, Step, Storage, loops,
+    Attend, Buffer, BufferData, Bundle, Contract, Extents, Feed, Kernel, Library, Member, Operand,
+    Order, Param, Piece, Program, Role, Run, Sink, Stage, Step, Storage, loops,
 };
 use adfuse_ir::op::Monoid;
 use adfuse_ir::scalar::{Recorder, ScalarProgram};
@@ -130,6 +130,13 @@ pub(crate) fn expand(
         Step::Attend(a) if !can.attention => attention(program, a, &mut |step| steps.push(step)),
         Step::Kernel(kernel) if !can.schedules => {
             steps.extend(loops(kernel)?.into_iter().map(Step::Kernel));
+        }
+        Step::Bundle(bundle) if !can.schedules => {
+            let mut kernels = Vec::with_capacity(bundle.kernels.len());
+            for kernel in &bundle.kernels {
+                kernels.extend(loops(kernel)?);
+            }
+            steps.push(Step::Bundle(Bundle { name: bundle.name.clone(), kernels }));
         }
         Step::Library(library) if !can.any_layout => {
             plainly(program, library, &mut |step| steps.push(step));

@@ -16,7 +16,7 @@ use crate::plan::machine_model::MachineModel;
 use access_cost::AccessPattern;
 use adfuse_ir::DType;
 use adfuse_ir::kernel::{
-    Argsort, Attend, Contract, Kernel, Member, Program, Role, Scatter, Stage, Step,
+    Argsort, Attend, Bundle, Contract, Kernel, Member, Program, Role, Scatter, Stage, Step,
 };
 use adfuse_ir::scalar::Func;
 use blocks::of_blocks;
@@ -148,6 +148,21 @@ impl<'d> StepLoad<'d> {
         }
     }
 
+    /// Kernels side by side: together they take as long as the longest, or as their work on the whole device.
+    fn bundle(&mut self, bundle: &Bundle) {
+        let (mut longest, mut work, mut busy) = (0f64, 0f64, 0f64);
+        for kernel in &bundle.kernels {
+            let mut alone = StepLoad::new(self.program, self.device);
+            alone.kernel(kernel);
+            self.work.join(&alone.work);
+            longest = longest.max(alone.slots);
+            work += alone.slots * alone.busy;
+            busy += alone.busy;
+        }
+        self.busy = busy.min(1.0);
+        self.slots = longest.max(work);
+    }
+
     fn members(&mut self, contract: &Contract) {
         for (k, member) in contract.members.iter().enumerate() {
             let first = contract.members.first().filter(|_| k > 0);
@@ -264,6 +279,7 @@ fn priced(program: &Program, step: &Step, device: &MachineModel, moved: &Traffic
     let mut launches = 1;
     match step {
         Step::Kernel(kernel) => load.kernel(kernel),
+        Step::Bundle(bundle) => load.bundle(bundle),
         Step::Contract(contract) => load.members(contract),
         Step::Attend(attend) => load.attend(attend),
         Step::Scatter(scatter) => load.scatter(scatter),

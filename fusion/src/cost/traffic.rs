@@ -2,7 +2,9 @@
 
 use super::footprint::{IterationSpace, full};
 use adfuse_ir::index::{Guard, IndexExpr};
-use adfuse_ir::kernel::{Buffer, Extents, Operand, Param, Piece, Program, Sink, Stage, Step};
+use adfuse_ir::kernel::{
+    Buffer, Extents, Kernel, Operand, Param, Piece, Program, Sink, Stage, Step,
+};
 use hashbrown::HashMap;
 
 /// What a step moves.
@@ -27,13 +29,9 @@ pub(super) fn traffic(program: &Program, step: &Step, near: u64) -> Traffic {
         distinct: BytesByBuffer::default(),
     };
     match step {
-        Step::Kernel(kernel) => {
-            for stage in &kernel.stages {
-                let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
-                count.stage(stage, &IterationSpace::new(&extents, kernel.domain.len()));
-                count.passed();
-            }
-        }
+        Step::Kernel(kernel) => count.kernel(kernel),
+        // The kernels run at the same time, but go through what they read by themselves.
+        Step::Bundle(bundle) => bundle.kernels.iter().for_each(|kernel| count.kernel(kernel)),
         Step::Contract(contract) => {
             for member in &contract.members {
                 for (_, feed, extents) in member.feeds() {
@@ -145,6 +143,15 @@ impl<'p> Count<'p> {
             if let Sink::Fold { runs, then, .. } = sink {
                 self.stage(then, &places.after(runs));
             }
+        }
+    }
+
+    /// The stages of a kernel, each a pass of its own.
+    fn kernel(&mut self, kernel: &'p Kernel) {
+        for stage in &kernel.stages {
+            let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
+            self.stage(stage, &IterationSpace::new(&extents, kernel.domain.len()));
+            self.passed();
         }
     }
 

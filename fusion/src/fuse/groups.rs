@@ -116,6 +116,12 @@ impl Groups {
         }
     }
 
+    /// Whether the first result of a part has as many elements as that of an instruction.
+    fn is_as_large(&self, facts: &Facts<'_>, p: PartId, i: Inst) -> bool {
+        let elements = |i: Inst| facts.elements[facts.f.inst_results(i)[0]];
+        self.parts[p].members.first().is_none_or(|&first| elements(first) == elements(i))
+    }
+
     /// The parts an instruction might join, best first: the last that computes what it reads, then
     /// later ones that read what it reads.
     fn candidates(&self, facts: &Facts<'_>, i: Inst) -> SmallVec<[PartId; 4]> {
@@ -125,7 +131,9 @@ impl Groups {
         let mut found: SmallVec<[PartId; 4]> = SmallVec::new();
         for &v in &leaves {
             let later = self.readers[v].iter().rev().take(MOST_TRIED);
-            found.extend(later.copied().filter(|&p| Some(p) > last));
+            // A number that all read is no reason to run along other axes.
+            let alike = |p: &PartId| facts.elements[v] > 1 || self.is_as_large(facts, *p, i);
+            found.extend(later.copied().filter(|&p| Some(p) > last).filter(alike));
         }
         // Kernels before contractions, later ones first.
         let kernel = |p: &PartId| matches!(self.parts[*p].shape, PartKind::Kernel);

@@ -106,6 +106,12 @@ impl Grown {
                     Some(home) if home == here => {}
                     Some((g, _)) if g < here.0 => self.read[leaf] = true,
                     None if constant => {}
+                    Some((g, _)) if g == here.0 => {
+                        return refuse(
+                            i,
+                            "it reads what another part of its group computes".into(),
+                        );
+                    }
                     _ => return refuse(i, "it reads what a later group computes".into()),
                 }
             }
@@ -144,9 +150,10 @@ fn is_computed(facts: &Facts<'_>, v: Value) -> bool {
     matches!(facts.f.def(v), ValueDef::Inst(j, _) if facts.class[j] != InstClass::Constant)
 }
 
-/// Checks that only contractions are several parts of a group.
+/// Checks that the parts of a group of several are all contractions, or all kernels.
 fn check_group(f: &Function, group: &Group, parts: &[Part]) -> Result<(), Diagnostic> {
     let contract = |p: &Part| matches!(p.shape, PartKind::Contract(_));
+    let kernel = |p: &Part| matches!(p.shape, PartKind::Kernel);
     // Only where it is needed: it names every value of the function.
     let at = || {
         let first = group.parts.first().and_then(|m| m.first());
@@ -155,8 +162,11 @@ fn check_group(f: &Function, group: &Group, parts: &[Part]) -> Result<(), Diagno
     match parts {
         [] => Err(Diagnostic::new(at(), Kind::Usage, "a group of the plan is empty")),
         [_] => Ok(()),
-        several if several.iter().all(contract) => Ok(()),
-        _ => Err(Diagnostic::new(at(), Kind::Usage, "only contractions run as one")),
+        several if several.iter().all(contract) || several.iter().all(kernel) => Ok(()),
+        _ => {
+            let m = "only contractions run as one, and kernels that share nothing";
+            Err(Diagnostic::new(at(), Kind::Usage, m))
+        }
     }
 }
 

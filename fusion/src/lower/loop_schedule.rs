@@ -21,11 +21,18 @@ const NEAR: u64 = 16 << 10;
 /// Gives every kernel of a program its schedule.
 pub(crate) fn schedule(program: &mut Program) {
     for n in 0..program.steps.len() {
-        let Some(Step::Kernel(kernel)) = program.steps.get(n) else { continue };
-        let found = walk(program, kernel);
-        if let Some(Step::Kernel(kernel)) = program.steps.get_mut(n) {
-            kernel.schedule = found;
-        }
+        let kernels = match &program.steps[n] {
+            Step::Kernel(kernel) => std::slice::from_ref(kernel),
+            Step::Bundle(bundle) => &bundle.kernels,
+            _ => continue,
+        };
+        let found: Vec<Schedule> = kernels.iter().map(|kernel| walk(program, kernel)).collect();
+        let kernels = match &mut program.steps[n] {
+            Step::Kernel(kernel) => std::slice::from_mut(kernel),
+            Step::Bundle(bundle) => &mut bundle.kernels,
+            _ => continue,
+        };
+        kernels.iter_mut().zip(found).for_each(|(kernel, found)| kernel.schedule = found);
     }
 }
 

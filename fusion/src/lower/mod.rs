@@ -25,7 +25,7 @@ use crate::plan::machine_model::MachineModel;
 use crate::plan::{Plan, graph_hash};
 use adfuse_ir::index::IndexExpr;
 use adfuse_ir::kernel::{
-    Buffer, BufferData, Contract, Kernel, Member, Program, Role, Sink, Stage, Step, Storage,
+    Buffer, BufferData, Bundle, Contract, Kernel, Member, Program, Role, Sink, Stage, Step, Storage,
 };
 use adfuse_ir::scalar::{SInst, SOp, ScalarProgram};
 use adfuse_ir::text::Names;
@@ -252,6 +252,7 @@ impl Lower<'_> {
         let mut parts = std::mem::take(&mut self.grown.parts[g]);
         let shared = share(self.facts, &mut parts);
         let mut members: SmallVec<[Member; 1]> = SmallVec::new();
+        let mut kernels: Vec<Kernel> = Vec::new();
         let name = self.name(&parts);
         for part in &parts {
             let stores = self.stores(part);
@@ -268,8 +269,7 @@ impl Lower<'_> {
             match part.shape {
                 PartKind::Kernel => {
                     let lowering = PartLowering::of(cx, self.device, part, stores);
-                    let kernel = lowering.kernel(&name)?;
-                    self.program.steps.push(Step::Kernel(kernel));
+                    kernels.push(lowering.kernel(&self.name(std::slice::from_ref(part)))?);
                 }
                 PartKind::Contract(i) => {
                     let v = self.facts.f.inst_results(i)[0];
@@ -306,6 +306,7 @@ impl Lower<'_> {
                 }
             }
         }
+        self.kernels(g, kernels)?;
         let alike = |pick: fn(&Member) -> &adfuse_ir::kernel::Feed| {
             members.iter().all(|m| *pick(m) == *pick(&members[0]))
         };
@@ -321,6 +322,26 @@ impl Lower<'_> {
                 self.program.steps.push(Step::Contract(Contract { name, members }));
             }
         }
+        Ok(())
+    }
+
+    /// The step of a group's kernels: a bundle, where there are several.
+    fn kernels(&mut self, g: usize, mut kernels: Vec<Kernel>) -> Result<(), Diagnostic> {
+        if kernels.len() < 2 {
+            self.program.steps.extend(kernels.pop().map(Step::Kernel));
+            return Ok(());
+        }
+        let folds = |s: &Stage| s.sinks.iter().any(|sink| matches!(sink, Sink::Fold { .. }));
+        if let Some(k) = kernels.iter().position(|kernel| kernel.stages.iter().any(folds)) {
+            let first = self.plan.groups[g].parts.get(k).and_then(|part| part.first());
+            let at = first.map_or_else(|| in_function(self.facts.f), |&i| at_inst(self.facts.f, i));
+            let m = "a kernel that folds over its points shares no launch with others";
+            return Err(Diagnostic::new(at, Kind::Usage, m));
+        }
+        let mut words: Vec<&str> = kernels.iter().map(|kernel| kernel.name.as_str()).collect();
+        words.dedup();
+        let name = if words.len() == 1 { words[0] } else { "kernels" };
+        self.program.steps.push(Step::Bundle(Bundle { name: name.into(), kernels }));
         Ok(())
     }
 

@@ -9,6 +9,7 @@ pub fn steps_of(plan: &Plan, program: &Program) -> Vec<Range<usize>> {
     let mut next = 0;
     let range = |group: &Group| {
         let whole = match program.steps.get(next) {
+            Some(Step::Bundle(_)) => true,
             Some(Step::Contract(c)) => c.members.len() == group.parts.len(),
             _ => true,
         };

@@ -21,10 +21,11 @@ use sha2::{Digest, Sha256};
 /// Instructions of one loop nest, in the order of the function; the first decides the nest.
 pub type Members = Vec<Inst>;
 
-/// What runs at once: the members of a kernel, or of several contractions that share an operand.
+/// What runs at once: the members of a kernel, of several contractions that share an operand, or of several kernels of
+/// which none reads what another one computes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// The parts, one but for contractions.
+    /// The parts: one, or all contractions, or all kernels.
     pub parts: Vec<Members>,
 }
 

@@ -29,6 +29,7 @@ use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
 use crate::search::blocks::block_plans;
+use crate::search::bundles::bundled;
 use crate::search::measure::Predicted;
 use crate::search::planner::plan_attempts;
 use crate::search::planner::search;
@@ -149,10 +150,19 @@ pub fn plan_frontier(
         let more = single_changes::decided_otherwise(f, fastest, options, engine)?;
         found = chosen(f, [found.points, more].concat(), options, engine);
     }
-    match options.effort {
-        Effort::Search => bettered(f, found, options, engine),
-        _ => Ok(found),
+    if options.effort == Effort::Search {
+        found = bettered(f, found, options, engine)?;
     }
+    // Last: what shares a launch is in the way of other changes.
+    let mut points = Vec::new();
+    for point in found.points {
+        let plan = bundled(f, point.plan.clone(), options, engine);
+        if plan != point.plan {
+            points.push(measured(f, plan, options, engine)?.0);
+        }
+        points.push(point);
+    }
+    Ok(chosen(f, points, options, engine))
 }
 
 /// A frontier with what a search finds from each of its points within the point's peak.

@@ -1,6 +1,8 @@
 //! Plans of the blocks of loops and branches.
 
+use super::bundles::bundled;
 use super::fastest::fastest;
+use crate::memory::engine::AnyEngine;
 use crate::plan::blocks::{block_function, blocks};
 use crate::plan::options::PlanOptions;
 use crate::plan::{Plan, graph_hash};
@@ -19,6 +21,7 @@ pub(crate) fn block_plans(f: &Function, options: &PlanOptions) -> Result<Vec<Pla
         if plans.iter().all(|known| known.graph != graph) {
             let made = block_plans(&block, options)
                 .and_then(|inner| fastest(&block, options, &inner))
+                .map(|plan| bundled(&block, plan, options, &AnyEngine))
                 .map_err(|d| Diagnostic { at: at_inst(f, i), ..d })?;
             plans.push(made);
         }

@@ -17,7 +17,7 @@ pub enum Move {
         /// Their group, which has one part.
         from: GroupSlot,
     },
-    /// Contractions of two groups run as one.
+    /// Contractions of two groups run as one, or kernels that share nothing.
     Beside {
         /// The first.
         into: GroupSlot,
@@ -179,6 +179,18 @@ impl PlanSpace<'_> {
                 found.extend((0..*right as u32).map(|at| Move::Shift { from: b, at, into: a }));
             }
         }
+        // Kernels that share nothing may run as one. Only neighbours are proposed: `Order` brings others together.
+        let slots: Vec<GroupSlot> = state.slots().collect();
+        let kernels = |slot: GroupSlot| {
+            state.group(slot).parts.iter().filter_map(|p| p.first()).all(|&i| {
+                matches!(
+                    self.facts.class[i],
+                    InstClass::Point | InstClass::Reduce(_) | InstClass::Scan(_)
+                )
+            })
+        };
+        let pairs = slots.windows(2).map(|pair| (pair[0], pair[1]));
+        beside.extend(pairs.filter(|(a, b)| kernels(*a) && kernels(*b)));
         found.extend(beside.into_iter().map(|(into, from)| Move::Beside { into, from }));
     }
 

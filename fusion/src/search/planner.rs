@@ -1,6 +1,7 @@
 //! Planning without a budget: the fastest greedy plan, improved by search if the effort asks for it.
 
 use super::blocks::block_plans;
+use super::bundles::bundled;
 use super::fastest::{attempts, fastest};
 use super::large_neighborhood::through_windows;
 use super::measure::Predicted;
@@ -22,10 +23,11 @@ use adfuse_ir::{Diagnostic, Function};
 /// For what has no lowering: symbolic extents and calls. The error names the symbol
 /// or the instruction.
 pub fn plan(f: &Function, options: &PlanOptions) -> Result<Plan, Diagnostic> {
-    match options.effort {
-        Effort::Search => searched(f, options, &AnyEngine),
-        _ => fastest(f, options, &block_plans(f, options)?),
-    }
+    let plan = match options.effort {
+        Effort::Search => searched(f, options, &AnyEngine)?,
+        _ => fastest(f, options, &block_plans(f, options)?)?,
+    };
+    Ok(bundled(f, plan, options, &AnyEngine))
 }
 
 /// Instructions up to which a function is searched as a whole.

@@ -260,7 +260,8 @@ impl Step {
             | Step::Argsort(_)
             | Step::Library(_)
             | Step::Transfer(_)
-            | Step::Print(_) => Vec::new(),
+            | Step::Print(_)
+            | Step::Bundle(_) => Vec::new(),
         }
     }
 }

@@ -16,6 +16,9 @@
 //! touches these bytes. So whatever the order and the number of threads that walk the points, every
 //! read of an element of P comes before the store of that element of C. After S nothing of P is read.
 //!
+//! In a bundle the rule holds for each of its kernels, with a P that no other kernel of the bundle reads: the points of
+//! two kernels are in no order.
+//!
 //! What an engine owes for this: at a coordinate it reads each parameter of a stage before it stores any
 //! of its results, and does not read it again.
 //!
@@ -26,7 +29,8 @@
 //! written while others are still looked for.
 
 use super::{
-    Buffer, BufferData, Extents, Feed, Operand, Param, Program, Sink, Space, Stage, Step, Storage,
+    Buffer, BufferData, Bundle, Extents, Feed, Kernel, Operand, Param, Program, Sink, Space, Stage,
+    Step, Storage,
 };
 use crate::index::IndexExpr;
 use cranelift_entity::SecondaryMap;
@@ -80,6 +84,9 @@ pub fn in_place(
     made: &dyn Fn(Buffer) -> bool,
 ) -> Vec<InPlace> {
     let step = &program.steps[n];
+    if let Step::Bundle(bundle) = step {
+        return in_bundle(program, (n, bundle), dies, made);
+    }
     let mut reads = StepReads { how: HashMap::new(), met: Vec::new() };
     let stages: SmallVec<[&Stage; 4]> = match step {
         Step::Kernel(k) => {
@@ -104,8 +111,40 @@ pub fn in_place(
         | Step::Transfer(_)
         | Step::Print(_)
         | Step::Loop(_)
-        | Step::Branch(_) => return Vec::new(),
+        | Step::Branch(_)
+        | Step::Bundle(_) => return Vec::new(),
     };
+    let in_order = matches!(step, Step::Kernel(_));
+    let pairs = matched(program, (&reads, &stages, in_order), dies, made);
+    pairs.into_iter().map(|(child, parent)| InPlace { step: n, child, parent }).collect()
+}
+
+/// The pairs of each kernel of a bundle, of parents that no other kernel reads.
+fn in_bundle(
+    program: &Program,
+    (n, bundle): (usize, &Bundle),
+    dies: &dyn Fn(Buffer) -> bool,
+    made: &dyn Fn(Buffer) -> bool,
+) -> Vec<InPlace> {
+    let mut readers: SecondaryMap<Buffer, u32> = SecondaryMap::new();
+    bundle.kernels.iter().flat_map(Kernel::reads).for_each(|b| readers[b] += 1);
+    let alone = |b: Buffer| readers[b] == 1 && dies(b);
+    let mut found = Vec::new();
+    for kernel in &bundle.kernels {
+        let stages: SmallVec<[&Stage; 4]> = kernel.stages.iter().collect();
+        let pairs = matched(program, (&StepReads::of(kernel), &stages, true), &alone, made);
+        found.extend(pairs.into_iter().map(|(child, parent)| InPlace { step: n, child, parent }));
+    }
+    found
+}
+
+/// The children of stages with their parents; `in_order` says whether the stages of a point run one after the other.
+fn matched(
+    program: &Program,
+    (reads, stages, in_order): (&StepReads<'_>, &[&Stage], bool),
+    dies: &dyn Fn(Buffer) -> bool,
+    made: &dyn Fn(Buffer) -> bool,
+) -> Vec<(Buffer, Buffer)> {
     // Parents by form, in reverse, so that the first met is taken first.
     let mut free: HashMap<AccessPair<'_>, SmallVec<[(Buffer, usize); 2]>> = HashMap::new();
     for &b in reads.met.iter().rev() {
@@ -116,7 +155,6 @@ pub fn in_place(
             free.entry((index, axes, dims, strides, bytes)).or_default().push((b, last));
         }
     }
-    let in_order = matches!(step, Step::Kernel(_));
     let mut found = Vec::new();
     for (s, stage) in stages.iter().enumerate() {
         for sink in &stage.sinks {
@@ -132,7 +170,7 @@ pub fn in_place(
             let before = |last: usize| if in_order { last <= s } else { last == s };
             if let Some(k) = parents.iter().rposition(|&(_, last)| before(last)) {
                 let (parent, _) = parents.remove(k);
-                found.push(InPlace { step: n, child: *child, parent });
+                found.push((*child, parent));
             }
         }
     }
@@ -153,6 +191,12 @@ struct StepReads<'a> {
 }
 
 impl<'a> StepReads<'a> {
+    fn of(kernel: &'a Kernel) -> StepReads<'a> {
+        let mut reads = StepReads { how: HashMap::new(), met: Vec::new() };
+        kernel.stages.iter().enumerate().for_each(|(s, stage)| reads.stage(stage, s));
+        reads
+    }
+
     /// The stage `s` of a kernel.
     fn stage(&mut self, stage: &'a Stage, s: usize) {
         for sink in &stage.sinks {

@@ -29,7 +29,7 @@ pub use checkpoints::{Reversal, ReversalAction, forward_steps};
 pub use in_place::{InPlace, Lives, in_place, lives};
 pub use loops::loops;
 pub use program::{
-    Argsort, Attend, Contract, DebugPrint, Feed, Library, Member, Program, Scatter, Step, Transfer,
+    Argsort, Attend, Bundle, Contract, DebugPrint, Feed, Library, Member, Program, Scatter, Step, Transfer,
 };
 pub use schedule::{interchange, split, vectorize};
 pub use stage::{

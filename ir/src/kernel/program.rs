@@ -56,6 +56,18 @@ pub enum Step {
     Loop(Box<Loop>),
     /// One of several programs.
     Branch(Branch),
+    /// Kernels that share nothing.
+    Bundle(Bundle),
+}
+
+/// Kernels in one launch: none reads what another one writes, so they run in any order and at the same time. None
+/// folds over its domain, since nothing comes after the points of a launch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bundle {
+    /// A name for people, without `@`.
+    pub name: String,
+    /// The kernels, two at least.
+    pub kernels: Vec<Kernel>,
 }
 
 /// Contractions in one launch. Where there are several, all read the same left operand or all the

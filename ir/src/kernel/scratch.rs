@@ -44,7 +44,8 @@ impl Program {
             | Step::Argsort(_)
             | Step::Transfer(_)
             | Step::Print(_)
-            | Step::Branch(_) => 0,
+            | Step::Branch(_)
+            | Step::Bundle(_) => 0,
         }
     }
 }

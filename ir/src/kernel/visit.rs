@@ -3,7 +3,7 @@
 use super::block::Block;
 use super::buffer::{Buffer, Extents};
 use super::program::{Attend, DebugPrint, Feed, Member, Step};
-use super::stage::{Operand, Param, Sink, Stage};
+use super::stage::{Kernel, Operand, Param, Sink, Stage};
 use crate::attrs::Attr;
 use crate::op::Op;
 use hashbrown::HashSet;
@@ -59,12 +59,29 @@ impl SeenBuffers {
     }
 }
 
+impl Kernel {
+    /// The buffers it reads, each once, in the order in which its text names them first.
+    pub fn reads(&self) -> impl Iterator<Item = Buffer> + use<> {
+        let mut met = SeenBuffers::default();
+        self.stages.iter().for_each(|s| met.stage(s));
+        met.list.into_iter()
+    }
+
+    /// The buffers it writes, each once, in the order in which its text names them first.
+    pub fn writes(&self) -> impl Iterator<Item = Buffer> + use<> {
+        let mut met = SeenBuffers::default();
+        self.stages.iter().for_each(|s| met.sinks(s));
+        met.list.into_iter()
+    }
+}
+
 impl Step {
     /// The buffers it reads, each once, in the order in which its text names them first.
     pub fn reads(&self) -> impl Iterator<Item = Buffer> + use<> {
         let mut met = SeenBuffers::default();
         match self {
             Step::Kernel(k) => k.stages.iter().for_each(|s| met.stage(s)),
+            Step::Bundle(b) => b.kernels.iter().flat_map(|k| &k.stages).for_each(|s| met.stage(s)),
             Step::Contract(c) => {
                 for m in &c.members {
                     m.feeds().iter().for_each(|(_, f, _)| met.params(&f.params));
@@ -101,6 +118,7 @@ impl Step {
         let mut met = SeenBuffers::default();
         match self {
             Step::Kernel(k) => k.stages.iter().for_each(|s| met.sinks(s)),
+            Step::Bundle(b) => b.kernels.iter().flat_map(|k| &k.stages).for_each(|s| met.sinks(s)),
             Step::Contract(c) => c.members.iter().for_each(|m| met.sinks(&m.then)),
             Step::Attend(a) => {
                 met.sinks(&a.then);
@@ -133,6 +151,7 @@ impl Step {
             Step::Print(_) => Op::DebugPrint.name(),
             Step::Loop(_) => "loop",
             Step::Branch(_) => "branch",
+            Step::Bundle(_) => "bundle",
         }
     }
 
@@ -145,6 +164,7 @@ impl Step {
             Step::Library(l) => &l.function,
             Step::Loop(l) => &l.name,
             Step::Branch(branch) => &branch.name,
+            Step::Bundle(bundle) => &bundle.name,
             Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) | Step::Print(_) => self.kind(),
         }
     }

@@ -25,6 +25,10 @@ fn is_small(program: &Program) -> bool {
             KernelStep::Kernel(k) => {
                 k.stages.iter().all(|s| small(&mut k.domain.iter().chain(&s.axes)))
             }
+            KernelStep::Bundle(b) => b
+                .kernels
+                .iter()
+                .all(|k| k.stages.iter().all(|s| small(&mut k.domain.iter().chain(&s.axes)))),
             KernelStep::Scatter(s) => small(&mut s.domain.iter()),
             KernelStep::Contract(c) => c.members.iter().all(|m| {
                 let of = [&m.batch, &m.rows, &m.cols, &m.depth];

@@ -5,6 +5,7 @@
 //! at a single point is divided into pieces. Tasks are ranges of points that end at block boundaries of all folds over
 //! the domain.
 
+pub(crate) mod bundle;
 pub(crate) mod compile;
 
 use super::element::fold_with;

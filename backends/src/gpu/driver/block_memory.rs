@@ -6,7 +6,7 @@ use crate::gpu::launches::{BlockBinding, BlockCode, POSITION_BYTES, StepCode};
 use crate::runtime::arena_layout;
 use crate::runtime::backend::Arrange;
 use crate::runtime::errors::within;
-use adfuse_ir::kernel::{Buffer, Carry, Loop, Program, Role, SLOT, Space, Step, Verified};
+use adfuse_ir::kernel::{Buffer, Carry, Kernel, Loop, Program, Role, SLOT, Space, Step, Verified};
 use adfuse_ir::{At, Diagnostic, Kind};
 use cranelift_entity::SecondaryMap;
 
@@ -150,6 +150,11 @@ pub(crate) fn reads_again(program: &Program, codes: &[StepCode]) -> Vec<bool> {
     let simple = |(step, code): (&Step, &StepCode)| match step {
         Step::Kernel(k) => code.launches.len() == 1 && k.stages.len() == 1,
         Step::Contract(c) => code.launches.len() == 1 && c.members.len() == 1,
+        // Each kernel, of which none is empty, is then one piece of one launch.
+        Step::Bundle(b) => {
+            let one = |k: &Kernel| k.stages.len() == 1 && !k.domain.contains(&0);
+            code.pieces == b.kernels.len() && b.kernels.iter().all(one)
+        }
         _ => false,
     };
     program.steps.iter().zip(codes).map(|s| !simple(s)).collect()

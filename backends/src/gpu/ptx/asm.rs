@@ -80,6 +80,8 @@ pub(crate) struct Asm {
     known: Vec<HashMap<String, Reg>>,
     /// The same of instructions with several results.
     rows: Vec<HashMap<String, Vec<Reg>>>,
+    /// Whether a part of several is being written: what a launch is given is read in the part that uses it.
+    in_part: bool,
     /// Whether it reads the table of the bits of 2/pi.
     pub(crate) table: bool,
     /// Whether quotients and roots of `f32` may be near what they round to.
@@ -228,17 +230,52 @@ impl Asm {
         }
     }
 
+    /// Begins one of several parts, of which each block runs one. Its blocks are numbered from this one on.
+    pub(crate) fn begin_part(&mut self, first: i64) {
+        let block = self.special("ctaid.x");
+        self.open();
+        self.in_part = true;
+        let own = self.pure(Class::Word, "sub.u32", format_args!("{block}, {first}"));
+        self.know("special ctaid.x".to_owned(), own);
+    }
+
+    /// Ends it: the block is done.
+    pub(crate) fn end_part(&mut self) {
+        self.emit("ret");
+        self.in_part = false;
+        self.close();
+    }
+
+    /// Notes what is known from here on in this part of the text; from the beginning on, where there are no parts.
+    fn know(&mut self, key: String, reg: Reg) {
+        let scope = if self.in_part { self.known.last_mut() } else { self.known.first_mut() };
+        if let Some(scope) = scope {
+            scope.insert(key, reg);
+        }
+    }
+
+    /// What is known of what a launch is given.
+    fn given(&self, key: &str) -> Option<Reg> {
+        self.known.iter().rev().find_map(|known| known.get(key)).copied()
+    }
+
+    /// Writes lines at the beginning, or here in a part.
+    fn early(&mut self, lines: std::fmt::Arguments<'_>) {
+        let text = if self.in_part { &mut self.text } else { &mut self.head };
+        let _ = writeln!(text, "{lines}");
+    }
+
     /// The parameter of this number, a pointer to global memory; it is read at the beginning.
     pub(crate) fn pointer(&mut self, number: u32) -> Reg {
         self.params = self.params.max(number + 1);
         let key = format!("param {number}");
-        if let Some(&found) = self.known[0].get(&key) {
+        if let Some(found) = self.given(&key) {
             return found;
         }
         let (raw, result) = (self.fresh(Class::Long), self.fresh(Class::Long));
-        let _ = writeln!(self.head, "  ld.param.u64 {raw}, [arg{number}];");
-        let _ = writeln!(self.head, "  cvta.to.global.u64 {result}, {raw};");
-        self.known[0].insert(key, result);
+        self.early(format_args!("  ld.param.u64 {raw}, [arg{number}];"));
+        self.early(format_args!("  cvta.to.global.u64 {result}, {raw};"));
+        self.know(key, result);
         result
     }
 
@@ -247,21 +284,21 @@ impl Asm {
     pub(crate) fn pointer_at(&mut self, number: u32, position: u32, each: u64) -> Reg {
         let place = self.pointer(position);
         let key = format!("param {number}");
-        if let Some(&found) = self.known[0].get(&key) {
+        if let Some(found) = self.given(&key) {
             return found;
         }
         self.params = self.params.max(number + 1);
-        let at = self.known[0].get("position").copied().unwrap_or_else(|| {
+        let at = self.given("position").unwrap_or_else(|| {
             let at = self.fresh(Class::Long);
-            let _ = writeln!(self.head, "  ld.global.nc.b64 {at}, [{place}];");
-            self.known[0].insert("position".to_owned(), at);
+            self.early(format_args!("  ld.global.nc.b64 {at}, [{place}];"));
+            self.know("position".to_owned(), at);
             at
         });
         let [raw, moved, result] = [(); 3].map(|()| self.fresh(Class::Long));
-        let _ = writeln!(self.head, "  ld.param.u64 {raw}, [arg{number}];");
-        let _ = writeln!(self.head, "  mad.lo.s64 {moved}, {at}, {each}, {raw};");
-        let _ = writeln!(self.head, "  cvta.to.global.u64 {result}, {moved};");
-        self.known[0].insert(key, result);
+        self.early(format_args!("  ld.param.u64 {raw}, [arg{number}];"));
+        self.early(format_args!("  mad.lo.s64 {moved}, {at}, {each}, {raw};"));
+        self.early(format_args!("  cvta.to.global.u64 {result}, {moved};"));
+        self.know(key, result);
         result
     }
 
@@ -269,19 +306,19 @@ impl Asm {
     pub(crate) fn number(&mut self, number: u32) -> Reg {
         self.params = self.params.max(number + 1);
         let raw = self.fresh(Class::Long);
-        let _ = writeln!(self.head, "  ld.param.u64 {raw}, [arg{number}];");
+        self.early(format_args!("  ld.param.u64 {raw}, [arg{number}];"));
         raw
     }
 
     /// A special register of 32 bits, read at the beginning.
     pub(crate) fn special(&mut self, name: &str) -> Reg {
         let key = format!("special {name}");
-        if let Some(&found) = self.known[0].get(&key) {
+        if let Some(found) = self.given(&key) {
             return found;
         }
         let result = self.fresh(Class::Word);
-        let _ = writeln!(self.head, "  mov.u32 {result}, %{name};");
-        self.known[0].insert(key, result);
+        self.early(format_args!("  mov.u32 {result}, %{name};"));
+        self.know(key, result);
         result
     }
 

@@ -228,9 +228,16 @@ fn step(dtype: DType, width: i64) -> i64 {
 
 /// Launches a loop whose sinks all store.
 pub(crate) fn stores(s: &GpuSchedule, out: &mut Out, e: &Elementwise) -> Result<(), Diagnostic> {
+    let mut emit = begun(s);
+    let blocks = body(&mut emit, e);
+    out.launch(&s.homes, emit, blocks, e.vectors.grid, 0)
+}
+
+/// Writes what the threads of a loop whose sinks all store do: the number of its blocks.
+pub(super) fn body(emit: &mut Emit<'_>, e: &Elementwise) -> i64 {
     let Elementwise { flat, vectors: FlatGrid { grid, width } } = e;
     let threads = volume(&flat.domain) / width;
-    let mut emit = begun(s);
+    let blocks = grid.blocks(threads);
     let program = emit.written(&flat.stage.program);
     // Where threads make words together, those past the end take part, with nothing to add.
     let packs = |sink: &Sink| match sink {
@@ -243,7 +250,7 @@ pub(crate) fn stores(s: &GpuSchedule, out: &mut Out, e: &Elementwise) -> Result<
         emit.leave_unless(live);
     }
     let when = live.filter(|_| together);
-    let Some(n) = of_group(group, &flat.domain, *width) else { return Ok(()) };
+    let Some(n) = of_group(group, &flat.domain, *width) else { return blocks };
     let loaded = emit.loaded(&flat.stage, &n);
     let mut values: Vec<Vec<Reg>> = vec![Vec::new(); flat.stage.sinks.len()];
     for (j, coords) in n.coords.iter().enumerate() {
@@ -263,5 +270,5 @@ pub(crate) fn stores(s: &GpuSchedule, out: &mut Out, e: &Elementwise) -> Result<
             }
         }
     }
-    out.launch(&s.homes, emit, grid.blocks(threads), *grid, 0)
+    blocks
 }

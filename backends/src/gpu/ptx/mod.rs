@@ -7,6 +7,7 @@
 pub(crate) mod address;
 pub(crate) mod asm;
 pub(crate) mod async_copy;
+pub(crate) mod bundle;
 pub(crate) mod convert;
 pub(crate) mod cross_warp;
 pub(crate) mod elementwise;

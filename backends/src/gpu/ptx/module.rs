@@ -3,6 +3,8 @@
 use super::entry::Out;
 use super::loop_entries;
 use crate::gpu::launches::{BlockCode, PtxModule, StepCode};
+use crate::gpu::schedule::bundle::SharedLaunches;
+use crate::gpu::schedule::elementwise::Elementwise;
 use crate::gpu::schedule::program::{GpuSchedule, Scheduled, StepSchedule, schedule, schedule_but};
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{Program, Verified};
@@ -102,9 +104,18 @@ fn block(
 /// Launches of the work of one step.
 fn printed(s: &GpuSchedule, out: &mut Out, step: &StepSchedule) -> Result<StepCode, Diagnostic> {
     out.entries = 0;
-    for work in &step.works {
+    let shared = match step.works.last() {
+        Some(Scheduled::Bundle(shared)) => shared.clone(),
+        _ => SharedLaunches::default(),
+    };
+    for (k, work) in step.works.iter().enumerate() {
         match work {
-            Scheduled::Elementwise(e) => super::elementwise::stores(s, out, e)?,
+            Scheduled::Bundle(_) => {}
+            Scheduled::Elementwise(e) => match shared.at(k).as_deref() {
+                None => {}
+                Some([_]) => super::elementwise::stores(s, out, e)?,
+                Some(pieces) => super::bundle::stores(s, out, &works_of(step, pieces))?,
+            },
             Scheduled::Transpose(t) => super::transpose::transposed(s, out, t)?,
             Scheduled::Fold(fold) => super::fold::fold(s, out, fold)?,
             Scheduled::Rows(rows) => super::rows::rows(s, out, rows)?,
@@ -117,7 +128,17 @@ fn printed(s: &GpuSchedule, out: &mut Out, step: &StepSchedule) -> Result<StepCo
         }
     }
     let launches = std::mem::take(&mut out.launches);
-    Ok(StepCode { launches, scratch: step.scratch, blocks: Vec::new() })
+    let pieces = step.works.iter().filter(|work| !matches!(work, Scheduled::Bundle(_))).count();
+    Ok(StepCode { launches, pieces, scratch: step.scratch, blocks: Vec::new() })
+}
+
+/// The elementwise work of these numbers.
+fn works_of<'s>(step: &'s StepSchedule, pieces: &[usize]) -> Vec<&'s Elementwise> {
+    let found = pieces.iter().filter_map(|&k| match step.works.get(k) {
+        Some(Scheduled::Elementwise(e)) => Some(e),
+        _ => None,
+    });
+    found.collect()
 }
 
 /// A name as entry points may have it.

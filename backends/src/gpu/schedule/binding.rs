@@ -165,6 +165,9 @@ fn each_point_once(step: &Step, b: Buffer, points: i64) -> bool {
             let walked = volume(&k.domain).saturating_mul(volume(&stage.axes));
             walked == points && !after_fold(stage, b) || !stage_uses(stage, b)
         }),
+        Step::Bundle(bundle) => {
+            bundle.kernels.iter().all(|k| each_point_once(&Step::Kernel(k.clone()), b, points))
+        }
         Step::Contract(c) => c.members.iter().all(|m| {
             let walked = |feed: &Feed, own: &[i64]| {
                 let all = [volume(&m.batch), volume(own), volume(&m.depth)];

@@ -3,11 +3,12 @@
 //! [`partition`] divides a step into pieces of work, [`fission`] a kernel into several, and [`program`] decides each piece:
 //! [`elementwise`] and [`fold`] vectors and unrolling, [`row_search`] which threads share a row, where its elements are
 //! between stages and what is prefetched, [`tiling`] how products are tiled and split along the depth, [`sort`] and
-//! [`scatter`] passes and blocks. [`binding`] says where the programs in loops and branches have what they read and write. All of it reads the facts of the [`target`](super::target). [`program_text`] prints
+//! [`scatter`] passes and blocks. [`bundle`] says which pieces share a launch. [`binding`] says where the programs in loops and branches have what they read and write. All of it reads the facts of the [`target`](super::target). [`program_text`] prints
 //! decisions and reads them back. Nothing here writes PTX.
 
 pub(crate) mod async_copy;
 pub(crate) mod binding;
+pub(crate) mod bundle;
 pub(crate) mod capabilities;
 #[cfg(test)]
 pub(crate) mod checks;

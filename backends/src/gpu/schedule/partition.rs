@@ -88,6 +88,7 @@ impl Lowering {
     fn one(&mut self, step: &Step) -> Result<(), Diagnostic> {
         match step {
             Step::Kernel(kernel) => self.kernel(kernel),
+            Step::Bundle(bundle) => bundle.kernels.iter().for_each(|k| self.kernel(k)),
             Step::Contract(contract) => self.contract(contract),
             Step::Attend(_) => {
                 // The rewriting adds temporaries, which are this step's own.

@@ -1,6 +1,7 @@
 //! The schedule of a program on a GPU: for each step its pieces of work, each with the decisions made for it.
 
 use super::binding::{BlockBinding, BoundBlock, ElementCopy, bound};
+use super::bundle::SharedLaunches;
 use super::column_folds::ColumnFold;
 use super::elementwise::{Elementwise, FlatGrid};
 use super::fold::{self, FoldDecision, FoldLoop, ScheduledFold};
@@ -64,12 +65,24 @@ pub(crate) enum Scheduled {
     Transpose(ScheduledTranspose),
     Fold(Box<ScheduledFold>),
     Rows(Box<ScheduledRows>),
-    Join { fold: Box<TreeFold>, tree: Tree },
-    Scan { scan: Scan, grid: Grid },
-    Pack { from: Buffer, to: Buffer, grid: Grid },
+    Join {
+        fold: Box<TreeFold>,
+        tree: Tree,
+    },
+    Scan {
+        scan: Scan,
+        grid: Grid,
+    },
+    Pack {
+        from: Buffer,
+        to: Buffer,
+        grid: Grid,
+    },
     Product(Box<ScheduledProduct>),
     Scatter(Box<ScheduledScatter>),
     Sort(ScheduledSort),
+    /// The last of a bundle: which of the pieces before it share a launch.
+    Bundle(SharedLaunches),
 }
 
 impl Scheduled {
@@ -86,6 +99,7 @@ impl Scheduled {
             Scheduled::Product(_) => "product",
             Scheduled::Scatter(_) => "scatter",
             Scheduled::Sort(_) => "sort",
+            Scheduled::Bundle(_) => "bundle",
         }
     }
 
@@ -101,6 +115,7 @@ impl Scheduled {
             Scheduled::Product(product) => product.decision.write(to),
             Scheduled::Scatter(scatter) => scatter.decision.write(to),
             Scheduled::Sort(sort) => sort.decision.write(to),
+            Scheduled::Bundle(launches) => launches.write(to),
         }
     }
 }
@@ -177,7 +192,7 @@ fn made(
     let mut next = || sections.as_mut().map(|all| all.next().unwrap_or_default());
     // What a block is given and gives has the layout of what is around it.
     let works = if block.is_none() { low.copies(true) } else { Ok(Vec::new()) };
-    let enter = works.and_then(|works| decided(&mut low, next(), works));
+    let enter = works.and_then(|works| decided(&mut low, next(), works, false));
     let enter = enter.map_err(|d| within(d, None))?;
     let mut steps = Vec::new();
     for (n, step) in program.steps.iter().enumerate() {
@@ -186,14 +201,15 @@ fn made(
             Some(true) => Ok(Vec::new()),
             _ => low.step(step),
         };
-        let made = works.and_then(|works| decided(&mut low, given, works));
+        let shares = matches!(step, Step::Bundle(_));
+        let made = works.and_then(|works| decided(&mut low, given, works, shares));
         let mut made = made.map_err(|d| within(d, Some(n)))?;
         let given = inner.as_mut().map(|all| all.next().unwrap_or_default());
         made.blocks = block_schedules(step, (target, fp), given).map_err(|d| around(d, n))?;
         steps.push(made);
     }
     let works = if block.is_none() { low.copies(false) } else { Ok(Vec::new()) };
-    let leave = works.and_then(|works| decided(&mut low, next(), works));
+    let leave = works.and_then(|works| decided(&mut low, next(), works, false));
     let leave = leave.map_err(|d| within(d, None))?;
     let name = program.name.clone();
     let Lowering { program, homes, .. } = low;
@@ -232,19 +248,32 @@ fn block_schedules(
     }
 }
 
-/// The work of one step, decided.
+/// The work of one step, decided; `shares` says whether pieces may share a launch.
 fn decided(
     low: &mut Lowering,
     given: Option<Given<'_>>,
     works: Vec<Work>,
+    shares: bool,
 ) -> Result<StepSchedule, Diagnostic> {
     let mut decider = Scheduler { low, given, works: Vec::new() };
     works.into_iter().try_for_each(|work| decider.work(work))?;
+    if shares && !decider.works.is_empty() {
+        decider.bundle()?;
+    }
     let Scheduler { low, given, works } = decider;
     if let Some((name, reader)) = given.and_then(|mut given| given.pop_front()) {
         return Err(wrong(reader.head, format!("there is no such work `{name}`")));
     }
     Ok(StepSchedule { works, scratch: low.ended()?, blocks: Vec::new() })
+}
+
+/// Pieces of work, of those that are elementwise.
+fn elementwise(works: &[Scheduled]) -> Vec<Option<&Elementwise>> {
+    let found = works.iter().map(|work| match work {
+        Scheduled::Elementwise(e) => Some(e),
+        _ => None,
+    });
+    found.collect()
 }
 
 /// Decides the work of one step, a piece after the other.
@@ -314,6 +343,14 @@ impl Scheduler<'_, '_> {
             Work::Scatter(scatter) => self.scatter(scatter),
             Work::Sort(sort) => self.sort(&sort),
         }
+    }
+
+    fn bundle(&mut self) -> Result<(), Diagnostic> {
+        let best = SharedLaunches::of(&elementwise(&self.works), &self.low.homes);
+        let (launches, span) = self.decision("bundle", |_| Ok(best))?;
+        self.check(span, |low| launches.check(&elementwise(&self.works), &low.homes))?;
+        self.works.push(Scheduled::Bundle(launches));
+        Ok(())
     }
 
     /// The grid of work that has no other decision.

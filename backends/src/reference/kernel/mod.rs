@@ -176,6 +176,7 @@ impl ProgramRun<'_> {
     fn step(&mut self, step: &Step, env: &mut RunEnvironment<'_>) -> Result<(), Diagnostic> {
         match step {
             Step::Kernel(kernel) => self.kernel(kernel),
+            Step::Bundle(step) => step.kernels.iter().try_for_each(|k| self.kernel(k)),
             Step::Contract(step) => self.contract(step),
             Step::Attend(step) => self.attend(step),
             Step::Scatter(step) => self.scatter(step),

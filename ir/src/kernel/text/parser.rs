@@ -4,8 +4,9 @@ use super::cursor::{Cursor, ParseResult};
 use crate::diag::{Diagnostic, Kind, Span};
 use crate::dtype::DType;
 use crate::kernel::buffer::{Buffer, BufferData, Role, Space, Storage};
-use crate::kernel::program::{Argsort, DebugPrint, Library, Transfer};
-use crate::kernel::program::{Program, Scatter, Step};
+use crate::kernel::program::{
+    Argsort, Bundle, DebugPrint, Library, Program, Scatter, Step, Transfer,
+};
 use crate::kernel::stage::{Kernel, Operand, Row, Schedule, Tile, TileData};
 use crate::op::{Op, Update};
 use crate::scalar::{Func, Prim, SOp};
@@ -77,6 +78,7 @@ impl<'s> ProgramParser<'s> {
                 _ if self.cursor.accept("attend") => Step::Attend(self.attend()?),
                 _ if self.cursor.accept(Op::DebugPrint.name()) => Step::Print(self.print()?),
                 _ if self.cursor.accept("loop") => Step::Loop(Box::new(self.repeated()?)),
+                _ if self.cursor.accept("bundle") => Step::Bundle(self.bundle()?),
                 _ if self.cursor.accept("branch") => Step::Branch(self.branched()?),
                 _ => return Err(self.cursor.wrong("a step or `return`")),
             };
@@ -249,6 +251,18 @@ impl<'s> ProgramParser<'s> {
         let wrong = |escape| format!("`{escape}` is no escape");
         let label = label.map_err(|e| self.cursor.error(span, Kind::Syntax, wrong(e)))?;
         Ok(DebugPrint { label, from: self.buffer()? })
+    }
+
+    /// `@name { kernel .. kernel .. }`
+    fn bundle(&mut self) -> ParseResult<Bundle> {
+        let name = self.name()?.to_string();
+        self.cursor.expect("{")?;
+        let mut kernels = Vec::new();
+        while self.cursor.accept("kernel") {
+            kernels.push(self.kernel()?);
+        }
+        self.cursor.expect("}")?;
+        Ok(Bundle { name, kernels })
     }
 
     fn kernel(&mut self) -> ParseResult<Kernel> {

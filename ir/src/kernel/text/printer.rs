@@ -17,7 +17,12 @@ impl Display for Program {
         }
         for step in &self.steps {
             match step {
-                Step::Kernel(kernel) => self.kernel(f, kernel)?,
+                Step::Kernel(kernel) => self.kernel(f, "  ", kernel)?,
+                Step::Bundle(bundle) => {
+                    writeln!(f, "  bundle @{} {{", bundle.name)?;
+                    bundle.kernels.iter().try_for_each(|k| self.kernel(f, "    ", k))?;
+                    writeln!(f, "  }}")?;
+                }
                 Step::Contract(step) => self.contract(f, step)?,
                 Step::Attend(step) => self.attend(f, step)?,
                 Step::Scatter(step) => self.scatter(f, step)?,
@@ -68,20 +73,22 @@ impl Program {
         buffers.iter().map(|&b| self.name(b)).collect::<Vec<_>>().join(", ")
     }
 
-    fn kernel(&self, f: &mut Formatter<'_>, kernel: &Kernel) -> Result {
-        writeln!(f, "  kernel @{} {} {{", kernel.name, list(&kernel.domain))?;
+    /// A kernel behind this much space.
+    fn kernel(&self, f: &mut Formatter<'_>, space: &str, kernel: &Kernel) -> Result {
+        writeln!(f, "{space}kernel @{} {} {{", kernel.name, list(&kernel.domain))?;
+        let inner = format!("{space}  ");
         for (row, dtype) in kernel.rows.iter() {
-            writeln!(f, "    row {row}: {dtype}")?;
+            writeln!(f, "{inner}row {row}: {dtype}")?;
         }
         for (tile, data) in kernel.tiles.iter() {
-            writeln!(f, "    tile {tile}: {}{}", data.dtype, list(&data.dims))?;
+            writeln!(f, "{inner}tile {tile}: {}{}", data.dtype, list(&data.dims))?;
         }
-        schedule(f, &kernel.schedule)?;
+        schedule(f, &inner, &kernel.schedule)?;
         for stage in &kernel.stages {
-            writeln!(f, "    stage {} {{", list(&stage.axes))?;
-            self.stage(f, "    ", kernel.domain.len(), stage)?;
+            writeln!(f, "{inner}stage {} {{", list(&stage.axes))?;
+            self.stage(f, &inner, kernel.domain.len(), stage)?;
         }
-        writeln!(f, "  }}")
+        writeln!(f, "{space}}}")
     }
 
     /// What is inside of a stage's braces, and the one that closes it.
@@ -273,11 +280,11 @@ fn buffer(f: &mut Formatter<'_>, data: &BufferData) -> Result {
 }
 
 /// A kernel's schedule, where it says anything.
-fn schedule(f: &mut Formatter<'_>, s: &Schedule) -> Result {
+fn schedule(f: &mut Formatter<'_>, space: &str, s: &Schedule) -> Result {
     if *s == Schedule::default() {
         return Ok(());
     }
-    f.write_str("    schedule")?;
+    write!(f, "{space}schedule")?;
     if !s.order.is_empty() {
         let names: Vec<String> = s.order.iter().map(|a| format!("d{a}")).collect();
         write!(f, " order({})", names.join(", "))?;

@@ -6,6 +6,7 @@
 
 mod block;
 mod bounds;
+mod bundle;
 mod contract;
 mod disjoint;
 mod kernel;
@@ -73,8 +74,13 @@ impl ProgramVerifier<'_> {
     /// Buffers: names, types, sizes, constants.
     fn buffers(&mut self) {
         let mut names: HashSet<&str> = HashSet::new();
+        let within = self.program.steps.iter().flat_map(|s| match s {
+            Step::Bundle(bundle) => bundle.kernels.as_slice(),
+            _ => &[],
+        });
         let steps = self.program.steps.iter().filter_map(|s| match s {
             Step::Kernel(kernel) => Some(&kernel.name),
+            Step::Bundle(bundle) => Some(&bundle.name),
             Step::Contract(contract) => Some(&contract.name),
             Step::Attend(attend) => Some(&attend.name),
             Step::Library(library) => Some(&library.function),
@@ -82,6 +88,7 @@ impl ProgramVerifier<'_> {
             Step::Branch(step) => Some(&step.name),
             Step::Scatter(_) | Step::Argsort(_) | Step::Transfer(_) | Step::Print(_) => None,
         });
+        let steps = steps.chain(within.map(|kernel| &kernel.name));
         for name in std::iter::once(&self.program.name).chain(steps).filter(|n| !is_word(n)) {
             self.report(format_args!("@{name}"), Wrong::new(Kind::Syntax, "not a name"));
         }
@@ -128,7 +135,11 @@ impl ProgramVerifier<'_> {
         };
         let known = |step: &Step| {
             step.reads().chain(step.writes()).all(|b| buffers.is_valid(b))
-                && !matches!(step, Step::Kernel(k) if !kept(k))
+                && match step {
+                    Step::Kernel(kernel) => kept(kernel),
+                    Step::Bundle(bundle) => bundle.kernels.iter().all(kept),
+                    _ => true,
+                }
         };
         let unknown: Vec<usize> =
             (0..self.program.steps.len()).filter(|&n| !known(&self.program.steps[n])).collect();
@@ -154,6 +165,7 @@ impl ProgramVerifier<'_> {
                 Step::Print(step) => self.print(&place, step),
                 Step::Loop(step) => self.repeated(&place, step),
                 Step::Branch(step) => self.branched(&place, step),
+                Step::Bundle(step) => self.bundle(&place, step),
             }
             // What is wrong is reported once, not by what comes after too.
             for b in step.writes() {

@@ -1,0 +1,93 @@
+//! Bundles: kernels that share nothing, as one list of tasks for the workers.
+//!
+//! A task is ranges of points of one kernel or of several, and as long as a task of a kernel by itself. So kernels that
+//! are too short for a second thread are shared by threads where there are many of them, and those that are
+//! short even together run on the caller's thread.
+
+use super::CompiledKernel;
+use super::compile::CompileContext;
+use crate::cpu::workers::WorkerSet;
+use adfuse_ir::Diagnostic;
+use adfuse_ir::kernel::Bundle;
+use std::ops::Range;
+
+/// A bundle, made.
+pub(in crate::cpu) struct CompiledBundle {
+    kernels: Vec<CompiledKernel>,
+    pieces: Vec<BundlePiece>,
+    /// Which pieces each task has.
+    tasks: Vec<Range<usize>>,
+}
+
+/// Points of a kernel.
+#[derive(Clone, Copy)]
+struct BundlePiece {
+    kernel: usize,
+    from: i64,
+    to: i64,
+}
+
+impl CompileContext<'_> {
+    /// Makes a bundle.
+    pub(in crate::cpu) fn bundle(&mut self, bundle: &Bundle) -> Result<CompiledBundle, Diagnostic> {
+        let mut kernels = Vec::with_capacity(bundle.kernels.len());
+        for kernel in &bundle.kernels {
+            // A worker is in one kernel at a time.
+            self.own.free();
+            kernels.push(self.kernel(kernel, None)?);
+        }
+        let mut pieces = Vec::new();
+        for (k, kernel) in kernels.iter().enumerate() {
+            let mut from = 0;
+            while from < kernel.points {
+                let to = from.saturating_add(kernel.task).min(kernel.points);
+                pieces.push(BundlePiece { kernel: k, from, to });
+                from = to;
+            }
+        }
+        let part = |p: &BundlePiece| (p.to - p.from) as f64 / kernels[p.kernel].task as f64;
+        let tasks = filled(&pieces.iter().map(part).collect::<Vec<_>>());
+        Ok(CompiledBundle { kernels, pieces, tasks })
+    }
+}
+
+/// Ranges of consecutive pieces that fill a task each; of every piece the part of a task that it is.
+fn filled(parts: &[f64]) -> Vec<Range<usize>> {
+    let mut tasks = Vec::new();
+    let (mut from, mut sum) = (0, 0.0);
+    for (k, part) in parts.iter().enumerate() {
+        sum += part;
+        if sum >= 1.0 {
+            tasks.push(from..k + 1);
+            (from, sum) = (k + 1, 0.0);
+        }
+    }
+    if from < parts.len() {
+        tasks.push(from..parts.len());
+    }
+    tasks
+}
+
+impl CompiledBundle {
+    /// Runs it.
+    pub(in crate::cpu) fn run(&self, worker_set: &mut WorkerSet<'_>) {
+        worker_set.each(self.tasks.len() as i64, |code, worker, n| {
+            for piece in &self.pieces[self.tasks[n as usize].clone()] {
+                self.kernels[piece.kernel].points(code, worker, piece.from, piece.to);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::filled;
+
+    #[test]
+    fn short_kernels_fill_tasks_together() {
+        assert_eq!(filled(&[]), vec![]);
+        assert_eq!(filled(&[0.25, 0.25, 0.25]), vec![0..3]);
+        assert_eq!(filled(&[0.5, 0.5, 1.0, 1.0, 0.1, 0.2]), vec![0..2, 2..3, 3..4, 4..6]);
+        assert_eq!(filled(&[0.1, 1.0, 0.9, 0.1]), vec![0..2, 2..4]);
+    }
+}

@@ -1,0 +1,348 @@
+//! Horizontal fusion of kernels that share nothing: groups of one short elementwise kernel become parts of one group.
+//!
+//! This is the last thing that is done to a plan. Groups are visited in the order in which they run. A short one joins a
+//! group before it: it runs earlier, where all that it reads is there by then, or the others run later, where nothing has
+//! read what they compute. The bytes that are live at each group are followed, and nothing joins where that
+//! would lift them above the most that there were. Whatever is predicted, a plan that takes more time or memory than the
+//! given one is not returned.
+
+use crate::analysis::facts::Facts;
+use crate::analysis::leaves::order;
+use crate::cost::cost;
+use crate::cost::step_cost::Cost;
+use crate::lower::lowered;
+use crate::lower::steps::steps_of;
+use crate::memory::engine::EngineModel;
+use crate::memory::memory_beside;
+use crate::memory::size::bytes;
+use crate::plan::options::{Effort, PlanOptions};
+use crate::plan::{Group, Plan};
+use adfuse_ir::kernel::{Buffer, Kernel, Program, Role, Sink, Step, Storage};
+use adfuse_ir::op::Body;
+use adfuse_ir::{Function, Inst, Value};
+use cranelift_entity::SecondaryMap;
+
+/// The most kernels of a launch: each has code and pointers of its own in it.
+const MOST: usize = 64;
+
+/// Groups before a group that it may join, the last ones first.
+const TRIED: usize = 8;
+
+/// How many groups further a kernel moves at most.
+const FAR: usize = 512;
+
+/// What a launch costs, over the time of a kernel from which on it is not worth saving.
+const WORTH: f64 = 0.05;
+
+/// Of the bytes that are live at most, which part may be in use where kernels move, in turn until nothing takes more
+/// memory than before. The last is for plans whose peak is everywhere.
+const FILLED: [f64; 3] = [1.0, 0.75, 0.0];
+
+/// The plan with kernels that share nothing in one launch, where that is faster and takes no more memory.
+pub(crate) fn bundled(
+    f: &Function,
+    plan: Plan,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Plan {
+    if options.effort == Effort::Off {
+        return plan;
+    }
+    better(f, &plan, options, engine).unwrap_or(plan)
+}
+
+fn better(
+    f: &Function,
+    plan: &Plan,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Option<Plan> {
+    let device = &options.device;
+    // Most plans are done here, before anything is lowered.
+    if plan.groups.iter().filter(|group| may_share(f, group)).count() < 2 {
+        return None;
+    }
+    let program = lowered(f, plan, device).ok()?;
+    let before = cost(&program, device);
+    let kernels = short_kernels(plan, &program, &before, device.launch_s);
+    if kernels.iter().filter(|&&short| short).count() < 2 {
+        return None;
+    }
+    let needs = waits(f, plan)?;
+    let peak = |program: &Program| {
+        let scratch = engine.scratch(program).ok()?;
+        let memory = memory_beside(program, Effort::Quick, &scratch).ok()?;
+        engine.peak(program, &memory).ok()
+    };
+    let most = peak(&program)?;
+    for part in FILLED {
+        let mut bundler = Bundler::new(plan, &program, &kernels, &needs);
+        bundler.limit = (bundler.limit as f64 * part) as i128;
+        (0..plan.groups.len()).for_each(|g| bundler.visit(g));
+        let made = Plan { groups: bundler.groups(plan)?, ..plan.clone() };
+        let Ok(program) = lowered(f, &made, device) else { continue };
+        let faster = cost(&program, device).seconds < before.seconds;
+        if faster && peak(&program).is_some_and(|peak| peak <= most) {
+            return Some(made);
+        }
+    }
+    None
+}
+
+/// Whether a group may be one elementwise kernel.
+fn may_share(f: &Function, group: &Group) -> bool {
+    let point = |&i: &Inst| {
+        matches!(
+            f.op(i).def().body,
+            Body::Map(_) | Body::View(_) | Body::Source(_) | Body::Indirect(_)
+        )
+    };
+    group.parts.len() == 1 && group.parts.iter().flatten().all(point)
+}
+
+/// Which groups are one kernel that may share a launch and for which a launch counts.
+fn short_kernels(plan: &Plan, program: &Program, cost: &Cost, launch_s: f64) -> Vec<bool> {
+    let short = |steps: std::ops::Range<usize>| {
+        let [step] = program.steps.get(steps.clone())? else { return None };
+        let Step::Kernel(kernel) = step else { return None };
+        let seconds = cost.steps.get(steps.start)?.seconds;
+        (is_elementwise(program, kernel) && launch_s > WORTH * seconds).then_some(())
+    };
+    steps_of(plan, program).into_iter().map(|steps| short(steps).is_some()).collect()
+}
+
+/// Whether a kernel has one stage, which stores elements at its points: engines have one way to run these.
+fn is_elementwise(program: &Program, kernel: &Kernel) -> bool {
+    let stores = |sink: &Sink| match sink {
+        Sink::Store { buffer, .. } => program.buffers[*buffer].storage == Storage::Plain,
+        _ => false,
+    };
+    let [stage] = kernel.stages.as_slice() else { return false };
+    stage.axes.is_empty() && stage.sinks.iter().all(stores) && !kernel.domain.contains(&0)
+}
+
+/// For each group the groups that it waits for without reading what they compute: those of checkpoint regions. `None`
+/// where instructions recur and regions are there too: which instance is meant is not looked for.
+fn waits(f: &Function, plan: &Plan) -> Option<Vec<Vec<usize>>> {
+    let mut facts = Facts::of(f, true).ok()?;
+    plan.inline.iter().for_each(|&i| facts.set_free(i));
+    let mut home: SecondaryMap<Value, Option<usize>> = SecondaryMap::new();
+    let mut recurs = false;
+    let members = |g: &Group| g.parts.iter().flatten().copied().collect::<Vec<_>>();
+    for (n, group) in plan.groups.iter().enumerate() {
+        for &v in members(group).iter().flat_map(|&i| f.inst_results(i)) {
+            recurs |= home[v].replace(n).is_some();
+        }
+    }
+    let of = |group: &Group| {
+        let values = members(group).into_iter().flat_map(|i| order(&facts, i));
+        values.filter_map(|v| home[v]).collect::<Vec<_>>()
+    };
+    let found: Vec<Vec<usize>> = plan.groups.iter().map(of).collect();
+    (!recurs || found.iter().all(Vec::is_empty)).then_some(found)
+}
+
+/// Adds that what may be written over an input waits for all that read the input: where a caller donates the input, the
+/// result is in its memory. It may be the result of the last group that reads the input, of the same extents.
+fn updated_after_reads(plan: &Plan, program: &Program, before: &mut [Vec<usize>]) {
+    let mut readers: SecondaryMap<Buffer, Vec<usize>> = SecondaryMap::new();
+    let mut written: Vec<Vec<Buffer>> = vec![Vec::new(); plan.groups.len()];
+    for (g, steps) in steps_of(plan, program).into_iter().enumerate() {
+        for step in &program.steps[steps] {
+            let inputs = step.reads().filter(|&b| program.buffers[b].role == Role::Input);
+            inputs.for_each(|b| readers[b].push(g));
+            written[g].extend(step.writes().filter(|&b| program.buffers[b].role == Role::Output));
+        }
+    }
+    for (b, readers) in readers.iter() {
+        let Some((&last, others)) = readers.split_last() else { continue };
+        let alike = |&w: &Buffer| {
+            let (w, b) = (&program.buffers[w], &program.buffers[b]);
+            w.dims == b.dims && w.dtype == b.dtype
+        };
+        if written[last].iter().any(alike) {
+            before[last].extend(others);
+        }
+    }
+}
+
+/// A temporary: its bytes, and the groups that touch it.
+struct Temp {
+    bytes: i128,
+    writer: usize,
+    readers: Vec<usize>,
+}
+
+/// Joins groups, one after the other.
+struct Bundler<'a> {
+    short: &'a [bool],
+    temps: Vec<Temp>,
+    /// For each group, the temporaries that it reads and those that it writes, by number.
+    reads: Vec<Vec<usize>>,
+    writes: Vec<Vec<usize>>,
+    /// For each group, the groups that it reads from or waits for, and those that read from it or wait for it.
+    before: Vec<Vec<usize>>,
+    after: Vec<Vec<usize>>,
+    /// The group in whose place each group runs.
+    position: Vec<usize>,
+    /// Live bytes at each position, and the most that there may be where something is added.
+    live: Vec<i128>,
+    limit: i128,
+    /// Kernels of one launch so far, of each launch.
+    open: Vec<Vec<usize>>,
+}
+
+impl<'a> Bundler<'a> {
+    fn new(plan: &Plan, program: &Program, short: &'a [bool], waits: &[Vec<usize>]) -> Bundler<'a> {
+        let n = plan.groups.len();
+        let (mut reads, mut writes) = (vec![Vec::new(); n], vec![Vec::new(); n]);
+        let mut before = waits.to_vec();
+        let mut temps: Vec<Temp> = Vec::new();
+        let mut number: SecondaryMap<Buffer, Option<usize>> = SecondaryMap::new();
+        for (g, steps) in steps_of(plan, program).into_iter().enumerate() {
+            for step in &program.steps[steps] {
+                for b in step.reads() {
+                    let Some(t) = number[b] else { continue };
+                    before[g].push(temps[t].writer);
+                    if !reads[g].contains(&t) {
+                        reads[g].push(t);
+                        temps[t].readers.push(g);
+                    }
+                }
+                for b in step.writes() {
+                    let data = &program.buffers[b];
+                    // Outputs take their memory all the time; they are followed for those who read them.
+                    let counts = data.role == Role::Temp;
+                    let bytes = if counts { bytes(data).unwrap_or(0).into() } else { 0 };
+                    number[b] = Some(temps.len());
+                    writes[g].push(temps.len());
+                    temps.push(Temp { bytes, writer: g, readers: Vec::new() });
+                }
+            }
+        }
+        updated_after_reads(plan, program, &mut before);
+        for (g, all) in before.iter_mut().enumerate() {
+            all.retain(|&other| other != g);
+            all.sort_unstable();
+            all.dedup();
+        }
+        let mut after = vec![Vec::new(); n];
+        for (g, all) in before.iter().enumerate() {
+            all.iter().for_each(|&other| after[other].push(g));
+        }
+        let mut changes = vec![0; n + 1];
+        for temp in &temps {
+            let last = temp.readers.iter().copied().max().unwrap_or(temp.writer);
+            changes[temp.writer] += temp.bytes;
+            changes[last + 1] -= temp.bytes;
+        }
+        let live = changes[..n].iter().scan(0, |now, change| {
+            *now += change;
+            Some(*now)
+        });
+        let live: Vec<i128> = live.collect();
+        let limit = live.iter().copied().max().unwrap_or(0);
+        let position = (0..n).collect();
+        let open = Vec::new();
+        Bundler { short, temps, reads, writes, before, after, position, live, limit, open }
+    }
+
+    /// Joins a group to others before it, or leaves it as one that later groups may join.
+    fn visit(&mut self, g: usize) {
+        if !self.short[g] {
+            return;
+        }
+        let first = self.open.len().saturating_sub(TRIED);
+        let near = |members: &[usize], at: usize| members.len() < MOST && g - at <= FAR;
+        // To run earlier delays nobody: kernels that wait for others of the same launch go together into a later one.
+        for k in first..self.open.len() {
+            let at = self.position[self.open[k][0]];
+            if near(&self.open[k], at) && self.is_ready(g, at) && self.moves(&[g], g, at) {
+                self.position[g] = at;
+                self.open[k].push(g);
+                return;
+            }
+        }
+        for k in first..self.open.len() {
+            let at = self.position[self.open[k][0]];
+            if !near(&self.open[k], at) || !self.is_unread(&self.open[k], g) {
+                continue;
+            }
+            let members = self.open[k].clone();
+            if self.moves(&members, at, g) {
+                members.iter().for_each(|&m| self.position[m] = g);
+                self.open[k].push(g);
+                return;
+            }
+        }
+        self.open.push(vec![g]);
+    }
+
+    /// Whether all that a group needs is there before a position.
+    fn is_ready(&self, g: usize, at: usize) -> bool {
+        self.before[g].iter().all(|&other| self.position[other] < at)
+    }
+
+    /// Whether no group up to a position needs what these compute.
+    fn is_unread(&self, members: &[usize], to: usize) -> bool {
+        let mut readers = members.iter().flat_map(|&m| &self.after[m]);
+        readers.all(|&r| r != to && self.position[r] > to)
+    }
+
+    /// Moves groups from one position to another, if the bytes that are live stay below the limit.
+    fn moves(&mut self, groups: &[usize], from: usize, to: usize) -> bool {
+        let (low, high) = (from.min(to), from.max(to));
+        let mut changes = vec![0i128; high - low + 2];
+        let mut touched: Vec<usize> = groups
+            .iter()
+            .flat_map(|&g| self.reads[g].iter().chain(&self.writes[g]))
+            .copied()
+            .collect();
+        touched.sort_unstable();
+        touched.dedup();
+        let at = |g: usize, moved: bool| match moved && groups.contains(&g) {
+            true => to,
+            false => self.position[g],
+        };
+        for temp in touched.into_iter().map(|t| &self.temps[t]) {
+            for (moved, bytes) in [(false, -temp.bytes), (true, temp.bytes)] {
+                let begin = at(temp.writer, moved);
+                let end = temp.readers.iter().map(|&r| at(r, moved)).max().unwrap_or(begin);
+                let (begin, end) = (begin.max(low), end.min(high));
+                if begin <= end {
+                    changes[begin - low] += bytes;
+                    changes[end + 1 - low] -= bytes;
+                }
+            }
+        }
+        let mut now = 0;
+        for (live, change) in self.live[low..=high].iter().zip(&mut changes) {
+            now += *change;
+            *change = now;
+            if now > 0 && live + now > self.limit {
+                return false;
+            }
+        }
+        for (live, change) in self.live[low..=high].iter_mut().zip(changes) {
+            *live += change;
+        }
+        true
+    }
+
+    /// The groups of the plan in their order, those that joined as one; `None` where none did.
+    fn groups(&self, plan: &Plan) -> Option<Vec<Group>> {
+        let mut all: Vec<usize> = (0..plan.groups.len()).collect();
+        all.sort_by_key(|&g| (self.position[g], g));
+        let mut groups: Vec<(usize, Group)> = Vec::new();
+        for g in all {
+            let group = &plan.groups[g];
+            match groups.last_mut() {
+                Some((at, last)) if *at == self.position[g] => {
+                    last.parts.extend(group.parts.iter().cloned());
+                }
+                _ => groups.push((self.position[g], group.clone())),
+            }
+        }
+        (groups.len() < plan.groups.len()).then(|| groups.into_iter().map(|(_, g)| g).collect())
+    }
+}
