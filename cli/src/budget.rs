@@ -3,7 +3,7 @@
 use super::streams::Streams;
 use adfuse::device::bytes as size;
 use adfuse::engine::{Cpu, Session};
-use adfuse::fusion::{AnyEngine, EngineModel, MachineModel, Memory, PlanOptions};
+use adfuse::fusion::{AnyEngine, EngineModel, MachineModel, PlanOptions, SizedProgram};
 use adfuse::ir::kernel::Program;
 use adfuse::ir::{Diagnostic, Kind};
 use adfuse::kernel_cache::KernelCache;
@@ -129,24 +129,13 @@ impl EngineModel for Counting {
         }
     }
 
-    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
+    fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
         match self {
-            Counting::On(session) => session.scratch(program),
-            Counting::Any(_) => AnyEngine.scratch(program),
-            Counting::OnOrAny(session) => match session.scratch(program) {
-                Err(d) if d.kind == Kind::Unsupported => AnyEngine.scratch(program),
-                counted => counted,
-            },
-        }
-    }
-
-    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
-        match self {
-            Counting::On(session) => session.peak(program, memory),
-            Counting::Any(_) => AnyEngine.peak(program, memory),
-            Counting::OnOrAny(session) => match session.peak(program, memory) {
-                Err(d) if d.kind == Kind::Unsupported => AnyEngine.peak(program, memory),
-                counted => counted,
+            Counting::On(session) => session.sized(program),
+            Counting::Any(_) => AnyEngine.sized(program),
+            Counting::OnOrAny(session) => match session.sized(program) {
+                Err(d) if d.kind == Kind::Unsupported => AnyEngine.sized(program),
+                sized => sized,
             },
         }
     }

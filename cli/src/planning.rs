@@ -430,8 +430,9 @@ impl PlanRequest {
     pub(super) fn memory(&self, program: &Kernels, effort: Effort) -> Result<Memory, Failure> {
         let counting = self.counting();
         let counted = || {
-            let memory = memory_beside(program, effort, &counting.scratch(program)?)?;
-            let peak = counting.peak(program, &memory)?;
+            let sized = counting.sized(program)?;
+            let memory = memory_beside(program, effort, sized.scratch())?;
+            let peak = sized.peak(&memory)?;
             Ok(Memory { peak, ..memory })
         };
         counted().map_err(|d| self.source.wrong(d))

@@ -31,9 +31,10 @@ pub use loops::{
     LoopResidual, LoopResiduals, ResidualClass, loop_residuals, merge_loops, stack_residuals,
 };
 pub use lower::instances::recomputed_values;
-pub use lower::lower;
+pub use lower::{lower, lower_with_memo};
 pub use lower::steps::steps_of;
-pub use memory::engine::{AnyEngine, EngineModel};
+pub use lower::group_memo::LoweringMemo;
+pub use memory::engine::{AnyEngine, EngineModel, MemoEngine, SizedProgram};
 pub use memory::residuals::saved_bytes;
 #[doc(hidden)]
 pub use memory::residuals::stored_bytes;

@@ -4,7 +4,8 @@ use super::{Compiled, CompiledSymbolic, Engine, PlanDecision, ReadyFunction, Ses
 use crate::backends::cpu::{self, ArenaLayout};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
-use crate::fusion::{self, Effort, Fp, Lossy, MachineModel, Memory, Narrowed, Plan};
+use super::session::OwnSession;
+use crate::fusion::{self, Effort, Fp, Lossy, MachineModel, Memory, Narrowed, Plan, SizedProgram};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
 use crate::plan_cache::PlanCache;
@@ -181,12 +182,8 @@ impl fusion::EngineModel for Cpu {
         &self.donated
     }
 
-    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
-        self.session().scratch(program)
-    }
-
-    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
-        self.session().peak(program, memory)
+    fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
+        Ok(Box::new(OwnSession::sized(self.session(), program)?))
     }
 }
 

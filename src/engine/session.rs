@@ -9,8 +9,8 @@ use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::budget::choose;
 use crate::fusion::{
-    self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, decide_loops, keep_lossy,
-    memory_apart,
+    self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, SizedProgram, decide_loops,
+    keep_lossy, memory_apart,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::text::Names;
@@ -354,34 +354,75 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     }
 }
 
-/// Frontiers count the scratch memory of the backend.
+/// Frontiers count the memory of programs as the backend runs them.
 impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
     fn donated(&self) -> &[usize] {
         &self.settings.donated
     }
 
-    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
-        let given = verified(program.clone())?;
-        let prepared = self.prepared(&given)?;
-        let Some(origin) = prepared.origin() else { return Ok(prepared.scratch().to_vec()) };
-        // Steps that one is divided into run one after the other.
-        let mut most = vec![0; program.steps.len()];
-        for (&origin, &bytes) in origin.iter().zip(prepared.scratch()) {
-            if let Some(most) = most.get_mut(origin) {
-                *most = bytes.max(*most);
+    fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
+        let prepared = self.prepared(&verified(program.clone())?)?;
+        let mut scratch = prepared.scratch().to_vec();
+        if let Some(origin) = prepared.origin() {
+            // Steps that one is divided into run one after the other.
+            scratch = vec![0; program.steps.len()];
+            for (&origin, &bytes) in origin.iter().zip(prepared.scratch()) {
+                if let Some(most) = scratch.get_mut(origin) {
+                    *most = bytes.max(*most);
+                }
             }
         }
-        Ok(most)
+        Ok(Box::new(PreparedProgram { session: self, prepared, scratch }))
+    }
+}
+
+/// A program that was prepared to be sized.
+struct PreparedProgram<'a, B: Backend + ?Sized> {
+    session: &'a Session<B>,
+    prepared: Box<dyn Prepared<Executable = B::Executable> + 'a>,
+    scratch: Vec<u64>,
+}
+
+impl<B: Backend + ?Sized> SizedProgram for PreparedProgram<'_, B> {
+    fn scratch(&self) -> &[u64] {
+        &self.scratch
     }
 
-    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
-        let given = verified(program.clone())?;
-        let prepared = self.prepared(&given)?;
+    fn peak(&self, memory: &Memory) -> Result<u64, Diagnostic> {
+        let Self { session, prepared, .. } = self;
         match prepared.origin() {
             None => prepared.peak(&layout_of(memory)),
             // What steps are divided into has buffers that the given program does not know of.
-            Some(_) => prepared.peak(&layout_of(&self.memory(&*prepared)?)),
+            Some(_) => prepared.peak(&layout_of(&session.memory(&**prepared)?)),
         }
+    }
+}
+
+/// A program of a session that is made for it.
+pub(super) struct OwnSession<'a, B: ?Sized> {
+    session: Session<B>,
+    program: &'a Program,
+    scratch: Vec<u64>,
+}
+
+impl<'a, B: Backend + ?Sized> OwnSession<'a, B> {
+    /// Sizes a program.
+    ///
+    /// # Errors
+    /// As [`fusion::EngineModel::sized`].
+    pub(super) fn sized(session: Session<B>, program: &'a Program) -> Result<Self, Diagnostic> {
+        let scratch = fusion::EngineModel::scratch(&session, program)?;
+        Ok(OwnSession { session, program, scratch })
+    }
+}
+
+impl<B: Backend + ?Sized> SizedProgram for OwnSession<'_, B> {
+    fn scratch(&self) -> &[u64] {
+        &self.scratch
+    }
+
+    fn peak(&self, memory: &Memory) -> Result<u64, Diagnostic> {
+        fusion::EngineModel::sized(&self.session, self.program)?.peak(memory)
     }
 }
 

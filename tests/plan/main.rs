@@ -8,6 +8,7 @@ mod common;
 mod cost;
 mod decisions;
 mod donation;
+mod equal_layers;
 mod explain;
 mod groups;
 mod loops;

@@ -24,7 +24,7 @@ use crate::fuse::greedy::plan_at;
 pub use crate::lower::instances::recomputed_values;
 use crate::lower::lowered;
 pub use crate::lower::steps::steps_of;
-use crate::memory::engine::EngineModel;
+use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
@@ -102,6 +102,10 @@ pub fn plan_frontier(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<PlanFrontier, Diagnostic> {
+    if engine.memo().is_none() {
+        // Plans of one function have most groups in common.
+        return plan_frontier(f, options, &MemoEngine::new(engine, &options.device));
+    }
     let mut points = Vec::new();
     let prices = if options.effort == Effort::Off { &PRICES[..1] } else { &PRICES };
     let most = (MEASURED / prices.len() / f.inst_count().max(1)).clamp(16, 48);
