@@ -9,8 +9,8 @@ use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::budget::choose;
 use crate::fusion::{
-    self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, SizedProgram, decide_loops,
-    keep_lossy, memory_apart,
+    self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, SizedProgram,
+    decide_loops, keep_lossy, memory_apart,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::text::Names;
@@ -19,6 +19,7 @@ use crate::pipeline::{self, CompileUnit, Compiler, missing};
 use crate::plan_cache::PlanCache;
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Planning options that all engines share.
 #[derive(Clone, Debug)]
@@ -28,6 +29,9 @@ pub struct Settings {
     /// The most bytes that inputs, outputs, constants and everything between may take together. It is
     /// kept, or nothing is made.
     pub mem_budget: Option<u64>,
+    /// The most that compiling may take, as it is predicted: of the plans within it the fastest is taken, or nothing is
+    /// made.
+    pub compile_budget: Option<Duration>,
     /// The cache of plans for budgets.
     pub cache: Option<PlanCache>,
     /// Which residuals may be stored in narrower types; none by default.
@@ -47,12 +51,21 @@ impl Settings {
         Settings {
             plan,
             mem_budget: None,
+            compile_budget: None,
             cache: None,
             lossy: Lossy::default(),
             donated: Vec::new(),
             functions: Registry::new(),
             limits: RunLimits::default(),
         }
+    }
+}
+
+impl Settings {
+    /// What plans may take.
+    pub fn budget(&self) -> PlanBudget {
+        let compile_seconds = self.compile_budget.map(|most| most.as_secs_f64());
+        PlanBudget { memory: self.mem_budget, compile_seconds }
     }
 }
 
@@ -133,11 +146,12 @@ impl<B: Backend + ?Sized> Session<B> {
     /// # Errors
     /// As [`Session::compile`].
     pub fn decide(&self, function: &Function) -> Result<PlanDecision, Diagnostic> {
-        let Settings { plan: options, mem_budget, cache, donated, .. } = &self.settings;
-        let Some(budget) = *mem_budget else {
+        let Settings { plan: options, cache, donated, .. } = &self.settings;
+        let budget = self.settings.budget();
+        if budget.is_free() {
             let plan = fusion::plan(function, options)?.donating(donated);
             return Ok(PlanDecision { plan, notes: Vec::new() });
-        };
+        }
         let engine = (self as &dyn fusion::EngineModel, self.backend.name());
         let choice = choose(function, options, budget, engine, cache.as_ref())?;
         Ok(PlanDecision { plan: choice.point.plan, notes: choice.notes })

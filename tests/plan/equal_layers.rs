@@ -1,16 +1,14 @@
 //! Equal layers: what is lowered once for all of its equals is what lowering gives each of them.
 
 use crate::common::programs::decode;
-use crate::common::{models, parallel, random};
+use crate::common::{layers, models, parallel, random};
 use adfuse::autodiff::{differentiable, forward_and_backward};
 use adfuse::fusion::{
     AnyEngine, Effort, Fp, LoweringMemo, MachineModel, PlanOptions, lower, lower_with_memo, plan,
     plan_frontier, plan_point, prepare,
 };
 use adfuse::ir::kernel::EqualSteps;
-use adfuse::ir::text::parse;
 use adfuse::ir::{DType, Function, Module};
-use std::fmt::Write;
 
 fn options(effort: Effort, fp: Fp) -> PlanOptions {
     PlanOptions { device: MachineModel::cpu(), effort, fp }
@@ -75,41 +73,11 @@ fn random_programs_are_lowered_as_without_a_memo() {
     });
 }
 
-/// A perceptron of equal layers, with layer norms.
-fn layers(count: usize) -> Function {
-    let mut text = String::from("func @layers(%x: f32[64,32]");
-    for k in 0..count {
-        let _ = write!(text, ", %w{k}: f32[32,32], %b{k}: f32[32]");
-    }
-    text += ") -> f32[] {\n";
-    let mut h = "x".to_string();
-    for k in 0..count {
-        let _ = write!(
-            text,
-            "  %s{k} = reduce_sum %{h} {{axes = [1]}} : f32[64]
-  %m{k} = div %s{k}, 32.0 : f32[64]
-  %n{k} = broadcast_in_dim %m{k} {{dims = [0]}} : f32[64,32]
-  %c{k} = sub %{h}, %n{k} : f32[64,32]
-  %d{k} = dot_general %c{k}, %w{k} {{contract = [1] x [0]}} : f32[64,32]
-  %e{k} = broadcast_in_dim %b{k} {{dims = [1]}} : f32[64,32]
-  %a{k} = add %d{k}, %e{k} : f32[64,32]
-  %t{k} = tanh %a{k} : f32[64,32]
-  %h{k} = add %t{k}, %{h} : f32[64,32]
-"
-        );
-        h = format!("h{k}");
-    }
-    let _ = write!(text, "  %l = reduce_sum %{h} {{axes = [0, 1]}} : f32[]\n  return %l\n}}\n");
-    let module = parse(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
-    let f = module.find("layers").expect("is there").clone();
-    gradients(&module, &f).expect("differentiates")
-}
-
 /// What a model of more layers has to be lowered, and the different steps that it becomes, do not grow with it.
 #[test]
 fn equal_layers_are_lowered_once() {
     let counted = |count: usize| {
-        let f = layers(count);
+        let f = layers::gradients(count);
         let options = options(Effort::Default, Fp::Strict);
         let plan = plan(&f, &options).expect("is planned");
         let memo = LoweringMemo::new(&options.device);

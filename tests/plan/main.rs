@@ -5,6 +5,7 @@ mod budget;
 mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
+mod compile_budget;
 mod cost;
 mod decisions;
 mod donation;

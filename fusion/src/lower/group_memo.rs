@@ -16,17 +16,16 @@ use adfuse_ir::{Inst, Literal, Op, TensorType, Value, ValueDef};
 use cranelift_entity::{EntityRef, SecondaryMap};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
-use std::cell::{OnceCell, RefCell};
 use std::fmt;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What was lowered before on a machine. It changes no program and no cost.
+/// What was lowered before on a machine. It changes no program and no cost. Threads that compare plans share it.
 pub struct LoweringMemo {
     device: MachineModel,
-    shapes: RefCell<HashMap<InstShape, u32>>,
-    literals: RefCell<HashMap<Literal, u32>>,
-    groups: RefCell<HashMap<Vec<u32>, Rc<LoweredGroup>>>,
-    blocks: RefCell<HashMap<BlockKey, Vec<LoweredBlock>>>,
+    shapes: Mutex<HashMap<InstShape, u32>>,
+    literals: Mutex<HashMap<Literal, u32>>,
+    groups: Mutex<HashMap<Vec<u32>, Arc<LoweredGroup>>>,
+    blocks: Mutex<HashMap<BlockKey, Vec<LoweredBlock>>>,
 }
 
 /// What is lowered of an instruction, but for its operands: its op, its attributes and all types.
@@ -41,26 +40,47 @@ struct InstShape {
 type BlockKey = (String, Vec<Storage>);
 
 /// A plan of a block, and what it was lowered to.
-type LoweredBlock = (Plan, Rc<Verified<Program>>);
+type LoweredBlock = (Plan, Arc<Verified<Program>>);
 
 /// The steps of a group, with numbers of its key for buffers.
 pub(crate) struct LoweredGroup {
     pub(crate) steps: Vec<Step>,
-    seconds: Vec<OnceCell<f64>>,
+    facts: Vec<StepFacts>,
 }
+
+/// What is counted of a step once.
+#[derive(Default)]
+struct StepFacts {
+    seconds: OnceLock<f64>,
+    code: OnceLock<StepCode>,
+}
+
+/// What tells the code of a step from that of others, and its functions and instructions.
+type StepCode = (Option<u64>, [u64; 2]);
 
 /// A step of a program that is one of a lowered group.
 #[derive(Clone)]
 pub(crate) struct StepOfGroup {
-    group: Rc<LoweredGroup>,
+    group: Arc<LoweredGroup>,
     step: usize,
 }
 
 impl StepOfGroup {
     /// The seconds that the step takes, which are those of all of its equals: counted once.
     pub(crate) fn seconds(&self, count: impl Fn() -> f64) -> f64 {
-        self.group.seconds.get(self.step).map_or_else(&count, |known| *known.get_or_init(&count))
+        let known = self.group.facts.get(self.step);
+        known.map_or_else(&count, |known| *known.seconds.get_or_init(&count))
     }
+
+    /// The code of the step, counted once.
+    pub(crate) fn code(&self, count: impl Fn() -> StepCode) -> StepCode {
+        let known = self.group.facts.get(self.step);
+        known.map_or_else(&count, |known| *known.code.get_or_init(&count))
+    }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The canonical form of a group.
@@ -75,10 +95,10 @@ impl LoweringMemo {
     pub fn new(device: &MachineModel) -> LoweringMemo {
         LoweringMemo {
             device: device.clone(),
-            shapes: RefCell::default(),
-            literals: RefCell::default(),
-            groups: RefCell::default(),
-            blocks: RefCell::default(),
+            shapes: Mutex::default(),
+            literals: Mutex::default(),
+            groups: Mutex::default(),
+            blocks: Mutex::default(),
         }
     }
 
@@ -89,12 +109,12 @@ impl LoweringMemo {
 
     /// How many different groups it has.
     pub fn groups(&self) -> usize {
-        self.groups.borrow().len()
+        locked(&self.groups).len()
     }
 
     /// What a group of this form was lowered to.
-    pub(crate) fn find(&self, key: &GroupKey) -> Option<Rc<LoweredGroup>> {
-        self.groups.borrow().get(&key.tokens).cloned()
+    pub(crate) fn find(&self, key: &GroupKey) -> Option<Arc<LoweredGroup>> {
+        locked(&self.groups).get(&key.tokens).cloned()
     }
 
     /// Keeps the steps of a group, whose buffers hold these values. `None` where a step has a buffer that holds none
@@ -104,7 +124,7 @@ impl LoweringMemo {
         key: GroupKey,
         steps: &[Step],
         buffers: &SecondaryMap<Value, Option<Buffer>>,
-    ) -> Option<Rc<LoweredGroup>> {
+    ) -> Option<Arc<LoweredGroup>> {
         let mut number: HashMap<Buffer, usize> = HashMap::new();
         for (k, &v) in key.values.iter().enumerate() {
             if let Some(b) = buffers[v] {
@@ -123,33 +143,33 @@ impl LoweringMemo {
             }
             numbered.push(step);
         }
-        let seconds = numbered.iter().map(|_| OnceCell::new()).collect();
-        let made = Rc::new(LoweredGroup { steps: numbered, seconds });
-        self.groups.borrow_mut().insert(key.tokens, Rc::clone(&made));
+        let facts = numbered.iter().map(|_| StepFacts::default()).collect();
+        let made = Arc::new(LoweredGroup { steps: numbered, facts });
+        locked(&self.groups).insert(key.tokens, Arc::clone(&made));
         Some(made)
     }
 
     /// What a block with this plan was lowered to, with these forms of the stacks around it.
-    pub(crate) fn block(&self, plan: &Plan, forms: &[Storage]) -> Option<Rc<Verified<Program>>> {
-        let blocks = self.blocks.borrow();
+    pub(crate) fn block(&self, plan: &Plan, forms: &[Storage]) -> Option<Arc<Verified<Program>>> {
+        let blocks = locked(&self.blocks);
         let known = blocks.get(&(plan.graph.clone(), forms.to_vec()))?;
-        known.iter().find(|(known, _)| known == plan).map(|(_, program)| Rc::clone(program))
+        known.iter().find(|(known, _)| known == plan).map(|(_, program)| Arc::clone(program))
     }
 
     /// Keeps what a block was lowered to.
     pub(crate) fn keep_block(&self, plan: &Plan, forms: &[Storage], program: Verified<Program>) {
         let key = (plan.graph.clone(), forms.to_vec());
-        self.blocks.borrow_mut().entry(key).or_default().push((plan.clone(), Rc::new(program)));
+        locked(&self.blocks).entry(key).or_default().push((plan.clone(), Arc::new(program)));
     }
 
     fn literal(&self, l: Literal) -> u32 {
-        let mut literals = self.literals.borrow_mut();
+        let mut literals = locked(&self.literals);
         let next = literals.len() as u32;
         *literals.entry(l).or_insert(next)
     }
 
     fn shape(&self, shape: InstShape) -> u32 {
-        let mut shapes = self.shapes.borrow_mut();
+        let mut shapes = locked(&self.shapes);
         let next = shapes.len() as u32;
         *shapes.entry(shape).or_insert(next)
     }
@@ -183,8 +203,8 @@ impl LoweredGroup {
 }
 
 /// The steps of a lowered group, one after the other.
-pub(crate) fn steps_of_group(group: &Rc<LoweredGroup>) -> impl Iterator<Item = StepOfGroup> + '_ {
-    (0..group.steps.len()).map(|step| StepOfGroup { group: Rc::clone(group), step })
+pub(crate) fn steps_of_group(group: &Arc<LoweredGroup>) -> impl Iterator<Item = StepOfGroup> + '_ {
+    (0..group.steps.len()).map(|step| StepOfGroup { group: Arc::clone(group), step })
 }
 
 /// An instruction's shape where it is known by addresses: interned attributes and types have one each.
@@ -212,7 +232,11 @@ const MEMBER: u32 = 4;
 const NUMBERS: u32 = 5;
 
 impl<'a> KeyBuilder<'a> {
-    pub(crate) fn new(facts: &'a Facts<'a>, memo: &'a LoweringMemo, strict: bool) -> KeyBuilder<'a> {
+    pub(crate) fn new(
+        facts: &'a Facts<'a>,
+        memo: &'a LoweringMemo,
+        strict: bool,
+    ) -> KeyBuilder<'a> {
         KeyBuilder {
             facts,
             memo,
@@ -244,8 +268,8 @@ impl<'a> KeyBuilder<'a> {
                 self.inst(i)?;
             }
         }
-        for v in &self.values {
-            let form = buffers[*v].map_or(0, |b| form(program, b));
+        for &v in &self.values {
+            let form = buffers[v].map_or(Some(0), |b| form(program, b))?;
             self.tokens.push(form);
         }
         Some(GroupKey { tokens: self.tokens.clone(), values: self.values.clone() })
@@ -316,18 +340,19 @@ impl<'a> KeyBuilder<'a> {
     }
 }
 
-/// What a buffer is to a step, as far as its lowering and its cost depend on it.
-fn form(program: &Program, b: Buffer) -> u32 {
+/// What a buffer is to a step, as far as its lowering, its cost and its code depend on it; `None` for constants, whose
+/// elements are not part of keys.
+fn form(program: &Program, b: Buffer) -> Option<u32> {
     let data = &program.buffers[b];
     let role = match data.role {
         Role::Input => 1,
         Role::Output => 2,
         Role::Temp => 3,
-        Role::Constant(_) => 4,
+        Role::Constant(_) => return None,
     };
     let bits = match data.storage {
         Storage::Plain => 0,
         Storage::Packed(bits) => u32::from(bits),
     };
-    role * 16 + bits
+    Some(role * 16 + bits)
 }

@@ -4,9 +4,9 @@
 //! nests. Then each group becomes a step.
 
 mod blocks;
-pub(crate) mod group_memo;
 pub(crate) mod coordinates;
 pub(crate) mod emit;
+pub(crate) mod group_memo;
 pub(crate) mod grown;
 pub(crate) mod indirect;
 pub(crate) mod instances;
@@ -34,8 +34,8 @@ use coordinates::Coordinates;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use emit::{EmitContext, StageEmitter};
 use group_memo::{GroupKey, KeyBuilder, LoweringMemo, StepOfGroup, steps_of_group};
-use grown::{regrow, regrow_lazily};
 use grown::{Grown, in_function};
+use grown::{regrow, regrow_lazily};
 use hashbrown::{HashMap, HashSet};
 use indirect::{argsort, opaque, scatter};
 use instances::{Instances, instances};
@@ -118,7 +118,8 @@ pub(crate) fn placed(
         }
         Some(x) => {
             let names = is_named.then(|| x.names(f));
-            let named = |v: Value| names.as_ref().map_or_else(|| nameless(v), |names| names[v].clone());
+            let named =
+                |v: Value| names.as_ref().map_or_else(|| nameless(v), |names| names[v].clone());
             let applied = applied(&x.f, &x.plan, with, Some(&x.value), &named)?;
             for (v, &b) in applied.buffers.iter() {
                 x.value[v].into_iter().for_each(|of| holders[of].extend(b));

@@ -7,8 +7,8 @@ use crate::plan::options::Effort;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Program;
 
-/// What plans need to know about an engine.
-pub trait EngineModel {
+/// What plans need to know about an engine. Threads that compare plans share it.
+pub trait EngineModel: Sync {
     /// A program as the engine would run it, before its memory is planned.
     ///
     /// # Errors

@@ -1,8 +1,9 @@
 //! A plan with its peak, its predicted time and its residuals.
 
+use crate::cost::compile_cost::{CompileCost, step_code, together};
 use crate::cost::step_cost;
-use crate::lower::instances::recomputed_values;
 use crate::lower::group_memo::StepOfGroup;
+use crate::lower::instances::recomputed_values;
 use crate::lower::{Holders, LowerWith, PlacedProgram, belongs, placed};
 use crate::memory::engine::EngineModel;
 use crate::memory::memory_beside;
@@ -26,6 +27,8 @@ pub struct PlanPoint {
     pub saved: u64,
     /// Recomputed values in the order of the function, with counts.
     pub again: Vec<(Value, u32)>,
+    /// What it costs to compile.
+    pub compile: CompileCost,
 }
 
 /// The cost of a plan of a [prepared](crate::prepare()) function.
@@ -68,6 +71,7 @@ pub(crate) fn measured_at(
     let placed = placed(f, &plan, with)?;
     let program = &placed.program;
     let seconds = seconds(&placed, &options.device);
+    let compile = compile(&placed, &options.device);
     let peak = {
         let sized = engine.sized(program)?;
         sized.peak(&memory_beside(program, options.effort, sized.scratch())?)?
@@ -77,7 +81,19 @@ pub(crate) fn measured_at(
         None => saved_bytes(f, &plan)?,
     };
     let again = recomputed_values(f, &plan);
-    Ok((PlanPoint { plan, peak, seconds, saved, again }, placed.program, placed.holders))
+    let point = PlanPoint { plan, peak, seconds, saved, again, compile };
+    Ok((point, placed.program, placed.holders))
+}
+
+/// What compiling a program costs, as [`compile_cost`](crate::compile_cost()) counts it: the code of equal groups is
+/// counted once.
+fn compile(placed: &PlacedProgram, device: &MachineModel) -> CompileCost {
+    let program = &placed.program;
+    let of = |(step, of_group): (&Step, &Option<StepOfGroup>)| {
+        let count = || step_code(program, step, device);
+        of_group.as_ref().map_or_else(count, |of_group| of_group.code(count))
+    };
+    together(program.steps.iter().zip(&placed.of_group).map(of)).on(device)
 }
 
 /// Predicted seconds of a program, as [`cost`](crate::cost()) counts them: those of equal steps once.

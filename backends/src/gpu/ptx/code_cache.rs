@@ -148,7 +148,8 @@ fn with_buffers(
 ) -> Result<(), Diagnostic> {
     for arg in code.launches.iter_mut().flat_map(|launch| &mut launch.args) {
         if let Arg::Buffer(b) | Arg::Caller(b) = arg {
-            *b = other(*b).ok_or_else(|| internal("a launch is given what its step does not name"))?;
+            *b = other(*b)
+                .ok_or_else(|| internal("a launch is given what its step does not name"))?;
         }
     }
     Ok(())

@@ -5,8 +5,8 @@ use super::entry::Out;
 use super::loop_entries;
 use crate::gpu::launches::{Arg, BlockCode, PtxModule, StepCode};
 use crate::gpu::schedule::program::{GpuSchedule, Scheduled, StepSchedule};
-use crate::gpu::schedule::text::Writer;
 use crate::gpu::schedule::shape::internal;
+use crate::gpu::schedule::text::Writer;
 use crate::gpu::target::GpuTarget;
 use adfuse_ir::kernel::{EqualSteps, Program, Verified};
 use adfuse_ir::{At, Diagnostic, Fp};
@@ -65,11 +65,14 @@ pub(super) fn within(schedule: &GpuSchedule, mut d: Diagnostic, step: Option<usi
 fn all_steps(schedule: &GpuSchedule, out: &mut Out, of: &str) -> Result<Vec<StepCode>, Diagnostic> {
     let mut steps: Vec<StepCode> = Vec::new();
     // What a block's step is given depends on where the block has its buffers.
-    let equal = if of.is_empty() { EqualSteps::of(&schedule.program) } else { EqualSteps::default() };
+    let equal =
+        if of.is_empty() { EqualSteps::of(&schedule.program) } else { EqualSteps::default() };
     for (n, (step, given)) in schedule.steps.iter().zip(&schedule.program.steps).enumerate() {
         let first = equal.first(n);
         if first < n && decisions(step) == decisions(&schedule.steps[first]) {
-            steps.push(relaunched(&steps[first], &equal, n).map_err(|d| within(schedule, d, Some(n)))?);
+            steps.push(
+                relaunched(&steps[first], &equal, n).map_err(|d| within(schedule, d, Some(n)))?,
+            );
             continue;
         }
         out.prefix = format!("{of}s{n}_{}", spelled(given.name()));
@@ -129,7 +132,11 @@ pub(super) fn block(
 }
 
 /// Launches of the work of one step.
-pub(super) fn printed(s: &GpuSchedule, out: &mut Out, step: &StepSchedule) -> Result<StepCode, Diagnostic> {
+pub(super) fn printed(
+    s: &GpuSchedule,
+    out: &mut Out,
+    step: &StepSchedule,
+) -> Result<StepCode, Diagnostic> {
     out.entries = 0;
     for work in &step.works {
         match work {

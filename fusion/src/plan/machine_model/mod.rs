@@ -67,6 +67,17 @@ pub struct MachineModel {
     pub register_file: u32,
     /// Threads that a core holds at most, where they share registers.
     pub threads: u32,
+    /// Seconds to compile a function, whatever its length.
+    pub compile_function_s: f64,
+    /// Seconds to compile an instruction of a scalar program.
+    pub compile_instruction_s: f64,
+    /// Bytes of a function's code, whatever its length.
+    pub function_bytes: f64,
+    /// Bytes of the code of an instruction of a scalar program.
+    pub instruction_bytes: f64,
+    /// Instructions of the code that a contraction has beside its operands and what follows; 0 where a library
+    /// multiplies.
+    pub product_instructions: u64,
     /// Whether results of a contraction can be changed before they are stored.
     pub contract_epilogue: bool,
 }
@@ -116,6 +127,11 @@ impl MachineModel {
             registers: 32,
             register_file: 0,
             threads: 1,
+            compile_function_s: 100e-6,
+            compile_instruction_s: 2e-6,
+            function_bytes: 600.0,
+            instruction_bytes: 20.0,
+            product_instructions: 0,
             contract_epilogue: true,
         }
     }
@@ -169,6 +185,11 @@ impl MachineModel {
             registers: 255,
             register_file: 65_536,
             threads: 2048,
+            compile_function_s: 5e-3,
+            compile_instruction_s: 50e-6,
+            function_bytes: 3000.0,
+            instruction_bytes: 60.0,
+            product_instructions: 400,
             contract_epilogue: true,
         }
     }
