@@ -14,6 +14,7 @@ use adfuse::ir::kernel::{Extents, Program};
 use adfuse::ir::text::Names;
 use adfuse::pipeline::text::computed;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// A plan beside the one of effort off.
 pub(super) struct PlanReport {
@@ -101,6 +102,27 @@ pub(super) struct StepRow {
     pub(super) bound: &'static str,
 }
 
+impl Within {
+    fn of((choice, bytes): (&BudgetChoice, u64)) -> Within {
+        Within {
+            bytes,
+            fastest_ms: milliseconds(choice.fastest_seconds),
+            fastest_peak: choice.fastest_peak,
+            slower_percent: slower(choice.point.seconds, choice.fastest_seconds),
+        }
+    }
+}
+
+impl WithinCompile {
+    fn of((choice, most): (&BudgetChoice, Duration)) -> WithinCompile {
+        WithinCompile {
+            budget_ms: milliseconds(most.as_secs_f64()),
+            fastest_ms: milliseconds(choice.fastest_seconds),
+            slower_percent: slower(choice.point.seconds, choice.fastest_seconds),
+        }
+    }
+}
+
 impl PlanReport {
     /// Weighs a plan and its program.
     pub(super) fn of(
@@ -159,17 +181,8 @@ impl PlanReport {
                 predicted_ms: milliseconds(point.seconds),
             }),
             off: ProgramFigures::of(ready, &apart, &apart_program, &apart_cost, Effort::Off)?,
-            budget: choice.zip(ready.budget).map(|(choice, bytes)| Within {
-                bytes,
-                fastest_ms: milliseconds(choice.fastest_seconds),
-                fastest_peak: choice.fastest_peak,
-                slower_percent: slower(choice.point.seconds, choice.fastest_seconds),
-            }),
-            compile_budget: choice.zip(ready.compile_budget).map(|(choice, most)| WithinCompile {
-                budget_ms: milliseconds(most.as_secs_f64()),
-                fastest_ms: milliseconds(choice.fastest_seconds),
-                slower_percent: slower(choice.point.seconds, choice.fastest_seconds),
-            }),
+            budget: choice.zip(ready.budget).map(Within::of),
+            compile_budget: choice.zip(ready.compile_budget).map(WithinCompile::of),
             again: recomputed::named(f, &recomputed_values(f, plan)),
             lossy: copies.iter().map(|c| (value(c.of), c.narrow.name())).collect(),
             donated: plan

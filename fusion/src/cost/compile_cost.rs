@@ -31,7 +31,7 @@ pub(crate) struct CodeSize {
 
 /// What tells the code of a step from that of others (`None` for a step that is equal to itself alone), and its
 /// functions and instructions.
-pub(crate) type StepCode = (Option<u64>, [u64; 2]);
+pub(crate) type CountedCode = (Option<u64>, [u64; 2]);
 
 impl CodeSize {
     fn join(self, other: CodeSize) -> CodeSize {
@@ -67,7 +67,7 @@ pub fn compile_cost(program: &Program, device: &MachineModel) -> CompileCost {
 }
 
 /// The code of steps, that of equal ones once.
-pub(crate) fn together(steps: impl Iterator<Item = StepCode>) -> CodeSize {
+pub(crate) fn together(steps: impl Iterator<Item = CountedCode>) -> CodeSize {
     let mut seen = HashSet::new();
     let new = steps.filter(|(form, _)| form.is_none_or(|form| seen.insert(form)));
     new.fold(CodeSize::default(), |all, (_, [functions, instructions])| {
@@ -76,7 +76,7 @@ pub(crate) fn together(steps: impl Iterator<Item = StepCode>) -> CodeSize {
 }
 
 /// The code of a step.
-pub(crate) fn step_code(program: &Program, step: &Step, device: &MachineModel) -> StepCode {
+pub(crate) fn step_code(program: &Program, step: &Step, device: &MachineModel) -> CountedCode {
     let form = StepForm::of(program, step).map(|(form, _)| {
         let mut hasher = DefaultHasher::new();
         form.hash(&mut hasher);

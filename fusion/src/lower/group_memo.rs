@@ -52,11 +52,11 @@ pub(crate) struct LoweredGroup {
 #[derive(Default)]
 struct StepFacts {
     seconds: OnceLock<f64>,
-    code: OnceLock<StepCode>,
+    code: OnceLock<CodeOfStep>,
 }
 
 /// What tells the code of a step from that of others, and its functions and instructions.
-type StepCode = (Option<u64>, [u64; 2]);
+type CodeOfStep = (Option<u64>, [u64; 2]);
 
 /// A step of a program that is one of a lowered group.
 #[derive(Clone)]
@@ -73,7 +73,7 @@ impl StepOfGroup {
     }
 
     /// The code of the step, counted once.
-    pub(crate) fn code(&self, count: impl Fn() -> StepCode) -> StepCode {
+    pub(crate) fn code(&self, count: impl Fn() -> CodeOfStep) -> CodeOfStep {
         let known = self.group.facts.get(self.step);
         known.map_or_else(&count, |known| *known.code.get_or_init(&count))
     }

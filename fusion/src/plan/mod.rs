@@ -22,7 +22,7 @@ use sha2::{Digest, Sha256};
 pub type Members = Vec<Inst>;
 
 /// What runs at once: the members of a kernel, or of several contractions that share an operand.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Group {
     /// The parts, one but for contractions.
     pub parts: Vec<Members>,

@@ -8,14 +8,16 @@ use super::schedule::steps::OpSchedule;
 use crate::analysis::facts::Facts;
 use crate::fuse::greedy::plan_at;
 use crate::memory::engine::EngineModel;
-use crate::plan::Plan;
 use crate::plan::options::{Effort, PlanOptions};
+use crate::plan::{Group, Plan};
 use crate::search::blocks::block_plans;
 use crate::search::parallel::each;
 use crate::search::planner::plan_attempts;
 use crate::search::point::{PlanPoint, measured};
 use crate::search::price::PRICES;
-use adfuse_ir::{At, Diagnostic, Function, Kind};
+use adfuse_ir::kernel::Storage;
+use adfuse_ir::{At, Diagnostic, Function, Inst, Kind, Value};
+use hashbrown::HashSet;
 
 /// Instructions of all candidates together that are lowered and measured, about.
 const MEASURED: usize = 40_000;
@@ -68,15 +70,35 @@ pub(super) fn candidates(
     for base in &bases {
         schedules.extend(base.schedules.points().iter().map(|point| (base, &point.schedule)));
     }
-    let made = each(&schedules, |(base, schedule)| base.scheduled(f, schedule, options, engine));
-    let mut made = made.into_iter();
-    for base in &bases {
+    let made = each(&schedules, |(base, schedule)| base.scheduled(f, schedule, options));
+    let made = made.into_iter().collect::<Result<Vec<Vec<Plan>>, Diagnostic>>()?;
+    // Schedules of small functions have most plans in common: each is measured once.
+    let mut seen: HashSet<Decided<'_>> = HashSet::new();
+    let mut new: Vec<(usize, &Plan)> = Vec::new();
+    let of_base = bases
+        .iter()
+        .enumerate()
+        .flat_map(|(k, base)| base.schedules.points().iter().map(move |_| k));
+    for (k, plans) in of_base.zip(&made) {
+        new.extend(plans.iter().filter(|plan| seen.insert(decided(plan))).map(|plan| (k, plan)));
+    }
+    let figures = each(&new, |(_, plan)| measured(f, Plan::clone(plan), options, engine));
+    let mut figures = new.iter().map(|(k, _)| *k).zip(figures).peekable();
+    for (k, base) in bases.iter().enumerate() {
         points.push(base.point.clone());
-        for made in made.by_ref().take(base.schedules.points().len()) {
-            points.extend(made?);
+        while let Some((_, made)) = figures.next_if(|(of, _)| *of == k) {
+            // Parts of a group need not be a group; then another plan is there.
+            points.extend(made.ok().map(|(point, _)| point));
         }
     }
     Ok(points)
+}
+
+/// What the plans of one function differ in.
+type Decided<'p> = (&'p [Inst], &'p [Group], &'p [(Value, Storage)]);
+
+fn decided(plan: &Plan) -> Decided<'_> {
+    (&plan.inline, &plan.groups, &plan.storage)
 }
 
 impl<'f> BasePlan<'f> {
@@ -105,16 +127,12 @@ impl<'f> BasePlan<'f> {
         f: &Function,
         schedule: &OpSchedule,
         options: &PlanOptions,
-        engine: &dyn EngineModel,
-    ) -> Result<Vec<PlanPoint>, Diagnostic> {
+    ) -> Result<Vec<Plan>, Diagnostic> {
         let (plan, again) = recurring(&self.facts, &self.plan, &self.graph, schedule);
         if !again.contains(&true) {
             return Ok(Vec::new());
         }
         let joined = regrouped(f, &plan, &again, options, self.price)?;
-        let plans = [Some(plan), joined].into_iter().flatten();
-        // Parts of a group need not be a group; then the other plan is there.
-        let made = plans.filter_map(|plan| Some(measured(f, plan, options, engine).ok()?.0));
-        Ok(made.collect())
+        Ok([Some(plan), joined].into_iter().flatten().collect())
     }
 }
