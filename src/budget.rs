@@ -31,10 +31,11 @@ pub struct BudgetChoice {
 pub fn choose(
     f: &Function,
     options: &PlanOptions,
-    budget: PlanBudget,
+    budget: impl Into<PlanBudget>,
     (engine, name): (&dyn EngineModel, &str),
     cache: Option<&PlanCache>,
 ) -> Result<BudgetChoice, Diagnostic> {
+    let budget = budget.into();
     // One plan alone is made faster than it is found.
     let cache = cache.filter(|_| options.effort != Effort::Off);
     let graph = graph_hash(f);

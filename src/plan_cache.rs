@@ -73,14 +73,19 @@ const MOST_ENTRY: u64 = 65 << 20;
 impl PlanKey {
     /// For a function of this hash, options and budget, where `engine` says what steps need
     /// in addition to the buffers. The threads that run a plan play no part.
-    pub fn new(graph: &str, engine: &str, options: &PlanOptions, budget: PlanBudget) -> PlanKey {
+    pub fn new(
+        graph: &str,
+        engine: &str,
+        options: &PlanOptions,
+        budget: impl Into<PlanBudget>,
+    ) -> PlanKey {
         let effort = match options.effort {
             Effort::Off => "off",
             Effort::Quick => "quick",
             Effort::Default => "default",
             Effort::Search => "search",
         };
-        let PlanBudget { memory, compile_seconds } = budget;
+        let PlanBudget { memory, compile_seconds } = budget.into();
         let budget = memory.map_or_else(|| "any".to_owned(), |bytes| bytes.to_string());
         let mut text = format!(
             "planner {PLANNER}\ngraph {graph}\nengine {engine}\nfp {}\neffort {effort}\nbudget \

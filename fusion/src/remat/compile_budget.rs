@@ -26,6 +26,13 @@ impl PlanBudget {
     }
 }
 
+/// A budget of memory alone.
+impl From<u64> for PlanBudget {
+    fn from(bytes: u64) -> PlanBudget {
+        PlanBudget { memory: Some(bytes), compile_seconds: None }
+    }
+}
+
 impl PlanFrontier {
     /// The fastest plan within a budget of memory and of the time to compile. So a larger budget never has a slower
     /// plan.
