@@ -75,7 +75,7 @@ impl GpuPrepared {
         for product in &divided.products {
             let found = match (product, handle) {
                 (Some(product), Some(handle)) => {
-                    Tuned::new(handle, product, options.fp)?.map(Arc::new)
+                    device.tunings.tuned(handle, product, options.fp)?.map(Arc::new)
                 }
                 _ => None,
             };
