@@ -1,7 +1,7 @@
 //! The cost of compiling a program: seconds and bytes of code, before anything is compiled.
 //!
 //! Engines compile equal steps once ([`StepForm`]). So what counts is the number of functions that the different steps
-//! become and the length of their scalar programs, at the rates of the machine.
+//! become and the length of their scalar programs, and that each step is laid out, at the rates of the machine.
 
 use super::operations::length;
 use crate::plan::machine_model::MachineModel;
@@ -12,6 +12,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// What it costs to compile a program.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct CompileCost {
+    /// Steps, equal ones too: each is laid out and launched by itself.
+    pub steps: u64,
     /// Functions of different steps.
     pub functions: u64,
     /// Instructions of their scalar programs: primitives, loads and stores.
@@ -45,16 +47,18 @@ impl CodeSize {
         CodeSize { functions: 1, instructions }
     }
 
-    /// What compiling it costs on a machine.
-    pub(crate) fn on(self, device: &MachineModel) -> CompileCost {
+    /// What compiling a program of this code and this many steps costs on a machine.
+    pub(crate) fn on(self, steps: usize, device: &MachineModel) -> CompileCost {
         let CodeSize { functions, instructions } = self;
         let of = |each: f64, of_instruction: f64| {
             functions as f64 * each + instructions as f64 * of_instruction
         };
         CompileCost {
+            steps: steps as u64,
             functions,
             instructions,
-            seconds: of(device.compile_function_s, device.compile_instruction_s),
+            seconds: steps as f64 * device.compile_step_s
+                + of(device.compile_function_s, device.compile_instruction_s),
             code_bytes: of(device.function_bytes, device.instruction_bytes) as u64,
         }
     }
@@ -63,7 +67,7 @@ impl CodeSize {
 /// What compiling a program costs on a machine.
 pub fn compile_cost(program: &Program, device: &MachineModel) -> CompileCost {
     let steps = program.steps.iter().map(|step| step_code(program, step, device));
-    together(steps).on(device)
+    together(steps).on(program.steps.len(), device)
 }
 
 /// The code of steps, that of equal ones once.
@@ -96,13 +100,13 @@ fn size(step: &Step, device: &MachineModel) -> CodeSize {
         Step::Kernel(kernel) => kernel.stages.iter().map(stage).fold(none, CodeSize::join),
         Step::Contract(contract) => {
             let of = |m: &adfuse_ir::kernel::Member| {
-                feed(&m.lhs).join(feed(&m.rhs)).join(stage(&m.then)).join(product)
+                feed(&m.lhs).join(feed(&m.rhs)).join(then(&m.then)).join(product)
             };
             contract.members.iter().map(of).fold(none, CodeSize::join)
         }
         Step::Attend(attend) => {
             let feeds = attend.feeds().into_iter().map(|(_, of, _)| feed(of));
-            feeds.fold(stage(&attend.then), CodeSize::join).join(product).join(product)
+            feeds.fold(then(&attend.then), CodeSize::join).join(product).join(product)
         }
         Step::Scatter(scatter) => CodeSize::function(length(&scatter.program)),
         Step::Argsort(_) => CodeSize::function(0),
@@ -124,6 +128,14 @@ fn stage(stage: &Stage) -> CodeSize {
     });
     let own = length(&stage.program).saturating_add(stage.sinks.len() as u64);
     then.fold(CodeSize::function(own), CodeSize::join)
+}
+
+/// What follows sums has code where it does more than store them.
+fn then(then: &Stage) -> CodeSize {
+    match then.program.insts.len() {
+        0 | 1 => CodeSize::default(),
+        _ => stage(then),
+    }
 }
 
 /// An operand that is computed has code of its own.

@@ -93,7 +93,7 @@ fn compile(placed: &PlacedProgram, device: &MachineModel) -> CompileCost {
         let count = || step_code(program, step, device);
         of_group.as_ref().map_or_else(count, |of_group| of_group.code(count))
     };
-    together(program.steps.iter().zip(&placed.of_group).map(of)).on(device)
+    together(program.steps.iter().zip(&placed.of_group).map(of)).on(program.steps.len(), device)
 }
 
 /// Predicted seconds of a program, as [`cost`](crate::cost()) counts them: those of equal steps once.
