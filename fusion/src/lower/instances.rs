@@ -234,8 +234,8 @@ impl<'f> Copying<'f> {
 }
 
 impl Instances {
-    /// The names of values in the function that was planned, marked for those computed again.
-    pub(crate) fn names(&self, f: &Function) -> SecondaryMap<Value, String> {
+    /// Names the values, for messages: as in the function that was planned, marked for those computed again.
+    pub(crate) fn name(&mut self, f: &Function) -> SecondaryMap<Value, String> {
         let names = Names::of(f);
         let mut found = SecondaryMap::new();
         for (new, v) in self.value.iter().filter_map(|(new, v)| Some((new, (*v)?))) {
@@ -244,6 +244,8 @@ impl Instances {
                 0 => name,
                 k => format!("re{k}.{name}"),
             };
+            // Numbers are no names that a function can give.
+            self.f.set_name(new, Some(&format!("_{}", found[new])));
         }
         found
     }

@@ -105,9 +105,9 @@ pub(crate) fn placed(
 ) -> Result<PlacedProgram, Diagnostic> {
     let mut holders = Holders::new();
     // What is lowered to be measured needs no names.
-    let nameless = |_: Value| String::new();
     let is_named = with.memo.is_none();
-    let instances = instances(f, plan)?;
+    let mut instances = instances(f, plan)?;
+    let instance_names = instances.as_mut().filter(|_| is_named).map(|x| x.name(f));
     let (program, of_group) = match &instances {
         None => {
             let names = is_named.then(|| Names::of(f));
@@ -117,9 +117,9 @@ pub(crate) fn placed(
             (applied.program, applied.of_group)
         }
         Some(x) => {
-            let names = is_named.then(|| x.names(f));
-            let named =
-                |v: Value| names.as_ref().map_or_else(|| nameless(v), |names| names[v].clone());
+            let named = |v: Value| {
+                instance_names.as_ref().map_or_else(String::new, |names| names[v].clone())
+            };
             let applied = applied(&x.f, &x.plan, with, Some(&x.value), &named)?;
             for (v, &b) in applied.buffers.iter() {
                 x.value[v].into_iter().for_each(|of| holders[of].extend(b));
