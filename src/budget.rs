@@ -1,7 +1,8 @@
-//! Plans within a memory budget: made, or found in the plan cache.
+//! Plans within a budget of memory and of the time to compile: made, or found in the plan cache.
 
 use crate::fusion::{
-    Effort, EngineModel, Plan, PlanOptions, PlanPoint, graph_hash, plan_frontier, plan_point,
+    Effort, EngineModel, Plan, PlanBudget, PlanOptions, PlanPoint, graph_hash, plan_frontier,
+    plan_point,
 };
 use crate::ir::{Diagnostic, Function};
 use crate::plan_cache::{CachedPlan, Lookup, PlanCache, PlanKey};
@@ -19,8 +20,8 @@ pub struct BudgetChoice {
     pub notes: Vec<String>,
 }
 
-/// The fastest plan of a [prepared](crate::fusion::prepare()) function that takes no more than `budget`
-/// bytes with an engine, whose name tells its plans from those of others. Where plans are kept, the one
+/// The fastest plan of a [prepared](crate::fusion::prepare()) function within a budget of memory and of the time to
+/// compile, with an engine, whose name tells its plans from those of others. Where plans are kept, the one
 /// that was chosen before is taken, and one that is made is kept; a kept plan is measured before it is
 /// trusted.
 ///
@@ -30,10 +31,11 @@ pub struct BudgetChoice {
 pub fn choose(
     f: &Function,
     options: &PlanOptions,
-    budget: u64,
+    budget: impl Into<PlanBudget>,
     (engine, name): (&dyn EngineModel, &str),
     cache: Option<&PlanCache>,
 ) -> Result<BudgetChoice, Diagnostic> {
+    let budget = budget.into();
     // One plan alone is made faster than it is found.
     let cache = cache.filter(|_| options.effort != Effort::Off);
     let graph = graph_hash(f);
@@ -57,7 +59,7 @@ pub fn choose(
         }
     }
     let frontier = plan_frontier(f, options, engine)?;
-    let point = frontier.at(budget)?.clone();
+    let point = frontier.within(&budget)?.clone();
     let fastest = frontier.fastest().unwrap_or(&point);
     let (fastest_seconds, fastest_peak) = (fastest.seconds, fastest.peak);
     if let Some(cache) = cache {
@@ -73,7 +75,7 @@ pub fn choose(
 fn followed(
     f: &Function,
     options: &PlanOptions,
-    budget: u64,
+    budget: PlanBudget,
     engine: &dyn EngineModel,
     entry: &CachedPlan,
 ) -> Result<PlanPoint, String> {
@@ -85,8 +87,11 @@ fn followed(
     if point.plan.fp != options.fp {
         return Err(format!("it is for --fp {}", point.plan.fp.name()));
     }
-    match point.peak <= budget {
+    match budget.has_room_for(&point) {
         true => Ok(point),
-        false => Err(format!("it takes {} bytes of {budget}", point.peak)),
+        false => {
+            let (peak, ms) = (point.peak, point.compile.seconds * 1e3);
+            Err(format!("it takes {peak} bytes and {ms:.3} ms to compile"))
+        }
     }
 }

@@ -9,7 +9,7 @@
 //! An entry is only a suggestion: a cached plan is measured before it is followed.
 
 use crate::entries::{Entries, hash, named};
-use crate::fusion::{Effort, PLANNER, PlanOptions};
+use crate::fusion::{Effort, PLANNER, PlanBudget, PlanOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -71,20 +71,30 @@ const MOST_BYTES: u64 = 256 << 20;
 const MOST_ENTRY: u64 = 65 << 20;
 
 impl PlanKey {
-    /// For a function of this hash, options and budget in bytes, where `engine` says what steps need
+    /// For a function of this hash, options and budget, where `engine` says what steps need
     /// in addition to the buffers. The threads that run a plan play no part.
-    pub fn new(graph: &str, engine: &str, options: &PlanOptions, budget: u64) -> PlanKey {
+    pub fn new(
+        graph: &str,
+        engine: &str,
+        options: &PlanOptions,
+        budget: impl Into<PlanBudget>,
+    ) -> PlanKey {
         let effort = match options.effort {
             Effort::Off => "off",
             Effort::Quick => "quick",
             Effort::Default => "default",
             Effort::Search => "search",
         };
+        let PlanBudget { memory, compile_seconds } = budget.into();
+        let budget = memory.map_or_else(|| "any".to_owned(), |bytes| bytes.to_string());
         let mut text = format!(
             "planner {PLANNER}\ngraph {graph}\nengine {engine}\nfp {}\neffort {effort}\nbudget \
              {budget}\n",
             options.fp.name()
         );
+        if let Some(seconds) = compile_seconds {
+            text += &format!("compile {seconds}\n");
+        }
         // All its numbers: a name says nothing about a file that was changed.
         for line in options.device.to_toml().lines() {
             text += &format!("device {line}\n");

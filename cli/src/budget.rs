@@ -1,9 +1,9 @@
-//! Memory budgets on the command line, and the folder of their plans.
+//! Budgets of memory and of the time to compile on the command line, and the folder of their plans.
 
 use super::streams::Streams;
 use adfuse::device::bytes as size;
 use adfuse::engine::{Cpu, Session};
-use adfuse::fusion::{AnyEngine, EngineModel, MachineModel, Memory, PlanOptions};
+use adfuse::fusion::{AnyEngine, EngineModel, MachineModel, PlanOptions, SizedProgram};
 use adfuse::ir::kernel::Program;
 use adfuse::ir::{Diagnostic, Kind};
 use adfuse::kernel_cache::KernelCache;
@@ -11,6 +11,7 @@ use adfuse::plan_cache::PlanCache;
 use clap::Args;
 use etcetera::base_strategy::{BaseStrategy, choose_base_strategy};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// How much memory there is.
 #[derive(Args)]
@@ -27,6 +28,12 @@ pub(super) struct Budget {
         allow_hyphen_values = true
     )]
     mem_budget: Option<u64>,
+    /// The most that compiling may take, by the machine's rates: 50ms, 1.5s
+    ///
+    /// The fastest plan is taken of those that compile within it, and within the memory budget if there is one; if none
+    /// does, the least is told, and the exit status is 1.
+    #[arg(long, value_name = "TIME", value_parser = duration, allow_hyphen_values = true)]
+    compile_budget: Option<Duration>,
     #[command(flatten)]
     folder: Folder,
     /// Neither look for kept plans for budgets and code of GPUs nor keep any
@@ -43,6 +50,22 @@ pub(super) struct Folder {
     cache: Option<PathBuf>,
 }
 
+/// Reads a time as people write it.
+fn duration(text: &str) -> Result<Duration, String> {
+    let such = "expected a time, such as 50ms, 1.5s or 800us";
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let scale = match unit.trim_start() {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        "" => return Err(such.to_owned()),
+        other => return Err(format!("{such}; `{other}` is no unit")),
+    };
+    let number: f64 = number.parse().map_err(|_| such.to_owned())?;
+    Duration::try_from_secs_f64(number * scale).map_err(|_| such.to_owned())
+}
+
 /// Names the folder where plans are kept.
 const CACHE: &str = "ADFUSE_CACHE";
 
@@ -52,9 +75,19 @@ impl Budget {
         self.mem_budget
     }
 
+    /// The budget of the time to compile.
+    pub(super) fn compiling(&self) -> Option<Duration> {
+        self.compile_budget
+    }
+
+    /// Whether there is a budget.
+    pub(super) fn is_given(&self) -> bool {
+        self.mem_budget.is_some() || self.compile_budget.is_some()
+    }
+
     /// Where plans for the budget are kept; nowhere without one, or if that is wanted or there is no such folder.
     pub(super) fn cache(&self) -> Option<PlanCache> {
-        let keeps = self.mem_budget.is_some() && !self.no_cache;
+        let keeps = self.is_given() && !self.no_cache;
         keeps.then(|| self.folder.cache()).flatten()
     }
 
@@ -129,25 +162,37 @@ impl EngineModel for Counting {
         }
     }
 
-    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
+    fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
         match self {
-            Counting::On(session) => session.scratch(program),
-            Counting::Any(_) => AnyEngine.scratch(program),
-            Counting::OnOrAny(session) => match session.scratch(program) {
-                Err(d) if d.kind == Kind::Unsupported => AnyEngine.scratch(program),
-                counted => counted,
+            Counting::On(session) => session.sized(program),
+            Counting::Any(_) => AnyEngine.sized(program),
+            Counting::OnOrAny(session) => match session.sized(program) {
+                Err(d) if d.kind == Kind::Unsupported => AnyEngine.sized(program),
+                sized => sized,
             },
         }
     }
+}
 
-    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
-        match self {
-            Counting::On(session) => session.peak(program, memory),
-            Counting::Any(_) => AnyEngine.peak(program, memory),
-            Counting::OnOrAny(session) => match session.peak(program, memory) {
-                Err(d) if d.kind == Kind::Unsupported => AnyEngine.peak(program, memory),
-                counted => counted,
-            },
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_or_refused() {
+        for (text, due) in [
+            ("50ms", Some(50_000_000)),
+            ("1.5s", Some(1_500_000_000)),
+            ("800 us", Some(800_000)),
+            ("0ms", Some(0)),
+            ("50", None),
+            ("ms", None),
+            ("-1s", None),
+            ("1.2.3s", None),
+            ("3 hours", None),
+        ] {
+            let due = due.map(Duration::from_nanos);
+            assert_eq!(duration(text).ok(), due, "{text}");
         }
     }
 }

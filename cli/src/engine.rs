@@ -21,6 +21,7 @@ use adfuse::plan_cache::PlanCache;
 use clap::Args;
 use std::num::NonZero;
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 /// What runs a function.
 #[derive(Args)]
@@ -68,7 +69,8 @@ pub(super) struct ResolvedFreedom {
     /// The plan that was given.
     given: Option<PlanFile>,
     effort: Effort,
-    budget: Option<u64>,
+    /// Of memory, in bytes, and of the time to compile.
+    budget: (Option<u64>, Option<Duration>),
     cache: Option<PlanCache>,
     code: Option<KernelCache>,
     lossy: Lossy,
@@ -114,7 +116,8 @@ impl ResolvedFreedom {
         given: Option<PlanFile>,
         engine: &EngineArgs,
     ) -> Result<ResolvedFreedom, Failure> {
-        let (budget, cache) = (freedom.budget.bytes(), freedom.budget.cache());
+        let budget = (freedom.budget.bytes(), freedom.budget.compiling());
+        let cache = freedom.budget.cache();
         let code = freedom.budget.code();
         let machine = engine.engine.unwrap_or_else(registry::usual).row.machine;
         let asked = freedom.is_asked() || given.is_some() || !lossy.is_nothing();
@@ -220,7 +223,7 @@ impl EngineArgs {
         if named.row.open.is_none() && settled.asked {
             let planned = registry::names(|row| row.open.is_some());
             let m = format!(
-                "--fp reproducible and fast, --effort, --plan, --mem-budget, --lossy and --donate are for \
+                "--fp reproducible and fast, --effort, --plan, --mem-budget, --compile-budget, --lossy and --donate are for \
                  --engine {planned}"
             );
             return Err(Failure::usage(m));
@@ -237,9 +240,10 @@ impl EngineArgs {
         let usual = Request::new(plan.clone());
         let limits = self.limits();
         let request = Request { number: named.number, threads, vectors, code, limits, ..usual };
-        let mem_budget = budget;
+        let (mem_budget, compile_budget) = budget;
+        let usual = Settings::new(plan);
         let settings =
-            Settings { mem_budget, cache, lossy, donated, limits, ..Settings::new(plan) };
+            Settings { mem_budget, compile_budget, cache, lossy, donated, limits, ..usual };
         session(named, settings, &request)
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Freedom {
 #[derive(Args)]
 pub(super) struct PlanArg {
     /// A plan to follow, as text or JSON, instead of making one; the mode is the plan's
-    #[arg(long, value_name = "PLAN", conflicts_with_all = ["effort", "mem_budget"])]
+    #[arg(long, value_name = "PLAN", conflicts_with_all = ["effort", "mem_budget", "compile_budget"])]
     plan: Option<PathBuf>,
 }
 
@@ -89,7 +89,7 @@ impl Freedom {
     /// Whether any of it is asked for that not every engine has. All keep the bits of the text.
     pub(super) fn is_asked(&self) -> bool {
         let differs = self.fp.is_some_and(|mode| !matches!(mode, FpArg::Strict));
-        differs || self.effort.is_some() || self.budget.bytes().is_some()
+        differs || self.effort.is_some() || self.budget.is_given()
     }
 }
 

@@ -20,8 +20,8 @@ use adfuse::engine::registry::{self, NamedEngine, Request};
 use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
     Effort, EngineModel, Fp, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel, Memory,
-    Narrowed, Plan, PlanOptions, PlanPoint, StackGoal, decide_loops, keep_lossy, loop_frontier,
-    loop_residuals, lower, memory_beside, plan, plan_attempts, ways_back,
+    Narrowed, Plan, PlanBudget, PlanOptions, PlanPoint, StackGoal, decide_loops, keep_lossy,
+    loop_frontier, loop_residuals, lower, memory_beside, plan, plan_attempts, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module};
@@ -31,6 +31,7 @@ use adfuse::plan_cache::PlanCache;
 use clap::Args;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The arguments that say what is planned, and how.
 #[derive(Args)]
@@ -73,6 +74,8 @@ pub(super) struct PlanRequest {
     pub(super) arguments: usize,
     /// The most bytes that a plan may take.
     pub(super) budget: Option<u64>,
+    /// The most that compiling may take.
+    pub(super) compile_budget: Option<Duration>,
     /// What may be kept with losses, and what is.
     pub(super) kept: Option<(Lossy, Narrowed)>,
     /// The donated parameters, by position.
@@ -189,6 +192,7 @@ impl PlanningArgs {
             unstable,
             arguments,
             budget,
+            compile_budget: self.freedom.budget.compiling(),
             kept,
             donated,
             given,
@@ -207,7 +211,8 @@ impl PlanningArgs {
         let named = if named.row.open.is_none() { registry::usual() } else { named };
         let (plan, code) = (options.clone(), self.code());
         let request = Request { number: named.number, code, ..Request::new(plan.clone()) };
-        let settings = Settings { mem_budget: self.budget(), ..Settings::new(plan) };
+        let (mem_budget, compile_budget) = (self.budget(), self.freedom.budget.compiling());
+        let settings = Settings { mem_budget, compile_budget, ..Settings::new(plan) };
         session(named, settings, &request)
     }
 
@@ -236,9 +241,14 @@ impl PlanningArgs {
         self.freedom.budget.bytes()
     }
 
+    /// The most that compiling may take.
+    pub(super) fn compile_budget(&self) -> Option<Duration> {
+        self.freedom.budget.compiling()
+    }
+
     /// Whether a budget is given, or a plan to follow.
     pub(super) fn is_decided(&self) -> bool {
-        self.followed.is_given() || self.budget().is_some()
+        self.followed.is_given() || self.freedom.budget.is_given()
     }
 }
 
@@ -273,10 +283,11 @@ impl PlanRequest {
         if let Some(plan) = &self.given {
             return Ok(ChosenPlan { plan: plan.clone(), choice: None });
         }
-        let Some(budget) = self.budget else {
+        let budget = self.plan_budget();
+        if budget.is_free() {
             let plan = self.plan_with(self.options.effort)?;
             return Ok(ChosenPlan { plan: self.with_loops(plan), choice: None });
-        };
+        }
         let counting = self.counting();
         let engine = (&counting as &dyn EngineModel, counting.name());
         let choice = choose(&self.function, &self.options, budget, engine, self.cache.as_ref());
@@ -284,6 +295,12 @@ impl PlanRequest {
         tell(&choice.notes, streams);
         let plan = self.with_loops(choice.point.plan.clone());
         Ok(ChosenPlan { plan, choice: Some(choice) })
+    }
+
+    /// What the plan may take.
+    fn plan_budget(&self) -> PlanBudget {
+        let compile_seconds = self.compile_budget.map(|most| most.as_secs_f64());
+        PlanBudget { memory: self.budget, compile_seconds }
     }
 
     /// What ways back read of the loops whose residuals are stacked.
@@ -356,8 +373,9 @@ impl PlanRequest {
     pub(super) fn memory(&self, program: &Kernels, effort: Effort) -> Result<Memory, Failure> {
         let counting = self.counting();
         let counted = || {
-            let memory = memory_beside(program, effort, &counting.scratch(program)?)?;
-            let peak = counting.peak(program, &memory)?;
+            let sized = counting.sized(program)?;
+            let memory = memory_beside(program, effort, sized.scratch())?;
+            let peak = sized.peak(&memory)?;
             Ok(Memory { peak, ..memory })
         };
         counted().map_err(|d| self.source.wrong(d))
@@ -385,7 +403,7 @@ impl PlanRequest {
 
     /// Of the plans that the one without a budget is chosen from, the one of the least peak.
     pub(super) fn leanest(&self) -> Result<Option<(Effort, PlanPoint)>, Failure> {
-        if self.given.is_some() || self.budget.is_some() {
+        if self.given.is_some() || !self.plan_budget().is_free() {
             return Ok(None);
         }
         let made = plan_attempts(&self.function, &self.options, &self.counting());

@@ -18,6 +18,7 @@ pub mod remat;
 pub mod search;
 
 pub use adfuse_ir::kernel::InPlace;
+pub use cost::compile_cost::{CompileCost, compile_cost};
 pub use cost::operations::Ops;
 pub use cost::step_cost::{Bottleneck, Cost, StepCost};
 pub use cost::{cost, step_cost};
@@ -31,10 +32,11 @@ pub use explain::{
 pub use loops::{
     LoopResidual, LoopResiduals, ResidualClass, loop_residuals, merge_loops, stack_residuals,
 };
+pub use lower::group_memo::LoweringMemo;
 pub use lower::instances::recomputed_values;
-pub use lower::lower;
 pub use lower::steps::steps_of;
-pub use memory::engine::{AnyEngine, EngineModel};
+pub use lower::{lower, lower_with_memo};
+pub use memory::engine::{AnyEngine, EngineModel, MemoEngine, SizedProgram};
 pub use memory::residuals::saved_bytes;
 #[doc(hidden)]
 pub use memory::residuals::stored_bytes;
@@ -48,6 +50,7 @@ pub use plan::options::{Effort, PlanOptions};
 pub use plan::refusal::Refusal;
 pub use plan::{Group, Members, Plan, graph_hash};
 pub use prepass::{PREPASSES, Prepass, RULE_TABLES, prepare};
+pub use remat::compile_budget::PlanBudget;
 pub use remat::crossing::{Reading, ValueSource};
 pub use remat::decisions::{
     Alternative, Constraint, Decider, Decision, Difference, NoAlternative, ResidualChoice,

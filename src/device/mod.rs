@@ -24,6 +24,7 @@ use crate::fusion::{Effort, Fp, PlanOptions};
 use crate::ir::{At, Diagnostic, Kind, Module};
 use crate::trace::Traced;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Where programs run, and how they are planned. Clones share threads, compiled programs and the memory of the device.
 #[derive(Clone, Debug)]
@@ -31,6 +32,7 @@ pub struct Device {
     engine: NamedEngine,
     request: Request,
     mem_budget: Option<u64>,
+    compile_budget: Option<Duration>,
     /// What has been opened for these options.
     opened: Arc<Mutex<Option<Arc<AnyBackend>>>>,
 }
@@ -75,7 +77,8 @@ impl Device {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let mut request = Request { number: engine.number, ..Request::new(plan) };
         request.threads = threads;
-        Device { engine, request, mem_budget: None, opened: Arc::default() }
+        let (mem_budget, compile_budget) = (None, None);
+        Device { engine, request, mem_budget, compile_budget, opened: Arc::default() }
     }
 
     /// With this many threads of the host, at least one. They change no bit.
@@ -109,6 +112,14 @@ impl Device {
         self
     }
 
+    /// The most that compiling a program may take, as it is predicted: the fastest plan within it is taken. It is kept, or
+    /// nothing is made.
+    #[must_use]
+    pub fn compile_budget(mut self, most: Duration) -> Device {
+        self.compile_budget = Some(most);
+        self
+    }
+
     /// The name of the engine.
     pub fn name(&self) -> &'static str {
         self.engine.row.name
@@ -139,6 +150,7 @@ impl Device {
     pub fn session(&self, donated: &[usize]) -> Result<Session, Diagnostic> {
         let settings = Settings {
             mem_budget: self.mem_budget,
+            compile_budget: self.compile_budget,
             donated: donated.to_vec(),
             functions: self.request.functions.clone(),
             limits: self.request.limits,
@@ -183,7 +195,7 @@ impl PartialEq for Device {
         let asked = |d: &Device| {
             let r = &d.request;
             let options = (r.plan.clone(), r.threads, r.vectors, r.limits);
-            (d.engine.row.name, r.number, options, d.mem_budget)
+            (d.engine.row.name, r.number, options, d.mem_budget, d.compile_budget)
         };
         asked(self) == asked(other)
     }

@@ -1,14 +1,16 @@
 //! The engine `cpu`: functions as machine code of the host.
 
+use super::session::OwnSession;
 use super::{Compiled, CompiledSymbolic, Engine, PlanDecision, ReadyFunction, Session, Settings};
 use crate::backends::cpu::{self, ArenaLayout};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
-use crate::fusion::{self, Effort, Fp, Lossy, MachineModel, Memory, Narrowed, Plan};
+use crate::fusion::{self, Effort, Fp, Lossy, MachineModel, Memory, Narrowed, Plan, SizedProgram};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
 use crate::plan_cache::PlanCache;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// What the engine `cpu` has made, with the threads for it: clones of an engine share both, and nothing is
 /// made twice.
@@ -43,6 +45,8 @@ pub struct Cpu {
     pub vectors: cpu::Vectors,
     /// As [`Settings::mem_budget`].
     pub mem_budget: Option<u64>,
+    /// As [`Settings::compile_budget`].
+    pub compile_budget: Option<Duration>,
     /// As [`Settings::cache`].
     pub cache: Option<PlanCache>,
     /// As [`Settings::lossy`].
@@ -69,6 +73,7 @@ impl Default for Cpu {
             threads: 1,
             vectors: cpu::Vectors::host(),
             mem_budget: None,
+            compile_budget: None,
             cache: None,
             lossy: Lossy::default(),
             donated: Vec::new(),
@@ -85,9 +90,12 @@ impl Cpu {
 
     /// A session with the present settings.
     pub fn session(&self) -> Session<cpu::CpuEngine> {
-        let Cpu { plan, mem_budget, cache, lossy, donated, functions, limits, .. } = self.clone();
+        let Cpu {
+            plan, mem_budget, compile_budget, cache, lossy, donated, functions, limits, ..
+        } = self.clone();
         let settings = Settings {
             mem_budget,
+            compile_budget,
             cache,
             lossy,
             donated,
@@ -181,12 +189,8 @@ impl fusion::EngineModel for Cpu {
         &self.donated
     }
 
-    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
-        self.session().scratch(program)
-    }
-
-    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
-        self.session().peak(program, memory)
+    fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
+        Ok(Box::new(OwnSession::sized(self.session(), program)?))
     }
 }
 

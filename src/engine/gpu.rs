@@ -1,15 +1,17 @@
 //! The engine `gpu`: functions as graphs of kernels on a GPU.
 
+use super::session::OwnSession;
 use super::{Compiled, CompiledSymbolic, Engine, PlanDecision, ReadyFunction, Session, Settings};
 use crate::backends::functions::Registry;
 use crate::backends::gpu::{self, GpuDevice, GpuExecutable, KeptCode};
 use crate::backends::limits::RunLimits;
-use crate::fusion::{self, Effort, Fp, Lossy, Memory, Narrowed, Plan};
+use crate::fusion::{self, Effort, Fp, Lossy, Narrowed, Plan, SizedProgram};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
 use crate::kernel_cache::KernelCache;
 use crate::plan_cache::PlanCache;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A function that is compiled for a GPU.
 pub type OnGpu = Compiled<GpuExecutable>;
@@ -23,6 +25,8 @@ pub struct Gpu {
     pub library: bool,
     /// As [`Settings::mem_budget`].
     pub mem_budget: Option<u64>,
+    /// As [`Settings::compile_budget`].
+    pub compile_budget: Option<Duration>,
     /// As [`Settings::cache`].
     pub cache: Option<PlanCache>,
     /// The cache of GPU code.
@@ -56,6 +60,7 @@ impl Gpu {
             plan,
             library: true,
             mem_budget: None,
+            compile_budget: None,
             cache: None,
             code: None,
             lossy: Lossy::default(),
@@ -76,12 +81,14 @@ impl Gpu {
 
     /// A session with the present settings.
     pub fn session(&self) -> Session<gpu::GpuEngine> {
-        let Gpu { plan, mem_budget, cache, lossy, donated, limits, .. } = self.clone();
+        let Gpu { plan, mem_budget, compile_budget, cache, lossy, donated, limits, .. } =
+            self.clone();
         let options = gpu::Options { fp: plan.fp, library: self.library, limits };
         let code = self.code.clone().map(|code| Arc::new(code) as Arc<dyn KeptCode>);
         let functions = Registry::new();
         let settings = Settings {
             mem_budget,
+            compile_budget,
             cache,
             lossy,
             donated,
@@ -156,12 +163,8 @@ impl fusion::EngineModel for Gpu {
         &self.donated
     }
 
-    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
-        self.session().scratch(program)
-    }
-
-    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
-        self.session().peak(program, memory)
+    fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
+        Ok(Box::new(OwnSession::sized(self.session(), program)?))
     }
 }
 

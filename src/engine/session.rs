@@ -9,8 +9,8 @@ use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
 use crate::budget::choose;
 use crate::fusion::{
-    self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, decide_loops, keep_lossy,
-    memory_apart,
+    self, DecidedLoops, Lossy, Memory, Narrowed, PREPASSES, Plan, PlanBudget, SizedProgram,
+    decide_loops, keep_lossy, memory_apart,
 };
 use crate::ir::kernel::{Program, Verified, verify};
 use crate::ir::text::Names;
@@ -19,6 +19,7 @@ use crate::pipeline::{self, CompileUnit, Compiler, missing};
 use crate::plan_cache::PlanCache;
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Planning options that all engines share.
 #[derive(Clone, Debug)]
@@ -28,6 +29,9 @@ pub struct Settings {
     /// The most bytes that inputs, outputs, constants and everything between may take together. It is
     /// kept, or nothing is made.
     pub mem_budget: Option<u64>,
+    /// The most that compiling may take, as it is predicted: of the plans within it the fastest is taken, or nothing is
+    /// made.
+    pub compile_budget: Option<Duration>,
     /// The cache of plans for budgets.
     pub cache: Option<PlanCache>,
     /// Which residuals may be stored in narrower types; none by default.
@@ -47,12 +51,21 @@ impl Settings {
         Settings {
             plan,
             mem_budget: None,
+            compile_budget: None,
             cache: None,
             lossy: Lossy::default(),
             donated: Vec::new(),
             functions: Registry::new(),
             limits: RunLimits::default(),
         }
+    }
+}
+
+impl Settings {
+    /// What plans may take.
+    pub fn budget(&self) -> PlanBudget {
+        let compile_seconds = self.compile_budget.map(|most| most.as_secs_f64());
+        PlanBudget { memory: self.mem_budget, compile_seconds }
     }
 }
 
@@ -133,11 +146,12 @@ impl<B: Backend + ?Sized> Session<B> {
     /// # Errors
     /// As [`Session::compile`].
     pub fn decide(&self, function: &Function) -> Result<PlanDecision, Diagnostic> {
-        let Settings { plan: options, mem_budget, cache, donated, .. } = &self.settings;
-        let Some(budget) = *mem_budget else {
+        let Settings { plan: options, cache, donated, .. } = &self.settings;
+        let budget = self.settings.budget();
+        if budget.is_free() {
             let plan = fusion::plan(function, options)?.donating(donated);
             return Ok(PlanDecision { plan, notes: Vec::new() });
-        };
+        }
         let engine = (self as &dyn fusion::EngineModel, self.backend.name());
         let choice = choose(function, options, budget, engine, cache.as_ref())?;
         Ok(PlanDecision { plan: choice.point.plan, notes: choice.notes })
@@ -354,34 +368,75 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
     }
 }
 
-/// Frontiers count the scratch memory of the backend.
+/// Frontiers count the memory of programs as the backend runs them.
 impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
     fn donated(&self) -> &[usize] {
         &self.settings.donated
     }
 
-    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
-        let given = verified(program.clone())?;
-        let prepared = self.prepared(&given)?;
-        let Some(origin) = prepared.origin() else { return Ok(prepared.scratch().to_vec()) };
-        // Steps that one is divided into run one after the other.
-        let mut most = vec![0; program.steps.len()];
-        for (&origin, &bytes) in origin.iter().zip(prepared.scratch()) {
-            if let Some(most) = most.get_mut(origin) {
-                *most = bytes.max(*most);
+    fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
+        let prepared = self.prepared(&verified(program.clone())?)?;
+        let mut scratch = prepared.scratch().to_vec();
+        if let Some(origin) = prepared.origin() {
+            // Steps that one is divided into run one after the other.
+            scratch = vec![0; program.steps.len()];
+            for (&origin, &bytes) in origin.iter().zip(prepared.scratch()) {
+                if let Some(most) = scratch.get_mut(origin) {
+                    *most = bytes.max(*most);
+                }
             }
         }
-        Ok(most)
+        Ok(Box::new(PreparedProgram { session: self, prepared, scratch }))
+    }
+}
+
+/// A program that was prepared to be sized.
+struct PreparedProgram<'a, B: Backend + ?Sized> {
+    session: &'a Session<B>,
+    prepared: Box<dyn Prepared<Executable = B::Executable> + 'a>,
+    scratch: Vec<u64>,
+}
+
+impl<B: Backend + ?Sized> SizedProgram for PreparedProgram<'_, B> {
+    fn scratch(&self) -> &[u64] {
+        &self.scratch
     }
 
-    fn peak(&self, program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
-        let given = verified(program.clone())?;
-        let prepared = self.prepared(&given)?;
+    fn peak(&self, memory: &Memory) -> Result<u64, Diagnostic> {
+        let Self { session, prepared, .. } = self;
         match prepared.origin() {
             None => prepared.peak(&layout_of(memory)),
             // What steps are divided into has buffers that the given program does not know of.
-            Some(_) => prepared.peak(&layout_of(&self.memory(&*prepared)?)),
+            Some(_) => prepared.peak(&layout_of(&session.memory(&**prepared)?)),
         }
+    }
+}
+
+/// A program of a session that is made for it.
+pub(super) struct OwnSession<'a, B: ?Sized> {
+    session: Session<B>,
+    program: &'a Program,
+    scratch: Vec<u64>,
+}
+
+impl<'a, B: Backend + ?Sized> OwnSession<'a, B> {
+    /// Sizes a program.
+    ///
+    /// # Errors
+    /// As [`fusion::EngineModel::sized`].
+    pub(super) fn sized(session: Session<B>, program: &'a Program) -> Result<Self, Diagnostic> {
+        let scratch = fusion::EngineModel::scratch(&session, program)?;
+        Ok(OwnSession { session, program, scratch })
+    }
+}
+
+impl<B: Backend + ?Sized> SizedProgram for OwnSession<'_, B> {
+    fn scratch(&self) -> &[u64] {
+        &self.scratch
+    }
+
+    fn peak(&self, memory: &Memory) -> Result<u64, Diagnostic> {
+        fusion::EngineModel::sized(&self.session, self.program)?.peak(memory)
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod batch;
 pub(crate) mod control;
 pub(crate) mod effects;
 pub(crate) mod kernels;
+pub(crate) mod layers;
 pub(crate) mod loops;
 pub(crate) mod messages;
 pub(crate) mod models;

@@ -4,6 +4,7 @@ mod boundary;
 #[path = "../common/mod.rs"]
 mod common;
 mod cpu;
+mod equal_steps;
 mod gradbench;
 mod introspect;
 mod kernels;

@@ -6,10 +6,12 @@ mod bundles;
 mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
+mod compile_budget;
 mod cost;
 mod decisions;
 mod donation;
 mod effects;
+mod equal_layers;
 mod explain;
 mod groups;
 mod loops;

@@ -80,7 +80,8 @@ impl CpuExecutable {
     fn add_to_map(&self, path: &Path) -> io::Result<()> {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let mut lines = String::new();
-        for sweep in self.sweeps() {
+        // Of those that share a function the first has it.
+        for sweep in self.sweeps().filter(|sweep| !sweep.code.is_empty()) {
             let (at, size) = (sweep.code.as_ptr().addr(), sweep.code.len());
             // Nothing is wrong with writing to a string.
             let _ = writeln!(lines, "{at:x} {size:x} {}", sweep.name);

@@ -15,6 +15,7 @@ use super::clif::calls::RuntimeFunctions;
 use super::clif::state::FoldLanes;
 use super::codegen::constants::Constants;
 use super::codegen::loop_ir::LoopNest;
+use super::codegen::sweep_form::{MOST_MOVED, MovedPointers, SweepBuffers, SweepForm, moved};
 use super::x86::code_pages::CodePages;
 use adfuse_ir::{At, Diagnostic, Fp, Kind};
 use cranelift_codegen::ir::{AbiParam, Signature, UserFuncName, Value, types};
@@ -25,6 +26,8 @@ use cranelift_entity::packed_option::ReservedValue;
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
 use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{FuncId, Module, default_libcall_names};
+use hashbrown::HashMap;
+use smallvec::SmallVec;
 use std::str::FromStr;
 use target_lexicon::Triple;
 
@@ -44,6 +47,10 @@ pub(super) struct SweepCompiler {
     /// The largest vector width.
     vectors: Vectors,
     made: Vec<EmittedBy>,
+    /// The sweeps that were compiled, by what their code depends on: the first of each form, and its buffers.
+    forms: HashMap<SweepForm, (usize, SweepBuffers)>,
+    /// For each sweep, which pointers it moves while it runs: those of sweeps that share a function.
+    moves: Vec<MovedPointers>,
     /// The functions that the x86 emitter compiled.
     wide: Vec<super::x86::SweepCode>,
     sizes: Vec<i64>,
@@ -79,6 +86,7 @@ impl CraneliftModule {
 const NOMINAL: i64 = 0x1000_0000_0000;
 
 /// What made a function, and its number there.
+#[derive(Clone, Copy)]
 enum EmittedBy {
     Cranelift(FuncId),
     Wide(usize),
@@ -92,6 +100,7 @@ pub(super) struct Code {
     #[allow(dead_code)]
     wide: CodePages,
     functions: Vec<SweepFn>,
+    moves: Vec<MovedPointers>,
     noted: Vec<ListingEntry>,
     // What the functions read.
     #[allow(dead_code)]
@@ -164,6 +173,8 @@ impl SweepCompiler {
             context: FunctionBuilderContext::new(),
             vectors: Vectors::Narrow,
             made: Vec::new(),
+            forms: HashMap::new(),
+            moves: Vec::new(),
             wide: Vec::new(),
             sizes: Vec::new(),
             constants: Constants::default(),
@@ -176,8 +187,24 @@ impl SweepCompiler {
         })
     }
 
-    /// Compiles a sweep.
+    /// Compiles a sweep, unless one of its form has been: then it shares that one's function. Listings have texts of all.
     pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
+        let form = SweepForm::of(sweep).filter(|_| !self.listing.texts);
+        let Some((form, buffers)) = form else { return self.compiled(sweep) };
+        if let Some((first, of_first)) = self.forms.get(&form) {
+            self.moves.push(moved(of_first, &buffers));
+            self.made.push(self.made[*first]);
+            self.sizes.push(self.sizes[*first]);
+            self.listing.shared(*first, sweep);
+            return Ok(SweepId(self.made.len() - 1));
+        }
+        let made = self.compiled(sweep)?;
+        self.forms.insert(form, (made.0, buffers));
+        Ok(made)
+    }
+
+    /// Compiles a sweep.
+    fn compiled(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
         let mut begun = self.listing.clock();
         let masks = self.vectors == Vectors::Avx512;
         let mut planned = LoopNest::new(sweep, self.contract, masks);
@@ -239,6 +266,7 @@ impl SweepCompiler {
 
     fn known(&mut self, made: EmittedBy, planned: &LoopNest) -> SweepId {
         self.made.push(made);
+        self.moves.push(MovedPointers::new());
         self.sizes.push(planned.body.insts.len() as i64);
         SweepId(self.made.len() - 1)
     }
@@ -278,7 +306,8 @@ impl SweepCompiler {
             unsafe { std::mem::transmute::<*const u8, SweepFn>(p) }
         };
         let functions = places.into_iter().map(function).collect();
-        Ok(Code { module, wide, functions, noted: self.listing.noted, constants: self.constants })
+        let (moves, noted, constants) = (self.moves, self.listing.noted, self.constants);
+        Ok(Code { module, wide, functions, moves, noted, constants })
     }
 }
 
@@ -294,7 +323,8 @@ impl Code {
         self.functions.iter().zip(&self.noted).map(move |(f, noted)| (noted, code(*f, noted)))
     }
 
-    /// Runs a sweep over places `begin..end`.
+    /// Runs a sweep over places `begin..end`. Pointers of buffers may move in the table meanwhile, and are where they were
+    /// afterwards.
     ///
     /// # Safety
     /// The table must hold, at the number of each buffer and slot that the sweep names, a pointer to
@@ -302,11 +332,18 @@ impl Code {
     /// meanwhile. Places must be within the sweep's extents. That the accesses then stay inside is what
     /// the verifier has proven.
     #[allow(unsafe_code)]
-    pub(super) unsafe fn run(&self, id: SweepId, table: &[*mut u8], begin: i64, end: i64) {
-        if let Some(f) = self.functions.get(id.0).filter(|_| begin < end) {
-            // SAFETY: as the caller promises.
-            unsafe { f(table.as_ptr(), begin, end) }
-        }
+    pub(super) unsafe fn run(&self, id: SweepId, table: &mut [*mut u8], begin: i64, end: i64) {
+        let Some(f) = self.functions.get(id.0).filter(|_| begin < end) else { return };
+        let moves = self.moves.get(id.0).map_or(&[][..], |moves| moves.as_slice());
+        let own: SmallVec<[*mut u8; MOST_MOVED]> =
+            moves.iter().map(|&(_, own)| table[own as usize]).collect();
+        let kept: SmallVec<[*mut u8; MOST_MOVED]> =
+            moves.iter().map(|&(at, _)| table[at as usize]).collect();
+        moves.iter().zip(own).for_each(|(&(at, _), pointer)| table[at as usize] = pointer);
+        // SAFETY: as the caller promises; where the function is another sweep's, the buffers of this one, which have the
+        // same sizes and types, are in their places.
+        unsafe { f(table.as_ptr(), begin, end) }
+        moves.iter().zip(kept).for_each(|(&(at, _), pointer)| table[at as usize] = pointer);
     }
 }
 

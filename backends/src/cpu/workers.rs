@@ -42,11 +42,11 @@ impl Worker {
     }
 
     /// Runs a sweep over places.
-    pub(super) fn sweep(&self, code: &Code, id: SweepId, begin: i64, end: i64) {
+    pub(super) fn sweep(&mut self, code: &Code, id: SweepId, begin: i64, end: i64) {
         // SAFETY: steps set the slots that their sweeps name before they run them, with room for the
         // places that they ask for; buffers are set for the whole run, or for each turn of a loop, with the
         // sizes that the plan was checked for. The verifier has proven that accesses at places of the extents stay inside.
-        unsafe { code.run(id, &self.table, begin, end) }
+        unsafe { code.run(id, &mut self.table, begin, end) }
     }
 }
 

@@ -162,7 +162,8 @@ impl Bench {
     pub(super) fn on_gpu(self, streams: &mut Streams<'_>) -> Result<ExitCode, Failure> {
         let mut clock = Clock::new();
         let (code, mem_budget) = (self.planning.code(), self.planning.budget());
-        let gpu = Gpu { code, mem_budget, ..gpu(self.engine.number)? };
+        let compile_budget = self.planning.compile_budget();
+        let gpu = Gpu { code, mem_budget, compile_budget, ..gpu(self.engine.number)? };
         let planned = |options: &PlanOptions| Gpu { plan: options.clone(), ..gpu.clone() };
         let counting = |options: &PlanOptions| Ok(Some(planned(options).into()));
         let ready = self.planning.ready_by(self.engine.row.machine, counting, &mut clock)?;

@@ -21,7 +21,7 @@ pub(super) struct Costs {
 }
 
 /// What is said about programs alone.
-const OTHERS: [&str; 16] = [
+const OTHERS: [&str; 17] = [
     "file",
     "func",
     "dims",
@@ -38,6 +38,7 @@ const OTHERS: [&str; 16] = [
     "out",
     "cache",
     "no_cache",
+    "compile_budget",
 ];
 
 impl Costs {

@@ -41,7 +41,16 @@ pub(super) fn text(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: u
         shown.len(),
         frontier.len()
     );
-    let head = ["budget", "bytes", "ms", "slower", "saved for backward", "computed again"];
+    let head = [
+        "budget",
+        "bytes",
+        "ms",
+        "slower",
+        "to compile",
+        "code",
+        "saved for backward",
+        "computed again",
+    ];
     let mut rows = vec![head.map(String::from).to_vec()];
     let decides = frontier.iter().any(|p| !p.decided.choices.is_empty());
     rows[0].extend(decides.then(|| "loops".to_string()));
@@ -53,6 +62,8 @@ pub(super) fn text(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: u
             p.peak.to_string(),
             format!("{:.4}", p.seconds * 1e3),
             format!("{:.1} %", slower(p.seconds, fastest)),
+            format!("{:.1} ms", p.compile.seconds * 1e3),
+            bytes(p.compile.code_bytes),
             bytes(p.saved),
             recomputed::text(&recomputed::named(f, &p.again)),
         ];
@@ -74,6 +85,8 @@ pub(super) fn json(ready: &PlanRequest, frontier: &[LoopFrontierPoint], count: u
             "peak_bytes": p.peak,
             "predicted_ms": milliseconds(p.seconds),
             "slower_percent": slower(p.seconds, fastest),
+            "compile_ms": milliseconds(p.compile.seconds),
+            "code_bytes": p.compile.code_bytes,
             "saved_bytes": p.saved,
             "plan": plan.hash(f),
             "again": recomputed::json(&recomputed::named(f, &p.again)),

@@ -82,9 +82,10 @@ impl Show {
             streams.out.write_all(printed.as_bytes())?;
             return Ok(ExitCode::SUCCESS);
         }
-        if budget.is_some() && count.is_some() {
+        let budgets = budget.is_some() || self.planning.compile_budget().is_some();
+        if budgets && count.is_some() {
             return Err(Failure::usage(
-                "--frontier is about every budget, not one of --mem-budget",
+                "--frontier is about every budget, not one of --mem-budget or --compile-budget",
             ));
         }
         let ready = match self.engine {

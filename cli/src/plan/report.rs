@@ -8,13 +8,14 @@ use crate::stable_forms::UnstableFormula;
 use crate::steps;
 use adfuse::budget::BudgetChoice;
 use adfuse::fusion::{
-    Bottleneck, Cost, Effort, LoopReport, LoopResiduals, Plan, cost, loop_reports, lossy_copies,
-    patterns, recomputed_values, saved_bytes,
+    Bottleneck, Cost, Effort, LoopReport, LoopResiduals, Plan, compile_cost, cost, loop_reports,
+    lossy_copies, patterns, recomputed_values, saved_bytes,
 };
 use adfuse::ir::kernel::{Extents, Program};
 use adfuse::ir::text::Names;
 use adfuse::pipeline::text::computed;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// A plan beside the one of effort off.
 pub(super) struct PlanReport<'a> {
@@ -29,6 +30,8 @@ pub(super) struct PlanReport<'a> {
     pub(super) off: ProgramFigures,
     /// What the budget did.
     pub(super) budget: Option<Within>,
+    /// What the budget of the time to compile did.
+    pub(super) compile_budget: Option<WithinCompile>,
     /// The plan that takes the least memory of those that were made, where it takes less than this one.
     pub(super) leanest: Option<Leanest>,
     /// What is computed again, and how often.
@@ -58,6 +61,13 @@ pub(super) struct Within {
     pub(super) slower_percent: f64,
 }
 
+/// A budget of the time to compile, and the plan beside the fastest.
+pub(super) struct WithinCompile {
+    pub(super) budget_ms: f64,
+    pub(super) fastest_ms: f64,
+    pub(super) slower_percent: f64,
+}
+
 /// A plan that takes less memory than the fastest.
 pub(super) struct Leanest {
     pub(super) effort: &'static str,
@@ -74,6 +84,8 @@ pub(super) struct ProgramFigures {
     pub(super) peak_bytes: u64,
     pub(super) saved_bytes: u64,
     pub(super) predicted_ms: f64,
+    pub(super) compile_ms: f64,
+    pub(super) code_bytes: u64,
 }
 
 /// A step.
@@ -91,6 +103,27 @@ pub(super) struct StepRow {
     pub(super) launches: u64,
     pub(super) predicted_ms: f64,
     pub(super) bound: &'static str,
+}
+
+impl Within {
+    fn of((choice, bytes): (&BudgetChoice, u64)) -> Within {
+        Within {
+            bytes,
+            fastest_ms: milliseconds(choice.fastest_seconds),
+            fastest_peak: choice.fastest_peak,
+            slower_percent: slower(choice.point.seconds, choice.fastest_seconds),
+        }
+    }
+}
+
+impl WithinCompile {
+    fn of((choice, most): (&BudgetChoice, Duration)) -> WithinCompile {
+        WithinCompile {
+            budget_ms: milliseconds(most.as_secs_f64()),
+            fastest_ms: milliseconds(choice.fastest_seconds),
+            slower_percent: slower(choice.point.seconds, choice.fastest_seconds),
+        }
+    }
 }
 
 impl<'a> PlanReport<'a> {
@@ -151,12 +184,8 @@ impl<'a> PlanReport<'a> {
                 predicted_ms: milliseconds(point.seconds),
             }),
             off: ProgramFigures::of(ready, &apart, &apart_program, &apart_cost, Effort::Off)?,
-            budget: choice.zip(ready.budget).map(|(choice, bytes)| Within {
-                bytes,
-                fastest_ms: milliseconds(choice.fastest_seconds),
-                fastest_peak: choice.fastest_peak,
-                slower_percent: slower(choice.point.seconds, choice.fastest_seconds),
-            }),
+            budget: choice.zip(ready.budget).map(Within::of),
+            compile_budget: choice.zip(ready.compile_budget).map(WithinCompile::of),
             again: recomputed::named(f, &recomputed_values(f, plan)),
             lossy: copies.iter().map(|c| (value(c.of), c.narrow.name())).collect(),
             donated: plan
@@ -201,6 +230,14 @@ impl<'a> PlanReport<'a> {
                 "slower_percent": b.slower_percent,
             });
             put("budget", within);
+        }
+        if let Some(b) = &self.compile_budget {
+            let within = json!({
+                "compile_budget_ms": b.budget_ms,
+                "fastest_ms": b.fastest_ms,
+                "slower_percent": b.slower_percent,
+            });
+            put("compile_budget", within);
         }
         if self.budget.is_some() || !self.again.is_empty() {
             put("again", recomputed::json(&self.again));
@@ -255,6 +292,7 @@ impl ProgramFigures {
         effort: Effort,
     ) -> Result<ProgramFigures, Failure> {
         let memory = ready.memory(program, effort)?;
+        let compile = compile_cost(program, &ready.options.device);
         let saved = saved_bytes(&ready.function, plan).map_err(|d| ready.source.wrong(d))?;
         Ok(ProgramFigures {
             launches: cost.launches.into(),
@@ -264,6 +302,8 @@ impl ProgramFigures {
             peak_bytes: memory.peak,
             saved_bytes: saved,
             predicted_ms: milliseconds(cost.seconds),
+            compile_ms: milliseconds(compile.seconds),
+            code_bytes: compile.code_bytes,
         })
     }
 
@@ -276,6 +316,8 @@ impl ProgramFigures {
             ("peak_bytes", json!(self.peak_bytes)),
             ("saved_bytes", json!(self.saved_bytes)),
             ("predicted_ms", json!(self.predicted_ms)),
+            ("compile_ms", json!(self.compile_ms)),
+            ("code_bytes", json!(self.code_bytes)),
         ]
         .into_iter()
     }

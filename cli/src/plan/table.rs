@@ -30,6 +30,12 @@ pub(super) fn text(report: &PlanReport<'_>) -> String {
             bytes(b.fastest_peak)
         );
     }
+    if let Some(b) = &r.compile_budget {
+        out += &format!(
+            "\nbudget to compile {:.3} ms: {:.1} % slower than the fastest, which takes {:.4} ms\n",
+            b.budget_ms, b.slower_percent, b.fastest_ms
+        );
+    }
     if r.budget.is_some() || !r.again.is_empty() {
         out += &format!("\ncomputed again: {}\n", recomputed::text(&r.again));
     }
@@ -97,6 +103,9 @@ fn figures(chosen: &ProgramFigures, off: &ProgramFigures) -> Vec<Vec<String>> {
     let ms = |x: f64| format!("{x:.4}");
     let times = (a.predicted_ms, b.predicted_ms);
     row("predicted ms", ms(a.predicted_ms), ms(b.predicted_ms), times);
+    let times = (a.compile_ms, b.compile_ms);
+    row("to compile, ms", ms(a.compile_ms), ms(b.compile_ms), times);
+    row("code", bytes(a.code_bytes), bytes(b.code_bytes), count(a.code_bytes, b.code_bytes));
     rows
 }
 

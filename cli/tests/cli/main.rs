@@ -3,6 +3,7 @@
 mod bench;
 mod budget;
 mod check;
+mod compile_budget;
 mod compose;
 mod decided;
 mod emit;

@@ -29,7 +29,7 @@ fn fails(d: &Folder, args: &str, code: i32, said: &str) -> Ran {
     ran
 }
 
-const FIGURES: [&str; 7] = [
+const FIGURES: [&str; 9] = [
     "launches",
     "bytes_moved",
     "least_bytes",
@@ -37,6 +37,8 @@ const FIGURES: [&str; 7] = [
     "peak_bytes",
     "saved_bytes",
     "predicted_ms",
+    "compile_ms",
+    "code_bytes",
 ];
 
 #[test]
@@ -53,7 +55,15 @@ fn a_plan_is_shown_beside_the_unfused_program() {
     // One kernel for nine instructions. Folds over many points of a kernel take two launches.
     assert_eq!(row("launches"), ["1", "12", "0.083"]);
     assert_eq!(row("least possible")[4], "1.000", "{text}");
-    for name in ["bytes moved", "arena", "peak", "saved for backward", "predicted ms"] {
+    for name in [
+        "bytes moved",
+        "arena",
+        "peak",
+        "saved for backward",
+        "predicted ms",
+        "to compile, ms",
+        "code",
+    ] {
         assert!(!row(name).is_empty(), "{text}");
     }
     assert!(text.contains("\npatterns: softmax at %p\n"), "{text}");

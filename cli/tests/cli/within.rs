@@ -53,7 +53,15 @@ fn a_budget_is_kept_by_plan_run_bench_and_emit() {
         let budget = number(point, "peak_bytes") + 3;
         let within = format!("{f} --mem-budget {budget}");
         let plan = json(&d, &format!("plan {within} --json -o tight.plan"));
-        for key in ["peak_bytes", "predicted_ms", "saved_bytes", "plan", "again"] {
+        for key in [
+            "peak_bytes",
+            "predicted_ms",
+            "compile_ms",
+            "code_bytes",
+            "saved_bytes",
+            "plan",
+            "again",
+        ] {
             assert_eq!(plan[key], point[key], "{name} {key}");
         }
         assert_eq!(number(&plan["budget"], "mem_budget"), budget);

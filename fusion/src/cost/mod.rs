@@ -5,6 +5,7 @@
 
 pub(crate) mod access_cost;
 pub(crate) mod blocks;
+pub(crate) mod compile_cost;
 pub(crate) mod fold_cost;
 pub(crate) mod footprint;
 pub(crate) mod line_length;

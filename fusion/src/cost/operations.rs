@@ -49,6 +49,16 @@ impl OperationCounts {
     }
 }
 
+/// The instructions of a program with its functions written out: parameters that are read, and primitives.
+pub(super) fn length(program: &ScalarProgram) -> u64 {
+    let of = |inst: &SInst| match inst.op {
+        SOp::Func(f) => written(f, inst.dtype).ops,
+        SOp::Const(_) => 0,
+        SOp::Param(_) | SOp::Prim(_) => 1,
+    };
+    program.insts.values().map(of).fold(0, u64::saturating_add)
+}
+
 /// A function written out in primitives.
 #[derive(Clone, Copy, Default)]
 struct PrimitiveCounts {

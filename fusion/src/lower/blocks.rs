@@ -2,7 +2,7 @@
 //! in order, and so do the programs of a loop.
 
 use super::Lower;
-use super::{is_stored, lowered};
+use super::{LowerWith, is_stored, placed};
 use crate::plan::blocks::block_function;
 use crate::plan::graph_hash;
 use crate::plan::loop_choice::plenty_of_checkpoints;
@@ -160,12 +160,22 @@ impl Lower<'_> {
             return Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
         };
         let located = |d: Diagnostic| Diagnostic { at: at_inst(f, i), ..d };
-        let mut program = lowered(&block.func, plan, self.device).map_err(located)?;
         let mut inputs = Vec::new();
         for v in self.tensors(&block.captures) {
             inputs.push(BlockInput::Whole(self.buffer(i, v)?));
         }
         inputs.extend_from_slice(inner);
+        let element = |input: &BlockInput| match *input {
+            BlockInput::Element(stack) => Some(stack),
+            _ => None,
+        };
+        let around = inputs.iter().filter_map(element).chain(stacks.iter().copied());
+        let forms: Vec<Storage> = around.map(|b| self.program.buffers[b].storage).collect();
+        if let Some(known) = self.memo.and_then(|memo| memo.block(plan, &forms)) {
+            return Ok(Block { program: (*known).clone(), inputs });
+        }
+        let with = LowerWith { device: self.device, memo: self.memo };
+        let mut program = placed(&block.func, plan, with).map_err(located)?.program;
         let params: Vec<Buffer> = program.inputs().collect();
         for (&b, input) in params.iter().zip(&inputs) {
             if let BlockInput::Element(stack) = *input {
@@ -180,6 +190,9 @@ impl Lower<'_> {
             }
         }
         let program = verify(program).map_err(|mut all| located(all.swap_remove(0)))?;
+        if let Some(memo) = self.memo {
+            memo.keep_block(plan, &forms, program.clone());
+        }
         Ok(Block { program, inputs })
     }
 

@@ -22,6 +22,13 @@ pub(crate) fn regrow<'f>(
     plan: &Plan,
     device: &MachineModel,
 ) -> Result<(Facts<'f>, Grown), Diagnostic> {
+    let facts = plan_facts(f, plan)?;
+    let grown = Grown::of(&facts, plan, Some(device))?;
+    Ok((facts, grown))
+}
+
+/// The facts of a function in which a plan writes instructions out.
+fn plan_facts<'f>(f: &'f Function, plan: &Plan) -> Result<Facts<'f>, Diagnostic> {
     let mut facts = Facts::of(f, true)?;
     for &i in &plan.inline {
         if facts.class[i] != InstClass::Point {
@@ -38,13 +45,22 @@ pub(crate) fn regrow<'f>(
         let m = "the plan writes out too many shifted views one upon the other";
         return Err(Diagnostic::new(at_inst(f, i), Kind::Limit, m));
     }
-    let grown = Grown::of(&facts, plan, device)?;
+    Ok(facts)
+}
+
+/// As [`regrow`], with parts that are grown when they are asked for ([`Grown::group`]).
+pub(crate) fn regrow_lazily<'f>(
+    f: &'f Function,
+    plan: &Plan,
+) -> Result<(Facts<'f>, Grown), Diagnostic> {
+    let facts = plan_facts(f, plan)?;
+    let grown = Grown::of(&facts, plan, None)?;
     Ok((facts, grown))
 }
 
 /// The parts of a plan, with their nests.
 pub(crate) struct Grown {
-    /// For each group.
+    /// For each group; none where they are grown when they are asked for, and have not been.
     pub(crate) parts: Vec<Vec<Part>>,
     /// The group and part that compute a value.
     pub(crate) home: SecondaryMap<Value, Option<(u32, u32)>>,
@@ -54,7 +70,12 @@ pub(crate) struct Grown {
 }
 
 impl Grown {
-    fn of(facts: &Facts<'_>, plan: &Plan, device: &MachineModel) -> Result<Grown, Diagnostic> {
+    /// The parts of a plan, grown for a machine; without one they are checked for their order alone.
+    fn of(
+        facts: &Facts<'_>,
+        plan: &Plan,
+        device: Option<&MachineModel>,
+    ) -> Result<Grown, Diagnostic> {
         let f = facts.f;
         let mut grown = Grown {
             parts: Vec::new(),
@@ -66,9 +87,22 @@ impl Grown {
             let mut parts = Vec::new();
             for (k, members) in group.parts.iter().enumerate() {
                 let here = (g as u32, k as u32);
-                parts.push(grown.part(facts, device, members, here)?);
+                let mut part = None;
+                for &i in members {
+                    grown.admit(facts, i, here)?;
+                    if let Some(device) = device {
+                        grown.member(facts, device, (i, here), &mut part)?;
+                    }
+                    f.inst_results(i).iter().for_each(|&v| grown.home[v] = Some(here));
+                }
+                if members.is_empty() {
+                    return Err(empty(f));
+                }
+                parts.extend(part);
             }
-            check_group(f, group, &parts)?;
+            if device.is_some() || group.parts.is_empty() {
+                check_group(f, group, &parts)?;
+            }
             grown.parts.push(parts);
         }
         for &i in f.body_insts() {
@@ -82,67 +116,88 @@ impl Grown {
         Ok(grown)
     }
 
-    fn part(
+    /// Grows the parts of a group unless they have been.
+    pub(crate) fn group(
         &mut self,
         facts: &Facts<'_>,
         device: &MachineModel,
-        members: &[Inst],
-        here: (u32, u32),
-    ) -> Result<Part, Diagnostic> {
-        let f = facts.f;
-        let refuse = |i: Inst, m: String| Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
-        let mut part: Option<Part> = None;
-        for &i in members {
-            let v = f.inst_results(i)[0];
-            if matches!(facts.class[i], InstClass::Free | InstClass::Constant) {
-                return refuse(i, NOT_ALSO.into());
-            }
-            for leaf in leaves(facts, i) {
-                let constant = match f.def(leaf) {
-                    ValueDef::Inst(j, _) => facts.class[j] == InstClass::Constant,
-                    _ => true,
-                };
-                match self.home[leaf] {
-                    Some(home) if home == here => {}
-                    Some((g, _)) if g < here.0 => self.read[leaf] = true,
-                    None if constant => {}
-                    Some((g, _)) if g == here.0 => {
-                        return refuse(
-                            i,
-                            "it reads what another part of its group computes".into(),
-                        );
-                    }
-                    _ => return refuse(i, "it reads what a later group computes".into()),
-                }
-            }
-            let late = |v: &Value| self.home[*v].is_none_or(|(g, _)| g > here.0);
-            if order(facts, i).iter().any(|v| is_computed(facts, *v) && late(v)) {
-                return refuse(i, TOO_EARLY.into());
-            }
-            let cx = PartContext { facts, device, place: &self.place };
-            let place = match &mut part {
-                None => {
-                    let (begun, place) = Part::begin(&cx, i);
-                    part = Some(begun);
-                    place
-                }
-                Some(part) => {
-                    let inside = |v: Value| Ok::<bool, Refusal>(self.home[v] == Some(here));
-                    match part.join(&cx, i, &inside) {
-                        Ok(place) => place,
-                        Err(why) => {
-                            return refuse(i, format!("it does not join its group: {why}"));
-                        }
-                    }
-                }
-            };
-            f.inst_results(i).iter().for_each(|&v| self.home[v] = Some(here));
-            self.place[v] = Some(place);
+        (g, group): (usize, &Group),
+    ) -> Result<(), Diagnostic> {
+        if !self.parts[g].is_empty() {
+            return Ok(());
         }
-        part.ok_or_else(|| {
-            Diagnostic::new(in_function(f), Kind::Usage, "a group of the plan is empty")
-        })
+        let mut parts = Vec::new();
+        for (k, members) in group.parts.iter().enumerate() {
+            let mut part = None;
+            for &i in members {
+                self.member(facts, device, (i, (g as u32, k as u32)), &mut part)?;
+            }
+            parts.extend(part);
+        }
+        check_group(facts.f, group, &parts)?;
+        self.parts[g] = parts;
+        Ok(())
     }
+
+    /// Checks that what a member reads is there when its part runs, and notes what parts read of each other.
+    fn admit(&mut self, facts: &Facts<'_>, i: Inst, here: (u32, u32)) -> Result<(), Diagnostic> {
+        let f = facts.f;
+        let refuse = |m: &str| Err(Diagnostic::new(at_inst(f, i), Kind::Usage, m));
+        if matches!(facts.class[i], InstClass::Free | InstClass::Constant) {
+            return refuse(NOT_ALSO);
+        }
+        for leaf in leaves(facts, i) {
+            let constant = match f.def(leaf) {
+                ValueDef::Inst(j, _) => facts.class[j] == InstClass::Constant,
+                _ => true,
+            };
+            match self.home[leaf] {
+                Some(home) if home == here => {}
+                Some((g, _)) if g < here.0 => self.read[leaf] = true,
+                None if constant => {}
+                Some((g, _)) if g == here.0 => {
+                    return refuse("it reads what another part of its group computes");
+                }
+                _ => return refuse("it reads what a later group computes"),
+            }
+        }
+        let late = |v: &Value| self.home[*v].is_none_or(|(g, _)| g > here.0);
+        match order(facts, i).iter().any(|v| is_computed(facts, *v) && late(v)) {
+            true => refuse(TOO_EARLY),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds a member to its part, which it may begin.
+    fn member(
+        &mut self,
+        facts: &Facts<'_>,
+        device: &MachineModel,
+        (i, here): (Inst, (u32, u32)),
+        part: &mut Option<Part>,
+    ) -> Result<(), Diagnostic> {
+        let cx = PartContext { facts, device, place: &self.place };
+        let place = match part {
+            None => {
+                let (begun, place) = Part::begin(&cx, i);
+                *part = Some(begun);
+                place
+            }
+            Some(part) => {
+                let inside = |v: Value| Ok::<bool, Refusal>(self.home[v] == Some(here));
+                part.join(&cx, i, &inside).map_err(|why| {
+                    let m = format!("it does not join its group: {why}");
+                    Diagnostic::new(at_inst(facts.f, i), Kind::Usage, m)
+                })?
+            }
+        };
+        self.place[facts.f.inst_results(i)[0]] = Some(place);
+        Ok(())
+    }
+}
+
+fn empty(f: &Function) -> Diagnostic {
+    Diagnostic::new(in_function(f), Kind::Usage, "a group of the plan is empty")
 }
 
 /// Whether groups compute a value.

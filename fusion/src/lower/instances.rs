@@ -25,8 +25,8 @@ pub(crate) struct Instances {
     pub(crate) f: Function,
     /// A plan of it, without the hash of its text.
     pub(crate) plan: Plan,
-    /// The names of values in the function that was planned, marked for those computed again.
-    pub(crate) names: SecondaryMap<Value, String>,
+    /// How many instances of its value were there before.
+    again: SecondaryMap<Value, u32>,
     /// The value of the function that was planned.
     pub(crate) value: SecondaryMap<Value, Option<Value>>,
 }
@@ -227,24 +227,32 @@ impl<'f> Copying<'f> {
         let mut form = SecondaryMap::new();
         plan.storage.iter().for_each(|&(v, storage)| form[v] = Some(storage));
         let mut storage = Vec::new();
-        let names = Names::of(f);
-        let mut named = SecondaryMap::new();
-        let mut done = self.b.finish()?;
+        let done = self.b.finish()?;
         for new in 0..done.value_count() {
             let new = Value::from_u32(new as u32);
             let Some(v) = self.value[new] else { continue };
+            storage.extend(form[v].map(|form| (new, form)));
+        }
+        let plan = Plan { inline: self.free, groups, storage, ..plan.clone() };
+        Ok(Instances { f: done, plan, again: self.again, value: self.value })
+    }
+}
+
+impl Instances {
+    /// Names the values, for messages: as in the function that was planned, marked for those computed again.
+    pub(crate) fn name(&mut self, f: &Function) -> SecondaryMap<Value, String> {
+        let names = Names::of(f);
+        let mut found = SecondaryMap::new();
+        for (new, v) in self.value.iter().filter_map(|(new, v)| Some((new, (*v)?))) {
             let name = names.get(v);
-            let name = match self.again[new] {
+            found[new] = match self.again[new] {
                 0 => name,
                 k => format!("re{k}.{name}"),
             };
             // Numbers are no names that a function can give.
-            done.set_name(new, Some(&format!("_{name}")));
-            named[new] = name;
-            storage.extend(form[v].map(|form| (new, form)));
+            self.f.set_name(new, Some(&format!("_{}", found[new])));
         }
-        let plan = Plan { inline: self.free, groups, storage, ..plan.clone() };
-        Ok(Instances { f: done, plan, names: named, value: self.value })
+        found
     }
 }
 

@@ -18,9 +18,9 @@ const ALONG: u64 = 256;
 /// The size of a buffer that stays in L1 in whatever order it is walked.
 const NEAR: u64 = 16 << 10;
 
-/// Gives every kernel of a program its schedule.
-pub(crate) fn schedule(program: &mut Program) {
-    for n in 0..program.steps.len() {
+/// Gives every kernel of a program its schedule, from a step on. All buffers have their forms.
+pub(crate) fn schedule(program: &mut Program, from: usize) {
+    for n in from..program.steps.len() {
         let kernels = match &program.steps[n] {
             Step::Kernel(kernel) => std::slice::from_ref(kernel),
             Step::Bundle(bundle) => &bundle.kernels,

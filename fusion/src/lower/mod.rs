@@ -7,6 +7,7 @@ mod blocks;
 pub(crate) mod coordinates;
 mod effect_order;
 pub(crate) mod emit;
+pub(crate) mod group_memo;
 pub(crate) mod grown;
 mod host;
 pub(crate) mod indirect;
@@ -35,11 +36,12 @@ use coordinates::Coordinates;
 use cranelift_entity::{EntitySet, SecondaryMap};
 use effect_order::in_order;
 use emit::{EmitContext, StageEmitter};
-use grown::regrow;
+use group_memo::{GroupKey, KeyBuilder, LoweringMemo, StepOfGroup, steps_of_group};
 use grown::{Grown, in_function};
+use grown::{regrow, regrow_lazily};
 use hashbrown::{HashMap, HashSet};
 use indirect::{argsort, scatter};
-use instances::instances;
+use instances::{Instances, instances};
 use kernel::PartLowering;
 use loop_schedule::schedule;
 use smallvec::SmallVec;
@@ -54,13 +56,45 @@ pub fn lower(f: &Function, plan: &Plan, device: &MachineModel) -> Result<Program
     lowered(f, plan, device)
 }
 
+/// As [`lower`], with groups that were lowered before taken from a memo. Buffers are named by numbers, and all else is
+/// the same.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_with_memo(
+    f: &Function,
+    plan: &Plan,
+    (device, memo): (&MachineModel, &LoweringMemo),
+) -> Result<Program, Diagnostic> {
+    belongs(f, plan)?;
+    Ok(placed(f, plan, LowerWith { device, memo: Some(memo) })?.program)
+}
+
 /// As [`lower`], of a plan that is known to be one of this function.
 pub(crate) fn lowered(
     f: &Function,
     plan: &Plan,
     device: &MachineModel,
 ) -> Result<Program, Diagnostic> {
-    Ok(placed(f, plan, device)?.0)
+    Ok(placed(f, plan, LowerWith { device, memo: None })?.program)
+}
+
+/// What lowering has beside a function and its plan: the machine, and what was lowered before.
+#[derive(Clone, Copy)]
+pub(crate) struct LowerWith<'a> {
+    pub(crate) device: &'a MachineModel,
+    pub(crate) memo: Option<&'a LoweringMemo>,
+}
+
+/// A lowered plan.
+pub(crate) struct PlacedProgram {
+    pub(crate) program: Program,
+    /// The buffers that values are in.
+    pub(crate) holders: Holders,
+    /// For each step, which step of a group in the memo it is.
+    pub(crate) of_group: Vec<Option<StepOfGroup>>,
+    /// The function in which each instance is an instruction, where some recur.
+    pub(crate) instances: Option<Instances>,
 }
 
 /// The buffers that hold a value: one for each instance of it that is stored.
@@ -70,27 +104,41 @@ pub(crate) type Holders = SecondaryMap<Value, SmallVec<[Buffer; 1]>>;
 pub(crate) fn placed(
     f: &Function,
     plan: &Plan,
-    device: &MachineModel,
-) -> Result<(Program, Holders), Diagnostic> {
+    with: LowerWith<'_>,
+) -> Result<PlacedProgram, Diagnostic> {
     in_order(f, plan)?;
     let mut holders = Holders::new();
-    let program = match instances(f, plan)? {
+    // What is lowered to be measured needs no names.
+    let is_named = with.memo.is_none();
+    let mut instances = instances(f, plan)?;
+    let instance_names = instances.as_mut().filter(|_| is_named).map(|x| x.name(f));
+    let (program, of_group) = match &instances {
         None => {
-            let names = Names::of(f);
-            let (program, buffers) = applied(f, plan, device, None, &|v| names.get(v))?;
-            buffers.iter().for_each(|(v, &b)| holders[v].extend(b));
-            program
+            let names = is_named.then(|| Names::of(f));
+            let named = |v: Value| names.as_ref().map_or_else(String::new, |names| names.get(v));
+            let applied = applied(f, plan, with, None, &named)?;
+            applied.buffers.iter().for_each(|(v, &b)| holders[v].extend(b));
+            (applied.program, applied.of_group)
         }
         Some(x) => {
-            let named = |v: Value| x.names[v].clone();
-            let (program, buffers) = applied(&x.f, &x.plan, device, Some(&x.value), &named)?;
-            for (v, &b) in buffers.iter() {
+            let named = |v: Value| {
+                instance_names.as_ref().map_or_else(String::new, |names| names[v].clone())
+            };
+            let applied = applied(&x.f, &x.plan, with, Some(&x.value), &named)?;
+            for (v, &b) in applied.buffers.iter() {
                 x.value[v].into_iter().for_each(|of| holders[of].extend(b));
             }
-            program
+            (applied.program, applied.of_group)
         }
     };
-    Ok((program, holders))
+    Ok(PlacedProgram { program, holders, of_group, instances })
+}
+
+/// A plan that was applied to its function.
+struct AppliedPlan {
+    program: Program,
+    buffers: SecondaryMap<Value, Option<Buffer>>,
+    of_group: Vec<Option<StepOfGroup>>,
 }
 
 /// Checks that a plan is one of this function.
@@ -106,15 +154,21 @@ pub(crate) fn belongs(f: &Function, plan: &Plan) -> Result<(), Diagnostic> {
 fn applied(
     f: &Function,
     plan: &Plan,
-    device: &MachineModel,
+    with: LowerWith<'_>,
     origin: Option<&SecondaryMap<Value, Option<Value>>>,
     printed: &dyn Fn(Value) -> String,
-) -> Result<(Program, SecondaryMap<Value, Option<Buffer>>), Diagnostic> {
-    let (facts, grown) = regrow(f, plan, device)?;
+) -> Result<AppliedPlan, Diagnostic> {
+    let memo = with.memo.filter(|memo| memo.is_for(with.device));
+    let (facts, grown) = match memo {
+        Some(_) => regrow_lazily(f, plan)?,
+        None => regrow(f, plan, with.device)?,
+    };
     let mut lower = Lower {
         facts: &facts,
         plan,
-        device,
+        device: with.device,
+        memo,
+        of_group: Vec::new(),
         grown,
         program: Program { name: f.name.clone(), ..Program::default() },
         buffers: SecondaryMap::new(),
@@ -124,18 +178,25 @@ fn applied(
         numbered: f.value_count(),
     };
     lower.buffers()?;
-    for g in 0..plan.groups.len() {
-        lower.group(g)?;
+    let mut keys = memo.map(|memo| KeyBuilder::new(&facts, memo, plan.fp == Fp::Strict));
+    for (g, group) in plan.groups.iter().enumerate() {
+        let key = keys.as_mut().and_then(|keys| keys.key(group, &lower.program, &lower.buffers));
+        lower.keyed_group(g, key)?;
     }
+    let results = lower.program.steps.len();
     lower.results()?;
-    schedule(&mut lower.program);
-    Ok((lower.program, lower.buffers))
+    schedule(&mut lower.program, results);
+    lower.of_group.resize(lower.program.steps.len(), None);
+    Ok(AppliedPlan { program: lower.program, buffers: lower.buffers, of_group: lower.of_group })
 }
 
 struct Lower<'a> {
     facts: &'a Facts<'a>,
     plan: &'a Plan,
     device: &'a MachineModel,
+    memo: Option<&'a LoweringMemo>,
+    /// For each step, which step of a group in the memo it is.
+    of_group: Vec<Option<StepOfGroup>>,
     grown: Grown,
     program: Program,
     buffers: SecondaryMap<Value, Option<Buffer>>,
@@ -245,6 +306,30 @@ impl Lower<'_> {
                 return name;
             }
         }
+    }
+
+    /// The steps of a group: those that the memo has for its key, or those that it is lowered to, which are kept
+    /// there.
+    fn keyed_group(&mut self, g: usize, key: Option<GroupKey>) -> Result<(), Diagnostic> {
+        let before = self.program.steps.len();
+        if let (Some(memo), Some(key)) = (self.memo, &key)
+            && let Some(known) = memo.find(key)
+            && let Some(steps) = known.instantiated(key, &self.buffers)
+        {
+            self.program.steps.extend(steps);
+            self.of_group.extend(steps_of_group(&known).map(Some));
+            return Ok(());
+        }
+        self.grown.group(self.facts, self.device, (g, &self.plan.groups[g]))?;
+        self.group(g)?;
+        schedule(&mut self.program, before);
+        if let (Some(memo), Some(key)) = (self.memo, key)
+            && let Some(kept) = memo.keep(key, &self.program.steps[before..], &self.buffers)
+        {
+            self.of_group.extend(steps_of_group(&kept).map(Some));
+        }
+        self.of_group.resize(self.program.steps.len(), None);
+        Ok(())
     }
 
     /// The step of a group; several, where contractions turn out not to read their operand alike.

@@ -1,18 +1,20 @@
-//! What an engine needs in addition to the buffers of a program.
+//! What an engine needs in addition to the buffers of a program, and what plans that are compared have in common.
 
 use super::{Memory, scratch};
+use crate::lower::group_memo::LoweringMemo;
+use crate::plan::machine_model::MachineModel;
 use crate::plan::options::Effort;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Program;
 
-/// What plans need to know about an engine.
-pub trait EngineModel {
-    /// The scratch memory of each step of a program, in bytes.
+/// What plans need to know about an engine. Threads that compare plans share it.
+pub trait EngineModel: Sync {
+    /// A program as the engine would run it, before its memory is planned.
     ///
     /// # Errors
     /// For a program that the engine does not run.
-    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
-        scratch(program, Effort::Quick)
+    fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
+        Ok(Box::new(scratch(program, Effort::Quick)?))
     }
 
     /// The donated parameters, by position: plans reuse their memory.
@@ -20,12 +22,40 @@ pub trait EngineModel {
         &[]
     }
 
-    /// Bytes at the peak of a program whose memory is planned so: what a budget is compared with. An
-    /// engine may hold more than is planned, where it takes whole lines of a cache.
+    /// What was lowered before of the plans that are compared: it changes no plan.
+    fn memo(&self) -> Option<&LoweringMemo> {
+        None
+    }
+
+    /// The scratch memory of each step of a program, in bytes.
     ///
     /// # Errors
-    /// As [`EngineModel::scratch`].
-    fn peak(&self, _program: &Program, memory: &Memory) -> Result<u64, Diagnostic> {
+    /// As [`EngineModel::sized`].
+    fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {
+        Ok(self.sized(program)?.scratch().to_vec())
+    }
+}
+
+/// A program as an engine would run it.
+pub trait SizedProgram {
+    /// The scratch memory of each of its steps, in bytes.
+    fn scratch(&self) -> &[u64];
+
+    /// Bytes at the peak where its memory is planned so: what a budget is compared with. An engine may hold more than is
+    /// planned, where it takes whole lines of a cache.
+    ///
+    /// # Errors
+    /// For a program that the engine does not run.
+    fn peak(&self, memory: &Memory) -> Result<u64, Diagnostic>;
+}
+
+/// A program that takes what is planned: its scratch memory by steps.
+impl SizedProgram for Vec<u64> {
+    fn scratch(&self) -> &[u64] {
+        self
+    }
+
+    fn peak(&self, memory: &Memory) -> Result<u64, Diagnostic> {
         Ok(memory.peak)
     }
 }
@@ -35,3 +65,30 @@ pub trait EngineModel {
 pub struct AnyEngine;
 
 impl EngineModel for AnyEngine {}
+
+/// An engine, with what was lowered of the plans that are compared for it.
+pub struct MemoEngine<'e> {
+    engine: &'e dyn EngineModel,
+    memo: LoweringMemo,
+}
+
+impl<'e> MemoEngine<'e> {
+    /// An engine whose plans, on this machine, have nothing lowered yet.
+    pub fn new(engine: &'e dyn EngineModel, device: &MachineModel) -> MemoEngine<'e> {
+        MemoEngine { engine, memo: LoweringMemo::new(device) }
+    }
+}
+
+impl EngineModel for MemoEngine<'_> {
+    fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
+        self.engine.sized(program)
+    }
+
+    fn donated(&self) -> &[usize] {
+        self.engine.donated()
+    }
+
+    fn memo(&self) -> Option<&LoweringMemo> {
+        Some(&self.memo)
+    }
+}

@@ -23,7 +23,7 @@ pub type Members = Vec<Inst>;
 
 /// What runs at once: the members of a kernel, of several contractions that share an operand, or of several kernels of
 /// which none reads what another one computes.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Group {
     /// The parts: one, or all contractions, or all kernels.
     pub parts: Vec<Members>,

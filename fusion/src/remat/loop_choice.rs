@@ -8,7 +8,7 @@ use super::{PlanFrontier, plan_frontier};
 use crate::cost::cost;
 use crate::loops::{known_trips, merge_loops, stack_residuals};
 use crate::lower::lowered;
-use crate::memory::engine::EngineModel;
+use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::memory::size::MOST_BYTES;
 use crate::plan::blocks::blocks;
 use crate::plan::loop_choice::{LoopChoice, plenty_of_checkpoints};
@@ -64,7 +64,10 @@ pub fn decide_loops(
     }
     match budget {
         None => ways.fastest(f, options),
-        Some(budget) => ways.within(f, options, budget, engine),
+        Some(budget) => {
+            let engine = MemoEngine::new(engine, &options.device);
+            ways.within(f, options, budget, &engine)
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::loop_choice::{DecidedLoops, WaysBack, decide_loops, that_fit};
 use super::{plan_frontier, undominated};
-use crate::memory::engine::EngineModel;
+use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::plan::loop_choice::LoopChoice;
 use crate::plan::options::PlanOptions;
 use crate::search::point::PlanPoint;
@@ -31,6 +31,10 @@ pub fn loop_frontier(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<Vec<LoopFrontierPoint>, Diagnostic> {
+    if engine.memo().is_none() {
+        // Plans of one function have most groups in common.
+        return loop_frontier(f, options, &MemoEngine::new(engine, &options.device));
+    }
     let ways = WaysBack::of(f);
     let mut candidates = match ways.is_empty() {
         true => vec![Vec::new()],

@@ -9,6 +9,8 @@
 //! smaller budget never has a higher peak, and a larger one is never slower.
 
 pub(crate) mod alternatives;
+mod candidates;
+pub(crate) mod compile_budget;
 pub(crate) mod crossing;
 pub(crate) mod decisions;
 pub(crate) mod group_graph;
@@ -19,23 +21,18 @@ pub(crate) mod lossy;
 pub mod schedule;
 pub(crate) mod single_changes;
 
-use crate::analysis::facts::Facts;
-use crate::fuse::greedy::plan_at;
 pub use crate::lower::instances::recomputed_values;
 use crate::lower::lowered;
 pub use crate::lower::steps::steps_of;
-use crate::memory::engine::EngineModel;
+use crate::memory::engine::{EngineModel, MemoEngine};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
-use crate::search::blocks::block_plans;
 use crate::search::bundles::bundled;
 use crate::search::measure::Predicted;
-use crate::search::planner::plan_attempts;
 use crate::search::planner::search;
 use crate::search::point::{PlanPoint, measured};
 use crate::search::policy::Uniform;
-use crate::search::price::PRICES;
 use crate::search::space::PlanSpace;
 use crate::search::walk::SearchOptions;
 use adfuse_ir::{At, Diagnostic, Function, Kind};
@@ -44,16 +41,13 @@ pub use decisions::{
     Alternative, Constraint, Decider, Decision, Difference, NoAlternative, ResidualChoice,
     decisions,
 };
-use schedule::frontier;
-use schedule::frontier::FrontierOptions;
-
-use group_graph::GroupGraph;
-use instantiate::{recurring, regrouped};
 
 /// The frontier of plans: peaks rise and seconds fall, both strictly.
 #[derive(Clone, Debug)]
 pub struct PlanFrontier {
     points: Vec<PlanPoint>,
+    /// Those that no other beats in memory, time and time to compile, in the order in which they were made.
+    compact: Vec<PlanPoint>,
     /// The largest buffer at the peak moment of the point that takes least.
     binding: String,
     /// The name of the function.
@@ -64,6 +58,11 @@ impl PlanFrontier {
     /// The points. There is at least one.
     pub fn points(&self) -> &[PlanPoint] {
         &self.points
+    }
+
+    /// The points, and plans beside them that take less time to compile, in the order in which they were made.
+    pub(crate) fn compact(&self) -> &[PlanPoint] {
+        &self.compact
     }
 
     /// The fastest point.
@@ -91,9 +90,6 @@ impl PlanFrontier {
     }
 }
 
-/// Instructions of all candidates together that are lowered and measured, about.
-const MEASURED: usize = 40_000;
-
 /// Plans a [prepared](crate::prepare()) function for all budgets at once.
 ///
 /// # Errors
@@ -103,58 +99,23 @@ pub fn plan_frontier(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<PlanFrontier, Diagnostic> {
-    let mut points = Vec::new();
-    let prices = if options.effort == Effort::Off { &PRICES[..1] } else { &PRICES };
-    let most = (MEASURED / prices.len() / f.inst_count().max(1)).clamp(16, 48);
-    let mut bases: Vec<Plan> = Vec::new();
-    let blocks = block_plans(f, options)?;
-    for (_, point) in plan_attempts(f, options, engine)? {
-        points.push(point);
+    if engine.memo().is_none() {
+        // Plans of one function have most groups in common.
+        return plan_frontier(f, options, &MemoEngine::new(engine, &options.device));
     }
-    for &price in prices {
-        let base = plan_at(f, options, price, &blocks)?;
-        if bases.contains(&base) {
-            continue;
-        }
-        let (point, program) = measured(f, base.clone(), options, engine)?;
-        points.push(point);
-        bases.push(base.clone());
-        if options.effort == Effort::Off {
-            continue;
-        }
-        let mut facts = Facts::of(f, true)?;
-        base.inline.iter().for_each(|&i| facts.set_free(i));
-        let graph = GroupGraph::of(&facts, &base, &program, &options.device).map_err(|e| {
-            let at = At { func: Some(f.name.clone()), ..At::default() };
-            Diagnostic::new(at, Kind::Limit, e.to_string())
-        })?;
-        let wanted = FrontierOptions { points: Some(most), ..FrontierOptions::default() };
-        for point in frontier(&graph.graph, &wanted).points() {
-            let (plan, again) = recurring(&facts, &base, &graph, &point.schedule);
-            if !again.contains(&true) {
-                continue;
-            }
-            let joined = regrouped(f, &plan, &again, options, price)?;
-            for plan in [Some(plan), joined].into_iter().flatten() {
-                // Parts of a group need not be a group; then the other plan is there.
-                if let Ok((point, _)) = measured(f, plan, options, engine) {
-                    points.push(point);
-                }
-            }
-        }
-    }
+    let points = candidates::candidates(f, options, engine)?;
     let mut found = chosen(f, points, options, engine);
     if options.effort >= Effort::Default
         && let Some(fastest) = found.fastest()
     {
         let more = single_changes::decided_otherwise(f, fastest, options, engine)?;
-        found = chosen(f, [found.points, more].concat(), options, engine);
+        found = chosen(f, [found.compact, more].concat(), options, engine);
     }
     if options.effort == Effort::Search {
         found = bettered(f, found, options, engine)?;
     }
     // Last: what shares a launch is in the way of other changes.
-    let mut points = Vec::new();
+    let mut points = found.compact;
     for point in found.points {
         let plan = bundled(f, point.plan.clone(), options, engine);
         if plan != point.plan {
@@ -176,6 +137,7 @@ fn bettered(
     let all = SearchOptions::default();
     let steps = all.steps / found.points.len().max(1) as u32;
     let mut points = Vec::new();
+    let compact = found.compact;
     for point in found.points {
         let wanted = SearchOptions { steps, budget: Some(point.peak), ..all };
         let better = search(&space, &point.plan, &wanted, &mut Uniform::new(wanted.seed));
@@ -184,6 +146,7 @@ fn bettered(
         }
         points.push(point);
     }
+    points.extend(compact);
     Ok(chosen(f, points, options, engine))
 }
 
@@ -209,9 +172,19 @@ fn chosen(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> PlanFrontier {
-    let best = undominated(points, |point| point);
+    let numbered = points.iter().enumerate().collect();
+    let best = undominated(numbered, |(_, point): &(usize, &PlanPoint)| point);
+    let mut kept = vec![false; points.len()];
+    best.iter().for_each(|&(k, _)| kept[k] = true);
+    let compact = compile_budget::undominated(&points, &kept);
+    let best: Vec<PlanPoint> = best.into_iter().map(|(_, point)| point.clone()).collect();
     let binding = best.first().and_then(|p| binding(f, &p.plan, &options.device, engine));
-    PlanFrontier { points: best, binding: binding.unwrap_or_default(), func: f.name.clone() }
+    PlanFrontier {
+        points: best,
+        compact,
+        binding: binding.unwrap_or_default(),
+        func: f.name.clone(),
+    }
 }
 
 /// The largest buffer at the moment at which a plan takes most.

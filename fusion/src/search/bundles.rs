@@ -70,9 +70,9 @@ fn better(
     }
     let needs = waits(f, plan)?;
     let peak = |program: &Program| {
-        let scratch = engine.scratch(program).ok()?;
-        let memory = memory_beside(program, Effort::Quick, &scratch).ok()?;
-        engine.peak(program, &memory).ok()
+        let sized = engine.sized(program).ok()?;
+        let memory = memory_beside(program, Effort::Quick, sized.scratch()).ok()?;
+        sized.peak(&memory).ok()
     };
     let most = peak(&program)?;
     for part in FILLED {

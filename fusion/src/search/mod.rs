@@ -16,6 +16,7 @@ pub(crate) mod features;
 pub(crate) mod large_neighborhood;
 pub(crate) mod measure;
 pub(crate) mod moves;
+pub(crate) mod parallel;
 pub(crate) mod planner;
 pub(crate) mod point;
 pub(crate) mod policy;

@@ -1,14 +1,17 @@
 //! A plan with its peak, its predicted time and its residuals.
 
-use crate::cost::cost;
+use crate::cost::compile_cost::{CompileCost, step_code, together};
+use crate::cost::step_cost;
+use crate::lower::group_memo::StepOfGroup;
 use crate::lower::instances::recomputed_values;
-use crate::lower::{Holders, belongs, placed};
+use crate::lower::{Holders, LowerWith, PlacedProgram, belongs, placed};
 use crate::memory::engine::EngineModel;
 use crate::memory::memory_beside;
 use crate::memory::residuals::saved_bytes;
 use crate::plan::Plan;
+use crate::plan::machine_model::MachineModel;
 use crate::plan::options::PlanOptions;
-use adfuse_ir::kernel::Program;
+use adfuse_ir::kernel::{Program, Step};
 use adfuse_ir::{Diagnostic, Function, Value};
 
 /// A plan with its cost.
@@ -24,6 +27,8 @@ pub struct PlanPoint {
     pub saved: u64,
     /// Recomputed values in the order of the function, with counts.
     pub again: Vec<(Value, u32)>,
+    /// What it costs to compile.
+    pub compile: CompileCost,
 }
 
 /// The cost of a plan of a [prepared](crate::prepare()) function.
@@ -62,11 +67,42 @@ pub(crate) fn measured_at(
         [] => plan,
         given => plan.donating(given),
     };
-    let (program, holders) = placed(f, &plan, &options.device)?;
-    let seconds = cost(&program, &options.device).seconds;
-    let memory = memory_beside(&program, options.effort, &engine.scratch(&program)?)?;
-    let peak = engine.peak(&program, &memory)?;
-    let saved = saved_bytes(f, &plan)?;
+    let with = LowerWith { device: &options.device, memo: engine.memo() };
+    let placed = placed(f, &plan, with)?;
+    let program = &placed.program;
+    let seconds = seconds(&placed, &options.device);
+    let compile = compile(&placed, &options.device);
+    let peak = {
+        let sized = engine.sized(program)?;
+        sized.peak(&memory_beside(program, options.effort, sized.scratch())?)?
+    };
+    let saved = match &placed.instances {
+        Some(x) => saved_bytes(&x.f, &x.plan)?,
+        None => saved_bytes(f, &plan)?,
+    };
     let again = recomputed_values(f, &plan);
-    Ok((PlanPoint { plan, peak, seconds, saved, again }, program, holders))
+    let point = PlanPoint { plan, peak, seconds, saved, again, compile };
+    Ok((point, placed.program, placed.holders))
+}
+
+/// What compiling a program costs, as [`compile_cost`](crate::compile_cost()) counts it: the code of equal groups is
+/// counted once.
+fn compile(placed: &PlacedProgram, device: &MachineModel) -> CompileCost {
+    let program = &placed.program;
+    let of = |(step, of_group): (&Step, &Option<StepOfGroup>)| {
+        let count = || step_code(program, step, device);
+        of_group.as_ref().map_or_else(count, |of_group| of_group.code(count))
+    };
+    together(program.steps.iter().zip(&placed.of_group).map(of)).on(program.steps.len(), device)
+}
+
+/// Predicted seconds of a program, as [`cost`](crate::cost()) counts them: those of equal steps once.
+fn seconds(placed: &PlacedProgram, device: &MachineModel) -> f64 {
+    let program = &placed.program;
+    let of = |(step, of_group): (&Step, &Option<StepOfGroup>)| {
+        let count = || step_cost(program, step, device).seconds;
+        of_group.as_ref().map_or_else(count, |of_group| of_group.seconds(count))
+    };
+    // In the order of the steps, as everywhere: sums of floats depend on it.
+    program.steps.iter().zip(&placed.of_group).map(of).fold(0.0, |sum, seconds| sum + seconds)
 }

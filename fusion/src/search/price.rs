@@ -31,12 +31,12 @@ impl PlanSpace<'_> {
     /// As [`PlanSpace::price`], of a plan whose memory is packed with an effort.
     pub(super) fn price_at(&self, plan: &Plan, effort: Effort) -> Option<PlanPrice> {
         let program = self.program(plan)?;
-        let scratch = self.engine.scratch(&program).ok()?;
-        let memory = memory_beside(&program, effort, &scratch).ok()?;
+        let sized = self.engine.sized(&program).ok()?;
+        let memory = memory_beside(&program, effort, sized.scratch()).ok()?;
         let seconds = self.measure.seconds(self.facts.f, plan, &program);
         Some(PlanPrice {
             seconds: seconds.unwrap_or_else(|| cost(&program, &self.options.device).seconds),
-            peak: self.engine.peak(&program, &memory).ok()?,
+            peak: sized.peak(&memory).ok()?,
             saved: saved_bytes(self.facts.f, plan).ok()?,
         })
     }

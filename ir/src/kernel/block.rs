@@ -12,7 +12,7 @@ use cranelift_entity::PrimaryMap;
 use smallvec::SmallVec;
 
 /// A program that a step runs.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Block {
     /// The program.
     pub program: Verified<Program>,
@@ -21,7 +21,7 @@ pub struct Block {
 }
 
 /// What an input of a block is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum BlockInput {
     /// The position of the loop's step, an integer scalar.
     Index,
@@ -36,7 +36,7 @@ pub enum BlockInput {
 }
 
 /// One of several programs, which an integer or a truth value selects.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Branch {
     /// A name for people, without `@`.
     pub name: String,
@@ -53,7 +53,7 @@ pub struct Branch {
 ///
 /// Step `t` of `n` is at position `t`, or `n - 1 - t` where the loop is reversed. The outputs of its block are the next
 /// values of the carries, then the elements of `stacks` at that position.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Loop {
     /// A name for people, without `@`.
     pub name: String,
@@ -74,7 +74,7 @@ pub struct Loop {
 /// How many steps a loop has.
 // A loop has one of these; boxing the test would save nothing.
 #[allow(clippy::large_enum_variant)]
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LoopTrips {
     /// This many.
     Known(u64),
@@ -92,7 +92,7 @@ pub enum LoopTrips {
 }
 
 /// A value that a loop carries.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Carry {
     /// What it is at first: a buffer of the type of `to`, or one value everywhere.
     pub from: Operand,
@@ -105,7 +105,7 @@ pub struct Carry {
 ///
 /// Carries are kept at checkpoints and computed again from there. The outputs of the block are the next values of what
 /// it hands back, then the elements of `stacks` at the position.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Back {
     /// How many times the carries are kept at most; at least one. It changes no value.
     pub checkpoints: u64,

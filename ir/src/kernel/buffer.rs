@@ -16,7 +16,7 @@ entity_impl!(Buffer, "b");
 pub type Extents = SmallVec<[i64; 4]>;
 
 /// What a buffer is to its program.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// Given by the caller; never written.
     Input,
@@ -50,7 +50,7 @@ pub enum Space {
 }
 
 /// A tensor in memory.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BufferData {
     /// Its name, without `%`; no other buffer has it.
     pub name: String,

@@ -4,12 +4,14 @@
 //! scalar program, and stores, folds or scans. Beside kernels there are contractions, attention,
 //! scatters, functions of libraries, copies between memories and effects. [`verify`] proves every access in
 //! bounds and every write disjoint from the maps alone, so that what runs a [`Verified`] program needs
-//! no check of its own. [`in_place`] says which buffers may be written over ones that die. [`text`] is its text form; [`interchange`], [`split`] and [`vectorize`] change
+//! no check of its own. [`in_place`] says which buffers may be written over ones that die. [`EqualSteps`] says which steps
+//! are equal but for the buffers that they name. [`text`] is its text form; [`interchange`], [`split`] and [`vectorize`] change
 //! how a kernel is walked.
 
 mod block;
 mod buffer;
 mod checkpoints;
+mod equal_steps;
 mod in_place;
 mod loops;
 mod program;
@@ -26,10 +28,12 @@ pub use block::{
 };
 pub use buffer::{Buffer, BufferData, Extents, Role, Space, Storage};
 pub use checkpoints::{Reversal, ReversalAction, forward_steps};
+pub use equal_steps::{EqualSteps, MentionedBuffers, StepForm};
 pub use in_place::{InPlace, Lives, in_place, lives};
 pub use loops::loops;
 pub use program::{
-    Argsort, Attend, Bundle, Contract, DebugPrint, Feed, Library, Member, Program, Scatter, Step, Transfer,
+    Argsort, Attend, Bundle, Contract, DebugPrint, Feed, Library, Member, Program, Scatter, Step,
+    Transfer,
 };
 pub use schedule::{interchange, split, vectorize};
 pub use stage::{

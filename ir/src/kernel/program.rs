@@ -11,7 +11,7 @@ use cranelift_entity::PrimaryMap;
 use smallvec::SmallVec;
 
 /// Steps over buffers: what a function becomes before an engine sees it.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Program {
     /// Its name, without `@`.
     pub name: String,
@@ -34,7 +34,7 @@ impl Program {
 /// One step of a program.
 // Almost every step is a kernel: boxing it would cost more than the few others waste.
 #[allow(clippy::large_enum_variant)]
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
     /// A parallel domain with stages.
     Kernel(Kernel),
@@ -62,7 +62,7 @@ pub enum Step {
 
 /// Kernels in one launch: none reads what another one writes, so they run in any order and at the same time. None
 /// folds over its domain, since nothing comes after the points of a launch.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Bundle {
     /// A name for people, without `@`.
     pub name: String,
@@ -72,7 +72,7 @@ pub struct Bundle {
 
 /// Contractions in one launch. Where there are several, all read the same left operand or all the
 /// same right one.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Contract {
     /// A name for people, without `@`.
     pub name: String,
@@ -82,7 +82,7 @@ pub struct Contract {
 
 /// One contraction: sums of products in the order that `docs/fp.md` defines, and what becomes of each
 /// sum. The coordinates of its result are those of `batch`, `rows`, `cols`, in this order.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Member {
     /// Extents of the axes that operands and result share.
     pub batch: Extents,
@@ -104,7 +104,7 @@ pub struct Member {
 }
 
 /// Where the elements of a contraction's operand come from: a program of loads, with one output.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Feed {
     /// What the program reads: loads and coordinates.
     pub params: Vec<Param>,
@@ -118,7 +118,7 @@ pub struct Feed {
 /// `score(j) = program(sum over depth of lhs * rhs)`, `m = max score`, `w(j) = exp(score(j) - m)`,
 /// `s = sum w`, result `(sum w(j) values(j)) / s`, and the logarithm of the weights' sum `m + log s`.
 /// Engines may compute it block by block, so its bits are those of no order in particular.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Attend {
     /// A name for people, without `@`.
     pub name: String,
@@ -149,7 +149,7 @@ pub struct Attend {
 }
 
 /// A function of a library, by name.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Library {
     /// The function, without `@`.
     pub function: String,
@@ -167,7 +167,7 @@ pub struct Library {
 
 /// Places of the elements along an axis in order, line by line: smaller ones first, equal ones as they come.
 /// Zeros are equal whatever their sign, and NaN is larger than every number and equal to itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Argsort {
     /// The elements.
     pub from: Buffer,
@@ -181,7 +181,7 @@ pub struct Argsort {
 }
 
 /// A copy from one memory to another.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Transfer {
     /// What is copied.
     pub from: Buffer,
@@ -191,7 +191,7 @@ pub struct Transfer {
 
 /// A `debug_print`: the host writes a buffer out when all steps before it are done. It writes no buffer. Steps with effects
 /// run in their order, each as often as its program does.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DebugPrint {
     /// What people know the tensor by.
     pub label: String,
@@ -201,7 +201,7 @@ pub struct DebugPrint {
 
 /// Updates joined with elements of a buffer at computed places, one after the other in the row-major
 /// order of `domain`. 16-bit floats accumulate as `f32` and are rounded once, at the end.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Scatter {
     /// What an update does to its element.
     pub update: Update,

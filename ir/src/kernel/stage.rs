@@ -20,7 +20,7 @@ pub struct Tile(u32);
 entity_impl!(Tile, "t");
 
 /// A parallel domain with stages.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Kernel {
     /// A name for people, without `@`.
     pub name: String,
@@ -60,7 +60,7 @@ impl Kernel {
 /// How an engine walks the points of a kernel: loops over tiles in the order of the axes, and within each tile
 /// loops over its points in the same order, those along `vector` innermost. [`loops`](super::loops)
 /// makes a kernel that has these loops as its axes. It changes no value.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Schedule {
     /// The domain's axes, outermost first; none: in the order of the domain.
     pub order: SmallVec<[u8; 4]>,
@@ -73,7 +73,7 @@ pub struct Schedule {
 }
 
 /// A tensor that a kernel keeps for each point of its domain.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TileData {
     /// Element type.
     pub dtype: DType,
@@ -82,7 +82,7 @@ pub struct TileData {
 }
 
 /// One pass over further axes: read, compute, and put the results somewhere.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Stage {
     /// Extents of the further axes; their coordinates follow the domain's.
     pub axes: Extents,
@@ -147,7 +147,7 @@ pub enum Operand {
 }
 
 /// Where an output of a stage's program goes.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Sink {
     /// To an element of a buffer.
     Store {
@@ -198,7 +198,7 @@ pub enum Sink {
 }
 
 /// Axes that fold as one, row-major.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Run {
     /// Numbers of the axes, the slowest first: they fold in this row-major order.
     pub axes: SmallVec<[u8; 4]>,

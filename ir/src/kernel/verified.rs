@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 /// Something that its verifier has accepted. Only a verifier makes one.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Verified<T>(T);
 
 impl<T> Verified<T> {

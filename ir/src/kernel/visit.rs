@@ -1,6 +1,6 @@
 //! Visits the buffers that a step reads and writes; every analysis uses this.
 
-use super::block::Block;
+use super::block::{Block, BlockInput, Carry, Loop, LoopTrips};
 use super::buffer::{Buffer, Extents};
 use super::program::{Attend, DebugPrint, Feed, Member, Step};
 use super::stage::{Kernel, Operand, Param, Sink, Stage};
@@ -138,6 +138,47 @@ impl Step {
         met.list.into_iter()
     }
 
+    /// Visits every mention of a buffer, in an order that depends on nothing but the step's structure. Buffers inside
+    /// of the programs that it runs are those programs' own, and not visited.
+    pub fn buffers_mut(&mut self, visit: &mut dyn FnMut(&mut Buffer)) {
+        match self {
+            Step::Kernel(k) => k.stages.iter_mut().for_each(|s| stage_mut(s, visit)),
+            Step::Bundle(b) => {
+                let stages = b.kernels.iter_mut().flat_map(|k| &mut k.stages);
+                stages.for_each(|s| stage_mut(s, visit));
+            }
+            Step::Print(print) => visit(&mut print.from),
+            Step::Contract(c) => {
+                for m in &mut c.members {
+                    params_mut(&mut m.lhs.params, visit);
+                    params_mut(&mut m.rhs.params, visit);
+                    stage_mut(&mut m.then, visit);
+                }
+            }
+            Step::Attend(a) => {
+                for feed in [&mut a.lhs, &mut a.rhs, &mut a.score, &mut a.values] {
+                    params_mut(&mut feed.params, visit);
+                }
+                stage_mut(&mut a.then, visit);
+                a.log_sum.iter_mut().for_each(visit);
+            }
+            Step::Scatter(s) => {
+                operand_mut(&mut s.from, visit);
+                params_mut(&mut s.params, visit);
+                visit(&mut s.out);
+            }
+            Step::Argsort(a) => [&mut a.from, &mut a.out].into_iter().for_each(visit),
+            Step::Library(l) => l.inputs.iter_mut().chain(&mut l.outputs).for_each(visit),
+            Step::Transfer(t) => [&mut t.from, &mut t.to].into_iter().for_each(visit),
+            Step::Loop(l) => loop_mut(l, visit),
+            Step::Branch(branch) => {
+                visit(&mut branch.selector);
+                branch.blocks.iter_mut().for_each(|block| block_mut(block, visit));
+                branch.outputs.iter_mut().for_each(visit);
+            }
+        }
+    }
+
     /// The word that it begins with in text; what it does, where that is no word.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -172,6 +213,62 @@ impl Step {
     /// What people know it by: its word and, where it has one, its name.
     pub fn title(&self) -> impl fmt::Display + '_ {
         Title(self)
+    }
+}
+
+fn operand_mut(operand: &mut Operand, visit: &mut dyn FnMut(&mut Buffer)) {
+    if let Operand::Buffer(b) = operand {
+        visit(b);
+    }
+}
+
+fn params_mut(params: &mut [Param], visit: &mut dyn FnMut(&mut Buffer)) {
+    for param in params {
+        if let Param::Load(pieces) = param {
+            pieces.iter_mut().for_each(|piece| operand_mut(&mut piece.from, visit));
+        }
+    }
+}
+
+fn stage_mut(stage: &mut Stage, visit: &mut dyn FnMut(&mut Buffer)) {
+    params_mut(&mut stage.params, visit);
+    for sink in &mut stage.sinks {
+        match sink {
+            Sink::Store { buffer, .. } => visit(buffer),
+            Sink::Fold { then, .. } => stage_mut(then, visit),
+            Sink::Reduce { .. } | Sink::Scan { .. } | Sink::Keep(_) | Sink::Leave(_) => {}
+        }
+    }
+}
+
+fn block_mut(block: &mut Block, visit: &mut dyn FnMut(&mut Buffer)) {
+    for input in &mut block.inputs {
+        if let BlockInput::Element(b) | BlockInput::Whole(b) = input {
+            visit(b);
+        }
+    }
+}
+
+fn loop_mut(step: &mut Loop, visit: &mut dyn FnMut(&mut Buffer)) {
+    match &mut step.trips {
+        LoopTrips::Known(_) => {}
+        LoopTrips::Count(n) => visit(n),
+        LoopTrips::Range(from, to) => [from, to].into_iter().for_each(&mut *visit),
+        LoopTrips::While { test, .. } => block_mut(test, visit),
+    }
+    let carries = |carries: &mut [Carry], visit: &mut dyn FnMut(&mut Buffer)| {
+        for carry in carries {
+            operand_mut(&mut carry.from, visit);
+            visit(&mut carry.to);
+        }
+    };
+    carries(&mut step.carries, visit);
+    block_mut(&mut step.step, visit);
+    step.stacks.iter_mut().for_each(&mut *visit);
+    if let Some(back) = &mut step.back {
+        carries(&mut back.carries, visit);
+        block_mut(&mut back.step, visit);
+        back.stacks.iter_mut().for_each(visit);
     }
 }
 

@@ -168,7 +168,7 @@ pub struct SInst {
 }
 
 /// A typed SSA program over scalars.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ScalarProgram {
     /// Types of the parameters.
     pub params: SmallVec<[DType; 4]>,

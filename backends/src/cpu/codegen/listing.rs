@@ -27,7 +27,7 @@ pub(crate) struct ListingEntry {
     pub(crate) name: String,
     /// What made it.
     pub(crate) emitter: Emitter,
-    /// Bytes of its code.
+    /// Bytes of its code; none where it shares another's.
     pub(crate) bytes: usize,
     /// How long it took to make.
     pub(crate) took: Duration,
@@ -102,6 +102,14 @@ impl Listing {
             [accesses(sweep), clif, asm]
         });
         let name = self.name(&sweep.part);
+        self.noted.push(ListingEntry { step: self.step, name, emitter, bytes, took, texts });
+    }
+
+    /// A sweep shares the function of another, which is one of those so far.
+    pub(crate) fn shared(&mut self, with: usize, sweep: &Sweep<'_>) {
+        let Some(first) = self.noted.get(with) else { return };
+        let (emitter, name) = (first.emitter, self.name(&sweep.part));
+        let (bytes, took, texts) = (0, Duration::ZERO, None);
         self.noted.push(ListingEntry { step: self.step, name, emitter, bytes, took, texts });
     }
 

@@ -146,7 +146,7 @@ pub(crate) struct LoopNest {
 }
 
 /// An output that folds over neighbouring axes, one part for each block of the places along them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct FoldOutput {
     pub(crate) monoid: Monoid,
     /// In which order: of lanes where no axis of more than one element follows, else of chains.

@@ -11,4 +11,5 @@ pub(crate) mod listing;
 pub(crate) mod loop_ir;
 pub(crate) mod loop_nest;
 pub(crate) mod loop_order;
+pub(crate) mod sweep_form;
 pub(crate) mod vector_width;

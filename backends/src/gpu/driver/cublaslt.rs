@@ -6,12 +6,16 @@
 #![allow(unsafe_code)]
 
 use crate::gpu::schedule::library_product::{Matrix, Product};
+use adfuse_ir::kernel::Buffer;
 use adfuse_ir::{At, DType, Diagnostic, Fp, Kind};
+use cranelift_entity::EntityRef;
 use cudarc::cublaslt::sys::{self, cublasStatus_t, cudaDataType};
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use std::ffi::c_void;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The functions that are called.
 const NEEDED: &[&str] = &[
@@ -156,10 +160,47 @@ impl Drop for Handle {
 /// A product as the library takes it, with the algorithm it chose.
 pub(crate) struct Tuned {
     product: Product,
+    tuning: Arc<Tuning>,
+    /// Bytes it takes beside the matrices.
+    pub(crate) workspace: u64,
+}
+
+/// What a product has in common with those that differ in their buffers alone.
+struct Tuning {
     how: Described,
     algorithm: sys::cublasLtMatmulAlgo_t,
     /// Bytes it takes beside the matrices.
-    pub(crate) workspace: u64,
+    workspace: u64,
+}
+
+/// What the library has chosen: equal products of layers, and of plans that are compared, are asked for once.
+#[derive(Default)]
+pub(crate) struct TuningCache {
+    /// By the product without its buffers, and the mode; none where the library does not take it.
+    known: Mutex<HashMap<(Product, Fp), Option<Arc<Tuning>>>>,
+}
+
+impl TuningCache {
+    /// A product as the library takes it; `None` where it does not.
+    pub(crate) fn tuned(
+        &self,
+        handle: &Handle,
+        product: &Product,
+        fp: Fp,
+    ) -> Result<Option<Tuned>, Diagnostic> {
+        let mut nameless = product.clone();
+        for matrix in [&mut nameless.lhs, &mut nameless.rhs, &mut nameless.out] {
+            matrix.buffer = Buffer::new(0);
+        }
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let tuning = match known.entry((nameless, fp)) {
+            Entry::Occupied(there) => there.get().clone(),
+            Entry::Vacant(none) => {
+                none.insert(Tuning::new(handle, product, fp)?.map(Arc::new)).clone()
+            }
+        };
+        Ok(tuning.map(|tuning| Tuned::of(product, tuning)))
+    }
 }
 
 /// Descriptions of a product and of its matrices, columns first as the library has it: what is handed
@@ -205,16 +246,12 @@ fn alignment(m: &Matrix) -> u32 {
     lowest as u32
 }
 
-impl Tuned {
+impl Tuning {
     /// Asks the library for the way to multiply; `None` where it has none.
     ///
     /// # Errors
     /// Where it refuses to describe it.
-    pub(crate) fn new(
-        handle: &Handle,
-        product: &Product,
-        fp: Fp,
-    ) -> Result<Option<Tuned>, Diagnostic> {
+    fn new(handle: &Handle, product: &Product, fp: Fp) -> Result<Option<Tuning>, Diagnostic> {
         let how = Described::new(product, fp)?;
         let mut preference = std::ptr::null_mut();
         // SAFETY: the library is there, and writes a handle, which is destroyed below.
@@ -225,7 +262,14 @@ impl Tuned {
         unsafe { sys::cublasLtMatmulPreferenceDestroy(preference) };
         let Some(found) = found? else { return Ok(None) };
         let (algorithm, workspace) = (found.algo, found.workspaceSize as u64);
-        Ok(Some(Tuned { product: product.clone(), how, algorithm, workspace }))
+        Ok(Some(Tuning { how, algorithm, workspace }))
+    }
+}
+
+impl Tuned {
+    fn of(product: &Product, tuning: Arc<Tuning>) -> Tuned {
+        let (product, workspace) = (product.clone(), tuning.workspace);
+        Tuned { product, tuning, workspace }
     }
 
     /// The buffers: left operand, right operand and result.
@@ -253,7 +297,7 @@ impl Tuned {
             DType::F64 => [(&raw const zero[0]).cast(), (&raw const zero[1]).cast()],
             _ => [(&raw const one[0]).cast(), (&raw const one[1]).cast()],
         };
-        let [a, b, c] = self.how.layouts;
+        let [a, b, c] = self.tuning.how.layouts;
         let beside = std::ptr::without_provenance_mut(workspace as usize);
         // SAFETY: the matrices are what was described, inside of buffers whose bounds the verifier has
         // proven; factors are numbers of the host, read before the call returns.
@@ -261,7 +305,7 @@ impl Tuned {
             let (size, stream) = (self.workspace as usize, stream.cast());
             sys::cublasLtMatmul(
                 handle.0,
-                self.how.desc,
+                self.tuning.how.desc,
                 factors[0],
                 rhs,
                 a,
@@ -272,7 +316,7 @@ impl Tuned {
                 c,
                 out,
                 c,
-                &raw const self.algorithm,
+                &raw const self.tuning.algorithm,
                 beside,
                 size,
                 stream,

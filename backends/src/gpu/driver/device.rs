@@ -4,7 +4,7 @@
 //! order of that work. Graphs are drawn in a stream of their own, which nothing runs in.
 #![allow(unsafe_code)]
 
-use super::cublaslt::Handle;
+use super::cublaslt::{Handle, TuningCache};
 use super::cuda::{Refused, absent, answered, there};
 use super::staging::Staging;
 use adfuse_ir::Diagnostic;
@@ -25,6 +25,8 @@ pub struct GpuDevice {
     pub(crate) staging: Mutex<Staging>,
     pool: CUmemoryPool,
     multiplies: OnceLock<Option<Handle>>,
+    /// What that has chosen for products.
+    pub(crate) tunings: TuningCache,
 }
 
 /// A stream in which graphs are drawn.
@@ -87,6 +89,7 @@ impl GpuDevice {
             staging: Mutex::default(),
             pool: std::ptr::null_mut(),
             multiplies: OnceLock::new(),
+            tunings: TuningCache::default(),
         };
         made.enter()?;
         made.stream = stream()?;

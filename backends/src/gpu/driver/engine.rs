@@ -5,6 +5,7 @@ use super::executable::GpuExecutable;
 use super::load::{KeptCode, key as code_key};
 use super::memory::DeviceArray;
 use super::prepare::{GpuPrepared, Options};
+use crate::gpu::ptx::CodeCache;
 use crate::gpu::schedule::capabilities::CAPABILITIES;
 use crate::runtime::arena_layout::ArenaLayout;
 use crate::runtime::array::Array;
@@ -29,6 +30,8 @@ pub struct GpuEngine {
     /// Where the code of kernels is kept from one run for the next.
     code: Option<Arc<dyn KeptCode>>,
     made: Arc<ExecutableCache<GpuExecutable>>,
+    /// The code of steps by their forms: plans that are compared have most of them in common.
+    forms: Arc<CodeCache>,
 }
 
 impl GpuEngine {
@@ -38,7 +41,8 @@ impl GpuEngine {
     /// The engine on a device.
     pub fn new(device: Arc<GpuDevice>) -> GpuEngine {
         let made = Arc::new(ExecutableCache::new(KEPT));
-        GpuEngine { device, options: Options::default(), code: None, made }
+        let (options, forms) = (Options::default(), Arc::default());
+        GpuEngine { device, options, code: None, made, forms }
     }
 
     /// The same with other options, and another place for the code of kernels.
@@ -73,7 +77,10 @@ impl Backend for GpuEngine {
         program: &Verified<Program>,
         arrange: &Arrange<'_>,
     ) -> Result<Box<dyn backend::Prepared<Executable = GpuExecutable> + 'a>, Diagnostic> {
-        let prepared = GpuPrepared::new(&self.device, program, self.options, arrange)?;
+        let prepared = {
+            let with = (&*self.forms, arrange);
+            GpuPrepared::new(&self.device, program, self.options, with)?
+        };
         Ok(Box::new(OfEngine { engine: self, prepared }))
     }
 }

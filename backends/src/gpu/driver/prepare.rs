@@ -7,7 +7,7 @@ use super::device::GpuDevice;
 use super::place::with_slack;
 use crate::gpu::compile::{target, within};
 use crate::gpu::launches::PtxModule;
-use crate::gpu::ptx::compile_but;
+use crate::gpu::ptx::CodeCache;
 use crate::gpu::schedule::library_split::{Divided, divided};
 use crate::runtime::backend::Arrange;
 use crate::runtime::limits::RunLimits;
@@ -48,7 +48,8 @@ pub struct GpuPrepared {
 }
 
 impl GpuPrepared {
-    /// Makes a program ready for a device; `arrange` plans the memory of the programs in it.
+    /// Makes a program ready for a device; `arrange` plans the memory of the programs in it, and `codes`
+    /// has the code of steps that were compiled before.
     ///
     /// # Errors
     /// [`Kind::Unsupported`](adfuse_ir::Kind::Unsupported) for what has no lowering, with the step.
@@ -56,7 +57,7 @@ impl GpuPrepared {
         device: &Arc<GpuDevice>,
         program: &Verified<Program>,
         options: Options,
-        arrange: &Arrange<'_>,
+        (codes, arrange): (&CodeCache, &Arrange<'_>),
     ) -> Result<GpuPrepared, Diagnostic> {
         let target = target(device.facts().compute)?;
         let asks = options.library && options.fp != Fp::Strict;
@@ -74,7 +75,7 @@ impl GpuPrepared {
         for product in &divided.products {
             let found = match (product, handle) {
                 (Some(product), Some(handle)) => {
-                    Tuned::new(handle, product, options.fp)?.map(Arc::new)
+                    device.tunings.tuned(handle, product, options.fp)?.map(Arc::new)
                 }
                 _ => None,
             };
@@ -87,7 +88,8 @@ impl GpuPrepared {
             tuned = divided.program.steps.iter().map(|_| None).collect();
         }
         let multiplied: Vec<bool> = tuned.iter().map(Option::is_some).collect();
-        let module = compile_but(&divided.program, target, options.fp, &multiplied)
+        let module = codes
+            .compile(&divided.program, target, options.fp, &multiplied)
             .map_err(within(&divided.program))?;
         let memory = step_memories(&divided.program, &module.steps, arrange)?;
         let Options { fp, limits, .. } = options;

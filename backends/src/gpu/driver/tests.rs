@@ -2,7 +2,7 @@
 //! is no GPU every test says so and passes.
 
 use super::copy::Copy;
-use super::cublaslt::{Tuned, library};
+use super::cublaslt::library;
 use super::cuda::absent;
 use super::device::GpuDevice;
 use super::executable::GpuExecutable;
@@ -350,7 +350,8 @@ fn multiplied(
     let divided = divided(program, fp, true).expect("divides");
     let product = divided.products[0].clone().expect("the library has it");
     let handle = device.multiplies().expect("answers").expect("there is one");
-    let tuned = Tuned::new(handle, &product, fp).expect("is described").expect("is known");
+    let tuned = device.tunings.tuned(handle, &product, fp);
+    let tuned = tuned.expect("is described").expect("is known");
     let module = PtxModule {
         text: TEXT.into(),
         enter: StepCode::default(),

@@ -8,6 +8,7 @@ pub(crate) mod address;
 pub(crate) mod asm;
 pub(crate) mod async_copy;
 pub(crate) mod bundle;
+pub(crate) mod code_cache;
 pub(crate) mod convert;
 pub(crate) mod cross_warp;
 pub(crate) mod elementwise;
@@ -46,4 +47,5 @@ pub use super::launches::{
 pub use super::schedule::{BlockBinding, GpuSchedule, schedule, schedule_but};
 pub use super::target::GpuTarget;
 pub use super::turns::{CarryPlace, LoopAction, LoopPlan};
+pub use code_cache::CodeCache;
 pub use module::{compile, compile_but, print};

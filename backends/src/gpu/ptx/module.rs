@@ -1,25 +1,28 @@
 //! Printing: what each piece of a program's work becomes as PTX text.
 
+use super::code_cache::CodeCache;
 use super::entry::Out;
 use super::loop_entries;
-use crate::gpu::launches::{BlockCode, PtxModule, StepCode};
+use crate::gpu::launches::{Arg, BlockCode, PtxModule, StepCode};
 use crate::gpu::schedule::bundle::SharedLaunches;
 use crate::gpu::schedule::elementwise::Elementwise;
-use crate::gpu::schedule::program::{GpuSchedule, Scheduled, StepSchedule, schedule, schedule_but};
+use crate::gpu::schedule::program::{GpuSchedule, Scheduled, StepSchedule};
+use crate::gpu::schedule::shape::internal;
+use crate::gpu::schedule::text::Writer;
 use crate::gpu::target::GpuTarget;
-use adfuse_ir::kernel::{Program, Verified};
+use adfuse_ir::kernel::{EqualSteps, Program, Verified};
 use adfuse_ir::{At, Diagnostic, Fp};
 
-/// Makes PTX of a program.
+/// Makes PTX of a program. Equal steps are scheduled and printed once, and launch the same entry points.
 ///
 /// # Errors
-/// As [`schedule()`] and [`print()`].
+/// As [`schedule`](super::schedule()) and [`print()`].
 pub fn compile(
     program: &Verified<Program>,
     target: GpuTarget,
     fp: Fp,
 ) -> Result<PtxModule, Diagnostic> {
-    print(&schedule(program, target, fp)?)
+    compile_but(program, target, fp, &[])
 }
 
 /// The same without the steps for which `done` says that something else does them: they have no launches.
@@ -32,10 +35,10 @@ pub fn compile_but(
     fp: Fp,
     done: &[bool],
 ) -> Result<PtxModule, Diagnostic> {
-    print(&schedule_but(program, target, fp, done)?)
+    CodeCache::default().compile(program, target, fp, done)
 }
 
-/// Prints a schedule as PTX.
+/// Prints a schedule as PTX. Equal steps with equal decisions are printed once, and launch the same entry points.
 ///
 /// # Errors
 /// Where a step outgrows what a launch can have; the error names the step.
@@ -53,7 +56,7 @@ pub fn print(schedule: &GpuSchedule) -> Result<PtxModule, Diagnostic> {
 }
 
 /// An error with the program and the step that it is about.
-fn within(schedule: &GpuSchedule, mut d: Diagnostic, step: Option<usize>) -> Diagnostic {
+pub(super) fn within(schedule: &GpuSchedule, mut d: Diagnostic, step: Option<usize>) -> Diagnostic {
     let titled = |n: usize| Some(format!("step {n}: {}", schedule.program.steps.get(n)?.title()));
     let func = Some(schedule.name.clone());
     d.at = At { func, inst: step.and_then(titled).or(d.at.inst), ..At::default() };
@@ -62,8 +65,18 @@ fn within(schedule: &GpuSchedule, mut d: Diagnostic, step: Option<usize>) -> Dia
 
 /// The steps of a program; its entry points have names that begin with this.
 fn all_steps(schedule: &GpuSchedule, out: &mut Out, of: &str) -> Result<Vec<StepCode>, Diagnostic> {
-    let mut steps = Vec::new();
+    let mut steps: Vec<StepCode> = Vec::new();
+    // What a block's step is given depends on where the block has its buffers.
+    let equal =
+        if of.is_empty() { EqualSteps::of(&schedule.program) } else { EqualSteps::default() };
     for (n, (step, given)) in schedule.steps.iter().zip(&schedule.program.steps).enumerate() {
+        let first = equal.first(n);
+        if first < n && decisions(step) == decisions(&schedule.steps[first]) {
+            steps.push(
+                relaunched(&steps[first], &equal, n).map_err(|d| within(schedule, d, Some(n)))?,
+            );
+            continue;
+        }
         out.prefix = format!("{of}s{n}_{}", spelled(given.name()));
         let code = printed(schedule, out, step).map_err(|d| within(schedule, d, Some(n)))?;
         let mut blocks = Vec::new();
@@ -76,8 +89,27 @@ fn all_steps(schedule: &GpuSchedule, out: &mut Out, of: &str) -> Result<Vec<Step
     Ok(steps)
 }
 
+/// The text of all decisions of a step.
+fn decisions(step: &StepSchedule) -> String {
+    let mut text = Writer::default();
+    step.works.iter().for_each(|work| work.write(&mut text));
+    text.text
+}
+
+/// The launches of a step that runs the code of the first of its equals, on its own buffers.
+fn relaunched(first: &StepCode, equal: &EqualSteps, n: usize) -> Result<StepCode, Diagnostic> {
+    let mut code = first.clone();
+    for arg in code.launches.iter_mut().flat_map(|launch| &mut launch.args) {
+        if let Arg::Buffer(b) | Arg::Caller(b) = arg {
+            let own = equal.counterpart(n, *b);
+            *b = own.ok_or_else(|| internal("equal steps are given other buffers"))?;
+        }
+    }
+    Ok(code)
+}
+
 /// A program that a step runs.
-fn block(
+pub(super) fn block(
     schedule: &GpuSchedule,
     role: &str,
     out: &mut Out,
@@ -102,7 +134,11 @@ fn block(
 }
 
 /// Launches of the work of one step.
-fn printed(s: &GpuSchedule, out: &mut Out, step: &StepSchedule) -> Result<StepCode, Diagnostic> {
+pub(super) fn printed(
+    s: &GpuSchedule,
+    out: &mut Out,
+    step: &StepSchedule,
+) -> Result<StepCode, Diagnostic> {
     out.entries = 0;
     let shared = match step.works.last() {
         Some(Scheduled::Bundle(shared)) => shared.clone(),
@@ -142,7 +178,7 @@ fn works_of<'s>(step: &'s StepSchedule, pieces: &[usize]) -> Vec<&'s Elementwise
 }
 
 /// A name as entry points may have it.
-fn spelled(name: &str) -> String {
+pub(super) fn spelled(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     name.chars().take(40).map(plain).collect()
 }

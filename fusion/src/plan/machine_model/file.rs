@@ -65,6 +65,12 @@ numbers! {
     registers: u32 = 0..=1 << 16;
     register_file: u32 = 0..=1 << 24;
     threads: u32 = 1..=1 << 16;
+    compile_step_s: f64 = 0.0..=10.0;
+    compile_function_s: f64 = 0.0..=10.0;
+    compile_instruction_s: f64 = 0.0..=1.0;
+    function_bytes: f64 = 0.0..=1e6;
+    instruction_bytes: f64 = 0.0..=1e4;
+    product_instructions: u64 = 0..=1 << 20;
 }
 
 impl MachineModel {

@@ -1,0 +1,205 @@
+//! Code of steps by their forms: equal steps, of one program or of several, are scheduled and printed once.
+//!
+//! Layers of a model become equal steps, and plans that are compared for a budget have most steps in common. What a
+//! step becomes depends on its form alone ([`StepForm`]), the target and the mode, so it is kept under these.
+
+use super::entry::Out;
+use super::loop_entries;
+use super::module::{block, printed, spelled, within};
+use crate::gpu::launches::{Arg, PtxModule, StepCode};
+use crate::gpu::schedule::program::{GpuSchedule, schedule_but};
+use crate::gpu::schedule::shape::internal;
+use crate::gpu::target::GpuTarget;
+use adfuse_ir::kernel::{Buffer, MentionedBuffers, Program, Step, StepForm, Verified};
+use adfuse_ir::{Diagnostic, Fp};
+use cranelift_entity::EntityRef;
+use hashbrown::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The code of steps that was made, by their forms. Any number of threads may share one.
+#[derive(Default)]
+pub struct CodeCache {
+    made: Mutex<HashMap<CodeKey, Arc<FormCode>>>,
+}
+
+/// The most forms that are kept.
+const MOST_FORMS: usize = 1 << 13;
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct CodeKey {
+    target: &'static str,
+    fp: Fp,
+    form: StepForm,
+}
+
+/// What steps of a form become: text and launches with [`PREFIX`] for the prefix of the names of entry points, and the
+/// numbers of the form for buffers.
+struct FormCode {
+    text: String,
+    /// Whether it reads the table of the bits of 2/pi.
+    table: bool,
+    code: StepCode,
+}
+
+/// Stands for what the names of entry points begin with.
+const PREFIX: &str = "\u{1}";
+
+/// A step of the program that is compiled.
+struct KeyedStep {
+    key: CodeKey,
+    mentioned: MentionedBuffers,
+}
+
+impl CodeCache {
+    fn made(&self) -> MutexGuard<'_, HashMap<CodeKey, Arc<FormCode>>> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many forms have code.
+    pub fn len(&self) -> usize {
+        self.made().len()
+    }
+
+    /// Whether none has.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Makes PTX of a program without the steps for which `done` says that something else does them. Only forms that
+    /// have no code yet are scheduled and printed; the text is the same whatever was there.
+    ///
+    /// # Errors
+    /// As [`compile`](super::compile).
+    pub fn compile(
+        &self,
+        program: &Verified<Program>,
+        target: GpuTarget,
+        fp: Fp,
+        done: &[bool],
+    ) -> Result<PtxModule, Diagnostic> {
+        let is_done = |n: usize| done.get(n) == Some(&true);
+        let keyed = |(n, step): (usize, &Step)| {
+            let (form, mentioned) = StepForm::of(program, step).filter(|_| !is_done(n))?;
+            Some(KeyedStep { key: CodeKey { target: target.name, fp, form }, mentioned })
+        };
+        let steps: Vec<Option<KeyedStep>> = program.steps.iter().enumerate().map(keyed).collect();
+        // The code of each form of the program, as far as there is any.
+        let mut known: HashMap<&CodeKey, Option<Arc<FormCode>>> = HashMap::new();
+        let mut skipped: Vec<bool> = (0..steps.len()).map(is_done).collect();
+        {
+            let made = self.made();
+            for (n, keyed) in steps.iter().enumerate() {
+                let Some(KeyedStep { key, .. }) = keyed else { continue };
+                skipped[n] = known.contains_key(key);
+                let found = known.entry(key).or_insert_with(|| made.get(key).cloned());
+                skipped[n] |= found.is_some();
+            }
+        }
+        let schedule = schedule_but(program, target, fp, &skipped)?;
+        for (n, keyed) in steps.iter().enumerate().filter(|(n, _)| !skipped[*n]) {
+            let Some(keyed) = keyed else { continue };
+            let made = form_code(&schedule, n, keyed).map_err(|d| within(&schedule, d, Some(n)))?;
+            known.insert(&keyed.key, Some(Arc::new(made)));
+        }
+        self.keep(&known);
+        assembled(&schedule, &steps, &known)
+    }
+
+    fn keep(&self, known: &HashMap<&CodeKey, Option<Arc<FormCode>>>) {
+        let mut made = self.made();
+        if made.len() + known.len() > MOST_FORMS {
+            made.clear();
+        }
+        for (key, code) in known {
+            if let Some(code) = code {
+                made.entry_ref(*key).or_insert_with(|| Arc::clone(code));
+            }
+        }
+    }
+}
+
+impl From<&CodeKey> for CodeKey {
+    fn from(key: &CodeKey) -> CodeKey {
+        key.clone()
+    }
+}
+
+impl fmt::Debug for CodeCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CodeCache").field("forms", &self.len()).finish()
+    }
+}
+
+/// Prints the code of a step's form.
+fn form_code(schedule: &GpuSchedule, n: usize, keyed: &KeyedStep) -> Result<FormCode, Diagnostic> {
+    let mut out = Out::new(schedule.target);
+    PREFIX.clone_into(&mut out.prefix);
+    let mut code = printed(schedule, &mut out, &schedule.steps[n])?;
+    let number = |b: Buffer| keyed.mentioned.iter().position(|&known| known == b).map(Buffer::new);
+    with_buffers(&mut code, &number)?;
+    Ok(FormCode { text: out.text, table: out.table, code })
+}
+
+/// Gives launches other buffers.
+fn with_buffers(
+    code: &mut StepCode,
+    other: &dyn Fn(Buffer) -> Option<Buffer>,
+) -> Result<(), Diagnostic> {
+    for arg in code.launches.iter_mut().flat_map(|launch| &mut launch.args) {
+        if let Arg::Buffer(b) | Arg::Caller(b) = arg {
+            *b = other(*b)
+                .ok_or_else(|| internal("a launch is given what its step does not name"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The module of a program whose steps have code.
+fn assembled(
+    schedule: &GpuSchedule,
+    steps: &[Option<KeyedStep>],
+    known: &HashMap<&CodeKey, Option<Arc<FormCode>>>,
+) -> Result<PtxModule, Diagnostic> {
+    let mut out = Out::new(schedule.target);
+    "enter".clone_into(&mut out.prefix);
+    let enter = printed(schedule, &mut out, &schedule.enter);
+    let enter = enter.map_err(|d| within(schedule, d, None))?;
+    let mut prefixes: HashMap<&CodeKey, String> = HashMap::new();
+    let mut codes = Vec::with_capacity(steps.len());
+    for (n, keyed) in steps.iter().enumerate() {
+        let prefix = format!("s{n}_{}", spelled(schedule.program.steps[n].name()));
+        let made = keyed.as_ref().and_then(|keyed| Some((keyed, known.get(&keyed.key)?.as_ref()?)));
+        let Some((keyed, made)) = made else {
+            out.prefix = prefix;
+            let step = &schedule.steps[n];
+            let mut code = printed(schedule, &mut out, step);
+            if let Ok(code) = &mut code {
+                for inner in &step.blocks {
+                    let of = format!("s{n}b_{}_", inner.role);
+                    code.blocks.push(block(&inner.schedule, &inner.role, &mut out, &of)?);
+                }
+            }
+            codes.push(code.map_err(|d| within(schedule, d, Some(n)))?);
+            continue;
+        };
+        // The first of equal steps brings the text.
+        let prefix = prefixes.entry(&keyed.key).or_insert_with(|| {
+            out.text.push_str(&made.text.replace(PREFIX, &prefix));
+            out.table |= made.table;
+            prefix
+        });
+        let mut code = made.code.clone();
+        let own = |b: Buffer| keyed.mentioned.get(b.index()).copied();
+        with_buffers(&mut code, &own).map_err(|d| within(schedule, d, Some(n)))?;
+        for launch in &mut code.launches {
+            launch.entry = launch.entry.replace(PREFIX, prefix);
+        }
+        codes.push(code);
+    }
+    "leave".clone_into(&mut out.prefix);
+    let leave = printed(schedule, &mut out, &schedule.leave);
+    let leave = leave.map_err(|d| within(schedule, d, None))?;
+    loop_entries::shared(&mut out, &schedule.program);
+    Ok(PtxModule { text: out.module(), enter, steps: codes, leave })
+}

@@ -1,0 +1,358 @@
+//! Equal groups are lowered once: a memo of what groups become, by their canonical form.
+//!
+//! Plans that are compared have most groups in common, and equal layers of a model have equal groups. What a group
+//! becomes depends on its instructions, on which of their values are in buffers, and on how these are stored. A key says
+//! that without naming values: they are numbered in the order in which they are met. The steps in the memo have the
+//! same numbers for buffers, and have the seconds that each takes beside them.
+
+use crate::analysis::class::InstClass;
+use crate::analysis::facts::Facts;
+use crate::plan::machine_model::MachineModel;
+use crate::plan::{Group, Plan};
+use adfuse_ir::attrs::Attrs;
+use adfuse_ir::kernel::{Buffer, Program, Role, Step, Storage, Verified};
+use adfuse_ir::op::Body;
+use adfuse_ir::{Inst, Literal, Op, TensorType, Value, ValueDef};
+use cranelift_entity::{EntityRef, SecondaryMap};
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// What was lowered before on a machine. It changes no program and no cost. Threads that compare plans share it.
+pub struct LoweringMemo {
+    device: MachineModel,
+    shapes: Mutex<HashMap<InstShape, u32>>,
+    literals: Mutex<HashMap<Literal, u32>>,
+    groups: Mutex<HashMap<Vec<u32>, Arc<LoweredGroup>>>,
+    blocks: Mutex<HashMap<BlockKey, Vec<LoweredBlock>>>,
+}
+
+/// What is lowered of an instruction, but for its operands: its op, its attributes and all types.
+#[derive(PartialEq, Eq, Hash)]
+struct InstShape {
+    op: Op,
+    attrs: Attrs,
+    types: SmallVec<[TensorType; 4]>,
+}
+
+/// The hash of a block's function, and how the stacks around it are stored.
+type BlockKey = (String, Vec<Storage>);
+
+/// A plan of a block, and what it was lowered to.
+type LoweredBlock = (Plan, Arc<Verified<Program>>);
+
+/// The steps of a group, with numbers of its key for buffers.
+pub(crate) struct LoweredGroup {
+    pub(crate) steps: Vec<Step>,
+    facts: Vec<StepFacts>,
+}
+
+/// What is counted of a step once.
+#[derive(Default)]
+struct StepFacts {
+    seconds: OnceLock<f64>,
+    code: OnceLock<CodeOfStep>,
+}
+
+/// What tells the code of a step from that of others, and its functions and instructions.
+type CodeOfStep = (Option<u64>, [u64; 2]);
+
+/// A step of a program that is one of a lowered group.
+#[derive(Clone)]
+pub(crate) struct StepOfGroup {
+    group: Arc<LoweredGroup>,
+    step: usize,
+}
+
+impl StepOfGroup {
+    /// The seconds that the step takes, which are those of all of its equals: counted once.
+    pub(crate) fn seconds(&self, count: impl Fn() -> f64) -> f64 {
+        let known = self.group.facts.get(self.step);
+        known.map_or_else(&count, |known| *known.seconds.get_or_init(&count))
+    }
+
+    /// The code of the step, counted once.
+    pub(crate) fn code(&self, count: impl Fn() -> CodeOfStep) -> CodeOfStep {
+        let known = self.group.facts.get(self.step);
+        known.map_or_else(&count, |known| *known.code.get_or_init(&count))
+    }
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The canonical form of a group.
+pub(crate) struct GroupKey {
+    tokens: Vec<u32>,
+    /// The values by their numbers.
+    values: Vec<Value>,
+}
+
+impl LoweringMemo {
+    /// An empty memo for a machine.
+    pub fn new(device: &MachineModel) -> LoweringMemo {
+        LoweringMemo {
+            device: device.clone(),
+            shapes: Mutex::default(),
+            literals: Mutex::default(),
+            groups: Mutex::default(),
+            blocks: Mutex::default(),
+        }
+    }
+
+    /// Whether it is one for a machine.
+    pub(crate) fn is_for(&self, device: &MachineModel) -> bool {
+        self.device == *device
+    }
+
+    /// How many different groups it has.
+    pub fn groups(&self) -> usize {
+        locked(&self.groups).len()
+    }
+
+    /// What a group of this form was lowered to.
+    pub(crate) fn find(&self, key: &GroupKey) -> Option<Arc<LoweredGroup>> {
+        locked(&self.groups).get(&key.tokens).cloned()
+    }
+
+    /// Keeps the steps of a group, whose buffers hold these values. `None` where a step has a buffer that holds none
+    /// of the group's.
+    pub(crate) fn keep(
+        &self,
+        key: GroupKey,
+        steps: &[Step],
+        buffers: &SecondaryMap<Value, Option<Buffer>>,
+    ) -> Option<Arc<LoweredGroup>> {
+        let mut number: HashMap<Buffer, usize> = HashMap::new();
+        for (k, &v) in key.values.iter().enumerate() {
+            if let Some(b) = buffers[v] {
+                number.insert(b, k);
+            }
+        }
+        let mut numbered = Vec::with_capacity(steps.len());
+        for step in steps {
+            let (mut step, mut all) = (step.clone(), true);
+            step.buffers_mut(&mut |b| match number.get(b) {
+                Some(&k) => *b = Buffer::new(k),
+                None => all = false,
+            });
+            if !all {
+                return None;
+            }
+            numbered.push(step);
+        }
+        let facts = numbered.iter().map(|_| StepFacts::default()).collect();
+        let made = Arc::new(LoweredGroup { steps: numbered, facts });
+        locked(&self.groups).insert(key.tokens, Arc::clone(&made));
+        Some(made)
+    }
+
+    /// What a block with this plan was lowered to, with these forms of the stacks around it.
+    pub(crate) fn block(&self, plan: &Plan, forms: &[Storage]) -> Option<Arc<Verified<Program>>> {
+        let blocks = locked(&self.blocks);
+        let known = blocks.get(&(plan.graph.clone(), forms.to_vec()))?;
+        known.iter().find(|(known, _)| known == plan).map(|(_, program)| Arc::clone(program))
+    }
+
+    /// Keeps what a block was lowered to.
+    pub(crate) fn keep_block(&self, plan: &Plan, forms: &[Storage], program: Verified<Program>) {
+        let key = (plan.graph.clone(), forms.to_vec());
+        locked(&self.blocks).entry(key).or_default().push((plan.clone(), Arc::new(program)));
+    }
+
+    fn literal(&self, l: Literal) -> u32 {
+        let mut literals = locked(&self.literals);
+        let next = literals.len() as u32;
+        *literals.entry(l).or_insert(next)
+    }
+
+    fn shape(&self, shape: InstShape) -> u32 {
+        let mut shapes = locked(&self.shapes);
+        let next = shapes.len() as u32;
+        *shapes.entry(shape).or_insert(next)
+    }
+}
+
+impl fmt::Debug for LoweringMemo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoweringMemo").field("groups", &self.groups()).finish_non_exhaustive()
+    }
+}
+
+impl LoweredGroup {
+    /// The steps in a program in which these buffers hold the values of the group; `None` where one has none.
+    pub(crate) fn instantiated(
+        &self,
+        key: &GroupKey,
+        buffers: &SecondaryMap<Value, Option<Buffer>>,
+    ) -> Option<Vec<Step>> {
+        let mut all = true;
+        let own = |step: &Step| {
+            let mut step = step.clone();
+            step.buffers_mut(&mut |b| match key.values.get(b.index()).and_then(|&v| buffers[v]) {
+                Some(own) => *b = own,
+                None => all = false,
+            });
+            step
+        };
+        let steps = self.steps.iter().map(own).collect();
+        all.then_some(steps)
+    }
+}
+
+/// The steps of a lowered group, one after the other.
+pub(crate) fn steps_of_group(group: &Arc<LoweredGroup>) -> impl Iterator<Item = StepOfGroup> + '_ {
+    (0..group.steps.len()).map(|step| StepOfGroup { group: Arc::clone(group), step })
+}
+
+/// An instruction's shape where it is known by addresses: interned attributes and types have one each.
+type ShapeAddress = (Op, usize, SmallVec<[usize; 6]>);
+
+/// Makes the keys of a function's groups.
+pub(crate) struct KeyBuilder<'a> {
+    facts: &'a Facts<'a>,
+    memo: &'a LoweringMemo,
+    strict: bool,
+    shapes: HashMap<ShapeAddress, u32>,
+    /// The number of a value in the key that is made, with the number of that key.
+    number: SecondaryMap<Value, (u32, u32)>,
+    keys: u32,
+    tokens: Vec<u32>,
+    values: Vec<Value>,
+}
+
+/// Tokens: what an operand is. Numbers of values follow.
+const LITERAL: u32 = 0;
+const FREE: u32 = 1;
+const LEAF: u32 = 2;
+const PART: u32 = 3;
+const MEMBER: u32 = 4;
+const NUMBERS: u32 = 5;
+
+impl<'a> KeyBuilder<'a> {
+    pub(crate) fn new(
+        facts: &'a Facts<'a>,
+        memo: &'a LoweringMemo,
+        strict: bool,
+    ) -> KeyBuilder<'a> {
+        KeyBuilder {
+            facts,
+            memo,
+            strict,
+            shapes: HashMap::new(),
+            number: SecondaryMap::new(),
+            keys: 0,
+            tokens: Vec::new(),
+            values: Vec::new(),
+        }
+    }
+
+    /// The key of a group. `None` for groups that are not looked up: what they become depends on more than their
+    /// instructions and the types of what these read.
+    pub(crate) fn key(
+        &mut self,
+        group: &Group,
+        program: &Program,
+        buffers: &SecondaryMap<Value, Option<Buffer>>,
+    ) -> Option<GroupKey> {
+        self.keys += 1;
+        self.tokens.clear();
+        self.values.clear();
+        self.tokens.push(u32::from(self.strict));
+        for members in &group.parts {
+            self.tokens.push(PART);
+            for &i in members {
+                self.tokens.push(MEMBER);
+                self.inst(i)?;
+            }
+        }
+        for &v in &self.values {
+            let form = buffers[v].map_or(Some(0), |b| form(program, b))?;
+            self.tokens.push(form);
+        }
+        Some(GroupKey { tokens: self.tokens.clone(), values: self.values.clone() })
+    }
+
+    /// Adds an instruction, with what is written out where it reads it.
+    fn inst(&mut self, i: Inst) -> Option<()> {
+        let (facts, f) = (self.facts, self.facts.f);
+        match f.op(i).def().body {
+            Body::Map(_)
+            | Body::View(_)
+            | Body::Reduce(_)
+            | Body::Scan(_)
+            | Body::Contract
+            | Body::Source(_) => {}
+            // Where elements are found depends on how indices are made, also where those are in memory.
+            _ => return None,
+        }
+        let shape = self.shape(i);
+        self.tokens.push(shape);
+        for &a in f.args(i) {
+            if let Some(l) = f.literal(a) {
+                self.tokens.push(LITERAL);
+                self.tokens.push(self.memo.literal(l));
+                continue;
+            }
+            if let Some(k) = self.numbered(a) {
+                self.tokens.push(NUMBERS + k);
+                continue;
+            }
+            match f.def(a) {
+                ValueDef::Inst(j, _) if facts.class[j] == InstClass::Free => {
+                    self.tokens.push(FREE);
+                    self.inst(j)?;
+                    // A result other than the first is not told apart.
+                    self.numbered(a).filter(|_| f.inst_results(j).len() == 1)?;
+                }
+                _ => {
+                    self.tokens.push(LEAF);
+                    self.meet(a);
+                }
+            }
+        }
+        f.inst_results(i).iter().for_each(|&v| self.meet(v));
+        Some(())
+    }
+
+    fn numbered(&self, v: Value) -> Option<u32> {
+        let (key, k) = self.number[v];
+        (key == self.keys).then_some(k)
+    }
+
+    fn meet(&mut self, v: Value) {
+        self.number[v] = (self.keys, self.values.len() as u32);
+        self.values.push(v);
+    }
+
+    fn shape(&mut self, i: Inst) -> u32 {
+        let f = self.facts.f;
+        let all = || f.args(i).iter().chain(f.inst_results(i)).map(|&v| f.ty(v));
+        let address = |ty: &TensorType| std::ptr::from_ref(ty).addr();
+        let key = (f.op(i), std::ptr::from_ref(f.attrs(i)).addr(), all().map(address).collect());
+        let memo = self.memo;
+        *self.shapes.entry(key).or_insert_with(|| {
+            let types = all().cloned().collect();
+            memo.shape(InstShape { op: f.op(i), attrs: f.attrs(i).clone(), types })
+        })
+    }
+}
+
+/// What a buffer is to a step, as far as its lowering, its cost and its code depend on it; `None` for constants, whose
+/// elements are not part of keys.
+fn form(program: &Program, b: Buffer) -> Option<u32> {
+    let data = &program.buffers[b];
+    let role = match data.role {
+        Role::Input => 1,
+        Role::Output => 2,
+        Role::Temp => 3,
+        Role::Constant(_) => return None,
+    };
+    let bits = match data.storage {
+        Storage::Plain => 0,
+        Storage::Packed(bits) => u32::from(bits),
+    };
+    Some(role * 16 + bits)
+}

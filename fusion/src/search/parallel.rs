@@ -1,0 +1,56 @@
+//! Work on a list by several threads, with results in the order of the list.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{Builder, available_parallelism, scope};
+
+/// The most threads: plans that are compared take memory.
+const MOST_THREADS: usize = 8;
+
+/// Bytes of a thread's stack: expressions are followed to their operands, however deep.
+const STACK: usize = 256 << 20;
+
+/// What `make` makes of each item, in their order, whichever thread it is that makes it.
+pub(crate) fn each<T: Sync, R: Send>(items: &[T], make: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let threads = available_parallelism().map_or(1, usize::from).min(MOST_THREADS).min(items.len());
+    if threads < 2 {
+        return items.iter().map(make).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let k = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(k) else { return done };
+            done.push((k, make(item)));
+        }
+    };
+    let mut all = scope(|scope| {
+        let spawn = |_| Builder::new().stack_size(STACK).spawn_scoped(scope, work).ok();
+        // Where there are no more threads, those that are there do the work.
+        let spawned: Vec<_> = (1..threads).filter_map(spawn).collect();
+        let mut all = work();
+        for thread in spawned {
+            match thread.join() {
+                Ok(done) => all.extend(done),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_by_key(|(k, _)| *k);
+    all.into_iter().map(|(_, made)| made).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_order() {
+        for count in [0, 1, 2, 100] {
+            let items: Vec<u64> = (0..count).collect();
+            let squares: Vec<u64> = items.iter().map(|n| n * n).collect();
+            assert_eq!(each(&items, |n| n * n), squares);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Equal layers: what is lowered once for all of its equals is what lowering gives each of them.
+
+use crate::common::programs::decode;
+use crate::common::{layers, models, parallel, random};
+use adfuse::autodiff::{differentiable, forward_and_backward};
+use adfuse::fusion::{
+    AnyEngine, Effort, Fp, LoweringMemo, MachineModel, PlanOptions, lower, lower_with_memo, plan,
+    plan_frontier, plan_point, prepare,
+};
+use adfuse::ir::kernel::EqualSteps;
+use adfuse::ir::{DType, Function, Module};
+
+fn options(effort: Effort, fp: Fp) -> PlanOptions {
+    PlanOptions { device: MachineModel::cpu(), effort, fp }
+}
+
+fn gradients(module: &Module, f: &Function) -> Option<Function> {
+    let wrt = differentiable(f, None).ok()?;
+    prepare(module, &forward_and_backward(module, f, &wrt).ok()?).ok()
+}
+
+/// Lowers all plans of a frontier with one memo, twice, and compares programs and costs with what lowering gives
+/// without one.
+fn agrees(f: &Function, options: &PlanOptions) -> Result<(), String> {
+    let Ok(frontier) = plan_frontier(f, options, &AnyEngine) else { return Ok(()) };
+    let memo = LoweringMemo::new(&options.device);
+    for point in frontier.points() {
+        let why = |m: String| format!("{m}\n{}\n{f}", point.plan.text(f));
+        let due = lower(f, &point.plan, &options.device).map_err(|d| why(d.to_string()))?;
+        for _ in 0..2 {
+            let found = lower_with_memo(f, &point.plan, (&options.device, &memo));
+            let found = found.map_err(|d| why(d.to_string()))?;
+            let same = found.steps.len() == due.steps.len() && found.outputs == due.outputs;
+            let steps = found.steps.iter().zip(&due.steps);
+            // Names of buffers inside of blocks are numbers too.
+            let mut others = steps.filter(|(a, b)| a != b && a.blocks().is_empty());
+            if let Some((found, due)) = others.next() {
+                return Err(why(format!("{found:?} is not {due:?}")));
+            }
+            if !same {
+                return Err(why("other steps or outputs".into()));
+            }
+        }
+        // The frontier was made with a memo of its own.
+        let alone = plan_point(f, point.plan.clone(), options, &AnyEngine);
+        let alone = alone.map_err(|d| why(d.to_string()))?;
+        let figures = (alone.seconds.to_bits(), alone.peak, alone.saved, &alone.again);
+        if figures != (point.seconds.to_bits(), point.peak, point.saved, &point.again) {
+            return Err(why(format!("{alone:?} is not {point:?}")));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn models_are_lowered_as_without_a_memo() {
+    parallel::each(&models::all(), |(stem, module, f)| {
+        let Some(g) = gradients(module, f) else { return };
+        for how in [options(Effort::Quick, Fp::Fast), options(Effort::Default, Fp::Strict)] {
+            agrees(&g, &how).unwrap_or_else(|why| panic!("{stem}: {why}"));
+        }
+    });
+}
+
+#[test]
+fn random_programs_are_lowered_as_without_a_memo() {
+    random::programs(77, 40, |steps| {
+        let f = decode(steps, DType::F32);
+        match gradients(&Module::single(f.clone()), &f) {
+            Some(g) => agrees(&g, &options(Effort::Quick, Fp::Strict)),
+            None => Ok(()),
+        }
+    });
+}
+
+/// What a model of more layers has to be lowered, and the different steps that it becomes, do not grow with it.
+#[test]
+fn equal_layers_are_lowered_once() {
+    let counted = |count: usize| {
+        let f = layers::gradients(count);
+        let options = options(Effort::Default, Fp::Strict);
+        let plan = plan(&f, &options).expect("is planned");
+        let memo = LoweringMemo::new(&options.device);
+        let program = lower_with_memo(&f, &plan, (&options.device, &memo)).expect("is lowered");
+        (program.steps.len(), memo.groups(), EqualSteps::of(&program).count())
+    };
+    let (some, many) = (counted(6), counted(18));
+    assert!(many.0 >= some.0 + 12 * 3, "{some:?}, {many:?}");
+    assert_eq!((some.1, some.2), (many.1, many.2));
+}
