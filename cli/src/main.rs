@@ -36,6 +36,7 @@ mod spec;
 mod steps;
 mod streams;
 mod target;
+mod tune;
 mod vmap;
 mod whole;
 
@@ -88,6 +89,7 @@ enum Command {
     Plan(plan::Show),
     Pack(pack::Pack),
     Cache(cache::Cache),
+    Tune(tune::Tune),
 }
 
 fn command_line() -> ExitCode {
@@ -118,6 +120,7 @@ fn command_line() -> ExitCode {
         Command::Plan(command) => command.execute(&mut streams),
         Command::Pack(command) => command.execute(&mut streams),
         Command::Cache(command) => command.execute(&mut streams),
+        Command::Tune(command) => command.execute(&mut streams),
     };
     let result = result.and_then(|code| Ok(out.flush().map(|()| code)?));
     result.unwrap_or_else(|failure: Failure| {

@@ -4,7 +4,7 @@ use super::{Compiled, CompiledSymbolic, Engine, PlanDecision, ReadyFunction, Ses
 use crate::backends::cpu::{self, ArenaLayout};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
-use crate::fusion::{self, Effort, Fp, Lossy, MachineModel, Memory, Narrowed, Plan};
+use crate::fusion::{self, Effort, Fp, KernelFacts, Lossy, MachineModel, Memory, Narrowed, Plan};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
 use crate::plan_cache::PlanCache;
@@ -179,6 +179,10 @@ impl From<Cpu> for Session {
 impl fusion::EngineModel for Cpu {
     fn donated(&self) -> &[usize] {
         &self.donated
+    }
+
+    fn facts(&self, program: &Program, device: &MachineModel) -> Option<Vec<KernelFacts>> {
+        fusion::EngineModel::facts(&self.session(), program, device)
     }
 
     fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {

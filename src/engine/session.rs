@@ -135,7 +135,7 @@ impl<B: Backend + ?Sized> Session<B> {
     pub fn decide(&self, function: &Function) -> Result<PlanDecision, Diagnostic> {
         let Settings { plan: options, mem_budget, cache, donated, .. } = &self.settings;
         let Some(budget) = *mem_budget else {
-            let plan = fusion::plan(function, options)?.donating(donated);
+            let plan = fusion::plan_for(function, options, self)?.donating(donated);
             return Ok(PlanDecision { plan, notes: Vec::new() });
         };
         let engine = (self as &dyn fusion::EngineModel, self.backend.name());
@@ -358,6 +358,15 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
 impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
     fn donated(&self) -> &[usize] {
         &self.settings.donated
+    }
+
+    fn facts(
+        &self,
+        program: &Program,
+        device: &fusion::MachineModel,
+    ) -> Option<Vec<fusion::KernelFacts>> {
+        // Threads that share registers have no vectors.
+        (device.register_file == 0).then(|| self.backend.facts(program, device.lanes)).flatten()
     }
 
     fn scratch(&self, program: &Program) -> Result<Vec<u64>, Diagnostic> {

@@ -15,6 +15,7 @@ pub(crate) mod cross_compile;
 pub(crate) mod element;
 pub(crate) mod engine;
 pub(crate) mod executable;
+pub(crate) mod facts;
 pub(crate) mod fold;
 pub(crate) mod gemm;
 pub(crate) mod introspect;

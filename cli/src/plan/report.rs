@@ -7,8 +7,8 @@ use crate::planning::{PlanRequest, effort_name};
 use crate::steps;
 use adfuse::budget::BudgetChoice;
 use adfuse::fusion::{
-    Bottleneck, Cost, Effort, LoopReport, LoopResiduals, Plan, cost, loop_reports, lossy_copies,
-    patterns, recomputed_values, saved_bytes,
+    Bottleneck, Cost, Effort, EngineModel, LoopReport, LoopResiduals, Plan, loop_reports,
+    lossy_copies, patterns, recomputed_values, saved_bytes,
 };
 use adfuse::ir::kernel::{Extents, Program};
 use adfuse::ir::text::Names;
@@ -100,10 +100,11 @@ impl PlanReport {
     ) -> Result<PlanReport, Failure> {
         let f = &ready.function;
         let device = &ready.options.device;
-        let found = cost(program, device);
+        let engine = ready.counting();
+        let found = engine.cost(program, device);
         let apart = ready.plan_with(Effort::Off)?;
         let apart_program = ready.program(&apart)?;
-        let apart_cost = cost(&apart_program, device);
+        let apart_cost = engine.cost(&apart_program, device);
         let names = Names::of(f);
         let name = |i: &adfuse::ir::Inst| {
             f.inst_results(*i).first().map_or_else(String::new, |&v| format!("%{}", names.get(v)))

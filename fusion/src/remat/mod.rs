@@ -123,7 +123,8 @@ pub fn plan_frontier(
         }
         let mut facts = Facts::of(f, true)?;
         base.inline.iter().for_each(|&i| facts.set_free(i));
-        let graph = GroupGraph::of(&facts, &base, &program, &options.device).map_err(|e| {
+        let cost = engine.cost(&program, &options.device);
+        let graph = GroupGraph::of(&facts, &base, &program, cost).map_err(|e| {
             let at = At { func: Some(f.name.clone()), ..At::default() };
             Diagnostic::new(at, Kind::Limit, e.to_string())
         })?;

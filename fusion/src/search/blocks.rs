@@ -1,6 +1,7 @@
 //! Plans of the blocks of loops and branches.
 
 use super::fastest::fastest;
+use crate::memory::engine::AnyEngine;
 use crate::plan::blocks::{block_function, blocks};
 use crate::plan::options::PlanOptions;
 use crate::plan::{Plan, graph_hash};
@@ -18,7 +19,7 @@ pub(crate) fn block_plans(f: &Function, options: &PlanOptions) -> Result<Vec<Pla
         let graph = graph_hash(&block);
         if plans.iter().all(|known| known.graph != graph) {
             let made = block_plans(&block, options)
-                .and_then(|inner| fastest(&block, options, &inner))
+                .and_then(|inner| fastest(&block, options, &inner, &AnyEngine))
                 .map_err(|d| Diagnostic { at: at_inst(f, i), ..d })?;
             plans.push(made);
         }

@@ -22,9 +22,21 @@ use adfuse_ir::{Diagnostic, Function};
 /// For what has no lowering: symbolic extents, tokens and effects. The error names the symbol
 /// or the instruction.
 pub fn plan(f: &Function, options: &PlanOptions) -> Result<Plan, Diagnostic> {
+    plan_for(f, options, &AnyEngine)
+}
+
+/// As [`plan`](crate::plan()), for an engine that says what it makes of each step.
+///
+/// # Errors
+/// As there.
+pub fn plan_for(
+    f: &Function,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Result<Plan, Diagnostic> {
     match options.effort {
-        Effort::Search => searched(f, options, &AnyEngine),
-        _ => fastest(f, options, &block_plans(f, options)?),
+        Effort::Search => searched(f, options, engine),
+        _ => fastest(f, options, &block_plans(f, options)?, engine),
     }
 }
 
@@ -72,7 +84,7 @@ pub(crate) fn searched(
     let mut best: Option<(PlanPrice, Plan)> = None;
     let mut first = None;
     let blocks = &space.head.blocks;
-    let plans = std::iter::once(fastest(f, options, blocks))
+    let plans = std::iter::once(fastest(f, options, blocks, engine))
         .chain(PRICES.into_iter().map(|price| plan_at(f, options, price, blocks)));
     for plan in plans {
         let plan = plan?;
@@ -101,6 +113,6 @@ pub fn plan_attempts(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
-    let made = attempts(f, options, &block_plans(f, options)?)?.into_iter();
+    let made = attempts(f, options, &block_plans(f, options)?, engine)?.into_iter();
     made.map(|a| Ok((a.effort, measured(f, a.plan, options, engine)?.0))).collect()
 }

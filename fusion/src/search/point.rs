@@ -1,6 +1,5 @@
 //! A plan with its peak, its predicted time and its residuals.
 
-use crate::cost::cost;
 use crate::lower::instances::recomputed_values;
 use crate::lower::{Holders, belongs, placed};
 use crate::memory::engine::EngineModel;
@@ -63,7 +62,7 @@ pub(crate) fn measured_at(
         given => plan.donating(given),
     };
     let (program, holders) = placed(f, &plan, &options.device)?;
-    let seconds = cost(&program, &options.device).seconds;
+    let seconds = engine.cost(&program, &options.device).seconds;
     let memory = memory_beside(&program, options.effort, &engine.scratch(&program)?)?;
     let peak = engine.peak(&program, &memory)?;
     let saved = saved_bytes(f, &plan)?;

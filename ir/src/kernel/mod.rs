@@ -10,6 +10,7 @@
 mod block;
 mod buffer;
 mod checkpoints;
+pub mod facts;
 mod in_place;
 mod loops;
 mod program;

@@ -30,6 +30,12 @@ pub struct MachineModel {
     /// Primitive operations that take as long as to read or store an element by itself, a fixed step from
     /// the one before.
     pub stride_ops: f64,
+    /// The same, where each element is in a line of the cache of its own, and code goes from one to the next.
+    pub far_ops: f64,
+    /// The same, for a function that is called for an element.
+    pub call_ops: f64,
+    /// The same, for beginning an innermost loop.
+    pub line_ops: f64,
     /// The same, for an element whose place is computed from data, a quotient or a remainder.
     pub place_ops: f64,
     /// The same, for an element before which it has to be found out whether, or from where, it is read.
@@ -41,6 +47,16 @@ pub struct MachineModel {
     pub fold_ops: f64,
     /// The same, for an element whose place in an array changes before it is folded.
     pub interchange_ops: f64,
+    /// The same, for an element of a line or a column that is folded by vectors from an array.
+    pub line_fold_ops: f64,
+    /// The same, for an element that is compared with the best so far, whose place is kept.
+    pub extremum_ops: f64,
+    /// The same, for an element of a running fold.
+    pub scan_ops: f64,
+    /// The same, for an element that is added where data says.
+    pub update_ops: f64,
+    /// The same, for an element that is copied to where a product reads it.
+    pub pack_ops: f64,
     /// Multiply-adds of contractions in `f32` a second.
     pub contract_f32_per_s: f64,
     /// Multiply-adds of contractions of 16-bit floats a second.
@@ -99,11 +115,19 @@ impl MachineModel {
             cache_bytes: 24 << 20,
             ops_per_s: 110e9,
             stride_ops: 25.0,
-            place_ops: 32.0,
+            far_ops: 80.0,
+            call_ops: 480.0,
+            line_ops: 150.0,
+            place_ops: 60.0,
             branch_ops: 60.0,
             cut_ops: 400.0,
-            fold_ops: 14.0,
-            interchange_ops: 30.0,
+            fold_ops: 50.0,
+            interchange_ops: 200.0,
+            line_fold_ops: 6.0,
+            extremum_ops: 390.0,
+            scan_ops: 240.0,
+            update_ops: 350.0,
+            pack_ops: 55.0,
             contract_f32_per_s: 95e9,
             contract_f16_per_s: 95e9,
             contract_f64_per_s: 47e9,
@@ -117,6 +141,18 @@ impl MachineModel {
             register_file: 0,
             threads: 1,
             contract_epilogue: true,
+        }
+    }
+
+    /// What plans say that they are made for: the name, and a hash of all numbers unless the machine is built in. Two
+    /// machines with other numbers have other identities.
+    pub fn identity(&self) -> String {
+        match MachineModel::named(&self.name).is_some_and(|known| known == *self) {
+            true => self.name.clone(),
+            false => {
+                let hash = super::short_hash(&self.to_toml());
+                format!("{} #{}", self.name, hash.get(..12).unwrap_or(&hash))
+            }
         }
     }
 
@@ -151,11 +187,19 @@ impl MachineModel {
             ops_per_s: 30e12,
             // Threads have places and guards of their own; what lines of memory are wasted is not known.
             stride_ops: 0.0,
+            far_ops: 0.0,
+            call_ops: 0.0,
+            line_ops: 0.0,
             place_ops: 0.0,
             branch_ops: 0.0,
             cut_ops: 0.0,
             fold_ops: 0.0,
             interchange_ops: 0.0,
+            line_fold_ops: 0.0,
+            extremum_ops: 0.0,
+            scan_ops: 0.0,
+            update_ops: 0.0,
+            pack_ops: 0.0,
             contract_f32_per_s: 25e12,
             contract_f16_per_s: 400e12,
             contract_f64_per_s: 12.5e12,

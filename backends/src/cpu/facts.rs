@@ -1,0 +1,335 @@
+//! What the engine makes of each step, without compiling it: the vector width of a sweep, its scalarized and gathered
+//! accesses, the arrays that are folded beside sweeps, the operands that are copied.
+//!
+//! The facts are those of a machine with vectors of a given width, whatever the host has, so that a plan is the same on
+//! every host.
+
+use super::codegen::loop_ir::{
+    Access, GuardedSource, LoadSource, LoopNest, ParamRead, Sweep, VectorAccess,
+};
+use super::codegen::vector_width::Vectors;
+use super::machine_code::SweepId;
+use super::kernel::compile::{ACCESS, CompileContext, WORK};
+use super::legal::LegalProgram;
+use super::prepare::{prepared, side_by_side};
+use super::shape::{CodeFold, covers, parted, volume};
+use super::steps::work;
+use super::x86::supports;
+use crate::runtime::host_memory::OffsetAllocator;
+use adfuse_ir::kernel::facts::{KernelFacts, PassKind, SweepFacts};
+use adfuse_ir::kernel::{Extents, Kernel, Order, Program, Sink, Stage, Step};
+use adfuse_ir::scalar::{Prim, SInst, SOp};
+use adfuse_ir::{DType, Diagnostic};
+
+/// Bytes of a line of the cache.
+const CACHE_LINE: i64 = 64;
+
+/// Elements of 32 bits that Cranelift's vectors hold.
+const NARROW: u32 = 4;
+
+/// The facts of the steps that are made, while a program is gone through.
+pub(super) struct FactCollector {
+    vectors: Vectors,
+    pub(super) step: KernelFacts,
+    /// Primitives and accesses of all sweeps.
+    work: i64,
+}
+
+/// Shorter lines and columns are folded one element after the other.
+const SHORT: usize = 16;
+
+/// The facts of every step of a program, for vectors of so many lanes of 32 bits; `None` for a program that the engine does
+/// not run. Steps with programs in them have none of their own.
+pub(super) fn facts(program: &Program, lanes: u32) -> Option<Vec<KernelFacts>> {
+    let vectors = Vectors::of_bits(lanes.saturating_mul(32)).unwrap_or(Vectors::Narrow);
+    let legal = prepared(program, &side_by_side).ok()?;
+    let mut found = vec![KernelFacts::default(); program.steps.len()];
+    let (mut shared, mut own) = (OffsetAllocator::default(), OffsetAllocator::default());
+    for (n, step) in legal.low.program.steps.iter().enumerate() {
+        if matches!(step, Step::Loop(_) | Step::Branch(_)) {
+            continue;
+        }
+        let facts = of_step(&legal, step, vectors, [&mut shared, &mut own])?;
+        if let Some(sum) = legal.low.origin.get(n).and_then(|&origin| found.get_mut(origin)) {
+            sum.join(facts);
+        }
+    }
+    Some(found)
+}
+
+fn of_step(
+    legal: &LegalProgram,
+    step: &Step,
+    vectors: Vectors,
+    [shared, own]: [&mut OffsetAllocator; 2],
+) -> Option<KernelFacts> {
+    shared.free();
+    own.free();
+    let mut collector = FactCollector { vectors, step: KernelFacts::default(), work: 0 };
+    let mut making = CompileContext {
+        compiler: None,
+        facts: Some(&mut collector),
+        program: &legal.low.program,
+        shared,
+        own,
+        slots: 0,
+        functions: None,
+    };
+    work(&mut making, step).ok()?;
+    Some(collector.step)
+}
+
+impl FactCollector {
+    /// Notes a sweep.
+    pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) {
+        let nest = LoopNest::new(sweep, false, self.vectors == Vectors::Avx512);
+        let calls = calls(&nest);
+        let wide = self.vectors == Vectors::Avx512;
+        let whole = calls == 0 && self.vectors != Vectors::Narrow;
+        let facts = match whole && supports::taken(&nest, wide).is_ok() {
+            true => of_nest(&nest, self.vectors.bits() / 32, 0),
+            false => {
+                let nest = LoopNest::new(sweep, false, false);
+                let single = nest.stores.contains(&VectorAccess::Single) || nest.target.is_some();
+                let lane_by_lane = calls as usize
+                    + nest
+                        .order
+                        .iter()
+                        .filter(|&&v| {
+                            matches!(nest.body.insts[v].op, SOp::Param(k)
+                            if nest.loads.get(k as usize) == Some(&VectorAccess::Single))
+                        })
+                        .count();
+                let vectors = !single && 2 * lane_by_lane < nest.order.len() + nest.writes.len();
+                of_nest(&nest, if vectors { NARROW } else { 1 }, calls)
+            }
+        };
+        let each = i64::try_from(nest.body.insts.len()).unwrap_or(i64::MAX).saturating_add(ACCESS);
+        let elements = i64::try_from(facts.elements).unwrap_or(i64::MAX);
+        self.work = self.work.saturating_add(elements.saturating_mul(each));
+        self.step.sweeps.push(facts);
+    }
+}
+
+impl CompileContext<'_> {
+    /// Makes the code of a sweep, or notes what it would be.
+    pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
+        if let Some(facts) = &mut self.facts {
+            facts.sweep(sweep);
+        }
+        self.compiler.as_mut().map_or(Ok(SweepId::default()), |compiler| compiler.sweep(sweep))
+    }
+
+    /// Notes a pass over an array, if somebody asks.
+    pub(super) fn note_pass(&mut self, kind: PassKind, elements: i64) {
+        if let Some(facts) = &mut self.facts {
+            facts.step.pass(kind, elements);
+        }
+    }
+
+    /// Notes into how many tasks a kernel of so many points is divided, in multiples of `grain`; one where there is none.
+    pub(super) fn note_tasks(&mut self, points: i64, grain: Option<i64>) {
+        let Some(facts) = &mut self.facts else { return };
+        let most = grain.map_or(1, |grain| points / grain.max(1));
+        let tasks = (facts.work / WORK).clamp(1, most.max(1));
+        facts.step.tasks = facts.step.tasks.max(tasks.unsigned_abs());
+    }
+
+    /// Notes what folds and scans a stage's values after its sweep has left them in arrays.
+    pub(super) fn note_folds(
+        &mut self,
+        kernel: &Kernel,
+        stage: &Stage,
+        folding: &[Option<CodeFold>],
+    ) -> Result<(), Diagnostic> {
+        if self.facts.is_none() {
+            return Ok(());
+        }
+        let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
+        let elements = volume(&extents)?;
+        for (sink, folding) in stage.sinks.iter().zip(folding) {
+            let (monoid, runs, folded) = match sink {
+                Sink::Scan { axis, .. } => {
+                    self.note_pass(PassKind::Scan, elements);
+                    if volume(&stage.axes[usize::from(*axis) + 1..])? > 1 {
+                        self.note_pass(PassKind::Interchange, elements);
+                    }
+                    continue;
+                }
+                Sink::Reduce { monoid, runs, .. } => (monoid, runs, &stage.axes),
+                Sink::Fold { monoid, runs, .. } => (monoid, runs, &extents),
+                Sink::Store { .. } | Sink::Keep(_) | Sink::Leave(_) => continue,
+            };
+            if folding.is_some() {
+                continue;
+            }
+            if monoid.is_arg() {
+                self.note_pass(PassKind::Extremum, elements);
+                if covers(runs, folded).is_none() {
+                    self.note_pass(PassKind::Interchange, elements);
+                }
+                continue;
+            }
+            let kind = match parted(runs, folded)? {
+                None => {
+                    self.note_pass(PassKind::Interchange, elements);
+                    PassKind::Fold
+                }
+                Some(by) if by.order == Order::Lane && by.size >= SHORT => PassKind::Line,
+                Some(by) if by.order == Order::Chain && by.inner >= SHORT => PassKind::Line,
+                Some(_) => PassKind::Fold,
+            };
+            self.note_pass(kind, elements);
+        }
+        Ok(())
+    }
+}
+
+/// Functions that code calls for each element: no vectors have them.
+fn calls(nest: &LoopNest) -> u32 {
+    let called = |inst: &SInst| inst.op == SOp::Prim(Prim::Rem) && inst.dtype.is_float();
+    let count = nest.order.iter().filter(|&&v| called(&nest.body.insts[v])).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
+    let count = |n: i64| u64::try_from(n).unwrap_or(0);
+    let extents = &nest.walk.extents;
+    let elements = extents.iter().map(|&n| count(n)).fold(1, u64::saturating_mul);
+    let line = extents.last().map_or(1, |&n| count(n));
+    let wide = |d: DType| if d.bytes() > 4 { 2 } else { 1 };
+    let slots = nest.order.iter().map(|&v| {
+        let inst = &nest.body.insts[v];
+        match inst.op {
+            SOp::Param(_) | SOp::Const(_) => 0,
+            _ => inst
+                .args
+                .iter()
+                .map(|&a| wide(nest.body.insts[a].dtype))
+                .fold(wide(inst.dtype), u32::max),
+        }
+    });
+    let mut facts = SweepFacts {
+        elements,
+        line,
+        lanes,
+        slots: slots.fold(0, u32::saturating_add).saturating_add(folded(nest)),
+        calls,
+        cuts: u32::try_from(nest.breaks.len()).unwrap_or(u32::MAX),
+        ..SweepFacts::default()
+    };
+    for (k, read) in nest.reads.iter().enumerate().filter(|(k, _)| nest.varies[*k]) {
+        match (nest.loads[k], read) {
+            (VectorAccess::Single, _) => facts.placed += 1,
+            (VectorAccess::Even, ParamRead::Guarded(sources)) => {
+                if let [GuardedSource { from: LoadSource::Array(a), .. }] = sources.as_slice() {
+                    stride(nest, a, &mut facts);
+                }
+            }
+            _ => {}
+        }
+    }
+    for (access, how) in nest.writes.iter().zip(&nest.stores) {
+        match how {
+            VectorAccess::Single => facts.placed += 1,
+            VectorAccess::Even => stride(nest, access, &mut facts),
+            _ => {}
+        }
+    }
+    facts
+}
+
+/// Folds of a sweep are an operation each.
+fn folded(nest: &LoopNest) -> u32 {
+    u32::try_from(nest.folds.iter().flatten().count()).unwrap_or(u32::MAX)
+}
+
+/// Counts an access in equal steps that vectors do not make at once.
+fn stride(nest: &LoopNest, access: &Access, facts: &mut SweepFacts) {
+    let bytes = i64::try_from(access.dtype.bytes()).unwrap_or(8);
+    match nest.step(access.form).saturating_abs() {
+        0 => {}
+        1 if nest.step(access.form) == 1 => {}
+        step if step.saturating_mul(bytes) < CACHE_LINE => facts.near += 1,
+        _ => facts.far += 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adfuse_ir::kernel::facts::ArrayPass;
+    use adfuse_ir::kernel::text::parse;
+
+    /// The facts of the first step of a program of these declarations and steps.
+    fn step(text: &str, lanes: u32) -> KernelFacts {
+        let program = parse(&format!("program @f {{ {text} return }}")).expect("reads");
+        facts(&program, lanes).expect("runs").remove(0)
+    }
+
+    /// A map from `%x` to `%y`, both of these extents, that reads at an index.
+    fn map(dims: &str, from: &str, body: &str) -> String {
+        format!(
+            "input %x: f32{dims} output %y: f32{dims} kernel @k {dims} {{ stage [] {{
+               p0 = load %x[{from}] s0 = param.f32 0 {body} }} }}"
+        )
+    }
+
+    #[test]
+    fn accesses_are_told_by_how_vectors_make_them() {
+        let same = |index: &str| format!("%y[{index}] = store s0");
+        for (dims, from, to, due) in [
+            // Lanes, near, far, placed.
+            ("[4096]", "d0", "d0", [16, 0, 0, 0]),
+            ("[4096]", "d0 * -1 + 4095", "d0", [16, 1, 0, 0]),
+            ("[64, 64]", "d1, d0", "d0, d1", [16, 0, 1, 0]),
+            ("[64, 64]", "d0, 0", "d0, d1", [16, 0, 0, 0]),
+        ] {
+            let found = step(&map(dims, from, &same(to)), 16);
+            let [sweep] = found.sweeps.as_slice() else { panic!("{found:?}") };
+            let told = [sweep.lanes, sweep.near, sweep.far, sweep.placed];
+            assert_eq!(told, due, "{dims} {from}: {sweep:?}");
+            assert_eq!(sweep.elements, 4096);
+        }
+    }
+
+    #[test]
+    fn narrower_machines_have_narrower_vectors() {
+        let text = map("[4096]", "d0", "s1 = mul.f32 s0 s0 s2 = add.f32 s1 s0 %y[d0] = store s2");
+        for (lanes, due) in [(16, 16), (8, 8), (4, 4), (1, 4)] {
+            let found = step(&text, lanes);
+            assert_eq!((found.sweeps[0].lanes, found.sweeps[0].slots), (due, 2), "{lanes}");
+        }
+    }
+
+    #[test]
+    fn functions_that_are_called_have_no_wide_vectors() {
+        let text = map("[4096]", "d0", "s1 = rem.f32 s0 s0 %y[d0] = store s1");
+        let sweep = step(&text, 16).sweeps[0];
+        assert!(sweep.calls == 1 && sweep.lanes < 16, "{sweep:?}");
+    }
+
+    #[test]
+    fn folds_beside_sweeps_are_passes() {
+        let fold = |rows: i64, n: i64, monoid: &str, row: &str| {
+            format!(
+                "input %x: f32[{rows}, {n}] output %y: {row}[{rows}] kernel @k [{rows}] {{
+                   row r0: {row}
+                   stage [{n}] {{ p0 = load %x[d0, d1] s0 = param.f32 0 r0 = reduce.{monoid} s0 lane(d1) }}
+                   stage [] {{ p0 = r0 s0 = param.{row} 0 %y[d0] = store s0 }} }}"
+            )
+        };
+        let passes = |text: &str| step(text, 16).passes;
+        assert_eq!(passes(&fold(64, 512, "sum", "f32")), [], "vectors fold as they compute");
+        let one = |kind| vec![ArrayPass { kind, elements: 64 * 8 }];
+        assert_eq!(passes(&fold(64, 8, "sum", "f32")), one(PassKind::Fold));
+        assert_eq!(passes(&fold(64, 8, "argmax", "i32")), one(PassKind::Extremum));
+    }
+
+    #[test]
+    fn large_kernels_are_several_tasks() {
+        let body = "s1 = mul.f32 s0 s0 %y[d0] = store s1";
+        assert_eq!(step(&map("[64]", "d0", body), 16).tasks, 1);
+        assert!(step(&map("[16777216]", "d0", body), 16).tasks > 16);
+    }
+}
