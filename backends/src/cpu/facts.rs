@@ -4,18 +4,18 @@
 //! The facts are those of a machine with vectors of a given width, whatever the host has, so that a plan is the same on
 //! every host.
 
+use super::capabilities::CAPABILITIES;
 use super::codegen::loop_ir::{
     Access, GuardedSource, LoadSource, LoopNest, ParamRead, Sweep, VectorAccess,
 };
 use super::codegen::vector_width::Vectors;
-use super::machine_code::SweepId;
 use super::kernel::compile::{ACCESS, CompileContext, WORK};
-use super::legal::LegalProgram;
-use super::prepare::{prepared, side_by_side};
+use super::machine_code::SweepId;
 use super::shape::{CodeFold, covers, parted, volume};
 use super::steps::work;
 use super::x86::supports;
 use crate::runtime::host_memory::OffsetAllocator;
+use crate::runtime::legalize::legalize;
 use adfuse_ir::kernel::facts::{KernelFacts, PassKind, SweepFacts};
 use adfuse_ir::kernel::{Extents, Kernel, Order, Program, Sink, Stage, Step};
 use adfuse_ir::scalar::{Prim, SInst, SOp};
@@ -42,15 +42,15 @@ const SHORT: usize = 16;
 /// not run. Steps with programs in them have none of their own.
 pub(super) fn facts(program: &Program, lanes: u32) -> Option<Vec<KernelFacts>> {
     let vectors = Vectors::of_bits(lanes.saturating_mul(32)).unwrap_or(Vectors::Narrow);
-    let legal = prepared(program, &side_by_side).ok()?;
+    let low = legalize(program, &CAPABILITIES).ok()?;
     let mut found = vec![KernelFacts::default(); program.steps.len()];
     let (mut shared, mut own) = (OffsetAllocator::default(), OffsetAllocator::default());
-    for (n, step) in legal.low.program.steps.iter().enumerate() {
+    for (n, step) in low.program.steps.iter().enumerate() {
         if matches!(step, Step::Loop(_) | Step::Branch(_)) {
             continue;
         }
-        let facts = of_step(&legal, step, vectors, [&mut shared, &mut own])?;
-        if let Some(sum) = legal.low.origin.get(n).and_then(|&origin| found.get_mut(origin)) {
+        let facts = of_step(&low.program, step, vectors, [&mut shared, &mut own])?;
+        if let Some(sum) = low.origin.get(n).and_then(|&origin| found.get_mut(origin)) {
             sum.join(facts);
         }
     }
@@ -58,7 +58,7 @@ pub(super) fn facts(program: &Program, lanes: u32) -> Option<Vec<KernelFacts>> {
 }
 
 fn of_step(
-    legal: &LegalProgram,
+    program: &Program,
     step: &Step,
     vectors: Vectors,
     [shared, own]: [&mut OffsetAllocator; 2],
@@ -69,7 +69,7 @@ fn of_step(
     let mut making = CompileContext {
         compiler: None,
         facts: Some(&mut collector),
-        program: &legal.low.program,
+        program,
         shared,
         own,
         slots: 0,
