@@ -23,6 +23,9 @@ use std::time::Duration;
 /// file; without it they use those that are built in, so that plans are the same on every machine.
 #[derive(Args)]
 pub(super) struct Tune {
+    /// The engine that runs the programs
+    #[arg(long, value_name = "ENGINE", value_parser = ["cpu"], default_value = "cpu")]
+    engine: String,
     #[command(flatten)]
     threads: Threads,
     /// The file that the machine's description is written to, whole or not at all; it has to end in .toml. Without it the
@@ -46,6 +49,7 @@ impl Tune {
             let m = format!("`{}` does not end in .toml", path.display());
             return Err(Failure::usage(m).hint(Some("`--device` takes files that do".into())));
         }
+        debug_assert_eq!(self.engine, MachineModel::cpu().name);
         let threads = self.threads.count()?;
         let mut base = MachineModel::cpu();
         base.name.clone_from(&self.name);

@@ -128,8 +128,9 @@ impl CompileContext<'_> {
     }
 
     /// Notes into how many tasks a kernel of so many points is divided, in multiples of `grain`; one where there is none.
-    pub(super) fn note_tasks(&mut self, points: i64, grain: Option<i64>) {
-        let Some(facts) = &mut self.facts else { return };
+    /// Contractions, which have kernels after them, are divided by their products.
+    pub(super) fn note_tasks(&mut self, (points, grain): (i64, Option<i64>), follows: bool) {
+        let Some(facts) = self.facts.as_mut().filter(|_| !follows) else { return };
         let most = grain.map_or(1, |grain| points / grain.max(1));
         let tasks = (facts.work / WORK).clamp(1, most.max(1));
         facts.step.tasks = facts.step.tasks.max(tasks.unsigned_abs());

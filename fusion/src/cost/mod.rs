@@ -292,7 +292,9 @@ fn priced(
         return cost;
     }
     let mut load = StepLoad::new(program, device);
-    // Facts are in place of what the structure suggests.
+    // Facts are in place of what the structure suggests; other steps have loops that are no sweeps.
+    let of_sweeps = matches!(step, Step::Kernel(_) | Step::Contract(_) | Step::Scatter(_));
+    let facts = facts.filter(|_| of_sweeps);
     load.structural = facts.is_none();
     if let Some(facts) = facts {
         load.facts(facts);

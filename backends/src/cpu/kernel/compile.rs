@@ -126,7 +126,7 @@ impl CompileContext<'_> {
         self.slots = self.slots.max(next);
         made.cuts = self.cuts(kernel, &made, &volumes);
         made.task = self.task(&made, &volumes);
-        self.note_tasks(made.points, made.cuts.grain);
+        self.note_tasks((points, made.cuts.grain), sums.is_some());
         Ok(made)
     }
 
