@@ -93,27 +93,29 @@ const SMALL: i64 = 1 << 12;
 impl MachineModel {
     /// Two cores of a server processor with AVX-512.
     ///
-    /// Measured there, with two threads: copies move 26 to 34 GB/s from memory (19.5 with one thread) and 125 to 170 between
-    /// buffers of 1 to 8 MB that were used before; products of 512 x 512 x 512 run at 56e9 multiply-adds a second in `f32`, 28e9 in
-    /// `f64` and 47e9 in `bf16`; a GELU (about 35 primitives) of 64 Ki elements takes 39 us on one core, which is
-    /// 59e9 primitives a second. A kernel of 4 Ki elements takes 0.6 us. Of 1 Mi elements, in nanoseconds an element: 0.33 where an
-    /// operand is read backwards, 0.82 transposed, 1.1 where places are data, 4.5 where a function is called, 0.5 folded in lines
-    /// of 8, 3.6 for positions of maxima in rows, 2.2 for running sums along rows and 12 along columns of one task, 3.0 added
-    /// at computed positions, 0.5 copied for a product.
-    /// Not measured: the part of the third cache that a kernel may count on is a guess between 8 MB, which it serves, and
-    /// 128 MB, which it does not.
+    /// Measured there: copies move 26 to 34 GB/s from memory with two threads (19.5 with one), 44 in
+    /// the third cache; contractions of 128 x 784 x 1024 run at 190 GFLOP/s, two operations a
+    /// multiply-add; a GELU (about 35 primitives) of 64 Ki elements takes 39 us on one core, which is
+    /// 59e9 primitives a second. A sum of 64 Ki elements takes 7 us on one core with vectors of 512 bits;
+    /// 37 where one operand is read backwards or at every other place, 46 where at places that are data,
+    /// 70 to 97 where each has to be asked for, and 5 to 11 ns more for each line that a guard cuts. Folds of 64 Ki
+    /// elements in lines of 8 or of 8 x 8 take 15 to 23 us, those of long lines 3.4.
+    /// Derived: contractions in `f64` have half the lanes, those of 16-bit floats widen first. Not
+    /// measured: a launch is taken to be what handing work to waiting threads takes; the part of the
+    /// third cache that a kernel may count on is a guess between 8 MB, which it serves, and 128 MB, which
+    /// it does not.
     pub fn cpu() -> MachineModel {
         MachineModel {
             name: "cpu".into(),
             memory_bytes_per_s: 28e9,
-            cache_bytes_per_s: 150e9,
+            cache_bytes_per_s: 44e9,
             core_bytes_per_s: 19.5e9,
             // A copy within the same memory.
             host_bytes_per_s: 28e9,
             cache_bytes: 24 << 20,
             ops_per_s: 110e9,
             stride_ops: 25.0,
-            far_ops: 90.0,
+            far_ops: 80.0,
             call_ops: 480.0,
             line_ops: 150.0,
             place_ops: 60.0,
@@ -126,10 +128,10 @@ impl MachineModel {
             scan_ops: 240.0,
             update_ops: 350.0,
             pack_ops: 55.0,
-            contract_f32_per_s: 56e9,
-            contract_f16_per_s: 47e9,
-            contract_f64_per_s: 28e9,
-            launch_s: 0.35e-6,
+            contract_f32_per_s: 95e9,
+            contract_f16_per_s: 95e9,
+            contract_f64_per_s: 47e9,
+            launch_s: 1e-6,
             tile_bytes: 512 << 10,
             parallel: 2,
             lanes: 16,
