@@ -17,7 +17,7 @@ fn shared() -> Vec<TunedProgram> {
     let program = |path: &std::path::PathBuf| {
         let name = path.file_stem().and_then(|n| n.to_str()).unwrap_or_default();
         let text = std::fs::read_to_string(path).expect("reads");
-        // Batches of so many rows, or as many elements.
+        // Rows of a batch, or elements.
         let n = if text.contains("[n]") && !text.contains("[n,") { "1048576" } else { "256" };
         let text = text.replace("[n]", &format!("[{n}]")).replace("[n,", &format!("[{n},"));
         TunedProgram::new("programs", name, &text)

@@ -6,12 +6,14 @@ use super::{
 };
 use crate::cpu::codegen::affine_form::affine;
 use crate::cpu::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
-use crate::cpu::facts::FactCollector;
 use crate::cpu::fold::{BlockPartition, FoldRuns, STATE};
 use crate::cpu::machine_code;
 use crate::cpu::machine_code::{SweepCompiler, SweepId};
-use crate::cpu::shape::{CodeFold, covers, gcd, granule, in_code, of_rows, parted, volume};
+use crate::cpu::shape::{
+    ACCESS, CodeFold, WORK, covers, gcd, granule, in_code, of_rows, parted, volume,
+};
 use crate::cpu::strict_folds::scan_room;
+use crate::cpu::sweep_facts::FactCollector;
 use crate::reference::order::LANES;
 use crate::runtime::functions::Registry;
 use crate::runtime::host_memory::{OffsetAllocator, too_much};
@@ -30,14 +32,8 @@ const BATCH: i64 = 1024;
 /// The elements of a batch of a kernel that keeps no rows or tiles.
 const LONG_BATCH: i64 = 1 << 16;
 
-/// About the primitives of a task: in less time another thread does not even wake.
-pub(in crate::cpu) const WORK: i64 = 1 << 20;
-
 /// Tasks begin at multiples of this many elements of a packed array, so that no two write to one word of it.
 const WORD: i64 = 64;
-
-/// The cost of reading and storing an element, in primitives.
-pub(in crate::cpu) const ACCESS: i64 = 6;
 
 /// Where kernels get code and memory from while they are compiled.
 pub(in crate::cpu) struct CompileContext<'a> {
