@@ -29,6 +29,7 @@ pub mod trace;
 pub mod train;
 pub mod transform;
 pub mod tree;
+pub mod tune;
 pub mod whole;
 
 pub use adfuse_autodiff as autodiff;

@@ -3,7 +3,9 @@
 use super::streams::Streams;
 use adfuse::device::bytes as size;
 use adfuse::engine::{Cpu, Session};
-use adfuse::fusion::{AnyEngine, EngineModel, MachineModel, PlanOptions, SizedProgram};
+use adfuse::fusion::{
+    AnyEngine, EngineModel, KernelFacts, MachineModel, PlanOptions, SizedProgram,
+};
 use adfuse::ir::kernel::Program;
 use adfuse::ir::{Diagnostic, Kind};
 use adfuse::kernel_cache::KernelCache;
@@ -159,6 +161,13 @@ impl EngineModel for Counting {
         match self {
             Counting::On(session) | Counting::OnOrAny(session) => session.donated(),
             Counting::Any(donated) => donated,
+        }
+    }
+
+    fn facts(&self, program: &Program, device: &MachineModel) -> Option<Vec<KernelFacts>> {
+        match self {
+            Counting::On(session) | Counting::OnOrAny(session) => session.facts(program, device),
+            Counting::Any(_) => None,
         }
     }
 

@@ -49,9 +49,19 @@ impl PlanFile {
                 Failure::usage(m).hint(Some("give the file that describes it with --device".into()))
             })?,
         };
-        match device.name == name {
+        let identity = device.identity();
+        match identity == name {
             true => Ok(device),
-            false => differs("the device", name, &device.name),
+            false if name.split(" #").next() == Some(device.name.as_str()) => {
+                let m = format!(
+                    "the plan is for other numbers of the device `{}`: it says `{name}`, and these \
+                     are `{identity}`",
+                    device.name
+                );
+                let hint = "give the file that it was made for, or make the plan again";
+                Err(Failure::usage(m).hint(Some(hint.into())))
+            }
+            false => differs("the device", name, &identity),
         }
     }
 

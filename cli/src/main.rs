@@ -37,6 +37,7 @@ mod stable_forms;
 mod steps;
 mod streams;
 mod target;
+mod tune;
 mod vmap;
 mod whole;
 
@@ -89,6 +90,7 @@ enum Command {
     Plan(plan::Show),
     Pack(pack::Pack),
     Cache(cache::Cache),
+    Tune(tune::Tune),
 }
 
 fn command_line() -> ExitCode {
@@ -119,6 +121,7 @@ fn command_line() -> ExitCode {
         Command::Plan(command) => command.execute(&mut streams),
         Command::Pack(command) => command.execute(&mut streams),
         Command::Cache(command) => command.execute(&mut streams),
+        Command::Tune(command) => command.execute(&mut streams),
     };
     let result = result.and_then(|code| Ok(out.flush().map(|()| code)?));
     result.unwrap_or_else(|failure: Failure| {

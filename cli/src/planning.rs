@@ -21,7 +21,7 @@ use adfuse::engine::{Cpu, Session, Settings};
 use adfuse::fusion::{
     Effort, EngineModel, Fp, LoopFrontierPoint, LoopResiduals, Lossy, MachineModel, Memory,
     Narrowed, Plan, PlanBudget, PlanOptions, PlanPoint, StackGoal, decide_loops, keep_lossy,
-    loop_frontier, loop_residuals, lower, memory_beside, plan, plan_attempts, ways_back,
+    loop_frontier, loop_residuals, lower, memory_beside, plan_attempts, plan_for, ways_back,
 };
 use adfuse::ir::kernel::{Program as Kernels, Verified, verify};
 use adfuse::ir::{Diagnostic, Function, Inst, Kind, Module};
@@ -397,7 +397,8 @@ impl PlanRequest {
     /// The plan of this effort.
     pub(super) fn plan_with(&self, effort: Effort) -> Result<Plan, Failure> {
         let options = PlanOptions { effort, ..self.options.clone() };
-        let made = plan(&self.function, &options).map_err(|d| self.source.wrong(d))?;
+        let made = plan_for(&self.function, &options, &self.counting())
+            .map_err(|d| self.source.wrong(d))?;
         Ok(made.donating(&self.donated))
     }
 

@@ -18,10 +18,11 @@ pub mod remat;
 pub mod search;
 
 pub use adfuse_ir::kernel::InPlace;
+pub use adfuse_ir::kernel::facts::{ArrayPass, KernelFacts, PassKind, SweepFacts};
 pub use cost::compile_cost::{CompileCost, compile_cost};
 pub use cost::operations::Ops;
 pub use cost::step_cost::{Bottleneck, Cost, StepCost};
-pub use cost::{cost, step_cost};
+pub use cost::{FactsOf, cost, cost_with, step_cost};
 pub use explain::candidates::{Candidate, Relation, candidates};
 pub use explain::loops::{LoopReport, WayBackReport, loop_reports};
 pub use explain::patterns::{PatternMatch, patterns};
@@ -60,7 +61,7 @@ pub use remat::loop_choice::{DecidedLoops, decide_loops, planned_function, ways_
 pub use remat::loop_frontier::{LoopFrontierPoint, loop_frontier};
 pub use remat::lossy::{Narrowed, NoCopy, UncompressedValue, keep_lossy};
 pub use remat::{PlanFrontier, plan_frontier};
-pub use search::planner::{plan, plan_attempts};
+pub use search::planner::{plan, plan_attempts, plan_for};
 pub use search::point::{PlanPoint, plan_point};
 
 pub use adfuse_ir::Fp;

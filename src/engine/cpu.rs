@@ -5,7 +5,9 @@ use super::{Compiled, CompiledSymbolic, Engine, PlanDecision, ReadyFunction, Ses
 use crate::backends::cpu::{self, ArenaLayout};
 use crate::backends::functions::Registry;
 use crate::backends::limits::RunLimits;
-use crate::fusion::{self, Effort, Fp, Lossy, MachineModel, Memory, Narrowed, Plan, SizedProgram};
+use crate::fusion::{
+    self, Effort, Fp, KernelFacts, Lossy, MachineModel, Memory, Narrowed, Plan, SizedProgram,
+};
 use crate::ir::kernel::{Program, Verified};
 use crate::ir::{Diagnostic, Function, Module};
 use crate::plan_cache::PlanCache;
@@ -187,6 +189,10 @@ impl From<Cpu> for Session {
 impl fusion::EngineModel for Cpu {
     fn donated(&self) -> &[usize] {
         &self.donated
+    }
+
+    fn facts(&self, program: &Program, device: &MachineModel) -> Option<Vec<KernelFacts>> {
+        fusion::EngineModel::facts(&self.session(), program, device)
     }
 
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {

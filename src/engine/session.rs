@@ -149,7 +149,7 @@ impl<B: Backend + ?Sized> Session<B> {
         let Settings { plan: options, cache, donated, .. } = &self.settings;
         let budget = self.settings.budget();
         if budget.is_free() {
-            let plan = fusion::plan(function, options)?.donating(donated);
+            let plan = fusion::plan_for(function, options, self)?.donating(donated);
             return Ok(PlanDecision { plan, notes: Vec::new() });
         }
         let engine = (self as &dyn fusion::EngineModel, self.backend.name());
@@ -372,6 +372,15 @@ impl<B: Backend + ?Sized> Compiler for PassState<'_, B> {
 impl<B: Backend + ?Sized> fusion::EngineModel for Session<B> {
     fn donated(&self) -> &[usize] {
         &self.settings.donated
+    }
+
+    fn facts(
+        &self,
+        program: &Program,
+        device: &fusion::MachineModel,
+    ) -> Option<Vec<fusion::KernelFacts>> {
+        // Threads that share registers have no vectors.
+        (device.register_file == 0).then(|| self.backend.facts(program, device.lanes)).flatten()
     }
 
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {

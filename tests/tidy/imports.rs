@@ -47,7 +47,7 @@ const ARROWS: &[(&str, &str, &[&str])] = &[
     ("fusion", "fuse", &["plan", "analysis"]),
     ("fusion", "lower", &["plan", "analysis", "fuse"]),
     ("fusion", "cost", &["plan"]),
-    ("fusion", "memory", &["plan", "analysis", "lower"]),
+    ("fusion", "memory", &["plan", "analysis", "lower", "cost"]),
     ("fusion", "search", &["plan", "analysis", "fuse", "lower", "cost", "memory"]),
     (
         "fusion",

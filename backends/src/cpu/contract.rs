@@ -12,6 +12,7 @@ use super::operand::{View, WindowOperand, read, stored, windows};
 use super::shape::{gcd, volume};
 use super::workers::{Worker, WorkerSet};
 use crate::reference::order::CONTRACT_CHUNK;
+use adfuse_ir::kernel::facts::PassKind;
 use adfuse_ir::kernel::{Extents, Feed, Kernel, Member};
 use adfuse_ir::scalar::{Prim, SInst, SOp};
 use adfuse_ir::{DType, Diagnostic};
@@ -126,7 +127,9 @@ impl CompileContext<'_> {
                 for (n, extents) in size.iter_mut().zip([&m.batch, &m.rows, &m.cols, &m.depth]) {
                     *n = volume(extents)?;
                 }
-                Some(self.operands(m, size)?)
+                let operands = self.operands(m, size)?;
+                self.note_copies(&operands, size);
+                Some(operands)
             }
         };
         let view = stored(self.program, &m.then, [&m.batch, &m.rows, &m.cols], m.sum);
@@ -192,6 +195,18 @@ impl CompileContext<'_> {
         ])
     }
 
+    /// Notes operands that are copied for few rows or columns: a pass over them takes as long as the product.
+    fn note_copies(&mut self, operands: &[OperandSource; 2], [batch, rows, cols, depth]: [i64; 4]) {
+        let wide = usize::from(cols > rows);
+        if let OperandSource::View(view) = &operands[wide]
+            && rows.min(cols) <= FEW
+            && view.steps[0] != 1
+        {
+            let all = [batch, rows.max(cols), depth];
+            self.note_pass(PassKind::Pack, all.into_iter().fold(1, i64::saturating_mul));
+        }
+    }
+
     fn source(
         &mut self,
         feed: &Feed,
@@ -201,7 +216,10 @@ impl CompileContext<'_> {
     ) -> Result<OperandSource, Diagnostic> {
         Ok(match there {
             (Some(view), _) => OperandSource::View(view),
-            (None, Some(windows)) => OperandSource::Windows(Box::new(windows)),
+            (None, Some(windows)) => {
+                self.note_pass(PassKind::Pack, volume(&extents)?);
+                OperandSource::Windows(Box::new(windows))
+            }
             (None, None) => OperandSource::Packed(self.operand(feed, extents, to)?),
         })
     }

@@ -2,6 +2,7 @@
 
 use super::capabilities::CAPABILITIES;
 use super::executable::{CpuExecutable, CpuOptions};
+use super::facts::facts;
 use super::legal::LegalProgram;
 use super::prepare::{peak_of, prepared, side_by_side};
 use super::thread_pool::ThreadPool;
@@ -13,6 +14,7 @@ use crate::runtime::functions::Registry;
 use crate::runtime::report::{MemoryReport, StepReport};
 use crate::runtime::trace::Trace;
 use adfuse_ir::Diagnostic;
+use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{Program, Verified};
 use std::io;
 use std::path::PathBuf;
@@ -100,6 +102,10 @@ impl Backend for CpuEngine {
 
     fn capabilities(&self) -> Capabilities {
         CAPABILITIES
+    }
+
+    fn facts(&self, program: &Program, lanes: u32) -> Option<Vec<KernelFacts>> {
+        facts(program, lanes)
     }
 
     fn prepare<'a>(

@@ -15,6 +15,7 @@ pub(crate) mod cross_compile;
 pub(crate) mod element;
 pub(crate) mod engine;
 pub(crate) mod executable;
+pub(crate) mod facts;
 pub(crate) mod fold;
 pub(crate) mod gemm;
 pub(crate) mod introspect;
@@ -33,6 +34,7 @@ pub(crate) mod shape;
 pub(crate) mod step_report;
 pub(crate) mod steps;
 pub(crate) mod strict_folds;
+pub(crate) mod sweep_facts;
 pub(crate) mod thread_pool;
 pub(crate) mod workers;
 #[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), path = "no_x86.rs")]

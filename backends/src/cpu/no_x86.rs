@@ -32,6 +32,16 @@ impl SweepCode {
     }
 }
 
+/// Which sweeps the emitter supports.
+pub(crate) mod supports {
+    use super::{LoopNest, Unsupported};
+
+    /// As on other hosts: none.
+    pub(crate) fn taken(_: &LoopNest, _: bool) -> Result<(), Unsupported> {
+        Err(Unsupported::Host)
+    }
+}
+
 /// Memory for code; it is always empty.
 pub(crate) struct CodePages;
 

@@ -130,6 +130,7 @@ fn needed(
             step => {
                 let mut making = CompileContext {
                     compiler: None,
+                    facts: None,
                     program: &low.program,
                     shared: room,
                     own: &mut own,

@@ -11,6 +11,7 @@ use super::shape::volume;
 use super::workers::{Worker, WorkerSet};
 use crate::runtime::strides::dense as is_dense;
 use adfuse_ir::index::IndexExpr;
+use adfuse_ir::kernel::facts::PassKind;
 use adfuse_ir::kernel::{BufferData, Operand, Param, Piece, Scatter};
 use adfuse_ir::op::Update;
 use adfuse_ir::scalar::Recorder;
@@ -113,6 +114,7 @@ impl CompileContext<'_> {
             part: SweepRole::Updates,
         })?;
         let update = step.update;
+        self.note_pass(PassKind::Update, count);
         Ok(CompiledScatter { updates, count, values, places, begin, elements, sums, wide, update })
     }
 }

@@ -171,6 +171,7 @@ impl<'a, 'l> StepCompiler<'a, 'l> {
                 step => {
                     let mut making = CompileContext {
                         compiler: Some(&mut *self.compiler),
+                        facts: None,
                         program: &low.program,
                         shared: &mut shared,
                         own: &mut self.own,

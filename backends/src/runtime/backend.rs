@@ -10,6 +10,7 @@ use super::report::{MemoryReport, StepReport};
 use super::resident::Resident;
 use super::trace::Trace;
 use adfuse_ir::Diagnostic;
+use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{Program, Verified};
 use std::fmt::Debug;
 use std::io;
@@ -47,6 +48,12 @@ pub trait Backend: Debug + Send + Sync {
     /// [`Kind::Limit`](adfuse_ir::Kind::Limit) when a device has not enough memory.
     fn place(&self, array: &Array) -> Result<Resident, Diagnostic> {
         Ok(array.clone().into())
+    }
+
+    /// What it makes of each step of a program on a machine with vectors of this many lanes of 32 bits, whatever the host
+    /// has; `None` where it does not say. Nothing is compiled.
+    fn facts(&self, _program: &Program, _lanes: u32) -> Option<Vec<KernelFacts>> {
+        None
     }
 
     /// A program as this engine runs it, before its memory is planned; `arrange` plans that of the programs in it.
@@ -185,6 +192,10 @@ where
 
     fn capabilities(&self) -> Capabilities {
         self.0.capabilities()
+    }
+
+    fn facts(&self, program: &Program, lanes: u32) -> Option<Vec<KernelFacts>> {
+        self.0.facts(program, lanes)
     }
 
     fn place(&self, array: &Array) -> Result<Resident, Diagnostic> {

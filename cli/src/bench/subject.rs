@@ -9,7 +9,7 @@ use crate::streams::Streams;
 use adfuse::backends::Array;
 use adfuse::backends::cpu::{CompiledSweep, Trace, Vectors};
 use adfuse::engine::{Compiled, Cpu};
-use adfuse::fusion::{Cost, Effort, Ops, Plan, cost};
+use adfuse::fusion::{Cost, Effort, EngineModel, Ops, Plan};
 use adfuse::ir::Diagnostic;
 use std::time::Instant;
 
@@ -60,7 +60,7 @@ impl Subject {
         // Here it has a place in the text.
         cpu.functions.check(&ready.function).map_err(wrong)?;
         clock.end("plan");
-        let cost = cost(&program, &ready.options.device);
+        let cost = cpu.cost(&program, &ready.options.device);
         let made = cpu.of_program(program).map_err(wrong)?;
         clock.end("codegen");
         map_for_profilers(&*made.executable, streams);

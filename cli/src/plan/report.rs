@@ -8,8 +8,8 @@ use crate::stable_forms::UnstableFormula;
 use crate::steps;
 use adfuse::budget::BudgetChoice;
 use adfuse::fusion::{
-    Bottleneck, Cost, Effort, LoopReport, LoopResiduals, Plan, compile_cost, cost, loop_reports,
-    lossy_copies, patterns, recomputed_values, saved_bytes,
+    Bottleneck, Cost, Effort, EngineModel, LoopReport, LoopResiduals, Plan, compile_cost,
+    loop_reports, lossy_copies, patterns, recomputed_values, saved_bytes,
 };
 use adfuse::ir::kernel::{Extents, Program};
 use adfuse::ir::text::Names;
@@ -136,10 +136,11 @@ impl<'a> PlanReport<'a> {
     ) -> Result<PlanReport<'a>, Failure> {
         let f = &ready.function;
         let device = &ready.options.device;
-        let found = cost(program, device);
+        let engine = ready.counting();
+        let found = engine.cost(program, device);
         let apart = ready.plan_with(Effort::Off)?;
         let apart_program = ready.program(&apart)?;
-        let apart_cost = cost(&apart_program, device);
+        let apart_cost = engine.cost(&apart_program, device);
         let names = Names::of(f);
         let name = |i: &adfuse::ir::Inst| {
             f.inst_results(*i).first().map_or_else(String::new, |&v| format!("%{}", names.get(v)))

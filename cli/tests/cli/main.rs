@@ -15,6 +15,7 @@ mod pack;
 mod plan;
 mod readme;
 mod save;
+mod tune;
 mod within;
 mod wrong;
 

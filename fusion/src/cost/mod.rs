@@ -6,6 +6,7 @@
 pub(crate) mod access_cost;
 pub(crate) mod blocks;
 pub(crate) mod compile_cost;
+pub(crate) mod facts_cost;
 pub(crate) mod fold_cost;
 pub(crate) mod footprint;
 pub(crate) mod line_length;
@@ -16,6 +17,7 @@ pub(crate) mod traffic;
 use crate::plan::machine_model::MachineModel;
 use access_cost::AccessPattern;
 use adfuse_ir::DType;
+use adfuse_ir::kernel::facts::KernelFacts;
 use adfuse_ir::kernel::{
     Argsort, Attend, Bundle, Contract, Kernel, Member, Program, Role, Scatter, Stage, Step,
 };
@@ -26,8 +28,18 @@ use operations::OperationCounts;
 use step_cost::{Bottleneck, Cost, StepCost};
 use traffic::{BytesByBuffer, Traffic, traffic};
 
-/// What a program costs on a device.
+/// What an engine makes of each step of a program; `None` where it does not say.
+pub type FactsOf<'a> = dyn Fn(&Program) -> Option<Vec<KernelFacts>> + 'a;
+
+/// What a program costs on a device, by its structure alone.
 pub fn cost(program: &Program, device: &MachineModel) -> Cost {
+    cost_with(program, device, &|_| None)
+}
+
+/// What a program costs on a device, where an engine says what it makes of each step. Loops and branches ask for the facts of
+/// their blocks.
+pub fn cost_with(program: &Program, device: &MachineModel, facts_of: &FactsOf<'_>) -> Cost {
+    let facts = facts_of(program).unwrap_or_default();
     let mut cost = Cost {
         steps: Vec::with_capacity(program.steps.len()),
         bytes_moved: 0,
@@ -36,7 +48,7 @@ pub fn cost(program: &Program, device: &MachineModel) -> Cost {
         seconds: 0.0,
     };
     let mut least = BytesByBuffer::default();
-    for step in &program.steps {
+    for (n, step) in program.steps.iter().enumerate() {
         let moved = traffic(program, step, device.tile_bytes);
         let role = |b| program.buffers.get(b).map(|data| &data.role);
         for (b, bytes) in moved.distinct.iter().filter(|&(b, _)| role(b) == Some(&Role::Input)) {
@@ -46,7 +58,8 @@ pub fn cost(program: &Program, device: &MachineModel) -> Cost {
         for b in step.writes().filter(|&b| role(b) == Some(&Role::Output)) {
             *least.of(b) = full(program, b);
         }
-        let step = priced(program, step, device, &moved);
+        let blocks = |program: &Program| cost_with(program, device, facts_of);
+        let step = priced((program, step), device, &moved, facts.get(n), &blocks);
         cost.bytes_moved = cost.bytes_moved.saturating_add(step.reads).saturating_add(step.writes);
         cost.launches = cost.launches.saturating_add(step.launches);
         cost.seconds += step.seconds;
@@ -58,7 +71,19 @@ pub fn cost(program: &Program, device: &MachineModel) -> Cost {
 
 /// What one step of the program costs on a device.
 pub fn step_cost(program: &Program, step: &Step, device: &MachineModel) -> StepCost {
-    priced(program, step, device, &traffic(program, step, device.tile_bytes))
+    let moved = traffic(program, step, device.tile_bytes);
+    priced((program, step), device, &moved, None, &|program| cost(program, device))
+}
+
+/// As [`step_cost`], with what an engine makes of the step where it says; `blocks` is the cost of programs in it.
+pub(crate) fn step_cost_with(
+    (program, step): (&Program, &Step),
+    device: &MachineModel,
+    facts: Option<&KernelFacts>,
+    blocks: &dyn Fn(&Program) -> Cost,
+) -> StepCost {
+    let moved = traffic(program, step, device.tile_bytes);
+    priced((program, step), device, &moved, facts, blocks)
 }
 
 /// Work of a step, and how much of the device it keeps busy.
@@ -72,6 +97,8 @@ struct StepLoad<'d> {
     contract_s: f64,
     /// The greatest part of the device that was busy.
     busy: f64,
+    /// Whether time follows from the structure of the program: no engine has said what it makes of the step.
+    structural: bool,
 }
 
 impl<'d> StepLoad<'d> {
@@ -83,6 +110,7 @@ impl<'d> StepLoad<'d> {
             slots: 0.0,
             contract_s: 0.0,
             busy: 0.0,
+            structural: true,
         }
     }
 
@@ -109,13 +137,18 @@ impl<'d> StepLoad<'d> {
 
     fn add(&mut self, work: &OperationCounts, share: f64) {
         self.work.join(work);
-        self.slots += work.slots as f64 / share;
-        self.busy = self.busy.max(share);
+        if self.structural {
+            self.slots += work.slots as f64 / share;
+            self.busy = self.busy.max(share);
+        }
     }
 
     /// What loads and stores take beyond that of neighbours. No lanes share it: cores are all that is
     /// idle where there is little of it.
     fn add_access(&mut self, pattern: &AccessPattern, share: f64) {
+        if !self.structural {
+            return;
+        }
         let cores = share.max(1.0 / self.device.parallel.max(1) as f64);
         self.slots += pattern.slots(self.device) / cores;
     }
@@ -144,8 +177,11 @@ impl<'d> StepLoad<'d> {
                 &operations::stage(stage, &places),
                 share * self.lanes(stage, &places, vector),
             );
-            self.busy = self.busy.max(share);
-            self.add_access(&access_cost::stage(self.program, stage, &places, vector), share);
+            if self.structural {
+                self.busy = self.busy.max(share);
+                let access = access_cost::stage(self.program, stage, &places, vector);
+                self.add_access(&access, share);
+            }
         }
     }
 
@@ -272,11 +308,25 @@ fn is_narrow(dtype: DType) -> bool {
 /// The part of a core's threads from which on more of them hide no more.
 const ENOUGH_THREADS: f64 = 0.25;
 
-fn priced(program: &Program, step: &Step, device: &MachineModel, moved: &Traffic) -> StepCost {
-    if let Some(cost) = of_blocks(step, &|program| cost(program, device)) {
+fn priced(
+    (program, step): (&Program, &Step),
+    device: &MachineModel,
+    moved: &Traffic,
+    facts: Option<&KernelFacts>,
+    blocks: &dyn Fn(&Program) -> Cost,
+) -> StepCost {
+    if let Some(cost) = of_blocks(step, blocks) {
         return cost;
     }
     let mut load = StepLoad::new(program, device);
+    // Facts are in place of what the structure suggests; other steps have loops that are no sweeps.
+    let of_sweeps =
+        matches!(step, Step::Kernel(_) | Step::Bundle(_) | Step::Contract(_) | Step::Scatter(_));
+    let facts = facts.filter(|_| of_sweeps);
+    load.structural = facts.is_none();
+    if let Some(facts) = facts {
+        load.facts(facts);
+    }
     let mut launches = 1;
     match step {
         Step::Kernel(kernel) => load.kernel(kernel),

@@ -48,7 +48,7 @@ pub(crate) fn of_groups(facts: &Facts<'_>, groups: &Groups, options: &PlanOption
     Plan {
         name: f.name.clone(),
         graph: String::new(),
-        device: options.device.name.clone(),
+        device: options.device.identity(),
         fp: options.fp,
         donated: Vec::new(),
         inline: inline(facts, groups),

@@ -72,6 +72,11 @@ impl StepOfGroup {
         known.map_or_else(&count, |known| *known.seconds.get_or_init(&count))
     }
 
+    /// The seconds that the step takes, where they have been counted.
+    pub(crate) fn known_seconds(&self) -> Option<f64> {
+        self.group.facts.get(self.step)?.seconds.get().copied()
+    }
+
     /// The code of the step, counted once.
     pub(crate) fn code(&self, count: impl Fn() -> CodeOfStep) -> CodeOfStep {
         let known = self.group.facts.get(self.step);

@@ -1,11 +1,14 @@
 //! What an engine needs in addition to the buffers of a program, and what plans that are compared have in common.
 
 use super::{Memory, scratch};
+use crate::cost::cost_with;
+use crate::cost::step_cost::Cost;
 use crate::lower::group_memo::LoweringMemo;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::Effort;
 use adfuse_ir::Diagnostic;
 use adfuse_ir::kernel::Program;
+use adfuse_ir::kernel::facts::KernelFacts;
 
 /// What plans need to know about an engine. Threads that compare plans share it.
 pub trait EngineModel: Sync {
@@ -15,6 +18,17 @@ pub trait EngineModel: Sync {
     /// For a program that the engine does not run.
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
         Ok(Box::new(scratch(program, Effort::Quick)?))
+    }
+
+    /// What the engine makes of each step of a program on a machine: which vectors its loops have, what it does one element
+    /// at a time. `None` where it does not say, and the structure of the program says what a step costs.
+    fn facts(&self, _program: &Program, _device: &MachineModel) -> Option<Vec<KernelFacts>> {
+        None
+    }
+
+    /// What a program costs on a machine with this engine.
+    fn cost(&self, program: &Program, device: &MachineModel) -> Cost {
+        cost_with(program, device, &|program| self.facts(program, device))
     }
 
     /// The donated parameters, by position: plans reuse their memory.
@@ -82,6 +96,10 @@ impl<'e> MemoEngine<'e> {
 impl EngineModel for MemoEngine<'_> {
     fn sized<'a>(&'a self, program: &'a Program) -> Result<Box<dyn SizedProgram + 'a>, Diagnostic> {
         self.engine.sized(program)
+    }
+
+    fn facts(&self, program: &Program, device: &MachineModel) -> Option<Vec<KernelFacts>> {
+        self.engine.facts(program, device)
     }
 
     fn donated(&self) -> &[usize] {

@@ -112,7 +112,8 @@ impl<'f> BasePlan<'f> {
         let (point, program) = measured(f, plan.clone(), options, engine)?;
         let mut facts = Facts::of(f, true)?;
         plan.inline.iter().for_each(|&i| facts.set_free(i));
-        let graph = GroupGraph::of(&facts, plan, &program, &options.device).map_err(|e| {
+        let cost = engine.cost(&program, &options.device);
+        let graph = GroupGraph::of(&facts, plan, &program, cost).map_err(|e| {
             let at = At { func: Some(f.name.clone()), ..At::default() };
             Diagnostic::new(at, Kind::Limit, e.to_string())
         })?;

@@ -5,10 +5,9 @@ use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::leaves;
 use crate::analysis::recomputation::is_kept;
-use crate::cost::cost;
+use crate::cost::step_cost::Cost;
 use crate::lower::steps::steps_of;
 use crate::memory::residuals::{bytes, storage};
-use crate::plan::machine_model::MachineModel;
 use crate::plan::{Group, Plan};
 use adfuse_ir::kernel::Program;
 use adfuse_ir::text::Names;
@@ -59,7 +58,7 @@ fn made_by(f: &Function, v: Value) -> Option<Inst> {
 }
 
 impl GroupGraph {
-    /// Of a plan, the facts that it rests on, and the program it has become.
+    /// Of a plan, the facts that it rests on, the program it has become, and what that costs.
     ///
     /// # Errors
     /// When sizes add up to more than can be counted.
@@ -67,10 +66,10 @@ impl GroupGraph {
         facts: &Facts<'_>,
         plan: &Plan,
         program: &Program,
-        device: &MachineModel,
+        cost: Cost,
     ) -> Result<GroupGraph, GraphError> {
         let (f, names) = (facts.f, Names::of(facts.f));
-        let (forms, seconds) = (storage(plan), cost(program, device).steps);
+        let (forms, seconds) = (storage(plan), cost.steps);
         let mut found =
             GroupGraph { graph: CostGraph::new(), of: SecondaryMap::new(), kept: EntitySet::new() };
         let mut op_of: SecondaryMap<Value, Option<OpId>> = SecondaryMap::new();

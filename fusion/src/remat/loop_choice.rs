@@ -5,7 +5,6 @@
 //! budgets at once, get as many checkpoints as the budget has room for, and the fastest is chosen.
 
 use super::{PlanFrontier, plan_frontier};
-use crate::cost::cost;
 use crate::loops::{known_trips, merge_loops, stack_residuals};
 use crate::lower::lowered;
 use crate::memory::engine::{EngineModel, MemoEngine};
@@ -15,7 +14,7 @@ use crate::plan::loop_choice::{LoopChoice, plenty_of_checkpoints};
 use crate::plan::options::PlanOptions;
 use crate::prepass::lossy::copied_as;
 use crate::prepass::prepare;
-use crate::search::planner::plan;
+use crate::search::planner::plan_for;
 use crate::search::point::PlanPoint;
 use adfuse_ir::attrs::Attr;
 use adfuse_ir::control::LoopRoles;
@@ -63,7 +62,7 @@ pub fn decide_loops(
         return Ok(DecidedLoops { function: merged(f)?, choices: Vec::new() });
     }
     match budget {
-        None => ways.fastest(f, options),
+        None => ways.fastest(f, options, engine),
         Some(budget) => {
             let engine = MemoEngine::new(engine, &options.device);
             ways.within(f, options, budget, &engine)
@@ -192,7 +191,12 @@ impl WaysBack {
     }
 
     /// Without a budget: the faster of stacks and of a state for each step, by the cost model.
-    fn fastest(&self, f: &Function, options: &PlanOptions) -> Result<DecidedLoops, Diagnostic> {
+    fn fastest(
+        &self,
+        f: &Function,
+        options: &PlanOptions,
+        engine: &dyn EngineModel,
+    ) -> Result<DecidedLoops, Diagnostic> {
         let stacks = self.all_of(f, |_| LoopChoice::Stack);
         let states = self.all_of(f, |way| LoopChoice::Checkpoints(way.plenty()));
         let least = self.all_of(f, |_| LoopChoice::StackLeast);
@@ -200,9 +204,9 @@ impl WaysBack {
         candidates.dedup();
         let planned = that_fit(candidates, |choices| {
             let decided = self.decided(f, choices)?;
-            let plan = plan(&decided.function, options)?;
+            let plan = plan_for(&decided.function, options, engine)?;
             let program = lowered(&decided.function, &plan, &options.device)?;
-            Ok((cost(&program, &options.device).seconds, decided))
+            Ok((engine.cost(&program, &options.device).seconds, decided))
         })?;
         let best = planned.into_iter().min_by(|(a, _), (b, _)| a.total_cmp(b));
         Ok(best.map_or_else(|| undecided(f), |(_, decided)| decided))

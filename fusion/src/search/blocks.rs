@@ -20,7 +20,7 @@ pub(crate) fn block_plans(f: &Function, options: &PlanOptions) -> Result<Vec<Pla
         let graph = graph_hash(&block);
         if plans.iter().all(|known| known.graph != graph) {
             let made = block_plans(&block, options)
-                .and_then(|inner| fastest(&block, options, &inner))
+                .and_then(|inner| fastest(&block, options, &inner, &AnyEngine))
                 .map(|plan| bundled(&block, plan, options, &AnyEngine))
                 .map_err(|d| Diagnostic { at: at_inst(f, i), ..d })?;
             plans.push(made);

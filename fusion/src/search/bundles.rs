@@ -8,7 +8,6 @@
 
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::order;
-use crate::cost::cost;
 use crate::cost::step_cost::Cost;
 use crate::lower::lowered;
 use crate::lower::steps::steps_of;
@@ -63,7 +62,7 @@ fn better(
         return None;
     }
     let program = lowered(f, plan, device).ok()?;
-    let before = cost(&program, device);
+    let before = engine.cost(&program, device);
     let kernels = short_kernels(plan, &program, &before, device.launch_s);
     if kernels.iter().filter(|&&short| short).count() < 2 {
         return None;
@@ -81,7 +80,7 @@ fn better(
         (0..plan.groups.len()).for_each(|g| bundler.visit(g));
         let made = Plan { groups: bundler.groups(plan)?, ..plan.clone() };
         let Ok(program) = lowered(f, &made, device) else { continue };
-        let faster = cost(&program, device).seconds < before.seconds;
+        let faster = engine.cost(&program, device).seconds < before.seconds;
         if faster && peak(&program).is_some_and(|peak| peak <= most) {
             return Some(made);
         }

@@ -8,10 +8,9 @@
 use super::point::measured;
 use crate::analysis::class::InstClass;
 use crate::analysis::facts::Facts;
-use crate::cost::cost;
 use crate::fuse::greedy::plan_at;
 use crate::lower::lowered;
-use crate::memory::engine::AnyEngine;
+use crate::memory::engine::{AnyEngine, EngineModel};
 use crate::plan::Plan;
 use crate::plan::machine_model::MachineModel;
 use crate::plan::options::{Effort, PlanOptions};
@@ -40,6 +39,7 @@ pub(super) fn attempts(
     f: &Function,
     options: &PlanOptions,
     blocks: &[Plan],
+    engine: &dyn EngineModel,
 ) -> Result<Vec<UnbudgetedPlan>, Diagnostic> {
     let device = &options.device;
     let mut found: Vec<UnbudgetedPlan> = Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn attempts(
         }
         let plan = plan_at(f, &PlanOptions { effort, ..options.clone() }, 0.0, blocks)?;
         if found.iter().all(|a| a.plan != plan) {
-            let seconds = cost(&lowered(f, &plan, device)?, device).seconds;
+            let seconds = engine.cost(&lowered(f, &plan, device)?, device).seconds;
             found.push(UnbudgetedPlan { effort, plan, seconds });
         }
     }
@@ -75,11 +75,12 @@ pub(crate) fn fastest(
     f: &Function,
     options: &PlanOptions,
     blocks: &[Plan],
+    engine: &dyn EngineModel,
 ) -> Result<Plan, Diagnostic> {
     if options.effort == Effort::Off {
         return plan_at(f, options, 0.0, blocks);
     }
-    let mut found = attempts(f, options, blocks)?;
+    let mut found = attempts(f, options, blocks, engine)?;
     let least = found.iter().map(|a| a.seconds).fold(f64::INFINITY, f64::min);
     found.retain(|a| a.seconds == least);
     if found.len() > 1 {

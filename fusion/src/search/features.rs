@@ -2,7 +2,6 @@
 
 use super::space::PlanSpace;
 use super::state::{GroupSlot, PlanState};
-use crate::cost::cost;
 use crate::cost::step_cost::StepCost;
 use crate::fuse::inline;
 use crate::lower::instances::instances;
@@ -71,7 +70,7 @@ impl PlanSpace<'_> {
     pub fn features(&self, state: &PlanState) -> Option<Features> {
         let (f, plan) = (self.facts.f, self.plan(state));
         let program = self.program(&plan)?;
-        let costs = cost(&program, &self.options.device).steps;
+        let costs = self.engine.cost(&program, &self.options.device).steps;
         // Steps follow groups, those of instances too.
         let of_instances = instances(f, &plan).ok()?;
         let steps = steps_of(of_instances.as_ref().map_or(&plan, |x| &x.plan), &program);

@@ -23,11 +23,23 @@ use adfuse_ir::{Diagnostic, Function};
 /// For what has no lowering: symbolic extents and calls. The error names the symbol
 /// or the instruction.
 pub fn plan(f: &Function, options: &PlanOptions) -> Result<Plan, Diagnostic> {
+    plan_for(f, options, &AnyEngine)
+}
+
+/// As [`plan`](crate::plan()), for an engine that says what it makes of each step.
+///
+/// # Errors
+/// As there.
+pub fn plan_for(
+    f: &Function,
+    options: &PlanOptions,
+    engine: &dyn EngineModel,
+) -> Result<Plan, Diagnostic> {
     let plan = match options.effort {
-        Effort::Search => searched(f, options, &AnyEngine)?,
-        _ => fastest(f, options, &block_plans(f, options)?)?,
+        Effort::Search => searched(f, options, engine)?,
+        _ => fastest(f, options, &block_plans(f, options)?, engine)?,
     };
-    Ok(bundled(f, plan, options, &AnyEngine))
+    Ok(bundled(f, plan, options, engine))
 }
 
 /// Instructions up to which a function is searched as a whole.
@@ -74,7 +86,7 @@ pub(crate) fn searched(
     let mut best: Option<(PlanPrice, Plan)> = None;
     let mut first = None;
     let blocks = &space.head.blocks;
-    let plans = std::iter::once(fastest(f, options, blocks))
+    let plans = std::iter::once(fastest(f, options, blocks, engine))
         .chain(PRICES.into_iter().map(|price| plan_at(f, options, price, blocks)));
     for plan in plans {
         let plan = plan?;
@@ -103,6 +115,6 @@ pub fn plan_attempts(
     options: &PlanOptions,
     engine: &dyn EngineModel,
 ) -> Result<Vec<(Effort, PlanPoint)>, Diagnostic> {
-    let made = attempts(f, options, &block_plans(f, options)?)?.into_iter();
+    let made = attempts(f, options, &block_plans(f, options)?, engine)?.into_iter();
     made.map(|a| Ok((a.effort, measured(f, a.plan, options, engine)?.0))).collect()
 }

@@ -1,7 +1,7 @@
 //! A plan with its peak, its predicted time and its residuals.
 
 use crate::cost::compile_cost::{CompileCost, step_code, together};
-use crate::cost::step_cost;
+use crate::cost::step_cost_with;
 use crate::lower::group_memo::StepOfGroup;
 use crate::lower::instances::recomputed_values;
 use crate::lower::{Holders, LowerWith, PlacedProgram, belongs, placed};
@@ -70,7 +70,7 @@ pub(crate) fn measured_at(
     let with = LowerWith { device: &options.device, memo: engine.memo() };
     let placed = placed(f, &plan, with)?;
     let program = &placed.program;
-    let seconds = seconds(&placed, &options.device);
+    let seconds = seconds(&placed, &options.device, engine);
     let compile = compile(&placed, &options.device);
     let peak = {
         let sized = engine.sized(program)?;
@@ -96,13 +96,30 @@ fn compile(placed: &PlacedProgram, device: &MachineModel) -> CompileCost {
     together(program.steps.iter().zip(&placed.of_group).map(of)).on(program.steps.len(), device)
 }
 
-/// Predicted seconds of a program, as [`cost`](crate::cost()) counts them: those of equal steps once.
-fn seconds(placed: &PlacedProgram, device: &MachineModel) -> f64 {
+/// Predicted seconds of a program, as [`EngineModel::cost`] counts them: those of equal steps once. The engine is asked
+/// only for the facts of steps whose seconds are not known.
+fn seconds(placed: &PlacedProgram, device: &MachineModel, engine: &dyn EngineModel) -> f64 {
     let program = &placed.program;
-    let of = |(step, of_group): (&Step, &Option<StepOfGroup>)| {
-        let count = || step_cost(program, step, device).seconds;
-        of_group.as_ref().map_or_else(count, |of_group| of_group.seconds(count))
+    let known = |n: usize| placed.of_group.get(n).and_then(|of| of.as_ref()?.known_seconds());
+    let asked: Vec<usize> = (0..program.steps.len()).filter(|&n| known(n).is_none()).collect();
+    let steps = asked.iter().map(|&n| program.steps[n].clone()).collect();
+    let facts = match asked.is_empty() {
+        true => None,
+        false => {
+            let Program { name, buffers, outputs, .. } = program;
+            let (name, buffers, outputs) = (name.clone(), buffers.clone(), outputs.clone());
+            engine.facts(&Program { name, buffers, outputs, steps }, device)
+        }
+    };
+    let blocks = |program: &Program| engine.cost(program, device);
+    let of = |(n, step): (usize, &Step)| {
+        let count = || {
+            let facts = asked.binary_search(&n).ok().and_then(|k| facts.as_ref()?.get(k));
+            step_cost_with((program, step), device, facts, &blocks).seconds
+        };
+        let of_group = placed.of_group.get(n).and_then(Option::as_ref);
+        of_group.map_or_else(count, |of_group| of_group.seconds(count))
     };
     // In the order of the steps, as everywhere: sums of floats depend on it.
-    program.steps.iter().zip(&placed.of_group).map(of).fold(0.0, |sum, seconds| sum + seconds)
+    program.steps.iter().enumerate().map(of).fold(0.0, |sum, seconds| sum + seconds)
 }

@@ -2,7 +2,6 @@
 
 use super::space::PlanSpace;
 use super::state::PlanState;
-use crate::cost::cost;
 use crate::lower::lowered;
 use crate::memory::memory_beside;
 use crate::memory::residuals::saved_bytes;
@@ -35,7 +34,8 @@ impl PlanSpace<'_> {
         let memory = memory_beside(&program, effort, sized.scratch()).ok()?;
         let seconds = self.measure.seconds(self.facts.f, plan, &program);
         Some(PlanPrice {
-            seconds: seconds.unwrap_or_else(|| cost(&program, &self.options.device).seconds),
+            seconds: seconds
+                .unwrap_or_else(|| self.engine.cost(&program, &self.options.device).seconds),
             peak: sized.peak(&memory).ok()?,
             saved: saved_bytes(self.facts.f, plan).ok()?,
         })

@@ -40,7 +40,7 @@ impl<'f> PlanSpace<'f> {
         let head = Plan {
             name: f.name.clone(),
             graph: graph_hash(f),
-            device: options.device.name.clone(),
+            device: options.device.identity(),
             fp: options.fp,
             donated: engine.donated().to_vec(),
             inline: Vec::new(),

@@ -12,6 +12,7 @@ mod block;
 mod buffer;
 mod checkpoints;
 mod equal_steps;
+pub mod facts;
 mod in_place;
 mod loops;
 mod program;

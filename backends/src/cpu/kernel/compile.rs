@@ -9,8 +9,11 @@ use crate::cpu::codegen::loop_ir::{ArraySlots, Sweep, SweepOutput, SweepRole};
 use crate::cpu::fold::{BlockPartition, FoldRuns, STATE};
 use crate::cpu::machine_code;
 use crate::cpu::machine_code::{SweepCompiler, SweepId};
-use crate::cpu::shape::{CodeFold, covers, gcd, granule, in_code, of_rows, parted, volume};
+use crate::cpu::shape::{
+    ACCESS, CodeFold, WORK, covers, gcd, granule, in_code, of_rows, parted, volume,
+};
 use crate::cpu::strict_folds::scan_room;
+use crate::cpu::sweep_facts::FactCollector;
 use crate::reference::order::LANES;
 use crate::runtime::functions::Registry;
 use crate::runtime::host_memory::{OffsetAllocator, too_much};
@@ -29,19 +32,15 @@ const BATCH: i64 = 1024;
 /// The elements of a batch of a kernel that keeps no rows or tiles.
 const LONG_BATCH: i64 = 1 << 16;
 
-/// About the primitives of a task: in less time another thread does not even wake.
-const WORK: i64 = 1 << 20;
-
 /// Tasks begin at multiples of this many elements of a packed array, so that no two write to one word of it.
 const WORD: i64 = 64;
-
-/// The cost of reading and storing an element, in primitives.
-const ACCESS: i64 = 6;
 
 /// Where kernels get code and memory from while they are compiled.
 pub(in crate::cpu) struct CompileContext<'a> {
     /// Compiles sweeps; `None` if only the memory is asked for.
     pub(in crate::cpu) compiler: Option<&'a mut SweepCompiler>,
+    /// Notes what is made of a step; `None` if nobody asks.
+    pub(in crate::cpu) facts: Option<&'a mut FactCollector>,
     pub(in crate::cpu) program: &'a Program,
     /// Memory that all workers share.
     pub(in crate::cpu) shared: &'a mut OffsetAllocator,
@@ -66,11 +65,6 @@ struct SinkScope<'a> {
 }
 
 impl CompileContext<'_> {
-    /// Makes the code of a sweep.
-    pub(in crate::cpu) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
-        self.compiler.as_mut().map_or(Ok(SweepId::default()), |compiler| compiler.sweep(sweep))
-    }
-
     /// Makes a kernel. `sums` is the type of the sums that its one stage reads, if it follows any.
     pub(in crate::cpu) fn kernel(
         &mut self,
@@ -128,6 +122,7 @@ impl CompileContext<'_> {
         self.slots = self.slots.max(next);
         made.cuts = self.cuts(kernel, &made, &volumes);
         made.task = self.task(&made, &volumes);
+        self.note_tasks((points, made.cuts.grain), sums.is_some());
         Ok(made)
     }
 
@@ -244,6 +239,7 @@ impl CompileContext<'_> {
             scans: Vec::new(),
             tiles: Vec::new(),
         };
+        self.note_folds(kernel, stage, folding)?;
         let mut puts = Vec::new();
         let scope = SinkScope { axes: &stage.axes, extents: &extents, kept, held };
         let outputs = stage.sinks.iter().zip(&stage.program.outputs);

@@ -49,11 +49,19 @@ numbers! {
     cache_bytes: u64 = 1..=1 << 44;
     ops_per_s: f64 = 1e6..=1e18;
     stride_ops: f64 = 0.0..=1e6;
+    far_ops: f64 = 0.0..=1e6;
+    call_ops: f64 = 0.0..=1e6;
+    line_ops: f64 = 0.0..=1e6;
     place_ops: f64 = 0.0..=1e6;
     branch_ops: f64 = 0.0..=1e6;
     cut_ops: f64 = 0.0..=1e6;
     fold_ops: f64 = 0.0..=1e6;
     interchange_ops: f64 = 0.0..=1e6;
+    line_fold_ops: f64 = 0.0..=1e6;
+    extremum_ops: f64 = 0.0..=1e6;
+    scan_ops: f64 = 0.0..=1e6;
+    update_ops: f64 = 0.0..=1e6;
+    pack_ops: f64 = 0.0..=1e6;
     contract_f32_per_s: f64 = 1e6..=1e18;
     contract_f16_per_s: f64 = 1e6..=1e18;
     contract_f64_per_s: f64 = 1e6..=1e18;
@@ -194,6 +202,18 @@ mod tests {
             let text = device.to_toml();
             assert_eq!(MachineModel::from_toml(&text), Ok(device), "{text}");
         }
+    }
+
+    #[test]
+    fn other_numbers_are_another_identity() {
+        let cpu = MachineModel::cpu();
+        assert_eq!(cpu.identity(), "cpu");
+        let tuned = MachineModel { name: "tuned".into(), ..cpu.clone() };
+        let other = MachineModel { scan_ops: cpu.scan_ops + 1.0, ..tuned.clone() };
+        assert!(tuned.identity().starts_with("tuned #"), "{}", tuned.identity());
+        assert_ne!(tuned.identity(), other.identity());
+        let read = MachineModel::from_toml(&tuned.to_toml());
+        assert_eq!(read.map(|d| d.identity()), Ok(tuned.identity()));
     }
 
     #[test]

@@ -1,0 +1,217 @@
+//! What the engine makes of each step, without compiling it: the vector width of a sweep, its scalarized and gathered
+//! accesses, the arrays that are folded beside sweeps, the operands that are copied.
+//!
+//! The facts are those of a machine with vectors of a given width, whatever the host has, so that a plan is the same on
+//! every host.
+
+use super::capabilities::CAPABILITIES;
+use super::codegen::loop_ir::Sweep;
+use super::codegen::vector_width::Vectors;
+use super::kernel::compile::CompileContext;
+use super::machine_code::SweepId;
+use super::shape::{CodeFold, WORK, covers, parted, volume};
+use super::steps::work;
+use super::sweep_facts::FactCollector;
+use crate::runtime::host_memory::OffsetAllocator;
+use crate::runtime::legalize::legalize;
+use adfuse_ir::Diagnostic;
+use adfuse_ir::kernel::facts::{KernelFacts, PassKind};
+use adfuse_ir::kernel::{Extents, Kernel, Order, Program, Sink, Stage, Step};
+
+/// Shorter lines and columns are folded one element after the other.
+const SHORT: usize = 16;
+
+/// The facts of every step of a program, for vectors of this many lanes of 32 bits; `None` for a program that the engine does
+/// not run. Steps with programs in them have none of their own.
+pub(super) fn facts(program: &Program, lanes: u32) -> Option<Vec<KernelFacts>> {
+    let vectors = Vectors::of_bits(lanes.saturating_mul(32)).unwrap_or(Vectors::Narrow);
+    let low = legalize(program, &CAPABILITIES).ok()?;
+    let mut found = vec![KernelFacts::default(); program.steps.len()];
+    let (mut shared, mut own) = (OffsetAllocator::default(), OffsetAllocator::default());
+    for (n, step) in low.program.steps.iter().enumerate() {
+        if matches!(step, Step::Loop(_) | Step::Branch(_)) {
+            continue;
+        }
+        let facts = of_step(&low.program, step, vectors, [&mut shared, &mut own])?;
+        if let Some(sum) = low.origin.get(n).and_then(|&origin| found.get_mut(origin)) {
+            sum.join(facts);
+        }
+    }
+    Some(found)
+}
+
+fn of_step(
+    program: &Program,
+    step: &Step,
+    vectors: Vectors,
+    [shared, own]: [&mut OffsetAllocator; 2],
+) -> Option<KernelFacts> {
+    shared.free();
+    own.free();
+    let mut collector = FactCollector::new(vectors);
+    let mut making = CompileContext {
+        compiler: None,
+        facts: Some(&mut collector),
+        program,
+        shared,
+        own,
+        slots: 0,
+        functions: None,
+    };
+    work(&mut making, step).ok()?;
+    Some(collector.step)
+}
+
+impl CompileContext<'_> {
+    /// Makes the code of a sweep, or notes what it would be.
+    pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) -> Result<SweepId, Diagnostic> {
+        if let Some(facts) = &mut self.facts {
+            facts.sweep(sweep);
+        }
+        self.compiler.as_mut().map_or(Ok(SweepId::default()), |compiler| compiler.sweep(sweep))
+    }
+
+    /// Notes a pass over an array, if somebody asks.
+    pub(super) fn note_pass(&mut self, kind: PassKind, elements: i64) {
+        if let Some(facts) = &mut self.facts {
+            facts.step.pass(kind, elements);
+        }
+    }
+
+    /// Notes into how many tasks a kernel of `points` points is divided, in multiples of `grain`; one where there is none.
+    /// Contractions, which have kernels after them, are divided by their products.
+    pub(super) fn note_tasks(&mut self, (points, grain): (i64, Option<i64>), follows: bool) {
+        let Some(facts) = self.facts.as_mut().filter(|_| !follows) else { return };
+        let most = grain.map_or(1, |grain| points / grain.max(1));
+        let tasks = (facts.work / WORK).clamp(1, most.max(1));
+        facts.step.tasks = facts.step.tasks.max(tasks.unsigned_abs());
+    }
+
+    /// Notes what folds and scans a stage's values after its sweep has left them in arrays.
+    pub(super) fn note_folds(
+        &mut self,
+        kernel: &Kernel,
+        stage: &Stage,
+        folding: &[Option<CodeFold>],
+    ) -> Result<(), Diagnostic> {
+        if self.facts.is_none() {
+            return Ok(());
+        }
+        let extents: Extents = kernel.domain.iter().chain(&stage.axes).copied().collect();
+        let elements = volume(&extents)?;
+        for (sink, folding) in stage.sinks.iter().zip(folding) {
+            let (monoid, runs, folded) = match sink {
+                Sink::Scan { axis, .. } => {
+                    self.note_pass(PassKind::Scan, elements);
+                    if volume(&stage.axes[usize::from(*axis) + 1..])? > 1 {
+                        self.note_pass(PassKind::Interchange, elements);
+                    }
+                    continue;
+                }
+                Sink::Reduce { monoid, runs, .. } => (monoid, runs, &stage.axes),
+                Sink::Fold { monoid, runs, .. } => (monoid, runs, &extents),
+                Sink::Store { .. } | Sink::Keep(_) | Sink::Leave(_) => continue,
+            };
+            if folding.is_some() {
+                continue;
+            }
+            if monoid.is_arg() {
+                self.note_pass(PassKind::Extremum, elements);
+                if covers(runs, folded).is_none() {
+                    self.note_pass(PassKind::Interchange, elements);
+                }
+                continue;
+            }
+            let kind = match parted(runs, folded)? {
+                None => {
+                    self.note_pass(PassKind::Interchange, elements);
+                    PassKind::Fold
+                }
+                Some(by) if by.order == Order::Lane && by.size >= SHORT => PassKind::Line,
+                Some(by) if by.order == Order::Chain && by.inner >= SHORT => PassKind::Line,
+                Some(_) => PassKind::Fold,
+            };
+            self.note_pass(kind, elements);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adfuse_ir::kernel::facts::ArrayPass;
+    use adfuse_ir::kernel::text::parse;
+
+    /// The facts of the first step of a program of these declarations and steps.
+    fn step(text: &str, lanes: u32) -> KernelFacts {
+        let program = parse(&format!("program @f {{ {text} return }}")).expect("reads");
+        facts(&program, lanes).expect("runs").remove(0)
+    }
+
+    /// A map from `%x` to `%y`, both of these extents, that reads at an index.
+    fn map(dims: &str, from: &str, body: &str) -> String {
+        format!(
+            "input %x: f32{dims} output %y: f32{dims} kernel @k {dims} {{ stage [] {{
+               p0 = load %x[{from}] s0 = param.f32 0 {body} }} }}"
+        )
+    }
+
+    #[test]
+    fn accesses_are_told_by_how_vectors_make_them() {
+        let same = |index: &str| format!("%y[{index}] = store s0");
+        for (dims, from, to, due) in [
+            // Lanes, near, far, placed.
+            ("[4096]", "d0", "d0", [16, 0, 0, 0]),
+            ("[4096]", "d0 * -1 + 4095", "d0", [16, 1, 0, 0]),
+            ("[64, 64]", "d1, d0", "d0, d1", [16, 0, 1, 0]),
+            ("[64, 64]", "d0, 0", "d0, d1", [16, 0, 0, 0]),
+        ] {
+            let found = step(&map(dims, from, &same(to)), 16);
+            let [sweep] = found.sweeps.as_slice() else { panic!("{found:?}") };
+            let told = [sweep.lanes, sweep.near, sweep.far, sweep.placed];
+            assert_eq!(told, due, "{dims} {from}: {sweep:?}");
+            assert_eq!(sweep.elements, 4096);
+        }
+    }
+
+    #[test]
+    fn narrower_machines_have_narrower_vectors() {
+        let text = map("[4096]", "d0", "s1 = mul.f32 s0 s0 s2 = add.f32 s1 s0 %y[d0] = store s2");
+        for (lanes, due) in [(16, 16), (8, 8), (4, 4), (1, 4)] {
+            let found = step(&text, lanes);
+            assert_eq!((found.sweeps[0].lanes, found.sweeps[0].slots), (due, 2), "{lanes}");
+        }
+    }
+
+    #[test]
+    fn functions_that_are_called_have_no_wide_vectors() {
+        let text = map("[4096]", "d0", "s1 = rem.f32 s0 s0 %y[d0] = store s1");
+        let sweep = step(&text, 16).sweeps[0];
+        assert!(sweep.calls == 1 && sweep.lanes < 16, "{sweep:?}");
+    }
+
+    #[test]
+    fn folds_beside_sweeps_are_passes() {
+        let fold = |rows: i64, n: i64, monoid: &str, row: &str| {
+            format!(
+                "input %x: f32[{rows}, {n}] output %y: {row}[{rows}] kernel @k [{rows}] {{
+                   row r0: {row}
+                   stage [{n}] {{ p0 = load %x[d0, d1] s0 = param.f32 0 r0 = reduce.{monoid} s0 lane(d1) }}
+                   stage [] {{ p0 = r0 s0 = param.{row} 0 %y[d0] = store s0 }} }}"
+            )
+        };
+        let passes = |text: &str| step(text, 16).passes;
+        assert_eq!(passes(&fold(64, 512, "sum", "f32")), [], "vectors fold as they compute");
+        let one = |kind| vec![ArrayPass { kind, elements: 64 * 8 }];
+        assert_eq!(passes(&fold(64, 8, "sum", "f32")), one(PassKind::Fold));
+        assert_eq!(passes(&fold(64, 8, "argmax", "i32")), one(PassKind::Extremum));
+    }
+
+    #[test]
+    fn large_kernels_are_several_tasks() {
+        let body = "s1 = mul.f32 s0 s0 %y[d0] = store s1";
+        assert_eq!(step(&map("[64]", "d0", body), 16).tasks, 1);
+        assert!(step(&map("[16777216]", "d0", body), 16).tasks > 16);
+    }
+}

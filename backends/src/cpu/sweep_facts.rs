@@ -1,0 +1,132 @@
+//! What machine code of a sweep is like, without emitting it: its vector width, and the accesses that vectors do not make.
+
+use super::codegen::loop_ir::{
+    Access, GuardedSource, LoadSource, LoopNest, ParamRead, Sweep, VectorAccess,
+};
+use super::codegen::vector_width::Vectors;
+use super::shape::ACCESS;
+use super::x86::supports;
+use adfuse_ir::DType;
+use adfuse_ir::kernel::facts::{KernelFacts, SweepFacts};
+use adfuse_ir::scalar::{Prim, SInst, SOp};
+
+/// Bytes of a line of the cache.
+const CACHE_LINE: i64 = 64;
+
+/// Elements of 32 bits that Cranelift's vectors hold.
+const NARROW: u32 = 4;
+
+/// The facts of the steps that are made, while a program is gone through.
+pub(super) struct FactCollector {
+    vectors: Vectors,
+    pub(super) step: KernelFacts,
+    /// Primitives and accesses of all sweeps.
+    pub(super) work: i64,
+}
+
+impl FactCollector {
+    /// One that has noted nothing, for a machine with vectors of this width.
+    pub(super) fn new(vectors: Vectors) -> FactCollector {
+        FactCollector { vectors, step: KernelFacts::default(), work: 0 }
+    }
+
+    /// Notes a sweep.
+    pub(super) fn sweep(&mut self, sweep: &Sweep<'_>) {
+        let nest = LoopNest::new(sweep, false, self.vectors == Vectors::Avx512);
+        let calls = calls(&nest);
+        let wide = self.vectors == Vectors::Avx512;
+        let whole = calls == 0 && self.vectors != Vectors::Narrow;
+        let facts = match whole && supports::taken(&nest, wide).is_ok() {
+            true => of_nest(&nest, self.vectors.bits() / 32, 0),
+            false => {
+                let nest = LoopNest::new(sweep, false, false);
+                let single = nest.stores.contains(&VectorAccess::Single) || nest.target.is_some();
+                let lane_by_lane = calls as usize
+                    + nest
+                        .order
+                        .iter()
+                        .filter(|&&v| {
+                            matches!(nest.body.insts[v].op, SOp::Param(k)
+                            if nest.loads.get(k as usize) == Some(&VectorAccess::Single))
+                        })
+                        .count();
+                let vectors = !single && 2 * lane_by_lane < nest.order.len() + nest.writes.len();
+                of_nest(&nest, if vectors { NARROW } else { 1 }, calls)
+            }
+        };
+        let each = i64::try_from(nest.body.insts.len()).unwrap_or(i64::MAX).saturating_add(ACCESS);
+        let elements = i64::try_from(facts.elements).unwrap_or(i64::MAX);
+        self.work = self.work.saturating_add(elements.saturating_mul(each));
+        self.step.sweeps.push(facts);
+    }
+}
+
+/// Functions that code calls for each element: no vectors have them.
+fn calls(nest: &LoopNest) -> u32 {
+    let called = |inst: &SInst| inst.op == SOp::Prim(Prim::Rem) && inst.dtype.is_float();
+    let count = nest.order.iter().filter(|&&v| called(&nest.body.insts[v])).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+fn of_nest(nest: &LoopNest, lanes: u32, calls: u32) -> SweepFacts {
+    let count = |n: i64| u64::try_from(n).unwrap_or(0);
+    let extents = &nest.walk.extents;
+    let elements = extents.iter().map(|&n| count(n)).fold(1, u64::saturating_mul);
+    let line = extents.last().map_or(1, |&n| count(n));
+    let wide = |d: DType| if d.bytes() > 4 { 2 } else { 1 };
+    let slots = nest.order.iter().map(|&v| {
+        let inst = &nest.body.insts[v];
+        match inst.op {
+            SOp::Param(_) | SOp::Const(_) => 0,
+            _ => inst
+                .args
+                .iter()
+                .map(|&a| wide(nest.body.insts[a].dtype))
+                .fold(wide(inst.dtype), u32::max),
+        }
+    });
+    let mut facts = SweepFacts {
+        elements,
+        line,
+        lanes,
+        slots: slots.fold(0, u32::saturating_add).saturating_add(folded(nest)),
+        calls,
+        cuts: u32::try_from(nest.breaks.len()).unwrap_or(u32::MAX),
+        ..SweepFacts::default()
+    };
+    for (k, read) in nest.reads.iter().enumerate().filter(|(k, _)| nest.varies[*k]) {
+        match (nest.loads[k], read) {
+            (VectorAccess::Single, _) => facts.placed += 1,
+            (VectorAccess::Even, ParamRead::Guarded(sources)) => {
+                if let [GuardedSource { from: LoadSource::Array(a), .. }] = sources.as_slice() {
+                    stride(nest, a, &mut facts);
+                }
+            }
+            _ => {}
+        }
+    }
+    for (access, how) in nest.writes.iter().zip(&nest.stores) {
+        match how {
+            VectorAccess::Single => facts.placed += 1,
+            VectorAccess::Even => stride(nest, access, &mut facts),
+            _ => {}
+        }
+    }
+    facts
+}
+
+/// Folds of a sweep are an operation each.
+fn folded(nest: &LoopNest) -> u32 {
+    u32::try_from(nest.folds.iter().flatten().count()).unwrap_or(u32::MAX)
+}
+
+/// Counts an access in equal steps that vectors do not make at once.
+fn stride(nest: &LoopNest, access: &Access, facts: &mut SweepFacts) {
+    let bytes = i64::try_from(access.dtype.bytes()).unwrap_or(8);
+    match nest.step(access.form).saturating_abs() {
+        0 => {}
+        1 if nest.step(access.form) == 1 => {}
+        step if step.saturating_mul(bytes) < CACHE_LINE => facts.near += 1,
+        _ => facts.far += 1,
+    }
+}

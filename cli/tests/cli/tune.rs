@@ -1,0 +1,35 @@
+//! `tune`, and plans for machines that files describe.
+
+use crate::plan::models;
+
+#[test]
+fn what_cannot_be_tuned_is_refused_before_anything_runs() {
+    let d = models(&[]);
+    for (args, said) in [
+        ("tune -o machine.txt", "does not end in .toml"),
+        ("tune --threads 0 -o machine.toml", "--threads is from 1"),
+        ("tune --engine gpu", "possible values: cpu"),
+    ] {
+        let ran = d.run(args);
+        assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args}: {}", ran.err);
+        assert!(ran.err.contains(said), "{args}: {}", ran.err);
+        assert!(!d.names().contains(&"machine.toml".to_string()), "{args}");
+    }
+}
+
+#[test]
+fn a_plan_for_other_numbers_of_a_machine_is_refused() {
+    let d = models(&["softmax"]);
+    d.file("mine.toml", "base = \"cpu\"\nname = \"mine\"\nscan_ops = 100\n");
+    d.file("other.toml", "base = \"cpu\"\nname = \"mine\"\nscan_ops = 101\n");
+    d.good("plan softmax.ir --device mine.toml -o mine.plan");
+    let plan = d.text("mine.plan");
+    assert!(plan.contains("\n  device mine #"), "{plan}");
+    d.good("plan softmax.ir --device mine.toml --plan mine.plan");
+    let ran = d.run("plan softmax.ir --device other.toml --plan mine.plan");
+    assert_eq!(ran.code, 2, "{}", ran.err);
+    assert!(ran.err.contains("other numbers of the device `mine`"), "{}", ran.err);
+    // Without the file, the plan names a machine that is not known.
+    let ran = d.run("plan softmax.ir --plan mine.plan");
+    assert!(ran.code == 2 && ran.err.contains("--device"), "{}", ran.err);
+}

@@ -1,0 +1,51 @@
+//! The time of a step for which an engine says what it makes of it: vector groups, scalarized accesses, passes over arrays.
+
+use super::StepLoad;
+use crate::plan::machine_model::MachineModel;
+use adfuse_ir::kernel::facts::{KernelFacts, PassKind, SweepFacts};
+
+/// The time of a sweep in operations of the whole device.
+fn sweep_ops(sweep: &SweepFacts, device: &MachineModel) -> f64 {
+    let full = device.lanes.max(1);
+    // A vector of 128 bits takes as long as one of 512.
+    let lanes = u64::from(sweep.lanes.clamp(1, full));
+    let line = sweep.line.max(1);
+    let lines = sweep.elements / line;
+    let groups = lines as f64 * line.div_ceil(lanes) as f64;
+    let each = |count: u32, ops: f64| f64::from(count) * ops;
+    let access = each(sweep.near, device.stride_ops)
+        + each(sweep.far, device.far_ops)
+        + each(sweep.placed, device.place_ops)
+        + each(sweep.calls, device.call_ops);
+    groups * f64::from(sweep.slots) * f64::from(full)
+        + sweep.elements as f64 * access
+        + lines as f64 * (device.line_ops + each(sweep.cuts, device.cut_ops))
+}
+
+/// The price of an element of a pass, in operations.
+fn pass_ops(kind: PassKind, device: &MachineModel) -> f64 {
+    match kind {
+        PassKind::Line => device.line_fold_ops,
+        PassKind::Fold => device.fold_ops,
+        PassKind::Extremum => device.extremum_ops,
+        PassKind::Interchange => device.interchange_ops,
+        PassKind::Scan => device.scan_ops,
+        PassKind::Update => device.update_ops,
+        PassKind::Pack => device.pack_ops,
+    }
+}
+
+impl StepLoad<'_> {
+    /// Adds what an engine makes of the step. Tasks keep as many cores busy as there are of them; where the engine names no
+    /// number, all.
+    pub(super) fn facts(&mut self, facts: &KernelFacts) {
+        let device = self.device;
+        let cores = u64::try_from(device.parallel.max(1)).unwrap_or(1);
+        let busy = if facts.tasks == 0 { cores } else { facts.tasks.min(cores) };
+        let share = busy as f64 / cores as f64;
+        let sweeps: f64 = facts.sweeps.iter().map(|s| sweep_ops(s, device)).sum();
+        let passes = facts.passes.iter().map(|p| p.elements as f64 * pass_ops(p.kind, device));
+        self.slots += (sweeps + passes.sum::<f64>()) / share;
+        self.busy = self.busy.max(share);
+    }
+}

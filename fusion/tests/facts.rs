@@ -1,0 +1,120 @@
+//! Prices of what an engine says that it makes of a step, counted by hand.
+
+use adfuse_fusion::{
+    AnyEngine, ArrayPass, EngineModel, KernelFacts, MachineModel, PassKind, SweepFacts, cost,
+    cost_with,
+};
+use adfuse_ir::kernel::Program;
+use adfuse_ir::kernel::text::parse;
+
+const N: u64 = 1 << 20;
+
+/// A copy of `N` elements, which takes next to no time on [`machine`].
+fn program() -> Program {
+    let text = format!(
+        "program @f {{ input %x: f32[{N}] output %y: f32[{N}]
+           kernel @k [{N}] {{ stage [] {{ p0 = load %x[d0] s0 = param.f32 0 %y[d0] = store s0 }} }}
+           return %y }}"
+    );
+    parse(&text).expect("reads")
+}
+
+/// Two cores of 16 lanes, 1e9 operations a second together, and memory that takes no time.
+fn machine() -> MachineModel {
+    MachineModel {
+        name: "round".into(),
+        memory_bytes_per_s: 1e16,
+        cache_bytes_per_s: 1e17,
+        core_bytes_per_s: 1e16,
+        ops_per_s: 1e9,
+        launch_s: 1e-9,
+        stride_ops: 2.0,
+        far_ops: 3.0,
+        place_ops: 5.0,
+        call_ops: 7.0,
+        line_ops: 11.0,
+        cut_ops: 13.0,
+        line_fold_ops: 17.0,
+        fold_ops: 19.0,
+        extremum_ops: 23.0,
+        interchange_ops: 29.0,
+        scan_ops: 31.0,
+        update_ops: 37.0,
+        pack_ops: 41.0,
+        ..MachineModel::cpu()
+    }
+}
+
+/// Operations of the whole machine that a step with these facts takes.
+fn ops(facts: KernelFacts) -> f64 {
+    let machine = machine();
+    let found = cost_with(&program(), &machine, &|_| Some(vec![facts.clone()]));
+    (found.seconds - machine.launch_s) * machine.ops_per_s
+}
+
+fn near(found: f64, due: f64) {
+    assert!((found - due).abs() <= 1e-4 * due, "{found} of {due}");
+}
+
+#[test]
+fn sweeps_cost_groups_accesses_and_lines() {
+    let n = N as f64;
+    let sweep = SweepFacts { elements: N, line: N, lanes: 16, slots: 4, ..SweepFacts::default() };
+    let one = |sweep| ops(KernelFacts { sweeps: vec![sweep], ..KernelFacts::default() });
+    // A group of 16 takes an instruction for each slot, which is 16 operations.
+    near(one(sweep), 4.0 * n + 11.0);
+    // Narrower vectors take as long for fewer elements.
+    near(one(SweepFacts { lanes: 4, ..sweep }), 16.0 * n + 11.0);
+    near(one(SweepFacts { lanes: 1, ..sweep }), 64.0 * n + 11.0);
+    // The last group of a line of 24 is half empty.
+    let lines = n / 32.0;
+    near(one(SweepFacts { line: 32, ..sweep }), 4.0 * n + 11.0 * lines);
+    let short = SweepFacts { elements: 24 * 1024, line: 24, ..sweep };
+    near(one(short), 4.0 * 32.0 * 1024.0 + 11.0 * 1024.0);
+    for (extra, each) in [
+        (SweepFacts { near: 1, ..sweep }, 2.0),
+        (SweepFacts { far: 2, ..sweep }, 6.0),
+        (SweepFacts { placed: 1, ..sweep }, 5.0),
+        (SweepFacts { calls: 1, ..sweep }, 7.0),
+    ] {
+        near(one(extra), (4.0 + each) * n + 11.0);
+    }
+    near(one(SweepFacts { line: 32, cuts: 2, ..sweep }), 4.0 * n + (11.0 + 26.0) * lines);
+}
+
+#[test]
+fn passes_cost_their_elements() {
+    for (kind, each) in [
+        (PassKind::Line, 17.0),
+        (PassKind::Fold, 19.0),
+        (PassKind::Extremum, 23.0),
+        (PassKind::Interchange, 29.0),
+        (PassKind::Scan, 31.0),
+        (PassKind::Update, 37.0),
+        (PassKind::Pack, 41.0),
+    ] {
+        let pass = ArrayPass { kind, elements: 1000 };
+        near(ops(KernelFacts { passes: vec![pass], ..KernelFacts::default() }), 1000.0 * each);
+    }
+}
+
+#[test]
+fn one_task_keeps_one_core_busy() {
+    let pass = ArrayPass { kind: PassKind::Scan, elements: 1000 };
+    let of = |tasks| ops(KernelFacts { tasks, passes: vec![pass], ..KernelFacts::default() });
+    near(of(1), 2.0 * 31_000.0);
+    near(of(2), 31_000.0);
+    near(of(64), 31_000.0);
+}
+
+#[test]
+fn without_facts_the_structure_says_what_a_step_costs() {
+    let (program, machine) = (program(), machine());
+    assert_eq!(AnyEngine.cost(&program, &machine), cost(&program, &machine));
+    assert_eq!(cost_with(&program, &machine, &|_| None), cost(&program, &machine));
+    // Counts are the structure's with facts, too.
+    let facts = |_: &Program| Some(vec![KernelFacts::default()]);
+    let (told, plain) = (cost_with(&program, &machine, &facts), cost(&program, &machine));
+    assert_eq!(told.steps[0].ops, plain.steps[0].ops);
+    assert_eq!(told.bytes_moved, plain.bytes_moved);
+}

@@ -1,0 +1,83 @@
+//! What an engine makes of a step, as numbers: the vector width of each loop, scalarized and gathered accesses, arrays
+//! that are gone through once more, operands that are copied. Engines fill this, and cost models price it.
+
+/// What an engine makes of one step of a program.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KernelFacts {
+    /// Tasks that threads share.
+    pub tasks: u64,
+    /// The loops over scalar programs.
+    pub sweeps: Vec<SweepFacts>,
+    /// What is done beside those, to arrays.
+    pub passes: Vec<ArrayPass>,
+}
+
+/// A loop nest over a scalar program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SweepFacts {
+    /// Elements that are computed.
+    pub elements: u64,
+    /// Elements of the innermost loop.
+    pub line: u64,
+    /// Elements of 32 bits that an instruction computes: 1 in scalar code.
+    pub lanes: u32,
+    /// Instructions for each group of that many elements; one of 64 bits counts twice. Invariants of the innermost loop do
+    /// not count.
+    pub slots: u32,
+    /// Accesses, of each element, that are made one element at a time within the cache line of the element before.
+    pub near: u32,
+    /// The same, each in a cache line of its own.
+    pub far: u32,
+    /// Accesses, of each element, whose place is computed for each element.
+    pub placed: u32,
+    /// Functions that are called for each element.
+    pub calls: u32,
+    /// Boundaries of guards at which each innermost loop is interrupted.
+    pub cuts: u32,
+}
+
+/// Elements of an array that are gone through beside the loops of a step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArrayPass {
+    /// What is done to each.
+    pub kind: PassKind,
+    /// How many there are.
+    pub elements: u64,
+}
+
+/// What a pass over an array does to each element.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum PassKind {
+    /// Folds it, with vectors.
+    Line,
+    /// Folds it by itself: in a short line or column, or in a chain.
+    Fold,
+    /// Compares it with the best so far, and keeps its position.
+    Extremum,
+    /// Moves it, since axes are interchanged.
+    Interchange,
+    /// Adds it to a running fold.
+    Scan,
+    /// Adds it to a result at a computed position.
+    Update,
+    /// Copies it to where a product reads it.
+    Pack,
+}
+
+impl KernelFacts {
+    /// Adds a pass, unless it is over nothing.
+    pub fn pass(&mut self, kind: PassKind, elements: i64) {
+        if let Ok(elements) = u64::try_from(elements)
+            && elements > 0
+        {
+            self.passes.push(ArrayPass { kind, elements });
+        }
+    }
+
+    /// Adds what another step does, which the same step was divided into.
+    pub fn join(&mut self, other: KernelFacts) {
+        self.tasks = self.tasks.max(other.tasks);
+        self.sweeps.extend(other.sweeps);
+        self.passes.extend(other.passes);
+    }
+}

@@ -1,0 +1,12 @@
+//! Calibration of the cost model: programs whose time is predicted and measured, how far the two are apart, and the fit of
+//! a machine's numbers to measured times.
+
+pub mod compare;
+pub mod fit;
+pub mod programs;
+pub mod timing;
+
+pub use compare::{ComparedProgram, Comparison, compare, spearman};
+pub use fit::{MeasuredProgram, fit, fitted_keys};
+pub use programs::{TunedProgram, programs};
+pub use timing::{CpuTimer, PlannedProgram, ProgramTimer};

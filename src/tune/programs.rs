@@ -1,0 +1,309 @@
+//! The programs that the cost model is compared with: one or more for each family of ops.
+
+/// A program whose time is predicted and measured.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TunedProgram {
+    /// The family that it stands for.
+    pub family: String,
+    /// Its name, unique in its list.
+    pub name: String,
+    /// The text of a module with one function.
+    pub text: String,
+}
+
+impl TunedProgram {
+    /// A program of a family, from a module's text.
+    pub fn new(family: &str, name: &str, text: &str) -> TunedProgram {
+        TunedProgram { family: family.into(), name: name.into(), text: text.into() }
+    }
+}
+
+/// Family, name, parameters, instructions (the last one is `%r`), and the type of the result. Extents are chosen so that
+/// a run takes from some microseconds to some tens of milliseconds.
+type ProgramRow = (&'static str, &'static str, &'static str, &'static str, &'static str);
+
+/// One row for each program.
+const ROWS: &[ProgramRow] = &[
+    ("chain", "add 1M", "%x: f32[1048576], %y: f32[1048576]", "%r = add %x, %y", "f32[1048576]"),
+    ("chain", "add 4K", "%x: f32[4096], %y: f32[4096]", "%r = add %x, %y", "f32[4096]"),
+    (
+        "chain",
+        "add 16M",
+        "%x: f32[16777216], %y: f32[16777216]",
+        "%r = add %x, %y",
+        "f32[16777216]",
+    ),
+    ("chain", "exp 1M", "%x: f32[1048576]", "%r = exp %x", "f32[1048576]"),
+    ("chain", "log 1M", "%x: f32[1048576]", "%r = log %x", "f32[1048576]"),
+    ("chain", "tanh 1M", "%x: f32[1048576]", "%r = tanh %x", "f32[1048576]"),
+    ("chain", "exp f64", "%x: f64[262144]", "%r = exp %x", "f64[262144]"),
+    (
+        "chain",
+        "division and root",
+        "%x: f32[1048576], %y: f32[1048576]",
+        "%0 = div %x, %y : f32[1048576]\n%r = sqrt %0",
+        "f32[1048576]",
+    ),
+    ("chain", "sin 64K", "%x: f32[65536]", "%r = sin %x", "f32[65536]"),
+    ("convert", "to bf16", "%x: f32[1048576]", "%r = convert_element_type %x", "bf16[1048576]"),
+    ("convert", "i32 to f32", "%x: i32[1048576]", "%r = convert_element_type %x", "f32[1048576]"),
+    ("random", "random bits", "%s: i64[], %o: i64[]", "%r = rng_bits %s, %o", "u32[1048576]"),
+    ("mask", "mask", "%x: f32[1048576]", "%r = gt %x, 0.0", "bool[1048576]"),
+    (
+        "mask",
+        "select",
+        "%p: bool[1048576], %x: f32[1048576]",
+        "%r = select_n %p, 0.0, %x",
+        "f32[1048576]",
+    ),
+    ("mask", "any", "%p: bool[1024,1024]", "%r = reduce_or %p {axes = [1]}", "bool[1024]"),
+    ("rem", "rem f32", "%x: f32[262144], %y: f32[262144]", "%r = rem %x, %y", "f32[262144]"),
+    ("rem", "rem i32", "%x: i32[262144], %y: i32[262144]", "%r = rem %x, %y", "i32[262144]"),
+    ("argmax", "argmax rows", "%x: f32[1024,1024]", "%r = argmax %x {axis = 1}", "i32[1024]"),
+    ("argmax", "argmax columns", "%x: f32[1024,1024]", "%r = argmax %x {axis = 0}", "i32[1024]"),
+    (
+        "convolution",
+        "depthwise",
+        "%x: f32[8,32,56,56], %k: f32[32,1,3,3]",
+        "%r = conv_general_dilated %x, %k {feature_group_count = 32}",
+        "f32[8,32,54,54]",
+    ),
+    (
+        "convolution",
+        "3x3",
+        "%x: f32[8,16,32,32], %k: f32[32,16,3,3]",
+        "%r = conv_general_dilated %x, %k",
+        "f32[8,32,30,30]",
+    ),
+    (
+        "convolution",
+        "1x1",
+        "%x: f32[8,64,28,28], %k: f32[64,64,1,1]",
+        "%r = conv_general_dilated %x, %k",
+        "f32[8,64,28,28]",
+    ),
+    (
+        "transpose",
+        "transpose",
+        "%x: f32[1024,1024]",
+        "%r = transpose %x {perm = [1, 0]}",
+        "f32[1024,1024]",
+    ),
+    (
+        "transpose",
+        "inner transpose",
+        "%x: f32[64,64,256]",
+        "%r = transpose %x {perm = [0, 2, 1]}",
+        "f32[64,256,64]",
+    ),
+    (
+        "transpose",
+        "transpose and add",
+        "%x: f32[1024,1024], %y: f32[1024,1024]",
+        "%t = transpose %x {perm = [1, 0]} : f32[1024,1024]\n%r = add %t, %y",
+        "f32[1024,1024]",
+    ),
+    ("scan", "cumsum rows", "%x: f32[1024,1024]", "%r = cumsum %x {axis = 1}", "f32[1024,1024]"),
+    ("scan", "cumsum columns", "%x: f32[1024,1024]", "%r = cumsum %x {axis = 0}", "f32[1024,1024]"),
+    ("sort", "sort", "%x: f32[256,1024]", "%r = sort %x {axis = 1}", "f32[256,1024]"),
+    ("sort", "argsort", "%x: f32[65536]", "%r = argsort %x {axis = 0}", "i32[65536]"),
+    (
+        "gather",
+        "rows",
+        "%t: f32[32768,64], %i: i32[8192,1]",
+        "%r = gather %t, %i {offset_dims = [1], collapsed = [0], start_map = [0], sizes = [1, 64], mode = clip}",
+        "f32[8192,64]",
+    ),
+    (
+        "gather",
+        "elements",
+        "%t: f32[32768], %i: i32[262144,1]",
+        "%r = gather %t, %i {offset_dims = [], collapsed = [0], start_map = [0], sizes = [1], mode = clip}",
+        "f32[262144]",
+    ),
+    (
+        "scatter",
+        "rows",
+        "%t: f32[32768,64], %i: i32[8192,1], %u: f32[8192,64]",
+        "%r = scatter_add %t, %i, %u {window_dims = [1], inserted = [0], start_map = [0], mode = clip}",
+        "f32[32768,64]",
+    ),
+    (
+        "scatter",
+        "elements",
+        "%t: f32[32768], %i: i32[65536,1], %u: f32[65536]",
+        "%r = scatter_add %t, %i, %u {window_dims = [], inserted = [0], start_map = [0], mode = clip}",
+        "f32[32768]",
+    ),
+    (
+        "pool",
+        "max 2x2",
+        "%x: f32[16,16,64,64]",
+        "%r = reduce_window_max %x {window = [1, 1, 2, 2], strides = [1, 1, 2, 2]}",
+        "f32[16,16,32,32]",
+    ),
+    (
+        "pool",
+        "sum 3x3",
+        "%x: f32[16,16,66,66]",
+        "%r = reduce_window_sum %x {window = [1, 1, 3, 3]}",
+        "f32[16,16,64,64]",
+    ),
+    (
+        "concat",
+        "rows",
+        "%x: f32[512,1024], %y: f32[512,1024]",
+        "%r = concatenate %x, %y {axis = 0}",
+        "f32[1024,1024]",
+    ),
+    (
+        "concat",
+        "columns",
+        "%x: f32[1024,500], %y: f32[1024,524]",
+        "%r = concatenate %x, %y {axis = 1}",
+        "f32[1024,1024]",
+    ),
+    (
+        "concat",
+        "pad",
+        "%x: f32[1000,1000]",
+        "%r = pad %x, 0.0 {low = [12, 12], high = [12, 12], interior = [0, 0]}",
+        "f32[1024,1024]",
+    ),
+    (
+        "slice",
+        "every other",
+        "%x: f32[2097152]",
+        "%r = slice %x {start = [0], limit = [2097152], stride = [2]}",
+        "f32[1048576]",
+    ),
+    (
+        "slice",
+        "middle",
+        "%x: f32[1024,1024]",
+        "%r = slice %x {start = [100, 100], limit = [900, 900], stride = [1, 1]}",
+        "f32[800,800]",
+    ),
+    ("slice", "reverse", "%x: f32[1024,1024]", "%r = rev %x {axes = [1]}", "f32[1024,1024]"),
+    (
+        "broadcast",
+        "bias",
+        "%x: f32[1024,1024], %b: f32[1024]",
+        "%0 = broadcast_in_dim %b {dims = [1]} : f32[1024,1024]\n%r = add %x, %0",
+        "f32[1024,1024]",
+    ),
+    (
+        "broadcast",
+        "outer",
+        "%x: f32[1024], %y: f32[1024]",
+        "%0 = broadcast_in_dim %x {dims = [0]} : f32[1024,1024]\n%1 = broadcast_in_dim %y {dims = [1]} : f32[1024,1024]\n%r = mul %0, %1",
+        "f32[1024,1024]",
+    ),
+    ("reduce", "all", "%x: f32[1048576]", "%r = reduce_sum %x {axes = [0]}", "f32[]"),
+    ("reduce", "rows", "%x: f32[1024,1024]", "%r = reduce_sum %x {axes = [1]}", "f32[1024]"),
+    ("reduce", "columns", "%x: f32[1024,1024]", "%r = reduce_sum %x {axes = [0]}", "f32[1024]"),
+    ("reduce", "middle", "%x: f32[64,256,64]", "%r = reduce_max %x {axes = [1]}", "f32[64,64]"),
+    ("reduce", "rows of 8", "%x: f32[65536,8]", "%r = reduce_sum %x {axes = [1]}", "f32[65536]"),
+    (
+        "product",
+        "512^3",
+        "%x: f32[512,512], %y: f32[512,512]",
+        "%r = dot_general %x, %y {contract = [1] x [0]}",
+        "f32[512,512]",
+    ),
+    (
+        "product",
+        "128x784x1024",
+        "%x: f32[128,784], %y: f32[784,1024]",
+        "%r = dot_general %x, %y {contract = [1] x [0]}",
+        "f32[128,1024]",
+    ),
+    (
+        "product",
+        "matrix and vector",
+        "%x: f32[2048,2048], %y: f32[2048]",
+        "%r = dot_general %x, %y {contract = [1] x [0]}",
+        "f32[2048]",
+    ),
+    (
+        "product",
+        "batched 64^3",
+        "%x: f32[64,64,64], %y: f32[64,64,64]",
+        "%r = dot_general %x, %y {batch = [0] x [0], contract = [2] x [1]}",
+        "f32[64,64,64]",
+    ),
+    (
+        "product",
+        "f64",
+        "%x: f64[256,256], %y: f64[256,256]",
+        "%r = dot_general %x, %y {contract = [1] x [0]}",
+        "f64[256,256]",
+    ),
+    (
+        "product",
+        "bf16",
+        "%x: bf16[256,256], %y: bf16[256,256]",
+        "%r = dot_general %x, %y {contract = [1] x [0]}",
+        "bf16[256,256]",
+    ),
+    ("softmax", "rows of 1024", "%x: f32[1024,1024]", SOFTMAX_1024, "f32[1024,1024]"),
+    ("softmax", "rows of 64", "%x: f32[8192,64]", SOFTMAX_64, "f32[8192,64]"),
+    ("norm", "layer norm", "%x: f32[1024,1024]", LAYER_NORM, "f32[1024,1024]"),
+    ("norm", "l2 norm", "%x: f32[1024,1024]", L2_NORM, "f32[1024,1024]"),
+    ("norm", "batch norm", "%x: f32[4096,256]", BATCH_NORM, "f32[4096,256]"),
+];
+
+const SOFTMAX_1024: &str = "%m = reduce_max %x {axes = [1]} : f32[1024]
+%b = broadcast_in_dim %m {dims = [0]} : f32[1024,1024]
+%d = sub %x, %b : f32[1024,1024]
+%e = exp %d : f32[1024,1024]
+%s = reduce_sum %e {axes = [1]} : f32[1024]
+%c = broadcast_in_dim %s {dims = [0]} : f32[1024,1024]
+%r = div %e, %c";
+
+const SOFTMAX_64: &str = "%m = reduce_max %x {axes = [1]} : f32[8192]
+%b = broadcast_in_dim %m {dims = [0]} : f32[8192,64]
+%d = sub %x, %b : f32[8192,64]
+%e = exp %d : f32[8192,64]
+%s = reduce_sum %e {axes = [1]} : f32[8192]
+%c = broadcast_in_dim %s {dims = [0]} : f32[8192,64]
+%r = div %e, %c";
+
+const LAYER_NORM: &str = "%s = reduce_sum %x {axes = [1]} : f32[1024]
+%m = mul %s, 0.0009765625 : f32[1024]
+%b = broadcast_in_dim %m {dims = [0]} : f32[1024,1024]
+%d = sub %x, %b : f32[1024,1024]
+%q = mul %d, %d : f32[1024,1024]
+%v = reduce_sum %q {axes = [1]} : f32[1024]
+%w = mul %v, 0.0009765625 : f32[1024]
+%u = add %w, 0.00001 : f32[1024]
+%i = rsqrt %u : f32[1024]
+%c = broadcast_in_dim %i {dims = [0]} : f32[1024,1024]
+%r = mul %d, %c";
+
+const L2_NORM: &str = "%q = mul %x, %x : f32[1024,1024]
+%s = reduce_sum %q {axes = [1]} : f32[1024]
+%n = sqrt %s : f32[1024]
+%b = broadcast_in_dim %n {dims = [0]} : f32[1024,1024]
+%r = div %x, %b";
+
+const BATCH_NORM: &str = "%s = reduce_sum %x {axes = [0]} : f32[256]
+%m = mul %s, 0.000244140625 : f32[256]
+%b = broadcast_in_dim %m {dims = [1]} : f32[4096,256]
+%d = sub %x, %b : f32[4096,256]
+%q = mul %d, %d : f32[4096,256]
+%v = reduce_sum %q {axes = [0]} : f32[256]
+%w = mul %v, 0.000244140625 : f32[256]
+%u = add %w, 0.00001 : f32[256]
+%i = rsqrt %u : f32[256]
+%c = broadcast_in_dim %i {dims = [1]} : f32[4096,256]
+%r = mul %d, %c";
+
+/// The programs, one or more for each family of ops.
+pub fn programs() -> Vec<TunedProgram> {
+    let program = |&(family, name, params, body, result): &ProgramRow| {
+        let text = format!("func @f({params}) -> {result} {{\n{body} : {result}\nreturn %r\n}}\n");
+        TunedProgram::new(family, name, &text)
+    };
+    ROWS.iter().map(program).collect()
+}
