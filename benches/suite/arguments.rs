@@ -72,4 +72,3 @@ impl MeasureArgs {
         (Duration::from_secs_f64(self.seconds.clamp(0.0, 3600.0)), self.rounds.max(1))
     }
 }
-

@@ -1,10 +1,10 @@
 //! The collection of programs on which plans of all efforts are compared: nets of several sizes, programs of this folder, whole training steps.
 
+use crate::nets::Weights;
 use crate::nets::conv::{ResNet, normalized, unet};
 use crate::nets::dense::perceptron;
 use crate::nets::recurrent::{lstm, slices, tanh_net};
 use crate::nets::transformer::TransformerSize;
-use crate::nets::Weights;
 use crate::program::BenchProgram;
 use crate::steps;
 use adfuse::prelude::*;
@@ -43,17 +43,11 @@ impl CollectedProgram {
     }
 }
 
-const fn loss(
-    name: &'static str,
-    make: fn() -> Result<Traced, Diagnostic>,
-) -> CollectedProgram {
+const fn loss(name: &'static str, make: fn() -> Result<Traced, Diagnostic>) -> CollectedProgram {
     CollectedProgram { name, source: ProgramSource::Loss(make) }
 }
 
-const fn whole(
-    name: &'static str,
-    make: fn() -> Result<Traced, Diagnostic>,
-) -> CollectedProgram {
+const fn whole(name: &'static str, make: fn() -> Result<Traced, Diagnostic>) -> CollectedProgram {
     CollectedProgram { name, source: ProgramSource::Whole(make) }
 }
 

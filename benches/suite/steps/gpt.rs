@@ -1,7 +1,7 @@
 //! A GPT of two layers of width 64 with four heads, a batch of 16 sequences of 32 of 90 tokens, no dropout, Adam.
 
 use super::{StepState, labels};
-use adfuse::nn::{Embedding, LayerNorm, Linear, TransformerBlock, Param};
+use adfuse::nn::{Embedding, LayerNorm, Linear, Param, TransformerBlock};
 use adfuse::optim::Adam;
 use adfuse::prelude::*;
 use adfuse::train_step;
