@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 /// What runs the plans.
 #[derive(Clone, Debug)]
 pub enum Host {
-    /// This machine's cores, with so many threads.
+    /// The cores of this machine, with a number of threads.
     Cpu(Cpu),
     /// A GPU.
     Gpu(Box<Gpu>),
 }
 
 impl Host {
-    /// The engine `cpu` with so many threads.
+    /// The engine `cpu` with a number of threads.
     pub fn cpu(threads: usize, fp: Fp) -> Host {
         let mut cpu = Cpu { threads, ..Cpu::default() };
         cpu.plan.fp = fp;
@@ -210,7 +210,7 @@ impl Contest {
         Ok(Contest { instructions, contenders })
     }
 
-    /// Takes samples of all in turns, for so long and of at least so many rounds. Each goes first as often as the others, and runs once before it is
+    /// Takes samples of all in turns, for this long and at least this number of rounds. Each goes first as often as the others, and runs once before it is
     /// timed, since what came before has taken the caches.
     ///
     /// # Errors

@@ -117,7 +117,7 @@ fn layer_norm_bias_gelu(scale: Scale) -> Result<BenchProgram, Diagnostic> {
     })
 }
 
-/// `gelu(a + b)` of so many millions of elements.
+/// `gelu(a + b)` of some millions of elements.
 fn add_gelu(name: &str, scale: Scale, millions: u64) -> Result<BenchProgram, Diagnostic> {
     let n = scale.of([millions * 100, millions << 20, millions << 20]);
     forward(name, DType::F32, |w| (w.data("a", [n]) + w.data("b", [n])).gelu())
