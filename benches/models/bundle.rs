@@ -1,10 +1,10 @@
 //! Residuals of a bundle adjustment and their sparse Jacobian, a block of 2 x 12 an observation; 49 cameras, 7776 points,
 //! 31843 observations, 64 bits. A step is the residuals and the Jacobian.
 
-use crate::labels;
-use crate::measure::{self, numbers};
+use crate::measure;
 use adfuse::prelude::*;
 use adfuse::transform::{jacfwd, jit, vmap};
+use adfuse_benches::numbers::{classes, numbers};
 use std::error::Error;
 
 const CAMERAS: u64 = 49;
@@ -45,14 +45,21 @@ fn values(dims: &[u64], seed: u64, middle: &[f64], spread: &[f64]) -> Result<Arr
     Array::from_f64s(DType::F64, dims, &drawn.map(value).collect::<Vec<_>>())
 }
 
+/// An index below `count` for each observation.
+fn indices(count: u64, seed: u64) -> Result<Array, Diagnostic> {
+    let values = classes(OBSERVATIONS as usize, count as i32, seed);
+    let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+    Array::from_f64s(DType::I32, &[OBSERVATIONS], &values)
+}
+
 pub(crate) fn evaluate() -> Result<(), Box<dyn Error>> {
     let middle = [0.0, 0.0, 0.0, 0.0, 0.0, -5.0, 500.0, 0.0, 0.0];
     let spread = [0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 10.0, 1e-3, 1e-3];
     let args = (
         values(&[CAMERAS, 9], 1, &middle, &spread)?,
         values(&[POINTS, 3], 2, &[0.0], &[1.0])?,
-        labels(&[OBSERVATIONS], CAMERAS as i32, 3)?,
-        labels(&[OBSERVATIONS], POINTS as i32, 4)?,
+        indices(CAMERAS, 3)?,
+        indices(POINTS, 4)?,
         values(&[OBSERVATIONS, 2], 5, &[0.0], &[1.0])?,
     );
     type Given = (Tensor, Tensor, Tensor, Tensor, Tensor);

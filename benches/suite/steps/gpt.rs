@@ -1,14 +1,14 @@
 //! A GPT of two layers of width 64 with four heads, a batch of 16 sequences of 32 of 90 tokens, no dropout, Adam.
 
-use crate::{labels, measure};
-use adfuse::nn::{Embedding, LayerNorm, Linear, TransformerBlock};
+use super::{StepState, labels};
+use adfuse::nn::{Embedding, LayerNorm, Linear, Param, TransformerBlock};
 use adfuse::optim::Adam;
 use adfuse::prelude::*;
 use adfuse::train_step;
-use std::error::Error;
 
-#[derive(Params, Clone)]
-struct Gpt<T = Tensor> {
+/// The parameters.
+#[derive(Params, Clone, Debug)]
+pub struct Gpt<T = Tensor> {
     tokens: Embedding<T>,
     places: Embedding<T>,
     blocks: Vec<TransformerBlock<T>>,
@@ -26,7 +26,11 @@ impl Gpt {
     }
 }
 
-pub(crate) fn train() -> Result<(), Box<dyn Error>> {
+/// The state before the first step, and the batch.
+///
+/// # Errors
+/// Those of the initial values.
+pub fn state() -> Result<StepState<Gpt<Param>>, Diagnostic> {
     let batch = (labels(&[16, 32], 90, 1)?, labels(&[16, 32], 90, 2)?);
     let net = Gpt {
         tokens: Embedding::new(90, 64),
@@ -38,6 +42,5 @@ pub(crate) fn train() -> Result<(), Box<dyn Error>> {
     let step = train_step(Adam::new(1e-3), net, |net: &Gpt, (x, y): (Tensor, Tensor)| {
         net.apply(&x).cross_entropy(&y)
     });
-    let mut state = step.init(Device::cpu(), 0)?;
-    measure::run(|| state.step(&batch))
+    Ok((step.init(Device::cpu(), 0)?, batch))
 }

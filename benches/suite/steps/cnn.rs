@@ -1,14 +1,14 @@
 //! Two times convolution, batch norm, relu and pool, then a dense layer; a batch of 64 of 1 x 8 x 8, Adam.
 
-use crate::{floats, labels, measure};
-use adfuse::nn::{BatchNorm, Conv2d, Linear};
+use super::{StepState, floats, labels};
+use adfuse::nn::{BatchNorm, Conv2d, Linear, Param};
 use adfuse::optim::Adam;
 use adfuse::prelude::*;
 use adfuse::train_step;
-use std::error::Error;
 
-#[derive(Params, Clone)]
-struct Cnn<T = Tensor> {
+/// The parameters.
+#[derive(Params, Clone, Debug)]
+pub struct Cnn<T = Tensor> {
     c1: Conv2d<T>,
     bn1: BatchNorm<T>,
     c2: Conv2d<T>,
@@ -16,7 +16,11 @@ struct Cnn<T = Tensor> {
     out: Linear<T>,
 }
 
-pub(crate) fn train() -> Result<(), Box<dyn Error>> {
+/// The state before the first step, and the batch.
+///
+/// # Errors
+/// Those of the initial values.
+pub fn state() -> Result<StepState<Cnn<Param>>, Diagnostic> {
     let batch = (floats(&[64, 1, 8, 8], 1)?, labels(&[64], 10, 2)?);
     let net = Cnn {
         c1: Conv2d::same(1, 16, 3).no_bias(),
@@ -30,6 +34,5 @@ pub(crate) fn train() -> Result<(), Box<dyn Error>> {
         let h = net.bn2.apply(net.c2.apply(h)).relu().max_pool2d(2);
         net.out.apply(h.reshape([64, 128])).cross_entropy(&y)
     });
-    let mut state = step.init(Device::cpu(), 0)?;
-    measure::run(|| state.step(&batch))
+    Ok((step.init(Device::cpu(), 0)?, batch))
 }
