@@ -107,6 +107,21 @@ impl LivenessMeter {
         Some((peak, at))
     }
 
+    /// The bytes resident at each step of the sequence that was measured last, which is `steps`.
+    pub(crate) fn resident(&self, g: &CostGraph, steps: &[OpId]) -> Vec<u64> {
+        let (mut now, mut resident) = (0u64, Vec::with_capacity(steps.len()));
+        for (_, op) in g.ops().iter().filter(|(o, _)| g.is_source(*o)) {
+            now += op.bytes;
+        }
+        for (&op, freed) in steps.iter().zip(&self.freed) {
+            // The measured sums are within 64 bits.
+            now += g.ops()[op].bytes;
+            resident.push(now);
+            now -= freed;
+        }
+        resident
+    }
+
     /// The last step that needs the memory in which a step's value is; [`END`] to the end.
     pub(crate) fn last(&self, step: usize) -> u32 {
         self.last[self.memory[step] as usize]

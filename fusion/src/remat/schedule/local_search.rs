@@ -6,6 +6,7 @@
 
 use super::cost_graph::{CostGraph, OpId};
 use super::dead_steps::DeadSteps;
+use super::fill::{GAP_LENGTHS, fill};
 use super::liveness::{LivenessMeter, ScheduleTotals};
 use super::moves::{Eviction, Insertions, MissingInput, MoveContext};
 use hashbrown::HashSet;
@@ -103,6 +104,18 @@ impl<'g> ParetoArchive<'g> {
         let entry = FrontierEntry { peak, time, steps, expanded: false };
         self.entries.splice(at..at + worse, [entry]);
         Some(totals)
+    }
+
+    /// Offers a sequence, and what becomes of it if memory within a budget is used to recompute less.
+    pub(crate) fn offer_filled(&mut self, mut steps: Vec<OpId>, budget: u64) {
+        self.dead_steps.remove(self.g, &mut steps);
+        let Some(totals) = self.liveness.measure(self.g, &steps) else { return };
+        for by in GAP_LENGTHS {
+            let mut filled = steps.clone();
+            fill(self.g, &mut filled, budget.max(totals.peak), by);
+            self.offer(filled);
+        }
+        self.offer(steps);
     }
 
     /// Expands what is best until nothing better is found, then what is nearly as good, until the work

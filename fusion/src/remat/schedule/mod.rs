@@ -26,11 +26,13 @@
 pub(crate) mod chain_dp;
 pub(crate) mod cost_graph;
 pub(crate) mod dead_steps;
+pub(crate) mod fill;
 pub(crate) mod frontier;
 pub(crate) mod json;
 pub(crate) mod liveness;
 pub(crate) mod local_search;
 pub(crate) mod moves;
+pub(crate) mod peak_tree;
 pub(crate) mod residuals;
 pub(crate) mod segments;
 pub(crate) mod steps;
