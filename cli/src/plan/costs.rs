@@ -84,7 +84,7 @@ impl FrontierReport<'_> {
         row("save all", found.fastest(), peak);
         row("least", found.least(), found.least().peak);
         row("chosen", p, p.peak);
-        let mut out = format!("{} operations", g.runs().count());
+        let mut out = format!("{} operations", operations(g));
         if let Some(budget) = self.budget {
             out += &format!(", within {}", bytes(budget));
         }
@@ -117,7 +117,7 @@ impl FrontierReport<'_> {
             .collect();
         let schedule: Vec<&str> = p.schedule.steps.values().map(name).collect();
         let mut report = json!({
-            "operations": self.g.runs().count(),
+            "operations": operations(self.g),
             "mem_budget": self.budget,
             "save_all": {"peak_bytes": peak, "time": time},
             "least": point(found.least()),
@@ -165,6 +165,11 @@ impl FrontierReport<'_> {
         }
         runs.into_iter().filter(|(_, n)| *n > 1).map(|(op, n)| (op, n - 1)).collect()
     }
+}
+
+/// How many operations run; one with several results is one.
+fn operations(g: &CostGraph) -> usize {
+    g.runs().filter(|&o| g.ops()[o].result_of.is_none()).count()
 }
 
 fn point(p: &FrontierPoint) -> Value {

@@ -31,7 +31,7 @@ const PASSES: usize = 8;
 const NONE: u32 = u32::MAX;
 
 /// A step that might be dropped, and the run whose value stays instead.
-struct Gap {
+struct RecomputationGap {
     density: f64,
     step: usize,
     earlier: usize,
@@ -60,7 +60,7 @@ pub(crate) fn fill(g: &CostGraph, steps: &mut Vec<OpId>, budget: u64, by: GapLen
 }
 
 /// The recomputations, those first that save the most time for what they take.
-fn gaps(g: &CostGraph, steps: &[OpId], liveness: &LivenessMeter, by: GapLength) -> Vec<Gap> {
+fn gaps(g: &CostGraph, steps: &[OpId], liveness: &LivenessMeter, by: GapLength) -> Vec<RecomputationGap> {
     let saved = saved_times(g, steps);
     let mut latest = vec![NONE; g.ops().len()];
     let mut gaps = Vec::new();
@@ -80,7 +80,7 @@ fn gaps(g: &CostGraph, steps: &[OpId], liveness: &LivenessMeter, by: GapLength) 
             };
             saved[step] as f64 / (g.ops()[root].bytes.max(1) as f64 * weight)
         });
-        gaps.push(Gap { density, step, earlier: earlier as usize });
+        gaps.push(RecomputationGap { density, step, earlier: earlier as usize });
     }
     gaps.sort_by(|a, b| b.density.total_cmp(&a.density).then(a.step.cmp(&b.step)));
     gaps
@@ -118,7 +118,7 @@ fn dropped(
     g: &CostGraph,
     steps: &[OpId],
     liveness: &LivenessMeter,
-    gaps: &[Gap],
+    gaps: &[RecomputationGap],
     budget: u64,
 ) -> Vec<bool> {
     let n = steps.len();
@@ -129,7 +129,7 @@ fn dropped(
     let mut extended = vec![false; n];
     for gap in gaps {
         let (step, earlier) = (gap.step, gap.earlier);
-        if dropped[earlier] || extended[step] {
+        if dropped[earlier] || extended[step] || has_results(g, steps, &dropped, step) {
             continue;
         }
         let memory = liveness.memory(earlier);
@@ -156,4 +156,10 @@ fn dropped(
         dropped[step] = true;
     }
     dropped
+}
+
+/// Whether further results that are kept follow a run.
+fn has_results(g: &CostGraph, steps: &[OpId], dropped: &[bool], step: usize) -> bool {
+    let after = (step + 1..steps.len()).take_while(|&s| g.ops()[steps[s]].result_of == Some(steps[step]));
+    g.further_bytes(steps[step]) > 0 && after.into_iter().any(|s| !dropped[s])
 }

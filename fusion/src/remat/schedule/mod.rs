@@ -34,6 +34,7 @@ pub(crate) mod local_search;
 pub(crate) mod moves;
 pub(crate) mod peak_tree;
 pub(crate) mod residuals;
+pub(crate) mod results;
 pub(crate) mod segments;
 pub(crate) mod steps;
 pub(crate) mod sweep;

@@ -173,14 +173,22 @@ impl<'g> Closure<'g> {
             }
             let r = match op.alias {
                 Some(_) => n,
-                None if op.role == OpRole::Once || time >= bytes => continue,
+                None if op.role == OpRole::Once => continue,
+                // It may pay together with further results.
+                None if time >= bytes && self.g.further_bytes(v) == 0 => continue,
                 None => {
                     let r = network.vertex();
-                    network.arc(source, r, bytes - time);
+                    network.arc(source, r, bytes.saturating_sub(time));
+                    network.arc(r, sink, time.saturating_sub(bytes));
                     network.arc(r, n, UNBOUNDED);
                     r
                 }
             };
+            if let Some(of) = op.result_of {
+                // A further result is computed again by its operation alone. One that is an output is not decided
+                // about; leaving out its time keeps the bound a bound.
+                again[of].into_iter().for_each(|first| network.arc(r, first, UNBOUNDED));
+            }
             again[v] = Some(r);
             for &p in op.inputs.iter().filter(|&&p| self.is_value.contains(p)) {
                 network.arc(r, needed[p], UNBOUNDED);

@@ -187,7 +187,7 @@ impl<'g> EvictionSweep<'g> {
             if self.steps.len() > MOST_RUNS * self.g.ops().len() {
                 return None;
             }
-            self.make_room(self.g.ops()[v].bytes);
+            self.make_room(self.g.ops()[v].bytes + self.g.further_bytes(v));
             self.steps.push(v);
             self.clock = self.clock.saturating_add(self.g.ops()[v].time);
             self.arrive(v);
@@ -350,6 +350,12 @@ impl<'g> EvictionSweep<'g> {
             next = next.min(self.next_read(m).unwrap_or(usize::MAX));
             touched = touched.max(self.touched[m.index()]);
             self.meet(m);
+            // A further result is computed by its operation, wherever the first result is.
+            if let Some(of) = g.ops()[m].result_of
+                && self.meet(of)
+            {
+                cost = cost.saturating_add(g.ops()[of].time);
+            }
         }
         let members = self.stack.clone();
         cost = cost.saturating_add(self.gone_ancestors());
