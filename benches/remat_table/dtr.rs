@@ -94,7 +94,8 @@ impl DtrSimulator<'_> {
     fn release(&mut self, k: usize) {
         let root = self.root[k];
         let stays = |&v: &usize| {
-            self.there[v] && (self.readers[v] > 0 || self.locks[v] > 0 || self.op(v).role != OpRole::Computed)
+            self.there[v]
+                && (self.readers[v] > 0 || self.locks[v] > 0 || self.op(v).role != OpRole::Computed)
         };
         if self.there[root] && !self.views[root].iter().any(|v| stays(v)) {
             self.evict(root);
@@ -172,7 +173,8 @@ impl DtrSimulator<'_> {
     /// `h_DTR`; nothing for what must stay.
     fn rank(&self, root: usize) -> Option<f64> {
         let bytes = self.op(root).bytes;
-        let views: Vec<usize> = self.views[root].iter().copied().filter(|&v| self.there[v]).collect();
+        let views: Vec<usize> =
+            self.views[root].iter().copied().filter(|&v| self.there[v]).collect();
         let stays = |v: &usize| self.locks[*v] > 0 || self.op(*v).role != OpRole::Computed;
         if bytes == 0 || views.iter().any(stays) {
             return None;
@@ -187,7 +189,11 @@ impl DtrSimulator<'_> {
                 let next = if ancestors {
                     self.inputs(v)
                 } else {
-                    self.g.users(OpId::from_u32(v as u32)).iter().map(|u| u.as_u32() as usize).collect()
+                    self.g
+                        .users(OpId::from_u32(v as u32))
+                        .iter()
+                        .map(|u| u.as_u32() as usize)
+                        .collect()
                 };
                 for u in next.into_iter().filter(is_gone) {
                     if met.insert(u) {

@@ -10,9 +10,7 @@ mod dtr;
 mod nets;
 mod segments;
 
-use adfuse::fusion::remat::schedule::{
-    CostGraph, FrontierOptions, OpSchedule, evaluate, frontier,
-};
+use adfuse::fusion::remat::schedule::{CostGraph, FrontierOptions, OpSchedule, evaluate, frontier};
 use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
@@ -51,7 +49,8 @@ fn of_simulator(g: &CostGraph, peak: u64, budgets: &[u64]) -> PlannerRow {
 
 fn table(name: &str, g: &CostGraph) -> Result<(), Box<dyn Error>> {
     let all = evaluate(g, &OpSchedule::save_all(g))?;
-    let budgets: Vec<u64> = SHARES.iter().map(|s| (u128::from(all.peak) * u128::from(*s) / 100) as u64).collect();
+    let budgets: Vec<u64> =
+        SHARES.iter().map(|s| (u128::from(all.peak) * u128::from(*s) / 100) as u64).collect();
     let began = Instant::now();
     let found = frontier(g, &FrontierOptions::default());
     let took = began.elapsed().as_millis();
@@ -64,7 +63,11 @@ fn table(name: &str, g: &CostGraph) -> Result<(), Box<dyn Error>> {
         of_points("segments", &segments::points(g), &budgets),
     ];
     let mib = |bytes: u64| format!("{:.0}", bytes as f64 / f64::from(1 << 20));
-    println!("\n{name}: {} operations, {} MiB, frontier in {took} ms\n", g.runs().count(), mib(all.peak));
+    println!(
+        "\n{name}: {} operations, {} MiB, frontier in {took} ms\n",
+        g.runs().count(),
+        mib(all.peak)
+    );
     let shares: String = SHARES.iter().map(|s| format!(" {s} % |")).collect();
     println!("| |{shares} fits no lower than, MiB |\n|---|{}---|", "---|".repeat(SHARES.len()));
     let once = g.time().max(1) as f64;

@@ -30,8 +30,12 @@ struct NetBuilder {
 impl NetBuilder {
     /// A net and its images.
     fn new(height: u64, width: u64) -> (NetBuilder, LayerValue) {
-        let images = LayerWork { elements: height * width * 3, multiply_adds: 0, reads: Vec::new() };
-        (NetBuilder { layers: vec![images], parameters: 0 }, LayerValue { at: 0, height, width, channels: 3 })
+        let images =
+            LayerWork { elements: height * width * 3, multiply_adds: 0, reads: Vec::new() };
+        (
+            NetBuilder { layers: vec![images], parameters: 0 },
+            LayerValue { at: 0, height, width, channels: 3 },
+        )
     }
 
     fn push(&mut self, like: LayerValue, multiply_adds: u64, reads: Vec<usize>) -> LayerValue {
@@ -41,7 +45,14 @@ impl NetBuilder {
     }
 
     /// A convolution with a square window; `groups` is the number of channels where each has its own window.
-    fn conv(&mut self, x: LayerValue, channels: u64, side: u64, stride: u64, groups: u64) -> LayerValue {
+    fn conv(
+        &mut self,
+        x: LayerValue,
+        channels: u64,
+        side: u64,
+        stride: u64,
+        groups: u64,
+    ) -> LayerValue {
         let (height, width) = (x.height / stride, x.width / stride);
         let weights = side * side * x.channels / groups * channels;
         self.parameters += weights + channels;
@@ -65,7 +76,12 @@ impl NetBuilder {
 
     /// A transposed convolution to twice the side, and its channels beside those of another value.
     fn up(&mut self, x: LayerValue, beside: LayerValue) -> LayerValue {
-        let up = LayerValue { height: beside.height, width: beside.width, channels: x.channels / 2, ..x };
+        let up = LayerValue {
+            height: beside.height,
+            width: beside.width,
+            channels: x.channels / 2,
+            ..x
+        };
         let weights = 4 * x.channels * up.channels;
         self.parameters += weights + up.channels;
         let up = self.push(up, x.height * x.width * weights, vec![x.at]);
@@ -98,7 +114,8 @@ impl NetBuilder {
                 reads.push(values[u]);
                 reads.extend(gradients[u]);
             }
-            let op = Operation::new(format!("gradient{k}"), 2 * work.multiply_adds * batch, bytes(work));
+            let op =
+                Operation::new(format!("gradient{k}"), 2 * work.multiply_adds * batch, bytes(work));
             gradients[k] = Some(g.push(op.reads(&reads).phase(1))?);
         }
         Ok(g)
@@ -122,7 +139,8 @@ fn vgg(convolutions: [u64; 5]) -> NetBuilder {
 fn mobile_net() -> NetBuilder {
     let (mut net, images) = NetBuilder::new(224, 224);
     let mut x = net.conv(images, 32, 3, 2, 1);
-    let blocks = [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1), (512, 1), (512, 1)];
+    let blocks =
+        [(64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1), (512, 1), (512, 1)];
     for (channels, stride) in blocks.into_iter().chain([(512, 1), (512, 1), (1024, 2), (1024, 1)]) {
         x = net.conv(x, x.channels, 3, stride, x.channels);
         x = net.conv(x, channels, 1, 1, 1);

@@ -60,7 +60,12 @@ pub(crate) fn fill(g: &CostGraph, steps: &mut Vec<OpId>, budget: u64, by: GapLen
 }
 
 /// The recomputations, those first that save the most time for what they take.
-fn gaps(g: &CostGraph, steps: &[OpId], liveness: &LivenessMeter, by: GapLength) -> Vec<RecomputationGap> {
+fn gaps(
+    g: &CostGraph,
+    steps: &[OpId],
+    liveness: &LivenessMeter,
+    by: GapLength,
+) -> Vec<RecomputationGap> {
     let saved = saved_times(g, steps);
     let mut latest = vec![NONE; g.ops().len()];
     let mut gaps = Vec::new();
@@ -160,6 +165,7 @@ fn dropped(
 
 /// Whether further results that are kept follow a run.
 fn has_results(g: &CostGraph, steps: &[OpId], dropped: &[bool], step: usize) -> bool {
-    let after = (step + 1..steps.len()).take_while(|&s| g.ops()[steps[s]].result_of == Some(steps[step]));
+    let after =
+        (step + 1..steps.len()).take_while(|&s| g.ops()[steps[s]].result_of == Some(steps[step]));
     g.further_bytes(steps[step]) > 0 && after.into_iter().any(|s| !dropped[s])
 }

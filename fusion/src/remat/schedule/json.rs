@@ -93,8 +93,14 @@ impl GraphOperation {
     ///
     /// # Errors
     /// If it has several results and says itself what they say.
-    fn entries(&self, inputs: Vec<OpId>, alias: Option<OpId>, next: OpId) -> Result<Vec<Operation>, JsonError> {
-        let (phase, role) = (Phase(self.phase), if self.keep { OpRole::Once } else { OpRole::Computed });
+    fn entries(
+        &self,
+        inputs: Vec<OpId>,
+        alias: Option<OpId>,
+        next: OpId,
+    ) -> Result<Vec<Operation>, JsonError> {
+        let (phase, role) =
+            (Phase(self.phase), if self.keep { OpRole::Once } else { OpRole::Computed });
         let Some((first, further)) = self.results.split_first() else {
             let op = Operation::new(&self.name, self.time, self.bytes);
             return Ok(vec![Operation { inputs, alias, phase, role, output: self.output, ..op }]);

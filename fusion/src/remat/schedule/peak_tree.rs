@@ -32,7 +32,13 @@ impl PeakTree {
         if from < to { self.peak_under(1, (0, self.width), (from, to)) } else { 0 }
     }
 
-    fn add_under(&mut self, node: usize, under: (usize, usize), wanted: (usize, usize), value: u64) {
+    fn add_under(
+        &mut self,
+        node: usize,
+        under: (usize, usize),
+        wanted: (usize, usize),
+        value: u64,
+    ) {
         if wanted.1 <= under.0 || under.1 <= wanted.0 {
             return;
         }
