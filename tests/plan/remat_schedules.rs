@@ -3,7 +3,8 @@
 
 use crate::common::count_from_env;
 use adfuse::fusion::remat::schedule::{
-    CostGraph, FrontierOptions, OpId, OpRole, OpSchedule, Operation, evaluate, frontier, residuals,
+    CostGraph, FrontierOptions, OpId, OpRole, OpSchedule, Operation, evaluate, frontier,
+    least_time, residuals,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -80,6 +81,7 @@ fn holds(g: &CostGraph) -> Result<(), TestCaseError> {
         let took = evaluate(g, &p.schedule).expect("can run");
         prop_assert_eq!((took.peak, took.time, took.saved), (p.peak, p.time, p.saved));
         prop_assert!(found.least_time(p.peak) <= p.time, "{p:?}");
+        prop_assert!(least_time(g, p.peak) <= p.time, "{p:?}");
         prop_assert_eq!(found.at(p.peak), Ok(p));
     }
     for pair in found.points().windows(2) {

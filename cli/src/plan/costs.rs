@@ -6,6 +6,7 @@ use super::printed;
 use super::table::{bytes, columns};
 use adfuse::fusion::remat::schedule::{
     CostGraph, Frontier, FrontierOptions, FrontierPoint, OpId, OpSchedule, evaluate, frontier,
+    least_time,
 };
 use clap::Args;
 use serde_json::{Value, json};
@@ -146,7 +147,8 @@ impl FrontierReport<'_> {
 
     /// The time that no schedule within the budget is below.
     fn bound(&self) -> u64 {
-        self.found.least_time(self.budget.unwrap_or(self.chosen.peak))
+        let budget = self.budget.unwrap_or(self.chosen.peak);
+        self.found.least_time(budget).max(least_time(self.g, budget))
     }
 
     fn gap(&self) -> f64 {

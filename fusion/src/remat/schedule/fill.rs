@@ -2,7 +2,7 @@
 //!
 //! A step that recomputes a value can be dropped if the value's earlier run may stay in memory until the step's readers
 //! have read it. That takes its bytes over the gap in between. Which gaps to fill within a budget is a knapsack over
-//! intervals. It is solved greedily, by the time that a gap saves for its bytes and a power of its length; what the
+//! intervals. It is solved greedily, by the time that a gap saves for its bytes, or for its bytes times its length; what the
 //! dropped steps alone have read is dropped with them. A segment tree holds the bytes in memory at each step.
 
 use super::cost_graph::{CostGraph, OpId};
@@ -11,23 +11,20 @@ use super::liveness::LivenessMeter;
 use super::peak_tree::PeakTree;
 use cranelift_entity::EntityRef;
 
-/// By which power of its length a gap counts.
+/// Whether the length of a gap counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GapLength {
     /// Bytes over steps: the area that the gap takes.
     Linear,
-    /// Between the two.
-    Root,
     /// Bytes alone.
     Ignored,
 }
 
-/// All of them; which is best depends on the schedule.
-pub(crate) const GAP_LENGTHS: [GapLength; 3] =
-    [GapLength::Linear, GapLength::Ignored, GapLength::Root];
+/// Both of them; which is better depends on the schedule.
+pub(crate) const GAP_LENGTHS: [GapLength; 2] = [GapLength::Linear, GapLength::Ignored];
 
 /// Passes over a schedule: each changes what the next one sees.
-const PASSES: usize = 8;
+const PASSES: usize = 4;
 const NONE: u32 = u32::MAX;
 
 /// A step that might be dropped, and the run whose value stays instead.
@@ -80,7 +77,6 @@ fn gaps(
             let length = step.saturating_sub(liveness.last(memory) as usize).max(1) as f64;
             let weight = match by {
                 GapLength::Linear => length,
-                GapLength::Root => length.sqrt(),
                 GapLength::Ignored => 1.0,
             };
             saved[step] as f64 / (g.ops()[root].bytes.max(1) as f64 * weight)

@@ -23,6 +23,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub(crate) mod bound;
 pub(crate) mod chain_dp;
 pub(crate) mod cost_graph;
 pub(crate) mod dead_steps;
@@ -39,6 +40,7 @@ pub(crate) mod segments;
 pub(crate) mod steps;
 pub(crate) mod sweep;
 
+pub use bound::least_time;
 pub use cost_graph::{CostGraph, GraphError, GraphErrorKind, OpId, OpRole, Operation};
 pub use frontier::{Frontier, FrontierOptions, FrontierPoint, Infeasible, frontier};
 pub use json::JsonError;
