@@ -33,18 +33,26 @@ fn of_points(name: &'static str, points: &[(u64, u64)], budgets: &[u64]) -> Plan
     PlannerRow { name, times, least: points.iter().map(|p| p.0).min() }
 }
 
-/// The row of the simulator, which runs at each budget; the least one that fits is found in steps of a percent.
+/// Budgets in a row, in steps of a percent, that the simulator may fail at before smaller ones are left out.
+const FAILURES: usize = 3;
+
+/// The row of the simulator, which runs at each budget in steps of a percent. It may fit a budget and not a larger one.
 fn of_simulator(g: &CostGraph, peak: u64, budgets: &[u64]) -> PlannerRow {
-    let mut points: Vec<(u64, u64)> = Vec::new();
+    let (mut points, mut failures) = (Vec::new(), 0);
     for percent in (1..=100).rev() {
-        let budget = peak / 100 * percent;
-        let time = dtr::simulate(g, budget);
-        points.extend(time.map(|t| (budget, t)));
-        if time.is_none() && percent < 100 {
+        let budget = (u128::from(peak) * percent / 100) as u64;
+        match dtr::simulate(g, budget) {
+            Some(time) => {
+                points.push((budget, time));
+                failures = 0;
+            }
+            None => failures += 1,
+        }
+        if failures == FAILURES {
             break;
         }
     }
-    PlannerRow { name: "DTR", ..of_points("DTR", &points, budgets) }
+    of_points("DTR", &points, budgets)
 }
 
 fn table(name: &str, g: &CostGraph) -> Result<(), Box<dyn Error>> {

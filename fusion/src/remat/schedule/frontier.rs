@@ -112,7 +112,7 @@ fn cuts(n: usize) -> usize {
 /// goes is chosen.
 fn passes(n: usize) -> (usize, &'static [EvictionRule]) {
     let rules = if n <= LARGE { &RULES[..] } else { &RULES[..1] };
-    ((10_000 / n.max(1)).clamp(12, 40), rules)
+    ((20_000 / n.max(1)).clamp(12, 40), rules)
 }
 
 /// Operations from which on one rule will do.
