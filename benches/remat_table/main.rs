@@ -10,7 +10,9 @@ mod dtr;
 mod nets;
 mod segments;
 
-use adfuse::fusion::remat::schedule::{CostGraph, FrontierOptions, OpSchedule, evaluate, frontier};
+use adfuse::fusion::remat::schedule::{
+    CostGraph, FrontierOptions, OpSchedule, evaluate, frontier, least_time,
+};
 use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
