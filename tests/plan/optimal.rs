@@ -5,7 +5,7 @@
 mod vgg19;
 
 use adfuse::fusion::remat::schedule::{
-    CostGraph, FrontierOptions, OpId, OpSchedule, evaluate, frontier,
+    CostGraph, FrontierOptions, OpId, OpSchedule, evaluate, frontier, least_time,
 };
 use serde_json::Value;
 
@@ -74,6 +74,7 @@ fn schedules_are_within_two_percent_of_optimal() {
                 took.time
             );
             assert!(found.least_time(budget) <= took.time.min(optimum), "line {}", k + 1);
+            assert!(least_time(g, budget) <= took.time.min(optimum), "line {}", k + 1);
             let over = took.time as f64 / optimum as f64;
             (logs, count, worst) = (logs + over.ln(), count + 1, worst.max(over));
             exact += usize::from(took.time <= optimum);

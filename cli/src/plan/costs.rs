@@ -6,6 +6,7 @@ use super::printed;
 use super::table::{bytes, columns};
 use adfuse::fusion::remat::schedule::{
     CostGraph, Frontier, FrontierOptions, FrontierPoint, OpId, OpSchedule, evaluate, frontier,
+    least_time,
 };
 use clap::Args;
 use serde_json::{Value, json};
@@ -85,7 +86,7 @@ impl FrontierReport<'_> {
         row("save all", found.fastest(), peak);
         row("least", found.least(), found.least().peak);
         row("chosen", p, p.peak);
-        let mut out = format!("{} operations", g.runs().count());
+        let mut out = format!("{} operations", operations(g));
         if let Some(budget) = self.budget {
             out += &format!(", within {}", bytes(budget));
         }
@@ -118,7 +119,7 @@ impl FrontierReport<'_> {
             .collect();
         let schedule: Vec<&str> = p.schedule.steps.values().map(name).collect();
         let mut report = json!({
-            "operations": self.g.runs().count(),
+            "operations": operations(self.g),
             "mem_budget": self.budget,
             "save_all": {"peak_bytes": peak, "time": time},
             "least": point(found.least()),
@@ -147,7 +148,8 @@ impl FrontierReport<'_> {
 
     /// The time that no schedule within the budget is below.
     fn bound(&self) -> u64 {
-        self.found.least_time(self.budget.unwrap_or(self.chosen.peak))
+        let budget = self.budget.unwrap_or(self.chosen.peak);
+        self.found.least_time(budget).max(least_time(self.g, budget))
     }
 
     fn gap(&self) -> f64 {
@@ -166,6 +168,11 @@ impl FrontierReport<'_> {
         }
         runs.into_iter().filter(|(_, n)| *n > 1).map(|(op, n)| (op, n - 1)).collect()
     }
+}
+
+/// How many operations run; one with several results is one.
+fn operations(g: &CostGraph) -> usize {
+    g.runs().filter(|&o| g.ops()[o].result_of.is_none()).count()
 }
 
 fn point(p: &FrontierPoint) -> Value {

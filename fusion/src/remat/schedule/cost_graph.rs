@@ -1,4 +1,7 @@
 //! Cost graphs: operations with times and bytes, in the order of their first runs.
+//!
+//! An entry of a graph is a value and the step that leaves it. An operation with several results is its first result,
+//! which has the operation's time and inputs, and an entry for each [further result](Operation::result).
 
 use adfuse_ir::Phase;
 use cranelift_entity::{PrimaryMap, SecondaryMap, entity_impl};
@@ -24,7 +27,7 @@ pub enum OpRole {
     Donated,
 }
 
-/// An operation and the one value that it makes.
+/// An operation and the value that it makes, or a further result of the operation before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// What it is called.
@@ -38,6 +41,10 @@ pub struct Operation {
     /// The value whose memory its own value is in: a view, which reads that alone. It keeps that memory,
     /// and takes none.
     pub alias: Option<OpId>,
+    /// The operation whose further result this is. A run of that operation computes all of its results, each in
+    /// memory of its own; a step of a further result, which directly follows that run, keeps it. So what a run computes
+    /// again and nobody reads is free after the run.
+    pub result_of: Option<OpId>,
     /// The pass it belongs to.
     pub phase: Phase,
     /// Whether its value must be there at the end.
@@ -55,6 +62,7 @@ impl Operation {
             bytes,
             inputs: Vec::new(),
             alias: None,
+            result_of: None,
             phase: Phase::default(),
             output: false,
             role: OpRole::Computed,
@@ -74,6 +82,12 @@ impl Operation {
     /// The same as a view of `of`, which is all that it reads.
     pub fn view(self, of: OpId) -> Operation {
         Operation { inputs: vec![of], alias: Some(of), bytes: 0, ..self }
+    }
+
+    /// A further result of an operation that is next before it, with its other further results: of this many bytes.
+    /// It has the phase and the role of that operation.
+    pub fn result(name: impl Into<String>, bytes: u64, of: OpId) -> Operation {
+        Operation { inputs: vec![of], result_of: Some(of), ..Operation::new(name, 0, bytes) }
     }
 
     /// The same in another phase.
@@ -98,6 +112,9 @@ pub struct CostGraph {
     ops: PrimaryMap<OpId, Operation>,
     /// The operations that read a value, in order.
     users: SecondaryMap<OpId, Vec<OpId>>,
+    /// The bytes of an operation's further results.
+    further: SecondaryMap<OpId, u64>,
+    has_further: bool,
     /// That of the last operation which is no input.
     phase: Phase,
     time: u64,
@@ -135,6 +152,15 @@ impl CostGraph {
         if op.alias.is_some() && op.bytes != 0 {
             return Err(wrong(GraphErrorKind::ViewBytes));
         }
+        if let Some(of) = op.result_of {
+            let last = self.ops.last().map(|(last, o)| o.result_of.unwrap_or(last));
+            let first = self.ops.get(of).filter(|o| {
+                (o.phase, o.role, o.alias) == (op.phase, op.role, None) && last == Some(of)
+            });
+            if first.is_none() || op.alias.is_some() || op.time != 0 || op.inputs != [of] || given {
+                return Err(wrong(GraphErrorKind::Result));
+            }
+        }
         if !given && self.phase > op.phase {
             return Err(wrong(GraphErrorKind::Phase));
         }
@@ -150,6 +176,11 @@ impl CostGraph {
         for &input in &op.inputs {
             self.users[input].push(id);
         }
+        if let Some(of) = op.result_of {
+            // All bytes together are within bounds.
+            self.further[of] += op.bytes;
+            self.has_further = true;
+        }
         Ok(self.ops.push(op))
     }
 
@@ -161,6 +192,16 @@ impl CostGraph {
     /// The operations that read a value, in order.
     pub fn users(&self, op: OpId) -> &[OpId] {
         &self.users[op]
+    }
+
+    /// The bytes of an operation's further results, which are computed with its first one.
+    pub fn further_bytes(&self, op: OpId) -> u64 {
+        self.further[op]
+    }
+
+    /// Whether some operation has further results.
+    pub(crate) fn has_further(&self) -> bool {
+        self.has_further
     }
 
     /// Whether this is an input, which never runs.
@@ -200,6 +241,9 @@ pub enum GraphErrorKind {
     View,
     /// It is a view and has bytes of its own.
     ViewBytes,
+    /// It is a further result that takes time, is a view, reads something else, does not follow its operation, or differs
+    /// from it in phase or role.
+    Result,
     /// It is of an earlier phase than the one before.
     Phase,
     /// With it, all times or all bytes are more than 2^62.
@@ -213,6 +257,10 @@ impl fmt::Display for GraphErrorKind {
             GraphErrorKind::Source => "is an input, which reads nothing and takes no time",
             GraphErrorKind::View => "is a view, which reads what it views alone",
             GraphErrorKind::ViewBytes => "is a view, which has no bytes of its own",
+            GraphErrorKind::Result => {
+                "is a further result, which follows its operation, reads it alone, takes no time and has its \
+                 phase and role"
+            }
             GraphErrorKind::Phase => "is of an earlier phase than the operation before it",
             GraphErrorKind::TooMuch => "makes all times or all bytes more than 2^62",
         })
@@ -237,6 +285,13 @@ mod tests {
             (
                 Operation { bytes: 1, ..Operation::new("b", 1, 0).view(a).phase(1) },
                 GraphErrorKind::ViewBytes,
+            ),
+            (Operation::result("b", 1, x).phase(1), GraphErrorKind::Result),
+            (Operation::result("b", 1, a), GraphErrorKind::Result),
+            (Operation::result("b", 1, a).phase(1).once(), GraphErrorKind::Result),
+            (
+                Operation { time: 1, ..Operation::result("b", 1, a).phase(1) },
+                GraphErrorKind::Result,
             ),
             (Operation::new("b", 1, 1), GraphErrorKind::Phase),
             (Operation::new("b", MOST, 1).phase(1), GraphErrorKind::TooMuch),

@@ -6,7 +6,7 @@ use super::local_search::{FrontierEntry, ParetoArchive};
 use super::residuals::{Hull, residuals};
 use super::segments;
 use super::steps::{OpSchedule, evaluate};
-use super::sweep::{EvictionRule, recomputing, within};
+use super::sweep::{EvictionRule, RULES, recomputing, within};
 use std::cmp::Reverse;
 use thiserror::Error;
 
@@ -84,12 +84,12 @@ pub fn frontier(g: &CostGraph, options: &FrontierOptions) -> Frontier {
     }
     segments::offer(g, &mut archive);
     let least = least_possible(g);
-    let (count, choices) = passes(n);
-    for target in targets(least, top, count) {
-        for &choice in choices {
-            if let Some(steps) = within(g, target, choice) {
-                archive.offer(steps);
-            }
+    let (count, rules) = passes(n);
+    for &rule in rules {
+        // From the largest down: where a target is too small for a rule, smaller ones are too.
+        for target in targets(least, top, count).into_iter().rev() {
+            let Some(steps) = within(g, target, rule) else { break };
+            archive.offer_filled(steps, target);
         }
     }
     // On a large graph each schedule is long: few ways from many rather than many from few.
@@ -111,16 +111,12 @@ fn cuts(n: usize) -> usize {
 /// Targets for passes over the graph, which take longer than other ways on large ones, and how what
 /// goes is chosen.
 fn passes(n: usize) -> (usize, &'static [EvictionRule]) {
-    let choices = if n <= LARGE {
-        &[EvictionRule::Stale, EvictionRule::Cost][..]
-    } else {
-        &[EvictionRule::Stale]
-    };
-    ((20_000 / n.max(1)).clamp(12, 40), choices)
+    let rules = if n <= LARGE { &RULES[..] } else { &RULES[..1] };
+    ((20_000 / n.max(1)).clamp(12, 40), rules)
 }
 
-/// Operations from which on one choice will do.
-const LARGE: usize = 500;
+/// Operations from which on one rule will do.
+const LARGE: usize = 5000;
 
 /// What the most demanding operation needs by itself.
 fn least_possible(g: &CostGraph) -> u64 {

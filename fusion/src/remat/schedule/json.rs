@@ -35,6 +35,9 @@ pub enum JsonError {
         /// What it reads.
         name: String,
     },
+    /// An operation with several results says for itself what each result says.
+    #[error("`{0}` has `results`, which say `bytes` and `output` each and are no views")]
+    Results(String),
     /// An operation breaks a rule of graphs.
     #[error(transparent)]
     Graph(#[from] GraphError),
@@ -64,6 +67,55 @@ struct GraphOperation {
     output: bool,
     #[serde(default)]
     keep: bool,
+    #[serde(default)]
+    results: Vec<GraphResult>,
+}
+
+/// One of several results of an operation.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GraphResult {
+    name: String,
+    #[serde(default)]
+    bytes: u64,
+    #[serde(default)]
+    output: bool,
+}
+
+impl GraphOperation {
+    /// The names of its values.
+    fn values(&self) -> impl Iterator<Item = &str> {
+        let own = self.results.is_empty().then_some(self.name.as_str());
+        own.into_iter().chain(self.results.iter().map(|r| r.name.as_str()))
+    }
+
+    /// The entries of the graph for what it leaves.
+    ///
+    /// # Errors
+    /// If it has several results and says itself what they say.
+    fn entries(
+        &self,
+        inputs: Vec<OpId>,
+        alias: Option<OpId>,
+        next: OpId,
+    ) -> Result<Vec<Operation>, JsonError> {
+        let (phase, role) =
+            (Phase(self.phase), if self.keep { OpRole::Once } else { OpRole::Computed });
+        let Some((first, further)) = self.results.split_first() else {
+            let op = Operation::new(&self.name, self.time, self.bytes);
+            return Ok(vec![Operation { inputs, alias, phase, role, output: self.output, ..op }]);
+        };
+        if self.bytes != 0 || self.output || self.alias.is_some() {
+            return Err(JsonError::Results(self.name.clone()));
+        }
+        let op = Operation::new(&first.name, self.time, first.bytes);
+        let mut all = vec![Operation { inputs, phase, role, output: first.output, ..op }];
+        for r in further {
+            let op = Operation::result(&r.name, r.bytes, next);
+            all.push(Operation { phase, role, output: r.output, ..op });
+        }
+        Ok(all)
+    }
 }
 
 #[derive(Deserialize)]
@@ -93,8 +145,10 @@ impl CostGraph {
             }
         }
         for line in &text.operations {
-            if ids.contains_key(line.name.as_str()) || lines.insert(&line.name, line).is_some() {
-                return Err(JsonError::Twice(line.name.clone()));
+            for name in line.values() {
+                if ids.contains_key(name) || lines.insert(name, line).is_some() {
+                    return Err(JsonError::Twice(name.into()));
+                }
             }
         }
         for line in &text.operations {
@@ -104,16 +158,10 @@ impl CostGraph {
             let mut inputs: Vec<OpId> = line.inputs.iter().map(find).collect::<Result<_, _>>()?;
             let alias = line.alias.as_ref().map(find).transpose()?;
             inputs.extend(alias);
-            let op = Operation {
-                inputs,
-                alias,
-                phase: Phase(line.phase),
-                output: line.output,
-                role: if line.keep { OpRole::Once } else { OpRole::Computed },
-                ..Operation::new(&line.name, line.time, line.bytes)
-            };
-            let id = g.push(op)?;
-            ids.insert(&line.name, id);
+            let entries = line.entries(inputs, alias, g.ops().next_key())?;
+            for (name, op) in line.values().zip(entries) {
+                ids.insert(name, g.push(op)?);
+            }
         }
         Ok(g)
     }
@@ -133,8 +181,8 @@ fn not_there(
     let mut from: BTreeMap<&str, &str> = BTreeMap::from([(name, line.name.as_str())]);
     let mut open = vec![name];
     while let Some(at) = open.pop() {
-        if at == line.name {
-            let mut way = vec![at.to_string()];
+        if lines.get(at).is_some_and(|found| std::ptr::eq(*found, line)) {
+            let mut way = vec![line.name.clone()];
             let mut back = at;
             while let Some(&before) = from.get(back).filter(|_| way.len() <= from.len()) {
                 way.push(before.to_string());
@@ -182,6 +230,27 @@ mod tests {
     }
 
     #[test]
+    fn an_operation_has_several_results() {
+        let g = CostGraph::from_json(
+            r#"{"inputs": [{"name": "x", "bytes": 8}],
+                "operations": [
+                  {"name": "norm", "time": 5, "inputs": ["x"], "keep": true,
+                   "results": [{"name": "y", "bytes": 16}, {"name": "mean", "bytes": 2, "output": true}, {"name": "z"}]},
+                  {"name": "b", "time": 1, "bytes": 2, "inputs": ["mean", "y"], "phase": 1}]}"#,
+        )
+        .expect("is a graph");
+        let mut due = CostGraph::new();
+        let mut push = |op| due.push(op).expect("obeys the rules");
+        let x = push(Operation::source("x", 8));
+        let y = push(Operation::new("y", 5, 16).reads(&[x]).once());
+        let mean = push(Operation::result("mean", 2, y).once().output());
+        push(Operation::result("z", 0, y).once());
+        push(Operation::new("b", 1, 2).reads(&[y, mean]).phase(1));
+        assert_eq!(g.ops(), due.ops());
+        assert_eq!((g.further_bytes(y), g.further_bytes(mean)), (2, 0));
+    }
+
+    #[test]
     fn what_is_no_graph_says_why() {
         let op = |name: &str, rest: &str| format!("{{\"name\": \"{name}\", \"time\": 1{rest}}}");
         let of = |ops: &[String]| format!("{{\"operations\": [{}]}}", ops.join(", "));
@@ -210,6 +279,29 @@ mod tests {
             (
                 of(&[op("a", ""), op("b", ", \"alias\": \"a\", \"bytes\": 1")]),
                 "no bytes of its own",
+            ),
+            (
+                of(&[op("a", ", \"bytes\": 1, \"results\": [{\"name\": \"y\"}]")]),
+                "`a` has `results`, which say `bytes` and `output` each",
+            ),
+            (
+                of(&[op("a", ", \"results\": [{\"name\": \"y\"}, {\"name\": \"y\"}]")]),
+                "`y` is there twice",
+            ),
+            (
+                of(&[op("a", ", \"results\": [{\"name\": \"y\", \"size\": 1}]")]),
+                "unknown field `size`",
+            ),
+            (
+                of(&[op("a", ", \"results\": [{\"name\": \"y\"}]"), reads("b", "a")]),
+                "`b` reads `a`, which there is not",
+            ),
+            (
+                of(&[
+                    op("a", ", \"inputs\": [\"b\"], \"results\": [{\"name\": \"y\"}]"),
+                    reads("b", "y"),
+                ]),
+                "`a` is computed from itself: a reads b reads a",
             ),
             (
                 "{\"inputs\": [{\"name\": \"x\", \"bytes\": 1}, {\"name\": \"x\", \"bytes\": 1}], \

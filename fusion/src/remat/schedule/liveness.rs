@@ -2,7 +2,7 @@
 //!
 //! A step's value is live from that step to the last one that reads it before the operation runs again. Nothing is
 //! freed during a step, so its operands and its result are live together. A value without readers is live during its
-//! own step. The last value of an output is live to the end. A view shares the memory of the step that it views, and
+//! own step. All results of an operation are live while it runs. The last value of an output is live to the end. A view shares the memory of the step that it views, and
 //! keeps it live.
 
 use super::cost_graph::{CostGraph, OpId, OpRole};
@@ -98,13 +98,30 @@ impl LivenessMeter {
             if let Some(freed) = self.freed.get_mut(self.last[step] as usize) {
                 *freed = freed.checked_add(bytes)?;
             }
-            if now > peak {
-                (peak, at) = (now, step);
+            // Results that nobody keeps are there during the step, too.
+            let during = now.checked_add(g.further_bytes(op))?;
+            if during > peak {
+                (peak, at) = (during, step);
             }
             // What is freed was added before.
             now -= self.freed[step];
         }
         Some((peak, at))
+    }
+
+    /// The bytes resident at each step of the sequence that was measured last, which is `steps`.
+    pub(crate) fn resident(&self, g: &CostGraph, steps: &[OpId]) -> Vec<u64> {
+        let (mut now, mut resident) = (0u64, Vec::with_capacity(steps.len()));
+        for (_, op) in g.ops().iter().filter(|(o, _)| g.is_source(*o)) {
+            now += op.bytes;
+        }
+        for (&op, freed) in steps.iter().zip(&self.freed) {
+            // The measured sums are within 64 bits.
+            now += g.ops()[op].bytes;
+            resident.push(now + g.further_bytes(op));
+            now -= freed;
+        }
+        resident
     }
 
     /// The last step that needs the memory in which a step's value is; [`END`] to the end.

@@ -6,8 +6,10 @@
 
 use super::cost_graph::{CostGraph, OpId};
 use super::dead_steps::DeadSteps;
+use super::fill::{GAP_LENGTHS, fill};
 use super::liveness::{LivenessMeter, ScheduleTotals};
 use super::moves::{Eviction, Insertions, MissingInput, MoveContext};
+use super::results::with_runs;
 use hashbrown::HashSet;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -84,6 +86,7 @@ impl<'g> ParetoArchive<'g> {
     /// Cleans and measures a sequence, and keeps it if it is better than what there is.
     pub(crate) fn offer(&mut self, mut steps: Vec<OpId>) -> Option<ScheduleTotals> {
         self.work = self.work.saturating_sub(steps.len() as u64);
+        steps = with_runs(self.g, steps);
         self.dead_steps.remove(self.g, &mut steps);
         let totals = self.liveness.measure(self.g, &steps)?;
         let ScheduleTotals { peak, time, .. } = totals;
@@ -103,6 +106,19 @@ impl<'g> ParetoArchive<'g> {
         let entry = FrontierEntry { peak, time, steps, expanded: false };
         self.entries.splice(at..at + worse, [entry]);
         Some(totals)
+    }
+
+    /// Offers a sequence, and what becomes of it if memory within a budget is used to recompute less.
+    pub(crate) fn offer_filled(&mut self, mut steps: Vec<OpId>, budget: u64) {
+        steps = with_runs(self.g, steps);
+        self.dead_steps.remove(self.g, &mut steps);
+        let Some(totals) = self.liveness.measure(self.g, &steps) else { return };
+        for by in GAP_LENGTHS {
+            let mut filled = steps.clone();
+            fill(self.g, &mut filled, budget.max(totals.peak), by);
+            self.offer(filled);
+        }
+        self.offer(steps);
     }
 
     /// Expands what is best until nothing better is found, then what is nearly as good, until the work
@@ -170,7 +186,7 @@ impl<'g> ParetoArchive<'g> {
         let mut best = None;
         let mut least = (true, u64::MAX, f64::INFINITY);
         for (price, runs) in ways {
-            let mut next = cx.with(&runs);
+            let mut next = with_runs(self.g, cx.with(&runs));
             let Some(found) = self.offer(next.clone()) else { continue };
             if found.peak > totals.peak {
                 continue;

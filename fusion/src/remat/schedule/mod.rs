@@ -23,19 +23,24 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub(crate) mod bound;
 pub(crate) mod chain_dp;
 pub(crate) mod cost_graph;
 pub(crate) mod dead_steps;
+pub(crate) mod fill;
 pub(crate) mod frontier;
 pub(crate) mod json;
 pub(crate) mod liveness;
 pub(crate) mod local_search;
 pub(crate) mod moves;
+pub(crate) mod peak_tree;
 pub(crate) mod residuals;
+pub(crate) mod results;
 pub(crate) mod segments;
 pub(crate) mod steps;
 pub(crate) mod sweep;
 
+pub use bound::least_time;
 pub use cost_graph::{CostGraph, GraphError, GraphErrorKind, OpId, OpRole, Operation};
 pub use frontier::{Frontier, FrontierOptions, FrontierPoint, Infeasible, frontier};
 pub use json::JsonError;

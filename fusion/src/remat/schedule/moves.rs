@@ -173,7 +173,8 @@ impl<'a> MoveContext<'a> {
                     MissingInput::Deep(most) => depth < most,
                     MissingInput::Keep(part) => operation.bytes > e.bytes / part,
                 };
-                if memory == e.memory || (!there && again) {
+                let made_together = self.g.ops()[op].result_of.is_some();
+                if memory == e.memory || made_together || (!there && again) {
                     open.push((before, input, depth + 1));
                 }
             }

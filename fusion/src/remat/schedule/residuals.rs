@@ -16,7 +16,7 @@
 
 use super::cost_graph::{CostGraph, OpId, OpRole};
 use crate::analysis::min_cut::{Network, UNBOUNDED};
-use cranelift_entity::{EntitySet, SecondaryMap};
+use cranelift_entity::{EntityRef, EntitySet, SecondaryMap};
 use std::collections::BinaryHeap;
 
 /// A choice of what to compute again.
@@ -100,6 +100,32 @@ pub fn residuals(g: &CostGraph, cuts: usize) -> Hull {
     hull
 }
 
+/// What any schedule computes again at least, as time, after an operation runs first, if at most this many bytes are
+/// resident then that it does not make and that are no inputs of the graph. By at most this many cuts.
+pub(crate) fn least_time_after(g: &CostGraph, moment: OpId, resident: u64, cuts: usize) -> u64 {
+    let closure = Closure::at(g, moment);
+    let mut hull = Hull { points: Vec::new(), bounds: Vec::new() };
+    let mut over = closure.solve(&mut hull, closure.bytes + 1, 1);
+    if over.saved <= resident {
+        return 0;
+    }
+    let mut under = closure.solve(&mut hull, 1, closure.time + 1);
+    // The corners on both sides of the bytes: the line between the last two is the hull there.
+    for _ in 2..cuts {
+        let (unit, price) =
+            (over.saved.saturating_sub(under.saved), under.time.saturating_sub(over.time));
+        if unit == 0 || price == 0 || under.saved > resident {
+            break;
+        }
+        let corner = closure.solve(&mut hull, unit, price);
+        if weight(&corner, unit, price) >= weight(&over, unit, price) {
+            break;
+        }
+        if corner.saved > resident { over = corner } else { under = corner }
+    }
+    hull.least_time(resident)
+}
+
 fn weight(r: &Residuals, unit: u64, price: u64) -> u128 {
     u128::from(r.time) * u128::from(unit) + u128::from(r.saved) * u128::from(price)
 }
@@ -123,7 +149,11 @@ impl HullSegment {
 /// The values about which there is something to decide.
 struct Closure<'g> {
     g: &'g CostGraph,
-    /// Values of phase 0 that are no inputs and not in the memory of an output.
+    /// The number of the first operation that counts as later: in general the first of a later phase.
+    later: usize,
+    /// Memory that is resident then in any case: what the first later operation reads.
+    held: EntitySet<OpId>,
+    /// Values before it that are no inputs and not in the memory of an output.
     values: Vec<OpId>,
     /// All their times and bytes.
     time: u64,
@@ -132,7 +162,26 @@ struct Closure<'g> {
 }
 
 impl<'g> Closure<'g> {
+    /// At the end of phase 0.
     fn of(g: &'g CostGraph) -> Closure<'g> {
+        let later = g.runs().find(|&v| g.ops()[v].phase.0 > 0);
+        Closure::before(g, later.map_or(g.ops().len(), EntityRef::index))
+    }
+
+    /// While an operation runs first.
+    fn at(g: &'g CostGraph, moment: OpId) -> Closure<'g> {
+        let mut closure = Closure::before(g, moment.index());
+        for &input in &g.ops()[moment].inputs {
+            let mut root = input;
+            while let Some(of) = g.ops()[root].alias {
+                root = of;
+            }
+            closure.held.insert(root);
+        }
+        closure
+    }
+
+    fn before(g: &'g CostGraph, later: usize) -> Closure<'g> {
         // What an output is in is there at the end, whatever is decided.
         let mut stays = EntitySet::<OpId>::new();
         for (id, op) in g.ops().iter().rev() {
@@ -144,13 +193,13 @@ impl<'g> Closure<'g> {
             }
         }
         let values: Vec<OpId> =
-            g.runs().filter(|&v| g.ops()[v].phase.0 == 0 && !stays.contains(v)).collect();
+            g.runs().filter(|&v| v.index() < later && !stays.contains(v)).collect();
         // These sums are at most those of the graph.
         let time = values.iter().map(|&v| g.ops()[v].time).sum();
         let bytes = values.iter().map(|&v| g.ops()[v].bytes).sum();
         let mut is_value = EntitySet::new();
         is_value.extend(values.iter().copied());
-        Closure { g, values, time, bytes, is_value }
+        Closure { g, later, held: EntitySet::new(), values, time, bytes, is_value }
     }
 
     /// The best choice where a unit of time has one weight, and a byte another; its bound is noted.
@@ -168,19 +217,27 @@ impl<'g> Closure<'g> {
             let bytes = u128::from(op.bytes) * u128::from(price);
             let time = u128::from(op.time) * u128::from(unit);
             network.arc(n, sink, bytes);
-            if self.g.users(v).iter().any(|&u| self.g.ops()[u].phase.0 > 0) {
+            if self.g.users(v).iter().any(|&u| u.index() >= self.later) {
                 network.arc(source, n, UNBOUNDED);
             }
             let r = match op.alias {
                 Some(_) => n,
-                None if op.role == OpRole::Once || time >= bytes => continue,
+                None if op.role == OpRole::Once || self.held.contains(v) => continue,
+                // It may pay together with further results.
+                None if time >= bytes && self.g.further_bytes(v) == 0 => continue,
                 None => {
                     let r = network.vertex();
-                    network.arc(source, r, bytes - time);
+                    network.arc(source, r, bytes.saturating_sub(time));
+                    network.arc(r, sink, time.saturating_sub(bytes));
                     network.arc(r, n, UNBOUNDED);
                     r
                 }
             };
+            if let Some(of) = op.result_of {
+                // A further result is computed again by its operation alone. One that is an output is not decided
+                // about; leaving out its time keeps the bound a bound.
+                again[of].into_iter().for_each(|first| network.arc(r, first, UNBOUNDED));
+            }
             again[v] = Some(r);
             for &p in op.inputs.iter().filter(|&&p| self.is_value.contains(p)) {
                 network.arc(r, needed[p], UNBOUNDED);

@@ -226,6 +226,7 @@ impl Segment {
                 name: String::new(),
                 inputs: op.inputs.iter().filter_map(inside).collect(),
                 alias: op.alias.as_ref().and_then(inside),
+                result_of: op.result_of.as_ref().and_then(inside),
                 output: op.output || crosses.contains(id),
                 ..op.clone()
             };

@@ -2,6 +2,7 @@
 
 use super::cost_graph::{CostGraph, OpId, OpRole};
 use super::liveness::{END, LivenessMeter};
+use super::results::ResultOrder;
 use cranelift_entity::{EntityRef, EntitySet, PrimaryMap, entity_impl};
 use thiserror::Error;
 
@@ -38,7 +39,7 @@ pub struct Evaluation {
     ///
     /// A value is resident from the step that computes it to the last one that reads it before its
     /// operation runs again, and the last value of an output to the end; nothing is freed during a
-    /// step, so that what it reads and makes is there together. Inputs are resident all the time, and
+    /// step, so that what it reads and makes is there together, with all results of an operation that has several. Inputs are resident all the time, and
     /// donated ones until they are read last. A view takes nothing and keeps what it views.
     pub peak: u64,
     /// The first step at which it is reached; none if there are no steps.
@@ -62,6 +63,9 @@ pub enum ScheduleError {
     /// First runs are not in the order of the graph.
     #[error("`{0}` runs before what comes first in the graph")]
     Order(String),
+    /// A further result is kept where its operation has not just run.
+    #[error("`{0}` is kept where its operation has not just run")]
+    Apart(String),
     /// An operation does not run.
     #[error("`{0}` does not run")]
     Missing(String),
@@ -78,6 +82,7 @@ pub fn evaluate(g: &CostGraph, schedule: &OpSchedule) -> Result<Evaluation, Sche
     let name = |op: OpId| g.ops()[op].name.clone();
     let mut ran = EntitySet::<OpId>::new();
     let mut due = g.runs();
+    let mut order = ResultOrder::default();
     for &op in schedule.steps.values() {
         if !g.ops().is_valid(op) || g.is_source(op) {
             return Err(ScheduleError::Unknown(op));
@@ -88,6 +93,9 @@ pub fn evaluate(g: &CostGraph, schedule: &OpSchedule) -> Result<Evaluation, Sche
             }
         } else if g.ops()[op].role == OpRole::Once {
             return Err(ScheduleError::Twice(name(op)));
+        }
+        if order.lacks_run(g, op).is_some() {
+            return Err(ScheduleError::Apart(name(op)));
         }
     }
     if let Some(op) = due.next() {

@@ -1,0 +1,112 @@
+//! Schedules of cost graphs under ten budgets, beside dynamic tensor rematerialization and segments of equal length.
+//!
+//!     cargo run --release -p adfuse-benches --bin remat_table [-- FOLDER]
+//!
+//! prints a table for each network of `nets.rs`, or for each `*.json` of a folder, in the form that
+//! `adfuse plan --cost-graph` reads: the extra time, in percent of running everything once, at shares of the peak of
+//! saving everything. `bound` is what no schedule is below.
+
+mod dtr;
+mod nets;
+mod segments;
+
+use adfuse::fusion::remat::schedule::{
+    CostGraph, FrontierOptions, OpSchedule, evaluate, frontier, least_time,
+};
+use std::error::Error;
+use std::path::Path;
+use std::time::Instant;
+
+/// Budgets in percent of the peak of saving everything.
+const SHARES: [u64; 10] = [90, 80, 70, 60, 50, 40, 30, 25, 20, 15];
+
+/// A way to plan: peaks and times of its schedules, for a list of budgets.
+struct PlannerRow {
+    name: &'static str,
+    /// The time within each budget, where something fits.
+    times: Vec<Option<u64>>,
+    least: Option<u64>,
+}
+
+/// The row of schedules that do not depend on the budget.
+fn of_points(name: &'static str, points: &[(u64, u64)], budgets: &[u64]) -> PlannerRow {
+    let within = |b: &u64| points.iter().filter(|p| p.0 <= *b).map(|p| p.1).min();
+    let times = budgets.iter().map(within).collect();
+    PlannerRow { name, times, least: points.iter().map(|p| p.0).min() }
+}
+
+/// Budgets in a row, in steps of a percent, that the simulator may fail at before smaller ones are left out.
+const FAILURES: usize = 3;
+
+/// The row of the simulator, which runs at each budget in steps of a percent. It may fit a budget and not a larger one.
+fn of_simulator(g: &CostGraph, peak: u64, budgets: &[u64]) -> PlannerRow {
+    let (mut points, mut failures) = (Vec::new(), 0);
+    for percent in (1..=100).rev() {
+        let budget = (u128::from(peak) * percent / 100) as u64;
+        match dtr::simulate(g, budget) {
+            Some(time) => {
+                points.push((budget, time));
+                failures = 0;
+            }
+            None => failures += 1,
+        }
+        if failures == FAILURES {
+            break;
+        }
+    }
+    of_points("DTR", &points, budgets)
+}
+
+fn table(name: &str, g: &CostGraph) -> Result<(), Box<dyn Error>> {
+    let all = evaluate(g, &OpSchedule::save_all(g))?;
+    let budgets: Vec<u64> =
+        SHARES.iter().map(|s| (u128::from(all.peak) * u128::from(*s) / 100) as u64).collect();
+    let began = Instant::now();
+    let found = frontier(g, &FrontierOptions::default());
+    let took = began.elapsed().as_millis();
+    let points: Vec<(u64, u64)> = found.points().iter().map(|p| (p.peak, p.time)).collect();
+    let bound = budgets.iter().map(|&b| Some(found.least_time(b).max(least_time(g, b)))).collect();
+    let rows = [
+        of_points("adfuse", &points, &budgets),
+        PlannerRow { name: "bound", times: bound, least: None },
+        of_simulator(g, all.peak, &budgets),
+        of_points("segments", &segments::points(g), &budgets),
+    ];
+    let mib = |bytes: u64| format!("{:.0}", bytes as f64 / f64::from(1 << 20));
+    println!(
+        "\n{name}: {} operations, {} MiB, frontier in {took} ms\n",
+        g.runs().count(),
+        mib(all.peak)
+    );
+    let shares: String = SHARES.iter().map(|s| format!(" {s} % |")).collect();
+    println!("| |{shares} fits no lower than, MiB |\n|---|{}---|", "---|".repeat(SHARES.len()));
+    let once = g.time().max(1) as f64;
+    for row in rows {
+        let cell = |t: &Option<u64>| {
+            t.map_or(" - |".into(), |t| format!(" {:.1} |", (t as f64 / once - 1.0) * 100.0))
+        };
+        let cells: String = row.times.iter().map(cell).collect();
+        println!("| {} |{cells} {} |", row.name, row.least.map_or(String::new(), mib));
+    }
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let Some(folder) = std::env::args().nth(1) else {
+        for (name, g) in nets::all()? {
+            table(name, &g)?;
+        }
+        return Ok(());
+    };
+    let entries = std::fs::read_dir(Path::new(&folder)).map_err(|e| format!("{folder}: {e}"))?;
+    let mut paths = entries.map(|e| e.map(|e| e.path())).collect::<Result<Vec<_>, _>>()?;
+    paths.retain(|p| p.extension().is_some_and(|e| e == "json"));
+    paths.sort();
+    for path in paths {
+        let text = std::fs::read_to_string(&path)?;
+        let g = CostGraph::from_json(&text).map_err(|e| format!("{}: {e}", path.display()))?;
+        let name = path.file_stem().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+        table(&name, &g)?;
+    }
+    Ok(())
+}
