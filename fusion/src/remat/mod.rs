@@ -11,15 +11,16 @@
 pub(crate) mod alternatives;
 pub(crate) mod crossing;
 pub(crate) mod decisions;
+pub(crate) mod divide;
 pub(crate) mod group_graph;
 pub(crate) mod instantiate;
 pub(crate) mod loop_choice;
 pub(crate) mod loop_frontier;
 pub(crate) mod lossy;
 pub mod schedule;
+pub(crate) mod scheduled;
 pub(crate) mod single_changes;
 
-use crate::analysis::facts::Facts;
 use crate::fuse::greedy::plan_at;
 pub use crate::lower::instances::recomputed_values;
 use crate::lower::lowered;
@@ -43,11 +44,7 @@ pub use decisions::{
     Alternative, Constraint, Decider, Decision, Difference, NoAlternative, ResidualChoice,
     decisions,
 };
-use schedule::frontier;
-use schedule::frontier::FrontierOptions;
-
-use group_graph::GroupGraph;
-use instantiate::{recurring, regrouped};
+use scheduled::ScheduledPlan;
 
 /// The frontier of plans: peaks rise and seconds fall, both strictly.
 #[derive(Clone, Debug)]
@@ -121,26 +118,8 @@ pub fn plan_frontier(
         if options.effort == Effort::Off {
             continue;
         }
-        let mut facts = Facts::of(f, true)?;
-        base.inline.iter().for_each(|&i| facts.set_free(i));
-        let graph = GroupGraph::of(&facts, &base, &program, &options.device).map_err(|e| {
-            let at = At { func: Some(f.name.clone()), ..At::default() };
-            Diagnostic::new(at, Kind::Limit, e.to_string())
-        })?;
-        let wanted = FrontierOptions { points: Some(most), ..FrontierOptions::default() };
-        for point in frontier(&graph.graph, &wanted).points() {
-            let (plan, again) = recurring(&facts, &base, &graph, &point.schedule);
-            if !again.contains(&true) {
-                continue;
-            }
-            let joined = regrouped(f, &plan, &again, options, price)?;
-            for plan in [Some(plan), joined].into_iter().flatten() {
-                // Parts of a group need not be a group; then the other plan is there.
-                if let Ok((point, _)) = measured(f, plan, options, engine) {
-                    points.push(point);
-                }
-            }
-        }
+        let scheduled = ScheduledPlan { f, base: &base, price, options, engine };
+        points.extend(scheduled.points(&program, most)?);
     }
     let mut found = chosen(f, points, options, engine);
     if options.effort >= Effort::Default
