@@ -1,6 +1,7 @@
 //! Turns a schedule of operations into a plan in which instructions recur.
 
 use super::group_graph::{GroupGraph, needed};
+use super::schedule::cost_graph::OpId;
 use super::schedule::steps::OpSchedule;
 use crate::analysis::facts::Facts;
 use crate::analysis::leaves::{leaves, order};
@@ -13,8 +14,8 @@ use adfuse_ir::{Diagnostic, Function, Inst, Value, ValueDef};
 use cranelift_entity::{EntitySet, SecondaryMap};
 
 /// The plan that runs the groups of another as a schedule says. Steps of one group that follow each other are a
-/// group, which has the members that their values need. So a group runs in several pieces if the schedule has other
-/// steps between its values, unless the pieces would compute something twice. `true` for a group that begins later
+/// group, which has the members that their values need. So a group runs in several pieces if the schedule reads a
+/// value between, unless the pieces would compute something twice. `true` for a group that begins later
 /// than in the other plan: it comes again, or is a later piece.
 pub(crate) fn recurring(
     facts: &Facts<'_>,
@@ -26,7 +27,7 @@ pub(crate) fn recurring(
     let mut ran = EntitySet::new();
     // The group of the last steps, and the values that are wanted of it.
     let mut open: Option<(usize, Vec<Value>)> = None;
-    for &op in schedule.steps.values() {
+    for op in gathered(graph, schedule) {
         let Some((g, v)) = graph.of[op] else { continue };
         if ran.insert(op) && pieces.early.contains(v) {
             continue;
@@ -44,6 +45,44 @@ pub(crate) fn recurring(
         pieces.run(g, wanted);
     }
     (Plan { groups: pieces.groups, ..base.clone() }, pieces.again)
+}
+
+/// The steps of a schedule, where a group's values are computed together the first time: with the last of them, unless
+/// a step between reads one of the others. So what is computed again for one of them is there for all.
+fn gathered(graph: &GroupGraph, schedule: &OpSchedule) -> Vec<OpId> {
+    let group = |op: OpId| graph.of[op].map(|(g, _)| g);
+    let mut ran = EntitySet::new();
+    let steps: Vec<(OpId, bool)> =
+        schedule.steps.values().map(|&op| (op, ran.insert(op))).collect();
+    let count = graph.of.values().flatten().map(|(g, _)| g + 1).max().unwrap_or(0);
+    // The last step that computes a value of each group the first time.
+    let mut last = vec![0; count];
+    for (at, &(op, _)) in steps.iter().enumerate().filter(|(_, (_, first))| *first) {
+        group(op).into_iter().for_each(|g| last[g] = at);
+    }
+    let mut fixed = vec![false; count];
+    let mut begun = vec![false; count];
+    for (at, &(op, first)) in steps.iter().enumerate() {
+        let own = group(op);
+        let read = graph.graph.ops()[op].inputs.iter().filter_map(|&input| group(input));
+        for g in read.filter(|&g| !first || Some(g) != own).chain(own.filter(|_| !first)) {
+            fixed[g] |= begun[g] && at < last[g];
+        }
+        own.into_iter().for_each(|g| begun[g] = true);
+    }
+    let mut held: Vec<Vec<OpId>> = vec![Vec::new(); count];
+    let mut found = Vec::new();
+    for (at, &(op, first)) in steps.iter().enumerate() {
+        match group(op).filter(|&g| first && !fixed[g]) {
+            Some(g) if at < last[g] => held[g].push(op),
+            Some(g) => {
+                found.append(&mut held[g]);
+                found.push(op);
+            }
+            None => found.push(op),
+        }
+    }
+    found
 }
 
 /// The groups of a schedule, while they are made.
